@@ -1,0 +1,91 @@
+# `make demo` and `make test` set up what they need in .venv; `make help` lists the rest.
+#
+#   PYTHON=python3.12   the Python that .venv is made from (default: the first suitable one found)
+#   VENV=dir            where the virtual environment goes
+#   PY=python3          use this Python as it is and set up nothing (a machine with the packages installed)
+#   ARGS='-k swizzle'   more arguments for pytest
+
+PYTHON ?=
+VENV := .venv
+PY := $(VENV)/bin/python
+ARGS :=
+
+# Not `python -m lit.main`, which does nothing and succeeds.
+LIT = $(PY) -c "from lit.main import main; main()"
+
+ifeq ($(origin PY),command line)
+setup :=
+export PYTHONPATH := $(CURDIR)$(if $(PYTHONPATH),:$(PYTHONPATH))
+else
+setup := $(VENV)/.installed
+endif
+
+# $(call step,NAME,COMMAND): a headline, the command, and a plain statement of which tool failed. pytest
+# goes without: its own last line says it, and is meant to be the last.
+step = @echo '== $(1)'; $(2) || { echo; echo 'FAILED: $(1)   ($(2))'; exit 1; }
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test lint lit unit gpu-test bench wheel clean distclean
+
+help:  ## this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+
+setup: $(setup)  ## make .venv and install nvdsl with its test tools into it
+
+demo: $(setup)  ## chapter 4's GEMM: on the GPU if there is one, else compiled and described
+	@$(PY) chapters/ch4_multistage_gemm.py
+
+test: $(setup)  ## everything that needs no GPU: ruff, mypy, lit, pytest
+	$(call step,ruff,$(PY) -m ruff check --output-format=concise .)
+	$(call step,mypy,$(PY) -m mypy)
+	$(call step,lit,$(LIT) -v tests/lit chapters)
+	@echo '== pytest'; $(PY) -m pytest $(ARGS)
+
+lint: $(setup)  ## ruff and mypy
+	$(call step,ruff,$(PY) -m ruff check --output-format=concise .)
+	$(call step,mypy,$(PY) -m mypy)
+
+lit: $(setup)  ## the lit tests: tests/lit and the chapters' own RUN lines
+	$(call step,lit,$(LIT) -v tests/lit chapters)
+
+unit: $(setup)  ## tests/unit only
+	@$(PY) -m pytest tests/unit $(ARGS)
+
+gpu-test: $(setup)  ## tests/gpu; fails where there is no Hopper GPU
+	@$(PY) -c 'import sys; from nvdsl.testing import missing_hopper; sys.exit(missing_hopper())'
+	@$(PY) -m pytest tests/gpu $(ARGS)
+
+bench: $(setup)  ## every benchmarks/bench_*.py, one after the other
+	@for file in benchmarks/bench_*.py; do echo "== $$file"; $(PY) $$file || exit 1; done
+
+wheel: $(setup)  ## dist/nvdsl-*.whl
+	@$(PY) -m pip wheel --quiet --no-deps --wheel-dir dist . && ls dist/nvdsl-*.whl
+
+clean:  ## remove what tests and builds wrote
+	rm -rf build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find nvdsl chapters tests benchmarks -name __pycache__ -prune -exec rm -rf {} +
+
+distclean: clean  ## clean, and the virtual environment too
+	rm -rf $(VENV)
+
+# Runs again when pyproject.toml is newer. A .venv whose Python has gone (an upgraded system) is made anew.
+$(VENV)/.installed: pyproject.toml
+	@python='$(PYTHON)'; \
+	suits() { "$$1" -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 14))' 2>/dev/null; }; \
+	for name in python3 python3.14 python3.13 python3.12 python3.11; do \
+	    if [ -z "$$python" ] && suits $$name; then python=$$name; fi; \
+	done; \
+	if [ -z "$$python" ] || ! suits "$$python"; then \
+	    echo "nvdsl needs Python 3.11 to 3.14. $${python:-python3} is not. Name one: make PYTHON=/path/to/python3.12 ..."; \
+	    exit 1; \
+	fi; \
+	if ! "$$python" -c 'import venv, ensurepip' 2>/dev/null; then \
+	    echo "$$python can't make virtual environments. On Debian or Ubuntu: apt install python3-venv"; \
+	    echo "(or name another Python: make PYTHON=/path/to/python3.12 ...)"; \
+	    exit 1; \
+	fi; \
+	echo "Setting up $(VENV) with $$("$$python" --version): some 260 MB to download, about a minute ..."; \
+	"$(VENV)/bin/python" -c pass 2>/dev/null || "$$python" -m venv --clear "$(VENV)" || exit 1; \
+	"$(VENV)/bin/python" -m pip install --quiet --disable-pip-version-check -e '.[test]' || { \
+	    echo "Setting up $(VENV) failed: see pip's message above."; exit 1; }
+	@touch "$@"

@@ -1,0 +1,62 @@
+"""lit's configuration: `lit -v tests/lit chapters`, or `make lit`. tests/README.md has the conventions."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import lit.formats
+
+# lit executes this file with `config` and `lit_config` defined.
+config = globals()["config"]
+lit_config = globals()["lit_config"]
+
+root = Path(__file__).resolve().parent
+
+config.name = "nvdsl"
+config.test_format = lit.formats.ShTest(execute_external=False)
+config.test_source_root = str(root)
+config.test_exec_root = str(root / "build" / "lit")  # so that no test writes into the tree
+config.suffixes = {".py"}
+config.excludes = {"__init__.py", "conftest.py"}
+
+# Settings of the developer's shell must not change what a test sees; the choice of the tools may.
+TOOLCHAIN = {"NVDSL_MLIR", "NVDSL_PTXAS"}
+for name, value in os.environ.items():
+    if name.startswith(("CUDA", "NVIDIA_", "XDG_")) or name in TOOLCHAIN:
+        config.environment[name] = value
+config.environment["PYTHONPATH"] = os.pathsep.join(filter(None, [str(root), os.environ.get("PYTHONPATH")]))
+config.environment["PYTHONUNBUFFERED"] = "1"  # so that `2>&1` keeps the order of the lines
+
+
+def _python_with_deadline(seconds: int) -> str:
+    """lit's own time limit needs a package that is not otherwise used; coreutils has one."""
+    timeout = shutil.which("timeout")
+    return f"{timeout} -k 10 {seconds} {sys.executable}" if timeout else sys.executable
+
+
+config.substitutions.append(("%python", _python_with_deadline(300)))
+config.substitutions.append((r"\bFileCheck\b", f"{sys.executable} -m filecheck"))
+
+
+def _why_no_gpu() -> str:
+    """The reason why the feature `gpu` is off; empty where it is on. In a child process, because a
+    broken driver can end the process that asks."""
+    ask = "from nvdsl.testing import missing_hopper; print(missing_hopper() or '')"
+    try:
+        child = subprocess.run(
+            [sys.executable, "-c", ask], env=config.environment, capture_output=True, text=True, timeout=120
+        )
+    except subprocess.TimeoutExpired:
+        return "the driver did not answer within 120 s"
+    if child.returncode > 0:
+        lit_config.fatal(f"nvdsl can't be imported:\n{child.stderr}")
+    return child.stdout.strip() if child.returncode == 0 else f"asking ended by signal {-child.returncode}"
+
+
+reason = _why_no_gpu()
+if reason:
+    lit_config.note(f"no GPU: {reason}")
+else:
+    config.available_features.add("gpu")

@@ -1,0 +1,29 @@
+"""Common to all tests: an environment without the developer's settings, and reproducible examples."""
+
+import os
+
+collect_ignore = ["lit"]  # those are lit's
+
+# The choice of the tools stays, so that `NVDSL_MLIR=mlir make test` tests another MLIR. What changes
+# behaviour (dumps, strictness) goes, before anything imports nvdsl.
+for _name in [name for name in os.environ if name.startswith(("NVDSL_", "MLIR_NVDSL_"))]:
+    if _name not in ("NVDSL_MLIR", "NVDSL_PTXAS"):
+        del os.environ[_name]
+
+try:
+    import hypothesis
+except ImportError:  # a Hopper machine may have pytest only; tests/gpu needs no more
+    pass
+else:
+    # The same examples in every run: a failure in CI is one that everybody sees. Another search:
+    # pytest --hypothesis-profile=explore
+    hypothesis.settings.register_profile("nvdsl", deadline=None, derandomize=True, database=None)
+    hypothesis.settings.register_profile("explore", deadline=None, max_examples=1000)
+    hypothesis.settings.load_profile("nvdsl")
+
+
+def pytest_report_header() -> str:
+    from nvdsl.mlir import provider
+    from nvdsl.testing import missing_hopper
+
+    return f"nvdsl: MLIR from {provider}; Hopper GPU: {missing_hopper() or 'yes'}"
