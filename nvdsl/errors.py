@@ -1,0 +1,118 @@
+"""One exception type per stage, each carrying the user's file and line.
+
+A message has the same four parts everywhere: what happened, where (``file:line``), the rule that
+was broken, and what to write instead.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Where:
+    """A place in the user's source."""
+
+    file: str
+    line: int
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}"
+
+
+class NvdslError(Exception):
+    """Base of all errors that nvdsl raises.
+
+    Attributes: ``message`` (what happened, with the values), ``where`` (the user's file and line, or
+    None), ``rule`` (the rule that was broken, with its source) and ``fix`` (what to write instead).
+    """
+
+    stage = "nvdsl"
+
+    def __init__(
+        self, message: str, *, where: Where | None = None, rule: str = "", fix: str = ""
+    ) -> None:
+        self.message, self.where, self.rule, self.fix = message, where, rule, fix
+        super().__init__(message)
+
+    def __str__(self) -> str:
+        lines = [f"{self.where}: {self.message}" if self.where else self.message]
+        if self.rule:
+            lines.append(f"  rule: {self.rule}")
+        if self.fix:
+            lines.append(f"  fix:  {self.fix}")
+        return "\n".join(lines)
+
+
+class ToolchainError(NvdslError):
+    """MLIR, ptxas or another tool is missing or not usable."""
+
+    stage = "toolchain"
+
+
+class TraceError(NvdslError):
+    """The Python of a host function or a kernel can't be traced."""
+
+    stage = "trace"
+
+
+class VerifyError(NvdslError):
+    """The traced module breaks a rule of the hardware."""
+
+    stage = "verify"
+
+
+class LowerError(NvdslError):
+    """A pass, the PTX backend or ptxas refused the module."""
+
+    stage = "lower"
+
+
+class ArgumentError(NvdslError):
+    """An argument of a call does not fit: dtype, layout, alignment, device."""
+
+    stage = "launch"
+
+
+class DeviceError(NvdslError):
+    """No usable GPU, or the CUDA driver reported an error."""
+
+    stage = "launch"
+
+
+class SimError(NvdslError):
+    """The simulator found a kernel wrong: a deadlock, a race, an access out of bounds, an op without semantics.
+
+    ``kind`` names the rule for programs and tests, e.g. "deadlock", "raw", "proxy-fence"; ``details`` are further
+    lines: the other side of a race, every blocked warp of a deadlock.
+    """
+
+    stage = "simulate"
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        kind: str = "",
+        where: Where | None = None,
+        rule: str = "",
+        fix: str = "",
+        details: tuple[str, ...] = (),
+    ) -> None:
+        super().__init__(message, where=where, rule=rule, fix=fix)
+        self.kind, self.details = kind, details
+
+    def __str__(self) -> str:
+        first, *rest = super().__str__().split("\n")
+        return "\n".join([first, *(f"  {line}" for line in self.details), *rest])
+
+
+class AdvisoryWarning(UserWarning):
+    """ptxas compiled the kernel, but not as it was meant (spills, serialized wgmma, ...)."""
+
+
+def trace_error(message: str, *, rule: str = "", fix: str = "") -> TraceError:
+    """A TraceError at the user's line that is being traced."""
+    from nvdsl.trace.location import caller  # late: that module is above this one
+
+    return TraceError(message, where=caller(), rule=rule, fix=fix)
