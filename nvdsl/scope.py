@@ -1,0 +1,73 @@
+"""What is known about the kernel that is being traced: its block, its cluster and its shared memory.
+
+Tracing a launch pushes a `Kernel`; wrappers ask `current()` for it. Nothing else is global.
+"""
+
+from __future__ import annotations
+
+from contextvars import ContextVar, Token
+from dataclasses import dataclass, field
+
+from nvdsl.errors import trace_error
+
+
+@dataclass
+class Kernel:
+    """Facts of one launch, in threads, blocks and bytes."""
+
+    name: str
+    grid: tuple = (1, 1, 1)
+    block: tuple[int, int, int] = (1, 1, 1)
+    cluster: tuple[int, int, int] = (1, 1, 1)
+    smem_bytes: int = 0
+    named_barriers: list[str] = field(default_factory=list)
+
+    @property
+    def threads(self) -> int:
+        x, y, z = self.block
+        return x * y * z
+
+    @property
+    def cluster_size(self) -> int:
+        x, y, z = self.cluster
+        return x * y * z
+
+    def allocate(self, size: int, alignment: int) -> int:
+        """Byte offset of ``size`` new bytes in the dynamic shared memory of a block."""
+        offset = -(-self.smem_bytes // alignment) * alignment
+        self.smem_bytes = offset + size
+        return offset
+
+
+_current: ContextVar[Kernel | None] = ContextVar("nvdsl_kernel", default=None)
+
+
+def current(what: str = "this operation") -> Kernel:
+    """The kernel being traced. Raises TraceError outside of one."""
+    kernel = _current.get()
+    if kernel is None:
+        raise trace_error(
+            f"{what} was used outside of a kernel",
+            rule="device operations are traced inside a function decorated with @nv.kernel(...)",
+            fix="call it in the kernel's body, inside a host function decorated with @nv.jit",
+        )
+    return kernel
+
+
+def outside(what: str, fix: str) -> None:
+    """Raises TraceError inside of a kernel: ``what`` is the host's."""
+    kernel = _current.get()
+    if kernel is not None:
+        raise trace_error(
+            f"{what} inside of kernel `{kernel.name}`",
+            rule="tensor maps and launches belong to the host function",
+            fix=fix,
+        )
+
+
+def enter(kernel: Kernel) -> Token[Kernel | None]:
+    return _current.set(kernel)
+
+
+def leave(token: Token[Kernel | None]) -> None:
+    _current.reset(token)

@@ -1,0 +1,135 @@
+"""Run-time side of a call in a traced function: which function is called in the place of which.
+
+Helpers, that is functions and methods of the user's own code, are rewritten when they are called. Some
+builtins have a meaning on traced values that Python's own can't have.
+"""
+
+from __future__ import annotations
+
+import builtins
+import functools
+import os
+import sys
+from collections.abc import Callable
+from types import BuiltinFunctionType, FunctionType, MethodType
+from typing import Any
+
+import nvdsl.math
+from nvdsl.errors import trace_error
+from nvdsl.mlir import ir
+from nvdsl.select import max as select_max
+from nvdsl.select import min as select_min
+from nvdsl.trace import location, logic
+from nvdsl.trace.carry import is_value
+from nvdsl.trace.printing import print_
+
+Convert = Callable[[FunctionType], Callable[..., Any]]
+
+_INSTALLED = tuple(f"{os.sep}{name}{os.sep}" for name in ("site-packages", "dist-packages"))
+_adopted: set[str] = set()
+
+
+def resolve(f: Any, convert: Convert) -> Any:
+    """What to call where the user's code calls ``f``."""
+    kind = type(f)
+    if kind is FunctionType:
+        return convert(f) if is_helper(f) else f
+    if kind is MethodType:
+        function = f.__func__
+        helper = type(function) is FunctionType and is_helper(function)
+        return MethodType(convert(function), f.__self__) if helper else f
+    if kind is BuiltinFunctionType:
+        return _BUILTINS.get(f, f)
+    if kind is functools.partial:
+        return functools.partial(resolve(f.func, convert), *f.args, **f.keywords)
+    method = getattr(kind, "__call__", None)  # noqa: B004
+    if type(method) is FunctionType and not isinstance(f, type) and is_helper(method):
+        return MethodType(convert(method), f)
+    return f
+
+
+def is_helper(function: FunctionType) -> bool:
+    """Is ``function`` the user's own? Installed packages are not, unless one of their functions was
+    decorated: see ``adopt``."""
+    filename = function.__code__.co_filename
+    if not location.is_user(filename):
+        return False
+    module = str(function.__module__).partition(".")[0]
+    if module in sys.stdlib_module_names:
+        return False
+    package = _installed_package(filename)
+    return not package or package in _adopted or filename.startswith(location.KERNELS)
+
+
+def adopt(function: FunctionType) -> None:
+    """From now on, what is installed with ``function`` in one package counts as user code."""
+    _adopted.add(_installed_package(function.__code__.co_filename))
+
+
+@functools.cache
+def _installed_package(filename: str) -> str:
+    """The directory of the installed package that ``filename`` is in; "" for none."""
+    for marker in _INSTALLED:
+        base, found, rest = filename.rpartition(marker)
+        if found:
+            return base + found + rest.partition(os.sep)[0]
+    return ""
+
+
+def _extreme(builtin: Callable[..., Any], on_values: Callable[..., Any]) -> Callable[..., Any]:
+    """min or max: of the arguments, or of the elements of one argument."""
+
+    def extreme(*arguments: Any, **options: Any) -> Any:
+        items = list(arguments[0]) if len(arguments) == 1 else arguments
+        if not any(map(is_value, items)):
+            return builtin(*([items] if len(arguments) == 1 else arguments), **options)
+        if options:
+            raise trace_error(
+                f"{builtin.__name__}(..., {', '.join(options)}=...) of traced values",
+                fix=f"write {builtin.__name__}(a, b, ...) without options",
+            )
+        return functools.reduce(on_values, items)
+
+    return extreme
+
+
+def _quantifier(builtin: Callable[..., Any], join: Callable[..., Any]) -> Callable[..., Any]:
+    """any or all. A plain element that decides ends it, as in Python."""
+
+    def quantifier(items: Any) -> Any:
+        result: Any = builtin(())
+        for item in items:
+            operand = item if isinstance(item, ir.Value) else bool(item)
+            result = join(result, lambda operand=operand: operand)
+            if not is_value(result) and bool(result) is not builtin(()):
+                return bool(result)
+        return result if is_value(result) else bool(result)
+
+    return quantifier
+
+
+def _sum(items: Any, /, start: Any = 0) -> Any:
+    """Python's sum adds 0 first, which would be an op."""
+    items = list(items)
+    if any(map(is_value, items)) and type(start) is int and start == 0:
+        return functools.reduce(lambda a, b: a + b, items)
+    return builtins.sum(items, start)
+
+
+def _round(x: Any, *digits: Any, **options: Any) -> Any:
+    if not isinstance(x, ir.Value):
+        return builtins.round(x, *digits, **options)
+    if digits or options:
+        raise trace_error("round() of a traced value to digits", fix="write nv.math.round(x * 100.0) / 100.0")
+    return nvdsl.math.round(x)
+
+
+_BUILTINS: dict[Any, Any] = {
+    builtins.min: _extreme(builtins.min, select_min),
+    builtins.max: _extreme(builtins.max, select_max),
+    builtins.any: _quantifier(builtins.any, logic.either),
+    builtins.all: _quantifier(builtins.all, logic.both),
+    builtins.sum: _sum,
+    builtins.round: _round,
+    builtins.print: print_,
+}

@@ -1,0 +1,29 @@
+"""All that a rewritten function calls, under the names that ``transform`` uses (for ``call`` see ``rewrite``)."""
+
+from builtins import locals
+
+from nvdsl.trace.branches import if_, leave, plain
+from nvdsl.trace.logic import both, check, choose, compare, either, negate
+from nvdsl.trace.loops import For, While, for_
+from nvdsl.trace.loops import While as while_
+from nvdsl.trace.printing import text
+from nvdsl.trace.range import Range
+
+__all__: list[str] = [
+    "For",
+    "Range",
+    "While",
+    "both",
+    "check",
+    "choose",
+    "compare",
+    "either",
+    "for_",
+    "if_",
+    "leave",
+    "locals",
+    "negate",
+    "plain",
+    "text",
+    "while_",
+]

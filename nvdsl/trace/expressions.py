@@ -1,0 +1,126 @@
+"""AST -> AST, expressions: `and`, `or`, `not`, comparisons, `x if c else y` and calls become calls of the
+run-time side, with their lazy operands as lambdas: ``rt.both(a, lambda: b)``.
+
+An operand that binds a name (``:=``) can't move into a lambda: such an expression stays what it is, and a
+traced operand in it is the error that ``Value.__bool__`` raises.
+"""
+
+from __future__ import annotations
+
+import ast
+from typing import Any
+
+from nvdsl.trace.liveness import children, walk
+
+RUNTIME = "__nv__"  # the free variable that holds the run-time side
+# They look at the frame that calls them, or take only names: no helper to rewrite.
+_UNWRAPPED = frozenset(("super", "locals", "globals", "vars", "dir", "eval", "exec"))
+_BINDS = (ast.NamedExpr, ast.Yield, ast.YieldFrom, ast.Await)
+
+
+def place(node: Any, at: Any) -> Any:
+    """``node`` and the nodes below it that have no place in the source yet, at the first line of ``at``.
+
+    (On one line: Python reports a call of a method in the last line of ``x.method``.)
+    """
+    if not hasattr(node, "lineno"):
+        if node._attributes:
+            node.lineno = node.end_lineno = at.lineno
+            node.col_offset = at.col_offset
+            node.end_col_offset = at.end_col_offset if at.end_lineno == at.lineno else at.col_offset
+        for child in children(node):
+            place(child, at)
+    return node
+
+
+def constant(value: Any) -> ast.expr:
+    return ast.Constant(value)
+
+
+def load(name: str) -> ast.expr:
+    return ast.Name(name, ast.Load())
+
+
+def attribute(name: str, member: str) -> ast.expr:
+    return ast.Attribute(load(name), member, ast.Load())
+
+
+def call(name: str, member: str, *arguments: ast.expr) -> ast.Call:
+    return ast.Call(attribute(name, member), list(arguments), [])
+
+
+def local_names() -> ast.expr:
+    return call(RUNTIME, "locals")
+
+
+def thunk(body: ast.expr) -> ast.expr:
+    nothing = ast.arguments(posonlyargs=[], args=[], kwonlyargs=[], kw_defaults=[], defaults=[])
+    return ast.Lambda(nothing, body)
+
+
+def lazy(*operands: ast.expr) -> bool:
+    """May the operands move into lambdas?"""
+    return not any(isinstance(node, _BINDS) for node in walk(operands))
+
+
+class Expressions(ast.NodeTransformer):
+    """Rewrites expressions, in any kind of statement."""
+
+    def _expression(self, node: ast.expr, function: str, *arguments: ast.expr) -> ast.expr:
+        return place(call(RUNTIME, function, *arguments), node)
+
+    def _plain(self, test: ast.expr) -> ast.expr:
+        return self._expression(test, "plain", test, constant("binds"))
+
+    def visit_BoolOp(self, node: ast.BoolOp) -> Any:
+        self.generic_visit(node)
+        first, *rest = node.values
+        if not lazy(*rest):
+            node.values = [*map(self._plain, node.values[:-1]), rest[-1]]
+            return node
+        function = "both" if isinstance(node.op, ast.And) else "either"
+        return self._expression(node, function, first, *map(thunk, rest))
+
+    def visit_UnaryOp(self, node: ast.UnaryOp) -> Any:
+        self.generic_visit(node)
+        return self._expression(node, "negate", node.operand) if isinstance(node.op, ast.Not) else node
+
+    def visit_Compare(self, node: ast.Compare) -> Any:
+        self.generic_visit(node)
+        if len(node.ops) == 1 or not lazy(*node.comparators[1:]):
+            return node
+        arguments = [node.left]
+        for position, (op, right) in enumerate(zip(node.ops, node.comparators, strict=True)):
+            arguments += [ast.Constant(type(op).__name__), thunk(right) if position else right]
+        return self._expression(node, "compare", *arguments)
+
+    def visit_IfExp(self, node: ast.IfExp) -> Any:
+        self.generic_visit(node)
+        if not lazy(node.body, node.orelse):
+            node.test = self._plain(node.test)
+            return node
+        return self._expression(node, "choose", node.test, thunk(node.body), thunk(node.orelse))
+
+    def visit_Call(self, node: ast.Call) -> Any:
+        name = node.func.id if isinstance(node.func, ast.Name) else ""
+        if name == "print":
+            node.args = [_pieces(x) if isinstance(x, ast.JoinedStr) else x for x in node.args]
+        self.generic_visit(node)
+        if name not in _UNWRAPPED:
+            if isinstance(node.func, ast.Attribute):  # a call of a method is reported where its name stands
+                node.lineno = node.func.end_lineno or node.lineno
+                node.col_offset = (node.func.end_col_offset or 0) - len(node.func.attr)
+            node.func = self._expression(node.func, "call", node.func)
+        return node
+
+
+def _pieces(text: ast.JoinedStr) -> ast.expr:
+    """An f-string that is printed: its pieces, since only the kernel knows the traced ones' values."""
+    pieces: list[ast.expr] = []
+    for value in text.values:
+        if isinstance(value, ast.FormattedValue):
+            spec = value.format_spec or ast.Constant("")
+            pieces.append(ast.Tuple([value.value, ast.Constant(value.conversion), spec], ast.Load()))
+        else:
+            pieces.append(value)
+    return place(call(RUNTIME, "text", *pieces), text)

@@ -1,0 +1,157 @@
+"""``nv.kernel``: a nested Python function becomes a ``gpu.launch`` in the host function's body."""
+
+from __future__ import annotations
+
+import functools
+import operator
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from nvdsl import arch, scope
+from nvdsl.errors import trace_error
+from nvdsl.mlir import ir
+from nvdsl.mlir.dialects import _gpu_ops_gen as gpu_ops
+from nvdsl.mlir.dialects import arith, gpu
+from nvdsl.trace.rewrite import convert
+from nvdsl.values import const
+
+Size = Any  # an int, a traced integer, or up to three of them
+
+
+def kernel(
+    grid: Size, block: Size, *, cluster: Size = 1
+) -> Callable[[Callable[..., Any]], Callable[..., None]]:
+    """Decorate a device function inside a host function; calling it launches it.
+
+    ``grid``: blocks, up to three extents (ints or traced integers of the host function). ``block``: threads,
+    up to three ints. ``cluster``: blocks of a cluster, up to three ints that divide the grid. The function
+    may take arguments and may use the host function's arrays, tensor maps and scalars directly. Its shared
+    memory is what its `nv.smem` and mbarriers add up to.
+    """
+
+    def decorate(function: Callable[..., Any]) -> Callable[..., None]:
+        body = convert(function)
+
+        @functools.wraps(function)
+        def launch(*args: Any, **kwargs: Any) -> None:
+            scope.outside(f"kernel `{function.__name__}` was launched", "launch it in the host function")
+            info = describe_launch(function.__name__, grid, block, cluster)
+            emit_launch(info, lambda: body(*args, **kwargs))
+
+        return launch
+
+    return decorate
+
+
+def describe_launch(name: str, grid: Size, block: Size, cluster: Size) -> scope.Kernel:
+    """Check the sizes of a launch. Raises TraceError where the hardware has no such launch."""
+    grid, block, cluster = _three(grid, "grid"), _three(block, "block"), _three(cluster, "cluster")
+    for what, sizes in (("block", block), ("cluster", cluster)):
+        if not all(isinstance(s, int) and s >= 1 for s in sizes):
+            raise trace_error(
+                f"{what}={sizes}",
+                rule=f"a {what}'s extents are positive Python ints",
+                fix="take them from keyword arguments of the host function",
+            )
+    _check_grid(grid)
+    _check_block(block)
+    _check_cluster(grid, cluster)
+    return scope.Kernel(name, grid, block, cluster)
+
+
+def _three(size: Size, what: str) -> tuple[Any, Any, Any]:
+    sizes = tuple(map(_plain, size if isinstance(size, Sequence) else (size,)))
+    if not 1 <= len(sizes) <= 3:
+        raise trace_error(
+            f"{what}={sizes}", rule=f"a {what} has one to three extents", fix="x, (x, y) or (x, y, z)"
+        )
+    return (*sizes, 1, 1)[:3]
+
+
+def _plain(size: Any) -> Any:
+    """NumPy's integers as Python's."""
+    is_integer = not isinstance(size, ir.Value) and hasattr(size, "__index__")
+    return operator.index(size) if is_integer else size
+
+
+def _check_grid(grid: tuple[Any, ...]) -> None:
+    for axis, blocks, most in zip("xyz", grid, arch.MAX_GRID_DIM, strict=True):
+        known = not isinstance(blocks, ir.Value)
+        if known and not (isinstance(blocks, int) and 1 <= blocks <= most):
+            raise trace_error(
+                f"a grid of {blocks!r} blocks along {axis}",
+                rule=f"1 to {most:,} blocks along {axis}, an int or a traced integer (CUDA programming guide, "
+                "compute capabilities)",
+                fix="nv.cdiv(extent, tile) rounds up; skip a launch that has nothing to do",
+            )
+
+
+def _check_block(block: tuple[int, int, int]) -> None:
+    threads = block[0] * block[1] * block[2]
+    if threads > arch.MAX_THREADS_PER_BLOCK or block[2] > 64:
+        raise trace_error(
+            f"a block of {block[0]} x {block[1]} x {block[2]} = {threads} threads",
+            rule=f"a block has at most {arch.MAX_THREADS_PER_BLOCK} threads, 64 along z (CUDA programming guide, "
+            "compute capabilities)",
+            fix="use a smaller block and more blocks",
+        )
+
+
+def _check_cluster(grid: tuple[Any, ...], cluster: tuple[int, int, int]) -> None:
+    size = cluster[0] * cluster[1] * cluster[2]
+    if size > arch.MAX_CLUSTER_SIZE:
+        raise trace_error(
+            f"a cluster of {size} blocks",
+            rule=f"a cluster has at most {arch.MAX_CLUSTER_SIZE} blocks on every Hopper GPU (CUDA programming guide)",
+            fix="use 2, 4 or 8 blocks",
+        )
+    for axis, blocks, per in zip("xyz", grid, cluster, strict=True):
+        if isinstance(blocks, int) and blocks % per:
+            raise trace_error(
+                f"a grid of {blocks} blocks along {axis} in clusters of {per}",
+                rule="the grid is a whole number of clusters along each axis (CUDA programming guide)",
+                fix=f"round the grid up to a multiple of {per} and skip the extra blocks in the kernel",
+            )
+
+
+def emit_launch(info: scope.Kernel, body: Callable[[], Any], smem: int | None = None) -> Any:
+    """Emit ``gpu.launch`` and trace ``body`` into it. Returns the op.
+
+    ``smem``: bytes of dynamic shared memory that the user laid out himself; None: what the body allocates.
+    """
+    clusters = [const(c) for c in info.cluster] if info.cluster_size > 1 else [None] * 3
+    sizes = [const(s) if isinstance(s, int) else _index(s) for s in (*info.grid, *info.block)]
+    smem_op = arith.ConstantOp(ir.IntegerType.get_signless(32), smem or 0)
+    name = ir.FlatSymbolRefAttr.get(info.name)
+    op = gpu_ops.LaunchOp(
+        None,
+        [],
+        *sizes,
+        clusterSizeX=clusters[0],
+        clusterSizeY=clusters[1],
+        clusterSizeZ=clusters[2],
+        dynamicSharedMemorySize=smem_op.result,
+        module=name,
+        function=name,
+    )
+    arguments = 18 if info.cluster_size > 1 else 12
+    block = op.body.blocks.append(
+        *([ir.IndexType.get()] * arguments), arg_locs=[ir.Location.current] * arguments
+    )
+    token = scope.enter(info)
+    try:
+        with ir.InsertionPoint(block):
+            body()
+            gpu.terminator()
+    finally:
+        scope.leave(token)
+    if smem is None:
+        i32 = ir.IntegerType.get_signless(32)
+        smem_op.operation.attributes["value"] = ir.IntegerAttr.get(i32, info.smem_bytes)
+    return op
+
+
+def _index(value: Any) -> Any:
+    from nvdsl.dtypes import index
+
+    return index(value)

@@ -1,0 +1,160 @@
+"""Run-time side of `and`, `or`, `not`, chained comparisons, `x if c else y` and `assert`.
+
+Plain Python operands keep Python's rules: short circuit, and the operand itself as the result. A traced
+operand is an i1 value. What stands right of it is evaluated under it, as in Python, but without a
+branch where that makes no difference.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from nvdsl.errors import trace_error
+from nvdsl.mlir import ir
+from nvdsl.mlir.dialects import cf
+from nvdsl.trace.carry import Merge, describe, freeze
+from nvdsl.trace.location import caller
+from nvdsl.trace.regions import Branching
+from nvdsl.trace.watch import of_thunk
+from nvdsl.values import as_value
+
+Thunk = Callable[[], Any]  # a lambda, made by ``expressions``
+
+COMPARISONS: dict[str, Callable[[Any, Any], Any]] = {
+    "Eq": operator.eq,
+    "NotEq": operator.ne,
+    "Lt": operator.lt,
+    "LtE": operator.le,
+    "Gt": operator.gt,
+    "GtE": operator.ge,
+    "Is": operator.is_,
+    "IsNot": operator.is_not,
+    "In": lambda a, b: a in b,
+    "NotIn": lambda a, b: a not in b,
+}
+
+
+def condition(x: Any, what: str) -> Any:
+    """The i1 value that ``x`` is, or None if it is plain Python's. ``what`` uses it, in messages.
+
+    Raises ``TraceError`` for a traced value of another type.
+    """
+    if isinstance(x, (ir.OpView, ir.Operation)) and len(x.results) == 1:
+        x = x.results[0]
+    if not isinstance(x, ir.Value):
+        return None
+    if not isinstance(x.type, ir.IntegerType) or x.type.width != 1:
+        raise trace_error(
+            f"{what} takes a condition, and was given a value of type {describe(x)}",
+            rule="a traced condition is a bool (i1)",
+            fix="compare it: `x != 0`",
+        )
+    return x
+
+
+def both(left: Any, *rights: Thunk) -> Any:
+    """``left and right and ...``"""
+    return _chain(left, rights, stop=False)
+
+
+def either(left: Any, *rights: Thunk) -> Any:
+    """``left or right or ...``"""
+    return _chain(left, rights, stop=True)
+
+
+def _chain(value: Any, rights: tuple[Thunk, ...], stop: bool) -> Any:
+    for right in rights:
+        traced = condition(value, "`or`" if stop else "`and`")
+        if traced is not None:
+            value = _under(traced, right, stop)
+        elif bool(value) is stop:
+            return value
+        else:
+            value = right()
+    return value
+
+
+def _under(left: Any, right: Thunk, stop: bool) -> Any:
+    """The right operand matters where ``left`` is not ``stop``; elsewhere the result is ``stop``."""
+    what = "`or`" if stop else "`and`"
+    with Branching(left) as branch:
+        branch.fill(branch.blocks[stop])
+        value = _guarded(right)
+        result = condition(value, what)
+        if result is None:
+            result = _constant(value, what)
+        with branch.before_op():
+            short = as_value(stop)
+        return branch.select([(short, result) if stop else (result, short)])[0]
+
+
+def _guarded(operand: Thunk) -> Any:
+    """The value of an operand that the kernel may not evaluate."""
+    watch = of_thunk(operand)
+    value = operand()
+    watch.check("an operand that a traced condition guards")
+    return value
+
+
+def _constant(value: Any, what: str) -> Any:
+    if not isinstance(value, (bool, np.bool_)):
+        raise trace_error(
+            f"{what} of a traced condition and {describe(value)}",
+            rule="the result must be one traced bool, so the right operand is a condition, too",
+            fix="compare the right operand, or write `x if c else y`",
+        )
+    return as_value(bool(value))
+
+
+def negate(value: Any) -> Any:
+    """``not value``"""
+    traced = condition(value, "`not`")
+    return not value if traced is None else ~traced
+
+
+def compare(left: Any, name: str, right: Any, *more: Any) -> Any:
+    """``left < right < third``, given as ``compare(left, "Lt", right, "Lt", lambda: third)``."""
+    result = COMPARISONS[name](left, right)
+    if not more:
+        return result
+    following, third, *rest = more
+    return both(result, lambda: compare(right, following, third(), *rest))
+
+
+def choose(test: Any, then: Thunk, other: Thunk) -> Any:
+    """``then() if test else other()``"""
+    traced = condition(test, "`x if c else y`")
+    if traced is None:
+        return then() if test else other()
+    with Branching(traced) as branch:
+        branch.fill(branch.blocks[0])
+        first = freeze(_guarded(then))
+        branch.fill(branch.blocks[1])
+        second = freeze(_guarded(other))
+        merge = Merge()
+        with branch.before_op():
+            result = merge.add(first, second, _mismatch)
+        return result(branch.select(merge.pairs))
+
+
+def _mismatch(a: Any, b: Any) -> Any:
+    raise trace_error(
+        f"`x if c else y` on a traced condition gives {describe(a)} or {describe(b)}",
+        rule="both values of a traced choice have the same type",
+        fix="convert one of them, for example nv.f32(x)",
+    )
+
+
+def check(test: Any, message: str | Thunk | None = None) -> Any:
+    """What `assert` checks: plain Python's value itself; for a traced one cf.assert is built (the kernel
+    prints the message and traps), and True given back."""
+    traced = condition(test, "`assert`")
+    if traced is None:
+        return test
+    text = message() if callable(message) else message
+    cf.assert_(traced, f"{caller()}: " + (str(text) if text is not None else "assertion failed"))
+    return True

@@ -1,0 +1,188 @@
+"""``convert``: a function whose control flow is traced, from a function.
+
+The source of the function is parsed, transformed and compiled again, with the user's file name and line
+numbers. The new function shares the globals and the closure's cells with the old one. It finds the
+run-time side in one more free variable. The work is done once for each code object.
+"""
+
+from __future__ import annotations
+import __future__
+
+import ast
+import dis
+import inspect
+import linecache
+import warnings
+import weakref
+from collections.abc import Callable, Iterator
+from types import CellType, CodeType, FunctionType, SimpleNamespace
+from typing import Any
+
+from nvdsl.errors import TraceError, Where
+from nvdsl.trace import calls, control
+from nvdsl.trace.expressions import RUNTIME, place
+from nvdsl.trace.transform import transform
+
+_FUTURE = sum(getattr(__future__, name).compiler_flag for name in __future__.all_feature_names)
+_UNTOUCHED = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
+
+_converted: weakref.WeakKeyDictionary[CodeType, CodeType] = weakref.WeakKeyDictionary()
+
+
+def convert(function: Callable[..., Any]) -> Callable[..., Any]:
+    """``function`` with its control flow traced: Python's `if`, `for`, `while`, `and`, `or`, `not`, chained
+    comparisons, conditional expressions, `assert`, and some builtins work on traced values, and the helpers
+    that it calls are converted, too. On plain Python values the new function does what the old one does.
+
+    Lambdas, generators and coroutines are given back as they are: in them, a traced value where Python
+    needs a plain one is an error.
+
+    Raises ``TraceError`` if the function has control flow and its source can't be found.
+    """
+    if not isinstance(function, FunctionType):
+        raise TypeError(f"convert() takes a Python function, not {function!r}")
+    code = function.__code__
+    if RUNTIME in code.co_freevars or code.co_name == "<lambda>" or code.co_flags & _UNTOUCHED:
+        return function
+    new = _converted.get(code)
+    if new is None:
+        calls.adopt(function)
+        new = _converted[code] = _rewritten(function)
+    return function if new is code else _bound(function, new)
+
+
+def _call(f: Any) -> Any:
+    return calls.resolve(f, convert)
+
+
+_runtime = SimpleNamespace(call=_call, **{name: getattr(control, name) for name in control.__all__})
+_cell = CellType(_runtime)
+
+
+def _bound(function: FunctionType, code: CodeType) -> FunctionType:
+    """A function of ``code`` with everything else that ``function`` has."""
+    cells = dict(zip(function.__code__.co_freevars, function.__closure__ or (), strict=True))
+    cells[RUNTIME] = _cell
+    closure = tuple(cells[name] for name in code.co_freevars)
+    new = FunctionType(code, function.__globals__, function.__name__, function.__defaults__, closure)
+    new.__kwdefaults__ = function.__kwdefaults__
+    new.__qualname__ = function.__qualname__
+    new.__module__ = function.__module__
+    new.__doc__ = function.__doc__
+    new.__dict__.update(function.__dict__)
+    if hasattr(function, "__annotate__"):  # from Python 3.14 on annotations are evaluated when asked for
+        new.__annotate__ = function.__annotate__  # type: ignore[attr-defined]
+    else:
+        new.__annotations__ = function.__annotations__
+    return new
+
+
+def _rewritten(function: FunctionType) -> CodeType:
+    code = function.__code__
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the user's own compilation has given them
+        node = _parse(function)
+        if node is None:
+            if any(op.opcode in dis.hasjrel or op.opcode in dis.hasjabs for op in dis.get_instructions(code)):
+                raise _no_source(code, "is not available")
+            return code
+        module = _compiled(node, function)
+    inner = _only_code(_only_code(module))
+    if not inner.co_flags & inspect.CO_OPTIMIZED:  # a class's code is around the method's
+        inner = _only_code(inner)
+    new = inner.replace(co_name=code.co_name, co_firstlineno=code.co_firstlineno)
+    return _requalified(new, inner.co_qualname, code.co_qualname)
+
+
+def _parse(function: FunctionType) -> ast.FunctionDef | None:
+    """The definition, at its true lines and columns; None if there is no source.
+
+    A definition ends before a line that is indented no more than it, unless that line is in the middle of a
+    string or of brackets: then what is before it does not parse. (``inspect.getsource`` takes longer than
+    all the rest of a conversion.)
+    """
+    code = function.__code__
+    first = code.co_firstlineno
+    linecache.checkcache(code.co_filename)
+    lines = linecache.getlines(code.co_filename, function.__globals__)
+    if len(lines) < first:
+        return None
+    indent = _indent(lines[first - 1])
+    before = "\n" * (first - 2) + "if 1:\n" if indent else "\n" * (first - 1)
+    for end in _ends(lines, first, indent):
+        try:
+            body = ast.parse(before + "".join(lines[first - 1 : end])).body
+        except SyntaxError:
+            continue
+        node = body[0].body[0] if indent else body[0]  # type: ignore[attr-defined]
+        if isinstance(node, ast.FunctionDef) and node.name == code.co_name:
+            return node
+        break
+    raise _no_source(code, "has changed since it was imported")
+
+
+def _indent(line: str) -> int:
+    return len(line) - len(line.lstrip())
+
+
+def _ends(lines: list[str], first: int, indent: int) -> Iterator[int]:
+    """Where a definition that starts at line ``first`` may end: counts of lines, the likeliest first."""
+    for number in range(first, len(lines)):
+        text = lines[number].strip()
+        if text and text[0] != "#" and _indent(lines[number]) <= indent:
+            yield number
+    yield len(lines)
+
+
+def _no_source(code: CodeType, what: str) -> TraceError:
+    return TraceError(
+        f"the source of `{code.co_qualname}` {what}",
+        where=Where(code.co_filename, code.co_firstlineno),
+        rule="control flow is traced from a function's source",
+        fix="define it in a file or a notebook cell (exec() keeps no source); import it anew after a change",
+    )
+
+
+def _compiled(node: ast.FunctionDef, function: FunctionType) -> CodeType:
+    """The code of a module with ``function`` inside a function that has its free variables as parameters, so
+    that they are free again; and, if it is a method, inside a class, for the sake of ``__private`` names.
+
+    The function and the class must not hide the user's: the one gets another name, the other underscores
+    before its name, which private names ignore.
+    """
+    code = function.__code__
+    transform(node)
+    _strip(node)
+    names = [name for name in code.co_freevars if name.isidentifier()]
+    owner = code.co_qualname.rpartition(".")[0].rpartition(".")[2]
+    inside = "pass" if owner in ("", "<locals>") else f"class ______{owner}: pass"
+    module = ast.parse(f"def factory({', '.join([RUNTIME, *names])}):\n  {inside}")
+    around: Any = module.body[0]
+    if isinstance(around.body[0], ast.ClassDef):
+        around = around.body[0]
+    around.body = [node]
+    return compile(module, code.co_filename, "exec", flags=code.co_flags & _FUTURE, dont_inherit=True)
+
+
+def _strip(node: ast.FunctionDef) -> None:
+    """Take away the name, and what is evaluated where the function is defined: that was done once."""
+    node.name, node.decorator_list, node.returns = "__nv_function__", [], None
+    if hasattr(node, "type_params"):
+        node.type_params = []
+    arguments = node.args
+    for part in ast.walk(arguments):
+        if isinstance(part, ast.arg):
+            part.annotation = None
+    arguments.defaults = [place(ast.Constant(None), node) for _ in arguments.defaults]
+    arguments.kw_defaults = [default and place(ast.Constant(None), default) for default in arguments.kw_defaults]
+
+
+def _only_code(code: CodeType) -> CodeType:
+    (inner,) = (constant for constant in code.co_consts if isinstance(constant, CodeType))
+    return inner
+
+
+def _requalified(code: CodeType, old: str, new: str) -> CodeType:
+    """``code`` and the codes in it under the qualified name that the user's function has."""
+    constants = (_requalified(c, old, new) if isinstance(c, CodeType) else c for c in code.co_consts)
+    return code.replace(co_consts=tuple(constants), co_qualname=new + code.co_qualname.removeprefix(old))
