@@ -1,0 +1,1 @@
+"""One file for each hardware unit, one function for each instruction."""

@@ -1,0 +1,98 @@
+"""Addresses of memrefs, for the instructions that take pointers rather than memrefs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from nvdsl.dtypes import from_ir
+from nvdsl.errors import trace_error
+from nvdsl.mlir import ir
+from nvdsl.mlir.dialects import arith, llvm, memref
+from nvdsl.values import Value, as_value
+
+GENERIC, GLOBAL, SHARED, SHARED_CLUSTER = 0, 1, 3, 7
+"""LLVM NVPTX address spaces (shared::cta is 3, shared::cluster is 7)."""
+
+
+def pointer_type(space: int) -> Any:
+    return ir.Type.parse(f"!llvm.ptr<{space}>" if space else "!llvm.ptr")
+
+
+def i32(value: Any) -> Any:
+    """``value`` (int or traced integer of any width) as an i32 value."""
+    from nvdsl.dtypes import i32 as to_i32
+
+    _require_integer(value)
+    return to_i32(value)
+
+
+def index(value: Any) -> Any:
+    """``value`` (int or traced integer of any width) as an index value."""
+    from nvdsl.dtypes import index as to_index
+
+    _require_integer(value)
+    return to_index(value)
+
+
+def _require_integer(value: Any) -> None:
+    """A conversion would cut a float silently, where an index, a count or a number of bytes stands."""
+    if isinstance(value, float) or isinstance(value, Value) and value.dtype.is_float:
+        raise trace_error(
+            f"{value if isinstance(value, float) else f'a traced {value.dtype.name}'} where an integer belongs",
+            rule="indices, coordinates, counts and numbers of bytes are integers",
+            fix="divide integers with //, or convert with nv.i32(x), which rounds toward zero",
+        )
+
+
+def condition(value: Any) -> Any:
+    """``value``, a Python bool or a traced one, as an i1 value."""
+    value = as_value(value)
+    if str(value.type) != "i1":
+        raise trace_error(
+            f"a condition of type {value.dtype.name}",
+            rule="a condition, or a predicate, is a bool (i1)",
+            fix="compare it: `x != 0`",
+        )
+    return value
+
+
+def predicate(value: Any) -> Any | None:
+    """``None``, or a condition as an i1 value."""
+    return None if value is None else condition(value)
+
+
+def base_address(ref: Any, space: int = SHARED) -> Any:
+    """Pointer to a memref's first element."""
+    as_index = memref.extract_aligned_pointer_as_index(ref)
+    as_integer = arith.index_cast(ir.IntegerType.get_signless(64), as_index)
+    return byte_offset(llvm.inttoptr(pointer_type(space), as_integer), _offset_of_view(ref))
+
+
+def _offset_of_view(ref: Any) -> Any:
+    """Bytes from a memref's aligned pointer, which its views share, to its first element."""
+    ty = ir.MemRefType(ref.type)
+    offset = ty.get_strides_and_offset()[1]
+    if offset == ir.ShapedType.get_dynamic_stride_or_offset():
+        offset = memref.ExtractStridedMetadataOp(ref).offset
+    return offset * from_ir(ty.element_type).bytes
+
+
+def byte_offset(pointer: Any, offset: Any) -> Any:
+    """``pointer + offset`` bytes; ``offset`` is an int or a traced integer, of 64 bits if it is index."""
+    if isinstance(offset, int) and offset == 0:
+        return pointer
+    i8 = ir.IntegerType.get_signless(8)
+    static = [offset] if isinstance(offset, int) else [-(2**31)]  # LLVM's marker for "dynamic"
+    dynamic = [] if isinstance(offset, int) else [_integer(offset)]
+    return llvm.getelementptr(pointer.type, pointer, dynamic, static, i8, None)
+
+
+def _integer(value: Any) -> Any:
+    if isinstance(value.type, ir.IndexType):
+        return arith.index_cast(ir.IntegerType.get_signless(64), value)
+    return i32(value)
+
+
+def address_of(ref: Any, byte: Any = 0, space: int = SHARED) -> Any:
+    """Pointer to byte ``byte`` of a memref's buffer."""
+    return byte_offset(base_address(ref, space), byte)

@@ -1,0 +1,76 @@
+"""Every inline PTX text that nvdsl can emit, with a name each.
+
+The dialects have no op for these. The op carries the name as the attribute ``nvdsl.ptx``, so that
+the verifier and a simulator know what it does without reading PTX.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from nvdsl.mlir import ir
+from nvdsl.mlir.dialects import llvm
+
+REGISTRY = {
+    "wgmma": "wgmma.mma_async with A in registers or scale-d in a register; nvvm.wgmma.mma_async has neither",
+    "touch": "no instruction: registers that the compiler must not move across this point",
+    "tanh.approx": "tanh.approx.f32, which has no op and no LLVM intrinsic",
+}
+
+
+def emit(
+    name: str,
+    text: str,
+    constraints: Sequence[str],
+    operands: Sequence[Any],
+    result: Any = None,
+    *,
+    side_effects: bool = True,
+) -> Any:
+    """One ``llvm.inline_asm`` of the registry. ``result``: its type, a struct for several outputs."""
+    assert name in REGISTRY, name
+    op = llvm.InlineAsmOp(
+        result,
+        operands,
+        text,
+        ",".join(constraints),
+        has_side_effects=side_effects,
+        asm_dialect=ir.IntegerAttr.get(ir.IntegerType.get_signless(64), 0),
+    )
+    op.operation.attributes["nvdsl.ptx"] = ir.StringAttr.get(name)
+    return op.results[0] if result is not None else None
+
+
+def unpack(struct: Any) -> list[Any]:
+    """The fields of an ``!llvm.struct`` value."""
+    types = llvm.StructType(struct.type).body
+    return [
+        llvm.extractvalue(ty, struct, ir.DenseI64ArrayAttr.get([i])) for i, ty in enumerate(types)
+    ]
+
+
+def pack(values: Sequence[Any]) -> Any:
+    """An ``!llvm.struct`` of ``values``."""
+    ty = llvm.StructType.get_literal([v.type for v in values])
+    struct = llvm.mlir_undef(ty)
+    for i, value in enumerate(values):
+        struct = llvm.insertvalue(struct, value, ir.DenseI64ArrayAttr.get([i]))
+    return struct
+
+
+def register_constraint(ty: Any) -> str:
+    """The PTX register class of an MLIR type."""
+    return {"f32": "f", "i32": "r", "i64": "l", "f64": "d", "i16": "h", "f16": "h", "bf16": "h"}[str(ty)]
+
+
+def touch(struct: Any) -> Any:
+    """The same registers, made opaque: LLVM can't move arithmetic on them across this point.
+
+    LLVM sees a wgmma's result as ready at once. Put this after the wait that makes it so, and before
+    the fence where arithmetic on the accumulator comes before a wgmma.
+    """
+    types = list(llvm.StructType(struct.type).body)
+    classes = [register_constraint(t) for t in types]
+    constraints = [f"={c}" for c in classes] + [str(i) for i in range(len(types))]
+    return emit("touch", "", constraints, unpack(struct), struct.type)

@@ -1,0 +1,102 @@
+"""Dynamic shared memory, and the warp's matrix loads and stores.
+
+All shared memory of a kernel is one dynamic block (up to 232,448 bytes), aligned to 1024 bytes so that
+every swizzle's pattern starts where its tile does. mbarriers live behind the data in the same block.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from nvdsl import scope
+from nvdsl.errors import trace_error
+from nvdsl.mlir import ir
+from nvdsl.mlir.dialects import gpu, llvm, memref, nvvm
+from nvdsl.ops.pointer import address_of, i32, index
+from nvdsl.values import as_value
+
+DYNAMIC = ir.ShapedType.get_dynamic_size()
+
+
+def smem_space() -> Any:
+    """The memory space attribute of shared memory."""
+    return ir.Attribute.parse("#gpu.address_space<workgroup>")
+
+
+def get_dynamic_shared_memory(shape: Any = None, ty: Any = None, offset: Any = 0) -> Any:
+    """The block's dynamic shared memory as bytes, or a dense view of it.
+
+    ``shape`` and ``ty`` (an ir.Type): the view's elements; ``offset``: its start in bytes, an int or a traced
+    integer.
+    """
+    scope.current("get_dynamic_shared_memory")
+    i8 = ir.IntegerType.get_signless(8)
+    dynamic = gpu.dynamic_shared_memory(
+        ir.MemRefType.get((DYNAMIC,), i8, memory_space=smem_space())
+    )
+    if shape is None:
+        return dynamic
+    view = ir.MemRefType.get(list(shape), ty, memory_space=smem_space())
+    return memref.view(view, dynamic, index(offset), [])
+
+
+def smem_pointer(offset: Any = 0) -> Any:
+    """Address of byte ``offset`` of the block's dynamic shared memory, ``!llvm.ptr<3>``."""
+    return address_of(get_dynamic_shared_memory(), offset)
+
+
+def smem_address(offset: Any = 0) -> Any:
+    """The same address as an i32 value (a shared::cta window offset)."""
+    return i32(memref.extract_aligned_pointer_as_index(get_dynamic_shared_memory())) + offset
+
+
+def _matrix_attributes() -> tuple[Any, Any]:
+    return (
+        ir.Attribute.parse("#nvvm.ld_st_matrix_shape<m = 8, n = 8>"),
+        ir.Attribute.parse("#nvvm.ld_st_matrix_elt_type<b16>"),
+    )
+
+
+def stmatrix(pointer: Any, registers: Sequence[Any], *, transpose: bool = False) -> None:
+    """Store 1, 2 or 4 8x8 matrices of 16-bit elements from a warp (``stmatrix.sync.aligned.m8n8.xN.b16``).
+
+    ``pointer`` (``!llvm.ptr<3>``, 16-byte aligned): lane ``8*i + r`` gives the address of row ``r`` of matrix ``i``.
+    ``registers``: i32 values; register ``i`` of lane ``l`` holds row ``l // 4``, columns ``l % 4 * 2`` and ``+1``.
+    """
+    _check_count(len(registers), "stmatrix")
+    for register in map(as_value, registers):
+        if str(register.type) != "i32":
+            raise trace_error(
+                f"stmatrix of a register of type {register.dtype.name}",
+                rule="a register is an i32 that holds two 16-bit elements (PTX ISA, stmatrix)",
+                fix="pack two with nvdsl.accumulator.pack_pair(low, high, nv.f16)",
+            )
+    shape, element = _matrix_attributes()
+    layout = nvvm.MMALayout.col if transpose else nvvm.MMALayout.row
+    nvvm.stmatrix(pointer, list(registers), layout, shape, element)
+
+
+def ldmatrix(pointer: Any, count: int, *, transpose: bool = False) -> list[Any]:
+    """Load 1, 2 or 4 8x8 matrices of 16-bit elements into a warp (``ldmatrix.sync.aligned.m8n8.xN.b16``).
+
+    Addresses and registers as in `stmatrix`. Returns ``count`` i32 values.
+    """
+    _check_count(count, "ldmatrix")
+    shape, element = _matrix_attributes()
+    layout = nvvm.MMALayout.col if transpose else nvvm.MMALayout.row
+    i32_ = ir.IntegerType.get_signless(32)
+    result = i32_ if count == 1 else llvm.StructType.get_literal([i32_] * count)
+    loaded = nvvm.LdMatrixOp(pointer, count, layout, shape, element, results=[result]).result
+    if count == 1:
+        return [loaded]
+    return [llvm.extractvalue(i32_, loaded, ir.DenseI64ArrayAttr.get([i])) for i in range(count)]
+
+
+def _check_count(count: int, name: str) -> None:
+    if count not in (1, 2, 4):
+        raise trace_error(
+            f"{name} of {count} matrices",
+            rule=f"{name} moves 1, 2 or 4 matrices (PTX ISA, {name})",
+            fix="split the registers into groups of 4",
+        )

@@ -1,0 +1,233 @@
+"""Threads, warps and warpgroups: ids, elect, setmaxnreg, barriers, shuffles, votes.
+
+PTX ISA, "Special Registers", ``elect.sync``, ``setmaxnreg``, ``bar``/``barrier``, ``shfl.sync``,
+``vote.sync``, ``redux.sync``, ``nanosleep``. All ids are i32 values.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from nvdsl import arch, scope
+from nvdsl.errors import trace_error
+from nvdsl.mlir.dialects import gpu, nvvm
+from nvdsl.ops.pointer import condition as as_condition
+from nvdsl.ops.pointer import i32
+from nvdsl.values import as_value, wrap
+
+WARP_SIZE = 32
+WARP_GROUP_SIZE = 128
+"""Threads of a warpgroup: four warps, the first at a multiple of four (PTX ISA, "wgmma")."""
+
+
+class Dim3:
+    """Three ids, ``.x``, ``.y`` and ``.z``, each an i32 value that is read where it is written."""
+
+    def __init__(self, op: Any, doc: str) -> None:
+        self._op, self.__doc__ = op, doc
+
+    def _read(self, axis: str) -> Any:
+        scope.current("a thread or block id")
+        return i32(self._op(getattr(gpu.Dimension, axis)).result)
+
+    @property
+    def x(self) -> Any:
+        return self._read("x")
+
+    @property
+    def y(self) -> Any:
+        return self._read("y")
+
+    @property
+    def z(self) -> Any:
+        return self._read("z")
+
+
+thread_id = Dim3(gpu.ThreadIdOp, "Index of this thread in its block (``%tid``).")
+block_id = Dim3(gpu.BlockIdOp, "Index of this block in the grid (``%ctaid``).")
+block_dim = Dim3(gpu.BlockDimOp, "Threads of a block (``%ntid``).")
+grid_dim = Dim3(gpu.GridDimOp, "Blocks of the grid (``%nctaid``).")
+
+
+def linear_thread_id() -> Any:
+    """Index of this thread in its block, counted x first; i32."""
+    x, y, z = scope.current("linear_thread_id").block
+    tid = thread_id.x
+    if y > 1 or z > 1:
+        tid = tid + thread_id.y * x
+    if z > 1:
+        tid = tid + thread_id.z * (x * y)
+    return tid
+
+
+def lane_id() -> Any:
+    """Index of this thread in its warp, 0..31; i32."""
+    return linear_thread_id() % WARP_SIZE
+
+
+def warp_id() -> Any:
+    """Index of this warp in its block; i32, the same register in all lanes.
+
+    The shuffle tells the compiler that the value is uniform, so that branches on it and addresses made
+    from it live in uniform registers.
+    """
+    return shuffle(linear_thread_id() // WARP_SIZE, 0)
+
+
+def warpgroup_id() -> Any:
+    """Index of this warpgroup (128 threads) in its block; i32, uniform in the warp."""
+    return shuffle(linear_thread_id() // WARP_GROUP_SIZE, 0)
+
+
+def warpgroup_thread() -> Any:
+    """Index of this thread in its warpgroup, 0..127; i32."""
+    return linear_thread_id() % WARP_GROUP_SIZE
+
+
+def elect() -> Any:
+    """True in exactly one lane of a converged warp (``elect.sync``); i1."""
+    return nvvm.elect_sync()
+
+
+def setmaxnreg_inc(registers: int) -> None:
+    """Raise this warpgroup's registers per thread to ``registers`` (``setmaxnreg.inc.sync.aligned``).
+
+    Waits until other warpgroups of the block have released enough. 24..256, a multiple of 8.
+    """
+    _setmaxnreg(registers, nvvm.SetMaxRegisterAction.increase)
+
+
+def setmaxnreg_dec(registers: int) -> None:
+    """Lower this warpgroup's registers per thread to ``registers`` (``setmaxnreg.dec.sync.aligned``)."""
+    _setmaxnreg(registers, nvvm.SetMaxRegisterAction.decrease)
+
+
+def _setmaxnreg(registers: int, action: Any) -> None:
+    low, high, step = arch.SETMAXNREG_MIN, arch.SETMAXNREG_MAX, arch.SETMAXNREG_STEP
+    if not isinstance(registers, int) or not low <= registers <= high or registers % step:
+        raise trace_error(
+            f"setmaxnreg to {registers} registers",
+            rule=f"the count is a constant from {low} to {high}, a multiple of {step} (PTX ISA, setmaxnreg)",
+            fix="24 or 40 for a producer warpgroup, 232 or 240 for each of two consumers",
+        )
+    threads = scope.current("setmaxnreg").threads
+    if threads % WARP_GROUP_SIZE:
+        raise trace_error(
+            f"setmaxnreg in a block of {threads} threads",
+            rule="all warps of a warpgroup, 128 threads, execute it together (PTX ISA, setmaxnreg)",
+            fix="use a block of 128, 256, 384 ... threads",
+        )
+    nvvm.setmaxregister(registers, action)
+
+
+def sync_threads() -> None:
+    """Barrier of all threads of the block (``bar.sync 0``). Orders their shared and global accesses."""
+    scope.current("sync_threads")
+    gpu.barrier()
+
+
+def sync_warp(mask: int = 0xFFFFFFFF) -> None:
+    """Barrier of the warp's lanes in ``mask`` (``bar.warp.sync``)."""
+    nvvm.bar_warp_sync(i32(_signed32(mask)))
+
+
+def named_barrier_sync(barrier: Any, threads: int) -> None:
+    """Arrive at named barrier ``barrier`` and wait until ``threads`` threads have (``barrier.sync``).
+
+    ``barrier`` is 1..15 (0 is `sync_threads`), an int or a traced value that is uniform in each warp;
+    ``threads`` is a multiple of 32, all waiting and arriving threads together.
+    """
+    _check_named(barrier, threads)
+    nvvm.barrier(barrier_id=i32(barrier), number_of_threads=i32(threads))
+
+
+def named_barrier_arrive(barrier: Any, threads: int) -> None:
+    """Arrive at named barrier ``barrier`` without waiting (``barrier.arrive``)."""
+    _check_named(barrier, threads)
+    nvvm.barrier_arrive(i32(threads), barrier_id=i32(barrier))
+
+
+def _check_named(barrier: Any, threads: int) -> None:
+    if isinstance(barrier, int) and not 0 <= barrier < arch.NAMED_BARRIERS:
+        raise trace_error(
+            f"named barrier {barrier}",
+            rule=f"a block has named barriers 0 to {arch.NAMED_BARRIERS - 1}; 0 is sync_threads (PTX ISA, barrier)",
+            fix="number the barriers from 1",
+        )
+    block = scope.current("a named barrier").threads
+    if isinstance(threads, int) and threads > block:
+        raise trace_error(
+            f"a named barrier of {threads} threads in a block of {block}",
+            rule="the barrier waits for that many threads of the block (PTX ISA, barrier); more never come",
+            fix="pass the number of threads that wait and arrive",
+        )
+    if isinstance(threads, int) and (threads <= 0 or threads % WARP_SIZE):
+        raise trace_error(
+            f"a named barrier of {threads} threads",
+            rule="the thread count is a positive multiple of the warp size, 32 (PTX ISA, barrier)",
+            fix="count whole warps",
+        )
+
+
+def shuffle(value: Any, lane: Any, mask: int = 0xFFFFFFFF) -> Any:
+    """``value`` (32-bit) of lane ``lane`` (``shfl.sync.idx``). All lanes in ``mask`` execute it."""
+    return _shuffle(value, lane, nvvm.ShflKind.idx, 31, mask)
+
+
+def shuffle_xor(value: Any, lane_mask: Any, mask: int = 0xFFFFFFFF) -> Any:
+    """``value`` (32-bit) of lane ``lane_id ^ lane_mask`` (``shfl.sync.bfly``)."""
+    return _shuffle(value, lane_mask, nvvm.ShflKind.bfly, 31, mask)
+
+
+def shuffle_up(value: Any, delta: Any, mask: int = 0xFFFFFFFF) -> Any:
+    """``value`` (32-bit) of lane ``lane_id - delta``, its own where there is none (``shfl.sync.up``)."""
+    return _shuffle(value, delta, nvvm.ShflKind.up, 0, mask)
+
+
+def shuffle_down(value: Any, delta: Any, mask: int = 0xFFFFFFFF) -> Any:
+    """``value`` (32-bit) of lane ``lane_id + delta``, its own where there is none (``shfl.sync.down``)."""
+    return _shuffle(value, delta, nvvm.ShflKind.down, 31, mask)
+
+
+def _shuffle(value: Any, offset: Any, kind: Any, clamp: int, mask: int) -> Any:
+    value = as_value(value)
+    width = value.dtype.bits
+    if width != 32:
+        raise trace_error(
+            f"shuffle of a {value.dtype.name} value",
+            rule="shfl.sync moves 32 bits (PTX ISA, shfl.sync)",
+            fix="convert to nv.i32 or nv.f32 first, or nv.bitcast two 16-bit values into one",
+        )
+    result = nvvm.shfl_sync(i32(_signed32(mask)), value, i32(offset), i32(clamp), kind)
+    return wrap(result, value.dtype)
+
+
+def vote_any(condition: Any, mask: int = 0xFFFFFFFF) -> Any:
+    """True where any lane's ``condition`` is (``vote.sync.any``); i1."""
+    return nvvm.vote_sync(i32(_signed32(mask)), as_condition(condition), nvvm.VoteSyncKind.any)
+
+
+def vote_all(condition: Any, mask: int = 0xFFFFFFFF) -> Any:
+    """True where all lanes' ``condition`` is (``vote.sync.all``); i1."""
+    return nvvm.vote_sync(i32(_signed32(mask)), as_condition(condition), nvvm.VoteSyncKind.all)
+
+
+def ballot(condition: Any, mask: int = 0xFFFFFFFF) -> Any:
+    """Bit ``i`` is lane ``i``'s ``condition`` (``vote.sync.ballot``); i32."""
+    return nvvm.vote_sync(i32(_signed32(mask)), as_condition(condition), nvvm.VoteSyncKind.ballot)
+
+
+def nanosleep(nanoseconds: Any) -> None:
+    """Suspend the thread for about ``nanoseconds`` (``nanosleep.u32``)."""
+    nvvm.nanosleep(i32(nanoseconds))
+
+
+def _signed32(mask: int) -> int:
+    if not 0 < mask < 1 << WARP_SIZE:
+        raise trace_error(
+            f"a warp's mask of {mask:#x}",
+            rule="bit i of the mask stands for lane i, of 32 (PTX ISA, membermask)",
+            fix="0xffffffff is the whole warp",
+        )
+    return mask - (1 << 32) if mask >= 1 << 31 else mask
+
