@@ -1,0 +1,100 @@
+"""Rings of shared memory slots between a producer (TMA) and consumers (wgmma), with their barriers.
+
+A ring of ``stages`` slots has two mbarriers a slot. *full* completes when the slot's bytes have arrived;
+*empty* completes when all consumers have released the slot. Who uses a slot for the n-th time round the
+ring waits for the parity ``n & 1``, so a position in the ring is a stage and a phase.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from nvdsl import dtypes
+from nvdsl.errors import trace_error
+from nvdsl.ops.mbarrier import Mbarrier, Mbarriers
+from nvdsl.select import select
+from nvdsl.values import as_value
+
+
+class PipelineState:
+    """A position in a ring of ``stages`` slots: ``stage`` (i32) and ``phase`` (i32, 0 or 1).
+
+    Immutable: ``state = state.next()``. A traced loop carries it.
+    """
+
+    def __init__(self, stages: int, stage: Any = 0, phase: Any = 0) -> None:
+        _check_stages(stages)
+        self.stages = stages
+        self.stage = dtypes.i32(stage)
+        self.phase = dtypes.i32(phase)
+
+    def next(self) -> PipelineState:
+        """The next slot; the phase flips where the ring wraps."""
+        if self.stages == 1:
+            return PipelineState(1, self.stage, self.phase ^ 1)
+        following = self.stage + 1
+        wraps = following == self.stages
+        return PipelineState(
+            self.stages, select(wraps, as_value(0), following), select(wraps, self.phase ^ 1, self.phase)
+        )
+
+    def __nv_values__(self) -> list[Any]:
+        return [self.stage, self.phase]
+
+    def __nv_rebuild__(self, values: Sequence[Any]) -> PipelineState:
+        return PipelineState(self.stages, *values)
+
+
+def _check_stages(stages: Any) -> None:
+    if not isinstance(stages, int) or stages < 1:
+        raise trace_error(
+            f"a ring of {stages!r} stages",
+            rule="the number of stages is a Python int of at least 1",
+            fix="pass stages as a keyword argument of the host function",
+        )
+
+
+class Ring:
+    """``stages`` slots with a full and an empty barrier each.
+
+    ``bytes``: what the producer's loads bring into one slot. ``consumers``: arrivals that free a slot (one for
+    each consumer warpgroup, say). ``sync``: meet all threads of the block after the barriers' init; in a cluster pass
+    False and call `cluster_sync` yourself. Called by all threads.
+
+        producer (one thread)                      consumer
+        state = ring.producer_state()              state = ring.consumer_state()
+        for k in nv.range(n):                      for k in nv.range(n):
+            full = ring.acquire(state)                 ring.wait(state)
+            tma.load(A[state.stage], full, ...)        acc += A[state.stage] @ B[state.stage]
+            state = state.next()                       ...; ring.release(state); state = state.next()
+    """
+
+    def __init__(self, stages: int, *, bytes: int, consumers: int = 1, sync: bool = True) -> None:
+        _check_stages(stages)
+        self.stages, self.bytes, self.consumers = stages, bytes, consumers
+        self.full = Mbarriers(stages, arrivals=1, sync=False)
+        self.empty = Mbarriers(stages, arrivals=consumers, sync=sync)
+
+    def producer_state(self) -> PipelineState:
+        """The producer's start. Phase 1: the wait for the phase before the first returns at once, so that the
+        slots, empty at first, need no release."""
+        return PipelineState(self.stages, 0, 1)
+
+    def consumer_state(self) -> PipelineState:
+        return PipelineState(self.stages, 0, 0)
+
+    def acquire(self, state: PipelineState) -> Mbarrier:
+        """Wait until the slot is free, expect its bytes, and return the barrier that the loads complete on."""
+        self.empty[state.stage].wait(state.phase)
+        full = self.full[state.stage]
+        full.arrive_expect_tx(self.bytes)
+        return full
+
+    def wait(self, state: PipelineState) -> None:
+        """Wait until the slot's bytes have arrived."""
+        self.full[state.stage].wait(state.phase)
+
+    def release(self, state: PipelineState, predicate: Any = None) -> None:
+        """Arrive once at the slot's empty barrier (each thread where ``predicate`` holds does)."""
+        self.empty[state.stage].arrive(predicate=predicate)
