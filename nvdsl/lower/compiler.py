@@ -1,0 +1,122 @@
+"""`lower`: the whole way from a traced module to cubins."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from nvdsl import arch
+from nvdsl.errors import VerifyError
+from nvdsl.lower import advisories, kernels, passes, prepare, ptx, ptxas, steps
+from nvdsl.lower.dump import Dump
+from nvdsl.lower.kernels import Kernel
+from nvdsl.lower.options import Options
+from nvdsl.lower.ptx import Ptx
+from nvdsl.lower.result import KernelBinary, Lowered, Resources
+from nvdsl.mlir import ir
+
+
+def lower(module: Any, options: Options | None = None) -> Lowered:
+    """Compile the kernels of a traced module for sm_90a.
+
+    ``module``: host functions with ``gpu.launch`` regions; it is left as it is. ``options``: default the environment's.
+    Raises VerifyError (shared memory), LowerError (a pass, the backend or ptxas refuses it; in strict mode any
+    advisory of ptxas), ToolchainError (ptxas or libdevice is missing), with the user's line where there is
+    one. Warns AdvisoryWarning at the user's line.
+    """
+    options = options or Options.from_environment()
+    dump = Dump(options, module)
+    stages: dict[str, float] = {}
+    with module.context, ir.Location.unknown():
+        host, found, codes = to_ptx(module, options, dump, stages)
+    with _timed(stages, "ptxas"):
+        assembled = ptxas.assemble(codes, options)
+    binaries = _binaries(found, codes, assembled)
+    for symbol, binary in binaries.items():
+        dump.binary(symbol, binary)
+    advice = [
+        advisory
+        for code, result in zip(codes, assembled, strict=True)
+        for advisory in advisories.read(result.log, code, _of(code, found))
+    ]
+    advisories.report(advice, strict=options.strict)
+    return Lowered(host, binaries, stages)
+
+
+def to_ptx(module: Any, options: Options, dump: Dump, stages: dict[str, float]) -> tuple[Any, list[Kernel], list[Ptx]]:
+    """The host module, its kernels, and their PTX. Needs ``module``'s context to be current."""
+    with _timed(stages, "passes"):
+        dump.module("trace", module)
+        host = _copy(module)
+        steps.run_all(passes.HOST, host, {}, options, dump)
+        dump.module("host", host)
+        found = kernels.read(host)
+        device = prepare.device_module(host)
+        steps.run_all(passes.DEVICE, device, found, options, dump)
+    with _timed(stages, "ptx"):
+        steps.generate_ptx(device)
+        codes = ptx.read(device, lineinfo=options.lineinfo)
+    for code in codes:
+        dump.text("ptx", code.module, "ptx", code.text)
+    return host, list(found.values()), codes
+
+
+@contextmanager
+def _timed(stages: dict[str, float], name: str) -> Iterator[None]:
+    start = time.perf_counter()
+    yield
+    stages[name] = time.perf_counter() - start
+
+
+def _copy(module: Any) -> Any:
+    copy = ir.Module.create(module.operation.location)
+    for name in module.operation.attributes:
+        copy.operation.attributes[name] = module.operation.attributes[name]
+    for op in module.body.operations:
+        op.operation.clone(ip=ir.InsertionPoint(copy.body))
+    return copy
+
+
+def _of(code: Ptx, found: list[Kernel]) -> list[Kernel]:
+    return [kernel for kernel in found if kernel.module == code.module]
+
+
+def _binaries(found: list[Kernel], codes: list[Ptx], assembled: list[ptxas.Assembled]) -> dict[str, KernelBinary]:
+    binaries = {}
+    for code, result in zip(codes, assembled, strict=True):
+        for kernel in _of(code, found):
+            resources = result.resources.get(kernel.name, Resources())
+            _check_smem(kernel, resources.static_smem)
+            binaries[kernel.symbol] = _binary(kernel, code, result.cubin, resources)
+    return binaries
+
+
+def _binary(kernel: Kernel, code: Ptx, cubin: bytes, resources: Resources) -> KernelBinary:
+    x, y, z = kernel.block or (arch.MAX_THREADS_PER_BLOCK, 1, 1)
+    return KernelBinary(
+        name=kernel.name,
+        symbol=kernel.symbol,
+        ptx=code.text,
+        cubin=cubin,
+        smem_bytes=kernel.smem_bytes,
+        user_smem_bytes=kernel.user_smem_bytes,
+        max_threads=x * y * z,
+        block=kernel.block,
+        cluster=kernel.cluster,
+        resources=resources,
+        where=kernel.where,
+    )
+
+
+def _check_smem(kernel: Kernel, static: int) -> None:
+    total, limit = kernel.smem_bytes + static, arch.MAX_SMEM_PER_BLOCK
+    if static and total > limit:
+        raise VerifyError(
+            f"kernel {kernel.name} needs {total:,} bytes of shared memory: {kernel.smem_bytes:,} dynamic and "
+            f"{static:,} static",
+            where=kernel.where,
+            rule=f"a block has at most {limit:,} bytes (CUDA programming guide, compute capability 9.0)",
+            fix="keep everything in the dynamic block (nv.smem), without workgroup attributions",
+        )

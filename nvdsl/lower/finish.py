@@ -1,0 +1,99 @@
+"""Rewrites of the device module after MLIR's passes: what the NVPTX backend and ptxas need to be told."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from nvdsl import arch
+from nvdsl.lower import toolchain
+from nvdsl.lower.kernels import walk
+from nvdsl.lower.prepare import Kernels, functions
+from nvdsl.mlir import ir
+
+PTX_ISA = "ptx86"
+"""PTX ISA 8.6 has all that Hopper has, up to fence.*.sync_restrict; ptxas knows it since CUDA 12.7."""
+
+_TENSOR_MAP = (
+    f"{{llvm.byval = !llvm.array<{arch.TENSOR_MAP_BYTES} x i8>, nvvm.grid_constant, "
+    f"llvm.align = {arch.TENSOR_MAP_ALIGNMENT} : i64}}"
+)
+_MONOTONIC = 2  # LLVM's AtomicOrdering
+
+
+def kernel_attributes(device: Any, kernels: Kernels, _: Any) -> None:
+    """Tensor maps by value; the block's exact size instead of its maximum.
+
+    With ``.reqntid`` ptxas knows which values are uniform in a warp and needs no shuffle to prove it. Without a
+    block size or ``.minnctapersm`` it ignores setmaxnreg. ``.reqnctapercluster`` came with convert-gpu-to-nvvm:
+    ptxas's code is the same without it, but the driver then checks the launch.
+    """
+    i32 = ir.IntegerType.get_signless(32)
+    for function, kernel in functions(device, kernels):
+        attributes = function.attributes
+        if kernel.tensor_maps:
+            attributes["arg_attrs"] = _argument_attributes(function, kernel.tensor_maps)
+        if kernel.block is not None:
+            if "nvvm.maxntid" in attributes:
+                del attributes["nvvm.maxntid"]
+            attributes["nvvm.reqntid"] = ir.DenseI32ArrayAttr.get(list(kernel.block))
+            attributes["nvvm.minctasm"] = ir.IntegerAttr.get(i32, 1)
+
+
+def _argument_attributes(function: Any, tensor_maps: tuple[int, ...]) -> Any:
+    tensor_map = ir.DictAttr.parse(_TENSOR_MAP)
+    if "arg_attrs" in function.attributes:
+        found = list(ir.ArrayAttr(function.attributes["arg_attrs"]))
+    else:
+        found = [ir.DictAttr.get({})] * len(function.regions[0].blocks[0].arguments)
+    return ir.ArrayAttr.get([tensor_map if i in tensor_maps else a for i, a in enumerate(found)])
+
+
+def external_shared_memory(device: Any, _kernels: Kernels, _: Any) -> None:
+    """Declare the dynamic block as ``.extern .shared .align 1024``.
+
+    As convert-gpu-to-nvvm leaves it, internal and of length 0, the backend makes it a static variable of
+    the kernel with an alignment of 16, too small for a swizzle.
+    """
+    i64 = ir.IntegerType.get_signless(64)
+    for module in device.body.operations:
+        for op in module.regions[0].blocks[0].operations:
+            if op.operation.name == "llvm.mlir.global" and _is_dynamic_shared_memory(op):
+                op.attributes["linkage"] = ir.Attribute.parse("#llvm.linkage<external>")
+                op.attributes["alignment"] = ir.IntegerAttr.get(i64, arch.SMEM_ALIGNMENT)
+
+
+def _is_dynamic_shared_memory(op: Any) -> bool:
+    return ir.StringAttr(op.attributes["sym_name"]).value.startswith("__dynamic_shmem__")
+
+
+def relax_atomics(device: Any, kernels: Kernels, _: Any) -> None:
+    """Atomics of the memref dialect become relaxed at the GPU's scope, as CUDA's atomicAdd is.
+
+    The dialect leaves their order open; its lowering takes acquire and release for the whole system, which
+    costs a fence on either side of each.
+    """
+    i64 = ir.IntegerType.get_signless(64)
+    monotonic, scope = ir.IntegerAttr.get(i64, _MONOTONIC), ir.StringAttr.get("device")
+    for function, _kernel in functions(device, kernels):
+        for op in walk(function):
+            if op.name not in ("llvm.atomicrmw", "llvm.cmpxchg") or "syncscope" in op.attributes:
+                continue
+            op.attributes["syncscope"] = scope
+            for name in ("ordering", "success_ordering", "failure_ordering"):
+                if name in op.attributes:
+                    op.attributes[name] = monotonic
+
+
+def attach_target(device: Any, _kernels: Kernels, options: Any) -> None:
+    """Say what to generate code for, and link libdevice into modules that call it."""
+    for module in device.body.operations:
+        link = f', link = ["{toolchain.libdevice(options.ptxas)}"]' if _calls_libdevice(module) else ""
+        target = f'#nvvm.target<O = {options.opt_level}, chip = "{arch.CHIP}", features = "+{PTX_ISA}"{link}>'
+        module.attributes["targets"] = ir.ArrayAttr.get([ir.Attribute.parse(target)])
+
+
+def _calls_libdevice(module: Any) -> bool:
+    return any(
+        op.operation.name == "llvm.func" and ir.StringAttr(op.attributes["sym_name"]).value.startswith("__nv_")
+        for op in module.regions[0].blocks[0].operations
+    )

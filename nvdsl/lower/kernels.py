@@ -1,0 +1,187 @@
+"""What the host says about each kernel: its block, its cluster, its shared memory, its arguments."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from nvdsl import arch
+from nvdsl.errors import VerifyError, Where
+from nvdsl.mlir import ir
+from nvdsl.trace.location import where
+
+Dim3 = tuple[int, int, int]
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """One kernel of an outlined module.
+
+    ``block`` and ``cluster``: threads and blocks; block is None where the host computes it. ``user_smem_bytes``:
+    dynamic shared memory that the launch asks for. ``mbarriers``: how many the kernel creates.
+    ``tensor_maps``: positions of such arguments. ``op_names``: what it was traced with. ``wgmma`` and
+    ``setmaxnreg``: the first such op's line.
+    """
+
+    module: str
+    name: str
+    where: Where | None
+    block: Dim3 | None
+    cluster: Dim3
+    user_smem_bytes: int
+    mbarriers: int
+    tensor_maps: tuple[int, ...]
+    op_names: frozenset[str]
+    wgmma: Where | None
+    setmaxnreg: Where | None
+
+    @property
+    def symbol(self) -> str:
+        return f"{self.module}::{self.name}"
+
+    @property
+    def mbarrier_offset(self) -> int:
+        """Byte of the shared block where the mbarriers start: behind the user's bytes, aligned."""
+        return -(-self.user_smem_bytes // arch.MBARRIER_BYTES) * arch.MBARRIER_BYTES
+
+    @property
+    def smem_bytes(self) -> int:
+        """Dynamic shared memory to launch with: the user's bytes and the mbarriers."""
+        if not self.mbarriers:
+            return self.user_smem_bytes
+        return self.mbarrier_offset + self.mbarriers * arch.MBARRIER_BYTES
+
+
+def read(host: Any) -> dict[str, Kernel]:
+    """The kernels of an outlined module by symbol, ``module::name``.
+
+    Raises VerifyError for a kernel whose shared memory is not known, or more than a block can have.
+    """
+    launches = _launches(host)
+    kernels: dict[str, Kernel] = {}
+    for module in host.body.operations:
+        if module.operation.name != "gpu.module":
+            continue
+        for function in module.regions[0].blocks[0].operations:
+            if is_kernel(function):
+                symbol = f"{symbol_name(module)}::{symbol_name(function)}"
+                kernels[symbol] = _read_kernel(module, function, launches.get(symbol, []))
+    return kernels
+
+
+def is_kernel(op: Any) -> bool:
+    """Whether ``op`` is a ``gpu.func`` that is a kernel. (LLVM 23 made the attribute a property, ``kernel``.)"""
+    attributes = op.attributes
+    return op.operation.name == "gpu.func" and ("kernel" in attributes or "gpu.kernel" in attributes)
+
+
+def symbol_name(op: Any) -> str:
+    return ir.StringAttr(op.attributes["sym_name"]).value
+
+
+def walk(op: Any) -> list[Any]:
+    """All operations in ``op``, itself included, inner ones first."""
+    found: list[Any] = []
+
+    def visit(inner: Any) -> Any:
+        found.append(inner)
+        return ir.WalkResult.ADVANCE
+
+    op.operation.walk(visit)
+    return found
+
+
+def mbarrier_count(create: Any) -> int:
+    """Number of barriers of an ``nvgpu.mbarrier.create``."""
+    text = str(create.results[0].type)
+    return int(text.rpartition("num_barriers = ")[2].rstrip("> ")) if "num_barriers" in text else 1
+
+
+def _launches(host: Any) -> dict[str, list[Any]]:
+    found: dict[str, list[Any]] = {}
+    for top in host.body.operations:
+        if top.operation.name == "gpu.module":
+            continue
+        for op in walk(top):
+            if op.name == "gpu.launch_func":
+                symbol = "::".join(ir.SymbolRefAttr(op.attributes["kernel"]).value)
+                found.setdefault(symbol, []).append(op)
+    return found
+
+
+def _read_kernel(module: Any, function: Any, launches: list[Any]) -> Kernel:
+    ops = walk(function)
+    name = symbol_name(function)
+    kernel = Kernel(
+        module=symbol_name(module),
+        name=name,
+        where=where(function),
+        block=_known(function, "known_block_size"),
+        cluster=_known(function, "known_cluster_size") or (1, 1, 1),
+        user_smem_bytes=max((_smem_bytes(launch, name) for launch in launches), default=0),
+        mbarriers=sum(mbarrier_count(op) for op in ops if op.name == "nvgpu.mbarrier.create"),
+        tensor_maps=tuple(
+            i
+            for i, argument in enumerate(function.regions[0].blocks[0].arguments)
+            if str(argument.type).startswith("!nvgpu.tensormap")
+        ),
+        op_names=frozenset(op.name for op in ops),
+        wgmma=next((where(op) for op in ops if _is_wgmma(op)), None),
+        setmaxnreg=next((where(op) for op in ops if op.name == "nvvm.setmaxregister"), None),
+    )
+    _check_smem(kernel, where(launches[0]) if launches else kernel.where)
+    return kernel
+
+
+def _known(function: Any, name: str) -> Dim3 | None:
+    if name not in function.attributes:
+        return None
+    x, y, z = ir.DenseI32ArrayAttr(function.attributes[name])
+    return x, y, z
+
+
+def _is_wgmma(op: Any) -> bool:
+    if op.name == "llvm.inline_asm":
+        return "wgmma.mma_async" in ir.StringAttr(op.attributes["asm_string"]).value
+    return op.name in ("nvvm.wgmma.mma_async", "nvgpu.warpgroup.mma")
+
+
+def _smem_bytes(launch: Any, name: str) -> int:
+    operand = launch.opview.dynamicSharedMemorySize
+    if operand is None:
+        return 0
+    size = _constant(operand)
+    if size is None:
+        raise VerifyError(
+            f"kernel {name}: the dynamic shared memory of its launch is computed by the host function",
+            where=where(launch),
+            rule="the mbarriers are placed behind the kernel's data, so its size must be known when it is compiled",
+            fix="pass a Python int as the shared memory size",
+        )
+    return size
+
+
+def _constant(value: Any) -> int | None:
+    """The int that a host value always has; casts of integers are looked through."""
+    if isinstance(value.owner, ir.Block):
+        return None
+    op = value.owner.operation
+    if op.name == "arith.constant":
+        return ir.IntegerAttr(op.attributes["value"]).value
+    if op.name in ("arith.index_cast", "arith.index_castui", "arith.extui", "arith.extsi", "arith.trunci"):
+        return _constant(op.operands[0])
+    return None
+
+
+def _check_smem(kernel: Kernel, place: Where | None) -> None:
+    total, limit = kernel.smem_bytes, arch.MAX_SMEM_PER_BLOCK
+    if total <= limit:
+        return
+    barriers = kernel.mbarriers * arch.MBARRIER_BYTES
+    raise VerifyError(
+        f"kernel {kernel.name} needs {total:,} bytes of shared memory: {kernel.user_smem_bytes:,} of data and "
+        f"{barriers:,} of {kernel.mbarriers} mbarriers",
+        where=place,
+        rule=f"a block has at most {limit:,} bytes (CUDA programming guide, compute capability 9.0)",
+        fix=f"save {total - limit:,} bytes: fewer stages or smaller tiles",
+    )

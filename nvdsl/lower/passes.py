@@ -1,0 +1,106 @@
+"""The way from a traced module to what the NVPTX backend takes, as data: read it top to bottom.
+
+Two lists. `HOST` splits the traced module into a host body and kernels, and that module is what the launch layer
+executes. `DEVICE` then works on a copy of its ``gpu.module``s alone. A step is either MLIR passes, as the text that
+``PassManager.parse`` takes, or a rewrite in Python for what MLIR has no pass for.
+
+Decisions that hold for all of them:
+
+* ``index`` is 64 bits; kernels take bare pointers, so their memrefs have static shapes.
+* No fast math: an ``arith.mulf`` followed by an ``arith.addf`` stays two roundings (``mul.rn``, ``add.rn``), unlike
+  nvcc's default. Who wants one writes an fma, or the op's own ``fastmath<contract>``.
+* ``vector.load`` and ``vector.store`` become one wide access only with their ``alignment`` attribute: MLIR
+  promises no more than the alignment of an element without it.
+* No canonicalize and no cse: LLVM does the same work again, and the PTX is the same without them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from nvdsl.lower import accumulators, checks, finish, legalize, prepare
+
+Rewrite = Callable[..., None]
+
+
+@dataclass(frozen=True)
+class Step:
+    """``pipeline``: MLIR passes at module level; else ``rewrite(module, kernels, options)``.
+
+    ``needs``: the step is left out unless a kernel was traced with one of these ops.
+    """
+
+    name: str
+    why: str
+    pipeline: str = ""
+    rewrite: Rewrite | None = None
+    needs: tuple[str, ...] = ()
+
+    def wanted(self, op_names: frozenset[str]) -> bool:
+        return not self.needs or not op_names.isdisjoint(self.needs)
+
+
+def _pass(name: str, why: str, *, options: str = "", nest: str = "", needs: tuple[str, ...] = ()) -> Step:
+    text = f"{name}{{{options}}}" if options else name
+    return Step(name, why, pipeline=f"{nest}({text})" if nest else text, needs=needs)
+
+
+def _rewrite(name: str, why: str, rewrite: Rewrite, needs: tuple[str, ...] = ()) -> Step:
+    return Step(name, why, rewrite=rewrite, needs=needs)
+
+
+_VECTOR_TRANSFERS = ("vector.transfer_read", "vector.transfer_write")
+_ATOMICS = ("memref.atomic_rmw", "memref.generic_atomic_rmw")
+
+HOST = (
+    _pass("gpu-launch-sink-index-computations", "constants move into the kernels that use them"),
+    _pass("gpu-kernel-outlining", "each gpu.launch becomes a gpu.func and a gpu.launch_func"),
+)
+
+DEVICE = (
+    _rewrite("check-arrays", "bare pointers carry no shape", checks.static_arrays),
+    _rewrite("check-intrinsics", "what LLVM can't select ends the process", checks.intrinsics,
+             needs=checks.INTRINSICS),
+    _rewrite("drop-unused-ids", "outlining reads 12 ids and sizes that most kernels don't use",
+             prepare.drop_unused_ids),
+    _rewrite("tensor-maps-as-pointers", "gpu-to-nvvm knows no tensor map arguments",
+             prepare.tensor_maps_as_pointers),
+    _rewrite("place-mbarriers", "nvgpu would make them static shared memory, which may overlap the dynamic block",
+             prepare.place_mbarriers, needs=("nvgpu.mbarrier.create",)),
+    _rewrite("tf32-as-f32", "LLVM has no tf32; in memory it is an f32",
+             prepare.tf32_as_f32, needs=("memref.view", "memref.reinterpret_cast")),
+    _rewrite("keep-llvm-atomics", "atomics that the user wrote in the llvm dialect keep their order and scope",
+             prepare.keep_llvm_atomics, needs=_ATOMICS),
+    _rewrite("float8-conversions", "arith's, which LLVM has no types for", legalize.float8_conversions,
+             needs=legalize.FLOAT8_OPS),
+    _rewrite("count-bits", "math's, which no pass below takes", legalize.count_bits,
+             needs=tuple(legalize.COUNT_BITS)),
+    _pass("convert-nvgpu-to-nvvm", "mbarriers, TMA, warpgroup MMA"),
+    _rewrite("hold-accumulators", "LLVM would write them behind the fence",
+             accumulators.hold_accumulators, needs=("nvgpu.warpgroup.mma",)),
+    _pass("convert-vector-to-scf", "vector.transfer_* of rank 2 and more become loops", needs=_VECTOR_TRANSFERS),
+    _pass("convert-vector-to-llvm", "vector.transfer_* of rank 1", needs=_VECTOR_TRANSFERS),
+    _pass("convert-scf-to-cf", "for, while, if become branches"),
+    _pass("expand-strided-metadata", "subviews and casts of memrefs become an offset"),
+    _pass("lower-affine", "the arithmetic that the pass before made"),
+    _pass("convert-gpu-to-nvvm", "everything that is left but nvvm: arith, math, memref, vector, cf, gpu",
+          options="use-bare-ptr-memref-call-conv=1", nest="gpu.module"),
+    _pass("convert-nvvm-to-llvm", "nvvm ops that are inline PTX"),
+    _rewrite("check-inline-ptx", "what LLVM can't print ends the process", checks.inline_ptx,
+             needs=checks.INLINE_PTX),
+    _pass("reconcile-unrealized-casts", "the passes' casts cancel out"),
+    _rewrite("kernel-attributes", "block size, tensor maps by value", finish.kernel_attributes),
+    _rewrite("external-shared-memory", "one dynamic block, aligned to 1024 bytes",
+             finish.external_shared_memory),
+    _rewrite("relax-atomics", "memref's atomics order nothing else, as CUDA's don't",
+             finish.relax_atomics, needs=_ATOMICS),
+    _rewrite("nvptx-target", "sm_90a, PTX ISA 8.6, libdevice where a kernel calls it", finish.attach_target),
+    _pass("ensure-debug-info-scope-on-llvm-func", "PTX names the user's lines",
+          options="emission-kind=DebugDirectivesOnly"),
+)  # fmt: skip
+
+NAMES = tuple(step.name for step in (*HOST, *DEVICE))
+
+EMIT_PTX = "gpu-module-to-binary{format=isa}"
+"""LLVM's optimizer and the NVPTX backend, in this process."""
