@@ -1,0 +1,125 @@
+"""The arguments of a call: checks against the host function's types, and staging of host arrays."""
+
+from __future__ import annotations
+
+import operator
+from typing import Any
+
+import numpy
+
+from nvdsl.driver.elements import integer, rounding
+from nvdsl.driver.host.builder import Layout
+from nvdsl.driver.run import Run
+from nvdsl.driver.spec import ArraySpec, Place
+from nvdsl.dtypes import DType
+from nvdsl.errors import ArgumentError
+
+_NO_SPEC = object()
+
+
+class ArrayArgument:
+    """A memref argument of the host function.
+
+    ``on_device``: kernels use its memory, so that host arrays are staged; otherwise the program copies it
+    itself (gpu.memcpy), and a host array is passed as it is. ``written``: what a call leaves in it comes
+    back to a host array."""
+
+    def __init__(self, index: int, slot: int, name: str, layout: Layout, on_device: bool, written: bool) -> None:
+        self.index, self.slot, self.name, self.layout = index, slot, name, layout
+        self.on_device, self.written = on_device, written
+        self.unaligned = layout.dtype.bytes - 1  # bits of an address that must be zero
+        self.fits: Any = _NO_SPEC  # the spec that was checked last: libraries give the same object
+
+    def accept(self, spec: Any) -> None:
+        """Remember that arrays of this spec fit; ``ArgumentError`` with every reason where they don't."""
+        if not isinstance(spec, ArraySpec):
+            raise ArgumentError(f"{self.name} is no array", rule=f"the kernel was compiled for {self.layout}")
+        problems, fix = self._problems(spec)
+        if problems:
+            raise ArgumentError(
+                f"{self.name} is {spec}: " + "; ".join(problems),
+                rule=f"the kernel was compiled for {self.layout}",
+                fix=fix,
+            )
+        self.fits = spec
+
+    def _problems(self, spec: ArraySpec) -> tuple[list[str], str]:
+        layout, problems, fix = self.layout, [], "pass an array of that shape and dtype"
+        if spec.element != layout.element:
+            problems.append(f"its elements are {spec.dtype.name}, not {layout.element}")
+        if spec.shape != layout.shape:
+            problems.append(f"its shape is {spec.shape}, not {layout.shape}")
+        elif spec.strides != layout.strides:
+            problems.append(f"its strides are {spec.strides} elements, not {layout.strides}")
+            fix = "pass a contiguous copy (x.contiguous(), numpy.ascontiguousarray(x))"
+        elif self.written and any(s == 0 and n > 1 for n, s in zip(spec.shape, spec.strides, strict=True)):
+            problems.append("its elements share memory (stride 0), and the call writes it")
+            fix = "pass a contiguous copy"
+        return problems, fix
+
+    def check_memory(self, address: int, place: Place) -> None:
+        """``ArgumentError`` where the memory can't be used, though the layout fits."""
+        if place.readonly and self.written:
+            raise ArgumentError(
+                f"{self.name} is read-only, and the call writes it",
+                rule="results go into writable memory; JAX arrays are immutable",
+                fix="pass a writable NumPy array, or a torch or CuPy array, and convert it afterwards",
+            )
+        if address & self.unaligned:
+            raise ArgumentError(
+                f"{self.name} starts at address {address:#x}",
+                rule=f"elements of {self.layout.element} are {self.layout.dtype.bytes}-byte aligned",
+                fix="pass a copy",
+            )
+
+
+class ScalarArgument:
+    """An integer, index or float argument of the host function."""
+
+    def __init__(self, index: int, slot: int, name: str, dtype: DType) -> None:
+        self.index, self.slot, self.name, self.dtype = index, slot, name, dtype
+        self._round = rounding(dtype) if dtype.is_float else None
+        self._wrap = integer(dtype)
+        # signless: both the signed and the unsigned range fit
+        self._low, self._high = (dtype.min, (1 << dtype.bits) - 1)
+
+    def convert(self, value: Any) -> int | float:
+        """The value as the host program computes with it; ``ArgumentError`` where it does not fit."""
+        try:
+            if self._round is not None:
+                return self._round(float(value))
+            number = operator.index(bool(value) if isinstance(value, numpy.bool_) else value)
+        except (TypeError, ValueError):
+            what = "a number" if self.dtype.is_float else "an integer"
+            raise ArgumentError(
+                f"{self.name} is {value!r} (a {type(value).__name__})",
+                rule=f"the host function takes {what} ({self.dtype.name}) there",
+            ) from None
+        if not self._low <= number <= self._high:
+            raise ArgumentError(f"{self.name} is {number}", rule=f"{self.dtype.name} holds {self._low} to {self._high}")
+        return self._wrap(number)
+
+
+class Staged:
+    """A host array during a call: a packed copy where its layout has gaps, and device memory where the
+    argument needs it."""
+
+    def __init__(self, argument: ArrayArgument, place: Place, array: Any, run: Run) -> None:
+        self._written, self._on_device = argument.written, argument.on_device
+        self._view = place.container.host_view(array)
+        packed = self._view.flags.c_contiguous
+        self._packed = self._view if packed else self._view.copy(order="C")
+        self.address = self._host = self._packed.ctypes.data
+        if self._on_device:
+            self.address = run.alloc(self._packed.nbytes)
+            run.cuda.copy(self.address, self._host, self._packed.nbytes, run.stream)
+
+    def collect(self, run: Run) -> None:
+        """Copy back what the call wrote, in stream order."""
+        if self._written and self._on_device:
+            run.cuda.copy(self._host, self.address, self._packed.nbytes, run.stream)
+
+    def finish(self) -> None:
+        """After the stream was synchronized: hand the packed copy to the caller's array."""
+        if self._written and self._packed is not self._view:
+            self._view[...] = self._packed

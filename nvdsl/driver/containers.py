@@ -1,0 +1,209 @@
+"""The array libraries that a call understands: how each says dtype, shape, strides, address and stream.
+
+A library is never imported here: who passes its array has imported it. torch and CuPy, which matter for
+the time of a call, find the spec by the array's own dtype, shape and strides, made at the first sight.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Hashable
+from typing import Any
+
+import numpy
+
+from nvdsl import dtypes
+from nvdsl.driver.spec import ArraySpec, Described, Place, canonical_strides, packed_strides, spec_of
+from nvdsl.dtypes import DType
+from nvdsl.errors import ArgumentError
+
+_MAX_KNOWN = 4096  # specs of one library, before the cache starts again: shapes may vary without end
+_BY_NAME = {dtype.numpy.name: dtype for dtype in reversed(dtypes.ALL)}  # float32 is f32, not tf32
+
+
+class Container:
+    """One library's arrays."""
+
+    def __init__(self) -> None:
+        self._known: dict[Hashable, tuple[ArraySpec, Place]] = {}
+
+    def describe(self, array: Any) -> Described:
+        """The array's spec, and ``(address, place, array)``."""
+        raise NotImplementedError
+
+    def current_stream(self, ordinal: int) -> int:
+        """The stream on which the library's own next operation would run; 0 where it has none."""
+        return 0
+
+    def host_view(self, array: Any) -> numpy.ndarray:
+        """A host array as a NumPy array over the same memory (ints of the same size stand for dtypes
+        that NumPy does not know)."""
+        raise NotImplementedError
+
+    def _learn(self, key: Hashable, spec: ArraySpec, place: Place) -> tuple[ArraySpec, Place]:
+        if len(self._known) >= _MAX_KNOWN:
+            self._known.clear()
+        return self._known.setdefault(key, (spec, place))
+
+
+class NumPy(Container):
+    """NumPy arrays of any layout: they are staged."""
+
+    def describe(self, array: Any) -> Described:
+        key = (array.dtype, array.shape, array.flags.writeable)
+        known = self._known.get(key)
+        if known is None:
+            place = Place(self, readonly=not array.flags.writeable)
+            known = self._learn(key, spec_of(array.shape, _numpy_dtype(array.dtype)), place)
+        return known[0], (0, known[1], array)
+
+    def host_view(self, array: Any) -> numpy.ndarray:
+        return array
+
+
+class Torch(Container):
+    """torch tensors: CUDA tensors in place, CPU tensors staged."""
+
+    def describe(self, array: Any) -> Described:
+        try:
+            key = (array.dtype, array.shape, array.stride(), array.get_device())
+            known = self._known.get(key)
+            if known is None:
+                known = self._learn(key, *self._look(array))
+            spec, place = known
+            return spec, (array.data_ptr() if place.device >= 0 else 0, place, array)
+        except RuntimeError as error:  # sparse, fake and functional tensors have no strides or no memory
+            raise ArgumentError(
+                f"a torch tensor without plain memory: {error}",
+                fix="pass a dense tensor (x.to_dense(), x.contiguous()) outside of torch's own tracing",
+            ) from error
+
+    def _look(self, array: Any) -> tuple[ArraySpec, Place]:
+        kind = array.device.type
+        if kind not in ("cpu", "cuda"):
+            raise ArgumentError(f"a torch tensor on device {kind!r}", fix="move it to the GPU: x.to('cuda')")
+        dtype = _dtype(str(array.dtype).removeprefix("torch."))
+        if kind == "cpu":
+            return spec_of(array.shape, dtype), Place(self)
+        return spec_of(array.shape, dtype, array.stride()), Place(self, array.get_device())
+
+    def current_stream(self, ordinal: int) -> int:
+        torch = sys.modules["torch"]
+        raw = getattr(torch._C, "_cuda_getCurrentRawStream", None)  # ten times faster than a Stream object
+        return raw(ordinal) if raw is not None else torch.cuda.current_stream(ordinal).cuda_stream
+
+    def host_view(self, array: Any) -> numpy.ndarray:
+        array, torch = array.detach(), sys.modules["torch"]
+        name = str(array.dtype)
+        if "bfloat16" in name:
+            array = array.view(torch.int16)
+        elif "float8" in name:
+            array = array.view(torch.uint8)
+        return array.numpy()
+
+
+class CuPy(Container):
+    """CuPy arrays, in place."""
+
+    def describe(self, array: Any) -> Described:
+        memory = array.data
+        key = (array.dtype, array.shape, array.strides, memory.device_id)
+        known = self._known.get(key)
+        if known is None:
+            strides = _whole_strides(array.strides, array.dtype.itemsize)
+            spec = spec_of(array.shape, _numpy_dtype(array.dtype), strides)
+            known = self._learn(key, spec, Place(self, memory.device_id))
+        return known[0], (memory.ptr, known[1], array)
+
+    def current_stream(self, ordinal: int) -> int:
+        return sys.modules["cupy"].cuda.get_current_stream(ordinal).ptr
+
+
+class Jax(Container):
+    """JAX arrays: immutable, so inputs only. They live outside of every stream that a user can name:
+    a call waits until the array is computed, and for its own kernels before it returns."""
+
+    def describe(self, array: Any) -> Described:
+        if isinstance(array, sys.modules["jax"].core.Tracer):
+            raise ArgumentError("a traced JAX value has no memory", fix="call the kernel outside of jax.jit")
+        array.block_until_ready()
+        devices = list(array.devices())
+        if len(devices) != 1:
+            raise ArgumentError(
+                f"a JAX array that is spread over {len(devices)} devices",
+                fix="pass the array of one device: jax.device_put(x, device)",
+            )
+        spec = spec_of(array.shape, _numpy_dtype(array.dtype))
+        if devices[0].platform == "cpu":
+            return spec, (0, Place(self, readonly=True), array)
+        place = Place(self, devices[0].local_hardware_id, readonly=True, stream_ordered=False)
+        return spec, (array.unsafe_buffer_pointer(), place, array)
+
+    def host_view(self, array: Any) -> numpy.ndarray:
+        return numpy.asarray(array)
+
+
+class Interchange(Container):
+    """Any other array that offers ``__dlpack__`` or ``__cuda_array_interface__``, through cuda.core.
+
+    Its producer's pending work is ordered before CUDA's legacy default stream; a call waits for that
+    stream, and for its own kernels before it returns."""
+
+    def describe(self, array: Any) -> Described:
+        view = self._view(array)
+        dtype, shape = _numpy_dtype(view.dtype), tuple(view.shape)
+        if not view.is_device_accessible:
+            return spec_of(shape, dtype), (0, Place(self, readonly=view.readonly), array)
+        strides = packed_strides(shape) if view.strides is None else tuple(view.strides)
+        place = Place(self, view.device_id, view.readonly, stream_ordered=False)
+        return ArraySpec(dtype, shape, canonical_strides(shape, strides)), (view.ptr, place, array)
+
+    def _view(self, array: Any) -> Any:
+        from cuda.core.utils import StridedMemoryView  # type: ignore[import-untyped]
+
+        from nvdsl.driver.cuda import LEGACY_STREAM
+
+        try:
+            return StridedMemoryView.from_any_interface(array, stream_ptr=LEGACY_STREAM)
+        except (BufferError, NotImplementedError, RuntimeError, TypeError, ValueError) as error:
+            raise ArgumentError(
+                f"a {type(array).__qualname__} whose memory can't be read: {error}",
+                fix="pass a NumPy, torch or CuPy array",
+            ) from error
+
+    def host_view(self, array: Any) -> numpy.ndarray:
+        return numpy.from_dlpack(array)
+
+
+def _dtype(name: str) -> DType:
+    """The dtype that NumPy (with ml_dtypes) and torch call ``name``."""
+    dtype = _BY_NAME.get(name)
+    if dtype is None:
+        raise ArgumentError(
+            f"an array of dtype {name}",
+            rule=f"nvdsl has {', '.join(_BY_NAME)}",
+            fix="convert the array, or pass a view of its bytes",
+        )
+    return dtype
+
+
+def _numpy_dtype(dtype: Any) -> DType:
+    if dtype is None:
+        raise ArgumentError("an array of a dtype that NumPy has no name for", fix="pass a view of its bytes")
+    if not dtype.isnative:
+        raise ArgumentError(
+            f"an array of dtype {dtype.str}, whose bytes are swapped",
+            fix="x.astype(x.dtype.newbyteorder('='))",
+        )
+    return _dtype(dtype.name)
+
+
+def _whole_strides(strides: tuple[int, ...], size: int) -> tuple[int, ...]:
+    """Strides in elements, from bytes."""
+    if any(stride % size for stride in strides):
+        raise ArgumentError(
+            f"an array with strides of {strides} bytes for elements of {size}",
+            rule="strides are whole elements",
+            fix="pass a contiguous copy",
+        )
+    return tuple(stride // size for stride in strides)

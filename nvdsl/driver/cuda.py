@@ -1,0 +1,274 @@
+"""The CUDA driver API, as far as nvdsl uses it: one class, every call checked.
+
+Nothing else in nvdsl calls the driver, so that a test can put a recording fake in its place. The
+bindings (and with them libcuda) are loaded when the first ``Cuda`` is made, never at import.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from nvdsl import arch
+from nvdsl.errors import DeviceError
+
+if TYPE_CHECKING:
+    from nvdsl.driver.tensormap import TensorMap
+
+Dim3 = tuple[int, int, int]
+
+LEGACY_STREAM = 1  # CU_STREAM_LEGACY: the default stream that waits for all blocking streams
+
+# Errors after which every later call of the process fails: the context is lost.
+STICKY = frozenset(
+    f"CUDA_ERROR_{name}"
+    for name in (
+        "ILLEGAL_ADDRESS LAUNCH_TIMEOUT ASSERT HARDWARE_STACK_ERROR ILLEGAL_INSTRUCTION MISALIGNED_ADDRESS "
+        "INVALID_ADDRESS_SPACE INVALID_PC LAUNCH_FAILED"
+    ).split()
+)
+_RESTART = (
+    "the CUDA context is lost: restart the process; NVDSL_SYNC=1 makes the launch that fails raise, and the "
+    "compute-sanitizer names the access"
+)
+_REBUILD = "update the NVIDIA driver, or use a ptxas of the driver's CUDA version or an older one"
+_FIXES = {
+    "CUDA_ERROR_OUT_OF_MEMORY": "free device memory, or use smaller arrays",
+    "CUDA_ERROR_NO_BINARY_FOR_GPU": "compile for this GPU: nvdsl's kernels are for sm_90a (H100, H200)",
+    "CUDA_ERROR_INVALID_IMAGE": _REBUILD,
+    "CUDA_ERROR_UNSUPPORTED_PTX_VERSION": _REBUILD,
+    "CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES": "use fewer threads or fewer registers a thread (an SM has 64 K)",
+    "CUDA_ERROR_INVALID_CLUSTER_SIZE": "use a cluster of at most 8 blocks (16 where the GPU allows it) that "
+    "fits the GPU with this much shared memory",
+    "CUDA_ERROR_INVALID_HANDLE": "give a stream of the arrays' device",
+    "CUDA_ERROR_INVALID_CONTEXT": "give a stream of the arrays' device",
+    "CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED": "in a CUDA graph capture, pass device arrays only",
+} | dict.fromkeys(STICKY, _RESTART)
+
+
+class CudaError(DeviceError):
+    """A driver call failed. ``code``: the error's name, e.g. "CUDA_ERROR_INVALID_VALUE"."""
+
+    def __init__(self, call: str, code: str, text: str) -> None:
+        self.call, self.code, self.text = call, code, text
+        super().__init__(f"{call}: {code} ({text})", fix=_FIXES.get(code, ""))
+
+
+class EncodedMap:
+    """An encoded tensor map: 128 bytes at ``address``, 64-byte aligned, alive as long as this object."""
+
+    __slots__ = ("_memory", "address")
+
+    def __init__(self, source: int) -> None:
+        self._memory = ctypes.create_string_buffer(arch.TENSOR_MAP_BYTES + arch.TENSOR_MAP_ALIGNMENT)
+        start = ctypes.addressof(self._memory)
+        self.address = start + -start % arch.TENSOR_MAP_ALIGNMENT
+        ctypes.memmove(self.address, source, arch.TENSOR_MAP_BYTES)
+
+
+class Cuda:
+    """Checked calls of the driver API: each raises ``CudaError`` where the driver reports one.
+
+    Streams and device pointers are ints; contexts, modules, functions and launch configurations are
+    whatever this class hands out. Sizes are bytes unless a name says otherwise."""
+
+    def __init__(self) -> None:
+        from cuda.bindings import driver  # type: ignore[import-untyped]
+
+        self._api: Any = driver
+        self._call("cuInit", 0)
+
+    def _call(self, name: str, *arguments: Any) -> Any:
+        code, *values = getattr(self._api, name)(*arguments)
+        if code:
+            raise self._error(name, code)
+        return values[0] if values else None
+
+    def _error(self, call: str, code: Any) -> CudaError:
+        texts = [query(code)[1] for query in (self._api.cuGetErrorName, self._api.cuGetErrorString)]
+        name, text = (t.decode() if isinstance(t, bytes) else "unknown error" for t in texts)
+        return CudaError(call, name, text)
+
+    # --- devices and contexts
+
+    def driver_version(self) -> int:
+        """1000 * major + 10 * minor of the newest CUDA that the driver knows."""
+        return int(self._call("cuDriverGetVersion"))
+
+    def device_count(self) -> int:
+        return int(self._call("cuDeviceGetCount"))
+
+    def device_name(self, ordinal: int) -> str:
+        return self._call("cuDeviceGetName", 256, ordinal).split(b"\0")[0].decode()
+
+    def compute_capability(self, ordinal: int) -> tuple[int, int]:
+        kind = self._api.CUdevice_attribute
+        major, minor = (
+            int(self._call("cuDeviceGetAttribute", attribute, ordinal))
+            for attribute in (
+                kind.CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR,
+                kind.CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR,
+            )
+        )
+        return major, minor
+
+    def retain_context(self, ordinal: int) -> Any:
+        """The device's primary context, the one that torch, CuPy and JAX use."""
+        return self._call("cuDevicePrimaryCtxRetain", ordinal)
+
+    def current_context(self) -> int:
+        """The calling thread's context as an int, 0 when there is none."""
+        code, context = self._api.cuCtxGetCurrent()
+        if code:
+            raise self._error("cuCtxGetCurrent", code)
+        return int(context)
+
+    def current_device(self) -> int | None:
+        """Ordinal of the calling thread's current context, None when there is no context."""
+        return int(self._call("cuCtxGetDevice")) if self.current_context() else None
+
+    def push_context(self, context: Any) -> None:
+        self._call("cuCtxPushCurrent", context)
+
+    def pop_context(self) -> None:
+        self._call("cuCtxPopCurrent")
+
+    # --- modules
+
+    def load_module(self, image: bytes) -> Any:
+        """Load a cubin (or PTX text that ends with a zero byte) into the current context."""
+        return self._call("cuModuleLoadData", image)
+
+    def function(self, module: Any, name: str) -> Any:
+        return self._call("cuModuleGetFunction", module, name.encode())
+
+    def allow_shared_memory(self, function: Any, size: int) -> None:
+        """Let a launch use up to ``size`` bytes of dynamic shared memory (without it: 48 KB)."""
+        attribute = self._api.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+        self._call("cuFuncSetAttribute", function, attribute, size)
+
+    def allow_large_clusters(self, function: Any) -> None:
+        """Let a launch use clusters of more than 8 blocks."""
+        attribute = self._api.CUfunction_attribute.CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED
+        self._call("cuFuncSetAttribute", function, attribute, 1)
+
+    # --- memory
+
+    def alloc(self, size: int, stream: int) -> int:
+        return int(self._call("cuMemAllocAsync", max(size, 1), stream))
+
+    def free(self, pointer: int, stream: int) -> None:
+        self._call("cuMemFreeAsync", pointer, stream)
+
+    def copy(self, destination: int, source: int, size: int, stream: int) -> None:
+        """Copy in stream order between any two pointers: host or device, the driver tells them apart
+        (unified addressing). A copy from or to pageable host memory is done with it on return."""
+        if size:
+            self._call("cuMemcpyAsync", destination, source, size, stream)
+
+    def fill(self, pointer: int, pattern: int, width: int, count: int, stream: int) -> None:
+        """Store ``count`` copies of a ``width``-byte pattern (1, 2 or 4)."""
+        if count:
+            self._call(f"cuMemsetD{8 * width}Async", pointer, pattern, count, stream)
+
+    def synchronize(self, stream: int) -> None:
+        self._call("cuStreamSynchronize", stream)
+
+    def synchronize_context(self) -> None:
+        """Wait for all work of the current context."""
+        self._call("cuCtxSynchronize")
+
+    # --- tensor maps
+
+    def encode(self, tensor_map: TensorMap, address: int) -> EncodedMap:
+        """Encode a tensor map of the tensor at a global address. The rules are checked elsewhere."""
+        api, rank = self._api, len(tensor_map.shape)
+        data_type, interleave, swizzle, l2_promotion, oob = tensor_map.modes
+        strides = tensor_map.stride_bytes or (arch.TMA_STRIDE_MULTIPLE,)  # rank 1 has none, but null is refused
+        encoded = self._call(
+            "cuTensorMapEncodeTiled",
+            api.CUtensorMapDataType(data_type),
+            rank,
+            address,
+            [api.cuuint64_t(n) for n in tensor_map.dims],
+            [api.cuuint64_t(n) for n in strides],
+            [api.cuuint32_t(n) for n in tensor_map.box_dims],
+            [api.cuuint32_t(1)] * rank,
+            api.CUtensorMapInterleave(interleave),
+            api.CUtensorMapSwizzle(swizzle),
+            api.CUtensorMapL2promotion(l2_promotion),
+            api.CUtensorMapFloatOOBfill(oob),
+        )
+        return EncodedMap(int(encoded.getPtr()))
+
+    # --- launches
+
+    def launch_config(self, grid: Dim3, block: Dim3, cluster: Dim3 | None, smem: int, programmatic: bool) -> Any:
+        """A CUlaunchConfig, made once and used for many launches (one at a time).
+
+        ``programmatic``: programmatic stream serialization, where the kernel may start before the one
+        ahead of it in the stream ends (it must execute griddepcontrol.wait)."""
+        config = self._api.CUlaunchConfig()
+        config.blockDimX, config.blockDimY, config.blockDimZ = block
+        config.sharedMemBytes = smem
+        config.gridDimX, config.gridDimY, config.gridDimZ = grid
+        attributes = []
+        if cluster is not None:
+            attributes.append(self._attribute("CLUSTER_DIMENSION"))
+            value = attributes[-1].value.clusterDim
+            value.x, value.y, value.z = cluster
+        if programmatic:
+            attributes.append(self._attribute("PROGRAMMATIC_STREAM_SERIALIZATION"))
+            attributes[-1].value.programmaticStreamSerializationAllowed = 1
+        config.attrs = attributes
+        config.numAttrs = len(attributes)
+        return config
+
+    def _attribute(self, name: str) -> Any:
+        attribute = self._api.CUlaunchAttribute()
+        attribute.id = getattr(self._api.CUlaunchAttributeID, f"CU_LAUNCH_ATTRIBUTE_{name}")
+        return attribute
+
+    def set_stream(self, config: Any, stream: int) -> None:
+        config.hStream = self._api.CUstream(stream)
+
+    def launch(self, config: Any, function: Any, parameters: int) -> None:
+        """cuLaunchKernelEx; ``parameters`` is the address of the array of pointers to the parameters."""
+        (code,) = self._api.cuLaunchKernelEx(config, function, parameters, 0)
+        if code:
+            raise self._error("cuLaunchKernelEx", code)
+
+
+_the_cuda: Cuda | None = None
+
+
+def cuda(make: Callable[[], Cuda] = Cuda) -> Cuda:
+    """The process's one ``Cuda``, made at the first call; ``DeviceError`` where there is no driver."""
+    global _the_cuda
+    if _the_cuda is None:
+        _the_cuda = _load(make)
+    return _the_cuda
+
+
+def _load(make: Callable[[], Cuda]) -> Cuda:
+    try:
+        return make()
+    except ImportError as error:
+        raise DeviceError(
+            f"the CUDA bindings can't be imported ({error})",
+            fix="pip install cuda-bindings cuda-core",
+        ) from error
+    except CudaError as error:
+        raise DeviceError(
+            f"no usable NVIDIA GPU: {error.message}",
+            rule="running a kernel needs a Hopper GPU; tracing, verifying, compiling and simulating do not",
+            fix="check nvidia-smi and CUDA_VISIBLE_DEVICES, or only compile here: function.compile(...)",
+        ) from error
+    except Exception as error:  # the bindings' own "libcuda not found", whose type changes with the version
+        raise DeviceError(
+            f"no NVIDIA driver: libcuda can't be loaded ({type(error).__name__})",
+            rule="running a kernel needs a Hopper GPU; tracing, verifying, compiling and simulating do not",
+            fix="install the NVIDIA driver (in a container: run it with --gpus all), or only compile here: "
+            "function.compile(...)",
+        ) from error

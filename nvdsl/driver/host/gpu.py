@@ -1,0 +1,245 @@
+"""gpu and nvgpu on the host: memory, copies, tensor maps, launches. Everything runs on one stream, in the
+order of the program, so that async tokens need no work of their own."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from nvdsl.driver.cuda import Cuda, EncodedMap
+from nvdsl.driver.elements import ELEMENTS, bit_pattern
+from nvdsl.driver.host.builder import RUN, Builder, Frame, Handler, Layout, Step, unsupported
+from nvdsl.driver.launch import KernelBinary, Launch, Parameter
+from nvdsl.driver.spec import packed_strides
+from nvdsl.driver.tensormap import TensorMap
+from nvdsl.errors import ArgumentError, LowerError, Where
+from nvdsl.mlir import ir
+from nvdsl.trace.location import where
+
+TENSOR_MAP_TYPE = "!nvgpu.tensormap.descriptor<"
+PROGRAMMATIC_LAUNCH = "nvdsl.programmatic_launch"
+_CACHED_MAPS = 64  # of one descriptor operation: its arrays' addresses
+
+
+def _define_results(builder: Builder, op: Any) -> list[int]:
+    return [builder.define(result) for result in op.results]
+
+
+def _packed(builder: Builder, op: Any, slot: int) -> Layout:
+    layout = builder.layout(slot, op)
+    if layout.strides != packed_strides(layout.shape):
+        raise unsupported(op, f"on a memref with gaps ({layout})")
+    return layout
+
+
+def _alloc(builder: Builder, op: Any) -> Step:
+    if "hostShared" in op.attributes:
+        raise unsupported(op, "with host_shared memory")
+    result = _define_results(builder, op)[0]
+    size = builder.layout(result, op).nbytes
+
+    def step(frame: Frame) -> None:
+        frame[result] = frame[RUN].alloc(size)
+
+    return step
+
+
+def _dealloc(builder: Builder, op: Any) -> Step:
+    memory = builder.slots(op.operands)[-1]
+    _define_results(builder, op)
+
+    def step(frame: Frame) -> None:
+        frame[RUN].free(frame[memory])
+
+    return step
+
+
+def _memcpy(builder: Builder, op: Any) -> Step:
+    target, source = builder.slots(op.operands)[-2:]
+    _define_results(builder, op)
+    size = _packed(builder, op, target).nbytes
+    if size != _packed(builder, op, source).nbytes:
+        raise unsupported(op, "between memrefs of different size")
+    builder.written |= builder.root(target)
+
+    def step(frame: Frame) -> None:
+        run = frame[RUN]
+        run.cuda.copy(frame[target], frame[source], size, run.stream)
+
+    return step
+
+
+def _memset(builder: Builder, op: Any) -> Step:
+    target, value = builder.slots(op.operands)[-2:]
+    _define_results(builder, op)
+    layout = _packed(builder, op, target)
+    builder.on_device |= builder.root(target)
+    builder.written |= builder.root(target)
+    bits, size, count, line = bit_pattern(layout.dtype), layout.dtype.bytes, layout.count, where(op)
+
+    def step(frame: Frame) -> None:
+        run, pattern = frame[RUN], bits(frame[value])
+        if size < 8:
+            run.cuda.fill(frame[target], pattern, size, count, run.stream)
+        elif pattern & 0xFFFFFFFF == pattern >> 32:
+            run.cuda.fill(frame[target], pattern >> 32, 4, 2 * count, run.stream)
+        else:
+            raise ArgumentError(
+                f"gpu.memset of 8-byte elements with {frame[value]}",
+                where=line,
+                rule="the driver fills with patterns of 1, 2 or 4 bytes: both halves must be equal",
+                fix="fill with 0, or in a kernel",
+            )
+
+    return step
+
+
+def _wait(builder: Builder, op: Any) -> Step | None:
+    if _define_results(builder, op):
+        return None
+
+    def step(frame: Frame) -> None:
+        run = frame[RUN]
+        run.cuda.synchronize(run.stream)
+
+    return step
+
+
+# --- tensor maps
+
+
+def _create_descriptor(builder: Builder, op: Any) -> Step:
+    source, *box = builder.slots(op.operands)
+    layout = builder.layout(source, op)
+    result = builder.define(op.results[0])
+    builder.on_device |= builder.root(source)
+    modes = _modes(str(op.results[0].type))
+    what, line = _array_name(builder, source), where(op)
+
+    def encode(cuda: Cuda, address: int, *sizes: int) -> EncodedMap:
+        tensor_map = TensorMap(layout.element, layout.shape, layout.strides, sizes, **modes)
+        _require_legal(tensor_map, address, what, line)
+        return cuda.encode(tensor_map, address)
+
+    cached = functools.lru_cache(maxsize=_CACHED_MAPS)(encode)
+
+    if builder.known(box):
+        sizes = tuple(builder.template[slot] for slot in box)
+        static = TensorMap(layout.element, layout.shape, layout.strides, sizes, **modes)
+        _require_legal(static, None, what, line)
+
+        def step(frame: Frame) -> None:
+            frame[result] = cached(frame[RUN].cuda, frame[source], *sizes)
+
+    else:
+
+        def step(frame: Frame) -> None:
+            frame[result] = cached(frame[RUN].cuda, frame[source], *[frame[slot] for slot in box])
+
+    return step
+
+
+def _modes(descriptor_type: str) -> dict[str, str]:
+    """swizzle, l2promo, oob and interleave out of ``!nvgpu.tensormap.descriptor<tensor = ..., ...>``: the
+    bindings have no getters for them. Their values hold no comma, the tensor's type may."""
+    fields = descriptor_type.removesuffix(">").split(", ")
+    pairs = dict(field.split(" = ", 1) for field in fields if " = " in field)
+    return {name: pairs[name] for name in ("swizzle", "l2promo", "oob", "interleave")}
+
+
+def _array_name(builder: Builder, slot: int) -> str:
+    roots = sorted(builder.root(slot))
+    names = [builder.names[root - 1] for root in roots if root - 1 < len(builder.names)]
+    return " or ".join(names) or "an array of the host function"
+
+
+def _require_legal(tensor_map: TensorMap, address: int | None, what: str, line: Where | None) -> None:
+    problems = tensor_map.check(address)
+    if problems:
+        dims = "x".join(map(str, tensor_map.shape))
+        box = "x".join(map(str, tensor_map.box))
+        raise ArgumentError(
+            f"no tensor map of {what} ({dims} {tensor_map.element}, box {box}) is possible:\n    "
+            + "\n    ".join(problems),
+            where=line,
+            rule="CUDA driver API, cuTensorMapEncodeTiled",
+            fix="pass a contiguous, 16-byte aligned array whose rows are a multiple of 16 bytes, or change "
+            "the box or the swizzle",
+        )
+
+
+# --- launches
+
+
+def _launch_func(builder: Builder, op: Any) -> Step:
+    groups = _segments(op, builder.slots(op.operands))
+    _define_results(builder, op)
+    grid_block, cluster, arguments = groups[1:7], groups[7:10], groups[11]
+    shape = [group[0] for group in [*grid_block, *cluster] if group]
+    values = list(op.operands)[sum(map(len, groups[:11])) :][: len(arguments)]
+    launch = Launch(
+        len(builder.launches),
+        _kernel(builder, op),
+        [_parameter(builder, op, slot, value) for slot, value in zip(arguments, values, strict=True)],
+        shape,
+        tuple(builder.template[slot] for slot in shape) if builder.known(shape) else None,
+        programmatic=PROGRAMMATIC_LAUNCH in op.attributes,
+        where=where(op),
+    )
+    builder.launches.append(launch)
+    return launch
+
+
+def _segments(op: Any, slots: Sequence[int]) -> list[list[int]]:
+    """Operands by group: tokens, grid x y z, block x y z, cluster x y z, shared memory, arguments, ..."""
+    groups, start = [], 0
+    for length in op.attributes["operandSegmentSizes"]:
+        groups.append(list(slots[start : start + length]))
+        start += length
+    return groups
+
+
+def _kernel(builder: Builder, op: Any) -> KernelBinary:
+    """By "module::kernel", or by "kernel": outlining gives the kernels of two launches in one function the
+    same name in two modules."""
+    symbol = str(op.attributes["kernel"]).replace("@", "")
+    for key in (symbol, symbol.rsplit("::", 1)[-1]):
+        if key in builder.kernels:
+            return builder.kernels[key]
+    raise LowerError(
+        f"no binary for kernel {symbol}; there are {', '.join(builder.kernels) or 'none'}", where=where(op)
+    )
+
+
+def _parameter(builder: Builder, op: Any, slot: int, value: Any) -> Parameter:
+    name = str(value.type)
+    if name.startswith(TENSOR_MAP_TYPE):
+        return Parameter(slot, is_map=True)
+    if slot in builder.layouts:
+        builder.on_device |= builder.root(slot)
+        return Parameter(slot, bits=_base(value.type, builder.layouts[slot]))
+    if name not in ELEMENTS:
+        raise unsupported(op, f"with an argument of type {name}")
+    return Parameter(slot, bits=bit_pattern(ELEMENTS[name]))
+
+
+def _base(memref_type: Any, layout: Layout) -> Callable[[int], int] | None:
+    """A kernel gets a bare pointer, to which it adds the static offset of its parameter's type: so the
+    pointer is that of the array's base, not of the view's first element."""
+    offset = memref_type.get_strides_and_offset()[1]
+    if offset in (0, ir.ShapedType.get_dynamic_stride_or_offset()):
+        return None
+    shift = offset * layout.dtype.bytes
+    return lambda address: address - shift
+
+
+HANDLERS: dict[str, Handler] = {
+    "gpu.alloc": _alloc,
+    "gpu.dealloc": _dealloc,
+    "gpu.memcpy": _memcpy,
+    "gpu.memset": _memset,
+    "gpu.wait": _wait,
+    "gpu.launch_func": _launch_func,
+    "nvgpu.tma.create.descriptor": _create_descriptor,
+}

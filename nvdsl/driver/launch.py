@@ -1,0 +1,195 @@
+"""One gpu.launch_func: its parameters packed where the driver reads them, and cuLaunchKernelEx."""
+
+from __future__ import annotations
+
+import ctypes
+import math
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
+
+from nvdsl import arch
+from nvdsl.driver.cuda import STICKY, Cuda, CudaError, Dim3
+from nvdsl.errors import ArgumentError, DeviceError, Where
+
+if TYPE_CHECKING:
+    from nvdsl.driver.run import Run
+
+Shape = tuple[int, ...]  # grid x y z, block x y z, and cluster x y z where there is one
+
+
+class KernelBinary(Protocol):
+    """What a compiled kernel must say (``nvdsl.lower`` makes them)."""
+
+    @property
+    def name(self) -> str:
+        """Entry name in the cubin."""
+
+    @property
+    def cubin(self) -> bytes: ...
+
+    @property
+    def smem_bytes(self) -> int:
+        """Dynamic shared memory of a launch, in bytes."""
+
+    @property
+    def max_threads(self) -> int:
+        """Threads of a block that the kernel was compiled for (maxntid)."""
+
+
+class Parameter:
+    """One kernel parameter: the slot it comes from, and what is written for it.
+
+    ``bits`` gives the value's bit pattern, of which the driver reads the parameter's size (little endian);
+    None for a device pointer that is written as it is. ``is_map``: the slot holds an ``EncodedMap``, whose
+    128 bytes the driver reads from its own address."""
+
+    __slots__ = ("bits", "is_map", "slot")
+
+    def __init__(self, slot: int, bits: Callable[[Any], int] | None = None, is_map: bool = False) -> None:
+        self.slot, self.bits, self.is_map = slot, bits, is_map
+
+
+class _Record:
+    """Parameter memory and launch configuration for one launch at a time."""
+
+    __slots__ = ("_memory", "address", "config", "shape", "stream", "words")
+
+    def __init__(self, parameters: int) -> None:
+        # void* of each parameter, then 8 bytes for each value
+        self._memory = (ctypes.c_uint64 * max(2 * parameters, 1))()
+        self.address = ctypes.addressof(self._memory)
+        self.words = memoryview(self._memory).cast("B").cast("Q")
+        for i in range(parameters):
+            self.words[i] = self.address + 8 * (parameters + i)
+        self.config: Any = None
+        self.shape: Shape = ()
+        self.stream = -1
+
+
+class Launch:
+    """A launch, called once a run with the frame of slots.
+
+    ``shape_slots``: of grid and block, then cluster where there is one; ``known``: their values where all
+    are constants. A grid with a zero in it launches nothing. Records are kept in a pool and taken out
+    while in use, so that threads may call at the same time."""
+
+    def __init__(
+        self,
+        index: int,
+        kernel: KernelBinary,
+        parameters: Sequence[Parameter],
+        shape_slots: Sequence[int],
+        known: Shape | None,
+        programmatic: bool = False,
+        where: Where | None = None,
+    ) -> None:
+        self.index, self.kernel, self.where = index, kernel, where
+        self._count = len(parameters)
+        self._shape_slots, self._known, self._programmatic = tuple(shape_slots), known, programmatic
+        numbered = list(enumerate(parameters))
+        self._maps = [(i, p.slot) for i, p in numbered if p.is_map]
+        self._pointers = [(self._count + i, p.slot) for i, p in numbered if not p.is_map and p.bits is None]
+        self._patterns = [(self._count + i, p.slot, p.bits) for i, p in numbered if p.bits is not None]
+        self._pool: list[_Record] = []
+        if known is not None:
+            self._check(known)
+
+    @property
+    def needs_large_cluster(self) -> bool:
+        """Whether a launch may use more than 8 blocks a cluster."""
+        if len(self._shape_slots) < 9:
+            return False
+        return self._known is None or math.prod(self._known[6:]) > arch.MAX_CLUSTER_SIZE
+
+    def __call__(self, frame: list[Any]) -> None:
+        run: Run = frame[0]
+        shape = self._known or tuple([frame[slot] for slot in self._shape_slots])
+        if not (shape[0] and shape[1] and shape[2]):
+            return
+        try:
+            record = self._pool.pop()
+        except IndexError:
+            record = _Record(self._count)
+        cuda = run.cuda
+        if record.shape != shape:
+            self._configure(cuda, record, shape)
+        if record.stream != run.stream:
+            cuda.set_stream(record.config, run.stream)
+            record.stream = run.stream
+        words = record.words
+        for i, slot in self._maps:
+            words[i] = frame[slot].address
+        for i, slot in self._pointers:
+            words[i] = frame[slot]
+        for i, slot, bits in self._patterns:
+            words[i] = bits(frame[slot])
+        try:
+            cuda.launch(record.config, run.functions[self.index], record.address)
+        except CudaError as error:
+            earlier = " (perhaps by a kernel before it)" if error.code in STICKY else ""
+            raise self._failure("could not be launched", error, earlier, shape) from error
+        self._pool.append(record)
+        if run.sync:
+            try:
+                cuda.synchronize(run.stream)
+            except CudaError as error:
+                raise self._failure("failed while it ran", error, "", shape) from error
+
+    def _configure(self, cuda: Cuda, record: _Record, shape: Shape) -> None:
+        self._check(shape)
+        grid, block, cluster = _split(shape)
+        record.config = cuda.launch_config(grid, block, cluster, self.kernel.smem_bytes, self._programmatic)
+        record.shape, record.stream = shape, 0
+
+    def _check(self, shape: Shape) -> None:
+        problems = violations(self.kernel, *_split(shape))
+        if problems:
+            raise ArgumentError(
+                f"kernel {self.kernel.name} can't be launched: " + "; ".join(problems),
+                where=self.where,
+                rule="PTX ISA and CUDA programming guide, limits of compute capability 9.0",
+                fix="change the grid, the block or the cluster of the launch",
+            )
+
+    def _failure(self, did: str, error: CudaError, earlier: str, shape: Shape) -> DeviceError:
+        grid, block, cluster = _split(shape)
+        return DeviceError(
+            f"kernel {self.kernel.name} {did}: {error.code} ({error.text}){earlier}; grid {grid}, "
+            f"block {block}, cluster {cluster or 'none'}, {self.kernel.smem_bytes} bytes of shared memory",
+            where=self.where,
+            fix=error.fix or "compare the launch with the limits of the GPU and of the kernel",
+        )
+
+
+def _split(shape: Shape) -> tuple[Dim3, Dim3, Dim3 | None]:
+    gx, gy, gz, bx, by, bz, *cluster = shape
+    return (gx, gy, gz), (bx, by, bz), (cluster[0], cluster[1], cluster[2]) if cluster else None
+
+
+def violations(kernel: KernelBinary, grid: Dim3, block: Dim3, cluster: Dim3 | None) -> list[str]:
+    """Every limit of sm_90 that a launch breaks, one sentence each. A grid of zero blocks is legal."""
+    problems = []
+    for axis, size, limit in zip("xyz", grid, arch.MAX_GRID_DIM, strict=True):
+        if not 0 <= size <= limit:
+            problems.append(f"the grid has {size} blocks along {axis}, where 0 to {limit} are allowed")
+    for axis, size, limit in zip("xyz", block, arch.MAX_BLOCK_DIM, strict=True):
+        if not 1 <= size <= limit:
+            problems.append(f"the block has {size} threads along {axis}, where 1 to {limit} are allowed")
+    threads, limit = math.prod(block), kernel.max_threads or arch.MAX_THREADS_PER_BLOCK
+    if threads > limit:
+        problems.append(f"the block has {threads} threads, the kernel was compiled for at most {limit}")
+    if kernel.smem_bytes > arch.MAX_SMEM_PER_BLOCK:
+        problems.append(f"{kernel.smem_bytes} bytes of shared memory, where a block has {arch.MAX_SMEM_PER_BLOCK}")
+    if cluster is not None:
+        problems += _cluster_violations(grid, cluster)
+    return problems
+
+
+def _cluster_violations(grid: Dim3, cluster: Dim3) -> list[str]:
+    problems, count, limit = [], math.prod(cluster), arch.MAX_CLUSTER_SIZE_NON_PORTABLE
+    if min(cluster) < 1 or count > limit:
+        problems.append(f"the cluster {cluster} has {count} blocks, where 1 to {limit} are allowed")
+    for axis, blocks, size in zip("xyz", grid, cluster, strict=True):
+        if size > 0 and blocks % size:
+            problems.append(f"the grid has {blocks} blocks along {axis}, no multiple of the cluster's {size}")
+    return problems

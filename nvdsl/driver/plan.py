@@ -1,0 +1,222 @@
+"""A plan: one specialized host function, ready to be called with arrays.
+
+``build`` compiles the host body once; a call checks its arguments, stages host arrays, and runs the
+steps on one stream, with the device's context current.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from nvdsl.driver import stream as streams
+from nvdsl.driver.arguments import ArrayArgument, ScalarArgument, Staged
+from nvdsl.driver.arrays import Memory, describe
+from nvdsl.driver.cuda import LEGACY_STREAM, CudaError
+from nvdsl.driver.device import Device, Devices
+from nvdsl.driver.device import devices as all_devices
+from nvdsl.driver.elements import ELEMENTS
+from nvdsl.driver.host import arith, gpu, memref, scf
+from nvdsl.driver.host.builder import RUN, Builder, Frame, Step, unsupported
+from nvdsl.driver.launch import KernelBinary, Launch
+from nvdsl.driver.run import Run
+from nvdsl.driver.spec import Place
+from nvdsl.errors import ArgumentError, DeviceError, LowerError
+from nvdsl.mlir import ir
+
+__all__ = ["KernelBinary", "Plan", "build"]
+
+_HANDLERS = {**arith.HANDLERS, **memref.HANDLERS, **scf.HANDLERS, **gpu.HANDLERS}
+_FOLDABLE = frozenset(arith.HANDLERS)
+
+
+class Plan:
+    """A host function that can be called. Made by ``build``; safe to call from several threads.
+
+    ``written``: indices of the array arguments that a call writes. Kernels run asynchronously on the
+    call's stream; a call with host arrays, or with device arrays whose library does not order memory by
+    streams (JAX, plain DLPack), waits for them. With NVDSL_SYNC=1 in the environment when the plan is
+    built, each launch is waited for, so that a failing kernel is named."""
+
+    def __init__(
+        self,
+        name: str,
+        template: Frame,
+        steps: Sequence[Step],
+        results: Sequence[int],
+        launches: Sequence[Launch],
+        arrays: Sequence[ArrayArgument],
+        scalars: Sequence[ScalarArgument],
+        devices: Devices,
+    ) -> None:
+        self.name = name
+        self.written = frozenset(a.index for a in arrays if a.written)
+        self._template, self._steps, self._results = template, tuple(steps), tuple(results)
+        self._launches, self._arrays, self._scalars = tuple(launches), tuple(arrays), tuple(scalars)
+        self._count = len(arrays) + len(scalars)
+        self._devices = devices
+        self._functions: dict[int, list[Any]] = {}
+        self._sync = os.environ.get("NVDSL_SYNC", "") not in ("", "0")
+
+    def call(self, *args: Any, stream: Any = None) -> Any:
+        """Run with arrays and numbers as they are: ``plan.call(a, b, 3)``."""
+        described = [describe(arg) or (None, arg) for arg in args]
+        return self([value for _, value in described], [spec for spec, _ in described], stream)
+
+    def __call__(self, values: Sequence[Any], specs: Sequence[Any], stream: Any = None) -> Any:
+        """Run the host function: host arrays are staged, device arrays used in place.
+
+        ``values``, ``specs``: for each argument what ``describe`` said of an array, or a number (whose
+        spec is not looked at). ``stream``: see ``nvdsl.driver.stream.resolve``; with None, the library
+        of the first device array decides. Returns what the function returns: None, a number, or a tuple.
+
+        Raises ``ArgumentError`` for arguments that do not fit, ``DeviceError`` for what the driver reports.
+        """
+        if len(values) != self._count:
+            raise ArgumentError(f"{self.name} takes {self._count} arguments, {len(values)} were given")
+        frame = self._template.copy()
+        first: Place | None = None  # of the device arrays
+        host: list[tuple[ArrayArgument, Memory]] = []
+        ordered = True
+        for argument in self._arrays:
+            spec = specs[argument.index]
+            if spec is not argument.fits:
+                argument.accept(spec)
+            address, place, _ = memory = values[argument.index]
+            if address & argument.unaligned or place.readonly:
+                argument.check_memory(address, place)
+            if place.device < 0:
+                host.append((argument, memory))
+                continue
+            if first is None:
+                first = place
+            elif place.device != first.device:
+                raise _two_devices(argument, place.device, first.device)
+            ordered = ordered and place.stream_ordered
+            frame[argument.slot] = address
+        for scalar in self._scalars:
+            frame[scalar.slot] = scalar.convert(values[scalar.index])
+        device = self._devices.default() if first is None else self._devices.get(first.device)
+        handle = streams.resolve(stream, first)
+        cuda = device.cuda
+        foreign = cuda.current_context() != device.context_handle
+        if foreign:
+            cuda.push_context(device.context)
+        try:
+            functions = self._functions.get(device.ordinal)
+            run = Run(cuda, handle, self._load(device) if functions is None else functions, self._sync)
+            self._run(frame, run, host, ordered)
+        finally:
+            if foreign:
+                cuda.pop_context()
+        return self._result(frame)
+
+    def _run(self, frame: Frame, run: Run, host: Sequence[tuple[ArrayArgument, Memory]], ordered: bool) -> None:
+        frame[RUN] = run
+        staged = []
+        try:
+            if not ordered:  # the work of these arrays' producers is ordered before the legacy stream
+                run.cuda.synchronize(LEGACY_STREAM)
+            for argument, (_, place, array) in host:
+                staged.append(Staged(argument, place, array, run))
+                frame[argument.slot] = staged[-1].address
+            for step in self._steps:
+                step(frame)
+            for copy in staged:
+                copy.collect(run)
+            if staged or not ordered:
+                run.cuda.synchronize(run.stream)
+        except CudaError as error:
+            run.abandon()
+            raise self._failure(error) from error
+        except BaseException:
+            run.abandon()
+            raise
+        run.release()
+        for copy in staged:
+            copy.finish()
+
+    def _load(self, device: Device) -> list[Any]:
+        functions = [device.function(launch.kernel, launch.needs_large_cluster) for launch in self._launches]
+        return self._functions.setdefault(device.ordinal, functions)
+
+    def _failure(self, error: CudaError) -> DeviceError:
+        names = ", ".join(dict.fromkeys(launch.kernel.name for launch in self._launches)) or "none"
+        return DeviceError(
+            f"{self.name}: {error.message} (kernels of this call: {names})",
+            fix=error.fix or "NVDSL_SYNC=1 makes the launch that fails raise",
+        )
+
+    def _result(self, frame: Frame) -> Any:
+        if not self._results:
+            return None
+        values = tuple(frame[slot] for slot in self._results)
+        return values[0] if len(values) == 1 else values
+
+
+def _two_devices(argument: ArrayArgument, ordinal: int, other: int) -> ArgumentError:
+    return ArgumentError(
+        f"{argument.name} is on device {ordinal}, an array before it on device {other}",
+        rule="all device arrays of a call are on one device",
+        fix="move them to one device",
+    )
+
+
+def build(
+    host_module: Any,
+    function_name: str,
+    kernels: Mapping[str, KernelBinary],
+    *,
+    written: frozenset[int] | None = None,
+    names: Sequence[str] | None = None,
+    devices: Devices = all_devices,
+) -> Plan:
+    """Compile the host function of an outlined module (``gpu-kernel-outlining`` done) into a ``Plan``.
+
+    ``kernels``: the binaries by "module::kernel" or by "kernel". ``written``: indices of the arguments
+    that kernels write (None: all that kernels see); those that gpu.memcpy or gpu.memset write are found
+    here. ``names``: the arguments' names for messages. ``devices``: others only in tests.
+
+    Raises ``LowerError`` for a host operation that can't be executed, ``ArgumentError`` for a tensor map or
+    a launch that breaks a rule of the hardware whatever the arguments are; both name the line.
+    """
+    function = _function(host_module, function_name)
+    entry = function.regions[0].blocks[0]
+    names = [f"argument {i}" for i in range(len(entry.arguments))] if names is None else names
+    builder = Builder(_HANDLERS, _FOLDABLE, kernels=kernels, names=names)
+    scalars = _define_arguments(builder, function, entry)
+    steps, terminator = builder.block(entry)
+    results = builder.slots(terminator.operands)
+    if any(slot in builder.layouts for slot in results):
+        raise unsupported(terminator, "of a memref")
+    arrays = [_array_argument(builder, slot, written) for slot in sorted(builder.arguments)]
+    return Plan(function_name, builder.template, steps, results, builder.launches, arrays, scalars, devices)
+
+
+def _array_argument(builder: Builder, slot: int, written: frozenset[int] | None) -> ArrayArgument:
+    index, on_device = slot - 1, slot in builder.on_device
+    is_written = slot in builder.written or (on_device and (written is None or index in written))
+    return ArrayArgument(index, slot, builder.names[index], builder.layouts[slot], on_device, is_written)
+
+
+def _function(host_module: Any, name: str) -> Any:
+    for op in host_module.body.operations:
+        if op.operation.name == "func.func" and ir.StringAttr(op.attributes["sym_name"]).value == name:
+            return op.operation
+    raise LowerError(f"the module has no function {name!r}")
+
+
+def _define_arguments(builder: Builder, function: Any, entry: Any) -> list[ScalarArgument]:
+    """Slots 1, 2, ... for the arguments, in order; returns those that are scalars."""
+    scalars = []
+    for index, value in enumerate(entry.arguments):
+        slot, name = builder.define(value), str(value.type)
+        if slot in builder.layouts:
+            builder.roots[slot] = frozenset((slot,))
+        elif name in ELEMENTS:
+            scalars.append(ScalarArgument(index, slot, builder.names[index], ELEMENTS[name]))
+        else:
+            raise unsupported(function, f"with an argument of type {name}")
+    builder.arguments = frozenset(builder.roots)
+    return scalars

@@ -1,0 +1,85 @@
+"""What one array is: an ArraySpec (what a kernel is specialized for) and a Place (where its memory lies)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from nvdsl.driver.elements import mlir_name
+from nvdsl.dtypes import DType
+
+if TYPE_CHECKING:
+    from nvdsl.driver.containers import Container
+
+
+@dataclass(frozen=True)
+class ArraySpec:
+    """Element type, shape and strides (in elements). Hashable, the hash is computed once.
+
+    A dimension of one element has the stride of a C-contiguous array there, for its own says nothing.
+    Host arrays are staged as a packed copy, so that their strides are C-contiguous whatever they were."""
+
+    dtype: DType
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    _hash: int = field(init=False, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_hash", hash((self.dtype, self.shape, self.strides)))
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    @property
+    def element(self) -> str:
+        """MLIR's name of the element type."""
+        return mlir_name(self.dtype)
+
+    def __str__(self) -> str:
+        dims = "x".join(map(str, self.shape)) or "scalar"
+        packed = self.strides == packed_strides(self.shape)
+        return f"{dims} {self.dtype.name}" + ("" if packed else f", strides {self.strides}")
+
+
+@dataclass(frozen=True, eq=False)
+class Place:
+    """``device``: ordinal of the GPU, -1 for host memory. ``stream_ordered``: the library frees and reuses
+    the memory in the order of streams that nvdsl can launch on (torch, CuPy); for other device arrays a
+    call waits for its kernels before it returns."""
+
+    container: Container
+    device: int = -1
+    readonly: bool = False
+    stream_ordered: bool = True
+
+
+Memory = tuple[int, Place, Any]
+"""Address of element [0, ..., 0] in device memory (0 for host arrays, which a call stages), place, array."""
+
+Described = tuple[ArraySpec, Memory]
+
+
+def spec_of(shape: tuple[int, ...], dtype: DType, strides: tuple[int, ...] | None = None) -> ArraySpec:
+    """The spec of an array that is not at hand; ``strides`` in elements, C-contiguous by default."""
+    shape = tuple(shape)
+    given = packed_strides(shape) if strides is None else canonical_strides(shape, tuple(strides))
+    return ArraySpec(dtype, shape, given)
+
+
+def packed_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """C-contiguous strides in elements: ``packed_strides((4, 2, 3)) == (6, 3, 1)``."""
+    strides, step = [], 1
+    for dim in reversed(shape):
+        strides.append(step)
+        step *= dim
+    return tuple(reversed(strides))
+
+
+def canonical_strides(shape: tuple[int, ...], strides: tuple[int, ...]) -> tuple[int, ...]:
+    """The strides, with the meaningless ones (of dimensions of one element) made those of an array
+    that is C-contiguous there."""
+    result, step = [], 1
+    for dim, stride in zip(reversed(shape), reversed(strides), strict=True):
+        result.append(step if dim == 1 else stride)
+        step = result[-1] * dim
+    return tuple(reversed(result))
