@@ -1,0 +1,117 @@
+"""nvdsl: write NVIDIA Hopper kernels as decorated Python functions.
+
+The public names, nothing else. ``import nvdsl as nv`` is the usual form.
+
+* host functions and kernels: `jit`, `kernel`, `ShapeDtype`, `no_gpu`, `synchronize`
+* control flow: `range` (traced loops); plain ``if``, ``while``, ``and``, ``or``, ``not`` on traced values
+* types and values: `f16` ... `u64`, `const`, `select`, `min`, `max`, `abs`, `clamp`, `bitcast`; `nvdsl.math`
+* tiles: `smem`, `TMA`, `accumulator`, `Ring`, `PipelineState`
+* instructions, one function each: `nvdsl.ops`
+* the names of LLVM's NVGPU examples: `nvdsl.thin`
+"""
+
+__version__ = "0.1.0"
+
+from nvdsl import errors, layout
+from nvdsl import math as math
+from nvdsl.accumulator import Accumulator, Fragment, accumulator
+from nvdsl.array import Array
+from nvdsl.checks import cdiv, require, require_multiples
+from nvdsl.device import no_gpu, synchronize
+from nvdsl.dtypes import (
+    DType,
+    bf16,
+    bool_,
+    e4m3,
+    e5m2,
+    f16,
+    f32,
+    f64,
+    i8,
+    i16,
+    i32,
+    i64,
+    index,
+    tf32,
+    u8,
+    u16,
+    u32,
+    u64,
+)
+from nvdsl.errors import (
+    AdvisoryWarning,
+    ArgumentError,
+    DeviceError,
+    LowerError,
+    NvdslError,
+    ToolchainError,
+    TraceError,
+    VerifyError,
+)
+from nvdsl.jit import Compiled, Jit, ShapeDtype, jit
+from nvdsl.ops.cluster import (
+    cluster_arrive,
+    cluster_block_id,
+    cluster_dim,
+    cluster_id,
+    cluster_rank,
+    cluster_sync,
+    cluster_wait,
+    griddep_launch_dependents,
+    griddep_wait,
+    mapa,
+)
+from nvdsl.ops.fence import (
+    fence_mbarrier_init,
+    fence_proxy_alias,
+    fence_proxy_async,
+    fence_sc_cluster,
+    threadfence,
+)
+from nvdsl.ops.mbarrier import Mbarrier, Mbarriers
+from nvdsl.ops.smem import get_dynamic_shared_memory, ldmatrix, stmatrix
+from nvdsl.ops.tma import (
+    L2_EVICT_FIRST,
+    L2_EVICT_LAST,
+    L2_EVICT_NORMAL,
+    bulk_commit_group,
+    bulk_load,
+    bulk_store,
+    bulk_wait_group,
+)
+from nvdsl.ops.warp import (
+    WARP_GROUP_SIZE,
+    WARP_SIZE,
+    ballot,
+    block_dim,
+    block_id,
+    elect,
+    grid_dim,
+    lane_id,
+    linear_thread_id,
+    named_barrier_arrive,
+    named_barrier_sync,
+    nanosleep,
+    setmaxnreg_dec,
+    setmaxnreg_inc,
+    shuffle,
+    shuffle_down,
+    shuffle_up,
+    shuffle_xor,
+    sync_threads,
+    sync_warp,
+    thread_id,
+    vote_all,
+    vote_any,
+    warp_id,
+    warpgroup_id,
+    warpgroup_thread,
+)
+from nvdsl.ops.wgmma import wgmma_commit, wgmma_fence, wgmma_wait
+from nvdsl.pipeline import PipelineState, Ring
+from nvdsl.select import abs, clamp, max, min, select
+from nvdsl.tensor_map import TMA
+from nvdsl.tile import Tile, TileStack, smem
+from nvdsl.trace.launch import kernel
+from nvdsl.trace.range import Range as range
+from nvdsl.values import Unsigned, Value, bitcast, const

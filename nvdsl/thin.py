@@ -1,0 +1,337 @@
+"""The thin layer under the names of LLVM's NVGPU examples (mlir/test/Examples/NVGPU/tools/nvdsl.py).
+
+A program in that style runs with only its import lines changed:
+
+    from nvdsl.mlir import ir
+    from nvdsl.mlir.dialects import gpu, scf, nvgpu, nvvm
+    from nvdsl.mlir.extras import types as T
+    from nvdsl.thin import *
+
+The host body (gpu.alloc, gpu.memcpy, gpu.wait, tensor maps, launches) is executed op by op through
+cuda-python. What such programs relied on luck for is put right here, each where it says so:
+a block barrier after the mbarriers' init, a barrier of one warpgroup inside ``with Warpgroup``, a wait for
+wgmma before accumulators are stored, `setmaxnreg` in the direction that the launch needs.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+from collections.abc import Callable, Sequence
+from enum import Enum
+from typing import Any
+
+import numpy as np
+
+from nvdsl import arch, dtypes, scope
+from nvdsl.device import synchronize
+from nvdsl.driver import arrays
+from nvdsl.errors import ArgumentError, trace_error
+from nvdsl.jit import Compiled, ScalarSpec, at_call, trace_function
+from nvdsl.mlir import ir
+from nvdsl.mlir.dialects import arith, func, gpu, memref, nvgpu, nvvm, scf
+from nvdsl.mlir.extras import types as T
+from nvdsl.ops.fence import fence_mbarrier_init
+from nvdsl.ops.mbarrier import Mbarriers
+from nvdsl.ops.smem import DYNAMIC as MLIR_DYNAMIC
+from nvdsl.ops.smem import get_dynamic_shared_memory
+from nvdsl.ops.tma import TMA
+from nvdsl.ops.warp import WARP_GROUP_SIZE, setmaxnreg_dec, setmaxnreg_inc
+from nvdsl.ops.wgmma import wgmma_wait
+from nvdsl.trace import effects, location
+from nvdsl.trace.launch import describe_launch, emit_launch
+from nvdsl.values import const
+
+
+def get_type_size(ty: Any) -> int:
+    """Bytes of a memref, float or integer type."""
+    if isinstance(ty, ir.MemRefType):
+        size = get_type_size(ty.element_type)
+        for extent in ty.shape:
+            size *= extent
+        return size
+    if isinstance(ty, ir.IntegerType | ir.FloatType):
+        return max(ty.width // 8, 1)
+    if isinstance(ty, ir.IndexType):
+        return 8
+    raise trace_error(
+        f"get_type_size({ty})",
+        rule="a size is known for memrefs with static shape, floats and integers",
+        fix="pass a.type or a.type.element_type",
+    )
+
+
+class Warpgroup:
+    """One warpgroup's part of a kernel: ``with Warpgroup(primary_thread=128, register_size=40):``.
+
+    ``primary_thread``: its first thread, a multiple of 128. ``register_size``: registers per thread from there
+    on (setmaxnreg). ``is_wg_primary`` is true in its first thread. A ``gpu.barrier`` inside waits for
+    this warpgroup alone (named barrier ``1 + warpgroup``): the others never reach it.
+    """
+
+    def __init__(self, primary_thread: int, register_size: int) -> None:
+        if primary_thread % WARP_GROUP_SIZE:
+            raise trace_error(
+                f"Warpgroup(primary_thread={primary_thread})",
+                rule="a warpgroup starts at a multiple of 128 threads (PTX ISA, wgmma)",
+                fix="use 0, 128, 256, ...",
+            )
+        tidx = gpu.thread_id(gpu.Dimension.x)
+        self.primary_thread = primary_thread
+        self.register_size = register_size
+        self.number = primary_thread // WARP_GROUP_SIZE
+        self.is_wg_primary = (tidx % WARP_GROUP_SIZE) == 0
+        self.wg_id = tidx / WARP_GROUP_SIZE
+        self.is_me = self.wg_id == self.number
+
+    def __enter__(self) -> Warpgroup:
+        self._if = scf.IfOp(self.is_me)
+        self._insertion = ir.InsertionPoint(self._if.then_block)
+        self._insertion.__enter__()
+        increase = self.register_size > _launch_registers(scope.current("Warpgroup").threads)
+        (setmaxnreg_inc if increase else setmaxnreg_dec)(self.register_size)
+        return self
+
+    def __exit__(self, exc_type: Any, exc_value: Any, traceback: Any) -> None:
+        if exc_type is None:
+            scf.yield_([])
+        self._insertion.__exit__(exc_type, exc_value, traceback)
+        if exc_type is None:
+            _narrow_barriers(self._if, self.number)
+        # An exception in the body is the user's: returning nothing lets it go on.
+
+
+def _launch_registers(threads: int) -> int:
+    """Registers a thread that ptxas gives a kernel with setmaxnreg: all of the block's share, in units of 8."""
+    share = arch.REGISTERS_PER_SM // threads
+    return min(share, arch.MAX_REGISTERS_PER_THREAD) // 8 * 8
+
+
+def _narrow_barriers(op: Any, warpgroup: int) -> None:
+    """``gpu.barrier`` under a warpgroup's branch -> a named barrier of its 128 threads."""
+    for barrier in _find(op.operation, "gpu.barrier"):
+        i32 = ir.IntegerType.get_signless(32)
+        with ir.InsertionPoint(barrier), barrier.location:
+            nvvm.barrier(
+                barrier_id=const(1 + warpgroup, i32), number_of_threads=const(WARP_GROUP_SIZE, i32)
+            )
+        barrier.erase()
+
+
+def _find(root: Any, name: str) -> list[Any]:
+    found: list[Any] = []
+
+    def visit(op: Any) -> Any:
+        if op.name == name:
+            found.append(op)
+        return ir.WalkResult.ADVANCE
+
+    root.walk(visit)
+    return found
+
+
+class WGMMAType(Enum):
+    """What a `WGMMAMatrix` is: sums in registers, or an operand in shared memory."""
+
+    Accumulator = 1
+    Descriptor = 2
+
+
+class WGMMAMatrix:
+    """An operand or the accumulator of nvgpu's warpgroup matrix multiplication.
+
+    ``D += A @ B`` emits ``nvgpu.warpgroup.generate.descriptor`` for both operands and ``nvgpu.warpgroup.mma``, which
+    issues wgmma.fence, the wgmmas, wgmma.commit_group and a wait that leaves one group in flight. Operands
+    have the 128-byte swizzle; B is stored as (K, N).
+    """
+
+    def __init__(
+        self,
+        matrix_type: WGMMAType,
+        shape: Sequence[int] | None = None,
+        desc: TMA | None = None,
+        smem: Any = None,
+        ty: Any = None,
+        acc_op: Any = None,
+    ) -> None:
+        self.matrix_type, self.desc, self.smem, self.ty = matrix_type, desc, smem, ty
+        if acc_op is not None:
+            self.matrix_type, self.acc_op = WGMMAType.Accumulator, acc_op
+            return
+        if shape is None or len(shape) != 2:
+            raise trace_error(
+                f"WGMMAMatrix with shape {shape}",
+                rule="a matrix has two extents, rows and columns",
+                fix="pass [M, K], [K, N] or [M, N]",
+            )
+        self.M, self.N = shape
+        if matrix_type is WGMMAType.Accumulator:
+            self.acc_op = nvgpu.warpgroup_mma_init_accumulator(self.acc_ty)
+
+    @property
+    def acc_ty(self) -> Any:
+        return ir.Type.parse(
+            f"!nvgpu.warpgroup.accumulator<fragmented = vector<{self.M}x{self.N}x{self.ty}>>"
+        )
+
+    @property
+    def wgmma_ty(self) -> Any:
+        assert self.desc is not None
+        return ir.Type.parse(
+            f"!nvgpu.warpgroup.descriptor<tensor = memref<{self.M}x{self.N}x{self.desc.memref_ty.element_type}, "
+            "#gpu.address_space<workgroup>>>"
+        )
+
+    def store_accumulator(self, dest: Any) -> None:
+        """Wait for all wgmmas, then write the accumulator to a memref (``nvgpu.warpgroup.mma.store``)."""
+        assert self.matrix_type == WGMMAType.Accumulator
+        wgmma_wait(0)
+        nvgpu.warpgroup_mma_store(self.acc_op, dest)
+
+    def update_smem(self, smem: Any) -> None:
+        self.smem = smem
+
+    def update_accumulator(self, acc_op: Any) -> None:
+        self.acc_op = acc_op
+
+    def __matmul__(self, rhs: WGMMAMatrix) -> list[Any]:
+        assert self.desc is not None and rhs.desc is not None
+        return [
+            nvgpu.warpgroup_generate_descriptor(m.wgmma_ty, m.smem, m.desc.tma_descriptor)  # type: ignore[union-attr]
+            for m in (self, rhs)
+        ]
+
+    def __iadd__(self, matmul_result: list[Any]) -> WGMMAMatrix:
+        lhs, rhs = matmul_result
+        acc_op = nvgpu.WarpgroupMmaOp(self.acc_op.type, lhs, rhs, self.acc_op, transposeB=True).result
+        return WGMMAMatrix(WGMMAType.Accumulator, acc_op=acc_op)
+
+
+class NVDSL:
+    """The decorators of the thin layer."""
+
+    @staticmethod
+    def mlir_gpu_launch(
+        grid: Any = (1, 1, 1), block: Any = (1, 1, 1), smem: int = 0
+    ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+        """Trace a nested function into ``gpu.launch``. ``smem``: bytes that the kernel laid out itself."""
+
+        def decorator(function: Callable[..., Any]) -> Callable[..., Any]:
+            @functools.wraps(function)
+            def wrapper(*args: Any, **kwargs: Any) -> Any:
+                info = describe_launch(function.__name__, tuple(grid), tuple(block), 1)
+                results: list[Any] = []
+                op = emit_launch(info, lambda: results.append(function(*args, **kwargs)), smem)
+                _synchronize_inits(op)
+                return results[0]
+
+            return wrapper
+
+        return decorator
+
+    @staticmethod
+    def mlir_func(function: Callable[..., Any]) -> Callable[..., Any]:
+        """Trace a host function and run it op by op. See `ThinFunction`."""
+        return ThinFunction(function)
+
+
+_MBARRIER_USES = (
+    "nvgpu.mbarrier.arrive", "nvgpu.mbarrier.arrive.expect_tx", "nvgpu.mbarrier.try_wait.parity",
+    "nvgpu.mbarrier.get", "nvgpu.tma.async.load",
+)  # fmt: skip
+
+
+def _synchronize_inits(launch: Any) -> None:
+    """Put ``fence.mbarrier_init`` and a block barrier behind the mbarriers' inits, unless one is there.
+
+    The examples initialize in thread 0 and let the other threads run on to their first wait.
+    """
+    ops = list(launch.body.blocks[0].operations)
+    holders = [i for i, op in enumerate(ops) if _find(op.operation, "nvgpu.mbarrier.init")]
+    if not holders:
+        return
+    for op in ops[holders[-1] + 1 :]:
+        if op.operation.name in ("gpu.barrier", "nvvm.cluster.wait"):
+            return
+        if any(_find(op.operation, name) for name in _MBARRIER_USES):
+            break
+    with ir.InsertionPoint(ops[holders[-1] + 1]), ops[holders[-1]].location:
+        fence_mbarrier_init()
+        gpu.barrier()
+
+
+class ThinFunction:
+    """A host function in LLVM's style. Positional arguments are traced: NumPy or device arrays as memrefs,
+    bool as i1, int as index, float as f32. Keyword arguments stay Python values.
+
+    With ``MLIR_NVDSL_PRINT_IR=1`` a call prints the traced module instead of running it, as LLVM's does.
+    """
+
+    __name__: str
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        functools.update_wrapper(self, function)
+        self._function = function
+        self._cache: dict[Any, Compiled] = {}
+
+    @at_call
+    def __call__(self, *args: Any, stream: Any = None, **kwargs: Any) -> None:
+        if os.environ.get("MLIR_NVDSL_PRINT_IR") == "1":
+            print(self.trace(*args, **kwargs))
+            return
+        described = [_describe(a, i) for i, a in enumerate(args)]
+        plan = self.compile(*args, **kwargs).plan()
+        plan([value for _, value in described], [spec for spec, _ in described], stream)
+        synchronize()  # a gpu.launch without a token is synchronous
+
+    @at_call
+    def trace(self, *args: Any, **kwargs: Any) -> Any:
+        """Only trace and verify; returns the ``ir.Module``."""
+        specs = [_describe(a, i)[0] for i, a in enumerate(args)]
+        return trace_function(
+            self.__name__,
+            specs,
+            lambda values: self._function(*values, **kwargs),
+        )
+
+    @at_call
+    def compile(self, *args: Any, **kwargs: Any) -> Compiled:
+        """Trace, verify and lower, without a GPU."""
+        from nvdsl import lower
+
+        # The body may read globals of the user's module (tile sizes, say), so a key of arguments alone
+        # can't tell that two calls agree: the traced text is the key.
+        module = self.trace(*args, **kwargs)
+        key = str(module)
+        if key not in self._cache:
+            lowered = lower.lower(module, lower.Options.from_environment())
+            written = effects.written_arguments(module.body.operations[0])
+            self._cache[key] = Compiled(
+                self.__name__, module, lowered, written, seconds=dict(lowered.stages)
+            )
+        return self._cache[key]
+
+
+def _describe(argument: Any, position: int) -> tuple[Any, Any]:
+    if isinstance(argument, bool):
+        return ScalarSpec(dtypes.bool_), argument
+    if isinstance(argument, int):
+        return ScalarSpec(dtypes.index), argument
+    if isinstance(argument, float):
+        return ScalarSpec(dtypes.f32), argument
+    described = arrays.describe(argument)
+    if described is not None:
+        return described
+    raise ArgumentError(
+        f"argument {position} is a {type(argument).__name__}",
+        where=location.caller(),
+        rule="positional arguments are arrays, bool, int or float; others go by keyword and stay Python values",
+        fix="pass it by keyword",
+    )
+
+
+__all__ = [
+    "MLIR_DYNAMIC", "NVDSL", "TMA", "WARP_GROUP_SIZE", "Mbarriers", "T", "ThinFunction", "WGMMAMatrix",
+    "WGMMAType", "Warpgroup", "arith", "const", "func", "get_dynamic_shared_memory", "get_type_size", "gpu",
+    "ir", "memref", "np", "nvgpu", "nvvm", "os", "scf",
+]  # fmt: skip
