@@ -1,0 +1,121 @@
+# RUN: env NVDSL_DUMP=trace %python %s 2>&1 | FileCheck %s
+"""Chapter 5: the warp-specialized GEMM. One warpgroup loads, two multiply.
+
+In chapter 4 the warps that multiply also wait, meet and refill. Here they are told apart: a *producer* warpgroup does
+nothing but keep the ring full, two *consumer* warpgroups do nothing but empty it. Two barriers a slot connect
+them: *full* (the bytes are there) and *empty* (both consumers are done with them).
+
+    producer    acquire(0) load | acquire(1) load | acquire(2) load | acquire(3) load | acquire(0) waits for empty ...
+                     | full          | full            | full
+    consumer 0  wait(0) 4 x wgmma    wait(1) 4 x wgmma   release(0)   wait(2) ...    rows  0..63 of the tile
+    consumer 1  wait(0) 4 x wgmma    wait(1) 4 x wgmma   release(0)   wait(2) ...    rows 64..127
+
+The producer needs few registers and the consumers many: ``setmaxnreg`` moves them, 24 for the producer and 240 for each
+consumer (3 * 128 threads share 65,536). No barrier of the whole block is left in the loop.
+
+What is new: roles by warpgroup, `nv.Ring` (full and empty barriers with stage and phase), `nv.setmaxnreg_dec` and
+``_inc``, ``tile.rows``: a part of a tile.
+
+Try: tile=(128, 128, 64), consumers=1; stages=2; setmaxnreg 40/240/240 (66,560 registers: nvdsl refuses what the
+hardware would hang on).
+"""
+
+import argparse
+
+import numpy as np
+
+import nvdsl as nv
+
+
+@nv.jit
+def gemm(a, b, d, *, stages=4, tile=(128, 256, 64), consumers=2):
+    """d[M, N] = a[M, K] @ b[K, N]; f16 or bf16 in, f32 sums, d of any float type."""
+    (M, K), (_, N) = a.shape, b.shape
+    BM, BN, BK = tile
+    nv.require_multiples(M=(M, BM), N=(N, BN))
+    nv.require(stages >= 2, f"stages = {stages}", rule="a slot is refilled while the next one is multiplied")
+    steps = nv.cdiv(K, BK)
+    rows = BM // consumers
+    a_tma = nv.TMA(a, tile=(BM, BK), swizzle=128)
+    b_tma = nv.TMA(b, tile=(BK, BN), swizzle=128)
+
+    @nv.kernel(grid=(M // BM, N // BN), block=128 * (1 + consumers))
+    def kernel():
+        A = nv.smem((stages, BM, BK), a.dtype, swizzle=128)
+        B = nv.smem((stages, BK, BN), b.dtype, swizzle=128)
+        ring = nv.Ring(stages, bytes=A.bytes + B.bytes, consumers=consumers)
+        row, col = nv.block_id.x * BM, nv.block_id.y * BN
+        warpgroup = nv.warpgroup_id()
+        leader = nv.warpgroup_thread() == 0
+
+        if warpgroup == 0:  # producer
+            nv.setmaxnreg_dec(24)
+            if leader:
+                state = ring.producer_state()
+                for k in nv.range(steps):
+                    full = ring.acquire(state)
+                    a_tma.load(A[state.stage], full, (row, k * BK))
+                    b_tma.load(B[state.stage], full, (k * BK, col))
+                    state = state.next()
+        else:  # consumers
+            nv.setmaxnreg_inc(240)
+            first = (warpgroup - 1) * rows
+            acc = nv.accumulator(rows, BN, nv.f32)
+            state = ring.consumer_state()
+            previous = state
+            for k in nv.range(steps):
+                ring.wait(state)
+                acc += A[state.stage].rows(first, rows) @ B[state.stage]
+                nv.wgmma_wait(1)  # the products of the previous slot are done
+                ring.release(previous, predicate=leader and k > 0)
+                previous = state
+                state = state.next()
+            nv.wgmma_wait(0)
+            acc.store(d, (row + first, col))
+
+    kernel()
+
+
+# CHECK-LABEL: func.func @gemm
+# CHECK:         gpu.launch blocks
+# CHECK:           %[[FULL:.*]] = nvgpu.mbarrier.create -> <{{.*}}num_barriers = 4>
+# CHECK:           %[[EMPTY:.*]] = nvgpu.mbarrier.create -> <{{.*}}num_barriers = 4>
+# CHECK:           scf.if
+# CHECK:             nvvm.setmaxregister decrease 24
+# CHECK:             scf.for
+# CHECK:               nvgpu.mbarrier.try_wait.parity %[[EMPTY]]
+# CHECK:               nvgpu.mbarrier.arrive.expect_tx %[[FULL]]
+# CHECK:               nvgpu.tma.async.load {{.*}}, %[[FULL]]
+# CHECK:           } else {
+# CHECK:             nvvm.setmaxregister increase 240
+# CHECK:             scf.for
+# CHECK:               nvgpu.mbarrier.try_wait.parity %[[FULL]]
+# CHECK-COUNT-4:       nvvm.wgmma.mma_async
+# CHECK:               nvvm.wgmma.wait.group.sync.aligned 1
+# CHECK:               nvgpu.mbarrier.arrive %[[EMPTY]]
+
+
+def main(M=512, N=512, K=1024):
+    rng = np.random.default_rng(0)
+    a = rng.standard_normal((M, K)).astype(np.float16)
+    b = rng.standard_normal((K, N)).astype(np.float16)
+    d = np.full((M, N), np.nan, np.float32)
+    print(f"warp-specialized GEMM: {M} x {N} x {K}, f16 in, f32 out")
+    if why := nv.no_gpu():
+        print(gemm.compile(a, b, d).report())
+        print(f"not run: {why}")
+        return
+    gemm(a, b, d)
+    expected = a.astype(np.float32) @ b.astype(np.float32)
+    error = np.linalg.norm(d - expected) / np.linalg.norm(expected)
+    print(gemm.compile(a, b, d).report())
+    print(f"relative error against NumPy in float32: {error:.1e}")
+    assert error < 1e-5
+    print("PASS")
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    for name, default in (("M", 512), ("N", 512), ("K", 1024)):
+        parser.add_argument(f"--{name}", type=int, default=default)
+    main(**vars(parser.parse_args()))
