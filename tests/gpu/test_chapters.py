@@ -1,0 +1,32 @@
+"""The chapters and the programs in LLVM's style, as a user runs them."""
+
+import pytest
+
+from nvdsl.testing import run_in_child
+
+CHAPTERS = {
+    "ch0_hello": "Hello from block 1 thread 3",
+    "ch1_saxpy": "PASS",
+    "ch2_tma_saxpy": "PASS",
+    "ch3_wgmma_tile": "PASS",
+    "ch4_multistage_gemm": "PASS",
+    "ch5_warp_specialized_gemm": "PASS",
+}
+COMPAT = {
+    "ch0_hello": "GPU thread 3 has 103",
+    "ch1_saxpy": "PASS",
+    "ch2_tma_saxpy": "PASS",
+    "ch3_wgmma_tile": "PASS",
+    "ch4_multistage_gemm": "PASS",
+    "ch5_warp_specialized_gemm": "PASS",
+}
+
+
+@pytest.mark.parametrize("name", CHAPTERS)
+def test_chapter(name):
+    assert CHAPTERS[name] in run_in_child(f"chapters/{name}.py", timeout=90).stdout
+
+
+@pytest.mark.parametrize("name", COMPAT)
+def test_llvm_style(name):
+    assert COMPAT[name] in run_in_child(f"tests/compat/{name}.py", timeout=90).stdout
