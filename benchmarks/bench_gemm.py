@@ -8,14 +8,13 @@ Each shape is checked against a float32 product of the same inputs before it is 
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from pathlib import Path
 
 import torch
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-from benchmarks.paired import machine, measure
+from benchmarks.paired import machine, measure, write
 from chapters import ch4_multistage_gemm as ch4
 from chapters import ch5_warp_specialized_gemm as ch5
 
@@ -78,8 +77,7 @@ def main() -> None:
             f"{spread:>16}{r['error']:>10.1e}"
         )
     if args.out:
-        command = "python benchmarks/bench_gemm.py " + " ".join(sys.argv[1:])
-        args.out.write_text(json.dumps({"machine": machine(), "command": command, "rows": rows}, indent=1) + "\n")
+        write(args.out, "bench_gemm.py", {"machine": machine(), "rows": rows})
 
 
 if __name__ == "__main__":

@@ -18,6 +18,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
+from benchmarks.paired import host, machine, write  # noqa: E402
+
 IMPORT = "import time; t = time.perf_counter(); import nvdsl; print(time.perf_counter() - t)"
 FIRST = """
 import json, sys, time
@@ -89,7 +91,8 @@ def main() -> None:
     else:
         print(f"no repeated call: {why}")
     if args.out:
-        args.out.write_text(json.dumps(result, indent=1) + "\n")
+        about = machine() if why is None else host()
+        write(args.out, "bench_startup.py", {"machine": about, **result})
 
 
 if __name__ == "__main__":

@@ -7,9 +7,16 @@ printed for orientation.
 
 from __future__ import annotations
 
+import datetime
+import json
+import os
+import platform
 import statistics
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 
 @dataclass
@@ -59,22 +66,35 @@ def measure(a: Callable[[], object], b: Callable[[], object], pairs: int = 12, w
     return Paired(times["a"], times["b"])
 
 
-def machine() -> dict[str, str]:
-    """What a result is worth nothing without: GPU, driver, versions, date."""
-    import datetime
-    import platform
-
-    import torch
-
+def host() -> dict[str, str]:
+    """What a result is worth nothing without: date, versions, processors."""
     import nvdsl
     from nvdsl.lower import ptxas
 
     return {
         "date": datetime.date.today().isoformat(),
-        "gpu": torch.cuda.get_device_name(),
-        "torch": torch.__version__,
-        "cuda": str(torch.version.cuda),
+        "cores": str(os.cpu_count()),
         "python": platform.python_version(),
         "nvdsl": nvdsl.__version__,
         "ptxas": ptxas.version(),
     }
+
+
+def machine() -> dict[str, str]:
+    """`host`, and the GPU with the library that is compared with."""
+    import torch
+
+    return {
+        **host(),
+        "gpu": torch.cuda.get_device_name(),
+        "torch": torch.__version__,
+        "cuda": str(torch.version.cuda),
+    }
+
+
+def write(path: Path, script: str, result: dict[str, Any]) -> None:
+    """A result as JSON, with the command that repeats it."""
+    arguments = [Path(a).name if Path(a).name == path.name else a for a in sys.argv[1:]]
+    arguments = [f"benchmarks/results/{a}" if a == path.name else a for a in arguments]
+    command = " ".join(["python", f"benchmarks/{script}", *arguments])
+    path.write_text(json.dumps({"command": command, **result}, indent=1) + "\n")
