@@ -25,6 +25,20 @@ def device_module(host: Any) -> Any:
     return module
 
 
+def launch_attributes(host: Any) -> list[dict[str, Any]]:
+    """nvdsl's own attributes of each ``gpu.launch``, in program order: outlining drops them."""
+    launches = [op for op in walk(host) if op.name == "gpu.launch"]
+    return [{n: op.attributes[n] for n in op.attributes if n.startswith("nvdsl.")} for op in launches]
+
+
+def restore_launch_attributes(host: Any, attributes: list[dict[str, Any]]) -> None:
+    """Put them on the ``gpu.launch_func`` that each has become."""
+    launches = [op for op in walk(host) if op.name == "gpu.launch_func"]
+    for op, kept in zip(launches, attributes, strict=True):
+        for name, value in kept.items():
+            op.attributes[name] = value
+
+
 def functions(device: Any, kernels: Kernels) -> list[tuple[Any, Kernel]]:
     """The kernels in the device module: each ``gpu.func`` or, later, ``llvm.func``, with its facts."""
     found = []

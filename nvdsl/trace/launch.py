@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import operator
+import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -19,14 +20,16 @@ Size = Any  # an int, a traced integer, or up to three of them
 
 
 def kernel(
-    grid: Size, block: Size, *, cluster: Size = 1
+    grid: Size, block: Size, *, cluster: Size = 1, programmatic: bool = False
 ) -> Callable[[Callable[..., Any]], Callable[..., None]]:
     """Decorate a device function inside a host function; calling it launches it.
 
     ``grid``: blocks, up to three extents (ints or traced integers of the host function). ``block``: threads,
     up to three ints. ``cluster``: blocks of a cluster, up to three ints that divide the grid. The function
     may take arguments and may use the host function's arrays, tensor maps and scalars directly. Its shared
-    memory is what its `nv.smem` and mbarriers add up to.
+    memory is what its `nv.smem` and mbarriers add up to. ``programmatic``: the kernel may start while the one
+    before it in the stream still runs; it calls `griddep_wait` before it uses what that one wrote (CUDA programming
+    guide, programmatic dependent launch).
     """
 
     def decorate(function: Callable[..., Any]) -> Callable[..., None]:
@@ -36,7 +39,9 @@ def kernel(
         def launch(*args: Any, **kwargs: Any) -> None:
             scope.outside(f"kernel `{function.__name__}` was launched", "launch it in the host function")
             info = describe_launch(function.__name__, grid, block, cluster)
-            emit_launch(info, lambda: body(*args, **kwargs))
+            op = emit_launch(info, lambda: body(*args, **kwargs))
+            if programmatic:
+                op.operation.attributes["nvdsl.programmatic_launch"] = ir.UnitAttr.get()
 
         return launch
 
@@ -56,7 +61,8 @@ def describe_launch(name: str, grid: Size, block: Size, cluster: Size) -> scope.
     _check_grid(grid)
     _check_block(block)
     _check_cluster(grid, cluster)
-    return scope.Kernel(name, grid, block, cluster)
+    symbol = re.sub(r"[^A-Za-z0-9_$]", "_", name)  # a lambda's name, é: PTX has no such identifiers
+    return scope.Kernel(symbol, grid, block, cluster)
 
 
 def _three(size: Size, what: str) -> tuple[Any, Any, Any]:

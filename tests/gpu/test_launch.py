@@ -122,3 +122,28 @@ def test_print_from_a_kernel(capfd=None):
 
     hello(7)
     nv.synchronize()
+
+
+@in_child(timeout=60)
+def test_programmatic_dependent_launch():
+    @nv.jit
+    def reverse(x, y):
+        @nv.kernel(grid=64, block=256)
+        def first():
+            nv.griddep_launch_dependents()
+            i = nv.block_id.x * 256 + nv.thread_id.x
+            nv.nanosleep(20000)
+            x[i] = i
+
+        @nv.kernel(grid=64, block=256, programmatic=True)
+        def second():
+            nv.griddep_wait()  # the grid before may still run: without this, x could be read too early
+            i = nv.block_id.x * 256 + nv.thread_id.x
+            y[i] = x[16383 - i]
+
+        first()
+        second()
+
+    x, y = np.full(16384, -1, np.int32), np.full(16384, -1, np.int32)
+    reverse(x, y)
+    np.testing.assert_array_equal(y, np.arange(16384)[::-1])
