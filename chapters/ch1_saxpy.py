@@ -9,6 +9,8 @@ once), loads and stores by index, a run-time scalar (``alpha``), and plain ``if`
 
     thread i of block b works on element b * 256 + i; the last block may reach past the end: hence the `if`
 
+Measured on an H200 over 67 million elements: 3383 GB/s, 0.80 of torch.add beside it.
+
 Try: a length that is no multiple of 256; ``x`` in float16 (the product is f32, because ``alpha`` is); remove the
 ``if`` and run under ``compute-sanitizer``.
 """

@@ -12,6 +12,8 @@ when as many threads have arrived as `init` said *and* as many bytes have come i
 What is new: a tensor map (`nv.TMA`, encoded on the host), shared memory tiles (`nv.smem`), `nv.Mbarriers`: init, fence,
 expect, wait. The phase that a wait names is its parity: the first one is 0.
 
+Measured on an H200 over 8192 x 8192: 4037 GB/s, 0.95 of torch.add beside it (chapter 1: 0.80).
+
 Try: expect 16 bytes less (the copy still comes, but the phase never completes exactly: the kernel hangs, so run
 it with a timeout); leave out `nv.sync_threads()` after the init; use swizzle=128 for both tiles and tensor maps
 (nothing else changes: a tile knows where its elements are).

@@ -20,6 +20,8 @@ The phase of a slot is how often the ring has gone round: ``(k // stages) & 1``.
 
 What is new: a ring of slots, traced loops that carry the accumulator (plain ``for`` over `nv.range`), groups in flight.
 
+Measured on an H200 at M = N = K = 8192, f16 out: 634 TFLOPS, 0.84 of cuBLAS beside it.
+
 Try: stages=2 and 4 (3 lets two blocks share an SM, which fills each other's gaps); K of 8; remove
 ``nv.sync_threads()`` from the loop and think about which warp still reads the slot.
 """

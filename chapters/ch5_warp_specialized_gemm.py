@@ -16,6 +16,8 @@ consumer (3 * 128 threads share 65,536). No barrier of the whole block is left i
 What is new: roles by warpgroup, `nv.Ring` (full and empty barriers with stage and phase), `nv.setmaxnreg_dec` and
 ``_inc``, ``tile.rows``: a part of a tile.
 
+Measured on an H200 at M = N = K = 8192, f16 out: 671 TFLOPS, 0.94 of cuBLAS beside it (chapter 4: 0.84).
+
 Try: tile=(128, 128, 64), consumers=1; stages=2; setmaxnreg 40/240/240 (66,560 registers: nvdsl refuses what the
 hardware would hang on).
 """
