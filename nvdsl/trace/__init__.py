@@ -2,6 +2,7 @@
 
 location   which line of the user's a frame, an op or an error belongs to
 liveness   which places a statement must merge or carry
+source     a function's syntax tree, from its source
 exits, expressions, transform
            AST -> AST: statements stay, with calls of the run-time side around them
 carry      what a name holds: taken apart, merged, or undefined

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from nvdsl.errors import trace_error
+from nvdsl.errors import TraceError, trace_error
 from nvdsl.trace.carry import MISSING, Frozen, Getters, Merge, Scope, Undefined, describe, one_type, read, shown
 from nvdsl.trace.location import caller
 from nvdsl.trace.logic import condition
@@ -97,7 +97,8 @@ class If(Branching):
         self.where = caller()
         self.places, self.getters = merge, getters
         self.watch = Watch(scope, [*reset, *(place for place, _, _ in merge)], getters)
-        self.before = {place: read(place, scope, getters) for place in reset}
+        with self.before_op():  # an object may emit the ops for its values only when it is asked for them
+            self.before = {place: read(place, scope, getters) for place in reset}
         self.fill(self.blocks[0])
 
     def turn(self, scope: Scope) -> list[Any]:
@@ -115,11 +116,12 @@ class If(Branching):
     def merge(self, scope: Scope) -> list[Any]:
         """From the second branch to what follows. Gives what the places of ``merge`` hold from now on."""
         self.watch.check(self.what)
-        merge = Merge()
+        merge, made = Merge(), []
+        others = [read(place, scope, self.getters) for place, _, _ in self.places]
         with self.before_op():
-            made = []
-            for (place, *lines), then in zip(self.places, self.then, strict=True):
-                other = read(place, scope, self.getters)
+            for (place, *lines), then, other in zip(self.places, self.then, others, strict=True):
+                if place.endswith("[]") and then.shape() != other.shape():
+                    raise _other_elements(place[:-2])
                 made.append(merge.add(then, other, self._undefined(place, *lines), place.endswith("[]")))
         results = self.join(merge.pairs)
         return [make(results) for make in made]
@@ -146,3 +148,11 @@ class If(Branching):
             f"{describe(b)} where it is false{other_at}",
             one_type(place, "in both branches", a, b),
         )
+
+
+def _other_elements(name: str) -> TraceError:
+    return trace_error(
+        f"the branches of an `if` on a traced condition leave other elements in `{name}`",
+        rule="how many elements a list has, and which keys a dict, does not depend on what the kernel computes",
+        fix="assign the same elements in both branches",
+    )

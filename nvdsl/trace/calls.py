@@ -9,7 +9,6 @@ from __future__ import annotations
 import builtins
 import functools
 import os
-import sys
 from collections.abc import Callable
 from types import BuiltinFunctionType, FunctionType, MethodType
 from typing import Any
@@ -52,10 +51,7 @@ def is_helper(function: FunctionType) -> bool:
     """Is ``function`` the user's own? Installed packages are not, unless one of their functions was
     decorated: see ``adopt``."""
     filename = function.__code__.co_filename
-    if not location.is_user(filename):
-        return False
-    module = str(function.__module__).partition(".")[0]
-    if module in sys.stdlib_module_names:
+    if not location.is_user(filename) or not location.is_user_module(str(function.__module__)):
         return False
     package = _installed_package(filename)
     return not package or package in _adopted or filename.startswith(location.KERNELS)

@@ -1,9 +1,9 @@
 """What a name holds, taken apart into values that MLIR can merge and carry, and put together again.
 
 *Leaves* are numbers and traced values. They may sit in tuples (named ones, too), lists and dicts, and in
-objects with the carry protocol: ``__nv_values__()`` gives the object's traced values, and
-``__nv_rebuild__(values)`` the same kind of object around others. Any other object is a leaf that stays as
-it is: it can't be merged or carried, only be the same on both ways.
+objects with the carry protocol: ``__nv_values__()`` gives the object's traced values (it may emit ops for
+them), and ``__nv_rebuild__(values)`` the same kind of object around others; neither changes the object. Any
+other object is a leaf that stays as it is: it can't be merged or carried, only be the same on both ways.
 
 A list or dict whose elements the user's code assigns (place ``"x[]"``) is filled again in place, so that
 who else holds it sees the new values; where its name is assigned (place ``"x"``), the name gets a new one.
@@ -86,8 +86,18 @@ class Frozen:
         """The object with other ``leaves``."""
         if self.parts is None:
             return next(leaves)
-        parts = [part.thaw(leaves, in_place) for part in self.parts]
-        return _rebuild(self.obj, self.keys, parts, in_place)
+        if hasattr(type(self.obj), "__nv_values__"):
+            return self._carrier([part.thaw(leaves) for part in self.parts])
+        return _rebuild(self.obj, self.keys, [part.thaw(leaves, in_place) for part in self.parts], in_place)
+
+    def _carrier(self, values: list[Any]) -> Any:
+        undefined = [value for value in values if type(value) is Undefined]
+        if undefined:
+            return undefined[0]
+        assert self.parts is not None
+        if all(new is old.obj for new, old in zip(values, self.parts, strict=True)):
+            return self.obj
+        return self.obj.__nv_rebuild__(values)
 
 
 def freeze(x: Any) -> Frozen:
@@ -105,10 +115,9 @@ def freeze(x: Any) -> Frozen:
 
 def _rebuild(obj: Any, keys: tuple[Any, ...], parts: list[Any], in_place: bool) -> Any:
     kind = type(obj)
-    if hasattr(kind, "__nv_values__"):
-        return _rebuild_carrier(obj, parts)
     now = list(obj.values() if kind is dict else obj)
-    if len(now) == len(parts) and all(new is old for new, old in zip(parts, now, strict=True)):
+    as_before = len(now) == len(parts) and all(new is old for new, old in zip(parts, now, strict=True))
+    if as_before and (kind is not dict or tuple(obj) == keys):
         return obj
     if kind is dict:
         target = obj if in_place else {}
@@ -119,15 +128,6 @@ def _rebuild(obj: Any, keys: tuple[Any, ...], parts: list[Any], in_place: bool) 
         obj[:] = parts
         return obj
     return kind(*parts) if hasattr(kind, "_fields") else kind(parts)
-
-
-def _rebuild_carrier(obj: Any, values: list[Any]) -> Any:
-    undefined = [value for value in values if type(value) is Undefined]
-    if undefined:
-        return undefined[0]
-    if all(same(new, old) for new, old in zip(values, obj.__nv_values__(), strict=True)):
-        return obj
-    return obj.__nv_rebuild__(values)
 
 
 def is_number(x: Any) -> bool:
@@ -149,7 +149,7 @@ def same(a: Any, b: Any) -> bool:
     if Undefined in (type(a), type(b)):
         return False
     if isinstance(a, ir.Value) and isinstance(b, ir.Value):
-        return ir.Value.__eq__(a, b) and isinstance(a, Unsigned) == isinstance(b, Unsigned)
+        return ir.Value.__eq__(a, b) and _signedness(a) == _signedness(b)
     if type(a) is not type(b):
         return False
     if isinstance(a, str):
@@ -186,12 +186,21 @@ def one_type(place: str, where: str, *objects: Any) -> str:
 
 def alike(a: Any, b: Any) -> bool:
     """Have two ``ir.Value``s one type, of one signedness?"""
-    return a.type == b.type and isinstance(a, Unsigned) == isinstance(b, Unsigned)
+    return a.type == b.type and _signedness(a) == _signedness(b)
+
+
+def _signedness(x: Any) -> Any:
+    """What a Python object knows about its elements that its MLIR type does not say."""
+    return isinstance(x, Unsigned) if isinstance(x, Value) else getattr(x, "_dtype", None)
 
 
 def retyped(raw: Any, old: Any) -> Any:
-    """``raw``, a result or block argument that stands for ``old``, as the class that ``old`` has."""
-    return wrap(raw, old.dtype) if isinstance(old, Value) else raw
+    """``raw``, a result or block argument that stands for ``old``, with what ``old`` knows in Python."""
+    if isinstance(old, Value):
+        return wrap(raw, old.dtype)
+    if type(raw) is type(old) and hasattr(old, "__dict__"):  # a memref's array remembers its dtype
+        vars(raw).update(vars(old))
+    return raw
 
 
 def typed(number: Any, beside: Value) -> Value | None:

@@ -1,8 +1,8 @@
 """AST -> AST, expressions: `and`, `or`, `not`, comparisons, `x if c else y` and calls become calls of the
 run-time side, with their lazy operands as lambdas: ``rt.both(a, lambda: b)``.
 
-An operand that binds a name (``:=``) can't move into a lambda: such an expression stays what it is, and a
-traced operand in it is the error that ``Value.__bool__`` raises.
+An operand that binds a name (``:=``) can't move into a lambda: such an expression stays Python's, and a
+traced condition in it is an error.
 """
 
 from __future__ import annotations

@@ -14,8 +14,10 @@ Liveness may be over-, never underestimated: a name too many costs a loop argume
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator
+import functools
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 Names = frozenset[str]
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
@@ -67,14 +69,20 @@ def _children(node: ast.AST) -> list[ast.AST]:
 
 def children(node: ast.AST) -> list[ast.AST]:
     """The nodes right below ``node`` but for operators and contexts, which hold nothing."""
+    kind: Any = type(node)
     found: list[ast.AST] = []
-    for name in node._fields:
+    for name in _parts(kind):
         value = getattr(node, name, None)
         if value.__class__ is list:
-            found += [x for x in value if isinstance(x, ast.AST) and (x._fields or x._attributes)]
-        elif isinstance(value, ast.AST) and (value._fields or value._attributes):
+            found += [x for x in value if isinstance(x, ast.AST)]
+        elif isinstance(value, ast.AST):
             found.append(value)
     return found
+
+
+@functools.cache
+def _parts(kind: type[ast.AST]) -> tuple[str, ...]:
+    return tuple(name for name in kind._fields if name not in ("ctx", "op", "ops"))
 
 
 def walk(nodes: Iterable[ast.AST]) -> Iterator[ast.AST]:
@@ -116,15 +124,16 @@ class _Scope:
                 found[place] = node.lineno  # type: ignore[attr-defined]
             if isinstance(node, ast.Call):
                 found.update(dict.fromkeys(self.shared, node.lineno))
-        return {
-            place: line for place, line in found.items() if place not in self.globals and not _renewed(place, found)
-        }
+        return {place: line for place, line in found.items() if place not in self.globals}
 
 
-def _renewed(place: str, found: dict[str, int]) -> bool:
-    """Is ``place`` a part of an object whose name is assigned as well? Then the name is what counts."""
-    root = place.partition(".")[0].removesuffix("[]")
-    return root != place and root in found
+def _wholes(found: dict[str, int], assigned: Collection[str]) -> dict[str, int]:
+    """``found``, where a part of an object is taken for its name if the name is ``assigned`` as well."""
+    wholes: dict[str, int] = {}
+    for place, line in found.items():
+        root = place.partition(".")[0].removesuffix("[]")
+        wholes[root if root in assigned else place] = line
+    return wholes
 
 
 def _bound(node: ast.AST) -> list[str]:
@@ -255,6 +264,7 @@ class _Flow:
         other = self.block(node.orelse, out)
         then = self.block(node.body, out)
         first, second = self.assigned(node, "body"), self.assigned(node, "orelse")
+        first, second = _wholes(first, {**first, **second}), _wholes(second, {**first, **second})
         held = self.scope.captured | self.scope.nonlocals | self.handlers
         self.facts[node] = Branches(
             merge=tuple(
@@ -291,10 +301,11 @@ class _Flow:
         held = self.scope.captured | self.scope.nonlocals | self.handlers
         is_for = isinstance(node, ast.For)
         own = _targets(node.target if isinstance(node, ast.For) else node.test)
-        assigned = {} if is_for else self.assigned(node, "test")
+        assigned = {**({} if is_for else self.assigned(node, "test")), **self.assigned(node, "body")}
+        assigned = _wholes(assigned, assigned)
         carried = tuple(
             (place, line, not place.isidentifier() or place in first_read | held)
-            for place, line in {**assigned, **self.assigned(node, "body")}.items()
+            for place, line in assigned.items()
             if (not place.isidentifier() or place in head | held) and not (is_for and place in own)
         )
         places = {place for place, _, _ in carried}

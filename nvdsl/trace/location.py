@@ -18,7 +18,7 @@ from typing import Any
 
 import nvdsl
 from nvdsl.errors import Where
-from nvdsl.mlir import ir
+from nvdsl.mlir import ir, provider
 
 
 def _directory(path: str | None) -> str:
@@ -40,6 +40,14 @@ _INTERNAL = (
 def is_user(filename: str) -> bool:
     """Whether the file ``filename`` holds user code."""
     return filename.startswith(KERNELS) or not filename.startswith(_INTERNAL)
+
+
+def is_user_module(name: str) -> bool:
+    """Whether the module called ``name`` is user code: not Python's, MLIR's or nvdsl's."""
+    top = name.partition(".")[0]
+    if top in sys.stdlib_module_names or top == provider.partition(".")[0]:
+        return False
+    return top != "nvdsl" or name.startswith("nvdsl.kernels")
 
 
 def caller() -> Where | None:

@@ -11,15 +11,13 @@ import __future__
 import ast
 import dis
 import inspect
-import linecache
 import warnings
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from types import CellType, CodeType, FunctionType, SimpleNamespace
 from typing import Any
 
-from nvdsl.errors import TraceError, Where
-from nvdsl.trace import calls, control
+from nvdsl.trace import calls, control, source
 from nvdsl.trace.expressions import RUNTIME, place
 from nvdsl.trace.transform import transform
 
@@ -34,15 +32,15 @@ def convert(function: Callable[..., Any]) -> Callable[..., Any]:
     comparisons, conditional expressions, `assert`, and some builtins work on traced values, and the helpers
     that it calls are converted, too. On plain Python values the new function does what the old one does.
 
-    Lambdas, generators and coroutines are given back as they are: in them, a traced value where Python
-    needs a plain one is an error.
+    Generators and coroutines are given back as they are: in them, a traced value where Python needs a plain
+    one is an error. So are lambdas that can't be told apart in the source.
 
     Raises ``TraceError`` if the function has control flow and its source can't be found.
     """
     if not isinstance(function, FunctionType):
         raise TypeError(f"convert() takes a Python function, not {function!r}")
     code = function.__code__
-    if RUNTIME in code.co_freevars or code.co_name == "<lambda>" or code.co_flags & _UNTOUCHED:
+    if RUNTIME in code.co_freevars or code.co_flags & _UNTOUCHED:
         return function
     new = _converted.get(code)
     if new is None:
@@ -70,6 +68,8 @@ def _bound(function: FunctionType, code: CodeType) -> FunctionType:
     new.__module__ = function.__module__
     new.__doc__ = function.__doc__
     new.__dict__.update(function.__dict__)
+    if hasattr(function, "__type_params__"):  # from Python 3.12 on
+        new.__type_params__ = function.__type_params__  # type: ignore[attr-defined]
     if hasattr(function, "__annotate__"):  # from Python 3.14 on annotations are evaluated when asked for
         new.__annotate__ = function.__annotate__  # type: ignore[attr-defined]
     else:
@@ -81,94 +81,60 @@ def _rewritten(function: FunctionType) -> CodeType:
     code = function.__code__
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the user's own compilation has given them
-        node = _parse(function)
+        node = source.definition(function)
         if node is None:
-            if any(op.opcode in dis.hasjrel or op.opcode in dis.hasjabs for op in dis.get_instructions(code)):
-                raise _no_source(code, "is not available")
+            if code.co_name != "<lambda>" and _has_jumps(code):
+                raise source.no_source(code, "is not available")
             return code
-        module = _compiled(node, function)
+        module = _compiled(node, code)
     inner = _only_code(_only_code(module))
     if not inner.co_flags & inspect.CO_OPTIMIZED:  # a class's code is around the method's
         inner = _only_code(inner)
-    new = inner.replace(co_name=code.co_name, co_firstlineno=code.co_firstlineno)
+    new = inner.replace(co_name=code.co_name)  # its lines count from its own first one
     return _requalified(new, inner.co_qualname, code.co_qualname)
 
 
-def _parse(function: FunctionType) -> ast.FunctionDef | None:
-    """The definition, at its true lines and columns; None if there is no source.
-
-    A definition ends before a line that is indented no more than it, unless that line is in the middle of a
-    string or of brackets: then what is before it does not parse. (``inspect.getsource`` takes longer than
-    all the rest of a conversion.)
-    """
-    code = function.__code__
-    first = code.co_firstlineno
-    linecache.checkcache(code.co_filename)
-    lines = linecache.getlines(code.co_filename, function.__globals__)
-    if len(lines) < first:
-        return None
-    indent = _indent(lines[first - 1])
-    before = "\n" * (first - 2) + "if 1:\n" if indent else "\n" * (first - 1)
-    for end in _ends(lines, first, indent):
-        try:
-            body = ast.parse(before + "".join(lines[first - 1 : end])).body
-        except SyntaxError:
-            continue
-        node = body[0].body[0] if indent else body[0]  # type: ignore[attr-defined]
-        if isinstance(node, ast.FunctionDef) and node.name == code.co_name:
-            return node
-        break
-    raise _no_source(code, "has changed since it was imported")
+def _has_jumps(code: CodeType) -> bool:
+    return any(op.opcode in dis.hasjrel for op in dis.get_instructions(code))
 
 
-def _indent(line: str) -> int:
-    return len(line) - len(line.lstrip())
-
-
-def _ends(lines: list[str], first: int, indent: int) -> Iterator[int]:
-    """Where a definition that starts at line ``first`` may end: counts of lines, the likeliest first."""
-    for number in range(first, len(lines)):
-        text = lines[number].strip()
-        if text and text[0] != "#" and _indent(lines[number]) <= indent:
-            yield number
-    yield len(lines)
-
-
-def _no_source(code: CodeType, what: str) -> TraceError:
-    return TraceError(
-        f"the source of `{code.co_qualname}` {what}",
-        where=Where(code.co_filename, code.co_firstlineno),
-        rule="control flow is traced from a function's source",
-        fix="define it in a file or a notebook cell (exec() keeps no source); import it anew after a change",
-    )
-
-
-def _compiled(node: ast.FunctionDef, function: FunctionType) -> CodeType:
-    """The code of a module with ``function`` inside a function that has its free variables as parameters, so
-    that they are free again; and, if it is a method, inside a class, for the sake of ``__private`` names.
+def _compiled(node: ast.FunctionDef | ast.Lambda, code: CodeType) -> CodeType:
+    """The code of a module with the function ``node`` inside a function that has its free variables as
+    parameters, so that they are free again; and, if it is in a class, inside a class, for the sake of
+    ``__private`` names.
 
     The function and the class must not hide the user's: the one gets another name, the other underscores
     before its name, which private names ignore.
     """
-    code = function.__code__
     transform(node)
     _strip(node)
     names = [name for name in code.co_freevars if name.isidentifier()]
-    owner = code.co_qualname.rpartition(".")[0].rpartition(".")[2]
-    inside = "pass" if owner in ("", "<locals>") else f"class ______{owner}: pass"
+    owner = _owner(code.co_qualname.split("."))
+    inside = f"class ______{owner}: pass" if owner else "pass"
     module = ast.parse(f"def factory({', '.join([RUNTIME, *names])}):\n  {inside}")
     around: Any = module.body[0]
     if isinstance(around.body[0], ast.ClassDef):
         around = around.body[0]
-    around.body = [node]
+    around.body = [node if isinstance(node, ast.stmt) else place(ast.Expr(node), node)]
     return compile(module, code.co_filename, "exec", flags=code.co_flags & _FUTURE, dont_inherit=True)
 
 
-def _strip(node: ast.FunctionDef) -> None:
+def _owner(qualname: list[str]) -> str:
+    """The innermost class in a qualified name: a part that is not followed by ``<locals>``."""
+    classes = [
+        part
+        for part, following in zip(qualname, qualname[1:])  # noqa: B905
+        if "<locals>" not in (part, following)
+    ]
+    return classes[-1] if classes else ""
+
+
+def _strip(node: ast.FunctionDef | ast.Lambda) -> None:
     """Take away the name, and what is evaluated where the function is defined: that was done once."""
-    node.name, node.decorator_list, node.returns = "__nv_function__", [], None
-    if hasattr(node, "type_params"):
-        node.type_params = []
+    if isinstance(node, ast.FunctionDef):
+        node.name, node.decorator_list, node.returns = "__nv_function__", [], None
+        if hasattr(node, "type_params"):
+            node.type_params = []
     arguments = node.args
     for part in ast.walk(arguments):
         if isinstance(part, ast.arg):

@@ -102,7 +102,7 @@ class LoopState:
         return values
 
     def _misfit(self, place: str, line: int, first_read: bool, leaf: Leaf, now: Any) -> None:
-        if first_read and leaf.before is not MISSING:
+        if first_read and leaf.before is not MISSING and type(leaf.before) is not Undefined:
             raise self._changed(place, line, leaf, now)
         self.lost[place] = self._only_inside(place, line)
 

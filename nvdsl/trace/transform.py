@@ -60,8 +60,11 @@ from nvdsl.trace.liveness import Branches, Loop, Names, analyze, walk
 _DEPTH = 14
 
 
-def transform(function: ast.FunctionDef) -> None:
+def transform(function: ast.FunctionDef | ast.Lambda) -> None:
     """Rewrite the body of ``function``, which is no generator, in place, and the functions nested in it."""
+    if isinstance(function, ast.Lambda):
+        function.body = Expressions().visit(function.body)
+        return
     exits.fold(function)
     function.body = _Function(*analyze(function)).block(function.body)
 
@@ -80,9 +83,9 @@ def _targets(places: Sequence[str], unused: str) -> ast.expr:
 
 def _getters(places: Sequence[str]) -> ast.expr:
     """``{"s.x": lambda: s, "v[]": lambda: v}``"""
-    parts = [place for place in places if not place.isidentifier()]
-    owners = [place[:-2] if place.endswith("[]") else place.rpartition(".")[0] for place in parts]
-    keys: list[ast.expr | None] = [ast.Constant(place) for place in parts]
+    parts = [p for p in places if not p.isidentifier()]
+    owners = [p[:-2] if p.endswith("[]") else p.rpartition(".")[0] for p in parts]
+    keys: list[ast.expr | None] = [ast.Constant(p) for p in parts]
     return ast.Dict(keys, [thunk(_path(owner, ast.Load())) for owner in owners])
 
 
@@ -145,7 +148,7 @@ class _Function(Expressions):
             node.test = place(call(RUNTIME, "plain", test, constant("deep")), node.test)
             node.body, node.orelse = self.block(node.body), self.block(node.orelse)
             return node
-        merge = [place for place, _, _ in facts.merge]
+        merge = [p for p, _, _ in facts.merge]
         with self.construct(loop=False) as name:
             first, second = self.block(node.body), self.block(node.orelse)
         places = list(dict.fromkeys((*merge, *facts.reset)))
@@ -166,7 +169,7 @@ class _Function(Expressions):
         if self.depth >= _DEPTH:
             node.target, node.iter = target, iterable
             return self.plain_loop(node)
-        carried = [place for place, _, _ in facts.carried]
+        carried = [p for p, _, _ in facts.carried]
         with self.construct(loop=True) as name:
             inside = self.block(node.body)
         orelse = self.block(node.orelse)
@@ -191,7 +194,7 @@ class _Function(Expressions):
         if self.depth >= _DEPTH:
             node.test = test
             return self.plain_loop(node)
-        carried = [place for place, _, _ in facts.carried]
+        carried = [p for p, _, _ in facts.carried]
         with self.construct(loop=True) as name:
             inside = self.block(node.body)
         orelse = self.block(node.orelse)

@@ -8,9 +8,10 @@ before and after; a number or a traced value that changed is an error.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from types import CellType, FunctionType, MethodType, ModuleType
+from types import CellType, FunctionType, MethodType, ModuleType, SimpleNamespace
 from typing import Any
 
 from nvdsl.errors import TraceError, trace_error
@@ -54,7 +55,9 @@ class Watch:
     the region merges or carries."""
 
     def __init__(self, scope: Scope, places: Sequence[str] = (), getters: Getters | None = None) -> None:
-        self._reached: set[int] = set()
+        # What has the carry protocol and is assigned there is carried as a whole.
+        carriers = (scope.get(place) for place in places if place.isidentifier())
+        self._reached = {id(x) for x in carriers if hasattr(type(x), "__nv_values__")}
         found = [storage for x in scope.items() for storage in self._find(*x)]
         self._before = [
             (storage, storage.read())
@@ -82,7 +85,7 @@ class Watch:
                 for free, cell in zip(x.__code__.co_freevars, x.__closure__ or (), strict=True):
                     yield _Cell(free, cell)
                     yield from self._find(free, _content(cell))
-        elif _is_users(type(x)):
+        elif _is_users(x.__class__):
             for attribute in vars(x):
                 yield _Attribute(f"{name}.{attribute}", x, attribute)
 
@@ -100,12 +103,12 @@ def _content(cell: CellType) -> Any:
         return _NOTHING
 
 
+@functools.cache
 def _is_users(kind: type) -> bool:
-    """Is it a class of the user's whose objects have attributes, but no carry protocol?"""
-    if kind.__dictoffset__ == 0 or issubclass(kind, (type, ModuleType)) or hasattr(kind, "__nv_values__"):
+    """Is it a class of the user's whose objects have attributes?"""
+    if kind.__dictoffset__ == 0 or issubclass(kind, (type, ModuleType)):
         return False
-    init = kind.__init__
-    return type(init) is not FunctionType or location.is_user(init.__code__.co_filename)
+    return kind is SimpleNamespace or location.is_user_module(kind.__module__)
 
 
 def _is_state(before: Any, now: Any) -> bool:

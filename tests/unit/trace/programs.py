@@ -10,8 +10,9 @@ NAMES = ["a", "b", "c", "d", "p.x", "v[0]", "v[1]"]
 class Program:
     """``source`` of ``f(a, b, c)``, which returns all its variables.
 
-    Its loops run over ``span``: Python's ``range`` or ``nv.range``. It has attributes (``p``), elements (``v``), a
-    nested function that assigns (``bump``), a helper (``helper``), and exits where they can be folded.
+    Its loops run over ``span``: Python's ``range`` or ``nv.range``; its literals go through ``n``. It has
+    attributes (``p``), elements (``v``), a nested function that assigns (``bump``), a helper (``helper``), and exits
+    where they can be folded.
     """
 
     def __init__(self, seed: int) -> None:
@@ -20,7 +21,7 @@ class Program:
         self.budget = 16
         self.lines = [
             "def f(a, b, c):",
-            "    d, p, v, w = 1, Part(), [2, 3], 0",
+            "    d, p, v, w = n(1), Part(n), [n(2), n(3)], n(0)",
             "    def bump(x):",
             "        nonlocal d",
             "        if x > d:",
@@ -39,7 +40,7 @@ class Program:
         if depth > 2 or kind < 0.35:
             return self.pick(*NAMES)
         if kind < 0.5:
-            return str(self.random.randint(-3, 5))
+            return f"n({self.random.randint(-3, 5)})"
         one, two = self.number(depth + 1), self.number(depth + 1)
         if kind < 0.75:
             return f"({one} {self.pick('+', '-', '*', '&', '|', '^')} {two})"
@@ -87,7 +88,7 @@ class Program:
             return f"{self.pick(*NAMES)} {self.pick('+=', '-=', '^=')} {self.number()}"
         if kind < 0.9:
             return f"{self.pick(*NAMES)}, {self.pick(*NAMES)} = {self.number()}, {self.number()}"
-        return self.pick("v = [v[1], v[0]]", "v[:] = [v[1], a]", "bump(b)", "p = Part()", "p, w = p, c")
+        return self.pick("v = [v[1], v[0]]", "v[:] = [v[1], a]", "bump(b)", "p = Part(n)", "p, w = p, c")
 
     def branch(self, indent: str, depth: int, loops: int, tail: bool) -> None:
         self.lines.append(f"{indent}if {self.condition()}:")

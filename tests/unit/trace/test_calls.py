@@ -73,6 +73,20 @@ def test_functions_and_their_helpers():
     assert traced.run(20) == (10, 4, 40, 10) and traced.run(-3) == (2, 0, 0, 1)
 
 
+relu = lambda x: x if x > 0 else 0  # noqa: E731
+
+
+def test_lambdas():
+    def f(a):
+        return relu(a), apply(lambda x: min(x, 3) if x < 9 else 9, a), apply(relu, a)
+
+    def apply(function, x):
+        return function(x)
+
+    traced = trace(f, nv.i32)
+    assert traced.run(5) == (5, 3, 5) and traced.run(-2) == (0, -2, 0) and traced.run(10) == (10, 9, 10)
+
+
 def test_methods():
     def f(a):
         c = Counter(3)

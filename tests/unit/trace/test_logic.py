@@ -7,7 +7,7 @@ import pytest
 
 from nvdsl import dtypes as nv
 from nvdsl.trace.control import Range
-from tests.unit.trace.test_if import Carrier
+from tests.unit.trace.objects import Carrier
 from tests.unit.trace.tracing import fails, trace
 
 BOOLS = [False, True]

@@ -4,7 +4,7 @@ import pytest
 
 from nvdsl import dtypes as nv
 from nvdsl.trace.control import Range
-from tests.unit.trace.test_if import Plain
+from tests.unit.trace.objects import Plain
 from tests.unit.trace.tracing import fails, trace
 
 

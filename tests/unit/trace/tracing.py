@@ -82,6 +82,7 @@ def trace(function: Callable[..., Any], *types: Any) -> Traced:
     converted = convert(function)
     with _context(), location.tracebacks():
         module = ir.Module.create()
+        _alive.append(module)
         with ir.InsertionPoint(module.body):
             op = func.FuncOp("traced", ([t.ir for t in types], []))
         block = op.add_entry_block()
@@ -92,7 +93,6 @@ def trace(function: Callable[..., Any], *types: Any) -> Traced:
         signature = ir.FunctionType.get([t.ir for t in types], [x.type for x in values])
         op.attributes["function_type"] = ir.TypeAttr.get(signature)
         module.operation.verify()
-        _alive.append(module)
         return Traced(module, op.operation, result)
 
 
