@@ -244,12 +244,12 @@ class Accumulator:
         The m64nN accumulator's registers are those of N/16 m64k16 A fragments, once packed in pairs
         (PTX ISA, register fragments of A and D).
         """
-        if dtype.name not in ("f16", "bf16"):
+        if dtype.name not in ("f16", "bf16") or self.n % 16:
             raise trace_error(
-                f"a fragment of {dtype.name}",
-                rule="an accumulator's registers are those of an A operand of 16-bit elements (PTX ISA, register "
-                "fragments for wgmma)",
-                fix="use nv.f16 or nv.bf16",
+                f"a {self.m} x {self.n} accumulator as a fragment of {dtype.name}",
+                rule="an accumulator's registers are those of an A operand for f16 and bf16, 16 columns a step "
+                "(PTX ISA, wgmma.mma_async, register fragments)",
+                fix="convert to nv.f16 or nv.bf16, with a multiple of 16 columns",
             )
         registers = []
         for values in self.registers():

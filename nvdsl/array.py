@@ -98,22 +98,30 @@ class Array(ir.Value):
         The address must be aligned to the vector's bytes.
         """
         ty = ir.VectorType.get([count], self._ty.element_type)
-        keys = [index(k) for k in self._keys(key)]
-        return vector.load(ty, self, keys, alignment=self._check_vector(count))
+        keys = self._keys(key)
+        alignment = self._check_vector(count, keys[-1])
+        return vector.load(ty, self, [index(k) for k in keys], alignment=alignment)
 
     def store_vector(self, value: Any, key: Any) -> None:
         """Store a vector value to contiguous elements from ``key`` on, as one access."""
         count = ir.VectorType(value.type).shape[0]
-        keys = [index(k) for k in self._keys(key)]
-        vector.store(value, self, keys, alignment=self._check_vector(count))
+        keys = self._keys(key)
+        alignment = self._check_vector(count, keys[-1])
+        vector.store(value, self, [index(k) for k in keys], alignment=alignment)
 
-    def _check_vector(self, count: int) -> int:
+    def _check_vector(self, count: int, start: Any) -> int:
         size = count * self.dtype.bytes
         if size not in (1, 2, 4, 8, 16) or self.strides[-1] != 1:
             raise trace_error(
                 f"a vector access of {count} x {self.dtype.name} ({size} bytes), stride {self.strides[-1]}",
                 rule="one access moves 1, 2, 4, 8 or 16 contiguous bytes (PTX ISA, ld/st)",
                 fix="choose a count that gives at most 16 bytes and an array whose last axis is contiguous",
+            )
+        if isinstance(start, int) and 0 <= self.shape[-1] < start + count:
+            raise trace_error(
+                f"a vector access of {count} elements from {start} on, on an axis of {self.shape[-1]} elements",
+                rule="an access lies within the array",
+                fix="check the start and the count",
             )
         return size
 

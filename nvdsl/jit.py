@@ -61,7 +61,9 @@ class Constant:
 
 def _alike(a: Any, b: Any) -> bool:
     """Equal, and the same to a trace: 1, 1.0 and True are three constants, as are 0.0 and -0.0."""
-    if a.__class__ is not b.__class__ or not (a is b or a == b):
+    if a is b:
+        return True
+    if a.__class__ is not b.__class__ or a != b:
         return False
     if isinstance(a, tuple):
         return all(map(_alike, a, b))
@@ -307,9 +309,12 @@ def _describe_argument(argument: Any) -> tuple[Any, Any]:
     return Constant(argument), None
 
 
+_tracing = threading.RLock()  # MLIR's switch for locations from tracebacks belongs to the process, not to a thread
+
+
 def trace_function(name: str, specs: list[Any], body: Callable[[list[Any]], None]) -> Any:
     """A module with ``func.func @name`` whose arguments have ``specs`` and whose body ``body`` traces."""
-    with context(), location.tracebacks(), ir.Location.unknown():
+    with _tracing, context(), location.tracebacks(), ir.Location.unknown():
         module = ir.Module.create()
         with ir.InsertionPoint(module.body):
             function = func.FuncOp(name, ([argument_type(s) for s in specs], []))

@@ -162,7 +162,7 @@ class TMA:
             )
         panels = self.shape[-1] // self.box[-1]
         _check_alignment(tile, panels)
-        return [(tile.panel(p, self.box), self._coords(coords, p)) for p in range(panels)]
+        return [(tile.panel(p, self.box, self.dtype), self._coords(coords, p)) for p in range(panels)]
 
     def _coords(self, coords: Sequence[Any], panel: int) -> list[Any]:
         """Innermost first, as the instructions take them, with the panel's column added."""
@@ -177,7 +177,8 @@ class TMA:
 
 
 def _check_alignment(tile: Tile, panels: int) -> None:
-    starts = [tile.offset + p * tile.layout.panel_stride for p in range(panels)] if isinstance(tile.offset, int) else []
+    first = tile.offset if isinstance(tile.offset, int) else 0  # a traced start is not checked
+    starts = [first + p * tile.layout.panel_stride for p in range(panels)]
     wrong = [start for start in starts if start % arch.TMA_SMEM_ALIGNMENT]
     if wrong:
         raise trace_error(

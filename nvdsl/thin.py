@@ -27,11 +27,10 @@ from nvdsl import arch, dtypes, scope
 from nvdsl.device import synchronize
 from nvdsl.driver import arrays
 from nvdsl.errors import ArgumentError, trace_error
-from nvdsl.jit import Compiled, ScalarSpec, at_call, trace_function
+from nvdsl.jit import Compiled, ScalarSpec, ShapeDtype, at_call, trace_function
 from nvdsl.mlir import ir
 from nvdsl.mlir.dialects import arith, func, gpu, memref, nvgpu, nvvm, scf
 from nvdsl.mlir.extras import types as T
-from nvdsl.ops.fence import fence_mbarrier_init
 from nvdsl.ops.mbarrier import Mbarriers
 from nvdsl.ops.smem import DYNAMIC as MLIR_DYNAMIC
 from nvdsl.ops.smem import get_dynamic_shared_memory
@@ -86,10 +85,11 @@ class Warpgroup:
 
     def __enter__(self) -> Warpgroup:
         self._if = scf.IfOp(self.is_me)
+        increase = self.register_size > _launch_registers(scope.current("Warpgroup").threads)
+        with ir.InsertionPoint(self._if.then_block):
+            (setmaxnreg_inc if increase else setmaxnreg_dec)(self.register_size)
         self._insertion = ir.InsertionPoint(self._if.then_block)
         self._insertion.__enter__()
-        increase = self.register_size > _launch_registers(scope.current("Warpgroup").threads)
-        (setmaxnreg_inc if increase else setmaxnreg_dec)(self.register_size)
         return self
 
     def __exit__(self, exc_type: Any, exc_value: Any, traceback: Any) -> None:
@@ -111,9 +111,11 @@ def _narrow_barriers(op: Any, warpgroup: int) -> None:
     """``gpu.barrier`` under a warpgroup's branch -> a named barrier of its 128 threads."""
     for barrier in _find(op.operation, "gpu.barrier"):
         i32 = ir.IntegerType.get_signless(32)
-        with ir.InsertionPoint(barrier), barrier.location:
+        with ir.InsertionPoint(barrier):
             nvvm.barrier(
-                barrier_id=const(1 + warpgroup, i32), number_of_threads=const(WARP_GROUP_SIZE, i32)
+                barrier_id=const(1 + warpgroup, i32),
+                number_of_threads=const(WARP_GROUP_SIZE, i32),
+                loc=barrier.location,  # else it gets the line that is being traced
             )
         barrier.erase()
 
@@ -255,9 +257,10 @@ def _synchronize_inits(launch: Any) -> None:
             return
         if any(_find(op.operation, name) for name in _MBARRIER_USES):
             break
-    with ir.InsertionPoint(ops[holders[-1] + 1]), ops[holders[-1]].location:
-        fence_mbarrier_init()
-        gpu.barrier()
+    line = ops[holders[-1]].location
+    with ir.InsertionPoint(ops[holders[-1] + 1]):
+        nvvm.fence_mbarrier_init(loc=line)
+        gpu.barrier(loc=line)
 
 
 class ThinFunction:
@@ -319,6 +322,8 @@ def _describe(argument: Any, position: int) -> tuple[Any, Any]:
         return ScalarSpec(dtypes.index), argument
     if isinstance(argument, float):
         return ScalarSpec(dtypes.f32), argument
+    if isinstance(argument, ShapeDtype):
+        return arrays.spec_of(argument.shape, argument.dtype, argument.strides), None
     described = arrays.describe(argument)
     if described is not None:
         return described

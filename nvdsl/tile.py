@@ -101,7 +101,6 @@ class Tile:
                     fix="use multiples of 8 rows",
                 )
         self._check_part("rows", start, count, self.layout.rows)
-        _check_part("rows", start, count, self.layout.rows)
         part = self.layout.take_rows(count)
         offset = self.offset + start * self.layout.panel_bytes
         return Tile(part, self.dtype, offset, transposed=self.transposed)
@@ -125,15 +124,14 @@ class Tile:
                 rule="a part of a tile takes whole panels",
                 fix=f"use multiples of {width} columns",
             )
-        _check_part("cols", start, count, self.layout.cols)
         offset = self.offset + start // width * self.layout.panel_stride
         return Tile(self.layout.take_panels(count), self.dtype, offset, transposed=self.transposed)
 
-    def panel(self, number: int, shape: Sequence[int] | None = None) -> Any:
-        """Memref of panel ``number``: what one TMA box fills. ``shape``: the box's shape."""
+    def panel(self, number: int, shape: Sequence[int] | None = None, dtype: DType | None = None) -> Any:
+        """Memref of panel ``number``: what one TMA box fills. ``shape``, ``dtype``: the box's."""
         box = list(shape) if shape is not None else [self.layout.rows, self.layout.panel_cols]
         offset = self.offset + number * self.layout.panel_stride
-        return get_dynamic_shared_memory(box, self.dtype.ir, offset)
+        return get_dynamic_shared_memory(box, (dtype or self.dtype).ir, offset)
 
     def operand(self, mn_axis: int) -> Operand:
         """How wgmma walks the tile; ``mn_axis`` is the axis of ``shape`` that is M or N."""
@@ -178,16 +176,6 @@ class Tile:
 
     def __repr__(self) -> str:
         return f"Tile({self.shape}, {self.dtype.name}, swizzle={self.swizzle})"
-
-
-def _check_part(axis: str, start: Any, count: int, extent: int) -> None:
-    first = start if isinstance(start, int) else 0  # a traced start is not checked
-    if count < 1 or not 0 <= first <= extent - count:
-        raise trace_error(
-            f"{axis}({start if isinstance(start, int) else '...'}, {count}) of a tile with {extent} {axis}",
-            rule="a part of a tile lies within it",
-            fix=f"start + count is at most {extent}",
-        )
 
 
 class TileStack:

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import ctypes
 import importlib
-import importlib.abc
 import importlib.machinery
 import importlib.util
 import os
@@ -85,8 +84,10 @@ def _load_provider() -> str:
     return name
 
 
-class _Alias(importlib.abc.MetaPathFinder, importlib.abc.Loader):
-    """Finds ``nvdsl.mlir.X`` as the provider's ``X``: the same module object, under both names."""
+class _Alias:
+    """Finds ``nvdsl.mlir.X`` as the provider's ``X``: the same module object, under both names.
+
+    A finder and a loader by its methods; the base classes in importlib.abc would take 10 ms to import."""
 
     def find_spec(self, fullname, path=None, target=None):  # type: ignore[no-untyped-def]
         parent = sys.modules.get(fullname.partition(".")[0])

@@ -15,7 +15,7 @@ from nvdsl.mlir import ir
 from nvdsl.mlir.dialects import arith, llvm, nvgpu, nvvm, scf
 from nvdsl.ops.cluster import mapa
 from nvdsl.ops.fence import fence_mbarrier_init
-from nvdsl.ops.pointer import SHARED, i32, index, pointer_type, predicate
+from nvdsl.ops.pointer import SHARED, i32, index, pointer_type, predicate, under
 from nvdsl.ops.warp import linear_thread_id, sync_threads
 from nvdsl.values import as_value, const
 
@@ -117,12 +117,9 @@ class Mbarrier:
         """
         if not isinstance(txcount, int) or txcount != 0:
             self.arrive_expect_tx(txcount, predicate)
-        elif predicate is None:
+            return
+        with under(predicate):
             nvgpu.mbarrier_arrive(self.mbar_group_op, self.id_op)
-        else:
-            with ir.InsertionPoint(scf.IfOp(_i1(predicate)).then_block):
-                nvgpu.mbarrier_arrive(self.mbar_group_op, self.id_op)
-                scf.yield_([])
 
     def arrive_expect_tx(self, bytes: Any, predicate: Any = None) -> None:
         """Expect ``bytes`` more bytes in this phase and arrive once (``mbarrier.arrive.expect_tx``)."""
@@ -140,21 +137,14 @@ class Mbarrier:
         """Arrive once at block ``rank``'s copy of this mbarrier (``mapa``, then
         ``mbarrier.arrive.release.cluster.shared::cluster``); with ``txcount`` also expect so many bytes there
         (``mbarrier.arrive.expect_tx``)."""
+        _check_tx(txcount)
         cluster = nvvm.MemScopeKind.CLUSTER
-
-        def emit() -> None:
+        with under(predicate):
             remote = mapa(self.pointer, rank)
             if isinstance(txcount, int) and txcount == 0:
                 nvvm.mbarrier_arrive(remote, scope=cluster)
             else:
                 nvvm.mbarrier_arrive_expect_tx(remote, i32(txcount), scope=cluster)
-
-        if predicate is None:
-            emit()
-            return
-        with ir.InsertionPoint(scf.IfOp(_i1(predicate)).then_block):
-            emit()
-            scf.yield_([])
 
     def try_wait(self, phase: Any = False, ticks: int = DEFAULT_TICKS) -> None:
         """Wait until the phase of parity ``phase`` has completed (``mbarrier.try_wait.parity`` in a loop).

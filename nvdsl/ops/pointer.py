@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from nvdsl.dtypes import from_ir
 from nvdsl.errors import trace_error
 from nvdsl.mlir import ir
-from nvdsl.mlir.dialects import arith, llvm, memref
+from nvdsl.mlir.dialects import arith, llvm, memref, scf
 from nvdsl.values import Value, as_value
 
 GENERIC, GLOBAL, SHARED, SHARED_CLUSTER = 0, 1, 3, 7
@@ -59,6 +61,17 @@ def condition(value: Any) -> Any:
 def predicate(value: Any) -> Any | None:
     """``None``, or a condition as an i1 value."""
     return None if value is None else condition(value)
+
+
+@contextmanager
+def under(value: Any) -> Iterator[None]:
+    """What is emitted in this context runs where the condition ``value`` holds; always if it is None."""
+    if value is None:
+        yield
+        return
+    with ir.InsertionPoint(scf.IfOp(condition(value)).then_block):
+        yield
+        scf.yield_([])
 
 
 def base_address(ref: Any, space: int = SHARED) -> Any:

@@ -15,7 +15,6 @@ from nvdsl.mlir.dialects import llvm
 REGISTRY = {
     "wgmma": "wgmma.mma_async with A in registers or scale-d in a register; nvvm.wgmma.mma_async has neither",
     "touch": "no instruction: registers that the compiler must not move across this point",
-    "tanh.approx": "tanh.approx.f32, which has no op and no LLVM intrinsic",
 }
 
 

@@ -25,6 +25,7 @@ from nvdsl.ops.pointer import (
     index,
     pointer_type,
     predicate,
+    under,
 )
 from nvdsl.values import const
 
@@ -142,13 +143,11 @@ class TMA:
                 src, self._descriptor, [index(c) for c in coords], predicate=_i1(predicate)
             )
             return
-        nvvm.CpAsyncBulkTensorSharedCTAToGlobalOp(
-            self.pointer,
-            address_of(src),
-            [i32(c) for c in coords],
-            l2CacheHint=_i64(l2_hint),
-            predicate=_i1(predicate),
-        )
+        # nvvm's op takes a hint or a predicate, not both.
+        with under(predicate):
+            nvvm.CpAsyncBulkTensorSharedCTAToGlobalOp(
+                self.pointer, address_of(src), [i32(c) for c in coords], l2CacheHint=_i64(l2_hint)
+            )
 
     def reduce(
         self, src: Any, coords: Sequence[Any], kind: str = "add", *, l2_hint: int | None = None

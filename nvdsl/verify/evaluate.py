@@ -52,11 +52,22 @@ def evaluate(value: Any, thread: int) -> int | None:
         return thread if "x" in str(op.attributes["dimension"]) else 0
     if op.name == "nvvm.shfl.sync":
         return evaluate(op.operands[1], thread)
+    if op.name == "scf.if":
+        return _branch(op, ir.OpResult(value).result_number, thread)
     if not op.name.startswith("arith."):
         return None
     operands = [evaluate(operand, thread) for operand in op.operands]
     result = None if None in operands else _compute(op, operands)
     return None if result is None else _fit(result, value)
+
+
+def _branch(op: Any, position: int, thread: int) -> int | None:
+    """What the branch that ``thread`` takes yields."""
+    condition = evaluate(op.operands[0], thread)
+    if condition is None:
+        return None
+    block = op.regions[0 if condition else 1].blocks[0]
+    return evaluate(list(block.operations)[-1].operands[position], thread)
 
 
 def _compute(op: Any, operands: list[Any]) -> int | None:

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import math
 import re
 from typing import Any
 
-from nvdsl import arch
+from nvdsl import arch, dtypes
 from nvdsl.errors import VerifyError
+from nvdsl.mlir import ir
 from nvdsl.trace.location import where
-from nvdsl.verify.walk import constant, find
+from nvdsl.verify.walk import constant, defining, find
 
 
 def check(module: Any) -> None:
     for launch in find(module, "gpu.launch"):
         data = constant(launch.operands[len(launch.operands) - 1]) or 0
-        groups = find(launch, "nvgpu.mbarrier.create")
-        barriers = sum(8 * _count(op.results[0].type) for op in groups)
+        ops = find(launch, "nvgpu.mbarrier.create", "memref.view")
+        barriers = sum(8 * _count(op.results[0].type) for op in ops if op.name == "nvgpu.mbarrier.create")
         total = -(-data // 8) * 8 + barriers
         if total > arch.MAX_SMEM_PER_BLOCK:
             raise VerifyError(
@@ -25,6 +27,26 @@ def check(module: Any) -> None:
                 "capability 9.0)",
                 fix="use fewer stages or smaller tiles",
             )
+        for op in ops:
+            if op.name == "memref.view":
+                _check_view(op, data)
+
+
+def _check_view(view: Any, data: int) -> None:
+    """Behind the launch's data there are the mbarriers, or nothing."""
+    source, start = defining(view.operands[0]), constant(view.operands[1])
+    ty = ir.MemRefType(view.results[0].type)
+    if source is None or source.name != "gpu.dynamic_shared_memory" or start is None or not ty.has_static_shape:
+        return
+    end = start + math.prod(ty.shape) * dtypes.from_ir(ty.element_type).bytes
+    if end > data:
+        raise VerifyError(
+            f"bytes {start:,} to {end:,} of shared memory are used, and the kernel has {data:,}",
+            where=where(view),
+            rule="a kernel's shared memory is what nv.smem allocates, or the smem= of a mlir_gpu_launch; its mbarriers "
+            "lie behind that",
+            fix="allocate with nv.smem, or launch with a larger smem=",
+        )
 
 
 def _count(group_type: Any) -> int:
