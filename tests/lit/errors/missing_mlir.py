@@ -1,0 +1,9 @@
+# RUN: env NVDSL_MLIR=nope not %python %s 2>&1 | FileCheck %s
+
+"""NVDSL_MLIR that names no package."""
+
+import nvdsl  # noqa: F401
+
+# CHECK: nvdsl.errors.ToolchainError: no MLIR Python bindings: `import nope.ir` failed (No module named 'nope')
+# CHECK-NEXT: rule: nvdsl builds its kernels with MLIR's Python bindings
+# CHECK-NEXT: fix: pip install numba-cuda-mlir=={{.*}} (the default), or install mlir-python-bindings and set NVDSL_MLIR=mlir

@@ -1,0 +1,106 @@
+# RUN: %python %s | FileCheck %s
+
+"""nv.kernel: gpu.launch with the grid, the block and the cluster; the block and the cluster are part of the kernel."""
+
+from show import array, refused, show
+
+import nvdsl as nv
+
+
+# CHECK-LABEL: func.func @host
+# CHECK-SAME: %[[N:\w+]]: i32
+@show(7, ptx=True)
+@nv.jit
+def host(n):
+    @nv.kernel(grid=(n, 2), block=(32, 4), cluster=(1, 2))
+    def kernel():
+        pass
+
+    kernel()
+    # CHECK-DAG: %[[BLOCKS:\w+]] = arith.index_cast %[[N]] : i32 to index (line [[# @LINE - 1]])
+    # CHECK: gpu.launch clusters({{.*}}) in (%{{\w+}} = %[[C:\w+]], {{.*}}) blocks({{.*}}) in (%{{\w+}} = %[[BLOCKS]],
+    # CHECK-SAME: module(@kernel) function(@kernel)
+
+
+# CHECK-LABEL: .visible .entry kernel
+# CHECK: .reqntid 32, 4, 1
+# CHECK: .minnctapersm 1
+# CHECK: .explicitcluster
+# CHECK: .reqnctapercluster 1, 2, 1
+
+
+# Without a cluster there is none.
+# CHECK-LABEL: func.func @host
+@show(grid=2, block=64)
+def plain():
+    nv.sync_threads()
+    # CHECK: gpu.launch blocks
+
+
+def launched(**sizes):
+    @refused()
+    @nv.jit
+    def host():
+        @nv.kernel(**sizes)
+        def kernel():
+            pass
+
+        kernel()
+        # CHECK: TraceError: sizes.py:[[# @LINE - 1]]: a block of 64 x 32 x 1 = 2048 threads
+        # CHECK-NEXT: rule: a block has at most 1024 threads, 64 along z (CUDA programming guide, compute capabilities)
+        # CHECK-NEXT: fix: use a smaller block and more blocks
+        # CHECK: TraceError: sizes.py:[[# @LINE - 4]]: a block of 1 x 1 x 128 = 128 threads
+        # CHECK: TraceError: sizes.py:[[# @LINE - 5]]: block=(0, 1, 1)
+        # CHECK-NEXT: rule: a block's extents are positive Python ints
+        # CHECK-NEXT: fix: take them from keyword arguments of the host function
+        # CHECK: TraceError: sizes.py:[[# @LINE - 8]]: block=(32.0, 1, 1)
+        # CHECK: TraceError: sizes.py:[[# @LINE - 9]]: block=(1, 1, 1, 1)
+        # CHECK-NEXT: rule: a block has one to three extents
+        # CHECK-NEXT: fix: x, (x, y) or (x, y, z)
+        # CHECK: TraceError: sizes.py:[[# @LINE - 12]]: a grid of 0 blocks along x
+        # CHECK-NEXT: rule: 1 to 2,147,483,647 blocks along x, an int or a traced integer
+        # CHECK-NEXT: fix: nv.cdiv(extent, tile) rounds up; skip a launch that has nothing to do
+        # CHECK: TraceError: sizes.py:[[# @LINE - 15]]: a grid of 70000 blocks along y
+        # CHECK-NEXT: rule: 1 to 65,535 blocks along y
+        # CHECK: TraceError: sizes.py:[[# @LINE - 17]]: a grid of 2.5 blocks along x
+        # CHECK: TraceError: sizes.py:[[# @LINE - 18]]: a cluster of 16 blocks
+        # CHECK-NEXT: rule: a cluster has at most 8 blocks on every Hopper GPU (CUDA programming guide)
+        # CHECK-NEXT: fix: use 2, 4 or 8 blocks
+        # CHECK: TraceError: sizes.py:[[# @LINE - 21]]: a grid of 6 blocks along x in clusters of 4
+        # CHECK-NEXT: rule: the grid is a whole number of clusters along each axis (CUDA programming guide)
+        # CHECK-NEXT: fix: round the grid up to a multiple of 4 and skip the extra blocks in the kernel
+
+
+launched(grid=1, block=(64, 32))
+launched(grid=1, block=(1, 1, 128))
+launched(grid=1, block=0)
+launched(grid=1, block=32.0)
+launched(grid=1, block=(1, 1, 1, 1))
+launched(grid=0, block=32)
+launched(grid=(1, 70_000), block=32)
+launched(grid=5 / 2, block=32)
+launched(grid=16, block=32, cluster=16)
+launched(grid=6, block=32, cluster=4)
+
+
+@refused(7)
+@nv.jit
+def traced_block(n):
+    @nv.kernel(grid=1, block=n)
+    def kernel():
+        pass
+
+    kernel()
+    # CHECK: TraceError: sizes.py:[[# @LINE - 1]]: block=({{.*}}, 1, 1)
+
+
+@refused()
+def kernel_in_a_kernel():
+    @nv.kernel(grid=1, block=32)
+    def inner():
+        pass
+
+    inner()
+    # CHECK: TraceError: sizes.py:[[# @LINE - 1]]: kernel `inner` was launched inside of kernel `kernel`
+    # CHECK-NEXT: rule: tensor maps and launches belong to the host function
+    # CHECK-NEXT: fix: launch it in the host function
