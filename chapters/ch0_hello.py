@@ -10,7 +10,7 @@ traces both into one MLIR module, compiles the kernel with MLIR, LLVM and ptxas,
 
 What is new: ``@nv.jit``, ``@nv.kernel(grid, block)``, ``nv.block_id``, ``nv.thread_id``, ``print`` of traced values.
 
-Measured here and on an H200: nothing but that the eight lines come out, in any order of blocks.
+On an H200 the eight lines come out; there is nothing to time.
 
 Try: print ``nv.block_id.x * 4 + nv.thread_id.x``; make the block 2-D with ``block=(2, 2)`` and print
 ``nv.thread_id.y``; look at what you wrote as MLIR with ``NVDSL_DUMP=trace python chapters/ch0_hello.py``.

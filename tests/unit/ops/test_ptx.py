@@ -1,0 +1,60 @@
+"""The registry of inline PTX: nothing is emitted that it does not name."""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+import nvdsl as nv
+from nvdsl.mlir import ir
+from nvdsl.mlir.dialects import llvm
+from nvdsl.ops import ptx
+from nvdsl.verify.walk import defining, find
+from tests.unit.kernels import trace
+
+
+def test_every_inline_text_in_the_package_has_a_name_in_the_registry():
+    package = Path(nv.__file__).parent
+    emitted = []
+    for path in package.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Call) and ast.unparse(node.func).endswith(
+                ("ptx.emit", "InlineAsmOp", "inline_asm")
+            ):
+                assert path.name == "ptx.py" or ast.unparse(node.func).endswith("ptx.emit"), f"{path}:{node.lineno}"
+                if ast.unparse(node.func).endswith("ptx.emit"):
+                    emitted.append(ast.literal_eval(node.args[0]))
+    assert set(emitted) | {"touch"} == set(ptx.REGISTRY)
+    assert emitted
+
+
+def test_a_name_that_is_not_registered_is_a_bug():
+    with pytest.raises(AssertionError, match=r"made\.up"):
+        ptx.emit("made.up", "nop;", [], [])
+
+
+def test_packing_and_unpacking_are_inverse():
+    def body():
+        values = [nv.f32(1.0), nv.f32(2.0), nv.f32(3.0)]
+        struct = ptx.pack(values)
+        assert [str(t) for t in llvm.StructType(struct.type).body] == ["f32"] * 3
+        for i, field in enumerate(ptx.unpack(struct)):
+            assert list(defining(field).attributes["position"]) == [i]
+
+    trace(body)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "register"),
+    [(nv.f32, "f"), (nv.i32, "r"), (nv.i64, "l"), (nv.f64, "d"), (nv.f16, "h"), (nv.i16, "h")],
+    ids=str,
+)
+def test_touch_ties_each_result_to_its_operand(dtype, register):
+    def body():
+        ptx.touch(ptx.pack([dtype(1), dtype(2)]))
+
+    (op,) = find(trace(body), "llvm.inline_asm")
+    assert op.attributes["constraints"].value == f"={register},={register},0,1"
+    assert op.attributes["asm_string"].value == ""
+    assert "has_side_effects" in op.attributes, "or LLVM may drop or move it"
+    assert ir.StringAttr(op.attributes["nvdsl.ptx"]).value == "touch"

@@ -1,0 +1,153 @@
+import numpy as np
+import pytest
+
+import nvdsl as nv
+from nvdsl.mlir import ir
+from nvdsl.values import Unsigned
+from nvdsl.verify.evaluate import evaluate
+from nvdsl.verify.walk import constant, find
+from tests.unit.kernels import array, refused_body, trace
+
+
+def test_what_an_array_knows():
+    def body(x, y):
+        assert (x.shape, x.strides, x.ndim, len(x), x.dtype) == ((4, 6), (6, 1), 2, 4, nv.f16)
+        assert (y.shape, y.strides, y.dtype) == ((4, 6), (10, 1), nv.u8)
+        assert repr(x) == "Array(shape=(4, 6), dtype=f16)"
+
+    trace(body, array(nv.f16, 4, 6), array(nv.u8, 4, 6, strides=(10, 1)))
+
+
+def test_unsigned_elements_stay_unsigned_through_views():
+    def body(x):
+        assert isinstance(x[0, 0], Unsigned)
+        part = x[2:4, 0:3]
+        assert part.dtype is nv.u16
+        assert isinstance(part[0, 0], Unsigned)
+
+    trace(body, array(nv.u16, 8, 8))
+
+
+def test_subscripts_are_in_the_order_of_the_axes():
+    def body(x):
+        x[3, nv.thread_id.x] = x[nv.thread_id.x, 1]
+
+    module = trace(body, array(nv.f32, 8, 8))
+    (load,), (store,) = find(module, "memref.load"), find(module, "memref.store")
+    assert [evaluate(i, 5) for i in list(load.operands)[1:]] == [5, 1]
+    assert [evaluate(i, 5) for i in list(store.operands)[2:]] == [3, 5]
+
+
+@pytest.mark.parametrize(("dtype", "op"), [(nv.f16, "arith.truncf"), (nv.f64, "arith.extf"), (nv.i32, "arith.fptosi")])
+def test_a_store_converts_to_the_arrays_dtype(dtype, op):
+    def body(x, y):
+        y[0] = x[0]
+
+    module = trace(body, array(nv.f32, 4), array(dtype, 4))
+    assert len(find(module, op)) == 1
+
+
+BAD_SUBSCRIPTS = {
+    "too few": lambda x: x[0],
+    "too many": lambda x: x[0, 0, 0],
+    "past the end": lambda x: x[0, 6],
+    "negative": lambda x: x[-1, 0],
+    "slice past the end": lambda x: x[0:5, 0:6],
+    "slice from a negative start": lambda x: x[-2:, 0:6],
+    "empty slice": lambda x: x[3:1, 0:6],
+    "slice with a step": lambda x: x[0:4:2, 0:6],
+    "slice with a traced bound": lambda x: x[0 : nv.thread_id.x, 0:6],
+    "slice that is assigned": lambda x: x.__setitem__((slice(0, 2), 0), 1.0),
+    "view past the end": lambda x: x.view((2, nv.thread_id.x), (4, 2)),
+    "view wider than the array": lambda x: x.view((0, nv.thread_id.x), (4, 7)),
+    "view of another rank": lambda x: x.view((0,), (4,)),
+    "view of nothing": lambda x: x.view((0, 0), (4, 0)),
+}
+
+
+@pytest.mark.parametrize("use", BAD_SUBSCRIPTS.values(), ids=list(BAD_SUBSCRIPTS))
+def test_subscripts_that_are_refused(use):
+    def body(x):
+        use(x)
+
+    with pytest.raises(nv.TraceError) as caught:
+        trace(body, array(nv.f32, 4, 6))
+    assert caught.value.where.file == __file__
+    assert caught.value.rule and caught.value.fix
+
+
+def view_offset(view):
+    return ir.MemRefType(view.type).get_strides_and_offset()[1]
+
+
+def test_slices_are_views_without_a_copy():
+    def body(x):
+        part = x[2:5, 4:8]
+        assert part.shape == (3, 4)
+        assert part.strides == (10, 1)
+        assert view_offset(part) == 2 * 10 + 4
+        row = x[6, 0:10]
+        assert row.shape == (1, 10)
+        assert view_offset(row) == 60
+        part[0, 0] = 1.0
+
+    module = trace(body, array(nv.f32, 8, 10))
+    assert not find(module, "memref.alloc", "memref.copy")
+
+
+def test_a_view_may_start_at_a_traced_place():
+    def body(x):
+        part = x.view((nv.thread_id.x, 2), (1, 4))
+        assert part.shape == (1, 4)
+        part[0, 3] = 1.0
+
+    module = trace(body, array(nv.f32, 128, 10))
+    (view,) = find(module, "memref.subview")
+    assert [evaluate(i, 9) for i in list(view.operands)[1:]] == [9]
+    assert list(view.attributes["static_offsets"])[1] == 2
+
+
+@pytest.mark.parametrize(
+    ("dtype", "count"), [(nv.f32, 4), (nv.f16, 8), (nv.f16, 2), (nv.u8, 16), (nv.f64, 2), (nv.i8, 1)]
+)
+def test_vector_accesses_are_one_aligned_access(dtype, count):
+    def body(x):
+        x.store_vector(x.load_vector((1, 0), count), (2, 16))
+
+    module = trace(body, array(dtype, 4, 32))
+    (load,), (store,) = find(module, "vector.load"), find(module, "vector.store")
+    for op in (load, store):
+        assert ir.IntegerAttr(op.attributes["alignment"]).value == count * dtype.bytes
+    assert [constant(i) for i in list(load.operands)[1:]] == [1, 0]
+    assert [constant(i) for i in list(store.operands)[2:]] == [2, 16]
+    assert ir.VectorType(load.results[0].type).shape == [count]
+
+
+@pytest.mark.parametrize(("dtype", "count"), [(nv.f32, 8), (nv.f32, 3), (nv.f16, 6), (nv.f64, 4)])
+def test_vector_accesses_of_no_such_width_are_refused(dtype, count):
+    def body(x):
+        x.load_vector((0, 0), count)
+
+    error = refused_body(body, array(dtype, 4, 32))
+    assert f"{count * dtype.bytes} bytes" in error.message
+
+
+def test_vector_accesses_need_contiguous_elements():
+    def body(x):
+        x.load_vector((0, 0), 4)
+
+    error = refused_body(body, array(nv.f32, 4, 32, strides=(1, 4)))
+    assert "stride 4" in error.message
+
+
+def test_memrefs_that_any_builder_makes_are_arrays():
+    """LLVM-style code subscripts what gpu.alloc or memref.subview return."""
+    from nvdsl.mlir.dialects import memref
+
+    def body(x):
+        raw = memref.subview(x, [0, 0], [2, 2], [1, 1])
+        assert isinstance(raw, nv.Array)
+        raw[1, 1] = np.float32(2.0)
+
+    module = trace(body, array(nv.f32, 4, 4))
+    assert len(find(module, "memref.store")) == 1

@@ -1,0 +1,480 @@
+"""nv.jit: what a call is specialized on, how often that is compiled, and what is left when tracing fails."""
+
+import ast
+import importlib
+import subprocess
+import sys
+import threading
+import time
+
+import numpy as np
+import pytest
+
+import nvdsl as nv
+from nvdsl import lower
+from nvdsl.lower import Options
+from nvdsl.mlir import ir
+from nvdsl.trace.location import where
+from nvdsl.verify.walk import find
+from tests.unit.driver import libraries
+from tests.unit.kernels import array, host, refused, trace
+
+F32 = array(nv.f32, 64)
+jit_module = importlib.import_module("nvdsl.jit")  # `nvdsl.jit` is the decorator
+
+
+@pytest.fixture
+def compiled(monkeypatch):
+    """The modules that are lowered, in order; nothing else of the lowering happens."""
+    modules = []
+
+    def record(module, options):
+        modules.append(module)
+        return lower.Lowered(module, {}, {})
+
+    monkeypatch.setattr(lower, "lower", record)
+    return modules
+
+
+def recorder():
+    """A host function, and the arguments that it was traced with."""
+    seen = []
+
+    @nv.jit
+    def function(*values, constant=None, other=None):
+        seen.append((*values, constant) if constant is not None else values)
+
+    return function, seen
+
+
+# --- what is specialized -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("value", "dtype"),
+    [
+        (True, nv.bool_),
+        (1, nv.i32),
+        (-(2**31), nv.i32),
+        (2**31 - 1, nv.i32),
+        (2**31, nv.i64),
+        (-(2**31) - 1, nv.i64),
+        (1.0, nv.f32),
+        (np.float64(1), nv.f64),
+        (np.float16(1), nv.f16),
+        (np.uint8(1), nv.u8),
+        (np.int64(1), nv.i64),
+        (np.bool_(True), nv.bool_),
+    ],
+    ids=repr,
+)
+def test_scalars_are_run_time_values(value, dtype):
+    function, seen = recorder()
+    function.trace(value)
+    (traced,) = seen[0]
+    assert isinstance(traced, nv.Value)
+    assert traced.dtype is dtype
+
+
+def test_a_number_is_compiled_once_for_all_its_values(compiled):
+    function, _ = recorder()
+    for value in (1, 2, -7, 2**31 - 1):
+        function.compile(value)
+    assert len(compiled) == 1
+    for value in (2**31, 2**40):
+        function.compile(value)
+    assert len(compiled) == 2, "i64"
+    for value in (1.0, True, np.int32(1)):
+        function.compile(value)
+    assert len(compiled) == 4, "f32, bool; np.int32 is i32, as int is"
+
+
+def test_arrays_are_specialized_on_shape_dtype_and_strides(compiled):
+    function, _ = recorder()
+    x = np.zeros((8, 16), np.float32)
+    for same in (x, np.ones((8, 16), np.float32), array(nv.f32, 8, 16), array(nv.f32, 8, 16, strides=(16, 1))):
+        function.compile(same)
+    assert len(compiled) == 1
+    for other in (
+        x.astype(np.float16),
+        x.astype(np.int32),
+        x.astype(np.uint32),
+        x.T.copy(),
+        array(nv.f32, 8, 16, strides=(32, 1)),
+    ):
+        function.compile(other)
+    assert len(compiled) == 6
+
+
+def test_host_and_device_arrays_share_a_compilation(compiled, monkeypatch):
+    torch = libraries.install_torch(monkeypatch)
+    function, _ = recorder()
+    function.compile(np.zeros((8, 16), np.float32))
+    function.compile(torch.Tensor("float32", (8, 16), (16, 1), address=0x1000))
+    function.compile(torch.Tensor("float32", (8, 16), (16, 1), address=0x8000))
+    assert len(compiled) == 1
+    function.compile(torch.Tensor("float32", (8, 16), (1, 8)))
+    assert len(compiled) == 2
+
+
+def test_an_axis_of_one_element_has_no_stride(compiled):
+    function, _ = recorder()
+    for strides in (None, (16, 1), (999, 1)):
+        function.compile(array(nv.f32, 1, 16, strides=strides))
+    function.compile(np.zeros((3, 16), np.float32)[1:2])
+    assert len(compiled) == 1
+
+
+def test_a_shape_may_be_a_list(compiled):
+    function, _ = recorder()
+    function.compile(nv.ShapeDtype([8, 16], nv.f32))
+    function.compile(nv.ShapeDtype((8, 16), nv.f32))
+    assert len(compiled) == 1
+
+
+CONSTANTS = [1, 1.0, True, 2, -0.0, 0.0, "1", None, (1, 2), (1.0, 2), (1, True), ((1,), 2), ((1.0,), 2), nv.f16, nv.f32]
+
+
+def test_constants_are_told_apart_by_value_and_type(compiled):
+    """1, 1.0 and True are equal in Python, but not in a trace; the same holds within tuples, and for the sign of 0."""
+    function, _ = recorder()
+    for _ in range(2):
+        for constant in CONSTANTS:
+            function.compile(constant=constant)
+    assert len(compiled) == len(CONSTANTS)
+
+
+def test_constants_stay_python_values():
+    function, seen = recorder()
+    function.trace(constant=(128, 64))
+    assert seen == [((128, 64),)]
+
+
+def test_a_positional_argument_that_is_no_number_and_no_array_is_a_constant(compiled):
+    function, seen = recorder()
+    for value in ("relu", "relu", "gelu", nv.f16):
+        function.compile(value)
+    assert seen == [("relu",), ("gelu",), (nv.f16,)]
+
+
+@pytest.mark.parametrize("use", [lambda f: f.compile(constant=[1]), lambda f: f([1]), lambda f: f(constant={"a": 1})])
+def test_constants_that_no_dictionary_finds_are_refused(use):
+    function, _ = recorder()
+    error = refused(lambda: use(function), use)
+    assert isinstance(error, nv.ArgumentError)
+    assert "hashed" in error.message
+    assert "tuple" in error.fix
+
+
+def test_the_order_of_keywords_does_not_change_what_they_mean(compiled):
+    seen = []
+
+    @nv.jit
+    def function(*, a, b):
+        seen.append((a, b))
+
+    function.compile(a=1, b=2)
+    function.compile(b=2, a=1)
+    assert set(seen) == {(1, 2)}
+
+
+def test_arguments_by_keyword_are_run_time_values_unless_they_are_keyword_only(compiled):
+    seen = []
+
+    @nv.jit
+    def function(x, n=3, *, m=3):
+        seen.append((n, m))
+
+    function.compile(F32, n=5, m=5)
+    ((n, m),) = seen
+    assert isinstance(n, nv.Value)
+    assert m == 5
+    function.compile(F32, n=7, m=5)
+    assert len(compiled) == 1
+
+
+def test_defaults_are_python_values():
+    seen = []
+
+    @nv.jit
+    def function(x, n=3):
+        seen.append(n)
+
+    function.trace(F32)
+    assert seen == [3]
+
+
+@pytest.mark.parametrize(
+    ("use", "says"),
+    [
+        (lambda f: f.trace(), "missing a required argument: 'x'"),
+        (lambda f: f.trace(F32, F32, F32), "too many positional arguments"),
+        (lambda f: f.trace(F32, nothing=1), "unexpected keyword argument 'nothing'"),
+    ],
+)
+def test_calls_that_python_would_refuse(use, says):
+    @nv.jit
+    def function(x, y=0, *, m=3):
+        pass
+
+    with pytest.raises(nv.ArgumentError) as caught:
+        use(function)
+    assert says in caught.value.message
+    assert "function()" in caught.value.message
+    assert caught.value.where.file == __file__
+
+
+@pytest.mark.parametrize(
+    "value", [np.complex64(1), np.zeros(3, complex), np.zeros(3, object), np.zeros(3, ">f4")], ids=str
+)
+def test_types_that_no_kernel_has_are_refused_at_the_call(value):
+    function, _ = recorder()
+
+    def call():
+        function.compile(value)
+
+    with pytest.raises(nv.ArgumentError) as caught:
+        call()
+    assert caught.value.where.line == call.__code__.co_firstlineno + 1
+
+
+# --- compiling once ------------------------------------------------------------------------------------------
+
+
+def test_two_threads_compile_once(monkeypatch):
+    count, gate = [], threading.Barrier(2)
+
+    def slow(module, options):
+        count.append(module)
+        time.sleep(0.05)
+        return lower.Lowered(module, {}, {})
+
+    monkeypatch.setattr(lower, "lower", slow)
+    function, _ = recorder()
+    results = []
+
+    def work():
+        gate.wait()
+        results.append(function.compile(1))
+
+    threads = [threading.Thread(target=work) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(count) == 1
+    assert results[0] is results[1]
+
+
+def test_functions_are_traced_in_several_threads():
+    """MLIR takes locations from tracebacks while a switch of the process is on: the first function to be done must
+    not turn it off for another."""
+    begun, joined, done = (threading.Event() for _ in range(3))
+
+    def first(x):
+        begun.set()
+        joined.wait(0.3)  # nobody comes where one is traced after the other
+
+    def second(x):
+        joined.set()
+        done.wait(5)
+        x[0] = 1.0
+
+    def work():
+        host(first).trace(F32)
+        done.set()
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    begun.wait(5)
+    module = host(second).trace(F32)
+    thread.join()
+    (store,) = find(module, "memref.store")
+    assert where(store).line == second.__code__.co_firstlineno + 3
+
+
+class Plan:
+    def __init__(self):
+        self.calls = []
+
+    def __call__(self, values, specs, stream):
+        self.calls.append((values, specs, stream))
+
+
+def test_a_call_hands_the_run_time_values_to_the_plan(compiled, monkeypatch):
+    plan = Plan()
+    monkeypatch.setattr(jit_module.Compiled, "plan", lambda self: plan)
+    x = np.zeros(64, np.float32)
+
+    @nv.jit
+    def function(x, mode, n, *, tile):
+        pass
+
+    for n in (1, 2):
+        function(x, "fast", n, tile=(1, 2), stream=7)
+    assert len(compiled) == 1
+    for (values, specs, stream), n in zip(plan.calls, (1, 2), strict=True):
+        (_, _, memory), number = values
+        assert memory is x
+        assert number == n
+        assert len(specs) == 2
+        assert stream == 7
+
+
+def test_a_shape_cannot_be_run():
+    function, _ = recorder()
+    error = refused(lambda: function(F32))
+    assert isinstance(error, nv.ArgumentError)
+    assert "compile" in error.fix
+
+
+@pytest.mark.skipif(nv.no_gpu() is None, reason="this machine has a Hopper GPU")
+def test_without_a_gpu_a_call_says_so_at_its_line():
+    def call():
+        host(lambda x: x.__setitem__(0, 1.0))(np.zeros(3, np.float32))
+
+    with pytest.raises(nv.DeviceError) as caught:
+        call()
+    assert caught.value.where.line == call.__code__.co_firstlineno + 1
+
+
+def test_names_of_the_arguments_that_messages_use(compiled):
+    @nv.jit
+    def function(a, n, *rest, mode="x", **options):
+        pass
+
+    x = np.zeros(4, np.float32)
+    assert function.compile(x, "constant", x, x, mode="y", extra=x).arguments == ["a", "rest", "rest", "extra"]
+
+
+def test_a_host_function_keeps_its_name_and_docs():
+    @nv.jit
+    def gemm(a):
+        """Multiplies."""
+
+    assert (gemm.__name__, gemm.__doc__) == ("gemm", "Multiplies.")
+    assert "func.func @gemm" in str(gemm.trace(F32))
+
+
+def test_options_are_the_lowerings(monkeypatch):
+    seen = []
+
+    def record(module, options):
+        seen.append(options)
+        return lower.Lowered(module, {}, {})
+
+    monkeypatch.setattr(lower, "lower", record)
+
+    @nv.jit(strict=True, opt_level=2)
+    def chosen(x):
+        pass
+
+    @nv.jit
+    def default(x):
+        pass
+
+    chosen.compile(F32)
+    monkeypatch.setenv("NVDSL_LINEINFO", "1")
+    default.compile(F32)
+    assert seen == [Options(strict=True, opt_level=2), Options(lineinfo=True)]
+
+
+# --- the traced function -------------------------------------------------------------------------------------
+
+
+def test_arguments_are_memrefs_and_scalars():
+    @nv.jit
+    def function(a, b, n, x):
+        assert (a.shape, a.dtype, b.strides, b.dtype) == ((4, 8), nv.f16, (32, 1), nv.u8)
+
+    text = str(function.trace(array(nv.f16, 4, 8), array(nv.u8, 4, 8, strides=(32, 1)), 1, 1.0))
+    assert "(%arg0: memref<4x8xf16>, %arg1: memref<4x8xi8, strided<[32, 1]>>, %arg2: i32, %arg3: f32)" in text
+
+
+def test_an_exception_in_a_body_is_the_users_own():
+    class Mine(Exception):
+        pass
+
+    def body(x):
+        x[0] = 1.0
+        if nv.thread_id.x < 4:
+            for _ in nv.range(3):
+                raise Mine("here")
+
+    with pytest.raises(Mine, match="^here$"):
+        trace(body, F32)
+    assert ir.Context.current is None
+    assert ir.Location.current is None
+    with pytest.raises(nv.TraceError):
+        nv.thread_id.x  # noqa: B018  (no kernel is left open)
+    assert "gpu.thread_id" in str(trace(lambda x: x.__setitem__(nv.thread_id.x, 1.0), F32))
+
+
+def test_a_failed_trace_is_not_remembered():
+    fail = [True]
+
+    @nv.jit
+    def function(x):
+        if fail[0]:
+            raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        function.compile(F32)
+    fail[0] = False
+    assert function.compile(F32).name == "function"
+
+
+def test_a_value_that_leaves_its_branch_is_explained():
+    def body(x):
+        kept = []
+        if nv.thread_id.x < 4:
+            kept.append(x[0] + 1.0)
+        x[1] = kept[0]
+
+    error = refused(lambda: trace(body, F32), body)
+    assert "`if` or loop" in error.message
+    assert error.where.line in (body.__code__.co_firstlineno + i for i in (3, 4))
+
+
+def test_what_mlirs_verifier_finds_has_the_users_line():
+    from nvdsl.mlir.dialects import memref
+
+    def body(x):
+        memref.subview(x, [60], [10], [1])
+
+    error = refused(lambda: trace(body, F32), body)
+    assert isinstance(error, nv.TraceError)
+    assert "out-of-bounds" in error.message
+    assert error.where.line == body.__code__.co_firstlineno + 1
+
+
+def test_a_compilation_reports_what_it_made():
+    def kernel(x):
+        x[nv.thread_id.x] = 1.0
+
+    result = host(kernel, block=64).compile(F32)
+    assert list(result.kernels) == ["kernel::kernel"]
+    assert ".entry kernel" in result.ptx
+    assert "gpu.launch" in result.mlir
+    assert result.written == {0}
+    assert set(result.seconds) == {"trace", "passes", "ptx", "ptxas"}
+    assert "64 threads, 0 bytes of stack" in result.report()
+    assert result.kernels["kernel::kernel"].cubin[:4] == b"\x7fELF"
+
+
+# --- the import ------------------------------------------------------------------------------------------------
+
+
+def test_the_import_is_light():
+    """No array library, no CUDA, no compiler driver; and no MLIR context is open."""
+    program = """
+import sys, nvdsl
+from nvdsl.mlir import ir
+heavy = ("torch", "cupy", "jax", "cuda", "cuda.bindings", "cuda.core", "numba", "numba_cuda_mlir.cuda", "nvdsl.lower",
+         "nvdsl.driver.cuda", "nvdsl.driver.plan", "nvdsl.verify", "hypothesis", "pytest")
+loaded = [name for name in heavy if name in sys.modules]
+print((loaded, ir.Context.current, sys.modules["nvdsl.jit"]._context))
+"""
+    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
+    assert run.returncode == 0, run.stderr
+    assert ast.literal_eval(run.stdout) == ([], None, None)
