@@ -1,0 +1,162 @@
+"""Ordinary loads and stores: bounds, alignment, races."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from nvdsl.errors import Where
+from nvdsl.sim import memory, shadow
+from nvdsl.sim.memory import Bytes
+from nvdsl.sim.report import Access, error
+from nvdsl.sim.values import Element
+
+GENERIC, GLOBAL, SHARED, SHARED_CLUSTER = 0, 1, 3, 7
+
+
+def resolve(w: Any, space: int, address: int, at: Where | None, what: str) -> tuple[Bytes, Any, int]:
+    """The memory an address is in, the block whose shared memory it is (None: global), and what to subtract."""
+    if space in (SHARED, SHARED_CLUSTER):
+        rank = address >> memory.CLUSTER_SHIFT
+        if rank == 0:
+            return w.block.smem, w.block, 0
+        blocks = w.block.cluster.blocks
+        if 0 < rank <= len(blocks):
+            return blocks[rank - 1].smem, blocks[rank - 1], rank << memory.CLUSTER_SHIFT
+    else:
+        found = w.machine.gmem.find(address)
+        if found is not None:
+            return found, None, found.base
+    raise error(
+        "out-of-bounds",
+        f"{what} by {w.name} at address {address:#x}, where there is no "
+        f"{'shared' if space in (3, 7) else 'global'} memory",
+        at,
+        "an address comes from an array, a tensor map or the dynamic shared memory",
+        "check the index arithmetic",
+    )
+
+
+class Accessor:
+    """Loads and stores of one op: ``count`` contiguous elements of ``e`` (None: a scalar) for each active lane.
+
+    ``alignment``: bytes that each lane's address must be a multiple of.
+    """
+
+    def __init__(self, space: int, e: Element, count: int | None, alignment: int, at: Where | None) -> None:
+        self.space, self.e, self.count, self.at = space, e, count, at
+        self.size = e.bytes * (count or 1)
+        self.alignment = max(alignment, e.bytes)
+        self.shift = e.bytes.bit_length() - 1
+        self.dtype = np.dtype(np.uint8) if e.bits == 1 else e.dtype
+        self.steps = None if count is None else np.arange(count)[:, None]
+        self._spans: dict[Any, Any] = {}
+
+    def locate(self, w: Any, address: Any, what: str) -> tuple[Bytes, Any, Any]:
+        """(memory, block or None, offsets): offsets of the active lanes, checked; an int when all lanes agree."""
+        if address.__class__ is int:
+            found, block, base = resolve(w, self.space, address, self.at, what)
+            offset = address - base
+            if offset < found.reserved or offset + self.size > found.size or offset % self.alignment:
+                self._fail(w, found, block, np.array([offset]), what)
+            return found, block, offset
+        active = address if w.active is None else address[w.active]
+        found, block, base = resolve(w, self.space, int(active[0]), self.at, what)
+        offsets = active - base if base else active
+        if (
+            int(offsets.min()) < found.reserved
+            or int(offsets.max()) + self.size > found.size
+            or (self.alignment > 1 and (offsets & (self.alignment - 1)).any())
+        ):
+            self._fail(w, found, block, offsets, what)
+        return found, block, offsets
+
+    def _fail(self, w: Any, found: Bytes, block: Any, offsets: Any, what: str) -> None:
+        lanes = list(w.active_lanes())
+        for i, offset in enumerate(offsets.tolist()):
+            lane = lanes[i] if len(offsets) > 1 else lanes[0]
+            where = f"byte {offset - found.reserved} of {found.name}, which has {found.size - found.reserved}"
+            if offset < found.reserved or offset + self.size > found.size:
+                raise error(
+                    "out-of-bounds",
+                    f"{what} of {self.size} bytes by {w.name} lane {lane} at {where}",
+                    self.at,
+                    "an access stays inside of its allocation",
+                    "check the index, and the condition that guards the last block",
+                )
+            if offset % self.alignment:
+                raise error(
+                    "misaligned",
+                    f"{what} of {self.size} bytes by {w.name} lane {lane} at {where}: no multiple of {self.alignment}",
+                    self.at,
+                    "an access is aligned to its size (PTX ISA, Addresses as operands)",
+                    "align the start of the array and the column",
+                )
+
+    def load(self, w: Any, address: Any) -> Any:
+        found, block, offsets = self.locate(w, address, "load")
+        if w.machine.checks:
+            self._check(w, found, block, offsets, "load", False)
+        view = found.view(self.dtype)
+        if offsets.__class__ is int:
+            i = offsets >> self.shift
+            if self.count is not None:
+                x = view[i : i + self.count].reshape(-1, 1).copy()
+                return x.astype(np.bool_) if self.e.bits == 1 else x
+            x = view[i]
+            return x if self.e.is_float else bool(x) if self.e.bits == 1 else x.item()
+        i = offsets >> self.shift
+        x = view[i] if self.steps is None else view[i + self.steps]
+        if w.active is not None:
+            whole = np.zeros((*x.shape[:-1], 32), x.dtype)
+            whole[..., w.active] = x
+            x = whole
+        return x.astype(np.bool_) if self.e.bits == 1 else x
+
+    def store(self, w: Any, address: Any, value: Any) -> None:
+        found, block, offsets = self.locate(w, address, "store")
+        if w.machine.checks:
+            self._check(w, found, block, offsets, "store", True)
+        found.version += 1
+        view = found.view(self.dtype)
+        i = offsets >> self.shift
+        if value.__class__ is np.ndarray and value.shape[-1] == 32:
+            value = value if w.active is None else value[..., w.active]
+            if offsets.__class__ is int:  # all lanes store there: one of them is last
+                value = value[..., -1]
+                view[i if self.count is None else slice(i, i + self.count)] = value
+                return
+        elif self.count is not None and offsets.__class__ is int:
+            value = value[..., 0]
+        if self.steps is None:
+            view[i] = value
+        elif offsets.__class__ is int:
+            view[i : i + self.count] = value
+        else:
+            view[i + self.steps] = value
+
+    def _check(self, w: Any, found: Bytes, block: Any, offsets: Any, what: str, writes: bool) -> None:
+        tracker = found.shadow
+        if tracker is None:
+            return
+        if block is None:
+            tracker.access(w, offsets, self.size, writes, self.at)
+            return
+        span = self.span(offsets, tracker.shift)
+        access = Access(w.name, what, "generic", self.at)
+        if writes:
+            tracker.write(span, w.clock, access, w.clock.actor, w.clock.epoch)
+        else:
+            tracker.read(span, w.clock, access, w.clock.actor, w.clock.epoch)
+
+    def span(self, offsets: Any, shift: int) -> Any:
+        if offsets.__class__ is int:
+            return shadow.interval(offsets, offsets + self.size, shift)
+        key = offsets.tobytes()
+        found = self._spans.get(key)
+        if found is None:
+            if len(self._spans) > 4096:
+                self._spans.clear()
+            found = self._spans[key] = shadow.scattered(offsets, self.size, shift)
+        return found

@@ -1,0 +1,63 @@
+"""From a traced module to a plan on the simulator: outline the kernels, decode each, plan the host body."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from nvdsl import lower
+from nvdsl.driver.device import Devices
+from nvdsl.driver.plan import Plan
+from nvdsl.driver.plan import build as build_plan
+from nvdsl.lower import kernels, passes, prepare, steps
+from nvdsl.lower.compiler import _copy
+from nvdsl.lower.dump import Dump
+from nvdsl.mlir import ir
+from nvdsl.sim.decode import Code
+from nvdsl.sim.device import SimCuda, SimKernel
+from nvdsl.sim.memory import SHARED_BASE
+from nvdsl.sim.options import Options
+
+_WARPGROUP = "nvgpu.warpgroup."
+LAST_STEP = "convert-nvgpu-to-nvvm"
+
+
+def build(
+    module: Any, name: str, written: frozenset[int] | None, names: Sequence[str] | None, options: Options
+) -> Plan:
+    """See `nvdsl.sim.plan`. nvgpu's warpgroup ops are executed after their conversion at either level."""
+    lowering = lower.Options()
+    dump = Dump(lowering, module)
+    with module.context, ir.Location.unknown():
+        host = _copy(module)
+        steps.run_all(passes.HOST, host, {}, lowering, dump)
+        found = kernels.read(host)
+        device = prepare.device_module(host)
+        composed = any(n.startswith(_WARPGROUP) for k in found.values() for n in k.op_names)
+        if options.level == "nvvm" or composed:
+            steps.run_all(_lowered_to_nvvm(), device, found, lowering, dump)
+        codes = {kernel.symbol: _code(function, kernel) for function, kernel in prepare.functions(device, found)}
+        stand_ins = {symbol: _kernel(kernel) for symbol, kernel in found.items()}
+        devices = Devices(SimCuda(codes, options))
+        plan = build_plan(host, name, stand_ins, written=written, names=names, devices=devices)
+    plan.keeps = (host, device)  # type: ignore[attr-defined]
+    return plan
+
+
+def _lowered_to_nvvm() -> list[Any]:
+    """The device steps up to convert-nvgpu-to-nvvm."""
+    wanted = []
+    for step in passes.DEVICE:
+        wanted.append(step)
+        if step.name == LAST_STEP:
+            break
+    return wanted
+
+
+def _code(function: Any, kernel: Any) -> Code:
+    return Code(function, kernel.smem_bytes, SHARED_BASE + kernel.mbarrier_offset, kernel.mbarriers)
+
+
+def _kernel(kernel: Any) -> SimKernel:
+    x, y, z = kernel.block or (1024, 1, 1)
+    return SimKernel(kernel.name, kernel.symbol, kernel.smem_bytes, x * y * z)

@@ -1,0 +1,225 @@
+"""A kernel's ops, decoded once into closures over the slots of a warp's frame.
+
+`HANDLERS` gives for each op a function ``(decoder, op)`` that returns what a warp executes: a function of the
+frame, a `Blocking` generator function for what may wait, or None for what needs nothing at run time. ``frame[0]`` is
+the warp; every SSA value has a slot of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+from nvdsl.errors import SimError, Where
+from nvdsl.lower.kernels import walk
+from nvdsl.mlir import ir
+from nvdsl.sim import values
+from nvdsl.trace.location import where
+
+Frame = list[Any]
+Step = Callable[[Frame], None]
+Handler = Callable[["Decoder", Any], Any]
+
+HANDLERS: dict[str, Handler] = {}
+
+
+def op(*names: str) -> Callable[[Handler], Handler]:
+    """Register a handler for ops of these names."""
+
+    def register(handler: Handler) -> Handler:
+        for name in names:
+            assert name not in HANDLERS, name
+            HANDLERS[name] = handler
+        return handler
+
+    return register
+
+
+class Blocking:
+    """A step that may wait: a generator function of the frame, which yields `machine.Waiting`."""
+
+    __slots__ = ("run",)
+
+    def __init__(self, run: Callable[[Frame], Iterator[Any]]) -> None:
+        self.run = run
+
+
+class Body:
+    """The steps of one block. ``blocking``: call `run`; otherwise the body itself is a step."""
+
+    __slots__ = ("_items", "blocking")
+
+    def __init__(self, steps: Iterable[Any]) -> None:
+        items: list[Any] = []
+        for step in steps:
+            if isinstance(step, Blocking):
+                items.append(step.run)
+            elif items and isinstance(items[-1], list):
+                items[-1].append(step)
+            else:
+                items.append([step])
+        self._items: Any = [tuple(i) if isinstance(i, list) else i for i in items]
+        self.blocking = any(not isinstance(i, tuple) for i in self._items)
+        if not self.blocking:
+            self._items = self._items[0] if self._items else ()
+
+    def __call__(self, frame: Frame) -> None:
+        for step in self._items:
+            step(frame)
+
+    def run(self, frame: Frame) -> Iterator[Any]:
+        if not self.blocking:
+            self(frame)
+            return
+        for item in self._items:
+            if item.__class__ is tuple:
+                for step in item:
+                    step(frame)
+            else:
+                yield from item(frame)
+
+
+class Decoder:
+    """Slots and constants of one kernel. ``mbarrier_at``: address where its next mbarrier group lies."""
+
+    def __init__(self, mbarrier_at: int) -> None:
+        self._slots: dict[int, int] = {}
+        self.template: Frame = [None]
+        self.mbarrier_at = mbarrier_at
+        self.names: dict[int, str] = {}
+        self.structs: dict[int, Any] = {}  # of `dialects.llvm`
+
+    def slot(self, value: Any) -> int:
+        """The slot of a value that was defined; an operand."""
+        return self._slots[identity(value)]
+
+    def find(self, value: Any) -> int | None:
+        """The slot of a value, None where it has none."""
+        return self._slots.get(identity(value))
+
+    def operands(self, op: Any) -> list[int]:
+        return [self._slots[identity(value)] for value in op.operands]
+
+    def define(self, value: Any, constant: Any = None) -> int:
+        """A slot for a result or a block argument."""
+        self.template.append(constant)
+        self._slots[identity(value)] = len(self.template) - 1
+        return len(self.template) - 1
+
+    def result(self, op: Any) -> int:
+        return self.define(op.results[0])
+
+    def alias(self, value: Any, source: Any) -> None:
+        """``value`` is the same as ``source``."""
+        self._slots[identity(value)] = self._slots[identity(source)]
+
+    def block(self, block: Any) -> tuple[Body, Any]:
+        """The body of a block, and its terminator."""
+        steps, terminator = [], None
+        for one in block.operations:
+            terminator = one.operation
+            if terminator.name in TERMINATORS:
+                break
+            step = self.decode(terminator)
+            if step is not None:
+                steps.append(step)
+        return Body(steps), terminator
+
+    def decode(self, op: Any) -> Any:
+        handler = HANDLERS.get(op.name)
+        if handler is None:
+            raise unknown(op)
+        try:
+            return handler(self, op)
+        except ValueError as error:
+            raise unknown(op, str(error)) from error
+
+
+def identity(value: Any) -> int:
+    """A key for a value. (Wrapped values overload ``==``, so that they can't be keys themselves.)"""
+    return ir.Value.__hash__(value)
+
+
+def maker(value: Any) -> Any:
+    """The operation that makes a value, None for a block's argument."""
+    owner = value.owner
+    return None if isinstance(owner, ir.Block) else owner.operation
+
+
+TERMINATORS = frozenset(("gpu.return", "gpu.terminator", "scf.yield", "scf.condition", "func.return", "scf.reduce"))
+
+
+def unknown(op: Any, why: str = "") -> SimError:
+    text = str(op).strip().partition("\n")[0][:200]
+    return SimError(
+        f"the simulator has no semantics for `{op.name}`" + (f" ({why})" if why else "") + f": {text}",
+        kind="unknown-op",
+        where=where(op),
+        rule="nvdsl/sim/dialects has one file a dialect, and in it one function an op",
+        fix="add the op there, or run the kernel on a GPU",
+    )
+
+
+class Code:
+    """A decoded kernel. ``smem_bytes``: dynamic shared memory of a block; ``mbarriers``: how many it creates;
+    ``unit_shift``: log2 of the bytes that its smallest ordinary access of shared memory touches (at most 16)."""
+
+    def __init__(self, function: Any, smem_bytes: int, mbarrier_at: int, mbarriers: int) -> None:
+        from nvdsl.sim import dialects  # noqa: F401  (fills HANDLERS)
+
+        self.smem_bytes, self.mbarriers = smem_bytes, mbarriers
+        self.where: Where | None = where(function)
+        entry = function.regions[0].blocks[0]
+        decoder = Decoder(mbarrier_at)
+        self._arguments = [decoder.define(argument) for argument in entry.arguments]
+        self.argument_types = [argument.type for argument in entry.arguments]
+        self._body, _ = decoder.block(entry)
+        self._template, self.names = decoder.template, decoder.names
+        self.unit_shift = _unit_shift(function, shared=True)
+        self.global_shift = _unit_shift(function, shared=False)
+
+    def frame(self, warp: Any) -> Frame:
+        frame = self._template.copy()
+        frame[0] = warp
+        for slot, value in zip(self._arguments, warp.machine.arguments, strict=True):
+            frame[slot] = value
+        return frame
+
+    def run(self, frame: Frame) -> Iterator[Any]:
+        return self._body.run(frame)
+
+    def check_exit(self, block: Any) -> None:
+        from nvdsl.sim import exits
+
+        exits.check(block)
+
+
+_ACCESSES = {
+    "memref.load", "memref.store", "vector.load", "vector.store", "memref.atomic_rmw", "vector.transfer_read",
+    "vector.transfer_write", "llvm.load", "llvm.store", "llvm.atomicrmw", "llvm.cmpxchg", "nvgpu.warpgroup.mma.store",
+}  # fmt: skip
+
+
+def _unit_shift(function: Any, shared: bool) -> int:
+    smallest = 16 if shared else 4
+    for one in walk(function):
+        if one.name in _ACCESSES:
+            for value in (*one.operands, *one.results):
+                smallest = min(smallest, _bytes(one, value, shared))
+    return smallest.bit_length() - 1
+
+
+def _bytes(op: Any, value: Any, shared: bool) -> int:
+    if isinstance(value.type, ir.MemRefType):
+        return values.element(value.type).bytes if is_shared(value.type) == shared else 16
+    if op.name.startswith("llvm."):
+        try:
+            return values.element(value.type).bytes
+        except ValueError:
+            return 1
+    return 16
+
+
+def is_shared(memref_type: Any) -> bool:
+    space = str(memref_type.memory_space)
+    return "workgroup" in space or space.startswith("3")

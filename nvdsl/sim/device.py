@@ -1,0 +1,165 @@
+"""A CUDA driver without a GPU: `driver.plan` runs a host function on it, and a launch runs the kernel here."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from nvdsl.driver.cuda import Cuda, EncodedMap
+from nvdsl.driver.elements import ELEMENTS, from_bits, integer
+from nvdsl.driver.tensormap import TensorMap
+from nvdsl.mlir import ir
+from nvdsl.sim.copies import MapArgument
+from nvdsl.sim.decode import Code
+from nvdsl.sim.machine import Dim3, Machine
+from nvdsl.sim.memory import GlobalMemory
+from nvdsl.sim.options import Options
+from nvdsl.sim.tracking import GlobalShadow
+from nvdsl.sim.values import element
+
+
+@dataclass(frozen=True)
+class SimKernel:
+    """What the launch layer asks of a kernel. ``cubin`` names it: nothing is loaded."""
+
+    name: str
+    symbol: str
+    smem_bytes: int
+    max_threads: int
+
+    @property
+    def cubin(self) -> bytes:
+        return self.symbol.encode()
+
+
+@dataclass
+class _Config:
+    grid: Dim3
+    block: Dim3
+    cluster: Dim3 | None
+
+
+class SimCuda(Cuda):
+    """``codes``: the decoded kernels by symbol. Streams do nothing: every call is done on return."""
+
+    def __init__(self, codes: Mapping[str, Code], options: Options) -> None:
+        self.codes, self.options = codes, options
+        self.gmem = GlobalMemory()
+        self._maps: dict[int, MapArgument] = {}
+        self._current = 0
+
+    # --- the device: one Hopper GPU
+
+    def driver_version(self) -> int:
+        return 13000
+
+    def device_count(self) -> int:
+        return 1
+
+    def device_name(self, ordinal: int) -> str:
+        return "simulated H200"
+
+    def compute_capability(self, ordinal: int) -> tuple[int, int]:
+        return 9, 0
+
+    def retain_context(self, ordinal: int) -> int:
+        return 1
+
+    def current_context(self) -> int:
+        return self._current
+
+    def current_device(self) -> int | None:
+        return 0
+
+    def push_context(self, context: Any) -> None:
+        self._current = context
+
+    def pop_context(self) -> None:
+        self._current = 0
+
+    def load_module(self, image: bytes) -> bytes:
+        return image
+
+    def function(self, module: bytes, name: str) -> Code:
+        return self.codes[module.decode()]
+
+    def allow_shared_memory(self, function: Any, size: int) -> None:
+        pass
+
+    def allow_large_clusters(self, function: Any) -> None:
+        pass
+
+    # --- memory
+
+    def alloc(self, size: int, stream: int) -> int:
+        return self.gmem.alloc(size)
+
+    def free(self, pointer: int, stream: int) -> None:
+        self.gmem.free(pointer)
+
+    def copy(self, destination: int, source: int, size: int, stream: int) -> None:
+        if not size:
+            return
+        if GlobalMemory.owns(destination):
+            target = self.gmem.span(destination, size)
+            if GlobalMemory.owns(source):
+                target[:] = self.gmem.span(source, size)
+            else:
+                ctypes.memmove(target.ctypes.data, source, size)
+        elif GlobalMemory.owns(source):
+            ctypes.memmove(destination, self.gmem.span(source, size).ctypes.data, size)
+        else:
+            ctypes.memmove(destination, source, size)
+
+    def fill(self, pointer: int, pattern: int, width: int, count: int, stream: int) -> None:
+        if count:
+            self.gmem.span(pointer, width * count).view(f"u{width}")[:] = pattern
+
+    def synchronize(self, stream: int) -> None:
+        pass
+
+    def synchronize_context(self) -> None:
+        pass
+
+    # --- launches
+
+    def encode(self, tensor_map: TensorMap, address: int) -> EncodedMap:
+        """128 bytes that only their address means something of."""
+        blank = ctypes.create_string_buffer(128)
+        encoded = EncodedMap(ctypes.addressof(blank))
+        self._maps[encoded.address] = MapArgument(tensor_map, address)
+        return encoded
+
+    def launch_config(self, grid: Dim3, block: Dim3, cluster: Dim3 | None, smem: int, programmatic: bool) -> _Config:
+        return _Config(grid, block, cluster)
+
+    def set_stream(self, config: _Config, stream: int) -> None:
+        pass
+
+    def launch(self, config: _Config, function: Code, parameters: int) -> None:
+        pointers = (ctypes.c_uint64 * max(len(function.argument_types), 1)).from_address(parameters)
+        arguments = [self._argument(t, p) for t, p in zip(function.argument_types, pointers, strict=False)]
+        cluster = config.cluster or (1, 1, 1)
+        machine = Machine(function, arguments, self.gmem, self.options, config.grid, config.block, cluster)
+        if self.options.checks:
+            GlobalShadow.attach(self.gmem, function.global_shift)
+        try:
+            machine.run()
+        finally:
+            GlobalShadow.detach(self.gmem)
+
+    def _argument(self, type: Any, pointer: int) -> Any:
+        """A parameter as the kernel's value, out of its bytes."""
+        if isinstance(type, ir.MemRefType):
+            base = ctypes.c_uint64.from_address(pointer).value
+            return base, base + type.get_strides_and_offset()[1] * element(type).bytes
+        name = str(type)
+        if name.startswith(("!nvgpu.tensormap", "!llvm.ptr")):
+            return self._maps[pointer]
+        dtype = ELEMENTS[name]
+        bits = int.from_bytes(ctypes.string_at(pointer, dtype.bytes), "little")
+        if dtype.is_float:
+            return element(type).dtype.type(from_bits(dtype)(bits))
+        return bool(bits & 1) if name == "i1" else integer(dtype)(bits)

@@ -1,0 +1,23 @@
+"""What each op does, one file a dialect (more where it is large). Importing this fills `decode.HANDLERS`."""
+
+from nvdsl.sim.dialects import (
+    arith,
+    builtin,
+    cf,
+    gpu,
+    llvm,
+    llvm_memory,
+    math,
+    memref,
+    nvgpu,
+    nvvm,
+    nvvm_lanes,
+    nvvm_wgmma,
+    scf,
+    vector,
+)  # fmt: skip
+
+__all__ = [
+    "arith", "builtin", "cf", "gpu", "llvm", "llvm_memory", "math", "memref", "nvgpu", "nvvm", "nvvm_lanes",
+    "nvvm_wgmma", "scf", "vector",
+]  # fmt: skip

@@ -1,0 +1,39 @@
+"""builtin: casts between types that hold the same thing."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from nvdsl.mlir import ir
+from nvdsl.sim.decode import Decoder, Frame, op, unknown
+
+
+@op("builtin.unrealized_conversion_cast")
+def _cast(d: Decoder, op: Any) -> Any:
+    """A memref becomes its descriptor: aligned pointers, offset 0, sizes, strides; a tensor map its address."""
+    if len(op.operands) != 1 or len(op.results) != 1:
+        raise unknown(op, "not one value to one")
+    source, target = op.operands[0].type, str(op.results[0].type)
+    if target.startswith("!llvm.struct") and _is_memref(source):
+        return _descriptor(d, op)
+    d.alias(op.results[0], op.operands[0])
+    return None
+
+
+def _is_memref(type: Any) -> bool:
+    return isinstance(type, ir.MemRefType) or "mbarrier.group" in str(type)
+
+
+def _descriptor(d: Decoder, op: Any) -> Any:
+    (a,) = d.operands(op)
+    r = d.result(op)
+    type = op.operands[0].type
+    strides = list(type.get_strides_and_offset()[0]) if isinstance(type, ir.MemRefType) else [1]
+    sizes = list(type.shape) if isinstance(type, ir.MemRefType) else [1]
+
+    def step(v: Frame) -> None:
+        value = v[a]
+        aligned, first = value if value.__class__ is tuple else (value, value)
+        v[r] = [aligned, first, 0, sizes, strides]
+
+    return step

@@ -1,0 +1,28 @@
+"""cf: assert. (Branches come only after what is simulated.)"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from nvdsl.mlir import ir
+from nvdsl.sim.decode import Decoder, Frame, op
+from nvdsl.sim.report import error
+from nvdsl.trace.location import where
+
+
+@op("cf.assert")
+def _assert(d: Decoder, op: Any) -> Any:
+    (condition,) = d.operands(op)
+    at, message = where(op), ir.StringAttr(op.attributes["msg"]).value
+
+    def step(v: Frame) -> None:
+        w, c = v[0], v[condition]
+        failed = w.mask & ~np.broadcast_to(np.asarray(c, np.bool_), (32,))
+        if failed.any():
+            lane = int(np.flatnonzero(failed)[0])
+            thread = tuple(int(np.broadcast_to(t, (32,))[lane]) for t in w.tid)
+            raise error("assert", f"device assert failed in {w.name}, thread {thread}: {message}", at)
+
+    return step

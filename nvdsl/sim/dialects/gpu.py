@@ -1,0 +1,175 @@
+"""gpu: ids, the block's barrier, dynamic shared memory, printf."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from nvdsl.mlir import ir
+from nvdsl.sim import memory
+from nvdsl.sim.decode import Blocking, Decoder, Frame, op
+from nvdsl.sim.machine import Waiting
+from nvdsl.sim.report import error
+from nvdsl.trace.location import where
+
+_AXES = {"x": 0, "y": 1, "z": 2}
+
+
+def cluster_index(w: Any) -> tuple[int, ...]:
+    return tuple(i // c for i, c in zip(w.block.index, w.machine.cluster_dim, strict=True))
+
+
+def cluster_block(w: Any) -> tuple[int, ...]:
+    return tuple(i % c for i, c in zip(w.block.index, w.machine.cluster_dim, strict=True))
+
+
+IDS: dict[str, Any] = {
+    "gpu.thread_id": lambda w: w.tid,
+    "gpu.block_id": lambda w: w.block.index,
+    "gpu.block_dim": lambda w: w.machine.block_dim,
+    "gpu.grid_dim": lambda w: w.machine.grid,
+    "gpu.cluster_id": cluster_index,
+    "gpu.cluster_dim": lambda w: tuple(g // c for g, c in zip(w.machine.grid, w.machine.cluster_dim, strict=True)),
+    "gpu.cluster_block_id": cluster_block,
+    "gpu.cluster_dim_blocks": lambda w: w.machine.cluster_dim,
+}
+
+
+@op(*IDS)
+def _id(d: Decoder, op: Any) -> Any:
+    read = IDS[op.name]
+    axis = _AXES[str(op.attributes["dimension"]).rstrip(">")[-1]]
+    r = d.result(op)
+
+    def step(v: Frame) -> None:
+        v[r] = read(v[0])[axis]
+
+    return step
+
+
+@op("gpu.lane_id")
+def _lane(d: Decoder, op: Any) -> Any:
+    r = d.result(op)
+
+    def step(v: Frame) -> None:
+        v[r] = v[0].lane.astype(np.int64)
+
+    return step
+
+
+@op("gpu.dynamic_shared_memory")
+def _dynamic(d: Decoder, op: Any) -> None:
+    d.define(op.results[0], (memory.SHARED_BASE, memory.SHARED_BASE))
+
+
+@op("gpu.barrier")
+def _barrier(d: Decoder, op: Any) -> Any:
+    at = where(op)
+    return Blocking(lambda v: block_barrier(v[0], 0, None, at))
+
+
+def block_barrier(w: Any, number: int, threads: int | None, at: Any) -> Iterator[Any]:
+    """bar.sync: arrive, wait, and know what the others knew."""
+    if not w.converged():
+        raise error(
+            "divergent-barrier",
+            f"{w.name} is at a barrier with {len(w.active)} of its {w.count} lanes",
+            at,
+            "all threads of a warp execute a barrier together (PTX ISA, barrier.sync.aligned)",
+            "move the barrier out of the `if` that only some threads take",
+        )
+    barrier = w.block.named_barrier(number)
+    total = w.machine.threads if threads is None else threads
+    mine = barrier.arrive(w, total if threads is not None else -(-total // 32) * 32, at)
+    if barrier.generation == mine:
+        wanted = total
+
+        def hint() -> str:
+            return (
+                f"{barrier.arrived} of {wanted} threads are at {barrier.name}: the others are elsewhere, "
+                "have returned, or never come here (a barrier under a condition?)"
+            )
+
+        yield Waiting(
+            lambda: barrier.generation != mine,
+            lambda: f"{barrier.name} (arrived {barrier.arrived} of {wanted} threads)",
+            at,
+            hint,
+        )
+    w.clock.join(barrier.done.generic, barrier.done.proxy)
+
+
+@op("gpu.shuffle")
+def _shuffle(d: Decoder, op: Any) -> Any:
+    value, offset, width = d.operands(op)
+    r = d.result(op)
+    valid = d.define(op.results[1])
+    mode = str(op.attributes["mode"]).rstrip(">").rpartition(" ")[2]
+
+    def step(v: Frame) -> None:
+        w = v[0]
+        source = shuffle_source(w, mode, v[offset], int(np.asarray(v[width]).reshape(-1)[0]))
+        inside = (source >= 0) & (source < 32)
+        source = np.where(inside, source, w.lane)
+        x = v[value]
+        v[r] = x if not isinstance(x, np.ndarray) else x[source]
+        v[valid] = inside
+
+    return step
+
+
+def shuffle_source(w: Any, mode: str, offset: Any, width: int) -> Any:
+    lane = w.lane.astype(np.int64)
+    if mode == "idx":
+        return np.broadcast_to(np.asarray(offset), (32,)) % 32
+    if mode == "xor":
+        return lane ^ offset
+    if mode == "up":
+        return lane - offset
+    return np.where(lane + offset < width, lane + offset, lane)
+
+
+_SPEC = re.compile(r"%([-+ #0]*\d*(?:\.\d+)?)(?:ll|l|h|z)?([a-zA-Z%])")
+
+
+@op("gpu.printf")
+def _printf(d: Decoder, op: Any) -> Any:
+    """Each active lane prints, in the order of the lanes."""
+    text = ir.StringAttr(op.attributes["format"]).value
+    slots = d.operands(op)
+
+    def step(v: Frame) -> None:
+        w = v[0]
+        out = []
+        for lane in w.active_lanes():
+            values = [x[lane] if isinstance(x, np.ndarray) and x.shape == (32,) else x for x in (v[s] for s in slots)]
+            out.append(formatted(text, values))
+        sys.stdout.write("".join(out))
+
+    return step
+
+
+def formatted(text: str, values: list[Any]) -> str:
+    """C's printf of numbers."""
+    coming = iter(values)
+
+    def one(match: re.Match[str]) -> str:
+        flags, letter = match[1], match[2]
+        if letter == "%":
+            return "%"
+        x = next(coming)
+        if letter in "uxXo":
+            wide = 64 if isinstance(x, int) or x.dtype.itemsize == 8 else 32
+            x = int(x) & ((1 << (64 if "ll" in match[0] else min(wide, 32))) - 1)
+            letter = "d" if letter == "u" else letter
+        elif letter in "di":
+            x = int(x)
+        else:
+            x = float(x)
+        return f"%{flags}{letter}" % x
+
+    return _SPEC.sub(one, text)

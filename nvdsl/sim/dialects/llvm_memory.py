@@ -1,0 +1,149 @@
+"""llvm, memory: pointers, loads, stores, atomics."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from nvdsl.mlir import ir
+from nvdsl.sim.access import GENERIC, SHARED, SHARED_CLUSTER, Accessor
+from nvdsl.sim.decode import Decoder, Frame, op, unknown
+from nvdsl.sim.dialects.arith import unary
+from nvdsl.sim.dialects.memref import atomic
+from nvdsl.sim.values import element
+from nvdsl.sim.wgmma import Struct
+from nvdsl.trace.location import where
+
+_DYNAMIC = -(1 << 31)
+
+
+# --- pointers
+
+
+@op("llvm.inttoptr", "llvm.ptrtoint")
+def _same(d: Decoder, op: Any) -> Any:
+    e = element("i64") if op.name == "llvm.inttoptr" else element(op.results[0].type)
+    if e.bits == 64:
+        d.alias(op.results[0], op.operands[0])
+        return None
+    return unary(d, op, lambda x: x & ((1 << e.bits) - 1))
+
+
+@op("llvm.addrspacecast")
+def _addrspacecast(d: Decoder, op: Any) -> Any:
+    source, target = pointer_space(op.operands[0].type), pointer_space(op.results[0].type)
+    if source == target or {source, target} <= {0, 1} or {source, target} <= {3, 7}:
+        d.alias(op.results[0], op.operands[0])
+        return None
+    raise unknown(op, "a generic pointer to shared memory")
+
+
+def pointer_space(type: Any) -> int:
+    text = str(type)
+    return int(text.partition("<")[2].rstrip(">") or 0)
+
+
+@op("llvm.getelementptr")
+def _gep(d: Decoder, op: Any) -> Any:
+    base, *dynamic = d.operands(op)
+    r = d.result(op)
+    static = list(ir.DenseI32ArrayAttr(op.attributes["rawConstantIndices"]))
+    if len(static) != 1:
+        raise unknown(op, "more than one index")
+    size = element(ir.TypeAttr(op.attributes["elem_type"]).value).bytes
+    if static[0] != _DYNAMIC:
+        shift = static[0] * size
+        return _offset(r, base, shift)
+    (index,) = dynamic
+
+    def step(v: Frame) -> None:
+        i = v[index]
+        v[r] = v[base] + (i * size if i.__class__ is int else i.astype(np.int64) * size)
+
+    return step
+
+
+def _offset(r: int, base: int, shift: int) -> Any:
+    def step(v: Frame) -> None:
+        v[r] = v[base] + shift
+
+    return step
+
+
+@op("llvm.load")
+def _load(d: Decoder, op: Any) -> Any:
+    (a,) = d.operands(op)
+    access = _accessor(op, op.operands[0], op.results[0].type)
+    r = d.result(op)
+
+    def step(v: Frame) -> None:
+        v[r] = access.load(v[0], v[a])
+
+    return step
+
+
+@op("llvm.store")
+def _store(d: Decoder, op: Any) -> Any:
+    value, a = d.operands(op)
+    access = _accessor(op, op.operands[1], op.operands[0].type)
+
+    def step(v: Frame) -> None:
+        access.store(v[0], v[a], v[value])
+
+    return step
+
+
+def _accessor(op: Any, pointer: Any, type: Any) -> Accessor:
+    space = pointer_space(pointer.type)
+    if space not in (GENERIC, 1, SHARED, SHARED_CLUSTER):
+        raise unknown(op, f"address space {space}")
+    count = type.shape[0] if isinstance(type, ir.VectorType) else None
+    alignment = ir.IntegerAttr(op.attributes["alignment"]).value if "alignment" in op.attributes else 1
+    return Accessor(space, element(type), count, alignment, where(op))
+
+
+_RMW: dict[int, Any] = {
+    0: None, 1: np.add, 2: np.subtract, 3: np.bitwise_and, 5: np.bitwise_or, 6: np.bitwise_xor, 7: np.maximum,
+    8: np.minimum, 9: np.maximum, 10: np.minimum, 11: np.add, 12: np.subtract, 13: np.fmax, 14: np.fmin,
+}  # fmt: skip
+
+
+@op("llvm.atomicrmw")
+def _atomicrmw(d: Decoder, op: Any) -> Any:
+    a, value = d.operands(op)
+    kind = ir.IntegerAttr(op.attributes["bin_op"]).value
+    if kind not in _RMW:
+        raise unknown(op, "this kind of atomic")
+    access = _accessor(op, op.operands[0], op.operands[1].type)
+    return atomic(d.result(op), access, lambda v: v[a], value, _RMW[kind], kind in (9, 10))
+
+
+@op("llvm.cmpxchg")
+def _cmpxchg(d: Decoder, op: Any) -> Any:
+    a, expected, value = d.operands(op)
+    access = _accessor(op, op.operands[0], op.operands[1].type)
+    r = d.result(op)
+
+    def step(v: Frame) -> None:
+        w = v[0]
+        found, _, offsets = access.locate(w, v[a], "atomic")
+        w.machine.atomics = True
+        found.version += 1
+        view = found.view(access.dtype)
+        wanted, given = (np.broadcast_to(np.asarray(v[s], access.dtype), (32,)) for s in (expected, value))
+        old, hit = np.zeros(32, access.dtype), np.zeros(32, np.bool_)
+        for i, lane in enumerate(w.active_lanes()):
+            at = (offsets if offsets.__class__ is int else int(offsets[i])) >> access.shift
+            old[lane] = view[at]
+            hit[lane] = old[lane] == wanted[lane]
+            if hit[lane]:
+                view[at] = given[lane]
+        v[r] = Struct([old, hit])
+
+    return step
+
+
+@op("llvm.fence")
+def _fence(d: Decoder, op: Any) -> None:
+    return None

@@ -1,0 +1,238 @@
+"""memref: a value is (aligned address, address of the first element), in bytes; shape and strides are in its type."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from nvdsl.mlir import ir
+from nvdsl.sim.access import GLOBAL, SHARED, Accessor
+from nvdsl.sim.decode import Decoder, Frame, is_shared, maker, op, unknown
+from nvdsl.sim.report import error
+from nvdsl.sim.values import element
+from nvdsl.trace.location import where
+
+_DYNAMIC = ir.ShapedType.get_dynamic_stride_or_offset()
+
+
+class Layout:
+    """Static facts of a memref type: extents, strides in bytes, address space."""
+
+    def __init__(self, op: Any, type: Any) -> None:
+        strides, self.offset = type.get_strides_and_offset()
+        if any(s == _DYNAMIC for s in strides) and list(strides) != [1]:
+            raise unknown(op, "a memref with dynamic strides")
+        self.element = element(type)
+        self.shape = tuple(type.shape)
+        self.strides = tuple(s * self.element.bytes for s in strides)
+        self.space = SHARED if is_shared(type) else GLOBAL
+        name = str(type.memory_space)
+        if type.memory_space is not None and not is_shared(type) and "global" not in name and name[:1] not in "01":
+            raise unknown(op, f"a memref in memory space {name}")
+
+
+class Indexer:
+    """The address of an element, with the index checked against each extent."""
+
+    def __init__(self, d: Decoder, op: Any, ref: Any, indices: list[int], trailing: int = 1) -> None:
+        self.layout = Layout(op, ref.type)
+        self.ref, self.at = d.slot(ref), where(op)
+        self.terms = list(zip(indices, self.layout.strides, strict=True))
+        self.extents = list(self.layout.shape)
+        if self.extents and self.extents[-1] >= 0:
+            self.extents[-1] -= trailing - 1
+        self.what = op.name
+
+    def __call__(self, v: Frame) -> Any:
+        address = v[self.ref][1]
+        for slot, stride in self.terms:
+            address = address + v[slot] * stride
+        if v[0].machine.checks:
+            self._check(v)
+        return address
+
+    def _check(self, v: Frame) -> None:
+        w = v[0]
+        for axis, ((slot, _), extent) in enumerate(zip(self.terms, self.extents, strict=True)):
+            if extent < 0:
+                continue
+            i = v[slot]
+            if i.__class__ is int:
+                if 0 <= i < extent:
+                    continue
+                bad = i
+            else:
+                active = i if w.active is None else i[w.active]
+                outside = (active < 0) | (active >= extent)
+                if not outside.any():
+                    continue
+                bad = int(active[outside][0])
+            lane = "" if i.__class__ is int else f" lane {int(np.flatnonzero(w.mask & (np.asarray(i) == bad))[0])}"
+            shape = " x ".join(map(str, self.layout.shape))
+            raise error(
+                "out-of-bounds",
+                f"{self.what} by {w.name}{lane}: index {bad} on axis {axis} of an array of {shape}",
+                self.at,
+                "indices are 0 to extent - 1",
+                "guard the access with an `if`, or change the grid",
+            )
+
+
+@op("memref.load")
+def _load(d: Decoder, op: Any) -> Any:
+    index = Indexer(d, op, op.operands[0], d.operands(op)[1:])
+    access = Accessor(index.layout.space, index.layout.element, None, 1, index.at)
+    r = d.result(op)
+
+    def step(v: Frame) -> None:
+        v[r] = access.load(v[0], index(v))
+
+    return step
+
+
+@op("memref.store")
+def _store(d: Decoder, op: Any) -> Any:
+    value, _, *indices = d.operands(op)
+    index = Indexer(d, op, op.operands[1], indices)
+    access = Accessor(index.layout.space, index.layout.element, None, 1, index.at)
+
+    def step(v: Frame) -> None:
+        access.store(v[0], index(v), v[value])
+
+    return step
+
+
+@op("memref.view")
+def _view(d: Decoder, op: Any) -> Any:
+    source, shift, *_ = d.operands(op)
+    r = d.result(op)
+    kind = op.results[0].type
+    size = element(kind).bytes
+    for extent in kind.shape:
+        size *= extent
+    at = where(op)
+
+    def step(v: Frame) -> None:
+        address = v[source][1] + v[shift]
+        if address.__class__ is int:
+            limit = v[0].block.smem.size
+            if address + size > limit:
+                _too_small(v[0], address, size, limit, at)
+        v[r] = (address, address)
+
+    if not is_shared(kind):
+        raise unknown(op, "a view of global memory")
+    return step
+
+
+def _too_small(w: Any, address: int, size: int, limit: int, at: Any) -> None:
+    base = w.block.smem.reserved
+    raise error(
+        "out-of-bounds",
+        f"a view of bytes {address - base}..{address - base + size - 1} of shared memory, of which the launch "
+        f"has {limit - base}",
+        at,
+        "a view lies inside of the block's shared memory",
+        "check the slot's offset, or ask for more shared memory at the launch",
+    )
+
+
+@op("memref.cast", "memref.memory_space_cast", "memref.assume_alignment", "memref.collapse_shape",
+    "memref.expand_shape")  # fmt: skip
+def _same(d: Decoder, op: Any) -> None:
+    for result in op.results:
+        d.alias(result, op.operands[0])
+
+
+@op("memref.reinterpret_cast", "memref.subview")
+def _part(d: Decoder, op: Any) -> Any:
+    """subview's offsets are in elements of each axis, reinterpret_cast's one offset in elements of the buffer."""
+    segments = list(ir.DenseI32ArrayAttr(op.attributes["operandSegmentSizes"]))
+    slots = d.operands(op)
+    source, dynamic = slots[0], slots[1 : 1 + segments[1]]
+    r = d.result(op)
+    is_subview = op.name == "memref.subview"
+    layout = Layout(op, op.operands[0].type)
+    static = list(ir.DenseI64ArrayAttr(op.attributes["static_offsets"]))
+    strides = layout.strides if is_subview else (layout.element.bytes,)
+    coming = iter(dynamic)
+    fixed, terms = 0, []
+    for value, stride in zip(static, strides, strict=True):
+        if value == _DYNAMIC:
+            terms.append((next(coming), stride))
+        else:
+            fixed += value * stride
+
+    def step(v: Frame) -> None:
+        aligned, first = v[source]
+        address = (first if is_subview else aligned) + fixed
+        for slot, stride in terms:
+            address = address + v[slot] * stride
+        v[r] = (aligned, address)
+
+    return step
+
+
+@op("memref.extract_aligned_pointer_as_index")
+def _pointer(d: Decoder, op: Any) -> Any:
+    (a,) = d.operands(op)
+    r = d.result(op)
+
+    def step(v: Frame) -> None:
+        v[r] = v[a][0]
+
+    return step
+
+
+@op("memref.dim")
+def _dim(d: Decoder, op: Any) -> None:
+    owner = maker(op.operands[1])
+    axis = ir.IntegerAttr(owner.attributes["value"]).value
+    extent = op.operands[0].type.shape[axis]
+    if extent < 0:
+        raise unknown(op, "an extent that is not static")
+    d.define(op.results[0], extent)
+
+
+_RMW = {
+    0: np.add, 1: np.add, 2: None, 3: np.maximum, 4: np.maximum, 5: np.maximum, 6: np.maximum, 7: np.minimum,
+    8: np.minimum, 9: np.minimum, 10: np.minimum, 11: np.multiply, 12: np.multiply, 13: np.bitwise_or,
+    14: np.bitwise_and, 15: np.bitwise_xor,
+}  # fmt: skip
+
+
+@op("memref.atomic_rmw")
+def _atomic(d: Decoder, op: Any) -> Any:
+    """One lane after the other."""
+    value, _, *indices = d.operands(op)
+    index = Indexer(d, op, op.operands[1], indices)
+    access = Accessor(index.layout.space, index.layout.element, None, 1, index.at)
+    kind = ir.IntegerAttr(op.attributes["kind"]).value
+    if kind not in _RMW:
+        raise unknown(op, "this kind of atomic")
+    return atomic(d.result(op), access, index, value, _RMW[kind], kind in (6, 10))
+
+
+def atomic(r: int, access: Accessor, index: Any, value: int, f: Any, is_unsigned: bool = False) -> Any:
+    """old = memory; memory = f(old, value), lane by lane. ``f`` None: assignment."""
+    e = access.e
+
+    def step(v: Frame) -> None:
+        w = v[0]
+        address = index(v)
+        found, _, offsets = access.locate(w, address, "atomic")
+        w.machine.atomics = True
+        found.version += 1
+        view = found.view(e.unsigned if is_unsigned else e.dtype)
+        lanes = list(w.active_lanes())
+        given = np.broadcast_to(np.asarray(v[value], e.dtype), (32,))
+        given = given.view(e.unsigned) if is_unsigned else given
+        old = np.zeros(32, e.dtype)
+        for i, lane in enumerate(lanes):
+            at = (offsets if offsets.__class__ is int else int(offsets[i])) >> access.shift
+            old[lane] = view[at]
+            view[at] = given[lane] if f is None else f(view[at], given[lane])
+        v[r] = old
+
+    return step

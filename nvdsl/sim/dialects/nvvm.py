@@ -1,0 +1,316 @@
+"""nvvm, synchronization and copies: mbarriers, barriers, clusters, registers, fences, TMA. See also its other files."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from nvdsl.mlir import ir
+from nvdsl.sim import copies, memory, phases
+from nvdsl.sim.decode import Blocking, Decoder, Frame, op, unknown
+from nvdsl.sim.dialects.gpu import block_barrier
+from nvdsl.sim.dialects.llvm import one_value
+from nvdsl.sim.dialects.nvgpu import load_box, predicated, segments, store_box
+from nvdsl.sim.machine import Waiting
+from nvdsl.sim.report import error
+from nvdsl.trace.location import where
+
+
+def word(op: Any, name: str) -> str:
+    """The last word of an enum attribute: ``#nvvm<shfl_kind bfly>`` is "bfly"."""
+    return re.split(r"[ <]", str(op.attributes[name]).rstrip(">"))[-1]
+
+
+# --- mbarriers
+
+
+@op("nvvm.mbarrier.init")
+def _init(d: Decoder, op: Any) -> Any:
+    address, count, *predicate = d.operands(op)
+    at, names = where(op), d.names
+    return predicated(
+        predicate[0] if predicate else None, lambda v: phases.init(v[0], v[address], v[count], names, at)
+    )
+
+
+@op("nvvm.mbarrier.inval")
+def _inval(d: Decoder, op: Any) -> Any:
+    (address,) = d.operands(op)
+    at = where(op)
+    return lambda v: phases.inval(v[0], v[address], at)
+
+
+@op("nvvm.mbarrier.expect_tx")
+def _expect_tx(d: Decoder, op: Any) -> Any:
+    address, size = d.operands(op)
+    at = where(op)
+    return lambda v: phases.expect(v[0], v[address], v[size], at)
+
+
+@op("nvvm.mbarrier.arrive", "nvvm.mbarrier.arrive.nocomplete")
+def _arrive(d: Decoder, op: Any) -> Any:
+    address, *count = d.operands(op)
+    at = where(op)
+    for result in op.results:
+        d.define(result, 0)
+    return lambda v: phases.arrive(v[0], v[address], None, v[count[0]] if count else None, at)
+
+
+@op("nvvm.mbarrier.arrive.expect_tx")
+def _arrive_expect_tx(d: Decoder, op: Any) -> Any:
+    address, size, *predicate = d.operands(op)
+    at = where(op)
+    for result in op.results:
+        d.define(result, 0)
+    return predicated(
+        predicate[0] if predicate else None, lambda v: phases.arrive(v[0], v[address], v[size], None, at)
+    )
+
+
+@op("nvvm.mbarrier.try_wait.parity")
+def _try_wait_parity(d: Decoder, op: Any) -> Any:
+    address, parity, *_ = d.operands(op)
+    at = where(op)
+    return Blocking(lambda v: phases.wait(v[0], v[address], v[parity], at))
+
+
+@op("nvvm.mbarrier.test.wait", "nvvm.mbarrier.try_wait")
+def _test_wait(d: Decoder, op: Any) -> Any:
+    address, parity, *_ = d.operands(op)
+    r, at = d.result(op), where(op)
+
+    def step(v: Frame) -> None:
+        v[r] = phases.test(v[0], v[address], v[parity], at)
+
+    return step
+
+
+# --- barriers
+
+
+@op("nvvm.barrier")
+def _barrier(d: Decoder, op: Any) -> Any:
+    number, threads, predicate = segments(op, d.operands(op))
+    if predicate or op.results:
+        raise unknown(op, "a reduction")
+    at = where(op)
+
+    def run(v: Frame) -> Iterator[Any]:
+        w = v[0]
+        which = one_value(v[number[0]], w, at, "the barrier's number") if number else 0
+        count = one_value(v[threads[0]], w, at, "the barrier's thread count") if threads else None
+        yield from block_barrier(w, which, count, at)
+
+    return Blocking(run)
+
+
+@op("nvvm.barrier0")
+def _barrier0(d: Decoder, op: Any) -> Any:
+    at = where(op)
+    return Blocking(lambda v: block_barrier(v[0], 0, None, at))
+
+
+@op("nvvm.barrier.arrive")
+def _barrier_arrive(d: Decoder, op: Any) -> Any:
+    *number, threads = d.operands(op)
+    at = where(op)
+
+    def step(v: Frame) -> None:
+        w = v[0]
+        which = one_value(v[number[0]], w, at, "the barrier's number") if number else 0
+        w.block.named_barrier(which).arrive(w, one_value(v[threads], w, at, "the thread count"), at)
+
+    return step
+
+
+@op("nvvm.bar.warp.sync")
+def _warp_sync(d: Decoder, op: Any) -> Any:
+    (mask,) = d.operands(op)
+    at = where(op)
+    return lambda v: named_lanes(v[0], v[mask], at, "bar.warp.sync")
+
+
+def named_lanes(w: Any, mask: Any, at: Any, what: str) -> None:
+    """Raise unless the active lanes are those that the mask names (of those that exist)."""
+    if not w.machine.checks:
+        return
+    named = {i for i in range(w.count) if one_value(mask, w, at, "the mask") >> i & 1}
+    active = set(w.active_lanes())
+    if named != active:
+        raise error(
+            "divergent-collective",
+            f"{what} in {w.name} names {len(named)} lanes, {len(active)} execute it",
+            at,
+            "the lanes that the mask names execute it together (PTX ISA, shfl.sync, vote.sync, bar.warp.sync)",
+            "move it out of the `if`, or name the lanes that are there",
+        )
+
+
+@op("nvvm.cluster.arrive", "nvvm.cluster.arrive.relaxed")
+def _cluster_arrive(d: Decoder, op: Any) -> Any:
+    relaxed = op.name.endswith("relaxed")
+
+    def step(v: Frame) -> None:
+        w = v[0]
+        barrier = w.block.cluster.barrier
+        w.cluster_phase = barrier.phase
+        barrier.arrive(w, relaxed)
+
+    return step
+
+
+@op("nvvm.cluster.wait")
+def _cluster_wait(d: Decoder, op: Any) -> Any:
+    at = where(op)
+
+    def run(v: Frame) -> Iterator[Any]:
+        w = v[0]
+        barrier = w.block.cluster.barrier
+        mine = getattr(w, "cluster_phase", None)
+        if mine is None:
+            raise error("cluster-barrier", f"{w.name} waits at the cluster's barrier without having arrived", at,
+                        "arrive comes before wait (PTX ISA, barrier.cluster)", "nv.cluster_sync()")  # fmt: skip
+        if barrier.phase == mine:
+            yield Waiting(
+                lambda: barrier.phase != mine,
+                lambda: f"the cluster's barrier (arrived {barrier.arrived} of {barrier.warps} warps)",
+                at,
+                lambda: f"{barrier.warps - barrier.arrived} warps of the cluster never arrive at its barrier",
+            )
+        w.clock.join(barrier.done.generic, barrier.done.proxy)
+
+    return Blocking(run)
+
+
+@op("nvvm.setmaxregister")
+def _setmaxregister(d: Decoder, op: Any) -> Any:
+    count = ir.IntegerAttr(op.attributes["regCount"]).value
+    at, raises = where(op), "increase" in str(op.attributes["action"])
+
+    def run(v: Frame) -> Iterator[Any]:
+        w = v[0]
+        pool = w.block.pool
+        need = 32 * (count - w.registers)
+        if raises and need > pool.free:
+            yield Waiting(
+                lambda: need <= pool.free,
+                lambda: f"{need} registers of the block's pool, in which {pool.free} are free (setmaxnreg {count})",
+                at,
+                lambda: "setmaxnreg asks for more registers than the block's 65,536 hold",
+            )
+        pool.free -= need
+        w.registers = count
+
+    return Blocking(run)
+
+
+# --- fences
+
+
+@op("nvvm.fence.mbarrier.init", "nvvm.memory.barrier", "nvvm.fence.sc.cluster", "nvvm.prefetch", "nvvm.griddepcontrol",
+    "nvvm.cp.async.bulk.tensor.prefetch", "nvvm.fence.acquire", "nvvm.fence.release",
+    "nvvm.cp.async.bulk.prefetch")  # fmt: skip
+def _nothing(d: Decoder, op: Any) -> None:
+    return None
+
+
+@op("nvvm.nanosleep")
+def _nanosleep(d: Decoder, op: Any) -> Any:
+    at = where(op)
+
+    def run(v: Frame) -> Iterator[Any]:
+        yield Waiting(lambda: False, "the end of a nanosleep", at, spins=True)
+
+    return Blocking(run)
+
+
+@op("nvvm.fence.proxy")
+def _fence_proxy(d: Decoder, op: Any) -> Any:
+    if "async" not in str(op.attributes["kind"]) or "global" in str(op.attributes["kind"]):
+        return None
+    return lambda v: v[0].clock.fence_proxy()
+
+
+# --- copies
+
+
+@op("nvvm.cp.async.bulk.tensor.shared.cluster.global")
+def _tensor_load(d: Decoder, op: Any) -> Any:
+    (dst,), (tensor,), coords, (barrier,), im2col, multicast, _hint, predicate = segments(op, d.operands(op))
+    if im2col or word(op, "mode") != "tile":
+        raise unknown(op, "im2col")
+    at = where(op)
+
+    def step(v: Frame) -> None:
+        load_box(v, v[tensor], coords, v[dst], v[barrier], v[multicast[0]] if multicast else None, at)
+
+    return predicated(predicate[0] if predicate else None, step)
+
+
+@op("nvvm.cp.async.bulk.tensor.global.shared.cta")
+def _tensor_store(d: Decoder, op: Any) -> Any:
+    (tensor,), (src,), coords, _hint, predicate = segments(op, d.operands(op))
+    at = where(op)
+    return predicated(
+        predicate[0] if predicate else None, lambda v: store_box(v, v[tensor], coords, v[src], None, at)
+    )
+
+
+@op("nvvm.cp.async.bulk.tensor.reduce")
+def _tensor_reduce(d: Decoder, op: Any) -> Any:
+    (tensor,), (src,), coords, _hint = segments(op, d.operands(op))
+    at, kind = where(op), word(op, "redKind")
+    return lambda v: store_box(v, v[tensor], coords, v[src], kind, at)
+
+
+@op("nvvm.cp.async.bulk.shared.cluster.global")
+def _bulk_load(d: Decoder, op: Any) -> Any:
+    (dst,), (src,), (barrier,), (size,), multicast, _hint = segments(op, d.operands(op))
+    at = where(op)
+
+    def step(v: Frame) -> None:
+        w = v[0]
+        for lane in w.active_lanes():
+            line = copies.Line(copies.uniform(v[src], w, lane), copies.uniform(v[size], w, lane))
+            mask = copies.uniform(v[multicast[0]], w, lane) & 0xFFFF if multicast else None
+            copies.load(w, line, copies.uniform(v[dst], w, lane), copies.uniform(v[barrier], w, lane), mask, at)
+
+    return step
+
+
+@op("nvvm.cp.async.bulk.global.shared.cta")
+def _bulk_store(d: Decoder, op: Any) -> Any:
+    (dst,), (src,), (size,), *_ = segments(op, d.operands(op))
+    at = where(op)
+
+    def step(v: Frame) -> None:
+        w = v[0]
+        for lane in w.active_lanes():
+            line = copies.Line(copies.uniform(v[dst], w, lane), copies.uniform(v[size], w, lane))
+            copies.store(w, lane, line, copies.uniform(v[src], w, lane), None, at)
+
+    return step
+
+
+@op("nvvm.cp.async.bulk.commit.group")
+def _bulk_commit(d: Decoder, op: Any) -> Any:
+    return lambda v: copies.commit(v[0])
+
+
+@op("nvvm.cp.async.bulk.wait_group")
+def _bulk_wait(d: Decoder, op: Any) -> Any:
+    pending, at = ir.IntegerAttr(op.attributes["group"]).value, where(op)
+    return Blocking(lambda v: copies.wait(v[0], pending, at))
+
+
+@op("nvvm.mapa")
+def _mapa(d: Decoder, op: Any) -> Any:
+    address, rank = d.operands(op)
+    r = d.result(op)
+    low = (1 << memory.CLUSTER_SHIFT) - 1
+
+    def step(v: Frame) -> None:
+        v[r] = (v[address] & low) + ((v[rank] + 1) * (1 << memory.CLUSTER_SHIFT))
+
+    return step

@@ -1,0 +1,212 @@
+"""nvvm, within a warp: shuffles, votes, special registers, conversions, approximations."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import numpy as np
+
+from nvdsl.mlir import ir
+from nvdsl.sim.decode import Decoder, Frame, op, unknown
+from nvdsl.sim.dialects.arith import unary
+from nvdsl.sim.dialects.gpu import IDS, shuffle_source
+from nvdsl.sim.dialects.math import rounded
+from nvdsl.sim.dialects.nvvm import named_lanes, word
+from nvdsl.sim.report import error
+from nvdsl.sim.values import FLOATS, element, lanes, to_tf32
+from nvdsl.sim.wgmma import Struct
+from nvdsl.trace.location import where
+
+_U64 = (1 << 64) - 1
+
+# --- lanes
+
+
+@op("nvvm.shfl.sync")
+def _shfl(d: Decoder, op: Any) -> Any:
+    mask, value, offset, clamp = d.operands(op)
+    r, at = d.result(op), where(op)
+    kind = {"bfly": "xor", "idx": "idx", "up": "up", "down": "down"}[word(op, "kind")]
+    with_predicate = str(op.results[0].type).startswith("!llvm.struct")
+
+    def step(v: Frame) -> None:
+        w = v[0]
+        named_lanes(w, v[mask], at, "shfl.sync")
+        x = v[value]
+        if v[clamp] not in (31, 0):
+            raise error("unknown-op", "shfl.sync of parts of a warp", at)
+        source = shuffle_source(w, kind, v[offset], 32)
+        inside = (source >= 0) & (source < 32)
+        source = np.where(inside, source, w.lane)
+        if not isinstance(x, np.ndarray):
+            y = x
+        elif kind == "idx" and v[offset].__class__ is int:
+            y = x[source[0]]
+            y = y if x.dtype.kind == "f" else y.item()
+        else:
+            y = x[source]
+        v[r] = Struct([y, inside]) if with_predicate else y
+
+    return step
+
+
+@op("nvvm.vote.sync")
+def _vote(d: Decoder, op: Any) -> Any:
+    mask, condition = d.operands(op)
+    r, at, kind = d.result(op), where(op), word(op, "kind")
+
+    def step(v: Frame) -> None:
+        w = v[0]
+        named_lanes(w, v[mask], at, "vote.sync")
+        held = np.broadcast_to(np.asarray(v[condition], np.bool_), (32,)) & w.mask
+        if kind == "any":
+            v[r] = bool(held.any())
+        elif kind == "all":
+            v[r] = bool((held == w.mask).all())
+        elif kind == "uni":
+            v[r] = bool((held == w.mask).all() or not held.any())
+        else:
+            bits = sum(1 << i for i in np.flatnonzero(held).tolist())
+            v[r] = bits - (1 << 32) if bits >= 1 << 31 else bits
+
+    return step
+
+
+@op("nvvm.elect.sync")
+def _elect(d: Decoder, op: Any) -> Any:
+    r = d.result(op)
+
+    def step(v: Frame) -> None:
+        w = v[0]
+        elected = np.zeros(32, np.bool_)
+        elected[w.active_lanes()[0]] = True
+        v[r] = elected
+
+    return step
+
+
+_REDUX: dict[str, Any] = {
+    "add": np.add, "min": np.minimum, "max": np.maximum, "umin": np.minimum, "umax": np.maximum,
+    "and": np.bitwise_and, "or": np.bitwise_or, "xor": np.bitwise_xor,
+}  # fmt: skip
+
+
+@op("nvvm.redux.sync")
+def _redux(d: Decoder, op: Any) -> Any:
+    value, mask = d.operands(op)
+    r, at, kind = d.result(op), where(op), word(op, "kind")
+    if kind not in _REDUX:
+        raise unknown(op, f"redux {kind}")
+
+    def step(v: Frame) -> None:
+        w = v[0]
+        named_lanes(w, v[mask], at, "redux.sync")
+        x = lanes(v[value], element("i32"))[w.mask]
+        x = x.view(np.uint32) if kind.startswith("u") else x
+        v[r] = int(np.asarray(_REDUX[kind].reduce(x)).astype(np.uint32).view(np.int32))
+
+    return step
+
+
+# --- special registers
+
+for _register, _name in (("tid", "gpu.thread_id"), ("ctaid", "gpu.block_id"), ("ntid", "gpu.block_dim"),
+                         ("nctaid", "gpu.grid_dim"), ("clusterid", "gpu.cluster_id"),
+                         ("cluster.ctaid", "gpu.cluster_block_id"),
+                         ("cluster.nctaid", "gpu.cluster_dim_blocks")):  # fmt: skip
+    for _i, _axis in enumerate("xyz"):
+
+        def _special(d: Decoder, op: Any, read: Any = IDS[_name], axis: int = _i) -> Any:
+            r = d.result(op)
+
+            def step(v: Frame) -> None:
+                x = read(v[0])[axis]
+                v[r] = x.astype(np.int32) if isinstance(x, np.ndarray) else x
+
+            return step
+
+        op(f"nvvm.read.ptx.sreg.{_register}.{_axis}")(_special)
+
+
+@op("nvvm.read.ptx.sreg.laneid")
+def _laneid(d: Decoder, op: Any) -> Any:
+    r = d.result(op)
+
+    def step(v: Frame) -> None:
+        v[r] = v[0].lane
+
+    return step
+
+
+@op("nvvm.read.ptx.sreg.cluster.ctarank")
+def _ctarank(d: Decoder, op: Any) -> Any:
+    r = d.result(op)
+
+    def step(v: Frame) -> None:
+        v[r] = v[0].block.rank
+
+    return step
+
+
+# --- conversions and approximations
+
+for _name, _f in (("ex2", np.exp2), ("log2", np.log2), ("sin", np.sin), ("cos", np.cos),
+                  ("rcp.approx.ftz.f", lambda x: 1 / x)):  # fmt: skip
+    op(f"nvvm.{_name}")(functools.partial(unary, f=rounded(_f)))
+
+
+@op("nvvm.convert.float.to.tf32")
+def _to_tf32(d: Decoder, op: Any) -> Any:
+    def f(x: Any) -> Any:
+        r = to_tf32(x).view(np.int32)
+        return r if r.ndim else r.item()
+
+    return unary(d, op, f)
+
+
+@op("nvvm.convert.f32x2.to.f8x2")
+def _to_float8(d: Decoder, op: Any) -> Any:
+    """The first operand is the high byte. Saturates to the largest finite value; NaN stays."""
+    high, low = d.operands(op)
+    r = d.result(op)
+    kind = FLOATS[str(op.attributes["dstTy"])]
+    most = 448.0 if "E4M3" in str(op.attributes["dstTy"]) else 57344.0
+    is_vector = isinstance(op.results[0].type, ir.VectorType)
+
+    def convert(x: Any) -> Any:
+        wide = np.asarray(x, np.float32)
+        r = np.clip(wide, -most, most).astype(kind).view(np.uint8)
+        return np.where(np.isnan(wide), np.uint8(0x7F), r).astype(np.uint8)
+
+    def step(v: Frame) -> None:
+        h, lo = convert(v[high]), convert(v[low])
+        if is_vector:
+            h, lo = np.broadcast_arrays(np.atleast_1d(h), np.atleast_1d(lo))
+            v[r] = np.stack([lo, h]).view(np.int8)
+            return
+        word = (h.astype(np.uint16) << 8 | lo).astype(np.uint16).view(np.int16)
+        v[r] = word if word.ndim else word.item()
+
+    return step
+
+
+@op("nvvm.convert.f8x2.to.f16x2")
+def _from_float8(d: Decoder, op: Any) -> Any:
+    kind = FLOATS[str(op.attributes["srcType"])]
+    return unary(d, op, lambda x: np.ascontiguousarray(x).view(kind).astype(np.float16))
+
+
+@op("nvvm.convert.f32x2.to.f16x2", "nvvm.convert.f32x2.to.bf16x2")
+def _to_half(d: Decoder, op: Any) -> Any:
+    """The first operand is the high element."""
+    high, low = d.operands(op)[:2]
+    r = d.result(op)
+    kind = FLOATS["bf16" if op.name.endswith("bf16x2") else "f16"]
+
+    def step(v: Frame) -> None:
+        h, lo = (np.atleast_1d(np.asarray(v[s])).astype(kind) for s in (high, low))
+        h, lo = np.broadcast_arrays(h, lo)
+        v[r] = np.stack([lo, h])
+
+    return step

@@ -1,0 +1,115 @@
+"""nvvm, matrices: wgmma, stmatrix, ldmatrix."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import numpy as np
+
+from nvdsl.mlir import ir
+from nvdsl.sim import matrix
+from nvdsl.sim.access import SHARED, Accessor
+from nvdsl.sim.decode import Blocking, Decoder, Frame, op
+from nvdsl.sim.dialects.llvm import one_value
+from nvdsl.sim.dialects.nvvm import word
+from nvdsl.sim.report import error
+from nvdsl.sim.values import element, lanes
+from nvdsl.sim.wgmma import Kind, Struct, state
+from nvdsl.trace.location import where
+
+_U64 = (1 << 64) - 1
+
+# --- wgmma
+
+
+@op("nvvm.wgmma.fence.aligned")
+def _wgmma_fence(d: Decoder, op: Any) -> Any:
+    return lambda v: state(v[0]).fence()
+
+
+@op("nvvm.wgmma.commit.group.sync.aligned")
+def _wgmma_commit(d: Decoder, op: Any) -> Any:
+    return lambda v: state(v[0]).commit()
+
+
+@op("nvvm.wgmma.wait.group.sync.aligned")
+def _wgmma_wait(d: Decoder, op: Any) -> Any:
+    pending, at = ir.IntegerAttr(op.attributes["group"]).value, where(op)
+    return Blocking(lambda v: state(v[0]).wait(pending, at))
+
+
+_SHAPE = re.compile(r"m = (\d+), n = (\d+), k = (\d+)")
+
+
+@op("nvvm.wgmma.mma_async")
+def _mma_async(d: Decoder, op: Any) -> Any:
+    before, a, b = d.operands(op)
+    r = d.result(op)
+    match = _SHAPE.search(str(op.attributes["shape"]))
+    assert match is not None
+    a_type, b_type, d_type = (word(op, name) for name in ("typeA", "typeB", "typeD"))
+    majors = ("k" if word(op, "layoutA") == "row" else "mn", "k" if word(op, "layoutB") == "col" else "mn")
+    signs = tuple(1 if word(op, name) == "one" else -1 for name in ("scaleA", "scaleB"))
+    names = {"s32": "i32"}
+    kind = Kind(int(match[2]), a_type, b_type, names.get(d_type, d_type), majors, signs, where(op))  # type: ignore[arg-type]
+    adds = word(op, "scaleD") == "one"
+
+    def step(v: Frame) -> None:
+        w = v[0]
+        a_descriptor = one_value(v[a], w, kind.at, "the descriptor of A") & _U64
+        b_descriptor = one_value(v[b], w, kind.at, "the descriptor of B") & _U64
+        v[r] = state(w).issue(kind, a_descriptor, b_descriptor, v[before] if adds else None)
+
+    return step
+
+
+# --- matrices
+
+
+@op("nvvm.stmatrix")
+def _stmatrix(d: Decoder, op: Any) -> Any:
+    pointer, *sources = d.operands(op)
+    at, transpose = where(op), word(op, "layout") == "col"
+    access = Accessor(SHARED, element("i32"), 4, 16, at)
+
+    def step(v: Frame) -> None:
+        w = v[0]
+        rows = _rows(w, v[pointer], access, len(sources), "stmatrix", True, at)
+        values = np.array([lanes(v[s], element("i32")) for s in sources])
+        w.block.smem.version += 1
+        matrix.stmatrix(w.block.smem.data, rows, values, transpose)
+
+    return step
+
+
+@op("nvvm.ldmatrix")
+def _ldmatrix(d: Decoder, op: Any) -> Any:
+    (pointer,) = d.operands(op)
+    r = d.result(op)
+    at, transpose = where(op), word(op, "layout") == "col"
+    count = ir.IntegerAttr(op.attributes["num"]).value
+    access = Accessor(SHARED, element("i32"), 4, 16, at)
+
+    def step(v: Frame) -> None:
+        w = v[0]
+        rows = _rows(w, v[pointer], access, count, "ldmatrix", False, at)
+        loaded = matrix.ldmatrix(w.block.smem.data, rows, count, transpose)
+        v[r] = loaded[0] if count == 1 else Struct(loaded)
+
+    return step
+
+
+def _rows(w: Any, pointer: Any, access: Accessor, count: int, what: str, writes: bool, at: Any) -> Any:
+    """The addresses of the 8 * count rows (by the first lanes), checked; 32 of them."""
+    if not w.converged():
+        raise error("divergent-collective", f"{what} in {w.name} with only some of its lanes", at,
+                    "all lanes of a warp execute it together (PTX ISA)")  # fmt: skip
+    addresses = lanes(pointer, element("i64"))
+    outer = w.mask
+    w.set_mask(np.arange(32) < 8 * count)
+    found, block, offsets = access.locate(w, addresses, what)
+    if w.machine.checks:
+        access._check(w, found, block, offsets, what, writes)
+    w.set_mask(outer)
+    return addresses

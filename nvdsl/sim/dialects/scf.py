@@ -1,0 +1,247 @@
+"""scf: structured control flow. Lanes that disagree run one after the other under a mask and meet again behind."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from nvdsl.mlir import ir
+from nvdsl.sim.decode import Blocking, Body, Decoder, Frame, op
+from nvdsl.sim.machine import Waiting
+from nvdsl.sim.values import select
+from nvdsl.trace.location import where
+
+
+def make(body: Any, blocking: bool) -> Any:
+    """A generator function as a step: itself where it may wait, else a function that runs it to its end."""
+    if blocking:
+        return Blocking(body)
+
+    def step(v: Frame) -> None:
+        for _ in body(v):
+            pass
+
+    return step
+
+
+@op("scf.if")
+def _if(d: Decoder, op: Any) -> Any:
+    (condition,) = d.operands(op)
+    empty: tuple[Body, list[int]] = (Body(()), [])
+    branches = [empty, empty]
+    for i, region in enumerate(op.regions):
+        if len(region.blocks):
+            body, terminator = d.block(region.blocks[0])
+            branches[i] = (body, d.operands(terminator) if terminator is not None else [])
+    results = [d.define(result) for result in op.results]
+    (then, then_yields), (other, other_yields) = branches
+    blocking = then.blocking or other.blocking
+    if not blocking:
+        return _plain_if(condition, then, then_yields, other, other_yields, results)
+
+    def run(v: Frame) -> Iterator[Any]:
+        c = v[condition]
+        w = v[0]
+        if c.__class__ is not bool:
+            yes, no = w.mask & c, w.mask & ~c
+            any_yes, any_no = yes.any(), no.any()
+        else:
+            any_yes, any_no = c, not c
+        if any_yes and any_no:
+            outer = w.mask
+            w.set_mask(yes)
+            yield from then.run(v)
+            kept = [v[s] for s in then_yields]
+            w.set_mask(no)
+            yield from other.run(v)
+            w.set_mask(outer)
+            for r, x, s in zip(results, kept, other_yields, strict=True):
+                v[r] = select(c, x, v[s])
+            return
+        body, yields = (then, then_yields) if any_yes else (other, other_yields)
+        yield from body.run(v)
+        for r, s in zip(results, yields, strict=True):
+            v[r] = v[s]
+
+    return Blocking(run)
+
+
+def _plain_if(
+    condition: int, then: Body, then_yields: list[int], other: Body, other_yields: list[int], results: list[int]
+) -> Any:
+    then_pairs = list(zip(results, then_yields, strict=True)) if then_yields else []
+    other_pairs = list(zip(results, other_yields, strict=True)) if other_yields else []
+
+    def step(v: Frame) -> None:
+        c = v[condition]
+        if c.__class__ is bool:
+            any_yes, any_no = c, not c
+        else:
+            w = v[0]
+            yes, no = w.mask & c, w.mask & ~c
+            any_yes, any_no = yes.any(), no.any()
+            if any_yes and any_no:
+                outer = w.mask
+                w.set_mask(yes)
+                then(v)
+                kept = [v[s] for _, s in then_pairs]
+                w.set_mask(no)
+                other(v)
+                w.set_mask(outer)
+                for (r, s), x in zip(other_pairs, kept, strict=True):
+                    v[r] = select(c, x, v[s])
+                return
+        if any_yes:
+            then(v)
+            for r, s in then_pairs:
+                v[r] = v[s]
+        else:
+            other(v)
+            for r, s in other_pairs:
+                v[r] = v[s]
+
+    return step
+
+
+@op("scf.for")
+def _for(d: Decoder, op: Any) -> Any:
+    low, high, stride, *starts = d.operands(op)
+    block = op.regions[0].blocks[0]
+    variable, *carried = [d.define(argument) for argument in block.arguments]
+    body, terminator = d.block(block)
+    yields = d.operands(terminator) if terminator is not None else []
+    results = [d.define(result) for result in op.results]
+    count = len(carried)
+
+    def uniform(v: Frame) -> Iterator[Any]:
+        first, last, by = v[low], v[high], v[stride]
+        if not (first.__class__ is int and last.__class__ is int and by.__class__ is int):
+            yield from varying(v)
+            return
+        for c, s in zip(carried, starts, strict=True):
+            v[c] = v[s]
+        blocking = body.blocking
+        for i in range(first, last, max(by, 1)):
+            v[variable] = i
+            if blocking:
+                yield from body.run(v)
+            else:
+                body(v)
+            if count:
+                following = [v[y] for y in yields]
+                for c, x in zip(carried, following, strict=True):
+                    v[c] = x
+        for r, c in zip(results, carried, strict=True):
+            v[r] = v[c]
+
+    def varying(v: Frame) -> Iterator[Any]:
+        w = v[0]
+        outer = w.mask
+        i = np.broadcast_to(np.asarray(v[low]), (32,)).copy()
+        last, by = v[high], v[stride]
+        for c, s in zip(carried, starts, strict=True):
+            v[c] = v[s]
+        while True:
+            going = outer & (i < last)
+            if not going.any():
+                break
+            w.set_mask(going)
+            v[variable] = i.copy()
+            yield from body.run(v)
+            following = [v[y] for y in yields]
+            for c, x in zip(carried, following, strict=True):
+                v[c] = select(going, x, v[c])
+            i = i + by
+        w.set_mask(outer)
+        for r, c in zip(results, carried, strict=True):
+            v[r] = v[c]
+
+    return make(uniform, body.blocking)
+
+
+@op("scf.while")
+def _while(d: Decoder, op: Any) -> Any:
+    """Each turn is a chance for others to run: a loop may poll memory."""
+    starts = d.operands(op)
+    before, after = op.regions[0].blocks[0], op.regions[1].blocks[0]
+    inputs = [d.define(argument) for argument in before.arguments]
+    before_body, condition = d.block(before)
+    test, *passed = d.operands(condition)
+    outputs = [d.define(argument) for argument in after.arguments]
+    after_body, terminator = d.block(after)
+    yields = d.operands(terminator)
+    results = [d.define(result) for result in op.results]
+    polling = Waiting(lambda: False, "a condition that it polls", where(op), spins=True)
+
+    def run(v: Frame) -> Iterator[Any]:
+        w = v[0]
+        outer = w.mask
+        for i, s in zip(inputs, starts, strict=True):
+            v[i] = v[s]
+        turns = 0
+        while True:
+            yield from before_body.run(v)
+            going = v[test]
+            values = [v[p] for p in passed]
+            if going.__class__ is not bool:
+                going = w.mask & going
+            for o, r, x in zip(outputs, results, values, strict=True):
+                v[r] = x if turns == 0 or w.mask is outer else select(w.mask, x, v[r])
+                v[o] = x
+            if going.__class__ is bool:
+                if not going:
+                    break
+            elif not going.any():
+                break
+            else:
+                w.set_mask(going)
+            yield from after_body.run(v)
+            for i, y in zip(inputs, yields, strict=True):
+                v[i] = v[y]
+            turns += 1
+            if turns % 64 == 0:
+                yield polling
+        w.set_mask(outer)
+
+    return Blocking(run)
+
+
+@op("scf.execute_region")
+def _execute_region(d: Decoder, op: Any) -> Any:
+    body, terminator = d.block(op.regions[0].blocks[0])
+    for result, value in zip(op.results, terminator.operands, strict=True):
+        d.alias(result, value)
+    return Blocking(body.run) if body.blocking else body
+
+
+@op("scf.index_switch")
+def _index_switch(d: Decoder, op: Any) -> Any:
+    (selector,) = d.operands(op)
+    cases = list(ir.DenseI64ArrayAttr(op.attributes["cases"]))
+    bodies = []
+    for region in op.regions:
+        body, terminator = d.block(region.blocks[0])
+        bodies.append((body, d.operands(terminator) if terminator is not None else []))
+    results = [d.define(result) for result in op.results]
+
+    def run(v: Frame) -> Iterator[Any]:
+        w = v[0]
+        x, outer = v[selector], w.mask
+        kinds = [(i + 1, np.broadcast_to(np.equal(x, case), (32,))) for i, case in enumerate(cases)]
+        rest = np.ones(32, np.bool_)
+        for _, hit in kinds:
+            rest = rest & ~hit
+        for i, hit in [*kinds, (0, rest)]:
+            mask = outer & hit
+            if not mask.any():
+                continue
+            w.set_mask(mask)
+            body, yields = bodies[i]
+            yield from body.run(v)
+            for r, y in zip(results, yields, strict=True):
+                v[r] = v[y] if v[r] is None else select(mask, v[y], v[r])
+        w.set_mask(outer)
+
+    return make(run, any(body.blocking for body, _ in bodies))

@@ -1,0 +1,217 @@
+"""vector: elements along the first axes, lanes along the last (1 where all lanes agree)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from nvdsl.mlir import ir
+from nvdsl.sim.access import Accessor
+from nvdsl.sim.decode import Decoder, Frame, op, unknown
+from nvdsl.sim.dialects.arith import bitcast, unary
+from nvdsl.sim.dialects.memref import Indexer
+from nvdsl.sim.values import Element, column, element, is_uniform, scalar
+
+_DYNAMIC = ir.ShapedType.get_dynamic_size()
+
+
+def to_scalar(x: Any, e: Element) -> Any:
+    """A (1,) or (32,) row as a scalar value."""
+    if is_uniform(x):
+        return scalar(np.asarray(x), e)
+    return x
+
+
+def stack(parts: list[Any], e: Element) -> Any:
+    """Scalars as the elements of a vector."""
+    if all(not isinstance(p, np.ndarray) for p in parts):
+        return np.array(parts, e.dtype).reshape(-1, 1)
+    whole = np.empty((len(parts), 32), e.dtype)
+    for i, part in enumerate(parts):
+        whole[i] = part
+    return whole
+
+
+@op("vector.from_elements")
+def _from_elements(d: Decoder, op: Any) -> Any:
+    slots = d.operands(op)
+    r = d.result(op)
+    shape = tuple(op.results[0].type.shape)
+    e = element(op.results[0].type)
+    flat = len(shape) == 1
+
+    def step(v: Frame) -> None:
+        x = stack([v[s] for s in slots], e)
+        v[r] = x if flat else x.reshape(*shape, x.shape[-1])
+
+    return step
+
+
+@op("vector.extract", "vector.extractelement", "llvm.extractelement")
+def _extract(d: Decoder, op: Any) -> Any:
+    source, *dynamic = d.operands(op)
+    r = d.result(op)
+    e = element(op.operands[0].type)
+    is_scalar = not isinstance(op.results[0].type, ir.VectorType)
+    position = _position(op, dynamic)
+
+    def step(v: Frame) -> None:
+        x = column(v[source], e)
+        at = tuple(v[p.slot] if p.__class__ is Slot else p for p in position)
+        if any(p.__class__ is np.ndarray for p in at):
+            wide = np.broadcast_to(x, (*x.shape[:-1], 32))
+            row = wide[(*at, np.arange(32))]
+        else:
+            row = x[at]
+        v[r] = to_scalar(row, e) if is_scalar else row
+
+    return step
+
+
+class Slot:
+    """A position that is known at run time only."""
+
+    __slots__ = ("slot",)
+
+    def __init__(self, slot: int) -> None:
+        self.slot = slot
+
+
+def _position(op: Any, dynamic: list[int]) -> list[Any]:
+    if "static_position" not in op.attributes:
+        return [Slot(slot) for slot in dynamic]
+    coming = iter(dynamic)
+    return [Slot(next(coming)) if p == _DYNAMIC else p for p in ir.DenseI64ArrayAttr(op.attributes["static_position"])]
+
+
+@op("vector.insert", "vector.insertelement", "llvm.insertelement")
+def _insert(d: Decoder, op: Any) -> Any:
+    slots = d.operands(op)
+    if op.name == "llvm.insertelement":
+        slots = [slots[1], slots[0], *slots[2:]]
+    value, target, *dynamic = slots
+    r = d.result(op)
+    e = element(op.results[0].type)
+    position = _position(op, dynamic)
+    shape = tuple(op.results[0].type.shape)
+
+    def step(v: Frame) -> None:
+        x = np.zeros((*shape, 1), e.dtype) if v[target] is None else v[target]
+        part = np.asarray(v[value])
+        at = tuple(v[p.slot] if p.__class__ is Slot else p for p in position)
+        lanes = max(x.shape[-1], part.shape[-1] if part.ndim else 1, 32 if any(np.ndim(p) for p in at) else 1)
+        x = np.broadcast_to(x, (*shape, lanes)).copy()
+        if any(np.ndim(p) for p in at):
+            x[(*at, np.arange(32))] = part
+        else:
+            x[at] = part
+        v[r] = x
+
+    return step
+
+
+@op("vector.broadcast", "vector.splat")
+def _broadcast(d: Decoder, op: Any) -> Any:
+    e, shape = element(op.results[0].type), tuple(op.results[0].type.shape)
+
+    def f(x: Any) -> Any:
+        x = column(x, e)
+        return np.broadcast_to(x, (*shape, x.shape[-1])).copy()
+
+    return unary(d, op, f)
+
+
+@op("vector.bitcast")
+def _bitcast(d: Decoder, op: Any) -> Any:
+    source, target = element(op.operands[0].type), element(op.results[0].type)
+    return unary(d, op, lambda x: bitcast(x, source, target, True, True))
+
+
+@op("vector.shape_cast")
+def _shape_cast(d: Decoder, op: Any) -> Any:
+    shape = tuple(op.results[0].type.shape)
+    return unary(d, op, lambda x: x.reshape(*shape, x.shape[-1]))
+
+
+@op("vector.extract_strided_slice")
+def _slice(d: Decoder, op: Any) -> Any:
+    offsets = [ir.IntegerAttr(a).value for a in ir.ArrayAttr(op.attributes["offsets"])]
+    sizes = [ir.IntegerAttr(a).value for a in ir.ArrayAttr(op.attributes["sizes"])]
+    at = tuple(slice(o, o + s) for o, s in zip(offsets, sizes, strict=True))
+    return unary(d, op, lambda x: x[at])
+
+
+@op("vector.shuffle")
+def _shuffle(d: Decoder, op: Any) -> Any:
+    a, b = d.operands(op)
+    r = d.result(op)
+    mask = list(ir.DenseI64ArrayAttr(op.attributes["mask"]))
+
+    def step(v: Frame) -> None:
+        x, y = v[a], v[b]
+        lanes = max(x.shape[-1], y.shape[-1])
+        both = np.concatenate([np.broadcast_to(z, (*z.shape[:-1], lanes)) for z in (x, y)])
+        v[r] = both[[max(m, 0) for m in mask]]
+
+    return step
+
+
+def _vector_access(d: Decoder, op: Any, ref: Any, indices: list[int], type: Any) -> tuple[Indexer, Accessor]:
+    if len(type.shape) != 1:
+        raise unknown(op, "a vector of more than one dimension")
+    count = type.shape[0]
+    index = Indexer(d, op, ref, indices, trailing=count)
+    if index.layout.strides and index.layout.strides[-1] != index.layout.element.bytes:
+        raise unknown(op, "elements that are not contiguous")
+    alignment = ir.IntegerAttr(op.attributes["alignment"]).value if "alignment" in op.attributes else 1
+    return index, Accessor(index.layout.space, index.layout.element, count, alignment, index.at)
+
+
+@op("vector.load")
+def _load(d: Decoder, op: Any) -> Any:
+    index, access = _vector_access(d, op, op.operands[0], d.operands(op)[1:], op.results[0].type)
+    r = d.result(op)
+
+    def step(v: Frame) -> None:
+        v[r] = access.load(v[0], index(v))
+
+    return step
+
+
+@op("vector.store")
+def _store(d: Decoder, op: Any) -> Any:
+    value, _, *indices = d.operands(op)
+    index, access = _vector_access(d, op, op.operands[1], indices, op.operands[0].type)
+
+    def step(v: Frame) -> None:
+        access.store(v[0], index(v), v[value])
+
+    return step
+
+
+_REDUCTIONS: dict[str, Any] = {
+    "add": lambda x, y: x + y, "mul": lambda x, y: x * y, "and": lambda x, y: x & y, "or": lambda x, y: x | y,
+    "xor": lambda x, y: x ^ y, "minsi": np.minimum, "maxsi": np.maximum, "minnumf": np.fmin, "maxnumf": np.fmax,
+    "minimumf": np.minimum, "maximumf": np.maximum,
+}  # fmt: skip
+
+
+@op("vector.reduction")
+def _reduction(d: Decoder, op: Any) -> Any:
+    """In order, from the first element on."""
+    kind = str(op.attributes["kind"]).partition("<")[2].rstrip(">")
+    if kind not in _REDUCTIONS:
+        raise unknown(op, f"reduction {kind}")
+    f, e = _REDUCTIONS[kind], element(op.results[0].type)
+    source, *start = d.operands(op)
+    r = d.result(op)
+
+    def step(v: Frame) -> None:
+        rows = list(v[source])
+        total = column(v[start[0]], e) if start else rows.pop(0)
+        for row in rows:
+            total = f(total, row)
+        v[r] = to_scalar(total, e)
+
+    return step

@@ -1,0 +1,72 @@
+"""What must not be left when a block returns."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from nvdsl.sim.report import error
+
+
+def check(block: Any) -> None:
+    """Raise for copies, bytes, stores or wgmmas that nobody waited for."""
+    for barrier in block.mbarriers.values():
+        if barrier.tx and not block.in_flight:
+            more = f"{barrier.tx} bytes that never come" if barrier.tx > 0 else f"{-barrier.tx} bytes too many"
+            raise error(
+                "residue",
+                f"{block.name} returns with mbarrier {barrier.name} in {barrier.state()}: {more}",
+                barrier.where,
+                "the bytes of the boxes that complete on an mbarrier are those that expect_tx announced",
+                "expect what the loads bring: tile.bytes of each box",
+            )
+    if block.in_flight:
+        event = next(e for e in block.machine.events if any(t[0] is block for t in getattr(e, "targets", ())))
+        raise error(
+            "exit-in-flight",
+            f"{block.name} returns while the {event.who} is still under way",
+            event.who.where,
+            "a block's shared memory must outlive the copies into it",
+            "wait on the copy's mbarrier before the kernel ends, or don't load what nobody reads",
+        )
+    if block.shadow.uninitialized is not None:
+        fresh, access = block.shadow.uninitialized
+        raise error(
+            "uninitialized",
+            f"{access} reads {block.shadow.describe(fresh)}, which nothing had written",
+            access.where,
+            "shared memory holds arbitrary bytes when a block starts",
+            "check the offset, the descriptor's strides, or the copy that should bring the bytes",
+        )
+    for warp in block.warps:
+        _check_stores(warp)
+        if warp.mma is not None and (warp.mma.in_flight):
+            first = next(iter(warp.mma.in_flight))
+            raise error(
+                "exit-in-flight",
+                f"{warp.name} returns with a wgmma in flight",
+                first.kind.at,
+                "wgmma.wait_group comes before the kernel's end (PTX ISA, wgmma.mma_async)",
+                "nv.wgmma_wait(0)",
+            )
+
+
+def _check_stores(warp: Any) -> None:
+    if warp.bulk is None:
+        return
+    for stores in warp.bulk.open.values():
+        if stores:
+            raise error(
+                "uncommitted-store",
+                f"{warp.name} returns with a bulk store in no group",
+                stores[0].who.where,
+                "cp.async.bulk.commit_group closes a group, cp.async.bulk.wait_group waits for it (PTX ISA)",
+                "nv.bulk_commit_group() and nv.bulk_wait_group(0) in the thread that stored",
+            )
+    if warp.bulk.unread:
+        raise error(
+            "exit-unread",
+            f"{warp.name} returns while a bulk store may still read its shared memory",
+            warp.bulk.unread[0].who.where,
+            "shared memory must outlive the stores that read it",
+            "nv.bulk_wait_group(0, read=True) in the thread that stored",
+        )

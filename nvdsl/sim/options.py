@@ -1,0 +1,67 @@
+"""What can be asked of the simulator, in Python or through the environment."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, replace
+from typing import Any
+
+from nvdsl.errors import SimError
+
+DELIVERIES = ("late", "eager", "random")
+ORDERS = ("forward", "reverse", "random")
+LEVELS = ("traced", "nvvm")
+
+
+@dataclass(frozen=True)
+class Options:
+    """Options of a simulation; hashable.
+
+    =========  ====================  =================================================================
+    field      environment           meaning
+    =========  ====================  =================================================================
+    delivery   NVDSL_SIM_DELIVERY    when asynchronous copies and wgmmas happen: "late" (default: not before
+                                     something waits for them), "eager" (when issued), "random"
+    order      NVDSL_SIM_ORDER       which warp runs next: "forward" (default), "reverse", "random"
+    seed       NVDSL_SIM_SEED        of what is random
+    checks     NVDSL_SIM_CHECKS      races, proxies, bounds of views, residue at exit (default on)
+    level      NVDSL_SIM_LEVEL       what is executed: "traced", or "nvvm" (after convert-nvgpu-to-nvvm)
+    =========  ====================  =================================================================
+
+    ``steps``: how often all warps may spin without progress before it counts as a livelock.
+    Raises SimError for a value that does not exist.
+    """
+
+    delivery: str = "late"
+    order: str = "forward"
+    seed: int = 0
+    checks: bool = True
+    level: str = "traced"
+    steps: int = 10_000
+
+    def __post_init__(self) -> None:
+        for name, known in (("delivery", DELIVERIES), ("order", ORDERS), ("level", LEVELS)):
+            if getattr(self, name) not in known:
+                raise SimError(
+                    f"simulation with {name}={getattr(self, name)!r}",
+                    kind="option",
+                    fix=f"use one of {', '.join(known)}",
+                )
+
+    @classmethod
+    def from_environment(cls, **chosen: Any) -> Options:
+        """The environment's options; those in ``chosen`` win over it."""
+        get = os.environ.get
+        found = cls(
+            delivery=get("NVDSL_SIM_DELIVERY", "late"),
+            order=get("NVDSL_SIM_ORDER", "forward"),
+            seed=int(get("NVDSL_SIM_SEED", "0")),
+            checks=get("NVDSL_SIM_CHECKS", "1") not in ("0", "false", "no", "off"),
+            level=get("NVDSL_SIM_LEVEL", "traced"),
+        )
+        return replace(found, **chosen)
+
+    @classmethod
+    def random(cls, seed: int, **chosen: Any) -> Options:
+        """One random schedule: deliveries and the order of the warps."""
+        return cls.from_environment(**{"delivery": "random", "order": "random", "seed": seed, **chosen})

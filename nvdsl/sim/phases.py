@@ -1,0 +1,107 @@
+"""mbarrier operations of a warp: each active lane's, by address."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from nvdsl.errors import Where
+from nvdsl.sim import memory
+from nvdsl.sim.barriers import Mbarrier
+from nvdsl.sim.copies import mbarrier, uniform
+from nvdsl.sim.machine import Waiting
+from nvdsl.sim.report import error
+
+Names = dict[int, str]
+"""Names of the kernel's mbarriers by address."""
+
+
+def _each(w: Any, address: Any, f: Callable[[int, int, int], None]) -> None:
+    """``f(address, lane, count)`` once for each address; ``count``: how many active lanes give it."""
+    if address.__class__ is int:
+        lanes = w.active_lanes()
+        f(address, lanes[0], len(lanes))
+        return
+    seen: dict[int, list[int]] = {}
+    for lane in w.active_lanes():
+        seen.setdefault(int(address[lane]), []).append(lane)
+    for one, lanes in seen.items():
+        f(one, lanes[0], len(lanes))
+
+
+def init(w: Any, address: Any, count: Any, names: Names, at: Where | None) -> None:
+    def one(a: int, lane: int, _: int) -> None:
+        name = names.get(a, f"at byte {a - memory.SHARED_BASE}")
+        block = w.block
+        old = block.mbarriers.get(a)
+        if old is not None and w.machine.checks and w.clock.generic[old.init_actor] < old.init_epoch:
+            raise error("init-sync", f"{w.name} initializes mbarrier {name} again, and so does {old.init_name}", at,
+                        "one thread initializes an mbarrier", "init under `if nv.thread_id.x == 0`")  # fmt: skip
+        block.mbarriers[a] = Mbarrier(name, uniform(count, w, lane), block.cluster.clocks, w, at)
+
+    _each(w, address, one)
+
+
+def inval(w: Any, address: Any, at: Where | None) -> None:
+    def one(a: int, lane: int, _: int) -> None:
+        mbarrier(w, a, at)
+        del w.block.mbarriers[a]
+
+    _each(w, address, one)
+
+
+def expect(w: Any, address: Any, size: Any, at: Where | None) -> None:
+    def one(a: int, lane: int, count: int) -> None:
+        mbarrier(w, a, at).expect(count * uniform(size, w, lane))
+
+    _each(w, address, one)
+
+
+def arrive(w: Any, address: Any, size: Any, count: Any, at: Where | None) -> None:
+    """mbarrier.arrive; with ``size``, arrive.expect_tx of so many bytes."""
+
+    def one(a: int, lane: int, lanes: int) -> None:
+        barrier = mbarrier(w, a, at)
+        if size is not None:
+            barrier.expect(lanes * uniform(size, w, lane))
+        barrier.arrive(w, lanes * (1 if count is None else uniform(count, w, lane)), at)
+
+    _each(w, address, one)
+
+
+def wait(w: Any, address: Any, parity: Any, at: Where | None) -> Iterator[Any]:
+    """Until the phase of the parity has completed; then the warp knows what those who arrived knew."""
+    found: list[tuple[Mbarrier, int]] = []
+
+    def one(a: int, lane: int, _: int) -> None:
+        found.append((mbarrier(w, a, at), int(uniform(parity, w, lane)) & 1))
+
+    if parity.__class__ is np.ndarray:
+        for lane in w.active_lanes():
+            one(int(uniform(address, w, lane)), lane, 1)
+    else:
+        _each(w, address, one)
+    for barrier, wanted in found:
+        if not barrier.passed(wanted):
+            yield Waiting(
+                lambda b=barrier, p=wanted: b.passed(p),  # type: ignore[misc]
+                lambda b=barrier, p=wanted: f"mbarrier {b.name}, parity {p}: {b.state()}",  # type: ignore[misc]
+                at,
+                barrier.hint,
+            )
+        w.clock.join(barrier.done.generic, barrier.done.proxy)
+
+
+def test(w: Any, address: Any, parity: Any, at: Where | None) -> Any:
+    """Whether the phase of the parity has completed, without waiting."""
+    results = np.zeros(32, np.bool_)
+    for lane in w.active_lanes():
+        barrier = mbarrier(w, int(uniform(address, w, lane)), at)
+        results[lane] = barrier.passed(int(uniform(parity, w, lane)) & 1)
+        if results[lane]:
+            w.clock.join(barrier.done.generic, barrier.done.proxy)
+    if address.__class__ is int and parity.__class__ is not np.ndarray:
+        return bool(results[w.active_lanes()[0]])
+    return results

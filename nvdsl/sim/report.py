@@ -1,0 +1,121 @@
+"""The words of the simulator's errors."""
+
+from __future__ import annotations
+
+import linecache
+import re
+from typing import Any
+
+from nvdsl.errors import SimError, Where
+
+
+class Access:
+    """One side of a race: who (``actor``, e.g. "warp 2 of block (0, 1)"), what it does, where in the source."""
+
+    __slots__ = ("actor", "kind", "what", "where")
+
+    def __init__(self, actor: str, what: str, kind: str, where: Where | None) -> None:
+        self.actor, self.what, self.kind, self.where = actor, what, kind, where
+
+    def __str__(self) -> str:
+        return f"{self.what} by {self.actor}" + (f" at {self.where}" if self.where else "")
+
+
+_CAUSES: dict[tuple[str, str, str], tuple[str, str, str]] = {
+    # (earlier, later, hazard): kind, rule, fix. generic: ordinary loads and stores; copy: into shared memory;
+    # store: a bulk copy out of it; wgmma: an operand.
+    ("copy", "generic", "raw"): (
+        "undelivered", "a copy's bytes are there for those who waited on its mbarrier for that phase",
+        "wait on the mbarrier of this slot, for this round's phase, before the read; check the byte count"),
+    ("copy", "wgmma", "raw"): (
+        "undelivered", "a copy's bytes are there for those who waited on its mbarrier for that phase",
+        "wait on the mbarrier of this slot, for this round's phase, before the wgmma; check the byte count"),
+    ("copy", "store", "raw"): (
+        "undelivered", "a copy's bytes are there for those who waited on its mbarrier for that phase",
+        "wait on the mbarrier of this slot before the bulk store"),
+    ("copy", "copy", "waw"): (
+        "waw", "two copies into the same bytes have no order",
+        "wait for the first one's mbarrier before issuing the second; check the slot's offset"),
+    ("copy", "generic", "waw"): (
+        "waw", "a copy that nobody waited for may land on top of this store",
+        "wait on the copy's mbarrier before the store"),
+    ("wgmma", "copy", "war"): (
+        "war-wgmma", "a wgmma reads its operands until wgmma.wait_group says that its group is done",
+        "before the slot is refilled: wgmma_wait, then a barrier of (or an arrive by) all the warps that read it"),
+    ("wgmma", "generic", "war"): (
+        "war-wgmma", "a wgmma reads its operands until wgmma.wait_group says that its group is done",
+        "wgmma_wait, then a barrier of all the warps that read the bytes, before the store"),
+    ("store", "copy", "war"): (
+        "war-store", "a bulk store reads its source until cp.async.bulk.wait_group says so",
+        "bulk_wait_group(0, read=True) in the thread that stored, then a barrier, before the slot is refilled"),
+    ("store", "generic", "war"): (
+        "war-store", "a bulk store reads its source until cp.async.bulk.wait_group says so",
+        "bulk_wait_group(0, read=True) in the thread that stored, then a barrier, before the next store"),
+    ("generic", "copy", "war"): (
+        "war", "a slot is refilled only after all its readers are done",
+        "a barrier, or an arrive on the slot's empty mbarrier, between the read and the copy"),
+    ("generic", "generic", "raw"): (
+        "raw", "a barrier must order another warp's store before this load",
+        "nv.sync_threads(), a named barrier or an mbarrier between the two"),
+    ("generic", "generic", "war"): (
+        "war", "a barrier must order another warp's load before this store",
+        "nv.sync_threads(), a named barrier or an mbarrier between the two"),
+    ("generic", "generic", "waw"): (
+        "waw", "two warps store to the same bytes, and nothing says which comes last",
+        "let one warp store it, or put a barrier between the two"),
+}  # fmt: skip
+
+
+def race(hazard: str, earlier: Access, later: Access, span: str, fence_only: bool) -> SimError:
+    """``fence_only``: barriers order the two, only the proxy fence is missing."""
+    if fence_only:
+        kind, rule, fix = (
+            "proxy-fence",
+            "ordinary stores become visible to TMA and wgmma by fence.proxy.async (PTX ISA, Async proxy)",
+            "nv.fence_proxy_async() in the threads that stored, before the barrier",
+        )
+        missing = "no fence.proxy.async is between the two"
+    else:
+        kind, rule, fix = _CAUSES.get(
+            (earlier.kind, later.kind, hazard),
+            (hazard, "two accesses to the same bytes of which one writes need an order", "synchronize the two"),
+        )
+        missing = "nothing orders the two"
+    return SimError(
+        f"{later} touches {span} of {earlier}: {missing}",
+        kind=kind,
+        where=later.where,
+        rule=rule,
+        fix=fix,
+        details=(f"first:  {earlier}", f"second: {later}"),
+    )
+
+
+def error(kind: str, message: str, where: Where | None, rule: str = "", fix: str = "") -> SimError:
+    return SimError(message, kind=kind, where=where, rule=rule, fix=fix)
+
+
+def variable(where: Where | None) -> str:
+    """The name that the source line at ``where`` assigns to, e.g. "full"; "" when it does not."""
+    if where is None:
+        return ""
+    match = re.match(r"\s*([A-Za-z_]\w*)\s*(?::[^=]*)?=[^=]", linecache.getline(where.file, where.line))
+    return match[1] if match else ""
+
+
+def deadlock(blocked: list[tuple[str, Any]], hints: list[str]) -> SimError:
+    """``blocked``: each warp's name and what it waits for (`machine.Waiting`)."""
+    lines = []
+    for name, waiting in blocked:
+        at = f" at {waiting.where}" if waiting.where else ""
+        lines.append(f"{name} waits for {waiting.describe()}{at}")
+    first = next((w.where for _, w in blocked if w.where), None)
+    return SimError(
+        f"deadlock: {len(blocked)} warp{'s' if len(blocked) != 1 else ''} wait, and nothing is under way "
+        "that could wake one",
+        kind="deadlock",
+        where=first,
+        details=tuple(lines) + tuple(f"likely: {hint}" for hint in dict.fromkeys(hints)),
+        rule="a phase completes when its arrivals and its bytes have all come; a barrier when all its threads have",
+        fix="compare the arrival count, the bytes and the phase of the barriers above with who arrives on them",
+    )

@@ -1,0 +1,323 @@
+"""wgmma: asynchronous. A warpgroup's instruction is four warps' parts of 16 rows, issued by each warp in its time.
+
+A group is the warpgroup's (PTX ISA, "wgmma.commit_group"): a wait lasts until all four warps have issued the group's
+wgmmas, and then they are all done. Operands are read at that moment (late), unless the policy is eager. Fragments:
+PTX ISA, "Register Fragments and Shared Memory Matrix Layouts".
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+from nvdsl.errors import Where
+from nvdsl.sim import matrix, shadow
+from nvdsl.sim.machine import Waiting
+from nvdsl.sim.report import Access, error
+from nvdsl.sim.values import registers as registers_of
+from nvdsl.sim.values import to_tf32
+
+_ELEMENTS: dict[str, Any] = {
+    "f16": np.float16, "bf16": ml_dtypes.bfloat16, "tf32": np.float32, "e4m3": ml_dtypes.float8_e4m3fn,
+    "e5m2": ml_dtypes.float8_e5m2, "s8": np.int8, "u8": np.uint8,
+}  # fmt: skip
+
+ROWS = 16
+"""Rows of one warp's part."""
+
+
+class Struct(list):
+    """Registers as a list. ``stamp``: how many wgmma fences the warp had executed when one was last written."""
+
+    __slots__ = ("stamp",)
+
+    def __init__(self, values: Any, stamp: int = -1) -> None:
+        super().__init__(values)
+        self.stamp = stamp
+
+
+class Kind:
+    """The static facts of a wgmma: ``n``, element types, majors, signs."""
+
+    def __init__(
+        self, n: int, a_type: str, b_type: str, d_type: str, majors: tuple[str, str], scales: tuple[int, int],
+        at: Where | None,
+    ) -> None:  # fmt: skip
+        self.n, self.a_type, self.b_type, self.d_type = n, a_type, b_type, d_type
+        self.a_major, self.b_major = majors
+        self.sign = scales[0] * scales[1]
+        self.at = at
+
+
+@functools.cache
+def _d_fragment(n: int) -> tuple[Any, Any]:
+    """(row, column) of each element of one warp's accumulator: [n/2 registers, 32 lanes]."""
+    i, lane = np.arange(n // 2)[:, None], np.arange(32)[None]
+    return lane // 4 + 8 * (i // 2 % 2), lane % 4 * 2 + i % 2 + 8 * (i // 4)
+
+
+@functools.cache
+def _a_fragment(per: int) -> tuple[Any, Any]:
+    """(row, column) of each element of one warp's A: [4 registers, 32 lanes, per elements a register]."""
+    i, lane, j = np.arange(4)[:, None, None], np.arange(32)[None, :, None], np.arange(per)[None, None]
+    return lane // 4 + 8 * (i % 2) + 0 * j, lane % 4 * per + j + 4 * per * (i // 2)
+
+
+class Accumulator:
+    """What one wgmma leaves in a warp's registers. ``value``: [16, n], None while it is in flight."""
+
+    __slots__ = ("_registers", "a", "b", "before", "kind", "read_at", "value", "warp")
+
+    def __init__(self, warp: Any, kind: Kind, a: Any, b: int, before: Any) -> None:
+        self.warp, self.kind, self.a, self.b, self.before = warp, kind, a, b, before
+        self.value: Any = None
+        self._registers: Any = None
+        self.read_at = -1
+
+    def compute(self) -> None:
+        if self.value is not None:
+            return
+        kind, warp = self.kind, self.warp
+        if self.a.__class__ is int:
+            first = ROWS * (warp.index % 4)
+            a = operand(warp.block, self.a, 64, kind.a_type, kind.a_major)[first : first + ROWS]
+        else:
+            a = self.a
+        b = operand(warp.block, self.b, kind.n, kind.b_type, kind.b_major)
+        before = self.before
+        if before is not None and before.value is None:
+            before.compute()
+        self.value = matrix.mma(
+            a, b, None if before is None else before.value, scale_a=kind.sign, d_dtype=kind.d_type
+        )
+        self.before = self.a = None
+
+    def registers(self, at: Where | None = None) -> Any:
+        """The registers as a `Struct`; an error while they are in flight."""
+        state = self.warp.mma
+        if self in state.in_flight:
+            raise error(
+                "accumulator-in-flight",
+                f"{self.warp.name} reads an accumulator of the wgmma at {self.kind.at} while it is in flight",
+                at,
+                "the registers of a wgmma are its own until wgmma.wait_group says that its group is done (PTX ISA)",
+                "nv.wgmma_wait(0) before the accumulator is read",
+            )
+        self.compute()
+        self.read_at = state.fences
+        if self._registers is None:
+            rows, columns = _d_fragment(self.kind.n)
+            values = self.value[rows, columns]
+            if self.kind.d_type == "f16":
+                values = _pack_halves(values)
+            self._registers = Struct(values)
+        return self._registers
+
+
+def _pack_halves(values: Any) -> Any:
+    pairs = values.astype(np.float16).reshape(-1, 2, 32)
+    return np.ascontiguousarray(np.moveaxis(pairs, 1, -1)).view(np.int32)[..., 0]
+
+
+class _Given:
+    """An accumulator that ordinary registers hold."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, values: Any, kind: Kind) -> None:
+        given = [0 if x is None else x for x in values]
+        if kind.d_type == "f16":
+            words = np.array([np.broadcast_to(np.asarray(x, np.int32), (32,)) for x in given])
+            halves = np.ascontiguousarray(words).view(np.float16).reshape(len(given), 32, 2)
+            flat = np.moveaxis(halves, -1, 1).reshape(-1, 32)
+        else:
+            dtype = np.int32 if kind.d_type == "i32" else np.float32
+            flat = np.array([np.broadcast_to(np.asarray(x, dtype), (32,)) for x in given])
+        rows, columns = _d_fragment(kind.n)
+        self.value = np.zeros((ROWS, kind.n), flat.dtype)
+        self.value[rows, columns] = flat
+
+
+class Warpgroup:
+    """Four warps. ``sequence``: the wgmmas that its first warp to come there issued, in order."""
+
+    def __init__(self, w: Any) -> None:
+        self.sequence: list[Kind] = []
+        self.members: dict[int, State] = {}
+        clocks, first = w.block.cluster.clocks, w.clock.actor - w.index % 4
+        self.channel = clocks.wgmma(first)
+
+    def committed(self) -> int:
+        """Groups that all four warps have committed."""
+        return min(s.committed for s in self.members.values()) if len(self.members) == 4 else 0
+
+
+class State:
+    """One warp's wgmmas. ``committed``: groups so far; ``groups``: those not known to be done, oldest first."""
+
+    def __init__(self, warp: Any) -> None:
+        self.warp = warp
+        self.fences, self.committed, self.issued = 0, 0, 0
+        self.open: list[Accumulator] = []
+        self.groups: list[list[Accumulator]] = []
+        self.in_flight: set[Accumulator] = set()
+        groups = warp.block.warpgroups
+        if warp.index // 4 not in groups:
+            groups[warp.index // 4] = Warpgroup(warp)
+        self.warpgroup: Warpgroup = groups[warp.index // 4]
+        self.warpgroup.members[warp.index % 4] = self
+        self.channel = self.warpgroup.channel
+
+    def issue(self, kind: Kind, a: Any, b: int, before: Any) -> Accumulator:
+        w = self.warp
+        self._check(kind, before)
+        if a.__class__ is not int:
+            a = fragment(a, kind.a_type)
+        if before is not None and before.__class__ is not Accumulator:
+            before = _Given(before, kind)
+        if w.machine.checks:
+            self._read(kind, a, b)
+        made = Accumulator(w, kind, a, b, before)
+        self.open.append(made)
+        self.in_flight.add(made)
+        if w.machine.eager:
+            made.compute()
+        return made
+
+    def _check(self, kind: Kind, before: Any) -> None:
+        w = self.warp
+        if not w.converged() or w.count != 32:
+            raise error("wgmma-converged", f"wgmma in {w.name} with only some of its lanes", kind.at,
+                        "all threads of a warpgroup execute a wgmma together (PTX ISA, wgmma.mma_async)")  # fmt: skip
+        sequence = self.warpgroup.sequence
+        if self.issued == len(sequence):
+            sequence.append(kind)
+        elif sequence[self.issued] is not kind:
+            raise error(
+                "wgmma-converged",
+                f"{w.name} executes the wgmma here where other warps of its warpgroup executed the one at "
+                f"{sequence[self.issued].at}",
+                kind.at,
+                "the four warps of a warpgroup execute the same wgmma (PTX ISA, wgmma.mma_async)",
+                "branch on the warpgroup, not on the warp",
+            )
+        self.issued += 1
+        written = before.stamp if before.__class__ is Struct else getattr(before, "read_at", -1)
+        if w.machine.checks and (self.fences == 0 or written >= self.fences):
+            what = "before the first wgmma" if self.fences == 0 else "after its accumulator's registers were touched"
+            raise error(
+                "wgmma-fence",
+                f"{w.name} issues a wgmma without a wgmma.fence {what}",
+                kind.at,
+                "wgmma.fence orders register accesses before the wgmmas that use them (PTX ISA, wgmma.fence)",
+                "nv.wgmma_fence() before the wgmma",
+            )
+
+    def _read(self, kind: Kind, a: Any, b: int) -> None:
+        w = self.warp
+        tracker = w.block.shadow
+        access = Access(w.name, "wgmma reads B", "wgmma", kind.at)
+        operands = [(b, kind.n, kind.b_type, kind.b_major, access)]
+        if a.__class__ is int:
+            operands.append((a, 64, kind.a_type, kind.a_major, Access(w.name, "wgmma reads A", "wgmma", kind.at)))
+        for descriptor, rows, dtype, major, who in operands:
+            span = _span(descriptor, rows, dtype, major, tracker.shift)
+            _check_bounds(w, span, tracker.shift, who)
+            tracker.read(span, w.clock, who, self.channel, self.committed + 1)
+
+    def fence(self) -> None:
+        self.fences += 1
+
+    def commit(self) -> None:
+        self.groups.append(self.open)
+        self.open = []
+        self.committed += 1
+        machine = self.warp.machine
+        if machine.options.delivery == "random" and machine.random.random() < 0.5:
+            self.compute(self.committed)
+
+    def wait(self, pending: int, at: Where | None) -> Iterator[Any]:
+        done = self.committed - pending
+        if done <= 0:
+            return
+        warpgroup = self.warpgroup
+        if warpgroup.committed() < done:
+            yield Waiting(
+                lambda: warpgroup.committed() >= done,
+                lambda: f"wgmma group {done}, which {self._behind(done)}",
+                at,
+                lambda: "a wgmma is executed by all four warps of a warpgroup",
+            )
+        for member in warpgroup.members.values():
+            member.compute(done)
+        while len(self.groups) > pending:
+            for one in self.groups.pop(0):
+                self.in_flight.discard(one)
+        clock = self.warp.clock.generic
+        clock[self.channel] = max(clock[self.channel], done)
+
+    def compute(self, done: int) -> None:
+        """Carry out the groups up to number ``done``."""
+        for group in self.groups[: len(self.groups) - (self.committed - done)]:
+            for one in group:
+                if one.value is None:
+                    one.compute()
+
+    def _behind(self, done: int) -> str:
+        missing = [str(i) for i in range(4) if i not in self.warpgroup.members]
+        late = [str(i) for i, s in self.warpgroup.members.items() if s.committed < done]
+        return f"warps {', '.join(missing + late)} of the warpgroup have not issued"
+
+
+def state(w: Any) -> State:
+    if w.mma is None:
+        w.mma = State(w)
+    return w.mma
+
+
+def fragment(values: Any, dtype: str) -> Any:
+    """Four registers of A as this warp's [16, k]."""
+    words = np.array([np.broadcast_to(np.asarray(x), (32,)) for x in registers_of(values)])
+    parts = np.ascontiguousarray(words).view(_ELEMENTS[dtype]).reshape(4, 32, -1)
+    rows, columns = _a_fragment(parts.shape[-1])
+    out = np.zeros((ROWS, 8 * parts.shape[-1]), np.int32 if parts.dtype.kind in "iu" else np.float32)
+    out[rows, columns] = to_tf32(parts) if dtype == "tf32" else parts.astype(out.dtype)
+    return out
+
+
+def operand(block: Any, descriptor: int, rows: int, dtype: str, major: str) -> Any:
+    """[rows, k] out of shared memory, kept until shared memory changes."""
+    cache = block.__dict__.setdefault("operands", {})
+    key = (descriptor, rows, dtype, major)
+    found = cache.get(key)
+    if found is None or found[0] != block.smem.version:
+        found = (block.smem.version, matrix.read_operand(block.smem.data, descriptor, rows, dtype, major))
+        cache[key] = found
+    return found[1]
+
+
+@functools.lru_cache(maxsize=1 << 14)
+def _span(descriptor: int, rows: int, dtype: str, major: str, shift: int) -> Any:
+    return shadow.intervals(matrix.operand_footprint(descriptor, rows, dtype, major), shift)
+
+
+def _check_bounds(w: Any, span: Any, shift: int, who: Access) -> None:
+    memory = w.block.smem
+    if span[1] << shift < memory.reserved or span[2] << shift > memory.size:
+        raise error(
+            "out-of-bounds",
+            f"{who} from bytes {(span[1] << shift) - memory.reserved}..{(span[2] << shift) - memory.reserved - 1} of "
+            f"shared memory, of which there are {memory.size - memory.reserved}",
+            who.where,
+            "an operand lies inside of the block's shared memory",
+            "check the descriptor's start address, LBO and SBO",
+        )
+
+
+def read_warp_registers(x: Any, at: Where | None) -> Any:
+    """A struct's registers; those of a wgmma must not be in flight."""
+    return x.registers(at) if x.__class__ is Accumulator else x

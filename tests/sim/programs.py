@@ -1,0 +1,96 @@
+"""Every kernel of the repository at a small shape: how to call it, and what must come out."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from nvdsl.thin import ThinFunction
+from tests.sim.simulate import Program, traced
+
+_ROOT = Path(__file__).parents[2]
+
+
+@cache
+def load(path: str) -> Any:
+    """The module of a file of the repository, by path."""
+    name = "sim_" + path.replace("/", "_").removesuffix(".py")
+    spec = importlib.util.spec_from_file_location(name, _ROOT / path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+@dataclass
+class Case:
+    """``program``: traced, with its arrays. ``check``: raises unless the results are right. ``reset``: the arrays as
+    they were."""
+
+    program: Program
+    check: Callable[[], None]
+    reset: Callable[[], None]
+
+
+def _case(function: Any, arrays: list[Any], scalars: list[Any], expected: Any, **constants: Any) -> Case:
+    """The last array is the result."""
+    result, start = arrays[-1], arrays[-1].copy()
+    program = traced(function, *arrays, *scalars, **constants)
+
+    def check() -> None:
+        np.testing.assert_allclose(result, expected, rtol=1e-4, atol=1e-3)
+
+    def reset() -> None:
+        result[...] = start
+
+    return Case(program, check, reset)
+
+
+def _saxpy(function: Any, shape: tuple[int, ...]) -> Case:
+    rng = np.random.default_rng(0)
+    x, y = (rng.standard_normal(shape).astype(np.float32) for _ in range(2))
+    return _case(function, [x, y], [2.0], 2.0 * x + y)
+
+
+def _gemm(function: Any, m: int, n: int, k: int, **constants: Any) -> Case:
+    rng = np.random.default_rng(0)
+    a = rng.integers(-3, 4, (m, k)).astype(np.float16)
+    b = rng.integers(-3, 4, (k, n)).astype(np.float16)
+    d = np.full((m, n), np.nan, np.float32)
+    return _case(function, [a, b, d], [], a.astype(np.float32) @ b.astype(np.float32), **constants)
+
+
+def _thin(path: str) -> ThinFunction:
+    return next(x for x in vars(load(path)).values() if isinstance(x, ThinFunction))
+
+
+CASES: dict[str, Callable[[], Case]] = {
+    "ch1": lambda: _saxpy(load("chapters/ch1_saxpy.py").saxpy, (300,)),
+    "ch2": lambda: _saxpy(load("chapters/ch2_tma_saxpy.py").saxpy, (16, 128)),
+    "ch3": lambda: _gemm(load("chapters/ch3_wgmma_tile.py").gemm_tile, 128, 128, 64),
+    "ch4": lambda: _gemm(load("chapters/ch4_multistage_gemm.py").gemm, 128, 128, 320),
+    "ch4 one step": lambda: _gemm(load("chapters/ch4_multistage_gemm.py").gemm, 128, 128, 64, stages=4),
+    "ch4 tail": lambda: _gemm(load("chapters/ch4_multistage_gemm.py").gemm, 128, 128, 72, stages=2),
+    "ch5": lambda: _gemm(load("chapters/ch5_warp_specialized_gemm.py").gemm, 128, 256, 448),
+    "ch5 narrow": lambda: _gemm(
+        load("chapters/ch5_warp_specialized_gemm.py").gemm, 128, 128, 256, stages=2, tile=(128, 128, 64)
+    ),
+    "compat ch1": lambda: _saxpy(_thin("tests/compat/ch1_saxpy.py"), (64, 32)),
+    "compat ch2": lambda: _saxpy(_thin("tests/compat/ch2_tma_saxpy.py"), (64, 32)),
+    "compat ch3": lambda: _gemm(_thin("tests/compat/ch3_wgmma_tile.py"), 128, 128, 64),
+    "compat ch4": lambda: _gemm(_thin("tests/compat/ch4_multistage_gemm.py"), 256, 256, 512, num_stages=4),
+    "compat ch5": lambda: _gemm(_thin("tests/compat/ch5_warp_specialized_gemm.py"), 256, 256, 512, num_stages=4),
+}
+
+
+@cache
+def case(name: str) -> Case:
+    return CASES[name]()

@@ -1,0 +1,69 @@
+"""Running a traced function on the simulator, with the module at hand for editing."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from nvdsl import sim
+from nvdsl.errors import SimError
+from nvdsl.jit import Jit
+from nvdsl.thin import ThinFunction
+from nvdsl.thin import _describe as describe_thin
+from nvdsl.trace import effects
+
+SCHEDULES = [sim.Options(), sim.Options(delivery="eager"), sim.Options(order="reverse")] + [
+    sim.Options(delivery="random", order="random", seed=seed) for seed in range(20)
+]
+
+
+@dataclass
+class Program:
+    """A traced module and the arguments of one call of it."""
+
+    module: Any
+    name: str
+    values: list[Any]
+    specs: list[Any]
+    written: frozenset[int]
+
+    def run(self, options: sim.Options | None = None) -> None:
+        plan = sim.plan(self.module, self.name, written=self.written, options=options or sim.Options())
+        plan(self.values, self.specs)
+
+
+def traced(function: Any, *args: Any, **constants: Any) -> Program:
+    if isinstance(function, Jit):
+        call = function._describe(args, constants)
+        module, values, specs = function._trace(call), call.values, call.run_time_specs
+    else:
+        assert isinstance(function, ThinFunction)
+        module = function.trace(*args, **constants)
+        specs, values = map(list, zip(*[describe_thin(a, i) for i, a in enumerate(args)], strict=True))
+    written = effects.written_arguments(module.body.operations[0])
+    return Program(module, function.__name__, values, specs, written)
+
+
+def run(function: Any, *args: Any, options: sim.Options | None = None, **constants: Any) -> None:
+    traced(function, *args, **constants).run(options)
+
+
+def verdict(
+    function: Any, *args: Any, options: sim.Options | None = None, **constants: Any
+) -> SimError | None:
+    """The error that a simulation ends with, None for none."""
+    return verdict_of(traced(function, *args, **constants), options)
+
+
+def verdict_of(program: Program, options: sim.Options | None = None) -> SimError | None:
+    try:
+        program.run(options)
+    except SimError as error:
+        return error
+    return None
+
+
+def zeros(*shape: int, dtype: Any = np.float32) -> Any:
+    return np.zeros(shape, dtype)
