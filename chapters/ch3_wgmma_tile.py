@@ -72,11 +72,10 @@ if __name__ == "__main__":
     a = rng.standard_normal((M, K)).astype(np.float16)
     b = rng.standard_normal((K, N)).astype(np.float16)
     d = np.full((M, N), np.nan, np.float32)
+    print(gemm_tile.compile(a, b, d).report())
     if why := nv.no_gpu():
-        print(gemm_tile.compile(a, b, d).report())
-        print(f"not run: {why}")
-    else:
-        gemm_tile(a, b, d)
-        expected = a.astype(np.float32) @ b.astype(np.float32)
-        np.testing.assert_allclose(d, expected, rtol=1e-4, atol=1e-3)
-        print("PASS")
+        print(f"{why}: in the simulator")
+    gemm_tile(a, b, d)
+    expected = a.astype(np.float32) @ b.astype(np.float32)
+    np.testing.assert_allclose(d, expected, rtol=1e-4, atol=1e-3)
+    print("PASS")

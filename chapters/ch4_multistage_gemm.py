@@ -12,7 +12,7 @@ While the tensor cores work on one slice of K, TMA brings the next ones: shared 
 
 - prologue: fill all slots but one.
 - mainloop: wait for slot ``k``; issue its wgmmas; wait until those of ``k-1`` are done (one group stays in
-  flight); all warps meet, since each warp waits for its own part only; then one thread refills the
+  flight); all warps meet, since a wait speaks for its own warp; then one thread refills the
   slot that ``k-1`` used.
 - epilogue: wait for the last group, convert, store.
 
@@ -20,7 +20,7 @@ The phase of a slot is how often the ring has gone round: ``(k // stages) & 1``.
 
 What is new: a ring of slots, traced loops that carry the accumulator (plain ``for`` over `nv.range`), groups in flight.
 
-Measured on an H200 at M = N = K = 8192, f16 out: 634 TFLOPS, 0.84 of cuBLAS beside it.
+Measured on an H200 at M = N = K = 8192, f16 out: 611 TFLOPS, 0.90 of cuBLAS beside it.
 
 Try: stages=2 and 4 (3 lets two blocks share an SM, which fills each other's gaps); K of 8; remove
 ``nv.sync_threads()`` from the loop and think about which warp still reads the slot.
@@ -108,14 +108,12 @@ def main(M=512, N=256, K=1024):
     b = rng.standard_normal((K, N)).astype(np.float16)
     d = np.full((M, N), np.nan, np.float32)
     print(f"multistage GEMM: {M} x {N} x {K}, f16 in, f32 out")
+    print(gemm.compile(a, b, d).report())
     if why := nv.no_gpu():
-        print(gemm.compile(a, b, d).report())
-        print(f"not run: {why}")
-        return
+        print(f"{why}: in the simulator")
     gemm(a, b, d)
     expected = a.astype(np.float32) @ b.astype(np.float32)
     error = np.linalg.norm(d - expected) / np.linalg.norm(expected)
-    print(gemm.compile(a, b, d).report())
     print(f"relative error against NumPy in float32: {error:.1e}")
     assert error < 1e-5
     print("PASS")

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 import nvdsl.array  # noqa: F401  (registers the value class of memrefs)
-from nvdsl import dtypes
+from nvdsl import dtypes, sim
 from nvdsl.driver import arrays
 from nvdsl.driver.spec import packed_strides
 from nvdsl.errors import ArgumentError, NvdslError, TraceError
@@ -162,15 +162,21 @@ class Jit:
         self._lock = threading.RLock()
 
     @at_call
-    def __call__(self, *args: Any, stream: Any = None, **kwargs: Any) -> None:
-        """Run. ``stream``: a CUDA stream (int, torch, CuPy, cuda.core ...); default: the arrays' current one."""
+    def __call__(self, *args: Any, stream: Any = None, target: str | None = None, **kwargs: Any) -> None:
+        """Run. ``stream``: a CUDA stream (int, torch, CuPy, cuda.core ...); default: the arrays' current one.
+
+        ``target``: "gpu", or "sim" for the simulator; default NVDSL_TARGET, or else the GPU where there is one.
+        """
         call = self._describe(args, kwargs)
+        options = sim.Options.from_environment() if sim.wanted(target) else None
+        key = call.key if options is None else (call.key, options)
         try:
-            plan = self._plans.get(call.key)
+            plan = self._plans.get(key)
         except TypeError:
             raise call.unhashable(self.__name__) from None
         if plan is None:
-            plan = self._plans[call.key] = self._compile(call).plan()
+            plan = self._compile(call).plan() if options is None else self._simulated(call, options)
+            self._plans[key] = plan
         if None in call.values:
             raise ArgumentError(
                 f"{self.__name__} was called with a ShapeDtype",
@@ -188,6 +194,12 @@ class Jit:
     def trace(self, *args: Any, **kwargs: Any) -> Any:
         """Only trace and verify; returns the ``ir.Module``."""
         return self._trace(self._describe(args, kwargs))
+
+    def _simulated(self, call: Call, options: sim.Options) -> Any:
+        module = self._trace(call)
+        written = effects.written_arguments(module.body.operations[0])
+        names = self._argument_names(call)
+        return sim.plan(module, self.__name__, written=written, names=names or None, options=options)
 
     def _describe(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:
         described = [_describe_argument(argument) for argument in args]

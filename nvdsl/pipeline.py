@@ -59,8 +59,8 @@ class Ring:
     """``stages`` slots with a full and an empty barrier each.
 
     ``bytes``: what the producer's loads bring into one slot. ``consumers``: arrivals that free a slot (one for
-    each consumer warpgroup, say). ``sync``: meet all threads of the block after the barriers' init; in a cluster pass
-    False and call `cluster_sync` yourself. Called by all threads.
+    each consumer warp: a wgmma wait speaks for its own warp). ``sync``: meet all threads of the
+    block after the barriers' init; in a cluster pass False and call `cluster_sync` yourself. Called by all threads.
 
         producer (one thread)                      consumer
         state = ring.producer_state()              state = ring.consumer_state()

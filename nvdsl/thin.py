@@ -23,7 +23,7 @@ from typing import Any
 
 import numpy as np
 
-from nvdsl import arch, dtypes, scope
+from nvdsl import arch, dtypes, scope, sim
 from nvdsl.device import synchronize
 from nvdsl.driver import arrays
 from nvdsl.errors import ArgumentError, trace_error
@@ -278,13 +278,18 @@ class ThinFunction:
         self._cache: dict[Any, Compiled] = {}
 
     @at_call
-    def __call__(self, *args: Any, stream: Any = None, **kwargs: Any) -> None:
+    def __call__(self, *args: Any, stream: Any = None, target: str | None = None, **kwargs: Any) -> None:
         if os.environ.get("MLIR_NVDSL_PRINT_IR") == "1":
             print(self.trace(*args, **kwargs))
             return
         described = [_describe(a, i) for i, a in enumerate(args)]
-        plan = self.compile(*args, **kwargs).plan()
-        plan([value for _, value in described], [spec for spec, _ in described], stream)
+        values, specs = [value for _, value in described], [spec for spec, _ in described]
+        if sim.wanted(target):
+            module = self.trace(*args, **kwargs)
+            written = effects.written_arguments(module.body.operations[0])
+            sim.run(module, self.__name__, values, specs, written=written)
+            return
+        self.compile(*args, **kwargs).plan()(values, specs, stream)
         synchronize()  # a gpu.launch without a token is synchronous
 
     @at_call

@@ -311,7 +311,7 @@ def test_a_call_hands_the_run_time_values_to_the_plan(compiled, monkeypatch):
         pass
 
     for n in (1, 2):
-        function(x, "fast", n, tile=(1, 2), stream=7)
+        function(x, "fast", n, tile=(1, 2), stream=7, target="gpu")
     assert len(compiled) == 1
     for (values, specs, stream), n in zip(plan.calls, (1, 2), strict=True):
         (_, _, memory), number = values
@@ -331,7 +331,7 @@ def test_a_shape_cannot_be_run():
 @pytest.mark.skipif(nv.no_gpu() is None, reason="this machine has a Hopper GPU")
 def test_without_a_gpu_a_call_says_so_at_its_line():
     def call():
-        host(lambda x: x.__setitem__(0, 1.0))(np.zeros(3, np.float32))
+        host(lambda x: x.__setitem__(0, 1.0))(np.zeros(3, np.float32), target="gpu")
 
     with pytest.raises(nv.DeviceError) as caught:
         call()

@@ -401,7 +401,7 @@ def test_without_a_gpu_a_call_says_so_at_its_line():
         pass
 
     def call():
-        main(1)
+        main(1, target="gpu")
 
     with pytest.raises(nv.DeviceError) as caught:
         call()

@@ -1,6 +1,6 @@
-# RUN: env CUDA_VISIBLE_DEVICES= not %python %s 2>&1 | FileCheck %s
+# RUN: env CUDA_VISIBLE_DEVICES= NVDSL_TARGET=gpu not %python %s 2>&1 | FileCheck %s
 
-"""Without a GPU a call compiles, and then says what is missing."""
+"""A call that is to run on a GPU, where there is none."""
 
 import numpy as np
 

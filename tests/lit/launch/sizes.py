@@ -2,7 +2,7 @@
 
 """nv.kernel: gpu.launch with the grid, the block and the cluster; the block and the cluster are part of the kernel."""
 
-from show import array, refused, show
+from show import refused, show
 
 import nvdsl as nv
 

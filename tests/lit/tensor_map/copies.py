@@ -141,7 +141,7 @@ def box_not_aligned(a):
     def kernel():
         tma.load(nv.smem((2, 32), nv.f16, swizzle=32), nv.Mbarriers(1)[0], (0, 0))
         # CHECK: TraceError: copies.py:[[# @LINE - 1]]: TMA with Tile((2, 32), f16, swizzle=32): a box would lie at byte 64 of shared memory
-        # CHECK-NEXT: rule: a box lies at a multiple of 128 bytes (PTX ISA, cp.async.bulk)
+        # CHECK-NEXT: rule: a box lies at a multiple of 128 bytes (PTX ISA, cp.async.bulk.tensor)
         # CHECK-NEXT: fix: make the tile's rows a multiple of 8
 
     kernel()
