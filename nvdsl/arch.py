@@ -145,3 +145,16 @@ WGMMA_N_STEP, WGMMA_MAX_N = 8, 256
 
 WGMMA_K_BYTES = 32
 """Bytes of A's row that one wgmma consumes: 16 f16, 8 tf32, 32 fp8 or int8 (the same section)."""
+
+TMA_REDUCTIONS = {
+    "f16": ("add", "min", "max"),
+    "bf16": ("add", "min", "max"),
+    "f32": ("add",),
+    "tf32": ("add",),
+    "f64": ("add",),
+    "i32": ("add", "min", "max", "and", "or", "xor"),
+    "i64": ("min", "max"),
+}
+"""What cp.reduce.async.bulk.tensor can do, by a tensor map's element type (MLIR's names); anything else is an illegal
+instruction. Measured on an H200 with every type and kind; PTX ISA, cp.reduce.async.bulk.tensor, has inc and dec for
+unsigned elements, which no tensor map of nvdsl has."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from nvdsl import scope
+from nvdsl import arch, scope
 from nvdsl.errors import trace_error
 from nvdsl.mlir import ir
 from nvdsl.mlir.dialects import llvm, memref, nvgpu, nvvm
@@ -154,15 +154,17 @@ class TMA:
     ) -> None:
         """Combine one box of shared memory into global memory (``cp.reduce.async.bulk.tensor``).
 
-        ``kind``: add, min, max, inc, dec, and, or, xor. Like `store`, in the thread's bulk group.
+        ``kind``: add, min, max, and, or, xor, as far as the element type has it (`arch.TMA_REDUCTIONS`). Like
+        `store`, in the thread's bulk group.
         """
         self._check_rank(coords)
-        kinds = ("add", "min", "max", "inc", "dec", "and", "or", "xor")
+        element = str(self.memref_ty.element_type)
+        kinds = arch.TMA_REDUCTIONS.get(element, ())
         if kind not in kinds:
             raise trace_error(
-                f"TMA reduction {kind!r}",
-                rule=f"the reductions are {', '.join(kinds)} (PTX ISA, cp.reduce.async.bulk.tensor)",
-                fix="use kind='add'",
+                f"TMA reduction {kind!r} of {element}",
+                rule=f"TMA can {', '.join(kinds) or 'reduce nothing'} here (PTX ISA, cp.reduce.async.bulk.tensor)",
+                fix="use one of these, or add in f32 or f16",
             )
         nvvm.CpAsyncBulkTensorReduceOp(
             self.pointer,

@@ -32,7 +32,7 @@ def each(tma, box):
     # CHECK: %[[COL:\w+]] = arith.constant 0 : i32
     # CHECK: %[[ROW:\w+]] = arith.constant 16 : i32
     # CHECK: nvvm.cp.async.bulk.tensor.reduce %{{.*}}, %[[BOX]], box[%[[COL]], %[[ROW]]] {redKind = #nvvm.tma_redux_kind<add>} : {{.*}}(line [[# @LINE - 4]])
-    for kind in ("min", "max", "inc", "dec", "and", "or", "xor"):
+    for kind in ("min", "max", "and", "or", "xor"):
         tma.reduce(box, [0, 0], kind)
 
 
@@ -40,8 +40,6 @@ def each(tma, box):
 # CHECK: cp.reduce.async.bulk.tensor.2d.global.shared::cta.add.tile.bulk_group [%rd{{.*}}, {%r{{.*}}, %r{{.*}}}], [%rd{{.*}}];
 # CHECK: cp.reduce.async.bulk.tensor.2d.global.shared::cta.min.tile.bulk_group
 # CHECK: cp.reduce.async.bulk.tensor.2d.global.shared::cta.max.tile.bulk_group
-# CHECK: cp.reduce.async.bulk.tensor.2d.global.shared::cta.inc.tile.bulk_group
-# CHECK: cp.reduce.async.bulk.tensor.2d.global.shared::cta.dec.tile.bulk_group
 # CHECK: cp.reduce.async.bulk.tensor.2d.global.shared::cta.and.tile.bulk_group
 # CHECK: cp.reduce.async.bulk.tensor.2d.global.shared::cta.or.tile.bulk_group
 # CHECK: cp.reduce.async.bulk.tensor.2d.global.shared::cta.xor.tile.bulk_group
@@ -51,6 +49,14 @@ def each(tma, box):
 @host_of
 def unknown_kind(tma, box):
     tma.reduce(box, [0, 0], "mul")
-    # CHECK: TraceError: tma_reduce.py:[[# @LINE - 1]]: TMA reduction 'mul'
-    # CHECK-NEXT: rule: the reductions are add, min, max, inc, dec, and, or, xor (PTX ISA, cp.reduce.async.bulk.tensor)
-    # CHECK-NEXT: fix: use kind='add'
+    # CHECK: TraceError: tma_reduce.py:[[# @LINE - 1]]: TMA reduction 'mul' of f32
+    # CHECK-NEXT: rule: TMA can add here (PTX ISA, cp.reduce.async.bulk.tensor)
+    # CHECK-NEXT: fix: use one of these, or add in f32 or f16
+
+
+@refused(array(nv.u8, 64, 32))
+@host_of
+def no_reduction(tma, box):
+    tma.reduce_add(box, [0, 0])
+    # CHECK: TraceError: tma_reduce.py:[[# @LINE - 1]]: TMA reduction 'add' of i8
+    # CHECK-NEXT: rule: TMA can reduce nothing here
