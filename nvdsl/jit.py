@@ -7,6 +7,7 @@ Each specialization is compiled once in a process and found again by a dictionar
 
 from __future__ import annotations
 
+import collections
 import functools
 import inspect
 import math
@@ -321,6 +322,10 @@ def _describe_argument(argument: Any) -> tuple[Any, Any]:
     return Constant(argument), None
 
 
+# A value that outlives its module is a dangling pointer inside MLIR, and using one ends the process. Whoever keeps
+# a traced value too long (in a global list, say) shall get an error: so the latest modules stay alive.
+_latest: collections.deque[Any] = collections.deque(maxlen=256)
+
 _tracing = threading.RLock()  # MLIR's switch for locations from tracebacks belongs to the process, not to a thread
 
 
@@ -328,6 +333,7 @@ def trace_function(name: str, specs: list[Any], body: Callable[[list[Any]], None
     """A module with ``func.func @name`` whose arguments have ``specs`` and whose body ``body`` traces."""
     with _tracing, context(), location.tracebacks(), ir.Location.unknown():
         module = ir.Module.create()
+        _latest.append(module)
         with ir.InsertionPoint(module.body):
             function = func.FuncOp(name, ([argument_type(s) for s in specs], []))
             with ir.InsertionPoint(function.add_entry_block()):
@@ -369,6 +375,13 @@ def _explain(error: Any) -> TraceError:
     first = error.error_diagnostics[0]
     where = location.where(ir.Location.from_attr(first.location.attr))  # a diagnostic's own has no subclass
     message = first.message
+    if "outside the region" in message:
+        return TraceError(
+            f"a traced value is used in a trace that did not make it ({message})",
+            where=where,
+            rule="a traced value lives as long as the trace of the call that made it",
+            fix="don't keep traced values in globals or objects between calls; make them anew in the function",
+        )
     if "dominate" in message:
         return TraceError(
             f"a traced value is used outside of the `if` or loop that made it ({message})",

@@ -44,6 +44,18 @@ def kernel_ops(module: Any) -> list[str]:
     return [op.operation.name for op in launch.regions[0].blocks[0].operations][:-1]
 
 
+def position(module: Any, op: Any) -> int:
+    """The index of ``op`` (with a result) among the ops at the top of the kernel's body."""
+    (launch,) = find(module, "gpu.launch")
+    results = [op.results[0] if len(op.results) else None for op in launch.regions[0].blocks[0].operations]
+    return [None if x is None else hash(x) for x in results].index(hash(op.results[0]))
+
+
+def inline_ptx(module: Any, name: str) -> list[Any]:
+    """The inline PTX ops that have ``name`` in the registry."""
+    return [op for op in find(module, "llvm.inline_asm") if op.attributes["nvdsl.ptx"].value == name]
+
+
 def smem_bytes(module: Any) -> int:
     """Bytes of dynamic shared memory that the launch asks for."""
     (launch,) = find(module, "gpu.launch")

@@ -25,11 +25,16 @@ def kernel():
     # CHECK: nvvm.mapa
     # CHECK: nvvm.mbarrier.arrive
     # CHECK-NEXT: }
+    barrier.arrive_cluster(0, txcount=512)
+    # CHECK: %[[LEADER:\w+]] = nvvm.mapa
+    # CHECK: %[[BYTES:\w+]] = arith.constant 512 : i32
+    # CHECK: nvvm.mbarrier.arrive.expect_tx %[[LEADER]], %[[BYTES]] {scope = #nvvm.mem_scope<cluster>}
 
 
 # CHECK-LABEL: .entry kernel
 # CHECK: mapa.shared::cluster.u64 [[THERE:%rd\w+]], {{.*}}, 1;
 # CHECK: mbarrier.arrive.release.cluster.shared::cluster.b64 _, [[[THERE]]]
+# CHECK: mbarrier.arrive.expect_tx.release.cluster.shared::cluster.b64 _, [%rd
 
 
 @refused(grid=2, cluster=2)
@@ -38,3 +43,9 @@ def not_there():
     # CHECK: TraceError: arrive_cluster.py:[[# @LINE - 1]]: block 2 of a cluster of 2
     # CHECK-NEXT: rule: the blocks of this cluster have the ranks 0 to 1 (PTX ISA, %cluster_ctarank)
     # CHECK-NEXT: fix: launch with a larger cluster=
+
+
+@refused(grid=2, cluster=2)
+def negative_bytes():
+    nv.Mbarriers(1)[0].arrive_cluster(0, txcount=-16)
+    # CHECK: TraceError: arrive_cluster.py:[[# @LINE - 1]]: an mbarrier that expects -16 bytes
