@@ -32,21 +32,21 @@ help:  ## this list
 
 setup: $(setup)  ## make .venv and install nvdsl with its test tools into it
 
-demo: $(setup)  ## chapter 4's GEMM: on the GPU if there is one, else compiled and described
+demo: $(setup)  ## chapter 4's GEMM: on a Hopper GPU if there is one, else in the simulator
 	@$(PY) chapters/ch4_multistage_gemm.py
 
 test: $(setup)  ## everything that needs no GPU: ruff, mypy, lit, pytest
 	$(call step,ruff,$(PY) -m ruff check --output-format=concise .)
 	$(call step,mypy,$(PY) -m mypy)
-	$(call step,lit,$(LIT) -v tests/lit chapters)
+	$(call step,lit,$(LIT) -v tests/lit tests/compat chapters)
 	@echo '== pytest'; $(PY) -m pytest $(ARGS)
 
 lint: $(setup)  ## ruff and mypy
 	$(call step,ruff,$(PY) -m ruff check --output-format=concise .)
 	$(call step,mypy,$(PY) -m mypy)
 
-lit: $(setup)  ## the lit tests: tests/lit and the chapters' own RUN lines
-	$(call step,lit,$(LIT) -v tests/lit chapters)
+lit: $(setup)  ## the lit tests: tests/lit, and the RUN lines of chapters and tests/compat
+	$(call step,lit,$(LIT) -v tests/lit tests/compat chapters)
 
 unit: $(setup)  ## tests/unit only
 	@$(PY) -m pytest tests/unit $(ARGS)

@@ -1,4 +1,4 @@
-"""lit's configuration: `lit -v tests/lit chapters`, or `make lit`. tests/README.md has the conventions."""
+"""lit's configuration: `lit -v tests/lit tests/compat chapters`, or `make lit`. tests/README.md has the conventions."""
 
 import os
 import shutil
