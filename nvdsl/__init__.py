@@ -48,7 +48,7 @@ from nvdsl.errors import (
     TraceError,
     VerifyError,
 )
-from nvdsl.jit import Compiled, Jit, ShapeDtype, jit
+from nvdsl.jit import Compiled, Jit, jit
 from nvdsl.ops.cluster import (
     cluster_arrive,
     cluster_block_id,
@@ -110,6 +110,7 @@ from nvdsl.ops.warp import (
 from nvdsl.ops.wgmma import wgmma_commit, wgmma_fence, wgmma_wait
 from nvdsl.pipeline import PipelineState, Ring
 from nvdsl.select import abs, clamp, max, min, select
+from nvdsl.specialize import ShapeDtype
 from nvdsl.tensor_map import TMA
 from nvdsl.tile import Tile, TileStack, smem
 from nvdsl.trace.launch import kernel

@@ -7,68 +7,20 @@ Each specialization is compiled once in a process and found again by a dictionar
 
 from __future__ import annotations
 
-import collections
 import functools
 import inspect
-import math
 import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
-
-import nvdsl.array  # noqa: F401  (registers the value class of memrefs)
-from nvdsl import dtypes, sim
-from nvdsl.driver import arrays
-from nvdsl.driver.spec import packed_strides
-from nvdsl.errors import ArgumentError, NvdslError, TraceError
-from nvdsl.mlir import ir
-from nvdsl.mlir.dialects import func
+from nvdsl import sim
+from nvdsl.errors import ArgumentError, NvdslError
+from nvdsl.module import trace_function
+from nvdsl.specialize import Call, Constant, describe_argument
 from nvdsl.trace import effects, location
 from nvdsl.trace.rewrite import convert
-from nvdsl.values import wrap
-
-
-@dataclass(frozen=True)
-class ShapeDtype:
-    """Stands for an array where only its shape and dtype matter: ``f.compile(nv.ShapeDtype((512, 64), nv.f16))``."""
-
-    shape: tuple[int, ...]
-    dtype: dtypes.DType
-    strides: tuple[int, ...] | None = None
-
-
-@dataclass(frozen=True)
-class ScalarSpec:
-    """A run-time scalar argument of a host function."""
-
-    dtype: dtypes.DType
-
-
-@dataclass(frozen=True, eq=False)
-class Constant:
-    """An argument whose value is part of the specialization."""
-
-    value: Any
-
-    def __eq__(self, other: Any) -> bool:
-        return other.__class__ is Constant and _alike(self.value, other.value)
-
-    def __hash__(self) -> int:
-        return hash(self.value)
-
-
-def _alike(a: Any, b: Any) -> bool:
-    """Equal, and the same to a trace: 1, 1.0 and True are three constants, as are 0.0 and -0.0."""
-    if a is b:
-        return True
-    if a.__class__ is not b.__class__ or a != b:
-        return False
-    if isinstance(a, tuple):
-        return all(map(_alike, a, b))
-    return a.__class__ is not float or math.copysign(1.0, a) == math.copysign(1.0, b)
 
 
 @dataclass
@@ -203,11 +155,11 @@ class Jit:
         return sim.plan(module, self.__name__, written=written, names=names or None, options=options)
 
     def _describe(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:
-        described = [_describe_argument(argument) for argument in args]
+        described = [describe_argument(argument) for argument in args]
         for name, argument in kwargs.items():
             constant = name in self._keyword_only
             described.append(
-                (Constant(argument), None) if constant else _describe_argument(argument)
+                (Constant(argument), None) if constant else describe_argument(argument)
             )
         return Call(described, tuple(kwargs))
 
@@ -261,30 +213,6 @@ class Jit:
         return [every[i] for i in call.run_time]
 
 
-class Call:
-    """The arguments of one call: what each is specialized on (``specs``), and the run-time ones' ``values``
-    (a number, or where an array lies)."""
-
-    __slots__ = ("key", "keywords", "run_time", "run_time_specs", "specs", "values")
-
-    def __init__(self, described: list[tuple[Any, Any]], keywords: tuple[str, ...]) -> None:
-        self.specs = [spec for spec, _ in described]
-        self.keywords = keywords
-        self.key = (*self.specs, keywords) if keywords else tuple(self.specs)
-        self.run_time = [i for i, spec in enumerate(self.specs) if spec.__class__ is not Constant]
-        self.run_time_specs = [self.specs[i] for i in self.run_time]
-        self.values = [described[i][1] for i in self.run_time]
-
-    def unhashable(self, name: str) -> ArgumentError:
-        constants = [s.value for s in self.specs if isinstance(s, Constant)]
-        return ArgumentError(
-            f"{name} was given a constant that can't be hashed, among {constants}",
-            where=location.caller(),
-            rule="compile-time arguments are part of what a compilation is found by",
-            fix="pass a tuple instead of a list, a frozen dataclass instead of a dict",
-        )
-
-
 def jit(function: Callable[..., Any] | None = None, **options: Any) -> Any:
     """Decorate a host function: see `Jit`. Options are those of `nvdsl.lower.Options`, e.g. ``strict=True``."""
     if function is None:
@@ -295,110 +223,3 @@ def jit(function: Callable[..., Any] | None = None, **options: Any) -> Any:
 
         chosen = lower.Options.from_environment(**options)
     return Jit(function, chosen)
-
-
-_BOOL, _F32, _I32, _I64 = (ScalarSpec(t) for t in (dtypes.bool_, dtypes.f32, dtypes.i32, dtypes.i64))
-
-
-def _describe_argument(argument: Any) -> tuple[Any, Any]:
-    """(what to specialize on, run-time value) of one argument."""
-    kind = argument.__class__
-    if kind is bool:
-        return _BOOL, argument
-    if kind is int:
-        return (_I32 if -(1 << 31) <= argument < 1 << 31 else _I64), argument
-    if kind is float:
-        return _F32, argument
-    if kind is ShapeDtype:
-        return arrays.spec_of(argument.shape, argument.dtype, argument.strides), None
-    if isinstance(argument, np.generic):
-        try:
-            return ScalarSpec(dtypes.from_numpy(argument.dtype)), argument
-        except TypeError as error:
-            raise ArgumentError(f"an argument is {argument!r}: {error}", fix="convert it to one of these") from None
-    described = arrays.describe(argument)
-    if described is not None:
-        return described
-    return Constant(argument), None
-
-
-# A value that outlives its module is a dangling pointer inside MLIR, and using one ends the process. Whoever keeps
-# a traced value too long (in a global list, say) shall get an error: so the latest modules stay alive.
-_latest: collections.deque[Any] = collections.deque(maxlen=256)
-
-_tracing = threading.RLock()  # MLIR's switch for locations from tracebacks belongs to the process, not to a thread
-
-
-def trace_function(name: str, specs: list[Any], body: Callable[[list[Any]], None]) -> Any:
-    """A module with ``func.func @name`` whose arguments have ``specs`` and whose body ``body`` traces."""
-    with _tracing, context(), location.tracebacks(), ir.Location.unknown():
-        module = ir.Module.create()
-        _latest.append(module)
-        with ir.InsertionPoint(module.body):
-            function = func.FuncOp(name, ([argument_type(s) for s in specs], []))
-            with ir.InsertionPoint(function.add_entry_block()):
-                body([_argument(a, s) for a, s in zip(function.arguments, specs, strict=True)])
-                func.ReturnOp([])
-        verify_module(module)
-        return module
-
-
-def argument_type(spec: Any) -> Any:
-    """The MLIR type of a specialized argument: a static memref, or a scalar."""
-    if isinstance(spec, ScalarSpec):
-        return spec.dtype.ir
-    layout = None
-    if spec.strides != packed_strides(spec.shape):
-        layout = ir.StridedLayoutAttr.get(0, list(spec.strides))
-    return ir.MemRefType.get(list(spec.shape), spec.dtype.ir, layout=layout)
-
-
-def _argument(value: Any, spec: Any) -> Any:
-    if isinstance(spec, ScalarSpec):
-        return wrap(value, spec.dtype)
-    return value.remember_dtype(spec.dtype)
-
-
-def verify_module(module: Any) -> None:
-    """MLIR's own verifier, then Hopper's rules. Raises VerifyError or TraceError with the user's line."""
-    from nvdsl import verify
-
-    try:
-        module.operation.verify()
-    except ir.MLIRError as error:
-        verify.tensor_maps.check(module)  # says more about a box that nvgpu refuses, too
-        raise _explain(error) from None
-    verify.check(module)
-
-
-def _explain(error: Any) -> TraceError:
-    first = error.error_diagnostics[0]
-    where = location.where(ir.Location.from_attr(first.location.attr))  # a diagnostic's own has no subclass
-    message = first.message
-    if "outside the region" in message:
-        return TraceError(
-            f"a traced value is used in a trace that did not make it ({message})",
-            where=where,
-            rule="a traced value lives as long as the trace of the call that made it",
-            fix="don't keep traced values in globals or objects between calls; make them anew in the function",
-        )
-    if "dominate" in message:
-        return TraceError(
-            f"a traced value is used outside of the `if` or loop that made it ({message})",
-            where=where,
-            rule="a value made under traced control flow leaves it only through a variable that is assigned there",
-            fix="assign it to a local variable that has a value before the `if` or loop",
-        )
-    return TraceError(f"the traced module is not valid: {message}", where=where, rule="MLIR's verifier")
-
-
-_context: Any = None
-
-
-def context() -> Any:
-    """The process's MLIR context, made at the first trace and entered only while tracing or lowering."""
-    global _context
-    if _context is None:
-        _context = ir.Context()
-    return _context
-

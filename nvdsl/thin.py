@@ -27,16 +27,18 @@ from nvdsl import arch, dtypes, scope, sim
 from nvdsl.device import synchronize
 from nvdsl.driver import arrays
 from nvdsl.errors import ArgumentError, trace_error
-from nvdsl.jit import Compiled, ScalarSpec, ShapeDtype, at_call, trace_function
+from nvdsl.jit import Compiled, at_call
 from nvdsl.mlir import ir
 from nvdsl.mlir.dialects import arith, func, gpu, memref, nvgpu, nvvm, scf
 from nvdsl.mlir.extras import types as T
+from nvdsl.module import trace_function
 from nvdsl.ops.mbarrier import Mbarriers
 from nvdsl.ops.smem import DYNAMIC as MLIR_DYNAMIC
 from nvdsl.ops.smem import get_dynamic_shared_memory
 from nvdsl.ops.tma import TMA
 from nvdsl.ops.warp import WARP_GROUP_SIZE, setmaxnreg_dec, setmaxnreg_inc
 from nvdsl.ops.wgmma import wgmma_wait
+from nvdsl.specialize import ScalarSpec, ShapeDtype
 from nvdsl.trace import effects, location
 from nvdsl.trace.launch import describe_launch, emit_launch
 from nvdsl.values import const

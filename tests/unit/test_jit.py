@@ -261,7 +261,7 @@ from nvdsl.mlir import ir
 heavy = ("torch", "cupy", "jax", "cuda", "cuda.bindings", "cuda.core", "numba", "numba_cuda_mlir.cuda", "nvdsl.lower",
          "nvdsl.driver.cuda", "nvdsl.driver.plan", "nvdsl.verify", "hypothesis", "pytest")
 loaded = [name for name in heavy if name in sys.modules]
-print((loaded, ir.Context.current, sys.modules["nvdsl.jit"]._context))
+print((loaded, ir.Context.current, sys.modules["nvdsl.module"]._context))
 """
     run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
     assert run.returncode == 0, run.stderr

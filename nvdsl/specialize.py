@@ -1,0 +1,126 @@
+"""What a host function is specialized on: the specs of its arguments, and the values that only a run knows.
+
+Arrays by shape, strides and dtype; scalars by dtype; everything else by its value.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+import nvdsl.array  # noqa: F401  (registers the value class of memrefs)
+from nvdsl import dtypes
+from nvdsl.driver import arrays
+from nvdsl.driver.spec import packed_strides
+from nvdsl.errors import ArgumentError
+from nvdsl.mlir import ir
+from nvdsl.trace import location
+from nvdsl.values import wrap
+
+
+@dataclass(frozen=True)
+class ShapeDtype:
+    """Stands for an array where only its shape and dtype matter: ``f.compile(nv.ShapeDtype((512, 64), nv.f16))``."""
+
+    shape: tuple[int, ...]
+    dtype: dtypes.DType
+    strides: tuple[int, ...] | None = None
+
+
+@dataclass(frozen=True)
+class ScalarSpec:
+    """A run-time scalar argument of a host function."""
+
+    dtype: dtypes.DType
+
+
+@dataclass(frozen=True, eq=False)
+class Constant:
+    """An argument whose value is part of the specialization."""
+
+    value: Any
+
+    def __eq__(self, other: Any) -> bool:
+        return other.__class__ is Constant and _alike(self.value, other.value)
+
+    def __hash__(self) -> int:
+        return hash(self.value)
+
+
+def _alike(a: Any, b: Any) -> bool:
+    """Equal, and the same to a trace: 1, 1.0 and True are three constants, as are 0.0 and -0.0."""
+    if a is b:
+        return True
+    if a.__class__ is not b.__class__ or a != b:
+        return False
+    if isinstance(a, tuple):
+        return all(map(_alike, a, b))
+    return a.__class__ is not float or math.copysign(1.0, a) == math.copysign(1.0, b)
+
+
+class Call:
+    """The arguments of one call: what each is specialized on (``specs``), and the run-time ones' ``values``
+    (a number, or where an array lies)."""
+
+    __slots__ = ("key", "keywords", "run_time", "run_time_specs", "specs", "values")
+
+    def __init__(self, described: list[tuple[Any, Any]], keywords: tuple[str, ...]) -> None:
+        self.specs = [spec for spec, _ in described]
+        self.keywords = keywords
+        self.key = (*self.specs, keywords) if keywords else tuple(self.specs)
+        self.run_time = [i for i, spec in enumerate(self.specs) if spec.__class__ is not Constant]
+        self.run_time_specs = [self.specs[i] for i in self.run_time]
+        self.values = [described[i][1] for i in self.run_time]
+
+    def unhashable(self, name: str) -> ArgumentError:
+        constants = [s.value for s in self.specs if isinstance(s, Constant)]
+        return ArgumentError(
+            f"{name} was given a constant that can't be hashed, among {constants}",
+            where=location.caller(),
+            rule="compile-time arguments are part of what a compilation is found by",
+            fix="pass a tuple instead of a list, a frozen dataclass instead of a dict",
+        )
+
+
+_BOOL, _F32, _I32, _I64 = (ScalarSpec(t) for t in (dtypes.bool_, dtypes.f32, dtypes.i32, dtypes.i64))
+
+
+def describe_argument(argument: Any) -> tuple[Any, Any]:
+    """(what to specialize on, run-time value) of one argument."""
+    kind = argument.__class__
+    if kind is bool:
+        return _BOOL, argument
+    if kind is int:
+        return (_I32 if -(1 << 31) <= argument < 1 << 31 else _I64), argument
+    if kind is float:
+        return _F32, argument
+    if kind is ShapeDtype:
+        return arrays.spec_of(argument.shape, argument.dtype, argument.strides), None
+    if isinstance(argument, np.generic):
+        try:
+            return ScalarSpec(dtypes.from_numpy(argument.dtype)), argument
+        except TypeError as error:
+            raise ArgumentError(f"an argument is {argument!r}: {error}", fix="convert it to one of these") from None
+    described = arrays.describe(argument)
+    if described is not None:
+        return described
+    return Constant(argument), None
+
+
+def argument_type(spec: Any) -> Any:
+    """The MLIR type of a specialized argument: a static memref, or a scalar."""
+    if isinstance(spec, ScalarSpec):
+        return spec.dtype.ir
+    layout = None
+    if spec.strides != packed_strides(spec.shape):
+        layout = ir.StridedLayoutAttr.get(0, list(spec.strides))
+    return ir.MemRefType.get(list(spec.shape), spec.dtype.ir, layout=layout)
+
+
+def traced_argument(value: Any, spec: Any) -> Any:
+    if isinstance(spec, ScalarSpec):
+        return wrap(value, spec.dtype)
+    return value.remember_dtype(spec.dtype)
