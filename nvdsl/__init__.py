@@ -111,8 +111,8 @@ from nvdsl.ops.wgmma import wgmma_commit, wgmma_fence, wgmma_wait
 from nvdsl.pipeline import PipelineState, Ring
 from nvdsl.select import abs, clamp, max, min, select
 from nvdsl.specialize import ShapeDtype
-from nvdsl.tensor_map import TMA
 from nvdsl.tile import Tile, TileStack, smem
+from nvdsl.tma import TMA
 from nvdsl.trace.launch import kernel
 from nvdsl.trace.range import Range as range
 from nvdsl.values import Unsigned, Value, bitcast, const

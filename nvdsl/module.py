@@ -42,7 +42,10 @@ def verify_module(module: Any) -> None:
         module.operation.verify()
     except ir.MLIRError as error:
         verify.tensor_maps.check(module)  # says more about a box that nvgpu refuses, too
-        raise _explain(error) from None
+        explained = _explain(error)
+        for op in list(module.body.operations):
+            op.operation.erase()  # it may use another module's values: freed after that one, it ends the process
+        raise explained from None
     verify.check(module)
 
 

@@ -4,7 +4,6 @@
     arrays.describe what an array is: an ArraySpec (dtype, shape, strides, place) and its address
     stream.resolve  the stream of a call
     device.probe    whether kernels can run here
-    tensormap       the rules of tensor maps, as a pure function
 
 CUDA is loaded by the first call that needs a GPU, never by an import.
 """

@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy
 
-from nvdsl.driver.elements import integer, rounding
 from nvdsl.driver.host.builder import Layout
 from nvdsl.driver.run import Run
 from nvdsl.driver.spec import ArraySpec, Place
 from nvdsl.dtypes import DType
+from nvdsl.elements import integer, rounding
 from nvdsl.errors import ArgumentError
 
 _NO_SPEC = object()

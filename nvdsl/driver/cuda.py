@@ -14,7 +14,7 @@ from nvdsl import arch
 from nvdsl.errors import DeviceError
 
 if TYPE_CHECKING:
-    from nvdsl.driver.tensormap import TensorMap
+    from nvdsl.tensormap import TensorMap
 
 Dim3 = tuple[int, int, int]
 

@@ -16,12 +16,12 @@ from nvdsl.driver.arrays import Memory, describe
 from nvdsl.driver.cuda import LEGACY_STREAM, CudaError
 from nvdsl.driver.device import Device, Devices
 from nvdsl.driver.device import devices as all_devices
-from nvdsl.driver.elements import ELEMENTS
 from nvdsl.driver.host import arith, gpu, memref, scf
 from nvdsl.driver.host.builder import RUN, Builder, Frame, Step, unsupported
 from nvdsl.driver.launch import KernelBinary, Launch
 from nvdsl.driver.run import Run
 from nvdsl.driver.spec import Place
+from nvdsl.elements import ELEMENTS
 from nvdsl.errors import ArgumentError, DeviceError, LowerError
 from nvdsl.mlir import ir
 

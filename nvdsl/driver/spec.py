@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from nvdsl.driver.elements import mlir_name
 from nvdsl.dtypes import DType
+from nvdsl.elements import mlir_name
 
 if TYPE_CHECKING:
     from nvdsl.driver.containers import Container

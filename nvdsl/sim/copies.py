@@ -13,13 +13,13 @@ from typing import Any
 
 import numpy as np
 
-from nvdsl.driver.elements import ELEMENTS
-from nvdsl.driver.tensormap import TensorMap
+from nvdsl.elements import ELEMENTS
 from nvdsl.errors import Where
 from nvdsl.sim import access, memory, shadow, tma
 from nvdsl.sim.barriers import Mbarrier
 from nvdsl.sim.machine import Waiting
 from nvdsl.sim.report import Access, error
+from nvdsl.tensormap import TensorMap
 
 
 class MapArgument:

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from nvdsl.driver.cuda import Cuda, EncodedMap
-from nvdsl.driver.elements import ELEMENTS, from_bits, integer
-from nvdsl.driver.tensormap import TensorMap
+from nvdsl.elements import ELEMENTS, from_bits, integer
 from nvdsl.mlir import ir
 from nvdsl.sim.copies import MapArgument
 from nvdsl.sim.decode import Code
@@ -18,6 +17,7 @@ from nvdsl.sim.memory import GlobalMemory
 from nvdsl.sim.options import Options
 from nvdsl.sim.tracking import GlobalShadow
 from nvdsl.sim.values import element
+from nvdsl.tensormap import TensorMap
 
 
 @dataclass(frozen=True)

@@ -21,9 +21,9 @@ from functools import lru_cache
 import numpy as np
 
 from nvdsl import arch
-from nvdsl.driver.elements import ELEMENTS
-from nvdsl.driver.tensormap import SWIZZLE_BYTES, TensorMap
+from nvdsl.elements import ELEMENTS
 from nvdsl.sim import numbers
+from nvdsl.tensormap import SWIZZLE_BYTES, TensorMap
 
 UNIT = 16
 """Bytes that a swizzle moves together, and to which TMA clips a row that it stores."""

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from nvdsl.driver.tensormap import TensorMap
 from nvdsl.errors import VerifyError
 from nvdsl.mlir import ir
 from nvdsl.mlir.dialects import nvgpu
+from nvdsl.tensormap import TensorMap
 from nvdsl.trace.location import where
 from nvdsl.verify.walk import constant, defining, find
 

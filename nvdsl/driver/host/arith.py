@@ -7,9 +7,9 @@ import operator
 from collections.abc import Callable
 from typing import Any
 
-from nvdsl.driver.elements import ELEMENTS, bit_pattern, from_bits, integer, rounding
 from nvdsl.driver.host.builder import Builder, Frame, Handler, Step, unsupported
 from nvdsl.dtypes import DType
+from nvdsl.elements import ELEMENTS, bit_pattern, from_bits, integer, rounding
 from nvdsl.errors import ArgumentError
 from nvdsl.trace.location import where
 

@@ -12,10 +12,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from nvdsl.driver.elements import ELEMENTS
 from nvdsl.driver.launch import KernelBinary, Launch
 from nvdsl.driver.spec import canonical_strides
 from nvdsl.dtypes import DType
+from nvdsl.elements import ELEMENTS
 from nvdsl.errors import LowerError
 from nvdsl.mlir import ir
 from nvdsl.trace.location import where

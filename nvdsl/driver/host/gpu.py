@@ -8,13 +8,13 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from nvdsl.driver.cuda import Cuda, EncodedMap
-from nvdsl.driver.elements import ELEMENTS, bit_pattern
 from nvdsl.driver.host.builder import RUN, Builder, Frame, Handler, Layout, Step, unsupported
 from nvdsl.driver.launch import KernelBinary, Launch, Parameter
 from nvdsl.driver.spec import packed_strides
-from nvdsl.driver.tensormap import TensorMap
+from nvdsl.elements import ELEMENTS, bit_pattern
 from nvdsl.errors import ArgumentError, LowerError, Where
 from nvdsl.mlir import ir
+from nvdsl.tensormap import TensorMap
 from nvdsl.trace.location import where
 
 TENSOR_MAP_TYPE = "!nvgpu.tensormap.descriptor<"

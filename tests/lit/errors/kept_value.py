@@ -24,6 +24,6 @@ print("the first trace may use it")
 host.trace(X)
 
 # CHECK: the first trace may use it
-# CHECK: nvdsl.errors.TraceError: {{.*}}kept_value.py:[[# @LINE - 12]]: a traced value is used in a trace that did not make it
+# CHECK: nvdsl.errors.TraceError: {{.*}}kept_value.py:[[# @LINE - 11]]: a traced value is used in a trace that did not make it
 # CHECK-NEXT: rule: a traced value lives as long as the trace of the call that made it
 # CHECK-NEXT: fix: don't keep traced values in globals or objects between calls

@@ -103,7 +103,7 @@ MAPS = {
     "one coordinate of two": (lambda t, box: t.load(box, barrier(), [0]), {}, "one coordinate for each dimension"),
     "three coordinates of two": (lambda t, box: t.store(box, [0, 0, 0]), {}, "one coordinate for each dimension"),
     "a float as a coordinate": (lambda t, box: t.prefetch_box([0.5, 0]), {}, "integers"),
-    "an unknown reduction": (lambda t, box: t.reduce(box, [0, 0], "mul"), {}, "add, min, max"),
+    "an unknown reduction": (lambda t, box: t.reduce(box, [0, 0], "mul"), {}, "TMA can add"),
     "a group for a barrier": (lambda t, box: t.load(box, nv.Mbarriers(2), [0, 0]), {}, "one mbarrier"),
     "multicast to no block": (lambda t, b: t.load(b, barrier(), [0, 0], multicast_mask=0), {"cluster": 4}, "0 to 3"),
     "multicast beyond": (lambda t, b: t.load(b, barrier(), [0, 0], multicast_mask=16), {"cluster": 4}, "0 to 3"),

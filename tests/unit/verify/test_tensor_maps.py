@@ -3,8 +3,8 @@
 import pytest
 
 import nvdsl as nv
-from nvdsl.driver.tensormap import TensorMap
 from nvdsl.mlir import ir
+from nvdsl.tensormap import TensorMap
 from nvdsl.verify.tensor_maps import describe
 from nvdsl.verify.walk import find
 from tests.unit.kernels import array, refused

@@ -3,8 +3,8 @@
 import pytest
 
 import nvdsl as nv
-from nvdsl.driver.tensormap import TensorMap
 from nvdsl.mlir import ir
+from nvdsl.tensormap import TensorMap
 from nvdsl.verify.evaluate import evaluate
 from nvdsl.verify.tensor_maps import describe
 from nvdsl.verify.walk import defining, find

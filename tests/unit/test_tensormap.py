@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from nvdsl.driver.tensormap import TensorMap, check
+from nvdsl.tensormap import TensorMap, check
 
 
 def gemm_operand(**changes):

@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from nvdsl import arch
-from nvdsl.driver.elements import ELEMENTS
+from nvdsl.elements import ELEMENTS
 
 SWIZZLES = ("none", "swizzle_32b", "swizzle_64b", "swizzle_128b")
 SWIZZLE_BYTES = {"swizzle_32b": 32, "swizzle_64b": 64, "swizzle_128b": 128}
