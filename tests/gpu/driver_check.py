@@ -167,12 +167,17 @@ def no_leaks() -> str:
     run = kernels.scale("1000x1000")
     a, d = np.ones((1000, 1000), np.float32), np.zeros((1000, 1000), np.float32)
     run.call(a, d, 1.0, 10**6, 1)
-    before = torch.cuda.mem_get_info()[0]
-    for _ in range(50):
-        run.call(a, d, 1.0, 10**6, 1)
-    lost = before - torch.cuda.mem_get_info()[0]
-    assert lost < 64 << 20, f"{lost} bytes"
-    return "50 staged calls"
+
+    def lost() -> int:
+        before = torch.cuda.mem_get_info()[0]
+        for _ in range(50):
+            run.call(a, d, 1.0, 10**6, 1)
+        return before - torch.cuda.mem_get_info()[0]
+
+    # The driver counts all processes of the GPU: another one may take memory meanwhile, but not three times.
+    least = min(lost() for _ in range(3))
+    assert least < 64 << 20, f"{least} bytes"
+    return "3 x 50 staged calls"
 
 
 def host_time() -> str:
