@@ -3,6 +3,17 @@
 `plan` gives an executable host function, as `nvdsl.driver.plan.build` does for a GPU. `run` makes one and calls it.
 `wanted` says whether a call goes here.
 The simulator reads MLIR, never the wrappers that made it.
+
+What it does not model:
+
+- Time, caches, bank conflicts; the order of a float sum (but see `Options.exact`).
+- Order between the lanes of a warp, but for reads of shared memory that another lane stored (`lanes`): an arrival by
+  one lane speaks for the accesses of all.
+- Of atomics without order on one element, and of ordinary reads of one element of global memory, only the last one is
+  compared with what comes (`tracking`).
+- Launches that overlap: a programmatic one runs after the one before, and is told where it did not wait.
+- nvgpu's warpgroup ops by themselves: a kernel that has them is executed after convert-nvgpu-to-nvvm at either level.
+- im2col and interleaved tensor maps, ``cf.switch``, vectors of more than one dimension in memory.
 """
 
 from __future__ import annotations
@@ -10,12 +21,13 @@ from __future__ import annotations
 import functools
 import os
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from typing import Any
 
 from nvdsl.errors import SimError
 from nvdsl.sim.options import Options
 
-__all__ = ["Options", "plan", "run", "wanted"]
+__all__ = ["Options", "plan", "record", "run", "wanted"]
 
 
 def wanted(target: str | None = None) -> bool:
@@ -36,6 +48,14 @@ def _default() -> bool:
 
     chosen = os.environ.get("NVDSL_TARGET", "")
     return _is_sim(chosen) if chosen else probe() is not None
+
+
+def record(blocks: int = 16) -> AbstractContextManager[Any]:
+    """A context in which simulations are recorded (see `nvdsl.sim.recording`), up to ``blocks`` blocks of each launch:
+    ``with record() as recording: ...; recording.write_trace(path)``."""
+    from nvdsl.sim import recording
+
+    return recording.record(blocks)
 
 
 def plan(

@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 
 from nvdsl.errors import Where
-from nvdsl.sim import memory, shadow
+from nvdsl.sim import atomics, memory, shadow
+from nvdsl.sim.atomics import RELAXED, Order
 from nvdsl.sim.memory import Bytes
 from nvdsl.sim.report import Access, error
 from nvdsl.sim.values import Element
@@ -38,14 +39,20 @@ def resolve(w: Any, space: int, address: int, at: Where | None, what: str) -> tu
     )
 
 
+def offset_list(offsets: Any) -> list[int]:
+    return [offsets] if offsets.__class__ is int else list(dict.fromkeys(offsets.tolist()))
+
+
 class Accessor:
     """Loads and stores of one op: ``count`` contiguous elements of ``e`` (None: a scalar) for each active lane.
 
-    ``alignment``: bytes that each lane's address must be a multiple of.
+    ``alignment``: bytes that each lane's address must be a multiple of. ``order``: an atomic's; None for others.
     """
 
-    def __init__(self, space: int, e: Element, count: int | None, alignment: int, at: Where | None) -> None:
-        self.space, self.e, self.count, self.at = space, e, count, at
+    def __init__(
+        self, space: int, e: Element, count: int | None, alignment: int, at: Where | None, order: Order | None = None
+    ) -> None:
+        self.space, self.e, self.count, self.at, self.order = space, e, count, at, order
         self.size = e.bytes * (count or 1)
         self.alignment = max(alignment, e.bytes)
         self.shift = e.bytes.bit_length() - 1
@@ -96,8 +103,10 @@ class Accessor:
 
     def load(self, w: Any, address: Any) -> Any:
         found, block, offsets = self.locate(w, address, "load")
+        if self.order is not None:
+            atomics.read(w, found, offset_list(offsets), self.order)
         if w.machine.checks:
-            self._check(w, found, block, offsets, "load", False)
+            self._check(w, found, block, offsets, "load" if self.order is None else "atomic", False)
         view = found.view(self.dtype)
         if offsets.__class__ is int:
             i = offsets >> self.shift
@@ -117,7 +126,9 @@ class Accessor:
     def store(self, w: Any, address: Any, value: Any) -> None:
         found, block, offsets = self.locate(w, address, "store")
         if w.machine.checks:
-            self._check(w, found, block, offsets, "store", True)
+            self._check(w, found, block, offsets, "store" if self.order is None else "atomic", True)
+        if self.order is not None:
+            atomics.write(w, found, offset_list(offsets), self.order, modifies=False)
         found.version += 1
         view = found.view(self.dtype)
         i = offsets >> self.shift
@@ -141,14 +152,30 @@ class Accessor:
         if tracker is None:
             return
         if block is None:
-            tracker.access(w, offsets, self.size, writes, self.at)
+            tracker.access(w, offsets, self.size, what, writes, self.at)
             return
         span = self.span(offsets, tracker.shift)
-        access = Access(w.name, what, "generic", self.at)
+        if block is not w.block:
+            block.visited(w, self.at)
+        access = Access(w.name, what, "atomic" if what == "atomic" else "generic", self.at)
         if writes:
             tracker.write(span, w.clock, access, w.clock.actor, w.clock.epoch)
+            block.layouts.stored(offsets, self.size)
         else:
             tracker.read(span, w.clock, access, w.clock.actor, w.clock.epoch)
+        if what != "atomic":
+            block.lanes.access(w, offsets, self.size, writes, access)
+
+    def modify(self, w: Any, address: Any, what: str = "atomic") -> tuple[Bytes, list[int]]:
+        """The memory and the offsets, one for each active lane, of a read-modify-write."""
+        found, block, offsets = self.locate(w, address, what)
+        order = self.order or RELAXED
+        atomics.read(w, found, offset_list(offsets), order)
+        if w.machine.checks:
+            self._check(w, found, block, offsets, "atomic", True)
+        atomics.write(w, found, offset_list(offsets), order, modifies=True)
+        found.version += 1
+        return found, [offsets] * len(w.active_lanes()) if offsets.__class__ is int else offsets.tolist()
 
     def span(self, offsets: Any, shift: int) -> Any:
         if offsets.__class__ is int:

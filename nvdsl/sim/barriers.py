@@ -17,16 +17,19 @@ class Mbarrier:
         self.name, self.count, self.pending, self.tx, self.phase = name, count, count, 0, 0
         self.channel = clocks.channel()
         self.where = where
+        self._uses: dict[tuple[str, Where | None], int] = {}
         self.init_actor, self.init_epoch, self.init_name = warp.clock.actor, warp.clock.epoch, warp.name
         self._arrived, self.done = Edge(clocks), Edge(clocks)
         self._seen: set[int] = {warp.clock.actor}
+        self.record: Any = None  # a `flights.MbarrierRecorder`
 
     def used_by(self, warp: Any, where: Where | None, checks: bool) -> None:
         """Raise unless the init comes before what ``warp`` does now."""
         actor = warp.clock.actor
         if not checks or actor in self._seen:
             return
-        if warp.clock.generic[self.init_actor] < self.init_epoch:
+        known = max(warp.clock.generic[self.init_actor], warp.inits.get(self.init_actor, 0))
+        if known < self.init_epoch:
             raise error(
                 "init-sync",
                 f"{warp.name} uses mbarrier {self.name}, and nothing says that {self.init_name} has "
@@ -37,7 +40,7 @@ class Mbarrier:
             )
         self._seen.add(actor)
 
-    def arrive(self, warp: Any, arrivals: int, where: Where | None) -> None:
+    def arrive(self, warp: Any, arrivals: int, where: Where | None, relaxed: bool = False) -> None:
         if arrivals > self.pending:
             raise error(
                 "over-arrival",
@@ -49,12 +52,31 @@ class Mbarrier:
                 f"init (at {self.where}) said {self.count} arrivals a phase (PTX ISA, mbarrier.arrive)",
                 "let one thread arrive (predicate), or initialize the barrier to the number of arrivals",
             )
+        self.note("arrivals", where, arrivals)
         self.pending -= arrivals
-        self._arrived.add(warp.clock)
+        if relaxed:
+            self._arrived.add_async(warp.clock)
+        else:
+            self._arrived.add(warp.clock)
         self.complete()
 
-    def expect(self, size: int) -> None:
+    def expect(self, size: int, where: Where | None = None) -> None:
+        self.note("bytes expected", where, size)
         self.tx += size
+
+    def note(self, what: str, where: Where | None, count: int) -> None:
+        """Remember for a report which lines brought how much of what, all phases together."""
+        self._uses[what, where] = self._uses.get((what, where), 0) + count
+
+    @property
+    def partial(self) -> bool:
+        """Whether a part came of what the phase under way needs."""
+        return 0 < self.pending < self.count or self.tx < 0 or (self.tx > 0 and self.pending == 0)
+
+    def history(self) -> str:
+        """Which lines initialized it, arrived at it, announced bytes and brought them."""
+        parts = [f"{count} {what} at {where}" for (what, where), count in self._uses.items()]
+        return f"{self.name}: initialized at {self.where}; " + ("; ".join(parts) or "nothing came since")
 
     def complete_tx(self, size: int) -> None:
         self.tx -= size
@@ -67,6 +89,8 @@ class Mbarrier:
         self.pending = self.count
         self.done.merge(self._arrived)
         self.done.generic[self.channel] = self.phase
+        if self.record is not None:
+            self.record.completed()
 
     def passed(self, parity: int) -> bool:
         """Whether the phase of this parity has completed: the one under way has the other."""
@@ -99,9 +123,35 @@ class NamedBarrier:
         self.generation, self.arrived, self.threads = 0, 0, 0
         self._edge, self.done = Edge(clocks), Edge(clocks)
         self._first = ""
+        self.last: Where | None = None  # the line of the last arrival
+        self._lines: dict[Where | None, int] = {}
+        self._before: list[tuple[int, int, str]] = []  # who came to the generation before: actor, epoch, name
+        self._now: list[tuple[int, int, str]] = []
+
+    def history(self) -> str:
+        """Which lines arrived at it."""
+        parts = [f"{count} times at {where}" for where, count in self._lines.items()]
+        return f"{self.name}: warps arrived {', '.join(parts)}"
+
+    def _check_order(self, warp: Any, where: Where | None) -> None:
+        """The generation before must be known to be over: else another schedule counts this arrival to that one."""
+        for actor, epoch, name in self._before:
+            if warp.clock.generic[actor] < epoch:
+                raise error(
+                    "barrier-reuse",
+                    f"{warp.name} arrives at {self.name}, and nothing says that it is not still that which {name} and "
+                    f"others used before ({self.threads} threads)",
+                    where,
+                    "a barrier is used again by those who know that its last use is over (PTX ISA, barrier)",
+                    "count all threads that come to it, or use another number (1 to 15)",
+                )
 
     def arrive(self, warp: Any, threads: int, where: Where | None) -> int:
         """One warp arrives; returns the generation to wait for."""
+        if warp.machine.checks:
+            self._check_order(warp, where)
+        self.last = where
+        self._lines[where] = self._lines.get(where, 0) + 1
         if self.arrived and threads != self.threads:
             raise error(
                 "barrier-count",
@@ -113,6 +163,7 @@ class NamedBarrier:
         self.threads = threads
         self._first = self._first if self.arrived else warp.name
         self.arrived += 32 if threads % 32 == 0 else warp.count
+        self._now.append((warp.clock.actor, warp.clock.epoch, warp.name))
         self._edge.add(warp.clock)
         mine = self.generation
         if self.arrived > threads:
@@ -122,19 +173,24 @@ class NamedBarrier:
             self.generation += 1
             self.arrived = 0
             self.done, self._edge = self._edge, Edge(self._clocks)
+            self._before, self._now = self._now, []
         return mine
 
 
 class ClusterBarrier:
-    """``barrier.cluster``: all warps of the cluster arrive, then may wait."""
+    """``barrier.cluster``: all warps of the cluster arrive, then may wait. Even a relaxed arrival tells of mbarriers
+    whose init was fenced (``inits``: up to which epoch, by warp)."""
 
     def __init__(self, warps: int, clocks: Clocks) -> None:
         self.warps, self._clocks = warps, clocks
         self.phase, self.arrived = 0, 0
         self._edge, self.done = Edge(clocks), Edge(clocks)
+        self.inits: dict[int, int] = {}
 
     def arrive(self, warp: Any, relaxed: bool) -> None:
         self.arrived += 1
+        if warp.init_fence:
+            self.inits[warp.clock.actor] = warp.init_fence
         if not relaxed:
             self._edge.add(warp.clock)
         if self.arrived == self.warps:
@@ -144,9 +200,8 @@ class ClusterBarrier:
 
 
 class RegisterPool:
-    """The registers of a block (setmaxnreg). ``threads`` start with all of the block's share, in units of 8."""
+    """The registers of a block (setmaxnreg): what its ``threads`` start with is all that there is."""
 
     def __init__(self, threads: int) -> None:
-        share = arch.REGISTERS_PER_SM // max(threads, 1)
-        self.start = min(share, arch.MAX_REGISTERS_PER_THREAD) // 8 * 8
-        self.free = arch.REGISTERS_PER_SM - self.start * threads
+        self.start = arch.launch_registers(threads)
+        self.free = 0

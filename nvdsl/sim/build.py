@@ -30,7 +30,9 @@ def build(
     dump = Dump(lowering, module)
     with module.context, ir.Location.unknown():
         host = _copy(module)
+        launches = prepare.launch_attributes(host)
         steps.run_all(passes.HOST, host, {}, lowering, dump)
+        prepare.restore_launch_attributes(host, launches)
         found = kernels.read(host)
         device = prepare.device_module(host)
         composed = any(n.startswith(_WARPGROUP) for k in found.values() for n in k.op_names)
@@ -38,7 +40,7 @@ def build(
             steps.run_all(_lowered_to_nvvm(), device, found, lowering, dump)
         codes = {kernel.symbol: _code(function, kernel) for function, kernel in prepare.functions(device, found)}
         stand_ins = {symbol: _kernel(kernel) for symbol, kernel in found.items()}
-        devices = Devices(SimCuda(codes, options))
+        devices = Devices(SimCuda(codes, options, name))
         plan = build_plan(host, name, stand_ins, written=written, names=names, devices=devices)
     plan.keeps = (host, device)  # type: ignore[attr-defined]
     return plan

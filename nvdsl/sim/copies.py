@@ -6,128 +6,41 @@ it reads is read until its group is waited for.
 
 from __future__ import annotations
 
-import functools
-import math
 from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
-from nvdsl.elements import ELEMENTS
 from nvdsl.errors import Where
-from nvdsl.sim import access, memory, shadow, tma
+from nvdsl.sim import access, memory, shadow
 from nvdsl.sim.barriers import Mbarrier
 from nvdsl.sim.machine import Waiting
 from nvdsl.sim.report import Access, error
-from nvdsl.tensormap import TensorMap
-
-
-class MapArgument:
-    """A tensor map as a kernel gets it: what it says, and the tensor's address."""
-
-    __slots__ = ("address", "tensor_map")
-
-    def __init__(self, tensor_map: TensorMap, address: int) -> None:
-        self.tensor_map, self.address = tensor_map, address
-
-
-@functools.lru_cache(maxsize=1 << 12)
-def _span(tensor_map: TensorMap, address: int, shift: int) -> Any:
-    return shadow.intervals(tma.footprint(tensor_map, (0,) * len(tensor_map.box), address), shift)
-
-
-class Box:
-    """The box of a tensor at ``coords`` (innermost first)."""
-
-    def __init__(self, tensor: MapArgument, coords: tuple[int, ...]) -> None:
-        self.tensor, self.coords = tensor, coords
-        element = ELEMENTS[tensor.tensor_map.element]
-        self.bytes = math.prod(tensor.tensor_map.box) * element.bytes
-
-    def span(self, address: int, shift: int) -> Any:
-        return _span(self.tensor.tensor_map, address, shift)
-
-    def read_span(self, address: int, shift: int) -> Any:
-        """What a store reads: not what is out of the tensor's bounds."""
-        ranges = tma.footprint(self.tensor.tensor_map, self.coords, address, clipped=True)
-        return shadow.intervals(ranges, shift) if ranges else (0, 0, 0)
-
-    def _global(self, machine: Any) -> tuple[Any, int]:
-        found = machine.gmem.find(self.tensor.address)
-        return found, self.tensor.address - found.base
-
-    def load(self, machine: Any, smem: Any, address: int) -> None:
-        found, base = self._global(machine)
-        tma.load(found.data, base, smem.data, address, self.tensor.tensor_map, self.coords)
-
-    def store(self, machine: Any, smem: Any, address: int, kind: str | None) -> None:
-        found, base = self._global(machine)
-        found.version += 1
-        if kind is None:
-            tma.store(found.data, base, smem.data, address, self.tensor.tensor_map, self.coords)
-        else:
-            tma.reduce(found.data, base, smem.data, address, self.tensor.tensor_map, self.coords, kind)
-
-    def check(self, address: int, who: Access, kind: str = "load") -> None:
-        """``kind``: "load", "store", or the reduction."""
-        reduction = kind if kind not in ("load", "store") else ""
-        problems = tma.problems(
-            self.tensor.tensor_map, self.coords, address, store=kind == "store", reduction=reduction
-        )
-        if problems:
-            raise error(
-                "illegal-copy",
-                f"{who}: " + "; ".join(problems),
-                who.where,
-                "PTX ISA, cp.async.bulk.tensor; CUDA driver API, cuTensorMapEncodeTiled",
-                "align the slot's offset and the coordinates",
-            )
-
-
-class Line:
-    """Contiguous bytes (cp.async.bulk without a tensor map)."""
-
-    def __init__(self, address: int, size: int) -> None:
-        self.address, self.bytes = address, size
-
-    def span(self, address: int, shift: int) -> Any:
-        return shadow.interval(address, address + self.bytes, shift)
-
-    def load(self, machine: Any, smem: Any, address: int) -> None:
-        smem.data[address : address + self.bytes] = machine.gmem.span(self.address, self.bytes)
-
-    def store(self, machine: Any, smem: Any, address: int, kind: str | None) -> None:
-        machine.gmem.span(self.address, self.bytes)[:] = smem.data[address : address + self.bytes]
-
-    read_span = span
-
-    def check(self, address: int, who: Access, kind: str = "load") -> None:
-        for name, value in (("shared address", address), ("global address", self.address), ("size", self.bytes)):
-            if value % 16:
-                raise error(
-                    "misaligned",
-                    f"{who}: the {name} {value} is no multiple of 16",
-                    who.where,
-                    "a bulk copy moves multiples of 16 bytes, 16-byte aligned (PTX ISA, cp.async.bulk)",
-                )
 
 
 class Load:
     """A copy into shared memory. ``targets``: (block, address, mbarrier, record) of each block that gets it."""
 
-    __slots__ = ("cluster", "machine", "source", "targets", "who")
+    __slots__ = ("cluster", "flight", "machine", "source", "targets", "touch", "who")
 
-    def __init__(self, w: Any, source: Any, targets: list[Any], who: Access) -> None:
+    def __init__(self, w: Any, source: Any, targets: list[Any], who: Access, touch: Any) -> None:
         self.machine, self.cluster = w.machine, w.block.cluster
-        self.source, self.targets, self.who = source, targets, who
+        self.source, self.targets, self.who, self.touch = source, targets, who, touch
+        self.flight = None if w.record is None else w.record.load(source, who.where, targets)
 
     def deliver(self) -> None:
+        if self.flight is not None:
+            self.flight.delivered()
         for block, address, barrier, record in self.targets:
             self.source.load(self.machine, block.smem, address)
+            if self.machine.checks:
+                self.source.lay(block.layouts, address, self.who)
             block.smem.version += 1
             block.in_flight -= 1
             if record is not None:
                 record.actor, record.epoch = barrier.channel, barrier.phase + 1
+            if self.touch is not None and block is self.targets[0][0]:
+                self.touch.actor, self.touch.epoch = barrier.channel, barrier.phase + 1
             barrier.complete_tx(self.source.bytes)
 
 
@@ -137,16 +50,8 @@ def load(w: Any, source: Any, address: int, barrier_address: int, mask: int | No
     memory_, block, base = access.resolve(w, access.SHARED_CLUSTER, address, at, "TMA load")
     barrier_address &= (1 << memory.CLUSTER_SHIFT) - 1
     local = address - base
-    source.check(local, who)
-    if local < memory_.reserved or local + source.bytes > memory_.size:
-        raise error(
-            "out-of-bounds",
-            f"{who} of {source.bytes} bytes to bytes {local - memory_.reserved}.. of shared memory, of which there are "
-            f"{memory_.size - memory_.reserved}",
-            at,
-            "a box lies inside of the block's shared memory",
-            "check the slot's offset",
-        )
+    source.check(w.machine, local, who)
+    _check_extent(source, local, memory_, who)
     blocks = [block] if mask is None else [b for b in w.block.cluster.blocks if mask >> b.rank & 1]
     targets = []
     for target in blocks:
@@ -156,8 +61,28 @@ def load(w: Any, source: Any, address: int, barrier_address: int, mask: int | No
             span = source.span(local, target.shadow.shift)
             record = target.shadow.write(span, w.clock, who, 0, shadow.IN_FLIGHT)
         target.in_flight += 1
+        barrier.note("bytes copied", at, source.bytes)
         targets.append((target, local, barrier, record))
-    w.machine.issue(Load(w, source, targets, who))
+    touch = None
+    if w.machine.checks:
+        found, region = source.region(w.machine, store=False)
+        if found.shadow is not None and region is not None:
+            touch = found.shadow.read(w, region, who)
+    w.machine.issue(Load(w, source, targets, who, touch))
+
+
+def _check_extent(source: Any, address: int, smem: Any, who: Access) -> None:
+    """A swizzled row takes as many bytes as the swizzle is wide, a narrower box's too."""
+    first, last = source.extent(address)
+    if first < smem.reserved or last > smem.size:
+        raise error(
+            "out-of-bounds",
+            f"{who} takes bytes {first - smem.reserved}..{last - smem.reserved - 1} of shared memory, of which there "
+            f"are {smem.size - smem.reserved}",
+            who.where,
+            "a box lies inside of the block's shared memory",
+            "check the slot's offset",
+        )
 
 
 def mbarrier(w: Any, address: int, at: Where | None, block: Any = None) -> Mbarrier:
@@ -183,30 +108,46 @@ def mbarrier(w: Any, address: int, at: Where | None, block: Any = None) -> Mbarr
 
 
 class Store:
-    """A copy out of shared memory, of one thread's bulk group."""
+    """A copy out of shared memory, of one thread's bulk group: it reads its source, and writes some time after."""
 
-    __slots__ = ("address", "block", "cluster", "done", "kind", "machine", "number", "source", "who")
+    __slots__ = (
+        "address", "block", "cluster", "done", "flight", "kind", "machine", "number", "source", "taken", "who",
+    )  # fmt: skip
 
     def __init__(self, w: Any, source: Any, address: int, kind: str | None, number: int, who: Access) -> None:
         self.machine, self.cluster, self.block = w.machine, w.block.cluster, w.block
         self.source, self.address, self.kind, self.number, self.who = source, address, kind, number, who
+        self.taken: Any = None
         self.done = False
+        self.flight = None if w.record is None else w.record.store(source, who.where, address, kind)
 
     def deliver(self) -> None:
+        if self.taken is None:
+            self.taken = self.source.take(self.block.smem, self.address)
+            if self.flight is not None:
+                self.flight.took()
+            if not self.machine.eager:
+                self.machine.issue(self)
+                return
         if not self.done:
             self.done = True
-            self.source.store(self.machine, self.block.smem, self.address, self.kind)
+            if self.flight is not None:
+                self.flight.delivered()
+            self.source.put(self.machine, self.taken, self.kind)
 
 
 class Bulk:
-    """One warp's bulk stores. ``open`` and ``groups`` by lane; ``read``: those whose source was waited for."""
+    """One warp's bulk stores. ``open`` and ``groups`` by lane; ``unread``, ``unwritten``: those whose source, whose end
+    nobody waited for."""
 
     def __init__(self, w: Any) -> None:
         self.open: dict[int, list[Store]] = {}
         self.groups: dict[int, list[list[Store]]] = {}
         self.unread: list[Store] = []
+        self.unwritten: list[Store] = []
         self.count = 0
-        self.channel = w.block.cluster.clocks.bulk_read(w.clock.actor)
+        clocks = w.block.cluster.clocks
+        self.channel, self.write_channel = clocks.bulk_read(w.clock.actor), clocks.bulk_write(w.clock.actor)
 
 
 def bulk(w: Any) -> Bulk:
@@ -217,44 +158,66 @@ def bulk(w: Any) -> Bulk:
 
 def store(w: Any, lane: int, source: Any, address: int, kind: str | None, at: Where | None) -> None:
     who = Access(w.name, "bulk store", "store", at)
-    source.check(address, who, kind or "store")
-    smem = w.block.smem
-    if address < smem.reserved or address + source.bytes > smem.size:
-        raise error("out-of-bounds", f"{who} reads past shared memory", at,
-                    "a box lies inside of the block's shared memory", "check the slot's offset")  # fmt: skip
+    source.check(w.machine, address, who, kind or "store")
+    _check_extent(source, address, w.block.smem, who)
     mine = bulk(w)
     mine.count += 1
     made = Store(w, source, address, kind, mine.count, who)
     if w.machine.checks:
         tracker = w.block.shadow
         tracker.read(source.read_span(address, tracker.shift), w.clock, who, mine.channel, mine.count)
+        w.block.lanes.bulk(w, lane, *source.extent(address), who)
+        found, region = source.region(w.machine, store=True)
+        if found.shadow is not None and region is not None:
+            writer = who if kind is None else Access(w.name, "bulk reduction", "reduction", at)
+            found.shadow.write(w, region, writer, mine.write_channel, mine.count)
     mine.open.setdefault(lane, []).append(made)
     mine.unread.append(made)
+    mine.unwritten.append(made)
     w.machine.issue(made)
 
 
 def commit(w: Any) -> None:
     mine = bulk(w)
+    if w.record is not None:
+        w.record.did("commit bulk group", None)
     for lane in w.active_lanes():
         mine.groups.setdefault(lane, []).append(mine.open.pop(lane, []))
 
 
-def wait(w: Any, pending: int, at: Where | None) -> Iterator[Any]:
-    """Until at most ``pending`` groups of each active lane are in flight. (.read is no weaker here: the write of a
-    store is done when its read is.)"""
+def wait(w: Any, pending: int, read: bool, at: Where | None) -> Iterator[Any]:
+    """Until at most ``pending`` groups of each active lane are in flight; ``read``: until they have read their
+    sources."""
     mine = bulk(w)
     waited: list[Store] = []
     for lane in w.active_lanes():
         groups = mine.groups.get(lane, [])
         for group in groups[: max(len(groups) - pending, 0)]:
             waited += group
-    if any(not one.done for one in waited):
-        yield Waiting(lambda: all(one.done for one in waited), "its bulk stores", at)
+
+    def ready() -> bool:
+        return all(one.taken is not None if read else one.done for one in waited)
+
+    if not ready():
+        yield Waiting(ready, "its bulk stores", at)
+    if w.record is not None:
+        w.record.wait_bulk([one.flight for one in waited], pending, read, at)
     finished = {id(one) for one in waited}
     mine.unread = [one for one in mine.unread if id(one) not in finished]
-    clock = w.clock.generic
-    low = min((one.number for one in mine.unread), default=mine.count + 1)
-    clock[mine.channel] = max(clock[mine.channel], low - 1)
+    _seen(w, mine.channel, mine.unread, mine.count)
+    if read:
+        return
+    mine.unwritten = [one for one in mine.unwritten if id(one) not in finished]
+    _seen(w, mine.write_channel, mine.unwritten, mine.count)
+    for lane in w.active_lanes():
+        groups = mine.groups.get(lane, [])
+        del groups[: max(len(groups) - pending, 0)]
+
+
+def _seen(w: Any, channel: int, left: list[Store], count: int) -> None:
+    """The warp knows that all stores before the oldest of those that are left are over."""
+    low = min((one.number for one in left), default=count + 1)
+    w.clock.generic[channel] = max(w.clock.generic[channel], low - 1)
 
 
 def uniform(x: Any, w: Any, lane: int) -> Any:

@@ -87,7 +87,7 @@ class Decoder:
         self.template: Frame = [None]
         self.mbarrier_at = mbarrier_at
         self.names: dict[int, str] = {}
-        self.structs: dict[int, Any] = {}  # of `dialects.llvm`
+        self.structs: dict[int, Any] = {}  # of `dialects.ptx`
 
     def slot(self, value: Any) -> int:
         """The slot of a value that was defined; an operand."""
@@ -146,7 +146,10 @@ def maker(value: Any) -> Any:
     return None if isinstance(owner, ir.Block) else owner.operation
 
 
-TERMINATORS = frozenset(("gpu.return", "gpu.terminator", "scf.yield", "scf.condition", "func.return", "scf.reduce"))
+TERMINATORS = frozenset(
+    ("gpu.return", "gpu.terminator", "scf.yield", "scf.condition", "func.return", "scf.reduce", "cf.br", "cf.cond_br",
+     "memref.atomic_yield")
+)
 
 
 def unknown(op: Any, why: str = "") -> SimError:
@@ -166,6 +169,7 @@ class Code:
 
     def __init__(self, function: Any, smem_bytes: int, mbarrier_at: int, mbarriers: int) -> None:
         from nvdsl.sim import dialects  # noqa: F401  (fills HANDLERS)
+        from nvdsl.sim.graph import Graph
 
         self.smem_bytes, self.mbarriers = smem_bytes, mbarriers
         self.where: Where | None = where(function)
@@ -173,7 +177,9 @@ class Code:
         decoder = Decoder(mbarrier_at)
         self._arguments = [decoder.define(argument) for argument in entry.arguments]
         self.argument_types = [argument.type for argument in entry.arguments]
-        self._body, _ = decoder.block(entry)
+        self._body: Any = decoder.block(entry)[0] if len(function.regions[0].blocks) == 1 else None
+        if self._body is None:
+            self._body = Graph(decoder, function.regions[0], [])
         self._template, self.names = decoder.template, decoder.names
         self.unit_shift = _unit_shift(function, shared=True)
         self.global_shift = _unit_shift(function, shared=False)

@@ -9,12 +9,16 @@ from typing import Any
 
 from nvdsl.driver.cuda import Cuda, EncodedMap
 from nvdsl.elements import ELEMENTS, from_bits, integer
+from nvdsl.errors import SimError
 from nvdsl.mlir import ir
-from nvdsl.sim.copies import MapArgument
+from nvdsl.sim import progress
+from nvdsl.sim.boxes import MapArgument
 from nvdsl.sim.decode import Code
 from nvdsl.sim.machine import Dim3, Machine
 from nvdsl.sim.memory import GlobalMemory
 from nvdsl.sim.options import Options
+from nvdsl.sim.recorders import LaunchRecorder
+from nvdsl.sim.recording import current
 from nvdsl.sim.tracking import GlobalShadow
 from nvdsl.sim.values import element
 from nvdsl.tensormap import TensorMap
@@ -28,6 +32,7 @@ class SimKernel:
     symbol: str
     smem_bytes: int
     max_threads: int
+    watch: None = None
 
     @property
     def cubin(self) -> bytes:
@@ -39,13 +44,15 @@ class _Config:
     grid: Dim3
     block: Dim3
     cluster: Dim3 | None
+    programmatic: bool
 
 
 class SimCuda(Cuda):
-    """``codes``: the decoded kernels by symbol. Streams do nothing: every call is done on return."""
+    """``codes``: the decoded kernels by symbol; ``host``: whose they are. Streams do nothing: every call is done on
+    return."""
 
-    def __init__(self, codes: Mapping[str, Code], options: Options) -> None:
-        self.codes, self.options = codes, options
+    def __init__(self, codes: Mapping[str, Code], options: Options, host: str = "") -> None:
+        self.codes, self.options, self.host = codes, options, host
         self.gmem = GlobalMemory()
         self._maps: dict[int, MapArgument] = {}
         self._current = 0
@@ -102,6 +109,7 @@ class SimCuda(Cuda):
     def copy(self, destination: int, source: int, size: int, stream: int) -> None:
         if not size:
             return
+        GlobalShadow.forget(self.gmem)
         if GlobalMemory.owns(destination):
             target = self.gmem.span(destination, size)
             if GlobalMemory.owns(source):
@@ -115,6 +123,7 @@ class SimCuda(Cuda):
 
     def fill(self, pointer: int, pattern: int, width: int, count: int, stream: int) -> None:
         if count:
+            GlobalShadow.forget(self.gmem)
             self.gmem.span(pointer, width * count).view(f"u{width}")[:] = pattern
 
     def synchronize(self, stream: int) -> None:
@@ -133,7 +142,7 @@ class SimCuda(Cuda):
         return encoded
 
     def launch_config(self, grid: Dim3, block: Dim3, cluster: Dim3 | None, smem: int, programmatic: bool) -> _Config:
-        return _Config(grid, block, cluster)
+        return _Config(grid, block, cluster, programmatic)
 
     def set_stream(self, config: _Config, stream: int) -> None:
         pass
@@ -143,12 +152,30 @@ class SimCuda(Cuda):
         arguments = [self._argument(t, p) for t, p in zip(function.argument_types, pointers, strict=False)]
         cluster = config.cluster or (1, 1, 1)
         machine = Machine(function, arguments, self.gmem, self.options, config.grid, config.block, cluster)
+        name = self._name(function)
+        recording = current(self.options)
+        if recording is not None:
+            machine.recorder = LaunchRecorder(recording, name, machine)
+        machine.progress = progress.of(name, machine)
         if self.options.checks:
-            GlobalShadow.attach(self.gmem, function.global_shift)
+            GlobalShadow.attach(self.gmem, function.global_shift, keep=config.programmatic)
         try:
             machine.run()
+        except SimError as error:
+            if machine.recorder is not None:
+                machine.recorder.record.stopped = error.message
+            raise
         finally:
+            if machine.recorder is not None:
+                machine.recorder.close()
+            if machine.progress is not None:
+                machine.progress.close()
             GlobalShadow.detach(self.gmem)
+
+    def _name(self, function: Code) -> str:
+        """For people: the host function's, and the kernel's where that has several."""
+        kernel = next(symbol for symbol, code in self.codes.items() if code is function).rpartition("::")[2]
+        return kernel if not self.host else self.host if len(self.codes) == 1 else f"{self.host}: {kernel}"
 
     def _argument(self, type: Any, pointer: int) -> Any:
         """A parameter as the kernel's value, out of its bytes."""

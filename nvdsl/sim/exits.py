@@ -19,6 +19,24 @@ def check(block: Any) -> None:
                 "the bytes of the boxes that complete on an mbarrier are those that expect_tx announced",
                 "expect what the loads bring: tile.bytes of each box",
             )
+        if 0 < barrier.pending < barrier.count:
+            raise error(
+                "residue",
+                f"{block.name} returns with mbarrier {barrier.name} in {barrier.state()}",
+                barrier.where,
+                "what arrives at an mbarrier arrives once a phase: one that is left half complete was told of more or "
+                "fewer arrivals than come",
+                f"compare the count of its init with what came. {barrier.history()}",
+            )
+    for barrier in block.named.values():
+        if barrier.arrived:
+            raise error(
+                "residue",
+                f"{block.name} returns with {barrier.arrived} of {barrier.threads} threads at {barrier.name}",
+                barrier.last,
+                "a barrier's arrivals are waited for: what is left would count to its next use (PTX ISA, barrier)",
+                f"compare the thread counts of the barrier's users. {barrier.history()}",
+            )
     if block.in_flight:
         event = next(e for e in block.machine.events if any(t[0] is block for t in getattr(e, "targets", ())))
         raise error(
@@ -37,6 +55,9 @@ def check(block: Any) -> None:
             "shared memory holds arbitrary bytes when a block starts",
             "check the offset, the descriptor's strides, or the copy that should bring the bytes",
         )
+    _check_visits(block)
+    if block.lanes.found is not None:
+        raise block.lanes.found
     for warp in block.warps:
         _check_stores(warp)
         if warp.mma is not None and (warp.mma.in_flight):
@@ -47,6 +68,20 @@ def check(block: Any) -> None:
                 first.kind.at,
                 "wgmma.wait_group comes before the kernel's end (PTX ISA, wgmma.mma_async)",
                 "nv.wgmma_wait(0)",
+            )
+
+
+def _check_visits(block: Any) -> None:
+    """Who comes from another block must find this one there."""
+    for actor, (epoch, name, at) in block.visits.items():
+        if all(warp.clock.generic[actor] < epoch for warp in block.warps):
+            raise error(
+                "exited-block",
+                f"{name} comes to the shared memory of {block.name}, and nothing says that this one has not returned",
+                at,
+                "a block's shared memory is there until it returns; the others of its cluster may still come (CUDA "
+                "programming guide, Distributed shared memory)",
+                "nv.cluster_sync() at the kernel's end",
             )
 
 

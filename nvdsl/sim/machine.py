@@ -6,6 +6,7 @@ cluster of the grid starts; when there is none either, it is a deadlock.
 
 from __future__ import annotations
 
+import itertools
 import random
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -16,6 +17,8 @@ from nvdsl.errors import Where
 from nvdsl.sim import memory, report
 from nvdsl.sim.barriers import ClusterBarrier, Mbarrier, NamedBarrier, RegisterPool
 from nvdsl.sim.clocks import Clock, Clocks
+from nvdsl.sim.lanes import Lanes
+from nvdsl.sim.layouts import Layouts
 from nvdsl.sim.memory import Bytes, GlobalMemory
 from nvdsl.sim.options import Options
 from nvdsl.sim.shadow import Shadow
@@ -28,9 +31,10 @@ RESIDENT_BLOCKS = 132
 
 
 class Waiting:
-    """Why a warp waits. ``ready`` tells whether it may go on; ``spins``: it polls, and may always go on."""
+    """Why a warp waits. ``ready`` tells whether it may go on; ``spins``: it polls, and may always go on; ``barrier``:
+    the mbarrier or named barrier, where it waits for one."""
 
-    __slots__ = ("_describe", "hint", "ready", "spins", "where")
+    __slots__ = ("_describe", "barrier", "hint", "ready", "spins", "where")
 
     def __init__(
         self,
@@ -39,8 +43,10 @@ class Waiting:
         where: Where | None,
         hint: Callable[[], str] | None = None,
         spins: bool = False,
+        barrier: Any = None,
     ) -> None:
         self.ready, self._describe, self.where, self.hint, self.spins = ready, describe, where, hint, spins
+        self.barrier = barrier
 
     def describe(self) -> str:
         return self._describe if isinstance(self._describe, str) else self._describe()
@@ -66,6 +72,10 @@ class Warp:
         )
         self.mma: Any = None
         self.bulk: Any = None
+        self.record: Any = None  # a `recorders.WarpRecorder` where somebody records
+        self.init_fence = 0  # fence.mbarrier_init: the epoch up to which its inits are fenced
+        self.inits: dict[int, int] = {}  # the same of others, as the cluster's barrier told
+        self.meet()
         self.registers = block.pool.start
         self.waiting: Waiting | None = None
         self.done = False
@@ -79,6 +89,10 @@ class Warp:
 
     def active_lanes(self) -> Any:
         return range(LANES) if self.active is None else self.active.tolist()
+
+    def meet(self) -> None:
+        """The lanes know of each other's accesses: see `lanes`."""
+        self.stamp = next(self.machine.stamps)
 
     def converged(self) -> bool:
         return self.active is None or len(self.active) == self.count
@@ -102,17 +116,25 @@ class Block:
         self.smem = Bytes(0, size, "shared memory", memory.SHARED_BASE, fill=0xFF)
         self.shadow = Shadow(self.machine.code.unit_shift, memory.SHARED_BASE)
         self.smem.shadow = self.shadow
+        self.lanes = Lanes(size, self.shadow.shift)
+        self.layouts = Layouts(size)
         self.mbarriers: dict[int, Mbarrier] = {}
         self.named: dict[int, NamedBarrier] = {}
         self.pool = RegisterPool(self.machine.threads)
         self.warpgroups: dict[int, Any] = {}
+        self.visits: dict[int, Any] = {}  # by actor of another block: the last epoch in which it came here, name, line
         self.in_flight = 0
+        self.record: Any = None  # a `recording.BlockRecord`
         warps = -(-self.machine.threads // LANES)
         self.warps = [Warp(self, i, rank * warps + i, self.machine.code) for i in range(warps)]
 
     @property
     def name(self) -> str:
         return f"block {self.at}"
+
+    def visited(self, w: Any, at: Where | None) -> None:
+        """A warp of another block arrives or accesses shared memory here."""
+        self.visits[w.clock.actor] = w.clock.epoch, w.name, at
 
     def named_barrier(self, number: int) -> NamedBarrier:
         found = self.named.get(number)
@@ -128,10 +150,12 @@ class Cluster:
     def __init__(self, machine: Machine, number: int, blocks: list[Dim3]) -> None:
         self.machine, self.number = machine, number
         warps = len(blocks) * -(-machine.threads // LANES)
-        self.clocks = Clocks(warps, len(blocks) * machine.code.mbarriers + 1)
+        self.clocks = Clocks(warps, len(blocks) * machine.code.mbarriers + 1, number)
         self.barrier = ClusterBarrier(warps, self.clocks)
         self.blocks = [Block(self, rank, at) for rank, at in enumerate(blocks)]
         self.warps = [warp for block in self.blocks for warp in block.warps]
+        if machine.recorder is not None:
+            machine.recorder.cluster(self)
 
 
 class Machine:
@@ -142,6 +166,8 @@ class Machine:
         grid: Dim3, block: Dim3, cluster: Dim3,
     ) -> None:  # fmt: skip
         self.code, self.arguments, self.gmem, self.options = code, arguments, gmem, options
+        self.recorder: Any = None
+        self.progress: Any = None
         self.grid, self.block_dim, self.cluster_dim = grid, block, cluster
         self.threads = block[0] * block[1] * block[2]
         self.single = grid == (1, 1, 1)
@@ -149,7 +175,7 @@ class Machine:
         self.eager = options.delivery == "eager"
         self.checks = options.checks
         self.events: list[Any] = []
-        self.atomics = False  # whether blocks may order each other
+        self.stamps = itertools.count(1)
 
     def run(self) -> None:
         with np.errstate(all="ignore"):
@@ -173,6 +199,8 @@ class Machine:
         most = max(RESIDENT_BLOCKS // len(resident[0].blocks), 1)
         spins = 0
         while resident:
+            if self.progress is not None:
+                self.progress.tick()
             if self._round(resident):
                 spins = 0
             elif self.events:
@@ -192,6 +220,8 @@ class Machine:
             for cluster in [c for c in resident if all(w.done for w in c.warps)]:
                 resident.remove(cluster)
                 self._finish(cluster)
+                if self.progress is not None:
+                    self.progress.finished(len(cluster.blocks))
                 following = next(coming, None) if not resident else None
                 if following is not None:
                     resident.append(following)
@@ -217,6 +247,8 @@ class Machine:
     def _deliver(self) -> None:
         i = self.random.randrange(len(self.events)) if self.options.delivery == "random" else 0
         self.events.pop(i).deliver()
+        if self.progress is not None:
+            self.progress.events += 1
 
     def issue(self, event: Any) -> None:
         """Something asynchronous begins."""
@@ -237,7 +269,7 @@ class Machine:
         if self.checks:
             for block in cluster.blocks:
                 self.code.check_exit(block)
-        mine = [e for e in self.events if e.cluster is cluster]
-        self.events = [e for e in self.events if e.cluster is not cluster]
-        for event in mine:
-            event.deliver()
+        while mine := [e for e in self.events if e.cluster is cluster]:  # what is delivered may have more to do
+            self.events = [e for e in self.events if e.cluster is not cluster]
+            for event in mine:
+                event.deliver()

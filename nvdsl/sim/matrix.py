@@ -17,7 +17,7 @@ import numpy as np
 
 from nvdsl.dtypes import DType
 from nvdsl.sim import numbers
-from nvdsl.sim.tma import UNIT, ranges, swizzled
+from nvdsl.sim.geometry import UNIT, ranges, swizzled
 
 K_BYTES = 32
 """Bytes of K of one wgmma."""

@@ -24,16 +24,19 @@ CLUSTER_SHIFT = 24
 class Bytes:
     """``size`` bytes from address ``base`` on, of which the first ``reserved`` are nobody's.
 
-    ``view(dtype)`` indexes them by element. ``shadow``: see `shadow`. ``version`` changes with the contents.
+    ``view(dtype)`` indexes them by element. ``shadow``: see `shadow`, `tracking`; ``past``: that of the launch before.
+    ``version`` changes with the contents. ``cells``: of `atomics`, by address.
     """
 
-    __slots__ = ("_views", "base", "data", "name", "reserved", "shadow", "size", "version")
+    __slots__ = ("_views", "base", "cells", "data", "name", "past", "reserved", "shadow", "size", "version")
 
     def __init__(self, base: int, size: int, name: str, reserved: int = 0, fill: int | None = None) -> None:
         self.base, self.size, self.name, self.reserved = base, size, name, reserved
         padded = -(-size // 16) * 16
         self.data = np.zeros(padded, np.uint8) if fill is None else np.full(padded, fill, np.uint8)
         self.shadow: Any = None
+        self.past: Any = None
+        self.cells: dict[int, Any] = {}
         self.version = 0
         self._views: dict[Any, Any] = {}
 

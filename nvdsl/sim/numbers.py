@@ -9,7 +9,9 @@ Sources: PTX ISA, ``cvt``, "Alternate floating-point data formats", ``wgmma.mma_
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
+from fractions import Fraction
 
 import ml_dtypes
 import numpy as np
@@ -130,6 +132,38 @@ def _to_odd_f32(x: np.ndarray) -> np.ndarray:
     return np.where(np.isnan(near) | (back == exact), bits, toward_zero | np.uint32(1)).view(np.float32)
 
 
+# --- arithmetic ----------------------------------------------------------------------------------
+
+
+def fma(x: np.ndarray, y: np.ndarray, z: np.ndarray) -> np.ndarray:
+    """``x * y + z`` rounded once, of one float type and one shape."""
+    with np.errstate(over="ignore", invalid="ignore", under="ignore"):
+        if z.dtype == np.float64:
+            return _fma_f64(x, y, z)
+        a, b = x.astype(np.float64) * y.astype(np.float64), z.astype(np.float64)  # the product is exact
+        total = a + b
+        back = total - a
+        lost = (a - (total - back)) + (b - back)
+        bits = np.atleast_1d(total).view(np.int64).reshape(total.shape)
+        inexact = np.isfinite(total) & (lost != 0) & (bits & 1 == 0)
+        odd = bits + np.where((lost > 0) == (total > 0), 1, -1)  # rounded to odd, so that rounding again does no harm
+        return convert(np.where(inexact, odd, bits).view(np.float64), dtypes.from_numpy(z.dtype))
+
+
+def _fma_f64(x: np.ndarray, y: np.ndarray, z: np.ndarray) -> np.ndarray:
+    out = np.asarray(x * y + z)
+    for i in np.ndindex(out.shape):
+        a, b, c = float(x[i]), float(y[i]), float(z[i])
+        if math.isfinite(a) and math.isfinite(b) and math.isfinite(c):
+            exact = Fraction(a) * Fraction(b) + Fraction(c)
+            if exact:
+                try:
+                    out[i] = float(exact)
+                except OverflowError:
+                    out[i] = math.inf if exact > 0 else -math.inf
+    return out
+
+
 # --- reductions in memory ------------------------------------------------------------------------
 
 
@@ -152,7 +186,7 @@ def reduction(kind: str, old: np.ndarray, new: np.ndarray) -> np.ndarray:
         first = (new < old if kind == "min" else new > old) | np.isnan(old)
         tie = bits | other if kind == "min" else bits & other  # the zeros: a sign wins for min
         picked = np.where(old == new, tie, np.where(first, other, bits)).view(old.dtype)
-        return _canonical_nan(picked)
+        return _canonical_nan(picked) if picked.itemsize < 8 else picked
 
 
 # --- a tensor core's sum -------------------------------------------------------------------------

@@ -26,6 +26,10 @@ class Options:
     seed       NVDSL_SIM_SEED        of what is random
     checks     NVDSL_SIM_CHECKS      races, proxies, bounds of views, residue at exit (default on)
     level      NVDSL_SIM_LEVEL       what is executed: "traced", or "nvvm" (after convert-nvgpu-to-nvvm)
+    exact      NVDSL_SIM_EXACT       wgmma's float sums with an H200's bits, not only its precision (default off:
+                                     slow)
+    trace      NVDSL_SIM_TRACE       a file for what happened: JSON that ui.perfetto.dev opens (see `recording`)
+    picture    NVDSL_SIM_PICTURE     a file for a picture of the first block's ring slots over time (SVG)
     =========  ====================  =================================================================
 
     ``steps``: how often all warps may spin without progress before it counts as a livelock.
@@ -37,6 +41,9 @@ class Options:
     seed: int = 0
     checks: bool = True
     level: str = "traced"
+    exact: bool = False
+    trace: str = ""
+    picture: str = ""
     steps: int = 10_000
 
     def __post_init__(self) -> None:
@@ -58,6 +65,9 @@ class Options:
             seed=int(get("NVDSL_SIM_SEED", "0")),
             checks=get("NVDSL_SIM_CHECKS", "1") not in ("0", "false", "no", "off"),
             level=get("NVDSL_SIM_LEVEL", "traced"),
+            exact=get("NVDSL_SIM_EXACT", "0") not in ("", "0", "false", "no", "off"),
+            trace=get("NVDSL_SIM_TRACE", ""),
+            picture=get("NVDSL_SIM_PICTURE", ""),
         )
         return replace(found, **chosen)
 

@@ -39,7 +39,9 @@ def init(w: Any, address: Any, count: Any, names: Names, at: Where | None) -> No
         if old is not None and w.machine.checks and w.clock.generic[old.init_actor] < old.init_epoch:
             raise error("init-sync", f"{w.name} initializes mbarrier {name} again, and so does {old.init_name}", at,
                         "one thread initializes an mbarrier", "init under `if nv.thread_id.x == 0`")  # fmt: skip
-        block.mbarriers[a] = Mbarrier(name, uniform(count, w, lane), block.cluster.clocks, w, at)
+        made = block.mbarriers[a] = Mbarrier(name, uniform(count, w, lane), block.cluster.clocks, w, at)
+        if w.record is not None:
+            w.record.init(made, at)
 
     _each(w, address, one)
 
@@ -54,19 +56,29 @@ def inval(w: Any, address: Any, at: Where | None) -> None:
 
 def expect(w: Any, address: Any, size: Any, at: Where | None) -> None:
     def one(a: int, lane: int, count: int) -> None:
-        mbarrier(w, a, at).expect(count * uniform(size, w, lane))
+        barrier, more = mbarrier(w, a, at), count * uniform(size, w, lane)
+        if w.record is not None:
+            w.record.expect(barrier, more, at)
+        barrier.expect(more, at)
 
     _each(w, address, one)
 
 
-def arrive(w: Any, address: Any, size: Any, count: Any, at: Where | None) -> None:
+def arrive(w: Any, address: Any, size: Any, count: Any, at: Where | None, relaxed: bool = False) -> None:
     """mbarrier.arrive; with ``size``, arrive.expect_tx of so many bytes."""
 
     def one(a: int, lane: int, lanes: int) -> None:
         barrier = mbarrier(w, a, at)
+        rank = a >> memory.CLUSTER_SHIFT
+        if rank and rank - 1 != w.block.rank:
+            w.block.cluster.blocks[rank - 1].visited(w, at)
+        more = 0 if size is None else lanes * uniform(size, w, lane)
+        arrivals = lanes * (1 if count is None else uniform(count, w, lane))
+        if w.record is not None:
+            w.record.arrive(barrier, arrivals, more, at)
         if size is not None:
-            barrier.expect(lanes * uniform(size, w, lane))
-        barrier.arrive(w, lanes * (1 if count is None else uniform(count, w, lane)), at)
+            barrier.expect(more, at)
+        barrier.arrive(w, arrivals, at, relaxed)
 
     _each(w, address, one)
 
@@ -90,8 +102,12 @@ def wait(w: Any, address: Any, parity: Any, at: Where | None) -> Iterator[Any]:
                 lambda b=barrier, p=wanted: f"mbarrier {b.name}, parity {p}: {b.state()}",  # type: ignore[misc]
                 at,
                 barrier.hint,
+                barrier=barrier,
             )
-        w.clock.join(barrier.done.generic, barrier.done.proxy)
+        if w.record is not None:
+            w.record.passed(barrier, wanted, at)
+        w.clock.join(barrier.done)
+    w.meet()
 
 
 def test(w: Any, address: Any, parity: Any, at: Where | None) -> Any:
@@ -101,7 +117,10 @@ def test(w: Any, address: Any, parity: Any, at: Where | None) -> Any:
         barrier = mbarrier(w, int(uniform(address, w, lane)), at)
         results[lane] = barrier.passed(int(uniform(parity, w, lane)) & 1)
         if results[lane]:
-            w.clock.join(barrier.done.generic, barrier.done.proxy)
+            if w.record is not None:
+                w.record.passed(barrier, 1 - (barrier.phase & 1), at)
+            w.clock.join(barrier.done)
+            w.meet()
     if address.__class__ is int and parity.__class__ is not np.ndarray:
         return bool(results[w.active_lanes()[0]])
     return results

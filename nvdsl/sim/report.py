@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import linecache
-import re
 from typing import Any
 
 from nvdsl.errors import SimError, Where
@@ -91,31 +89,60 @@ def race(hazard: str, earlier: Access, later: Access, span: str, fence_only: boo
     )
 
 
+def global_race(hazard: str, earlier: Access, later: Access, fence_only: bool, before: bool) -> SimError:
+    """A race in global memory. ``before``: the earlier access is of the launch before, which may still run."""
+    kind, missing = hazard, "nothing orders the two"
+    rule = "two accesses to the same element of which one writes need an order; blocks have none but by atomics"
+    fix = (
+        "let one thread write it; or release it (fence, then an atomic; or st.release) and acquire it (ld.acquire; "
+        "or an atomic, then a fence), with barriers of the blocks around these"
+    )
+    if before:
+        kind = "grid-dependency"
+        missing = "the launch before may still run"
+        rule = "a programmatic launch sees what the one before it wrote after griddepcontrol.wait (PTX ISA)"
+        fix = "nv.griddep_wait() before the access, in every thread that makes it"
+    elif fence_only:
+        kind = "proxy-fence"
+        missing = "no fence.proxy.async is between the two"
+        rule = "ordinary stores become visible to bulk copies by fence.proxy.async (PTX ISA, Async proxy)"
+        fix = 'nv.fence_proxy_async("global") in the threads that stored, before the barrier or the atomic'
+    elif earlier.kind == "copy" and hazard == "war":
+        rule = "a copy into shared memory reads its source until its mbarrier's phase is waited for"
+        fix = "wait on the copy's mbarrier before the source is written"
+    elif earlier.kind in ("store", "reduction"):
+        kind = "undelivered" if hazard == "raw" else hazard
+        rule = "a bulk store has written when cp.async.bulk.wait_group (not .read) says so, to the thread that waited"
+        fix = "bulk_wait_group(0) in the thread that stored, then a barrier or an atomic's release"
+    return SimError(
+        f"{later} touches elements of global memory of {earlier}: {missing}",
+        kind=kind,
+        where=later.where,
+        rule=rule,
+        fix=fix,
+        details=(f"first:  {earlier}", f"second: {later}"),
+    )
+
+
 def error(kind: str, message: str, where: Where | None, rule: str = "", fix: str = "") -> SimError:
     return SimError(message, kind=kind, where=where, rule=rule, fix=fix)
 
 
-def variable(where: Where | None) -> str:
-    """The name that the source line at ``where`` assigns to, e.g. "full"; "" when it does not."""
-    if where is None:
-        return ""
-    match = re.match(r"\s*([A-Za-z_]\w*)\s*(?::[^=]*)?=[^=]", linecache.getline(where.file, where.line))
-    return match[1] if match else ""
-
-
 def deadlock(blocked: list[tuple[str, Any]], hints: list[str]) -> SimError:
-    """``blocked``: each warp's name and what it waits for (`machine.Waiting`)."""
+    """``blocked``: each warp's name and what it waits for (`machine.Waiting`). The place is that of a wait
+    whose mbarrier has a part of what its phase needs, else of the first."""
     lines = []
     for name, waiting in blocked:
         at = f" at {waiting.where}" if waiting.where else ""
         lines.append(f"{name} waits for {waiting.describe()}{at}")
-    first = next((w.where for _, w in blocked if w.where), None)
+    waits = [waiting for _, waiting in blocked]
+    histories = dict.fromkeys(w.barrier.history() for w in waits if w.barrier is not None)
     return SimError(
         f"deadlock: {len(blocked)} warp{'s' if len(blocked) != 1 else ''} wait, and nothing is under way "
         "that could wake one",
         kind="deadlock",
-        where=first,
-        details=tuple(lines) + tuple(f"likely: {hint}" for hint in dict.fromkeys(hints)),
+        where=next((w for w in waits if getattr(w.barrier, "partial", False)), waits[0]).where,
+        details=(*lines, *histories, *(f"likely: {hint}" for hint in dict.fromkeys(hints))),
         rule="a phase completes when its arrivals and its bytes have all come; a barrier when all its threads have",
         fix="compare the arrival count, the bytes and the phase of the barriers above with who arrives on them",
     )

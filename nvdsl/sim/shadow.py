@@ -22,12 +22,13 @@ _MANY = 64
 class Record:
     """Bytes that one actor read or wrote in one epoch. ``parts``: which access touched which, for the report."""
 
-    __slots__ = ("actor", "epoch", "fresh", "hi", "is_generic", "lo", "mask", "parts")
+    __slots__ = ("actor", "epoch", "fresh", "hi", "is_atomic", "is_generic", "lo", "mask", "parts")
 
     def __init__(self, actor: int, epoch: int, span: Span, access: Access) -> None:
         self.actor, self.epoch = actor, epoch
         self.mask, self.lo, self.hi = span
-        self.is_generic = access.kind == "generic"
+        self.is_atomic = access.kind == "atomic"
+        self.is_generic = self.is_atomic or access.kind == "generic"
         self.parts = [(self.mask, access)]
         self.fresh = 0  # what was read before anything was written there
 
@@ -83,7 +84,8 @@ class Shadow:
 
     def _check(self, records: list[Record], span: Span, clock: Any, access: Access, hazard: str) -> None:
         mask, lo, hi = span
-        is_async = access.kind != "generic"
+        is_atomic = access.kind == "atomic"
+        is_async = access.kind != "generic" and not is_atomic
         generic, proxy = clock.generic, clock.proxy
         for record in records:
             if record.lo < hi and lo < record.hi:
@@ -91,6 +93,8 @@ class Shadow:
                 if record.epoch <= (proxy if fenced else generic)[record.actor]:
                     continue
                 common = record.mask & mask
+                if is_atomic and record.is_atomic:
+                    continue
                 if common & record.fresh and hazard == "war":
                     raise race("raw", access, record.access(common & record.fresh), self.describe(common), False)
                 if common:
@@ -110,7 +114,7 @@ class Shadow:
 def _add(records: list[Record], span: Span, access: Access, actor: int, epoch: int) -> Record:
     if epoch != IN_FLIGHT:
         for record in reversed(records[-8:]):
-            if record.actor == actor and record.epoch == epoch:
+            if record.actor == actor and record.epoch == epoch and record.is_atomic == (access.kind == "atomic"):
                 record.extend(span, access)
                 return record
     record = Record(actor, epoch, span, access)

@@ -13,7 +13,6 @@ Sources: PTX ISA, "Tensors", "Tensor swizzling modes", ``cp.async.bulk.tensor``,
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -21,18 +20,9 @@ from functools import lru_cache
 import numpy as np
 
 from nvdsl import arch
-from nvdsl.elements import ELEMENTS
 from nvdsl.sim import numbers
-from nvdsl.tensormap import SWIZZLE_BYTES, TensorMap
-
-UNIT = 16
-"""Bytes that a swizzle moves together, and to which TMA clips a row that it stores."""
-
-PATTERN = 1024
-"""Bytes after which every swizzle's pattern repeats: the address bits that permute are bits 7 to 9."""
-
-NAN_FILL = 0x7FF7
-"""What ``oob="nan"`` puts into every 16 bits of out-of-bounds elements."""
+from nvdsl.sim.geometry import PATTERN, UNIT, UNIT_DTYPE, Geometry, geometry, ranges, runs, units
+from nvdsl.tensormap import TensorMap
 
 _BITWISE, _ORDER = ("and", "or", "xor"), ("min", "max")
 REDUCTIONS = {
@@ -46,94 +36,6 @@ REDUCTIONS = {
 }
 """Reductions by a tensor map's element type; any other is an illegal instruction. (``inc`` and ``dec``
 take unsigned 32-bit elements, which no `TensorMap` has.)"""
-
-_UNIT_DTYPE = np.dtype("V16")
-
-
-def swizzled(address: np.ndarray, width: int, base: int = 0) -> np.ndarray:
-    """Shared byte addresses after a swizzle ``width`` bytes wide (16 or less: none).
-
-    Bits 4 and up are XORed with the bits from 7 on: one for 32 bytes, two for 64, three for 128.
-    ``base``: how many 128-byte lines past address 0 the pattern starts (a matrix descriptor's base offset).
-    """
-    mask = width // UNIT - 1
-    return address ^ (((address >> 7) - base) & mask) << 4 if mask > 0 else address
-
-
-def ranges(starts: np.ndarray, size: int) -> list[tuple[int, int]]:
-    """The union of ``[start, start + size)``, in order, as few ranges as possible."""
-    if not starts.size:
-        return []
-    ordered = np.sort(starts, axis=None)
-    first = np.flatnonzero(np.diff(ordered, prepend=ordered[0] - size - 1) > size)
-    last = np.append(first[1:] - 1, len(ordered) - 1)
-    return list(zip(ordered[first].tolist(), (ordered[last] + size).tolist(), strict=True))
-
-
-# --- a tensor map, prepared ----------------------------------------------------------------------
-
-
-class _Geometry:
-    """What a `TensorMap`'s fields come to; per dimension, outermost first, strides in bytes."""
-
-    def __init__(self, tensor_map: TensorMap) -> None:
-        if tensor_map.interleave != "none":
-            raise ValueError(f"the simulator has no tensor maps with {tensor_map.interleave}")
-        self.dtype = ELEMENTS[tensor_map.element]
-        self.item = self.dtype.bytes
-        self.raw = np.dtype(f"u{self.item}")
-        self.box, self.dims = tensor_map.box, tensor_map.shape
-        stored = -(-self.dims[-1] * self.item // UNIT) * UNIT // self.item
-        self.stored_dims = (*self.dims[:-1], stored)
-        self.strides = (*tensor_map.stride_bytes[::-1], self.item)
-        self.row = self.box[-1] * self.item
-        self.rows = math.prod(self.box[:-1])
-        self.bytes = self.rows * self.row
-        self.swizzle = SWIZZLE_BYTES.get(tensor_map.swizzle, 0)
-        self.fill = np.full(4, NAN_FILL if tensor_map.oob == "nan" else 0, np.uint16).view(self.raw)[0]
-
-    def clip(self, coords: Sequence[int], store: bool) -> tuple[tuple[int, ...], tuple[slice, ...], int]:
-        """The part of a box inside of the tensor: its shape, where it lies in the box, and its first byte
-        counted from the tensor's start."""
-        if len(coords) != len(self.box):
-            raise ValueError(f"{len(coords)} coordinates for a tensor map of rank {len(self.box)}")
-        shape, place, first = [], [], 0
-        dims = self.stored_dims if store else self.dims
-        for at, dim, size, stride in zip(coords[::-1], dims, self.box, self.strides, strict=True):
-            low = max(-at, 0)
-            high = max(min(size, dim - at), low)
-            shape.append(high - low)
-            place.append(slice(low, high))
-            first += (at + low) * stride
-        return tuple(shape), tuple(place), first
-
-    def row_offsets(self, shape: tuple[int, ...]) -> np.ndarray:
-        """Byte offset in global memory of each row of a box of ``shape`` from its first, in order."""
-        offsets = np.zeros(1, np.int64)
-        for size, stride in zip(shape[:-1], self.strides[:-1], strict=True):
-            offsets = np.add.outer(offsets, np.arange(size) * stride).reshape(-1)
-        return offsets
-
-
-@lru_cache(maxsize=256)
-def _geometry(tensor_map: TensorMap) -> _Geometry:
-    return _Geometry(tensor_map)
-
-
-@lru_cache(maxsize=256)
-def _runs(tensor_map: TensorMap, phase: int, run: int) -> tuple[np.ndarray, np.ndarray]:
-    """Offsets of each run of ``run`` bytes of a box that lies ``phase`` bytes past a multiple of `PATTERN`: in
-    shared memory from the box's address, in global memory from its first element."""
-    g = _geometry(tensor_map)
-    within = np.arange(0, g.row, run)
-    linear = np.add.outer(phase + np.arange(g.rows) * (g.swizzle or g.row), within).reshape(-1)
-    return swizzled(linear, g.swizzle) - phase, np.add.outer(g.row_offsets(g.box), within).reshape(-1)
-
-
-@lru_cache(maxsize=256)
-def _units(tensor_map: TensorMap, phase: int) -> np.ndarray:
-    """Where each 16-byte unit of a box lies, in units past the multiple of `PATTERN` before it."""
-    return (_runs(tensor_map, phase, UNIT)[0] + phase) // UNIT
 
 
 # --- what a copy touches -------------------------------------------------------------------------
@@ -162,10 +64,10 @@ def boxes(tensor_map: TensorMap, coords: Sequence[int], address: int = 0, *, sto
 
     A store clips rows to 16 bytes: it writes up to 15 bytes past the end of a row, padding or not.
     """
-    g = _geometry(tensor_map)
+    g = geometry(tensor_map)
     shape, place, _ = g.clip(coords, store)
     run = g.item if shape != g.box else UNIT if g.swizzle else g.row
-    smem, offsets = _runs(tensor_map, address % PATTERN, run)
+    smem, offsets = runs(tensor_map, address % PATTERN, run)
     origin = sum(at * stride for at, stride in zip(coords[::-1], g.strides, strict=True))
     inside = np.zeros(g.box, bool)
     inside[place] = True
@@ -176,7 +78,7 @@ def footprint(
     tensor_map: TensorMap, coords: Sequence[int], address: int, *, clipped: bool = False
 ) -> list[tuple[int, int]]:
     """Ranges of shared addresses: the whole box, which a load writes, or (clipped) what a store uses of it."""
-    g = _geometry(tensor_map)
+    g = geometry(tensor_map)
     if clipped and g.clip(coords, store=True)[0] != g.box:
         copy = boxes(tensor_map, coords, address, store=True)
         return ranges(address + copy.smem_offsets[copy.inside], copy.run)
@@ -186,14 +88,14 @@ def footprint(
 
 @lru_cache(maxsize=256)
 def _footprint(tensor_map: TensorMap, phase: int) -> list[tuple[int, int]]:
-    return ranges(_units(tensor_map, phase) * UNIT, UNIT)
+    return ranges(units(tensor_map, phase) * UNIT, UNIT)
 
 
 def global_footprint(
     tensor_map: TensorMap, coords: Sequence[int], *, store: bool = False
 ) -> list[tuple[int, int]]:
     """Ranges of bytes from the tensor's start that the box's elements inside of it take (see `boxes`)."""
-    shape, _, first = _geometry(tensor_map).clip(coords, store)
+    shape, _, first = geometry(tensor_map).clip(coords, store)
     if 0 in shape:
         return []
     return [(first + low, first + high) for low, high in _global_footprint(tensor_map, shape)]
@@ -201,8 +103,25 @@ def global_footprint(
 
 @lru_cache(maxsize=256)
 def _global_footprint(tensor_map: TensorMap, shape: tuple[int, ...]) -> list[tuple[int, int]]:
-    g = _geometry(tensor_map)
+    g = geometry(tensor_map)
     return ranges(g.row_offsets(shape), shape[-1] * g.item)
+
+
+def region(
+    tensor_map: TensorMap, coords: Sequence[int], *, store: bool = False
+) -> tuple[int, tuple[int, ...], tuple[int, ...]] | None:
+    """The same as one strided block: its first byte from the tensor's start, its extents (the last one in bytes) and
+    strides in bytes, outermost first. None: all of the box is outside."""
+    g = geometry(tensor_map)
+    shape, _, first = g.clip(coords, store)
+    return None if 0 in shape else (first, (*shape[:-1], shape[-1] * g.item), g.strides)
+
+
+def extent(tensor_map: TensorMap, address: int) -> tuple[int, int]:
+    """The first shared address that a load of a box at ``address`` writes, and the one after the last."""
+    phase = address % PATTERN
+    pieces = _footprint(tensor_map, phase)
+    return address - phase + pieces[0][0], address - phase + pieces[-1][1]
 
 
 def problems(
@@ -213,7 +132,7 @@ def problems(
     ``store``: from shared to global memory. ``reduction``: the kind of a reduction. The device reports a
     broken rule as a misaligned address or an illegal instruction.
     """
-    item, element = _geometry(tensor_map).item, tensor_map.element
+    item, element = geometry(tensor_map).item, tensor_map.element
     found, past = [], address % arch.TMA_SMEM_ALIGNMENT
     if past:
         found.append(
@@ -246,7 +165,7 @@ def load(
 ) -> None:
     """Global to shared memory. Elements out of bounds become 0 or the NaN of ``oob``; those of a tf32 map
     are rounded to tf32, to nearest even. ``address`` is 16-byte aligned (`problems` has the rules)."""
-    g = _geometry(tensor_map)
+    g = geometry(tensor_map)
     shape, place, first = g.clip(coords, store=False)
     tile = np.full(g.box, g.fill)
     if 0 not in shape:
@@ -258,7 +177,7 @@ def load(
         smem[address : address + g.bytes] = tile.reshape(-1).view(np.uint8)
         return
     phase = address % PATTERN
-    _unit_view(smem, address - phase)[_units(tensor_map, phase)] = tile.reshape(-1).view(_UNIT_DTYPE)
+    _unit_view(smem, address - phase)[units(tensor_map, phase)] = tile.reshape(-1).view(UNIT_DTYPE)
 
 
 def store(
@@ -270,7 +189,7 @@ def store(
     coords: Sequence[int],
 ) -> None:
     """Shared to global memory, clipped as `boxes` says. No coordinate is negative."""
-    g = _geometry(tensor_map)
+    g = geometry(tensor_map)
     shape, place, first = g.clip(coords, store=True)
     if 0 not in shape:
         _view(global_bytes, base + first, shape, g, g.raw)[...] = _tile(smem, address, tensor_map)[place]
@@ -290,7 +209,7 @@ def reduce(
     ``kind``: one that `REDUCTIONS` has for the element type, ValueError for another; `numbers.reduction`
     has their arithmetic.
     """
-    g = _geometry(tensor_map)
+    g = geometry(tensor_map)
     if kind not in REDUCTIONS.get(tensor_map.element, ()):
         raise ValueError(problems(tensor_map, coords, address, reduction=kind)[-1])
     shape, place, first = g.clip(coords, store=True)
@@ -305,7 +224,7 @@ def reduce(
 
 
 def _view(
-    memory: np.ndarray, start: int, shape: tuple[int, ...], g: _Geometry, dtype: np.dtype
+    memory: np.ndarray, start: int, shape: tuple[int, ...], g: Geometry, dtype: np.dtype
 ) -> np.ndarray:
     """A box's elements in global memory, in place; ValueError where they exceed the array."""
     return np.ndarray(shape, dtype, memory.data, start, g.strides)
@@ -313,14 +232,14 @@ def _view(
 
 def _unit_view(smem: np.ndarray, start: int) -> np.ndarray:
     """Shared memory from ``start`` on as 16-byte units."""
-    return smem[start : start + (len(smem) - start) // UNIT * UNIT].view(_UNIT_DTYPE)
+    return smem[start : start + (len(smem) - start) // UNIT * UNIT].view(UNIT_DTYPE)
 
 
 def _tile(smem: np.ndarray, address: int, tensor_map: TensorMap) -> np.ndarray:
     """The box's elements out of shared memory, as a dense array of its shape."""
-    g = _geometry(tensor_map)
+    g = geometry(tensor_map)
     if not g.swizzle:
         return smem[address : address + g.bytes].view(g.raw).reshape(g.box)
     phase = address % PATTERN
-    units = _unit_view(smem, address - phase)[_units(tensor_map, phase)]
-    return units.view(g.raw).reshape(g.box)
+    found = _unit_view(smem, address - phase)[units(tensor_map, phase)]
+    return found.view(g.raw).reshape(g.box)

@@ -107,8 +107,20 @@ def unsigned(x: Any, e: Element) -> Any:
     return x & ((1 << e.bits) - 1) if e.bits > 1 else int(x)
 
 
-def select(condition: Any, a: Any, b: Any) -> Any:
-    """``a`` where the condition is true, else ``b``; scalars, vectors, tuples and lists of registers."""
+def integer_type(type: Any) -> Any:
+    """The NumPy type of a varying integer of this MLIR type; None for what is no integer."""
+    try:
+        e = element(type)
+    except ValueError:
+        return None
+    return None if e.is_float else e.dtype
+
+
+def select(condition: Any, a: Any, b: Any, kind: Any = None) -> Any:
+    """``a`` where the condition is true, else ``b``; scalars, vectors, tuples and lists of registers.
+
+    ``kind``: `integer_type` of an integer, which two Python ints can't tell.
+    """
     if not isinstance(condition, np.ndarray) or condition.shape == (1,):
         return a if condition else b
     if a is b:
@@ -119,10 +131,8 @@ def select(condition: Any, a: Any, b: Any) -> Any:
         return select(condition, registers(a), registers(b))
     if a is None or b is None:
         return b if a is None else a
-    kind = a.dtype if hasattr(a, "dtype") else b.dtype if hasattr(b, "dtype") else None
-    if kind is None:
-        kind = np.bool_ if isinstance(a, bool) else np.int64
-        return np.where(condition, np.asarray(a, kind), np.asarray(b, kind))
+    if kind is None or hasattr(a, "dtype") or hasattr(b, "dtype"):
+        kind = a.dtype if hasattr(a, "dtype") else b.dtype if hasattr(b, "dtype") else np.int64
     return np.where(condition, np.asarray(a, kind), np.asarray(b, kind))
 
 
@@ -159,11 +169,3 @@ def trunc_div(x: Any, y: Any) -> Any:
 def trunc_rem(x: Any, y: Any) -> Any:
     """The remainder of `trunc_div`: it has the sign of ``x``."""
     return x - trunc_div(x, y) * y
-
-
-def to_tf32(x: Any) -> Any:
-    """f32 rounded to tf32 (10 bits of mantissa), to nearest, ties away from zero."""
-    a = np.asarray(x, np.float32)
-    bits = a.view(np.uint32)
-    rounded = ((bits + np.uint32(0x1000)) & np.uint32(0xFFFFE000)).view(np.float32)
-    return np.where(np.isfinite(a), rounded, a).astype(np.float32)

@@ -11,33 +11,13 @@ import functools
 from collections.abc import Iterator
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 
 from nvdsl.errors import Where
 from nvdsl.sim import matrix, shadow
 from nvdsl.sim.machine import Waiting
+from nvdsl.sim.registers import ROWS, Given, Struct, d_fragment, fragment, pack_halves
 from nvdsl.sim.report import Access, error
-from nvdsl.sim.values import registers as registers_of
-from nvdsl.sim.values import to_tf32
-
-_ELEMENTS: dict[str, Any] = {
-    "f16": np.float16, "bf16": ml_dtypes.bfloat16, "tf32": np.float32, "e4m3": ml_dtypes.float8_e4m3fn,
-    "e5m2": ml_dtypes.float8_e5m2, "s8": np.int8, "u8": np.uint8,
-}  # fmt: skip
-
-ROWS = 16
-"""Rows of one warp's part."""
-
-
-class Struct(list):
-    """Registers as a list. ``stamp``: how many wgmma fences the warp had executed when one was last written."""
-
-    __slots__ = ("stamp",)
-
-    def __init__(self, values: Any, stamp: int = -1) -> None:
-        super().__init__(values)
-        self.stamp = stamp
 
 
 class Kind:
@@ -51,20 +31,6 @@ class Kind:
         self.a_major, self.b_major = majors
         self.sign = scales[0] * scales[1]
         self.at = at
-
-
-@functools.cache
-def _d_fragment(n: int) -> tuple[Any, Any]:
-    """(row, column) of each element of one warp's accumulator: [n/2 registers, 32 lanes]."""
-    i, lane = np.arange(n // 2)[:, None], np.arange(32)[None]
-    return lane // 4 + 8 * (i // 2 % 2), lane % 4 * 2 + i % 2 + 8 * (i // 4)
-
-
-@functools.cache
-def _a_fragment(per: int) -> tuple[Any, Any]:
-    """(row, column) of each element of one warp's A: [4 registers, 32 lanes, per elements a register]."""
-    i, lane, j = np.arange(4)[:, None, None], np.arange(32)[None, :, None], np.arange(per)[None, None]
-    return lane // 4 + 8 * (i % 2) + 0 * j, lane % 4 * per + j + 4 * per * (i // 2)
 
 
 class Accumulator:
@@ -82,6 +48,8 @@ class Accumulator:
         if self.value is not None:
             return
         kind, warp = self.kind, self.warp
+        if warp.machine.checks:
+            self._check_layouts()
         if self.a.__class__ is int:
             first = ROWS * (warp.index % 4)
             a = operand(warp.block, self.a, 64, kind.a_type, kind.a_major)[first : first + ROWS]
@@ -92,9 +60,21 @@ class Accumulator:
         if before is not None and before.value is None:
             before.compute()
         self.value = matrix.mma(
-            a, b, None if before is None else before.value, scale_a=kind.sign, d_dtype=kind.d_type
+            a,
+            b,
+            None if before is None else before.value,
+            scale_a=kind.sign,
+            d_dtype=kind.d_type,
+            exact=(kind.a_type, kind.b_type) if warp.machine.options.exact else None,
         )
         self.before = self.a = None
+
+    def _check_layouts(self) -> None:
+        kind, warp = self.kind, self.warp
+        layouts = warp.block.layouts
+        if self.a.__class__ is int:
+            layouts.check(self.a, 64, kind.a_major, f"A of the wgmma by {warp.name}", kind.at)
+        layouts.check(self.b, kind.n, kind.b_major, f"B of the wgmma by {warp.name}", kind.at)
 
     def registers(self, at: Where | None = None) -> Any:
         """The registers as a `Struct`; an error while they are in flight."""
@@ -110,36 +90,12 @@ class Accumulator:
         self.compute()
         self.read_at = state.fences
         if self._registers is None:
-            rows, columns = _d_fragment(self.kind.n)
+            rows, columns = d_fragment(self.kind.n)
             values = self.value[rows, columns]
             if self.kind.d_type == "f16":
-                values = _pack_halves(values)
+                values = pack_halves(values)
             self._registers = Struct(values)
         return self._registers
-
-
-def _pack_halves(values: Any) -> Any:
-    pairs = values.astype(np.float16).reshape(-1, 2, 32)
-    return np.ascontiguousarray(np.moveaxis(pairs, 1, -1)).view(np.int32)[..., 0]
-
-
-class _Given:
-    """An accumulator that ordinary registers hold."""
-
-    __slots__ = ("value",)
-
-    def __init__(self, values: Any, kind: Kind) -> None:
-        given = [0 if x is None else x for x in values]
-        if kind.d_type == "f16":
-            words = np.array([np.broadcast_to(np.asarray(x, np.int32), (32,)) for x in given])
-            halves = np.ascontiguousarray(words).view(np.float16).reshape(len(given), 32, 2)
-            flat = np.moveaxis(halves, -1, 1).reshape(-1, 32)
-        else:
-            dtype = np.int32 if kind.d_type == "i32" else np.float32
-            flat = np.array([np.broadcast_to(np.asarray(x, dtype), (32,)) for x in given])
-        rows, columns = _d_fragment(kind.n)
-        self.value = np.zeros((ROWS, kind.n), flat.dtype)
-        self.value[rows, columns] = flat
 
 
 class Warpgroup:
@@ -150,6 +106,10 @@ class Warpgroup:
         self.members: dict[int, State] = {}
         clocks, first = w.block.cluster.clocks, w.clock.actor - w.index % 4
         self.channel = clocks.wgmma(first)
+
+    def history(self) -> str:
+        """How far each warp came."""
+        return "wgmma groups committed: " + ", ".join(f"{s.committed} by {s.warp.name}" for s in self.members.values())
 
     def committed(self) -> int:
         """Groups that all four warps have committed."""
@@ -178,9 +138,11 @@ class State:
         if a.__class__ is not int:
             a = fragment(a, kind.a_type)
         if before is not None and before.__class__ is not Accumulator:
-            before = _Given(before, kind)
+            before = Given(before, kind)
         if w.machine.checks:
             self._read(kind, a, b)
+        if w.record is not None:
+            self._record(kind, a, b)
         made = Accumulator(w, kind, a, b, before)
         self.open.append(made)
         self.in_flight.add(made)
@@ -229,6 +191,16 @@ class State:
             _check_bounds(w, span, tracker.shift, who)
             tracker.read(span, w.clock, who, self.channel, self.committed + 1)
 
+    def _record(self, kind: Kind, a: Any, b: int) -> None:
+        w = self.warp
+        reads = []
+        if w.index % 4 == 0:  # the four read the same
+            reads = [_span(b, kind.n, kind.b_type, kind.b_major, 4)[1:3]]
+            if a.__class__ is int:
+                reads.append(_span(a, 64, kind.a_type, kind.a_major, 4)[1:3])
+        shape = f"m64n{kind.n}k{matrix.K_BYTES // np.dtype(matrix.ELEMENTS[kind.b_type]).itemsize} {kind.a_type}"
+        w.record.wgmma(self.committed + 1, shape, [(low << 4, high << 4) for low, high in reads], kind.at)
+
     def fence(self) -> None:
         self.fences += 1
 
@@ -236,9 +208,13 @@ class State:
         self.groups.append(self.open)
         self.open = []
         self.committed += 1
-        machine = self.warp.machine
+        machine, record = self.warp.machine, self.warp.record
+        if record is not None:
+            record.committed(self.committed, machine.eager)
         if machine.options.delivery == "random" and machine.random.random() < 0.5:
             self.compute(self.committed)
+            if record is not None:
+                record.computed(self.committed)
 
     def wait(self, pending: int, at: Where | None) -> Iterator[Any]:
         done = self.committed - pending
@@ -251,9 +227,12 @@ class State:
                 lambda: f"wgmma group {done}, which {self._behind(done)}",
                 at,
                 lambda: "a wgmma is executed by all four warps of a warpgroup",
+                barrier=warpgroup,
             )
         for member in warpgroup.members.values():
             member.compute(done)
+        if self.warp.record is not None:
+            self.warp.record.retired(done, [m.warp.record for m in warpgroup.members.values()], at)
         while len(self.groups) > pending:
             for one in self.groups.pop(0):
                 self.in_flight.discard(one)
@@ -277,16 +256,6 @@ def state(w: Any) -> State:
     if w.mma is None:
         w.mma = State(w)
     return w.mma
-
-
-def fragment(values: Any, dtype: str) -> Any:
-    """Four registers of A as this warp's [16, k]."""
-    words = np.array([np.broadcast_to(np.asarray(x), (32,)) for x in registers_of(values)])
-    parts = np.ascontiguousarray(words).view(_ELEMENTS[dtype]).reshape(4, 32, -1)
-    rows, columns = _a_fragment(parts.shape[-1])
-    out = np.zeros((ROWS, 8 * parts.shape[-1]), np.int32 if parts.dtype.kind in "iu" else np.float32)
-    out[rows, columns] = to_tf32(parts) if dtype == "tf32" else parts.astype(out.dtype)
-    return out
 
 
 def operand(block: Any, descriptor: int, rows: int, dtype: str, major: str) -> Any:

@@ -15,18 +15,19 @@ import numpy as np
 from nvdsl.thin import ThinFunction
 from tests.sim.simulate import Program, traced
 
-_ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[2]
 
 
 @cache
-def load(path: str) -> Any:
-    """The module of a file of the repository, by path."""
-    name = "sim_" + path.replace("/", "_").removesuffix(".py")
-    spec = importlib.util.spec_from_file_location(name, _ROOT / path)
+def load(path: str, **constants: int) -> Any:
+    """The module of a file of the repository, by path; ``constants``: globals of it, changed (a smaller problem)."""
+    name = "_".join(["sim", *path.removesuffix(".py").split("/"), *(f"{k}{v}" for k, v in constants.items())])
+    spec = importlib.util.spec_from_file_location(name, ROOT / path)
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
     spec.loader.exec_module(module)
+    vars(module).update(constants)
     return module
 
 
@@ -60,34 +61,52 @@ def _saxpy(function: Any, shape: tuple[int, ...]) -> Case:
     return _case(function, [x, y], [2.0], 2.0 * x + y)
 
 
-def _gemm(function: Any, m: int, n: int, k: int, **constants: Any) -> Case:
+def gemm_case(function: Any, m: int, n: int, k: int, out: Any = np.float32, **constants: Any) -> Case:
     rng = np.random.default_rng(0)
     a = rng.integers(-3, 4, (m, k)).astype(np.float16)
     b = rng.integers(-3, 4, (k, n)).astype(np.float16)
-    d = np.full((m, n), np.nan, np.float32)
+    d = np.full((m, n), np.nan, out)
     return _case(function, [a, b, d], [], a.astype(np.float32) @ b.astype(np.float32), **constants)
 
 
-def _thin(path: str) -> ThinFunction:
-    return next(x for x in vars(load(path)).values() if isinstance(x, ThinFunction))
+def _thin(path: str, **constants: int) -> ThinFunction:
+    return next(x for x in vars(load(path, **constants)).values() if isinstance(x, ThinFunction))
+
+
+def _thin_gemm(path: str, m: int, n: int, k: int, **constants: Any) -> Case:
+    return gemm_case(_thin(path, M=m, N=n, K=k), m, n, k, **constants)
 
 
 CASES: dict[str, Callable[[], Case]] = {
     "ch1": lambda: _saxpy(load("chapters/ch1_saxpy.py").saxpy, (300,)),
     "ch2": lambda: _saxpy(load("chapters/ch2_tma_saxpy.py").saxpy, (16, 128)),
-    "ch3": lambda: _gemm(load("chapters/ch3_wgmma_tile.py").gemm_tile, 128, 128, 64),
-    "ch4": lambda: _gemm(load("chapters/ch4_multistage_gemm.py").gemm, 128, 128, 320),
-    "ch4 one step": lambda: _gemm(load("chapters/ch4_multistage_gemm.py").gemm, 128, 128, 64, stages=4),
-    "ch4 tail": lambda: _gemm(load("chapters/ch4_multistage_gemm.py").gemm, 128, 128, 72, stages=2),
-    "ch5": lambda: _gemm(load("chapters/ch5_warp_specialized_gemm.py").gemm, 128, 256, 448),
-    "ch5 narrow": lambda: _gemm(
+    "ch3": lambda: gemm_case(load("chapters/ch3_wgmma_tile.py").gemm_tile, 128, 128, 64),
+    "ch4": lambda: gemm_case(load("chapters/ch4_multistage_gemm.py").gemm, 128, 128, 320),
+    "ch4 one step": lambda: gemm_case(load("chapters/ch4_multistage_gemm.py").gemm, 128, 128, 64, stages=4),
+    "ch4 tail": lambda: gemm_case(load("chapters/ch4_multistage_gemm.py").gemm, 128, 128, 72, stages=2),
+    "ch5": lambda: gemm_case(load("chapters/ch5_warp_specialized_gemm.py").gemm, 128, 256, 320),
+    "ch5 narrow": lambda: gemm_case(
         load("chapters/ch5_warp_specialized_gemm.py").gemm, 128, 128, 256, stages=2, tile=(128, 128, 64)
+    ),
+    "ch6": lambda: gemm_case(
+        load("chapters/ch6_tma_store_gemm.py").gemm, 128, 128, 256, np.float16, stages=2, tile=(128, 128, 64)
+    ),
+    "ch7": lambda: gemm_case(
+        load("chapters/ch7_persistent_gemm.py").gemm, 256, 128, 192, np.float16, stages=2, tile=(128, 128, 64), blocks=1
+    ),
+    "ch8": lambda: gemm_case(
+        load("chapters/ch8_cluster_gemm.py").gemm, 256, 256, 192, np.float16, stages=2, tile=(128, 128, 64), blocks=2
+    ),
+    "ch9": lambda: gemm_case(
+        load("chapters/ch9_pingpong_gemm.py").gemm, 256, 64, 192, np.float16, stages=2, tile=(128, 64, 64), blocks=1
     ),
     "compat ch1": lambda: _saxpy(_thin("tests/compat/ch1_saxpy.py"), (64, 32)),
     "compat ch2": lambda: _saxpy(_thin("tests/compat/ch2_tma_saxpy.py"), (64, 32)),
-    "compat ch3": lambda: _gemm(_thin("tests/compat/ch3_wgmma_tile.py"), 128, 128, 64),
-    "compat ch4": lambda: _gemm(_thin("tests/compat/ch4_multistage_gemm.py"), 256, 256, 512, num_stages=4),
-    "compat ch5": lambda: _gemm(_thin("tests/compat/ch5_warp_specialized_gemm.py"), 256, 256, 512, num_stages=4),
+    "compat ch3": lambda: gemm_case(_thin("tests/compat/ch3_wgmma_tile.py"), 128, 128, 64),
+    "compat ch4": lambda: _thin_gemm("tests/compat/ch4_multistage_gemm.py", 128, 128, 384, num_stages=3),
+    "compat ch5": lambda: _thin_gemm("tests/compat/ch5_warp_specialized_gemm.py", 128, 128, 384, num_stages=3),
+    "compat ch4 whole": lambda: _thin_gemm("tests/compat/ch4_multistage_gemm.py", 256, 256, 512, num_stages=4),
+    "compat ch5 whole": lambda: _thin_gemm("tests/compat/ch5_warp_specialized_gemm.py", 256, 256, 512, num_stages=4),
 }
 
 

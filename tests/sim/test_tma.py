@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from nvdsl.layout import TileLayout
-from nvdsl.sim import numbers, tma
+from nvdsl.sim import geometry, numbers, tma
 from nvdsl.tensormap import TensorMap
 
 WIDTHS = {"none": 0, "swizzle_32b": 32, "swizzle_64b": 64, "swizzle_128b": 128}
@@ -357,11 +357,11 @@ def test_swizzled_addresses_are_the_isas_table():
         width = WIDTHS[name]
         for pattern, (row, units) in itertools.product((0, 3 * 1024), enumerate(table)):
             start = pattern + row * width
-            found = tma.swizzled(start + np.arange(width // 16) * 16 + 5, width)
+            found = geometry.swizzled(start + np.arange(width // 16) * 16 + 5, width)
             assert found.tolist() == [start + int(unit) * 16 + 5 for unit in units]
-    assert tma.swizzled(np.array(0x3F0), 16) == 0x3F0
+    assert geometry.swizzled(np.array(0x3F0), 16) == 0x3F0
 
 
 def test_ranges():
-    assert tma.ranges(np.array([32, 0, 16, 100, 90, 64]), 16) == [(0, 48), (64, 80), (90, 116)]
-    assert tma.ranges(np.array([], np.int64), 16) == []
+    assert geometry.ranges(np.array([32, 0, 16, 100, 90, 64]), 16) == [(0, 48), (64, 80), (90, 116)]
+    assert geometry.ranges(np.array([], np.int64), 16) == []

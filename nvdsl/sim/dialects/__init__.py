@@ -4,6 +4,7 @@ from nvdsl.sim.dialects import (
     arith,
     builtin,
     cf,
+    conversions,
     gpu,
     llvm,
     llvm_memory,
@@ -11,13 +12,16 @@ from nvdsl.sim.dialects import (
     memref,
     nvgpu,
     nvvm,
+    nvvm_copies,
     nvvm_lanes,
     nvvm_wgmma,
+    ptx,
     scf,
     vector,
+    vector_memory,
 )  # fmt: skip
 
 __all__ = [
-    "arith", "builtin", "cf", "gpu", "llvm", "llvm_memory", "math", "memref", "nvgpu", "nvvm", "nvvm_lanes",
-    "nvvm_wgmma", "scf", "vector",
+    "arith", "builtin", "cf", "conversions", "gpu", "llvm", "llvm_memory", "math", "memref", "nvgpu", "nvvm",
+    "nvvm_copies", "nvvm_lanes", "nvvm_wgmma", "ptx", "scf", "vector", "vector_memory",
 ]  # fmt: skip

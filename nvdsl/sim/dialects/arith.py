@@ -1,4 +1,6 @@
-"""arith: integers in two's complement, floats rounded to their type after each op. llvm's arithmetic is the same."""
+"""arith: integers in two's complement, floats rounded to their type after each op. llvm's arithmetic is the same.
+
+Conversions are in `conversions`."""
 
 from __future__ import annotations
 
@@ -10,19 +12,9 @@ from typing import Any
 import numpy as np
 
 from nvdsl.mlir import ir
+from nvdsl.sim import numbers
 from nvdsl.sim.decode import Decoder, Frame, op
-from nvdsl.sim.values import (
-    Element,
-    column,
-    element,
-    integer_op,
-    is_uniform,
-    scalar,
-    select,
-    trunc_div,
-    trunc_rem,
-    wrap,
-)
+from nvdsl.sim.values import Element, element, integer_op, integer_type, select, trunc_div, trunc_rem, wrap
 from nvdsl.sim.values import unsigned as as_unsigned
 
 Binary = Callable[[Any, Any], Any]
@@ -155,14 +147,12 @@ def _cmpi(d: Decoder, op: Any) -> Any:
 # --- floats
 
 
-def _pick(choose: Any) -> Binary:
-    """minimum/maximum: of NumPy, which hands NaN on; or minnum/maxnum, which drop it."""
+def _number(kind: str) -> Binary:
+    """minnum and maxnum: beside a NaN the number, and -0 is less than +0."""
 
     def apply(x: Any, y: Any) -> Any:
-        kind = x.dtype
-        if kind.kind == "V" or kind.itemsize == 2:  # ml_dtypes' have no fmin
-            return choose(x.astype(np.float32), y.astype(np.float32)).astype(kind)
-        return choose(x, y)
+        r = numbers.reduction(kind, *np.broadcast_arrays(np.asarray(x), np.asarray(y)))
+        return r if r.ndim else r[()]
 
     return apply
 
@@ -171,10 +161,10 @@ _FLOAT: dict[str, Binary] = {
     "arith.addf": operator.add, "llvm.fadd": operator.add, "arith.subf": operator.sub, "llvm.fsub": operator.sub,
     "arith.mulf": operator.mul, "llvm.fmul": operator.mul, "arith.divf": operator.truediv,
     "llvm.fdiv": operator.truediv, "arith.remf": np.fmod,
-    "arith.minnumf": _pick(np.fmin), "arith.maxnumf": _pick(np.fmax),
-    "llvm.intr.minnum": _pick(np.fmin), "llvm.intr.maxnum": _pick(np.fmax),
-    "arith.minimumf": _pick(np.minimum), "arith.maximumf": _pick(np.maximum),
-    "llvm.intr.minimum": _pick(np.minimum), "llvm.intr.maximum": _pick(np.maximum),
+    "arith.minnumf": _number("min"), "arith.maxnumf": _number("max"),
+    "llvm.intr.minnum": _number("min"), "llvm.intr.maxnum": _number("max"),
+    "arith.minimumf": np.minimum, "arith.maximumf": np.maximum,
+    "llvm.intr.minimum": np.minimum, "llvm.intr.maximum": np.maximum,
 }  # fmt: skip
 
 for _float_name, _f in _FLOAT.items():
@@ -186,18 +176,19 @@ def _negf(d: Decoder, op: Any) -> Any:
     return unary(d, op, operator.neg)
 
 
+_ORDERED: tuple[Any, ...] = (operator.eq, operator.gt, operator.ge, operator.lt, operator.le, operator.ne)
+
+
 def _float_compare(predicate: int) -> Binary:
-    """arith.cmpf's 16 predicates: bit 0 equal, bit 1 greater, bit 2 less, bit 3 unordered (LLVM's encoding)."""
-    ordered = {0: None, 1: operator.eq, 2: operator.gt, 3: operator.ge, 4: operator.lt, 5: operator.le, 6: operator.ne}
-    f, unordered = ordered.get(predicate & 7), predicate >= 8
+    """arith.cmpf's predicates: 0 false; 1 to 6 one of `_ORDERED`, and no NaN; 7 no NaN; 8 to 13 one of them, or a NaN;
+    14 a NaN; 15 true."""
+    never, unordered = predicate in (0, 14), predicate >= 8
+    f = _ORDERED[predicate - (8 if unordered else 1)] if predicate not in (0, 7, 14, 15) else None
 
     def apply(x: Any, y: Any) -> Any:
         nan = np.isnan(x) | np.isnan(y)
-        if f is None:
-            r = np.zeros_like(nan) if predicate & 7 == 0 else ~nan
-        else:
-            r = f(x, y) & ~nan
-        r = r | nan if unordered else r
+        holds = np.full_like(nan, not never) if f is None else f(x, y)
+        r = holds | nan if unordered else holds & ~nan
         return r if isinstance(r, np.ndarray) and r.ndim else bool(r)
 
     return apply
@@ -209,12 +200,8 @@ def _cmpf(d: Decoder, op: Any) -> Any:
 
 
 def fma(x: Any, y: Any, z: Any) -> Any:
-    """One rounding: exact in f64 for types up to f32, but for rare double rounding of the sum."""
-    kind = z.dtype
-    if kind == np.float64:
-        return x * y + z
-    wide = np.asarray(x, np.float64) * np.asarray(y, np.float64) + np.asarray(z, np.float64)
-    r = wide.astype(kind)
+    """x * y + z, rounded once."""
+    r = numbers.fma(*np.broadcast_arrays(*map(np.asarray, (x, y, z))))
     return r if r.ndim else r[()]
 
 
@@ -229,119 +216,20 @@ def _fma(d: Decoder, op: Any) -> Any:
     return step
 
 
-# --- conversions
-
-
-def _convert(d: Decoder, op: Any, f: Callable[[Any, Element, Element], Any]) -> Any:
-    source, target = element(op.operands[0].type), element(op.results[0].type)
-    return unary(d, op, lambda x: f(x, source, target))
-
-
-def _resize(x: Any, source: Element, target: Element) -> Any:
-    """A signed integer in another width."""
-    if isinstance(x, np.ndarray):
-        if target.bits == 1:
-            return (x & 1).astype(np.bool_)
-        return -x.astype(target.dtype) if source.bits == 1 else x.astype(target.dtype)
-    if source.bits == 1:
-        return -int(x)
-    return wrap(x, target.bits)
-
-
-def _extend_unsigned(x: Any, source: Element, target: Element) -> Any:
-    if isinstance(x, np.ndarray):
-        return as_unsigned(x, source).astype(target.dtype)
-    return wrap(as_unsigned(x, source), target.bits)
-
-
-@op("arith.trunci", "llvm.trunc", "arith.extsi", "llvm.sext", "arith.index_cast")
-def _signed(d: Decoder, op: Any) -> Any:
-    return _convert(d, op, _resize)
-
-
-@op("arith.extui", "llvm.zext", "arith.index_castui")
-def _unsigned(d: Decoder, op: Any) -> Any:
-    return _convert(d, op, _extend_unsigned)
-
-
-@op("arith.extf", "arith.truncf", "llvm.fpext", "llvm.fptrunc")
-def _float_to_float(d: Decoder, op: Any) -> Any:
-    return _convert(d, op, lambda x, s, t: x.astype(t.dtype))
-
-
-@op("arith.sitofp", "llvm.sitofp")
-def _signed_to_float(d: Decoder, op: Any) -> Any:
-    return _convert(d, op, lambda x, s, t: x.astype(t.dtype) if isinstance(x, np.ndarray) else t.dtype.type(x))
-
-
-@op("arith.uitofp", "llvm.uitofp")
-def _unsigned_to_float(d: Decoder, op: Any) -> Any:
-    def f(x: Any, s: Element, t: Element) -> Any:
-        x = as_unsigned(x, s)
-        return x.astype(t.dtype) if isinstance(x, np.ndarray) else t.dtype.type(x)
-
-    return _convert(d, op, f)
-
-
-@op("arith.fptosi", "arith.fptoui", "llvm.fptosi", "llvm.fptoui")
-def _float_to_int(d: Decoder, op: Any) -> Any:
-    """Out of range is undefined: cvt saturates, NaN gives 0."""
-    is_unsigned = op.name.endswith("ui")
-
-    def f(x: Any, s: Element, t: Element) -> Any:
-        wide = np.trunc(np.nan_to_num(np.asarray(x, np.float64), nan=0.0))
-        low = 0 if is_unsigned else -(1 << (t.bits - 1))
-        high = (1 << t.bits if is_unsigned else 1 << (t.bits - 1)) - 1
-        whole = [min(max(int(n), low), high) for n in np.clip(wide, -1e30, 1e30).reshape(-1)]
-        r = np.array([wrap(n, t.bits) for n in whole], t.dtype).reshape(wide.shape)
-        return r if r.ndim else r.item()
-
-    return _convert(d, op, f)
-
-
-@op("arith.bitcast", "llvm.bitcast")
-def _bitcast(d: Decoder, op: Any) -> Any:
-    try:
-        source, target = element(op.operands[0].type), element(op.results[0].type)
-    except ValueError:  # pointers, structs: the same value
-        d.alias(op.results[0], op.operands[0])
-        return None
-    from_vector = isinstance(op.operands[0].type, ir.VectorType)
-    to_vector = isinstance(op.results[0].type, ir.VectorType)
-    return unary(d, op, lambda x: bitcast(x, source, target, from_vector, to_vector))
-
-
-def bitcast(x: Any, source: Element, target: Element, from_vector: bool, to_vector: bool) -> Any:
-    """The same bits; the elements of a vector that a wider one holds are its low bits first."""
-    if source.dtype == target.dtype and from_vector == to_vector:
-        return x
-    if not from_vector and not to_vector:
-        if isinstance(x, np.ndarray):
-            return x.view(target.dtype)
-        return scalar(np.array([x], source.dtype).view(target.dtype), target)
-    a = column(x, source)
-    a = a if from_vector else a[None]
-    r = np.ascontiguousarray(np.moveaxis(a, 0, -1)).view(target.dtype)
-    r = np.moveaxis(r, -1, 0)
-    if to_vector:
-        return r
-    return scalar(r, target) if is_uniform(r) else np.ascontiguousarray(r[0])
-
-
 # --- the rest
 
 
 @op("arith.select", "llvm.select")
 def _select(d: Decoder, op: Any) -> Any:
     c, a, b = d.operands(op)
-    r = d.result(op)
+    r, kind = d.result(op), integer_type(op.results[0].type)
 
     def step(v: Frame) -> None:
         condition = v[c]
         if condition.__class__ is bool:
             v[r] = v[a] if condition else v[b]
         else:
-            v[r] = select(condition, v[a], v[b])
+            v[r] = select(condition, v[a], v[b], kind)
 
     return step
 

@@ -1,4 +1,4 @@
-"""cf: assert. (Branches come only after what is simulated.)"""
+"""cf: assert. (Branches are in `graph`.)"""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 
 from nvdsl.mlir import ir
 from nvdsl.sim.decode import Decoder, Frame, op
-from nvdsl.sim.report import error
+from nvdsl.sim.dialects.gpu import failed_assert
 from nvdsl.trace.location import where
 
 
@@ -21,8 +21,6 @@ def _assert(d: Decoder, op: Any) -> Any:
         w, c = v[0], v[condition]
         failed = w.mask & ~np.broadcast_to(np.asarray(c, np.bool_), (32,))
         if failed.any():
-            lane = int(np.flatnonzero(failed)[0])
-            thread = tuple(int(np.broadcast_to(t, (32,))[lane]) for t in w.tid)
-            raise error("assert", f"device assert failed in {w.name}, thread {thread}: {message}", at)
+            raise failed_assert(w, int(np.flatnonzero(failed)[0]), message, at)
 
     return step

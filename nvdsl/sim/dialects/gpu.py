@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import sys
 from collections.abc import Iterator
 from typing import Any
@@ -10,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from nvdsl.mlir import ir
+from nvdsl.printf import formatted
 from nvdsl.sim import memory
 from nvdsl.sim.decode import Blocking, Decoder, Frame, op
 from nvdsl.sim.machine import Waiting
@@ -85,6 +85,8 @@ def block_barrier(w: Any, number: int, threads: int | None, at: Any) -> Iterator
     barrier = w.block.named_barrier(number)
     total = w.machine.threads if threads is None else threads
     mine = barrier.arrive(w, total if threads is not None else -(-total // 32) * 32, at)
+    if w.record is not None:
+        w.record.meet(barrier, mine)
     if barrier.generation == mine:
         wanted = total
 
@@ -99,8 +101,12 @@ def block_barrier(w: Any, number: int, threads: int | None, at: Any) -> Iterator
             lambda: f"{barrier.name} (arrived {barrier.arrived} of {wanted} threads)",
             at,
             hint,
+            barrier=barrier,
         )
-    w.clock.join(barrier.done.generic, barrier.done.proxy)
+    if w.record is not None:
+        w.record.met(barrier, barrier.name, mine, at)
+    w.clock.join(barrier.done)
+    w.meet()
 
 
 @op("gpu.shuffle")
@@ -133,7 +139,9 @@ def shuffle_source(w: Any, mode: str, offset: Any, width: int) -> Any:
     return np.where(lane + offset < width, lane + offset, lane)
 
 
-_SPEC = re.compile(r"%([-+ #0]*\d*(?:\.\d+)?)(?:ll|l|h|z)?([a-zA-Z%])")
+def failed_assert(w: Any, lane: int, message: str, at: Any) -> Exception:
+    thread = tuple(int(np.broadcast_to(t, (32,))[lane]) for t in w.tid)
+    return error("assert", f"device assert failed in {w.name}, thread {thread}: {message}", at)
 
 
 @op("gpu.printf")
@@ -141,35 +149,16 @@ def _printf(d: Decoder, op: Any) -> Any:
     """Each active lane prints, in the order of the lanes."""
     text = ir.StringAttr(op.attributes["format"]).value
     slots = d.operands(op)
+    at, is_assert = where(op), "nvdsl.assert" in op.attributes
 
     def step(v: Frame) -> None:
         w = v[0]
         out = []
         for lane in w.active_lanes():
             values = [x[lane] if isinstance(x, np.ndarray) and x.shape == (32,) else x for x in (v[s] for s in slots)]
+            if is_assert:
+                raise failed_assert(w, lane, formatted(text, values), at)
             out.append(formatted(text, values))
         sys.stdout.write("".join(out))
 
     return step
-
-
-def formatted(text: str, values: list[Any]) -> str:
-    """C's printf of numbers."""
-    coming = iter(values)
-
-    def one(match: re.Match[str]) -> str:
-        flags, letter = match[1], match[2]
-        if letter == "%":
-            return "%"
-        x = next(coming)
-        if letter in "uxXo":
-            wide = 64 if isinstance(x, int) or x.dtype.itemsize == 8 else 32
-            x = int(x) & ((1 << (64 if "ll" in match[0] else min(wide, 32))) - 1)
-            letter = "d" if letter == "u" else letter
-        elif letter in "di":
-            x = int(x)
-        else:
-            x = float(x)
-        return f"%{flags}{letter}" % x
-
-    return _SPEC.sub(one, text)

@@ -7,12 +7,14 @@ from typing import Any
 import numpy as np
 
 from nvdsl.mlir import ir
+from nvdsl.mlir.dialects import llvm
 from nvdsl.sim.access import GENERIC, SHARED, SHARED_CLUSTER, Accessor
+from nvdsl.sim.atomics import order
 from nvdsl.sim.decode import Decoder, Frame, op, unknown
 from nvdsl.sim.dialects.arith import unary
 from nvdsl.sim.dialects.memref import atomic
+from nvdsl.sim.registers import Struct
 from nvdsl.sim.values import element
-from nvdsl.sim.wgmma import Struct
 from nvdsl.trace.location import where
 
 _DYNAMIC = -(1 << 31)
@@ -100,23 +102,27 @@ def _accessor(op: Any, pointer: Any, type: Any) -> Accessor:
         raise unknown(op, f"address space {space}")
     count = type.shape[0] if isinstance(type, ir.VectorType) else None
     alignment = ir.IntegerAttr(op.attributes["alignment"]).value if "alignment" in op.attributes else 1
-    return Accessor(space, element(type), count, alignment, where(op))
+    ordering = "success_ordering" if op.name == "llvm.cmpxchg" else "ordering"
+    return Accessor(space, element(type), count, alignment, where(op), order(op, ordering))
 
 
-_RMW: dict[int, Any] = {
-    0: None, 1: np.add, 2: np.subtract, 3: np.bitwise_and, 5: np.bitwise_or, 6: np.bitwise_xor, 7: np.maximum,
-    8: np.minimum, 9: np.maximum, 10: np.minimum, 11: np.add, 12: np.subtract, 13: np.fmax, 14: np.fmin,
+_RMW: dict[str, Any] = {
+    "xchg": None, "add": np.add, "sub": np.subtract, "_and": np.bitwise_and, "_or": np.bitwise_or,
+    "_xor": np.bitwise_xor, "nand": lambda x, y: ~(x & y), "max": np.maximum, "min": np.minimum, "umax": np.maximum,
+    "umin": np.minimum, "fadd": np.add, "fsub": np.subtract, "fmax": np.fmax, "fmin": np.fmin,
+    "uinc_wrap": lambda x, y: 0 if x >= y else x + 1, "udec_wrap": lambda x, y: y if x == 0 or x > y else x - 1,
 }  # fmt: skip
+_UNSIGNED = ("umax", "umin", "uinc_wrap", "udec_wrap")
 
 
 @op("llvm.atomicrmw")
 def _atomicrmw(d: Decoder, op: Any) -> Any:
     a, value = d.operands(op)
-    kind = ir.IntegerAttr(op.attributes["bin_op"]).value
+    kind = llvm.AtomicBinOp(ir.IntegerAttr(op.attributes["bin_op"]).value).name
     if kind not in _RMW:
         raise unknown(op, "this kind of atomic")
     access = _accessor(op, op.operands[0], op.operands[1].type)
-    return atomic(d.result(op), access, lambda v: v[a], value, _RMW[kind], kind in (9, 10))
+    return atomic(d.result(op), access, lambda v: v[a], value, _RMW[kind], kind in _UNSIGNED)
 
 
 @op("llvm.cmpxchg")
@@ -127,14 +133,12 @@ def _cmpxchg(d: Decoder, op: Any) -> Any:
 
     def step(v: Frame) -> None:
         w = v[0]
-        found, _, offsets = access.locate(w, v[a], "atomic")
-        w.machine.atomics = True
-        found.version += 1
+        found, offsets = access.modify(w, v[a])
         view = found.view(access.dtype)
         wanted, given = (np.broadcast_to(np.asarray(v[s], access.dtype), (32,)) for s in (expected, value))
         old, hit = np.zeros(32, access.dtype), np.zeros(32, np.bool_)
-        for i, lane in enumerate(w.active_lanes()):
-            at = (offsets if offsets.__class__ is int else int(offsets[i])) >> access.shift
+        for lane, offset in zip(w.active_lanes(), offsets, strict=True):
+            at = offset >> access.shift
             old[lane] = view[at]
             hit[lane] = old[lane] == wanted[lane]
             if hit[lane]:
@@ -142,8 +146,3 @@ def _cmpxchg(d: Decoder, op: Any) -> Any:
         v[r] = Struct([old, hit])
 
     return step
-
-
-@op("llvm.fence")
-def _fence(d: Decoder, op: Any) -> None:
-    return None

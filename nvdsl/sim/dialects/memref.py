@@ -7,10 +7,12 @@ from typing import Any
 import numpy as np
 
 from nvdsl.mlir import ir
+from nvdsl.mlir.dialects import arith
 from nvdsl.sim.access import GLOBAL, SHARED, Accessor
+from nvdsl.sim.atomics import RELAXED
 from nvdsl.sim.decode import Decoder, Frame, is_shared, maker, op, unknown
 from nvdsl.sim.report import error
-from nvdsl.sim.values import element
+from nvdsl.sim.values import element, scalar
 from nvdsl.trace.location import where
 
 _DYNAMIC = ir.ShapedType.get_dynamic_stride_or_offset()
@@ -185,6 +187,27 @@ def _pointer(d: Decoder, op: Any) -> Any:
     return step
 
 
+@op("memref.extract_strided_metadata")
+def _metadata(d: Decoder, op: Any) -> Any:
+    """The buffer, the offset of the first element, extents and strides, in elements."""
+    (a,) = d.operands(op)
+    buffer, offset, *rest = (d.define(result) for result in op.results)
+    layout = Layout(op, op.operands[0].type)
+    size = layout.element.bytes
+    numbers = [*layout.shape, *(s // size for s in layout.strides)]
+    if any(n < 0 for n in layout.shape):
+        raise unknown(op, "an extent that is not static")
+    for slot, number in zip(rest, numbers, strict=True):
+        d.template[slot] = number
+
+    def step(v: Frame) -> None:
+        aligned, first = v[a]
+        v[buffer] = (aligned, aligned)
+        v[offset] = (first - aligned) // size
+
+    return step
+
+
 @op("memref.dim")
 def _dim(d: Decoder, op: Any) -> None:
     owner = maker(op.operands[1])
@@ -195,23 +218,22 @@ def _dim(d: Decoder, op: Any) -> None:
     d.define(op.results[0], extent)
 
 
-_RMW = {
-    0: np.add, 1: np.add, 2: None, 3: np.maximum, 4: np.maximum, 5: np.maximum, 6: np.maximum, 7: np.minimum,
-    8: np.minimum, 9: np.minimum, 10: np.minimum, 11: np.multiply, 12: np.multiply, 13: np.bitwise_or,
-    14: np.bitwise_and, 15: np.bitwise_xor,
+_RMW: dict[str, Any] = {
+    "addf": np.add, "addi": np.add, "assign": None, "andi": np.bitwise_and, "ori": np.bitwise_or,
+    "xori": np.bitwise_xor, "maxs": np.maximum, "maxu": np.maximum, "mins": np.minimum, "minu": np.minimum,
+    "maximumf": np.maximum, "minimumf": np.minimum, "maxnumf": np.fmax, "minnumf": np.fmin, "muli": np.multiply,
+    "mulf": np.multiply,
 }  # fmt: skip
 
 
 @op("memref.atomic_rmw")
 def _atomic(d: Decoder, op: Any) -> Any:
-    """One lane after the other."""
+    """One lane after the other. Relaxed, as the lowering makes it."""
     value, _, *indices = d.operands(op)
     index = Indexer(d, op, op.operands[1], indices)
-    access = Accessor(index.layout.space, index.layout.element, None, 1, index.at)
-    kind = ir.IntegerAttr(op.attributes["kind"]).value
-    if kind not in _RMW:
-        raise unknown(op, "this kind of atomic")
-    return atomic(d.result(op), access, index, value, _RMW[kind], kind in (6, 10))
+    access = Accessor(index.layout.space, index.layout.element, None, 1, index.at, RELAXED)
+    kind = arith.AtomicRMWKind(ir.IntegerAttr(op.attributes["kind"]).value).name
+    return atomic(d.result(op), access, index, value, _RMW[kind], kind in ("maxu", "minu"))
 
 
 def atomic(r: int, access: Accessor, index: Any, value: int, f: Any, is_unsigned: bool = False) -> Any:
@@ -220,19 +242,45 @@ def atomic(r: int, access: Accessor, index: Any, value: int, f: Any, is_unsigned
 
     def step(v: Frame) -> None:
         w = v[0]
-        address = index(v)
-        found, _, offsets = access.locate(w, address, "atomic")
-        w.machine.atomics = True
-        found.version += 1
+        found, offsets = access.modify(w, index(v))
         view = found.view(e.unsigned if is_unsigned else e.dtype)
-        lanes = list(w.active_lanes())
         given = np.broadcast_to(np.asarray(v[value], e.dtype), (32,))
         given = given.view(e.unsigned) if is_unsigned else given
-        old = np.zeros(32, e.dtype)
-        for i, lane in enumerate(lanes):
-            at = (offsets if offsets.__class__ is int else int(offsets[i])) >> access.shift
+        old = np.zeros(32, given.dtype)
+        for lane, offset in zip(w.active_lanes(), offsets, strict=True):
+            at = offset >> access.shift
             old[lane] = view[at]
             view[at] = given[lane] if f is None else f(view[at], given[lane])
+        v[r] = old.view(e.dtype)
+
+    return step
+
+
+@op("memref.generic_atomic_rmw")
+def _generic_atomic(d: Decoder, op: Any) -> Any:
+    """One lane after the other runs the body on what the one before left."""
+    _, *indices = d.operands(op)
+    index = Indexer(d, op, op.operands[0], indices)
+    access = Accessor(index.layout.space, index.layout.element, None, 1, index.at, RELAXED)
+    block = op.regions[0].blocks[0]
+    current = d.define(block.arguments[0])
+    body, terminator = d.block(block)
+    (made,) = d.operands(terminator)
+    r, e = d.result(op), access.e
+
+    def step(v: Frame) -> None:
+        w = v[0]
+        outer, lanes = w.mask, list(w.active_lanes())
+        found, offsets = access.modify(w, index(v))
+        view, old = found.view(e.dtype), np.zeros(32, e.dtype)
+        for lane, offset in zip(lanes, offsets, strict=True):
+            old[lane] = view[offset >> access.shift]
+            v[current] = scalar(old[lane : lane + 1], e)
+            w.set_mask(np.arange(32) == lane)
+            body(v)
+            value = v[made]
+            view[offset >> access.shift] = value[lane] if isinstance(value, np.ndarray) else value
+        w.set_mask(outer)
         v[r] = old
 
     return step

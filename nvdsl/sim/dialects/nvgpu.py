@@ -6,10 +6,10 @@ from typing import Any
 
 from nvdsl.lower.kernels import mbarrier_count
 from nvdsl.mlir import ir
-from nvdsl.sim import copies, phases
+from nvdsl.sim import boxes, copies, phases
 from nvdsl.sim.decode import Blocking, Decoder, Frame, op
-from nvdsl.sim.report import variable
-from nvdsl.trace.location import where
+from nvdsl.sim.report import error
+from nvdsl.trace.location import mbarrier_group, where
 
 
 def segments(op: Any, slots: list[Any]) -> list[list[Any]]:
@@ -45,27 +45,45 @@ def predicated(predicate: int | None, f: Any) -> Any:
 @op("nvgpu.mbarrier.create")
 def _create(d: Decoder, op: Any) -> None:
     count, at = mbarrier_count(op), where(op)
-    name = variable(at) or "group"
-    while any(known.startswith(f"{name}[") for known in d.names.values()):
-        name += "'"
+    name = mbarrier_group(at, {known.partition("[")[0] for known in d.names.values()})
     for i in range(count):
         d.names[d.mbarrier_at + 8 * i] = f"{name}[{i}]" if count > 1 else name
     d.define(op.results[0], d.mbarrier_at)
     d.mbarrier_at += 8 * count
 
 
-def _address(v: Frame, group: int, index: int) -> Any:
-    base = v[group]
-    return (base[1] if base.__class__ is tuple else base) + 8 * v[index]
+def group_size(group: Any) -> int:
+    """Number of barriers of a value of type ``!nvgpu.mbarrier.group``."""
+    text = str(group.type)
+    return int(text.rpartition("num_barriers = ")[2].rstrip("> ")) if "num_barriers" in text else 1
+
+
+def _address(v: Frame, group: int, index: int, size: int, at: Any) -> Any:
+    """The address of mbarrier ``index`` of a group of ``size``."""
+    base, i = v[group], v[index]
+    if i.__class__ is int:
+        inside = 0 <= i < size
+    else:
+        used = i[v[0].mask]
+        inside = bool(((used >= 0) & (used < size)).all())
+    if not inside:
+        raise error(
+            "out-of-bounds",
+            f"{v[0].name} uses mbarrier {i if i.__class__ is int else used.tolist()} of a group of {size}",
+            at,
+            f"a group's barriers are 0 to {size - 1}",
+            "index with `k % stages`",
+        )
+    return (base[1] if base.__class__ is tuple else base) + 8 * i
 
 
 @op("nvgpu.mbarrier.get")
 def _get(d: Decoder, op: Any) -> Any:
     group, index = d.operands(op)
-    r = d.result(op)
+    r, size, at = d.result(op), group_size(op.operands[0]), where(op)
 
     def step(v: Frame) -> None:
-        v[r] = _address(v, group, index)
+        v[r] = _address(v, group, index, size, at)
 
     return step
 
@@ -73,46 +91,46 @@ def _get(d: Decoder, op: Any) -> Any:
 @op("nvgpu.mbarrier.init")
 def _init(d: Decoder, op: Any) -> Any:
     group, count, index, *predicate = d.operands(op)
-    at, names = where(op), d.names
+    at, names, size = where(op), d.names, group_size(op.operands[0])
     return predicated(
         predicate[0] if predicate else None,
-        lambda v: phases.init(v[0], _address(v, group, index), v[count], names, at),
+        lambda v: phases.init(v[0], _address(v, group, index, size, at), v[count], names, at),
     )
 
 
 @op("nvgpu.mbarrier.arrive", "nvgpu.mbarrier.arrive.nocomplete")
 def _arrive(d: Decoder, op: Any) -> Any:
     group, index, *count = d.operands(op)
-    at = where(op)
+    at, n = where(op), group_size(op.operands[0])
     if op.results:
         d.define(op.results[0], 0)
-    return lambda v: phases.arrive(v[0], _address(v, group, index), None, v[count[0]] if count else None, at)
+    return lambda v: phases.arrive(v[0], _address(v, group, index, n, at), None, v[count[0]] if count else None, at)
 
 
 @op("nvgpu.mbarrier.arrive.expect_tx")
 def _arrive_expect_tx(d: Decoder, op: Any) -> Any:
     group, size, index, *predicate = d.operands(op)
-    at = where(op)
+    at, n = where(op), group_size(op.operands[0])
     return predicated(
         predicate[0] if predicate else None,
-        lambda v: phases.arrive(v[0], _address(v, group, index), v[size], None, at),
+        lambda v: phases.arrive(v[0], _address(v, group, index, n, at), v[size], None, at),
     )
 
 
 @op("nvgpu.mbarrier.try_wait.parity")
 def _try_wait(d: Decoder, op: Any) -> Any:
     group, parity, _ticks, index = d.operands(op)
-    at = where(op)
-    return Blocking(lambda v: phases.wait(v[0], _address(v, group, index), v[parity], at))
+    at, n = where(op), group_size(op.operands[0])
+    return Blocking(lambda v: phases.wait(v[0], _address(v, group, index, n, at), v[parity], at))
 
 
 @op("nvgpu.tma.async.load")
 def _load(d: Decoder, op: Any) -> Any:
     (dst,), (group,), (tensor,), coords, (index,), multicast, predicate = segments(op, d.operands(op))
-    at = where(op)
+    at, n = where(op), group_size(op.operands[1])
 
     def step(v: Frame) -> None:
-        address = _address(v, group, index)
+        address = _address(v, group, index, n, at)
         load_box(v, v[tensor], coords, v[dst][1], address, v[multicast[0]] if multicast else None, at)
 
     return predicated(predicate[0] if predicate else None, step)
@@ -122,7 +140,7 @@ def load_box(v: Frame, tensor: Any, coords: list[int], dst: Any, barrier: Any, m
     """One copy for each active lane."""
     w = v[0]
     for lane in w.active_lanes():
-        box = copies.Box(tensor, tuple(copies.uniform(v[c], w, lane) for c in coords))
+        box = boxes.Box(tensor, tuple(copies.uniform(v[c], w, lane) for c in coords))
         mask = None if multicast is None else copies.uniform(multicast, w, lane) & 0xFFFF
         copies.load(w, box, copies.uniform(dst, w, lane), copies.uniform(barrier, w, lane), mask, at)
 
@@ -139,7 +157,7 @@ def _store(d: Decoder, op: Any) -> Any:
 def store_box(v: Frame, tensor: Any, coords: list[int], src: Any, kind: str | None, at: Any) -> None:
     w = v[0]
     for lane in w.active_lanes():
-        box = copies.Box(tensor, tuple(copies.uniform(v[c], w, lane) for c in coords))
+        box = boxes.Box(tensor, tuple(copies.uniform(v[c], w, lane) for c in coords))
         copies.store(w, lane, box, copies.uniform(src, w, lane), kind, at)
 
 

@@ -1,4 +1,4 @@
-"""nvvm, synchronization and copies: mbarriers, barriers, clusters, registers, fences, TMA. See also its other files."""
+"""nvvm, synchronization: mbarriers, barriers, clusters, registers, fences. See also its other files."""
 
 from __future__ import annotations
 
@@ -6,14 +6,17 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
+
 from nvdsl.mlir import ir
-from nvdsl.sim import copies, memory, phases
+from nvdsl.sim import atomics, memory, phases
 from nvdsl.sim.decode import Blocking, Decoder, Frame, op, unknown
 from nvdsl.sim.dialects.gpu import block_barrier
-from nvdsl.sim.dialects.llvm import one_value
-from nvdsl.sim.dialects.nvgpu import load_box, predicated, segments, store_box
+from nvdsl.sim.dialects.nvgpu import predicated, segments
 from nvdsl.sim.machine import Waiting
 from nvdsl.sim.report import error
+from nvdsl.sim.tracking import BEFORE
+from nvdsl.sim.uniform import one_value
 from nvdsl.trace.location import where
 
 
@@ -54,17 +57,22 @@ def _arrive(d: Decoder, op: Any) -> Any:
     at = where(op)
     for result in op.results:
         d.define(result, 0)
-    return lambda v: phases.arrive(v[0], v[address], None, v[count[0]] if count else None, at)
+    relaxed = _is_relaxed(op)
+    return lambda v: phases.arrive(v[0], v[address], None, v[count[0]] if count else None, at, relaxed)
+
+
+def _is_relaxed(op: Any) -> bool:
+    return "relaxed" in op.attributes and ir.BoolAttr(op.attributes["relaxed"]).value
 
 
 @op("nvvm.mbarrier.arrive.expect_tx")
 def _arrive_expect_tx(d: Decoder, op: Any) -> Any:
     address, size, *predicate = d.operands(op)
-    at = where(op)
+    at, relaxed = where(op), _is_relaxed(op)
     for result in op.results:
         d.define(result, 0)
     return predicated(
-        predicate[0] if predicate else None, lambda v: phases.arrive(v[0], v[address], v[size], None, at)
+        predicate[0] if predicate else None, lambda v: phases.arrive(v[0], v[address], v[size], None, at, relaxed)
     )
 
 
@@ -119,7 +127,11 @@ def _barrier_arrive(d: Decoder, op: Any) -> Any:
     def step(v: Frame) -> None:
         w = v[0]
         which = one_value(v[number[0]], w, at, "the barrier's number") if number else 0
-        w.block.named_barrier(which).arrive(w, one_value(v[threads], w, at, "the thread count"), at)
+        barrier = w.block.named_barrier(which)
+        mine = barrier.arrive(w, one_value(v[threads], w, at, "the thread count"), at)
+        if w.record is not None:
+            w.record.did(f"arrive at {barrier.name}", at)
+            w.record.meet(barrier, mine)
 
     return step
 
@@ -128,7 +140,12 @@ def _barrier_arrive(d: Decoder, op: Any) -> Any:
 def _warp_sync(d: Decoder, op: Any) -> Any:
     (mask,) = d.operands(op)
     at = where(op)
-    return lambda v: named_lanes(v[0], v[mask], at, "bar.warp.sync")
+
+    def step(v: Frame) -> None:
+        named_lanes(v[0], v[mask], at, "bar.warp.sync")
+        v[0].meet()
+
+    return step
 
 
 def named_lanes(w: Any, mask: Any, at: Any, what: str) -> None:
@@ -155,6 +172,8 @@ def _cluster_arrive(d: Decoder, op: Any) -> Any:
         w = v[0]
         barrier = w.block.cluster.barrier
         w.cluster_phase = barrier.phase
+        if w.record is not None:
+            w.record.meet(barrier, barrier.phase)
         barrier.arrive(w, relaxed)
 
     return step
@@ -178,7 +197,11 @@ def _cluster_wait(d: Decoder, op: Any) -> Any:
                 at,
                 lambda: f"{barrier.warps - barrier.arrived} warps of the cluster never arrive at its barrier",
             )
-        w.clock.join(barrier.done.generic, barrier.done.proxy)
+        if w.record is not None:
+            w.record.met(barrier, "the cluster's barrier", mine, at)
+        w.clock.join(barrier.done)
+        w.inits.update(barrier.inits)
+        w.meet()
 
     return Blocking(run)
 
@@ -192,7 +215,8 @@ def _setmaxregister(d: Decoder, op: Any) -> Any:
         w = v[0]
         pool = w.block.pool
         need = 32 * (count - w.registers)
-        if raises and need > pool.free:
+        blocked = raises and need > pool.free
+        if blocked:
             yield Waiting(
                 lambda: need <= pool.free,
                 lambda: f"{need} registers of the block's pool, in which {pool.free} are free (setmaxnreg {count})",
@@ -201,6 +225,8 @@ def _setmaxregister(d: Decoder, op: Any) -> Any:
             )
         pool.free -= need
         w.registers = count
+        if w.record is not None:
+            w.record.registers(pool, count, at, blocked)
 
     return Blocking(run)
 
@@ -208,11 +234,40 @@ def _setmaxregister(d: Decoder, op: Any) -> Any:
 # --- fences
 
 
-@op("nvvm.fence.mbarrier.init", "nvvm.memory.barrier", "nvvm.fence.sc.cluster", "nvvm.prefetch", "nvvm.griddepcontrol",
-    "nvvm.cp.async.bulk.tensor.prefetch", "nvvm.fence.acquire", "nvvm.fence.release",
-    "nvvm.cp.async.bulk.prefetch")  # fmt: skip
+@op("nvvm.prefetch", "nvvm.cp.async.bulk.tensor.prefetch", "nvvm.cp.async.bulk.prefetch")
 def _nothing(d: Decoder, op: Any) -> None:
     return None
+
+
+@op("nvvm.fence.mbarrier.init")
+def _fence_init(d: Decoder, op: Any) -> Any:
+    """With it, a relaxed arrival at the cluster's barrier tells of the inits before it; others tell of them anyway."""
+
+    def step(v: Frame) -> None:
+        clock = v[0].clock
+        v[0].init_fence = clock.epoch
+        clock.tick()
+
+    return step
+
+
+@op("nvvm.memory.barrier", "nvvm.fence.sc.cluster", "llvm.fence")
+def _fence(d: Decoder, op: Any) -> Any:
+    scope = atomics.fence_scope(op)
+    return lambda v: atomics.fence(v[0], scope)
+
+
+@op("nvvm.griddepcontrol")
+def _griddepcontrol(d: Decoder, op: Any) -> Any:
+    """Launches run one after the other: what is left to model is that their order is known only after the wait."""
+    if word(op, "kind") != "wait":
+        return None
+
+    def step(v: Frame) -> None:
+        one = np.ones(1, np.int64)
+        v[0].clock.learn(BEFORE, one, one)
+
+    return step
 
 
 @op("nvvm.nanosleep")
@@ -227,81 +282,11 @@ def _nanosleep(d: Decoder, op: Any) -> Any:
 
 @op("nvvm.fence.proxy")
 def _fence_proxy(d: Decoder, op: Any) -> Any:
-    if "async" not in str(op.attributes["kind"]) or "global" in str(op.attributes["kind"]):
+    kind = word(op, "kind")
+    if "async" not in kind:
         return None
-    return lambda v: v[0].clock.fence_proxy()
-
-
-# --- copies
-
-
-@op("nvvm.cp.async.bulk.tensor.shared.cluster.global")
-def _tensor_load(d: Decoder, op: Any) -> Any:
-    (dst,), (tensor,), coords, (barrier,), im2col, multicast, _hint, predicate = segments(op, d.operands(op))
-    if im2col or word(op, "mode") != "tile":
-        raise unknown(op, "im2col")
-    at = where(op)
-
-    def step(v: Frame) -> None:
-        load_box(v, v[tensor], coords, v[dst], v[barrier], v[multicast[0]] if multicast else None, at)
-
-    return predicated(predicate[0] if predicate else None, step)
-
-
-@op("nvvm.cp.async.bulk.tensor.global.shared.cta")
-def _tensor_store(d: Decoder, op: Any) -> Any:
-    (tensor,), (src,), coords, _hint, predicate = segments(op, d.operands(op))
-    at = where(op)
-    return predicated(
-        predicate[0] if predicate else None, lambda v: store_box(v, v[tensor], coords, v[src], None, at)
-    )
-
-
-@op("nvvm.cp.async.bulk.tensor.reduce")
-def _tensor_reduce(d: Decoder, op: Any) -> Any:
-    (tensor,), (src,), coords, _hint = segments(op, d.operands(op))
-    at, kind = where(op), word(op, "redKind")
-    return lambda v: store_box(v, v[tensor], coords, v[src], kind, at)
-
-
-@op("nvvm.cp.async.bulk.shared.cluster.global")
-def _bulk_load(d: Decoder, op: Any) -> Any:
-    (dst,), (src,), (barrier,), (size,), multicast, _hint = segments(op, d.operands(op))
-    at = where(op)
-
-    def step(v: Frame) -> None:
-        w = v[0]
-        for lane in w.active_lanes():
-            line = copies.Line(copies.uniform(v[src], w, lane), copies.uniform(v[size], w, lane))
-            mask = copies.uniform(v[multicast[0]], w, lane) & 0xFFFF if multicast else None
-            copies.load(w, line, copies.uniform(v[dst], w, lane), copies.uniform(v[barrier], w, lane), mask, at)
-
-    return step
-
-
-@op("nvvm.cp.async.bulk.global.shared.cta")
-def _bulk_store(d: Decoder, op: Any) -> Any:
-    (dst,), (src,), (size,), *_ = segments(op, d.operands(op))
-    at = where(op)
-
-    def step(v: Frame) -> None:
-        w = v[0]
-        for lane in w.active_lanes():
-            line = copies.Line(copies.uniform(v[dst], w, lane), copies.uniform(v[size], w, lane))
-            copies.store(w, lane, line, copies.uniform(v[src], w, lane), None, at)
-
-    return step
-
-
-@op("nvvm.cp.async.bulk.commit.group")
-def _bulk_commit(d: Decoder, op: Any) -> Any:
-    return lambda v: copies.commit(v[0])
-
-
-@op("nvvm.cp.async.bulk.wait_group")
-def _bulk_wait(d: Decoder, op: Any) -> Any:
-    pending, at = ir.IntegerAttr(op.attributes["group"]).value, where(op)
-    return Blocking(lambda v: copies.wait(v[0], pending, at))
+    shared, beyond = kind != "async.global", kind in ("async", "async.global")
+    return lambda v: v[0].clock.fence_proxy(shared, beyond)
 
 
 @op("nvvm.mapa")

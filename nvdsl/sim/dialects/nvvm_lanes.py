@@ -8,14 +8,15 @@ from typing import Any
 import numpy as np
 
 from nvdsl.mlir import ir
+from nvdsl.sim import numbers
 from nvdsl.sim.decode import Decoder, Frame, op, unknown
 from nvdsl.sim.dialects.arith import unary
 from nvdsl.sim.dialects.gpu import IDS, shuffle_source
 from nvdsl.sim.dialects.math import rounded
 from nvdsl.sim.dialects.nvvm import named_lanes, word
+from nvdsl.sim.registers import Struct
 from nvdsl.sim.report import error
-from nvdsl.sim.values import FLOATS, element, lanes, to_tf32
-from nvdsl.sim.wgmma import Struct
+from nvdsl.sim.values import element, lanes
 from nvdsl.trace.location import where
 
 _U64 = (1 << 64) - 1
@@ -159,54 +160,34 @@ for _name, _f in (("ex2", np.exp2), ("log2", np.log2), ("sin", np.sin), ("cos", 
 @op("nvvm.convert.float.to.tf32")
 def _to_tf32(d: Decoder, op: Any) -> Any:
     def f(x: Any) -> Any:
-        r = to_tf32(x).view(np.int32)
+        r = numbers.convert(np.asarray(x), "tf32").view(np.int32)
         return r if r.ndim else r.item()
 
     return unary(d, op, f)
 
 
-@op("nvvm.convert.f32x2.to.f8x2")
-def _to_float8(d: Decoder, op: Any) -> Any:
-    """The first operand is the high byte. Saturates to the largest finite value; NaN stays."""
-    high, low = d.operands(op)
+@op("nvvm.convert.f32x2.to.f8x2", "nvvm.convert.f32x2.to.f16x2", "nvvm.convert.f32x2.to.bf16x2")
+def _narrowed(d: Decoder, op: Any) -> Any:
+    """Two floats, the first one as the high element of a pair: a vector, or (f8x2) one word."""
+    high, low = d.operands(op)[:2]
     r = d.result(op)
-    kind = FLOATS[str(op.attributes["dstTy"])]
-    most = 448.0 if "E4M3" in str(op.attributes["dstTy"]) else 57344.0
-    is_vector = isinstance(op.results[0].type, ir.VectorType)
-
-    def convert(x: Any) -> Any:
-        wide = np.asarray(x, np.float32)
-        r = np.clip(wide, -most, most).astype(kind).view(np.uint8)
-        return np.where(np.isnan(wide), np.uint8(0x7F), r).astype(np.uint8)
+    is_word = not isinstance(op.results[0].type, ir.VectorType)
+    kind = str(op.attributes["dstTy"]) if "dstTy" in op.attributes else "bf16" if "bf16" in op.name else "f16"
+    bits = element(op.results[0].type).dtype
 
     def step(v: Frame) -> None:
-        h, lo = convert(v[high]), convert(v[low])
-        if is_vector:
-            h, lo = np.broadcast_arrays(np.atleast_1d(h), np.atleast_1d(lo))
-            v[r] = np.stack([lo, h]).view(np.int8)
-            return
-        word = (h.astype(np.uint16) << 8 | lo).astype(np.uint16).view(np.int16)
-        v[r] = word if word.ndim else word.item()
+        parts = [np.atleast_1d(numbers.convert(np.asarray(v[s]), kind)) for s in (low, high)]
+        pair = np.stack(np.broadcast_arrays(*parts))
+        if is_word:
+            word = np.ascontiguousarray(pair.T).view(bits)[:, 0]
+            v[r] = word if len(word) > 1 else word[0].item()
+        else:
+            v[r] = pair.view(bits)
 
     return step
 
 
 @op("nvvm.convert.f8x2.to.f16x2")
 def _from_float8(d: Decoder, op: Any) -> Any:
-    kind = FLOATS[str(op.attributes["srcType"])]
-    return unary(d, op, lambda x: np.ascontiguousarray(x).view(kind).astype(np.float16))
-
-
-@op("nvvm.convert.f32x2.to.f16x2", "nvvm.convert.f32x2.to.bf16x2")
-def _to_half(d: Decoder, op: Any) -> Any:
-    """The first operand is the high element."""
-    high, low = d.operands(op)[:2]
-    r = d.result(op)
-    kind = FLOATS["bf16" if op.name.endswith("bf16x2") else "f16"]
-
-    def step(v: Frame) -> None:
-        h, lo = (np.atleast_1d(np.asarray(v[s])).astype(kind) for s in (high, low))
-        h, lo = np.broadcast_arrays(h, lo)
-        v[r] = np.stack([lo, h])
-
-    return step
+    kind = numbers.dtype(str(op.attributes["srcType"])).numpy
+    return unary(d, op, lambda x: numbers.convert(np.ascontiguousarray(x).view(kind), "f16"))

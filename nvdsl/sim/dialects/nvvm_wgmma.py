@@ -11,11 +11,12 @@ from nvdsl.mlir import ir
 from nvdsl.sim import matrix
 from nvdsl.sim.access import SHARED, Accessor
 from nvdsl.sim.decode import Blocking, Decoder, Frame, op
-from nvdsl.sim.dialects.llvm import one_value
 from nvdsl.sim.dialects.nvvm import word
+from nvdsl.sim.registers import Struct
 from nvdsl.sim.report import error
+from nvdsl.sim.uniform import one_value
 from nvdsl.sim.values import element, lanes
-from nvdsl.sim.wgmma import Kind, Struct, state
+from nvdsl.sim.wgmma import Kind, state
 from nvdsl.trace.location import where
 
 _U64 = (1 << 64) - 1

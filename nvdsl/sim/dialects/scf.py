@@ -9,8 +9,9 @@ import numpy as np
 
 from nvdsl.mlir import ir
 from nvdsl.sim.decode import Blocking, Body, Decoder, Frame, op
+from nvdsl.sim.graph import Graph
 from nvdsl.sim.machine import Waiting
-from nvdsl.sim.values import select
+from nvdsl.sim.values import integer_type, select
 from nvdsl.trace.location import where
 
 
@@ -36,10 +37,11 @@ def _if(d: Decoder, op: Any) -> Any:
             body, terminator = d.block(region.blocks[0])
             branches[i] = (body, d.operands(terminator) if terminator is not None else [])
     results = [d.define(result) for result in op.results]
+    kinds = [integer_type(result.type) for result in op.results]
     (then, then_yields), (other, other_yields) = branches
     blocking = then.blocking or other.blocking
     if not blocking:
-        return _plain_if(condition, then, then_yields, other, other_yields, results)
+        return _plain_if(condition, then, then_yields, other, other_yields, results, kinds)
 
     def run(v: Frame) -> Iterator[Any]:
         c = v[condition]
@@ -57,8 +59,8 @@ def _if(d: Decoder, op: Any) -> Any:
             w.set_mask(no)
             yield from other.run(v)
             w.set_mask(outer)
-            for r, x, s in zip(results, kept, other_yields, strict=True):
-                v[r] = select(c, x, v[s])
+            for r, x, s, kind in zip(results, kept, other_yields, kinds, strict=True):
+                v[r] = select(c, x, v[s], kind)
             return
         body, yields = (then, then_yields) if any_yes else (other, other_yields)
         yield from body.run(v)
@@ -69,8 +71,9 @@ def _if(d: Decoder, op: Any) -> Any:
 
 
 def _plain_if(
-    condition: int, then: Body, then_yields: list[int], other: Body, other_yields: list[int], results: list[int]
-) -> Any:
+    condition: int, then: Body, then_yields: list[int], other: Body, other_yields: list[int], results: list[int],
+    kinds: list[Any],
+) -> Any:  # fmt: skip
     then_pairs = list(zip(results, then_yields, strict=True)) if then_yields else []
     other_pairs = list(zip(results, other_yields, strict=True)) if other_yields else []
 
@@ -90,8 +93,8 @@ def _plain_if(
                 w.set_mask(no)
                 other(v)
                 w.set_mask(outer)
-                for (r, s), x in zip(other_pairs, kept, strict=True):
-                    v[r] = select(c, x, v[s])
+                for (r, s), x, kind in zip(other_pairs, kept, kinds, strict=True):
+                    v[r] = select(c, x, v[s], kind)
                 return
         if any_yes:
             then(v)
@@ -113,6 +116,7 @@ def _for(d: Decoder, op: Any) -> Any:
     body, terminator = d.block(block)
     yields = d.operands(terminator) if terminator is not None else []
     results = [d.define(result) for result in op.results]
+    kinds = [integer_type(argument.type) for argument in block.arguments]
     count = len(carried)
 
     def uniform(v: Frame) -> Iterator[Any]:
@@ -139,7 +143,7 @@ def _for(d: Decoder, op: Any) -> Any:
     def varying(v: Frame) -> Iterator[Any]:
         w = v[0]
         outer = w.mask
-        i = np.broadcast_to(np.asarray(v[low]), (32,)).copy()
+        i = np.broadcast_to(np.asarray(v[low], kinds[0]), (32,)).copy()
         last, by = v[high], v[stride]
         for c, s in zip(carried, starts, strict=True):
             v[c] = v[s]
@@ -151,8 +155,8 @@ def _for(d: Decoder, op: Any) -> Any:
             v[variable] = i.copy()
             yield from body.run(v)
             following = [v[y] for y in yields]
-            for c, x in zip(carried, following, strict=True):
-                v[c] = select(going, x, v[c])
+            for c, x, kind in zip(carried, following, kinds[1:], strict=True):
+                v[c] = select(going, x, v[c], kind)
             i = i + by
         w.set_mask(outer)
         for r, c in zip(results, carried, strict=True):
@@ -173,6 +177,7 @@ def _while(d: Decoder, op: Any) -> Any:
     after_body, terminator = d.block(after)
     yields = d.operands(terminator)
     results = [d.define(result) for result in op.results]
+    kinds = [integer_type(result.type) for result in op.results]
     polling = Waiting(lambda: False, "a condition that it polls", where(op), spins=True)
 
     def run(v: Frame) -> Iterator[Any]:
@@ -187,8 +192,8 @@ def _while(d: Decoder, op: Any) -> Any:
             values = [v[p] for p in passed]
             if going.__class__ is not bool:
                 going = w.mask & going
-            for o, r, x in zip(outputs, results, values, strict=True):
-                v[r] = x if turns == 0 or w.mask is outer else select(w.mask, x, v[r])
+            for o, r, x, kind in zip(outputs, results, values, kinds, strict=True):
+                v[r] = x if turns == 0 or w.mask is outer else select(w.mask, x, v[r], kind)
                 v[o] = x
             if going.__class__ is bool:
                 if not going:
@@ -210,6 +215,8 @@ def _while(d: Decoder, op: Any) -> Any:
 
 @op("scf.execute_region")
 def _execute_region(d: Decoder, op: Any) -> Any:
+    if len(op.regions[0].blocks) > 1:
+        return Blocking(Graph(d, op.regions[0], [d.define(result) for result in op.results]).run)
     body, terminator = d.block(op.regions[0].blocks[0])
     for result, value in zip(op.results, terminator.operands, strict=True):
         d.alias(result, value)
@@ -225,6 +232,7 @@ def _index_switch(d: Decoder, op: Any) -> Any:
         body, terminator = d.block(region.blocks[0])
         bodies.append((body, d.operands(terminator) if terminator is not None else []))
     results = [d.define(result) for result in op.results]
+    types = [integer_type(result.type) for result in op.results]
 
     def run(v: Frame) -> Iterator[Any]:
         w = v[0]
@@ -240,8 +248,8 @@ def _index_switch(d: Decoder, op: Any) -> Any:
             w.set_mask(mask)
             body, yields = bodies[i]
             yield from body.run(v)
-            for r, y in zip(results, yields, strict=True):
-                v[r] = v[y] if v[r] is None else select(mask, v[y], v[r])
+            for r, y, kind in zip(results, yields, types, strict=True):
+                v[r] = v[y] if v[r] is None else select(mask, v[y], v[r], kind)
         w.set_mask(outer)
 
     return make(run, any(body.blocking for body, _ in bodies))

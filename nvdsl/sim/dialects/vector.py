@@ -1,4 +1,4 @@
-"""vector: elements along the first axes, lanes along the last (1 where all lanes agree)."""
+"""vector: elements along the first axes, lanes along the last (1 where all lanes agree). Memory: `vector_memory`."""
 
 from __future__ import annotations
 
@@ -7,10 +7,9 @@ from typing import Any
 import numpy as np
 
 from nvdsl.mlir import ir
-from nvdsl.sim.access import Accessor
 from nvdsl.sim.decode import Decoder, Frame, op, unknown
-from nvdsl.sim.dialects.arith import bitcast, unary
-from nvdsl.sim.dialects.memref import Indexer
+from nvdsl.sim.dialects.arith import unary
+from nvdsl.sim.dialects.conversions import bitcast
 from nvdsl.sim.values import Element, column, element, is_uniform, scalar
 
 _DYNAMIC = ir.ShapedType.get_dynamic_size()
@@ -153,39 +152,6 @@ def _shuffle(d: Decoder, op: Any) -> Any:
         lanes = max(x.shape[-1], y.shape[-1])
         both = np.concatenate([np.broadcast_to(z, (*z.shape[:-1], lanes)) for z in (x, y)])
         v[r] = both[[max(m, 0) for m in mask]]
-
-    return step
-
-
-def _vector_access(d: Decoder, op: Any, ref: Any, indices: list[int], type: Any) -> tuple[Indexer, Accessor]:
-    if len(type.shape) != 1:
-        raise unknown(op, "a vector of more than one dimension")
-    count = type.shape[0]
-    index = Indexer(d, op, ref, indices, trailing=count)
-    if index.layout.strides and index.layout.strides[-1] != index.layout.element.bytes:
-        raise unknown(op, "elements that are not contiguous")
-    alignment = ir.IntegerAttr(op.attributes["alignment"]).value if "alignment" in op.attributes else 1
-    return index, Accessor(index.layout.space, index.layout.element, count, alignment, index.at)
-
-
-@op("vector.load")
-def _load(d: Decoder, op: Any) -> Any:
-    index, access = _vector_access(d, op, op.operands[0], d.operands(op)[1:], op.results[0].type)
-    r = d.result(op)
-
-    def step(v: Frame) -> None:
-        v[r] = access.load(v[0], index(v))
-
-    return step
-
-
-@op("vector.store")
-def _store(d: Decoder, op: Any) -> Any:
-    value, _, *indices = d.operands(op)
-    index, access = _vector_access(d, op, op.operands[1], indices, op.operands[0].type)
-
-    def step(v: Frame) -> None:
-        access.store(v[0], index(v), v[value])
 
     return step
 

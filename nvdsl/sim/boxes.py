@@ -1,0 +1,143 @@
+"""What one bulk copy moves: a box of a tensor map, or a line of contiguous bytes."""
+
+from __future__ import annotations
+
+import functools
+import math
+from typing import Any
+
+from nvdsl.elements import ELEMENTS
+from nvdsl.sim import geometry, shadow, tma
+from nvdsl.sim.report import Access, error
+from nvdsl.tensormap import TensorMap
+
+
+class MapArgument:
+    """A tensor map as a kernel gets it: what it says, and the tensor's address."""
+
+    __slots__ = ("address", "tensor_map")
+
+    def __init__(self, tensor_map: TensorMap, address: int) -> None:
+        self.tensor_map, self.address = tensor_map, address
+
+
+@functools.lru_cache(maxsize=1 << 12)
+def _span(tensor_map: TensorMap, address: int, shift: int) -> Any:
+    return shadow.intervals(tma.footprint(tensor_map, (0,) * len(tensor_map.box), address), shift)
+
+
+class Box:
+    """The box of a tensor at ``coords`` (innermost first)."""
+
+    def __init__(self, tensor: MapArgument, coords: tuple[int, ...]) -> None:
+        self.tensor, self.coords = tensor, coords
+        element = ELEMENTS[tensor.tensor_map.element]
+        self.bytes = math.prod(tensor.tensor_map.box) * element.bytes
+
+    def span(self, address: int, shift: int) -> Any:
+        return _span(self.tensor.tensor_map, address, shift)
+
+    def lay(self, layouts: Any, address: int, who: Access) -> None:
+        layouts.copied(self.tensor.tensor_map, address, who)
+
+    def extent(self, address: int) -> tuple[int, int]:
+        return tma.extent(self.tensor.tensor_map, address)
+
+    def region(self, machine: Any, store: bool) -> tuple[Any, Any]:
+        """The allocation, and what of it the copy touches: see `tracking.GlobalShadow`. (None: nothing)"""
+        found, base = self._global(machine)
+        part = tma.region(self.tensor.tensor_map, self.coords, store=store)
+        return found, None if part is None else (base + part[0], *part[1:])
+
+    def read_span(self, address: int, shift: int) -> Any:
+        """What a store reads: not what is out of the tensor's bounds."""
+        ranges = tma.footprint(self.tensor.tensor_map, self.coords, address, clipped=True)
+        return shadow.intervals(ranges, shift) if ranges else (0, 0, 0)
+
+    def _global(self, machine: Any) -> tuple[Any, int]:
+        found = machine.gmem.find(self.tensor.address)
+        return found, self.tensor.address - found.base
+
+    def load(self, machine: Any, smem: Any, address: int) -> None:
+        found, base = self._global(machine)
+        tma.load(found.data, base, smem.data, address, self.tensor.tensor_map, self.coords)
+
+    def take(self, smem: Any, address: int) -> Any:
+        """A copy of the source of a store, with the address at which its swizzle is the same."""
+        first, last = address - address % geometry.PATTERN, self.extent(address)[1]
+        return smem.data[first:last].copy(), address - first
+
+    def put(self, machine: Any, taken: Any, kind: str | None) -> None:
+        """``kind``: the reduction, None to store."""
+        found, base = self._global(machine)
+        found.version += 1
+        data, address = taken
+        if kind is None:
+            tma.store(found.data, base, data, address, self.tensor.tensor_map, self.coords)
+        else:
+            tma.reduce(found.data, base, data, address, self.tensor.tensor_map, self.coords, kind)
+
+    def check(self, machine: Any, address: int, who: Access, kind: str = "load") -> None:
+        """``kind``: "load", "store", or the reduction."""
+        reduction = kind if kind not in ("load", "store") else ""
+        problems = tma.problems(
+            self.tensor.tensor_map, self.coords, address, store=kind == "store", reduction=reduction
+        )
+        if problems:
+            raise error(
+                "illegal-copy",
+                f"{who}: " + "; ".join(problems),
+                who.where,
+                "PTX ISA, cp.async.bulk.tensor; CUDA driver API, cuTensorMapEncodeTiled",
+                "align the slot's offset and the coordinates",
+            )
+
+
+class Line:
+    """Contiguous bytes (cp.async.bulk without a tensor map)."""
+
+    def __init__(self, address: int, size: int) -> None:
+        self.address, self.bytes = address, size
+
+    def span(self, address: int, shift: int) -> Any:
+        return shadow.interval(address, address + self.bytes, shift)
+
+    def lay(self, layouts: Any, address: int, who: Access) -> None:
+        layouts.stored(address, self.bytes)
+
+    def extent(self, address: int) -> tuple[int, int]:
+        return address, address + self.bytes
+
+    def region(self, machine: Any, store: bool) -> tuple[Any, Any]:
+        found = machine.gmem.find(self.address)
+        return found, (self.address - found.base, (self.bytes,), (1,))
+
+    def load(self, machine: Any, smem: Any, address: int) -> None:
+        smem.data[address : address + self.bytes] = machine.gmem.span(self.address, self.bytes)
+
+    def take(self, smem: Any, address: int) -> Any:
+        return smem.data[address : address + self.bytes].copy()
+
+    def put(self, machine: Any, taken: Any, kind: str | None) -> None:
+        machine.gmem.span(self.address, self.bytes)[:] = taken
+
+    read_span = span
+
+    def check(self, machine: Any, address: int, who: Access, kind: str = "load") -> None:
+        found = machine.gmem.find(self.address)
+        if found is None or not 0 <= self.address - found.base <= found.size - self.bytes:
+            raise error(
+                "out-of-bounds",
+                f"{who} of {self.bytes} bytes from address {self.address:#x} of global memory: not within one array",
+                who.where,
+                "a bulk copy stays inside of its array",
+                "check the start and the number of bytes",
+            )
+        for name, value in (("shared address", address), ("global address", self.address), ("size", self.bytes)):
+            if value % 16:
+                raise error(
+                    "misaligned",
+                    f"{who}: the {name} {value} is no multiple of 16",
+                    who.where,
+                    "a bulk copy moves multiples of 16 bytes, 16-byte aligned (PTX ISA, cp.async.bulk)",
+                )

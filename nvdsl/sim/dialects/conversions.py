@@ -1,0 +1,104 @@
+"""Conversions between element types (arith, llvm), and reading bits as another type."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from nvdsl.mlir import ir
+from nvdsl.sim import numbers
+from nvdsl.sim.decode import Decoder, op
+from nvdsl.sim.dialects.arith import unary
+from nvdsl.sim.values import Element, column, element, is_uniform, scalar, wrap
+from nvdsl.sim.values import unsigned as as_unsigned
+
+
+def _convert(d: Decoder, op: Any, f: Callable[[Any, Element, Element], Any]) -> Any:
+    source, target = element(op.operands[0].type), element(op.results[0].type)
+    return unary(d, op, lambda x: f(x, source, target))
+
+
+def _resize(x: Any, source: Element, target: Element) -> Any:
+    """A signed integer in another width."""
+    if isinstance(x, np.ndarray):
+        if target.bits == 1:
+            return (x & 1).astype(np.bool_)
+        return -x.astype(target.dtype) if source.bits == 1 else x.astype(target.dtype)
+    if source.bits == 1:
+        return -int(x)
+    return wrap(x, target.bits)
+
+
+def _extend_unsigned(x: Any, source: Element, target: Element) -> Any:
+    if isinstance(x, np.ndarray):
+        return as_unsigned(x, source).astype(target.dtype)
+    return wrap(as_unsigned(x, source), target.bits)
+
+
+@op("arith.trunci", "llvm.trunc", "arith.extsi", "llvm.sext", "arith.index_cast")
+def _signed(d: Decoder, op: Any) -> Any:
+    return _convert(d, op, _resize)
+
+
+@op("arith.extui", "llvm.zext", "arith.index_castui")
+def _unsigned(d: Decoder, op: Any) -> Any:
+    return _convert(d, op, _extend_unsigned)
+
+
+def to_float(x: Any, target: str) -> Any:
+    """A number, or numbers, as the float type of that name, rounded as the hardware does (see `numbers.convert`)."""
+    r = numbers.convert(np.asarray(x), target)
+    return r if r.ndim else r[()]
+
+
+@op("arith.extf", "arith.truncf", "llvm.fpext", "llvm.fptrunc", "arith.sitofp", "llvm.sitofp")
+def _to_float(d: Decoder, op: Any) -> Any:
+    return _convert(d, op, lambda x, s, t: to_float(x, t.name))
+
+
+@op("arith.uitofp", "llvm.uitofp")
+def _unsigned_to_float(d: Decoder, op: Any) -> Any:
+    return _convert(d, op, lambda x, s, t: to_float(as_unsigned(x, s), t.name))
+
+
+@op("arith.fptosi", "arith.fptoui", "llvm.fptosi", "llvm.fptoui")
+def _float_to_int(d: Decoder, op: Any) -> Any:
+    """Out of range is undefined: cvt saturates, NaN gives 0."""
+    sign = "u" if op.name.endswith("ui") else "i"
+
+    def f(x: Any, s: Element, t: Element) -> Any:
+        r = numbers.convert(np.asarray(x), f"{sign}{t.bits}").view(t.dtype)
+        return r if r.ndim else r.item()
+
+    return _convert(d, op, f)
+
+
+@op("arith.bitcast", "llvm.bitcast")
+def _bitcast(d: Decoder, op: Any) -> Any:
+    try:
+        source, target = element(op.operands[0].type), element(op.results[0].type)
+    except ValueError:  # pointers, structs: the same value
+        d.alias(op.results[0], op.operands[0])
+        return None
+    from_vector = isinstance(op.operands[0].type, ir.VectorType)
+    to_vector = isinstance(op.results[0].type, ir.VectorType)
+    return unary(d, op, lambda x: bitcast(x, source, target, from_vector, to_vector))
+
+
+def bitcast(x: Any, source: Element, target: Element, from_vector: bool, to_vector: bool) -> Any:
+    """The same bits; the elements of a vector that a wider one holds are its low bits first."""
+    if source.dtype == target.dtype and from_vector == to_vector:
+        return x
+    if not from_vector and not to_vector:
+        if isinstance(x, np.ndarray):
+            return x.view(target.dtype)
+        return scalar(np.array([x], source.dtype).view(target.dtype), target)
+    a = column(x, source)
+    a = a if from_vector else a[None]
+    r = np.ascontiguousarray(np.moveaxis(a, 0, -1)).view(target.dtype)
+    r = np.moveaxis(r, -1, 0)
+    if to_vector:
+        return r
+    return scalar(r, target) if is_uniform(r) else np.ascontiguousarray(r[0])

@@ -1,0 +1,133 @@
+"""nvdsl's inline PTX, by the name that its registry gives it: wgmma with A in registers or scale-d in one; touch."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from nvdsl.mlir import ir
+from nvdsl.sim.decode import Decoder, Frame, identity, maker, op, unknown
+from nvdsl.sim.dialects import fragments
+from nvdsl.sim.registers import Struct
+from nvdsl.sim.uniform import one_value
+from nvdsl.sim.wgmma import Kind, state
+from nvdsl.trace.location import where
+
+_U64 = (1 << 64) - 1
+
+
+def _is_asm(op: Any) -> bool:
+    return op.name == "llvm.inline_asm"
+
+
+def only_touched(d: Decoder, op: Any) -> bool:
+    """Whether a register is taken out of a struct only to go through inline PTX that takes the whole struct."""
+    users = [use.owner.operation for use in op.results[0].uses]
+    return bool(users) and all(_is_asm(user) and _whole_struct(d, user) is not None for user in users)
+
+
+def _whole_struct(d: Decoder, asm: Any) -> Any:
+    """The struct of which an inline_asm's tied operands, its last ones, are all the registers in order."""
+    if not len(asm.results):
+        return None
+    key = identity(asm.results[0])
+    if key not in d.structs:
+        d.structs[key] = _find_struct(asm)
+    return d.structs[key]
+
+
+def _find_struct(asm: Any) -> Any:
+    tied = re.findall(r"(?:^|,)(\d+)(?=,|$)", ir.StringAttr(asm.attributes["constraints"]).value)
+    operands = list(asm.operands)
+    if not tied or len(tied) > len(operands):
+        return None
+    source = None
+    for i, value in enumerate(operands[len(operands) - len(tied) :]):
+        owner = maker(value)
+        if owner is None or owner.name != "llvm.extractvalue":
+            return None
+        if list(ir.DenseI64ArrayAttr(owner.attributes["position"])) != [i]:
+            return None
+        if source is not None and identity(owner.operands[0]) != identity(source):
+            return None
+        source = owner.operands[0]
+    return source
+
+
+@op("llvm.inline_asm")
+def _inline_asm(d: Decoder, op: Any) -> Any:
+    text = ir.StringAttr(op.attributes["asm_string"]).value
+    name = ir.StringAttr(op.attributes["nvdsl.ptx"]).value if "nvdsl.ptx" in op.attributes else ""
+    if not text.strip():
+        return _touch(d, op)
+    if name == "wgmma":
+        return _wgmma(d, op, text)
+    raise unknown(op, f"inline PTX: {text[:60]}")
+
+
+def _touch(d: Decoder, op: Any) -> Any:
+    """No instruction: the same registers."""
+    source = _whole_struct(d, op)
+    if source is not None:
+        d.alias(op.results[0], source)
+        return None
+    slots = d.operands(op)
+    if not len(op.results):
+        return None
+    r = d.result(op)
+
+    def step(v: Frame) -> None:
+        mma = v[0].mma
+        v[r] = Struct([v[s] for s in slots], mma.fences if mma is not None else 0)
+
+    return step
+
+
+_WGMMA = re.compile(
+    r"wgmma\.mma_async\.sync\.aligned\.m64n(\d+)k\d+\.(\w+)\.(\w+)\.(\w+) "
+    r"\{[^}]*\}, (\{[^}]*\}|\$\d+), \$\d+, (.*?);"
+)
+
+
+def _wgmma(d: Decoder, op: Any, text: str) -> Any:
+    """The forms that nvvm.wgmma.mma_async lacks: A in registers, scale-d in a register."""
+    match = _WGMMA.search(text)
+    if match is None:
+        raise unknown(op, "a wgmma that is written in another way")
+    n, d_type, a_type, b_type, a_text, rest = match.groups()
+    in_registers = a_text.startswith("{")
+    numbers = [int(x) for x in rest.split(",")[1:]]
+    scales = (numbers[0], numbers[1]) if len(numbers) >= 2 else (1, 1)
+    transposed = numbers[2:]
+    majors = ["mn" if t else "k" for t in transposed]
+    a_major = majors[0] if len(majors) == 2 else "k"
+    b_major = majors[-1] if majors else "k"
+    types = {"s32": "i32"}
+    kind = Kind(int(n), a_type, b_type, types.get(d_type, d_type), (a_major, b_major), scales, where(op))
+    operands: list[Any] = [d.find(x) for x in op.operands]
+    count = 4 if in_registers else 1
+    fenced = not in_registers or fragments.is_fenced(op, list(op.operands)[:4])
+    remade = in_registers and fragments.is_remade(op, list(op.operands)[:4])
+    a_slots, b_slot, scale = operands[:count], operands[count], operands[count + 1]
+    source = _whole_struct(d, op)
+    whole = d.slot(source) if source is not None else None
+    rest_slots = operands[count + 2 :]
+    r = d.result(op)
+
+    def step(v: Frame) -> None:
+        w = v[0]
+        before = v[whole] if whole is not None else Struct([v[s] for s in rest_slots], state(w).fences)
+        if not one_value(v[scale], w, kind.at, "scale-d"):
+            before = None
+        b = one_value(v[b_slot], w, kind.at, "the descriptor of B")
+        if in_registers:
+            if not fenced and w.machine.checks:
+                raise fragments.unfenced(w, kind.at)
+            if remade and w.machine.checks:
+                fragments.check_remade(w, kind)
+            a: Any = [v[s] for s in a_slots]
+        else:
+            a = one_value(v[a_slots[0]], w, kind.at, "the descriptor of A") & _U64
+        v[r] = state(w).issue(kind, a, b & _U64, before)
+
+    return step

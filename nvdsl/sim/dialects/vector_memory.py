@@ -1,0 +1,112 @@
+"""vector, memory: loads and stores of contiguous elements, and transfers, which leave out what is out of bounds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from nvdsl.mlir import ir
+from nvdsl.sim.access import Accessor
+from nvdsl.sim.decode import Decoder, Frame, op, unknown
+from nvdsl.sim.dialects.memref import Indexer
+from nvdsl.sim.dialects.vector import stack
+
+
+def _vector_access(d: Decoder, op: Any, ref: Any, indices: list[int], type: Any) -> tuple[Indexer, Accessor]:
+    """One access of contiguous elements by each lane."""
+    if len(type.shape) != 1:
+        raise unknown(op, "a vector of more than one dimension")
+    count = type.shape[0]
+    index = Indexer(d, op, ref, indices, trailing=count)
+    if index.layout.strides and index.layout.strides[-1] != index.layout.element.bytes:
+        raise unknown(op, "elements that are not contiguous")
+    alignment = ir.IntegerAttr(op.attributes["alignment"]).value if "alignment" in op.attributes else 1
+    return index, Accessor(index.layout.space, index.layout.element, count, alignment, index.at)
+
+
+@op("vector.load")
+def _load(d: Decoder, op: Any) -> Any:
+    index, access = _vector_access(d, op, op.operands[0], d.operands(op)[1:], op.results[0].type)
+    r = d.result(op)
+
+    def step(v: Frame) -> None:
+        v[r] = access.load(v[0], index(v))
+
+    return step
+
+
+@op("vector.store")
+def _store(d: Decoder, op: Any) -> Any:
+    value, _, *indices = d.operands(op)
+    index, access = _vector_access(d, op, op.operands[1], indices, op.operands[0].type)
+
+    def step(v: Frame) -> None:
+        access.store(v[0], index(v), v[value])
+
+    return step
+
+
+class _Transfer:
+    """The elements of a transfer's vector of rank 1, along the array's last axis."""
+
+    def __init__(self, d: Decoder, op: Any, ref: Any, indices: list[int], type: Any, mask: list[int]) -> None:
+        order = [str(x) for x in ir.AffineMapAttr(op.attributes["permutation_map"]).value.results]
+        if len(type.shape) != 1 or order != [f"d{len(indices) - 1}"]:
+            raise unknown(op, "a transfer that is not of one vector along the last axis")
+        inside = [ir.BoolAttr(x).value for x in ir.ArrayAttr(op.attributes["in_bounds"])] == [True]
+        self.count = type.shape[0]
+        self.index = Indexer(d, op, ref, indices, trailing=self.count if inside else 1)
+        self.extent = None if inside else self.index.extents[-1]
+        if not inside:
+            self.index.extents[-1] = -1  # not an error
+        self.access = Accessor(self.index.layout.space, self.index.layout.element, None, 1, self.index.at)
+        self.stride, self.last, self.mask = self.index.layout.strides[-1], indices[-1], mask
+
+    def each(self, v: Frame) -> Iterator[tuple[int, Any, Any]]:
+        """(element, its address, the lanes that access it), with these lanes active."""
+        w = v[0]
+        outer, base, start = w.mask, self.index(v), v[self.last]
+        for i in range(self.count):
+            lanes = outer
+            if self.extent is not None:
+                lanes = lanes & np.less(start + i, self.extent) & np.greater_equal(start + i, 0)
+            if self.mask:
+                lanes = lanes & v[self.mask[0]][i]
+            if lanes.any():
+                w.set_mask(lanes)
+                yield i, base + i * self.stride, lanes
+        w.set_mask(outer)
+
+
+@op("vector.transfer_read")
+def _transfer_read(d: Decoder, op: Any) -> Any:
+    groups = list(ir.DenseI32ArrayAttr(op.attributes["operandSegmentSizes"]))
+    _, *indices = d.operands(op)[: 1 + groups[1]]
+    padding, *mask = d.operands(op)[1 + groups[1] :]
+    transfer = _Transfer(d, op, op.operands[0], indices, op.results[0].type, mask)
+    r, e = d.result(op), transfer.access.e
+
+    def step(v: Frame) -> None:
+        parts = [v[padding]] * transfer.count
+        for i, address, lanes in transfer.each(v):
+            parts[i] = np.where(lanes, transfer.access.load(v[0], address), v[padding]).astype(e.dtype)
+        v[r] = stack(parts, e)
+
+    return step
+
+
+@op("vector.transfer_write")
+def _transfer_write(d: Decoder, op: Any) -> Any:
+    groups = list(ir.DenseI32ArrayAttr(op.attributes["operandSegmentSizes"]))
+    value, _, *indices = d.operands(op)[: 2 + groups[2]]
+    mask = d.operands(op)[2 + groups[2] :]
+    transfer = _Transfer(d, op, op.operands[1], indices, op.operands[0].type, mask)
+
+    def step(v: Frame) -> None:
+        rows = np.broadcast_to(v[value], (transfer.count, 32))
+        for i, address, _ in transfer.each(v):
+            transfer.access.store(v[0], address, rows[i])
+
+    return step

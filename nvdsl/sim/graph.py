@@ -1,0 +1,101 @@
+"""A region of several blocks, with branches: of lanes that parted, those in the first block run until they meet."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from nvdsl.lower.kernels import walk
+from nvdsl.mlir import ir
+from nvdsl.sim.decode import Decoder, Frame
+from nvdsl.sim.machine import Waiting
+from nvdsl.sim.values import integer_type, select
+from nvdsl.trace.location import where
+
+Copies = list[tuple[int, int, Any]]
+"""(from slot, to slot, integer type) of the values that a branch hands over."""
+
+
+class Graph:
+    """The blocks of a region, decoded. ``results``: slots of what the region yields, in the parent's op."""
+
+    def __init__(self, d: Decoder, region: Any, results: list[Any]) -> None:
+        blocks = list(region.blocks)
+        for block in blocks[1:]:
+            for argument in block.arguments:
+                d.define(argument)
+        self._bodies, self._made, self._ends = [], [], []
+        ends = []
+        for block in blocks:
+            body, end = d.block(block)
+            self._bodies.append(body)
+            values = [value for op in block.operations for one in walk(op.operation) for value in one.results]
+            slots = [(d.find(value), integer_type(value.type)) for value in values]
+            self._made.append([(slot, kind) for slot, kind in slots if slot is not None])
+            ends.append(end)
+        self._results = results
+        for end in ends:
+            self._ends.append(self._end(d, end, blocks, results))
+        self._polling = Waiting(lambda: False, "a condition that it polls", where(ends[0]), spins=True)
+
+    def _end(self, d: Decoder, end: Any, blocks: list[Any], results: list[Any]) -> Any:
+        """(condition's slot or None, edges): an edge is (number of the block, None for the region's end; copies)."""
+        slots = d.operands(end)
+        if end.name not in ("cf.br", "cf.cond_br"):
+            kinds = [integer_type(value.type) for value in end.operands]
+            return None, [(None, list(zip(slots, results, kinds, strict=True)) if results else [])]
+        targets = [next(i for i, block in enumerate(blocks) if block == target) for target in end.successors]
+        if end.name == "cf.br":
+            return None, [(targets[0], _copies(d, slots, blocks[targets[0]]))]
+        _, yes, no = ir.DenseI32ArrayAttr(end.attributes["operandSegmentSizes"])
+        given = (slots[1 : 1 + yes], slots[1 + yes : 1 + yes + no])
+        return slots[0], [(t, _copies(d, g, blocks[t])) for t, g in zip(targets, given, strict=True)]
+
+    def run(self, v: Frame) -> Iterator[Any]:
+        w = v[0]
+        outer = w.mask
+        waiting: dict[int, Any] = {0: outer}
+        turns = 0
+        while waiting:
+            number = min(waiting)
+            mask = waiting.pop(number)
+            w.set_mask(mask)
+            part = not (mask == outer).all()
+            before = [v[slot] for slot, _ in self._made[number]] if part else []
+            yield from self._bodies[number].run(v)
+            for (slot, kind), old in zip(self._made[number], before, strict=False):
+                if old is not None and v[slot] is not old:
+                    v[slot] = select(mask, v[slot], old, kind)
+            condition, edges = self._ends[number]
+            for (target, copies), lanes in zip(edges, _parted(v, condition, mask), strict=True):
+                if not lanes.any():
+                    continue
+                _hand_over(v, copies, lanes, (lanes == outer).all())
+                if target is not None:
+                    waiting[target] = waiting[target] | lanes if target in waiting else lanes
+                    turns += target <= number
+            if turns >= 64:
+                turns = 0
+                yield self._polling
+        w.set_mask(outer)
+
+
+def _parted(v: Frame, condition: int | None, mask: Any) -> list[Any]:
+    """The lanes that take each edge."""
+    if condition is None:
+        return [mask]
+    c = v[condition]
+    return [mask & c, mask & ~c] if c.__class__ is not bool else [mask & c, mask & (not c)]
+
+
+def _copies(d: Decoder, slots: list[int], block: Any) -> Copies:
+    arguments = list(block.arguments)
+    kinds = [integer_type(argument.type) for argument in arguments]
+    return list(zip(slots, [d.slot(argument) for argument in arguments], kinds, strict=True))
+
+
+def _hand_over(v: Frame, copies: Copies, lanes: Any, whole: bool) -> None:
+    values = [v[source] for source, _, _ in copies]
+    for (_, target, kind), value in zip(copies, values, strict=True):
+        old = v[target]
+        v[target] = value if whole or old is None else select(lanes, value, old, kind)

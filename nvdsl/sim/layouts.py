@@ -1,0 +1,147 @@
+"""What lies where: of which box, row and column the bytes are that tensor copies brought into shared memory.
+
+A wgmma's descriptor says where its operand's rows and columns lie. When TMA wrote the bytes with another swizzle or
+other strides than the descriptor means, all bytes are there, delivered and waited for, and the product is wrong:
+nothing but the numbers would tell. So each 16-byte unit of shared memory remembers its place in the box that a copy
+brought, and an operand's neighbours must be neighbours in it: one step along the operand is one step along the box,
+or into the next box.
+
+Bytes that ordinary stores wrote have no place, and are not checked.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import numpy as np
+
+from nvdsl.errors import Where
+from nvdsl.sim import geometry, matrix
+from nvdsl.sim.report import Access, error
+from nvdsl.tensormap import TensorMap
+
+UNIT = geometry.UNIT
+
+
+@functools.lru_cache(maxsize=1 << 12)
+def _places(tensor_map: TensorMap, address: int) -> tuple[Any, tuple[int, ...]]:
+    """The units of shared memory that a box at ``address`` takes, in its order; its extents, the last in units."""
+    phase = address % geometry.PATTERN
+    units = geometry.units(tensor_map, phase) + (address - phase) // UNIT
+    rows = tensor_map.box[:-1]
+    return units, (*rows, len(units) // int(np.prod(rows)))
+
+
+class Layouts:
+    """The places of one block's shared memory of ``size`` bytes. ``version`` changes with them."""
+
+    def __init__(self, size: int) -> None:
+        self._box = np.zeros(-(-size // UNIT), np.int32)  # number of the box, 0: no box
+        self._place = np.zeros_like(self._box)
+        self._numbers: dict[tuple[TensorMap, int], int] = {}
+        self._boxes: list[Any] = [None]
+        self._version = 0
+        self._checked: dict[Any, int] = {}
+
+    def copied(self, tensor_map: TensorMap, address: int, who: Access) -> None:
+        """A box was copied to ``address``."""
+        key = tensor_map, address
+        number = self._numbers.setdefault(key, len(self._boxes))
+        units, extents = _places(tensor_map, address)
+        if number == len(self._boxes):
+            self._boxes.append((tensor_map, extents, who))
+        else:
+            self._boxes[number] = tensor_map, extents, who
+            if (self._box[units] == number).all():
+                return
+        self._box[units] = number
+        self._place[units] = np.arange(len(units))
+        self._version += 1
+
+    def stored(self, offsets: Any, size: int) -> None:
+        """Ordinary stores of ``size`` bytes at each of ``offsets``."""
+        if self._version:
+            first = np.asarray(offsets) // UNIT
+            for step in range(-(-size // UNIT)):
+                self._box[first + step] = 0
+            self._version += 1
+
+    def check(self, descriptor: int, rows: int, major: str, who: str, at: Where | None) -> None:
+        """Raise when the operand that a descriptor describes is not as the copies laid it. ``who``: what reads it."""
+        key = descriptor, rows, major
+        if not self._version or self._checked.get(key) == self._version:
+            return
+        units = matrix._units(descriptor, rows, major, matrix.K_BYTES)
+        if int(units.max()) < len(self._box):
+            boxes = self._box[units]
+            if boxes.all():
+                places = self._place[units]
+                for axis in (0, 1):
+                    wrong = self._wrong(boxes, places, axis)
+                    if wrong is not None:
+                        raise self._error(descriptor, int(boxes[wrong]), who, at)
+        self._checked[key] = self._version
+
+    def _wrong(self, boxes: Any, places: Any, axis: int) -> Any:
+        """Where a step along an axis of the operand is no step along the box; None where all are."""
+        size = boxes.shape[axis]
+        here, there = np.arange(size - 1), np.arange(1, size)
+        first, second = np.take(boxes, here, axis), np.take(boxes, there, axis)
+        before, after = np.take(places, here, axis), np.take(places, there, axis)
+        bad = np.zeros(first.shape, bool)
+        for number in np.unique(first).tolist():
+            extents = self._boxes[number][1]
+            mine = first == number
+            x, y = _coordinates(before, extents), _coordinates(after, extents)
+            same = mine & (second == number)
+            steps = np.zeros(first.shape, np.int32)
+            legal = np.ones(first.shape, bool)
+            for i, extent in enumerate(extents):
+                change = y[i] - x[i]
+                steps += change == 1
+                legal &= (change == 0) | (change == 1) | ((change == 1 - extent) & (y[i] == 0))
+            bad |= same & ~(legal & (steps == 1))
+            other = mine & (second != number)
+            if other.any():
+                bad |= other & ~self._enters(second, x, after, extents)
+        return None if not bad.any() else tuple(int(i[0]) for i in np.nonzero(bad))
+
+    def _enters(self, second: Any, x: Any, after: Any, extents: Any) -> Any:
+        """Whether the step into another box starts it anew along one axis, and stays along the others."""
+        good = np.zeros(second.shape, bool)
+        for number in np.unique(second).tolist():
+            its = self._boxes[number][1]
+            if len(its) != len(extents):
+                good |= second == number
+                continue
+            y = _coordinates(after, its)
+            moved = sum((a != b).astype(np.int32) for a, b in zip(x, y, strict=True))
+            anew = np.logical_and.reduce([(a == b) | (b == 0) for a, b in zip(x, y, strict=True)])
+            good |= (second == number) & anew & (moved <= 1)
+        return good
+
+    def _error(self, descriptor: int, number: int, who: str, at: Where | None) -> Any:
+        tensor_map, _, copy = self._boxes[number]
+        d = matrix.decode(descriptor)
+        mine = "no swizzle" if d.swizzle == UNIT else f"a {d.swizzle}-byte swizzle"
+        box = "x".join(map(str, tensor_map.box))
+        swizzle = "no swizzle" if tensor_map.swizzle == "none" else tensor_map.swizzle
+        found = error(
+            "layout",
+            f"{who} is read by a descriptor with {mine}, leading byte offset {d.leading} and stride byte offset "
+            f"{d.stride}: not as the {copy} laid it there (a box of {box} {tensor_map.element}, {swizzle})",
+            at,
+            "a descriptor's swizzle and strides are those with which the tile was written (PTX ISA, Matrix Descriptor)",
+            "give the tensor map, the tile and the descriptor one swizzle; strides: nvdsl.layout has them",
+        )
+        found.details = (f"first:  {copy}", f"second: {who}" + (f" at {at}" if at else ""))
+        return found
+
+
+def _coordinates(places: Any, extents: tuple[int, ...]) -> list[Any]:
+    found = []
+    for extent in reversed(extents):
+        found.append(places % extent)
+        places = places // extent
+    return found[::-1]

@@ -1,0 +1,140 @@
+"""Examples of the Pythonic layer: tiles, accumulators, rings, whole-tile copies, arrays."""
+
+from __future__ import annotations
+
+import itertools
+
+import nvdsl as nv
+from nvdsl.accumulator import pack_pair
+from nvdsl.ops import tma
+from tests.sim.examples import address, example
+
+# --- tiles, accumulators, pipelines, arrays
+
+
+@example("tile.smem")
+def _tiles(k):
+    found = []
+    for dtype, swizzle in itertools.product((nv.f16, nv.f32, nv.i8), (0, 16, 32, 64, 128)):
+        tile = nv.smem((8, 128), dtype, swizzle=swizzle)
+        tile[k.t // 16, k.t % 16] = k.i
+        nv.sync_threads()
+        found.append(tile[7 - k.t // 16, k.t % 16])
+    return found
+
+
+@example("tile.Tile.__getitem__", "tile.Tile.__setitem__", "tile.Tile.T", "tile.Tile.rows", "tile.Tile.cols",
+         "tile.TileStack.__getitem__")  # fmt: skip
+def _elements(k):
+    stack = nv.smem((2, 64, 64), nv.f16, swizzle=128)
+    row = k.t // 128 * 8  # 0, which only the kernel knows
+    for tile in (stack[0], stack[row + 1], k.A.T, k.A.rows(8, 16), k.A.rows(row, 16), k.B.cols(0, 64)):
+        tile[k.t // 16, k.t % 16] = k.f
+        nv.sync_threads()
+    return [stack[1][k.t // 16, k.t % 16], k.A.T[k.t // 16, k.t % 16]]
+
+
+@example("tile.Tile.address", "tile.Tile.pointer", "tile.Tile.panel", "tile.Tile.operand")
+def _places(k):
+    k.A.panel(0)
+    return [k.A.address, nv.i32(address(k.A.pointer(k.i)))]
+
+
+@example("tile.Tile.__matmul__", "accumulator.accumulator", "accumulator.Accumulator.__iadd__",
+         "accumulator.Accumulator.mma", "accumulator.Accumulator.blocks")  # fmt: skip
+def _products(k):
+    k.fill()
+    acc = nv.accumulator(64, 64, nv.f32)
+    acc = acc.mma(k.A, k.B, commit=False)
+    acc = acc.mma(k.A.T, k.B.T, scale_d=k.i > 0)
+    for _ in nv.range(2):
+        acc += k.A @ k.B
+    nv.wgmma_wait(0)
+    return acc.registers()[0]
+
+
+@example("accumulator.Accumulator.registers", "accumulator.Accumulator.elements", "accumulator.Accumulator.map",
+         "accumulator.Accumulator.with_registers")  # fmt: skip
+def _registers(k):
+    found = []
+    for dtype in (nv.f32, nv.f16):
+        acc = k.product(dtype).map(lambda x: x + 1.0)
+        found += [value for _, _, value in acc.elements()]
+    return found
+
+
+@example("accumulator.Accumulator.store")
+def _stores(k):
+    for dtype in (nv.f32, nv.f16):
+        k.product(dtype).store(k.halves, (0, 0))
+        nv.sync_threads()
+    dense = nv.smem((64 * 64,), nv.f16)
+    _ = dense
+
+
+@example("accumulator.Accumulator.fragment", "accumulator.Fragment.__matmul__", "accumulator.pack_pair",
+         "accumulator.pair_vector")  # fmt: skip
+def _fragments(k):
+    found = []
+    for dtype in (nv.f16, nv.bf16):
+        fragment = k.product().fragment(dtype)
+        pack_pair(k.f, k.f, dtype)
+        B = nv.smem((64, 64), dtype, swizzle=128)
+        for i in nv.range(32):
+            B[2 * i + k.t // 64, k.t % 64] = 0.0
+        nv.fence_proxy_async()
+        nv.sync_threads()
+        acc = nv.accumulator(64, 64, nv.f32)
+        acc += fragment @ B
+        nv.wgmma_wait(0)
+        found += acc.registers()[0]
+    return found
+
+
+@example("pipeline.PipelineState.next", "pipeline.PipelineState.advance", "pipeline.Ring.producer_state",
+         "pipeline.Ring.consumer_state", "pipeline.Ring.acquire", "pipeline.Ring.wait",
+         "pipeline.Ring.release")  # fmt: skip
+def _rings(k):
+    ring = nv.Ring(2, bytes=k.A.bytes, consumers=1)
+    produced, consumed = ring.producer_state(), ring.consumer_state()
+    for _ in nv.range(3):
+        if k.first:
+            k.a_tma.load(k.A, ring.acquire(produced), (0, 0))
+        ring.wait(consumed)
+        nv.sync_threads()
+        ring.release(consumed, k.first)
+        produced, consumed = produced.next(), consumed.next()
+    return [produced.stage, consumed.phase]
+
+
+@example("tma.TMA.load", "tma.TMA.store", "tma.TMA.reduce_add", "tma.TMA.prefetch", "tma.TMA.prefetch_tile")
+def _tile_copies(k):
+    k.a_tma.prefetch()
+    k.a_tma.prefetch_tile((0, 0))
+    k.bars[0].arrive_expect_tx(k.A.bytes, k.first)
+    if k.first:
+        k.a_tma.load(k.A, k.bars[0], (0, 0), l2_hint=tma.L2_EVICT_FIRST)
+    k.bars[0].wait(0)
+    if k.first:
+        k.a_tma.store(k.A, (64, 0))
+        tma.bulk_commit_group()
+        tma.bulk_wait_group(0)
+        k.a_tma.reduce_add(k.A, (0, 0))
+        tma.bulk_commit_group()
+        tma.bulk_wait_group(0)
+
+
+@example("array.Array.__getitem__", "array.Array.__setitem__", "array.Array.view")
+def _arrays(k):
+    part = k.halves.view((k.t // 128 * 2, 0), (64, 64))
+    part[k.t // 64, k.t % 64] = k.f
+    return [part[k.t // 64, k.t % 64], k.halves[2:4, :][k.t // 64, k.t % 64]]
+
+
+@example("array.Array.load_vector", "array.Array.store_vector")
+def _vectors(k):
+    found = []
+    for count in (1, 2, 4, 8):
+        found.append(k.halves.load_vector((k.t, 0), count))
+        k.halves.store_vector(found[-1], (k.t, 8))
+    return found

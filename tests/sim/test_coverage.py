@@ -1,0 +1,93 @@
+"""Everything that nvdsl can emit has a semantics: each public name has an example, which is decoded and run."""
+
+import importlib
+import inspect
+import pkgutil
+
+import numpy as np
+import pytest
+
+import nvdsl.ops
+from nvdsl import sim
+from nvdsl.lower.kernels import walk
+from nvdsl.mlir import ir
+from nvdsl.ops import ptx
+from nvdsl.ops.warp import Dim3
+from nvdsl.sim import options
+from tests.sim.examples import EXAMPLES, arena
+from tests.sim.simulate import traced, zeros
+
+LAYERS = ("math", "casts", "arith", "values", "select", "operators", "tile", "accumulator", "pipeline", "tma", "array")
+MODULES = [f"ops.{found.name}" for found in pkgutil.iter_modules(nvdsl.ops.__path__)] + list(LAYERS)
+
+# Names that emit nothing: facts, types, checks, and what is called by others with all that they emit.
+SILENT = {
+    "ops.mbarrier.i32_type", "ops.pointer.pointer_type", "ops.ptx.register_constraint", "ops.smem.smem_space",
+    "ops.wgmma.check_types", "ops.wgmma.accumulator_type", "arith.exists", "arith.element", "arith.like",
+    "arith.length", "values.Value.dtype", "values.Value.shape", "operators.Operators.dtype",
+    "operators.Operators.shape", "tile.Tile.shape", "tile.Tile.bytes", "tile.Tile.swizzle", "tile.TileStack.shape",
+    "tile.TileStack.dtype", "tile.TileStack.bytes", "accumulator.Accumulator.shape", "accumulator.Fragment.shape",
+    "tma.TMA.bytes", "array.Array.shape", "array.Array.strides", "array.Array.ndim", "array.Array.dtype",
+    "array.Array.remember_dtype",
+}  # fmt: skip
+_OPERATORS = ("__getitem__", "__setitem__", "__matmul__", "__iadd__")
+
+
+def public(module):
+    """The functions, ids, methods and properties of a module's own, as "module.name"."""
+    where = importlib.import_module(f"nvdsl.{module}")
+    text = inspect.getsource(where)
+    for name, found in vars(where).items():
+        if name.startswith("_") or (inspect.isclass(found) and issubclass(found, tuple)):
+            continue
+        if getattr(found, "__module__", None) == where.__name__ and inspect.isclass(found):
+            for attribute, value in vars(found).items():
+                wanted = attribute in _OPERATORS or not attribute.startswith("_")
+                if wanted and (inspect.isfunction(value) or isinstance(value, property)):
+                    yield f"{module}.{name}.{attribute}"
+        elif inspect.isfunction(found) and found.__module__ == where.__name__:
+            yield f"{module}.{name}"
+        elif isinstance(found, Dim3) and f"\n{name} = " in text:
+            yield f"{module}.{name}"
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_every_public_name_has_an_example(module):
+    missing = [name for name in public(module) if name not in EXAMPLES and name not in SILENT]
+    assert not missing, f"write an example in tests/sim/examples.py of {missing}"
+
+
+def test_no_example_is_of_a_name_that_is_gone():
+    known = {name for module in MODULES for name in public(module)}
+    assert not {name.partition(" ")[0] for name in EXAMPLES} - known
+    assert not SILENT - known
+
+
+def distinct():
+    """One name for each example."""
+    return list({id(one.call): name for name, one in EXAMPLES.items()}.values())
+
+
+def arguments():
+    rng = np.random.default_rng(0)
+    return [rng.standard_normal(128).astype(np.float32), zeros(128), zeros(128, 64, dtype=np.float16)]
+
+
+@pytest.mark.parametrize("name", distinct())
+def test_examples_are_decoded_and_run(name):
+    program = traced(arena, *arguments(), name=name, blocks=1)
+    for level in options.LEVELS:
+        chosen = sim.Options(level=level)
+        sim.plan(program.module, program.name, options=chosen)  # an op without semantics raises
+        if EXAMPLES[name].runs:
+            program.run(chosen)
+
+
+def test_every_inline_ptx_has_an_example():
+    found = set()
+    for name in ("ops.ptx.emit", "ops.wgmma.mma_async"):
+        program = traced(arena, *arguments(), name=name, blocks=1)
+        for op in walk(program.module.operation):
+            if "nvdsl.ptx" in op.attributes:
+                found.add(ir.StringAttr(op.attributes["nvdsl.ptx"]).value)
+    assert found == set(ptx.REGISTRY)
