@@ -49,6 +49,9 @@ Clusters"); whether one fits must be asked of the device."""
 MAX_PARAMETER_BYTES = 32_764
 """Bytes of a kernel's parameters, tensor maps included (guide, "__global__ Function Parameters")."""
 
+SMS = 132
+"""SMs of an H100 SXM and an H200 (H100 datasheet); the device at hand is asked where there is one."""
+
 # --- registers ----------------------------------------------------------------------------------
 
 REGISTERS_PER_SM = 65_536
@@ -59,6 +62,15 @@ MAX_REGISTERS_PER_THREAD = 255
 
 SETMAXNREG_MIN, SETMAXNREG_MAX, SETMAXNREG_STEP = 24, 256, 8
 """Registers per thread that setmaxnreg takes: a constant multiple of 8 (ptx, "setmaxnreg")."""
+
+
+def launch_registers(threads: int) -> int:
+    """Registers a thread that a block of ``threads`` starts with where its kernel has a setmaxnreg: ptxas gives it all
+    of the block's share, in units of 8. These are all that setmaxnreg can move: 384 threads share 384 * 168 = 64,512,
+    and 48 + 2 * 232 registers for each of 128, which is 65,536, hung on an H200."""
+    share = REGISTERS_PER_SM // max(threads, 1)
+    return min(share, MAX_REGISTERS_PER_THREAD) // SETMAXNREG_STEP * SETMAXNREG_STEP
+
 
 # --- shared memory ------------------------------------------------------------------------------
 

@@ -23,13 +23,15 @@ _tracing = threading.RLock()  # MLIR's switch for locations from tracebacks belo
 def trace_function(name: str, specs: list[Any], body: Callable[[list[Any]], None]) -> Any:
     """A module with ``func.func @name`` whose arguments have ``specs`` and whose body ``body`` traces."""
     with _tracing, context(), location.tracebacks(), ir.Location.unknown():
-        module = ir.Module.create()
+        # Without the caller's line: a module does not depend on where it is called from, nor does its cubin.
+        nowhere = ir.Location.unknown()
+        module = ir.Module.create(nowhere)
         _latest.append(module)
         with ir.InsertionPoint(module.body):
-            function = func.FuncOp(name, ([argument_type(s) for s in specs], []))
+            function = func.FuncOp(name, ([argument_type(s) for s in specs], []), loc=nowhere)
             with ir.InsertionPoint(function.add_entry_block()):
                 body([traced_argument(a, s) for a, s in zip(function.arguments, specs, strict=True)])
-                func.ReturnOp([])
+                func.ReturnOp([], loc=nowhere)
         verify_module(module)
         return module
 
@@ -41,7 +43,7 @@ def verify_module(module: Any) -> None:
     try:
         module.operation.verify()
     except ir.MLIRError as error:
-        verify.tensor_maps.check(module)  # says more about a box that nvgpu refuses, too
+        verify.tensor_maps.check(verify.Program(module))  # says more about a box that nvgpu refuses, too
         explained = _explain(error)
         for op in list(module.body.operations):
             op.operation.erase()  # it may use another module's values: freed after that one, it ends the process

@@ -23,7 +23,7 @@ from typing import Any
 
 import numpy as np
 
-from nvdsl import arch, dtypes, scope, sim
+from nvdsl import arch, collect, dtypes, scope, sim
 from nvdsl.device import synchronize
 from nvdsl.driver import arrays
 from nvdsl.errors import ArgumentError, trace_error
@@ -87,7 +87,7 @@ class Warpgroup:
 
     def __enter__(self) -> Warpgroup:
         self._if = scf.IfOp(self.is_me)
-        increase = self.register_size > _launch_registers(scope.current("Warpgroup").threads)
+        increase = self.register_size > arch.launch_registers(scope.current("Warpgroup").threads)
         with ir.InsertionPoint(self._if.then_block):
             (setmaxnreg_inc if increase else setmaxnreg_dec)(self.register_size)
         self._insertion = ir.InsertionPoint(self._if.then_block)
@@ -101,12 +101,6 @@ class Warpgroup:
         if exc_type is None:
             _narrow_barriers(self._if, self.number)
         # An exception in the body is the user's: returning nothing lets it go on.
-
-
-def _launch_registers(threads: int) -> int:
-    """Registers a thread that ptxas gives a kernel with setmaxnreg: all of the block's share, in units of 8."""
-    share = arch.REGISTERS_PER_SM // threads
-    return min(share, arch.MAX_REGISTERS_PER_THREAD) // 8 * 8
 
 
 def _narrow_barriers(op: Any, warpgroup: int) -> None:
@@ -284,6 +278,9 @@ class ThinFunction:
         if os.environ.get("MLIR_NVDSL_PRINT_IR") == "1":
             print(self.trace(*args, **kwargs))
             return
+        if collect.active():
+            self.compile(*args, **kwargs)
+            return
         described = [_describe(a, i) for i, a in enumerate(args)]
         values, specs = [value for _, value in described], [spec for spec, _ in described]
         if sim.wanted(target):
@@ -319,6 +316,7 @@ class ThinFunction:
             self._cache[key] = Compiled(
                 self.__name__, module, lowered, written, seconds=dict(lowered.stages)
             )
+            collect.add(self._cache[key])
         return self._cache[key]
 
 

@@ -1,19 +1,41 @@
 """Hopper's rules, checked on the traced module before anything is lowered.
 
-Each check takes the module and raises VerifyError with the user's line, the rule, the values and what to
-write instead. `CHECKS` is the list, in the order in which they run.
+Each check takes a `Program` and raises VerifyError with the user's line, the rule, the values and what to write
+instead. A check that can't be sure is silent: what it lets through, the simulator finds. `CHECKS` is the list, in the
+order in which they run.
 """
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
-from nvdsl.verify import registers, shared_memory, tensor_maps
+from nvdsl.verify import (
+    accumulators,
+    arrivals,
+    divergence,
+    initialization,
+    operands,
+    proxies,
+    registers,
+    shared_memory,
+    tensor_maps,
+    transactions,
+    waits,
+)
+from nvdsl.verify.program import Program
 
-CHECKS = (tensor_maps.check, shared_memory.check, registers.check)
+CHECKS = (
+    tensor_maps.check, shared_memory.check, registers.check, transactions.check, arrivals.check, waits.check,
+    initialization.check, divergence.check, accumulators.check,
+    proxies.check, operands.check,
+)  # fmt: skip
 
 
 def check(module: Any) -> None:
-    """Run every check on a traced module (host function with ``gpu.launch`` ops)."""
+    """Run every check on a traced module (host function with ``gpu.launch`` ops), unless NVDSL_VERIFY=off."""
+    if os.environ.get("NVDSL_VERIFY", "").lower() in ("0", "false", "no", "off"):
+        return
+    program = Program(module)
     for one in CHECKS:
-        one(module)
+        one(program)

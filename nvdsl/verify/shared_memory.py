@@ -10,13 +10,15 @@ from nvdsl import arch, dtypes
 from nvdsl.errors import VerifyError
 from nvdsl.mlir import ir
 from nvdsl.trace.location import where
-from nvdsl.verify.walk import constant, defining, find
+from nvdsl.verify.program import Program
+from nvdsl.verify.walk import constant, defining
 
 
-def check(module: Any) -> None:
-    for launch in find(module, "gpu.launch"):
+def check(program: Program) -> None:
+    for kernel in program.kernels:
+        launch = kernel.launch.op
         data = constant(launch.operands[len(launch.operands) - 1]) or 0
-        ops = find(launch, "nvgpu.mbarrier.create", "memref.view")
+        ops = [node.op for node in kernel.find("nvgpu.mbarrier.create", "memref.view")]
         barriers = sum(8 * _count(op.results[0].type) for op in ops if op.name == "nvgpu.mbarrier.create")
         total = -(-data // 8) * 8 + barriers
         if total > arch.MAX_SMEM_PER_BLOCK:

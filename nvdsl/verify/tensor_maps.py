@@ -9,11 +9,13 @@ from nvdsl.mlir import ir
 from nvdsl.mlir.dialects import nvgpu
 from nvdsl.tensormap import TensorMap
 from nvdsl.trace.location import where
-from nvdsl.verify.walk import constant, defining, find
+from nvdsl.verify.program import Program
+from nvdsl.verify.walk import constant, defining
 
 
-def check(module: Any) -> None:
-    for op in find(module, "nvgpu.tma.create.descriptor"):
+def check(program: Program) -> None:
+    for node in program.named["nvgpu.tma.create.descriptor"]:
+        op = node.op
         described = describe(op)
         problems = described.check() if described else []
         if problems:

@@ -39,6 +39,14 @@ def defining(value: Any) -> Any | None:
     return None if isinstance(owner, ir.Block) else owner.operation
 
 
+def yielded(region: Any) -> list[Any]:
+    """What the terminator of ``region`` hands on; [] for an `else` that isn't there."""
+    if not len(region.blocks):
+        return []
+    operations = region.blocks[0].operations
+    return list(operations[len(operations) - 1].operation.operands)
+
+
 def constant(value: Any) -> int | None:
     """The integer that ``value`` is known to be, or None."""
     op = defining(value)

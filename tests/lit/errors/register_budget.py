@@ -24,5 +24,5 @@ gemm.trace(producer=40)
 
 # CHECK: 24 fits
 # CHECK: nvdsl.errors.VerifyError: {{.*}}register_budget.py:[[# @LINE - 10]]: setmaxnreg asks for 40*128 + 240*128 + 240*128 = 66,560 registers
-# CHECK-NEXT: rule: the warpgroups of a block share 65,536 registers (PTX ISA, setmaxnreg); a kernel that asks for more hangs
+# CHECK-NEXT: rule: setmaxnreg moves the registers that the block starts with, 168 for each of 384 threads = 64,512 (PTX ISA, setmaxnreg); a kernel that asks for more hangs
 # CHECK-NEXT: fix: 24 for the producer and 240 for each of two consumers

@@ -102,5 +102,5 @@ def kernel_in_a_kernel():
 
     inner()
     # CHECK: TraceError: sizes.py:[[# @LINE - 1]]: kernel `inner` was launched inside of kernel `kernel`
-    # CHECK-NEXT: rule: tensor maps and launches belong to the host function
+    # CHECK-NEXT: rule: tensor maps, launches and device memory belong to the host function
     # CHECK-NEXT: fix: launch it in the host function

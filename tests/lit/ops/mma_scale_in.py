@@ -20,6 +20,7 @@ def multiply(dtype, sums, **scales):
 # CHECK-LABEL: gpu.launch
 @show()
 def kernel():
+    wgmma.wgmma_fence()
     multiply(nv.f16, nv.f32, scale_a=-1)
     # CHECK: nvvm.wgmma.mma_async {{.*}}A[<f16>, <neg>, <row>], B[<f16>, <one>, <col>]
     multiply(nv.f16, nv.f32, scale_b=-1)

@@ -59,7 +59,7 @@ def without_descriptor(a):
 def in_the_kernel(a):
     TMA([64, 64], a.type).create_descriptor(a)
     # CHECK: TraceError: tma_descriptor.py:[[# @LINE - 1]]: a tensor map was created inside of kernel `kernel`
-    # CHECK-NEXT: rule: tensor maps and launches belong to the host function
+    # CHECK-NEXT: rule: tensor maps, launches and device memory belong to the host function
     # CHECK-NEXT: fix: make it in the host function; the kernel uses it directly
 
 

@@ -8,7 +8,7 @@ import nvdsl as nv
 
 
 # CHECK-LABEL: gpu.launch
-@show()
+@show(block=1)
 def kernel():
     ring = nv.Ring(4, bytes=8192, consumers=2)
     # CHECK: %[[FULL:\w+]] = nvgpu.mbarrier.create -> <{{.*}}num_barriers = 4> (line [[# @LINE - 1]])

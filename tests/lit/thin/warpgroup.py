@@ -69,7 +69,7 @@ def register_budget():
         with Warpgroup(primary_thread=128 * number, register_size=registers):
             pass
     # CHECK: VerifyError: warpgroup.py:[[# @LINE - 2]]: setmaxnreg asks for 40*128 + 240*128 + 240*128 = 66,560 registers
-    # CHECK-NEXT: rule: the warpgroups of a block share 65,536 registers
+    # CHECK-NEXT: rule: setmaxnreg moves the registers that the block starts with, 168 for each of 384 threads = 64,512
 
 
 @kernel_of

@@ -1,0 +1,162 @@
+"""Barriers and collective instructions that only a part of their threads reaches.
+
+A thread that never comes is known where the conditions on the way depend on thread ids alone; conditions that the
+module doesn't determine count as true.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import Any
+
+import numpy as np
+
+from nvdsl.arch import WARP_SIZE, WARPGROUP_SIZE
+from nvdsl.errors import VerifyError
+from nvdsl.trace.location import where
+from nvdsl.verify.context import Context, beside, contexts
+from nvdsl.verify.program import Node, Program
+from nvdsl.verify.reach import Reach
+from nvdsl.verify.threads import ranges
+
+_BLOCK = ("gpu.barrier", "nvvm.barrier0", "nvvm.barrier", "nvvm.barrier.arrive")
+_CLUSTER = ("nvvm.cluster.arrive", "nvvm.cluster.arrive.relaxed", "nvvm.cluster.wait", "gpu.cluster_barrier")
+_WARPGROUP = (
+    "nvvm.wgmma.mma_async", "nvvm.wgmma.fence.aligned", "nvvm.wgmma.commit.group.sync.aligned",
+    "nvvm.wgmma.wait.group.sync.aligned", "nvvm.setmaxregister", "nvgpu.warpgroup.mma",
+)  # fmt: skip
+
+
+def check(program: Program) -> None:
+    for context in contexts(program):
+        _check_blocks_barriers(context)
+        for node in context.kernel.find(*_CLUSTER):
+            _check_cluster_barrier(context, node)
+        for node in context.kernel.find(*_WARPGROUP):
+            _check_warpgroup(context, node)
+
+
+def _check_blocks_barriers(context: Context) -> None:
+    """By number: barriers of one number in several places may wait for each other."""
+    numbered: dict[int, list[tuple[Node, Reach, int]]] = defaultdict(list)
+    for node in context.kernel.find(*_BLOCK):
+        reach = context.reaches.of(node)
+        _check_whole_warps(context, node, reach)
+        described = _described(context, node)
+        if described is None:
+            return  # a barrier whose number isn't known may be any
+        for number, lanes, count in described:
+            mine = Reach(reach.lanes & lanes, *(getattr(reach, f) for f in _OTHERS))
+            numbered[number].append((node, mine, count))
+    for number, places in numbered.items():
+        _check_barrier(context, number, places)
+
+
+_OTHERS = ("loops", "trips", "conditions", "uniform", "branches")
+
+
+def _described(context: Context, node: Node) -> list[tuple[int, Any, int]] | None:
+    """(number, threads that use this number, how many it waits for) of a barrier."""
+    threads, operands = context.threads, list(node.op.operands)
+    everyone = np.ones(threads.count, bool)
+    if not node.name.startswith("nvvm.barrier") or node.name == "nvvm.barrier0":
+        return [(0, everyone, threads.per_block)]
+    if node.name == "nvvm.barrier":
+        has_number, has_count = (int(s) for s in list(node.op.attributes["operandSegmentSizes"])[:2])
+    else:
+        has_number, has_count = len(operands) - 1, 1
+    number = threads.of(operands[0]) if has_number else 0
+    count = threads.of(operands[has_number]) if has_count else threads.per_block
+    if number is None or not isinstance(count, int):
+        return None
+    numbers = threads.array(number)
+    return [(int(n), numbers == n, count) for n in np.unique(numbers)]
+
+
+def _check_barrier(context: Context, number: int, places: list[tuple[Node, Reach, int]]) -> None:
+    threads = context.threads
+    for block in range(threads.blocks):
+        part = slice(block * threads.per_block, (block + 1) * threads.per_block)
+        come = [(node, reach, count, reach.lanes[part]) for node, reach, count in places if reach.lanes[part].any()]
+        for node, reach, count, lanes in come:
+            # Whoever isn't here may be at another place with this number, unless those here go there as well.
+            all_lanes = lanes.copy()
+            for other, _, _, more in come:
+                if other is not node and not (more & lanes).any():
+                    all_lanes |= more
+            if int(all_lanes.sum()) < count:
+                raise _too_few(context, node, reach, number, count, all_lanes)
+
+
+def _too_few(context: Context, node: Node, reach: Reach, number: int, count: int, lanes: Any) -> VerifyError:
+    what = "the block's barrier" if number == 0 else f"named barrier {number}"
+    found = int(lanes.sum())
+    if number == 0:
+        fix = f"call it outside of the `if`, or nv.named_barrier_sync(1, {found}) for these threads alone"
+    else:
+        fix = f"pass {found}, or let the others sync or arrive at it too"
+    return VerifyError(
+        f"{what} waits for {count} threads, and {found} come: {ranges(lanes)}{_because(reach, node)}",
+        where=where(node.op),
+        rule="a barrier opens when all its threads have come (PTX ISA, barrier); here it never does",
+        fix=fix,
+    )
+
+
+def _because(reach: Reach, node: Node) -> str:
+    return f"; the others are kept out at {beside(reach.branches[-1], node)}" if reach.branches else ""
+
+
+def _check_whole_warps(context: Context, node: Node, reach: Reach) -> None:
+    torn = _torn(context, reach.lanes, WARP_SIZE)
+    if torn is not None:
+        raise VerifyError(
+            f"a part of a warp reaches this barrier: threads {ranges(torn)} of 32{_because(reach, node)}",
+            where=where(node.op),
+            rule="all threads of a warp execute a barrier together (PTX ISA, barrier, .aligned)",
+            fix="branch on whole warps: nv.warp_id(), or thread numbers that are multiples of 32; nv.sync_warp() is "
+            "the barrier of lanes",
+        )
+
+
+def _check_cluster_barrier(context: Context, node: Node) -> None:
+    reach = context.reaches.of(node)
+    missing = ~reach.lanes
+    alike = context.kernel.find(*(_CLUSTER[:2] if "arrive" in node.name else (node.name,)))
+    for other in alike:
+        missing = missing & ~context.reaches.of(other).lanes
+    if missing.any() and reach.lanes.any():
+        found, count = int((~missing).sum()), context.threads.count
+        raise VerifyError(
+            f"the cluster's barrier waits for all {count} threads of the cluster, and {found} come"
+            + _because(reach, node),
+            where=where(node.op),
+            rule="all threads of all blocks of the cluster arrive and wait (PTX ISA, barrier.cluster)",
+            fix="call it outside of the `if`",
+        )
+
+
+def _check_warpgroup(context: Context, node: Node) -> None:
+    reach = context.reaches.of(node)
+    torn = _torn(context, reach.lanes, WARPGROUP_SIZE)
+    if torn is not None:
+        raise VerifyError(
+            f"a part of a warpgroup reaches {node.name}: threads {ranges(torn)}{_because(reach, node)}",
+            where=where(node.op),
+            rule="the 128 threads of a warpgroup execute it together (PTX ISA, wgmma, setmaxnreg, .sync.aligned)",
+            fix="branch on nv.warpgroup_id(), and launch whole warpgroups",
+        )
+
+
+def _torn(context: Context, lanes: Any, size: int) -> Any | None:
+    """The threads of the first group of ``size`` of which only a part is in ``lanes``; numbered in their block."""
+    per_block = context.threads.per_block
+    for block in lanes.reshape(context.threads.blocks, -1):
+        padded = np.concatenate([block, np.zeros(-per_block % size, bool)]).reshape(-1, size)
+        existing = np.minimum(size, per_block - size * np.arange(len(padded))) if size == WARP_SIZE else size
+        come = padded.sum(axis=1)
+        for group in np.flatnonzero((come > 0) & (come < existing)):
+            mask = np.zeros(per_block, bool)
+            mask[group * size : (group + 1) * size] = block[group * size : (group + 1) * size]
+            return mask
+    return None

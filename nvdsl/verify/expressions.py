@@ -1,0 +1,142 @@
+"""When two expressions of a kernel are equal, and which are the same in all threads.
+
+Two roles of a kernel each walk round the same ring in a loop of their own: equal structure (bounds, first values,
+what is yielded) counts as equal, so that an arrival in one loop meets the wait in the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import Any
+
+import numpy as np
+
+from nvdsl.mlir import ir
+from nvdsl.verify.threads import Threads
+from nvdsl.verify.walk import defining, yielded
+
+_PURE = ("arith.", "gpu.block_id", "gpu.grid_dim", "gpu.cluster_id")
+_DEEP = 60
+_UNIFORM_IN_BLOCK = ("gpu.block_id", "gpu.grid_dim", "gpu.cluster_id")
+_OUTSIDE = ("gpu.launch", "func.func")
+
+
+class Expressions:
+    """Structure and uniformity of integer values in the kernel that ``threads`` runs."""
+
+    def __init__(self, threads: Threads) -> None:
+        self.threads = threads
+        self._keys: dict[int, Hashable] = {}
+        self._uniform: dict[int, bool] = {}
+        self._arrays: dict[bytes, int] = {}
+
+    def key(self, value: Any) -> Hashable:
+        """Equal for values that are equal wherever they are computed in the same round of equal loops."""
+        found = self._keys.get(hash(value))
+        if found is None:
+            found = self._keys[hash(value)] = self._key(value, {}, 0)
+        return found
+
+    def loop_key(self, loop: Any) -> Hashable:
+        """Equal for loops of as many rounds."""
+        if loop.name != "scf.for":
+            return ("loop", hash(loop))
+        return ("for", *(self.key(x) for x in list(loop.operands)[:3]))
+
+    def varies(self, value: Any) -> bool:
+        """Whether ``value`` is made from a variable of a loop, so that each round may have another."""
+        return "iv" in _words(self.key(value)) or "carried" in _words(self.key(value))
+
+    def _key(self, value: Any, names: dict[int, int], depth: int) -> Hashable:
+        known = self.threads.of(value)
+        if isinstance(known, np.ndarray):
+            return ("threads", self._arrays.setdefault(known.tobytes(), len(self._arrays)))
+        if known is not None:
+            return ("is", known)
+        op = defining(value)
+        if depth > _DEEP:
+            return ("value", hash(value))
+        if op is None:
+            return self._argument_key(value, names, depth)
+        if op.name.startswith(_PURE):
+            attributes = str(op.attributes["predicate"]) if op.name == "arith.cmpi" else ""
+            if op.name.startswith("gpu."):
+                attributes = str(op.attributes["dimension"])
+            return (op.name, attributes, str(value.type), *(self._key(x, names, depth + 1) for x in op.operands))
+        return ("value", hash(value))
+
+    def _argument_key(self, value: Any, names: dict[int, int], depth: int) -> Hashable:
+        block = value.owner
+        op, number = block.owner.operation, ir.BlockArgument(value).arg_number
+        if op.name != "scf.for":
+            return ("value", hash(value))
+        if hash(value) in names:
+            return ("round before", names[hash(value)])
+        if number == 0:
+            return ("iv", self.loop_key(op))
+        names = names if names else {}
+        names[hash(value)] = len(names)
+        after = yielded(block.region)[number - 1]
+        first = self._key(op.operands[2 + number], names, depth + 1)
+        return ("carried", self.loop_key(op), first, self._key(after, names, depth + 1))
+
+    def uniform(self, value: Any) -> bool:
+        """Whether all threads of a block that compute ``value`` together have the same."""
+        found = self._uniform.get(hash(value))
+        if found is None:
+            self._uniform[hash(value)] = True  # of a loop-carried value: unless what it is made of isn't
+            found = self._uniform[hash(value)] = self._is_uniform(value)
+        return found
+
+    def _is_uniform(self, value: Any) -> bool:
+        known = self.threads.of(value)
+        if known is not None:
+            rows = self.threads.array(known).reshape(self.threads.blocks, -1)
+            return bool((rows == rows[:, :1]).all())
+        op = defining(value)
+        if op is None:
+            return self._is_uniform_argument(value)
+        name = op.name
+        if name in _UNIFORM_IN_BLOCK:
+            return True
+        if name.startswith("arith."):
+            return all(self.uniform(x) for x in op.operands)
+        if name == "scf.if":
+            number = ir.OpResult(value).result_number
+            yields = [yielded(region)[number] for region in op.regions]
+            return all(self.uniform(x) for x in (op.operands[0], *yields))
+        if name == "scf.for":
+            return self.uniform(op.regions[0].blocks[0].arguments[1 + ir.OpResult(value).result_number])
+        return _outside(op)
+
+    def _is_uniform_argument(self, value: Any) -> bool:
+        block = value.owner
+        op, number = block.owner.operation, ir.BlockArgument(value).arg_number
+        if op.name in _OUTSIDE:
+            return op.name == "func.func" or number // 3 != 1
+        if op.name != "scf.for" or not all(self.uniform(x) for x in list(op.operands)[:3]):
+            return False
+        if number == 0:
+            return True
+        after = yielded(block.region)[number - 1]
+        return self.uniform(op.operands[2 + number]) and self.uniform(after)
+
+
+def _outside(op: Any) -> bool:
+    """The host's values are every thread's."""
+    parent = op.block.owner.operation
+    while parent.name.startswith("scf."):
+        parent = parent.block.owner.operation
+    return bool(parent.name == "func.func")
+
+
+def _words(key: Hashable) -> set[str]:
+    found: set[str] = set()
+    pending = [key]
+    while pending:
+        one = pending.pop()
+        if isinstance(one, tuple):
+            pending += one
+        elif isinstance(one, str):
+            found.add(one)
+    return found

@@ -1,0 +1,209 @@
+"""What a kernel does with each group of mbarriers: who initializes, arrives, expects bytes, brings bytes, waits.
+
+A group whose use isn't fully understood (its address goes to an op that isn't known here) has ``events`` None, and no
+rule says anything about it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Hashable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from nvdsl import dtypes
+from nvdsl.mlir import ir
+from nvdsl.verify.expressions import Expressions
+from nvdsl.verify.program import Kernel, Node
+from nvdsl.verify.reach import Reach, Reaches
+from nvdsl.verify.threads import Threads
+
+
+@dataclass(frozen=True)
+class Event:
+    """``kind``: init, arrive, expect, bytes, wait or poll. ``index``: which barrier of the group. ``amount``: the
+    init's count, or bytes, in each thread; None where it isn't known. ``at``: "here", ("rank", value) for another
+    block's barrier, ("mask", value) for those of several. ``parity``: a wait's."""
+
+    kind: str
+    node: Node
+    index: Any
+    amount: Any = 1
+    at: Any = "here"
+    parity: Any = None
+    predicate: Any = None
+
+
+@dataclass(frozen=True)
+class Group:
+    """``node``: the nvgpu.mbarrier.create. ``size``: its barriers."""
+
+    node: Node
+    size: int
+    events: list[Event] | None
+
+    def of(self, kind: str) -> list[Event]:
+        return [e for e in self.events or () if e.kind == kind]
+
+
+def groups(kernel: Kernel) -> list[Group]:
+    found = []
+    for node in kernel.find("nvgpu.mbarrier.create"):
+        group = node.op.results[0]
+        events: list[Event] | None = []
+        for use in group.uses:
+            more = _events(kernel, use.owner.operation)
+            events = None if events is None or more is None else events + more
+        if events is not None:
+            events.sort(key=lambda e: e.node.order)
+        found.append(Group(node, _size(group.type), events))
+    return found
+
+
+def _size(group_type: Any) -> int:
+    match = re.search(r"num_barriers = (\d+)", str(group_type))
+    return int(match.group(1)) if match else 1
+
+
+def _events(kernel: Kernel, op: Any) -> list[Event] | None:
+    node = kernel.node(op)
+    name = op.name
+    if node is None:
+        return None
+    operands = list(op.operands)
+    if name == "nvgpu.mbarrier.init":
+        return [Event("init", node, operands[2], operands[1], predicate=_optional(operands, 3))]
+    if name == "nvgpu.mbarrier.arrive":
+        return [Event("arrive", node, operands[1])]
+    if name == "nvgpu.mbarrier.arrive.expect_tx":
+        predicate = _optional(operands, 3)
+        expect = Event("expect", node, operands[2], operands[1], predicate=predicate)
+        return [Event("arrive", node, operands[2], predicate=predicate), expect]
+    if name == "nvgpu.mbarrier.try_wait.parity":
+        return [Event("wait", node, operands[3], parity=operands[1])]
+    if name == "nvgpu.tma.async.load":
+        segments = _segments(op)
+        at = ("mask", segments[5][0]) if segments[5] else "here"
+        size = box_bytes(op.operands[2].type)
+        return [Event("bytes", node, segments[4][0], size, at, predicate=_optional(segments[6], 0))]
+    return _through_pointer(kernel, op) if name == "nvgpu.mbarrier.get" else None
+
+
+def _through_pointer(kernel: Kernel, get: Any) -> list[Event] | None:
+    index = get.operands[1]
+    found: list[Event] = []
+    pending: list[tuple[Any, Any]] = [(use, "here") for use in get.results[0].uses]
+    while pending:
+        use, at = pending.pop()
+        op = use.owner.operation
+        if op.name in ("llvm.inttoptr", "llvm.addrspacecast"):
+            pending += [(u, at) for u in op.results[0].uses]
+        elif op.name == "nvvm.mapa" and use.operand_number == 0:
+            pending += [(u, ("rank", op.operands[1])) for u in op.results[0].uses]
+        else:
+            more = _pointer_events(kernel, op, use.operand_number, index, at)
+            if more is None:
+                return None
+            found += more
+    return found
+
+
+def _pointer_events(kernel: Kernel, op: Any, number: int, index: Any, at: Any) -> list[Event] | None:
+    node = kernel.node(op)
+    if node is None:
+        return None
+    name, operands = op.name, list(op.operands)
+    if name == "nvvm.mbarrier.expect_tx" and number == 0:
+        return [Event("expect", node, index, operands[1], at)]
+    if name == "nvvm.mbarrier.arrive" and number == 0 and len(operands) == 1:
+        return [Event("arrive", node, index, at=at)]
+    if name == "nvvm.mbarrier.arrive.expect_tx" and number == 0 and len(operands) == 2:
+        return [Event("arrive", node, index, at=at), Event("expect", node, index, operands[1], at)]
+    if name == "nvvm.mbarrier.test.wait":
+        return [Event("poll", node, index, at=at)]  # how often it succeeds isn't known
+    if name in ("nvvm.cp.async.bulk.tensor.shared.cluster.global", "nvvm.cp.async.bulk.shared.cluster.global"):
+        return _bulk_events(node, op, index, at)
+    return None
+
+
+def _bulk_events(node: Node, op: Any, index: Any, at: Any) -> list[Event] | None:
+    if at != "here":
+        return None
+    segments = _segments(op)
+    if "tensor" not in op.name:  # dst, src, mbarrier, size, multicast mask, cache hint
+        mask = segments[4]
+        return [Event("bytes", node, index, segments[3][0], ("mask", mask[0]) if mask else "here")]
+    source = segments[1][0].owner.operation  # the tensor map as a pointer
+    tiled = "mode" not in op.attributes or "im2col" not in str(op.attributes["mode"])
+    if source.name != "builtin.unrealized_conversion_cast" or not tiled:
+        return None
+    size = box_bytes(source.operands[0].type)
+    at = ("mask", segments[5][0]) if segments[5] else "here"
+    return [Event("bytes", node, index, size, at, predicate=_optional(segments[7], 0))]
+
+
+def _optional(operands: list[Any], number: int) -> Any | None:
+    return operands[number] if len(operands) > number else None
+
+
+def _segments(op: Any) -> list[list[Any]]:
+    """The op's operands by segment."""
+    operands, found = iter(list(op.operands)), []
+    for size in op.attributes["operandSegmentSizes"]:
+        found.append([next(operands) for _ in range(int(size))])
+    return found
+
+
+def box_bytes(descriptor_type: Any) -> int | None:
+    """Bytes of one box of a tensor map, from its type."""
+    match = re.search(r"tensor = (memref<[^>]*>)", str(descriptor_type))
+    if match is None:
+        return None
+    box = ir.MemRefType(ir.Type.parse(match.group(1), descriptor_type.context))
+    return int(np.prod(box.shape)) * dtypes.from_ir(box.element_type).bytes
+
+
+@dataclass(frozen=True)
+class Part:
+    """An event at one barrier: ``slot`` names it, equal for equal indices (("is", 0) for a constant). ``each[r]``:
+    arrivals, or bytes, at block ``r`` of the cluster's barrier each time; None where that isn't known."""
+
+    event: Event
+    reach: Reach
+    slot: Hashable
+    lanes: Any
+    each: Any
+
+
+def parts(event: Event, threads: Threads, expressions: Expressions, reaches: Reaches) -> list[Part] | None:
+    """The barriers that ``event`` is at; None where the threads do it at ones that aren't known."""
+    reach = reaches.of(event.node, event.predicate)
+    index = threads.of(event.index)
+    if index is None:
+        if not expressions.uniform(event.index):
+            return None
+        slots = [(expressions.key(event.index), reach.lanes)]
+    else:
+        indices = threads.array(index)
+        slots = [(("is", int(i)), reach.lanes & (indices == i)) for i in np.unique(indices[reach.lanes])]
+    return [Part(event, reach, slot, lanes, _each(event, lanes, reach, threads)) for slot, lanes in slots]
+
+
+def _each(event: Event, lanes: Any, reach: Reach, threads: Threads) -> Any:
+    amount = event.amount if isinstance(event.amount, int | type(None)) else threads.of(event.amount)
+    if amount is None or not reach.uniform:
+        return None
+    amounts = np.where(lanes, threads.array(amount), 0).reshape(threads.blocks, -1)
+    if event.at == "here":
+        return amounts.sum(axis=1)
+    kind, value = event.at
+    target = threads.of(value)
+    if target is None:
+        return None
+    targets = threads.array(target).reshape(threads.blocks, -1)
+    blocks = range(threads.blocks)
+    if kind == "mask":
+        return np.array([(amounts * (targets >> r & 1)).sum() for r in blocks])
+    return np.array([(amounts * (targets == r)).sum() for r in blocks])
