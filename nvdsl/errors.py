@@ -103,8 +103,48 @@ class SimError(NvdslError):
         self.kind, self.details = kind, details
 
     def __str__(self) -> str:
-        first, *rest = super().__str__().split("\n")
-        return "\n".join([first, *(f"  {line}" for line in self.details), *rest])
+        return _with_details(super().__str__(), self.details)
+
+
+class WatchdogError(DeviceError):
+    """Debug mode stopped a kernel on the GPU, or saw that it hangs.
+
+    ``kind``: "deadlock", "assert", "out-of-bounds", as `SimError` has them, or "hang": the kernel waits where no wait
+    can end. ``details``: every warp's wait. ``running``: the kernel could not be stopped and still holds the GPU;
+    else it is gone. Either way this process can use the GPU no more.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        kind: str = "",
+        where: Where | None = None,
+        rule: str = "",
+        fix: str = "",
+        details: tuple[str, ...] = (),
+        running: bool = False,
+    ) -> None:
+        super().__init__(message, where=where, rule=rule, fix=fix)
+        self.kind, self.details, self.running = kind, details, running
+
+    def __str__(self) -> str:
+        return _with_details(super().__str__(), self.details)
+
+
+def _with_details(text: str, details: tuple[str, ...]) -> str:
+    first, *rest = text.split("\n")
+    return "\n".join([first, *(f"  {line}" for line in details), *rest])
+
+
+class TuneError(NvdslError):
+    """No configuration could be chosen: all were refused, failed, or disagreed about the result."""
+
+    stage = "tune"
+
+
+class TuneWarning(UserWarning):
+    """Tuning was asked for and is not possible here, or it found something that the kernel's author should know."""
 
 
 class AdvisoryWarning(UserWarning):

@@ -34,6 +34,11 @@ def describe(array: Any) -> Described | None:
     return container.describe(array)
 
 
+def register(kind: type, container: Container) -> None:
+    """From now on ``container`` describes what is exactly of type ``kind``."""
+    _containers[kind] = container
+
+
 def _find(array: Any) -> Container | None:
     for module, name, container in _LIBRARIES:
         if isinstance(array, getattr(sys.modules.get(module), name, ())):

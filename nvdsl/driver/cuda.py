@@ -113,6 +113,11 @@ class Cuda:
         )
         return major, minor
 
+    def multiprocessors(self, ordinal: int) -> int:
+        """How many SMs a device has."""
+        attribute = self._api.CUdevice_attribute.CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT
+        return int(self._call("cuDeviceGetAttribute", attribute, ordinal))
+
     def retain_context(self, ordinal: int) -> Any:
         """The device's primary context, the one that torch, CuPy and JAX use."""
         return self._call("cuDevicePrimaryCtxRetain", ordinal)
@@ -143,6 +148,10 @@ class Cuda:
     def function(self, module: Any, name: str) -> Any:
         return self._call("cuModuleGetFunction", module, name.encode())
 
+    def variable(self, module: Any, name: str) -> int:
+        """Address of a module's global variable."""
+        return int(self._call("cuModuleGetGlobal", module, name.encode()))
+
     def allow_shared_memory(self, function: Any, size: int) -> None:
         """Let a launch use up to ``size`` bytes of dynamic shared memory (without it: 48 KB)."""
         attribute = self._api.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
@@ -172,12 +181,39 @@ class Cuda:
         if count:
             self._call(f"cuMemsetD{8 * width}Async", pointer, pattern, count, stream)
 
+    def host_memory(self, size: int) -> tuple[int, int]:
+        """Host memory that kernels can write, of every context: its address here and on the device. Never freed."""
+        flags = 1 | 2  # CU_MEMHOSTALLOC_PORTABLE | _DEVICEMAP
+        here = int(self._call("cuMemHostAlloc", size, flags))
+        return here, int(self._call("cuMemHostGetDevicePointer", here, 0))
+
+    def finished(self, stream: int) -> bool:
+        """Whether all work of the stream is done. ``CudaError`` where something of it failed."""
+        (code,) = self._api.cuStreamQuery(stream)
+        if code and code != self._api.CUresult.CUDA_ERROR_NOT_READY:
+            raise self._error("cuStreamQuery", code)
+        return not code
+
     def synchronize(self, stream: int) -> None:
         self._call("cuStreamSynchronize", stream)
 
     def synchronize_context(self) -> None:
         """Wait for all work of the current context."""
         self._call("cuCtxSynchronize")
+
+    # --- time
+
+    def event(self) -> Any:
+        """An event that takes the time when a stream reaches it."""
+        return self._call("cuEventCreate", 0)
+
+    def record(self, event: Any, stream: int) -> None:
+        self._call("cuEventRecord", event, stream)
+
+    def elapsed(self, start: Any, end: Any) -> float:
+        """Milliseconds from one event to another; waits for the second."""
+        self._call("cuEventSynchronize", end)
+        return float(self._call("cuEventElapsedTime", start, end))
 
     # --- tensor maps
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from nvdsl import arch
 from nvdsl.driver import cuda as driver
+from nvdsl.driver import watchdog
 from nvdsl.driver.cuda import Cuda, CudaError
 from nvdsl.errors import DeviceError
 
@@ -59,6 +60,8 @@ class Device:
             module = self._modules.get(kernel.cubin)
             if module is None:
                 module = self._modules[kernel.cubin] = self.cuda.load_module(kernel.cubin)
+                if kernel.watch is not None:
+                    watchdog.attach(self.cuda, module)
             function = self.cuda.function(module, kernel.name)
             if kernel.smem_bytes > arch.SMEM_WITHOUT_OPT_IN:
                 self.cuda.allow_shared_memory(function, kernel.smem_bytes)

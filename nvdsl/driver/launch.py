@@ -8,6 +8,8 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from nvdsl import arch
+from nvdsl.devicelog import Watch
+from nvdsl.driver import watchdog
 from nvdsl.driver.cuda import STICKY, Cuda, CudaError, Dim3
 from nvdsl.errors import ArgumentError, DeviceError, Where
 
@@ -34,6 +36,10 @@ class KernelBinary(Protocol):
     @property
     def max_threads(self) -> int:
         """Threads of a block that the kernel was compiled for (maxntid)."""
+
+    @property
+    def watch(self) -> Watch | None:
+        """What its messages mean, in debug mode."""
 
 
 class Parameter:
@@ -124,7 +130,10 @@ class Launch:
         for i, slot, bits in self._patterns:
             words[i] = bits(frame[slot])
         try:
-            cuda.launch(record.config, run.functions[self.index], record.address)
+            if self.kernel.watch is not None:
+                self._watched(run, record, self.kernel.watch)
+            else:
+                cuda.launch(record.config, run.functions[self.index], record.address)
         except CudaError as error:
             earlier = " (perhaps by a kernel before it)" if error.code in STICKY else ""
             raise self._failure("could not be launched", error, earlier, shape) from error
@@ -134,6 +143,17 @@ class Launch:
                 cuda.synchronize(run.stream)
             except CudaError as error:
                 raise self._failure("failed while it ran", error, "", shape) from error
+
+    def _watched(self, run: Run, record: _Record, watch: Watch) -> None:
+        """Launch in debug mode: alone, and until it ends. Raises WatchdogError."""
+        grid, block, _ = _split(record.shape)
+        with watchdog.log(run.cuda, run.stream) as log:
+            log.clear(grid, block)
+            run.cuda.launch(record.config, run.functions[self.index], record.address)
+            try:
+                log.watch(self.kernel.name, watch)
+            except CudaError as error:
+                raise self._failure("failed while it ran", error, "", record.shape) from error
 
     def _configure(self, cuda: Cuda, record: _Record, shape: Shape) -> None:
         self._check(shape)

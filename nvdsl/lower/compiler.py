@@ -8,8 +8,9 @@ from contextlib import contextmanager
 from typing import Any
 
 from nvdsl import arch
+from nvdsl.devicelog import Watch
 from nvdsl.errors import VerifyError
-from nvdsl.lower import advisories, kernels, passes, prepare, ptx, ptxas, steps
+from nvdsl.lower import advisories, binaries, kernels, passes, prepare, ptx, ptxas, steps
 from nvdsl.lower.dump import Dump
 from nvdsl.lower.kernels import Kernel
 from nvdsl.lower.options import Options
@@ -22,27 +23,42 @@ def lower(module: Any, options: Options | None = None) -> Lowered:
     """Compile the kernels of a traced module for sm_90a.
 
     ``module``: host functions with ``gpu.launch`` regions; it is left as it is. ``options``: default the environment's.
+    What was compiled before may come from the disk (`binaries`).
     Raises VerifyError (shared memory), LowerError (a pass, the backend or ptxas refuses it; in strict mode any
     advisory of ptxas), ToolchainError (ptxas or libdevice is missing), with the user's line where there is
     one. Warns AdvisoryWarning at the user's line.
     """
     options = options or Options.from_environment()
+    found_by, start = binaries.key(module, options), time.perf_counter()
+    kept = binaries.load(found_by, module.context) if found_by else None
+    if kept is not None:
+        lowered, advice = kept
+        lowered.stages["look-up"] = time.perf_counter() - start
+    else:
+        lowered, advice = _compile(module, options)
+        if found_by:
+            binaries.save(found_by, lowered, advice)
+    if not options.debug:  # ptxas's advice is about what debug mode added, too
+        advisories.report(advice, strict=options.strict)
+    return lowered
+
+
+def _compile(module: Any, options: Options) -> tuple[Lowered, list[advisories.Advisory]]:
     dump = Dump(options, module)
     stages: dict[str, float] = {}
     with module.context, ir.Location.unknown():
         host, found, codes = to_ptx(module, options, dump, stages)
     with _timed(stages, "ptxas"):
         assembled = ptxas.assemble(codes, options)
-    binaries = _binaries(found, codes, assembled)
-    for symbol, binary in binaries.items():
+    made = _binaries(found, codes, assembled, options)
+    for symbol, binary in made.items():
         dump.binary(symbol, binary)
     advice = [
         advisory
         for code, result in zip(codes, assembled, strict=True)
         for advisory in advisories.read(result.log, code, _of(code, found))
     ]
-    advisories.report(advice, strict=options.strict)
-    return Lowered(host, binaries, stages)
+    return Lowered(host, made, stages), advice
 
 
 def to_ptx(module: Any, options: Options, dump: Dump, stages: dict[str, float]) -> tuple[Any, list[Kernel], list[Ptx]]:
@@ -85,17 +101,19 @@ def _of(code: Ptx, found: list[Kernel]) -> list[Kernel]:
     return [kernel for kernel in found if kernel.module == code.module]
 
 
-def _binaries(found: list[Kernel], codes: list[Ptx], assembled: list[ptxas.Assembled]) -> dict[str, KernelBinary]:
-    binaries = {}
+def _binaries(
+    found: list[Kernel], codes: list[Ptx], assembled: list[ptxas.Assembled], options: Options
+) -> dict[str, KernelBinary]:
+    made = {}
     for code, result in zip(codes, assembled, strict=True):
         for kernel in _of(code, found):
             resources = result.resources.get(kernel.name, Resources())
             _check_smem(kernel, resources.static_smem)
-            binaries[kernel.symbol] = _binary(kernel, code, result.cubin, resources)
-    return binaries
+            made[kernel.symbol] = _binary(kernel, code, result.cubin, resources, options)
+    return made
 
 
-def _binary(kernel: Kernel, code: Ptx, cubin: bytes, resources: Resources) -> KernelBinary:
+def _binary(kernel: Kernel, code: Ptx, cubin: bytes, resources: Resources, options: Options) -> KernelBinary:
     x, y, z = kernel.block or (arch.MAX_THREADS_PER_BLOCK, 1, 1)
     return KernelBinary(
         name=kernel.name,
@@ -109,6 +127,7 @@ def _binary(kernel: Kernel, code: Ptx, cubin: bytes, resources: Resources) -> Ke
         cluster=kernel.cluster,
         resources=resources,
         where=kernel.where,
+        watch=Watch(tuple(kernel.sites), options.debug_timeout) if options.debug else None,
     )
 
 

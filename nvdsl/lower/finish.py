@@ -84,12 +84,18 @@ def relax_atomics(device: Any, kernels: Kernels, _: Any) -> None:
                     op.attributes[name] = monotonic
 
 
+DATA_LAYOUT = "e-p6:32:32-i64:64-i128:128-i256:256-v16:16-v32:32-n16:32:64"
+"""The NVPTX backend's. Without it an i64 counts as aligned to 4 bytes while its loads and stores are made, and each is
+split in two; where a stored one had been an f64, ptxas 13.0 then wrote a wrong lower half (seen on an H200)."""
+
+
 def attach_target(device: Any, _kernels: Kernels, options: Any) -> None:
     """Say what to generate code for, and link libdevice into modules that call it."""
     for module in device.body.operations:
         link = f', link = ["{toolchain.libdevice(options.ptxas)}"]' if _calls_libdevice(module) else ""
         target = f'#nvvm.target<O = {options.opt_level}, chip = "{arch.CHIP}", features = "+{PTX_ISA}"{link}>'
         module.attributes["targets"] = ir.ArrayAttr.get([ir.Attribute.parse(target)])
+        module.attributes["llvm.data_layout"] = ir.StringAttr.get(DATA_LAYOUT)
 
 
 def _calls_libdevice(module: Any) -> bool:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from nvdsl import arch
+from nvdsl.devicelog import Site
 from nvdsl.errors import VerifyError, Where
 from nvdsl.mlir import ir
 from nvdsl.trace.location import where
@@ -20,7 +21,7 @@ class Kernel:
     ``block`` and ``cluster``: threads and blocks; block is None where the host computes it. ``user_smem_bytes``:
     dynamic shared memory that the launch asks for. ``mbarriers``: how many the kernel creates.
     ``tensor_maps``: positions of such arguments. ``op_names``: what it was traced with. ``wgmma`` and
-    ``setmaxnreg``: the first such op's line.
+    ``setmaxnreg``: the first such op's line. ``sites``: what debug mode's steps put into it, by number.
     """
 
     module: str
@@ -34,6 +35,7 @@ class Kernel:
     op_names: frozenset[str]
     wgmma: Where | None
     setmaxnreg: Where | None
+    sites: list[Site] = field(default_factory=list, compare=False)
 
     @property
     def symbol(self) -> str:

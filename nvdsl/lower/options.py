@@ -28,6 +28,8 @@ class Options:
     dump_dir       NVDSL_DUMP_DIR=DIR    write what is dumped to files there, not to stderr
     ptxas          NVDSL_PTXAS=PATH      another ptxas than the installed wheel's or PATH's
     ptxas_flags    NVDSL_PTXAS_FLAGS     more flags for it, separated by spaces
+    debug          NVDSL_DEBUG=1         waits with a deadline, asserts, indices checked (docs/debugging.md)
+    debug_timeout  NVDSL_DEBUG_TIMEOUT   seconds that one wait may take in debug mode
     =============  ====================  ==============================================================
 
     ``PASS`` is a name that `nvdsl.lower.passes.NAMES` lists; alone it means ``after:PASS``. Raises
@@ -41,11 +43,15 @@ class Options:
     dump_dir: str | None = None
     ptxas: str | None = None
     ptxas_flags: tuple[str, ...] = ()
+    debug: bool = False
+    debug_timeout: float = 2.0
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "dump", _names(self.dump))
         if self.opt_level not in (0, 1, 2, 3):
             raise LowerError(f"opt_level={self.opt_level!r}", fix="use 0, 1, 2 or 3 (the default)")
+        if not 0.01 <= self.debug_timeout <= 3600:
+            raise LowerError(f"debug_timeout={self.debug_timeout!r}", fix="use 0.01 to 3600 seconds (default 2)")
 
     @classmethod
     def from_environment(cls, **chosen: Any) -> Options:
@@ -57,12 +63,22 @@ class Options:
             "dump_dir": os.environ.get("NVDSL_DUMP_DIR") or None,
             "ptxas": os.environ.get("NVDSL_PTXAS") or None,
             "ptxas_flags": tuple(os.environ.get("NVDSL_PTXAS_FLAGS", "").split()),
+            "debug": _flag("NVDSL_DEBUG"),
+            "debug_timeout": _seconds("NVDSL_DEBUG_TIMEOUT", cls.debug_timeout),
         }
         return cls(**(found | chosen))
 
 
 def _flag(name: str) -> bool:
     return os.environ.get(name, "").lower() not in ("", "0", "false", "no", "off")
+
+
+def _seconds(name: str, default: float) -> float:
+    text = os.environ.get(name) or str(default)
+    try:
+        return float(text)
+    except ValueError:
+        raise LowerError(f"{name}={text}", rule="it is a number of seconds", fix=f"{name}=5") from None
 
 
 def _names(dump: str | Iterable[str]) -> frozenset[str]:

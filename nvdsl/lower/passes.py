@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from nvdsl.lower import accumulators, checks, finish, legalize, prepare
+from nvdsl.lower import accumulators, checks, device_checks, finish, legalize, prepare, watchdog
 
 Rewrite = Callable[..., None]
 
@@ -28,7 +28,8 @@ Rewrite = Callable[..., None]
 class Step:
     """``pipeline``: MLIR passes at module level; else ``rewrite(module, kernels, options)``.
 
-    ``needs``: the step is left out unless a kernel was traced with one of these ops.
+    ``needs``: the step is left out unless a kernel was traced with one of these ops. ``debug``: it belongs to debug
+    mode (True), or to what is not debug mode (False).
     """
 
     name: str
@@ -36,9 +37,10 @@ class Step:
     pipeline: str = ""
     rewrite: Rewrite | None = None
     needs: tuple[str, ...] = ()
+    debug: bool | None = None
 
-    def wanted(self, op_names: frozenset[str]) -> bool:
-        return not self.needs or not op_names.isdisjoint(self.needs)
+    def wanted(self, op_names: frozenset[str], debug: bool = False) -> bool:
+        return self.debug in (None, debug) and (not self.needs or not op_names.isdisjoint(self.needs))
 
 
 def _pass(name: str, why: str, *, options: str = "", nest: str = "", needs: tuple[str, ...] = ()) -> Step:
@@ -48,6 +50,10 @@ def _pass(name: str, why: str, *, options: str = "", nest: str = "", needs: tupl
 
 def _rewrite(name: str, why: str, rewrite: Rewrite, needs: tuple[str, ...] = ()) -> Step:
     return Step(name, why, rewrite=rewrite, needs=needs)
+
+
+def _debug(name: str, why: str, rewrite: Rewrite, needs: tuple[str, ...] = (), when: bool = True) -> Step:
+    return Step(name, why, rewrite=rewrite, needs=needs, debug=when)
 
 
 _VECTOR_TRANSFERS = ("vector.transfer_read", "vector.transfer_write")
@@ -64,6 +70,14 @@ DEVICE = (
              needs=checks.INTRINSICS),
     _rewrite("drop-unused-ids", "outlining reads 12 ids and sizes that most kernels don't use",
              prepare.drop_unused_ids),
+    _debug("drop-asserts", "an assert is checked in debug mode and in the simulator", device_checks.drop_asserts,
+           needs=device_checks.ASSERTS, when=False),
+    _debug("declare-log", "through which a kernel says where it is", watchdog.declare_log),
+    _debug("check-asserts", "in debug mode", device_checks.check_asserts, needs=device_checks.ASSERTS),
+    _debug("check-bounds", "an index outside of its axis stops the kernel", device_checks.check_bounds),
+    _debug("bound-waits", "an mbarrier wait ends after a while", watchdog.bound_waits),
+    _debug("announce-waits", "a warp says where it may stop", watchdog.announce_waits),
+    _debug("enter-and-return", "a warp says that it has begun, and ended", watchdog.enter_and_return),
     _rewrite("tensor-maps-as-pointers", "gpu-to-nvvm knows no tensor map arguments",
              prepare.tensor_maps_as_pointers),
     _rewrite("place-mbarriers", "nvgpu would make them static shared memory, which may overlap the dynamic block",

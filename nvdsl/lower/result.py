@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from nvdsl.devicelog import Watch
 from nvdsl.errors import ToolchainError, Where
 from nvdsl.lower import toolchain
 
@@ -45,7 +46,7 @@ class KernelBinary:
     calls it; kernels of one module share their PTX and cubin. ``ptx``: with the user's lines as comments, or
     ``.loc`` with `Options.lineinfo`. ``smem_bytes``: dynamic shared memory to launch with: ``user_smem_bytes``
     and the mbarriers behind them. ``max_threads``: of its block, 1024 where ``block`` is not known. ``cluster``:
-    its extents in blocks.
+    its extents in blocks. ``watch``: in debug mode, what the kernel's messages mean.
     """
 
     name: str
@@ -59,6 +60,7 @@ class KernelBinary:
     cluster: tuple[int, int, int]
     resources: Resources
     where: Where | None
+    watch: Watch | None = None
 
     def sass(self) -> str:
         """The kernel's machine code as text. Raises ToolchainError where nvdisasm and cuobjdump are missing."""

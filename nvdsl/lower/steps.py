@@ -22,7 +22,7 @@ def run_all(
     """Run the steps that the kernels need on ``module``, in place. Raises LowerError."""
     traced: frozenset[str] = frozenset().union(*(kernel.op_names for kernel in kernels.values()))
     for step in steps:
-        if not step.wanted(traced):
+        if not step.wanted(traced, options.debug):
             dump.left_out(step)
             continue
         dump.module(f"before:{step.name}", module)

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from nvdsl.errors import NvdslError
+from nvdsl.errors import NvdslError, WatchdogError
 
 
 class ChildTimeout(NvdslError):
@@ -160,15 +160,20 @@ def _serve(folder: str) -> None:
         args, kwargs = pickle.load(call)
     value, exception = None, None
     try:
-        value = _find(target)(*args, **kwargs)
+        value = find(target)(*args, **kwargs)
     except BaseException as error:  # pytest.skip is one
         exception = error
         traceback.print_exc()
     (Path(folder) / "outcome").write_bytes(pickle.dumps((value, _portable(exception))))
+    if isinstance(exception, WatchdogError):  # CUDA's clean-up may wait for a kernel that hangs
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(1)
     sys.exit(exception is not None)
 
 
-def _find(target: str) -> Callable[..., Any]:
+def find(target: str) -> Callable[..., Any]:
+    """The function that ``module:name`` names, without its `in_child`."""
     module, _, name = target.partition(":")
     found: Any = importlib.import_module(module)
     for part in name.split("."):

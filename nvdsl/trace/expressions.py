@@ -104,7 +104,7 @@ class Expressions(ast.NodeTransformer):
     def visit_Call(self, node: ast.Call) -> Any:
         name = node.func.id if isinstance(node.func, ast.Name) else ""
         if name == "print":
-            node.args = [_pieces(x) if isinstance(x, ast.JoinedStr) else x for x in node.args]
+            node.args = [pieces(x) if isinstance(x, ast.JoinedStr) else x for x in node.args]
         self.generic_visit(node)
         if name not in _UNWRAPPED:
             if isinstance(node.func, ast.Attribute):  # a call of a method is reported where its name stands
@@ -114,13 +114,13 @@ class Expressions(ast.NodeTransformer):
         return node
 
 
-def _pieces(text: ast.JoinedStr) -> ast.expr:
-    """An f-string that is printed: its pieces, since only the kernel knows the traced ones' values."""
-    pieces: list[ast.expr] = []
+def pieces(text: ast.JoinedStr) -> ast.expr:
+    """An f-string that the kernel prints: its pieces, since only the kernel knows the traced ones' values."""
+    parts: list[ast.expr] = []
     for value in text.values:
         if isinstance(value, ast.FormattedValue):
             spec = value.format_spec or ast.Constant("")
-            pieces.append(ast.Tuple([value.value, ast.Constant(value.conversion), spec], ast.Load()))
+            parts.append(ast.Tuple([value.value, ast.Constant(value.conversion), spec], ast.Load()))
         else:
-            pieces.append(value)
-    return place(call(RUNTIME, "text", *pieces), text)
+            parts.append(value)
+    return place(call(RUNTIME, "text", *parts), text)

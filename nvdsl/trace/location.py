@@ -11,9 +11,11 @@ from __future__ import annotations
 import contextlib
 import enum
 import functools
+import linecache
 import os
+import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Any
 
 import nvdsl
@@ -95,3 +97,22 @@ def _innermost(location: Any) -> Where | None:
     if isinstance(location, ir.FusedLoc):
         return next(filter(None, map(_innermost, location.locations)), None)
     return None
+
+
+def variable(place: Where | None) -> str:
+    """The name that the source line at ``place`` assigns to, e.g. "full"; "" when it does not."""
+    if place is None:
+        return ""
+    match = re.match(r"\s*([A-Za-z_]\w*)\s*(?::[^=]*)?=[^=]", linecache.getline(place.file, place.line))
+    return match[1] if match else ""
+
+
+def mbarrier_group(place: Where | None, taken: Collection[str]) -> str:
+    """A name for the mbarriers made at ``place``, none of ``taken``: the variable's; of a `Ring`, which makes two
+    groups in one line, the variable's with ``.full`` and ``.empty``."""
+    name = variable(place) or "group"
+    if place is not None and re.search(r"\bRing\(", linecache.getline(place.file, place.line)):
+        name += ".empty" if f"{name}.full" in taken else ".full"
+    while name in taken:
+        name += "'"
+    return name

@@ -15,9 +15,10 @@ import numpy as np
 
 from nvdsl.errors import trace_error
 from nvdsl.mlir import ir
-from nvdsl.mlir.dialects import cf
+from nvdsl.mlir.dialects import cf, gpu, scf
 from nvdsl.trace.carry import Merge, describe, freeze
 from nvdsl.trace.location import caller
+from nvdsl.trace.printing import Text, escaped, format_of
 from nvdsl.trace.regions import Branching
 from nvdsl.trace.watch import of_thunk
 from nvdsl.values import as_value
@@ -149,12 +150,35 @@ def _mismatch(a: Any, b: Any) -> Any:
     )
 
 
-def check(test: Any, message: str | Thunk | None = None) -> Any:
-    """What `assert` checks: plain Python's value itself; for a traced one cf.assert is built (the kernel
-    prints the message and traps), and True given back."""
+def check(test: Any, message: str | Thunk | None = None, formatted: bool = False) -> Any:
+    """What `assert` checks: plain Python's value itself; for a traced one an assert of the kernel is built, and True
+    given back.
+
+    It is a cf.assert, or, with traced values in the message (``formatted``: an f-string), the gpu.printf of it where
+    the test fails, marked as an assert. The simulator and debug mode stop there; else the lowering leaves them out.
+    """
     traced = condition(test, "`assert`")
     if traced is None:
         return test
+    if formatted and callable(message):
+        message = _check_with_values(traced, message)
+        if message is None:
+            return True
     text = message() if callable(message) else message
     cf.assert_(traced, f"{caller()}: " + (str(text) if text is not None else "assertion failed"))
     return True
+
+
+def _check_with_values(holds: Any, message: Thunk) -> str | None:
+    """Build the assert, with what its message needs under it; or give the message back, which has no traced values."""
+    branch = scf.IfOp(~holds)
+    with ir.InsertionPoint(branch.then_block):
+        text = message()
+        if type(text) is Text:
+            form, values = format_of(text)
+            gpu.printf(escaped(f"{caller()}: ") + form, *values).attributes["nvdsl.assert"] = ir.UnitAttr.get()
+        scf.yield_([])
+    if type(text) is Text:
+        return None
+    branch.operation.erase()
+    return str(text)

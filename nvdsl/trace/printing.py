@@ -58,18 +58,25 @@ def print_(*arguments: Any, **options: Any) -> None:
     for x in arguments:
         pieces = x.pieces if type(x) is Text else [(x, -1, "") if is_value(x) else str(x)]
         parts.append("".join(_format(piece, values) for piece in pieces))
-    separator, end = (_escaped(default if x is None else x) for x, default in ((separator, " "), (end, "\n")))
+    separator, end = (escaped(default if x is None else x) for x, default in ((separator, " "), (end, "\n")))
     gpu.printf(separator.join(parts) + end, *values)
 
 
-def _escaped(fixed: str) -> str:
+def format_of(text: Text) -> tuple[str, list[Any]]:
+    """The printf format of a text, and the values that it prints."""
+    values: list[Any] = []
+    return "".join(_format(piece, values) for piece in text.pieces), values
+
+
+def escaped(fixed: str) -> str:
+    """What printf prints as ``fixed``."""
     return fixed.replace("%", "%%")
 
 
 def _format(piece: Any, values: list[Any]) -> str:
     """The piece's part of the format; what it prints is appended to ``values``."""
     if isinstance(piece, str) or not is_value(piece[0]):
-        return _escaped(_plain(piece))
+        return escaped(_plain(piece))
     value, _, spec = piece
     if not isinstance(value, Value):
         raise trace_error(f"print of a value of type {describe(value)}", rule="the device prints numbers")

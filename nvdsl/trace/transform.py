@@ -51,6 +51,7 @@ from nvdsl.trace.expressions import (
     lazy,
     load,
     local_names,
+    pieces,
     place,
     thunk,
 )
@@ -265,7 +266,8 @@ class _Function(Expressions):
         if node.msg is not None:
             node.msg = self.visit(node.msg)
             if lazy(node.msg):
-                arguments.append(thunk(node.msg))
+                message = pieces(node.msg) if isinstance(node.msg, ast.JoinedStr) else node.msg
+                arguments += [thunk(message), constant(message is not node.msg)]
         node.test = place(call(RUNTIME, "check", *arguments), node.test)
         return node
 

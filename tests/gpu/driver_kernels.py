@@ -130,7 +130,7 @@ def build(
       }}
       gpu.module @m {{ gpu.func @{name}({_typed(parameters)}) kernel {{ gpu.return }} }}
     }}"""
-    binary = SimpleNamespace(name=name, cubin=ptx.encode() + b"\0", smem_bytes=smem, max_threads=1024)
+    binary = SimpleNamespace(name=name, cubin=ptx.encode() + b"\0", smem_bytes=smem, max_threads=1024, watch=None)
     names = [name for name, _ in [*arguments, ("grid", "index")]]
     with ir.Context(), ir.Location.unknown():
         return plan.build(ir.Module.parse(text), "check", {name: binary}, written=written, names=names)

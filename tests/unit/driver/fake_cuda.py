@@ -21,6 +21,7 @@ class Kernel:
     smem_bytes: int = 0
     max_threads: int = 1024
     cubin: bytes = b"cubin"
+    watch: Any = None
 
 
 @dataclass
@@ -55,6 +56,9 @@ class FakeCuda(Cuda):
     maps: list[tuple[Any, int]] = field(default_factory=list)
     allocations: dict[int, Any] = field(default_factory=dict)
     kernels: dict[str, Kernel] = field(default_factory=dict)
+    variables: dict[str, Any] = field(default_factory=dict)
+    ends: list[bool | str] = field(default_factory=lambda: [True])
+    log: Any = None
 
     def _record(self, *call: Any) -> None:
         if call[0] in self.fail:
@@ -105,6 +109,11 @@ class FakeCuda(Cuda):
         self._record("function", name)
         return name
 
+    def variable(self, module: bytes, name: str) -> int:
+        """``variables``: name -> its 8 bytes."""
+        self._record("variable", name)
+        return ctypes.addressof(self.variables.setdefault(name, ctypes.c_uint64()))
+
     def allow_shared_memory(self, function: str, size: int) -> None:
         self._record("allow_shared_memory", function, size)
 
@@ -135,6 +144,18 @@ class FakeCuda(Cuda):
     def fill(self, pointer: int, pattern: int, width: int, count: int, stream: int) -> None:
         self._record("fill", pattern, width, count, stream)
         ctypes.memmove(pointer, pattern.to_bytes(width, "little") * count, width * count)
+
+    def host_memory(self, size: int) -> tuple[int, int]:
+        self._record("host_memory", size)
+        self.log = (ctypes.c_char * size)()
+        return ctypes.addressof(self.log), 0xABC000
+
+    def finished(self, stream: int) -> bool:
+        """``ends``: what each call gives, the last for ever; an error's name is raised."""
+        end = self.ends.pop(0) if len(self.ends) > 1 else self.ends[0]
+        if isinstance(end, str):
+            raise CudaError("cuStreamQuery", end, "injected")
+        return end
 
     def synchronize(self, stream: int) -> None:
         self._record("synchronize", stream)

@@ -121,11 +121,6 @@ OTHER = {
            vector.transfer_write %v, %f[%tid] {in_bounds = [true]} : vector<2xf32>, memref<64xf32>""",
         "ld.global.b32",
     ),
-    "assert": (
-        """%ok = arith.cmpi slt, %ix, %iy : i32
-           cf.assert %ok, "must be less\"""",
-        "__assertfail",
-    ),
     "printf": ('gpu.printf "%d\\0A", %ix : i32', "vprintf"),
 }
 

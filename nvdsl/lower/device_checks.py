@@ -1,0 +1,178 @@
+"""Debug mode: device asserts, and indices checked against the shape of what they index.
+
+An access is checked against the memref that it names and, through views, against the arrays and the shared memory
+behind it. What goes through a pointer has no shape: compute-sanitizer looks at it.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from nvdsl import devicelog
+from nvdsl.devicelog import Site
+from nvdsl.elements import ELEMENTS
+from nvdsl.lower import debug_ptx
+from nvdsl.lower.kernels import Kernel, walk
+from nvdsl.lower.prepare import Kernels, functions, new
+from nvdsl.lower.watchdog import add_site, to_i32, to_i64
+from nvdsl.mlir import ir
+from nvdsl.trace.location import where
+
+ASSERT = "nvdsl.assert"
+"""Attribute of a ``gpu.printf`` that is an assert with values: where it is executed, the assert has failed."""
+
+ASSERTS = ("cf.assert", "gpu.printf")
+
+
+def drop_asserts(device: Any, kernels: Kernels, _: Any) -> None:
+    """Without debug mode an assert costs nothing."""
+    for function, _kernel in functions(device, kernels):
+        for op in _asserts(function):
+            op.erase()
+
+
+def check_asserts(device: Any, kernels: Kernels, _: Any) -> None:
+    """An assert that fails stops the kernel with its values in the log."""
+    for function, kernel in functions(device, kernels):
+        for op in _asserts(function):
+            values: list[Any] = []
+            with ir.InsertionPoint(op), op.location:
+                if op.name == "cf.assert":
+                    holds, text = to_i32(op.operands[0]), ir.StringAttr(op.attributes["msg"]).value.replace("%", "%%")
+                else:
+                    holds, text = _constant(_i32(), 0), ir.StringAttr(op.attributes["format"]).value
+                    values = list(op.operands)[: devicelog.MAX_VALUES]
+                site = Site("assert", where(op), text, types=tuple(str(value.type) for value in values))
+                _require(holds, kernel, site, values)
+            op.erase()
+
+
+def _asserts(function: Any) -> list[Any]:
+    return [op for op in walk(function) if op.name in ASSERTS and (op.name == "cf.assert" or ASSERT in op.attributes)]
+
+
+# --- bounds
+
+
+_ACCESSES = {  # op -> position of its memref, what it does
+    "memref.load": (0, "load"),
+    "memref.store": (1, "store"),
+    "vector.load": (0, "load"),
+    "vector.store": (1, "store"),
+    "memref.atomic_rmw": (1, "atomic operation"),
+    "memref.generic_atomic_rmw": (0, "atomic operation"),
+}
+
+
+def check_bounds(device: Any, kernels: Kernels, _: Any) -> None:
+    """Each element access stops the kernel where an index is outside of its axis."""
+    for function, kernel in functions(device, kernels):
+        for op in walk(function):
+            if op.name in _ACCESSES:
+                with ir.InsertionPoint(op), op.location:
+                    _check_access(op, kernel)
+
+
+def _check_access(op: Any, kernel: Kernel) -> None:
+    position, what = _ACCESSES[op.name]
+    ref, indices = op.operands[position], list(op.operands)[position + 1 :]
+    width = 1
+    if op.name.startswith("vector."):
+        vector = op.results[0] if op.name == "vector.load" else op.operands[0]
+        width = vector.type.shape[-1]
+    _check(what, ref, indices, width, kernel, op, "an array")
+    source, outer = _behind(ref, indices)
+    while source is not None:
+        _check(what, source, outer, width, kernel, op, "an array (through a view)")
+        source, outer = _behind(source, outer)
+    _check_block(what, ref, kernel, op)
+
+
+def _check(what: str, ref: Any, indices: list[Any], width: int, kernel: Kernel, op: Any, name: str) -> None:
+    """``width`` elements of the last axis from ``indices`` on lie within the memref."""
+    extents = list(ref.type.shape)
+    if not indices or not ref.type.has_static_shape or len(indices) > devicelog.MAX_VALUES:
+        return
+    last = [*extents[:-1], extents[-1] - width + 1]
+    checked = [(i, below) for i, below in zip(indices, last, strict=True) if not _known_below(i, below)]
+    if not checked:
+        return
+    holds = None
+    for index, below in checked:  # as unsigned numbers, so that negative ones are too large
+        one = _compare(index, max(below, 0))
+        holds = one if holds is None else new("arith.andi", one.type, holds, one)
+    of = f"{name} of {'x'.join(map(str, extents))} {ref.type.element_type}" + _space(ref)
+    elements = f" of {width} elements" if width > 1 else ""
+    site = Site("out-of-bounds", where(op), what + elements, of, types=("index",) * len(indices), extents=tuple(last))
+    _require(to_i32(holds), kernel, site, indices)
+
+
+def _check_block(what: str, ref: Any, kernel: Kernel, op: Any) -> None:
+    """A view of the block's shared memory lies within the kernel's tiles."""
+    view = _maker(ref)
+    while view is not None and view.name in ("memref.cast", "memref.subview", "memref.reinterpret_cast"):
+        view = _maker(view.operands[0])
+    if view is None or view.name != "memref.view" or not view.results[0].type.has_static_shape:
+        return
+    size = _bytes(view.results[0].type)
+    start, below = view.operands[1], kernel.user_smem_bytes - size + 1
+    if size == 0 or kernel.user_smem_bytes == 0 or _known_below(start, below):
+        return
+    of = f"the {kernel.user_smem_bytes} bytes of the block's shared memory"
+    site = Site("out-of-bounds", where(op), what, of, types=("index",), extents=(max(below, 0),))
+    _require(to_i32(_compare(start, max(below, 0))), kernel, site, [start])
+
+
+def _bytes(type: Any) -> int:
+    dtype = ELEMENTS.get(str(type.element_type))
+    return math.prod(type.shape) * dtype.bytes if dtype else 0
+
+
+def _behind(ref: Any, indices: list[Any]) -> tuple[Any, list[Any]]:
+    """The memref that ``ref`` is a view of, and the indices there; None for what is no view of its shape."""
+    op = _maker(ref)
+    if op is None or op.name != "memref.subview":
+        return None, []
+    source = op.operands[0]
+    offsets, strides = (list(ir.DenseI64ArrayAttr(op.attributes[f"static_{n}"])) for n in ("offsets", "strides"))
+    if any(stride != 1 for stride in strides) or len(offsets) != len(indices):
+        return None, []
+    dynamic = iter(list(op.operands)[1:])
+    outer = []
+    for offset, index in zip(offsets, indices, strict=True):
+        start = next(dynamic) if offset == ir.ShapedType.get_dynamic_size() else _constant(index.type, offset)
+        outer.append(new("arith.addi", index.type, start, index))
+    return source, outer
+
+
+def _maker(value: Any) -> Any:
+    return None if isinstance(value.owner, ir.Block) else value.owner.operation
+
+
+def _known_below(index: Any, below: int) -> bool:
+    op = _maker(index)
+    return op is not None and op.name == "arith.constant" and 0 <= ir.IntegerAttr(op.attributes["value"]).value < below
+
+
+def _compare(index: Any, below: int) -> Any:
+    unsigned_less = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), 6)
+    i1 = ir.IntegerType.get_signless(1)
+    return new("arith.cmpi", i1, index, _constant(index.type, below), predicate=unsigned_less)
+
+
+def _space(ref: Any) -> str:
+    return " in shared memory" if "workgroup" in str(ref.type.memory_space) else ""
+
+
+def _require(holds: Any, kernel: Kernel, site: Site, values: list[Any]) -> None:
+    number = add_site(kernel, site)
+    debug_ptx.emit(debug_ptx.require(number, len(values)), holds, *[to_i64(value) for value in values])
+
+
+def _constant(type: Any, value: int) -> Any:
+    return new("arith.constant", type, value=ir.IntegerAttr.get(type, value))
+
+
+def _i32() -> Any:
+    return ir.IntegerType.get_signless(32)

@@ -1,0 +1,152 @@
+"""Debug mode's host side: what becomes of what a kernel wrote into its log."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from nvdsl import devicelog
+from nvdsl.devicelog import BEFORE, FAULT, PAST, Site, Watch
+from nvdsl.driver.mbarrier_word import State, decode, hint
+from nvdsl.errors import DeviceError, WatchdogError, Where
+from tests.unit.driver.fake_cuda import Kernel, fake
+from tests.unit.driver.host_program import build, function, launch
+
+SITES = (
+    Site("entry", Where("k.py", 1)),
+    Site("mbarrier", Where("k.py", 2), "full", count=4),
+    Site("barrier", Where("k.py", 3)),
+    Site("setmaxnreg", Where("k.py", 4), count=240),
+    Site("assert", Where("k.py", 5), "k.py:5: x[%d] is %.1f, 5%%", types=("i32", "f32")),
+    Site("out-of-bounds", Where("k.py", 6), "load", "an array of 4x8 f32", types=("index", "index"), extents=(4, 8)),
+    Site("mbarrier", Where("k.py", 7), "empty", count=1),
+)
+LOST = "CUDA_ERROR_LAUNCH_FAILED"
+SIZES = "".join(f"%{name} = arith.constant {n} : index\n" for name, n in (("one", 1), ("two", 2), ("threads", 64)))
+PROGRAM = function("", SIZES + launch("", grid="%two, %two, %one", block="%threads, %one, %one") + "\nreturn")
+
+
+def word(state: State) -> int:
+    return 1 << 63 | state.parity << 52 | state.pending << 32 | state.bytes & 0xFFFFFFFF
+
+
+def run(slots, ends=(LOST,), timeout=2.0):
+    """Launch a kernel that writes these slots, (block, warp, what it writes), and ends so."""
+
+    def write(launched, cuda):
+        log = np.frombuffer(cuda.log, devicelog.SLOT)
+        for (x, y), warp, said in slots:
+            slot = log[(y * 2 + x) * 2 + warp]
+            slot["block"], slot["thread"] = (x, y, 0), 32 * warp + said.pop("lane", 0)
+            for name, value in said.items():
+                slot[name] = value
+
+    kernel = Kernel("f_kernel", watch=Watch(SITES, timeout))
+    cuda, devices = fake(kernel, run=write, ends=list(ends))
+    host = build(PROGRAM, [kernel], devices=devices)
+    return cuda, host.call
+
+
+def report(*slots, **options) -> WatchdogError:
+    _, call = run(slots, **options)
+    with pytest.raises(WatchdogError) as caught:
+        call()
+    return caught.value
+
+
+def waits(site, **said):
+    return {"state": FAULT, "site": site, **said}
+
+
+def test_a_kernel_that_ends_well():
+    cuda, call = run([((0, 0), 0, {"state": PAST, "site": 2})], ends=[False, False, True])
+    call()
+    assert cuda.variables[devicelog.SYMBOL].value == 0xABC000
+    assert cuda.names().index("variable") < cuda.names().index("launch")
+
+
+def test_a_deadlock_names_warps_barrier_phase_and_cause():
+    state = word(State(0, 0, 16))
+    error = report(
+        ((0, 0), 0, waits(1, index=3, parity=0, barrier=state)),
+        ((0, 0), 1, waits(1, index=3, parity=0)),
+        ((1, 1), 1, waits(1, index=3, parity=0, barrier=state)),
+        ((1, 0), 0, {"state": BEFORE, "site": 2}),
+        ((1, 0), 1, {"state": PAST, "site": 6, "parity": 1}),
+        ((0, 1), 0, {"state": PAST, "site": 2, "returned": 1}),
+    )
+    assert (error.kind, error.where, error.running) == ("deadlock", Where("k.py", 2), False)
+    text = str(error)
+    assert text.startswith("k.py:2: deadlock: in kernel f_kernel 3 warps waited for 2 s")
+    what = "mbarrier full[3], parity 0: its phase (parity 0) still needs 16 bytes at k.py:2"
+    assert f"warps 0, 1 of block (0, 0) and 1 more wait for {what}" in text
+    assert "warp 0 of block (1, 0), thread 0, waits for the block's barrier at k.py:3" in text
+    assert "warp 1 of block (1, 0), thread 32, came past mbarrier empty, parity 1, and to no other wait since" in text
+    assert "1 warp has returned" in text and "2 warps have not begun" in text
+    assert "likely: 16 bytes that full[3] expects are in no copy" in text
+
+
+def test_an_assert_comes_before_the_deadlock_that_it_causes():
+    values = [7, int(np.float32(2.5).view(np.uint32)), 0, 0, 0, 0, 0]
+    error = report(((0, 0), 0, waits(1)), ((1, 0), 1, waits(4, lane=5, values=values)), ((1, 1), 1, waits(4)))
+    assert (error.kind, error.where) == ("assert", Where("k.py", 5))
+    first = "k.py:5: device assert failed in warp 1 of block (1, 0), thread 37: x[7] is 2.5, 5%"
+    assert str(error).splitlines()[0] == first
+    assert "1 more warp failed it, too" in str(error)
+
+
+def test_an_access_out_of_bounds():
+    values = [2, -1 & (1 << 64) - 1, 0, 0, 0, 0, 0]
+    error = report(((0, 1), 0, waits(5, lane=3, values=values)))
+    assert error.kind == "out-of-bounds"
+    assert "load out of bounds by warp 0 of block (0, 1), thread 3: index (2, -1) of an array of 4x8 f32" in str(error)
+    assert "on axis 1 the largest legal index is 7" in str(error)
+
+
+def test_a_kernel_that_says_nothing_new_hangs_and_nothing_is_launched_after_it():
+    slots = [((0, 0), 0, {"state": BEFORE, "site": 2}), ((0, 0), 1, {"state": BEFORE, "site": 3})]
+    cuda, call = run(slots, ends=[False], timeout=-0.4)  # patience of 0.2 s
+    with pytest.raises(WatchdogError) as caught:
+        call()
+    error = caught.value
+    assert (error.kind, error.running, error.where) == ("hang", True, Where("k.py", 4))
+    assert "warp 1 of block (0, 0), thread 32, waits for registers (setmaxnreg.inc to 240)" in str(error)
+    assert error.details[-2].startswith("likely: setmaxnreg waits for registers")
+    launches = cuda.names().count("launch")
+    with pytest.raises(WatchdogError, match="still hangs"):
+        call()
+    assert cuda.names().count("launch") == launches
+
+
+def test_a_kernel_that_goes_on_is_waited_for():
+    """It waits longer than the patience, and says something new all the time."""
+    cuda, call = run([], ends=[False], timeout=-0.4)
+    turn = iter(range(1000))
+
+    def finished(stream):
+        number = next(turn)
+        np.frombuffer(cuda.log, devicelog.SLOT)[0]["index"] = number // 10
+        return number > 100  # a second, at 10 ms each
+
+    cuda.finished = finished
+    call()
+
+
+def test_another_error_of_the_kernel_stays_what_it_is():
+    _, call = run([((0, 0), 0, {"state": PAST, "site": 2})], ends=["CUDA_ERROR_ILLEGAL_ADDRESS"])
+    with pytest.raises(DeviceError, match="failed while it ran: CUDA_ERROR_ILLEGAL_ADDRESS") as caught:
+        call()
+    assert not isinstance(caught.value, WatchdogError)
+
+
+@pytest.mark.parametrize("state", [State(0, 0, 16), State(1, 1048573, 0), State(0, 1, -4096), State(1, 2, 700000)])
+def test_states_of_an_mbarrier(state):
+    assert decode(word(state)) == state
+    assert decode(word(state) & ~(1 << 63)) is None
+
+
+def test_hints():
+    assert "32 more bytes were copied" in hint("b", State(0, 0, -32), 0)
+    assert "expect_tx says more" in hint("b", State(0, 0, 32), 0)
+    assert "still needs 2 arrivals" in hint("b", State(0, 2, 32), 0)
+    assert "completed the phase" in hint("b", State(1, 2, 0), 0)

@@ -1,0 +1,198 @@
+"""Compiled kernels on disk: what finds them, what they hold, and what becomes of broken files."""
+
+import ast
+import io
+import subprocess
+import sys
+import warnings
+import zipfile
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import nvdsl as nv
+from nvdsl import lower
+from nvdsl.lower import binaries, compiler, stored
+from nvdsl.module import context
+from tests.unit.kernels import array, host
+
+OPTIONS = lower.Options()
+
+
+def fill(x):
+    x[nv.thread_id.x] = 1.0
+
+
+def traced(value=1.0):
+    def body(x):
+        x[nv.thread_id.x] = value
+
+    return host(body, block=64).trace(array(nv.f32, 64))
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.setenv("NVDSL_CACHE", "on")
+    monkeypatch.setenv("NVDSL_CACHE_DIR", str(tmp_path))
+    return tmp_path / "kernels"
+
+
+@pytest.fixture
+def compilations(monkeypatch):
+    """The modules that were really compiled."""
+    made, real = [], compiler._compile
+    monkeypatch.setattr(compiler, "_compile", lambda module, options: made.append(module) or real(module, options))
+    return made
+
+
+@pytest.fixture(scope="module")
+def packed():
+    lowered, advice = compiler._compile(traced(), OPTIONS)
+    return lowered, advice, stored.pack(lowered, advice, "key")
+
+
+def plain(lowered):
+    return [(k.name, k.symbol, k.ptx, k.cubin, k.smem_bytes, k.max_threads, k.block, k.cluster, k.resources, k.where)
+            for k in lowered.kernels.values()]  # fmt: skip
+
+
+def test_the_second_compilation_is_a_look_up_with_the_same_result(folder, compilations):
+    one, two = (lower.lower(traced(), OPTIONS) for _ in range(2))
+    assert len(compilations) == 1
+    assert len(list(folder.glob("*.kernel.zip"))) == 1
+    assert plain(one) == plain(two)
+    assert str(one.host) == str(two.host)
+    assert list(two.stages) == ["look-up"]
+
+
+def test_what_decides_the_code_decides_the_key(folder):
+    module = traced()
+    keys = [binaries.key(module, replace(OPTIONS, **o)) for o in
+            ({}, {"opt_level": 2}, {"lineinfo": True}, {"ptxas_flags": ("-v",)})]  # fmt: skip
+    keys.append(binaries.key(traced(2.0), OPTIONS))
+    assert len(set(keys)) == 5
+    assert binaries.key(traced(), OPTIONS) == keys[0]
+    assert binaries.key(module, replace(OPTIONS, strict=True)) == keys[0]
+    assert binaries.key(module, replace(OPTIONS, dump=frozenset({"ptx"}))) is None
+
+
+def test_another_ptxas_is_another_key(folder, tmp_path):
+    path = tmp_path / "ptxas"
+    path.write_text("#!/bin/sh\n")
+    path.chmod(0o755)
+    key = binaries.key(traced(), replace(OPTIONS, ptxas=str(path)))
+    assert key != binaries.key(traced(), OPTIONS)
+    path.write_text("#!/bin/sh\nexit 1\n")
+    assert key != binaries.key(traced(), replace(OPTIONS, ptxas=str(path)))
+
+
+def test_a_module_does_not_depend_on_who_calls(folder):
+    function = host(fill, block=64)
+    one = function.trace(array(nv.f32, 64))
+    two = function.trace(array(nv.f32, 64))
+    assert binaries.key(one, OPTIONS) == binaries.key(two, OPTIONS)
+
+
+def test_switched_off_it_neither_reads_nor_writes(folder, compilations, monkeypatch):
+    lower.lower(traced(), OPTIONS)
+    monkeypatch.setenv("NVDSL_CACHE", "off")
+    lower.lower(traced(), OPTIONS)
+    assert len(compilations) == 2
+
+
+def test_advisories_are_given_again(folder, compilations):
+    def body(x):
+        values = [x[nv.thread_id.x + i] for i in range(100)]
+        nv.sync_threads()
+        for i in range(100):
+            x[nv.thread_id.x + i] = values[(i + 1) % 100] * values[i]
+
+    function = host(body, block=1024)
+    texts = []
+    for _ in range(2):
+        with pytest.warns(nv.AdvisoryWarning) as caught:
+            lower.lower(function.trace(array(nv.f32, 2048)), OPTIONS)
+        texts.append([(str(w.message), w.filename, w.lineno) for w in caught])
+    assert len(compilations) == 1
+    assert texts[0] == texts[1]
+    with pytest.raises(nv.LowerError, match="local memory"):
+        lower.lower(function.trace(array(nv.f32, 2048)), replace(OPTIONS, strict=True))
+    assert len(compilations) == 1
+
+
+damage = st.tuples(st.sampled_from(["flip", "cut", "insert", "replace"]), st.integers(0, 10**7), st.integers(1, 255))
+
+
+@settings(max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(damage)
+def test_damaged_bytes_are_unreadable_or_say_the_same(packed, how):
+    lowered, advice, good = packed
+    kind, place, value = how
+    at = place % len(good)
+    data = {"flip": good[:at] + bytes([good[at] ^ value]) + good[at + 1 :], "cut": good[:at],
+            "insert": good[:at] + bytes([value]) + good[at:], "replace": bytes([value]) * (at % 100)}[kind]  # fmt: skip
+    try:
+        found, said = stored.unpack(data, "key", context())
+    except stored.Unreadable:
+        return
+    assert plain(found) == plain(lowered) and str(found.host) == str(lowered.host) and said == advice
+
+
+@pytest.mark.parametrize("name", ["body.cubin", "body.ptx", "host.mlirbc", "meta.json"])
+def test_a_part_that_was_exchanged_is_found(packed, name):
+    """A whole zip file, with one part from elsewhere."""
+    changed = io.BytesIO()
+    with zipfile.ZipFile(io.BytesIO(packed[2])) as old, zipfile.ZipFile(changed, "w") as new:
+        assert name in old.namelist()
+        for part in old.namelist():
+            new.writestr(part, old.read(part)[:-1] + b"?" if part == name else old.read(part))
+    with pytest.raises(stored.Unreadable, match=f"{name} has changed"):
+        stored.unpack(changed.getvalue(), "key", context())
+
+
+def test_bytes_of_another_key_are_not_taken(packed):
+    with pytest.raises(stored.Unreadable, match="another kernel"):
+        stored.unpack(packed[2], "other", context())
+
+
+@pytest.mark.parametrize("text", [b"", b"no zip", None])
+def test_a_broken_file_is_compiled_anew_with_a_warning(folder, compilations, text):
+    lower.lower(traced(), OPTIONS)
+    (file,) = folder.glob("*.kernel.zip")
+    good = file.read_bytes()
+    file.write_bytes(good[: len(good) // 2] if text is None else text)
+    with pytest.warns(nv.CacheWarning, match="thrown away"):
+        lower.lower(traced(), OPTIONS)
+    assert len(compilations) == 2
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        lower.lower(traced(), OPTIONS)
+    assert len(compilations) == 2
+
+
+def test_a_folder_that_is_not_ours_is_a_warning(folder, monkeypatch):
+    folder.parent.mkdir(exist_ok=True)
+    folder.write_text("")
+    with pytest.warns(nv.CacheWarning, match="can't be written"):
+        assert lower.lower(traced(), OPTIONS).kernels
+
+
+def test_another_process_finds_it(folder):
+    program = f"""
+import sys
+sys.path[:0] = {sys.path!r}
+from chapters.ch1_saxpy import saxpy
+import nvdsl as nv
+x = nv.ShapeDtype((1000,), nv.f32)
+print(sorted(saxpy.compile(x, x, 2.0).seconds))
+"""
+    environment = {"NVDSL_CACHE_DIR": str(folder.parent), "PATH": "/usr/bin:/bin"}
+    runs = [
+        subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, env=environment,
+                       cwd=Path(nv.__file__).parents[1])
+        for _ in range(2)
+    ]  # fmt: skip
+    assert [ast.literal_eval(run.stdout) for run in runs] == [["passes", "ptx", "ptxas", "trace"], ["look-up", "trace"]]
