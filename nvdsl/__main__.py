@@ -1,0 +1,7 @@
+"""``python -m nvdsl``: the command ``nvdsl``."""
+
+import sys
+
+from nvdsl_command import main
+
+sys.exit(main())

@@ -1,0 +1,189 @@
+"""The command ``nvdsl``: what it takes, and which module does it.
+
+A module of its own beside the package, so that ``nvdsl --help`` and ``nvdsl run`` need not import MLIR, which takes
+half a second. ``python -m nvdsl`` is the same command.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from pathlib import Path
+
+DELIVERIES, ORDERS, LEVELS = ("late", "eager", "random"), ("forward", "reverse", "random"), ("traced", "nvvm")
+VIEWS = ("mlir", "ptx", "sass", "resources", "passes")
+DTYPES = ("f32", "tf32", "f16", "bf16", "e4m3", "e5m2", "i8", "u8", "i32")
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the command; returns its exit code: 0, 1 for a kernel that fails, 2 for input that makes no sense."""
+    given = sys.argv[1:] if arguments is None else arguments
+    own, scripts = given, []
+    if given[:1] in (["check"], ["show"]) and "--" in given:
+        own, scripts = given[: given.index("--")], given[given.index("--") + 1 :]
+    chosen = _parser().parse_args(own)
+    chosen.arguments = getattr(chosen, "arguments", scripts)
+    try:
+        if getattr(chosen, "script", None) is not None and not Path(chosen.script).is_file():
+            raise ValueError(f"there is no file {chosen.script}")
+        return chosen.run(chosen)
+    except ValueError as error:  # nvdsl.cli.Refused is one
+        print(f"nvdsl: {error}", file=sys.stderr)
+        return 2
+    except BrokenPipeError:  # `nvdsl show ... | head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except KeyboardInterrupt:
+        return 130
+
+
+def environment(delivery: str = "", order: str = "", seed: int | None = None, level: str = "") -> dict[str, str]:
+    """The environment in which a Python process simulates like that (what is not given stays as it is), and in
+    which it finds this nvdsl."""
+    chosen = {"TARGET": "sim", "SIM_DELIVERY": delivery, "SIM_ORDER": order, "SIM_LEVEL": level}
+    found = dict(os.environ) | {f"NVDSL_{name}": value for name, value in chosen.items() if value}
+    if seed is not None:
+        found["NVDSL_SIM_SEED"] = str(seed)
+    home = str(Path(__file__).resolve().parent)
+    if Path(home).name not in ("site-packages", "dist-packages"):  # a checkout
+        found["PYTHONPATH"] = os.pathsep.join(filter(None, [home, os.environ.get("PYTHONPATH", "")]))
+    return found
+
+
+def _run(chosen: argparse.Namespace) -> int:
+    """Become the script's own Python process: its output, its traceback and its exit code are the script's."""
+    found = environment(chosen.delivery, chosen.order, chosen.seed, chosen.level)
+    for name, path in (("NVDSL_SIM_TRACE", chosen.trace), ("NVDSL_SIM_PICTURE", chosen.picture)):
+        if path:
+            if not Path(path).parent.is_dir():
+                raise ValueError(f"{path} can't be written: there is no folder {Path(path).parent}")
+            found[name] = path
+    sys.stdout.flush()
+    os.execve(sys.executable, [sys.executable, chosen.script, *chosen.arguments], found)
+
+
+def _check(chosen: argparse.Namespace) -> int:
+    from nvdsl.cli import check
+
+    return check.run(chosen)
+
+
+def _show(chosen: argparse.Namespace) -> int:
+    from nvdsl.cli import show
+
+    return show.run(chosen)
+
+
+def _draw(chosen: argparse.Namespace) -> int:
+    from nvdsl.cli import draw
+
+    return draw.run(chosen)
+
+
+# --- what it takes
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="nvdsl", description="Look at Hopper kernels, and check them without a GPU.")
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    _run_parser(commands)
+    _check_parser(commands)
+    _show_parser(commands)
+    _draw_parser(commands)
+    return parser
+
+
+def _command(commands, name: str, run, summary: str, more: str = "") -> argparse.ArgumentParser:
+    parser = commands.add_parser(
+        name, help=summary, description=f"{summary[0].upper()}{summary[1:]}.", epilog=more or None,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )  # fmt: skip
+    parser.set_defaults(run=run)
+    return parser
+
+
+def _run_parser(commands) -> None:
+    parser = _command(
+        commands, "run", _run, "run a script, its kernels in the simulator",
+        more="What stands behind the script's name is for the script. The exit code is the script's.\n"
+        "The same without this command: NVDSL_TARGET=sim NVDSL_SIM_DELIVERY=... python script.py",
+    )  # fmt: skip
+    parser.add_argument("--delivery", choices=DELIVERIES, default="", help="when copies and wgmmas happen (late)")
+    parser.add_argument("--order", choices=ORDERS, default="", help="which warp runs next (forward)")
+    parser.add_argument("--seed", type=_seed, help="of what is random (0)")
+    parser.add_argument("--level", choices=LEVELS, default="",
+                        help="what is executed: the module as traced, or after convert-nvgpu-to-nvvm (traced)")
+    parser.add_argument("--trace", metavar="FILE.json", help="write what happened, for ui.perfetto.dev")
+    parser.add_argument("--picture", metavar="FILE.svg", help="draw the first block's ring slots over time")
+    parser.add_argument("script", metavar="script.py")
+    parser.add_argument("arguments", nargs=argparse.REMAINDER, metavar="...", help="the script's own arguments")
+
+
+def _check_parser(commands) -> None:
+    parser = _command(
+        commands, "check", _check, "run a script under several schedules in the simulator",
+        more="Each schedule is a process of its own: late delivery, eager delivery, then random ones (seed 0, 1...),\n"
+        "each at both levels. A schedule fails when its process does: a report of the simulator, an assert of the\n"
+        "script, any exit code but 0. The command fails (1) when one does, and says how to repeat it.\n"
+        "The script's own arguments follow `--`: nvdsl check gemm.py --schedules 10 -- --M 256",
+    )  # fmt: skip
+    parser.add_argument("script", metavar="script.py")
+    parser.add_argument("--schedules", type=_count, default=22, metavar="N", help="at each level (%(default)s)")
+    parser.add_argument("--level", choices=(*LEVELS, "both"), default="both", help="(%(default)s)")
+    parser.add_argument("--jobs", type=_count, metavar="N", help="processes at a time (one a core)")
+    parser.add_argument("--timeout", type=float, default=600, metavar="S", help="seconds for each schedule (600)")
+
+
+def _show_parser(commands) -> None:
+    parser = _command(
+        commands, "show", _show, "show a script's kernels as MLIR, PTX, SASS, or what they use",
+        more="The script runs (as __main__, its output dropped), but its kernels don't: a call of an nv.jit function\n"
+        "only compiles, and leaves the results as they are. If that makes the script fail later on, what was compiled\n"
+        "until then is shown. No GPU is needed. The script's own arguments follow `--`.\n\n"
+        "  mlir       the traced module, or the module after (before) one step of the lowering\n"
+        "  ptx        what LLVM made of it\n"
+        "  sass       machine code (needs nvdisasm or cuobjdump: pip install nvidia-cuda-nvdisasm)\n"
+        "  resources  registers, spills, stack, shared memory, barriers, blocks that fit on an SM (the default)\n"
+        "  passes     the steps of the lowering, and which of them this script's kernels need",
+    )  # fmt: skip
+    parser.add_argument("script", metavar="script.py")
+    parser.add_argument("view", nargs="?", choices=VIEWS, default="resources", metavar="|".join(VIEWS))
+    parser.add_argument("--kernel", metavar="NAME", help="only this kernel, or the kernels of this nv.jit function")
+    parser.add_argument("--after", metavar="STEP", help="mlir: after this step (`passes` lists them)")
+    parser.add_argument("--before", metavar="STEP", help="mlir: before this step")
+
+
+def _draw_parser(commands) -> None:
+    parser = _command(commands, "draw", _draw, "draw a layout: a swizzled tile, or a wgmma fragment")
+    kinds = parser.add_subparsers(required=True, metavar="WHAT", dest="kind")
+    swizzle = _command(kinds, "swizzle", _draw, "draw where each 16-byte unit of a tile lies in shared memory")
+    swizzle.add_argument("--swizzle", type=int, default=128, metavar="BYTES", help="0, 16, 32, 64 or 128 (%(default)s)")
+    swizzle.add_argument("--dtype", choices=DTYPES, default="f16", help="(%(default)s)")
+    swizzle.add_argument("--shape", default="8x64", metavar="RxC", help="rows x columns, in elements (%(default)s)")
+    fragment = _command(kinds, "fragment", _draw, "draw which lane and register hold each element of a wgmma operand")
+    fragment.add_argument("--operand", choices=("d", "a"), default="d",
+                          help="d: the accumulator; a: A in registers (%(default)s)")
+    fragment.add_argument("--n", type=int, default=64, help="columns of the accumulator, 8 to 256 (%(default)s)")
+    fragment.add_argument("--dtype", choices=DTYPES, help="the operand's element type (f32 for d, f16 for a)")
+    for one in (swizzle, fragment):
+        one.add_argument("--text", action="store_true", help="print it in the terminal, in colours, instead of SVG")
+        one.add_argument("--out", metavar="FILE.svg", help="where the SVG goes (standard output)")
+
+
+def _count(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError("must be at least 1")
+    return number
+
+
+def _seed(text: str) -> int:
+    number = int(text)
+    if number < 0:
+        raise argparse.ArgumentTypeError("must be at least 0")
+    return number
+
+
+if __name__ == "__main__":
+    sys.exit(main())
