@@ -12,10 +12,10 @@ import inspect
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from nvdsl import sim
+from nvdsl import collect, sim
 from nvdsl.errors import ArgumentError, NvdslError
 from nvdsl.module import trace_function
 from nvdsl.specialize import Call, Constant, describe_argument
@@ -115,20 +115,29 @@ class Jit:
         self._lock = threading.RLock()
 
     @at_call
-    def __call__(self, *args: Any, stream: Any = None, target: str | None = None, **kwargs: Any) -> None:
+    def __call__(
+        self, *args: Any, stream: Any = None, target: str | None = None, debug: bool | None = None, **kwargs: Any
+    ) -> None:
         """Run. ``stream``: a CUDA stream (int, torch, CuPy, cuda.core ...); default: the arrays' current one.
 
         ``target``: "gpu", or "sim" for the simulator; default NVDSL_TARGET, or else the GPU where there is one.
+        ``debug``: on the GPU, with waits that end, asserts, and indices checked (docs/debugging.md); default
+        NVDSL_DEBUG. Raises WatchdogError in this mode.
         """
         call = self._describe(args, kwargs)
+        if collect.active():
+            self._compile(call, debug)
+            return
         options = sim.Options.from_environment() if sim.wanted(target) else None
-        key = call.key if options is None else (call.key, options)
+        key: Any = call.key if options is None else (call.key, options)
+        if debug is not None and options is None:
+            key = (key, debug)
         try:
             plan = self._plans.get(key)
         except TypeError:
             raise call.unhashable(self.__name__) from None
         if plan is None:
-            plan = self._compile(call).plan() if options is None else self._simulated(call, options)
+            plan = self._compile(call, debug).plan() if options is None else self._simulated(call, options)
             self._plans[key] = plan
         if None in call.values:
             raise ArgumentError(
@@ -139,9 +148,9 @@ class Jit:
         plan(call.values, call.run_time_specs, stream)
 
     @at_call
-    def compile(self, *args: Any, **kwargs: Any) -> Compiled:
+    def compile(self, *args: Any, debug: bool | None = None, **kwargs: Any) -> Compiled:
         """Trace, verify and lower for these arguments (arrays or `ShapeDtype`), without a GPU."""
-        return self._compile(self._describe(args, kwargs))
+        return self._compile(self._describe(args, kwargs), debug)
 
     @at_call
     def trace(self, *args: Any, **kwargs: Any) -> Any:
@@ -163,10 +172,10 @@ class Jit:
             )
         return Call(described, tuple(kwargs))
 
-    def _compile(self, call: Call) -> Compiled:
+    def _compile(self, call: Call, debug: bool | None = None) -> Compiled:
         from nvdsl import lower
 
-        key = call.key
+        key: Any = call.key if debug is None else (call.key, debug)
         with self._lock:
             try:
                 if key in self._compiled:
@@ -176,11 +185,13 @@ class Jit:
             start = time.perf_counter()
             module = self._trace(call)
             seconds = {"trace": time.perf_counter() - start}
-            lowered = lower.lower(module, self._options or lower.Options.from_environment())
+            options = self._options or lower.Options.from_environment()
+            lowered = lower.lower(module, options if debug is None else replace(options, debug=debug))
             written = effects.written_arguments(module.body.operations[0])
             names = self._argument_names(call)
             compiled = Compiled(self.__name__, module, lowered, written, names, seconds | lowered.stages)
             self._compiled[key] = compiled
+            collect.add(compiled)
             return compiled
 
     def _trace(self, call: Call) -> Any:
@@ -202,15 +213,19 @@ class Jit:
 
     def _argument_names(self, call: Call) -> list[str]:
         """The parameter each run-time argument was passed for."""
+        every = self._parameters(call)
+        return [every[i] for i in call.run_time]
+
+    def _parameters(self, call: Call) -> list[str]:
+        """The parameter each argument was passed for."""
         positional = len(call.specs) - len(call.keywords)
-        bound = self._signature.bind(*range(positional), **dict.fromkeys(call.keywords)).arguments
+        bound = self._signature.bind_partial(*range(positional), **dict.fromkeys(call.keywords)).arguments
         names = {}
         for name, value in bound.items():
             for position in value if isinstance(value, tuple) else (value,):
                 if isinstance(position, int):  # keywords stand for themselves
                     names[position] = name
-        every = [names.get(i, f"argument {i}") for i in range(positional)] + list(call.keywords)
-        return [every[i] for i in call.run_time]
+        return [names.get(i, f"argument {i}") for i in range(positional)] + list(call.keywords)
 
 
 def jit(function: Callable[..., Any] | None = None, **options: Any) -> Any:

@@ -75,6 +75,15 @@ class Call:
         self.run_time_specs = [self.specs[i] for i in self.run_time]
         self.values = [described[i][1] for i in self.run_time]
 
+    def extended(self, names: tuple[str, ...], constants: list[Constant]) -> Call:
+        """The same call with more keyword arguments, all compile-time constants."""
+        call: Call = object.__new__(Call)
+        call.specs = self.specs + constants
+        call.keywords = self.keywords + names
+        call.key = (*call.specs, call.keywords)
+        call.run_time, call.run_time_specs, call.values = self.run_time, self.run_time_specs, self.values
+        return call
+
     def unhashable(self, name: str) -> ArgumentError:
         constants = [s.value for s in self.specs if isinstance(s, Constant)]
         return ArgumentError(

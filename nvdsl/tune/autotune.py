@@ -1,0 +1,299 @@
+"""``nv.autotune``: a jit function that knows which values of its keyword-only parameters are fast.
+
+A call looks for them in this order: what the caller passes; the user's cache; a table that comes with the package; the
+heuristic; the function's defaults. Only ``tune()``, or NVDSL_TUNE=always, searches.
+"""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from nvdsl import cache
+from nvdsl.errors import ArgumentError, NvdslError, TuneError, TuneWarning, Where
+from nvdsl.jit import Jit, at_call
+from nvdsl.specialize import Call, Constant
+from nvdsl.trace import location
+from nvdsl.tune import device, names, store, table
+from nvdsl.tune import problem as problems
+from nvdsl.tune import result as results
+from nvdsl.tune.problem import Problem
+from nvdsl.tune.result import Tuning
+from nvdsl.tune.settings import Settings, mode
+from nvdsl.tune.space import Config, Space
+
+BUDGET = 60.0
+"""Seconds, about, of one tuning."""
+
+
+class Autotuned(Jit):
+    """A host function that chooses its tuned parameters by itself: called, compiled and traced like a `Jit`."""
+
+    def __init__(self, jit: Jit, space: Any, **settings: Any) -> None:
+        super().__init__(jit._function, jit._options)
+        self.space = Space.of(space)
+        self._settings = Settings(**settings)
+        self._check_parameters()
+        self._chosen: dict[Any, tuple[str, Config, tuple[str, ...], list[Constant]]] = {}
+        self._ready: dict[Any, Any] = {}  # modules that were traced to see whether a configuration fits
+        self.overrides: dict[str, Any] = {}  # of the tuner's `Job`: another bench, another compiler
+
+    @property
+    def kernel(self) -> str:
+        """What records are found by: ``module:name``."""
+        return f"{self._function.__module__}:{self._function.__qualname__}"
+
+    @at_call
+    def tune(
+        self, *args: Any, budget: float = BUDGET, force: bool = False, progress: Any = None, **kwargs: Any
+    ) -> Tuning:
+        """Search for the fastest configuration for such arguments (arrays, whose contents are left alone, or
+        `ShapeDtype`) and keep it; what the cache knows already is given back, unless ``force``.
+
+        ``budget``: seconds, about. ``progress``: see `nvdsl.tune.progress`; default: bars on a terminal, else lines, on
+        stderr. Without a GPU it warns, and gives what a call would use. Raises TuneError if nothing can be chosen.
+        """
+        call = super()._describe(args, kwargs)
+        problem = self._problem(call)
+        if why := device.missing():
+            self._warn_no_gpu(why)
+            return self._tuning(problem, *self._choose(call, problem, "cached")[:2])
+        return self._tune(call, problem, budget, force, progress)
+
+    @at_call
+    def choice(self, *args: Any, **kwargs: Any) -> tuple[str, Config]:
+        """(source, configuration) that a call with these arguments uses: "cache", "table", "heuristic", "defaults"."""
+        call = super()._describe(args, kwargs)
+        return self._choice(call)[:2]
+
+    def export(self, path: str | Path | None = None) -> Path:
+        """Write all that the cache knows of this function, and that is not out of date, as a table."""
+        valid = self._valid_for()
+        records = [r for r in store.every(self.kernel) if r.valid_for == valid]
+        return table.write(path or self._settings.table or self.__name__, self.kernel, records)
+
+    # --- a call
+
+    def _describe(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:
+        call = super()._describe(args, kwargs)
+        for name in kwargs:
+            if name in self.space.parameters:
+                return call  # the caller decides; what is not passed has its default
+        return call.extended(*self._choice(call)[2:])
+
+    def _choice(self, call: Call) -> tuple[str, Config, tuple[str, ...], list[Constant]]:
+        try:
+            found = self._chosen.get(call.key)
+        except TypeError:
+            raise call.unhashable(self.__name__) from None
+        if found is None:
+            with self._lock:
+                found = self._chosen[call.key] = self._choose(call, self._problem(call), mode())
+        return found
+
+    def _choose(
+        self, call: Call, problem: Problem, how: str
+    ) -> tuple[str, Config, tuple[str, ...], list[Constant]]:
+        if how == "always":
+            if why := device.missing():
+                self._warn_no_gpu(why)
+            elif store.load(*self._file_of(call, problem)) is None:
+                try:
+                    found = self._tune(call, problem, BUDGET, False, None)
+                    return found.source, found.config, *_constants(found.config)
+                except TuneError as error:  # a call shall run if it can
+                    self._warn(f"{error.message}\nThe table's, the heuristic's or the default configuration is used")
+        refused: NvdslError | None = None
+        for source, config in self._candidates(call, problem, how):
+            extended = call.extended(*_constants(config))
+            try:
+                self._ready[extended.key] = super()._trace(extended)
+            except NvdslError as error:  # of its class, but not for these very shapes
+                refused = error
+                continue
+            return source, config, *_constants(config)
+        assert refused is not None
+        raise refused
+
+    def _candidates(self, call: Call, problem: Problem, how: str) -> Iterator[tuple[str, Config]]:
+        """What to try, in order: (source, configuration)."""
+        if how != "off":
+            if not device.missing():
+                record = store.load(*self._file_of(call, problem))
+                if record is not None and (kept := self.space.revive(record.config)):
+                    yield "cache", kept
+            if self._settings.table is not None:
+                entry = table.look_up(self._settings.table, self._question(problem), device.identity(call))
+                if entry is not None and (shipped := self.space.revive(entry)):
+                    yield "table", shipped
+        defaults = self._defaults()
+        if self._settings.heuristic is not None:
+            guess = names.call(self._settings.heuristic, problem.arguments, "heuristic")
+            yield "heuristic", self._complete({**defaults, **guess})
+        if len(defaults) == len(self.space.parameters):
+            yield "defaults", Config(defaults)
+            return
+        for config, broken in self.space.sift(problem.arguments):
+            if broken is None:
+                yield "space", config
+        yield "space", self.space.configs()[0]  # to fail with its own reason
+
+    def _trace(self, call: Call) -> Any:
+        return self._ready.pop(call.key, None) or super()._trace(call)
+
+    # --- a tuning
+
+    def _tune(self, call: Call, problem: Problem, budget: float, force: bool, progress: Any) -> Tuning:
+        from filelock import FileLock
+
+        from nvdsl.tune import tuner
+        from nvdsl.tune.progress import show
+
+        question, gpu, valid = self._file_of(call, problem)
+        folder = cache.folder("tune")
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        # One tuning at a time on a GPU: two would disturb each other's times, and find the same twice.
+        with FileLock(folder / f"device-{device.ordinal(call)}.lock"):
+            record = None if force else store.load(question, gpu, valid)
+            if record is not None and (kept := self.space.revive(record.config)):
+                return self._remember(self._tuning(problem, "cache", kept))
+            start = time.monotonic()
+            shown = progress or show(f"tuning {self.__name__}")
+            try:
+                candidates = tuner.tune(self._job(call, problem, shown), budget)
+            finally:
+                shown.close()
+            best = tuner.chosen(candidates)
+            stamp = time.strftime("%Y-%m-%d")
+            measured = results.measured(best, candidates, problem=str(problem), date=stamp)
+            store.save(store.Record(question, gpu, valid, best.config.plain(), measured))
+        found = self._tuning(problem, "tuned", best.config)
+        found.candidates, found.gpu, found.seconds = candidates, gpu["name"], time.monotonic() - start
+        return self._remember(found)
+
+    def _job(self, call: Call, problem: Problem, progress: Any) -> Any:
+        from dataclasses import replace
+
+        from nvdsl import lower
+        from nvdsl.tune.tuner import Job
+
+        settings = self._settings
+        options = self._options or lower.Options.from_environment()
+        defaults = self._defaults()
+        return Job(
+            name=self.__name__,
+            problem=problem,
+            space=self.space,
+            trace=lambda config: super(Autotuned, self)._trace(call.extended(*_constants(config))),
+            options=replace(options, strict=True, dump=frozenset(), debug=False),
+            default=Config(defaults) if len(defaults) == len(self.space.parameters) else None,
+            reference=settings.reference,
+            inputs=settings.inputs,
+            tolerance=settings.tolerance,
+            min_fill=settings.min_fill,
+            sms=device.multiprocessors(call),
+            device=device.ordinal(call),
+            progress=progress,
+            **self.overrides,
+        )
+
+    def _remember(self, found: Tuning) -> Tuning:
+        """Other shapes of the class shall look again."""
+        self._chosen.clear()
+        return found
+
+    # --- names, keys
+
+    def _problem(self, call: Call) -> Problem:
+        try:
+            return problems.of_call(call, self._parameters(call))
+        except TypeError as error:  # too many arguments, or unknown ones
+            raise ArgumentError(f"{self.__name__}(): {error}", where=location.caller()) from None
+
+    def _question(self, problem: Problem) -> dict[str, Any]:
+        return problems.question(problem, self.kernel, self._settings.shape_class)
+
+    def _valid_for(self) -> dict[str, str]:
+        import nvdsl
+
+        return {
+            "nvdsl's version": nvdsl.__version__,
+            "the kernel's source": names.fingerprint(self._function),
+            "the search space": self.space.fingerprint(),
+        }
+
+    def _file_of(self, call: Call, problem: Problem) -> tuple[dict[str, Any], dict[str, str], dict[str, str]]:
+        return self._question(problem), device.identity(call), self._valid_for()
+
+    def _defaults(self) -> dict[str, Any]:
+        parameters = self._signature.parameters
+        found = {name: parameters[name].default for name in self.space.parameters}
+        return {name: value for name, value in found.items() if value is not parameters[name].empty}
+
+    def _complete(self, guess: dict[str, Any]) -> Config:
+        if set(guess) != set(self.space.parameters):
+            raise ArgumentError(
+                f"the heuristic of {self.__name__} chose {Config(guess)}",
+                where=_line(self._settings.heuristic),
+                rule=f"the tuned parameters are {', '.join(self.space.parameters)}",
+                fix="give each that has no default a value, and no others",
+            )
+        return Config(guess)
+
+    def _check_parameters(self) -> None:
+        wrong = [name for name in self.space.parameters if name not in self._keyword_only]
+        if wrong:
+            raise ArgumentError(
+                f"the space of {self.__name__} sets {', '.join(wrong)}",
+                where=_line(self._function),
+                rule="tuned parameters are keyword-only parameters of the function: compile-time constants",
+                fix=f"def {self.__name__}(..., *, {', '.join(wrong)}): ...",
+            )
+
+    def _tuning(self, problem: Problem, source: str, config: Config) -> Tuning:
+        return Tuning(self.__name__, str(problem), config, source)
+
+    def _warn_no_gpu(self, why: str) -> None:
+        self._warn(
+            f"{self.__name__} can't be tuned here ({why}): timing needs a Hopper GPU. The table's, the heuristic's or "
+            "the default configuration is used"
+        )
+
+    def _warn(self, text: str) -> None:
+        place = location.caller() or Where("<nvdsl>", 0)
+        warnings.warn_explicit(text, TuneWarning, place.file, place.line)
+
+
+def autotune(space: Any, **settings: Any) -> Callable[[Any], Autotuned]:
+    """Decorate a jit function whose keyword-only parameters are to be tuned:
+
+        @nv.autotune(nv.Space(stages=[2, 3, 4], tile=[(128, 128, 64), (128, 256, 64)]))
+        @nv.jit
+        def gemm(a, b, d, *, stages=3, tile=(128, 128, 64)): ...
+
+    ``space``: a `Space`, a list of dicts, or a dict of lists. All that follows is optional. Functions are called with
+    what their parameters name: arguments by their specs (``a.shape``, ``a.dtype``), constants by value.
+
+    ``heuristic``: the configuration (a dict, of all or some tuned parameters) for arguments that were never tuned.
+    ``shape_class``: a value (JSON) that arguments with the same answer share; default `problem.shape_class`.
+    ``reference``: the right contents of the arrays that are written (a dict by name, or one array), from NumPy arrays;
+    default: what most candidates agree on. ``tolerance``: of that comparison, see `data.difference`.
+    ``inputs``: NumPy arrays (a dict by name) for arguments that can't be random, indices above all.
+    ``table``: where tuned configurations come with the package, see `nvdsl.tune.table`.
+    ``min_fill``: see `tuner.Job`.
+
+    Raises ArgumentError for a space of other parameters than the function's keyword-only ones.
+    """
+    return lambda jit: Autotuned(jit if isinstance(jit, Jit) else Jit(jit), space, **settings)
+
+
+def _constants(config: Config) -> tuple[tuple[str, ...], list[Constant]]:
+    return tuple(config), [Constant(value) for value in config.values()]
+
+
+def _line(function: Any) -> Where | None:
+    code = getattr(function, "__code__", None)
+    return Where(code.co_filename, code.co_firstlineno) if code else None

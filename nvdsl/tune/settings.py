@@ -1,0 +1,36 @@
+"""What `nvdsl.tune.autotune` is given beside the space, and what the environment says."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from nvdsl.errors import ArgumentError
+
+MODES = ("off", "cached", "always")
+"""NVDSL_TUNE. off: heuristic and defaults only. cached (the default): cache and table first. always: as cached, but
+what is not in the cache is tuned at the first call."""
+
+
+def mode() -> str:
+    """NVDSL_TUNE. Raises ArgumentError for what is none of `MODES`."""
+    chosen = os.environ.get("NVDSL_TUNE", "") or "cached"
+    if chosen not in MODES:
+        raise ArgumentError(f"NVDSL_TUNE={chosen}", rule=f"it is one of {', '.join(MODES)}", fix="NVDSL_TUNE=cached")
+    return chosen
+
+
+@dataclass(frozen=True)
+class Settings:
+    """See `nvdsl.tune.autotune.autotune`."""
+
+    heuristic: Callable[..., dict[str, Any]] | None = None
+    shape_class: Callable[..., Any] | None = None
+    reference: Callable[..., Any] | None = None
+    inputs: Callable[..., Any] | None = None
+    tolerance: float | None = None
+    table: str | Path | None = None
+    min_fill: float = 0.25

@@ -1,0 +1,202 @@
+"""Search spaces as data: configurations, and the conditions under which they make sense.
+
+    nv.Space(tile=[(128, 128, 64), (128, 256, 64)], stages=[3, 4, 5])      every combination
+    nv.Space({"tile": (64, 64, 64), "stages": 2}, {"tile": (256, 128, 64), "stages": 3})      these
+    one + other                                                            both
+    space.where(lambda tile, a: a.shape[0] % tile[0] == 0, "the tile divides M")
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields, is_dataclass
+from typing import Any
+
+from nvdsl import dtypes
+from nvdsl.errors import ArgumentError, NvdslError
+from nvdsl.tune import names
+
+_DTYPES = {dtype.name: dtype for dtype in dtypes.ALL}
+
+
+class Config(Mapping[str, Any]):
+    """One value for each tuned parameter. Hashable; ``config["stages"]``; prints as ``stages=4, tile=(128, 64)``."""
+
+    def __init__(self, values: Mapping[str, Any]) -> None:
+        self._values = {name: _value(name, values[name]) for name in sorted(values)}
+        self._key = tuple((n, repr(v)) for n, v in self._values.items())
+
+    def __getitem__(self, name: str) -> Any:
+        return self._values[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._values)
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Config) and self._key == other._key
+
+    def __hash__(self) -> int:
+        return hash(self._key)
+
+    def __repr__(self) -> str:
+        return ", ".join(f"{name}={_text(value)}" for name, value in self._values.items())
+
+    def plain(self) -> dict[str, Any]:
+        """As JSON holds it: lists for tuples, ``{"dtype": "f16"}`` for dtypes, ``{"fields": {...}}`` for dataclasses.
+        `Space.revive` is the way back."""
+        return {name: _plain(value) for name, value in self._values.items()}
+
+
+def _value(name: str, value: Any) -> Any:
+    if isinstance(value, list | tuple):
+        return tuple(_value(name, v) for v in value)
+    if value is None or isinstance(value, bool | int | float | str | dtypes.DType):
+        return value
+    if is_dataclass(value) and not isinstance(value, type) and value.__hash__ is not None:
+        for field in fields(value):
+            _value(f"{name}.{field.name}", getattr(value, field.name))
+        return value
+    raise ArgumentError(
+        f"the tuned parameter {name} is {value!r} (a {type(value).__name__})",
+        rule="configurations are kept as JSON, and are compile-time constants",
+        fix="use ints, floats, bools, strings, None, dtypes, and tuples and frozen dataclasses of them",
+    )
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, tuple):
+        return [_plain(v) for v in value]
+    if is_dataclass(value) and not isinstance(value, dtypes.DType):
+        return {"fields": {field.name: _plain(getattr(value, field.name)) for field in fields(value)}}
+    return {"dtype": value.name} if isinstance(value, dtypes.DType) else value
+
+
+def _revived(plain: Any, like: Any) -> Any:
+    """The value that `_plain` made ``plain`` of; ``like``: one of the same dataclass."""
+    if isinstance(plain, list):
+        return tuple(_revived(v, like) for v in plain)
+    if isinstance(plain, dict) and "fields" in plain:
+        return type(like)(**{n: _revived(v, getattr(like, n)) for n, v in plain["fields"].items()})
+    return _DTYPES[plain["dtype"]] if isinstance(plain, dict) else plain
+
+
+def _text(value: Any) -> str:
+    return value.name if isinstance(value, dtypes.DType) else repr(value)
+
+
+@dataclass(frozen=True)
+class Condition:
+    """``predicate`` is called with what its parameters name; where it is false, ``reason`` says what is wrong."""
+
+    predicate: Callable[..., bool]
+    reason: str
+
+
+@dataclass(frozen=True)
+class _Part:
+    configs: tuple[Config, ...]
+    conditions: tuple[Condition, ...] = ()
+
+
+class Space:
+    """Configurations to choose from. Immutable: `where` and ``+`` make new ones.
+
+    ``Space(tile=[...], stages=[...])``: every combination. ``Space({...}, {...})``: these. Raises ArgumentError for
+    values that JSON can't hold, for an empty space, and for configurations of different parameters.
+    """
+
+    def __init__(self, *configs: Mapping[str, Any], **axes: Sequence[Any]) -> None:
+        if configs and axes:
+            raise ArgumentError("a Space of configurations and axes", fix="add two spaces: Space(...) + Space(...)")
+        if axes:
+            combinations = itertools.product(*axes.values())
+            made = [Config(dict(zip(axes, values, strict=True))) for values in combinations]
+        else:
+            made = [Config(config) for config in configs]
+        self._set((_Part(tuple(dict.fromkeys(made))),))
+
+    def _set(self, parts: tuple[_Part, ...]) -> None:
+        self._parts = parts
+        every = [config for part in parts for config in part.configs]
+        if not every:
+            raise ArgumentError("a Space without a configuration", fix="give each axis at least one value")
+        self.parameters = tuple(every[0])
+        for config in every:
+            if tuple(config) != self.parameters:
+                raise ArgumentError(
+                    f"one configuration has {', '.join(self.parameters)}, another {', '.join(config)}",
+                    rule="all configurations of a Space set the same parameters",
+                )
+
+    @classmethod
+    def of(cls, space: Any) -> Space:
+        """A Space from what `autotune` takes: a Space, a list of dicts, or a dict of lists."""
+        if isinstance(space, Space):
+            return space
+        return cls(**space) if isinstance(space, Mapping) else cls(*space)
+
+    def where(self, predicate: Callable[..., bool], reason: str) -> Space:
+        """Only configurations for which ``predicate`` is true.
+
+        Its parameters name tuned parameters and arguments of the function (``a.shape``, ``a.dtype``, ``a.strides``;
+        constants are themselves). ``reason``: what holds of those that stay, for the report.
+        """
+        condition = Condition(predicate, reason)
+        made = object.__new__(Space)
+        made._set(tuple(_Part(p.configs, (*p.conditions, condition)) for p in self._parts))
+        return made
+
+    def __add__(self, other: Any) -> Space:
+        made = object.__new__(Space)
+        made._set(self._parts + Space.of(other)._parts)
+        return made
+
+    def __len__(self) -> int:
+        return len(self.configs())
+
+    def __contains__(self, config: object) -> bool:
+        return any(config in part.configs for part in self._parts)
+
+    def configs(self) -> list[Config]:
+        """All configurations, whatever the conditions say."""
+        return list(dict.fromkeys(config for part in self._parts for config in part.configs))
+
+    def sift(self, arguments: Mapping[str, Any]) -> Iterator[tuple[Config, str | None]]:
+        """Each configuration, with the first condition that it breaks for a function's ``arguments``, or None."""
+        found: dict[Config, str | None] = {}
+        for part in self._parts:
+            for config in part.configs:
+                if config in found and found[config] is None:
+                    continue
+                found[config] = _broken(part.conditions, {**arguments, **config})
+        yield from found.items()
+
+    def revive(self, plain: Mapping[str, Any]) -> Config | None:
+        """The configuration that `Config.plain` was made of; None where it is none of these parameters."""
+        like = self._parts[0].configs[0]
+        try:
+            made = Config({name: _revived(plain[name], like[name]) for name in self.parameters})
+        except (KeyError, TypeError, ValueError, AttributeError, NvdslError):
+            return None
+        return made if set(plain) == set(self.parameters) else None
+
+    def fingerprint(self) -> str:
+        """A hash of the configurations and the conditions."""
+        said = [
+            ([c.plain() for c in p.configs], [(c.reason, names.fingerprint(c.predicate)) for c in p.conditions])
+            for p in self._parts
+        ]
+        return hashlib.sha256(json.dumps(said).encode()).hexdigest()[:16]
+
+
+def _broken(conditions: Sequence[Condition], known: Mapping[str, Any]) -> str | None:
+    for condition in conditions:
+        if not names.call(condition.predicate, known, f"the condition {condition.reason!r} of a Space"):
+            return f"breaks: {condition.reason}"
+    return None

@@ -1,0 +1,303 @@
+"""The decorator: where a configuration comes from, and what a call, a tuning and the environment do."""
+
+import functools
+import json
+import os
+import subprocess
+import sys
+import time
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import nvdsl as nv
+from nvdsl.tune import device, store, table
+from nvdsl.tune.bench import ProcessBench
+from nvdsl.tune.space import Config
+
+GPU = {"name": "NVIDIA H200", "capability": "9.0"}
+N = 512
+X = nv.ShapeDtype((N,), nv.f32)
+
+
+def make(space=None, **settings):
+    """A tuned function; ``seen`` holds the configurations that it was traced with."""
+    seen = []
+
+    @nv.autotune(space or nv.Space(block=[64, 128, 256]), **settings)
+    @nv.jit
+    def scale(x, y, alpha, *, block=32, offset=0):
+        seen.append(block)
+        nv.require_multiples(n=(x.shape[0], block))
+
+        @nv.kernel(grid=x.shape[0] // block, block=block)
+        def kernel():
+            i = nv.block_id.x * block + nv.thread_id.x
+            y[i] = alpha * x[i] + offset
+
+        kernel()
+
+    bench = functools.partial(ProcessBench, factory="tests.unit.tune.benches:SimBench")
+    scale.overrides = {"make_bench": bench, "compiler": "tests.unit.tune.benches:SimCompiler"}
+    return scale, seen
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch):
+    monkeypatch.setenv("NVDSL_CACHE_DIR", str(tmp_path))
+    return tmp_path
+
+
+@pytest.fixture
+def gpu(monkeypatch):
+    """Tuning is possible, on the simulator's bench."""
+    monkeypatch.setattr(device, "missing", lambda: None)
+    monkeypatch.setattr(device, "ordinal", lambda call: 0)
+    monkeypatch.setattr(device, "identity", lambda call: dict(GPU))
+    monkeypatch.setattr(device, "multiprocessors", lambda call: 132)
+
+
+@pytest.fixture
+def no_gpu(monkeypatch):
+    monkeypatch.setattr(device, "missing", lambda: "no NVIDIA driver")
+
+
+def keep(function, block, *args):
+    """Put an answer for a call into the cache."""
+    call = nv.Jit._describe(function, args, {})
+    question, gpu, valid = function._file_of(call, function._problem(call))
+    store.save(store.Record(question, gpu, valid, {"block": block}, {}))
+    return question, gpu
+
+
+def ship(function, path, block, *args):
+    call = nv.Jit._describe(function, args, {})
+    question = function._question(function._problem(call))
+    table.write(path, function.kernel, [store.Record(question, GPU, {}, {"block": block}, {})])
+
+
+# --- where a configuration comes from ----------------------------------------------------------------------------
+
+
+def test_the_order_explicit_cache_table_heuristic_defaults(gpu, folder):
+    bare, _ = make()
+    assert bare.choice(X, X, 2.0) == ("defaults", Config({"block": 32}))
+    guessing, _ = make(heuristic=lambda x: {"block": x.shape[0] // 2})
+    assert guessing.choice(X, X, 2.0) == ("heuristic", Config({"block": 256}))
+    shipped, seen = make(heuristic=lambda: {"block": 256}, table=folder / "table.json")
+    ship(shipped, folder / "table.json", 128, X, X, 2.0)
+    assert shipped.choice(X, X, 2.0) == ("table", Config({"block": 128}))
+    keep(shipped, 64, X, X, 2.0)
+    shipped._chosen.clear()
+    assert shipped.choice(X, X, 2.0) == ("cache", Config({"block": 64}))
+    shipped.trace(X, X, 2.0, block=16)
+    assert seen[-1] == 16
+
+
+def test_off_asks_neither_cache_nor_table(gpu, folder, monkeypatch):
+    function, _ = make(heuristic=lambda: {"block": 256}, table=folder / "table.json")
+    ship(function, folder / "table.json", 128, X, X, 2.0)
+    keep(function, 64, X, X, 2.0)
+    monkeypatch.setenv("NVDSL_TUNE", "off")
+    assert function.choice(X, X, 2.0)[0] == "heuristic"
+
+
+def test_an_unknown_mode_is_refused(monkeypatch):
+    monkeypatch.setenv("NVDSL_TUNE", "sometimes")
+    with pytest.raises(nv.ArgumentError, match="NVDSL_TUNE=sometimes"):
+        make()[0].choice(X, X, 2.0)
+
+
+def test_an_answer_that_does_not_fit_these_shapes_is_passed_over(gpu):
+    function, _ = make(shape_class=lambda: "all alike")
+    keep(function, 256, X, X, 2.0)
+    odd = nv.ShapeDtype((96,), nv.f32)
+    assert function.choice(odd, odd, 2.0) == ("defaults", Config({"block": 32}))
+    assert function.choice(X, X, 2.0)[0] == "cache"
+
+
+def test_where_nothing_fits_the_error_is_the_functions_own(no_gpu):
+    function, _ = make()
+    odd = nv.ShapeDtype((33,), nv.f32)
+    with pytest.raises(nv.ArgumentError, match="n = 33 is not a multiple of 32") as caught:
+        function.compile(odd, odd, 2.0)
+    assert caught.value.where.file == __file__
+
+
+def test_without_defaults_the_first_of_the_space_that_fits(no_gpu):
+    @nv.autotune(nv.Space(block=[256, 96, 64]).where(lambda block: block < 256, "small"))
+    @nv.jit
+    def function(x, *, block):
+        nv.require_multiples(n=(x.shape[0], block))
+
+    assert function.choice(X) == ("space", Config({"block": 64}))
+
+
+def test_a_changed_kernel_is_out_of_date(gpu, monkeypatch):
+    function, _ = make()
+    keep(function, 64, X, X, 2.0)
+    other, _ = make(nv.Space(block=[64, 128]))
+    with pytest.warns(nv.CacheWarning, match="out of date: the search space changed"):
+        assert other.choice(X, X, 2.0)[0] == "defaults"
+
+
+def test_constants_are_part_of_the_question(gpu):
+    function, _ = make()
+    keep(function, 64, X, X, 2.0)
+    assert function.choice(X, X, 2.0)[0] == "cache"
+    assert function.choice(X, X, 2.0, offset=1)[0] == "defaults"
+
+
+def test_a_table_is_used_without_a_gpu(no_gpu, folder):
+    function, _ = make(table=folder / "table.json")
+    ship(function, folder / "table.json", 128, X, X, 2.0)
+    assert function.choice(X, X, 2.0) == ("table", Config({"block": 128}))
+
+
+# --- what a person may get wrong -----------------------------------------------------------------------------------
+
+
+def test_tuned_parameters_are_keyword_only():
+    def function(x, block):
+        pass
+
+    with pytest.raises(nv.ArgumentError, match="sets block") as caught:
+        nv.autotune(nv.Space(block=[1]))(function)
+    assert caught.value.where.line == function.__code__.co_firstlineno
+
+
+def test_a_heuristic_of_other_parameters_is_refused(no_gpu):
+    function, _ = make(heuristic=lambda: {"blocks": 1})
+    with pytest.raises(nv.ArgumentError, match="the heuristic of scale"):
+        function.choice(X, X, 2.0)
+
+
+def test_an_unhashable_constant_is_explained():
+    with pytest.raises(nv.ArgumentError, match="can't be hashed"):
+        make()[0].choice(X, X, 2.0, offset=[1])
+
+
+# --- calls -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_call_runs_with_the_choice_and_traces_once(no_gpu):
+    function, seen = make(heuristic=lambda: {"block": 128})
+    x, y = np.arange(N, dtype=np.float32), np.zeros(N, np.float32)
+    for _ in range(3):
+        function(x, y, 3.0, target="sim")
+    assert seen == [128]
+    assert (y == 3 * x).all()
+    function(x, y, 1.0, block=64, target="sim")
+    assert seen == [128, 64]
+
+
+# --- tuning ----------------------------------------------------------------------------------------------------
+
+
+def test_tune_finds_keeps_and_uses(gpu, folder):
+    function, seen = make()
+    assert function.choice(X, X, 2.0)[0] == "defaults"
+    found = function.tune(X, X, 2.0, budget=30)
+    assert found.source == "tuned" and found.gpu == GPU["name"]
+    assert len(found.candidates) == 4  # with the defaults
+    assert "fills under 25%" in found.report()  # 2 blocks, where the defaults have 16
+    assert "ratio" in found.report()
+    assert function.choice(X, X, 2.0) == ("cache", found.config)
+    (file,) = folder.glob("tune/*/*.json")
+    assert json.loads(file.read_text())["config"] == found.config.plain()
+    seen.clear()
+    assert function.tune(X, X, 2.0).source == "cache"
+    assert not seen
+    exported = function.export(folder / "out.json")
+    assert [e["config"] for e in json.loads(exported.read_text())["entries"]] == [found.config.plain()]
+    assert function.tune(X, X, 2.0, budget=30, force=True).source == "tuned"
+
+
+def test_always_tunes_at_the_first_call_only(gpu, monkeypatch):
+    monkeypatch.setenv("NVDSL_TUNE", "always")
+    function, _ = make(nv.Space(block=[64, 128]))
+    calls = []
+    real = type(function)._tune
+    monkeypatch.setattr(type(function), "_tune", lambda self, *args: calls.append(1) or real(self, *args))
+    x, y = np.arange(N, dtype=np.float32), np.zeros(N, np.float32)
+    for _ in range(2):
+        function(x, y, 3.0, target="sim")
+    assert len(calls) == 1
+    assert (y == 3 * x).all()  # the caller's arrays were not what was tuned on
+    again, _ = make(nv.Space(block=[64, 128]))  # as in another process
+    assert again.choice(x, y, 3.0)[0] == "cache"
+    assert len(calls) == 1
+
+
+def test_always_goes_on_where_tuning_fails(gpu, monkeypatch):
+    monkeypatch.setenv("NVDSL_TUNE", "always")
+    monkeypatch.setenv("STUMBLE", "crash:check:0 crash:check:1")
+    function, _ = make(nv.Space(block=[64]))
+    function.overrides["make_bench"] = functools.partial(ProcessBench, factory="tests.unit.tune.benches:Stumbling")
+    with pytest.warns(nv.TuneWarning, match="no configuration runs"):
+        assert function.choice(X, X, 2.0)[0] == "defaults"
+
+
+def test_wrong_arguments_are_explained(no_gpu):
+    for args in ((X,), (X, X, 2.0, 3.0)):
+        with pytest.raises(nv.ArgumentError, match="scale..: .*argument"):
+            make()[0].compile(*args)
+
+
+@pytest.mark.parametrize("how", ["tune", "always"])
+def test_without_a_gpu_tuning_warns_and_takes_what_there_is(no_gpu, monkeypatch, how):
+    function, _ = make(heuristic=lambda: {"block": 128})
+    with pytest.warns(nv.TuneWarning, match="scale can't be tuned here .no NVIDIA driver") as caught:
+        if how == "tune":
+            found = function.tune(X, X, 2.0)
+            assert (found.source, found.config) == ("heuristic", Config({"block": 128}))
+        else:
+            monkeypatch.setenv("NVDSL_TUNE", "always")
+            assert function.choice(X, X, 2.0)[0] == "heuristic"
+    assert caught[0].filename == __file__
+
+
+def test_without_being_asked_nothing_is_said(no_gpu):
+    function, _ = make()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        function.choice(X, X, 2.0)
+
+
+WAITING = """
+import sys
+sys.path[:0] = {path!r}
+from filelock import FileLock
+with FileLock({lock!r}):
+    print("locked", flush=True)
+    sys.stdin.read(1)
+    from nvdsl.tune import store
+    store.save(store.Record({question!r}, {gpu!r}, {valid!r}, {{"block": 256}}, {{}}))
+"""
+
+
+def test_two_processes_tune_one_after_the_other(gpu, folder):
+    """The second waits for the first, and takes what it found."""
+    function, seen = make()
+    call = nv.Jit._describe(function, (X, X, 2.0), {})
+    question, identity, valid = function._file_of(call, function._problem(call))
+    lock = folder / "tune" / "device-0.lock"
+    lock.parent.mkdir(parents=True)
+    program = WAITING.format(path=sys.path, lock=str(lock), question=question, gpu=identity, valid=valid)
+    environment = {**os.environ, "PYTHONPATH": str(Path(nv.__file__).parents[1])}
+    other = subprocess.Popen(
+        [sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment
+    )
+    assert other.stdout.readline() == "locked\n"
+    import threading
+
+    threading.Timer(0.5, lambda: (other.stdin.write("x"), other.stdin.close())).start()
+    start = time.monotonic()
+    found = function.tune(X, X, 2.0)
+    assert time.monotonic() - start >= 0.4
+    assert (found.source, found.config) == ("cache", Config({"block": 256}))
+    assert not seen
+    assert other.wait(20) == 0
+    other.stdout.close()
