@@ -1,4 +1,4 @@
-"""Chapters 4 and 5 beside cuBLAS: f16 in, f32 sums, f16 out, paired in one run.
+"""Chapters 4 to 9 beside cuBLAS: f16 in, f32 sums, f16 out, paired in one run.
 
     python benchmarks/bench_gemm.py --sizes 2048 4096 8192 --out benchmarks/results/gemm-chapters.json
 
@@ -17,10 +17,18 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from benchmarks.paired import machine, measure, write
 from chapters import ch4_multistage_gemm as ch4
 from chapters import ch5_warp_specialized_gemm as ch5
+from chapters import ch6_tma_store_gemm as ch6
+from chapters import ch7_persistent_gemm as ch7
+from chapters import ch8_cluster_gemm as ch8
+from chapters import ch9_pingpong_gemm as ch9
 
 KERNELS = {
     "chapter 4": (ch4.gemm, {}),
     "chapter 5": (ch5.gemm, {}),
+    "chapter 6": (ch6.gemm, {}),
+    "chapter 7": (ch7.gemm, {}),
+    "chapter 8": (ch8.gemm, {}),
+    "chapter 9": (ch9.gemm, {}),
 }
 
 

@@ -1,22 +1,30 @@
 """Paired timing on one GPU: two functions in turn, in one process, so that clocks and heat touch both alike.
 
-Protocol: A B B A A B B A ..., CUDA events around each call, L2 flushed before each (a write of twice its
-size), inputs seeded random normal. What counts is the ratio of neighbouring calls; an unpaired number is only
+Protocol: A B B A A B B A ..., CUDA events around each call, L2 flushed before each (a write of twice its size),
+inputs seeded random normal. The GPU is kept waiting before the flush until the host has launched all, so that what is
+timed is the GPU's work, not Python's. What counts is the ratio of neighbouring calls; an unpaired number is only
 printed for orientation.
 """
 
 from __future__ import annotations
 
 import datetime
+import functools
 import json
 import os
 import platform
 import statistics
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+Call = Callable[[], object]
+FLUSH_BYTES = 128 << 20  # twice an H200's L2 and more
+WAIT_CLOCKS = 200_000  # about 0.1 ms
+CALL_SECONDS = 250e-6  # what one costs beside its own time: the wait, the flush, the host
+MOST_PAIRS = 60
 
 
 @dataclass
@@ -38,32 +46,67 @@ class Paired:
             "ratio": statistics.median(ratios),
             "ratio_low": ratios[len(ratios) // 10],
             "ratio_high": ratios[-1 - len(ratios) // 10],
+            "pairs": len(ratios),
         }
 
 
-def measure(a: Callable[[], object], b: Callable[[], object], pairs: int = 12, warmup: int = 3) -> Paired:
-    """Time ``a`` and ``b`` in turn. Both work on torch's current stream."""
+def measure(a: Call, b: Call, pairs: int = 12, warmup: int = 3, seconds: float | None = None) -> Paired:
+    """Time ``a`` and ``b`` in turn. Both work on torch's current stream.
+
+    ``seconds``: as many pairs as fit into this time instead, at least ``pairs`` and at most `MOST_PAIRS`.
+    """
+    timer = Timer()
+    warm = [timer.once(f) for _ in range(warmup) for f in (a, b)]
+    if seconds is not None:
+        pair = 2 * (statistics.median(warm) / 1e3 + CALL_SECONDS)
+        pairs = max(pairs, min(MOST_PAIRS, int(seconds / pair)))
+    times = timer.race({"a": a, "b": b}, pairs)
+    return Paired(times["a"], times["b"])
+
+
+def race(calls: Mapping[str, Call], rounds: int, warmup: int = 1) -> dict[str, list[float]]:
+    """Milliseconds of each of many, ``rounds`` times, in turn: forward, backward, forward ..."""
+    timer = Timer()
+    for _ in range(warmup):
+        for call in calls.values():
+            timer.once(call)
+    return timer.race(calls, rounds)
+
+
+class Timer:
+    """One call between two events, after a wait and a flush. Needs torch."""
+
+    def __init__(self) -> None:
+        import torch
+
+        self._wait = torch.cuda._sleep
+        self._flush = _flush_memory()
+        self._start, self._end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+
+    def once(self, call: Call) -> float:
+        """Milliseconds."""
+        self._wait(WAIT_CLOCKS)
+        self._flush.zero_()
+        self._start.record()
+        call()
+        self._end.record()
+        self._end.synchronize()
+        return self._start.elapsed_time(self._end)
+
+    def race(self, calls: Mapping[str, Call], rounds: int) -> dict[str, list[float]]:
+        names = list(calls)
+        times: dict[str, list[float]] = {name: [] for name in names}
+        for i in range(rounds):
+            for name in names if i % 2 == 0 else reversed(names):
+                times[name].append(self.once(calls[name]))
+        return times
+
+
+@functools.cache
+def _flush_memory() -> Any:
     import torch
 
-    flush = torch.empty(128 << 20, dtype=torch.uint8, device="cuda")
-
-    def once(function: Callable[[], object]) -> float:
-        flush.zero_()
-        start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-        start.record()
-        function()
-        end.record()
-        end.synchronize()
-        return start.elapsed_time(end)
-
-    for _ in range(warmup):
-        once(a)
-        once(b)
-    times: dict[str, list[float]] = {"a": [], "b": []}
-    for i in range(pairs):
-        for name in "ab" if i % 2 == 0 else "ba":
-            times[name].append(once(a if name == "a" else b))
-    return Paired(times["a"], times["b"])
+    return torch.empty(FLUSH_BYTES, dtype=torch.uint8, device="cuda")
 
 
 def host() -> dict[str, str]:

@@ -16,7 +16,8 @@ While the tensor cores work on one slice of K, TMA brings the next ones: shared 
   slot that ``k-1`` used.
 - epilogue: wait for the last group, convert, store.
 
-The phase of a slot is how often the ring has gone round: ``(k // stages) & 1``.
+The phase of a slot is how often the ring has gone round: ``(k // stages) & 1``. In the simulator the slots look like
+docs/pictures/ch4_slots.svg (``nvdsl run --picture``).
 
 What is new: a ring of slots, traced loops that carry the accumulator (plain ``for`` over `nv.range`), groups in flight.
 

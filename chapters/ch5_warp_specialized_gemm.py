@@ -11,7 +11,8 @@ them: *full* (the bytes are there) and *empty* (each consumer warp is done with 
     consumer 1  wait(0) 4 x wgmma    wait(1) 4 x wgmma   release(0)   wait(2) ...    rows 64..127
 
 The producer needs few registers and the consumers many: ``setmaxnreg`` moves them, 24 for the producer and 240 for each
-consumer (3 * 128 threads share 65,536). No barrier of the whole block is left in the loop.
+consumer (3 * 128 threads share 64,512). No barrier of the whole block is left in the loop. In the simulator the slots
+look like docs/pictures/ch5_slots.svg (``nvdsl run --picture``).
 
 What is new: roles by warpgroup, `nv.Ring` (full and empty barriers with stage and phase), `nv.setmaxnreg_dec` and
 ``_inc``, ``tile.rows``: a part of a tile.

@@ -2,7 +2,9 @@
 
 The public names, nothing else. ``import nvdsl as nv`` is the usual form.
 
-* host functions and kernels: `jit`, `kernel`, `ShapeDtype`, `no_gpu`, `synchronize`
+* host functions and kernels: `jit`, `kernel`, `empty`, `zeros`, `ShapeDtype`, `no_gpu`, `synchronize`
+* the matrix product for any layout, type and size: `matmul`
+* choosing a kernel's constants by trying them: `autotune`, `Space`
 * control flow: `range` (traced loops); plain ``if``, ``while``, ``and``, ``or``, ``not`` on traced values
 * types and values: `f16` ... `u64`, `const`, `select`, `min`, `max`, `abs`, `clamp`, `bitcast`; `nvdsl.math`
 * tiles: `smem`, `TMA`, `accumulator`, `Ring`, `PipelineState`
@@ -12,10 +14,14 @@ The public names, nothing else. ``import nvdsl as nv`` is the usual form.
 
 __version__ = "0.1.0"
 
+from typing import TYPE_CHECKING, Any
+
+from nvdsl import debug as debug
 from nvdsl import errors, layout
 from nvdsl import math as math
 from nvdsl.accumulator import Accumulator, Fragment, accumulator
 from nvdsl.array import Array
+from nvdsl.cache import CacheWarning
 from nvdsl.checks import cdiv, require, require_multiples
 from nvdsl.device import no_gpu, synchronize
 from nvdsl.dtypes import (
@@ -46,7 +52,10 @@ from nvdsl.errors import (
     NvdslError,
     ToolchainError,
     TraceError,
+    TuneError,
+    TuneWarning,
     VerifyError,
+    WatchdogError,
 )
 from nvdsl.jit import Compiled, Jit, jit
 from nvdsl.ops.cluster import (
@@ -109,10 +118,25 @@ from nvdsl.ops.warp import (
 )
 from nvdsl.ops.wgmma import wgmma_commit, wgmma_fence, wgmma_wait
 from nvdsl.pipeline import PipelineState, Ring
+from nvdsl.scratch import empty, zeros
 from nvdsl.select import abs, clamp, max, min, select
 from nvdsl.specialize import ShapeDtype
 from nvdsl.tile import Tile, TileStack, smem
 from nvdsl.tma import TMA
 from nvdsl.trace.launch import kernel
 from nvdsl.trace.range import Range as range
+from nvdsl.tune import Autotuned, Space, Tuning, autotune
 from nvdsl.values import Unsigned, Value, bitcast, const
+
+if TYPE_CHECKING:
+    from nvdsl.kernels.matmul import matmul as matmul
+
+
+def __getattr__(name: str) -> Any:
+    """Finished kernels are imported where they are first used: importing nvdsl stays fast."""
+    if name == "matmul":
+        from nvdsl.kernels.matmul import matmul
+
+        globals()["matmul"] = matmul
+        return matmul
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -187,9 +187,11 @@ class Accumulator:
 
     def map(self, function: Callable[[Any], Any]) -> Accumulator:
         """A new accumulator of ``function(x)`` for each element x (traced once for each register)."""
-        blocks = []
-        for values in self.registers():
-            blocks.append(self._pack([self.dtype(function(v)) for v in values]))
+        return self.with_registers([[function(v) for v in values] for values in self.registers()])
+
+    def with_registers(self, registers: Sequence[Sequence[Any]]) -> Accumulator:
+        """An accumulator of this shape with other elements, in the order of `registers`."""
+        blocks = [self._pack([self.dtype(v) for v in values]) for values in registers]
         return Accumulator(self.m, self.n, self.dtype, blocks, touched=True)
 
     def _pack(self, values: list[Any]) -> Any:

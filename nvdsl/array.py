@@ -20,8 +20,8 @@ class Array(ir.Value):
 
     ``a[i, j]`` loads, ``a[i, j] = v`` stores (converted to the array's dtype), ``a[i0:i1, j0:j1]`` is a view
     (``memref.subview``; the extents must be plain Python ints, a start may be traced: ``a[i:][:64]``
-    is written ``a.view((i, 0), (64, 64))``). Loads and stores are not bounds-checked, except that a
-    Python int index out of range is an error.
+    is written ``a.view((i, 0), (64, 64))``). A Python int index out of range is an error; others are
+    checked in debug mode and in the simulator.
     """
 
     @property

@@ -39,6 +39,17 @@ class PipelineState:
             self.stages, select(wraps, as_value(0), following), select(wraps, self.phase ^ 1, self.phase)
         )
 
+    def advance(self, count: Any) -> PipelineState:
+        """The slot ``count`` (0 or more, a Python int or traced) further: what `next` gives after so many calls.
+
+        For a consumer that leaves slots to another one.
+        """
+        count = dtypes.u32(self.stage) + dtypes.u32(count)
+        rounds = count // self.stages
+        return PipelineState(
+            self.stages, dtypes.i32(count - rounds * self.stages), self.phase ^ dtypes.i32(rounds & 1)
+        )
+
     def __nv_values__(self) -> list[Any]:
         return [self.stage, self.phase]
 
@@ -95,6 +106,14 @@ class Ring:
         """Wait until the slot's bytes have arrived."""
         self.full[state.stage].wait(state.phase)
 
-    def release(self, state: PipelineState, predicate: Any = None) -> None:
-        """Arrive once at the slot's empty barrier (each thread where ``predicate`` holds does)."""
-        self.empty[state.stage].arrive(predicate=predicate)
+    def release(self, state: PipelineState, predicate: Any = None, *, rank: Any = None) -> None:
+        """Arrive once at the slot's empty barrier (each thread where ``predicate`` holds does).
+
+        ``rank``: arrive at that barrier of this block of the cluster, whose producer writes into the slot, too. That
+        arrival is relaxed: it says that the slot was read, and orders no writes of this thread.
+        """
+        empty = self.empty[state.stage]
+        if rank is None:
+            empty.arrive(predicate=predicate)
+        else:
+            empty.arrive_cluster(rank, predicate, relaxed=True)

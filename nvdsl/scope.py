@@ -60,7 +60,7 @@ def outside(what: str, fix: str) -> None:
     if kernel is not None:
         raise trace_error(
             f"{what} inside of kernel `{kernel.name}`",
-            rule="tensor maps and launches belong to the host function",
+            rule="tensor maps, launches and device memory belong to the host function",
             fix=fix,
         )
 

@@ -133,18 +133,25 @@ class Mbarrier:
         _check_tx(bytes)
         nvvm.mbarrier_expect_tx(self.pointer, i32(bytes))
 
-    def arrive_cluster(self, rank: Any, predicate: Any = None, *, txcount: Any = 0) -> None:
+    def arrive_cluster(
+        self, rank: Any, predicate: Any = None, *, txcount: Any = 0, relaxed: bool = False
+    ) -> None:
         """Arrive once at block ``rank``'s copy of this mbarrier (``mapa``, then
         ``mbarrier.arrive.release.cluster.shared::cluster``); with ``txcount`` also expect so many bytes there
-        (``mbarrier.arrive.expect_tx``)."""
+        (``mbarrier.arrive.expect_tx``).
+
+        A release makes this thread's writes visible to the cluster first: sm_90 waits for all of them (MEMBAR.ALL.GPU),
+        some thousand cycles under load. ``relaxed=True`` leaves that out: right where the arrival says only that
+        reads are done, those of a wgmma after `wgmma_wait` above all.
+        """
         _check_tx(txcount)
         cluster = nvvm.MemScopeKind.CLUSTER
         with under(predicate):
             remote = mapa(self.pointer, rank)
             if isinstance(txcount, int) and txcount == 0:
-                nvvm.mbarrier_arrive(remote, scope=cluster)
+                nvvm.mbarrier_arrive(remote, scope=cluster, relaxed=relaxed)
             else:
-                nvvm.mbarrier_arrive_expect_tx(remote, i32(txcount), scope=cluster)
+                nvvm.mbarrier_arrive_expect_tx(remote, i32(txcount), scope=cluster, relaxed=relaxed)
 
     def try_wait(self, phase: Any = False, ticks: int = DEFAULT_TICKS) -> None:
         """Wait until the phase of parity ``phase`` has completed (``mbarrier.try_wait.parity`` in a loop).

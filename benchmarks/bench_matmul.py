@@ -1,0 +1,171 @@
+"""nvdsl's matrix product beside cuBLAS, over a set of problems: JSON and a plot for each set.
+
+    python benchmarks/bench_matmul.py squares-f16 squares-bf16
+    python benchmarks/bench_matmul.py --list
+
+Every shape is checked before it is timed. benchmarks/README.md: the protocol, and how to read the results.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import sys
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))
+
+from benchmarks import charts  # noqa: E402
+from benchmarks.candidates import words  # noqa: E402
+from benchmarks.paired import write  # noqa: E402
+from benchmarks.problems import SETS, Problem, problems  # noqa: E402
+from benchmarks.products import chosen  # noqa: E402
+from benchmarks.runner import Report, Runner, Task  # noqa: E402
+from benchmarks.worker import Settings  # noqa: E402
+
+RESULTS = ROOT / "benchmarks" / "results"
+
+
+class Sweep:
+    """The results of one set, on disk after each problem."""
+
+    def __init__(self, name: str, wanted: list[Problem], folder: Path) -> None:
+        self.name, self.wanted = name, wanted
+        self.path = folder / f"matmul-{name}.json"
+        self._rows: dict[str, dict[str, Any]] = {}
+
+    def add(self, report: Report) -> None:
+        self._rows[report.problem.key] = row(report)
+
+    @property
+    def rows(self) -> list[dict[str, Any]]:
+        """In the order of the set."""
+        return [self._rows[p.key] for p in self.wanted if p.key in self._rows]
+
+    def write(self, about: dict[str, Any]) -> None:
+        result = {
+            "set": self.name,
+            "what": SETS[self.name][0],
+            **about,
+            "summary": summary(self.rows),
+            "rows": self.rows,
+        }
+        write(self.path, "bench_matmul.py", result)
+
+    def draw(self) -> None:
+        self.path.with_suffix(".svg").write_text(str(charts.sweep(SETS[self.name][0], self.rows)))
+
+
+def row(report: Report) -> dict[str, Any]:
+    """One problem as a flat row."""
+    plain = report.plain()
+    (product,) = plain["products"] or [{"failed": plain.get("failed")}]
+    product.setdefault("config", None)
+    return {**plain["problem"], "size": report.problem.size, "library": plain.get("library"),
+            "library_error": plain.get("library_error"), **product}  # fmt: skip
+
+
+def summary(rows: list[dict[str, Any]]) -> dict[str, Any]:
+    """Per kind (types, layout, scales): the geometric mean of the ratios, the lowest and the highest, what failed."""
+    found = {}
+    for kind in dict.fromkeys(r["kind"] for r in rows):
+        mine = [r for r in rows if r["kind"] == kind]
+        timed = [r for r in mine if "ratio" in r]
+        entry: dict[str, Any] = {"problems": len(mine), "failed": [r["size"] for r in mine if "failed" in r]}
+        entry["unstable"] = [r["size"] for r in timed if not r["repeats"]]
+        if timed:
+            low, high = (f(timed, key=lambda r: r["ratio"]) for f in (min, max))
+            entry["geometric_mean"] = geometric_mean([r["ratio"] for r in timed])
+            entry["lowest"], entry["highest"] = ({"size": r["size"], "ratio": r["ratio"]} for r in (low, high))
+        found[kind] = entry
+    return found
+
+
+def geometric_mean(values: list[float]) -> float:
+    return math.exp(sum(map(math.log, values)) / len(values))
+
+
+def table(sweep: Sweep) -> str:
+    lines = [f"\n{sweep.name}: {SETS[sweep.name][0]}"]
+    lines.append(
+        f"{'kind':<22}{'size':>18}{'TFLOPS':>9}{'cuBLAS':>9}{'ratio':>8}{'10%..90%':>15}{'error':>9}  configuration"
+    )
+    for r in sweep.rows:
+        head = f"{r['kind']:<22}{r['size']:>18}"
+        if "ratio" not in r:
+            lines.append(f"{head}  failed: {r.get('failed')}")
+            continue
+        spread = f"{r['ratio_low']:.3f}..{r['ratio_high']:.3f}"
+        unstable = "" if r["repeats"] else "  NOT THE SAME TWICE"
+        lines.append(
+            f"{head}{r['tflops']:>9.0f}{r['library_tflops']:>9.0f}{r['ratio']:>8.3f}{spread:>15}{r['error']:>9.1e}"
+            f"  {words(r['config'])}{unstable}"
+        )
+    for kind, entry in summary(sweep.rows).items():
+        if "geometric_mean" in entry:
+            low, high = entry["lowest"], entry["highest"]
+            lines.append(
+                f"{kind}: geometric mean {entry['geometric_mean']:.3f}, lowest {low['ratio']:.3f} at {low['size']}, "
+                f"highest {high['ratio']:.3f} at {high['size']}, failed {len(entry['failed'])} of {entry['problems']}"
+            )
+    return "\n".join(lines)
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("sets", nargs="*", metavar="SET", help=f"of {', '.join(SETS)}")
+    parser.add_argument("--list", action="store_true", help="the sets, and how many problems each has")
+    parser.add_argument("--sizes", type=int, nargs="+", help="others than the sets' own")
+    parser.add_argument("--road", choices=("matmul", "gemm"), default="matmul", help="nv.matmul, or nvdsl.kernels.gemm")
+    parser.add_argument("--table", type=Path, help="configurations found by search_matmul.py; default: nv.matmul's own")
+    parser.add_argument("--seconds", type=float, default=0.5, help="of paired timing a problem")
+    parser.add_argument("--pairs", type=int, default=12, help="at least")
+    parser.add_argument("--workers", type=int, help="processes that compile; default: the cores less two")
+    parser.add_argument("--limit", type=float, default=float("inf"), help="seconds; nothing new is begun after")
+    parser.add_argument("--results", type=Path, default=RESULTS, help="folder; default: benchmarks/results")
+    args = parser.parse_args()
+    unknown = [name for name in args.sets if name not in SETS]
+    if unknown or not (args.sets or args.list):
+        parser.error(f"name one or more of {', '.join(SETS)}" + (f", not {', '.join(unknown)}" if unknown else ""))
+    try:
+        args.problems = {name: problems(name, args.sizes) for name in args.sets}
+    except ValueError as error:
+        parser.error(str(error))
+    return args
+
+
+def main() -> None:
+    args = arguments()
+    if args.list:
+        for name, (what, _, _) in SETS.items():
+            print(f"{name:<18}{len(problems(name)):>4}  {what}")
+        return
+    known = json.loads(args.table.read_text())["rows"] if args.table else []
+    args.results.mkdir(parents=True, exist_ok=True)
+    sweeps = [Sweep(name, wanted, args.results) for name, wanted in args.problems.items()]
+    tasks: list[Task] = []
+    for sweep in sweeps:
+        tasks += [(p, [chosen(p, args.road, known)]) for p in sweep.wanted if p not in dict(tasks)]
+
+    def on_report(report: Report) -> None:
+        about = {"machine": runner.machine, "seconds": runner.seconds, "settings": vars(settings)}
+        for sweep in sweeps:
+            if report.problem in sweep.wanted:
+                sweep.add(report)
+                sweep.write(about)
+
+    settings = Settings(args.seconds, args.pairs)
+    runner = Runner(settings, on_report, workers=args.workers, limit=args.limit)
+    runner.run(tasks)
+    for sweep in sweeps:
+        sweep.write({"machine": runner.machine, "seconds": runner.seconds, "settings": vars(settings)})
+        sweep.draw()
+        print(table(sweep))
+    print({phase: round(seconds, 1) for phase, seconds in runner.seconds.items()})
+
+
+if __name__ == "__main__":
+    main()

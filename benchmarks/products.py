@@ -1,0 +1,116 @@
+"""What is timed beside cuBLAS, as data: a `Product` can be sent to another process and written into a result."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from benchmarks.problems import Problem
+
+Call = Callable[[], Any]
+
+
+@dataclass(frozen=True)
+class Product:
+    """One way to multiply. ``name``: unique among those timed together.
+
+    ``road``: "matmul" (`nv.matmul`, which also knows scales), "gemm" (`nvdsl.kernels.gemm`, a configuration and nothing
+    else), "function" (a jit function called with a, b, out), "naive" (`nvdsl.kernels.matmul_simple`).
+    ``config``: fields of `nvdsl.kernels.Config` that differ from its defaults; None: nv.matmul chooses.
+    ``options``: further keyword arguments; of "function" also ``function``, "module:name".
+    """
+
+    name: str
+    road: str = "matmul"
+    config: Mapping[str, Any] | None = None
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+    def plain(self) -> dict[str, Any]:
+        return {key: value for key, value in asdict(self).items() if value not in (None, {})}
+
+    def call(self, operands: Any) -> Call:
+        """The product of `operands.Operands`, ready to be called again and again. Nothing is compiled yet."""
+        return ROADS[self.road](self, operands)
+
+
+def _matmul(product: Product, operands: Any) -> Call:
+    from nvdsl.kernels.matmul import matmul
+
+    options = dict(product.options)
+    if product.config is not None:
+        options["config"] = _config(product)
+    if operands.scale_a is not None:
+        options |= {"scale_a": operands.scale_a, "scale_b": operands.scale_b}
+    acc = _acc(operands.problem)
+    return lambda: matmul(operands.a, operands.b, operands.out, acc_dtype=acc, **options)
+
+
+def _gemm(product: Product, operands: Any) -> Call:
+    from nvdsl.kernels.gemm import gemm
+
+    if operands.scale_a is not None:
+        raise ValueError("nvdsl.kernels.gemm has no scales by itself: use nv.matmul")
+    config, acc = _config(product), _acc(operands.problem)
+    return lambda: gemm(operands.a, operands.b, operands.out, config=config, acc_dtype=acc, **product.options)
+
+
+def _naive(product: Product, operands: Any) -> Call:
+    from nvdsl.kernels.matmul_simple import matmul
+
+    a, b, out = (x[None] for x in (operands.a, operands.b, operands.out))
+    return lambda: matmul(a, b, out)
+
+
+def _function(product: Product, operands: Any) -> Call:
+    options = dict(product.options)
+    module, _, name = options.pop("function").partition(":")
+    function = getattr(importlib.import_module(module), name)
+    return lambda: function(operands.a, operands.b, operands.out, **options)
+
+
+ROADS: dict[str, Callable[[Product, Any], Call]] = {
+    "matmul": _matmul, "gemm": _gemm, "naive": _naive, "function": _function
+}  # fmt: skip
+
+
+def _config(product: Product) -> Any:
+    from nvdsl.kernels.config import Config
+
+    return Config(**(product.config or {}))
+
+
+def _acc(problem: Problem) -> Any:
+    import nvdsl as nv
+
+    return getattr(nv, problem.acc)
+
+
+def chosen(problem: Problem, road: str, table: list[dict[str, Any]]) -> Product:
+    """nvdsl's product for a problem.
+
+    ``table``: rows of a search (`search_matmul`): the configuration of the same sizes, or else of the nearest. Where
+    none is of this kind nv.matmul chooses, or on the road "gemm" `guess`.
+    """
+    rows = [row for row in table if row["problem"]["kind"] == problem.kind]
+    if rows:
+        config = min(rows, key=lambda row: _distance(problem, row["problem"]))["config"]
+    elif road == "gemm":
+        config = guess(problem)
+    else:
+        return Product("nvdsl", road)
+    return Product("nvdsl", road, config)
+
+
+def _distance(problem: Problem, other: Mapping[str, Any]) -> float:
+    """0 for the same sizes; else by how much the extents differ, as ratios."""
+    pairs = ((problem.m, other["m"]), (problem.n, other["n"]), (problem.k, other["k"]))
+    return sum(max(x / y, y / x) for x, y in pairs) - 3
+
+
+def guess(problem: Problem) -> dict[str, Any]:
+    """The one of `candidates` that its model of waves likes best, of those that need no workspace."""
+    from benchmarks.candidates import ranked
+
+    return next(config for config in ranked(problem) if config.get("schedule") != "streamk")

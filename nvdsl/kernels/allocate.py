@@ -1,0 +1,60 @@
+"""New arrays for results, of the library and on the device that the inputs are of."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from nvdsl.driver.containers import CuPy, Jax, NumPy, Torch
+from nvdsl.driver.spec import Memory, spec_of
+from nvdsl.driver.view import View
+from nvdsl.dtypes import DType
+from nvdsl.errors import ArgumentError
+
+Made = tuple[Any, Callable[[], Any]]
+"""What a kernel that writes the array is given, and, called after the kernel, the array itself."""
+
+
+def empty_like(memory: Memory, shape: tuple[int, ...], dtype: DType) -> Made:
+    """A new C-contiguous array beside ``memory``, not initialized.
+
+    Raises ArgumentError for a library in which nvdsl can't make arrays.
+    """
+    _, place, owner = memory
+    name = np.dtype(dtype.numpy).name  # torch says the same
+    if isinstance(place.container, NumPy):
+        return _same(np.empty(shape, dtype.numpy))
+    if isinstance(place.container, Torch):
+        torch = sys.modules["torch"]
+        return _same(torch.empty(shape, dtype=getattr(torch, name), device=owner.device))
+    if isinstance(place.container, CuPy):
+        cupy = sys.modules["cupy"]
+        with cupy.cuda.Device(place.device):
+            return _same(cupy.empty(shape, dtype.numpy))
+    if isinstance(place.container, Jax):
+        return _jax(memory, shape, dtype)
+    raise ArgumentError(
+        f"a result for a {type(owner).__qualname__}",
+        rule="nvdsl makes NumPy, torch, CuPy and JAX arrays",
+        fix="pass out=, an array to write to",
+    )
+
+
+def _same(array: Any) -> Made:
+    return array, lambda: array
+
+
+def _jax(memory: Memory, shape: tuple[int, ...], dtype: DType) -> Made:
+    """JAX's arrays are immutable to all but the call that makes them."""
+    _, place, owner = memory
+    jax, device = sys.modules["jax"], next(iter(owner.devices()))
+    host = np.empty(shape, dtype.numpy)
+    if place.device < 0:
+        return host, lambda: jax.device_put(host, device)
+    array = jax.device_put(host, device).block_until_ready()
+    writable = replace(place, readonly=False)
+    return View(spec_of(shape, dtype), (array.unsafe_buffer_pointer(), writable, array)), lambda: array

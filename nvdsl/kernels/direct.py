@@ -1,0 +1,48 @@
+"""Storing a result that TMA can't: rows that start anywhere, or elements with gaps."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import nvdsl as nv
+from nvdsl.kernels.epilogue import PIECE_ROWS, TileStore
+
+THREADS = 128
+
+
+class DirectStore(TileStore):
+    """`TileStore` for an ``out`` of any strides and alignment.
+
+    Pieces go through shared memory all the same: neighbouring threads then store neighbouring elements of a row, and
+    whole sectors are written. Elements beyond the edge are left out one by one.
+    """
+
+    def _tensor_maps(self) -> dict[int, nv.TMA]:
+        return {}
+
+    def store(self, acc: nv.Accumulator, batch: Any, row: Any, col: Any, consumer: Any) -> None:
+        barrier = consumer + 1
+        pieces, registers = self._pieces(acc), acc.registers()
+        nv.named_barrier_sync(barrier, THREADS)  # the last piece of the tile before has been read
+        for i, (top, left, width) in enumerate(pieces):
+            piece = self._piece(consumer * self.buffers + i % self.buffers, width)
+            values = registers[top // 64][left // 2 : (left + width) // 2]
+            self._fill(piece, values, batch, row + top, col + left)
+            nv.named_barrier_sync(barrier, THREADS)
+            self._copy(piece, batch, row + top, col + left)
+            if self.buffers == 1 and i + 1 < len(pieces):
+                nv.named_barrier_sync(barrier, THREADS)
+
+    def drain(self) -> None:
+        """Nothing is on its way: a thread's own stores are done when the kernel is."""
+
+    def _copy(self, piece: nv.Tile, batch: Any, row: Any, col: Any) -> None:
+        """Store a piece whose first element is ``out[batch, row, col]``."""
+        width = piece.layout.cols
+        rows, cols = self.out.shape[-2:]
+        thread = nv.warpgroup_thread()
+        for number in nv.range(thread, PIECE_ROWS * width, THREADS, unroll=4):
+            r, c = number // width, number % width
+            if row + r < rows and col + c < cols:
+                at = (row + r, col + c)
+                self.out[(batch, *at) if self._batched else at] = piece[r, c]

@@ -1,0 +1,169 @@
+"""From accumulators to global memory: visit, convert, stmatrix into swizzled shared memory, TMA store.
+
+A consumer's part of the result leaves in *pieces* of 64 rows by 128 bytes: one TMA box each. The registers of an
+accumulator are spread so that a direct store would write 8 bytes here and 8 bytes there; a piece is written to
+shared memory with stmatrix (the 128-byte swizzle keeps it free of bank conflicts) and leaves in whole lines.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import nvdsl as nv
+from nvdsl.accumulator import pack_pair, pair_vector
+from nvdsl.ops import ptx
+from nvdsl.values import wrap
+
+Visit = Callable[..., Any]
+"""``visit(value, batch, row, col, *operands) -> value``: what is done with a sum before it is converted. ``value``: of
+the accumulator's type; ``batch``, ``row``, ``col``: its place in the result, i32, always inside of it (``batch`` is the
+int 0 where there is one); ``operands``: the further arguments of the GEMM (arrays, scalars). Traced once for each
+register: keep it small."""
+
+PIECE_ROWS = 64
+VISITED = 8
+"""Registers, 16 columns of 64 rows, that are visited together: what a visit loads needs registers beside the sums."""
+
+
+def piece_widths(tile_n: int, itemsize: int) -> list[int]:
+    """Columns of the pieces side by side in a tile: 128 bytes each, and at its end 64 and 32 bytes where they fit.
+
+        >>> piece_widths(208, 2), piece_widths(112, 2)
+        ([64, 64, 64, 16], [64, 32, 16])
+    """
+    widths, left = [], tile_n * itemsize
+    for size in (128, 64, 32):
+        widths += [size // itemsize] * (left // size)
+        left %= size
+    return widths
+
+
+class TileStore:
+    """Stores tiles of accumulators into ``out``: (rows, columns), or (batches, rows, columns), rows contiguous. Made in
+    the host function.
+
+    ``tile_n``: columns of an accumulator. ``buffers``: pieces of shared memory for each consumer warpgroup. A store is
+    waited for only before its buffer is written again.
+    """
+
+    def __init__(
+        self, out: nv.Array, tile_n: int, *, buffers: int, visit: Visit | None = None, operands: Sequence[Any] = ()
+    ) -> None:
+        self.out, self.dtype, self.buffers = out, out.dtype, buffers
+        self.visit, self.operands = visit, operands
+        self.widths = piece_widths(tile_n, out.dtype.bytes)
+        self._batched = out.ndim == 3
+        self._maps = self._tensor_maps()
+
+    def _tensor_maps(self) -> dict[int, nv.TMA]:
+        """By the width of a piece."""
+        one = (1,) * self._batched
+        size = self.dtype.bytes
+        return {w: nv.TMA(self.out, tile=(*one, PIECE_ROWS, w), swizzle=w * size) for w in set(self.widths)}
+
+    def allocate(self, consumers: int) -> None:
+        """Shared memory; in the kernel."""
+        self.stack = nv.smem((consumers * self.buffers, PIECE_ROWS, 128 // self.dtype.bytes), self.dtype, swizzle=128)
+
+    def _piece(self, buffer: Any, width: int) -> nv.Tile:
+        """A buffer as a tile of ``width`` columns, with the swizzle of that width."""
+        bytes = width * self.dtype.bytes
+        layout = nv.layout.TileLayout.of(PIECE_ROWS, width, self.dtype.bytes, bytes)
+        return nv.Tile(layout, self.dtype, self.stack[buffer].offset)
+
+    def store(self, acc: nv.Accumulator, batch: Any, row: Any, col: Any, consumer: Any) -> None:
+        """Store ``acc``, whose first element is ``out[batch, row, col]``. ``consumer``: the warpgroup, 0, 1 ..."""
+        barrier = consumer + 1  # named barriers: 0 is the whole block's
+        leader = nv.warpgroup_thread() == 0  # bulk groups belong to a thread: always the same one
+        pieces, registers = self._pieces(acc), acc.registers()
+
+        if leader:  # the pieces of the tile before have been read, long ago
+            nv.bulk_wait_group(0, read=True)
+        nv.named_barrier_sync(barrier, 128)
+        for i, (top, left, width) in enumerate(pieces):
+            piece = self._piece(consumer * self.buffers + i % self.buffers, width)
+            values = registers[top // 64][left // 2 : (left + width) // 2]
+            self._fill(piece, values, batch, row + top, col + left)
+            nv.fence_proxy_async()
+            if 1 < self.buffers <= i + 1 < len(pieces):
+                if leader:
+                    nv.bulk_wait_group(self.buffers - 2, read=True)  # the next piece's buffer is free
+            nv.named_barrier_sync(barrier, 128)
+            if leader:
+                at = (row + top, col + left)
+                self._maps[width].store(piece, (batch, *at) if self._batched else at)
+                nv.bulk_commit_group()
+                if self.buffers == 1 and i + 1 < len(pieces):
+                    nv.bulk_wait_group(0, read=True)
+            if self.buffers == 1 and i + 1 < len(pieces):
+                nv.named_barrier_sync(barrier, 128)
+
+    def _pieces(self, acc: nv.Accumulator) -> list[tuple[int, int, int]]:
+        """First row, first column and width of each piece."""
+        lefts = [sum(self.widths[:i]) for i in range(len(self.widths))]
+        return [(top, *x) for top in range(0, acc.m, PIECE_ROWS) for x in zip(lefts, self.widths, strict=True)]
+
+    def drain(self) -> None:
+        """Before the block ends: its shared memory has been read."""
+        if nv.warpgroup_thread() == 0:
+            nv.bulk_wait_group(0, read=True)
+
+    def _fill(self, piece: nv.Tile, values: Sequence[Any], batch: Any, row: Any, col: Any) -> None:
+        """Write this thread's values of a piece, whose first element is ``out[batch, row, col]``, to shared memory."""
+        if self.visit is None:
+            self._write(piece, values, 0)
+            return
+        for first in range(0, len(values), VISITED):
+            part = values[first : first + VISITED]
+            self._write(piece, self._visited(part, first, batch, *_opaque(row, col)), first)
+            nv.sync_warp()  # no load of the next values moves before it: they would need registers of their own
+
+    def _visited(self, values: Sequence[Any], first: int, batch: Any, row: Any, col: Any) -> list[Any]:
+        """A piece's values from register ``first`` on, after the visit."""
+        visit: Any = self.visit
+        rows, cols = self.out.shape[-2:]
+        row0, col0 = nv.layout.accumulator_element(nv.warpgroup_thread(), 0)
+        visited = []
+        for register, value in enumerate(values, first):
+            r, c = nv.layout.accumulator_element(0, register)
+            at = _inside(row, row0, r, rows, (64,)), _inside(col, col0, c, cols, (16, 8))
+            visited.append(visit(value, batch, *at, *self.operands))
+        return visited
+
+    def _write(self, piece: nv.Tile, values: Sequence[Any], first: int) -> None:
+        """Write this thread's values of a piece, from register ``first`` on, to shared memory."""
+        if self.dtype.bits == 16:
+            # Four 8x8 matrices: rows 0-7 and 8-15 of the warp's 16, of two groups of 8 columns.
+            thread = nv.warpgroup_thread()
+            start = piece.layout.offset(thread // 32 * 16 + thread % 16, thread % 32 // 16 * 8)
+            packed = [pack_pair(x, y, self.dtype) for x, y in zip(values[::2], values[1::2], strict=True)]
+            for i in range(0, len(packed), 4):  # 16 columns, 32 bytes: the swizzle is an XOR, as is this step
+                nv.stmatrix(piece.pointer(start ^ (first * 4 + i * 8)), packed[i : i + 4])
+            return
+        row0, col0 = nv.layout.accumulator_element(nv.warpgroup_thread(), 0)
+        for register in range(0, len(values), 2):
+            r, c = nv.layout.accumulator_element(0, first + register)
+            memory = nv.get_dynamic_shared_memory(
+                (2,), self.dtype.ir, piece.offset + piece.layout.offset(row0 + r, col0 + c)
+            )
+            memory.store_vector(pair_vector(values[register], values[register + 1], self.dtype), (0,))
+
+
+def _inside(start: Any, thread: Any, register: int, extent: int, units: tuple[int, ...]) -> Any:
+    """``start + thread + register``, brought back inside of the array where it is beyond its edge: nothing is stored
+    there, but a visit may read its operands.
+
+    Where one of ``units`` divides the extent, so many indices (of all threads together) are inside or outside as one.
+    Then one minimum does for all of them, and what a visit reads is at constant distances: few registers of addresses.
+    """
+    for unit in units:
+        if extent % unit == 0:
+            first = register // unit * unit
+            return nv.min(start + first, extent - unit) + (thread + (register - first))
+    return nv.min(start + thread + register, extent - 1)
+
+
+def _opaque(*numbers: Any) -> list[Any]:
+    """The same i32 values, of which LLVM doesn't know that they are: what it computes of them once, it would keep."""
+    return [wrap(x, nv.i32) for x in ptx.unpack(ptx.touch(ptx.pack([nv.i32(x) for x in numbers])))]

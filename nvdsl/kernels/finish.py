@@ -1,0 +1,81 @@
+"""What a matrix product does with a sum before it is stored: scales, alpha, beta * C, bias, activation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import nvdsl as nv
+
+
+def relu(x: Any) -> Any:
+    """max(x, 0)"""
+    return nv.max(x, 0.0)
+
+
+def gelu(x: Any) -> Any:
+    """x * Phi(x), through erf (Hendrycks and Gimpel, arXiv:1606.08415)."""
+    return 0.5 * x * (1.0 + nv.math.erf(x * 0.7071067811865476))
+
+
+def gelu_tanh(x: Any) -> Any:
+    """The same paper's approximation of `gelu`, through tanh (one instruction, relative error about 2^-11)."""
+    return 0.5 * x * (1.0 + nv.math.tanh_approx(0.7978845608028654 * (x + 0.044715 * x * x * x)))
+
+
+def silu(x: Any) -> Any:
+    """x * sigmoid(x)"""
+    return x * sigmoid(x)
+
+
+def sigmoid(x: Any) -> Any:
+    """1 / (1 + exp(-x)), as (1 + tanh(x / 2)) / 2"""
+    return 0.5 + 0.5 * nv.math.tanh_approx(0.5 * x)
+
+
+ACTIVATIONS: dict[str, Callable[[Any], Any]] = {
+    "relu": relu,
+    "gelu": gelu,
+    "gelu_tanh": gelu_tanh,
+    "silu": silu,
+    "sigmoid": sigmoid,
+    "tanh": nv.math.tanh,
+}
+
+
+@dataclass(frozen=True)
+class Finish:
+    """activation(alpha * scale_a * scale_b * sum + beta * c + bias), each part there only where it is asked for.
+
+    A compile-time constant. Calling it is an epilogue's ``visit``: its operands are, in this order, alpha (f32),
+    scale_a, scale_b, beta (f32), c, bias; the arrays are of the result's shape (batch, row, column), repeated by
+    strides of 0.
+    """
+
+    alpha: bool = False
+    scale_a: bool = False
+    scale_b: bool = False
+    c: bool = False
+    bias: bool = False
+    activation: Callable[[Any], Any] | None = None
+
+    @property
+    def does_nothing(self) -> bool:
+        return self == Finish()
+
+    def __call__(self, value: Any, batch: Any, row: Any, col: Any, *operands: Any) -> Any:
+        given = iter(operands)
+        result = nv.f32(value)
+        if self.alpha:
+            result = result * next(given)
+        if self.scale_a:
+            result = result * nv.f32(next(given)[batch, row, col])
+        if self.scale_b:
+            result = result * nv.f32(next(given)[batch, row, col])
+        if self.c:
+            beta, c = next(given), next(given)
+            result = result + beta * nv.f32(c[batch, row, col])
+        if self.bias:
+            result = result + nv.f32(next(given)[batch, row, col])
+        return result if self.activation is None else self.activation(result)

@@ -1,0 +1,54 @@
+"""``product``: the road over the tensor cores. Copies of what TMA or wgmma can't read, then the configured kernel."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import nvdsl as nv
+from nvdsl.kernels import matmul_cooperative, matmul_pingpong, matmul_streamk
+from nvdsl.kernels.config import Config
+from nvdsl.kernels.epilogue import Visit
+from nvdsl.kernels.gemm import resident_clusters
+from nvdsl.kernels.pack import pack
+from nvdsl.kernels.reduction import workspace_shapes
+from nvdsl.kernels.schedule import Tiles
+
+
+def product(
+    a: nv.Array,
+    b: nv.Array,
+    out: nv.Array,
+    *operands: Any,
+    config: Config,
+    sms: int,
+    a_major: str,
+    b_major: str,
+    pack_a: bool = False,
+    pack_b: bool = False,
+    direct: bool = False,
+    acc_dtype: nv.DType = nv.f32,
+    visit: Visit | None = None,
+) -> None:
+    """out[..., M, N] = A[..., M, K] @ B[..., K, N], as `nvdsl.kernels.matmul_cooperative.matmul`, by any schedule.
+
+    ``sms``: of the GPU. ``pack_a``, ``pack_b``: the operand has any strides and any alignment, and is copied first, the
+    majors being those of the copies. ``config.tile_k`` is not looked at: a slice of K has 128 bytes.
+    """
+    config = replace(config, tile_k=128 // a.dtype.bytes)
+    a = pack(a) if pack_a else a
+    b = pack(b) if pack_b else b
+    *batches, M, N = out.shape
+    K = a.shape[-1 if a_major == "k" else -2]
+    tiles = Tiles(M, N, config.tile_m, config.tile_n, config.cluster_m, config.cluster_n, batches=(*batches, 1)[0])
+    options: dict[str, Any] = {"config": config, "a_major": a_major, "b_major": b_major}
+    options |= {"acc_dtype": acc_dtype, "visit": visit, "direct": direct}
+    if config.schedule == "streamk":
+        blocks = min(sms, tiles.count * nv.cdiv(K, config.tile_k))
+        sums, flags = workspace_shapes(blocks, 2, config.rows, config.tile_n)
+        workspace = nv.empty(sums, acc_dtype), nv.zeros(flags, nv.i32)
+        matmul_streamk.matmul.__wrapped__(a, b, out, *workspace, *operands, blocks=blocks, **options)
+    else:
+        matmul = matmul_cooperative.matmul if config.schedule == "cooperative" else matmul_pingpong.matmul
+        blocks = config.cluster * min(tiles.count, resident_clusters(config.cluster, sms))
+        matmul.__wrapped__(a, b, out, *operands, blocks=blocks, **options)

@@ -1,0 +1,66 @@
+"""Global memory that blocks tell each other about: loads that acquire, stores that release.
+
+PTX ISA, ``ld.acquire``, ``st.release``, "Memory Consistency Model". What a thread wrote before a release is known to
+who reads the released value with an acquire; within a block, barriers hand that on to the other threads.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from nvdsl.errors import trace_error
+from nvdsl.mlir import ir
+from nvdsl.mlir.dialects import llvm
+from nvdsl.ops.pointer import GLOBAL, base_address, byte_offset, index
+from nvdsl.values import as_value, cast, wrap
+
+_SCOPES = {"cta": "block", "cluster": "cluster", "gpu": "device", "sys": ""}
+"""PTX's names of scopes -> LLVM's for NVPTX."""
+
+
+def load_acquire(array: Any, key: Any, *, scope: str = "gpu") -> Any:
+    """``array[key]`` of a 1-D array in global memory (``ld.acquire.<scope>.global``).
+
+    Later accesses of this thread see what was written before the `store_release` that wrote the value. 32- and 64-bit
+    elements. ``scope``: "cta", "cluster", "gpu" or "sys".
+    """
+    _check(array, "load_acquire", scope)
+    found = llvm.LoadOp(
+        array.dtype.ir,
+        _element(array, key),
+        alignment=array.dtype.bytes,
+        ordering=llvm.AtomicOrdering.acquire,
+        syncscope=_SCOPES[scope],
+    ).result
+    return wrap(found, array.dtype)
+
+
+def store_release(array: Any, key: Any, value: Any, *, scope: str = "gpu") -> None:
+    """``array[key] = value`` of a 1-D array in global memory (``st.release.<scope>.global``).
+
+    Who reads it with `load_acquire` sees what this thread wrote before, and what it knows of by barriers.
+    """
+    _check(array, "store_release", scope)
+    llvm.StoreOp(
+        cast(as_value(value, like=array.dtype), array.dtype),
+        _element(array, key),
+        alignment=array.dtype.bytes,
+        ordering=llvm.AtomicOrdering.release,
+        syncscope=_SCOPES[scope],
+    )
+
+
+def _element(array: Any, key: Any) -> Any:
+    return byte_offset(base_address(array, GLOBAL), index(key) * array.dtype.bytes)
+
+
+def _check(array: Any, what: str, scope: str) -> None:
+    ty = ir.MemRefType(array.type)
+    if ty.rank != 1 or array.strides != (1,) or array.dtype.bits not in (32, 64) or "workgroup" in str(ty):
+        raise trace_error(
+            f"{what} of {array!r}",
+            rule="a contiguous 1-D array of 32- or 64-bit elements in global memory (PTX ISA, ld.acquire, st.release)",
+            fix="keep flags in an array of nv.i32",
+        )
+    if scope not in _SCOPES:
+        raise trace_error(f"{what} with scope={scope!r}", rule=f"the scope is one of {list(_SCOPES)}")

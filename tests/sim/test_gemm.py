@@ -1,0 +1,109 @@
+"""The GEMM kernels in the simulator: right numbers and no report, for every schedule of warps and copies.
+
+Integers small enough that every sum is exact: results are compared bit by bit.
+"""
+
+import numpy as np
+import pytest
+
+import nvdsl as nv
+from nvdsl import sim
+from nvdsl.kernels import matmul_cooperative, matmul_pingpong, matmul_streamk
+from nvdsl.kernels.config import Config
+from nvdsl.kernels.reduction import workspace_shapes
+from tests.sim.simulate import run
+
+ORDERS = [
+    sim.Options(),
+    sim.Options(delivery="eager", order="reverse"),
+    sim.Options(delivery="random", order="random", seed=5),
+]
+MATMUL = {
+    "cooperative": matmul_cooperative.matmul,
+    "pingpong": matmul_pingpong.matmul,
+    "streamk": matmul_streamk.matmul,
+}
+
+
+def small(schedule="cooperative", tile_m=128, tile_n=64, **fields):
+    return Config(tile_m, tile_n, schedule=schedule, stages=fields.pop("stages", 3), **fields)
+
+
+def product(config, m, n, k, blocks, layout="nn", options=None, dtype=np.float16, out=np.float16, **constants):
+    """Run a kernel on random small integers; raises unless the result is exact."""
+    rng = np.random.default_rng(m + n + k)
+    a, b = (rng.integers(-3, 4, shape).astype(dtype) for shape in ((m, k), (k, n)))
+    expected = (a.astype(np.float64) @ b.astype(np.float64)).astype(out)
+    stored = [x if kind == "n" else np.ascontiguousarray(x.T) for x, kind in zip((a, b), layout, strict=True)]
+    d = np.full((m, n), np.nan if np.dtype(out).kind == "f" else -1, out)
+    workspace = []
+    if config.schedule == "streamk":
+        sums, flags = workspace_shapes(blocks, 2, config.rows, config.tile_n)
+        workspace = [np.full(sums, np.nan, np.float32), np.zeros(flags, np.int32)]
+    majors = {"a_major": "k" if layout[0] == "n" else "mn", "b_major": "mn" if layout[1] == "n" else "k"}
+    run(
+        MATMUL[config.schedule], *stored, d, *workspace, config=config, blocks=blocks, options=options, **majors,
+        **constants,
+    )  # fmt: skip
+    np.testing.assert_array_equal(d, expected)
+    assert not any(flag.any() for flag in workspace[1:])  # ready for the next call
+
+
+@pytest.mark.parametrize("options", ORDERS, ids=["late", "eager", "random"])
+@pytest.mark.parametrize(
+    ("config", "shape", "blocks"),
+    [
+        (small(), (256, 128, 256), 3),
+        (small(in_flight=0), (256, 64, 256), 2),
+        (small(store_buffers=1, tile_n=128), (128, 128, 128), 1),
+        (small(cluster_m=2), (256, 128, 256), 2),
+        (small(cluster_n=2), (128, 256, 256), 2),
+        (small(cluster_n=2, multicast=False), (128, 256, 256), 2),
+        (small("pingpong"), (384, 64, 320), 1),
+        (small("pingpong", cluster_m=2), (512, 64, 256), 2),
+        (small("streamk"), (384, 64, 320), 2),
+        (small("streamk"), (128, 64, 640), 3),
+    ],
+    ids=str,
+)
+def test_every_schedule(config, shape, blocks, options):
+    product(config, *shape, blocks, options=options)
+
+
+@pytest.mark.parametrize("layout", ["nn", "nt", "tn", "tt"])
+@pytest.mark.parametrize("schedule", ["cooperative", "pingpong"])
+def test_every_layout(schedule, layout):
+    product(small(schedule, tile_n=96), 256, 192, 192, 2, layout)
+
+
+@pytest.mark.parametrize("shape", [(1, 8, 8), (129, 72, 72), (64, 200, 136), (8, 64, 64)])
+@pytest.mark.parametrize("schedule", list(MATMUL))
+def test_ragged_shapes(schedule, shape):
+    """TMA reads zeros beyond the edge and drops what is stored there."""
+    product(small(schedule), *shape, 1)
+
+
+@pytest.mark.parametrize("tile_n", [16, 48, 112])
+def test_tiles_that_are_no_multiple_of_64_columns(tile_n):
+    product(small(tile_n=tile_n), 128, 2 * tile_n, 64, 1)
+    product(small("pingpong", tile_n=tile_n), 128, 2 * tile_n, 64, 1, "nt")
+
+
+def test_other_types():
+    product(small(), 128, 64, 64, 1, out=np.float32)
+    product(small(tile_k=128), 128, 64, 128, 1, "nt", dtype=np.int8, out=np.int32, acc_dtype=nv.i32)
+    product(small(), 128, 64, 64, 1, acc_dtype=nv.f16)
+    product(small(tile_k=32), 128, 64, 64, 1, "nt", dtype=np.float32, out=np.float32)
+
+
+def plus_row_and_bias(value, batch, row, col, bias):
+    return value + nv.f32(row) + bias[col]
+
+
+@pytest.mark.parametrize("schedule", ["cooperative", "pingpong"])
+def test_a_visit_sees_each_element_and_its_place(schedule):
+    rng = np.random.default_rng(0)
+    a, b = (rng.integers(-3, 4, shape).astype(np.float16) for shape in ((136, 64), (64, 72)))
+    bias, d = rng.integers(-8, 9, 72).astype(np.float32), np.full((136, 72), np.nan, np.float16)
+    run(MATMUL[schedule], a, b, d, bias, config=small(schedule), blocks=1, visit=plus_row_and_bias)
+    np.testing.assert_array_equal(d, a.astype(np.float32) @ b.astype(np.float32) + np.arange(136)[:, None] + bias)

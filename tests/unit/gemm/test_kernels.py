@@ -1,0 +1,81 @@
+"""The kernels as ptxas sees them: no spill, no stack, no serialized wgmma; and the pieces below them."""
+
+import pytest
+
+import nvdsl as nv
+from nvdsl.kernels import matmul_cooperative, matmul_pingpong, matmul_streamk
+from nvdsl.kernels.choose import CANDIDATES, choose
+from nvdsl.kernels.config import Config
+from nvdsl.kernels.gemm import grid, resident_clusters
+from nvdsl.kernels.reduction import workspace_shapes
+from tests.unit.traced import evaluate
+
+MATMUL = {"cooperative": matmul_cooperative, "pingpong": matmul_pingpong, "streamk": matmul_streamk}
+CONFIGS = [config for _, config in CANDIDATES] + [
+    Config(cluster_m=2, group=4),
+    Config(128, 192, schedule="pingpong", cluster_n=2),
+    Config(128, 128, schedule="streamk", stages=6),
+]
+
+
+@pytest.mark.parametrize("n", [256, 4096])
+@pytest.mark.parametrize("config", CONFIGS, ids=lambda c: f"{c.schedule}-{c.tile_m}x{c.tile_n}-{c.cluster}")
+def test_no_candidate_spills_or_is_serialized(config, n):
+    if config.schedule == "streamk" and n == 256:
+        pytest.skip("a stream-K kernel of two tiles is of no use")
+    square = nv.ShapeDtype((n, n), nv.f16)
+    workspace = []
+    if config.schedule == "streamk":
+        sums, flags = workspace_shapes(132, 2, config.rows, config.tile_n)
+        workspace = [nv.ShapeDtype(sums, nv.f32), nv.ShapeDtype(flags, nv.i32)]
+    strict = nv.jit(MATMUL[config.schedule].matmul.__wrapped__, strict=True)
+    compiled = strict.compile(square, square, square, *workspace, config=config, blocks=132)
+    (kernel,) = compiled.kernels.values()
+    used = kernel.resources
+    assert (used.stack, used.spill_stores, used.spill_loads, used.static_smem) == (0, 0, 0, 0)
+    assert kernel.smem_bytes == config.smem_bytes(nv.f16, nv.f16) or config.tile_n % 64
+
+
+def test_a_cluster_tells_all_blocks_without_a_memory_barrier():
+    square = nv.ShapeDtype((512, 512), nv.f16)
+    ptx = matmul_cooperative.matmul.compile(square, square, square, config=Config(cluster_m=2), blocks=4).ptx
+    assert "mbarrier.arrive.relaxed.cluster.shared::cluster" in ptx
+    assert "mbarrier.arrive.release.cluster" not in ptx
+
+
+def test_flags_are_released_and_acquired():
+    square = nv.ShapeDtype((384, 384), nv.f16)
+    config = Config(128, 128, schedule="streamk")
+    sums, flags = workspace_shapes(4, 2, config.rows, config.tile_n)
+    workspace = nv.ShapeDtype(sums, nv.f32), nv.ShapeDtype(flags, nv.i32)
+    ptx = matmul_streamk.matmul.compile(square, square, square, *workspace, config=config, blocks=4).ptx
+    assert "ld.acquire.gpu" in ptx and "st.release.gpu" in ptx
+
+
+@pytest.mark.parametrize("stages", [1, 3, 4])
+@pytest.mark.parametrize("count", [0, 1, 5, 8, 12])
+def test_advance_is_next_so_many_times(stages, count):
+    def build():
+        far = state = nv.PipelineState(stages, stages - 1, 1)
+        for _ in range(count):
+            state = state.next()
+        far = far.advance(count)
+        return [state.stage, state.phase, far.stage, far.phase]
+
+    stage, phase, *far = (int(x) for x in evaluate(build))
+    assert far == [stage, phase]
+
+
+def test_a_grid_is_no_larger_than_the_tiles_or_the_gpu():
+    assert grid(1024, 1024, Config(128, 128), 132) == 64
+    assert grid(8192, 8192, Config(), 132) == 132
+    assert grid(8192, 8192, Config(cluster_m=4), 132) == 120
+    assert [resident_clusters(size, 132) for size in (1, 2, 4, 8)] == [132, 66, 30, 15]
+
+
+@pytest.mark.parametrize("dtype", [nv.f16, nv.bf16, nv.e4m3, nv.i8, nv.f32])
+def test_something_is_chosen_for_every_type(dtype):
+    out, acc = (nv.i32, nv.i32) if dtype is nv.i8 else (nv.f32, nv.f32)
+    for shape in ((1, 8, 8), (1000, 200, 64), (4096, 4096, 4096)):
+        config = choose(*shape, dtype, out, acc)
+        assert config.tile_k == 128 // dtype.bytes and not config.problems(dtype, out, acc)
