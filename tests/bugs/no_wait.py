@@ -1,0 +1,23 @@
+"""A tile is read without a wait for the copy that brings it."""
+
+import nvdsl as nv
+
+ARRAYS = [((16, 64), "float32"), ((16, 64), "float32")]
+
+
+@nv.jit
+def kernel(x, out):
+    x_tma = nv.TMA(x, tile=(16, 64))
+
+    @nv.kernel(grid=1, block=64)
+    def body():
+        tile = nv.smem((16, 64), x.dtype)
+        full = nv.Mbarriers(1, arrivals=1)[0]
+        t = nv.thread_id.x
+        if t == 0:
+            full.arrive_expect_tx(tile.bytes)
+            x_tma.load(tile, full, (0, 0))  # verifier
+        for i in nv.range(16):
+            out[i, t] = tile[i, t]  # simulator: undelivered
+
+    body()

@@ -1,0 +1,33 @@
+"""A wgmma takes registers over without a wgmma.fence."""
+
+import nvdsl as nv
+from nvdsl.ops import wgmma
+
+ARRAYS = [((64, 64), "float16"), ((64, 64), "float16"), ((64, 64), "float32")]
+
+
+@nv.jit
+def kernel(a, b, d):
+    a_tma, b_tma = nv.TMA(a, tile=(64, 64), swizzle=128), nv.TMA(b, tile=(64, 64), swizzle=128)
+
+    @nv.kernel(grid=1, block=128)
+    def body():
+        A, B = nv.smem((64, 64), a.dtype, swizzle=128), nv.smem((64, 64), b.dtype, swizzle=128)
+        full = nv.Mbarriers(2, arrivals=1)
+        t = nv.thread_id.x
+        if t == 0:
+            full[0].arrive_expect_tx(A.bytes + B.bytes)
+            a_tma.load(A, full[0], (0, 0))
+            b_tma.load(B, full[0], (0, 0))
+        full[0].wait(0)
+        acc = nv.accumulator(64, 64, nv.f32)
+        left, right = A.operand(mn_axis=0), B.operand(mn_axis=1)
+        registers = wgmma.mma_async(  # verifier, simulator: wgmma-fence
+            acc.blocks[0], wgmma.descriptor(A.address, left), wgmma.descriptor(B.address, right),
+            n=64, a_dtype=nv.f16, b_dtype=nv.f16, d_dtype=nv.f32, b_major=right.major,
+        )  # fmt: skip
+        wgmma.wgmma_commit()
+        wgmma.wgmma_wait(0)
+        nv.Accumulator(64, 64, nv.f32, [registers]).store(d, (0, 0))
+
+    body()

@@ -1,0 +1,24 @@
+"""The kernel ends while a bulk store reads its shared memory."""
+
+import nvdsl as nv
+
+ARRAYS = [((16, 64), "float32")]
+
+
+@nv.jit
+def kernel(out):
+    out_tma = nv.TMA(out, tile=(16, 64))
+
+    @nv.kernel(grid=1, block=64)
+    def body():
+        tile = nv.smem((16, 64), out.dtype)
+        t = nv.thread_id.x
+        for i in nv.range(16):
+            tile[i, t] = nv.f32(i * 64 + t)
+        nv.fence_proxy_async()
+        nv.sync_threads()
+        if t == 0:
+            out_tma.store(tile, (0, 0))  # simulator: exit-unread
+            nv.bulk_commit_group()
+
+    body()

@@ -1,0 +1,67 @@
+"""The mutants that nobody reports, or at another line, and why that is right. Each entry must fit at least one."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from tests.sim.mutants.judge import Verdict
+from tests.sim.mutants.operators import Mutant
+
+_FENCE = (
+    "no bug here: threads of the block see the init after its barrier, those of a cluster after the cluster's, whose "
+    "arrive releases what came before; the fence alone counts where that arrive is relaxed"
+)
+_GROUP = (
+    "no bug here: a wgmma and its group are the warpgroup's, so that the wait before it says that all four warps' "
+    "products are done (PTX ISA, wgmma.wait_group)"
+)
+_TWICE = "no bug here: the program waits, and the wrapper of the store waits once more; each makes the other redundant"
+_STORES = (
+    "no rule is broken: the other side are ordinary accesses, which compute their addresses themselves, and that they "
+    "mean a swizzle is in no instruction; the numbers tell"
+)
+
+
+@dataclass(frozen=True)
+class Entry:
+    """Patterns, each for all of it: the subject's name, the mutation's kind and text. ``reason``: for the table."""
+
+    subject: str
+    kind: str
+    name: str
+    reason: str
+
+    def fits(self, subject: str, mutant: Mutant) -> bool:
+        given = ((self.subject, subject), (self.kind, mutant.kind), (self.name, mutant.name))
+        return all(re.fullmatch(pattern, text) for pattern, text in given)
+
+
+_WGMMA_WAIT = "(without|one more group left in) nvvm.wgmma.wait.group.sync.aligned"
+
+ENTRIES = (
+    Entry(".*", "fence deleted", "without nvvm.fence.mbarrier.init", _FENCE),
+    Entry("ch4|compat ch4", "barrier deleted", "without gpu.barrier", _GROUP),
+    Entry("compat ch5", "barrier deleted", "without nvvm.barrier", _GROUP),
+    Entry("compat ch[45]", "wait deleted|one more in flight", _WGMMA_WAIT, _TWICE),
+    Entry("compat ch2", "barrier deleted", "without gpu.barrier",
+          "no bug here: the block is one warp, and its lanes go together"),
+    Entry("compat ch2", "swizzle of TMA", "swizzle_128b, not none",
+          _STORES + " (but for x: its only row is the first one of the pattern, which no swizzle changes)"),
+    Entry("(?!ch|compat).*", "swizzle of TMA", "none, not swizzle_.*", _STORES),
+    Entry("compat ch5", "slot of a barrier", "the next barrier in nvgpu.mbarrier.try_wait.parity",
+          "no bug here: the producer waits for the next slot's release, which comes after this one's"),
+    Entry("(?!ch|compat).*", "fence deleted", "without nvvm.wgmma.fence.aligned",
+          "no bug here: wgmmas of one shape on one accumulator need no fence between them (PTX ISA, wgmma.fence)"),
+    Entry("(?!ch|compat).*", "commit deleted", "without nvvm.cp.async.bulk.commit.group",
+          "no bug here: the store joins the next one's group, which is waited for where its own was"),
+    Entry("pingpong.*|stream-K", "named barrier", "another number in nvvm.barrier.arrive",
+          "reported at the wgmma that runs ahead: a turn that came too early lets it wait for a phase that is over"),
+)  # fmt: skip
+
+
+def explain(subject: str, mutant: Mutant, verdict: Verdict) -> Entry | None:
+    """The entry for a mutant that was not reported, or at another line; None where nothing explains it."""
+    if verdict.good:
+        return None
+    return next((entry for entry in ENTRIES if entry.fits(subject, mutant)), None)
