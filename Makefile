@@ -25,7 +25,7 @@ endif
 step = @echo '== $(1)'; $(2) || { echo; echo 'FAILED: $(1)   ($(2))'; exit 1; }
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint lit unit gpu-test bench wheel clean distclean
+.PHONY: help setup demo test lint lit unit gpu-test sanitize bench mutants wheel clean distclean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -55,8 +55,14 @@ gpu-test: $(setup)  ## tests/gpu; fails where there is no Hopper GPU
 	@$(PY) -c 'import sys; from nvdsl.testing import missing_hopper; sys.exit(missing_hopper())'
 	@$(PY) -m pytest tests/gpu $(ARGS)
 
+sanitize: $(setup)  ## the chapters under compute-sanitizer, where there is one and a Hopper GPU
+	@$(PY) tests/gpu/sanitize.py $(ARGS)
+
 bench: $(setup)  ## every benchmarks/bench_*.py, one after the other
 	@for file in benchmarks/bench_*.py; do echo "== $$file"; $(PY) $$file || exit 1; done
+
+mutants: $(setup)  ## judge every mutant of every correct kernel, and write docs/mutations.md (some minutes)
+	@$(PY) -m tests.sim.mutants --write
 
 wheel: $(setup)  ## dist/nvdsl-*.whl
 	@$(PY) -m pip wheel --quiet --no-deps --wheel-dir dist . && ls dist/nvdsl-*.whl

@@ -27,6 +27,7 @@ for name, value in os.environ.items():
     if name.startswith(("CUDA", "NVIDIA_", "XDG_")) or name in TOOLCHAIN:
         config.environment[name] = value
 config.environment["PYTHONPATH"] = os.pathsep.join(filter(None, [str(root), os.environ.get("PYTHONPATH")]))
+config.environment["NVDSL_CACHE"] = "off"  # what a test compiles is compiled now
 config.environment["PYTHONUNBUFFERED"] = "1"  # so that `2>&1` keeps the order of the lines
 
 

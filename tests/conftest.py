@@ -9,6 +9,7 @@ collect_ignore = ["lit"]  # those are lit's
 for _name in [name for name in os.environ if name.startswith(("NVDSL_", "MLIR_NVDSL_"))]:
     if _name not in ("NVDSL_MLIR", "NVDSL_PTXAS"):
         del os.environ[_name]
+os.environ["NVDSL_CACHE"] = "off"  # what a test compiles is compiled now; tests of the cache switch it on
 
 try:
     import hypothesis
