@@ -37,6 +37,7 @@ def gemm(a, b, d, *, stages=4, tile=(128, 192, 64), blocks=132, group=16):
     nv.require_multiples(M=(M, BM), N=(N, 64))  # TMA cuts off what a tile has beyond the last column
     steps, rows, cols = nv.cdiv(K, BK), M // BM, nv.cdiv(N, BN)
     tiles, group = rows * cols, min(group, rows)
+    blocks = min(blocks, tiles)  # a block without a tile would pass on a turn that nobody takes
     a_tma = nv.TMA(a, tile=(BM, BK), swizzle=128)
     b_tma = nv.TMA(b, tile=(BK, BN), swizzle=128)
     d_tma = nv.TMA(d, tile=(64, 64), swizzle=128)

@@ -100,6 +100,9 @@ CASES: dict[str, Callable[[], Case]] = {
     "ch9": lambda: gemm_case(
         load("chapters/ch9_pingpong_gemm.py").gemm, 256, 64, 192, np.float16, stages=2, tile=(128, 64, 64), blocks=1
     ),
+    "ch9 idle blocks": lambda: gemm_case(
+        load("chapters/ch9_pingpong_gemm.py").gemm, 128, 64, 64, np.float16, stages=2, tile=(128, 64, 64), blocks=4
+    ),
     "compat ch1": lambda: _saxpy(_thin("tests/compat/ch1_saxpy.py"), (64, 32)),
     "compat ch2": lambda: _saxpy(_thin("tests/compat/ch2_tma_saxpy.py"), (64, 32)),
     "compat ch3": lambda: gemm_case(_thin("tests/compat/ch3_wgmma_tile.py"), 128, 128, 64),

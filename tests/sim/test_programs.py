@@ -12,7 +12,7 @@ from tests.sim.programs import CASES, ROOT, case, load
 from tests.sim.simulate import SCHEDULES, run
 
 KERNELS = [name for name in SUBJECTS if name not in CASES]
-OTHER_SHAPES = ("ch4 one step", "ch4 tail", "ch5 narrow", "compat ch4 whole", "compat ch5 whole")
+OTHER_SHAPES = ("ch4 one step", "ch4 tail", "ch5 narrow", "ch9 idle blocks", "compat ch4 whole", "compat ch5 whole")
 """Chapters again: under a few schedules."""
 
 
