@@ -1,22 +1,24 @@
-"""Configurations that a search tries, as data, ordered by a model of waves before anything is compiled."""
+"""Configurations that a search tries, as data, ordered by nvdsl's model of their time before anything is compiled."""
 
 from __future__ import annotations
 
 from dataclasses import asdict, fields
 from typing import Any
 
-from benchmarks.problems import BYTES, Problem
+import nvdsl as nv
+from benchmarks.problems import Problem
+from nvdsl import arch
+from nvdsl.kernels.config import Config
 
-SMS = 132
 PING = {"schedule": "pingpong"}
+SPLIT = {"schedule": "splitk", "split": 2, "store_buffers": 1}
 
-# What `nvdsl.kernels.choice` lacks: (tile_m, tile_n), what goes with it, and the speed of its main loop beside the best
-# one's, by experience. It decides only what is tried.
+# What `nvdsl.kernels.choose` lacks: (tile_m, tile_n), what goes with it, and its rate there, a guess. It decides only
+# what is tried.
 FURTHER: tuple[tuple[tuple[int, int], dict[str, Any], float], ...] = (
     ((128, 192), {**PING, "group": 12}, 1.02),
     ((128, 192), {**PING, "group": 8}, 1.02),
     ((128, 256), {"group": 8}, 1.00),
-    ((192, 192), {"stages": 3, "consumers": 3, "group": 10}, 0.99),
     ((192, 128), {"consumers": 3, "group": 10}, 0.97),
     ((256, 160), {"stages": 3, "group": 8}, 0.95),
     ((128, 144), {**PING, "group": 12}, 0.93),
@@ -28,10 +30,22 @@ FURTHER: tuple[tuple[tuple[int, int], dict[str, Any], float], ...] = (
     ((64, 192), {"consumers": 1, "stages": 6, "store_buffers": 3}, 0.82),
     ((64, 96), {"consumers": 1, "stages": 8}, 0.70),
     ((64, 64), {"consumers": 1, "stages": 10}, 0.60),
-    ((64, 32), {"consumers": 1, "stages": 12, "store_buffers": 1}, 0.50),
-    ((64, 16), {"consumers": 1, "stages": 14, "store_buffers": 1}, 0.40),
-    ((128, 192), {"schedule": "streamk", "group": 12}, 0.96),
-    ((192, 128), {"schedule": "streamk", "group": 8}, 0.95),
+    ((128, 208), {"group": 12}, 0.95),
+    ((192, 112), {"consumers": 3, "stages": 5, "store_buffers": 1}, 0.90),
+    ((192, 144), {"consumers": 3, "store_buffers": 1}, 0.93),
+    ((256, 144), {"stages": 3, "group": 8}, 0.94),
+    ((64, 48), {"consumers": 1, "stages": 13, "store_buffers": 1}, 0.50),
+    ((64, 32), {"consumers": 1, "stages": 13, "store_buffers": 1}, 0.50),
+    ((128, 64), {"consumers": 1, "stages": 8, "store_buffers": 1}, 0.75),
+    ((128, 112), {"consumers": 1, "stages": 6, "store_buffers": 1}, 0.80),
+    ((128, 128), {"consumers": 1, "stages": 6}, 0.90),
+    ((64, 32), {**SPLIT, "consumers": 1, "stages": 7}, 0.30),
+    ((64, 64), {**SPLIT, "consumers": 1, "stages": 11}, 0.40),
+    ((64, 96), {**SPLIT, "consumers": 1, "stages": 8}, 0.40),
+    ((64, 256), {**SPLIT, "consumers": 1, "stages": 3}, 0.40),
+    ((64, 128), {**SPLIT, "split": 4, "consumers": 1, "stages": 7}, 0.40),
+    ((128, 64), {**SPLIT, "consumers": 1, "stages": 7}, 0.60),
+    ((128, 128), {**SPLIT, "consumers": 1}, 0.70),
 )  # fmt: skip
 
 WIDE_SUMS_OF_F16: tuple[tuple[tuple[int, int], dict[str, Any], float], ...] = (
@@ -46,55 +60,44 @@ WIDE_SUMS_OF_F16: tuple[tuple[tuple[int, int], dict[str, Any], float], ...] = (
 def ranked(problem: Problem, top: int | None = None) -> list[dict[str, Any]]:
     """Configurations that can run, the most promising first: fields of `nvdsl.kernels.Config` that differ from its
     defaults. ``top``: how many."""
-    found: dict[str, tuple[float, dict[str, Any]]] = {}
-    for config, speed in _family(problem.acc):
-        config = config | {"tile_k": 128 // BYTES[problem.dtype]}
-        if can_run(config, problem):
-            share = efficiency(problem, config["tile_m"], config["tile_n"], config["schedule"])
-            found.setdefault(words(shorter(config)), (speed * share, shorter(config)))
-    order = sorted(found.values(), key=lambda pair: -pair[0])
-    return [config for _, config in order][:top]
+    from nvdsl.kernels import choose
+
+    dtype, out, acc = _dtypes(problem)
+    b_major = "k" if problem.layout[1] == "T" else "mn"
+    found = {}
+    for rate, config in family(problem.acc):
+        fitted = choose.fit(config, dtype)
+        if not fitted.problems(dtype, out, acc):
+            time = choose.time(fitted, rate, problem.m, problem.n, problem.k, dtype, out, 1, arch.SMS, b_major)
+            found.setdefault(fitted, time)
+    return [shorter(asdict(config)) for config in sorted(found, key=found.__getitem__)][:top]
 
 
-def _family(acc: str) -> list[tuple[dict[str, Any], float]]:
-    """All fields of each configuration, and its speed: nvdsl's own candidates, and further ones."""
-    from nvdsl.kernels.choice import EFFICIENCY
-    from nvdsl.kernels.config import Config
+def family(acc: str) -> list[tuple[float, Config]]:
+    """nvdsl's own candidates with their rates, and further ones."""
+    from nvdsl.kernels.choose import CANDIDATES
 
-    family = [(asdict(config), speed) for config, speed in EFFICIENCY.items()]
-    for (tile_m, tile_n), others, speed in (WIDE_SUMS_OF_F16 if acc == "f16" else ()) + FURTHER:
-        family.append((asdict(Config(tile_m, tile_n, **others)), speed))
-    return family
+    further = (WIDE_SUMS_OF_F16 if acc == "f16" else ()) + FURTHER
+    return [*CANDIDATES, *((rate, Config(tile_m, tile_n, **others)) for (tile_m, tile_n), others, rate in further)]
 
 
 def can_run(config: dict[str, Any], problem: Problem) -> bool:
     """Whether the hardware and the kernels can run it for these types."""
-    import nvdsl as nv
-    from nvdsl.kernels.config import Config
-
-    dtypes = [getattr(nv, "f32" if name == "tf32" else name) for name in (problem.dtype, problem.out, problem.acc)]
-    return not Config(**config).problems(*dtypes)
+    return not Config(**config).problems(*_dtypes(problem))
 
 
-def efficiency(problem: Problem, tile_m: int, tile_n: int, schedule: str) -> float:
-    """The share of the SMs' time that goes into elements of the result."""
-    tiles = -(-problem.m // tile_m) * -(-problem.n // tile_n)
-    rounds = tiles / SMS if schedule == "streamk" else -(-tiles // SMS)
-    return problem.m * problem.n / (rounds * SMS * tile_m * tile_n)
+def _dtypes(problem: Problem) -> list[nv.DType]:
+    return [getattr(nv, "f32" if name == "tf32" else name) for name in (problem.dtype, problem.out, problem.acc)]
 
 
 def shorter(config: dict[str, Any]) -> dict[str, Any]:
     """Without what is Config's default anyway."""
-    from nvdsl.kernels.config import Config
-
     defaults = {f.name: f.default for f in fields(Config)}
     return {name: value for name, value in config.items() if defaults.get(name, ...) != value}
 
 
 def words(config: dict[str, Any] | None) -> str:
     """A configuration in a few words: pingpong 128x192x64, group=12."""
-    from nvdsl.kernels.config import Config
-
     if config is None:
         return "its own choice"
     full = Config(**config)

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from benchmarks.problems import Problem
 from nvdsl.draw.svg import BLUE, GREEN, GREY, INK, ORANGE, RED, Svg, text_width
 
 COLOURS = (BLUE, ORANGE, GREEN, RED, "#56B4E9", "#CC79A7")
@@ -14,26 +15,28 @@ PANEL = 250
 BETTER = "#eef7ee"
 """Behind the part of a plot where nvdsl is the faster one."""
 
+Row = dict[str, Any]
 Points = list[tuple[float, float]]
 
 
-def sweep(title: str, rows: Sequence[dict[str, Any]]) -> Svg:
+def sweep(title: str, rows: Sequence[Row]) -> Svg:
     """The result of one set: over n for squares, over M for few rows, else a bar for each problem."""
     timed = [r for r in rows if "ratio" in r]
     if all(r["m"] == r["n"] == r["k"] for r in timed):
         return over_sizes(title, "n = M = N = K", timed, lambda r: r["kind"].removesuffix("."))
     if len({(r["n"], r["k"]) for r in timed}) < len(timed) / 3:
-        return over_sizes(title, "M", timed, lambda r: f"N {r['n']}, K {r['k']}")
+        return over_sizes(title, "M", timed, lambda r: f"N {r['n']}, K {r['k']}", memory=True)
     return bars(
         title, [(r["size"], r["ratio"], f"{r['tflops']:.0f} TFLOPS, cuBLAS {r['library_tflops']:.0f}") for r in timed]
     )
 
 
-def over_sizes(title: str, what: str, rows: Sequence[dict[str, Any]], name: Callable[[dict[str, Any]], str]) -> Svg:
-    """Two panels: the ratio with its middle 80 %, and TFLOPS of both (cuBLAS dashed)."""
+def over_sizes(title: str, what: str, rows: Sequence[Row], name: Callable[[Row], str], memory: bool = False) -> Svg:
+    """Two panels: the ratio with its middle 80 %, and TFLOPS of both (cuBLAS dashed), or with ``memory`` TB/s: the
+    bytes of A, B and the result over the time."""
     picture = Svg(WIDTH, 2 * PANEL + 190, title)
     picture.text(LEFT, 28, title, size=17, bold=True)
-    groups: dict[str, list[dict[str, Any]]] = {}
+    groups: dict[str, list[Row]] = {}
     for r in sorted(rows, key=lambda r: r["m"]):
         groups.setdefault(name(r), []).append(r)
     _legend(picture, list(groups), 52)
@@ -46,14 +49,18 @@ def over_sizes(title: str, what: str, rows: Sequence[dict[str, Any]], name: Call
     low, high = _around(min(*ratios, 0.95), max(*ratios, 1.05), 0.05)
     ratio = _Panel(picture, 80, across, low, high, "cuBLAS's time / nvdsl's (above 1: nvdsl is faster)")
     ratio.better(1.0)
-    speeds = [r[key] for r in rows for key in ("tflops", "library_tflops")]
-    speed = _Panel(picture, 80 + PANEL + 60, across, 0, _around(0, max(speeds), _step(max(speeds)))[1], "TFLOPS")
+    speeds = {(r["m"], name(r)): _speeds(r, memory) for r in rows}
+    fastest = max(max(pair) for pair in speeds.values())
+    unit = "TB/s (A, B and the result once each)" if memory else "TFLOPS"
+    speed = _Panel(picture, 80 + PANEL + 60, across, 0, _around(0, fastest, _step(fastest))[1], unit)
     for colour, mine in zip(_cycle(len(groups)), groups.values(), strict=True):
         for r in mine:
             ratio.span(r["m"], r["ratio_low"], r["ratio_high"], colour)
         ratio.curve([(r["m"], r["ratio"]) for r in mine], colour, [_tip(r) for r in mine])
-        speed.curve([(r["m"], r["library_tflops"]) for r in mine], colour if len(groups) > 1 else GREY, dashed=True)
-        speed.curve([(r["m"], r["tflops"]) for r in mine], colour, [_tip(r) for r in mine])
+        speed.curve(
+            [(r["m"], speeds[r["m"], name(r)][1]) for r in mine], colour if len(groups) > 1 else GREY, dashed=True
+        )
+        speed.curve([(r["m"], speeds[r["m"], name(r)][0]) for r in mine], colour, [_tip(r) for r in mine])
     ratio.frame(what)
     speed.frame(what)
     mean = math.exp(sum(math.log(r["ratio"]) for r in rows) / len(rows))
@@ -76,13 +83,13 @@ def bars(
         y = top + i * row
         picture.text(left - 8, y + 15, name, anchor="end")
         picture.rect(left, y + 3, max(1.0, ratio * scale), row - 8, BLUE if ratio >= 1 else "#9ad0f3", tip=words)
-        picture.text(left + max(ratio, 1.0 if ratio > 0.9 else ratio) * scale + 8, y + 16, f"{ratio:.3f}   {words}")
+        picture.text(left + max(ratio, 1.0 if ratio > 0.6 else ratio) * scale + 8, y + 16, f"{ratio:.3f}   {words}")
     picture.line(left + scale, top - 6, left + scale, top + row * len(entries), INK, 1.5)
     picture.text(left + scale, top + row * len(entries) + 18, "cuBLAS", anchor="middle", colour=GREY)
     return picture
 
 
-def seconds(title: str, rows: Sequence[dict[str, Any]]) -> Svg:
+def seconds(title: str, rows: Sequence[Row]) -> Svg:
     """Stacked bars: import, then the first call; ``rows`` of `bench_compile`."""
     picture = Svg(WIDTH, 90 + 30 * len(rows), title)
     picture.text(20, 28, title, size=17, bold=True)
@@ -170,7 +177,15 @@ def _legend(picture: Svg, names: list[str], y: float) -> None:
     picture.text(LEFT + sum(48 + text_width(name) for name in names), y, "(cuBLAS dashed)", colour=GREY)
 
 
-def _tip(r: dict[str, Any]) -> str:
+def _speeds(r: Row, memory: bool) -> tuple[float, float]:
+    """Of nvdsl and of cuBLAS: TFLOPS, or TB/s."""
+    if not memory:
+        return r["tflops"], r["library_tflops"]
+    moved = Problem(*(r[name] for name in ("m", "n", "k", "dtype", "acc", "out"))).bytes
+    return moved / r["ms"] / 1e9, moved / r["library_ms"] / 1e9
+
+
+def _tip(r: Row) -> str:
     return (
         f"{r['kind']} {r['size']}: {r['tflops']:.0f} TFLOPS, cuBLAS {r['library_tflops']:.0f}, ratio {r['ratio']:.3f}"
     )

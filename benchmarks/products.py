@@ -93,7 +93,7 @@ def chosen(problem: Problem, road: str, table: list[dict[str, Any]]) -> Product:
     ``table``: rows of a search (`search_matmul`): the configuration of the same sizes, or else of the nearest. Where
     none is of this kind nv.matmul chooses, or on the road "gemm" `guess`.
     """
-    rows = [row for row in table if row["problem"]["kind"] == problem.kind]
+    rows = [row for row in table if row["problem"]["kind"] == problem.kind and "config" in row]
     if rows:
         config = min(rows, key=lambda row: _distance(problem, row["problem"]))["config"]
     elif road == "gemm":
@@ -110,7 +110,7 @@ def _distance(problem: Problem, other: Mapping[str, Any]) -> float:
 
 
 def guess(problem: Problem) -> dict[str, Any]:
-    """The one of `candidates` that its model of waves likes best, of those that need no workspace."""
+    """The one of `candidates` that the model likes best, of those that need no workspace."""
     from benchmarks.candidates import ranked
 
     return next(config for config in ranked(problem) if config.get("schedule") != "streamk")

@@ -142,7 +142,8 @@ class Runner:
 
     def _deadline(self, problem: Problem, products: list[Product]) -> float:
         calls = 60 + 12 * len(products)
-        return 40.0 + 5 * calls * problem.seconds + 2 * self._settings.seconds * min(len(products), 8)
+        paired = min(len(products), self._settings.finalists)
+        return 40.0 + 5 * calls * problem.seconds + 3 * self._settings.seconds * paired
 
     def _lose(self, tasks: list[Task], why: str) -> None:
         for problem, _ in tasks:

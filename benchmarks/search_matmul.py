@@ -29,10 +29,12 @@ from benchmarks.worker import Settings  # noqa: E402
 
 
 def products(problem: Problem, road: str, given: list[dict[str, Any]] | None, top: int) -> list[Product]:
-    """The candidates of a problem; of the given ones those that the hardware can run for these types."""
+    """The candidates of a problem (of the given ones those that the hardware can run for these types), and what
+    nv.matmul chooses by itself: what a table shall be better than."""
     configs = ranked(problem, top) if given is None else [shorter(c) for c in given if can_run(c, problem)]
     unique = {words(config): config for config in configs}
-    return [Product(name, road, config) for name, config in unique.items()]
+    own = [Product(words(None), road)] if road == "matmul" else []
+    return own + [Product(name, road, config) for name, config in unique.items()]
 
 
 def row(report: Report) -> dict[str, Any]:
@@ -40,7 +42,7 @@ def row(report: Report) -> dict[str, Any]:
     plain = report.plain()
     tried = sorted(plain["products"], key=_order)
     best = tried[0] if tried and "ratio" in tried[0] else None
-    found = {"config": best.get("config", {}), "ratio": best["ratio"], "tflops": best["tflops"]} if best else {}
+    found = {"config": best.get("config"), "ratio": best["ratio"], "tflops": best["tflops"]} if best else {}
     return {"problem": plain["problem"], **found, "failed": plain.get("failed"), "tried": tried}
 
 

@@ -71,10 +71,15 @@ class Worker:
         """Check all, race them if there are many, pair the fastest with cuBLAS."""
         import torch
 
+        try:
+            return self._time(problem, products, settings)
+        finally:
+            torch.cuda.empty_cache()  # other processes need the memory
+
+    def _time(self, problem: Problem, products: list[Product], settings: Settings) -> dict[str, Any]:
         from benchmarks import cublas
         from benchmarks.operands import Operands
 
-        torch.cuda.empty_cache()
         self.doing("the data")
         operands = Operands.random(problem, settings.seed + problem.m * 7 + problem.n * 5 + problem.k * 3)
         self.doing("cuBLAS")

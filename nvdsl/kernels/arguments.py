@@ -2,25 +2,30 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import numpy as np
 
 from nvdsl.driver import arrays
 from nvdsl.driver.containers import NumPy
-from nvdsl.driver.spec import Memory, packed_strides
+from nvdsl.driver.spec import ArraySpec, Memory, packed_strides, spec_of
 from nvdsl.errors import ArgumentError
 from nvdsl.kernels.problem import TMA_ALIGNMENT, Matrix
 
 
 class Argument:
-    """An array. ``matrix``: its shape and strides; ``memory``: where it lies; ``source``: what `roads.Slot` views, the
-    memory of a device array, a C-contiguous NumPy array for one of the host."""
+    """An array. ``spec``, ``aligned``: what a call is found by; ``memory``: where it lies; ``source``: what
+    `roads.Slot` views, the memory of a device array, a C-contiguous NumPy array for one of the host.
 
-    __slots__ = ("_host", "matrix", "memory", "name", "source")
+    Host arrays are staged as packed copies: ``source`` is that copy where one is needed. Columns stay columns.
+    """
 
-    def __init__(self, name: str, matrix: Matrix, memory: Memory, source: Any, host: Any = None) -> None:
-        self.name, self.matrix, self.memory, self.source, self._host = name, matrix, memory, source, host
+    __slots__ = ("_host", "aligned", "memory", "name", "source", "spec")
+
+    def __init__(self, name: str, spec: ArraySpec, aligned: bool, memory: Memory, source: Any, host: Any) -> None:
+        self.name, self.spec, self.aligned, self.memory = name, spec, aligned, memory
+        self.source, self._host = source, host
 
     @staticmethod
     def of(name: str, array: Any) -> Argument:
@@ -35,17 +40,20 @@ class Argument:
         if name == "out" and place.readonly:
             raise ArgumentError(f"{name} is read-only", fix="leave it out: a new array is returned")
         if address or place.device >= 0:
-            matrix = Matrix(spec.dtype, spec.shape, spec.strides, address % TMA_ALIGNMENT == 0)
-            return Argument(name, matrix, memory, memory)
+            return Argument(name, spec, address % TMA_ALIGNMENT == 0, memory, memory, None)
         host = place.container.host_view(owner)
         if not isinstance(place.container, NumPy) and host.dtype != spec.dtype.numpy:
             host = host.view(spec.dtype.numpy)  # ints that stand for a type that NumPy lacks
-        # A call stages host arrays as packed copies: this is that copy, where one is needed. Columns stay columns.
-        turned = host.ndim >= 2 and abs(host.strides[-2]) < abs(host.strides[-1]) and min(host.shape[-2:]) > 1
-        host = host.swapaxes(-1, -2) if turned else host
-        matrix = Matrix(spec.dtype, host.shape, packed_strides(host.shape))
-        matrix = matrix.transposed if turned else matrix
-        return Argument(name, matrix, memory, np.ascontiguousarray(host).reshape(host.shape), host)
+        shape = host.shape
+        if host.ndim >= 2 and abs(host.strides[-2]) < abs(host.strides[-1]) and min(shape[-2:]) > 1:
+            host = host.swapaxes(-1, -2)
+            steps = packed_strides(host.shape)
+            spec = spec_of(shape, spec.dtype, (*steps[:-2], steps[-1], steps[-2]))
+        return Argument(name, spec, True, memory, np.ascontiguousarray(host).reshape(host.shape), host)
+
+    @property
+    def matrix(self) -> Matrix:
+        return Matrix(self.spec.dtype, self.spec.shape, self.spec.strides, self.aligned)
 
     def give_back(self) -> None:
         """Of an output: hand what was written to the packed copy to the caller's host array."""
@@ -55,22 +63,34 @@ class Argument:
     @property
     def extent(self) -> tuple[int, int]:
         """First address, and the one behind the last, of a device array."""
-        size, start = self.matrix.dtype.bytes, self.memory[0]
-        steps = [(n - 1) * step for n, step in zip(self.matrix.shape, self.matrix.strides, strict=True)]
-        return start + size * sum(min(s, 0) for s in steps), start + size * (sum(max(s, 0) for s in steps) + 1)
+        first, end = _span(self.spec)
+        return self.memory[0] + first, self.memory[0] + end
 
 
-def overlap(out: Argument, *inputs: Argument) -> None:
-    """Raises ArgumentError where ``out`` shares device memory with an input."""
-    if not isinstance(out.source, tuple):
+@functools.lru_cache(maxsize=1024)
+def _span(spec: ArraySpec) -> tuple[int, int]:
+    """Bytes from an array's element [0, ..., 0] to its first one in memory, and to the one behind its last."""
+    steps = [(n - 1) * step for n, step in zip(spec.shape, spec.strides, strict=True)]
+    size = spec.dtype.bytes
+    return size * sum(min(s, 0) for s in steps), size * (sum(max(s, 0) for s in steps) + 1)
+
+
+def overlap(arguments: dict[str, Argument]) -> None:
+    """Raises ArgumentError where ``out`` shares device memory with an input; but c may be out itself."""
+    out = arguments["out"]
+    address, place, _ = out.memory
+    if not address:
         return
     first, end = out.extent
-    for argument in inputs:
-        if isinstance(argument.source, tuple) and argument.source[1].device == out.source[1].device:
-            low, high = argument.extent
-            if low < end and first < high:
-                raise ArgumentError(
-                    f"out and {argument.name} overlap in memory",
-                    rule="blocks write parts of the result while others still read the operands",
-                    fix="pass another array as out, or leave it out",
-                )
+    for argument in arguments.values():
+        start, where, _ = argument.memory
+        itself = argument.name == "c" and start == address and argument.spec == out.spec
+        if not start or argument is out or itself or where.device != place.device:
+            continue
+        low, high = argument.extent
+        if low < end and first < high:
+            raise ArgumentError(
+                f"out and {argument.name} overlap in memory",
+                rule="blocks write parts of the result while others still read the operands",
+                fix="pass another array as out, or leave it out",
+            )

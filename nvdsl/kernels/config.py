@@ -8,7 +8,9 @@ import nvdsl as nv
 from nvdsl import arch
 from nvdsl.kernels.schedule import ORDERS
 
-SCHEDULES = ("cooperative", "pingpong", "streamk")
+SCHEDULES = ("cooperative", "pingpong", "streamk", "splitk")
+SPLITS = {"splitk": (2, 4, 8)}
+"""Parts of K, by the schedule; one part in all others."""
 REGISTERS = {1: (40, 240), 2: (40, 232), 3: (32, 160)}
 """Registers a thread of the producer and of each consumer warpgroup, by the number of consumers (setmaxnreg)."""
 
@@ -23,7 +25,8 @@ class Config:
     ``tile_m, tile_n, tile_k``: elements of a block's tile of the result, and of K in one slot of the ring; ``stages``:
     slots. ``schedule``: "cooperative" (the consumer warpgroups share a tile: each takes ``tile_m / consumers`` rows)
     or "pingpong" (two consumers, each on a tile of its own, one multiplying while the other stores), or "streamk"
-    (ping-pong, with tiles cut along K so that all blocks end at the same time).
+    (ping-pong, with tiles cut along K so that all blocks end at the same time), or "splitk" (cooperative, with
+    ``split`` blocks for each tile, each with a part of K: for few tiles).
     ``cluster_m, cluster_n``: blocks of a cluster along the rows and columns of the result; the ones in a column share
     B's tile, the ones in a row A's: by ``multicast``, each loading a part for all, or by asking L2 at the same time.
     ``order``, ``group``: see `nvdsl.kernels.schedule`.
@@ -44,6 +47,7 @@ class Config:
     group: int = 8
     in_flight: int = 1
     store_buffers: int = 2
+    split: int = 1
 
     @property
     def threads(self) -> int:
@@ -52,7 +56,12 @@ class Config:
     @property
     def rows(self) -> int:
         """Rows of the result that one consumer sums."""
-        return self.tile_m // self.consumers if self.schedule == "cooperative" else self.tile_m
+        return self.tile_m // self.consumers if self.shared_tile else self.tile_m
+
+    @property
+    def shared_tile(self) -> bool:
+        """Whether the consumers share a tile: all of them read every slot of the ring."""
+        return self.schedule in ("cooperative", "splitk")
 
     @property
     def cluster(self) -> int:
@@ -66,19 +75,24 @@ class Config:
 
     @property
     def registers(self) -> tuple[int, int]:
-        """Registers of a thread of the producer and of a consumer."""
+        """Registers of a thread of the producer and of a consumer. Split-K leaves them as they are: where sums are few,
+        two blocks fit on an SM."""
+        if self.schedule == "splitk":
+            return (arch.launch_registers(self.threads),) * 2
         return REGISTERS[self.consumers]
 
-    def slot_bytes(self, dtype: nv.DType) -> int:
+    def slot_bytes(self, dtype: nv.DType, b_major: str = "mn") -> int:
         """Bytes of A and B in one slot of the ring. An N-major tile of B takes whole panels of 128 bytes."""
-        panel = 128 // dtype.bytes
+        panel = 1 if b_major == "k" else 128 // dtype.bytes
         return (self.tile_m + nv.cdiv(self.tile_n, panel) * panel) * self.tile_k * dtype.bytes
 
-    def smem_bytes(self, dtype: nv.DType, out_dtype: nv.DType) -> int:
-        """Shared memory of a block, in bytes: the ring, the pieces on the way out, the barriers."""
+    def smem_bytes(self, dtype: nv.DType, out_dtype: nv.DType, b_major: str = "mn") -> int:
+        """Shared memory of a block, in bytes: the ring, the pieces on the way out, the barriers; with split-K also the
+        sums (of 32 bits) that it is given."""
         pieces = self.consumers * self.store_buffers * 64 * 128
         barriers = arch.MBARRIER_BYTES * 2 * self.stages
-        return self.stages * self.slot_bytes(dtype) + pieces + barriers
+        sums = self.tile_m * self.tile_n * 4 if self.schedule == "splitk" else 0
+        return self.stages * self.slot_bytes(dtype, b_major) + pieces + barriers + sums
 
     def accumulator_registers(self, acc_dtype: nv.DType) -> int:
         """Registers of a consumer's thread that hold sums."""
@@ -92,8 +106,10 @@ class Config:
             (self.schedule in SCHEDULES, f"schedule is one of {SCHEDULES}, not {self.schedule!r}"),
             (self.order in ORDERS, f"order is one of {ORDERS}, not {self.order!r}"),
             (self.consumers in REGISTERS, f"1 to 3 consumer warpgroups, not {self.consumers}"),
-            (self.schedule == "cooperative" or self.consumers == 2, "two consumers play ping-pong"),
-            (self.schedule != "streamk" or self.cluster == 1, "stream-K works without clusters"),
+            (self.shared_tile or self.consumers == 2, "two consumers play ping-pong"),
+            (self.cluster == 1 or self.schedule in SCHEDULES[:2], f"{self.schedule} works without clusters of tiles"),
+            (self.split in SPLITS.get(self.schedule, (1,)), f"{self.schedule} with split {self.split}"),
+            (self.tile_n % (16 * self.split) == 0, f"tile_n {self.tile_n}: each of {self.split} blocks stores n * 16"),
             (self.rows > 0 and self.rows % 64 == 0, f"{self.rows} rows a consumer: wgmma takes 64 at a time"),
             (8 <= self.tile_n <= 256 and self.tile_n % 16 == 0, f"tile_n {self.tile_n}: a multiple of 16 up to 256"),
             (self.tile_k * dtype.bytes == 128, f"tile_k {self.tile_k} of {dtype.name}: 128 bytes, the swizzle's width"),

@@ -44,7 +44,7 @@ ACTIVATIONS: dict[str, Callable[[Any], Any]] = {
 }
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Finish:
     """activation(alpha * scale_a * scale_b * sum + beta * c + bias), each part there only where it is asked for.
 
@@ -59,6 +59,12 @@ class Finish:
     c: bool = False
     bias: bool = False
     activation: Callable[[Any], Any] | None = None
+
+    def __repr__(self) -> str:
+        """The same in every process: what was tuned is found by it."""
+        parts = [name for name in ("alpha", "scale_a", "scale_b", "c", "bias") if getattr(self, name)]
+        name = getattr(self.activation, "__qualname__", None) or repr(self.activation)
+        return f"Finish({', '.join(parts if self.activation is None else [*parts, name])})"
 
     @property
     def does_nothing(self) -> bool:

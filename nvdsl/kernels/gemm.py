@@ -8,13 +8,17 @@ from typing import Any
 import nvdsl as nv
 from nvdsl import arch, sim
 from nvdsl.driver.device import devices
-from nvdsl.kernels import matmul_cooperative, matmul_pingpong
+from nvdsl.kernels import matmul_cooperative, matmul_pingpong, matmul_splitk
 from nvdsl.kernels.config import Config
 from nvdsl.kernels.epilogue import Visit
 from nvdsl.kernels.schedule import Tiles
 from nvdsl.specialize import describe_argument
 
-KERNELS = {"cooperative": matmul_cooperative.matmul, "pingpong": matmul_pingpong.matmul}
+KERNELS = {
+    "cooperative": matmul_cooperative.matmul,
+    "pingpong": matmul_pingpong.matmul,
+    "splitk": matmul_splitk.matmul,
+}
 """The host function of each schedule."""
 
 
@@ -36,7 +40,7 @@ def gemm(
     ``x.T`` is as good as ``x``, except that wgmma takes 8- and 32-bit types with K contiguous only. The other
     stride is a multiple of 16 bytes. ``out``: rows contiguous. ``acc_dtype``: f32 (default), f16, or i32 (default for
     i8). ``visit``, ``operands``: see `nvdsl.kernels.epilogue.Visit`. ``blocks``: of the grid; default: as many as the
-    GPU can hold at once, but no more than there are tiles.
+    GPU can hold at once, but no more than there are tiles; split-K has ``config.split`` for each tile.
     """
     a_spec, b_spec = (describe_argument(x)[0] for x in (a, b))
     M, N = a_spec.shape[0], b_spec.shape[1]
@@ -50,13 +54,14 @@ def gemm(
     acc_dtype = acc_dtype or (nv.i32 if a_spec.dtype in (nv.i8, nv.u8) else nv.f32)
     a_major = "k" if _rows_contiguous(a_spec) else "mn"
     b_major = "mn" if _rows_contiguous(b_spec) else "k"
+    persistent = {} if config.schedule == "splitk" else {"blocks": blocks or grid(M, N, config, sms(target))}
     KERNELS[config.schedule](
         a if a_major == "k" else a.T,
         b if b_major == "mn" else b.T,
         out,
         *operands,
         config=config,
-        blocks=blocks or grid(M, N, config, sms(target)),
+        **persistent,
         a_major=a_major,
         b_major=b_major,
         acc_dtype=acc_dtype,

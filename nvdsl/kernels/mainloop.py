@@ -8,6 +8,9 @@ import nvdsl as nv
 from nvdsl.kernels.config import Config
 from nvdsl.kernels.operands import Operand
 
+CLEARED = 5
+"""A named barrier; 1 to 4 are the epilogue's and the turns'."""
+
 
 class Mainloop:
     """``steps`` slices of K through a ring of slots, made in the kernel by all of its threads.
@@ -21,9 +24,18 @@ class Mainloop:
         a.allocate(config.stages)
         b.allocate(config.stages)
         self.rank = nv.cluster_rank() if config.cluster > 1 else 0
-        warps = 4 * (config.consumers if config.schedule == "cooperative" else 1)  # that read one slot
+        warps = 4 * (config.consumers if config.shared_tile else 1)  # that read one slot
         self.writers = max(config.sharers)  # blocks that write into a slot
         self.ring = nv.Ring(config.stages, bytes=a.bytes + b.bytes, consumers=warps * self.writers, sync=False)
+
+    def clear(self, consumer: Any) -> None:
+        """Zero what no load writes. By all consumers, once, before they multiply; the first loads are on their way."""
+        operands = [operand for operand in (self.a, self.b) if operand.present < operand.rows]
+        threads = 128 * self.config.consumers
+        for operand in operands:
+            operand.clear(self.config.stages, consumer * 128 + nv.warpgroup_thread(), threads)
+        if operands:
+            nv.named_barrier_sync(CLEARED, threads)
 
     def load(
         self, state: nv.PipelineState, batch: Any, row: Any, col: Any, first: Any = 0, last: Any = None

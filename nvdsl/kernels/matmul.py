@@ -18,8 +18,8 @@ from nvdsl.kernels.allocate import empty_like
 from nvdsl.kernels.arguments import Argument, overlap
 from nvdsl.kernels.config import Config
 from nvdsl.kernels.finish import ACTIVATIONS, Finish
-from nvdsl.kernels.problem import Problem
-from nvdsl.kernels.roads import Road, find
+from nvdsl.kernels.problem import Problem, is_block_scaled
+from nvdsl.kernels.roads import Road, find, find_block_scaled
 
 _roads: dict[Any, Road] = {}
 
@@ -57,51 +57,110 @@ def matmul(
     ``c``, ``bias``: of any float type, broadcast to ``out``'s shape; ``c`` may be ``out`` itself. ``beta``: 1 by
     default where ``c`` is given. ``activation``: one of `ACTIVATIONS`, or a function of an f32 value for all elements.
     ``scale_a``, ``scale_b``: a number, or an array broadcast to (..., M, 1) and (..., 1, N): a scale for the tensor,
-    for each row of ``a``, for each column of ``b``. ``config``: a kernel's; None: the best known.
+    for each row of ``a``, for each column of ``b``. Of 8-bit floats also for blocks of 128 along K: f32 arrays of
+    (M, ceil(K / 128)) and (ceil(K / 128), ceil(N / 128)), for one product without batches and with no more epilogue.
+    ``config``: a kernel's; None: the best known.
 
     Raises ArgumentError for what doesn't fit together.
     """
-    given = {"a": a, "b": b, "scale_a": scale_a, "scale_b": scale_b, "c": c, "bias": bias}
-    arguments = {name: Argument.of(name, x) for name, x in given.items() if x is not None and not _is_number(x)}
-    alpha = float(alpha) * (scale_a if _is_number(scale_a) else 1.0) * (scale_b if _is_number(scale_b) else 1.0)
-    beta = (0.0 if c is None else 1.0) if beta is None else float(beta)
-    if c is None and beta != 0.0:
-        raise ArgumentError(f"beta = {beta} without c", fix="pass c=, the matrix that beta multiplies (it may be out)")
-    if beta == 0.0:
-        arguments.pop("c", None)  # as in BLAS, c is not read
-    if out is not None:
-        arguments["out"] = Argument.of("out", out)
+    call = _Call(a, b, out, c, alpha, beta, bias, activation, scale_a, scale_b, acc_dtype, out_dtype, config, target)
+    return call.run(stream)
 
-    simulated = sim.wanted(target)
-    specs = tuple((name, argument.matrix) for name, argument in arguments.items())
-    key = (specs, alpha != 1.0, activation, acc_dtype, out_dtype, config, simulated)
-    road = _roads.get(key)
-    if road is None:
-        finish = Finish(
-            alpha != 1.0,
-            "scale_a" in arguments,
-            "scale_b" in arguments,
-            "c" in arguments,
-            "bias" in arguments,
-            _activation(activation),
+
+@at_call
+def tune(
+    a: Any, b: Any, out: Any, *, budget: float = 60.0, force: bool = False, progress: Any = None, **options: Any
+) -> Any:
+    """Search for the fastest configuration of ``matmul(a, b, out, **options)``, and keep it (docs/tuning.md).
+
+    The arrays' contents are left alone. ``budget``: seconds, about. ``force``: search although the answer is known.
+    Returns an `nvdsl.Tuning`. Raises ArgumentError for a product for which there is nothing to choose.
+    """
+    road, arguments, constants = _Call(a, b, out, **options).tuned()
+    return road.function.tune(*arguments, **constants, budget=budget, force=force, progress=progress)
+
+
+setattr(matmul, "tune", tune)  # noqa: B010  (a function has no such attribute, says mypy)
+
+
+class _Call:
+    """One call: its arguments as arrays and numbers, and its road."""
+
+    def __init__(
+        self,
+        a: Any,
+        b: Any,
+        out: Any,
+        c: Any = None,
+        alpha: float = 1.0,
+        beta: float | None = None,
+        bias: Any = None,
+        activation: Any = None,
+        scale_a: Any = None,
+        scale_b: Any = None,
+        acc_dtype: nv.DType | None = None,
+        out_dtype: nv.DType | None = None,
+        config: Config | None = None,
+        target: str | None = None,
+    ) -> None:
+        self.out, self.target = out, target
+        self.alpha = float(alpha) * _number(scale_a) * _number(scale_b)
+        self.beta = (0.0 if c is None else 1.0) if beta is None else float(beta)
+        if c is None and self.beta != 0.0:
+            raise ArgumentError(f"beta = {beta} without c", fix="pass c=, the matrix that beta multiplies (out, say)")
+        given = {"a": a, "b": b, "scale_a": scale_a, "scale_b": scale_b, "c": c, "bias": bias, "out": out}
+        if self.beta == 0.0:
+            del given["c"]  # as in BLAS, c is not read
+        self.arguments = {
+            name: Argument.of(name, x) for name, x in given.items() if x is not None and not isinstance(x, int | float)
+        }
+        key = (
+            tuple([(name, x.spec, x.aligned) for name, x in self.arguments.items()]),
+            (self.alpha != 1.0, activation, acc_dtype, out_dtype, config, sim.wanted(target)),
         )
-        problem = Problem.of({name: argument.matrix for name, argument in arguments.items()}, acc_dtype, out_dtype)
-        road = _roads[key] = find(problem, finish, config, target)
+        road = _roads.get(key)
+        if road is None:
+            road = _roads[key] = self._find(activation, acc_dtype, out_dtype, config)
+        self.road = road
 
-    if out is None:
-        made, result = empty_like(arguments["a"].memory, road.problem.result, road.problem.out_dtype)
-        arguments["out"] = Argument.of("out", made)
-    else:
-        result = lambda: out  # noqa: E731
-        overlap(arguments["out"], arguments["a"], arguments["b"])
-    road.launch({name: argument.source for name, argument in arguments.items()}, alpha, beta, stream, target)
-    if out is not None:
+    def _find(self, activation: Any, acc_dtype: Any, out_dtype: Any, config: Config | None) -> Road:
+        parts = {name: name in self.arguments for name in ("scale_a", "scale_b", "c", "bias")}
+        finish = Finish(self.alpha != 1.0, **parts, activation=_activation(activation))
+        matrices = {name: argument.matrix for name, argument in self.arguments.items()}
+        if is_block_scaled(matrices):
+            if finish != Finish(scale_a=True, scale_b=True):
+                raise ArgumentError("alpha, c, bias or activation beside block scales", fix="apply them afterwards")
+            scales = matrices.pop("scale_a"), matrices.pop("scale_b")
+            return find_block_scaled(Problem.of(matrices, acc_dtype, out_dtype), *scales, config, self.target)
+        return find(Problem.of(matrices, acc_dtype, out_dtype), finish, config, self.target)
+
+    def run(self, stream: Any) -> Any:
+        """Compute; returns the result."""
+        arguments, problem = self.arguments, self.road.problem
+        if self.out is None:
+            made, result = empty_like(arguments["a"].memory, problem.result, problem.out_dtype)
+            arguments["out"] = Argument.of("out", made)
+        else:
+            overlap(arguments)
+        sources = {name: argument.source for name, argument in arguments.items()}
+        self.road.launch(sources, self.alpha, self.beta, stream, self.target)
+        if self.out is None:
+            return result()
         arguments["out"].give_back()
-    return result()
+        return self.out
+
+    def tuned(self) -> tuple[Road, list[Any], dict[str, Any]]:
+        """The road, and the arguments and constants of its (first) launch."""
+        road = self.road
+        if not isinstance(road.function, nv.Autotuned):
+            raise ArgumentError("this product is computed without tensor cores: there is nothing to tune")
+        sources = {name: argument.source for name, argument in self.arguments.items()}
+        return road, road.arguments(sources, self.alpha, self.beta), road.options
 
 
-def _is_number(x: Any) -> bool:
-    return isinstance(x, int | float)
+def _number(x: Any) -> float:
+    """A scale that is a number; 1 where it is an array, or there is none."""
+    return float(x) if isinstance(x, int | float) else 1.0
 
 
 def _activation(activation: str | Callable[[Any], Any] | None) -> Callable[[Any], Any] | None:

@@ -74,6 +74,7 @@ def matmul(
         else:  # consumers
             nv.setmaxnreg_inc(config.registers[1])
             consumer = warpgroup - 1
+            loop.clear(consumer)
             top = consumer * config.rows
             state = loop.ring.consumer_state()
             for t in nv.range(first, tiles.count, step):

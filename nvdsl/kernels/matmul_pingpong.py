@@ -77,6 +77,7 @@ def matmul(
         else:  # consumers
             nv.setmaxnreg_inc(config.registers[1])
             consumer = warpgroup - 1
+            loop.clear(consumer)
             state = loop.ring.consumer_state()
             if consumer == 1:
                 state = state.advance(loop.steps)  # the first tile's slots are consumer 0's

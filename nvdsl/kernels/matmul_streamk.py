@@ -76,6 +76,7 @@ def matmul(
         else:  # consumers
             nv.setmaxnreg_inc(config.registers[1])
             consumer = warpgroup - 1
+            loop.clear(consumer)
             barrier = warpgroup
             state = loop.ring.consumer_state()
             if consumer == 1:  # the first unit is consumer 0's

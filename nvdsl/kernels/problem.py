@@ -110,6 +110,17 @@ def offsets(matrices: Sequence[Matrix]) -> Iterator[list[int]]:
         yield [sum(i * s for i, s in zip(at, m.strides, strict=False)) for m in matrices]
 
 
+def is_block_scaled(given: dict[str, Matrix]) -> bool:
+    """Whether scale_a and scale_b are for blocks of 128 along K (and of 128 columns of b); not where that would be the
+    same as scales of rows and of the tensor."""
+    a, b, scale_a, scale_b = (given.get(name) for name in ("a", "b", "scale_a", "scale_b"))
+    if not (a and b and scale_a and scale_b) or {len(a.shape), len(b.shape)} != {2} or a.dtype.bits != 8:
+        return False
+    (m, k), n = a.shape, b.shape[1]
+    slices, columns = -(-k // 128), -(-n // 128)
+    return (scale_a.shape, scale_b.shape) == ((m, slices), (slices, columns)) and slices * columns > 1
+
+
 _SUMS = {nv.f64: (nv.f64,), nv.i8: (nv.i32,), nv.f16: (nv.f32, nv.f16), nv.bf16: (nv.f32,), nv.f32: (nv.f32,)}
 _SUMS |= dict.fromkeys((nv.e4m3, nv.e5m2), (nv.f32, nv.f16))
 _EIGHT_BIT_FLOATS = (nv.e4m3, nv.e5m2)
@@ -174,7 +185,7 @@ class Problem:
         out = given.get("out") or Matrix(out_dtype, result, packed_strides(result))
         if out.shape != result:
             raise ArgumentError(f"out of shape {out.shape} for a result of {result}", fix="pass one of that shape")
-        if any(n > 1 and step == 0 for n, step in zip(out.shape, out.strides, strict=True)):
+        if 0 not in result and any(n > 1 and step == 0 for n, step in zip(out.shape, out.strides, strict=True)):
             raise ArgumentError("elements of out share memory (stride 0)", fix="pass an array of its own memory")
         out = replace(out, shape=full, strides=_with_unit_axes(out.strides, vector_a, vector_b))
         names = [name for name in given if name not in ("a", "b", "out")]

@@ -18,12 +18,12 @@ import nvdsl as nv
 from nvdsl.driver.spec import ArraySpec, Memory, spec_of
 from nvdsl.driver.view import View
 from nvdsl.errors import ArgumentError
-from nvdsl.kernels import matmul_simple
-from nvdsl.kernels.choice import product
+from nvdsl.kernels import matmul_blockscaled, matmul_simple
 from nvdsl.kernels.config import Config
 from nvdsl.kernels.finish import Finish
 from nvdsl.kernels.gemm import sms
 from nvdsl.kernels.problem import Matrix, Problem, offsets
+from nvdsl.kernels.tuned import product
 
 SIMPLE_PRODUCTS = 1 << 21
 """Multiplications up to which a product that would need a copy is computed without tensor cores: the simple kernel then
@@ -48,7 +48,8 @@ class Slot:
             address, place, owner = source
             return View(spec, (address + start * spec.dtype.bytes, place, owner))
         strides = tuple(step * source.itemsize for step in spec.strides)
-        return np.lib.stride_tricks.as_strided(source.reshape(-1)[start:], spec.shape, strides)
+        memory = source.reshape(-1).view(np.uint8)  # NumPy's as_strided knows no 8-bit floats
+        return np.ndarray(spec.shape, source.dtype, memory, start * source.itemsize, strides)
 
 
 @dataclass(frozen=True)
@@ -91,14 +92,13 @@ def find(problem: Problem, finish: Finish, config: Config | None, target: str | 
         return _simple(problem, finish, options)
     rows, cols = problem.out.strides[-2:]
     turned = rows == 1 != cols
-    if turned:
-        problem = problem.transposed
+    given, problem = problem, problem.transposed if turned else problem
     a, a_axis = _seen(problem.a, k_axis=1)
     b, b_axis = _seen(problem.b, k_axis=0)
     packed = [not matrix.fits_tma(1) for matrix in (a, b)]
     small = problem.batches * math.prod(problem.sizes) <= SIMPLE_PRODUCTS
     if config is None and any(packed) and small:
-        return _simple(problem, finish, options)
+        return _simple(given, finish, options)
     options |= {
         "a_major": "k" if a_axis == 1 else "mn",
         "b_major": "k" if b_axis == 0 else "mn",
@@ -116,6 +116,22 @@ def find(problem: Problem, finish: Finish, config: Config | None, target: str | 
         options["config"] = config
     factors = {"b": a, "a": b} if turned else {"a": a, "b": b}
     return _road(problem, finish, product, options, {**factors, "out": problem.out})
+
+
+def find_block_scaled(problem: Problem, scale_a: Matrix, scale_b: Matrix, config: Config | None, target: Any) -> Road:
+    """The road of one product of 8-bit floats with a scale for each 128 elements along K."""
+    a, b = problem.a, problem.b.transposed
+    options: dict[str, Any] = {
+        "sms": sms(target),
+        "pack_a": not a.fits_tma(1),
+        "pack_b": not b.fits_tma(1),
+        "direct": not problem.out.fits_tma(1),
+    }
+    if config is not None:
+        options["config"] = replace(config, tile_k=128)
+    arrays = {"a": a, "b": b, "out": problem.out, "scale_a": scale_a, "scale_b": scale_b}
+    slots = tuple((name, Slot.of(matrix, [0])) for name, matrix in arrays.items())
+    return Road(problem, Finish(), matmul_blockscaled.product, options, slots, 1)
 
 
 def _simple(problem: Problem, finish: Finish, options: dict[str, Any]) -> Road:

@@ -13,10 +13,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import nvdsl as nv
+from nvdsl.kernels.hilbert import hilbert
 
-ORDERS = ("rows", "serpentine", "columns")
+ORDERS = ("rows", "serpentine", "columns", "hilbert")
 """``rows``: `row_groups`. ``serpentine``: its rows of groups alternate in direction. ``columns``: `row_groups` with
-rows and columns exchanged."""
+rows and columns exchanged. ``hilbert``: Hilbert curves in squares of ``group`` tiles, see `nvdsl.kernels.hilbert`."""
 
 
 def row_groups(t: Any, rows: int, cols: int, group: int) -> tuple[Any, Any]:
@@ -40,7 +41,7 @@ def tile_at(t: Any, rows: int, cols: int, order: str, group: int) -> tuple[Any, 
     if order == "columns":
         col, row = row_groups(t, cols, rows, group)
         return row, col
-    return {"rows": row_groups, "serpentine": serpentine}[order](t, rows, cols, group)
+    return {"rows": row_groups, "serpentine": serpentine, "hilbert": hilbert}[order](t, rows, cols, group)
 
 
 @dataclass(frozen=True)

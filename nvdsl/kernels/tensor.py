@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import nvdsl as nv
-from nvdsl.kernels import matmul_cooperative, matmul_pingpong, matmul_streamk
+from nvdsl.kernels import matmul_cooperative, matmul_pingpong, matmul_splitk, matmul_streamk
 from nvdsl.kernels.config import Config
 from nvdsl.kernels.epilogue import Visit
 from nvdsl.kernels.gemm import resident_clusters
@@ -48,6 +48,8 @@ def product(
         sums, flags = workspace_shapes(blocks, 2, config.rows, config.tile_n)
         workspace = nv.empty(sums, acc_dtype), nv.zeros(flags, nv.i32)
         matmul_streamk.matmul.__wrapped__(a, b, out, *workspace, *operands, blocks=blocks, **options)
+    elif config.schedule == "splitk":
+        matmul_splitk.matmul.__wrapped__(a, b, out, *operands, **options)
     else:
         matmul = matmul_cooperative.matmul if config.schedule == "cooperative" else matmul_pingpong.matmul
         blocks = config.cluster * min(tiles.count, resident_clusters(config.cluster, sms))

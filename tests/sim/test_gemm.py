@@ -8,7 +8,7 @@ import pytest
 
 import nvdsl as nv
 from nvdsl import sim
-from nvdsl.kernels import matmul_cooperative, matmul_pingpong, matmul_streamk
+from nvdsl.kernels import matmul_cooperative, matmul_pingpong, matmul_splitk, matmul_streamk
 from nvdsl.kernels.config import Config
 from nvdsl.kernels.reduction import workspace_shapes
 from tests.sim.simulate import run
@@ -22,10 +22,13 @@ MATMUL = {
     "cooperative": matmul_cooperative.matmul,
     "pingpong": matmul_pingpong.matmul,
     "streamk": matmul_streamk.matmul,
+    "splitk": matmul_splitk.matmul,
 }
 
 
 def small(schedule="cooperative", tile_m=128, tile_n=64, **fields):
+    if schedule == "splitk":
+        fields.setdefault("split", 2)
     return Config(tile_m, tile_n, schedule=schedule, stages=fields.pop("stages", 3), **fields)
 
 
@@ -41,8 +44,9 @@ def product(config, m, n, k, blocks, layout="nn", options=None, dtype=np.float16
         sums, flags = workspace_shapes(blocks, 2, config.rows, config.tile_n)
         workspace = [np.full(sums, np.nan, np.float32), np.zeros(flags, np.int32)]
     majors = {"a_major": "k" if layout[0] == "n" else "mn", "b_major": "mn" if layout[1] == "n" else "k"}
+    persistent = {} if config.schedule == "splitk" else {"blocks": blocks}
     run(
-        MATMUL[config.schedule], *stored, d, *workspace, config=config, blocks=blocks, options=options, **majors,
+        MATMUL[config.schedule], *stored, d, *workspace, config=config, options=options, **persistent, **majors,
         **constants,
     )  # fmt: skip
     np.testing.assert_array_equal(d, expected)
@@ -63,6 +67,9 @@ def product(config, m, n, k, blocks, layout="nn", options=None, dtype=np.float16
         (small("pingpong", cluster_m=2), (512, 64, 256), 2),
         (small("streamk"), (384, 64, 320), 2),
         (small("streamk"), (128, 64, 640), 3),
+        (small("splitk"), (256, 64, 512), None),
+        (small("splitk", 64, 128, consumers=1, split=4), (64, 128, 512), None),
+        (small("splitk", 128, 32, consumers=1), (128, 64, 256), None),
     ],
     ids=str,
 )
@@ -71,7 +78,7 @@ def test_every_schedule(config, shape, blocks, options):
 
 
 @pytest.mark.parametrize("layout", ["nn", "nt", "tn", "tt"])
-@pytest.mark.parametrize("schedule", ["cooperative", "pingpong"])
+@pytest.mark.parametrize("schedule", ["cooperative", "pingpong", "splitk"])
 def test_every_layout(schedule, layout):
     product(small(schedule, tile_n=96), 256, 192, 192, 2, layout)
 
@@ -81,6 +88,29 @@ def test_every_layout(schedule, layout):
 def test_ragged_shapes(schedule, shape):
     """TMA reads zeros beyond the edge and drops what is stored there."""
     product(small(schedule), *shape, 1)
+
+
+@pytest.mark.parametrize("options", ORDERS, ids=["late", "eager", "random"])
+@pytest.mark.parametrize(
+    "config",
+    [
+        small(tile_m=64, consumers=1),
+        small(tile_m=192, consumers=3),
+        small("pingpong"),
+        small("splitk", tile_m=64, consumers=1),
+        small("streamk"),
+    ],
+    ids=str,
+)
+def test_rows_that_are_not_there_are_zero_and_not_loaded(config, options):
+    """Of A 17 rows and of B 40: the rest of their tiles in shared memory is written by nothing but `Operand.clear`."""
+    product(config, 17, 40, 320, 1, "nt", options=options)
+
+
+@pytest.mark.parametrize("shape", [(20, 40, 72), (136, 72, 200), (8, 264, 640)])
+@pytest.mark.parametrize("split", [2, 4, 8])
+def test_parts_of_k_beyond_its_end_are_zero(split, shape):
+    product(small("splitk", 64, 128, split=split, consumers=1), *shape, None, "nt")
 
 
 @pytest.mark.parametrize("tile_n", [16, 48, 112])
@@ -93,6 +123,8 @@ def test_other_types():
     product(small(), 128, 64, 64, 1, out=np.float32)
     product(small(tile_k=128), 128, 64, 128, 1, "nt", dtype=np.int8, out=np.int32, acc_dtype=nv.i32)
     product(small(), 128, 64, 64, 1, acc_dtype=nv.f16)
+    product(small("splitk"), 128, 64, 256, None, acc_dtype=nv.f16)
+    product(small("splitk", tile_k=128), 128, 64, 256, None, "nt", dtype=np.int8, out=np.int32, acc_dtype=nv.i32)
     product(small(tile_k=32), 128, 64, 64, 1, "nt", dtype=np.float32, out=np.float32)
 
 
@@ -100,10 +132,11 @@ def plus_row_and_bias(value, batch, row, col, bias):
     return value + nv.f32(row) + bias[col]
 
 
-@pytest.mark.parametrize("schedule", ["cooperative", "pingpong"])
+@pytest.mark.parametrize("schedule", ["cooperative", "pingpong", "splitk"])
 def test_a_visit_sees_each_element_and_its_place(schedule):
     rng = np.random.default_rng(0)
     a, b = (rng.integers(-3, 4, shape).astype(np.float16) for shape in ((136, 64), (64, 72)))
     bias, d = rng.integers(-8, 9, 72).astype(np.float32), np.full((136, 72), np.nan, np.float16)
-    run(MATMUL[schedule], a, b, d, bias, config=small(schedule), blocks=1, visit=plus_row_and_bias)
+    blocks = {} if schedule == "splitk" else {"blocks": 1}
+    run(MATMUL[schedule], a, b, d, bias, config=small(schedule), visit=plus_row_and_bias, **blocks)
     np.testing.assert_array_equal(d, a.astype(np.float32) @ b.astype(np.float32) + np.arange(136)[:, None] + bias)

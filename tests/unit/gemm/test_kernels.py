@@ -3,14 +3,19 @@
 import pytest
 
 import nvdsl as nv
-from nvdsl.kernels import matmul_cooperative, matmul_pingpong, matmul_streamk
-from nvdsl.kernels.choose import CANDIDATES, choose
+from nvdsl.kernels import matmul_cooperative, matmul_pingpong, matmul_splitk, matmul_streamk
+from nvdsl.kernels.choose import CANDIDATES
 from nvdsl.kernels.config import Config
 from nvdsl.kernels.gemm import grid, resident_clusters
 from nvdsl.kernels.reduction import workspace_shapes
 from tests.unit.traced import evaluate
 
-MATMUL = {"cooperative": matmul_cooperative, "pingpong": matmul_pingpong, "streamk": matmul_streamk}
+MATMUL = {
+    "cooperative": matmul_cooperative,
+    "pingpong": matmul_pingpong,
+    "streamk": matmul_streamk,
+    "splitk": matmul_splitk,
+}
 CONFIGS = [config for _, config in CANDIDATES] + [
     Config(cluster_m=2, group=4),
     Config(128, 192, schedule="pingpong", cluster_n=2),
@@ -29,7 +34,8 @@ def test_no_candidate_spills_or_is_serialized(config, n):
         sums, flags = workspace_shapes(132, 2, config.rows, config.tile_n)
         workspace = [nv.ShapeDtype(sums, nv.f32), nv.ShapeDtype(flags, nv.i32)]
     strict = nv.jit(MATMUL[config.schedule].matmul.__wrapped__, strict=True)
-    compiled = strict.compile(square, square, square, *workspace, config=config, blocks=132)
+    blocks = {} if config.schedule == "splitk" else {"blocks": 132}
+    compiled = strict.compile(square, square, square, *workspace, config=config, **blocks)
     (kernel,) = compiled.kernels.values()
     used = kernel.resources
     assert (used.stack, used.spill_stores, used.spill_loads, used.static_smem) == (0, 0, 0, 0)
@@ -71,11 +77,3 @@ def test_a_grid_is_no_larger_than_the_tiles_or_the_gpu():
     assert grid(8192, 8192, Config(), 132) == 132
     assert grid(8192, 8192, Config(cluster_m=4), 132) == 120
     assert [resident_clusters(size, 132) for size in (1, 2, 4, 8)] == [132, 66, 30, 15]
-
-
-@pytest.mark.parametrize("dtype", [nv.f16, nv.bf16, nv.e4m3, nv.i8, nv.f32])
-def test_something_is_chosen_for_every_type(dtype):
-    out, acc = (nv.i32, nv.i32) if dtype is nv.i8 else (nv.f32, nv.f32)
-    for shape in ((1, 8, 8), (1000, 200, 64), (4096, 4096, 4096)):
-        config = choose(*shape, dtype, out, acc)
-        assert config.tile_k == 128 // dtype.bytes and not config.problems(dtype, out, acc)

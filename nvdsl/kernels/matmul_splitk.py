@@ -1,0 +1,82 @@
+"""GEMM for few tiles: the blocks of a cluster share a tile of the result, each multiplies its part of K.
+
+    block 0 of a cluster of 4   load and multiply K   0 ..  255 | give | add columns  0..31 | store
+    block 1                     load and multiply K 256 ..  511 | give | add columns 32..63 | store
+    ...
+
+A result of few rows has few tiles, and the time is that of reading B: all SMs have to read, and keep much in flight. So
+a block has one tile and leaves; where two fit on an SM, one loads while the other begins or ends. The sums are added
+in the order of K: the same bits in every run.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import nvdsl as nv
+from nvdsl.kernels.config import Config
+from nvdsl.kernels.direct import DirectStore
+from nvdsl.kernels.epilogue import TileStore, Visit
+from nvdsl.kernels.exchange import Exchange
+from nvdsl.kernels.mainloop import Mainloop
+from nvdsl.kernels.operands import Operand
+from nvdsl.kernels.schedule import Tiles
+
+
+@nv.jit
+def matmul(
+    a: nv.Array,
+    b: nv.Array,
+    out: nv.Array,
+    *operands: Any,
+    config: Config,
+    a_major: str = "k",
+    b_major: str = "mn",
+    acc_dtype: nv.DType = nv.f32,
+    visit: Visit | None = None,
+    direct: bool = False,
+) -> None:
+    """out[M, N] = A[M, K] @ B[K, N], as `nvdsl.kernels.matmul_cooperative.matmul`, but with a block for each of
+    ``config.split`` parts of each tile. Blocks don't wait for other clusters: the grid may be larger than the GPU."""
+    (*batches, M, N), K = out.shape, a.shape[-1 if a_major == "k" else -2]
+    config.check(a.dtype, out.dtype, acc_dtype)
+    split, width = config.split, config.tile_n // config.split
+    A = Operand(a, config.tile_m, config.tile_k, major=a_major)
+    B = Operand(b, config.tile_n, config.tile_k, major=b_major)
+    D = (DirectStore if direct else TileStore)(
+        out, width, buffers=config.store_buffers, visit=visit, operands=operands
+    )
+    tiles = Tiles(M, N, config.tile_m, config.tile_n, 1, 1, config.order, config.group, *batches)
+    # Equal parts; beyond the end of K, TMA reads zeros.
+    steps = nv.cdiv(nv.cdiv(K, config.tile_k), split)
+
+    @nv.kernel(grid=tiles.count * split, block=config.threads, cluster=split)
+    def kernel() -> None:
+        loop = Mainloop(config, A, B, steps=steps)
+        D.allocate(config.consumers)
+        exchange = Exchange(split, config.consumers, config.rows, config.tile_n, acc_dtype)
+        nv.sync_threads()
+        nv.cluster_arrive(relaxed=True)  # this block has begun: others may write into its memory
+        rank = nv.cluster_rank()
+        batch, row, col = tiles.start(nv.block_id.x // split)
+        warpgroup = nv.warpgroup_id()
+        consumer = warpgroup - 1
+
+        if warpgroup == 0:  # producer
+            if nv.warpgroup_thread() == 0:
+                loop.load(loop.ring.producer_state(), batch, row, col, rank * steps, (rank + 1) * steps)
+            nv.sync_warp()
+            nv.cluster_wait()
+        else:  # consumers
+            loop.clear(consumer)
+            sums = nv.accumulator(config.rows, config.tile_n, acc_dtype)
+            sums, last, _ = loop.multiply(loop.ring.consumer_state(), consumer * config.rows, sums)
+            nv.wgmma_wait(0)
+            nv.cluster_wait()
+            exchange.give(sums, rank, consumer)
+        nv.cluster_sync()
+        if warpgroup > 0:
+            D.store(exchange.take(consumer), batch, row + consumer * config.rows, col + rank * width, consumer)
+            D.drain()
+
+    kernel()

@@ -1,0 +1,170 @@
+"""``nv.matmul`` on the device against torch in float64: types, layouts, strides, batches, ragged sizes, epilogues.
+
+Each test is one child process that goes through its cases; results start as NaN where the type has one.
+"""
+
+import itertools
+
+import nvdsl as nv
+from nvdsl.testing import in_child
+
+TYPES = ("float16", "bfloat16", "float32", "float8_e4m3fn", "float8_e5m2", "int8")
+
+
+def made(shape, name, seed):
+    """A torch tensor of seeded values; of few bits, so that 8-bit types hold them."""
+    import torch
+
+    generator = torch.Generator("cuda").manual_seed(seed)
+    if name == "int8":
+        return torch.randint(-8, 9, shape, generator=generator, device="cuda", dtype=torch.int8)
+    return torch.randn(shape, generator=generator, device="cuda").to(getattr(torch, name))
+
+
+def stored(x, kind):
+    """``x`` in memory by rows (n), or by columns (t)."""
+    return x if kind == "n" else x.mT.contiguous().mT
+
+
+def close(got, expected, k, relative=None):
+    """Within the rounding of sums of ``k`` products and of the result's type; NaN is never close."""
+    import torch
+
+    if got.dtype in (torch.int32, torch.int64):
+        assert torch.equal(got.double(), expected), "an integer differs"
+        return
+    steps = {torch.float16: 2e-3, torch.bfloat16: 1.6e-2, torch.float32: 1e-5, torch.float64: 1e-12}
+    relative = relative or steps[got.dtype]
+    error = (got.double() - expected).abs()
+    bound = relative * expected.abs() + relative * k**0.5
+    wrong = ~(error <= bound)
+    assert not wrong.any(), f"{int(wrong.sum())} of {wrong.numel()} wrong, first at {wrong.nonzero()[0].tolist()}"
+
+
+def check(a, b, relative=None, **options):
+    import torch
+
+    got = nv.matmul(a, b, **options)
+    expected = torch.matmul(a.double(), b.double())
+    relative = 2e-3 if a.dtype == torch.float32 else relative  # tf32 has 10 bits
+    close(got, expected, a.shape[-1], relative)
+
+
+@in_child(timeout=240)
+def test_types_and_layouts():
+    for name, layout in itertools.product(TYPES, ("nn", "nt", "tn", "tt")):
+        a, b = made((264, 200), name, 1), made((200, 328), name, 2)
+        check(stored(a, layout[0]), stored(b, layout[1]))
+
+
+@in_child(timeout=240)
+def test_ragged_sizes():
+    for m, n, k in [(1, 1, 1), (1, 4096, 512), (4096, 1, 512), (3, 5, 7), (129, 257, 65), (1000, 1001, 1003),
+                    (2049, 1031, 4099), (16, 4096, 4096), (200, 8, 8192)]:  # fmt: skip
+        check(made((m, k), "float16", m), made((k, n), "float16", n))
+    check(made((513, 1001), "float8_e4m3fn", 3), made((1001, 1003), "float8_e4m3fn", 4))
+    check(made((513, 1001), "int8", 3), made((1001, 1003), "int8", 4))
+    check(made((513, 1001), "float32", 3), made((1001, 1003), "float32", 4))
+
+
+@in_child(timeout=240)
+def test_strides_offsets_and_outputs():
+    import torch
+
+    base = made((700, 900), "float16", 5)
+    a = base[3:403, 5:505]  # not aligned to 16 bytes
+    b = base[10:510, 16:336]
+    check(a, b)
+    check(base[::2, ::3][:300, :250], base[:250, 8:264])  # no contiguous axis
+    for out in (
+        torch.full((400, 320), torch.nan, device="cuda", dtype=torch.float16),
+        torch.full((320, 400), torch.nan, device="cuda", dtype=torch.float16).T,
+        torch.full((400, 321), torch.nan, device="cuda", dtype=torch.float32)[:, 1:],
+        torch.full((800, 640), torch.nan, device="cuda", dtype=torch.bfloat16)[::2, ::2],
+    ):
+        check(a, b, out=out)
+
+
+@in_child(timeout=240)
+def test_batches():
+    f = lambda *shape: made(shape, "bfloat16", sum(shape))  # noqa: E731
+    check(f(6, 130, 72), f(6, 72, 136))
+    check(f(2, 1, 130, 72), f(1, 3, 72, 136))
+    check(f(5, 130, 72), f(72, 136))
+    check(f(130, 72), f(4, 72, 136))
+    check(f(130, 3, 72).transpose(0, 1), f(3, 136, 72).mT)
+    check(f(40, 33, 65), f(40, 65, 31))
+    check(f(512), f(512, 264))
+    check(f(264, 512), f(512))
+
+
+@in_child(timeout=240)
+def test_epilogues():
+    import torch
+
+    m, n, k = 300, 520, 256
+    a, b = made((m, k), "float16", 1), made((k, n), "float16", 2)
+    c, bias = made((m, n), "bfloat16", 3), made((n,), "float32", 4)
+    rows, cols = made((m, 1), "float32", 5).abs(), made((n,), "float32", 6).abs()
+    options = {"c": c, "alpha": 0.5, "beta": 2.0, "bias": bias, "scale_a": rows, "scale_b": cols}
+    product = ((a.double() @ b.double()) * rows.double() * cols.double()) * 0.5 + 2.0 * c.double() + bias.double()
+    for name, reference in [
+        (None, lambda x: x),
+        ("relu", torch.relu),
+        ("gelu", torch.nn.functional.gelu),
+        ("silu", torch.nn.functional.silu),
+        ("sigmoid", torch.sigmoid),
+        ("tanh", torch.tanh),
+    ]:
+        got = nv.matmul(a, b, activation=name, out_dtype=nv.f32, **options)
+        close(got, reference(product), k, 2e-3 if name in ("silu", "sigmoid") else 2e-5)  # tanh.approx: 2^-11
+    out = c.clone()
+    nv.matmul(a, b, out, c=out)  # in place
+    close(out, a.double() @ b.double() + c.double(), k)
+
+
+@in_child(timeout=240)
+def test_every_candidate():
+    """Each configuration that the heuristic may choose, on sizes that its tile does not divide."""
+    from nvdsl.kernels.choose import CANDIDATES
+
+    a, b = made((1100, 520), "float16", 1), made((520, 1016), "float16", 2)
+    for _, config in CANDIDATES:
+        check(a, b, config=config)
+        check(a, b[:, :1001], config=config, bias=None)
+    check(made((300, 4096), "float16", 1), made((4096, 264), "float16", 2))
+
+
+@in_child(timeout=240)
+def test_block_scales():
+    import torch
+
+    for m, n, k in [(512, 384, 1024), (129, 200, 300)]:
+        a, b = made((m, k), "float8_e4m3fn", 1), made((n, k), "float8_e4m3fn", 2).T
+        slices, columns = -(-k // 128), -(-n // 128)
+        sa, sb = made((m, slices), "float32", 3).abs() + 0.1, made((slices, columns), "float32", 4).abs() + 0.1
+        wide_a = sa.double().repeat_interleave(128, 1)[:, :k]
+        wide_b = sb.double().repeat_interleave(128, 0).repeat_interleave(128, 1)[:k, :n]
+        got = nv.matmul(a, b, scale_a=sa, scale_b=sb)
+        assert got.dtype == torch.bfloat16
+        close(got, (a.double() * wide_a) @ (b.double() * wide_b), k)
+
+
+@in_child(timeout=240)
+def test_nan_inf_and_empty():
+    import torch
+
+    a, b = made((64, 64), "float16", 1), made((64, 64), "float16", 2)
+    a[3, 5], a[7, 1] = torch.nan, torch.inf
+    got = nv.matmul(a, b)
+    assert got[3].isnan().all() and not got[7].isfinite().any() and got[[0, 1, 2, 4, 5, 6]].isfinite().all()
+    assert nv.matmul(a[:, :0], b[:0]).eq(0).all()
+    assert nv.matmul(a[:0], b).shape == (0, 64)
+
+
+@in_child(timeout=240)
+def test_a_large_one():
+    a, b = made((4095, 4099), "float16", 1), made((4099, 4097), "float16", 2)
+    check(a, b)
+    a, b = made((8192, 8192), "float16", 1), made((8192, 8192), "float16", 2)
+    check(a, b)

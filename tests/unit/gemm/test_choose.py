@@ -1,0 +1,61 @@
+"""What the model of `choose` prefers, and what it takes for granted of the kernels."""
+
+import pytest
+
+import nvdsl as nv
+from nvdsl.kernels import matmul_splitk
+from nvdsl.kernels.choose import CANDIDATES, blocks_of_an_sm, choose, fit
+from nvdsl.kernels.config import Config
+from nvdsl.occupancy import occupancy
+
+SPLIT = [config for _, config in CANDIDATES if config.schedule == "splitk"]
+
+
+@pytest.mark.parametrize("dtype", [nv.f16, nv.bf16, nv.e4m3, nv.i8, nv.f32])
+def test_something_is_chosen_for_every_type(dtype):
+    out, acc = (nv.i32, nv.i32) if dtype is nv.i8 else (nv.f32, nv.f32)
+    for shape in ((1, 8, 8), (16, 4096, 4096), (1000, 200, 64), (4096, 200, 64), (4096, 4096, 4096)):
+        assert not fit(choose(*shape, dtype, out, acc), dtype).problems(dtype, out, acc)
+
+
+@pytest.mark.parametrize(
+    ("shape", "tile"),
+    [
+        ((1536, 1536, 1536), (192, 96)),  # 128 tiles for 132 SMs, where 128 x 160 makes 120
+        ((2304, 2304, 2304), (256, 176)),
+        ((2816, 2816, 2816), (128, 240)),
+        ((16384, 16384, 16384), (128, 192)),
+        ((128, 4096, 4096), (128, 64)),
+        ((128, 14336, 4096), (128, 112)),
+    ],
+)
+def test_tiles_fill_the_gpu(shape, tile):
+    config = choose(*shape, b_major="k")
+    assert (config.tile_m, config.tile_n) == tile
+
+
+@pytest.mark.parametrize("shape", [(5000, 5000, 5000), (3001, 6008, 1000), (2048, 12344, 4096), (300, 8192, 8192)])
+def test_consumers_share_a_tile_where_turns_are_slow(shape):
+    """Columns off the grid of 128 bytes; a single round of tiles, in which the second consumer had nothing to do."""
+    assert choose(*shape).schedule != "pingpong"
+
+
+@pytest.mark.parametrize("m", [1, 8, 16, 32])
+def test_few_rows_take_wide_tiles_in_parts_of_k(m):
+    """Of 4096 columns there are 32 tiles of 128: without parts of K, 100 SMs would read nothing."""
+    config = choose(m, 4096, 4096, b_major="k")
+    assert (config.schedule, config.tile_m, config.tile_n, config.split) == ("splitk", 64, 128, 2)
+    assert choose(m, 14336, 4096, b_major="k").split == 1
+
+
+@pytest.mark.parametrize("config", SPLIT, ids=lambda c: f"{c.tile_m}x{c.tile_n}-{c.split}")
+@pytest.mark.parametrize("b_major", ["k", "mn"])
+def test_blocks_of_an_sm_are_those_of_the_compiled_kernel(config, b_major):
+    square = nv.ShapeDtype((512, 512), nv.f16)
+    (kernel,) = matmul_splitk.matmul.compile(square, square, square, config=config, b_major=b_major).kernels.values()
+    found = occupancy(config.threads, kernel.resources.registers, kernel.smem_bytes)
+    assert blocks_of_an_sm(config, nv.f16, nv.f16, b_major) == found.blocks
+
+
+def test_other_schedules_have_an_sm_for_themselves():
+    assert blocks_of_an_sm(Config(64, 64, consumers=1, stages=2), nv.f16, nv.f16, "k") == 1

@@ -1,0 +1,242 @@
+"""``nv.matmul`` in the simulator: types, layouts, batches, ragged sizes, epilogues, errors.
+
+Small integers, whose sums are exact in every type, are compared bit by bit.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+
+import hypothesis
+import ml_dtypes
+import numpy as np
+import pytest
+from hypothesis import strategies as st
+
+import nvdsl as nv
+from nvdsl.kernels import Config, matmul_simple
+from nvdsl.kernels.finish import ACTIVATIONS
+
+SMALL = Config(64, 64, stages=2, consumers=1)
+CONFIGS = [
+    SMALL,
+    Config(64, 64, stages=3, schedule="pingpong"),
+    Config(64, 64, stages=3, schedule="streamk"),
+    Config(64, 64, stages=2, schedule="splitk", split=2, consumers=1, store_buffers=1),
+]
+TYPES = [np.float16, ml_dtypes.bfloat16, np.float32, ml_dtypes.float8_e4m3fn, ml_dtypes.float8_e5m2, np.int8]
+
+
+def made(*shape, dtype=np.float16, seed=0):
+    return np.random.default_rng([seed, *shape]).integers(-3, 4, shape).astype(dtype)
+
+
+def product(a, b):
+    return np.matmul(a.astype(np.float32), b.astype(np.float32))
+
+
+def check(a, b, out_dtype=nv.f32, **options):
+    out_dtype = None if a.dtype == np.int8 else out_dtype
+    got = nv.matmul(a, b, out_dtype=out_dtype, target="sim", **{"config": SMALL, **options})
+    expected = product(a, b)
+    assert got.shape == expected.shape
+    np.testing.assert_array_equal(got, expected)
+
+
+def by_columns(x):
+    return np.ascontiguousarray(x.swapaxes(-1, -2)).swapaxes(-1, -2)
+
+
+@pytest.mark.parametrize("layout", ["nn", "nt", "tn", "tt"])
+@pytest.mark.parametrize("dtype", TYPES, ids=lambda t: np.dtype(t).name)
+def test_each_type_in_each_layout(dtype, layout):
+    a, b = made(72, 48, dtype=dtype), made(48, 80, dtype=dtype, seed=1)
+    check(*(x if kind == "n" else by_columns(x) for x, kind in zip((a, b), layout, strict=True)))
+
+
+def test_8_bit_floats_of_two_kinds():
+    check(made(64, 32, dtype=ml_dtypes.float8_e4m3fn), made(32, 64, dtype=ml_dtypes.float8_e5m2))
+
+
+def test_doubles():
+    a, b = made(7, 9, dtype=np.float64) / 3, made(9, 5, dtype=np.float64) / 7
+    np.testing.assert_allclose(nv.matmul(a, b, target="sim"), a @ b, rtol=1e-15)
+
+
+@pytest.mark.parametrize("config", CONFIGS, ids=lambda c: c.schedule)
+@pytest.mark.parametrize("shape", [(1, 1, 1), (1, 96, 40), (96, 1, 40), (65, 66, 67), (130, 8, 200)])
+def test_ragged_sizes(config, shape):
+    m, n, k = shape
+    check(made(m, k), made(k, n), config=config)
+
+
+@pytest.mark.parametrize("config", CONFIGS, ids=lambda c: c.schedule)
+@pytest.mark.parametrize(
+    ("a", "b"),
+    [
+        ((3, 72, 40), (3, 40, 16)),
+        ((3, 72, 40), (40, 16)),  # one B for all: rows of one product
+        ((72, 40), (3, 40, 16)),
+        ((2, 1, 9, 40), (1, 3, 40, 16)),
+        ((2, 3, 9, 7), (2, 3, 7, 5)),
+        ((40,), (40, 16)),
+        ((72, 40), (40,)),
+        ((40,), (40,)),
+    ],
+)
+def test_batches_and_vectors(config, a, b):
+    check(made(*a), made(*b), config=config)
+
+
+@hypothesis.given(st.tuples(*[st.integers(1, 20)] * 3), st.sampled_from(TYPES), st.integers(0, 3), st.booleans())
+@hypothesis.settings(max_examples=20)
+def test_any_size_and_layout(shape, dtype, turned, chosen):
+    m, n, k = shape
+    a, b = made(m, k, dtype=dtype), made(k, n, dtype=dtype)
+    a, b = by_columns(a) if turned & 1 else a, by_columns(b) if turned & 2 else b
+    check(a, b, config=SMALL if chosen else None)
+
+
+@pytest.mark.parametrize("shape", [(0, 5, 7), (5, 0, 7), (5, 7, 0), (0, 0, 0)])
+def test_what_is_empty(shape):
+    m, n, k = shape
+    check(made(m, k), made(k, n), config=None)
+
+
+def test_empty_sums_have_an_epilogue():
+    bias = made(7)
+    np.testing.assert_array_equal(nv.matmul(made(5, 0), made(0, 7), bias=bias, target="sim"), np.tile(bias, (5, 1)))
+
+
+def test_nan_and_inf_stay_in_their_rows():
+    a, b = made(20, 16), np.ones((16, 24), np.float16)
+    a[3, 5], a[7, 1] = np.nan, np.inf
+    got = nv.matmul(a, b, target="sim", config=SMALL)
+    assert np.isnan(got[3]).all() and np.isposinf(got[7]).all()
+    assert np.isfinite(np.delete(got, [3, 7], axis=0)).all()
+
+
+@pytest.mark.parametrize("out", [nv.f16, nv.bf16, nv.f32, nv.f64, nv.e5m2, nv.i32], ids=lambda t: t.name)
+def test_types_of_results(out):
+    a, b = made(20, 4), made(4, 24)
+    got = nv.matmul(a, b, out_dtype=out, target="sim", config=SMALL)
+    assert got.dtype == out.numpy
+    np.testing.assert_array_equal(got, product(a, b).astype(out.numpy))
+
+
+def test_sums_of_16_bits():
+    check(made(64, 64), made(64, 64), nv.f16, acc_dtype=nv.f16)
+
+
+@pytest.mark.parametrize("columns", [False, True])
+@pytest.mark.parametrize("shape", [(40, 24), (41, 25)])
+def test_a_result_of_the_callers(shape, columns):
+    a, b = made(shape[0], 16), made(16, shape[1])
+    memory = np.full(shape[::-1] if columns else shape, np.nan, np.float32)
+    out = memory.T if columns else memory
+    assert nv.matmul(a, b, out, target="sim", config=SMALL) is out
+    np.testing.assert_array_equal(out, product(a, b))
+
+
+@pytest.mark.parametrize("config", [*CONFIGS, None], ids=lambda c: c.schedule if c else "simple")
+@pytest.mark.parametrize("shape", [(70, 40, 33), (64, 80, 40)], ids=["ragged", "even"])
+def test_the_whole_epilogue(config, shape):
+    m, n, k = shape
+    a, b, c, bias = made(2, m, k), made(2, k, n), made(2, m, n), made(n)
+    rows, cols = made(2, m, 1, dtype=np.float32), made(n, dtype=np.float32)
+    got = nv.matmul(
+        a, b, c=c, alpha=0.5, beta=2.0, bias=bias, activation="relu", scale_a=rows, scale_b=cols, out_dtype=nv.f32,
+        target="sim", config=config,
+    )  # fmt: skip
+    expected = np.maximum(0.5 * rows * cols * product(a, b) + 2 * c.astype(np.float32) + bias, 0)
+    np.testing.assert_array_equal(got, expected)
+
+
+def test_the_result_may_be_c():
+    a, b, c = made(40, 16), made(16, 24), made(40, 24, dtype=np.float32)
+    before = c.copy()
+    nv.matmul(a, b, c, c=c, beta=-1.0, target="sim", config=SMALL)
+    np.testing.assert_array_equal(c, product(a, b) - before)
+
+
+def test_beta_of_zero_does_not_read_c():
+    a, b = made(8, 16), made(16, 8)
+    c = np.full((8, 8), np.nan, np.float16)
+    np.testing.assert_array_equal(nv.matmul(a, b, c=c, beta=0.0, target="sim"), product(a, b))
+
+
+def test_numbers_are_scales_of_the_tensor():
+    a, b = made(8, 16), made(16, 8)
+    got = nv.matmul(a, b, scale_a=2.0, scale_b=0.25, alpha=4, target="sim")
+    np.testing.assert_array_equal(got, 2 * product(a, b))
+
+
+REFERENCES = {
+    "relu": lambda x: np.maximum(x, 0),
+    "gelu": lambda x: np.array([0.5 * v * (1 + math.erf(v / 2**0.5)) for v in x.flat]).reshape(x.shape),
+    "gelu_tanh": lambda x: 0.5 * x * (1 + np.tanh((2 / np.pi) ** 0.5 * (x + 0.044715 * x**3))),
+    "silu": lambda x: x / (1 + np.exp(-x)),
+    "sigmoid": lambda x: 1 / (1 + np.exp(-x)),
+    "tanh": np.tanh,
+}
+
+
+@pytest.mark.parametrize("name", ACTIVATIONS)
+def test_activations(name):
+    a, b = made(16, 8) * np.float16(0.25), made(8, 16)
+    got = nv.matmul(a, b, activation=name, out_dtype=nv.f32, target="sim")
+    np.testing.assert_allclose(got, REFERENCES[name](product(a, b).astype(np.float64)), rtol=2e-3, atol=2e-3)
+
+
+def plus_one(x):
+    return x + 1.0
+
+
+def test_an_activation_of_the_callers():
+    a, b = made(16, 8), made(8, 16)
+    np.testing.assert_array_equal(nv.matmul(a, b, activation=plus_one, target="sim"), product(a, b) + 1)
+
+
+def test_a_repeated_call_looks_its_road_up(monkeypatch):
+    a, b = made(8, 16), made(16, 8)
+    nv.matmul(a, b, target="sim")
+    monkeypatch.setattr(sys.modules["nvdsl.kernels.matmul"], "find", None)  # calling it would fail
+    np.testing.assert_array_equal(nv.matmul(a, b, target="sim"), product(a, b))
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"b": made(17, 8)}, "K is a's last axis"),
+        ({"b": made(16, 8, dtype=np.float32)}, "a product of f16 and f32"),
+        ({"a": [[1.0]]}, "a is a list"),
+        ({"beta": 1.0}, "without c"),
+        ({"activation": "swish"}, "one of relu"),
+        ({"bias": made(16)}, "bias of shape"),
+        ({"out": np.zeros((8, 9), np.float16)}, "out of shape"),
+        ({"out": np.zeros((8, 8), np.float16), "out_dtype": nv.f32}, "pass one of the two"),
+        ({"out": np.broadcast_to(np.float16(0), (8, 8))}, "out is read-only"),
+        ({"acc_dtype": nv.i32}, "sums of f16 in i32"),
+        ({"out_dtype": nv.i8}, "a result of i8"),
+        ({"config": Config(stages=9)}, "bytes of shared memory"),
+    ],
+    ids=lambda x: x if isinstance(x, str) else "",
+)
+def test_what_is_wrong_is_said_at_the_callers_line(options, said):
+    with pytest.raises(nv.ArgumentError, match=said) as caught:
+        nv.matmul(**{"a": made(8, 16), "b": made(16, 8), "target": "sim", **options})
+    assert caught.value.where is not None and caught.value.where.file == __file__
+
+
+def test_nothing_to_tune_without_tensor_cores():
+    a = np.ones((4, 4))
+    with pytest.raises(nv.ArgumentError, match="nothing to tune"):
+        nv.matmul.tune(a, a, a.copy(), target="sim")
+
+
+def test_the_simple_kernel_sums_in_the_order_of_k():
+    a, b = np.array([[[1e8, 1.0, -1e8]]], np.float32), np.ones((1, 3, 1), np.float32)
+    out = np.zeros((1, 1, 1), np.float32)
+    matmul_simple.matmul(a, b, out, target="sim")
+    assert out[0, 0, 0] == np.float32(np.float32(1e8) + np.float32(1)) - np.float32(1e8)

@@ -1,0 +1,74 @@
+"""What ptxas makes of the roads of ``matmul``: whatever is chosen, no spill, no stack, no advisory (``strict``)."""
+
+import pytest
+
+import nvdsl as nv
+from nvdsl.kernels import matmul_simple, tensor
+from nvdsl.kernels.choose import CANDIDATES, choose, possible
+from nvdsl.kernels.finish import ACTIVATIONS, Finish
+
+M, K = 1000, 2048
+FULL = Finish(True, True, True, True, True, ACTIVATIONS["gelu"])
+BIAS = Finish(bias=True, activation=ACTIVATIONS["relu"])
+
+
+def operands(finish, n):
+    """Of a visit, as `roads` gives them: of the result's shape, repeated by strides of 0."""
+    repeated = lambda dtype, row, col: nv.ShapeDtype((1, M, n), dtype, (0, row, col))  # noqa: E731
+    bias = repeated(nv.f16, 0, 1)
+    if finish == BIAS:
+        return [bias]
+    return [0.5, repeated(nv.f32, 1, 0), repeated(nv.f32, 0, 1), 2.0, repeated(nv.f16, n, 1), bias]
+
+
+def compiled(config, finish=None, n=1536, dtype=nv.f16, out=nv.f16, acc=nv.f32, **options):
+    strict = nv.jit(tensor.product, strict=True)
+    arrays = nv.ShapeDtype((M, K), dtype), nv.ShapeDtype((n, K), dtype), nv.ShapeDtype((M, n), out)
+    given = operands(finish, n) if finish else []
+    options = {"sms": 132, "a_major": "k", "b_major": "k", "acc_dtype": acc, "visit": finish, **options}
+    return strict.compile(*arrays, *given, config=config, **options)
+
+
+def assert_clean(found):
+    for kernel in found.kernels.values():
+        used = kernel.resources
+        assert (used.stack, used.spill_stores, used.spill_loads) == (0, 0, 0), kernel.name
+
+
+def name(config):
+    return f"{config.schedule}-{config.tile_m}x{config.tile_n}"
+
+
+@pytest.mark.parametrize("config", [config for _, config in CANDIDATES], ids=name)
+def test_a_full_epilogue(config):
+    assert_clean(compiled(config, FULL))
+
+
+LARGE = [c for _, c in possible(nv.f16, nv.f16, nv.f32, crowded=True) if c.accumulator_registers(nv.f32) >= 128]
+
+
+@pytest.mark.parametrize("config", LARGE, ids=name)  # the others have registers to spare
+def test_a_full_epilogue_of_ragged_rows(config):
+    assert_clean(compiled(config, FULL, 1537, direct=True))
+    if config.schedule == "pingpong":
+        assert_clean(compiled(config, FULL, 1544))
+
+
+@pytest.mark.parametrize(
+    ("dtype", "out", "acc"),
+    [(nv.f16, nv.f16, nv.f16), (nv.bf16, nv.f32, nv.f32), (nv.f32, nv.f32, nv.f32), (nv.e4m3, nv.bf16, nv.f32),
+     (nv.e5m2, nv.e5m2, nv.f16), (nv.i8, nv.i32, nv.i32)],
+    ids=lambda t: t.name,
+)  # fmt: skip
+def test_what_is_chosen_for_each_type(dtype, out, acc):
+    for size in (128, 2048, 8192):
+        config = choose(size, size, size, dtype, out, acc)
+        assert_clean(compiled(config, None, 1536, dtype, out, acc))
+    assert_clean(compiled(config, None, 1537, dtype, out, acc, direct=True))
+
+
+def test_copies_and_the_simple_kernel():
+    config = choose(M, 1544, K)
+    assert_clean(compiled(config, BIAS, 1544, pack_a=True, pack_b=True))
+    arrays = [nv.ShapeDtype(shape, nv.f16) for shape in ((1, 70, 33), (1, 33, 40), (1, 70, 40))]
+    assert_clean(nv.jit(matmul_simple.matmul.__wrapped__, strict=True).compile(*arrays))
