@@ -21,6 +21,7 @@ class Mbarrier:
         self.init_actor, self.init_epoch, self.init_name = warp.clock.actor, warp.clock.epoch, warp.name
         self._arrived, self.done = Edge(clocks), Edge(clocks)
         self._seen: set[int] = {warp.clock.actor}
+        self.copied: tuple[int, Any] | None = None  # the last copy that completed on it: by the end of which phase, who
         self.record: Any = None  # a `flights.MbarrierRecorder`
 
     def used_by(self, warp: Any, where: Where | None, checks: bool) -> None:
@@ -187,11 +188,23 @@ class ClusterBarrier:
         self._edge, self.done = Edge(clocks), Edge(clocks)
         self.inits: dict[int, int] = {}
 
-    def arrive(self, warp: Any, relaxed: bool) -> None:
+    def arrive(self, warp: Any, relaxed: bool, where: Where | None) -> None:
+        if warp.cluster_phase is not None:
+            raise error(
+                "cluster-barrier",
+                f"{warp.name} arrives at the cluster's barrier again, without having waited",
+                where,
+                "a thread arrives once until the barrier completes: when those who arrived have waited (PTX ISA, "
+                "barrier.cluster)",
+                "a wait for each arrival: nv.cluster_wait()",
+            )
+        warp.cluster_phase = self.phase
         self.arrived += 1
         if warp.init_fence:
             self.inits[warp.clock.actor] = warp.init_fence
-        if not relaxed:
+        if relaxed:
+            self._edge.add_beginning(warp.clock)
+        else:
             self._edge.add(warp.clock)
         if self.arrived == self.warps:
             self.phase += 1

@@ -76,14 +76,14 @@ class _Knowledge:
 
 
 class Clock(_Knowledge):
-    """One warp's clocks. ``epoch``: the number of its accesses from now on."""
+    """One warp's clocks. ``epoch``: the number of its accesses from now on; number 1 is that it has begun."""
 
     __slots__ = ("actor", "cluster", "epoch", "fenced", "observed")
 
     def __init__(self, clocks: Clocks, actor: int) -> None:
         super().__init__(clocks.zero(), clocks.zero())
-        self.actor, self.cluster, self.epoch = actor, clocks.cluster, 1
-        self.generic[actor] = 1
+        self.actor, self.cluster, self.epoch = actor, clocks.cluster, 2
+        self.generic[actor] = 2
         self.fenced: Any = None  # of `atomics`: what the last fence released
         self.observed: Any = None  # of `atomics`: what the next fence acquires
 
@@ -127,6 +127,10 @@ class Edge(_Knowledge):
         np.maximum(self.generic[channels], clock.generic[channels], out=self.generic[channels])
         channels = slice(4 * self._warps, None)
         np.maximum(self.generic[channels], clock.generic[channels], out=self.generic[channels])
+
+    def add_beginning(self, clock: Clock) -> None:
+        """A relaxed arrival at the cluster's barrier: it tells that the warp has begun, and of no access."""
+        self.generic[clock.actor] = max(self.generic[clock.actor], 1)
 
     def add(self, clock: Clock) -> None:
         """Release: ``clock``'s warp arrives."""

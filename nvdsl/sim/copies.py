@@ -41,6 +41,7 @@ class Load:
                 record.actor, record.epoch = barrier.channel, barrier.phase + 1
             if self.touch is not None and block is self.targets[0][0]:
                 self.touch.actor, self.touch.epoch = barrier.channel, barrier.phase + 1
+            barrier.copied = barrier.phase + 1, self.who
             barrier.complete_tx(self.source.bytes)
 
 

@@ -6,6 +6,8 @@ from typing import Any
 
 from nvdsl.sim.report import error
 
+_WAIT = "wait on the copy's mbarrier before the kernel ends, or don't load what nobody reads"
+
 
 def check(block: Any) -> None:
     """Raise for copies, bytes, stores or wgmmas that nobody waited for."""
@@ -44,8 +46,9 @@ def check(block: Any) -> None:
             f"{block.name} returns while the {event.who} is still under way",
             event.who.where,
             "a block's shared memory must outlive the copies into it",
-            "wait on the copy's mbarrier before the kernel ends, or don't load what nobody reads",
+            _WAIT,
         )
+    _check_copies(block)
     if block.shadow.uninitialized is not None:
         fresh, access = block.shadow.uninitialized
         raise error(
@@ -68,6 +71,22 @@ def check(block: Any) -> None:
                 first.kind.at,
                 "wgmma.wait_group comes before the kernel's end (PTX ISA, wgmma.mma_async)",
                 "nv.wgmma_wait(0)",
+            )
+
+
+def _check_copies(block: Any) -> None:
+    """A copy that happens to be over, but that nobody has waited for: another time it is not over."""
+    for barrier in block.mbarriers.values():
+        if barrier.copied is None:
+            continue
+        phase, who = barrier.copied
+        if all(warp.clock.generic[barrier.channel] < phase for warp in block.warps):
+            raise error(
+                "exit-in-flight",
+                f"{block.name} returns, and nobody has waited for the {who}",
+                who.where,
+                "a block's shared memory must outlive the copies into it",
+                _WAIT,
             )
 
 

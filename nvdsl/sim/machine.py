@@ -75,6 +75,7 @@ class Warp:
         self.record: Any = None  # a `recorders.WarpRecorder` where somebody records
         self.init_fence = 0  # fence.mbarrier_init: the epoch up to which its inits are fenced
         self.inits: dict[int, int] = {}  # the same of others, as the cluster's barrier told
+        self.cluster_phase: int | None = None  # of the cluster's barrier: at which it has arrived and not waited
         self.meet()
         self.registers = block.pool.start
         self.waiting: Waiting | None = None
@@ -134,6 +135,15 @@ class Block:
 
     def visited(self, w: Any, at: Where | None) -> None:
         """A warp of another block arrives or accesses shared memory here."""
+        if self.machine.checks and not any(w.clock.generic[warp.clock.actor] for warp in self.warps):
+            raise report.error(
+                "unstarted-block",
+                f"{w.name} comes to the shared memory of {self.name}, and nothing says that this one has begun",
+                at,
+                "a block's shared memory is there once it has begun (CUDA programming guide, Distributed shared "
+                "memory)",
+                "nv.cluster_sync() before it",
+            )
         self.visits[w.clock.actor] = w.clock.epoch, w.name, at
 
     def named_barrier(self, number: int) -> NamedBarrier:

@@ -89,7 +89,7 @@ CASES: dict[str, Callable[[], Case]] = {
         load("chapters/ch5_warp_specialized_gemm.py").gemm, 128, 128, 256, stages=2, tile=(128, 128, 64)
     ),
     "ch6": lambda: gemm_case(
-        load("chapters/ch6_tma_store_gemm.py").gemm, 128, 128, 256, np.float16, stages=2, tile=(128, 128, 64)
+        load("chapters/ch6_tma_store_gemm.py").gemm, 128, 256, 192, np.float16, stages=2, tile=(128, 256, 64)
     ),
     "ch7": lambda: gemm_case(
         load("chapters/ch7_persistent_gemm.py").gemm, 256, 128, 192, np.float16, stages=2, tile=(128, 128, 64), blocks=1
@@ -98,7 +98,7 @@ CASES: dict[str, Callable[[], Case]] = {
         load("chapters/ch8_cluster_gemm.py").gemm, 256, 256, 192, np.float16, stages=2, tile=(128, 128, 64), blocks=2
     ),
     "ch9": lambda: gemm_case(
-        load("chapters/ch9_pingpong_gemm.py").gemm, 256, 64, 192, np.float16, stages=2, tile=(128, 64, 64), blocks=1
+        load("chapters/ch9_pingpong_gemm.py").gemm, 512, 64, 192, np.float16, stages=2, tile=(128, 64, 64), blocks=1
     ),
     "ch9 idle blocks": lambda: gemm_case(
         load("chapters/ch9_pingpong_gemm.py").gemm, 128, 64, 64, np.float16, stages=2, tile=(128, 64, 64), blocks=4

@@ -7,7 +7,10 @@ import numpy as np
 import pytest
 
 import nvdsl as nv
+from nvdsl import sim
+from nvdsl.mlir.dialects import llvm
 from nvdsl.ops import mbarrier
+from nvdsl.ops.pointer import address_of
 from tests.sim import kernels
 from tests.sim.simulate import verdict, zeros
 
@@ -119,6 +122,90 @@ def test_a_barrier_outside_of_its_group(shift):
     error = verdict(chosen, out, shift=shift)
     assert error.kind == "out-of-bounds" and error.where.line == line(chosen, "arrive(")
     assert f"mbarrier {2 if shift > 0 else -1} of a group of 2" in str(error)
+
+
+@nv.jit
+def give(out, *, begun=True):
+    """Each block writes into the other's memory. ``begun``: and knows that the other one is there."""
+
+    @nv.kernel(grid=2, block=64, cluster=2)
+    def kernel():
+        given = nv.smem((64,), nv.i32)
+        t = nv.thread_id.x
+        if begun:
+            nv.cluster_arrive(relaxed=True)
+            nv.cluster_wait()
+        there = nv.mapa(address_of(given, t * 4), nv.cluster_rank() ^ 1)
+        llvm.StoreOp(nv.i32(t), there, alignment=4)
+        nv.cluster_sync()
+        out[nv.block_id.x * 64 + t] = given[t]
+
+    kernel()
+
+
+def test_a_block_that_may_not_have_begun():
+    out = zeros(128, dtype=np.int32)
+    assert verdict(give, out) is None and out.tolist() == [*range(64)] * 2
+    error = verdict(give, out, begun=False)
+    assert error.kind == "unstarted-block" and error.where.line == line(give, "llvm.StoreOp")
+
+
+@nv.jit
+def meet(out, *, waits=(1, 1)):
+    """``waits``: how often the warps wait after each of two arrivals at the cluster's barrier."""
+
+    @nv.kernel(grid=2, block=32, cluster=2)
+    def kernel():
+        nv.cluster_arrive(relaxed=True)
+        for _ in range(waits[0]):
+            nv.cluster_wait()  # the first
+        nv.cluster_arrive(relaxed=False)
+        for _ in range(waits[1]):
+            nv.cluster_wait()  # the second
+        out[nv.block_id.x * 32 + nv.thread_id.x] = 1
+
+    kernel()
+
+
+@pytest.mark.parametrize(
+    ("waits", "message", "at"),
+    [((0, 1), "again, without having waited", "relaxed=False"), ((1, 2), "without having arrived", "# the second"),
+     ((2, 1), "without having arrived", "# the first")],
+)  # fmt: skip
+def test_an_arrival_and_a_wait_take_turns_at_the_clusters_barrier(waits, message, at):
+    assert verdict(meet, zeros(64, dtype=np.int32)) is None
+    assert verdict(meet, zeros(64, dtype=np.int32), waits=(1, 0)) is None  # the kernel's end
+    error = verdict(meet, zeros(64, dtype=np.int32), waits=waits)
+    assert error.kind == "cluster-barrier" and message in str(error)
+    assert error.where.line == line(meet, at)
+
+
+@nv.jit
+def load_two(x, out, *, waits=2):
+    x_tma = nv.TMA(x, tile=(8, 64))
+
+    @nv.kernel(grid=1, block=32)
+    def kernel():
+        tiles = nv.smem((2, 8, 64), x.dtype)
+        bars = nv.Mbarriers(2, arrivals=1)
+        if nv.thread_id.x == 0:
+            for i in range(2):
+                bars[i].arrive_expect_tx(tiles[i].bytes)
+                x_tma.load(tiles[i], bars[i], (8 * i, 0))
+        for i in range(waits):
+            bars[i].wait(0)
+        out[nv.thread_id.x] = tiles[0][0, nv.thread_id.x]
+
+    kernel()
+
+
+@pytest.mark.parametrize("delivery", sim.options.DELIVERIES)
+def test_a_copy_that_nobody_waited_for_is_found_also_when_it_is_over(delivery):
+    arrays = [np.ones((16, 64), np.float32), zeros(32)]
+    options = sim.Options(delivery=delivery)
+    assert verdict(load_two, *arrays, options=options) is None
+    error = verdict(load_two, *arrays, waits=1, options=options)
+    assert error.kind == "exit-in-flight" and error.where.line == line(load_two, "x_tma.load")
 
 
 @nv.jit

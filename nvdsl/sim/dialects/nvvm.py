@@ -166,15 +166,14 @@ def named_lanes(w: Any, mask: Any, at: Any, what: str) -> None:
 
 @op("nvvm.cluster.arrive", "nvvm.cluster.arrive.relaxed")
 def _cluster_arrive(d: Decoder, op: Any) -> Any:
-    relaxed = op.name.endswith("relaxed")
+    relaxed, at = op.name.endswith("relaxed"), where(op)
 
     def step(v: Frame) -> None:
         w = v[0]
         barrier = w.block.cluster.barrier
-        w.cluster_phase = barrier.phase
         if w.record is not None:
             w.record.meet(barrier, barrier.phase)
-        barrier.arrive(w, relaxed)
+        barrier.arrive(w, relaxed, at)
 
     return step
 
@@ -186,7 +185,7 @@ def _cluster_wait(d: Decoder, op: Any) -> Any:
     def run(v: Frame) -> Iterator[Any]:
         w = v[0]
         barrier = w.block.cluster.barrier
-        mine = getattr(w, "cluster_phase", None)
+        mine, w.cluster_phase = w.cluster_phase, None
         if mine is None:
             raise error("cluster-barrier", f"{w.name} waits at the cluster's barrier without having arrived", at,
                         "arrive comes before wait (PTX ISA, barrier.cluster)", "nv.cluster_sync()")  # fmt: skip

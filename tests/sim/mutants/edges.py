@@ -19,17 +19,14 @@ a line touches is taken from a run of the correct kernel.
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Iterator
 from typing import Any
 
 from nvdsl.lower.kernels import walk
 from nvdsl.mlir import ir
-from nvdsl.sim.shadow import Shadow
 from tests.sim.mutants.module import line_of, segments
+from tests.sim.mutants.touched import Line
 from tests.sim.mutants.values import ordering
-
-Line = tuple[str, int]
 
 _ACQUIRES = (
     "nvgpu.mbarrier.try_wait.parity", "gpu.barrier", "nvvm.barrier", "nvvm.wgmma.wait.group.sync.aligned",
@@ -52,30 +49,8 @@ _WGMMA = ("nvvm.wgmma.mma_async", "nvgpu.warpgroup.mma", "nvgpu.warpgroup.mma.st
 _STOPS = (*_ACQUIRES, "nvvm.wgmma.fence.aligned")
 
 
-@contextlib.contextmanager
-def recorded() -> Iterator[dict[Line, int]]:
-    """While open: which units of shared memory each source line touches, as bits."""
-    touched: dict[Line, int] = {}
-    before = Shadow.read, Shadow.write
-
-    def spy(original: Any) -> Any:
-        def f(self: Any, span: Any, clock: Any, access: Any, *rest: Any) -> Any:
-            if access.where is not None:
-                line = access.where.file, access.where.line
-                touched[line] = touched.get(line, 0) | span[0]
-            return original(self, span, clock, access, *rest)
-
-        return f
-
-    Shadow.read, Shadow.write = spy(Shadow.read), spy(Shadow.write)  # type: ignore[method-assign]
-    try:
-        yield touched
-    finally:
-        Shadow.read, Shadow.write = before  # type: ignore[method-assign]
-
-
 class Edges:
-    """The edges of a correct kernel. ``touched``: see `recorded`."""
+    """The edges of a correct kernel. ``touched``: see `touched.recorded`."""
 
     def __init__(self, module: Any, touched: dict[Line, int]) -> None:
         self.ops = walk(module.operation)

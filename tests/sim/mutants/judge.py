@@ -12,8 +12,9 @@ from nvdsl import sim
 from nvdsl.errors import NvdslError, SimError, TraceError, VerifyError
 from nvdsl.mlir import ir
 from nvdsl.module import verify_module
-from tests.sim.mutants.edges import Edges, recorded
+from tests.sim.mutants.edges import Edges
 from tests.sim.mutants.operators import Mutant, mutants
+from tests.sim.mutants.touched import recorded
 
 SCHEDULES = {
     "late": sim.Options(), "eager": sim.Options(delivery="eager"), "reverse": sim.Options(order="reverse"),

@@ -1,4 +1,4 @@
-"""The correct kernels that are mutated: chapters 2 to 5, their LLVM style twins, and every kernel of nvdsl/kernels.
+"""The correct kernels that are mutated: chapters 2 to 9, LLVM style twins of 2 to 5, and the GEMMs of nvdsl/kernels.
 
 One entry a kernel: a name, and a function that makes a `tests.sim.programs.Case` with small inputs.
 """
@@ -11,14 +11,17 @@ from typing import Any
 
 import numpy as np
 
-from nvdsl.kernels import matmul_cooperative, matmul_pingpong, matmul_streamk
+from nvdsl.kernels import matmul_cooperative, matmul_pingpong, matmul_splitk, matmul_streamk
 from nvdsl.kernels.config import Config
 from nvdsl.kernels.reduction import workspace_shapes
 from tests.sim.mutants.judge import Subject, Verdict
 from tests.sim.programs import CASES, Case, gemm_case
 from tests.sim.simulate import traced
 
-_CHAPTERS = ("ch2", "ch3", "ch4", "ch5 narrow", "compat ch2", "compat ch3", "compat ch4", "compat ch5")
+_CHAPTERS = (
+    "ch2", "ch3", "ch4", "ch5 narrow", "ch6", "ch7", "ch8", "ch9", "compat ch2", "compat ch3", "compat ch4",
+    "compat ch5",
+)  # fmt: skip
 
 
 def _matmul(module: Any, m: int, n: int, k: int, blocks: int, out: Any = np.float32, **config: Any) -> Case:
@@ -57,6 +60,9 @@ SUBJECTS: dict[str, Callable[[], Case]] = {
         matmul_pingpong, 128, 256, 192, 2, np.float16, schedule="pingpong", cluster_n=2, **{**_TILE, "tile_m": 64}
     ),
     "stream-K": lambda: _streamk(320, 64, 192, 2, **{**_TILE, "tile_m": 64}),
+    "split-K": lambda: gemm_case(
+        matmul_splitk.matmul, 128, 64, 384, config=Config(schedule="splitk", split=2, **_TILE)
+    ),
 }
 
 

@@ -37,6 +37,12 @@ class Entry:
         return all(re.fullmatch(pattern, text) for pattern, text in given)
 
 
+_FIRST = (
+    "no bug here: a block stores one tile, and this comes before the first time that a piece of shared memory is "
+    "written, which no store has read"
+)
+_TMA_STORES = "ch[6-9]|(?!ch|compat).*"  # results leave through shared memory
+_STRAIGHT = "ch[7-9]|(?!ch|compat).*"  # the first product of a tile starts the sum
 _WGMMA_WAIT = "(without|one more group left in) nvvm.wgmma.wait.group.sync.aligned"
 
 ENTRIES = (
@@ -48,14 +54,16 @@ ENTRIES = (
           "no bug here: the block is one warp, and its lanes go together"),
     Entry("compat ch2", "swizzle of TMA", "swizzle_128b, not none",
           _STORES + " (but for x: its only row is the first one of the pattern, which no swizzle changes)"),
-    Entry("(?!ch|compat).*", "swizzle of TMA", "none, not swizzle_.*", _STORES),
+    Entry(_TMA_STORES, "swizzle of TMA", "none, not swizzle_.*", _STORES),
     Entry("compat ch5", "slot of a barrier", "the next barrier in nvgpu.mbarrier.try_wait.parity",
           "no bug here: the producer waits for the next slot's release, which comes after this one's"),
-    Entry("(?!ch|compat).*", "fence deleted", "without nvvm.wgmma.fence.aligned",
+    Entry(_STRAIGHT, "fence deleted", "without nvvm.wgmma.fence.aligned",
           "no bug here: wgmmas of one shape on one accumulator need no fence between them (PTX ISA, wgmma.fence)"),
     Entry("(?!ch|compat).*", "commit deleted", "without nvvm.cp.async.bulk.commit.group",
           "no bug here: the store joins the next one's group, which is waited for where its own was"),
-    Entry("pingpong.*|stream-K", "named barrier", "another number in nvvm.barrier.arrive",
+    Entry("ch6|split-K", "wait deleted|one more in flight", ".* nvvm.cp.async.bulk.wait_group", _FIRST),
+    Entry("ch6|split-K", "barrier deleted", "without nvvm.barrier", _FIRST),
+    Entry("ch9|pingpong.*|stream-K", "named barrier", "another number in nvvm.barrier.arrive",
           "reported at the wgmma that runs ahead: a turn that came too early lets it wait for a phase that is over"),
 )  # fmt: skip
 
