@@ -9,9 +9,10 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 
-from nvdsl.kernels import matmul_cooperative, matmul_pingpong, matmul_splitk, matmul_streamk
+from nvdsl.kernels import matmul_blockscaled, matmul_cooperative, matmul_pingpong, matmul_splitk, matmul_streamk
 from nvdsl.kernels.config import Config
 from nvdsl.kernels.reduction import workspace_shapes
 from tests.sim.mutants.judge import Subject, Verdict
@@ -48,6 +49,23 @@ def _streamk(m: int, n: int, k: int, blocks: int, **config: Any) -> Case:
     return Case(traced(matmul_streamk.matmul, *arrays, config=chosen, blocks=blocks), check, reset)
 
 
+def _blockscaled(m: int, n: int, k: int, **config: Any) -> Case:
+    """e4m3 with a scale for each block: powers of two, so that all sums are exact."""
+    rng = np.random.default_rng(0)
+    a, b = (rng.integers(-3, 4, shape).astype(ml_dtypes.float8_e4m3fn) for shape in ((m, k), (n, k)))
+    blocks = k // 128
+    scale_a, scale_b = (2.0 ** rng.integers(-1, 2, shape).astype(np.float32) for shape in ((m, blocks), (blocks, 1)))
+    out = np.full((m, n), np.nan, np.float32)
+    scaled_a = a.astype(np.float32) * np.repeat(scale_a, 128, axis=1)
+    expected = scaled_a @ (b.astype(np.float32) * np.repeat(scale_b[:, 0], 128)).T
+    chosen = Config(tile_k=128, **config)
+    return Case(
+        traced(matmul_blockscaled.matmul, a, b, out, scale_a, scale_b, config=chosen, blocks=1),
+        lambda: np.testing.assert_array_equal(out, expected),
+        lambda: out.fill(np.nan),
+    )
+
+
 _TILE = {"tile_m": 128, "tile_n": 64, "stages": 2}
 
 SUBJECTS: dict[str, Callable[[], Case]] = {
@@ -60,6 +78,7 @@ SUBJECTS: dict[str, Callable[[], Case]] = {
         matmul_pingpong, 128, 256, 192, 2, np.float16, schedule="pingpong", cluster_n=2, **{**_TILE, "tile_m": 64}
     ),
     "stream-K": lambda: _streamk(320, 64, 192, 2, **{**_TILE, "tile_m": 64}),
+    "block scales": lambda: _blockscaled(256, 64, 512, **{**_TILE, "stages": 3}),
     "split-K": lambda: gemm_case(
         matmul_splitk.matmul, 128, 64, 384, config=Config(schedule="splitk", split=2, **_TILE)
     ),

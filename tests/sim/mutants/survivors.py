@@ -55,7 +55,7 @@ ENTRIES = (
     Entry("compat ch2", "swizzle of TMA", "swizzle_128b, not none",
           _STORES + " (but for x: its only row is the first one of the pattern, which no swizzle changes)"),
     Entry(_TMA_STORES, "swizzle of TMA", "none, not swizzle_.*", _STORES),
-    Entry("compat ch5", "slot of a barrier", "the next barrier in nvgpu.mbarrier.try_wait.parity",
+    Entry("compat ch5|block scales", "slot of a barrier", "the next barrier in nvgpu.mbarrier.(try_wait.parity|arrive)",
           "no bug here: the producer waits for the next slot's release, which comes after this one's"),
     Entry(_STRAIGHT, "fence deleted", "without nvvm.wgmma.fence.aligned",
           "no bug here: wgmmas of one shape on one accumulator need no fence between them (PTX ISA, wgmma.fence)"),
