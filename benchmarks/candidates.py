@@ -63,12 +63,12 @@ def ranked(problem: Problem, top: int | None = None) -> list[dict[str, Any]]:
     from nvdsl.kernels import choose
 
     dtype, out, acc = _dtypes(problem)
-    b_major = "k" if problem.layout[1] == "T" else "mn"
+    majors = "k" if problem.layout[1] == "T" else "mn", "mn" if problem.layout[0] == "T" else "k"
     found = {}
     for rate, config in family(problem.acc):
         fitted = choose.fit(config, dtype)
         if not fitted.problems(dtype, out, acc):
-            time = choose.time(fitted, rate, problem.m, problem.n, problem.k, dtype, out, 1, arch.SMS, b_major)
+            time = choose.time(fitted, rate, problem.m, problem.n, problem.k, dtype, out, 1, arch.SMS, *majors)
             found.setdefault(fitted, time)
     return [shorter(asdict(config)) for config in sorted(found, key=found.__getitem__)][:top]
 

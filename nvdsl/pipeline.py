@@ -95,11 +95,17 @@ class Ring:
     def consumer_state(self) -> PipelineState:
         return PipelineState(self.stages, 0, 0)
 
-    def acquire(self, state: PipelineState) -> Mbarrier:
-        """Wait until the slot is free, expect its bytes, and return the barrier that the loads complete on."""
-        self.empty[state.stage].wait(state.phase)
+    def acquire(self, state: PipelineState, *, expect: bool = True, new: bool = False) -> Mbarrier:
+        """Wait until the slot is free, expect its bytes, and return the barrier that the loads complete on.
+
+        ``expect``: False for a slot that gets another number of bytes: the caller expects them
+        (`Mbarrier.expect_tx`) before the loads, and arrives. ``new``: nothing was in the slot yet; don't wait.
+        """
+        if not new:
+            self.empty[state.stage].wait(state.phase)
         full = self.full[state.stage]
-        full.arrive_expect_tx(self.bytes)
+        if expect:
+            full.arrive_expect_tx(self.bytes)
         return full
 
     def wait(self, state: PipelineState) -> None:

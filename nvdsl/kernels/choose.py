@@ -34,11 +34,12 @@ EPILOGUE = 28.7
 MEMORY = 0.8
 """Time of a byte of A, B or the result, in products of two elements (4.6 TB/s against 2048 products a clock and SM)."""
 
-ALONE = 0.6
-"""Of its rate a ping-pong kernel has in a single round: 128 tiles of 128 x 128 took 1.4 and 1.8 times cuBLAS's time."""
-RAGGED = 0.6
-"""The same where N is not a multiple of 128 bytes: 5000, 6008 and 12344 columns took 1.3 to 1.9 times cuBLAS's time,
-4104 columns in a cooperative kernel as long as cuBLAS. Why is open."""
+PRODUCTS = 2048
+"""Of two 16-bit elements, in a clock of an SM."""
+OFF_GRID, ON_GRID = 29.0, 100.0
+"""Bytes of an operand that an SM gets from L2 in a clock, where rows don't start on the grid of 128 bytes, and where
+they do. Off the grid a box's row lies in two lines, and L2 becomes the limit: then clusters pay, whose blocks load one
+of the operands together. (5000 x 5000: 1.3 times as fast; on the grid they were never faster.)"""
 
 FEW = 256
 """Rows or columns up to which reading is the limit. The numbers below are in clocks of an SM."""
@@ -93,13 +94,22 @@ CANDIDATES = (
     (0.600, Config(128, 64, stages=6, **SPLIT)),
     (0.400, Config(64, 128, stages=7, consumers=1, **SPLIT)),
     (0.300, Config(64, 32, stages=7, consumers=1, **SPLIT)),
+    # for rows off the grid of 128 bytes
+    (0.990, Config(128, 192, schedule="pingpong", cluster_m=2, group=6)),
+    (0.985, Config(128, 256, cluster_m=2, group=6)),
+    (0.980, Config(256, 192, stages=3, cluster_m=2, group=4)),
+    (0.970, Config(256, 176, stages=3, cluster_m=2, group=4)),
+    (0.970, Config(256, 128, cluster_n=2)),
+    (0.970, Config(256, 128, cluster_m=2, group=4)),
+    (0.940, Config(256, 160, stages=3, cluster_m=2, group=4)),
+    (0.930, Config(128, 128, stages=6, cluster_m=2, group=8)),
 )
 """(rate, configuration) for types of 16 bits. Stream-K is not among them: it was nowhere the fastest."""
 
 
 def time(
     config: Config, rate: float, m: int, n: int, k: int, dtype: nv.DType, out: nv.DType, batches: int, sms: int,
-    b_major: str = "mn",
+    b_major: str = "mn", a_major: str = "k",
 ) -> float:  # fmt: skip
     """The model's time. Times of one problem can be compared, no others."""
     tiles = Tiles(m, n, config.tile_m, config.tile_n, config.cluster_m, config.cluster_n, batches=batches).count
@@ -108,27 +118,30 @@ def time(
     rounds = nv.cdiv(tiles, at_once)
     moved = batches * ((m + n) * k * dtype.bytes + m * n * out.bytes)
     if min(m, n) > FEW:
-        return multiplying(config, rate * turns(config, n, out, rounds), k, dtype, out, rounds, moved)
+        lengths = k if a_major == "k" else m, k if b_major == "k" else n
+        loading = off_grid(config, [length * dtype.bytes % 128 != 0 for length in lengths])
+        return multiplying(config, rate, loading, k, dtype, out, rounds, moved)
     sharing = min(together, nv.cdiv(min(tiles, at_once) * config.split, sms))  # blocks of the fullest SM
     return reading(config, (m, k), dtype, out, rounds, sharing, moved, b_major)
 
 
-def turns(config: Config, n: int, out: nv.DType, rounds: int) -> float:
-    """What is left of a ping-pong kernel's rate: in a single round one of its two consumers has nothing to do, and it
-    suffers from rows that start off the grid of 128 bytes."""
-    if config.schedule != "pingpong":
-        return 1.0
-    return (ALONE if rounds == 1 else 1.0) * (RAGGED if n * out.bytes % 128 else 1.0)
+def off_grid(config: Config, off: list[bool]) -> float:
+    """Clocks of loading a slice, where the rows of A or of B are off the grid."""
+    if not any(off):
+        return 0.0
+    sides = zip((config.tile_m, config.tile_n), config.sharers, off, strict=True)
+    return sum(128 * rows / sharers / (OFF_GRID if bad else ON_GRID) for rows, sharers, bad in sides)
 
 
 def multiplying(
-    config: Config, rate: float, k: int, dtype: nv.DType, out: nv.DType, rounds: int, moved: int
+    config: Config, rate: float, loading: float, k: int, dtype: nv.DType, out: nv.DType, rounds: int, moved: int
 ) -> float:
     """In products of two 16-bit elements."""
-    depth = 64 * nv.cdiv(k * dtype.bytes, 128 * config.split)  # wgmma takes as long for 128 bytes of any type
+    slices = nv.cdiv(k * dtype.bytes, 128 * config.split)
     epilogues = 1 if config.schedule == "pingpong" else rounds
     area = config.tile_m * config.tile_n
-    work = area * (rounds * depth / rate + epilogues * EPILOGUE * out.bytes / 2)
+    slice = max(64 * area / rate, PRODUCTS * loading)  # wgmma takes as long for 128 bytes of any type
+    work = rounds * slices * slice + epilogues * area * EPILOGUE * out.bytes / 2
     memory = MEMORY * moved
     return max(work, memory) + min(work, memory) / 10  # at the same time, but not quite
 
@@ -176,13 +189,13 @@ def possible(dtype: nv.DType, out: nv.DType, acc: nv.DType, crowded: bool = Fals
 @functools.cache
 def choose(
     m: int, n: int, k: int, dtype: nv.DType = nv.f16, out: nv.DType = nv.f16, acc: nv.DType = nv.f32,
-    *, batches: int = 1, crowded: bool = False, sms: int = arch.SMS, b_major: str = "mn",
+    *, batches: int = 1, crowded: bool = False, sms: int = arch.SMS, b_major: str = "mn", a_major: str = "k",
 ) -> Config:  # fmt: skip
     """The candidate of the least time for ``batches`` (m, k) by (k, n) products, among those that can run them.
 
-    ``b_major``: "k" where B is stored (n, k).
+    ``b_major``: "k" where B is stored (n, k); ``a_major``: "mn" where A is stored (k, m).
     """
     found = possible(dtype, out, acc, crowded)
     if min(m, n) <= FEW < n:
         found = [one for one in found if one[1].tile_n >= NARROW or 64 <= min(m, 128) <= one[1].tile_m < m + 64]
-    return min(found, key=lambda one: time(one[1], one[0], m, n, k, dtype, out, batches, sms, b_major))[1]
+    return min(found, key=lambda one: time(one[1], one[0], m, n, k, dtype, out, batches, sms, b_major, a_major))[1]

@@ -30,6 +30,7 @@ class Config:
     ``cluster_m, cluster_n``: blocks of a cluster along the rows and columns of the result; the ones in a column share
     B's tile, the ones in a row A's: by ``multicast``, each loading a part for all, or by asking L2 at the same time.
     ``order``, ``group``: see `nvdsl.kernels.schedule`.
+    ``alternate``: every other tile of a block runs along K from its end to its start: what came last is in L2 yet.
     ``in_flight``: groups of wgmma left in flight while the next slot is waited for, 0 or 1.
     ``store_buffers``: pieces (64 rows of 128 bytes) of the result that each consumer can have on the way out.
     """
@@ -45,6 +46,7 @@ class Config:
     multicast: bool = True
     order: str = "rows"
     group: int = 8
+    alternate: bool = True
     in_flight: int = 1
     store_buffers: int = 2
     split: int = 1

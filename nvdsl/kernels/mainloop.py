@@ -20,7 +20,7 @@ class Mainloop:
     """
 
     def __init__(self, config: Config, a: Operand, b: Operand, steps: int) -> None:
-        self.config, self.a, self.b, self.steps = config, a, b, steps
+        self.config, self.a, self.b, self.steps, self.started = config, a, b, steps, 0
         a.allocate(config.stages)
         b.allocate(config.stages)
         self.rank = nv.cluster_rank() if config.cluster > 1 else 0
@@ -30,28 +30,59 @@ class Mainloop:
 
     def clear(self, consumer: Any) -> None:
         """Zero what no load writes. By all consumers, once, before they multiply; the first loads are on their way."""
-        operands = [operand for operand in (self.a, self.b) if operand.present < operand.rows]
+        operands = [operand for operand in (self.a, self.b) if operand.missing and operand.short is None]
         threads = 128 * self.config.consumers
         for operand in operands:
             operand.clear(self.config.stages, consumer * 128 + nv.warpgroup_thread(), threads)
         if operands:
             nv.named_barrier_sync(CLEARED, threads)
 
+    def start(self, batch: Any, row: Any, col: Any, first: Any = 0) -> None:
+        """Load the first slices of a block's first tile before its threads have met: the slots are empty, and the
+        thread that loads them has initialized their barriers itself. By all threads. `load` is told to ``skip`` these
+        slices, ``started``. Slots that other blocks write into have to wait for those."""
+        if self.writers == 1:
+            self.started = min(self.config.stages, self.steps)
+            if nv.thread_id.x == 0:
+                self.load(self.ring.producer_state(), batch, row, col, first, first + self.started, new=True)
+
     def load(
-        self, state: nv.PipelineState, batch: Any, row: Any, col: Any, first: Any = 0, last: Any = None
+        self,
+        state: nv.PipelineState,
+        batch: Any,
+        row: Any,
+        col: Any,
+        first: Any = 0,
+        last: Any = None,
+        *,
+        skip: Any = 0,
+        backwards: Any = 0,
+        new: bool = False,
     ) -> nv.PipelineState:
         """Load slices ``first`` to ``last - 1`` (default: all) of a batch's tile at (``row``, ``col``).
 
-        By one thread. Returns the ring's next position.
+        By one thread. ``skip``: so many are loaded already. ``backwards``: 0, or 1: from the last slice of K to the
+        first. ``new``: nothing was in the slots yet. Returns the ring's next position.
         """
-        everyone = (1 << self.writers) - 1
-        for step in nv.range(first, self.steps if last is None else last, unroll=False):
-            full = self.ring.acquire(state)
-            k = step * self.config.tile_k
-            self.a.load(state.stage, full, batch, row, k, part=self.rank, mask=everyone)
-            self.b.load(state.stage, full, batch, col, k, part=self.rank, mask=everyone)
+        for step in nv.range(first + skip, self.steps if last is None else last, unroll=False):
+            k = (step + backwards * (self.steps - 1 - 2 * step)) * self.config.tile_k
+            self._load_slice(state, batch, row, col, k, new, step >= first + self.config.stages)
             state = state.next()
         return state
+
+    def _load_slice(
+        self, state: nv.PipelineState, batch: Any, row: Any, col: Any, k: Any, new: bool, old: Any
+    ) -> None:
+        stage, shared = state.stage, {"part": self.rank, "mask": (1 << self.writers) - 1}
+        if self.a.short is None and self.b.short is None:
+            full = self.ring.acquire(state, new=new)
+            self.a.load(stage, full, batch, row, k, **shared)
+            self.b.load(stage, full, batch, col, k, **shared)
+        else:
+            full = self.ring.acquire(state, expect=False, new=new)
+            self.a.expect_and_load(stage, full, batch, row, k, old, **shared)
+            self.b.expect_and_load(stage, full, batch, col, k, old, **shared)
+            full.arrive()
 
     def multiply(
         self, state: nv.PipelineState, top: Any, acc: nv.Accumulator, count: Any = None

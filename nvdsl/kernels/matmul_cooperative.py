@@ -57,20 +57,23 @@ def matmul(
     def kernel() -> None:
         loop = Mainloop(config, A, B, steps=nv.cdiv(K, config.tile_k))
         D.allocate(config.consumers)
+        first, step = nv.block_id.x // config.cluster, blocks // config.cluster
+        loop.start(*tiles.start(first, loop.rank))
         if config.cluster > 1:
             nv.cluster_sync()
         else:
             nv.sync_threads()
-        first, step = nv.block_id.x // config.cluster, blocks // config.cluster
         warpgroup = nv.warpgroup_id()
 
         if warpgroup == 0:  # producer
             nv.setmaxnreg_dec(config.registers[0])
             if nv.warpgroup_thread() == 0:
-                state = loop.ring.producer_state()
+                state = loop.ring.producer_state().advance(loop.started)
                 for t in nv.range(first, tiles.count, step):
                     batch, row, col = tiles.start(t, loop.rank)
-                    state = loop.load(state, batch, row, col)
+                    skip = nv.select(t == first, loop.started, 0)
+                    backwards = t // step & 1 if config.alternate else 0
+                    state = loop.load(state, batch, row, col, skip=skip, backwards=backwards)
         else:  # consumers
             nv.setmaxnreg_inc(config.registers[1])
             consumer = warpgroup - 1

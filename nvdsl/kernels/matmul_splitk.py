@@ -55,16 +55,18 @@ def matmul(
         loop = Mainloop(config, A, B, steps=steps)
         D.allocate(config.consumers)
         exchange = Exchange(split, config.consumers, config.rows, config.tile_n, acc_dtype)
-        nv.sync_threads()
-        nv.cluster_arrive(relaxed=True)  # this block has begun: others may write into its memory
         rank = nv.cluster_rank()
         batch, row, col = tiles.start(nv.block_id.x // split)
+        loop.start(batch, row, col, rank * steps)
+        nv.sync_threads()
+        nv.cluster_arrive(relaxed=True)  # this block has begun: others may write into its memory
         warpgroup = nv.warpgroup_id()
         consumer = warpgroup - 1
 
         if warpgroup == 0:  # producer
             if nv.warpgroup_thread() == 0:
-                loop.load(loop.ring.producer_state(), batch, row, col, rank * steps, (rank + 1) * steps)
+                state = loop.ring.producer_state().advance(loop.started)
+                loop.load(state, batch, row, col, rank * steps, (rank + 1) * steps, skip=loop.started)
             nv.sync_warp()
             nv.cluster_wait()
         else:  # consumers

@@ -16,7 +16,7 @@ def heuristic(
     """The model's choice."""
     batches, m, n, k = _sizes(a, out, a_major)
     types = a.dtype, out.dtype, acc_dtype
-    given = {"batches": batches, "crowded": _crowded(out, visit), "sms": sms, "b_major": b_major}
+    given = {"batches": batches, "crowded": _crowded(out, visit), "sms": sms, "b_major": b_major, "a_major": a_major}
     return {"config": choose(m, n, k, *types, **given)}
 
 

@@ -108,7 +108,8 @@ class Layouts:
         return None if not bad.any() else tuple(int(i[0]) for i in np.nonzero(bad))
 
     def _enters(self, second: Any, x: Any, after: Any, extents: Any) -> Any:
-        """Whether the step into another box starts it anew along one axis, and stays along the others."""
+        """Whether the step into another box starts it anew along one axis, and stays along the others; or goes on in
+        what is left of a larger box, of which a smaller one has overwritten the beginning."""
         good = np.zeros(second.shape, bool)
         for number in np.unique(second).tolist():
             its = self._boxes[number][1]
@@ -117,7 +118,7 @@ class Layouts:
                 continue
             y = _coordinates(after, its)
             moved = sum((a != b).astype(np.int32) for a, b in zip(x, y, strict=True))
-            anew = np.logical_and.reduce([(a == b) | (b == 0) for a, b in zip(x, y, strict=True)])
+            anew = np.logical_and.reduce([(a == b) | (b == 0) | (b == a + 1) for a, b in zip(x, y, strict=True)])
             good |= (second == number) & anew & (moved <= 1)
         return good
 

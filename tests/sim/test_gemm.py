@@ -10,6 +10,7 @@ import nvdsl as nv
 from nvdsl import sim
 from nvdsl.kernels import matmul_cooperative, matmul_pingpong, matmul_splitk, matmul_streamk
 from nvdsl.kernels.config import Config
+from nvdsl.kernels.operands import Operand
 from nvdsl.kernels.reduction import workspace_shapes
 from tests.sim.simulate import run
 
@@ -105,6 +106,57 @@ def test_ragged_shapes(schedule, shape):
 def test_rows_that_are_not_there_are_zero_and_not_loaded(config, options):
     """Of A 17 rows and of B 40: the rest of their tiles in shared memory is written by nothing but `Operand.clear`."""
     product(config, 17, 40, 320, 1, "nt", options=options)
+
+
+@pytest.mark.parametrize("options", ORDERS, ids=["late", "eager", "random"])
+@pytest.mark.parametrize("layout", ["nn", "nt", "tn", "tt"])
+@pytest.mark.parametrize("schedule", list(MATMUL))
+def test_the_last_tile_of_a_row_or_column_is_loaded_as_far_as_there_is_memory(schedule, layout, options):
+    """More slices of K than slots: the short boxes come, over what whole ones have left."""
+    product(small(schedule, tile_n=128), 128 + 24, 128 + 40, 64 * 9, 1, layout, options)
+
+
+@pytest.mark.parametrize(
+    ("major", "extent", "mn", "present", "short"),
+    [
+        ("k", 256, 128, 128, None),  # no edge within a tile
+        ("k", 152, 128, 24, 24),  # 24 rows of the second tile
+        ("k", 131, 128, 8, 8),  # 3 rows: as many as the swizzle's pattern has
+        ("k", 17, 128, 24, None),  # the only tile
+        ("mn", 256, 128, 128, None),
+        ("mn", 168, 128, 64, 64),  # 40 columns: a panel of 64
+        ("mn", 250, 128, 128, None),  # 122: both panels
+        ("mn", 40, 128, 64, None),
+    ],
+)
+def test_what_is_present_of_the_last_tile(major, extent, mn, present, short):
+    operands = []
+
+    @nv.jit
+    def host(x: nv.Array, y: nv.Array) -> None:
+        operands.append(Operand(x, mn, 64, major=major))
+
+        @nv.kernel(grid=1, block=32)
+        def kernel() -> None:
+            y[0] = nv.f16(0)
+
+        kernel()
+
+    shape = (extent, 640) if major == "k" else (640, extent + -extent % 8)
+    x = nv.ShapeDtype((640, extent) if major == "mn" else shape, nv.f16, (shape[1], 1))
+    host.compile(x, nv.ShapeDtype((1,), nv.f16))
+    (operand,) = operands
+    assert operand.present == present
+    axis = -2 if major == "k" else -1
+    assert (operand.short.shape[axis] if operand.short else None) == short
+    assert operand.bytes == 128 * (mn if extent > mn else present)  # 64 elements of K take 128 bytes
+
+
+@pytest.mark.parametrize("m", [256, 256 + 24])
+def test_the_last_tile_expects_fewer_bytes(m):
+    a, b, d = (nv.ShapeDtype(shape, nv.f16) for shape in ((m, 640), (640, 128), (m, 128)))
+    (kernel,) = matmul_cooperative.matmul.compile(a, b, d, config=small(), blocks=1).kernels.values()
+    assert (f"{24 * 128}" in kernel.ptx) == (m % 128 == 24)
 
 
 @pytest.mark.parametrize("shape", [(20, 40, 72), (136, 72, 200), (8, 264, 640)])

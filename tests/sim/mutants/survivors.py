@@ -42,6 +42,7 @@ _FIRST = (
     "written, which no store has read"
 )
 _TMA_STORES = "ch[6-9]|(?!ch|compat).*"  # results leave through shared memory
+_STARTED = "cooperative.*|pingpong.*|split-K"  # loads begin before the block has met
 _STRAIGHT = "ch[7-9]|(?!ch|compat).*"  # the first product of a tile starts the sum
 _WGMMA_WAIT = "(without|one more group left in) nvvm.wgmma.wait.group.sync.aligned"
 
@@ -57,6 +58,10 @@ ENTRIES = (
     Entry(_TMA_STORES, "swizzle of TMA", "none, not swizzle_.*", _STORES),
     Entry("compat ch5|block scales", "slot of a barrier", "the next barrier in nvgpu.mbarrier.(try_wait.parity|arrive)",
           "no bug here: the producer waits for the next slot's release, which comes after this one's"),
+    Entry(_STARTED, "slot of a barrier", "the next barrier in nvgpu.mbarrier.arrive.expect_tx",
+          "no bug here: before the block meets, the bytes of all slots are expected, once each; in which order is free"),
+    Entry(_STARTED, "phase increment", "a phase that never flips",
+          "no bug here: before the block meets nothing is waited for, so that no phase is looked at"),
     Entry(_STRAIGHT, "fence deleted", "without nvvm.wgmma.fence.aligned",
           "no bug here: wgmmas of one shape on one accumulator need no fence between them (PTX ISA, wgmma.fence)"),
     Entry("(?!ch|compat).*", "commit deleted", "without nvvm.cp.async.bulk.commit.group",

@@ -34,10 +34,14 @@ def test_tiles_fill_the_gpu(shape, tile):
     assert (config.tile_m, config.tile_n) == tile
 
 
-@pytest.mark.parametrize("shape", [(5000, 5000, 5000), (3001, 6008, 1000), (2048, 12344, 4096), (300, 8192, 8192)])
-def test_consumers_share_a_tile_where_turns_are_slow(shape):
-    """Columns off the grid of 128 bytes; a single round of tiles, in which the second consumer had nothing to do."""
-    assert choose(*shape).schedule != "pingpong"
+@pytest.mark.parametrize("shape", [(5000, 5000, 5000), (3001, 6008, 1000)])
+def test_clusters_load_together_where_rows_are_off_the_grid(shape):
+    assert choose(*shape).cluster == 2
+
+
+@pytest.mark.parametrize("n", range(1024, 16384 + 1, 256))
+def test_nothing_is_loaded_together_where_rows_are_on_the_grid(n):
+    assert choose(n, n, n).cluster == 1
 
 
 @pytest.mark.parametrize("m", [1, 8, 16, 32])
