@@ -1,8 +1,9 @@
-"""Chapters 4 to 9 beside cuBLAS: f16 in, f32 sums, f16 out, paired in one run.
+"""Chapters 4 to 10 beside cuBLAS: f16 in, f32 sums, f16 out, paired in one run.
 
     python benchmarks/bench_gemm.py --sizes 2048 4096 8192 --out benchmarks/results/gemm-chapters.json
 
-Each shape is checked against a float32 product of the same inputs before it is timed.
+Each shape is checked against a float32 product of the same inputs before it is timed. Chapter 10 is tuned for each
+size, ``--budget`` seconds at most.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from chapters import ch6_tma_store_gemm as ch6
 from chapters import ch7_persistent_gemm as ch7
 from chapters import ch8_cluster_gemm as ch8
 from chapters import ch9_pingpong_gemm as ch9
+from chapters import ch10_autotuned_gemm as ch10
 
 KERNELS = {
     "chapter 4": (ch4.gemm, {}),
@@ -29,6 +31,7 @@ KERNELS = {
     "chapter 7": (ch7.gemm, {}),
     "chapter 8": (ch8.gemm, {}),
     "chapter 9": (ch9.gemm, {}),
+    "chapter 10": (ch10.gemm, {}),
 }
 
 
@@ -42,7 +45,7 @@ def check(function, options, a, b, reference) -> float:
     return error
 
 
-def run(n: int, pairs: int) -> list[dict]:
+def run(n: int, pairs: int, budget: float) -> list[dict]:
     generator = torch.Generator(device="cuda").manual_seed(n)
     a, b = (torch.randn(n, n, generator=generator, device="cuda").half() for _ in range(2))
     torch.backends.cuda.matmul.allow_tf32 = False
@@ -50,6 +53,9 @@ def run(n: int, pairs: int) -> list[dict]:
     out, d = torch.empty_like(a), torch.empty_like(a)
     rows = []
     for name, (function, options) in KERNELS.items():
+        tuned = {}
+        if function is ch10.gemm:
+            tuned = {"config": function.tune(a, b, d, budget=budget).config.plain()}
         error = check(function, options, a, b, reference)
         timed = measure(
             lambda f=function, o=options: f(a, b, d, **o), lambda: torch.matmul(a, b, out=out), pairs
@@ -59,6 +65,7 @@ def run(n: int, pairs: int) -> list[dict]:
             {
                 "kernel": name,
                 "n": n,
+                **tuned,
                 "error": error,
                 "tflops": flops / timed["a_ms"] / 1e9,
                 "cublas_tflops": flops / timed["b_ms"] / 1e9,
@@ -72,11 +79,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--sizes", type=int, nargs="+", default=[2048, 4096, 8192])
     parser.add_argument("--pairs", type=int, default=12)
+    parser.add_argument("--budget", type=float, default=45.0, help="seconds for tuning chapter 10, for each size")
     parser.add_argument("--out", type=Path)
     args = parser.parse_args()
     rows = []
     for n in args.sizes:
-        rows += run(n, args.pairs)
+        rows += run(n, args.pairs, args.budget)
     print(f"{'kernel':<12}{'n':>7}{'TFLOPS':>9}{'cuBLAS':>9}{'ratio':>8}{'10%..90%':>16}{'error':>10}")
     for r in rows:
         spread = f"{r['ratio_low']:.3f}..{r['ratio_high']:.3f}"

@@ -11,12 +11,13 @@ import functools
 import inspect
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from nvdsl import collect, sim
 from nvdsl.errors import ArgumentError, NvdslError
+from nvdsl.glance import constants, glance, keep, learn
 from nvdsl.module import trace_function
 from nvdsl.specialize import Call, Constant, describe_argument
 from nvdsl.trace import effects, location
@@ -111,10 +112,10 @@ class Jit:
             name for name, p in self._signature.parameters.items() if p.kind is p.KEYWORD_ONLY
         }
         self._plans: dict[Any, Any] = {}
+        self._prepared: dict[Any, Any] = {}  # by what a glance says
         self._compiled: dict[Any, Compiled] = {}
         self._lock = threading.RLock()
 
-    @at_call
     def __call__(
         self, *args: Any, stream: Any = None, target: str | None = None, debug: bool | None = None, **kwargs: Any
     ) -> None:
@@ -124,10 +125,59 @@ class Jit:
         ``debug``: on the GPU, with waits that end, asserts, and indices checked (docs/debugging.md); default
         NVDSL_DEBUG. Raises WatchdogError in this mode.
         """
+        try:
+            known, key = self._prepared, None
+            seen = self._glance(args, kwargs) if kwargs else glance(args)
+            if seen is not None and not collect.active():
+                what, values = seen
+                key = what, target, debug
+                prepared = known.get(key)
+                if prepared is not None:
+                    prepared(values, stream)
+                    return
+            call, plan = self._find(args, kwargs, target, debug)
+            if plan is None:
+                return
+            plan(call.values, call.run_time_specs, stream)
+            learn(args)
+            if key is not None and len(call.run_time) == len(args) and not sim.wanted(target):
+                keep(known, key, plan.prepare(call.values))
+        except NvdslError as error:
+            error.where = error.where or location.caller()
+            raise
+
+    def prepare(self, *args: Any, target: str | None = None, debug: bool | None = None, **kwargs: Any) -> Any:
+        """What is left of a call with arguments like these, after one was made: a `driver.prepared.Prepared`, which is
+        called with addresses and numbers. None where there is none (`Plan.prepare`), and on the simulator."""
+        if sim.wanted(target):
+            return None
+        call, plan = self._find(args, kwargs, target, debug)
+        return plan.prepare(call.values)
+
+    @at_call
+    def compile(self, *args: Any, debug: bool | None = None, **kwargs: Any) -> Compiled:
+        """Trace, verify and lower for these arguments (arrays or `ShapeDtype`), without a GPU."""
+        return self._compile(self._describe(args, kwargs), debug)
+
+    @at_call
+    def trace(self, *args: Any, **kwargs: Any) -> Any:
+        """Only trace and verify; returns the ``ir.Module``."""
+        return self._trace(self._describe(args, kwargs))
+
+    def _glance(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Hashable, ...], list[Any]] | None:
+        """`glance`, of a call with keyword arguments."""
+        seen = glance(args)
+        named = constants(kwargs) if kwargs.keys() <= self._keyword_only else None
+        return None if seen is None or named is None else ((*seen[0], named), seen[1])
+
+    def _find(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any], target: str | None, debug: bool | None
+    ) -> tuple[Call, Any]:
+        """The arguments described, and the plan for them; no plan where a call shall only compile."""
         call = self._describe(args, kwargs)
         if collect.active():
             self._compile(call, debug)
-            return
+            return call, None
         options = sim.Options.from_environment() if sim.wanted(target) else None
         key: Any = call.key if options is None else (call.key, options)
         if debug is not None and options is None:
@@ -145,17 +195,7 @@ class Jit:
                 rule="a ShapeDtype has no elements: it stands for an array where nothing runs",
                 fix=f"pass the array, or only compile: {self.__name__}.compile(...)",
             )
-        plan(call.values, call.run_time_specs, stream)
-
-    @at_call
-    def compile(self, *args: Any, debug: bool | None = None, **kwargs: Any) -> Compiled:
-        """Trace, verify and lower for these arguments (arrays or `ShapeDtype`), without a GPU."""
-        return self._compile(self._describe(args, kwargs), debug)
-
-    @at_call
-    def trace(self, *args: Any, **kwargs: Any) -> Any:
-        """Only trace and verify; returns the ``ir.Module``."""
-        return self._trace(self._describe(args, kwargs))
+        return call, plan
 
     def _simulated(self, call: Call, options: sim.Options) -> Any:
         module = self._trace(call)

@@ -97,15 +97,20 @@ class Call:
 _BOOL, _F32, _I32, _I64 = (ScalarSpec(t) for t in (dtypes.bool_, dtypes.f32, dtypes.i32, dtypes.i64))
 
 
+def number(x: bool | int | float) -> tuple[ScalarSpec, Any]:
+    """What a plain number is specialized on, and its run-time value."""
+    if x.__class__ is float:
+        return _F32, x
+    if x.__class__ is bool:
+        return _BOOL, x
+    return (_I32 if -(1 << 31) <= x < 1 << 31 else _I64), x
+
+
 def describe_argument(argument: Any) -> tuple[Any, Any]:
     """(what to specialize on, run-time value) of one argument."""
     kind = argument.__class__
-    if kind is bool:
-        return _BOOL, argument
-    if kind is int:
-        return (_I32 if -(1 << 31) <= argument < 1 << 31 else _I64), argument
-    if kind is float:
-        return _F32, argument
+    if kind is bool or kind is int or kind is float:
+        return number(argument)
     if kind is ShapeDtype:
         return arrays.spec_of(argument.shape, argument.dtype, argument.strides), None
     if isinstance(argument, np.generic):

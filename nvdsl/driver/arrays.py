@@ -25,13 +25,18 @@ def describe(array: Any) -> Described | None:
     ``__cuda_array_interface__``; None for what is no array.
 
     Raises ``ArgumentError`` for an array that a kernel can't take (its dtype, its device, no memory)."""
+    container = _containers.get(type(array)) or container_of(array)
+    return None if container is None else container.describe(array)
+
+
+def container_of(array: Any) -> Container | None:
+    """The library that an array is of; None for what is no array."""
     container = _containers.get(type(array))
     if container is None:
         container = _find(array)
-        if container is None:
-            return None
-        _containers[type(array)] = container
-    return container.describe(array)
+        if container is not None:
+            _containers[type(array)] = container
+    return container
 
 
 def register(kind: type, container: Container) -> None:

@@ -1,13 +1,15 @@
 """The array libraries that a call understands: how each says dtype, shape, strides, address and stream.
 
 A library is never imported here: who passes its array has imported it. torch and CuPy, which matter for
-the time of a call, find the spec by the array's own dtype, shape and strides, made at the first sight.
+the time of a call, find the spec by the array's own dtype, shape and strides, made at the first sight;
+``glance`` says no more than these.
 """
 
 from __future__ import annotations
 
+import functools
 import sys
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from typing import Any
 
 import numpy
@@ -22,7 +24,13 @@ _BY_NAME = {dtype.numpy.name: dtype for dtype in reversed(dtypes.ALL)}  # float3
 
 
 class Container:
-    """One library's arrays."""
+    """One library's arrays.
+
+    ``glance``, of a library whose device arrays a call uses as they lie, in the order of a stream: what the array is in
+    the library's own words (equal only for arrays of one spec at one place), and a device array's address. It may raise
+    RuntimeError for an array that is none of the plain ones."""
+
+    glance: Callable[[Any], tuple[Hashable, int]] | None = None
 
     def __init__(self) -> None:
         self._known: dict[Hashable, tuple[ArraySpec, Place]] = {}
@@ -33,7 +41,11 @@ class Container:
 
     def current_stream(self, ordinal: int) -> int:
         """The stream on which the library's own next operation would run; 0 where it has none."""
-        return 0
+        return self.stream_of(ordinal)()
+
+    def stream_of(self, ordinal: int) -> Callable[[], int]:
+        """`current_stream` of one device, to be asked again and again."""
+        return int
 
     def host_view(self, array: Any) -> numpy.ndarray:
         """A host array as a NumPy array over the same memory (ints of the same size stand for dtypes
@@ -64,6 +76,12 @@ class NumPy(Container):
 class Torch(Container):
     """torch tensors: CUDA tensors in place, CPU tensors staged."""
 
+    @staticmethod
+    def glance(array: Any) -> tuple[Hashable, int]:
+        if array.is_contiguous():  # faster than strides
+            return (array.dtype, array.shape, array.get_device()), array.data_ptr()
+        return (array.dtype, array.shape, array.get_device(), array.stride()), array.data_ptr()
+
     def describe(self, array: Any) -> Described:
         try:
             key = (array.dtype, array.shape, array.stride(), array.get_device())
@@ -87,10 +105,12 @@ class Torch(Container):
             return spec_of(array.shape, dtype), Place(self)
         return spec_of(array.shape, dtype, array.stride()), Place(self, array.get_device())
 
-    def current_stream(self, ordinal: int) -> int:
+    def stream_of(self, ordinal: int) -> Callable[[], int]:
         torch = sys.modules["torch"]
         raw = getattr(torch._C, "_cuda_getCurrentRawStream", None)  # ten times faster than a Stream object
-        return raw(ordinal) if raw is not None else torch.cuda.current_stream(ordinal).cuda_stream
+        if raw is not None:
+            return functools.partial(raw, ordinal)
+        return lambda: torch.cuda.current_stream(ordinal).cuda_stream
 
     def host_view(self, array: Any) -> numpy.ndarray:
         array, torch = array.detach(), sys.modules["torch"]
@@ -105,18 +125,23 @@ class Torch(Container):
 class CuPy(Container):
     """CuPy arrays, in place."""
 
-    def describe(self, array: Any) -> Described:
+    @staticmethod
+    def glance(array: Any) -> tuple[Hashable, int]:
         memory = array.data
-        key = (array.dtype, array.shape, array.strides, memory.device_id)
+        return (array.dtype, array.shape, array.strides, memory.device_id), memory.ptr
+
+    def describe(self, array: Any) -> Described:
+        key, address = self.glance(array)
         known = self._known.get(key)
         if known is None:
             strides = _whole_strides(array.strides, array.dtype.itemsize)
             spec = spec_of(array.shape, _numpy_dtype(array.dtype), strides)
-            known = self._learn(key, spec, Place(self, memory.device_id))
-        return known[0], (memory.ptr, known[1], array)
+            known = self._learn(key, spec, Place(self, array.data.device_id))
+        return known[0], (address, known[1], array)
 
-    def current_stream(self, ordinal: int) -> int:
-        return sys.modules["cupy"].cuda.get_current_stream(ordinal).ptr
+    def stream_of(self, ordinal: int) -> Callable[[], int]:
+        current = sys.modules["cupy"].cuda.get_current_stream
+        return lambda: current(ordinal).ptr
 
 
 class Jax(Container):

@@ -11,6 +11,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from nvdsl import arch
+from nvdsl.driver.cuda_error import STICKY as STICKY
+from nvdsl.driver.cuda_error import CudaError
 from nvdsl.errors import DeviceError
 
 if TYPE_CHECKING:
@@ -19,40 +21,6 @@ if TYPE_CHECKING:
 Dim3 = tuple[int, int, int]
 
 LEGACY_STREAM = 1  # CU_STREAM_LEGACY: the default stream that waits for all blocking streams
-
-# Errors after which every later call of the process fails: the context is lost.
-STICKY = frozenset(
-    f"CUDA_ERROR_{name}"
-    for name in (
-        "ILLEGAL_ADDRESS LAUNCH_TIMEOUT ASSERT HARDWARE_STACK_ERROR ILLEGAL_INSTRUCTION MISALIGNED_ADDRESS "
-        "INVALID_ADDRESS_SPACE INVALID_PC LAUNCH_FAILED"
-    ).split()
-)
-_RESTART = (
-    "the CUDA context is lost: restart the process; NVDSL_SYNC=1 makes the launch that fails raise, and the "
-    "compute-sanitizer names the access"
-)
-_REBUILD = "update the NVIDIA driver, or use a ptxas of the driver's CUDA version or an older one"
-_FIXES = {
-    "CUDA_ERROR_OUT_OF_MEMORY": "free device memory, or use smaller arrays",
-    "CUDA_ERROR_NO_BINARY_FOR_GPU": "compile for this GPU: nvdsl's kernels are for sm_90a (H100, H200)",
-    "CUDA_ERROR_INVALID_IMAGE": _REBUILD,
-    "CUDA_ERROR_UNSUPPORTED_PTX_VERSION": _REBUILD,
-    "CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES": "use fewer threads or fewer registers a thread (an SM has 64 K)",
-    "CUDA_ERROR_INVALID_CLUSTER_SIZE": "use a cluster of at most 8 blocks (16 where the GPU allows it) that "
-    "fits the GPU with this much shared memory",
-    "CUDA_ERROR_INVALID_HANDLE": "give a stream of the arrays' device",
-    "CUDA_ERROR_INVALID_CONTEXT": "give a stream of the arrays' device",
-    "CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED": "in a CUDA graph capture, pass device arrays only",
-} | dict.fromkeys(STICKY, _RESTART)
-
-
-class CudaError(DeviceError):
-    """A driver call failed. ``code``: the error's name, e.g. "CUDA_ERROR_INVALID_VALUE"."""
-
-    def __init__(self, call: str, code: str, text: str) -> None:
-        self.call, self.code, self.text = call, code, text
-        super().__init__(f"{call}: {code} ({text})", fix=_FIXES.get(code, ""))
 
 
 class EncodedMap:
@@ -124,10 +92,14 @@ class Cuda:
 
     def current_context(self) -> int:
         """The calling thread's context as an int, 0 when there is none."""
-        code, context = self._api.cuCtxGetCurrent()
+        return int(self._call("cuCtxGetCurrent"))
+
+    def is_current(self, context: Any) -> bool:
+        """Whether a context is the calling thread's."""
+        code, current = self._api.cuCtxGetCurrent()
         if code:
             raise self._error("cuCtxGetCurrent", code)
-        return int(context)
+        return current == context
 
     def current_device(self) -> int | None:
         """Ordinal of the calling thread's current context, None when there is no context."""
@@ -237,6 +209,12 @@ class Cuda:
             api.CUtensorMapFloatOOBfill(oob),
         )
         return EncodedMap(int(encoded.getPtr()))
+
+    def moved(self, encoded: EncodedMap, tensor_map: TensorMap, address: int) -> EncodedMap:
+        """The same tensor map of a tensor at another address; ten times as fast as to encode it anew."""
+        moved = EncodedMap(encoded.address)
+        self._call("cuTensorMapReplaceAddress", self._api.CUtensorMap(moved.address), address)
+        return moved
 
     # --- launches
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from nvdsl import arch
@@ -30,7 +31,6 @@ class Device:
                 fix="choose a Hopper GPU (CUDA_VISIBLE_DEVICES), or only compile here: function.compile(...)",
             )
         self.context: Any = cuda.retain_context(ordinal)
-        self.context_handle = int(self.context)
         self._modules: dict[bytes, Any] = {}
         self._functions: dict[tuple[bytes, str, int], Any] = {}
         self._lock = threading.Lock()
@@ -49,9 +49,15 @@ class Device:
 
     def synchronize(self) -> None:
         """Wait for all work of the device's context; ``DeviceError`` with what failed in it."""
+        self.within(self.cuda.synchronize_context)
+
+    def within(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        """Call with the device's context current."""
+        if self.cuda.is_current(self.context):
+            return function(*arguments)
         self.cuda.push_context(self.context)
         try:
-            self.cuda.synchronize_context()
+            return function(*arguments)
         finally:
             self.cuda.pop_context()
 

@@ -58,7 +58,7 @@ class Parameter:
 class _Record:
     """Parameter memory and launch configuration for one launch at a time."""
 
-    __slots__ = ("_memory", "address", "config", "shape", "stream", "words")
+    __slots__ = ("_memory", "address", "config", "maps", "shape", "stream", "words")
 
     def __init__(self, parameters: int) -> None:
         # void* of each parameter, then 8 bytes for each value
@@ -68,6 +68,7 @@ class _Record:
         for i in range(parameters):
             self.words[i] = self.address + 8 * (parameters + i)
         self.config: Any = None
+        self.maps: list[Any] = []  # kept while the record points to them
         self.shape: Shape = ()
         self.stream = -1
 
@@ -92,6 +93,7 @@ class Launch:
         self.index, self.kernel, self.where = index, kernel, where
         self._count = len(parameters)
         self._shape_slots, self._known, self._programmatic = tuple(shape_slots), known, programmatic
+        self._watch = kernel.watch
         numbered = list(enumerate(parameters))
         self._maps = [(i, p.slot) for i, p in numbered if p.is_map]
         self._pointers = [(self._count + i, p.slot) for i, p in numbered if not p.is_map and p.bits is None]
@@ -108,19 +110,52 @@ class Launch:
         return self._known is None or math.prod(self._known[6:]) > arch.MAX_CLUSTER_SIZE
 
     def __call__(self, frame: list[Any]) -> None:
-        run: Run = frame[0]
-        shape = self._known or tuple([frame[slot] for slot in self._shape_slots])
+        shape = self._known
+        if shape is None:
+            shape = tuple([frame[slot] for slot in self._shape_slots])
         if not (shape[0] and shape[1] and shape[2]):
             return
         try:
             record = self._pool.pop()
         except IndexError:
             record = _Record(self._count)
-        cuda = run.cuda
-        if record.shape != shape:
-            self._configure(cuda, record, shape)
+        self._fill(record, frame, shape)
+        self.launch(frame[0], record)
+        self._pool.append(record)
+
+    def packed(self, frame: list[Any]) -> _Record | None:
+        """A launch to be repeated with the very same parameters on the same stream, by several threads at a time. None
+        for a grid with a zero in it."""
+        shape = self._known or tuple([frame[slot] for slot in self._shape_slots])
+        if 0 in shape[:3]:
+            return None
+        record = _Record(self._count)
+        self._fill(record, frame, shape)
+        record.maps = [frame[slot] for _, slot in self._maps]
+        return record
+
+    def launch(self, run: Run, record: _Record) -> None:
+        """Launch what a record says. Raises DeviceError, or in debug mode WatchdogError."""
+        try:
+            if self._watch is None:
+                run.cuda.launch(record.config, run.functions[self.index], record.address)
+            else:
+                self._watched(run, record, self._watch)
+        except CudaError as error:
+            earlier = " (perhaps by a kernel before it)" if error.code in STICKY else ""
+            raise self._failure("could not be launched", error, earlier, record.shape) from error
+        if run.sync:
+            try:
+                run.cuda.synchronize(run.stream)
+            except CudaError as error:
+                raise self._failure("failed while it ran", error, "", record.shape) from error
+
+    def _fill(self, record: _Record, frame: list[Any], shape: Shape) -> None:
+        run: Run = frame[0]
+        if record.shape is not shape and record.shape != shape:
+            self._configure(run.cuda, record, shape)
         if record.stream != run.stream:
-            cuda.set_stream(record.config, run.stream)
+            run.cuda.set_stream(record.config, run.stream)
             record.stream = run.stream
         words = record.words
         for i, slot in self._maps:
@@ -129,20 +164,6 @@ class Launch:
             words[i] = frame[slot]
         for i, slot, bits in self._patterns:
             words[i] = bits(frame[slot])
-        try:
-            if self.kernel.watch is not None:
-                self._watched(run, record, self.kernel.watch)
-            else:
-                cuda.launch(record.config, run.functions[self.index], record.address)
-        except CudaError as error:
-            earlier = " (perhaps by a kernel before it)" if error.code in STICKY else ""
-            raise self._failure("could not be launched", error, earlier, shape) from error
-        self._pool.append(record)
-        if run.sync:
-            try:
-                cuda.synchronize(run.stream)
-            except CudaError as error:
-                raise self._failure("failed while it ran", error, "", shape) from error
 
     def _watched(self, run: Run, record: _Record, watch: Watch) -> None:
         """Launch in debug mode: alone, and until it ends. Raises WatchdogError."""

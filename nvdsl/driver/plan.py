@@ -19,6 +19,7 @@ from nvdsl.driver.device import devices as all_devices
 from nvdsl.driver.host import arith, gpu, memref, scf
 from nvdsl.driver.host.builder import RUN, Builder, Frame, Step, unsupported
 from nvdsl.driver.launch import KernelBinary, Launch
+from nvdsl.driver.prepared import Prepared
 from nvdsl.driver.run import Run
 from nvdsl.driver.spec import Place
 from nvdsl.elements import ELEMENTS
@@ -49,12 +50,14 @@ class Plan:
         arrays: Sequence[ArrayArgument],
         scalars: Sequence[ScalarArgument],
         devices: Devices,
+        plain: bool = False,
     ) -> None:
         self.name = name
         self.written = frozenset(a.index for a in arrays if a.written)
-        self._template, self._steps, self._results = template, tuple(steps), tuple(results)
-        self._launches, self._arrays, self._scalars = tuple(launches), tuple(arrays), tuple(scalars)
-        self._count = len(arrays) + len(scalars)
+        self.template, self._steps, self._results = template, tuple(steps), tuple(results)
+        self._launches, self.arrays, self.scalars = tuple(launches), tuple(arrays), tuple(scalars)
+        self.count = len(arrays) + len(scalars)
+        self.plain = plain
         self._devices = devices
         self._functions: dict[int, list[Any]] = {}
         self._sync = os.environ.get("NVDSL_SYNC", "") not in ("", "0")
@@ -73,13 +76,13 @@ class Plan:
 
         Raises ``ArgumentError`` for arguments that do not fit, ``DeviceError`` for what the driver reports.
         """
-        if len(values) != self._count:
-            raise ArgumentError(f"{self.name} takes {self._count} arguments, {len(values)} were given")
-        frame = self._template.copy()
+        if len(values) != self.count:
+            raise ArgumentError(f"{self.name} takes {self.count} arguments, {len(values)} were given")
+        frame = self.template.copy()
         first: Place | None = None  # of the device arrays
         host: list[tuple[ArrayArgument, Memory]] = []
         ordered = True
-        for argument in self._arrays:
+        for argument in self.arrays:
             spec = specs[argument.index]
             if spec is not argument.fits:
                 argument.accept(spec)
@@ -95,25 +98,63 @@ class Plan:
                 raise _two_devices(argument, place.device, first.device)
             ordered = ordered and place.stream_ordered
             frame[argument.slot] = address
-        for scalar in self._scalars:
+        for scalar in self.scalars:
             frame[scalar.slot] = scalar.convert(values[scalar.index])
         device = self._devices.default() if first is None else self._devices.get(first.device)
-        handle = streams.resolve(stream, first)
-        cuda = device.cuda
-        foreign = cuda.current_context() != device.context_handle
-        if foreign:
-            cuda.push_context(device.context)
-        try:
-            functions = self._functions.get(device.ordinal)
-            run = Run(cuda, handle, self._load(device) if functions is None else functions, self._sync)
-            self._run(frame, run, host, ordered)
-        finally:
-            if foreign:
-                cuda.pop_context()
+        device.within(self._call, frame, device, streams.resolve(stream, first), host, ordered)
         return self._result(frame)
 
-    def _run(self, frame: Frame, run: Run, host: Sequence[tuple[ArrayArgument, Memory]], ordered: bool) -> None:
-        frame[RUN] = run
+    def prepare(self, values: Sequence[Any]) -> Prepared | None:
+        """What is left to do for arguments like these, after a call took them. None where that is everything: for
+        arrays of the host, and of libraries without a glance. ``values``: as of a call."""
+        places = [values[argument.index][1] for argument in self.arrays]
+        if not places or any(place.device < 0 or place.container.glance is None for place in places):
+            return None
+        return Prepared(self, self._devices.get(places[0].device), places[0])
+
+    def run_on(self, device: Device, handle: int) -> Run:
+        """What the steps of a call on a stream share. The first one on a device loads the kernels: its context is
+        current then."""
+        functions = self._functions.get(device.ordinal)
+        return Run(device.cuda, handle, self._load(device) if functions is None else functions, self._sync)
+
+    def _call(
+        self, frame: Frame, device: Device, handle: int, host: Sequence[tuple[ArrayArgument, Memory]], ordered: bool
+    ) -> None:
+        run = frame[RUN] = self.run_on(device, handle)
+        if host or not ordered:
+            self._stage(frame, run, host, ordered)
+        else:
+            self.execute(frame, run)
+
+    def execute(self, frame: Frame, run: Run) -> None:
+        """The steps, with arrays where they lie."""
+        try:
+            for step in self._steps:
+                step(frame)
+        except CudaError as error:
+            run.abandon()
+            raise self._failure(error) from error
+        except BaseException:
+            run.abandon()
+            raise
+        run.release()
+
+    def pack(self, frame: Frame) -> list[tuple[Launch, Any]]:
+        """The launches of a plain plan, to be repeated with the very same arguments on the same stream."""
+        packed = []
+        try:
+            for step in self._steps:
+                if not isinstance(step, Launch):
+                    step(frame)
+                elif record := step.packed(frame):
+                    packed.append((step, record))
+        except CudaError as error:
+            raise self._failure(error) from error
+        return packed
+
+    def _stage(self, frame: Frame, run: Run, host: Sequence[tuple[ArrayArgument, Memory]], ordered: bool) -> None:
+        """The steps between copies of host arrays, waited for."""
         staged = []
         try:
             if not ordered:  # the work of these arrays' producers is ordered before the legacy stream
@@ -191,7 +232,8 @@ def build(
     if any(slot in builder.layouts for slot in results):
         raise unsupported(terminator, "of a memref")
     arrays = [_array_argument(builder, slot, written) for slot in sorted(builder.arguments)]
-    return Plan(function_name, builder.template, steps, results, builder.launches, arrays, scalars, devices)
+    made = builder.template, steps, results, builder.launches
+    return Plan(function_name, *made, arrays, scalars, devices, builder.plain)
 
 
 def _array_argument(builder: Builder, slot: int, written: frozenset[int] | None) -> ArrayArgument:

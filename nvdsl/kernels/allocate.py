@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import sys
 from collections.abc import Callable
 from dataclasses import replace
@@ -25,16 +26,10 @@ def empty_like(memory: Memory, shape: tuple[int, ...], dtype: DType) -> Made:
     Raises ArgumentError for a library in which nvdsl can't make arrays.
     """
     _, place, owner = memory
-    name = np.dtype(dtype.numpy).name  # torch says the same
     if isinstance(place.container, NumPy):
         return _same(np.empty(shape, dtype.numpy))
-    if isinstance(place.container, Torch):
-        torch = sys.modules["torch"]
-        return _same(torch.empty(shape, dtype=getattr(torch, name), device=owner.device))
-    if isinstance(place.container, CuPy):
-        cupy = sys.modules["cupy"]
-        with cupy.cuda.Device(place.device):
-            return _same(cupy.empty(shape, dtype.numpy))
+    if isinstance(place.container, Torch | CuPy):
+        return _same(maker(memory, shape, dtype)())
     if isinstance(place.container, Jax):
         return _jax(memory, shape, dtype)
     raise ArgumentError(
@@ -42,6 +37,23 @@ def empty_like(memory: Memory, shape: tuple[int, ...], dtype: DType) -> Made:
         rule="nvdsl makes NumPy, torch, CuPy and JAX arrays",
         fix="pass out=, an array to write to",
     )
+
+
+def maker(memory: Memory, shape: tuple[int, ...], dtype: DType) -> Callable[[], Any]:
+    """A function that makes such arrays, of torch or CuPy."""
+    _, place, owner = memory
+    if isinstance(place.container, Torch):
+        torch = sys.modules["torch"]
+        name = np.dtype(dtype.numpy).name  # torch says the same
+        return functools.partial(torch.empty, shape, dtype=getattr(torch, name), device=owner.device)
+
+    cupy = sys.modules["cupy"]
+
+    def on_device() -> Any:
+        with cupy.cuda.Device(place.device):
+            return cupy.empty(shape, dtype.numpy)
+
+    return on_device
 
 
 def _same(array: Any) -> Made:

@@ -61,9 +61,14 @@ class Argument:
             self._host[...] = self.source
 
     @property
+    def span(self) -> tuple[int, int]:
+        """Bytes from element [0, ..., 0] to the first one in memory, and to behind the last."""
+        return _span(self.spec)
+
+    @property
     def extent(self) -> tuple[int, int]:
         """First address, and the one behind the last, of a device array."""
-        first, end = _span(self.spec)
+        first, end = self.span
         return self.memory[0] + first, self.memory[0] + end
 
 

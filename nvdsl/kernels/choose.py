@@ -57,12 +57,8 @@ BYTES, DIRTY = 2900.0, 54e6
 """Bytes of memory in a clock, and how many L2 writes back meanwhile: all that it holds."""
 RATE = 0.9
 """Of small tiles."""
-NARROW = 112
-"""Columns of a tile below which it is of use only where its rows are there: with 1 and 16 rows, tiles of 32 and 64
-columns took up to 1.4 times as long as tiles of 112 and 128."""
-
 CROWDED = 60
-"""Registers of a consumer's thread beside the sums that an epilogue needs which reads arrays with ragged rows."""
+"""Registers of a consumer's thread beside the sums that the largest epilogues need (`Finish.is_crowded`)."""
 
 ONE: dict[str, Any] = {"store_buffers": 1}
 SPLIT: dict[str, Any] = {"schedule": "splitk", "split": 2, "store_buffers": 1}
@@ -82,14 +78,23 @@ CANDIDATES = (
     (0.950, Config(128, 160, schedule="pingpong", group=12)),
     (0.950, Config(128, 160, group=12)),
     (0.950, Config(128, 128, stages=6, group=16)),
+    (0.925, Config(128, 208, group=12)),
     (0.930, Config(256, 112, group=8, store_buffers=1)),
+    (0.950, Config(192, 112, stages=5, consumers=3, group=8, store_buffers=1)),
     (0.920, Config(192, 96, stages=5, consumers=3, group=8, store_buffers=1)),
     (0.850, Config(64, 256, consumers=1, store_buffers=4)),
     (0.821, Config(64, 128, stages=8, consumers=1)),
     (0.750, Config(128, 64, stages=8, store_buffers=1)),
     (0.550, Config(64, 64, stages=12, consumers=1)),
     # for few rows
-    (0.800, Config(128, 112, stages=6, **ONE)),
+    (0.880, Config(128, 112, stages=6, **ONE)),
+    (0.800, Config(64, 192, stages=6, consumers=1, store_buffers=3)),
+    (0.800, Config(128, 96, stages=6, group=12)),
+    (0.700, Config(64, 96, stages=8, consumers=1)),
+    (0.450, Config(64, 48, stages=13, consumers=1, **ONE)),
+    (0.300, Config(64, 32, stages=13, consumers=1, **ONE)),
+    (0.400, Config(64, 64, stages=11, consumers=1, **SPLIT)),
+    (0.600, Config(128, 64, stages=7, consumers=1, **SPLIT)),
     (0.600, Config(64, 112, stages=8, consumers=1, **ONE)),
     (0.600, Config(128, 64, stages=6, **SPLIT)),
     (0.400, Config(64, 128, stages=7, consumers=1, **SPLIT)),
@@ -117,11 +122,11 @@ def time(
     at_once = together * resident_clusters(config.cluster * config.split, sms)
     rounds = nv.cdiv(tiles, at_once)
     moved = batches * ((m + n) * k * dtype.bytes + m * n * out.bytes)
+    sharing = min(together, nv.cdiv(min(tiles, at_once) * config.split, sms))  # blocks of the fullest SM
     if min(m, n) > FEW:
         lengths = k if a_major == "k" else m, k if b_major == "k" else n
         loading = off_grid(config, [length * dtype.bytes % 128 != 0 for length in lengths])
-        return multiplying(config, rate, loading, k, dtype, out, rounds, moved)
-    sharing = min(together, nv.cdiv(min(tiles, at_once) * config.split, sms))  # blocks of the fullest SM
+        return multiplying(config, rate / sharing, loading, k, dtype, out, rounds, moved)
     return reading(config, (m, k), dtype, out, rounds, sharing, moved, b_major)
 
 
@@ -142,6 +147,8 @@ def multiplying(
     area = config.tile_m * config.tile_n
     slice = max(64 * area / rate, PRODUCTS * loading)  # wgmma takes as long for 128 bytes of any type
     work = rounds * slices * slice + epilogues * area * EPILOGUE * out.bytes / 2
+    if config.split > 1:
+        work += rounds * PRODUCTS * (EXCHANGE + EXCHANGED * area)
     memory = MEMORY * moved
     return max(work, memory) + min(work, memory) / 10  # at the same time, but not quite
 
@@ -196,6 +203,4 @@ def choose(
     ``b_major``: "k" where B is stored (n, k); ``a_major``: "mn" where A is stored (k, m).
     """
     found = possible(dtype, out, acc, crowded)
-    if min(m, n) <= FEW < n:
-        found = [one for one in found if one[1].tile_n >= NARROW or 64 <= min(m, 128) <= one[1].tile_m < m + 64]
     return min(found, key=lambda one: time(one[1], one[0], m, n, k, dtype, out, batches, sms, b_major, a_major))[1]

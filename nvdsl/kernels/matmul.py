@@ -2,7 +2,8 @@
 
     arguments -> Problem (shapes, strides, types: all that decides) -> Road (kernel, views) -> launch
 
-A problem is worked out once; a call alike looks its road up and launches.
+A problem is worked out once; a call alike looks its road up and launches, or where a glance tells that it is alike
+(`nvdsl.kernels.ready`), launches at once.
 """
 
 from __future__ import annotations
@@ -11,17 +12,22 @@ from collections.abc import Callable
 from typing import Any
 
 import nvdsl as nv
-from nvdsl import sim
+from nvdsl import collect, sim
 from nvdsl.errors import ArgumentError
+from nvdsl.glance import glance, keep, learn
 from nvdsl.jit import at_call
 from nvdsl.kernels.allocate import empty_like
 from nvdsl.kernels.arguments import Argument, overlap
 from nvdsl.kernels.config import Config
 from nvdsl.kernels.finish import ACTIVATIONS, Finish
-from nvdsl.kernels.problem import Problem, is_block_scaled
+from nvdsl.kernels.problem import TMA_ALIGNMENT, Problem, is_block_scaled
+from nvdsl.kernels.ready import Ready, ready
 from nvdsl.kernels.roads import Road, find, find_block_scaled
+from nvdsl.kernels.tuned import product
 
 _roads: dict[Any, Road] = {}
+_ready: dict[Any, Ready] = {}  # by what a glance says
+product.when_tuned.append(_ready.clear)
 
 
 @at_call
@@ -63,8 +69,23 @@ def matmul(
 
     Raises ArgumentError for what doesn't fit together.
     """
-    call = _Call(a, b, out, c, alpha, beta, bias, activation, scale_a, scale_b, acc_dtype, out_dtype, config, target)
-    return call.run(stream)
+    key, alone = None, c is bias is scale_a is scale_b is None
+    seen = glance((a, b, out) if alone else (a, b, out, c, bias, _array(scale_a), _array(scale_b)))
+    if seen is not None and not collect.active():
+        what, addresses = seen
+        factor, added = _numbers(alpha, beta, c, scale_a, scale_b)
+        aligned = tuple([address % TMA_ALIGNMENT for address in addresses])
+        key = what, aligned, factor != 1.0, added != 0.0, activation, acc_dtype, out_dtype, config, target
+        known = _ready.get(key)
+        if known is not None and not known.overlaps(addresses):
+            return known(out, addresses, factor, added, stream)
+    given = a, b, out, c, alpha, beta, bias, activation, scale_a, scale_b
+    call = _Call(*given, acc_dtype, out_dtype, config, target)
+    result = call.run(stream)
+    learn(call.arrays)
+    if key is not None:
+        keep(_ready, key, call.ready())
+    return result
 
 
 @at_call
@@ -104,16 +125,15 @@ class _Call:
         target: str | None = None,
     ) -> None:
         self.out, self.target = out, target
-        self.alpha = float(alpha) * _number(scale_a) * _number(scale_b)
-        self.beta = (0.0 if c is None else 1.0) if beta is None else float(beta)
+        self.alpha, self.beta = _numbers(alpha, beta, c, scale_a, scale_b)
         if c is None and self.beta != 0.0:
             raise ArgumentError(f"beta = {beta} without c", fix="pass c=, the matrix that beta multiplies (out, say)")
-        given = {"a": a, "b": b, "scale_a": scale_a, "scale_b": scale_b, "c": c, "bias": bias, "out": out}
+        scales = {"scale_a": _array(scale_a), "scale_b": _array(scale_b)}
+        given = {"a": a, "b": b, **scales, "c": c, "bias": bias, "out": out}
         if self.beta == 0.0:
             del given["c"]  # as in BLAS, c is not read
-        self.arguments = {
-            name: Argument.of(name, x) for name, x in given.items() if x is not None and not isinstance(x, int | float)
-        }
+        optional = [name for name, x in given.items() if x is None and name not in ("a", "b")]
+        self.arguments = {name: Argument.of(name, x) for name, x in given.items() if name not in optional}
         key = (
             tuple([(name, x.spec, x.aligned) for name, x in self.arguments.items()]),
             (self.alpha != 1.0, activation, acc_dtype, out_dtype, config, sim.wanted(target)),
@@ -149,6 +169,14 @@ class _Call:
         arguments["out"].give_back()
         return self.out
 
+    @property
+    def arrays(self) -> list[Any]:
+        return [argument.memory[2] for argument in self.arguments.values()]
+
+    def ready(self) -> Ready | None:
+        """For calls like this one, after it ran."""
+        return ready(self.road, self.arguments, self.alpha, self.beta, self.target, makes=self.out is None)
+
     def tuned(self) -> tuple[Road, list[Any], dict[str, Any]]:
         """The road, and the arguments and constants of its (first) launch."""
         road = self.road
@@ -156,6 +184,17 @@ class _Call:
             raise ArgumentError("this product is computed without tensor cores: there is nothing to tune")
         sources = {name: argument.source for name, argument in self.arguments.items()}
         return road, road.arguments(sources, self.alpha, self.beta), road.options
+
+
+def _numbers(alpha: float, beta: float | None, c: Any, scale_a: Any, scale_b: Any) -> tuple[float, float]:
+    """alpha with the scales that are numbers, and beta with its default."""
+    factor = float(alpha) if scale_a is scale_b is None else float(alpha) * _number(scale_a) * _number(scale_b)
+    return factor, ((0.0 if c is None else 1.0) if beta is None else float(beta))
+
+
+def _array(scale: Any) -> Any:
+    """A scale that is an array; None where it is a number, or there is none."""
+    return None if isinstance(scale, int | float) else scale
 
 
 def _number(x: Any) -> float:

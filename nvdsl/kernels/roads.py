@@ -20,6 +20,7 @@ from nvdsl.driver.view import View
 from nvdsl.errors import ArgumentError
 from nvdsl.kernels import matmul_blockscaled, matmul_simple
 from nvdsl.kernels.config import Config
+from nvdsl.kernels.elementwise import Elementwise
 from nvdsl.kernels.finish import Finish
 from nvdsl.kernels.gemm import sms
 from nvdsl.kernels.problem import Matrix, Problem, offsets
@@ -41,12 +42,16 @@ class Slot:
     def of(matrix: Matrix, starts: Sequence[int]) -> Slot:
         return Slot(spec_of(matrix.shape, matrix.dtype, matrix.strides), tuple(starts))
 
+    def offset(self, launch: int) -> int:
+        """Bytes from the array's element [0, ..., 0] to the first one of launch number ``launch``."""
+        return self.starts[launch] * self.spec.dtype.bytes
+
     def view(self, source: np.ndarray | Memory, launch: int) -> Any:
         """The argument of launch number ``launch``. ``source``: device memory, or a C-contiguous host array."""
         start, spec = self.starts[launch], self.spec
         if isinstance(source, tuple):
             address, place, owner = source
-            return View(spec, (address + start * spec.dtype.bytes, place, owner))
+            return View(spec, (address + self.offset(launch), place, owner))
         strides = tuple(step * source.itemsize for step in spec.strides)
         memory = source.reshape(-1).view(np.uint8)  # NumPy's as_strided knows no 8-bit floats
         return np.ndarray(spec.shape, source.dtype, memory, start * source.itemsize, strides)
@@ -63,16 +68,20 @@ class Road:
     slots: tuple[tuple[str, Slot], ...]
     launches: int
 
+    @property
+    def order(self) -> list[str]:
+        """The names of the kernel's arguments: the slots', "alpha" and "beta"."""
+        order = []
+        for name, _ in self.slots:
+            order += ["beta", name] if name == "c" else [name]
+            if name == "out" and self.finish.alpha:
+                order.append("alpha")
+        return order
+
     def arguments(self, sources: dict[str, Any], alpha: float, beta: float, launch: int = 0) -> list[Any]:
         """The arguments of launch number ``launch``. ``sources``: as of `launch`."""
-        arguments: list[Any] = []
-        for name, slot in self.slots:
-            if name == "c":
-                arguments.append(beta)
-            arguments.append(slot.view(sources[name], launch))
-            if name == "out" and self.finish.alpha:
-                arguments.append(alpha)
-        return arguments
+        given = {"alpha": alpha, "beta": beta} | {name: s.view(sources[name], launch) for name, s in self.slots}
+        return [given[name] for name in self.order]
 
     def launch(self, sources: dict[str, Any], alpha: float, beta: float, stream: Any, target: str | None) -> None:
         """Compute. ``sources``: name -> device memory, or a C-contiguous host array."""
@@ -82,7 +91,7 @@ class Road:
 
 def find(problem: Problem, finish: Finish, config: Config | None, target: str | None) -> Road:
     """The road of a problem. Raises ArgumentError where ``config`` can't compute it."""
-    visit = None if finish.does_nothing else finish
+    visit = None if finish.does_nothing else Elementwise(finish, aligned=_aligned(problem))
     options: dict[str, Any] = {"acc_dtype": problem.acc_dtype, "visit": visit}
     if 0 in problem.result:
         return Road(problem, finish, None, {}, (), 0)
@@ -132,6 +141,11 @@ def find_block_scaled(problem: Problem, scale_a: Matrix, scale_b: Matrix, config
     arrays = {"a": a, "b": b, "out": problem.out, "scale_a": scale_a, "scale_b": scale_b}
     slots = tuple((name, Slot.of(matrix, [0])) for name, matrix in arrays.items())
     return Road(problem, Finish(), matmul_blockscaled.product, options, slots, 1)
+
+
+def _aligned(problem: Problem) -> bool:
+    """Whether two neighbours of C can be read together, see `Elementwise`. No other array is read so."""
+    return all(matrix.fits_tma(1) for name, matrix in problem.others if name == "c")
 
 
 def _simple(problem: Problem, finish: Finish, options: dict[str, Any]) -> Road:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -35,10 +35,11 @@ class Autotuned(Jit):
     def __init__(self, jit: Jit, space: Any, **settings: Any) -> None:
         super().__init__(jit._function, jit._options)
         self.space = Space.of(space)
-        self._settings = Settings(**settings)
+        self._settings = Settings.of(settings)
         self._check_parameters()
         self._chosen: dict[Any, tuple[str, Config, tuple[str, ...], list[Constant]]] = {}
         self._ready: dict[Any, Any] = {}  # modules that were traced to see whether a configuration fits
+        self.when_tuned = [self._chosen.clear, self._prepared.clear]  # for those, too, who keep what `prepare` gives
         self.overrides: dict[str, Any] = {}  # of the tuner's `Job`: another bench, another compiler
 
     @property
@@ -132,7 +133,7 @@ class Autotuned(Jit):
         defaults = self._defaults()
         if self._settings.heuristic is not None:
             guess = names.call(self._settings.heuristic, problem.arguments, "heuristic")
-            yield "heuristic", self._complete({**defaults, **guess})
+            yield "heuristic", self._complete(guess, defaults)
         if len(defaults) == len(self.space.parameters):
             yield "defaults", Config(defaults)
             return
@@ -202,7 +203,8 @@ class Autotuned(Jit):
 
     def _remember(self, found: Tuning) -> Tuning:
         """Other shapes of the class shall look again."""
-        self._chosen.clear()
+        for forget in self.when_tuned:
+            forget()
         return found
 
     # --- names, keys
@@ -233,22 +235,23 @@ class Autotuned(Jit):
         found = {name: parameters[name].default for name in self.space.parameters}
         return {name: value for name, value in found.items() if value is not parameters[name].empty}
 
-    def _complete(self, guess: dict[str, Any]) -> Config:
-        if set(guess) != set(self.space.parameters):
+    def _complete(self, guess: Any, defaults: dict[str, Any]) -> Config:
+        found = {**defaults, **guess} if isinstance(guess, Mapping) else {}
+        if set(found) != set(self.space.parameters):
             raise ArgumentError(
-                f"the heuristic of {self.__name__} chose {Config(guess)}",
-                where=_line(self._settings.heuristic),
+                f"the heuristic of {self.__name__} chose {guess!r}",
+                where=names.line(self._settings.heuristic),
                 rule=f"the tuned parameters are {', '.join(self.space.parameters)}",
-                fix="give each that has no default a value, and no others",
+                fix="return a dict: a value for each that has no default, and no others",
             )
-        return Config(guess)
+        return Config(found)
 
     def _check_parameters(self) -> None:
         wrong = [name for name in self.space.parameters if name not in self._keyword_only]
         if wrong:
             raise ArgumentError(
                 f"the space of {self.__name__} sets {', '.join(wrong)}",
-                where=_line(self._function),
+                where=names.line(self._function),
                 rule="tuned parameters are keyword-only parameters of the function: compile-time constants",
                 fix=f"def {self.__name__}(..., *, {', '.join(wrong)}): ...",
             )
@@ -263,7 +266,7 @@ class Autotuned(Jit):
         )
 
     def _warn(self, text: str) -> None:
-        place = location.caller() or Where("<nvdsl>", 0)
+        place = location.caller(kernels=False) or Where("<nvdsl>", 0)
         warnings.warn_explicit(text, TuneWarning, place.file, place.line)
 
 
@@ -292,8 +295,3 @@ def autotune(space: Any, **settings: Any) -> Callable[[Any], Autotuned]:
 
 def _constants(config: Config) -> tuple[tuple[str, ...], list[Constant]]:
     return tuple(config), [Constant(value) for value in config.values()]
-
-
-def _line(function: Any) -> Where | None:
-    code = getattr(function, "__code__", None)
-    return Where(code.co_filename, code.co_firstlineno) if code else None

@@ -81,6 +81,7 @@ class Builder:
     written: set[int] = field(default_factory=set)  # argument slots that a copy of the host program writes
     kernels: Mapping[str, KernelBinary] = field(default_factory=dict)
     launches: list[Launch] = field(default_factory=list)
+    plain: bool = True  # a call does nothing but launches, the same ones each time, and computes what they need
     names: Sequence[str] = ()  # of the function's arguments, for messages
     _slots: dict[int, int] = field(default_factory=dict)
 

@@ -19,7 +19,9 @@ from nvdsl.trace.location import where
 
 TENSOR_MAP_TYPE = "!nvgpu.tensormap.descriptor<"
 PROGRAMMATIC_LAUNCH = "nvdsl.programmatic_launch"
-_CACHED_MAPS = 64  # of one descriptor operation: its arrays' addresses
+_CACHED_MAPS = 1024  # of one descriptor operation: its arrays' addresses
+TENSOR_MAP_TENSOR_ALIGNMENT = 32  # bytes: what is aligned so suits any tensor map that is legal but for its address
+_BOXES = 16  # of one whose box is known in a call only
 
 
 def _define_results(builder: Builder, op: Any) -> list[int]:
@@ -38,6 +40,7 @@ def _alloc(builder: Builder, op: Any) -> Step:
         raise unsupported(op, "with host_shared memory")
     result = _define_results(builder, op)[0]
     size = builder.layout(result, op).nbytes
+    builder.plain = False
 
     def step(frame: Frame) -> None:
         frame[result] = frame[RUN].alloc(size)
@@ -46,6 +49,7 @@ def _alloc(builder: Builder, op: Any) -> Step:
 
 
 def _dealloc(builder: Builder, op: Any) -> Step:
+    builder.plain = False
     memory = builder.slots(op.operands)[-1]
     _define_results(builder, op)
 
@@ -56,6 +60,7 @@ def _dealloc(builder: Builder, op: Any) -> Step:
 
 
 def _memcpy(builder: Builder, op: Any) -> Step:
+    builder.plain = False
     target, source = builder.slots(op.operands)[-2:]
     _define_results(builder, op)
     size = _packed(builder, op, target).nbytes
@@ -71,6 +76,7 @@ def _memcpy(builder: Builder, op: Any) -> Step:
 
 
 def _memset(builder: Builder, op: Any) -> Step:
+    builder.plain = False
     target, value = builder.slots(op.operands)[-2:]
     _define_results(builder, op)
     layout = _packed(builder, op, target)
@@ -96,6 +102,7 @@ def _memset(builder: Builder, op: Any) -> Step:
 
 
 def _wait(builder: Builder, op: Any) -> Step | None:
+    builder.plain = False
     if _define_results(builder, op):
         return None
 
@@ -117,27 +124,50 @@ def _create_descriptor(builder: Builder, op: Any) -> Step:
     modes = _modes(str(op.results[0].type))
     what, line = _array_name(builder, source), where(op)
 
-    def encode(cuda: Cuda, address: int, *sizes: int) -> EncodedMap:
+    def of_box(sizes: tuple[int, ...]) -> Maps:
         tensor_map = TensorMap(layout.element, layout.shape, layout.strides, sizes, **modes)
-        _require_legal(tensor_map, address, what, line)
-        return cuda.encode(tensor_map, address)
-
-    cached = functools.lru_cache(maxsize=_CACHED_MAPS)(encode)
+        _require_legal(tensor_map, None, what, line)
+        return Maps(tensor_map, what, line)
 
     if builder.known(box):
-        sizes = tuple(builder.template[slot] for slot in box)
-        static = TensorMap(layout.element, layout.shape, layout.strides, sizes, **modes)
-        _require_legal(static, None, what, line)
+        maps = of_box(tuple(builder.template[slot] for slot in box))
 
         def step(frame: Frame) -> None:
-            frame[result] = cached(frame[RUN].cuda, frame[source], *sizes)
+            address = frame[source]
+            frame[result] = maps.known.get(address) or maps.at(address, frame[RUN].cuda)
 
     else:
+        boxes = functools.lru_cache(maxsize=_BOXES)(of_box)
 
         def step(frame: Frame) -> None:
-            frame[result] = cached(frame[RUN].cuda, frame[source], *[frame[slot] for slot in box])
+            maps = boxes(tuple([frame[slot] for slot in box]))
+            address = frame[source]
+            frame[result] = maps.known.get(address) or maps.at(address, frame[RUN].cuda)
 
     return step
+
+
+class Maps:
+    """The encoded tensor maps of one descriptor operation, by address. They say nothing of what lies there: that memory
+    may be freed, and be another array's when the address comes again."""
+
+    def __init__(self, tensor_map: TensorMap, what: str, line: Where | None) -> None:
+        self.known: dict[int, EncodedMap] = {}
+        self._map, self._what, self._line = tensor_map, what, line
+        self._first: EncodedMap | None = None
+
+    def at(self, address: int, cuda: Cuda) -> EncodedMap:
+        """Raises ArgumentError for an address at which there can be none."""
+        if address % TENSOR_MAP_TENSOR_ALIGNMENT:
+            _require_legal(self._map, address, self._what, self._line)
+        if self._first is None:
+            encoded = self._first = cuda.encode(self._map, address)
+        else:
+            encoded = cuda.moved(self._first, self._map, address)
+        if len(self.known) >= _CACHED_MAPS:
+            self.known.clear()
+        self.known[address] = encoded
+        return encoded
 
 
 def _modes(descriptor_type: str) -> dict[str, str]:

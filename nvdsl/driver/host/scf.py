@@ -23,6 +23,7 @@ def _copy(pairs: Sequence[tuple[int, int]]) -> Step:
 
 
 def _for(builder: Builder, op: Any) -> Step:
+    builder.plain = False
     start, stop, by, *initial = builder.slots(op.operands)
     body = op.regions[0].blocks[0]
     variable, *carried = [builder.define(argument) for argument in body.arguments]
@@ -52,6 +53,7 @@ def _for(builder: Builder, op: Any) -> Step:
 
 
 def _if(builder: Builder, op: Any) -> Step:
+    builder.plain = False
     condition = builder.slot(op.operands[0])
     results = [builder.define(result) for result in op.results]
     branches: list[Step] = []

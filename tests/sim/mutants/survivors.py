@@ -59,7 +59,7 @@ ENTRIES = (
     Entry("compat ch5|block scales", "slot of a barrier", "the next barrier in nvgpu.mbarrier.(try_wait.parity|arrive)",
           "no bug here: the producer waits for the next slot's release, which comes after this one's"),
     Entry(_STARTED, "slot of a barrier", "the next barrier in nvgpu.mbarrier.arrive.expect_tx",
-          "no bug here: before the block meets, the bytes of all slots are expected, once each; in which order is free"),
+          "no bug here: before the block meets, the bytes of all slots are expected, once each; the order is free"),
     Entry(_STARTED, "phase increment", "a phase that never flips",
           "no bug here: before the block meets nothing is waited for, so that no phase is looked at"),
     Entry(_STRAIGHT, "fence deleted", "without nvvm.wgmma.fence.aligned",

@@ -88,6 +88,9 @@ class FakeCuda(Cuda):
     def current_context(self) -> int:
         return self.current
 
+    def is_current(self, context: int) -> bool:
+        return self.current == context
+
     def current_device(self) -> int | None:
         return self.current - 0x100 if self.current else None
 
@@ -166,6 +169,12 @@ class FakeCuda(Cuda):
         self._record("encode", address)
         self.maps.append((tensor_map, address))
         memory = ctypes.create_string_buffer(bytes([len(self.maps)]) * 128, 128)
+        return _Encoded(memory, ctypes.addressof(memory))
+
+    def moved(self, encoded: Any, tensor_map: Any, address: int) -> Any:
+        self._record("moved", address)
+        content = ctypes.string_at(encoded.address, 120) + address.to_bytes(8, "little")
+        memory = ctypes.create_string_buffer(content, 128)
         return _Encoded(memory, ctypes.addressof(memory))
 
     def launch_config(self, grid: Any, block: Any, cluster: Any, smem: int, programmatic: bool) -> Config:

@@ -9,6 +9,8 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
+from nvdsl.driver.spec import canonical_strides, packed_strides
+
 
 def raising(error: Exception) -> Any:
     def function(*args: Any) -> Any:
@@ -52,6 +54,9 @@ class TorchTensor:
 
     def stride(self):
         return self._strides
+
+    def is_contiguous(self):
+        return canonical_strides(self.shape, self._strides) == packed_strides(self.shape) or 0 in self.shape
 
     def get_device(self):
         return self._ordinal

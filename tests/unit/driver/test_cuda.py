@@ -68,6 +68,24 @@ def test_encoded_maps_are_64_byte_aligned_copies(shift):
     assert ctypes.string_at(result.address, 128) == bytes(range(shift, shift + 128))
 
 
+def test_a_tensor_map_is_moved_by_the_driver():
+    cuda, calls = make()
+    source = (ctypes.c_char * 128)(*range(128))
+    first = EncodedMap(ctypes.addressof(source))
+    moved = cuda.moved(first, TensorMap("f16", (64,), (1,), (64,)), 0x7F00)
+    ((name, tensor_map, address),) = calls
+    assert (name, int(tensor_map.getPtr()), address) == ("cuTensorMapReplaceAddress", moved.address, 0x7F00)
+    assert moved.address != first.address
+    assert ctypes.string_at(moved.address, 128) == bytes(range(128))
+
+
+@pytest.mark.parametrize("current", [0, 7, 8])
+def test_whether_a_context_is_current(current):
+    cuda, _ = make(cuCtxGetCurrent=(OK, driver.CUcontext(current)))
+    assert cuda.is_current(driver.CUcontext(7)) == (current == 7)
+    assert cuda.current_context() == current
+
+
 def test_launch_configuration():
     cuda, calls = make()
     config = cuda.launch_config((3, 2, 1), (384, 1, 1), (2, 1, 1), 232448, True)
@@ -112,13 +130,13 @@ def test_every_driver_function_exists():
     import inspect
     import re
 
-    from nvdsl.driver import cuda
+    from nvdsl.driver import cuda, cuda_error
 
     names = set(re.findall(r"\bcu[A-Z]\w+\b", inspect.getsource(cuda))) - {"cuMemsetD"}
     names |= {f"cuMemsetD{bits}Async" for bits in (8, 16, 32)}
     assert [name for name in sorted(names) if not hasattr(driver, name)] == []
     known = {code.name for code in driver.CUresult}
-    assert (STICKY | set(cuda._FIXES)) <= known
+    assert (STICKY | set(cuda_error._FIXES)) <= known
 
 
 def test_errors_carry_the_drivers_words():

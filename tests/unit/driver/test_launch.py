@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from nvdsl.driver import plan
+from nvdsl.driver.host import gpu
 from nvdsl.driver.launch import Launch, Parameter
 from nvdsl.driver.run import Run
 from nvdsl.errors import ArgumentError, LowerError
@@ -107,20 +108,40 @@ def test_parameters_of_every_kind(mixed):
     assert tensor_map.modes == (6, 0, 2, 3, 0)
 
 
-def test_tensor_maps_are_encoded_once_an_address(mixed):
+def moves(cuda):
+    """The addresses that a tensor map was moved to."""
+    return [call[1] for call in cuda.calls if call[0] == "moved"]
+
+
+def test_tensor_maps_are_encoded_once_and_moved_once_to_an_address(mixed):
     call, cuda = mixed
-    for a in (0x10000, 0x30000, 0x10000, 0x30000):
+    for a in (0x10000, 0x30000, 0x10000, 0x30000, 0x50000):
         call(a=a)
-    assert [address for _, address in cuda.maps] == [0x10000, 0x30000]
-    assert [launched.parameters[0][0] for launched in cuda.launches] == [1, 2, 1, 2]
+    assert [address for _, address in cuda.maps] == [0x10000]
+    assert moves(cuda) == [0x30000, 0x50000]
+    first, second, third, fourth, fifth = (launched.parameters[0] for launched in cuda.launches)
+    assert first == third == b"\x01" * 128
+    assert second == fourth == b"\x01" * 120 + struct.pack("<Q", 0x30000)
+    assert fifth == b"\x01" * 120 + struct.pack("<Q", 0x50000)
 
 
-def test_the_cache_of_tensor_maps_is_bounded(mixed):
+def test_the_cache_of_tensor_maps_is_bounded(mixed, monkeypatch):
+    monkeypatch.setattr(gpu, "_CACHED_MAPS", 8)
     call, cuda = mixed
-    for i in range(100):
+    for i in range(9):
         call(a=0x10000 + 64 * i)
     call(a=0x10000)
-    assert len(cuda.maps) == 101
+    assert len(moves(cuda)) == 9
+
+
+def test_an_address_that_no_tensor_map_can_have_is_refused_each_time(mixed):
+    call, cuda = mixed
+    for a in (0x10000, 0x10008, 0x10008):
+        try:
+            call(a=a)
+        except ArgumentError as error:
+            assert a == 0x10008 and "8 bytes past a multiple of 16" in str(error)
+    assert len(cuda.launches) == 1
 
 
 def test_a_misaligned_array_is_refused_by_every_rule(mixed):

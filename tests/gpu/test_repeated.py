@@ -1,0 +1,106 @@
+"""Repeated calls with torch tensors: memory that is used again, streams, graphs, threads."""
+
+import threading
+
+import pytest
+
+import nvdsl as nv
+from nvdsl.testing import in_child
+
+pytest.importorskip("torch")
+
+
+def made(*shape):
+    import torch
+
+    return torch.randn(*shape, device="cuda").half()
+
+
+def check(got, expected):
+    assert ((got.float() - expected).norm() / expected.norm()).item() < 3e-3
+
+
+@nv.jit
+def shift(x, y, add):
+    @nv.kernel(grid=nv.cdiv(x.shape[0], 128), block=128)
+    def kernel():
+        i = nv.block_id.x * 128 + nv.thread_id.x
+        if i < x.shape[0]:
+            y[i] = x[i] + add
+
+    kernel()
+
+
+@in_child(timeout=120)
+def test_the_same_memory_as_other_matrices():
+    pool, far = made(1 << 22), 1 << 20
+    for _ in range(4):
+        for m, n, k in ((256, 256, 256), (128, 512, 256), (256, 256, 128)):
+            a, b = pool[: m * k].view(m, k), pool[far : far + k * n].view(k, n)
+            out = pool[2 * far : 2 * far + m * n].view(m, n)
+            nv.matmul(a, b, out)
+            check(out, a.float() @ b.float())
+            turned = pool[: m * k].view(k, m).t()
+            nv.matmul(turned, b, out)
+            check(out, turned.float() @ b.float())
+            misaligned = pool[1 : 1 + m * k].view(m, k)
+            nv.matmul(misaligned, b, out)
+            check(out, misaligned.float() @ b.float())
+            with pytest.raises(nv.ArgumentError, match="out and a overlap"):
+                nv.matmul(a, b, pool[8 : 8 + m * n].view(m, n))
+
+
+@in_child(timeout=120)
+def test_the_current_stream_a_given_one_and_a_graph():
+    import torch
+
+    e, late, out = made(1024, 1024), torch.zeros(1024, 1024, device="cuda").half(), made(1024, 1024)
+    expected, stream = e.float() @ e.float(), torch.cuda.Stream()
+    for _ in range(4):
+        for given in (False, True):
+            torch.cuda.synchronize()
+            with torch.cuda.stream(stream):
+                torch.cuda._sleep(20_000_000)  # so that a launch on another stream would read zeros
+                late.copy_(e)
+                if not given:
+                    nv.matmul(late, e, out)
+            if given:
+                nv.matmul(late, e, out, stream=stream)
+            stream.synchronize()
+            check(out, expected)
+            late.zero_()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        nv.matmul(late, e, out)
+    late.copy_(e)
+    graph.replay()
+    torch.cuda.synchronize()
+    check(out, expected)
+
+
+@in_child(timeout=120)
+def test_threads_on_streams_of_their_own():
+    import torch
+
+    failed = []
+
+    def work(number):
+        try:
+            n = 256 + 64 * (number % 3)
+            with torch.cuda.stream(torch.cuda.Stream()):
+                for i in range(100):
+                    a, b, y = made(n, 256), made(256, n), torch.empty(n, device="cuda")
+                    out = nv.matmul(a, b)
+                    shift(y.zero_(), y, float(i))
+                    torch.cuda.current_stream().synchronize()
+                    check(out, a.float() @ b.float())
+                    assert y[0].item() == y[-1].item() == i
+        except BaseException as error:
+            failed.append(error)
+
+    threads = [threading.Thread(target=work, args=(i,)) for i in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failed, failed

@@ -1,0 +1,173 @@
+"""Repeated calls of a jit function on the GPU's road, with a driver that records: each is what a first one would be."""
+
+from __future__ import annotations
+
+import pytest
+
+import nvdsl as nv
+from nvdsl import collect
+from nvdsl import glance as glances
+from nvdsl.driver import plan as plans
+from nvdsl.driver.device import Devices
+from nvdsl.errors import ArgumentError
+from tests.unit.driver import libraries
+from tests.unit.driver.fake_cuda import FakeCuda, Kernel, pointer
+
+
+class Recorder(FakeCuda):
+    """Two devices. ``loaded``: the cubin that was launched last. ``parameters``: how many each kernel has."""
+
+    parameters = 3
+
+    def function(self, module, name):
+        self.kernels[module, name] = Kernel(name, (8,) * self.parameters)
+        return module, name
+
+    def launch(self, config, function, parameters):
+        self.loaded = function[0]
+        super().launch(config, function, parameters)
+
+
+@pytest.fixture
+def cuda(monkeypatch):
+    """The driver, one that records."""
+    cuda = Recorder(count=2)
+    devices = Devices(cuda)
+    monkeypatch.setitem(plans.build.__kwdefaults__, "devices", devices)
+    monkeypatch.setattr(glances, "_looks", dict(glances._looks))
+    return cuda
+
+
+@pytest.fixture
+def tensor(monkeypatch):
+    torch = libraries.install_torch(monkeypatch)
+
+    def make(address, shape=(256,), strides=(1,), **options):
+        return torch.Tensor(options.pop("dtype", "float32"), shape, strides, address=address, **options)
+
+    return make
+
+
+def made():
+    """y[-1 - i] = (x[i] + add) * scale; a new function each time."""
+
+    @nv.jit
+    def shifted(x, y, add, *, scale=1):
+        n = x.shape[0]
+
+        @nv.kernel(grid=1, block=32)
+        def kernel():
+            y[n - 1 - nv.thread_id.x] = (x[nv.thread_id.x] + add) * scale
+
+        kernel()
+
+    return shifted
+
+
+def prepared_calls(function):
+    return len(function._prepared)
+
+
+def last(cuda):
+    return {pointer(p) for p in cuda.launches[-1].parameters}
+
+
+def test_a_call_is_prepared_once_its_arrays_are_known(cuda, tensor):
+    function = made()
+    for i in range(5):
+        x, y = tensor(0x1000 + 64 * i), tensor(0x9000 + 64 * i)
+        function(x, y, 2.0, target="gpu")
+        assert {0x1000 + 64 * i, 0x9000 + 64 * i} <= last(cuda)
+    assert prepared_calls(function) == 1 and len(function._plans) == 1 and len(cuda.launches) == 5
+
+
+def test_memory_that_comes_again_as_another_array_is_another_call(cuda, tensor):
+    function = made()
+    kinds = [{}, {"shape": (128,)}, {"strides": (2,)}, {"dtype": "float16"}]
+    kernels = []
+    for _ in range(4):
+        for kind in kinds:
+            function(tensor(0x1000, **kind), tensor(0x9000, **kind), 1.0, target="gpu")
+            kernels.append(cuda.loaded)
+    assert prepared_calls(function) == len(function._plans) == len(set(kernels)) == 4
+    assert kernels == kernels[:4] * 4
+    with pytest.raises(nv.errors.NvdslError):  # two axes, one index
+        function(*(tensor(at, (16, 16), (16, 1)) for at in (0x1000, 0x9000)), 1.0, target="gpu")
+
+
+def test_a_misaligned_array_is_refused_each_time(cuda, tensor):
+    function = made()
+    for _ in range(4):
+        function(tensor(0x1000), tensor(0x9000), 1.0, target="gpu")
+        with pytest.raises(ArgumentError, match="y starts at address 0x9002") as caught:
+            function(tensor(0x1000), tensor(0x9002), 1.0, target="gpu")
+        assert caught.value.where is not None and caught.value.where.file == __file__
+    assert len(cuda.launches) == 4
+
+
+def test_another_device_is_another_call(cuda, tensor):
+    function = made()
+    for _ in range(4):
+        for device in range(2):
+            cuda.calls.clear()
+            function(tensor(0x1000, device=device), tensor(0x9000, device=device), 1.0, target="gpu")
+            assert ("push", 0x100 + device) in cuda.calls
+            assert cuda.launches[-1].config.stream == (0x51, 0x52)[device]
+        with pytest.raises(ArgumentError, match="y is on device 1, an array before it on device 0"):
+            function(tensor(0x1000, device=0), tensor(0x9000, device=1), 1.0, target="gpu")
+    assert prepared_calls(function) == 2
+
+
+def test_constants_and_types_of_numbers_are_part_of_a_call(cuda, tensor):
+    function = made()
+    for _ in range(4):
+        for options in ({}, {"scale": 1}, {"scale": 1.0}, {"scale": 2}):
+            for number in (1.0, 1):
+                function(tensor(0x1000), tensor(0x9000), number, target="gpu", **options)
+    assert prepared_calls(function) == len(function._plans) == 8
+    with pytest.raises(ArgumentError, match="can't be hashed"):
+        function(tensor(0x1000), tensor(0x9000), 1.0, scale=[1], target="gpu")
+
+
+def test_a_constant_without_a_name_is_no_value(cuda, tensor):
+    @nv.jit
+    def filled(nothing, y, add):
+        @nv.kernel(grid=1, block=32)
+        def kernel():
+            y[nv.thread_id.x] = add
+
+        assert nothing is None
+        kernel()
+
+    cuda.parameters = 2
+    for i in range(5):
+        filled(None, tensor(0x1000 + 64 * i), 3.0, target="gpu")
+        assert 0x1000 + 64 * i in last(cuda)
+
+
+def test_debug_mode_is_another_call(cuda, tensor):
+    function = made()
+    for _ in range(4):
+        function(tensor(0x1000), tensor(0x9000), 1.0, target="gpu")
+        function(tensor(0x1000), tensor(0x9000), 1.0, target="gpu", debug=False)
+    assert prepared_calls(function) == len(function._plans) == 2
+
+
+def test_a_call_that_shall_only_compile_runs_nothing(cuda, tensor):
+    function = made()
+    for _ in range(3):
+        function(tensor(0x1000), tensor(0x9000), 1.0, target="gpu")
+    with collect.compiled():
+        function(tensor(0x1000), tensor(0x9000), 1.0, target="gpu")
+    assert len(cuda.launches) == 3
+
+
+def test_a_choice_that_was_tuned_is_taken_by_the_next_call(cuda, tensor):
+    chosen = [{"scale": 1}]
+    function = nv.autotune(nv.Space(scale=[1, 2]), heuristic=lambda: chosen[0])(made())
+    for _ in range(3):
+        function(tensor(0x1000), tensor(0x9000), 1.0, target="gpu")
+    chosen[0] = {"scale": 2}
+    function._remember(None)
+    function(tensor(0x1000), tensor(0x9000), 1.0, target="gpu")
+    assert [key[-2].value for key in function._plans] == [1, 2]
