@@ -28,6 +28,7 @@ class Operands:
     scale_a: Any = None
     scale_b: Any = None
     exact: Any = None
+    typical: float = 0.0
 
     @staticmethod
     def empty(problem: Problem) -> Operands:
@@ -57,23 +58,30 @@ class Operands:
                 array.copy_(torch.randn(array.shape, generator=generator, device=DEVICE))
         for scales in filter(lambda x: x is not None, (self.scale_a, self.scale_b)):
             scales.uniform_(0.5, 2.0, generator=generator)
-        self.exact = self._product()
+        self._multiply()
         return self
 
-    def _product(self) -> Any:
-        """In f64, rounded to f32 where that loses nothing that a check looks at."""
+    def _multiply(self) -> None:
+        """The product in f64, rounded to f32 where that loses nothing that a check looks at; and the root of the mean
+        square of its elements, but for the scales."""
         import torch
 
-        b = self.b.double() * (1.0 if self.scale_b is None else self.scale_b)
+        b = self.b.double()
         wide = torch.float64 if self.problem.acc == "i32" else torch.float32
-        exact = torch.empty(self.out.shape, dtype=wide, device=DEVICE)
+        self.exact = torch.empty(self.out.shape, dtype=wide, device=DEVICE)
+        squares = torch.zeros((), dtype=torch.float64, device=DEVICE)
         for first in range(0, self.problem.m, ROWS):
             part = slice(first, first + ROWS)
-            a = self.a[part].double()
-            if self.scale_a is not None:
-                a *= self.scale_a[part] if self.problem.scales == "rows" else self.scale_a
-            exact[part] = a @ b
-        return exact
+            product = self.a[part].double() @ b
+            squares += product.square().sum()
+            self.exact[part] = product.mul_(self._scale(part))
+        self.typical = (squares / self.exact.numel()).sqrt().item()
+
+    def _scale(self, rows: slice) -> Any:
+        """Of each element of some rows of the result, in f64; 1 without scales."""
+        if self.scale_a is None:
+            return 1.0
+        return (self.scale_a[rows] if self.problem.scales == "rows" else self.scale_a).double() * self.scale_b
 
     def poison(self) -> None:
         """Fill the result with NaN (the lowest integer), so that what is not written shows."""
@@ -84,18 +92,22 @@ class Operands:
 
     def error(self, out: Any | None = None) -> float:
         """||out - exact|| / ||exact||. Raises `Wrong` where it, or that of a single element, is above what rounding
-        explains."""
+        explains.
+
+        An element's error is relative to its size and to the typical size of a sum with its scales: sums are rounded
+        before they are scaled, so that an element with large scales has an error as large.
+        """
         import torch
 
         out = self.out if out is None else out
         size = self.exact.norm(dtype=torch.float64)
-        typical = size / self.exact.numel() ** 0.5
         total, worst = torch.zeros(2, dtype=torch.float64, device=DEVICE).unbind()
         for first in range(0, self.problem.m, ROWS):
             exact = self.exact[first : first + ROWS].double()
             difference = (out[first : first + ROWS].double() - exact).abs()
             total = total + difference.square().sum()
-            worst = torch.maximum(worst, (difference / (exact.abs() + typical)).max())  # NaN stays NaN
+            usual = exact.abs() + self.typical * self._scale(slice(first, first + ROWS))
+            worst = torch.maximum(worst, (difference / usual).max())  # NaN stays NaN
         error, single = (total.sqrt() / size).item(), worst.item()
         bound = self.problem.tolerance
         if not (error <= bound and single <= 4 * bound):

@@ -20,14 +20,14 @@ class DirectStore(TileStore):
     def _tensor_maps(self) -> dict[int, nv.TMA]:
         return {}
 
-    def store(self, acc: nv.Accumulator, batch: Any, row: Any, col: Any, consumer: Any) -> None:
+    def store(self, acc: nv.Accumulator, batch: Any, row: Any, col: Any, consumer: Any, held: Any = None) -> None:
         barrier = consumer + 1
-        pieces, registers = self._pieces(acc), acc.registers()
+        pieces = self._pieces(acc)
+        fill = self._filler(acc, (batch, row, col), held)
         nv.named_barrier_sync(barrier, THREADS)  # the last piece of the tile before has been read
         for i, (top, left, width) in enumerate(pieces):
             piece = self._piece(consumer * self.buffers + i % self.buffers, width)
-            values = registers[top // 64][left // 2 : (left + width) // 2]
-            self._fill(piece, values, batch, row + top, col + left)
+            fill(piece, i)
             nv.named_barrier_sync(barrier, THREADS)
             self._copy(piece, batch, row + top, col + left)
             if self.buffers == 1 and i + 1 < len(pieces):

@@ -12,28 +12,20 @@ from typing import Any
 
 import nvdsl as nv
 from nvdsl.accumulator import pack_pair, pair_vector
-from nvdsl.ops import ptx
-from nvdsl.values import wrap
-
-Visit = Callable[..., Any]
-"""``visit(value, batch, row, col, *operands) -> value``: what is done with a sum before it is converted. ``value``: of
-the accumulator's type; ``batch``, ``row``, ``col``: its place in the result, i32, always inside of it (``batch`` is the
-int 0 where there is one); ``operands``: the further arguments of the GEMM (arrays, scalars). Traced once for each
-register: keep it small."""
+from nvdsl.kernels.visit import Place, visitor
+from nvdsl.kernels.visit import Visit as Visit
 
 PIECE_ROWS = 64
-VISITED = 8
-"""Registers, 16 columns of 64 rows, that are visited together: what a visit loads needs registers beside the sums."""
 
 
 def piece_widths(tile_n: int, itemsize: int) -> list[int]:
-    """Columns of the pieces side by side in a tile: 128 bytes each, and at its end 64 and 32 bytes where they fit.
+    """Columns of the pieces side by side in a tile: 128 bytes each, and at its end 64, 32 and 16 bytes where they fit.
 
-        >>> piece_widths(208, 2), piece_widths(112, 2)
-        ([64, 64, 64, 16], [64, 32, 16])
+        >>> piece_widths(208, 2), piece_widths(112, 2), piece_widths(176, 1)
+        ([64, 64, 64, 16], [64, 32, 16], [128, 32, 16])
     """
     widths, left = [], tile_n * itemsize
-    for size in (128, 64, 32):
+    for size in (128, 64, 32, 16):
         widths += [size // itemsize] * (left // size)
         left %= size
     return widths
@@ -51,7 +43,7 @@ class TileStore:
         self, out: nv.Array, tile_n: int, *, buffers: int, visit: Visit | None = None, operands: Sequence[Any] = ()
     ) -> None:
         self.out, self.dtype, self.buffers = out, out.dtype, buffers
-        self.visit, self.operands = visit, operands
+        self.visitor = visitor(visit, operands, out, tile_n)
         self.widths = piece_widths(tile_n, out.dtype.bytes)
         self._batched = out.ndim == 3
         self._maps = self._tensor_maps()
@@ -72,19 +64,27 @@ class TileStore:
         layout = nv.layout.TileLayout.of(PIECE_ROWS, width, self.dtype.bytes, bytes)
         return nv.Tile(layout, self.dtype, self.stack[buffer].offset)
 
-    def store(self, acc: nv.Accumulator, batch: Any, row: Any, col: Any, consumer: Any) -> None:
-        """Store ``acc``, whose first element is ``out[batch, row, col]``. ``consumer``: the warpgroup, 0, 1 ..."""
+    def ahead(self, batch: Any, row: Any, col: Any, rows: int) -> Any:
+        """Start to read what the epilogue of a tile of ``rows`` rows at ``out[batch, row, col]`` needs beside the sums.
+
+        By the warpgroup that stores it, best before the loop over K. `store` takes what this returns.
+        """
+        return self.visitor.ahead((batch, row, col), rows)
+
+    def store(self, acc: nv.Accumulator, batch: Any, row: Any, col: Any, consumer: Any, held: Any = None) -> None:
+        """Store ``acc``, whose first element is ``out[batch, row, col]``. ``consumer``: the warpgroup, 0, 1 ...;
+        ``held``: see `ahead`."""
         barrier = consumer + 1  # named barriers: 0 is the whole block's
         leader = nv.warpgroup_thread() == 0  # bulk groups belong to a thread: always the same one
-        pieces, registers = self._pieces(acc), acc.registers()
+        pieces = self._pieces(acc)
+        fill = self._filler(acc, (batch, row, col), held)
 
         if leader:  # the pieces of the tile before have been read, long ago
             nv.bulk_wait_group(0, read=True)
         nv.named_barrier_sync(barrier, 128)
         for i, (top, left, width) in enumerate(pieces):
             piece = self._piece(consumer * self.buffers + i % self.buffers, width)
-            values = registers[top // 64][left // 2 : (left + width) // 2]
-            self._fill(piece, values, batch, row + top, col + left)
+            fill(piece, i)
             nv.fence_proxy_async()
             if 1 < self.buffers <= i + 1 < len(pieces):
                 if leader:
@@ -109,27 +109,29 @@ class TileStore:
         if nv.warpgroup_thread() == 0:
             nv.bulk_wait_group(0, read=True)
 
-    def _fill(self, piece: nv.Tile, values: Sequence[Any], batch: Any, row: Any, col: Any) -> None:
-        """Write this thread's values of a piece, whose first element is ``out[batch, row, col]``, to shared memory."""
-        if self.visit is None:
-            self._write(piece, values, 0)
-            return
-        for first in range(0, len(values), VISITED):
-            part = values[first : first + VISITED]
-            self._write(piece, self._visited(part, first, batch, *_opaque(row, col)), first)
-            nv.sync_warp()  # no load of the next values moves before it: they would need registers of their own
+    def _filler(self, acc: nv.Accumulator, at: Place, held: Any) -> Callable[[nv.Tile, int], None]:
+        """What writes this thread's values of a tile's pieces to shared memory, one after the other."""
+        if held is None:
+            held = self.visitor.ahead(at, acc.m)
+        registers = acc.registers()
+        pieces, gone = [], 0
+        for top, left, width in self._pieces(acc):
+            pieces.append(self.visitor.parts(top, left, width // 2, gone))
+            gone += width // 2
+        following = iter([part for parts in pieces for part in parts][1:])
+        fetched = self.visitor.fetch(at, pieces[0][0])
 
-    def _visited(self, values: Sequence[Any], first: int, batch: Any, row: Any, col: Any) -> list[Any]:
-        """A piece's values from register ``first`` on, after the visit."""
-        visit: Any = self.visit
-        rows, cols = self.out.shape[-2:]
-        row0, col0 = nv.layout.accumulator_element(nv.warpgroup_thread(), 0)
-        visited = []
-        for register, value in enumerate(values, first):
-            r, c = nv.layout.accumulator_element(0, register)
-            at = _inside(row, row0, r, rows, (64,)), _inside(col, col0, c, cols, (16, 8))
-            visited.append(visit(value, batch, *at, *self.operands))
-        return visited
+        def fill(piece: nv.Tile, number: int) -> None:
+            nonlocal fetched
+            for part in pieces[number]:
+                first = part.left // 2 + part.first
+                values = registers[part.top // 64][first : first + part.count]
+                self._write(piece, self.visitor.visited(values, at, part, held, fetched), part.first)
+                coming = next(following, None)
+                if coming is not None:
+                    fetched = self.visitor.fetch(at, coming)
+
+        return fill
 
     def _write(self, piece: nv.Tile, values: Sequence[Any], first: int) -> None:
         """Write this thread's values of a piece, from register ``first`` on, to shared memory."""
@@ -148,22 +150,3 @@ class TileStore:
                 (2,), self.dtype.ir, piece.offset + piece.layout.offset(row0 + r, col0 + c)
             )
             memory.store_vector(pair_vector(values[register], values[register + 1], self.dtype), (0,))
-
-
-def _inside(start: Any, thread: Any, register: int, extent: int, units: tuple[int, ...]) -> Any:
-    """``start + thread + register``, brought back inside of the array where it is beyond its edge: nothing is stored
-    there, but a visit may read its operands.
-
-    Where one of ``units`` divides the extent, so many indices (of all threads together) are inside or outside as one.
-    Then one minimum does for all of them, and what a visit reads is at constant distances: few registers of addresses.
-    """
-    for unit in units:
-        if extent % unit == 0:
-            first = register // unit * unit
-            return nv.min(start + first, extent - unit) + (thread + (register - first))
-    return nv.min(start + thread + register, extent - 1)
-
-
-def _opaque(*numbers: Any) -> list[Any]:
-    """The same i32 values, of which LLVM doesn't know that they are: what it computes of them once, it would keep."""
-    return [wrap(x, nv.i32) for x in ptx.unpack(ptx.touch(ptx.pack([nv.i32(x) for x in numbers])))]

@@ -48,9 +48,8 @@ ACTIVATIONS: dict[str, Callable[[Any], Any]] = {
 class Finish:
     """activation(alpha * scale_a * scale_b * sum + beta * c + bias), each part there only where it is asked for.
 
-    A compile-time constant. Calling it is an epilogue's ``visit``: its operands are, in this order, alpha (f32),
-    scale_a, scale_b, beta (f32), c, bias; the arrays are of the result's shape (batch, row, column), repeated by
-    strides of 0.
+    A compile-time constant, the function of an `Elementwise` epilogue. Its operands are, in this order, alpha (f32),
+    scale_a, scale_b, beta (f32), c, bias.
     """
 
     alpha: bool = False
@@ -70,18 +69,24 @@ class Finish:
     def does_nothing(self) -> bool:
         return self == Finish()
 
-    def __call__(self, value: Any, batch: Any, row: Any, col: Any, *operands: Any) -> Any:
-        given = iter(operands)
+    def is_crowded(self, cols: int) -> bool:
+        """Whether the largest tiles leave too few registers for what it reads beside results of ``cols`` columns."""
+        arrays = self.scale_a + self.scale_b + self.c + self.bias
+        parts = arrays + (self.activation is not None)
+        return parts > 2 or self.c and (arrays > 1 or cols % 16 != 0)
+
+    def __call__(self, value: Any, *elements: Any) -> Any:
+        given = iter(elements)
         result = nv.f32(value)
         if self.alpha:
             result = result * next(given)
         if self.scale_a:
-            result = result * nv.f32(next(given)[batch, row, col])
+            result = result * nv.f32(next(given))
         if self.scale_b:
-            result = result * nv.f32(next(given)[batch, row, col])
+            result = result * nv.f32(next(given))
         if self.c:
             beta, c = next(given), next(given)
-            result = result + beta * nv.f32(c[batch, row, col])
+            result = result + beta * nv.f32(c)
         if self.bias:
-            result = result + nv.f32(next(given)[batch, row, col])
+            result = result + nv.f32(next(given))
         return result if self.activation is None else self.activation(result)

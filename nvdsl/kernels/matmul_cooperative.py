@@ -82,9 +82,10 @@ def matmul(
             state = loop.ring.consumer_state()
             for t in nv.range(first, tiles.count, step):
                 batch, row, col = tiles.start(t, loop.rank)
+                held = D.ahead(batch, row + top, col, config.rows)
                 acc, last, state = loop.multiply(state, top, nv.accumulator(config.rows, config.tile_n, acc_dtype))
                 loop.finish(last)
-                D.store(acc, batch, row + top, col, consumer)
+                D.store(acc, batch, row + top, col, consumer, held)
             D.drain()
 
         if config.cluster > 1:  # a block stays while others still write into it

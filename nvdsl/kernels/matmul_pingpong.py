@@ -87,13 +87,14 @@ def matmul(
                 turns.pass_on(consumer)
             for t in nv.range(first + consumer * step, tiles.count, 2 * step):
                 batch, row, col = tiles.start(t, loop.rank)
+                held = D.ahead(batch, row, col, config.rows)
                 turns.take(consumer)
                 acc, last, state = loop.multiply(state, 0, nv.accumulator(config.rows, config.tile_n, acc_dtype))
                 if t + step < tiles.count:
                     turns.pass_on(consumer)  # the other's first products queue up behind the last ones here
                 loop.finish(last)
                 state = state.advance(loop.steps)
-                D.store(acc, batch, row, col, consumer)
+                D.store(acc, batch, row, col, consumer, held)
             D.drain()
 
         if config.cluster > 1:  # a block stays while others still write into it

@@ -69,16 +69,18 @@ def matmul(
                 loop.load(state, batch, row, col, rank * steps, (rank + 1) * steps, skip=loop.started)
             nv.sync_warp()
             nv.cluster_wait()
+            nv.cluster_sync()
         else:  # consumers
             loop.clear(consumer)
+            own = batch, row + consumer * config.rows, col + rank * width  # the columns that this block stores
+            held = D.ahead(*own, config.rows)
             sums = nv.accumulator(config.rows, config.tile_n, acc_dtype)
             sums, last, _ = loop.multiply(loop.ring.consumer_state(), consumer * config.rows, sums)
             nv.wgmma_wait(0)
             nv.cluster_wait()
             exchange.give(sums, rank, consumer)
-        nv.cluster_sync()
-        if warpgroup > 0:
-            D.store(exchange.take(consumer), batch, row + consumer * config.rows, col + rank * width, consumer)
+            nv.cluster_sync()
+            D.store(exchange.take(consumer), *own, consumer, held)
             D.drain()
 
     kernel()

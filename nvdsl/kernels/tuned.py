@@ -8,6 +8,7 @@ from typing import Any
 import nvdsl as nv
 from nvdsl.kernels import tensor
 from nvdsl.kernels.choose import CANDIDATES, choose, fit, possible
+from nvdsl.kernels.finish import Finish
 
 
 def heuristic(
@@ -47,8 +48,9 @@ def _has_registers(config: Any, a: Any, out: Any, acc_dtype: nv.DType, visit: An
 
 
 def _crowded(out: Any, visit: Any) -> bool:
-    """Whether an epilogue has an address for each element, see `nvdsl.kernels.epilogue`."""
-    return visit is not None and out.shape[-1] % 16 != 0
+    """Whether an epilogue needs more registers than the largest tiles leave."""
+    finish = getattr(visit, "function", None)
+    return finish.is_crowded(out.shape[-1]) if isinstance(finish, Finish) else visit is not None
 
 
 SPACE = (

@@ -1,7 +1,7 @@
-"""Global memory that blocks tell each other about: loads that acquire, stores that release.
+"""Global memory that blocks tell each other about: loads that acquire, stores that release. And what is read soon.
 
-PTX ISA, ``ld.acquire``, ``st.release``, "Memory Consistency Model". What a thread wrote before a release is known to
-who reads the released value with an acquire; within a block, barriers hand that on to the other threads.
+PTX ISA, ``ld.acquire``, ``st.release``, "Memory Consistency Model"; ``prefetch``. What a thread wrote before a release
+is known to who reads the released value with an acquire; within a block, barriers hand that on to the other threads.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import Any
 
 from nvdsl.errors import trace_error
 from nvdsl.mlir import ir
-from nvdsl.mlir.dialects import llvm
+from nvdsl.mlir.dialects import llvm, nvvm
 from nvdsl.ops.pointer import GLOBAL, base_address, byte_offset, index
 from nvdsl.values import as_value, cast, wrap
 
@@ -48,6 +48,13 @@ def store_release(array: Any, key: Any, value: Any, *, scope: str = "gpu") -> No
         ordering=llvm.AtomicOrdering.release,
         syncscope=_SCOPES[scope],
     )
+
+
+def prefetch(array: Any, key: Any) -> None:
+    """Bring the line of ``array[key]``, in global memory, into L2 (``prefetch.global.L2``). Nothing waits for it."""
+    steps = [index(k) * step for k, step in zip(key, array.strides, strict=True)]
+    address = byte_offset(base_address(array, GLOBAL), sum(steps[1:], steps[0]) * array.dtype.bytes)
+    nvvm.prefetch(address, cache_level=nvvm.PrefetchCacheLevel.L2)
 
 
 def _element(array: Any, key: Any) -> Any:

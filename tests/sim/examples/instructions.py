@@ -6,7 +6,7 @@ import itertools
 
 import nvdsl as nv
 from nvdsl import dtypes, values
-from nvdsl.ops import cluster, fence, memory, pointer, ptx, smem, tma, warp, wgmma
+from nvdsl.ops import cluster, fence, memory, pointer, ptx, smem, timers, tma, warp, wgmma
 from tests.sim.examples import EXAMPLES, address, example
 
 # --- ops.warp
@@ -33,6 +33,7 @@ for _name in ("shuffle_xor", "shuffle_up", "shuffle_down"):
 for _name in ("vote_any", "vote_all", "ballot"):
     example(f"ops.warp.{_name}")(lambda k, name=_name: nv.i32(getattr(warp, name)(k.i > 3)))
 example("ops.warp.nanosleep")(lambda k: warp.nanosleep(20))
+example("ops.timers.clock", "ops.timers.globaltimer")(lambda k: [timers.clock(), timers.globaltimer()])
 
 
 # --- ops.cluster, ops.fence
@@ -127,6 +128,8 @@ def _flags(k):
         found.append(memory.load_acquire(k.x, k.t, scope=scope))
     return found
 
+
+example("ops.memory.prefetch")(lambda k: memory.prefetch(k.x, (k.t,)))
 
 # --- ops.pointer, ops.ptx
 

@@ -117,12 +117,32 @@ def test_nan_and_inf_stay_in_their_rows():
     assert np.isfinite(np.delete(got, [3, 7], axis=0)).all()
 
 
-@pytest.mark.parametrize("out", [nv.f16, nv.bf16, nv.f32, nv.f64, nv.e5m2, nv.i32], ids=lambda t: t.name)
+@pytest.mark.parametrize("out", [nv.f16, nv.bf16, nv.f32, nv.f64, nv.e4m3, nv.e5m2, nv.i32], ids=lambda t: t.name)
 def test_types_of_results(out):
     a, b = made(20, 4), made(4, 24)
     got = nv.matmul(a, b, out_dtype=out, target="sim", config=SMALL)
     assert got.dtype == out.numpy
     np.testing.assert_array_equal(got, product(a, b).astype(out.numpy))
+
+
+@pytest.mark.parametrize(
+    ("out", "expected"),
+    [(nv.e4m3, [448, -448, np.nan]), (nv.e5m2, [57344, -57344, np.nan]), (nv.f16, [np.inf, -np.inf, np.nan])],
+    ids=lambda x: x.name if isinstance(x, nv.DType) else "",
+)
+def test_what_is_too_large_for_the_result(out, expected):
+    """8-bit floats end at their largest number, whatever is beyond; the others at infinity."""
+    a, b = np.full((3, 16), 300, np.float16), np.full((16, 8), 300, np.float16)
+    a[1], a[2, 3] = -np.inf, np.nan
+    got = nv.matmul(a, b, out_dtype=out, target="sim", config=SMALL)
+    np.testing.assert_array_equal(got.astype(np.float32), np.tile(np.array(expected, np.float32)[:, None], 8))
+
+
+@pytest.mark.parametrize("tile_n", [16, 48, 176])
+def test_results_of_8_bits_whose_tiles_end_in_a_piece_of_16_bytes(tile_n):
+    a, b = made(64, 16), made(16, 2 * tile_n, seed=1)
+    got = nv.matmul(a, b, out_dtype=nv.e4m3, config=Config(64, tile_n, stages=2, consumers=1), target="sim")
+    np.testing.assert_array_equal(got, product(a, b).astype(ml_dtypes.float8_e4m3fn))
 
 
 def test_sums_of_16_bits():

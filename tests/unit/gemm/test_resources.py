@@ -4,28 +4,35 @@ import pytest
 
 import nvdsl as nv
 from nvdsl.kernels import matmul_simple, tensor
-from nvdsl.kernels.choose import CANDIDATES, choose, possible
+from nvdsl.kernels.choose import choose, possible
+from nvdsl.kernels.elementwise import Elementwise
 from nvdsl.kernels.finish import ACTIVATIONS, Finish
 
 M, K = 1000, 2048
 FULL = Finish(True, True, True, True, True, ACTIVATIONS["gelu"])
 BIAS = Finish(bias=True, activation=ACTIVATIONS["relu"])
+USUAL = [
+    Finish(scale_a=True, scale_b=True),
+    Finish(bias=True, activation=ACTIVATIONS["gelu"]),
+    Finish(True, c=True, activation=ACTIVATIONS["gelu"]),
+]
 
 
 def operands(finish, n):
-    """Of a visit, as `roads` gives them: of the result's shape, repeated by strides of 0."""
+    """Of a finish, as `roads` gives them: of the result's shape, repeated by strides of 0."""
     repeated = lambda dtype, row, col: nv.ShapeDtype((1, M, n), dtype, (0, row, col))  # noqa: E731
-    bias = repeated(nv.f16, 0, 1)
-    if finish == BIAS:
-        return [bias]
-    return [0.5, repeated(nv.f32, 1, 0), repeated(nv.f32, 0, 1), 2.0, repeated(nv.f16, n, 1), bias]
+    given = [0.5] * finish.alpha
+    given += [repeated(nv.f32, 1, 0)] * finish.scale_a + [repeated(nv.f32, 0, 1)] * finish.scale_b
+    given += [2.0, repeated(nv.f16, n, 1)] * finish.c
+    return given + [repeated(nv.f16, 0, 1)] * finish.bias
 
 
 def compiled(config, finish=None, n=1536, dtype=nv.f16, out=nv.f16, acc=nv.f32, **options):
     strict = nv.jit(tensor.product, strict=True)
     arrays = nv.ShapeDtype((M, K), dtype), nv.ShapeDtype((n, K), dtype), nv.ShapeDtype((M, n), out)
     given = operands(finish, n) if finish else []
-    options = {"sms": 132, "a_major": "k", "b_major": "k", "acc_dtype": acc, "visit": finish, **options}
+    visit = Elementwise(finish, aligned=n % 8 == 0) if finish else None
+    options = {"sms": 132, "a_major": "k", "b_major": "k", "acc_dtype": acc, "visit": visit, **options}
     return strict.compile(*arrays, *given, config=config, **options)
 
 
@@ -39,19 +46,37 @@ def name(config):
     return f"{config.schedule}-{config.tile_m}x{config.tile_n}"
 
 
-@pytest.mark.parametrize("config", [config for _, config in CANDIDATES], ids=name)
+def large(crowded):
+    """The others have registers to spare."""
+    found = possible(nv.f16, nv.f16, nv.f32, crowded=crowded)
+    return [config for _, config in found if config.accumulator_registers(nv.f32) >= (128 if crowded else 176)]
+
+
+@pytest.mark.parametrize("config", [config for _, config in possible(nv.f16, nv.f16, nv.f32, crowded=True)], ids=name)
 def test_a_full_epilogue(config):
+    assert FULL.is_crowded(1536)
     assert_clean(compiled(config, FULL))
 
 
-LARGE = [c for _, c in possible(nv.f16, nv.f16, nv.f32, crowded=True) if c.accumulator_registers(nv.f32) >= 128]
-
-
-@pytest.mark.parametrize("config", LARGE, ids=name)  # the others have registers to spare
+@pytest.mark.parametrize("config", large(crowded=True), ids=name)
 def test_a_full_epilogue_of_ragged_rows(config):
     assert_clean(compiled(config, FULL, 1537, direct=True))
     if config.schedule == "pingpong":
         assert_clean(compiled(config, FULL, 1544))
+
+
+@pytest.mark.parametrize("config", large(crowded=False), ids=name)
+@pytest.mark.parametrize("finish", USUAL, ids=repr)
+def test_usual_epilogues_leave_the_choice_among_all(finish, config):
+    assert not finish.is_crowded(1536)
+    assert_clean(compiled(config, finish))
+    if not finish.is_crowded(1544):
+        assert_clean(compiled(config, finish, 1544))
+
+
+@pytest.mark.parametrize("config", large(crowded=False), ids=name)
+def test_row_scales_of_ragged_rows(config):
+    assert_clean(compiled(config, USUAL[0], 1537, direct=True))
 
 
 @pytest.mark.parametrize(
