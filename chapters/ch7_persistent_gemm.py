@@ -11,8 +11,8 @@ after tile:
 While the consumers store, the ring fills with the next tile's first slices.
 
 The order matters, too. 132 tiles are in work at any time, and what they read should be few rows of A and columns of B,
-so that L2 serves most of it. Row by row, 132 tiles of 128 x 256 at N = 8192 are 4 rows of A and all of B. In *groups*
-of 8 rows, column by column, they are 8 rows of A and 16 columns of B: half the bytes.
+so that L2 serves most of it. Row by row, 132 tiles of 128 x 256 at N = 8192 are 4 rows of A and all 32 columns of B. In
+*groups* of 8 rows, column by column, they are 8 rows of A and 17 columns of B: three fifths of the bytes.
 
 What is new: ``for`` over tiles around the loop over K; ring state carried across tiles; `place`.
 

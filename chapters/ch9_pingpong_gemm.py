@@ -11,14 +11,16 @@ turns: consumer 0 has the even tiles of its block, consumer 1 the odd ones.
 - One ring serves both. A consumer skips the slots of the other's tiles: ``state.advance(steps)``.
 - *Turns* are passed with two named barriers of all 256 threads: the one whose turn begins waits (``sync``), the other
   says so without waiting (``arrive``). It does when its last products are issued, not when they are done, so
-  the other's first ones queue up right behind them.
+  the other's first ones queue up right behind them. The turn is also what makes skipping safe: all slots before the
+  consumer's own have been filled. A wait names a parity, and is over at once while the slot is still a round behind.
 - The tile is 128 x 192 for one warpgroup: two wgmmas of 64 x 192 a step, 192 registers of sums a thread.
 
 What is new: two accumulator blocks a consumer, `nv.named_barrier_arrive`, ``state.advance``.
 
 Measured on an H200 at M = N = K = 8192: 774 TFLOPS, 1.02 of cuBLAS beside it.
 
-Try: leave the turns out (results stay right: why is it slower?); tile=(128, 128, 64) with stages=6.
+Try: leave the turns out, in the simulator: what does consumer 1 find in its first slot? Also tile=(128, 128, 64) with
+stages=6.
 """
 
 import argparse

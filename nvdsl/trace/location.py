@@ -52,12 +52,14 @@ def is_user_module(name: str) -> bool:
     return top != "nvdsl" or name.startswith("nvdsl.kernels")
 
 
-def caller() -> Where | None:
-    """Where the innermost frame of user code stands now; None if there is no such frame."""
+def caller(kernels: bool = True) -> Where | None:
+    """Where the innermost frame of user code stands now; None if there is no such frame. ``kernels``: whether
+    ``nvdsl/kernels`` counts, as the author of a kernel; else it is who calls one."""
     frame = sys._getframe(1)
     while frame is not None:
-        if is_user(frame.f_code.co_filename):
-            return Where(frame.f_code.co_filename, frame.f_lineno)
+        name = frame.f_code.co_filename
+        if is_user(name) and (kernels or not name.startswith(KERNELS)):
+            return Where(name, frame.f_lineno)
         frame = frame.f_back  # type: ignore[assignment]
     return None
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import inspect
+import linecache
 import textwrap
 from collections.abc import Callable, Mapping
-from types import CodeType, FunctionType
+from dataclasses import fields, is_dataclass
+from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
 from nvdsl.errors import ArgumentError, Where
@@ -27,7 +30,7 @@ def call(function: Callable[..., Any], known: Mapping[str, Any], what: str) -> A
         elif parameter.default is parameter.empty:
             raise ArgumentError(
                 f"{what} asks for {parameter.name!r}",
-                where=_line(function),
+                where=line(function),
                 rule="its parameters are filled in by name: arguments of the tuned function, tuned parameters",
                 fix=f"the names are {', '.join(known)}",
             )
@@ -35,33 +38,58 @@ def call(function: Callable[..., Any], known: Mapping[str, Any], what: str) -> A
 
 
 def fingerprint(function: Callable[..., Any]) -> str:
-    """A hash of a function's source, and of the user's functions that it refers to by name, and so on."""
-    digest, seen = hashlib.sha256(), set()
-    waiting = [inspect.unwrap(function)]
+    """A hash of a function's source, and of the user's functions, classes and constants that it refers to, and so on:
+    by name, through a module, as a default, in what `_contents` looks into."""
+    first, digest = _unwrapped(function), hashlib.sha256()
+    seen: set[Any] = set()
+    waiting: list[Any] = [first]
     while waiting:
-        one = waiting.pop()
-        if not isinstance(one, FunctionType) or one.__code__ in seen:
-            continue
-        seen.add(one.__code__)
-        digest.update(_source(one).encode())
-        for value in _referred(one):
-            value = inspect.unwrap(value) if callable(value) else value
-            if isinstance(value, FunctionType) and is_user_module(value.__module__ or ""):
-                waiting.append(value)
-            elif isinstance(value, int | float | str | bool | tuple):
-                digest.update(repr(value).encode())
+        one = _unwrapped(waiting.pop())
+        if isinstance(one, int | float | str | bool):
+            digest.update(f"{one!r};".encode())
+        elif isinstance(one, FunctionType | type):
+            key = one.__code__ if isinstance(one, FunctionType) else one
+            if key not in seen and (one is first or _is_followed(one.__module__)):
+                seen.add(key)
+                digest.update(_source(one).encode() if isinstance(one, FunctionType) else one.__qualname__.encode())
+                waiting += _referred(one) if isinstance(one, FunctionType) else _members(one)
+        elif id(one) not in seen:
+            seen.add(id(one))
+            waiting += _contents(one)
     return digest.hexdigest()[:16]
 
 
+_LIBRARIES = ("numpy", "ml_dtypes", "torch", "cupy", "jax")
+"""What they compute is no part of a kernel, and there is much of it."""
+
+
+def _is_followed(module: str | None) -> bool:
+    return is_user_module(module or "") and (module or "").partition(".")[0] not in _LIBRARIES
+
+
+def _unwrapped(value: Any) -> Any:
+    """The function below decorators, of a method, of a property."""
+    value = getattr(value, "__func__", value)
+    if isinstance(value, property):
+        value = value.fget
+    return inspect.unwrap(value) if callable(value) else value
+
+
 def _referred(function: FunctionType) -> list[Any]:
-    """The values of the globals and the closure's cells that the function's code (and the code in it) names."""
-    names: set[str] = set()
-    waiting = [function.__code__]
-    while waiting:
-        code = waiting.pop()
-        names.update(code.co_names)
-        waiting += [constant for constant in code.co_consts if isinstance(constant, CodeType)]
-    found = [function.__globals__[name] for name in sorted(names) if name in function.__globals__]
+    """A function's defaults, and the values of the globals, of the modules' members and of the closure's cells that its
+    code (and the code in it) names."""
+    names = {name for code in _codes(function) for name in code.co_names}
+    found = [*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()]
+    scopes, modules = [function.__globals__], set()
+    while scopes:
+        scope = scopes.pop()
+        for name in sorted(names & scope.keys()):
+            value = scope[name]
+            if not isinstance(value, ModuleType):
+                found.append(value)
+            elif value.__name__ not in modules and _is_followed(value.__name__):
+                modules.add(value.__name__)
+                scopes.append(vars(value))
     for cell in function.__closure__ or ():
         try:
             found.append(cell.cell_contents)
@@ -70,14 +98,43 @@ def _referred(function: FunctionType) -> list[Any]:
     return found
 
 
+def _members(cls: type) -> list[Any]:
+    """What a class is made of; what Python adds to each is no matter."""
+    own = [value for name, value in vars(cls).items() if not name.startswith("__") or callable(value)]
+    return [*cls.__bases__, *own]
+
+
+def _contents(value: Any) -> list[Any]:
+    """What is in a tuple, a dataclass or a partial. Of lists, dicts and sets only what can be called: a kernel may keep
+    notes in them, and these are no part of it."""
+    if isinstance(value, Mapping | list | set):
+        return [x for x in (value.values() if isinstance(value, Mapping) else value) if callable(x)]
+    if isinstance(value, functools.partial):
+        return [value.func, value.args, tuple(value.keywords.items())]
+    if is_dataclass(value):
+        return [type(value), *(getattr(value, field.name) for field in fields(value))]
+    return list(value) if isinstance(value, tuple) else []
+
+
+def _codes(function: FunctionType) -> list[CodeType]:
+    """A function's code, and the code in it."""
+    found = [function.__code__]
+    for code in found:
+        found += [constant for constant in code.co_consts if isinstance(constant, CodeType)]
+    return found
+
+
 def _source(function: FunctionType) -> str:
-    try:
-        return textwrap.dedent(inspect.getsource(function))
-    except (OSError, TypeError):  # exec() keeps none
-        code = function.__code__
-        return repr((code.co_code, code.co_names, [c for c in code.co_consts if not isinstance(c, CodeType)]))
+    """A function's lines. (inspect.getsource takes 0.5 ms for each function; a GEMM has more than a hundred.)"""
+    code = function.__code__
+    last = max(line or 0 for one in _codes(function) for _, _, line in one.co_lines())
+    lines = linecache.getlines(code.co_filename, function.__globals__)[code.co_firstlineno - 1 : last]
+    if lines:
+        return textwrap.dedent("".join(lines))
+    return repr((code.co_code, code.co_names, [c for c in code.co_consts if not isinstance(c, CodeType)]))  # exec()
 
 
-def _line(function: Any) -> Where | None:
+def line(function: Any) -> Where | None:
+    """Where a function is; None where Python doesn't say."""
     code = getattr(inspect.unwrap(function), "__code__", None)
     return Where(code.co_filename, code.co_firstlineno) if code else None

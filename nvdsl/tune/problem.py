@@ -10,6 +10,7 @@ from typing import Any
 
 from nvdsl import dtypes
 from nvdsl.driver.spec import ArraySpec, packed_strides
+from nvdsl.errors import ArgumentError
 from nvdsl.specialize import Call, Constant
 from nvdsl.tune import names
 
@@ -89,7 +90,15 @@ def question(problem: Problem, kernel: str, classify: Callable[..., Any] | None)
         else:
             kinds[name] = _constant(spec)
     chosen = names.call(classify, problem.arguments, "shape_class") if classify else shape_class(problem)
-    return json.loads(json.dumps({"kernel": kernel, "arguments": kinds, "shapes": chosen}))
+    try:
+        return json.loads(json.dumps({"kernel": kernel, "arguments": kinds, "shapes": chosen}))
+    except TypeError as error:
+        raise ArgumentError(
+            f"the shape_class of {kernel} is {chosen!r}: {error}",
+            where=names.line(classify),
+            rule="a class of shapes is kept as JSON",
+            fix="return a string, numbers, or a list of them",
+        ) from None
 
 
 def _constant(value: Any) -> str:

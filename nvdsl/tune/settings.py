@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
 from nvdsl.errors import ArgumentError
+from nvdsl.trace import location
 
 MODES = ("off", "cached", "always")
 """NVDSL_TUNE. off: heuristic and defaults only. cached (the default): cache and table first. always: as cached, but
@@ -34,3 +35,13 @@ class Settings:
     tolerance: float | None = None
     table: str | Path | None = None
     min_fill: float = 0.25
+
+    @classmethod
+    def of(cls, given: dict[str, Any]) -> Settings:
+        """Raises ArgumentError for what is no setting."""
+        known = [field.name for field in fields(cls)]
+        if unknown := [name for name in given if name not in known]:
+            raise ArgumentError(
+                f"autotune with {', '.join(unknown)}", where=location.caller(), rule=f"it takes {', '.join(known)}"
+            )
+        return cls(**given)

@@ -11,12 +11,13 @@ from __future__ import annotations
 import hashlib
 import itertools
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from typing import Any
 
 from nvdsl import dtypes
 from nvdsl.errors import ArgumentError, NvdslError
+from nvdsl.trace import location
 from nvdsl.tune import names
 
 _DTYPES = {dtype.name: dtype for dtype in dtypes.ALL}
@@ -62,11 +63,25 @@ def _value(name: str, value: Any) -> Any:
         for field in fields(value):
             _value(f"{name}.{field.name}", getattr(value, field.name))
         return value
-    raise ArgumentError(
+    raise _wrong(
         f"the tuned parameter {name} is {value!r} (a {type(value).__name__})",
         rule="configurations are kept as JSON, and are compile-time constants",
         fix="use ints, floats, bools, strings, None, dtypes, and tuples and frozen dataclasses of them",
     )
+
+
+def _check_axes(axes: Mapping[str, Any]) -> None:
+    for name, values in axes.items():
+        if isinstance(values, str) or not isinstance(values, Iterable):
+            raise _wrong(
+                f"the axis {name} of a Space is {values!r}",
+                rule="an axis is a list of the values to try",
+                fix=f"Space({name}=[{values!r}])",
+            )
+
+
+def _wrong(message: str, **more: Any) -> ArgumentError:
+    return ArgumentError(message, where=location.caller(), **more)
 
 
 def _plain(value: Any) -> Any:
@@ -113,8 +128,9 @@ class Space:
 
     def __init__(self, *configs: Mapping[str, Any], **axes: Sequence[Any]) -> None:
         if configs and axes:
-            raise ArgumentError("a Space of configurations and axes", fix="add two spaces: Space(...) + Space(...)")
+            raise _wrong("a Space of configurations and axes", fix="add two spaces: Space(...) + Space(...)")
         if axes:
+            _check_axes(axes)
             combinations = itertools.product(*axes.values())
             made = [Config(dict(zip(axes, values, strict=True))) for values in combinations]
         else:
@@ -125,11 +141,11 @@ class Space:
         self._parts = parts
         every = [config for part in parts for config in part.configs]
         if not every:
-            raise ArgumentError("a Space without a configuration", fix="give each axis at least one value")
+            raise _wrong("a Space without a configuration", fix="give each axis at least one value")
         self.parameters = tuple(every[0])
         for config in every:
             if tuple(config) != self.parameters:
-                raise ArgumentError(
+                raise _wrong(
                     f"one configuration has {', '.join(self.parameters)}, another {', '.join(config)}",
                     rule="all configurations of a Space set the same parameters",
                 )

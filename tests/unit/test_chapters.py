@@ -18,6 +18,10 @@ def gemm(m, n, k):
     return array(nv.f16, m, k), array(nv.f16, k, n), array(nv.f32, m, n)
 
 
+def gemm16(m, n, k):
+    return array(nv.f16, m, k), array(nv.f16, k, n), array(nv.f16, m, n)
+
+
 def saxpy(*shape):
     return array(nv.f32, *shape), array(nv.f32, *shape), 2.0
 
@@ -33,6 +37,14 @@ CASES = {
     "ch4 of 8192": ("ch4_multistage_gemm", "gemm", gemm(8192, 8192, 8192), 3 * 32768, 3, 128, 255),
     "ch5": ("ch5_warp_specialized_gemm", "gemm", gemm(512, 512, 1024), 4 * 49152, 8, 384, 168),
     "ch5 of 8192": ("ch5_warp_specialized_gemm", "gemm", gemm(8192, 8192, 8192), 4 * 49152, 8, 384, 168),
+    "ch6": ("ch6_tma_store_gemm", "gemm", gemm16(512, 512, 1024), 4 * 49152 + 4 * 8192, 8, 384, 168),
+    "ch6 of 8192": ("ch6_tma_store_gemm", "gemm", gemm16(8192, 8192, 8192), 4 * 49152 + 4 * 8192, 8, 384, 168),
+    "ch7": ("ch7_persistent_gemm", "gemm", gemm16(1152, 512, 1024), 4 * 49152 + 4 * 8192, 8, 384, 168),
+    "ch7 of 8192": ("ch7_persistent_gemm", "gemm", gemm16(8192, 8192, 8192), 4 * 49152 + 4 * 8192, 8, 384, 168),
+    "ch8": ("ch8_cluster_gemm", "gemm", gemm16(1280, 512, 1024), 4 * 49152 + 4 * 8192, 8, 384, 168),
+    "ch8 of 8192": ("ch8_cluster_gemm", "gemm", gemm16(8192, 8192, 8192), 4 * 49152 + 4 * 8192, 8, 384, 168),
+    "ch9": ("ch9_pingpong_gemm", "gemm", gemm16(2176, 448, 1024), 4 * 40960 + 4 * 8192, 8, 384, 168),
+    "ch9 of 8192": ("ch9_pingpong_gemm", "gemm", gemm16(8192, 8192, 8192), 4 * 40960 + 4 * 8192, 8, 384, 168),
 }
 
 
@@ -72,12 +84,16 @@ GEMMS = ["ch4_multistage_gemm", "ch5_warp_specialized_gemm"]
         ("ch4_multistage_gemm", {"tile": (64, 64, 64)}, 3 * 16384),
         ("ch5_warp_specialized_gemm", {"tile": (128, 128, 64), "stages": 5}, 5 * 32768),
         ("ch5_warp_specialized_gemm", {"tile": (64, 256, 64), "consumers": 1}, 4 * 40960),
+        ("ch7_persistent_gemm", {"group": 1, "blocks": 131}, 4 * 49152 + 4 * 8192),
+        ("ch8_cluster_gemm", {"cluster": 4, "blocks": 120}, 4 * 49152 + 4 * 8192),
+        ("ch9_pingpong_gemm", {"tile": (128, 128, 64), "stages": 6}, 6 * 32768 + 4 * 8192),
     ],
     ids=lambda x: str(x) if isinstance(x, dict) else None,
 )
 def test_gemms_in_other_tiles(chapter, options, tiles):
     """What the chapters say to try."""
-    (kernel,) = strict(chapter, "gemm").compile(*gemm(512, 512, 512), **options).kernels.values()
+    arguments = gemm(512, 512, 512) if chapter in GEMMS else gemm16(512, 512, 512)
+    (kernel,) = strict(chapter, "gemm").compile(*arguments, **options).kernels.values()
     assert kernel.user_smem_bytes == tiles
     assert kernel.resources.spill_stores == kernel.resources.stack == 0
 

@@ -168,10 +168,25 @@ def test_tuned_parameters_are_keyword_only():
     assert caught.value.where.line == function.__code__.co_firstlineno
 
 
-def test_a_heuristic_of_other_parameters_is_refused(no_gpu):
-    function, _ = make(heuristic=lambda: {"blocks": 1})
-    with pytest.raises(nv.ArgumentError, match="the heuristic of scale"):
+@pytest.mark.parametrize("guess", [{"blocks": 1}, None, 64], ids=str)
+def test_a_heuristic_of_other_parameters_is_refused(no_gpu, guess):
+    function, _ = make(heuristic=lambda: guess)
+    with pytest.raises(nv.ArgumentError, match="the heuristic of scale chose") as caught:
         function.choice(X, X, 2.0)
+    assert caught.value.where.file == __file__
+
+
+def test_a_shape_class_that_json_can_not_hold_is_refused(no_gpu, folder):
+    function, _ = make(shape_class=lambda x: {1, 2}, table=folder / "table.json")
+    with pytest.raises(nv.ArgumentError, match="the shape_class of .*: Object of type set") as caught:
+        function.choice(X, X, 2.0)
+    assert caught.value.where.file == __file__
+
+
+def test_a_misspelled_setting_is_refused():
+    with pytest.raises(nv.ArgumentError, match="autotune with tolerence") as caught:
+        make(tolerence=1.0)
+    assert "tolerance" in caught.value.rule and caught.value.where.file == __file__
 
 
 def test_an_unhashable_constant_is_explained():
@@ -196,10 +211,14 @@ def test_a_call_runs_with_the_choice_and_traces_once(no_gpu):
 # --- tuning ----------------------------------------------------------------------------------------------------
 
 
-def test_tune_finds_keeps_and_uses(gpu, folder):
+def test_tune_finds_keeps_and_uses(gpu, folder, capsys):
     function, seen = make()
     assert function.choice(X, X, 2.0)[0] == "defaults"
     found = function.tune(X, X, 2.0, budget=30)
+    shown = capsys.readouterr().err.splitlines()  # what a person sees who asked for nothing
+    assert [line.partition(" (")[0] for line in shown] == [
+        f"tuning scale: {stage}" for stage in ("pruning", "compiling", "checking", "timing")
+    ]
     assert found.source == "tuned" and found.gpu == GPU["name"]
     assert len(found.candidates) == 4  # with the defaults
     assert "fills under 25%" in found.report()  # 2 blocks, where the defaults have 16
@@ -256,6 +275,13 @@ def test_without_a_gpu_tuning_warns_and_takes_what_there_is(no_gpu, monkeypatch,
         else:
             monkeypatch.setenv("NVDSL_TUNE", "always")
             assert function.choice(X, X, 2.0)[0] == "heuristic"
+    assert caught[0].filename == __file__
+
+
+def test_who_tunes_a_kernel_of_nvdsls_is_warned_at_the_own_line(no_gpu):
+    a = np.ones((16, 32), np.float16)
+    with pytest.warns(nv.TuneWarning, match="can't be tuned here") as caught:
+        nv.matmul.tune(a, a.T, np.zeros((16, 16), np.float16), target="sim")
     assert caught[0].filename == __file__
 
 

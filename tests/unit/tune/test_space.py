@@ -30,11 +30,12 @@ def test_configurations_are_equal_by_value_and_type():
 
 @pytest.mark.parametrize("make", [
     lambda: Space(a=[]), lambda: Space(), lambda: Space({"a": 1}, {"b": 1}), lambda: Space({"a": 1}, a=[2]),
-    lambda: Space(a=[object()]), lambda: Space(a=[{"k": 1}]),
+    lambda: Space(a=[object()]), lambda: Space(a=[{"k": 1}]), lambda: Space(a=3), lambda: Space(a="xy"),
 ])  # fmt: skip
-def test_a_space_that_makes_no_sense_is_refused(make):
-    with pytest.raises(nv.ArgumentError):
+def test_a_space_that_makes_no_sense_is_refused_at_its_line(make):
+    with pytest.raises(nv.ArgumentError) as caught:
         make()
+    assert caught.value.where is not None and caught.value.where.file == __file__
 
 
 def test_conditions_name_parameters_and_arguments():

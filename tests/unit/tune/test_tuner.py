@@ -159,6 +159,32 @@ def test_what_ptxas_advises_against_is_refused():
 
 
 @nv.jit
+def wide(x, *, n=64):
+    """Sums 128 x ``n`` elements in the registers of 128 threads."""
+
+    @nv.kernel(grid=1, block=128)
+    def kernel():
+        a = nv.smem((128, 64), nv.f16, swizzle=128)
+        b = nv.smem((64, n), nv.f16, swizzle=128)
+        acc = nv.accumulator(128, n, nv.f32)
+        for _ in nv.range(4):
+            acc += a @ b
+        nv.wgmma_wait(0)
+        acc.store(x, (0, 0))
+
+    kernel()
+
+
+def test_what_must_spill_is_pruned_before_it_is_compiled():
+    found = job(Space(n=[64, 256]), function=wide, args=(nv.ShapeDtype((128, 256), nv.f32),))
+    search = tuner._Search(found)
+    search.prune()
+    assert {c.config["n"]: c.state for c in search.candidates} == {64: "", 256: "pruned"}
+    (pruned,) = [c.reason for c in search.candidates if c.reason]
+    assert "a loop carries" in pruned and "which has 255" in pruned
+
+
+@nv.jit
 def gather(x, index, y, *, block=64):
     """y[i] = x[index[i]]: random indices would be out of bounds."""
 

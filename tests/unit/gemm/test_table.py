@@ -1,0 +1,72 @@
+"""The table that comes with nvdsl: each entry is found by the products that it was measured for, and runs as it was."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+import nvdsl as nv
+from nvdsl import dtypes
+from nvdsl.kernels import tensor
+from nvdsl.kernels.config import Config
+from nvdsl.kernels.finish import Finish
+from nvdsl.kernels.problem import Matrix, Problem
+from nvdsl.kernels.roads import find
+from nvdsl.kernels.tuned import product
+from nvdsl.tune import device, table
+
+ENTRIES = json.loads(table.find("matmul").read_bytes())["entries"]
+DTYPES = {dtype.name: dtype for dtype in dtypes.ALL}
+
+
+def config_of(entry):
+    return Config(**entry["config"]["config"]["fields"])
+
+
+def call_of(entry):
+    """The arrays and the constants with which ``matmul`` calls ``product`` for the product that an entry is for."""
+    said = entry["arguments"]
+    _, m, n, k, _ = entry["shapes"]
+    types = {name: DTYPES[said[name].split()[0]] for name in ("a", "b", "out")}
+    given = {
+        "a": Matrix(types["a"], (m, k), (k, 1) if said["a_major"] == "'k'" else (1, m)),
+        "b": Matrix(types["b"], (k, n), (n, 1) if said["b_major"] == "'mn'" else (1, k)),
+    }
+    problem = Problem.of(given, DTYPES[said["acc_dtype"]], types["out"])
+    road = find(problem, Finish(), None, "sim")
+    specs = [slot.spec for _, slot in road.slots]
+    return [nv.ShapeDtype(spec.shape, spec.dtype, spec.strides) for spec in specs], road.options
+
+
+@pytest.fixture
+def gpu(monkeypatch, tmp_path):
+    """That of the table, with nothing in the user's cache."""
+    monkeypatch.setenv("NVDSL_CACHE_DIR", str(tmp_path))
+    monkeypatch.delenv("NVDSL_TUNE", raising=False)
+    monkeypatch.setattr(device, "missing", lambda: None)
+    monkeypatch.setattr(device, "identity", lambda call: ENTRIES[0]["gpu"])
+
+
+def name(entry):
+    return f"{entry['arguments']['a']}-{'x'.join(map(str, entry['shapes'][1:4]))}"
+
+
+@pytest.mark.parametrize("entry", ENTRIES, ids=name)
+def test_a_product_finds_its_entry(gpu, entry):
+    """A renamed argument, another shape class or a lost field of `Config` would leave the table unread."""
+    arrays, constants = call_of(entry)
+    source, chosen = product.choice(*arrays, **constants)
+    assert (source, chosen["config"]) == ("table", config_of(entry))
+
+
+ONCE = list({str((config_of(e), e["arguments"])): e for e in ENTRIES}.values())
+
+
+@pytest.mark.parametrize("entry", ONCE, ids=name)
+def test_no_entry_spills_touches_local_memory_or_is_serialized(entry):
+    arrays, constants = call_of(entry)
+    compiled = nv.jit(tensor.product, strict=True).compile(*arrays, **constants, config=config_of(entry))
+    for kernel in compiled.kernels.values():
+        used = kernel.resources
+        assert (used.stack, used.spill_stores, used.spill_loads) == (0, 0, 0)
