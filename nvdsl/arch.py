@@ -135,6 +135,9 @@ TMA_MAX_ELEMENT_STRIDE = 8
 TMA_SMEM_ALIGNMENT = 128
 """Bytes: alignment of the box in shared memory (ptx, "cp.async.bulk.tensor")."""
 
+TMA_COORDINATE_MULTIPLE = 16
+"""Bytes: the innermost coordinate of a tensor copy is a multiple; any other is an illegal instruction (measured)."""
+
 TENSOR_MAP_BYTES, TENSOR_MAP_ALIGNMENT = 128, 64
 """Size and alignment of a tensor map, a CUtensorMap (ptx, "Tensor-map"; driver, cuTensorMapEncodeTiled)."""
 

@@ -49,9 +49,10 @@ BEFORE, PAST, FAULT = 1, 2, 3
 class Site:
     """A place in a kernel that writes into the log.
 
-    ``kind``: "entry", "mbarrier", "barrier", "named-barrier", "cluster", "grid", "warp", "setmaxnreg", "assert" or
-    "out-of-bounds". ``what``: the mbarrier group's name; an assert's text; what an access does, ``of``: to what.
-    ``count``: mbarriers of the group; registers of a setmaxnreg. ``types``: of the values, e.g. "f32". ``extents``:
+    ``kind``: "entry", "mbarrier", "barrier", "named-barrier", "cluster", "grid", "warp", "setmaxnreg", "assert",
+    "out-of-bounds" or "illegal-copy". ``what``: the mbarrier group's name; an assert's text; what an access or a copy
+    does, ``of``: to what, to elements of which type. ``count``: mbarriers of the group; registers of a setmaxnreg;
+    elements of which a copy's innermost coordinate is a multiple. ``types``: of the values, e.g. "f32". ``extents``:
     what each value, an index, must be below.
     """
 

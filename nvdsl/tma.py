@@ -34,8 +34,10 @@ class TMA:
 
     ``array``: 1 to 5 axes, the last contiguous. ``tile``: elements along each axis. ``swizzle``: as the tile in
     shared memory has it. A tile whose rows are wider than the swizzle is copied as several boxes, one for each
-    panel; coordinates are in elements, ordered as the array's axes. ``l2_promotion``: bytes that a miss
-    fetches into L2. ``fill``: what lies outside of the array, ``"zero"`` or ``"nan"``.
+    panel; coordinates are in elements, ordered as the array's axes. The last one is a multiple of 16 bytes (8 f16),
+    any other ends the kernel; loads may begin before the array (at negative coordinates), stores not.
+    ``l2_promotion``: bytes that a miss fetches into L2. ``fill``: what lies outside of the array, ``"zero"`` or
+    ``"nan"``.
     """
 
     def __init__(

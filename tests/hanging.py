@@ -137,6 +137,26 @@ def shared_beyond(x, out, *, right=False):
     kernel()
 
 
+@nv.jit
+def odd_column(x, out, *, right=False):
+    """A TMA load whose innermost coordinate, which only the kernel knows, is 8 bytes."""
+    x_tma = nv.TMA(x, tile=(16, 32))
+
+    @nv.kernel(grid=1, block=64)
+    def kernel():
+        t = nv.thread_id.x
+        tile = nv.smem((16, 32), x.dtype)
+        full = nv.Mbarriers(1, arrivals=1)[0]
+        if t == 0:
+            column = nv.i32(x[0, 4 if right else 2])
+            full.arrive_expect_tx(tile.bytes)
+            x_tma.load(tile, full, (3, column))  # here
+        full.wait(0)
+        out[t] = tile[t // 32, t % 32]
+
+    kernel()
+
+
 @dataclass(frozen=True)
 class Mistake:
     """A kernel, and what its report must name besides the line of the comment ``# here``.
@@ -201,4 +221,7 @@ MISTAKES = [
         r"store out of bounds by warp 0, thread 0: index -1 of an array of 64 f32",)),
     Mistake(shared_beyond, "out-of-bounds", "out-of-bounds", (
         r"store out of bounds by warp 1, thread 32: byte 640 of the 512 bytes of the block's shared memory",)),
+    Mistake(odd_column, "illegal-copy", "illegal-copy", (
+        r"TMA load by warp 0(, thread 0)?.*: innermost coordinate 2 is 8 bytes of f32$",
+        r"fix: .*start the box at 0,")),
 ]  # fmt: skip

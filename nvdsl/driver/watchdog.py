@@ -26,6 +26,14 @@ from nvdsl.errors import WatchdogError
 _LOOK = 0.2
 """Seconds between two looks at the log."""
 
+_STOPS = 1.0
+"""Seconds from a warp's report until it is believed without CUDA's error, which says that the kernel has stopped. Where
+kernels of other processes hang or stop at the same time, that may come seconds late; the report has been complete since
+`debug_ptx.LINGER`."""
+
+_BEGINS = 60.0
+"""Seconds that a kernel may take to begin: other streams and other processes may have the GPU."""
+
 
 class Log:
     """The slots that kernels write into, in host memory that all devices see."""
@@ -58,14 +66,19 @@ class Log:
                 raise
             raise stopped from error
         if not ended:
-            self.hung = watchdog_report.hung(kernel, self._read(watch), watch)
+            said = self._read(watch)
+            stopped = watchdog_report.stopped(kernel, said, watch)
+            if stopped is not None:
+                raise stopped
+            self.hung = watchdog_report.hung(kernel, said, watch)
             raise self.hung
 
     def use(self, stream: int) -> None:
         self._stream = stream
 
     def _wait(self, patience: float) -> bool:
-        """False where the log says nothing new for ``patience`` seconds, and the launch has not ended."""
+        """False where the log says nothing new for too long, and the launch has not ended. ``patience``: how many
+        seconds that is where the kernel has begun, and none of its warps has stopped it."""
         said, pause = 0, 2e-5
         looked = changed = time.monotonic()
         while not self._cuda.finished(self._stream):
@@ -76,9 +89,16 @@ class Log:
                 looked, says = now, zlib.crc32(self._bytes[: self._used * devicelog.SLOT.itemsize])
                 if says != said:
                     said, changed = says, now
-                elif now - changed > patience:
+                elif now - changed > self._silence(patience):
                     return False
         return True
+
+    def _silence(self, patience: float) -> float:
+        """Seconds without news after which a launch isn't waited for any longer."""
+        states = self._slots["state"][: self._used]
+        if (states == devicelog.FAULT).any():
+            return _STOPS
+        return patience if states.any() else _BEGINS
 
     def _read(self, watch: Watch) -> watchdog_report.Launch:
         return watchdog_report.read(self._slots[: self._used].copy(), *self._shape, watch)

@@ -8,8 +8,10 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from nvdsl import arch
 from nvdsl.devicelog import BEFORE, FAULT, MAX_VALUES, PAST, Site, Watch, number
 from nvdsl.driver.mbarrier_word import State, decode, hint
+from nvdsl.elements import ELEMENTS
 from nvdsl.errors import WatchdogError
 from nvdsl.printf import formatted
 
@@ -95,7 +97,7 @@ def _barrier(slot: Any, read: dict[Any, State]) -> State | None:
 def stopped(kernel: str, launch: Launch, watch: Watch) -> WatchdogError | None:
     """The error of a kernel that stopped itself; None where none of its warps says so."""
     faults = [w for w in launch.warps if w.state == FAULT]
-    for kind, make in (("assert", _assert), ("out-of-bounds", _out_of_bounds)):
+    for kind, make in (("assert", _assert), ("out-of-bounds", _out_of_bounds), ("illegal-copy", _illegal_copy)):
         of_kind = [w for w in faults if w.site.kind == kind]
         if of_kind:
             return make(of_kind[0], len(of_kind) - 1)
@@ -135,6 +137,26 @@ def _out_of_bounds(warp: Warp, others: int) -> WatchdogError:
     )
 
 
+def _illegal_copy(warp: Warp, others: int) -> WatchdogError:
+    site, dtype = warp.site, ELEMENTS[warp.site.of]
+    at = tuple(number(bits, type) for bits, type in zip(warp.values, site.types, strict=False))
+    if at[0] % site.count:
+        found = f"innermost coordinate {at[0]} is {at[0] * dtype.bytes:,} bytes of {dtype.name}"
+        rule = f"it is a multiple of {arch.TMA_COORDINATE_MULTIPLE} bytes"
+        fix = f"start the box at {at[0] // site.count * site.count}, or use ordinary loads and stores"
+    else:
+        found = f"coordinates {at}, innermost first"
+        rule, fix = "what goes to global memory has no negative coordinate", "start the box inside of the array"
+    return WatchdogError(
+        f"{site.what} by {warp.name}, thread {warp.thread}: {found}",
+        kind="illegal-copy",
+        where=site.where,
+        details=(*_more(others, "made such a copy, too"), _LOST),
+        rule=f"{rule}, else it is an illegal instruction (measured on an H200: docs/hardware.md)",
+        fix=fix,
+    )
+
+
 def _more(others: int, did: str) -> tuple[str, ...]:
     return (f"{others} more warp{'s' if others > 1 else ''} {did}",) if others else ()
 
@@ -158,6 +180,8 @@ def _deadlock(kernel: str, faults: list[Warp], launch: Launch, watch: Watch) -> 
 
 def hung(kernel: str, launch: Launch, watch: Watch) -> WatchdogError:
     """The error of a kernel that does not end, and stops in none of its mbarrier waits."""
+    if not launch.warps:
+        return _not_begun(kernel, launch)
     stuck = [w for w in launch.warps if w.state == BEFORE and not w.returned and w.site.kind != "entry"]
     blocked = next(iter([w for w in stuck if w.site.kind == "setmaxnreg"] or stuck or launch.warps), None)
     seconds = f"{2 * watch.timeout + 1:g} s"
@@ -168,6 +192,17 @@ def hung(kernel: str, launch: Launch, watch: Watch) -> WatchdogError:
         details=(*_waits(launch), _RUNS, *_likely(launch)),
         rule="barriers and setmaxnreg end when all that they wait for come; once entered, they can't be left",
         fix="look at who is missing above (where a kernel computes that long: NVDSL_DEBUG_TIMEOUT=seconds)",
+        running=True,
+    )
+
+
+def _not_begun(kernel: str, launch: Launch) -> WatchdogError:
+    return WatchdogError(
+        f"hang: kernel {kernel} has been launched, and none of its {launch.count} warps has begun",
+        kind="hang",
+        details=(f"the launch ends with this process: {_ELSEWHERE}",),
+        rule="a kernel begins when the GPU has room for one of its blocks",
+        fix="look for a kernel of another stream or process that has the GPU and does not end (nvidia-smi)",
         running=True,
     )
 

@@ -16,6 +16,8 @@ from nvdsl.mlir import ir
 LINGER = 0.2
 """Seconds from a thread's report until it stops the kernel: others, about to report, too, get their chance."""
 
+_AGAIN_NS = 200_000  # between two times that a report is written
+
 _EXTRA = 1 << 17  # bytes
 
 _POLL_NS = 1_000_000  # upper bound of one suspension in try_wait
@@ -64,8 +66,8 @@ mov.b32 state, {state};
 mov.b32 site, {site};
 mov.b32 index, {index};
 mov.b32 parity, {parity};
-st.volatile.global.v4.b32 [slot], {{state, site, bx, by}};
-st.volatile.global.v4.b32 [slot+{log.BLOCK + 8}], {{bz, me, index, parity}};"""
+st.volatile.global.v4.b32 [slot+{log.BLOCK + 8}], {{bz, me, index, parity}};
+st.volatile.global.v4.b32 [slot], {{state, site, bx, by}};"""
 
 
 def _state(state: int) -> str:
@@ -73,7 +75,8 @@ def _state(state: int) -> str:
 
 
 def _fault(site: int, index: str, parity: str, parts: Sequence[str], linger: float) -> str:
-    """``parts``: what finds and stores the rest of the report. The state comes last: then all else is there."""
+    """``parts``: what finds and stores the rest of the report. The state comes last: then all else is there. Other
+    lanes of the warp may go on, and write over it where they come to a wait: so it is written again, until the end."""
     stores = "\n".join(parts)
     return f"""\
 {_LOCATE}
@@ -86,7 +89,11 @@ membar.sys;
 LINGER:
 mov.u64 start, %globaltimer;
 LINGERING:
-nanosleep.u32 20000;
+nanosleep.u32 {_AGAIN_NS};
+@other bra CLOCK;
+{_place(log.FAULT, site, index, parity)}
+membar.sys;
+CLOCK:
 mov.u64 now, %globaltimer;
 sub.u64 now, now, start;
 setp.lt.u64 ok, now, {round(linger * 1e9)};

@@ -19,7 +19,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from nvdsl.lower import accumulators, checks, device_checks, finish, legalize, prepare, watchdog
+from nvdsl import tensorcopies
+from nvdsl.lower import (
+    accumulators,
+    checks,
+    device_checks,
+    device_coordinates,
+    finish,
+    legalize,
+    prepare,
+    watchdog,
+)
 
 Rewrite = Callable[..., None]
 
@@ -75,6 +85,8 @@ DEVICE = (
     _debug("declare-log", "through which a kernel says where it is", watchdog.declare_log),
     _debug("check-asserts", "in debug mode", device_checks.check_asserts, needs=device_checks.ASSERTS),
     _debug("check-bounds", "an index outside of its axis stops the kernel", device_checks.check_bounds),
+    _debug("check-coordinates", "one of a TMA copy that would be an illegal instruction stops the kernel",
+           device_coordinates.check_coordinates, needs=tensorcopies.COPIES),
     _debug("bound-waits", "an mbarrier wait ends after a while", watchdog.bound_waits),
     _debug("announce-waits", "a warp says where it may stop", watchdog.announce_waits),
     _debug("enter-and-return", "a warp says that it has begun, and ended", watchdog.enter_and_return),

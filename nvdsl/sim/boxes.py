@@ -78,19 +78,14 @@ class Box:
             tma.reduce(found.data, base, data, address, self.tensor.tensor_map, self.coords, kind)
 
     def check(self, machine: Any, address: int, who: Access, kind: str = "load") -> None:
-        """``kind``: "load", "store", or the reduction."""
-        reduction = kind if kind not in ("load", "store") else ""
+        """``kind``: "load", "prefetch" (``address`` is 0), "store", or the reduction."""
+        reduction = kind if kind not in ("load", "prefetch", "store") else ""
         problems = tma.problems(
             self.tensor.tensor_map, self.coords, address, store=kind == "store", reduction=reduction
         )
         if problems:
-            raise error(
-                "illegal-copy",
-                f"{who}: " + "; ".join(problems),
-                who.where,
-                "PTX ISA, cp.async.bulk.tensor; CUDA driver API, cuTensorMapEncodeTiled",
-                "align the slot's offset and the coordinates",
-            )
+            says, rules, fixes = ("; ".join(parts) for parts in zip(*problems, strict=True))
+            raise error("illegal-copy", f"{who}: {says}", who.where, rules, fixes)
 
 
 class Line:

@@ -80,6 +80,9 @@ class SimCuda(Cuda):
     def current_device(self) -> int | None:
         return 0
 
+    def is_current(self, context: Any) -> bool:
+        return self._current == context
+
     def push_context(self, context: Any) -> None:
         self._current = context
 
@@ -140,6 +143,9 @@ class SimCuda(Cuda):
         encoded = EncodedMap(ctypes.addressof(blank))
         self._maps[encoded.address] = MapArgument(tensor_map, address)
         return encoded
+
+    def moved(self, encoded: EncodedMap, tensor_map: TensorMap, address: int) -> EncodedMap:
+        return self.encode(tensor_map, address)
 
     def launch_config(self, grid: Dim3, block: Dim3, cluster: Dim3 | None, smem: int, programmatic: bool) -> _Config:
         return _Config(grid, block, cluster, programmatic)

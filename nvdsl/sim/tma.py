@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import NamedTuple
 
 import numpy as np
 
@@ -36,6 +37,8 @@ REDUCTIONS = {
 }
 """Reductions by a tensor map's element type; any other is an illegal instruction. (``inc`` and ``dec``
 take unsigned 32-bit elements, which no `TensorMap` has.)"""
+
+_ILLEGAL = "else it is an illegal instruction on the GPU (measured on an H200: docs/hardware.md)"
 
 
 # --- what a copy touches -------------------------------------------------------------------------
@@ -124,10 +127,18 @@ def extent(tensor_map: TensorMap, address: int) -> tuple[int, int]:
     return address - phase + pieces[0][0], address - phase + pieces[-1][1]
 
 
+class Problem(NamedTuple):
+    """A rule that a copy breaks, with the values, and what to write instead."""
+
+    says: str
+    rule: str
+    fix: str
+
+
 def problems(
     tensor_map: TensorMap, coords: Sequence[int], address: int, *, store: bool = False, reduction: str = ""
-) -> list[str]:
-    """Every rule that a copy of the box at ``coords`` breaks, one sentence each; [] when it is legal.
+) -> list[Problem]:
+    """Every rule that a copy of the box at ``coords`` breaks; [] when it is legal.
 
     ``store``: from shared to global memory. ``reduction``: the kind of a reduction. The device reports a
     broken rule as a misaligned address or an illegal instruction.
@@ -135,20 +146,26 @@ def problems(
     item, element = geometry(tensor_map).item, tensor_map.element
     found, past = [], address % arch.TMA_SMEM_ALIGNMENT
     if past:
-        found.append(
-            f"shared address {address:#x} is {past} bytes past a multiple of {arch.TMA_SMEM_ALIGNMENT}: "
-            f"a box must start at a multiple of {arch.TMA_SMEM_ALIGNMENT} bytes"
-        )
-    if coords[0] * item % UNIT:
-        found.append(
-            f"innermost coordinate {coords[0]} is {coords[0] * item} bytes of {element}: "
-            f"it must be a multiple of {UNIT} bytes"
-        )
+        multiple = f"a multiple of {arch.TMA_SMEM_ALIGNMENT} bytes"
+        says = f"shared address {address:#x} is {past} bytes past {multiple}"
+        rule = f"a box starts at {multiple} (PTX ISA, cp.async.bulk.tensor)"
+        found.append(Problem(says, rule, "align the slot's offset"))
+    if coords[0] * item % arch.TMA_COORDINATE_MULTIPLE:
+        few = arch.TMA_COORDINATE_MULTIPLE // item
+        says = f"innermost coordinate {coords[0]} is {coords[0] * item:,} bytes of {element}"
+        rule = f"the innermost coordinate is a multiple of {arch.TMA_COORDINATE_MULTIPLE} bytes, {_ILLEGAL}"
+        before = coords[0] // few * few
+        fix = f"start the box at {before}, the multiple of {few} elements before it, or use ordinary loads and stores"
+        found.append(Problem(says, rule, fix))
     if (store or reduction) and min(coords) < 0:
-        found.append(f"coordinates {tuple(coords)}: what goes to global memory has no negative coordinate")
+        rule = f"what goes to global memory has no negative coordinate, {_ILLEGAL}"
+        says = f"coordinates {tuple(coords)}, innermost first"
+        found.append(Problem(says, rule, "start the box inside of the array"))
     allowed = REDUCTIONS.get(element, ())
     if reduction and reduction not in allowed:
-        found.append(f"reduction {reduction} of {element}: TMA has {', '.join(allowed) or 'none'} for it")
+        says = f"reduction {reduction} of {element}"
+        rule = f"TMA has {', '.join(allowed) or 'no reduction'} for {element}, {_ILLEGAL}"
+        found.append(Problem(says, rule, "another kind or type, or atomics"))
     return found
 
 
@@ -211,7 +228,7 @@ def reduce(
     """
     g = geometry(tensor_map)
     if kind not in REDUCTIONS.get(tensor_map.element, ()):
-        raise ValueError(problems(tensor_map, coords, address, reduction=kind)[-1])
+        raise ValueError(problems(tensor_map, coords, address, reduction=kind)[-1].says)
     shape, place, first = g.clip(coords, store=True)
     if 0 in shape:
         return

@@ -13,6 +13,8 @@ from typing import Any
 from nvdsl.verify import (
     accumulators,
     arrivals,
+    clusters,
+    coordinates,
     divergence,
     initialization,
     operands,
@@ -28,7 +30,7 @@ from nvdsl.verify.program import Program
 CHECKS = (
     tensor_maps.check, shared_memory.check, registers.check, transactions.check, arrivals.check, waits.check,
     initialization.check, divergence.check, accumulators.check,
-    proxies.check, operands.check,
+    proxies.check, operands.check, coordinates.check, clusters.check,
 )  # fmt: skip
 
 

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from nvdsl import dtypes
-from nvdsl.mlir import ir
+from nvdsl.tensorcopies import box_type, segments
 from nvdsl.verify.expressions import Expressions
 from nvdsl.verify.program import Kernel, Node
 from nvdsl.verify.reach import Reach, Reaches
@@ -84,10 +84,10 @@ def _events(kernel: Kernel, op: Any) -> list[Event] | None:
     if name == "nvgpu.mbarrier.try_wait.parity":
         return [Event("wait", node, operands[3], parity=operands[1])]
     if name == "nvgpu.tma.async.load":
-        segments = _segments(op)
-        at = ("mask", segments[5][0]) if segments[5] else "here"
+        fields = segments(op)
+        at = ("mask", fields[5][0]) if fields[5] else "here"
         size = box_bytes(op.operands[2].type)
-        return [Event("bytes", node, segments[4][0], size, at, predicate=_optional(segments[6], 0))]
+        return [Event("bytes", node, fields[4][0], size, at, predicate=_optional(fields[6], 0))]
     return _through_pointer(kernel, op) if name == "nvgpu.mbarrier.get" else None
 
 
@@ -131,38 +131,27 @@ def _pointer_events(kernel: Kernel, op: Any, number: int, index: Any, at: Any) -
 def _bulk_events(node: Node, op: Any, index: Any, at: Any) -> list[Event] | None:
     if at != "here":
         return None
-    segments = _segments(op)
+    fields = segments(op)
     if "tensor" not in op.name:  # dst, src, mbarrier, size, multicast mask, cache hint
-        mask = segments[4]
-        return [Event("bytes", node, index, segments[3][0], ("mask", mask[0]) if mask else "here")]
-    source = segments[1][0].owner.operation  # the tensor map as a pointer
+        mask = fields[4]
+        return [Event("bytes", node, index, fields[3][0], ("mask", mask[0]) if mask else "here")]
+    source = fields[1][0].owner.operation  # the tensor map as a pointer
     tiled = "mode" not in op.attributes or "im2col" not in str(op.attributes["mode"])
     if source.name != "builtin.unrealized_conversion_cast" or not tiled:
         return None
     size = box_bytes(source.operands[0].type)
-    at = ("mask", segments[5][0]) if segments[5] else "here"
-    return [Event("bytes", node, index, size, at, predicate=_optional(segments[7], 0))]
+    at = ("mask", fields[5][0]) if fields[5] else "here"
+    return [Event("bytes", node, index, size, at, predicate=_optional(fields[7], 0))]
 
 
 def _optional(operands: list[Any], number: int) -> Any | None:
     return operands[number] if len(operands) > number else None
 
 
-def _segments(op: Any) -> list[list[Any]]:
-    """The op's operands by segment."""
-    operands, found = iter(list(op.operands)), []
-    for size in op.attributes["operandSegmentSizes"]:
-        found.append([next(operands) for _ in range(int(size))])
-    return found
-
-
 def box_bytes(descriptor_type: Any) -> int | None:
     """Bytes of one box of a tensor map, from its type."""
-    match = re.search(r"tensor = (memref<[^>]*>)", str(descriptor_type))
-    if match is None:
-        return None
-    box = ir.MemRefType(ir.Type.parse(match.group(1), descriptor_type.context))
-    return int(np.prod(box.shape)) * dtypes.from_ir(box.element_type).bytes
+    box = box_type(descriptor_type)
+    return None if box is None else int(np.prod(box.shape)) * dtypes.from_ir(box.element_type).bytes
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ import numpy as np
 
 from nvdsl import dtypes
 from nvdsl.mlir import ir
+from nvdsl.tensorcopies import descriptor_type
 from nvdsl.verify.context import Context
 from nvdsl.verify.mbarriers import box_bytes
 from nvdsl.verify.program import Node
@@ -70,9 +71,9 @@ def _tma(context: Context, node: Node) -> Place | None:
     if node.name in ("nvgpu.tma.async.load", "nvgpu.tma.async.store"):
         return of_view(context, op.operands[0])
     if node.name == "nvvm.cp.async.bulk.tensor.shared.cluster.global":
-        return _pointer(context, op.operands[0], _descriptor_type(op.operands[1]))
+        return _pointer(context, op.operands[0], descriptor_type(op.operands[1]))
     if node.name in _TENSOR_STORES:
-        return _pointer(context, op.operands[1], _descriptor_type(op.operands[0]))
+        return _pointer(context, op.operands[1], descriptor_type(op.operands[0]))
     size, start = context.threads.of(op.operands[2]), context.threads.of(op.operands[1], first=True)
     return Place(start, size) if isinstance(size, int) and start is not None else None
 
@@ -80,12 +81,7 @@ def _tma(context: Context, node: Node) -> Place | None:
 def tensor_map_type(node: Node) -> Any | None:
     """The type of the tensor map of a TMA load."""
     op = node.op
-    return op.operands[2].type if node.name == "nvgpu.tma.async.load" else _descriptor_type(op.operands[1])
-
-
-def _descriptor_type(pointer: Any) -> Any | None:
-    op = defining(pointer)
-    return op.operands[0].type if op is not None and op.name == "builtin.unrealized_conversion_cast" else None
+    return op.operands[2].type if node.name == "nvgpu.tma.async.load" else descriptor_type(op.operands[1])
 
 
 def _pointer(context: Context, pointer: Any, descriptor: Any) -> Place | None:

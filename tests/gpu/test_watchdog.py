@@ -24,10 +24,9 @@ def test_a_mistake_is_reported_and_the_caller_goes_on(name):
     start = time.monotonic()
     with pytest.raises(nv.errors.WatchdogError) as caught:
         nv.debug.run(mistake.function, *mistake.arguments(), env={"NVDSL_VERIFY": "off"}, timeout=30)
-    assert time.monotonic() - start < 10
     error, text = caught.value, str(caught.value)
-    print(text)
-    assert error.kind == mistake.device
+    assert error.kind == mistake.device, text
+    assert time.monotonic() - start < 20, text  # alone 2 to 7 s; more with other processes' hanging kernels on the GPU
     assert error.running == (mistake.device == "hang")
     assert f"hanging.py:{mistake.line}" in text
     for pattern in mistake.says:

@@ -230,3 +230,29 @@ def test_lanes_diverge_and_meet_again():
     x, out = np.arange(1, 33, dtype=np.int32), zeros(32, dtype=np.int32)
     run(collatz, x, out)
     assert out.tolist() == [steps(int(n)) for n in x]
+
+
+@nv.jit
+def impatient(out):
+    """Waits, by both clocks, and counts how often it looked."""
+
+    @nv.kernel(grid=2, block=64)
+    def kernel():
+        t = nv.block_id.x * 64 + nv.thread_id.x
+        start, nanoseconds = nv.clock(), nv.globaltimer()
+        looks = 0
+        while nv.clock() - start < 100:
+            looks += 1
+        out[t, 0] = nv.globaltimer() - nanoseconds
+        out[t, 1] = looks
+
+    kernel()
+
+
+def test_time_passes():
+    out = zeros(128, 2, dtype=np.int64)
+    run(impatient, out)
+    assert (out > 0).all()
+    assert (out[:, 0] > out[:, 1]).all()
+    for warp_lanes in out.reshape(4, 32, 2):
+        assert (warp_lanes == warp_lanes[0]).all(), "a warp reads the clock once"

@@ -316,7 +316,7 @@ def test_overlapping_rows_are_added_up():
 )
 def test_reductions_that_an_h200_refuses(element, kind):
     tensor_map, target = dense(element, (16, 32), (16, 32))
-    assert "reduction" in tma.problems(tensor_map, (0, 0), 128, reduction=kind)[0]
+    assert "reduction" in tma.problems(tensor_map, (0, 0), 128, reduction=kind)[0].says
     with pytest.raises(ValueError, match=f"reduction {kind} of {element}"):
         tma.reduce(target, 0, target.copy(), 0, tensor_map, (0, 0), kind)
 
@@ -329,15 +329,26 @@ def test_rules_of_a_copy():
     assert tma.problems(tensor_map, (-8, -3), 1024 + 128) == []
     assert tma.problems(tensor_map, (8, 3), 1024, store=True) == []
     assert tma.problems(tensor_map, (8, 3), 1024, reduction="add") == []
-    for coords, address, kwargs, says in (
-        ((0, 0), 1024 + 64, {}, "shared address 0x440 is 64 bytes past"),
-        ((4, 0), 1024, {}, "innermost coordinate 4 is 8 bytes"),
-        ((0, -1), 1024, {"store": True}, "no negative coordinate"),
-        ((0, -1), 1024, {"reduction": "add"}, "no negative coordinate"),
-        ((0, 0), 1024, {"reduction": "xor"}, "add, min, max"),
+    for coords, address, kwargs, says, rule in (
+        ((0, 0), 1024 + 64, {}, "shared address 0x440 is 64 bytes past", "a multiple of 128 bytes"),
+        ((4, 0), 1024, {}, "innermost coordinate 4 is 8 bytes", "a multiple of 16 bytes"),
+        ((0, -1), 1024, {"store": True}, "coordinates (0, -1)", "no negative coordinate"),
+        ((0, -1), 1024, {"reduction": "add"}, "coordinates (0, -1)", "no negative coordinate"),
+        ((0, 0), 1024, {"reduction": "xor"}, "reduction xor of f16", "add, min, max"),
     ):
         (problem,) = tma.problems(tensor_map, coords, address, **kwargs)
-        assert says in problem
+        assert says in problem.says and rule in problem.rule and problem.fix
+
+
+@pytest.mark.parametrize(("element", "legal"), [("i8", 16), ("f16", 8), ("f32", 4), ("f64", 2)])
+def test_the_innermost_coordinate_is_a_multiple_of_16_bytes(element, legal):
+    """Loads, stores, reductions and prefetches alike, wherever the box is: tests/gpu/test_coordinates.py."""
+    tensor_map, _ = dense(element, (64, 128), (8, 16))
+    for column in range(-40, 300):
+        found = tma.problems(tensor_map, (column, 99), 0)
+        assert bool(found) == bool(column % legal), column
+        if found:
+            assert f"start the box at {column - column % legal}," in found[0].fix
 
 
 def test_a_tensor_map_needs_one_coordinate_a_dimension():

@@ -78,10 +78,10 @@ def test_panels_are_as_wide_as_the_swizzle(swizzle, panels):
 
 def test_traced_coordinates_move_with_the_panel():
     def use(tma, tile, full):
-        tma.load(tile, full, (nv.thread_id.x * 64, nv.thread_id.x * 2))
+        tma.load(tile, full, (nv.thread_id.x * 64, nv.thread_id.x * 4))
 
     module = copies(use, array(nv.f32, 512, 512), (64, 64), swizzle=128)
-    assert boxes(module, thread=3) == [(0, [6, 192]), (64 * 128, [6 + 32, 192])]
+    assert boxes(module, thread=3) == [(0, [12, 192]), (64 * 128, [12 + 32, 192])]
 
 
 def test_a_stage_of_a_stack_is_filled_where_it_lies():
@@ -93,11 +93,11 @@ def test_a_stage_of_a_stack_is_filled_where_it_lies():
 
 
 RANKS = [
-    ((256,), (64,), (5,)),
-    ((16, 64), (8, 64), (5, 6)),
-    ((4, 16, 64), (1, 8, 64), (5, 6, 7)),
+    ((256,), (64,), (4,)),
+    ((16, 64), (8, 64), (5, 8)),
+    ((4, 16, 64), (1, 8, 64), (5, 6, 12)),
     ((2, 4, 16, 64), (1, 2, 8, 64), (5, 6, 7, 8)),
-    ((2, 2, 4, 16, 64), (1, 1, 2, 8, 64), (5, 6, 7, 8, 9)),
+    ((2, 2, 4, 16, 64), (1, 1, 2, 8, 64), (5, 6, 7, 8, 16)),
 ]
 
 

@@ -233,7 +233,7 @@ def _setmaxregister(d: Decoder, op: Any) -> Any:
 # --- fences
 
 
-@op("nvvm.prefetch", "nvvm.cp.async.bulk.tensor.prefetch", "nvvm.cp.async.bulk.prefetch")
+@op("nvvm.prefetch", "nvvm.cp.async.bulk.prefetch")
 def _nothing(d: Decoder, op: Any) -> None:
     return None
 

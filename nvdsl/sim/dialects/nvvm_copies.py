@@ -9,6 +9,7 @@ from nvdsl.sim import boxes, copies
 from nvdsl.sim.decode import Blocking, Decoder, Frame, op, unknown
 from nvdsl.sim.dialects.nvgpu import load_box, predicated, segments, store_box
 from nvdsl.sim.dialects.nvvm import word
+from nvdsl.sim.report import Access
 from nvdsl.trace.location import where
 
 
@@ -39,6 +40,23 @@ def _tensor_reduce(d: Decoder, op: Any) -> Any:
     (tensor,), (src,), coords, _hint = segments(op, d.operands(op))
     at, kind = where(op), word(op, "redKind")
     return lambda v: store_box(v, v[tensor], coords, v[src], kind, at)
+
+
+@op("nvvm.cp.async.bulk.tensor.prefetch")
+def _tensor_prefetch(d: Decoder, op: Any) -> Any:
+    """It moves nothing that a kernel could see, but its coordinates have a copy's rules."""
+    (tensor,), coords, im2col, _hint = segments(op, d.operands(op))
+    if im2col or word(op, "mode") != "tile":
+        raise unknown(op, "im2col")
+    at = where(op)
+
+    def step(v: Frame) -> None:
+        w = v[0]
+        for lane in w.active_lanes():
+            box = boxes.Box(v[tensor], tuple(copies.uniform(v[c], w, lane) for c in coords))
+            box.check(w.machine, 0, Access(w.name, "TMA prefetch", "prefetch", at), "prefetch")
+
+    return step
 
 
 @op("nvvm.cp.async.bulk.shared.cluster.global")

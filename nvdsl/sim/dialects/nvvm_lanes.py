@@ -150,6 +150,16 @@ def _ctarank(d: Decoder, op: Any) -> Any:
     return step
 
 
+@op("nvvm.read.ptx.sreg.clock64", "nvvm.read.ptx.sreg.globaltimer")
+def _clock(d: Decoder, op: Any) -> Any:
+    r = d.result(op)
+
+    def step(v: Frame) -> None:
+        v[r] = v[0].machine.read_clock()
+
+    return step
+
+
 # --- conversions and approximations
 
 for _name, _f in (("ex2", np.exp2), ("log2", np.log2), ("sin", np.sin), ("cos", np.cos),

@@ -34,15 +34,15 @@ def one_dimension(tma, box, barrier):
     # CHECK: nvgpu.tma.async.load %{{.*}}[%[[X]]], %[[GROUP]][%[[ZERO]]] to %[[BOX]] : {{.*}}(line [[# @LINE - 2]])
     first = nv.thread_id.x == 0
     # CHECK: %[[FIRST:\w+]] = arith.cmpi eq
-    tma.load(box, barrier, [3], predicate=first)
-    # CHECK: %[[THREE:\w+]] = arith.constant 3 : index
-    # CHECK: nvgpu.tma.async.load %{{.*}}[%[[THREE]]], {{.*}}, predicate = %[[FIRST]] :
+    tma.load(box, barrier, [4], predicate=first)
+    # CHECK: %[[FOUR:\w+]] = arith.constant 4 : index
+    # CHECK: nvgpu.tma.async.load %{{.*}}[%[[FOUR]]], {{.*}}, predicate = %[[FIRST]] :
 
 
 def five_dimensions(tma, box, barrier):
     # CHECK-LABEL: gpu.launch
-    tma.load(box, barrier, [5, 4, 3, 2, 1])
-    # CHECK: %[[INNERMOST:\w+]] = arith.constant 5 : index
+    tma.load(box, barrier, [8, 4, 3, 2, 1])
+    # CHECK: %[[INNERMOST:\w+]] = arith.constant 8 : index
     # CHECK: %[[OUTERMOST:\w+]] = arith.constant 1 : index
     # CHECK: nvgpu.tma.async.load %{{.*}}[%[[INNERMOST]], {{.*}}, %[[OUTERMOST]]],
 

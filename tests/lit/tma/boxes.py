@@ -45,9 +45,9 @@ def narrow(a):
     @nv.kernel(grid=1, block=128)
     def kernel():
         tile = nv.smem((16, 32), nv.f32, swizzle=128)
-        tma.load(tile, nv.Mbarriers(1)[0], (1, 2, 3))
+        tma.load(tile, nv.Mbarriers(1)[0], (1, 2, 4))
         # CHECK: memref.view {{.*}} to memref<2x8x32xf32, #gpu.address_space<workgroup>>
-        # CHECK: %[[C:\w+]] = arith.constant 3 : index
+        # CHECK: %[[C:\w+]] = arith.constant 4 : index
         # CHECK: %[[B:\w+]] = arith.constant 2 : index
         # CHECK: %[[A:\w+]] = arith.constant 1 : index
         # CHECK: nvgpu.tma.async.load %{{.*}}[%[[C]], %[[B]], %[[A]]],

@@ -7,6 +7,7 @@ import pytest
 
 from nvdsl import devicelog
 from nvdsl.devicelog import BEFORE, FAULT, PAST, Site, Watch
+from nvdsl.driver import watchdog
 from nvdsl.driver.mbarrier_word import State, decode, hint
 from nvdsl.errors import DeviceError, WatchdogError, Where
 from tests.unit.driver.fake_cuda import Kernel, fake
@@ -20,6 +21,7 @@ SITES = (
     Site("assert", Where("k.py", 5), "k.py:5: x[%d] is %.1f, 5%%", types=("i32", "f32")),
     Site("out-of-bounds", Where("k.py", 6), "load", "an array of 4x8 f32", types=("index", "index"), extents=(4, 8)),
     Site("mbarrier", Where("k.py", 7), "empty", count=1),
+    Site("illegal-copy", Where("k.py", 8), "TMA store", "f16", count=8, types=("i32", "i32")),
 )
 LOST = "CUDA_ERROR_LAUNCH_FAILED"
 SIZES = "".join(f"%{name} = arith.constant {n} : index\n" for name, n in (("one", 1), ("two", 2), ("threads", 64)))
@@ -103,6 +105,22 @@ def test_an_access_out_of_bounds():
     assert "on axis 1 the largest legal index is 7" in str(error)
 
 
+@pytest.mark.parametrize(
+    ("at", "found", "rule", "fix"),
+    [
+        ((-3, 5), "innermost coordinate -3 is -6 bytes of f16", "it is a multiple of 16 bytes", "at -8,"),
+        ((961, -1), "innermost coordinate 961 is 1,922 bytes of f16", "it is a multiple of 16 bytes", "at 960,"),
+        ((16, -1), "coordinates (16, -1), innermost first", "no negative coordinate", "inside of the array"),
+    ],
+)
+def test_a_copy_that_the_gpu_takes_for_an_illegal_instruction(at, found, rule, fix):
+    values = [x & (1 << 32) - 1 for x in at] + [0] * 5
+    error = report(((1, 0), 1, waits(7, values=values)), ((1, 1), 0, waits(1)))
+    assert (error.kind, error.where, error.running) == ("illegal-copy", Where("k.py", 8), False)
+    assert f"TMA store by warp 1 of block (1, 0), thread 32: {found}" in str(error)
+    assert rule in error.rule and fix in error.fix
+
+
 def test_a_kernel_that_says_nothing_new_hangs_and_nothing_is_launched_after_it():
     slots = [((0, 0), 0, {"state": BEFORE, "site": 2}), ((0, 0), 1, {"state": BEFORE, "site": 3})]
     cuda, call = run(slots, ends=[False], timeout=-0.4)  # patience of 0.2 s
@@ -118,18 +136,38 @@ def test_a_kernel_that_says_nothing_new_hangs_and_nothing_is_launched_after_it()
     assert cuda.names().count("launch") == launches
 
 
-def test_a_kernel_that_goes_on_is_waited_for():
-    """It waits longer than the patience, and says something new all the time."""
+@pytest.mark.parametrize("state", [BEFORE, 0])
+def test_a_kernel_that_goes_on_is_waited_for(state):
+    """Longer than the patience: it says something new all the time, or has not begun."""
     cuda, call = run([], ends=[False], timeout=-0.4)
     turn = iter(range(1000))
 
     def finished(stream):
         number = next(turn)
-        np.frombuffer(cuda.log, devicelog.SLOT)[0]["index"] = number // 10
+        slot = np.frombuffer(cuda.log, devicelog.SLOT)[0]
+        slot["state"], slot["index"] = state, number // 10 if state else 0
         return number > 100  # a second, at 10 ms each
 
     cuda.finished = finished
     call()
+
+
+def test_a_report_is_believed_where_cudas_error_is_late(monkeypatch):
+    """The kernel stops itself: it is no hang, though nothing says so for longer than the patience."""
+    monkeypatch.setattr(watchdog, "_STOPS", 0.1)
+    slots = [((0, 0), 0, {"state": BEFORE, "site": 2}), ((0, 0), 1, waits(5, values=[0, 8, 0, 0, 0, 0, 0]))]
+    error = report(*slots, ends=[False], timeout=30)
+    assert (error.kind, error.running, error.where) == ("out-of-bounds", False, Where("k.py", 6))
+
+
+def test_a_kernel_that_never_begins(monkeypatch):
+    monkeypatch.setattr(watchdog, "_BEGINS", 0.1)
+    cuda, call = run([], ends=[False])
+    with pytest.raises(WatchdogError, match="kernel f_kernel has been launched, and none of its 8 warps") as caught:
+        call()
+    assert (caught.value.kind, caught.value.running) == ("hang", True)
+    with pytest.raises(WatchdogError, match="still hangs"):
+        call()
 
 
 def test_another_error_of_the_kernel_stays_what_it_is():

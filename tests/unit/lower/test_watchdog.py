@@ -8,7 +8,7 @@ import pytest
 
 import nvdsl as nv
 from nvdsl import devicelog
-from nvdsl.lower import compiler, passes
+from nvdsl.lower import compiler, debug_ptx, passes
 from nvdsl.lower.options import Options
 from tests import hanging
 from tests.hanging import MISTAKES
@@ -119,6 +119,43 @@ def test_indices_are_checked_where_they_are_not_known():
         ("load of 4 elements", "an array of 16x64 f32", (16, 61)),
         ("store of 4 elements", "an array of 128 f32", (125,)),
     ]
+
+
+def test_coordinates_of_tma_copies_are_checked():
+    @nv.jit
+    def copies(x, row: nv.i32):
+        x_tma = nv.TMA(x, tile=(8, 32))
+
+        @nv.kernel(grid=1, block=32)
+        def kernel():
+            tile = nv.smem((8, 32), x.dtype)
+            full = nv.Mbarriers(1, arrivals=1)[0]
+            if nv.thread_id.x == 0:
+                full.arrive_expect_tx(tile.bytes)
+                x_tma.load(tile, full, (row, 0), predicate=row > 0)
+            full.wait(0)
+            if nv.thread_id.x == 0:
+                x_tma.prefetch_tile((row, row))
+                x_tma.store(tile, (row, row), l2_hint=nv.ops.tma.L2_EVICT_LAST)
+                x_tma.reduce_add(tile, (0, row))
+                nv.bulk_commit_group()
+                nv.bulk_wait_group(0)
+
+        kernel()
+
+    kernel = compiled(copies, F32, 0)
+    found = [(s.what, s.of, s.count, len(s.types)) for s in kernel.watch.sites if s.kind == "illegal-copy"]
+    assert sorted(found) == sorted(
+        (what, "f32", 4, 2) for what in ("TMA load", "TMA prefetch", "TMA store", "TMA reduction")
+    )
+
+
+@pytest.mark.parametrize("text", [debug_ptx.require(5, 2), debug_ptx.wait(5, 2.0)], ids=["require", "wait"])
+def test_a_report_stays_where_other_lanes_of_the_warp_go_on(text):
+    """They say where they wait in the same slot: the report is written again and again, until the kernel is stopped."""
+    loop = text[text.index("LINGERING:") : text.index("trap;")]
+    assert loop.index("nanosleep") < loop.index(f"mov.b32 state, {devicelog.FAULT};\nmov.b32 site, 5;")
+    assert loop.index("st.volatile.global.v4.b32 [slot], {state, site, bx, by};") < loop.index("@ok bra LINGERING;")
 
 
 def test_shared_memory_ends_before_the_mbarriers():

@@ -1,0 +1,104 @@
+"""TMA copies at coordinates where there can be none: each would be an illegal instruction.
+
+The innermost coordinate is a multiple of 16 bytes, also of a box that is all outside of the array; what is not one is
+found where it is known, or where its lowest bits are (`nvdsl.verify.residues`). Stores and reductions have no negative
+coordinate.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from nvdsl import arch, dtypes, tensorcopies
+from nvdsl.errors import VerifyError
+from nvdsl.tensorcopies import TensorCopy
+from nvdsl.trace.location import where
+from nvdsl.verify import rounds
+from nvdsl.verify.context import Context, contexts
+from nvdsl.verify.program import Node, Program
+from nvdsl.verify.reach import Reach
+from nvdsl.verify.residues import Residue, Residues
+
+_ILLEGAL = "else it is an illegal instruction on the GPU (measured on an H200: docs/hardware.md)"
+_ROUNDS = 16
+"""Of a loop, that are looked at."""
+
+
+def check(program: Program) -> None:
+    for context in contexts(program):
+        lowest = Residues(context.threads)
+        for node in context.kernel.find(*tensorcopies.COPIES):
+            _check_copy(context, node, lowest)
+
+
+def _check_copy(context: Context, node: Node, lowest: Residues) -> None:
+    copy = tensorcopies.of(node.op)
+    if copy is None:
+        return
+    reach = context.reaches.of(node, copy.predicate)
+    if 0 in reach.trips or not reach.lanes.any():
+        return
+    for number, coordinate in enumerate(copy.coordinates):
+        at = _known(context, node, coordinate, reach)
+        if number == 0:
+            _check_multiple(node, copy, at, lowest.of(coordinate), reach)
+        if copy.out:
+            _check_sign(node, copy, number, at, reach)
+
+
+def _check_multiple(node: Node, copy: TensorCopy, at: list[Any], residue: Residue, reach: Reach) -> None:
+    dtype = dtypes.from_ir(copy.box.element_type)
+    multiple = arch.TMA_COORDINATE_MULTIPLE // dtype.bytes
+    bits, low = residue
+    known = min(1 << bits, multiple)
+    wrong, left = _first(at, lambda x: x % multiple != 0, reach), _first([low], lambda x: x % known != 0, reach)
+    if wrong is not None:
+        found = f"{wrong}, {wrong * dtype.bytes:,} bytes of {dtype.name}"
+    elif left is not None:
+        found = f"always {left % known} {dtype.name} past a multiple of {known}"
+    else:
+        return
+    raise VerifyError(
+        f"the innermost coordinate of this {copy.what} is {found}",
+        where=where(node.op),
+        rule=f"it is a multiple of {arch.TMA_COORDINATE_MULTIPLE} bytes, here of {multiple} elements, {_ILLEGAL}",
+        fix=f"start the box at the multiple of {multiple} before it, or copy with ordinary loads and stores",
+    )
+
+
+def _check_sign(node: Node, copy: TensorCopy, number: int, at: list[Any], reach: Reach) -> None:
+    wrong = _first(at, lambda x: x < 0, reach)
+    if wrong is not None:
+        raise VerifyError(
+            f"coordinate {number} of this {copy.what}, the innermost being 0, is {wrong}",
+            where=where(node.op),
+            rule=f"what goes to global memory has no negative coordinate, {_ILLEGAL}",
+            fix="start the box inside of the array: a load may begin before it, a store or reduction may not",
+        )
+
+
+def _first(values: list[Any], wrong: Callable[[Any], Any], reach: Reach) -> int | None:
+    """The first of ``values`` (each an int, an array by threads, or None) that a thread surely has, and that is
+    wrong."""
+    for value in values:
+        if value is not None:
+            here = np.broadcast_to(value, reach.lanes.shape)[reach.lanes]
+            bad = here[wrong(here)]
+            if len(bad) == len(here) or len(bad) and not reach.conditions:
+                return int(bad[0])
+    return None
+
+
+def _known(context: Context, node: Node, value: Any, reach: Reach) -> list[Any]:
+    """What ``value`` is in rounds of the loops around ``node`` that it is surely reached in: the first, and more of the
+    innermost loop where its end is known."""
+    threads = context.threads
+    loops = [parent.op for parent, _ in node.ancestors() if parent.name in ("scf.for", "scf.while")]
+    if not loops or reach.conditions:  # a condition may depend on the round
+        return [threads.of(value)]
+    found, _ = rounds.values(threads, value, loops[0], _ROUNDS)
+    ends = loops[0].name == "scf.for" and threads.of(loops[0].operands[1], first=True) is not None
+    return found if ends else found[:1]
