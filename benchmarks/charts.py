@@ -105,6 +105,35 @@ def seconds(title: str, rows: Sequence[Row]) -> Svg:
     return picture
 
 
+def bounds(title: str, curves: Sequence[tuple[str, Sequence[Row]]]) -> Svg:
+    """Three panels over n, of curves (name, rows of `bench_bound`): the ratio in turn with cuBLAS, the ratio alone, and
+    the SM clock alone."""
+    picture = Svg(WIDTH, 3 * PANEL + 250, title)
+    picture.text(LEFT, 28, title, size=17, bold=True)
+    picture.legend(LEFT, 52, [(c, "none", name) for c, (name, _) in zip(_cycle(len(curves)), curves, strict=True)])
+    timed = [r for _, rows in curves for r in rows]
+    if not timed:
+        picture.text(LEFT, 120, "nothing was timed")
+        return picture
+    across = _Across(min(r["n"] for r in timed), max(r["n"] for r in timed), log=True)
+    ratios = [r[key] for r in timed for key in ("ratio", "alone_ratio")]
+    range_ = _around(min(*ratios, 0.95), max(ratios), 0.05)
+    turns = _Panel(picture, 80, across, *range_, "calls in turn, at one clock: cuBLAS's time / nvdsl's")
+    alone = _Panel(picture, 80 + PANEL + 60, across, *range_, "alone, call after call: cuBLAS's time / nvdsl's")
+    highest = timed[0]["highest_ghz"]
+    clocks = _around(min(r["alone_ghz"] for r in timed), highest, 0.1)
+    clock = _Panel(picture, 80 + 2 * (PANEL + 60), across, *clocks, f"alone: SM clock, GHz (at most {highest:.2f})")
+    for panel in (turns, alone):
+        panel.better(1.0)
+    for colour, (name, rows) in zip(_cycle(len(curves)), curves, strict=True):
+        for panel, key in ((turns, "ratio"), (alone, "alone_ratio"), (clock, "alone_ghz")):
+            tips = [f"{name}, {r['n']}: {r[key]:.3f}; {r['alone_tflops']:.0f} TFLOPS alone" for r in rows]
+            panel.curve([(r["n"], r[key]) for r in rows], colour, tips)
+    for panel in (turns, alone, clock):
+        panel.frame("n = M = N = K")
+    return picture
+
+
 class _Across:
     """From sizes to pixels; ``log``: equal steps are equal ratios."""
 

@@ -79,6 +79,7 @@ from nvdsl.ops.fence import (
 )
 from nvdsl.ops.mbarrier import Mbarrier, Mbarriers
 from nvdsl.ops.smem import get_dynamic_shared_memory, ldmatrix, stmatrix
+from nvdsl.ops.timers import clock, globaltimer
 from nvdsl.ops.tma import (
     L2_EVICT_FIRST,
     L2_EVICT_LAST,
