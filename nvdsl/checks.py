@@ -11,11 +11,14 @@ def cdiv(a: int, b: int) -> int:
 
 
 def require(condition: bool, message: str, *, rule: str = "", fix: str = "") -> None:
-    """Raise ArgumentError with the line of the call unless ``condition`` (a plain Python bool) holds."""
+    """Raise ArgumentError with the line of the call unless ``condition`` (a plain Python bool) holds.
+
+    In ``nvdsl/kernels`` that is the line of who calls the kernel.
+    """
     if not condition:
         from nvdsl.trace.location import caller  # late: that module is above this one
 
-        raise ArgumentError(message, where=caller(), rule=rule, fix=fix)
+        raise ArgumentError(message, where=caller(kernels=False), rule=rule, fix=fix)
 
 
 def require_multiples(**extents: tuple[int, int]) -> None:

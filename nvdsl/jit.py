@@ -87,7 +87,7 @@ def at_call(function: Callable[..., Any]) -> Callable[..., Any]:
         try:
             return function(*args, **kwargs)
         except NvdslError as error:
-            error.where = error.where or location.caller()
+            error.where = error.where or location.caller(kernels=False)
             raise
 
     return located
@@ -143,7 +143,7 @@ class Jit:
             if key is not None and len(call.run_time) == len(args) and not sim.wanted(target):
                 keep(known, key, plan.prepare(call.values))
         except NvdslError as error:
-            error.where = error.where or location.caller()
+            error.where = error.where or location.caller(kernels=False)
             raise
 
     def prepare(self, *args: Any, target: str | None = None, debug: bool | None = None, **kwargs: Any) -> Any:

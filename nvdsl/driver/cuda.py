@@ -139,6 +139,14 @@ class Cuda:
     def alloc(self, size: int, stream: int) -> int:
         return int(self._call("cuMemAllocAsync", max(size, 1), stream))
 
+    def keep_memory(self, ordinal: int, size: int) -> None:
+        """Let a device's pool keep ``size`` bytes of freed memory, where it keeps less. By default it gives all back
+        whenever somebody waits for the GPU, and the next `alloc` takes 80 us."""
+        attribute = self._api.CUmemPool_attribute.CU_MEMPOOL_ATTR_RELEASE_THRESHOLD
+        pool = self._call("cuDeviceGetDefaultMemPool", ordinal)
+        if int(self._call("cuMemPoolGetAttribute", pool, attribute)) < size:
+            self._call("cuMemPoolSetAttribute", pool, attribute, self._api.cuuint64_t(size))
+
     def free(self, pointer: int, stream: int) -> None:
         self._call("cuMemFreeAsync", pointer, stream)
 

@@ -18,6 +18,10 @@ if TYPE_CHECKING:
 MIN_DRIVER = 13000  # what loads the cubins of any ptxas 13.x, which the project pins
 
 
+KEPT = 64 << 20
+"""Bytes of freed device memory that stay at hand: a host function's own (`nvdsl.scratch`), copies of host arrays."""
+
+
 class Device:
     """One GPU: its primary context, kept for the life of the process, and its loaded kernels."""
 
@@ -31,6 +35,7 @@ class Device:
                 fix="choose a Hopper GPU (CUDA_VISIBLE_DEVICES), or only compile here: function.compile(...)",
             )
         self.context: Any = cuda.retain_context(ordinal)
+        cuda.keep_memory(ordinal, KEPT)
         self._modules: dict[bytes, Any] = {}
         self._functions: dict[tuple[bytes, str, int], Any] = {}
         self._lock = threading.Lock()

@@ -12,8 +12,8 @@ how fast each SM gets its part of the large operand, a slice of K (128 bytes) at
     slice = the longest of   tile / (32 * RATE),   its bytes / L2,   LATENCY / stages
 
 No kernel is faster than memory. The numbers were fitted to times on an H200, of f16: squares of 1024 to 16384, step
-256, where what is chosen is within 0.4 % of the best measured (geometric mean); and 64 to 256 rows times weights of
-4096 to 14336.
+256, where what is chosen is within 0.7 % of the best of nine (geometric mean); and 1 to 256 rows times weights of 4096
+to 14336, within 0.6 % of the best of 14.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from nvdsl import arch
 from nvdsl.kernels.config import SPARE_REGISTERS, Config
 from nvdsl.kernels.gemm import resident_clusters
 from nvdsl.kernels.schedule import Tiles
+from nvdsl.kernels.split import Split
 from nvdsl.occupancy import occupancy
 
 EPILOGUE = 28.7
@@ -36,6 +37,8 @@ MEMORY = 0.8
 
 PRODUCTS = 2048
 """Of two 16-bit elements, in a clock of an SM."""
+HANDOVER = 17.0
+"""Slices in whose time sums are handed over."""
 OFF_GRID, ON_GRID = 29.0, 100.0
 """Bytes of an operand that an SM gets from L2 in a clock, where rows don't start on the grid of 128 bytes, and where
 they do. Off the grid a box's row lies in two lines, and L2 becomes the limit: then clusters pay, whose blocks load one
@@ -86,6 +89,9 @@ CANDIDATES = (
     (0.821, Config(64, 128, stages=8, consumers=1)),
     (0.750, Config(128, 64, stages=8, store_buffers=1)),
     (0.550, Config(64, 64, stages=12, consumers=1)),
+    (1.016, Config(128, 192, schedule="streamk", stages=5, group=12, store_buffers=1)),
+    (0.990, Config(192, 128, schedule="streamk", stages=5, group=8, store_buffers=1)),
+    (0.940, Config(128, 128, schedule="streamk", stages=6, group=16)),
     # for few rows
     (0.880, Config(128, 112, stages=6, **ONE)),
     (0.800, Config(64, 192, stages=6, consumers=1, store_buffers=3)),
@@ -109,7 +115,7 @@ CANDIDATES = (
     (0.940, Config(256, 160, stages=3, cluster_m=2, group=4)),
     (0.930, Config(128, 128, stages=6, cluster_m=2, group=8)),
 )
-"""(rate, configuration) for types of 16 bits. Stream-K is not among them: it was nowhere the fastest."""
+"""(rate, configuration) for types of 16 bits."""
 
 
 def time(
@@ -126,7 +132,9 @@ def time(
     if min(m, n) > FEW:
         lengths = k if a_major == "k" else m, k if b_major == "k" else n
         loading = off_grid(config, [length * dtype.bytes % 128 != 0 for length in lengths])
-        return multiplying(config, rate / sharing, loading, k, dtype, out, rounds, moved)
+        steps = nv.cdiv(k * dtype.bytes, 128 * config.split)
+        slices = spread(tiles, steps, sms) if config.schedule == "streamk" else rounds * steps
+        return multiplying(config, rate / sharing, loading, slices, out, rounds, moved)
     return reading(config, (m, k), dtype, out, rounds, sharing, moved, b_major)
 
 
@@ -138,15 +146,20 @@ def off_grid(config: Config, off: list[bool]) -> float:
     return sum(128 * rows / sharers / (OFF_GRID if bad else ON_GRID) for rows, sharers, bad in sides)
 
 
+def spread(tiles: int, steps: int, sms: int) -> float:
+    """Slices of a block's work where tiles are cut along K (`nvdsl.kernels.split`), hand-over included."""
+    split = Split(tiles, steps, sms).fitted()
+    return tiles // split.blocks * steps + split.longest + HANDOVER
+
+
 def multiplying(
-    config: Config, rate: float, loading: float, k: int, dtype: nv.DType, out: nv.DType, rounds: int, moved: int
+    config: Config, rate: float, loading: float, slices: float, out: nv.DType, rounds: int, moved: int
 ) -> float:
-    """In products of two 16-bit elements."""
-    slices = nv.cdiv(k * dtype.bytes, 128 * config.split)
-    epilogues = 1 if config.schedule == "pingpong" else rounds
+    """In products of two 16-bit elements. ``slices``: of the fullest SM's work."""
+    epilogues = 1 if config.schedule in ("pingpong", "streamk") else rounds
     area = config.tile_m * config.tile_n
     slice = max(64 * area / rate, PRODUCTS * loading)  # wgmma takes as long for 128 bytes of any type
-    work = rounds * slices * slice + epilogues * area * EPILOGUE * out.bytes / 2
+    work = slices * slice + epilogues * area * EPILOGUE * out.bytes / 2
     if config.split > 1:
         work += rounds * PRODUCTS * (EXCHANGE + EXCHANGED * area)
     memory = MEMORY * moved

@@ -1,4 +1,4 @@
-"""Storing a result that TMA can't: rows that start anywhere, or elements with gaps."""
+"""Storing a result that TMA can't: rows that start or end anywhere, or elements with gaps."""
 
 from __future__ import annotations
 
@@ -8,6 +8,12 @@ import nvdsl as nv
 from nvdsl.kernels.epilogue import PIECE_ROWS, TileStore
 
 THREADS = 128
+
+
+def cut(out: nv.Array) -> bool:
+    """Whether the rows of ``out`` are no whole 16 bytes: TMA, which clips them there, would write over what lies behind
+    them."""
+    return out.shape[-1] * out.dtype.bytes % 16 != 0
 
 
 class DirectStore(TileStore):

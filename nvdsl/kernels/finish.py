@@ -7,21 +7,24 @@ from dataclasses import dataclass
 from typing import Any
 
 import nvdsl as nv
+from nvdsl.errors import ArgumentError
+from nvdsl.mlir import ir
+from nvdsl.mlir.dialects import arith
 
 
 def relu(x: Any) -> Any:
-    """max(x, 0)"""
-    return nv.max(x, 0.0)
+    """max(x, 0), and NaN of NaN: max.NaN.f32, which ptxas joins with the conversion of a 16-bit result."""
+    return nv.Value(arith.maximumf(x, nv.dtypes.of(x)(0.0)))
 
 
 def gelu(x: Any) -> Any:
     """x * Phi(x), through erf (Hendrycks and Gimpel, arXiv:1606.08415)."""
-    return 0.5 * x * (1.0 + nv.math.erf(x * 0.7071067811865476))
+    return 0.5 * x * (1.0 + _in_f32(nv.math.erf, x * 0.7071067811865476))
 
 
 def gelu_tanh(x: Any) -> Any:
     """The same paper's approximation of `gelu`, through tanh (one instruction, relative error about 2^-11)."""
-    return 0.5 * x * (1.0 + nv.math.tanh_approx(0.7978845608028654 * (x + 0.044715 * x * x * x)))
+    return 0.5 * x * (1.0 + _in_f32(nv.math.tanh_approx, 0.7978845608028654 * (x + 0.044715 * x * x * x)))
 
 
 def silu(x: Any) -> Any:
@@ -31,7 +34,17 @@ def silu(x: Any) -> Any:
 
 def sigmoid(x: Any) -> Any:
     """1 / (1 + exp(-x)), as (1 + tanh(x / 2)) / 2"""
-    return 0.5 + 0.5 * nv.math.tanh_approx(0.5 * x)
+    return 0.5 + 0.5 * _in_f32(nv.math.tanh_approx, 0.5 * x)
+
+
+def tanh(x: Any) -> Any:
+    """tanh(x)"""
+    return _in_f32(nv.math.tanh, x)
+
+
+def _in_f32(function: Callable[[Any], Any], x: Any) -> Any:
+    """``function(x)``, of x's type; the functions of `nvdsl.math` know f32 only."""
+    return nv.dtypes.of(x)(function(nv.f32(x)))
 
 
 ACTIVATIONS: dict[str, Callable[[Any], Any]] = {
@@ -40,7 +53,7 @@ ACTIVATIONS: dict[str, Callable[[Any], Any]] = {
     "gelu_tanh": gelu_tanh,
     "silu": silu,
     "sigmoid": sigmoid,
-    "tanh": nv.math.tanh,
+    "tanh": tanh,
 }
 
 
@@ -48,8 +61,8 @@ ACTIVATIONS: dict[str, Callable[[Any], Any]] = {
 class Finish:
     """activation(alpha * scale_a * scale_b * sum + beta * c + bias), each part there only where it is asked for.
 
-    A compile-time constant, the function of an `Elementwise` epilogue. Its operands are, in this order, alpha (f32),
-    scale_a, scale_b, beta (f32), c, bias.
+    A compile-time constant, the function of an `Elementwise` epilogue. Its operands are, in this order, alpha, scale_a,
+    scale_b, beta, c, bias. Computed in f32; in f64 where the sums are f64, and then alpha and beta are f64 too.
     """
 
     alpha: bool = False
@@ -76,17 +89,30 @@ class Finish:
         return parts > 2 or self.c and (arrays > 1 or cols % 16 != 0)
 
     def __call__(self, value: Any, *elements: Any) -> Any:
+        wide = nv.f64 if nv.dtypes.of(value) == nv.f64 else nv.f32
         given = iter(elements)
-        result = nv.f32(value)
+        result = wide(value)
         if self.alpha:
             result = result * next(given)
         if self.scale_a:
-            result = result * nv.f32(next(given))
+            result = result * wide(next(given))
         if self.scale_b:
-            result = result * nv.f32(next(given))
+            result = result * wide(next(given))
         if self.c:
             beta, c = next(given), next(given)
-            result = result + beta * nv.f32(c)
+            result = result + beta * wide(c)
         if self.bias:
-            result = result + nv.f32(next(given))
-        return result if self.activation is None else self.activation(result)
+            result = result + wide(next(given))
+        return result if self.activation is None else _activated(self.activation, result)
+
+
+def _activated(activation: Callable[[Any], Any], x: Any) -> Any:
+    """Of x's type. Raises ArgumentError where an activation returns no number."""
+    result = activation(x)
+    if not isinstance(result, int | float | ir.Value):
+        raise ArgumentError(
+            f"activation {getattr(activation, '__qualname__', activation)} returned {result!r}",
+            rule="an activation is a function of a traced number, and returns one",
+            fix="return what it computes",
+        )
+    return nv.dtypes.of(x)(result)

@@ -8,7 +8,7 @@ from typing import Any
 import nvdsl as nv
 from nvdsl import arch, sim
 from nvdsl.driver.device import devices
-from nvdsl.kernels import matmul_cooperative, matmul_pingpong, matmul_splitk
+from nvdsl.kernels import matmul_cooperative, matmul_pingpong, matmul_splitk, matmul_streamk
 from nvdsl.kernels.config import Config
 from nvdsl.kernels.epilogue import Visit
 from nvdsl.kernels.schedule import Tiles
@@ -17,6 +17,7 @@ from nvdsl.specialize import describe_argument
 KERNELS = {
     "cooperative": matmul_cooperative.matmul,
     "pingpong": matmul_pingpong.matmul,
+    "streamk": matmul_streamk.matmul,
     "splitk": matmul_splitk.matmul,
 }
 """The host function of each schedule."""
@@ -40,7 +41,7 @@ def gemm(
     ``x.T`` is as good as ``x``, except that wgmma takes 8- and 32-bit types with K contiguous only. The other
     stride is a multiple of 16 bytes. ``out``: rows contiguous. ``acc_dtype``: f32 (default), f16, or i32 (default for
     i8). ``visit``, ``operands``: see `nvdsl.kernels.epilogue.Visit`. ``blocks``: of the grid; default: as many as the
-    GPU can hold at once, but no more than there are tiles; split-K has ``config.split`` for each tile.
+    GPU can hold at once, but no more than there are tiles, or parts of tiles; split-K has ``config.split`` for each.
     """
     a_spec, b_spec = (describe_argument(x)[0] for x in (a, b))
     M, N = a_spec.shape[0], b_spec.shape[1]
@@ -48,8 +49,8 @@ def gemm(
     nv.require(
         config.schedule in KERNELS,
         f"gemm with schedule {config.schedule!r}",
-        rule=f"gemm runs {list(KERNELS)}: stream-K needs a workspace of the caller's",
-        fix="nvdsl.kernels.matmul_streamk.matmul(a, b, out, sums, flags, ...)",
+        rule=f"a schedule is one of {list(KERNELS)}",
+        fix="choose one of these",
     )
     acc_dtype = acc_dtype or (nv.i32 if a_spec.dtype in (nv.i8, nv.u8) else nv.f32)
     a_major = "k" if _rows_contiguous(a_spec) else "mn"
@@ -72,7 +73,10 @@ def gemm(
 
 
 def grid(m: int, n: int, config: Config, sms: int) -> int:
-    """Blocks of a persistent kernel: as many as ``sms`` SMs hold at once, but no more than there are tiles."""
+    """Blocks of a persistent kernel: as many as ``sms`` SMs hold at once, but no more than there are tiles. (Stream-K
+    takes no more than it has work for.)"""
+    if config.schedule == "streamk":
+        return sms
     tiles = Tiles(m, n, config.tile_m, config.tile_n, config.cluster_m, config.cluster_n).count
     return config.cluster * min(tiles, resident_clusters(config.cluster, sms))
 

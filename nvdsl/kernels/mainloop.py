@@ -37,12 +37,12 @@ class Mainloop:
         if operands:
             nv.named_barrier_sync(CLEARED, threads)
 
-    def start(self, batch: Any, row: Any, col: Any, first: Any = 0) -> None:
-        """Load the first slices of a block's first tile before its threads have met: the slots are empty, and the
-        thread that loads them has initialized their barriers itself. By all threads. `load` is told to ``skip`` these
-        slices, ``started``. Slots that other blocks write into have to wait for those."""
+    def start(self, batch: Any, row: Any, col: Any, first: Any = 0, last: Any = None) -> None:
+        """Load the first slices of a block's first tile (of ``first`` to ``last - 1``) before its threads have met: the
+        slots are empty, and the thread that loads them has initialized their barriers itself. By all threads. `load`
+        is told to ``skip`` these slices, ``started``. Slots that other blocks write into have to wait for those."""
         if self.writers == 1:
-            self.started = min(self.config.stages, self.steps)
+            self.started = nv.min(self.config.stages, self.steps if last is None else last - first)
             if nv.thread_id.x == 0:
                 self.load(self.ring.producer_state(), batch, row, col, first, first + self.started, new=True)
 
@@ -66,7 +66,8 @@ class Mainloop:
         """
         for step in nv.range(first + skip, self.steps if last is None else last, unroll=False):
             k = (step + backwards * (self.steps - 1 - 2 * step)) * self.config.tile_k
-            self._load_slice(state, batch, row, col, k, new, step >= first + self.config.stages)
+            old = not new and step >= first + self.config.stages
+            self._load_slice(state, batch, row, col, k, new, old)
             state = state.next()
         return state
 

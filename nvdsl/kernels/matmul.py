@@ -9,6 +9,7 @@ A problem is worked out once; a call alike looks its road up and launches, or wh
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import nvdsl as nv
@@ -16,10 +17,11 @@ from nvdsl import collect, sim
 from nvdsl.errors import ArgumentError
 from nvdsl.glance import glance, keep, learn
 from nvdsl.jit import at_call
+from nvdsl.kernels import options as given
 from nvdsl.kernels.allocate import empty_like
 from nvdsl.kernels.arguments import Argument, overlap
 from nvdsl.kernels.config import Config
-from nvdsl.kernels.finish import ACTIVATIONS, Finish
+from nvdsl.kernels.finish import Finish
 from nvdsl.kernels.problem import TMA_ALIGNMENT, Problem, is_block_scaled
 from nvdsl.kernels.ready import Ready, ready
 from nvdsl.kernels.roads import Road, find, find_block_scaled
@@ -61,26 +63,31 @@ def matmul(
     bf16 for 8-bit floats, i32 for i8). ``acc_dtype``: sums; f32 by default, f16 for f16 and 8-bit floats at twice the
     rate of registers and less accuracy, i32 for i8.
     ``c``, ``bias``: of any float type, broadcast to ``out``'s shape; ``c`` may be ``out`` itself. ``beta``: 1 by
-    default where ``c`` is given. ``activation``: one of `ACTIVATIONS`, or a function of an f32 value for all elements.
+    default where ``c`` is given. ``activation``: one of `nvdsl.kernels.finish.ACTIVATIONS`, or a function of an f32
+    value for all elements. The epilogue is computed in f32, of f64 in f64: i32 sums beyond 2^24 are rounded by it.
     ``scale_a``, ``scale_b``: a number, or an array broadcast to (..., M, 1) and (..., 1, N): a scale for the tensor,
     for each row of ``a``, for each column of ``b``. Of 8-bit floats also for blocks of 128 along K: f32 arrays of
-    (M, ceil(K / 128)) and (ceil(K / 128), ceil(N / 128)), for one product without batches and with no more epilogue.
+    (M, ceil(K / 128)) and (ceil(K / 128), ceil(N / 128)), for one product without batches, with f32 sums and no more
+    epilogue. ``acc_dtype``, ``out_dtype``: an `nvdsl.DType`, or what NumPy takes for one.
     ``config``: a kernel's; None: the best known.
 
     Raises ArgumentError for what doesn't fit together.
     """
     key, alone = None, c is bias is scale_a is scale_b is None
-    seen = glance((a, b, out) if alone else (a, b, out, c, bias, _array(scale_a), _array(scale_b)))
+    seen = glance((a, b, out) if alone else (a, b, out, c, bias, given.array(scale_a), given.array(scale_b)))
     if seen is not None and not collect.active():
         what, addresses = seen
-        factor, added = _numbers(alpha, beta, c, scale_a, scale_b)
+        factor, added = given.numbers(alpha, beta, c, scale_a, scale_b)
         aligned = tuple([address % TMA_ALIGNMENT for address in addresses])
         key = what, aligned, factor != 1.0, added != 0.0, activation, acc_dtype, out_dtype, config, target
-        known = _ready.get(key)
+        try:
+            known = _ready.get(key)
+        except TypeError:  # something can't be hashed: the long way says what
+            known = None
         if known is not None and not known.overlaps(addresses):
             return known(out, addresses, factor, added, stream)
-    given = a, b, out, c, alpha, beta, bias, activation, scale_a, scale_b
-    call = _Call(*given, acc_dtype, out_dtype, config, target)
+    operands = a, b, out, c, alpha, beta, bias, activation, scale_a, scale_b
+    call = _Call(*operands, acc_dtype, out_dtype, config, target)
     result = call.run(stream)
     learn(call.arrays)
     if key is not None:
@@ -97,8 +104,12 @@ def tune(
     The arrays' contents are left alone. ``budget``: seconds, about. ``force``: search although the answer is known.
     Returns an `nvdsl.Tuning`. Raises ArgumentError for a product for which there is nothing to choose.
     """
-    road, arguments, constants = _Call(a, b, out, **options).tuned()
-    return road.function.tune(*arguments, **constants, budget=budget, force=force, progress=progress)
+    call = _Call(a, b, out, **options)
+    road, arguments, constants = call.tuned()
+    found = road.function.tune(*arguments, **constants, budget=budget, force=force, progress=progress)
+    asked = [f"{name} {argument.spec}" for name, argument in call.arguments.items()]
+    asked += [f"{n}={x!r}" for n, x in options.items() if x is not None and n not in ("c", *call.arguments)]
+    return replace(found, problem=", ".join(asked))
 
 
 setattr(matmul, "tune", tune)  # noqa: B010  (a function has no such attribute, says mypy)
@@ -125,15 +136,17 @@ class _Call:
         target: str | None = None,
     ) -> None:
         self.out, self.target = out, target
-        self.alpha, self.beta = _numbers(alpha, beta, c, scale_a, scale_b)
+        self.alpha, self.beta = given.numbers(alpha, beta, c, scale_a, scale_b)
+        acc_dtype, out_dtype = given.dtype("acc_dtype", acc_dtype), given.dtype("out_dtype", out_dtype)
+        activation, config = given.activation(activation), given.config(config)
         if c is None and self.beta != 0.0:
             raise ArgumentError(f"beta = {beta} without c", fix="pass c=, the matrix that beta multiplies (out, say)")
-        scales = {"scale_a": _array(scale_a), "scale_b": _array(scale_b)}
-        given = {"a": a, "b": b, **scales, "c": c, "bias": bias, "out": out}
+        scales = {"scale_a": given.array(scale_a), "scale_b": given.array(scale_b)}
+        arrays = {"a": a, "b": b, **scales, "c": c, "bias": bias, "out": out}
         if self.beta == 0.0:
-            del given["c"]  # as in BLAS, c is not read
-        optional = [name for name, x in given.items() if x is None and name not in ("a", "b")]
-        self.arguments = {name: Argument.of(name, x) for name, x in given.items() if name not in optional}
+            del arrays["c"]  # as in BLAS, c is not read
+        optional = [name for name, x in arrays.items() if x is None and name not in ("a", "b")]
+        self.arguments = {name: Argument.of(name, x) for name, x in arrays.items() if name not in optional}
         key = (
             tuple([(name, x.spec, x.aligned) for name, x in self.arguments.items()]),
             (self.alpha != 1.0, activation, acc_dtype, out_dtype, config, sim.wanted(target)),
@@ -145,7 +158,7 @@ class _Call:
 
     def _find(self, activation: Any, acc_dtype: Any, out_dtype: Any, config: Config | None) -> Road:
         parts = {name: name in self.arguments for name in ("scale_a", "scale_b", "c", "bias")}
-        finish = Finish(self.alpha != 1.0, **parts, activation=_activation(activation))
+        finish = Finish(self.alpha != 1.0, **parts, activation=activation)
         matrices = {name: argument.matrix for name, argument in self.arguments.items()}
         if is_block_scaled(matrices):
             if finish != Finish(scale_a=True, scale_b=True):
@@ -180,35 +193,9 @@ class _Call:
     def tuned(self) -> tuple[Road, list[Any], dict[str, Any]]:
         """The road, and the arguments and constants of its (first) launch."""
         road = self.road
+        if self.out is None:
+            raise ArgumentError("out=None", rule="what is timed is written somewhere", fix="pass an array as out")
         if not isinstance(road.function, nv.Autotuned):
             raise ArgumentError("this product is computed without tensor cores: there is nothing to tune")
         sources = {name: argument.source for name, argument in self.arguments.items()}
         return road, road.arguments(sources, self.alpha, self.beta), road.options
-
-
-def _numbers(alpha: float, beta: float | None, c: Any, scale_a: Any, scale_b: Any) -> tuple[float, float]:
-    """alpha with the scales that are numbers, and beta with its default."""
-    factor = float(alpha) if scale_a is scale_b is None else float(alpha) * _number(scale_a) * _number(scale_b)
-    return factor, ((0.0 if c is None else 1.0) if beta is None else float(beta))
-
-
-def _array(scale: Any) -> Any:
-    """A scale that is an array; None where it is a number, or there is none."""
-    return None if isinstance(scale, int | float) else scale
-
-
-def _number(x: Any) -> float:
-    """A scale that is a number; 1 where it is an array, or there is none."""
-    return float(x) if isinstance(x, int | float) else 1.0
-
-
-def _activation(activation: str | Callable[[Any], Any] | None) -> Callable[[Any], Any] | None:
-    if activation is None or callable(activation):
-        return activation
-    if activation not in ACTIVATIONS:
-        raise ArgumentError(
-            f"activation={activation!r}",
-            rule=f"one of {', '.join(ACTIVATIONS)}, or a function of a traced f32 value",
-            fix="choose one of these",
-        )
-    return ACTIVATIONS[activation]

@@ -13,7 +13,7 @@ from typing import Any
 
 import nvdsl as nv
 from nvdsl.kernels.config import Config
-from nvdsl.kernels.direct import DirectStore
+from nvdsl.kernels.direct import DirectStore, cut
 from nvdsl.kernels.epilogue import TileStore
 from nvdsl.kernels.mainloop import Mainloop
 from nvdsl.kernels.operands import Operand
@@ -117,7 +117,7 @@ def product(
     b = pack(b) if pack_b else b
     M, N = out.shape
     blocks = min(sms, Tiles(M, N, config.tile_m, config.tile_n).count)
-    matmul.__wrapped__(a, b, out, scale_a, scale_b, config=config, blocks=blocks, direct=direct)
+    matmul.__wrapped__(a, b, out, scale_a, scale_b, config=config, blocks=blocks, direct=direct or cut(out))
 
 
 def scaled_sum(total: nv.Accumulator, part: nv.Accumulator, scales: list[Any]) -> nv.Accumulator:

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 import nvdsl as nv
+from nvdsl.kernels.schedule import Tiles
 
 THREADS = (32, 8)  # columns, rows
 
@@ -54,12 +55,12 @@ def _each_element(
 ) -> None:
     """Launch the kernel that stores ``visit(total(batch, row, col))`` to each element of ``out``."""
     batches, M, N = out.shape
+    tiles = Tiles(M, N, THREADS[1], THREADS[0], group=1, batches=batches)
 
-    @nv.kernel(grid=(nv.cdiv(N, THREADS[0]), nv.cdiv(M, THREADS[1]), batches), block=THREADS)
+    @nv.kernel(grid=tiles.count, block=THREADS)  # along x: there are at most 65,535 blocks along y and along z
     def kernel() -> None:
-        batch = nv.block_id.z
-        row = nv.block_id.y * THREADS[1] + nv.thread_id.y
-        col = nv.block_id.x * THREADS[0] + nv.thread_id.x
+        batch, row, col = tiles.start(nv.block_id.x)
+        row, col = row + nv.thread_id.y, col + nv.thread_id.x
         if row < M and col < N:
             value = total(batch, row, col)
             if visit is not None:

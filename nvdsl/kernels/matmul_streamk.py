@@ -1,9 +1,9 @@
 """GEMM with ping-pong and stream-K: all blocks are busy to the end, however the tiles divide.
 
-The ping-pong kernel, but its unit of work is a part of a tile along K (see `nvdsl.kernels.split`). A part that does not
-start at the tile's first slice is handed to the block that has it, through global memory; that one adds what the others
-gave, in the order of K, and stores. Hand-over and addition are part of a consumer's epilogue, so the other consumer
-multiplies meanwhile.
+The ping-pong kernel, but what full rounds leave is cut along K (see `nvdsl.kernels.split`) and comes first. Who
+multiplies such a part hands the sums to the block that owns the tile, through global memory; that one adds what the
+others gave, in the order of K, and stores. Both are part of a consumer's epilogue: the other consumer multiplies
+meanwhile, and all blocks end with a whole tile, at the same time.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from nvdsl.kernels.mainloop import Mainloop
 from nvdsl.kernels.operands import Operand
 from nvdsl.kernels.reduction import Handover
 from nvdsl.kernels.schedule import Tiles
-from nvdsl.kernels.split import Split
+from nvdsl.kernels.split import LEAST, Split
 from nvdsl.kernels.turns import Turns
 
 
@@ -27,8 +27,6 @@ def matmul(
     a: nv.Array,
     b: nv.Array,
     out: nv.Array,
-    sums: nv.Array,
-    flags: nv.Array,
     *operands: Any,
     config: Config,
     blocks: int,
@@ -37,11 +35,12 @@ def matmul(
     acc_dtype: nv.DType = nv.f32,
     visit: Visit | None = None,
     direct: bool = False,
+    least: int = LEAST,
 ) -> None:
     """out[M, N] = A[M, K] @ B[K, N], as `nvdsl.kernels.matmul_pingpong.matmul`.
 
-    ``sums``, ``flags``: the workspace, of `nvdsl.kernels.reduction.workspace_shapes`, its flags zero; they are zero
-    again afterwards. One call at a time may use it. All ``blocks`` must run at the same time: they wait for each other.
+    ``blocks``: of the grid, at most; a block waits for some of lower numbers. ``least``: slices of K that are worth a
+    block's while. Sums on their way are in memory of this call's own.
     """
     (*batches, M, N), K = out.shape, a.shape[-1 if a_major == "k" else -2]
     config.check(a.dtype, out.dtype, acc_dtype)
@@ -50,60 +49,64 @@ def matmul(
     D = (DirectStore if direct else TileStore)(
         out, config.tile_n, buffers=config.store_buffers, visit=visit, operands=operands
     )
-    handover = Handover(sums, flags)
     tiles = Tiles(M, N, config.tile_m, config.tile_n, 1, 1, config.order, config.group, *batches)
     steps = nv.cdiv(K, config.tile_k)
-    split = Split(tiles.count, steps, blocks)
+    split = Split(tiles.count, steps, blocks, least).fitted()
+    handover = Handover(split.blocks, config.rows, config.tile_n, acc_dtype) if split.is_cut else None
 
-    @nv.kernel(grid=blocks, block=config.threads)
+    @nv.kernel(grid=split.blocks, block=config.threads)
     def kernel() -> None:
         loop = Mainloop(config, A, B, steps=steps)
         D.allocate(config.consumers)
-        nv.sync_threads()
         block = nv.block_id.x
-        work = split.work(block)
+        count = split.units(block)
+        begin = split.unit(block, 0)
+        loop.start(*tiles.start(begin.tile), begin.first, begin.last)
+        nv.sync_threads()
         warpgroup = nv.warpgroup_id()
         turns = Turns()
 
         if warpgroup == 0:  # producer
             nv.setmaxnreg_dec(config.registers[0])
             if nv.warpgroup_thread() == 0:
-                state = loop.ring.producer_state()
-                while work.left:
-                    batch, row, col = tiles.start(work.tile)
-                    state = loop.load(state, batch, row, col, work.first, work.last)
-                    work = work.next()
+                state = loop.ring.producer_state().advance(loop.started)
+                for number in nv.range(count):
+                    unit = split.unit(block, number)
+                    skip = nv.select(number == 0, loop.started, 0)
+                    backwards = unit.round & 1 if config.alternate else 0
+                    state = loop.load(
+                        state, *tiles.start(unit.tile), unit.first, unit.last, skip=skip, backwards=backwards
+                    )
         else:  # consumers
             nv.setmaxnreg_inc(config.registers[1])
             consumer = warpgroup - 1
             loop.clear(consumer)
-            barrier = warpgroup
             state = loop.ring.consumer_state()
             if consumer == 1:  # the first unit is consumer 0's
                 turns.pass_on(consumer)
-                state = state.advance(work.last - work.first)
-                work = work.next()
-            while work.left:
-                batch, row, col = tiles.start(work.tile)
-                k0, k1 = work.first, work.last
-                other = work.next()
+                state = state.advance(begin.last - begin.first)
+            for number in nv.range(consumer, count, 2):
+                unit = split.unit(block, number)
+                batch, row, col = tiles.start(unit.tile)
                 turns.take(consumer)
                 acc, last, state = loop.multiply(
-                    state, 0, nv.accumulator(config.rows, config.tile_n, acc_dtype), k1 - k0
+                    state, 0, nv.accumulator(config.rows, config.tile_n, acc_dtype), unit.last - unit.first
                 )
-                if other.left:
+                if number + 1 < count:
                     turns.pass_on(consumer)
                 loop.finish(last)
-                state = state.advance(other.last - other.first)
-                work = other.next()
-                if k0 > 0:
-                    handover.give(acc, block * 2 + consumer, barrier)
+                state = state.advance(split.following(block, number))
+                if handover is None:
+                    D.store(acc, batch, row, col, consumer)
+                elif unit.first > 0:
+                    handover.give(acc, block, warpgroup)
                 else:
-                    giver = block
-                    while k1 < steps:  # the blocks that follow on the line have the tile's other slices
-                        giver = giver + 1
-                        acc = handover.take(acc, giver * 2, barrier)  # it is their first unit: consumer 0's
-                        k1 = k1 + nv.min(split.begin(giver + 1) - split.begin(giver), steps - k1)
+                    # What the epilogue reads is not read ahead, as ping-pong does: no registers are left for it here.
+                    giver, end = block, unit.last
+                    while end < steps:  # the blocks before this one have the tile's other slices
+                        giver = giver - 1
+                        acc = handover.take(acc, giver, warpgroup)
+                        end = split.unit(giver, 0).last
                     D.store(acc, batch, row, col, consumer)
             D.drain()
 

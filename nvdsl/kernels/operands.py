@@ -89,7 +89,7 @@ class Operand:
     ) -> None:
         """`load`, and before it tell ``full`` to expect the bytes: fewer of the last tile, where ``old`` holds: the
         slot was filled before, so that there is no memory in it that nothing ever wrote."""
-        if self.short is not None and old & (mn == self.last):
+        if self.short is not None and old and mn == self.last:
             full.expect_tx(self.short.bytes)
             self.short.load(self._loaded(self.stack[stage], self.short), full, self._at(batch, mn, k))
         else:

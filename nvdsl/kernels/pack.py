@@ -6,9 +6,11 @@ contiguous and it is not (tf32, fp8 and int8 have no transposed operands: PTX IS
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import nvdsl as nv
+from nvdsl.kernels.schedule import Tiles
 
 TILE = 64
 THREADS = (TILE, 4)
@@ -43,11 +45,12 @@ def copy(source: nv.Array, target: nv.Array) -> None:
     *batches, rows, cols = source.shape
     down, right = source.strides[-2:]
     turned = down < right and cols > 1 and rows > 1
+    tiles = Tiles(rows, cols, TILE, TILE, group=1, batches=math.prod(batches))
 
-    @nv.kernel(grid=(nv.cdiv(cols, TILE), nv.cdiv(rows, TILE), *batches), block=THREADS)
+    @nv.kernel(grid=tiles.count, block=THREADS)  # along x: there are at most 65,535 blocks along y and along z
     def pack_copy() -> None:
-        batch = (nv.block_id.z,) * len(batches)
-        row0, col0 = nv.block_id.y * TILE, nv.block_id.x * TILE
+        index, row0, col0 = tiles.start(nv.block_id.x)
+        batch = (index,) * len(batches)
         x, y = nv.thread_id.x, nv.thread_id.y
 
         def move(read: Any, write: Any, row: Any, col: Any, to: tuple[Any, ...], at: tuple[Any, ...]) -> None:

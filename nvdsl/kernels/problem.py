@@ -111,14 +111,42 @@ def offsets(matrices: Sequence[Matrix]) -> Iterator[list[int]]:
 
 
 def is_block_scaled(given: dict[str, Matrix]) -> bool:
-    """Whether scale_a and scale_b are for blocks of 128 along K (and of 128 columns of b); not where that would be the
-    same as scales of rows and of the tensor."""
+    """Whether scale_a and scale_b have an element for each 128 along K (and 128 columns of b); not where that would be
+    the same as scales of rows and of the tensor. What else block scales ask for, `check_block_scaled` says."""
     a, b, scale_a, scale_b = (given.get(name) for name in ("a", "b", "scale_a", "scale_b"))
-    if not (a and b and scale_a and scale_b) or {len(a.shape), len(b.shape)} != {2} or a.dtype.bits != 8:
+    if not (a and b and scale_a and scale_b) or min(len(a.shape), len(b.shape)) < 2:
         return False
-    (m, k), n = a.shape, b.shape[1]
-    slices, columns = -(-k // 128), -(-n // 128)
-    return (scale_a.shape, scale_b.shape) == ((m, slices), (slices, columns)) and slices * columns > 1
+    slices, columns = blocks(b.shape[-1], a.shape[-1])
+    return scale_a.shape[-1:] == (slices,) and scale_b.shape[-2:] == (slices, columns) and slices * columns != 1
+
+
+def blocks(n: int, k: int) -> tuple[int, int]:
+    """Block scales: how many along K, and along N."""
+    return nv.cdiv(k, 128), nv.cdiv(n, 128)
+
+
+def check_block_scaled(problem: Problem, scale_a: Matrix, scale_b: Matrix) -> None:
+    """Raises ArgumentError for a product that has no block scales."""
+    m, n, k = problem.sizes
+    slices, columns = blocks(n, k)
+    if problem.a.dtype not in _EIGHT_BIT_FLOATS:
+        raise ArgumentError(
+            f"scales for blocks of {problem.a.dtype.name}",
+            rule="e4m3 and e5m2 have scales for each 128 elements along K",
+            fix="scale rows and columns: scale_a of (..., M, 1), scale_b of (..., 1, N)",
+        )
+    if (len(problem.result), scale_a.shape, scale_b.shape) != (2, (m, slices), (slices, columns)):
+        raise ArgumentError(
+            f"scales of {scale_a.shape} and {scale_b.shape} for a result of {problem.result}",
+            rule="block scales take one product, without batches",
+            fix="call matmul for each matrix of the batch",
+        )
+    if problem.acc_dtype != nv.f32:
+        raise ArgumentError(
+            f"block scales with sums in {problem.acc_dtype.name}",
+            rule="scaled slices of K are added in f32",
+            fix="leave acc_dtype out",
+        )
 
 
 _SUMS = {nv.f64: (nv.f64,), nv.i8: (nv.i32,), nv.f16: (nv.f32, nv.f16), nv.bf16: (nv.f32,), nv.f32: (nv.f32,)}
@@ -195,6 +223,9 @@ class Problem:
         return Problem(a, b, out, tuple(zip(names, others, strict=True)), acc_dtype, result)
 
 
+_BLOCKS = "; scales for blocks of 128 along K are two, (M, ceil(K / 128)) and (ceil(K / 128), ceil(N / 128))"
+
+
 def _with_unit_axes(strides: tuple[int, ...], row: bool, col: bool) -> tuple[int, ...]:
     """A vector's strides as a matrix's: an axis of one row, of one column, or both put in."""
     if col:
@@ -211,7 +242,7 @@ def _repeated(name: str, matrix: Matrix, full: tuple[int, ...]) -> Matrix:
         want = {"scale_a": (*full[:-1], 1), "scale_b": (*full[:-2], 1, full[-1])}.get(name, full)
         raise ArgumentError(
             f"{name} of shape {matrix.shape} for a result of shape {full}",
-            rule=f"{name} is broadcast to {want}",
+            rule=f"{name} is broadcast to {want}" + (_BLOCKS if one is not None else ""),
             fix="reshape it" + (": a scale for each row of a is a column, x[:, None]" if name == "scale_a" else ""),
         )
     steps = (0,) * (len(full) - len(matrix.shape)) + matrix.strides
@@ -223,10 +254,11 @@ def _types(
 ) -> tuple[nv.DType, nv.DType]:
     """Types of the sums and of the result. Raises ArgumentError for a pair that can't be multiplied."""
     if a not in _SUMS or (a != b and not (a in _EIGHT_BIT_FLOATS and b in _EIGHT_BIT_FLOATS)):
+        known = [t.name for t in (a, b) if t in _SUMS]
         raise ArgumentError(
             f"a product of {a.name} and {b.name}",
             rule=f"a and b have one type of {', '.join(t.name for t in _SUMS)}; e4m3 and e5m2 may be mixed",
-            fix="convert one of them",
+            fix=f"convert one of them to {' or '.join(known)}" if known else "convert both, to i8 or f16, say",
         )
     if acc is None:
         acc = _SUMS[a][0]

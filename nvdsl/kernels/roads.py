@@ -23,7 +23,7 @@ from nvdsl.kernels.config import Config
 from nvdsl.kernels.elementwise import Elementwise
 from nvdsl.kernels.finish import Finish
 from nvdsl.kernels.gemm import sms
-from nvdsl.kernels.problem import Matrix, Problem, offsets
+from nvdsl.kernels.problem import Matrix, Problem, check_block_scaled, offsets
 from nvdsl.kernels.tuned import product
 
 SIMPLE_PRODUCTS = 1 << 21
@@ -80,7 +80,9 @@ class Road:
 
     def arguments(self, sources: dict[str, Any], alpha: float, beta: float, launch: int = 0) -> list[Any]:
         """The arguments of launch number ``launch``. ``sources``: as of `launch`."""
-        given = {"alpha": alpha, "beta": beta} | {name: s.view(sources[name], launch) for name, s in self.slots}
+        number = np.float64 if self.problem.a.dtype == nv.f64 else float
+        given: dict[str, Any] = {"alpha": number(alpha), "beta": number(beta)}
+        given |= {name: slot.view(sources[name], launch) for name, slot in self.slots}
         return [given[name] for name in self.order]
 
     def launch(self, sources: dict[str, Any], alpha: float, beta: float, stream: Any, target: str | None) -> None:
@@ -128,7 +130,10 @@ def find(problem: Problem, finish: Finish, config: Config | None, target: str | 
 
 
 def find_block_scaled(problem: Problem, scale_a: Matrix, scale_b: Matrix, config: Config | None, target: Any) -> Road:
-    """The road of one product of 8-bit floats with a scale for each 128 elements along K."""
+    """The road of one product of 8-bit floats with a scale for each 128 elements along K. Raises ArgumentError."""
+    check_block_scaled(problem, scale_a, scale_b)
+    if 0 in problem.sizes:
+        return find(problem, Finish(), None, target)
     a, b = problem.a, problem.b.transposed
     options: dict[str, Any] = {
         "sms": sms(target),

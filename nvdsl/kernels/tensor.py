@@ -8,10 +8,10 @@ from typing import Any
 import nvdsl as nv
 from nvdsl.kernels import matmul_cooperative, matmul_pingpong, matmul_splitk, matmul_streamk
 from nvdsl.kernels.config import Config
+from nvdsl.kernels.direct import cut
 from nvdsl.kernels.epilogue import Visit
 from nvdsl.kernels.gemm import resident_clusters
 from nvdsl.kernels.pack import pack
-from nvdsl.kernels.reduction import workspace_shapes
 from nvdsl.kernels.schedule import Tiles
 
 
@@ -39,15 +39,11 @@ def product(
     a = pack(a) if pack_a else a
     b = pack(b) if pack_b else b
     *batches, M, N = out.shape
-    K = a.shape[-1 if a_major == "k" else -2]
     tiles = Tiles(M, N, config.tile_m, config.tile_n, config.cluster_m, config.cluster_n, batches=(*batches, 1)[0])
     options: dict[str, Any] = {"config": config, "a_major": a_major, "b_major": b_major}
-    options |= {"acc_dtype": acc_dtype, "visit": visit, "direct": direct}
+    options |= {"acc_dtype": acc_dtype, "visit": visit, "direct": direct or cut(out)}
     if config.schedule == "streamk":
-        blocks = min(sms, tiles.count * nv.cdiv(K, config.tile_k))
-        sums, flags = workspace_shapes(blocks, 2, config.rows, config.tile_n)
-        workspace = nv.empty(sums, acc_dtype), nv.zeros(flags, nv.i32)
-        matmul_streamk.matmul.__wrapped__(a, b, out, *workspace, *operands, blocks=blocks, **options)
+        matmul_streamk.matmul.__wrapped__(a, b, out, *operands, blocks=sms, **options)
     elif config.schedule == "splitk":
         matmul_splitk.matmul.__wrapped__(a, b, out, *operands, **options)
     else:

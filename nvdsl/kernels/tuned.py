@@ -22,9 +22,9 @@ def heuristic(
 
 
 def shape_class(a: Any, out: Any, a_major: str) -> list[int]:
-    """Batches, M, N, K, such that all of a class have as many tiles: M and N rounded up to tiles of 128, below that to
-    a power of two; K to the nearest power of two. And whether rows of N start on the grid of 128 bytes, which decides
-    as much as sizes do."""
+    """Batches, M, N, K, such that all of a class have as many tiles: M and N rounded up to tiles of 128, up to 256 of
+    64, up to 64 to a power of two; K to the nearest power of two. And whether rows of N start on the grid of 128 bytes,
+    which decides as much as sizes do."""
     batches, m, n, k = _sizes(a, out, a_major)
     return [batches, _tiles(m), _tiles(n), 1 << round(math.log2(k)), int(n * out.dtype.bytes % 128 == 0)]
 
@@ -36,7 +36,10 @@ def _sizes(a: Any, out: Any, a_major: str) -> tuple[int, int, int, int]:
 
 
 def _tiles(extent: int) -> int:
-    return 128 * nv.cdiv(extent, 128) if extent > 64 else 1 << (extent - 1).bit_length()
+    if extent <= 64:
+        return 1 << (extent - 1).bit_length()
+    tile = 64 if extent <= 256 else 128
+    return tile * nv.cdiv(extent, tile)
 
 
 def _can_run(config: Any, a: Any, out: Any, acc_dtype: nv.DType) -> bool:
@@ -60,3 +63,4 @@ SPACE = (
 )
 
 product = nv.autotune(SPACE, heuristic=heuristic, shape_class=shape_class, table="matmul")(nv.jit(tensor.product))
+product.__name__ = "matmul"  # what its users call

@@ -71,6 +71,9 @@ class SimCuda(Cuda):
     def compute_capability(self, ordinal: int) -> tuple[int, int]:
         return 9, 0
 
+    def keep_memory(self, ordinal: int, size: int) -> None:
+        """Host memory is at hand anyway."""
+
     def retain_context(self, ordinal: int) -> int:
         return 1
 

@@ -75,7 +75,7 @@ class Layouts:
         units = matrix._units(descriptor, rows, major, matrix.K_BYTES)
         if int(units.max()) < len(self._box):
             boxes = self._box[units]
-            if boxes.all():
+            if boxes.any():
                 places = self._place[units]
                 for axis in (0, 1):
                     wrong = self._wrong(boxes, places, axis)
@@ -90,9 +90,9 @@ class Layouts:
         first, second = np.take(boxes, here, axis), np.take(boxes, there, axis)
         before, after = np.take(places, here, axis), np.take(places, there, axis)
         bad = np.zeros(first.shape, bool)
-        for number in np.unique(first).tolist():
+        for number in np.unique(first[first > 0]).tolist():
             extents = self._boxes[number][1]
-            mine = first == number
+            mine = (first == number) & (second > 0)
             x, y = _coordinates(before, extents), _coordinates(after, extents)
             same = mine & (second == number)
             steps = np.zeros(first.shape, np.int32)
@@ -111,7 +111,7 @@ class Layouts:
         """Whether the step into another box starts it anew along one axis, and stays along the others; or goes on in
         what is left of a larger box, of which a smaller one has overwritten the beginning."""
         good = np.zeros(second.shape, bool)
-        for number in np.unique(second).tolist():
+        for number in np.unique(second[second > 0]).tolist():
             its = self._boxes[number][1]
             if len(its) != len(extents):
                 good |= second == number

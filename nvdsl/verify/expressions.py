@@ -6,7 +6,7 @@ what is yielded) counts as equal, so that an arrival in one loop meets the wait 
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,18 @@ import numpy as np
 from nvdsl.mlir import ir
 from nvdsl.verify.threads import Threads
 from nvdsl.verify.walk import defining, yielded
+
+
+@dataclass(frozen=True, eq=False)
+class Structure:
+    """What an expression is made of: words, numbers, other structures. `Expressions` makes one of each, so that they
+    are compared by identity: written out, an expression that uses its parts twice would double with each step."""
+
+    parts: tuple[Any, ...]
+
+    def __getitem__(self, number: int) -> Any:
+        return self.parts[number]
+
 
 _PURE = ("arith.", "gpu.block_id", "gpu.grid_dim", "gpu.cluster_id")
 _DEEP = 60
@@ -26,59 +38,79 @@ class Expressions:
 
     def __init__(self, threads: Threads) -> None:
         self.threads = threads
-        self._keys: dict[int, Hashable] = {}
+        self._keys: dict[int, Structure] = {}
+        self._structures: dict[tuple[Any, ...], Structure] = {}
         self._uniform: dict[int, bool] = {}
         self._arrays: dict[bytes, int] = {}
 
-    def key(self, value: Any) -> Hashable:
+    def _structure(self, *parts: Any) -> Structure:
+        return self._structures.setdefault(parts, Structure(parts))
+
+    def key(self, value: Any) -> Structure:
         """Equal for values that are equal wherever they are computed in the same round of equal loops."""
         found = self._keys.get(hash(value))
         if found is None:
-            found = self._keys[hash(value)] = self._key(value, {}, 0)
+            found = self._keys[hash(value)] = self._key(value, {}, {}, 0)
         return found
 
-    def loop_key(self, loop: Any) -> Hashable:
+    def constant(self, number: int) -> Structure:
+        """The key of values that are this number in all threads."""
+        return self._structure("is", number)
+
+    def loop_key(self, loop: Any) -> Structure:
         """Equal for loops of as many rounds."""
         if loop.name != "scf.for":
-            return ("loop", hash(loop))
-        return ("for", *(self.key(x) for x in list(loop.operands)[:3]))
+            return self._structure("loop", hash(loop))
+        return self._structure("for", *(self.key(x) for x in list(loop.operands)[:3]))
 
     def varies(self, value: Any) -> bool:
         """Whether ``value`` is made from a variable of a loop, so that each round may have another."""
         return "iv" in _words(self.key(value)) or "carried" in _words(self.key(value))
 
-    def _key(self, value: Any, names: dict[int, int], depth: int) -> Hashable:
+    def _key(self, value: Any, names: dict[int, int], done: dict[tuple[int, int], Structure], depth: int) -> Structure:
+        """``names``: numbers of the loop-carried values that this expression is within. It only grows, so that with its
+        length a value is known by one key: ``done``."""
+        at = hash(value), len(names)
+        if at not in done:
+            done[at] = self._structure(*self._parts(value, names, done, depth))
+        return done[at]
+
+    def _parts(
+        self, value: Any, names: dict[int, int], done: dict[tuple[int, int], Structure], depth: int
+    ) -> tuple[Any, ...]:
         known = self.threads.of(value)
         if isinstance(known, np.ndarray):
-            return ("threads", self._arrays.setdefault(known.tobytes(), len(self._arrays)))
+            return "threads", self._arrays.setdefault(known.tobytes(), len(self._arrays))
         if known is not None:
-            return ("is", known)
+            return "is", known
         op = defining(value)
         if depth > _DEEP:
-            return ("value", hash(value))
+            return "value", hash(value)
         if op is None:
-            return self._argument_key(value, names, depth)
+            return self._argument_parts(value, names, done, depth)
         if op.name.startswith(_PURE):
             attributes = str(op.attributes["predicate"]) if op.name == "arith.cmpi" else ""
             if op.name.startswith("gpu."):
                 attributes = str(op.attributes["dimension"])
-            return (op.name, attributes, str(value.type), *(self._key(x, names, depth + 1) for x in op.operands))
-        return ("value", hash(value))
+            operands = (self._key(x, names, done, depth + 1) for x in op.operands)
+            return op.name, attributes, str(value.type), *operands
+        return "value", hash(value)
 
-    def _argument_key(self, value: Any, names: dict[int, int], depth: int) -> Hashable:
+    def _argument_parts(
+        self, value: Any, names: dict[int, int], done: dict[tuple[int, int], Structure], depth: int
+    ) -> tuple[Any, ...]:
         block = value.owner
         op, number = block.owner.operation, ir.BlockArgument(value).arg_number
         if op.name != "scf.for":
-            return ("value", hash(value))
+            return "value", hash(value)
         if hash(value) in names:
-            return ("round before", names[hash(value)])
+            return "round before", names[hash(value)]
         if number == 0:
-            return ("iv", self.loop_key(op))
-        names = names if names else {}
+            return "iv", self.loop_key(op)
         names[hash(value)] = len(names)
         after = yielded(block.region)[number - 1]
-        first = self._key(op.operands[2 + number], names, depth + 1)
-        return ("carried", self.loop_key(op), first, self._key(after, names, depth + 1))
+        first = self._key(op.operands[2 + number], names, done, depth + 1)
+        return "carried", self.loop_key(op), first, self._key(after, names, done, depth + 1)
 
     def uniform(self, value: Any) -> bool:
         """Whether all threads of a block that compute ``value`` together have the same."""
@@ -130,13 +162,14 @@ def _outside(op: Any) -> bool:
     return bool(parent.name == "func.func")
 
 
-def _words(key: Hashable) -> set[str]:
+def _words(key: Structure) -> set[str]:
     found: set[str] = set()
-    pending = [key]
+    seen, pending = {key}, [key]
     while pending:
-        one = pending.pop()
-        if isinstance(one, tuple):
-            pending += one
-        elif isinstance(one, str):
-            found.add(one)
+        for part in pending.pop().parts:
+            if isinstance(part, Structure) and part not in seen:
+                seen.add(part)
+                pending.append(part)
+            elif isinstance(part, str):
+                found.add(part)
     return found

@@ -176,7 +176,7 @@ def parts(event: Event, threads: Threads, expressions: Expressions, reaches: Rea
         slots = [(expressions.key(event.index), reach.lanes)]
     else:
         indices = threads.array(index)
-        slots = [(("is", int(i)), reach.lanes & (indices == i)) for i in np.unique(indices[reach.lanes])]
+        slots = [(expressions.constant(int(i)), reach.lanes & (indices == i)) for i in np.unique(indices[reach.lanes])]
     return [Part(event, reach, slot, lanes, _each(event, lanes, reach, threads)) for slot, lanes in slots]
 
 

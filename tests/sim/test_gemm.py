@@ -11,7 +11,6 @@ from nvdsl import sim
 from nvdsl.kernels import matmul_cooperative, matmul_pingpong, matmul_splitk, matmul_streamk
 from nvdsl.kernels.config import Config
 from nvdsl.kernels.operands import Operand
-from nvdsl.kernels.reduction import workspace_shapes
 from tests.sim.simulate import run
 
 ORDERS = [
@@ -40,18 +39,12 @@ def product(config, m, n, k, blocks, layout="nn", options=None, dtype=np.float16
     expected = (a.astype(np.float64) @ b.astype(np.float64)).astype(out)
     stored = [x if kind == "n" else np.ascontiguousarray(x.T) for x, kind in zip((a, b), layout, strict=True)]
     d = np.full((m, n), np.nan if np.dtype(out).kind == "f" else -1, out)
-    workspace = []
-    if config.schedule == "streamk":
-        sums, flags = workspace_shapes(blocks, 2, config.rows, config.tile_n)
-        workspace = [np.full(sums, np.nan, np.float32), np.zeros(flags, np.int32)]
     majors = {"a_major": "k" if layout[0] == "n" else "mn", "b_major": "mn" if layout[1] == "n" else "k"}
     persistent = {} if config.schedule == "splitk" else {"blocks": blocks}
     run(
-        MATMUL[config.schedule], *stored, d, *workspace, config=config, options=options, **persistent, **majors,
-        **constants,
+        MATMUL[config.schedule], *stored, d, config=config, options=options, **persistent, **majors, **constants,
     )  # fmt: skip
     np.testing.assert_array_equal(d, expected)
-    assert not any(flag.any() for flag in workspace[1:])  # ready for the next call
 
 
 @pytest.mark.parametrize("options", ORDERS, ids=["late", "eager", "random"])
@@ -66,8 +59,6 @@ def product(config, m, n, k, blocks, layout="nn", options=None, dtype=np.float16
         (small(cluster_n=2, multicast=False), (128, 256, 256), 2),
         (small("pingpong"), (384, 64, 320), 1),
         (small("pingpong", cluster_m=2), (512, 64, 256), 2),
-        (small("streamk"), (384, 64, 320), 2),
-        (small("streamk"), (128, 64, 640), 3),
         (small("splitk"), (256, 64, 512), None),
         (small("splitk", 64, 128, consumers=1, split=4), (64, 128, 512), None),
         (small("splitk", 128, 32, consumers=1), (128, 64, 256), None),
@@ -76,6 +67,22 @@ def product(config, m, n, k, blocks, layout="nn", options=None, dtype=np.float16
 )
 def test_every_schedule(config, shape, blocks, options):
     product(config, *shape, blocks, options=options)
+
+
+@pytest.mark.parametrize("options", ORDERS, ids=["late", "eager", "random"])
+@pytest.mark.parametrize(
+    ("shape", "blocks"),
+    [
+        ((384, 64, 320), 2),  # a round, and a tile for two
+        ((128, 64, 640), 3),  # one tile for all: the owner is given sums twice
+        ((128, 128, 640), 3),  # two tiles for three: a block gives, then owns
+        ((640, 64, 192), 3),  # and then it has whole tiles
+        ((512, 64, 64), 3),  # too short to be cut
+    ],
+    ids=str,
+)
+def test_tiles_cut_along_k(shape, blocks, options):
+    product(small("streamk"), *shape, blocks, options=options, least=1)
 
 
 @pytest.mark.parametrize("layout", ["nn", "nt", "tn", "tt"])

@@ -12,12 +12,16 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
+import nvdsl as nv
 from nvdsl.kernels import matmul_blockscaled, matmul_cooperative, matmul_pingpong, matmul_splitk, matmul_streamk
 from nvdsl.kernels.config import Config
-from nvdsl.kernels.reduction import workspace_shapes
+from nvdsl.kernels.elementwise import Elementwise
+from nvdsl.kernels.finish import Finish
+from nvdsl.kernels.pack import copy, pack
 from tests.sim.mutants.judge import Subject, Verdict
 from tests.sim.programs import CASES, Case, gemm_case
 from tests.sim.simulate import traced
+from tests.unit.gemm.strided import strided
 
 _CHAPTERS = (
     "ch2", "ch3", "ch4", "ch5 narrow", "ch6", "ch7", "ch8", "ch9", "compat ch2", "compat ch3", "compat ch4",
@@ -30,23 +34,46 @@ def _matmul(module: Any, m: int, n: int, k: int, blocks: int, out: Any = np.floa
     return gemm_case(module.matmul, m, n, k, out, config=Config(**config), blocks=blocks)
 
 
-def _streamk(m: int, n: int, k: int, blocks: int, **config: Any) -> Case:
-    """Stream-K, with its workspace."""
-    chosen = Config(schedule="streamk", **config)
-    rng = np.random.default_rng(0)
-    a, b = (rng.integers(-3, 4, shape).astype(np.float16) for shape in ((m, k), (k, n)))
-    sums, flags = workspace_shapes(blocks, 2, chosen.rows, chosen.tile_n)
-    arrays = [a, b, np.full((m, n), np.nan, np.float32), np.zeros(sums, np.float32), np.zeros(flags, np.int32)]
-    expected = a.astype(np.float32) @ b.astype(np.float32)
+def _integers(*shape: int, dtype: Any = np.float16) -> np.ndarray:
+    return np.random.default_rng(shape).integers(-3, 4, shape).astype(dtype)
 
-    def check() -> None:
-        np.testing.assert_array_equal(arrays[2], expected)
-        assert not arrays[4].any()
 
-    def reset() -> None:
-        arrays[2][...], arrays[3][...], arrays[4][...] = np.nan, 0, 0
+def _exact(function: Any, arguments: list[Any], out: np.ndarray, expected: np.ndarray, **constants: Any) -> Case:
+    return Case(
+        traced(function, *arguments, **constants),
+        lambda: np.testing.assert_array_equal(out, expected),
+        lambda: out.fill(np.nan),
+    )
 
-    return Case(traced(matmul_streamk.matmul, *arrays, config=chosen, blocks=blocks), check, reset)
+
+def _product(m: int, n: int, k: int, direct: bool = False, **config: Any) -> Case:
+    """A GEMM of one block, B stored (N, K) so that N may be any."""
+    a, b, out = _integers(m, k), _integers(n, k), np.full((m, n), np.nan, np.float32)
+    expected = a.astype(np.float32) @ b.astype(np.float32).T
+    options = {"blocks": 1, "b_major": "k", "direct": direct}
+    return _exact(matmul_cooperative.matmul, [a, b, out], out, expected, config=Config(**config), **options)
+
+
+def _epilogue(batches: int, m: int, n: int, k: int, **config: Any) -> Case:
+    """2 * C and a bias are added: an operand that is brought into L2, and one that is held and handed around."""
+    a, b, c = _integers(batches, m, k), _integers(batches, k, n), _integers(batches, m, n, dtype=np.float32)
+    bias, out = _integers(1, n), np.full((batches, m, n), np.nan, np.float32)
+    expected = a.astype(np.float32) @ b.astype(np.float32) + 2 * c + bias
+    arguments = [a, b, out, 2.0, c, bias]
+    options = {"blocks": 1, "visit": Elementwise(Finish(c=True, bias=True), aligned=True)}
+    return _exact(matmul_cooperative.matmul, arguments, out, expected, config=Config(**config), **options)
+
+
+@nv.jit
+def _packed(flat: nv.Array, out: nv.Array) -> None:
+    """A copy of the transpose, and a copy of that."""
+    rows, cols = out.shape
+    copy(pack(strided(flat, (rows, cols), (1, rows))), out)
+
+
+def _pack(rows: int, cols: int) -> Case:
+    flat, out = _integers(cols, rows), np.full((rows, cols), np.nan, np.float16)
+    return _exact(_packed, [flat, out], out, flat.T)
 
 
 def _blockscaled(m: int, n: int, k: int, **config: Any) -> Case:
@@ -58,12 +85,8 @@ def _blockscaled(m: int, n: int, k: int, **config: Any) -> Case:
     out = np.full((m, n), np.nan, np.float32)
     scaled_a = a.astype(np.float32) * np.repeat(scale_a, 128, axis=1)
     expected = scaled_a @ (b.astype(np.float32) * np.repeat(scale_b[:, 0], 128)).T
-    chosen = Config(tile_k=128, **config)
-    return Case(
-        traced(matmul_blockscaled.matmul, a, b, out, scale_a, scale_b, config=chosen, blocks=1),
-        lambda: np.testing.assert_array_equal(out, expected),
-        lambda: out.fill(np.nan),
-    )
+    arguments, chosen = [a, b, out, scale_a, scale_b], Config(tile_k=128, **config)
+    return _exact(matmul_blockscaled.matmul, arguments, out, expected, config=chosen, blocks=1)
 
 
 _TILE = {"tile_m": 128, "tile_n": 64, "stages": 2}
@@ -73,15 +96,23 @@ SUBJECTS: dict[str, Callable[[], Case]] = {
     "cooperative": lambda: _matmul(matmul_cooperative, 128, 256, 192, 1, **{**_TILE, "tile_n": 128}),
     "cooperative, f16": lambda: _matmul(matmul_cooperative, 128, 128, 192, 1, np.float16, **_TILE),
     "cooperative, cluster": lambda: _matmul(matmul_cooperative, 256, 128, 192, 2, cluster_m=2, **_TILE),
+    "cooperative, epilogue": lambda: _epilogue(2, 128, 32, 192, **{**_TILE, "tile_n": 32}),
+    "cooperative, direct": lambda: _product(
+        64, 128, 320, direct=True, in_flight=0, **{**_TILE, "tile_m": 64, "consumers": 1, "store_buffers": 1}
+    ),
+    "cooperative, ragged": lambda: _product(136, 24, 192, **{**_TILE, "tile_n": 32}),
     "pingpong": lambda: _matmul(matmul_pingpong, 256, 64, 192, 1, schedule="pingpong", **{**_TILE, "tile_m": 64}),
     "pingpong, cluster": lambda: _matmul(
         matmul_pingpong, 128, 256, 192, 2, np.float16, schedule="pingpong", cluster_n=2, **{**_TILE, "tile_m": 64}
     ),
-    "stream-K": lambda: _streamk(320, 64, 192, 2, **{**_TILE, "tile_m": 64}),
+    "stream-K": lambda: gemm_case(
+        matmul_streamk.matmul, 512, 64, 192, config=Config(64, 64, schedule="streamk", stages=2), blocks=3, least=1
+    ),
     "block scales": lambda: _blockscaled(256, 64, 512, **{**_TILE, "stages": 3}),
     "split-K": lambda: gemm_case(
-        matmul_splitk.matmul, 128, 64, 384, config=Config(schedule="splitk", split=2, **_TILE)
+        matmul_splitk.matmul, 128, 64, 640, config=Config(schedule="splitk", split=2, **_TILE)
     ),
+    "pack": lambda: _pack(66, 40),
 }
 
 

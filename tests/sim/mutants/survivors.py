@@ -42,7 +42,7 @@ _FIRST = (
     "written, which no store has read"
 )
 _TMA_STORES = "ch[6-9]|(?!ch|compat).*"  # results leave through shared memory
-_STARTED = "cooperative.*|pingpong.*|split-K"  # loads begin before the block has met
+_STARTED = "cooperative.*|pingpong.*|split-K|stream-K"  # loads begin before the block has met
 _STRAIGHT = "ch[7-9]|(?!ch|compat).*"  # the first product of a tile starts the sum
 _WGMMA_WAIT = "(without|one more group left in) nvvm.wgmma.wait.group.sync.aligned"
 
@@ -56,12 +56,26 @@ ENTRIES = (
     Entry("compat ch2", "swizzle of TMA", "swizzle_128b, not none",
           _STORES + " (but for x: its only row is the first one of the pattern, which no swizzle changes)"),
     Entry(_TMA_STORES, "swizzle of TMA", "none, not swizzle_.*", _STORES),
-    Entry("compat ch5|block scales", "slot of a barrier", "the next barrier in nvgpu.mbarrier.(try_wait.parity|arrive)",
+    Entry("compat ch5|block scales|cooperative, direct", "slot of a barrier",
+          "the next barrier in nvgpu.mbarrier.(try_wait.parity|arrive)",
           "no bug here: the producer waits for the next slot's release, which comes after this one's"),
     Entry(_STARTED, "slot of a barrier", "the next barrier in nvgpu.mbarrier.arrive.expect_tx",
           "no bug here: before the block meets, the bytes of all slots are expected, once each; the order is free"),
-    Entry(_STARTED, "phase increment", "a phase that never flips",
-          "no bug here: before the block meets nothing is waited for, so that no phase is looked at"),
+    Entry("stream-K", "stage distance", "compared with 3, not 2",
+          "no bug here: before the block meets, each slot is filled at most once: nobody asks for the place after"),
+    Entry(_STARTED, "stage distance", "compared with 3, not 2",
+          "no bug here: before the block meets each slot is filled once: the ring doesn't wrap"),
+    Entry("split-K", "barrier deleted", "without nvvm.cluster.wait",
+          "no bug here: the producer has nothing left to do, and its block stays for the consumers, who wait"),
+    Entry("cooperative, direct", "barrier deleted", "without nvvm.barrier", _GROUP),
+    Entry("cooperative, direct", "named barrier", "another number in nvvm.barrier",
+          "no bug here: one warpgroup is alone with its barriers, and any number does"),
+    Entry("cooperative, ragged", "barrier deleted", "without nvvm.barrier",
+          "reported at the first product, which reads the zeros that the barrier is for"),
+    Entry("cooperative, ragged", "named barrier", "another number in nvvm.barrier",
+          "no bug here: this barrier is the only one of its number, and any free one does"),
+    Entry("cooperative, ragged", "stage distance", "compared with ((1|3), not 2|(127|129), not 128)",
+          "no bug here: a tile at the edge may be loaded whole, or short once its slot was filled"),
     Entry(_STRAIGHT, "fence deleted", "without nvvm.wgmma.fence.aligned",
           "no bug here: wgmmas of one shape on one accumulator need no fence between them (PTX ISA, wgmma.fence)"),
     Entry("(?!ch|compat).*", "commit deleted", "without nvvm.cp.async.bulk.commit.group",

@@ -62,14 +62,21 @@ def rate(rows: Sequence[Row]) -> float:
     return 100 * sum(row.verdict.good for row in rows) / len(rows)
 
 
+def bugs(rows: Sequence[Row]) -> list[Row]:
+    """Without the mutants that are as right as the kernel."""
+    return [row for row in rows if row.entry is None or not row.entry.reason.startswith("no bug here")]
+
+
 def text(rows: Sequence[Row]) -> str:
     places = Counter(row.verdict.place for row in rows)
     by = Counter(row.verdict.by for row in rows)
     parts = [
         "# Mutations",
         "Written by `make mutants`; don't edit.",
-        f"{len(rows)} mutants of {len({r.subject for r in rows})} correct kernels: **{rate(rows):.1f} %** are reported "
-        f"with the right line. The verifier finds {by['verifier']}, the simulator {by['simulator']}"
+        f"{len(rows)} mutants of {len({r.subject for r in rows})} correct kernels: {rate(rows):.1f} % are reported "
+        f"with the right line. {len(rows) - len(bugs(rows))} are no bugs, as right as the kernel itself; of the others "
+        f"**{rate(bugs(rows)):.1f} %** are reported. The verifier finds {by['verifier']}, the simulator "
+        f"{by['simulator']}"
         + (f", the lowering {by['lowering']}" if by["lowering"] else "")
         + f"; {by['']} are reported by nobody and {places['elsewhere']} at another line: these are listed below, each "
         "with the reason.",

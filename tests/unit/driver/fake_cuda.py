@@ -85,6 +85,9 @@ class FakeCuda(Cuda):
     def retain_context(self, ordinal: int) -> int:
         return 0x100 + ordinal
 
+    def keep_memory(self, ordinal: int, size: int) -> None:
+        assert size > 0
+
     def current_context(self) -> int:
         return self.current
 

@@ -104,6 +104,7 @@ class JaxArray:
 
     def block_until_ready(self):
         self.waited = True
+        return self
 
     def devices(self):
         return self._devices

@@ -125,6 +125,14 @@ def test_memory_calls():
     ]
 
 
+@pytest.mark.parametrize(("kept", "set_to"), [(0, [100]), (100, []), (1 << 40, [])])
+def test_the_pool_keeps_more_but_never_less_than_before(kept, set_to):
+    cuda, calls = make(cuDeviceGetDefaultMemPool=(OK, "pool"), cuMemPoolGetAttribute=(OK, kept))
+    cuda.keep_memory(2, 100)
+    assert calls[0] == ("cuDeviceGetDefaultMemPool", 2)
+    assert [int(call[3]) for call in calls if call[0] == "cuMemPoolSetAttribute"] == set_to
+
+
 def test_every_driver_function_exists():
     """The names in cuda.py, and those that it builds, are functions of the bindings."""
     import inspect

@@ -41,6 +41,38 @@ def test_matmul_knows_them_by_their_shapes(shape):
         nv.matmul(x, y, **scales, alpha=2.0, target="sim")
 
 
+def scaled(m, n, k, dtype=ml_dtypes.float8_e4m3fn, batch=(), **options):
+    """A product with scales of 2 and 1/4, all other elements ones."""
+    a, b = np.ones((*batch, m, k), dtype), np.ones((*batch, k, n), dtype)
+    slices, columns = -(-k // 128), -(-n // 128)
+    scales = {"scale_a": np.full((m, slices), 2, np.float32), "scale_b": np.full((slices, columns), 0.25, np.float32)}
+    return nv.matmul(a, b, **scales, target="sim", **options)
+
+
+@pytest.mark.parametrize(("m", "n", "k"), [(24, 200, 0), (0, 64, 256), (16, 0, 256), (8, 144, 64)])
+def test_sizes_of_zero_and_of_one_block_along_k(m, n, k):
+    np.testing.assert_array_equal(scaled(m, n, k, out_dtype=nv.f32), np.full((m, n), k / 2, np.float32))
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"dtype": np.int8}, "scale rows and columns"),
+        ({"dtype": np.float16}, "scale rows and columns"),
+        ({"batch": (2,)}, "without batches"),
+        ({"acc_dtype": nv.f16}, "leave acc_dtype out"),
+        ({"config": Config(128, 192)}, "one scale in each slice"),
+        ({"config": Config(128, 128, schedule="pingpong")}, "one scale in each slice"),
+        ({"alpha": 2.0}, "apply them afterwards"),
+    ],
+    ids=lambda x: x if isinstance(x, str) else "",
+)
+def test_what_block_scales_can_not_do_is_said_at_the_callers_line(options, said):
+    with pytest.raises(nv.ArgumentError, match=said) as caught:
+        scaled(64, 64, 256, **options)
+    assert caught.value.where.file == __file__
+
+
 def test_its_registers():
     arrays = [nv.ShapeDtype(shape, nv.e4m3) for shape in ((4096, 2048), (1024, 2048))]
     scales = [nv.ShapeDtype(shape, nv.f32) for shape in ((4096, 16), (16, 8))]

@@ -6,6 +6,7 @@ import nvdsl as nv
 from nvdsl.kernels import matmul_splitk
 from nvdsl.kernels.choose import CANDIDATES, blocks_of_an_sm, choose, fit
 from nvdsl.kernels.config import Config
+from nvdsl.kernels.tuned import shape_class
 from nvdsl.occupancy import occupancy
 
 SPLIT = [config for _, config in CANDIDATES if config.schedule == "splitk"]
@@ -63,3 +64,19 @@ def test_blocks_of_an_sm_are_those_of_the_compiled_kernel(config, b_major):
 
 def test_other_schedules_have_an_sm_for_themselves():
     assert blocks_of_an_sm(Config(64, 64, consumers=1, stages=2), nv.f16, nv.f16, "k") == 1
+
+
+@pytest.mark.parametrize(
+    ("shape", "expected"),
+    [
+        ((4096, 4096, 4096), [1, 4096, 4096, 4096, 1]),
+        ((4000, 4097, 5000), [1, 4096, 4224, 4096, 0]),  # 4097 columns of f16 are off the grid
+        ((1, 4096, 14336), [1, 1, 4096, 16384, 1]),
+        ((33, 4096, 4096), [1, 64, 4096, 4096, 1]),
+        ((129, 4096, 4096), [1, 192, 4096, 4096, 1]),
+        ((257, 4096, 4096), [1, 384, 4096, 4096, 1]),
+    ],
+)
+def test_shapes_of_a_class_have_as_many_tiles(shape, expected):
+    m, n, k = shape
+    assert shape_class(nv.ShapeDtype((m, k), nv.f16), nv.ShapeDtype((m, n), nv.f16), "k") == expected

@@ -7,7 +7,6 @@ from nvdsl.kernels import matmul_cooperative, matmul_pingpong, matmul_splitk, ma
 from nvdsl.kernels.choose import CANDIDATES
 from nvdsl.kernels.config import Config
 from nvdsl.kernels.gemm import grid, resident_clusters
-from nvdsl.kernels.reduction import workspace_shapes
 from tests.unit.traced import evaluate
 
 MATMUL = {
@@ -20,6 +19,8 @@ CONFIGS = [config for _, config in CANDIDATES] + [
     Config(cluster_m=2, group=4),
     Config(128, 192, schedule="pingpong", cluster_n=2),
     Config(128, 128, schedule="streamk", stages=6),
+    Config(128, 192, schedule="streamk", stages=5, store_buffers=1),
+    Config(192, 128, schedule="streamk", stages=5, store_buffers=1),
 ]
 
 
@@ -29,13 +30,9 @@ def test_no_candidate_spills_or_is_serialized(config, n):
     if config.schedule == "streamk" and n == 256:
         pytest.skip("a stream-K kernel of two tiles is of no use")
     square = nv.ShapeDtype((n, n), nv.f16)
-    workspace = []
-    if config.schedule == "streamk":
-        sums, flags = workspace_shapes(132, 2, config.rows, config.tile_n)
-        workspace = [nv.ShapeDtype(sums, nv.f32), nv.ShapeDtype(flags, nv.i32)]
     strict = nv.jit(MATMUL[config.schedule].matmul.__wrapped__, strict=True)
     blocks = {} if config.schedule == "splitk" else {"blocks": 132}
-    compiled = strict.compile(square, square, square, *workspace, config=config, **blocks)
+    compiled = strict.compile(square, square, square, config=config, **blocks)
     (kernel,) = compiled.kernels.values()
     used = kernel.resources
     assert (used.stack, used.spill_stores, used.spill_loads, used.static_smem) == (0, 0, 0, 0)
@@ -52,9 +49,7 @@ def test_a_cluster_tells_all_blocks_without_a_memory_barrier():
 def test_flags_are_released_and_acquired():
     square = nv.ShapeDtype((384, 384), nv.f16)
     config = Config(128, 128, schedule="streamk")
-    sums, flags = workspace_shapes(4, 2, config.rows, config.tile_n)
-    workspace = nv.ShapeDtype(sums, nv.f32), nv.ShapeDtype(flags, nv.i32)
-    ptx = matmul_streamk.matmul.compile(square, square, square, *workspace, config=config, blocks=4).ptx
+    ptx = matmul_streamk.matmul.compile(square, square, square, config=config, blocks=4, least=1).ptx
     assert "ld.acquire.gpu" in ptx and "st.release.gpu" in ptx
 
 

@@ -1,11 +1,10 @@
-"""``nv.matmul`` in the simulator: types, layouts, batches, ragged sizes, epilogues, errors.
+"""``nv.matmul`` in the simulator: types, layouts, batches, ragged sizes, errors.
 
 Small integers, whose sums are exact in every type, are compared bit by bit.
 """
 
 from __future__ import annotations
 
-import math
 import sys
 
 import hypothesis
@@ -16,24 +15,11 @@ from hypothesis import strategies as st
 
 import nvdsl as nv
 from nvdsl.kernels import Config, matmul_simple
-from nvdsl.kernels.finish import ACTIVATIONS
+from nvdsl.verify.walk import constant, find
+from tests.unit.gemm.products import CONFIGS, SMALL, made, product
+from tests.unit.kernels import array
 
-SMALL = Config(64, 64, stages=2, consumers=1)
-CONFIGS = [
-    SMALL,
-    Config(64, 64, stages=3, schedule="pingpong"),
-    Config(64, 64, stages=3, schedule="streamk"),
-    Config(64, 64, stages=2, schedule="splitk", split=2, consumers=1, store_buffers=1),
-]
 TYPES = [np.float16, ml_dtypes.bfloat16, np.float32, ml_dtypes.float8_e4m3fn, ml_dtypes.float8_e5m2, np.int8]
-
-
-def made(*shape, dtype=np.float16, seed=0):
-    return np.random.default_rng([seed, *shape]).integers(-3, 4, shape).astype(dtype)
-
-
-def product(a, b):
-    return np.matmul(a.astype(np.float32), b.astype(np.float32))
 
 
 def check(a, b, out_dtype=nv.f32, **options):
@@ -159,65 +145,6 @@ def test_a_result_of_the_callers(shape, columns):
     np.testing.assert_array_equal(out, product(a, b))
 
 
-@pytest.mark.parametrize("config", [*CONFIGS, None], ids=lambda c: c.schedule if c else "simple")
-@pytest.mark.parametrize("shape", [(70, 40, 33), (64, 80, 40)], ids=["ragged", "even"])
-def test_the_whole_epilogue(config, shape):
-    m, n, k = shape
-    a, b, c, bias = made(2, m, k), made(2, k, n), made(2, m, n), made(n)
-    rows, cols = made(2, m, 1, dtype=np.float32), made(n, dtype=np.float32)
-    got = nv.matmul(
-        a, b, c=c, alpha=0.5, beta=2.0, bias=bias, activation="relu", scale_a=rows, scale_b=cols, out_dtype=nv.f32,
-        target="sim", config=config,
-    )  # fmt: skip
-    expected = np.maximum(0.5 * rows * cols * product(a, b) + 2 * c.astype(np.float32) + bias, 0)
-    np.testing.assert_array_equal(got, expected)
-
-
-def test_the_result_may_be_c():
-    a, b, c = made(40, 16), made(16, 24), made(40, 24, dtype=np.float32)
-    before = c.copy()
-    nv.matmul(a, b, c, c=c, beta=-1.0, target="sim", config=SMALL)
-    np.testing.assert_array_equal(c, product(a, b) - before)
-
-
-def test_beta_of_zero_does_not_read_c():
-    a, b = made(8, 16), made(16, 8)
-    c = np.full((8, 8), np.nan, np.float16)
-    np.testing.assert_array_equal(nv.matmul(a, b, c=c, beta=0.0, target="sim"), product(a, b))
-
-
-def test_numbers_are_scales_of_the_tensor():
-    a, b = made(8, 16), made(16, 8)
-    got = nv.matmul(a, b, scale_a=2.0, scale_b=0.25, alpha=4, target="sim")
-    np.testing.assert_array_equal(got, 2 * product(a, b))
-
-
-REFERENCES = {
-    "relu": lambda x: np.maximum(x, 0),
-    "gelu": lambda x: np.array([0.5 * v * (1 + math.erf(v / 2**0.5)) for v in x.flat]).reshape(x.shape),
-    "gelu_tanh": lambda x: 0.5 * x * (1 + np.tanh((2 / np.pi) ** 0.5 * (x + 0.044715 * x**3))),
-    "silu": lambda x: x / (1 + np.exp(-x)),
-    "sigmoid": lambda x: 1 / (1 + np.exp(-x)),
-    "tanh": np.tanh,
-}
-
-
-@pytest.mark.parametrize("name", ACTIVATIONS)
-def test_activations(name):
-    a, b = made(16, 8) * np.float16(0.25), made(8, 16)
-    got = nv.matmul(a, b, activation=name, out_dtype=nv.f32, target="sim")
-    np.testing.assert_allclose(got, REFERENCES[name](product(a, b).astype(np.float64)), rtol=2e-3, atol=2e-3)
-
-
-def plus_one(x):
-    return x + 1.0
-
-
-def test_an_activation_of_the_callers():
-    a, b = made(16, 8), made(8, 16)
-    np.testing.assert_array_equal(nv.matmul(a, b, activation=plus_one, target="sim"), product(a, b) + 1)
-
-
 def test_a_repeated_call_looks_its_road_up(monkeypatch):
     a, b = made(8, 16), made(16, 8)
     nv.matmul(a, b, target="sim")
@@ -240,6 +167,7 @@ def test_a_repeated_call_looks_its_road_up(monkeypatch):
         ({"acc_dtype": nv.i32}, "sums of f16 in i32"),
         ({"out_dtype": nv.i8}, "a result of i8"),
         ({"config": Config(stages=9)}, "bytes of shared memory"),
+        ({"stream": "x"}, "stream='x'"),
     ],
     ids=lambda x: x if isinstance(x, str) else "",
 )
@@ -249,10 +177,23 @@ def test_what_is_wrong_is_said_at_the_callers_line(options, said):
     assert caught.value.where is not None and caught.value.where.file == __file__
 
 
-def test_nothing_to_tune_without_tensor_cores():
-    a = np.ones((4, 4))
-    with pytest.raises(nv.ArgumentError, match="nothing to tune"):
-        nv.matmul.tune(a, a, a.copy(), target="sim")
+@pytest.mark.parametrize(
+    ("dtype", "out", "said"),
+    [(np.float64, np.ones((8, 8)), "nothing to tune"), (np.float16, np.ones((8, 9), np.float16), "out of shape"),
+     (np.float16, None, "pass an array as out")],
+)  # fmt: skip
+def test_what_can_not_be_tuned_is_said_at_the_callers_line(dtype, out, said):
+    with pytest.raises(nv.ArgumentError, match=said) as caught:
+        nv.matmul.tune(made(8, 16, dtype=dtype), made(16, 8, dtype=dtype), out, target="sim")
+    assert caught.value.where.file == __file__
+
+
+def test_a_tuning_shows_what_was_asked_for():
+    bias = made(8)
+    with pytest.warns(nv.TuneWarning, match="^matmul can't be tuned here"):
+        found = nv.matmul.tune(made(24, 16), made(8, 16).T, made(24, 8), bias=bias, activation="relu", acc_dtype=nv.f32)
+    asked = "a 24x16 f16, b 16x8 f16, strides (1, 16), bias 8 f16, out 24x8 f16, activation='relu', acc_dtype=nv.f32"
+    assert str(found).startswith(f"matmul({asked}): ")
 
 
 def test_the_simple_kernel_sums_in_the_order_of_k():
@@ -260,3 +201,23 @@ def test_the_simple_kernel_sums_in_the_order_of_k():
     out = np.zeros((1, 1, 1), np.float32)
     matmul_simple.matmul(a, b, out, target="sim")
     assert out[0, 0, 0] == np.float32(np.float32(1e8) + np.float32(1)) - np.float32(1e8)
+
+
+def test_the_simple_kernel_takes_tile_after_tile_of_each_batch():
+    a, b = made(3, 20, 5), made(1, 5, 70)
+    out = np.zeros((3, 20, 70), np.float32)
+    matmul_simple.matmul(a, b, out, target="sim")
+    np.testing.assert_array_equal(out, product(a, b))
+
+
+@pytest.mark.parametrize(
+    ("batches", "m", "n", "blocks"),
+    [(1, 524_281, 8, 65_536), (65_536, 1, 40, 2 * 65_536), (1, 1, 32 * 65_536, 65_536)],
+    ids=["rows", "batches", "columns"],
+)
+def test_the_simple_kernel_has_more_tiles_than_a_grid_has_blocks_along_y_or_z(batches, m, n, blocks):
+    shapes = [(batches, m, 3), (batches, 3, n), (batches, m, n)]
+    arrays = [array(nv.f64, *shape) for shape in shapes]
+    for module in (matmul_simple.matmul.trace(*arrays), matmul_simple.empty_sums.trace(arrays[-1])):
+        (launch,) = find(module, "gpu.launch")
+        assert [constant(x) for x in list(launch.operands)[:3]] == [blocks, 1, 1]

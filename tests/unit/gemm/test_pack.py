@@ -5,7 +5,9 @@ import pytest
 
 import nvdsl as nv
 from nvdsl.kernels.pack import copy, pack, packed_cols
+from nvdsl.verify.walk import constant, find
 from tests.unit.gemm.strided import strided
+from tests.unit.kernels import array
 
 
 @nv.jit
@@ -50,3 +52,19 @@ def test_shapes_and_strides(shape, strides, start):
 def test_rows_are_padded_to_16_bytes():
     assert [packed_cols(cols, nv.f16) for cols in (1, 8, 9)] == [8, 8, 16]
     assert packed_cols(17, nv.i8) == 32
+
+
+@nv.jit
+def copied(source, out):
+    copy(source, out)
+
+
+@pytest.mark.parametrize(
+    ("shape", "blocks"),
+    [((64 * 65_536, 8), 65_536), ((65_536, 3, 65), 2 * 65_536), ((8, 64 * 65_536), 65_536)],
+    ids=["rows", "batches", "columns"],
+)
+def test_more_tiles_than_a_grid_has_blocks_along_y_or_z(shape, blocks):
+    module = copied.trace(array(nv.f16, *shape), array(nv.f16, *shape))
+    (launch,) = find(module, "gpu.launch")
+    assert [constant(x) for x in list(launch.operands)[:3]] == [blocks, 1, 1]

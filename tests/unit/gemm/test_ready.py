@@ -2,89 +2,22 @@
 
 from __future__ import annotations
 
-import ctypes
 import importlib
-import itertools
 import struct
-from types import SimpleNamespace
 
 import pytest
 
 import nvdsl as nv
 from nvdsl import collect
-from nvdsl import glance as glances
-from nvdsl.driver.device import devices
-from nvdsl.driver.launch import Launch
 from nvdsl.errors import ArgumentError
 from nvdsl.kernels import Config
-from nvdsl.kernels.gemm import sms
 from nvdsl.kernels.tuned import product
 from tests.unit.driver import libraries
-from tests.unit.driver.fake_cuda import FakeCuda, _Encoded
+from tests.unit.gemm.conftest import tensor
 
 SMALL = Config(64, 64, stages=2, consumers=1)
 A, B, C, OUT = 0x10000, 0x20000, 0x30000, 0x40000
 module = importlib.import_module("nvdsl.kernels.matmul")
-
-
-class Recorder(FakeCuda):
-    """Two devices; a tensor map's last 8 bytes are its address."""
-
-    def multiprocessors(self, ordinal):
-        return 132
-
-    def encode(self, tensor_map, address):
-        return self.moved(None, tensor_map, address)
-
-    def moved(self, encoded, tensor_map, address):
-        self.maps.append((tensor_map, address))
-        memory = ctypes.create_string_buffer(bytes(120) + struct.pack("<Q", address), 128)
-        return _Encoded(memory, ctypes.addressof(memory))
-
-
-@pytest.fixture
-def gpu(monkeypatch):
-    """``launches``: the kernel's entry (an object of its own for each compilation), the stream, and every address and
-    number that it got; ``allocations``: what calls took and have not freed."""
-    cuda = Recorder(count=2)
-    for name, value in (("_cuda", cuda), ("_devices", {}), ("_default", None)):
-        monkeypatch.setattr(devices, name, value)
-    for name in ("_roads", "_ready"):
-        getattr(module, name).clear()
-    for table in (product._plans, product._prepared, product._chosen):
-        table.clear()
-    monkeypatch.setattr(glances, "_looks", dict(glances._looks))
-    sms.cache_clear()
-    launches = []
-
-    def launch(self, run, record):
-        words, maps = record.words, {i for i, _ in self._maps}
-        given = [
-            struct.unpack("<Q", ctypes.string_at(words[i] + 120, 8))[0] if i in maps else words[self._count + i]
-            for i in range(self._count)
-        ]
-        launches.append(SimpleNamespace(kernel=self.kernel, stream=run.stream, given=given, shape=record.shape))
-
-    monkeypatch.setattr(Launch, "launch", launch)
-    cuda.launches = launches
-    yield cuda
-    sms.cache_clear()
-    module._ready.clear()
-
-
-@pytest.fixture
-def torch(monkeypatch):
-    made = itertools.count(0x900000, 0x10000)
-    streams = [0x51, 0x52]
-    torch = libraries.install_torch(monkeypatch, streams=streams)
-    torch.streams = streams
-    torch.float16 = "float16"
-    torch.empty = lambda shape, dtype, device: tensor(torch, next(made), shape, dtype=dtype)
-    return torch
-
-
-def tensor(torch, address, shape=(64, 64), strides=None, device=0, dtype="float16"):
-    return torch.Tensor(dtype, shape, strides or (shape[1], 1), device, address)
 
 
 def multiply(torch, a=A, b=B, out=OUT, **options):
@@ -196,6 +129,13 @@ def test_numbers_are_those_of_the_call(gpu, torch):
         assert C not in last(gpu) and gpu.launches[-1].kernel is not with_c
         with pytest.raises(ArgumentError, match=r"beta = 2\.0 without c"):
             multiply(torch, alpha=0.5, beta=2.0)
+
+
+def test_numbers_of_doubles_are_doubles(gpu, torch):
+    given = [tensor(torch, at, dtype="float64") for at in (A, B, OUT)]
+    for alpha, beta in [(0.1, 1 / 3), (1e-300, 1e300), (0.1, 1 / 3), (0.7, 2.0)]:
+        nv.matmul(*given, c=tensor(torch, C, dtype="float64"), alpha=alpha, beta=beta, target="gpu")
+        assert {struct.unpack("<Q", struct.pack("<d", x))[0] for x in (alpha, beta)} <= last(gpu)
 
 
 def test_a_scale_that_is_a_number_is_no_array_and_an_operand_is_none(gpu, torch):

@@ -27,14 +27,19 @@ def config_of(entry):
 def call_of(entry):
     """The arrays and the constants with which ``matmul`` calls ``product`` for the product that an entry is for."""
     said = entry["arguments"]
-    _, m, n, k, _ = entry["shapes"]
+    _, m, n, k, on_grid = entry["shapes"]
+    n -= 1 if said["pack_b"] == "True" else 0 if on_grid else 8  # others of the same class
+    k -= said["pack_a"] == "True"
     types = {name: DTYPES[said[name].split()[0]] for name in ("a", "b", "out")}
     given = {
         "a": Matrix(types["a"], (m, k), (k, 1) if said["a_major"] == "'k'" else (1, m)),
         "b": Matrix(types["b"], (k, n), (n, 1) if said["b_major"] == "'mn'" else (1, k)),
     }
+    scaled = "scale" in said["visit"]
+    if scaled:
+        given |= {"scale_a": Matrix(nv.f32, (m, 1), (1, 1)), "scale_b": Matrix(nv.f32, (1, n), (n, 1))}
     problem = Problem.of(given, DTYPES[said["acc_dtype"]], types["out"])
-    road = find(problem, Finish(), None, "sim")
+    road = find(problem, Finish(scale_a=scaled, scale_b=scaled), None, "sim")
     specs = [slot.spec for _, slot in road.slots]
     return [nv.ShapeDtype(spec.shape, spec.dtype, spec.strides) for spec in specs], road.options
 
