@@ -42,17 +42,24 @@ def products() -> list[Product]:
 
 def multiply(a: Any, b: Any, out: Any, *, schedule: str, without: str) -> None:
     """One product, or what is left of it."""
-    from benchmarks import bound_kernels
+    if without == "power":
+        a, b = zeros((a.shape, b.shape), a.dtype)
+        without = ""
+    kernel, log, options = prepared(schedule, out.shape)
+    kernel(a, b, out, log, without=without, **options)
+
+
+@functools.cache
+def prepared(schedule: str, shape: Any) -> tuple[Callable[..., Any], Any, dict[str, Any]]:
+    """The kernel, where it writes what it says, and its options: found once, or the host would be slower than small
+    products."""
+    from benchmarks.bound_kernels import matmul
     from nvdsl.kernels.config import Config
     from nvdsl.kernels.gemm import grid, sms
 
     config = Config(**CONFIGS[schedule])
-    if without == "power":
-        a, b = zeros((a.shape, b.shape), a.dtype)
-        without = ""
-    blocks = grid(*out.shape, config, sms(None))
-    log = logs()[: 2 * blocks]
-    bound_kernels.matmul(a, b, out, log, config=config, blocks=blocks, without=without)
+    blocks = grid(*shape, config, sms(None))
+    return matmul, logs()[: 2 * blocks], {"config": config, "blocks": blocks}
 
 
 @functools.cache

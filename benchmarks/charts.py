@@ -118,7 +118,7 @@ def bounds(title: str, curves: Sequence[tuple[str, Sequence[Row]]]) -> Svg:
     across = _Across(min(r["n"] for r in timed), max(r["n"] for r in timed), log=True)
     ratios = [r[key] for r in timed for key in ("ratio", "alone_ratio")]
     range_ = _around(min(*ratios, 0.95), max(ratios), 0.05)
-    turns = _Panel(picture, 80, across, *range_, "calls in turn, at one clock: cuBLAS's time / nvdsl's")
+    turns = _Panel(picture, 80, across, *range_, "calls in turn: cuBLAS's time / nvdsl's")
     alone = _Panel(picture, 80 + PANEL + 60, across, *range_, "alone, call after call: cuBLAS's time / nvdsl's")
     highest = timed[0]["highest_ghz"]
     clocks = _around(min(r["alone_ghz"] for r in timed), highest, 0.1)

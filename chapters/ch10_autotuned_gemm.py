@@ -11,6 +11,9 @@ hides the epilogue, and has smaller tiles; how many rows of tiles make a group i
     raced        in turn on one GPU, L2 flushed before each; after each heat the slower half goes
     kept         in the user's cache, for this GPU, dtype, layout and class of shapes: a call looks it up
 
+Measured on an H200 at M = N = K = 8192: 777 TFLOPS, 1.02 of cuBLAS beside it, with what 20 seconds of tuning found
+(ping-pong, 128 x 192 x 64, 4 stages, groups of 16); at 2048 and 4096 it found chapter 7's 128 x 256.
+
 What is new: `nv.autotune`, `nv.Space`, ``space + space``, ``tune``. docs/tuning.md says what each step does.
 
 Try: NVDSL_TUNE=always, and no ``tune`` in `main`; M=256 N=4096; a condition that keeps only stages=4.

@@ -19,7 +19,7 @@ Each SM asks L2 for 16 + 16 KB a slice instead of 16 + 32. What that takes:
 
 What is new: ``cluster=``, `nv.cluster_rank`, ``multicast_mask``, ``ring.release(..., rank=)``, `nv.cluster_sync`.
 
-Measured on an H200 at M = N = K = 8192: 761 TFLOPS, 1.00 of cuBLAS beside it. It does not pay
+Measured on an H200 at M = N = K = 8192: 755 TFLOPS, 1.01 of cuBLAS beside it. It does not pay
 here: what blocks ask for at the same time is merged on its way to L2 without it, and clusters are placed differently.
 
 Try: cluster=4 (at most 120 of the 132 SMs hold clusters of 4: pass blocks=120); remove the last ``cluster_sync`` in the

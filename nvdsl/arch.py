@@ -138,6 +138,9 @@ TMA_SMEM_ALIGNMENT = 128
 TMA_COORDINATE_MULTIPLE = 16
 """Bytes: the innermost coordinate of a tensor copy is a multiple; any other is an illegal instruction (measured)."""
 
+TMA_STORE_UNIT = 16
+"""Bytes: stores and reductions clip the rows of an array at multiples (measured)."""
+
 TENSOR_MAP_BYTES, TENSOR_MAP_ALIGNMENT = 128, 64
 """Size and alignment of a tensor map, a CUtensorMap (ptx, "Tensor-map"; driver, cuTensorMapEncodeTiled)."""
 

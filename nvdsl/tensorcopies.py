@@ -26,10 +26,11 @@ COPIES = tuple(_COPIES)
 
 @dataclass(frozen=True)
 class TensorCopy:
-    """``what``: e.g. "TMA load". ``box``: its memref type. ``coordinates``: of the box's first element, in elements,
-    the innermost first. ``predicate``: an i1 that must hold, or None."""
+    """``what``: e.g. "TMA load". ``tensor_map``: the value. ``box``: its memref type. ``coordinates``: of the box's
+    first element, in elements, the innermost first. ``predicate``: an i1 that must hold, or None."""
 
     what: str
+    tensor_map: Any
     box: Any
     coordinates: list[Any]
     predicate: Any
@@ -45,11 +46,12 @@ def of(op: Any) -> TensorCopy | None:
     what, tensor_map, coordinates, predicate = _COPIES[op.name]
     fields = segments(op)
     (map_,) = fields[tensor_map]
-    box = box_type(map_.type) or box_type(descriptor_type(map_))
+    map_ = map_ if box_type(map_.type) else descriptor(map_)
+    box = map_ and box_type(map_.type)
     if box is None or "mode" in op.attributes and "im2col" in str(op.attributes["mode"]):
         return None
     condition = fields[predicate] if predicate is not None else []
-    return TensorCopy(what, box, fields[coordinates], condition[0] if condition else None)
+    return TensorCopy(what, map_, box, fields[coordinates], condition[0] if condition else None)
 
 
 def segments(op: Any) -> list[list[Any]]:
@@ -60,10 +62,16 @@ def segments(op: Any) -> list[list[Any]]:
     return found
 
 
+def descriptor(pointer: Any) -> Any | None:
+    """The tensor map that an nvvm op names by its address."""
+    op = None if isinstance(pointer.owner, ir.Block) else pointer.owner.operation
+    return op.operands[0] if op is not None and op.name == "builtin.unrealized_conversion_cast" else None
+
+
 def descriptor_type(pointer: Any) -> Any | None:
     """The type of the tensor map that an nvvm op names by its address."""
-    op = None if isinstance(pointer.owner, ir.Block) else pointer.owner.operation
-    return op.operands[0].type if op is not None and op.name == "builtin.unrealized_conversion_cast" else None
+    found = descriptor(pointer)
+    return found if found is None else found.type
 
 
 def box_type(descriptor_type: Any) -> Any | None:

@@ -74,6 +74,18 @@ class TensorMap:
         return tuple(strides[1:])
 
     @property
+    def past_end(self) -> int:
+        """Bytes behind the tensor's end that a store or reduction writes where its box hangs over it.
+
+        They clip rows at whole 16 bytes (measured on an H200: docs/hardware.md). 0 where rows lie so far apart that
+        those bytes are the last row's padding; of a single row nothing is known but its end.
+        """
+        row = self.shape[-1] * ELEMENTS[self.element].bytes
+        past = -row % arch.TMA_STORE_UNIT
+        pitches = [step for dim, step in zip(self.dims[1:], self.stride_bytes, strict=True) if dim > 1]
+        return past if row + past > min(pitches, default=0) else 0
+
+    @property
     def box_dims(self) -> tuple[int, ...]:
         """boxDim: elements, innermost first."""
         return self.box[::-1]

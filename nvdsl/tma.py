@@ -35,7 +35,8 @@ class TMA:
     ``array``: 1 to 5 axes, the last contiguous. ``tile``: elements along each axis. ``swizzle``: as the tile in
     shared memory has it. A tile whose rows are wider than the swizzle is copied as several boxes, one for each
     panel; coordinates are in elements, ordered as the array's axes. The last one is a multiple of 16 bytes (8 f16),
-    any other ends the kernel; loads may begin before the array (at negative coordinates), stores not.
+    any other ends the kernel; loads may begin before the array (at negative coordinates), stores not. Stores clip rows
+    at whole 16 bytes: where a row ends within them, padding must follow, and is written over.
     ``l2_promotion``: bytes that a miss fetches into L2. ``fill``: what lies outside of the array, ``"zero"`` or
     ``"nan"``.
     """
@@ -124,7 +125,7 @@ class TMA:
     def store(
         self, tile: Tile | Array, coords: Sequence[Any], *, predicate: Any = None, l2_hint: int | None = None
     ) -> None:
-        """Copy a tile of shared memory to ``coords``; elements outside of the array are dropped.
+        """Copy a tile of shared memory to ``coords``; elements outside of the array are dropped (but see `TMA`).
 
         By one thread; then `bulk_commit_group` and `bulk_wait_group`. Before it, threads that wrote the
         tile execute `fence_proxy_async` and meet at a barrier.

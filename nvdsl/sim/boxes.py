@@ -86,6 +86,23 @@ class Box:
         if problems:
             says, rules, fixes = ("; ".join(parts) for parts in zip(*problems, strict=True))
             raise error("illegal-copy", f"{who}: {says}", who.where, rules, fixes)
+        if kind not in ("load", "prefetch"):
+            self._check_end(machine, who)
+
+    def _check_end(self, machine: Any, who: Access) -> None:
+        """What is written stays in the array's memory: rows are clipped at whole 16 bytes."""
+        found, base = self._global(machine)
+        ranges = tma.global_footprint(self.tensor.tensor_map, self.coords, store=True)
+        past = base + ranges[-1][1] - found.size if ranges else 0
+        if past > 0:
+            raise error(
+                "out-of-bounds",
+                f"{who} writes {past} bytes past the end of {found.name}, which has {found.size}",
+                who.where,
+                f"a store or reduction by TMA clips rows at whole {geometry.UNIT} bytes (measured on an H200: "
+                "docs/hardware.md)",
+                "pad the array's rows, or store the end of a row with ordinary stores",
+            )
 
 
 class Line:

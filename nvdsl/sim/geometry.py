@@ -8,10 +8,11 @@ from functools import lru_cache
 
 import numpy as np
 
+from nvdsl import arch
 from nvdsl.elements import ELEMENTS
 from nvdsl.tensormap import SWIZZLE_BYTES, TensorMap
 
-UNIT = 16
+UNIT = arch.TMA_STORE_UNIT
 """Bytes that a swizzle moves together, and to which TMA clips a row that it stores."""
 
 PATTERN = 1024

@@ -18,6 +18,11 @@ from nvdsl.values import const
 
 Size = Any  # an int, a traced integer, or up to three of them
 
+_LONG_GRID = (
+    f"put the longest axis along x, which has room for {arch.MAX_GRID_DIM[0]:,} blocks, or fold axes into one: "
+    "grid=rows * cols, row = nv.block_id.x // cols, col = nv.block_id.x % cols"
+)
+
 
 def kernel(
     grid: Size, block: Size, *, cluster: Size = 1, programmatic: bool = False
@@ -88,7 +93,9 @@ def _check_grid(grid: tuple[Any, ...]) -> None:
                 f"a grid of {blocks!r} blocks along {axis}",
                 rule=f"1 to {most:,} blocks along {axis}, an int or a traced integer (CUDA programming guide, "
                 "compute capabilities)",
-                fix="nv.cdiv(extent, tile) rounds up; skip a launch that has nothing to do",
+                fix=_LONG_GRID
+                if isinstance(blocks, int) and blocks > most
+                else "nv.cdiv(extent, tile) rounds up; skip a launch that has nothing to do",
             )
 
 

@@ -42,11 +42,21 @@ def _check_copy(context: Context, node: Node, lowest: Residues) -> None:
     if 0 in reach.trips or not reach.lanes.any():
         return
     for number, coordinate in enumerate(copy.coordinates):
+        aligned = number > 0 or _is_multiple(copy, lowest.of(coordinate))
+        if aligned and not copy.out:
+            continue  # what `_known` finds takes longer than all else here
         at = _known(context, node, coordinate, reach)
-        if number == 0:
+        if not aligned:
             _check_multiple(node, copy, at, lowest.of(coordinate), reach)
         if copy.out:
             _check_sign(node, copy, number, at, reach)
+
+
+def _is_multiple(copy: TensorCopy, residue: Residue) -> bool:
+    """Whether the lowest bits say that the coordinate is right, whatever it is."""
+    multiple = arch.TMA_COORDINATE_MULTIPLE // dtypes.from_ir(copy.box.element_type).bytes
+    bits, low = residue
+    return 1 << bits >= multiple and not np.any(np.asarray(low) % multiple)
 
 
 def _check_multiple(node: Node, copy: TensorCopy, at: list[Any], residue: Residue, reach: Reach) -> None:

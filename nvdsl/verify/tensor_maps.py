@@ -1,16 +1,23 @@
-"""Tensor maps whose array and box are known when the module is traced: all of cuTensorMapEncodeTiled's rules."""
+"""Tensor maps whose array and box are known when the module is traced: all of cuTensorMapEncodeTiled's rules, and that
+no store through them can reach past the array's end."""
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
+from nvdsl import arch, tensorcopies
+from nvdsl.elements import ELEMENTS
 from nvdsl.errors import VerifyError
 from nvdsl.mlir import ir
 from nvdsl.mlir.dialects import nvgpu
+from nvdsl.tensorcopies import TensorCopy
 from nvdsl.tensormap import TensorMap
 from nvdsl.trace.location import where
 from nvdsl.verify.program import Program
 from nvdsl.verify.walk import constant, defining
+
+_VIEWS = ("memref.subview", "memref.cast", "memref.reinterpret_cast")
 
 
 def check(program: Program) -> None:
@@ -25,6 +32,50 @@ def check(program: Program) -> None:
                 rule="CUDA driver API, cuTensorMapEncodeTiled; PTX ISA, Tensors",
                 fix="choose a box and a swizzle that fit the array, or pad the array's rows",
             )
+    for kernel in program.kernels:
+        for node in kernel.find(*tensorcopies.COPIES):
+            copy = tensorcopies.of(node.op)
+            if copy is not None and copy.out:
+                _check_end(copy)
+
+
+def _check_end(copy: TensorCopy) -> None:
+    op = defining(copy.tensor_map)
+    described = describe(op) if op is not None and op.name == "nvgpu.tma.create.descriptor" else None
+    if described is None or _room(op) >= described.past_end:
+        return
+    cols, unit = described.shape[-1], arch.TMA_STORE_UNIT // ELEMENTS[described.element].bytes
+    whole = cols // unit * unit
+    dims = "x".join(map(str, described.shape))
+    rest = f"make the map of the first {whole} and store the other {cols - whole}" if whole else "store it"
+    raise VerifyError(
+        f"a {copy.what} through this tensor map of {dims} {described.element} can write {described.past_end} bytes "
+        "past the array's end",
+        where=where(op),
+        rule=f"stores and reductions by TMA clip a row at whole {arch.TMA_STORE_UNIT} bytes, here at {whole + unit} "
+        f"elements, not at {cols} (measured on an H200: docs/hardware.md)",
+        fix=f"take a part x[..., :{cols}] of an array of {whole + unit} columns, or {rest} with ordinary stores",
+    )
+
+
+def _room(op: Any) -> float:
+    """Bytes between the end of what a tensor map describes and the end of the array of which that is a view."""
+    view = array = defining(op.operands[0]).operands[0]  # type: ignore[union-attr]
+    while (source := defining(array)) is not None and source.name in _VIEWS:
+        array = source.operands[0]
+    ends = _end(view.type), _end(array.type)
+    return math.inf if None in ends else ends[1] - ends[0]  # type: ignore[operator]
+
+
+def _end(ty: Any) -> int | None:
+    """Bytes from an array's base to the end of its last element; None where that isn't known."""
+    if not isinstance(ty, ir.MemRefType) or not ty.has_static_shape:
+        return None
+    strides, offset = ty.get_strides_and_offset()
+    if ir.ShapedType.get_dynamic_stride_or_offset() in (offset, *strides):
+        return None
+    last = sum((extent - 1) * stride for extent, stride in zip(ty.shape, strides, strict=True))
+    return (offset + last + 1) * ELEMENTS[str(ty.element_type)].bytes
 
 
 def describe(op: Any) -> TensorMap | None:

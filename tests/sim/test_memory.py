@@ -270,3 +270,34 @@ def test_what_a_bulk_store_wrote_is_there_after_the_wait():
         out, copy = zeros(16, 64), zeros(16, 64)
         run(orders_global.stored_and_read, out, copy, wait=True, read=False, meet=True, options=options)
         np.testing.assert_array_equal(copy, np.repeat(np.arange(16.0)[:, None], 64, axis=1))
+
+
+@nv.jit
+def stored_in_boxes(out, *, cols, add):
+    """Boxes of 64 elements over ``out``, of which the tensor map has the first ``cols``."""
+    out_tma = nv.TMA(out[:cols], tile=64)
+
+    @nv.kernel(grid=2, block=64)
+    def kernel():
+        tile, t = nv.smem((64,), out.dtype), nv.thread_id.x
+        tile[t] = 1.0
+        nv.fence_proxy_async()
+        nv.sync_threads()
+        if t == 0:
+            (out_tma.reduce_add if add else out_tma.store)(tile, (nv.block_id.x * 64,))
+            tma.bulk_commit_group()
+            tma.bulk_wait_group(0)
+
+    kernel()
+
+
+@pytest.mark.parametrize("add", [False, True], ids=["store", "reduction"])
+def test_a_store_that_leaves_the_allocation(add, monkeypatch):
+    out = zeros(104, dtype=np.float16)
+    stored_in_boxes(out, cols=97, add=add, target="sim")
+    assert out.tolist() == [1] * 104  # the array's padding is written over
+    monkeypatch.setenv("NVDSL_VERIFY", "off")
+    error = verdict(stored_in_boxes, zeros(101, dtype=np.float16), cols=97, add=add)
+    assert error.kind == "out-of-bounds"
+    assert "writes 6 bytes past the end of global allocation 0, which has 202" in str(error)
+    assert "whole 16 bytes" in error.rule

@@ -57,6 +57,23 @@ def test_a_dimension_of_one_element_has_any_stride():
     assert tensor_map.check() == []
 
 
+@pytest.mark.parametrize(
+    ("element", "shape", "strides", "past"),
+    [
+        ("f16", (96,), (1,), 0),
+        ("f16", (100,), (1,), 8),
+        ("i8", (1,), (1,), 15),
+        ("f32", (1, 3), (3, 1), 4),  # a single row: nobody knows what follows
+        ("f16", (2, 100), (104, 1), 0),  # padding follows each row
+        ("f16", (2, 1, 100), (104, 7, 1), 0),
+        ("f16", (3, 2, 100), (0, 104, 1), 8),  # one matrix for all: their stride says nothing of the padding
+        ("f16", (2, 100), (96, 1), 8),  # rows overlap
+    ],
+)
+def test_stores_write_past_the_end_where_no_padding_follows(element, shape, strides, past):
+    assert TensorMap(element, shape, strides, shape).past_end == past
+
+
 def test_broadcast_dimension_is_legal():
     assert TensorMap("f16", (4, 64), (0, 1), (4, 64)).check() == []
 

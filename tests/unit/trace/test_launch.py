@@ -75,6 +75,13 @@ REFUSED = {
 }
 
 
+def test_a_grid_that_is_too_long_belongs_on_x():
+    error = refused(lambda: host(nothing, grid=(1, 70_000)).trace(), host)
+    assert error.message == "a grid of 70000 blocks along y"
+    assert "1 to 65,535 blocks along y" in error.rule
+    assert "along x" in error.fix and "2,147,483,647" in error.fix and "nv.block_id.x //" in error.fix
+
+
 @pytest.mark.parametrize(("launch", "rule"), REFUSED.values(), ids=list(REFUSED))
 def test_launches_that_are_refused(launch, rule):
     error = refused(lambda: host(nothing, **launch).trace(), host)

@@ -4,10 +4,12 @@ import pytest
 
 import nvdsl as nv
 from nvdsl.mlir import ir
+from nvdsl.ops.tma import L2_EVICT_LAST
 from nvdsl.tensormap import TensorMap
 from nvdsl.verify.tensor_maps import describe
 from nvdsl.verify.walk import find
 from tests.unit.kernels import array, refused
+from tests.unit.verify.verdicts import line
 
 
 def tma(x, tile, **options):
@@ -95,3 +97,78 @@ def test_a_tensor_map_is_read_from_its_op():
 )
 def test_what_is_known_at_run_time_only_is_left_to_the_driver(text):
     assert described(text) is None
+
+
+# --- stores past the end
+
+
+def copied(x, op, tile, part):
+    """Traces a kernel that copies through a tensor map of ``part(x)``."""
+
+    def host(x):
+        x_tma = nv.TMA(part(x) if part else x, tile=tile)  # map
+        shape = (tile,) if isinstance(tile, int) else tile
+        hint = L2_EVICT_LAST if "hint" in op else None
+
+        @nv.kernel(grid=2, block=32)
+        def kernel():
+            memory = nv.smem(shape, x.dtype)
+            at = (*(0 for _ in shape[1:]), nv.block_id.x * 64)
+            full = nv.Mbarriers(1, arrivals=1)[0]
+            if nv.thread_id.x == 0:
+                if op == "load":
+                    full.arrive_expect_tx(x_tma.bytes)
+                    x_tma.load(memory, full, at)
+                elif op == "reduce":
+                    x_tma.reduce_add(memory, at)
+                else:
+                    x_tma.store(memory, at, l2_hint=hint)
+            if op == "load":
+                full.wait(0)
+
+        kernel()
+
+    nv.jit(host).trace(x)
+
+
+def in_a_wider(width, cols):
+    return lambda x: nv.empty((width,), x.dtype)[:cols]
+
+
+@pytest.mark.parametrize("op", ["store", "store with a hint", "reduce"])
+@pytest.mark.parametrize(
+    ("x", "tile", "part"),
+    [
+        (array(nv.f16, 100), 64, None),
+        (array(nv.f16, 1, 100), (1, 64), None),
+        (array(nv.f16, 108), 64, lambda x: x[8:]),  # the rest is in front of it
+        (array(nv.f16, 3, 100, strides=(0, 1)), (1, 64), None),
+    ],
+    ids=["one axis", "one row", "the end of an array", "one row for all"],
+)
+def test_a_store_that_can_reach_past_the_end_is_refused(x, tile, part, op):
+    with pytest.raises(nv.VerifyError) as caught:
+        copied(x, op, tile, part)
+    error = caught.value
+    assert error.where.line == line(copied, "# map") and error.where.file == __file__
+    what = "TMA reduction" if op == "reduce" else "TMA store"
+    assert f"a {what} through this tensor map of" in error.message and "8 bytes past the array's end" in error.message
+    assert "at 104 elements, not at 100" in error.rule
+    assert "x[..., :100] of an array of 104 columns" in error.fix and "first 96 and store the other 4" in error.fix
+
+
+@pytest.mark.parametrize(
+    ("x", "op", "tile", "part"),
+    [
+        (array(nv.f16, 100), "load", 64, None),
+        (array(nv.f16, 104), "store", 64, None),
+        (array(nv.f16, 100), "store", 64, lambda x: x[:96]),
+        (array(nv.f16, 200), "store", 64, lambda x: x[:100]),
+        (array(nv.f16, 1), "store", 64, in_a_wider(104, 100)),
+        (array(nv.f16, 3, 100, strides=(104, 1)), "store", (1, 64), None),
+        (array(nv.f16, 3, 104), "store", (1, 64), lambda x: x[2:, :100]),
+    ],
+    ids=["a load", "whole units", "a whole part", "the start", "a padded array", "padded rows", "the last row"],
+)
+def test_a_store_that_stays_in_the_array_is_not(x, op, tile, part):
+    copied(x, op, tile, part)
