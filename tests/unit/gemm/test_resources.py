@@ -52,7 +52,7 @@ def large(crowded):
     return [config for _, config in found if config.accumulator_registers(nv.f32) >= (128 if crowded else 176)]
 
 
-@pytest.mark.parametrize("config", [config for _, config in possible(nv.f16, nv.f16, nv.f32, crowded=True)], ids=name)
+@pytest.mark.parametrize("config", large(crowded=True), ids=name)
 def test_a_full_epilogue(config):
     assert FULL.is_crowded(1536)
     assert_clean(compiled(config, FULL))
@@ -70,7 +70,7 @@ def test_a_full_epilogue_of_ragged_rows(config):
 def test_usual_epilogues_leave_the_choice_among_all(finish, config):
     assert not finish.is_crowded(1536)
     assert_clean(compiled(config, finish))
-    if not finish.is_crowded(1544):
+    if config.schedule == "pingpong" and not finish.is_crowded(1544):
         assert_clean(compiled(config, finish, 1544))
 
 
