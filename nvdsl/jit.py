@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import functools
 import inspect
-import threading
 import time
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field, replace
@@ -20,6 +19,7 @@ from nvdsl.errors import ArgumentError, NvdslError
 from nvdsl.glance import constants, glance, keep, learn
 from nvdsl.module import trace_function
 from nvdsl.specialize import Call, Constant, describe_argument
+from nvdsl.threads import Once
 from nvdsl.trace import effects, location
 from nvdsl.trace.rewrite import convert
 
@@ -38,7 +38,7 @@ class Compiled:
     written: frozenset[int]
     arguments: list[str] = field(default_factory=list)
     seconds: dict[str, float] = field(default_factory=dict)
-    _plan: Any = None
+    _plan: Once[Any] = field(default_factory=Once)
 
     @property
     def kernels(self) -> dict[str, Any]:
@@ -70,13 +70,12 @@ class Compiled:
 
     def plan(self) -> Any:
         """The executable host body (made at the first launch)."""
-        if self._plan is None:
-            from nvdsl.driver import plan
+        from nvdsl.driver import plan
 
-            self._plan = plan.build(
-                self.lowered.host, self.name, self.kernels, written=self.written, names=self.arguments or None
-            )
-        return self._plan
+        names = self.arguments or None
+        return self._plan.make(
+            "plan", lambda: plan.build(self.lowered.host, self.name, self.kernels, written=self.written, names=names)
+        )
 
 
 def at_call(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -111,10 +110,9 @@ class Jit:
         self._keyword_only = {
             name for name, p in self._signature.parameters.items() if p.kind is p.KEYWORD_ONLY
         }
-        self._plans: dict[Any, Any] = {}
+        self._plans: Once[Any] = Once()
         self._prepared: dict[Any, Any] = {}  # by what a glance says
-        self._compiled: dict[Any, Compiled] = {}
-        self._lock = threading.RLock()
+        self._compiled: Once[Compiled] = Once()
 
     def __call__(
         self, *args: Any, stream: Any = None, target: str | None = None, debug: bool | None = None, **kwargs: Any
@@ -187,8 +185,10 @@ class Jit:
         except TypeError:
             raise call.unhashable(self.__name__) from None
         if plan is None:
-            plan = self._compile(call, debug).plan() if options is None else self._simulated(call, options)
-            self._plans[key] = plan
+            plan = self._plans.make(
+                key,
+                lambda: self._compile(call, debug).plan() if options is None else self._simulated(call, options),
+            )
         if None in call.values:
             raise ArgumentError(
                 f"{self.__name__} was called with a ShapeDtype",
@@ -213,26 +213,26 @@ class Jit:
         return Call(described, tuple(kwargs))
 
     def _compile(self, call: Call, debug: bool | None = None) -> Compiled:
+        key: Any = call.key if debug is None else (call.key, debug)
+        try:
+            compiled = self._compiled.get(key)
+        except TypeError:
+            raise call.unhashable(self.__name__) from None
+        return compiled or self._compiled.make(key, lambda: self._lower(call, debug))
+
+    def _lower(self, call: Call, debug: bool | None) -> Compiled:
         from nvdsl import lower
 
-        key: Any = call.key if debug is None else (call.key, debug)
-        with self._lock:
-            try:
-                if key in self._compiled:
-                    return self._compiled[key]
-            except TypeError:
-                raise call.unhashable(self.__name__) from None
-            start = time.perf_counter()
-            module = self._trace(call)
-            seconds = {"trace": time.perf_counter() - start}
-            options = self._options or lower.Options.from_environment()
-            lowered = lower.lower(module, options if debug is None else replace(options, debug=debug))
-            written = effects.written_arguments(module.body.operations[0])
-            names = self._argument_names(call)
-            compiled = Compiled(self.__name__, module, lowered, written, names, seconds | lowered.stages)
-            self._compiled[key] = compiled
-            collect.add(compiled)
-            return compiled
+        start = time.perf_counter()
+        module = self._trace(call)
+        seconds = {"trace": time.perf_counter() - start}
+        options = self._options or lower.Options.from_environment()
+        lowered = lower.lower(module, options if debug is None else replace(options, debug=debug))
+        written = effects.written_arguments(module.body.operations[0])
+        names = self._argument_names(call)
+        compiled = Compiled(self.__name__, module, lowered, written, names, seconds | lowered.stages)
+        collect.add(compiled)
+        return compiled
 
     def _trace(self, call: Call) -> Any:
         body = convert(self._function)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import collections
-import threading
 from collections.abc import Callable
 from typing import Any
 
+from nvdsl import threads
 from nvdsl.errors import TraceError
 from nvdsl.mlir import ir
 from nvdsl.mlir.dialects import func
@@ -17,12 +17,10 @@ from nvdsl.trace import location
 # a traced value too long (in a global list, say) shall get an error: so the latest modules stay alive.
 _latest: collections.deque[Any] = collections.deque(maxlen=256)
 
-_tracing = threading.RLock()  # MLIR's switch for locations from tracebacks belongs to the process, not to a thread
-
 
 def trace_function(name: str, specs: list[Any], body: Callable[[list[Any]], None]) -> Any:
     """A module with ``func.func @name`` whose arguments have ``specs`` and whose body ``body`` traces."""
-    with _tracing, context(), location.tracebacks(), ir.Location.unknown():
+    with threads.mlir, context(), location.tracebacks(), ir.Location.unknown():
         # Without the caller's line: a module does not depend on where it is called from, nor does its cubin.
         nowhere = ir.Location.unknown()
         module = ir.Module.create(nowhere)
@@ -78,6 +76,9 @@ _context: Any = None
 def context() -> Any:
     """The process's MLIR context, made at the first trace and entered only while tracing or lowering."""
     global _context
-    if _context is None:
-        _context = ir.Context()
-    return _context
+    with threads.mlir:
+        if _context is None:
+            made = ir.Context()
+            made.enable_multithreading(False)  # a child process after `os.fork` would wait for threads it doesn't have
+            _context = made
+        return _context

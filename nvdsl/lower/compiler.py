@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from nvdsl import arch
+from nvdsl import arch, threads
 from nvdsl.devicelog import Watch
 from nvdsl.errors import VerifyError
 from nvdsl.lower import advisories, binaries, kernels, passes, prepare, ptx, ptxas, steps
@@ -46,7 +46,7 @@ def lower(module: Any, options: Options | None = None) -> Lowered:
 def _compile(module: Any, options: Options) -> tuple[Lowered, list[advisories.Advisory]]:
     dump = Dump(options, module)
     stages: dict[str, float] = {}
-    with module.context, ir.Location.unknown():
+    with threads.mlir, module.context, ir.Location.unknown():
         host, found, codes = to_ptx(module, options, dump, stages)
     with _timed(stages, "ptxas"):
         assembled = ptxas.assemble(codes, options)

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from nvdsl import lower
-from nvdsl.driver.device import Devices
+from nvdsl import lower, threads
 from nvdsl.driver.plan import Plan
 from nvdsl.driver.plan import build as build_plan
 from nvdsl.lower import kernels, passes, prepare, steps
@@ -14,7 +13,7 @@ from nvdsl.lower.compiler import _copy
 from nvdsl.lower.dump import Dump
 from nvdsl.mlir import ir
 from nvdsl.sim.decode import Code
-from nvdsl.sim.device import SimCuda, SimKernel
+from nvdsl.sim.device import SimDevices, SimKernel
 from nvdsl.sim.memory import SHARED_BASE
 from nvdsl.sim.options import Options
 
@@ -28,7 +27,7 @@ def build(
     """See `nvdsl.sim.plan`. nvgpu's warpgroup ops are executed after their conversion at either level."""
     lowering = lower.Options()
     dump = Dump(lowering, module)
-    with module.context, ir.Location.unknown():
+    with threads.mlir, module.context, ir.Location.unknown():
         host = _copy(module)
         launches = prepare.launch_attributes(host)
         steps.run_all(passes.HOST, host, {}, lowering, dump)
@@ -40,7 +39,7 @@ def build(
             steps.run_all(_lowered_to_nvvm(), device, found, lowering, dump)
         codes = {kernel.symbol: _code(function, kernel) for function, kernel in prepare.functions(device, found)}
         stand_ins = {symbol: _kernel(kernel) for symbol, kernel in found.items()}
-        devices = Devices(SimCuda(codes, options, name))
+        devices = SimDevices(codes, options, name)
         plan = build_plan(host, name, stand_ins, written=written, names=names, devices=devices)
     plan.keeps = (host, device)  # type: ignore[attr-defined]
     return plan

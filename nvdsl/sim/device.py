@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import ctypes
+import weakref
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from nvdsl.driver.cuda import Cuda, EncodedMap
+from nvdsl.driver.device import Device, Devices
 from nvdsl.elements import ELEMENTS, from_bits, integer
 from nvdsl.errors import SimError
 from nvdsl.mlir import ir
@@ -47,14 +49,39 @@ class _Config:
     programmatic: bool
 
 
+class SimDevices(Devices):
+    """A device for each call, with memory of its own: calls in several threads share nothing that changes."""
+
+    def __init__(self, codes: Mapping[str, Code], options: Options, host: str = "") -> None:
+        super().__init__()
+        self._made_of = codes, options, host
+
+    def get(self, ordinal: int) -> Device:
+        return Device(SimCuda(*self._made_of), ordinal)
+
+    def default(self) -> Device:
+        return self.get(0)
+
+
+class _Map(EncodedMap):
+    """128 bytes of which only the address means something: a kernel's parameter says no more than that."""
+
+    def __init__(self, tensor_map: TensorMap, address: int) -> None:
+        super().__init__(ctypes.addressof(_BLANK))
+        self.argument = MapArgument(tensor_map, address)
+
+
+_BLANK = ctypes.create_string_buffer(128)
+_maps: weakref.WeakValueDictionary[int, _Map] = weakref.WeakValueDictionary()  # by where they lie: all that are alive
+
+
 class SimCuda(Cuda):
     """``codes``: the decoded kernels by symbol; ``host``: whose they are. Streams do nothing: every call is done on
-    return."""
+    return. Made for one call (`SimDevices`)."""
 
     def __init__(self, codes: Mapping[str, Code], options: Options, host: str = "") -> None:
         self.codes, self.options, self.host = codes, options, host
         self.gmem = GlobalMemory()
-        self._maps: dict[int, MapArgument] = {}
         self._current = 0
 
     # --- the device: one Hopper GPU
@@ -141,10 +168,8 @@ class SimCuda(Cuda):
     # --- launches
 
     def encode(self, tensor_map: TensorMap, address: int) -> EncodedMap:
-        """128 bytes that only their address means something of."""
-        blank = ctypes.create_string_buffer(128)
-        encoded = EncodedMap(ctypes.addressof(blank))
-        self._maps[encoded.address] = MapArgument(tensor_map, address)
+        encoded = _Map(tensor_map, address)
+        _maps[encoded.address] = encoded
         return encoded
 
     def moved(self, encoded: EncodedMap, tensor_map: TensorMap, address: int) -> EncodedMap:
@@ -193,7 +218,7 @@ class SimCuda(Cuda):
             return base, base + type.get_strides_and_offset()[1] * element(type).bytes
         name = str(type)
         if name.startswith(("!nvgpu.tensormap", "!llvm.ptr")):
-            return self._maps[pointer]
+            return _maps[pointer].argument
         dtype = ELEMENTS[name]
         bits = int.from_bytes(ctypes.string_at(pointer, dtype.bytes), "little")
         if dtype.is_float:

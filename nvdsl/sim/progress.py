@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import sys
+import threading
 import time
 from typing import Any
 
@@ -15,6 +16,8 @@ PATIENCE = 2.0
 
 LINES = 30.0
 """Seconds between two lines where stderr is no terminal."""
+
+_terminal = threading.Lock()  # of the launch whose bar is shown: launches in other threads show none meanwhile
 
 
 def of(kernel: str, machine: Any) -> Progress | None:
@@ -44,6 +47,8 @@ class Progress:
         if now < self._next:
             return
         if self._shown is None:
+            if self._display is _Bar and not _terminal.acquire(blocking=False):
+                return
             self._shown = self._display(self)
         self._next = now + self._shown.every
         self._shown.show(self)
@@ -54,6 +59,8 @@ class Progress:
     def close(self) -> None:
         if self._shown is not None:
             self._shown.close()
+            if self._display is _Bar:
+                _terminal.release()
 
 
 class _Bar:

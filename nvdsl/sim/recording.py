@@ -17,14 +17,15 @@ NVDSL_SIM_TRACE=gemm.json and NVDSL_SIM_PICTURE=slots.svg do the same for a whol
 from __future__ import annotations
 
 import atexit
-import functools
 from collections.abc import Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from nvdsl.errors import SimError, Where
+from nvdsl.threads import Once
 
 BLOCKS = 16
 """Blocks of each launch that are recorded, unless told otherwise; their events take some 100 KB of a trace each."""
@@ -131,30 +132,32 @@ class Recording:
         Path(path).write_text(slots.picture(self, launch, block), encoding="utf-8")
 
 
-_active: Recording | None = None
+_active: ContextVar[Recording | None] = ContextVar("nvdsl_recording", default=None)
 
 
 @contextmanager
 def record(blocks: int = BLOCKS) -> Iterator[Recording]:
-    """Record the simulations in this context, up to ``blocks`` blocks of each launch. Innermost context wins."""
-    global _active
-    outer, _active = _active, Recording(blocks)
+    """Record the simulations in this context, up to ``blocks`` blocks of each launch. Innermost context wins. It is
+    one thread's: what other threads simulate meanwhile is not recorded."""
+    recording = Recording(blocks)
+    token = _active.set(recording)
     try:
-        yield _active
+        yield recording
     finally:
-        _active = outer
+        _active.reset(token)
 
 
 def current(options: Any) -> Recording | None:
     """Where a launch with these `sim.Options` is recorded; None for nowhere."""
-    if _active is not None:
-        return _active
-    if options.trace or options.picture:
-        return _of_program(options.trace, options.picture)
-    return None
+    active = _active.get()
+    if active is None and (options.trace or options.picture):
+        return _of_programs.make((options.trace, options.picture), lambda: _of_program(options.trace, options.picture))
+    return active
 
 
-@functools.cache
+_of_programs: Once[Recording] = Once()
+
+
 def _of_program(trace: str, picture: str) -> Recording:
     """The recording that is written when the program ends, also when an error ends it."""
     for path in filter(None, (trace, picture)):

@@ -16,6 +16,7 @@ from nvdsl import cache
 from nvdsl.errors import ArgumentError, NvdslError, TuneError, TuneWarning, Where
 from nvdsl.jit import Jit, at_call
 from nvdsl.specialize import Call, Constant
+from nvdsl.threads import Once
 from nvdsl.trace import location
 from nvdsl.tune import device, names, store, table
 from nvdsl.tune import problem as problems
@@ -37,7 +38,7 @@ class Autotuned(Jit):
         self.space = Space.of(space)
         self._settings = Settings.of(settings)
         self._check_parameters()
-        self._chosen: dict[Any, tuple[str, Config, tuple[str, ...], list[Constant]]] = {}
+        self._chosen: Once[tuple[str, Config, tuple[str, ...], list[Constant]]] = Once()
         self._ready: dict[Any, Any] = {}  # modules that were traced to see whether a configuration fits
         self.when_tuned = [self._chosen.clear, self._prepared.clear]  # for those, too, who keep what `prepare` gives
         self.overrides: dict[str, Any] = {}  # of the tuner's `Job`: another bench, another compiler
@@ -90,10 +91,7 @@ class Autotuned(Jit):
             found = self._chosen.get(call.key)
         except TypeError:
             raise call.unhashable(self.__name__) from None
-        if found is None:
-            with self._lock:
-                found = self._chosen[call.key] = self._choose(call, self._problem(call), mode())
-        return found
+        return found or self._chosen.make(call.key, lambda: self._choose(call, self._problem(call), mode()))
 
     def _choose(
         self, call: Call, problem: Problem, how: str

@@ -16,6 +16,7 @@ from nvdsl.driver.launch import Launch
 from nvdsl.kernels import matmul_simple
 from nvdsl.kernels.gemm import sms
 from nvdsl.kernels.tuned import product
+from nvdsl.threads import Once
 from tests.unit.driver import libraries
 from tests.unit.driver.fake_cuda import FakeCuda, _Encoded
 
@@ -47,8 +48,8 @@ def gpu(monkeypatch):
     for name in ("_roads", "_ready"):
         getattr(module, name).clear()
     for function in (product, matmul_simple.matmul):
-        for name in ("_plans", "_prepared"):
-            monkeypatch.setattr(function, name, {})
+        monkeypatch.setattr(function, "_plans", Once())
+        monkeypatch.setattr(function, "_prepared", {})
     product._chosen.clear()
     monkeypatch.setattr(glances, "_looks", dict(glances._looks))
     sms.cache_clear()
