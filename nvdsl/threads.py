@@ -33,9 +33,9 @@ def _free_in_child() -> None:
 os.register_at_fork(after_in_child=_free_in_child)
 
 mlir = lock()
-"""Held by whoever makes ops. Whether ops get the user's lines as locations is a switch of the process (`trace.location`),
-so a trace in one thread would change the locations of ops that another one makes. MLIR and LLVM keep Python's lock
-while they work, so nothing that could run at the same time waits for this one."""
+"""Held by whoever makes ops. Whether ops get the user's lines as locations is a switch of the process
+(`trace.location`), so a trace in one thread would change the locations of ops that another one makes. MLIR and LLVM
+keep Python's lock while they work, so nothing that could run at the same time waits for this one."""
 
 
 class Once(Generic[T]):

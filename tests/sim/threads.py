@@ -20,7 +20,6 @@ import nvdsl as nv
 from nvdsl.mlir.dialects import arith, memref
 from tests.sim.programs import load
 
-
 ROUND = 500
 """Calls after which the functions of the long run are new ones, which are compiled anew."""
 
