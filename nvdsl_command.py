@@ -84,8 +84,29 @@ def _draw(chosen: argparse.Namespace) -> int:
 # --- what it takes
 
 
+class _Version(argparse.Action):
+    """Print the versions that a bug report needs, one a line. They are read from the installed packages' metadata, so
+    that this works where MLIR can't be imported."""
+
+    def __init__(self, option_strings: list[str], dest: str, help: str) -> None:
+        super().__init__(option_strings, dest, nargs=0, help=help)
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
+        from importlib import metadata
+
+        for package in ("nvdsl", "numba-cuda-mlir", "nvidia-cuda-nvcc", "cuda-bindings", "cuda-core", "numpy"):
+            try:
+                version = metadata.version(package)
+            except metadata.PackageNotFoundError:
+                version = "not installed"
+            print(f"{package} {version}")
+        print(f"Python {sys.version.split()[0]}, {sys.platform} {os.uname().machine}")
+        parser.exit()
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="nvdsl", description="Look at Hopper kernels, and check them without a GPU.")
+    parser.add_argument("--version", action=_Version, help="versions of nvdsl and of what it compiles with")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     _run_parser(commands)
     _check_parser(commands)

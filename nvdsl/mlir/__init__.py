@@ -6,7 +6,7 @@ provider's own modules under a name that does not change when the provider does.
 Provider, by the environment variable ``NVDSL_MLIR``:
 
 * unset: the pinned wheel ``numba-cuda-mlir`` (a complete upstream MLIR with the NVPTX backend);
-* ``mlir``: the official ``mlir-python-bindings``;
+* ``mlir``: upstream's own bindings, whichever package installs them;
 * any other dotted name: that package, which must hold ``ir``, ``passmanager`` and ``dialects``.
 """
 
@@ -78,8 +78,8 @@ def _load_provider() -> str:
         raise ToolchainError(
             f"no MLIR Python bindings: `import {name}.ir` failed ({error})",
             rule="nvdsl builds its kernels with MLIR's Python bindings",
-            fix="pip install numba-cuda-mlir==0.6.0 (the default), or install mlir-python-bindings "
-            "and set NVDSL_MLIR=mlir",
+            fix="pip install numba-cuda-mlir==0.6.0 and leave NVDSL_MLIR unset, or name the package of other MLIR "
+            "bindings in NVDSL_MLIR (PyPI's mlir-python-bindings is an empty placeholder)",
         ) from error
     return name
 

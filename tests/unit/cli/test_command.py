@@ -126,3 +126,21 @@ def test_draw_as_text_has_no_colours_where_nobody_sees_them():
     done = nvdsl("draw", "fragment", "--n", 8, "--text")
     assert done.returncode == 0
     assert "T31 d3" in done.stdout and "\x1b" not in done.stdout
+
+
+def test_the_version_names_what_compiles():
+    shown = nvdsl("--version")
+    assert shown.returncode == 0
+    packages = [line.split()[0] for line in shown.stdout.splitlines()]
+    assert packages[:3] == ["nvdsl", "numba-cuda-mlir", "nvidia-cuda-nvcc"]
+    assert "not installed" not in shown.stdout
+
+
+def test_the_version_imports_no_package():
+    code = (
+        "import sys, nvdsl_command\n"
+        "try: nvdsl_command.main(['--version'])\n"
+        "except SystemExit: print(sorted({'nvdsl', 'numpy', 'rich'} & sys.modules.keys()))"
+    )
+    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, timeout=60)
+    assert shown.stdout.splitlines()[-1] == "[]"
