@@ -270,6 +270,14 @@ class Fragment:
     def shape(self) -> tuple[int, int]:
         return (self.m, self.k)
 
+    def __nv_values__(self) -> list[Any]:
+        return [x for block in self.registers for step in block for x in step]
+
+    def __nv_rebuild__(self, values: Sequence[Any]) -> Fragment:
+        each = iter(values)
+        registers = [[[next(each) for _ in step] for step in block] for block in self.registers]
+        return Fragment(self.m, self.k, self.dtype, registers)
+
     def __matmul__(self, other: Tile) -> Product:
         return Product(self, other)
 

@@ -90,6 +90,11 @@ class TileLayout:
         return self.rows * self.cols * self.itemsize
 
     @property
+    def span(self) -> int:
+        """Bytes from the tile's first to its last one; of a part of a taller tile more than `bytes`."""
+        return (self.panels - 1) * self.panel_stride + self.rows * self.panel_bytes
+
+    @property
     def alignment(self) -> int:
         return ALIGNMENT[self.swizzle]
 

@@ -9,6 +9,7 @@ from nvdsl import scope
 from nvdsl.dtypes import DType
 from nvdsl.errors import trace_error
 from nvdsl.layout import SWIZZLES, Operand, TileLayout
+from nvdsl.ops import bounds
 from nvdsl.ops.smem import get_dynamic_shared_memory, smem_address, smem_pointer
 
 
@@ -57,7 +58,8 @@ class Tile:
 
     ``offset``: its start in the block's dynamic shared memory in bytes, an int or a traced i32.
     ``tile[i, j]`` loads and ``tile[i, j] = v`` stores one element through the swizzle. ``tile.T`` is the
-    transposed view for wgmma.
+    transposed view for wgmma. Indices are checked in each dimension: known ones raise TraceError or VerifyError, others
+    stop the kernel in the simulator and in debug mode.
     """
 
     def __init__(
@@ -88,7 +90,15 @@ class Tile:
         return smem_address(self.offset)
 
     def pointer(self, byte: Any = 0) -> Any:
-        """Address of byte ``byte`` of the tile, ``!llvm.ptr<3>``."""
+        """Address of byte ``byte`` of the tile, ``!llvm.ptr<3>``; 0 to the tile's last byte."""
+        span = self.layout.span
+        if isinstance(byte, int) and not 0 <= byte < span:
+            raise trace_error(
+                f"byte {byte} of a tile of {span:,} bytes",
+                rule="a pointer into a tile points to one of its bytes",
+                fix="tile.layout.offset(row, col) is the byte of an element",
+            )
+        bounds.within(f"the {span} bytes of {self._described()}", (byte,), (span,))
         return smem_pointer(self.offset + byte)
 
     def rows(self, start: Any, count: int) -> Tile:
@@ -100,12 +110,12 @@ class Tile:
                     rule="the swizzle pattern repeats every 8 rows, so a part of a tile starts at a multiple of 8",
                     fix="use multiples of 8 rows",
                 )
-        self._check_part("rows", start, count, self.layout.rows)
+        self._check_part("rows", start, count, self.layout.rows, 8)
         part = self.layout.take_rows(count)
         offset = self.offset + start * self.layout.panel_bytes
         return Tile(part, self.dtype, offset, transposed=self.transposed)
 
-    def _check_part(self, what: str, start: Any, count: int, extent: int) -> None:
+    def _check_part(self, what: str, start: Any, count: int, extent: int, multiple: int) -> None:
         first = start if isinstance(start, int) else 0
         if not 0 <= first < first + count <= extent:
             raise trace_error(
@@ -113,11 +123,13 @@ class Tile:
                 rule=f"a part of a tile lies within it: {what} 0 to {extent - 1}",
                 fix="check the start and the count",
             )
+        of = f"the first of {count} {what} of {self._described()}"
+        bounds.within(of, (start,), (extent - count + 1,), multiple=multiple)
 
     def cols(self, start: Any, count: int) -> Tile:
         """``count`` columns of the stored tile from column ``start`` (whole panels); the start may be traced."""
         width = self.layout.panel_cols
-        self._check_part("cols", start, count, self.layout.cols)
+        self._check_part("cols", start, count, self.layout.cols, width)
         if isinstance(start, int) and start % width or count % width:
             raise trace_error(
                 f"cols({start}, {count}) of a tile with panels of {width} columns",
@@ -155,6 +167,7 @@ class Tile:
                     rule="indices are 0 to extent - 1",
                     fix="check the loop's bounds",
                 )
+        bounds.within(self._described(), (row, col), (self.layout.rows, self.layout.cols))
         byte = self.offset + self.layout.offset(row, col)
         return get_dynamic_shared_memory((1,), self.dtype.ir, byte).remember_dtype(self.dtype)
 
@@ -173,6 +186,9 @@ class Tile:
             rule="a tile's elements are read one by one, each thread those that it needs",
             fix="for i in nv.range(rows): tile[i, col]",
         )
+
+    def _described(self) -> str:
+        return f"a tile of {self.layout.rows}x{self.layout.cols} {self.dtype.name}"
 
     def __repr__(self) -> str:
         return f"Tile({self.shape}, {self.dtype.name}, swizzle={self.swizzle})"
@@ -213,6 +229,7 @@ class TileStack:
                 rule=f"stages are 0 to {self.stages - 1}",
                 fix="index with `k % stages`",
             )
+        bounds.within(f"a stack of {self.stages} tiles", (stage,), (self.stages,))
         first = self.first
         return Tile(
             first.layout, first.dtype, first.offset + stage * self.stride, transposed=first.transposed

@@ -85,6 +85,7 @@ class Value(Operators):
         if len(positions) != len(self.shape):
             raise trace_error(f"{len(positions)} subscripts for a vector of shape {self.shape}")
         static = [_static_position(p, extent) for p, extent in zip(positions, self.shape, strict=True)]
+        _state_bounds(positions, static, self.shape)
         dynamic = [cast(p, dtypes.index) for p in positions if isinstance(p, ir.Value)]
         return wrap(arith.extract(self, arith.element(self.type), static, dynamic), self.dtype)
 
@@ -125,6 +126,14 @@ def _static_position(p: Any, extent: int) -> int:
     if not isinstance(p, (int, np.integer)) or not -extent <= p < extent:
         raise trace_error(f"subscript {p!r} of a vector", rule=f"an integer in {-extent} .. {extent - 1}")
     return int(p) % extent
+
+
+def _state_bounds(positions: tuple[Any, ...], static: list[int], shape: tuple[int, ...]) -> None:
+    if any(isinstance(p, ir.Value) for p in positions):
+        from nvdsl.ops import bounds  # late: ops are above this module
+
+        known = [p if isinstance(p, ir.Value) else s for p, s in zip(positions, static, strict=True)]
+        bounds.within(f"a vector of {'x'.join(map(str, shape))} elements", known, shape)
 
 
 def as_value(x: Any, like: Any = None) -> Value:

@@ -123,12 +123,15 @@ def _out_of_bounds(warp: Warp, others: int) -> WatchdogError:
     axis = next((i for i, (n, below) in enumerate(zip(indices, site.extents, strict=True)) if not 0 <= n < below), 0)
     what = "byte" if site.of.endswith("shared memory") and len(indices) == 1 else "index"
     axis_ = f"on axis {axis} " if len(indices) > 1 else ""
+    largest = f"{axis_}the largest legal {what} is {site.extents[axis] - 1}"
+    if site.count > 1:
+        largest += f", and it is a multiple of {site.count}"
     return WatchdogError(
         f"{site.what} out of bounds by {warp.name}, thread {warp.thread}: {what} {shown} of {site.of}",
         kind="out-of-bounds",
         where=site.where,
         details=(
-            f"{axis_}the largest legal {what} is {site.extents[axis] - 1}",
+            largest,
             *_more(others, "made such an access, too"),
             _LOST,
         ),

@@ -13,10 +13,12 @@ from nvdsl import devicelog
 from nvdsl.devicelog import Site
 from nvdsl.elements import ELEMENTS
 from nvdsl.lower import debug_ptx
-from nvdsl.lower.kernels import Kernel, walk
+from nvdsl.lower.kernels import Kernel, mbarrier_count, walk
 from nvdsl.lower.prepare import Kernels, functions, new
-from nvdsl.lower.watchdog import add_site, to_i32, to_i64
+from nvdsl.lower.watchdog import add_site, mbarrier_names, to_i32, to_i64
 from nvdsl.mlir import ir
+from nvdsl.ops import bounds
+from nvdsl.tensorcopies import segments
 from nvdsl.trace.location import where
 
 ASSERT = "nvdsl.assert"
@@ -38,6 +40,10 @@ def check_asserts(device: Any, kernels: Kernels, _: Any) -> None:
         for op in _asserts(function):
             values: list[Any] = []
             with ir.InsertionPoint(op), op.location:
+                if bounds.ATTRIBUTE in op.attributes:
+                    _check_stated(op, kernel)
+                    op.erase()
+                    continue
                 if op.name == "cf.assert":
                     holds, text = to_i32(op.operands[0]), ir.StringAttr(op.attributes["msg"]).value.replace("%", "%%")
                 else:
@@ -49,7 +55,13 @@ def check_asserts(device: Any, kernels: Kernels, _: Any) -> None:
 
 
 def _asserts(function: Any) -> list[Any]:
-    return [op for op in walk(function) if op.name in ASSERTS and (op.name == "cf.assert" or ASSERT in op.attributes)]
+    """Asserts, and stated indices."""
+    marks = (ASSERT, bounds.ATTRIBUTE)
+    return [op for op in walk(function) if op.name == "cf.assert" or op.name == "gpu.printf" and _has(op, marks)]
+
+
+def _has(op: Any, names: tuple[str, ...]) -> bool:
+    return any(name in op.attributes for name in names)
 
 
 # --- bounds
@@ -65,13 +77,70 @@ _ACCESSES = {  # op -> position of its memref, what it does
 }
 
 
+_MBARRIERS = {  # op -> positions of the mbarrier's number in its group, and of the op's predicate
+    "nvgpu.mbarrier.get": (1, None),
+    "nvgpu.mbarrier.init": (2, 3),
+    "nvgpu.mbarrier.arrive": (1, None),
+    "nvgpu.mbarrier.arrive.nocomplete": (1, None),
+    "nvgpu.mbarrier.arrive.expect_tx": (2, 3),
+    "nvgpu.mbarrier.try_wait.parity": (3, None),
+}
+
+
 def check_bounds(device: Any, kernels: Kernels, _: Any) -> None:
-    """Each element access stops the kernel where an index is outside of its axis."""
+    """Each element access stops the kernel where an index is outside of its axis, each use of an mbarrier where its
+    number is outside of its group."""
     for function, kernel in functions(device, kernels):
-        for op in walk(function):
-            if op.name in _ACCESSES:
-                with ir.InsertionPoint(op), op.location:
+        ops = walk(function)
+        names = mbarrier_names(ops)
+        for op in ops:
+            with ir.InsertionPoint(op), op.location:
+                if op.name in _ACCESSES:
                     _check_access(op, kernel)
+                elif op.name in _MBARRIERS:
+                    position, predicate = _MBARRIERS[op.name]
+                    guard = op.operands[predicate] if predicate and len(op.operands) > predicate else None
+                    _check_mbarrier(op, op.operands[0], op.operands[position], guard, names, kernel)
+                elif op.name == "nvgpu.tma.async.load":
+                    _, (group,), _, _, (number,), _, guards = segments(op)
+                    _check_mbarrier(op, group, number, guards[0] if guards else None, names, kernel)
+
+
+def _check_mbarrier(op: Any, group: Any, number: Any, guard: Any, names: dict[Any, str], kernel: Kernel) -> None:
+    made = _maker(group)
+    if made is None or made.name != "nvgpu.mbarrier.create":
+        return
+    count = mbarrier_count(made)
+    if _known_below(number, count):
+        return
+    holds = _compare(number, count)
+    if guard is not None:
+        holds = new("arith.ori", holds.type, holds, new("arith.xori", guard.type, guard, _constant(guard.type, 1)))
+    of = f"the {count} mbarriers of {names.get(ir.Value.__hash__(group), 'a group')}"
+    site = Site("out-of-bounds", where(op), "mbarrier", of, types=("index",), extents=(count,))
+    _require(to_i32(holds), kernel, site, [number])
+
+
+def _check_stated(op: Any, kernel: Kernel) -> None:
+    """Indices that a wrapper states: `nvdsl.ops.bounds`."""
+    stated, values = bounds.stated(op), list(op.operands)
+    assert stated is not None
+    if len(values) > devicelog.MAX_VALUES:
+        return
+    holds = None
+    for value, extent in zip(values, stated.extents, strict=True):
+        one = _compare(value, extent)
+        if stated.multiple > 1:
+            rest = new("arith.remui", value.type, value, _constant(value.type, stated.multiple))
+            equal = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), 0)
+            whole = new("arith.cmpi", one.type, rest, _constant(value.type, 0), predicate=equal)
+            one = new("arith.andi", one.type, one, whole)
+        holds = one if holds is None else new("arith.andi", one.type, holds, one)
+    types = tuple(str(value.type) for value in values)
+    site = Site(
+        "out-of-bounds", where(op), "access", stated.of, count=stated.multiple, types=types, extents=stated.extents
+    )
+    _require(to_i32(holds), kernel, site, values)
 
 
 def _check_access(op: Any, kernel: Kernel) -> None:

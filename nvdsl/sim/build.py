@@ -46,10 +46,11 @@ def build(
 
 
 def _lowered_to_nvvm() -> list[Any]:
-    """The device steps up to convert-nvgpu-to-nvvm."""
+    """The device steps up to convert-nvgpu-to-nvvm; asserts and stated indices stay, since they are checked here."""
     wanted = []
     for step in passes.DEVICE:
-        wanted.append(step)
+        if step.name != "drop-asserts":
+            wanted.append(step)
         if step.name == LAST_STEP:
             break
     return wanted

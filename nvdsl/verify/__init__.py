@@ -13,6 +13,7 @@ from typing import Any
 from nvdsl.verify import (
     accumulators,
     arrivals,
+    bounds,
     clusters,
     coordinates,
     divergence,
@@ -28,8 +29,8 @@ from nvdsl.verify import (
 from nvdsl.verify.program import Program
 
 CHECKS = (
-    tensor_maps.check, shared_memory.check, registers.check, transactions.check, arrivals.check, waits.check,
-    initialization.check, divergence.check, accumulators.check,
+    bounds.check, tensor_maps.check, shared_memory.check, registers.check, transactions.check, arrivals.check,
+    waits.check, initialization.check, divergence.check, accumulators.check,
     proxies.check, operands.check, coordinates.check, clusters.check,
 )  # fmt: skip
 

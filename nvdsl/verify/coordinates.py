@@ -7,7 +7,6 @@ coordinate.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -16,15 +15,13 @@ from nvdsl import arch, dtypes, tensorcopies
 from nvdsl.errors import VerifyError
 from nvdsl.tensorcopies import TensorCopy
 from nvdsl.trace.location import where
-from nvdsl.verify import rounds
+from nvdsl.verify import certain
 from nvdsl.verify.context import Context, contexts
 from nvdsl.verify.program import Node, Program
 from nvdsl.verify.reach import Reach
 from nvdsl.verify.residues import Residue, Residues
 
 _ILLEGAL = "else it is an illegal instruction on the GPU (measured on an H200: docs/hardware.md)"
-_ROUNDS = 16
-"""Of a loop, that are looked at."""
 
 
 def check(program: Program) -> None:
@@ -44,8 +41,8 @@ def _check_copy(context: Context, node: Node, lowest: Residues) -> None:
     for number, coordinate in enumerate(copy.coordinates):
         aligned = number > 0 or _is_multiple(copy, lowest.of(coordinate))
         if aligned and not copy.out:
-            continue  # what `_known` finds takes longer than all else here
-        at = _known(context, node, coordinate, reach)
+            continue  # what `certain.values` finds takes longer than all else here
+        at = certain.values(context, node, coordinate, reach)
         if not aligned:
             _check_multiple(node, copy, at, lowest.of(coordinate), reach)
         if copy.out:
@@ -64,7 +61,8 @@ def _check_multiple(node: Node, copy: TensorCopy, at: list[Any], residue: Residu
     multiple = arch.TMA_COORDINATE_MULTIPLE // dtype.bytes
     bits, low = residue
     known = min(1 << bits, multiple)
-    wrong, left = _first(at, lambda x: x % multiple != 0, reach), _first([low], lambda x: x % known != 0, reach)
+    wrong = certain.first(at, lambda x: x % multiple != 0, reach)
+    left = certain.first([low], lambda x: x % known != 0, reach)
     if wrong is not None:
         found = f"{wrong}, {wrong * dtype.bytes:,} bytes of {dtype.name}"
     elif left is not None:
@@ -80,7 +78,7 @@ def _check_multiple(node: Node, copy: TensorCopy, at: list[Any], residue: Residu
 
 
 def _check_sign(node: Node, copy: TensorCopy, number: int, at: list[Any], reach: Reach) -> None:
-    wrong = _first(at, lambda x: x < 0, reach)
+    wrong = certain.first(at, lambda x: x < 0, reach)
     if wrong is not None:
         raise VerifyError(
             f"coordinate {number} of this {copy.what}, the innermost being 0, is {wrong}",
@@ -88,27 +86,3 @@ def _check_sign(node: Node, copy: TensorCopy, number: int, at: list[Any], reach:
             rule=f"what goes to global memory has no negative coordinate, {_ILLEGAL}",
             fix="start the box inside of the array: a load may begin before it, a store or reduction may not",
         )
-
-
-def _first(values: list[Any], wrong: Callable[[Any], Any], reach: Reach) -> int | None:
-    """The first of ``values`` (each an int, an array by threads, or None) that a thread surely has, and that is
-    wrong."""
-    for value in values:
-        if value is not None:
-            here = np.broadcast_to(value, reach.lanes.shape)[reach.lanes]
-            bad = here[wrong(here)]
-            if len(bad) == len(here) or len(bad) and not reach.conditions:
-                return int(bad[0])
-    return None
-
-
-def _known(context: Context, node: Node, value: Any, reach: Reach) -> list[Any]:
-    """What ``value`` is in rounds of the loops around ``node`` that it is surely reached in: the first, and more of the
-    innermost loop where its end is known."""
-    threads = context.threads
-    loops = [parent.op for parent, _ in node.ancestors() if parent.name in ("scf.for", "scf.while")]
-    if not loops or reach.conditions:  # a condition may depend on the round
-        return [threads.of(value)]
-    found, _ = rounds.values(threads, value, loops[0], _ROUNDS)
-    ends = loops[0].name == "scf.for" and threads.of(loops[0].operands[1], first=True) is not None
-    return found if ends else found[:1]

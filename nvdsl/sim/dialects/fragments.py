@@ -87,7 +87,7 @@ def _is_within(value: Any, loops: set[Any]) -> bool:
 
 def _is_handed_on(argument: Any) -> bool:
     """Whether a loop carries this value without ever changing it."""
-    loop, number = argument.owner.owner.operation, argument.arg_number
+    loop, number = argument.owner.owner.operation, ir.BlockArgument(argument).arg_number
     if loop.name != "scf.for" or number == 0:
         return False
     *_, end = argument.owner.operations

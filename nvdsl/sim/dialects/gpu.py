@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 
 from nvdsl.mlir import ir
+from nvdsl.ops import bounds
 from nvdsl.printf import formatted
-from nvdsl.sim import memory
+from nvdsl.sim import indices, memory
 from nvdsl.sim.decode import Blocking, Decoder, Frame, op
 from nvdsl.sim.machine import Waiting
 from nvdsl.sim.report import error
@@ -146,7 +147,9 @@ def failed_assert(w: Any, lane: int, message: str, at: Any) -> Exception:
 
 @op("gpu.printf")
 def _printf(d: Decoder, op: Any) -> Any:
-    """Each active lane prints, in the order of the lanes."""
+    """Each active lane prints, in the order of the lanes. (Or it states indices: `nvdsl.ops.bounds`.)"""
+    if (stated := bounds.stated(op)) is not None:
+        return indices.check(d.operands(op), stated, where(op))
     text = ir.StringAttr(op.attributes["format"]).value
     slots = d.operands(op)
     at, is_assert = where(op), "nvdsl.assert" in op.attributes

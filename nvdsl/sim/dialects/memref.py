@@ -8,6 +8,7 @@ import numpy as np
 
 from nvdsl.mlir import ir
 from nvdsl.mlir.dialects import arith
+from nvdsl.sim import indices
 from nvdsl.sim.access import GLOBAL, SHARED, Accessor
 from nvdsl.sim.atomics import RELAXED
 from nvdsl.sim.decode import Decoder, Frame, is_shared, maker, op, unknown
@@ -37,14 +38,15 @@ class Layout:
 class Indexer:
     """The address of an element, with the index checked against each extent."""
 
-    def __init__(self, d: Decoder, op: Any, ref: Any, indices: list[int], trailing: int = 1) -> None:
+    def __init__(self, d: Decoder, op: Any, ref: Any, keys: list[int], trailing: int = 1) -> None:
         self.layout = Layout(op, ref.type)
         self.ref, self.at = d.slot(ref), where(op)
-        self.terms = list(zip(indices, self.layout.strides, strict=True))
+        self.terms = list(zip(keys, self.layout.strides, strict=True))
         self.extents = list(self.layout.shape)
         if self.extents and self.extents[-1] >= 0:
             self.extents[-1] -= trailing - 1
         self.what = op.name
+        self.behind = _arrays_behind(d, ref, trailing)
 
     def __call__(self, v: Frame) -> Any:
         address = v[self.ref][1]
@@ -56,29 +58,45 @@ class Indexer:
 
     def _check(self, v: Frame) -> None:
         w = v[0]
-        for axis, ((slot, _), extent) in enumerate(zip(self.terms, self.extents, strict=True)):
-            if extent < 0:
-                continue
-            i = v[slot]
-            if i.__class__ is int:
-                if 0 <= i < extent:
-                    continue
-                bad = i
-            else:
-                active = i if w.active is None else i[w.active]
-                outside = (active < 0) | (active >= extent)
-                if not outside.any():
-                    continue
-                bad = int(active[outside][0])
-            lane = "" if i.__class__ is int else f" lane {int(np.flatnonzero(w.mask & (np.asarray(i) == bad))[0])}"
-            shape = " x ".join(map(str, self.layout.shape))
-            raise error(
-                "out-of-bounds",
-                f"{self.what} by {w.name}{lane}: index {bad} on axis {axis} of an array of {shape}",
-                self.at,
-                "indices are 0 to extent - 1",
-                "guard the access with an `if`, or change the grid",
-            )
+        found = [v[slot] for slot, _ in self.terms]
+        wrong = indices.first_outside(w, zip(found, self.extents, strict=True))
+        if wrong is not None:
+            raise self._outside(w, found, wrong, self.layout.shape, "an array")
+        for shape, extents, starts in self.behind:
+            found = [i + (v[slot] if slot else start) for i, (slot, start) in zip(found, starts, strict=True)]
+            wrong = indices.first_outside(w, zip(found, extents, strict=True))
+            if wrong is not None:
+                raise self._outside(w, found, wrong, shape, "an array (through a view)")
+
+    def _outside(self, w: Any, found: list[Any], wrong: tuple[int, int], shape: Any, what: str) -> Any:
+        axis, lane = wrong
+        bad, extents = indices.in_lane(found, lane)[axis], " x ".join(map(str, shape))
+        return error(
+            "out-of-bounds",
+            f"{self.what} by {w.name} lane {lane}: index {bad} on axis {axis} of {what} of {extents}",
+            self.at,
+            "indices are 0 to extent - 1",
+            "guard the access with an `if`, or change the grid",
+        )
+
+
+def _arrays_behind(d: Decoder, ref: Any, trailing: int) -> list[tuple[Any, list[int], list[Any]]]:
+    """Of each array that ``ref`` is a view of, with a start that is known at run time only: its shape, what the indices
+    there must be below, and the view's start in each axis: (slot or 0, a constant)."""
+    found = []
+    made = maker(ref)
+    while made is not None and made.name == "memref.subview":
+        source = made.operands[0]
+        offsets, strides = (list(ir.DenseI64ArrayAttr(made.attributes[f"static_{n}"])) for n in ("offsets", "strides"))
+        shape = list(source.type.shape)
+        if any(stride != 1 for stride in strides) or len(ref.type.shape) != len(shape):
+            break
+        dynamic = iter(list(made.operands)[1:])
+        starts = [(d.slot(next(dynamic)), 0) if o == _DYNAMIC else (0, o) for o in offsets]
+        extents = [*shape[:-1], shape[-1] - trailing + 1 if shape[-1] >= 0 else -1]
+        found.append((shape, extents, starts))
+        ref, made = source, maker(source)
+    return found if any(slot for _, _, starts in found for slot, _ in starts) else []
 
 
 @op("memref.load")

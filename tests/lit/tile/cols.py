@@ -17,7 +17,9 @@ def kernel():
     # Panel 1 of the part is panel 2 of the tile.
     # CHECK: %[[BYTE:\w+]] = arith.constant 16384 : index
     # CHECK: memref.view %{{.*}}[%[[BYTE]]][]
-    tile.cols(nv.thread_id.x * 64, 64)[0, 0] = 1.0
+    tile.cols(nv.thread_id.x % 4 * 64, 64)[0, 0] = 1.0
+    # CHECK: gpu.printf "the first of 64 cols of a tile of 64x256 f16"
+    # CHECK-SAME: {nvdsl.bounds = array<i64: 193>, nvdsl.multiple = 64 : i64}
     # CHECK: %[[PANEL:\w+]] = arith.shrsi
     # CHECK: arith.muli %[[PANEL]], %c8192_i32
 

@@ -19,11 +19,12 @@ def kernel(x):
     # CHECK: %[[AT:\w+]] = memref.view %{{.*}}[%[[BYTE]]][]
     # CHECK: %[[NARROW:\w+]] = arith.truncf %[[WIDE]] : f32 to f16
     # CHECK: memref.store %[[NARROW]], %[[AT]][{{.*}}(line [[# @LINE - 5]])
-    t = nv.thread_id.x
+    t = nv.thread_id.x % 64
     x[t] = tile[t, 0]
+    # CHECK: gpu.printf "a tile of 64x128 f16" {nvdsl.bounds = array<i64: 64, 128>}, %{{.*}}, %{{.*}} : i32, index
     # CHECK: %[[ROW:\w+]] = arith.muli %{{.*}}, %c128_i32
     # CHECK: arith.xori %[[ROW]],
-    # CHECK: %[[LOADED:\w+]] = memref.load {{.*}} : memref<1xf16, #gpu.address_space<workgroup>> (line [[# @LINE - 3]])
+    # CHECK: %[[LOADED:\w+]] = memref.load {{.*}} : memref<1xf16, #gpu.address_space<workgroup>> (line [[# @LINE - 4]])
     # CHECK: arith.extf %[[LOADED]] : f16 to f32
 
 
@@ -32,7 +33,7 @@ def kernel(x):
 @show(array(nv.f32, 64))
 def dense(x):
     tile = nv.smem((64, 100), nv.f32)
-    x[0] = tile[nv.thread_id.x, 5]
+    x[0] = tile[nv.thread_id.x % 64, 5]
     # CHECK-NOT: arith.xori
     # CHECK: memref.load {{.*}} : memref<1xf32, #gpu.address_space<workgroup>>
 

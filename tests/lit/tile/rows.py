@@ -17,8 +17,10 @@ def kernel():
     # Row 8 of panel 1, whose panels stay 8192 bytes apart: 8192 + 8 * 128.
     # CHECK: %[[BYTE:\w+]] = arith.constant 9216 : index
     # CHECK: memref.view %{{.*}}[%[[BYTE]]][]
-    tile.rows(nv.thread_id.x * 8, 8)[0, 0] = 1.0
+    tile.rows(nv.thread_id.x % 8 * 8, 8)[0, 0] = 1.0
     # CHECK: %[[START:\w+]] = arith.muli
+    # CHECK: gpu.printf "the first of 8 rows of a tile of 64x128 f16"
+    # CHECK-SAME: {nvdsl.bounds = array<i64: 57>, nvdsl.multiple = 8 : i64}, %[[START]] :
     # CHECK: %[[OFFSET:\w+]] = arith.muli %[[START]], %c128_i32
     # CHECK: %[[INDEX:\w+]] = arith.index_cast %[[OFFSET]]
     # CHECK: memref.view %{{.*}}[%[[INDEX]]][]

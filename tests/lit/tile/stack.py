@@ -15,10 +15,11 @@ def kernel():
     # CHECK: %[[T:\w+]] = arith.index_cast %thread_id_x
     stack[t % 4][0, 0] = 1.0
     # CHECK: %[[STAGE:\w+]] = arith.andi %[[T]],
+    # CHECK: gpu.printf "a stack of 4 tiles" {nvdsl.bounds = array<i64: 4>}, %[[STAGE]]
     # CHECK: %[[SIZE:\w+]] = arith.constant 8192 : i32
     # CHECK: %[[BYTE:\w+]] = arith.muli %[[STAGE]], %[[SIZE]]
     # CHECK: %[[INDEX:\w+]] = arith.index_cast %[[BYTE]]
-    # CHECK: memref.view %{{.*}}[%[[INDEX]]][]{{.*}}(line [[# @LINE - 5]])
+    # CHECK: memref.view %{{.*}}[%[[INDEX]]][]{{.*}}(line [[# @LINE - 6]])
     stack[3][0, 0] = 1.0
     # CHECK: %[[LAST:\w+]] = arith.constant 24576 : index
     # CHECK: memref.view %{{.*}}[%[[LAST]]][]

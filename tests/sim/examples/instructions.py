@@ -6,7 +6,7 @@ import itertools
 
 import nvdsl as nv
 from nvdsl import dtypes, values
-from nvdsl.ops import cluster, fence, memory, pointer, ptx, smem, timers, tma, warp, wgmma
+from nvdsl.ops import bounds, cluster, fence, memory, pointer, ptx, smem, timers, tma, warp, wgmma
 from tests.sim.examples import EXAMPLES, address, example
 
 # --- ops.warp
@@ -34,6 +34,13 @@ for _name in ("vote_any", "vote_all", "ballot"):
     example(f"ops.warp.{_name}")(lambda k, name=_name: nv.i32(getattr(warp, name)(k.i > 3)))
 example("ops.warp.nanosleep")(lambda k: warp.nanosleep(20))
 example("ops.timers.clock", "ops.timers.globaltimer")(lambda k: [timers.clock(), timers.globaltimer()])
+
+
+@example("ops.bounds.within")
+def _bounds(k):
+    bounds.within("a row", (k.t,), (128,))
+    bounds.within("a square", (k.t // 16, k.t % 16 * 2), (8, 32), multiple=1)
+    bounds.within("parts of 8", (k.t // 8 * 8,), (128,), multiple=8)
 
 
 # --- ops.cluster, ops.fence

@@ -1,0 +1,80 @@
+"""Indices against their extents, per dimension, in the lanes that use them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from nvdsl.errors import Where
+from nvdsl.ops.bounds import FIX, RULE, Bounds
+from nvdsl.sim.report import error
+
+
+def first_outside(w: Any, pairs: Iterable[tuple[Any, int]]) -> tuple[int, int] | None:
+    """(axis, lane) of the first index that is not 0 to its extent minus 1 in an active lane; None where all are.
+
+    ``pairs``: each axis's index, and its extent (negative: one that isn't known).
+    """
+    for axis, (i, extent) in enumerate(pairs):
+        if extent < 0:
+            continue
+        if i.__class__ is not np.ndarray:
+            if 0 <= i < extent:
+                continue
+            return axis, int(w.active_lanes()[0])
+        active = i if w.active is None else i[w.active]
+        if int(active.min()) < 0 or int(active.max()) >= extent:
+            outside = np.flatnonzero(w.mask & ((i < 0) | (i >= extent)))
+            return axis, int(outside[0])
+    return None
+
+
+def in_lane(values: Sequence[Any], lane: int) -> tuple[int, ...]:
+    """What the indices are in one lane."""
+    return tuple(int(x[lane]) if isinstance(x, np.ndarray) else int(x) for x in values)
+
+
+def shown(values: tuple[int, ...]) -> str:
+    return str(values[0]) if len(values) == 1 else str(values)
+
+
+def check(slots: list[int], bounds: Bounds, at: Where | None) -> Callable[[list[Any]], None]:
+    """A step that raises where a lane's indices are not as ``bounds`` says."""
+    extents, multiple = bounds.extents, bounds.multiple
+
+    def step(v: list[Any]) -> None:
+        w = v[0]
+        if not w.machine.checks:
+            return
+        values = [v[s] for s in slots]
+        wrong = first_outside(w, zip(values, extents, strict=True))
+        if wrong is not None:
+            axis, lane = wrong
+            on = f" on axis {axis}" if len(slots) > 1 else ""
+            raise error(
+                "out-of-bounds",
+                f"{w.name} lane {lane}: index {shown(in_lane(values, lane))} of {bounds.of}: the last one{on} is "
+                f"{extents[axis] - 1}",
+                at,
+                RULE,
+                FIX,
+            )
+        if multiple > 1:
+            for lane in w.active_lanes():
+                found = in_lane(values, lane)
+                if any(i % multiple for i in found):
+                    raise misaligned(w, lane, found, bounds, at)
+
+    return step
+
+
+def misaligned(w: Any, lane: int, found: tuple[int, ...], bounds: Bounds, at: Where | None) -> Any:
+    return error(
+        "misaligned",
+        f"{w.name} lane {lane}: index {shown(found)} of {bounds.of}: no multiple of {bounds.multiple}",
+        at,
+        "a part of a tile starts where the pattern of its swizzle does",
+        f"use a multiple of {bounds.multiple}",
+    )
