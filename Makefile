@@ -4,11 +4,13 @@
 #   VENV=dir            where the virtual environment goes
 #   PY=python3          use this Python as it is and set up nothing (a machine with the packages installed)
 #   ARGS='-k swizzle'   more arguments for pytest
+#   GPU_JOBS=8          device tests at a time (with pytest-xdist; else one after the other)
 
 PYTHON ?=
 VENV := .venv
 PY := $(VENV)/bin/python
 ARGS :=
+GPU_JOBS := 8
 
 # Not `python -m lit.main`, which does nothing and succeeds.
 LIT = $(PY) -c "from lit.main import main; main()"
@@ -25,7 +27,7 @@ endif
 step = @echo '== $(1)'; $(2) || { echo; echo 'FAILED: $(1)   ($(2))'; exit 1; }
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint lit unit gpu-test sanitize bench mutants wheel clean distclean
+.PHONY: help setup demo test lint lit unit gpu-test stress sanitize bench mutants wheel clean distclean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -51,9 +53,15 @@ lit: $(setup)  ## the lit tests: tests/lit, and the RUN lines of chapters and te
 unit: $(setup)  ## tests/unit only
 	@$(PY) -m pytest tests/unit $(ARGS)
 
-gpu-test: $(setup)  ## tests/gpu; fails where there is no Hopper GPU
+gpu-test: $(setup)  ## tests/gpu, GPU_JOBS at a time; fails where there is no Hopper GPU
 	@$(PY) -c 'import sys; from nvdsl.testing import missing_hopper; sys.exit(missing_hopper())'
-	@$(PY) -m pytest tests/gpu $(ARGS)
+	@if $(PY) -c 'import xdist' 2>/dev/null; then jobs='-n $(GPU_JOBS)'; else jobs=; fi; \
+	$(PY) -m pytest tests/gpu -m 'not alone' $$jobs $(ARGS); together=$$?; \
+	$(PY) -m pytest tests/gpu -m alone $(ARGS); alone=$$?; \
+	for code in $$together $$alone; do [ $$code = 0 ] || [ $$code = 5 ] || exit $$code; done  # 5: ARGS chose none
+
+stress: $(setup)  ## 10,000 calls of the simulator over 8 threads, and 100 forks meanwhile (some minutes)
+	@$(PY) -m tests.sim.threads 10000 100
 
 sanitize: $(setup)  ## the chapters under compute-sanitizer, where there is one and a Hopper GPU
 	@$(PY) tests/gpu/sanitize.py $(ARGS)

@@ -7,12 +7,13 @@ bindings (and with them libcuda) are loaded when the first ``Cuda`` is made, nev
 from __future__ import annotations
 
 import ctypes
+import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from nvdsl import arch
 from nvdsl.driver.cuda_error import STICKY as STICKY
-from nvdsl.driver.cuda_error import CudaError
+from nvdsl.driver.cuda_error import CudaError, Forked
 from nvdsl.errors import DeviceError
 
 if TYPE_CHECKING:
@@ -273,6 +274,14 @@ def cuda(make: Callable[[], Cuda] = Cuda) -> Cuda:
     return _the_cuda
 
 
+def _forbid_in_child() -> None:
+    if _the_cuda is not None:
+        _the_cuda._api = Forked()
+
+
+os.register_at_fork(after_in_child=_forbid_in_child)
+
+
 def _load(make: Callable[[], Cuda]) -> Cuda:
     try:
         return make()
@@ -285,7 +294,7 @@ def _load(make: Callable[[], Cuda]) -> Cuda:
         raise DeviceError(
             f"no usable NVIDIA GPU: {error.message}",
             rule="running a kernel needs a Hopper GPU; tracing, verifying, compiling and simulating do not",
-            fix="check nvidia-smi and CUDA_VISIBLE_DEVICES, or only compile here: function.compile(...)",
+            fix=error.fix or "check nvidia-smi and CUDA_VISIBLE_DEVICES, or only compile here: function.compile(...)",
         ) from error
     except Exception as error:  # the bindings' own "libcuda not found", whose type changes with the version
         raise DeviceError(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NoReturn
+
 from nvdsl.errors import DeviceError
 
 # Errors after which every later call of the process fails: the context is lost.
@@ -17,7 +19,11 @@ _RESTART = (
     "compute-sanitizer names the access"
 )
 _REBUILD = "update the NVIDIA driver, or use a ptxas of the driver's CUDA version or an older one"
+_SPAWN = (
+    'start the process by the method "spawn" of multiprocessing, or fork before the first call on the GPU'
+)
 _FIXES = {
+    "CUDA_ERROR_NOT_INITIALIZED": f"if this process was forked from one that had used CUDA: {_SPAWN}",
     "CUDA_ERROR_OUT_OF_MEMORY": "free device memory, or use smaller arrays",
     "CUDA_ERROR_NO_BINARY_FOR_GPU": "compile for this GPU: nvdsl's kernels are for sm_90a (H100, H200)",
     "CUDA_ERROR_INVALID_IMAGE": _REBUILD,
@@ -33,6 +39,17 @@ _FIXES["CUDA_ERROR_ILLEGAL_INSTRUCTION"] = (
     "look for a TMA copy whose innermost coordinate is no multiple of 16 bytes, or a store at a negative one: debug "
     f"mode (NVDSL_DEBUG=1) names it; {_RESTART}"
 )
+
+
+class Forked:
+    """In place of the driver's API in a process that was forked from one that had initialized it."""
+
+    def __getattr__(self, name: str) -> NoReturn:
+        raise DeviceError(
+            "this process was forked from one that had used CUDA",
+            rule="a driver that was initialized before os.fork can't be used in the child (CUDA programming guide)",
+            fix=f'{_SPAWN}; target="sim" and function.compile(...) work here',
+        )
 
 
 class CudaError(DeviceError):

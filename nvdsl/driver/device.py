@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from nvdsl import arch
+from nvdsl import arch, threads
 from nvdsl.driver import cuda as driver
 from nvdsl.driver import watchdog
 from nvdsl.driver.cuda import Cuda, CudaError
@@ -38,7 +37,7 @@ class Device:
         cuda.keep_memory(ordinal, KEPT)
         self._modules: dict[bytes, Any] = {}
         self._functions: dict[tuple[bytes, str, int], Any] = {}
-        self._lock = threading.Lock()
+        self._lock = threads.lock()
 
     def function(self, kernel: KernelBinary, large_cluster: bool = False) -> Any:
         """The kernel's CUfunction, loaded on first use. The device's context must be current.
@@ -93,7 +92,7 @@ class Devices:
         self._cuda = cuda
         self._devices: dict[int, Device] = {}
         self._default: int | None = None
-        self._lock = threading.Lock()
+        self._lock = threads.lock()
 
     @property
     def cuda(self) -> Cuda:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import ctypes
 import math
-import threading
 import time
 import zlib
 from collections.abc import Iterator
@@ -17,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from nvdsl import devicelog
+from nvdsl import devicelog, threads
 from nvdsl.devicelog import Watch
 from nvdsl.driver import watchdog_report
 from nvdsl.driver.cuda import Cuda, CudaError, Dim3
@@ -104,7 +103,7 @@ class Log:
         return watchdog_report.read(self._slots[: self._used].copy(), *self._shape, watch)
 
 
-_lock = threading.RLock()
+_lock = threads.lock()
 _log: Log | None = None
 
 

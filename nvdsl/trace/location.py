@@ -19,6 +19,7 @@ from collections.abc import Collection, Iterator
 from typing import Any
 
 import nvdsl
+from nvdsl import threads
 from nvdsl.errors import Where
 from nvdsl.mlir import ir, provider
 
@@ -82,6 +83,15 @@ def tracebacks(depth: int = 1) -> Iterator[None]:
     _register_files()
     with ir.Location.unknown(), ir.loc_tracebacks(max_depth=depth):
         yield
+
+
+def _off_in_child() -> None:
+    """A thread that was tracing when another one forked does not go on in the child."""
+    if not threads.mlir._is_owned():
+        ir._globals.set_loc_tracebacks_enabled(False)
+
+
+os.register_at_fork(after_in_child=_off_in_child)
 
 
 def where(x: Any) -> Where | None:

@@ -27,7 +27,9 @@ COMPAT = {
 }
 
 
-@pytest.mark.parametrize("name", CHAPTERS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.alone if name.startswith("ch10") else ()) for name in CHAPTERS]
+)
 def test_chapter(name):
     seconds = 150 if name.startswith("ch10") else 90  # it tunes for 45
     assert CHAPTERS[name] in run_in_child(f"chapters/{name}.py", timeout=seconds).stdout

@@ -4,6 +4,8 @@ import pytest
 
 from nvdsl.testing import in_child
 
+pytestmark = pytest.mark.alone  # it measures time
+
 
 @pytest.mark.parametrize("place", ["fence", "first", "middle", "commit"])
 @in_child(timeout=60)

@@ -1,9 +1,12 @@
 """The clocks of an SM and of the GPU, beside each other."""
 
 import numpy as np
+import pytest
 
 import nvdsl as nv
 from nvdsl.testing import in_child
+
+pytestmark = pytest.mark.alone  # it measures time
 
 NANOSECONDS = 100_000
 

@@ -11,6 +11,8 @@ import pytest
 import nvdsl as nv
 from nvdsl.testing import assert_close, in_child, matmul, random
 
+pytestmark = pytest.mark.alone  # it measures time
+
 GEMM_SPACE = nv.Space(tile=[(64, 128, 64), (128, 128, 64), (128, 256, 64)], stages=[2, 3, 4])
 
 

@@ -13,6 +13,8 @@ from nvdsl.testing import in_child, run_in_child
 from tests.gpu.watchdog_kernels import STATES, read_state
 from tests.hanging import MISTAKES
 
+pytestmark = pytest.mark.alone  # kernels that hang take the GPU from others
+
 ROOT = Path(__file__).resolve().parents[2]
 MUST = {m.name: m for m in MISTAKES}
 

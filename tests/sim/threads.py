@@ -1,16 +1,23 @@
 """Work for threads and processes: kernels of many kinds, each call with numbers of its own and a known result.
 
-`python -m tests.sim.threads 10000` makes so many calls in 8 threads, with compilations that race, and says how many
-were right.
+`python -m tests.sim.threads 10000 100` makes so many calls in 8 threads, with compilations that race, then forks so
+many children while other threads work, and says how many were right.
 """
 
 from __future__ import annotations
 
 import functools
+import os
+import pickle
 import random
+import select
+import signal
 import sys
+import threading
 import time
+import traceback
 from collections import Counter
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -107,12 +114,12 @@ class Work:
     def __init__(self, large: bool = True) -> None:
         self.affine, self.twice, self.count = (nv.jit(f) for f in (_affine, _reversed_twice, _count))
         self.chapter: Any = load("chapters/ch4_multistage_gemm.py")
-        self._kinds = [self._affine, self._affine, self._twice, self._count, self._small]
-        self._kinds += [self._ring, self._product] if large else []
+        self.kinds = [self._affine, self._affine, self._twice, self._count, self._small]
+        self.kinds += [self._ring, self._product] if large else []
 
     def one(self, i: int) -> str | None:
         draw = random.Random(i)
-        kind = self._kinds[i % len(self._kinds)]
+        kind = self.kinds[i % len(self.kinds)]
         try:
             right = kind(draw, np.random.default_rng(i))
         except Exception as error:
@@ -158,17 +165,73 @@ class Work:
         return np.array_equal(d, a.astype(np.float32) @ b.astype(np.float32))
 
 
+def forked(function: Callable[[], Any], deadline: float = 30.0) -> Any:
+    """What ``function()`` gives in a forked child, which has so many seconds. What it raises is an AssertionError."""
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child == 0:
+        status = 1
+        try:
+            os.write(writer, pickle.dumps(function()))
+            status = 0
+        except BaseException:
+            traceback.print_exc()
+        finally:
+            os._exit(status)
+    os.close(writer)
+    with open(reader, "rb") as answer:
+        ready, _, _ = select.select([answer], [], [], deadline)
+        if not ready:
+            os.kill(child, signal.SIGKILL)
+        given = answer.read()
+    _, status = os.waitpid(child, 0)
+    assert ready, f"the child hangs: not done after {deadline:g} s"
+    assert status == 0, f"the child ended with status {status}"
+    return pickle.loads(given)
+
+
+def forks(count: int) -> int:
+    """Fork while other threads trace and simulate; each child does the same work with functions of its own."""
+    work, stopped, wrong = Work(), threading.Event(), Counter()
+    for i in range(len(work.kinds)):
+        work.one(i)
+    busy = [threading.Thread(target=_keep_busy, args=(stopped, i)) for i in range(3)]
+    for thread in busy:
+        thread.start()
+    start = time.monotonic()
+    for i in range(count):
+        try:
+            wrong[forked(lambda i=i: work.one(i) or Work().one(i + 1) or (ptx(i) and None), 120.0)] += 1
+        except AssertionError as error:
+            wrong[str(error)] += 1
+    stopped.set()
+    for thread in busy:
+        thread.join()
+    return _report(wrong, count, "forked children", start)
+
+
+def _keep_busy(stopped: threading.Event, seed: int) -> None:
+    while not stopped.is_set():
+        work = Work()
+        for i in range(seed, seed + 4):
+            work.one(i)
+
+
+def _report(found: Counter[Any], count: int, what: str, start: float) -> int:
+    right = found.pop(None, 0)
+    print(f"{right} of {count} {what} right, {time.monotonic() - start:.0f} s")
+    for message, times in found.most_common():
+        print(f"{times} x {message}")
+    return right != count
+
+
 def main(calls: int, threads: int = 8) -> int:
     sys.setswitchinterval(1e-4)
     start = time.monotonic()
     work = functools.partial(_in_rounds, [Work() for _ in range(-(-calls // ROUND))])
     with ThreadPoolExecutor(threads) as pool:
         found = Counter(pool.map(work, range(calls)))
-    right = found.pop(None, 0)
-    print(f"{right} of {calls} calls over {threads} threads right, {time.monotonic() - start:.0f} s")
-    for message, count in found.most_common():
-        print(f"{count} x {message}")
-    return right != calls
+    return _report(found, calls, f"calls over {threads} threads", start)
 
 
 def _in_rounds(works: list[Work], i: int) -> str | None:
@@ -176,4 +239,4 @@ def _in_rounds(works: list[Work], i: int) -> str | None:
 
 
 if __name__ == "__main__":
-    sys.exit(main(int(sys.argv[1])))
+    sys.exit(main(int(sys.argv[1])) + forks(int(sys.argv[2])))
