@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable
 from typing import Any
 
+from nvdsl.constants import token
 from nvdsl.driver import arrays
-from nvdsl.specialize import Constant, number
+from nvdsl.specialize import number
 
 Look = Callable[[Any], tuple[Hashable, Any]]
 
@@ -40,8 +41,8 @@ def glance(arguments: Iterable[Any]) -> tuple[tuple[Hashable, ...], list[Any]] |
 
 
 def constants(named: dict[str, Any]) -> tuple[Hashable, ...] | None:
-    """What tells compile-time arguments apart, as `Constant` does, in less time. None where one can't be hashed."""
-    what = tuple([(n, x.__class__, Constant(x) if x.__class__ in (float, tuple) else x) for n, x in named.items()])
+    """What tells compile-time arguments apart. None where one can't be hashed."""
+    what = tuple([(name, token(x)) for name, x in named.items()])
     try:
         hash(what)
     except TypeError:

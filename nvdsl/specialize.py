@@ -5,7 +5,6 @@ Arrays by shape, strides and dtype; scalars by dtype; everything else by its val
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +12,7 @@ import numpy as np
 
 import nvdsl.array  # noqa: F401  (registers the value class of memrefs)
 from nvdsl import dtypes
+from nvdsl.constants import token
 from nvdsl.driver import arrays
 from nvdsl.driver.spec import packed_strides
 from nvdsl.errors import ArgumentError
@@ -37,28 +37,20 @@ class ScalarSpec:
     dtype: dtypes.DType
 
 
-@dataclass(frozen=True, eq=False)
 class Constant:
-    """An argument whose value is part of the specialization."""
+    """An argument whose value is part of the specialization: equal to another as `constants.token` says."""
 
-    value: Any
+    __slots__ = ("_token", "value")
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+        self._token = token(value)
 
     def __eq__(self, other: Any) -> bool:
-        return other.__class__ is Constant and _alike(self.value, other.value)
+        return other.__class__ is Constant and other._token == self._token
 
     def __hash__(self) -> int:
-        return hash(self.value)
-
-
-def _alike(a: Any, b: Any) -> bool:
-    """Equal, and the same to a trace: 1, 1.0 and True are three constants, as are 0.0 and -0.0."""
-    if a is b:
-        return True
-    if a.__class__ is not b.__class__ or a != b:
-        return False
-    if isinstance(a, tuple):
-        return all(map(_alike, a, b))
-    return a.__class__ is not float or math.copysign(1.0, a) == math.copysign(1.0, b)
+        return hash(self._token)
 
 
 class Call:

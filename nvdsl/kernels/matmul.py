@@ -14,6 +14,7 @@ from typing import Any
 
 import nvdsl as nv
 from nvdsl import collect, sim
+from nvdsl.constants import token
 from nvdsl.errors import ArgumentError
 from nvdsl.glance import glance, keep, learn
 from nvdsl.jit import at_call
@@ -79,8 +80,9 @@ def matmul(
         what, addresses = seen
         factor, added = given.numbers(alpha, beta, c, scale_a, scale_b)
         aligned = tuple([address % TMA_ALIGNMENT for address in addresses])
-        key = what, aligned, factor != 1.0, added != 0.0, activation, acc_dtype, out_dtype, config, target
         try:
+            chosen = activation and token(activation), acc_dtype, out_dtype, config and token(config), target
+            key = what, aligned, factor != 1.0, added != 0.0, chosen
             known = _ready.get(key)
         except TypeError:  # something can't be hashed: the long way says what
             known = None
@@ -149,7 +151,7 @@ class _Call:
         self.arguments = {name: Argument.of(name, x) for name, x in arrays.items() if name not in optional}
         key = (
             tuple([(name, x.spec, x.aligned) for name, x in self.arguments.items()]),
-            (self.alpha != 1.0, activation, acc_dtype, out_dtype, config, sim.wanted(target)),
+            (self.alpha != 1.0, token(activation), acc_dtype, out_dtype, token(config), sim.wanted(target)),
         )
         road = _roads.get(key)
         if road is None:

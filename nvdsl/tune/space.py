@@ -16,6 +16,7 @@ from dataclasses import dataclass, fields, is_dataclass
 from typing import Any
 
 from nvdsl import dtypes
+from nvdsl.constants import token
 from nvdsl.errors import ArgumentError, NvdslError
 from nvdsl.trace import location
 from nvdsl.tune import names
@@ -28,7 +29,7 @@ class Config(Mapping[str, Any]):
 
     def __init__(self, values: Mapping[str, Any]) -> None:
         self._values = {name: _value(name, values[name]) for name in sorted(values)}
-        self._key = tuple((n, repr(v)) for n, v in self._values.items())
+        self._key = tuple((n, token(v)) for n, v in self._values.items())
 
     def __getitem__(self, name: str) -> Any:
         return self._values[name]
