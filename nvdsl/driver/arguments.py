@@ -1,4 +1,4 @@
-"""The arguments of a call: checks against the host function's types, and staging of host arrays."""
+"""The arguments of a call: checks against the host function's types."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from typing import Any
 import numpy
 
 from nvdsl.driver.host.builder import Layout
-from nvdsl.driver.run import Run
 from nvdsl.driver.spec import ArraySpec, Place
 from nvdsl.dtypes import DType
 from nvdsl.elements import integer, rounding
@@ -41,6 +40,8 @@ class ArrayArgument:
                 rule=f"the kernel was compiled for {self.layout}",
                 fix=fix,
             )
+        if self.written and spec.overlaps_itself:
+            raise self.shares_elements(f"{spec.strides} elements")
         self.fits = spec
 
     def _problems(self, spec: ArraySpec) -> tuple[list[str], str]:
@@ -52,10 +53,15 @@ class ArrayArgument:
         elif spec.strides != layout.strides:
             problems.append(f"its strides are {spec.strides} elements, not {layout.strides}")
             fix = "pass a contiguous copy (x.contiguous(), numpy.ascontiguousarray(x))"
-        elif self.written and any(s == 0 and n > 1 for n, s in zip(spec.shape, spec.strides, strict=True)):
-            problems.append("its elements share memory (stride 0), and the call writes it")
-            fix = "pass a contiguous copy"
         return problems, fix
+
+    def shares_elements(self, strides: str) -> ArgumentError:
+        """The error for an output of which two elements are one place in memory."""
+        return ArgumentError(
+            f"elements of {self.name} share memory (strides {strides}), and the call writes it",
+            rule="each element of an output has a place of its own",
+            fix=f"pass a contiguous array as {self.name}, numpy.empty({self.layout.shape}) say",
+        )
 
     def check_memory(self, address: int, place: Place) -> None:
         """``ArgumentError`` where the memory can't be used, though the layout fits."""
@@ -98,28 +104,3 @@ class ScalarArgument:
         if not self._low <= number <= self._high:
             raise ArgumentError(f"{self.name} is {number}", rule=f"{self.dtype.name} holds {self._low} to {self._high}")
         return self._wrap(number)
-
-
-class Staged:
-    """A host array during a call: a packed copy where its layout has gaps, and device memory where the
-    argument needs it."""
-
-    def __init__(self, argument: ArrayArgument, place: Place, array: Any, run: Run) -> None:
-        self._written, self._on_device = argument.written, argument.on_device
-        self._view = place.container.host_view(array)
-        packed = self._view.flags.c_contiguous
-        self._packed = self._view if packed else self._view.copy(order="C")
-        self.address = self._host = self._packed.ctypes.data
-        if self._on_device:
-            self.address = run.alloc(self._packed.nbytes)
-            run.cuda.copy(self.address, self._host, self._packed.nbytes, run.stream)
-
-    def collect(self, run: Run) -> None:
-        """Copy back what the call wrote, in stream order."""
-        if self._written and self._on_device:
-            run.cuda.copy(self._host, self.address, self._packed.nbytes, run.stream)
-
-    def finish(self) -> None:
-        """After the stream was synchronized: hand the packed copy to the caller's array."""
-        if self._written and self._packed is not self._view:
-            self._view[...] = self._packed

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from nvdsl.driver import stream as streams
-from nvdsl.driver.arguments import ArrayArgument, ScalarArgument, Staged
+from nvdsl.driver.arguments import ArrayArgument, ScalarArgument
 from nvdsl.driver.arrays import Memory, describe
 from nvdsl.driver.cuda import LEGACY_STREAM, CudaError
 from nvdsl.driver.device import Device, Devices
@@ -22,6 +22,7 @@ from nvdsl.driver.launch import KernelBinary, Launch
 from nvdsl.driver.prepared import Prepared
 from nvdsl.driver.run import Run
 from nvdsl.driver.spec import Place
+from nvdsl.driver.staging import Staged, groups
 from nvdsl.elements import ELEMENTS
 from nvdsl.errors import ArgumentError, DeviceError, LowerError
 from nvdsl.mlir import ir
@@ -159,9 +160,10 @@ class Plan:
         try:
             if not ordered:  # the work of these arrays' producers is ordered before the legacy stream
                 run.cuda.synchronize(LEGACY_STREAM)
-            for argument, (_, place, array) in host:
-                staged.append(Staged(argument, place, array, run))
-                frame[argument.slot] = staged[-1].address
+            for members in groups(host):
+                staged.append(Staged(members, run))
+                for slot, address in staged[-1].addresses:
+                    frame[slot] = address
             for step in self._steps:
                 step(frame)
             for copy in staged:

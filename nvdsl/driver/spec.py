@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
+
+import numpy
 
 from nvdsl.dtypes import DType
 from nvdsl.elements import mlir_name
@@ -29,6 +32,11 @@ class ArraySpec:
 
     def __hash__(self) -> int:
         return self._hash
+
+    @property
+    def overlaps_itself(self) -> bool:
+        """Whether two elements share memory: an axis of stride 0, or strides that meet."""
+        return self.strides != packed_strides(self.shape) and shares_elements(self.shape, self.strides)
 
     @property
     def element(self) -> str:
@@ -73,6 +81,27 @@ def packed_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
         strides.append(step)
         step *= dim
     return tuple(reversed(strides))
+
+
+@functools.lru_cache(maxsize=1024)
+def shares_elements(shape: tuple[int, ...], strides: tuple[int, ...], size: int = 1) -> bool:
+    """Whether two elements of an array lie at one place. ``strides``, and the ``size`` of an element, in one unit."""
+    axes = sorted((abs(step), n) for n, step in zip(shape, strides, strict=True) if n > 1)
+    if 0 in shape:
+        return False
+    reach = size  # from the first element to behind the last one of the axes so far
+    for step, n in axes:
+        if step < reach:
+            break
+        reach += (n - 1) * step
+    else:
+        return False
+    if any(step == 0 for step, _ in axes) or size > 1 and any(step % size for step, _ in axes):
+        return True
+    offsets = numpy.zeros(1, numpy.int64)  # strides that interleave, (2, 3) say: look at each element
+    for step, n in axes:
+        offsets = (offsets[:, None] + step * numpy.arange(n)).reshape(-1)
+    return bool(len(numpy.unique(offsets)) < len(offsets))
 
 
 def canonical_strides(shape: tuple[int, ...], strides: tuple[int, ...]) -> tuple[int, ...]:

@@ -9,23 +9,24 @@ import numpy as np
 
 from nvdsl.driver import arrays
 from nvdsl.driver.containers import NumPy
-from nvdsl.driver.spec import ArraySpec, Memory, packed_strides, spec_of
+from nvdsl.driver.spec import ArraySpec, Memory, packed_strides, shares_elements, spec_of
 from nvdsl.errors import ArgumentError
 from nvdsl.kernels.problem import TMA_ALIGNMENT, Matrix
 
 
 class Argument:
     """An array. ``spec``, ``aligned``: what a call is found by; ``memory``: where it lies; ``source``: what
-    `roads.Slot` views, the memory of a device array, a C-contiguous NumPy array for one of the host.
+    `roads.Slot` views, the memory of a device array, a C-contiguous NumPy array for one of the host. ``host``: a host
+    array as it lies in memory.
 
     Host arrays are staged as packed copies: ``source`` is that copy where one is needed. Columns stay columns.
     """
 
-    __slots__ = ("_host", "aligned", "memory", "name", "source", "spec")
+    __slots__ = ("aligned", "host", "memory", "name", "source", "spec")
 
     def __init__(self, name: str, spec: ArraySpec, aligned: bool, memory: Memory, source: Any, host: Any) -> None:
         self.name, self.spec, self.aligned, self.memory = name, spec, aligned, memory
-        self.source, self._host = source, host
+        self.source, self.host = source, host
 
     @staticmethod
     def of(name: str, array: Any) -> Argument:
@@ -39,11 +40,15 @@ class Argument:
         address, place, owner = memory
         if name == "out" and place.readonly:
             raise ArgumentError(f"{name} is read-only", fix="leave it out: a new array is returned")
+        if name == "out" and spec.overlaps_itself:
+            raise _shares_elements(spec.strides, "elements")
         if address or place.device >= 0:
             return Argument(name, spec, address % TMA_ALIGNMENT == 0, memory, memory, None)
         host = place.container.host_view(owner)
         if not isinstance(place.container, NumPy) and host.dtype != spec.dtype.numpy:
             host = host.view(spec.dtype.numpy)  # ints that stand for a type that NumPy lacks
+        if name == "out" and shares_elements(host.shape, host.strides, host.itemsize):
+            raise _shares_elements(host.strides, "bytes")
         shape = host.shape
         if host.ndim >= 2 and abs(host.strides[-2]) < abs(host.strides[-1]) and min(shape[-2:]) > 1:
             host = host.swapaxes(-1, -2)
@@ -57,8 +62,8 @@ class Argument:
 
     def give_back(self) -> None:
         """Of an output: hand what was written to the packed copy to the caller's host array."""
-        if self._host is not None and self.source is not self._host and self._host.size:
-            self._host[...] = self.source
+        if self.host is not None and self.source is not self.host and self.host.size:
+            self.host[...] = self.source
 
     @property
     def span(self) -> tuple[int, int]:
@@ -80,22 +85,44 @@ def _span(spec: ArraySpec) -> tuple[int, int]:
     return size * sum(min(s, 0) for s in steps), size * (sum(max(s, 0) for s in steps) + 1)
 
 
+def _shares_elements(strides: tuple[int, ...], unit: str) -> ArgumentError:
+    return ArgumentError(
+        f"elements of out share memory (strides {strides} {unit})",
+        rule="each element of an output has a place of its own",
+        fix="pass a contiguous array as out, or leave it out: a new array is returned",
+    )
+
+
 def overlap(arguments: dict[str, Argument]) -> None:
-    """Raises ArgumentError where ``out`` shares device memory with an input; but c may be out itself."""
+    """Raises ArgumentError where ``out`` shares memory with an input; but c may be out itself."""
     out = arguments["out"]
-    address, place, _ = out.memory
-    if not address:
-        return
-    first, end = out.extent
     for argument in arguments.values():
-        start, where, _ = argument.memory
-        itself = argument.name == "c" and start == address and argument.spec == out.spec
-        if not start or argument is out or itself or where.device != place.device:
-            continue
-        low, high = argument.extent
-        if low < end and first < high:
+        if argument is not out and _overlaps(out, argument):
             raise ArgumentError(
                 f"out and {argument.name} overlap in memory",
                 rule="blocks write parts of the result while others still read the operands",
                 fix="pass another array as out, or leave it out",
             )
+
+
+def _overlaps(out: Argument, other: Argument) -> bool:
+    if out.host is not None and other.host is not None:
+        itself = other.name == "c" and other.spec == out.spec and _place(out.host) == _place(other.host)
+        return not itself and np.may_share_memory(out.host, other.host) and _share(out.host, other.host)
+    (address, place, _), (start, where, _) = out.memory, other.memory
+    itself = other.name == "c" and start == address and other.spec == out.spec
+    if not address or not start or itself or where.device != place.device:
+        return False
+    (first, end), (low, high) = out.extent, other.extent
+    return low < end and first < high
+
+
+def _place(x: np.ndarray) -> tuple[int, tuple[int, ...]]:
+    return x.ctypes.data, x.strides
+
+
+def _share(x: np.ndarray, y: np.ndarray) -> bool:
+    try:
+        return np.shares_memory(x, y, max_work=100_000)
+    except np.exceptions.TooHardError:
+        return True

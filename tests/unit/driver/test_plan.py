@@ -189,7 +189,7 @@ def test_an_output_whose_elements_share_memory(torch):
     program = function(f"%a: {ty}, %d: {ty}", ONE + read_and_write(ty=ty) + "\nreturn")
     plan = build(program, [KERNEL], written=frozenset({1}), devices=devices)
     shared = tensor(torch, strides=(0, 1))
-    with pytest.raises(ArgumentError, match=r"argument 1 .*share memory \(stride 0\)"):
+    with pytest.raises(ArgumentError, match="elements of argument 1 share memory"):
         plan.call(shared, shared)
 
 
