@@ -11,7 +11,7 @@ from nvdsl.errors import trace_error
 from nvdsl.mlir import ir
 from nvdsl.mlir.dialects import memref, vector
 from nvdsl.ops.pointer import index
-from nvdsl.values import as_value, wrap
+from nvdsl.values import as_value, stored, wrap
 
 
 @ir.register_value_caster(ir.MemRefType.static_typeid, replace=True)
@@ -76,7 +76,7 @@ class Array(ir.Value):
                 rule="a kernel's store writes one element",
                 fix="loop over the elements, or use .store_vector for a few contiguous ones",
             )
-        memref.store(self.dtype(value), self, [index(k) for k in keys])
+        memref.store(stored(value, self.dtype), self, [index(k) for k in keys])
 
     def view(self, start: Sequence[Any], shape: Sequence[int]) -> Any:
         """The ``shape`` block at ``start`` (ints or traced integers), without a copy."""

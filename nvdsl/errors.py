@@ -148,7 +148,8 @@ class TuneWarning(UserWarning):
 
 
 class AdvisoryWarning(UserWarning):
-    """ptxas compiled the kernel, but not as it was meant (spills, serialized wgmma, ...)."""
+    """The kernel runs, but perhaps not as it was meant: ptxas spilled registers or serialized wgmma, or arithmetic on an
+    f32 is done in f64."""
 
 
 def trace_error(message: str, *, rule: str = "", fix: str = "") -> TraceError:

@@ -11,6 +11,7 @@ from typing import Any
 
 from nvdsl.constants import token
 from nvdsl.driver import arrays
+from nvdsl.errors import ArgumentError
 from nvdsl.specialize import number
 
 Look = Callable[[Any], tuple[Hashable, Any]]
@@ -35,7 +36,7 @@ def glance(arguments: Iterable[Any]) -> tuple[tuple[Hashable, ...], list[Any]] |
             one, value = _looks[argument.__class__](argument)
             what.append(one)
             values.append(value)
-    except (KeyError, RuntimeError):  # an unknown class; a tensor without plain memory
+    except (KeyError, RuntimeError, ArgumentError):  # an unknown class; a tensor without plain memory; 2**64
         return None
     return tuple(what), values
 

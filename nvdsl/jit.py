@@ -204,13 +204,23 @@ class Jit:
         return sim.plan(module, self.__name__, written=written, names=names or None, options=options)
 
     def _describe(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:
-        described = [describe_argument(argument) for argument in args]
-        for name, argument in kwargs.items():
-            constant = name in self._keyword_only
-            described.append(
-                (Constant(argument), None) if constant else describe_argument(argument)
-            )
+        described = []
+        try:
+            for argument in args:
+                described.append(describe_argument(argument))
+            for name, argument in kwargs.items():
+                constant = name in self._keyword_only
+                described.append((Constant(argument), None) if constant else describe_argument(argument))
+        except ArgumentError as error:
+            every = [self._parameter(i) for i in range(len(args))] + list(kwargs)
+            error.message = f"{every[len(described)]} of {self.__name__}: {error.message}"
+            raise
         return Call(described, tuple(kwargs))
+
+    def _parameter(self, position: int) -> str:
+        """The parameter that a positional argument is passed for."""
+        names = list(self._signature.parameters)
+        return names[min(position, len(names) - 1)] if names else f"argument {position}"
 
     def _compile(self, call: Call, debug: bool | None = None) -> Compiled:
         key: Any = call.key if debug is None else (call.key, debug)
@@ -250,6 +260,10 @@ class Jit:
             body(*positional, **keywords)
 
         return trace_function(self.__name__, call.run_time_specs, trace_body)
+
+    def __reduce__(self) -> str:
+        """By name, as Python's functions are: a copy is the function itself, another process imports it."""
+        return self._function.__qualname__
 
     def _argument_names(self, call: Call) -> list[str]:
         """The parameter each run-time argument was passed for."""

@@ -7,13 +7,14 @@ that an operand is no number: Python then asks the other operand's class.
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import numpy as np
 
 from nvdsl import arith, casts, dtypes, literals
 from nvdsl.dtypes import DType
-from nvdsl.errors import TraceError, trace_error
+from nvdsl.errors import AdvisoryWarning, TraceError, Where, trace_error
 from nvdsl.mlir import ir
 from nvdsl.operators import Operators
 
@@ -42,8 +43,22 @@ def meet(op: str, a: Any, b: Any) -> Any:
     if common is dtypes.bool_ and op not in _ON_BOOLS:
         common = dtypes.i32
     if not (s is t is common):
+        if common is dtypes.f64 and s.is_float and t.is_float:
+            _warn_f64(op, s, t)
         a, b = casts.convert(a, s, common), casts.convert(b, t, common)
     return (common, a, b) if literal else (common, *_same_shape(op, a, b))
+
+
+def _warn_f64(op: str, s: DType, t: DType) -> None:
+    """A number of NumPy's that was passed as an argument is often an f64 unawares."""
+    from nvdsl.trace.location import caller  # late: that module is above this one
+
+    place = caller() or Where("<nvdsl>", 0)
+    text = (
+        f"{s.name} {op} {t.name} is computed in f64. Say so with nv.f64(x), or write nv.f32(y); a NumPy scalar "
+        "(np.sqrt(2.0), x.mean()) that is passed as an argument is an f64: pass float(s) for f32"
+    )
+    warnings.warn_explicit(text, AdvisoryWarning, place.file, place.line)
 
 
 def _typed(op: str, x: Any, other: Any) -> tuple[Any, DType] | None:

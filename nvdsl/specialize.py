@@ -90,12 +90,20 @@ _BOOL, _F32, _I32, _I64 = (ScalarSpec(t) for t in (dtypes.bool_, dtypes.f32, dty
 
 
 def number(x: bool | int | float) -> tuple[ScalarSpec, Any]:
-    """What a plain number is specialized on, and its run-time value."""
+    """What a plain number is specialized on, and its run-time value. Raises ArgumentError for an int beyond 64 bits."""
     if x.__class__ is float:
         return _F32, x
     if x.__class__ is bool:
         return _BOOL, x
-    return (_I32 if -(1 << 31) <= x < 1 << 31 else _I64), x
+    if -(1 << 31) <= x < 1 << 31:
+        return _I32, x
+    if -(1 << 63) <= x < 1 << 63:
+        return _I64, x
+    raise ArgumentError(
+        f"an argument is {x}",
+        rule=f"an int is passed as i32, or as i64 where it doesn't fit: {-(1 << 63)} to {(1 << 63) - 1}",
+        fix="np.uint64(x) passes a u64, float(x) an f32; a keyword-only parameter is a constant of any size",
+    )
 
 
 def describe_argument(argument: Any) -> tuple[Any, Any]:

@@ -273,6 +273,10 @@ class ThinFunction:
         self._function = function
         self._cache: dict[Any, Compiled] = {}
 
+    def __reduce__(self) -> str:
+        """By name, as Python's functions are."""
+        return self._function.__qualname__
+
     @at_call
     def __call__(self, *args: Any, stream: Any = None, target: str | None = None, **kwargs: Any) -> None:
         if os.environ.get("MLIR_NVDSL_PRINT_IR") == "1":

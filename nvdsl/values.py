@@ -216,6 +216,26 @@ def cast(x: Any, dtype: DType) -> Value:
     return wrap(casts.convert(x, source, dtype), _in_register(dtype))
 
 
+def stored(x: Any, dtype: DType) -> Value:
+    """``x`` as an element of an array of ``dtype``: converted as `cast` does, except that no float becomes an integer
+    unasked. NumPy calls this casting "same_kind": a store rounds to a narrower float and keeps the low bits of a wider
+    integer. Raises ``TraceError`` for a traced float, and for a number with a fraction, where elements are integers.
+    """
+    if dtype.kind in ("int", "index") and _is_cut(x):
+        raise trace_error(
+            f"{'a traced ' + x.dtype.name if isinstance(x, Value) else x} stored into an array of {dtype.name}",
+            rule="a store does not cut a float to an integer unasked",
+            fix=f"write nv.{dtype.name}(x), which cuts toward zero, or nv.{dtype.name}(nv.math.round(x))",
+        )
+    return cast(x, dtype)
+
+
+def _is_cut(x: Any) -> bool:
+    if isinstance(x, Value):
+        return x.dtype.is_float
+    return isinstance(x, float | np.floating) and not float(x).is_integer()
+
+
 def bitcast(x: Any, dtype: DType) -> Value:
     """The bits of the traced value ``x`` read as ``dtype``, of as many bits (arith.bitcast).
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import operator
 from typing import Any
 
@@ -93,9 +94,16 @@ class ScalarArgument:
         """The value as the host program computes with it; ``ArgumentError`` where it does not fit."""
         try:
             if self._round is not None:
-                return self._round(float(value))
+                rounded: float = self._round(float(value))
+                if not math.isinf(rounded) or math.isinf(value):
+                    return rounded
+                raise ArgumentError(
+                    f"{self.name} is {value}",
+                    rule=f"{self.dtype.name} holds {self.dtype.min} to {self.dtype.max}; a float is passed as f32",
+                    fix="np.float64(x) passes an f64",
+                )
             number = operator.index(bool(value) if isinstance(value, numpy.bool_) else value)
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, OverflowError):
             what = "a number" if self.dtype.is_float else "an integer"
             raise ArgumentError(
                 f"{self.name} is {value!r} (a {type(value).__name__})",

@@ -64,6 +64,12 @@ class NumPy(Container):
     def describe(self, array: Any) -> Described:
         key = (array.dtype, array.shape, array.flags.writeable)
         known = self._known.get(key)
+        if isinstance(array, numpy.ma.MaskedArray):
+            raise ArgumentError(
+                "a masked array",
+                rule="a kernel sees an array's elements, not its mask",
+                fix="pass x.filled(value), or x.data where the mask does not matter",
+            )
         if known is None:
             place = Place(self, readonly=not array.flags.writeable)
             known = self._learn(key, spec_of(array.shape, _numpy_dtype(array.dtype)), place)

@@ -12,7 +12,7 @@ from nvdsl.errors import trace_error
 from nvdsl.mlir import ir
 from nvdsl.mlir.dialects import llvm, nvvm
 from nvdsl.ops.pointer import GLOBAL, base_address, byte_offset, index
-from nvdsl.values import as_value, cast, wrap
+from nvdsl.values import stored, wrap
 
 _SCOPES = {"cta": "block", "cluster": "cluster", "gpu": "device", "sys": ""}
 """PTX's names of scopes -> LLVM's for NVPTX."""
@@ -42,7 +42,7 @@ def store_release(array: Any, key: Any, value: Any, *, scope: str = "gpu") -> No
     """
     _check(array, "store_release", scope)
     llvm.StoreOp(
-        cast(as_value(value, like=array.dtype), array.dtype),
+        stored(value, array.dtype),
         _element(array, key),
         alignment=array.dtype.bytes,
         ordering=llvm.AtomicOrdering.release,
