@@ -1,6 +1,6 @@
 """What tells compile-time constants apart: their types and their bits, not ``==``.
 
-1, 1.0 and True are equal to Python, as are 0.0 and -0.0, and a NaN is not even equal to itself. To a trace the first are
+1, 1.0 and True are equal to Python, as are 0.0 and -0.0, and a NaN is not equal to itself. To a trace the first are
 different constants and the last is one. `token` is used wherever a compilation is found again by a constant.
 """
 

@@ -148,8 +148,8 @@ class TuneWarning(UserWarning):
 
 
 class AdvisoryWarning(UserWarning):
-    """The kernel runs, but perhaps not as it was meant: ptxas spilled registers or serialized wgmma, or arithmetic on an
-    f32 is done in f64."""
+    """The kernel runs, but perhaps not as it was meant: ptxas spilled registers or serialized wgmma, or f32 arithmetic
+    became f64."""
 
 
 def trace_error(message: str, *, rule: str = "", fix: str = "") -> TraceError:

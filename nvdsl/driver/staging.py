@@ -58,14 +58,15 @@ class Staged:
 def groups(host: Sequence[tuple[ArrayArgument, Memory]]) -> list[list[Member]]:
     """The host arrays of a call, those together that share memory of which the call writes some.
 
-    Raises ArgumentError for outputs whose elements share memory, and for arrays that overlap and can't be staged as one.
+    Raises ArgumentError for outputs whose elements share memory, and arrays that overlap and can't be staged as one.
     """
     found: list[list[Member]] = []
     for argument, (_, place, array) in host:
         member = argument, place.container.host_view(array)
         _check_elements(*member)
-        joined = [group for group in found if any(_overlap(member, other) for other in group)] if found else []
-        found = [group for group in found if not any(group is one for one in joined)] if joined else found
+        joined = [group for group in found if any(_overlap(member, other) for other in group)]
+        if joined:
+            found = [group for group in found if not any(group is one for one in joined)]
         found.append([m for group in joined for m in group] + [member])
     return found
 

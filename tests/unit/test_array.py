@@ -38,7 +38,7 @@ def test_subscripts_are_in_the_order_of_the_axes():
     assert [evaluate(i, 5) for i in list(store.operands)[2:]] == [3, 5]
 
 
-@pytest.mark.parametrize(("dtype", "op"), [(nv.f16, "arith.truncf"), (nv.f64, "arith.extf"), (nv.i32, "arith.fptosi")])
+@pytest.mark.parametrize(("dtype", "op"), [(nv.f16, "arith.truncf"), (nv.f64, "arith.extf")])
 def test_a_store_converts_to_the_arrays_dtype(dtype, op):
     def body(x, y):
         y[0] = x[0]

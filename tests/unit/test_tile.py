@@ -196,9 +196,11 @@ def test_elements_keep_their_dtype(transposed):
         tile = nv.smem((8, 16), nv.u16)
         tile = tile.T if transposed else tile
         assert tile[0, 0].dtype is nv.u16
-        tile[1, 1] = nv.f32(3.0)
+        tile[1, 1] = nv.i32(3)
+        nv.f32(tile[1, 1])
 
-    assert find(trace(body), "arith.fptoui")
+    module = trace(body)
+    assert find(module, "arith.trunci") and find(module, "arith.uitofp")
 
 
 @pytest.mark.parametrize("key", [(8, 0), (0, 64), (-1, 0), (0, -1)])
