@@ -98,11 +98,12 @@ def _function(function: FunctionType, seen: Seen) -> Hashable:
     if id(function) in seen:  # its closure holds it
         return Same(function)
     seen = (*seen, id(function))
-    cells, defaults, named = function.__closure__, function.__defaults__, function.__kwdefaults__
+    cells: Any = function.__closure__
+    defaults, named = function.__defaults__, function.__kwdefaults__
     return (
         Same(code),  # made once, however often the function is
         Same(function.__globals__),
-        cells and tuple([_part(cell, seen) for cell in cells]),
+        cells and tuple([_part(c, seen) for c in cells]),
         defaults and _inside(defaults, seen),
         named and _inside(tuple(named.items()), seen),
     )

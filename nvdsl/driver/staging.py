@@ -81,16 +81,9 @@ def _check_elements(argument: ArrayArgument, view: numpy.ndarray) -> None:
 def _overlap(one: Member, other: Member) -> bool:
     """Whether two arguments are staged as one."""
     (a, x), (b, y) = one, other
-    if not (a.written or b.written) or not (a.on_device and b.on_device) or not numpy.may_share_memory(x, y):
+    if not (a.written or b.written) or not (a.on_device and b.on_device) or not share_memory(x, y):
         return False
-    if _place(x) == _place(y):
-        return True
-    try:
-        if not numpy.shares_memory(x, y, max_work=_MAX_WORK):
-            return False
-    except numpy.exceptions.TooHardError:  # counts as overlapping
-        pass
-    if x.flags.c_contiguous and y.flags.c_contiguous:
+    if _place(x) == _place(y) or x.flags.c_contiguous and y.flags.c_contiguous:
         return True
     first, second = sorted((a, b), key=lambda argument: argument.index)
     raise ArgumentError(
@@ -98,6 +91,16 @@ def _overlap(one: Member, other: Member) -> bool:
         rule="host arrays are copied to the device; what overlaps is copied as one where each array is C-contiguous",
         fix=f"pass a copy as {second.name}, or arrays without gaps",
     )
+
+
+def share_memory(x: numpy.ndarray, y: numpy.ndarray) -> bool:
+    """Whether two host arrays have a byte in common, or may have one where that is hard to say."""
+    if not numpy.may_share_memory(x, y):
+        return False
+    try:
+        return numpy.shares_memory(x, y, max_work=_MAX_WORK)  # type: ignore[arg-type]
+    except numpy.exceptions.TooHardError:
+        return True
 
 
 def _place(view: numpy.ndarray) -> tuple[Any, ...]:

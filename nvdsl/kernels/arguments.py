@@ -10,6 +10,7 @@ import numpy as np
 from nvdsl.driver import arrays
 from nvdsl.driver.containers import NumPy
 from nvdsl.driver.spec import ArraySpec, Memory, packed_strides, shares_elements, spec_of
+from nvdsl.driver.staging import share_memory
 from nvdsl.errors import ArgumentError
 from nvdsl.kernels.problem import TMA_ALIGNMENT, Matrix
 
@@ -108,7 +109,7 @@ def overlap(arguments: dict[str, Argument]) -> None:
 def _overlaps(out: Argument, other: Argument) -> bool:
     if out.host is not None and other.host is not None:
         itself = other.name == "c" and other.spec == out.spec and _place(out.host) == _place(other.host)
-        return not itself and np.may_share_memory(out.host, other.host) and _share(out.host, other.host)
+        return not itself and share_memory(out.host, other.host)
     (address, place, _), (start, where, _) = out.memory, other.memory
     itself = other.name == "c" and start == address and other.spec == out.spec
     if not address or not start or itself or where.device != place.device:
@@ -119,10 +120,3 @@ def _overlaps(out: Argument, other: Argument) -> bool:
 
 def _place(x: np.ndarray) -> tuple[int, tuple[int, ...]]:
     return x.ctypes.data, x.strides
-
-
-def _share(x: np.ndarray, y: np.ndarray) -> bool:
-    try:
-        return np.shares_memory(x, y, max_work=100_000)
-    except np.exceptions.TooHardError:
-        return True
