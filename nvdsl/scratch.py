@@ -13,8 +13,15 @@ from nvdsl.mlir.dialects import gpu
 from nvdsl.values import const
 
 
-def empty(shape: Sequence[int] | int, dtype: DType) -> Any:
+ARBITRARY = "nvdsl.arbitrary"
+"""The attribute of a gpu.alloc whose contents are read before they are written."""
+
+
+def empty(shape: Sequence[int] | int, dtype: DType, *, arbitrary: bool = False) -> Any:
     """A new array in device memory, in a host function: ``shape`` in elements, C-contiguous, not initialized.
+
+    Reading an element that no kernel wrote, or adding to it, is an error in the simulator. ``arbitrary``: the kernels
+    are right whatever the memory holds; the simulator then fills it with random bytes.
 
     It is taken and given back in the order of the call's stream (``cuMemAllocAsync``), so it costs a few microseconds
     and no synchronization. It ends with the call. For rows that start at multiples of 16 bytes, as TMA needs them,
@@ -25,6 +32,8 @@ def empty(shape: Sequence[int] | int, dtype: DType) -> Any:
     extents = (shape,) if isinstance(shape, int) else tuple(shape)
     _check("nv.empty", shape, extents)
     memory = gpu.alloc(ir.MemRefType.get(list(extents), dtype.ir), None, [], [], [])
+    if arbitrary:
+        memory.owner.attributes[ARBITRARY] = ir.UnitAttr.get()
     return memory.remember_dtype(dtype)
 
 

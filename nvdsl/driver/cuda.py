@@ -140,6 +140,9 @@ class Cuda:
     def alloc(self, size: int, stream: int) -> int:
         return int(self._call("cuMemAllocAsync", max(size, 1), stream))
 
+    def leave_arbitrary(self, pointer: int, size: int) -> None:
+        """What this memory holds is read before it is written: nothing to do but for a simulator."""
+
     def keep_memory(self, ordinal: int, size: int) -> None:
         """Let a device's pool keep ``size`` bytes of freed memory, where it keeps less. By default it gives all back
         whenever somebody waits for the GPU, and the next `alloc` takes 80 us."""

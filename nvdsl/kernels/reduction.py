@@ -30,7 +30,7 @@ class Handover:
 
     def __init__(self, blocks: int, rows: int, cols: int, dtype: nv.DType) -> None:
         self.sums = nv.empty((blocks, rows * cols // (128 * VECTOR), 128 * VECTOR), dtype)
-        self.flags = nv.empty(blocks, nv.i64)
+        self.flags = nv.empty(blocks, nv.i64, arbitrary=True)
 
     def give(self, acc: nv.Accumulator, block: Any, barrier: Any) -> None:
         """Write what ``block`` gives, and raise its flag. By one warpgroup, of which ``barrier`` is a named barrier."""

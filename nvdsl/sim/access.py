@@ -103,10 +103,13 @@ class Accessor:
 
     def load(self, w: Any, address: Any) -> Any:
         found, block, offsets = self.locate(w, address, "load")
-        if self.order is not None:
-            atomics.read(w, found, offset_list(offsets), self.order)
         if w.machine.checks:
-            self._check(w, found, block, offsets, "load" if self.order is None else "atomic", False)
+            self._check(w, found, block, offsets, "load" if self.order is None else "atomic load", False)
+        if self.order is not None:
+            if block is not None:
+                atomics.read(w, found, offset_list(offsets), self.order)
+            elif old := atomics.load(w, found, offset_list(offsets), self.order, self.at):
+                return self._load_old(w, found, offsets, old)
         view = found.view(self.dtype)
         if offsets.__class__ is int:
             i = offsets >> self.shift
@@ -123,12 +126,23 @@ class Accessor:
             x = whole
         return x.astype(np.bool_) if self.e.bits == 1 else x
 
+    def _load_old(self, w: Any, found: Bytes, offsets: Any, old: dict[int, bytes]) -> Any:
+        """A load that sees at some addresses what was there before."""
+        lanes = [offsets] if offsets.__class__ is int else offsets.tolist()
+        each = [old.get(one) or found.data[one : one + self.size].tobytes() for one in lanes]
+        values = np.frombuffer(b"".join(each), self.dtype)
+        if offsets.__class__ is int:
+            return values[0] if self.e.is_float else values[0].item()
+        whole = np.zeros(32, self.dtype)
+        whole[w.mask] = values
+        return whole
+
     def store(self, w: Any, address: Any, value: Any) -> None:
         found, block, offsets = self.locate(w, address, "store")
         if w.machine.checks:
-            self._check(w, found, block, offsets, "store" if self.order is None else "atomic", True)
+            self._check(w, found, block, offsets, "store" if self.order is None else "atomic store", True)
         if self.order is not None:
-            atomics.write(w, found, offset_list(offsets), self.order, modifies=False)
+            atomics.write(w, found, offset_list(offsets), self.order, modifies=False, size=self.size)
         found.version += 1
         view = found.view(self.dtype)
         i = offsets >> self.shift
@@ -152,28 +166,30 @@ class Accessor:
         if tracker is None:
             return
         if block is None:
-            tracker.access(w, offsets, self.size, what, writes, self.at)
+            order = (self.order or RELAXED) if what.startswith("atomic") else None
+            tracker.access(w, offsets, self.size, what, writes, self.at, order)
             return
         span = self.span(offsets, tracker.shift)
         if block is not w.block:
             block.visited(w, self.at)
-        access = Access(w.name, what, "atomic" if what == "atomic" else "generic", self.at)
+        is_atomic = what.startswith("atomic")
+        access = Access(w.name, what, "atomic" if is_atomic else "generic", self.at)
         if writes:
             tracker.write(span, w.clock, access, w.clock.actor, w.clock.epoch)
             block.layouts.stored(offsets, self.size)
         else:
             tracker.read(span, w.clock, access, w.clock.actor, w.clock.epoch)
-        if what != "atomic":
+        if not is_atomic:
             block.lanes.access(w, offsets, self.size, writes, access)
 
     def modify(self, w: Any, address: Any, what: str = "atomic") -> tuple[Bytes, list[int]]:
         """The memory and the offsets, one for each active lane, of a read-modify-write."""
         found, block, offsets = self.locate(w, address, what)
         order = self.order or RELAXED
-        atomics.read(w, found, offset_list(offsets), order)
         if w.machine.checks:
             self._check(w, found, block, offsets, "atomic", True)
-        atomics.write(w, found, offset_list(offsets), order, modifies=True)
+        atomics.read(w, found, offset_list(offsets), order)
+        atomics.write(w, found, offset_list(offsets), order, modifies=True, size=self.size)
         found.version += 1
         return found, [offsets] * len(w.active_lanes()) if offsets.__class__ is int else offsets.tolist()
 

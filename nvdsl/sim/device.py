@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from nvdsl.driver.cuda import Cuda, EncodedMap
 from nvdsl.driver.device import Device, Devices
 from nvdsl.elements import ELEMENTS, from_bits, integer
@@ -136,6 +138,10 @@ class SimCuda(Cuda):
     def alloc(self, size: int, stream: int) -> int:
         return self.gmem.alloc(size)
 
+    def leave_arbitrary(self, pointer: int, size: int) -> None:
+        self.gmem.span(pointer, size)[:] = np.random.default_rng(self.options.seed).integers(0, 256, size, np.uint8)
+        self.gmem.define(pointer, size)
+
     def free(self, pointer: int, stream: int) -> None:
         self.gmem.free(pointer)
 
@@ -145,6 +151,7 @@ class SimCuda(Cuda):
         GlobalShadow.forget(self.gmem)
         if GlobalMemory.owns(destination):
             target = self.gmem.span(destination, size)
+            self.gmem.define(destination, size, source if GlobalMemory.owns(source) else None)
             if GlobalMemory.owns(source):
                 target[:] = self.gmem.span(source, size)
             else:
@@ -158,6 +165,7 @@ class SimCuda(Cuda):
         if count:
             GlobalShadow.forget(self.gmem)
             self.gmem.span(pointer, width * count).view(f"u{width}")[:] = pattern
+            self.gmem.define(pointer, width * count)
 
     def synchronize(self, stream: int) -> None:
         pass
@@ -204,7 +212,7 @@ class SimCuda(Cuda):
                 machine.recorder.close()
             if machine.progress is not None:
                 machine.progress.close()
-            GlobalShadow.detach(self.gmem)
+            GlobalShadow.detach(self.gmem, machine.waited)
 
     def _name(self, function: Code) -> str:
         """For people: the host function's, and the kernel's where that has several."""

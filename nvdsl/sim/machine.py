@@ -76,6 +76,7 @@ class Warp:
         self.init_fence = 0  # fence.mbarrier_init: the epoch up to which its inits are fenced
         self.inits: dict[int, int] = {}  # the same of others, as the cluster's barrier told
         self.cluster_phase: int | None = None  # of the cluster's barrier: at which it has arrived and not waited
+        self.fence_time = 0  # of its last fence of the threads' accesses: see `atomics`
         self.meet()
         self.registers = block.pool.start
         self.waiting: Waiting | None = None
@@ -187,6 +188,8 @@ class Machine:
         self.events: list[Any] = []
         self.stamps = itertools.count(1)
         self.clock_reads = 0
+        self.stale: list[Any] = []  # of `atomics`
+        self.waited = False  # for the launch before
 
     def run(self) -> None:
         with np.errstate(all="ignore"):
@@ -260,6 +263,10 @@ class Machine:
         self.events.pop(i).deliver()
         if self.progress is not None:
             self.progress.events += 1
+
+    def shows_old(self) -> bool:
+        """Whether a load that may read an old value does."""
+        return not self.eager and (self.options.delivery == "late" or self.random.random() < 0.5)
 
     def read_clock(self) -> int:
         """What a clock shows: nothing here takes time, but a later read is a later time."""

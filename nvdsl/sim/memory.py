@@ -25,10 +25,13 @@ class Bytes:
     """``size`` bytes from address ``base`` on, of which the first ``reserved`` are nobody's.
 
     ``view(dtype)`` indexes them by element. ``shadow``: see `shadow`, `tracking`; ``past``: that of the launch before.
-    ``version`` changes with the contents. ``cells``: of `atomics`, by address.
+    ``version`` changes with the contents. ``cells``: of `atomics`, by address. ``undefined``: for each byte whether it
+    was never written; None: all are defined.
     """
 
-    __slots__ = ("_views", "base", "cells", "data", "name", "past", "reserved", "shadow", "size", "version")
+    __slots__ = (
+        "_views", "base", "cells", "data", "is_global", "name", "past", "reserved", "shadow", "size", "undefined", "version",
+    )  # fmt: skip
 
     def __init__(self, base: int, size: int, name: str, reserved: int = 0, fill: int | None = None) -> None:
         self.base, self.size, self.name, self.reserved = base, size, name, reserved
@@ -37,6 +40,8 @@ class Bytes:
         self.shadow: Any = None
         self.past: Any = None
         self.cells: dict[int, Any] = {}
+        self.is_global = reserved == 0
+        self.undefined: Any = None
         self.version = 0
         self._views: dict[Any, Any] = {}
 
@@ -55,8 +60,10 @@ class GlobalMemory:
         self._next = 0
 
     def alloc(self, size: int) -> int:
+        """An allocation that nobody has written yet."""
         base = _GLOBAL + (self._next << _SLOT_BITS) + _START
-        self._slots[base >> _SLOT_BITS] = Bytes(base, size, f"global allocation {self._next}")
+        made = self._slots[base >> _SLOT_BITS] = Bytes(base, size, f"global allocation {self._next}")
+        made.undefined = np.ones(len(made.data), np.bool_)
         self._next += 1
         return base
 
@@ -66,6 +73,21 @@ class GlobalMemory:
     def find(self, address: int) -> Bytes | None:
         """The allocation in whose range an address is (it may still be out of its bounds)."""
         return self._slots.get(address >> _SLOT_BITS)
+
+    def define(self, address: int, size: int, source: int | None = None) -> None:
+        """The bytes are written: from ``source`` in this memory, where they may be undefined themselves."""
+        memory = self.find(address)
+        given = None if source is None else self.find(source)
+        if memory is None:
+            return
+        start, undefined = address - memory.base, memory.undefined
+        if given is not None and given.undefined is not None:
+            undefined = np.zeros(len(memory.data), np.bool_) if undefined is None else undefined
+            first = source - given.base  # type: ignore[operator]
+            undefined[start : start + size] = given.undefined[first : first + size]
+        elif undefined is not None:
+            undefined[start : start + size] = False
+        memory.undefined = undefined if undefined is not None and undefined[: memory.size].any() else None
 
     def allocations(self) -> list[Bytes]:
         return list(self._slots.values())

@@ -89,15 +89,24 @@ def race(hazard: str, earlier: Access, later: Access, span: str, fence_only: boo
     )
 
 
-def global_race(hazard: str, earlier: Access, later: Access, fence_only: bool, before: bool) -> SimError:
-    """A race in global memory. ``before``: the earlier access is of the launch before, which may still run."""
+def global_race(hazard: str, earlier: Access, later: Access, fence_only: bool, cluster: int) -> SimError:
+    """A race in global memory. ``cluster``: the earlier access's; -1 is the launch before, which may still run, -2 one
+    before that, for which it may not have waited either."""
     kind, missing = hazard, "nothing orders the two"
     rule = "two accesses to the same element of which one writes need an order; blocks have none but by atomics"
     fix = (
         "let one thread write it; or release it (fence, then an atomic; or st.release) and acquire it (ld.acquire; "
         "or an atomic, then a fence), with barriers of the blocks around these"
     )
-    if before:
+    if cluster == -2:
+        kind = "grid-dependency"
+        missing = "the launch between the two did not wait for the first"
+        rule = (
+            "griddepcontrol.wait waits for the grids that this one depends on, which are complete though an earlier one "
+            "is not, unless they waited for that (PTX ISA, griddepcontrol)"
+        )
+        fix = "nv.griddep_wait() in the launch between, too"
+    elif cluster == -1:
         kind = "grid-dependency"
         missing = "the launch before may still run"
         rule = "a programmatic launch sees what the one before it wrote after griddepcontrol.wait (PTX ISA)"
@@ -121,6 +130,44 @@ def global_race(hazard: str, earlier: Access, later: Access, fence_only: bool, b
         rule=rule,
         fix=fix,
         details=(f"first:  {earlier}", f"second: {later}"),
+    )
+
+
+def scopes(earlier: Access, later: Access) -> SimError:
+    """Two atomics on one element, of which one has a scope that does not hold both."""
+    return SimError(
+        f"{later} touches elements of global memory of {earlier}: the scope of one of them leaves out the other",
+        kind="scope",
+        where=later.where,
+        rule="atomics are atomic among the threads of their scope: .cta is the block, .cluster the cluster (PTX ISA, "
+        "Scope, Morally strong operations)",
+        fix='the scope of the GPU: syncscope="device", scope="gpu"',
+        details=(f"first:  {earlier}", f"second: {later}"),
+    )
+
+
+def stale_flag(reader: str, at: Where | None, name: str, earlier: Access) -> SimError:
+    """``reader`` went on with what was in ``name`` before the release that comes after ``earlier``."""
+    return SimError(
+        f"{reader} reads in {name} a value that was there before the store that it should wait for, and goes on",
+        kind="stale-flag",
+        where=at,
+        rule="a load may read an older value until something orders it after the newer write (PTX ISA, Memory "
+        "Consistency Model): what raises a flag must differ from all that it held before, that of the last launch too",
+        fix="reset the flag in a launch between, or wait for another value in each launch (a round's number)",
+        details=(f"without the newer value nothing orders this after: {earlier}",),
+    )
+
+
+def never_written(access: Access, name: str) -> SimError:
+    """``name``: of the allocation."""
+    return SimError(
+        f"{access} reads elements of {name}, and nothing says that they were written before",
+        kind="uninitialized",
+        where=access.where,
+        rule="memory that nv.empty (gpu.alloc) takes holds arbitrary bytes; what adds to it, and a flag in it, reads it",
+        fix="nv.zeros, or a launch before that writes it; nv.empty(..., arbitrary=True) says that the kernel is right "
+        "whatever it holds",
     )
 
 

@@ -1,4 +1,4 @@
-"""Races in global memory: the last writer, reader and atomic access of each element, within one launch.
+"""Races in global memory within one launch, and reads of what nobody wrote: the history of each element.
 
 Blocks of different clusters have no order but what atomics make (`atomics`). Bulk copies are actors of their own: a
 load reads until its mbarrier's phase is waited for, a store writes until its group is. The launch before one that may
@@ -12,42 +12,42 @@ from typing import Any
 import numpy as np
 
 from nvdsl.errors import Where
+from nvdsl.sim import atomics
+from nvdsl.sim.histories import UNDEFINED, Histories, Touch
 from nvdsl.sim.memory import GlobalMemory
-from nvdsl.sim.report import Access, global_race
+from nvdsl.sim.report import Access, global_race, never_written, scopes
 
 IN_FLIGHT = 1 << 62
 """The epoch of a copy that has not completed."""
 
-BEFORE = -1
-"""The number of the cluster that stands for the grids before this one."""
+BEFORE, LONG_BEFORE = -1, -2
+"""The clusters that stand for the grid before this one, and for those before it for which it did not wait."""
 
-
-class Touch:
-    """One access: by ``actor`` of ``cluster``, in its ``epoch``."""
-
-    __slots__ = ("access", "actor", "cluster", "epoch")
-
-    def __init__(self, cluster: int, actor: int, epoch: int, access: Access) -> None:
-        self.cluster, self.actor, self.epoch, self.access = cluster, actor, epoch, access
+_MANY = 1 << 16
+"""Reads that wait for a write, histories of an allocation: more are settled, or looked through for those in use."""
 
 
 class GlobalShadow:
-    """One allocation's accesses. ``writers``, ``readers``, ``atomics``: number of the last access of each unit, 0 for
-    none; the latter two are made when something needs them.
+    """One allocation's accesses. ``numbers``: the history of each unit (see `Histories`).
 
-    ``shift``: log2 of a unit's bytes, as many as the kernel's smallest access (at most 4). ``waiting``: reads by bulk
-    copies, which are noted unit by unit only once something writes.
+    ``shift``: log2 of a unit's bytes, as many as the kernel's smallest access (at most 4). ``waiting``: reads before
+    anything was written, which are noted unit by unit only once something is.
     """
 
-    def __init__(self, size: int, shift: int) -> None:
-        self.shift = shift
-        self.writers = np.zeros(-(-size // 16) * 16 >> shift, np.int32)
-        self.readers: Any = None
-        self.atomics: Any = None
-        self.is_written = False
-        self.waiting: list[tuple[Any, int]] = []
-        self._touches: list[Any] = [None]
+    def __init__(self, memory: Any, shift: int) -> None:
+        self.shift, self._memory = shift, memory
+        self.numbers = np.zeros(-(-memory.size // 16) * 16 >> shift, np.int32)
+        if memory.undefined is not None:
+            self.numbers[:] = memory.undefined.reshape(-1, 1 << shift).any(1) * UNDEFINED
+        self._written = memory.undefined is not None
+        self._waiting: list[tuple[Any, Any, int]] = []
+        self._histories = Histories()
         self._known: dict[Any, int] = {}
+        self._after: dict[tuple[int, int], int] = {}
+        self._most = _MANY
+        self._waited = False
+
+    # --- launches
 
     @classmethod
     def attach(cls, gmem: GlobalMemory, shift: int, keep: bool) -> None:
@@ -55,15 +55,23 @@ class GlobalShadow:
         for memory in gmem.allocations():
             memory.cells.clear()
             if keep and memory.past is not None:
-                memory.past._age(shift)
+                memory.past._age()
+                memory.past._refine(shift)
                 memory.shadow = memory.past
             else:
-                memory.shadow = cls(memory.size, shift)
+                memory.shadow = cls(memory, shift)
 
     @staticmethod
-    def detach(gmem: GlobalMemory) -> None:
+    def detach(gmem: GlobalMemory, waited: bool) -> None:
+        """The launch is over. ``waited``: some thread of it waited for the launch before."""
         for memory in gmem.allocations():
-            memory.past, memory.shadow = memory.shadow, None
+            shadow = memory.past = memory.shadow
+            memory.shadow = None
+            if shadow is not None:
+                shadow._waited = waited
+                if memory.undefined is not None:
+                    left = shadow._undefined(shadow.numbers)
+                    memory.undefined = left.repeat(1 << shadow.shift) if left.any() else None
 
     @staticmethod
     def forget(gmem: GlobalMemory) -> None:
@@ -71,31 +79,39 @@ class GlobalShadow:
         for memory in gmem.allocations():
             memory.past = None
 
-    def _age(self, shift: int) -> None:
-        """Make all accesses so far those of one cluster that nobody knows of."""
-        for touch in self._touches[1:]:
-            touch.cluster, touch.actor, touch.epoch = BEFORE, 0, 1
-            touch.access.actor = f"the launch before ({touch.access.actor})"
-        self._known.clear()
+    def _age(self) -> None:
+        """Make all accesses so far those of a cluster that only who waits for it knows of."""
         self._settle()
+        for touch in self._histories.touches[2:]:
+            if touch.cluster >= 0:
+                touch.access.actor = f"the launch before ({touch.access.actor})"
+                touch.cluster = BEFORE
+            elif not (self._waited and touch.cluster == BEFORE):
+                touch.cluster = LONG_BEFORE
+            touch.actor, touch.epoch, touch.place = 0, 1, ()
+        self._known.clear()
+        self._after.clear()
+
+    def _refine(self, shift: int) -> None:
+        """Go on with units that are no larger than this."""
         if shift < self.shift:
-            parts = 1 << (self.shift - shift)
-            for name in ("writers", "readers", "atomics"):
-                units = getattr(self, name)
-                setattr(self, name, None if units is None else units.repeat(parts))
+            self.numbers = self.numbers.repeat(1 << (self.shift - shift))
             self.shift = shift
 
     # --- ordinary and atomic accesses
 
-    def access(self, w: Any, offsets: Any, size: int, what: str, writes: bool, at: Where | None) -> None:
-        """``what``: "load", "store" or "atomic"."""
+    def access(self, w: Any, offsets: Any, size: int, what: str, writes: bool, at: Where | None, order: Any) -> None:
+        """``what``: "load", "store", or with an ``order`` (see `atomics`) "atomic load", "atomic store", "atomic"."""
         units = self._units(offsets, size)
-        key = (w.block.cluster.number, w.clock.actor, w.clock.epoch, what, at)
+        key = (w.block.cluster.number, w.clock.actor, w.clock.epoch, what, writes, at)
         number = self._known.get(key)
         if number is None:
-            kind = "atomic" if what == "atomic" else "generic"
-            number = self._known[key] = self._add(w, w.clock.actor, w.clock.epoch, Access(w.name, what, kind, at))
-        self._note(w, units, number, writes)
+            access = Access(w.name, what, "generic" if order is None else "atomic", at)
+            domain = () if order is None else atomics.domain(w, order.scope)
+            number = self._known[key] = self._histories.add(
+                Touch(w.block, w.clock.actor, w.clock.epoch, access, writes, what == "atomic", domain)
+            )
+        self._note(w, self.numbers, units, number)
 
     def _units(self, offsets: Any, size: int) -> Any:
         first, count = offsets >> self.shift, max(size >> self.shift, 1)
@@ -103,93 +119,130 @@ class GlobalShadow:
             return slice(first, first + count)
         return first if count == 1 else first + np.arange(count)[:, None]
 
-    def _add(self, w: Any, actor: int, epoch: int, access: Access) -> int:
-        self._touches.append(Touch(w.block.cluster.number, actor, epoch, access))
-        return len(self._touches) - 1
-
-    def _note(self, w: Any, units: Any, number: int, writes: bool) -> None:
-        kind = self._touches[number].access.kind
-        is_atomic = kind in ("atomic", "reduction")
-        if self.is_written:
-            self._compare(w, self.writers[units], number, "waw" if writes else "raw")
-        if self.atomics is not None and not is_atomic:
-            self._compare(w, self.atomics[units], number, "waw" if writes else "raw")
-        if writes:
+    def _note(self, w: Any, array: Any, units: Any, number: int) -> None:
+        """An access of the units of an array (``self.numbers``, or a view of it) that must come after others."""
+        if not self._written:
+            touch = self._histories.touches[number]
+            if not touch.writes:
+                self._waiting.append((array, units, number))
+                if len(self._waiting) > _MANY:
+                    self._settle()
+                return
             self._settle()
-            if self.readers is not None:
-                self._compare(w, self.readers[units], number, "war")
-        if is_atomic and writes:
-            if self.atomics is None:
-                self.atomics = np.zeros_like(self.writers)
-            self.atomics[units] = number
-        elif writes:
-            self.writers[units] = number
-            self.is_written = True
-        elif not is_atomic:
-            if self.readers is None:
-                self.readers = np.zeros_like(self.writers)
-            self.readers[units] = number
+        self._advance(w, array, units, number)
+
+    def _settle(self) -> None:
+        """From now on accesses are noted unit by unit."""
+        waiting, self._waiting, self._written = self._waiting, [], True
+        for array, units, number in waiting:
+            self._advance(None, array, units, number)
+
+    def _advance(self, w: Any, array: Any, units: Any, number: int) -> None:
+        before = array[units]
+        first = before.item(0)
+        if (before == first).all():
+            following = self._following(w, first, number)
+            if following != first:
+                array[units] = following
+        else:
+            distinct, places = np.unique(before, return_inverse=True)
+            after = [self._following(w, one, number) for one in distinct.tolist()]
+            array[units] = np.array(after, np.int32)[places].reshape(before.shape)
+        if len(self._histories) > self._most:
+            self._collect()
+
+    def _following(self, w: Any, history: int, number: int) -> int:
+        found = self._after.get((history, number))
+        if found is None:
+            if w is not None:
+                self._check(w, history, number)
+            found = self._after[history, number] = self._histories.after(history, number)
+        return found
+
+    def _collect(self) -> None:
+        """Forget histories that no element has any more."""
+        live, places = np.unique(self.numbers, return_inverse=True)
+        kept = self._histories.keep(live.tolist())
+        self.numbers[:] = np.array([kept[n] for n in live.tolist()], np.int32)[places].reshape(self.numbers.shape)
+        self._after.clear()
+        self._most = max(_MANY, 2 * len(self._histories))
 
     # --- bulk copies
 
     def read(self, w: Any, region: Any, access: Access) -> Touch:
         """A bulk copy reads a region (see `_region`); its touch is in flight until told otherwise."""
-        number = self._add(w, -1, IN_FLIGHT, access)
-        for array in (self.writers if self.is_written else None, self.atomics):
-            if array is not None:
-                self._compare(w, self._region(array, region), number, "raw")
-        self.waiting.append((region, number))
-        return self._touches[number]
+        touch = Touch(w.block, -1, IN_FLIGHT, access, False)
+        self._note(w, *self._region(region), self._histories.add(touch))
+        return touch
 
     def write(self, w: Any, region: Any, access: Access, actor: int, epoch: int) -> None:
         """A bulk copy writes a region, or combines with it."""
-        number = self._add(w, actor, epoch, access)
-        self._settle()
-        is_atomic = access.kind == "reduction"
-        if self.is_written:
-            self._compare(w, self._region(self.writers, region), number, "waw")
-        if self.atomics is not None and not is_atomic:
-            self._compare(w, self._region(self.atomics, region), number, "waw")
-        if self.readers is not None:
-            self._compare(w, self._region(self.readers, region), number, "war")
-        if is_atomic and self.atomics is None:
-            self.atomics = np.zeros_like(self.writers)
-        self._region(self.atomics if is_atomic else self.writers, region)[...] = number
-        self.is_written = self.is_written or not is_atomic
+        combines = access.kind == "reduction"
+        touch = Touch(w.block, actor, epoch, access, True, combines)
+        self._note(w, *self._region(region), self._histories.add(touch))
 
-    def _settle(self) -> None:
-        if self.waiting and self.readers is None:
-            self.readers = np.zeros_like(self.writers)
-        for region, number in self.waiting:
-            self._region(self.readers, region)[...] = number
-        self.waiting.clear()
+    def undefined(self, region: Any) -> Any:
+        """For each byte of the allocation whether nobody wrote it; None where all of the region was written."""
+        array, units = self._region(region)
+        if self._memory.undefined is None or not self._undefined(array[units]).any():
+            return None
+        return self._undefined(self.numbers).repeat(1 << self.shift)
 
-    def _region(self, array: Any, region: Any) -> Any:
-        """The units of a region (first byte, extents, strides): extents and strides outermost first, the last extent in
-        bytes, strides in bytes."""
+    def _undefined(self, numbers: Any) -> Any:
+        """Which of these histories begin with no write, and have none of an atomic since."""
+        mine = self._histories
+        found = [
+            write == UNDEFINED and not any(self._sets(n) for n in mine.since(history))
+            for history, write in enumerate(mine.writes)
+        ]
+        return np.array(found)[numbers]
+
+    def _sets(self, number: int) -> bool:
+        touch = self._histories.touches[number]
+        return bool(touch.writes and not touch.modifies)
+
+    def _region(self, region: Any) -> tuple[Any, Any]:
+        """A view of the units of a region (first byte, extents, strides): extents and strides outermost first, the last
+        extent in bytes, strides in bytes."""
         first, extents, strides = region
         start = first >> self.shift
         *outer, size = extents
         last = -(-(first + size) >> self.shift) - start
         steps = tuple((s >> self.shift) * 4 for s in strides[:-1])
-        return np.ndarray((*outer, last), np.int32, array.data, 4 * start, (*steps, 4))
+        return np.ndarray((*outer, last), np.int32, self.numbers.data, 4 * start, (*steps, 4)), ...
 
     # --- order
 
-    def _compare(self, w: Any, earlier: Any, number: int, hazard: str) -> None:
-        low, high = int(earlier.min()), int(earlier.max())
-        if high == 0 or (low == high == number):
+    def _check(self, w: Any, history: int, number: int) -> None:
+        mine, touch = self._histories, self._histories.touches[number]
+        write, since = mine.writes[history], mine.since(history)
+        if write > UNDEFINED:
+            self._require_order(w, mine.touches[write], touch)
+        elif write == UNDEFINED:
+            self._require_written(w, since, touch)
+        if since and (touch.writes or mine.has_writes_since(history)):
+            for n in since:
+                if n != number and mine.touches[n].conflicts(touch):
+                    self._require_order(w, mine.touches[n], touch)
+
+    def _require_written(self, w: Any, since: tuple[int, ...], touch: Touch) -> None:
+        """A bulk load may bring what nobody uses: that is for who reads it."""
+        if touch.access.kind == "copy" or (touch.writes and not touch.modifies):
             return
-        mine = self._touches[number].access
-        is_async = mine.kind in ("copy", "store", "reduction")
-        few = low in (0, high) and (earlier == high).sum() + (earlier == 0).sum() == earlier.size
-        for one in (high,) if few else np.unique(earlier).tolist():
-            if one == 0 or one == number:
-                continue
-            other = self._touches[one]
-            fenced = is_async and hazard != "war" and other.access.kind in ("generic", "atomic")
-            same = other.cluster == w.clock.cluster and other.actor == w.clock.actor
-            if (same and not fenced) or w.clock.sees(other.cluster, other.actor, other.epoch, fenced):
-                continue
-            fence_only = fenced and (same or w.clock.sees(other.cluster, other.actor, other.epoch, False))
-            raise global_race(hazard, other.access, mine, fence_only, other.cluster == BEFORE)
+        if not any(self._sets(n) and self._ordered(w, self._histories.touches[n], False) for n in since):
+            raise never_written(touch.access, self._memory.name)
+
+    def _ordered(self, w: Any, other: Touch, fenced: bool) -> bool:
+        same = other.cluster == w.clock.cluster and other.actor == w.clock.actor
+        return (same and not fenced) or w.clock.sees(other.cluster, other.actor, other.epoch, fenced)
+
+    def _require_order(self, w: Any, other: Touch, touch: Touch) -> None:
+        fenced = touch.is_async and other.writes and not other.is_async
+        if self._ordered(w, other, fenced):
+            return
+        if other.is_atomic and touch.is_atomic:
+            raise scopes(other.access, touch.access)
+        hazard = "war" if not other.writes else "waw" if touch.writes else "raw"
+        fence_only = fenced and self._ordered(w, other, False)
+        atomics.check_stale(w, other)
+        raise global_race(hazard, other.access, touch.access, fence_only, other.cluster)

@@ -14,6 +14,7 @@ from nvdsl.driver.spec import packed_strides
 from nvdsl.elements import ELEMENTS, bit_pattern
 from nvdsl.errors import ArgumentError, LowerError, Where
 from nvdsl.mlir import ir
+from nvdsl.scratch import ARBITRARY
 from nvdsl.tensormap import TensorMap
 from nvdsl.trace.location import where
 
@@ -45,7 +46,12 @@ def _alloc(builder: Builder, op: Any) -> Step:
     def step(frame: Frame) -> None:
         frame[result] = frame[RUN].alloc(size)
 
-    return step
+    def step_arbitrary(frame: Frame) -> None:
+        run = frame[RUN]
+        frame[result] = run.alloc(size)
+        run.cuda.leave_arbitrary(frame[result], size)
+
+    return step_arbitrary if ARBITRARY in op.attributes else step
 
 
 def _dealloc(builder: Builder, op: Any) -> Step:

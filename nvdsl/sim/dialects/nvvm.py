@@ -265,6 +265,7 @@ def _griddepcontrol(d: Decoder, op: Any) -> Any:
     def step(v: Frame) -> None:
         one = np.ones(1, np.int64)
         v[0].clock.learn(BEFORE, one, one)
+        v[0].machine.waited = True
 
     return step
 
