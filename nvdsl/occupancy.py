@@ -43,3 +43,16 @@ def occupancy(threads: int, registers: int, smem: int) -> Occupancy:
     }
     limit = min(limits, key=lambda name: limits[name])
     return Occupancy(limits[limit], limit, limits[limit] * warps)
+
+
+MEASURED_CLUSTERS = {2: 66, 4: 30, 8: 15}
+"""Clusters of so many blocks that an H200 holds at a time where an SM holds one block (docs/hardware.md)."""
+
+
+def resident_clusters(size: int, blocks: int) -> int:
+    """Clusters of ``size`` blocks that an H200 holds at a time where an SM holds ``blocks`` blocks. A cluster stays in
+    one GPC, so that some SMs stay empty; where an SM holds several blocks, that is left out: it may be fewer."""
+    if blocks == 1 and size > 1:
+        known = MEASURED_CLUSTERS.get(size)
+        return known if known is not None else max(8 * MEASURED_CLUSTERS[8] // size, 1)
+    return arch.SMS * blocks // size

@@ -12,7 +12,6 @@ from nvdsl.mlir import ir
 from nvdsl.mlir.dialects import gpu
 from nvdsl.values import const
 
-
 ARBITRARY = "nvdsl.arbitrary"
 """The attribute of a gpu.alloc whose contents are read before they are written."""
 

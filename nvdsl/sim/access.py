@@ -144,6 +144,7 @@ class Accessor:
         if self.order is not None:
             atomics.write(w, found, offset_list(offsets), self.order, modifies=False, size=self.size)
         found.version += 1
+        w.machine.changes += 1
         view = found.view(self.dtype)
         i = offsets >> self.shift
         if value.__class__ is np.ndarray and value.shape[-1] == 32:

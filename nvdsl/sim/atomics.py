@@ -146,7 +146,7 @@ def _sees(clock: Clock, cluster: int, actor: int, epoch: int) -> bool:
 
 
 class Stale(NamedTuple):
-    """A load by a warp of ``cluster`` that read an old value, and what the newer one would have told it."""
+    """A warp's last load of a cell, which read an old value; what the newer one would have told it."""
 
     cluster: int
     reader: str
@@ -163,10 +163,13 @@ def load(w: Any, memory: Any, addresses: Any, order: Order, at: Where | None) ->
         if cell is None:
             continue
         is_old = not order.total and w.machine.shows_old() and cell.may_be_old(w)
-        cell.readers[w.clock.cluster, w.clock.actor] = w.clock.epoch
+        reader = w.clock.cluster, w.clock.actor
+        cell.readers[reader] = w.clock.epoch
+        w.machine.stale.pop((cell, reader), None)
         if is_old:
+            w.machine.changes += 1  # the next one sees more
             found[address] = cell.old[0]
-            w.machine.stale.append(Stale(w.clock.cluster, w.name, at, memory.name, Released(cell.released)))
+            w.machine.stale[cell, reader] = Stale(w.clock.cluster, w.name, at, memory.name, Released(cell.released))
         _observe(w, cell.old[1] if is_old else cell.released, order)
     return found
 
@@ -212,7 +215,7 @@ def domain(w: Any, scope: str) -> tuple[int, ...]:
 
 def check_stale(w: Any, other: Any) -> None:
     """Raise where ``w`` would come after ``other`` (a `histories.Touch`) if a load had read the newer value."""
-    for stale in w.machine.stale:
+    for stale in w.machine.stale.values():
         if stale.cluster == w.clock.cluster and any(
             cluster == other.cluster and known[0][other.actor] >= other.epoch
             for (_, cluster), known in stale.released.items()

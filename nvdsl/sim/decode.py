@@ -181,6 +181,7 @@ class Code:
         if self._body is None:
             self._body = Graph(decoder, function.regions[0], [])
         self._template, self.names = decoder.template, decoder.names
+        self.sets_registers = any(one.name == "nvvm.setmaxregister" for one in walk(function))
         self.unit_shift = _unit_shift(function, shared=True)
         self.global_shift = _unit_shift(function, shared=False)
 

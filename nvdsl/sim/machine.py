@@ -1,14 +1,13 @@
-"""The machine: warps as coroutines, blocks, clusters, and the scheduler that runs them.
+"""The machine: warps as coroutines, blocks, clusters, one launch.
 
-A warp runs until it waits. When none can run, one asynchronous event (a copy) happens; when there is none, the next
-cluster of the grid starts; when there is none either, it is a deadlock.
+`schedule` says which of them runs when.
 """
 
 from __future__ import annotations
 
 import itertools
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -26,15 +25,13 @@ from nvdsl.sim.values import LANES
 
 Dim3 = tuple[int, int, int]
 
-RESIDENT_BLOCKS = 132
-"""Blocks that run at a time where one waits for another: the SMs of an H200."""
-
 
 class Waiting:
-    """Why a warp waits. ``ready`` tells whether it may go on; ``spins``: it polls, and may always go on; ``barrier``:
-    the mbarrier or named barrier, where it waits for one."""
+    """Why a warp waits. ``ready`` tells whether it may go on; ``barrier``: the mbarrier or named barrier that it waits
+    for. ``spins``: it polls, and may go on when no other can: always, or (``seen`` is not None: it would do the
+    same again) once `Machine.changes` is not ``seen`` any more. ``turns``: of its loop since it waited last."""
 
-    __slots__ = ("_describe", "barrier", "hint", "ready", "spins", "where")
+    __slots__ = ("_describe", "barrier", "hint", "ready", "seen", "spins", "turns", "where")
 
     def __init__(
         self,
@@ -44,9 +41,11 @@ class Waiting:
         hint: Callable[[], str] | None = None,
         spins: bool = False,
         barrier: Any = None,
+        seen: int | None = None,
+        turns: int = 1,
     ) -> None:
         self.ready, self._describe, self.where, self.hint, self.spins = ready, describe, where, hint, spins
-        self.barrier = barrier
+        self.barrier, self.seen, self.turns = barrier, seen, turns
 
     def describe(self) -> str:
         return self._describe if isinstance(self._describe, str) else self._describe()
@@ -188,79 +187,21 @@ class Machine:
         self.events: list[Any] = []
         self.stamps = itertools.count(1)
         self.clock_reads = 0
-        self.stale: list[Any] = []  # of `atomics`
+        self.changes = 0  # of what a warp that polls may see
+        self.stale: dict[Any, Any] = {}  # of `atomics`
         self.waited = False  # for the launch before
 
     def run(self) -> None:
+        from nvdsl.sim.schedule import Schedule
+
         with np.errstate(all="ignore"):
-            self._run()
+            Schedule(self).run()
 
-    def _clusters(self) -> Iterator[Cluster]:
-        (gx, gy, gz), (cx, cy, cz) = self.grid, self.cluster_dim
-        number = 0
-        for z in range(0, gz, cz):
-            for y in range(0, gy, cy):
-                for x in range(0, gx, cx):
-                    blocks = [
-                        (x + i, y + j, z + k) for k in range(cz) for j in range(cy) for i in range(cx)
-                    ]
-                    yield Cluster(self, number, blocks)
-                    number += 1
-
-    def _run(self) -> None:
-        coming = self._clusters()
-        resident = [next(coming)]
-        most = max(RESIDENT_BLOCKS // len(resident[0].blocks), 1)
-        spins = 0
-        while resident:
-            if self.progress is not None:
-                self.progress.tick()
-            if self._round(resident):
-                spins = 0
-            elif self.events:
-                self._deliver()
-                spins = 0
-            else:
-                following = next(coming, None) if len(resident) < most else None
-                if following is not None:
-                    resident.append(following)
-                elif any(w.waiting is not None and w.waiting.spins for c in resident for w in c.warps):
-                    spins += 1
-                    if spins > self.options.steps:
-                        self._stuck(resident)
-                    self._round(resident, spinning=True)
-                else:
-                    self._stuck(resident)
-            for cluster in [c for c in resident if all(w.done for w in c.warps)]:
-                resident.remove(cluster)
-                self._finish(cluster)
-                if self.progress is not None:
-                    self.progress.finished(len(cluster.blocks))
-                following = next(coming, None) if not resident else None
-                if following is not None:
-                    resident.append(following)
-
-    def _round(self, resident: list[Cluster], spinning: bool = False) -> bool:
-        """Let every warp that may run do so, once."""
-        warps = [w for cluster in resident for w in cluster.warps if not w.done]
-        order = self.options.order
-        if order == "reverse":
-            warps.reverse()
-        elif order == "random":
-            self.random.shuffle(warps)
-        ran = False
-        for warp in warps:
-            waiting = warp.waiting
-            if waiting is None or (waiting.spins and spinning) or waiting.ready():
-                warp.resume()
-                ran = ran or warp.waiting is None or not warp.waiting.spins
-                if self.options.delivery == "random" and self.events and self.random.random() < 0.3:
-                    self._deliver()
-        return ran
-
-    def _deliver(self) -> None:
+    def deliver(self) -> None:
+        """One of the copies under way happens."""
         i = self.random.randrange(len(self.events)) if self.options.delivery == "random" else 0
         self.events.pop(i).deliver()
+        self.changes += 1
         if self.progress is not None:
             self.progress.events += 1
 
@@ -271,28 +212,13 @@ class Machine:
     def read_clock(self) -> int:
         """What a clock shows: nothing here takes time, but a later read is a later time."""
         self.clock_reads += 1
+        self.changes += 1
         return self.clock_reads
 
     def issue(self, event: Any) -> None:
         """Something asynchronous begins."""
+        self.changes += 1
         if self.eager:
             event.deliver()
         else:
             self.events.append(event)
-
-    def _stuck(self, resident: list[Cluster]) -> None:
-        blocked = [(w.name, w.waiting) for c in resident for w in c.warps if w.waiting is not None]
-        hints = [w.hint() for _, w in blocked if w.hint is not None]
-        finished = sum(w.done for c in resident for w in c.warps)
-        if finished:
-            hints.append(f"{finished} warp{'s have' if finished > 1 else ' has'} already returned from the kernel")
-        raise report.deadlock(blocked, hints)
-
-    def _finish(self, cluster: Cluster) -> None:
-        if self.checks:
-            for block in cluster.blocks:
-                self.code.check_exit(block)
-        while mine := [e for e in self.events if e.cluster is cluster]:  # what is delivered may have more to do
-            self.events = [e for e in self.events if e.cluster is not cluster]
-            for event in mine:
-                event.deliver()

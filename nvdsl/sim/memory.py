@@ -30,7 +30,8 @@ class Bytes:
     """
 
     __slots__ = (
-        "_views", "base", "cells", "data", "is_global", "name", "past", "reserved", "shadow", "size", "undefined", "version",
+        "_views", "base", "cells", "data", "is_global", "name", "past", "reserved", "shadow", "size", "undefined",
+        "version",
     )  # fmt: skip
 
     def __init__(self, base: int, size: int, name: str, reserved: int = 0, fill: int | None = None) -> None:

@@ -32,7 +32,7 @@ class Options:
     picture    NVDSL_SIM_PICTURE     a file for a picture of the first block's ring slots over time (SVG)
     =========  ====================  =================================================================
 
-    ``steps``: how often all warps may spin without progress before it counts as a livelock.
+    ``steps``: turns of polling loops, of all warps together, without progress before it counts as a livelock.
     Raises SimError for a value that does not exist.
     """
 
@@ -44,7 +44,7 @@ class Options:
     exact: bool = False
     trace: str = ""
     picture: str = ""
-    steps: int = 10_000
+    steps: int = 300_000
 
     def __post_init__(self) -> None:
         for name, known in (("delivery", DELIVERIES), ("order", ORDERS), ("level", LEVELS)):

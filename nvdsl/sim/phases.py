@@ -20,6 +20,7 @@ Names = dict[int, str]
 
 def _each(w: Any, address: Any, f: Callable[[int, int, int], None]) -> None:
     """``f(address, lane, count)`` once for each address; ``count``: how many active lanes give it."""
+    w.machine.changes += 1
     if address.__class__ is int:
         lanes = w.active_lanes()
         f(address, lanes[0], len(lanes))

@@ -102,8 +102,8 @@ def global_race(hazard: str, earlier: Access, later: Access, fence_only: bool, c
         kind = "grid-dependency"
         missing = "the launch between the two did not wait for the first"
         rule = (
-            "griddepcontrol.wait waits for the grids that this one depends on, which are complete though an earlier one "
-            "is not, unless they waited for that (PTX ISA, griddepcontrol)"
+            "griddepcontrol.wait waits for the grids that this one depends on; those may be complete while an earlier "
+            "one is not, unless they waited for it (PTX ISA, griddepcontrol)"
         )
         fix = "nv.griddep_wait() in the launch between, too"
     elif cluster == -1:
@@ -165,7 +165,7 @@ def never_written(access: Access, name: str) -> SimError:
         f"{access} reads elements of {name}, and nothing says that they were written before",
         kind="uninitialized",
         where=access.where,
-        rule="memory that nv.empty (gpu.alloc) takes holds arbitrary bytes; what adds to it, and a flag in it, reads it",
+        rule="memory that nv.empty (gpu.alloc) takes holds arbitrary bytes; who adds to it or polls it reads them",
         fix="nv.zeros, or a launch before that writes it; nv.empty(..., arbitrary=True) says that the kernel is right "
         "whatever it holds",
     )

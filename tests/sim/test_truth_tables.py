@@ -118,9 +118,10 @@ def matrices(sync):
 
 
 def handed_over(release, acquire, meet_before, meet_after):
-    """A flag between blocks: released, acquired, with the blocks' barriers around it."""
+    """A flag between blocks: released, acquired, with the blocks' barriers around it. Without one after it the reader
+    may come first, where its block starts first."""
     right = "relaxed" not in (release, acquire) and meet_before and meet_after
-    return None if right else ("raw", "out[t] = data[t]")
+    return None if right else (("raw", "war"), "out[t] = data[t]|data[t] = t + 7")
 
 
 def copied_over(fence, release):

@@ -143,6 +143,7 @@ def _cmpxchg(d: Decoder, op: Any) -> Any:
             hit[lane] = old[lane] == wanted[lane]
             if hit[lane]:
                 view[at] = given[lane]
+                w.machine.changes += bool(given[lane] != old[lane])
         v[r] = Struct([old, hit])
 
     return step

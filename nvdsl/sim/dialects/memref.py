@@ -269,6 +269,7 @@ def atomic(r: int, access: Accessor, index: Any, value: int, f: Any, is_unsigned
             at = offset >> access.shift
             old[lane] = view[at]
             view[at] = given[lane] if f is None else f(view[at], given[lane])
+            w.machine.changes += bool(view[at] != old[lane])
         v[r] = old.view(e.dtype)
 
     return step
@@ -298,6 +299,7 @@ def _generic_atomic(d: Decoder, op: Any) -> Any:
             body(v)
             value = v[made]
             view[offset >> access.shift] = value[lane] if isinstance(value, np.ndarray) else value
+            w.machine.changes += bool(view[offset >> access.shift] != old[lane])
         w.set_mask(outer)
         v[r] = old
 

@@ -10,7 +10,7 @@ import numpy as np
 from nvdsl.mlir import ir
 from nvdsl.sim.decode import Blocking, Body, Decoder, Frame, op
 from nvdsl.sim.graph import Graph
-from nvdsl.sim.machine import Waiting
+from nvdsl.sim.polling import polling, unchanged
 from nvdsl.sim.values import integer_type, select
 from nvdsl.trace.location import where
 
@@ -178,15 +178,17 @@ def _while(d: Decoder, op: Any) -> Any:
     yields = d.operands(terminator)
     results = [d.define(result) for result in op.results]
     kinds = [integer_type(result.type) for result in op.results]
-    polling = Waiting(lambda: False, "a condition that it polls", where(op), spins=True)
+    at = where(op)
 
     def run(v: Frame) -> Iterator[Any]:
         w = v[0]
+        machine = w.machine
         outer = w.mask
         for i, s in zip(inputs, starts, strict=True):
             v[i] = v[s]
         turns = 0
         while True:
+            seen = machine.changes
             yield from before_body.run(v)
             going = v[test]
             values = [v[p] for p in passed]
@@ -203,11 +205,15 @@ def _while(d: Decoder, op: Any) -> Any:
             else:
                 w.set_mask(going)
             yield from after_body.run(v)
-            for i, y in zip(inputs, yields, strict=True):
-                v[i] = v[y]
+            given = [v[y] for y in yields]
+            same = seen == machine.changes and all(map(unchanged, given, [v[i] for i in inputs]))
+            for i, x in zip(inputs, given, strict=True):
+                v[i] = x
             turns += 1
-            if turns % 64 == 0:
-                yield polling
+            if same:
+                yield polling(at, seen)
+            elif turns % 64 == 0:
+                yield polling(at, None, 64)
         w.set_mask(outer)
 
     return Blocking(run)
