@@ -12,6 +12,7 @@ from nvdsl.mlir import ir
 from nvdsl.mlir.dialects import func
 from nvdsl.specialize import argument_type, traced_argument
 from nvdsl.trace import location
+from nvdsl.trace.watch import located
 
 # A value that outlives its module is a dangling pointer inside MLIR, and using one ends the process. Whoever keeps
 # a traced value too long (in a global list, say) shall get an error: so the latest modules stay alive.
@@ -20,7 +21,12 @@ _latest: collections.deque[Any] = collections.deque(maxlen=256)
 
 def trace_function(name: str, specs: list[Any], body: Callable[[list[Any]], None]) -> Any:
     """A module with ``func.func @name`` whose arguments have ``specs`` and whose body ``body`` traces."""
-    with threads.mlir, context(), location.tracebacks(), ir.Location.unknown():
+    with threads.mlir:
+        return located(lambda: _traced(name, specs, body))
+
+
+def _traced(name: str, specs: list[Any], body: Callable[[list[Any]], None]) -> Any:
+    with context(), location.tracebacks(), ir.Location.unknown():
         # Without the caller's line: a module does not depend on where it is called from, nor does its cubin.
         nowhere = ir.Location.unknown()
         module = ir.Module.create(nowhere)

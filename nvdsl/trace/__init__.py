@@ -6,7 +6,9 @@ source     a function's syntax tree, from its source
 exits, expressions, transform
            AST -> AST: statements stay, with calls of the run-time side around them
 carry      what a name holds: taken apart, merged, or undefined
-watch      state that a call in a traced region changes
+storage    the ways in which Python keeps state
+reach      which state a function can reach
+watch      state that a traced region changes without carrying it
 regions    scf ops while they are being built
 range      ``nv.range``
 state      what a traced loop carries

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from nvdsl.errors import TraceError, trace_error
-from nvdsl.trace.carry import MISSING, Frozen, Getters, Merge, Scope, Undefined, describe, one_type, read, shown
+from nvdsl.trace.carry import MISSING, Frozen, Getters, Merge, Scope, Undefined, describe, one_type, owner, read, shown
 from nvdsl.trace.location import caller
 from nvdsl.trace.logic import condition
 from nvdsl.trace.regions import Branching
@@ -95,7 +95,10 @@ class If(Branching):
         self, scope: Scope, merge: Sequence[tuple[str, int, int]], reset: Sequence[str], getters: Getters
     ) -> None:
         self.where = caller()
-        self.places, self.getters = merge, getters
+        self.places = merge
+        # Of an element that is assigned: the list that it is in now, whatever the name holds in a branch.
+        held = {place: owner(place, getters) for place in getters if place.endswith("[]")}
+        self.getters = getters | {place: lambda held=x: held for place, x in held.items()}
         self.watch = Watch(scope, [*reset, *(place for place, _, _ in merge)], getters)
         with self.before_op():  # an object may emit the ops for its values only when it is asked for them
             self.before = {place: read(place, scope, getters) for place in reset}
@@ -103,7 +106,7 @@ class If(Branching):
 
     def turn(self, scope: Scope) -> list[Any]:
         """From the first branch to the second. Gives what ``reset`` held before."""
-        self.watch.check(self.what)
+        self.watch.check(self.what, last=False)
         self.then = [read(place, scope, self.getters) for place, _, _ in self.places]
         self.fill(self.blocks[1])
         return [self._reset(place, before) for place, before in self.before.items()]

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import builtins
 import functools
-import os
 from collections.abc import Callable
 from types import BuiltinFunctionType, FunctionType, MethodType
 from typing import Any
@@ -24,52 +23,24 @@ from nvdsl.trace.printing import print_
 
 Convert = Callable[[FunctionType], Callable[..., Any]]
 
-_INSTALLED = tuple(f"{os.sep}{name}{os.sep}" for name in ("site-packages", "dist-packages"))
-_adopted: set[str] = set()
-
 
 def resolve(f: Any, convert: Convert) -> Any:
     """What to call where the user's code calls ``f``."""
     kind = type(f)
     if kind is FunctionType:
-        return convert(f) if is_helper(f) else f
+        return convert(f) if location.is_helper(f) else f
     if kind is MethodType:
         function = f.__func__
-        helper = type(function) is FunctionType and is_helper(function)
+        helper = type(function) is FunctionType and location.is_helper(function)
         return MethodType(convert(function), f.__self__) if helper else f
     if kind is BuiltinFunctionType:
         return _BUILTINS.get(f, f)
     if kind is functools.partial:
         return functools.partial(resolve(f.func, convert), *f.args, **f.keywords)
     method = getattr(kind, "__call__", None)  # noqa: B004
-    if type(method) is FunctionType and not isinstance(f, type) and is_helper(method):
+    if type(method) is FunctionType and not isinstance(f, type) and location.is_helper(method):
         return MethodType(convert(method), f)
     return f
-
-
-def is_helper(function: FunctionType) -> bool:
-    """Is ``function`` the user's own? Installed packages are not, unless one of their functions was
-    decorated: see ``adopt``."""
-    filename = function.__code__.co_filename
-    if not location.is_user(filename) or not location.is_user_module(str(function.__module__)):
-        return False
-    package = _installed_package(filename)
-    return not package or package in _adopted or filename.startswith(location.KERNELS)
-
-
-def adopt(function: FunctionType) -> None:
-    """From now on, what is installed with ``function`` in one package counts as user code."""
-    _adopted.add(_installed_package(function.__code__.co_filename))
-
-
-@functools.cache
-def _installed_package(filename: str) -> str:
-    """The directory of the installed package that ``filename`` is in; "" for none."""
-    for marker in _INSTALLED:
-        base, found, rest = filename.rpartition(marker)
-        if found:
-            return base + found + rest.partition(os.sep)[0]
-    return ""
 
 
 def _extreme(builtin: Callable[..., Any], on_values: Callable[..., Any]) -> Callable[..., Any]:

@@ -244,6 +244,14 @@ def read(place: str, scope: Scope, getters: Getters) -> Frozen:
     return freeze(getattr(holder, place.rpartition(".")[2], MISSING))
 
 
+def part(x: Any, key: int | str) -> Any:
+    """The element of a container that is carried by its leaves; ``MISSING`` of anything else."""
+    if type(x) is dict:
+        return x.get(key, MISSING)
+    is_sequence = type(x) is list or type(x) is not Undefined and isinstance(x, tuple)
+    return x[key] if is_sequence and isinstance(key, int) and -len(x) <= key < len(x) else MISSING
+
+
 def owner(place: str, getters: Getters) -> Any:
     """The object that ``place`` is an attribute or the contents of; ``MISSING`` if there is none."""
     try:

@@ -3,6 +3,7 @@
 from builtins import locals
 
 from nvdsl.trace.branches import if_, leave, plain
+from nvdsl.trace.carry import part
 from nvdsl.trace.logic import both, check, choose, compare, either, negate
 from nvdsl.trace.loops import For, While, for_
 from nvdsl.trace.loops import While as while_
@@ -23,6 +24,7 @@ __all__: list[str] = [
     "leave",
     "locals",
     "negate",
+    "part",
     "plain",
     "text",
     "while_",

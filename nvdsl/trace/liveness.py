@@ -4,7 +4,8 @@ A *place* is what an assignment changes:
 
 * ``"x"``: a local name;
 * ``"s.x"``: an attribute, reached from a name by dots only; always live, since others may hold ``s``;
-* ``"x[]"``: what ``x`` (or ``s.x``) holds, changed by ``x[i] = ...``; always live, too.
+* ``"x[]"``: what ``x`` (or ``s.x``, or ``x[1]``) holds at any depth, changed by ``x[i] = ...`` or ``x[i][j] = ...``;
+  always live, too.
 
 Names that nested functions and lambdas capture are live everywhere; names that they assign (``nonlocal``)
 count as assigned by each statement that calls something. Names declared ``global`` are no places.
@@ -15,6 +16,7 @@ from __future__ import annotations
 
 import ast
 import functools
+import re
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -127,13 +129,20 @@ class _Scope:
         return {place: line for place, line in found.items() if place not in self.globals}
 
 
-def _wholes(found: dict[str, int], assigned: Collection[str]) -> dict[str, int]:
-    """``found``, where a part of an object is taken for its name if the name is ``assigned`` as well."""
+def _wholes(found: dict[str, int], assigned: Collection[str], elements: bool) -> dict[str, int]:
+    """``found``, where a part of an object is taken for its name if the name is ``assigned`` as well, and an element's
+    contents for those of all. ``elements``: parts that are elements stay by themselves, and come first."""
     wholes: dict[str, int] = {}
     for place, line in found.items():
-        root = place.partition(".")[0].removesuffix("[]")
-        wholes[root if root in assigned else place] = line
-    return wholes
+        path = place.removesuffix("[]")
+        root = re.split(r"[.[]", path)[0]
+        around = [q for q in assigned if q.endswith("[]") and path.startswith(q[:-1])]
+        if root in assigned and not (elements and path != place):
+            place = root
+        elif around:
+            place = min(around, key=len)
+        wholes[place] = line
+    return {place: wholes[place] for place in sorted(wholes, key=lambda place: not place.endswith("[]"))}
 
 
 def _bound(node: ast.AST) -> list[str]:
@@ -145,7 +154,7 @@ def _bound(node: ast.AST) -> list[str]:
             path = dotted(node)
             return [path] if path else []
         case ast.Subscript(value=base, ctx=ast.Store() | ast.Del()):
-            path = dotted(base)
+            path, _ = _container(base)
             return [f"{path}[]"] if path else []
         case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
             return [name]
@@ -156,6 +165,26 @@ def _bound(node: ast.AST) -> list[str]:
         case ast.alias(name=name, asname=asname):
             return [asname or name.partition(".")[0]]
     return []
+
+
+def _container(node: ast.expr) -> tuple[str, bool]:
+    """The path of what an expression gives, as far as constants and dots tell it; and whether they tell it all.
+    Else the object is somewhere in what has that path; ``""`` where that is not known either."""
+    match node:
+        case ast.Name(id=name):
+            return name, True
+        case ast.Attribute(value=base, attr=attribute):
+            path, exact = _container(base)
+            return (f"{path}.{attribute}", True) if exact else ("", False)
+        case ast.Subscript(value=base, slice=index):
+            path, exact = _container(base)
+            try:
+                key = ast.literal_eval(index)
+            except (ValueError, SyntaxError):
+                return path, False
+            plain = type(key) is int or type(key) is str and key.isidentifier()
+            return (f"{path}[{key!r}]", True) if exact and plain else (path, False)
+    return "", False
 
 
 def dotted(node: ast.expr) -> str:
@@ -264,12 +293,12 @@ class _Flow:
         other = self.block(node.orelse, out)
         then = self.block(node.body, out)
         first, second = self.assigned(node, "body"), self.assigned(node, "orelse")
-        first, second = _wholes(first, {**first, **second}), _wholes(second, {**first, **second})
+        first, second = (_wholes(x, {**first, **second}, elements=True) for x in (first, second))
         held = self.scope.captured | self.scope.nonlocals | self.handlers
         self.facts[node] = Branches(
             merge=tuple(
                 (place, first.get(place, 0), second.get(place, 0))
-                for place in {**first, **second}
+                for place in _wholes({**first, **second}, (), elements=True)
                 if not place.isidentifier() or place in out | held
             ),
             reset=tuple(place for place in first if not place.isidentifier() or place in other | held),
@@ -302,7 +331,7 @@ class _Flow:
         is_for = isinstance(node, ast.For)
         own = _targets(node.target if isinstance(node, ast.For) else node.test)
         assigned = {**({} if is_for else self.assigned(node, "test")), **self.assigned(node, "body")}
-        assigned = _wholes(assigned, assigned)
+        assigned = _wholes(assigned, assigned, elements=False)
         carried = tuple(
             (place, line, not place.isidentifier() or place in first_read | held)
             for place, line in assigned.items()

@@ -16,12 +16,16 @@ import os
 import re
 import sys
 from collections.abc import Collection, Iterator
+from types import FrameType, FunctionType, ModuleType
 from typing import Any
 
 import nvdsl
 from nvdsl import threads
 from nvdsl.errors import Where
 from nvdsl.mlir import ir, provider
+
+_INSTALLED = tuple(f"{os.sep}{name}{os.sep}" for name in ("site-packages", "dist-packages"))
+_adopted: set[str] = set()
 
 
 def _directory(path: str | None) -> str:
@@ -53,16 +57,64 @@ def is_user_module(name: str) -> bool:
     return top != "nvdsl" or name.startswith("nvdsl.kernels")
 
 
+def is_helper(function: FunctionType) -> bool:
+    """Is ``function`` the user's own? Installed packages are not, unless one of their functions was
+    decorated: see ``adopt``."""
+    return _is_own(function.__code__.co_filename, str(function.__module__))
+
+
+def is_own_class(kind: type) -> bool:
+    """Is ``kind`` a class of the user's own?"""
+    module = str(kind.__module__)
+    return _is_own(getattr(sys.modules.get(module), "__file__", None) or "", module)
+
+
+def is_own_module(module: ModuleType) -> bool:
+    """Is ``module`` the user's own?"""
+    return _is_own(getattr(module, "__file__", None) or "", module.__name__)
+
+
+def _is_own(filename: str, module: str) -> bool:
+    if not is_user(filename) or not is_user_module(module):
+        return False
+    package = _installed_package(filename)
+    return not package or package in _adopted or filename.startswith(KERNELS)
+
+
+def adopt(function: FunctionType) -> None:
+    """From now on, what is installed with ``function`` in one package counts as user code."""
+    _adopted.add(_installed_package(function.__code__.co_filename))
+
+
+@functools.cache
+def _installed_package(filename: str) -> str:
+    """The directory of the installed package that ``filename`` is in; "" for none."""
+    for marker in _INSTALLED:
+        base, found, rest = filename.rpartition(marker)
+        if found:
+            return base + found + rest.partition(os.sep)[0]
+    return ""
+
+
 def caller(kernels: bool = True) -> Where | None:
     """Where the innermost frame of user code stands now; None if there is no such frame. ``kernels``: whether
     ``nvdsl/kernels`` counts, as the author of a kernel; else it is who calls one."""
-    frame = sys._getframe(1)
+    return at(innermost(sys._getframe(1), kernels))
+
+
+def innermost(frame: FrameType | None, kernels: bool = True) -> FrameType | None:
+    """The innermost frame of user code: ``frame``, or what called it."""
     while frame is not None:
         name = frame.f_code.co_filename
         if is_user(name) and (kernels or not name.startswith(KERNELS)):
-            return Where(name, frame.f_lineno)
-        frame = frame.f_back  # type: ignore[assignment]
+            return frame
+        frame = frame.f_back
     return None
+
+
+def at(frame: FrameType | None) -> Where | None:
+    """Where ``frame`` stands."""
+    return None if frame is None else Where(frame.f_code.co_filename, frame.f_lineno)
 
 
 @functools.cache

@@ -11,6 +11,7 @@ loop carries, it is taken back and done again on the carried value.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -18,10 +19,12 @@ from nvdsl.errors import trace_error
 from nvdsl.mlir import ir
 from nvdsl.trace.branches import Plain
 from nvdsl.trace.carry import Getters, Scope, Undefined, is_value, read, retyped
+from nvdsl.trace.location import innermost
 from nvdsl.trace.logic import condition
 from nvdsl.trace.range import Range
 from nvdsl.trace.regions import Construct, add_block, add_yield, is_tracing, move_out
 from nvdsl.trace.state import LoopState
+from nvdsl.trace.watch import Watch
 from nvdsl.values import wrap
 
 
@@ -103,6 +106,7 @@ class While(Construct):
                 return True
             self.op = ir.Operation.create("scf.while", regions=2)
             self.before = add_block(self.op, 0, [])
+            self.watch = Watch(innermost(sys._getframe(1)).f_locals)  # type: ignore[union-attr]
             self.fill(self.before)
         return not self.done
 
@@ -136,6 +140,7 @@ class While(Construct):
         """The test was traced: evaluate it again on the carried values, or go on to the body."""
         if self.state is None:
             with ir.InsertionPoint(self.op):  # the values that numbers become belong before the loop
+                self.watch.check("the test of a `while`", (place for place, _, _ in carried))
                 self.state = state = LoopState(carried, self.scope or scope, getters)
             self.again = rereads and bool(state.inits)
             if self.again:

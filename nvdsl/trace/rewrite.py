@@ -17,7 +17,7 @@ from collections.abc import Callable
 from types import CellType, CodeType, FunctionType, SimpleNamespace
 from typing import Any
 
-from nvdsl.trace import calls, control, source
+from nvdsl.trace import calls, control, location, source
 from nvdsl.trace.expressions import RUNTIME, place
 from nvdsl.trace.transform import transform
 
@@ -44,7 +44,7 @@ def convert(function: Callable[..., Any]) -> Callable[..., Any]:
         return function
     new = _converted.get(code)
     if new is None:
-        calls.adopt(function)
+        location.adopt(function)
         new = _converted[code] = _rewritten(function)
     return function if new is code else _bound(function, new)
 

@@ -71,8 +71,12 @@ def transform(function: ast.FunctionDef | ast.Lambda) -> None:
 
 
 def _path(place: str, context: ast.expr_context) -> ast.expr:
-    """The expression for a place; of ``x[]``, ``x``."""
-    base, _, name = place.removesuffix("[]").rpartition(".")
+    """The expression for a place; of ``x[]``, ``x``. An element of what is no container is none: ``rt.part``."""
+    place = place.removesuffix("[]")
+    if place.endswith("]"):
+        base, _, key = place[:-1].rpartition("[")
+        return call(RUNTIME, "part", _path(base, ast.Load()), ast.Constant(ast.literal_eval(key)))
+    base, _, name = place.rpartition(".")
     return ast.Attribute(_path(base, ast.Load()), name, context) if base else ast.Name(name, context)
 
 

@@ -95,6 +95,6 @@ def value_that_left_its_branch(x):
     if x[0] > 0.0:
         keep()
     x[1] = kept[0]
-    # CHECK: TraceError: if_else.py:[[# @LINE - 1]]: a traced value is used outside of the `if` or loop that made it
-    # CHECK-NEXT: rule: a value made under traced control flow leaves it only through a variable that is assigned there
-    # CHECK-NEXT: fix: assign it to a local variable that has a value before the `if` or loop
+    # CHECK: TraceError: if_else.py:[[# @LINE - 5]]: an `if` on a traced condition {{.*}} changes `kept` without carrying it
+    # CHECK-NEXT: rule: carried are variables
+    # CHECK-NEXT: fix: make all that `kept` holds before the statement, and in it assign elements: `kept[i] = ...`

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from nvdsl import dtypes as nv
-from nvdsl.trace import calls
+from nvdsl.trace import calls, location
 from nvdsl.trace.control import Range
 from nvdsl.trace.rewrite import convert
 from tests.unit.trace.tracing import define, fails, trace
@@ -180,10 +180,10 @@ def test_what_is_called_as_it_is():
 
 def test_the_standard_library_and_installed_packages_stay():
     installed = "/venv/lib/python3/site-packages"
-    assert not calls.is_helper(contextlib.suppress.__init__)
-    assert not calls.is_helper(convert)
-    assert not calls.is_helper(in_file(f"{installed}/package_a/core.py"))
-    assert calls.is_helper(in_file("/home/user/kernels.py"))
+    assert not location.is_helper(contextlib.suppress.__init__)
+    assert not location.is_helper(convert)
+    assert not location.is_helper(in_file(f"{installed}/package_a/core.py"))
+    assert location.is_helper(in_file("/home/user/kernels.py"))
 
 
 def in_file(filename):
@@ -195,10 +195,10 @@ def in_file(filename):
 def test_an_installed_package_that_decorates_is_user_code():
     path = "/venv/lib/python3/site-packages"
     helper, other = in_file(f"{path}/package_b/sub/helper.py"), in_file(f"{path}/package_c/core.py")
-    assert not calls.is_helper(helper)
-    calls.adopt(in_file(f"{path}/package_b/core.py"))
-    assert calls.is_helper(helper)
-    assert not calls.is_helper(other)
+    assert not location.is_helper(helper)
+    location.adopt(in_file(f"{path}/package_b/core.py"))
+    assert location.is_helper(helper)
+    assert not location.is_helper(other)
 
 
 def test_min_and_max():

@@ -77,7 +77,12 @@ MERGED = [
     ("if a:\n  s.x.y += 1", {"s.x.y"}),
     ("if a:\n  f(s).x = 1", set()),
     ("if a:\n  s.x[0] = 1", {"s.x[]"}),
-    ("if a:\n  s = 1\n  s.x = 1\n  s[0] = 2\nreturn s", {"s"}),
+    ("if a:\n  s = 1\n  s.x = 1\n  s[0] = 2\nreturn s", {"s", "s[]"}),
+    ("if a:\n  s[0] = 2\nelse:\n  s = [b]\nreturn s", {"s", "s[]"}),
+    ("if a:\n  s[a][b] = 1", {"s[]"}),
+    ("if a:\n  s[1][b] = 1\n  s[-2]['k'].x[b][a] = 1", {"s[1][]", "s[-2]['k'].x[]"}),
+    ("if a:\n  s[1][b] = 1\n  s[a] = 1", {"s[]"}),
+    ("if a:\n  s[a].x[0] = 1\n  f(s)[0] = 1", set()),
     ("if a:\n  del s.x, s[0]", {"s.x", "s[]"}),
     # other scopes
     ("global x\nif a:\n  x = 1\nreturn x", set()),

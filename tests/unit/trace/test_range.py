@@ -1,5 +1,7 @@
 """nv.range: which numbers it counts, in which type, and what is no range."""
 
+import queue
+
 import pytest
 
 from nvdsl import dtypes as nv
@@ -48,13 +50,14 @@ def test_a_traced_step():
 def test_the_type_of_the_loop_variable(types, result):
     def f(*bounds):
         for i in Range(*bounds):
-            seen.append(i)
+            seen.put(i)
 
-    seen = []
+    seen = queue.SimpleQueue()  # what it holds is not watched
     traced = trace(f, *types)
     (op,) = traced.ops("scf.for")
-    assert seen[0].dtype is result
-    assert isinstance(seen[0], Unsigned) is result.is_unsigned
+    item = seen.get()
+    assert item.dtype is result
+    assert isinstance(item, Unsigned) is result.is_unsigned
     assert ("unsignedCmp" in op.attributes) is result.is_unsigned
     traced.module.operation.verify()
 

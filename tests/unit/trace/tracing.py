@@ -17,6 +17,7 @@ from nvdsl.mlir.dialects import func
 from nvdsl.trace import location
 from nvdsl.trace.carry import is_value
 from nvdsl.trace.rewrite import convert
+from nvdsl.trace.watch import located
 from tests.unit.trace.evaluate import Evaluator
 
 
@@ -79,6 +80,10 @@ def trace(function: Callable[..., Any], *types: Any) -> Traced:
 
     The values that it returns (alone or in a tuple) are returned by the func.func; Python numbers are not.
     """
+    return located(lambda: _trace(function, types))
+
+
+def _trace(function: Callable[..., Any], types: tuple[Any, ...]) -> Traced:
     converted = convert(function)
     with _context(), location.tracebacks():
         module = ir.Module.create()
