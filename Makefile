@@ -12,6 +12,9 @@ PY := $(VENV)/bin/python
 ARGS :=
 GPU_JOBS := 8
 
+# A process for each core. `worksteal` gives each a run of neighbours, which share what a file or a folder compiled.
+PARALLEL := -n logical --maxprocesses=16 --dist=worksteal
+
 # Not `python -m lit.main`, which does nothing and succeeds.
 LIT = $(PY) -c "from lit.main import main; main()"
 
@@ -27,7 +30,7 @@ endif
 step = @echo '== $(1)'; $(2) || { echo; echo 'FAILED: $(1)   ($(2))'; exit 1; }
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint lit unit gpu-test stress sanitize bench mutants wheel clean distclean
+.PHONY: help setup demo test test-all lint lit unit gpu-test stress sanitize bench mutants wheel clean distclean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -41,7 +44,10 @@ test: $(setup)  ## everything that needs no GPU: ruff, mypy, lit, pytest
 	$(call step,ruff,$(PY) -m ruff check --output-format=concise .)
 	$(call step,mypy,$(PY) -m mypy)
 	$(call step,lit,$(LIT) -v tests/lit tests/compat chapters)
-	@echo '== pytest'; $(PY) -m pytest $(ARGS)
+	@echo '== pytest'; $(PY) -m pytest $(PARALLEL) $(ARGS)
+
+test-all: ARGS := -m '' $(ARGS)
+test-all: test  ## test, with all that is exhaustive: every table entry, mutant and schedule (nightly; half an hour)
 
 lint: $(setup)  ## ruff and mypy
 	$(call step,ruff,$(PY) -m ruff check --output-format=concise .)

@@ -1,9 +1,12 @@
 """lit's configuration: `lit -v tests/lit tests/compat chapters`, or `make lit`. tests/README.md has the conventions."""
 
+import atexit
 import os
+import shlex
 import shutil
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import lit.formats
@@ -31,14 +34,39 @@ config.environment["NVDSL_CACHE"] = "off"  # what a test compiles is compiled no
 config.environment["PYTHONUNBUFFERED"] = "1"  # so that `2>&1` keeps the order of the lines
 
 
+
+INTERPRETER = str(root / "tests/lit/support/interpreter.py")
+
+
+def _server() -> str:
+    """The address of an interpreter that has imported what the tests need, for `%python` and `FileCheck` to fork. It
+    ends with this process, which holds the other end of its standard input."""
+    folder = tempfile.mkdtemp()
+    address = os.path.join(folder, "socket")
+    command = [sys.executable, INTERPRETER, "serve", address, "nvdsl", "filecheck.main"]
+    pipe = subprocess.PIPE
+    server = subprocess.Popen(command, env=config.environment, stdin=pipe, stdout=pipe)
+    assert server.stdin and server.stdout
+    if not server.stdout.readline():
+        lit_config.fatal("nvdsl can't be imported")
+
+    def stop() -> None:
+        server.communicate()
+        shutil.rmtree(folder, ignore_errors=True)
+
+    atexit.register(stop)
+    return address
+
+
 def _python_with_deadline(seconds: int) -> str:
     """lit's own time limit needs a package that is not otherwise used; coreutils has one."""
     timeout = shutil.which("timeout")
-    return f"{timeout} -k 10 {seconds} {sys.executable}" if timeout else sys.executable
+    return (f"{timeout} -k 10 {seconds} " if timeout else "") + python
 
 
+python = shlex.join([sys.executable, "-IS", INTERPRETER, "run", _server()])
 config.substitutions.append(("%python", _python_with_deadline(300)))
-config.substitutions.append((r"\bFileCheck\b", f"{sys.executable} -m filecheck"))
+config.substitutions.append((r"\bFileCheck\b", f"{python} -m filecheck"))
 
 
 def _why_no_gpu() -> str:

@@ -1,32 +1,37 @@
 """Every mutant of a correct kernel is reported at a right line; the few that are not are listed, with the reason.
 
-Here are some of each kernel's, chosen by their number; `make mutants` takes them all and writes docs/mutations.md.
+`make test` tries some of each kernel's, `make test-all` all; `make mutants` writes docs/mutations.md.
 """
 
 import re
 
 import pytest
 
+from tests.exhaustive import exhaustive
 from tests.sim.mutants import table
 from tests.sim.mutants.subjects import SUBJECTS, subject
 
-MOST = 32
-"""Mutants of one kernel that are tried here."""
+SOME = 10
+"""Mutants of one kernel that `make test` tries."""
 
 
-def chosen(mutants):
-    """The first of each kind, and others from all over the kernel."""
-    first = list({m.kind: m for m in reversed(mutants)}.values())
-    others = [m for m in mutants if m not in first]
-    room = max(MOST - len(first), 1)
-    return [*first, *others[:: -(-len(others) // room) or 1]]
+def some(name, mutants):
+    """Of all kinds, and others in each kernel."""
+    mutants = sorted(mutants, key=lambda m: m.kind)
+    apart = max(len(mutants) // SOME, 1)
+    return mutants[list(SUBJECTS).index(name) % apart :: apart][:SOME]
 
 
+def every(name, mutants):
+    return mutants
+
+
+@pytest.mark.parametrize("chosen", [some, pytest.param(every, marks=exhaustive)], ids=["some", "all"])
 @pytest.mark.parametrize("name", SUBJECTS)
-def test_mutants_are_reported_at_a_right_line(name):
+def test_mutants_are_reported_at_a_right_line(name, chosen):
     one = subject(name)
-    rows = [table.Row(name, mutant, one.judge(mutant)) for mutant in chosen(one.mutants)]
-    assert len(rows) >= min(len(one.mutants), 15)
+    rows = [table.Row(name, mutant, one.judge(mutant)) for mutant in chosen(name, one.mutants)]
+    assert len(rows) >= min(len(one.mutants), SOME)
     assert not [str(row) for row in table.unexplained(rows)]
 
 

@@ -38,8 +38,8 @@ def test_modes_are_the_drivers_enum_values():
 
 @pytest.mark.parametrize(
     ("element", "data_type"),
-    {"i1": 0, "i8": 0, "f8E4M3FN": 0, "f8E5M2": 0, "i16": 1, "i32": 3, "i64": 5, "f16": 6, "f32": 7}.items()
-    | {"f64": 8, "bf16": 9, "tf32": 11}.items(),
+    [("i1", 0), ("i8", 0), ("f8E4M3FN", 0), ("f8E5M2", 0), ("i16", 1), ("i32", 3), ("i64", 5), ("f16", 6), ("f32", 7)]
+    + [("f64", 8), ("bf16", 9), ("tf32", 11)],
 )
 def test_data_types(element, data_type):
     assert TensorMap(element, (16, 16), (16, 1), (16, 16)).modes[0] == data_type

@@ -1,5 +1,6 @@
 """Epilogues that read: every kind of operand, in every schedule, on and off the grid of tiles."""
 
+import itertools
 import re
 
 import ml_dtypes
@@ -10,6 +11,7 @@ import nvdsl as nv
 from nvdsl.kernels import Config, gemm
 from nvdsl.kernels.elementwise import Elementwise
 from nvdsl.kernels.tensor import product
+from tests.exhaustive import sample
 
 CONFIGS = [
     Config(128, 64, stages=2),
@@ -40,9 +42,11 @@ def weighted(value, *elements):
     return sum((nv.f32(x) * (i + 2) for i, x in enumerate(elements)), nv.f32(value))
 
 
-@pytest.mark.parametrize("config", CONFIGS, ids=lambda c: c.schedule + str(c.tile_n))
-@pytest.mark.parametrize("shape", SHAPES, ids=str)
-@pytest.mark.parametrize("names", [list(OPERANDS)[:5], list(OPERANDS)[5:]], ids=["rows and columns", "elements"])
+@pytest.mark.parametrize(
+    ("config", "shape", "names"),
+    sample(list(itertools.product(CONFIGS, SHAPES, (list(OPERANDS)[:5], list(OPERANDS)[5:]))), 11),
+    ids=lambda x: x.schedule + str(x.tile_n) if isinstance(x, Config) else x[0] if isinstance(x, list) else str(x),
+)
 def test_each_kind_of_operand(config, shape, names):
     m, n = shape
     a, b, out = made((m, 72)), made((72, n), seed=1), np.full((m, n), np.nan, np.float32)
@@ -63,8 +67,10 @@ def all_of_them(value, c, row, col, bias):
     return (nv.f32(value) + nv.f32(c)) * row * col + nv.f32(bias)
 
 
-@pytest.mark.parametrize("schedule", ["cooperative", "pingpong"])
-@pytest.mark.parametrize("shape", [(320, 400), (200, 328)], ids=str)
+@pytest.mark.parametrize(
+    ("schedule", "shape"),
+    sample([(kind, shape) for shape in ((200, 328), (320, 400)) for kind in ("cooperative", "pingpong")], 2),
+)
 def test_many_operands_and_many_tiles(schedule, shape):
     """Two tiles a consumer at least; so much that not all columns are held in registers."""
     m, n = shape

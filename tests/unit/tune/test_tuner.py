@@ -17,6 +17,7 @@ from nvdsl.tune.bench import ProcessBench
 from nvdsl.tune.compiling import Compiler
 from nvdsl.tune.space import Config, Space
 from nvdsl.tune.tuner import Job
+from tests.exhaustive import sample
 from tests.unit.tune import kernels
 from tests.unit.tune.kernels import X
 
@@ -83,11 +84,11 @@ def test_a_default_that_differs_from_the_majority_is_reported():
     assert tuner.chosen(candidates).config["wrong"] == 0
 
 
-@pytest.mark.parametrize(("stumble", "reason"), [
+@pytest.mark.parametrize(("stumble", "reason"), sample([
     ("crash:check:0", "crashed: SIGABRT"), ("hang:check:0", "hung: not done after 6 s"),
     ("raise:check:0", "CUDA_ERROR_LAUNCH_FAILED"), ("crash:time:0", "crashed: SIGABRT"),
     ("hang:time:0", "hung: not done after"), ("crash:check:1", "crashed: SIGABRT"),
-])  # fmt: skip
+], 3))  # fmt: skip
 def test_a_candidate_that_fails_takes_nothing_down(monkeypatch, stumble, reason):
     monkeypatch.setenv("STUMBLE", stumble)
     candidates = tuner.tune(job(factory=STUMBLING, deadline=6.0), budget=60)
