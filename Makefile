@@ -47,7 +47,7 @@ test: $(setup)  ## everything that needs no GPU: ruff, mypy, lit, pytest
 	@echo '== pytest'; $(PY) -m pytest $(PARALLEL) $(ARGS)
 
 test-all: ARGS := -m '' $(ARGS)
-test-all: test  ## test, with all that is exhaustive: every table entry, mutant and schedule (nightly; half an hour)
+test-all: test  ## test, with all that is exhaustive: every table entry, mutant and schedule (nightly)
 
 lint: $(setup)  ## ruff and mypy
 	$(call step,ruff,$(PY) -m ruff check --output-format=concise .)
