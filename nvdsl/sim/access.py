@@ -9,7 +9,9 @@ import numpy as np
 from nvdsl.errors import Where
 from nvdsl.sim import atomics, memory, shadow
 from nvdsl.sim.atomics import RELAXED, Order
+from nvdsl.sim.clocks import ALL_LANES
 from nvdsl.sim.memory import Bytes
+from nvdsl.sim.records import Touch
 from nvdsl.sim.report import Access, error
 from nvdsl.sim.values import Element
 
@@ -58,7 +60,7 @@ class Accessor:
         self.shift = e.bytes.bit_length() - 1
         self.dtype = np.dtype(np.uint8) if e.bits == 1 else e.dtype
         self.steps = None if count is None else np.arange(count)[:, None]
-        self._spans: dict[Any, Any] = {}
+        self._touches: dict[Any, Any] = {}
 
     def locate(self, w: Any, address: Any, what: str) -> tuple[Bytes, Any, Any]:
         """(memory, block or None, offsets): offsets of the active lanes, checked; an int when all lanes agree."""
@@ -142,7 +144,7 @@ class Accessor:
         if w.machine.checks:
             self._check(w, found, block, offsets, "store" if self.order is None else "atomic store", True)
         if self.order is not None:
-            atomics.write(w, found, offset_list(offsets), self.order, modifies=False, size=self.size)
+            atomics.write(w, found, offset_list(offsets), self.order, False, self.size, self.at)
         found.version += 1
         w.machine.changes += 1
         view = found.view(self.dtype)
@@ -170,18 +172,26 @@ class Accessor:
             order = (self.order or RELAXED) if what.startswith("atomic") else None
             tracker.access(w, offsets, self.size, what, writes, self.at, order)
             return
-        span = self.span(offsets, tracker.shift)
+        span, touch = self.touch(w, offsets, tracker.shift, what)
         if block is not w.block:
             block.visited(w, self.at)
-        is_atomic = what.startswith("atomic")
-        access = Access(w.name, what, "atomic" if is_atomic else "generic", self.at)
-        if writes:
-            tracker.write(span, w.clock, access, w.clock.actor, w.clock.epoch)
-            block.layouts.stored(offsets, self.size)
+        access = Access(w.name, what, "atomic" if what.startswith("atomic") else "generic", self.at)
+        if w.agree:
+            tracker.compare(span, w.clock, access, touch, writes)
         else:
-            tracker.read(span, w.clock, access, w.clock.actor, w.clock.epoch)
-        if not is_atomic:
-            block.lanes.access(w, offsets, self.size, writes, access)
+            self._compare_apart(w, tracker, offsets, access, what, writes)
+        tracker.note(span, access, w.actor, w.epoch, touch, writes)
+        w.touched |= touch.lanes
+        if writes:
+            block.layouts.stored(offsets, self.size)
+
+    def _compare_apart(self, w: Any, tracker: Any, offsets: Any, access: Access, what: str, writes: bool) -> None:
+        """The active lanes know different things."""
+        active = np.arange(32) if w.active is None else w.active
+        for _ in w.apart():
+            mine = offsets if offsets.__class__ is int else offsets[w.mask[active]]
+            span, touch = self.touch(w, mine, tracker.shift, what)
+            tracker.compare(span, w.clock, access, touch, writes)
 
     def modify(self, w: Any, address: Any, what: str = "atomic") -> tuple[Bytes, list[int]]:
         """The memory and the offsets, one for each active lane, of a read-modify-write."""
@@ -190,17 +200,20 @@ class Accessor:
         if w.machine.checks:
             self._check(w, found, block, offsets, "atomic", True)
         atomics.read(w, found, offset_list(offsets), order)
-        atomics.write(w, found, offset_list(offsets), order, modifies=True, size=self.size)
+        atomics.write(w, found, offset_list(offsets), order, True, self.size, self.at)
         found.version += 1
         return found, [offsets] * len(w.active_lanes()) if offsets.__class__ is int else offsets.tolist()
 
-    def span(self, offsets: Any, shift: int) -> Any:
+    def touch(self, w: Any, offsets: Any, shift: int, what: str) -> tuple[Any, Touch]:
+        """What the active lanes touch: as a span, and by lane."""
         if offsets.__class__ is int:
-            return shadow.interval(offsets, offsets + self.size, shift)
-        key = offsets.tobytes()
-        found = self._spans.get(key)
+            return shadow.interval(offsets, offsets + self.size, shift), Touch(offsets, self.size, w.bits)
+        key = offsets.tobytes(), w.bits
+        found = self._touches.get(key)
         if found is None:
-            if len(self._spans) > 4096:
-                self._spans.clear()
-            found = self._spans[key] = shadow.scattered(offsets, self.size, shift)
+            if len(self._touches) > 4096:
+                self._touches.clear()
+            collective = what in ("ldmatrix", "stmatrix")
+            touch = Touch(offsets, self.size, ALL_LANES if collective else w.bits, collective)
+            found = self._touches[key] = shadow.scattered(offsets, self.size, shift), touch
         return found

@@ -13,11 +13,9 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from nvdsl.errors import Where
 from nvdsl.mlir import ir
-from nvdsl.sim.clocks import Clock
+from nvdsl.sim.clocks import Clock, Known, joined
 from nvdsl.sim.report import stale_flag
 
 _ACQUIRES, _RELEASES = (4, 6, 7), (5, 6, 7)  # of LLVM's AtomicOrdering: acquire 4, release 5, acq_rel 6, seq_cst 7
@@ -56,59 +54,71 @@ def fence_scope(op: Any) -> str:
     return "cluster" if "cluster" in text else "block" if "cta" in text else "gpu"
 
 
-Known = tuple[Any, Any, Any]
-"""(generic, proxy, beyond) clocks of one cluster, never written; proxy means something in that cluster alone."""
+Told = tuple[Known | None, Known | None, Known | None]
+"""(generic, proxy, beyond) of one cluster, never written; proxy means something in that cluster alone."""
 
 
-class Released(dict[Any, Known]):
+class Released(dict[Any, Told]):
     """What was released, by (scope's domain, cluster)."""
 
-    def take(self, key: Any, known: Known) -> None:
+    def take(self, key: Any, told: Told) -> None:
         old = self.get(key)
-        self[key] = known if old is None else tuple(_max(a, b) for a, b in zip(old, known, strict=True))
+        if old is not None:
+            told = joined(old[0], told[0]), joined(old[1], told[1]), joined(old[2], told[2])
+        self[key] = told
 
     def take_all(self, other: Released) -> None:
-        for key, known in other.items():
-            self.take(key, known)
+        for key, told in other.items():
+            self.take(key, told)
+
+    def with_all(self, other: Released) -> Released:
+        """Both, as a new one: what clocks have of them is shared, and never written."""
+        both = Released(self)
+        both.take_all(other)
+        return both
 
 
-def _max(a: Any, b: Any) -> Any:
-    return b if a is None else a if b is None else np.maximum(a, b)
-
-
-def snapshot(w: Any, scope: str) -> Released:
-    """All that a warp knows, and did: what a release by it passes on to those in the scope."""
-    clock: Clock = w.clock
-    domain = {"gpu": None, "cluster": clock.cluster, "block": w.block}[scope]
+def snapshot(w: Any, scope: str, what: str, at: Where | None) -> Released:
+    """All that the active lanes know, and did: what a release by them passes on to those in the scope."""
     found = Released()
-    found[domain, clock.cluster] = (clock.generic.copy(), clock.proxy.copy(), clock.beyond)
-    for cluster, (generic, beyond) in (clock.far or {}).items():
-        found[domain, cluster] = (generic, None, beyond)
-    clock.tick()
+    for _ in w.apart():
+        clock: Clock = w.clock
+        domain = {"gpu": None, "cluster": clock.cluster, "block": w.block}[scope]
+        found.take((domain, clock.cluster), (w.known(what, at), clock.proxy.copy(), clock.beyond))
+        for cluster, (generic, beyond) in (clock.far or {}).items():
+            found.take((domain, cluster), (generic, None, beyond))
+    w.epoch += 1
     return found
 
 
-def _acquire(w: Any, released: Released, scope: str) -> None:
-    clock: Clock = w.clock
-    for (domain, cluster), (generic, proxy, beyond) in list(released.items()):
+def _acquire(w: Any, clock: Clock, released: Released, scope: str) -> None:
+    for (domain, cluster), (generic, proxy, beyond) in released.items():
         if not (domain is None or domain is w.block or domain == clock.cluster):
             continue
+        assert generic is not None
         if cluster != clock.cluster:
             if scope == "gpu":
                 clock.learn(cluster, generic, beyond)
             continue
-        np.maximum(clock.generic, generic, out=clock.generic)
-        np.maximum(clock.proxy, proxy, out=clock.proxy)
-        clock.beyond = _max(clock.beyond, beyond)
+        clock.generic.join(generic)
+        if proxy is not None:
+            clock.proxy.join(proxy)
+        clock.beyond = joined(clock.beyond, beyond)
 
 
-def fence(w: Any, scope: str) -> None:
-    """fence.acq_rel or fence.sc (membar): relaxed reads before it acquire, relaxed writes after it release."""
-    clock: Clock = w.clock
-    if clock.observed is not None:
-        _acquire(w, clock.observed, scope)
-        clock.observed = None
-    clock.fenced = snapshot(w, scope)
+def fence(w: Any, scope: str, at: Where | None) -> None:
+    """fence.acq_rel or fence.sc (membar): relaxed reads before it acquire, relaxed writes after it release.
+
+    Barriers hand both on: a thread's relaxed write releases what others of its block fenced before the barrier, and
+    the fences of others acquire what it read before one (as in CUDA's ``threadFenceReduction`` sample).
+    """
+    for _ in w.apart():
+        clock = w.alone()
+        if clock.observed is not None:
+            _acquire(w, clock, clock.observed, scope)
+            clock.observed = None
+        told = snapshot(w, scope, "fence", at)
+        clock.fenced = told if clock.fenced is None else clock.fenced.with_all(told)
     w.fence_time = next(w.machine.stamps)
 
 
@@ -128,7 +138,7 @@ class Cell:
     def written(self, w: Any, value: bytes) -> None:
         """``value``: what is there before the write."""
         self.old = value, Released(self.released)
-        self.writer = w.clock.cluster, w.clock.actor, w.clock.epoch
+        self.writer = w.clock.cluster, w.actor, w.epoch
         self.time = next(w.machine.stamps)
         self.readers.clear()
 
@@ -163,8 +173,8 @@ def load(w: Any, memory: Any, addresses: Any, order: Order, at: Where | None) ->
         if cell is None:
             continue
         is_old = not order.total and w.machine.shows_old() and cell.may_be_old(w)
-        reader = w.clock.cluster, w.clock.actor
-        cell.readers[reader] = w.clock.epoch
+        reader = w.clock.cluster, w.actor
+        cell.readers[reader] = w.epoch
         w.machine.stale.pop((cell, reader), None)
         if is_old:
             w.machine.changes += 1  # the next one sees more
@@ -185,27 +195,38 @@ def read(w: Any, memory: Any, addresses: Any, order: Order) -> None:
 def _observe(w: Any, released: Released, order: Order) -> None:
     if not released:
         return
-    if order.acquires:
-        _acquire(w, released, order.scope)
-    elif w.clock.observed is None:
-        w.clock.observed = Released(released)
-    else:
-        w.clock.observed.take_all(released)
+    for _ in w.apart():
+        clock = w.alone()
+        if order.acquires:
+            _acquire(w, clock, released, order.scope)
+        else:
+            clock.observed = Released(released) if clock.observed is None else clock.observed.with_all(released)
 
 
-def write(w: Any, memory: Any, addresses: Any, order: Order, modifies: bool, size: int) -> None:
+def write(
+    w: Any, memory: Any, addresses: Any, order: Order, modifies: bool, size: int, at: Where | None
+) -> None:
     """An atomic write of ``size`` bytes, before they change; ``modifies``: by a read-modify-write, which continues what
     was released before it."""
     cells = [memory.cells.setdefault(address, Cell()) for address in addresses]
     if memory.is_global:
         for address, cell in zip(addresses, cells, strict=True):
             cell.written(w, memory.data[address : address + size].tobytes())
-    released = snapshot(w, order.scope) if order.releases else w.clock.fenced
+    released = snapshot(w, order.scope, "release", at) if order.releases else _fenced(w)
     for cell in cells:
         if not modifies:
             cell.released = Released()
         if released:
             cell.released.take_all(released)
+
+
+def _fenced(w: Any) -> Released | None:
+    """What the fences before it released."""
+    found: Released | None = None
+    for _ in w.apart():
+        more = w.clock.fenced
+        found = more if found is None else found if more is None else found.with_all(more)
+    return found
 
 
 def domain(w: Any, scope: str) -> tuple[int, ...]:
@@ -217,7 +238,7 @@ def check_stale(w: Any, other: Any) -> None:
     """Raise where ``w`` would come after ``other`` (a `histories.Touch`) if a load had read the newer value."""
     for stale in w.machine.stale.values():
         if stale.cluster == w.clock.cluster and any(
-            cluster == other.cluster and known[0][other.actor] >= other.epoch
-            for (_, cluster), known in stale.released.items()
+            cluster == other.cluster and known is not None and known.upto[other.actor] >= other.epoch
+            for (_, cluster), (known, _, _) in stale.released.items()
         ):
             raise stale_flag(stale.reader, stale.at, stale.memory, other.access)

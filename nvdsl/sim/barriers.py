@@ -18,19 +18,19 @@ class Mbarrier:
         self.channel = clocks.channel()
         self.where = where
         self._uses: dict[tuple[str, Where | None], int] = {}
-        self.init_actor, self.init_epoch, self.init_name = warp.clock.actor, warp.clock.epoch, warp.name
+        self.init_actor, self.init_epoch, self.init_name = warp.actor, warp.epoch, warp.name
+        self._init_lanes = warp.bits
+        warp.touched |= warp.bits
         self._arrived, self.done = Edge(clocks), Edge(clocks)
-        self._seen: set[int] = {warp.clock.actor}
+        self._seen: set[int] = set()
         self.copied: tuple[int, Any] | None = None  # the last copy that completed on it: by the end of which phase, who
         self.record: Any = None  # a `flights.MbarrierRecorder`
 
     def used_by(self, warp: Any, where: Where | None, checks: bool) -> None:
-        """Raise unless the init comes before what ``warp`` does now."""
-        actor = warp.clock.actor
-        if not checks or actor in self._seen:
+        """Raise unless the init comes before what the active lanes of ``warp`` do now."""
+        if not checks or warp.actor in self._seen:
             return
-        known = max(warp.clock.generic[self.init_actor], warp.inits.get(self.init_actor, 0))
-        if known < self.init_epoch:
+        if not self.known_to(warp):
             raise error(
                 "init-sync",
                 f"{warp.name} uses mbarrier {self.name}, and nothing says that {self.init_name} has "
@@ -39,7 +39,20 @@ class Mbarrier:
                 f"mbarrier.init (at {self.where}) is an ordinary store: other threads see it after a barrier",
                 "fence_mbarrier_init() after the init, then nv.sync_threads() (in a cluster nv.cluster_sync())",
             )
-        self._seen.add(actor)
+        if warp.converged():
+            self._seen.add(warp.actor)
+
+    def known_to(self, warp: Any) -> bool:
+        """Whether the init comes before what the active lanes do now."""
+        if warp.inits.get(self.init_actor, 0) >= self.init_epoch:
+            return True
+        own = warp.bits if warp.actor == self.init_actor else 0
+        return not any(
+            clock.generic.unknown(self.init_actor, self.init_epoch) & self._init_lanes & ~own
+            or (own & clock.lanes & ~self._init_lanes and clock.generic.unknown(self.init_actor, self.init_epoch))
+            for clock in warp.clocks
+            if clock.lanes & warp.bits
+        )
 
     def arrive(self, warp: Any, arrivals: int, where: Where | None, relaxed: bool = False) -> None:
         if arrivals > self.pending:
@@ -56,9 +69,10 @@ class Mbarrier:
         self.note("arrivals", where, arrivals)
         self.pending -= arrivals
         if relaxed:
-            self._arrived.add_async(warp.clock)
+            for _ in warp.apart():
+                self._arrived.add_async(warp.clock)
         else:
-            self._arrived.add(warp.clock)
+            warp.release(self._arrived, "mbarrier.arrive", where)
         self.complete()
 
     def expect(self, size: int, where: Where | None = None) -> None:
@@ -89,7 +103,7 @@ class Mbarrier:
         self.phase += 1
         self.pending = self.count
         self.done.merge(self._arrived)
-        self.done.generic[self.channel] = self.phase
+        self.done.generic.upto[self.channel] = self.phase
         if self.record is not None:
             self.record.completed()
 
@@ -137,7 +151,7 @@ class NamedBarrier:
     def _check_order(self, warp: Any, where: Where | None) -> None:
         """The generation before must be known to be over: else another schedule counts this arrival to that one."""
         for actor, epoch, name in self._before:
-            if warp.clock.generic[actor] < epoch:
+            if actor != warp.actor and warp.clock.generic.upto[actor] < epoch:
                 raise error(
                     "barrier-reuse",
                     f"{warp.name} arrives at {self.name}, and nothing says that it is not still that which {name} and "
@@ -164,8 +178,8 @@ class NamedBarrier:
         self.threads = threads
         self._first = self._first if self.arrived else warp.name
         self.arrived += 32 if threads % 32 == 0 else warp.count
-        self._now.append((warp.clock.actor, warp.clock.epoch, warp.name))
-        self._edge.add(warp.clock)
+        self._now.append((warp.actor, warp.epoch, warp.name))
+        warp.release(self._edge, "barrier.arrive", where)
         mine = self.generation
         if self.arrived > threads:
             raise error("over-arrival", f"{self.arrived} threads at {self.name} of {threads}", where,
@@ -201,11 +215,12 @@ class ClusterBarrier:
         warp.cluster_phase = self.phase
         self.arrived += 1
         if warp.init_fence:
-            self.inits[warp.clock.actor] = warp.init_fence
+            self.inits[warp.actor] = warp.init_fence
         if relaxed:
             self._edge.add_beginning(warp.clock)
         else:
-            self._edge.add(warp.clock)
+            warp.meet(warp.bits)
+            warp.release(self._edge, "barrier.cluster.arrive", where)
         if self.arrived == self.warps:
             self.phase += 1
             self.arrived = 0

@@ -1,9 +1,10 @@
 """Who has seen what: vector clocks.
 
 Every actor of a cluster has a number: warps, and channels for what runs beside them (each warp's wgmmas, its bulk
-stores, the copies that complete on one mbarrier). A warp has two clocks: ``generic`` says which accesses come before
-its ordinary ones, ``proxy`` which *ordinary* accesses come before the async ones that it issues; fence.proxy.async
-raises the second to the first (PTX ISA, "Memory Consistency Model", "Async proxy").
+stores, the copies that complete on one mbarrier). The lanes of a warp are threads of their own: lanes that know the
+same share a `Clock` (see `lanes`). A clock has two sides: ``generic`` says which accesses come before its lanes'
+ordinary ones, ``proxy`` which ordinary accesses a fence.proxy.async has followed, so that async ones see them, too
+(PTX ISA, "Memory Consistency Model", "Async proxy").
 
 Two things most kernels never need, and which are None until they do: ``beyond`` is to global memory what ``proxy`` is
 to shared memory; ``far`` is what is known of other clusters (through atomics, and of the grid before this one).
@@ -14,6 +15,12 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+
+from nvdsl.errors import Where
+
+ALL_LANES = (1 << 32) - 1
+
+_BITS = 1 << np.arange(32, dtype=np.int64)
 
 
 class Clocks:
@@ -44,97 +51,162 @@ class Clocks:
         return number
 
 
+class Part:
+    """What is known of single lanes of a warp: ``epochs`` of each, and who told last: ``what``, at which line. Never
+    written."""
+
+    __slots__ = ("epochs", "what", "where")
+
+    def __init__(self, epochs: Any, what: str, where: Where | None) -> None:
+        self.epochs, self.what, self.where = epochs, what, where
+
+
+class Known:
+    """Accesses that somebody knows of. ``upto``: by actor, up to which epoch. ``lanes``: warps of which single lanes
+    are known further than that; None where there is no such warp."""
+
+    __slots__ = ("lanes", "upto")
+
+    def __init__(self, upto: Any, lanes: dict[int, Part] | None = None) -> None:
+        self.upto, self.lanes = upto, lanes
+
+    def copy(self) -> Known:
+        return Known(self.upto.copy(), None if self.lanes is None else dict(self.lanes))
+
+    def join(self, other: Known) -> None:
+        np.maximum(self.upto, other.upto, out=self.upto)
+        if other.lanes is not None:
+            for actor, part in other.lanes.items():
+                self.join_lanes(actor, part)
+        elif self.lanes is not None:
+            self._forget()
+
+    def join_lanes(self, actor: int, part: Part) -> None:
+        """Know this of a warp's single lanes."""
+        if self.lanes is None:
+            self.lanes = {}
+        old = self.lanes.get(actor)
+        if old is not None and old is not part:
+            part = Part(np.maximum(old.epochs, part.epochs), part.what, part.where)
+        self.lanes[actor] = part
+        self._forget()
+
+    def _forget(self) -> None:
+        """Drop what is known of all lanes of a warp anyway."""
+        for actor, part in list((self.lanes or {}).items()):
+            if part.epochs.max() <= self.upto[actor]:
+                del self.lanes[actor]  # type: ignore[union-attr]
+        self.lanes = self.lanes or None
+
+    def unknown(self, actor: int, epoch: int) -> int:
+        """The lanes of a warp (bit by bit) whose accesses in this epoch are not known of."""
+        if epoch <= self.upto[actor]:
+            return 0
+        part = None if self.lanes is None else self.lanes.get(actor)
+        return ALL_LANES if part is None else int(_BITS[part.epochs < epoch].sum())
+
+    def part(self, actor: int) -> Part | None:
+        return None if self.lanes is None else self.lanes.get(actor)
+
+
+def joined(a: Known | None, b: Known | None) -> Known | None:
+    """Both, as a new one where it takes one; the two are not written."""
+    if a is None or b is None or a is b:
+        return a if b is None else b
+    both = a.copy()
+    both.join(b)
+    return both
+
+
 class _Knowledge:
-    """``far``: other clusters' (generic, beyond) clocks by cluster number."""
+    """``far``: other clusters' (generic, beyond) by cluster number, never written. ``fenced``, ``observed``: what
+    relaxed atomics release, and what fences acquire: see `atomics`."""
 
-    __slots__ = ("beyond", "far", "generic", "proxy")
+    __slots__ = ("beyond", "far", "fenced", "generic", "observed", "proxy")
 
-    def __init__(self, generic: Any, proxy: Any) -> None:
+    def __init__(self, generic: Known, proxy: Known) -> None:
         self.generic, self.proxy = generic, proxy
-        self.beyond: Any = None
-        self.far: dict[int, tuple[Any, Any]] | None = None
+        self.beyond: Known | None = None
+        self.far: dict[int, tuple[Known, Known | None]] | None = None
+        self.fenced: Any = None
+        self.observed: Any = None
 
     def join(self, other: _Knowledge) -> None:
         """Know what another of the same cluster knows, too."""
-        np.maximum(self.generic, other.generic, out=self.generic)
-        np.maximum(self.proxy, other.proxy, out=self.proxy)
+        self.generic.join(other.generic)
+        self.proxy.join(other.proxy)
         if other.beyond is not None:
-            self.beyond = other.beyond.copy() if self.beyond is None else np.maximum(self.beyond, other.beyond)
+            self.beyond = joined(self.beyond, other.beyond)
         if other.far is not None:
             for cluster, (generic, beyond) in other.far.items():
                 self.learn(cluster, generic, beyond)
+        if other.fenced is not None:
+            self.fenced = other.fenced if self.fenced is None else self.fenced.with_all(other.fenced)
+        if other.observed is not None:
+            self.observed = other.observed if self.observed is None else self.observed.with_all(other.observed)
 
-    def learn(self, cluster: int, generic: Any, beyond: Any) -> None:
-        """Know this of another cluster. The arrays are shared, and never written."""
+    def learn(self, cluster: int, generic: Known, beyond: Known | None) -> None:
+        """Know this of another cluster."""
         if self.far is None:
             self.far = {}
         if cluster in self.far:
             known, fenced = self.far[cluster]
-            generic = np.maximum(known, generic)
-            beyond = fenced if beyond is None else beyond if fenced is None else np.maximum(fenced, beyond)
+            generic, beyond = joined(known, generic), joined(fenced, beyond)  # type: ignore[assignment]
         self.far[cluster] = (generic, beyond)
 
 
 class Clock(_Knowledge):
-    """One warp's clocks. ``epoch``: the number of its accesses from now on; number 1 is that it has begun."""
+    """What the ``lanes`` (bit by bit) of a warp know. Of accesses of the warp itself: those up to the last time that
+    its lanes met; each lane knows its own beyond that."""
 
-    __slots__ = ("actor", "cluster", "epoch", "fenced", "observed")
+    __slots__ = ("actor", "cluster", "lanes")
 
-    def __init__(self, clocks: Clocks, actor: int) -> None:
-        super().__init__(clocks.zero(), clocks.zero())
-        self.actor, self.cluster, self.epoch = actor, clocks.cluster, 2
-        self.generic[actor] = 2
-        self.fenced: Any = None  # of `atomics`: what the last fence released
-        self.observed: Any = None  # of `atomics`: what the next fence acquires
+    def __init__(self, clocks: Clocks, actor: int, lanes: int) -> None:
+        super().__init__(Known(clocks.zero()), Known(clocks.zero()))
+        self.actor, self.cluster, self.lanes = actor, clocks.cluster, lanes
+        self.generic.upto[actor] = 1  # it has begun
 
-    def tick(self) -> None:
-        """What comes now is not what others were told about."""
-        self.epoch += 1
-        self.generic[self.actor] = self.epoch
+    def part_of(self, lanes: int) -> Clock:
+        """The same for some of the lanes, which leave this one."""
+        made = Clock.__new__(Clock)
+        _Knowledge.__init__(made, self.generic.copy(), self.proxy.copy())
+        made.beyond, made.far = self.beyond, None if self.far is None else dict(self.far)
+        made.actor, made.cluster, made.lanes = self.actor, self.cluster, lanes
+        made.fenced, made.observed = self.fenced, self.observed
+        self.lanes &= ~lanes
+        return made
 
-    def fence_proxy(self, shared: bool = True, beyond: bool = False) -> None:
-        """fence.proxy.async of shared memory, of global memory, or of both."""
-        if shared:
-            np.maximum(self.proxy, self.generic, out=self.proxy)
-        if beyond:
-            self.beyond = self.generic.copy()
-            for cluster, (generic, _) in (self.far or {}).items():
-                self.far[cluster] = (generic, generic)  # type: ignore[index]
-        self.tick()
+    def known_of(self, cluster: int, fenced: bool) -> Known | None:
+        """The accesses by a cluster's actors that come before what these lanes do now; ``fenced``: before their async
+        accesses of global memory."""
+        if cluster == self.cluster:
+            return self.beyond if fenced else self.generic
+        return (self.far or {}).get(cluster, (None, None))[1 if fenced else 0]
 
     def sees(self, cluster: int, actor: int, epoch: int, fenced: bool) -> bool:
-        """Whether an access is ordered before what this warp does now; ``fenced``: before its async global accesses."""
-        if cluster == self.cluster:
-            known = self.beyond if fenced else self.generic
-        else:
-            known = (self.far or {}).get(cluster, (None, None))[1 if fenced else 0]
-        return known is not None and epoch <= known[actor]
+        """Whether all of a warp's accesses in an epoch come before what these lanes do now (see `known_of`)."""
+        known = self.known_of(cluster, fenced)
+        return known is not None and epoch <= known.upto[actor]
 
 
 class Edge(_Knowledge):
-    """What a barrier passes on: the clocks of those who arrived."""
+    """What a barrier passes on: what those know who arrived."""
 
     __slots__ = ("_warps",)
 
     def __init__(self, clocks: Clocks) -> None:
-        super().__init__(clocks.zero(), clocks.zero())
+        super().__init__(Known(clocks.zero()), Known(clocks.zero()))
         self._warps = clocks.warps
 
     def add_async(self, clock: Clock) -> None:
         """A relaxed arrival: it orders no ordinary access, but what the warp has waited for is over (wgmmas that read,
         copies that came, bulk stores that read)."""
-        channels = slice(self._warps, 3 * self._warps)
-        np.maximum(self.generic[channels], clock.generic[channels], out=self.generic[channels])
-        channels = slice(4 * self._warps, None)
-        np.maximum(self.generic[channels], clock.generic[channels], out=self.generic[channels])
+        mine, its = self.generic.upto, clock.generic.upto
+        for channels in (slice(self._warps, 3 * self._warps), slice(4 * self._warps, None)):
+            np.maximum(mine[channels], its[channels], out=mine[channels])
 
     def add_beginning(self, clock: Clock) -> None:
         """A relaxed arrival at the cluster's barrier: it tells that the warp has begun, and of no access."""
-        self.generic[clock.actor] = max(self.generic[clock.actor], 1)
-
-    def add(self, clock: Clock) -> None:
-        """Release: ``clock``'s warp arrives."""
-        self.join(clock)
-        clock.tick()
+        self.generic.upto[clock.actor] = max(self.generic.upto[clock.actor], 1)
 
     merge = _Knowledge.join

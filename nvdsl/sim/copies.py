@@ -15,6 +15,7 @@ from nvdsl.errors import Where
 from nvdsl.sim import access, memory, shadow
 from nvdsl.sim.barriers import Mbarrier
 from nvdsl.sim.machine import Waiting
+from nvdsl.sim.records import Touch
 from nvdsl.sim.report import Access, error
 
 
@@ -45,8 +46,11 @@ class Load:
             barrier.complete_tx(self.source.bytes)
 
 
-def load(w: Any, source: Any, address: int, barrier_address: int, mask: int | None, at: Where | None) -> None:
-    """Issue a copy to ``address`` (shared::cta or shared::cluster); it completes on ``barrier_address``'s mbarrier."""
+def load(
+    w: Any, lane: int, source: Any, address: int, barrier_address: int, mask: int | None, at: Where | None
+) -> None:
+    """A lane issues a copy to ``address`` (shared::cta or shared::cluster); it completes on ``barrier_address``'s
+    mbarrier."""
     who = Access(w.name, "TMA load", "copy", at)
     memory_, block, base = access.resolve(w, access.SHARED_CLUSTER, address, at, "TMA load")
     barrier_address &= (1 << memory.CLUSTER_SHIFT) - 1
@@ -60,7 +64,7 @@ def load(w: Any, source: Any, address: int, barrier_address: int, mask: int | No
         record = None
         if w.machine.checks:
             span = source.span(local, target.shadow.shift)
-            record = target.shadow.write(span, w.clock, who, 0, shadow.IN_FLIGHT)
+            record = target.shadow.write(span, w.of_lane(lane), who, 0, shadow.IN_FLIGHT, Touch(0, 0, 1 << lane))
         target.in_flight += 1
         barrier.note("bytes copied", at, source.bytes)
         targets.append((target, local, barrier, record))
@@ -68,7 +72,7 @@ def load(w: Any, source: Any, address: int, barrier_address: int, mask: int | No
     if w.machine.checks:
         found, region = source.region(w.machine, store=False)
         if found.shadow is not None and region is not None:
-            touch = found.shadow.read(w, region, who)
+            touch = found.shadow.read(w, lane, region, who)
     w.machine.issue(Load(w, source, targets, who, touch))
 
 
@@ -148,7 +152,7 @@ class Bulk:
         self.unwritten: list[Store] = []
         self.count = 0
         clocks = w.block.cluster.clocks
-        self.channel, self.write_channel = clocks.bulk_read(w.clock.actor), clocks.bulk_write(w.clock.actor)
+        self.channel, self.write_channel = clocks.bulk_read(w.actor), clocks.bulk_write(w.actor)
 
 
 def bulk(w: Any) -> Bulk:
@@ -166,12 +170,12 @@ def store(w: Any, lane: int, source: Any, address: int, kind: str | None, at: Wh
     made = Store(w, source, address, kind, mine.count, who)
     if w.machine.checks:
         tracker = w.block.shadow
-        tracker.read(source.read_span(address, tracker.shift), w.clock, who, mine.channel, mine.count)
-        w.block.lanes.bulk(w, lane, *source.extent(address), who)
+        span = source.read_span(address, tracker.shift)
+        tracker.read(span, w.of_lane(lane), who, mine.channel, mine.count, Touch(0, 0, 1 << lane))
         found, region = source.region(w.machine, store=True)
         if found.shadow is not None and region is not None:
             writer = who if kind is None else Access(w.name, "bulk reduction", "reduction", at)
-            found.shadow.write(w, region, writer, mine.write_channel, mine.count)
+            found.shadow.write(w, lane, region, writer, mine.write_channel, mine.count)
     mine.open.setdefault(lane, []).append(made)
     mine.unread.append(made)
     mine.unwritten.append(made)
@@ -188,13 +192,15 @@ def commit(w: Any) -> None:
 
 def wait(w: Any, pending: int, read: bool, at: Where | None) -> Iterator[Any]:
     """Until at most ``pending`` groups of each active lane are in flight; ``read``: until they have read their
-    sources."""
+    sources. A lane waits for its own groups: one that has none learns nothing."""
     mine = bulk(w)
     waited: list[Store] = []
+    waiters = np.zeros(32, np.bool_)
     for lane in w.active_lanes():
         groups = mine.groups.get(lane, [])
         for group in groups[: max(len(groups) - pending, 0)]:
             waited += group
+            waiters[lane] = True
 
     def ready() -> bool:
         return all(one.taken is not None if read else one.done for one in waited)
@@ -205,20 +211,23 @@ def wait(w: Any, pending: int, read: bool, at: Where | None) -> Iterator[Any]:
         w.record.wait_bulk([one.flight for one in waited], pending, read, at)
     finished = {id(one) for one in waited}
     mine.unread = [one for one in mine.unread if id(one) not in finished]
-    _seen(w, mine.channel, mine.unread, mine.count)
-    if read:
-        return
-    mine.unwritten = [one for one in mine.unwritten if id(one) not in finished]
-    _seen(w, mine.write_channel, mine.unwritten, mine.count)
-    for lane in w.active_lanes():
-        groups = mine.groups.get(lane, [])
-        del groups[: max(len(groups) - pending, 0)]
+    told = [(mine.channel, _over(mine.unread, mine.count))]
+    if not read:
+        mine.unwritten = [one for one in mine.unwritten if id(one) not in finished]
+        told.append((mine.write_channel, _over(mine.unwritten, mine.count)))
+        for lane in w.active_lanes():
+            groups = mine.groups.get(lane, [])
+            del groups[: max(len(groups) - pending, 0)]
+    if waited:
+        outer = w.mask
+        w.set_mask(waiters)
+        w.learn(told)
+        w.set_mask(outer)
 
 
-def _seen(w: Any, channel: int, left: list[Store], count: int) -> None:
-    """The warp knows that all stores before the oldest of those that are left are over."""
-    low = min((one.number for one in left), default=count + 1)
-    w.clock.generic[channel] = max(w.clock.generic[channel], low - 1)
+def _over(left: list[Store], count: int) -> int:
+    """The number of the last store that is over with all before it."""
+    return min((one.number for one in left), default=count + 1) - 1
 
 
 def uniform(x: Any, w: Any, lane: int) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from nvdsl.sim.report import error
@@ -59,8 +60,8 @@ def check(block: Any) -> None:
             "check the offset, the descriptor's strides, or the copy that should bring the bytes",
         )
     _check_visits(block)
-    if block.lanes.found is not None:
-        raise block.lanes.found
+    if block.shadow.between_lanes is not None:
+        raise block.shadow.between_lanes
     for warp in block.warps:
         _check_stores(warp)
         if warp.mma is not None and (warp.mma.in_flight):
@@ -74,13 +75,17 @@ def check(block: Any) -> None:
             )
 
 
+def _clocks(block: Any) -> Iterator[Any]:
+    return (clock for warp in block.warps for clock in warp.clocks)
+
+
 def _check_copies(block: Any) -> None:
     """A copy that happens to be over, but that nobody has waited for: another time it is not over."""
     for barrier in block.mbarriers.values():
         if barrier.copied is None:
             continue
         phase, who = barrier.copied
-        if all(warp.clock.generic[barrier.channel] < phase for warp in block.warps):
+        if all(clock.generic.upto[barrier.channel] < phase for clock in _clocks(block)):
             raise error(
                 "exit-in-flight",
                 f"{block.name} returns, and nobody has waited for the {who}",
@@ -92,8 +97,8 @@ def _check_copies(block: Any) -> None:
 
 def _check_visits(block: Any) -> None:
     """Who comes from another block must find this one there."""
-    for actor, (epoch, name, at) in block.visits.items():
-        if all(warp.clock.generic[actor] < epoch for warp in block.warps):
+    for actor, (epoch, lanes, name, at) in block.visits.items():
+        if all(clock.generic.unknown(actor, epoch) & lanes for clock in _clocks(block)):
             raise error(
                 "exited-block",
                 f"{name} comes to the shared memory of {block.name}, and nothing says that this one has not returned",

@@ -1,73 +1,182 @@
-"""Lanes of a warp run on their own: what one stored to shared memory, another reads after bar.warp.sync or a barrier.
+"""The lanes of a warp, and what each of them knows.
 
-Vector clocks are kept by warp, not by lane. So this keeps for each unit of shared memory the lane that stored it last,
-with a stamp that changes whenever its warp's lanes meet. (Only reads after stores are checked, not stores after reads.)
-What it finds is said at the block's end: a race between warps at the same place says more.
+Lanes are threads: what one of them releases, acquires, fences or waits for is its own. Most of the time all lanes of a
+warp know the same and share a `clocks.Clock`; one that learns something alone leaves with a clock of its own, until the
+lanes meet: at bar.warp.sync or a barrier, which order the accesses of those who come (PTX ISA, ``bar.warp.sync``,
+``barrier``), and at shuffles and votes, which wait for all their lanes. (By the letter these order no memory.)
+
+``epoch`` numbers the accesses of the warp. ``touched``: lanes that made one since all met last. A release by lanes
+that are not all of those tells of theirs alone.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
-from nvdsl.errors import SimError
-from nvdsl.sim.report import Access, error
+from nvdsl.errors import Where
+from nvdsl.sim.clocks import ALL_LANES, Clock, Clocks, Known, Part, _Knowledge, joined
 
-_COLLECTIVE = 62
-"""The lane that stands for all of them together (stmatrix, ldmatrix)."""
+_EVERYONE = np.ones(32, np.bool_)
+_masks: dict[bytes, tuple[Any, int]] = {_EVERYONE.tobytes(): (None, ALL_LANES)}
+
+
+def indices(mask: Any) -> tuple[Any, int]:
+    """(the indices of the lanes of a mask, None when it is all of them; the mask bit by bit)."""
+    key = mask.tobytes()
+    found = _masks.get(key)
+    if found is None:
+        if len(_masks) > 1 << 14:
+            _masks.clear()
+            _masks[_EVERYONE.tobytes()] = None, ALL_LANES
+        bits = int.from_bytes(np.packbits(mask, bitorder="little").tobytes(), "little")
+        found = _masks[key] = (None if bits == ALL_LANES else np.flatnonzero(mask)), bits
+    return found
+
+
+def mask_of(bits: int) -> Any:
+    """A mask out of its bits."""
+    return np.unpackbits(np.frombuffer(bits.to_bytes(4, "little"), np.uint8), bitorder="little").view(np.bool_)
+
+
+def names(bits: int) -> str:
+    """Lanes in words: ``lane 0``, ``lanes 1-31``."""
+    lanes = np.flatnonzero(mask_of(bits))
+    runs = np.split(lanes, np.flatnonzero(np.diff(lanes) != 1) + 1)
+    shown = [str(r[0]) if len(r) == 1 else f"{r[0]}-{r[-1]}" for r in runs[:4]]
+    return ("lane " if len(lanes) == 1 else "lanes ") + ", ".join(shown) + (", ..." if len(runs) > 4 else "")
 
 
 class Lanes:
-    """One block's shared memory of ``size`` bytes. ``shift``: log2 of the bytes of a unit."""
+    """The lanes of one warp: which are active, and their clocks. ``clock``: that of the active ones, where they have
+    one; `apart` makes it so. ``launched``: mask of those that exist."""
 
-    def __init__(self, size: int, shift: int) -> None:
-        self._units, self.shift = (size >> shift) + 1, shift
-        self._last: Any = None
-        self._stores: dict[int, Access] = {}
-        self.found: SimError | None = None
+    def __init__(self, clocks: Clocks, actor: int, launched: Any) -> None:
+        self.launched = launched
+        self._everyone = indices(launched)[1]
+        self.actor, self.epoch, self.touched = actor, 2, 0
+        self.clock = Clock(clocks, actor, self._everyone)
+        self.clocks = [self.clock]
+        self.set_mask(launched)
 
-    def access(self, w: Any, offsets: Any, size: int, writes: bool, access: Access) -> None:
-        """An ordinary access of ``size`` bytes at ``offsets``, one for each active lane (an int: at the same place)."""
-        collective = access.what in ("stmatrix", "ldmatrix")
-        if self._last is None:
-            if not writes:
+    # --- which are active
+
+    def set_mask(self, mask: Any) -> None:
+        """Make these lanes active. ``active``: their indices, None when all 32 are; ``bits``: bit by bit."""
+        self.mask = mask
+        self.active, self.bits = indices(mask)
+        if len(self.clocks) > 1:
+            self._choose()
+
+    def _choose(self) -> None:
+        for clock in self.clocks:
+            if clock.lanes & self.bits:
+                self.clock = clock
                 return
-            self._last = np.zeros(self._units, np.int64)
-        first, count = offsets >> self.shift, max(size >> self.shift, 1)
-        single = w.active is not None and len(w.active) == 1
-        if offsets.__class__ is int:
-            units: Any = slice(first, first + count)
-            lane = int(w.active[0]) if single else _COLLECTIVE
-        else:
-            units = first if count == 1 else first + np.arange(count)[:, None]
-            lane = w.lane if w.active is None else w.active
-        if collective:
-            lane = _COLLECTIVE
-        if not writes:
-            self._check(w, self._last[units], lane, access)
-        elif offsets.__class__ is int and not single:
-            self._last[units] = 0  # every lane stored it itself
-        else:
-            self._last[units] = w.stamp * 64 + lane
-            self._stores[w.stamp] = access
 
-    def bulk(self, w: Any, lane: int, first: int, last: int, access: Access) -> None:
-        """A bulk copy, issued by one lane, that reads the bytes from ``first`` on, up to ``last``."""
-        if self._last is not None:
-            self._check(w, self._last[first >> self.shift : -(-last >> self.shift)], lane, access)
+    def active_lanes(self) -> Any:
+        return range(32) if self.active is None else self.active.tolist()
 
-    def _check(self, w: Any, found: Any, lane: Any, access: Access) -> None:
-        if self.found is not None:
+    def converged(self) -> bool:
+        return self.bits == self._everyone
+
+    @property
+    def agree(self) -> bool:
+        """Whether the active lanes have one clock."""
+        return len(self.clocks) == 1 or not self.bits & ~self.clock.lanes
+
+    def apart(self) -> Iterator[None]:
+        """Once for each clock that active lanes have, with the lanes of that one active."""
+        if self.agree:
+            yield
             return
-        wrong = (found >> 6 == w.stamp) & (found & 63 != lane)
-        if not wrong.any():
+        outer, bits = self.mask, self.bits
+        for clock in list(self.clocks):
+            if clock.lanes & bits:
+                self.set_mask(mask_of(clock.lanes & bits))
+                yield
+        self.set_mask(outer)
+
+    def of_lane(self, lane: int) -> Clock:
+        """One lane's clock."""
+        return next(clock for clock in self.clocks if clock.lanes >> lane & 1)
+
+    # --- what they learn
+
+    def alone(self) -> Clock:
+        """The clock of the active lanes, which have one, and of no others: these are about to learn something."""
+        clock = self.clock
+        if clock.lanes & ~self.bits:
+            clock = self.clock = clock.part_of(self.bits & clock.lanes)
+            self.clocks.append(clock)
+        return clock
+
+    def acquire(self, edge: _Knowledge) -> None:
+        """The active lanes learn what a barrier passes on."""
+        for _ in self.apart():
+            self.alone().join(edge)
+
+    def learn(self, over: list[tuple[int, int]]) -> None:
+        """The active lanes learn that what runs beside the warp is over: (channel, up to which epoch)."""
+        for _ in self.apart():
+            upto = self.alone().generic.upto
+            for channel, epoch in over:
+                upto[channel] = max(upto[channel], epoch)
+
+    def release(self, edge: _Knowledge, what: str, where: Where | None) -> None:
+        """Tell a barrier what the active lanes know and did."""
+        for _ in self.apart():
+            edge.join(self.clock)
+        self.tell(edge.generic, what, where)
+        self.epoch += 1
+
+    def tell(self, known: Known, what: str, where: Where | None) -> None:
+        """Add the active lanes' own accesses."""
+        if self.touched & ~self.bits:
+            epochs = np.where(self.mask, self.epoch, 0)
+            known.join_lanes(self.actor, Part(epochs, what, where))
+        else:
+            known.upto[self.actor] = max(known.upto[self.actor], self.epoch)
+
+    def known(self, what: str, where: Where | None) -> Known:
+        """What the active lanes, which have one clock, know, with what they did."""
+        made = self.clock.generic.copy()
+        self.tell(made, what, where)
+        return made
+
+    def fence_proxy(self, shared: bool, beyond: bool, where: Where | None) -> None:
+        """fence.proxy.async of shared memory, of global memory, or of both: what the active lanes know, and did."""
+        for _ in self.apart():
+            known, clock = self.known("fence.proxy.async", where), self.alone()
+            if shared:
+                clock.proxy.join(known)
+            if beyond:
+                clock.beyond = joined(clock.beyond, known)
+                for cluster, (generic, _) in (clock.far or {}).items():
+                    clock.far[cluster] = (generic, generic)  # type: ignore[index]
+        self.epoch += 1
+
+    def meet(self, bits: int) -> None:
+        """These lanes wait for each other, and know what they did before."""
+        bits &= self._everyone
+        if not self.touched and len(self.clocks) == 1:
             return
-        store = self._stores[w.stamp]
-        self.found = error(
-            "warp-sync",
-            f"{access} reads what another lane of the same warp stored: {store}, and the lanes have not met since",
-            access.where,
-            "lanes of a warp run independently; bar.warp.sync orders their accesses (PTX ISA, bar.warp.sync)",
-            "nv.sync_warp() between the store and the load",
-        )
+        whole = bits == self._everyone
+        met = [clock for clock in self.clocks if clock.lanes & bits]
+        one = met[0] if not met[0].lanes & ~bits else met[0].part_of(bits & met[0].lanes)
+        for clock in met:
+            if clock is not one:
+                one.join(clock)
+                clock.lanes &= ~bits
+        one.lanes = bits
+        self.clocks = [clock for clock in self.clocks if clock is not one and clock.lanes]
+        self.clocks.append(one)
+        outer = self.mask
+        self.mask, self.bits = mask_of(bits), bits
+        self.tell(one.generic, "bar.warp.sync", None)
+        self.epoch += 1
+        if whole:
+            self.touched = 0
+        self.set_mask(outer)

@@ -15,7 +15,7 @@ import numpy as np
 from nvdsl.errors import Where
 from nvdsl.sim import memory, report
 from nvdsl.sim.barriers import ClusterBarrier, Mbarrier, NamedBarrier, RegisterPool
-from nvdsl.sim.clocks import Clock, Clocks
+from nvdsl.sim.clocks import Clocks
 from nvdsl.sim.lanes import Lanes
 from nvdsl.sim.layouts import Layouts
 from nvdsl.sim.memory import Bytes, GlobalMemory
@@ -51,17 +51,15 @@ class Waiting:
         return self._describe if isinstance(self._describe, str) else self._describe()
 
 
-class Warp:
-    """One warp: its frame of values (``frame[0]`` is the warp), its active lanes, its clock, what it has in flight."""
+class Warp(Lanes):
+    """One warp: its frame of values (``frame[0]`` is the warp), its lanes, what it has in flight."""
 
     def __init__(self, block: Block, index: int, actor: int, code: Any) -> None:
         self.block, self.index, self.machine = block, index, block.machine
         self.name = f"warp {index}" if block.machine.single else f"warp {index} of block {block.at}"
-        self.clock = Clock(block.cluster.clocks, actor)
         threads = block.machine.threads
         self.count = min(LANES, threads - LANES * index)
-        self.launched = np.arange(LANES) < self.count
-        self.set_mask(self.launched)
+        super().__init__(block.cluster.clocks, actor, np.arange(LANES) < self.count)
         linear = LANES * index + np.arange(LANES)
         self.lane = np.arange(LANES, dtype=np.int32)
         x, y, _ = block.machine.block_dim
@@ -76,27 +74,11 @@ class Warp:
         self.inits: dict[int, int] = {}  # the same of others, as the cluster's barrier told
         self.cluster_phase: int | None = None  # of the cluster's barrier: at which it has arrived and not waited
         self.fence_time = 0  # of its last fence of the threads' accesses: see `atomics`
-        self.meet()
         self.registers = block.pool.start
         self.waiting: Waiting | None = None
         self.done = False
         self.frame = code.frame(self)
         self.running = code.run(self.frame)
-
-    def set_mask(self, mask: Any) -> None:
-        """Make these lanes active. ``active``: their indices, None when all 32 are."""
-        self.mask = mask
-        self.active = None if mask.all() else np.flatnonzero(mask)
-
-    def active_lanes(self) -> Any:
-        return range(LANES) if self.active is None else self.active.tolist()
-
-    def meet(self) -> None:
-        """The lanes know of each other's accesses: see `lanes`."""
-        self.stamp = next(self.machine.stamps)
-
-    def converged(self) -> bool:
-        return self.active is None or len(self.active) == self.count
 
     def resume(self) -> None:
         self.waiting = None
@@ -117,13 +99,12 @@ class Block:
         self.smem = Bytes(0, size, "shared memory", memory.SHARED_BASE, fill=0xFF)
         self.shadow = Shadow(self.machine.code.unit_shift, memory.SHARED_BASE)
         self.smem.shadow = self.shadow
-        self.lanes = Lanes(size, self.shadow.shift)
         self.layouts = Layouts(size)
         self.mbarriers: dict[int, Mbarrier] = {}
         self.named: dict[int, NamedBarrier] = {}
         self.pool = RegisterPool(self.machine.threads)
         self.warpgroups: dict[int, Any] = {}
-        self.visits: dict[int, Any] = {}  # by actor of another block: the last epoch in which it came here, name, line
+        self.visits: dict[int, Any] = {}  # by actor of another block: the last epoch in which lanes of it came here, name, line
         self.in_flight = 0
         self.record: Any = None  # a `recording.BlockRecord`
         warps = -(-self.machine.threads // LANES)
@@ -135,7 +116,7 @@ class Block:
 
     def visited(self, w: Any, at: Where | None) -> None:
         """A warp of another block arrives or accesses shared memory here."""
-        if self.machine.checks and not any(w.clock.generic[warp.clock.actor] for warp in self.warps):
+        if self.machine.checks and not any(w.clock.generic.upto[warp.actor] for warp in self.warps):
             raise report.error(
                 "unstarted-block",
                 f"{w.name} comes to the shared memory of {self.name}, and nothing says that this one has begun",
@@ -144,7 +125,8 @@ class Block:
                 "memory)",
                 "nv.cluster_sync() before it",
             )
-        self.visits[w.clock.actor] = w.clock.epoch, w.name, at
+        w.touched |= w.bits
+        self.visits[w.actor] = w.epoch, w.bits, w.name, at
 
     def named_barrier(self, number: int) -> NamedBarrier:
         found = self.named.get(number)

@@ -37,7 +37,7 @@ def init(w: Any, address: Any, count: Any, names: Names, at: Where | None) -> No
         name = names.get(a, f"at byte {a - memory.SHARED_BASE}")
         block = w.block
         old = block.mbarriers.get(a)
-        if old is not None and w.machine.checks and w.clock.generic[old.init_actor] < old.init_epoch:
+        if old is not None and w.machine.checks and not old.known_to(w):
             raise error("init-sync", f"{w.name} initializes mbarrier {name} again, and so does {old.init_name}", at,
                         "one thread initializes an mbarrier", "init under `if nv.thread_id.x == 0`")  # fmt: skip
         made = block.mbarriers[a] = Mbarrier(name, uniform(count, w, lane), block.cluster.clocks, w, at)
@@ -85,18 +85,15 @@ def arrive(w: Any, address: Any, size: Any, count: Any, at: Where | None, relaxe
 
 
 def wait(w: Any, address: Any, parity: Any, at: Where | None) -> Iterator[Any]:
-    """Until the phase of the parity has completed; then the warp knows what those who arrived knew."""
-    found: list[tuple[Mbarrier, int]] = []
-
-    def one(a: int, lane: int, _: int) -> None:
-        found.append((mbarrier(w, a, at), int(uniform(parity, w, lane)) & 1))
-
-    if parity.__class__ is np.ndarray:
-        for lane in w.active_lanes():
-            one(int(uniform(address, w, lane)), lane, 1)
+    """Until the phase of the parity has completed; then the lanes know what those who arrived knew."""
+    found: dict[tuple[Mbarrier, int], Any] = {}
+    if address.__class__ is int and parity.__class__ is not np.ndarray:
+        found[mbarrier(w, address, at), int(parity) & 1] = w.mask
     else:
-        _each(w, address, one)
-    for barrier, wanted in found:
+        for lane in w.active_lanes():
+            waited = mbarrier(w, int(uniform(address, w, lane)), at), int(uniform(parity, w, lane)) & 1
+            found.setdefault(waited, np.zeros(32, np.bool_))[lane] = True
+    for (barrier, wanted), waiters in found.items():
         if not barrier.passed(wanted):
             yield Waiting(
                 lambda b=barrier, p=wanted: b.passed(p),  # type: ignore[misc]
@@ -107,21 +104,33 @@ def wait(w: Any, address: Any, parity: Any, at: Where | None) -> Iterator[Any]:
             )
         if w.record is not None:
             w.record.passed(barrier, wanted, at)
-        w.clock.join(barrier.done)
-    w.meet()
+        _learn(w, barrier, waiters)
+
+
+def _learn(w: Any, barrier: Mbarrier, lanes: Any) -> None:
+    """Those lanes, of the active ones, know that a phase has completed."""
+    outer = w.mask
+    if lanes is outer:
+        w.acquire(barrier.done)
+        return
+    w.set_mask(lanes)
+    w.acquire(barrier.done)
+    w.set_mask(outer)
 
 
 def test(w: Any, address: Any, parity: Any, at: Where | None) -> Any:
     """Whether the phase of the parity has completed, without waiting."""
     results = np.zeros(32, np.bool_)
+    knowing: dict[Mbarrier, Any] = {}
     for lane in w.active_lanes():
         barrier = mbarrier(w, int(uniform(address, w, lane)), at)
         results[lane] = barrier.passed(int(uniform(parity, w, lane)) & 1)
         if results[lane]:
             if w.record is not None:
                 w.record.passed(barrier, 1 - (barrier.phase & 1), at)
-            w.clock.join(barrier.done)
-            w.meet()
+            knowing.setdefault(barrier, np.zeros(32, np.bool_))[lane] = True
+    for barrier, lanes in knowing.items():
+        _learn(w, barrier, lanes)
     if address.__class__ is int and parity.__class__ is not np.ndarray:
         return bool(results[w.active_lanes()[0]])
     return results

@@ -64,8 +64,52 @@ _CAUSES: dict[tuple[str, str, str], tuple[str, str, str]] = {
 }  # fmt: skip
 
 
-def race(hazard: str, earlier: Access, later: Access, span: str, fence_only: bool) -> SimError:
-    """``fence_only``: barriers order the two, only the proxy fence is missing."""
+_WARP_SYNC = (
+    "the lanes of a warp are threads of their own: what one of them releases, fences or waits for is its own; "
+    "bar.warp.sync orders their accesses (PTX ISA, bar.warp.sync)"
+)
+
+
+def lane_race(hazard: str, earlier: Access, later: Access, span: str) -> SimError:
+    """A race between lanes of one warp."""
+    says = {
+        "raw": f"{later} reads what another lane of the same warp stored: {earlier}, {span}",
+        "war": f"{later} overwrites what another lane of the same warp reads: {earlier}, {span}",
+        "waw": f"{later} overwrites what another lane of the same warp stored: {earlier}, {span}",
+    }[hazard]
+    return SimError(
+        f"{says}; the lanes have not met since",
+        kind="warp-sync",
+        where=later.where,
+        rule=_WARP_SYNC,
+        fix="nv.sync_warp() between the two",
+        details=(f"first:  {earlier}", f"second: {later}"),
+    )
+
+
+def told_alone(hazard: str, earlier: Access, later: Access, span: str, part: Any) -> SimError:
+    """A race because single lanes of the warp released, or fenced, where all of them had accessed: ``part``, a
+    `clocks.Part`."""
+    fences = part.what.startswith("fence")
+    return SimError(
+        f"{part.what} by single lanes of the warp speaks for the accesses of those lanes alone: {later} touches {span} "
+        f"of {earlier}, which others of its lanes did",
+        kind="proxy-fence" if fences else "warp-sync",
+        where=part.where or later.where,
+        rule=_WARP_SYNC,
+        fix="all lanes that stored execute the fence" if fences else f"nv.sync_warp() before the {part.what}",
+        details=(f"first:  {earlier}", f"{'fence' if fences else 'told'}:  {part.what} at {part.where}",
+                 f"second: {later}"),
+    )  # fmt: skip
+
+
+def race(
+    hazard: str, earlier: Access, later: Access, span: str, fence_only: bool, part: Any = None
+) -> SimError:
+    """``fence_only``: barriers order the two, only the proxy fence is missing. ``part``: what single lanes of the
+    earlier one's warp told (`clocks.Part`)."""
+    if part is not None:
+        return told_alone(hazard, earlier, later, span, part)
     if fence_only:
         kind, rule, fix = (
             "proxy-fence",

@@ -11,7 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from nvdsl.sim.report import Access, race
+from nvdsl.errors import SimError
+from nvdsl.sim.clocks import Part
+from nvdsl.sim.records import Record, Span, Touch
+from nvdsl.sim.report import Access, lane_race, race
 
 IN_FLIGHT = 1 << 62
 """The epoch of a copy that has not completed: nobody has seen it."""
@@ -19,38 +22,9 @@ IN_FLIGHT = 1 << 62
 _MANY = 64
 
 
-class Record:
-    """Bytes that one actor read or wrote in one epoch. ``parts``: which access touched which, for the report."""
-
-    __slots__ = ("actor", "epoch", "fresh", "hi", "is_atomic", "is_generic", "lo", "mask", "parts")
-
-    def __init__(self, actor: int, epoch: int, span: Span, access: Access) -> None:
-        self.actor, self.epoch = actor, epoch
-        self.mask, self.lo, self.hi = span
-        self.is_atomic = access.kind == "atomic"
-        self.is_generic = self.is_atomic or access.kind == "generic"
-        self.parts = [(self.mask, access)]
-        self.fresh = 0  # what was read before anything was written there
-
-    def extend(self, span: Span, access: Access) -> None:
-        mask, lo, hi = span
-        self.mask |= mask
-        self.lo, self.hi = min(self.lo, lo), max(self.hi, hi)
-        if self.parts[-1][1].where != access.where or self.parts[-1][1].what != access.what:
-            self.parts.append((mask, access))
-        else:
-            self.parts[-1] = (self.parts[-1][0] | mask, self.parts[-1][1])
-
-    def access(self, common: int) -> Access:
-        return next((access for mask, access in reversed(self.parts) if mask & common), self.parts[0][1])
-
-
-Span = tuple[int, int, int]
-"""(bits, first unit, unit after the last)."""
-
-
 class Shadow:
-    """The records of one block's shared memory. ``shift``: log2 of the bytes of a unit."""
+    """The records of one block's shared memory. ``shift``: log2 of the bytes of a unit. ``between_lanes``: the first
+    race between lanes of one warp, said at the block's end: a race between warps at the same place says more."""
 
     def __init__(self, shift: int, base: int) -> None:
         self.shift, self.base = shift, base
@@ -58,15 +32,29 @@ class Shadow:
         self.writes: list[Record] = []
         self.written = 0
         self.uninitialized: tuple[int, Access] | None = None
+        self.between_lanes: SimError | None = None
 
-    def read(self, span: Span, clock: Any, access: Access, actor: int, epoch: int) -> Record:
-        """``clock``: of the warp that reads, or that issued the async operation that does.
+    def read(self, span: Span, clock: Any, access: Access, actor: int, epoch: int, touch: Touch) -> Record:
+        """``clock``, ``touch``: of the lanes that read, or that issued the async operation that does.
 
         Bytes that nothing has written yet may be those of a write that should have come first: that is said when
         it comes, and at the block's end if it doesn't.
         """
-        self._check(self.writes, span, clock, access, "raw")
-        record = _add(self.reads, span, access, actor, epoch)
+        self.compare(span, clock, access, touch, False)
+        return self.note(span, access, actor, epoch, touch, False)
+
+    def write(self, span: Span, clock: Any, access: Access, actor: int, epoch: int, touch: Touch) -> Record:
+        self.compare(span, clock, access, touch, True)
+        return self.note(span, access, actor, epoch, touch, True)
+
+    def note(self, span: Span, access: Access, actor: int, epoch: int, touch: Touch, writes: bool) -> Record:
+        by = touch if access.kind in ("generic", "atomic") else None
+        if writes:
+            _remove(self.writes, span)
+            _remove(self.reads, span)
+            self.written |= span[0]
+            return _add(self.writes, span, access, actor, epoch, by)
+        record = _add(self.reads, span, access, actor, epoch, by)
         if span[0] & self.written != span[0]:
             fresh = span[0] & ~self.written
             record.fresh |= fresh
@@ -74,32 +62,58 @@ class Shadow:
                 self.uninitialized = fresh, access
         return record
 
-    def write(self, span: Span, clock: Any, access: Access, actor: int, epoch: int) -> Record:
-        self._check(self.writes, span, clock, access, "waw")
-        self._check(self.reads, span, clock, access, "war")
-        _remove(self.writes, span)
-        _remove(self.reads, span)
-        self.written |= span[0]
-        return _add(self.writes, span, access, actor, epoch)
+    def compare(self, span: Span, clock: Any, access: Access, touch: Touch, writes: bool) -> None:
+        """Raise unless the access comes after those that it conflicts with."""
+        self._check(self.writes, span, clock, access, touch, "waw" if writes else "raw")
+        if writes:
+            self._check(self.reads, span, clock, access, touch, "war")
 
-    def _check(self, records: list[Record], span: Span, clock: Any, access: Access, hazard: str) -> None:
+    def _check(
+        self, records: list[Record], span: Span, clock: Any, access: Access, touch: Touch, hazard: str
+    ) -> None:
         mask, lo, hi = span
         is_atomic = access.kind == "atomic"
         is_async = access.kind != "generic" and not is_atomic
-        generic, proxy = clock.generic, clock.proxy
+        generic, proxy = clock.generic.upto, clock.proxy.upto
         for record in records:
             if record.lo < hi and lo < record.hi:
                 fenced = is_async and record.is_generic and hazard != "war"
-                if record.epoch <= (proxy if fenced else generic)[record.actor]:
+                actor, epoch = record.actor, record.epoch
+                if epoch <= generic[actor] and (not fenced or epoch <= proxy[actor]):
                     continue
                 common = record.mask & mask
-                if is_atomic and record.is_atomic:
+                if not common or (is_atomic and record.is_atomic):
                     continue
-                if common & record.fresh and hazard == "war":
-                    raise race("raw", access, record.access(common & record.fresh), self.describe(common), False)
-                if common:
-                    ordered = record.epoch <= generic[record.actor]
-                    raise race(hazard, record.access(common), access, self.describe(common), ordered)
+                if record.is_generic:
+                    self._lanes(record, common, clock, access, touch, hazard, fenced)
+                else:
+                    self._raise(record, common, access, hazard)
+
+    def _lanes(
+        self, record: Record, common: int, clock: Any, access: Access, touch: Touch, hazard: str, fenced: bool
+    ) -> None:
+        """The same lane by lane: some of those of the record's warp may have told of what they did."""
+        actor = record.actor
+        unknown = clock.generic.unknown(actor, record.epoch)
+        own = actor == clock.actor
+        if not own or access.kind not in ("generic", "atomic"):
+            wrong = common & record.by(unknown & ~touch.lanes if own else unknown, self.shift)
+        else:
+            wrong = common & record.others(unknown, touch, hazard != "war", self.shift) if unknown else 0
+        if wrong and not own:
+            self._raise(record, wrong, access, hazard, clock.generic.part(actor))
+        bare = common & record.by(clock.proxy.unknown(actor, record.epoch), self.shift) if fenced else 0
+        if bare:
+            raise race(hazard, record.access(bare), access, self.describe(bare), True, clock.proxy.part(actor))
+        if wrong and self.between_lanes is None:
+            self.between_lanes = lane_race(hazard, record.access(wrong), access, self.describe(wrong))
+
+    def _raise(self, record: Record, wrong: int, access: Access, hazard: str, part: Part | None = None) -> None:
+        """What was read before anything was written there should have been written first."""
+        fresh = wrong & record.fresh if hazard == "war" else 0
+        if fresh:
+            raise race("raw", access, record.access(fresh), self.describe(wrong), False)
+        raise race(hazard, record.access(wrong), access, self.describe(wrong), False, part)
 
     def describe(self, mask: int) -> str:
         """The first run of bytes of a set, as a text."""
@@ -111,13 +125,15 @@ class Shadow:
         return f"bytes {start}..{start + (length << self.shift) - 1} of shared memory{more}"
 
 
-def _add(records: list[Record], span: Span, access: Access, actor: int, epoch: int) -> Record:
+def _add(
+    records: list[Record], span: Span, access: Access, actor: int, epoch: int, touch: Touch | None
+) -> Record:
     if epoch != IN_FLIGHT:
         for record in reversed(records[-8:]):
             if record.actor == actor and record.epoch == epoch and record.is_atomic == (access.kind == "atomic"):
-                record.extend(span, access)
+                record.extend(span, access, touch)
                 return record
-    record = Record(actor, epoch, span, access)
+    record = Record(actor, epoch, span, access, touch)
     records.append(record)
     if len(records) > _MANY:
         _prune(records)

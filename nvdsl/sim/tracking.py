@@ -103,13 +103,13 @@ class GlobalShadow:
     def access(self, w: Any, offsets: Any, size: int, what: str, writes: bool, at: Where | None, order: Any) -> None:
         """``what``: "load", "store", or with an ``order`` (see `atomics`) "atomic load", "atomic store", "atomic"."""
         units = self._units(offsets, size)
-        key = (w.block.cluster.number, w.clock.actor, w.clock.epoch, what, writes, at)
+        key = (w.block.cluster.number, w.actor, w.epoch, what, writes, at)
         number = self._known.get(key)
         if number is None:
             access = Access(w.name, what, "generic" if order is None else "atomic", at)
             domain = () if order is None else atomics.domain(w, order.scope)
             number = self._known[key] = self._histories.add(
-                Touch(w.block, w.clock.actor, w.clock.epoch, access, writes, what == "atomic", domain)
+                Touch(w.block, w.actor, w.epoch, access, writes, what == "atomic", domain)
             )
         self._note(w, self.numbers, units, number)
 
@@ -169,13 +169,13 @@ class GlobalShadow:
 
     # --- bulk copies
 
-    def read(self, w: Any, region: Any, access: Access) -> Touch:
+    def read(self, w: Any, lane: int, region: Any, access: Access) -> Touch:
         """A bulk copy reads a region (see `_region`); its touch is in flight until told otherwise."""
         touch = Touch(w.block, -1, IN_FLIGHT, access, False)
         self._note(w, *self._region(region), self._histories.add(touch))
         return touch
 
-    def write(self, w: Any, region: Any, access: Access, actor: int, epoch: int) -> None:
+    def write(self, w: Any, lane: int, region: Any, access: Access, actor: int, epoch: int) -> None:
         """A bulk copy writes a region, or combines with it."""
         combines = access.kind == "reduction"
         touch = Touch(w.block, actor, epoch, access, True, combines)

@@ -15,9 +15,14 @@ import numpy as np
 
 from nvdsl.errors import Where
 from nvdsl.sim import matrix, shadow
+from nvdsl.sim.clocks import ALL_LANES
 from nvdsl.sim.machine import Waiting
+from nvdsl.sim.records import Touch
 from nvdsl.sim.registers import ROWS, Given, Struct, d_fragment, fragment, pack_halves
 from nvdsl.sim.report import Access, error
+
+
+_ALL = Touch(0, 0, ALL_LANES)
 
 
 class Kind:
@@ -104,8 +109,6 @@ class Warpgroup:
     def __init__(self, w: Any) -> None:
         self.sequence: list[Kind] = []
         self.members: dict[int, State] = {}
-        clocks, first = w.block.cluster.clocks, w.clock.actor - w.index % 4
-        self.channel = clocks.wgmma(first)
 
     def history(self) -> str:
         """How far each warp came."""
@@ -130,7 +133,7 @@ class State:
             groups[warp.index // 4] = Warpgroup(warp)
         self.warpgroup: Warpgroup = groups[warp.index // 4]
         self.warpgroup.members[warp.index % 4] = self
-        self.channel = self.warpgroup.channel
+        self.channel = warp.block.cluster.clocks.wgmma(warp.actor)
 
     def issue(self, kind: Kind, a: Any, b: int, before: Any) -> Accumulator:
         w = self.warp
@@ -189,7 +192,9 @@ class State:
         for descriptor, rows, dtype, major, who in operands:
             span = _span(descriptor, rows, dtype, major, tracker.shift)
             _check_bounds(w, span, tracker.shift, who)
-            tracker.read(span, w.clock, who, self.channel, self.committed + 1)
+            for _ in w.apart():
+                tracker.compare(span, w.clock, who, _ALL, False)
+            tracker.note(span, who, self.channel, self.committed + 1, _ALL, False)
 
     def _record(self, kind: Kind, a: Any, b: int) -> None:
         w = self.warp
@@ -236,8 +241,7 @@ class State:
         while len(self.groups) > pending:
             for one in self.groups.pop(0):
                 self.in_flight.discard(one)
-        clock = self.warp.clock.generic
-        clock[self.channel] = max(clock[self.channel], done)
+        self.warp.learn([(self.channel, done)])
 
     def compute(self, done: int) -> None:
         """Carry out the groups up to number ``done``."""

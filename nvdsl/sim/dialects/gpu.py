@@ -106,8 +106,8 @@ def block_barrier(w: Any, number: int, threads: int | None, at: Any) -> Iterator
         )
     if w.record is not None:
         w.record.met(barrier, barrier.name, mine, at)
-    w.clock.join(barrier.done)
-    w.meet()
+    w.acquire(barrier.done)
+    w.meet(w.bits)
 
 
 @op("gpu.shuffle")

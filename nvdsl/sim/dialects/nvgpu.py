@@ -142,7 +142,7 @@ def load_box(v: Frame, tensor: Any, coords: list[int], dst: Any, barrier: Any, m
     for lane in w.active_lanes():
         box = boxes.Box(tensor, tuple(copies.uniform(v[c], w, lane) for c in coords))
         mask = None if multicast is None else copies.uniform(multicast, w, lane) & 0xFFFF
-        copies.load(w, box, copies.uniform(dst, w, lane), copies.uniform(barrier, w, lane), mask, at)
+        copies.load(w, lane, box, copies.uniform(dst, w, lane), copies.uniform(barrier, w, lane), mask, at)
 
 
 @op("nvgpu.tma.async.store")

@@ -10,6 +10,7 @@ import numpy as np
 
 from nvdsl.mlir import ir
 from nvdsl.sim import atomics, memory, phases
+from nvdsl.sim.clocks import Known
 from nvdsl.sim.decode import Blocking, Decoder, Frame, op, unknown
 from nvdsl.sim.dialects.gpu import block_barrier
 from nvdsl.sim.dialects.nvgpu import predicated, segments
@@ -143,7 +144,7 @@ def _warp_sync(d: Decoder, op: Any) -> Any:
 
     def step(v: Frame) -> None:
         named_lanes(v[0], v[mask], at, "bar.warp.sync")
-        v[0].meet()
+        v[0].meet(v[0].bits)
 
     return step
 
@@ -198,9 +199,8 @@ def _cluster_wait(d: Decoder, op: Any) -> Any:
             )
         if w.record is not None:
             w.record.met(barrier, "the cluster's barrier", mine, at)
-        w.clock.join(barrier.done)
+        w.acquire(barrier.done)
         w.inits.update(barrier.inits)
-        w.meet()
 
     return Blocking(run)
 
@@ -243,17 +243,16 @@ def _fence_init(d: Decoder, op: Any) -> Any:
     """With it, a relaxed arrival at the cluster's barrier tells of the inits before it; others tell of them anyway."""
 
     def step(v: Frame) -> None:
-        clock = v[0].clock
-        v[0].init_fence = clock.epoch
-        clock.tick()
+        v[0].init_fence = v[0].epoch
+        v[0].epoch += 1
 
     return step
 
 
 @op("nvvm.memory.barrier", "nvvm.fence.sc.cluster", "llvm.fence")
 def _fence(d: Decoder, op: Any) -> Any:
-    scope = atomics.fence_scope(op)
-    return lambda v: atomics.fence(v[0], scope)
+    scope, at = atomics.fence_scope(op), where(op)
+    return lambda v: atomics.fence(v[0], scope, at)
 
 
 @op("nvvm.griddepcontrol")
@@ -263,9 +262,10 @@ def _griddepcontrol(d: Decoder, op: Any) -> Any:
         return None
 
     def step(v: Frame) -> None:
-        one = np.ones(1, np.int64)
-        v[0].clock.learn(BEFORE, one, one)
-        v[0].machine.waited = True
+        w, one = v[0], Known(np.ones(1, np.int64))
+        for _ in w.apart():
+            w.alone().learn(BEFORE, one, one)
+        w.machine.waited = True
 
     return step
 
@@ -282,11 +282,11 @@ def _nanosleep(d: Decoder, op: Any) -> Any:
 
 @op("nvvm.fence.proxy")
 def _fence_proxy(d: Decoder, op: Any) -> Any:
-    kind = word(op, "kind")
+    kind, at = word(op, "kind"), where(op)
     if "async" not in kind:
         return None
     shared, beyond = kind != "async.global", kind in ("async", "async.global")
-    return lambda v: v[0].clock.fence_proxy(shared, beyond)
+    return lambda v: v[0].fence_proxy(shared, beyond, at)
 
 
 @op("nvvm.mapa")

@@ -69,7 +69,7 @@ def _bulk_load(d: Decoder, op: Any) -> Any:
         for lane in w.active_lanes():
             line = boxes.Line(copies.uniform(v[src], w, lane), copies.uniform(v[size], w, lane))
             mask = copies.uniform(v[multicast[0]], w, lane) & 0xFFFF if multicast else None
-            copies.load(w, line, copies.uniform(v[dst], w, lane), copies.uniform(v[barrier], w, lane), mask, at)
+            copies.load(w, lane, line, copies.uniform(v[dst], w, lane), copies.uniform(v[barrier], w, lane), mask, at)
 
     return step
 

@@ -1,0 +1,124 @@
+"""What is remembered of accesses of shared memory: which bytes, in which epoch of an actor, by which lanes.
+
+A set of bytes is a Python int with one bit for each unit: see `shadow`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from nvdsl.sim.report import Access
+
+Span = tuple[int, int, int]
+"""(bits, first unit, unit after the last)."""
+
+
+class Touch:
+    """Which lanes access which bytes in one op: ``size`` bytes at each of ``offsets``, one for each of ``lanes`` (bit by
+    bit), or all of the lanes at the one place that they agree on. ``collective``: lanes that move a matrix together,
+    of which each may touch all of it."""
+
+    __slots__ = ("_units", "collective", "lanes", "offsets", "size")
+
+    def __init__(self, offsets: Any, size: int, lanes: int, collective: bool = False) -> None:
+        self.offsets, self.size, self.lanes, self.collective = offsets, size, lanes, collective
+        self._units: tuple[Any, Any] | None = None
+
+    @property
+    def alike(self) -> bool:
+        """Whether all lanes touch the same place."""
+        return self.offsets.__class__ is int
+
+    def units(self, shift: int) -> tuple[Any, Any]:
+        """(units, ascending, and for each the lanes that touch it, bit by bit)."""
+        if self._units is None:
+            steps = np.arange(max(self.size >> shift, 1))
+            if self.alike:
+                units = (self.offsets >> shift) + steps
+                self._units = units, np.full(len(units), self.lanes, np.int64)
+                return self._units
+            every = ((self.offsets >> shift)[:, None] + steps).reshape(-1)
+            if self.collective:
+                units = np.unique(every)
+                self._units = units, np.full(len(units), self.lanes, np.int64)
+                return self._units
+            lanes = np.flatnonzero([self.lanes >> i & 1 for i in range(32)])
+            units, place = np.unique(every, return_inverse=True)
+            masks = np.zeros(len(units), np.int64)
+            np.bitwise_or.at(masks, place, np.repeat(1 << lanes, len(steps)))
+            self._units = units, masks
+        return self._units
+
+    def by(self, lanes: int, shift: int) -> int:
+        """What those of the lanes touch, as a set of units."""
+        units, masks = self.units(shift)
+        return _set(units[masks & lanes != 0])
+
+    def others(self, lanes: int, later: Touch, writes: bool, shift: int) -> int:
+        """What one of ``lanes`` touches here, and another lane of the warp in ``later``; as a set of units.
+
+        ``writes``: whether this one writes. Where all lanes store the same in one place, each finds there what it
+        stored itself.
+        """
+        if writes and self.alike and not later.lanes & ~self.lanes and (not later.alike or later.lanes == self.lanes):
+            return 0
+        (units, masks), (more, those) = self.units(shift), later.units(shift)
+        common, mine, its = np.intersect1d(units, more, assume_unique=True, return_indices=True)
+        earlier = masks[mine] & lanes
+        either = earlier | those[its]
+        return _set(common[(earlier != 0) & (either & (either - 1) != 0)])
+
+
+def _set(units: Any) -> int:
+    found = 0
+    for unit in units.tolist():
+        found |= 1 << unit
+    return found
+
+
+class Record:
+    """Bytes that one actor read or wrote in one epoch. ``parts``: which access touched which, for the report.
+    ``touches``: which lanes did, of an ordinary access."""
+
+    __slots__ = ("actor", "epoch", "fresh", "hi", "is_atomic", "is_generic", "lo", "mask", "parts", "touches")
+
+    def __init__(self, actor: int, epoch: int, span: Span, access: Access, touch: Touch | None) -> None:
+        self.actor, self.epoch = actor, epoch
+        self.mask, self.lo, self.hi = span
+        self.is_atomic = access.kind == "atomic"
+        self.is_generic = self.is_atomic or access.kind == "generic"
+        self.parts = [(self.mask, access)]
+        self.touches = None if touch is None else {touch: None}
+        self.fresh = 0  # what was read before anything was written there
+
+    def extend(self, span: Span, access: Access, touch: Touch | None) -> None:
+        mask, lo, hi = span
+        self.mask |= mask
+        self.lo, self.hi = min(self.lo, lo), max(self.hi, hi)
+        if touch is not None and self.touches is not None:
+            self.touches[touch] = None
+        if self.parts[-1][1].where != access.where or self.parts[-1][1].what != access.what:
+            self.parts.append((mask, access))
+        else:
+            self.parts[-1] = (self.parts[-1][0] | mask, self.parts[-1][1])
+
+    def access(self, common: int) -> Access:
+        return next((access for mask, access in reversed(self.parts) if mask & common), self.parts[0][1])
+
+    def by(self, lanes: int, shift: int) -> int:
+        """What those lanes touched."""
+        if self.touches is None or not lanes:
+            return self.mask if lanes else 0
+        found = 0
+        for touch in self.touches:
+            found |= touch.by(lanes, shift)
+        return found & self.mask
+
+    def others(self, lanes: int, later: Touch, writes: bool, shift: int) -> int:
+        """See `Touch.others`."""
+        found = 0
+        for touch in self.touches or ():
+            found |= touch.others(lanes, later, writes, shift)
+        return found & self.mask
