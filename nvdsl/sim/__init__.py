@@ -7,8 +7,8 @@ The simulator reads MLIR, never the wrappers that made it.
 What it does not model:
 
 - Time, caches, bank conflicts; the order of a float sum (but see `Options.exact`).
-- Order between the lanes of a warp, but for reads of shared memory that another lane stored (`lanes`): an arrival by
-  one lane speaks for the accesses of all.
+- Order between the lanes of a warp in global memory: there a release by one lane speaks for the accesses of all. (In
+  shared memory each lane speaks for its own: see `lanes`.)
 - Of atomics without order on one element, and of ordinary reads of one element of global memory, only the last one is
   compared with what comes (`tracking`).
 - Launches that overlap: a programmatic one runs after the one before, and is told where it did not wait.

@@ -16,9 +16,9 @@ Span = tuple[int, int, int]
 
 
 class Touch:
-    """Which lanes access which bytes in one op: ``size`` bytes at each of ``offsets``, one for each of ``lanes`` (bit by
-    bit), or all of the lanes at the one place that they agree on. ``collective``: lanes that move a matrix together,
-    of which each may touch all of it."""
+    """Which lanes access which bytes in one op: ``size`` bytes at each of ``offsets``, one for each of ``lanes`` (bit
+    by bit), or all of the lanes at the one place that they agree on. ``collective``: lanes that move a matrix
+    together, of which each may touch all of it."""
 
     __slots__ = ("_units", "collective", "lanes", "offsets", "size")
 

@@ -21,7 +21,6 @@ from nvdsl.sim.records import Touch
 from nvdsl.sim.registers import ROWS, Given, Struct, d_fragment, fragment, pack_halves
 from nvdsl.sim.report import Access, error
 
-
 _ALL = Touch(0, 0, ALL_LANES)
 
 
@@ -109,6 +108,7 @@ class Warpgroup:
     def __init__(self, w: Any) -> None:
         self.sequence: list[Kind] = []
         self.members: dict[int, State] = {}
+        self.channel = w.block.cluster.clocks.wgmma(w.actor - w.index % 4)
 
     def history(self) -> str:
         """How far each warp came."""
@@ -133,7 +133,7 @@ class State:
             groups[warp.index // 4] = Warpgroup(warp)
         self.warpgroup: Warpgroup = groups[warp.index // 4]
         self.warpgroup.members[warp.index % 4] = self
-        self.channel = warp.block.cluster.clocks.wgmma(warp.actor)
+        self.channel = self.warpgroup.channel
 
     def issue(self, kind: Kind, a: Any, b: int, before: Any) -> Accumulator:
         w = self.warp

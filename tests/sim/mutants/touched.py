@@ -15,19 +15,16 @@ Line = tuple[str, int]
 def recorded() -> Iterator[dict[Line, int]]:
     """While open: which units of shared memory each source line touches, as bits."""
     touched: dict[Line, int] = {}
-    before = Shadow.read, Shadow.write
+    original = Shadow.note
 
-    def spy(original: Any) -> Any:
-        def f(self: Any, span: Any, clock: Any, access: Any, *rest: Any) -> Any:
-            if access.where is not None:
-                line = access.where.file, access.where.line
-                touched[line] = touched.get(line, 0) | span[0]
-            return original(self, span, clock, access, *rest)
+    def note(self: Any, span: Any, access: Any, *rest: Any) -> Any:
+        if access.where is not None:
+            line = access.where.file, access.where.line
+            touched[line] = touched.get(line, 0) | span[0]
+        return original(self, span, access, *rest)
 
-        return f
-
-    Shadow.read, Shadow.write = spy(Shadow.read), spy(Shadow.write)  # type: ignore[method-assign]
+    Shadow.note = note  # type: ignore[method-assign]
     try:
         yield touched
     finally:
-        Shadow.read, Shadow.write = before  # type: ignore[method-assign]
+        Shadow.note = original  # type: ignore[method-assign]
