@@ -104,7 +104,7 @@ class Block:
         self.named: dict[int, NamedBarrier] = {}
         self.pool = RegisterPool(self.machine.threads)
         self.warpgroups: dict[int, Any] = {}
-        self.visits: dict[int, Any] = {}  # by actor of another block: the last epoch in which it came, lanes, name, line
+        self.visits: dict[int, Any] = {}  # by actor of another block: the last epoch in which it came, lanes, name, at
         self.in_flight = 0
         self.record: Any = None  # a `recording.BlockRecord`
         warps = -(-self.machine.threads // LANES)

@@ -233,7 +233,7 @@ class GlobalShadow:
             raise never_written(touch.access, self._memory.name)
 
     def _ordered(self, w: Any, other: Touch, fenced: bool) -> bool:
-        same = other.cluster == w.clock.cluster and other.actor == w.clock.actor
+        same = other.cluster == w.clock.cluster and other.actor == w.actor
         return (same and not fenced) or w.clock.sees(other.cluster, other.actor, other.epoch, fenced)
 
     def _require_order(self, w: Any, other: Touch, touch: Touch) -> None:
