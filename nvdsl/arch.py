@@ -92,6 +92,9 @@ SMEM_ALIGNMENT = 1_024
 """Bytes: where the 128-byte swizzle's pattern, 8 rows of 128 bytes, starts again (ptx, "Strides" and
 "Matrix Descriptor Format", base offset; driver, cuTensorMapEncodeTiled)."""
 
+MAX_NANOSLEEP = 1_000_000
+"""Nanoseconds that nanosleep suspends a thread at most (ptx, "nanosleep")."""
+
 NAMED_BARRIERS = 16
 """Barriers 0 to 15 of a block; 0 is __syncthreads (ptx, "bar, barrier")."""
 

@@ -7,6 +7,7 @@ from typing import Any
 from nvdsl import arch
 from nvdsl.errors import Where
 from nvdsl.sim.clocks import Clocks, Edge
+from nvdsl.sim.operands import check_tx
 from nvdsl.sim.report import error
 
 
@@ -78,6 +79,7 @@ class Mbarrier:
     def expect(self, size: int, where: Where | None = None) -> None:
         self.note("bytes expected", where, size)
         self.tx += size
+        check_tx(self.name, self.tx, where)
 
     def note(self, what: str, where: Where | None, count: int) -> None:
         """Remember for a report which lines brought how much of what, all phases together."""

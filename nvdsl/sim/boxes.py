@@ -122,7 +122,7 @@ class Line:
 
     def region(self, machine: Any, store: bool) -> tuple[Any, Any]:
         found = machine.gmem.find(self.address)
-        return found, (self.address - found.base, (self.bytes,), (1,))
+        return found, (self.address - found.base, (self.bytes,), (1,)) if self.bytes else None
 
     def load(self, machine: Any, smem: Any, address: int) -> None:
         smem.data[address : address + self.bytes] = machine.gmem.span(self.address, self.bytes)
@@ -136,6 +136,10 @@ class Line:
     read_span = span
 
     def check(self, machine: Any, address: int, who: Access, kind: str = "load") -> None:
+        if self.bytes < 0:
+            raise error("out-of-bounds", f"{who} of {self.bytes} bytes", who.where,
+                        "a bulk copy moves 0 bytes or more (PTX ISA, cp.async.bulk)",
+                        "check the number of bytes")  # fmt: skip
         found = machine.gmem.find(self.address)
         if found is None or not 0 <= self.address - found.base <= found.size - self.bytes:
             raise error(

@@ -15,6 +15,7 @@ from nvdsl.errors import Where
 from nvdsl.sim import access, memory, shadow
 from nvdsl.sim.barriers import Mbarrier
 from nvdsl.sim.machine import Waiting
+from nvdsl.sim.operands import check_multicast
 from nvdsl.sim.records import Touch
 from nvdsl.sim.report import Access, error
 
@@ -57,6 +58,8 @@ def load(
     local = address - base
     source.check(w.machine, local, who)
     _check_extent(source, local, memory_, who)
+    if mask is not None:
+        check_multicast(w, mask, at)
     blocks = [block] if mask is None else [b for b in w.block.cluster.blocks if mask >> b.rank & 1]
     targets = []
     for target in blocks:

@@ -12,6 +12,7 @@ from nvdsl.sim import memory
 from nvdsl.sim.barriers import Mbarrier
 from nvdsl.sim.copies import mbarrier, uniform
 from nvdsl.sim.machine import Waiting
+from nvdsl.sim.operands import check_count
 from nvdsl.sim.report import error
 
 Names = dict[int, str]
@@ -40,7 +41,9 @@ def init(w: Any, address: Any, count: Any, names: Names, at: Where | None) -> No
         if old is not None and w.machine.checks and not old.known_to(w):
             raise error("init-sync", f"{w.name} initializes mbarrier {name} again, and so does {old.init_name}", at,
                         "one thread initializes an mbarrier", "init under `if nv.thread_id.x == 0`")  # fmt: skip
-        made = block.mbarriers[a] = Mbarrier(name, uniform(count, w, lane), block.cluster.clocks, w, at)
+        expected = uniform(count, w, lane)
+        check_count(w, expected, "mbarrier.init", at)
+        made = block.mbarriers[a] = Mbarrier(name, expected, block.cluster.clocks, w, at)
         if w.record is not None:
             w.record.init(made, at)
 
@@ -74,6 +77,8 @@ def arrive(w: Any, address: Any, size: Any, count: Any, at: Where | None, relaxe
         if rank and rank - 1 != w.block.rank:
             w.block.cluster.blocks[rank - 1].visited(w, at)
         more = 0 if size is None else lanes * uniform(size, w, lane)
+        if count is not None:
+            check_count(w, uniform(count, w, lane), "mbarrier.arrive", at)
         arrivals = lanes * (1 if count is None else uniform(count, w, lane))
         if w.record is not None:
             w.record.arrive(barrier, arrivals, more, at)

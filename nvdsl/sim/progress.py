@@ -1,6 +1,7 @@
 """Progress of long simulations: a bar on stderr while one takes more than two seconds, if stderr is a terminal.
 
-NVDSL_SIM_PROGRESS=0 never shows it; NVDSL_SIM_PROGRESS=1 prints a line every 30 seconds where stderr is no terminal.
+Where stderr is no terminal, a line every 10 seconds says so. NVDSL_SIM_PROGRESS=0 shows nothing, and
+NVDSL_SIM_PROGRESS=1 prints the lines on a terminal, too.
 """
 
 from __future__ import annotations
@@ -9,25 +10,30 @@ import os
 import sys
 import threading
 import time
+from collections.abc import Iterator
 from typing import Any
+
+from nvdsl.errors import Where
 
 PATIENCE = 2.0
 """Seconds until it is shown."""
 
-LINES = 30.0
+LINES = 10.0
 """Seconds between two lines where stderr is no terminal."""
+
+TURNS = 1024
+"""Turns of a loop between two looks at the time."""
 
 _terminal = threading.Lock()  # of the launch whose bar is shown: launches in other threads show none meanwhile
 
 
 def of(kernel: str, machine: Any) -> Progress | None:
-    """For a launch; None where nobody would see it."""
+    """For a launch; None where nobody wants to see it."""
     wish = os.environ.get("NVDSL_SIM_PROGRESS", "")
-    terminal = sys.stderr.isatty()
-    if wish == "0" or not (terminal or wish == "1"):
+    if wish == "0":
         return None
     x, y, z = machine.grid
-    return Progress(kernel, x * y * z, _Bar if terminal else _Lines)
+    return Progress(kernel, x * y * z, _Bar if sys.stderr.isatty() and wish != "1" else _Lines)
 
 
 class Progress:
@@ -36,6 +42,7 @@ class Progress:
     def __init__(self, kernel: str, blocks: int, display: Any) -> None:
         self.kernel, self.all = kernel, blocks
         self.events, self.blocks = 0, 0
+        self.loop = ""  # where a long one is
         self.began = time.monotonic()
         self._display: Any = display
         self._shown: Any = None
@@ -55,6 +62,16 @@ class Progress:
 
     def finished(self, blocks: int) -> None:
         self.blocks += blocks
+        self.loop = ""
+
+    def turns(self, numbers: range, at: Where | None) -> Iterator[int]:
+        """The numbers of a loop, with a look at the time now and then."""
+        count = (numbers.stop - numbers.start + numbers.step - 1) // numbers.step
+        for done in range(0, count, TURNS):
+            yield from numbers[done : done + TURNS]
+            self.loop = f"; turn {min(done + TURNS, count):,} of {count:,} of the loop at {at}"
+            self.tick()
+        self.loop = ""
 
     def close(self) -> None:
         if self._shown is not None:
@@ -109,7 +126,7 @@ class _Lines:
         left = f", about {seconds / done - seconds:.0f} s left" if done else ""
         print(
             f"simulating {progress.kernel}: {progress.blocks} of {progress.all} blocks, {progress.events:,} copies, "
-            f"{seconds:.0f} s{left}",
+            f"{seconds:.0f} s{left}{progress.loop}",
             file=sys.stderr,
         )
 

@@ -12,10 +12,11 @@ from typing import Any
 import numpy as np
 
 from nvdsl.mlir import ir
-from nvdsl.sim import numbers
-from nvdsl.sim.decode import Decoder, Frame, op
+from nvdsl.sim import numbers, operands
+from nvdsl.sim.decode import Decoder, Frame, maker, op
 from nvdsl.sim.values import Element, element, integer_op, integer_type, select, trunc_div, trunc_rem, wrap
 from nvdsl.sim.values import unsigned as as_unsigned
+from nvdsl.trace.location import where
 
 Binary = Callable[[Any, Any], Any]
 
@@ -107,6 +108,48 @@ _NAMES = {
 }  # fmt: skip
 
 
+_DIVISIONS = {"divsi": True, "remsi": True, "floordivsi": True, "divui": False, "remui": False}
+"""Whether they are signed."""
+
+
+def _checked(name: str, op: Any, e: Element, r: int, a: int, b: int, f: Binary) -> Any:
+    """A division or a shift, whose operands are looked at. Who only selects among results need not use this one: a
+    shift too far is harmless there."""
+    at = where(op)
+    if name in _DIVISIONS:
+        is_signed = _DIVISIONS[name]
+
+        def divide(v: Frame) -> None:
+            x, y = v[a], v[b]
+            if v[0].machine.checks:
+                operands.check_division(v[0], x, y, e, is_signed, op_name, at)
+            v[r] = f(x, y)
+
+        op_name = op.name
+        return divide
+
+    what, selected = op.name, all(use.owner.name.endswith("select") for use in op.results[0].uses)
+
+    def shift(v: Frame) -> None:
+        x, y = v[a], v[b]
+        if v[0].machine.checks and not selected:
+            operands.check_shift(v[0], y, e, what, at)
+        v[r] = f(x, y)
+
+    return shift
+
+
+def _is_safe(name: str, op: Any, e: Element) -> bool:
+    """Whether the second operand is a constant that suits."""
+    owner = maker(op.operands[1])
+    if owner is None or owner.name not in ("arith.constant", "llvm.mlir.constant"):
+        return False
+    value = owner.attributes["value"]
+    if not isinstance(value, ir.IntegerAttr):
+        return False
+    return value.value not in (0, -1) if name in _DIVISIONS else 0 <= value.value < e.bits
+
+
 def _integer_handler(name: str) -> Any:
     def handler(d: Decoder, op: Any) -> Any:
         e = element(op.results[0].type)
@@ -121,6 +164,10 @@ def _integer_handler(name: str) -> Any:
         else:
             f, is_unsigned = _SHIFTS[name]
             f = _shift(on_unsigned(f, e) if is_unsigned else integer_op(f, e.bits), e)
+        is_vector = isinstance(op.results[0].type, ir.VectorType)
+        if (name in _DIVISIONS or name in _SHIFTS) and not is_vector and e.bits > 1 and not _is_safe(name, op, e):
+            a, b = d.operands(op)
+            return _checked(name, op, e, d.result(op), a, b, f)
         return binary(d, op, f)
 
     return handler

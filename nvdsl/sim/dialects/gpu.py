@@ -14,6 +14,7 @@ from nvdsl.printf import formatted
 from nvdsl.sim import indices, memory
 from nvdsl.sim.decode import Blocking, Decoder, Frame, op
 from nvdsl.sim.machine import Waiting
+from nvdsl.sim.operands import check_barrier
 from nvdsl.sim.report import error
 from nvdsl.trace.location import where
 
@@ -83,6 +84,8 @@ def block_barrier(w: Any, number: int, threads: int | None, at: Any) -> Iterator
             "all threads of a warp execute a barrier together (PTX ISA, barrier.sync.aligned)",
             "move the barrier out of the `if` that only some threads take",
         )
+    if w.machine.checks:
+        check_barrier(w, number, threads, at)
     barrier = w.block.named_barrier(number)
     total = w.machine.threads if threads is None else threads
     mine = barrier.arrive(w, total if threads is not None else -(-total // 32) * 32, at)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from nvdsl.mlir import ir
-from nvdsl.sim import atomics, memory, phases
+from nvdsl.sim import atomics, memory, operands, phases
 from nvdsl.sim.clocks import Known
 from nvdsl.sim.decode import Blocking, Decoder, Frame, op, unknown
 from nvdsl.sim.dialects.gpu import block_barrier
@@ -128,8 +128,11 @@ def _barrier_arrive(d: Decoder, op: Any) -> Any:
     def step(v: Frame) -> None:
         w = v[0]
         which = one_value(v[number[0]], w, at, "the barrier's number") if number else 0
+        count = one_value(v[threads], w, at, "the thread count")
+        if w.machine.checks:
+            operands.check_barrier(w, which, count, at)
         barrier = w.block.named_barrier(which)
-        mine = barrier.arrive(w, one_value(v[threads], w, at, "the thread count"), at)
+        mine = barrier.arrive(w, count, at)
         if w.record is not None:
             w.record.did(f"arrive at {barrier.name}", at)
             w.record.meet(barrier, mine)
@@ -212,6 +215,7 @@ def _setmaxregister(d: Decoder, op: Any) -> Any:
 
     def run(v: Frame) -> Iterator[Any]:
         w = v[0]
+        operands.check_registers(w, count, at)
         pool = w.block.pool
         need = 32 * (count - w.registers)
         blocked = raises and need > pool.free
@@ -272,9 +276,12 @@ def _griddepcontrol(d: Decoder, op: Any) -> Any:
 
 @op("nvvm.nanosleep")
 def _nanosleep(d: Decoder, op: Any) -> Any:
+    (duration,) = d.operands(op)
     at = where(op)
 
     def run(v: Frame) -> Iterator[Any]:
+        if v[0].machine.checks:
+            operands.check_nanosleep(v[0], v[duration], at)
         yield Waiting(lambda: False, "the end of a nanosleep", at, spins=True)
 
     return Blocking(run)
@@ -292,10 +299,11 @@ def _fence_proxy(d: Decoder, op: Any) -> Any:
 @op("nvvm.mapa")
 def _mapa(d: Decoder, op: Any) -> Any:
     address, rank = d.operands(op)
-    r = d.result(op)
+    r, at = d.result(op), where(op)
     low = (1 << memory.CLUSTER_SHIFT) - 1
 
     def step(v: Frame) -> None:
+        operands.check_rank(v[0], v[rank], at)
         v[r] = (v[address] & low) + ((v[rank] + 1) * (1 << memory.CLUSTER_SHIFT))
 
     return step

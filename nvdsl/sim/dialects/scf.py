@@ -10,7 +10,9 @@ import numpy as np
 from nvdsl.mlir import ir
 from nvdsl.sim.decode import Blocking, Body, Decoder, Frame, op
 from nvdsl.sim.graph import Graph
+from nvdsl.sim.operands import check_step
 from nvdsl.sim.polling import polling, unchanged
+from nvdsl.sim.progress import TURNS
 from nvdsl.sim.values import integer_type, select
 from nvdsl.trace.location import where
 
@@ -118,16 +120,19 @@ def _for(d: Decoder, op: Any) -> Any:
     results = [d.define(result) for result in op.results]
     kinds = [integer_type(argument.type) for argument in block.arguments]
     count = len(carried)
+    at = where(op)
 
     def uniform(v: Frame) -> Iterator[Any]:
         first, last, by = v[low], v[high], v[stride]
+        check_step(v[0], by, at)
         if not (first.__class__ is int and last.__class__ is int and by.__class__ is int):
             yield from varying(v)
             return
         for c, s in zip(carried, starts, strict=True):
             v[c] = v[s]
-        blocking = body.blocking
-        for i in range(first, last, max(by, 1)):
+        blocking, turns, progress = body.blocking, range(first, last, by), v[0].machine.progress
+        is_long = progress is not None and last - first > TURNS * by
+        for i in progress.turns(turns, at) if is_long else turns:
             v[variable] = i
             if blocking:
                 yield from body.run(v)
