@@ -81,6 +81,12 @@ def _draw(chosen: argparse.Namespace) -> int:
     return draw.run(chosen)
 
 
+def _cache(chosen: argparse.Namespace) -> int:
+    from nvdsl.cli import cache
+
+    return cache.run(chosen)
+
+
 # --- what it takes
 
 
@@ -112,6 +118,7 @@ def _parser() -> argparse.ArgumentParser:
     _check_parser(commands)
     _show_parser(commands)
     _draw_parser(commands)
+    _cache_parser(commands)
     return parser
 
 
@@ -190,6 +197,19 @@ def _draw_parser(commands) -> None:
     for one in (swizzle, fragment):
         one.add_argument("--text", action="store_true", help="print it in the terminal, in colours, instead of SVG")
         one.add_argument("--out", metavar="FILE.svg", help="where the SVG goes (standard output)")
+
+
+def _cache_parser(commands) -> None:
+    parser = _command(
+        commands, "cache", _cache, "show, clear or limit what is kept on disk",
+        more="Compiled kernels and tuned configurations are kept in NVDSL_CACHE_DIR, or else in\n"
+        "$XDG_CACHE_HOME/nvdsl, or else in ~/.cache/nvdsl. NVDSL_CACHE=off keeps no kernels.\n"
+        "All of it can be removed at any time: kernels are compiled again, but what was tuned has to be tuned again.",
+    )  # fmt: skip
+    parser.add_argument("--clear", choices=("kernels", "tuned", "all"), help="remove them")
+    parser.add_argument("--limit", metavar="SIZE",
+                        help="keep at most so much of compiled kernels, from now on: 500MB, 2GB (NVDSL_CACHE_LIMIT "
+                        "goes before it; 512 MiB without either). What was used longest ago goes first")
 
 
 def _count(text: str) -> int:

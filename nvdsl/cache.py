@@ -1,16 +1,41 @@
 """The cache on disk: where it is, and files that are whole or not there.
 
-Nothing in it is needed and nothing in it is trusted: every file carries a checksum of what it holds, and one that does
-not fit is thrown away with a warning, as if it had never been written.
+Nothing in it is needed. It is trusted as the user's own files are, and no further: a file is taken only if nobody but
+the user (and root) may have written it, by `shared`, which is asked of the file and of the folders around it. Checksums
+find accidents, not forgery: who may write these files may write nvdsl's own, too, and could read a secret key beside
+them. What does not fit is thrown away with a warning, as if it had never been written.
 """
 
 from __future__ import annotations
 
 import contextlib
+import grp
 import os
+import pwd
+import random
+import re
+import stat
 import tempfile
+import time
 import warnings
+from collections.abc import Iterator
 from pathlib import Path
+
+from nvdsl.errors import ToolchainError
+
+MOST = 256 << 20
+"""Bytes of one file: a larger one is none of ours."""
+
+LIMIT = 512 << 20
+"""Bytes of all compiled kernels together, unless told otherwise."""
+
+STALE = 3600.0
+"""Seconds after which a temporary file is one that a killed process left."""
+
+_DAY = 86400.0
+_UNITS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KIB": 1 << 10, "MIB": 1 << 20, "GIB": 1 << 30}
+_random = random.Random()  # not the user's, who may have given it a seed
+_told: set[str] = set()
 
 
 class CacheWarning(UserWarning):
@@ -26,17 +51,98 @@ def folder(*parts: str) -> Path:
     """A folder of the cache: below NVDSL_CACHE_DIR, or else ``$XDG_CACHE_HOME/nvdsl``, or else ``~/.cache/nvdsl``."""
     chosen = os.environ.get("NVDSL_CACHE_DIR")
     if chosen:
-        return Path(chosen).expanduser().joinpath(*parts)
+        with contextlib.suppress(RuntimeError):  # ~nobody
+            return Path(chosen).expanduser().joinpath(*parts)
+        raise ToolchainError(
+            f"NVDSL_CACHE_DIR={chosen}: there is no such home directory", fix="name a folder, or unset NVDSL_CACHE_DIR"
+        )
     base = os.environ.get("XDG_CACHE_HOME", "")  # the rule of freedesktop.org: a relative one counts as unset
     root = Path(base) if os.path.isabs(base) else Path(os.path.expanduser("~"), ".cache")
     return root.joinpath("nvdsl", *parts)
 
 
+# --- whose it is
+
+
+def shared(state: os.stat_result) -> str | None:
+    """Who else may write a file, or into a folder, with this ``os.stat``; None where nobody may. The rule is that of
+    OpenSSH's StrictModes: it belongs to the user or to root, and neither its group nor others may write to it. A group
+    of which the user is the only member may. In a folder with the sticky bit others can make only files of their own,
+    which are not taken."""
+    if state.st_uid not in (os.geteuid(), 0):
+        return f"it belongs to {_name(state.st_uid)}"
+    if stat.S_ISDIR(state.st_mode) and state.st_mode & stat.S_ISVTX:
+        return None
+    if state.st_mode & stat.S_IWOTH:
+        return "everybody may write to it"
+    if state.st_mode & stat.S_IWGRP and not _is_private(state.st_gid):
+        return "its group may write to it"
+    return None
+
+
+def _name(user: int) -> str:
+    try:
+        return f"user {pwd.getpwuid(user).pw_name}"
+    except KeyError:
+        return f"user {user}"
+
+
+def _is_private(group: int) -> bool:
+    """Whether the user is the only member of a group: of that name, and without others."""
+    try:
+        me, found = pwd.getpwuid(os.geteuid()), grp.getgrgid(group)
+    except KeyError:
+        return False
+    return me.pw_gid == group and found.gr_name == me.pw_name and set(found.gr_mem) <= {me.pw_name}
+
+
+def obstacle(directory: Path) -> str | None:
+    """Why a folder of the cache isn't used, with what to do about it; None for one that is, or that isn't there."""
+    root = folder()
+    for one in [directory, *directory.parents] if directory.is_relative_to(root) else [directory]:
+        try:
+            why = shared(os.stat(one))
+        except OSError:
+            why = None
+        if why is not None:
+            return (
+                f"{one} is not used: {why}. Whoever may write there decides what this process runs: "
+                f"chown it to yourself, `chmod go-w {one}`, or name another folder with NVDSL_CACHE_DIR"
+            )
+        if one == root:
+            break
+    return None
+
+
+def _usable(directory: Path) -> bool:
+    why = obstacle(directory)
+    if why is not None and why not in _told:
+        _told.add(why)
+        warnings.warn(why, CacheWarning, stacklevel=3)
+    return why is None
+
+
+def make(directory: Path) -> None:
+    """Make a folder of the cache, which nobody else may write to, whatever the umask is. Raises OSError."""
+    missing = []
+    while not directory.is_dir() and directory != directory.parent and directory != folder().parent:
+        missing.append(directory)
+        directory = directory.parent
+    directory.mkdir(parents=True, exist_ok=True)
+    for one in reversed(missing):
+        one.mkdir(exist_ok=True, mode=0o700)
+
+
+# --- files
+
+
 def write(path: Path, data: bytes) -> bool:
     """Write a file so that readers and other writers see it whole or not at all. False, with a warning, where that
     is not possible (a full disk, a folder that is not ours)."""
+    if not _usable(path.parent):
+        return False
     try:
-        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        make(path.parent)
         handle, name = tempfile.mkstemp(prefix=".", suffix=".part", dir=path.parent)
         try:
             with open(handle, "wb") as file:
@@ -53,11 +159,27 @@ def write(path: Path, data: bytes) -> bool:
 
 
 def read(path: Path) -> bytes | None:
-    """The bytes of a file; None where it isn't there or can't be read."""
+    """The bytes of a file; None where it isn't there, can't be read, or isn't the user's alone. It never waits: not
+    for a FIFO's writer, and not for a device."""
     try:
-        return path.read_bytes()
+        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_NOCTTY | os.O_CLOEXEC)
+        try:
+            why = _unfit(os.fstat(handle))
+            if why is None:
+                with open(handle, "rb", closefd=False) as file:
+                    return file.read(MOST) if _usable(path.parent) else None
+        finally:
+            os.close(handle)
     except OSError:
         return None
+    discard(path, why)
+    return None
+
+
+def _unfit(state: os.stat_result) -> str | None:
+    if not stat.S_ISREG(state.st_mode):
+        return "it is no regular file"
+    return f"it has {state.st_size:,} bytes" if state.st_size > MOST else shared(state)
 
 
 def discard(path: Path, why: str) -> None:
@@ -67,16 +189,72 @@ def discard(path: Path, why: str) -> None:
         path.unlink()
 
 
+@contextlib.contextmanager
+def alone(name: str, patience: float) -> Iterator[bool]:
+    """Let one thread of all processes that use the cache in at a time, by the name of what they do. False where the
+    others took longer than ``patience`` seconds, or where there can be no lock: then it is done beside them. A process
+    that ends, however it does, leaves no lock."""
+    from filelock import FileLock, Timeout
+
+    held = None
+    if obstacle(folder("locks")) is None:
+        with contextlib.suppress(OSError, NotImplementedError, Timeout):
+            make(folder("locks"))
+            held = FileLock(folder("locks", f"{name}.lock"), timeout=patience, mode=0o600, thread_local=False)
+            held.acquire()
+    got = held is not None and held.is_locked
+    try:
+        yield got
+    finally:
+        if held is not None and got:
+            held.release()
+
+
+# --- size
+
+
+def limit() -> int:
+    """Bytes that compiled kernels may take: NVDSL_CACHE_LIMIT ("500MB"), or what `nvdsl cache --limit` keeps, or
+    `LIMIT`."""
+    said = os.environ.get("NVDSL_CACHE_LIMIT")
+    try:
+        if said:
+            return size(said)
+        kept = read(folder("limit")) if folder("limit").exists() else None
+        return LIMIT if kept is None else size(kept.decode())
+    except ValueError as error:
+        warnings.warn(f"the limit of the cache: {error}", CacheWarning, stacklevel=2)
+        return LIMIT
+
+
+def size(text: str) -> int:
+    """Bytes of a text like "500MB", "2 GiB" or "1000000". Raises ValueError."""
+    found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]*)\s*", text)
+    if found is None or found[2].upper() not in _UNITS:
+        raise ValueError(f"{text!r} is no size: write 500MB, 2GB or 1GiB")
+    return int(float(found[1]) * _UNITS[found[2].upper()])
+
+
+def tidy(directory: Path, written: int, suffix: str) -> None:
+    """After ``written`` bytes were saved in a folder: `shrink` it, now and then. A look at all files takes some 25 us
+    for each; so there is one a day, and one for each eighth of the limit that is written, on average."""
+    most, stamp = limit(), directory / ".tidied"
+    try:
+        is_new = abs(time.time() - stamp.stat().st_mtime) < _DAY
+    except OSError:
+        is_new = False
+    if is_new and _random.random() * most > 8 * written:
+        return
+    with contextlib.suppress(OSError):
+        stamp.touch(mode=0o600)
+    shrink(directory, most, suffix)
+
+
 def shrink(directory: Path, limit: int, suffix: str) -> None:
     """Keep a folder's files that end in ``suffix`` below ``limit`` bytes: the ones used longest ago go first, down to
-    three quarters of it."""
-    files = []
-    with contextlib.suppress(OSError):
-        for entry in os.scandir(directory):
-            if entry.name.endswith(suffix):
-                with contextlib.suppress(OSError):  # another process was faster
-                    state = entry.stat()
-                    files.append((state.st_mtime, state.st_size, entry.path))
+    three quarters of it. What killed writers left goes, too."""
+    remove_stale(directory)
+    files = [(state.st_mtime, state.st_size, path) for path, state in files_of(directory, suffix)]
     total = sum(size for _, size, _ in files)
     if total <= limit:
         return
@@ -86,3 +264,23 @@ def shrink(directory: Path, limit: int, suffix: str) -> None:
         total -= size
         if total <= limit * 3 // 4:
             return
+
+
+def remove_stale(directory: Path) -> None:
+    """Remove the temporary files of writers that were killed."""
+    before = time.time() - STALE
+    for path, state in files_of(directory, ".part"):
+        if state.st_mtime < before:
+            with contextlib.suppress(OSError):
+                os.unlink(path)
+
+
+def files_of(directory: Path, suffix: str) -> list[tuple[str, os.stat_result]]:
+    """The files in a folder that end in ``suffix``, and what is known of each."""
+    found = []
+    with contextlib.suppress(OSError):
+        for entry in os.scandir(directory):
+            if entry.name.endswith(suffix):
+                with contextlib.suppress(OSError):  # another process was faster
+                    found.append((entry.path, entry.stat(follow_symlinks=False)))
+    return found

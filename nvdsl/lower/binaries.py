@@ -10,6 +10,7 @@ import contextlib
 import functools
 import hashlib
 import os
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,13 +21,13 @@ from nvdsl.errors import ToolchainError
 from nvdsl.lower import stored, toolchain
 from nvdsl.lower.advisories import Advisory
 from nvdsl.lower.options import Options
-from nvdsl.lower.result import Lowered
+from nvdsl.lower.result import KernelBinary, Lowered
 from nvdsl.mlir import ir, provider
 
-FORMAT = 1
+FORMAT = 2
 SUFFIX = ".kernel.zip"
-MAX_BYTES = 512 << 20
-"""Bytes of all files together; what was used longest ago goes first."""
+PATIENCE = 60.0
+"""Seconds to wait for another process that compiles the same: then it is compiled here, too."""
 
 
 def key(module: Any, options: Options) -> str | None:
@@ -41,14 +42,15 @@ def key(module: Any, options: Options) -> str | None:
     return digest.hexdigest()
 
 
-def load(found_by: str, context: Any) -> tuple[Lowered, list[Advisory]] | None:
-    """What was kept under a `key`, with its advisories; None where nothing is, or nothing that can be used."""
+def load(found_by: str) -> tuple[dict[str, KernelBinary], list[Advisory]] | None:
+    """The kernels that were kept under a `key`, with their advisories; None where nothing is, or nothing that can be
+    used."""
     path = _path(found_by)
     data = cache.read(path)
     if data is None:
         return None
     try:
-        found = stored.unpack(data, found_by, context)
+        found = stored.unpack_kernels(data, found_by)
     except stored.Unreadable as error:
         cache.discard(path, str(error))
         return None
@@ -59,8 +61,15 @@ def load(found_by: str, context: Any) -> tuple[Lowered, list[Advisory]] | None:
 
 def save(found_by: str, lowered: Lowered, advice: list[Advisory]) -> None:
     path = _path(found_by)
-    if cache.write(path, stored.pack(lowered, advice, found_by)):
-        cache.shrink(path.parent, MAX_BYTES, SUFFIX)
+    data = stored.pack(lowered, advice, found_by, host=False)
+    if cache.write(path, data):
+        cache.tidy(path.parent, len(data), SUFFIX)
+
+
+def alone(found_by: str) -> AbstractContextManager[bool]:
+    """While one process compiles something, others that need the same wait for it. The locks are few, whatever is
+    compiled: now and then something else is waited for."""
+    return cache.alone(f"kernel-{found_by[:2]}", PATIENCE)
 
 
 def _path(found_by: str) -> Path:

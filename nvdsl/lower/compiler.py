@@ -29,18 +29,37 @@ def lower(module: Any, options: Options | None = None) -> Lowered:
     one. Warns AdvisoryWarning at the user's line.
     """
     options = options or Options.from_environment()
-    found_by, start = binaries.key(module, options), time.perf_counter()
-    kept = binaries.load(found_by, module.context) if found_by else None
-    if kept is not None:
-        lowered, advice = kept
-        lowered.stages["look-up"] = time.perf_counter() - start
-    else:
+    found_by = binaries.key(module, options)
+    if found_by is None:
         lowered, advice = _compile(module, options)
-        if found_by:
-            binaries.save(found_by, lowered, advice)
+    else:
+        lowered, advice = _kept(found_by, module, options) or _compile_once(found_by, module, options)
     if not options.debug:  # ptxas's advice is about what debug mode added, too
         advisories.report(advice, strict=options.strict)
     return lowered
+
+
+def _kept(found_by: str, module: Any, options: Options) -> tuple[Lowered, list[advisories.Advisory]] | None:
+    """What the disk has of a module. Only JSON, PTX and cubins come from there: the host module is made anew, so that
+    MLIR, which some wrong bytes would end the process in, parses nothing that others may have written."""
+    start = time.perf_counter()
+    kept = binaries.load(found_by)
+    if kept is None:
+        return None
+    made, advice = kept
+    with threads.mlir, module.context, ir.Location.unknown():
+        host = outline(module, options, Dump(options, module))
+    return Lowered(host, made, {"look-up": time.perf_counter() - start}), advice
+
+
+def _compile_once(found_by: str, module: Any, options: Options) -> tuple[Lowered, list[advisories.Advisory]]:
+    """Compile and keep it; or wait for a process that is doing that."""
+    with binaries.alone(found_by) as waited_for:
+        kept = _kept(found_by, module, options) if waited_for else None
+        if kept is None:
+            kept = _compile(module, options)
+            binaries.save(found_by, *kept)
+    return kept
 
 
 def _compile(module: Any, options: Options) -> tuple[Lowered, list[advisories.Advisory]]:
@@ -64,12 +83,7 @@ def _compile(module: Any, options: Options) -> tuple[Lowered, list[advisories.Ad
 def to_ptx(module: Any, options: Options, dump: Dump, stages: dict[str, float]) -> tuple[Any, list[Kernel], list[Ptx]]:
     """The host module, its kernels, and their PTX. Needs ``module``'s context to be current."""
     with _timed(stages, "passes"):
-        dump.module("trace", module)
-        host = _copy(module)
-        attributes = prepare.launch_attributes(host)
-        steps.run_all(passes.HOST, host, {}, options, dump)
-        prepare.restore_launch_attributes(host, attributes)
-        dump.module("host", host)
+        host = outline(module, options, dump)
         found = kernels.read(host)
         device = prepare.device_module(host)
         steps.run_all(passes.DEVICE, device, found, options, dump)
@@ -79,6 +93,17 @@ def to_ptx(module: Any, options: Options, dump: Dump, stages: dict[str, float]) 
     for code in codes:
         dump.text("ptx", code.module, "ptx", code.text)
     return host, list(found.values()), codes
+
+
+def outline(module: Any, options: Options, dump: Dump) -> Any:
+    """A copy of a traced module with its kernels in ``gpu.module``s. Needs ``module``'s context to be current."""
+    dump.module("trace", module)
+    host = _copy(module)
+    attributes = prepare.launch_attributes(host)
+    steps.run_all(passes.HOST, host, {}, options, dump)
+    prepare.restore_launch_attributes(host, attributes)
+    dump.module("host", host)
+    return host
 
 
 @contextmanager

@@ -27,16 +27,29 @@ def device_module(host: Any) -> Any:
 
 def launch_attributes(host: Any) -> list[dict[str, Any]]:
     """nvdsl's own attributes of each ``gpu.launch``, in program order: outlining drops them."""
-    launches = [op for op in walk(host) if op.name == "gpu.launch"]
+    launches = _outside_kernels(host, "gpu.launch")
     return [{n: op.attributes[n] for n in op.attributes if n.startswith("nvdsl.")} for op in launches]
 
 
 def restore_launch_attributes(host: Any, attributes: list[dict[str, Any]]) -> None:
     """Put them on the ``gpu.launch_func`` that each has become."""
-    launches = [op for op in walk(host) if op.name == "gpu.launch_func"]
+    launches = _outside_kernels(host, "gpu.launch_func")
     for op, kept in zip(launches, attributes, strict=True):
         for name, value in kept.items():
             op.attributes[name] = value
+
+
+def _outside_kernels(host: Any, name: str) -> list[Any]:
+    """The host's operations of a name, in program order."""
+    found: list[Any] = []
+
+    def visit(op: Any) -> Any:
+        if op.name == name:
+            found.append(op)
+        return ir.WalkResult.SKIP if op.name in ("gpu.launch", "gpu.module") else ir.WalkResult.ADVANCE
+
+    host.operation.walk(visit, ir.WalkOrder.PRE_ORDER)
+    return found
 
 
 def functions(device: Any, kernels: Kernels) -> list[tuple[Any, Kernel]]:

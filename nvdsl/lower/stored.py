@@ -1,7 +1,7 @@
 """Compiled kernels as bytes, for the cache on disk and for other processes: a zip file that any tool can open.
 
-``meta.json`` (what `result.KernelBinary` says, the advisories), ``host.mlirbc`` (the outlined module), and a ``.ptx``
-and a ``.cubin`` for each GPU module. No pickles: who reads a file must not execute it.
+``meta.json`` (what `result.KernelBinary` says, the advisories), and a ``.ptx`` and a ``.cubin`` for each GPU module;
+between processes of ours ``host.mlirbc`` (the outlined module), too. No pickles: who reads a file must not execute it.
 """
 
 from __future__ import annotations
@@ -26,9 +26,12 @@ class Unreadable(Exception):
     """The bytes are not what `pack` makes, or not whole. The message says what is wrong with them."""
 
 
-def pack(lowered: Lowered, advice: list[Advisory], key: str) -> bytes:
-    """``key``: what the bytes are found by; `unpack` gives it back checked."""
-    parts = {"host.mlirbc": bytecode(lowered.host)}
+_MOST = 1 << 30  # bytes of all parts together: what unpacks to more is none of ours
+
+
+def pack(lowered: Lowered, advice: list[Advisory], key: str, host: bool = True) -> bytes:
+    """``key``: what the bytes are found by; `unpack` gives it back checked. ``host``: with the host module."""
+    parts = {"host.mlirbc": bytecode(lowered.host)} if host else {}
     kernels = []
     for kernel in lowered.kernels.values():
         module = kernel.symbol.partition("::")[0]
@@ -51,7 +54,23 @@ def pack(lowered: Lowered, advice: list[Advisory], key: str) -> bytes:
 
 
 def unpack(data: bytes, key: str, context: Any) -> tuple[Lowered, list[Advisory]]:
-    """What was packed under ``key``; its host module lives in ``context``. Raises `Unreadable`."""
+    """What was packed under ``key``; its host module lives in ``context``. Only of bytes that a process of ours made:
+    MLIR may end the process for others. Raises `Unreadable`."""
+    parts, kernels, advice = _unpacked(data, key)
+    try:
+        with context:
+            host = ir.Module.parse(parts["host.mlirbc"])
+    except Exception as error:
+        raise Unreadable(f"{type(error).__name__}: {error}") from None
+    return Lowered(host, kernels, {}), advice
+
+
+def unpack_kernels(data: bytes, key: str) -> tuple[dict[str, KernelBinary], list[Advisory]]:
+    """Of what was packed under ``key``, all but the host module. Raises `Unreadable`, whatever the bytes are."""
+    return _unpacked(data, key)[1:]
+
+
+def _unpacked(data: bytes, key: str) -> tuple[dict[str, bytes], dict[str, KernelBinary], list[Advisory]]:
     try:
         parts = _parts(data)
         meta = json.loads(parts["meta.json"])
@@ -62,13 +81,11 @@ def unpack(data: bytes, key: str, context: Any) -> tuple[Lowered, list[Advisory]
                 raise Unreadable(f"{name} has changed since it was written")
         kernels = [_kernel(described, parts) for described in meta["kernels"]]
         advice = [_advisory(described) for described in meta["advice"]]
-        with context:
-            host = ir.Module.parse(parts["host.mlirbc"])
     except Unreadable:
         raise
     except Exception as error:  # zipfile, json and zlib each raise a dozen types for bytes that are not theirs
         raise Unreadable(f"{type(error).__name__}: {error}") from None
-    return Lowered(host, {kernel.symbol: kernel for kernel in kernels}, {}), advice
+    return parts, {kernel.symbol: kernel for kernel in kernels}, advice
 
 
 def bytecode(module: Any) -> bytes:
@@ -80,6 +97,8 @@ def bytecode(module: Any) -> bytes:
 
 def _parts(data: bytes) -> dict[str, bytes]:
     with zipfile.ZipFile(io.BytesIO(data)) as archive:
+        if sum(part.file_size for part in archive.infolist()) > _MOST:
+            raise Unreadable(f"it unpacks to more than {_MOST:,} bytes")
         parts = {name: archive.read(name) for name in archive.namelist()}
     if hashlib.sha256(parts["meta.json"]).hexdigest().encode() != parts["meta.sha256"]:
         raise Unreadable("meta.json has changed since it was written")

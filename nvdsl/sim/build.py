@@ -9,7 +9,7 @@ from nvdsl import lower, threads
 from nvdsl.driver.plan import Plan
 from nvdsl.driver.plan import build as build_plan
 from nvdsl.lower import kernels, passes, prepare, steps
-from nvdsl.lower.compiler import _copy
+from nvdsl.lower.compiler import outline
 from nvdsl.lower.dump import Dump
 from nvdsl.mlir import ir
 from nvdsl.sim.decode import Code
@@ -28,10 +28,7 @@ def build(
     lowering = lower.Options()
     dump = Dump(lowering, module)
     with threads.mlir, module.context, ir.Location.unknown():
-        host = _copy(module)
-        launches = prepare.launch_attributes(host)
-        steps.run_all(passes.HOST, host, {}, lowering, dump)
-        prepare.restore_launch_attributes(host, launches)
+        host = outline(module, lowering, dump)
         found = kernels.read(host)
         device = prepare.device_module(host)
         composed = any(n.startswith(_WARPGROUP) for k in found.values() for n in k.op_names)

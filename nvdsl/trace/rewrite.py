@@ -17,12 +17,16 @@ from collections.abc import Callable
 from types import CellType, CodeType, FunctionType, SimpleNamespace
 from typing import Any
 
+from nvdsl import threads
 from nvdsl.trace import calls, control, location, source
 from nvdsl.trace.expressions import RUNTIME, place
 from nvdsl.trace.transform import transform
 
 _FUTURE = sum(getattr(__future__, name).compiler_flag for name in __future__.all_feature_names)
 _UNTOUCHED = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
+
+_parser = threads.lock()
+"""Python's syntax trees (SystemError in 3.11) and its filters of warnings are one thread's at a time."""
 
 _converted: weakref.WeakKeyDictionary[CodeType, CodeType] = weakref.WeakKeyDictionary()
 
@@ -79,8 +83,9 @@ def _bound(function: FunctionType, code: CodeType) -> FunctionType:
 
 def _rewritten(function: FunctionType) -> CodeType:
     code = function.__code__
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # the user's own compilation has given them
+    with _parser, warnings.catch_warnings():
+        for category in (SyntaxWarning, DeprecationWarning):  # the user's own compilation has given them
+            warnings.simplefilter("ignore", category)
         node = source.definition(function)
         if node is None:
             if code.co_name != "<lambda>" and _has_jumps(code):

@@ -29,6 +29,9 @@ from nvdsl.tune.space import Config, Space
 BUDGET = 60.0
 """Seconds, about, of one tuning."""
 
+PATIENCE = 900.0
+"""Seconds to wait for tunings of other processes on the GPU. Then it is tuned beside them."""
+
 
 class Autotuned(Jit):
     """A host function that chooses its tuned parameters by itself: called, compiled and traced like a `Jit`."""
@@ -146,16 +149,12 @@ class Autotuned(Jit):
     # --- a tuning
 
     def _tune(self, call: Call, problem: Problem, budget: float, force: bool, progress: Any) -> Tuning:
-        from filelock import FileLock
-
         from nvdsl.tune import tuner
         from nvdsl.tune.progress import show
 
         question, gpu, valid = self._file_of(call, problem)
-        folder = cache.folder("tune")
-        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         # One tuning at a time on a GPU: two would disturb each other's times, and find the same twice.
-        with FileLock(folder / f"device-{device.ordinal(call)}.lock"):
+        with cache.alone(f"device-{device.ordinal(call)}", PATIENCE):
             record = None if force else store.load(question, gpu, valid)
             if record is not None and (kept := self.space.revive(record.config)):
                 return self._remember(self._tuning(problem, "cache", kept))

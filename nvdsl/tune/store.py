@@ -61,13 +61,15 @@ def load(question: dict[str, Any], gpu: dict[str, str], valid_for: dict[str, str
 
 
 def save(record: Record) -> bool:
-    return cache.write(path(record.question, record.gpu), serialize(record))
+    file = path(record.question, record.gpu)
+    cache.remove_stale(file.parent)
+    return cache.write(file, serialize(record))
 
 
 def every(kernel: str) -> list[Record]:
     """All whole records of a kernel, out-of-date ones too."""
     folder = cache.folder("tune", _slug(kernel.rpartition(":")[2]))
-    found = (parse(file.read_bytes())[0] for file in sorted(folder.glob("*.json")))
+    found = (parse(cache.read(file) or b"")[0] for file in sorted(folder.glob("*.json")))
     return [record for record in found if record and record.question["kernel"] == kernel]
 
 

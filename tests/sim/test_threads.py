@@ -3,6 +3,7 @@
 import sys
 import threading
 import time
+import warnings
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -11,6 +12,7 @@ import pytest
 import nvdsl as nv
 from nvdsl import sim
 from nvdsl.errors import SimError
+from nvdsl.trace import rewrite
 from tests.sim import threads
 
 THREADS = 8
@@ -143,3 +145,15 @@ def test_a_jit_called_while_another_is_traced():
     first.join(20)
     other.join(20)
     assert (x == 2).all() and (y == 1).all()
+
+
+def test_functions_are_converted_one_at_a_time():
+    """What Python has for syntax trees counts their depth for all threads together, and its filters of warnings are
+    the process's: each thread would put back what it found."""
+    before = list(warnings.filters)
+    assert all(together(lambda i: threads.ptx(i) and threads.Work(large=False).one(i) is None, range(24)))
+    for _ in range(3):
+        rewrite._converted.clear()
+        work = threads.Work(large=False)
+        assert not [message for message in together(work.one, range(48)) if message]
+    assert warnings.filters == before

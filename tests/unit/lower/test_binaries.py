@@ -2,8 +2,10 @@
 
 import ast
 import io
+import os
 import subprocess
 import sys
+import threading
 import warnings
 import zipfile
 from dataclasses import replace
@@ -15,7 +17,8 @@ from hypothesis import strategies as st
 
 import nvdsl as nv
 from nvdsl import lower
-from nvdsl.lower import binaries, compiler, stored
+from nvdsl.lower import binaries, compiler, stored, toolchain
+from nvdsl.mlir import ir
 from nvdsl.module import context
 from tests.unit.kernels import array, host
 
@@ -183,6 +186,7 @@ def test_a_folder_that_is_not_ours_is_a_warning(folder, monkeypatch):
 def test_another_process_finds_it(folder):
     program = f"""
 import sys
+import threading
 sys.path[:0] = {sys.path!r}
 from chapters.ch1_saxpy import saxpy
 import nvdsl as nv
@@ -196,3 +200,100 @@ print(sorted(saxpy.compile(x, x, 2.0).seconds))
         for _ in range(2)
     ]  # fmt: skip
     assert [ast.literal_eval(run.stdout) for run in runs] == [["passes", "ptx", "ptxas", "trace"], ["look-up", "trace"]]
+
+
+def test_nothing_of_the_disk_goes_to_mlir(folder, compilations, monkeypatch):
+    """Its readers end the process for some wrong bytes. Here a file has such bytes, and checksums that fit."""
+    one = lower.lower(traced(), OPTIONS)
+    (file,) = folder.glob("*.kernel.zip")
+    with zipfile.ZipFile(file) as archive:
+        assert not [name for name in archive.namelist() if name.startswith("host")]
+    forged = stored.pack(replace(one, host=context_module()), [], binaries.key(traced(), OPTIONS))
+    with zipfile.ZipFile(io.BytesIO(forged)) as archive:
+        assert "host.mlirbc" in archive.namelist()
+    file.write_bytes(forged)
+    monkeypatch.setattr(ir.Module, "parse", lambda *_: pytest.fail("MLIR parsed it"))
+    two = lower.lower(traced(), OPTIONS)
+    assert len(compilations) == 1 and plain(one) == plain(two)
+    assert str(one.host) == str(two.host) and stored.bytecode(one.host) == stored.bytecode(two.host)
+
+
+def context_module():
+    with context():
+        return ir.Module.parse("module @other {}")
+
+
+@pytest.mark.parametrize("plant", ["fifo", "open to others"])
+def test_what_others_may_have_written_is_compiled_anew(folder, compilations, plant):
+    lower.lower(traced(), OPTIONS)
+    (file,) = folder.glob("*.kernel.zip")
+    if plant == "fifo":
+        file.unlink()
+        os.mkfifo(file)
+    else:
+        file.chmod(0o666)
+    with pytest.warns(nv.CacheWarning, match="thrown away"):
+        lower.lower(traced(), OPTIONS)
+    assert len(compilations) == 2
+    lower.lower(traced(), OPTIONS)
+    assert len(compilations) == 2  # it was written anew
+
+
+def test_a_file_that_unpacks_to_too_much_is_not_unpacked(packed, monkeypatch):
+    monkeypatch.setattr(stored, "_MOST", 1000)
+    with pytest.raises(stored.Unreadable, match="unpacks to more than 1,000 bytes"):
+        stored.unpack_kernels(packed[2], "key")
+
+
+COMPILING = """
+import sys
+import threading
+sys.path[:0] = {path!r}
+from chapters.ch1_saxpy import saxpy
+import nvdsl as nv
+x = nv.ShapeDtype((1000,), nv.f32)
+saxpy.trace(x, x, 2.0)
+print("ready", flush=True)
+sys.stdin.readline()
+print(sorted(saxpy.compile(x, x, 2.0).seconds), flush=True)
+"""
+
+
+def test_two_processes_compile_once(folder, tmp_path):
+    """Both begin at the same time. ptxas takes half a second, and counts how often it is called."""
+    program, calls = tmp_path / "ptxas", tmp_path / "calls"
+    program.write_text(f'#!/bin/sh\necho call >> {calls}\nsleep 0.5\nexec {toolchain.ptxas()} "$@"\n')
+    program.chmod(0o755)
+    environment = {"NVDSL_CACHE_DIR": str(folder.parent), "NVDSL_PTXAS": str(program), "PATH": "/usr/bin:/bin"}
+    processes = [
+        subprocess.Popen([sys.executable, "-c", COMPILING.format(path=sys.path)], stdin=subprocess.PIPE,
+                         stdout=subprocess.PIPE, text=True, env=environment, cwd=Path(nv.__file__).parents[1])
+        for _ in range(3)
+    ]  # fmt: skip
+    for process in processes:
+        assert process.stdout.readline() == "ready\n"
+    for process in processes:
+        process.stdin.write("go\n")
+        process.stdin.flush()
+    stages = sorted(ast.literal_eval(process.communicate(timeout=60)[0]) for process in processes)
+    assert stages == [["look-up", "trace"], ["look-up", "trace"], ["passes", "ptx", "ptxas", "trace"]]
+    assert calls.read_text().count("call") == 1
+
+
+def test_who_waits_too_long_compiles_too(folder, compilations, monkeypatch):
+    monkeypatch.setattr(binaries, "PATIENCE", 0.2)
+    with binaries.alone(binaries.key(traced(), OPTIONS)) as held:
+        assert held
+        lower.lower(traced(), OPTIONS)
+    assert len(compilations) == 1
+
+
+def test_threads_that_need_the_same_compile_it_once(folder, compilations):
+    functions = [host(fill, block=64) for _ in range(4)]  # so alike that they are one kernel on the disk
+    modules = [function.trace(array(nv.f32, 64)) for function in functions]
+    workers = [threading.Thread(target=lower.lower, args=(module, OPTIONS)) for module in modules]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    assert len(compilations) == 1

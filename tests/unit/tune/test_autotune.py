@@ -309,7 +309,7 @@ def test_two_processes_tune_one_after_the_other(gpu, folder):
     function, seen = make()
     call = nv.Jit._describe(function, (X, X, 2.0), {})
     question, identity, valid = function._file_of(call, function._problem(call))
-    lock = folder / "tune" / "device-0.lock"
+    lock = folder / "locks" / "device-0.lock"
     lock.parent.mkdir(parents=True)
     program = WAITING.format(path=sys.path, lock=str(lock), question=question, gpu=identity, valid=valid)
     environment = {**os.environ, "PYTHONPATH": str(Path(nv.__file__).parents[1])}
