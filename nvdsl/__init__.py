@@ -9,6 +9,7 @@ The public names, nothing else. ``import nvdsl as nv`` is the usual form.
 * types and values: `f16` ... `u64`, `const`, `select`, `min`, `max`, `abs`, `clamp`, `bitcast`; `nvdsl.math`
 * tiles: `smem`, `TMA`, `accumulator`, `Ring`, `PipelineState`
 * instructions, one function each: `nvdsl.ops`
+* layouts, and their algebra: `nvdsl.layout`
 * the names of LLVM's NVGPU examples: `nvdsl.thin`
 """
 
@@ -48,6 +49,7 @@ from nvdsl.errors import (
     AdvisoryWarning,
     ArgumentError,
     DeviceError,
+    LayoutError,
     LowerError,
     NvdslError,
     ToolchainError,

@@ -56,6 +56,12 @@ class TraceError(NvdslError):
     stage = "trace"
 
 
+class LayoutError(NvdslError, ValueError):
+    """No layout is what was asked for: shapes that don't match, a composition that is no layout, no inverse."""
+
+    stage = "trace"
+
+
 class VerifyError(NvdslError):
     """The traced module breaks a rule of the hardware."""
 
@@ -157,3 +163,10 @@ def trace_error(message: str, *, rule: str = "", fix: str = "") -> TraceError:
     from nvdsl.trace.location import caller  # late: that module is above this one
 
     return TraceError(message, where=caller(), rule=rule, fix=fix)
+
+
+def layout_error(message: str, *, rule: str = "", fix: str = "") -> LayoutError:
+    """A LayoutError at the user's line that called the layout algebra."""
+    from nvdsl.trace.location import caller  # late: that module is above this one
+
+    return LayoutError(message, where=caller(), rule=rule, fix=fix)

@@ -1,4 +1,4 @@
-"""Where an element of a tile lies: pure integer functions over bytes, no MLIR and no NumPy.
+"""Tiles in shared memory: where an element lies, in bytes.
 
 One model covers every layout that TMA writes and wgmma reads. A tile of ``rows x cols`` elements,
 row-major as in global memory, is stored as *panels*: panel ``p`` holds the columns
@@ -16,17 +16,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from nvdsl.layout.algebra import coalesce, composition
+from nvdsl.layout.core import Layout
+from nvdsl.layout.strides import X
+
 SWIZZLES = (0, 16, 32, 64, 128)
 
 # Bytes of alignment that a tile needs so that its swizzle pattern starts at phase 0 (the pattern
 # repeats every 8 rows) and so that TMA accepts it (128).
 ALIGNMENT = {0: 128, 16: 128, 32: 256, 64: 512, 128: 1024}
-
-# The 2-bit field of a wgmma matrix descriptor.
-DESCRIPTOR_SWIZZLE = {16: 0, 128: 1, 64: 2, 32: 3}
-
-WGMMA_K_BYTES = 32
-"""Bytes of K that one wgmma consumes, for every type: k16 of f16, k8 of tf32, k32 of fp8 and int8."""
 
 
 def swizzle_offset(offset: Any, swizzle: int) -> Any:
@@ -39,6 +37,16 @@ def swizzle_offset(offset: Any, swizzle: int) -> Any:
         return offset
     mask = swizzle // 16 - 1
     return offset ^ (((offset >> 7) & mask) << 4)
+
+
+# Eight rows of a panel, by the swizzle's width. The rows' strides in bits are 128 plus the 16 bytes by which the units
+# of the next line are exchanged.
+_ROWS: dict[int, tuple[Any, Any]] = {
+    16: (8, 16),
+    32: ((4, 2), (32, X(0x90))),
+    64: ((2, 4), (64, X(0x90))),
+    128: (8, X(0x90)),
+}
 
 
 @dataclass(frozen=True)
@@ -111,6 +119,24 @@ class TileLayout:
             )
         return swizzle_offset(linear, self.swizzle)
 
+    def as_layout(self) -> Layout:
+        """The tile in the algebra: (row, column) to a byte offset, the same as `offset`.
+
+        >>> print(TileLayout.of(64, 64, 2, 128).as_layout())
+        ((8,8),64):((X(0x90),1024),X(0x2))
+
+        Raises LayoutError for a number of rows that ends within a pattern of 8 and doesn't divide it.
+        """
+        if not self.swizzle:
+            return Layout((self.rows, self.cols), (self.panel_bytes, self.itemsize))
+        shape, stride = _ROWS[self.swizzle]
+        col = X(self.itemsize) if self.swizzle > 16 else self.itemsize
+        eight = Layout(
+            ((shape, -(-self.rows // 8)), (self.panel_cols, self.panels)),
+            ((stride, 8 * self.swizzle), (col, self.panel_stride)),
+        )
+        return coalesce(composition(eight, (self.rows, self.cols)), (None, None))
+
     def take_rows(self, rows: int) -> TileLayout:
         """The layout of ``rows`` consecutive rows of this tile (starting at a multiple of 8)."""
         return TileLayout(rows, self.cols, self.itemsize, self.swizzle, self.panel_stride)
@@ -118,77 +144,3 @@ class TileLayout:
     def take_panels(self, cols: int) -> TileLayout:
         """The layout of ``cols`` consecutive columns, whole panels."""
         return TileLayout(self.rows, cols, self.itemsize, self.swizzle, self.panel_stride)
-
-
-# --- wgmma operands ------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Operand:
-    """How wgmma walks a tile: the leading and stride byte offsets of its matrix descriptor.
-
-    ``major`` is ``"k"`` when K runs along the tile's rows (contiguous), ``"mn"`` when M or N does.
-    """
-
-    layout: TileLayout
-    major: str
-
-    @property
-    def leading_bytes(self) -> int:
-        """LBO: K-major without swizzle, between 16-byte columns; MN-major, between panels along M or N
-        (swizzled) or between groups of 8 k (not swizzled); unused (16) for swizzled K-major."""
-        if self.layout.swizzle > 16:
-            return 16 if self.major == "k" else self.layout.panel_stride
-        return self.layout.panel_stride if self.major == "k" else 8 * 16
-
-    @property
-    def stride_bytes(self) -> int:
-        """SBO: between groups of 8 rows of a panel; MN-major without swizzle, between panels."""
-        if self.layout.swizzle == 16 and self.major == "mn":
-            return self.layout.panel_stride
-        return 8 * self.layout.panel_bytes
-
-    def k_offset(self, step: int) -> int:
-        """Byte offset of the ``step``-th wgmma along K from the operand's start."""
-        if self.major == "mn":  # K runs over the rows: 16 of them a step (MN-major is 16-bit only)
-            return step * (WGMMA_K_BYTES // self.layout.itemsize) * self.layout.panel_bytes
-        start = step * WGMMA_K_BYTES
-        panel, within = divmod(start, self.layout.panel_bytes)
-        return panel * self.layout.panel_stride + within
-
-    def mn_offset(self, start: int) -> int:
-        """Byte offset of row (K-major) or column (MN-major) ``start``, a multiple of 64 (8 for N)."""
-        if self.major == "k":
-            return start * self.layout.panel_bytes
-        return (start // self.layout.panel_cols) * self.layout.panel_stride
-
-    def descriptor_constant(self) -> int:
-        """All fields of the 64-bit matrix descriptor but the start address (PTX ISA, "Matrix Descriptor
-        Format": bits 16-29 LBO >> 4, 32-45 SBO >> 4, 62-63 swizzle mode)."""
-        return (
-            (self.leading_bytes >> 4 & 0x3FFF) << 16
-            | (self.stride_bytes >> 4 & 0x3FFF) << 32
-            | DESCRIPTOR_SWIZZLE[self.layout.swizzle] << 62
-        )
-
-
-# --- register fragments --------------------------------------------------------------------------
-
-
-def accumulator_element(thread: Any, register: int) -> tuple[Any, Any]:
-    """(row, column) in an m64nN accumulator of 32-bit ``register`` of ``thread`` (0..127).
-
-    PTX ISA, "Register Fragments for wgmma.mma_async": four registers repeat every 8 columns.
-    """
-    row = thread // 32 * 16 + thread % 32 // 4 + register // 2 % 2 * 8
-    col = register // 4 * 8 + thread % 4 * 2 + register % 2
-    return row, col
-
-
-def a_fragment_element(thread: Any, register: int, itemsize: int) -> tuple[Any, Any]:
-    """(row, first column) in an m64kK A operand held in registers; a 32-bit register holds
-    ``4 // itemsize`` consecutive columns (PTX ISA, register fragments of A for .f16, .tf32, .e4m3)."""
-    per_register = 4 // itemsize
-    row = thread // 32 * 16 + thread % 32 // 4 + register % 2 * 8
-    col = thread % 4 * per_register + register // 2 * (4 * per_register)
-    return row, col

@@ -1,0 +1,125 @@
+"""Hopper's own layouts: register fragments, the matrices of ldmatrix and stmatrix, the boxes of TMA.
+
+A fragment takes (thread, value) to a coordinate of the matrix. All are stated in the algebra; the simulator and the
+verifier have formulas of their own, and tests compare the two. Source: PTX ISA, at each.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+from nvdsl.layout.algebra import composition
+from nvdsl.layout.core import Layout
+from nvdsl.layout.inverses import right_inverse
+from nvdsl.layout.make import identity
+from nvdsl.layout.memory import upcast
+from nvdsl.layout.strides import E
+from nvdsl.layout.tile import TileLayout
+
+QUAD = ((4, 8), (E(0, 1), E(1, 0)))
+"""Lanes as 8 rows of 4: lane l has row l / 4 and the (l % 4)-th part of it. All fragments begin so."""
+
+
+def wgmma_accumulator(n: int) -> Layout:
+    """(thread of the warpgroup, value) to (row, column) of D, 64 x n: n / 2 values a thread, in the registers' order.
+
+    PTX ISA, "Register Fragments for wgmma.mma_async": four values repeat every 8 columns.
+    """
+    return Layout(((4, 8, 4), (2, 2, n // 8)), ((E(0, 2), E(1, 0), E(16, 0)), (E(0, 1), E(8, 0), E(0, 8))))
+
+
+def wgmma_a(itemsize: int) -> Layout:
+    """(thread of the warpgroup, (element of a register, register)) to (row, column) of A, 64 rows of 32 bytes.
+
+    A register holds ``4 // itemsize`` elements (PTX ISA, register fragments of A for .f16, .tf32, .e4m3 ...).
+    """
+    lanes, values = mma_a(itemsize)
+    return Layout(((*lanes.shape, 4), values.shape), ((*lanes.stride, E(16, 0)), values.stride))
+
+
+def mma_a(itemsize: int) -> Layout:
+    """(lane, (element of a register, register)) to (row, column) of A of mma.sync.m16n8: 16 rows of 32 bytes.
+
+    PTX ISA, "Matrix Fragments for mma.m16n8k16" (2 bytes), "m16n8k8" (.tf32), "m16n8k32" (1 byte).
+    """
+    per = 4 // itemsize
+    return Layout(((4, 8), (per, (2, 2))), ((E(0, per), E(1, 0)), (E(0, 1), (E(8, 0), E(0, 4 * per)))))
+
+
+def mma_b(itemsize: int) -> Layout:
+    """(lane, (element of a register, register)) to (k, column) of B of mma.sync.m16n8: 32 bytes of k, 8 columns."""
+    per = 4 // itemsize
+    return Layout(((4, 8), (per, 2)), ((E(per, 0), E(0, 1)), (E(1, 0), E(4 * per, 0))))
+
+
+MMA_C = Layout(((4, 8), (2, 2)), ((E(0, 2), E(1, 0)), (E(0, 1), E(8, 0))))
+"""(lane, value) to (row, column) of C and D of mma.sync.m16n8, 32-bit values: one warp's first 8 columns of
+`wgmma_accumulator`."""
+
+
+def matrix_values(*, transpose: bool = False) -> Layout:
+    """(lane, 16-bit half of its register) to (row, column) of an 8x8 matrix of ldmatrix and stmatrix.
+
+    PTX ISA, "ldmatrix": ``.trans`` exchanges rows and columns.
+    """
+    rows, cols = (E(0, 1), E(1, 0)) if transpose else (E(1, 0), E(0, 1))
+    return Layout(((4, 8), 2), ((2 * cols, rows), cols))
+
+
+def matrix_rows(count: int) -> Layout:
+    """Lane to (row, matrix) of which it gives the address to ldmatrix and stmatrix of ``count`` matrices.
+
+    Lanes ``8 * count`` and later give none that is read (PTX ISA, "ldmatrix", table of threads and rows).
+    """
+    return identity(8, count)
+
+
+FRAGMENT_ROWS = Layout((16, 2, 4), (E(1, 0), E(0, 8), E(16, 0)))
+"""Thread of the warpgroup to the (row, column) at which it gives an address to ldmatrix.x4 or stmatrix.x4, for 16-bit
+elements: the four matrices are rows 0-7 and 8-15 of a warp's 16, of 8 columns and of the next 8. Their registers are
+then those of `mma_a`, and two groups of 8 columns of an accumulator packed in pairs: the epilogue's lanes."""
+
+
+def tma_boxes(tile: TileLayout) -> Layout:
+    """(column of the box, row, box) to (row, column) of the tile: the boxes in the order in which they lie.
+
+    One box is a panel. TMA itself permutes the 16-byte units, so that boxes don't know of the swizzle (PTX ISA, "Tensor
+    swizzling modes"). This is what the tile's inverse says, as coordinates.
+
+    >>> print(tma_boxes(TileLayout.of(128, 128, 2, 128)))
+    (64,128,2):(1@1,1@0,64@1)
+    """
+    rows, panels, width = tile.rows, tile.panels, tile.panel_cols
+    plain = Layout((rows, (width, panels)), (tile.panel_bytes, (tile.itemsize, rows * tile.panel_bytes)))
+    order = right_inverse(upcast(plain, tile.itemsize))
+    box = Layout((width, rows, panels), (1, width, width * rows))
+    return composition(composition(identity(rows, tile.cols), order), box)
+
+
+_ACCUMULATOR = wgmma_accumulator(8)
+
+
+def accumulator_element(thread: Any, register: int) -> tuple[Any, Any]:
+    """(row, column) in an m64nN accumulator of 32-bit ``register`` of ``thread`` (0..127), for any N.
+
+    The integers or traced integers of `wgmma_accumulator`.
+    """
+    return _known_element(thread, register) if isinstance(thread, int) else tuple(_ACCUMULATOR(thread, register))
+
+
+@cache
+def _known_element(thread: int, register: int) -> tuple[int, int]:
+    """Asked for each register of each epilogue that is traced."""
+    row, col = _ACCUMULATOR(thread, register)
+    return row, col
+
+
+_A_FRAGMENT = {itemsize: wgmma_a(itemsize) for itemsize in (1, 2, 4)}
+
+
+def a_fragment_element(thread: Any, register: int, itemsize: int) -> tuple[Any, Any]:
+    """(row, first column) in an m64kK A operand held in registers; a 32-bit register holds
+    ``4 // itemsize`` consecutive columns: the integers or traced integers of `wgmma_a`."""
+    row, col = _A_FRAGMENT[itemsize](thread, (0, register))
+    return row, col
