@@ -7,8 +7,9 @@ The simulator reads MLIR, never the wrappers that made it.
 What it does not model:
 
 - Time, caches, bank conflicts; the order of a float sum (but see `Options.exact`).
-- Order between the lanes of a warp in global memory: there a release by one lane speaks for the accesses of all. (In
-  shared memory each lane speaks for its own: see `lanes`.)
+- Memory order by the letter at shuffles and votes, which count as a meeting of their lanes (`lanes`); of a line that a
+  warp executes again and again without a meeting, only the first access of each element of global memory is compared
+  lane by lane.
 - Of atomics without order on one element, and of ordinary reads of one element of global memory, only the last one is
   compared with what comes (`tracking`).
 - Launches that overlap: a programmatic one runs after the one before, and is told where it did not wait.

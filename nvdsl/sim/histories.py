@@ -19,11 +19,13 @@ class Touch:
     """One access: by ``actor`` of ``cluster``, in its ``epoch``.
 
     ``modifies``: a read-modify-write. ``place``: (cluster, rank of the block); ``domain``: as much of it as those have
-    in common who are in an atomic's scope.
+    in common who are in an atomic's scope. ``parts``: which lanes accessed what (`records.Touch`), as long as that
+    matters; None then, and for what is asynchronous.
     """
 
     __slots__ = (
-        "access", "actor", "cluster", "domain", "epoch", "is_async", "is_atomic", "modifies", "place", "writes",
+        "access", "actor", "cluster", "domain", "epoch", "is_async", "is_atomic", "modifies", "parts", "place",
+        "writes",
     )  # fmt: skip
 
     def __init__(
@@ -35,6 +37,7 @@ class Touch:
         self.writes, self.modifies, self.domain = writes, modifies, domain
         self.is_atomic = access.kind in ("atomic", "reduction")
         self.is_async = access.kind in ("copy", "store", "reduction")
+        self.parts: list[Any] | None = None if self.is_async else []
 
     def conflicts(self, later: Touch) -> bool:
         """Whether the two need an order: two reads don't, nor two atomics whose scopes hold both."""

@@ -6,7 +6,7 @@ lanes meet: at bar.warp.sync or a barrier, which order the accesses of those who
 ``barrier``), and at shuffles and votes, which wait for all their lanes. (By the letter these order no memory.)
 
 ``epoch`` numbers the accesses of the warp. ``touched``: lanes that made one since all met last. A release by lanes
-that are not all of those tells of theirs alone.
+that are not all of those tells of theirs alone. ``noted``: accesses of global memory since then (`histories.Touch`).
 """
 
 from __future__ import annotations
@@ -57,6 +57,8 @@ class Lanes:
         self.launched = launched
         self._everyone = indices(launched)[1]
         self.actor, self.epoch, self.touched = actor, 2, 0
+        self.noted: list[Any] = []
+        self._told_alone = False
         self.clock = Clock(clocks, actor, self._everyone)
         self.clocks = [self.clock]
         self.set_mask(launched)
@@ -135,6 +137,7 @@ class Lanes:
     def tell(self, known: Known, what: str, where: Where | None) -> None:
         """Add the active lanes' own accesses."""
         if self.touched & ~self.bits:
+            self._told_alone = True
             epochs = np.where(self.mask, self.epoch, 0)
             known.join_lanes(self.actor, Part(epochs, what, where))
         else:
@@ -177,6 +180,15 @@ class Lanes:
         self.mask, self.bits = mask_of(bits), bits
         self.tell(one.generic, "bar.warp.sync", None)
         self.epoch += 1
+        self.set_mask(outer)
         if whole:
             self.touched = 0
-        self.set_mask(outer)
+            self.forget()
+
+    def forget(self) -> None:
+        """Nobody will ask any more which lanes made the accesses so far, but for those who know of single ones."""
+        if not self._told_alone:
+            for touch in self.noted:
+                touch.parts = None
+        self.noted.clear()
+        self._told_alone = False

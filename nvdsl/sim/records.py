@@ -15,6 +15,9 @@ Span = tuple[int, int, int]
 """(bits, first unit, unit after the last)."""
 
 
+_NOTHING = np.zeros(0, np.int64)
+
+
 class Touch:
     """Which lanes access which bytes in one op: ``size`` bytes at each of ``offsets``, one for each of ``lanes`` (bit
     by bit), or all of the lanes at the one place that they agree on. ``collective``: lanes that move a matrix
@@ -56,19 +59,24 @@ class Touch:
         units, masks = self.units(shift)
         return _set(units[masks & lanes != 0])
 
-    def others(self, lanes: int, later: Touch, writes: bool, shift: int) -> int:
-        """What one of ``lanes`` touches here, and another lane of the warp in ``later``; as a set of units.
+    def meets(self, later: Touch, lanes: int, shift: int) -> bool:
+        """Whether one of ``lanes`` touches here what any touches in ``later``."""
+        (units, masks), (more, _) = self.units(shift), later.units(shift)
+        return bool(np.isin(units[masks & lanes != 0], more).any())
+
+    def others(self, lanes: int, later: Touch, writes: bool, shift: int) -> Any:
+        """The units that one of ``lanes`` touches here, and another lane of the warp in ``later``.
 
         ``writes``: whether this one writes. Where all lanes store the same in one place, each finds there what it
         stored itself.
         """
         if writes and self.alike and not later.lanes & ~self.lanes and (not later.alike or later.lanes == self.lanes):
-            return 0
+            return _NOTHING
         (units, masks), (more, those) = self.units(shift), later.units(shift)
         common, mine, its = np.intersect1d(units, more, assume_unique=True, return_indices=True)
         earlier = masks[mine] & lanes
         either = earlier | those[its]
-        return _set(common[(earlier != 0) & (either & (either - 1) != 0)])
+        return common[(earlier != 0) & (either & (either - 1) != 0)]
 
 
 def _set(units: Any) -> int:
@@ -120,5 +128,5 @@ class Record:
         """See `Touch.others`."""
         found = 0
         for touch in self.touches or ():
-            found |= touch.others(lanes, later, writes, shift)
+            found |= _set(touch.others(lanes, later, writes, shift))
         return found & self.mask

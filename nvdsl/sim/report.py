@@ -90,14 +90,16 @@ def lane_race(hazard: str, earlier: Access, later: Access, span: str) -> SimErro
 def told_alone(hazard: str, earlier: Access, later: Access, span: str, part: Any) -> SimError:
     """A race because single lanes of the warp released, or fenced, where all of them had accessed: ``part``, a
     `clocks.Part`."""
-    fences = part.what.startswith("fence")
+    fences = part.what == "fence.proxy.async"
     return SimError(
         f"{part.what} by single lanes of the warp speaks for the accesses of those lanes alone: {later} touches {span} "
         f"of {earlier}, which others of its lanes did",
         kind="proxy-fence" if fences else "warp-sync",
         where=part.where or later.where,
         rule=_WARP_SYNC,
-        fix="all lanes that stored execute the fence" if fences else f"nv.sync_warp() before the {part.what}",
+        fix="all lanes that stored execute the fence"
+        if fences
+        else f"nv.sync_warp() before the {part.what} (a barrier, where it speaks for other warps, too)",
         details=(f"first:  {earlier}", f"{'fence' if fences else 'told'}:  {part.what} at {part.where}",
                  f"second: {later}"),
     )  # fmt: skip
@@ -133,9 +135,14 @@ def race(
     )
 
 
-def global_race(hazard: str, earlier: Access, later: Access, fence_only: bool, cluster: int) -> SimError:
+def global_race(
+    hazard: str, earlier: Access, later: Access, fence_only: bool, cluster: int, part: Any = None
+) -> SimError:
     """A race in global memory. ``cluster``: the earlier access's; -1 is the launch before, which may still run, -2 one
-    before that, for which it may not have waited either."""
+    before that, for which it may not have waited either. ``part``: what single lanes of the earlier one's warp told
+    (`clocks.Part`)."""
+    if part is not None:
+        return told_alone(hazard, earlier, later, "elements of global memory", part)
     kind, missing = hazard, "nothing orders the two"
     rule = "two accesses to the same element of which one writes need an order; blocks have none but by atomics"
     fix = (

@@ -44,6 +44,8 @@ class Schedule:
             elif not (len(self._resident) < self._most and self._start()):
                 self._poll()
             for cluster in [c for c in self._resident if all(w.done for w in c.warps)]:
+                for warp in cluster.warps:
+                    warp.forget()
                 self._finish(cluster)
                 if not self._resident:
                     self._start()

@@ -13,9 +13,11 @@ import numpy as np
 
 from nvdsl.errors import Where
 from nvdsl.sim import atomics
+from nvdsl.sim.clocks import ALL_LANES
 from nvdsl.sim.histories import UNDEFINED, Histories, Touch
 from nvdsl.sim.memory import GlobalMemory
-from nvdsl.sim.report import Access, global_race, never_written, scopes
+from nvdsl.sim.records import Touch as Part
+from nvdsl.sim.report import Access, global_race, lane_race, never_written, scopes
 
 IN_FLIGHT = 1 << 62
 """The epoch of a copy that has not completed."""
@@ -25,6 +27,9 @@ BEFORE, LONG_BEFORE = -1, -2
 
 _MANY = 1 << 16
 """Reads that wait for a write, histories of an allocation: more are settled, or looked through for those in use."""
+
+_PARTS = 1 << 10
+"""Ops of one access whose lanes are told apart; of one that has more, nothing is said of single lanes."""
 
 
 class GlobalShadow:
@@ -111,7 +116,13 @@ class GlobalShadow:
             number = self._known[key] = self._histories.add(
                 Touch(w.block, w.actor, w.epoch, access, writes, what == "atomic", domain)
             )
-        self._note(w, self.numbers, units, number)
+            w.noted.append(self._histories.touches[number])
+        now = Part(offsets, size, w.bits)
+        w.touched |= w.bits
+        self._note(w, self.numbers, units, number, now)
+        parts = self._histories.touches[number].parts
+        if parts is not None and len(parts) < _PARTS:
+            parts.append(now)
 
     def _units(self, offsets: Any, size: int) -> Any:
         first, count = offsets >> self.shift, max(size >> self.shift, 1)
@@ -119,7 +130,7 @@ class GlobalShadow:
             return slice(first, first + count)
         return first if count == 1 else first + np.arange(count)[:, None]
 
-    def _note(self, w: Any, array: Any, units: Any, number: int) -> None:
+    def _note(self, w: Any, array: Any, units: Any, number: int, now: Part) -> None:
         """An access of the units of an array (``self.numbers``, or a view of it) that must come after others."""
         if not self._written:
             touch = self._histories.touches[number]
@@ -129,33 +140,33 @@ class GlobalShadow:
                     self._settle()
                 return
             self._settle()
-        self._advance(w, array, units, number)
+        self._advance(w, array, units, number, now)
 
     def _settle(self) -> None:
         """From now on accesses are noted unit by unit."""
         waiting, self._waiting, self._written = self._waiting, [], True
         for array, units, number in waiting:
-            self._advance(None, array, units, number)
+            self._advance(None, array, units, number, None)
 
-    def _advance(self, w: Any, array: Any, units: Any, number: int) -> None:
+    def _advance(self, w: Any, array: Any, units: Any, number: int, now: Part | None) -> None:
         before = array[units]
         first = before.item(0)
         if (before == first).all():
-            following = self._following(w, first, number)
+            following = self._following(w, first, number, now)
             if following != first:
                 array[units] = following
         else:
             distinct, places = np.unique(before, return_inverse=True)
-            after = [self._following(w, one, number) for one in distinct.tolist()]
+            after = [self._following(w, one, number, now) for one in distinct.tolist()]
             array[units] = np.array(after, np.int32)[places].reshape(before.shape)
         if len(self._histories) > self._most:
             self._collect()
 
-    def _following(self, w: Any, history: int, number: int) -> int:
+    def _following(self, w: Any, history: int, number: int, now: Part | None) -> int:
         found = self._after.get((history, number))
         if found is None:
-            if w is not None:
-                self._check(w, history, number)
+            if now is not None:
+                self._check(w, history, number, now)
             found = self._after[history, number] = self._histories.after(history, number)
         return found
 
@@ -172,14 +183,14 @@ class GlobalShadow:
     def read(self, w: Any, lane: int, region: Any, access: Access) -> Touch:
         """A bulk copy reads a region (see `_region`); its touch is in flight until told otherwise."""
         touch = Touch(w.block, -1, IN_FLIGHT, access, False)
-        self._note(w, *self._region(region), self._histories.add(touch))
+        self._note(w, *self._region(region), self._histories.add(touch), Part(0, 0, 1 << lane))
         return touch
 
     def write(self, w: Any, lane: int, region: Any, access: Access, actor: int, epoch: int) -> None:
         """A bulk copy writes a region, or combines with it."""
         combines = access.kind == "reduction"
         touch = Touch(w.block, actor, epoch, access, True, combines)
-        self._note(w, *self._region(region), self._histories.add(touch))
+        self._note(w, *self._region(region), self._histories.add(touch), Part(0, 0, 1 << lane))
 
     def undefined(self, region: Any) -> Any:
         """For each byte of the allocation whether nobody wrote it; None where all of the region was written."""
@@ -213,36 +224,77 @@ class GlobalShadow:
 
     # --- order
 
-    def _check(self, w: Any, history: int, number: int) -> None:
+    def _check(self, w: Any, history: int, number: int, now: Part) -> None:
         mine, touch = self._histories, self._histories.touches[number]
         write, since = mine.writes[history], mine.since(history)
         if write > UNDEFINED:
-            self._require_order(w, mine.touches[write], touch)
+            self._require_order(w, mine.touches[write], touch, now)
         elif write == UNDEFINED:
             self._require_written(w, since, touch)
         if since and (touch.writes or mine.has_writes_since(history)):
             for n in since:
                 if n != number and mine.touches[n].conflicts(touch):
-                    self._require_order(w, mine.touches[n], touch)
+                    self._require_order(w, mine.touches[n], touch, now)
 
     def _require_written(self, w: Any, since: tuple[int, ...], touch: Touch) -> None:
         """A bulk load may bring what nobody uses: that is for who reads it."""
         if touch.access.kind == "copy" or (touch.writes and not touch.modifies):
             return
-        if not any(self._sets(n) and self._ordered(w, self._histories.touches[n], False) for n in since):
+        if not any(self._sets(n) and _is_known(w, self._histories.touches[n]) for n in since):
             raise never_written(touch.access, self._memory.name)
 
-    def _ordered(self, w: Any, other: Touch, fenced: bool) -> bool:
-        same = other.cluster == w.clock.cluster and other.actor == w.actor
-        return (same and not fenced) or w.clock.sees(other.cluster, other.actor, other.epoch, fenced)
-
-    def _require_order(self, w: Any, other: Touch, touch: Touch) -> None:
+    def _require_order(self, w: Any, other: Touch, touch: Touch, now: Part) -> None:
+        """Raise unless ``other`` comes before ``touch``, of which ``now`` are the lanes."""
         fenced = touch.is_async and other.writes and not other.is_async
-        if self._ordered(w, other, fenced):
-            return
-        if other.is_atomic and touch.is_atomic:
-            raise scopes(other.access, touch.access)
+        for _ in w.apart():
+            if not w.clock.sees(other.cluster, other.actor, other.epoch, False) or (
+                fenced and not w.clock.sees(other.cluster, other.actor, other.epoch, True)
+            ):
+                self._lanes(w, other, touch, now, fenced)
+
+    def _lanes(self, w: Any, other: Touch, touch: Touch, now: Part, fenced: bool) -> None:
+        """The same lane by lane: some of those of the other's warp may have told of what they did."""
         hazard = "war" if not other.writes else "waw" if touch.writes else "raw"
-        fence_only = fenced and self._ordered(w, other, False)
-        atomics.check_stale(w, other)
-        raise global_race(hazard, other.access, touch.access, fence_only, other.cluster)
+        own = other.cluster == w.clock.cluster and other.actor == w.actor
+        known = w.clock.known_of(other.cluster, False)
+        unknown = ALL_LANES if known is None else known.unknown(other.actor, other.epoch)
+        if own:
+            wrong = self._between_lanes(other, touch, now, unknown)
+        else:
+            wrong = self._touch_the_same(other, touch, now, unknown)
+        if wrong and not own:
+            if other.is_atomic and touch.is_atomic:
+                raise scopes(other.access, touch.access)
+            atomics.check_stale(w, other)
+            part = None if known is None else known.part(other.actor)
+            raise global_race(hazard, other.access, touch.access, False, other.cluster, part)
+        if fenced:
+            beyond = w.clock.known_of(other.cluster, True)
+            unknown = ALL_LANES if beyond is None else beyond.unknown(other.actor, other.epoch)
+            if self._touch_the_same(other, touch, now, unknown):
+                part = None if beyond is None else beyond.part(other.actor)
+                raise global_race(hazard, other.access, touch.access, True, other.cluster, part)
+        if wrong and w.block.shadow.between_lanes is None:
+            w.block.shadow.between_lanes = lane_race(hazard, other.access, touch.access, self._memory.name)
+
+    def _touch_the_same(self, other: Touch, touch: Touch, now: Part, unknown: int) -> bool:
+        """Whether one of these lanes made the other access where the new one is."""
+        if not unknown or unknown == ALL_LANES or other.parts is None or len(other.parts) == _PARTS:
+            return unknown == ALL_LANES
+        if touch.is_async:
+            return any(part.lanes & unknown for part in other.parts)
+        return any(part.meets(now, unknown, self.shift) for part in other.parts)
+
+    def _between_lanes(self, other: Touch, touch: Touch, now: Part, unknown: int) -> bool:
+        """Whether one of these lanes made the other access where another lane of its warp now is."""
+        if not unknown or other.parts is None or len(other.parts) == _PARTS:
+            return False
+        if other.is_atomic and touch.is_atomic:
+            return False
+        if touch.is_async:
+            return any(part.lanes & unknown & ~now.lanes for part in other.parts)
+        return any(len(part.others(unknown, now, other.writes, self.shift)) for part in other.parts)
+
+
+def _is_known(w: Any, other: Touch) -> bool:
+    return other.actor == w.actor or w.clock.sees(other.cluster, other.actor, other.epoch, False)

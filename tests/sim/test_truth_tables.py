@@ -119,9 +119,12 @@ def matrices(sync):
 
 def handed_over(release, acquire, meet_before, meet_after):
     """A flag between blocks: released, acquired, with the blocks' barriers around it. Without one after it the reader
-    may come first, where its block starts first."""
+    may come first, where its block starts first; without one before it the release or its fence speaks for one lane."""
     right = "relaxed" not in (release, acquire) and meet_before and meet_after
-    return None if right else (("raw", "war"), "out[t] = data[t]|data[t] = t + 7")
+    if right:
+        return None
+    alone = "|llvm.store(const(1|nv.threadfence()" if not meet_before else ""
+    return ("raw", "war", "warp-sync"), "out[t] = data[t]|data[t] = t + 7" + alone
 
 
 def copied_over(fence, release):
