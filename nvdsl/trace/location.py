@@ -65,7 +65,11 @@ def is_helper(function: FunctionType) -> bool:
 
 def is_own_class(kind: type) -> bool:
     """Is ``kind`` a class of the user's own?"""
-    module = str(kind.__module__)
+    return is_own_name(str(kind.__module__))
+
+
+def is_own_name(module: str) -> bool:
+    """Is the module of this name the user's own?"""
     return _is_own(getattr(sys.modules.get(module), "__file__", None) or "", module)
 
 
