@@ -45,7 +45,7 @@ def token(value: Any, seen: Seen = ()) -> Hashable:
     ``__eq__`` by identity. What Python can't hash has a token that can't be hashed either.
     """
     kind = value.__class__
-    if kind in _PLAIN:
+    if kind in PLAIN:
         return kind, value
     look = _LOOKS.get(kind)
     return _other(value, seen) if look is None else look(value, seen)
@@ -61,8 +61,10 @@ def _other(value: Any, seen: Seen) -> Hashable:
         return kind, value.dtype.str, value.tobytes()
     if isinstance(value, enum.Enum | type):
         return kind, Same(value)
-    if kind.__hash__ is None or kind.__eq__ is object.__eq__:
-        return value  # that can't be hashed, or is equal to itself only
+    if kind.__hash__ is None:
+        return value  # that can't be hashed
+    if kind.__hash__ is object.__hash__ or kind.__eq__ is object.__eq__:
+        return Same(value)
     if dataclasses.is_dataclass(value):
         look = _LOOKS[kind] = _fields(kind)
         return look(value, seen)
@@ -137,7 +139,9 @@ def _state(value: Any) -> list[tuple[str, Any]]:
     return sorted(found.items())
 
 
-_PLAIN = frozenset((int, bool, str, bytes, type(None), type(Ellipsis), DType, BuiltinFunctionType, CodeType))
+PLAIN = frozenset((int, bool, str, bytes, type(None), type(Ellipsis), DType, BuiltinFunctionType, CodeType))
+"""Classes of values that are told apart by ``==``."""
+
 _LOOKS: dict[type, Callable[[Any, Seen], Hashable]] = {
     float: lambda x, _: (float, struct.pack("d", x)),
     complex: lambda x, _: (complex, struct.pack("dd", x.real, x.imag)),

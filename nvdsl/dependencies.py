@@ -1,8 +1,8 @@
 """Whether what a compiled kernel was made from is still what it was.
 
-    a trace -> all that its function reads (`nvdsl.trace.reads`) -> a state, a number that is part of a compilation's key
+    a trace -> all that its function reads (`nvdsl.trace.reads`) -> a state, a number in the key of what is compiled
     the next call -> the guard: is each of them the very object it was? -> the same state, at once
-                                                         no -> read again -> a state known by what was read, or a new one
+                     no: all is read again, and gives a state that is known by what was read, or a new one
 
 The guard compares identities, in one function that is written for these reads: about 25 ns for each. What the trace
 itself changes (a list that it appends a note to) is no change between two calls.
@@ -14,13 +14,14 @@ import itertools
 import warnings
 import weakref
 from collections import deque
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from operator import is_
 from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
 import numpy as np
 
+from nvdsl import threads
 from nvdsl.errors import AdvisoryWarning, Where
 from nvdsl.trace import location
 from nvdsl.trace.reads import MISSING, Read, array_state, contents, items, reads
@@ -28,55 +29,88 @@ from nvdsl.trace.reads import MISSING, Read, array_state, contents, items, reads
 MOST = 64
 """States that one function keeps compilations of, the latest used."""
 
-_MANY = 8  # changes, after which a warning says what changes all the time
+_MANY = 32  # changes, after which a warning says what changes all the time
 _FEW = 8  # elements of a list that are looked at one by one
 _numbers = itertools.count(1)
 
 Guard = Callable[[], bool]
+State = tuple[tuple[Hashable, Hashable], ...]
+"""What was read: places and values."""
+
+
+_lock = threads.lock()
+_all: weakref.WeakSet[Dependencies] = weakref.WeakSet()
 
 
 class Dependencies:
-    """What a function, with the compile-time constants of a call, reads. ``forget``: called with a state that is dropped.
+    """What a function, with the compile-time constants of a call, reads. ``forget`` is called with a dropped state.
 
-    ``state``: of the last look; 0 before anything was traced. ``guard``: false where the state may have changed.
+    ``state``: of the last look. ``guard``: false where it may be another now.
     """
 
     def __init__(self, function: Callable[..., Any], forget: Callable[[int], None]) -> None:
         self.function, self.forget = function, forget
         self.state = 0
-        self.guard: Guard = always
-        self._tokens: tuple[Hashable, ...] | None = None
+        self.guard: Guard = never
+        self._constants: Sequence[Any] = ()
+        self._found: State = ()
         self._names: list[str] = []
-        self._states: dict[Hashable, int] = {}
+        self._states: dict[State, int] = {}
         self._changes = 0
+        _all.add(self)
+
+    def drop(self) -> None:
+        """Forget all states."""
+        for state in set(self._states.values()):
+            self.forget(state)
 
     def current(self, constants: Sequence[Any]) -> int:
         """The state now. ``constants``: of this call."""
-        if not self.guard():
-            before, names, state = self._tokens, self._names, self.state
-            self._look(constants)
-            if self.state != state and before is not None:
+        if self.guard():
+            return self.state
+        with _lock:
+            before, names = self._found, self._names
+            state = self._states.get(self._read(constants), 0) or next(_numbers)
+            if before and state != self.state:
                 self._count(before, names)
-        return self.state
+            self._keep(state)
+            return state
 
     def settle(self, state: int, constants: Sequence[Any]) -> None:
-        """After a trace in ``state``: what is read from now on belongs to this state."""
-        tokens = self._read(constants)
-        self._states.pop(tokens, None)
-        self._states[tokens] = self.state = state
-        self._bound()
+        """After a trace in ``state``: what the trace itself changed is the same state, for all who read it."""
+        with _lock:
+            before = dict(self._found)
+            after = dict(self._read(constants))
+            changed = {(x, before[x]): (x, after[x]) for x in before.keys() & after.keys() if before[x] != after[x]}
+            if changed:
+                for one in list(_all):
+                    one._follow(changed, one is self)
+            self._keep(state)
 
-    def _look(self, constants: Sequence[Any]) -> None:
-        tokens = self._read(constants)
-        self.state = self._states.pop(tokens, 0) or next(_numbers)
-        self._states[tokens] = self.state
-        self._bound()
+    def _follow(self, changed: Mapping[Any, Any], read: bool) -> None:
+        """Somebody's trace changed what was read: ``changed``, before -> after. ``read``: it was read again."""
+        touched = [found for found in self._states if not changed.keys().isdisjoint(found)]
+        for found in touched:
+            self._states[tuple([changed.get(one, one) for one in found])] = self._states.pop(found)
+        if read or changed.keys().isdisjoint(self._found):
+            return
+        before, guard, names = self._found, self.guard, self._names
+        now = self._read(self._constants)
+        if {changed.get(one, one) for one in before} <= set(now):
+            self._keep(self.state)
+        else:  # it was out of date already
+            self._found, self.guard, self._names = before, guard, names
 
-    def _read(self, constants: Sequence[Any]) -> tuple[Hashable, ...]:
+    def _read(self, constants: Sequence[Any]) -> State:
         found = reads([self.function, *constants])
-        self.guard = _Guard(found)
-        self._tokens, self._names = tuple([read.token for read in found]), [read.name for read in found]
-        return self._tokens
+        self._constants, self.guard = constants, _Guard(found)
+        self._found, self._names = tuple([(one.place, one.token) for one in found]), [one.name for one in found]
+        return self._found
+
+    def _keep(self, state: int) -> None:
+        self._states.pop(self._found, None)
+        self._states[self._found] = self.state = state
+        self._bound()
 
     def _bound(self) -> None:
         while len(self._states) > MOST:
@@ -84,19 +118,24 @@ class Dependencies:
             if dropped not in self._states.values():
                 self.forget(dropped)
 
-    def _count(self, before: tuple[Hashable, ...], names: list[str]) -> None:
+    def _count(self, before: State, names: list[str]) -> None:
         self._changes += 1
         if self._changes != _MANY:
             return
-        now = set(self._tokens or ())
-        what = next((name for token, name in zip(before, names, strict=True) if token not in now), "what it reads")
+        now = set(self._found)
+        what = next((name for one, name in zip(before, names, strict=True) if one not in now), "what it reads")
         place = location.caller(kernels=False) or Where("<nvdsl>", 0)
         text = (
-            f"`{self.function.__name__}` was compiled for {_MANY} states of what it reads: {what} changed between calls. "
-            "What changes from call to call is cheaper as an argument, and what a kernel does not need is better kept "
-            "elsewhere"
+            f"what `{self.function.__name__}` reads changed {_MANY} times between its calls, and each time it may be "
+            f"compiled again. The last time it was {what}. Pass what changes as an argument, and keep what the kernel "
+            "does not need apart from what it reads"
         )
         warnings.warn_explicit(text, AdvisoryWarning, place.file, place.line)
+
+
+def never() -> bool:
+    """The guard of what was not read yet."""
+    return False
 
 
 def always() -> bool:
@@ -141,7 +180,7 @@ def _terms(found: Sequence[Read]) -> tuple[list[str], list[Any]]:
             return
         held = _held(value)
         (name,) = put(held)
-        terms.append(f"{expression} is {name}" + ("" if held is value else "()"))
+        terms.append(f"{expression} is {name}" if held is value else f"{name}() is {expression} is not None")
 
     def mapping(holder: dict[str, Any]) -> None:
         where, order = put(holder, list(holder))

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from nvdsl import collect, sim
+from nvdsl.dependencies import Dependencies, Guard, compiled
 from nvdsl.errors import ArgumentError, NvdslError
 from nvdsl.glance import constants, glance, keep, learn
 from nvdsl.module import trace_function
@@ -78,6 +79,16 @@ class Compiled:
         )
 
 
+_MOST = 1024  # sets of functions and objects as constants that one function keeps compilations of
+
+
+def _state(key: Any) -> Any:
+    """The state in a key: of a call, or with more behind it."""
+    while isinstance(key[0], tuple):
+        key = key[0]
+    return key[0]
+
+
 def at_call(function: Callable[..., Any]) -> Callable[..., Any]:
     """Errors that know no line of the user's get the line of the call."""
 
@@ -113,6 +124,8 @@ class Jit:
         self._plans: Once[Any] = Once()
         self._prepared: dict[Any, Any] = {}  # by what a glance says
         self._compiled: Once[Compiled] = Once()
+        self._reads = Dependencies(function, self._forget)
+        self._with: dict[Any, Dependencies] = {}  # of calls with functions or objects as constants
 
     def __call__(
         self, *args: Any, stream: Any = None, target: str | None = None, debug: bool | None = None, **kwargs: Any
@@ -129,9 +142,9 @@ class Jit:
             if seen is not None and not collect.active():
                 what, values = seen
                 key = what, target, debug
-                prepared = known.get(key)
-                if prepared is not None:
-                    prepared(values, stream)
+                ready = known.get(key)
+                if ready is not None and ready[1]():
+                    ready[0](values, stream)
                     return
             call, plan = self._find(args, kwargs, target, debug)
             if plan is None:
@@ -139,18 +152,27 @@ class Jit:
             plan(call.values, call.run_time_specs, stream)
             learn(args)
             if key is not None and len(call.run_time) == len(args) and not sim.wanted(target):
-                keep(known, key, plan.prepare(call.values))
+                keep(known, key, self._repeatable(call, plan))
         except NvdslError as error:
             error.where = error.where or location.caller(kernels=False)
             raise
 
-    def prepare(self, *args: Any, target: str | None = None, debug: bool | None = None, **kwargs: Any) -> Any:
+    def prepare(
+        self, *args: Any, target: str | None = None, debug: bool | None = None, **kwargs: Any
+    ) -> tuple[Any, Guard] | None:
         """What is left of a call with arguments like these, after one was made: a `driver.prepared.Prepared`, which is
-        called with addresses and numbers. None where there is none (`Plan.prepare`), and on the simulator."""
+        called with addresses and numbers, and whether it is still right, which is asked before. None where there is
+        none (`Plan.prepare`), and on the simulator."""
         if sim.wanted(target):
             return None
-        call, plan = self._find(args, kwargs, target, debug)
-        return plan.prepare(call.values)
+        return self._repeatable(*self._find(args, kwargs, target, debug))
+
+    @staticmethod
+    def _repeatable(call: Call, plan: Any) -> tuple[Any, Guard] | None:
+        prepared, reads = plan.prepare(call.values), call.dependencies
+        if prepared is None or reads is None or reads.state != call.state:
+            return None
+        return prepared, compiled(reads.guard)
 
     @at_call
     def compile(self, *args: Any, debug: bool | None = None, **kwargs: Any) -> Compiled:
@@ -215,7 +237,31 @@ class Jit:
             every = [self._parameter(i) for i in range(len(args))] + list(kwargs)
             error.message = f"{every[len(described)]} of {self.__name__}: {error.message}"
             raise
-        return Call(described, tuple(kwargs))
+        call = Call(described, tuple(kwargs))
+        reads = self._dependencies(call)
+        call.reads(reads, reads.current(call.objects))
+        return call
+
+    def _dependencies(self, call: Call) -> Dependencies:
+        objects = call.objects
+        if not objects:
+            return self._reads
+        key = tuple([spec for spec in call.specs if spec.__class__ is Constant])
+        try:
+            found = self._with.get(key)
+        except TypeError:  # a list, say: nothing is found by it
+            return Dependencies(self._function, self._forget)
+        if found is None:
+            while len(self._with) >= _MOST:
+                self._with.pop(next(iter(self._with))).drop()
+            found = self._with.setdefault(key, Dependencies(self._function, self._forget))
+        return found
+
+    def _forget(self, state: int) -> None:
+        """Drop what was compiled in a state of what the function reads."""
+        for table in (self._plans, self._compiled):
+            table.discard(lambda key: _state(key) == state)
+        self._prepared.clear()
 
     def _parameter(self, position: int) -> str:
         """The parameter that a positional argument is passed for."""
@@ -259,7 +305,11 @@ class Jit:
                 raise ArgumentError(f"{self.__name__}(): {error}", where=location.caller()) from None
             body(*positional, **keywords)
 
-        return trace_function(self.__name__, call.run_time_specs, trace_body)
+        try:
+            return trace_function(self.__name__, call.run_time_specs, trace_body)
+        finally:
+            if call.dependencies is not None:
+                call.dependencies.settle(call.state, call.objects)
 
     def __reduce__(self) -> str:
         """By name, as Python's functions are: a copy is the function itself, another process imports it."""

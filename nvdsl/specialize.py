@@ -12,7 +12,8 @@ import numpy as np
 
 import nvdsl.array  # noqa: F401  (registers the value class of memrefs)
 from nvdsl import dtypes
-from nvdsl.constants import token
+from nvdsl.constants import PLAIN, token
+from nvdsl.dependencies import Dependencies
 from nvdsl.driver import arrays
 from nvdsl.driver.spec import packed_strides
 from nvdsl.errors import ArgumentError
@@ -53,26 +54,40 @@ class Constant:
         return hash(self._token)
 
 
+_PLAIN = PLAIN | {float}
+
+
 class Call:
     """The arguments of one call: what each is specialized on (``specs``), and the run-time ones' ``values``
-    (a number, or where an array lies)."""
+    (a number, or where an array lies). ``state``: of what the function reads besides, see `dependencies`."""
 
-    __slots__ = ("key", "keywords", "run_time", "run_time_specs", "specs", "values")
+    __slots__ = ("dependencies", "key", "keywords", "run_time", "run_time_specs", "specs", "state", "values")
 
     def __init__(self, described: list[tuple[Any, Any]], keywords: tuple[str, ...]) -> None:
         self.specs = [spec for spec, _ in described]
         self.keywords = keywords
-        self.key = (*self.specs, keywords) if keywords else tuple(self.specs)
+        self.reads(None, 0)
         self.run_time = [i for i, spec in enumerate(self.specs) if spec.__class__ is not Constant]
         self.run_time_specs = [self.specs[i] for i in self.run_time]
         self.values = [described[i][1] for i in self.run_time]
+
+    def reads(self, dependencies: Dependencies | None, state: int) -> None:
+        """From now on the call belongs to this state."""
+        self.dependencies, self.state = dependencies, state
+        self.key = (state, *self.specs, self.keywords) if self.keywords else (state, *self.specs)
+
+    @property
+    def objects(self) -> list[Any]:
+        """The constants that are more than a number, a string, a type."""
+        found = [spec for spec in self.specs if spec.__class__ is Constant]
+        return [spec.value for spec in found if spec.value.__class__ not in _PLAIN] if found else found
 
     def extended(self, names: tuple[str, ...], constants: list[Constant]) -> Call:
         """The same call with more keyword arguments, all compile-time constants."""
         call: Call = object.__new__(Call)
         call.specs = self.specs + constants
         call.keywords = self.keywords + names
-        call.key = (*call.specs, call.keywords)
+        call.reads(self.dependencies, self.state)
         call.run_time, call.run_time_specs, call.values = self.run_time, self.run_time_specs, self.values
         return call
 

@@ -71,6 +71,11 @@ class Once(Generic[T]):
             if held:
                 guard.release()
 
+    def discard(self, unwanted: Callable[[Any], bool]) -> None:
+        """Forget what was made for such keys."""
+        for key in [key for key in list(self._made) if unwanted(key)]:
+            self._made.pop(key, None)
+
     def clear(self) -> None:
         """Forget all. What a thread is making now is not kept, either: it may rest on what no longer holds."""
         self._made = {}

@@ -86,7 +86,7 @@ def matmul(
             known = _ready.get(key)
         except TypeError:  # something can't be hashed: the long way says what
             known = None
-        if known is not None and not known.overlaps(addresses):
+        if known is not None and known.holds() and not known.overlaps(addresses):
             return known(out, addresses, factor, added, stream)
     operands = a, b, out, c, alpha, beta, bias, activation, scale_a, scale_b
     call = _Call(*operands, acc_dtype, out_dtype, config, target)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from nvdsl.dependencies import Guard
 from nvdsl.driver.prepared import Prepared
 from nvdsl.kernels.allocate import maker
 from nvdsl.kernels.arguments import Argument
@@ -23,10 +24,14 @@ _POSITIONS = {name: i for i, name in enumerate(NAMES)} | {"alpha": -2, "beta": -
 
 
 class Ready:
-    """A road for arrays of known specs on one device. Keeps no array and no address."""
+    """A road for arrays of known specs on one device. Keeps no array and no address. ``holds``: whether the activation
+    still reads what it read."""
 
-    def __init__(self, road: Road, arguments: dict[str, Argument], prepared: Prepared, makes: bool) -> None:
+    def __init__(
+        self, road: Road, arguments: dict[str, Argument], prepared: Prepared, guard: Guard, makes: bool
+    ) -> None:
         out, problem = arguments["out"], road.problem
+        self.holds = guard
         self._prepared, self._order = prepared, [_POSITIONS[name] for name in road.order]
         self._offsets = [_offsets(road, launch) for launch in range(road.launches)]
         self._make = maker(out.memory, problem.result, problem.out_dtype) if makes else None
@@ -75,5 +80,8 @@ def ready(
     if road.launches == 0 or any(argument.memory[1].device < 0 for argument in arguments.values()):
         return None
     sources = {name: argument.source for name, argument in arguments.items()}
-    prepared = road.function.prepare(*road.arguments(sources, alpha, beta), **road.options, target=target)
-    return None if prepared is None else Ready(road, arguments, prepared, makes)
+    found = road.function.prepare(*road.arguments(sources, alpha, beta), **road.options, target=target)
+    if found is None:
+        return None
+    prepared, guard = found
+    return Ready(road, arguments, prepared, guard, makes)

@@ -9,6 +9,7 @@ everything. A function that is named counts as called. Python's own library and 
 
 from __future__ import annotations
 
+import dataclasses
 import dis
 import functools
 import sys
@@ -51,11 +52,14 @@ class Read(NamedTuple):
     name: str
 
     @property
+    def place(self) -> Hashable:
+        """What was read, but for its value. A function and its closure are made anew by each turn of a loop."""
+        return self.kind, None if self.kind in ("cell", "function") else Weak.of(self.holder), self.key
+
+    @property
     def token(self) -> Hashable:
-        """Equal for reads that mean the same to a trace."""
-        if self.kind in ("cell", "function"):  # a function is made anew by each turn of a loop
-            return self.kind, self.key, _token(self.value)
-        return self.kind, Weak.of(self.holder), self.key, _token(self.value)
+        """Equal for values that mean the same to a trace."""
+        return _token(self.value)
 
 
 class Weak:
@@ -210,8 +214,9 @@ class _Walk:
     def function(self, function: FunctionType) -> None:
         code, scope = function.__code__, function.__globals__
         named, what = names(code), code.co_name
-        defaults = code, function.__defaults__, items(function.__kwdefaults__ or {})
-        self.read("function", function, None, defaults, f"`{what}` or its defaults")
+        if code.co_filename != "<string>":  # what a dataclass generates stays as it is
+            defaults = code, function.__defaults__, items(function.__kwdefaults__ or {})
+            self.read("function", function, None, defaults, f"`{what}` or its defaults")
         for cell, free in zip(function.__closure__ or (), code.co_freevars, strict=True):
             self.read("cell", cell, (Same(code), free), contents(cell), f"`{free}` of `{what}`")
         for name in sorted(named.globals):
@@ -234,8 +239,9 @@ class _Walk:
             if id(base) not in self.seen or base is cls:
                 self.seen[id(base)] = base
                 self.holders.append((base, base.__name__))
-                special = [(v, base.__name__) for n, v in vars(base).items() if n[:2] == "__" and callable(v)]
-                self.waiting += special  # called without their names
+                for key, value in list(vars(base).items()):
+                    if key[:2] == "__" and isinstance(value, FunctionType):  # called without its name
+                        self.attribute("attribute", base, key, value, base.__name__)
 
     def object(self, value: Any, name: str) -> None:
         """Anything else: what it contains, and what attributes it has."""
@@ -248,6 +254,8 @@ class _Walk:
             self.waiting.append((inner, name))
         kind = type(value)
         if kind.__module__.partition(".")[0] in LIBRARIES and not self.follow(kind.__module__):
+            if dataclasses.is_dataclass(value):  # an epilogue of nvdsl's around a function of the user's
+                self.waiting += ((getattr(value, field.name), name) for field in dataclasses.fields(value))
             return
         self.waiting.append((kind, kind.__name__))
         self.holders.append((value, name))
@@ -298,9 +306,9 @@ def contents(cell: Any) -> Any:
 
 
 @functools.cache
-def _slots(kind: type) -> tuple[str, ...]:
+def _slots(kind: Hashable) -> tuple[str, ...]:
     found = []
-    for base in kind.__mro__:
+    for base in kind.__mro__:  # type: ignore[attr-defined]
         slots = base.__dict__.get("__slots__", ())
         found += [slots] if isinstance(slots, str) else [name for name in slots if name[:2] != "__"]
     return tuple(found)

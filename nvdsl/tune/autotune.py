@@ -143,6 +143,10 @@ class Autotuned(Jit):
                 yield "space", config
         yield "space", self.space.configs()[0]  # to fail with its own reason
 
+    def _forget(self, state: int) -> None:
+        super()._forget(state)
+        self._chosen.discard(lambda key: key[0] == state)
+
     def _trace(self, call: Call) -> Any:
         return self._ready.pop(call.key, None) or super()._trace(call)
 

@@ -129,6 +129,42 @@ def test_constants_and_types_of_numbers_are_part_of_a_call(cuda, tensor):
         function(tensor(0x1000), tensor(0x9000), 1.0, scale=[1], target="gpu")
 
 
+FACTOR = 1.0
+
+
+class Options:
+    def __init__(self, factor):
+        self.factor = factor
+
+
+def test_what_the_trace_read_is_looked_at_each_time(cuda, tensor, monkeypatch):
+    @nv.jit
+    def scaled(x, y, *, options):
+        @nv.kernel(grid=1, block=32)
+        def kernel():
+            y[nv.thread_id.x] = x[nv.thread_id.x] * (FACTOR * options.factor)
+
+        kernel()
+
+    options, kernels = Options(1.0), []
+    cuda.parameters = 2
+
+    def call():
+        scaled(tensor(0x1000), tensor(0x9000), options=options, target="gpu")
+        kernels.append(cuda.loaded)
+
+    for factor in (1.0, 2.0, 1.0):
+        monkeypatch.setitem(globals(), "FACTOR", factor)
+        for _ in range(3):
+            call()
+    options.factor = 3.0
+    for _ in range(3):
+        call()
+    one, two, three = kernels[0], kernels[3], kernels[9]
+    assert kernels == [one] * 3 + [two] * 3 + [one] * 3 + [three] * 3 and len({one, two, three}) == 3
+    assert len(scaled._plans) == 3 and prepared_calls(scaled) == 1
+
+
 def test_a_constant_without_a_name_is_no_value(cuda, tensor):
     @nv.jit
     def filled(nothing, y, add):
