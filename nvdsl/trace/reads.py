@@ -305,10 +305,9 @@ def contents(cell: Any) -> Any:
         return MISSING
 
 
-@functools.cache
-def _slots(kind: Hashable) -> tuple[str, ...]:
+def _slots(kind: type) -> tuple[str, ...]:
     found = []
-    for base in kind.__mro__:  # type: ignore[attr-defined]
+    for base in kind.__mro__:
         slots = base.__dict__.get("__slots__", ())
         found += [slots] if isinstance(slots, str) else [name for name in slots if name[:2] != "__"]
     return tuple(found)
