@@ -14,7 +14,7 @@ from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from nvdsl import collect, sim
+from nvdsl import collect, decorated, sim
 from nvdsl.dependencies import Dependencies, Guard, compiled
 from nvdsl.errors import ArgumentError, NvdslError
 from nvdsl.glance import constants, glance, keep, learn
@@ -113,7 +113,8 @@ class Jit:
 
     __name__: str
 
-    def __init__(self, function: Callable[..., Any], options: Any = None) -> None:
+    def __init__(self, function: Any, options: Any = None) -> None:
+        decorated.check_host(function)
         functools.update_wrapper(self, function)
         self._function = function
         self._options = options
@@ -137,6 +138,7 @@ class Jit:
         NVDSL_DEBUG. Raises WatchdogError in this mode.
         """
         try:
+            decorated.no_call(self.__name__)
             known, key = self._prepared, None
             seen = self._glance(args, kwargs) if kwargs else glance(args)
             if seen is not None and not collect.active():
@@ -303,7 +305,8 @@ class Jit:
                 self._signature.bind(*positional, **keywords)
             except TypeError as error:
                 raise ArgumentError(f"{self.__name__}(): {error}", where=location.caller()) from None
-            body(*positional, **keywords)
+            with decorated.tracing(self._function):
+                decorated.no_result(self._function, body(*positional, **keywords), "the host function")
 
         try:
             return trace_function(self.__name__, call.run_time_specs, trace_body)

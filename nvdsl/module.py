@@ -11,7 +11,7 @@ from nvdsl.errors import TraceError
 from nvdsl.mlir import ir
 from nvdsl.mlir.dialects import func
 from nvdsl.specialize import argument_type, traced_argument
-from nvdsl.trace import location
+from nvdsl.trace import limits, location
 from nvdsl.trace.watch import located
 
 # A value that outlives its module is a dangling pointer inside MLIR, and using one ends the process. Whoever keeps
@@ -22,7 +22,10 @@ _latest: collections.deque[Any] = collections.deque(maxlen=256)
 def trace_function(name: str, specs: list[Any], body: Callable[[list[Any]], None]) -> Any:
     """A module with ``func.func @name`` whose arguments have ``specs`` and whose body ``body`` traces."""
     with threads.mlir:
-        return located(lambda: _traced(name, specs, body))
+        try:
+            return located(lambda: _traced(name, specs, body))
+        except RecursionError as error:
+            raise limits.recursion(error) or error from None
 
 
 def _traced(name: str, specs: list[Any], body: Callable[[list[Any]], None]) -> Any:

@@ -9,6 +9,7 @@ carry      what a name holds: taken apart, merged, or undefined
 storage    the ways in which Python keeps state
 reach      which state a function can reach
 watch      state that a traced region changes without carrying it
+limits     loops and recursion that Python would trace without end
 regions    scf ops while they are being built
 range      ``nv.range``
 state      what a traced loop carries

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from nvdsl.errors import TraceError, trace_error
+from nvdsl.errors import NvdslError, TraceError, Where, trace_error
 from nvdsl.trace.carry import MISSING, Frozen, Getters, Merge, Scope, Undefined, describe, one_type, owner, read, shown
 from nvdsl.trace.location import caller
 from nvdsl.trace.logic import condition
@@ -22,6 +22,7 @@ _INSTEAD = {
     "the function's top level, and in an `if` there)",
     "`break`": "carry a bool, `while i < n and not done:`, or guard the rest of the body with an `if`",
     "`continue`": "guard the rest of the body with an `if`",
+    "`raise`": "write `assert condition, f\"x = {x}\"`, which the simulator and debug mode check (docs/debugging.md)",
 }
 
 
@@ -90,6 +91,12 @@ class If(Branching):
 
     what = "an `if` on a traced condition"
     first = second = True  # both branches run
+    where: Where | None = None
+
+    def __exit__(self, kind: Any, error: Any, traceback: Any) -> None:
+        if isinstance(error, Exception) and not isinstance(error, NvdslError):
+            error.add_note(f"(raised while a branch of the `if` at {self.where} was traced: both branches always are)")
+        super().__exit__(kind, error, traceback)
 
     def begin(
         self, scope: Scope, merge: Sequence[tuple[str, int, int]], reset: Sequence[str], getters: Getters

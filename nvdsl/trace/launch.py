@@ -8,11 +8,12 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from nvdsl import arch, scope
-from nvdsl.errors import trace_error
+from nvdsl import arch, decorated, scope
+from nvdsl.errors import TraceError, trace_error
 from nvdsl.mlir import ir
 from nvdsl.mlir.dialects import _gpu_ops_gen as gpu_ops
 from nvdsl.mlir.dialects import arith, gpu
+from nvdsl.trace.regions import is_tracing
 from nvdsl.trace.rewrite import convert
 from nvdsl.values import const
 
@@ -25,26 +26,48 @@ _LONG_GRID = (
 
 
 def kernel(
-    grid: Size, block: Size, *, cluster: Size = 1, programmatic: bool = False
+    grid: Size = None, block: Size = None, *, cluster: Size = 1, programmatic: bool = False
 ) -> Callable[[Callable[..., Any]], Callable[..., None]]:
     """Decorate a device function inside a host function; calling it launches it.
 
-    ``grid``: blocks, up to three extents (ints or traced integers of the host function). ``block``: threads,
-    up to three ints. ``cluster``: blocks of a cluster, up to three ints that divide the grid. The function
-    may take arguments and may use the host function's arrays, tensor maps and scalars directly. Its shared
-    memory is what its `nv.smem` and mbarriers add up to. ``programmatic``: the kernel may start while the one
-    before it in the stream still runs; it calls `griddep_wait` before it uses what that one wrote (CUDA programming
-    guide, programmatic dependent launch).
+    ``grid``: blocks, up to three extents (ints or traced integers of the host function); 0 along an axis launches
+    nothing. ``block``: threads, up to three ints. ``cluster``: blocks of a cluster, up to three ints that divide the
+    grid. The function may take arguments and may use the host function's arrays, tensor maps and scalars directly; it
+    returns nothing. Its shared memory is what its `nv.smem` and mbarriers add up to. ``programmatic``: the kernel may
+    start while the one before it in the stream still runs; it calls `griddep_wait` before it uses what that one wrote
+    (CUDA programming guide, programmatic dependent launch).
+
+    Raises ``TraceError`` for a generator or coroutine, for sizes that the hardware does not have, for a kernel that
+    returns something, and for one that is made in a host function and never launched.
     """
 
-    def decorate(function: Callable[..., Any]) -> Callable[..., None]:
+    if callable(grid) or grid is None or block is None:
+        raise TraceError(
+            "@nv.kernel without a grid and a block",
+            where=decorated.place(grid),
+            rule="a kernel is made for a number of blocks and a number of threads",
+            fix="write @nv.kernel(grid=blocks, block=threads), in the host function",
+        )
+
+    def decorate(function: Any) -> Callable[..., None]:
+        decorated.check(function, "@nv.kernel")
         body = convert(function)
+        launched = decorated.made(function)
 
         @functools.wraps(function)
         def launch(*args: Any, **kwargs: Any) -> None:
+            if not is_tracing():
+                raise trace_error(
+                    f"kernel `{function.__name__}` is launched outside of a host function",
+                    rule="a launch is traced, in a function that @nv.jit decorates",
+                    fix="write the host function, make the kernel in it and call it there; then call the host function",
+                )
+            launched()
             scope.outside(f"kernel `{function.__name__}` was launched", "launch it in the host function")
             info = describe_launch(function.__name__, grid, block, cluster)
-            op = emit_launch(info, lambda: body(*args, **kwargs))
+            if any(isinstance(blocks, int) and blocks == 0 for blocks in info.grid):
+                return  # nothing to do, as for a traced size that is 0 when the host function runs
+            op = emit_launch(info, lambda: decorated.no_result(function, body(*args, **kwargs), "the kernel"))
             if programmatic:
                 op.operation.attributes["nvdsl.programmatic_launch"] = ir.UnitAttr.get()
 
@@ -88,14 +111,14 @@ def _plain(size: Any) -> Any:
 def _check_grid(grid: tuple[Any, ...]) -> None:
     for axis, blocks, most in zip("xyz", grid, arch.MAX_GRID_DIM, strict=True):
         known = not isinstance(blocks, ir.Value)
-        if known and not (isinstance(blocks, int) and 1 <= blocks <= most):
+        if known and not (isinstance(blocks, int) and 0 <= blocks <= most):
             raise trace_error(
                 f"a grid of {blocks!r} blocks along {axis}",
-                rule=f"1 to {most:,} blocks along {axis}, an int or a traced integer (CUDA programming guide, "
+                rule=f"0 to {most:,} blocks along {axis}, an int or a traced integer (CUDA programming guide, "
                 "compute capabilities)",
                 fix=_LONG_GRID
                 if isinstance(blocks, int) and blocks > most
-                else "nv.cdiv(extent, tile) rounds up; skip a launch that has nothing to do",
+                else "nv.cdiv(extent, tile) rounds up",
             )
 
 

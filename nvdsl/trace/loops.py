@@ -17,6 +17,7 @@ from typing import Any
 
 from nvdsl.errors import trace_error
 from nvdsl.mlir import ir
+from nvdsl.trace import limits
 from nvdsl.trace.branches import Plain
 from nvdsl.trace.carry import Getters, Scope, Undefined, is_value, read, retyped
 from nvdsl.trace.location import innermost
@@ -33,11 +34,14 @@ class PlainFor(Plain):
 
     def __init__(self, iterable: Any) -> None:
         self.iterable = iterable
+        self.tracing = is_tracing()
+        if self.tracing:
+            limits.count_pass()
 
     def items(self) -> Any:
         """The iterable. Only the statement holds on to it: a generator ends when its loop does."""
         iterable, self.iterable = self.iterable, None
-        return iterable
+        return limits.counted(iterable) if self.tracing else iterable
 
 
 def for_(iterable: Any) -> For | PlainFor:
@@ -85,29 +89,36 @@ class For(Construct):
 
 class While(Construct):
     """`while`. ``objects``: what the carried places, and ``last`` (names that the test binds), hold from now
-    on. ``scope``: the local variables before the test, if the test may assign some.
+    on. ``scope``: the local variables before the test, if the test may assign some. ``endless``: the test is a true
+    constant, and no statement leaves the loop.
     """
 
     what = "a `while` on a traced condition"
 
-    def __init__(self, scope: Scope | None = None) -> None:
+    def __init__(self, scope: Scope | None = None, endless: bool = False) -> None:
         super().__init__()
         self.traced = self.plain = self.done = False
         self.again = False  # the test must be evaluated once more, on the carried values
         self.scope = scope and dict(scope)
+        self.endless = endless
+        self.tracing = is_tracing()
         self.state: LoopState | None = None
         self.objects: list[Any] = []
 
     def more(self) -> bool:
         """Is the test to be evaluated (again)? Before the first time, open the region for it."""
         if self.op is None and not (self.plain or self.done):
-            if not is_tracing():  # a converted function that Python calls
+            if not self.tracing:  # a converted function that Python calls
                 self.plain = True
                 return True
+            if self.endless:
+                raise limits.endless()
             self.op = ir.Operation.create("scf.while", regions=2)
             self.before = add_block(self.op, 0, [])
             self.watch = Watch(innermost(sys._getframe(1)).f_locals)  # type: ignore[union-attr]
             self.fill(self.before)
+        elif self.plain and self.tracing:
+            limits.count_pass()
         return not self.done
 
     def test(self, value: Any) -> Any:

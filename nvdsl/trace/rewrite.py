@@ -28,7 +28,8 @@ _UNTOUCHED = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENE
 _parser = threads.lock()
 """Python's syntax trees (SystemError in 3.11) and its filters of warnings are one thread's at a time."""
 
-_converted: weakref.WeakKeyDictionary[CodeType, CodeType] = weakref.WeakKeyDictionary()
+# By identity: codes of two files are equal where they stand at the same lines and do the same.
+_converted: dict[int, tuple[weakref.ref[CodeType], CodeType | None]] = {}
 
 
 def convert(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -46,11 +47,17 @@ def convert(function: Callable[..., Any]) -> Callable[..., Any]:
     code = function.__code__
     if RUNTIME in code.co_freevars or code.co_flags & _UNTOUCHED:
         return function
-    new = _converted.get(code)
-    if new is None:
+    known = _converted.get(id(code))
+    if known is None or known[0]() is not code:
         location.adopt(function)
-        new = _converted[code] = _rewritten(function)
-    return function if new is code else _bound(function, new)
+        new = _rewritten(function)
+        known = _converted[id(code)] = _weak(code), None if new is code else new
+    return function if known[1] is None else _bound(function, known[1])
+
+
+def _weak(code: CodeType) -> weakref.ref[CodeType]:
+    key, known = id(code), _converted  # while Python ends, its global name may be gone
+    return weakref.ref(code, lambda _: known.pop(key, None))
 
 
 def _call(f: Any) -> Any:
@@ -129,7 +136,7 @@ def _owner(qualname: list[str]) -> str:
     classes = [
         part
         for part, following in zip(qualname, qualname[1:])  # noqa: B905
-        if "<locals>" not in (part, following)
+        if part.isidentifier() and following != "<locals>"
     ]
     return classes[-1] if classes else ""
 

@@ -103,12 +103,18 @@ def _if_traced(construct: str, *body: ast.stmt | ast.expr) -> ast.stmt:
     return ast.If(attribute(construct, "traced"), statements, [])
 
 
+def _leaves(body: list[ast.stmt]) -> bool:
+    """May a statement leave the loop with this body?"""
+    return any(isinstance(node, (ast.Break, ast.Return, ast.Raise)) for node in walk(body))
+
+
 class _Function(Expressions):
     """Rewrites one function's body."""
 
     def __init__(self, facts: dict[ast.stmt, Branches | Loop], globals: Names) -> None:
         self.facts, self.globals = facts, globals
         self.count = self.depth = 0
+        self.tries = 0  # the `try` statements around
         self.open: list[tuple[str, bool]] = []  # the constructs around, outermost first; is it a loop?
 
     def block(self, statements: list[ast.stmt]) -> list[ast.stmt]:
@@ -195,6 +201,8 @@ class _Function(Expressions):
     def visit_While(self, node: ast.While) -> Any:
         facts = self.facts[node]
         assert isinstance(facts, Loop)
+        true = isinstance(node.test, ast.Constant) and bool(node.test.value)
+        endless = true and not (self.tries or _leaves(node.body))
         test = self.visit(node.test)
         if self.depth >= _DEPTH:
             node.test = test
@@ -219,7 +227,9 @@ class _Function(Expressions):
             ],
             [_if_traced(name, state), *orelse],
         )
-        before = [] if lazy(node.test) else [local_names()]
+        before = [constant(None)] if lazy(node.test) else [local_names()]
+        if endless:
+            before.append(constant(True))
         return self._with(name, call(RUNTIME, "while_", *before), [loop], node.test)
 
     def _leave(self, what: str, node: ast.stmt, names: list[str]) -> list[ast.stmt]:
@@ -280,8 +290,16 @@ class _Function(Expressions):
             return self.generic_visit(node)
 
     def visit_Try(self, node: ast.Try) -> Any:
+        self.tries += 1
         with self.nested(2):
-            return self.generic_visit(node)
+            self.generic_visit(node)
+        self.tries -= 1
+        return node
+
+    def visit_Raise(self, node: ast.Raise) -> Any:
+        """Under a traced `if` it would always be raised, while tracing. Under a plain one it is Python's own."""
+        self.generic_visit(node)
+        return self._leave("`raise`", node, [name for name, loop in self.open if not loop][-1:])
 
     def visit_TryStar(self, node: ast.TryStar) -> Any:
         return self.visit_Try(node)  # type: ignore[arg-type]

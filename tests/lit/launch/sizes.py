@@ -57,11 +57,11 @@ def launched(**sizes):
         # CHECK: TraceError: sizes.py:[[# @LINE - 9]]: block=(1, 1, 1, 1)
         # CHECK-NEXT: rule: a block has one to three extents
         # CHECK-NEXT: fix: x, (x, y) or (x, y, z)
-        # CHECK: TraceError: sizes.py:[[# @LINE - 12]]: a grid of 0 blocks along x
-        # CHECK-NEXT: rule: 1 to 2,147,483,647 blocks along x, an int or a traced integer
-        # CHECK-NEXT: fix: nv.cdiv(extent, tile) rounds up; skip a launch that has nothing to do
+        # CHECK: TraceError: sizes.py:[[# @LINE - 12]]: a grid of -1 blocks along x
+        # CHECK-NEXT: rule: 0 to 2,147,483,647 blocks along x, an int or a traced integer
+        # CHECK-NEXT: fix: nv.cdiv(extent, tile) rounds up
         # CHECK: TraceError: sizes.py:[[# @LINE - 15]]: a grid of 70000 blocks along y
-        # CHECK-NEXT: rule: 1 to 65,535 blocks along y
+        # CHECK-NEXT: rule: 0 to 65,535 blocks along y
         # CHECK: TraceError: sizes.py:[[# @LINE - 17]]: a grid of 2.5 blocks along x
         # CHECK: TraceError: sizes.py:[[# @LINE - 18]]: a cluster of 16 blocks
         # CHECK-NEXT: rule: a cluster has at most 8 blocks on every Hopper GPU (CUDA programming guide)
@@ -76,7 +76,7 @@ launched(grid=1, block=(1, 1, 128))
 launched(grid=1, block=0)
 launched(grid=1, block=32.0)
 launched(grid=1, block=(1, 1, 1, 1))
-launched(grid=0, block=32)
+launched(grid=-1, block=32)
 launched(grid=(1, 70_000), block=32)
 launched(grid=5 / 2, block=32)
 launched(grid=16, block=32, cluster=16)

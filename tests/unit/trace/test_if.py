@@ -5,6 +5,7 @@ import pytest
 
 from nvdsl import dtypes as nv
 from nvdsl.errors import TraceError
+from nvdsl.trace.control import Range
 from nvdsl.values import Unsigned
 from tests.unit.trace.tracing import fails, trace
 
@@ -170,7 +171,7 @@ def test_an_exception_surfaces_as_itself_and_leaves_no_op():
         try:
             if a > 0:
                 a = a + 1
-                raise KeyError("user's")
+                {}["user's"]
         except KeyError as error:
             caught = str(error)
         return caught
@@ -181,11 +182,37 @@ def test_an_exception_surfaces_as_itself_and_leaves_no_op():
 
     def g(a):
         if a > 0:
-            raise KeyError("user's")
+            {}["user's"]
 
     with pytest.raises(KeyError, match="user's") as caught:
         trace(g, nv.i32)
     assert caught.traceback[-1].lineno + 1 == g.__code__.co_firstlineno + 2
+
+
+def test_an_exception_that_a_condition_raises():
+    def f(a):
+        if a > 0:
+            pass
+        else:
+            for _ in Range(3):
+                raise ValueError("too small")  # <-
+
+    assert "assert" in fails(f, nv.i32, match="`raise` inside an `if` on a traced condition").fix
+
+    def g(a):
+        for _ in Range(a):
+            if 1 > 2:
+                raise ValueError
+            if isinstance(a, int):
+                raise TypeError
+        if a > 0:
+            try:
+                {}["x"]
+            except KeyError:
+                a = a + 1
+        return a
+
+    assert trace(g, nv.i32).run(3) == 4
 
 
 def test_deep_inside_a_frame_that_fails_the_insertion_point_is_restored():
@@ -195,7 +222,7 @@ def test_deep_inside_a_frame_that_fails_the_insertion_point_is_restored():
                 while a > b:
                     for x in [1]:
                         if b > x:
-                            raise KeyError
+                            {}["x"]
         except KeyError:
             pass
         return a + b

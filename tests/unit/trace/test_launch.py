@@ -58,7 +58,7 @@ def test_the_grid_may_be_computed_when_it_is_launched():
 
 
 REFUSED = {
-    "a grid of nothing": ({"grid": 0}, "blocks along x"),
+    "a negative grid along x": ({"grid": -1}, "0 to 2,147,483,647 blocks"),
     "a negative grid": ({"grid": (4, -1)}, "blocks along y"),
     "a grid that is too high": ({"grid": (1, 65536)}, "65,535"),
     "a grid that is no integer": ({"grid": 2.0}, "an int"),
@@ -78,7 +78,7 @@ REFUSED = {
 def test_a_grid_that_is_too_long_belongs_on_x():
     error = refused(lambda: host(nothing, grid=(1, 70_000)).trace(), host)
     assert error.message == "a grid of 70000 blocks along y"
-    assert "1 to 65,535 blocks along y" in error.rule
+    assert "0 to 65,535 blocks along y" in error.rule
     assert "along x" in error.fix and "2,147,483,647" in error.fix and "nv.block_id.x //" in error.fix
 
 
