@@ -45,22 +45,33 @@ def offset_list(offsets: Any) -> list[int]:
     return [offsets] if offsets.__class__ is int else list(dict.fromkeys(offsets.tolist()))
 
 
+def _clashes(offsets: Any) -> tuple[Any, Any] | None:
+    """(an order of the lanes, where in it a lane's place is its predecessor's); None where all places differ."""
+    order = np.argsort(offsets, kind="stable")
+    same = np.diff(offsets[order]) == 0
+    return (order, same) if same.any() else None
+
+
 class Accessor:
     """Loads and stores of one op: ``count`` contiguous elements of ``e`` (None: a scalar) for each active lane.
 
     ``alignment``: bytes that each lane's address must be a multiple of. ``order``: an atomic's; None for others.
+    ``used``: those of a vector's elements that anything uses; None for all.
     """
 
     def __init__(
-        self, space: int, e: Element, count: int | None, alignment: int, at: Where | None, order: Order | None = None
-    ) -> None:
+        self, space: int, e: Element, count: int | None, alignment: int, at: Where | None, order: Order | None = None,
+        used: list[int] | None = None,
+    ) -> None:  # fmt: skip
         self.space, self.e, self.count, self.at, self.order = space, e, count, at, order
         self.size = e.bytes * (count or 1)
         self.alignment = max(alignment, e.bytes)
         self.shift = e.bytes.bit_length() - 1
         self.dtype = np.dtype(np.uint8) if e.bits == 1 else e.dtype
         self.steps = None if count is None else np.arange(count)[:, None]
+        self.used = used
         self._touches: dict[Any, Any] = {}
+        self._clashes: dict[Any, Any] = {}
 
     def locate(self, w: Any, address: Any, what: str) -> tuple[Bytes, Any, Any]:
         """(memory, block or None, offsets): offsets of the active lanes, checked; an int when all lanes agree."""
@@ -151,6 +162,8 @@ class Accessor:
         i = offsets >> self.shift
         if value.__class__ is np.ndarray and value.shape[-1] == 32:
             value = value if w.active is None else value[..., w.active]
+            if w.machine.checks and self.order is None and value.shape[-1] > 1:
+                self._check_lanes(w, found, offsets, value)
             if offsets.__class__ is int:  # all lanes store there: one of them is last
                 value = value[..., -1]
                 view[i if self.count is None else slice(i, i + self.count)] = value
@@ -180,7 +193,8 @@ class Accessor:
             tracker.compare(span, w.clock, access, touch, writes)
         else:
             self._compare_apart(w, tracker, offsets, access, what, writes)
-        tracker.note(span, access, w.actor, w.epoch, touch, writes)
+        needed = None if self.used is None else self._needed(offsets, tracker.shift)
+        tracker.note(span, access, w.actor, w.epoch, touch, writes, needed)
         w.touched |= touch.lanes
         if writes:
             block.layouts.stored(offsets, self.size)
@@ -192,6 +206,48 @@ class Accessor:
             mine = offsets if offsets.__class__ is int else offsets[w.mask[active]]
             span, touch = self.touch(w, mine, tracker.shift, what)
             tracker.compare(span, w.clock, access, touch, writes)
+
+    def _needed(self, offsets: Any, shift: int) -> int:
+        """The bits of the elements that are used."""
+        starts = [offsets + i * self.e.bytes for i in self.used or ()]
+        each = [shadow.interval(s, s + self.e.bytes, shift) if s.__class__ is int
+                else shadow.scattered(s, self.e.bytes, shift) for s in starts]  # fmt: skip
+        bits = 0
+        for mask, _, _ in each:
+            bits |= mask
+        return bits
+
+    def _check_lanes(self, w: Any, found: Bytes, offsets: Any, value: Any) -> None:
+        """Lanes that store to one place store the same there. ``value``: of the active lanes."""
+        if offsets.__class__ is int:
+            order, same = slice(None), slice(1, None)
+        else:
+            key = (offsets - offsets[0]).tobytes()
+            if key not in self._clashes:
+                self._clashes[key] = _clashes(offsets)
+            if self._clashes[key] is None:
+                return
+            order, same = self._clashes[key]
+        ordered = value[..., order]
+        before, after = ordered[..., :-1], ordered[..., 1:]
+        differs = ((before != after) & ((before == before) | (after == after))).reshape(-1, before.shape[-1]).any(0)
+        if offsets.__class__ is not int:
+            differs &= same
+        if not differs.any():
+            return
+        lanes = np.arange(32) if w.active is None else w.active
+        i = int(np.flatnonzero(differs)[0])
+        first, second = lanes[order][i : i + 2].tolist()
+        place = offsets if offsets.__class__ is int else int(offsets[order][i])
+        raise error(
+            "lanes-store",
+            f"lanes {first} and {second} of {w.name} store different values to byte {place - found.reserved} of "
+            f"{found.name} at the same time",
+            self.at,
+            "of what lanes of a warp store to one place in one instruction one value is kept, and which is not defined "
+            "(CUDA programming guide, SIMT architecture)",
+            "let one lane store, or add them up before (a shuffle, or an atomic)",
+        )
 
     def modify(self, w: Any, address: Any, what: str = "atomic") -> tuple[Bytes, list[int]]:
         """The memory and the offsets, one for each active lane, of a read-modify-write."""

@@ -13,7 +13,7 @@ from typing import Any
 from nvdsl.errors import SimError, Where
 from nvdsl.lower.kernels import walk
 from nvdsl.mlir import ir
-from nvdsl.sim import values
+from nvdsl.sim import undefined, values
 from nvdsl.trace.location import where
 
 Frame = list[Any]
@@ -88,6 +88,8 @@ class Decoder:
         self.mbarrier_at = mbarrier_at
         self.names: dict[int, str] = {}
         self.structs: dict[int, Any] = {}  # of `dialects.ptx`
+        self.undefined = undefined.Values(self)
+        self.fragments: dict[int, list[Any]] = {}  # of `dialects.fragments`: the wgmmas that read a register
 
     def slot(self, value: Any) -> int:
         """The slot of a value that was defined; an operand."""
@@ -130,9 +132,18 @@ class Decoder:
         if handler is None:
             raise unknown(op)
         try:
-            return handler(self, op)
+            step = handler(self, op)
         except ValueError as error:
             raise unknown(op, str(error)) from error
+        if self.fragments and op.name not in _REGIONS:
+            from nvdsl.sim.dialects import fragments
+
+            return fragments.guarded(self, op, step)
+        return step
+
+
+_REGIONS = ("scf.for", "scf.if", "scf.while", "llvm.inline_asm")
+"""What uses no register itself (the ops within it do), or is a wgmma."""
 
 
 def identity(value: Any) -> int:

@@ -47,7 +47,10 @@ class Shadow:
         self.compare(span, clock, access, touch, True)
         return self.note(span, access, actor, epoch, touch, True)
 
-    def note(self, span: Span, access: Access, actor: int, epoch: int, touch: Touch, writes: bool) -> Record:
+    def note(
+        self, span: Span, access: Access, actor: int, epoch: int, touch: Touch, writes: bool, needed: int | None = None
+    ) -> Record:
+        """``needed``: the bits of what is used of the bytes that are read (None: all)."""
         by = touch if access.kind in ("generic", "atomic") else None
         if writes:
             _remove(self.writes, span)
@@ -58,7 +61,9 @@ class Shadow:
         if span[0] & self.written != span[0]:
             fresh = span[0] & ~self.written
             record.fresh |= fresh
-            if self.uninitialized is None and access.kind != "store":
+            if needed is not None:
+                fresh &= needed
+            if fresh and self.uninitialized is None:
                 self.uninitialized = fresh, access
         return record
 

@@ -14,12 +14,13 @@ from typing import Any
 import numpy as np
 
 from nvdsl.errors import Where
-from nvdsl.sim import matrix, shadow
+from nvdsl.sim import matrix, shadow, undefined
 from nvdsl.sim.clocks import ALL_LANES
 from nvdsl.sim.machine import Waiting
 from nvdsl.sim.records import Touch
 from nvdsl.sim.registers import ROWS, Given, Struct, d_fragment, fragment, pack_halves
 from nvdsl.sim.report import Access, error
+from nvdsl.sim.undefined import Undefined
 
 _ALL = Touch(0, 0, ALL_LANES)
 
@@ -35,18 +36,21 @@ class Kind:
         self.a_major, self.b_major = majors
         self.sign = scales[0] * scales[1]
         self.at = at
+        self.shape = f"m64n{n}k{matrix.K_BYTES // np.dtype(matrix.ELEMENTS[b_type]).itemsize}"
 
 
 class Accumulator:
     """What one wgmma leaves in a warp's registers. ``value``: [16, n], None while it is in flight."""
 
-    __slots__ = ("_registers", "a", "b", "before", "kind", "read_at", "value", "warp")
+    __slots__ = ("_registers", "a", "b", "before", "fences", "kind", "read_at", "undefined", "value", "warp")
 
     def __init__(self, warp: Any, kind: Kind, a: Any, b: int, before: Any) -> None:
         self.warp, self.kind, self.a, self.b, self.before = warp, kind, a, b, before
         self.value: Any = None
         self._registers: Any = None
         self.read_at = -1
+        self.fences = warp.mma.fences  # executed before it
+        self.undefined: Undefined | None = None
 
     def compute(self) -> None:
         if self.value is not None:
@@ -133,20 +137,24 @@ class State:
             groups[warp.index // 4] = Warpgroup(warp)
         self.warpgroup: Warpgroup = groups[warp.index // 4]
         self.warpgroup.members[warp.index % 4] = self
+        self.undefined: Undefined | None = None  # what the last wgmma made so that read what nothing had written
         self.channel = self.warpgroup.channel
 
-    def issue(self, kind: Kind, a: Any, b: int, before: Any) -> Accumulator:
+    def issue(self, kind: Kind, a: Any, b: int, before: Any, rows: Any = None) -> Accumulator:
+        """``rows``: those of ordinary registers, given as A or as the accumulator, that are undefined; None where none
+        are."""
         w = self.warp
         self._check(kind, before)
         if a.__class__ is not int:
             a = fragment(a, kind.a_type)
         if before is not None and before.__class__ is not Accumulator:
             before = Given(before, kind)
-        if w.machine.checks:
-            self._read(kind, a, b)
+        read = self._read(kind, a, b) if w.machine.checks else None
         if w.record is not None:
             self._record(kind, a, b)
         made = Accumulator(w, kind, a, b, before)
+        if self.undefined is not None or read is not None:
+            self._pass_on(made, read, rows)
         self.open.append(made)
         self.in_flight.add(made)
         if w.machine.eager:
@@ -181,12 +189,46 @@ class State:
                 "wgmma.fence orders register accesses before the wgmmas that use them (PTX ISA, wgmma.fence)",
                 "nv.wgmma_fence() before the wgmma",
             )
+        if w.machine.checks and before is not None:
+            self._check_before(kind, before)
 
-    def _read(self, kind: Kind, a: Any, b: int) -> None:
+    def _check_before(self, kind: Kind, before: Any) -> None:
+        """The accumulator that a wgmma adds to."""
+        if before.__class__ is Accumulator:
+            if before.kind.shape != kind.shape and before.fences == self.fences and before in self.in_flight:
+                raise error(
+                    "wgmma-shape",
+                    f"{self.warp.name} adds a wgmma of shape {kind.shape} to the accumulator of the one of shape "
+                    f"{before.kind.shape} at {before.kind.at}, with no wgmma.fence between the two",
+                    kind.at,
+                    "only wgmmas of one shape are ordered in their accumulator by themselves (PTX ISA, wgmma.fence)",
+                    "nv.wgmma_fence() between the two",
+                )
+        elif any(x is None for x in before):
+            missing = [i for i, x in enumerate(before) if x is None]
+            raise error(
+                "undefined-accumulator",
+                f"{self.warp.name} adds a wgmma to an accumulator of which {len(missing)} of {len(before)} registers "
+                f"hold nothing (register {missing[0]} is the first)",
+                kind.at,
+                "with scale-d 1 a wgmma adds to the registers of D: something must have written them",
+                "start the sum with scale_d=False, or with zeros, as nv.accumulator does",
+            )
+
+    def _pass_on(self, made: Accumulator, read: Undefined | None, rows: Any) -> None:
+        found = read
+        if made.before.__class__ is Accumulator and made.before.undefined is not None:
+            found = made.before.undefined.joined(found)
+        if rows is not None and self.undefined is not None:
+            found = self.undefined._replace(rows=rows, columns=np.zeros(made.kind.n, bool)).joined(found)
+        made.undefined = found
+        self.undefined = found or self.undefined
+
+    def _read(self, kind: Kind, a: Any, b: int) -> Undefined | None:
         w = self.warp
         tracker = w.block.shadow
         access = Access(w.name, "wgmma reads B", "wgmma", kind.at)
-        operands = [(b, kind.n, kind.b_type, kind.b_major, access)]
+        operands, complete = [(b, kind.n, kind.b_type, kind.b_major, access)], True
         if a.__class__ is int:
             operands.append((a, 64, kind.a_type, kind.a_major, Access(w.name, "wgmma reads A", "wgmma", kind.at)))
         for descriptor, rows, dtype, major, who in operands:
@@ -194,7 +236,9 @@ class State:
             _check_bounds(w, span, tracker.shift, who)
             for _ in w.apart():
                 tracker.compare(span, w.clock, who, _ALL, False)
-            tracker.note(span, who, self.channel, self.committed + 1, _ALL, False)
+            tracker.note(span, who, self.channel, self.committed + 1, _ALL, False, needed=0)
+            complete = complete and not span[0] & ~tracker.written
+        return None if complete else undefined.of_operands(w, kind, a, b, (operands[-1][-1], access))
 
     def _record(self, kind: Kind, a: Any, b: int) -> None:
         w = self.warp
@@ -203,8 +247,8 @@ class State:
             reads = [_span(b, kind.n, kind.b_type, kind.b_major, 4)[1:3]]
             if a.__class__ is int:
                 reads.append(_span(a, 64, kind.a_type, kind.a_major, 4)[1:3])
-        shape = f"m64n{kind.n}k{matrix.K_BYTES // np.dtype(matrix.ELEMENTS[kind.b_type]).itemsize} {kind.a_type}"
-        w.record.wgmma(self.committed + 1, shape, [(low << 4, high << 4) for low, high in reads], kind.at)
+        ranges = [(low << 4, high << 4) for low, high in reads]
+        w.record.wgmma(self.committed + 1, f"{kind.shape} {kind.a_type}", ranges, kind.at)
 
     def fence(self) -> None:
         self.fences += 1

@@ -11,8 +11,9 @@ from typing import Any
 from nvdsl.errors import SimError
 from nvdsl.lower.kernels import walk
 from nvdsl.mlir import ir
-from nvdsl.sim.decode import identity, maker
+from nvdsl.sim.decode import Blocking, Decoder, identity, maker
 from nvdsl.sim.report import error
+from nvdsl.trace.location import where
 
 _FENCE = "nvvm.wgmma.fence.aligned"
 _SAME = ("llvm.bitcast", "arith.bitcast", "vector.bitcast", "builtin.unrealized_conversion_cast", "llvm.extractvalue")
@@ -104,3 +105,54 @@ def check_remade(w: Any, kind: Any) -> None:
             "registers of A belong to a wgmma until wgmma.wait_group says that its group is done (PTX ISA)",
             "nv.wgmma_wait(0) before the fragment is made anew",
         )
+
+
+# --- registers that are read before the wgmma is done
+
+
+def belong(d: Decoder, registers: list[Any], kind: Any) -> None:
+    """The registers are a wgmma's from its issue to its wait."""
+    for value in registers:
+        made = maker(value)
+        if made is None or made.name not in _CONSTANT:
+            d.fragments.setdefault(identity(value), []).append(kind)
+
+
+def guarded(d: Decoder, op: Any, step: Any) -> Any:
+    """The step of an op, and before it an error where a wgmma that reads one of its operands is in flight."""
+    kinds = [kind for value in op.operands for kind in d.fragments.get(identity(value), ())]
+    if not kinds:
+        return step
+    if op.name in _SAME:
+        for result in op.results:
+            d.fragments[identity(result)] = kinds
+        return step
+    at = where(op)
+    if isinstance(step, Blocking):
+        blocking = step.run
+
+        def run(v: Any) -> Any:
+            _check_flight(v[0], kinds, at)
+            yield from blocking(v)
+
+        return Blocking(run)
+
+    def checked(v: Any) -> None:
+        _check_flight(v[0], kinds, at)
+        step(v)
+
+    return checked if step is not None else None
+
+
+def _check_flight(w: Any, kinds: list[Any], at: Any) -> None:
+    if w.machine.checks and w.mma is not None:
+        for one in w.mma.in_flight:
+            if one.kind in kinds:
+                raise error(
+                    "fragment-in-flight",
+                    f"{w.name} uses registers of A while the wgmma at {one.kind.at} that reads them is in flight",
+                    at,
+                    "registers of A belong to a wgmma until wgmma.wait_group says that its group is done (PTX ISA, "
+                    "wgmma.mma_async)",
+                    "nv.wgmma_wait(0) before the fragment is used again, or make the fragment of a copy",
+                )

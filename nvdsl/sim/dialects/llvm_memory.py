@@ -13,7 +13,9 @@ from nvdsl.sim.atomics import order
 from nvdsl.sim.decode import Decoder, Frame, op, unknown
 from nvdsl.sim.dialects.arith import unary
 from nvdsl.sim.dialects.memref import atomic
+from nvdsl.sim.dialects.vector_memory import used_elements
 from nvdsl.sim.registers import Struct
+from nvdsl.sim.undefined import Stored
 from nvdsl.sim.values import element
 from nvdsl.trace.location import where
 
@@ -89,9 +91,13 @@ def _load(d: Decoder, op: Any) -> Any:
 def _store(d: Decoder, op: Any) -> Any:
     value, a = d.operands(op)
     access = _accessor(op, op.operands[1], op.operands[0].type)
+    stored = Stored(d, op.operands[0], access.at)
 
     def step(v: Frame) -> None:
-        access.store(v[0], v[a], v[value])
+        w = v[0]
+        access.store(w, v[a], v[value])
+        if w.mma is not None and w.mma.undefined is not None:
+            stored.check(v, access, v[a])
 
     return step
 
@@ -103,7 +109,8 @@ def _accessor(op: Any, pointer: Any, type: Any) -> Accessor:
     count = type.shape[0] if isinstance(type, ir.VectorType) else None
     alignment = ir.IntegerAttr(op.attributes["alignment"]).value if "alignment" in op.attributes else 1
     ordering = "success_ordering" if op.name == "llvm.cmpxchg" else "ordering"
-    return Accessor(space, element(type), count, alignment, where(op), order(op, ordering))
+    used = used_elements(op.results[0]) if count is not None and op.name == "llvm.load" else None
+    return Accessor(space, element(type), count, alignment, where(op), order(op, ordering), used)
 
 
 _RMW: dict[str, Any] = {

@@ -13,6 +13,7 @@ from nvdsl.sim.access import GLOBAL, SHARED, Accessor
 from nvdsl.sim.atomics import RELAXED
 from nvdsl.sim.decode import Decoder, Frame, is_shared, maker, op, unknown
 from nvdsl.sim.report import error
+from nvdsl.sim.undefined import Stored
 from nvdsl.sim.values import element, scalar
 from nvdsl.trace.location import where
 
@@ -116,9 +117,13 @@ def _store(d: Decoder, op: Any) -> Any:
     value, _, *indices = d.operands(op)
     index = Indexer(d, op, op.operands[1], indices)
     access = Accessor(index.layout.space, index.layout.element, None, 1, index.at)
+    stored = Stored(d, op.operands[0], index.at)
 
     def step(v: Frame) -> None:
-        access.store(v[0], index(v), v[value])
+        w, address = v[0], index(v)
+        access.store(w, address, v[value])
+        if w.mma is not None and w.mma.undefined is not None:
+            stored.check(v, access, address)
 
     return step
 

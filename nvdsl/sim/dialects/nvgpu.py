@@ -154,11 +154,36 @@ def _store(d: Decoder, op: Any) -> Any:
     )
 
 
+_ONCE_IS_ENOUGH = (None, "min", "max", "and", "or")
+"""A store, and reductions that change nothing when they are done again."""
+
+
 def store_box(v: Frame, tensor: Any, coords: list[int], src: Any, kind: str | None, at: Any) -> None:
     w = v[0]
-    for lane in w.active_lanes():
+    lanes = w.active_lanes()
+    if kind not in _ONCE_IS_ENOUGH and len(lanes) > 1 and w.machine.checks:
+        _check_repeated(v, coords, src, kind, at)
+    for lane in lanes:
         box = boxes.Box(tensor, tuple(copies.uniform(v[c], w, lane) for c in coords))
         copies.store(w, lane, box, copies.uniform(src, w, lane), kind, at)
+
+
+def _check_repeated(v: Frame, coords: list[int], src: Any, kind: Any, at: Any) -> None:
+    """Lanes that all add the same tile to the same place."""
+    w = v[0]
+    seen: dict[Any, int] = {}
+    for lane in w.active_lanes():
+        what = copies.uniform(src, w, lane), *(copies.uniform(v[c], w, lane) for c in coords)
+        first = seen.setdefault(what, lane)
+        if first != lane:
+            raise error(
+                "repeated-copy",
+                f"lanes {first} and {lane} of {w.name} ({len(w.active_lanes())} are active) each do this TMA reduction "
+                f"({kind}) of the same tile to the same place",
+                at,
+                "each thread that executes a bulk copy starts one of its own (PTX ISA, cp.reduce.async.bulk.tensor)",
+                "elect one thread: `if nv.thread_id.x == 0:`, or `if nv.elect():` in one warp",
+            )
 
 
 @op("nvgpu.tma.prefetch.descriptor", "nvgpu.tma.fence.descriptor")

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from nvdsl.mlir import ir
-from nvdsl.sim import matrix
+from nvdsl.sim import matrix, shadow, undefined
 from nvdsl.sim.access import SHARED, Accessor
 from nvdsl.sim.decode import Blocking, Decoder, Frame, op
 from nvdsl.sim.dialects.nvvm import word
@@ -55,12 +55,15 @@ def _mma_async(d: Decoder, op: Any) -> Any:
     names = {"s32": "i32"}
     kind = Kind(int(match[2]), a_type, b_type, names.get(d_type, d_type), majors, signs, where(op))  # type: ignore[arg-type]
     adds = word(op, "scaleD") == "one"
+    given = undefined.of_struct(d.undefined, op.operands[0], kind)
 
     def step(v: Frame) -> None:
         w = v[0]
         a_descriptor = one_value(v[a], w, kind.at, "the descriptor of A") & _U64
         b_descriptor = one_value(v[b], w, kind.at, "the descriptor of B") & _U64
-        v[r] = state(w).issue(kind, a_descriptor, b_descriptor, v[before] if adds else None)
+        mma, sums = state(w), v[before] if adds else None
+        rows = given.undefined(v) if mma.undefined is not None and sums.__class__ is Struct else None
+        v[r] = mma.issue(kind, a_descriptor, b_descriptor, sums, rows)
 
     return step
 
@@ -73,6 +76,7 @@ def _stmatrix(d: Decoder, op: Any) -> Any:
     pointer, *sources = d.operands(op)
     at, transpose = where(op), word(op, "layout") == "col"
     access = Accessor(SHARED, element("i32"), 4, 16, at)
+    stored = [undefined.Stored(d, register, at) for register in list(op.operands)[1:]]
 
     def step(v: Frame) -> None:
         w = v[0]
@@ -80,8 +84,21 @@ def _stmatrix(d: Decoder, op: Any) -> Any:
         values = np.array([lanes(v[s], element("i32")) for s in sources])
         w.block.smem.version += 1
         matrix.stmatrix(w.block.smem.data, rows, values, transpose)
+        if w.mma is not None and w.mma.undefined is not None and w.machine.checks and not transpose:
+            _forget(v, rows, stored)
 
     return step
+
+
+def _forget(v: Frame, rows: Any, stored: list[undefined.Stored]) -> None:
+    """Rows of matrices that are undefined count as unwritten. ``rows``: addresses."""
+    tracker = v[0].block.shadow
+    for i, one in enumerate(stored):
+        lanes = one.lanes(v)
+        if lanes is not None:
+            for row in np.flatnonzero(lanes.reshape(8, 4).all(1)).tolist():
+                start = int(rows[8 * i + row])
+                tracker.written &= ~shadow.interval(start, start + 16, tracker.shift)[0]
 
 
 @op("nvvm.ldmatrix")

@@ -6,6 +6,7 @@ import re
 from typing import Any
 
 from nvdsl.mlir import ir
+from nvdsl.sim import undefined
 from nvdsl.sim.decode import Decoder, Frame, identity, maker, op, unknown
 from nvdsl.sim.dialects import fragments
 from nvdsl.sim.registers import Struct
@@ -108,10 +109,18 @@ def _wgmma(d: Decoder, op: Any, text: str) -> Any:
     count = 4 if in_registers else 1
     fenced = not in_registers or fragments.is_fenced(op, list(op.operands)[:4])
     remade = in_registers and fragments.is_remade(op, list(op.operands)[:4])
+    if in_registers:
+        fragments.belong(d, list(op.operands)[:4], kind)
     a_slots, b_slot, scale = operands[:count], operands[count], operands[count + 1]
     source = _whole_struct(d, op)
     whole = d.slot(source) if source is not None else None
     rest_slots = operands[count + 2 :]
+    registers = list(op.operands)
+    of_a = undefined.of_values(d.undefined, registers[:4], kind, True) if in_registers else None
+    if source is not None:
+        given = undefined.of_struct(d.undefined, source, kind)
+    else:
+        given = undefined.of_values(d.undefined, registers[count + 2 :], kind, False)
     r = d.result(op)
 
     def step(v: Frame) -> None:
@@ -128,6 +137,11 @@ def _wgmma(d: Decoder, op: Any, text: str) -> Any:
             a: Any = [v[s] for s in a_slots]
         else:
             a = one_value(v[a_slots[0]], w, kind.at, "the descriptor of A") & _U64
-        v[r] = state(w).issue(kind, a, b & _U64, before)
+        mma, rows = state(w), None
+        if mma.undefined is not None:
+            rows = given.undefined(v) if before.__class__ is Struct else None
+            if of_a is not None and (more := of_a.undefined(v)) is not None:
+                rows = more if rows is None else rows | more
+        v[r] = mma.issue(kind, a, b & _U64, before, rows)
 
     return step

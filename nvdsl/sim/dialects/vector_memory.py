@@ -12,6 +12,7 @@ from nvdsl.sim.access import Accessor
 from nvdsl.sim.decode import Decoder, Frame, op, unknown
 from nvdsl.sim.dialects.memref import Indexer
 from nvdsl.sim.dialects.vector import stack
+from nvdsl.sim.undefined import Stored
 
 
 def _vector_access(d: Decoder, op: Any, ref: Any, indices: list[int], type: Any) -> tuple[Indexer, Accessor]:
@@ -23,7 +24,21 @@ def _vector_access(d: Decoder, op: Any, ref: Any, indices: list[int], type: Any)
     if index.layout.strides and index.layout.strides[-1] != index.layout.element.bytes:
         raise unknown(op, "elements that are not contiguous")
     alignment = ir.IntegerAttr(op.attributes["alignment"]).value if "alignment" in op.attributes else 1
-    return index, Accessor(index.layout.space, index.layout.element, count, alignment, index.at)
+    used = used_elements(op.results[0]) if op.results else None
+    return index, Accessor(index.layout.space, index.layout.element, count, alignment, index.at, used=used)
+
+
+def used_elements(vector: Any) -> list[int] | None:
+    """The elements of a loaded vector that anything takes out of it; None where it is used as a whole."""
+    used: set[int] = set()
+    for use in vector.uses:
+        user = use.owner.operation
+        is_one = user.name == "vector.extract"
+        position = list(ir.DenseI64ArrayAttr(user.attributes["static_position"])) if is_one else []
+        if len(position) != 1 or position[0] == ir.ShapedType.get_dynamic_size():
+            return None
+        used.add(position[0])
+    return None if len(used) == vector.type.shape[0] else sorted(used)
 
 
 @op("vector.load")
@@ -41,9 +56,13 @@ def _load(d: Decoder, op: Any) -> Any:
 def _store(d: Decoder, op: Any) -> Any:
     value, _, *indices = d.operands(op)
     index, access = _vector_access(d, op, op.operands[1], indices, op.operands[0].type)
+    stored = Stored(d, op.operands[0], index.at)
 
     def step(v: Frame) -> None:
-        access.store(v[0], index(v), v[value])
+        w, address = v[0], index(v)
+        access.store(w, address, v[value])
+        if w.mma is not None and w.mma.undefined is not None:
+            stored.check(v, access, address)
 
     return step
 

@@ -267,11 +267,12 @@ def _mma_async(k):
     k.fill()
     operand = k.A.operand(0)
     b = wgmma.descriptor(k.B.address, k.B.operand(0))
+    adds = k.i > 0  # before k.i is A's
     for a_name, b_name, d_name in MMAS:
         a_type, b_type, d_type = map(dtypes.by_name, (a_name, b_name, d_name))
         signs = [1] if a_name in ("i8", "u8") else [1, -1]
         majors = ["k", "mn"] if a_type.bits == 16 else ["k"]
-        forms = itertools.product(("shared", "registers"), (True, False, k.i > 0), signs, signs, majors, majors)
+        forms = itertools.product(("shared", "registers"), (True, False, adds), signs, signs, majors, majors)
         for place, scale_d, scale_a, scale_b, a_major, b_major in forms:
             a = wgmma.descriptor(k.A.address, operand) if place == "shared" else [k.i] * 4
             wgmma.wgmma_fence()

@@ -1,0 +1,303 @@
+"""Sums that a wgmma made of shared memory that nothing had written.
+
+Rows of A that nothing wrote make undefined rows of D, columns of B undefined columns; the others are as they should be.
+Tiles with such rows are in order as long as nothing becomes of them. So an accumulator knows which of its rows and
+columns are undefined, and a store to global memory follows its value back to the accumulators that it is made of:
+through arithmetic, conversions, selects and branches, in the lanes that store. What goes to shared memory counts as not
+written there. A value that a loop carries, or that comes from another lane, is not followed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from nvdsl.errors import Where
+from nvdsl.mlir import ir
+from nvdsl.sim import matrix, shadow
+from nvdsl.sim.registers import ROWS, d_fragment
+from nvdsl.sim.report import Access, error
+
+Mask = Callable[[list[Any]], Any]
+"""Of the frame: in which of the 32 lanes a value is undefined."""
+
+
+class Undefined(NamedTuple):
+    """Of one warp's part of an accumulator: its undefined rows [16] and columns [n], and which wgmma read what."""
+
+    rows: Any
+    columns: Any
+    reader: Access
+    what: str
+
+    def lanes(self, register: int, packed: bool) -> Any:
+        """Of the elements in a register. ``packed``: two f16."""
+        rows, columns = d_fragment(len(self.columns))
+        which = slice(2 * register, 2 * register + 2) if packed else slice(register, register + 1)
+        return (self.rows[rows[which]] | self.columns[columns[which]]).any(0)
+
+    def joined(self, other: Undefined | None) -> Undefined:
+        if other is None:
+            return self
+        return Undefined(self.rows | other.rows, self.columns | other.columns, self.reader, self.what)
+
+
+def of_operands(w: Any, kind: Any, a: Any, b: int, readers: tuple[Access, Access]) -> Undefined | None:
+    """What a wgmma makes undefined by what it reads now. ``a``: a descriptor, or registers; ``readers``: of A, of B."""
+    tracker = w.block.shadow
+    first = ROWS * (w.index % 4)
+    columns = _unwritten(w, b, kind.n, kind.b_major)
+    rows = _unwritten(w, a, 64, kind.a_major)[first : first + ROWS] if a.__class__ is int else np.zeros(ROWS, bool)
+    if not rows.any() and not columns.any():
+        return None
+    descriptor, count, major = (b, kind.n, kind.b_major) if columns.any() else (a, 64, kind.a_major)
+    dtype = kind.b_type if columns.any() else kind.a_type
+    span = shadow.intervals(matrix.operand_footprint(descriptor, count, dtype, major), tracker.shift)
+    return Undefined(rows, columns, readers[bool(columns.any())], tracker.describe(span[0] & ~tracker.written))
+
+
+def _unwritten(w: Any, descriptor: int, rows: int, major: str) -> Any:
+    """Which rows of A, or columns of B, hold an element that nothing had written."""
+    tracker = w.block.shadow
+    units = matrix._units(descriptor, rows, major, matrix.K_BYTES)
+    per = matrix.UNIT >> tracker.shift
+    written = _bits(tracker.written, (w.block.smem.size >> tracker.shift) + per)
+    there = written[units[..., None] * per + np.arange(per)]
+    if major == "k":
+        return ~there.all((1, 2))
+    each = there.all(0)  # [units along M or N, parts of a unit], of 8 elements
+    elements = np.repeat(each, 8 // per, 1) if per <= 8 else each.reshape(len(each), 8, -1).all(-1)
+    return ~elements.reshape(-1)[:rows]
+
+
+def _bits(mask: int, count: int) -> Any:
+    size = -(-count // 8)
+    return np.unpackbits(np.frombuffer(mask.to_bytes(size, "little"), np.uint8), bitorder="little").astype(bool)
+
+
+# --- values that are made of them
+
+
+class Values:
+    """The undefined lanes of the values of one decoded kernel. ``find``: a value's slot; ``whole``: see
+    `dialects.ptx`."""
+
+    def __init__(self, decoder: Any) -> None:
+        self.decoder = decoder
+        self._known: dict[int, Mask | None] = {}
+        self._now: dict[int, Any] = {}
+        self._depth = 0
+
+    def anew(self) -> Values:
+        """Before masks are asked for: values have changed."""
+        self._now.clear()
+        return self
+
+    def of(self, value: Any) -> Mask | None:
+        """None: defined in any case, or made in too many steps to be followed."""
+        from nvdsl.sim.decode import identity
+
+        key = identity(value)
+        if key not in self._known:
+            if self._depth > _MOST_STEPS:
+                return None
+            self._known[key] = None  # a value that is made of itself
+            self._depth += 1
+            found = self._find(value)
+            self._depth -= 1
+            self._known[key] = None if found is None else self._once(key, found)
+        return self._known[key]
+
+    def _once(self, key: int, mask: Mask) -> Mask:
+        """A value that is used several times is looked at once."""
+
+        def remembered(v: list[Any]) -> Any:
+            if key not in self._now:
+                self._now[key] = mask(v)
+            return self._now[key]
+
+        return remembered
+
+    def _find(self, value: Any) -> Mask | None:
+        from nvdsl.sim.decode import maker
+
+        op = maker(value)
+        if op is None:
+            return None
+        if op.name == "llvm.extractvalue":
+            (*_, register) = ir.DenseI64ArrayAttr(op.attributes["position"])
+            return self.register(op.operands[0], register)
+        if op.name == "arith.select":
+            return self._either(op.operands[0], op.operands[1], op.operands[2])
+        if op.name == "scf.if":
+            number = ir.OpResult(value).result_number
+            ends = [list(region.blocks[0].operations)[-1] for region in op.regions]
+            return self._either(op.operands[0], *(end.operands[number] for end in ends))
+        if op.name == "vector.extract":
+            elements = maker(op.operands[0])
+            position = list(ir.DenseI64ArrayAttr(op.attributes["static_position"]))
+            if elements is not None and elements.name == "vector.from_elements" and len(position) == 1:
+                return self.of(elements.operands[position[0]]) if position[0] >= 0 else None
+        if op.name.startswith(_ELEMENTWISE) and op.name not in _NOT:
+            return self._union([self.of(x) for x in op.operands])
+        return None
+
+    def register(self, struct: Any, register: int) -> Mask | None:
+        """Of one register of a struct."""
+        from nvdsl.sim.decode import maker
+        from nvdsl.sim.wgmma import Accumulator
+
+        made, inserted = maker(struct), None
+        at = made
+        while at is not None and at.name == "llvm.insertvalue":
+            if list(ir.DenseI64ArrayAttr(at.attributes["position"])) == [register]:
+                inserted = self.of(at.operands[1])
+                break
+            at = maker(at.operands[0])
+        if at is not None and at.name == "llvm.inline_asm" and not str(at.attributes["asm_string"]).strip('"'):
+            return self._object(struct, at.operands[register], register)
+        if made is not None and made.name == "llvm.insertvalue":
+            return inserted
+        slot = self.decoder.find(struct)
+        if slot is None:
+            return None
+
+        def mask(v: list[Any]) -> Any:
+            found = v[slot]
+            if found.__class__ is not Accumulator or found.undefined is None:
+                return None
+            return found.undefined.lanes(register, found.kind.d_type == "f16")
+
+        return mask
+
+    def _object(self, struct: Any, operand: Any, register: int) -> Mask | None:
+        """Of what goes through inline PTX that changes nothing."""
+        from nvdsl.sim.wgmma import Accumulator
+
+        slot, before = self.decoder.find(struct), self.of(operand)
+
+        def mask(v: list[Any]) -> Any:
+            found = None if slot is None else v[slot]
+            if found.__class__ is Accumulator:
+                return None if found.undefined is None else found.undefined.lanes(register, found.kind.d_type == "f16")
+            return None if before is None else before(v)
+
+        return mask
+
+    def _either(self, condition: Any, first: Any, second: Any) -> Mask | None:
+        one, other, slot = self.of(first), self.of(second), self.decoder.find(condition)
+        if slot is None or one is None and other is None:
+            return None
+
+        def mask(v: list[Any]) -> Any:
+            a, b = (None if x is None else x(v) for x in (one, other))
+            if a is None and b is None:
+                return None
+            return np.where(v[slot], False if a is None else a, False if b is None else b)
+
+        return mask
+
+    def _union(self, masks: list[Mask | None]) -> Mask | None:
+        known = [mask for mask in masks if mask is not None]
+
+        def union(v: list[Any]) -> Any:
+            found = None
+            for mask in known:
+                one = mask(v)
+                if one is not None:
+                    found = one if found is None else found | one
+            return found
+
+        return union if known else None
+
+
+_MOST_STEPS = 150
+_ELEMENTWISE = ("arith.", "math.", "vector.", "llvm.bitcast", "llvm.intr.", "llvm.call_intrinsic", "nvvm.convert.")
+_NOT = ("arith.constant", "vector.load", "vector.transfer_read")
+
+
+class Stored:
+    """What an op stores. `lanes`: of those that store something undefined now."""
+
+    def __init__(self, decoder: Any, value: Any, at: Where | None) -> None:
+        self.decoder, self.value, self.at = decoder, value, at
+        self._mask: Any = _UNKNOWN
+
+    def lanes(self, v: list[Any]) -> Any:
+        if self._mask is _UNKNOWN:  # the first time that a warp has such sums
+            self._mask = self.decoder.undefined.of(self.value)
+        self.decoder.undefined.anew()
+        mask = None if self._mask is None else self._mask(v)
+        found = None if mask is None else mask & v[0].mask
+        return found if found is not None and found.any() else None
+
+    def check(self, v: list[Any], access: Any, address: Any) -> None:
+        """After the store: an error where it is to global memory; in shared memory the bytes count as unwritten."""
+        w = v[0]
+        lanes = self.lanes(v) if w.machine.checks else None
+        if lanes is None:
+            return
+        outer = w.mask
+        w.set_mask(lanes)
+        _, block, offsets = access.locate(w, address, "store")
+        if block is None:
+            raise reported(w, lanes, self.at)
+        tracker = block.shadow
+        tracker.written &= ~access.touch(w, offsets, tracker.shift, "store")[0][0]
+        w.set_mask(outer)
+
+
+_UNKNOWN = object()
+
+
+def reported(w: Any, lanes: Any, at: Where | None) -> Any:
+    undefined = w.mma.undefined
+    return error(
+        "uninitialized",
+        f"{w.name} lane {int(np.flatnonzero(lanes)[0])} stores a sum that is made of what the {undefined.reader} read "
+        f"from {undefined.what}, which nothing had written",
+        at,
+        "shared memory holds arbitrary bytes when a block starts; an unwritten row of A makes a row of D undefined, an "
+        "unwritten column of B a column",
+        "load or zero the whole tile, or store only the rows and columns that were loaded",
+    )
+
+
+class Given:
+    """Registers that a wgmma is given: those of A's fragment, or of an accumulator. ``rows``: of each register, the
+    rows of its lanes. ``masks``: made when they are asked for."""
+
+    def __init__(self, values: Values, masks: Callable[[], list[Mask | None]], rows: Any) -> None:
+        self._values, self._make, self._rows = values, masks, rows
+        self._masks: list[Mask | None] | None = None
+
+    def undefined(self, v: list[Any]) -> Any:
+        """The rows of them that are undefined, None where none are."""
+        if self._masks is None:
+            self._masks = self._make()
+        self._values.anew()
+        bad = np.zeros(ROWS, bool)
+        for mask, rows in zip(self._masks, self._rows, strict=False):
+            lanes = None if mask is None else mask(v)
+            if lanes is not None:
+                bad[rows[lanes]] = True
+        return bad if bad.any() else None
+
+
+def of_struct(values: Values, struct: Any, kind: Any) -> Given:
+    """An accumulator that a wgmma adds to."""
+    rows, _ = d_fragment(kind.n)
+    packed = kind.d_type == "f16"
+    each = rows[::2] if packed else rows
+    return Given(values, lambda: [values.register(struct, i) for i in range(len(each))], each)
+
+
+def of_values(values: Values, registers: list[Any], kind: Any, is_a: bool) -> Given:
+    """The same, or A's four registers, as values of their own."""
+    lane = np.arange(32)
+    rows = [lane // 4 + 8 * (i % 2) for i in range(4)] if is_a else d_fragment(kind.n)[0]
+    if not is_a and kind.d_type == "f16":
+        rows = rows[::2]
+    return Given(values, lambda: [values.of(x) for x in registers], rows)
