@@ -183,7 +183,7 @@ def _show_parser(commands) -> None:
 
 
 def _draw_parser(commands) -> None:
-    parser = _command(commands, "draw", _draw, "draw a layout: a swizzled tile, or a wgmma fragment")
+    parser = _command(commands, "draw", _draw, "draw a layout: any, a swizzled tile, or a wgmma fragment")
     kinds = parser.add_subparsers(required=True, metavar="WHAT", dest="kind")
     swizzle = _command(kinds, "swizzle", _draw, "draw where each 16-byte unit of a tile lies in shared memory")
     swizzle.add_argument("--swizzle", type=int, default=128, metavar="BYTES", help="0, 16, 32, 64 or 128 (%(default)s)")
@@ -194,7 +194,19 @@ def _draw_parser(commands) -> None:
                           help="d: the accumulator; a: A in registers (%(default)s)")
     fragment.add_argument("--n", type=int, default=64, help="columns of the accumulator, 8 to 256 (%(default)s)")
     fragment.add_argument("--dtype", choices=DTYPES, help="the operand's element type (f32 for d, f16 for a)")
-    for one in (swizzle, fragment):
+    layout = _command(
+        kinds, "layout", _draw, "draw any layout: addresses, or which thread holds what",
+        more="LAYOUT is CuTe's notation, or one of Hopper's layouts by its name:\n"
+        "  '(8,8):(8,1)'   '((8,8),64):((X(0x90),1024),X(2))'   '((4,8),(2,2)):((2@1,1@0),(1@1,8@0))'\n"
+        "  'wgmma_accumulator(64)'  'wgmma_a(2)'  'mma_a(2)'  'mma_b(2)'  MMA_C  'matrix_values()'  FRAGMENT_ROWS",
+    )  # fmt: skip
+    layout.add_argument("layout", metavar="LAYOUT")
+    layout.add_argument("--tile", metavar="RxC", help="a thread-value layout that counts through a tile of this size")
+    layout.add_argument("--colour", choices=("thread", "value"), default="thread",
+                        help="what has a colour where threads hold values (%(default)s)")
+    layout.add_argument("--banks", type=int, choices=(1, 2, 4, 8, 16), metavar="BYTES",
+                        help="addresses are bytes of shared memory, accessed so many at a time: colour the banks")
+    for one in (swizzle, fragment, layout):
         one.add_argument("--text", action="store_true", help="print it in the terminal, in colours, instead of SVG")
         one.add_argument("--out", metavar="FILE.svg", help="where the SVG goes (standard output)")
 

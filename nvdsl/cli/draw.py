@@ -11,12 +11,14 @@ from typing import Any
 from nvdsl import layout
 from nvdsl.cli import Refused
 from nvdsl.draw import fragment, swizzle
+from nvdsl.draw import layout as grid
+from nvdsl.errors import LayoutError
 
 _BYTES = {"f32": 4, "tf32": 4, "i32": 4, "f16": 2, "bf16": 2, "e4m3": 1, "e5m2": 1, "i8": 1, "u8": 1}
 
 
 def run(chosen: Namespace) -> int:
-    drawing = _swizzle(chosen) if chosen.kind == "swizzle" else _fragment(chosen)
+    drawing: Any = {"swizzle": _swizzle, "fragment": _fragment, "layout": _layout}[chosen.kind](chosen)
     if chosen.text:
         if chosen.out:
             raise Refused("--text prints in the terminal; --out is for the SVG: give one of them")
@@ -39,10 +41,7 @@ def _print(drawing: Any) -> None:
 
 
 def _swizzle(chosen: Namespace) -> swizzle.Drawing:
-    size = re.fullmatch(r"(\d+)x(\d+)", chosen.shape)
-    if size is None:
-        raise Refused(f"--shape {chosen.shape}: two numbers with an x between, as 8x64")
-    rows, cols = int(size[1]), int(size[2])
+    rows, cols = _size("--shape", chosen.shape)
     try:
         tile = layout.TileLayout.of(rows, cols, _BYTES[chosen.dtype], chosen.swizzle)
     except ValueError as error:
@@ -66,3 +65,59 @@ def _fragment(chosen: Namespace) -> fragment.Drawing:
     if chosen.n % 8 or not 8 <= chosen.n <= 256:
         raise Refused(f"--n {chosen.n}: wgmma has multiples of 8 from 8 to 256")
     return fragment.accumulator(chosen.n, dtype)
+
+
+def _layout(chosen: Namespace) -> grid.Drawing:
+    drawn = _named(chosen.layout)
+    if chosen.tile:
+        size = _size("--tile", chosen.tile)
+        if drawn.is_coordinates or drawn.has_bits:
+            raise Refused(f"--tile is for a thread-value layout that counts through a tile; {drawn} does not")
+        try:
+            drawn = layout.composition(layout.identity(*size), drawn)
+        except LayoutError as error:
+            raise Refused(f"{error.message}: is {chosen.tile} its tile?") from None
+    if not drawn.size <= grid.MOST:
+        raise Refused(f"{drawn} has {drawn.size:,} elements: a picture holds {grid.MOST:,}")
+    if drawn.is_coordinates:
+        if drawn.axes != 2 or chosen.banks:
+            raise Refused(f"{drawn} gives coordinates of {drawn.axes} axes: a picture has two, and no banks")
+        corner = [max(drawn(i)[axis] for i in range(drawn.size)) + 1 for axis in (0, 1)]
+        if min(drawn(i)[axis] for i in range(drawn.size) for axis in (0, 1)) < 0 or corner[0] * corner[1] > grid.MOST:
+            raise Refused(f"{drawn} reaches over {corner[0]}x{corner[1]}: a picture holds {grid.MOST:,} from (0, 0) on")
+        return grid.owners(drawn, chosen.colour)
+    if min(drawn(i) for i in range(drawn.size)) < 0:
+        raise Refused(f"{drawn} has negative addresses")
+    return grid.addresses(drawn, chosen.banks)
+
+
+def _named(text: str) -> layout.Layout:
+    """A layout by its notation, or one of Hopper's by its name: wgmma_accumulator(64)."""
+    call = re.fullmatch(r"(\w+?)(?:\((\d*)\))?", text)
+    if call is None or text.isdigit():
+        try:
+            return layout.parse(text)
+        except LayoutError as error:
+            raise Refused(f"{error.message}; {error.rule}: {error.fix}") from None
+    named = getattr(layout, call[1]) if call[1] in NAMED else None
+    if isinstance(named, layout.Layout) and call[2] is None:
+        return named
+    if named is None or isinstance(named, layout.Layout) or not call[2] and named is not layout.matrix_values:
+        raise Refused(f"{text} is none of Hopper's layouts: wgmma_accumulator(64), wgmma_a(2), mma_a(2), mma_b(2), "
+                      "MMA_C, matrix_values(), FRAGMENT_ROWS (docs/layouts.md)")  # fmt: skip
+    number = [int(call[2])] if call[2] else []
+    if named in (layout.wgmma_a, layout.mma_a, layout.mma_b) and number[0] not in (1, 2, 4):
+        raise Refused(f"{text}: elements of 1, 2 or 4 bytes")
+    if named is layout.wgmma_accumulator and (number[0] % 8 or not 8 <= number[0] <= 256):
+        raise Refused(f"{text}: wgmma has multiples of 8 from 8 to 256")
+    return named(*number)
+
+
+NAMED = ("wgmma_accumulator", "wgmma_a", "mma_a", "mma_b", "MMA_C", "matrix_values", "FRAGMENT_ROWS")
+
+
+def _size(option: str, text: str) -> tuple[int, int]:
+    size = re.fullmatch(r"(\d+)x(\d+)", text)
+    if size is None:
+        raise Refused(f"{option} {text}: two numbers with an x between, as 8x64")
+    return int(size[1]), int(size[2])

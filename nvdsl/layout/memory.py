@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from nvdsl.errors import layout_error
 from nvdsl.layout.core import Layout
 from nvdsl.layout.inverses import right_inverse
@@ -75,12 +77,16 @@ def bank_conflicts(lanes: Layout, bytes: int = BANK_BYTES) -> int:
             rule="lanes access 1, 2, 4, 8 or 16 bytes each, at addresses that are known",
             fix="give a layout of byte offsets, with Python ints as sizes and strides",
         )
+    return conflicts_at([lanes(i) for i in range(lanes.size)], bytes)
+
+
+def conflicts_at(starts: Sequence[int], bytes: int) -> int:
+    """`bank_conflicts` of lanes whose accesses start at the bytes ``starts``."""
     group = BANKS * BANK_BYTES // max(bytes, BANK_BYTES)
-    starts = [lanes(i) for i in range(lanes.size)]
     return max(_ways(starts[i : i + group], bytes) for i in range(0, len(starts), group))
 
 
-def _ways(starts: list[int], bytes: int) -> int:
+def _ways(starts: Sequence[int], bytes: int) -> int:
     """Different words of the bank that has the most."""
     words = {byte // BANK_BYTES for start in starts for byte in range(start, start + bytes)}
     banks = [0] * BANKS
