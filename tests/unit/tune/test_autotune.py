@@ -5,6 +5,7 @@ import json
 import os
 import subprocess
 import sys
+import threading
 import time
 import warnings
 from pathlib import Path
@@ -13,8 +14,10 @@ import numpy as np
 import pytest
 
 import nvdsl as nv
+from nvdsl import cache
 from nvdsl.tune import device, store, table
 from nvdsl.tune.bench import ProcessBench
+from nvdsl.tune.progress import Silent
 from nvdsl.tune.space import Config
 
 GPU = {"name": "NVIDIA H200", "capability": "9.0"}
@@ -294,6 +297,7 @@ def test_without_being_asked_nothing_is_said(no_gpu):
 
 WAITING = """
 import sys
+import threading
 sys.path[:0] = {path!r}
 from filelock import FileLock
 with FileLock({lock!r}):
@@ -317,8 +321,6 @@ def test_two_processes_tune_one_after_the_other(gpu, folder):
         [sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment
     )
     assert other.stdout.readline() == "locked\n"
-    import threading
-
     threading.Timer(0.5, lambda: (other.stdin.write("x"), other.stdin.close())).start()
     start = time.monotonic()
     found = function.tune(X, X, 2.0)
@@ -327,3 +329,46 @@ def test_two_processes_tune_one_after_the_other(gpu, folder):
     assert not seen
     assert other.wait(20) == 0
     other.stdout.close()
+
+
+def test_threads_tune_once(gpu):
+    """All ask at the same time: one searches, the others take what it found."""
+    function, _ = make()
+    found = []
+
+    def tune():
+        found.append(function.tune(X, X, 2.0, progress=Silent()))
+
+    workers = [threading.Thread(target=tune) for _ in range(3)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    assert sorted(one.source for one in found) == ["cache", "cache", "tuned"]
+    assert len({one.config for one in found}) == 1
+
+
+def test_who_waits_too_long_tunes_too(gpu, folder, monkeypatch):
+    monkeypatch.setattr(sys.modules[nv.Autotuned.__module__], "PATIENCE", 0.2)
+    function, _ = make(nv.Space(block=[64, 128]))
+    with cache.alone("device-0", 1.0) as held:
+        assert held
+        assert function.tune(X, X, 2.0, progress=Silent()).source == "tuned"
+
+
+def test_a_choice_is_made_once_for_all_threads(gpu):
+    asked = []
+
+    def heuristic():
+        asked.append(1)
+        time.sleep(0.05)
+        return {"block": 128}
+
+    function, _ = make(heuristic=heuristic)
+    found = []
+    workers = [threading.Thread(target=lambda: found.append(function.choice(X, X, 2.0))) for _ in range(8)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    assert found == [("heuristic", Config({"block": 128}))] * 8 and len(asked) == 1
