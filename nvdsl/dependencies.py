@@ -51,7 +51,7 @@ class Dependencies:
     def __init__(self, function: Callable[..., Any], forget: Callable[[int], None]) -> None:
         self.function, self.forget = function, forget
         self.state = 0
-        self.guard: Guard = never
+        self.guard = self._next = never
         self._constants: Sequence[Any] = ()
         self._found: State = ()
         self._names: list[str] = []
@@ -102,14 +102,16 @@ class Dependencies:
             self._found, self.guard, self._names = before, guard, names
 
     def _read(self, constants: Sequence[Any]) -> State:
+        """Until the next `_keep` no guard holds: another thread would take the state of before with it."""
         found = reads([self.function, *constants])
-        self._constants, self.guard = constants, _Guard(found)
+        self._constants, self.guard, self._next = constants, never, _Guard(found)
         self._found, self._names = tuple([(one.place, one.token) for one in found]), [one.name for one in found]
         return self._found
 
     def _keep(self, state: int) -> None:
         self._states.pop(self._found, None)
         self._states[self._found] = self.state = state
+        self.guard = self._next  # after the state: who sees the guard sees the state
         self._bound()
 
     def _bound(self) -> None:

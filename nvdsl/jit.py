@@ -172,9 +172,10 @@ class Jit:
     @staticmethod
     def _repeatable(call: Call, plan: Any) -> tuple[Any, Guard] | None:
         prepared, reads = plan.prepare(call.values), call.dependencies
-        if prepared is None or reads is None or reads.state != call.state:
+        if prepared is None or reads is None:
             return None
-        return prepared, compiled(reads.guard)
+        guard = reads.guard  # before the state: another thread may have both changed by now
+        return (prepared, compiled(guard)) if reads.state == call.state else None
 
     @at_call
     def compile(self, *args: Any, debug: bool | None = None, **kwargs: Any) -> Compiled:

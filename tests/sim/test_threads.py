@@ -11,6 +11,7 @@ import pytest
 
 import nvdsl as nv
 from nvdsl import sim
+from nvdsl.dependencies import Dependencies
 from nvdsl.errors import SimError
 from nvdsl.trace import rewrite
 from tests.sim import threads
@@ -157,3 +158,61 @@ def test_functions_are_converted_one_at_a_time():
         work = threads.Work(large=False)
         assert not [message for message in together(work.one, range(48)) if message]
     assert warnings.filters == before
+
+
+FACTOR = 1.0
+
+
+def scaled(function):
+    x = np.ones(32, np.float32)
+    function(x, target="sim")
+    return float(x[0])
+
+
+@pytest.fixture
+def reading():
+    """A function that reads a global, after its first call."""
+
+    @nv.jit
+    def scale(x):
+        @nv.kernel(grid=1, block=32)
+        def kernel():
+            x[nv.thread_id.x] = x[nv.thread_id.x] * FACTOR
+
+        kernel()
+
+    assert scaled(scale) == 1.0
+    return scale
+
+
+def test_no_guard_holds_while_what_is_read_is_looked_at_again(reading, monkeypatch):
+    """Else another thread would take it for the guard of the state before."""
+    wrong, real = [], Dependencies._keep
+
+    def keep(self, state):
+        if self is reading._reads:
+            wrong.append(self.guard() and self.state != state)
+        real(self, state)
+
+    monkeypatch.setattr(Dependencies, "_keep", keep)
+    monkeypatch.setitem(globals(), "FACTOR", 2.0)
+    assert scaled(reading) == 2.0
+    assert wrong and not any(wrong)
+
+
+def test_an_interrupt_in_a_look_at_what_is_read(reading, monkeypatch):
+    def interrupt(self, state):
+        raise KeyboardInterrupt
+
+    monkeypatch.setitem(globals(), "FACTOR", 2.0)
+    with monkeypatch.context() as patch:
+        patch.setattr(Dependencies, "_keep", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            scaled(reading)
+    assert scaled(reading) == 2.0
+
+
+def test_a_global_that_changes_between_rounds_of_threads(reading, monkeypatch):
+    for factor in (2.0, 3.0, 2.0, 5.0):
+        monkeypatch.setitem(globals(), "FACTOR", factor)
+        assert together(lambda _: scaled(reading), range(16)) == [factor] * 16
