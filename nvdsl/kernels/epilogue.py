@@ -136,9 +136,7 @@ class TileStore:
     def _write(self, piece: nv.Tile, values: Sequence[Any], first: int) -> None:
         """Write this thread's values of a piece, from register ``first`` on, to shared memory."""
         if self.dtype.bits == 16:
-            # Four 8x8 matrices: rows 0-7 and 8-15 of the warp's 16, of two groups of 8 columns.
-            thread = nv.warpgroup_thread()
-            start = piece.layout.offset(thread // 32 * 16 + thread % 16, thread % 32 // 16 * 8)
+            start = piece.layout.offset(*nv.layout.FRAGMENT_ROWS(nv.warpgroup_thread()))
             packed = [pack_pair(x, y, self.dtype) for x, y in zip(values[::2], values[1::2], strict=True)]
             for i in range(0, len(packed), 4):  # 16 columns, 32 bytes: the swizzle is an XOR, as is this step
                 nv.stmatrix(piece.pointer(start ^ (first * 4 + i * 8)), packed[i : i + 4])

@@ -19,7 +19,7 @@ from nvdsl.layout import (
     zipped_divide,
 )
 from nvdsl.values import const
-from tests.unit.traced import evaluate, tracing
+from tests.unit.traced import evaluate, ptx, tracing
 
 TILE = TileLayout.of(64, 64, 2, 128).as_layout()
 
@@ -71,6 +71,21 @@ def test_what_is_static_is_one_constant():
         assert row_major(4, 8)(0, thread) is thread
         assert Layout((4, 8), (0, 1))(thread, 3) == 3
         assert len(trace.ops) == 0
+
+
+def test_instructions_of_a_swizzled_address():
+    """As few as by hand, but for one: what is added as bits and what is added as integers are not merged."""
+
+    def instructions(build):
+        lines = [line.split() for line in ptx(build, dtypes.i32).splitlines()]
+        return sum(line[0].partition(".")[0] in ("and", "or", "xor", "add", "shl", "shr", "mul", "mad", "bfe", "lop3")
+                   for line in lines if line)  # fmt: skip
+
+    tile = TileLayout.of(64, 64, 2, 128)
+    lanes = composition(tile.as_layout(), FRAGMENT_ROWS)
+    by_hand = instructions(lambda t: [tile.offset(t // 32 * 16 + t % 16, t % 32 // 16 * 8)])
+    assert 0 < instructions(lambda t: [lanes(t)]) <= by_hand + 1
+    assert instructions(lambda t: [tile.offset(*FRAGMENT_ROWS(t))]) <= by_hand
 
 
 def dynamic(build, m):
