@@ -21,7 +21,7 @@ from nvdsl.glance import constants, glance, keep, learn
 from nvdsl.module import trace_function
 from nvdsl.specialize import Call, Constant, describe_argument
 from nvdsl.threads import Once
-from nvdsl.trace import effects, location
+from nvdsl.trace import effects, location, source
 from nvdsl.trace.rewrite import convert
 
 
@@ -116,6 +116,7 @@ class Jit:
     def __init__(self, function: Any, options: Any = None) -> None:
         decorated.check_host(function)
         functools.update_wrapper(self, function)
+        source.keep(function)
         self._function = function
         self._options = options
         self._signature = inspect.signature(function)

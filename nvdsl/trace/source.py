@@ -1,28 +1,88 @@
-"""The syntax tree of a function, from its source: at the true lines and columns, and fresh each time."""
+"""The syntax tree of a function, from its source: at the true lines and columns, and fresh each time.
+
+A file may be edited after it was imported. What was imported is what runs: the text is kept when a function of the file
+is decorated, and where there are two texts that counts which compiles to the very code that the function has.
+"""
 
 from __future__ import annotations
 
 import ast
 import copy
+import functools
 import linecache
-from collections.abc import Iterator
+import os
+import time
+from collections.abc import Callable, Iterator
 from types import CodeType, FunctionType
 from typing import Any
 
 from nvdsl.errors import TraceError, Where
 
 
-def definition(function: FunctionType) -> ast.FunctionDef | ast.Lambda | None:
+Definition = ast.FunctionDef | ast.Lambda
+
+_STARTED = time.time()
+_MOST = 8  # texts of one file
+_texts: dict[str, list[list[str]]] = {}  # by file name: the latest last
+
+
+def keep(function: Callable[..., Any]) -> None:
+    """Keep the text of the function's file as it is now, when the function has just been made."""
+    code = getattr(function, "__code__", None)
+    if code is None:
+        return
+    lines, texts = _lines(code, function.__globals__), _texts.setdefault(code.co_filename, [])
+    if lines and not (texts and (texts[-1] is lines or texts[-1] == lines)):
+        texts.append(lines)
+        del texts[:-_MOST]
+
+
+def definition(function: FunctionType) -> Definition | None:
     """The definition of ``function``; None if there is no source, or not one lambda that fits.
 
-    Raises ``TraceError`` if something else is defined there now.
+    Raises ``TraceError`` if the file was edited and what was imported is not known.
     """
     code = function.__code__
-    linecache.checkcache(code.co_filename)
-    lines = linecache.getlines(code.co_filename, function.__globals__)
+    lines = _text(code, function.__globals__)
     if len(lines) < code.co_firstlineno:
         return None
     return _lambda(code, lines) if code.co_name == "<lambda>" else _function(code, lines)
+
+
+def _text(code: CodeType, scope: dict[str, Any]) -> list[str]:
+    """The lines that the code was compiled from."""
+    now, kept = _lines(code, scope), _texts.get(code.co_filename, [])
+    if all(text == now for text in kept) if kept else not _edited(code.co_filename):
+        return now
+    for lines in (now, *reversed(kept)):
+        if code in _compiled(code.co_filename, "".join(lines)):
+            return lines
+    raise no_source(code, "has changed since it was imported")
+
+
+@functools.lru_cache(maxsize=64)
+def _compiled(filename: str, text: str) -> frozenset[CodeType]:
+    """All functions of a file."""
+    try:
+        found = [compile(text, filename, "exec", dont_inherit=True)]
+    except (SyntaxError, ValueError):  # edited just now, or no Python file
+        return frozenset()
+    for code in found:
+        found += [constant for constant in code.co_consts if isinstance(constant, CodeType)]
+    return frozenset(found)
+
+
+def _lines(code: CodeType, scope: dict[str, Any]) -> list[str]:
+    linecache.checkcache(code.co_filename)
+    return linecache.getlines(code.co_filename, scope)
+
+
+def _edited(filename: str) -> bool:
+    """Whether a file is newer than this process's nvdsl."""
+    try:
+        return os.stat(filename).st_mtime > _STARTED
+    except OSError:
+        return False
 
 
 def no_source(code: CodeType, what: str) -> TraceError:
@@ -30,7 +90,7 @@ def no_source(code: CodeType, what: str) -> TraceError:
         f"the source of `{code.co_qualname}` {what}",
         where=Where(code.co_filename, code.co_firstlineno),
         rule="control flow is traced from a function's source",
-        fix="define it in a file or a notebook cell (exec() keeps no source); import it anew after a change",
+        fix="define it in a file or a notebook cell (exec() keeps no source); after a change import it anew: importlib.reload(module)",
     )
 
 
