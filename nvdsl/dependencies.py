@@ -187,6 +187,9 @@ def _terms(found: Sequence[Read]) -> tuple[list[str], list[Any]]:
     def mapping(holder: dict[str, Any]) -> None:
         where, order = put(holder, list(holder))
         terms.append(f"[*{where}] == {order}")  # a trace may go through them
+        elements(where, holder)
+
+    def elements(where: str, holder: dict[str, Any]) -> None:
         for key, value in holder.items():
             same(f"{where}[{key!r}]", value)
 
@@ -216,7 +219,7 @@ def _terms(found: Sequence[Read]) -> tuple[list[str], list[Any]]:
             named = holder.__kwdefaults__
             same(f"{function}.__kwdefaults__", named)
             if named:
-                mapping(named)
+                elements(*put(named), named)
         elif kind == "items":
             if isinstance(holder, dict) and all(isinstance(k, str) for k in holder):
                 mapping(holder)

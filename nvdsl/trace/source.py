@@ -18,7 +18,6 @@ from typing import Any
 
 from nvdsl.errors import TraceError, Where
 
-
 Definition = ast.FunctionDef | ast.Lambda
 
 _STARTED = time.time()
@@ -90,7 +89,8 @@ def no_source(code: CodeType, what: str) -> TraceError:
         f"the source of `{code.co_qualname}` {what}",
         where=Where(code.co_filename, code.co_firstlineno),
         rule="control flow is traced from a function's source",
-        fix="define it in a file or a notebook cell (exec() keeps no source); after a change import it anew: importlib.reload(module)",
+        fix="define it in a file or a notebook cell (exec() keeps no source); after a change load it anew: "
+        "importlib.reload(module)",
     )
 
 
