@@ -219,7 +219,8 @@ def _terms(found: Sequence[Read]) -> tuple[list[str], list[Any]]:
             named = holder.__kwdefaults__
             same(f"{function}.__kwdefaults__", named)
             if named:
-                elements(*put(named), named)
+                (where,) = put(named)
+                elements(where, named)
         elif kind == "items":
             if isinstance(holder, dict) and all(isinstance(k, str) for k in holder):
                 mapping(holder)
