@@ -9,6 +9,7 @@ from nvdsl.errors import Where
 from nvdsl.sim.clocks import Clocks, Edge
 from nvdsl.sim.operands import check_tx
 from nvdsl.sim.report import error
+from nvdsl.sim.rounds import Rounds, Use
 
 
 class Mbarrier:
@@ -24,11 +25,16 @@ class Mbarrier:
         warp.touched |= warp.bits
         self._arrived, self.done = Edge(clocks), Edge(clocks)
         self._seen: set[int] = set()
+        self._users: dict[Any, Use] = {}  # where something is invalidated
+        self._may_end = warp.machine.code.invalidates
+        in_step = len(warp.block.cluster.blocks) == 1 and warp.machine.checks and not warp.machine.code.relaxes
+        self.rounds = Rounds() if in_step else None  # None: who uses it need not be known to keep step
         self.copied: tuple[int, Any] | None = None  # the last copy that completed on it: by the end of which phase, who
         self.record: Any = None  # a `flights.MbarrierRecorder`
 
     def used_by(self, warp: Any, where: Where | None, checks: bool) -> None:
         """Raise unless the init comes before what the active lanes of ``warp`` do now."""
+        self.used(warp, where)
         if not checks or warp.actor in self._seen:
             return
         if not self.known_to(warp):
@@ -42,6 +48,27 @@ class Mbarrier:
             )
         if warp.converged():
             self._seen.add(warp.actor)
+
+    def used(self, warp: Any, where: Where | None) -> None:
+        if self._may_end:
+            self._users[warp] = Use(warp, warp.epoch, warp.bits, where)
+
+    def check_unused(self, warp: Any, where: Where | None) -> None:
+        """Raise unless all uses come before what the active lanes of ``warp`` do now: they end its life."""
+        for use in self._users.values():
+            if use.warp is not warp and warp.clock.generic.unknown(use.warp.actor, use.epoch) & use.lanes:
+                raise error(
+                    "mbarrier-in-use",
+                    f"{warp.name} invalidates mbarrier {self.name}, and nothing says that {use.warp.name} is done "
+                    f"with it (at {use.at})",
+                    where,
+                    "an mbarrier that somebody waits on or arrives at is in use (PTX ISA, mbarrier.inval)",
+                    "a barrier of all its users before bar.invalidate()",
+                )
+        if self.tx:
+            raise error("mbarrier-in-use", f"{warp.name} invalidates mbarrier {self.name}, which expects {self.tx} "
+                        "bytes", where, "a copy completes on a valid mbarrier (PTX ISA, mbarrier.inval)",
+                        "wait for the copy before")  # fmt: skip
 
     def known_to(self, warp: Any) -> bool:
         """Whether the init comes before what the active lanes do now."""
@@ -69,6 +96,9 @@ class Mbarrier:
             )
         self.note("arrivals", where, arrivals)
         self.pending -= arrivals
+        if self.rounds is not None:
+            for _ in warp.apart():
+                self.rounds.arrived(self, warp, where)
         if relaxed:
             for _ in warp.apart():
                 self._arrived.add_async(warp.clock)
@@ -80,6 +110,8 @@ class Mbarrier:
         self.note("bytes expected", where, size)
         self.tx += size
         check_tx(self.name, self.tx, where)
+        if self.rounds is not None:
+            self.rounds.expected()
 
     def note(self, what: str, where: Where | None, count: int) -> None:
         """Remember for a report which lines brought how much of what, all phases together."""
@@ -102,6 +134,8 @@ class Mbarrier:
     def complete(self) -> None:
         if self.pending or self.tx:
             return
+        if self.rounds is not None:
+            self.rounds.completed(self, self._arrived.generic)
         self.phase += 1
         self.pending = self.count
         self.done.merge(self._arrived)

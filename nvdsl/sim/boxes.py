@@ -62,6 +62,10 @@ class Box:
         found, base = self._global(machine)
         tma.load(found.data, base, smem.data, address, self.tensor.tensor_map, self.coords)
 
+    def spread(self, machine: Any, marks: Any, target: Any, address: int) -> None:
+        """Copy marks, one for each byte of the allocation, as `load` copies its bytes into shared memory."""
+        tma.load(marks.view("u1"), self._global(machine)[1], target, address, self.tensor.tensor_map, self.coords)
+
     def take(self, smem: Any, address: int) -> Any:
         """A copy of the source of a store, with the address at which its swizzle is the same."""
         first, last = address - address % geometry.PATTERN, self.extent(address)[1]
@@ -126,6 +130,10 @@ class Line:
 
     def load(self, machine: Any, smem: Any, address: int) -> None:
         smem.data[address : address + self.bytes] = machine.gmem.span(self.address, self.bytes)
+
+    def spread(self, machine: Any, marks: Any, target: Any, address: int) -> None:
+        first = self.address - machine.gmem.find(self.address).base
+        target[address : address + self.bytes] = marks[first : first + self.bytes]
 
     def take(self, smem: Any, address: int) -> Any:
         return smem.data[address : address + self.bytes].copy()

@@ -21,13 +21,15 @@ from nvdsl.sim.report import Access, error
 
 
 class Load:
-    """A copy into shared memory. ``targets``: (block, address, mbarrier, record) of each block that gets it."""
+    """A copy into shared memory. ``targets``: (block, address, mbarrier, record) of each block that gets it.
+    ``undefined``: for each byte of the source's allocation whether nobody wrote it; None where all were."""
 
-    __slots__ = ("cluster", "flight", "machine", "source", "targets", "touch", "who")
+    __slots__ = ("cluster", "flight", "machine", "source", "targets", "touch", "undefined", "who")
 
     def __init__(self, w: Any, source: Any, targets: list[Any], who: Access, touch: Any) -> None:
         self.machine, self.cluster = w.machine, w.block.cluster
         self.source, self.targets, self.who, self.touch = source, targets, who, touch
+        self.undefined: Any = None
         self.flight = None if w.record is None else w.record.load(source, who.where, targets)
 
     def deliver(self) -> None:
@@ -35,6 +37,8 @@ class Load:
             self.flight.delivered()
         for block, address, barrier, record in self.targets:
             self.source.load(self.machine, block.smem, address)
+            if self.undefined is not None:
+                self._leave_undefined(block, address)
             if self.machine.checks:
                 self.source.lay(block.layouts, address, self.who)
             block.smem.version += 1
@@ -45,6 +49,15 @@ class Load:
                 self.touch.actor, self.touch.epoch = barrier.channel, barrier.phase + 1
             barrier.copied = barrier.phase + 1, self.who
             barrier.complete_tx(self.source.bytes)
+
+
+    def _leave_undefined(self, block: Any, address: int) -> None:
+        """What nobody wrote in global memory is not written here, either."""
+        marks = np.zeros(len(block.smem.data), np.uint8)
+        self.source.spread(self.machine, self.undefined, marks, address)
+        tracker = block.shadow
+        for unit in np.unique(np.flatnonzero(marks) >> tracker.shift).tolist():
+            tracker.written &= ~(1 << unit)
 
 
 def load(
@@ -71,12 +84,15 @@ def load(
         target.in_flight += 1
         barrier.note("bytes copied", at, source.bytes)
         targets.append((target, local, barrier, record))
-    touch = None
+    touch = undefined = None
     if w.machine.checks:
         found, region = source.region(w.machine, store=False)
         if found.shadow is not None and region is not None:
             touch = found.shadow.read(w, lane, region, who)
-    w.machine.issue(Load(w, source, targets, who, touch))
+            undefined = found.shadow.undefined(region, who)
+    made = Load(w, source, targets, who, touch)
+    made.undefined = undefined
+    w.machine.issue(made)
 
 
 def _check_extent(source: Any, address: int, smem: Any, who: Access) -> None:

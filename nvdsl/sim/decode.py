@@ -192,7 +192,10 @@ class Code:
         if self._body is None:
             self._body = Graph(decoder, function.regions[0], [])
         self._template, self.names = decoder.template, decoder.names
-        self.sets_registers = any(one.name == "nvvm.setmaxregister" for one in walk(function))
+        names = {one.name for one in walk(function)}
+        self.sets_registers = "nvvm.setmaxregister" in names
+        self.invalidates = "nvvm.mbarrier.inval" in names
+        self.relaxes = any(_is_relaxed_arrival(one) for one in walk(function))
         self.unit_shift = _unit_shift(function, shared=True)
         self.global_shift = _unit_shift(function, shared=False)
 
@@ -210,6 +213,10 @@ class Code:
         from nvdsl.sim import exits
 
         exits.check(block)
+
+
+def _is_relaxed_arrival(op: Any) -> bool:
+    return "mbarrier" in op.name and "relaxed" in op.attributes and ir.BoolAttr(op.attributes["relaxed"]).value
 
 
 _ACCESSES = {

@@ -7,13 +7,16 @@ from typing import Any
 
 import numpy as np
 
+from nvdsl.arch import MBARRIER_BYTES
 from nvdsl.errors import Where
 from nvdsl.sim import memory
 from nvdsl.sim.barriers import Mbarrier
 from nvdsl.sim.copies import mbarrier, uniform
 from nvdsl.sim.machine import Waiting
 from nvdsl.sim.operands import check_count
-from nvdsl.sim.report import error
+from nvdsl.sim.records import Touch
+from nvdsl.sim.report import Access, error
+from nvdsl.sim.shadow import interval
 
 Names = dict[int, str]
 """Names of the kernel's mbarriers by address."""
@@ -38,22 +41,52 @@ def init(w: Any, address: Any, count: Any, names: Names, at: Where | None) -> No
         name = names.get(a, f"at byte {a - memory.SHARED_BASE}")
         block = w.block
         old = block.mbarriers.get(a)
-        if old is not None and w.machine.checks and not old.known_to(w):
-            raise error("init-sync", f"{w.name} initializes mbarrier {name} again, and so does {old.init_name}", at,
-                        "one thread initializes an mbarrier", "init under `if nv.thread_id.x == 0`")  # fmt: skip
+        if old is not None and w.machine.checks:
+            _check_again(w, old, at)
         expected = uniform(count, w, lane)
         check_count(w, expected, "mbarrier.init", at)
+        if w.machine.checks:
+            _note(w, a, "mbarrier.init", at)
         made = block.mbarriers[a] = Mbarrier(name, expected, block.cluster.clocks, w, at)
+        block.shadow.occupy(a, made)
         if w.record is not None:
             w.record.init(made, at)
 
     _each(w, address, one)
 
 
+def _check_again(w: Any, old: Mbarrier, at: Where | None) -> None:
+    """There is an mbarrier already."""
+    if not old.known_to(w):
+        raise error("init-sync", f"{w.name} initializes mbarrier {old.name} again, and so does {old.init_name}", at,
+                    "one thread initializes an mbarrier", "init under `if nv.thread_id.x == 0`")  # fmt: skip
+    raise error(
+        "mbarrier-live",
+        f"{w.name} initializes mbarrier {old.name} again, which {old.init_name} has initialized at {old.where}",
+        at,
+        "mbarrier.init of an mbarrier that is in use is undefined (PTX ISA, mbarrier.init)",
+        "bar.invalidate() in one thread before, when all are done with it; or another mbarrier",
+    )
+
+
+def _note(w: Any, a: int, what: str, at: Where | None) -> None:
+    """The operation writes the mbarrier's bytes, as an ordinary store."""
+    tracker = w.block.shadow
+    if 1 << tracker.shift <= MBARRIER_BYTES:
+        span, touch = interval(a, a + MBARRIER_BYTES, tracker.shift), Touch(a, MBARRIER_BYTES, w.bits)
+        tracker.write(span, w.clock, Access(w.name, what, "generic", at), w.actor, w.epoch, touch)
+
+
 def inval(w: Any, address: Any, at: Where | None) -> None:
     def one(a: int, lane: int, _: int) -> None:
-        mbarrier(w, a, at)
-        del w.block.mbarriers[a]
+        barrier = mbarrier(w, a, at)
+        block = w.block
+        if w.machine.checks:
+            barrier.check_unused(w, at)
+        del block.mbarriers[a]
+        block.shadow.occupy(a, None)
+        if w.machine.checks:
+            _note(w, a, "mbarrier.inval", at)
 
     _each(w, address, one)
 
@@ -109,18 +142,20 @@ def wait(w: Any, address: Any, parity: Any, at: Where | None) -> Iterator[Any]:
             )
         if w.record is not None:
             w.record.passed(barrier, wanted, at)
-        _learn(w, barrier, waiters)
+        _learn(w, barrier, waiters, at)
 
 
-def _learn(w: Any, barrier: Mbarrier, lanes: Any) -> None:
+def _learn(w: Any, barrier: Mbarrier, lanes: Any, at: Where | None) -> None:
     """Those lanes, of the active ones, know that a phase has completed."""
     outer = w.mask
-    if lanes is outer:
-        w.acquire(barrier.done)
-        return
-    w.set_mask(lanes)
+    if lanes is not outer:
+        w.set_mask(lanes)
     w.acquire(barrier.done)
-    w.set_mask(outer)
+    barrier.used(w, at)
+    if barrier.rounds is not None:
+        barrier.rounds.waited(w, at)
+    if lanes is not outer:
+        w.set_mask(outer)
 
 
 def test(w: Any, address: Any, parity: Any, at: Where | None) -> Any:
@@ -135,7 +170,7 @@ def test(w: Any, address: Any, parity: Any, at: Where | None) -> Any:
                 w.record.passed(barrier, 1 - (barrier.phase & 1), at)
             knowing.setdefault(barrier, np.zeros(32, np.bool_))[lane] = True
     for barrier, lanes in knowing.items():
-        _learn(w, barrier, lanes)
+        _learn(w, barrier, lanes, at)
     if address.__class__ is int and parity.__class__ is not np.ndarray:
         return bool(results[w.active_lanes()[0]])
     return results

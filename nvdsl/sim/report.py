@@ -222,6 +222,20 @@ def never_written(access: Access, name: str) -> SimError:
     )
 
 
+def opaque(access: Access, barrier: Any) -> SimError:
+    """An access of the bytes of a `barriers.Mbarrier`."""
+    return SimError(
+        f"{access} touches the 8 bytes of mbarrier {barrier.name}",
+        kind="mbarrier-bytes",
+        where=access.where,
+        rule="an initialized mbarrier is opaque: nothing but mbarrier operations may touch it until mbarrier.inval "
+        "(PTX ISA, Size and alignment of mbarrier object)",
+        fix="check the index or the offset: mbarriers lie behind the tiles; or bar.invalidate() before the bytes are "
+        "used for something else",
+        details=(f"{barrier.name} was initialized at {barrier.where}",),
+    )
+
+
 def error(kind: str, message: str, where: Where | None, rule: str = "", fix: str = "") -> SimError:
     return SimError(message, kind=kind, where=where, rule=rule, fix=fix)
 

@@ -11,10 +11,11 @@ from typing import Any
 
 import numpy as np
 
+from nvdsl import arch
 from nvdsl.errors import SimError
 from nvdsl.sim.clocks import Part
 from nvdsl.sim.records import Record, Span, Touch
-from nvdsl.sim.report import Access, lane_race, race
+from nvdsl.sim.report import Access, lane_race, opaque, race
 
 IN_FLIGHT = 1 << 62
 """The epoch of a copy that has not completed: nobody has seen it."""
@@ -33,6 +34,8 @@ class Shadow:
         self.written = 0
         self.uninitialized: tuple[int, Access] | None = None
         self.between_lanes: SimError | None = None
+        self._mbarriers: dict[int, tuple[Span, Any]] = {}
+        self._opaque: Span = (0, 0, 0)  # the bytes of mbarriers
 
     def read(self, span: Span, clock: Any, access: Access, actor: int, epoch: int, touch: Touch) -> Record:
         """``clock``, ``touch``: of the lanes that read, or that issued the async operation that does.
@@ -69,6 +72,9 @@ class Shadow:
 
     def compare(self, span: Span, clock: Any, access: Access, touch: Touch, writes: bool) -> None:
         """Raise unless the access comes after those that it conflicts with."""
+        mask, low, high = self._opaque
+        if mask and low < span[2] and span[1] < high and mask & span[0]:
+            raise next(opaque(access, barrier) for one, barrier in self._mbarriers.values() if one[0] & span[0])
         self._check(self.writes, span, clock, access, touch, "waw" if writes else "raw")
         if writes:
             self._check(self.reads, span, clock, access, touch, "war")
@@ -119,6 +125,17 @@ class Shadow:
         if fresh:
             raise race("raw", access, record.access(fresh), self.describe(wrong), False)
         raise race(hazard, record.access(wrong), access, self.describe(wrong), False, part)
+
+    def occupy(self, address: int, barrier: Any) -> None:
+        """From now on an mbarrier is there, None: none any more."""
+        if barrier is None:
+            del self._mbarriers[address]
+        else:
+            self._mbarriers[address] = interval(address, address + arch.MBARRIER_BYTES, self.shift), barrier
+        mask, low, high = 0, 1 << 60, 0
+        for (bits, first, last), _ in self._mbarriers.values():
+            mask, low, high = mask | bits, min(low, first), max(high, last)
+        self._opaque = mask, low, high
 
     def describe(self, mask: int) -> str:
         """The first run of bytes of a set, as a text."""

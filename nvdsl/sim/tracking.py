@@ -192,12 +192,16 @@ class GlobalShadow:
         touch = Touch(w.block, actor, epoch, access, True, combines)
         self._note(w, *self._region(region), self._histories.add(touch), Part(0, 0, 1 << lane))
 
-    def undefined(self, region: Any) -> Any:
-        """For each byte of the allocation whether nobody wrote it; None where all of the region was written."""
-        array, units = self._region(region)
-        if self._memory.undefined is None or not self._undefined(array[units]).any():
+    def undefined(self, region: Any, access: Access) -> Any:
+        """For each byte of the allocation whether nobody wrote it; None where all of the region was written. Raises
+        where nothing of it was: part of it may be padding that nobody uses."""
+        if self._memory.undefined is None:
             return None
-        return self._undefined(self.numbers).repeat(1 << self.shift)
+        array, units = self._region(region)
+        missing = self._undefined(array[units])
+        if missing.all():
+            raise never_written(access, self._memory.name)
+        return self._undefined(self.numbers).repeat(1 << self.shift) if missing.any() else None
 
     def _undefined(self, numbers: Any) -> Any:
         """Which of these histories begin with no write, and have none of an atomic since."""

@@ -95,7 +95,7 @@ def refilled(empty, arrive):
     """The producer's wait at a slot's empty barrier, and the consumers' arrival there."""
     if empty:
         return None if arrive else ("deadlock", "free.wait(|full.wait(k)")
-    return ("over-arrival", "waw", "war"), "full.arrive_expect_tx|x_tma.load"
+    return ("over-arrival", "mixed-rounds", "waw", "war"), "full.arrive_expect_tx|x_tma.load"
 
 
 def named(producer, consumer):

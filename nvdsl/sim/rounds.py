@@ -1,0 +1,98 @@
+"""Whether those who use an mbarrier keep step with it: a barrier tells a phase from the next one, and no further.
+
+A wait names a phase by its parity. Once the phase after it has completed, too, that parity means one that is still to
+come. So the phase after the one that a thread waits for must not complete before the thread has seen it: somebody who
+comes after the wait arrives in it. And an arrival counts to whatever phase is under way: who arrives in a phase must
+know that the one before is over, else its arrival might have counted to that. Both are asked of what is known, not of
+what happened, so that one order of events tells of all.
+
+In a cluster bytes order what clocks don't know of (a multicast comes after its issuer's wait), so that nothing is asked
+there; nor where arrivals are relaxed.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from nvdsl.errors import Where
+from nvdsl.sim.report import error
+
+
+class Use(NamedTuple):
+    """A wait or an arrival by lanes (bit by bit) of a warp."""
+
+    warp: Any
+    epoch: int
+    lanes: int
+    at: Where | None
+
+
+class Rounds:
+    """The waits for the last phase that completed, and the arrivals in the one under way and in the one before.
+    ``tx``: whether bytes were expected in the phase under way, and in the one before."""
+
+    __slots__ = ("_before", "_now", "_tx", "_waits")
+
+    def __init__(self) -> None:
+        self._waits: dict[Any, Use] = {}
+        self._now: dict[Any, Use] = {}
+        self._before: dict[Any, Use] = {}
+        self._tx = [False, False]
+
+    def waited(self, warp: Any, at: Where | None) -> None:
+        """The active lanes of a warp have seen the last phase complete."""
+        self._waits[warp] = Use(warp, warp.epoch, warp.bits, at)
+
+    def expected(self) -> None:
+        self._tx[1] = True
+
+    def arrived(self, barrier: Any, warp: Any, at: Where | None) -> None:
+        """The active lanes of a warp arrive. Raises where they may do so in the phase before."""
+        clock = warp.clock
+        if barrier.phase and clock.generic.upto[barrier.channel] < barrier.phase:
+            for use in self._before.values():
+                if use.warp is not warp and clock.generic.unknown(use.warp.actor, use.epoch) & use.lanes:
+                    raise _mixed(barrier, warp, at, f"{use.warp.name} at {use.at} may be still to come in")
+            if self._tx[0]:
+                raise _mixed(barrier, warp, at, "bytes may be still to come in")
+        self._now[warp] = Use(warp, warp.epoch, warp.bits, at)
+
+    def completed(self, barrier: Any, told: Any) -> None:
+        """A phase completes; ``told``: what those know who arrived. Raises where one who waits for the phase before may
+        not have seen that yet."""
+        for use in self._waits.values():
+            if told.unknown(use.warp.actor, use.epoch) & use.lanes == use.lanes and not self._by_mates(use, told):
+                raise _lapped(barrier, use)
+        self._waits.clear()
+        self._before, self._now = self._now, {}
+        self._tx = [self._tx[1], False]
+
+    def _by_mates(self, use: Use, told: Any) -> bool:
+        """Whether another warp of the warpgroup, at the same line, is known to have seen it: often all four wait, and
+        one thread of them goes on; they are taken to keep together."""
+        group = [u for u in self._waits.values() if u.at == use.at and u.warp.index // 4 == use.warp.index // 4]
+        return any(told.unknown(u.warp.actor, u.epoch) & u.lanes != u.lanes for u in group)
+
+
+def _lapped(barrier: Any, use: Use) -> Exception:
+    return error(
+        "lapped-wait",
+        f"{use.warp.name} waits for phase {barrier.phase - 1} of mbarrier {barrier.name}, and phase {barrier.phase} "
+        "can complete before it has seen that",
+        use.at,
+        "a wait names the phase under way or the one before by its parity (PTX ISA, mbarrier.test_wait): who falls two "
+        "phases behind waits for one that is to come",
+        "let the waiter arrive, too, at what the next phase's arrivals wait for: count it at the ring's empty "
+        "barriers",
+    )
+
+
+def _mixed(barrier: Any, warp: Any, at: Where | None, why: str) -> Exception:
+    return error(
+        "mixed-rounds",
+        f"{warp.name} arrives at mbarrier {barrier.name} in phase {barrier.phase}, and does not know that phase "
+        f"{barrier.phase - 1} is over: {why} that one, and this arrival may count to it",
+        at,
+        "an arrival counts to the phase under way (PTX ISA, mbarrier.arrive)",
+        "wait for the phase before, or for who waited for it, before arriving again; or a barrier for each round",
+    )

@@ -1,0 +1,235 @@
+"""The life of an mbarrier: its bytes, its init and end, and who keeps step with its phases."""
+
+import inspect
+
+import numpy as np
+import pytest
+
+import nvdsl as nv
+from nvdsl.mlir.dialects import llvm
+from nvdsl.ops.pointer import SHARED, address_of, byte_offset
+from tests.sim.simulate import SCHEDULES, traced, verdict, verdict_of, zeros
+
+
+def _at(kernel, mark):
+    lines, first = inspect.getsourcelines(kernel._function)
+    return first + next(i for i, line in enumerate(lines) if mark in line)
+
+
+def _reported(kernel, mark, kinds, *arrays, **switches):
+    error = verdict(kernel, *arrays, **switches)
+    assert error is not None, "nothing was reported"
+    assert error.kind in kinds, error
+    assert error.where.line == _at(kernel, mark), error
+
+
+# --- its bytes
+
+
+@nv.jit
+def stored_over(out, *, offset, load):
+    @nv.kernel(grid=1, block=64)
+    def body():
+        tile = nv.smem((64,), nv.i32)
+        bar = nv.Mbarriers(1, arrivals=64)[0]
+        t = nv.thread_id.x
+        tile[t] = t
+        end = byte_offset(address_of(tile, space=SHARED), nv.index(offset))
+        bar.arrive()
+        bar.wait(0)
+        if t == 0:
+            if load:
+                out[0] = nv.i32(llvm.load(nv.i32.ir, end, alignment=4))  # LOAD
+            else:
+                llvm.store(nv.i32(7), end, alignment=4)  # STORE
+        nv.sync_threads()
+        out[t] = tile[63 - t]
+
+    body()
+
+
+@pytest.mark.parametrize(("load", "mark"), [(False, "# STORE"), (True, "# LOAD")])
+def test_its_bytes_are_nobodys(load, mark):
+    out = zeros(64, dtype=np.int32)
+    assert verdict(stored_over, out, offset=0, load=load) is None
+    for offset in (256, 260):
+        _reported(stored_over, mark, ["mbarrier-bytes"], out, offset=offset, load=load)
+
+
+@nv.jit
+def copied_over(x, n, out):
+    @nv.kernel(grid=1, block=64)
+    def body():
+        tile = nv.smem((64,), nv.f32)
+        bars = nv.Mbarriers(2, arrivals=1)
+        t = nv.thread_id.x
+        if t == 0:
+            bars[0].arrive_expect_tx(n[0])
+            nv.bulk_load(tile, x, n[0], bars[0])  # COPY
+        bars[0].wait(0)
+        out[t] = tile[t]
+
+    body()
+
+
+def test_a_copy_over_it():
+    x, out = np.ones(128, np.float32), zeros(64)
+    assert verdict(copied_over, x, np.array([256], np.int32), out) is None
+    _reported(copied_over, "# COPY", ["mbarrier-bytes"], x, np.array([272], np.int32), out)
+
+
+# --- init and inval
+
+
+@nv.jit
+def again(out, *, inval, sync):
+    @nv.kernel(grid=1, block=64)
+    def body():
+        bar = nv.Mbarriers(1, arrivals=64)[0]
+        t = nv.thread_id.x
+        bar.arrive()
+        bar.wait(0)
+        if sync:
+            nv.sync_threads()
+        if t == 0:
+            if inval:
+                bar.invalidate()  # INVAL
+            bar.init(2)  # INIT
+            nv.fence_mbarrier_init()
+        nv.sync_threads()
+        bar.arrive(predicate=t % 32 == 0)
+        bar.wait(0)
+        out[t] = t
+
+    body()
+
+
+def test_it_is_initialized_again():
+    out = zeros(64, dtype=np.int32)
+    assert verdict(again, out, inval=True, sync=True) is None
+    _reported(again, "# INIT", ["mbarrier-live"], out, inval=False, sync=True)
+
+
+def test_it_ends_while_another_warp_uses_it():
+    program = traced(again, zeros(64, dtype=np.int32), inval=True, sync=False)
+    for options in SCHEDULES[:8]:
+        error = verdict_of(program, options)
+        assert error is not None and error.kind in ("mbarrier-in-use", "init-sync", "deadlock"), error
+    _reported(again, "# INVAL", ["mbarrier-in-use"], zeros(64, dtype=np.int32), inval=True, sync=False)
+
+
+@nv.jit
+def reused(out, *, inval):
+    """The bytes of an mbarrier that is done become data."""
+
+    @nv.kernel(grid=1, block=64)
+    def body():
+        tile = nv.smem((64,), nv.i32)
+        bar = nv.Mbarriers(1, arrivals=64)[0]
+        t = nv.thread_id.x
+        tile[t] = t
+        bar.arrive()
+        bar.wait(0)
+        nv.sync_threads()
+        if t == 0:
+            if inval:
+                bar.invalidate()
+            llvm.store(nv.i32(7), byte_offset(address_of(tile, space=SHARED), nv.index(256)), alignment=4)  # STORE
+        nv.sync_threads()
+        out[t] = tile[t]
+
+    body()
+
+
+def test_its_bytes_are_free_after_its_end():
+    out = zeros(64, dtype=np.int32)
+    assert verdict(reused, out, inval=True) is None
+    _reported(reused, "# STORE", ["mbarrier-bytes"], out, inval=False)
+
+
+# --- phases
+
+
+@nv.jit
+def followed(out, *, counted, rounds=6):
+    """A warp that hands over to a second; a third one only watches."""
+
+    @nv.kernel(grid=1, block=96)
+    def body():
+        full, empty = nv.Mbarriers(1, arrivals=32)[0], nv.Mbarriers(1, arrivals=64 if counted else 32)[0]
+        t, warp = nv.thread_id.x, nv.warp_id()
+        if warp == 0:
+            for k in nv.range(rounds):
+                empty.wait(1 - k % 2)
+                full.arrive()
+        elif warp == 1:
+            for k in nv.range(rounds):
+                full.wait(k % 2)
+                empty.arrive()
+        else:
+            for k in nv.range(rounds):
+                full.wait(k % 2)  # WATCH
+                if counted:
+                    empty.arrive()
+        out[t] = t
+
+    body()
+
+
+def test_a_waiter_that_nobody_waits_for():
+    out = zeros(96, dtype=np.int32)
+    assert verdict(followed, out, counted=True) is None
+    _reported(followed, "# WATCH", ["lapped-wait"], out, counted=False)
+    for options in SCHEDULES[:8]:
+        assert verdict_of(traced(followed, out, counted=True), options) is None
+
+
+@nv.jit
+def gathered(out, *, wait, rounds=6):
+    """Two warps arrive once a round, a third one takes what they bring."""
+
+    @nv.kernel(grid=1, block=96)
+    def body():
+        full, empty = nv.Mbarriers(1, arrivals=64)[0], nv.Mbarriers(1, arrivals=32)[0]
+        t, warp = nv.thread_id.x, nv.warp_id()
+        if warp < 2:
+            for k in nv.range(rounds):
+                if wait:
+                    empty.wait(1 - k % 2)
+                full.arrive()  # ARRIVE
+        else:
+            for k in nv.range(rounds):
+                full.wait(k % 2)
+                empty.arrive()
+        out[t] = t
+
+    body()
+
+
+def test_arrivals_of_two_rounds():
+    out = zeros(96, dtype=np.int32)
+    program = traced(gathered, out, wait=True)
+    for options in SCHEDULES[:10]:
+        assert verdict_of(program, options) is None
+    error = verdict(gathered, out, wait=False)
+    assert error.kind in ("mixed-rounds", "over-arrival"), error
+    assert error.where.line == _at(gathered, "# ARRIVE")
+
+
+@nv.jit
+def alone(out, *, rounds=5):
+    """The only one who arrives knows that its last phase is over."""
+
+    @nv.kernel(grid=1, block=32)
+    def body():
+        bar = nv.Mbarriers(1, arrivals=32)[0]
+        for _ in nv.range(rounds):
+            bar.arrive()
+        bar.wait((rounds - 1) % 2)
+        out[nv.thread_id.x] = 1
+
+    body()
+
+
+def test_one_who_arrives_alone_need_not_wait():
+    assert verdict(alone, zeros(32, dtype=np.int32)) is None
