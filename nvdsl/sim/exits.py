@@ -60,6 +60,8 @@ def check(block: Any) -> None:
             "check the offset, the descriptor's strides, or the copy that should bring the bytes",
         )
     _check_visits(block)
+    if block.mixed is not None:
+        raise block.mixed
     if block.shadow.between_lanes is not None:
         raise block.shadow.between_lanes
     for warp in block.warps:

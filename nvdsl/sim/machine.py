@@ -106,6 +106,7 @@ class Block:
         self.warpgroups: dict[int, Any] = {}
         self.visits: dict[int, Any] = {}  # by actor of another block: the last epoch in which it came, lanes, name, at
         self.in_flight = 0
+        self.mixed: Any = None  # of `rounds`: the first arrival that may count to another phase
         self.record: Any = None  # a `recording.BlockRecord`
         warps = -(-self.machine.threads // LANES)
         self.warps = [Warp(self, i, rank * warps + i, self.machine.code) for i in range(warps)]

@@ -47,14 +47,15 @@ class Rounds:
         self._tx[1] = True
 
     def arrived(self, barrier: Any, warp: Any, at: Where | None) -> None:
-        """The active lanes of a warp arrive. Raises where they may do so in the phase before."""
-        clock = warp.clock
-        if barrier.phase and clock.generic.upto[barrier.channel] < barrier.phase:
+        """The active lanes of a warp arrive. That they may do so in the phase before is said at the block's end: a race
+        that comes of it says more."""
+        clock, block = warp.clock, warp.block
+        if barrier.phase and block.mixed is None and clock.generic.upto[barrier.channel] < barrier.phase:
             for use in self._before.values():
                 if use.warp is not warp and clock.generic.unknown(use.warp.actor, use.epoch) & use.lanes:
-                    raise _mixed(barrier, warp, at, f"{use.warp.name} at {use.at} may be still to come in")
+                    block.mixed = _mixed(barrier, warp, at, f"{use.warp.name} at {use.at} may be still to come in")
             if self._tx[0]:
-                raise _mixed(barrier, warp, at, "bytes may be still to come in")
+                block.mixed = _mixed(barrier, warp, at, "bytes may be still to come in")
         self._now[warp] = Use(warp, warp.epoch, warp.bits, at)
 
     def completed(self, barrier: Any, told: Any) -> None:
@@ -62,7 +63,7 @@ class Rounds:
         not have seen that yet."""
         for use in self._waits.values():
             if told.unknown(use.warp.actor, use.epoch) & use.lanes == use.lanes and not self._by_mates(use, told):
-                raise _lapped(barrier, use)
+                raise use.warp.block.mixed or _lapped(barrier, use)
         self._waits.clear()
         self._before, self._now = self._now, {}
         self._tx = [self._tx[1], False]

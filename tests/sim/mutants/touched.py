@@ -17,11 +17,11 @@ def recorded() -> Iterator[dict[Line, int]]:
     touched: dict[Line, int] = {}
     original = Shadow.note
 
-    def note(self: Any, span: Any, access: Any, *rest: Any) -> Any:
+    def note(self: Any, span: Any, access: Any, *rest: Any, **more: Any) -> Any:
         if access.where is not None:
             line = access.where.file, access.where.line
             touched[line] = touched.get(line, 0) | span[0]
-        return original(self, span, access, *rest)
+        return original(self, span, access, *rest, **more)
 
     Shadow.note = note  # type: ignore[method-assign]
     try:
