@@ -301,4 +301,5 @@ class GlobalShadow:
 
 
 def _is_known(w: Any, other: Touch) -> bool:
-    return other.actor == w.actor or w.clock.sees(other.cluster, other.actor, other.epoch, False)
+    own = other.cluster == w.clock.cluster and other.actor == w.actor
+    return own or w.clock.sees(other.cluster, other.actor, other.epoch, False)
