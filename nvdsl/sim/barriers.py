@@ -269,3 +269,50 @@ class RegisterPool:
     def __init__(self, threads: int) -> None:
         self.start = arch.launch_registers(threads)
         self.free = 0
+        self._executed: dict[int, list[tuple[Any, int, int, Where | None]]] = {}  # by warp: it, epoch, count, line
+
+    def execute(self, warp: Any, registers: int, where: Where | None) -> None:
+        """The four warps of a warpgroup execute the same ones, and meet before the next (PTX ISA, setmaxnreg)."""
+        first = warp.index - warp.index % 4
+        mine = self._executed.setdefault(warp.index, [])
+        for other in range(first, first + 4):
+            its = self._executed.get(other, [])
+            if other == warp.index:
+                continue
+            if len(its) > len(mine) and its[len(mine)][2] != registers:
+                raise error(
+                    "setmaxnreg",
+                    f"{warp.name} executes setmaxnreg {registers} where {its[len(mine)][0].name} of its warpgroup "
+                    f"executed setmaxnreg {its[len(mine)][2]} at {its[len(mine)][3]}",
+                    where,
+                    "all warps of a warpgroup execute the same setmaxnreg (PTX ISA, setmaxnreg)",
+                    "branch on the warpgroup, not on the warp",
+                )
+            known = len(its) >= len(mine) and (
+                not mine or warp.clock.generic.upto[its[len(mine) - 1][0].actor] >= its[len(mine) - 1][1]
+            )
+            if warp.machine.checks and not known:
+                raise error(
+                    "setmaxnreg",
+                    f"{warp.name} executes setmaxnreg again, and nothing says that warp {other} of its warpgroup has "
+                    f"executed the one before (at {mine[-1][3]})",
+                    where,
+                    "the warps of a warpgroup synchronize before they execute another setmaxnreg (PTX ISA, setmaxnreg)",
+                    "nv.named_barrier_sync(1, 128) of the warpgroup between the two",
+                )
+        mine.append((warp, warp.epoch, registers, where))
+        warp.epoch += 1
+
+    def check_exit(self, block: Any) -> None:
+        """All four warps of a warpgroup have executed as many."""
+        for first in range(0, len(block.warps), 4):
+            counts = [len(self._executed.get(i, ())) for i in range(first, first + 4)]
+            if len(set(counts)) > 1:
+                most, least = first + counts.index(max(counts)), first + counts.index(min(counts))
+                raise error(
+                    "setmaxnreg",
+                    f"{block.warps[most].name} executes setmaxnreg, and warp {least} of its warpgroup does not",
+                    self._executed[most][-1][3],
+                    "all warps of a warpgroup execute a setmaxnreg (PTX ISA, setmaxnreg)",
+                    "branch on the warpgroup, not on the warp",
+                )

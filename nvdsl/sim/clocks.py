@@ -81,6 +81,12 @@ class Known:
         elif self.lanes is not None:
             self._forget()
 
+    def know(self, actor: int, epoch: int) -> None:
+        """Know all that an actor did up to an epoch."""
+        self.upto[actor] = max(self.upto[actor], epoch)
+        if self.lanes is not None:
+            self._forget()
+
     def join_lanes(self, actor: int, part: Part) -> None:
         """Know this of a warp's single lanes."""
         if self.lanes is None:

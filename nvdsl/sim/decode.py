@@ -10,10 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
+from nvdsl.collectives import ALIGNED
 from nvdsl.errors import SimError, Where
 from nvdsl.lower.kernels import walk
 from nvdsl.mlir import ir
-from nvdsl.sim import undefined, values
+from nvdsl.sim import report, undefined, values
 from nvdsl.trace.location import where
 
 Frame = list[Any]
@@ -135,6 +136,8 @@ class Decoder:
             step = handler(self, op)
         except ValueError as error:
             raise unknown(op, str(error)) from error
+        if op.name in ALIGNED:
+            step = aligned(op, step)
         if self.fragments and op.name not in _REGIONS:
             from nvdsl.sim.dialects import fragments
 
@@ -144,6 +147,38 @@ class Decoder:
 
 _REGIONS = ("scf.for", "scf.if", "scf.while", "llvm.inline_asm")
 """What uses no register itself (the ops within it do), or is a wgmma."""
+
+
+def aligned(op: Any, step: Any) -> Any:
+    """The step of an instruction that all lanes of a warp execute together."""
+    what, at = ALIGNED[op.name][0], where(op)
+    of = what.partition(".")[0]
+    kind = {"barrier": "divergent-barrier", "wgmma": "wgmma-converged"}.get(of, "divergent-collective")
+
+    def check(w: Any) -> None:
+        if w.bits != w.everyone:
+            raise report.error(
+                kind,
+                f"{w.name} executes {what} with {len(w.active)} of its {w.count} lanes",
+                at,
+                f"all threads of a warp execute it together (PTX ISA, {what})",
+                "move it out of the `if` that only some threads take, or branch on whole warps",
+            )
+
+    if isinstance(step, Blocking):
+        run = step.run
+
+        def guarded(v: Frame) -> Iterator[Any]:
+            check(v[0])
+            return run(v)
+
+        return Blocking(guarded)
+
+    def both(v: Frame) -> None:
+        check(v[0])
+        step(v)
+
+    return both
 
 
 def identity(value: Any) -> int:

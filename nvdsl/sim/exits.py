@@ -59,6 +59,7 @@ def check(block: Any) -> None:
             "shared memory holds arbitrary bytes when a block starts",
             "check the offset, the descriptor's strides, or the copy that should bring the bytes",
         )
+    block.pool.check_exit(block)
     _check_visits(block)
     if block.mixed is not None:
         raise block.mixed

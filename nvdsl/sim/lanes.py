@@ -51,15 +51,15 @@ def names(bits: int) -> str:
 
 class Lanes:
     """The lanes of one warp: which are active, and their clocks. ``clock``: that of the active ones, where they have
-    one; `apart` makes it so. ``launched``: mask of those that exist."""
+    one; `apart` makes it so. ``launched``: mask of those that exist, ``everyone``: bit by bit."""
 
     def __init__(self, clocks: Clocks, actor: int, launched: Any) -> None:
         self.launched = launched
-        self._everyone = indices(launched)[1]
+        self.everyone = indices(launched)[1]
         self.actor, self.epoch, self.touched = actor, 2, 0
         self.noted: list[Any] = []
         self._told_alone = False
-        self.clock = Clock(clocks, actor, self._everyone)
+        self.clock = Clock(clocks, actor, self.everyone)
         self.clocks = [self.clock]
         self.set_mask(launched)
 
@@ -82,7 +82,7 @@ class Lanes:
         return range(32) if self.active is None else self.active.tolist()
 
     def converged(self) -> bool:
-        return self.bits == self._everyone
+        return self.bits == self.everyone
 
     @property
     def agree(self) -> bool:
@@ -141,7 +141,7 @@ class Lanes:
             epochs = np.where(self.mask, self.epoch, 0)
             known.join_lanes(self.actor, Part(epochs, what, where))
         else:
-            known.upto[self.actor] = max(known.upto[self.actor], self.epoch)
+            known.know(self.actor, self.epoch)
 
     def known(self, what: str, where: Where | None) -> Known:
         """What the active lanes, which have one clock, know, with what they did."""
@@ -163,10 +163,16 @@ class Lanes:
 
     def meet(self, bits: int) -> None:
         """These lanes wait for each other, and know what they did before."""
-        bits &= self._everyone
+        bits &= self.everyone
         if not self.touched and len(self.clocks) == 1:
             return
-        whole = bits == self._everyone
+        whole = bits == self.everyone
+        if whole and len(self.clocks) == 1:
+            self.clock.generic.know(self.actor, self.epoch)
+            self.epoch += 1
+            self.touched = 0
+            self.forget()
+            return
         met = [clock for clock in self.clocks if clock.lanes & bits]
         one = met[0] if not met[0].lanes & ~bits else met[0].part_of(bits & met[0].lanes)
         for clock in met:

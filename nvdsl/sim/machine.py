@@ -29,9 +29,10 @@ Dim3 = tuple[int, int, int]
 class Waiting:
     """Why a warp waits. ``ready`` tells whether it may go on; ``barrier``: the mbarrier or named barrier that it waits
     for. ``spins``: it polls, and may go on when no other can: always, or (``seen`` is not None: it would do the
-    same again) once `Machine.changes` is not ``seen`` any more. ``turns``: of its loop since it waited last."""
+    same again) once `Machine.changes` is not ``seen`` any more. ``turns``: of its loop since it waited last.
+    ``lanes``: the `parted.Meeting` of lanes of its own warp that it waits for."""
 
-    __slots__ = ("_describe", "barrier", "hint", "ready", "seen", "spins", "turns", "where")
+    __slots__ = ("_describe", "barrier", "hint", "lanes", "ready", "seen", "spins", "turns", "where")
 
     def __init__(
         self,
@@ -43,9 +44,10 @@ class Waiting:
         barrier: Any = None,
         seen: int | None = None,
         turns: int = 1,
+        lanes: Any = None,
     ) -> None:
         self.ready, self._describe, self.where, self.hint, self.spins = ready, describe, where, hint, spins
-        self.barrier, self.seen, self.turns = barrier, seen, turns
+        self.barrier, self.seen, self.turns, self.lanes = barrier, seen, turns, lanes
 
     def describe(self) -> str:
         return self._describe if isinstance(self._describe, str) else self._describe()
@@ -67,6 +69,7 @@ class Warp(Lanes):
             int(a[0]) if (a == a[0]).all() else a.astype(np.int64)
             for a in (linear % x, linear // x % y, linear // (x * y))
         )
+        self.meetings: dict[Any, Any] = {}  # of `parted`
         self.mma: Any = None
         self.bulk: Any = None
         self.record: Any = None  # a `recorders.WarpRecorder` where somebody records

@@ -107,6 +107,9 @@ class Schedule:
 
     def _stuck(self) -> None:
         warps = [w for c in self._resident for w in c.warps]
+        for w in warps:
+            if w.waiting is not None and w.waiting.lanes is not None:
+                raise w.waiting.lanes.error(w)
         blocked = [(w.name, w.waiting) for w in warps if w.waiting is not None]
         hints = [w.hint() for _, w in blocked if w.hint is not None]
         finished = sum(w.done for w in warps)

@@ -17,6 +17,7 @@ from nvdsl.errors import Where
 from nvdsl.sim import matrix, shadow, undefined
 from nvdsl.sim.clocks import ALL_LANES
 from nvdsl.sim.machine import Waiting
+from nvdsl.sim.memory import SHARED_BASE
 from nvdsl.sim.records import Touch
 from nvdsl.sim.registers import ROWS, Given, Struct, d_fragment, fragment, pack_halves
 from nvdsl.sim.report import Access, error
@@ -107,10 +108,11 @@ class Accumulator:
 
 
 class Warpgroup:
-    """Four warps. ``sequence``: the wgmmas that its first warp to come there issued, in order."""
+    """Four warps. ``sequence``: the wgmmas that its first warp to come there issued, in order, with the operands that
+    are the warpgroup's: descriptors, and whether it adds."""
 
     def __init__(self, w: Any) -> None:
-        self.sequence: list[Kind] = []
+        self.sequence: list[tuple[Kind, Any]] = []
         self.members: dict[int, State] = {}
         self.channel = w.block.cluster.clocks.wgmma(w.actor - w.index % 4)
 
@@ -144,7 +146,7 @@ class State:
         """``rows``: those of ordinary registers, given as A or as the accumulator, that are undefined; None where none
         are."""
         w = self.warp
-        self._check(kind, before)
+        self._check(kind, before, {"A": a if a.__class__ is int else None, "B": b, "scale-d": before is not None})
         if a.__class__ is not int:
             a = fragment(a, kind.a_type)
         if before is not None and before.__class__ is not Accumulator:
@@ -161,22 +163,34 @@ class State:
             made.compute()
         return made
 
-    def _check(self, kind: Kind, before: Any) -> None:
+    def _check(self, kind: Kind, before: Any, operands: dict[str, Any]) -> None:
         w = self.warp
         if not w.converged() or w.count != 32:
             raise error("wgmma-converged", f"wgmma in {w.name} with only some of its lanes", kind.at,
                         "all threads of a warpgroup execute a wgmma together (PTX ISA, wgmma.mma_async)")  # fmt: skip
         sequence = self.warpgroup.sequence
         if self.issued == len(sequence):
-            sequence.append(kind)
-        elif sequence[self.issued] is not kind:
+            sequence.append((kind, operands))
+        elif sequence[self.issued][0] is not kind:
             raise error(
                 "wgmma-converged",
                 f"{w.name} executes the wgmma here where other warps of its warpgroup executed the one at "
-                f"{sequence[self.issued].at}",
+                f"{sequence[self.issued][0].at}",
                 kind.at,
                 "the four warps of a warpgroup execute the same wgmma (PTX ISA, wgmma.mma_async)",
                 "branch on the warpgroup, not on the warp",
+            )
+        elif sequence[self.issued][1] != operands:
+            others = sequence[self.issued][1]
+            name = next(name for name, x in operands.items() if x != others[name])
+            raise error(
+                "wgmma-operands",
+                f"{w.name} executes this wgmma with another {name} than other warps of its warpgroup: "
+                f"{_shown(operands[name])}, not {_shown(others[name])}",
+                kind.at,
+                "a wgmma's descriptors and scale-d are the same in the four warps of a warpgroup (PTX ISA, "
+                "wgmma.mma_async, matrix descriptor)",
+                "compute tiles and descriptors from the warpgroup (nv.warpgroup_id()), not from the warp or the lane",
             )
         self.issued += 1
         written = before.stamp if before.__class__ is Struct else getattr(before, "read_at", -1)
@@ -298,6 +312,10 @@ class State:
         missing = [str(i) for i in range(4) if i not in self.warpgroup.members]
         late = [str(i) for i, s in self.warpgroup.members.items() if s.committed < done]
         return f"warps {', '.join(missing + late)} of the warpgroup have not issued"
+
+
+def _shown(x: Any) -> str:
+    return f"the tile at byte {((x & 0x3FFF) << 4) - SHARED_BASE}" if x.__class__ is int and x > 1 else str(x)
 
 
 def state(w: Any) -> State:

@@ -13,6 +13,7 @@ from nvdsl.ops import bounds
 from nvdsl.printf import formatted
 from nvdsl.sim import indices, memory
 from nvdsl.sim.decode import Blocking, Decoder, Frame, op
+from nvdsl.sim.dialects.masked import masked
 from nvdsl.sim.machine import Waiting
 from nvdsl.sim.operands import check_barrier
 from nvdsl.sim.report import error
@@ -76,14 +77,6 @@ def _barrier(d: Decoder, op: Any) -> Any:
 
 def block_barrier(w: Any, number: int, threads: int | None, at: Any) -> Iterator[Any]:
     """bar.sync: arrive, wait, and know what the others knew."""
-    if not w.converged():
-        raise error(
-            "divergent-barrier",
-            f"{w.name} is at a barrier with {len(w.active)} of its {w.count} lanes",
-            at,
-            "all threads of a warp execute a barrier together (PTX ISA, barrier.sync.aligned)",
-            "move the barrier out of the `if` that only some threads take",
-        )
     if w.machine.checks:
         check_barrier(w, number, threads, at)
     barrier = w.block.named_barrier(number)
@@ -120,16 +113,15 @@ def _shuffle(d: Decoder, op: Any) -> Any:
     valid = d.define(op.results[1])
     mode = str(op.attributes["mode"]).rstrip(">").rpartition(" ")[2]
 
-    def step(v: Frame) -> None:
-        w = v[0]
-        source = shuffle_source(w, mode, v[offset], int(np.asarray(v[width]).reshape(-1)[0]))
+    def finish(v: Frame, named: int, values: list[Any]) -> None:
+        w, (x, by) = v[0], values
+        source = shuffle_source(w, mode, by, int(np.asarray(v[width]).reshape(-1)[0]))
         inside = (source >= 0) & (source < 32)
         source = np.where(inside, source, w.lane)
-        x = v[value]
         v[r] = x if not isinstance(x, np.ndarray) else x[source]
         v[valid] = inside
 
-    return step
+    return masked(d, op, None, [value, offset], finish)
 
 
 def shuffle_source(w: Any, mode: str, offset: Any, width: int) -> Any:

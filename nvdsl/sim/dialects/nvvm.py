@@ -140,34 +140,6 @@ def _barrier_arrive(d: Decoder, op: Any) -> Any:
     return step
 
 
-@op("nvvm.bar.warp.sync")
-def _warp_sync(d: Decoder, op: Any) -> Any:
-    (mask,) = d.operands(op)
-    at = where(op)
-
-    def step(v: Frame) -> None:
-        named_lanes(v[0], v[mask], at, "bar.warp.sync")
-        v[0].meet(v[0].bits)
-
-    return step
-
-
-def named_lanes(w: Any, mask: Any, at: Any, what: str) -> None:
-    """Raise unless the active lanes are those that the mask names (of those that exist)."""
-    if not w.machine.checks:
-        return
-    named = {i for i in range(w.count) if one_value(mask, w, at, "the mask") >> i & 1}
-    active = set(w.active_lanes())
-    if named != active:
-        raise error(
-            "divergent-collective",
-            f"{what} in {w.name} names {len(named)} lanes, {len(active)} execute it",
-            at,
-            "the lanes that the mask names execute it together (PTX ISA, shfl.sync, vote.sync, bar.warp.sync)",
-            "move it out of the `if`, or name the lanes that are there",
-        )
-
-
 @op("nvvm.cluster.arrive", "nvvm.cluster.arrive.relaxed")
 def _cluster_arrive(d: Decoder, op: Any) -> Any:
     relaxed, at = op.name.endswith("relaxed"), where(op)
@@ -217,6 +189,7 @@ def _setmaxregister(d: Decoder, op: Any) -> Any:
         w = v[0]
         operands.check_registers(w, count, at)
         pool = w.block.pool
+        pool.execute(w, count, at)
         need = 32 * (count - w.registers)
         blocked = raises and need > pool.free
         if blocked:

@@ -9,11 +9,14 @@ import numpy as np
 
 from nvdsl.mlir import ir
 from nvdsl.sim import numbers
+from nvdsl.sim.clocks import ALL_LANES
 from nvdsl.sim.decode import Decoder, Frame, op, unknown
 from nvdsl.sim.dialects.arith import unary
 from nvdsl.sim.dialects.gpu import IDS, shuffle_source
+from nvdsl.sim.dialects.masked import masked
 from nvdsl.sim.dialects.math import rounded
-from nvdsl.sim.dialects.nvvm import named_lanes, word
+from nvdsl.sim.dialects.nvvm import word
+from nvdsl.sim.lanes import indices, mask_of
 from nvdsl.sim.registers import Struct
 from nvdsl.sim.report import error
 from nvdsl.sim.values import element, lanes
@@ -24,67 +27,107 @@ _U64 = (1 << 64) - 1
 # --- lanes
 
 
+@op("nvvm.bar.warp.sync")
+def _warp_sync(d: Decoder, op: Any) -> Any:
+    (mask,) = d.operands(op)
+    return masked(d, op, mask, [], lambda v, named, values: None)
+
+
 @op("nvvm.shfl.sync")
 def _shfl(d: Decoder, op: Any) -> Any:
     mask, value, offset, clamp = d.operands(op)
     r, at = d.result(op), where(op)
     kind = {"bfly": "xor", "idx": "idx", "up": "up", "down": "down"}[word(op, "kind")]
     with_predicate = str(op.results[0].type).startswith("!llvm.struct")
+    used = _used_here(op)
 
-    def step(v: Frame) -> None:
-        w = v[0]
-        named_lanes(w, v[mask], at, "shfl.sync")
-        x = v[value]
+    def finish(v: Frame, named: int, values: list[Any]) -> None:
+        w, (x, by) = v[0], values
         if v[clamp] not in (31, 0):
             raise error("unknown-op", "shfl.sync of parts of a warp", at)
-        source = shuffle_source(w, kind, v[offset], 32)
+        source = shuffle_source(w, kind, by, 32)
         inside = (source >= 0) & (source < 32)
         source = np.where(inside, source, w.lane)
+        if named != ALL_LANES and used and w.machine.checks:
+            _check_sources(w, source, named, at)
         if not isinstance(x, np.ndarray):
             y = x
-        elif kind == "idx" and v[offset].__class__ is int:
+        elif kind == "idx" and by.__class__ is int:
             y = x[source[0]]
             y = y if x.dtype.kind == "f" else y.item()
         else:
             y = x[source]
         v[r] = Struct([y, inside]) if with_predicate else y
 
-    return step
+    return masked(d, op, mask, [value, offset], finish, "." + word(op, "kind"))
+
+
+def _check_sources(w: Any, source: Any, named: int, at: Any) -> None:
+    """What an inactive lane has is undefined."""
+    absent = w.mask & ~(mask_of(named) & w.launched)[source]
+    if absent.any():
+        lane = int(np.flatnonzero(absent)[0])
+        raise error(
+            "divergent-collective",
+            f"shfl.sync in {w.name}: lane {lane} reads lane {int(source[lane])}, which does not execute it",
+            at,
+            "the value of a lane that is inactive or not in the mask is undefined (PTX ISA, shfl.sync)",
+            "read lanes of the mask: nv.shuffle_xor within a power of two, or use the result in the lower lanes alone",
+        )
+
+
+_MOVES = ("arith.", "math.", "llvm.bitcast", "llvm.extractvalue", "vector.")
+_KEEPS = ("memref.store", "llvm.store", "vector.store", "memref.atomic_rmw", "llvm.atomicrmw")
+
+
+def _used_here(op: Any) -> bool:
+    """Whether each lane that executes it stores the result: lanes whose result is undefined may do without it."""
+    todo: list[Any] = [op]
+    seen: set[int] = set()
+    while todo:
+        for use in (use for result in todo.pop().results for use in result.uses):
+            user = use.owner.operation
+            if hash(user) in seen or user.block != op.block:
+                continue
+            seen.add(hash(user))
+            if user.name in _KEEPS:
+                return True
+            if user.name.startswith(_MOVES) and user.name != "arith.select":
+                todo.append(user)
+    return False
 
 
 @op("nvvm.vote.sync")
 def _vote(d: Decoder, op: Any) -> Any:
     mask, condition = d.operands(op)
-    r, at, kind = d.result(op), where(op), word(op, "kind")
+    r, kind = d.result(op), word(op, "kind")
 
-    def step(v: Frame) -> None:
-        w = v[0]
-        named_lanes(w, v[mask], at, "vote.sync")
-        held = np.broadcast_to(np.asarray(v[condition], np.bool_), (32,)) & w.mask
+    def finish(v: Frame, named: int, values: list[Any]) -> None:
+        there = mask_of(named)
+        held = np.broadcast_to(np.asarray(values[0], np.bool_), (32,)) & there
         if kind == "any":
             v[r] = bool(held.any())
         elif kind == "all":
-            v[r] = bool((held == w.mask).all())
+            v[r] = bool((held == there).all())
         elif kind == "uni":
-            v[r] = bool((held == w.mask).all() or not held.any())
+            v[r] = bool((held == there).all() or not held.any())
         else:
-            bits = sum(1 << i for i in np.flatnonzero(held).tolist())
+            bits = indices(held)[1]
             v[r] = bits - (1 << 32) if bits >= 1 << 31 else bits
 
-    return step
+    return masked(d, op, mask, [condition], finish, "." + kind)
 
 
 @op("nvvm.elect.sync")
 def _elect(d: Decoder, op: Any) -> Any:
-    r = d.result(op)
+    mask, r = d.operands(op), d.result(op)
 
-    def step(v: Frame) -> None:
-        w = v[0]
+    def finish(v: Frame, named: int, values: list[Any]) -> None:
         elected = np.zeros(32, np.bool_)
-        elected[w.active_lanes()[0]] = True
+        elected[(named & -named).bit_length() - 1] = True
         v[r] = elected
 
-    return step
+    return masked(d, op, mask[0] if mask else None, [], finish)
 
 
 _REDUX: dict[str, Any] = {
@@ -96,18 +139,16 @@ _REDUX: dict[str, Any] = {
 @op("nvvm.redux.sync")
 def _redux(d: Decoder, op: Any) -> Any:
     value, mask = d.operands(op)
-    r, at, kind = d.result(op), where(op), word(op, "kind")
+    r, kind = d.result(op), word(op, "kind")
     if kind not in _REDUX:
         raise unknown(op, f"redux {kind}")
 
-    def step(v: Frame) -> None:
-        w = v[0]
-        named_lanes(w, v[mask], at, "redux.sync")
-        x = lanes(v[value], element("i32"))[w.mask]
+    def finish(v: Frame, named: int, values: list[Any]) -> None:
+        x = lanes(values[0], element("i32"))[mask_of(named)]
         x = x.view(np.uint32) if kind.startswith("u") else x
         v[r] = int(np.asarray(_REDUX[kind].reduce(x)).astype(np.uint32).view(np.int32))
 
-    return step
+    return masked(d, op, mask, [value], finish, "." + kind)
 
 
 # --- special registers

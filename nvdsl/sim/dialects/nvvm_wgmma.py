@@ -13,7 +13,6 @@ from nvdsl.sim.access import SHARED, Accessor
 from nvdsl.sim.decode import Blocking, Decoder, Frame, op
 from nvdsl.sim.dialects.nvvm import word
 from nvdsl.sim.registers import Struct
-from nvdsl.sim.report import error
 from nvdsl.sim.uniform import one_value
 from nvdsl.sim.values import element, lanes
 from nvdsl.sim.wgmma import Kind, state
@@ -120,9 +119,6 @@ def _ldmatrix(d: Decoder, op: Any) -> Any:
 
 def _rows(w: Any, pointer: Any, access: Accessor, count: int, what: str, writes: bool, at: Any) -> Any:
     """The addresses of the 8 * count rows (by the first lanes), checked; 32 of them."""
-    if not w.converged():
-        raise error("divergent-collective", f"{what} in {w.name} with only some of its lanes", at,
-                    "all lanes of a warp execute it together (PTX ISA)")  # fmt: skip
     addresses = lanes(pointer, element("i64"))
     outer = w.mask
     w.set_mask(np.arange(32) < 8 * count)

@@ -1,4 +1,5 @@
-"""scf: structured control flow. Lanes that disagree run one after the other under a mask and meet again behind."""
+"""scf: structured control flow. Lanes that disagree run under masks and meet again behind; branches that may wait run
+beside each other (see `parted`)."""
 
 from __future__ import annotations
 
@@ -11,6 +12,7 @@ from nvdsl.mlir import ir
 from nvdsl.sim.decode import Blocking, Body, Decoder, Frame, op
 from nvdsl.sim.graph import Graph
 from nvdsl.sim.operands import check_step
+from nvdsl.sim.parted import together
 from nvdsl.sim.polling import polling, unchanged
 from nvdsl.sim.progress import TURNS
 from nvdsl.sim.values import integer_type, select
@@ -55,14 +57,10 @@ def _if(d: Decoder, op: Any) -> Any:
             any_yes, any_no = c, not c
         if any_yes and any_no:
             outer = w.mask
-            w.set_mask(yes)
-            yield from then.run(v)
-            kept = [v[s] for s in then_yields]
-            w.set_mask(no)
-            yield from other.run(v)
+            yield from together(w, ((yes, then.run(v)), (no, other.run(v))))
             w.set_mask(outer)
-            for r, x, s, kind in zip(results, kept, other_yields, kinds, strict=True):
-                v[r] = select(c, x, v[s], kind)
+            for r, x, s, kind in zip(results, then_yields, other_yields, kinds, strict=True):
+                v[r] = select(c, v[x], v[s], kind)
             return
         body, yields = (then, then_yields) if any_yes else (other, other_yields)
         yield from body.run(v)
@@ -248,19 +246,15 @@ def _index_switch(d: Decoder, op: Any) -> Any:
     def run(v: Frame) -> Iterator[Any]:
         w = v[0]
         x, outer = v[selector], w.mask
-        kinds = [(i + 1, np.broadcast_to(np.equal(x, case), (32,))) for i, case in enumerate(cases)]
-        rest = np.ones(32, np.bool_)
-        for _, hit in kinds:
-            rest = rest & ~hit
-        for i, hit in [*kinds, (0, rest)]:
-            mask = outer & hit
-            if not mask.any():
-                continue
-            w.set_mask(mask)
-            body, yields = bodies[i]
-            yield from body.run(v)
-            for r, y, kind in zip(results, yields, types, strict=True):
-                v[r] = v[y] if v[r] is None else select(mask, v[y], v[r], kind)
+        hits = [(i + 1, outer & np.broadcast_to(np.equal(x, case), (32,))) for i, case in enumerate(cases)]
+        rest = outer.copy()
+        for _, hit in hits:
+            rest &= ~hit
+        taken = [(i, mask) for i, mask in [*hits, (0, rest)] if mask.any()]
+        yield from together(w, [(mask, bodies[i][0].run(v)) for i, mask in taken])
         w.set_mask(outer)
+        for i, mask in taken:
+            for r, y, kind in zip(results, bodies[i][1], types, strict=True):
+                v[r] = v[y] if v[r] is None else select(mask, v[y], v[r], kind)
 
     return make(run, any(body.blocking for body, _ in bodies))
