@@ -22,7 +22,9 @@ for _name in ("linear_thread_id", "lane_id", "warp_id", "warpgroup_id", "warpgro
     example(f"ops.warp.{_name}")(lambda k, name=_name: getattr(warp, name)())
 example("ops.warp.elect")(lambda k: nv.i32(warp.elect()))
 example("ops.warp.setmaxnreg_dec")(lambda k: warp.setmaxnreg_dec(40))
-example("ops.warp.setmaxnreg_inc")(lambda k: (warp.setmaxnreg_dec(40), warp.sync_threads(), warp.setmaxnreg_inc(232))[:0])
+example("ops.warp.setmaxnreg_inc")(
+    lambda k: (warp.setmaxnreg_dec(40), warp.sync_threads(), warp.setmaxnreg_inc(232))[:0]
+)
 example("ops.warp.sync_threads")(lambda k: warp.sync_threads())
 example("ops.warp.sync_warp")(lambda k: warp.sync_warp())
 example("ops.warp.named_barrier_sync")(lambda k: warp.named_barrier_sync(1, 128))
