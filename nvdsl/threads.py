@@ -38,6 +38,12 @@ mlir = lock()
 keep Python's lock while they work, so nothing that could run at the same time waits for this one."""
 
 
+blas = threading.RLock()
+"""Held around products that NumPy gives to OpenBLAS, without Python's lock and with a lock of its own. `os.fork` waits
+for this one: a child that began in the middle of a product would wait for ever at its first."""
+os.register_at_fork(before=blas.acquire, after_in_parent=blas.release, after_in_child=blas.release)
+
+
 class Once(Generic[T]):
     """Values by key, each made by one thread; others that need the same one wait for it, and for no other.
 

@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from nvdsl import threads
 from nvdsl.dtypes import DType
 from nvdsl.sim import numbers
 from nvdsl.sim.geometry import UNIT, ranges, swizzled
@@ -131,12 +132,14 @@ def mma(
     """
     d = numbers.dtype(d_dtype)
     if not d.is_float:  # sums of at most 256 products are exact in f32
-        product = (a.astype(np.float32) @ b.astype(np.float32).T).astype(np.int32)
+        with threads.blas:
+            product = (a.astype(np.float32) @ b.astype(np.float32).T).astype(np.int32)
         return product if acc is None else product + acc
     if exact is not None:
         return _mma_exact(scale_a * scale_b * a, b, acc, d, *map(numbers.dtype, exact))
     with np.errstate(over="ignore", invalid="ignore"):
-        product = a @ b.T
+        with threads.blas:
+            product = a @ b.T
         if scale_a != scale_b:
             product = -product
         if acc is not None:

@@ -153,16 +153,16 @@ class Work:
         return self._multiplied(numbers, draw.choice([64, 100]), 64, draw.choice([64, 128]), np.float16)
 
     def _multiplied(self, numbers: Any, m: int, n: int, k: int, dtype: Any) -> bool:
-        a, b = (numbers.integers(-3, 4, shape).astype(dtype) for shape in ((m, k), (k, n)))
-        return np.array_equal(nv.matmul(a, b, target="sim"), a @ b)
+        a, b = (numbers.integers(-3, 4, shape) for shape in ((m, k), (k, n)))  # BLAS is no matter of integers
+        return np.array_equal(nv.matmul(a.astype(dtype), b.astype(dtype), target="sim"), (a @ b).astype(dtype))
 
     def _ring(self, draw: random.Random, numbers: Any) -> bool:
         """Chapter 4's GEMM: TMA into several stages, wgmma."""
         m, k = 128 * draw.choice([1, 2]), 64 * draw.choice([1, 3])
-        a, b = (numbers.integers(-3, 4, shape).astype(np.float16) for shape in ((m, k), (k, 128)))
+        a, b = (numbers.integers(-3, 4, shape) for shape in ((m, k), (k, 128)))
         d = np.zeros((m, 128), np.float32)
-        self.chapter.gemm(a, b, d, target="sim")
-        return np.array_equal(d, a.astype(np.float32) @ b.astype(np.float32))
+        self.chapter.gemm(a.astype(np.float16), b.astype(np.float16), d, target="sim")
+        return np.array_equal(d, a @ b)
 
 
 def forked(function: Callable[[], Any], deadline: float = 30.0) -> Any:

@@ -11,6 +11,7 @@ import pytest
 import nvdsl as nv
 from nvdsl.driver import cuda
 from nvdsl.errors import DeviceError
+from nvdsl.sim import matrix
 from nvdsl.threads import Once, lock, mlir
 from tests.sim import threads
 
@@ -121,3 +122,26 @@ def test_the_driver_of_the_parent_is_refused_by_name(monkeypatch):
     said = threads.forked(ask)
     assert "forked from one that had used CUDA" in said and "spawn" in said and 'target="sim"' in said
     assert driver.is_current(1)
+
+
+@pytest.mark.parametrize("dtype", ["f32", "i32"])
+def test_a_fork_waits_for_the_products_of_other_threads(dtype):
+    """OpenBLAS has a lock, which a child would find held for ever."""
+    kind = np.float32 if dtype == "f32" else np.int8
+    a, b = np.ones((64, 4096), kind), np.ones((256, 4096), kind)
+    stopped, began = threading.Event(), threading.Event()
+
+    def multiply():
+        while not stopped.is_set():
+            matrix.mma(a, b, None, d_dtype=dtype)
+            began.set()
+
+    thread = threading.Thread(target=multiply)
+    thread.start()
+    began.wait()
+    try:
+        for _ in range(4):
+            assert threads.forked(lambda: float(matrix.mma(a, b, None, d_dtype=dtype)[0, 0])) == 4096.0
+    finally:
+        stopped.set()
+        thread.join()
