@@ -23,12 +23,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import ml_dtypes
 import numpy as np
 
 from nvdsl.mlir import ir
+
+if TYPE_CHECKING:
+    from nvdsl.values import Value
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -84,7 +87,7 @@ class DType:
             return float(ml_dtypes.finfo(self.numpy).max)
         return (1 << (self.bits - self.signed)) - 1
 
-    def __call__(self, x: Any) -> Any:
+    def __call__(self, x: Any) -> Value:
         """Convert ``x`` (traced value or number) to this type: see ``nvdsl.values.cast``."""
         from nvdsl.values import cast  # the layer above: only this shorthand looks up
 

@@ -12,7 +12,7 @@ import inspect
 import time
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Generic, ParamSpec, TypeVar, overload
 
 from nvdsl import collect, decorated, sim
 from nvdsl.dependencies import Dependencies, Guard, compiled
@@ -23,6 +23,9 @@ from nvdsl.specialize import Call, Constant, describe_argument
 from nvdsl.threads import Once
 from nvdsl.trace import effects, location, source
 from nvdsl.trace.rewrite import convert
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
 @dataclass
@@ -89,11 +92,11 @@ def _state(key: Any) -> Any:
     return key[0]
 
 
-def at_call(function: Callable[..., Any]) -> Callable[..., Any]:
+def at_call(function: Callable[P, R]) -> Callable[P, R]:
     """Errors that know no line of the user's get the line of the call."""
 
     @functools.wraps(function)
-    def located(*args: Any, **kwargs: Any) -> Any:
+    def located(*args: P.args, **kwargs: P.kwargs) -> R:
         try:
             return function(*args, **kwargs)
         except NvdslError as error:
@@ -103,7 +106,7 @@ def at_call(function: Callable[..., Any]) -> Callable[..., Any]:
     return located
 
 
-class Jit:
+class Jit(Generic[P]):
     """A host function: calling it runs it on the arguments' device, compiling it first where needed.
 
     Positional arguments are run-time values: arrays (by shape, strides and dtype), and scalars (bool; int as
@@ -112,12 +115,13 @@ class Jit:
     """
 
     __name__: str
+    __wrapped__: Callable[P, Any]
 
-    def __init__(self, function: Any, options: Any = None) -> None:
+    def __init__(self, function: Callable[P, Any], options: Any = None) -> None:
         decorated.check_host(function)
         functools.update_wrapper(self, function)
         source.keep(function)
-        self._function = function
+        self._function: Any = function
         self._options = options
         self._signature = inspect.signature(function)
         self._keyword_only = {
@@ -129,7 +133,15 @@ class Jit:
         self._reads = Dependencies(function, self._forget)
         self._with: dict[Any, Dependencies] = {}  # of calls with functions or objects as constants
 
+    @overload  # what an editor shows first: the function's own parameters
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> None: ...
+
+    @overload  # arrays, where they are annotated as what they are in a trace; and these three
     def __call__(
+        self, *args: Any, stream: Any = None, target: str | None = None, debug: bool | None = None, **kwargs: Any
+    ) -> None: ...
+
+    def __call__(  # type: ignore[misc]  # a parameter of the function that is called as one of these is refused
         self, *args: Any, stream: Any = None, target: str | None = None, debug: bool | None = None, **kwargs: Any
     ) -> None:
         """Run. ``stream``: a CUDA stream (int, torch, CuPy, cuda.core ...); default: the arrays' current one.
@@ -337,7 +349,15 @@ class Jit:
         return [names.get(i, f"argument {i}") for i in range(positional)] + list(call.keywords)
 
 
-def jit(function: Callable[..., Any] | None = None, **options: Any) -> Any:
+@overload
+def jit(function: Callable[P, Any], /, **options: Any) -> Jit[P]: ...
+
+
+@overload
+def jit(function: None = None, /, **options: Any) -> Callable[[Callable[P, Any]], Jit[P]]: ...
+
+
+def jit(function: Any = None, /, **options: Any) -> Any:
     """Decorate a host function: see `Jit`. Options are those of `nvdsl.lower.Options`, e.g. ``strict=True``."""
     if function is None:
         return functools.partial(jit, **options)

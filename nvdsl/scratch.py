@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from nvdsl import scope
+from nvdsl.array import Array
 from nvdsl.dtypes import DType
 from nvdsl.errors import trace_error
 from nvdsl.mlir import ir
@@ -16,7 +17,7 @@ ARBITRARY = "nvdsl.arbitrary"
 """The attribute of a gpu.alloc whose contents are read before they are written."""
 
 
-def empty(shape: Sequence[int] | int, dtype: DType, *, arbitrary: bool = False) -> Any:
+def empty(shape: Sequence[int] | int, dtype: DType, *, arbitrary: bool = False) -> Array:
     """A new array in device memory, in a host function: ``shape`` in elements, C-contiguous, not initialized.
 
     Reading an element that no kernel wrote, or adding to it, is an error in the simulator. ``arbitrary``: the kernels
@@ -33,10 +34,11 @@ def empty(shape: Sequence[int] | int, dtype: DType, *, arbitrary: bool = False) 
     memory = gpu.alloc(ir.MemRefType.get(list(extents), dtype.ir), None, [], [], [])
     if arbitrary:
         memory.owner.attributes[ARBITRARY] = ir.UnitAttr.get()
-    return memory.remember_dtype(dtype)
+    made: Array = memory.remember_dtype(dtype)
+    return made
 
 
-def zeros(shape: Sequence[int] | int, dtype: DType) -> Any:
+def zeros(shape: Sequence[int] | int, dtype: DType) -> Array:
     """`empty`, filled with zeros on the call's stream (``cuMemsetD8Async`` and its like)."""
     memory = empty(shape, dtype)
     gpu.memset(None, [], memory, const(0, dtype.ir))

@@ -14,7 +14,7 @@ from nvdsl.kernels.epilogue import Visit
 from nvdsl.kernels.schedule import Tiles
 from nvdsl.specialize import describe_argument
 
-KERNELS = {
+KERNELS: dict[str, nv.Jit[...]] = {
     "cooperative": matmul_cooperative.matmul,
     "pingpong": matmul_pingpong.matmul,
     "streamk": matmul_streamk.matmul,

@@ -10,10 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 import nvdsl as nv
 from nvdsl import collect, sim
+from nvdsl.arraylike import ArrayLike
 from nvdsl.constants import token
 from nvdsl.errors import ArgumentError
 from nvdsl.glance import glance, keep, learn
@@ -28,6 +29,8 @@ from nvdsl.kernels.ready import Ready, ready
 from nvdsl.kernels.roads import Road, find, find_block_scaled
 from nvdsl.kernels.tuned import product
 
+A = TypeVar("A", bound=ArrayLike)
+
 _roads: dict[Any, Road] = {}
 _ready: dict[Any, Ready] = {}  # by what a glance says
 product.when_tuned.append(_ready.clear)
@@ -35,23 +38,23 @@ product.when_tuned.append(_ready.clear)
 
 @at_call
 def matmul(
-    a: Any,
-    b: Any,
-    out: Any = None,
+    a: A,
+    b: ArrayLike,
+    out: ArrayLike | None = None,
     *,
-    c: Any = None,
+    c: ArrayLike | None = None,
     alpha: float = 1.0,
     beta: float | None = None,
-    bias: Any = None,
+    bias: ArrayLike | None = None,
     activation: str | Callable[[Any], Any] | None = None,
-    scale_a: Any = None,
-    scale_b: Any = None,
-    acc_dtype: nv.DType | None = None,
-    out_dtype: nv.DType | None = None,
+    scale_a: float | ArrayLike | None = None,
+    scale_b: float | ArrayLike | None = None,
+    acc_dtype: Any = None,
+    out_dtype: Any = None,
     config: Config | None = None,
     stream: Any = None,
     target: str | None = None,
-) -> Any:
+) -> A:
     """``activation(alpha * (scale_a * a) @ (scale_b * b) + beta * c + bias)``; returns ``out``.
 
     ``a``: (..., M, K), ``b``: (..., K, N), leading axes broadcast as NumPy's matmul does; a vector (K,) is taken as a
@@ -99,8 +102,15 @@ def matmul(
 
 @at_call
 def tune(
-    a: Any, b: Any, out: Any, *, budget: float = 60.0, force: bool = False, progress: Any = None, **options: Any
-) -> Any:
+    a: ArrayLike,
+    b: ArrayLike,
+    out: ArrayLike,
+    *,
+    budget: float = 60.0,
+    force: bool = False,
+    progress: Any = None,
+    **options: Any,
+) -> nv.Tuning:
     """Search for the fastest configuration of ``matmul(a, b, out, **options)``, and keep it (docs/tuning.md).
 
     The arrays' contents are left alone. ``budget``: seconds, about. ``force``: search although the answer is known.

@@ -13,7 +13,7 @@ from nvdsl.errors import trace_error
 from nvdsl.mlir.dialects import gpu, nvvm
 from nvdsl.ops.pointer import condition as as_condition
 from nvdsl.ops.pointer import i32
-from nvdsl.values import as_value, wrap
+from nvdsl.values import Value, as_value, wrap
 
 WARP_SIZE = 32
 WARP_GROUP_SIZE = 128
@@ -49,7 +49,7 @@ block_dim = Dim3(gpu.BlockDimOp, "Threads of a block (``%ntid``).")
 grid_dim = Dim3(gpu.GridDimOp, "Blocks of the grid (``%nctaid``).")
 
 
-def linear_thread_id() -> Any:
+def linear_thread_id() -> Value:
     """Index of this thread in its block, counted x first; i32."""
     x, y, z = scope.current("linear_thread_id").block
     tid = thread_id.x
@@ -60,12 +60,12 @@ def linear_thread_id() -> Any:
     return tid
 
 
-def lane_id() -> Any:
+def lane_id() -> Value:
     """Index of this thread in its warp, 0..31; i32."""
     return linear_thread_id() % WARP_SIZE
 
 
-def warp_id() -> Any:
+def warp_id() -> Value:
     """Index of this warp in its block; i32, the same register in all lanes.
 
     The shuffle tells the compiler that the value is uniform, so that branches on it and addresses made
@@ -74,17 +74,17 @@ def warp_id() -> Any:
     return shuffle(linear_thread_id() // WARP_SIZE, 0)
 
 
-def warpgroup_id() -> Any:
+def warpgroup_id() -> Value:
     """Index of this warpgroup (128 threads) in its block; i32, uniform in the warp."""
     return shuffle(linear_thread_id() // WARP_GROUP_SIZE, 0)
 
 
-def warpgroup_thread() -> Any:
+def warpgroup_thread() -> Value:
     """Index of this thread in its warpgroup, 0..127; i32."""
     return linear_thread_id() % WARP_GROUP_SIZE
 
 
-def elect() -> Any:
+def elect() -> Value:
     """True in exactly one lane of a converged warp (``elect.sync``); i1."""
     return nvvm.elect_sync()
 
@@ -169,22 +169,22 @@ def _check_named(barrier: Any, threads: int) -> None:
         )
 
 
-def shuffle(value: Any, lane: Any, mask: int = 0xFFFFFFFF) -> Any:
+def shuffle(value: Any, lane: Any, mask: int = 0xFFFFFFFF) -> Value:
     """``value`` (32-bit) of lane ``lane`` (``shfl.sync.idx``). All lanes in ``mask`` execute it."""
     return _shuffle(value, lane, nvvm.ShflKind.idx, 31, mask)
 
 
-def shuffle_xor(value: Any, lane_mask: Any, mask: int = 0xFFFFFFFF) -> Any:
+def shuffle_xor(value: Any, lane_mask: Any, mask: int = 0xFFFFFFFF) -> Value:
     """``value`` (32-bit) of lane ``lane_id ^ lane_mask`` (``shfl.sync.bfly``)."""
     return _shuffle(value, lane_mask, nvvm.ShflKind.bfly, 31, mask)
 
 
-def shuffle_up(value: Any, delta: Any, mask: int = 0xFFFFFFFF) -> Any:
+def shuffle_up(value: Any, delta: Any, mask: int = 0xFFFFFFFF) -> Value:
     """``value`` (32-bit) of lane ``lane_id - delta``, its own where there is none (``shfl.sync.up``)."""
     return _shuffle(value, delta, nvvm.ShflKind.up, 0, mask)
 
 
-def shuffle_down(value: Any, delta: Any, mask: int = 0xFFFFFFFF) -> Any:
+def shuffle_down(value: Any, delta: Any, mask: int = 0xFFFFFFFF) -> Value:
     """``value`` (32-bit) of lane ``lane_id + delta``, its own where there is none (``shfl.sync.down``)."""
     return _shuffle(value, delta, nvvm.ShflKind.down, 31, mask)
 
@@ -202,17 +202,17 @@ def _shuffle(value: Any, offset: Any, kind: Any, clamp: int, mask: int) -> Any:
     return wrap(result, value.dtype)
 
 
-def vote_any(condition: Any, mask: int = 0xFFFFFFFF) -> Any:
+def vote_any(condition: Any, mask: int = 0xFFFFFFFF) -> Value:
     """True where any lane's ``condition`` is (``vote.sync.any``); i1."""
     return nvvm.vote_sync(i32(_signed32(mask)), as_condition(condition), nvvm.VoteSyncKind.any)
 
 
-def vote_all(condition: Any, mask: int = 0xFFFFFFFF) -> Any:
+def vote_all(condition: Any, mask: int = 0xFFFFFFFF) -> Value:
     """True where all lanes' ``condition`` is (``vote.sync.all``); i1."""
     return nvvm.vote_sync(i32(_signed32(mask)), as_condition(condition), nvvm.VoteSyncKind.all)
 
 
-def ballot(condition: Any, mask: int = 0xFFFFFFFF) -> Any:
+def ballot(condition: Any, mask: int = 0xFFFFFFFF) -> Value:
     """Bit ``i`` is lane ``i``'s ``condition`` (``vote.sync.ballot``); i32."""
     return nvvm.vote_sync(i32(_signed32(mask)), as_condition(condition), nvvm.VoteSyncKind.ballot)
 

@@ -6,7 +6,7 @@ import functools
 import operator
 import re
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, ParamSpec
 
 from nvdsl import arch, decorated, scope
 from nvdsl.errors import TraceError, trace_error
@@ -17,6 +17,7 @@ from nvdsl.trace.regions import is_tracing
 from nvdsl.trace.rewrite import convert
 from nvdsl.values import const
 
+P = ParamSpec("P")
 Size = Any  # an int, a traced integer, or up to three of them
 
 _LONG_GRID = (
@@ -27,7 +28,7 @@ _LONG_GRID = (
 
 def kernel(
     grid: Size = None, block: Size = None, *, cluster: Size = 1, programmatic: bool = False
-) -> Callable[[Callable[..., Any]], Callable[..., None]]:
+) -> Callable[[Callable[P, Any]], Callable[P, None]]:
     """Decorate a device function inside a host function; calling it launches it.
 
     ``grid``: blocks, up to three extents (ints or traced integers of the host function); 0 along an axis launches

@@ -10,11 +10,11 @@ import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, overload
 
 from nvdsl import cache
 from nvdsl.errors import ArgumentError, NvdslError, TuneError, TuneWarning, Where
-from nvdsl.jit import Jit, at_call
+from nvdsl.jit import Jit, P, at_call
 from nvdsl.specialize import Call, Constant
 from nvdsl.threads import Once
 from nvdsl.trace import location
@@ -33,10 +33,10 @@ PATIENCE = 900.0
 """Seconds to wait for tunings of other processes on the GPU. Then it is tuned beside them."""
 
 
-class Autotuned(Jit):
+class Autotuned(Jit[P]):
     """A host function that chooses its tuned parameters by itself: called, compiled and traced like a `Jit`."""
 
-    def __init__(self, jit: Jit, space: Any, **settings: Any) -> None:
+    def __init__(self, jit: Jit[P], space: Any, **settings: Any) -> None:
         super().__init__(jit._function, jit._options)
         self.space = Space.of(space)
         self._settings = Settings.of(settings)
@@ -271,7 +271,17 @@ class Autotuned(Jit):
         warnings.warn_explicit(text, TuneWarning, place.file, place.line)
 
 
-def autotune(space: Any, **settings: Any) -> Callable[[Any], Autotuned]:
+class Decorator(Protocol):
+    """Makes a jit function, or a host function that is none yet, choose its own parameters."""
+
+    @overload
+    def __call__(self, jit: Jit[P], /) -> Autotuned[P]: ...
+
+    @overload
+    def __call__(self, jit: Callable[P, Any], /) -> Autotuned[P]: ...
+
+
+def autotune(space: Any, **settings: Any) -> Decorator:
     """Decorate a jit function whose keyword-only parameters are to be tuned:
 
         @nv.autotune(nv.Space(stages=[2, 3, 4], tile=[(128, 128, 64), (128, 256, 64)]))
@@ -291,7 +301,11 @@ def autotune(space: Any, **settings: Any) -> Callable[[Any], Autotuned]:
 
     Raises ArgumentError for a space of other parameters than the function's keyword-only ones.
     """
-    return lambda jit: Autotuned(jit if isinstance(jit, Jit) else Jit(jit), space, **settings)
+
+    def decorate(jit: Any) -> Any:
+        return Autotuned(jit if isinstance(jit, Jit) else Jit(jit), space, **settings)
+
+    return decorate
 
 
 def _constants(config: Config) -> tuple[tuple[str, ...], list[Constant]]:
