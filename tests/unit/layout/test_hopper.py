@@ -164,6 +164,25 @@ def test_steps_of_wgmma_walk_the_tile(rows, cols, swizzle):
     assert mn_major.mn_offset(tile.panel_cols) == (layout(0, tile.panel_cols) if tile.panels > 1 else tile.panel_stride)
 
 
+@pytest.mark.parametrize("swizzle", [16, 32, 64, 128])
+@pytest.mark.parametrize("major", ["k", "mn"])
+def test_what_a_descriptor_reads_lies_as_the_layout_says(swizzle, major):
+    """The simulator decodes descriptors by the PTX ISA's formulas; the verifier knows their stride."""
+    rows, cols = (64, 2 * swizzle // 2) if major == "k" else (32, max(64, swizzle // 2))
+    tile = TileLayout.of(rows, cols, 2, swizzle)
+    shared = np.zeros(tile.bytes, np.uint8)
+    row, col = np.mgrid[:rows, :cols]
+    shared.view(np.float16)[tile.as_layout()(row, col) // 2] = numbers = (row * cols + col) % 2048
+    operand = Operand(tile, major)
+    for step in range((cols if major == "k" else rows) // 16):
+        descriptor = operand.descriptor_constant() | operand.k_offset(step) >> 4
+        found = matrix.read_operand(shared, descriptor, 64, "f16", major)
+        part = numbers[:64, step * 16 :][:, :16] if major == "k" else numbers[step * 16 :][:16, :64].T
+        assert (found == part).all()
+    if swizzle > 16:
+        assert operand.stride_bytes == 8 * swizzle == tile.as_layout()(8, 0)
+
+
 @pytest.mark.parametrize(("rows", "cols", "swizzle"), [(128, 128, 128), (64, 24, 0), (200, 96, 64)])
 def test_boxes_of_tma(rows, cols, swizzle):
     tile = TileLayout.of(rows, cols, 2, swizzle)
