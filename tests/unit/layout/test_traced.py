@@ -125,6 +125,17 @@ def test_a_dynamic_extent_that_is_not_the_last_is_refused():
             assert refused.value.where.file == __file__ and refused.value.rule and refused.value.fix
 
 
+def test_nothing_traced_is_kept_from_one_evaluation_to_the_next():
+    """Another one may stand where the first one's operations are not visible: in another branch."""
+    with tracing(dtypes.i32, dtypes.i32) as trace:
+        m, i = trace
+        layout = Layout((4, m, 8), (1, 4, 1000))
+        layout(i)
+        once = trace.ops.count("muli")
+        layout(i)
+        assert trace.ops.count("muli") == 2 * once > 0
+
+
 def test_dynamic_layouts_are_values_too():
     with tracing(dtypes.i32, dtypes.i32) as trace:
         m, n = trace
