@@ -19,7 +19,7 @@ What is new: swizzled tiles, ``A @ B``, `nv.accumulator`, `nv.wgmma_wait`, ``acc
 Measured on an H200: the numbers are right; one tile on one of 132 SMs is no measure of speed. Chapter 4 is.
 
 Try: print the layout of the accumulator with ``nv.layout.accumulator_element(thread, register)``; b as (N, K) and
-``B.T``; bf16 instead of f16; leave out the wait (ptxas says C7514: it had to wait for you).
+``B.T``; bf16 instead of f16; leave out the wait (a VerifyError; ptxas would warn with C7517 and wait for you).
 """
 
 import numpy as np

@@ -23,8 +23,8 @@ What is new: a ring of slots, traced loops that carry the accumulator (plain ``f
 
 Measured on an H200 at M = N = K = 8192, f16 out: 640 TFLOPS, 0.86 of cuBLAS beside it.
 
-Try: stages=2 and 4 (3 lets two blocks share an SM, which fills each other's gaps); K of 8; remove
-``nv.sync_threads()`` from the loop and think about which warp still reads the slot.
+Try: --stages 2 and 4 (3 lets two blocks share an SM, which fill each other's gaps); --K 8; remove ``nv.sync_threads()``
+from the loop (it passes: a wait for wgmma speaks for all four warps, docs/hardware.md; with two warpgroups it can't).
 """
 
 import argparse
@@ -103,16 +103,16 @@ def gemm(a, b, d, *, stages=3, tile=(128, 128, 64)):
 # CHECK:           vector.store
 
 
-def main(M=512, N=256, K=1024):
+def main(M=512, N=256, K=1024, **chosen):
     rng = np.random.default_rng(0)
     a = rng.standard_normal((M, K)).astype(np.float16)
     b = rng.standard_normal((K, N)).astype(np.float16)
     d = np.full((M, N), np.nan, np.float32)
     print(f"multistage GEMM: {M} x {N} x {K}, f16 in, f32 out")
-    print(gemm.compile(a, b, d).report())
+    print(gemm.compile(a, b, d, **chosen).report())
     if why := nv.no_gpu():
         print(f"{why}: in the simulator")
-    gemm(a, b, d)
+    gemm(a, b, d, **chosen)
     expected = a.astype(np.float32) @ b.astype(np.float32)
     error = np.linalg.norm(d - expected) / np.linalg.norm(expected)
     print(f"relative error against NumPy in float32: {error:.1e}")
@@ -122,6 +122,7 @@ def main(M=512, N=256, K=1024):
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    for name, default in (("M", 512), ("N", 256), ("K", 1024)):
+    for name, default in (("M", 512), ("N", 256), ("K", 1024), ("stages", 3)):
         parser.add_argument(f"--{name}", type=int, default=default)
+    parser.add_argument("--tile", type=lambda text: tuple(map(int, text.split("x"))), default="128x128x64")
     main(**vars(parser.parse_args()))

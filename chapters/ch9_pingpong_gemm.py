@@ -19,8 +19,8 @@ What is new: two accumulator blocks a consumer, `nv.named_barrier_arrive`, ``sta
 
 Measured on an H200 at M = N = K = 8192: 773 TFLOPS, 1.03 of cuBLAS beside it.
 
-Try: leave the turns out, in the simulator: what does consumer 1 find in its first slot? Also tile=(128, 128, 64) with
-stages=6.
+Try: leave the turns out, in the simulator: what does consumer 1 find in its first slot (the loads that it does not wait
+for)? Also --tile 128x128x64 --stages 6.
 """
 
 import argparse
@@ -143,16 +143,16 @@ def store(acc, stage, d_tma, row, col, consumer):
 # CHECK:             nvgpu.tma.async.store
 
 
-def main(M=512, N=384, K=256):
+def main(M=512, N=384, K=256, **chosen):
     rng = np.random.default_rng(0)
     a = rng.standard_normal((M, K)).astype(np.float16)
     b = rng.standard_normal((K, N)).astype(np.float16)
     d = np.full((M, N), np.nan, np.float16)
     print(f"ping-pong: {M} x {N} x {K}, f16 in, f16 out")
-    print(gemm.compile(a, b, d, blocks=2).report())
+    print(gemm.compile(a, b, d, **chosen).report())
     if why := nv.no_gpu():
         print(f"{why}: in the simulator")
-    gemm(a, b, d, blocks=2)
+    gemm(a, b, d, **chosen)
     expected = a.astype(np.float32) @ b.astype(np.float32)
     error = np.linalg.norm(d - expected) / np.linalg.norm(expected)
     print(f"relative error against NumPy in float32: {error:.1e}")
@@ -162,6 +162,7 @@ def main(M=512, N=384, K=256):
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    for name, default in (("M", 512), ("N", 384), ("K", 256)):
+    for name, default in (("M", 512), ("N", 384), ("K", 256), ("stages", 4), ("blocks", 2), ("group", 16)):
         parser.add_argument(f"--{name}", type=int, default=default)
+    parser.add_argument("--tile", type=lambda text: tuple(map(int, text.split("x"))), default="128x192x64")
     main(**vars(parser.parse_args()))
