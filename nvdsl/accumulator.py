@@ -161,6 +161,16 @@ class Accumulator:
                     "(PTX ISA, Matrix Descriptor)",
                     fix="allocate and load it with swizzle=128 (or 64, 32, 16)",
                 )
+            if isinstance(operand, Tile) and isinstance(operand.offset, int) and operand.swizzle > 16:
+                every = operand.layout.alignment
+                if operand.offset % every:
+                    raise trace_error(
+                        f"{name} begins at byte {operand.offset:,} of shared memory, {operand.offset % every} bytes "
+                        f"past a multiple of {every:,}",
+                        rule=f"the pattern of a {operand.swizzle}-byte swizzle repeats every {every:,} bytes, and "
+                        "wgmma finds it by the address (PTX ISA, Matrix Descriptor, base offset)",
+                        fix="allocate with nv.smem, or round the offset up",
+                    )
         return k
 
     # --- reading the sums ------------------------------------------------------------------------

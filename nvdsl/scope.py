@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from contextvars import ContextVar, Token
 from dataclasses import dataclass, field
+from typing import Any
 
 from nvdsl.errors import trace_error
 
@@ -20,6 +21,7 @@ class Kernel:
     block: tuple[int, int, int] = (1, 1, 1)
     cluster: tuple[int, int, int] = (1, 1, 1)
     smem_bytes: int = 0
+    tiles: list[Any] = field(default_factory=list)  # `declared.Declared`
     named_barriers: list[str] = field(default_factory=list)
 
     @property

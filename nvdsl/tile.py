@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from nvdsl import scope
+from nvdsl import declared, scope
+from nvdsl.declared import Declared
 from nvdsl.dtypes import DType
 from nvdsl.errors import trace_error
 from nvdsl.layout import SWIZZLES, Operand, TileLayout
+from nvdsl.mlir import ir
 from nvdsl.ops import bounds
 from nvdsl.ops.smem import get_dynamic_shared_memory, smem_address, smem_pointer
 
@@ -47,10 +49,11 @@ def smem(shape: Sequence[int] | int, dtype: DType, *, swizzle: int = 0) -> Any:
             fix=f"use a multiple of {max(swizzle, 16) // dtype.bytes} columns, or a narrower swizzle",
         ) from None
     stride = -(-layout.bytes // layout.alignment) * layout.alignment
-    if len(shape) == 2:
-        return Tile(layout, dtype, kernel.allocate(stride, layout.alignment))
-    offset = kernel.allocate(shape[0] * stride, layout.alignment)
-    return TileStack(shape[0], stride, Tile(layout, dtype, offset))
+    stages = shape[0] if len(shape) == 3 else 1
+    offset = kernel.allocate(stages * stride, layout.alignment)
+    kernel.tiles.append(Declared(offset, stages, stride, layout.rows, layout.cols, dtype.bytes, swizzle))
+    tile = Tile(layout, dtype, offset)
+    return tile if len(shape) == 2 else TileStack(stages, stride, tile)
 
 
 class Tile:
@@ -87,7 +90,9 @@ class Tile:
     @property
     def address(self) -> Any:
         """Byte address of the tile's start, i32 (shared::cta window)."""
-        return smem_address(self.offset)
+        address = smem_address(self.offset)
+        address.owner.attributes[declared.VIEW] = self._how()
+        return address
 
     def pointer(self, byte: Any = 0) -> Any:
         """Address of byte ``byte`` of the tile, ``!llvm.ptr<3>``; 0 to the tile's last byte."""
@@ -143,14 +148,22 @@ class Tile:
         """Memref of panel ``number``: what one TMA box fills. ``shape``, ``dtype``: the box's."""
         box = list(shape) if shape is not None else [self.layout.rows, self.layout.panel_cols]
         offset = self.offset + number * self.layout.panel_stride
-        return get_dynamic_shared_memory(box, (dtype or self.dtype).ir, offset)
+        return self._view(box, dtype or self.dtype, offset)
+
+    def _view(self, shape: Sequence[int], dtype: DType, offset: Any) -> Any:
+        view = get_dynamic_shared_memory(shape, dtype.ir, offset)
+        view.owner.attributes[declared.VIEW] = self._how()
+        return view.remember_dtype(dtype)
+
+    def _how(self) -> Any:
+        return ir.DenseI64ArrayAttr.get([self.layout.swizzle, self.layout.panel_stride])
 
     def operand(self, mn_axis: int) -> Operand:
         """How wgmma walks the tile; ``mn_axis`` is the axis of ``shape`` that is M or N."""
         contiguous = 0 if self.transposed else 1
         return Operand(self.layout, "mn" if mn_axis == contiguous else "k")
 
-    def _element(self, key: Any) -> Any:
+    def _element(self, key: Any, count: int = 1) -> Any:
         if not isinstance(key, tuple) or len(key) != 2:
             raise trace_error(
                 f"a tile indexed with {key!r}" if not isinstance(key, tuple) else f"{len(key)} indices for a tile",
@@ -160,16 +173,23 @@ class Tile:
         row, col = key
         if self.transposed:
             row, col = col, row
-        for value, extent in ((row, self.layout.rows), (col, self.layout.cols)):
+        for value, extent in ((row, self.layout.rows), (col, self.layout.cols - count + 1)):
             if isinstance(value, int) and not 0 <= value < extent:
                 raise trace_error(
                     f"tile index {key} outside of {self.shape}",
                     rule="indices are 0 to extent - 1",
                     fix="check the loop's bounds",
                 )
-        bounds.within(self._described(), (row, col), (self.layout.rows, self.layout.cols))
-        byte = self.offset + self.layout.offset(row, col)
-        return get_dynamic_shared_memory((1,), self.dtype.ir, byte).remember_dtype(self.dtype)
+        bounds.within(self._described(), (row, col), (self.layout.rows, self.layout.cols - count + 1))
+        return self._view((count,), self.dtype, self.offset + self.layout.offset(row, col))
+
+    def store_vector(self, value: Any, key: tuple[Any, Any]) -> None:
+        """Store a vector value to neighbouring columns of a row from ``key`` (row, column) on, as one access.
+
+        They lie in one 16-byte unit of the swizzle: the column is a multiple of the vector's elements.
+        """
+        count = ir.VectorType(value.type).shape[0]
+        self._element(key, count).store_vector(value, (0,))
 
     def __getitem__(self, key: Any) -> Any:
         return self._element(key)[0]

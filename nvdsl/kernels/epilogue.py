@@ -144,7 +144,4 @@ class TileStore:
         row0, col0 = nv.layout.accumulator_element(nv.warpgroup_thread(), 0)
         for register in range(0, len(values), 2):
             r, c = nv.layout.accumulator_element(0, first + register)
-            memory = nv.get_dynamic_shared_memory(
-                (2,), self.dtype.ir, piece.offset + piece.layout.offset(row0 + r, col0 + c)
-            )
-            memory.store_vector(pair_vector(values[register], values[register + 1], self.dtype), (0,))
+            piece.store_vector(pair_vector(values[register], values[register + 1], self.dtype), (row0 + r, col0 + c))

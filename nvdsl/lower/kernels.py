@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from nvdsl import arch
+from nvdsl import arch, declared
+from nvdsl.declared import Declared
 from nvdsl.devicelog import Site
 from nvdsl.errors import VerifyError, Where
 from nvdsl.mlir import ir
@@ -21,7 +22,8 @@ class Kernel:
     ``block`` and ``cluster``: threads and blocks; block is None where the host computes it. ``user_smem_bytes``:
     dynamic shared memory that the launch asks for. ``mbarriers``: how many the kernel creates.
     ``tensor_maps``: positions of such arguments. ``op_names``: what it was traced with. ``wgmma`` and
-    ``setmaxnreg``: the first such op's line. ``sites``: what debug mode's steps put into it, by number.
+    ``setmaxnreg``: the first such op's line. ``tiles``: what `nv.smem` made.
+    ``sites``: what debug mode's steps put into it, by number.
     """
 
     module: str
@@ -35,6 +37,7 @@ class Kernel:
     op_names: frozenset[str]
     wgmma: Where | None
     setmaxnreg: Where | None
+    tiles: tuple[Declared, ...] = ()
     sites: list[Site] = field(default_factory=list, compare=False)
 
     @property
@@ -130,6 +133,7 @@ def _read_kernel(module: Any, function: Any, launches: list[Any]) -> Kernel:
         op_names=frozenset(op.name for op in ops),
         wgmma=next((where(op) for op in ops if _is_wgmma(op)), None),
         setmaxnreg=next((where(op) for op in ops if op.name == "nvvm.setmaxregister"), None),
+        tiles=declared.read(launches[0]) if len(launches) == 1 else (),
     )
     _check_smem(kernel, where(launches[0]) if launches else kernel.where)
     return kernel

@@ -70,6 +70,7 @@ class Accessor:
         self.dtype = np.dtype(np.uint8) if e.bits == 1 else e.dtype
         self.steps = None if count is None else np.arange(count)[:, None]
         self.used = used
+        self.tile: Any = None  # swizzle and panel stride of the `Tile` whose element it is
         self._touches: dict[Any, Any] = {}
         self._clashes: dict[Any, Any] = {}
 
@@ -197,7 +198,7 @@ class Accessor:
         tracker.note(span, access, w.actor, w.epoch, touch, writes, needed)
         w.touched |= touch.lanes
         if writes:
-            block.layouts.stored(offsets, self.size)
+            block.layouts.stored(offsets, self.size, self.tile)
 
     def _compare_apart(self, w: Any, tracker: Any, offsets: Any, access: Access, what: str, writes: bool) -> None:
         """The active lanes know different things."""

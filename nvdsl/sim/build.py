@@ -54,7 +54,7 @@ def _lowered_to_nvvm() -> list[Any]:
 
 
 def _code(function: Any, kernel: Any) -> Code:
-    return Code(function, kernel.smem_bytes, SHARED_BASE + kernel.mbarrier_offset, kernel.mbarriers)
+    return Code(function, kernel.smem_bytes, SHARED_BASE + kernel.mbarrier_offset, kernel.mbarriers, kernel.tiles)
 
 
 def _kernel(kernel: Any) -> SimKernel:

@@ -80,7 +80,10 @@ def load(
         record = None
         if w.machine.checks:
             span = source.span(local, target.shadow.shift)
+            lost = target.shadow.lost(span)
             record = target.shadow.write(span, w.of_lane(lane), who, 0, shadow.IN_FLIGHT, Touch(0, 0, 1 << lane))
+            if lost is not None:
+                raise _lost(who, lost, target.shadow.describe(span[0]))
         target.in_flight += 1
         barrier.note("bytes copied", at, source.bytes)
         targets.append((target, local, barrier, record))
@@ -93,6 +96,18 @@ def load(
     made = Load(w, source, targets, who, touch)
     made.undefined = undefined
     w.machine.issue(made)
+
+
+def _lost(who: Access, earlier: Access, span: str) -> Any:
+    found = error(
+        "overwritten-copy",
+        f"{who} to {span} overwrites a part of what another copy brought, of which nobody has read anything",
+        who.where,
+        "a box takes all of its bytes in shared memory: slots are as large as the boxes that go there",
+        "compare the box with the slot's size, and the slots' distance",
+    )
+    found.details = (f"first:  {earlier}", f"second: {who}")
+    return found
 
 
 def _check_extent(source: Any, address: int, smem: Any, who: Access) -> None:

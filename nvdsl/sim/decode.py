@@ -213,11 +213,13 @@ class Code:
     """A decoded kernel. ``smem_bytes``: dynamic shared memory of a block; ``mbarriers``: how many it creates;
     ``unit_shift``: log2 of the bytes that its smallest ordinary access of shared memory touches (at most 16)."""
 
-    def __init__(self, function: Any, smem_bytes: int, mbarrier_at: int, mbarriers: int) -> None:
+    def __init__(self, function: Any, smem_bytes: int, mbarrier_at: int, mbarriers: int, tiles: Any = ()) -> None:
         from nvdsl.sim import dialects  # noqa: F401  (fills HANDLERS)
         from nvdsl.sim.graph import Graph
+        from nvdsl.sim.tiles import Tiles
 
         self.smem_bytes, self.mbarriers = smem_bytes, mbarriers
+        self.tiles = Tiles(smem_bytes, tiles)
         self.where: Where | None = where(function)
         entry = function.regions[0].blocks[0]
         decoder = Decoder(mbarrier_at)

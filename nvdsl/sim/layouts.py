@@ -6,7 +6,8 @@ nothing but the numbers would tell. So each 16-byte unit of shared memory rememb
 brought, and an operand's neighbours must be neighbours in it: one step along the operand is one step along the box,
 or into the next box.
 
-Bytes that ordinary stores wrote have no place, and are not checked.
+Elements that ordinary stores wrote through a `Tile` have their place in it; what they wrote in other ways has none, and
+is not checked.
 """
 
 from __future__ import annotations
@@ -19,9 +20,12 @@ import numpy as np
 from nvdsl.errors import Where
 from nvdsl.sim import geometry, matrix
 from nvdsl.sim.report import Access, error
+from nvdsl.sim.tiles import Tiles
 from nvdsl.tensormap import TensorMap
 
 UNIT = geometry.UNIT
+
+_RULE = "a descriptor's swizzle and strides are those with which the tile was written (PTX ISA, Matrix Descriptor)"
 
 
 @functools.lru_cache(maxsize=1 << 12)
@@ -36,7 +40,8 @@ def _places(tensor_map: TensorMap, address: int) -> tuple[Any, tuple[int, ...]]:
 class Layouts:
     """The places of one block's shared memory of ``size`` bytes. ``version`` changes with them."""
 
-    def __init__(self, size: int) -> None:
+    def __init__(self, size: int, tiles: Tiles | None = None) -> None:
+        self._tiles = tiles
         self._box = np.zeros(-(-size // UNIT), np.int32)  # number of the box, 0: no box
         self._place = np.zeros_like(self._box)
         self._numbers: dict[tuple[TensorMap, int], int] = {}
@@ -59,12 +64,28 @@ class Layouts:
         self._place[units] = np.arange(len(units))
         self._version += 1
 
-    def stored(self, offsets: Any, size: int) -> None:
-        """Ordinary stores of ``size`` bytes at each of ``offsets``."""
-        if self._version:
+    def stored(self, offsets: Any, size: int, view: Any = None) -> None:
+        """Ordinary stores of ``size`` bytes at each of ``offsets``. ``view``: the swizzle and panel stride of the
+        `Tile` through which they went, None for another way."""
+        if view is not None and self._tiles is not None:
+            self._stored_in_tile(offsets, view)
+        elif self._version:
             first = np.asarray(offsets) // UNIT
             for step in range(-(-size // UNIT)):
                 self._box[first + step] = 0
+            self._version += 1
+
+    def _stored_in_tile(self, offsets: Any, view: Any) -> None:
+        """Elements of a tile have their place in it, where the tile was allocated with that layout."""
+        numbers, where, known = self._tiles.places()  # type: ignore[union-attr]
+        units = np.asarray(offsets).reshape(-1) // UNIT
+        found = numbers[units]
+        for i, tile in enumerate(known, 1):
+            if (found == i).any() and tuple(view) != (tile.swizzle, tile.layout.panel_stride):
+                found = np.where(found == i, 0, found)
+        box = -found
+        if (self._box[units] != box).any():
+            self._box[units], self._place[units] = box, where[units]
             self._version += 1
 
     def check(self, descriptor: int, rows: int, major: str, who: str, at: Where | None) -> None:
@@ -90,9 +111,9 @@ class Layouts:
         first, second = np.take(boxes, here, axis), np.take(boxes, there, axis)
         before, after = np.take(places, here, axis), np.take(places, there, axis)
         bad = np.zeros(first.shape, bool)
-        for number in np.unique(first[first > 0]).tolist():
-            extents = self._boxes[number][1]
-            mine = (first == number) & (second > 0)
+        for number in np.unique(first[first != 0]).tolist():
+            extents = self._boxes[number][1] if number > 0 else self._extents(-number)
+            mine = (first == number) & (second > 0 if number > 0 else second == number)
             x, y = _coordinates(before, extents), _coordinates(after, extents)
             same = mine & (second == number)
             steps = np.zeros(first.shape, np.int32)
@@ -106,6 +127,11 @@ class Layouts:
             if other.any():
                 bad |= other & ~self._enters(second, x, after, extents)
         return None if not bad.any() else tuple(int(i[0]) for i in np.nonzero(bad))
+
+    def _extents(self, number: int) -> tuple[int, int]:
+        """Of a tile that ordinary stores wrote: rows, and units of a row."""
+        tile = self._tiles.places()[2][number - 1]  # type: ignore[union-attr]
+        return tile.rows, tile.cols * tile.itemsize // UNIT
 
     def _enters(self, second: Any, x: Any, after: Any, extents: Any) -> Any:
         """Whether the step into another box starts it anew along one axis, and stays along the others; or goes on in
@@ -123,9 +149,19 @@ class Layouts:
         return good
 
     def _error(self, descriptor: int, number: int, who: str, at: Where | None) -> Any:
-        tensor_map, _, copy = self._boxes[number]
         d = matrix.decode(descriptor)
         mine = "no swizzle" if d.swizzle == UNIT else f"a {d.swizzle}-byte swizzle"
+        if number < 0:
+            tile = self._tiles.places()[2][-number - 1]  # type: ignore[union-attr]
+            return error(
+                "layout",
+                f"{who} is read by a descriptor with {mine}, leading byte offset {d.leading} and stride byte offset "
+                f"{d.stride}: not as the elements lie that were stored, in a {tile}",
+                at,
+                _RULE,
+                "nv.ops.wgmma.descriptor(tile.address, tile.operand(mn_axis)) has the tile's swizzle and strides",
+            )
+        tensor_map, _, copy = self._boxes[number]
         box = "x".join(map(str, tensor_map.box))
         swizzle = "no swizzle" if tensor_map.swizzle == "none" else tensor_map.swizzle
         found = error(
@@ -133,7 +169,7 @@ class Layouts:
             f"{who} is read by a descriptor with {mine}, leading byte offset {d.leading} and stride byte offset "
             f"{d.stride}: not as the {copy} laid it there (a box of {box} {tensor_map.element}, {swizzle})",
             at,
-            "a descriptor's swizzle and strides are those with which the tile was written (PTX ISA, Matrix Descriptor)",
+            _RULE,
             "give the tensor map, the tile and the descriptor one swizzle; strides: nvdsl.layout has them",
         )
         found.details = (f"first:  {copy}", f"second: {who}" + (f" at {at}" if at else ""))

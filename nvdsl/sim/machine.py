@@ -102,7 +102,7 @@ class Block:
         self.smem = Bytes(0, size, "shared memory", memory.SHARED_BASE, fill=0xFF)
         self.shadow = Shadow(self.machine.code.unit_shift, memory.SHARED_BASE)
         self.smem.shadow = self.shadow
-        self.layouts = Layouts(size)
+        self.layouts = Layouts(size, self.machine.code.tiles)
         self.mbarriers: dict[int, Mbarrier] = {}
         self.named: dict[int, NamedBarrier] = {}
         self.pool = RegisterPool(self.machine.threads)

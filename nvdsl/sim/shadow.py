@@ -70,6 +70,15 @@ class Shadow:
                 self.uninitialized = fresh, access
         return record
 
+    def lost(self, span: Span) -> Access | None:
+        """The copy of which a copy to ``span`` would overwrite a part, though nobody has read any of it."""
+        mask, lo, hi = span
+        for record in self.writes:
+            if record.lo < hi and lo < record.hi and record.parts[0][1].kind == "copy" and record.lo != lo:
+                if record.mask & mask and record.mask & ~mask and not any(r.mask & record.mask for r in self.reads):
+                    return record.parts[0][1]
+        return None
+
     def compare(self, span: Span, clock: Any, access: Access, touch: Touch, writes: bool) -> None:
         """Raise unless the access comes after those that it conflicts with."""
         mask, low, high = self._opaque

@@ -142,16 +142,18 @@ class State:
         self.undefined: Undefined | None = None  # what the last wgmma made so that read what nothing had written
         self.channel = self.warpgroup.channel
 
-    def issue(self, kind: Kind, a: Any, b: int, before: Any, rows: Any = None) -> Accumulator:
+    def issue(
+        self, kind: Kind, a: Any, b: int, before: Any, rows: Any = None, origins: tuple[Any, Any] = (None, None)
+    ) -> Accumulator:
         """``rows``: those of ordinary registers, given as A or as the accumulator, that are undefined; None where none
-        are."""
+        are. ``origins``: the addresses of the tiles that the descriptors of A and B are made of, where it is known."""
         w = self.warp
         self._check(kind, before, {"A": a if a.__class__ is int else None, "B": b, "scale-d": before is not None})
         if a.__class__ is not int:
             a = fragment(a, kind.a_type)
         if before is not None and before.__class__ is not Accumulator:
             before = Given(before, kind)
-        read = self._read(kind, a, b) if w.machine.checks else None
+        read = self._read(kind, a, b, origins) if w.machine.checks else None
         if w.record is not None:
             self._record(kind, a, b)
         made = Accumulator(w, kind, a, b, before)
@@ -238,7 +240,7 @@ class State:
         made.undefined = found
         self.undefined = found or self.undefined
 
-    def _read(self, kind: Kind, a: Any, b: int) -> Undefined | None:
+    def _read(self, kind: Kind, a: Any, b: int, origins: tuple[Any, Any]) -> Undefined | None:
         w = self.warp
         tracker = w.block.shadow
         access = Access(w.name, "wgmma reads B", "wgmma", kind.at)
@@ -248,6 +250,7 @@ class State:
         for descriptor, rows, dtype, major, who in operands:
             span = _span(descriptor, rows, dtype, major, tracker.shift)
             _check_bounds(w, span, tracker.shift, who)
+            w.machine.code.tiles.check_operand(descriptor, rows, major, who, origins[who is access])
             for _ in w.apart():
                 tracker.compare(span, w.clock, who, _ALL, False)
             tracker.note(span, who, self.channel, self.committed + 1, _ALL, False, needed=0)

@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any, ParamSpec
 
-from nvdsl import arch, decorated, scope
+from nvdsl import arch, declared, decorated, scope
 from nvdsl.errors import TraceError, trace_error
 from nvdsl.mlir import ir
 from nvdsl.mlir.dialects import _gpu_ops_gen as gpu_ops
@@ -182,6 +182,8 @@ def emit_launch(info: scope.Kernel, body: Callable[[], Any], smem: int | None = 
             gpu.terminator()
     finally:
         scope.leave(token)
+    if info.tiles:
+        op.operation.attributes[declared.ATTRIBUTE] = declared.attribute(info.tiles)
     if smem is None:
         i32 = ir.IntegerType.get_signless(32)
         smem_op.operation.attributes["value"] = ir.IntegerAttr.get(i32, info.smem_bytes)

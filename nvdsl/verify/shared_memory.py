@@ -6,7 +6,8 @@ import math
 import re
 from typing import Any
 
-from nvdsl import arch, dtypes
+from nvdsl import arch, declared, dtypes
+from nvdsl.declared import Declared
 from nvdsl.errors import VerifyError
 from nvdsl.mlir import ir
 from nvdsl.trace.location import where
@@ -29,13 +30,14 @@ def check(program: Program) -> None:
                 "capability 9.0)",
                 fix="use fewer stages or smaller tiles",
             )
+        tiles = declared.read(launch)
         for op in ops:
             if op.name == "memref.view":
-                _check_view(op, data)
+                _check_view(op, data, tiles)
 
 
-def _check_view(view: Any, data: int) -> None:
-    """Behind the launch's data there are the mbarriers, or nothing."""
+def _check_view(view: Any, data: int, tiles: tuple[Declared, ...]) -> None:
+    """Behind the launch's data there are the mbarriers, or nothing; and what is laid out by hand cuts into no tile."""
     source, start = defining(view.operands[0]), constant(view.operands[1])
     ty = ir.MemRefType(view.results[0].type)
     if source is None or source.name != "gpu.dynamic_shared_memory" or start is None or not ty.has_static_shape:
@@ -48,6 +50,15 @@ def _check_view(view: Any, data: int) -> None:
             rule="a kernel's shared memory is what nv.smem allocates, or the smem= of a mlir_gpu_launch; its mbarriers "
             "lie behind that",
             fix="allocate with nv.smem, or launch with a larger smem=",
+        )
+    tile = None if declared.VIEW in view.attributes else declared.overlapped(tiles, start, end)
+    if tile is not None:
+        raise VerifyError(
+            f"bytes {start:,} to {end - 1:,} of shared memory are laid out by hand, and bytes {tile.offset:,} to "
+            f"{tile.end - 1:,} are a {tile}",
+            where=where(view),
+            rule=declared.OVERLAP_RULE,
+            fix=declared.OVERLAP_FIX,
         )
 
 

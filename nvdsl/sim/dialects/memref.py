@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from nvdsl.declared import VIEW
 from nvdsl.mlir import ir
 from nvdsl.mlir.dialects import arith
 from nvdsl.sim import indices
@@ -118,6 +119,7 @@ def _store(d: Decoder, op: Any) -> Any:
     index = Indexer(d, op, op.operands[1], indices)
     access = Accessor(index.layout.space, index.layout.element, None, 1, index.at)
     stored = Stored(d, op.operands[0], index.at)
+    access.tile = tile_of(op.operands[1])
 
     def step(v: Frame) -> None:
         w, address = v[0], index(v)
@@ -128,6 +130,13 @@ def _store(d: Decoder, op: Any) -> Any:
     return step
 
 
+def tile_of(ref: Any) -> tuple[int, ...] | None:
+    """The swizzle and panel stride of the `Tile` that made a view; None for one laid out by hand."""
+    made = maker(ref)
+    known = made is not None and made.name == "memref.view" and VIEW in made.attributes
+    return tuple(ir.DenseI64ArrayAttr(made.attributes[VIEW])) if known else None
+
+
 @op("memref.view")
 def _view(d: Decoder, op: Any) -> Any:
     source, shift, *_ = d.operands(op)
@@ -136,7 +145,7 @@ def _view(d: Decoder, op: Any) -> Any:
     size = element(kind).bytes
     for extent in kind.shape:
         size *= extent
-    at = where(op)
+    at, by_hand = where(op), VIEW not in op.attributes
 
     def step(v: Frame) -> None:
         address = v[source][1] + v[shift]
@@ -144,6 +153,8 @@ def _view(d: Decoder, op: Any) -> Any:
             limit = v[0].block.smem.size
             if address + size > limit:
                 _too_small(v[0], address, size, limit, at)
+            if by_hand and v[0].machine.checks:
+                v[0].machine.code.tiles.check_view(v[0], address, size, at)
         v[r] = (address, address)
 
     if not is_shared(kind):

@@ -10,7 +10,7 @@ import numpy as np
 from nvdsl.mlir import ir
 from nvdsl.sim.access import Accessor
 from nvdsl.sim.decode import Decoder, Frame, op, unknown
-from nvdsl.sim.dialects.memref import Indexer
+from nvdsl.sim.dialects.memref import Indexer, tile_of
 from nvdsl.sim.dialects.vector import stack
 from nvdsl.sim.undefined import Stored
 
@@ -57,6 +57,7 @@ def _store(d: Decoder, op: Any) -> Any:
     value, _, *indices = d.operands(op)
     index, access = _vector_access(d, op, op.operands[1], indices, op.operands[0].type)
     stored = Stored(d, op.operands[0], index.at)
+    access.tile = tile_of(op.operands[1])
 
     def step(v: Frame) -> None:
         w, address = v[0], index(v)
