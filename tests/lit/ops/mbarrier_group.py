@@ -17,10 +17,11 @@ def kernel():
     group[2].arrive()
     # CHECK: %[[TWO:\w+]] = arith.constant 2 : index
     # CHECK: nvgpu.mbarrier.arrive %[[GROUP]][%[[TWO]]]
-    t = nv.thread_id.x
+    t = nv.thread_id.x % 4
     # CHECK: %[[T:\w+]] = arith.index_cast %thread_id_x
     group[t].arrive()
-    # CHECK: %[[INDEX:\w+]] = arith.index_cast %[[T]] : i32 to index
+    # CHECK: %[[REST:\w+]] = arith.andi %[[T]],
+    # CHECK: %[[INDEX:\w+]] = arith.index_cast %[[REST]] : i32 to index
     # CHECK: nvgpu.mbarrier.arrive %[[GROUP]][%[[INDEX]]]
 
 

@@ -22,4 +22,4 @@ def kernel():
     # CHECK: llvm.getelementptr %[[POINTER]][576] : (!llvm.ptr<3>) -> !llvm.ptr<3>, i8
     tile.panel(1)
     # CHECK: %[[PANEL:\w+]] = arith.constant 4608 : index
-    # CHECK: memref.view %{{.*}}[%[[PANEL]]][] : {{.*}} to memref<64x32xf16, #gpu.address_space<workgroup>>
+    # CHECK: memref.view %{{.*}}[%[[PANEL]]][] {nvdsl.tile = array<i64: 64, 4096>} : {{.*}} to memref<64x32xf16, #gpu.address_space<workgroup>>
