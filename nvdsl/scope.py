@@ -14,7 +14,7 @@ from nvdsl.errors import trace_error
 
 @dataclass
 class Kernel:
-    """Facts of one launch, in threads, blocks and bytes."""
+    """Facts of one launch, in threads, blocks and bytes. ``at_start``: values made once, where the kernel starts."""
 
     name: str
     grid: tuple = (1, 1, 1)
@@ -23,6 +23,7 @@ class Kernel:
     smem_bytes: int = 0
     tiles: list[Any] = field(default_factory=list)  # `declared.Declared`
     named_barriers: list[str] = field(default_factory=list)
+    at_start: dict[str, Any] = field(default_factory=dict)
 
     @property
     def threads(self) -> int:

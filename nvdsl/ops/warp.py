@@ -10,6 +10,7 @@ from typing import Any
 
 from nvdsl import arch, scope
 from nvdsl.errors import trace_error
+from nvdsl.mlir import ir
 from nvdsl.mlir.dialects import gpu, nvvm
 from nvdsl.ops.pointer import condition as as_condition
 from nvdsl.ops.pointer import i32
@@ -68,15 +69,27 @@ def lane_id() -> Value:
 def warp_id() -> Value:
     """Index of this warp in its block; i32, the same register in all lanes.
 
-    The shuffle tells the compiler that the value is uniform, so that branches on it and addresses made
-    from it live in uniform registers.
+    A shuffle tells the compiler that the value is uniform, so that branches on it and addresses made from it live in
+    uniform registers. It is made once, where the kernel starts and all lanes are there, so that any of them may ask.
     """
-    return shuffle(linear_thread_id() // WARP_SIZE, 0)
+    return _at_start("warp_id", WARP_SIZE)
 
 
 def warpgroup_id() -> Value:
-    """Index of this warpgroup (128 threads) in its block; i32, uniform in the warp."""
-    return shuffle(linear_thread_id() // WARP_GROUP_SIZE, 0)
+    """Index of this warpgroup (128 threads) in its block; i32, uniform in the warp (see `warp_id`)."""
+    return _at_start("warpgroup_id", WARP_GROUP_SIZE)
+
+
+def _at_start(name: str, size: int) -> Value:
+    """``linear_thread_id() // size`` of the warp's first lane, found at the kernel's start."""
+    kernel = scope.current(name)
+    if name not in kernel.at_start:
+        block = ir.InsertionPoint.current.block
+        while block.owner.name != "gpu.launch":
+            block = block.owner.operation.block
+        with ir.InsertionPoint.at_block_begin(block):
+            kernel.at_start[name] = shuffle(linear_thread_id() // size, 0)
+    return kernel.at_start[name]
 
 
 def warpgroup_thread() -> Value:

@@ -10,12 +10,12 @@ import nvdsl as nv
 # CHECK-LABEL: gpu.launch
 @show(ptx=True, block=256)
 def kernel():
+    # CHECK: nvvm.shfl.sync idx
     nv.named_barrier_sync(3, 64)
     # CHECK: %[[THREE:\w+]] = arith.constant 3 : i32
     # CHECK: %[[THREADS:\w+]] = arith.constant 64 : i32
     # CHECK: nvvm.barrier id = %[[THREE]] number_of_threads = %[[THREADS]] (line [[# @LINE - 3]])
     nv.named_barrier_sync(1 + nv.warpgroup_id(), 128)
-    # CHECK: nvvm.shfl.sync idx
     # CHECK: %[[OWN:\w+]] = arith.addi
     # CHECK: nvvm.barrier id = %[[OWN]] number_of_threads =
 
