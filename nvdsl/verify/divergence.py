@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from nvdsl.arch import WARP_SIZE, WARPGROUP_SIZE
+from nvdsl.collectives import ALIGNED, MASKED, MASKED_RULE
 from nvdsl.errors import VerifyError
 from nvdsl.trace.location import where
 from nvdsl.verify.context import Context, beside, contexts
@@ -21,10 +22,8 @@ from nvdsl.verify.threads import ranges
 
 _BLOCK = ("gpu.barrier", "nvvm.barrier0", "nvvm.barrier", "nvvm.barrier.arrive")
 _CLUSTER = ("nvvm.cluster.arrive", "nvvm.cluster.arrive.relaxed", "nvvm.cluster.wait", "gpu.cluster_barrier")
-_WARPGROUP = (
-    "nvvm.wgmma.mma_async", "nvvm.wgmma.fence.aligned", "nvvm.wgmma.commit.group.sync.aligned",
-    "nvvm.wgmma.wait.group.sync.aligned", "nvvm.setmaxregister", "nvgpu.warpgroup.mma",
-)  # fmt: skip
+_WARPGROUP = (*(name for name, (_, size) in ALIGNED.items() if size == WARPGROUP_SIZE), "nvgpu.warpgroup.mma")
+_WARP = ("nvvm.ldmatrix", "nvvm.stmatrix")
 
 
 def check(program: Program) -> None:
@@ -34,6 +33,9 @@ def check(program: Program) -> None:
             _check_cluster_barrier(context, node)
         for node in context.kernel.find(*_WARPGROUP):
             _check_warpgroup(context, node)
+        for node in context.kernel.find(*_WARP):
+            _check_whole_warps(context, node, context.reaches.of(node))
+        _check_masks(context)
 
 
 def _check_blocks_barriers(context: Context) -> None:
@@ -111,11 +113,48 @@ def _check_whole_warps(context: Context, node: Node, reach: Reach) -> None:
     torn = _torn(context, reach.lanes, WARP_SIZE)
     if torn is not None:
         raise VerifyError(
-            f"a part of a warp reaches this barrier: threads {ranges(torn)} of 32{_because(reach, node)}",
+            f"a part of a warp reaches {_what(node)}: threads {ranges(torn)} of 32{_because(reach, node)}",
             where=where(node.op),
-            rule="all threads of a warp execute a barrier together (PTX ISA, barrier, .aligned)",
+            rule=f"all threads of a warp execute it together (PTX ISA, {ALIGNED[node.name][0]})",
             fix="branch on whole warps: nv.warp_id(), or thread numbers that are multiples of 32; nv.sync_warp() is "
             "the barrier of lanes",
+        )
+
+
+def _what(node: Node) -> str:
+    return "this barrier" if "barrier" in node.name else ALIGNED[node.name][0]
+
+
+def _check_masks(context: Context) -> None:
+    """The lanes that a mask names come, here or (lanes that parted) to the same instruction elsewhere."""
+    places: dict[tuple[str, int], list[tuple[Node, Reach]]] = defaultdict(list)
+    for node in context.kernel.find(*MASKED):
+        what, operand = MASKED[node.name]
+        mask = -1 if operand is None else context.threads.of(list(node.op.operands)[operand])
+        if isinstance(mask, int):
+            kind = str(node.op.attributes["kind"]) if "kind" in node.op.attributes else ""
+            places[what + kind, mask & 0xFFFFFFFF].append((node, context.reaches.of(node)))
+    for (_, mask), nodes in places.items():
+        lane = np.arange(context.threads.count) % context.threads.per_block % WARP_SIZE
+        named = (mask >> lane & 1).astype(bool)
+        come = np.logical_or.reduce([reach.lanes for _, reach in nodes])
+        for node, reach in nodes:
+            _check_mask(context, node, reach, named & ~come, mask)
+
+
+def _check_mask(context: Context, node: Node, reach: Reach, missing: Any, mask: int) -> None:
+    threads = context.threads
+    warp = threads.rank * threads.per_block + threads.thread // WARP_SIZE
+    torn = np.isin(warp, warp[reach.lanes]) & missing
+    if torn.any():
+        first = warp == warp[torn][0]
+        of_warp = (first & reach.lanes)[threads.rank == threads.rank[first][0]]
+        raise VerifyError(
+            f"{MASKED[node.name][0]} with the mask {mask:#x} is executed by threads {ranges(of_warp)} of a warp alone"
+            + _because(reach, node),
+            where=where(node.op),
+            rule=MASKED_RULE,
+            fix="move it out of the `if`, or name the lanes that are there",
         )
 
 
