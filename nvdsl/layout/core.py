@@ -227,6 +227,9 @@ class Layout:
     def __hash__(self) -> int:
         return hash((self.shape, self.stride))
 
+    def __reduce__(self) -> Any:
+        return Layout, (self.shape, self.stride)
+
     def __repr__(self) -> str:
         return f"Layout({self.shape}, {self.stride})"
 

@@ -26,6 +26,9 @@ class E(tuple):
     def __new__(cls, *entries: Any) -> E:
         return tuple.__new__(cls, entries)
 
+    def __getnewargs__(self) -> tuple[Any, ...]:
+        return tuple(self)
+
     def __add__(self, other: Any) -> E:
         return plus(self, other)
 

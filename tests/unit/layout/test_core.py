@@ -1,6 +1,8 @@
 """Layouts themselves: evaluation, slices, notation, and what is refused."""
 
+import copy
 import itertools
+import pickle
 
 import numpy as np
 import pytest
@@ -74,6 +76,14 @@ def test_a_layout_is_a_value():
     assert {layout: 1}[row_major(4, 8)] == 1
     with pytest.raises(AttributeError, match="immutable"):
         layout.shape = 3
+
+
+@pytest.mark.parametrize("text", ["(4,8):(8,1)", "(64,32):(2@0,1@1)", "((8,2),64):((X(0x90),1024),X(0x2))"])
+def test_a_layout_is_copied_and_pickled(text):
+    layout = parse(text)
+    layout(3)  # what evaluation prepares stays behind
+    for found in (copy.deepcopy(layout), pickle.loads(pickle.dumps(layout))):
+        assert found == layout and hash(found) == hash(layout) and found(3) == layout(3)
 
 
 @pytest.mark.parametrize(

@@ -56,6 +56,12 @@ def test_traced_is_the_same(layout):
     assert [int(x) for x in evaluate(build)] == expected
 
 
+@pytest.mark.parametrize("dtype", [dtypes.index, dtypes.i64, dtypes.u32], ids=str)
+def test_integers_of_any_type(dtype):
+    found = evaluate(lambda: [TILE(const(37, dtype), const(13, dtype)), *wgmma_accumulator(64)(const(77, dtype), 13)])
+    assert [int(x) for x in found] == [TILE(37, 13), *wgmma_accumulator(64)(77, 13)]
+
+
 def test_what_is_static_is_one_constant():
     with tracing(dtypes.i32) as trace:
         (thread,) = trace
