@@ -9,19 +9,21 @@ everything. A function that is named counts as called. Python's own library and 
 
 from __future__ import annotations
 
+import array
 import dataclasses
-import dis
+import enum
 import functools
 import sys
 import weakref
 from collections import deque
 from collections.abc import Callable, Hashable, Iterable, Mapping
-from types import CodeType, FunctionType, MethodType, ModuleType
+from types import FunctionType, MethodType, ModuleType
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from nvdsl.constants import Same, token
+from nvdsl.trace.loaded import names
 from nvdsl.trace.location import is_own_name
 
 LIBRARIES = ("numpy", "ml_dtypes", "torch", "cupy", "jax", "nvdsl")
@@ -98,56 +100,13 @@ def _token(value: Any) -> Hashable:
 _ATOMS = (int, float, complex, str, bytes, bool, type(None), np.generic, range)
 
 
-class Names(NamedTuple):
-    """What the code of a function, and the code in it, loads by name."""
-
-    globals: frozenset[str]
-    attributes: frozenset[str]
-    imports: frozenset[str]
-
-
-_names: weakref.WeakKeyDictionary[CodeType, Names] = weakref.WeakKeyDictionary()
-_SHIFT_ATTRIBUTE = 1 if sys.version_info >= (3, 12) else 0
-_ATTRIBUTES = {
-    dis.opmap[name]: shift
-    for name, shift in (("LOAD_ATTR", _SHIFT_ATTRIBUTE), ("LOAD_METHOD", 0), ("IMPORT_FROM", 0), ("LOAD_SUPER_ATTR", 2))
-    if name in dis.opmap
-}
-_GLOBALS = {
-    dis.opmap[name]: shift
-    for name, shift in (("LOAD_GLOBAL", 1), ("LOAD_NAME", 0), ("LOAD_FROM_DICT_OR_GLOBALS", 0))
-    if name in dis.opmap
-}
-_IMPORT, _EXTENDED = dis.opmap["IMPORT_NAME"], dis.opmap["EXTENDED_ARG"]
-
 _REFLECTIVE = frozenset(
-    "getattr hasattr vars eval exec globals asdict astuple replace fields attrgetter methodcaller copy deepcopy".split()
+    "getattr hasattr vars __dict__ asdict astuple replace fields attrgetter methodcaller copy deepcopy".split()
 )
-"""Functions that read attributes without naming them: beside one of these every attribute of an object is read."""
+"""What reads attributes without naming them: beside one of these every attribute of an object is read."""
 
-
-def names(code: CodeType) -> Names:
-    """(``dis.get_instructions`` takes thirty times as long.)"""
-    known = _names.get(code)
-    if known is not None:
-        return known
-    found: tuple[set[str], set[str], set[str]] = set(), set(), set()
-    high, raw = 0, code.co_code
-    for at in range(0, len(raw), 2):
-        op, argument = raw[at], raw[at + 1] | high
-        high = argument << 8 if op == _EXTENDED else 0
-        if op in _ATTRIBUTES:
-            found[1].add(code.co_names[argument >> _ATTRIBUTES[op]])
-        elif op in _GLOBALS:
-            found[0].add(code.co_names[argument >> _GLOBALS[op]])
-        elif op == _IMPORT:
-            found[2].add(code.co_names[argument])
-    for constant in code.co_consts:
-        if isinstance(constant, CodeType):
-            for mine, inner in zip(found, names(constant), strict=True):
-                mine.update(inner)
-    result = _names[code] = Names(*map(frozenset, found))
-    return result
+_ALL_GLOBALS = frozenset(("eval", "exec", "globals"))
+"""Functions beside which every global of their module is read."""
 
 
 def is_followed(module: str | None) -> bool:
@@ -206,8 +165,10 @@ class _Walk:
                 self.holders.append((value, value.__name__))
         elif isinstance(value, type):
             self.cls(value)
-        elif isinstance(value, np.ndarray):
+        elif isinstance(value, np.ndarray | bytearray | array.array):
             self.found.append(Read("array", value, None, array_state(value), name))
+            if isinstance(value, np.ndarray) and value.dtype.hasobject:
+                self.waiting += ((part, name) for part in value.ravel().tolist())
         else:
             self.object(value, name)
 
@@ -219,7 +180,10 @@ class _Walk:
             self.read("function", function, None, defaults, f"`{what}` or its defaults")
         for cell, free in zip(function.__closure__ or (), code.co_freevars, strict=True):
             self.read("cell", cell, (Same(code), free), contents(cell), f"`{free}` of `{what}`")
-        for name in sorted(named.globals):
+        loaded = named.globals
+        if loaded & _ALL_GLOBALS:
+            loaded = loaded | {name for name in scope if name[:2] != "__"}
+        for name in sorted(loaded):
             key = id(scope), name
             if key not in self.looked:
                 self.looked.add(key)
@@ -233,6 +197,7 @@ class _Walk:
         self.reflective |= bool(_REFLECTIVE & (named.globals | named.attributes))
 
     def cls(self, cls: type) -> None:
+        self.waiting.append((type(cls), cls.__name__))
         for base in cls.__mro__:
             if not self.follow(base.__module__):
                 continue
@@ -263,7 +228,7 @@ class _Walk:
     def look(self, holder: Any, name: str) -> None:
         """The attributes of a module, a class or an object that some code names."""
         own = getattr(holder, "__dict__", {})
-        everything = self.reflective and not isinstance(holder, ModuleType | type)
+        everything = self.reflective and not isinstance(holder, ModuleType | type) or isinstance(holder, enum.Enum)
         wanted = own.keys() if everything else own.keys() & self.attributes
         for key in sorted(wanted):
             self.attribute("attribute", holder, key, own[key], name)
@@ -292,9 +257,11 @@ def items(container: Any) -> tuple[Any, ...]:
     return tuple(container)
 
 
-def array_state(array: np.ndarray) -> tuple[Any, ...]:
-    """All that a trace can read of an array."""
-    return array.dtype.str, array.shape, array.strides, array.tobytes()
+def array_state(value: Any) -> tuple[Any, ...]:
+    """All that a trace can read of an array, NumPy's or Python's."""
+    if isinstance(value, np.ndarray):
+        return value.dtype.str, value.shape, value.strides, value.tobytes()
+    return (bytes(value),)
 
 
 def contents(cell: Any) -> Any:

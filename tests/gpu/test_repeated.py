@@ -50,6 +50,59 @@ def test_the_same_memory_as_other_matrices():
                 nv.matmul(a, b, pool[8 : 8 + m * n].view(m, n))
 
 
+FACTOR = 1.0
+
+
+@nv.jit
+def scaled(x, y, *, options):
+    @nv.kernel(grid=1, block=128)
+    def kernel():
+        i = nv.thread_id.x
+        y[i] = x[i] * (FACTOR * options["by"][0])
+
+    kernel()
+
+
+class Options(dict):
+    __hash__ = object.__hash__
+
+
+@in_child(timeout=120)
+def test_what_a_kernel_is_compiled_from_changes():
+    import torch
+
+    global FACTOR
+    x, y, options = torch.ones(128, device="cuda"), torch.empty(128, device="cuda"), Options(by=[1.0])
+    for factor in (1.0, 2.0, 1.0):
+        FACTOR = factor
+        for by in (1.0, 3.0):
+            options["by"][0] = by
+            for _ in range(4):
+                scaled(x, y.zero_(), options=options)
+                assert (y == factor * by).all()
+
+
+@in_child(timeout=120)
+def test_host_arrays_that_are_one_memory():
+    import numpy as np
+
+    @nv.jit
+    def both(x, y):
+        @nv.kernel(grid=1, block=1)
+        def kernel():
+            x[0] = x[0] + 1.0
+            y[0] = y[0] + 10.0
+
+        kernel()
+
+    a = np.zeros(4, np.float32)
+    both(a, a)
+    both(a[1:3], a[2:])
+    assert a.tolist() == [11, 1, 10, 0]
+    with pytest.raises(nv.ArgumentError, match="share memory"):
+        both(np.lib.stride_tricks.as_strided(a, (4,), (0,)), np.zeros(4, np.float32))
+
+
 @in_child(timeout=120)
 def test_the_current_stream_a_given_one_and_a_graph():
     import torch

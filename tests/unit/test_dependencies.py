@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 import functools
 import gc
 import importlib
@@ -10,6 +11,7 @@ import textwrap
 import types
 import warnings
 import weakref
+from array import array as array_of
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -152,7 +154,32 @@ def through_wrapper(function):
 
 wrapped = through_wrapper(lambda x: x * BASE)
 
+class Meta(type):
+    @property
+    def by(cls):
+        return BASE
+
+
+class Made(metaclass=Meta):
+    pass
+
+
+octets, numbers, boxes = bytearray([2]), array_of("d", [2.0]), np.array([[2.0], None], object)
+
+
+class Kind(enum.Enum):
+    ONE = 1.0
+
+
 GLOBALS = {
+    "element of a bytearray": (lambda: float(octets[0]), item(octets, 0, 7), 2, 7),
+    "element of Python's array": (lambda: numbers[0], item(numbers, 0, 7.0), 2, 7),
+    "in an array of objects": (lambda: boxes[0][0], item(boxes[0], 0, 7.0), 2, 7),
+    "global by eval": (lambda: eval("SCALE"), setter(HERE, "SCALE", 3.0), 1, 3),
+    "global by globals": (lambda: globals()["SCALE"], setter(HERE, "SCALE", 3.0), 1, 3),
+    "attribute by __dict__": (lambda: setting.__dict__["by"], setter(setting, "by", 3.0), 1, 3),
+    "property of a metaclass": (lambda: Made.by, setter(HERE, "BASE", 3.0), 1, 3),
+    "value of an enum": (lambda: Kind.ONE.value, setter(Kind.ONE, "_value_", 3.0), 1, 3),
     "global": (lambda: SCALE, setter(HERE, "SCALE", 3.0), 1, 3),
     "global of another type": (lambda: 1.0 if isinstance(SCALE, float) else 2.0, setter(HERE, "SCALE", 1), 1, 2),
     "sign of zero": (lambda: 1.0 if str(SCALE)[0] == "-" else 2.0, setter(HERE, "SCALE", -0.0), 2, 1),

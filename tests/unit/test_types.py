@@ -67,7 +67,7 @@ EXPECTED = {
     "tuned": r"nvdsl.tune.autotune.Autotuned[[x: Any, *, stages: int = ...]]",
     "bare": r"nvdsl.tune.autotune.Autotuned[[x: Any, *, stages: int = ...]]",
     "none": "None",
-    "compiled": "nvdsl.jit.Compiled",
+    "compiled": "nvdsl.compiled.Compiled",
     "str": "str",
     "tuning": "nvdsl.tune.result.Tuning",
     "product": "numpy.ndarray",
