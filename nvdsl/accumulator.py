@@ -13,7 +13,7 @@ from typing import Any
 from nvdsl import dtypes, scope
 from nvdsl.array import Array
 from nvdsl.dtypes import DType
-from nvdsl.errors import trace_error
+from nvdsl.errors import TraceError, trace_error
 from nvdsl.layout import WGMMA_K_BYTES, accumulator_element
 from nvdsl.mlir import ir
 from nvdsl.mlir.dialects import llvm, nvvm, vector
@@ -37,6 +37,7 @@ def accumulator(m: int, n: int, dtype: DType = dtypes.f32) -> Accumulator:
             rule="one warpgroup accumulates M = 64, 128, ... by N = 8, 16, ..., 256 (PTX ISA, wgmma.mma_async)",
             fix="give each warpgroup 64 or 128 rows and at most 256 columns",
         )
+    dtype = dtypes.element(dtype)
     if dtype.name not in ("f32", "f16", "i32"):
         raise trace_error(
             f"an accumulator of {dtype.name}",
@@ -55,6 +56,8 @@ def accumulator(m: int, n: int, dtype: DType = dtypes.f32) -> Accumulator:
 
 class Accumulator:
     """``m x n`` sums of a warpgroup, one llvm.struct of registers for each 64 rows."""
+
+    __nv_unprintable__ = "for row, column, x in acc.elements(): print(row, column, x)"
 
     def __init__(
         self, m: int, n: int, dtype: DType, blocks: Sequence[Any] | None, *, touched: bool = False
@@ -76,6 +79,16 @@ class Accumulator:
     @property
     def shape(self) -> tuple[int, int]:
         return (self.m, self.n)
+
+    def __bool__(self) -> bool:
+        raise _no_number("the truth value of an accumulator")
+
+    def __eq__(self, other: Any) -> bool:
+        if not isinstance(other, Accumulator):
+            raise _no_number(f"an accumulator == {other!r}")
+        return self is other
+
+    __hash__ = object.__hash__
 
     def __nv_values__(self) -> list[Any]:
         return self.blocks
@@ -268,6 +281,14 @@ class Accumulator:
             packed = [pack_pair(a, b, dtype) for a, b in zip(values[::2], values[1::2], strict=True)]
             registers.append([packed[i : i + 4] for i in range(0, len(packed), 4)])
         return Fragment(self.m, self.n, dtype, registers)
+
+
+def _no_number(what: str) -> TraceError:
+    return trace_error(
+        what,
+        rule="an accumulator is spread over the registers of a warpgroup: each thread holds some of its elements",
+        fix="compare the elements: `for row, column, x in acc.elements():`",
+    )
 
 
 class Fragment:

@@ -24,6 +24,18 @@ class Array(ir.Value):
     checked in debug mode and in the simulator.
     """
 
+    __hash__ = ir.Value.__hash__
+
+    def __eq__(self, other: Any) -> bool:
+        """Whether both are one array: the elements are compared one by one, ``x[i] == y[i]``."""
+        if other is not None and not isinstance(other, ir.Value):
+            raise trace_error(
+                f"an array == {other!r}",
+                rule="an array lies in memory: its elements are compared one by one",
+                fix="x[i] == value",
+            )
+        return ir.Value.__eq__(self, other)
+
     @property
     def _ty(self) -> Any:
         return ir.MemRefType(self.type)

@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING, Any
 import ml_dtypes
 import numpy as np
 
+from nvdsl.errors import trace_error
 from nvdsl.mlir import ir
 
 if TYPE_CHECKING:
@@ -167,6 +168,25 @@ def from_numpy(dtype: Any) -> DType:
         names = ", ".join(str(known) for known in _BY_NUMPY)
         raise TypeError(f"no nvdsl element type stands for NumPy dtype {np.dtype(dtype)}; known: {names}")
     return found
+
+
+def element(dtype: Any) -> DType:
+    """``dtype`` as a DType: one already, or a NumPy dtype or scalar type (``np.float16``, ml_dtypes' types too).
+
+    Raises ``TraceError`` for anything else: Python's ``float`` and ``int`` have no width.
+    """
+    if isinstance(dtype, DType):
+        return dtype
+    if isinstance(dtype, np.dtype) or isinstance(dtype, type) and issubclass(dtype, np.generic):
+        try:
+            return from_numpy(dtype)
+        except TypeError as error:
+            raise trace_error(str(error), fix="write nv.f32, nv.f16, nv.bf16, ...") from None
+    raise trace_error(
+        f"{dtype!r} as the type of elements",
+        rule="a type of elements is one of nvdsl's, or a NumPy dtype that is one of them",
+        fix="write nv.f32, nv.f16, nv.bf16, nv.i32, ...",
+    )
 
 
 def of(x: Any) -> DType:

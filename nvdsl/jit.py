@@ -24,6 +24,7 @@ from nvdsl.specialize import Call, Constant, describe_argument
 from nvdsl.threads import Once
 from nvdsl.trace import effects, location, source
 from nvdsl.trace.rewrite import convert
+from nvdsl.tracebacks import for_user
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -40,15 +41,14 @@ def _state(key: Any) -> Any:
 
 
 def at_call(function: Callable[P, R]) -> Callable[P, R]:
-    """Errors that know no line of the user's get the line of the call."""
+    """Errors leave ``function`` as `tracebacks.for_user` makes them."""
 
     @functools.wraps(function)
     def located(*args: P.args, **kwargs: P.kwargs) -> R:
         try:
             return function(*args, **kwargs)
         except NvdslError as error:
-            error.where = error.where or location.caller(kernels=False)
-            raise
+            raise for_user(error) from error.__cause__  # NVDSL_TRACEBACK=full shows nvdsl's own lines, too
 
     return located
 
@@ -116,8 +116,7 @@ class Jit(Generic[P]):
             if key is not None and len(call.run_time) == len(args) and not sim.wanted(target):
                 keep(known, key, self._repeatable(call, plan))
         except NvdslError as error:
-            error.where = error.where or location.caller(kernels=False)
-            raise
+            raise for_user(error) from error.__cause__  # NVDSL_TRACEBACK=full shows nvdsl's own lines, too
 
     def prepare(
         self, *args: Any, target: str | None = None, debug: bool | None = None, **kwargs: Any

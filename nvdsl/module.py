@@ -12,6 +12,7 @@ from nvdsl.mlir import ir
 from nvdsl.mlir.dialects import func
 from nvdsl.specialize import argument_type, traced_argument
 from nvdsl.trace import limits, location
+from nvdsl.trace.explain import explain
 from nvdsl.trace.watch import located
 
 # A value that outlives its module is a dangling pointer inside MLIR, and using one ends the process. Whoever keeps
@@ -26,6 +27,10 @@ def trace_function(name: str, specs: list[Any], body: Callable[[list[Any]], None
             return located(lambda: _traced(name, specs, body))
         except RecursionError as error:
             raise limits.recursion(error) or error from None
+        except (TypeError, AttributeError, IndexError, ValueError) as error:
+            if (explained := explain(error)) is None:
+                raise
+            raise explained.with_traceback(error.__traceback__) from error
 
 
 def _traced(name: str, specs: list[Any], body: Callable[[list[Any]], None]) -> Any:

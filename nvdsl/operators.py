@@ -3,20 +3,70 @@ subclass (nvdsl/values.py), says what an operator does. Conversions to Python nu
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from typing import Any
+
+import numpy as np
 
 from nvdsl.dtypes import DType
 from nvdsl.errors import TraceError, trace_error
 from nvdsl.mlir import ir
+from nvdsl.trace import location
+
+# NumPy's functions that are operators, by name; of comparisons, also the one with the operands exchanged.
+_BINARY = {
+    "add": "+", "subtract": "-", "multiply": "*", "divide": "/", "true_divide": "/", "floor_divide": "//",
+    "remainder": "%", "power": "**", "bitwise_and": "&", "bitwise_or": "|", "bitwise_xor": "^", "left_shift": "<<",
+    "right_shift": ">>",
+}  # fmt: skip
+_COMPARISONS = {
+    "equal": ("==", "=="), "not_equal": ("!=", "!="), "less": ("<", ">"), "less_equal": ("<=", ">="),
+    "greater": (">", "<"), "greater_equal": (">=", "<="),
+}  # fmt: skip
+_SAME = "exp exp2 log log2 sqrt sin cos tanh floor ceil trunc isnan isinf isfinite".split()
+_REMEDIES = {name: f"math.{name}" for name in _SAME} | {"maximum": "max", "minimum": "min", "rint": "math.round"}
+_REMEDIES |= {"absolute": "abs", "fabs": "abs"}
 
 
 class Operators(ir.Value):
     """What a traced value answers to Python's operators."""
 
     __slots__ = ()
-    __array_ufunc__ = None  # NumPy leaves `np.float32(2) * value` to __rmul__
-    __hash__ = ir.Value.__hash__  # Python drops it where __eq__ is defined
+    def __hash__(self) -> int:
+        if location.is_user(sys._getframe(1).f_code.co_filename) and _is_tracing():
+            raise _not_known(
+                "the hash of a traced value",
+                "compare it: `x == 0 or x == 1` for `x in {0, 1}`; as a key of a dict or an element of a set take a "
+                "plain number, and choose among values with nv.select",
+            )
+        return ir.Value.__hash__(self)
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
+        """NumPy's functions and the operators of its scalars: ``np.float32(2) * x`` is ``x``'s operator."""
+        inputs = tuple(x[()] if isinstance(x, np.ndarray) and x.ndim == 0 else x for x in inputs)
+        if method == "__call__" and not options and not any(isinstance(x, np.ndarray) for x in inputs):
+            name, (first, *rest) = ufunc.__name__, inputs
+            if name in _BINARY:
+                return self._binary(_BINARY[name], first, *rest)
+            if name in _COMPARISONS:
+                right, left = _COMPARISONS[name]
+                return self._compare(left, first) if rest[0] is self else self._compare(right, rest[0])
+        call = ufunc.__name__ if method == "__call__" else f"{ufunc.__name__}.{method}"
+        remedy = _REMEDIES.get(ufunc.__name__)
+        fix = f"write nv.{remedy}(x)" if remedy else "nv.math has the functions of floats; lists hold traced values"
+        raise trace_error(
+            f"np.{call} of a traced value",
+            rule="the number exists only when the kernel runs: NumPy can't compute with it",
+            fix=fix,
+        )
+
+    def __format__(self, form: str) -> str:
+        if form:
+            raise _not_known(
+                f"a traced value in the format {form!r}", 'the kernel prints it: print(f"x = {x:.3f}"), in one call'
+            )
+        return str(self)
 
     @property
     def dtype(self) -> DType:
@@ -175,6 +225,13 @@ class Operators(ir.Value):
     def __index__(self) -> int:
         fix = "write nv.range(n) for a traced loop; range(), lists and slices need a Python int"
         raise _not_known("a traced value used as a Python int", fix)
+
+
+def _is_tracing() -> bool:
+    try:
+        return ir.InsertionPoint.current is not None
+    except ValueError:
+        return False
 
 
 def _not_known(what: str, fix: str) -> TraceError:

@@ -30,6 +30,18 @@ class ShapeDtype:
     dtype: dtypes.DType
     strides: tuple[int, ...] | None = None
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "dtype", dtypes.element(self.dtype))
+        for what, sizes, least in (("shape", self.shape, 0), ("strides", self.strides or (), float("-inf"))):
+            fits = isinstance(sizes, (tuple, list)) and all(isinstance(x, (int, np.integer)) for x in sizes)
+            if not fits or any(x < least for x in sizes):
+                raise ArgumentError(
+                    f"ShapeDtype of {what} {sizes!r}",
+                    where=location.caller(),
+                    rule="a shape is a tuple of ints of 0 or more: a kernel is compiled for the shapes of its arrays",
+                    fix="write ShapeDtype((rows, cols), nv.f16)",
+                )
+
 
 @dataclass(frozen=True)
 class ScalarSpec:

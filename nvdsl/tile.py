@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from nvdsl import declared, scope
+from nvdsl import declared, dtypes, scope
 from nvdsl.declared import Declared
 from nvdsl.dtypes import DType
 from nvdsl.errors import trace_error
@@ -30,11 +30,12 @@ def smem(shape: Sequence[int] | int, dtype: DType, *, swizzle: int = 0) -> Any:
             rule="a shape is 1 to 3 positive Python ints: (n,), (rows, cols) or (stages, rows, cols)",
             fix="take sizes from array shapes or keyword arguments of the host function",
         )
+    dtype = dtypes.element(dtype)
     allowed = SWIZZLES if len(shape) > 1 else (0,)
-    if not isinstance(dtype, DType) or swizzle not in allowed:
+    if swizzle not in allowed:
         raise trace_error(
-            f"nv.smem({shape}, {dtype.name if isinstance(dtype, DType) else repr(dtype)}, swizzle={swizzle!r})",
-            rule=f"the dtype is an nv.DType, the swizzle of a {len(shape)}-D shape one of {allowed} bytes",
+            f"nv.smem({shape}, {dtype.name}, swizzle={swizzle!r})",
+            rule=f"the swizzle of a {len(shape)}-D shape is one of {allowed} bytes",
             fix="nv.smem((rows, cols), nv.f16, swizzle=128), or a.dtype for the type of array a",
         )
     if len(shape) == 1:
@@ -64,6 +65,8 @@ class Tile:
     transposed view for wgmma. Indices are checked in each dimension: known ones raise TraceError or VerifyError, others
     stop the kernel in the simulator and in debug mode.
     """
+
+    __nv_unprintable__ = "print(tile[row, column])"
 
     def __init__(
         self, layout: TileLayout, dtype: DType, offset: Any, *, transposed: bool = False
@@ -216,6 +219,8 @@ class Tile:
 
 class TileStack:
     """One tile for each stage of a pipeline: ``stack[stage]``, with a Python or a traced stage."""
+
+    __nv_unprintable__ = "print(stack[stage][row, column])"
 
     def __init__(self, stages: int, stride: int, first: Tile) -> None:
         self.stages, self.stride, self.first = stages, stride, first

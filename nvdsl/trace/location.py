@@ -26,6 +26,7 @@ from nvdsl.mlir import ir, provider
 
 _INSTALLED = tuple(f"{os.sep}{name}{os.sep}" for name in ("site-packages", "dist-packages"))
 _adopted: set[str] = set()
+_LIBRARY = os.path.join(os.path.dirname(os.__file__), "")
 
 
 def _directory(path: str | None) -> str:
@@ -90,6 +91,12 @@ def adopt(function: FunctionType) -> None:
     _adopted.add(_installed_package(function.__code__.co_filename))
 
 
+def is_installed(filename: str) -> bool:
+    """Is the file part of an installed package that decorated nothing, or of Python's library?"""
+    package = _installed_package(filename)
+    return bool(package) and package not in _adopted or filename.startswith(_LIBRARY)
+
+
 @functools.cache
 def _installed_package(filename: str) -> str:
     """The directory of the installed package that ``filename`` is in; "" for none."""
@@ -110,7 +117,7 @@ def innermost(frame: FrameType | None, kernels: bool = True) -> FrameType | None
     """The innermost frame of user code: ``frame``, or what called it."""
     while frame is not None:
         name = frame.f_code.co_filename
-        if is_user(name) and (kernels or not name.startswith(KERNELS)):
+        if is_user(name) and not is_installed(name) and (kernels or not name.startswith(KERNELS)):
             return frame
         frame = frame.f_back
     return None

@@ -46,6 +46,13 @@ def _plain(piece: Any) -> str:
 
 def print_(*arguments: Any, **options: Any) -> None:
     """Python's ``print``; with traced arguments, on the device: then ``sep`` and ``end`` are all it takes."""
+    for x in arguments:
+        if hasattr(type(x), "__nv_unprintable__"):
+            raise trace_error(
+                f"print of a {type(x).__name__}",
+                rule="the device prints numbers: tiles and accumulators are loaded element by element",
+                fix=f"{type(x).__nv_unprintable__}; print(repr(x)) prints what it is, once, while the kernel is traced",
+            )
     if not any(is_value(x) or type(x) is Text for x in arguments):
         builtins.print(*arguments, **options)
         return

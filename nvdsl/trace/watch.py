@@ -220,16 +220,16 @@ def located(trace: Callable[[], T]) -> T:
     """What ``trace`` gives. A ``StateError`` names the line that made the change: the trace is done again for it."""
     try:
         return trace()
-    except StateError as error:
-        first = error
-        first.undo()
+    except StateError as found:
+        found.undo()
     with _searching():
         try:
-            trace()
+            return trace()  # another thread changed it
         except StateError as found:
             found.undo()
             first = found
-    raise TraceError(first.message, where=first.where, rule=first.rule, fix=first.fix) from None
+    error = TraceError(first.message, where=first.where, rule=first.rule, fix=first.fix)
+    raise error.with_traceback(first.__traceback__) from None
 
 
 @contextmanager

@@ -23,4 +23,4 @@ refused(lambda: nv.thread_id.x)
 refused(lambda: nv.smem((64, 64), nv.f16))
 # CHECK: {{.*}}outside_of_a_trace.py:[[# @LINE - 1]]: nv.smem was used outside of a kernel
 refused(lambda: nv.kernel(grid=1, block=32)(lambda: None)())
-# CHECK: {{.*}}outside_of_a_trace.py:[[# @LINE - 1]]: no function is being traced
+# CHECK: {{.*}}outside_of_a_trace.py:[[# @LINE - 1]]: kernel `<lambda>` is launched outside of a host function

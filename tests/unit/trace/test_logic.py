@@ -260,7 +260,7 @@ def test_a_guarded_operand_cannot_bind():
 def test_an_exception_in_an_operand():
     def f(a):
         try:
-            return a > 0 and {}[a]
+            return a > 0 and {}["a"]
         except KeyError:
             return a + 1
 

@@ -1,0 +1,123 @@
+"""Exceptions of Python's and NumPy's that a traced value causes, said as our own: the line, the rule, what to write.
+
+Python asks an object for an operator, a hash or an index, and says in its own words that there is none. In a function
+that is traced, most of these objects are nvdsl's, and something else was meant. What the user's code raises itself
+stays as it is.
+"""
+
+from __future__ import annotations
+
+import difflib
+import dis
+import re
+from types import FrameType, TracebackType
+from typing import Any
+
+import nvdsl
+from nvdsl.errors import TraceError
+from nvdsl.mlir import ir
+from nvdsl.trace import location
+from nvdsl.trace.carry import Undefined
+
+_VALUE = (
+    "a traced value is a number that exists when the kernel runs; Python and NumPy can't compute with it",
+    "operators, nv.min, nv.max, nv.select and nv.math take traced numbers, nv.f32(x) and others convert them",
+)
+_ACCUMULATOR = (
+    "an accumulator is spread over the registers of a warpgroup: each thread holds some of its elements",
+    "acc.map(lambda x: 2.0 * x) computes with each element, `for row, column, x in acc.elements():` reads them, "
+    "acc.store(...) writes them",
+)
+_TILE = (
+    "a tile lies in shared memory: its elements are loaded and stored one by one, and wgmma multiplies whole tiles",
+    "tile[i, j] loads, tile[i, j] = x stores, `acc += a @ b` multiplies two tiles",
+)
+_KINDS = {
+    "Value": _VALUE,
+    "Unsigned": _VALUE,
+    "Array": (
+        "an array lies in memory: its elements are loaded and stored one by one",
+        "x[i] loads, x[i] = v stores; compute with the elements",
+    ),
+    "Accumulator": _ACCUMULATOR,
+    "Fragment": _ACCUMULATOR,
+    "Tile": _TILE,
+    "TileStack": _TILE,
+    "Product": (
+        "the product of two tiles goes into an accumulator (PTX ISA, wgmma.mma_async)",
+        "acc = nv.accumulator(m, n); acc += a @ b",
+    ),
+}
+_INDEX = (
+    "a traced value is no index for NumPy",
+    "make it an argument of the host function and load the element, or choose with nv.select(i == 0, a[0], a[1])",
+)
+_ELEMENT = (
+    "a NumPy array and NumPy's numbers hold plain numbers",
+    "keep traced values in a list; nv.f32(x) converts, and nv.smem holds an array of them",
+)
+_ARGUMENT = (
+    "an array argument is a NumPy, torch, CuPy or JAX array; anything else is a number or a compile-time constant",
+    "pass the array",
+)
+_NUMPY = {
+    "only integers, slices": _INDEX,
+    "setting an array element with a sequence": _ELEMENT,
+    "The truth value of an array": _VALUE,
+}
+
+
+def explain(error: Exception) -> TraceError | None:
+    """``error``, which left the trace of a function, as a ``TraceError``; None if no traced value caused it."""
+    frame, last = _place(error.__traceback__)
+    if frame is None or last is None or _is_raised(last):
+        return None
+    where = location.Where(frame.tb_frame.f_code.co_filename, frame.tb_lineno)
+    text = str(error)
+    if isinstance(error, AttributeError) and error.obj is nvdsl:
+        names = [f"`nv.{name}`" for name in difflib.get_close_matches(str(error.name), dir(nvdsl), 3)]
+        fix = f"{' or '.join(names)}?" if names else "help(nvdsl) lists what there is"
+        return TraceError(f"`nv.{error.name}` does not exist", where=where, rule="nvdsl has no such name", fix=fix)
+    named = next((_KINDS[word] for word in re.findall(r"\w+", text) if word in _KINDS), None)
+    if named is None and _holds_values(frame.tb_frame):
+        named = next((said for start, said in _NUMPY.items() if text.startswith(start)), None)
+    if named is None and re.match(r"'(NoneType|str)' object (is not subscriptable|does not support item)", text):
+        named = _ARGUMENT
+    if named is None and isinstance(error, AttributeError) and _holds_values(frame.tb_frame) and text.startswith("__"):
+        named = _KINDS["Array"]  # MLIR's objects say no more
+    if named is None and isinstance(error, TypeError) and not location.is_user(last.tb_frame.f_code.co_filename):
+        name = last.tb_frame.f_code.co_name
+        named = f"`{name}` of nvdsl was given something that it does not take", "help(nv) says what it takes"
+    if named is None:
+        return None
+    rule, fix = named
+    return TraceError(f"{type(error).__name__}: {text}", where=where, rule=rule, fix=fix)
+
+
+def _place(traceback: TracebackType | None) -> tuple[TracebackType | None, TracebackType | None]:
+    """The innermost frame of user code, and the innermost of all."""
+    users = last = None
+    while traceback is not None:
+        last = traceback
+        if location.is_user(traceback.tb_frame.f_code.co_filename) and not location.is_installed(
+            traceback.tb_frame.f_code.co_filename
+        ):
+            users = traceback
+        traceback = traceback.tb_next
+    return users, last
+
+
+def _is_raised(last: TracebackType) -> bool:
+    """Did a `raise` of the user's make the exception?"""
+    code = last.tb_frame.f_code
+    raised = code.co_code[last.tb_lasti] == dis.opmap["RAISE_VARARGS"]
+    return raised and location.is_user(code.co_filename) and not location.is_installed(code.co_filename)
+
+
+def _holds_values(frame: FrameType) -> bool:
+    """Does a variable of the function hold a traced value?"""
+    return any(_is_value(x) for x in frame.f_locals.values())
+
+
+def _is_value(x: Any) -> bool:
+    return type(x) is not Undefined and isinstance(x, ir.Value)

@@ -1,0 +1,143 @@
+"""What a newcomer writes and Python or NumPy refuses: our own error, at the line, with the rule and the mend."""
+
+import traceback
+
+import numpy as np
+import pytest
+
+import nvdsl as nv
+from tests.unit.kernels import array, host
+from tests.unit.trace.tracing import define
+
+F32 = array(nv.f32, 128)
+
+# A statement in a kernel: `x` an array, `t` a traced i32, `acc` an accumulator, `s` a tile; a word of the message, of
+# the fix.
+STATEMENTS = {
+    "x[t] = {0: 1.0}[t]": ("the hash of a traced value", "nv.select"),
+    "x[t] = {0: 1.0}.get(t, 2.0)": ("the hash", "nv.select"),
+    "y = t in {0, 1}": ("the hash", "compare"),
+    "d = {t: 1}": ("the hash", "plain number"),
+    "x[t] = [1.0, 2.0][t]": ("Python int", "nv.range"),
+    "x[t] = np.arange(4.0)[t]": ("only integers", "nv.select"),
+    "x[t] = np.ones((4, 4))[t, 0]": ("only integers", "nv.select"),
+    "x[t] = np.exp(x[t])": ("np.exp", "nv.math.exp"),
+    "x[t] = np.maximum(x[t], 0)": ("np.maximum", "nv.max"),
+    "x[t] = np.sum(x[t])": ("np.add.reduce", "nv.math"),
+    "x[t] = np.where(x[t] > 0, 1.0, 0.0)": ("ValueError", "nv.f32(x)"),
+    "x[t] = np.float32(x[t])": ("ValueError", "nv.f32(x)"),
+    "a = np.zeros(4); a[0] = x[t]": ("ValueError", "list"),
+    "y = np.ones(4) * x[t]": ("np.multiply", "lists"),
+    "y = acc * 2": ("'Accumulator'", "acc.map"),
+    "y = acc + acc": ("'Accumulator'", "acc.map"),
+    "y = -acc": ("'Accumulator'", "acc.map"),
+    "y = acc[0]": ("'Accumulator'", "acc.elements()"),
+    "acc[0] = 1.0": ("'Accumulator'", "acc.map"),
+    "y = nv.max(acc)": ("Accumulator", "acc.map"),
+    "y = nv.max(acc, 0)": ("'Accumulator'", "acc.map"),
+    "y = np.exp(acc)": ("Accumulator", "acc.map"),
+    "y = acc > 0": ("'Accumulator'", "acc.map"),
+    "y = acc == 0": ("an accumulator == 0", "acc.elements()"),
+    "y = 1 if acc else 2": ("truth value of an accumulator", "acc.elements()"),
+    "y = acc.to(nv.f16)": ("'Accumulator'", "acc.map"),
+    "y = nv.accumulator(64, 64, 'f32')": ("'f32' as the type of elements", "nv.f32"),
+    "y = nv.accumulator(64, 64, float)": ("as the type of elements", "nv.f32"),
+    "y = nv.accumulator(64, 64, np.complex64)": ("complex64", "nv.f32"),
+    "y = x == 1": ("an array == 1", "x[i] == value"),
+    "y = x + 1": ("'Array'", "x[i]"),
+    "y = x.sum()": ("'Array'", "x[i]"),
+    "y = x(t)": ("'Array'", "x[i]"),
+    "y = s + 1": ("'Tile'", "tile[i, j]"),
+    "print(s)": ("print of a Tile", "tile[row, column]"),
+    "print(acc)": ("print of a Accumulator", "acc.elements()"),
+    "y = t.item()": ("'Value'", "operators"),
+    "y = t(1)": ("'Value'", "operators"),
+    "y = t + 'a'": ("'Value'", "operators"),
+    "y = f'{t:.2f}'": ("in the format '.2f'", "print("),
+    "y = '{:d}'.format(t)": ("in the format 'd'", "print("),
+    "y = nv.math.exp('a')": ("must be real number", "help(nv)"),
+    "nv.sync_thread()": ("`nv.sync_thread` does not exist", "`nv.sync_threads`"),
+    "y = None; y[0] = 1.0": ("'NoneType' object does not support item assignment", "pass the array"),
+    "with t: pass": ("'Value'", "operators"),
+    "del x[t]": ("__delitem__", "x[i]"),
+    "y = bool(t)": ("truth value", "if"),
+    "y = int(t)": ("int()", "nv.i32"),
+    "y = float(t)": ("float()", "nv.f32"),
+    "y = len(t)": ("len()", "vector"),
+    "y = list(t)": ("loop over", "nv.range"),
+    "a, b = t": ("loop over", "nv.range"),
+    "y = range(t)": ("Python int", "nv.range"),
+    "y = [0] * t": ("Python int", "nv.range"),
+}
+
+
+@pytest.mark.parametrize("statement", STATEMENTS)
+def test_a_statement(statement):
+    message, fix = STATEMENTS[statement]
+    body = define(f"def body(x):\n    t, s, acc = parts()\n    {statement}\n", nv=nv, np=np, parts=parts)
+    with pytest.raises(nv.TraceError) as caught:
+        host(body, block=128).trace(F32)
+    error = caught.value
+    assert (error.where.file, error.where.line) == (body.__code__.co_filename, 3), error
+    assert message in error.message and fix in error.fix, error
+
+
+def parts():
+    return nv.thread_id.x, nv.smem((8, 8), nv.f16), nv.accumulator(64, 64)
+
+
+def test_types_of_numpy_are_types():
+    def body(x):
+        assert nv.accumulator(64, 64, np.float32).dtype is nv.f32
+        assert nv.accumulator(64, 64, np.dtype("float16")).dtype is nv.f16
+        assert nv.smem((8, 8), np.float16).dtype is nv.f16
+
+    host(body, block=128).trace(F32)
+    assert nv.ShapeDtype((4,), np.float16) == nv.ShapeDtype((4,), nv.f16)
+
+
+@pytest.mark.parametrize("shape", [(None, 4), 4, "ab", (4.0,), (-1, 4), None])
+def test_shapes_that_are_none(shape):
+    with pytest.raises(nv.ArgumentError, match="ShapeDtype of shape") as caught:
+        nv.ShapeDtype(shape, nv.f16)
+    assert caught.value.where.file == __file__
+
+
+def test_what_the_user_raises_stays():
+    def body(x):
+        if x.shape == (128,):
+            raise TypeError("an Array of 128 'Value's")
+
+    with pytest.raises(TypeError, match="an Array of 128"):
+        host(body).trace(F32)
+
+    def index(x):
+        [][3]
+
+    with pytest.raises(IndexError):
+        host(index).trace(F32)
+
+
+def helper(x):
+    return np.exp(x)
+
+
+def test_tracebacks_end_at_the_users_line(monkeypatch):
+    def body(x):
+        x[0] = helper(x[1])
+
+    function = host(body)
+
+    def frames():
+        with pytest.raises(nv.TraceError) as caught:
+            function.trace(F32)
+        assert caught.value.__cause__ is None or full
+        return [frame.name for frame in traceback.extract_tb(caught.value.__traceback__)]
+
+    full = False
+    names = frames()
+    assert names[0] == "frames" and names[-2:] == ["body", "helper"] and names.count("located") == 1
+    assert len(names) <= 5
+    full = True
+    monkeypatch.setenv("NVDSL_TRACEBACK", "full")
+    assert len(frames()) > 8
