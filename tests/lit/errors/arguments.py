@@ -36,11 +36,11 @@ refused(lambda: saxpy.compile(X, 1.0, 2.0))
 refused(lambda: saxpy.compile(X, 1.0, blocks=128))
 # CHECK: {{.*}}arguments.py:[[# @LINE - 1]]: saxpy(): got an unexpected keyword argument 'blocks'
 refused(lambda: saxpy.compile(np.zeros(64, np.complex64), 1.0))
-# CHECK: {{.*}}arguments.py:[[# @LINE - 1]]: an array of dtype complex64
+# CHECK: {{.*}}arguments.py:[[# @LINE - 1]]: x of saxpy: an array of dtype complex64
 # CHECK-NEXT: rule: nvdsl has
 # CHECK-NEXT: fix: convert the array
 refused(lambda: saxpy.compile(X, np.complex64(1.0)))
-# CHECK: {{.*}}arguments.py:[[# @LINE - 1]]: an argument is {{.*}}1{{.*}}: no nvdsl element type stands for NumPy dtype complex64
+# CHECK: {{.*}}arguments.py:[[# @LINE - 1]]: alpha of saxpy: an argument is {{.*}}1{{.*}}: no nvdsl element type stands for NumPy dtype complex64
 # CHECK-NEXT: fix: convert it to one of these
 refused(lambda: saxpy(X, 1.0))
 # CHECK: {{.*}}arguments.py:[[# @LINE - 1]]: saxpy was called with a ShapeDtype
