@@ -12,8 +12,8 @@ While the tensor cores work on one slice of K, TMA brings the next ones: shared 
 
 - prologue: fill all slots but one.
 - mainloop: wait for slot ``k``; issue its wgmmas; wait until those of ``k-1`` are done (one group stays in
-  flight); all warps meet, since a wait speaks for its own warp; then one thread refills the
-  slot that ``k-1`` used.
+  flight); then one thread refills the slot that ``k-1`` used. A wait speaks for the wgmmas of the whole warpgroup; the
+  barrier keeps warps that read a slot in another way, or a second warpgroup, from being overtaken.
 - epilogue: wait for the last group, convert, store.
 
 The phase of a slot is how often the ring has gone round: ``(k // stages) & 1``. In the simulator the slots look like
@@ -69,8 +69,8 @@ def gemm(a, b, d, *, stages=3, tile=(128, 128, 64)):
             slot = k % stages
             full[slot].wait((k // stages) & 1)
             acc += A[slot] @ B[slot]
-            nv.wgmma_wait(1)  # the products of step k-1 are done in this warp
-            nv.sync_threads()  # ... and in the others: its slot is free
+            nv.wgmma_wait(1)  # the products of step k-1 are done
+            nv.sync_threads()  # all warps are here: the slot is free, whoever else reads it
             if k + stages - 1 < steps:
                 load(k + stages - 1)
 

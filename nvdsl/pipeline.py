@@ -69,9 +69,10 @@ def _check_stages(stages: Any) -> None:
 class Ring:
     """``stages`` slots with a full and an empty barrier each.
 
-    ``bytes``: what the producer's loads bring into one slot. ``consumers``: arrivals that free a slot (one for
-    each consumer warp: a wgmma wait speaks for its own warp). ``sync``: meet all threads of the
-    block after the barriers' init; in a cluster pass False and call `cluster_sync` yourself. Called by all threads.
+    ``bytes``: what the producer's loads bring into one slot. ``consumers``: arrivals that free a slot. `wgmma_wait`
+    speaks for the wgmmas of the whole warpgroup, so that one arrival of a warpgroup will do, or one of each warp; what
+    ordinary loads read, each thread releases for itself. ``sync``: meet all threads of the block after the barriers'
+    init; in a cluster pass False and call `cluster_sync` yourself. Called by all threads.
 
         producer (one thread)                      consumer
         state = ring.producer_state()              state = ring.consumer_state()
@@ -114,6 +115,10 @@ class Ring:
 
     def release(self, state: PipelineState, predicate: Any = None, *, rank: Any = None) -> None:
         """Arrive once at the slot's empty barrier (each thread where ``predicate`` holds does).
+
+        An arrival speaks for the thread that arrives. Where one lane releases for its warp after `wgmma_wait`, nothing
+        is missing; after ordinary loads (ldmatrix, too) the lanes meet first: `sync_warp`, or a barrier for several
+        warps.
 
         ``rank``: arrive at that barrier of this block of the cluster, whose producer writes into the slot, too. That
         arrival is relaxed: it says that the slot was read, and orders no writes of this thread.
