@@ -201,7 +201,7 @@ def released_by_a_warpgroup(a, b, d, *, reads):
             acc = nv.accumulator(64, 64, nv.f32)
             state = ring.consumer_state()
             other = nv.f32(0.0)
-            for k in nv.range(3):
+            for _ in nv.range(3):
                 ring.wait(state)
                 acc += A @ B
                 if reads:

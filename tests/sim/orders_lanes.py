@@ -96,7 +96,7 @@ def fenced_by(out, *, by, meet):
 
 @nv.jit
 def flagged(flag, data, out, *, before, after):
-    """Blocks of one warp that hand data over by a flag; the warp meets ``before`` its release, ``after`` its acquire."""
+    """Blocks of one warp that hand data over by a flag; the warp meets ``before`` a release, ``after`` an acquire."""
 
     @nv.kernel(grid=2, block=32)
     def kernel():

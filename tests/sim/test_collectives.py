@@ -23,18 +23,23 @@ def zeros(n, dtype=np.int32):
     return np.zeros(n, dtype)
 
 
-def kind(kernel, *arrays, **switches):
-    """What all schedules report alike: a kind, or None."""
+def kinds(kernel, *arrays, **switches):
+    """What the schedules report: kinds, and None."""
     program = traced(kernel, *arrays, **switches)
     before = [a.copy() for a in arrays]
-    kinds = set()
+    found = set()
     for options in SCHEDULES:
         for array, fresh in zip(arrays, before, strict=True):
             array[...] = fresh
         error = verdict_of(program, options)
-        kinds.add(None if error is None else error.kind)
-    assert len(kinds) == 1, kinds
-    return kinds.pop()
+        found.add(None if error is None else error.kind)
+    return found
+
+
+def kind(kernel, *arrays, **switches):
+    """The one that they report alike."""
+    (found,) = kinds(kernel, *arrays, **switches)
+    return found
 
 
 def test_the_tables_name_ops_that_the_simulator_knows():
@@ -109,4 +114,4 @@ def test_a_wait_for_wgmma_speaks_for_the_wgmmas_of_the_warpgroup_alone():
     d = np.zeros((64, 64), np.float32)
     assert kind(kernels.released_by_a_warpgroup, a, b, d, reads=False) is None
     assert (d == 192).all()
-    assert kind(kernels.released_by_a_warpgroup, a, b, d, reads=True) in ("war", "warp-sync")
+    assert kinds(kernels.released_by_a_warpgroup, a, b, d, reads=True) <= {"war", "warp-sync"}
