@@ -10,8 +10,11 @@ What it does not model:
 - Memory order by the letter at shuffles and votes, which count as a meeting of their lanes (`lanes`); of a line that a
   warp executes again and again without a meeting, only the first access of each element of global memory is compared
   lane by lane.
-- Of atomics without order on one element, and of ordinary reads of one element of global memory, only the last one is
-  compared with what comes (`tracking`).
+- Old values of global memory but the last one: a load that may read one does so once (`atomics`). fence.sc makes all
+  writes before it seen, which is more than it says.
+- Registers, where it counts how many blocks an SM holds: only threads, shared memory and setmaxnreg do; nor GPUs other
+  than an H200 (`schedule`).
+- Whether arrivals and waits keep step with an mbarrier (`rounds`), in clusters of several blocks.
 - Launches that overlap: a programmatic one runs after the one before, and is told where it did not wait.
 - nvgpu's warpgroup ops by themselves: a kernel that has them is executed after convert-nvgpu-to-nvvm at either level.
 - im2col and interleaved tensor maps, ``cf.switch``, vectors of more than one dimension in memory.

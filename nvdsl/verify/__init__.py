@@ -21,6 +21,7 @@ from nvdsl.verify import (
     operands,
     proxies,
     registers,
+    scalars,
     shared_memory,
     tensor_maps,
     transactions,
@@ -31,7 +32,7 @@ from nvdsl.verify.program import Program
 CHECKS = (
     bounds.check, tensor_maps.check, shared_memory.check, registers.check, transactions.check, arrivals.check,
     waits.check, initialization.check, divergence.check, accumulators.check,
-    proxies.check, operands.check, coordinates.check, clusters.check,
+    proxies.check, operands.check, coordinates.check, clusters.check, scalars.check,
 )  # fmt: skip
 
 

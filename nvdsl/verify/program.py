@@ -23,6 +23,10 @@ _UNIMPORTANT = (
     "memref.extract_aligned",
 )  # fmt: skip
 
+DIVISIONS = ("arith.divsi", "arith.remsi", "arith.divui", "arith.remui", "arith.floordivsi")
+SHIFTS = ("arith.shli", "arith.shrsi", "arith.shrui")
+_ASKED = frozenset((*DIVISIONS, *SHIFTS))
+
 _RUN = "llvm.extractvalue"  # a struct's fields are taken one after the other: the first stands for all
 
 
@@ -73,7 +77,7 @@ class Program:
                     self._order += 1
                     unimportant = skip.get(name)
                     if unimportant is None:
-                        unimportant = skip[name] = name.startswith(_UNIMPORTANT)
+                        unimportant = skip[name] = name.startswith(_UNIMPORTANT) and name not in _ASKED
                     repeated, before = name == before == _RUN, name
                     if not unimportant and not repeated:
                         self._add(Node(child, name, self._order, parent, number), kernel)
