@@ -57,7 +57,8 @@ class Dependencies:
         self._names: list[str] = []
         self._states: dict[State, int] = {}
         self._changes = 0
-        _all.add(self)
+        with _lock:  # another thread may go through them
+            _all.add(self)
 
     def drop(self) -> None:
         """Forget all states."""
