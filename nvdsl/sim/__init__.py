@@ -15,6 +15,8 @@ What it does not model:
 - Registers, where it counts how many blocks an SM holds: only threads, shared memory and setmaxnreg do; nor GPUs other
   than an H200 (`schedule`).
 - Whether arrivals and waits keep step with an mbarrier (`rounds`), in clusters of several blocks.
+- Undefined sums of a wgmma that go through a loop or a shuffle as ordinary values (`undefined`); where operands end in
+  memory that is laid out by hand, which belongs to no tile (`tiles`).
 - Launches that overlap: a programmatic one runs after the one before, and is told where it did not wait.
 - nvgpu's warpgroup ops by themselves: a kernel that has them is executed after convert-nvgpu-to-nvvm at either level.
 - im2col and interleaved tensor maps, ``cf.switch``, vectors of more than one dimension in memory.

@@ -1,4 +1,5 @@
-"""Accumulators that are read while the wgmma that writes them may be in flight; wgmmas that no fence precedes.
+"""Registers of wgmma: accumulators, and A's, that are read while the wgmma may be in flight; wgmmas that no fence
+precedes, or that add to registers which nothing wrote, or to those of a wgmma of another shape.
 
 The kernel is followed along its structure. What is in flight behind an `if` is what both branches leave so; a loop is
 gone through twice, since a round may read what the one before left in flight.
@@ -6,16 +7,19 @@ gone through twice, since a round may read what the one before left in flight.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
 from nvdsl.errors import VerifyError
+from nvdsl.mlir import ir
+from nvdsl.mlir.dialects import llvm
 from nvdsl.trace.location import where
 from nvdsl.verify.context import Context, beside, contexts
 from nvdsl.verify.places import is_inline_wgmma
 from nvdsl.verify.program import Node, Program
-from nvdsl.verify.walk import yielded
+from nvdsl.verify.walk import defining, yielded
 
 _READS = (
     "llvm.extractvalue", "llvm.store", "nvgpu.warpgroup.mma.store", "llvm.bitcast",
@@ -27,20 +31,28 @@ _OPEN = -1
 @dataclass
 class _State:
     """``flying``: an accumulator's value -> (groups committed behind its own, -1 where its own is open; its wgmma).
-    ``fenced``: a wgmma.fence has been executed. ``waited``: the last wait."""
+    ``fenced``: a wgmma.fence has been executed. ``waited``: the last wait. ``fragments``: A's registers, as ``flying``.
+    ``shapes``: of the accumulators that wgmmas have written since the last fence."""
 
     flying: dict[int, tuple[int, Node]] = field(default_factory=dict)
     fenced: bool = False
     waited: Node | None = None
+    fragments: dict[int, tuple[int, Node]] = field(default_factory=dict)
+    shapes: dict[int, tuple[str, Node]] = field(default_factory=dict)
 
     def copy(self) -> _State:
-        return _State(dict(self.flying), self.fenced, self.waited)
+        return _State(dict(self.flying), self.fenced, self.waited, dict(self.fragments), dict(self.shapes))
 
     def commit(self) -> None:
-        self.flying = {v: (age + 1, node) for v, (age, node) in self.flying.items()}
+        self.flying, self.fragments = (
+            {v: (age + 1, node) for v, (age, node) in some.items()} for some in (self.flying, self.fragments)
+        )
 
     def wait(self, pending: int) -> None:
-        self.flying = {v: (age, node) for v, (age, node) in self.flying.items() if age < pending or age == _OPEN}
+        self.flying, self.fragments = (
+            {v: (age, node) for v, (age, node) in some.items() if age < pending or age == _OPEN}
+            for some in (self.flying, self.fragments)
+        )
 
 
 def check(program: Program) -> None:
@@ -64,6 +76,8 @@ class _Walk:
                 state = step(self, child, state)
             elif child.name in _READS and state.flying:
                 _check_read(child, state)
+            if state.fragments and child.name not in ("llvm.inline_asm", *_REGIONS):
+                _check_fragments(child, state)
         return state
 
     def branch(self, node: Node, state: _State) -> _State:
@@ -103,6 +117,11 @@ class _Walk:
         if not state.fenced:
             raise _unfenced(node)
         accumulator, result = node.op.operands[0], node.op.results[0]
+        adds = "one" in str(node.op.attributes["scaleD"])
+        if adds and _is_undefined(accumulator):
+            raise _undefined(node)
+        numbers = re.findall(r"[mnk] = (\d+)", str(node.op.attributes["shape"]))
+        _same_shape(node, accumulator, result, "m{}n{}k{}".format(*numbers), state)
         state.flying.pop(hash(accumulator), None)
         state.flying[hash(result)] = (_OPEN, node)
         return state
@@ -113,10 +132,18 @@ class _Walk:
             if not state.fenced:
                 raise _unfenced(node)
             state.flying[hash(node.op.results[0])] = (_OPEN, node)
+            text = str(node.op.attributes["asm_string"].value)
+            match = _INLINE.search(text)
+            if match is not None:
+                taken = defining(list(node.op.operands)[-1])
+                before = taken.operands[0] if taken is not None and taken.name == "llvm.extractvalue" else None
+                _same_shape(node, before, node.op.results[0], match[1], state)
+                if match[2]:
+                    state.fragments |= {hash(x): (_OPEN, node) for x in list(node.op.operands)[:4]}
         return state
 
     def fence(self, node: Node, state: _State) -> _State:
-        state.fenced = True
+        state.fenced, state.shapes = True, {}
         return state
 
     def commit(self, node: Node, state: _State) -> _State:
@@ -165,7 +192,9 @@ def _both(one: _State, other: _State) -> _State:
     flying = {
         v: max(one.flying[v], other.flying[v], key=lambda x: x[0]) for v in one.flying if v in other.flying
     }
-    return _State(flying, one.fenced and other.fenced, one.waited or other.waited)
+    fragments = {v: x for v, x in one.fragments.items() if v in other.fragments}
+    shapes = {v: x for v, x in one.shapes.items() if v in other.shapes}
+    return _State(flying, one.fenced and other.fenced, one.waited or other.waited, fragments, shapes)
 
 
 def _check_read(node: Node, state: _State) -> None:
@@ -199,6 +228,65 @@ def _read_in_flight(node: Node, age: int, wgmma: Node, waited: Node | None) -> V
         "group (PTX ISA, wgmma.mma_async, wgmma.wait_group)",
         fix=fix,
     )
+
+
+_INLINE = re.compile(r"(m64n\d+k\d+)\.\S+ \{[^}]*\}, (\{)?")
+"""An inline wgmma's shape, and whether its A is in registers."""
+_REGIONS = ("scf.for", "scf.if", "scf.while", "scf.yield")
+
+
+def _check_fragments(node: Node, state: _State) -> None:
+    for operand in node.op.operands:
+        flying = state.fragments.get(hash(operand))
+        if flying is not None:
+            raise VerifyError(
+                f"a register of A is read while the wgmma at {beside(flying[1], node)} may be in flight",
+                where=where(node.op),
+                rule="registers of A are not to be touched before a wgmma.wait_group that covers the wgmma's group "
+                "(PTX ISA, wgmma.mma_async, wgmma.wait_group)",
+                fix=f"nv.wgmma_wait({max(flying[0], 0)}) before the fragment is used again",
+            )
+
+
+def _is_undefined(accumulator: Any) -> bool:
+    """Whether something in it was never written: in a loop, before the first round."""
+    written: set[int] = set()
+    value = accumulator
+    while True:
+        op = defining(value)
+        if op is None:
+            loop, number = value.owner.owner.operation, ir.BlockArgument(value).arg_number
+            if loop.name != "scf.for" or number == 0:
+                return False
+            value = loop.operands[2 + number]
+        elif op.name == "llvm.insertvalue":
+            written |= set(ir.DenseI64ArrayAttr(op.attributes["position"]))
+            value = op.operands[0]
+        else:
+            fields = len(list(llvm.StructType(accumulator.type).body))
+            return op.name in ("llvm.mlir.undef", "llvm.mlir.poison") and len(written) < fields
+
+
+def _undefined(node: Node) -> VerifyError:
+    return VerifyError(
+        "this wgmma adds to registers that nothing has written",
+        where=where(node.op),
+        rule="with scale-d 1 a wgmma adds to the registers of D (PTX ISA, wgmma.mma_async, scale-d)",
+        fix="start the sum with scale_d=False, or with zeros, as nv.accumulator does",
+    )
+
+
+def _same_shape(node: Node, accumulator: Any, result: Any, shape: str, state: _State) -> None:
+    before = None if accumulator is None else state.shapes.get(hash(accumulator))
+    if before is not None and before[0] != shape and hash(accumulator) in state.flying:
+        raise VerifyError(
+            f"a wgmma of shape {shape} adds to the accumulator of the one of shape {before[0]} at "
+            f"{beside(before[1], node)}, with no wgmma.fence between the two",
+            where=where(node.op),
+            rule="only wgmmas of one shape are ordered in their accumulator by themselves (PTX ISA, wgmma.fence)",
+            fix="nv.wgmma_fence() between the two",
+        )
+    state.shapes[hash(result)] = shape, node
 
 
 def _unfenced(node: Node) -> VerifyError:

@@ -167,7 +167,8 @@ def raw(fence):
         start = llvm.mlir_undef(wgmma.accumulator_type(64, nv.f32))
         if fence:
             wgmma.wgmma_fence()
-        wgmma.mma_async(start, descriptor, descriptor, n=64, a_dtype=nv.f16, b_dtype=nv.f16, d_dtype=nv.f32)
+        types = {"n": 64, "a_dtype": nv.f16, "b_dtype": nv.f16, "d_dtype": nv.f32}
+        wgmma.mma_async(start, descriptor, descriptor, scale_d=False, **types)
 
     return body
 
