@@ -12,10 +12,23 @@ from pathlib import Path
 
 from nvdsl.cli import script
 
+_NOTHING = (
+    "no kernel ran\n"
+    "  rule: a check simulates the kernels that the script calls, in the script's own process\n"
+    "  fix:  call the jit function in the script, with arrays, also where `__name__ == \"__main__\"`"
+)
+
+
+def _simulated() -> bool:
+    sim = sys.modules.get("nvdsl.sim")
+    return sim is not None and sim.plans > 0
+
 
 def main() -> int:
     result, path, *arguments = sys.argv[1:]
     outcome = script.run(path, arguments)
+    if outcome.code == 0 and not _simulated():
+        outcome = script.Outcome(1, f"{path}: {_NOTHING}", "nothing")
     Path(result).write_text(json.dumps(asdict(outcome)), encoding="utf-8")
     if outcome.traceback:
         print(outcome.traceback, file=sys.stderr)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 import subprocess
 import tempfile
 from collections.abc import Iterable
@@ -98,8 +99,21 @@ def _start(program: Path, ptx: Ptx, source: Path, options: Any) -> tuple[Ptx, Pa
 
 def _finish(ptx: Ptx, cubin: Path, process: Any) -> Assembled:
     log, _ = process.communicate()
+    if process.returncode < 0:
+        name = signal.Signals(-process.returncode).name
+        raise ToolchainError(
+            f"ptxas was ended by {name} while it assembled {ptx.module}{': ' + log.strip() if log.strip() else ''}",
+            rule="ptxas ends by itself; SIGKILL often means that the machine has no memory left",
+            fix="make room and try again, or set NVDSL_PTXAS to another ptxas",
+        )
     if process.returncode:
         _fail(log, ptx)
+    if not cubin.is_file():
+        raise ToolchainError(
+            f"{process.args[0]} ended well and wrote no cubin{': ' + log.strip() if log.strip() else ''}",
+            rule="ptxas assembles PTX to a cubin",
+            fix="set NVDSL_PTXAS to a ptxas, or unset it",
+        )
     return Assembled(cubin.read_bytes(), log, read_resources(log))
 
 
@@ -125,7 +139,7 @@ def _fail(log: str, ptx: Ptx) -> NoReturn:
     line = _LINE.search(log)
     number = int(line[1]) if line else 0
     context = f"\nPTX of {ptx.module}:\n{ptx.around(number)}" if number else ""
-    text = re.sub(r"ptxas \S+\.ptx, ", "ptxas ", log.strip())
+    text = re.sub(r"ptxas \S+\.ptx, ", "ptxas ", log.strip()) or "it says nothing"
     raise LowerError(
         f"ptxas refused the kernel: {text}{context}",
         where=ptx.where(number),

@@ -64,6 +64,10 @@ def record(blocks: int = 16) -> AbstractContextManager[Any]:
     return recording.record(blocks)
 
 
+plans = 0
+"""How many host functions this process has simulated, or is about to."""
+
+
 def plan(
     module: Any,
     name: str,
@@ -79,6 +83,8 @@ def plan(
     """
     from nvdsl.sim.build import build
 
+    global plans
+    plans += 1
     return build(module, name, written, names, options or Options.from_environment())
 
 

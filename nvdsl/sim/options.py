@@ -62,7 +62,7 @@ class Options:
         found = cls(
             delivery=get("NVDSL_SIM_DELIVERY", "late"),
             order=get("NVDSL_SIM_ORDER", "forward"),
-            seed=int(get("NVDSL_SIM_SEED", "0")),
+            seed=_seed(get("NVDSL_SIM_SEED", "0")),
             checks=get("NVDSL_SIM_CHECKS", "1") not in ("0", "false", "no", "off"),
             level=get("NVDSL_SIM_LEVEL", "traced"),
             exact=get("NVDSL_SIM_EXACT", "0") not in ("", "0", "false", "no", "off"),
@@ -75,3 +75,12 @@ class Options:
     def random(cls, seed: int, **chosen: Any) -> Options:
         """One random schedule: deliveries and the order of the warps."""
         return cls.from_environment(**{"delivery": "random", "order": "random", "seed": seed, **chosen})
+
+
+def _seed(text: str) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        raise SimError(
+            f"NVDSL_SIM_SEED={text}", kind="option", rule="a seed is an integer", fix="NVDSL_SIM_SEED=7, or unset it"
+        ) from None

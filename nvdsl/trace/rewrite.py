@@ -18,6 +18,7 @@ from types import CellType, CodeType, FunctionType, SimpleNamespace
 from typing import Any
 
 from nvdsl import threads
+from nvdsl.errors import TraceError, Where
 from nvdsl.trace import calls, control, location, source
 from nvdsl.trace.expressions import RUNTIME, place
 from nvdsl.trace.transform import transform
@@ -49,10 +50,23 @@ def convert(function: Callable[..., Any]) -> Callable[..., Any]:
         return function
     known = _converted.get(id(code))
     if known is None or known[0]() is not code:
+        _check_path(code)
         location.adopt(function)
         new = _rewritten(function)
         known = _converted[id(code)] = _weak(code), None if new is code else new
     return function if known[1] is None else _bound(function, known[1])
+
+
+def _check_path(code: CodeType) -> None:
+    """MLIR's locations hold UTF-8."""
+    path = code.co_filename.encode("utf-8", "backslashreplace").decode()
+    if path != code.co_filename:
+        raise TraceError(
+            f"the path of the file that defines `{code.co_qualname}` is not UTF-8",
+            where=Where(path, code.co_firstlineno),
+            rule="MLIR keeps the file and line of each op, in UTF-8",
+            fix="rename the folder or the file",
+        )
 
 
 def _weak(code: CodeType) -> weakref.ref[CodeType]:

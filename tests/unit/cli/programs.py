@@ -36,11 +36,8 @@ def reverse(x):
 reverse(np.arange(64, dtype=np.float32))
 """
 
-BY_LUCK = """
+BY_LUCK = GOOD + """
 import os
-import sys
-
-import nvdsl
 
 sys.exit(3 if os.environ.get("NVDSL_SIM_SEED") == "1" else 0)
 """

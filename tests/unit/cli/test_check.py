@@ -71,6 +71,20 @@ def test_any_end_but_a_good_one_fails(checked, text, report):
     assert report in out
 
 
+NOTHING = {
+    "no kernel": "x = 3",
+    "a kernel that is never called": GOOD.replace("double(x)\n", "").replace("x.sum() == 64", "x.sum() == 32"),
+    "a main function that is never called": "def main():\n" + "".join(f"    {s}\n" for s in GOOD.splitlines()),
+}
+
+
+@pytest.mark.parametrize("case", NOTHING)
+def test_a_check_of_nothing_fails(checked, case):
+    code, out = checked(NOTHING[case], "--schedules", "1", "--level", "traced")
+    assert code == 1
+    assert "program.py: no kernel ran" in out and "call the jit function in the script" in out
+
+
 def test_a_command_that_repeats_it_asks_for_the_same():
     one = Schedule("random", "nvvm", 7)
     command = one.command("a.py", ["--M", "3"])

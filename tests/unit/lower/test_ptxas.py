@@ -98,6 +98,26 @@ def test_a_ptxas_that_is_too_old(tmp_path):
         lower.lower(parse(launch(LOADS + STORE)), lower.Options(ptxas=old))
 
 
+def test_a_ptxas_that_writes_nothing(tmp_path):
+    true = program(tmp_path, "true", "exit 0")
+    with pytest.raises(ToolchainError, match="true ended well and wrote no cubin") as caught:
+        lower.lower(parse(launch(LOADS + STORE)), lower.Options(ptxas=true))
+    assert "NVDSL_PTXAS" in caught.value.fix
+
+
+def test_a_ptxas_that_is_killed(tmp_path):
+    killed = program(tmp_path, "killed", "kill -KILL $$")
+    with pytest.raises(ToolchainError, match="ptxas was ended by SIGKILL while it assembled host_kernel") as caught:
+        lower.lower(parse(launch(LOADS + STORE)), lower.Options(ptxas=killed))
+    assert "memory" in caught.value.rule
+
+
+def test_a_ptxas_that_says_nothing(tmp_path):
+    silent = program(tmp_path, "silent", "exit 1")
+    with pytest.raises(LowerError, match="ptxas refused the kernel: it says nothing"):
+        lower.lower(parse(launch(LOADS + STORE)), lower.Options(ptxas=silent))
+
+
 def test_another_ptxas_and_more_flags_are_used(tmp_path):
     real = toolchain.ptxas(OPTIONS.ptxas)
     other = program(tmp_path, "mine", f'echo "$@" > {tmp_path}/arguments; exec {real} "$@"')

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import nvdsl as nv
+from nvdsl.errors import SimError
 from tests.unit.kernels import array, host
 from tests.unit.trace.tracing import define
 
@@ -141,3 +142,23 @@ def test_tracebacks_end_at_the_users_line(monkeypatch):
     full = True
     monkeypatch.setenv("NVDSL_TRACEBACK", "full")
     assert len(frames()) > 8
+
+
+def test_a_path_that_is_not_utf8():
+    source = "def body(x):\n    x[0] = 1.0\n"
+    names = {}
+    exec(compile(source, "/tmp/\udcff/kernels.py", "exec"), names)
+    with pytest.raises(nv.TraceError, match="the path of the file that defines `body` is not UTF-8") as caught:
+        host(names["body"]).trace(F32)
+    str(caught.value).encode()
+
+
+def test_a_seed_that_is_no_number(monkeypatch):
+    monkeypatch.setenv("NVDSL_SIM_SEED", "x")
+
+    def body(x):
+        x[0] = 1.0
+
+    with pytest.raises(SimError, match="NVDSL_SIM_SEED=x") as caught:
+        host(body)(np.zeros(128, np.float32), target="sim")
+    assert caught.value.where.file == __file__
