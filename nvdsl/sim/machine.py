@@ -100,7 +100,8 @@ class Block:
         self.at = at[0] if dims == 1 else at[:dims]
         size = memory.SHARED_BASE + self.machine.code.smem_bytes
         self.smem = Bytes(0, size, "shared memory", memory.SHARED_BASE, fill=0xFF)
-        self.shadow = Shadow(self.machine.code.unit_shift, memory.SHARED_BASE)
+        owner = f"{self.name}'s " if self.machine.cluster_dim != (1, 1, 1) else ""
+        self.shadow = Shadow(self.machine.code.unit_shift, memory.SHARED_BASE, owner)
         self.smem.shadow = self.shadow
         self.layouts = Layouts(size, self.machine.code.tiles)
         self.mbarriers: dict[int, Mbarrier] = {}

@@ -64,6 +64,25 @@ _CAUSES: dict[tuple[str, str, str], tuple[str, str, str]] = {
 }  # fmt: skip
 
 
+_REMOTE = {
+    # The same between blocks of a cluster, by (earlier, later).
+    ("generic", "generic"): "nv.cluster_sync() between the two, or an mbarrier of the block that goes on: "
+    "arrive_cluster there after the first, a wait before the second (nv.sync_threads() orders one block alone)",
+    ("generic", "copy"): "who reads the slot arrives at the empty mbarrier of the block that loads into it: "
+    "ring.release(state, rank=), Mbarrier.arrive_cluster",
+    ("wgmma", "copy"): "nv.wgmma_wait, then an arrive at the empty mbarrier of the block that loads into the slot: "
+    "ring.release(state, rank=), Mbarrier.arrive_cluster",
+    ("store", "copy"): "nv.bulk_wait_group(0, read=True) in the thread that stored, then an arrive_cluster at an "
+    "mbarrier of the block that loads",
+    ("copy", "copy"): "one block loads the slot, or each its own part of it; wait for the first before the second",
+}
+
+
+def _block(access: Access) -> str:
+    """The block of who accesses, in a launch of several."""
+    return access.actor.partition(" of ")[2]
+
+
 _WARP_SYNC = (
     "the lanes of a warp are threads of their own: what one of them releases, fences or waits for is its own; "
     "bar.warp.sync orders their accesses (PTX ISA, bar.warp.sync)"
@@ -124,6 +143,8 @@ def race(
             (earlier.kind, later.kind, hazard),
             (hazard, "two accesses to the same bytes of which one writes need an order", "synchronize the two"),
         )
+        if _block(earlier) != _block(later):
+            fix = _REMOTE.get((earlier.kind, later.kind), fix)
         missing = "nothing orders the two"
     return SimError(
         f"{later} touches {span} of {earlier}: {missing}",
@@ -146,8 +167,9 @@ def global_race(
     kind, missing = hazard, "nothing orders the two"
     rule = "two accesses to the same element of which one writes need an order; blocks have none but by atomics"
     fix = (
-        "let one thread write it; or release it (fence, then an atomic; or st.release) and acquire it (ld.acquire; "
-        "or an atomic, then a fence), with barriers of the blocks around these"
+        "let one thread write it, or add to it by memref.atomic_rmw; or release it (nv.ops.memory.store_release, or "
+        "nv.threadfence() and an atomic) and acquire it (load_acquire, or an atomic and nv.threadfence()), with "
+        "barriers of the blocks around these"
     )
     if cluster == -2:
         kind = "grid-dependency"

@@ -24,11 +24,12 @@ _MANY = 64
 
 
 class Shadow:
-    """The records of one block's shared memory. ``shift``: log2 of the bytes of a unit. ``between_lanes``: the first
+    """The records of one block's shared memory. ``shift``: log2 of the bytes of a unit; ``owner``: whose it is, said of
+    the blocks of a cluster. ``between_lanes``: the first
     race between lanes of one warp, said at the block's end: a race between warps at the same place says more."""
 
-    def __init__(self, shift: int, base: int) -> None:
-        self.shift, self.base = shift, base
+    def __init__(self, shift: int, base: int, owner: str = "") -> None:
+        self.shift, self.base, self.owner = shift, base, owner
         self.reads: list[Record] = []
         self.writes: list[Record] = []
         self.written = 0
@@ -153,7 +154,7 @@ class Shadow:
         length = (run & -run).bit_length() - 1
         start = (low << self.shift) - self.base
         more = "" if mask >> (low + length) == 0 else " (and more)"
-        return f"bytes {start}..{start + (length << self.shift) - 1} of shared memory{more}"
+        return f"bytes {start}..{start + (length << self.shift) - 1} of {self.owner}shared memory{more}"
 
 
 def _add(
