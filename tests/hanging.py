@@ -138,6 +138,52 @@ def shared_beyond(x, out, *, right=False):
 
 
 @nv.jit
+def column_beyond(x, out, *, right=False):
+    """A tile's element past the end of its row: the next row's first."""
+
+    @nv.kernel(grid=1, block=64)
+    def kernel():
+        t = nv.thread_id.x
+        tile = nv.smem((2, 64), nv.f32)
+        shift = nv.i32(x[0, 0 if right else 1])
+        tile[0, t] = x[3, t]
+        nv.sync_threads()
+        out[t] = tile[0, t + shift]  # here
+
+    kernel()
+
+
+@nv.jit
+def stage_beyond(x, out, *, right=False):
+    """A stage of a stack, and a barrier of a group, that are not there."""
+
+    @nv.kernel(grid=1, block=64)
+    def kernel():
+        t = nv.thread_id.x
+        stack = nv.smem((2, 2, 64), nv.f32)
+        nv.smem((2, 64), nv.f32)
+        stage = nv.i32(x[0, 1 if right else 2])
+        stack[stage][0, t] = x[3, t]  # here
+        nv.sync_threads()
+        out[t] = stack[1][0, t] if right else 0.0
+
+    kernel()
+
+
+@nv.jit
+def barrier_beyond(x, out, *, right=False):
+    @nv.kernel(grid=1, block=64)
+    def kernel():
+        t = nv.thread_id.x
+        full = nv.Mbarriers(2, arrivals=64)
+        nv.Mbarriers(2, arrivals=64)
+        full[nv.i32(x[0, 1 if right else 2])].arrive()  # here
+        out[t] = x[3, t]
+
+    kernel()
+
+
+@nv.jit
 def odd_column(x, out, *, right=False):
     """A TMA load whose innermost coordinate, which only the kernel knows, is 8 bytes."""
     x_tma = nv.TMA(x, tile=(16, 32))
@@ -222,6 +268,13 @@ MISTAKES = [
     Mistake(shared_beyond, "verify", "out-of-bounds", (
         r"access out of bounds by warp 1, thread \d+: index \(2, \d+\) of a tile of 2x64 f32",
         r"on axis 0 the largest legal index is 1")),
+    Mistake(column_beyond, "out-of-bounds", "out-of-bounds", (
+        r"access out of bounds by warp 1, thread 63: index \(0, 64\) of a tile of 2x64 f32",
+        r"on axis 1 the largest legal index is 63")),
+    Mistake(stage_beyond, "out-of-bounds", "out-of-bounds", (
+        r"access out of bounds by warp [01], thread \d+: index 2 of a stack of 2 tiles",)),
+    Mistake(barrier_beyond, "out-of-bounds", "out-of-bounds", (
+        r"mbarrier out of bounds by warp [01], thread \d+: index 2 of the 2 mbarriers of full",)),
     Mistake(odd_column, "illegal-copy", "illegal-copy", (
         r"TMA load by warp 0(, thread 0)?.*: innermost coordinate 2 is 8 bytes of f32$",
         r"fix: .*start the box at 0,")),

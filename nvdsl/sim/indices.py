@@ -11,6 +11,8 @@ from nvdsl.errors import Where
 from nvdsl.ops.bounds import FIX, RULE, Bounds
 from nvdsl.sim.report import error
 
+_UNSIGNED = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
+
 
 def first_outside(w: Any, pairs: Iterable[tuple[Any, int]]) -> tuple[int, int] | None:
     """(axis, lane) of the first index that is not 0 to its extent minus 1 in an active lane; None where all are.
@@ -25,7 +27,7 @@ def first_outside(w: Any, pairs: Iterable[tuple[Any, int]]) -> tuple[int, int] |
                 continue
             return axis, int(w.active_lanes()[0])
         active = i if w.active is None else i[w.active]
-        if int(active.min()) < 0 or int(active.max()) >= extent:
+        if active.view(_UNSIGNED[i.dtype.itemsize]).max() >= extent:  # a negative one is larger than all
             outside = np.flatnonzero(w.mask & ((i < 0) | (i >= extent)))
             return axis, int(outside[0])
     return None
