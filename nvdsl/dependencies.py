@@ -69,7 +69,9 @@ class Dependencies:
         """The state now. ``constants``: of this call."""
         if self.guard():
             return self.state
-        with _lock:
+        with threads.mlir, _lock:  # once no other thread's trace is under way, which may have changed it
+            if self.guard():
+                return self.state
             before, names = self._found, self._names
             state = self._states.get(self._read(constants), 0) or next(_numbers)
             if before and state != self.state:

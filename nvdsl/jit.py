@@ -14,7 +14,7 @@ from collections.abc import Callable, Hashable
 from dataclasses import replace
 from typing import Any, Generic, ParamSpec, TypeVar, overload
 
-from nvdsl import collect, decorated, sim
+from nvdsl import collect, decorated, sim, threads
 from nvdsl.compiled import Compiled
 from nvdsl.dependencies import Dependencies, Guard, compiled
 from nvdsl.errors import ArgumentError, NvdslError
@@ -268,11 +268,12 @@ class Jit(Generic[P]):
             with decorated.tracing(self._function):
                 decorated.no_result(self._function, body(*positional, **keywords), "the host function")
 
-        try:
-            return trace_function(self.__name__, call.run_time_specs, trace_body)
-        finally:
-            if call.dependencies is not None:
-                call.dependencies.settle(call.state, call.objects)
+        with threads.mlir:  # until what the trace changed is settled
+            try:
+                return trace_function(self.__name__, call.run_time_specs, trace_body)
+            finally:
+                if call.dependencies is not None:
+                    call.dependencies.settle(call.state, call.objects)
 
     def __reduce__(self) -> str:
         """By name, as Python's functions are: a copy is the function itself, another process imports it."""
