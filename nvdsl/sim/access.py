@@ -154,7 +154,8 @@ class Accessor:
     def store(self, w: Any, address: Any, value: Any) -> None:
         found, block, offsets = self.locate(w, address, "store")
         if w.machine.checks:
-            self._check(w, found, block, offsets, "store" if self.order is None else "atomic store", True)
+            what = "store" if self.order is None else "atomic store"
+            self._check(w, found, block, offsets, what, True, lambda: self._holds(w, found, offsets, value))
         if self.order is not None:
             atomics.write(w, found, offset_list(offsets), self.order, False, self.size, self.at)
         found.version += 1
@@ -178,7 +179,18 @@ class Accessor:
         else:
             view[i + self.steps] = value
 
-    def _check(self, w: Any, found: Bytes, block: Any, offsets: Any, what: str, writes: bool) -> None:
+    def _holds(self, w: Any, found: Bytes, offsets: Any, value: Any) -> bool:
+        """Whether the value is there already."""
+        if value.__class__ is np.ndarray and value.shape[-1] == 32 and w.active is not None:
+            value = value[..., w.active]
+        i = offsets >> self.shift
+        there = found.view(self.dtype)[i if self.steps is None else i + self.steps]
+        return bool((there == value).all())
+
+    def _check(
+        self, w: Any, found: Bytes, block: Any, offsets: Any, what: str, writes: bool, same: Any = None
+    ) -> None:
+        """``same``: whether a store leaves all as it is."""
         tracker = found.shadow
         if tracker is None:
             return
@@ -191,7 +203,7 @@ class Accessor:
             block.visited(w, self.at)
         access = Access(w.name, what, "atomic" if what.startswith("atomic") else "generic", self.at)
         if w.agree:
-            tracker.compare(span, w.clock, access, touch, writes)
+            tracker.compare(span, w.clock, access, touch, writes, same)
         else:
             self._compare_apart(w, tracker, offsets, access, what, writes)
         needed = None if self.used is None else self._needed(offsets, tracker.shift)

@@ -80,18 +80,22 @@ class Shadow:
                     return record.parts[0][1]
         return None
 
-    def compare(self, span: Span, clock: Any, access: Access, touch: Touch, writes: bool) -> None:
-        """Raise unless the access comes after those that it conflicts with."""
+    def compare(
+        self, span: Span, clock: Any, access: Access, touch: Touch, writes: bool, same: Any = None
+    ) -> None:
+        """Raise unless the access comes after those that it conflicts with. ``same``: whether a store leaves all as it
+        is, so that it doesn't matter which of two comes last."""
         mask, low, high = self._opaque
         if mask and low < span[2] and span[1] < high and mask & span[0]:
             raise next(opaque(access, barrier) for one, barrier in self._mbarriers.values() if one[0] & span[0])
-        self._check(self.writes, span, clock, access, touch, "waw" if writes else "raw")
+        self._check(self.writes, span, clock, access, touch, "waw" if writes else "raw", same)
         if writes:
             self._check(self.reads, span, clock, access, touch, "war")
 
     def _check(
-        self, records: list[Record], span: Span, clock: Any, access: Access, touch: Touch, hazard: str
-    ) -> None:
+        self, records: list[Record], span: Span, clock: Any, access: Access, touch: Touch, hazard: str,
+        same: Any = None,
+    ) -> None:  # fmt: skip
         mask, lo, hi = span
         is_atomic = access.kind == "atomic"
         is_async = access.kind != "generic" and not is_atomic
@@ -104,6 +108,8 @@ class Shadow:
                     continue
                 common = record.mask & mask
                 if not common or (is_atomic and record.is_atomic):
+                    continue
+                if same is not None and record.is_generic and hazard == "waw" and same():
                     continue
                 if record.is_generic:
                     self._lanes(record, common, clock, access, touch, hazard, fenced)

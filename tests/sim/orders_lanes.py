@@ -193,3 +193,21 @@ def half(x, out, *, mask):
             out[t] = s[15 - t]
 
     kernel()
+
+
+@nv.jit
+def flag_set_by_two(x, out, *, same):
+    """Two warps set a flag in shared memory, to the ``same`` value or each to its own."""
+
+    @nv.kernel(grid=1, block=64)
+    def kernel():
+        s = nv.smem((32,), nv.f32)
+        t = nv.thread_id.x
+        if x[t % 32] > 3.0:
+            if t % 32 == 9:
+                s[0] = 1.0 if same else nv.f32(nv.warp_id())
+        nv.sync_threads()
+        if t < 32:
+            out[t] = s[0]
+
+    kernel()
