@@ -24,16 +24,21 @@ _BITS = 1 << np.arange(32, dtype=np.int64)
 
 
 class Clocks:
-    """Numbers the actors of one cluster. ``size`` is the most that there can be; ``cluster``: its number."""
+    """Numbers the actors of one cluster. ``size`` is the most that there can be; ``cluster``: its number; ``blocks``:
+    how many it has."""
 
-    def __init__(self, warps: int, mbarriers: int, cluster: int = 0) -> None:
-        self.warps, self.cluster = warps, cluster
+    def __init__(self, warps: int, mbarriers: int, cluster: int = 0, blocks: int = 1) -> None:
+        self.warps, self.cluster, self.blocks = warps, cluster, blocks
         self._first_channel = 4 * warps
         self.size = self._first_channel + mbarriers + 1
         self._next = self._first_channel
 
-    def zero(self) -> Any:
-        return np.zeros(self.size, np.int64)
+    def nothing(self) -> Known:
+        return Known(np.zeros(self.size, np.int64))
+
+    def nothing_fenced(self) -> Known:
+        """Of each block's shared memory: actor ``a`` has the number ``rank * size + a`` there."""
+        return Known(np.zeros(self.blocks * self.size, np.int64))
 
     def wgmma(self, warp: int) -> int:
         return self.warps + warp
@@ -86,6 +91,13 @@ class Known:
         self.upto[actor] = max(self.upto[actor], epoch)
         if self.lanes is not None:
             self._forget()
+
+    def join_at(self, number: int, other: Known) -> None:
+        """Know of actor ``number + a`` what another knows of ``a``."""
+        mine = self.upto[number : number + len(other.upto)]
+        np.maximum(mine, other.upto, out=mine)
+        for actor, part in (other.lanes or {}).items():
+            self.join_lanes(number + actor, part)
 
     def join_lanes(self, actor: int, part: Part) -> None:
         """Know this of a warp's single lanes."""
@@ -168,7 +180,7 @@ class Clock(_Knowledge):
     __slots__ = ("actor", "cluster", "lanes")
 
     def __init__(self, clocks: Clocks, actor: int, lanes: int) -> None:
-        super().__init__(Known(clocks.zero()), Known(clocks.zero()))
+        super().__init__(clocks.nothing(), clocks.nothing_fenced())
         self.actor, self.cluster, self.lanes = actor, clocks.cluster, lanes
         self.generic.upto[actor] = 1  # it has begun
 
@@ -201,7 +213,7 @@ class Edge(_Knowledge):
     __slots__ = ("_warps",)
 
     def __init__(self, clocks: Clocks) -> None:
-        super().__init__(Known(clocks.zero()), Known(clocks.zero()))
+        super().__init__(clocks.nothing(), clocks.nothing_fenced())
         self._warps = clocks.warps
 
     def add_async(self, clock: Clock) -> None:

@@ -149,12 +149,13 @@ class Lanes:
         self.tell(made, what, where)
         return made
 
-    def fence_proxy(self, shared: bool, beyond: bool, where: Where | None) -> None:
-        """fence.proxy.async of shared memory, of global memory, or of both: what the active lanes know, and did."""
+    def fence_proxy(self, blocks: range, beyond: bool, where: Where | None) -> None:
+        """fence.proxy.async of the shared memory of some blocks of the cluster, and of global memory: what the active
+        lanes know, and did."""
         for _ in self.apart():
             known, clock = self.known("fence.proxy.async", where), self.alone()
-            if shared:
-                clock.proxy.join(known)
+            for rank in blocks:
+                clock.proxy.join_at(rank * len(known.upto), known)
             if beyond:
                 clock.beyond = joined(clock.beyond, known)
                 for cluster, (generic, _) in (clock.far or {}).items():

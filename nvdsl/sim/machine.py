@@ -101,12 +101,13 @@ class Block:
         size = memory.SHARED_BASE + self.machine.code.smem_bytes
         self.smem = Bytes(0, size, "shared memory", memory.SHARED_BASE, fill=0xFF)
         owner = f"{self.name}'s " if self.machine.cluster_dim != (1, 1, 1) else ""
-        self.shadow = Shadow(self.machine.code.unit_shift, memory.SHARED_BASE, owner)
+        fences = rank * cluster.clocks.size
+        self.shadow = Shadow(self.machine.code.unit_shift, memory.SHARED_BASE, owner, fences)
         self.smem.shadow = self.shadow
         self.layouts = Layouts(size, self.machine.code.tiles)
         self.mbarriers: dict[int, Mbarrier] = {}
         self.named: dict[int, NamedBarrier] = {}
-        self.pool = RegisterPool(self.machine.threads)
+        self.pool: RegisterPool = RegisterPool(self.machine.threads)
         self.warpgroups: dict[int, Any] = {}
         self.visits: dict[int, Any] = {}  # by actor of another block: the last epoch in which it came, lanes, name, at
         self.in_flight = 0
@@ -147,7 +148,7 @@ class Cluster:
     def __init__(self, machine: Machine, number: int, blocks: list[Dim3]) -> None:
         self.machine, self.number = machine, number
         warps = len(blocks) * -(-machine.threads // LANES)
-        self.clocks = Clocks(warps, len(blocks) * machine.code.mbarriers + 1, number)
+        self.clocks = Clocks(warps, len(blocks) * machine.code.mbarriers + 1, number, len(blocks))
         self.barrier = ClusterBarrier(warps, self.clocks)
         self.blocks = [Block(self, rank, at) for rank, at in enumerate(blocks)]
         self.warps = [warp for block in self.blocks for warp in block.warps]

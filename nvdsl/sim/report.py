@@ -135,7 +135,8 @@ def race(
         kind, rule, fix = (
             "proxy-fence",
             "ordinary stores become visible to TMA and wgmma by fence.proxy.async (PTX ISA, Async proxy)",
-            "nv.fence_proxy_async() in the threads that stored, before the barrier",
+            "nv.fence_proxy_async() in the threads that stored, before the barrier; if they stored to another block's "
+            'memory, nv.fence_proxy_async("shared::cluster")',
         )
         missing = "no fence.proxy.async is between the two"
     else:

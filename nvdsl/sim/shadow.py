@@ -25,11 +25,12 @@ _MANY = 64
 
 class Shadow:
     """The records of one block's shared memory. ``shift``: log2 of the bytes of a unit; ``owner``: whose it is, said of
-    the blocks of a cluster. ``between_lanes``: the first
-    race between lanes of one warp, said at the block's end: a race between warps at the same place says more."""
+    the blocks of a cluster; ``fences``: where the proxy fences of this memory are in a clock
+    (`clocks.Clocks.nothing_fenced`). ``between_lanes``: the first race between lanes of one warp, said at the block's
+    end: a race between warps at the same place says more."""
 
-    def __init__(self, shift: int, base: int, owner: str = "") -> None:
-        self.shift, self.base, self.owner = shift, base, owner
+    def __init__(self, shift: int, base: int, owner: str = "", fences: int = 0) -> None:
+        self.shift, self.base, self.owner, self.fences = shift, base, owner, fences
         self.reads: list[Record] = []
         self.writes: list[Record] = []
         self.written = 0
@@ -104,7 +105,7 @@ class Shadow:
             if record.lo < hi and lo < record.hi:
                 fenced = is_async and record.is_generic and hazard != "war"
                 actor, epoch = record.actor, record.epoch
-                if epoch <= generic[actor] and (not fenced or epoch <= proxy[actor]):
+                if epoch <= generic[actor] and (not fenced or epoch <= proxy[self.fences + actor]):
                     continue
                 common = record.mask & mask
                 if not common or (is_atomic and record.is_atomic):
@@ -129,9 +130,10 @@ class Shadow:
             wrong = common & record.others(unknown, touch, hazard != "war", self.shift) if unknown else 0
         if wrong and not own:
             self._raise(record, wrong, access, hazard, clock.generic.part(actor))
-        bare = common & record.by(clock.proxy.unknown(actor, record.epoch), self.shift) if fenced else 0
+        fence = self.fences + actor
+        bare = common & record.by(clock.proxy.unknown(fence, record.epoch), self.shift) if fenced else 0
         if bare:
-            raise race(hazard, record.access(bare), access, self.describe(bare), True, clock.proxy.part(actor))
+            raise race(hazard, record.access(bare), access, self.describe(bare), True, clock.proxy.part(fence))
         if wrong and self.between_lanes is None:
             self.between_lanes = lane_race(hazard, record.access(wrong), access, self.describe(wrong))
 

@@ -144,6 +144,22 @@ def test_histories_of_many_readers_are_shared_and_short():
     assert kept[0] == 0 and kept[1] == 1 and len(histories) == 3
 
 
+@nv.jit
+def moved(a, b):
+    @nv.kernel(grid=2, block=32)
+    def body():
+        i = nv.block_id.x * 32 + nv.thread_id.x
+        b[i] = a[(i + 32) % 64]
+
+    body()
+
+
+def test_one_array_by_two_names():
+    x = np.arange(64, dtype=np.float32)
+    assert verdict(moved, x, x.copy()) is None
+    assert verdict(moved, x, x).kind in ("raw", "war")
+
+
 # --- what nobody wrote
 
 

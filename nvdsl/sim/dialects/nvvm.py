@@ -265,8 +265,15 @@ def _fence_proxy(d: Decoder, op: Any) -> Any:
     kind, at = word(op, "kind"), where(op)
     if "async" not in kind:
         return None
-    shared, beyond = kind != "async.global", kind in ("async", "async.global")
-    return lambda v: v[0].fence_proxy(shared, beyond, at)
+    beyond = kind in ("async", "async.global")
+    own = "space" in op.attributes and "cluster" not in str(op.attributes["space"])
+
+    def step(v: Frame) -> None:
+        block = v[0].block
+        every = range(0 if kind == "async.global" else len(block.cluster.blocks))
+        v[0].fence_proxy(range(block.rank, block.rank + 1) if own else every, beyond, at)
+
+    return step
 
 
 @op("nvvm.mapa")
