@@ -129,15 +129,15 @@ class _Scope:
         return {place: line for place, line in found.items() if place not in self.globals}
 
 
-def _wholes(found: dict[str, int], assigned: Collection[str], elements: bool) -> dict[str, int]:
+def _wholes(found: dict[str, int], assigned: Collection[str]) -> dict[str, int]:
     """``found``, where a part of an object is taken for its name if the name is ``assigned`` as well, and an element's
-    contents for those of all. ``elements``: parts that are elements stay by themselves, and come first."""
+    contents for those of all. Parts that are elements stay by themselves, and come first."""
     wholes: dict[str, int] = {}
     for place, line in found.items():
         path = place.removesuffix("[]")
         root = re.split(r"[.[]", path)[0]
         around = [q for q in assigned if q.endswith("[]") and path.startswith(q[:-1])]
-        if root in assigned and not (elements and path != place):
+        if root in assigned and path == place:
             place = root
         elif around:
             place = min(around, key=len)
@@ -293,12 +293,12 @@ class _Flow:
         other = self.block(node.orelse, out)
         then = self.block(node.body, out)
         first, second = self.assigned(node, "body"), self.assigned(node, "orelse")
-        first, second = (_wholes(x, {**first, **second}, elements=True) for x in (first, second))
+        first, second = (_wholes(x, {**first, **second}) for x in (first, second))
         held = self.scope.captured | self.scope.nonlocals | self.handlers
         self.facts[node] = Branches(
             merge=tuple(
                 (place, first.get(place, 0), second.get(place, 0))
-                for place in _wholes({**first, **second}, (), elements=True)
+                for place in _wholes({**first, **second}, ())
                 if not place.isidentifier() or place in out | held
             ),
             reset=tuple(place for place in first if not place.isidentifier() or place in other | held),
@@ -331,7 +331,7 @@ class _Flow:
         is_for = isinstance(node, ast.For)
         own = _targets(node.target if isinstance(node, ast.For) else node.test)
         assigned = {**({} if is_for else self.assigned(node, "test")), **self.assigned(node, "body")}
-        assigned = _wholes(assigned, assigned, elements=False)
+        assigned = _wholes(assigned, assigned)
         carried = tuple(
             (place, line, not place.isidentifier() or place in first_read | held)
             for place, line in assigned.items()

@@ -13,7 +13,7 @@ import enum
 import functools
 import weakref
 from array import array
-from collections import deque
+from collections import UserDict, UserList, deque
 from collections.abc import Callable, Iterator
 from types import CodeType, FunctionType, MethodType, ModuleType, SimpleNamespace
 from typing import Any, NamedTuple
@@ -23,8 +23,9 @@ import numpy as np
 from nvdsl.mlir import ir
 from nvdsl.trace import location, storage
 from nvdsl.trace.carry import Undefined
-from nvdsl.trace.expressions import RUNTIME
 from nvdsl.trace.storage import Globals, Kind, Path, Storage
+
+_OWN = "__nv"  # names that ``transform`` makes up
 
 
 class Reach:
@@ -37,7 +38,7 @@ class Reach:
 
     def variables(self, variables: dict[str, Any]) -> None:
         """Go on from these variables of a function."""
-        self._ahead += [(name, x) for name, x in variables.items() if name != RUNTIME]
+        self._ahead += [(name, x) for name, x in variables.items() if not name.startswith(_OWN)]
 
     def named(self, code: CodeType, module: dict[str, Any]) -> None:
         """Go on from the globals that ``code`` names in its ``module``, and in modules of the user's."""
@@ -92,7 +93,8 @@ def _look(kind: type) -> Look | None:
         return _class
     if issubclass(kind, Iterator) and kind.__module__ in ("builtins", "itertools"):
         return _iterator
-    return _object if kind is SimpleNamespace or location.is_own_class(kind) else None
+    holds = kind is SimpleNamespace or issubclass(kind, (UserDict, UserList))
+    return _object if holds or location.is_own_class(kind) else None
 
 
 def _items(reach: Reach, path: Path, keys: Any, values: Any) -> None:
@@ -172,7 +174,7 @@ def _function(reach: Reach, path: Path, x: FunctionType) -> None:
 
 
 def _method(reach: Reach, path: Path, x: MethodType) -> None:
-    reach.variables({path: x.__self__})
+    reach.go_on(path, "%s", "", x.__self__)
     reach.go_on(path, "%s", "", x.__func__)
 
 

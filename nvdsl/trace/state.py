@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import repeat
@@ -25,6 +26,7 @@ from nvdsl.trace.carry import (
     typed,
 )
 from nvdsl.trace.location import caller
+from nvdsl.trace.reach import Reach
 from nvdsl.trace.watch import Watch
 from nvdsl.values import Value, as_value
 
@@ -56,11 +58,37 @@ class LoopState:
     def __init__(self, carried: Sequence[tuple[str, int, bool]], scope: Scope, getters: Getters) -> None:
         self.where = caller()
         self.carried = carried
-        self.getters = getters
+        self.getters = getters = getters | self._renewed(scope)
         self.watch = Watch(scope, [place for place, _, _ in carried], getters)
         self.entries = [read(place, scope, getters) for place, _, _ in carried]
         self.leaves = [[Leaf(x, _init(x)) for x in entry.leaves()] for entry in self.entries]
         self.lost: dict[str, Undefined] = {}
+
+    def _renewed(self, scope: Scope) -> Getters:
+        """What the body gives a new value and also changes by its elements is carried by its name alone.
+
+        Raises ``TraceError`` if somebody else holds the list: the first pass would change it, the others would not.
+        """
+        found: Getters = {}
+        names = {place: line for place, line, _ in self.carried if place.isidentifier()}
+        for place, _, _ in self.carried:
+            name = re.split(r"[.[]", place)[0]
+            if not place.endswith("[]") or name not in names:
+                continue
+            found[place] = lambda: MISSING
+            held = scope.get(name)
+            others = Reach(set())
+            others.variables({other: x for other, x in scope.items() if other != name})
+            others.follow()
+            if type(held) in (list, dict) and id(held) in others.seen:
+                raise TraceError(
+                    f"the loop at {self.where} changes elements of `{name}` and also makes it a new "
+                    f"{type(held).__name__}",
+                    where=Where(self.where.file, names[name]) if self.where else None,
+                    rule="another variable holds it as well: the first pass would change that, the others would not",
+                    fix=f"copy it before the loop, `{name} = {name}.copy()`, or assign `{name}[:] = ...`",
+                )
+        return found
 
     @property
     def inits(self) -> list[Any]:

@@ -98,7 +98,7 @@ def _bytes(x: Any) -> list[Any]:
 
 def _write_bytes(x: Any, contents: list[Any]) -> None:
     shape, data = contents
-    if shape == x.shape and isinstance(data, bytes):
+    if shape == x.shape and isinstance(data, bytes) and x.dtype != object:
         x[...] = np.frombuffer(data, x.dtype).reshape(shape)
 
 

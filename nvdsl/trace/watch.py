@@ -203,7 +203,8 @@ class _Search:
                     self._seen[key], self._lines[key] = now, self._at
 
     def trace(self, frame: FrameType, event: str, argument: Any) -> Any:
-        if not location.is_user(frame.f_code.co_filename):
+        file = frame.f_code.co_filename
+        if not location.is_user(file) or location.is_installed(file):
             return None
         self._look()
         if event == "return":

@@ -110,6 +110,7 @@ CARRIED = [
     ("for i in b:\n  x = 0\n  for j in b:\n    x += j\n  use(x)", set()),
     ("for i in b:\n  s.x = i", {"s.x"}),
     ("for i in b:\n  s[i] = i", {"s[]"}),
+    ("for i in b:\n  s[i] = i\n  s = s + s", {"s", "s[]"}),
     ("for i in b:\n  y = x[i]\n  x = y", {"x"}),
     ("for i in b:\n  x = lambda: y\n  y = 1", {"y"}),
     ("while x:\n  x = 1", {"x"}),

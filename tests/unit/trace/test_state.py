@@ -29,7 +29,8 @@ class Slotted:
 
 
 NAMES = {
-    "span": Range, "np": np, "itertools": itertools, "deque": collections.deque, "Part": Part, "Slotted": Slotted,
+    "span": Range, "np": np, "itertools": itertools, "deque": collections.deque, "Counter": collections.Counter,
+    "UserList": collections.UserList, "Part": Part, "Slotted": Slotted,
     "SimpleNamespace": types.SimpleNamespace,
 }  # fmt: skip
 
@@ -178,11 +179,29 @@ REFUSED = {
     "zip": ("t = zip([1, 2], [3, 4])", "for x in t: break  # <-", "t"),
     "a deque": ("s = deque([1, 2])", "s.rotate(1)  # <-", "s[0]"),
     "a deque's append": ("s = deque()", "s.append(1)  # <-", "s"),
+    "a counter of things": ("s = Counter()", "s.update(['x'])  # <-", "s"),
+    "a UserList": ("s = UserList([0])", "s[0] = s[0] + 1  # <-", "s.data[0]"),
+    "an array of objects": ("s = np.zeros(4, object)", "s[0] = s[0] + 1  # <-", "s"),
     "a bytearray": ("s = bytearray(4)", "s[1] = 3  # <-", "s[1]"),
     "nonlocal": ("k = 0\ndef put():\n    nonlocal k\n    k += 1  # <-\ndef run(g):\n    g()", "run(put)", None),
     "a default value": ("def put(s=[0]):\n    s[0] += 1  # <-", "put()", "put, in a default value[0]"),
     "a partial": ("s = [0]\ndef put(x, l):\n    l[0] = x  # <-\nput = partial(put, l=s)", "put(3)", "put['l'][0]"),
 }
+
+
+def test_a_list_that_is_changed_and_renewed():
+    source = """
+def f(n, a):
+    s = BEFORE
+    for i in span(n):
+        s[0] = s[0] + 1
+        s = [s[1], s[0]]  # <-
+    return s[0], s[1],
+"""
+    check(source.replace("BEFORE", "[0, a]"), [(0, 5), (1, 5), (3, 5)])
+    with pytest.raises(TraceError, match="changes elements of `s` and also makes it a new list") as caught:
+        trace(define(source.replace("BEFORE", "old = [0, a]"), **NAMES), nv.i32, nv.i32)
+    assert caught.value.where.line == 6 and "s.copy()" in caught.value.fix
 
 
 def refused(source, name):
