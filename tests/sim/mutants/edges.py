@@ -9,8 +9,10 @@ that the changed one synchronizes. Mechanically, in the correct kernel:
 - of a wgmma's fence, commit or wait: the wgmmas, what reads their accumulators, what touches their operands' bytes;
 - of a copy or a tensor map: what touches the bytes it writes or reads, and the edge of the barrier it completes on;
 - of a fence.proxy or a bulk group: the accesses around it and what touches their bytes;
-- of an atomic load or store that acquires or releases: all of these, and the accesses around them and around the
-  barriers next to them;
+- of an atomic access that acquires or releases: all of these, and the accesses around them and around the barriers
+  next to them;
+- of a sync_warp, a shuffle or a memory barrier: the accesses around it; of a branch that one thread takes: all that
+  is in it, with their edges; of griddepcontrol: the accesses of all launches; of an index: what touches the same bytes;
 - of a number that is computed: the edges of the ops that use it.
 
 "Right after" reaches to the next op that waits, round a loop's end once; "right before" to the one before. Which bytes
@@ -36,7 +38,8 @@ _RELEASES = (
     "nvgpu.mbarrier.arrive", "nvgpu.mbarrier.arrive.expect_tx", "nvvm.mbarrier.arrive",
     "nvvm.mbarrier.arrive.expect_tx", "nvvm.cluster.arrive", "nvvm.barrier.arrive",
 )  # fmt: skip
-_ATOMICS = ("llvm.load", "llvm.store")
+_ATOMICS = ("llvm.load", "llvm.store", "llvm.atomicrmw", "llvm.cmpxchg")
+_ORDERS = ("nvvm.bar.warp.sync", "nvvm.shfl.sync", "nvvm.vote.sync")
 _ORDINARY = ("memref.load", "memref.store", "vector.load", "vector.store", *_ATOMICS, "nvvm.setmaxregister")
 _PROXY = ("nvvm.fence.proxy",)
 _BULK = (
@@ -46,6 +49,7 @@ _BULK = (
 _BULK_SYNC = ("nvvm.cp.async.bulk.commit.group", "nvvm.cp.async.bulk.wait_group")
 _WGMMA_SYNC = ("nvvm.wgmma.fence.aligned", "nvvm.wgmma.commit.group.sync.aligned", "nvvm.wgmma.wait.group.sync.aligned")
 _WGMMA = ("nvvm.wgmma.mma_async", "nvgpu.warpgroup.mma", "nvgpu.warpgroup.mma.store")
+_SYNC = (*_ACQUIRES, *_RELEASES, *_PROXY, *_ORDERS, *_BULK_SYNC, *_WGMMA_SYNC)
 _STOPS = (*_ACQUIRES, "nvvm.wgmma.fence.aligned")
 
 
@@ -78,14 +82,23 @@ class Edges:
             return found | self._of_wgmma()
         if op.name in _BULK or op.name in _BULK_SYNC:
             return found | self._of_bulk()
-        if op.name in (*_ACQUIRES, *_RELEASES, *_PROXY) or "fence" in op.name:
+        if op.name == "nvvm.memory.barrier" or (op.name in _ATOMICS and ordering(op)):
+            return found | self._of_atomics()
+        if op.name == "nvvm.griddepcontrol":  # the accesses of both launches
+            return found | {line_of(one) for one in self.ops if one.name in (*_ORDINARY, *_BULK)}
+        if op.name == "scf.if":  # by one thread or by all
+            inner = [one for one in walk(op) if one != op and (self._counts(one) or one.name in _SYNC)]
+            return found.union(*({line_of(one)} | self.lines(self._number[_key(one)]) for one in inner))
+        if op.name == "nvvm.elect.sync":
+            return found.union(*(self.lines(self._number[_key(user)]) for user in self._users(op.results[0], False)))
+        if "nvdsl.bounds" in op.attributes:
+            return found | self._overlapping(found)
+        if op.name in (*_ACQUIRES, *_RELEASES, *_PROXY, *_ORDERS) or "fence" in op.name:
             found |= self._around(op) | self._same(op) | self._initialized_before(op)
             atomics = [one for one in self.ops if one.name in _ATOMICS and ordering(one)]
             if found & {line_of(one) for one in atomics}:  # what the barrier collects, a release tells other blocks
                 found |= self._of_atomics()
             return found
-        if op.name in _ATOMICS and ordering(op):
-            return found | self._of_atomics()
         if op.name == "nvvm.setmaxregister":
             return found | {line_of(one) for one in self.ops if one.name in ("nvvm.setmaxregister", "gpu.launch")}
         values = list(op.regions[0].blocks[0].arguments)[1:] if op.name == "scf.for" else list(op.results)
@@ -116,7 +129,7 @@ class Edges:
         for one in self.ops:
             if one.name in _ATOMICS and ordering(one):
                 found |= self._around(one) | {line_of(one)}
-        barriers = [one for one in self.ops if one.name == "nvvm.barrier" and line_of(one) in found]
+        barriers = [one for one in self.ops if one.name in ("nvvm.barrier", "gpu.barrier") and line_of(one) in found]
         return found.union(*(self._around(one) for one in barriers))
 
     def _of_bulk(self) -> set[Line | None]:

@@ -10,7 +10,7 @@ from typing import Any
 from nvdsl import arch
 from nvdsl.lower.kernels import walk
 from nvdsl.mlir import ir
-from tests.sim.mutants import values
+from tests.sim.mutants import orders, values
 from tests.sim.mutants.module import (
     add,
     constant,
@@ -59,8 +59,6 @@ REMOVED = {
 }  # fmt: skip
 """What is deleted, and the group under which the table counts it."""
 
-_MONOTONIC, _ACQUIRE, _RELEASE = 2, 4, 5  # LLVM's numbers of atomic orderings
-
 _EXPECT = {"nvgpu.mbarrier.arrive.expect_tx": 1, "nvvm.mbarrier.arrive.expect_tx": 1, "nvvm.mbarrier.expect_tx": 1}
 _INIT = {"nvgpu.mbarrier.init": 1, "nvvm.mbarrier.init": 1}
 _WAIT = {"nvgpu.mbarrier.try_wait.parity": 1, "nvvm.mbarrier.test.wait": 1, "nvvm.mbarrier.try_wait": 1}
@@ -105,12 +103,9 @@ def _of(op: Any, facts: values.Facts) -> Iterator[tuple[str, str, Edit]]:
         yield from _named_barrier(op, facts)
     if name == "nvvm.setmaxregister":
         yield from _registers(op)
-    if name in ("llvm.load", "llvm.store") and values.ordering(op) in (_ACQUIRE, _RELEASE):
-        yield "memory order", f"a relaxed {name}", _relax
-        if name == "llvm.store":
-            yield "arrive deleted", f"without the release of {name}", lambda o: o.erase()
     if name == "nvgpu.tma.create.descriptor":
         yield from values.swizzles(op)
+    yield from orders.of(op)
     yield from values.of(op, facts)
 
 
@@ -163,10 +158,6 @@ def _registers(op: Any) -> Iterator[tuple[str, str, Edit]]:
 
 def _regs(count: int, op: Any) -> None:
     op.attributes["regCount"] = ir.IntegerAttr.get(op.attributes["regCount"].type, count)
-
-
-def _relax(op: Any) -> None:
-    op.attributes["ordering"] = ir.IntegerAttr.get(op.attributes["ordering"].type, _MONOTONIC)
 
 
 def _set(operand: int, value: int, op: Any) -> None:

@@ -1,4 +1,5 @@
-"""The correct kernels that are mutated: chapters 2 to 9, LLVM style twins of 2 to 5, and the GEMMs of nvdsl/kernels.
+"""The correct kernels that are mutated: chapters 2 to 9, LLVM style twins of 2 to 5, the GEMMs of nvdsl/kernels, and
+those of `kernels`, small ones in which lanes, warps, blocks and launches tell each other that something is done.
 
 One entry a kernel: a name, and a function that makes a `tests.sim.programs.Case` with small inputs.
 """
@@ -18,6 +19,7 @@ from nvdsl.kernels.config import Config
 from nvdsl.kernels.elementwise import Elementwise
 from nvdsl.kernels.finish import Finish
 from nvdsl.kernels.pack import copy, pack
+from tests.sim.mutants import kernels
 from tests.sim.mutants.judge import Subject, Verdict
 from tests.sim.programs import CASES, Case, gemm_case
 from tests.sim.simulate import traced
@@ -89,6 +91,31 @@ def _blockscaled(m: int, n: int, k: int, **config: Any) -> Case:
     return _exact(matmul_blockscaled.matmul, arguments, out, expected, config=chosen, blocks=1)
 
 
+def _floats(*shape: int) -> np.ndarray:
+    return _integers(*shape, dtype=np.float32)
+
+
+def _told(function: Any, x: np.ndarray, scratch: list[np.ndarray], expected: np.ndarray, **constants: Any) -> Case:
+    """One of `kernels`: ``scratch`` lies between the input and the result, and is as it was before each run."""
+    out, start = np.full(expected.shape, np.nan, np.float32), [one.copy() for one in scratch]
+
+    def reset() -> None:
+        out.fill(np.nan)
+        for one, was in zip(scratch, start, strict=True):
+            one[...] = was
+
+    program = traced(function, x, *scratch, out, **constants)
+    return Case(program, lambda: np.testing.assert_array_equal(out, expected), reset)
+
+
+def _nan(*shape: int) -> np.ndarray:
+    return np.full(shape, np.nan, np.float32)
+
+
+def _counter() -> np.ndarray:
+    return np.zeros(1, np.int32)
+
+
 _TILE = {"tile_m": 128, "tile_n": 64, "stages": 2}
 
 SUBJECTS: dict[str, Callable[[], Case]] = {
@@ -113,6 +140,19 @@ SUBJECTS: dict[str, Callable[[], Case]] = {
         matmul_splitk.matmul, 128, 64, 640, config=Config(schedule="splitk", split=2, **_TILE)
     ),
     "pack": lambda: _pack(66, 40),
+    "warp exchange": lambda: _told(kernels.warp_exchange, x := _floats(2, 8, 32), [], x + 1),
+    "warp sums": lambda: _told(kernels.warp_sums, x := _floats(64), [], x.sum(keepdims=True)),
+    "released by a lane": lambda: _told(kernels.released_by_a_lane, x := _floats(5, 32), [], 2 * x),
+    "elected store": lambda: _told(kernels.elected_store, x := _floats(16, 64), [], 2 * x),
+    "peer ring": lambda: _told(kernels.peer_ring, x := _floats(4, 32), [], np.tile(x.sum(0), (4, 1))),
+    "launches": lambda: _told(kernels.launches, x := _floats(64), [_nan(64), _nan(64)], 3 * (x + 1)),
+    "flag": lambda: _told(kernels.flagged, x := _floats(64), [_nan(64), _counter()], x[::-1] + 7),
+    "flag by fences": lambda: _told(kernels.flagged_by_fences, x := _floats(64), [_nan(64), _counter()], x[::-1] + 7),
+    "last block": lambda: _told(kernels.last_block, x := _floats(5, 64), [_nan(5, 64), _counter()], 2 * x.sum(0)),
+    "last block by fences": lambda: _told(
+        kernels.last_block, x := _floats(5, 64), [_nan(5, 64), _counter()], 2 * x.sum(0), fences=True
+    ),
+    "atomic sums": lambda: _told(kernels.atomic_sums, x := _floats(3, 64), [], x.sum(0)),
 }
 
 
