@@ -4,6 +4,7 @@
 #   VENV=dir            where the virtual environment goes
 #   PY=python3          use this Python as it is and set up nothing (a machine with the packages installed)
 #   ARGS='-k swizzle'   more arguments for pytest
+#   SEED=1 COUNT=100    which random kernels `make hunt` draws, and how many
 #   GPU_JOBS=8          device tests at a time (with pytest-xdist; else one after the other)
 
 PYTHON ?=
@@ -11,6 +12,8 @@ VENV := .venv
 PY := $(VENV)/bin/python
 ARGS :=
 GPU_JOBS := 8
+SEED := 1
+COUNT := 100
 
 # A process for each core. `worksteal` gives each a run of neighbours, which share what a file or a folder compiled.
 PARALLEL := -n logical --maxprocesses=16 --dist=worksteal
@@ -30,7 +33,7 @@ endif
 step = @echo '== $(1)'; $(2) || { echo; echo 'FAILED: $(1)   ($(2))'; exit 1; }
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-all lint lit unit gpu-test stress sanitize bench mutants wheel clean distclean
+.PHONY: help setup demo test test-all lint lit unit gpu-test stress sanitize bench mutants hunt wheel clean distclean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -77,6 +80,9 @@ bench: $(setup)  ## every benchmarks/bench_*.py, one after the other
 
 mutants: $(setup)  ## judge every mutant of every correct kernel, and write docs/mutations.md (some minutes)
 	@$(PY) -m tests.sim.mutants --write
+
+hunt: $(setup)  ## COUNT random correct kernels of SEED, and mutants that nobody reports (build/hunt.md)
+	@$(PY) -m tests.hunt --seed $(SEED) --count $(COUNT)
 
 wheel: $(setup)  ## dist/nvdsl-*.whl
 	@$(PY) -m pip wheel --quiet --no-deps --wheel-dir dist . && ls dist/nvdsl-*.whl

@@ -26,7 +26,8 @@ from typing import Any
 
 from nvdsl.lower.kernels import walk
 from nvdsl.mlir import ir
-from tests.sim.mutants.module import line_of, segments
+from tests.sim.mutants.module import carried, is_wgmma_asm, line_of, segments
+from tests.sim.mutants.orders import address
 from tests.sim.mutants.touched import Line
 from tests.sim.mutants.values import ordering
 
@@ -92,6 +93,8 @@ class Edges:
         if op.name == "nvvm.elect.sync":
             return found.union(*(self.lines(self._number[_key(user)]) for user in self._users(op.results[0], False)))
         if "nvdsl.bounds" in op.attributes:
+            for one in filter(None, (address(op, i) for i in range(len(op.operands)))):
+                found |= self.lines(self._number[_key(one[0])]) | self._with(one[0])
             return found | self._overlapping(found)
         if op.name in (*_ACQUIRES, *_RELEASES, *_PROXY, *_ORDERS) or "fence" in op.name:
             found |= self._around(op) | self._same(op) | self._initialized_before(op)
@@ -120,7 +123,7 @@ class Edges:
         return found
 
     def _of_wgmma(self) -> set[Line | None]:
-        lines = {line_of(op) for op in self.ops if op.name in (*_WGMMA, *_WGMMA_SYNC) or _is_wgmma_asm(op)}
+        lines = {line_of(op) for op in self.ops if op.name in (*_WGMMA, *_WGMMA_SYNC) or is_wgmma_asm(op)}
         return lines | self._accumulators | self._overlapping(lines)
 
     def _of_atomics(self) -> set[Line | None]:
@@ -235,19 +238,30 @@ class Edges:
                     continue
                 seen.add((_key(op), use.operand_number))
                 if op.name in ("scf.yield", "scf.for", "scf.while", "scf.condition"):
-                    todo += _carried(op, use.operand_number)
+                    todo += carried(op, use.operand_number)
                 elif op.name == "scf.if":
                     found += [o for o in walk(op) if self._number[_key(o)] in self._groups]
-                elif self._number[_key(op)] in self._groups or op.name in _WGMMA or _is_wgmma_asm(op):
+                elif self._number[_key(op)] in self._groups or op.name in _WGMMA or is_wgmma_asm(op):
                     found.append(op)
                 elif op.name not in _ENDS:
                     todo += list(op.results)
         return found
 
+    def _with(self, op: Any) -> set[Line | None]:
+        """Lines of all that is computed from an op's results, to where they are stored or used as addresses."""
+        seen, todo = {_key(op): op}, [op]
+        while todo:
+            for result in todo.pop().results:
+                for user in (use.owner.operation for use in result.uses):
+                    if _key(user) not in seen and not user.regions:
+                        seen[_key(user)] = user
+                        todo.append(user)
+        return {line_of(one) for one in seen.values()}
+
     def _reads_of_wgmma(self) -> set[Line | None]:
         found: set[Line | None] = set()
         seen: set[int] = set()
-        todo = [r for op in self.ops if op.name in _WGMMA or _is_wgmma_asm(op) for r in op.results]
+        todo = [r for op in self.ops if op.name in _WGMMA or is_wgmma_asm(op) for r in op.results]
         while todo:
             value = todo.pop()
             for use in value.uses:
@@ -257,24 +271,10 @@ class Edges:
                 seen.add(_key(op))
                 found.add(line_of(op))
                 if op.name in ("scf.yield", "scf.for", "scf.while", "scf.condition"):
-                    todo += _carried(op, use.operand_number)
+                    todo += carried(op, use.operand_number)
                 elif op.name in ("llvm.inline_asm", "llvm.extractvalue", "llvm.insertvalue"):
                     todo += list(op.results)
         return found
-
-
-def _carried(op: Any, i: int) -> list[Any]:
-    """The values that get the value of operand ``i`` of an op of a loop or a branch."""
-    owner = op if op.name in ("scf.for", "scf.while") else op.parent.operation
-    regions = [region.blocks[0].arguments for region in owner.regions if len(region.blocks)]
-    if owner.name == "scf.for":
-        i = i - 3 if op.name == "scf.for" else i
-        return [owner.results[i], regions[0][i + 1]] if i >= 0 else []
-    if owner.name == "scf.while":
-        if op.name == "scf.condition":
-            return [owner.results[i - 1], regions[1][i - 1]] if i else []
-        return [regions[0][i]]
-    return [owner.results[i]] if len(owner.results) else []
 
 
 _POINTERS = (
@@ -291,7 +291,3 @@ def _is_remote(op: Any) -> bool:
     """Whether it reaches into another block of the cluster."""
     multicast = op.name == "nvgpu.tma.async.load" and bool(segments(op)[5])
     return multicast or op.name == "nvvm.mapa"
-
-
-def _is_wgmma_asm(op: Any) -> bool:
-    return op.name == "llvm.inline_asm" and "wgmma.mma_async" in ir.StringAttr(op.attributes["asm_string"]).value

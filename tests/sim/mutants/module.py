@@ -63,6 +63,24 @@ def _last(op: Any, region: int) -> Any:
     return list(op.regions[region].blocks[0].operations)[-1].operation
 
 
+def carried(op: Any, i: int) -> list[Any]:
+    """The values that get the value of operand ``i`` of an op of a loop or a branch."""
+    owner = op if op.name in ("scf.for", "scf.while") else op.parent.operation
+    regions = [region.blocks[0].arguments for region in owner.regions if len(region.blocks)]
+    if owner.name == "scf.for":
+        i = i - 3 if op.name == "scf.for" else i
+        return [owner.results[i], regions[0][i + 1]] if i >= 0 else []
+    if owner.name == "scf.while":
+        if op.name == "scf.condition":
+            return [owner.results[i - 1], regions[1][i - 1]] if i else []
+        return [regions[0][i]]
+    return [owner.results[i]] if len(owner.results) else []
+
+
+def is_wgmma_asm(op: Any) -> bool:
+    return op.name == "llvm.inline_asm" and "wgmma.mma_async" in ir.StringAttr(op.attributes["asm_string"]).value
+
+
 def slice_of(values: list[Any]) -> list[Any]:
     """The values that ``values`` are computed from, themselves included."""
     found: dict[int, Any] = {}

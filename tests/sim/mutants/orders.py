@@ -8,7 +8,17 @@ from typing import Any
 
 from nvdsl.mlir import ir
 from nvdsl.mlir.dialects import nvvm
-from tests.sim.mutants.module import add, before, constant, defining, enclosing, literal, segments, set_constant
+from tests.sim.mutants.module import (
+    add,
+    before,
+    constant,
+    defining,
+    enclosing,
+    literal,
+    segments,
+    set_constant,
+    slice_of,
+)
 
 Change = tuple[str, str, Callable[[Any], None]]
 
@@ -47,7 +57,7 @@ def of(op: Any) -> Iterator[Change]:
         yield from _orders(op)
     if name == "scf.if" and _is_one(op.operands[0]):
         yield "lane predicate", "all threads, not one", functools.partial(set_constant, operand=0, value=1)
-    if name in _BY_ALL and not any(_is_one(one.operands[0]) for one in enclosing(op) if one.name == "scf.if"):
+    if name in _BY_ALL and not any(_is_alone(one.operands[0]) for one in enclosing(op) if one.name == "scf.if"):
         yield "lane predicate", f"lane 0 alone in {name}", _by_lane_0
     if name in _PREDICATE and (given := segments(op)[_PREDICATE[name]]):
         yield (
@@ -61,7 +71,7 @@ def of(op: Any) -> Iterator[Change]:
     if "nvdsl.bounds" in op.attributes:
         extents = list(ir.DenseI64ArrayAttr(op.attributes["nvdsl.bounds"]))
         for i, (operand, extent) in enumerate(zip(op.operands, extents, strict=True)):
-            if constant(operand) is None:
+            if constant(operand) is None and address(op, i) is not None:
                 yield "tile index", f"{extent} further in dimension {i}", functools.partial(_further, i, extent)
                 yield "tile index", f"one further in dimension {i}", functools.partial(_further, i, 1)
 
@@ -127,6 +137,18 @@ def _is_one(condition: Any) -> bool:
     )  # fmt: skip
 
 
+def _is_alone(condition: Any) -> bool:
+    """Whether one thread or lane may be all that a condition lets in: it asks for one, or elects."""
+    for op in filter(None, map(defining, slice_of([condition]))):
+        if op.name == "nvvm.elect.sync":
+            return True
+        if op.name == "arith.cmpi" and "0 :" in str(op.attributes["predicate"]):
+            names = {one.name for one in map(defining, slice_of([op.operands[0]])) if one is not None}
+            if "gpu.thread_id" in names and not names & {"arith.shrui", "arith.shrsi", "arith.divsi", "arith.divui"}:
+                return True
+    return False
+
+
 def _is_thread(value: Any) -> bool:
     """Whether it is the thread's number, or the lane's: that modulo 32."""
     op = defining(value)
@@ -165,12 +187,17 @@ def _twice(op: Any) -> None:
 
 def _further(i: int, change: int, op: Any) -> None:
     """Another index: in the check of the bounds, and in the address that is computed from it next."""
-    index = ir.Value.__hash__(op.operands[i])
+    user = address(op, i)
     add(op, i, change)
+    user[0].operands[user[1]] = op.operands[i]
+
+
+def address(op: Any, i: int) -> tuple[Any, int] | None:
+    """The op behind a check of the bounds that takes index ``i`` of it, and as which operand."""
+    index = ir.Value.__hash__(op.operands[i])
     block = [one.operation for one in op.block.operations]
     for one in block[block.index(op) + 1 :]:
-        if one.name == "arith.muli" and ir.Value.__hash__(one.operands[0]) == index:
-            one.operands[0] = op.operands[i]
-            return
-        if one.name.startswith("gpu.printf"):
-            return
+        for k, operand in enumerate(one.operands if one.name.startswith("arith.") else ()):
+            if ir.Value.__hash__(operand) == index:
+                return one, k
+    return None

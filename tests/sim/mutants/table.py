@@ -82,7 +82,10 @@ def text(rows: Sequence[Row]) -> str:
         "with the reason.",
         "A mutant is a traced kernel with one change: a fence, wait, arrive, init, commit, barrier or copy deleted; "
         "one byte count, arrival count, parity, swizzle, stride, phase, slot, distance, barrier number, thread count, "
-        "register count, multicast mask or memory order wrong. The verifier sees it first, then the simulator under "
+        "register count, multicast mask, membermask, index of a tile, memory order, scope or state space wrong; an "
+        "init done twice; all lanes where there was one, or one where there were all. The rate speaks of these "
+        "classes and of these kernels, and of no other class (`make hunt` mutates kernels that nobody wrote). "
+        "The verifier sees it first, then the simulator under "
         f"{', '.join(SCHEDULES)}; the first that raises an error counts. Exchanged coordinates of a copy are no "
         "mutants: which part of an array a kernel wants is nobody's rule, and the numbers show it.",
         "## The right line",
