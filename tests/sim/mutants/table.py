@@ -67,14 +67,16 @@ def bugs(rows: Sequence[Row]) -> list[Row]:
     return [row for row in rows if row.entry is None or not row.entry.reason.startswith("no bug here")]
 
 
-def text(rows: Sequence[Row]) -> str:
+def text(rows: Sequence[Row], every: int = 1) -> str:
+    """The page. ``every``: the rows are of each ``every``-th mutant of a kernel."""
+    which = "" if every == 1 else f" (a sample: every {every}th of each kernel's; `make mutants` tries all)"
     places = Counter(row.verdict.place for row in rows)
     by = Counter(row.verdict.by for row in rows)
     parts = [
         "# Mutations",
         "Written by `make mutants`; don't edit.",
-        f"{len(rows)} mutants of {len({r.subject for r in rows})} correct kernels: {rate(rows):.1f} % are reported "
-        f"with the right line. {len(rows) - len(bugs(rows))} are no bugs, as right as the kernel itself; of the others "
+        f"{len(rows)} mutants{which} of {len({r.subject for r in rows})} correct kernels: {rate(rows):.1f} % are "
+        f"reported with the right line. {len(rows) - len(bugs(rows))} are no bugs, as right as the kernel itself; of the others "
         f"**{rate(bugs(rows)):.1f} %** are reported. The verifier finds {by['verifier']}, the simulator "
         f"{by['simulator']}"
         + (f", the lowering {by['lowering']}" if by["lowering"] else "")
