@@ -241,7 +241,10 @@ class Edges:
                     todo += carried(op, use.operand_number)
                 elif op.name == "scf.if":
                     found += [o for o in walk(op) if self._number[_key(o)] in self._groups]
-                elif self._number[_key(op)] in self._groups or op.name in _WGMMA or is_wgmma_asm(op):
+                elif (
+                    self._number[_key(op)] in self._groups or op.name in _WGMMA or is_wgmma_asm(op)
+                    or "nvdsl.bounds" in op.attributes
+                ):  # fmt: skip
                     found.append(op)
                 elif op.name not in _ENDS:
                     todo += list(op.results)

@@ -88,7 +88,7 @@ ENTRIES = (
           "no bug here: all threads of the block store the same flag, or look at it"),
     Entry("warp sums", "lane predicate", "all threads, not one",
           "no bug here: all lanes hold the sum, and store the same number at the same place"),
-    Entry("warp exchange", "tile index", "one further in dimension 1",
+    Entry("warp exchange|pack", "tile index", "one further in dimension 1",
           "no rule is broken: it is another element of the same tile; the numbers tell"),
     Entry("released by a lane", "slot of a barrier", "the next barrier in nvgpu.mbarrier.(try_wait.parity|arrive)",
           "no bug here: the producer waits for the next slot's release, which comes after this one's"),

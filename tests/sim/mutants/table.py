@@ -76,8 +76,8 @@ def text(rows: Sequence[Row], every: int = 1) -> str:
         "# Mutations",
         "Written by `make mutants`; don't edit.",
         f"{len(rows)} mutants{which} of {len({r.subject for r in rows})} correct kernels: {rate(rows):.1f} % are "
-        f"reported with the right line. {len(rows) - len(bugs(rows))} are no bugs, as right as the kernel itself; of the others "
-        f"**{rate(bugs(rows)):.1f} %** are reported. The verifier finds {by['verifier']}, the simulator "
+        f"reported with the right line. {len(rows) - len(bugs(rows))} are no bugs, as right as the kernel itself; of "
+        f"the others **{rate(bugs(rows)):.1f} %** are reported. The verifier finds {by['verifier']}, the simulator "
         f"{by['simulator']}"
         + (f", the lowering {by['lowering']}" if by["lowering"] else "")
         + f"; {by['']} are reported by nobody and {places['elsewhere']} at another line: these are listed below, each "
