@@ -130,7 +130,7 @@ class Edges:
         """Loads that acquire and stores that release, and the accesses around them and the barriers next to them."""
         found: set[Line | None] = set()
         for one in self.ops:
-            if one.name in _ATOMICS and ordering(one):
+            if one.name == "nvvm.memory.barrier" or (one.name in _ATOMICS and ordering(one)):
                 found |= self._around(one) | {line_of(one)}
         barriers = [one for one in self.ops if one.name in ("nvvm.barrier", "gpu.barrier") and line_of(one) in found]
         return found.union(*(self._around(one) for one in barriers))
