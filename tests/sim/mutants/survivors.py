@@ -100,8 +100,6 @@ ENTRIES = (
           "no bug here: it keeps loads from moving up, and orders nothing"),
     Entry("split-K", "sync_warp deleted", ".*",
           "the cluster's barrier wants whole warps, and the simulator lets lanes meet where a branch ends"),
-    Entry(".*", "init doubled", ".*", "an init of an mbarrier that is one already, and that nobody used, is not seen"),
-    Entry("peer ring", "lane predicate", "all threads, not one", "the same: each thread inits it"),
     Entry("cooperative, (f16|epilogue|ragged)|split-K", "tile index", "one further in dimension 0",
           "no bug here: a consumer stores one piece, and its other buffer is as free"),
     Entry("released by a lane", "stage distance", "compared with 1, not 2",
