@@ -92,6 +92,8 @@ ENTRIES = (
           "no rule is broken: it is another element of the same tile (the numbers tell), or one that nobody moves"),
     Entry("warp exchange", "tile index", "one further in dimension 1",
           "no rule is broken: it is another element of the same tile; the numbers tell"),
+    Entry("peer ring", "lane predicate", "all threads, not one",
+          "not seen: an mbarrier.init that several lanes of a warp execute at once counts as one"),
     Entry("released by a lane", "slot of a barrier", "the next barrier in nvgpu.mbarrier.(try_wait.parity|arrive)",
           "no bug here: the producer waits for the next slot's release, which comes after this one's"),
     Entry("compat ch5", "lane predicate", "lane 0 alone in nvgpu.mbarrier.try_wait.parity",
