@@ -117,6 +117,9 @@ class Lanes:
 
     def acquire(self, edge: _Knowledge) -> None:
         """The active lanes learn what a barrier passes on."""
+        if len(self.clocks) == 1 and self.bits == self.everyone:
+            self.clock.join(edge)
+            return
         for _ in self.apart():
             self.alone().join(edge)
 
@@ -129,8 +132,11 @@ class Lanes:
 
     def release(self, edge: _Knowledge, what: str, where: Where | None) -> None:
         """Tell a barrier what the active lanes know and did."""
-        for _ in self.apart():
+        if len(self.clocks) == 1:
             edge.join(self.clock)
+        else:
+            for _ in self.apart():
+                edge.join(self.clock)
         self.tell(edge.generic, what, where)
         self.epoch += 1
 
