@@ -1,5 +1,7 @@
 """What is known of a value in all threads of a cluster at once."""
 
+from queue import SimpleQueue
+
 import numpy as np
 import pytest
 
@@ -99,18 +101,18 @@ def test_blocks_of_a_cluster_have_numbers_of_their_own():
 
 def loops(build):
     """The values that ``build(i, carried)`` makes in each of two loops with a carried value."""
-    found = []
+    found = SimpleQueue()  # a list would be state that the loop changes
 
     def body(n):
         for start in (0, 0, 1):
             carried = nv.i32(start)
             for i in nv.range(n):
-                found.append(build(i, carried))
+                found.put(build(i, carried))
                 carried = (carried + 1) % 3
 
     module = trace(body, 8)
     (launch,) = find(module, "gpu.launch")
-    return of_launch(launch), found, find(module, "scf.for")
+    return of_launch(launch), [found.get() for _ in range(3)], find(module, "scf.for")
 
 
 def test_equal_loops_have_equal_variables():
@@ -128,15 +130,15 @@ def test_values_round_by_round():
 
 
 def test_a_short_loop_ends():
-    found = []
+    found = SimpleQueue()
 
     def body():
         for i in nv.range(3, 9, 2):
-            found.append(i * i)
+            found.put(i * i)
 
     module = trace(body)
     (launch,) = find(module, "gpu.launch")
-    assert values(of_launch(launch), found[0], find(module, "scf.for")[0], 9) == ([9, 25, 49], True)
+    assert values(of_launch(launch), found.get(), find(module, "scf.for")[0], 9) == ([9, 25, 49], True)
 
 
 def reach_of(body, *arguments, name="gpu.barrier", **launch):
