@@ -43,7 +43,7 @@ class GlobalShadow:
         self.shift, self._memory = shift, memory
         self.numbers = np.zeros(-(-memory.size // 16) * 16 >> shift, np.int32)
         if memory.undefined is not None:
-            self.numbers[:] = memory.undefined.reshape(-1, 1 << shift).any(1) * UNDEFINED
+            self.numbers[:] = memory.undefined.reshape(-1, 1 << shift).all(1) * UNDEFINED  # copies read parts of units
         self._written = memory.undefined is not None
         self._waiting: list[tuple[Any, Any, int]] = []
         self._histories = Histories()

@@ -241,6 +241,43 @@ def test_a_copy_of_what_nobody_wrote(rows, used, mark):
 
 
 @nv.jit
+def odd(x, out):
+    """A copy of rows that end within a unit of four bytes, of which the rest is padding."""
+    work = nv.empty((16, 72), nv.f16)[:, :67]
+
+    @nv.kernel(grid=1, block=128)
+    def fill():
+        t = nv.thread_id.x
+        if t < 67:
+            for i in nv.range(16):
+                work[i, t] = x[i, t]
+
+    fill()
+    work_tma = nv.TMA(work, tile=(16, 64))
+
+    @nv.kernel(grid=1, block=64)
+    def body():
+        tile = nv.smem((16, 64), nv.f16)
+        full = nv.Mbarriers(1, arrivals=1)[0]
+        t = nv.thread_id.x
+        if t == 0:
+            full.arrive_expect_tx(tile.bytes)
+            work_tma.load(tile, full, (0, 64))
+        full.wait(0)
+        if t < 2:
+            for i in nv.range(16):
+                out[i, t] = nv.f32(tile[i, 2 * t])
+
+    body()
+
+
+def test_padding_beside_the_last_element():
+    x, out = np.ones((16, 72), np.float16), zeros(16, 64)
+    assert verdict(odd, x, out) is None
+    assert (out[:, :2] == 1).all()
+
+
+@nv.jit
 def marked(out, *, value):
     """A flag that is up when it is a number that no memory has by chance."""
     flags = nv.empty(1, nv.i64, arbitrary=True)
