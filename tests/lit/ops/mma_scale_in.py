@@ -13,7 +13,7 @@ from nvdsl.ops import wgmma
 def multiply(dtype, sums, **scales):
     tile = nv.smem((64, 32 // dtype.bytes), dtype, swizzle=32)
     descriptor = wgmma.descriptor(tile.address, Operand(tile.layout, "k"))
-    start = llvm.mlir_undef(wgmma.accumulator_type(8, sums))
+    start = llvm.mlir_zero(wgmma.accumulator_type(8, sums))
     return wgmma.mma_async(start, descriptor, descriptor, n=8, a_dtype=dtype, b_dtype=dtype, d_dtype=sums, **scales)
 
 

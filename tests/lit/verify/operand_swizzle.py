@@ -28,7 +28,7 @@ def multiply(read, start, stride=None):
             desc = wgmma.descriptor(smem_address(start), Operand(TileLayout.of(64, 64, 2, read), "k"))
             if stride is not None:
                 desc = desc ^ ((1024 ^ stride) >> 4 << 32)
-            sums = llvm.mlir_undef(wgmma.accumulator_type(64, nv.f32))
+            sums = llvm.mlir_zero(wgmma.accumulator_type(64, nv.f32))
             wgmma.wgmma_fence()
             wgmma.mma_async(sums, desc, desc, n=64, a_dtype=nv.f16, b_dtype=nv.f16, d_dtype=nv.f32)
 
