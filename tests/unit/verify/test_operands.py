@@ -39,7 +39,7 @@ def multiply(written=128, read=128, start=0, stride=None, major="k", at="plain")
             wgmma.wgmma_fence()
             wgmma.mma_async(
                 sums, descriptor, descriptor, n=64, a_dtype=nv.f16, b_dtype=nv.f16, d_dtype=nv.f32,
-                a_major=major, b_major=major, scale_d=at == "plain" or nv.thread_id.x < 0,
+                a_major=major, b_major=major, scale_d=at != "plain" and nv.thread_id.x < 0,
             )  # fmt: skip
 
         kernel()
