@@ -29,19 +29,25 @@ class Use(NamedTuple):
 
 class Rounds:
     """The waits for the last phase that completed, and the arrivals in the one under way and in the one before.
-    ``tx``: whether bytes were expected in the phase under way, and in the one before."""
+    ``tx``: whether bytes were expected in the phase under way, and in the one before. ``mixed``: the first arrival that
+    may count to another phase; it means something once anybody has waited (``seen``)."""
 
-    __slots__ = ("_before", "_now", "_tx", "_waits")
+    __slots__ = ("_before", "_mixed", "_now", "_seen", "_tx", "_waits")
 
     def __init__(self) -> None:
         self._waits: dict[Any, Use] = {}
         self._now: dict[Any, Use] = {}
         self._before: dict[Any, Use] = {}
         self._tx = [False, False]
+        self._mixed: Exception | None = None
+        self._seen = False
 
     def waited(self, warp: Any, at: Where | None) -> None:
         """The active lanes of a warp have seen the last phase complete."""
         self._waits[warp] = Use(warp, warp.epoch, warp.bits, at)
+        if not self._seen:
+            self._seen = True
+            warp.block.mixed = warp.block.mixed or self._mixed
 
     def expected(self) -> None:
         self._tx[1] = True
@@ -50,12 +56,14 @@ class Rounds:
         """The active lanes of a warp arrive. That they may do so in the phase before is said at the block's end: a race
         that comes of it says more."""
         clock, block = warp.clock, warp.block
-        if barrier.phase and block.mixed is None and clock.generic.upto[barrier.channel] < barrier.phase:
+        if barrier.phase and self._mixed is None and clock.generic.upto[barrier.channel] < barrier.phase:
             for use in self._before.values():
                 if use.warp is not warp and clock.generic.unknown(use.warp.actor, use.epoch) & use.lanes:
-                    block.mixed = _mixed(barrier, warp, at, f"{use.warp.name} at {use.at} may be still to come in")
+                    self._mixed = _mixed(barrier, warp, at, f"{use.warp.name} at {use.at} may be still to come in")
             if self._tx[0]:
-                block.mixed = _mixed(barrier, warp, at, "bytes may be still to come in")
+                self._mixed = _mixed(barrier, warp, at, "bytes may be still to come in")
+            if self._seen:
+                block.mixed = block.mixed or self._mixed
         self._now[warp] = Use(warp, warp.epoch, warp.bits, at)
 
     def completed(self, barrier: Any, told: Any) -> None:

@@ -22,7 +22,7 @@ MODULES = [f"ops.{found.name}" for found in pkgutil.iter_modules(nvdsl.ops.__pat
 
 # Names that emit nothing: facts, types, checks, and what is called by others with all that they emit.
 SILENT = {
-    "ops.bounds.stated",
+    "ops.bounds.stated", "values.stored",
     "ops.mbarrier.i32_type", "ops.pointer.pointer_type", "ops.ptx.register_constraint", "ops.smem.smem_space",
     "ops.wgmma.check_types", "ops.wgmma.accumulator_type", "arith.exists", "arith.element", "arith.like",
     "arith.length", "values.Value.dtype", "values.Value.shape", "operators.Operators.dtype",

@@ -49,8 +49,8 @@ def part_of_a_panel():
 def no_such_swizzle():
     nv.smem((64, 64), nv.f16, swizzle=48)
     # CHECK: TraceError: smem.py:[[# @LINE - 1]]: nv.smem((64, 64), f16, swizzle=48)
-    # CHECK-NEXT: rule: the dtype is an nv.DType, the swizzle of a 2-D shape one of (0, 16, 32, 64, 128) bytes
-    # CHECK-NEXT: fix: nv.smem((rows, cols), nv.f16, swizzle=128)
+    # CHECK-NEXT: rule: the swizzle of a 2-D shape is one of (0, 16, 32, 64, 128) bytes
+    # CHECK-NEXT: fix: nv.smem((rows, cols), nv.f16, swizzle=128), or a.dtype for the type of array a
 
 
 @refused()
@@ -62,7 +62,7 @@ def swizzle_of_an_array():
 @refused()
 def no_dtype():
     nv.smem((64, 64), "f16")
-    # CHECK: TraceError: smem.py:[[# @LINE - 1]]: nv.smem((64, 64), 'f16', swizzle=0)
+    # CHECK: TraceError: smem.py:[[# @LINE - 1]]: 'f16' as the type of elements
 
 
 @refused()

@@ -74,7 +74,7 @@ def _binary(k):
     for op, t in itertools.product(arith.OPS, OPERANDS):
         if not arith.exists(op, t) or t is dtypes.bool_ and op not in ("&", "|", "^"):
             continue
-        found.append(arith.binary(op, t, t(k.i), t(k.i)))
+        found.append(arith.binary(op, t, t(k.i), t(k.i % 4 + 1)))  # no divisor of 0, no shift beyond the width
         if t not in (dtypes.index, dtypes.bool_):
             found.append(arith.binary(op, t, pair(k.f, t), pair(k.f, t)))
     return found

@@ -131,6 +131,11 @@ def _arrays(k):
     return [part[k.t // 64, k.t % 64], k.halves[2:4, :][k.t // 64, k.t % 64]]
 
 
+@example("tile.Tile.store_vector")
+def _tile_vectors(k):
+    k.A.store_vector(k.halves.load_vector((k.t, 0), 8), (k.t % 64, 8))
+
+
 @example("array.Array.load_vector", "array.Array.store_vector")
 def _vectors(k):
     found = []

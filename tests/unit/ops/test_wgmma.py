@@ -57,7 +57,7 @@ def instruction(scale_d, a, b, d, n, majors=("k", "k"), scales=(1, 1), registers
         operand = Operand(TileLayout.of(256, 128 // a.bytes, a.bytes, 128), "k")
         desc = wgmma.descriptor(nv.smem((256, 128 // a.bytes), a, swizzle=128).address, operand)
         left = [nv.i32(nv.thread_id.x + i) for i in range(4)] if registers else desc
-        zero = llvm.mlir_undef(wgmma.accumulator_type(n, d))
+        zero = nv.accumulator(64, n, d).blocks[0]
         scale = scale_d if isinstance(scale_d, bool) else nv.thread_id.x >= 0
         types = {"a_dtype": WGMMA_TYPE.get(a, a), "b_dtype": WGMMA_TYPE.get(b, b), "d_dtype": d}
         signs = {"scale_a": scales[0], "scale_b": scales[1]}
