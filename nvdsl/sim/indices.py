@@ -63,11 +63,15 @@ def check(slots: list[int], bounds: Bounds, at: Where | None) -> Callable[[list[
                 RULE,
                 FIX,
             )
-        if multiple > 1:
-            for lane in w.active_lanes():
-                found = in_lane(values, lane)
-                if any(i % multiple for i in found):
-                    raise misaligned(w, lane, found, bounds, at)
+        for x in values if multiple > 1 else ():
+            uneven = x % multiple != 0
+            if uneven is True:
+                lane = int(w.active_lanes()[0])
+            elif uneven is False or not (uneven & w.mask).any():
+                continue
+            else:
+                lane = int(np.flatnonzero(uneven & w.mask)[0])
+            raise misaligned(w, lane, in_lane(values, lane), bounds, at)
 
     return step
 

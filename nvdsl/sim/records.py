@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from nvdsl.sim.lanes import mask_of
 from nvdsl.sim.report import Access
 
 Span = tuple[int, int, int]
@@ -47,10 +48,13 @@ class Touch:
                 units = np.unique(every)
                 self._units = units, np.full(len(units), self.lanes, np.int64)
                 return self._units
-            lanes = np.flatnonzero([self.lanes >> i & 1 for i in range(32)])
+            bits = np.repeat(1 << np.flatnonzero(mask_of(self.lanes)), len(steps))
+            if (every[1:] > every[:-1]).all():
+                self._units = every, bits
+                return self._units
             units, place = np.unique(every, return_inverse=True)
             masks = np.zeros(len(units), np.int64)
-            np.bitwise_or.at(masks, place, np.repeat(1 << lanes, len(steps)))
+            np.bitwise_or.at(masks, place, bits)
             self._units = units, masks
         return self._units
 
@@ -72,11 +76,21 @@ class Touch:
         """
         if writes and self.alike and not later.lanes & ~self.lanes and (not later.alike or later.lanes == self.lanes):
             return _NOTHING
+        if self._each_its_own(later, shift):
+            return _NOTHING
         (units, masks), (more, those) = self.units(shift), later.units(shift)
         common, mine, its = np.intersect1d(units, more, assume_unique=True, return_indices=True)
         earlier = masks[mine] & lanes
         either = earlier | those[its]
         return common[(earlier != 0) & (either & (either - 1) != 0)]
+
+    def _each_its_own(self, later: Touch, shift: int) -> bool:
+        """Whether each lane touches both times the same, and no other lane any of it: as most programs do."""
+        if self.alike or later.alike or self.collective or later.collective or self.lanes != later.lanes:
+            return False
+        if self.size != later.size or (self.offsets != later.offsets).any():
+            return False
+        return bool((self.offsets[1:] - self.offsets[:-1] >= max(self.size, 1 << shift)).all())
 
 
 def _set(units: Any) -> int:
