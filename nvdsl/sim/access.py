@@ -17,6 +17,8 @@ from nvdsl.sim.values import Element
 
 GENERIC, GLOBAL, SHARED, SHARED_CLUSTER = 0, 1, 3, 7
 
+_least, _most, _all_bits = np.minimum.reduce, np.maximum.reduce, np.bitwise_or.reduce  # faster than the methods
+
 
 def resolve(w: Any, space: int, address: int, at: Where | None, what: str) -> tuple[Bytes, Any, int]:
     """The memory an address is in, the block whose shared memory it is (None: global), and what to subtract."""
@@ -86,9 +88,9 @@ class Accessor:
         found, block, base = resolve(w, self.space, int(active[0]), self.at, what)
         offsets = active - base if base else active
         if (
-            int(offsets.min()) < found.reserved
-            or int(offsets.max()) + self.size > found.size
-            or (self.alignment > 1 and (offsets & (self.alignment - 1)).any())
+            int(_least(offsets)) < found.reserved
+            or int(_most(offsets)) + self.size > found.size
+            or int(_all_bits(offsets)) & (self.alignment - 1)
         ):
             self._fail(w, found, block, offsets, what)
         return found, block, offsets

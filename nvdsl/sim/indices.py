@@ -12,6 +12,7 @@ from nvdsl.ops.bounds import FIX, RULE, Bounds
 from nvdsl.sim.report import error
 
 _UNSIGNED = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
+_most = np.maximum.reduce
 
 
 def first_outside(w: Any, pairs: Iterable[tuple[Any, int]]) -> tuple[int, int] | None:
@@ -27,7 +28,7 @@ def first_outside(w: Any, pairs: Iterable[tuple[Any, int]]) -> tuple[int, int] |
                 continue
             return axis, int(w.active_lanes()[0])
         active = i if w.active is None else i[w.active]
-        if active.view(_UNSIGNED[i.dtype.itemsize]).max() >= extent:  # a negative one is larger than all
+        if _most(active.view(_UNSIGNED[i.dtype.itemsize])) >= extent:  # a negative one is larger than all
             outside = np.flatnonzero(w.mask & ((i < 0) | (i >= extent)))
             return axis, int(outside[0])
     return None

@@ -53,22 +53,19 @@ class Waiting:
         return self._describe if isinstance(self._describe, str) else self._describe()
 
 
+_LANE = np.arange(LANES, dtype=np.int32)
+
+
 class Warp(Lanes):
     """One warp: its frame of values (``frame[0]`` is the warp), its lanes, what it has in flight."""
 
     def __init__(self, block: Block, index: int, actor: int, code: Any) -> None:
         self.block, self.index, self.machine = block, index, block.machine
         self.name = f"warp {index}" if block.machine.single else f"warp {index} of block {block.at}"
-        threads = block.machine.threads
-        self.count = min(LANES, threads - LANES * index)
-        super().__init__(block.cluster.clocks, actor, np.arange(LANES) < self.count)
-        linear = LANES * index + np.arange(LANES)
-        self.lane = np.arange(LANES, dtype=np.int32)
-        x, y, _ = block.machine.block_dim
-        self.tid = tuple(
-            int(a[0]) if (a == a[0]).all() else a.astype(np.int64)
-            for a in (linear % x, linear // x % y, linear // (x * y))
-        )
+        self.count = min(LANES, block.machine.threads - LANES * index)
+        self.tid, launched = block.machine.of_warp(index)
+        super().__init__(block.cluster.clocks, actor, launched)
+        self.lane = _LANE
         self.meetings: dict[Any, Any] = {}  # of `parted`
         self.mma: Any = None
         self.bulk: Any = None
@@ -178,12 +175,26 @@ class Machine:
         self.changes = 0  # of what a warp that polls may see
         self.stale: dict[Any, Any] = {}  # of `atomics`
         self.waited = False  # for the launch before
+        self._warps: dict[int, tuple[Any, Any]] = {}
 
     def run(self) -> None:
         from nvdsl.sim.schedule import Schedule
 
         with np.errstate(all="ignore"):
             Schedule(self).run()
+
+    def of_warp(self, index: int) -> tuple[Any, Any]:
+        """The same in every block: (x, y, z of its threads, each an int where all are alike; mask of those there)."""
+        found = self._warps.get(index)
+        if found is None:
+            linear = LANES * index + np.arange(LANES)
+            x, y, _ = self.block_dim
+            tid = tuple(
+                int(a[0]) if (a == a[0]).all() else a.astype(np.int64)
+                for a in (linear % x, linear // x % y, linear // (x * y))
+            )
+            found = self._warps[index] = tid, linear < self.threads
+        return found
 
     def deliver(self) -> None:
         """One of the copies under way happens."""
