@@ -173,12 +173,13 @@ mov.b32 state, 1;
 st.volatile.global.b8 [slot+{log.RETURNED}], state;""")
 
 
-def wait(site: int, timeout: float) -> str:
+def wait(site: int, timeout: float, order: str = "") -> str:
     """Wait on the mbarrier at $0 (a shared address) for the phase of parity $1, at most ``timeout`` seconds. $2: its
-    number in its group. A wait that ends at once writes nothing."""
+    number in its group. ``order``: the wait's, ".acquire.cluster" where it is not the default. A wait that ends at once
+    writes nothing."""
     store = f"st.volatile.global.b64 [slot+{log.BARRIER}], barrier;"
     return _block(f"""\
-mbarrier.try_wait.parity.shared::cta.b64 ok, [$0], $1;
+mbarrier.try_wait.parity{order}.shared::cta.b64 ok, [$0], $1;
 @ok bra DONE;
 {_LOCATE}
 @other bra WAIT;
@@ -187,7 +188,7 @@ WAIT:
 mov.u64 start, %globaltimer;
 WAITING:
 mov.b32 u, {_POLL_NS};
-mbarrier.try_wait.parity.shared::cta.b64 ok, [$0], $1, u;
+mbarrier.try_wait.parity{order}.shared::cta.b64 ok, [$0], $1, u;
 @ok bra PAST;
 mov.u64 now, %globaltimer;
 sub.u64 now, now, start;

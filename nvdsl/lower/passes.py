@@ -23,6 +23,7 @@ from nvdsl import tensorcopies
 from nvdsl.lower import (
     accumulators,
     checks,
+    cluster_waits,
     device_checks,
     device_coordinates,
     finish,
@@ -88,6 +89,8 @@ DEVICE = (
     _debug("check-coordinates", "one of a TMA copy that would be an illegal instruction stops the kernel",
            device_coordinates.check_coordinates, needs=tensorcopies.COPIES),
     _debug("bound-waits", "an mbarrier wait ends after a while", watchdog.bound_waits),
+    _debug("cluster-waits", "nvgpu's and nvvm's waits acquire at the scope of the block",
+           cluster_waits.cluster_waits, needs=("nvgpu.mbarrier.try_wait.parity",), when=False),
     _debug("announce-waits", "a warp says where it may stop", watchdog.announce_waits),
     _debug("enter-and-return", "a warp says that it has begun, and ended", watchdog.enter_and_return),
     _rewrite("tensor-maps-as-pointers", "gpu-to-nvvm knows no tensor map arguments",

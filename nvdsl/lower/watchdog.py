@@ -16,6 +16,7 @@ from nvdsl.lower import debug_ptx
 from nvdsl.lower.kernels import Kernel, mbarrier_count, walk
 from nvdsl.lower.prepare import Kernels, functions, new
 from nvdsl.mlir import ir
+from nvdsl.ops.mbarrier import ACQUIRE_CLUSTER
 from nvdsl.trace.location import mbarrier_group, where
 
 
@@ -85,7 +86,8 @@ def _bound_group_wait(op: Any, kernel: Kernel, names: dict[Any, str], timeout: f
     with ir.InsertionPoint(op), op.location:
         address = new("nvgpu.mbarrier.get", _int(64), group, index)
         operands = (to_i32(address), to_i32(parity), to_i32(index))
-        debug_ptx.emit(debug_ptx.wait(site, timeout), *operands)
+        order = ".acquire.cluster" if ACQUIRE_CLUSTER in op.attributes else ""
+        debug_ptx.emit(debug_ptx.wait(site, timeout, order), *operands)
     op.erase()
 
 

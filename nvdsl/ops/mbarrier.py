@@ -23,6 +23,9 @@ MBARRIER_BYTES = 8
 DEFAULT_TICKS = 10_000_000
 """Upper bound in nanoseconds of one suspension inside ``try_wait``; the wait itself goes on."""
 
+ACQUIRE_CLUSTER = "nvdsl.acquire_cluster"
+"""The attribute of a wait that acquires at cluster scope: nvgpu's op has no scope."""
+
 
 class Mbarriers:
     """A group of mbarriers in shared memory (``nvgpu.mbarrier.create``); ``group[i]`` is one of them.
@@ -153,15 +156,23 @@ class Mbarrier:
             else:
                 nvvm.mbarrier_arrive_expect_tx(remote, i32(txcount), scope=cluster, relaxed=relaxed)
 
-    def try_wait(self, phase: Any = False, ticks: int = DEFAULT_TICKS) -> None:
+    def try_wait(self, phase: Any = False, ticks: int = DEFAULT_TICKS, *, scope: str = "cta") -> None:
         """Wait until the phase of parity ``phase`` has completed (``mbarrier.try_wait.parity`` in a loop).
 
         ``phase`` is 0/1, a bool, or a traced i1 or integer. A wait for the parity *before* the current one
-        returns at once: a producer's first wait uses parity 1.
+        returns at once: a producer's first wait uses parity 1. ``scope``: whose writes the wait acquires, those of this
+        block ("cta"; what TMA brings is among them), or of the cluster ("cluster", ``.acquire.cluster``): for data
+        that another block has stored here before it arrived. Raises TraceError for another scope.
         """
-        nvgpu.MBarrierTryWaitParityOp(
-            self.mbar_group_op, parity_i1(phase), const(ticks), mbarId=self.id_op
-        )
+        if scope not in ("cta", "cluster"):
+            raise trace_error(
+                f"a wait with scope={scope!r}",
+                rule="a wait acquires at the scope of the block or of its cluster (PTX ISA, mbarrier.try_wait, .scope)",
+                fix='scope="cta", or scope="cluster" where another block of the cluster has written the data',
+            )
+        op = nvgpu.MBarrierTryWaitParityOp(self.mbar_group_op, parity_i1(phase), const(ticks), mbarId=self.id_op)
+        if scope == "cluster":
+            op.operation.attributes[ACQUIRE_CLUSTER] = ir.UnitAttr.get()
 
     wait = try_wait
 

@@ -14,6 +14,7 @@ from nvdsl.mlir.dialects import llvm
 
 REGISTRY = {
     "wgmma": "wgmma.mma_async with A in registers or scale-d in a register; nvvm.wgmma.mma_async has neither",
+    "try_wait": "mbarrier.try_wait.parity.acquire.cluster; nvgpu's and nvvm's waits have no scope",
     "touch": "no instruction: registers that the compiler must not move across this point",
 }
 

@@ -37,9 +37,13 @@ def _each(w: Any, address: Any, f: Callable[[int, int, int], None]) -> None:
 
 
 def init(w: Any, address: Any, count: Any, names: Names, at: Where | None) -> None:
-    def one(a: int, lane: int, _: int) -> None:
+    def one(a: int, lane: int, lanes: int) -> None:
         name = names.get(a, f"at byte {a - memory.SHARED_BASE}")
         block = w.block
+        if lanes > 1 and w.machine.checks:
+            raise error("init-sync", f"{lanes} lanes of {w.name} initialize mbarrier {name}", at,
+                        "one thread initializes an mbarrier: a second init of one that is valid is undefined (PTX ISA, "
+                        "mbarrier.init)", "init under `if nv.thread_id.x == 0`")  # fmt: skip
         old = block.mbarriers.get(a)
         if old is not None and w.machine.checks:
             _check_again(w, old, at)

@@ -263,13 +263,27 @@ def error(kind: str, message: str, where: Where | None, rule: str = "", fix: str
     return SimError(message, kind=kind, where=where, rule=rule, fix=fix)
 
 
+_NAMED = 4
+"""Warps that a report names where more of them do the same."""
+
+
+def _several(names: list[str]) -> str:
+    """"warp 3 waits", or "warp 0, warp 1 ... (64 warps) wait"."""
+    if len(names) == 1:
+        return f"{names[0]} waits"
+    if len(names) <= _NAMED:
+        return f"{', '.join(names[:-1])} and {names[-1]} wait"
+    return f"{', '.join(names[:_NAMED])} ... ({len(names)} warps) wait"
+
+
 def deadlock(blocked: list[tuple[str, Any]], hints: list[str]) -> SimError:
     """``blocked``: each warp's name and what it waits for (`machine.Waiting`). The place is that of a wait
     whose mbarrier has a part of what its phase needs, else of the first."""
-    lines = []
+    alike: dict[str, list[str]] = {}  # by what is waited for: the warps, in order
     for name, waiting in blocked:
         at = f" at {waiting.where}" if waiting.where else ""
-        lines.append(f"{name} waits for {waiting.describe()}{at}")
+        alike.setdefault(f"for {waiting.describe()}{at}", []).append(name)
+    lines = [f"{_several(names)} {what}" for what, names in alike.items()]
     waits = [waiting for _, waiting in blocked]
     histories = dict.fromkeys(w.barrier.history() for w in waits if w.barrier is not None)
     return SimError(

@@ -82,6 +82,28 @@ def test_a_copy_over_it():
 
 
 @nv.jit
+def initialized(out, *, lanes):
+    @nv.kernel(grid=1, block=32)
+    def body():
+        bar = nv.Mbarriers(1)[0]
+        t = nv.thread_id.x
+        if t < lanes:
+            bar.init(32)  # INIT
+        nv.fence_mbarrier_init()
+        nv.sync_threads()
+        bar.arrive()
+        bar.wait(0)
+        out[t] = t
+
+    body()
+
+
+def test_one_lane_initializes_it():
+    assert verdict(initialized, zeros(32, dtype=np.int32), lanes=1) is None
+    _reported(initialized, "# INIT", ["init-sync"], zeros(32, dtype=np.int32), lanes=2)
+
+
+@nv.jit
 def again(out, *, inval, sync):
     @nv.kernel(grid=1, block=64)
     def body():
@@ -233,3 +255,40 @@ def alone(out, *, rounds=5):
 
 def test_one_who_arrives_alone_need_not_wait():
     assert verdict(alone, zeros(32, dtype=np.int32)) is None
+
+
+# --- scope
+
+
+@nv.jit
+def handed_to_the_next_block(x, out, *, scope):
+    @nv.kernel(grid=2, block=32, cluster=2)
+    def body():
+        s = nv.smem((1, 32), nv.f32)
+        full = nv.Mbarriers(1, arrivals=32, sync=False)[0]
+        nv.cluster_sync()
+        t, rank = nv.thread_id.x, nv.cluster_rank()
+        llvm.store(x[rank, t], byte_offset(nv.mapa(s.pointer(), 1 - rank), t * 4), alignment=4)
+        full.arrive_cluster(1 - rank)
+        full.wait(0, scope=scope)
+        out[rank, t] = s[0, t]
+        nv.cluster_sync()
+
+    body()
+
+
+@pytest.mark.parametrize("scope", ["cta", "cluster"])
+def test_a_wait_of_either_scope_hands_over(scope):
+    x, out = np.arange(64, dtype=np.float32).reshape(2, 32), zeros(2, 32)
+    program = traced(handed_to_the_next_block, x, out, scope=scope)
+    for options in SCHEDULES:
+        assert verdict_of(program, options) is None
+    assert (out == x[::-1]).all()
+
+
+@pytest.mark.parametrize("debug", [False, True])
+def test_the_scope_is_in_the_ptx(debug):
+    arrays = nv.ShapeDtype((2, 32), nv.f32), nv.ShapeDtype((2, 32), nv.f32)
+    for scope in ("cta", "cluster"):
+        ptx = handed_to_the_next_block.compile(*arrays, scope=scope, debug=debug).ptx
+        assert (".acquire.cluster" in ptx) == (scope == "cluster")

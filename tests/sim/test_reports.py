@@ -238,3 +238,21 @@ def test_a_deadlock_says_who_came_to_its_barriers():
     assert f"full: initialized at {kernels.__file__}:{line(kernels.tma_load, 'full.init')}" in text
     assert f"4112 bytes expected at {kernels.__file__}:{expected}" in text
     assert f"4096 bytes copied at {kernels.__file__}:{line(kernels.tma_load, 'x_tma.load')}" in text
+
+
+@nv.jit
+def nobody_arrives(out):
+    @nv.kernel(grid=1, block=1024)
+    def kernel():
+        bar = nv.Mbarriers(1, arrivals=1)[0]
+        bar.wait(0)
+        out[0] = 1.0
+
+    kernel()
+
+
+def test_warps_that_wait_alike_are_one_line():
+    error = verdict(nobody_arrives, zeros(1))
+    assert error.kind == "deadlock"
+    (waiting,) = [detail for detail in error.details if "waits for" in detail or "wait for" in detail]
+    assert waiting.startswith("warp 0, warp 1, warp 2, warp 3 ... (32 warps) wait for mbarrier")

@@ -1,4 +1,5 @@
-"""nvdsl's inline PTX, by the name that its registry gives it: wgmma with A in registers or scale-d in one; touch."""
+"""nvdsl's inline PTX, by the name that its registry gives it: wgmma with A in registers or scale-d in one; touch;
+try_wait at cluster scope."""
 
 from __future__ import annotations
 
@@ -6,8 +7,8 @@ import re
 from typing import Any
 
 from nvdsl.mlir import ir
-from nvdsl.sim import undefined
-from nvdsl.sim.decode import Decoder, Frame, identity, maker, op, unknown
+from nvdsl.sim import phases, undefined
+from nvdsl.sim.decode import Blocking, Decoder, Frame, identity, maker, op, unknown
 from nvdsl.sim.dialects import fragments
 from nvdsl.sim.registers import Struct
 from nvdsl.sim.tiles import origin
@@ -64,6 +65,10 @@ def _inline_asm(d: Decoder, op: Any) -> Any:
         return _touch(d, op)
     if name == "wgmma":
         return _wgmma(d, op, text)
+    if name == "try_wait":
+        address, parity, _ticks = d.operands(op)
+        at = where(op)
+        return Blocking(lambda v: phases.wait(v[0], v[address], v[parity], at))
     raise unknown(op, f"inline PTX: {text[:60]}")
 
 

@@ -113,6 +113,7 @@ def _waits(k):
     for phase in (1, True, k.i * 0 + 1, k.i == k.i):
         k.bars[0].try_wait(phase)
         k.bars[0].wait(phase)
+        k.bars[0].wait(phase, scope="cluster")
 
 
 @example("ops.mbarrier.Mbarrier.test_wait")

@@ -195,3 +195,25 @@ def test_ids_count_from_the_launch():
     thread, mixed = found
     assert evaluate(thread, 17) == 17
     assert evaluate(mixed, 17) is None, "blocks are not told apart"
+
+
+def test_lambdas_of_a_comprehension():
+    """Each is compiled anew; Python calls the function around them ``<listcomp>``, which is no name."""
+
+    @nv.jit
+    def host(out):
+        @nv.kernel(grid=1, block=32)
+        def kernel():
+            steps = [lambda v, i=i: v * 2.0 if v > i else v + 1.0 for i in range(3)]
+            v = nv.f32(nv.thread_id.x)
+            for step in steps:
+                v = step(v)
+            out[nv.thread_id.x] = v
+
+        kernel()
+
+    out, want = np.zeros(32, np.float32), np.arange(32, dtype=np.float32)
+    host(out, target="sim")
+    for i in range(3):
+        want = np.where(want > i, want * 2, want + 1)
+    assert (out == want).all()
