@@ -27,6 +27,7 @@ from nvdsl import arch, collect, dtypes, scope, sim
 from nvdsl.device import synchronize
 from nvdsl.driver import arrays
 from nvdsl.errors import ArgumentError, trace_error
+from nvdsl.ir.walk import find
 from nvdsl.jit import Compiled, at_call
 from nvdsl.mlir import ir
 from nvdsl.mlir.dialects import arith, func, gpu, memref, nvgpu, nvvm, scf
@@ -105,7 +106,7 @@ class Warpgroup:
 
 def _narrow_barriers(op: Any, warpgroup: int) -> None:
     """``gpu.barrier`` under a warpgroup's branch -> a named barrier of its 128 threads."""
-    for barrier in _find(op.operation, "gpu.barrier"):
+    for barrier in find(op, "gpu.barrier"):
         i32 = ir.IntegerType.get_signless(32)
         with ir.InsertionPoint(barrier):
             nvvm.barrier(
@@ -114,18 +115,6 @@ def _narrow_barriers(op: Any, warpgroup: int) -> None:
                 loc=barrier.location,  # else it gets the line that is being traced
             )
         barrier.erase()
-
-
-def _find(root: Any, name: str) -> list[Any]:
-    found: list[Any] = []
-
-    def visit(op: Any) -> Any:
-        if op.name == name:
-            found.append(op)
-        return ir.WalkResult.ADVANCE
-
-    root.walk(visit)
-    return found
 
 
 class WGMMAType(Enum):
@@ -245,13 +234,13 @@ def _synchronize_inits(launch: Any) -> None:
     The examples initialize in thread 0 and let the other threads run on to their first wait.
     """
     ops = list(launch.body.blocks[0].operations)
-    holders = [i for i, op in enumerate(ops) if _find(op.operation, "nvgpu.mbarrier.init")]
+    holders = [i for i, op in enumerate(ops) if find(op, "nvgpu.mbarrier.init")]
     if not holders:
         return
     for op in ops[holders[-1] + 1 :]:
         if op.operation.name in ("gpu.barrier", "nvvm.cluster.wait"):
             return
-        if any(_find(op.operation, name) for name in _MBARRIER_USES):
+        if any(find(op, name) for name in _MBARRIER_USES):
             break
     line = ops[holders[-1]].location
     with ir.InsertionPoint(ops[holders[-1] + 1]):

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from nvdsl.lower.kernels import walk
+from nvdsl.ir.walk import walk
 from nvdsl.lower.prepare import Kernels, functions, new
 from nvdsl.mlir import ir
 from nvdsl.mlir.dialects import llvm

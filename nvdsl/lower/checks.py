@@ -6,7 +6,8 @@ import re
 from typing import Any
 
 from nvdsl.errors import LowerError
-from nvdsl.lower.kernels import Kernel, walk
+from nvdsl.ir.walk import walk
+from nvdsl.lower.kernels import Kernel
 from nvdsl.lower.prepare import Kernels, functions, parameter_count
 from nvdsl.mlir import ir
 from nvdsl.trace.location import where

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from nvdsl.lower.kernels import walk
+from nvdsl.ir.walk import walk
 from nvdsl.lower.prepare import Kernels, functions, new
 from nvdsl.lower.watchdog import to_i32
 from nvdsl.mlir import ir

@@ -12,8 +12,9 @@ from typing import Any
 from nvdsl import devicelog
 from nvdsl.devicelog import Site
 from nvdsl.elements import ELEMENTS
+from nvdsl.ir.walk import walk
 from nvdsl.lower import debug_ptx
-from nvdsl.lower.kernels import Kernel, mbarrier_count, walk
+from nvdsl.lower.kernels import Kernel, mbarrier_count
 from nvdsl.lower.prepare import Kernels, functions, new
 from nvdsl.lower.watchdog import add_site, mbarrier_names, to_i32, to_i64
 from nvdsl.mlir import ir

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from nvdsl import arch
+from nvdsl.ir.walk import walk
 from nvdsl.lower import toolchain
-from nvdsl.lower.kernels import walk
 from nvdsl.lower.prepare import Kernels, functions
 from nvdsl.mlir import ir
 

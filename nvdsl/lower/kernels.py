@@ -9,6 +9,7 @@ from nvdsl import arch, declared
 from nvdsl.declared import Declared
 from nvdsl.devicelog import Site
 from nvdsl.errors import VerifyError, Where
+from nvdsl.ir.walk import walk
 from nvdsl.mlir import ir
 from nvdsl.trace.location import where
 
@@ -82,18 +83,6 @@ def is_kernel(op: Any) -> bool:
 
 def symbol_name(op: Any) -> str:
     return ir.StringAttr(op.attributes["sym_name"]).value
-
-
-def walk(op: Any) -> list[Any]:
-    """All operations in ``op``, itself included, inner ones first."""
-    found: list[Any] = []
-
-    def visit(inner: Any) -> Any:
-        found.append(inner)
-        return ir.WalkResult.ADVANCE
-
-    op.operation.walk(visit)
-    return found
 
 
 def mbarrier_count(create: Any) -> int:

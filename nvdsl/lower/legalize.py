@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from nvdsl.lower.kernels import walk
+from nvdsl.ir.walk import walk
 from nvdsl.lower.prepare import Kernels, functions, new
 from nvdsl.mlir import ir
 

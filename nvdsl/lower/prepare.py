@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from nvdsl.lower.kernels import Kernel, is_kernel, mbarrier_count, symbol_name, walk
+from nvdsl.ir.walk import find_outside, walk
+from nvdsl.lower.kernels import Kernel, is_kernel, mbarrier_count, symbol_name
 from nvdsl.mlir import ir
 from nvdsl.mlir.dialects import llvm
 
@@ -13,6 +14,8 @@ Kernels = dict[str, Kernel]
 _IDS = ("gpu.thread_id", "gpu.block_id", "gpu.cluster_id", "gpu.cluster_block_id")
 _SIZES = ("gpu.block_dim", "gpu.grid_dim", "gpu.cluster_dim", "gpu.cluster_dim_blocks")
 _DYNAMIC_SMEM = "memref<?xi8, #gpu.address_space<workgroup>>"
+
+_KERNELS = ("gpu.launch", "gpu.module")
 
 
 def device_module(host: Any) -> Any:
@@ -27,29 +30,16 @@ def device_module(host: Any) -> Any:
 
 def launch_attributes(host: Any) -> list[dict[str, Any]]:
     """nvdsl's own attributes of each ``gpu.launch``, in program order: outlining drops them."""
-    launches = _outside_kernels(host, "gpu.launch")
+    launches = find_outside(host, "gpu.launch", _KERNELS)
     return [{n: op.attributes[n] for n in op.attributes if n.startswith("nvdsl.")} for op in launches]
 
 
 def restore_launch_attributes(host: Any, attributes: list[dict[str, Any]]) -> None:
     """Put them on the ``gpu.launch_func`` that each has become."""
-    launches = _outside_kernels(host, "gpu.launch_func")
+    launches = find_outside(host, "gpu.launch_func", _KERNELS)
     for op, kept in zip(launches, attributes, strict=True):
         for name, value in kept.items():
             op.attributes[name] = value
-
-
-def _outside_kernels(host: Any, name: str) -> list[Any]:
-    """The host's operations of a name, in program order."""
-    found: list[Any] = []
-
-    def visit(op: Any) -> Any:
-        if op.name == name:
-            found.append(op)
-        return ir.WalkResult.SKIP if op.name in ("gpu.launch", "gpu.module") else ir.WalkResult.ADVANCE
-
-    host.operation.walk(visit, ir.WalkOrder.PRE_ORDER)
-    return found
 
 
 def functions(device: Any, kernels: Kernels) -> list[tuple[Any, Kernel]]:

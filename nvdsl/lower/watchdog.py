@@ -12,8 +12,9 @@ from typing import Any
 
 from nvdsl import devicelog
 from nvdsl.devicelog import Site
+from nvdsl.ir.walk import walk
 from nvdsl.lower import debug_ptx
-from nvdsl.lower.kernels import Kernel, mbarrier_count, walk
+from nvdsl.lower.kernels import Kernel, mbarrier_count
 from nvdsl.lower.prepare import Kernels, functions, new
 from nvdsl.mlir import ir
 from nvdsl.ops.mbarrier import ACQUIRE_CLUSTER

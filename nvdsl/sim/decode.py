@@ -12,7 +12,7 @@ from typing import Any
 
 from nvdsl.collectives import ALIGNED
 from nvdsl.errors import SimError, Where
-from nvdsl.lower.kernels import walk
+from nvdsl.ir.walk import walk
 from nvdsl.mlir import ir
 from nvdsl.sim import report, undefined, values
 from nvdsl.trace.location import where

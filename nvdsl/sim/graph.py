@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from nvdsl.lower.kernels import walk
+from nvdsl.ir.walk import walk
 from nvdsl.mlir import ir
 from nvdsl.sim.decode import Decoder, Frame
 from nvdsl.sim.machine import Waiting

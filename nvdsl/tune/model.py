@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from nvdsl import arch
-from nvdsl.verify.walk import constant, find
+from nvdsl.ir.walk import constant, find
 
 
 @dataclass(frozen=True)

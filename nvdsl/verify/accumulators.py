@@ -13,13 +13,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from nvdsl.errors import VerifyError
+from nvdsl.ir.walk import defining, yielded
 from nvdsl.mlir import ir
 from nvdsl.mlir.dialects import llvm
 from nvdsl.trace.location import where
 from nvdsl.verify.context import Context, beside, contexts
 from nvdsl.verify.places import is_inline_wgmma
 from nvdsl.verify.program import Node, Program
-from nvdsl.verify.walk import defining, yielded
 
 _READS = (
     "llvm.extractvalue", "llvm.store", "nvgpu.warpgroup.mma.store", "llvm.bitcast",

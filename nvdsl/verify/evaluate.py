@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from nvdsl.ir.walk import defining, yielded
 from nvdsl.mlir import ir
-from nvdsl.verify.walk import defining, yielded
 
 _EXACT: dict[str, Callable[[Any, Any], Any]] = {
     "arith.addi": lambda a, b: a + b,

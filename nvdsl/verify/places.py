@@ -13,12 +13,12 @@ from typing import Any
 import numpy as np
 
 from nvdsl import dtypes
+from nvdsl.ir.walk import defining
 from nvdsl.mlir import ir
 from nvdsl.tensorcopies import descriptor_type
 from nvdsl.verify.context import Context
 from nvdsl.verify.mbarriers import box_bytes
 from nvdsl.verify.program import Node
-from nvdsl.verify.walk import defining
 
 _TENSOR_STORES = ("nvvm.cp.async.bulk.tensor.global.shared.cta", "nvvm.cp.async.bulk.tensor.reduce")
 TMA_STORES = ("nvgpu.tma.async.store", "nvvm.cp.async.bulk.global.shared.cta", *_TENSOR_STORES)

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
+from nvdsl.ir.walk import defining, yielded
 from nvdsl.verify.expressions import Expressions
 from nvdsl.verify.program import Kernel, Node
 from nvdsl.verify.threads import Threads
-from nvdsl.verify.walk import defining, yielded
 
 
 @dataclass(frozen=True)

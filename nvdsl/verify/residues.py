@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
+from nvdsl.ir.walk import defining, yielded
 from nvdsl.mlir import ir
 from nvdsl.verify.threads import Threads
-from nvdsl.verify.walk import defining, yielded
 
 BITS = 8
 """More than any alignment asks for that is measured in elements."""

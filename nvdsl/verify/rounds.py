@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from nvdsl.ir.walk import defining, yielded
 from nvdsl.mlir import ir
 from nvdsl.verify.evaluate import compute, fit
 from nvdsl.verify.threads import Known, Threads
-from nvdsl.verify.walk import defining, yielded
 
 
 def values(threads: Threads, value: Any, loop: Any | None, limit: int) -> tuple[list[Known], bool]:

@@ -9,10 +9,10 @@ from typing import Any
 from nvdsl import arch, declared, dtypes
 from nvdsl.declared import Declared
 from nvdsl.errors import VerifyError
+from nvdsl.ir.walk import constant, defining
 from nvdsl.mlir import ir
 from nvdsl.trace.location import where
 from nvdsl.verify.program import Program
-from nvdsl.verify.walk import constant, defining
 
 
 def check(program: Program) -> None:

@@ -9,13 +9,13 @@ from typing import Any
 from nvdsl import arch, tensorcopies
 from nvdsl.elements import ELEMENTS
 from nvdsl.errors import VerifyError
+from nvdsl.ir.walk import constant, defining
 from nvdsl.mlir import ir
 from nvdsl.mlir.dialects import nvgpu
 from nvdsl.tensorcopies import TensorCopy
 from nvdsl.tensormap import TensorMap
 from nvdsl.trace.location import where
 from nvdsl.verify.program import Program
-from nvdsl.verify.walk import constant, defining
 
 _VIEWS = ("memref.subview", "memref.cast", "memref.reinterpret_cast")
 

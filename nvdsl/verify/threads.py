@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 
 from nvdsl.arch import WARP_SIZE
+from nvdsl.ir.walk import constant, defining, yielded
 from nvdsl.mlir import ir
 from nvdsl.verify.evaluate import compute, fit
-from nvdsl.verify.walk import constant, defining, yielded
 
 Known = Any  # int | np.ndarray | None
 _AXES = ("x", "y", "z")

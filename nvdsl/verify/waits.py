@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from nvdsl.errors import VerifyError
+from nvdsl.ir.walk import find
 from nvdsl.trace.location import where
 from nvdsl.verify.context import Context, beside, contexts
 from nvdsl.verify.mbarriers import Event, Group
 from nvdsl.verify.program import Program
-from nvdsl.verify.walk import find
 
 _READERS = ("nvvm.wgmma.mma_async", "nvgpu.warpgroup.mma", "nvvm.ldmatrix", "memref.load", "vector.load")
 

@@ -9,7 +9,7 @@ import pytest
 
 import nvdsl.ops
 from nvdsl import sim
-from nvdsl.lower.kernels import walk
+from nvdsl.ir.walk import walk
 from nvdsl.mlir import ir
 from nvdsl.ops import ptx
 from nvdsl.ops.warp import Dim3

@@ -8,7 +8,7 @@ import pytest
 
 from nvdsl import sim
 from nvdsl.errors import SimError
-from nvdsl.lower.kernels import walk
+from nvdsl.ir.walk import walk
 from nvdsl.mlir import ir
 from tests.sim import kernels
 from tests.sim.simulate import SCHEDULES, traced, verdict, verdict_of, zeros

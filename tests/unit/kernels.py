@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 import nvdsl as nv
+from nvdsl.ir.walk import find
 from nvdsl.mlir import ir
-from nvdsl.verify.walk import find
 
 Body = Callable[..., Any]
 _alive: deque[Any] = deque(maxlen=16)  # MLIR's Python objects for ops and values do not keep their module

@@ -3,9 +3,9 @@
 import pytest
 
 import nvdsl as nv
+from nvdsl.ir.walk import defining, find
 from nvdsl.mlir import ir
 from nvdsl.mlir.dialects import llvm
-from nvdsl.verify.walk import defining, find
 from tests.unit.kernels import inline_ptx, kernel_ops, position, refused_body, trace
 
 WGMMA, FENCE = "nvvm.wgmma.mma_async", "nvvm.wgmma.fence.aligned"

@@ -5,9 +5,9 @@ import itertools
 import pytest
 
 import nvdsl as nv
+from nvdsl.ir.walk import constant, defining, find
 from nvdsl.tile import Product
 from nvdsl.verify.evaluate import evaluate
-from nvdsl.verify.walk import constant, defining, find
 from tests.unit.kernels import kernel_ops, refused_body, trace
 
 WGMMA = "nvvm.wgmma.mma_async"

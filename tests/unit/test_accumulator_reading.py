@@ -5,11 +5,11 @@ import itertools
 import pytest
 
 import nvdsl as nv
+from nvdsl.ir.walk import find
 from nvdsl.layout import a_fragment_element, accumulator_element
 from nvdsl.mlir import ir
 from nvdsl.mlir.dialects import llvm
 from nvdsl.verify.evaluate import evaluate
-from nvdsl.verify.walk import find
 from tests.unit.kernels import array, inline_ptx, kernel_ops, position, refused_body, trace
 
 WAIT = "nvvm.wgmma.wait.group.sync.aligned"

@@ -2,10 +2,10 @@ import numpy as np
 import pytest
 
 import nvdsl as nv
+from nvdsl.ir.walk import constant, find
 from nvdsl.mlir import ir
 from nvdsl.values import Unsigned
 from nvdsl.verify.evaluate import evaluate
-from nvdsl.verify.walk import constant, find
 from tests.unit.kernels import array, refused_body, trace
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import nvdsl as nv
-from nvdsl.verify.walk import find
+from nvdsl.ir.walk import find
 from tests.unit.kernels import array
 
 SQUARE = (8192, 8192)

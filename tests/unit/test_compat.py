@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from nvdsl.ir.walk import constant, find
 from nvdsl.mlir import ir
-from nvdsl.verify.walk import constant, find
 from tests.unit.kernels import smem_bytes
 
 

@@ -13,10 +13,10 @@ import pytest
 
 import nvdsl as nv
 from nvdsl import lower
+from nvdsl.ir.walk import find
 from nvdsl.lower import Options
 from nvdsl.mlir import ir
 from nvdsl.trace.location import where
-from nvdsl.verify.walk import find
 from tests.unit.kernels import array, host, refused, trace
 
 F32 = array(nv.f32, 64)

@@ -5,8 +5,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import nvdsl as nv
+from nvdsl.ir.walk import constant, find
 from nvdsl.verify.evaluate import evaluate
-from nvdsl.verify.walk import constant, find
 from tests.unit.kernels import kernel_ops, refused_body, trace
 from tests.unit.trace.tracing import trace as trace_function
 from tests.unit.traced import evaluate as fold

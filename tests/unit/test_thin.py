@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 
 import nvdsl as nv
+from nvdsl.ir.walk import find
 from nvdsl.mlir import ir
 from nvdsl.mlir.dialects import arith, gpu, nvgpu
 from nvdsl.mlir.extras import types as T
 from nvdsl.thin import NVDSL, TMA, WGMMAMatrix, WGMMAType, const, get_type_size
 from nvdsl.verify.evaluate import evaluate
-from nvdsl.verify.walk import find
 from tests.unit.kernels import refused, smem_bytes
 from tests.unit.thin_kernels import alive, first_thread, kernel_ops, trace
 

@@ -3,11 +3,11 @@
 import pytest
 
 import nvdsl as nv
+from nvdsl.ir.walk import constant, find
 from nvdsl.mlir import ir
 from nvdsl.mlir.dialects import gpu, scf
 from nvdsl.thin import Mbarriers, Warpgroup
 from nvdsl.verify.evaluate import evaluate
-from nvdsl.verify.walk import constant, find
 from tests.unit.kernels import refused
 from tests.unit.thin_kernels import first_thread, kernel_ops, trace
 

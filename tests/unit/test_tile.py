@@ -5,9 +5,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import nvdsl as nv
+from nvdsl.ir.walk import defining, find
 from nvdsl.layout import ALIGNMENT, TileLayout
 from nvdsl.verify.evaluate import evaluate
-from nvdsl.verify.walk import defining, find
 from tests.unit.kernels import kernel_ops, refused_body, smem_bytes, trace
 
 DTYPES = (nv.u8, nv.f16, nv.f32, nv.f64)

@@ -3,11 +3,11 @@
 import pytest
 
 import nvdsl as nv
+from nvdsl.ir.walk import defining, find
 from nvdsl.mlir import ir
 from nvdsl.tensormap import TensorMap
 from nvdsl.verify.evaluate import evaluate
 from nvdsl.verify.tensor_maps import describe
-from nvdsl.verify.walk import defining, find
 from tests.unit.kernels import array, refused
 
 LOAD, STORE = "nvgpu.tma.async.load", "nvgpu.tma.async.store"

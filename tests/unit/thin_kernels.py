@@ -1,8 +1,8 @@
 """For tests of the thin layer: a kernel in LLVM's style around a function of the test."""
 
+from nvdsl.ir.walk import find
 from nvdsl.mlir.dialects import gpu
 from nvdsl.thin import NVDSL
-from nvdsl.verify.walk import find
 
 
 def trace(body, *arguments, block=128, smem=0, grid=(1, 1, 1)):

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from nvdsl.errors import SimError
-from nvdsl.lower.kernels import walk
+from nvdsl.ir.walk import walk
 from nvdsl.mlir import ir
 from nvdsl.sim.decode import Blocking, Decoder, identity, maker
 from nvdsl.sim.report import error

@@ -24,7 +24,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from nvdsl.lower.kernels import walk
+from nvdsl.ir.walk import walk
 from nvdsl.mlir import ir
 from tests.sim.mutants.module import carried, is_wgmma_asm, line_of, segments
 from tests.sim.mutants.orders import address

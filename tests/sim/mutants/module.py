@@ -7,8 +7,8 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
+from nvdsl.ir.walk import walk
 from nvdsl.lower.compiler import _copy
-from nvdsl.lower.kernels import walk
 from nvdsl.mlir import ir
 from nvdsl.trace.location import where
 

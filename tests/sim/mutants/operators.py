@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from nvdsl import arch
-from nvdsl.lower.kernels import walk
+from nvdsl.ir.walk import walk
 from nvdsl.mlir import ir
 from tests.sim.mutants import orders, values
 from tests.sim.mutants.module import (

@@ -14,8 +14,8 @@ import pytest
 from hypothesis import strategies as st
 
 import nvdsl as nv
+from nvdsl.ir.walk import constant, find
 from nvdsl.kernels import Config, matmul_simple
-from nvdsl.verify.walk import constant, find
 from tests.unit.gemm.products import CONFIGS, SMALL, made, product
 from tests.unit.kernels import array
 

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 import nvdsl as nv
+from nvdsl.ir.walk import constant, find
 from nvdsl.kernels.pack import copy, pack, packed_cols
-from nvdsl.verify.walk import constant, find
 from tests.unit.gemm.strided import strided
 from tests.unit.kernels import array
 

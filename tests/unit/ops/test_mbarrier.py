@@ -3,10 +3,10 @@
 import pytest
 
 import nvdsl as nv
+from nvdsl.ir.walk import constant, find
 from nvdsl.mlir import ir
 from nvdsl.ops.mbarrier import parity_i1
 from nvdsl.verify.evaluate import evaluate
-from nvdsl.verify.walk import constant, find
 from tests.unit.kernels import host, kernel_ops, trace
 
 INIT, WAIT = "nvgpu.mbarrier.init", "nvgpu.mbarrier.try_wait.parity"

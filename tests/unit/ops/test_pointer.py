@@ -3,9 +3,9 @@
 import pytest
 
 import nvdsl as nv
+from nvdsl.ir.walk import defining, find
 from nvdsl.ops.pointer import GLOBAL, address_of, byte_offset, condition, index
 from nvdsl.verify.evaluate import evaluate
-from nvdsl.verify.walk import defining, find
 from tests.unit.kernels import array, trace
 
 

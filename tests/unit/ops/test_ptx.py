@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 import nvdsl as nv
+from nvdsl.ir.walk import defining, find
 from nvdsl.mlir import ir
 from nvdsl.mlir.dialects import llvm
 from nvdsl.ops import ptx
-from nvdsl.verify.walk import defining, find
 from tests.unit.kernels import trace
 
 

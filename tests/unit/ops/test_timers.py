@@ -1,7 +1,7 @@
 """Clocks: their type."""
 
 import nvdsl as nv
-from nvdsl.verify.walk import find
+from nvdsl.ir.walk import find
 from tests.unit.kernels import trace
 
 

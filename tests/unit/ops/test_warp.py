@@ -3,9 +3,9 @@
 import pytest
 
 import nvdsl as nv
+from nvdsl.ir.walk import constant, find
 from nvdsl.mlir import ir
 from nvdsl.values import Unsigned
-from nvdsl.verify.walk import constant, find
 from tests.unit.kernels import host, trace
 from tests.unit.trace.evaluate import Evaluator
 

@@ -5,8 +5,8 @@ import pytest
 
 import nvdsl as nv
 from nvdsl import scope
+from nvdsl.ir.walk import constant, find
 from nvdsl.verify.evaluate import evaluate
-from nvdsl.verify.walk import constant, find
 from tests.unit.kernels import array, host, refused, smem_bytes, trace
 
 

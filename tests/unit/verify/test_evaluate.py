@@ -7,9 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import nvdsl as nv
+from nvdsl.ir.walk import find
 from nvdsl.mlir import ir
 from nvdsl.verify.evaluate import evaluate
-from nvdsl.verify.walk import find
 from tests.unit.kernels import array, trace
 
 THREADS = (0, 1, 5, 31, 32, 127, 128, 200, 255, 256, 383)

@@ -3,11 +3,11 @@
 import pytest
 
 import nvdsl as nv
+from nvdsl.ir.walk import find
 from nvdsl.mlir import ir
 from nvdsl.ops.tma import L2_EVICT_LAST
 from nvdsl.tensormap import TensorMap
 from nvdsl.verify.tensor_maps import describe
-from nvdsl.verify.walk import find
 from tests.unit.kernels import array, refused
 from tests.unit.verify.verdicts import line
 

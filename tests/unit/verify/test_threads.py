@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 import nvdsl as nv
+from nvdsl.ir.walk import find
 from nvdsl.verify.expressions import Expressions
 from nvdsl.verify.program import Program
 from nvdsl.verify.reach import Reaches
 from nvdsl.verify.rounds import values
 from nvdsl.verify.threads import of_launch, ranges
-from nvdsl.verify.walk import find
 from tests.unit.kernels import array, trace
 
 

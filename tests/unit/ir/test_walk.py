@@ -1,5 +1,6 @@
 import nvdsl as nv
-from nvdsl.verify.walk import ancestors, constant, defining, find
+from nvdsl.ir.walk import ancestors, constant, defining, find, find_outside, walk
+from nvdsl.mlir import ir
 from tests.unit.kernels import array, trace
 
 
@@ -40,3 +41,21 @@ def test_constants_and_definitions():
     assert constant(first.operands[2]) is None, "the loop's variable"
     assert defining(second.operands[2]).name == "arith.constant"
     assert defining(first.operands[1]) is None, "an argument of the function"
+
+
+def test_inner_ops_come_before_the_one_that_holds_them_as_in_mlir():
+    module, expected = trace(nested, array(nv.f32, 16)), []
+
+    def visit(op):
+        expected.append(op)
+        return ir.WalkResult.ADVANCE
+
+    module.operation.walk(visit)
+    assert walk(module) == expected
+
+
+def test_what_stands_in_a_closed_op_is_not_found():
+    module = trace(nested, array(nv.f32, 16))
+    assert [op.name for op in find_outside(module, "gpu.launch", ("gpu.launch",))] == ["gpu.launch"]
+    assert find_outside(module, "memref.store", ("gpu.launch",)) == []
+    assert find_outside(module, "memref.store", ()) == find(module, "memref.store")

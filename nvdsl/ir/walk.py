@@ -1,4 +1,8 @@
-"""Finding ops in a module, and what is known about their operands."""
+"""Finding operations in a module, and what is known about their operands.
+
+The bindings' own ``Operation.walk`` isn't used: it turns whatever is raised in its callback, and so Ctrl-C, which
+Python raises wherever it is, into a RuntimeError.
+"""
 
 from __future__ import annotations
 
@@ -8,16 +12,36 @@ from typing import Any
 from nvdsl.mlir import ir
 
 
-def find(root: Any, *names: str) -> list[Any]:
-    """All operations called one of ``names``, in program order."""
+def walk(root: Any) -> list[Any]:
+    """All operations in ``root``, itself included: inner ones before the one that holds them, else in program order."""
     found: list[Any] = []
+    waiting = [root.operation]
+    while waiting:  # outer before inner, last before first
+        op = waiting.pop()
+        found.append(op)
+        for region in op.regions:
+            for block in region.blocks:
+                waiting += [inner.operation for inner in block.operations]
+    found.reverse()
+    return found
 
-    def visit(op: Any) -> Any:
-        if op.name in names:
+
+def find(root: Any, *names: str) -> list[Any]:
+    """The operations in ``root`` that are called one of ``names``, in the order of `walk`."""
+    return [op for op in walk(root) if op.name in names]
+
+
+def find_outside(root: Any, name: str, closed: tuple[str, ...]) -> list[Any]:
+    """The operations called ``name`` that stand in no operation called one of ``closed``, in program order."""
+    found: list[Any] = []
+    waiting = [root.operation]
+    while waiting:
+        op = waiting.pop()
+        if op.name == name:
             found.append(op)
-        return ir.WalkResult.ADVANCE
-
-    root.operation.walk(visit)
+        if op.name not in closed:
+            inner = [o.operation for region in op.regions for block in region.blocks for o in block.operations]
+            waiting += reversed(inner)
     return found
 
 

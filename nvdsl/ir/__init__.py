@@ -1,0 +1,1 @@
+"""Reading a module: its operations, their operands and attributes, what arithmetic means."""
