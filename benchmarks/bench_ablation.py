@@ -71,7 +71,7 @@ def ablation(problem: Problem, best: Product) -> list[Product]:
     """The best configuration, and each variant of it that differs from it and that can run."""
     from dataclasses import asdict
 
-    from nvdsl import arch
+    from nvdsl.hopper import arch
     from nvdsl.kernels.config import Config
 
     full = asdict(Config(**(best.config or {})))

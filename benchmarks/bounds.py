@@ -221,7 +221,7 @@ def sustained(call: Callable[[], Any], ms: float, settle: float = SETTLE) -> flo
 def summary(problem: Problem, product: Product, samples: list[Sample]) -> dict[str, Any]:
     """``busy``: in how much of the longest block's clocks its tensor cores multiply. ``useful``: in how much of them
     all the GPU's do, where products beyond the result's edge, and SMs without a tile in the last round, are idle."""
-    from nvdsl import arch
+    from nvdsl.hopper import arch
     from nvdsl.kernels.config import Config
     from nvdsl.kernels.schedule import Tiles
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import nvdsl as nv
 from benchmarks.problems import Problem
-from nvdsl import arch
+from nvdsl.hopper import arch
 from nvdsl.kernels.config import Config
 
 PING = {"schedule": "pingpong"}

@@ -16,7 +16,7 @@ from nvdsl.mlir import ir
 from nvdsl.mlir.dialects import llvm
 from nvdsl.ops import ptx, wgmma
 from nvdsl.ops.pointer import GLOBAL, address_of
-from nvdsl.values import const
+from nvdsl.values.traced import const
 
 N = 256
 GROUP = 32

@@ -26,7 +26,7 @@ CAPABILITY = "9.0"
 def call_of(problem: Problem) -> tuple[Any, Any]:
     """The tuned function that nv.matmul calls for a problem, and the call as it is specialized; no array is needed."""
     import nvdsl as nv
-    from nvdsl.jit import Jit
+    from nvdsl.call.jit import Jit
     from nvdsl.kernels import roads
     from nvdsl.kernels.finish import Finish
     from nvdsl.kernels.problem import Matrix

@@ -52,7 +52,7 @@ class Worker:
     def prepare(self, problem: Problem, products: list[Product]) -> dict[str, Any]:
         """Compile each; nothing runs on the GPU. Name -> seconds, or why it can't be compiled."""
         from benchmarks.operands import Operands
-        from nvdsl import collect
+        from nvdsl.call import collect
 
         operands = Operands.empty(problem)
         done: dict[str, Any] = {}

@@ -31,7 +31,7 @@ import argparse
 import numpy as np
 
 import nvdsl as nv
-from nvdsl.accumulator import pack_pair
+from nvdsl.lang.accumulator import pack_pair
 
 
 @nv.jit

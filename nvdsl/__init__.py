@@ -13,38 +13,13 @@ The public names, nothing else. ``import nvdsl as nv`` is the usual form.
 * the names of LLVM's NVGPU examples: `nvdsl.thin`
 """
 
-__version__ = "0.1.0"
-
+import importlib
 from typing import TYPE_CHECKING, Any
 
-from nvdsl import debug as debug
 from nvdsl import errors, layout
-from nvdsl import math as math
-from nvdsl.accumulator import Accumulator, Fragment, accumulator
-from nvdsl.array import Array
-from nvdsl.cache import CacheWarning
-from nvdsl.checks import cdiv, require, require_multiples
-from nvdsl.device import no_gpu, synchronize
-from nvdsl.dtypes import (
-    DType,
-    bf16,
-    bool_,
-    e4m3,
-    e5m2,
-    f16,
-    f32,
-    f64,
-    i8,
-    i16,
-    i32,
-    i64,
-    index,
-    tf32,
-    u8,
-    u16,
-    u32,
-    u64,
-)
+from nvdsl.call.device import no_gpu, synchronize
+from nvdsl.call.jit import Compiled, Jit, jit
+from nvdsl.call.specialize import ShapeDtype
 from nvdsl.errors import (
     AdvisoryWarning,
     ArgumentError,
@@ -59,7 +34,15 @@ from nvdsl.errors import (
     VerifyError,
     WatchdogError,
 )
-from nvdsl.jit import Compiled, Jit, jit
+from nvdsl.errors.require import cdiv, require, require_multiples
+from nvdsl.lang.accumulator import Accumulator, Fragment, accumulator
+from nvdsl.lang.array import Array
+from nvdsl.lang.pipeline import PipelineState, Ring
+from nvdsl.lang.scratch import empty, zeros
+from nvdsl.lang.tile import Tile, TileStack, smem
+from nvdsl.lang.tma import TMA
+from nvdsl.lower.cache import CacheWarning
+from nvdsl.lower.version import __version__ as __version__
 from nvdsl.ops.cluster import (
     cluster_arrive,
     cluster_block_id,
@@ -120,16 +103,33 @@ from nvdsl.ops.warp import (
     warpgroup_thread,
 )
 from nvdsl.ops.wgmma import wgmma_commit, wgmma_fence, wgmma_wait
-from nvdsl.pipeline import PipelineState, Ring
-from nvdsl.scratch import empty, zeros
-from nvdsl.select import abs, clamp, max, min, select
-from nvdsl.specialize import ShapeDtype
-from nvdsl.tile import Tile, TileStack, smem
-from nvdsl.tma import TMA
+from nvdsl.testing import debug as debug
 from nvdsl.trace.launch import kernel
 from nvdsl.trace.range import Range as range
 from nvdsl.tune import Autotuned, Space, Tuning, autotune
-from nvdsl.values import Unsigned, Value, bitcast, const
+from nvdsl.values import math as math
+from nvdsl.values.dtypes import (
+    DType,
+    bf16,
+    bool_,
+    e4m3,
+    e5m2,
+    f16,
+    f32,
+    f64,
+    i8,
+    i16,
+    i32,
+    i64,
+    index,
+    tf32,
+    u8,
+    u16,
+    u32,
+    u64,
+)
+from nvdsl.values.select import abs, clamp, max, min, select
+from nvdsl.values.traced import Unsigned, Value, bitcast, const
 
 if TYPE_CHECKING:
     from nvdsl.kernels.matmul import matmul as matmul
@@ -138,8 +138,6 @@ if TYPE_CHECKING:
 def __getattr__(name: str) -> Any:
     """Finished kernels are imported where they are first used: importing nvdsl stays fast."""
     if name == "matmul":
-        from nvdsl.kernels.matmul import matmul
-
-        globals()["matmul"] = matmul
-        return matmul
+        globals()["matmul"] = found = importlib.import_module("nvdsl.kernels.matmul").matmul
+        return found
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -23,26 +23,29 @@ from typing import Any
 
 import numpy as np
 
-from nvdsl import arch, collect, dtypes, scope, sim
-from nvdsl.device import synchronize
+from nvdsl import sim
+from nvdsl.call import collect
+from nvdsl.call.device import synchronize
+from nvdsl.call.jit import Compiled, at_call
+from nvdsl.call.module import trace_function
+from nvdsl.call.specialize import ScalarSpec, ShapeDtype
 from nvdsl.driver import arrays
-from nvdsl.errors import ArgumentError, trace_error
+from nvdsl.errors import ArgumentError, frames, trace_error
+from nvdsl.hopper import arch
 from nvdsl.ir.walk import find
-from nvdsl.jit import Compiled, at_call
 from nvdsl.mlir import ir
 from nvdsl.mlir.dialects import arith, func, gpu, memref, nvgpu, nvvm, scf
 from nvdsl.mlir.extras import types as T
-from nvdsl.module import trace_function
 from nvdsl.ops.mbarrier import Mbarriers
 from nvdsl.ops.smem import DYNAMIC as MLIR_DYNAMIC
 from nvdsl.ops.smem import get_dynamic_shared_memory
 from nvdsl.ops.tma import TMA
 from nvdsl.ops.warp import WARP_GROUP_SIZE, setmaxnreg_dec, setmaxnreg_inc
 from nvdsl.ops.wgmma import wgmma_wait
-from nvdsl.specialize import ScalarSpec, ShapeDtype
-from nvdsl.trace import effects, location
+from nvdsl.trace import effects
 from nvdsl.trace.launch import describe_launch, emit_launch
-from nvdsl.values import const
+from nvdsl.values import dtypes, scope
+from nvdsl.values.traced import const
 
 
 def get_type_size(ty: Any) -> int:
@@ -297,14 +300,15 @@ class ThinFunction:
     @at_call
     def compile(self, *args: Any, **kwargs: Any) -> Compiled:
         """Trace, verify and lower, without a GPU."""
-        from nvdsl import lower
+        from nvdsl.lower import compiler
+        from nvdsl.lower.options import Options
 
         # The body may read globals of the user's module (tile sizes, say), so a key of arguments alone
         # can't tell that two calls agree: the traced text is the key.
         module = self.trace(*args, **kwargs)
         key = str(module)
         if key not in self._cache:
-            lowered = lower.lower(module, lower.Options.from_environment())
+            lowered = compiler.lower(module, Options.from_environment())
             written = effects.written_arguments(module.body.operations[0])
             self._cache[key] = Compiled(
                 self.__name__, module, lowered, written, seconds=dict(lowered.stages)
@@ -327,7 +331,7 @@ def _describe(argument: Any, position: int) -> tuple[Any, Any]:
         return described
     raise ArgumentError(
         f"argument {position} is a {type(argument).__name__}",
-        where=location.caller(),
+        where=frames.caller(),
         rule="positional arguments are arrays, bool, int or float; others go by keyword and stay Python values",
         fix="pass it by keyword",
     )

@@ -8,9 +8,8 @@ import time
 from argparse import Namespace
 from pathlib import Path
 
-from nvdsl import cache
 from nvdsl.cli import Refused
-from nvdsl.lower import binaries
+from nvdsl.lower import binaries, cache
 
 _PARTS = {"kernels": ("kernels", binaries.SUFFIX), "tuned": ("tune", ".json")}
 """What the parts are called: the folder, and how its files end."""

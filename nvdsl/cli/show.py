@@ -12,11 +12,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from nvdsl import collect
+from nvdsl.call import collect
 from nvdsl.cli import Refused, script
 from nvdsl.errors import NvdslError
+from nvdsl.hopper.occupancy import occupancy
 from nvdsl.lower import kernels, passes
-from nvdsl.occupancy import occupancy
 
 
 def run(chosen: Namespace) -> int:

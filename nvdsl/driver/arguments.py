@@ -10,9 +10,9 @@ import numpy
 
 from nvdsl.driver.host.builder import Layout
 from nvdsl.driver.spec import ArraySpec, Place
-from nvdsl.dtypes import DType
-from nvdsl.elements import integer, rounding
 from nvdsl.errors import ArgumentError
+from nvdsl.values.dtypes import DType
+from nvdsl.values.elements import integer, rounding
 
 _NO_SPEC = object()
 

@@ -14,10 +14,10 @@ from typing import Any
 
 import numpy
 
-from nvdsl import dtypes
 from nvdsl.driver.spec import ArraySpec, Described, Place, canonical_strides, packed_strides, spec_of
-from nvdsl.dtypes import DType
 from nvdsl.errors import ArgumentError
+from nvdsl.values import dtypes
+from nvdsl.values.dtypes import DType
 
 _MAX_KNOWN = 4096  # specs of one library, before the cache starts again: shapes may vary without end
 _BY_NAME = {dtype.numpy.name: dtype for dtype in reversed(dtypes.ALL)}  # float32 is f32, not tf32

@@ -11,13 +11,13 @@ import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from nvdsl import arch
 from nvdsl.driver.cuda_error import STICKY as STICKY
 from nvdsl.driver.cuda_error import CudaError, Forked
 from nvdsl.errors import DeviceError
+from nvdsl.hopper import arch
 
 if TYPE_CHECKING:
-    from nvdsl.tensormap import TensorMap
+    from nvdsl.hopper.tensor_maps import TensorMap
 
 Dim3 = tuple[int, int, int]
 

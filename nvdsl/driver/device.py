@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from nvdsl import arch, threads
 from nvdsl.driver import cuda as driver
 from nvdsl.driver import watchdog
 from nvdsl.driver.cuda import Cuda, CudaError
 from nvdsl.errors import DeviceError
+from nvdsl.hopper import arch
+from nvdsl.mlir import threads
 
 if TYPE_CHECKING:
     from nvdsl.driver.launch import KernelBinary

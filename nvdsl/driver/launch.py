@@ -7,11 +7,11 @@ import math
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
-from nvdsl import arch
-from nvdsl.devicelog import Watch
 from nvdsl.driver import watchdog
 from nvdsl.driver.cuda import STICKY, Cuda, CudaError, Dim3
 from nvdsl.errors import ArgumentError, DeviceError, Where
+from nvdsl.hopper import arch
+from nvdsl.lower.device_log import Watch
 
 if TYPE_CHECKING:
     from nvdsl.driver.run import Run

@@ -23,9 +23,9 @@ from nvdsl.driver.prepared import Prepared
 from nvdsl.driver.run import Run
 from nvdsl.driver.spec import Place
 from nvdsl.driver.staging import Staged, groups
-from nvdsl.elements import ELEMENTS
 from nvdsl.errors import ArgumentError, DeviceError, LowerError
 from nvdsl.mlir import ir
+from nvdsl.values.elements import ELEMENTS
 
 __all__ = ["KernelBinary", "Plan", "build"]
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy
 
-from nvdsl.dtypes import DType
-from nvdsl.elements import mlir_name
+from nvdsl.values.dtypes import DType
+from nvdsl.values.elements import mlir_name
 
 if TYPE_CHECKING:
     from nvdsl.driver.containers import Container

@@ -16,11 +16,12 @@ from typing import Any
 
 import numpy as np
 
-from nvdsl import devicelog, threads
-from nvdsl.devicelog import Watch
 from nvdsl.driver import watchdog_report
 from nvdsl.driver.cuda import Cuda, CudaError, Dim3
 from nvdsl.errors import WatchdogError
+from nvdsl.lower import device_log
+from nvdsl.lower.device_log import Watch
+from nvdsl.mlir import threads
 
 _LOOK = 0.2
 """Seconds between two looks at the log."""
@@ -38,11 +39,11 @@ class Log:
     """The slots that kernels write into, in host memory that all devices see."""
 
     def __init__(self, cuda: Cuda) -> None:
-        size = devicelog.SLOTS * devicelog.SLOT.itemsize
+        size = device_log.SLOTS * device_log.SLOT.itemsize
         here, self.address = cuda.host_memory(size)
         memory: Any = (ctypes.c_char * size).from_address(here)
         self._bytes: Any = np.frombuffer(memory, np.uint8)
-        self._slots = self._bytes.view(devicelog.SLOT)
+        self._slots = self._bytes.view(device_log.SLOT)
         self._cuda, self._stream = cuda, 0
         self._shape: tuple[Dim3, Dim3] = ((0, 0, 0), (0, 0, 0))
         self._used = 0
@@ -52,7 +53,7 @@ class Log:
         """Make the log ready for a launch. Raises CudaError with what failed before it."""
         self._cuda.synchronize(self._stream)
         self._shape = (grid, block)
-        self._used = min(math.prod(grid) * -(-math.prod(block) // 32), devicelog.SLOTS)
+        self._used = min(math.prod(grid) * -(-math.prod(block) // 32), device_log.SLOTS)
         self._slots[: self._used] = 0
 
     def watch(self, kernel: str, watch: Watch) -> None:
@@ -85,7 +86,7 @@ class Log:
             pause = min(1.5 * pause, 0.01)
             now = time.monotonic()
             if now - looked > _LOOK:
-                looked, says = now, zlib.crc32(self._bytes[: self._used * devicelog.SLOT.itemsize])
+                looked, says = now, zlib.crc32(self._bytes[: self._used * device_log.SLOT.itemsize])
                 if says != said:
                     said, changed = says, now
                 elif now - changed > self._silence(patience):
@@ -95,7 +96,7 @@ class Log:
     def _silence(self, patience: float) -> float:
         """Seconds without news after which a launch isn't waited for any longer."""
         states = self._slots["state"][: self._used]
-        if (states == devicelog.FAULT).any():
+        if (states == device_log.FAULT).any():
             return _STOPS
         return patience if states.any() else _BEGINS
 
@@ -111,7 +112,7 @@ def attach(cuda: Cuda, module: Any) -> None:
     """Tell a loaded module's kernels where the log is."""
     with _lock:
         address = ctypes.c_uint64(_the_log(cuda).address)
-        cuda.copy(cuda.variable(module, devicelog.SYMBOL), ctypes.addressof(address), 8, 0)
+        cuda.copy(cuda.variable(module, device_log.SYMBOL), ctypes.addressof(address), 8, 0)
         cuda.synchronize(0)
 
 

@@ -8,12 +8,12 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from nvdsl import arch
-from nvdsl.devicelog import BEFORE, FAULT, MAX_VALUES, PAST, Site, Watch, number
 from nvdsl.driver.mbarrier_word import State, decode, hint
-from nvdsl.elements import ELEMENTS
+from nvdsl.driver.printf import formatted
 from nvdsl.errors import WatchdogError
-from nvdsl.printf import formatted
+from nvdsl.hopper import arch
+from nvdsl.lower.device_log import BEFORE, FAULT, MAX_VALUES, PAST, Site, Watch, number
+from nvdsl.values.elements import ELEMENTS
 
 _LINES = 24
 """Of a report that lists warps."""

@@ -13,8 +13,8 @@ import numpy as np
 from nvdsl.driver.containers import CuPy, Jax, NumPy, Torch
 from nvdsl.driver.spec import Memory, spec_of
 from nvdsl.driver.view import View
-from nvdsl.dtypes import DType
 from nvdsl.errors import ArgumentError
+from nvdsl.values.dtypes import DType
 
 Made = tuple[Any, Callable[[], Any]]
 """What a kernel that writes the array is given, and, called after the kernel, the array itself."""

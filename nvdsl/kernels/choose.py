@@ -23,12 +23,12 @@ from dataclasses import replace
 from typing import Any
 
 import nvdsl as nv
-from nvdsl import arch
+from nvdsl.hopper import arch
+from nvdsl.hopper.occupancy import occupancy
 from nvdsl.kernels.config import SPARE_REGISTERS, Config
 from nvdsl.kernels.gemm import resident_clusters
 from nvdsl.kernels.schedule import Tiles
 from nvdsl.kernels.split import Split
-from nvdsl.occupancy import occupancy
 
 EPILOGUE = 28.7
 """Time of an epilogue in slices of one element of K, for results of 16 bits."""

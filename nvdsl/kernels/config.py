@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import nvdsl as nv
-from nvdsl import arch
+from nvdsl.hopper import arch
 from nvdsl.kernels.schedule import ORDERS
 
 SCHEDULES = ("cooperative", "pingpong", "streamk", "splitk")

@@ -17,13 +17,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import nvdsl as nv
-from nvdsl.accumulator import pack_pair
 from nvdsl.kernels.inside import inside, opaque
+from nvdsl.lang.accumulator import pack_pair
 from nvdsl.mlir import ir
 from nvdsl.mlir.dialects import llvm, vector
 from nvdsl.ops import memory
 from nvdsl.ops.pointer import index
-from nvdsl.values import wrap
+from nvdsl.values.traced import wrap
 
 LINE = 128
 """Bytes that are brought into L2 together."""

@@ -11,9 +11,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import nvdsl as nv
-from nvdsl.accumulator import pack_pair, pair_vector
 from nvdsl.kernels.visit import Place, visitor
 from nvdsl.kernels.visit import Visit as Visit
+from nvdsl.lang.accumulator import pack_pair, pair_vector
 
 PIECE_ROWS = 64
 

@@ -10,11 +10,12 @@ import nvdsl as nv
 from nvdsl.errors import ArgumentError
 from nvdsl.mlir import ir
 from nvdsl.mlir.dialects import arith
+from nvdsl.values import dtypes
 
 
 def relu(x: Any) -> Any:
     """max(x, 0), and NaN of NaN: max.NaN.f32, which ptxas joins with the conversion of a 16-bit result."""
-    return nv.Value(arith.maximumf(x, nv.dtypes.of(x)(0.0)))
+    return nv.Value(arith.maximumf(x, dtypes.of(x)(0.0)))
 
 
 def gelu(x: Any) -> Any:
@@ -44,7 +45,7 @@ def tanh(x: Any) -> Any:
 
 def _in_f32(function: Callable[[Any], Any], x: Any) -> Any:
     """``function(x)``, of x's type; the functions of `nvdsl.math` know f32 only."""
-    return nv.dtypes.of(x)(function(nv.f32(x)))
+    return dtypes.of(x)(function(nv.f32(x)))
 
 
 ACTIVATIONS: dict[str, Callable[[Any], Any]] = {
@@ -89,7 +90,7 @@ class Finish:
         return parts > 2 or self.c and (arrays > 1 or cols % 16 != 0)
 
     def __call__(self, value: Any, *elements: Any) -> Any:
-        wide = nv.f64 if nv.dtypes.of(value) == nv.f64 else nv.f32
+        wide = nv.f64 if dtypes.of(value) == nv.f64 else nv.f32
         given = iter(elements)
         result = wide(value)
         if self.alpha:
@@ -115,4 +116,4 @@ def _activated(activation: Callable[[Any], Any], x: Any) -> Any:
             rule="an activation is a function of a traced number, and returns one",
             fix="return what it computes",
         )
-    return nv.dtypes.of(x)(result)
+    return dtypes.of(x)(result)

@@ -6,13 +6,14 @@ import functools
 from typing import Any
 
 import nvdsl as nv
-from nvdsl import arch, sim
+from nvdsl import sim
+from nvdsl.call.specialize import describe_argument
 from nvdsl.driver.device import devices
+from nvdsl.hopper import arch
 from nvdsl.kernels import matmul_cooperative, matmul_pingpong, matmul_splitk, matmul_streamk
 from nvdsl.kernels.config import Config
 from nvdsl.kernels.epilogue import Visit
 from nvdsl.kernels.schedule import Tiles
-from nvdsl.specialize import describe_argument
 
 KERNELS: dict[str, nv.Jit[...]] = {
     "cooperative": matmul_cooperative.matmul,

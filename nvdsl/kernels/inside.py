@@ -6,7 +6,7 @@ from typing import Any
 
 import nvdsl as nv
 from nvdsl.ops import ptx
-from nvdsl.values import wrap
+from nvdsl.values.traced import wrap
 
 
 def inside(start: Any, thread: Any, register: int, extent: int, unit: int) -> tuple[Any, int]:

@@ -13,21 +13,22 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 import nvdsl as nv
-from nvdsl import collect, sim
-from nvdsl.arraylike import ArrayLike
-from nvdsl.constants import token
+from nvdsl import sim
+from nvdsl.call import collect
+from nvdsl.call.glance import glance, keep, learn
+from nvdsl.call.jit import at_call
 from nvdsl.errors import ArgumentError
-from nvdsl.glance import glance, keep, learn
-from nvdsl.jit import at_call
 from nvdsl.kernels import options as given
 from nvdsl.kernels.allocate import empty_like
 from nvdsl.kernels.arguments import Argument, overlap
+from nvdsl.kernels.arraylike import ArrayLike
 from nvdsl.kernels.config import Config
 from nvdsl.kernels.finish import Finish
 from nvdsl.kernels.problem import TMA_ALIGNMENT, Problem, is_block_scaled
 from nvdsl.kernels.ready import Ready, ready
 from nvdsl.kernels.roads import Road, find, find_block_scaled
 from nvdsl.kernels.tuned import product
+from nvdsl.trace.tokens import token
 
 A = TypeVar("A", bound=ArrayLike)
 

@@ -7,7 +7,7 @@ from typing import Any
 import nvdsl as nv
 from nvdsl.mlir import ir
 from nvdsl.mlir.dialects import vector
-from nvdsl.values import const
+from nvdsl.values.traced import const
 
 SWIZZLE_ROWS = 8
 """Rows after which the swizzle's pattern repeats: tiles start at multiples."""

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 
 import nvdsl as nv
-from nvdsl import dtypes
 from nvdsl.errors import ArgumentError
 from nvdsl.kernels.config import Config
 from nvdsl.kernels.finish import ACTIVATIONS
+from nvdsl.values import dtypes
 
 _NUMBERS = (int, float, np.number)
 

@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from nvdsl.dependencies import Guard
 from nvdsl.driver.prepared import Prepared
 from nvdsl.kernels.allocate import maker
 from nvdsl.kernels.arguments import Argument
 from nvdsl.kernels.roads import Road
+from nvdsl.trace.dependencies import Guard
 
 NAMES = ("a", "b", "out", "c", "bias", "scale_a", "scale_b")
 """The order in which a glance sees a call's arrays. Behind ``out`` it looks where there is one of the others only."""

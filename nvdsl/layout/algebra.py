@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Any, NoReturn
 
 from nvdsl.errors import layout_error
+from nvdsl.layout import core
 from nvdsl.layout.core import Layout, from_modes
 from nvdsl.layout.fit import fit, fit_bits
 from nvdsl.layout.make import make_layout
@@ -237,3 +238,6 @@ def _refuse(a: Layout, b: Layout, why: str) -> NoReturn:
         "(CuTe, composition: divisibility)",
         fix="choose sizes and steps that divide a's modes, or tile a mode by mode: composition(a, (tile0, tile1))",
     )
+
+
+core.below["composition"] = composition

@@ -8,7 +8,7 @@ mode fastest, and the last mode goes on without bound. Sources: Cecka, "CuTe Lay
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from numbers import Integral
 from typing import Any
 
@@ -16,6 +16,9 @@ from nvdsl.errors import layout_error
 from nvdsl.layout import nested
 from nvdsl.layout.nested import flatten, is_nested, is_static
 from nvdsl.layout.strides import E, X, is_zero, plus, times, value
+
+below: dict[str, Callable[..., Any]] = {}
+"""What a layout's operators and its text do. The modules that are built on this one enter it here."""
 
 
 class Layout:
@@ -234,21 +237,13 @@ class Layout:
         return f"Layout({self.shape}, {self.stride})"
 
     def __str__(self) -> str:
-        from nvdsl.layout.notation import show  # notation is above: it makes layouts, too
-
-        return show(self)
-
-    # --- operators; algebra and tiling are above this module
+        return below["show"](self)
 
     def __matmul__(self, other: Any) -> Layout:
-        from nvdsl.layout.algebra import composition
-
-        return composition(self, other)
+        return below["composition"](self, other)
 
     def __truediv__(self, tiler: Any) -> Layout:
-        from nvdsl.layout.tiling import zipped_divide
-
-        return zipped_divide(self, tiler)
+        return below["zipped_divide"](self, tiler)
 
 
 def _total(terms: list[tuple[Any, Any]]) -> Any:

@@ -6,6 +6,7 @@ import ast
 from typing import Any
 
 from nvdsl.errors import layout_error
+from nvdsl.layout import core
 from nvdsl.layout.core import Layout
 from nvdsl.layout.nested import is_nested
 from nvdsl.layout.strides import E, X
@@ -82,3 +83,6 @@ def _read(tree: ast.AST, axes: int) -> Any:
             numbers = [_read(entry, 0) for entry in entries]
             return E(*numbers) if kind == "E" else X(*numbers)
     raise SyntaxError(f"{ast.unparse(tree)!r}")
+
+
+core.below["show"] = show

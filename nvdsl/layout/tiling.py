@@ -6,6 +6,7 @@ Sources: Cecka, arXiv 2603.02298, sections 3.5.1 and 3.5.2; CUTLASS, media/docs/
 from __future__ import annotations
 
 from nvdsl.errors import layout_error
+from nvdsl.layout import core
 from nvdsl.layout.algebra import Tiler, check_tiler, composition
 from nvdsl.layout.core import Layout
 from nvdsl.layout.inverses import complement, right_inverse
@@ -136,3 +137,6 @@ def make_layout_tv(threads: Layout, values: Layout) -> tuple[tuple[int, ...], La
     whole = raked_product(threads, values)
     tv = composition(right_inverse(whole), Layout((threads.size, values.size), (1, threads.size)))
     return tuple(product(mode.shape) for mode in whole), tv
+
+
+core.below["zipped_divide"] = zipped_divide

@@ -15,13 +15,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import nvdsl
-from nvdsl import cache
 from nvdsl.errors import ToolchainError
-from nvdsl.lower import stored, toolchain
+from nvdsl.lower import cache, stored, toolchain
 from nvdsl.lower.advisories import Advisory
 from nvdsl.lower.options import Options
 from nvdsl.lower.result import KernelBinary, Lowered
+from nvdsl.lower.version import __version__
 from nvdsl.mlir import ir, provider
 
 FORMAT = 2
@@ -92,7 +91,7 @@ def _lowering() -> str:
     files = [_file(path) for path in sorted(Path(str(ir.__file__)).parent.glob("_mlir_libs/*.so*"))]
     with contextlib.suppress(ToolchainError):  # only kernels that call exp and the like need it
         files.append(_file(toolchain.libdevice()))
-    digest = hashlib.sha256(repr((nvdsl.__version__, provider, files)).encode())
+    digest = hashlib.sha256(repr((__version__, provider, files)).encode())
     here = Path(__file__).parent
     for path in sorted([*here.glob("*.py"), *here.parent.glob("*.py")]):
         digest.update(path.read_bytes())

@@ -6,11 +6,11 @@ import re
 from typing import Any
 
 from nvdsl.errors import LowerError
+from nvdsl.ir.location import where
 from nvdsl.ir.walk import walk
 from nvdsl.lower.kernels import Kernel
 from nvdsl.lower.prepare import Kernels, functions, parameter_count
 from nvdsl.mlir import ir
-from nvdsl.trace.location import where
 
 _NOWHERE = (
     *("acos", "asin", "atan", "atan2", "cosh", "exp", "exp10", "log", "log10", "log2", "pow", "powi", "sinh", "tan"),

@@ -7,16 +7,16 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from nvdsl import arch, threads
-from nvdsl.devicelog import Watch
 from nvdsl.errors import VerifyError
+from nvdsl.hopper import arch
 from nvdsl.lower import advisories, binaries, kernels, passes, prepare, ptx, ptxas, steps
+from nvdsl.lower.device_log import Watch
 from nvdsl.lower.dump import Dump
 from nvdsl.lower.kernels import Kernel
 from nvdsl.lower.options import Options
 from nvdsl.lower.ptx import Ptx
 from nvdsl.lower.result import KernelBinary, Lowered, Resources
-from nvdsl.mlir import ir
+from nvdsl.mlir import ir, threads
 
 
 def lower(module: Any, options: Options | None = None) -> Lowered:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from nvdsl import devicelog as log
+from nvdsl.lower import device_log as log
 from nvdsl.mlir import ir
 
 LINGER = 0.2

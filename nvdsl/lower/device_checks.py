@@ -9,18 +9,17 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from nvdsl import devicelog
-from nvdsl.devicelog import Site
-from nvdsl.elements import ELEMENTS
+from nvdsl.ir.location import where
+from nvdsl.ir.tensor_copies import segments
 from nvdsl.ir.walk import walk
-from nvdsl.lower import debug_ptx
+from nvdsl.lower import debug_ptx, device_log
+from nvdsl.lower.device_log import Site
 from nvdsl.lower.kernels import Kernel, mbarrier_count
 from nvdsl.lower.prepare import Kernels, functions, new
 from nvdsl.lower.watchdog import add_site, mbarrier_names, to_i32, to_i64
 from nvdsl.mlir import ir
-from nvdsl.ops import bounds
-from nvdsl.tensorcopies import segments
-from nvdsl.trace.location import where
+from nvdsl.values import bounds
+from nvdsl.values.elements import ELEMENTS
 
 ASSERT = "nvdsl.assert"
 """Attribute of a ``gpu.printf`` that is an assert with values: where it is executed, the assert has failed."""
@@ -49,7 +48,7 @@ def check_asserts(device: Any, kernels: Kernels, _: Any) -> None:
                     holds, text = to_i32(op.operands[0]), ir.StringAttr(op.attributes["msg"]).value.replace("%", "%%")
                 else:
                     holds, text = _constant(_i32(), 0), ir.StringAttr(op.attributes["format"]).value
-                    values = list(op.operands)[: devicelog.MAX_VALUES]
+                    values = list(op.operands)[: device_log.MAX_VALUES]
                 site = Site("assert", where(op), text, types=tuple(str(value.type) for value in values))
                 _require(holds, kernel, site, values)
             op.erase()
@@ -126,7 +125,7 @@ def _check_stated(op: Any, kernel: Kernel) -> None:
     """Indices that a wrapper states: `nvdsl.ops.bounds`."""
     stated, values = bounds.stated(op), list(op.operands)
     assert stated is not None
-    if len(values) > devicelog.MAX_VALUES:
+    if len(values) > device_log.MAX_VALUES:
         return
     holds = None
     for value, extent in zip(values, stated.extents, strict=True):
@@ -162,7 +161,7 @@ def _check_access(op: Any, kernel: Kernel) -> None:
 def _check(what: str, ref: Any, indices: list[Any], width: int, kernel: Kernel, op: Any, name: str) -> None:
     """``width`` elements of the last axis from ``indices`` on lie within the memref."""
     extents = list(ref.type.shape)
-    if not indices or not ref.type.has_static_shape or len(indices) > devicelog.MAX_VALUES:
+    if not indices or not ref.type.has_static_shape or len(indices) > device_log.MAX_VALUES:
         return
     last = [*extents[:-1], extents[-1] - width + 1]
     checked = [(i, below) for i, below in zip(indices, last, strict=True) if not _known_below(i, below)]

@@ -7,17 +7,18 @@ from __future__ import annotations
 
 from typing import Any
 
-from nvdsl import arch, tensorcopies
-from nvdsl.devicelog import Site
-from nvdsl.elements import ELEMENTS
+from nvdsl.hopper import arch
+from nvdsl.ir import tensor_copies
+from nvdsl.ir.location import where
+from nvdsl.ir.tensor_copies import TensorCopy
 from nvdsl.ir.walk import walk
 from nvdsl.lower import debug_ptx
+from nvdsl.lower.device_log import Site
 from nvdsl.lower.kernels import Kernel
 from nvdsl.lower.prepare import Kernels, functions, new
 from nvdsl.lower.watchdog import add_site, to_i32, to_i64
 from nvdsl.mlir import ir
-from nvdsl.tensorcopies import TensorCopy
-from nvdsl.trace.location import where
+from nvdsl.values.elements import ELEMENTS
 
 _EQUAL, _NOT_LESS = 0, 5  # arith's CmpIPredicate: eq, sge
 
@@ -27,7 +28,7 @@ def check_coordinates(device: Any, kernels: Kernels, _: Any) -> None:
     memory at a negative coordinate."""
     for function, kernel in functions(device, kernels):
         for op in walk(function):
-            copy = tensorcopies.of(op) if op.name in tensorcopies.COPIES else None
+            copy = tensor_copies.of(op) if op.name in tensor_copies.COPIES else None
             if copy is not None:
                 with ir.InsertionPoint(op), op.location:
                     _check(op, copy, kernel)

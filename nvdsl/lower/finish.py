@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from nvdsl import arch
+from nvdsl.hopper import arch
 from nvdsl.ir.walk import walk
 from nvdsl.lower import toolchain
 from nvdsl.lower.prepare import Kernels, functions

@@ -5,13 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from nvdsl import arch, declared
-from nvdsl.declared import Declared
-from nvdsl.devicelog import Site
 from nvdsl.errors import VerifyError, Where
+from nvdsl.hopper import arch
+from nvdsl.ir import declared
+from nvdsl.ir.declared import Declared
+from nvdsl.ir.location import where
 from nvdsl.ir.walk import walk
+from nvdsl.lower.device_log import Site
 from nvdsl.mlir import ir
-from nvdsl.trace.location import where
 
 Dim3 = tuple[int, int, int]
 

@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from nvdsl import tensorcopies
+from nvdsl.ir import tensor_copies
 from nvdsl.lower import (
     accumulators,
     checks,
@@ -87,7 +87,7 @@ DEVICE = (
     _debug("check-asserts", "in debug mode", device_checks.check_asserts, needs=device_checks.ASSERTS),
     _debug("check-bounds", "an index outside of its axis stops the kernel", device_checks.check_bounds),
     _debug("check-coordinates", "one of a TMA copy that would be an illegal instruction stops the kernel",
-           device_coordinates.check_coordinates, needs=tensorcopies.COPIES),
+           device_coordinates.check_coordinates, needs=tensor_copies.COPIES),
     _debug("bound-waits", "an mbarrier wait ends after a while", watchdog.bound_waits),
     _debug("cluster-waits", "nvgpu's and nvvm's waits acquire at the scope of the block",
            cluster_waits.cluster_waits, needs=("nvgpu.mbarrier.try_wait.parity",), when=False),

@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
 
-from nvdsl import arch
 from nvdsl.errors import LowerError, ToolchainError
+from nvdsl.hopper import arch
 from nvdsl.lower import toolchain
 from nvdsl.lower.ptx import Ptx
 from nvdsl.lower.result import Resources

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from nvdsl.devicelog import Watch
 from nvdsl.errors import ToolchainError, Where
 from nvdsl.lower import toolchain
+from nvdsl.lower.device_log import Watch
 
 
 @dataclass(frozen=True)

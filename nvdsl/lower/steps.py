@@ -6,13 +6,13 @@ from collections.abc import Iterable
 from typing import Any
 
 from nvdsl.errors import LowerError
+from nvdsl.ir.location import where
 from nvdsl.ir.walk import walk
 from nvdsl.lower import passes
 from nvdsl.lower.dump import Dump
 from nvdsl.lower.kernels import Kernel
 from nvdsl.lower.options import Options
 from nvdsl.mlir import ir, passmanager
-from nvdsl.trace.location import where
 
 _TRANSLATABLE = ("builtin.module", "gpu.module", "llvm.", "nvvm.")
 

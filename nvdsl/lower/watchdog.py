@@ -10,28 +10,27 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from nvdsl import devicelog
-from nvdsl.devicelog import Site
+from nvdsl.ir.location import mbarrier_group, where
 from nvdsl.ir.walk import walk
-from nvdsl.lower import debug_ptx
+from nvdsl.lower import debug_ptx, device_log
+from nvdsl.lower.device_log import Site
 from nvdsl.lower.kernels import Kernel, mbarrier_count
 from nvdsl.lower.prepare import Kernels, functions, new
 from nvdsl.mlir import ir
 from nvdsl.ops.mbarrier import ACQUIRE_CLUSTER
-from nvdsl.trace.location import mbarrier_group, where
 
 
 def declare_log(device: Any, _kernels: Kernels, _: Any) -> None:
     """The variables in each ``gpu.module``: where the log is, and which mbarriers some warp has read already."""
     i64, i32 = _int(64), _int(32)
-    claims = ir.Type.parse(f"!llvm.array<{devicelog.CLAIMS} x i32>")
+    claims = ir.Type.parse(f"!llvm.array<{device_log.CLAIMS} x i32>")
     for module in device.body.operations:
         with ir.InsertionPoint.at_block_begin(module.regions[0].blocks[0]), module.operation.location:
-            _variable(devicelog.SYMBOL, i64, ir.IntegerAttr.get(i64, 0))
+            _variable(device_log.SYMBOL, i64, ir.IntegerAttr.get(i64, 0))
             zeros = ir.DenseElementsAttr.get_splat(
-                ir.RankedTensorType.get([devicelog.CLAIMS], i32), ir.IntegerAttr.get(i32, 0)
+                ir.RankedTensorType.get([device_log.CLAIMS], i32), ir.IntegerAttr.get(i32, 0)
             )
-            _variable(devicelog.CLAIMED, claims, zeros)
+            _variable(device_log.CLAIMED, claims, zeros)
 
 
 def _variable(name: str, type: Any, value: Any) -> None:
@@ -51,7 +50,7 @@ def enter_and_return(device: Any, kernels: Kernels, _: Any) -> None:
     for function, kernel in functions(device, kernels):
         site = add_site(kernel, Site("entry", where(function)))
         with ir.InsertionPoint.at_block_begin(function.regions[0].blocks[0]), function.location:
-            debug_ptx.emit(debug_ptx.mark(devicelog.BEFORE, site))
+            debug_ptx.emit(debug_ptx.mark(device_log.BEFORE, site))
         for op in walk(function):
             if op.name == "gpu.return":
                 with ir.InsertionPoint(op), op.location:
@@ -113,9 +112,9 @@ def announce_waits(device: Any, kernels: Kernels, _: Any) -> None:
             site = add_site(kernel, described[0])
             with ir.InsertionPoint(op), op.location:
                 number = [to_i32(value) for value in described[1:]]
-                debug_ptx.emit(debug_ptx.mark(devicelog.BEFORE, site, "$0" if number else "0"), *number)
+                debug_ptx.emit(debug_ptx.mark(device_log.BEFORE, site, "$0" if number else "0"), *number)
             with ir.InsertionPoint.after(op), op.location:
-                debug_ptx.emit(debug_ptx.mark(devicelog.PAST, site))
+                debug_ptx.emit(debug_ptx.mark(device_log.PAST, site))
 
 
 def _setmaxnreg(op: Any) -> tuple[Any, ...] | None:

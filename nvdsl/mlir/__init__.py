@@ -21,7 +21,7 @@ import sys
 import types
 from pathlib import Path
 
-from nvdsl.errors import ToolchainError
+from nvdsl.errors import ToolchainError, frames
 
 DEFAULT_PROVIDER = "numba_cuda_mlir._mlir"
 
@@ -84,6 +84,10 @@ def _load_provider() -> str:
     return name
 
 
+_OWN = {f"{__name__}.threads"}
+"""Modules that lie here, and are nvdsl's."""
+
+
 class _Alias:
     """Finds ``nvdsl.mlir.X`` as the provider's ``X``: the same module object, under both names.
 
@@ -93,7 +97,7 @@ class _Alias:
         parent = sys.modules.get(fullname.partition(".")[0])
         if isinstance(parent, _LazyParent) and not f"{fullname}.".startswith(f"{DEFAULT_PROVIDER}."):
             parent.initialize()  # `import numba_cuda_mlir.cuda`: its modules expect a complete package
-        if not fullname.startswith(f"{__name__}."):
+        if not fullname.startswith(f"{__name__}.") or fullname in _OWN:
             return None
         return importlib.machinery.ModuleSpec(fullname, self)
 
@@ -113,3 +117,4 @@ sys.meta_path.insert(0, _Alias())  # before the path finder, which would load a 
 
 ir = importlib.import_module(f"{provider}.ir")
 passmanager = importlib.import_module(f"{provider}.passmanager")
+frames.add_internal(provider.partition(".")[0], os.path.dirname(ir.__file__ or ""))

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from nvdsl import scope
 from nvdsl.errors import trace_error
 from nvdsl.mlir.dialects import gpu, nvvm
 from nvdsl.ops.pointer import SHARED_CLUSTER, i32, pointer_type
 from nvdsl.ops.warp import Dim3
+from nvdsl.values import scope
 
 cluster_id = Dim3(gpu.ClusterIdOp, "Index of this cluster in the grid (``%clusterid``).")
 cluster_block_id = Dim3(

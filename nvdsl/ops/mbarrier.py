@@ -9,15 +9,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from nvdsl import arch, scope
 from nvdsl.errors import trace_error
+from nvdsl.hopper import arch
 from nvdsl.mlir import ir
 from nvdsl.mlir.dialects import arith, llvm, nvgpu, nvvm, scf
 from nvdsl.ops.cluster import mapa
 from nvdsl.ops.fence import fence_mbarrier_init
 from nvdsl.ops.pointer import SHARED, i32, index, pointer_type, predicate, under
 from nvdsl.ops.warp import linear_thread_id, sync_threads
-from nvdsl.values import as_value, const
+from nvdsl.values import scope
+from nvdsl.values.traced import as_value, const
 
 MBARRIER_BYTES = 8
 DEFAULT_TICKS = 10_000_000

@@ -12,7 +12,7 @@ from nvdsl.errors import trace_error
 from nvdsl.mlir import ir
 from nvdsl.mlir.dialects import llvm, nvvm
 from nvdsl.ops.pointer import GLOBAL, base_address, byte_offset, index
-from nvdsl.values import stored, wrap
+from nvdsl.values.traced import stored, wrap
 
 _SCOPES = {"cta": "block", "cluster": "cluster", "gpu": "device", "sys": ""}
 """PTX's names of scopes -> LLVM's for NVPTX."""

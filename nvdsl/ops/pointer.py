@@ -6,11 +6,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from nvdsl.dtypes import from_ir
 from nvdsl.errors import trace_error
 from nvdsl.mlir import ir
 from nvdsl.mlir.dialects import arith, llvm, memref, scf
-from nvdsl.values import Value, as_value
+from nvdsl.values import dtypes
+from nvdsl.values.dtypes import from_ir
+from nvdsl.values.traced import Value, as_value
 
 GENERIC, GLOBAL, SHARED, SHARED_CLUSTER = 0, 1, 3, 7
 """LLVM NVPTX address spaces (shared::cta is 3, shared::cluster is 7)."""
@@ -22,18 +23,14 @@ def pointer_type(space: int) -> Any:
 
 def i32(value: Any) -> Any:
     """``value`` (int or traced integer of any width) as an i32 value."""
-    from nvdsl.dtypes import i32 as to_i32
-
     _require_integer(value)
-    return to_i32(value)
+    return dtypes.i32(value)
 
 
 def index(value: Any) -> Any:
     """``value`` (int or traced integer of any width) as an index value."""
-    from nvdsl.dtypes import index as to_index
-
     _require_integer(value)
-    return to_index(value)
+    return dtypes.index(value)
 
 
 def _require_integer(value: Any) -> None:

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from nvdsl import scope
 from nvdsl.errors import trace_error
 from nvdsl.mlir import ir
 from nvdsl.mlir.dialects import gpu, llvm, memref, nvvm
 from nvdsl.ops.pointer import address_of, i32, index
-from nvdsl.values import as_value
+from nvdsl.values import scope
+from nvdsl.values.traced import as_value
 
 DYNAMIC = ir.ShapedType.get_dynamic_size()
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from nvdsl import scope
 from nvdsl.mlir.dialects import nvvm
+from nvdsl.values import scope
 
 
 def clock() -> Any:

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from nvdsl import arch, scope
 from nvdsl.errors import trace_error
+from nvdsl.hopper import arch
 from nvdsl.mlir import ir
 from nvdsl.mlir.dialects import llvm, memref, nvgpu, nvvm
 from nvdsl.ops.mbarrier import Mbarrier
@@ -27,7 +27,8 @@ from nvdsl.ops.pointer import (
     predicate,
     under,
 )
-from nvdsl.values import const
+from nvdsl.values import scope
+from nvdsl.values.traced import const
 
 L2_EVICT_NORMAL = 0x1000000000000000
 L2_EVICT_FIRST = 0x12F0000000000000
@@ -307,7 +308,7 @@ def _cast(value: Any, ty: Any) -> Any:
 
 
 def _i16(value: Any) -> Any:
-    from nvdsl.dtypes import i16
+    from nvdsl.values.dtypes import i16
 
     return i16(value) if not isinstance(value, int) else const(value, ir.IntegerType.get_signless(16))
 

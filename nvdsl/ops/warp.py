@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from nvdsl import arch, scope
 from nvdsl.errors import trace_error
+from nvdsl.hopper import arch
 from nvdsl.mlir import ir
 from nvdsl.mlir.dialects import gpu, nvvm
 from nvdsl.ops.pointer import condition as as_condition
 from nvdsl.ops.pointer import i32
-from nvdsl.values import Value, as_value, wrap
+from nvdsl.values import scope
+from nvdsl.values.traced import Value, as_value, wrap
 
 WARP_SIZE = 32
 WARP_GROUP_SIZE = 128

@@ -10,15 +10,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from nvdsl import dtypes
-from nvdsl.dtypes import DType
 from nvdsl.errors import trace_error
 from nvdsl.layout import WGMMA_K_BYTES, Operand
 from nvdsl.mlir import ir
 from nvdsl.mlir.dialects import llvm, nvvm
 from nvdsl.ops import ptx
 from nvdsl.ops.pointer import i32
-from nvdsl.values import as_value, const
+from nvdsl.values import dtypes
+from nvdsl.values.dtypes import DType
+from nvdsl.values.traced import as_value, const
 
 M = 64
 """Rows of one wgmma."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from nvdsl import arch
 from nvdsl.errors import Where
+from nvdsl.hopper import arch
 from nvdsl.sim.clocks import Clocks, Edge
 from nvdsl.sim.operands import check_tx
 from nvdsl.sim.report import error

@@ -6,10 +6,10 @@ import functools
 import math
 from typing import Any
 
-from nvdsl.elements import ELEMENTS
+from nvdsl.hopper.tensor_maps import TensorMap
 from nvdsl.sim import geometry, shadow, tma
 from nvdsl.sim.report import Access, error
-from nvdsl.tensormap import TensorMap
+from nvdsl.values.elements import ELEMENTS
 
 
 class MapArgument:

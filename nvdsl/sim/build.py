@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from nvdsl import lower, threads
 from nvdsl.driver.plan import Plan
 from nvdsl.driver.plan import build as build_plan
 from nvdsl.lower import kernels, passes, prepare, steps
+from nvdsl.lower import options as lowering_options
 from nvdsl.lower.compiler import outline
 from nvdsl.lower.dump import Dump
-from nvdsl.mlir import ir
-from nvdsl.sim.decode import Code
+from nvdsl.mlir import ir, threads
+from nvdsl.sim.code import Code
 from nvdsl.sim.device import SimDevices, SimKernel
 from nvdsl.sim.memory import SHARED_BASE
 from nvdsl.sim.options import Options
@@ -25,7 +25,7 @@ def build(
     module: Any, name: str, written: frozenset[int] | None, names: Sequence[str] | None, options: Options
 ) -> Plan:
     """See `nvdsl.sim.plan`. nvgpu's warpgroup ops are executed after their conversion at either level."""
-    lowering = lower.Options()
+    lowering = lowering_options.Options()
     dump = Dump(lowering, module)
     with threads.mlir, module.context, ir.Location.unknown():
         host = outline(module, lowering, dump)

@@ -12,12 +12,12 @@ import numpy as np
 
 from nvdsl.driver.cuda import Cuda, EncodedMap
 from nvdsl.driver.device import Device, Devices
-from nvdsl.elements import ELEMENTS, from_bits, integer
 from nvdsl.errors import SimError
+from nvdsl.hopper.tensor_maps import TensorMap
 from nvdsl.mlir import ir
-from nvdsl.sim import progress
+from nvdsl.sim import progress, schedule
 from nvdsl.sim.boxes import MapArgument
-from nvdsl.sim.decode import Code
+from nvdsl.sim.code import Code
 from nvdsl.sim.machine import Dim3, Machine
 from nvdsl.sim.memory import GlobalMemory
 from nvdsl.sim.options import Options
@@ -25,7 +25,7 @@ from nvdsl.sim.recorders import LaunchRecorder
 from nvdsl.sim.recording import current
 from nvdsl.sim.tracking import GlobalShadow
 from nvdsl.sim.values import element
-from nvdsl.tensormap import TensorMap
+from nvdsl.values.elements import ELEMENTS, from_bits, integer
 
 
 @dataclass(frozen=True)
@@ -202,7 +202,7 @@ class SimCuda(Cuda):
         if self.options.checks:
             GlobalShadow.attach(self.gmem, function.global_shift, keep=config.programmatic)
         try:
-            machine.run()
+            schedule.run(machine)
         except SimError as error:
             if machine.recorder is not None:
                 machine.recorder.record.stopped = error.message

@@ -8,9 +8,9 @@ from functools import lru_cache
 
 import numpy as np
 
-from nvdsl import arch
-from nvdsl.elements import ELEMENTS
-from nvdsl.tensormap import SWIZZLE_BYTES, TensorMap
+from nvdsl.hopper import arch
+from nvdsl.hopper.tensor_maps import SWIZZLE_BYTES, TensorMap
+from nvdsl.values.elements import ELEMENTS
 
 UNIT = arch.TMA_STORE_UNIT
 """Bytes that a swizzle moves together, and to which TMA clips a row that it stores."""

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from nvdsl.ir.location import where
 from nvdsl.ir.walk import walk
 from nvdsl.mlir import ir
 from nvdsl.sim.decode import Decoder, Frame
 from nvdsl.sim.machine import Waiting
 from nvdsl.sim.values import integer_type, select
-from nvdsl.trace.location import where
 
 Copies = list[tuple[int, int, Any]]
 """(from slot, to slot, integer type) of the values that a branch hands over."""

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from nvdsl.errors import Where
-from nvdsl.ops.bounds import FIX, RULE, Bounds
 from nvdsl.sim.report import error
+from nvdsl.values.bounds import FIX, RULE, Bounds
 
 _UNSIGNED = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
 _most = np.maximum.reduce

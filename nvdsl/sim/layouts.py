@@ -18,10 +18,10 @@ from typing import Any
 import numpy as np
 
 from nvdsl.errors import Where
+from nvdsl.hopper.tensor_maps import TensorMap
 from nvdsl.sim import geometry, matrix
 from nvdsl.sim.report import Access, error
 from nvdsl.sim.tiles import Tiles
-from nvdsl.tensormap import TensorMap
 
 UNIT = geometry.UNIT
 

@@ -177,12 +177,6 @@ class Machine:
         self.waited = False  # for the launch before
         self._warps: dict[int, tuple[Any, Any]] = {}
 
-    def run(self) -> None:
-        from nvdsl.sim.schedule import Schedule
-
-        with np.errstate(all="ignore"):
-            Schedule(self).run()
-
     def of_warp(self, index: int) -> tuple[Any, Any]:
         """The same in every block: (x, y, z of its threads, each an int where all are alike; mask of those there)."""
         found = self._warps.get(index)

@@ -15,10 +15,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from nvdsl import threads
-from nvdsl.dtypes import DType
+from nvdsl.mlir import threads
 from nvdsl.sim import numbers
 from nvdsl.sim.geometry import UNIT, ranges, swizzled
+from nvdsl.values.dtypes import DType
 
 K_BYTES = 32
 """Bytes of K of one wgmma."""

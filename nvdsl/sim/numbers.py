@@ -16,9 +16,9 @@ from fractions import Fraction
 import ml_dtypes
 import numpy as np
 
-from nvdsl import dtypes
-from nvdsl.dtypes import DType
-from nvdsl.elements import ELEMENTS
+from nvdsl.values import dtypes
+from nvdsl.values.dtypes import DType
+from nvdsl.values.elements import ELEMENTS
 
 BF16 = np.dtype(ml_dtypes.bfloat16)
 _FLOAT8 = {dtypes.e4m3: np.float32(448), dtypes.e5m2: np.float32(57344)}  # the largest finite number

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from nvdsl import arch
 from nvdsl.errors import Where
+from nvdsl.hopper import arch
 from nvdsl.sim.report import error
 from nvdsl.sim.values import Element
 

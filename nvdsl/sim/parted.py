@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from nvdsl.collectives import MASKED_RULE
 from nvdsl.errors import Where
+from nvdsl.ir.collectives import MASKED_RULE
 from nvdsl.sim.lanes import names
 from nvdsl.sim.machine import Waiting
 from nvdsl.sim.report import error

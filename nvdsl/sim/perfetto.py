@@ -10,10 +10,12 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from nvdsl.errors import Where
-from nvdsl.sim.recording import BlockRecord, LaunchRecord, Recording, Span
+
+if TYPE_CHECKING:
+    from nvdsl.sim.recording import BlockRecord, LaunchRecord, Recording, Span
 
 _NOTE = (
     "Logical time of nvdsl's simulator: one microsecond here is one step, an operation of a warp. It shows what may "

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from nvdsl.arch import MBARRIER_BYTES
 from nvdsl.errors import Where
+from nvdsl.hopper.arch import MBARRIER_BYTES
 from nvdsl.sim import memory
 from nvdsl.sim.barriers import Mbarrier
 from nvdsl.sim.copies import mbarrier, uniform

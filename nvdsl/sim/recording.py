@@ -1,5 +1,5 @@
 """What happened in a simulation: every warp's operations and waits, copies and wgmma groups from issue to completion,
-phases of mbarriers. For traces (`perfetto`) and pictures (`nvdsl.draw.slots`).
+phases of mbarriers. For traces (`perfetto`) and pictures (`picture`).
 
 **Time is logical: it counts steps, and says nothing about nanoseconds.** Each recorded operation of a warp takes one
 step of that warp; all warps of a block start at step 0 and count side by side. Who waits goes on at the step at which
@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from nvdsl.errors import SimError, Where
-from nvdsl.threads import Once
+from nvdsl.mlir.threads import Once
 
 BLOCKS = 16
 """Blocks of each launch that are recorded, unless told otherwise; their events take some 100 KB of a trace each."""
@@ -127,9 +127,9 @@ class Recording:
     def write_picture(self, path: str | Path, launch: int = 0, block: int = 0) -> None:
         """Write an SVG of a block's ring slots over time. Raises SimError where no TMA load completed on an mbarrier.
         """
-        from nvdsl.draw import slots
+        from nvdsl.sim import picture
 
-        Path(path).write_text(slots.picture(self, launch, block), encoding="utf-8")
+        Path(path).write_text(picture.picture(self, launch, block), encoding="utf-8")
 
 
 _active: ContextVar[Recording | None] = ContextVar("nvdsl_recording", default=None)

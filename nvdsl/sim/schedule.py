@@ -11,10 +11,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from nvdsl import arch
-from nvdsl.occupancy import occupancy, resident_clusters
+import numpy as np
+
+from nvdsl.hopper import arch
+from nvdsl.hopper.occupancy import occupancy, resident_clusters
 from nvdsl.sim import report
 from nvdsl.sim.machine import Cluster, Machine
+
+
+def run(machine: Machine) -> None:
+    """Run the machine's launch to its end. Raises SimError where it can't get there."""
+    with np.errstate(all="ignore"):
+        Schedule(machine).run()
 
 
 class Schedule:

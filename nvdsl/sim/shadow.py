@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from nvdsl import arch
 from nvdsl.errors import SimError
+from nvdsl.hopper import arch
 from nvdsl.sim.clocks import Part
 from nvdsl.sim.records import Record, Span, Touch
 from nvdsl.sim.report import Access, lane_race, opaque, race

@@ -7,9 +7,12 @@ loads that completed in one phase of its mbarrier.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from nvdsl.sim.perfetto import slot_of
-from nvdsl.sim.recording import BlockRecord, Read, Span
+
+if TYPE_CHECKING:
+    from nvdsl.sim.recording import BlockRecord, Read, Span
 
 
 @dataclass

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from nvdsl import declared
-from nvdsl.declared import Declared
 from nvdsl.errors import Where
+from nvdsl.ir import declared
+from nvdsl.ir.declared import Declared
 from nvdsl.layout import TileLayout
 from nvdsl.mlir import ir
 from nvdsl.sim import geometry, matrix

@@ -20,10 +20,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from nvdsl import arch
+from nvdsl.hopper import arch
+from nvdsl.hopper.tensor_maps import TensorMap
 from nvdsl.sim import numbers
 from nvdsl.sim.geometry import PATTERN, UNIT, UNIT_DTYPE, Geometry, geometry, ranges, runs, units
-from nvdsl.tensormap import TensorMap
 
 _BITWISE, _ORDER = ("and", "or", "xor"), ("min", "max")
 REDUCTIONS = {

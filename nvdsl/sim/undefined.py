@@ -17,6 +17,7 @@ import numpy as np
 from nvdsl.errors import Where
 from nvdsl.mlir import ir
 from nvdsl.sim import matrix, shadow
+from nvdsl.sim.decode import identity, maker
 from nvdsl.sim.registers import ROWS, d_fragment
 from nvdsl.sim.report import Access, error
 
@@ -97,8 +98,6 @@ class Values:
 
     def of(self, value: Any) -> Mask | None:
         """None: defined in any case, or made in too many steps to be followed."""
-        from nvdsl.sim.decode import identity
-
         key = identity(value)
         if key not in self._known:
             if self._depth > _MOST_STEPS:
@@ -121,8 +120,6 @@ class Values:
         return remembered
 
     def _find(self, value: Any) -> Mask | None:
-        from nvdsl.sim.decode import maker
-
         op = maker(value)
         if op is None:
             return None
@@ -146,9 +143,6 @@ class Values:
 
     def register(self, struct: Any, register: int) -> Mask | None:
         """Of one register of a struct."""
-        from nvdsl.sim.decode import maker
-        from nvdsl.sim.wgmma import Accumulator
-
         made, inserted = maker(struct), None
         at = made
         while at is not None and at.name == "llvm.insertvalue":
@@ -166,7 +160,7 @@ class Values:
 
         def mask(v: list[Any]) -> Any:
             found = v[slot]
-            if found.__class__ is not Accumulator or found.undefined is None:
+            if getattr(found, "undefined", None) is None:  # no accumulator, or a defined one
                 return None
             return found.undefined.lanes(register, found.kind.d_type == "f16")
 
@@ -174,13 +168,11 @@ class Values:
 
     def _object(self, struct: Any, operand: Any, register: int) -> Mask | None:
         """Of what goes through inline PTX that changes nothing."""
-        from nvdsl.sim.wgmma import Accumulator
-
         slot, before = self.decoder.find(struct), self.of(operand)
 
         def mask(v: list[Any]) -> Any:
-            found = None if slot is None else v[slot]
-            if found.__class__ is Accumulator:
+            found: Any = None if slot is None else v[slot]
+            if hasattr(found, "undefined"):  # an accumulator
                 return None if found.undefined is None else found.undefined.lanes(register, found.kind.d_type == "f16")
             return None if before is None else before(v)
 

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from nvdsl.errors import NvdslError, TraceError, Where, trace_error
+from nvdsl.errors.frames import caller
 from nvdsl.trace.carry import MISSING, Frozen, Getters, Merge, Scope, Undefined, describe, one_type, owner, read, shown
-from nvdsl.trace.location import caller
 from nvdsl.trace.logic import condition
 from nvdsl.trace.regions import Branching
 from nvdsl.trace.watch import Watch

@@ -12,14 +12,14 @@ from collections.abc import Callable
 from types import BuiltinFunctionType, FunctionType, MethodType
 from typing import Any
 
-import nvdsl.math
-from nvdsl.errors import trace_error
+import nvdsl.values.math
+from nvdsl.errors import frames, trace_error
 from nvdsl.mlir import ir
-from nvdsl.select import max as select_max
-from nvdsl.select import min as select_min
-from nvdsl.trace import location, logic
+from nvdsl.trace import logic
 from nvdsl.trace.carry import is_value
 from nvdsl.trace.printing import print_
+from nvdsl.values.select import max as select_max
+from nvdsl.values.select import min as select_min
 
 Convert = Callable[[FunctionType], Callable[..., Any]]
 
@@ -28,17 +28,17 @@ def resolve(f: Any, convert: Convert) -> Any:
     """What to call where the user's code calls ``f``."""
     kind = type(f)
     if kind is FunctionType:
-        return convert(f) if location.is_helper(f) else f
+        return convert(f) if frames.is_helper(f) else f
     if kind is MethodType:
         function = f.__func__
-        helper = type(function) is FunctionType and location.is_helper(function)
+        helper = type(function) is FunctionType and frames.is_helper(function)
         return MethodType(convert(function), f.__self__) if helper else f
     if kind is BuiltinFunctionType:
         return _BUILTINS.get(f, f)
     if kind is functools.partial:
         return functools.partial(resolve(f.func, convert), *f.args, **f.keywords)
     method = getattr(kind, "__call__", None)  # noqa: B004
-    if type(method) is FunctionType and not isinstance(f, type) and location.is_helper(method):
+    if type(method) is FunctionType and not isinstance(f, type) and frames.is_helper(method):
         return MethodType(convert(method), f)
     return f
 

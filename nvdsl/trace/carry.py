@@ -17,12 +17,12 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from nvdsl import dtypes
 from nvdsl.errors import TraceError
+from nvdsl.errors.frames import caller
 from nvdsl.mlir import ir
 from nvdsl.trace.exits import RESULT
-from nvdsl.trace.location import caller
-from nvdsl.values import Unsigned, Value, as_value, wrap
+from nvdsl.values import dtypes
+from nvdsl.values.traced import Unsigned, Value, as_value, wrap
 
 MISSING = type("Missing", (), {"__repr__": lambda self: "<not assigned>"})()
 

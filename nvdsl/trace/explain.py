@@ -13,10 +13,8 @@ import re
 from types import FrameType, TracebackType
 from typing import Any
 
-import nvdsl
-from nvdsl.errors import TraceError
+from nvdsl.errors import TraceError, frames
 from nvdsl.mlir import ir
-from nvdsl.trace import location
 from nvdsl.trace.carry import Undefined
 
 _VALUE = (
@@ -72,10 +70,10 @@ def explain(error: Exception) -> TraceError | None:
     frame, last = _place(error.__traceback__)
     if frame is None or last is None or _is_raised(last):
         return None
-    where = location.Where(frame.tb_frame.f_code.co_filename, frame.tb_lineno)
+    where = frames.Where(frame.tb_frame.f_code.co_filename, frame.tb_lineno)
     text = str(error)
-    if isinstance(error, AttributeError) and error.obj is nvdsl:
-        names = [f"`nv.{name}`" for name in difflib.get_close_matches(str(error.name), dir(nvdsl), 3)]
+    if isinstance(error, AttributeError) and getattr(error.obj, "__name__", None) == "nvdsl":
+        names = [f"`nv.{name}`" for name in difflib.get_close_matches(str(error.name), dir(error.obj), 3)]
         fix = f"{' or '.join(names)}?" if names else "help(nvdsl) lists what there is"
         return TraceError(f"`nv.{error.name}` does not exist", where=where, rule="nvdsl has no such name", fix=fix)
     named = next((_KINDS[word] for word in re.findall(r"\w+", text) if word in _KINDS), None)
@@ -85,7 +83,7 @@ def explain(error: Exception) -> TraceError | None:
         named = _ARGUMENT
     if named is None and isinstance(error, AttributeError) and _holds_values(frame.tb_frame) and text.startswith("__"):
         named = _KINDS["Array"]  # MLIR's objects say no more
-    if named is None and isinstance(error, TypeError) and not location.is_user(last.tb_frame.f_code.co_filename):
+    if named is None and isinstance(error, TypeError) and not frames.is_user(last.tb_frame.f_code.co_filename):
         name = last.tb_frame.f_code.co_name
         named = f"`{name}` of nvdsl was given something that it does not take", "help(nv) says what it takes"
     if named is None:
@@ -99,7 +97,7 @@ def _place(traceback: TracebackType | None) -> tuple[TracebackType | None, Trace
     users = last = None
     while traceback is not None:
         last = traceback
-        if location.is_user(traceback.tb_frame.f_code.co_filename) and not location.is_installed(
+        if frames.is_user(traceback.tb_frame.f_code.co_filename) and not frames.is_installed(
             traceback.tb_frame.f_code.co_filename
         ):
             users = traceback
@@ -111,7 +109,7 @@ def _is_raised(last: TracebackType) -> bool:
     """Did a `raise` of the user's make the exception?"""
     code = last.tb_frame.f_code
     raised = code.co_code[last.tb_lasti] == dis.opmap["RAISE_VARARGS"]
-    return raised and location.is_user(code.co_filename) and not location.is_installed(code.co_filename)
+    return raised and frames.is_user(code.co_filename) and not frames.is_installed(code.co_filename)
 
 
 def _holds_values(frame: FrameType) -> bool:

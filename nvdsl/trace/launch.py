@@ -8,14 +8,17 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any, ParamSpec
 
-from nvdsl import arch, declared, decorated, scope
 from nvdsl.errors import TraceError, trace_error
+from nvdsl.hopper import arch
+from nvdsl.ir import declared
 from nvdsl.mlir import ir
 from nvdsl.mlir.dialects import _gpu_ops_gen as gpu_ops
 from nvdsl.mlir.dialects import arith, gpu
+from nvdsl.trace import decorated
 from nvdsl.trace.regions import is_tracing
 from nvdsl.trace.rewrite import convert
-from nvdsl.values import const
+from nvdsl.values import scope
+from nvdsl.values.traced import const
 
 P = ParamSpec("P")
 Size = Any  # an int, a traced integer, or up to three of them
@@ -191,6 +194,6 @@ def emit_launch(info: scope.Kernel, body: Callable[[], Any], smem: int | None = 
 
 
 def _index(value: Any) -> Any:
-    from nvdsl.dtypes import index
+    from nvdsl.values.dtypes import index
 
     return index(value)

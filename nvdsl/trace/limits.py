@@ -11,9 +11,8 @@ from collections.abc import Iterable, Iterator
 from types import TracebackType
 from typing import Any
 
-from nvdsl.errors import ArgumentError, TraceError, trace_error
+from nvdsl.errors import ArgumentError, TraceError, frames, trace_error
 from nvdsl.mlir import ir
-from nvdsl.trace import location
 from nvdsl.trace.carry import Undefined
 
 _OPS = 250_000  # of one block; ptxas takes minutes for a tenth of it
@@ -73,9 +72,9 @@ def recursion(error: RecursionError) -> TraceError | None:
     traceback: TracebackType | None = error.__traceback__
     while traceback is not None:
         code = traceback.tb_frame.f_code
-        if location.is_user(code.co_filename):
+        if frames.is_user(code.co_filename):
             calls[code] += 1
-            lines.setdefault(code, location.Where(code.co_filename, traceback.tb_lineno))
+            lines.setdefault(code, frames.Where(code.co_filename, traceback.tb_lineno))
         traceback = traceback.tb_next
     if not calls:
         return None

@@ -14,14 +14,14 @@ from typing import Any
 import numpy as np
 
 from nvdsl.errors import trace_error
+from nvdsl.errors.frames import caller
 from nvdsl.mlir import ir
 from nvdsl.mlir.dialects import cf, gpu, scf
 from nvdsl.trace.carry import Merge, describe, freeze
-from nvdsl.trace.location import caller
 from nvdsl.trace.printing import Text, escaped, format_of
 from nvdsl.trace.regions import Branching
 from nvdsl.trace.watch import of_thunk
-from nvdsl.values import as_value
+from nvdsl.values.traced import as_value
 
 Thunk = Callable[[], Any]  # a lambda, made by ``expressions``
 

@@ -16,17 +16,17 @@ from collections.abc import Sequence
 from typing import Any
 
 from nvdsl.errors import trace_error
+from nvdsl.errors.frames import innermost
 from nvdsl.mlir import ir
 from nvdsl.trace import limits
 from nvdsl.trace.branches import Plain
 from nvdsl.trace.carry import Getters, Scope, Undefined, is_value, read, retyped
-from nvdsl.trace.location import innermost
 from nvdsl.trace.logic import condition
 from nvdsl.trace.range import Range
 from nvdsl.trace.regions import Construct, add_block, add_yield, is_tracing, move_out
 from nvdsl.trace.state import LoopState
 from nvdsl.trace.watch import Watch
-from nvdsl.values import wrap
+from nvdsl.values.traced import wrap
 
 
 class PlainFor(Plain):

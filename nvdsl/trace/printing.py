@@ -12,11 +12,11 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from nvdsl import dtypes
 from nvdsl.errors import trace_error
 from nvdsl.mlir.dialects import gpu
 from nvdsl.trace.carry import describe, is_value
-from nvdsl.values import Value
+from nvdsl.values import dtypes
+from nvdsl.values.traced import Value
 
 _SPEC = re.compile(r"([-+ #0]*\d*(?:\.\d+)?)([a-zA-Z]?)")
 # As ast.FormattedValue has them: none, !r, !s, !a.

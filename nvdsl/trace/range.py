@@ -6,11 +6,11 @@ import operator
 from functools import reduce
 from typing import Any
 
-from nvdsl import dtypes
-from nvdsl.dtypes import DType
 from nvdsl.errors import trace_error
 from nvdsl.mlir import ir
-from nvdsl.values import Value, as_value
+from nvdsl.values import dtypes
+from nvdsl.values.dtypes import DType
+from nvdsl.values.traced import Value, as_value
 
 
 class Range:

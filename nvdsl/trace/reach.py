@@ -20,8 +20,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from nvdsl.errors import frames
 from nvdsl.mlir import ir
-from nvdsl.trace import location, storage
+from nvdsl.trace import storage
 from nvdsl.trace.carry import Undefined
 from nvdsl.trace.storage import Globals, Kind, Path, Storage
 
@@ -48,7 +49,7 @@ class Reach:
         for name in names.read:
             found = module.get(name)
             if type(found) is ModuleType:
-                if location.is_own_module(found):
+                if frames.is_own_module(found):
                     self._members(name, vars(found), names.attributes)
             elif found is not None:
                 self._ahead.append((name, found))
@@ -94,7 +95,7 @@ def _look(kind: type) -> Look | None:
     if issubclass(kind, Iterator) and kind.__module__ in ("builtins", "itertools"):
         return _iterator
     holds = kind is SimpleNamespace or issubclass(kind, (UserDict, UserList))
-    return _object if holds or location.is_own_class(kind) else None
+    return _object if holds or frames.is_own_class(kind) else None
 
 
 def _items(reach: Reach, path: Path, keys: Any, values: Any) -> None:
@@ -137,13 +138,13 @@ def _object(reach: Reach, path: Path, x: Any) -> None:
         reach.add(path, x, storage.ATTRIBUTES)
         for name, value in storage.attributes(x).items():
             reach.go_on(path, ".%s", name, value)
-    if location.is_own_class(kind) and not kind.__module__.startswith("nvdsl."):
+    if frames.is_own_class(kind) and not kind.__module__.startswith("nvdsl."):
         reach.go_on("", "%s", kind.__name__, kind)
 
 
 def _class(reach: Reach, path: Path, x: type) -> None:
     for base in x.__mro__:
-        if location.is_own_class(base):
+        if frames.is_own_class(base):
             reach.seen.add(id(base))
             reach.add(path, base, storage.CLASS)
             for name, value in vars(base).items():
@@ -158,7 +159,7 @@ _WRAPPERS = (property, staticmethod, classmethod)
 
 
 def _function(reach: Reach, path: Path, x: FunctionType) -> None:
-    if not location.is_helper(x):
+    if not frames.is_helper(x):
         return
     for name, cell in zip(x.__code__.co_freevars, x.__closure__ or (), strict=True):
         reach.add(name, cell, storage.CELL)
@@ -169,7 +170,7 @@ def _function(reach: Reach, path: Path, x: FunctionType) -> None:
             reach.go_on(path, ".%s", name, value)
     for default in (*(x.__defaults__ or ()), *(x.__kwdefaults__ or {}).values()):
         reach.go_on(path, "%s", ", in a default value", default)
-    if not x.__code__.co_filename.startswith(location.KERNELS):
+    if not x.__code__.co_filename.startswith(frames.KERNELS):
         reach.named(x.__code__, x.__globals__)
 
 

@@ -22,9 +22,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from nvdsl.constants import Same, token
+from nvdsl.errors.frames import is_own_name
 from nvdsl.trace.loaded import names
-from nvdsl.trace.location import is_own_name
+from nvdsl.trace.tokens import Same, token
 
 LIBRARIES = ("numpy", "ml_dtypes", "torch", "cupy", "jax", "nvdsl")
 """What they hold is no part of a kernel, and there is much of it."""

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Self
 
-from nvdsl import arith
 from nvdsl.mlir import ir
+from nvdsl.values import arith
 
 # Ops that may run where Python would not have evaluated them: no effect, no undefined behaviour, no poison.
 # Not among them: division (by zero), shifts (by too much), float to integer conversion (out of range).

@@ -17,9 +17,9 @@ from collections.abc import Callable
 from types import CellType, CodeType, FunctionType, SimpleNamespace
 from typing import Any
 
-from nvdsl import threads
-from nvdsl.errors import TraceError, Where
-from nvdsl.trace import calls, control, location, source
+from nvdsl.errors import TraceError, Where, frames
+from nvdsl.mlir import threads
+from nvdsl.trace import calls, control, source
 from nvdsl.trace.expressions import RUNTIME, place
 from nvdsl.trace.transform import transform
 
@@ -51,7 +51,7 @@ def convert(function: Callable[..., Any]) -> Callable[..., Any]:
     known = _converted.get(id(code))
     if known is None or known[0]() is not code:
         _check_path(code)
-        location.adopt(function)
+        frames.adopt(function)
         new = _rewritten(function)
         known = _converted[id(code)] = _weak(code), None if new is code else new
     return function if known[1] is None else _bound(function, known[1])

@@ -9,6 +9,7 @@ from itertools import repeat
 from typing import Any
 
 from nvdsl.errors import TraceError, Where
+from nvdsl.errors.frames import caller
 from nvdsl.mlir import ir
 from nvdsl.trace.carry import (
     MISSING,
@@ -25,10 +26,9 @@ from nvdsl.trace.carry import (
     shown,
     typed,
 )
-from nvdsl.trace.location import caller
 from nvdsl.trace.reach import Reach
 from nvdsl.trace.watch import Watch
-from nvdsl.values import Value, as_value
+from nvdsl.values.traced import Value, as_value
 
 _MISFIT = object()
 

@@ -18,8 +18,8 @@ from contextvars import ContextVar
 from types import FrameType
 from typing import Any, TypeVar
 
-from nvdsl.errors import TraceError, Where
-from nvdsl.trace import location, storage
+from nvdsl.errors import TraceError, Where, frames
+from nvdsl.trace import storage
 from nvdsl.trace.carry import Getters, Scope, is_value, owner, same
 from nvdsl.trace.reach import Reach
 from nvdsl.trace.storage import NOTHING, Storage, shown
@@ -44,8 +44,8 @@ class Watch:
         getters: Getters | None = None,
         operand: bool = False,
     ) -> None:
-        frame = location.innermost(sys._getframe(1))
-        self.where = location.at(frame)
+        frame = frames.innermost(sys._getframe(1))
+        self.where = frames.at(frame)
         # What has the carry protocol and is assigned there is carried as a whole; so are elements that are.
         reach = Reach({id(scope.get(p)) for p in places if hasattr(type(scope.get(p)), "__nv_values__")})
         self._names = {p: scope.get(p, NOTHING) for p in places if p.isidentifier()}
@@ -204,11 +204,11 @@ class _Search:
 
     def trace(self, frame: FrameType, event: str, argument: Any) -> Any:
         file = frame.f_code.co_filename
-        if not location.is_user(file) or location.is_installed(file):
+        if not frames.is_user(file) or frames.is_installed(file):
             return None
         self._look()
         if event == "return":
-            self._at = location.at(location.innermost(frame.f_back))
+            self._at = frames.at(frames.innermost(frame.f_back))
         elif not frame.f_code.co_flags & inspect.CO_GENERATOR:  # of a generator, who asks it is named
             self._at = Where(frame.f_code.co_filename, frame.f_lineno)
         return self.trace

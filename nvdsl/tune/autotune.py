@@ -12,12 +12,12 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Protocol, overload
 
-from nvdsl import cache
-from nvdsl.errors import ArgumentError, NvdslError, TuneError, TuneWarning, Where
-from nvdsl.jit import Jit, P, at_call
-from nvdsl.specialize import Call, Constant
-from nvdsl.threads import Once
-from nvdsl.trace import location
+from nvdsl.call.jit import Jit, P, at_call
+from nvdsl.call.specialize import Call, Constant
+from nvdsl.errors import ArgumentError, NvdslError, TuneError, TuneWarning, Where, frames
+from nvdsl.lower import cache
+from nvdsl.lower.version import __version__
+from nvdsl.mlir.threads import Once
 from nvdsl.tune import device, names, store, table
 from nvdsl.tune import problem as problems
 from nvdsl.tune import result as results
@@ -179,11 +179,11 @@ class Autotuned(Jit[P]):
     def _job(self, call: Call, problem: Problem, progress: Any) -> Any:
         from dataclasses import replace
 
-        from nvdsl import lower
+        from nvdsl.lower.options import Options
         from nvdsl.tune.tuner import Job
 
         settings = self._settings
-        options = self._options or lower.Options.from_environment()
+        options = self._options or Options.from_environment()
         defaults = self._defaults()
         return Job(
             name=self.__name__,
@@ -214,16 +214,14 @@ class Autotuned(Jit[P]):
         try:
             return problems.of_call(call, self._parameters(call))
         except TypeError as error:  # too many arguments, or unknown ones
-            raise ArgumentError(f"{self.__name__}(): {error}", where=location.caller()) from None
+            raise ArgumentError(f"{self.__name__}(): {error}", where=frames.caller()) from None
 
     def _question(self, problem: Problem) -> dict[str, Any]:
         return problems.question(problem, self.kernel, self._settings.shape_class)
 
     def _valid_for(self) -> dict[str, str]:
-        import nvdsl
-
         return {
-            "nvdsl's version": nvdsl.__version__,
+            "nvdsl's version": __version__,
             "the kernel's source": names.fingerprint(self._function),
             "the search space": self.space.fingerprint(),
         }
@@ -267,7 +265,7 @@ class Autotuned(Jit[P]):
         )
 
     def _warn(self, text: str) -> None:
-        place = location.caller(kernels=False) or Where("<nvdsl>", 0)
+        place = frames.caller(kernels=False) or Where("<nvdsl>", 0)
         warnings.warn_explicit(text, TuneWarning, place.file, place.line)
 
 

@@ -80,9 +80,9 @@ class GpuBench:
         self._events = self._cuda.event(), self._cuda.event()
 
     def add(self, number: int, packed: bytes) -> None:
+        from nvdsl.call.module import context
         from nvdsl.driver import plan
         from nvdsl.lower import stored
-        from nvdsl.module import context
 
         lowered, _ = stored.unpack(packed, "candidate", context())
         made = plan.build(

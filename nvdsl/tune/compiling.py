@@ -25,14 +25,13 @@ class Compiler:
 
     def compile(self, module: bytes, options: Any) -> bytes:
         """A traced module, packed by `nvdsl.lower.stored`. Raises LowerError, with strict options for advisories."""
-        from nvdsl import lower
-        from nvdsl.lower import stored
+        from nvdsl.call.module import context
+        from nvdsl.lower import compiler, stored
         from nvdsl.mlir import ir
-        from nvdsl.module import context
 
         with context():
             parsed = ir.Module.parse(module)
-        return stored.pack(lower.lower(parsed, options), [], "candidate")
+        return stored.pack(compiler.lower(parsed, options), [], "candidate")
 
 
 def compile_all(

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from nvdsl import arch, sim
-from nvdsl.specialize import Call
+from nvdsl import sim
+from nvdsl.call.specialize import Call
+from nvdsl.hopper import arch
 
 
 def missing() -> str | None:
     """Why nothing can be timed here, or None where it can."""
     if not sim.wanted():
         return None
-    from nvdsl.device import no_gpu
+    from nvdsl.call.device import no_gpu
 
     return no_gpu() or "NVDSL_TARGET=sim"
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from nvdsl import arch
+from nvdsl.hopper import arch
 from nvdsl.ir.walk import constant, find
 
 

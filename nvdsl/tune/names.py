@@ -13,7 +13,7 @@ from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
 from nvdsl.errors import ArgumentError, Where
-from nvdsl.trace.location import is_user_module
+from nvdsl.errors.frames import is_user_module
 
 
 def call(function: Callable[..., Any], known: Mapping[str, Any], what: str) -> Any:

@@ -8,11 +8,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from nvdsl import dtypes
+from nvdsl.call.specialize import Call, Constant
 from nvdsl.driver.spec import ArraySpec, packed_strides
 from nvdsl.errors import ArgumentError
-from nvdsl.specialize import Call, Constant
 from nvdsl.tune import names
+from nvdsl.values import dtypes
 
 
 @dataclass(frozen=True)

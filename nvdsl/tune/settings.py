@@ -8,8 +8,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from nvdsl.errors import ArgumentError
-from nvdsl.trace import location
+from nvdsl.errors import ArgumentError, frames
 
 MODES = ("off", "cached", "always")
 """NVDSL_TUNE. off: heuristic and defaults only. cached (the default): cache and table first. always: as cached, but
@@ -42,6 +41,6 @@ class Settings:
         known = [field.name for field in fields(cls)]
         if unknown := [name for name in given if name not in known]:
             raise ArgumentError(
-                f"autotune with {', '.join(unknown)}", where=location.caller(), rule=f"it takes {', '.join(known)}"
+                f"autotune with {', '.join(unknown)}", where=frames.caller(), rule=f"it takes {', '.join(known)}"
             )
         return cls(**given)

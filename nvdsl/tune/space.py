@@ -15,11 +15,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from typing import Any
 
-from nvdsl import dtypes
-from nvdsl.constants import token
-from nvdsl.errors import ArgumentError, NvdslError
-from nvdsl.trace import location
+from nvdsl.errors import ArgumentError, NvdslError, frames
+from nvdsl.trace.tokens import token
 from nvdsl.tune import names
+from nvdsl.values import dtypes
 
 _DTYPES = {dtype.name: dtype for dtype in dtypes.ALL}
 
@@ -82,7 +81,7 @@ def _check_axes(axes: Mapping[str, Any]) -> None:
 
 
 def _wrong(message: str, **more: Any) -> ArgumentError:
-    return ArgumentError(message, where=location.caller(), **more)
+    return ArgumentError(message, where=frames.caller(), **more)
 
 
 def _plain(value: Any) -> Any:

@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from nvdsl import cache
+from nvdsl.lower import cache
 
 FORMAT = 1
 

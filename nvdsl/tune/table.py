@@ -17,11 +17,10 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-import nvdsl
-from nvdsl.cache import CacheWarning
+from nvdsl.lower.cache import CacheWarning
 from nvdsl.tune.store import FORMAT, Record
 
-FOLDER = Path(nvdsl.__file__).parent / "kernels" / "tables"
+FOLDER = Path(__file__).parents[1] / "kernels" / "tables"
 
 
 def find(table: str | Path) -> Path:

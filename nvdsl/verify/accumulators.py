@@ -13,10 +13,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from nvdsl.errors import VerifyError
+from nvdsl.ir.location import where
 from nvdsl.ir.walk import defining, yielded
 from nvdsl.mlir import ir
 from nvdsl.mlir.dialects import llvm
-from nvdsl.trace.location import where
 from nvdsl.verify.context import Context, beside, contexts
 from nvdsl.verify.places import is_inline_wgmma
 from nvdsl.verify.program import Node, Program

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from nvdsl.errors import VerifyError
-from nvdsl.trace.location import where
+from nvdsl.ir.location import where
 from nvdsl.verify.context import Context, beside, contexts
 from nvdsl.verify.mbarriers import Event, Group, Part
 from nvdsl.verify.program import Node, Program

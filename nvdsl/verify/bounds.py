@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import Any
 
 from nvdsl.errors import VerifyError
-from nvdsl.ops import bounds
-from nvdsl.trace.location import mbarrier_group, where
+from nvdsl.ir.location import mbarrier_group, where
+from nvdsl.values import bounds
 from nvdsl.verify import certain
 from nvdsl.verify.context import Context, contexts
 from nvdsl.verify.program import Node, Program

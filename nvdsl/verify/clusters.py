@@ -7,7 +7,7 @@ other kind is between them.
 from __future__ import annotations
 
 from nvdsl.errors import VerifyError
-from nvdsl.trace.location import where
+from nvdsl.ir.location import where
 from nvdsl.verify.context import beside
 from nvdsl.verify.program import Node, Program, between
 

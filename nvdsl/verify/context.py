@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import cached_property
 
-from nvdsl.trace.location import where
+from nvdsl.ir.location import where
 from nvdsl.verify import mbarriers, rounds
 from nvdsl.verify.expressions import Expressions
 from nvdsl.verify.mbarriers import Event, Group, Part

@@ -11,10 +11,12 @@ from typing import Any
 
 import numpy as np
 
-from nvdsl import arch, dtypes, tensorcopies
 from nvdsl.errors import VerifyError
-from nvdsl.tensorcopies import TensorCopy
-from nvdsl.trace.location import where
+from nvdsl.hopper import arch
+from nvdsl.ir import tensor_copies
+from nvdsl.ir.location import where
+from nvdsl.ir.tensor_copies import TensorCopy
+from nvdsl.values import dtypes
 from nvdsl.verify import certain
 from nvdsl.verify.context import Context, contexts
 from nvdsl.verify.program import Node, Program
@@ -27,12 +29,12 @@ _ILLEGAL = "else it is an illegal instruction on the GPU (measured on an H200: d
 def check(program: Program) -> None:
     for context in contexts(program):
         lowest = Residues(context.threads)
-        for node in context.kernel.find(*tensorcopies.COPIES):
+        for node in context.kernel.find(*tensor_copies.COPIES):
             _check_copy(context, node, lowest)
 
 
 def _check_copy(context: Context, node: Node, lowest: Residues) -> None:
-    copy = tensorcopies.of(node.op)
+    copy = tensor_copies.of(node.op)
     if copy is None:
         return
     reach = context.reaches.of(node, copy.predicate)

@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from nvdsl.arch import WARP_SIZE, WARPGROUP_SIZE
-from nvdsl.collectives import ALIGNED, MASKED, MASKED_RULE
 from nvdsl.errors import VerifyError
-from nvdsl.trace.location import where
+from nvdsl.hopper.arch import WARP_SIZE, WARPGROUP_SIZE
+from nvdsl.ir.collectives import ALIGNED, MASKED, MASKED_RULE
+from nvdsl.ir.location import where
 from nvdsl.verify.context import Context, beside, contexts
 from nvdsl.verify.program import Node, Program
 from nvdsl.verify.reach import Reach

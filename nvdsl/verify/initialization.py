@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from nvdsl.arch import WARP_SIZE
 from nvdsl.errors import VerifyError
-from nvdsl.trace.location import where
+from nvdsl.hopper.arch import WARP_SIZE
+from nvdsl.ir.location import where
 from nvdsl.verify.context import Context, beside, contexts
 from nvdsl.verify.mbarriers import Event
 from nvdsl.verify.program import Node, Program, between, exclusive

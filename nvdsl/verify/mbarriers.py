@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from nvdsl import dtypes
-from nvdsl.tensorcopies import box_type, segments
+from nvdsl.ir.tensor_copies import box_type, segments
+from nvdsl.values import dtypes
 from nvdsl.verify.expressions import Expressions
 from nvdsl.verify.program import Kernel, Node
 from nvdsl.verify.reach import Reach, Reaches

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from nvdsl import arch
 from nvdsl.errors import VerifyError
+from nvdsl.hopper import arch
+from nvdsl.ir.location import where
 from nvdsl.layout import ALIGNMENT
-from nvdsl.trace.location import where
 from nvdsl.verify import places
 from nvdsl.verify.context import beside, contexts
 from nvdsl.verify.places import Operand, Place

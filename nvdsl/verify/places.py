@@ -12,10 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from nvdsl import dtypes
+from nvdsl.ir.tensor_copies import descriptor_type
 from nvdsl.ir.walk import defining
 from nvdsl.mlir import ir
-from nvdsl.tensorcopies import descriptor_type
+from nvdsl.values import dtypes
 from nvdsl.verify.context import Context
 from nvdsl.verify.mbarriers import box_bytes
 from nvdsl.verify.program import Node

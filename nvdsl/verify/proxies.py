@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from nvdsl.errors import VerifyError
-from nvdsl.trace.location import where
+from nvdsl.ir.location import where
 from nvdsl.verify import places
 from nvdsl.verify.context import Context, beside, contexts
 from nvdsl.verify.places import Place

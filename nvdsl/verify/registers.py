@@ -6,10 +6,10 @@ A split that asks for more than the register file hangs without a message: the l
 
 from __future__ import annotations
 
-from nvdsl import arch
-from nvdsl.arch import WARPGROUP_SIZE
 from nvdsl.errors import VerifyError
-from nvdsl.trace.location import where
+from nvdsl.hopper import arch
+from nvdsl.hopper.arch import WARPGROUP_SIZE
+from nvdsl.ir.location import where
 from nvdsl.verify.context import Context, contexts
 from nvdsl.verify.program import Node, Program
 

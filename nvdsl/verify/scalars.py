@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from nvdsl import arch
 from nvdsl.errors import VerifyError
+from nvdsl.hopper import arch
+from nvdsl.ir.location import where
 from nvdsl.mlir import ir
-from nvdsl.trace.location import where
 from nvdsl.verify import certain
 from nvdsl.verify.context import Context, contexts
 from nvdsl.verify.program import DIVISIONS, SHIFTS, Node, Program

@@ -6,12 +6,14 @@ import math
 import re
 from typing import Any
 
-from nvdsl import arch, declared, dtypes
-from nvdsl.declared import Declared
 from nvdsl.errors import VerifyError
+from nvdsl.hopper import arch
+from nvdsl.ir import declared
+from nvdsl.ir.declared import Declared
+from nvdsl.ir.location import where
 from nvdsl.ir.walk import constant, defining
 from nvdsl.mlir import ir
-from nvdsl.trace.location import where
+from nvdsl.values import dtypes
 from nvdsl.verify.program import Program
 
 

@@ -6,15 +6,16 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from nvdsl import arch, tensorcopies
-from nvdsl.elements import ELEMENTS
 from nvdsl.errors import VerifyError
+from nvdsl.hopper import arch
+from nvdsl.hopper.tensor_maps import TensorMap
+from nvdsl.ir import tensor_copies
+from nvdsl.ir.location import where
+from nvdsl.ir.tensor_copies import TensorCopy
 from nvdsl.ir.walk import constant, defining
 from nvdsl.mlir import ir
 from nvdsl.mlir.dialects import nvgpu
-from nvdsl.tensorcopies import TensorCopy
-from nvdsl.tensormap import TensorMap
-from nvdsl.trace.location import where
+from nvdsl.values.elements import ELEMENTS
 from nvdsl.verify.program import Program
 
 _VIEWS = ("memref.subview", "memref.cast", "memref.reinterpret_cast")
@@ -33,8 +34,8 @@ def check(program: Program) -> None:
                 fix="choose a box and a swizzle that fit the array, or pad the array's rows",
             )
     for kernel in program.kernels:
-        for node in kernel.find(*tensorcopies.COPIES):
-            copy = tensorcopies.of(node.op)
+        for node in kernel.find(*tensor_copies.COPIES):
+            copy = tensor_copies.of(node.op)
             if copy is not None and copy.out:
                 _check_end(copy)
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from nvdsl.arch import WARP_SIZE
+from nvdsl.hopper.arch import WARP_SIZE
 from nvdsl.ir.walk import constant, defining, yielded
 from nvdsl.mlir import ir
 from nvdsl.verify.evaluate import compute, fit

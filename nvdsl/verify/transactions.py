@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from nvdsl.errors import VerifyError
-from nvdsl.trace.location import where
+from nvdsl.ir.location import where
 from nvdsl.verify.context import Context, beside, contexts
 from nvdsl.verify.mbarriers import Group, Part
 from nvdsl.verify.program import Node, Program

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from nvdsl.errors import VerifyError
+from nvdsl.ir.location import where
 from nvdsl.ir.walk import find
-from nvdsl.trace.location import where
 from nvdsl.verify.context import Context, beside, contexts
 from nvdsl.verify.mbarriers import Event, Group
 from nvdsl.verify.program import Program

@@ -1,8 +1,8 @@
 """wgmma reads a tile with another swizzle than TMA wrote it with."""
 
 import nvdsl as nv
+from nvdsl.lang.tile import Tile
 from nvdsl.layout import TileLayout
-from nvdsl.tile import Tile
 
 ARRAYS = [((64, 64), "float16"), ((64, 64), "float16"), ((64, 64), "float32")]
 

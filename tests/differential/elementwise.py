@@ -134,8 +134,8 @@ TYPES = ("f64", "f32", "f16", "bf16", "tf32", "e4m3", "e5m2", "i64", "i32", "i16
 ARITHMETIC = tuple(t for t in TYPES if t not in ("tf32", "e4m3", "e5m2"))
 
 _EXACT = ("sqrt", "floor", "ceil", "trunc", "round", "isnan", "isinf", "isfinite")
-# (relative, absolute): twice the largest errors that nvdsl/math.py states for an H200, since the simulator computes
-# in f64 and rounds. What is flushed to zero is below the absolute bound.
+# (relative, absolute): twice the largest errors that nvdsl/values/math.py states for an H200, since the simulator
+# computes in f64 and rounds. What is flushed to zero is below the absolute bound.
 _APPROXIMATE: dict[str, tuple[float, float]] = {
     "exp2": (2**-21, 2e-45), "exp": (2**-16, 1e-44), "log2": (2**-20, 2**-21), "log": (2**-20, 2**-21),
     "rsqrt": (2**-21, 0.0), "sin": (0.0, 2**-19), "cos": (0.0, 2**-19), "tanh": (2**-21, 0.0), "erf": (2**-21, 0.0),

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 import nvdsl as nv
-from nvdsl.accumulator import Accumulator, Fragment
+from nvdsl.lang.accumulator import Accumulator, Fragment
 from nvdsl.layout import a_fragment_element
 from nvdsl.mlir.dialects import llvm
 from nvdsl.ops import wgmma

@@ -8,7 +8,7 @@ from typing import Any
 import hypothesis
 from hypothesis import strategies as st
 
-from nvdsl import arch
+from nvdsl.hopper import arch
 from tests.differential.case import Case, dtype
 from tests.differential.copies import Copy
 from tests.differential.elementwise import ARITHMETIC, TYPES, Conversions, Functions, Operators

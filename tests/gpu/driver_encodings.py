@@ -7,7 +7,7 @@ from typing import Any
 
 from nvdsl.driver import device
 from nvdsl.driver.cuda import CudaError
-from nvdsl.tensormap import DATA_TYPES, INTERLEAVES, L2_PROMOTIONS, OOB_FILLS, SWIZZLES, TensorMap
+from nvdsl.hopper.tensor_maps import DATA_TYPES, INTERLEAVES, L2_PROMOTIONS, OOB_FILLS, SWIZZLES, TensorMap
 
 
 def _candidates() -> list[tuple[TensorMap, int]]:

@@ -6,7 +6,7 @@ import nvdsl as nv
 from nvdsl.lower import debug_ptx
 from nvdsl.mlir import ir
 from nvdsl.mlir.dialects import llvm, nvvm
-from nvdsl.values import const, wrap
+from nvdsl.values.traced import const, wrap
 
 # (what is done to it, in order), (its parity, pending arrivals, pending bytes after that)
 STATES = [

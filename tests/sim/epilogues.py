@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import nvdsl as nv
-from nvdsl.accumulator import pack_pair
+from nvdsl.lang.accumulator import pack_pair
 from nvdsl.mlir.dialects import arith, memref
 from nvdsl.ops import cluster, memory, smem, tma, warp
-from nvdsl.values import const
+from nvdsl.values.traced import const
 
 
 def stage(acc, tile):

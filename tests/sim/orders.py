@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import nvdsl as nv
 from nvdsl.ops import cluster, smem, tma, warp
-from nvdsl.values import const
+from nvdsl.values.traced import const
 
 
 @nv.jit

@@ -7,7 +7,7 @@ from nvdsl.mlir import ir
 from nvdsl.mlir.dialects import llvm
 from nvdsl.ops import cluster, tma
 from nvdsl.ops.pointer import GLOBAL, address_of
-from nvdsl.values import const
+from nvdsl.values.traced import const
 
 
 @nv.jit

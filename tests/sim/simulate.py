@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from nvdsl import sim, verify
+from nvdsl.call.jit import Jit
 from nvdsl.errors import SimError
-from nvdsl.jit import Jit
 from nvdsl.thin import ThinFunction
 from nvdsl.thin import _describe as describe_thin
 from nvdsl.trace import effects

@@ -5,8 +5,8 @@ import importlib
 import numpy as np
 import pytest
 
-from nvdsl import collectives as table
 from nvdsl import sim
+from nvdsl.ir import collectives as table
 from nvdsl.sim.decode import HANDLERS
 from tests.sim import collectives as kernels
 from tests.sim.simulate import traced, verdict_of

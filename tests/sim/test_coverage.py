@@ -17,15 +17,19 @@ from nvdsl.sim import options
 from tests.sim.examples import EXAMPLES, arena
 from tests.sim.simulate import traced, zeros
 
-LAYERS = ("math", "casts", "arith", "values", "select", "operators", "tile", "accumulator", "pipeline", "tma", "array")
+LAYERS = {
+    **{name: f"values.{name}" for name in ("arith", "bounds", "casts", "math", "operators", "select")},
+    **{name: f"lang.{name}" for name in ("accumulator", "array", "pipeline", "tile", "tma")},
+    "traced": "values.traced",
+}
 MODULES = [f"ops.{found.name}" for found in pkgutil.iter_modules(nvdsl.ops.__path__)] + list(LAYERS)
 
 # Names that emit nothing: facts, types, checks, and what is called by others with all that they emit.
 SILENT = {
-    "ops.bounds.stated", "values.stored",
+    "bounds.stated", "traced.stored",
     "ops.mbarrier.i32_type", "ops.pointer.pointer_type", "ops.ptx.register_constraint", "ops.smem.smem_space",
     "ops.wgmma.check_types", "ops.wgmma.accumulator_type", "arith.exists", "arith.element", "arith.like",
-    "arith.length", "values.Value.dtype", "values.Value.shape", "operators.Operators.dtype",
+    "arith.length", "traced.Value.dtype", "traced.Value.shape", "operators.Operators.dtype",
     "operators.Operators.shape", "tile.Tile.shape", "tile.Tile.bytes", "tile.Tile.swizzle", "tile.TileStack.shape",
     "tile.TileStack.dtype", "tile.TileStack.bytes", "accumulator.Accumulator.shape", "accumulator.Fragment.shape",
     "tma.TMA.bytes", "array.Array.shape", "array.Array.strides", "array.Array.ndim", "array.Array.dtype",
@@ -36,7 +40,7 @@ _OPERATORS = ("__getitem__", "__setitem__", "__matmul__", "__iadd__")
 
 def public(module):
     """The functions, ids, methods and properties of a module's own, as "module.name"."""
-    where = importlib.import_module(f"nvdsl.{module}")
+    where = importlib.import_module(f"nvdsl.{LAYERS.get(module, module)}")
     text = inspect.getsource(where)
     for name, found in vars(where).items():
         if name.startswith("_") or (inspect.isclass(found) and issubclass(found, tuple)):

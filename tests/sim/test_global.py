@@ -9,14 +9,14 @@ import pytest
 
 import nvdsl as nv
 from nvdsl import sim
+from nvdsl.hopper.occupancy import resident_clusters
 from nvdsl.mlir import ir
 from nvdsl.mlir.dialects import arith, llvm, memref
-from nvdsl.occupancy import resident_clusters
 from nvdsl.ops import cluster, memory
 from nvdsl.ops.pointer import GLOBAL, address_of
 from nvdsl.sim.histories import Histories, Touch
 from nvdsl.sim.report import Access
-from nvdsl.values import const, wrap
+from nvdsl.values.traced import const, wrap
 from tests.sim.simulate import SCHEDULES, run, traced, verdict, verdict_of, zeros
 
 EVERY = SCHEDULES[:8]

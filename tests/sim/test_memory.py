@@ -5,12 +5,12 @@ import pytest
 
 import nvdsl as nv
 from nvdsl import sim
+from nvdsl.hopper.tensor_maps import TensorMap
 from nvdsl.mlir import ir
 from nvdsl.mlir.dialects import arith, llvm, memref, vector
 from nvdsl.ops import pointer, tma
 from nvdsl.sim import boxes
-from nvdsl.tensormap import TensorMap
-from nvdsl.values import const
+from nvdsl.values.traced import const
 from tests.sim import orders_global
 from tests.sim.simulate import run, verdict, zeros
 

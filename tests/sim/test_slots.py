@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from nvdsl import sim
-from nvdsl.draw import slots as drawing
 from nvdsl.errors import SimError
+from nvdsl.sim import picture as drawing
 from nvdsl.sim.slots import rings
 from tests.sim.programs import load
 from tests.sim.simulate import run

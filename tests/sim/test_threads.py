@@ -11,9 +11,9 @@ import pytest
 
 import nvdsl as nv
 from nvdsl import sim
-from nvdsl.dependencies import Dependencies
 from nvdsl.errors import SimError, TraceError
 from nvdsl.trace import rewrite
+from nvdsl.trace.dependencies import Dependencies
 from tests.sim import threads
 
 THREADS = 8

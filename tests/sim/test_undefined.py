@@ -7,7 +7,7 @@ import pytest
 
 import nvdsl as nv
 from nvdsl import sim
-from nvdsl.accumulator import pack_pair
+from nvdsl.lang.accumulator import pack_pair
 from tests.sim.simulate import traced, verdict_of, zeros
 
 LEVELS = sim.options.LEVELS

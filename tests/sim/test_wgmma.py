@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 
 import nvdsl as nv
-from nvdsl import dtypes, sim
+from nvdsl import sim
 from nvdsl.ops import wgmma
+from nvdsl.values import dtypes
 from tests.sim.simulate import run, verdict, zeros
 
 LEVELS = [sim.Options(level=level) for level in sim.options.LEVELS]

@@ -6,13 +6,14 @@ import pytest
 @pytest.fixture
 def compiled(monkeypatch):
     """The modules that are lowered, in order; nothing else of the lowering happens."""
-    from nvdsl import lower
+    from nvdsl.lower import compiler
+    from nvdsl.lower.result import Lowered
 
     modules = []
 
     def record(module, options):
         modules.append(module)
-        return lower.Lowered(module, {}, {})
+        return Lowered(module, {}, {})
 
-    monkeypatch.setattr(lower, "lower", record)
+    monkeypatch.setattr(compiler, "lower", record)
     return modules

@@ -6,7 +6,7 @@ import pytest
 
 import nvdsl as nv
 from nvdsl.ir.walk import constant, defining, find
-from nvdsl.tile import Product
+from nvdsl.lang.tile import Product
 from nvdsl.verify.evaluate import evaluate
 from tests.unit.kernels import kernel_ops, refused_body, trace
 

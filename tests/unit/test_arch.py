@@ -1,6 +1,6 @@
 """The limits agree with one another, as the documents that they come from say."""
 
-from nvdsl import arch
+from nvdsl.hopper import arch
 
 
 def test_shared_memory():

@@ -1,4 +1,4 @@
-"""nvdsl/arith.py: what operators compute on integers and floats, folded by MLIR, against Python's numbers."""
+"""nvdsl/values/arith.py: what operators compute on integers and floats, folded by MLIR, against Python's numbers."""
 
 import operator
 
@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nvdsl import dtypes as nv
 from nvdsl.errors import TraceError
-from nvdsl.values import const
+from nvdsl.values import dtypes as nv
+from nvdsl.values.traced import const
 from tests.unit.traced import evaluate, ptx, tracing
 
 INTEGERS = [nv.i8, nv.i16, nv.i32, nv.i64, nv.u8, nv.u16, nv.u32, nv.u64, nv.index]

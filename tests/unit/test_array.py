@@ -4,7 +4,7 @@ import pytest
 import nvdsl as nv
 from nvdsl.ir.walk import constant, find
 from nvdsl.mlir import ir
-from nvdsl.values import Unsigned
+from nvdsl.values.traced import Unsigned
 from nvdsl.verify.evaluate import evaluate
 from tests.unit.kernels import array, refused_body, trace
 

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from nvdsl import cache
 from nvdsl.errors import ToolchainError
+from nvdsl.lower import cache
 
 
 @pytest.fixture
@@ -304,7 +304,7 @@ def test_the_limit_is_of_the_environment_or_kept(root, monkeypatch):
 
 HOLDING = """
 import sys, time
-from nvdsl import cache
+from nvdsl.lower import cache
 with cache.alone("work", 5.0) as got:
     print(got, flush=True)
     time.sleep(60)
@@ -312,7 +312,7 @@ with cache.alone("work", 5.0) as got:
 
 
 def test_a_killed_process_leaves_no_lock(root):
-    environment = {**os.environ, "PYTHONPATH": str(Path(cache.__file__).parents[1])}
+    environment = {**os.environ, "PYTHONPATH": str(Path(cache.__file__).parents[2])}
     other = subprocess.Popen(
         [sys.executable, "-c", HOLDING], stdout=subprocess.PIPE, text=True, env=environment, cwd=root.parent
     )

@@ -1,11 +1,11 @@
-"""nvdsl/casts.py: what a conversion gives, and the instruction it becomes."""
+"""nvdsl/values/casts.py: what a conversion gives, and the instruction it becomes."""
 
 import itertools
 
 import numpy as np
 import pytest
 
-from nvdsl import dtypes as nv
+from nvdsl.values import dtypes as nv
 from tests.unit.traced import evaluate, ptx, tracing
 
 SCALARS = [t for t in nv.ALL if t.arithmetic]
@@ -154,6 +154,6 @@ def test_vectors_convert_as_scalars_do() -> None:
 
 def const_vector(t: nv.DType, number: int):
     from nvdsl.mlir import ir
-    from nvdsl.values import const
+    from nvdsl.values.traced import const
 
     return const(number, ir.VectorType.get([2], t.ir))

@@ -3,7 +3,7 @@
 import numpy as np
 
 import nvdsl as nv
-from nvdsl import collect
+from nvdsl.call import collect
 from nvdsl.thin import NVDSL
 
 

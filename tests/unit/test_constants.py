@@ -15,9 +15,9 @@ import numpy as np
 import pytest
 
 import nvdsl as nv
-from nvdsl.constants import token
-from nvdsl.glance import constants
-from nvdsl.specialize import Constant
+from nvdsl.call.glance import constants
+from nvdsl.call.specialize import Constant
+from nvdsl.trace.tokens import token
 from nvdsl.tune.space import Config
 from tests.unit.kernels import array
 

@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 
 import nvdsl as nv
-from nvdsl import dependencies
+from nvdsl.trace import dependencies
 from tests.unit.kernels import array
 
 SCALE = 1.0
@@ -402,7 +402,7 @@ def test_states_are_bounded_and_the_oldest_is_dropped(monkeypatch):
 
 
 def test_objects_as_constants_are_bounded(monkeypatch):
-    monkeypatch.setattr(sys.modules["nvdsl.jit"], "_MOST", 4)
+    monkeypatch.setattr(sys.modules["nvdsl.call.jit"], "_MOST", 4)
     function, call, _ = made(lambda c: c.by)
     for i in range(10):
         assert call(c=Setting(float(i))) == i

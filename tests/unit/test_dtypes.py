@@ -1,4 +1,4 @@
-"""nvdsl/dtypes.py: the table of element types, and where two of them meet."""
+"""nvdsl/values/dtypes.py: the table of element types, and where two of them meet."""
 
 import copy
 import pickle
@@ -7,8 +7,8 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from nvdsl import dtypes as nv
 from nvdsl.mlir import ir
+from nvdsl.values import dtypes as nv
 
 TABLE = [  # type, bits, bytes, signed, NumPy, MLIR
     (nv.f64, 64, 8, True, "float64", "f64"),

@@ -11,8 +11,8 @@ import pytest
 import nvdsl as nv
 from nvdsl.driver import cuda
 from nvdsl.errors import DeviceError
+from nvdsl.mlir.threads import Once, lock, mlir
 from nvdsl.sim import matrix
-from nvdsl.threads import Once, lock, mlir
 from tests.sim import threads
 
 pytestmark = pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import nvdsl as nv
-from nvdsl import glance as glances
-from nvdsl.glance import constants, glance, keep, learn
+from nvdsl.call import glance as glances
+from nvdsl.call.glance import constants, glance, keep, learn
 from tests.unit.driver import libraries
 
 

@@ -12,15 +12,16 @@ import numpy as np
 import pytest
 
 import nvdsl as nv
-from nvdsl import lower
+from nvdsl.ir.location import where
 from nvdsl.ir.walk import find
-from nvdsl.lower import Options
+from nvdsl.lower import compiler
+from nvdsl.lower.options import Options
+from nvdsl.lower.result import Lowered
 from nvdsl.mlir import ir
-from nvdsl.trace.location import where
 from tests.unit.kernels import array, host, refused, trace
 
 F32 = array(nv.f32, 64)
-jit_module = importlib.import_module("nvdsl.jit")  # `nvdsl.jit` is the decorator
+jit_module = importlib.import_module("nvdsl.call.jit")  # `nvdsl.jit` is the decorator
 
 
 def ignore(*values):
@@ -36,9 +37,9 @@ def test_two_threads_compile_once(monkeypatch):
     def slow(module, options):
         count.append(module)
         time.sleep(0.05)
-        return lower.Lowered(module, {}, {})
+        return Lowered(module, {}, {})
 
-    monkeypatch.setattr(lower, "lower", slow)
+    monkeypatch.setattr(compiler, "lower", slow)
     function = nv.jit(ignore)
     results = []
 
@@ -150,9 +151,9 @@ def test_options_are_the_lowerings(monkeypatch):
 
     def record(module, options):
         seen.append(options)
-        return lower.Lowered(module, {}, {})
+        return Lowered(module, {}, {})
 
-    monkeypatch.setattr(lower, "lower", record)
+    monkeypatch.setattr(compiler, "lower", record)
 
     @nv.jit(strict=True, opt_level=2)
     def chosen(x):
@@ -264,10 +265,10 @@ def test_the_import_is_light():
     program = """
 import sys, nvdsl
 from nvdsl.mlir import ir
-heavy = ("torch", "cupy", "jax", "cuda", "cuda.bindings", "cuda.core", "numba", "numba_cuda_mlir.cuda", "nvdsl.lower",
-         "nvdsl.driver.cuda", "nvdsl.driver.plan", "nvdsl.verify", "hypothesis", "pytest")
+heavy = ("torch", "cupy", "jax", "cuda", "cuda.bindings", "cuda.core", "numba", "numba_cuda_mlir.cuda",
+         "nvdsl.lower.compiler", "nvdsl.driver.cuda", "nvdsl.driver.plan", "nvdsl.verify", "hypothesis", "pytest")
 loaded = [name for name in heavy if name in sys.modules]
-print((loaded, ir.Context.current, sys.modules["nvdsl.module"]._context))
+print((loaded, ir.Context.current, sys.modules["nvdsl.call.module"]._context))
 """
     run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
     assert run.returncode == 0, run.stderr

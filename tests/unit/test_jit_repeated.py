@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 import nvdsl as nv
-from nvdsl import collect
-from nvdsl import glance as glances
+from nvdsl.call import collect
+from nvdsl.call import glance as glances
 from nvdsl.driver import plan as plans
 from nvdsl.driver.device import Devices
 from nvdsl.errors import ArgumentError

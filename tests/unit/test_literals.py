@@ -1,11 +1,11 @@
-"""nvdsl/literals.py: Python numbers fit their type, or the error names its range."""
+"""nvdsl/values/python_numbers.py: Python numbers fit their type, or the error names its range."""
 
 import numpy as np
 import pytest
 
-from nvdsl import dtypes as nv
 from nvdsl.errors import TraceError
-from nvdsl.values import as_value, const
+from nvdsl.values import dtypes as nv
+from nvdsl.values.traced import as_value, const
 from tests.unit.traced import evaluate, tracing
 
 RANGES = [

@@ -1,4 +1,4 @@
-"""nvdsl/math.py: each function against Python's, over a NumPy interpreter of the ops that it is traced to,
+"""nvdsl/values/math.py: each function against Python's, over a NumPy interpreter of the ops that it is traced to,
 and the instructions it becomes. (How far the instructions themselves are off was measured on the GPU.)"""
 
 import math
@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from nvdsl import dtypes as nv
 from nvdsl import math as m
 from nvdsl.errors import TraceError
 from nvdsl.mlir import ir
-from nvdsl.values import Value
+from nvdsl.values import dtypes as nv
+from nvdsl.values.traced import Value
 from tests.unit.traced import evaluate, one_of_each, ptx, tracing
 
 FUNCTIONS = "exp2 exp log2 log sqrt rsqrt sin cos tanh erf floor ceil trunc round".split()
@@ -250,7 +250,7 @@ def test_errors(case: int) -> None:
 
 
 def test_vectors_of_higher_rank() -> None:
-    from nvdsl.values import const
+    from nvdsl.values.traced import const
 
     with tracing():
         grid = const(1.0, ir.VectorType.get([2, 2], nv.f32.ir))

@@ -2,7 +2,7 @@
 
 import pytest
 
-from nvdsl.occupancy import occupancy
+from nvdsl.hopper.occupancy import occupancy
 
 
 @pytest.mark.parametrize(

@@ -1,13 +1,13 @@
-"""nvdsl/promote.py: the type in which operands meet, the ops that are built, and the errors."""
+"""nvdsl/values/promotion.py: the type in which operands meet, the ops that are built, and the errors."""
 
 import numpy as np
 import pytest
 
-from nvdsl import dtypes as nv
 from nvdsl.errors import TraceError
 from nvdsl.mlir import ir
 from nvdsl.mlir.dialects import arith
-from nvdsl.values import Unsigned, Value, bitcast
+from nvdsl.values import dtypes as nv
+from nvdsl.values.traced import Unsigned, Value, bitcast
 from tests.unit.traced import evaluate, one_of_each, tracing
 
 TYPES = [  # the operands, and the type and class of a sum and of a product

@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nvdsl import errors, scope
+from nvdsl import errors
+from nvdsl.values import scope
 
 
 def test_counts():

@@ -1,16 +1,16 @@
-"""nvdsl/select.py: min, max, clamp, abs and select, traced and in Python."""
+"""nvdsl/values/select.py: min, max, clamp, abs and select, traced and in Python."""
 
 import math
 
 import numpy as np
 import pytest
 
-from nvdsl import dtypes as nv
 from nvdsl.errors import TraceError
 from nvdsl.mlir import ir
 from nvdsl.mlir.dialects import llvm
-from nvdsl.select import abs, clamp, max, min, select
-from nvdsl.values import const
+from nvdsl.values import dtypes as nv
+from nvdsl.values.select import abs, clamp, max, min, select
+from nvdsl.values.traced import const
 from tests.unit.traced import evaluate, ptx, tracing
 
 NAN = math.nan

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from nvdsl.tensormap import TensorMap, check
+from nvdsl.hopper.tensor_maps import TensorMap, check
 
 
 def gemm_operand(**changes):

@@ -3,9 +3,9 @@
 import pytest
 
 import nvdsl as nv
+from nvdsl.hopper.tensor_maps import TensorMap
 from nvdsl.ir.walk import defining, find
 from nvdsl.mlir import ir
-from nvdsl.tensormap import TensorMap
 from nvdsl.verify.evaluate import evaluate
 from nvdsl.verify.tensor_maps import describe
 from tests.unit.kernels import array, refused

@@ -59,15 +59,15 @@ annotated(a, a, target="sim")
 '''
 
 EXPECTED = {
-    "value": "nvdsl.values.Value",
-    "array": "nvdsl.array.Array",
+    "value": "nvdsl.values.traced.Value",
+    "array": "nvdsl.lang.array.Array",
     "kernel": "def (first: int)",
-    "scale": r"nvdsl.jit.Jit[[x: Any, y: Any, by: float, *, block: int = ...]]",
-    "strict": r"nvdsl.jit.Jit[[x: Any, *, stages: int]]",
+    "scale": r"nvdsl.call.jit.Jit[[x: Any, y: Any, by: float, *, block: int = ...]]",
+    "strict": r"nvdsl.call.jit.Jit[[x: Any, *, stages: int]]",
     "tuned": r"nvdsl.tune.autotune.Autotuned[[x: Any, *, stages: int = ...]]",
     "bare": r"nvdsl.tune.autotune.Autotuned[[x: Any, *, stages: int = ...]]",
     "none": "None",
-    "compiled": "nvdsl.compiled.Compiled",
+    "compiled": "nvdsl.call.compiled.Compiled",
     "str": "str",
     "tuning": "nvdsl.tune.result.Tuning",
     "product": "numpy.ndarray",

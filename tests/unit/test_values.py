@@ -1,4 +1,4 @@
-"""nvdsl/values.py: the classes, how numbers become values, bitcast, vectors."""
+"""nvdsl/values/traced.py: the classes, how numbers become values, bitcast, vectors."""
 
 import operator
 import subprocess
@@ -7,11 +7,11 @@ import sys
 import numpy as np
 import pytest
 
-from nvdsl import dtypes as nv
 from nvdsl.errors import TraceError
 from nvdsl.mlir import ir
 from nvdsl.mlir.dialects import arith, gpu, vector
-from nvdsl.values import Unsigned, Value, as_value, bitcast, const
+from nvdsl.values import dtypes as nv
+from nvdsl.values.traced import Unsigned, Value, as_value, bitcast, const
 from tests.unit.traced import evaluate, ptx, tracing
 
 

@@ -11,11 +11,11 @@ from typing import Any
 import ml_dtypes  # noqa: F401  (NumPy learns bfloat16 and float8)
 import numpy as np
 
-from nvdsl import dtypes
-from nvdsl.dtypes import DType
 from nvdsl.mlir import ir, passmanager
 from nvdsl.mlir.dialects import func, gpu
-from nvdsl.values import Value, bitcast, cast
+from nvdsl.values import dtypes
+from nvdsl.values.dtypes import DType
+from nvdsl.values.traced import Value, bitcast, cast
 
 
 @cache

@@ -8,10 +8,10 @@ from collections.abc import Callable
 from typing import Any
 
 from nvdsl.driver.host.builder import Builder, Frame, Handler, Step, unsupported
-from nvdsl.dtypes import DType
-from nvdsl.elements import ELEMENTS, bit_pattern, from_bits, integer, rounding
 from nvdsl.errors import ArgumentError
-from nvdsl.trace.location import where
+from nvdsl.ir.location import where
+from nvdsl.values.dtypes import DType
+from nvdsl.values.elements import ELEMENTS, bit_pattern, from_bits, integer, rounding
 
 
 def _trunc_div(a: int, b: int) -> int:

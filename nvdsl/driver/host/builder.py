@@ -14,11 +14,11 @@ from typing import Any
 
 from nvdsl.driver.launch import KernelBinary, Launch
 from nvdsl.driver.spec import canonical_strides
-from nvdsl.dtypes import DType
-from nvdsl.elements import ELEMENTS
 from nvdsl.errors import LowerError
+from nvdsl.ir.location import where
 from nvdsl.mlir import ir
-from nvdsl.trace.location import where
+from nvdsl.values.dtypes import DType
+from nvdsl.values.elements import ELEMENTS
 
 Frame = list[Any]
 Step = Callable[[Frame], None]

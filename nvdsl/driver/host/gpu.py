@@ -11,12 +11,12 @@ from nvdsl.driver.cuda import Cuda, EncodedMap
 from nvdsl.driver.host.builder import RUN, Builder, Frame, Handler, Layout, Step, unsupported
 from nvdsl.driver.launch import KernelBinary, Launch, Parameter
 from nvdsl.driver.spec import packed_strides
-from nvdsl.elements import ELEMENTS, bit_pattern
 from nvdsl.errors import ArgumentError, LowerError, Where
+from nvdsl.hopper.tensor_maps import TensorMap
+from nvdsl.ir.location import where
+from nvdsl.lang.scratch import ARBITRARY
 from nvdsl.mlir import ir
-from nvdsl.scratch import ARBITRARY
-from nvdsl.tensormap import TensorMap
-from nvdsl.trace.location import where
+from nvdsl.values.elements import ELEMENTS, bit_pattern
 
 TENSOR_MAP_TYPE = "!nvgpu.tensormap.descriptor<"
 PROGRAMMATIC_LAUNCH = "nvdsl.programmatic_launch"

@@ -7,7 +7,7 @@ from typing import Any
 
 from nvdsl.driver.host.builder import Builder, Frame, Handler, Step, sequence
 from nvdsl.errors import ArgumentError
-from nvdsl.trace.location import where
+from nvdsl.ir.location import where
 
 
 def _copy(pairs: Sequence[tuple[int, int]]) -> Step:

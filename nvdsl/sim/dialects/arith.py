@@ -11,12 +11,12 @@ from typing import Any
 
 import numpy as np
 
+from nvdsl.ir.location import where
 from nvdsl.mlir import ir
 from nvdsl.sim import numbers, operands
 from nvdsl.sim.decode import Decoder, Frame, maker, op
 from nvdsl.sim.values import Element, element, integer_op, integer_type, select, trunc_div, trunc_rem, wrap
 from nvdsl.sim.values import unsigned as as_unsigned
-from nvdsl.trace.location import where
 
 Binary = Callable[[Any, Any], Any]
 

@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
+from nvdsl.ir.location import where
 from nvdsl.mlir import ir
 from nvdsl.sim.decode import Decoder, Frame, op
 from nvdsl.sim.dialects.gpu import failed_assert
-from nvdsl.trace.location import where
 
 
 @op("cf.assert")

@@ -9,11 +9,11 @@ from __future__ import annotations
 from typing import Any
 
 from nvdsl.errors import SimError
+from nvdsl.ir.location import where
 from nvdsl.ir.walk import walk
 from nvdsl.mlir import ir
 from nvdsl.sim.decode import Blocking, Decoder, identity, maker
 from nvdsl.sim.report import error
-from nvdsl.trace.location import where
 
 _FENCE = "nvvm.wgmma.fence.aligned"
 _SAME = ("llvm.bitcast", "arith.bitcast", "vector.bitcast", "builtin.unrealized_conversion_cast", "llvm.extractvalue")

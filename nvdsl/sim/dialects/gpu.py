@@ -8,16 +8,16 @@ from typing import Any
 
 import numpy as np
 
+from nvdsl.driver.printf import formatted
+from nvdsl.ir.location import where
 from nvdsl.mlir import ir
-from nvdsl.ops import bounds
-from nvdsl.printf import formatted
 from nvdsl.sim import indices, memory
 from nvdsl.sim.decode import Blocking, Decoder, Frame, op
 from nvdsl.sim.dialects.masked import masked
 from nvdsl.sim.machine import Waiting
 from nvdsl.sim.operands import check_barrier
 from nvdsl.sim.report import error
-from nvdsl.trace.location import where
+from nvdsl.values import bounds
 
 _AXES = {"x": 0, "y": 1, "z": 2}
 

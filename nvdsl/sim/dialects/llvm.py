@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from nvdsl.ir.location import where
 from nvdsl.mlir import ir
 from nvdsl.sim.decode import Decoder, Frame, maker, op, unknown
 from nvdsl.sim.dialects.arith import binary, fma, unary
@@ -17,7 +18,6 @@ from nvdsl.sim.dialects.ptx import only_touched
 from nvdsl.sim.registers import Struct
 from nvdsl.sim.values import element
 from nvdsl.sim.wgmma import Accumulator, read_warp_registers
-from nvdsl.trace.location import where
 
 
 @op("llvm.mlir.undef", "llvm.mlir.poison", "llvm.mlir.zero", "llvm.mlir.none", "ub.poison")

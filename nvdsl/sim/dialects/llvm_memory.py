@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from nvdsl.ir.location import where
 from nvdsl.mlir import ir
 from nvdsl.mlir.dialects import llvm
 from nvdsl.sim.access import GENERIC, SHARED, SHARED_CLUSTER, Accessor
@@ -17,7 +18,6 @@ from nvdsl.sim.dialects.vector_memory import used_elements
 from nvdsl.sim.registers import Struct
 from nvdsl.sim.undefined import Stored
 from nvdsl.sim.values import element
-from nvdsl.trace.location import where
 
 _DYNAMIC = -(1 << 31)
 

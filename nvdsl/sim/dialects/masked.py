@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from nvdsl.collectives import MASKED
+from nvdsl.ir.collectives import MASKED
+from nvdsl.ir.location import where
 from nvdsl.sim.decode import Blocking, Decoder, Frame
 from nvdsl.sim.parted import gather, named_lanes, not_all
-from nvdsl.trace.location import where
 
 
 def masked(d: Decoder, op: Any, mask: int | None, operands: list[int], finish: Any, word: str = "") -> Any:

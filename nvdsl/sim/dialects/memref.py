@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from nvdsl.declared import VIEW
+from nvdsl.ir.declared import VIEW
+from nvdsl.ir.location import where
 from nvdsl.mlir import ir
 from nvdsl.mlir.dialects import arith
 from nvdsl.sim import indices
@@ -16,7 +17,6 @@ from nvdsl.sim.decode import Decoder, Frame, is_shared, maker, op, unknown
 from nvdsl.sim.report import error
 from nvdsl.sim.undefined import Stored
 from nvdsl.sim.values import element, scalar
-from nvdsl.trace.location import where
 
 _DYNAMIC = ir.ShapedType.get_dynamic_stride_or_offset()
 

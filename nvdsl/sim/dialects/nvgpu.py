@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from nvdsl.ir.location import mbarrier_group, where
 from nvdsl.lower.kernels import mbarrier_count
 from nvdsl.mlir import ir
 from nvdsl.sim import boxes, copies, phases
 from nvdsl.sim.decode import Blocking, Decoder, Frame, op
 from nvdsl.sim.report import error
-from nvdsl.trace.location import mbarrier_group, where
 
 
 def segments(op: Any, slots: list[Any]) -> list[list[Any]]:

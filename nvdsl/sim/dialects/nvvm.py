@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from nvdsl.ir.location import where
 from nvdsl.mlir import ir
 from nvdsl.sim import atomics, memory, operands, phases
 from nvdsl.sim.clocks import Known
@@ -18,7 +19,6 @@ from nvdsl.sim.machine import Waiting
 from nvdsl.sim.report import error
 from nvdsl.sim.tracking import BEFORE
 from nvdsl.sim.uniform import one_value
-from nvdsl.trace.location import where
 
 
 def word(op: Any, name: str) -> str:

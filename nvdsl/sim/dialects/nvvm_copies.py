@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+from nvdsl.ir.location import where
 from nvdsl.mlir import ir
 from nvdsl.sim import boxes, copies
 from nvdsl.sim.decode import Blocking, Decoder, Frame, op, unknown
 from nvdsl.sim.dialects.nvgpu import load_box, predicated, segments, store_box
 from nvdsl.sim.dialects.nvvm import word
 from nvdsl.sim.report import Access
-from nvdsl.trace.location import where
 
 
 @op("nvvm.cp.async.bulk.tensor.shared.cluster.global")

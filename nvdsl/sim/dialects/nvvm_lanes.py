@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from nvdsl.ir.location import where
 from nvdsl.mlir import ir
 from nvdsl.sim import numbers
 from nvdsl.sim.clocks import ALL_LANES
@@ -20,7 +21,6 @@ from nvdsl.sim.lanes import indices, mask_of
 from nvdsl.sim.registers import Struct
 from nvdsl.sim.report import error
 from nvdsl.sim.values import element, lanes
-from nvdsl.trace.location import where
 
 _U64 = (1 << 64) - 1
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from nvdsl.ir.location import where
 from nvdsl.mlir import ir
 from nvdsl.sim import matrix, shadow, undefined
 from nvdsl.sim.access import SHARED, Accessor
@@ -17,7 +18,6 @@ from nvdsl.sim.tiles import origin
 from nvdsl.sim.uniform import one_value
 from nvdsl.sim.values import element, lanes
 from nvdsl.sim.wgmma import Kind, state
-from nvdsl.trace.location import where
 
 _U64 = (1 << 64) - 1
 

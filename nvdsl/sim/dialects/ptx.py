@@ -6,6 +6,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from nvdsl.ir.location import where
 from nvdsl.mlir import ir
 from nvdsl.sim import phases, undefined
 from nvdsl.sim.decode import Blocking, Decoder, Frame, identity, maker, op, unknown
@@ -14,7 +15,6 @@ from nvdsl.sim.registers import Struct
 from nvdsl.sim.tiles import origin
 from nvdsl.sim.uniform import one_value
 from nvdsl.sim.wgmma import Kind, state
-from nvdsl.trace.location import where
 
 _U64 = (1 << 64) - 1
 

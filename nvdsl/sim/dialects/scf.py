@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from nvdsl.ir.location import where
 from nvdsl.mlir import ir
 from nvdsl.sim.decode import Blocking, Body, Decoder, Frame, op
 from nvdsl.sim.graph import Graph
@@ -16,7 +17,6 @@ from nvdsl.sim.parted import together
 from nvdsl.sim.polling import polling, unchanged
 from nvdsl.sim.progress import TURNS
 from nvdsl.sim.values import integer_type, select
-from nvdsl.trace.location import where
 
 
 def make(body: Any, blocking: bool) -> Any:

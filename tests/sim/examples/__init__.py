@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import nvdsl as nv
-from nvdsl import values
 from nvdsl.mlir import ir
 from nvdsl.mlir.dialects import llvm, vector
 from nvdsl.ops import tma
+from nvdsl.values import traced
 
 
 @dataclass
@@ -82,7 +82,7 @@ def arena(x, out, halves, *, name, blocks):
 
 
 def first_element(value):
-    value = values.as_value(value)
+    value = traced.as_value(value)
     while value.shape:
         value = value[(0,) * len(value.shape)]
     return nv.f32(value)
@@ -90,7 +90,7 @@ def first_element(value):
 
 def pair(x, dtype):
     """A vector of ``x`` and its double."""
-    return values.wrap(vector.from_elements(ir.VectorType.get([2], dtype.ir), [dtype(x), dtype(x * 2.0)]), dtype)
+    return traced.wrap(vector.from_elements(ir.VectorType.get([2], dtype.ir), [dtype(x), dtype(x * 2.0)]), dtype)
 
 
 def address(pointer):

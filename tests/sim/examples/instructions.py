@@ -5,8 +5,8 @@ from __future__ import annotations
 import itertools
 
 import nvdsl as nv
-from nvdsl import dtypes, values
-from nvdsl.ops import bounds, cluster, fence, memory, pointer, ptx, smem, timers, tma, warp, wgmma
+from nvdsl.ops import cluster, fence, memory, pointer, ptx, smem, timers, tma, warp, wgmma
+from nvdsl.values import bounds, dtypes, traced
 from tests.sim.examples import EXAMPLES, address, example
 
 # --- ops.warp
@@ -38,7 +38,7 @@ example("ops.warp.nanosleep")(lambda k: warp.nanosleep(20))
 example("ops.timers.clock", "ops.timers.globaltimer")(lambda k: [timers.clock(), timers.globaltimer()])
 
 
-@example("ops.bounds.within")
+@example("bounds.within")
 def _bounds(k):
     bounds.within("a row", (k.t,), (128,))
     bounds.within("a square", (k.t // 16, k.t % 16 * 2), (8, 32), multiple=1)
@@ -279,7 +279,7 @@ def _mma_async(k):
         for place, scale_d, scale_a, scale_b, a_major, b_major in forms:
             a = wgmma.descriptor(k.A.address, operand) if place == "shared" else [k.i] * 4
             wgmma.wgmma_fence()
-            zero = values.const(0.0 if d_name == "f32" else 0, dtypes.f32 if d_name == "f32" else dtypes.i32)
+            zero = traced.const(0.0 if d_name == "f32" else 0, dtypes.f32 if d_name == "f32" else dtypes.i32)
             struct = ptx.touch(ptx.pack([zero] * (2 if d_name == "f16" else 4)))
             wgmma.wgmma_fence()
             wgmma.mma_async(

@@ -6,11 +6,11 @@ import importlib
 import itertools
 
 import nvdsl as nv
-from nvdsl import arith, casts, dtypes, values
 from nvdsl.mlir import ir
+from nvdsl.values import arith, casts, dtypes, traced
 from tests.sim.examples import example, pair
 
-select = importlib.import_module("nvdsl.select")  # nvdsl.select is the function
+select = importlib.import_module("nvdsl.values.select")  # nvdsl.select is the function
 
 # --- math
 
@@ -31,7 +31,7 @@ def functions_of(name, k):
     return found
 
 
-for _name in [n for n, f in vars(nv.math).items() if callable(f) and getattr(f, "__module__", "") == "nvdsl.math"
+for _name in [n for n, f in vars(nv.math).items() if callable(f) and getattr(f, "__module__", "") == "nvdsl.values.math"
               and not n.startswith("_")]:  # fmt: skip
     example(f"math.{_name}")(lambda k, name=_name: functions_of(name, k))
 
@@ -39,7 +39,7 @@ for _name in [n for n, f in vars(nv.math).items() if callable(f) and getattr(f, 
 # --- casts, arith, values, select
 
 
-@example("casts.convert", "values.cast", "values.wrap", "values.as_value")
+@example("casts.convert", "traced.cast", "traced.wrap", "traced.as_value")
 def _casts(k):
     """From every type to every other: numbers, and vectors."""
     found = []
@@ -49,19 +49,19 @@ def _casts(k):
         found.append(target(source(k.i)))
         if source not in (dtypes.index, dtypes.bool_) and target not in (dtypes.index, dtypes.bool_):
             found.append(casts.convert(pair(k.f, source), source, target))
-    return [values.Value(x) for x in found if "f8" not in str(x.type)]
+    return [traced.Value(x) for x in found if "f8" not in str(x.type)]
 
 
-@example("casts.reinterpret", "values.bitcast")
+@example("casts.reinterpret", "traced.bitcast")
 def _bits(k):
     fixed = [t for t in dtypes.ALL if t.kind in ("int", "float") and t is not dtypes.tf32]
-    made = [values.bitcast(a(k.i), b) for a, b in itertools.product(fixed, fixed) if a.bits == b.bits]
+    made = [traced.bitcast(a(k.i), b) for a, b in itertools.product(fixed, fixed) if a.bits == b.bits]
     return [x for x in made if "f8" not in str(x.type)]
 
 
-@example("values.const")
+@example("traced.const")
 def _constants(k):
-    return [values.const(x) for x in (1, 2.0, True)] + [values.const(3, t) for t in dtypes.ALL if t.arithmetic]
+    return [traced.const(x) for x in (1, 2.0, True)] + [traced.const(3, t) for t in dtypes.ALL if t.arithmetic]
 
 
 OPERANDS = [t for t in dtypes.ALL if t.arithmetic]

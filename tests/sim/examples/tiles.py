@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 
 import nvdsl as nv
-from nvdsl.accumulator import pack_pair
+from nvdsl.lang.accumulator import pack_pair
 from nvdsl.ops import tma
 from tests.sim.examples import address, example
 

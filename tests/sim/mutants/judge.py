@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from nvdsl import sim
+from nvdsl.call.module import verify_module
 from nvdsl.errors import NvdslError, SimError, TraceError, VerifyError
 from nvdsl.mlir import ir
-from nvdsl.module import verify_module
 from tests.sim.mutants.edges import Edges
 from tests.sim.mutants.operators import Mutant, mutants
 from tests.sim.mutants.touched import recorded

@@ -8,7 +8,7 @@ import nvdsl as nv
 from nvdsl.mlir.dialects import llvm
 from nvdsl.ops.memory import load_acquire, store_release
 from nvdsl.ops.pointer import GLOBAL, address_of, byte_offset
-from nvdsl.values import const, wrap
+from nvdsl.values.traced import const, wrap
 
 
 def count(counter: Any, order: str = "acq_rel") -> Any:

@@ -7,10 +7,10 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
+from nvdsl.ir.location import where
 from nvdsl.ir.walk import walk
 from nvdsl.lower.compiler import _copy
 from nvdsl.mlir import ir
-from nvdsl.trace.location import where
 
 
 def copy(module: Any) -> tuple[Any, list[Any]]:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from nvdsl import arch
+from nvdsl.hopper import arch
 from nvdsl.ir.walk import walk
 from nvdsl.mlir import ir
 from tests.sim.mutants import orders, values

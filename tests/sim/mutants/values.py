@@ -8,8 +8,8 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from nvdsl import dtypes
 from nvdsl.mlir import ir
+from nvdsl.values import dtypes
 from tests.sim.mutants.module import (
     add,
     constant,

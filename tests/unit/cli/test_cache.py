@@ -6,8 +6,7 @@ import time
 import pytest
 
 import nvdsl_command
-from nvdsl import cache
-from nvdsl.lower import binaries
+from nvdsl.lower import binaries, cache
 
 
 @pytest.fixture

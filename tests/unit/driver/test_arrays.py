@@ -9,10 +9,10 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from nvdsl import dtypes
 from nvdsl.driver import arrays
 from nvdsl.driver.spec import canonical_strides, packed_strides, spec_of
 from nvdsl.errors import ArgumentError
+from nvdsl.values import dtypes
 from tests.unit.driver import libraries
 
 

@@ -9,7 +9,7 @@ import pytest
 from cuda.bindings import driver
 
 from nvdsl.driver.cuda import STICKY, Cuda, CudaError, EncodedMap
-from nvdsl.tensormap import TensorMap
+from nvdsl.hopper.tensor_maps import TensorMap
 
 OK = driver.CUresult.CUDA_SUCCESS
 

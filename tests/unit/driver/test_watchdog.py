@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from nvdsl import devicelog
-from nvdsl.devicelog import BEFORE, FAULT, PAST, Site, Watch
 from nvdsl.driver import watchdog
 from nvdsl.driver.mbarrier_word import State, decode, hint
 from nvdsl.errors import DeviceError, WatchdogError, Where
+from nvdsl.lower import device_log
+from nvdsl.lower.device_log import BEFORE, FAULT, PAST, Site, Watch
 from tests.unit.driver.fake_cuda import Kernel, fake
 from tests.unit.driver.host_program import build, function, launch
 
@@ -36,7 +36,7 @@ def run(slots, ends=(LOST,), timeout=2.0):
     """Launch a kernel that writes these slots, (block, warp, what it writes), and ends so."""
 
     def write(launched, cuda):
-        log = np.frombuffer(cuda.log, devicelog.SLOT)
+        log = np.frombuffer(cuda.log, device_log.SLOT)
         for (x, y), warp, said in slots:
             slot = log[(y * 2 + x) * 2 + warp]
             slot["block"], slot["thread"] = (x, y, 0), 32 * warp + said.pop("lane", 0)
@@ -63,7 +63,7 @@ def waits(site, **said):
 def test_a_kernel_that_ends_well():
     cuda, call = run([((0, 0), 0, {"state": PAST, "site": 2})], ends=[False, False, True])
     call()
-    assert cuda.variables[devicelog.SYMBOL].value == 0xABC000
+    assert cuda.variables[device_log.SYMBOL].value == 0xABC000
     assert cuda.names().index("variable") < cuda.names().index("launch")
 
 
@@ -144,7 +144,7 @@ def test_a_kernel_that_goes_on_is_waited_for(state):
 
     def finished(stream):
         number = next(turn)
-        slot = np.frombuffer(cuda.log, devicelog.SLOT)[0]
+        slot = np.frombuffer(cuda.log, device_log.SLOT)[0]
         slot["state"], slot["index"] = state, number // 10 if state else 0
         return number > 100  # a second, at 10 ms each
 

@@ -10,13 +10,13 @@ from types import SimpleNamespace
 
 import pytest
 
-from nvdsl import glance as glances
+from nvdsl.call import glance as glances
 from nvdsl.driver.device import devices
 from nvdsl.driver.launch import Launch
 from nvdsl.kernels import matmul_simple
 from nvdsl.kernels.gemm import sms
 from nvdsl.kernels.tuned import product
-from nvdsl.threads import Once
+from nvdsl.mlir.threads import Once
 from tests.unit.driver import libraries
 from tests.unit.driver.fake_cuda import FakeCuda, _Encoded
 

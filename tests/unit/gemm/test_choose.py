@@ -3,11 +3,11 @@
 import pytest
 
 import nvdsl as nv
+from nvdsl.hopper.occupancy import occupancy
 from nvdsl.kernels import matmul_splitk
 from nvdsl.kernels.choose import CANDIDATES, blocks_of_an_sm, choose, fit
 from nvdsl.kernels.config import Config
 from nvdsl.kernels.tuned import shape_class
-from nvdsl.occupancy import occupancy
 
 SPLIT = [config for _, config in CANDIDATES if config.schedule == "splitk"]
 

@@ -3,7 +3,7 @@
 import pytest
 
 import nvdsl as nv
-from nvdsl import arch
+from nvdsl.hopper import arch
 from nvdsl.kernels.config import REGISTERS, Config
 from nvdsl.kernels.epilogue import piece_widths
 

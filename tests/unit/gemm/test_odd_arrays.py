@@ -15,11 +15,11 @@ import pytest
 from hypothesis import strategies as st
 
 import nvdsl as nv
-from nvdsl.dtypes import from_numpy
 from nvdsl.kernels import Config
 from nvdsl.kernels.finish import Finish
 from nvdsl.kernels.problem import Matrix, Problem
 from nvdsl.kernels.roads import find
+from nvdsl.values.dtypes import from_numpy
 from tests.unit.gemm.strided import strided
 
 CONFIGS = [

@@ -8,7 +8,7 @@ import struct
 import pytest
 
 import nvdsl as nv
-from nvdsl import collect
+from nvdsl.call import collect
 from nvdsl.errors import ArgumentError
 from nvdsl.kernels import Config
 from nvdsl.kernels.tuned import product

@@ -7,7 +7,6 @@ import json
 import pytest
 
 import nvdsl as nv
-from nvdsl import dtypes
 from nvdsl.kernels import tensor
 from nvdsl.kernels.config import Config
 from nvdsl.kernels.finish import Finish
@@ -15,6 +14,7 @@ from nvdsl.kernels.problem import Matrix, Problem
 from nvdsl.kernels.roads import find
 from nvdsl.kernels.tuned import product
 from nvdsl.tune import device, table
+from nvdsl.values import dtypes
 from tests.exhaustive import sample
 
 ENTRIES = json.loads(table.find("matmul").read_bytes())["entries"]

@@ -4,7 +4,7 @@ import itertools
 
 import pytest
 
-from nvdsl import dtypes, errors
+from nvdsl import errors
 from nvdsl.layout import (
     FRAGMENT_ROWS,
     E,
@@ -18,7 +18,8 @@ from nvdsl.layout import (
     wgmma_accumulator,
     zipped_divide,
 )
-from nvdsl.values import const
+from nvdsl.values import dtypes
+from nvdsl.values.traced import const
 from tests.unit.traced import evaluate, ptx, tracing
 
 TILE = TileLayout.of(64, 64, 2, 128).as_layout()

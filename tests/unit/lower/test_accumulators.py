@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import warnings
 
-from nvdsl import lower
 from nvdsl.errors import AdvisoryWarning
-from nvdsl.lower import passes
+from nvdsl.lower import compiler, passes
 from tests.unit.lower.modules import DYNAMIC, SMEM, launch, parse
 
 A, B = f"memref<128x64xf16, {SMEM}>", f"memref<64x64xf16, {SMEM}>"
@@ -45,13 +44,13 @@ KERNEL = launch(
 def advisories() -> list[str]:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        lower.lower(parse(KERNEL))
+        compiler.lower(parse(KERNEL))
     return [str(w.message) for w in caught if issubclass(w.category, AdvisoryWarning)]
 
 
 def test_the_accumulators_are_there_before_the_fence():
     assert advisories() == []
-    kernel = lower.lower(parse(KERNEL)).kernels["host_kernel::host_kernel"]
+    kernel = compiler.lower(parse(KERNEL)).kernels["host_kernel::host_kernel"]
     first, last = (find(kernel.ptx, "wgmma.mma_async") for find in (str.index, str.rindex))
     assert "mov.b32" not in kernel.ptx[first:last]
     assert "mov.b32" in kernel.ptx[: kernel.ptx.index("wgmma.fence")]

@@ -6,10 +6,10 @@ import warnings
 
 import pytest
 
-from nvdsl import lower
 from nvdsl.errors import AdvisoryWarning, LowerError, Where
-from nvdsl.lower import advisories
+from nvdsl.lower import advisories, compiler
 from nvdsl.lower.kernels import Kernel
+from nvdsl.lower.options import Options
 from nvdsl.lower.ptx import Ptx
 from tests.unit.lower.modules import LOADS, launch, line_of, parse, wgmma
 
@@ -124,7 +124,7 @@ def test_spills_explain_local_memory():
 def lowered(text: str, **options: object) -> list[warnings.WarningMessage]:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        lower.lower(parse(text), lower.Options(**options))  # type: ignore[arg-type]
+        compiler.lower(parse(text), Options(**options))  # type: ignore[arg-type]
     return [w for w in caught if issubclass(w.category, AdvisoryWarning)]
 
 
@@ -185,7 +185,7 @@ def test_local_memory_is_found_but_not_printfs():
 def test_strict_mode_is_an_error():
     text = launch(LOADS + "nvvm.setmaxregister decrease 40\nmemref.store %fx, %f[%c0] : memref<64xf32>", block="%n")
     with pytest.raises(LowerError, match="setmaxnreg has no effect") as caught:
-        lower.lower(parse(text), lower.Options(strict=True))
+        compiler.lower(parse(text), Options(strict=True))
     assert caught.value.where is not None and caught.value.where.line == line_of(text, "nvvm.setmaxregister")
     assert "NVDSL_STRICT" in caught.value.rule
-    lower.lower(parse(launch(wgmma(), block=128)), lower.Options(strict=True))
+    compiler.lower(parse(launch(wgmma(), block=128)), Options(strict=True))

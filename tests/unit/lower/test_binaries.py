@@ -16,13 +16,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import nvdsl as nv
-from nvdsl import lower
+from nvdsl.call.module import context
 from nvdsl.lower import binaries, compiler, stored, toolchain
+from nvdsl.lower.options import Options
 from nvdsl.mlir import ir
-from nvdsl.module import context
 from tests.unit.kernels import array, host
 
-OPTIONS = lower.Options()
+OPTIONS = Options()
 
 
 def fill(x):
@@ -63,7 +63,7 @@ def plain(lowered):
 
 
 def test_the_second_compilation_is_a_look_up_with_the_same_result(folder, compilations):
-    one, two = (lower.lower(traced(), OPTIONS) for _ in range(2))
+    one, two = (compiler.lower(traced(), OPTIONS) for _ in range(2))
     assert len(compilations) == 1
     assert len(list(folder.glob("*.kernel.zip"))) == 1
     assert plain(one) == plain(two)
@@ -100,9 +100,9 @@ def test_a_module_does_not_depend_on_who_calls(folder):
 
 
 def test_switched_off_it_neither_reads_nor_writes(folder, compilations, monkeypatch):
-    lower.lower(traced(), OPTIONS)
+    compiler.lower(traced(), OPTIONS)
     monkeypatch.setenv("NVDSL_CACHE", "off")
-    lower.lower(traced(), OPTIONS)
+    compiler.lower(traced(), OPTIONS)
     assert len(compilations) == 2
 
 
@@ -117,12 +117,12 @@ def test_advisories_are_given_again(folder, compilations):
     texts = []
     for _ in range(2):
         with pytest.warns(nv.AdvisoryWarning) as caught:
-            lower.lower(function.trace(array(nv.f32, 2048)), OPTIONS)
+            compiler.lower(function.trace(array(nv.f32, 2048)), OPTIONS)
         texts.append([(str(w.message), w.filename, w.lineno) for w in caught])
     assert len(compilations) == 1
     assert texts[0] == texts[1]
     with pytest.raises(nv.LowerError, match="local memory"):
-        lower.lower(function.trace(array(nv.f32, 2048)), replace(OPTIONS, strict=True))
+        compiler.lower(function.trace(array(nv.f32, 2048)), replace(OPTIONS, strict=True))
     assert len(compilations) == 1
 
 
@@ -163,16 +163,16 @@ def test_bytes_of_another_key_are_not_taken(packed):
 
 @pytest.mark.parametrize("text", [b"", b"no zip", None])
 def test_a_broken_file_is_compiled_anew_with_a_warning(folder, compilations, text):
-    lower.lower(traced(), OPTIONS)
+    compiler.lower(traced(), OPTIONS)
     (file,) = folder.glob("*.kernel.zip")
     good = file.read_bytes()
     file.write_bytes(good[: len(good) // 2] if text is None else text)
     with pytest.warns(nv.CacheWarning, match="thrown away"):
-        lower.lower(traced(), OPTIONS)
+        compiler.lower(traced(), OPTIONS)
     assert len(compilations) == 2
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        lower.lower(traced(), OPTIONS)
+        compiler.lower(traced(), OPTIONS)
     assert len(compilations) == 2
 
 
@@ -180,7 +180,7 @@ def test_a_folder_that_is_not_ours_is_a_warning(folder, monkeypatch):
     folder.parent.mkdir(exist_ok=True)
     folder.write_text("")
     with pytest.warns(nv.CacheWarning, match="can't be written"):
-        assert lower.lower(traced(), OPTIONS).kernels
+        assert compiler.lower(traced(), OPTIONS).kernels
 
 
 def test_another_process_finds_it(folder):
@@ -204,7 +204,7 @@ print(sorted(saxpy.compile(x, x, 2.0).seconds))
 
 def test_nothing_of_the_disk_goes_to_mlir(folder, compilations, monkeypatch):
     """Its readers end the process for some wrong bytes. Here a file has such bytes, and checksums that fit."""
-    one = lower.lower(traced(), OPTIONS)
+    one = compiler.lower(traced(), OPTIONS)
     (file,) = folder.glob("*.kernel.zip")
     with zipfile.ZipFile(file) as archive:
         assert not [name for name in archive.namelist() if name.startswith("host")]
@@ -213,7 +213,7 @@ def test_nothing_of_the_disk_goes_to_mlir(folder, compilations, monkeypatch):
         assert "host.mlirbc" in archive.namelist()
     file.write_bytes(forged)
     monkeypatch.setattr(ir.Module, "parse", lambda *_: pytest.fail("MLIR parsed it"))
-    two = lower.lower(traced(), OPTIONS)
+    two = compiler.lower(traced(), OPTIONS)
     assert len(compilations) == 1 and plain(one) == plain(two)
     assert str(one.host) == str(two.host) and stored.bytecode(one.host) == stored.bytecode(two.host)
 
@@ -225,7 +225,7 @@ def context_module():
 
 @pytest.mark.parametrize("plant", ["fifo", "open to others"])
 def test_what_others_may_have_written_is_compiled_anew(folder, compilations, plant):
-    lower.lower(traced(), OPTIONS)
+    compiler.lower(traced(), OPTIONS)
     (file,) = folder.glob("*.kernel.zip")
     if plant == "fifo":
         file.unlink()
@@ -233,9 +233,9 @@ def test_what_others_may_have_written_is_compiled_anew(folder, compilations, pla
     else:
         file.chmod(0o666)
     with pytest.warns(nv.CacheWarning, match="thrown away"):
-        lower.lower(traced(), OPTIONS)
+        compiler.lower(traced(), OPTIONS)
     assert len(compilations) == 2
-    lower.lower(traced(), OPTIONS)
+    compiler.lower(traced(), OPTIONS)
     assert len(compilations) == 2  # it was written anew
 
 
@@ -284,14 +284,14 @@ def test_who_waits_too_long_compiles_too(folder, compilations, monkeypatch):
     monkeypatch.setattr(binaries, "PATIENCE", 0.2)
     with binaries.alone(binaries.key(traced(), OPTIONS)) as held:
         assert held
-        lower.lower(traced(), OPTIONS)
+        compiler.lower(traced(), OPTIONS)
     assert len(compilations) == 1
 
 
 def test_threads_that_need_the_same_compile_it_once(folder, compilations):
     functions = [host(fill, block=64) for _ in range(4)]  # so alike that they are one kernel on the disk
     modules = [function.trace(array(nv.f32, 64)) for function in functions]
-    workers = [threading.Thread(target=lower.lower, args=(module, OPTIONS)) for module in modules]
+    workers = [threading.Thread(target=compiler.lower, args=(module, OPTIONS)) for module in modules]
     for worker in workers:
         worker.start()
     for worker in workers:

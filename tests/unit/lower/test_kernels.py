@@ -6,8 +6,11 @@ import re
 
 import pytest
 
-from nvdsl import arch, lower
 from nvdsl.errors import VerifyError
+from nvdsl.hopper import arch
+from nvdsl.lower import compiler
+from nvdsl.lower.options import Options
+from nvdsl.lower.result import KernelBinary
 from tests.unit.lower.modules import (
     DYNAMIC,
     LOADS,
@@ -31,8 +34,8 @@ def mbarriers(*counts: int) -> str:
     )
 
 
-def only_kernel(text: str, **options: object) -> lower.KernelBinary:
-    (kernel,) = lower.lower(parse(text), lower.Options(**options)).kernels.values()  # type: ignore[arg-type]
+def only_kernel(text: str, **options: object) -> KernelBinary:
+    (kernel,) = compiler.lower(parse(text), Options(**options)).kernels.values()  # type: ignore[arg-type]
     return kernel
 
 
@@ -70,7 +73,7 @@ def test_all_of_the_shared_memory_can_be_used():
 def test_too_much_shared_memory_names_the_line_and_the_sum():
     text = launch(mbarriers(4), smem=arch.MAX_SMEM_PER_BLOCK - 4 * 8 + 1)
     with pytest.raises(VerifyError) as caught:
-        lower.lower(parse(text))
+        compiler.lower(parse(text))
     error = caught.value
     assert error.where is not None and error.where.line == line_of(text, "gpu.launch")
     assert "needs 232,456 bytes" in error.message and "232,417 of data and 32 of 4 mbarriers" in error.message
@@ -80,7 +83,7 @@ def test_too_much_shared_memory_names_the_line_and_the_sum():
 def test_shared_memory_that_the_host_computes_is_refused():
     text = launch(mbarriers(1), smem="%bytes", host="    %bytes = arith.index_cast %n : index to i32")
     with pytest.raises(VerifyError, match="computed by the host") as caught:
-        lower.lower(parse(text))
+        compiler.lower(parse(text))
     assert caught.value.where is not None and caught.value.where.line == line_of(text, "gpu.launch")
 
 
@@ -109,7 +112,7 @@ def test_static_shared_memory_counts():
         f"dynamic_shared_memory_size %smem workgroup(%s : memref<1024xf32, {SMEM}>) {{",
     )
     with pytest.raises(VerifyError, match="4,096 static"):
-        lower.lower(parse(text))
+        compiler.lower(parse(text))
 
 
 def test_two_launches_are_two_kernels():
@@ -117,7 +120,7 @@ def test_two_launches_are_two_kernels():
     start, end = one.index("    gpu.launch"), one.index("    return")
     second = one[start:end].replace("%bx", "%b2x").replace("%tid", "%tid2")
     text = one[:end] + second + one[end:]
-    kernels = lower.lower(parse(text)).kernels
+    kernels = compiler.lower(parse(text)).kernels
     assert len(kernels) == 2
     assert {k.symbol for k in kernels.values()} == set(kernels)
     for symbol, kernel in kernels.items():
@@ -132,7 +135,7 @@ def test_kernels_of_one_module_share_a_cubin_but_not_their_facts():
                                    "module(@m) function(@first) {")  # fmt: skip
     other = named.replace("@first", "@second").replace("%smem module", "%more module")
     more = "    %more = arith.constant 128 : i32\n"
-    kernels = lower.lower(parse(one[:start] + named + more + other + one[end:])).kernels
+    kernels = compiler.lower(parse(one[:start] + named + more + other + one[end:])).kernels
     first, second = kernels["m::first"], kernels["m::second"]
     assert first.cubin == second.cubin
     assert (first.smem_bytes, second.smem_bytes) == (72, 136)

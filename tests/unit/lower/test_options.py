@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from nvdsl import lower
 from nvdsl.errors import LowerError, ToolchainError
-from nvdsl.lower import toolchain
+from nvdsl.lower import compiler, toolchain
+from nvdsl.lower.options import Options
 from tests.unit.lower.modules import LOADS, launch, parse
 
 MODULE = launch(LOADS + "memref.store %fx, %f[%c0] : memref<64xf32>")
 
 
 def test_defaults():
-    assert lower.Options.from_environment() == lower.Options(ptxas=lower.Options.from_environment().ptxas)
+    assert Options.from_environment() == Options(ptxas=Options.from_environment().ptxas)
 
 
 def test_everything_comes_from_the_environment(monkeypatch):
@@ -26,8 +26,8 @@ def test_everything_comes_from_the_environment(monkeypatch):
         "NVDSL_PTXAS_FLAGS": "-a  -b=1",
     }.items():
         monkeypatch.setenv(name, value)
-    found = lower.Options.from_environment(strict=False)
-    assert found == lower.Options(
+    found = Options.from_environment(strict=False)
+    assert found == Options(
         strict=False,  # what is passed wins
         lineinfo=True,
         dump=frozenset({"ptx", "after:convert-nvgpu-to-nvvm", "after:convert-scf-to-cf"}),
@@ -41,13 +41,13 @@ def test_everything_comes_from_the_environment(monkeypatch):
 @pytest.mark.parametrize("value", ["", "0", "off", "False"])
 def test_a_flag_that_is_off(monkeypatch, value):
     monkeypatch.setenv("NVDSL_STRICT", value)
-    assert not lower.Options.from_environment().strict
+    assert not Options.from_environment().strict
 
 
 @pytest.mark.parametrize("name", ["ptxx", "after:nothing", "before:ptx", "during:convert-scf-to-cf"])
 def test_an_unknown_dump_lists_what_there_is(name):
     with pytest.raises(LowerError) as caught:
-        lower.Options(dump=frozenset({name}))
+        Options(dump=frozenset({name}))
     assert repr(name) in caught.value.message
     assert "trace, host, ptx, sass, resources" in caught.value.rule
     assert "convert-nvgpu-to-nvvm" in caught.value.fix
@@ -55,11 +55,11 @@ def test_an_unknown_dump_lists_what_there_is(name):
 
 def test_an_optimization_level_that_does_not_exist():
     with pytest.raises(LowerError, match="opt_level=4"):
-        lower.Options(opt_level=4)
+        Options(opt_level=4)
 
 
 def dump(capsys, *names: str, **options: object) -> str:
-    lower.lower(parse(MODULE), lower.Options(dump=frozenset(names), **options))  # type: ignore[arg-type]
+    compiler.lower(parse(MODULE), Options(dump=frozenset(names), **options))  # type: ignore[arg-type]
     return capsys.readouterr().err
 
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from nvdsl import lower
 from nvdsl.errors import LowerError
-from nvdsl.lower import passes
+from nvdsl.lower import compiler, passes
 from nvdsl.mlir import ir, passmanager
 from tests.unit.lower.modules import LOADS, launch, line_of, parse, ptx
 
@@ -27,7 +26,7 @@ def test_each_pipeline_is_known_to_mlir(step):
 def test_lowering_leaves_the_traced_module_and_the_hosts_kernels_as_they_are():
     module = parse(launch(LOADS + "memref.store %fx, %f[%c0] : memref<64xf32>"))
     before = str(module)
-    lowered = lower.lower(module)
+    lowered = compiler.lower(module)
     assert str(module) == before
     host = str(lowered.host)
     assert "gpu.launch_func  @host_kernel::@host_kernel" in host

@@ -8,14 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from nvdsl import lower
 from nvdsl.errors import LowerError, ToolchainError, Where
-from nvdsl.lower import ptxas, toolchain
+from nvdsl.lower import compiler, ptxas, toolchain
+from nvdsl.lower.options import Options
 from nvdsl.lower.ptx import Ptx
+from nvdsl.lower.result import KernelBinary, Resources
 from tests.unit.lower.modules import LOADS, launch, parse
 
 STORE = "memref.store %fx, %f[%c0] : memref<64xf32>"
-OPTIONS = lower.Options(ptxas=os.environ.get("NVDSL_PTXAS"))
+OPTIONS = Options(ptxas=os.environ.get("NVDSL_PTXAS"))
 
 # As ptxas 13.5 and 13.0 print them.
 LOG = """\
@@ -34,8 +35,8 @@ ptxas info    : Used 8 registers, used 0 barriers, 576 bytes cmem[0]
 
 def test_resources_of_each_kernel():
     assert ptxas.read_resources(LOG) == {
-        "gemm": lower.Resources(168, 512, 1024, 988, static_smem=4096, barriers=3),
-        "copy": lower.Resources(8, constant=576),
+        "gemm": Resources(168, 512, 1024, 988, static_smem=4096, barriers=3),
+        "copy": Resources(8, constant=576),
     }
 
 
@@ -58,12 +59,12 @@ def bare_machine(monkeypatch, tmp_path):
 
 def test_a_missing_ptxas_says_what_to_install(bare_machine):
     with pytest.raises(ToolchainError, match="ptxas was not found") as caught:
-        lower.lower(parse(launch(LOADS + STORE)), lower.Options())
+        compiler.lower(parse(launch(LOADS + STORE)), Options())
     assert "pip install nvidia-cuda-nvcc" in caught.value.fix and "NVDSL_PTXAS" in caught.value.fix
 
 
 def test_a_module_without_kernels_needs_no_ptxas(bare_machine):
-    lowered = lower.lower(parse("module { func.func @nothing() { return } }"), lower.Options())
+    lowered = compiler.lower(parse("module { func.func @nothing() { return } }"), Options())
     assert lowered.kernels == {} and "@nothing" in str(lowered.host)
 
 
@@ -88,42 +89,42 @@ def test_a_ptxas_of_another_machine(tmp_path):
     broken.write_bytes(b"\x7fELF but not really")
     broken.chmod(0o755)
     with pytest.raises(ToolchainError, match="can't be run"):
-        lower.lower(parse(launch(LOADS + STORE)), lower.Options(ptxas=str(broken)))
+        compiler.lower(parse(launch(LOADS + STORE)), Options(ptxas=str(broken)))
 
 
 def test_a_ptxas_that_is_too_old(tmp_path):
     old = program(tmp_path, "old", "echo \"ptxas x.ptx, line 5; fatal   : Unsupported .version 8.6; current version "
                   "is '8.0'\" >&2; exit 1")  # fmt: skip
     with pytest.raises(ToolchainError, match="too old.*current version is '8.0'"):
-        lower.lower(parse(launch(LOADS + STORE)), lower.Options(ptxas=old))
+        compiler.lower(parse(launch(LOADS + STORE)), Options(ptxas=old))
 
 
 def test_a_ptxas_that_writes_nothing(tmp_path):
     true = program(tmp_path, "true", "exit 0")
     with pytest.raises(ToolchainError, match="true ended well and wrote no cubin") as caught:
-        lower.lower(parse(launch(LOADS + STORE)), lower.Options(ptxas=true))
+        compiler.lower(parse(launch(LOADS + STORE)), Options(ptxas=true))
     assert "NVDSL_PTXAS" in caught.value.fix
 
 
 def test_a_ptxas_that_is_killed(tmp_path):
     killed = program(tmp_path, "killed", "kill -KILL $$")
     with pytest.raises(ToolchainError, match="ptxas was ended by SIGKILL while it assembled host_kernel") as caught:
-        lower.lower(parse(launch(LOADS + STORE)), lower.Options(ptxas=killed))
+        compiler.lower(parse(launch(LOADS + STORE)), Options(ptxas=killed))
     assert "memory" in caught.value.rule
 
 
 def test_a_ptxas_that_says_nothing(tmp_path):
     silent = program(tmp_path, "silent", "exit 1")
     with pytest.raises(LowerError, match="ptxas refused the kernel: it says nothing"):
-        lower.lower(parse(launch(LOADS + STORE)), lower.Options(ptxas=silent))
+        compiler.lower(parse(launch(LOADS + STORE)), Options(ptxas=silent))
 
 
 def test_another_ptxas_and_more_flags_are_used(tmp_path):
     real = toolchain.ptxas(OPTIONS.ptxas)
     other = program(tmp_path, "mine", f'echo "$@" > {tmp_path}/arguments; exec {real} "$@"')
-    kernels = lower.lower(
+    kernels = compiler.lower(
         parse(launch(LOADS + STORE)),
-        lower.Options(ptxas=other, ptxas_flags=("-regUsageLevel", "3"), lineinfo=True, opt_level=2),
+        Options(ptxas=other, ptxas_flags=("-regUsageLevel", "3"), lineinfo=True, opt_level=2),
     ).kernels
     arguments = (tmp_path / "arguments").read_text()
     assert kernels["host_kernel::host_kernel"].cubin
@@ -153,11 +154,11 @@ def test_inline_ptx_that_ptxas_refuses_names_the_users_line():
                        : () -> i32
                      memref.store %r, %i[%tid] : memref<64xi32>""")
     with pytest.raises(LowerError, match="nonsense") as caught:
-        lower.lower(parse(text))
+        compiler.lower(parse(text))
     assert caught.value.where is not None and caught.value.where.line == line_of(text, "llvm.inline_asm")
 
 
-KERNEL = lower.KernelBinary("a", "m::a", "", b"", 0, 0, 32, None, (1, 1, 1), lower.Resources(), None)
+KERNEL = KernelBinary("a", "m::a", "", b"", 0, 0, 32, None, (1, 1, 1), Resources(), None)
 
 
 def test_sass_without_a_disassembler_says_what_to_install(bare_machine):

@@ -7,8 +7,7 @@ import re
 import pytest
 
 import nvdsl as nv
-from nvdsl import devicelog
-from nvdsl.lower import compiler, debug_ptx, passes
+from nvdsl.lower import compiler, debug_ptx, device_log, passes
 from nvdsl.lower.options import Options
 from tests import hanging
 from tests.hanging import MISTAKES
@@ -93,7 +92,7 @@ def test_what_may_stop_for_ever_is_announced(monkeypatch):
     numbers = {i for i, s in enumerate(kernel.watch.sites) if s.kind in wanted}
     before = {int(n) for n in re.findall(r"mov\.b32 state, 1;\nmov\.b32 site, (\d+);", kernel.ptx)}
     assert numbers <= before
-    past = kernel.ptx.count(f"mov.b32 state, {devicelog.PAST};\n")
+    past = kernel.ptx.count(f"mov.b32 state, {device_log.PAST};\n")
     assert past == len(numbers) - 1  # all but the entry
 
 
@@ -154,7 +153,7 @@ def test_coordinates_of_tma_copies_are_checked():
 def test_a_report_stays_where_other_lanes_of_the_warp_go_on(text):
     """They say where they wait in the same slot: the report is written again and again, until the kernel is stopped."""
     loop = text[text.index("LINGERING:") : text.index("trap;")]
-    assert loop.index("nanosleep") < loop.index(f"mov.b32 state, {devicelog.FAULT};\nmov.b32 site, 5;")
+    assert loop.index("nanosleep") < loop.index(f"mov.b32 state, {device_log.FAULT};\nmov.b32 site, 5;")
     assert loop.index("st.volatile.global.v4.b32 [slot], {state, site, bx, by};") < loop.index("@ok bra LINGERING;")
 
 

@@ -5,7 +5,7 @@ import pytest
 import nvdsl as nv
 from nvdsl.ir.walk import constant, find
 from nvdsl.mlir import ir
-from nvdsl.values import Unsigned
+from nvdsl.values.traced import Unsigned
 from tests.unit.kernels import host, trace
 from tests.unit.trace.evaluate import Evaluator
 

@@ -6,12 +6,12 @@ import re
 import pytest
 
 import nvdsl as nv
-from nvdsl import dtypes
 from nvdsl.ir.walk import constant, defining, find
 from nvdsl.layout import Operand, TileLayout
 from nvdsl.mlir.dialects import llvm
 from nvdsl.ops import wgmma
-from nvdsl.values import const
+from nvdsl.values import dtypes
+from nvdsl.values.traced import const
 from tests.unit.kernels import host, refused_body, trace
 
 # PTX ISA, wgmma.mma_async, "Shapes and types"

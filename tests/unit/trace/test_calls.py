@@ -9,10 +9,11 @@ from types import FunctionType, SimpleNamespace
 import numpy as np
 import pytest
 
-from nvdsl import dtypes as nv
-from nvdsl.trace import calls, location
+from nvdsl.errors import frames
+from nvdsl.trace import calls
 from nvdsl.trace.control import Range
 from nvdsl.trace.rewrite import convert
+from nvdsl.values import dtypes as nv
 from tests.unit.trace.tracing import define, fails, trace
 
 
@@ -180,10 +181,10 @@ def test_what_is_called_as_it_is():
 
 def test_the_standard_library_and_installed_packages_stay():
     installed = "/venv/lib/python3/site-packages"
-    assert not location.is_helper(contextlib.suppress.__init__)
-    assert not location.is_helper(convert)
-    assert not location.is_helper(in_file(f"{installed}/package_a/core.py"))
-    assert location.is_helper(in_file("/home/user/kernels.py"))
+    assert not frames.is_helper(contextlib.suppress.__init__)
+    assert not frames.is_helper(convert)
+    assert not frames.is_helper(in_file(f"{installed}/package_a/core.py"))
+    assert frames.is_helper(in_file("/home/user/kernels.py"))
 
 
 def in_file(filename):
@@ -195,10 +196,10 @@ def in_file(filename):
 def test_an_installed_package_that_decorates_is_user_code():
     path = "/venv/lib/python3/site-packages"
     helper, other = in_file(f"{path}/package_b/sub/helper.py"), in_file(f"{path}/package_c/core.py")
-    assert not location.is_helper(helper)
-    location.adopt(in_file(f"{path}/package_b/core.py"))
-    assert location.is_helper(helper)
-    assert not location.is_helper(other)
+    assert not frames.is_helper(helper)
+    frames.adopt(in_file(f"{path}/package_b/core.py"))
+    assert frames.is_helper(helper)
+    assert not frames.is_helper(other)
 
 
 def test_min_and_max():

@@ -3,10 +3,10 @@
 import ast
 import textwrap
 
-from nvdsl import dtypes as nv
 from nvdsl.trace.carry import Undefined
 from nvdsl.trace.control import Range
 from nvdsl.trace.exits import fold
+from nvdsl.values import dtypes as nv
 from tests.unit.trace.tracing import fails, trace
 
 

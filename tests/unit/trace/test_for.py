@@ -1,9 +1,9 @@
 """`for` over nv.range: scf.for, and what it carries."""
 
-from nvdsl import dtypes as nv
 from nvdsl.mlir.dialects import arith, scf
 from nvdsl.trace.control import Range
-from nvdsl.values import Unsigned
+from nvdsl.values import dtypes as nv
+from nvdsl.values.traced import Unsigned
 from tests.unit.trace.objects import Carrier, Plain
 from tests.unit.trace.tracing import trace
 

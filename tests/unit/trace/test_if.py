@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from nvdsl import dtypes as nv
 from nvdsl.errors import TraceError
 from nvdsl.trace.control import Range
-from nvdsl.values import Unsigned
+from nvdsl.values import dtypes as nv
+from nvdsl.values.traced import Unsigned
 from tests.unit.trace.tracing import fails, trace
 
 

@@ -2,11 +2,11 @@
 
 from collections import namedtuple
 
-from nvdsl import dtypes as nv
 from nvdsl.mlir import ir
 from nvdsl.mlir.dialects import memref
 from nvdsl.trace.carry import Undefined
 from nvdsl.trace.control import Range
+from nvdsl.values import dtypes as nv
 from tests.unit.trace.objects import Carrier, Plain
 from tests.unit.trace.tracing import fails, trace
 

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 import nvdsl as nv
-from nvdsl import scope
 from nvdsl.ir.walk import constant, find
+from nvdsl.values import scope
 from nvdsl.verify.evaluate import evaluate
 from tests.unit.kernels import array, host, refused, smem_bytes, trace
 

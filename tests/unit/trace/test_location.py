@@ -7,21 +7,21 @@ import os
 import pytest
 
 import nvdsl
-from nvdsl import dtypes as nv
-from nvdsl.errors import Where
+from nvdsl.errors import Where, frames
+from nvdsl.ir import location
 from nvdsl.mlir import ir
-from nvdsl.trace import location
 from nvdsl.trace.control import Range
 from nvdsl.trace.rewrite import convert
+from nvdsl.values import dtypes as nv
 from tests.unit.trace.tracing import trace
 
 
 def test_the_caller_is_the_innermost_user_frame():
-    here = location.caller()
+    here = frames.caller()
     assert here == Where(__file__, test_the_caller_is_the_innermost_user_frame.__code__.co_firstlineno + 1)
 
     def inner():
-        return location.caller()
+        return frames.caller()
 
     assert inner() == Where(__file__, inner.__code__.co_firstlineno + 1)
 
@@ -33,7 +33,7 @@ def test_the_caller_inside_of_nvdsl_is_its_user():
     found = []
     package = os.path.dirname(nvdsl.__file__)
     for name, code in (("ops.py", "f"), ("kernels/matmul.py", "f")):
-        module = {"caller": location.caller}
+        module = {"caller": frames.caller}
         exec(compile("def f():\n    return caller()\n", os.path.join(package, name), "exec"), module)
         visit(module[code])
     line = visit.__code__.co_firstlineno + 1
@@ -45,17 +45,17 @@ def test_frames_between_are_skipped():
     def managed():
         yield
 
-    assert not location.is_user(contextlib.__file__)
-    assert not location.is_user("<string>")
-    assert not location.is_user(ir.__file__)
-    assert not location.is_user(location.__file__)
-    assert location.is_user(__file__)
-    assert location.is_user("<ipython-input-3-abc>")
+    assert not frames.is_user(contextlib.__file__)
+    assert not frames.is_user("<string>")
+    assert not frames.is_user(ir.__file__)
+    assert not frames.is_user(location.__file__)
+    assert frames.is_user(__file__)
+    assert frames.is_user("<ipython-input-3-abc>")
 
 
 def test_no_user_frame(monkeypatch):
-    monkeypatch.setattr(location, "is_user", lambda filename: False)
-    assert location.caller() is None
+    monkeypatch.setattr(frames, "is_user", lambda filename: False)
+    assert frames.caller() is None
 
 
 def test_where_of_locations():

@@ -6,8 +6,8 @@ import queue
 import numpy as np
 import pytest
 
-from nvdsl import dtypes as nv
 from nvdsl.trace.control import Range
+from nvdsl.values import dtypes as nv
 from tests.unit.trace.objects import Carrier
 from tests.unit.trace.tracing import fails, trace
 

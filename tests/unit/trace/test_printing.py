@@ -2,8 +2,8 @@
 
 import pytest
 
-from nvdsl import dtypes as nv
 from nvdsl.mlir import ir
+from nvdsl.values import dtypes as nv
 from tests.unit.trace.tracing import fails, trace
 
 

@@ -5,11 +5,11 @@ import operator
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nvdsl import dtypes as nv
 from nvdsl.errors import TraceError
 from nvdsl.trace.carry import is_value
 from nvdsl.trace.control import Range
 from nvdsl.trace.rewrite import convert
+from nvdsl.values import dtypes as nv
 from tests.unit.trace.programs import Program
 from tests.unit.trace.tracing import define, trace
 

@@ -4,11 +4,11 @@ import queue
 
 import pytest
 
-from nvdsl import dtypes as nv
 from nvdsl.errors import TraceError
 from nvdsl.mlir import ir
 from nvdsl.trace.control import Range
-from nvdsl.values import Unsigned
+from nvdsl.values import dtypes as nv
+from nvdsl.values.traced import Unsigned
 from tests.unit.trace.tracing import fails, trace
 
 RANGES = [(4,), (0,), (2, 5), (5, 2), (0, 10, 3), (1, 8, 7), (9, 0, -1), (9, 0, -4), (0, 9, -1), (-3, -9, -2)]

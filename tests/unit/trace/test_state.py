@@ -8,10 +8,10 @@ import types
 import numpy as np
 import pytest
 
-from nvdsl import dtypes as nv
 from nvdsl.errors import TraceError
 from nvdsl.trace.carry import is_value
 from nvdsl.trace.control import Range
+from nvdsl.values import dtypes as nv
 from tests.unit.trace.tracing import define, trace
 
 

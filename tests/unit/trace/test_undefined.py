@@ -2,10 +2,10 @@
 
 import pytest
 
-from nvdsl import dtypes as nv
 from nvdsl.errors import TraceError
 from nvdsl.trace.carry import Undefined
-from nvdsl.values import Value
+from nvdsl.values import dtypes as nv
+from nvdsl.values.traced import Value
 from tests.unit.trace.tracing import fails, trace
 
 

@@ -7,9 +7,9 @@ import linecache
 
 import pytest
 
-from nvdsl import dtypes as nv
 from nvdsl.errors import TraceError
 from nvdsl.trace.control import Range
+from nvdsl.values import dtypes as nv
 from tests.unit.trace.objects import Carrier
 from tests.unit.trace.tracing import define, fails, trace
 

@@ -4,8 +4,8 @@ import queue
 
 import pytest
 
-from nvdsl import dtypes as nv
 from nvdsl.trace.control import Range
+from nvdsl.values import dtypes as nv
 from tests.unit.trace.objects import Plain
 from tests.unit.trace.tracing import fails, trace
 

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from nvdsl.errors import TraceError, Where
+from nvdsl.ir import location
 from nvdsl.mlir import ir
 from nvdsl.mlir.dialects import func
-from nvdsl.trace import location
 from nvdsl.trace.carry import is_value
 from nvdsl.trace.rewrite import convert
 from nvdsl.trace.watch import located

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 
 from nvdsl import sim
+from nvdsl.call.module import context
 from nvdsl.driver.arrays import describe
 from nvdsl.driver.spec import ArraySpec
 from nvdsl.mlir import ir
-from nvdsl.module import context
 from nvdsl.tune import data
 from nvdsl.tune.compiling import Compiler
 

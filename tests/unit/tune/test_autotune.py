@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import nvdsl as nv
-from nvdsl import cache
+from nvdsl.lower import cache
 from nvdsl.tune import device, store, table
 from nvdsl.tune.bench import ProcessBench
 from nvdsl.tune.progress import Silent

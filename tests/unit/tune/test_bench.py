@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 
 import nvdsl as nv
-from nvdsl import lower
 from nvdsl.driver.device import Devices
-from nvdsl.lower import stored
+from nvdsl.lower import compiler, stored
 from nvdsl.tune import bench as benches
 from nvdsl.tune import data
 from nvdsl.tune.bench import GpuBench, Setup
@@ -62,7 +61,7 @@ def run(launched, cuda):
 def packed():
     x = nv.ShapeDtype((N,), nv.f32)
     blocks = (32, 16, 64)
-    return [stored.pack(lower.lower(scale.trace(x, x, 2.0, block=n)), [], "candidate") for n in blocks]
+    return [stored.pack(compiler.lower(scale.trace(x, x, 2.0, block=n)), [], "candidate") for n in blocks]
 
 
 def make(packed, monkeypatch, **more):

@@ -1,7 +1,7 @@
 """What is tuned for: names of arguments, layouts, classes of shapes."""
 
 import nvdsl as nv
-from nvdsl.jit import Jit
+from nvdsl.call.jit import Jit
 from nvdsl.tune import problem as problems
 from nvdsl.tune.names import fingerprint
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from nvdsl import cache
+from nvdsl.lower import cache
 from nvdsl.tune import store
 from nvdsl.tune.store import Record
 

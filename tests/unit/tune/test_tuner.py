@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 import nvdsl as nv
-from nvdsl import lower
-from nvdsl.jit import Jit
+from nvdsl.call.jit import Jit
+from nvdsl.call.module import context
 from nvdsl.lower import stored
-from nvdsl.module import context
+from nvdsl.lower.options import Options
 from nvdsl.tune import tuner
 from nvdsl.tune.autotune import _constants
 from nvdsl.tune.bench import ProcessBench
@@ -34,7 +34,7 @@ def job(space=SMALL, default=None, factory=SIM, deadline=60.0, function=kernels.
         problem=tuned._problem(call),
         space=tuned.space,
         trace=lambda config: Jit._trace(tuned, call.extended(*_constants(config))),
-        options=lower.Options(strict=True),
+        options=Options(strict=True),
         default=Config(default) if default else None,
         make_bench=functools.partial(ProcessBench, factory=factory, check_deadline=deadline),
         **{"min_fill": 0.0, "compiler": COMPILER, **more},

@@ -3,11 +3,11 @@
 import pytest
 
 import nvdsl as nv
+from nvdsl.lang.tma import _SWIZZLE
 from nvdsl.layout import Operand, TileLayout
 from nvdsl.mlir.dialects import llvm
 from nvdsl.ops import tma, wgmma
 from nvdsl.ops.smem import get_dynamic_shared_memory, smem_address
-from nvdsl.tma import _SWIZZLE
 from tests.unit.kernels import array
 from tests.unit.verify.verdicts import line
 

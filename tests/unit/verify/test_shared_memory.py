@@ -3,7 +3,7 @@
 import pytest
 
 import nvdsl as nv
-from nvdsl import arch
+from nvdsl.hopper import arch
 from nvdsl.mlir.extras import types as T
 from nvdsl.thin import NVDSL, get_dynamic_shared_memory
 from tests.unit.kernels import host, refused, trace

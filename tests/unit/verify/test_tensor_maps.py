@@ -3,10 +3,10 @@
 import pytest
 
 import nvdsl as nv
+from nvdsl.hopper.tensor_maps import TensorMap
 from nvdsl.ir.walk import find
 from nvdsl.mlir import ir
 from nvdsl.ops.tma import L2_EVICT_LAST
-from nvdsl.tensormap import TensorMap
 from nvdsl.verify.tensor_maps import describe
 from tests.unit.kernels import array, refused
 from tests.unit.verify.verdicts import line

@@ -1,0 +1,62 @@
+"""What one specialization of a host function became."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from nvdsl.mlir.threads import Once
+
+
+@dataclass
+class Compiled:
+    """One specialization: the traced module, its kernels, and the seconds each stage took.
+
+    ``module``: the traced ``ir.Module``. ``kernels``: name -> `lower.KernelBinary` (``ptx``, ``cubin``, ``resources``,
+    ``sass()``). ``seconds``: stage -> time.
+    """
+
+    name: str
+    module: Any
+    lowered: Any
+    written: frozenset[int]
+    arguments: list[str] = field(default_factory=list)
+    seconds: dict[str, float] = field(default_factory=dict)
+    _plan: Once[Any] = field(default_factory=Once)
+
+    @property
+    def kernels(self) -> dict[str, Any]:
+        return self.lowered.kernels
+
+    @property
+    def mlir(self) -> str:
+        """The traced module as text."""
+        return str(self.module)
+
+    @property
+    def ptx(self) -> str:
+        return "\n".join(k.ptx for k in self.kernels.values())
+
+    def report(self) -> str:
+        """A table of what each kernel uses, and where the compile time went."""
+        lines = []
+        for kernel in self.kernels.values():
+            r = kernel.resources
+            lines.append(
+                f"{kernel.name}: {r.registers} registers a thread, {kernel.smem_bytes:,} bytes of shared memory, "
+                f"{kernel.max_threads} threads, {r.stack} bytes of stack, "
+                f"{r.spill_stores + r.spill_loads} bytes spilled, {len(kernel.cubin):,} bytes of cubin"
+            )
+        total = sum(self.seconds.values())
+        parts = ", ".join(f"{stage} {1e3 * seconds:.0f} ms" for stage, seconds in self.seconds.items())
+        lines.append(f"compiled in {1e3 * total:.0f} ms ({parts})")
+        return "\n".join(lines)
+
+    def plan(self) -> Any:
+        """The executable host body (made at the first launch)."""
+        from nvdsl.driver import plan
+
+        names = self.arguments or None
+        return self._plan.make(
+            "plan", lambda: plan.build(self.lowered.host, self.name, self.kernels, written=self.written, names=names)
+        )

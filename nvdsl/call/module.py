@@ -1,0 +1,98 @@
+"""Making the ir.Module of a host function: traced, then verified, in one MLIR context of the process."""
+
+from __future__ import annotations
+
+import collections
+from collections.abc import Callable
+from typing import Any
+
+from nvdsl.call.specialize import argument_type, traced_argument
+from nvdsl.errors import TraceError
+from nvdsl.ir import location
+from nvdsl.mlir import ir, threads
+from nvdsl.mlir.dialects import func
+from nvdsl.trace import limits
+from nvdsl.trace.explain import explain
+from nvdsl.trace.watch import located
+
+# A value that outlives its module is a dangling pointer inside MLIR, and using one ends the process. Whoever keeps
+# a traced value too long (in a global list, say) shall get an error: so the latest modules stay alive.
+_latest: collections.deque[Any] = collections.deque(maxlen=256)
+
+
+def trace_function(name: str, specs: list[Any], body: Callable[[list[Any]], None]) -> Any:
+    """A module with ``func.func @name`` whose arguments have ``specs`` and whose body ``body`` traces."""
+    with threads.mlir:
+        try:
+            return located(lambda: _traced(name, specs, body))
+        except RecursionError as error:
+            raise limits.recursion(error) or error from None
+        except (TypeError, AttributeError, IndexError, ValueError) as error:
+            if (explained := explain(error)) is None:
+                raise
+            raise explained.with_traceback(error.__traceback__) from error
+
+
+def _traced(name: str, specs: list[Any], body: Callable[[list[Any]], None]) -> Any:
+    with context(), location.tracebacks(), ir.Location.unknown():
+        # Without the caller's line: a module does not depend on where it is called from, nor does its cubin.
+        nowhere = ir.Location.unknown()
+        module = ir.Module.create(nowhere)
+        _latest.append(module)
+        with ir.InsertionPoint(module.body):
+            function = func.FuncOp(name, ([argument_type(s) for s in specs], []), loc=nowhere)
+            with ir.InsertionPoint(function.add_entry_block()):
+                body([traced_argument(a, s) for a, s in zip(function.arguments, specs, strict=True)])
+                func.ReturnOp([], loc=nowhere)
+        verify_module(module)
+        return module
+
+
+def verify_module(module: Any) -> None:
+    """MLIR's own verifier, then Hopper's rules. Raises VerifyError or TraceError with the user's line."""
+    from nvdsl import verify
+
+    try:
+        module.operation.verify()
+    except ir.MLIRError as error:
+        verify.tensor_maps.check(verify.Program(module))  # says more about a box that nvgpu refuses, too
+        explained = _explain(error)
+        for op in list(module.body.operations):
+            op.operation.erase()  # it may use another module's values: freed after that one, it ends the process
+        raise explained from None
+    verify.check(module)
+
+
+def _explain(error: Any) -> TraceError:
+    first = error.error_diagnostics[0]
+    where = location.where(ir.Location.from_attr(first.location.attr))  # a diagnostic's own has no subclass
+    message = first.message
+    if "outside the region" in message:
+        return TraceError(
+            f"a traced value is used in a trace that did not make it ({message})",
+            where=where,
+            rule="a traced value lives as long as the trace of the call that made it",
+            fix="don't keep traced values in globals or objects between calls; make them anew in the function",
+        )
+    if "dominate" in message:
+        return TraceError(
+            f"a traced value is used outside of the `if` or loop that made it ({message})",
+            where=where,
+            rule="a value made under traced control flow leaves it only through a variable that is assigned there",
+            fix="assign it to a local variable that has a value before the `if` or loop",
+        )
+    return TraceError(f"the traced module is not valid: {message}", where=where, rule="MLIR's verifier")
+
+
+_context: Any = None
+
+
+def context() -> Any:
+    """The process's MLIR context, made at the first trace and entered only while tracing or lowering."""
+    global _context
+    with threads.mlir:
+        if _context is None:
+            made = ir.Context()
+            made.enable_multithreading(False)  # a child process after `os.fork` would wait for threads it doesn't have
+            _context = made
+        return _context

@@ -1,0 +1,1 @@
+"""The facts of Hopper (sm_90a), each in one place."""

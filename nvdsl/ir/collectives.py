@@ -1,0 +1,39 @@
+"""Instructions that threads execute together (PTX ISA, ``.sync`` and ``.aligned``): which ops, and who must come.
+
+The simulator and the verifier read these tables.
+"""
+
+from __future__ import annotations
+
+from nvdsl.hopper.arch import WARP_SIZE, WARPGROUP_SIZE
+
+ALIGNED = {
+    "gpu.barrier": ("barrier.sync.aligned", WARP_SIZE),
+    "nvvm.barrier0": ("barrier.sync.aligned", WARP_SIZE),
+    "nvvm.barrier": ("barrier.sync.aligned", WARP_SIZE),
+    "nvvm.barrier.arrive": ("barrier.arrive.aligned", WARP_SIZE),
+    "nvvm.cluster.arrive": ("barrier.cluster.arrive.aligned", WARP_SIZE),
+    "nvvm.cluster.arrive.relaxed": ("barrier.cluster.arrive.relaxed.aligned", WARP_SIZE),
+    "nvvm.cluster.wait": ("barrier.cluster.wait.aligned", WARP_SIZE),
+    "nvvm.ldmatrix": ("ldmatrix.sync.aligned", WARP_SIZE),
+    "nvvm.stmatrix": ("stmatrix.sync.aligned", WARP_SIZE),
+    "nvvm.setmaxregister": ("setmaxnreg.sync.aligned", WARPGROUP_SIZE),
+    "nvvm.wgmma.fence.aligned": ("wgmma.fence.sync.aligned", WARPGROUP_SIZE),
+    "nvvm.wgmma.mma_async": ("wgmma.mma_async.sync.aligned", WARPGROUP_SIZE),
+    "nvvm.wgmma.commit.group.sync.aligned": ("wgmma.commit_group.sync.aligned", WARPGROUP_SIZE),
+    "nvvm.wgmma.wait.group.sync.aligned": ("wgmma.wait_group.sync.aligned", WARPGROUP_SIZE),
+}
+"""By op: the PTX instruction, and how many threads execute it at one place: those of a warp, or of a warpgroup."""
+
+MASKED: dict[str, tuple[str, int | None]] = {
+    "nvvm.shfl.sync": ("shfl.sync", 0),
+    "nvvm.vote.sync": ("vote.sync", 0),
+    "nvvm.redux.sync": ("redux.sync", 1),
+    "nvvm.bar.warp.sync": ("bar.warp.sync", 0),
+    "nvvm.elect.sync": ("elect.sync", None),
+    "gpu.shuffle": ("shfl.sync", None),
+}
+"""By op: the PTX instruction, and which operand is its mask (None: it names all 32 lanes). The lanes that a mask names
+execute it, wherever they are: lanes that parted may do so at different places (from sm_70 on)."""
+
+MASKED_RULE = "the lanes that the mask names execute it, and no others (PTX ISA, membermask); else it is undefined"

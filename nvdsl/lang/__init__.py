@@ -1,0 +1,1 @@
+"""What a kernel is written with: arrays, tiles, TMA, rings, accumulators."""

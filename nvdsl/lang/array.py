@@ -1,0 +1,183 @@
+"""Arrays: memrefs that know their shape and dtype and are indexed like NumPy arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from nvdsl.errors import trace_error
+from nvdsl.mlir import ir
+from nvdsl.mlir.dialects import memref, vector
+from nvdsl.ops.pointer import index
+from nvdsl.values import dtypes
+from nvdsl.values.dtypes import DType
+from nvdsl.values.traced import as_value, stored, wrap
+
+
+@ir.register_value_caster(ir.MemRefType.static_typeid, replace=True)
+class Array(ir.Value):
+    """A memref value: an argument of a host function, or a view of shared memory.
+
+    ``a[i, j]`` loads, ``a[i, j] = v`` stores (see `nvdsl.values.stored`), ``a[i0:i1, j0:j1]`` is a view
+    (``memref.subview``; the extents must be plain Python ints, a start may be traced: ``a[i:][:64]``
+    is written ``a.view((i, 0), (64, 64))``). A Python int index out of range is an error; others are
+    checked in debug mode and in the simulator.
+    """
+
+    __hash__ = ir.Value.__hash__
+
+    def __eq__(self, other: Any) -> bool:
+        """Whether both are one array: the elements are compared one by one, ``x[i] == y[i]``."""
+        if other is not None and not isinstance(other, ir.Value):
+            raise trace_error(
+                f"an array == {other!r}",
+                rule="an array lies in memory: its elements are compared one by one",
+                fix="x[i] == value",
+            )
+        return ir.Value.__eq__(self, other)
+
+    @property
+    def _ty(self) -> Any:
+        return ir.MemRefType(self.type)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Extents in elements."""
+        return tuple(self._ty.shape)
+
+    @property
+    def strides(self) -> tuple[int, ...]:
+        """Distances in elements."""
+        return tuple(self._ty.get_strides_and_offset()[0])
+
+    @property
+    def ndim(self) -> int:
+        return len(self._ty.shape)
+
+    @property
+    def dtype(self) -> DType:
+        """The element type. MLIR's integers are signless; an unsigned one is remembered here."""
+        return getattr(self, "_dtype", None) or dtypes.from_ir(self._ty.element_type)
+
+    def remember_dtype(self, dtype: DType) -> Array:
+        """Note that the elements are ``dtype`` (of the memref's width), e.g. u8 in a memref of i8."""
+        self._dtype = dtype
+        return self
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __getitem__(self, key: Any) -> Any:
+        keys = self._keys(key)
+        if any(isinstance(k, slice) for k in keys):
+            return self._slice(keys)
+        return wrap(memref.load(self, [index(k) for k in keys]), self.dtype)
+
+    def __iter__(self) -> Any:
+        raise trace_error(
+            "a loop over an array",
+            rule="an array's elements are read one by one, each thread those that it needs",
+            fix="for i in nv.range(n): a[i]",
+        )
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        keys = self._keys(key)
+        if any(isinstance(k, slice) for k in keys):
+            raise trace_error(
+                "assignment to a slice of an array",
+                rule="a kernel's store writes one element",
+                fix="loop over the elements, or use .store_vector for a few contiguous ones",
+            )
+        memref.store(stored(value, self.dtype), self, [index(k) for k in keys])
+
+    def view(self, start: Sequence[Any], shape: Sequence[int]) -> Any:
+        """The ``shape`` block at ``start`` (ints or traced integers), without a copy."""
+        if not len(start) == len(shape) == self.ndim or not all(map(_within, start, shape, self.shape)):
+            shown = ", ".join(str(s) if isinstance(s, int) else "..." for s in start)
+            raise trace_error(
+                f"a view of shape {tuple(shape)} at ({shown}) of an array of shape {self.shape}",
+                rule="a view has one start and one extent for each axis, is not empty and lies within its array; "
+                "negative indices don't wrap in a kernel",
+                fix="check the view's start and shape",
+            )
+        starts = [_static_or_index(s) for s in start]
+        part = memref.subview(self, starts, list(shape), [1] * self.ndim)
+        return part.remember_dtype(self.dtype)
+
+    def load_vector(self, key: Any, count: int) -> Any:
+        """``count`` contiguous elements from ``key`` on, as one access: a vector value.
+
+        The address must be aligned to the vector's bytes.
+        """
+        ty = ir.VectorType.get([count], self._ty.element_type)
+        keys = self._keys(key)
+        alignment = self._check_vector(count, keys[-1])
+        return vector.load(ty, self, [index(k) for k in keys], alignment=alignment)
+
+    def store_vector(self, value: Any, key: Any) -> None:
+        """Store a vector value to contiguous elements from ``key`` on, as one access."""
+        count = ir.VectorType(value.type).shape[0]
+        keys = self._keys(key)
+        alignment = self._check_vector(count, keys[-1])
+        vector.store(value, self, [index(k) for k in keys], alignment=alignment)
+
+    def _check_vector(self, count: int, start: Any) -> int:
+        size = count * self.dtype.bytes
+        if size not in (1, 2, 4, 8, 16) or self.strides[-1] != 1:
+            raise trace_error(
+                f"a vector access of {count} x {self.dtype.name} ({size} bytes), stride {self.strides[-1]}",
+                rule="one access moves 1, 2, 4, 8 or 16 contiguous bytes (PTX ISA, ld/st)",
+                fix="choose a count that gives at most 16 bytes and an array whose last axis is contiguous",
+            )
+        if isinstance(start, int) and 0 <= self.shape[-1] < start + count:
+            raise trace_error(
+                f"a vector access of {count} elements from {start} on, on an axis of {self.shape[-1]} elements",
+                rule="an access lies within the array",
+                fix="check the start and the count",
+            )
+        return size
+
+    def _keys(self, key: Any) -> tuple[Any, ...]:
+        keys = key if isinstance(key, tuple) else (key,)
+        if len(keys) != self.ndim:
+            raise trace_error(
+                f"{len(keys)} indices for an array of shape {self.shape}",
+                rule="a kernel indexes every axis",
+                fix=f"write {self.ndim} indices",
+            )
+        for k, extent in zip(keys, self.shape, strict=True):
+            if isinstance(k, int) and extent >= 0 and not 0 <= k < extent:
+                raise trace_error(
+                    f"index {k} on an axis of {extent} elements",
+                    rule="indices are 0 to extent - 1; negative indices don't wrap in a kernel",
+                    fix="use shape[axis] - 1 for the last element",
+                )
+        return keys
+
+    def _slice(self, keys: tuple[Any, ...]) -> Any:
+        start, shape = [], []
+        for k, extent in zip(keys, self.shape, strict=True):
+            lo, hi, step = (k.start, k.stop, k.step) if isinstance(k, slice) else (k, k + 1, None)
+            lo, hi = 0 if lo is None else lo, extent if hi is None else hi
+            if not isinstance(lo, int) or not isinstance(hi, int) or step not in (None, 1):
+                raise trace_error(
+                    "a slice with a traced bound or a step",
+                    rule="a view's extents are known when the kernel is traced",
+                    fix="write a.view((row, col), (rows, cols)); its start may be traced",
+                )
+            start.append(lo)
+            shape.append(hi - lo)
+        return self.view(start, shape)
+
+    def __repr__(self) -> str:
+        return f"Array(shape={self.shape}, dtype={self.dtype.name})"
+
+
+def _within(start: Any, size: int, extent: int) -> bool:
+    """Whether a view's axis lies within the array's, as far as Python knows."""
+    first = start if isinstance(start, int) else 0
+    return size > 0 and first >= 0 and (extent < 0 or first + size <= extent)  # negative: dynamic
+
+
+def _static_or_index(value: Any) -> Any:
+    return value if isinstance(value, int) else index(as_value(value))

@@ -1,0 +1,130 @@
+"""Rings of shared memory slots between a producer (TMA) and consumers (wgmma), with their barriers.
+
+A ring of ``stages`` slots has two mbarriers a slot. *full* completes when the slot's bytes have arrived;
+*empty* completes when all consumers have released the slot. Who uses a slot for the n-th time round the
+ring waits for the parity ``n & 1``, so a position in the ring is a stage and a phase.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from nvdsl.errors import trace_error
+from nvdsl.ops.mbarrier import Mbarrier, Mbarriers
+from nvdsl.values import dtypes
+from nvdsl.values.select import select
+from nvdsl.values.traced import as_value
+
+
+class PipelineState:
+    """A position in a ring of ``stages`` slots: ``stage`` (i32) and ``phase`` (i32, 0 or 1).
+
+    Immutable: ``state = state.next()``. A traced loop carries it.
+    """
+
+    def __init__(self, stages: int, stage: Any = 0, phase: Any = 0) -> None:
+        _check_stages(stages)
+        self.stages = stages
+        self.stage = dtypes.i32(stage)
+        self.phase = dtypes.i32(phase)
+
+    def next(self) -> PipelineState:
+        """The next slot; the phase flips where the ring wraps."""
+        if self.stages == 1:
+            return PipelineState(1, self.stage, self.phase ^ 1)
+        following = self.stage + 1
+        wraps = following == self.stages
+        return PipelineState(
+            self.stages, select(wraps, as_value(0), following), select(wraps, self.phase ^ 1, self.phase)
+        )
+
+    def advance(self, count: Any) -> PipelineState:
+        """The slot ``count`` (0 or more, a Python int or traced) further: what `next` gives after so many calls.
+
+        For a consumer that leaves slots to another one.
+        """
+        count = dtypes.u32(self.stage) + dtypes.u32(count)
+        rounds = count // self.stages
+        return PipelineState(
+            self.stages, dtypes.i32(count - rounds * self.stages), self.phase ^ dtypes.i32(rounds & 1)
+        )
+
+    def __nv_values__(self) -> list[Any]:
+        return [self.stage, self.phase]
+
+    def __nv_rebuild__(self, values: Sequence[Any]) -> PipelineState:
+        return PipelineState(self.stages, *values)
+
+
+def _check_stages(stages: Any) -> None:
+    if not isinstance(stages, int) or stages < 1:
+        raise trace_error(
+            f"a ring of {stages!r} stages",
+            rule="the number of stages is a Python int of at least 1",
+            fix="pass stages as a keyword argument of the host function",
+        )
+
+
+class Ring:
+    """``stages`` slots with a full and an empty barrier each.
+
+    ``bytes``: what the producer's loads bring into one slot. ``consumers``: arrivals that free a slot. `wgmma_wait`
+    speaks for the wgmmas of the whole warpgroup, so that one arrival of a warpgroup will do, or one of each warp; what
+    ordinary loads read, each thread releases for itself. ``sync``: meet all threads of the block after the barriers'
+    init; in a cluster pass False and call `cluster_sync` yourself. Called by all threads.
+
+        producer (one thread)                      consumer
+        state = ring.producer_state()              state = ring.consumer_state()
+        for k in nv.range(n):                      for k in nv.range(n):
+            full = ring.acquire(state)                 ring.wait(state)
+            tma.load(A[state.stage], full, ...)        acc += A[state.stage] @ B[state.stage]
+            state = state.next()                       ...; ring.release(state); state = state.next()
+    """
+
+    def __init__(self, stages: int, *, bytes: int, consumers: int = 1, sync: bool = True) -> None:
+        _check_stages(stages)
+        self.stages, self.bytes, self.consumers = stages, bytes, consumers
+        self.full = Mbarriers(stages, arrivals=1, sync=False)
+        self.empty = Mbarriers(stages, arrivals=consumers, sync=sync)
+
+    def producer_state(self) -> PipelineState:
+        """The producer's start. Phase 1: the wait for the phase before the first returns at once, so that the
+        slots, empty at first, need no release."""
+        return PipelineState(self.stages, 0, 1)
+
+    def consumer_state(self) -> PipelineState:
+        return PipelineState(self.stages, 0, 0)
+
+    def acquire(self, state: PipelineState, *, expect: bool = True, new: bool = False) -> Mbarrier:
+        """Wait until the slot is free, expect its bytes, and return the barrier that the loads complete on.
+
+        ``expect``: False for a slot that gets another number of bytes: the caller expects them
+        (`Mbarrier.expect_tx`) before the loads, and arrives. ``new``: nothing was in the slot yet; don't wait.
+        """
+        if not new:
+            self.empty[state.stage].wait(state.phase)
+        full = self.full[state.stage]
+        if expect:
+            full.arrive_expect_tx(self.bytes)
+        return full
+
+    def wait(self, state: PipelineState) -> None:
+        """Wait until the slot's bytes have arrived."""
+        self.full[state.stage].wait(state.phase)
+
+    def release(self, state: PipelineState, predicate: Any = None, *, rank: Any = None) -> None:
+        """Arrive once at the slot's empty barrier (each thread where ``predicate`` holds does).
+
+        An arrival speaks for the thread that arrives. Where one lane releases for its warp after `wgmma_wait`, nothing
+        is missing; after ordinary loads (ldmatrix, too) the lanes meet first: `sync_warp`, or a barrier for several
+        warps.
+
+        ``rank``: arrive at that barrier of this block of the cluster, whose producer writes into the slot, too. That
+        arrival is relaxed: it says that the slot was read, and orders no writes of this thread.
+        """
+        empty = self.empty[state.stage]
+        if rank is None:
+            empty.arrive(predicate=predicate)
+        else:
+            empty.arrive_cluster(rank, predicate, relaxed=True)

@@ -1,0 +1,274 @@
+"""Tiles in shared memory: views that know their shape, dtype, swizzle, bytes and address."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from nvdsl.errors import trace_error
+from nvdsl.ir import declared
+from nvdsl.ir.declared import Declared
+from nvdsl.layout import SWIZZLES, Operand, TileLayout
+from nvdsl.mlir import ir
+from nvdsl.ops.smem import get_dynamic_shared_memory, smem_address, smem_pointer
+from nvdsl.values import bounds, dtypes, scope
+from nvdsl.values.dtypes import DType
+
+
+def smem(shape: Sequence[int] | int, dtype: DType, *, swizzle: int = 0) -> Any:
+    """Allocate shared memory of a block, aligned as its swizzle needs.
+
+    ``shape`` in elements: ``(n,)`` gives an `Array`; ``(rows, cols)`` a `Tile`; ``(stages, rows, cols)`` a
+    `TileStack`, one tile for each stage. ``swizzle``: 0 (dense), 16 (wgmma's form without swizzle), 32,
+    64 or 128 bytes; an `Array` has none. Raises TraceError where a row doesn't fill the swizzle's width.
+    """
+    shape = (shape,) if isinstance(shape, int) else tuple(shape)
+    kernel = scope.current("nv.smem")
+    if not 1 <= len(shape) <= 3 or not all(isinstance(s, int) and s > 0 for s in shape):
+        raise trace_error(
+            f"nv.smem of shape {shape}",
+            rule="a shape is 1 to 3 positive Python ints: (n,), (rows, cols) or (stages, rows, cols)",
+            fix="take sizes from array shapes or keyword arguments of the host function",
+        )
+    dtype = dtypes.element(dtype)
+    allowed = SWIZZLES if len(shape) > 1 else (0,)
+    if swizzle not in allowed:
+        raise trace_error(
+            f"nv.smem({shape}, {dtype.name}, swizzle={swizzle!r})",
+            rule=f"the swizzle of a {len(shape)}-D shape is one of {allowed} bytes",
+            fix="nv.smem((rows, cols), nv.f16, swizzle=128), or a.dtype for the type of array a",
+        )
+    if len(shape) == 1:
+        offset = kernel.allocate(shape[0] * dtype.bytes, 128)
+        return get_dynamic_shared_memory(shape, dtype.ir, offset).remember_dtype(dtype)
+    try:
+        layout = TileLayout.of(shape[-2], shape[-1], dtype.bytes, swizzle)
+    except ValueError as error:
+        raise trace_error(
+            str(error),
+            rule="a tile's rows fill whole panels of the swizzle's width (PTX ISA, Tensor swizzling modes)",
+            fix=f"use a multiple of {max(swizzle, 16) // dtype.bytes} columns, or a narrower swizzle",
+        ) from None
+    stride = -(-layout.bytes // layout.alignment) * layout.alignment
+    stages = shape[0] if len(shape) == 3 else 1
+    offset = kernel.allocate(stages * stride, layout.alignment)
+    kernel.tiles.append(Declared(offset, stages, stride, layout.rows, layout.cols, dtype.bytes, swizzle))
+    tile = Tile(layout, dtype, offset)
+    return tile if len(shape) == 2 else TileStack(stages, stride, tile)
+
+
+class Tile:
+    """A ``rows x cols`` tile in shared memory; nothing is emitted before it is used.
+
+    ``offset``: its start in the block's dynamic shared memory in bytes, an int or a traced i32.
+    ``tile[i, j]`` loads and ``tile[i, j] = v`` stores one element through the swizzle. ``tile.T`` is the
+    transposed view for wgmma. Indices are checked in each dimension: known ones raise TraceError or VerifyError, others
+    stop the kernel in the simulator and in debug mode.
+    """
+
+    __nv_unprintable__ = "print(tile[row, column])"
+
+    def __init__(
+        self, layout: TileLayout, dtype: DType, offset: Any, *, transposed: bool = False
+    ) -> None:
+        self.layout, self.dtype, self.offset, self.transposed = layout, dtype, offset, transposed
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        rows, cols = self.layout.rows, self.layout.cols
+        return (cols, rows) if self.transposed else (rows, cols)
+
+    @property
+    def bytes(self) -> int:
+        return self.layout.bytes
+
+    @property
+    def swizzle(self) -> int:
+        return self.layout.swizzle
+
+    @property
+    def T(self) -> Tile:
+        return Tile(self.layout, self.dtype, self.offset, transposed=not self.transposed)
+
+    @property
+    def address(self) -> Any:
+        """Byte address of the tile's start, i32 (shared::cta window)."""
+        address = smem_address(self.offset)
+        address.owner.attributes[declared.VIEW] = self._how()
+        return address
+
+    def pointer(self, byte: Any = 0) -> Any:
+        """Address of byte ``byte`` of the tile, ``!llvm.ptr<3>``; 0 to the tile's last byte."""
+        span = self.layout.span
+        if isinstance(byte, int) and not 0 <= byte < span:
+            raise trace_error(
+                f"byte {byte} of a tile of {span:,} bytes",
+                rule="a pointer into a tile points to one of its bytes",
+                fix="tile.layout.offset(row, col) is the byte of an element",
+            )
+        bounds.within(f"the {span} bytes of {self._described()}", (byte,), (span,))
+        return smem_pointer(self.offset + byte)
+
+    def rows(self, start: Any, count: int) -> Tile:
+        """``count`` rows of the stored tile from row ``start`` (both multiples of 8); the start may be traced."""
+        for name, value in (("start", start), ("count", count)):
+            if isinstance(value, int) and value % 8:
+                raise trace_error(
+                    f"rows() with {name} {value}",
+                    rule="the swizzle pattern repeats every 8 rows, so a part of a tile starts at a multiple of 8",
+                    fix="use multiples of 8 rows",
+                )
+        self._check_part("rows", start, count, self.layout.rows, 8)
+        part = self.layout.take_rows(count)
+        offset = self.offset + start * self.layout.panel_bytes
+        return Tile(part, self.dtype, offset, transposed=self.transposed)
+
+    def _check_part(self, what: str, start: Any, count: int, extent: int, multiple: int) -> None:
+        first = start if isinstance(start, int) else 0
+        if not 0 <= first < first + count <= extent:
+            raise trace_error(
+                f"{what}({first if start is first else '...'}, {count}) of a tile of {extent} {what}",
+                rule=f"a part of a tile lies within it: {what} 0 to {extent - 1}",
+                fix="check the start and the count",
+            )
+        of = f"the first of {count} {what} of {self._described()}"
+        bounds.within(of, (start,), (extent - count + 1,), multiple=multiple)
+
+    def cols(self, start: Any, count: int) -> Tile:
+        """``count`` columns of the stored tile from column ``start`` (whole panels); the start may be traced."""
+        width = self.layout.panel_cols
+        self._check_part("cols", start, count, self.layout.cols, width)
+        if isinstance(start, int) and start % width or count % width:
+            raise trace_error(
+                f"cols({start}, {count}) of a tile with panels of {width} columns",
+                rule="a part of a tile takes whole panels",
+                fix=f"use multiples of {width} columns",
+            )
+        offset = self.offset + start // width * self.layout.panel_stride
+        return Tile(self.layout.take_panels(count), self.dtype, offset, transposed=self.transposed)
+
+    def panel(self, number: int, shape: Sequence[int] | None = None, dtype: DType | None = None) -> Any:
+        """Memref of panel ``number``: what one TMA box fills. ``shape``, ``dtype``: the box's."""
+        box = list(shape) if shape is not None else [self.layout.rows, self.layout.panel_cols]
+        offset = self.offset + number * self.layout.panel_stride
+        return self._view(box, dtype or self.dtype, offset)
+
+    def _view(self, shape: Sequence[int], dtype: DType, offset: Any) -> Any:
+        view = get_dynamic_shared_memory(shape, dtype.ir, offset)
+        view.owner.attributes[declared.VIEW] = self._how()
+        return view.remember_dtype(dtype)
+
+    def _how(self) -> Any:
+        return ir.DenseI64ArrayAttr.get([self.layout.swizzle, self.layout.panel_stride])
+
+    def operand(self, mn_axis: int) -> Operand:
+        """How wgmma walks the tile; ``mn_axis`` is the axis of ``shape`` that is M or N."""
+        contiguous = 0 if self.transposed else 1
+        return Operand(self.layout, "mn" if mn_axis == contiguous else "k")
+
+    def _element(self, key: Any, count: int = 1) -> Any:
+        if not isinstance(key, tuple) or len(key) != 2:
+            raise trace_error(
+                f"a tile indexed with {key!r}" if not isinstance(key, tuple) else f"{len(key)} indices for a tile",
+                rule="an element of a tile has a row and a column",
+                fix="tile[row, col]; a stack of tiles is indexed first: stack[stage][row, col]",
+            )
+        row, col = key
+        if self.transposed:
+            row, col = col, row
+        for value, extent in ((row, self.layout.rows), (col, self.layout.cols - count + 1)):
+            if isinstance(value, int) and not 0 <= value < extent:
+                raise trace_error(
+                    f"tile index {key} outside of {self.shape}",
+                    rule="indices are 0 to extent - 1",
+                    fix="check the loop's bounds",
+                )
+        bounds.within(self._described(), (row, col), (self.layout.rows, self.layout.cols - count + 1))
+        return self._view((count,), self.dtype, self.offset + self.layout.offset(row, col))
+
+    def store_vector(self, value: Any, key: tuple[Any, Any]) -> None:
+        """Store a vector value to neighbouring columns of a row from ``key`` (row, column) on, as one access.
+
+        They lie in one 16-byte unit of the swizzle: the column is a multiple of the vector's elements.
+        """
+        count = ir.VectorType(value.type).shape[0]
+        self._element(key, count).store_vector(value, (0,))
+
+    def __getitem__(self, key: Any) -> Any:
+        return self._element(key)[0]
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        self._element(key)[0] = value
+
+    def __matmul__(self, other: Tile) -> Product:
+        return Product(self, other)
+
+    def __iter__(self) -> Any:
+        raise trace_error(
+            "a loop over a tile",
+            rule="a tile's elements are read one by one, each thread those that it needs",
+            fix="for i in nv.range(rows): tile[i, col]",
+        )
+
+    def _described(self) -> str:
+        return f"a tile of {self.layout.rows}x{self.layout.cols} {self.dtype.name}"
+
+    def __repr__(self) -> str:
+        return f"Tile({self.shape}, {self.dtype.name}, swizzle={self.swizzle})"
+
+
+class TileStack:
+    """One tile for each stage of a pipeline: ``stack[stage]``, with a Python or a traced stage."""
+
+    __nv_unprintable__ = "print(stack[stage][row, column])"
+
+    def __init__(self, stages: int, stride: int, first: Tile) -> None:
+        self.stages, self.stride, self.first = stages, stride, first
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        return (self.stages, *self.first.shape)
+
+    @property
+    def dtype(self) -> DType:
+        return self.first.dtype
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of data in one stage."""
+        return self.first.bytes
+
+    def __len__(self) -> int:
+        return self.stages
+
+    def __getitem__(self, stage: Any) -> Tile:
+        if isinstance(stage, tuple):
+            raise trace_error(
+                f"{len(stage)} indices for a stack of tiles",
+                rule="a stack is indexed by its stage and gives a tile",
+                fix="stack[stage][row, col]",
+            )
+        if isinstance(stage, int) and not 0 <= stage < self.stages:
+            raise trace_error(
+                f"stage {stage} of {self.stages}",
+                rule=f"stages are 0 to {self.stages - 1}",
+                fix="index with `k % stages`",
+            )
+        bounds.within(f"a stack of {self.stages} tiles", (stage,), (self.stages,))
+        first = self.first
+        return Tile(
+            first.layout, first.dtype, first.offset + stage * self.stride, transposed=first.transposed
+        )
+
+
+class Product:
+    """``A @ B`` of two tiles, not computed yet: ``accumulator += A @ B`` issues it."""
+
+    def __init__(self, a: Any, b: Tile) -> None:
+        if not isinstance(b, Tile):
+            raise trace_error(
+                f"a tile @ {type(b).__name__}",
+                rule="B of a wgmma is a tile in shared memory (PTX ISA, wgmma.mma_async); A may be in registers",
+                fix="acc += A[slot] @ B[slot]",
+            )
+        self.a, self.b = a, b

@@ -1,0 +1,191 @@
+"""TMA for whole tiles: one tensor map, as many boxes as the tile's panels."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from nvdsl.errors import trace_error
+from nvdsl.hopper import arch
+from nvdsl.lang.array import Array
+from nvdsl.lang.tile import Tile
+from nvdsl.mlir.dialects import nvgpu
+from nvdsl.ops import tma
+from nvdsl.ops.mbarrier import Mbarrier
+
+_SWIZZLE = {
+    0: nvgpu.TensorMapSwizzleKind.SWIZZLE_NONE,
+    16: nvgpu.TensorMapSwizzleKind.SWIZZLE_NONE,
+    32: nvgpu.TensorMapSwizzleKind.SWIZZLE_32B,
+    64: nvgpu.TensorMapSwizzleKind.SWIZZLE_64B,
+    128: nvgpu.TensorMapSwizzleKind.SWIZZLE_128B,
+}
+_L2_PROMOTION = {
+    0: nvgpu.TensorMapL2PromoKind.L2PROMO_NONE,
+    64: nvgpu.TensorMapL2PromoKind.L2PROMO_64B,
+    128: nvgpu.TensorMapL2PromoKind.L2PROMO_128B,
+    256: nvgpu.TensorMapL2PromoKind.L2PROMO_256B,
+}
+_FILL = {"zero": nvgpu.TensorMapOOBKind.OOB_ZERO, "nan": nvgpu.TensorMapOOBKind.OOB_NAN}
+
+
+class TMA:
+    """Copies tiles of an array between global and shared memory, made in the host function.
+
+    ``array``: 1 to 5 axes, the last contiguous. ``tile``: elements along each axis. ``swizzle``: as the tile in
+    shared memory has it. A tile whose rows are wider than the swizzle is copied as several boxes, one for each
+    panel; coordinates are in elements, ordered as the array's axes. The last one is a multiple of 16 bytes (8 f16),
+    any other ends the kernel; loads may begin before the array (at negative coordinates), stores not. Stores clip rows
+    at whole 16 bytes: where a row ends within them, padding must follow, and is written over.
+    ``l2_promotion``: bytes that a miss fetches into L2. ``fill``: what lies outside of the array, ``"zero"`` or
+    ``"nan"``.
+    """
+
+    def __init__(
+        self,
+        array: Array,
+        tile: Sequence[int] | int,
+        *,
+        swizzle: int = 0,
+        l2_promotion: int = 128,
+        fill: str = "zero",
+    ) -> None:
+        self.shape = (tile,) if isinstance(tile, int) else tuple(tile)
+        if not isinstance(array, Array) or not all(isinstance(extent, int) for extent in self.shape):
+            raise trace_error(
+                f"nv.TMA({array!r}, tile={tile!r})",
+                rule="a tensor map is made of an array argument and a tile of Python ints",
+                fix="nv.TMA(a, tile=(rows, cols)) for an argument a of the host function",
+            )
+        self.dtype, self.swizzle = array.dtype, swizzle
+        if len(self.shape) != array.ndim:
+            raise trace_error(
+                f"a tile of shape {self.shape} of an array of shape {array.shape}",
+                rule="a tile has one extent for each axis of the array",
+                fix="pass 1 for the axes of which the tile takes one index",
+            )
+        for name, value, allowed in (
+            ("swizzle", swizzle, _SWIZZLE),
+            ("l2_promotion", l2_promotion, _L2_PROMOTION),
+            ("fill", fill, _FILL),
+        ):
+            if value not in allowed:
+                raise trace_error(
+                    f"TMA with {name}={value!r}", rule=f"{name} is one of {list(allowed)}", fix="choose one of these"
+                )
+        self.box = (*self.shape[:-1], self._panel_cols())
+        self._map = tma.TMA(
+            self.box, array.type, _SWIZZLE[swizzle], _L2_PROMOTION[l2_promotion], _FILL[fill]
+        )
+        self._map.create_descriptor(array)
+
+    def _panel_cols(self) -> int:
+        cols, width = self.shape[-1], self.swizzle // self.dtype.bytes
+        if not width or cols <= width:
+            return cols
+        if cols % width:
+            raise trace_error(
+                f"a tile row of {cols} {self.dtype.name} ({cols * self.dtype.bytes} bytes), swizzle {self.swizzle}",
+                rule="a row wider than the swizzle is copied in panels of the swizzle's width",
+                fix=f"use a multiple of {width} columns",
+            )
+        return width
+
+    @property
+    def bytes(self) -> int:
+        """Bytes that one load adds to its mbarrier (out-of-bounds elements are filled, and count)."""
+        count = self.dtype.bytes
+        for extent in self.shape:
+            count *= extent
+        return count
+
+    def prefetch(self, predicate: Any = None) -> None:
+        """Bring the tensor map itself into the cache (``prefetch.tensormap``)."""
+        self._map.prefetch(predicate)
+
+    def load(
+        self,
+        tile: Tile | Array,
+        barrier: Mbarrier,
+        coords: Sequence[Any],
+        *,
+        predicate: Any = None,
+        multicast_mask: Any = None,
+        l2_hint: int | None = None,
+    ) -> None:
+        """Copy the tile at ``coords`` (row, column) into shared memory; its bytes complete on ``barrier``.
+
+        By one thread, after it told the barrier to expect ``self.bytes``.
+        """
+        for memory, at in self._boxes(tile, coords):
+            self._map.load(
+                memory, barrier, at, predicate, multicast_mask=multicast_mask, l2_hint=l2_hint
+            )
+
+    def store(
+        self, tile: Tile | Array, coords: Sequence[Any], *, predicate: Any = None, l2_hint: int | None = None
+    ) -> None:
+        """Copy a tile of shared memory to ``coords``; elements outside of the array are dropped (but see `TMA`).
+
+        By one thread; then `bulk_commit_group` and `bulk_wait_group`. Before it, threads that wrote the
+        tile execute `fence_proxy_async` and meet at a barrier.
+        """
+        for memory, at in self._boxes(tile, coords):
+            self._map.store(memory, at, predicate, l2_hint=l2_hint)
+
+    def reduce_add(self, tile: Tile | Array, coords: Sequence[Any], *, l2_hint: int | None = None) -> None:
+        """Like `store`, but adds to what is there (``cp.reduce.async.bulk.tensor.add``)."""
+        for memory, at in self._boxes(tile, coords):
+            self._map.reduce_add(memory, at, l2_hint=l2_hint)
+
+    def prefetch_tile(self, coords: Sequence[Any], *, l2_hint: int | None = None) -> None:
+        """Bring the tile at ``coords`` into L2 (``cp.async.bulk.prefetch.tensor``)."""
+        for panel in range(self.shape[-1] // self.box[-1]):
+            self._map.prefetch_box(self._coords(coords, panel), l2_hint=l2_hint)
+
+    def _boxes(self, tile: Any, coords: Sequence[Any]) -> list[tuple[Any, list[Any]]]:
+        if isinstance(tile, Array):
+            if self.box != self.shape or tile.shape != self.shape:
+                raise trace_error(
+                    f"TMA of a tile {self.shape} in boxes of {self.box}, with a memref of shape {tile.shape}",
+                    rule="a plain memref is filled by one box of its own shape",
+                    fix="copy into a tile: nv.smem((rows, cols), dtype, swizzle=...)",
+                )
+            return [(tile, self._coords(coords, 0))]
+        rows = 1
+        for extent in self.shape[:-1]:
+            rows *= extent
+        expected = (rows, self.shape[-1])
+        fits = isinstance(tile, Tile) and (tile.layout.rows, tile.layout.cols) == expected
+        if not fits or tile.swizzle != self.swizzle or tile.dtype.bits != self.dtype.bits:
+            raise trace_error(
+                f"TMA of {expected} {self.dtype.name}, swizzle {self.swizzle}, with {tile!r}",
+                rule="the tensor map's tile and the tile in shared memory have one shape, dtype and swizzle",
+                fix=f"nv.smem({expected}, nv.{self.dtype.name}, swizzle={self.swizzle}); of a stack, one stage",
+            )
+        panels = self.shape[-1] // self.box[-1]
+        _check_alignment(tile, panels)
+        return [(tile.panel(p, self.box, self.dtype), self._coords(coords, p)) for p in range(panels)]
+
+    def _coords(self, coords: Sequence[Any], panel: int) -> list[Any]:
+        """Innermost first, as the instructions take them, with the panel's column added."""
+        if len(coords) != len(self.shape):
+            raise trace_error(
+                f"{len(coords)} coordinates for a tile of shape {self.shape}",
+                rule="a TMA copy takes one coordinate for each axis of the array, in the array's order",
+                fix=f"pass {len(self.shape)} coordinates",
+            )
+        *outer, col = coords
+        return [col + panel * self.box[-1] if panel else col, *reversed(outer)]
+
+
+def _check_alignment(tile: Tile, panels: int) -> None:
+    first = tile.offset if isinstance(tile.offset, int) else 0  # a traced start is not checked
+    starts = [first + p * tile.layout.panel_stride for p in range(panels)]
+    wrong = [start for start in starts if start % arch.TMA_SMEM_ALIGNMENT]
+    if wrong:
+        raise trace_error(
+            f"TMA with {tile!r}: a box would lie at byte {wrong[0]} of shared memory",
+            rule=f"a box lies at a multiple of {arch.TMA_SMEM_ALIGNMENT} bytes (PTX ISA, cp.async.bulk.tensor)",
+            fix="make the tile's rows a multiple of 8, and take parts of whole panels",
+        )

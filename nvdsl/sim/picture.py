@@ -1,0 +1,153 @@
+"""The slots of a ring over time, as SVG: rows are slots, bars what happens to them, in the steps of a recording."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from nvdsl.draw.svg import BLUE, GREEN, GREY, INK, LIGHT, ORANGE, PAPER, RED, Svg
+from nvdsl.errors import SimError
+from nvdsl.sim.perfetto import short
+from nvdsl.sim.slots import Fill, Ring, rings
+
+if TYPE_CHECKING:
+    from nvdsl.sim.recording import BlockRecord, LaunchRecord, Recording
+
+FILLS = 16
+"""Fills that a picture shows at most: the first ones."""
+
+RIGHT, TOP, ROW, WAITS, WIDTH = 24, 92, 46, 22, 1160
+
+
+def picture(recording: Recording, launch: int = 0, block: int = 0) -> str:
+    """The SVG of one block: all its rings, and when its warps waited. Raises SimError where nothing was loaded."""
+    for candidate in recording.launches[launch:]:
+        for one in candidate.blocks[block:]:
+            found = rings(one)
+            if found:
+                return str(_draw(candidate, one, found))
+    raise SimError(
+        "there is no ring to draw: no TMA load into shared memory completed on an mbarrier",
+        kind="picture",
+        fix="a trace (NVDSL_SIM_TRACE) shows kernels without TMA loads too",
+    )
+
+
+class _Axis:
+    """Steps to pixels. ``left``: where step 0 is."""
+
+    def __init__(self, end: int, left: float) -> None:
+        self.end, self.left = max(end, 1), left
+        self.scale = (WIDTH - left - RIGHT) / self.end
+
+    def x(self, step: float) -> float:
+        return self.left + min(step, self.end) * self.scale
+
+    def ticks(self) -> list[int]:
+        """Some ten round numbers."""
+        distance = next(d for d in (5 * 10**i // 5 * f for i in range(9) for f in (1, 2, 5)) if self.end / d <= 14)
+        return list(range(0, self.end + 1, distance))
+
+
+def _draw(launch: LaunchRecord, block: BlockRecord, found: list[Ring]) -> Svg:
+    shown = [Ring(r.name, r.slots, [f for f in r.fills if f.number < FILLS]) for r in found]
+    complete = all(len(s.fills) == len(r.fills) for s, r in zip(shown, found, strict=True))
+    waits = _waits(block)
+    end = block.end if complete else max(f.end for r in shown for f in r.fills)
+    axis = _Axis(end, max([104.0, *(8 * len(_name(r, r.slots - 1)) + 18 for r in shown)]))
+    slots = sum(r.slots for r in shown)
+    height = TOP + ROW * slots + 14 * (len(shown) - 1) + 12 + WAITS * len(waits) + 62
+    title = f"{launch.kernel}, {block.name}: ring slots over time"
+    svg = Svg(WIDTH, height, title)
+    svg.text(16, 28, title, size=17, bold=True)
+    steps = "" if complete else f" The first {FILLS} of {max(len(r.fills) for r in found)} fills."
+    words = f"Simulated: {launch.schedule}. Logical time: a step is an operation of a warp, no nanoseconds.{steps}"
+    svg.text(16, 48, words, colour=GREY)
+    several = any(len(fill.readers) > 1 for ring in shown for fill in ring.fills)
+    each = " (a bar for each warpgroup)" if several else ""
+    loading = svg.hatch("loading", "#9ccbe6", "#d6ebf7")
+    svg.legend(16, 74, [
+        (loading, BLUE, "TMA loads"), (ORANGE, ORANGE, "full, no wgmma reads it"),
+        (GREEN, GREEN, f"wgmma reads it{each}"), (PAPER, GREY, "empty"), (RED, RED, "warps wait"),
+    ])  # fmt: skip
+    y = float(TOP)
+    bottom = height - 50
+    for tick in axis.ticks():
+        svg.line(axis.x(tick), TOP - 4, axis.x(tick), bottom)
+        svg.text(axis.x(tick), bottom + 16, str(tick), anchor="middle", size=11, colour=GREY)
+    svg.text(axis.x(axis.end / 2), bottom + 36, "steps", anchor="middle", colour=GREY)
+    for ring in shown:
+        for slot in range(ring.slots):
+            _row(svg, axis, y, ring, slot, loading)
+            y += ROW
+        y += 14
+    y += 2
+    for name, intervals in waits.items():
+        svg.text(axis.left - 10, y + 13, name, anchor="end", size=11, colour=GREY)
+        for start, end in intervals:
+            if start < axis.end:
+                x, stop = axis.x(start), axis.x(end)
+                svg.rect(x, y + 5, stop - x, 9, RED, radius=1, tip=f"waits {start} to {end}")
+        y += WAITS
+    return svg
+
+
+def _row(svg: Svg, axis: _Axis, y: float, ring: Ring, slot: int, loading: str) -> None:
+    svg.text(axis.left - 10, y + 27, _name(ring, slot), anchor="end", mono=True)
+    svg.rect(axis.left, y + 6, axis.x(axis.end) - axis.left, ROW - 12, PAPER, stroke=LIGHT)
+    for fill in ring.fills:
+        if fill.slot == slot:
+            _fill(svg, axis, y + 6, ROW - 12, fill, loading)
+
+
+def _name(ring: Ring, slot: int) -> str:
+    return f"{ring.name}[{slot}]" if ring.slots > 1 else ring.name
+
+
+def _fill(svg: Svg, axis: _Axis, y: float, height: float, fill: Fill, loading: str) -> None:
+    x, full = axis.x(fill.start), axis.x(fill.full)
+    lines = ", ".join(dict.fromkeys(short(load.where) for load in fill.loads if load.where))
+    steps = f"steps {fill.start} to {fill.full} ({lines})"
+    tip = f"k = {fill.number}: {len(fill.loads)} loads, {fill.bytes:,} bytes, {steps}"
+    svg.rect(x, y, full - x, height, loading, stroke=BLUE, tip=tip)
+    _label(svg, x, full, y + height / 2, f"load {fill.number}", INK)
+    read = fill.read_from
+    until = axis.x(read if read is not None else fill.after if fill.after is not None else axis.end)
+    if until > full:
+        svg.rect(full, y, until - full, height, ORANGE, stroke=ORANGE, tip=f"k = {fill.number}: full since {fill.full}")
+        _label(svg, full, until, y + height / 2, f"full {fill.number}", INK)
+    part = height / max(len(fill.readers), 1)
+    for i, (lane, (start, end)) in enumerate(sorted(fill.readers.items())):
+        x, stop, top = axis.x(start), axis.x(end), y + i * part
+        if start > (read or 0):
+            svg.rect(axis.x(read or 0), top, x - axis.x(read or 0), part, ORANGE, stroke=ORANGE)
+        svg.rect(x, top, stop - x, part, GREEN, stroke=PAPER, tip=f"k = {fill.number}: {lane}, steps {start} to {end}")
+        _label(svg, x, stop, top + part / 2, f"k = {fill.number}", PAPER)
+
+
+def _label(svg: Svg, left: float, right: float, middle: float, words: str, colour: str) -> None:
+    """Words in a bar, as many as fit in it."""
+    for text in (words, words.rpartition(" ")[2]):
+        if right - left > 6.6 * len(text) + 4:
+            svg.text((left + right) / 2, middle + 4, text, size=11, anchor="middle", colour=colour)
+            return
+
+
+def _waits(block: BlockRecord) -> dict[str, list[tuple[int, int]]]:
+    """When some warp of each warpgroup waited for longer than the step that asking takes."""
+    found: dict[str, list[tuple[int, int]]] = {}
+    for first in range(0, block.warps, 4):
+        last = min(first + 3, block.warps - 1)
+        lanes = {f"warp {i}" for i in range(first, last + 1)}
+        spans = [(s.start, s.end) for s in block.spans if s.kind == "wait" and s.lane in lanes and s.end - s.start > 1]
+        found[f"warps {first}-{last} wait" if last > first else f"warp {first} waits"] = _union(spans)
+    return found
+
+
+def _union(intervals: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    merged: list[tuple[int, int]] = []
+    for start, end in sorted(intervals):
+        if merged and start <= merged[-1][1]:
+            merged[-1] = merged[-1][0], max(merged[-1][1], end)
+        else:
+            merged.append((start, end))
+    return merged

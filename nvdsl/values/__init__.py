@@ -1,0 +1,1 @@
+"""Types of elements, traced values, and what Python's operators mean on them."""

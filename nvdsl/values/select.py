@@ -1,0 +1,94 @@
+"""Choosing among values without a branch: min, max, clamp, abs, select.
+
+All take traced values and Python numbers; with Python numbers alone they stay in Python. The names hide
+Python's own: use them as ``nv.min`` and so on.
+
+Floats: ``min`` and ``max`` are IEEE 754-2008 minNum and maxNum (arith.minnumf, PTX min and max without .NaN):
+beside a NaN they give the number; of -0.0 and +0.0, PTX takes -0.0 for the lesser.
+"""
+
+from __future__ import annotations
+
+import builtins
+from typing import Any
+
+from nvdsl.errors import TraceError, trace_error
+from nvdsl.mlir import ir
+from nvdsl.values import arith, dtypes, promotion
+from nvdsl.values.traced import Value, as_value, cast, wrap
+
+
+def min(*args: Any) -> Any:
+    """The least of two or more arguments, or of the elements of one; types meet as in operators."""
+    return _extreme("min", args)
+
+
+def max(*args: Any) -> Any:
+    """The greatest of two or more arguments, or of the elements of one; types meet as in operators."""
+    return _extreme("max", args)
+
+
+def _extreme(op: str, args: tuple[Any, ...]) -> Any:
+    first, *rest = args if len(args) > 1 else args[0]
+    result = first
+    for x in rest:
+        if isinstance(result, ir.Value) or isinstance(x, ir.Value):
+            met = promotion.binary(op, result, x)
+            if met is NotImplemented:
+                raise trace_error(f"{op} of {result!r} and {x!r}", rule=f"{op} takes numbers")
+            result = wrap(*met)
+        else:
+            result = builtins.min(result, x) if op == "min" else builtins.max(result, x)
+    return result
+
+
+def clamp(x: Any, low: Any, high: Any) -> Any:
+    """``x``, but at least ``low`` and at most ``high`` (``high`` if ``low`` is more); NaN gives ``low``."""
+    return min(max(x, low), high)
+
+
+def abs(x: Any) -> Any:
+    """|x|. Of the least signed integer: itself."""
+    return builtins.abs(x)
+
+
+def select(condition: Any, a: Any, b: Any) -> Any:
+    """``a`` where ``condition`` is true, else ``b`` (arith.select); both are evaluated.
+
+    ``condition``: a Python bool, which picks now, or a traced value, true if not 0; with vectors it may be a
+    vector of their shape. ``a`` and ``b`` meet as in operators; values of one type that are no numbers
+    (pointers, memrefs) can be selected, too. Raises ``TraceError`` where they do not meet.
+    """
+    if not isinstance(condition, ir.Value):
+        return a if condition else b
+    condition = cast(condition, dtypes.bool_)
+    if isinstance(a, Value) or isinstance(b, Value):
+        t, a, b = _meet(a, b)
+        return wrap(arith.select(condition, *_in_shape_of(condition, a, b)), t)
+    if isinstance(a, ir.Value) and isinstance(b, ir.Value) and a.type == b.type:
+        return arith.select(condition, a, b)
+    if isinstance(a, ir.Value) or isinstance(b, ir.Value):
+        raise _no_select(a, b)
+    common = dtypes.common(dtypes.of(a), dtypes.of(b))
+    return select(condition, as_value(a, common), as_value(b, common))
+
+
+def _meet(a: Any, b: Any) -> tuple[dtypes.DType, Any, Any]:
+    if isinstance(a, Value) and isinstance(b, Value) and a.dtype is b.dtype and a.shape == b.shape:
+        return a.dtype, a, b  # also for the types without arithmetic
+    met = promotion.meet("select", a, b)
+    if met is NotImplemented:
+        raise _no_select(a, b)
+    return met
+
+
+def _in_shape_of(condition: Value, a: Any, b: Any) -> tuple[Any, Any]:
+    """``a`` and ``b``, repeated if they are scalars and the condition is a vector."""
+    if not condition.shape or isinstance(a.type, ir.VectorType):
+        return a, b
+    type = arith.like(condition.type, a.type)
+    return arith.emit("vector.broadcast", type, a), arith.emit("vector.broadcast", type, b)
+
+
+def _no_select(a: Any, b: Any) -> TraceError:
+    return trace_error(f"select between {a!r} and {b!r}", rule="both are numbers, or values of one type")
