@@ -18,7 +18,7 @@ from nvdsl.values.traced import as_value, stored, wrap
 class Array(ir.Value):
     """A memref value: an argument of a host function, or a view of shared memory.
 
-    ``a[i, j]`` loads, ``a[i, j] = v`` stores (see `nvdsl.values.stored`), ``a[i0:i1, j0:j1]`` is a view
+    ``a[i, j]`` loads, ``a[i, j] = v`` stores (see `nvdsl.values.traced.stored`), ``a[i0:i1, j0:j1]`` is a view
     (``memref.subview``; the extents must be plain Python ints, a start may be traced: ``a[i:][:64]``
     is written ``a.view((i, 0), (64, 64))``). A Python int index out of range is an error; others are
     checked in debug mode and in the simulator.

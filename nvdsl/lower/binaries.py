@@ -1,7 +1,7 @@
 """Compiled kernels kept on disk, so that the first call of a later process is a trace and a look-up.
 
 Found by everything that decides what is compiled: the traced module with its locations, the options, ptxas (its file),
-MLIR and nvdsl's lowering. Files that can't be used are thrown away with a warning; see `nvdsl.cache`.
+MLIR and nvdsl's lowering. Files that can't be used are thrown away with a warning; see `nvdsl.lower.cache`.
 """
 
 from __future__ import annotations

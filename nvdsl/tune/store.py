@@ -1,4 +1,4 @@
-"""Tuned configurations on disk: one JSON file for each question, in ``tune/`` of the cache (`nvdsl.cache`).
+"""Tuned configurations on disk: one JSON file for each question, in ``tune/`` of the cache (`nvdsl.lower.cache`).
 
 A file's name stands for the question (kernel, GPU, dtypes, layouts, shape class). Its contents say what the answer
 holds for: nvdsl's version, the kernel's source, the search space. An answer that holds for something else is out of

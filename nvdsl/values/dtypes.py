@@ -1,6 +1,6 @@
 """Element types: one frozen object per type, for arrays, tiles and traced values alike.
 
-``nv.f32`` names the type; ``nv.f32(x)`` converts to it (``nvdsl.values.cast`` has the rules).
+``nv.f32`` names the type; ``nv.f32(x)`` converts to it (``nvdsl.values.traced.cast`` has the rules).
 
 ============  ====  =======================================  ==========================================
 name          bits  MLIR type                                use

@@ -3,7 +3,7 @@
 Importing this module registers ``Value`` as MLIR's Python class for every integer, index, float and
 vector value, whoever builds it: ``gpu.thread_id(gpu.Dimension.x) * 4`` is a ``Value``, too.
 
-Types meet as ``nvdsl.dtypes.common`` says; a Python number takes the other operand's type (f32 for a float
+Types meet as ``nvdsl.values.dtypes.common`` says; a Python number takes the other operand's type (f32 for a float
 beside an integer) and must fit it. bool counts as i32 but for ``& | ^ ~`` and comparisons of two bools.
 
 ==============================  ============================================================================

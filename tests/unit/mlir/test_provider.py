@@ -12,7 +12,7 @@ import pytest
 
 from nvdsl import mlir
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 
 by_default = pytest.mark.skipif(
     mlir.provider != mlir.DEFAULT_PROVIDER, reason=f"about the default provider; this is {mlir.provider}"
