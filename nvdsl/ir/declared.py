@@ -13,7 +13,7 @@ from nvdsl.layout import TileLayout
 from nvdsl.mlir import ir
 
 ATTRIBUTE = "nvdsl.tiles"
-VIEW = "nvdsl.lang.tile"
+VIEW = "nvdsl.tile"
 """Of a ``memref.view``, or an address, that a `Tile` made: its swizzle and its panels' distance, in bytes."""
 
 

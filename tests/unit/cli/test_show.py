@@ -6,7 +6,7 @@ import pytest
 
 import nvdsl_command
 from nvdsl.errors import ToolchainError
-from nvdsl.lower import toolchain
+from nvdsl.lower import passes, toolchain
 from tests.unit.cli.programs import GOOD
 
 TWO = (
@@ -76,7 +76,7 @@ def test_passes_say_which_ones_run(shown):
     lines = {line.split()[1]: line.split()[0] for line in out.splitlines()}
     assert lines["gpu-kernel-outlining"] == "runs"
     assert lines["place-mbarriers"] == "-"
-    assert list(lines) == list(__import__("nvdsl.lower", fromlist=["PASS_NAMES"]).PASS_NAMES)
+    assert list(lines) == list(passes.NAMES)
 
 
 def test_sass_needs_a_disassembler(shown, monkeypatch):
