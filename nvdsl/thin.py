@@ -284,7 +284,7 @@ class ThinFunction:
             written = effects.written_arguments(module.body.operations[0])
             sim.run(module, self.__name__, values, specs, written=written)
             return
-        self.compile(*args, **kwargs).plan()(values, specs, stream)
+        self.compile(*args, **kwargs).executable()(values, specs, stream)
         synchronize()  # a gpu.launch without a token is synchronous
 
     @at_call

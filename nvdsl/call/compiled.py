@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from nvdsl.mlir.threads import Once
+
+if TYPE_CHECKING:
+    from nvdsl.driver.executable import Executable
 
 
 @dataclass
@@ -22,7 +25,7 @@ class Compiled:
     written: frozenset[int]
     arguments: list[str] = field(default_factory=list)
     seconds: dict[str, float] = field(default_factory=dict)
-    _plan: Once[Any] = field(default_factory=Once)
+    _executable: Once[Executable] = field(default_factory=Once)
 
     @property
     def kernels(self) -> dict[str, Any]:
@@ -52,11 +55,11 @@ class Compiled:
         lines.append(f"compiled in {1e3 * total:.0f} ms ({parts})")
         return "\n".join(lines)
 
-    def plan(self) -> Any:
-        """The executable host body (made at the first launch)."""
-        from nvdsl.driver import plan
+    def executable(self) -> Executable:
+        """The executable host body. It is made at the first launch."""
+        from nvdsl.driver import executable
 
-        names = self.arguments or None
-        return self._plan.make(
-            "plan", lambda: plan.build(self.lowered.host, self.name, self.kernels, written=self.written, names=names)
+        host, names = self.lowered.host, self.arguments or None
+        return self._executable.make(
+            "", lambda: executable.build(host, self.name, self.kernels, written=self.written, names=names)
         )

@@ -1,6 +1,6 @@
-"""``nv.jit``: from a call with arrays to a traced module, a cubin, a plan, and the launch.
+"""``nv.jit``: from a call with arrays to a traced module, a cubin, an executable, and the launch.
 
-    arguments -> specialization (shapes, dtypes, constants) -> trace -> verify -> lower -> plan -> run
+    arguments -> specialization (shapes, dtypes, constants) -> trace -> verify -> lower -> executable -> run
 
 Each specialization is compiled once in a process and found again by a dictionary look-up.
 """
@@ -17,8 +17,8 @@ from typing import Any, Generic, ParamSpec, TypeVar, overload
 from nvdsl import sim
 from nvdsl.call import collect
 from nvdsl.call.compiled import Compiled
-from nvdsl.call.glance import constants, glance, keep, learn
 from nvdsl.call.module import trace_function
+from nvdsl.call.signature import constants, glance, keep, learn
 from nvdsl.call.specialize import Call, Constant, describe_argument
 from nvdsl.errors import ArgumentError, NvdslError, frames
 from nvdsl.errors.tracebacks import for_user
@@ -110,13 +110,13 @@ class Jit(Generic[P]):
                 if ready is not None and ready[1]():
                     ready[0](values, stream)
                     return
-            call, plan = self._find(args, kwargs, target, debug)
-            if plan is None:
+            call, executable = self._find(args, kwargs, target, debug)
+            if executable is None:
                 return
-            plan(call.values, call.run_time_specs, stream)
+            executable(call.values, call.run_time_specs, stream)
             learn(args)
             if key is not None and len(call.run_time) == len(args) and not sim.wanted(target):
-                keep(known, key, self._repeatable(call, plan))
+                keep(known, key, self._repeatable(call, executable))
         except NvdslError as error:
             raise for_user(error) from error.__cause__  # NVDSL_TRACEBACK=full shows nvdsl's own lines, too
 
@@ -131,8 +131,8 @@ class Jit(Generic[P]):
         return self._repeatable(*self._find(args, kwargs, target, debug))
 
     @staticmethod
-    def _repeatable(call: Call, plan: Any) -> tuple[Any, Guard] | None:
-        prepared, reads = plan.prepare(call.values), call.dependencies
+    def _repeatable(call: Call, executable: Any) -> tuple[Any, Guard] | None:
+        prepared, reads = executable.prepare(call.values), call.dependencies
         if prepared is None or reads is None:
             return None
         guard = reads.guard  # before the state: another thread may have both changed by now
@@ -157,7 +157,7 @@ class Jit(Generic[P]):
     def _find(
         self, args: tuple[Any, ...], kwargs: dict[str, Any], target: str | None, debug: bool | None
     ) -> tuple[Call, Any]:
-        """The arguments described, and the plan for them; no plan where a call shall only compile."""
+        """The arguments described, and the executable for them; no executable where a call shall only compile."""
         call = self._describe(args, kwargs)
         if collect.active():
             self._compile(call, debug)
@@ -167,13 +167,13 @@ class Jit(Generic[P]):
         if debug is not None and options is None:
             key = (key, debug)
         try:
-            plan = self._plans.get(key)
+            executable = self._plans.get(key)
         except TypeError:
             raise call.unhashable(self.__name__) from None
-        if plan is None:
-            plan = self._plans.make(
+        if executable is None:
+            executable = self._plans.make(
                 key,
-                lambda: self._compile(call, debug).plan() if options is None else self._simulated(call, options),
+                lambda: self._compile(call, debug).executable() if options is None else self._simulated(call, options),
             )
         if None in call.values:
             raise ArgumentError(
@@ -181,13 +181,13 @@ class Jit(Generic[P]):
                 rule="a ShapeDtype has no elements: it stands for an array where nothing runs",
                 fix=f"pass the array, or only compile: {self.__name__}.compile(...)",
             )
-        return call, plan
+        return call, executable
 
     def _simulated(self, call: Call, options: sim.Options) -> Any:
         module = self._trace(call)
         written = effects.written_arguments(module.body.operations[0])
         names = self._argument_names(call)
-        return sim.plan(module, self.__name__, written=written, names=names or None, options=options)
+        return sim.executable(module, self.__name__, written=written, names=names or None, options=options)
 
     def _describe(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:
         described = []

@@ -12,7 +12,7 @@ import numpy as np
 
 import nvdsl.lang.array  # noqa: F401  (registers the value class of memrefs)
 from nvdsl.driver import arrays
-from nvdsl.driver.spec import packed_strides
+from nvdsl.driver.array_spec import packed_strides
 from nvdsl.errors import ArgumentError, frames
 from nvdsl.mlir import ir
 from nvdsl.trace.dependencies import Dependencies

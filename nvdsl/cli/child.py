@@ -21,7 +21,7 @@ _NOTHING = (
 
 def _simulated() -> bool:
     sim = sys.modules.get("nvdsl.sim")
-    return sim is not None and sim.plans > 0
+    return sim is not None and sim.executables > 0
 
 
 def main() -> int:

@@ -1,6 +1,6 @@
 """Running compiled kernels through cuda-python: arguments, tensor maps, launches, copies.
 
-    plan.build      host function + kernel binaries -> Plan, which is called with arrays
+    executable.build host function + kernel binaries -> Executable, which is called with arrays
     arrays.describe what an array is: an ArraySpec (dtype, shape, strides, place) and its address
     stream.resolve  the stream of a call
     device.probe    whether kernels can run here

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy
 
+from nvdsl.driver.array_spec import ArraySpec, Place
 from nvdsl.driver.host.builder import Layout
-from nvdsl.driver.spec import ArraySpec, Place
 from nvdsl.errors import ArgumentError
 from nvdsl.values.dtypes import DType
 from nvdsl.values.elements import integer, rounding

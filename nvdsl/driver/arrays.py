@@ -5,19 +5,19 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-from nvdsl.driver.containers import Container, CuPy, Interchange, Jax, NumPy, Torch
-from nvdsl.driver.spec import ArraySpec, Described, Memory, Place, spec_of
+from nvdsl.driver.array_libraries import ArrayLibrary, CuPy, Interchange, Jax, NumPy, Torch
+from nvdsl.driver.array_spec import ArraySpec, Described, Memory, Place, spec_of
 
 __all__ = ["ArraySpec", "Described", "Memory", "Place", "describe", "spec_of"]
 
-_LIBRARIES: tuple[tuple[str, str, Container], ...] = (
+_LIBRARIES: tuple[tuple[str, str, ArrayLibrary], ...] = (
     ("numpy", "ndarray", NumPy()),
     ("torch", "Tensor", Torch()),
     ("cupy", "ndarray", CuPy()),
     ("jax", "Array", Jax()),
 )
 _INTERCHANGE = Interchange()
-_containers: dict[type, Container] = {}  # by the exact type of an array seen before
+_seen: dict[type, ArrayLibrary] = {}  # by the exact type of an array seen before
 
 
 def describe(array: Any) -> Described | None:
@@ -25,29 +25,29 @@ def describe(array: Any) -> Described | None:
     ``__cuda_array_interface__``; None for what is no array.
 
     Raises ``ArgumentError`` for an array that a kernel can't take (its dtype, its device, no memory)."""
-    container = _containers.get(type(array)) or container_of(array)
-    return None if container is None else container.describe(array)
+    library = _seen.get(type(array)) or library_of(array)
+    return None if library is None else library.describe(array)
 
 
-def container_of(array: Any) -> Container | None:
+def library_of(array: Any) -> ArrayLibrary | None:
     """The library that an array is of; None for what is no array."""
-    container = _containers.get(type(array))
-    if container is None:
-        container = _find(array)
-        if container is not None:
-            _containers[type(array)] = container
-    return container
+    library = _seen.get(type(array))
+    if library is None:
+        library = _find(array)
+        if library is not None:
+            _seen[type(array)] = library
+    return library
 
 
-def register(kind: type, container: Container) -> None:
-    """From now on ``container`` describes what is exactly of type ``kind``."""
-    _containers[kind] = container
+def register(kind: type, library: ArrayLibrary) -> None:
+    """From now on ``library`` describes what is exactly of type ``kind``."""
+    _seen[kind] = library
 
 
-def _find(array: Any) -> Container | None:
-    for module, name, container in _LIBRARIES:
+def _find(array: Any) -> ArrayLibrary | None:
+    for module, name, library in _LIBRARIES:
         if isinstance(array, getattr(sys.modules.get(module), name, ())):
-            return container
+            return library
     if hasattr(array, "__dlpack__") or hasattr(array, "__cuda_array_interface__"):
         return _INTERCHANGE
     return None

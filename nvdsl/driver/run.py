@@ -10,7 +10,7 @@ from nvdsl.driver.cuda import Cuda, CudaError
 
 
 class Run:
-    """One call of a plan: the driver, the stream, the loaded kernels, and the memory taken so far."""
+    """One call of an executable: the driver, the stream, the loaded kernels, and the memory taken so far."""
 
     __slots__ = ("_allocations", "cuda", "functions", "stream", "sync")
 

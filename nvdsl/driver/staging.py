@@ -12,8 +12,8 @@ from typing import Any
 import numpy
 
 from nvdsl.driver.arguments import ArrayArgument
+from nvdsl.driver.array_spec import Memory, shares_elements
 from nvdsl.driver.run import Run
-from nvdsl.driver.spec import Memory, shares_elements
 from nvdsl.errors import ArgumentError
 
 _MAX_WORK = 100_000  # steps of NumPy's search for a common byte, before two arrays count as overlapping
@@ -62,7 +62,7 @@ def groups(host: Sequence[tuple[ArrayArgument, Memory]]) -> list[list[Member]]:
     """
     found: list[list[Member]] = []
     for argument, (_, place, array) in host:
-        member = argument, place.container.host_view(array)
+        member = argument, place.library.host_view(array)
         _check_elements(*member)
         joined = [group for group in found if any(_overlap(member, other) for other in group)]
         if joined:

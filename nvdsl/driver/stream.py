@@ -5,7 +5,7 @@ from __future__ import annotations
 import operator
 from typing import Any
 
-from nvdsl.driver.spec import Place
+from nvdsl.driver.array_spec import Place
 from nvdsl.errors import ArgumentError
 
 
@@ -18,7 +18,7 @@ def resolve(stream: Any, place: Place | None = None) -> int:
     one), and for the legacy default stream 0 where there is no device array.
     """
     if stream is None:
-        return place.container.current_stream(place.device) if place is not None else 0
+        return place.library.current_stream(place.device) if place is not None else 0
     if type(stream) is int:
         return stream
     return _handle(stream)

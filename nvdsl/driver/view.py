@@ -8,8 +8,8 @@ from typing import Any
 import numpy
 
 from nvdsl.driver import arrays
-from nvdsl.driver.containers import Container, NumPy
-from nvdsl.driver.spec import ArraySpec, Described, Memory, spec_of
+from nvdsl.driver.array_libraries import ArrayLibrary, NumPy
+from nvdsl.driver.array_spec import ArraySpec, Described, Memory, spec_of
 from nvdsl.errors import ArgumentError
 
 
@@ -22,7 +22,7 @@ class View:
         self.spec, self.memory = spec, memory
 
 
-class Viewed(Container):
+class Viewed(ArrayLibrary):
     """Views, as `arrays.describe` meets them."""
 
     def describe(self, array: Any) -> Described:
@@ -45,8 +45,8 @@ def strided(array: Any, shape: Sequence[int], strides: Sequence[int], start: int
     if address or place.device >= 0:
         moved = address + start * spec.dtype.bytes
         return View(spec_of(tuple(shape), spec.dtype, tuple(strides)), (moved, place, owner))
-    host = place.container.host_view(owner)
-    host = host if isinstance(place.container, NumPy) else host.view(spec.dtype.numpy)
+    host = place.library.host_view(owner)
+    host = host if isinstance(place.library, NumPy) else host.view(spec.dtype.numpy)
     size = host.dtype.itemsize
     flat = host if start == 0 else _from(host, start)
     return numpy.lib.stride_tricks.as_strided(
@@ -62,7 +62,7 @@ def host_strides(array: Any) -> tuple[int, ...] | None:
     _, (address, place, owner) = described
     if address or place.device >= 0:
         return None
-    host = place.container.host_view(owner)
+    host = place.library.host_view(owner)
     return tuple(stride // host.dtype.itemsize for stride in host.strides)
 
 

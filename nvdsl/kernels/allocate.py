@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from nvdsl.driver.containers import CuPy, Jax, NumPy, Torch
-from nvdsl.driver.spec import Memory, spec_of
+from nvdsl.driver.array_libraries import CuPy, Jax, NumPy, Torch
+from nvdsl.driver.array_spec import Memory, spec_of
 from nvdsl.driver.view import View
 from nvdsl.errors import ArgumentError
 from nvdsl.values.dtypes import DType
@@ -26,11 +26,11 @@ def empty_like(memory: Memory, shape: tuple[int, ...], dtype: DType) -> Made:
     Raises ArgumentError for a library in which nvdsl can't make arrays.
     """
     _, place, owner = memory
-    if isinstance(place.container, NumPy):
+    if isinstance(place.library, NumPy):
         return _same(np.empty(shape, dtype.numpy))
-    if isinstance(place.container, Torch | CuPy):
+    if isinstance(place.library, Torch | CuPy):
         return _same(maker(memory, shape, dtype)())
-    if isinstance(place.container, Jax):
+    if isinstance(place.library, Jax):
         return _jax(memory, shape, dtype)
     raise ArgumentError(
         f"a result for a {type(owner).__qualname__}",
@@ -42,7 +42,7 @@ def empty_like(memory: Memory, shape: tuple[int, ...], dtype: DType) -> Made:
 def maker(memory: Memory, shape: tuple[int, ...], dtype: DType) -> Callable[[], Any]:
     """A function that makes such arrays, of torch or CuPy."""
     _, place, owner = memory
-    if isinstance(place.container, Torch):
+    if isinstance(place.library, Torch):
         torch = sys.modules["torch"]
         name = np.dtype(dtype.numpy).name  # torch says the same
         return functools.partial(torch.empty, shape, dtype=getattr(torch, name), device=owner.device)

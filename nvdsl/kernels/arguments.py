@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from nvdsl.driver import arrays
-from nvdsl.driver.containers import NumPy
-from nvdsl.driver.spec import ArraySpec, Memory, packed_strides, shares_elements, spec_of
+from nvdsl.driver.array_libraries import NumPy
+from nvdsl.driver.array_spec import ArraySpec, Memory, packed_strides, shares_elements, spec_of
 from nvdsl.driver.staging import share_memory
 from nvdsl.errors import ArgumentError
 from nvdsl.kernels.problem import TMA_ALIGNMENT, Matrix
@@ -45,8 +45,8 @@ class Argument:
             raise _shares_elements(spec.strides, "elements")
         if address or place.device >= 0:
             return Argument(name, spec, address % TMA_ALIGNMENT == 0, memory, memory, None)
-        host = place.container.host_view(owner)
-        if not isinstance(place.container, NumPy) and host.dtype != spec.dtype.numpy:
+        host = place.library.host_view(owner)
+        if not isinstance(place.library, NumPy) and host.dtype != spec.dtype.numpy:
             host = host.view(spec.dtype.numpy)  # ints that stand for a type that NumPy lacks
         if name == "out" and shares_elements(host.shape, host.strides, host.itemsize):
             raise _shares_elements(host.strides, "bytes")

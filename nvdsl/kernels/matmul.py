@@ -15,8 +15,8 @@ from typing import Any, TypeVar
 import nvdsl as nv
 from nvdsl import sim
 from nvdsl.call import collect
-from nvdsl.call.glance import glance, keep, learn
 from nvdsl.call.jit import at_call
+from nvdsl.call.signature import glance, keep, learn
 from nvdsl.errors import ArgumentError
 from nvdsl.kernels import options as given
 from nvdsl.kernels.allocate import empty_like

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import nvdsl as nv
-from nvdsl.driver.spec import packed_strides
+from nvdsl.driver.array_spec import packed_strides
 from nvdsl.errors import ArgumentError
 
 TMA_ALIGNMENT = 16

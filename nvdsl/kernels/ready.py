@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from nvdsl.driver.prepared import Prepared
+from nvdsl.driver.launcher import Launcher
 from nvdsl.kernels.allocate import maker
 from nvdsl.kernels.arguments import Argument
 from nvdsl.kernels.roads import Road
@@ -28,14 +28,14 @@ class Ready:
     still reads what it read."""
 
     def __init__(
-        self, road: Road, arguments: dict[str, Argument], prepared: Prepared, guard: Guard, makes: bool
+        self, road: Road, arguments: dict[str, Argument], prepared: Launcher, guard: Guard, makes: bool
     ) -> None:
         out, problem = arguments["out"], road.problem
         self.holds = guard
         self._prepared, self._order = prepared, [_POSITIONS[name] for name in road.order]
         self._offsets = [_offsets(road, launch) for launch in range(road.launches)]
         self._make = maker(out.memory, problem.result, problem.out_dtype) if makes else None
-        self._glance: Any = out.memory[1].container.glance
+        self._glance: Any = out.memory[1].library.glance
         self._span = out.span
         self._inputs = [
             (_POSITIONS[name], *argument.span, name == "c" and argument.spec == out.spec)

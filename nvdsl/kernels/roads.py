@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 import nvdsl as nv
-from nvdsl.driver.spec import ArraySpec, Memory, spec_of
+from nvdsl.driver.array_spec import ArraySpec, Memory, spec_of
 from nvdsl.driver.view import View
 from nvdsl.errors import ArgumentError
 from nvdsl.kernels import matmul_blockscaled, matmul_simple

@@ -1,7 +1,7 @@
 """A simulator of Hopper kernels: runs a traced module on the CPU, and reports what would go wrong on a GPU.
 
-`plan` gives an executable host function, as `nvdsl.driver.plan.build` does for a GPU. `run` makes one and calls it.
-`wanted` says whether a call goes here.
+`executable` makes a host function that runs here, as `nvdsl.driver.executable.build` does for a GPU. `run` makes one
+and calls it. `wanted` says whether a call goes here.
 The simulator reads MLIR, never the wrappers that made it.
 
 What it does not model:
@@ -35,7 +35,7 @@ from typing import Any
 from nvdsl.errors import SimError
 from nvdsl.sim.options import Options
 
-__all__ = ["Options", "plan", "record", "run", "wanted"]
+__all__ = ["Options", "executable", "record", "run", "wanted"]
 
 
 def wanted(target: str | None = None) -> bool:
@@ -66,11 +66,11 @@ def record(blocks: int = 16) -> AbstractContextManager[Any]:
     return recording.record(blocks)
 
 
-plans = 0
+executables = 0
 """How many host functions this process has simulated, or is about to."""
 
 
-def plan(
+def executable(
     module: Any,
     name: str,
     *,
@@ -78,15 +78,15 @@ def plan(
     names: Sequence[str] | None = None,
     options: Options | None = None,
 ) -> Any:
-    """The host function ``name`` of a traced module as an executable `driver.plan.Plan` on the simulator.
+    """The host function ``name`` of a traced module as an executable `driver.executable.Executable` on the simulator.
 
     ``written``: indices of the arguments that kernels write (None: all that they see). ``names``: the arguments' names.
     ``options``: default the environment's. Raises SimError for an op that has no semantics.
     """
     from nvdsl.sim.build import build
 
-    global plans
-    plans += 1
+    global executables
+    executables += 1
     return build(module, name, written, names, options or Options.from_environment())
 
 
@@ -100,8 +100,8 @@ def run(
     names: Sequence[str] | None = None,
     options: Options | None = None,
 ) -> Any:
-    """Run a traced module's host function once. ``values`` and ``specs``: as `driver.plan.Plan` takes them.
+    """Run a traced module's host function once. ``values`` and ``specs``: as `driver.executable.Executable` takes them.
 
     Raises SimError for a deadlock, a race, or anything else that is wrong with a kernel.
     """
-    return plan(module, name, written=written, names=names, options=options)(values, specs)
+    return executable(module, name, written=written, names=names, options=options)(values, specs)

@@ -1,12 +1,12 @@
-"""From a traced module to a plan on the simulator: outline the kernels, decode each, plan the host body."""
+"""From a traced module to an executable on the simulator: outline the kernels, decode each, compile the host body."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
 
-from nvdsl.driver.plan import Plan
-from nvdsl.driver.plan import build as build_plan
+from nvdsl.driver.executable import Executable
+from nvdsl.driver.executable import build as build_executable
 from nvdsl.lower import kernels, passes, prepare, steps
 from nvdsl.lower import options as lowering_options
 from nvdsl.lower.compiler import outline
@@ -23,8 +23,8 @@ LAST_STEP = "convert-nvgpu-to-nvvm"
 
 def build(
     module: Any, name: str, written: frozenset[int] | None, names: Sequence[str] | None, options: Options
-) -> Plan:
-    """See `nvdsl.sim.plan`. nvgpu's warpgroup ops are executed after their conversion at either level."""
+) -> Executable:
+    """See `nvdsl.sim.executable`. nvgpu's warpgroup ops are executed after their conversion at either level."""
     lowering = lowering_options.Options()
     dump = Dump(lowering, module)
     with threads.mlir, module.context, ir.Location.unknown():
@@ -37,9 +37,9 @@ def build(
         codes = {kernel.symbol: _code(function, kernel) for function, kernel in prepare.functions(device, found)}
         stand_ins = {symbol: _kernel(kernel) for symbol, kernel in found.items()}
         devices = SimDevices(codes, options, name)
-        plan = build_plan(host, name, stand_ins, written=written, names=names, devices=devices)
-    plan.keeps = (host, device)  # type: ignore[attr-defined]
-    return plan
+        executable = build_executable(host, name, stand_ins, written=written, names=names, devices=devices)
+    executable.keeps = (host, device)  # type: ignore[attr-defined]
+    return executable
 
 
 def _lowered_to_nvvm() -> list[Any]:

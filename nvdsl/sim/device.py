@@ -1,4 +1,4 @@
-"""A CUDA driver without a GPU: `driver.plan` runs a host function on it, and a launch runs the kernel here."""
+"""A CUDA driver without a GPU: `driver.executable` runs a host function on it, and a launch runs the kernel here."""
 
 from __future__ import annotations
 

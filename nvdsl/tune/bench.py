@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from nvdsl.driver.spec import ArraySpec, Place
+from nvdsl.driver.array_spec import ArraySpec, Place
 from nvdsl.tune import data
 from nvdsl.tune.process import Lost, Process, Refused
 
@@ -81,11 +81,11 @@ class GpuBench:
 
     def add(self, number: int, packed: bytes) -> None:
         from nvdsl.call.module import context
-        from nvdsl.driver import plan
+        from nvdsl.driver import executable
         from nvdsl.lower import stored
 
         lowered, _ = stored.unpack(packed, "candidate", context())
-        made = plan.build(
+        made = executable.build(
             lowered.host, self._setup.name, lowered.kernels, written=self._setup.written, names=self._names,
             devices=self._devices,
         )  # fmt: skip

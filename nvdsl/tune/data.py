@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from nvdsl.driver.spec import ArraySpec
+from nvdsl.driver.array_spec import ArraySpec
 
 PERIOD = 4_194_301
 """Elements after which large arrays repeat: a prime, so that no row, column or tile is like another."""

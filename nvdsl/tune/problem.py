@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from nvdsl.call.specialize import Call, Constant
-from nvdsl.driver.spec import ArraySpec, packed_strides
+from nvdsl.driver.array_spec import ArraySpec, packed_strides
 from nvdsl.errors import ArgumentError
 from nvdsl.tune import names
 from nvdsl.values import dtypes

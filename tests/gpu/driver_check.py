@@ -191,8 +191,8 @@ def host_time() -> str:
     out = torch.zeros(1, device="cuda")
     calls: dict[str, Callable[[], Any]] = {
         "describe": lambda: describe(arrays[0]),
-        "plan(values, specs)": lambda: run(values, specs, None),
-        "plan.call(a, b, d)": lambda: run.call(*arrays, 1),
+        "executable(values, specs)": lambda: run(values, specs, None),
+        "executable.call(a, b, d)": lambda: run.call(*arrays, 1),
         "torch x.fill_(0)": lambda: out.fill_(0),
     }
     return ", ".join(f"{name} {_microseconds(call):.1f} us" for name, call in calls.items())

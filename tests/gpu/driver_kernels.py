@@ -6,7 +6,7 @@ from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
-from nvdsl.driver import plan
+from nvdsl.driver import executable
 from nvdsl.mlir import ir
 
 HEAD = ".version 8.0\n.target sm_90a\n.address_size 64\n"
@@ -114,8 +114,8 @@ def build(
     body: str = "",
     smem: int = 0,
     written: frozenset[int] | None = None,
-) -> plan.Plan:
-    """A plan of a host function with ``arguments`` and an index ``%grid`` after them, which launches one
+) -> executable.Executable:
+    """An executable of a host function with ``arguments`` and an index ``%grid`` after them, which launches one
     kernel with ``parameters``. ``body``: what it does before."""
     clusters = "clusters in (%cluster, %one, %one)" if cluster else ""
     text = f"""module attributes {{gpu.container_module}} {{
@@ -133,14 +133,14 @@ def build(
     binary = SimpleNamespace(name=name, cubin=ptx.encode() + b"\0", smem_bytes=smem, max_threads=1024, watch=None)
     names = [name for name, _ in [*arguments, ("grid", "index")]]
     with ir.Context(), ir.Location.unknown():
-        return plan.build(ir.Module.parse(text), "check", {name: binary}, written=written, names=names)
+        return executable.build(ir.Module.parse(text), "check", {name: binary}, written=written, names=names)
 
 
 def _typed(values: list[Typed]) -> str:
     return ", ".join(f"%{name}: {ty}" for name, ty in values)
 
 
-def scale(shape: str = "4x6", **options: Any) -> plan.Plan:
+def scale(shape: str = "4x6", **options: Any) -> executable.Executable:
     """(a, d, alpha, n, grid): d = alpha * a."""
     ty = f"memref<{shape}xf32>"
     arguments = [("a", ty), ("d", ty), ("alpha", "f32"), ("n", "i32")]
@@ -162,7 +162,7 @@ def tensor_map(array: str, ty: str, element: str, rows: int, cols: int) -> tuple
     return body, (f"{array}_map", map_type)
 
 
-def tile() -> plan.Plan:
+def tile() -> executable.Executable:
     """(a 64x128, d 16x32, x, y, grid): d = the box of a at column x, row y."""
     ty = "memref<64x128xf32>"
     body, parameter = tensor_map("a", ty, "f32", 16, 32)
@@ -170,20 +170,20 @@ def tile() -> plan.Plan:
     return build("tile", TILE, [("a", ty), *rest], [parameter, *rest], block=512, body=body)
 
 
-def rank(cluster: int) -> plan.Plan:
+def rank(cluster: int) -> executable.Executable:
     """(d 32 x i32, grid): d[block] = 100 * (blocks of a cluster) + rank."""
     arguments = [("d", "memref<32xi32>")]
     return build("rank", RANK, arguments, arguments, block=32, cluster=cluster)
 
 
-def maps() -> plan.Plan:
+def maps() -> executable.Executable:
     """(a, b, d, grid), each 4096x4096 f16: a launch with three tensor maps."""
     ty = "memref<4096x4096xf16>"
     made = [tensor_map(name, ty, "f16", 128, 64) for name in "abd"]
     return build("maps", MAPS, [(name, ty) for name in "abd"], [p for _, p in made], body="".join(b for b, _ in made))
 
 
-def fault() -> plan.Plan:
+def fault() -> executable.Executable:
     """(d, grid): a kernel that writes to an illegal address. It costs the process its context."""
     arguments = [("d", "memref<4xf32>")]
     return build("fault", FAULT, arguments, arguments, block=1)

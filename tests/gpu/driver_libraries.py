@@ -84,6 +84,6 @@ def torch_dtypes() -> str:
         spec, (address, place, _) = describe(x)
         assert (spec.shape, spec.strides, address, place.device) == ((4, 6), (6, 1), x.data_ptr(), 0)
         _, (_, place, array) = describe(x.cpu())
-        assert place.container.host_view(array).nbytes == 24 * x.element_size()
+        assert place.library.host_view(array).nbytes == 24 * x.element_size()
         names.append(spec.dtype.name)
     return " ".join(names)

@@ -31,8 +31,8 @@ class Program:
     written: frozenset[int]
 
     def run(self, options: sim.Options | None = None) -> None:
-        plan = sim.plan(self.module, self.name, written=self.written, options=options or sim.Options())
-        plan(self.values, self.specs)
+        executable = sim.executable(self.module, self.name, written=self.written, options=options or sim.Options())
+        executable(self.values, self.specs)
 
 
 def traced(function: Any, *args: Any, **constants: Any) -> Program:

@@ -77,7 +77,7 @@ def everything(a, d):
 @pytest.mark.parametrize("level", sim.options.LEVELS)
 def test_every_instruction_is_decoded(level):
     program = traced(everything, zeros(128, 128, dtype=np.float16), zeros(128, 128))
-    sim.plan(program.module, program.name, options=sim.Options(level=level))  # no SimError
+    sim.executable(program.module, program.name, options=sim.Options(level=level))  # no SimError
 
 
 @nv.jit

@@ -12,8 +12,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from nvdsl.driver.array_spec import canonical_strides
 from nvdsl.driver.launch import KernelBinary, Launch
-from nvdsl.driver.spec import canonical_strides
 from nvdsl.errors import LowerError
 from nvdsl.ir.location import where
 from nvdsl.mlir import ir

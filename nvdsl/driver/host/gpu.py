@@ -7,10 +7,10 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from nvdsl.driver.array_spec import packed_strides
 from nvdsl.driver.cuda import Cuda, EncodedMap
 from nvdsl.driver.host.builder import RUN, Builder, Frame, Handler, Layout, Step, unsupported
 from nvdsl.driver.launch import KernelBinary, Launch, Parameter
-from nvdsl.driver.spec import packed_strides
 from nvdsl.errors import ArgumentError, LowerError, Where
 from nvdsl.hopper.tensor_maps import TensorMap
 from nvdsl.ir.location import where

@@ -1,7 +1,7 @@
 """memref on the host: views of arrays, which only move an address.
 
 A layout follows the array through casts, so that what is cast to a dynamic or unranked type is still
-known; sizes and strides of a view must be known when the plan is built, offsets need not.
+known; sizes and strides of a view must be known when the executable is built, offsets need not.
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from nvdsl.driver.array_spec import canonical_strides
 from nvdsl.driver.host.builder import Builder, Frame, Handler, Layout, Step, layout_of, unsupported
-from nvdsl.driver.spec import canonical_strides
 from nvdsl.mlir import ir
 
 

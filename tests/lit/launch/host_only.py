@@ -6,9 +6,9 @@ import nvdsl as nv
 
 
 def planned(function, *arguments):
-    """Make the plan of what a call does, which needs no GPU."""
+    """Make the executable of what a call does, which needs no GPU."""
     try:
-        nv.jit(function).compile(*arguments).plan()
+        nv.jit(function).compile(*arguments).executable()
     except nv.LowerError as error:
         print(f"LowerError: {error}")
 

@@ -83,7 +83,7 @@ def test_functions_are_traced_in_several_threads():
     assert where(store).line == second.__code__.co_firstlineno + 3
 
 
-class Plan:
+class Executable:
     def __init__(self):
         self.calls = []
 
@@ -91,9 +91,9 @@ class Plan:
         self.calls.append((values, specs, stream))
 
 
-def test_a_call_hands_the_run_time_values_to_the_plan(compiled, monkeypatch):
-    plan = Plan()
-    monkeypatch.setattr(jit_module.Compiled, "plan", lambda self: plan)
+def test_a_call_hands_the_run_time_values_to_the_executable(compiled, monkeypatch):
+    executable = Executable()
+    monkeypatch.setattr(jit_module.Compiled, "executable", lambda self: executable)
     x = np.zeros(64, np.float32)
 
     @nv.jit
@@ -103,7 +103,7 @@ def test_a_call_hands_the_run_time_values_to_the_plan(compiled, monkeypatch):
     for n in (1, 2):
         function(x, "fast", n, tile=(1, 2), stream=7, target="gpu")
     assert len(compiled) == 1
-    for (values, specs, stream), n in zip(plan.calls, (1, 2), strict=True):
+    for (values, specs, stream), n in zip(executable.calls, (1, 2), strict=True):
         (_, _, memory), number = values
         assert memory is x
         assert number == n
@@ -266,7 +266,7 @@ def test_the_import_is_light():
 import sys, nvdsl
 from nvdsl.mlir import ir
 heavy = ("torch", "cupy", "jax", "cuda", "cuda.bindings", "cuda.core", "numba", "numba_cuda_mlir.cuda",
-         "nvdsl.lower.compiler", "nvdsl.driver.cuda", "nvdsl.driver.plan", "nvdsl.verify", "hypothesis", "pytest")
+         "nvdsl.lower.compiler", "nvdsl.driver.cuda", "nvdsl.driver.executable", "nvdsl.verify", "hypothesis", "pytest")
 loaded = [name for name in heavy if name in sys.modules]
 print((loaded, ir.Context.current, sys.modules["nvdsl.call.module"]._context))
 """

@@ -6,8 +6,8 @@ import pytest
 
 import nvdsl as nv
 from nvdsl.call import collect
-from nvdsl.call import glance as glances
-from nvdsl.driver import plan as plans
+from nvdsl.call import signature as signatures
+from nvdsl.driver import executable as executables
 from nvdsl.driver.device import Devices
 from nvdsl.errors import ArgumentError
 from tests.unit.driver import libraries
@@ -33,8 +33,8 @@ def cuda(monkeypatch):
     """The driver, one that records."""
     cuda = Recorder(count=2)
     devices = Devices(cuda)
-    monkeypatch.setitem(plans.build.__kwdefaults__, "devices", devices)
-    monkeypatch.setattr(glances, "_looks", dict(glances._looks))
+    monkeypatch.setitem(executables.build.__kwdefaults__, "devices", devices)
+    monkeypatch.setattr(signatures, "_looks", dict(signatures._looks))
     return cuda
 
 

@@ -1,10 +1,10 @@
-"""Host functions from text, outlined as the lowering does it, and built into plans."""
+"""Host functions from text, outlined as the lowering does it, and built into executables."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from nvdsl.driver import plan
+from nvdsl.driver import executable
 from nvdsl.mlir import ir, passmanager
 
 OUTLINE = "builtin.module(gpu-launch-sink-index-computations,gpu-kernel-outlining)"
@@ -43,8 +43,8 @@ def line_of(text: str, fragment: str) -> int:
     return text[: text.index(fragment)].count("\n") + 1
 
 
-def build(text: str, kernels: Any = (), **options: Any) -> plan.Plan:
-    return plan.build(outlined(text), "f", {k.name: k for k in kernels}, **options)
+def build(text: str, kernels: Any = (), **options: Any) -> executable.Executable:
+    return executable.build(outlined(text), "f", {k.name: k for k in kernels}, **options)
 
 
 def sizes_program(**options: str) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from nvdsl.driver.spec import canonical_strides, packed_strides
+from nvdsl.driver.array_spec import canonical_strides, packed_strides
 
 
 def raising(error: Exception) -> Any:

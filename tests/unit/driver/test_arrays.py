@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from nvdsl.driver import arrays
-from nvdsl.driver.spec import canonical_strides, packed_strides, spec_of
+from nvdsl.driver.array_spec import canonical_strides, packed_strides, spec_of
 from nvdsl.errors import ArgumentError
 from nvdsl.values import dtypes
 from tests.unit.driver import libraries
@@ -159,7 +159,7 @@ def test_dlpack_host_array():
     spec, (address, place, array) = arrays.describe(Exported(x))
     assert spec == spec_of((2, 3), dtypes.f32)
     assert (address, place.device) == (0, -1)
-    assert np.shares_memory(place.container.host_view(array), x)
+    assert np.shares_memory(place.library.host_view(array), x)
 
 
 def test_interchange_device_array(monkeypatch):
@@ -183,7 +183,7 @@ def test_no_library_is_imported():
     import subprocess
 
     code = (
-        "import sys, numpy; from nvdsl.driver import plan, device; from nvdsl.driver.arrays import describe;"
+        "import sys, numpy; from nvdsl.driver import executable, device; from nvdsl.driver.arrays import describe;"
         "describe(numpy.zeros(3)); describe(3);"
         "print({'torch', 'cupy', 'jax', 'cuda.core', 'cuda.bindings.driver'} & set(sys.modules))"
     )

@@ -21,8 +21,8 @@ def compute(op: str, operands: list[tuple[str, object]], result: str, attribute:
         f'%r = "arith.{op}"({names}) {attribute} : ({", ".join(ty for ty, _ in operands)}) -> {result}\n'
         f"return %r : {result}"
     )
-    plan = build(function(arguments, generic, f"-> {result}"), devices=fake()[1])
-    return plan.call(*(value for _, value in operands))
+    executable = build(function(arguments, generic, f"-> {result}"), devices=fake()[1])
+    return executable.call(*(value for _, value in operands))
 
 
 INTEGERS = [
@@ -169,17 +169,17 @@ def test_constants_are_folded():
       %c = arith.muli %a, %b : index
       %d = arith.index_cast %c : index to i8
       return %d : i8"""
-    plan = build(function("", body, "-> i8"), devices=fake()[1])
-    assert plan._steps == ()
-    assert plan.call() == 42
+    executable = build(function("", body, "-> i8"), devices=fake()[1])
+    assert executable._steps == ()
+    assert executable.call() == 42
 
 
 def test_division_by_zero_names_the_line():
     body = "%r = arith.divsi %a, %b : i32\nreturn %r : i32"
-    plan = build(function("%a: i32, %b: i32", body, "-> i32"), devices=fake()[1])
-    assert plan.call(6, 3) == 2
+    executable = build(function("%a: i32, %b: i32", body, "-> i32"), devices=fake()[1])
+    assert executable.call(6, 3) == 2
     with pytest.raises(ArgumentError, match="arith.divsi: 6 divided by zero") as caught:
-        plan.call(6, 0)
+        executable.call(6, 0)
     assert caught.value.where is not None
     assert caught.value.where.line == 2
 
@@ -194,10 +194,10 @@ def test_a_constant_division_by_zero_fails_only_where_it_runs():
         scf.yield %zero : i32
       }
       return %r : i32"""
-    plan = build(function("%c: i1", body, "-> i32"), devices=fake()[1])
-    assert plan.call(False) == 0
+    executable = build(function("%c: i1", body, "-> i32"), devices=fake()[1])
+    assert executable.call(False) == 0
     with pytest.raises(ArgumentError, match="divided by zero"):
-        plan.call(True)
+        executable.call(True)
 
 
 @pytest.mark.parametrize(

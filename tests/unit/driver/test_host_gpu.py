@@ -17,14 +17,14 @@ from tests.unit.driver.host_program import build, function
 @pytest.fixture
 def thin():
     cuda, devices = fake(KERNEL, run=double)
-    plan = build(function(f"%a: {TY}, %d: {TY}", THIN), [KERNEL], written=frozenset({1}), devices=devices)
-    return plan, cuda
+    executable = build(function(f"%a: {TY}, %d: {TY}", THIN), [KERNEL], written=frozenset({1}), devices=devices)
+    return executable, cuda
 
 
 def test_a_program_that_copies_by_itself(thin):
-    plan, cuda = thin
+    executable, cuda = thin
     a, d = np.arange(6, dtype=np.float32).reshape(2, 3), np.zeros((2, 3), np.float32)
-    plan.call(a, d)
+    executable.call(a, d)
     assert (d == 2 * a).all()
     body = [call[:2] for call in cuda.calls if call[0] not in ("load", "function", "config")]
     assert body == [
@@ -35,18 +35,18 @@ def test_a_program_that_copies_by_itself(thin):
 
 
 def test_such_a_program_takes_strided_host_arrays(thin):
-    plan, _ = thin
+    executable, _ = thin
     base = np.zeros((4, 6), np.float32)
-    plan.call(np.ones((3, 2), np.float32).T, base[::2, ::2])
+    executable.call(np.ones((3, 2), np.float32).T, base[::2, ::2])
     assert (base[::2, ::2] == 2).all()
     assert base.sum() == 12
 
 
 def test_such_a_program_takes_device_arrays(monkeypatch, thin):
     torch = libraries.install_torch(monkeypatch)
-    plan, _ = thin
+    executable, _ = thin
     memory = [(ctypes.c_float * 6)(*range(6)) for _ in range(2)]
-    plan.call(*(tensor(torch, ctypes.addressof(m)) for m in memory))
+    executable.call(*(tensor(torch, ctypes.addressof(m)) for m in memory))
     assert list(memory[1]) == [0, 2, 4, 6, 8, 10]
 
 
@@ -91,9 +91,9 @@ def test_memset_of_an_8_byte_pattern():
     body = """%x = gpu.alloc () : memref<6xf64>
       gpu.memset %x, %v : memref<6xf64>, f64
       return"""
-    plan = build(function("%v: f64", body), devices=fake()[1])
+    executable = build(function("%v: f64", body), devices=fake()[1])
     with pytest.raises(ArgumentError, match="gpu.memset of 8-byte elements with 1.5"):
-        plan.call(1.5)
+        executable.call(1.5)
 
 
 @pytest.mark.parametrize(

@@ -119,9 +119,9 @@ def test_dim():
       %d = memref.dim %a, %zero : memref<128x64xf32>
       %e = memref.dim %a, %i : memref<128x64xf32>
       return %d, %e : index, index"""
-    plan = build(function("%a: memref<128x64xf32>, %i: index", body, "-> (index, index)"), devices=fake()[1])
-    assert len(plan._steps) == 1
-    assert plan.call(np.zeros((128, 64), np.float32), 1) == (128, 64)
+    executable = build(function("%a: memref<128x64xf32>, %i: index", body, "-> (index, index)"), devices=fake()[1])
+    assert len(executable._steps) == 1
+    assert executable.call(np.zeros((128, 64), np.float32), 1) == (128, 64)
 
 
 def test_a_layout_follows_a_cast(torch):
@@ -138,8 +138,8 @@ def test_a_layout_follows_a_cast(torch):
       %t = nvgpu.tma.create.descriptor %u box[%rows, %cols] : memref<*xf32> -> {descriptor}
       return"""
     cuda, devices = fake()
-    plan = build(function("%a: memref<128x64xf32>, %i: index", body), devices=devices)
-    plan.call(tensor(torch), 2)
+    executable = build(function("%a: memref<128x64xf32>, %i: index", body), devices=devices)
+    executable.call(tensor(torch), 2)
     ((tensor_map, address),) = cuda.maps
     assert (tensor_map.shape, tensor_map.strides, tensor_map.box) == ((32, 64), (64, 1), (8, 16))
     assert address == BASE + 2 * 64 * 4
@@ -174,5 +174,5 @@ def test_sizes_computed_from_constants_are_known(torch):
       %zero = arith.constant 0 : index
       %d = memref.dim %v, %zero : {ty}
       return %d : index"""
-    plan = build(function("%a: memref<128x64xf32>", body, "-> index"), devices=fake()[1])
-    assert plan.call(tensor(torch)) == 4
+    executable = build(function("%a: memref<128x64xf32>", body, "-> index"), devices=fake()[1])
+    assert executable.call(tensor(torch)) == 4

@@ -20,25 +20,25 @@ SUM = """
 
 
 @pytest.fixture
-def plan():
+def executable():
     return build(function("%n: index, %s: index", SUM, "-> (index, index)"), devices=fake()[1])
 
 
 @pytest.mark.parametrize(("n", "step"), [(0, 1), (1, 1), (5, 1), (7, 3), (-2, 1)])
-def test_carried_values_change_at_once(plan, n, step):
+def test_carried_values_change_at_once(executable, n, step):
     a, b = 0, 1
     for i in range(0, n, step):
         a, b = b, a + i
-    assert plan.call(n, step) == (a, b)
+    assert executable.call(n, step) == (a, b)
 
 
-def test_a_loop_may_run_again(plan):
-    assert plan.call(5, 1) == plan.call(5, 1)
+def test_a_loop_may_run_again(executable):
+    assert executable.call(5, 1) == executable.call(5, 1)
 
 
-def test_a_step_of_zero_is_an_error(plan):
+def test_a_step_of_zero_is_an_error(executable):
     with pytest.raises(ArgumentError, match="scf.for with a step of 0") as caught:
-        plan.call(5, 0)
+        executable.call(5, 0)
     assert caught.value.where.line == 5
 
 
@@ -54,8 +54,8 @@ IF = """
 
 @pytest.mark.parametrize(("condition", "expected"), [(True, (3, 4)), (False, (4, 7))])
 def test_if(condition, expected):
-    plan = build(function("%c: i1, %x: i32, %y: i32", IF, "-> (i32, i32)"), devices=fake()[1])
-    assert plan.call(condition, 3, 4) == expected
+    executable = build(function("%c: i1, %x: i32, %y: i32", IF, "-> (i32, i32)"), devices=fake()[1])
+    assert executable.call(condition, 3, 4) == expected
 
 
 def test_buffers_that_change_places(monkeypatch):
@@ -75,10 +75,10 @@ def test_buffers_that_change_places(monkeypatch):
       return"""
     kernel = Kernel("f_kernel", (8,))
     cuda, devices = fake(kernel)
-    plan = build(function(f"%a: {ty}, %b: {ty}", body), [kernel], devices=devices)
-    assert plan.written == {0, 1}
+    executable = build(function(f"%a: {ty}, %b: {ty}", body), [kernel], devices=devices)
+    assert executable.written == {0, 1}
     a, b = (torch.Tensor("float32", (4,), (1,), 0, address) for address in (0x100, 0x200))
-    plan.call(a, b)
+    executable.call(a, b)
     assert [pointer(one.parameters[0]) for one in cuda.launches] == [0x100, 0x200, 0x100]
 
 

@@ -9,7 +9,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from nvdsl.driver import plan
+from nvdsl.driver import executable
 from nvdsl.driver.host import gpu
 from nvdsl.driver.launch import Launch, Parameter
 from nvdsl.driver.run import Run
@@ -77,7 +77,7 @@ MIXED = f"""
 
 @pytest.fixture
 def mixed(monkeypatch):
-    """A plan whose kernel takes a tensor map, a float, a device pointer, an index and an i32."""
+    """An executable whose kernel takes a tensor map, a float, a device pointer, an index and an i32."""
     torch = libraries.install_torch(monkeypatch)
     kernel = Kernel("f_kernel", (128, 4, 8, 8, 4))
     cuda, devices = fake(kernel)
@@ -268,7 +268,7 @@ def test_kernels_of_one_name_in_two_modules():
     first, second = Kernel("first"), Kernel("second", (4,))
     cuda, devices = fake(first, second)
     kernels = {"f_kernel::f_kernel": first, "f_kernel_0::f_kernel": second}
-    plan.build(outlined(function("%x: i32", body)), "f", kernels, devices=devices).call(5)
+    executable.build(outlined(function("%x: i32", body)), "f", kernels, devices=devices).call(5)
     assert [launched.kernel for launched in cuda.launches] == ["first", "second"]
 
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from numpy.lib.stride_tricks import as_strided
 
 import nvdsl as nv
-from nvdsl.driver.spec import shares_elements
+from nvdsl.driver.array_spec import shares_elements
 from nvdsl.errors import ArgumentError
 from tests.unit.driver import libraries
 

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from nvdsl.call import glance as glances
+from nvdsl.call import signature as signatures
 from nvdsl.driver.device import devices
 from nvdsl.driver.launch import Launch
 from nvdsl.kernels import matmul_simple
@@ -51,7 +51,7 @@ def gpu(monkeypatch):
         monkeypatch.setattr(function, "_plans", Once())
         monkeypatch.setattr(function, "_prepared", {})
     product._chosen.clear()
-    monkeypatch.setattr(glances, "_looks", dict(glances._looks))
+    monkeypatch.setattr(signatures, "_looks", dict(signatures._looks))
     sms.cache_clear()
     launches = []
 

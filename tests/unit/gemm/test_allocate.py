@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import nvdsl as nv
-from nvdsl.driver.spec import Place
+from nvdsl.driver.array_spec import Place
 from nvdsl.kernels import Config
 from nvdsl.kernels.allocate import empty_like
 from tests.unit.driver import libraries

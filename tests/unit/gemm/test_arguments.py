@@ -10,7 +10,7 @@ import pytest
 from hypothesis import strategies as st
 
 import nvdsl as nv
-from nvdsl.driver.spec import Place, spec_of
+from nvdsl.driver.array_spec import Place, spec_of
 from nvdsl.kernels.arguments import Argument, overlap
 
 START = 0x10000

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 import nvdsl as nv
-from nvdsl.call.glance import constants
+from nvdsl.call.signature import constants
 from nvdsl.call.specialize import Constant
 from nvdsl.trace.tokens import token
 from nvdsl.tune.space import Config

@@ -10,8 +10,8 @@ import numpy as np
 
 from nvdsl import sim
 from nvdsl.call.module import context
+from nvdsl.driver.array_spec import ArraySpec
 from nvdsl.driver.arrays import describe
-from nvdsl.driver.spec import ArraySpec
 from nvdsl.mlir import ir
 from nvdsl.tune import data
 from nvdsl.tune.compiling import Compiler
@@ -38,8 +38,9 @@ class SimBench:
     def add(self, number: int, module: bytes) -> None:
         with context():
             traced = ir.Module.parse(module)
-        plan = sim.plan(traced, self._setup.name, written=self._setup.written, names=list(self._setup.specs))
-        self._plans[number] = traced, plan
+        names = list(self._setup.specs)
+        executable = sim.executable(traced, self._setup.name, written=self._setup.written, names=names)
+        self._plans[number] = traced, executable
 
     def check(self, number: int) -> int:
         arrays = self._run(number)

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 import nvdsl as nv
-from nvdsl.driver.spec import spec_of
+from nvdsl.driver.array_spec import spec_of
 from nvdsl.tune import data
 
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy
 
-from nvdsl.driver.spec import ArraySpec, Described, Place, canonical_strides, packed_strides, spec_of
+from nvdsl.driver.array_spec import ArraySpec, Described, Place, canonical_strides, packed_strides, spec_of
 from nvdsl.errors import ArgumentError
 from nvdsl.values import dtypes
 from nvdsl.values.dtypes import DType
@@ -23,7 +23,7 @@ _MAX_KNOWN = 4096  # specs of one library, before the cache starts again: shapes
 _BY_NAME = {dtype.numpy.name: dtype for dtype in reversed(dtypes.ALL)}  # float32 is f32, not tf32
 
 
-class Container:
+class ArrayLibrary:
     """One library's arrays.
 
     ``glance``, of a library whose device arrays a call uses as they lie, in the order of a stream: what the array is in
@@ -58,7 +58,7 @@ class Container:
         return self._known.setdefault(key, (spec, place))
 
 
-class NumPy(Container):
+class NumPy(ArrayLibrary):
     """NumPy arrays of any layout: they are staged."""
 
     def describe(self, array: Any) -> Described:
@@ -79,7 +79,7 @@ class NumPy(Container):
         return array
 
 
-class Torch(Container):
+class Torch(ArrayLibrary):
     """torch tensors: CUDA tensors in place, CPU tensors staged."""
 
     @staticmethod
@@ -128,7 +128,7 @@ class Torch(Container):
         return array.numpy()
 
 
-class CuPy(Container):
+class CuPy(ArrayLibrary):
     """CuPy arrays, in place."""
 
     @staticmethod
@@ -150,7 +150,7 @@ class CuPy(Container):
         return lambda: current(ordinal).ptr
 
 
-class Jax(Container):
+class Jax(ArrayLibrary):
     """JAX arrays: immutable, so inputs only. They live outside of every stream that a user can name:
     a call waits until the array is computed, and for its own kernels before it returns."""
 
@@ -174,7 +174,7 @@ class Jax(Container):
         return numpy.asarray(array)
 
 
-class Interchange(Container):
+class Interchange(ArrayLibrary):
     """Any other array that offers ``__dlpack__`` or ``__cuda_array_interface__``, through cuda.core.
 
     Its producer's pending work is ordered before CUDA's legacy default stream; a call waits for that

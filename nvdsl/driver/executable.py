@@ -1,4 +1,4 @@
-"""A plan: one specialized host function, ready to be called with arrays.
+"""An executable: one specialized host function, ready to be called with arrays.
 
 ``build`` compiles the host body once; a call checks its arguments, stages host arrays, and runs the
 steps on one stream, with the device's context current.
@@ -12,6 +12,7 @@ from typing import Any
 
 from nvdsl.driver import stream as streams
 from nvdsl.driver.arguments import ArrayArgument, ScalarArgument
+from nvdsl.driver.array_spec import Place
 from nvdsl.driver.arrays import Memory, describe
 from nvdsl.driver.cuda import LEGACY_STREAM, CudaError
 from nvdsl.driver.device import Device, Devices
@@ -19,26 +20,25 @@ from nvdsl.driver.device import devices as all_devices
 from nvdsl.driver.host import arith, gpu, memref, scf
 from nvdsl.driver.host.builder import RUN, Builder, Frame, Step, unsupported
 from nvdsl.driver.launch import KernelBinary, Launch
-from nvdsl.driver.prepared import Prepared
+from nvdsl.driver.launcher import Launcher
 from nvdsl.driver.run import Run
-from nvdsl.driver.spec import Place
 from nvdsl.driver.staging import Staged, groups
 from nvdsl.errors import ArgumentError, DeviceError, LowerError
 from nvdsl.mlir import ir
 from nvdsl.values.elements import ELEMENTS
 
-__all__ = ["KernelBinary", "Plan", "build"]
+__all__ = ["KernelBinary", "Executable", "build"]
 
 _HANDLERS = {**arith.HANDLERS, **memref.HANDLERS, **scf.HANDLERS, **gpu.HANDLERS}
 _FOLDABLE = frozenset(arith.HANDLERS)
 
 
-class Plan:
+class Executable:
     """A host function that can be called. Made by ``build``; safe to call from several threads.
 
     ``written``: indices of the array arguments that a call writes. Kernels run asynchronously on the
     call's stream; a call with host arrays, or with device arrays whose library does not order memory by
-    streams (JAX, plain DLPack), waits for them. With NVDSL_SYNC=1 in the environment when the plan is
+    streams (JAX, plain DLPack), waits for them. With NVDSL_SYNC=1 in the environment when the executable is
     built, each launch is waited for, so that a failing kernel is named."""
 
     def __init__(
@@ -64,7 +64,7 @@ class Plan:
         self._sync = os.environ.get("NVDSL_SYNC", "") not in ("", "0")
 
     def call(self, *args: Any, stream: Any = None) -> Any:
-        """Run with arrays and numbers as they are: ``plan.call(a, b, 3)``."""
+        """Run with arrays and numbers as they are: ``executable.call(a, b, 3)``."""
         described = [describe(arg) or (None, arg) for arg in args]
         return self([value for _, value in described], [spec for spec, _ in described], stream)
 
@@ -105,13 +105,13 @@ class Plan:
         device.within(self._call, frame, device, streams.resolve(stream, first), host, ordered)
         return self._result(frame)
 
-    def prepare(self, values: Sequence[Any]) -> Prepared | None:
+    def prepare(self, values: Sequence[Any]) -> Launcher | None:
         """What is left to do for arguments like these, after a call took them. None where that is everything: for
         arrays of the host, and of libraries without a glance. ``values``: as of a call."""
         places = [values[argument.index][1] for argument in self.arrays]
-        if not places or any(place.device < 0 or place.container.glance is None for place in places):
+        if not places or any(place.device < 0 or place.library.glance is None for place in places):
             return None
-        return Prepared(self, self._devices.get(places[0].device), places[0])
+        return Launcher(self, self._devices.get(places[0].device), places[0])
 
     def run_on(self, device: Device, handle: int) -> Run:
         """What the steps of a call on a stream share. The first one on a device loads the kernels: its context is
@@ -142,7 +142,7 @@ class Plan:
         run.release()
 
     def pack(self, frame: Frame) -> list[tuple[Launch, Any]]:
-        """The launches of a plain plan, to be repeated with the very same arguments on the same stream."""
+        """The launches of a plain executable, to be repeated with the very same arguments on the same stream."""
         packed = []
         try:
             for step in self._steps:
@@ -214,8 +214,8 @@ def build(
     written: frozenset[int] | None = None,
     names: Sequence[str] | None = None,
     devices: Devices = all_devices,
-) -> Plan:
-    """Compile the host function of an outlined module (``gpu-kernel-outlining`` done) into a ``Plan``.
+) -> Executable:
+    """Compile the host function of an outlined module (``gpu-kernel-outlining`` done) into a ``Executable``.
 
     ``kernels``: the binaries by "module::kernel" or by "kernel". ``written``: indices of the arguments
     that kernels write (None: all that kernels see); those that gpu.memcpy or gpu.memset write are found
@@ -235,7 +235,7 @@ def build(
         raise unsupported(terminator, "of a memref")
     arrays = [_array_argument(builder, slot, written) for slot in sorted(builder.arguments)]
     made = builder.template, steps, results, builder.launches
-    return Plan(function_name, *made, arrays, scalars, devices, builder.plain)
+    return Executable(function_name, *made, arrays, scalars, devices, builder.plain)
 
 
 def _array_argument(builder: Builder, slot: int, written: frozenset[int] | None) -> ArrayArgument:

@@ -26,9 +26,9 @@ def doubling():
 
 
 def test_numpy_is_staged_and_what_was_written_comes_back(doubling):
-    plan, cuda = doubling
+    executable, cuda = doubling
     a, d = np.arange(6, dtype=np.float32).reshape(2, 3), np.zeros((2, 3), np.float32)
-    plan.call(a, d)
+    executable.call(a, d)
     assert (d == 2 * a).all()
     assert [call[:2] for call in cuda.calls] == [
         ("push", 0x100), ("load", b"cubin"), ("function", "f_kernel"),
@@ -40,37 +40,37 @@ def test_numpy_is_staged_and_what_was_written_comes_back(doubling):
 
 
 def test_every_host_layout(doubling):
-    plan, _ = doubling
+    executable, _ = doubling
     base = np.arange(24, dtype=np.float32).reshape(4, 6)
     for view in (base[::2, ::2], base[:2, :3], np.asfortranarray(base[:2, :3]), base[1::-1, 2::-1]):
         d = np.zeros((3, 2), np.float32).T
-        plan.call(view, d)
+        executable.call(view, d)
         assert (d == 2 * view).all()
 
 
 def test_only_what_is_between_the_strides_is_written(doubling):
-    plan, _ = doubling
+    executable, _ = doubling
     base = np.full((4, 6), -1, np.float32)
-    plan.call(np.ones((2, 3), np.float32), base[::2, ::2])
+    executable.call(np.ones((2, 3), np.float32), base[::2, ::2])
     assert (base[::2, ::2] == 2).all()
     assert (base[1::2] == -1).all() and (base[:, 1::2] == -1).all()
 
 
 def test_without_written_all_that_a_kernel_sees_comes_back():
     cuda, devices = fake(KERNEL)
-    plan = build(PROGRAM, [KERNEL], devices=devices)
-    assert plan.written == {0, 1}
+    executable = build(PROGRAM, [KERNEL], devices=devices)
+    assert executable.written == {0, 1}
 
 
 def test_a_readonly_input_is_staged_and_a_readonly_output_refused(doubling):
-    plan, cuda = doubling
+    executable, cuda = doubling
     frozen = np.ones((2, 3), np.float32)
     frozen.flags.writeable = False
     d = np.zeros((2, 3), np.float32)
-    plan.call(frozen, d)
+    executable.call(frozen, d)
     assert (d == 2).all()
     with pytest.raises(ArgumentError, match="argument 1 is read-only, and the call writes it"):
-        plan.call(d, frozen)
+        executable.call(d, frozen)
 
 
 def test_bfloat16_tensors_of_torch_on_the_cpu(monkeypatch):
@@ -83,9 +83,9 @@ def test_bfloat16_tensors_of_torch_on_the_cpu(monkeypatch):
 
     cuda, devices = fake(KERNEL, run=copy)
     program = function(f"%a: {ty}, %d: {ty}", ONE + read_and_write(ty=ty) + "\nreturn")
-    plan = build(program, [KERNEL], written=frozenset({1}), devices=devices)
+    executable = build(program, [KERNEL], written=frozenset({1}), devices=devices)
     source, target = (np.full((2, 3), value, ml_dtypes.bfloat16) for value in (1.5, 0))
-    plan.call(*(torch.Tensor("bfloat16", (2, 3), (3, 1), -1, host=x) for x in (source, target)))
+    executable.call(*(torch.Tensor("bfloat16", (2, 3), (3, 1), -1, host=x) for x in (source, target)))
     assert (target == source).all()
 
 
@@ -107,56 +107,56 @@ def torch(monkeypatch):
 
 def test_device_arrays_are_used_in_place_without_waiting(torch):
     cuda, devices = fake(KERNEL)
-    plan = build(PROGRAM, [KERNEL], devices=devices)
-    plan.call(tensor(torch, 0x1000), tensor(torch, 0x2000))
+    executable = build(PROGRAM, [KERNEL], devices=devices)
+    executable.call(tensor(torch, 0x1000), tensor(torch, 0x2000))
     assert [pointer(p) for p in cuda.launches[0].parameters] == [0x1000, 0x2000]
     assert cuda.names() == ["push", "load", "function", "config", "launch", "pop"]
     assert cuda.launches[0].config.stream == 0x51
 
 
 def test_nothing_is_pushed_where_the_context_is_current(torch, doubling):
-    plan, cuda = doubling
+    executable, cuda = doubling
     cuda.run, cuda.current = None, 0x100
-    plan.call(tensor(torch), tensor(torch))
+    executable.call(tensor(torch), tensor(torch))
     assert "push" not in cuda.names() and "pop" not in cuda.names()
 
 
 def test_the_arrays_device_is_used(torch):
     cuda, devices = fake(KERNEL, count=2)
     cuda.current = 0x100
-    plan = build(PROGRAM, [KERNEL], devices=devices)
-    plan.call(tensor(torch, device=1), tensor(torch, device=1))
+    executable = build(PROGRAM, [KERNEL], devices=devices)
+    executable.call(tensor(torch, device=1), tensor(torch, device=1))
     assert ("push", 0x101) in cuda.calls
     assert cuda.current == 0x100
     assert cuda.launches[0].config.stream == 0x52  # torch's current stream there
 
 
 def test_a_mixed_call_waits_and_runs_on_the_device_arrays_stream(torch, doubling):
-    plan, cuda = doubling
+    executable, cuda = doubling
     memory = (ctypes.c_float * 6)(*range(6))
     d = np.zeros((2, 3), np.float32)
-    plan.call(tensor(torch, ctypes.addressof(memory)), d)
+    executable.call(tensor(torch, ctypes.addressof(memory)), d)
     assert (d.ravel() == [0, 2, 4, 6, 8, 10]).all()
     assert ("synchronize", 0x51) in cuda.calls
 
 
 def test_two_devices(torch, doubling):
-    plan, cuda = doubling
+    executable, cuda = doubling
     with pytest.raises(ArgumentError, match="argument 1 is on device 1, an array before it on device 0"):
-        plan.call(tensor(torch), tensor(torch, device=1))
+        executable.call(tensor(torch), tensor(torch, device=1))
 
 
 def test_jax_inputs_wait_and_jax_outputs_are_refused(monkeypatch, torch, doubling):
     jax = libraries.install_jax(monkeypatch)
-    plan, cuda = doubling
+    executable, cuda = doubling
     cuda.run = None
     x = jax.Array("float32", (2, 3))
-    plan.call(x, tensor(torch))
+    executable.call(x, tensor(torch))
     # before: the producer's work; after: our kernel, since JAX may reuse the memory at any time
     waits = [call for call in cuda.calls if call[0] in ("synchronize", "launch")]
     assert waits == [("synchronize", 1), ("launch", "f_kernel"), ("synchronize", 0)]
     with pytest.raises(ArgumentError, match="read-only.*\n.*JAX arrays are immutable"):
-        plan.call(tensor(torch), x)
+        executable.call(tensor(torch), x)
 
 
 # --- checks
@@ -175,10 +175,10 @@ def wrong(torch):
 
 @pytest.mark.parametrize("what", ["dtype", "shape", "strides", "shared", "address", "rank"])
 def test_arrays_that_do_not_fit(torch, doubling, what):
-    plan, cuda = doubling
+    executable, cuda = doubling
     array, text = wrong(torch)[what]
     with pytest.raises(ArgumentError, match=f"argument 1 .*{text}") as caught:
-        plan.call(tensor(torch), array)
+        executable.call(tensor(torch), array)
     assert caught.value.rule
     assert cuda.launches == []
 
@@ -187,21 +187,21 @@ def test_an_output_whose_elements_share_memory(torch):
     ty = "memref<2x3xf32, strided<[0, 1]>>"
     cuda, devices = fake(KERNEL)
     program = function(f"%a: {ty}, %d: {ty}", ONE + read_and_write(ty=ty) + "\nreturn")
-    plan = build(program, [KERNEL], written=frozenset({1}), devices=devices)
+    executable = build(program, [KERNEL], written=frozenset({1}), devices=devices)
     shared = tensor(torch, strides=(0, 1))
     with pytest.raises(ArgumentError, match="elements of argument 1 share memory"):
-        plan.call(shared, shared)
+        executable.call(shared, shared)
 
 
 def test_names_are_used_in_messages(torch):
     program = function(f"%a: {TY}, %d: {TY}, %n: i32", ONE + read_and_write() + "\nreturn")
-    plan = build(program, [KERNEL], names=["a", "out", "count"], devices=fake(KERNEL)[1])
+    executable = build(program, [KERNEL], names=["a", "out", "count"], devices=fake(KERNEL)[1])
     with pytest.raises(ArgumentError, match="^out is 2x3 f16"):
-        plan.call(tensor(torch), tensor(torch, dtype="float16"), 3)
+        executable.call(tensor(torch), tensor(torch, dtype="float16"), 3)
     with pytest.raises(ArgumentError, match="^out is no array"):
-        plan.call(tensor(torch), 3, 3)
+        executable.call(tensor(torch), 3, 3)
     with pytest.raises(ArgumentError, match="^count is 2.5"):
-        plan.call(tensor(torch), tensor(torch), 2.5)
+        executable.call(tensor(torch), tensor(torch), 2.5)
 
 
 @pytest.mark.parametrize(
@@ -217,22 +217,22 @@ def test_names_are_used_in_messages(torch):
     ],
 )
 def test_numbers_that_do_not_fit(ty, value, text):
-    plan = build(function(f"%x: {ty}", f"return %x : {ty}", f"-> {ty}"), devices=fake()[1])
+    executable = build(function(f"%x: {ty}", f"return %x : {ty}", f"-> {ty}"), devices=fake()[1])
     with pytest.raises(ArgumentError, match=text):
-        plan.call(value)
+        executable.call(value)
 
 
 def test_the_number_of_arguments(doubling):
-    plan, _ = doubling
+    executable, _ = doubling
     with pytest.raises(ArgumentError, match="f takes 2 arguments, 1 were given"):
-        plan.call(np.zeros((2, 3), np.float32))
+        executable.call(np.zeros((2, 3), np.float32))
 
 
 def test_a_call_with_what_describe_said(doubling):
-    plan, _ = doubling
+    executable, _ = doubling
     a, d = np.ones((2, 3), np.float32), np.zeros((2, 3), np.float32)
     specs, values = zip(*map(arrays.describe, (a, d)), strict=True)
-    plan(values, specs, None)
+    executable(values, specs, None)
     assert (d == 2).all()
 
 
@@ -244,28 +244,28 @@ def test_memory_is_freed_when_a_call_fails():
         raise KeyError("bug in a kernel")
 
     cuda, devices = fake(KERNEL, run=explode)
-    plan = build(function(f"%a: {TY}, %d: {TY}", THIN), [KERNEL], devices=devices)
+    executable = build(function(f"%a: {TY}, %d: {TY}", THIN), [KERNEL], devices=devices)
     x = np.zeros((2, 3), np.float32)
     with pytest.raises(KeyError):
-        plan.call(x, x)
+        executable.call(x, x)
     assert cuda.allocations == {}
     assert cuda.current == 0
 
 
 def test_a_failure_that_surfaces_at_the_end_names_the_kernels(doubling):
-    plan, cuda = doubling
+    executable, cuda = doubling
     cuda.fail["synchronize"] = "CUDA_ERROR_ILLEGAL_ADDRESS"
     x = np.zeros((2, 3), np.float32)
     with pytest.raises(DeviceError, match=r"CUDA_ERROR_ILLEGAL_ADDRESS .*kernels of this call: f_kernel"):
-        plan.call(x, x)
+        executable.call(x, x)
 
 
 def test_an_error_while_freeing_does_not_hide_the_first(doubling):
-    plan, cuda = doubling
+    executable, cuda = doubling
     cuda.fail |= {"launch": "CUDA_ERROR_LAUNCH_FAILED", "free": "CUDA_ERROR_LAUNCH_FAILED"}
     x = np.zeros((2, 3), np.float32)
     with pytest.raises(DeviceError, match="kernel f_kernel could not be launched"):
-        plan.call(x, x)
+        executable.call(x, x)
 
 
 def test_building_needs_no_gpu(monkeypatch):

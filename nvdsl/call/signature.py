@@ -54,9 +54,9 @@ def constants(named: dict[str, Any]) -> tuple[Hashable, ...] | None:
 def learn(arguments: Iterable[Any]) -> None:
     """From now on arrays of these classes have a glance, where their libraries offer one."""
     for argument in arguments:
-        container = arrays.container_of(argument)
-        if container is not None and container.glance is not None:
-            _looks.setdefault(argument.__class__, container.glance)
+        library = arrays.library_of(argument)
+        if library is not None and library.glance is not None:
+            _looks.setdefault(argument.__class__, library.glance)
 
 
 def keep(known: dict[Any, Any], key: Any, prepared: Any) -> None:

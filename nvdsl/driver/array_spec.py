@@ -12,7 +12,7 @@ from nvdsl.values.dtypes import DType
 from nvdsl.values.elements import mlir_name
 
 if TYPE_CHECKING:
-    from nvdsl.driver.containers import Container
+    from nvdsl.driver.array_libraries import ArrayLibrary
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class Place:
     the memory in the order of streams that nvdsl can launch on (torch, CuPy); for other device arrays a
     call waits for its kernels before it returns."""
 
-    container: Container
+    library: ArrayLibrary
     device: int = -1
     readonly: bool = False
     stream_ordered: bool = True

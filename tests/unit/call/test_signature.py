@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 
 import nvdsl as nv
-from nvdsl.call import glance as glances
-from nvdsl.call.glance import constants, glance, keep, learn
+from nvdsl.call import signature as signatures
+from nvdsl.call.signature import constants, glance, keep, learn
 from tests.unit.driver import libraries
 
 
 @pytest.fixture
 def torch(monkeypatch):
-    monkeypatch.setattr(glances, "_looks", dict(glances._looks))
+    monkeypatch.setattr(signatures, "_looks", dict(signatures._looks))
     torch = libraries.install_torch(monkeypatch)
     learn([torch.Tensor("float16", (2, 3), (3, 1))])
     return torch
@@ -71,7 +71,7 @@ def test_constants_are_told_apart_as_a_trace_does():
 
 
 def test_the_table_is_bounded(monkeypatch):
-    monkeypatch.setattr(glances, "_MOST", 3)
+    monkeypatch.setattr(signatures, "_MOST", 3)
     known = {}
     for i in range(5):
         keep(known, i, object())

@@ -10,7 +10,7 @@ import weakref
 import numpy as np
 import pytest
 
-from nvdsl.driver import prepared as prepared_module
+from nvdsl.driver import launcher as launcher_module
 from nvdsl.driver.arrays import describe
 from nvdsl.driver.host import gpu
 from nvdsl.errors import ArgumentError, DeviceError
@@ -28,10 +28,10 @@ def torch(monkeypatch):
     return libraries.install_torch(monkeypatch)
 
 
-def prepared(plan, *arrays):
+def prepared(executable, *arrays):
     """As after a call with these arrays."""
-    plan.call(*arrays)
-    return plan.prepare([describe(x)[1] if describe(x) else x for x in arrays])
+    executable.call(*arrays)
+    return executable.prepare([describe(x)[1] if describe(x) else x for x in arrays])
 
 
 def doubling(torch, **options):
@@ -69,8 +69,8 @@ def test_the_stream_is_asked_for_each_time(monkeypatch):
 
 def test_the_arrays_device_is_used_whatever_is_current(torch):
     cuda, devices = fake(KERNEL, count=2)
-    plan = build(PROGRAM, [KERNEL], devices=devices)
-    ones = [prepared(plan, *(tensor(torch, device=i) for _ in range(2))) for i in range(2)]
+    executable = build(PROGRAM, [KERNEL], devices=devices)
+    ones = [prepared(executable, *(tensor(torch, device=i) for _ in range(2))) for i in range(2)]
     cuda.calls.clear()
     for current, which, pushes in ((0x100, 0, []), (0x100, 1, [0x101]), (0x101, 1, []), (0x101, 0, [0x100])):
         cuda.current = current
@@ -94,8 +94,8 @@ def test_numbers_are_checked_and_converted_each_time(torch):
     kernel = Kernel("f_kernel", (4, 8))
     cuda, devices = fake(kernel)
     body = f"%zero = arith.constant 0 : index\nmemref.store %x, %a[%zero, %zero] : {TY}"
-    plan = build(function(f"%x: f32, %a: {TY}", ONE + launch(body) + "\nreturn"), [kernel], devices=devices)
-    one = prepared(plan, 1.0, tensor(torch))
+    executable = build(function(f"%x: f32, %a: {TY}", ONE + launch(body) + "\nreturn"), [kernel], devices=devices)
+    one = prepared(executable, 1.0, tensor(torch))
     for x in (0.5, 3, 0.5, -0.5, 0.0, -0.0, 0.0, -0.0, 0.5):
         one([x, 0x1000])
         number, array = cuda.launches[-1].parameters
@@ -114,7 +114,7 @@ def test_a_launch_that_is_packed_is_its_streams_own(torch):
 
 
 def test_what_is_packed_is_bounded(torch, monkeypatch):
-    monkeypatch.setattr(prepared_module, "_MOST", 4)
+    monkeypatch.setattr(launcher_module, "_MOST", 4)
     one, cuda = doubling(torch)
     for i in range(40):
         one([0x1000, 0x2000 + 4 * i])
@@ -147,8 +147,8 @@ def test_each_launch_is_waited_for_where_that_is_asked(torch, monkeypatch, calls
 
 def scratch(torch, **options):
     cuda, devices = fake(KERNEL, **options)
-    plan = build(function(f"%a: {TY}", ONE + SCRATCH + "return"), [KERNEL], devices=devices)
-    return prepared(plan, tensor(torch)), cuda
+    executable = build(function(f"%a: {TY}", ONE + SCRATCH + "return"), [KERNEL], devices=devices)
+    return prepared(executable, tensor(torch)), cuda
 
 
 def test_memory_of_a_call_is_that_calls_own(torch):
@@ -178,10 +178,10 @@ def test_a_packed_launch_keeps_its_tensor_maps(torch, monkeypatch):
     monkeypatch.setattr(gpu, "_CACHED_MAPS", 1)
     kernel = Kernel("f_kernel", (128, 4, 8, 8, 4))
     cuda, devices = fake(kernel)
-    plan = build(function(MIXED_ARGUMENTS, MIXED), [kernel], devices=devices)
+    executable = build(function(MIXED_ARGUMENTS, MIXED), [kernel], devices=devices)
     a, d = tensor(torch, 0x10000, dtype="float16", shape=(128, 64), strides=(64, 1)), tensor(torch, 0x20000)
     d.shape, d._strides = (16, 16), (16, 1)
-    one, kept, move = prepared(plan, a, d, 2.5, 3, -1), [], cuda.moved
+    one, kept, move = prepared(executable, a, d, 2.5, 3, -1), [], cuda.moved
 
     def moved(*arguments):
         encoded = move(*arguments)
@@ -210,22 +210,22 @@ def test_a_failure_names_the_kernel_and_frees(torch):
 
 def test_what_can_not_be_prepared(torch, monkeypatch):
     cuda, devices = fake(KERNEL)
-    plan = build(PROGRAM, [KERNEL], written=frozenset({1}), devices=devices)
+    executable = build(PROGRAM, [KERNEL], written=frozenset({1}), devices=devices)
     host, device = np.zeros((2, 3), np.float32), tensor(torch)
-    assert prepared(plan, device, device) is not None
+    assert prepared(executable, device, device) is not None
     cuda.run = None
-    assert prepared(plan, host, host) is None
+    assert prepared(executable, host, host) is None
     here = torch.Tensor("float32", (2, 3), (3, 1), -1, host=host)
-    assert prepared(plan, here, here) is None
+    assert prepared(executable, here, here) is None
     jax = libraries.install_jax(monkeypatch)
-    assert prepared(plan, jax.Array("float32", (2, 3)), device) is None
+    assert prepared(executable, jax.Array("float32", (2, 3)), device) is None
 
 
 def test_arrays_are_not_kept(torch):
     cuda, devices = fake(KERNEL)
-    plan = build(PROGRAM, [KERNEL], devices=devices)
+    executable = build(PROGRAM, [KERNEL], devices=devices)
     a, d = tensor(torch), tensor(torch)
-    one, seen = prepared(plan, a, d), [weakref.ref(a), weakref.ref(d)]
+    one, seen = prepared(executable, a, d), [weakref.ref(a), weakref.ref(d)]
     one([a.data_ptr(), d.data_ptr()])
     del a, d
     gc.collect()
