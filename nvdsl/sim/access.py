@@ -73,6 +73,7 @@ class Accessor:
         self.steps = None if count is None else np.arange(count)[:, None]
         self.used = used
         self.tile: Any = None  # swizzle and panel stride of the `Tile` whose element it is
+        self.decided: Where | None = None  # of an atomic load: see `polling.decided`
         self._touches: dict[Any, Any] = {}
         self._clashes: dict[Any, Any] = {}
 
@@ -124,7 +125,7 @@ class Accessor:
         if self.order is not None:
             if block is not None:
                 atomics.read(w, found, offset_list(offsets), self.order)
-            elif old := atomics.load(w, found, offset_list(offsets), self.order, self.at):
+            elif old := atomics.load(w, found, offset_list(offsets), self.order, self.at, self.decided):
                 return self._load_old(w, found, offsets, old)
         view = found.view(self.dtype)
         if offsets.__class__ is int:

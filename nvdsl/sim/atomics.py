@@ -156,17 +156,22 @@ def _sees(clock: Clock, cluster: int, actor: int, epoch: int) -> bool:
 
 
 class Stale(NamedTuple):
-    """A warp's last load of a cell, which read an old value; what the newer one would have told it."""
+    """A warp's last load of a cell, which read an old value; what the newer one would have told it. ``decided``: where
+    the warp went on because of it; None where that isn't known."""
 
     cluster: int
     reader: str
     at: Where | None
+    decided: Where | None
     memory: str
     released: Released
 
 
-def load(w: Any, memory: Any, addresses: Any, order: Order, at: Where | None) -> dict[int, bytes]:
-    """An atomic load of each address of global memory, offsets in ``memory``. Returns the old values that it reads."""
+def load(
+    w: Any, memory: Any, addresses: Any, order: Order, at: Where | None, decided: Where | None
+) -> dict[int, bytes]:
+    """An atomic load of each address of global memory, offsets in ``memory``. ``decided``: where its value decides
+    whether the warp goes on (`polling.decided`). Returns the old values that it reads."""
     found = {}
     for address in addresses:
         cell = memory.cells.get(address)
@@ -179,7 +184,9 @@ def load(w: Any, memory: Any, addresses: Any, order: Order, at: Where | None) ->
         if is_old:
             w.machine.changes += 1  # the next one sees more
             found[address] = cell.old[0]
-            w.machine.stale[cell, reader] = Stale(w.clock.cluster, w.name, at, memory.name, Released(cell.released))
+            w.machine.stale[cell, reader] = Stale(
+                w.clock.cluster, w.name, at, decided, memory.name, Released(cell.released)
+            )
         _observe(w, cell.old[1] if is_old else cell.released, order)
     return found
 
@@ -241,4 +248,4 @@ def check_stale(w: Any, other: Any) -> None:
             cluster == other.cluster and known is not None and known.upto[other.actor] >= other.epoch
             for (_, cluster), (known, _, _) in stale.released.items()
         ):
-            raise stale_flag(stale.reader, stale.at, stale.memory, other.access)
+            raise stale_flag(stale.reader, stale.at, stale.decided, stale.memory, other.access)

@@ -13,6 +13,7 @@ is not checked.
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -88,8 +89,11 @@ class Layouts:
             self._box[units], self._place[units] = box, where[units]
             self._version += 1
 
-    def check(self, descriptor: int, rows: int, major: str, who: str, at: Where | None) -> None:
-        """Raise when the operand that a descriptor describes is not as the copies laid it. ``who``: what reads it."""
+    def check(
+        self, descriptor: int, rows: int, major: str, who: str, at: Where | None, made: Callable[[], Where | None]
+    ) -> None:
+        """Raise when the operand that a descriptor describes is not as the copies laid it. ``who``: what reads it.
+        ``made``: tells where the descriptor was made."""
         key = descriptor, rows, major
         if not self._version or self._checked.get(key) == self._version:
             return
@@ -101,7 +105,7 @@ class Layouts:
                 for axis in (0, 1):
                     wrong = self._wrong(boxes, places, axis)
                     if wrong is not None:
-                        raise self._error(descriptor, int(boxes[wrong]), who, at)
+                        raise self._error(descriptor, int(boxes[wrong]), who, at, made() or at)
         self._checked[key] = self._version
 
     def _wrong(self, boxes: Any, places: Any, axis: int) -> Any:
@@ -148,31 +152,28 @@ class Layouts:
             good |= (second == number) & anew & (moved <= 1)
         return good
 
-    def _error(self, descriptor: int, number: int, who: str, at: Where | None) -> Any:
+    def _error(self, descriptor: int, number: int, who: str, at: Where | None, made: Where | None) -> Any:
         d = matrix.decode(descriptor)
         mine = "no swizzle" if d.swizzle == UNIT else f"a {d.swizzle}-byte swizzle"
         if number < 0:
             tile = self._tiles.places()[2][-number - 1]  # type: ignore[union-attr]
-            return error(
-                "layout",
-                f"{who} is read by a descriptor with {mine}, leading byte offset {d.leading} and stride byte offset "
-                f"{d.stride}: not as the elements lie that were stored, in a {tile}",
-                at,
-                _RULE,
-                "nv.ops.wgmma.descriptor(tile.address, tile.operand(mn_axis)) has the tile's swizzle and strides",
-            )
-        tensor_map, _, copy = self._boxes[number]
-        box = "x".join(map(str, tensor_map.box))
-        swizzle = "no swizzle" if tensor_map.swizzle == "none" else tensor_map.swizzle
+            laid, first = f"the elements lie that were stored, in a {tile}", "stores through the tile"
+            fix = "nv.ops.wgmma.descriptor(tile.address, tile.operand(mn_axis)) has the tile's swizzle and strides"
+        else:
+            tensor_map, _, first = self._boxes[number]
+            box = "x".join(map(str, tensor_map.box))
+            swizzle = "no swizzle" if tensor_map.swizzle == "none" else tensor_map.swizzle
+            laid = f"the {first} laid it there (a box of {box} {tensor_map.element}, {swizzle})"
+            fix = "give the tensor map, the tile and the descriptor one swizzle; strides: nvdsl.layout has them"
         found = error(
             "layout",
             f"{who} is read by a descriptor with {mine}, leading byte offset {d.leading} and stride byte offset "
-            f"{d.stride}: not as the {copy} laid it there (a box of {box} {tensor_map.element}, {swizzle})",
-            at,
+            f"{d.stride}: not as {laid}",
+            made,
             _RULE,
-            "give the tensor map, the tile and the descriptor one swizzle; strides: nvdsl.layout has them",
+            fix,
         )
-        found.details = (f"first:  {copy}", f"second: {who}" + (f" at {at}" if at else ""))
+        found.details = (f"first:  {first}", f"second: {who}" + (f" at {at}" if at else ""))
         return found
 
 

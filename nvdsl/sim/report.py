@@ -220,16 +220,20 @@ def scopes(earlier: Access, later: Access) -> SimError:
     )
 
 
-def stale_flag(reader: str, at: Where | None, name: str, earlier: Access) -> SimError:
-    """``reader`` went on with what was in ``name`` before the release that comes after ``earlier``."""
+def stale_flag(reader: str, at: Where | None, decided: Where | None, name: str, earlier: Access) -> SimError:
+    """``reader`` went on at ``decided`` with what the load at ``at`` found in ``name``: it was there before the release
+    that comes after ``earlier``."""
     return SimError(
-        f"{reader} reads in {name} a value that was there before the store that it should wait for, and goes on",
+        f"{reader} goes on with a value of {name} that was there before the store that it should wait for",
         kind="stale-flag",
-        where=at,
+        where=decided or at,
         rule="a load may read an older value until something orders it after the newer write (PTX ISA, Memory "
         "Consistency Model): what raises a flag must differ from all that it held before, that of the last launch too",
         fix="reset the flag in a launch between, or wait for another value in each launch (a round's number)",
-        details=(f"without the newer value nothing orders this after: {earlier}",),
+        details=(
+            f"read:   load by {reader}" + (f" at {at}" if at else ""),
+            f"first:  {earlier}, which nothing orders before what {reader} does next without the newer value",
+        ),
     )
 
 

@@ -11,9 +11,7 @@ from nvdsl.errors import Where
 from nvdsl.ir import declared
 from nvdsl.ir.declared import Declared
 from nvdsl.layout import TileLayout
-from nvdsl.mlir import ir
 from nvdsl.sim import geometry, matrix
-from nvdsl.sim.decode import identity, maker
 from nvdsl.sim.memory import SHARED_BASE
 from nvdsl.sim.report import Access, error
 
@@ -88,33 +86,6 @@ class Tiles:
                         numbers[mine], where[mine] = len(known), np.arange(len(mine))
             self._places = numbers, where, known
         return self._places
-
-
-_ARITHMETIC = (
-    "arith.addi", "arith.subi", "arith.ori", "arith.andi", "arith.shrui", "arith.shrsi", "arith.extui", "arith.extsi",
-    "arith.trunci", "arith.index_cast", "arith.index_castui",
-)  # fmt: skip
-
-
-def origin(decoder: Any, value: Any) -> int | None:
-    """The slot of the tile's address that a descriptor is made of; None where it isn't known, or there are two."""
-    found: set[int] = set()
-    pending, seen = [value], set()
-    while pending:
-        one = pending.pop()
-        if identity(one) in seen:
-            continue
-        seen.add(identity(one))
-        op = maker(one)
-        if op is None:
-            loop, number = one.owner.owner.operation, ir.BlockArgument(one).arg_number
-            if loop.name == "scf.for" and number:
-                pending.append(loop.operands[2 + number])
-        elif declared.VIEW in op.attributes:
-            found.add(decoder.slot(one))
-        elif op.name in _ARITHMETIC:
-            pending += list(op.operands)
-    return found.pop() if len(found) == 1 else None
 
 
 def _units(layout: TileLayout) -> Any:

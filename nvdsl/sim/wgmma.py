@@ -27,7 +27,10 @@ _ALL = Touch(0, 0, ALL_LANES)
 
 
 class Kind:
-    """The static facts of a wgmma: ``n``, element types, majors, signs."""
+    """The static facts of a wgmma: ``n``, element types, majors, signs. ``sources``: a `descriptors.Source` of A's
+    descriptor (None where A is in registers), and of B's."""
+
+    sources: tuple[Any, Any]
 
     def __init__(
         self, n: int, a_type: str, b_type: str, d_type: str, majors: tuple[str, str], scales: tuple[int, int],
@@ -80,10 +83,12 @@ class Accumulator:
 
     def _check_layouts(self) -> None:
         kind, warp = self.kind, self.warp
-        layouts = warp.block.layouts
+        check, (a_source, b_source) = warp.block.layouts.check, kind.sources
         if self.a.__class__ is int:
-            layouts.check(self.a, 64, kind.a_major, f"A of the wgmma by {warp.name}", kind.at)
-        layouts.check(self.b, kind.n, kind.b_major, f"B of the wgmma by {warp.name}", kind.at)
+            made = functools.partial(a_source.made, warp.frame, self.a)
+            check(self.a, 64, kind.a_major, f"A of the wgmma by {warp.name}", kind.at, made)
+        made = functools.partial(b_source.made, warp.frame, self.b)
+        check(self.b, kind.n, kind.b_major, f"B of the wgmma by {warp.name}", kind.at, made)
 
     def registers(self, at: Where | None = None) -> Any:
         """The registers as a `Struct`; an error while they are in flight."""
@@ -142,18 +147,16 @@ class State:
         self.undefined: Undefined | None = None  # what the last wgmma made so that read what nothing had written
         self.channel = self.warpgroup.channel
 
-    def issue(
-        self, kind: Kind, a: Any, b: int, before: Any, rows: Any = None, origins: tuple[Any, Any] = (None, None)
-    ) -> Accumulator:
+    def issue(self, kind: Kind, a: Any, b: int, before: Any, rows: Any = None) -> Accumulator:
         """``rows``: those of ordinary registers, given as A or as the accumulator, that are undefined; None where none
-        are. ``origins``: the addresses of the tiles that the descriptors of A and B are made of, where it is known."""
+        are."""
         w = self.warp
         self._check(kind, before, {"A": a if a.__class__ is int else None, "B": b, "scale-d": before is not None})
         if a.__class__ is not int:
             a = fragment(a, kind.a_type)
         if before is not None and before.__class__ is not Accumulator:
             before = Given(before, kind)
-        read = self._read(kind, a, b, origins) if w.machine.checks else None
+        read = self._read(kind, a, b) if w.machine.checks else None
         if w.record is not None:
             self._record(kind, a, b)
         made = Accumulator(w, kind, a, b, before)
@@ -240,7 +243,7 @@ class State:
         made.undefined = found
         self.undefined = found or self.undefined
 
-    def _read(self, kind: Kind, a: Any, b: int, origins: tuple[Any, Any]) -> Undefined | None:
+    def _read(self, kind: Kind, a: Any, b: int) -> Undefined | None:
         w = self.warp
         tracker = w.block.shadow
         access = Access(w.name, "wgmma reads B", "wgmma", kind.at)
@@ -250,7 +253,9 @@ class State:
         for descriptor, rows, dtype, major, who in operands:
             span = _span(descriptor, rows, dtype, major, tracker.shift)
             _check_bounds(w, span, tracker.shift, who)
-            w.machine.code.tiles.check_operand(descriptor, rows, major, who, origins[who is access])
+            source = kind.sources[who is access]
+            tile = None if source.tile is None else w.frame[source.tile]
+            w.machine.code.tiles.check_operand(descriptor, rows, major, who, tile)
             for _ in w.apart():
                 tracker.compare(span, w.clock, who, _ALL, False)
             tracker.note(span, who, self.channel, self.committed + 1, _ALL, False, needed=0)

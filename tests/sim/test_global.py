@@ -342,6 +342,50 @@ def test_a_flag_that_is_up_from_the_launch_before():
                 assert verdict_of(traced(flagged, ints(4), ints(64), ints(2, 64), value=value), options) is not None
 
 
+@nv.jit
+def polled(flag, data, out, *, same, loop):
+    """The same with the load in a line of its own."""
+
+    def step(n):
+        want = 1 if same else n + 1
+
+        @nv.kernel(grid=2, block=64)
+        def body():
+            t = nv.thread_id.x
+            if nv.block_id.x == 0:
+                data[t] = t + 1000 * n
+                nv.sync_threads()
+                if t == 0:
+                    memory.store_release(flag, 0, want)
+            else:
+                if t == 0:
+                    seen = memory.load_acquire(flag, 0)  # READ
+                    if loop:
+                        while (seen + 1) * 2 < 2 * want + 2:  # LOOP
+                            seen = memory.load_acquire(flag, 0)
+                    elif seen == want:  # BRANCH
+                        out[n, 0] = data[1]
+                if loop:
+                    nv.sync_threads()
+                    out[n, t] = data[t]
+
+        body()
+
+    step(0)
+    step(1)
+
+
+@pytest.mark.parametrize(("loop", "mark"), [(True, "LOOP"), (False, "BRANCH")])
+def test_a_stale_flag_is_reported_where_it_decides(loop, mark):
+    clean(polled, ints(4), ints(64), ints(2, 64), same=False, loop=loop)
+    lines, first = inspect.getsourcelines(polled._function)
+    error = verdict(polled, ints(4), ints(64), ints(2, 64), same=True, loop=loop)
+    assert error.kind == "stale-flag", error
+    assert f"# {mark}" in lines[error.where.line - first]
+    read = next(i for i, line in enumerate(lines, first) if "# READ" in line)
+    assert f":{read}" in error.details[0]
+
+
 def test_a_flag_that_is_up_from_the_call_before():
     flag = ints(4)
     flag[0] = 1

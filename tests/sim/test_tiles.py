@@ -20,7 +20,8 @@ def reported(kernel, *arguments, options=None, **how):
     if error is None:
         return None
     lines, first = inspect.getsourcelines(kernel._function)
-    assert error.where.line in [first + i for i, one in enumerate(lines) if "# here" in one], error
+    mark = "# made" if error.kind == "layout" else "# here"
+    assert error.where.line in [first + i for i, one in enumerate(lines) if mark in one], error
     assert error.rule and error.fix
     return error.kind
 
@@ -30,8 +31,9 @@ def halves(rows=64, seed=0):
 
 
 @nv.jit
-def product(a, b, d, *, by, major="k", steps=4, stride=0, stages=1, swizzle=128):
-    """Descriptors by hand. ``by``: who writes the operands, "tma" or "stores"."""
+def product(a, b, d, *, by, major="k", steps=4, stride=0, stages=1, swizzle=128, looped=False):
+    """Descriptors by hand. ``by``: who writes the operands, "tma" or "stores". ``looped``: a traced loop carries the
+    descriptors."""
     a_tma, b_tma = (nv.TMA(x, (64, 64), swizzle=swizzle) for x in (a, b))
 
     @nv.kernel(grid=1, block=128)
@@ -56,15 +58,23 @@ def product(a, b, d, *, by, major="k", steps=4, stride=0, stages=1, swizzle=128)
             nv.fence_proxy_async()
             nv.sync_threads()
         right = B if major == "mn" else B.T
-        a_start = nv.ops.wgmma.descriptor(A.address, A.operand(0)) + (nv.i64(stride) << 32)
+        a_start = nv.ops.wgmma.descriptor(A.address, A.operand(0))
+        a_start = a_start + (nv.i64(stride) << 32)  # made
         b_start = nv.ops.wgmma.descriptor(B.address, right.operand(1))
         (acc,) = nv.accumulator(64, 64, nv.f32).blocks
         types = {"n": 64, "a_dtype": nv.f16, "b_dtype": nv.f16, "d_dtype": nv.f32, "b_major": major}
         nv.wgmma_fence()
-        for k in range(steps):
-            a_at = a_start + (A.operand(0).k_offset(k) >> 4)
-            b_at = b_start + (right.operand(1).k_offset(k) >> 4)
-            acc = nv.ops.wgmma.mma_async(acc, a_at, b_at, **types)  # here
+        if looped:
+            by_a, by_b = (x.k_offset(1) - x.k_offset(0) >> 4 for x in (A.operand(0), right.operand(1)))
+            for _ in nv.range(steps):
+                acc = nv.ops.wgmma.mma_async(acc, a_start, b_start, **types)
+                a_start += by_a
+                b_start += by_b
+        else:
+            for k in range(steps):
+                a_at = a_start + (A.operand(0).k_offset(k) >> 4)
+                b_at = b_start + (right.operand(1).k_offset(k) >> 4)
+                acc = nv.ops.wgmma.mma_async(acc, a_at, b_at, **types)  # here
         nv.wgmma_commit()
         nv.wgmma_wait(0)
         nv.Accumulator(64, 64, nv.f32, [acc]).store(d, (0, 0))  # here
@@ -72,12 +82,12 @@ def product(a, b, d, *, by, major="k", steps=4, stride=0, stages=1, swizzle=128)
     body()
 
 
-@pytest.mark.parametrize("swizzle", [32, 64, 128])
+@pytest.mark.parametrize(("swizzle", "looped"), [(32, False), (64, False), (128, False), (128, True)])
 @pytest.mark.parametrize("major", ["k", "mn"])
 @pytest.mark.parametrize("by", ["tma", "stores"])
-def test_operands_within_their_tiles(by, major, swizzle):
+def test_operands_within_their_tiles(by, major, swizzle, looped):
     a, b, d = halves(), halves(seed=1), zeros(64, 64)
-    assert reported(product, a, b, d, by=by, major=major, swizzle=swizzle) is None
+    assert reported(product, a, b, d, by=by, major=major, swizzle=swizzle, looped=looped) is None
     b = b.astype(np.float32)
     np.testing.assert_array_equal(d, a.astype(np.float32) @ (b if major == "mn" else b.T))
 
@@ -92,6 +102,7 @@ def test_operands_within_their_tiles(by, major, swizzle):
         ({"stride": 16}, "operand-beyond"),
         ({"stride": -16}, "layout"),
         ({"stride": -64}, "layout"),
+        ({"stride": -16, "looped": True}, "layout"),
     ],
     ids=str,
 )

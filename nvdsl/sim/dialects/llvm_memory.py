@@ -15,6 +15,7 @@ from nvdsl.sim.decode import Decoder, Frame, op, unknown
 from nvdsl.sim.dialects.arith import unary
 from nvdsl.sim.dialects.memref import atomic
 from nvdsl.sim.dialects.vector_memory import used_elements
+from nvdsl.sim.polling import decided
 from nvdsl.sim.registers import Struct
 from nvdsl.sim.undefined import Stored
 from nvdsl.sim.values import element
@@ -79,6 +80,8 @@ def _offset(r: int, base: int, shift: int) -> Any:
 def _load(d: Decoder, op: Any) -> Any:
     (a,) = d.operands(op)
     access = _accessor(op, op.operands[0], op.results[0].type)
+    if access.order is not None:
+        access.decided = decided(op.results[0])
     r = d.result(op)
 
     def step(v: Frame) -> None:

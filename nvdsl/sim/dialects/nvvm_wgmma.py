@@ -12,9 +12,9 @@ from nvdsl.mlir import ir
 from nvdsl.sim import matrix, shadow, undefined
 from nvdsl.sim.access import SHARED, Accessor
 from nvdsl.sim.decode import Blocking, Decoder, Frame, op
+from nvdsl.sim.descriptors import Source
 from nvdsl.sim.dialects.nvvm import word
 from nvdsl.sim.registers import Struct
-from nvdsl.sim.tiles import origin
 from nvdsl.sim.uniform import one_value
 from nvdsl.sim.values import element, lanes
 from nvdsl.sim.wgmma import Kind, state
@@ -55,7 +55,7 @@ def _mma_async(d: Decoder, op: Any) -> Any:
     names = {"s32": "i32"}
     kind = Kind(int(match[2]), a_type, b_type, names.get(d_type, d_type), majors, signs, where(op))  # type: ignore[arg-type]
     adds = word(op, "scaleD") == "one"
-    a_tile, b_tile = origin(d, op.operands[1]), origin(d, op.operands[2])
+    kind.sources = Source(d, op.operands[1]), Source(d, op.operands[2])
     given = undefined.of_struct(d.undefined, op.operands[0], kind)
 
     def step(v: Frame) -> None:
@@ -64,8 +64,7 @@ def _mma_async(d: Decoder, op: Any) -> Any:
         b_descriptor = one_value(v[b], w, kind.at, "the descriptor of B") & _U64
         mma, sums = state(w), v[before] if adds else None
         rows = given.undefined(v) if mma.undefined is not None and sums.__class__ is Struct else None
-        tiles = None if a_tile is None else v[a_tile], None if b_tile is None else v[b_tile]
-        v[r] = mma.issue(kind, a_descriptor, b_descriptor, sums, rows, tiles)
+        v[r] = mma.issue(kind, a_descriptor, b_descriptor, sums, rows)
 
     return step
 

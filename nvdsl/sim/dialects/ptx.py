@@ -10,9 +10,9 @@ from nvdsl.ir.location import where
 from nvdsl.mlir import ir
 from nvdsl.sim import phases, undefined
 from nvdsl.sim.decode import Blocking, Decoder, Frame, identity, maker, op, unknown
+from nvdsl.sim.descriptors import Source
 from nvdsl.sim.dialects import fragments
 from nvdsl.sim.registers import Struct
-from nvdsl.sim.tiles import origin
 from nvdsl.sim.uniform import one_value
 from nvdsl.sim.wgmma import Kind, state
 
@@ -122,7 +122,7 @@ def _wgmma(d: Decoder, op: Any, text: str) -> Any:
     whole = d.slot(source) if source is not None else None
     rest_slots = operands[count + 2 :]
     registers = list(op.operands)
-    a_tile, b_tile = None if in_registers else origin(d, registers[0]), origin(d, registers[count])
+    kind.sources = None if in_registers else Source(d, registers[0]), Source(d, registers[count])
     of_a = undefined.of_values(d.undefined, registers[:4], kind, True) if in_registers else None
     if source is not None:
         given = undefined.of_struct(d.undefined, source, kind)
@@ -149,7 +149,6 @@ def _wgmma(d: Decoder, op: Any, text: str) -> Any:
             rows = given.undefined(v) if before.__class__ is Struct else None
             if of_a is not None and (more := of_a.undefined(v)) is not None:
                 rows = more if rows is None else rows | more
-        tiles = None if a_tile is None else v[a_tile], None if b_tile is None else v[b_tile]
-        v[r] = mma.issue(kind, a, b & _U64, before, rows, tiles)
+        v[r] = mma.issue(kind, a, b & _U64, before, rows)
 
     return step
