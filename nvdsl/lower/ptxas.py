@@ -53,8 +53,16 @@ def assemble(modules: Iterable[Ptx], options: Any) -> list[Assembled]:
         return []
     program = toolchain.ptxas(options.ptxas)
     with tempfile.TemporaryDirectory(prefix="nvdsl-") as folder:
-        running = [_start(program, ptx, Path(folder, f"{i}.ptx"), options) for i, ptx in enumerate(modules)]
-        return [_finish(*started) for started in running]
+        running: list[tuple[Ptx, Path, Any]] = []
+        try:
+            for i, ptx in enumerate(modules):
+                running.append(_start(program, ptx, Path(folder, f"{i}.ptx"), options))
+            return [_finish(*started) for started in running]
+        finally:  # after an error, or Ctrl-C, none goes on
+            for _, _, process in running:
+                if process.poll() is None:
+                    process.kill()
+                    process.communicate()
 
 
 def version(named: str | None = None) -> str:

@@ -64,18 +64,17 @@ class Once(Generic[T]):
         found = made.get(key)
         if found is not None:
             return found
-        guard = self._locks.setdefault(key, lock())
-        # A call inside of a trace holds `mlir`, for which the thread that makes the value may wait.
-        held = guard.acquire(blocking=not mlir._is_owned())
-        try:
-            found = made.get(key)
-            if found is None:
-                found = made[key] = function()
+        if mlir._is_owned():  # a call inside of a trace: who makes the value may wait for this thread
+            made[key] = found = function()
             return found
-        finally:
-            self._locks.pop(key, None)
-            if held:
-                guard.release()
+        with self._locks.setdefault(key, lock()):
+            try:
+                found = made.get(key)
+                if found is None:
+                    found = made[key] = function()
+                return found
+            finally:
+                self._locks.pop(key, None)
 
     def discard(self, unwanted: Callable[[Any], bool]) -> None:
         """Forget what was made for such keys."""

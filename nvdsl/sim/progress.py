@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import sys
-import threading
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -24,7 +23,7 @@ LINES = 10.0
 TURNS = 1024
 """Turns of a loop between two looks at the time."""
 
-_terminal = threading.Lock()  # of the launch whose bar is shown: launches in other threads show none meanwhile
+_bars: dict[str, Progress] = {}  # on stderr: of the launch whose bar is shown; others show none meanwhile
 
 
 def of(kernel: str, machine: Any) -> Progress | None:
@@ -54,7 +53,7 @@ class Progress:
         if now < self._next:
             return
         if self._shown is None:
-            if self._display is _Bar and not _terminal.acquire(blocking=False):
+            if self._display is _Bar and _bars.setdefault("stderr", self) is not self:
                 return
             self._shown = self._display(self)
         self._next = now + self._shown.every
@@ -74,10 +73,12 @@ class Progress:
         self.loop = ""
 
     def close(self) -> None:
-        if self._shown is not None:
-            self._shown.close()
-            if self._display is _Bar:
-                _terminal.release()
+        try:
+            if self._shown is not None:
+                self._shown.close()
+        finally:
+            if _bars.get("stderr") is self:
+                del _bars["stderr"]
 
 
 class _Bar:

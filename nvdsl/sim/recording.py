@@ -139,12 +139,12 @@ _active: ContextVar[Recording | None] = ContextVar("nvdsl_recording", default=No
 def record(blocks: int = BLOCKS) -> Iterator[Recording]:
     """Record the simulations in this context, up to ``blocks`` blocks of each launch. Innermost context wins. It is
     one thread's: what other threads simulate meanwhile is not recorded."""
-    recording = Recording(blocks)
-    token = _active.set(recording)
+    recording, outer = Recording(blocks), _active.get()
     try:
+        _active.set(recording)
         yield recording
     finally:
-        _active.reset(token)
+        _active.set(outer)
 
 
 def current(options: Any) -> Recording | None:

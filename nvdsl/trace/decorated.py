@@ -114,11 +114,12 @@ _host: ContextVar[_Host | None] = ContextVar("nvdsl_host", default=None)
 def tracing(function: FunctionType) -> Iterator[None]:
     """Around the trace of a host function: at its end, each kernel that was made was launched."""
     host = _Host(_name(function), place(function))
-    token = _host.set(host)
+    before = _host.get()
     try:
+        _host.set(host)  # within: an interrupt may come as soon as it is set
         yield
     finally:
-        _host.reset(token)
+        _host.set(before)
     left = [made for made in host.kernels if not made.launched]
     for made in left:
         if made.code is not None and not _mentions(made.code, made.function.__name__):

@@ -178,13 +178,9 @@ def emit_launch(info: scope.Kernel, body: Callable[[], Any], smem: int | None = 
     block = op.body.blocks.append(
         *([ir.IndexType.get()] * arguments), arg_locs=[ir.Location.current] * arguments
     )
-    token = scope.enter(info)
-    try:
-        with ir.InsertionPoint(block):
-            body()
-            gpu.terminator()
-    finally:
-        scope.leave(token)
+    with ir.InsertionPoint(block):
+        scope.within(info, body)
+        gpu.terminator()
     if info.tiles:
         op.operation.attributes[declared.ATTRIBUTE] = declared.attribute(info.tiles)
     if smem is None:

@@ -235,11 +235,11 @@ def located(trace: Callable[[], T]) -> T:
 
 @contextmanager
 def _searching() -> Iterator[None]:
-    search, before = _Search(), sys.gettrace()
-    token = _search.set(search)
-    sys.settrace(search.trace)
+    search, before, outer = _Search(), sys.gettrace(), _search.get()
     try:
+        _search.set(search)
+        sys.settrace(search.trace)
         yield
     finally:
         sys.settrace(before)
-        _search.reset(token)
+        _search.set(outer)

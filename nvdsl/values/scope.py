@@ -5,7 +5,8 @@ Tracing a launch pushes a `Kernel`; wrappers ask `current()` for it. Nothing els
 
 from __future__ import annotations
 
-from contextvars import ContextVar, Token
+from collections.abc import Callable
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -68,9 +69,11 @@ def outside(what: str, fix: str) -> None:
         )
 
 
-def enter(kernel: Kernel) -> Token[Kernel | None]:
-    return _current.set(kernel)
-
-
-def leave(token: Token[Kernel | None]) -> None:
-    _current.reset(token)
+def within(kernel: Kernel, function: Callable[[], None]) -> None:
+    """Call ``function``, in which ``kernel`` is the current one."""
+    outer = _current.get()
+    try:
+        _current.set(kernel)  # here, not before: Ctrl-C may come as soon as it is set
+        function()
+    finally:
+        _current.set(outer)

@@ -36,12 +36,14 @@ def test_there_is_no_kernel_outside_of_one():
 
 def test_the_innermost_kernel_is_current_and_leaving_restores():
     outer, inner = scope.Kernel("outer"), scope.Kernel("inner")
-    first = scope.enter(outer)
-    second = scope.enter(inner)
-    assert scope.current() is inner
-    scope.leave(second)
-    assert scope.current() is outer
-    scope.leave(first)
+    seen = []
+
+    def body():
+        scope.within(inner, lambda: seen.append(scope.current()))
+        seen.append(scope.current())
+
+    scope.within(outer, body)
+    assert seen[0] is inner and seen[1] is outer
     with pytest.raises(errors.TraceError):
         scope.current()
 
@@ -55,22 +57,19 @@ def test_a_kernel_is_current_in_its_thread_alone():
         except errors.TraceError:
             seen.append(None)
 
-    token = scope.enter(scope.Kernel("k"))
-    try:
+    def body():
         thread = threading.Thread(target=look)
         thread.start()
         thread.join()
-    finally:
-        scope.leave(token)
+
+    scope.within(scope.Kernel("k"), body)
     assert seen == [None]
 
 
 def test_what_belongs_to_the_host_is_refused_in_a_kernel():
     scope.outside("a launch", "launch it in the host function")
-    token = scope.enter(scope.Kernel("gemm"))
-    try:
-        with pytest.raises(errors.TraceError, match="a launch inside of kernel `gemm`") as caught:
-            scope.outside("a launch", "launch it in the host function")
-    finally:
-        scope.leave(token)
+    with pytest.raises(errors.TraceError, match="a launch inside of kernel `gemm`") as caught:
+        scope.within(
+            scope.Kernel("gemm"), lambda: scope.outside("a launch", "launch it in the host function")
+        )
     assert caught.value.fix == "launch it in the host function"
