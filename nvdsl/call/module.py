@@ -10,7 +10,10 @@ from nvdsl.call.specialize import argument_type, traced_argument
 from nvdsl.errors import TraceError
 from nvdsl.ir import location
 from nvdsl.mlir import ir, threads
-from nvdsl.mlir.dialects import func
+from nvdsl.mlir.dialects import (
+    builtin,  # noqa: F401  (else MLIR imports it in the first trace: a Ctrl-C in the middle could not be made good)
+    func,
+)
 from nvdsl.trace import limits
 from nvdsl.trace.explain import explain
 from nvdsl.trace.watch import located

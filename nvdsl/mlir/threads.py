@@ -15,6 +15,7 @@ from typing import Any, Generic, TypeVar
 T = TypeVar("T")
 
 _locks: weakref.WeakSet[Any] = weakref.WeakSet()
+_onces: weakref.WeakSet[Once[Any]] = weakref.WeakSet()
 
 
 def lock() -> Any:
@@ -25,7 +26,7 @@ def lock() -> Any:
 
 
 def _free_in_child() -> None:
-    for one in list(_locks):
+    for one in [*_locks, *(guard for once in _onces for guard in once._locks.values())]:
         if not one._is_owned():
             one._at_fork_reinit()
 
@@ -53,6 +54,7 @@ class Once(Generic[T]):
     def __init__(self) -> None:
         self._made: dict[Hashable, T] = {}
         self._locks: dict[Hashable, Any] = {}
+        _onces.add(self)
 
     def get(self, key: Hashable) -> T | None:
         """What was made, None where nothing was. Raises TypeError for a key that can't be hashed."""
@@ -67,7 +69,7 @@ class Once(Generic[T]):
         if mlir._is_owned():  # a call inside of a trace: who makes the value may wait for this thread
             made[key] = found = function()
             return found
-        with self._locks.setdefault(key, lock()):
+        with self._locks.setdefault(key, threading.RLock()):  # not `lock`: Python drops a Ctrl-C as a weak one dies
             try:
                 found = made.get(key)
                 if found is None:

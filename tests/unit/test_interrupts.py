@@ -4,6 +4,7 @@ import gc
 import random
 import signal
 import stat
+import subprocess
 import sys
 import threading
 import time
@@ -168,6 +169,34 @@ def test_an_interrupt_wherever_something_outlives_the_call(step):
     wrong, number = threads.forked(lambda: _interrupt_everywhere(step), 400.0)
     assert wrong is None, wrong
     assert number > 200
+
+
+def test_an_import_that_was_interrupted_is_made_again():
+    """The simulator's ops are imported at the first launch."""
+
+    def again():
+        threads.Work().one(0)
+        for name in [name for name in sys.modules if name.startswith("nvdsl.sim.dialects")]:
+            if name.rpartition(".")[2] not in ("arith", "scf"):  # these were complete
+                del sys.modules[name]
+        del sim.dialects
+        return threads.Work().one(0)
+
+    assert threads.forked(again) is None
+
+
+def test_no_dialect_is_registered_in_a_call():
+    """The import of a dialect registers its namespace, which can't be done again if it was interrupted."""
+
+    code = """if True:
+        import sys
+        from tests.sim import threads
+        before = set(sys.modules)
+        assert threads.Work().one(5) is None and threads.ptx(0)
+        print(*sorted(name for name in set(sys.modules) - before if "_ops_gen" in name))
+    """
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=Path(NVDSL).parent)
+    assert (done.stdout.strip(), done.returncode) == ("", 0), done.stderr
 
 
 # --- programs that were started
