@@ -203,6 +203,31 @@ def odd_column(x, out, *, right=False):
     kernel()
 
 
+@nv.jit
+def divided_by_zero(x, out, *, right=False):
+    """The last row of x holds no 0, the first one does."""
+
+    @nv.kernel(grid=1, block=64)
+    def kernel():
+        t = nv.thread_id.x
+        divisor = nv.i32(x[15 if right else 0, t])
+        out[t] = nv.f32(1000 % divisor)  # here
+
+    kernel()
+
+
+@nv.jit
+def step_of_zero(x, out, *, right=False):
+    @nv.kernel(grid=1, block=64)
+    def kernel():
+        step, total = nv.i32(x[0, 1 if right else 0]), nv.f32(0.0)
+        for _ in nv.range(0, 4, step):  # here
+            total += 1.0
+        out[nv.thread_id.x] = total
+
+    kernel()
+
+
 @dataclass(frozen=True)
 class Mistake:
     """A kernel, and what its report must name besides the line of the comment ``# here``.
@@ -278,4 +303,6 @@ MISTAKES = [
     Mistake(odd_column, "illegal-copy", "illegal-copy", (
         r"TMA load by warp 0(, thread 0)?.*: innermost coordinate 2 is 8 bytes of f32$",
         r"fix: .*start the box at 0,")),
+    Mistake(divided_by_zero, "division", "division", (r"warp 0(, thread 0,| lane 0) divides 1000 by 0 \(arith",)),
+    Mistake(step_of_zero, "loop-step", "loop-step", (r"warp [01](, thread \d+,)? is at a loop with a step of 0",)),
 ]  # fmt: skip

@@ -97,7 +97,7 @@ def _barrier(slot: Any, read: dict[Any, State]) -> State | None:
 def stopped(kernel: str, launch: Launch, watch: Watch) -> WatchdogError | None:
     """The error of a kernel that stopped itself; None where none of its warps says so."""
     faults = [w for w in launch.warps if w.state == FAULT]
-    for kind, make in (("assert", _assert), ("out-of-bounds", _out_of_bounds), ("illegal-copy", _illegal_copy)):
+    for kind, make in _FAULTS.items():
         of_kind = [w for w in faults if w.site.kind == kind]
         if of_kind:
             return make(of_kind[0], len(of_kind) - 1)
@@ -158,6 +158,47 @@ def _illegal_copy(warp: Warp, others: int) -> WatchdogError:
         rule=f"{rule}, else it is an illegal instruction (measured on an H200: docs/hardware.md)",
         fix=fix,
     )
+
+
+def _division(warp: Warp, others: int) -> WatchdogError:
+    site = warp.site
+    dividend, divisor = (number(bits, site.of) for bits in warp.values[:2])
+    overflows = divisor != 0
+    return WatchdogError(
+        f"{warp.name}, thread {warp.thread}, divides {dividend} by {divisor} ({site.what})"
+        + (f": the quotient has no {site.of}" if overflows else ""),
+        kind="division",
+        where=site.where,
+        details=(*_more(others, "did so, too"), _LOST),
+        rule="a signed division that overflows is undefined (LLVM)"
+        if overflows
+        else "an integer division or remainder by 0 is undefined (LLVM), its value unspecified (PTX ISA, div)",
+        fix="guard it with an `if`, or compute in a wider type"
+        if overflows
+        else "guard it with an `if`, or divide by nv.max(y, 1)",
+    )
+
+
+def _loop_step(warp: Warp, others: int) -> WatchdogError:
+    site = warp.site
+    return WatchdogError(
+        f"{warp.name}, thread {warp.thread}, is at a loop with a step of {number(warp.values[0], site.of)}",
+        kind="loop-step",
+        where=site.where,
+        details=(*_more(others, "came to it, too"), _LOST),
+        rule="a loop counts up: with a step of 0 it never ends, with a negative one it is not entered or never ends "
+        "(MLIR, scf.for)",
+        fix="nv.range with a step above 0; to count down, a negative int as a literal",
+    )
+
+
+_FAULTS: dict[str, Callable[[Warp, int], WatchdogError]] = {
+    "assert": _assert,
+    "out-of-bounds": _out_of_bounds,
+    "illegal-copy": _illegal_copy,
+    "division": _division,
+    "loop-step": _loop_step,
+}
 
 
 def _more(others: int, did: str) -> tuple[str, ...]:

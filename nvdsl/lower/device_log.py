@@ -50,10 +50,10 @@ class Site:
     """A place in a kernel that writes into the log.
 
     ``kind``: "entry", "mbarrier", "barrier", "named-barrier", "cluster", "grid", "warp", "setmaxnreg", "assert",
-    "out-of-bounds" or "illegal-copy". ``what``: the mbarrier group's name; an assert's text; what an access or a copy
-    does, ``of``: to what, to elements of which type. ``count``: mbarriers of the group; registers of a setmaxnreg;
-    of which a copy's innermost coordinate, or an index, is a multiple. ``types``: of the values, e.g. "f32".
-    ``extents``: what each value, an index, must be below.
+    "out-of-bounds", "illegal-copy", "division" or "loop-step". ``what``: the mbarrier group's name; an assert's text;
+    what an access or a copy does, ``of``: to what, to elements of which type; a division's op, of which type.
+    ``count``: mbarriers of the group; registers of a setmaxnreg; of which a copy's innermost coordinate, or an index,
+    is a multiple. ``types``: of the values, e.g. "f32". ``extents``: what each value, an index, must be below.
     """
 
     kind: str

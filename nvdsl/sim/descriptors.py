@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from nvdsl import declared
 from nvdsl.errors import Where
+from nvdsl.ir import declared
+from nvdsl.ir.location import where
 from nvdsl.mlir import ir
 from nvdsl.sim.decode import Decoder, Frame, identity, maker
-from nvdsl.trace.location import where
 
 _ARITHMETIC = (
     "arith.addi", "arith.subi", "arith.ori", "arith.andi", "arith.shrui", "arith.shrsi", "arith.extui", "arith.extsi",

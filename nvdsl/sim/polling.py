@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from nvdsl.errors import Where
+from nvdsl.ir.location import where
 from nvdsl.sim.machine import Waiting
-from nvdsl.trace.location import where
 
 
 def polling(at: Where | None, seen: int | None, turns: int = 1) -> Waiting:

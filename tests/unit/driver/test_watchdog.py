@@ -22,6 +22,8 @@ SITES = (
     Site("out-of-bounds", Where("k.py", 6), "load", "an array of 4x8 f32", types=("index", "index"), extents=(4, 8)),
     Site("mbarrier", Where("k.py", 7), "empty", count=1),
     Site("illegal-copy", Where("k.py", 8), "TMA store", "f16", count=8, types=("i32", "i32")),
+    Site("division", Where("k.py", 9), "arith.remsi", "i32"),
+    Site("loop-step", Where("k.py", 10), "", "index"),
 )
 LOST = "CUDA_ERROR_LAUNCH_FAILED"
 SIZES = "".join(f"%{name} = arith.constant {n} : index\n" for name, n in (("one", 1), ("two", 2), ("threads", 64)))
@@ -119,6 +121,21 @@ def test_a_copy_that_the_gpu_takes_for_an_illegal_instruction(at, found, rule, f
     assert (error.kind, error.where, error.running) == ("illegal-copy", Where("k.py", 8), False)
     assert f"TMA store by warp 1 of block (1, 0), thread 32: {found}" in str(error)
     assert rule in error.rule and fix in error.fix
+
+
+@pytest.mark.parametrize(
+    ("site", "values", "says"),
+    [
+        (8, (7, 0), "thread 3, divides 7 by 0 (arith.remsi)"),
+        (8, (1 << 31, (1 << 64) - 1), "divides -2147483648 by -1 (arith.remsi): the quotient has no i32"),
+        (9, (0,), "thread 3, is at a loop with a step of 0"),
+        (9, ((1 << 64) - 2,), "is at a loop with a step of -2"),
+    ],
+)
+def test_an_operand_that_an_instruction_does_not_take(site, values, says):
+    error = report(((0, 1), 0, waits(site, lane=3, values=[*values, *[0] * (7 - len(values))])))
+    assert error.kind == ("division" if site == 8 else "loop-step") and error.where == Where("k.py", site + 1)
+    assert says in str(error) and error.rule and error.fix
 
 
 def test_a_kernel_that_says_nothing_new_hangs_and_nothing_is_launched_after_it():

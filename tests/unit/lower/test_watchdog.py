@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+import numpy as np
 import pytest
 
 import nvdsl as nv
@@ -147,6 +148,33 @@ def test_coordinates_of_tma_copies_are_checked():
     assert sorted(found) == sorted(
         (what, "f32", 4, 2) for what in ("TMA load", "TMA prefetch", "TMA store", "TMA reduction")
     )
+
+
+def test_divisors_and_steps_are_checked_where_they_are_not_known():
+    @nv.jit
+    def divides(out, n: nv.i32, m: nv.u32):
+        @nv.kernel(grid=1, block=32)
+        def kernel():
+            t = nv.thread_id.x
+            total = t // 4 + t % 7
+            for _ in nv.range(0, 8, 2):
+                total += 1
+            total += t // n  # signed
+            total += nv.i32(m % nv.u32(3)) + nv.i32(m // (m + nv.u32(1)))  # unsigned
+            for _ in nv.range(0, 8, n):  # loop
+                total += 1
+            out[t] = total
+
+        kernel()
+
+    kernel = compiled(divides, nv.ShapeDtype((32,), nv.i32), 1, np.uint32(1))
+    found = {(s.kind, s.where.line, s.of) for s in kernel.watch.sites if s.kind in ("division", "loop-step")}
+    assert {kind for kind, *_ in found} == {"division", "loop-step"}
+    lines = {line(divides, f"# {mark}") for mark in ("signed", "unsigned", "loop")}
+    assert {at for _, at, _ in found} == lines
+    assert {of for kind, at, of in found if at == line(divides, "# unsigned")} == {"i32"}
+    off = compiled(divides, nv.ShapeDtype((32,), nv.i32), 1, np.uint32(1), debug=False)
+    assert off.watch is None and "trap" not in off.ptx
 
 
 @pytest.mark.parametrize("text", [debug_ptx.require(5, 2), debug_ptx.wait(5, 2.0)], ids=["require", "wait"])
