@@ -33,7 +33,7 @@ endif
 step = @echo '== $(1)'; $(2) || { echo; echo 'FAILED: $(1)   ($(2))'; exit 1; }
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-all lint lit unit gpu-test stress sanitize bench mutants hunt wheel clean distclean
+.PHONY: help setup demo test test-all lint lit unit pages gpu-test stress sanitize bench mutants hunt wheel clean distclean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -61,6 +61,17 @@ lit: $(setup)  ## the lit tests: tests/lit, and the RUN lines of chapters and te
 
 unit: $(setup)  ## tests/unit only
 	@$(PY) -m pytest tests/unit $(ARGS)
+
+PAGES := build/interactive
+pages: $(setup)  ## build/interactive: the pages with a slider of chapters 4, 5 and 6, and the swizzle explorer
+	@mkdir -p $(PAGES)
+	@$(PY) -m nvdsl run --picture $(PAGES)/ch4_slots.html chapters/ch4_multistage_gemm.py --M 128 --N 128 --K 640
+	@$(PY) -m nvdsl run --delivery random --seed 2 --picture $(PAGES)/ch5_slots.html \
+	    chapters/ch5_warp_specialized_gemm.py --M 128 --N 256 --K 640
+	@$(PY) -m nvdsl run --delivery random --seed 2 --picture $(PAGES)/ch6_slots.html \
+	    chapters/ch6_tma_store_gemm.py --M 128 --N 256 --K 256
+	@$(PY) -m nvdsl draw swizzle --shape 16x64 --out $(PAGES)/swizzle.html
+	@ls $(PAGES)/*.html
 
 gpu-test: $(setup)  ## tests/gpu, GPU_JOBS at a time; fails where there is no Hopper GPU
 	@$(PY) -c 'import sys; from nvdsl.testing import missing_hopper; sys.exit(missing_hopper())'

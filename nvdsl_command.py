@@ -143,7 +143,8 @@ def _run_parser(commands) -> None:
     parser.add_argument("--level", choices=LEVELS, default="",
                         help="what is executed: the module as traced, or after convert-nvgpu-to-nvvm (traced)")
     parser.add_argument("--trace", metavar="FILE.json", help="write what happened, for ui.perfetto.dev")
-    parser.add_argument("--picture", metavar="FILE.svg", help="draw the first block's ring slots over time")
+    parser.add_argument("--picture", metavar="FILE.svg|FILE.html",
+                        help="draw the first block's ring slots over time; as HTML: a page with a slider")
     parser.add_argument("script", metavar="script.py")
     parser.add_argument("arguments", nargs=argparse.REMAINDER, metavar="...", help="the script's own arguments")
 
@@ -208,7 +209,8 @@ def _draw_parser(commands) -> None:
                         help="addresses are bytes of shared memory, accessed so many at a time: colour the banks")
     for one in (swizzle, fragment, layout):
         one.add_argument("--text", action="store_true", help="print it in the terminal, in colours, instead of SVG")
-        one.add_argument("--out", metavar="FILE.svg", help="where the SVG goes (standard output)")
+        as_page = "; FILE.html: a page in which any tile can be chosen" if one is swizzle else ""
+        one.add_argument("--out", metavar="FILE.svg", help=f"where the SVG goes (standard output){as_page}")
 
 
 def _cache_parser(commands) -> None:

@@ -1,4 +1,4 @@
-"""``nvdsl draw``: layouts as SVG, or as text in the terminal."""
+"""``nvdsl draw``: layouts as SVG, as a page, or as text in the terminal."""
 
 from __future__ import annotations
 
@@ -14,22 +14,28 @@ from nvdsl.draw import fragment, swizzle
 from nvdsl.draw import layout as grid
 from nvdsl.errors import LayoutError
 
-_BYTES = {"f32": 4, "tf32": 4, "i32": 4, "f16": 2, "bf16": 2, "e4m3": 1, "e5m2": 1, "i8": 1, "u8": 1}
-
 
 def run(chosen: Namespace) -> int:
     drawing: Any = {"swizzle": _swizzle, "fragment": _fragment, "layout": _layout}[chosen.kind](chosen)
     if chosen.text:
         if chosen.out:
-            raise Refused("--text prints in the terminal; --out is for the SVG: give one of them")
+            raise Refused("--text prints in the terminal; --out is for a file: give one of them")
         _print(drawing)
     elif chosen.out:
         if not Path(chosen.out).parent.is_dir():
             raise Refused(f"{chosen.out} can't be written: there is no folder {Path(chosen.out).parent}")
-        Path(chosen.out).write_text(drawing.svg(), encoding="utf-8")
+        Path(chosen.out).write_text(_document(chosen, drawing), encoding="utf-8")
     else:
         sys.stdout.write(drawing.svg())
     return 0
+
+
+def _document(chosen: Namespace, drawing: Any) -> str:
+    if Path(chosen.out).suffix != ".html":
+        return drawing.svg()
+    if chosen.kind != "swizzle":
+        raise Refused(f"{chosen.out}: there are pages of `draw swizzle` only; a {chosen.kind} is drawn as SVG")
+    return drawing.html()
 
 
 def _print(drawing: Any) -> None:
@@ -43,7 +49,7 @@ def _print(drawing: Any) -> None:
 def _swizzle(chosen: Namespace) -> swizzle.Drawing:
     rows, cols = _size("--shape", chosen.shape)
     try:
-        tile = layout.TileLayout.of(rows, cols, _BYTES[chosen.dtype], chosen.swizzle)
+        tile = layout.TileLayout.of(rows, cols, swizzle.BYTES[chosen.dtype], chosen.swizzle)
     except ValueError as error:
         raise Refused(str(error)) from None
     if not 0 < tile.bytes <= swizzle.MOST or tile.bytes % 16:
@@ -59,7 +65,7 @@ def _fragment(chosen: Namespace) -> fragment.Drawing:
     if chosen.operand == "a":
         if dtype in ("f32", "i32"):
             raise Refused(f"A has no {dtype} elements: f16, bf16, tf32, e4m3, e5m2, i8 or u8")
-        return fragment.a(dtype, _BYTES[dtype])
+        return fragment.a(dtype, swizzle.BYTES[dtype])
     if dtype not in ("f32", "f16", "i32"):
         raise Refused(f"an accumulator is f32, f16 or i32, not {dtype}")
     if chosen.n % 8 or not 8 <= chosen.n <= 256:

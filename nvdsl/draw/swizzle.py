@@ -9,10 +9,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from nvdsl.draw import page
 from nvdsl.draw.svg import GREY, INK, LIGHT, PALETTE, PAPER, Svg
 from nvdsl.layout import TileLayout
+from nvdsl.layout.tile import SWIZZLES
 
 UNIT, LINE = 16, 128
+
+BYTES = {"f32": 4, "tf32": 4, "i32": 4, "f16": 2, "bf16": 2, "e4m3": 1, "e5m2": 1, "i8": 1, "u8": 1}
+"""Of an element of each type."""
 
 MOST = 16_384
 """Bytes of a tile that a picture shows."""
@@ -96,6 +101,15 @@ class Drawing:
         tip = f"row {unit.row}, columns from {unit.col}: byte {self.tile.offset(unit.row, unit.col):,} of the tile"
         svg.rect(x, y, width, height, PALETTE[unit.colour], stroke=PAPER, tip=tip, radius=0)
         svg.text(x + width / 2, y + height / 2 + 4, self._label(unit), size=11, anchor="middle", colour=INK, mono=True)
+
+    # --- HTML
+
+    def html(self) -> str:
+        """A page that begins with this tile, and in which any other one can be chosen."""
+        tile = self.tile
+        data = {"dtypes": BYTES, "dtype": self.dtype, "rows": tile.rows, "cols": tile.cols, "swizzle": tile.swizzle,
+                "swizzles": SWIZZLES, "most": MOST}  # fmt: skip
+        return page.html("swizzle", "nvdsl: swizzle explorer", data)
 
     # --- text
 

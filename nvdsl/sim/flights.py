@@ -63,7 +63,7 @@ class MbarrierRecorder:
         self._sample(time)
 
     def _sample(self, time: int, arrivals: int = 0, size: int = 0) -> None:
-        """``arrivals`` and ``size``: by which the barrier's own counts are about to shrink."""
+        """``arrivals`` and ``size``: by which the barrier's own counts are about to shrink (grow, where negative)."""
         self._last = max(self._last, time)
         b = self._barrier
         self._block.samples.append(Sample(b.name, self._last, b.pending - arrivals, b.tx - size))
@@ -71,9 +71,10 @@ class MbarrierRecorder:
     def expected(self, size: int, time: int) -> None:
         self._sample(time, size=-size)
 
-    def arrived(self, arrivals: int, time: int) -> None:
+    def arrived(self, arrivals: int, size: int, time: int) -> None:
+        """``size``: the bytes that the arrival announces."""
         self._arrivals += arrivals
-        self._sample(time, arrivals=arrivals)
+        self._sample(time, arrivals=arrivals, size=-size)
 
     def came(self, size: int, time: int) -> None:
         self._bytes += size

@@ -20,11 +20,16 @@ RIGHT, TOP, ROW, WAITS, WIDTH = 24, 92, 46, 22, 1160
 
 def picture(recording: Recording, launch: int = 0, block: int = 0) -> str:
     """The SVG of one block: all its rings, and when its warps waited. Raises SimError where nothing was loaded."""
+    return str(_draw(*chosen(recording, launch, block)))
+
+
+def chosen(recording: Recording, launch: int = 0, block: int = 0) -> tuple[LaunchRecord, BlockRecord, list[Ring]]:
+    """The first block from there on that loaded something, and its rings. Raises SimError where there is none."""
     for candidate in recording.launches[launch:]:
         for one in candidate.blocks[block:]:
             found = rings(one)
             if found:
-                return str(_draw(candidate, one, found))
+                return candidate, one, found
     raise SimError(
         "there is no ring to draw: no TMA load into shared memory completed on an mbarrier",
         kind="picture",
@@ -53,7 +58,7 @@ def _draw(launch: LaunchRecord, block: BlockRecord, found: list[Ring]) -> Svg:
     complete = all(len(s.fills) == len(r.fills) for s, r in zip(shown, found, strict=True))
     waits = _waits(block)
     end = block.end if complete else max(f.end for r in shown for f in r.fills)
-    axis = _Axis(end, max([104.0, *(8 * len(_name(r, r.slots - 1)) + 18 for r in shown)]))
+    axis = _Axis(end, max([104.0, *(8 * len(slot_name(r, r.slots - 1)) + 18 for r in shown)]))
     slots = sum(r.slots for r in shown)
     height = TOP + ROW * slots + 14 * (len(shown) - 1) + 12 + WAITS * len(waits) + 62
     title = f"{launch.kernel}, {block.name}: ring slots over time"
@@ -92,14 +97,15 @@ def _draw(launch: LaunchRecord, block: BlockRecord, found: list[Ring]) -> Svg:
 
 
 def _row(svg: Svg, axis: _Axis, y: float, ring: Ring, slot: int, loading: str) -> None:
-    svg.text(axis.left - 10, y + 27, _name(ring, slot), anchor="end", mono=True)
+    svg.text(axis.left - 10, y + 27, slot_name(ring, slot), anchor="end", mono=True)
     svg.rect(axis.left, y + 6, axis.x(axis.end) - axis.left, ROW - 12, PAPER, stroke=LIGHT)
     for fill in ring.fills:
         if fill.slot == slot:
             _fill(svg, axis, y + 6, ROW - 12, fill, loading)
 
 
-def _name(ring: Ring, slot: int) -> str:
+def slot_name(ring: Ring, slot: int) -> str:
+    """The name of the mbarrier on which the slot's loads complete."""
     return f"{ring.name}[{slot}]" if ring.slots > 1 else ring.name
 
 

@@ -109,9 +109,7 @@ class WarpRecorder:
         """Before the arrival. ``size``: the bytes that it announces."""
         args = {"bytes": size} if size else {}
         span = self.did(f"arrive {barrier.name}", at, arrivals=arrivals, phase=barrier.phase, **args)
-        if size:
-            barrier.record.expected(size, span.end)
-        barrier.record.arrived(arrivals, span.end)
+        barrier.record.arrived(arrivals, size, span.end)
 
     def passed(self, barrier: Any, parity: int, at: Where | None) -> None:
         phase = barrier.phase - 1
@@ -166,8 +164,8 @@ class WarpRecorder:
         """``reads``: (low, high) bytes of shared memory's window; of one of the four warps, which read the same."""
         self._warpgroup().issued(self, group, shape, reads, at)
 
-    def committed(self, group: int, computed: bool) -> None:
-        self.did(f"commit group {group}", None, group=group)
+    def committed(self, group: int, computed: bool, at: Where | None) -> None:
+        self.did(f"commit group {group}", at, group=group)
         if computed:
             self.computed(group)
 

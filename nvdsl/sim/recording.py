@@ -125,11 +125,14 @@ class Recording:
         perfetto.write(self, path)
 
     def write_picture(self, path: str | Path, launch: int = 0, block: int = 0) -> None:
-        """Write an SVG of a block's ring slots over time. Raises SimError where no TMA load completed on an mbarrier.
-        """
-        from nvdsl.sim import picture
+        """Write a block's ring slots over time: a page with a slider where ``path`` ends in ``.html``, else an SVG.
 
-        Path(path).write_text(picture.picture(self, launch, block), encoding="utf-8")
+        Raises SimError where no TMA load completed on an mbarrier.
+        """
+        from nvdsl.sim import picture, timeline
+
+        draw = timeline.html if Path(path).suffix == ".html" else picture.picture
+        Path(path).write_text(draw(self, launch, block), encoding="utf-8")
 
 
 _active: ContextVar[Recording | None] = ContextVar("nvdsl_recording", default=None)

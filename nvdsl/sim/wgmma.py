@@ -275,13 +275,13 @@ class State:
     def fence(self) -> None:
         self.fences += 1
 
-    def commit(self) -> None:
+    def commit(self, at: Where | None) -> None:
         self.groups.append(self.open)
         self.open = []
         self.committed += 1
         machine, record = self.warp.machine, self.warp.record
         if record is not None:
-            record.committed(self.committed, machine.eager)
+            record.committed(self.committed, machine.eager, at)
         if machine.options.delivery == "random" and machine.random.random() < 0.5:
             self.compute(self.committed)
             if record is not None:

@@ -31,7 +31,8 @@ def _wgmma_fence(d: Decoder, op: Any) -> Any:
 
 @op("nvvm.wgmma.commit.group.sync.aligned")
 def _wgmma_commit(d: Decoder, op: Any) -> Any:
-    return lambda v: state(v[0]).commit()
+    at = where(op)
+    return lambda v: state(v[0]).commit(at)
 
 
 @op("nvvm.wgmma.wait.group.sync.aligned")

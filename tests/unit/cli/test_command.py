@@ -60,6 +60,7 @@ def test_help_imports_no_package():
         ("draw swizzle --swizzle 0 --shape 8x60 --dtype e4m3", "no multiple of 16"),
         ("draw swizzle --out nowhere/x.svg", "there is no folder nowhere"),
         ("draw swizzle --text --out x.svg", "give one of them"),
+        ("draw fragment --out x.html", "pages of `draw swizzle` only"),
         ("draw fragment --n 7", "multiples of 8"),
         ("draw fragment --n 264", "multiples of 8"),
         ("draw fragment --dtype e4m3", "an accumulator is f32, f16 or i32"),
