@@ -1,4 +1,5 @@
 # RUN: %python %s 2>&1 | FileCheck %s
+# RUN: %python %s --M 256 --N 256 --K 128 --budget 10 2>&1 | FileCheck %s
 """Chapter 10: autotuning. The fastest schedule, tile, ring and order of tiles for a shape, found by trying them.
 
 No configuration is the fastest for all shapes: large tiles read less, and leave SMs idle where there are few; ping-pong
@@ -16,10 +17,22 @@ Measured on an H200 at M = N = K = 8192: 777 TFLOPS, 1.02 of cuBLAS beside it, w
 
 What is new: `nv.autotune`, `nv.Space`, ``space + space``, ``tune``. docs/tuning.md says what each step does.
 
-Try: NVDSL_TUNE=always, and no ``tune`` in `main`; M=256 N=4096; a condition that keeps only stages=4.
+Try: NVDSL_TUNE=always, and no ``tune`` in `main`; --M 256 --N 4096; a condition that keeps only stages=4.
+
+Next: `nv.matmul` is made of the same pieces, takes arrays of any shape and layout, and comes with a table.
+
+Break it: give an axis of the space one value instead of a list.
+
+    - RINGS = {"stages": [3, 4, 5, 6], "group": [4, 8, 16]}
+    + RINGS = {"stages": 4, "group": [4, 8, 16]}
+
+    ArgumentError: ch10_autotuned_gemm.py:49: the axis stages of a Space is 4
+      rule: an axis is a list of the values to try
+      fix:  Space(stages=[4])
+
+An axis is a list, also of one value. The same holds for strings: nobody takes them apart letter by letter.
 """
 
-import argparse
 import sys
 from pathlib import Path
 
@@ -58,7 +71,7 @@ def main(M=512, N=768, K=256, budget=45.0):
     a = rng.standard_normal((M, K)).astype(np.float16)
     b = rng.standard_normal((K, N)).astype(np.float16)
     d = np.full((M, N), np.nan, np.float16)
-    blocks = 3 if nv.no_gpu() else 132  # the simulator runs one block after the other's warps: few are quicker
+    blocks = 3 if nv.no_gpu() else 132  # in the simulator few blocks are quicker than many
     print(gemm.tune(a, b, d, blocks=blocks, budget=budget))
     if why := nv.no_gpu():
         print(f"{why}: in the simulator")
@@ -71,8 +84,6 @@ def main(M=512, N=768, K=256, budget=45.0):
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    for name, default in (("M", 512), ("N", 768), ("K", 256)):
-        parser.add_argument(f"--{name}", type=int, default=default)
-    parser.add_argument("--budget", type=float, default=45.0, help="seconds for the tuning")
-    main(**vars(parser.parse_args()))
+    from command_line import run
+
+    run(main)

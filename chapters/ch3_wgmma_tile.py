@@ -1,4 +1,5 @@
 # RUN: env NVDSL_DUMP=trace %python %s 2>&1 | FileCheck %s
+# RUN: %python %s --M 64 --N 192 --K 128 2>&1 | FileCheck %s --check-prefix=OTHER
 """Chapter 3: one 128 x 128 x 64 tile on the tensor cores.
 
 Four warps, a *warpgroup*, multiply matrices with one asynchronous instruction: ``wgmma`` reads A and B from shared
@@ -12,25 +13,40 @@ takes 2 (rows) x 4 (k) of them.
 
 Shared memory must be laid out as wgmma reads it: ``swizzle=128`` permutes the 16-byte units of each row so that
 eight rows never meet in one bank. The tensor map, the tile and the matrix descriptor must agree; here all
-three come from the tile.
+three come from the tile. docs/pictures/swizzle_128.svg shows eight rows of A in shared memory, and
+docs/pictures/ch3_accumulator.svg which thread holds which element of the result.
 
 What is new: swizzled tiles, ``A @ B``, `nv.accumulator`, `nv.wgmma_wait`, ``acc.store``.
 
 Measured on an H200: the numbers are right; one tile on one of 132 SMs is no measure of speed. Chapter 4 is.
 
 Try: print the layout of the accumulator with ``nv.layout.accumulator_element(thread, register)``; b as (N, K) and
-``B.T``; bf16 instead of f16; leave out the wait (a VerifyError; ptxas would warn with C7517 and wait for you).
+``B.T``; bf16 instead of f16; --K 192 (three panels of A, 24 wgmmas).
+
+Next: a real K is too long for shared memory. Chapter 4 takes it in slices, and loads the next one meanwhile.
+
+Break it: store without waiting.
+
+    -         nv.wgmma_wait(0)
+
+    VerifyError: ch3_wgmma_tile.py:67: the accumulator is read while the wgmma at line 66 may be in flight: nothing
+          waits for it
+      rule: the registers of an accumulator are not to be touched before a wgmma.wait_group that covers the wgmma's
+            group (PTX ISA, wgmma.mma_async, wgmma.wait_group)
+      fix:  nv.wgmma_wait(0) before the accumulator is read
+
+The product is issued, not done, and the threads go on at once: they would store registers that are still being
+written. (ptxas would find it, too. It warns with C7517 and inserts a wait.)
 """
 
 import numpy as np
 
 import nvdsl as nv
 
-M, N, K = 128, 128, 64
-
 
 @nv.jit
 def gemm_tile(a, b, d):
+    (M, K), (_, N) = a.shape, b.shape
     a_tma = nv.TMA(a, tile=(M, K), swizzle=128)
     b_tma = nv.TMA(b, tile=(K, N), swizzle=128)
 
@@ -65,9 +81,10 @@ def gemm_tile(a, b, d):
 # CHECK:           nvvm.wgmma.commit.group.sync.aligned
 # CHECK:           nvvm.wgmma.wait.group.sync.aligned 0
 # CHECK:           vector.store
+# OTHER: PASS
 
 
-if __name__ == "__main__":
+def main(M=128, N=128, K=64):
     rng = np.random.default_rng(0)
     a = rng.standard_normal((M, K)).astype(np.float16)
     b = rng.standard_normal((K, N)).astype(np.float16)
@@ -79,3 +96,9 @@ if __name__ == "__main__":
     expected = a.astype(np.float32) @ b.astype(np.float32)
     np.testing.assert_allclose(d, expected, rtol=1e-4, atol=1e-3)
     print("PASS")
+
+
+if __name__ == "__main__":
+    from command_line import run
+
+    run(main)

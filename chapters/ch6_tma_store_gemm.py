@@ -1,4 +1,6 @@
 # RUN: env NVDSL_DUMP=trace %python %s 2>&1 | FileCheck %s
+# RUN: %python %s --M 64 --N 128 --K 192 --stages 3 --tile 64x128x64 --consumers 1 2>&1 \
+# RUN:   | FileCheck %s --check-prefix=OTHER
 """Chapter 6: tiles of 128 x 256, and an epilogue through shared memory: stmatrix, then a TMA store.
 
 A consumer's accumulator is spread over its threads so that each holds two neighbouring columns here and two there.
@@ -9,20 +11,43 @@ whole rows:
     registers --cvt--> f16 pairs --stmatrix--> 64 x 64 piece of shared memory --TMA--> global memory
                                                (128-byte swizzle: no bank conflicts)
 
-- ``stmatrix`` writes four 8x8 matrices of a warp at once, in the register layout that wgmma leaves.
-- Ordinary writes and TMA see shared memory through different *proxies*: ``fence.proxy.async`` by everyone who wrote, a
-  barrier of the warpgroup (a *named* barrier: the other consumer has its own), then one thread stores.
-- The store is not waited for. Only before a piece is written again must TMA have read it: ``wait_group.read``.
+This is the longest step of all chapters, so take it in two. `write` fills one piece:
+
+- ``stmatrix`` writes four 8x8 matrices of a warp at once, in the register layout that wgmma leaves. Each lane gives the
+  address of one row of one of them; it need not hold anything of that row.
+
+`store` decides who may write a piece, and when:
+
+- Ordinary writes and TMA see shared memory through different *proxies*. So everyone who wrote executes
+  ``fence.proxy.async``, then the warpgroup meets, then one thread stores. They meet at a *named* barrier: the other
+  consumer has its own.
+- Nobody waits for the store to end. Only before a piece is written again must TMA have read it: ``wait_group.read``.
+- With two pieces a consumer fills one while TMA reads the other.
+
+In the simulator it looks like docs/pictures/ch6_slots.svg: the stores come at the end, when nothing is loaded.
 
 What is new: `nv.stmatrix`, `nv.fence_proxy_async`, `nv.named_barrier_sync`, TMA stores and their groups.
 
 Measured on an H200 at M = N = K = 8192: 675 TFLOPS, 1.01 of cuBLAS beside it.
 
-Try: leave out the fence (a VerifyError at the TMA store; the GPU may well give right results); one piece a consumer
-instead of two (the simulator reports the second stmatrix, until the wait before it is for 0 groups).
-"""
+Try: one piece a consumer instead of two (the simulator reports the second stmatrix, until the wait before it is for 0
+groups).
 
-import argparse
+Next: while a block stores, its SM multiplies nothing. In chapter 7 the ring fills for the next tile meanwhile.
+
+Break it: leave out the fence.
+
+    -         nv.fence_proxy_async()  # TMA reads through another proxy than stmatrix wrote through
+
+    VerifyError: ch6_tma_store_gemm.py:123: this TMA store reads shared memory that ordinary stores wrote at line 136,
+          with no proxy fence in between
+      rule: stores go through the generic proxy, TMA and wgmma read through the async proxy: each thread that stored
+            orders the two with fence.proxy.async (PTX ISA, Async proxy, membar/fence)
+      fix:  nv.fence_proxy_async() behind the stores, then nv.sync_threads()
+
+The barrier behind it does not help: it orders what threads do, and TMA is no thread. A GPU may well give right results
+all the same.
+"""
 
 import numpy as np
 
@@ -36,6 +61,7 @@ def gemm(a, b, d, *, stages=4, tile=(128, 256, 64), consumers=2):
     (M, K), (_, N) = a.shape, b.shape
     BM, BN, BK = tile
     nv.require_multiples(M=(M, BM), N=(N, BN))
+    nv.require(stages >= 2, f"stages = {stages}", rule="a slot is refilled while the next one is multiplied")
     nv.require(BM == 64 * consumers, f"{BM} rows for {consumers} consumers", rule="each consumer sums 64 rows")
     steps = nv.cdiv(K, BK)
     a_tma = nv.TMA(a, tile=(BM, BK), swizzle=128)
@@ -81,27 +107,34 @@ def gemm(a, b, d, *, stages=4, tile=(128, 256, 64), consumers=2):
     kernel()
 
 
-def store(acc, stage, d_tma, row, col, consumer):
-    """Convert ``acc`` to f16 and store it at (row, col), 64 columns at a time, through two pieces of shared memory."""
-    thread, leader = nv.warpgroup_thread(), nv.warpgroup_thread() == 0
-    (values,) = acc.registers()  # 64 rows: one block of registers
-    for piece in range(acc.n // 64):
-        tile = stage[consumer * 2 + piece % 2]
+def store(acc, pieces, d_tma, row, col, consumer):
+    """Convert ``acc`` to f16 and store it at (row, col), 64 x 64 elements at a time, through two of ``pieces``."""
+    leader = nv.warpgroup_thread() == 0
+    registers = acc.registers()  # a list for each 64 rows
+    places = [(top, left) for top in range(acc.m // 64) for left in range(acc.n // 64)]
+    for number, (top, left) in enumerate(places):
+        piece = pieces[consumer * 2 + number % 2]
         if leader:
             nv.bulk_wait_group(1, read=True)  # TMA has read what this piece held before
-        nv.named_barrier_sync(consumer + 1, 128)
-        # stmatrix: four 8x8 matrices, rows 0-7 and 8-15 of the warp's 16, of two groups of 8 columns. Each lane
-        # gives the address of one row of one of them.
-        start = tile.layout.offset(thread // 32 * 16 + thread % 16, thread % 32 // 16 * 8)
-        for i in range(4):
-            x = values[piece * 32 + i * 8 : piece * 32 + i * 8 + 8]
-            packed = [pack_pair(low, high, nv.f16) for low, high in zip(x[::2], x[1::2], strict=True)]
-            nv.stmatrix(tile.pointer(start ^ (i * 32)), packed)  # 16 columns on: an XOR under the swizzle
+        nv.named_barrier_sync(consumer + 1, 128)  # all know that they may write
+        write(registers[top][left * 32 : left * 32 + 32], piece)
         nv.fence_proxy_async()  # TMA reads through another proxy than stmatrix wrote through
-        nv.named_barrier_sync(consumer + 1, 128)
+        nv.named_barrier_sync(consumer + 1, 128)  # all have written
         if leader:
-            d_tma.store(tile, (row, col + piece * 64))
+            d_tma.store(piece, (row + top * 64, col + left * 64))
             nv.bulk_commit_group()  # and go on: nobody waits for it here
+
+
+def write(sums, piece):
+    """Write 64 x 64 sums, 32 in each thread, into ``piece`` as f16: 16 rows a warp, 16 columns a stmatrix."""
+    thread = nv.warpgroup_thread()
+    # Of the four 8x8 matrices two are rows 0-7 and 8-15, the other two lie 8 columns to the right. Lanes 0-15 give the
+    # addresses of the 16 rows on the left, lanes 16-31 those on the right.
+    start = piece.layout.offset(thread // 32 * 16 + thread % 16, thread % 32 // 16 * 8)
+    for i in range(4):
+        x = sums[i * 8 : i * 8 + 8]
+        packed = [pack_pair(low, high, nv.f16) for low, high in zip(x[::2], x[1::2], strict=True)]
+        nv.stmatrix(piece.pointer(start ^ (i * 32)), packed)  # 16 columns on: an XOR under the swizzle
 
 
 # CHECK-LABEL: func.func @gemm
@@ -117,9 +150,11 @@ def store(acc, stage, d_tma, row, col, consumer):
 # CHECK:             nvvm.barrier
 # CHECK:             nvgpu.tma.async.store
 # CHECK:             nvvm.cp.async.bulk.commit.group
+# OTHER: PASS
 
 
-def main(M=256, N=512, K=512, **chosen):
+def main(M=256, N=512, K=512, stages=4, tile=(128, 256, 64), consumers=2):
+    chosen = {"stages": stages, "tile": tile, "consumers": consumers}
     rng = np.random.default_rng(0)
     a = rng.standard_normal((M, K)).astype(np.float16)
     b = rng.standard_normal((K, N)).astype(np.float16)
@@ -137,8 +172,6 @@ def main(M=256, N=512, K=512, **chosen):
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    for name, default in (("M", 256), ("N", 512), ("K", 512), ("stages", 4), ("consumers", 2)):
-        parser.add_argument(f"--{name}", type=int, default=default)
-    parser.add_argument("--tile", type=lambda text: tuple(map(int, text.split("x"))), default="128x256x64")
-    main(**vars(parser.parse_args()))
+    from command_line import run
+
+    run(main)

@@ -1,4 +1,6 @@
 # RUN: env NVDSL_DUMP=trace %python %s 2>&1 | FileCheck %s
+# RUN: %python %s --M 512 --N 128 --K 128 --stages 3 --tile 128x128x64 --cluster 4 2>&1 \
+# RUN:   | FileCheck %s --check-prefix=OTHER
 """Chapter 8: clusters. Two blocks share a tile of B, and each loads half of it, for both.
 
 Two blocks of a *cluster* run at the same time on neighbouring SMs and can write into each other's shared memory. Blocks
@@ -12,26 +14,46 @@ Each SM asks L2 for 16 + 16 KB a slice instead of 16 + 32. What that takes:
 - A slot may be refilled when the consumers of *both* blocks have released it, for each producer writes into both. So a
   consumer warp arrives at both blocks' empty barriers (`mapa` finds the other's).
 - That arrival is *relaxed*. An arrival that releases writes to the cluster is a full memory barrier on sm_90
-  (MEMBAR.ALL.GPU): with it this kernel ran at 0.72 of cuBLAS, without it at 1.00. Nothing
-  was written; the arrival says that wgmma has read, and the wait before it has seen to that.
+  (MEMBAR.ALL.GPU): with it this kernel ran at 0.72 of cuBLAS, without it at 1.00. There are no writes to release here:
+  the arrival says that wgmma has read, and the wait before it has seen to that.
 - Each block's full barrier still expects all of its own A and B, whoever sends them.
 - No block ends while the other may write into its shared memory or arrive at its barriers: `cluster_sync` at the end.
 
+In the simulator block 0 looks like docs/pictures/ch8_slots.svg: a slot is full when the parts of both blocks are there.
+
 What is new: ``cluster=``, `nv.cluster_rank`, ``multicast_mask``, ``ring.release(..., rank=)``, `nv.cluster_sync`.
 
-Measured on an H200 at M = N = K = 8192: 755 TFLOPS, 1.01 of cuBLAS beside it. It does not pay
-here: what blocks ask for at the same time is merged on its way to L2 without it, and clusters are placed differently.
+Measured on an H200 at M = N = K = 8192: 755 TFLOPS, 1.01 of cuBLAS beside it. Clusters do not pay here: what blocks ask
+for at the same time is merged on its way to L2 without them, and clusters are placed differently.
 
-Try: --cluster 4 (at most 120 of the 132 SMs hold clusters of 4: --blocks 120); remove the last ``cluster_sync`` (the
-simulator: nothing says that the block that a release arrives at has not returned).
+Try: --cluster 4 (at most 120 of the 132 SMs hold clusters of 4: --blocks 120); ``consumers=4 * consumers`` for the ring
+(a VerifyError: the warps of both blocks arrive).
+
+Next: both consumers still store at the same time, and nobody multiplies then. Chapter 9 lets them take turns.
+
+Break it: let a block end when its own work is done.
+
+    -         nv.cluster_sync()  # nobody leaves while others write here
+
+    SimError: ch8_cluster_gemm.py:125: warp 4 of block 1 comes to the shared memory of block 0, and nothing says that
+          this one has not returned
+      rule: a block's shared memory is there until it returns; the others of its cluster may still come (CUDA
+            programming guide, Distributed shared memory)
+      fix:  nv.cluster_sync() at the kernel's end
+
+A consumer's last releases go to both blocks. If the other one has returned, its shared memory is gone, or belongs to
+the next block on that SM.
 """
 
-import argparse
+import sys
+from pathlib import Path
 
 import numpy as np
 
 import nvdsl as nv
-from nvdsl.lang.accumulator import pack_pair
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # also when it is run as a program
+from chapters.ch6_tma_store_gemm import store
 
 
 @nv.jit
@@ -40,6 +62,7 @@ def gemm(a, b, d, *, stages=4, tile=(128, 256, 64), consumers=2, blocks=132, gro
     (M, K), (_, N) = a.shape, b.shape
     BM, BN, BK = tile
     nv.require_multiples(M=(M, BM * cluster), N=(N, BN))
+    nv.require(stages >= 2, f"stages = {stages}", rule="a slot is refilled while the next one is multiplied")
     nv.require(BM == 64 * consumers, f"{BM} rows for {consumers} consumers", rule="each consumer sums 64 rows")
     nv.require(BN % 128 == 0, f"{BN} columns", rule="pieces of 64 take turns in two buffers, tile after tile")
     steps, rows, cols = nv.cdiv(K, BK), M // (BM * cluster), N // BN
@@ -109,29 +132,6 @@ def gemm(a, b, d, *, stages=4, tile=(128, 256, 64), consumers=2, blocks=132, gro
     kernel()
 
 
-def store(acc, stage, d_tma, row, col, consumer):
-    """Convert ``acc`` to f16 and store it at (row, col), 64 columns at a time, through two pieces of shared memory."""
-    thread, leader = nv.warpgroup_thread(), nv.warpgroup_thread() == 0
-    (values,) = acc.registers()  # 64 rows: one block of registers
-    for piece in range(acc.n // 64):
-        tile = stage[consumer * 2 + piece % 2]
-        if leader:
-            nv.bulk_wait_group(1, read=True)  # TMA has read what this piece held before
-        nv.named_barrier_sync(consumer + 1, 128)
-        # stmatrix: four 8x8 matrices, rows 0-7 and 8-15 of the warp's 16, of two groups of 8 columns. Each lane
-        # gives the address of one row of one of them.
-        start = tile.layout.offset(thread // 32 * 16 + thread % 16, thread % 32 // 16 * 8)
-        for i in range(4):
-            x = values[piece * 32 + i * 8 : piece * 32 + i * 8 + 8]
-            packed = [pack_pair(low, high, nv.f16) for low, high in zip(x[::2], x[1::2], strict=True)]
-            nv.stmatrix(tile.pointer(start ^ (i * 32)), packed)  # 16 columns on: an XOR under the swizzle
-        nv.fence_proxy_async()  # TMA reads through another proxy than stmatrix wrote through
-        nv.named_barrier_sync(consumer + 1, 128)
-        if leader:
-            d_tma.store(tile, (row, col + piece * 64))
-            nv.bulk_commit_group()  # and go on: nobody waits for it here
-
-
 # CHECK-LABEL: func.func @gemm
 # CHECK:         gpu.launch clusters
 # CHECK:           nvvm.cluster.arrive
@@ -141,9 +141,12 @@ def store(acc, stage, d_tma, row, col, consumer):
 # CHECK:           nvvm.mapa
 # CHECK:           nvvm.mbarrier.arrive {{.*}}relaxed
 # CHECK:           nvvm.cluster.wait
+# OTHER: PASS
 
 
-def main(M=512, N=512, K=256, **chosen):
+def main(M=512, N=512, K=256, stages=4, tile=(128, 256, 64), consumers=2, blocks=4, group=4, cluster=2):
+    chosen = {"stages": stages, "tile": tile, "consumers": consumers, "blocks": blocks, "group": group}
+    chosen["cluster"] = cluster
     rng = np.random.default_rng(0)
     a = rng.standard_normal((M, K)).astype(np.float16)
     b = rng.standard_normal((K, N)).astype(np.float16)
@@ -161,9 +164,6 @@ def main(M=512, N=512, K=256, **chosen):
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    sizes = ("M", 512), ("N", 512), ("K", 256)
-    for name, default in (*sizes, ("stages", 4), ("consumers", 2), ("blocks", 4), ("group", 4), ("cluster", 2)):
-        parser.add_argument(f"--{name}", type=int, default=default)
-    parser.add_argument("--tile", type=lambda text: tuple(map(int, text.split("x"))), default="128x256x64")
-    main(**vars(parser.parse_args()))
+    from command_line import run
+
+    run(main)

@@ -1,4 +1,6 @@
 # RUN: env NVDSL_DUMP=trace %python %s 2>&1 | FileCheck %s
+# RUN: %python %s --M 384 --N 128 --K 128 --stages 6 --tile 128x128x64 --blocks 1 2>&1 \
+# RUN:   | FileCheck %s --check-prefix=OTHER
 """Chapter 9: ping-pong. Each consumer has a tile of its own; one multiplies while the other stores.
 
 In chapter 7 both consumers work on one tile, so both store at the same time, and the tensor cores wait. Here they take
@@ -15,20 +17,40 @@ turns: consumer 0 has the even tiles of its block, consumer 1 the odd ones.
   consumer's own have been filled. A wait names a parity, and is over at once while the slot is still a round behind.
 - The tile is 128 x 192 for one warpgroup: two wgmmas of 64 x 192 a step, 192 registers of sums a thread.
 
+In the simulator it looks like docs/pictures/ch9_slots.svg: one consumer's stores lie beside the other one's wgmmas. The
+epilogue is chapter 6's `store` again. There is no cluster: chapter 8's was not worth its price.
+
 What is new: two accumulator blocks a consumer, `nv.named_barrier_arrive`, ``state.advance``.
 
 Measured on an H200 at M = N = K = 8192: 773 TFLOPS, 1.03 of cuBLAS beside it.
 
 Try: leave the turns out, in the simulator: what does consumer 1 find in its first slot (the loads that it does not wait
 for)? Also --tile 128x128x64 --stages 6.
+
+Next: chapters 7 and 9 are each the fastest for some shapes. Chapter 10 finds out which, and with which numbers.
+
+Break it: pass the turn on, but never wait for it.
+
+    -                 nv.named_barrier_sync(my_turn, 256)
+
+    VerifyError: ch9_pingpong_gemm.py:106: named barrier 3 waits for 256 threads, and 128 come: 256-383; the others are
+          kept out at line 104
+      rule: a barrier opens when all its threads have come (PTX ISA, barrier); here it never does
+      fix:  pass 128, or let the others sync or arrive at it too
+
+A named barrier opens when as many threads have come as it counts. The 128 that pass the turn on are half of them; the
+other half are those who wait for it.
 """
 
-import argparse
+import sys
+from pathlib import Path
 
 import numpy as np
 
 import nvdsl as nv
-from nvdsl.lang.accumulator import pack_pair
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # also when it is run as a program
+from chapters.ch6_tma_store_gemm import store
 
 
 @nv.jit
@@ -39,6 +61,9 @@ def gemm(a, b, d, *, stages=4, tile=(128, 192, 64), blocks=132, group=16):
     nv.require_multiples(M=(M, BM), N=(N, 64))  # TMA cuts off what a tile has beyond the last column
     steps, rows, cols = nv.cdiv(K, BK), M // BM, nv.cdiv(N, BN)
     tiles, group = rows * cols, min(group, rows)
+    pieces = BM * BN // (64 * 64)
+    nv.require(stages >= 2, f"stages = {stages}", rule="a slot is refilled while the next one is multiplied")
+    nv.require(pieces % 2 == 0, f"a tile of {pieces} pieces", rule="pieces take turns in two buffers, tile after tile")
     blocks = min(blocks, tiles)  # a block without a tile would pass on a turn that nobody takes
     a_tma = nv.TMA(a, tile=(BM, BK), swizzle=128)
     b_tma = nv.TMA(b, tile=(BK, BN), swizzle=128)
@@ -106,30 +131,6 @@ def gemm(a, b, d, *, stages=4, tile=(128, 192, 64), blocks=132, group=16):
     kernel()
 
 
-def store(acc, stage, d_tma, row, col, consumer):
-    """Convert ``acc`` to f16 and store it at (row, col), 64 x 64 elements at a time."""
-    thread, leader = nv.warpgroup_thread(), nv.warpgroup_thread() == 0
-    registers = acc.registers()  # a list for each 64 rows
-    pieces = [(top, left) for top in range(acc.m // 64) for left in range(acc.n // 64)]
-    for piece, (top, left) in enumerate(pieces):
-        tile = stage[consumer * 2 + piece % 2]
-        if leader:
-            nv.bulk_wait_group(1, read=True)  # TMA has read what this piece held before
-        nv.named_barrier_sync(consumer + 1, 128)
-        # stmatrix: four 8x8 matrices, rows 0-7 and 8-15 of the warp's 16, of two groups of 8 columns. Each lane
-        # gives the address of one row of one of them.
-        start = tile.layout.offset(thread // 32 * 16 + thread % 16, thread % 32 // 16 * 8)
-        for i in range(4):
-            x = registers[top][left * 32 + i * 8 : left * 32 + i * 8 + 8]
-            packed = [pack_pair(low, high, nv.f16) for low, high in zip(x[::2], x[1::2], strict=True)]
-            nv.stmatrix(tile.pointer(start ^ (i * 32)), packed)  # 16 columns on: an XOR under the swizzle
-        nv.fence_proxy_async()  # TMA reads through another proxy than stmatrix wrote through
-        nv.named_barrier_sync(consumer + 1, 128)
-        if leader:
-            d_tma.store(tile, (row + top * 64, col + left * 64))
-            nv.bulk_commit_group()  # and go on: nobody waits for it here
-
-
 # CHECK-LABEL: func.func @gemm
 # CHECK:         gpu.launch blocks
 # CHECK:           nvvm.setmaxregister increase 232
@@ -141,9 +142,11 @@ def store(acc, stage, d_tma, row, col, consumer):
 # CHECK:             nvvm.barrier.arrive
 # CHECK:             nvvm.wgmma.wait.group.sync.aligned 0
 # CHECK:             nvgpu.tma.async.store
+# OTHER: PASS
 
 
-def main(M=512, N=384, K=256, **chosen):
+def main(M=512, N=384, K=256, stages=4, tile=(128, 192, 64), blocks=2, group=16):
+    chosen = {"stages": stages, "tile": tile, "blocks": blocks, "group": group}
     rng = np.random.default_rng(0)
     a = rng.standard_normal((M, K)).astype(np.float16)
     b = rng.standard_normal((K, N)).astype(np.float16)
@@ -161,8 +164,6 @@ def main(M=512, N=384, K=256, **chosen):
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    for name, default in (("M", 512), ("N", 384), ("K", 256), ("stages", 4), ("blocks", 2), ("group", 16)):
-        parser.add_argument(f"--{name}", type=int, default=default)
-    parser.add_argument("--tile", type=lambda text: tuple(map(int, text.split("x"))), default="128x192x64")
-    main(**vars(parser.parse_args()))
+    from command_line import run
+
+    run(main)
