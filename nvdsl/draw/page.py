@@ -11,7 +11,7 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-from nvdsl.draw.svg import BLUE, GREEN, ORANGE, PALETTE, RED
+from nvdsl.draw.svg import BLUE, GREEN, ORANGE, PALETTE, PURPLE, RED
 
 _PARTS = Path(__file__).parent / "pages"
 
@@ -20,7 +20,7 @@ def html(name: str, title: str, data: dict[str, Any]) -> str:
     """The page ``name`` ("slots", "swizzle") with its ``data``."""
     style, body, script = ((_PARTS / part).read_text("utf-8") for part in ("style.css", f"{name}.html", f"{name}.js"))
     known = json.dumps(data, separators=(",", ":")).replace("</", "<\\/")  # no end tag inside the script element
-    colours = {"blue": BLUE, "green": GREEN, "orange": ORANGE, "red": RED}
+    colours = {"blue": BLUE, "green": GREEN, "orange": ORANGE, "red": RED, "purple": PURPLE}
     colours |= {f"unit{i}": colour for i, colour in enumerate(PALETTE)}
     variables = "".join(f"--{key}:{value};" for key, value in colours.items())
     return "\n".join(

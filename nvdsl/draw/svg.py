@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from html import escape
 
-BLUE, GREEN, ORANGE, RED = "#0072B2", "#009E73", "#E69F00", "#D55E00"
+BLUE, GREEN, ORANGE, RED, PURPLE = "#0072B2", "#009E73", "#E69F00", "#D55E00", "#CC79A7"
 INK, GREY, LIGHT, PAPER = "#222222", "#6b6b6b", "#dddddd", "#ffffff"
 
 PALETTE = ("#9ad0f3", "#ffd37f", "#8fd9b6", "#f5b7d2", "#f4ee8f", "#f2a679", "#8fb8de", "#d9d9d9")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from nvdsl.draw.svg import BLUE, GREEN, GREY, INK, LIGHT, ORANGE, PAPER, RED, Svg
+from nvdsl.draw.svg import BLUE, GREEN, GREY, INK, LIGHT, ORANGE, PAPER, PURPLE, RED, Svg
 from nvdsl.errors import SimError
 from nvdsl.sim.perfetto import short
 from nvdsl.sim.slots import Fill, Ring, rings
@@ -56,11 +56,14 @@ class _Axis:
 def _draw(launch: LaunchRecord, block: BlockRecord, found: list[Ring]) -> Svg:
     shown = [Ring(r.name, r.slots, [f for f in r.fills if f.number < FILLS]) for r in found]
     complete = all(len(s.fills) == len(r.fills) for s, r in zip(shown, found, strict=True))
-    waits = _waits(block)
-    end = block.end if complete else max(f.end for r in shown for f in r.fills)
+    stores, waits = _stores(block), _waits(block)
+    fills = [f for r in shown for f in r.fills]
+    end = block.end if complete else max(f.end for f in fills)
+    if any(f.full >= end and not f.readers for f in fills):
+        end += 1  # ordinary loads, which take no step, read what came last
     axis = _Axis(end, max([104.0, *(8 * len(slot_name(r, r.slots - 1)) + 18 for r in shown)]))
     slots = sum(r.slots for r in shown)
-    height = TOP + ROW * slots + 14 * (len(shown) - 1) + 12 + WAITS * len(waits) + 62
+    height = TOP + ROW * slots + 14 * (len(shown) - 1) + 12 + WAITS * (len(stores) + len(waits)) + 62
     title = f"{launch.kernel}, {block.name}: ring slots over time"
     svg = Svg(WIDTH, height, title)
     svg.text(16, 28, title, size=17, bold=True)
@@ -72,7 +75,8 @@ def _draw(launch: LaunchRecord, block: BlockRecord, found: list[Ring]) -> Svg:
     loading = svg.hatch("loading", "#9ccbe6", "#d6ebf7")
     svg.legend(16, 74, [
         (loading, BLUE, "TMA loads"), (ORANGE, ORANGE, "full, no wgmma reads it"),
-        (GREEN, GREEN, f"wgmma reads it{each}"), (PAPER, GREY, "empty"), (RED, RED, "warps wait"),
+        (GREEN, GREEN, f"wgmma reads it{each}"), (PAPER, GREY, "empty"),
+        *([(PURPLE, PURPLE, "TMA stores")] if stores else []), (RED, RED, "warps wait"),
     ])  # fmt: skip
     y = float(TOP)
     bottom = height - 50
@@ -86,13 +90,14 @@ def _draw(launch: LaunchRecord, block: BlockRecord, found: list[Ring]) -> Svg:
             y += ROW
         y += 14
     y += 2
-    for name, intervals in waits.items():
-        svg.text(axis.left - 10, y + 13, name, anchor="end", size=11, colour=GREY)
-        for start, end in intervals:
-            if start < axis.end:
-                x, stop = axis.x(start), axis.x(end)
-                svg.rect(x, y + 5, stop - x, 9, RED, radius=1, tip=f"waits {start} to {end}")
-        y += WAITS
+    for does, colour, rows in (("under way", PURPLE, stores), ("waits", RED, waits)):
+        for name, intervals in rows.items():
+            svg.text(axis.left - 10, y + 13, name, anchor="end", size=11, colour=GREY)
+            for start, end in intervals:
+                if start < axis.end:
+                    x, stop = axis.x(start), axis.x(end)
+                    svg.rect(x, y + 5, stop - x, 9, colour, radius=1, tip=f"{does} {start} to {end}")
+            y += WAITS
     return svg
 
 
@@ -113,21 +118,21 @@ def _fill(svg: Svg, axis: _Axis, y: float, height: float, fill: Fill, loading: s
     x, full = axis.x(fill.start), axis.x(fill.full)
     lines = ", ".join(dict.fromkeys(short(load.where) for load in fill.loads if load.where))
     steps = f"steps {fill.start} to {fill.full} ({lines})"
-    tip = f"k = {fill.number}: {len(fill.loads)} loads, {fill.bytes:,} bytes, {steps}"
+    tip = f"fill {fill.number}: {len(fill.loads)} loads, {fill.bytes:,} bytes, {steps}"
     svg.rect(x, y, full - x, height, loading, stroke=BLUE, tip=tip)
     _label(svg, x, full, y + height / 2, f"load {fill.number}", INK)
     read = fill.read_from
     until = axis.x(read if read is not None else fill.after if fill.after is not None else axis.end)
     if until > full:
-        svg.rect(full, y, until - full, height, ORANGE, stroke=ORANGE, tip=f"k = {fill.number}: full since {fill.full}")
+        svg.rect(full, y, until - full, height, ORANGE, stroke=ORANGE, tip=f"fill {fill.number}: full since {fill.full}")
         _label(svg, full, until, y + height / 2, f"full {fill.number}", INK)
     part = height / max(len(fill.readers), 1)
     for i, (lane, (start, end)) in enumerate(sorted(fill.readers.items())):
         x, stop, top = axis.x(start), axis.x(end), y + i * part
         if start > (read or 0):
             svg.rect(axis.x(read or 0), top, x - axis.x(read or 0), part, ORANGE, stroke=ORANGE)
-        svg.rect(x, top, stop - x, part, GREEN, stroke=PAPER, tip=f"k = {fill.number}: {lane}, steps {start} to {end}")
-        _label(svg, x, stop, top + part / 2, f"k = {fill.number}", PAPER)
+        svg.rect(x, top, stop - x, part, GREEN, stroke=PAPER, tip=f"fill {fill.number}: {lane}, steps {start} to {end}")
+        _label(svg, x, stop, top + part / 2, f"read {fill.number}", PAPER)
 
 
 def _label(svg: Svg, left: float, right: float, middle: float, words: str, colour: str) -> None:
@@ -141,11 +146,29 @@ def _label(svg: Svg, left: float, right: float, middle: float, words: str, colou
 def _waits(block: BlockRecord) -> dict[str, list[tuple[int, int]]]:
     """When some warp of each warpgroup waited for longer than the step that asking takes."""
     found: dict[str, list[tuple[int, int]]] = {}
+    for name, lanes in _warpgroups(block):
+        spans = [(s.start, s.end) for s in block.spans if s.kind == "wait" and s.lane in lanes and s.end - s.start > 1]
+        found[f"{name} wait" if len(lanes) > 1 else f"{name} waits"] = _union(spans)
+    return found
+
+
+def _stores(block: BlockRecord) -> dict[str, list[tuple[int, int]]]:
+    """When TMA stores of each warpgroup that issued any were under way."""
+    stores = [s for s in block.spans if s.kind == "store" and s.cause is not None]
+    found = {
+        f"{name} store": _union([(s.start, s.end) for s in stores if s.cause and s.cause.lane in lanes])
+        for name, lanes in _warpgroups(block)
+    }
+    return {name: intervals for name, intervals in found.items() if intervals}
+
+
+def _warpgroups(block: BlockRecord) -> list[tuple[str, set[str]]]:
+    """Names, each with its warps' lanes."""
+    found = []
     for first in range(0, block.warps, 4):
         last = min(first + 3, block.warps - 1)
-        lanes = {f"warp {i}" for i in range(first, last + 1)}
-        spans = [(s.start, s.end) for s in block.spans if s.kind == "wait" and s.lane in lanes and s.end - s.start > 1]
-        found[f"warps {first}-{last} wait" if last > first else f"warp {first} waits"] = _union(spans)
+        name = f"warps {first}-{last}" if last > first else f"warp {first}"
+        found.append((name, {f"warp {i}" for i in range(first, last + 1)}))
     return found
 
 

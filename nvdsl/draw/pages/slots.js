@@ -90,7 +90,7 @@ function overview() {
   for (const slot of data.slots) {
     lane(slot.name, true);
     slot.fills.forEach((fill, i) => {
-      const high = ROW - 6, after = slot.fills[i + 1]?.start ?? data.end, k = `k = ${fill.k}`;
+      const high = ROW - 6, after = slot.fills[i + 1]?.start ?? data.end, k = `fill ${fill.k}`;
       const read = fill.readers.length ? Math.min(...fill.readers.map(([, start]) => start)) : after;
       bar(svg, y, high, fill.start, fill.full, "filling", `${k}: TMA, steps ${fill.start} to ${fill.full}`, `${fill.k}`);
       bar(svg, y, high, fill.full, fill.readers.length ? fill.end : read, "full", `${k}: full since step ${fill.full}`);
@@ -145,9 +145,9 @@ function slotCards(state, t) {
     const list = make("dl");
     for (const index of slot.mbarriers) mbarrierRows(list, index, state.mbarriers[index], t);
     let more = "";
-    if (now === "filling") more = `k = ${k}: ${number(came)} of ${number(bytes)} bytes are there`;
-    else if (now !== "empty") more = `k = ${k}: ${number(bytes)} bytes${readers.length ? ", read by " + readers.join(" and ") : ""}`;
-    else more = k === null ? "nothing was loaded yet" : `k = ${k} has been read`;
+    if (now === "filling") more = `fill ${k}: ${number(came)} of ${number(bytes)} bytes are there`;
+    else if (now !== "empty") more = `fill ${k}: ${number(bytes)} bytes${readers.length ? ", read by " + readers.join(" and ") : ""}`;
+    else more = k === null ? "nothing was loaded yet" : `fill ${k} has been read`;
     return make("div", { class: `card ${now}`, "data-slot": slot.name, "data-state": now },
       make("h3", {}, `slot ${slot.name}`, make("span", { class: "state" }, WORDS[now])), more, list);
   }));
@@ -261,6 +261,7 @@ document.title = data.title;
 $("about").textContent = `Simulated: ${data.schedule}. Time is logical: a step is an operation of a warp, not a number of `
   + `nanoseconds.${data.cut ? ` Shown: ${data.cut}.` : ""}${data.stopped ? ` The simulation stopped: ${data.stopped}` : ""}`;
 $("time").max = data.end;
+$("stores-key").hidden = !data.stores.length;
 overview();
 sourceOnce();
 $("time").addEventListener("input", () => show($("time").valueAsNumber));
