@@ -18,8 +18,8 @@ While the tensor cores work on one slice of K, TMA brings the next ones: shared 
   barrier is for warps that read a slot in another way, and for a second warpgroup: nobody may overtake them.
 - epilogue: wait for the last group, convert, store.
 
-The phase of a slot is how often the ring has gone round: ``(k // stages) & 1``. In the simulator the slots look like
-docs/pictures/ch4_slots.svg (``nvdsl run --picture``).
+The phase of a slot is how often the ring has gone round, ``k // stages``, and a wait names its lowest bit. In the
+simulator the slots look like docs/pictures/ch4_slots.svg (``nvdsl run --picture``).
 
 What is new: a ring of slots, traced loops that carry the accumulator (plain ``for`` over `nv.range`), groups in flight.
 

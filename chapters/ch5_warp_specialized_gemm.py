@@ -3,8 +3,8 @@
 # RUN:   | FileCheck %s --check-prefix=OTHER
 """Chapter 5: the warp-specialized GEMM. One warpgroup loads, two multiply.
 
-In chapter 4 the warps that multiply also wait, meet and refill. Here they are told apart: a *producer* warpgroup does
-nothing but keep the ring full, two *consumer* warpgroups do nothing but empty it. Two barriers a slot connect
+In chapter 4 the warps that multiply also wait, meet and refill. Here these jobs are separated: a *producer* warpgroup
+does nothing but keep the ring full, and two *consumer* warpgroups do nothing but empty it. Two barriers a slot connect
 them: *full* (the bytes are there) and *empty* (each consumer warp is done with them).
 
     producer    acquire(0) load | acquire(1) load | acquire(2) load | acquire(3) load | acquire(0) waits for empty ...

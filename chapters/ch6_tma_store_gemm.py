@@ -1,10 +1,10 @@
 # RUN: env NVDSL_DUMP=trace %python %s 2>&1 | FileCheck %s
 # RUN: %python %s --M 64 --N 128 --K 192 --stages 3 --tile 64x128x64 --consumers 1 2>&1 \
 # RUN:   | FileCheck %s --check-prefix=OTHER
-"""Chapter 6: tiles of 128 x 256, and an epilogue through shared memory: stmatrix, then a TMA store.
+"""Chapter 6: an epilogue through shared memory: stmatrix, then a TMA store.
 
-A consumer's accumulator is spread over its threads so that each holds two neighbouring columns here and two there.
-Stored as they lie (chapter 5's ``acc.store``), every warp writes 16 bytes into each of 8 rows: the memory system moves
+A thread's part of an accumulator is pairs of neighbouring columns, 8 columns from one pair to the next. Stored from
+there (chapter 5's ``acc.store``), every warp writes 16 bytes into each of 8 rows at a time: the memory system moves
 32-byte sectors half full, and nobody multiplies meanwhile. So the tile is put together in shared memory and leaves in
 whole rows:
 

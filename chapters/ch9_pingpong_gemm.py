@@ -12,13 +12,14 @@ turns: consumer 0 has the even tiles of its block, consumer 1 the odd ones.
 
 - One ring serves both. A consumer skips the slots of the other's tiles: ``state.advance(steps)``.
 - *Turns* are passed with two named barriers of all 256 threads: the one whose turn begins waits (``sync``), the other
-  says so without waiting (``arrive``). It does when its last products are issued, not when they are done, so
-  the other's first ones queue up right behind them. The turn is also what makes skipping safe: all slots before the
-  consumer's own have been filled. A wait names a parity, and is over at once while the slot is still a round behind.
+  says so without waiting (``arrive``). It says so when its last products are issued, not when they are done, so that
+  the other's first ones queue up right behind them.
+- The turn is also what makes skipping safe. A wait names only a parity, so it would return at once in a slot that is
+  still a round behind. When its turn begins, a consumer knows that all slots before its own have been filled.
 - The tile is 128 x 192 for one warpgroup: two wgmmas of 64 x 192 a step, 192 registers of sums a thread.
 
 In the simulator it looks like docs/pictures/ch9_slots.svg: one consumer's stores lie beside the other one's wgmmas. The
-epilogue is chapter 6's `store` again. There is no cluster: chapter 8's was not worth its price.
+epilogue is chapter 6's `store` again. It has no clusters: chapter 8's did not pay.
 
 What is new: two accumulator blocks a consumer, `nv.named_barrier_arrive`, ``state.advance``.
 
@@ -33,8 +34,8 @@ Break it: pass the turn on, but never wait for it.
 
     -                 nv.named_barrier_sync(my_turn, 256)
 
-    VerifyError: ch9_pingpong_gemm.py:106: named barrier 3 waits for 256 threads, and 128 come: 256-383; the others are
-          kept out at line 104
+    VerifyError: ch9_pingpong_gemm.py:107: named barrier 3 waits for 256 threads, and 128 come: 256-383; the others are
+          kept out at line 105
       rule: a barrier opens when all its threads have come (PTX ISA, barrier); here it never does
       fix:  pass 128, or let the others sync or arrive at it too
 
