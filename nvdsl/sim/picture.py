@@ -124,7 +124,8 @@ def _fill(svg: Svg, axis: _Axis, y: float, height: float, fill: Fill, loading: s
     read = fill.read_from
     until = axis.x(read if read is not None else fill.after if fill.after is not None else axis.end)
     if until > full:
-        svg.rect(full, y, until - full, height, ORANGE, stroke=ORANGE, tip=f"fill {fill.number}: full since {fill.full}")
+        tip = f"fill {fill.number}: full since {fill.full}"
+        svg.rect(full, y, until - full, height, ORANGE, stroke=ORANGE, tip=tip)
         _label(svg, full, until, y + height / 2, f"full {fill.number}", INK)
     part = height / max(len(fill.readers), 1)
     for i, (lane, (start, end)) in enumerate(sorted(fill.readers.items())):

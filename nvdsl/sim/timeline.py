@@ -7,6 +7,7 @@ is current at a step.
 from __future__ import annotations
 
 import ast
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -102,15 +103,17 @@ def _mbarriers(block: BlockRecord, end: int) -> dict[str, dict[str, Any]]:
 
 
 def _beside(ring: Ring, slot: int, alone: bool, names: list[str]) -> list[str]:
-    """The mbarriers of a slot: the one that loads complete on, and those of the same number in groups of as many.
-    With several rings (``alone`` is False) only the groups of the same `Ring` belong together."""
+    """The mbarriers of a slot: the one that loads complete on, and those of the same number in groups of as many
+    (of which the loads may have used some). With several rings (``alone`` is False) only the groups of the same `Ring`
+    belong together."""
     own = slot_name(ring, slot)
     owner = ring.name.rpartition(".")[0]
+    sizes = Counter(map(base, names))
     found = [own] if own in names else []
     for name in names:
         group = base(name)
         together = alone or (owner and group.rpartition(".")[0] == owner)
-        if name != own and together and slot_of(name) == slot and sum(base(n) == group for n in names) == ring.slots:
+        if name != own and together and slot_of(name) == slot and sizes[group] == sizes[ring.name]:
             found.append(name)
     return found
 

@@ -38,7 +38,7 @@ function warpAt(ops, t) {
   const op = last(ops, 0, t);
   if (!op) return { state: "starts", what: "", line: -1 };
   const [start, end, kind, what, line] = op;
-  if (t >= end) return { state: "done", what: "done", line: -1 };
+  if (t >= end && !what.startsWith("stuck")) return { state: "done", what: "done", line: -1 };
   // One step of a wait is the asking itself; what is longer is spent waiting.
   return { state: kind === "wait" && end - start > 1 ? "wait" : "op", what, line, until: end };
 }
@@ -93,9 +93,12 @@ function overview() {
       const high = ROW - 6, after = slot.fills[i + 1]?.start ?? data.end, k = `fill ${fill.k}`;
       const read = fill.readers.length ? Math.min(...fill.readers.map(([, start]) => start)) : after;
       bar(svg, y, high, fill.start, fill.full, "filling", `${k}: TMA, steps ${fill.start} to ${fill.full}`, `${fill.k}`);
-      bar(svg, y, high, fill.full, fill.readers.length ? fill.end : read, "full", `${k}: full since step ${fill.full}`);
-      fill.readers.forEach(([who, start, end], j) => bar(svg, y + j * high / fill.readers.length, high / fill.readers.length,
-        start, end, "read", `${k}: ${who}, steps ${start} to ${end}`, fill.readers.length < 3 ? `${fill.k}` : ""));
+      bar(svg, y, high, fill.full, read, "full", `${k}: full since step ${fill.full}`);
+      const part = high / fill.readers.length;
+      fill.readers.forEach(([who, start, end], j) => {
+        bar(svg, y + j * part, part, read, start, "full", `${k}: full since step ${fill.full}`);
+        bar(svg, y + j * part, part, start, end, "read", `${k}: ${who}, steps ${start} to ${end}`, fill.readers.length < 3 ? `${fill.k}` : "");
+      });
     });
     y += ROW;
   }
@@ -176,7 +179,7 @@ function roles(state) {
       waiting ||= now === "wait";
       const who = warps.length === 1 ? `warp ${warps[0]}` : `warps ${warps[0]}-${warps.at(-1)}`;
       const says = what.startsWith("wait") || what.startsWith("stuck") ? what : `waits: ${what}`;
-      list.append(make("li", { "data-line": place }, `${who}: `, now === "wait" ? `${says} (until step ${until})` : what,
+      list.append(make("li", { "data-line": place }, `${who}: `, now !== "wait" ? what : what.startsWith("stuck") ? what : `${says} (until step ${until})`,
         place ? make("div", { class: "note mono" }, `${place}  ${textOf.get(place) || ""}`) : ""));
     }
     const span = group.warps.length > 1 ? `warps ${group.warps[0]}-${group.warps.at(-1)}` : `warp ${group.warps[0]}`;

@@ -17,6 +17,7 @@ from nvdsl.sim import timeline
 from nvdsl.sim.picture import chosen
 from nvdsl.sim.slots import rings
 from tests import browser
+from tests.sim import break_it
 from tests.sim.programs import load
 from tests.sim.simulate import run
 
@@ -212,6 +213,30 @@ def test_roles_and_source(chapter4, chapter5):
     text = Path(load("chapters/ch5_warp_specialized_gemm.py").__file__).read_text().splitlines()
     assert source["text"][-1] == text[source["first"] - 1 + len(source["text"]) - 1]
     assert [group["name"] for group in timeline.timeline(*chosen(chapter4))["groups"]] == ["loads and multiplies"]
+
+
+def test_a_ring_with_more_slots_than_fills():
+    """The empty barriers of the slots in use stand beside these."""
+    recording = recorded("ch5_warp_specialized_gemm", 128, 256, 128)
+    told = timeline.timeline(*chosen(recording))
+    names = [bar["name"] for bar in told["mbarriers"]]
+    assert [[names[i] for i in slot["mbarriers"]] for slot in told["slots"]] == [
+        [f"ring.full[{i}]", f"ring.empty[{i}]"] for i in range(2)
+    ]
+
+
+@in_browser
+def test_who_is_stuck_stays_so(tab, tmp_path):
+    """The exercise of chapter 7 ends in a deadlock: at the last step its producer and its consumers wait."""
+    exercise = next(exercise for exercise in map(break_it.exercise, break_it.CHAPTERS) if "ch7" in exercise.path.name)
+    with sim.record() as recording, pytest.MonkeyPatch.context() as patch:
+        patch.setenv("NVDSL_TARGET", "sim")
+        exercise.run(tmp_path)
+    shown(tab, timeline.html(recording), tmp_path, "#t=100000")
+    assert "The simulation stopped: deadlock" in tab.value("document.getElementById('about').textContent")
+    roles = tab.value("document.getElementById('roles').textContent")
+    assert "stuck: mbarrier ring.empty[3]" in roles and "stuck: mbarrier ring.full[3]" in roles
+    assert lit(tab) and tab.problems == []
 
 
 def test_a_long_loop_is_cut(chapter4, monkeypatch):
