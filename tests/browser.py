@@ -1,6 +1,9 @@
 """A headless Chromium for tests of pages: the DevTools protocol over a pair of pipes, so that no package is needed.
 
-    with browser.open(page) as tab:
+A test takes the fixture `tab`, and is skipped where there is no Chromium:
+
+    def test_a_step(tab, tmp_path):
+        tab.show(html, tmp_path)
         tab.press("ArrowRight")
         assert tab.value("document.getElementById('time').value") == "1"
 """
@@ -98,6 +101,15 @@ class Tab:
         self.send("Page.navigate", url=url)
         self.wait("document.readyState == 'complete' && location.href != 'about:blank'")
 
+    def show(self, html: str, folder: Path, fragment: str = "") -> None:
+        """Load a page, written into ``folder``. Its scripts must report nothing."""
+        path = folder / "page.html"
+        path.write_text(html, encoding="utf-8")
+        self.problems.clear()
+        self.resize(1200)
+        self.load(path.as_uri() + fragment)
+        assert self.problems == []
+
     def wait(self, condition: str) -> None:
         """Until a JavaScript expression is true. Raises RuntimeError where it does not become so."""
         end = time.monotonic() + SECONDS
@@ -135,8 +147,8 @@ class Tab:
 
 
 @contextmanager
-def open(page: Path, fragment: str = "") -> Iterator[Tab]:
-    """A browser with ``page`` in it."""
+def start() -> Iterator[Tab]:
+    """A browser with an empty page."""
     executable = _executable()
     assert executable, missing()
     theirs, write = os.pipe()
@@ -149,9 +161,7 @@ def open(page: Path, fragment: str = "") -> Iterator[Tab]:
         os.close(theirs)
         os.close(their_end)
         try:
-            tab = Tab(read, write)
-            tab.load(page.resolve().as_uri() + fragment)
-            yield tab
+            yield Tab(read, write)
         finally:
             process.terminate()
             process.wait(SECONDS)

@@ -2,6 +2,10 @@
 
 import os
 
+import pytest
+
+from tests import browser
+
 collect_ignore = ["lit"]  # those are lit's
 
 # The choice of the tools stays, so that `NVDSL_MLIR=mlir make test` tests another MLIR. What changes
@@ -28,3 +32,12 @@ def pytest_report_header() -> str:
     from nvdsl.testing import missing_hopper
 
     return f"nvdsl: MLIR from {provider}; Hopper GPU: {missing_hopper() or 'yes'}"
+
+
+@pytest.fixture(scope="session")
+def tab():
+    """A browser's only tab: see tests/browser.py."""
+    if why := browser.missing():
+        pytest.skip(why)
+    with browser.start() as tab:
+        yield tab

@@ -1,6 +1,6 @@
 """The slots of a ring over time as a page with a slider: what each slot, mbarrier and warp is at in every step.
 
-This module puts a recorded block into the form that ``nvdsl/draw/pages/slots.js`` reads; nothing is computed anew there but what
+This module puts a recorded block into the form that ``nvdsl/draw/pages/slots.js`` reads. The script only looks up what
 is current at a step.
 """
 
