@@ -108,6 +108,19 @@ def test_an_operand(make, right, wrong, kind):
     assert str(wrong) in error.message.replace(",", "") or kind == "division"
 
 
+@pytest.mark.parametrize(("size", "found"), [((1 << 20) - 1, False), (1 << 20, True)])
+def test_bytes_that_a_phase_cannot_count(size, found):
+    def expected(n, out, t):
+        full = nv.Mbarriers(1, arrivals=1)[0]
+        if t == 0:
+            full.arrive_expect_tx(n)  # HERE
+        out[t] = 1
+
+    error = verdict(_of_32(expected), np.full(32, size, np.int32), zeros(32, dtype=np.int32))
+    assert (error is not None and error.kind == "tx-count") == found, error
+    assert not found or error.where.line == _line(expected)
+
+
 def test_only_active_lanes_count():
     def guarded(n, out, t):
         if n > 0:

@@ -121,6 +121,20 @@ def test_indices_are_checked_where_they_are_not_known():
     ]
 
 
+@pytest.mark.parametrize(
+    ("name", "what", "of"),
+    [
+        ("column_beyond", "access", "a tile of 2x64 f32"),
+        ("stage_beyond", "access", "a stack of 2 tiles"),
+        ("barrier_beyond", "mbarrier", "the 2 mbarriers of full"),
+    ],
+)
+def test_indices_of_tiles_and_groups_are_checked(name, what, of):
+    (mistake,) = (one for one in MISTAKES if one.name == name)
+    found = sites(compiled(mistake.function, *mistake.arguments()), "out-of-bounds")
+    assert (what, of) in [site[2:4] for site in found if site[1] == mistake.line], found
+
+
 def test_coordinates_of_tma_copies_are_checked():
     @nv.jit
     def copies(x, row: nv.i32):
