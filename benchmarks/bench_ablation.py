@@ -72,7 +72,7 @@ def ablation(problem: Problem, best: Product) -> list[Product]:
     from dataclasses import asdict
 
     from nvdsl.hopper import arch
-    from nvdsl.kernels.config import Config
+    from nvdsl.kernels.gemm.config import Config
 
     full = asdict(Config(**(best.config or {})))
     found = []

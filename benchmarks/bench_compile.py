@@ -52,7 +52,7 @@ for _ in range(20):
 print(json.dumps({{"import_s": imported, "first_call_s": first, "call_us": 1e6 * statistics.median(calls)}}))
 """
 IMPORTS = {
-    "nvdsl": "import nvdsl\nfrom nvdsl.kernels.matmul import matmul",
+    "nvdsl": "import nvdsl\nfrom nvdsl.kernels.gemm.matmul import matmul",
     "Triton": "from benchmarks.triton_matmul import matmul",
 }
 

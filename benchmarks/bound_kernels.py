@@ -13,18 +13,18 @@ from __future__ import annotations
 from typing import Any
 
 import nvdsl as nv
-from nvdsl.kernels.config import Config
-from nvdsl.kernels.epilogue import TileStore
-from nvdsl.kernels.mainloop import Mainloop
-from nvdsl.kernels.operands import Operand
-from nvdsl.kernels.schedule import Tiles
-from nvdsl.kernels.turns import Turns
+from nvdsl.kernels.blocks.epilogue import TmaEpilogue
+from nvdsl.kernels.blocks.mainloop import Mainloop
+from nvdsl.kernels.blocks.ordered_barrier import OrderedBarrier
+from nvdsl.kernels.blocks.tile_scheduler import TileScheduler
+from nvdsl.kernels.blocks.tma_operand import TmaOperand
+from nvdsl.kernels.gemm.config import Config
 
 WITHOUT = ("", "memory", "loads", "stores")
 SLICES = 4
 
 
-class FewSlices(Operand):
+class FewSlices(TmaOperand):
     """Reads its first `SLICES` slices of K, whichever it is asked for."""
 
     def load(
@@ -55,17 +55,17 @@ class Filled(nv.Ring):
 class FilledOnce(Mainloop):
     """Multiplies what `start` has loaded."""
 
-    def __init__(self, config: Config, a: Operand, b: Operand, steps: int) -> None:
+    def __init__(self, config: Config, a: TmaOperand, b: TmaOperand, steps: int) -> None:
         super().__init__(config, a, b, steps)
         self.ring = Filled(self.ring)
 
 
-class Unstored(TileStore):
+class Unstored(TmaEpilogue):
     """Stores nothing."""
 
     def store(self, acc: nv.Accumulator, batch: Any, row: Any, col: Any, consumer: Any, held: Any = None) -> None:
         if nv.clock() < 0:  # never; but the compiler doesn't know, or it would leave out the products, too
-            TileStore.store(self, acc, batch, row, col, consumer, held)
+            TmaEpilogue.store(self, acc, batch, row, col, consumer, held)
 
 
 @nv.jit
@@ -78,11 +78,11 @@ def matmul(
     """
     (M, N), K = out.shape, a.shape[-1]
     A, B = (
-        (FewSlices if without == "memory" else Operand)(array, mn, config.tile_k, major=major)
+        (FewSlices if without == "memory" else TmaOperand)(array, mn, config.tile_k, major=major)
         for array, mn, major in ((a, config.tile_m, "k"), (b, config.tile_n, "mn"))
     )
-    D = (Unstored if without == "stores" else TileStore)(out, config.tile_n, buffers=config.store_buffers)
-    tiles = Tiles(M, N, config.tile_m, config.tile_n, order=config.order, group=config.group)
+    D = (Unstored if without == "stores" else TmaEpilogue)(out, config.tile_n, buffers=config.store_buffers)
+    tiles = TileScheduler(M, N, config.tile_m, config.tile_n, order=config.order, group=config.group)
 
     @nv.kernel(grid=blocks, block=config.threads)
     def kernel() -> None:
@@ -109,7 +109,7 @@ def matmul(
     kernel()
 
 
-def produce(loop: Mainloop, tiles: Tiles, blocks: int) -> None:
+def produce(loop: Mainloop, tiles: TileScheduler, blocks: int) -> None:
     """Load the slices of a block's tiles; by one thread."""
     first = nv.block_id.x
     state = loop.ring.producer_state().advance(loop.started)
@@ -120,7 +120,7 @@ def produce(loop: Mainloop, tiles: Tiles, blocks: int) -> None:
         state = loop.load(state, batch, row, col, skip=skip, backwards=backwards)
 
 
-def share(loop: Mainloop, D: TileStore, tiles: Tiles, blocks: int, consumer: Any) -> None:
+def share(loop: Mainloop, D: TmaEpilogue, tiles: TileScheduler, blocks: int, consumer: Any) -> None:
     """A cooperative schedule's consumer: its rows of each tile."""
     config, top = loop.config, consumer * loop.config.rows
     state = loop.ring.consumer_state()
@@ -131,9 +131,9 @@ def share(loop: Mainloop, D: TileStore, tiles: Tiles, blocks: int, consumer: Any
         D.store(acc, batch, row + top, col, consumer)
 
 
-def take_turns(loop: Mainloop, D: TileStore, tiles: Tiles, blocks: int, consumer: Any) -> None:
+def take_turns(loop: Mainloop, D: TmaEpilogue, tiles: TileScheduler, blocks: int, consumer: Any) -> None:
     """A ping-pong schedule's consumer: every other tile."""
-    config, turns = loop.config, Turns()
+    config, turns = loop.config, OrderedBarrier()
     state = loop.ring.consumer_state()
     if consumer == 1:
         state = state.advance(loop.steps)

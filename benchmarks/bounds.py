@@ -54,8 +54,8 @@ def prepared(schedule: str, shape: Any) -> tuple[Callable[..., Any], Any, dict[s
     """The kernel, where it writes what it says, and its options: found once, or the host would be slower than small
     products."""
     from benchmarks.bound_kernels import matmul
-    from nvdsl.kernels.config import Config
-    from nvdsl.kernels.gemm import grid, sms
+    from nvdsl.kernels.gemm.config import Config
+    from nvdsl.kernels.gemm.launch import grid, sms
 
     config = Config(**CONFIGS[schedule])
     blocks = grid(*shape, config, sms(None))
@@ -74,7 +74,7 @@ def logs() -> Any:
     """What the kernels say: of each consumer, clocks and nanoseconds."""
     import torch
 
-    from nvdsl.kernels.gemm import sms
+    from nvdsl.kernels.gemm.launch import sms
 
     return torch.zeros(2 * sms(None), 2, dtype=torch.int64, device="cuda")
 
@@ -222,13 +222,13 @@ def summary(problem: Problem, product: Product, samples: list[Sample]) -> dict[s
     """``busy``: in how much of the longest block's clocks its tensor cores multiply. ``useful``: in how much of them
     all the GPU's do, where products beyond the result's edge, and SMs without a tile in the last round, are idle."""
     from nvdsl.hopper import arch
-    from nvdsl.kernels.config import Config
-    from nvdsl.kernels.schedule import Tiles
+    from nvdsl.kernels.blocks.tile_scheduler import TileScheduler
+    from nvdsl.kernels.gemm.config import Config
 
     config = Config(**CONFIGS[product.options["schedule"]])
     timed = Paired([s.ms for s in samples], [s.library_ms for s in samples]).summary()
     clocks = statistics.median(s.clocks for s in samples)
-    rounds = -(-Tiles(problem.m, problem.n, config.tile_m, config.tile_n).count // arch.SMS)
+    rounds = -(-TileScheduler(problem.m, problem.n, config.tile_m, config.tile_n).count // arch.SMS)
     return {
         **{name: timed[name] for name in ("ratio", "ratio_low", "ratio_high", "pairs")},
         "ghz": statistics.median(s.ghz for s in samples),

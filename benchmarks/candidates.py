@@ -8,13 +8,13 @@ from typing import Any
 import nvdsl as nv
 from benchmarks.problems import Problem
 from nvdsl.hopper import arch
-from nvdsl.kernels.config import Config
+from nvdsl.kernels.gemm.config import Config
 
 PING = {"schedule": "pingpong"}
 SPLIT = {"schedule": "splitk", "split": 2, "store_buffers": 1}
 
-# What `nvdsl.kernels.choose` lacks: (tile_m, tile_n), what goes with it, and its rate there, a guess. It decides only
-# what is tried.
+# What `nvdsl.kernels.gemm.choose` lacks: (tile_m, tile_n), what goes with it, and its rate there, a guess. It decides
+# only what is tried.
 FURTHER: tuple[tuple[tuple[int, int], dict[str, Any], float], ...] = (
     ((128, 192), {**PING, "group": 12}, 1.02),
     ((128, 192), {**PING, "group": 8}, 1.02),
@@ -60,7 +60,7 @@ WIDE_SUMS_OF_F16: tuple[tuple[tuple[int, int], dict[str, Any], float], ...] = (
 def ranked(problem: Problem, top: int | None = None) -> list[dict[str, Any]]:
     """Configurations that can run, the most promising first: fields of `nvdsl.kernels.Config` that differ from its
     defaults. ``top``: how many."""
-    from nvdsl.kernels import choose
+    from nvdsl.kernels.gemm import choose
 
     dtype, out, acc = _dtypes(problem)
     majors = "k" if problem.layout[1] == "T" else "mn", "mn" if problem.layout[0] == "T" else "k"
@@ -75,7 +75,7 @@ def ranked(problem: Problem, top: int | None = None) -> list[dict[str, Any]]:
 
 def family(acc: str) -> list[tuple[float, Config]]:
     """nvdsl's own candidates with their rates, and further ones."""
-    from nvdsl.kernels.choose import CANDIDATES
+    from nvdsl.kernels.gemm.choose import CANDIDATES
 
     further = (WIDE_SUMS_OF_F16 if acc == "f16" else ()) + FURTHER
     return [*CANDIDATES, *((rate, Config(tile_m, tile_n, **others)) for (tile_m, tile_n), others, rate in further)]

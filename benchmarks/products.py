@@ -17,7 +17,7 @@ class Product:
     """One way to multiply. ``name``: unique among those timed together.
 
     ``road``: "matmul" (`nv.matmul`, which also knows scales), "gemm" (`nvdsl.kernels.gemm`, a configuration and nothing
-    else), "function" (a jit function called with a, b, out), "naive" (`nvdsl.kernels.matmul_simple`).
+    else), "function" (a jit function called with a, b, out), "naive" (`nvdsl.kernels.gemm.simple`).
     ``config``: fields of `nvdsl.kernels.Config` that differ from its defaults; None: nv.matmul chooses.
     ``options``: further keyword arguments; of "function" also ``function``, "module:name".
     """
@@ -36,7 +36,7 @@ class Product:
 
 
 def _matmul(product: Product, operands: Any) -> Call:
-    from nvdsl.kernels.matmul import matmul
+    from nvdsl.kernels.gemm.matmul import matmul
 
     options = dict(product.options)
     if product.config is not None:
@@ -48,7 +48,7 @@ def _matmul(product: Product, operands: Any) -> Call:
 
 
 def _gemm(product: Product, operands: Any) -> Call:
-    from nvdsl.kernels.gemm import gemm
+    from nvdsl.kernels.gemm.launch import gemm
 
     if operands.scale_a is not None:
         raise ValueError("nvdsl.kernels.gemm has no scales by itself: use nv.matmul")
@@ -57,7 +57,7 @@ def _gemm(product: Product, operands: Any) -> Call:
 
 
 def _naive(product: Product, operands: Any) -> Call:
-    from nvdsl.kernels.matmul_simple import matmul
+    from nvdsl.kernels.gemm.simple import matmul
 
     a, b, out = (x[None] for x in (operands.a, operands.b, operands.out))
     return lambda: matmul(a, b, out)
@@ -76,7 +76,7 @@ ROADS: dict[str, Callable[[Product, Any], Call]] = {
 
 
 def _config(product: Product) -> Any:
-    from nvdsl.kernels.config import Config
+    from nvdsl.kernels.gemm.config import Config
 
     return Config(**(product.config or {}))
 

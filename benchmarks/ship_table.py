@@ -27,10 +27,9 @@ def call_of(problem: Problem) -> tuple[Any, Any]:
     """The tuned function that nv.matmul calls for a problem, and the call as it is specialized; no array is needed."""
     import nvdsl as nv
     from nvdsl.call.jit import Jit
-    from nvdsl.kernels import roads
-    from nvdsl.kernels.finish import Finish
-    from nvdsl.kernels.problem import Matrix
-    from nvdsl.kernels.problem import Problem as Product
+    from nvdsl.kernels.blocks.linear_combination import LinearCombination
+    from nvdsl.kernels.gemm import dispatch
+    from nvdsl.kernels.gemm.problem import GemmProblem, Matrix
 
     dtype = getattr(nv, "f32" if problem.dtype == "tf32" else problem.dtype)
     m, n, k = problem.m, problem.n, problem.k
@@ -40,14 +39,15 @@ def call_of(problem: Problem) -> tuple[Any, Any]:
         given |= {"scale_a": Matrix(nv.f32, (rows, 1), (1, 1)), "scale_b": Matrix(nv.f32, (1, cols), (cols, 1))}
     given["out"] = _matrix(getattr(nv, problem.out), m, n, "N")
     scaled = bool(problem.scales)
-    finish = Finish(False, scaled, scaled, False, False, None)
-    road = roads.find(Product.of(given, getattr(nv, problem.acc), None), finish, None, "sim")  # its SMs: an H200's
+    finish = LinearCombination(False, scaled, scaled, False, False, None)
+    product = GemmProblem.of(given, getattr(nv, problem.acc), None)
+    road = dispatch.find(product, finish, None, "sim")  # its SMs: an H200's
     arrays = [nv.ShapeDtype(slot.spec.shape, slot.spec.dtype, slot.spec.strides) for _, slot in road.slots]
     return road.function, Jit._describe(road.function, tuple(arrays), road.options)
 
 
 def _matrix(dtype: Any, rows: int, cols: int, letter: str) -> Any:
-    from nvdsl.kernels.problem import Matrix
+    from nvdsl.kernels.gemm.problem import Matrix
 
     return Matrix(dtype, (rows, cols), (cols, 1) if letter == "N" else (1, rows))
 
@@ -55,7 +55,7 @@ def _matrix(dtype: Any, rows: int, cols: int, letter: str) -> Any:
 def records(rows: list[dict[str, Any]], gpu: str, date: str, least: float) -> dict[str, Any]:
     """Question (JSON) -> record, of the rows of one search. ``least``: how many times faster than what nv.matmul
     chooses by itself a configuration must be, where that was tried too."""
-    from nvdsl.kernels.config import Config
+    from nvdsl.kernels.gemm.config import Config
     from nvdsl.tune.space import Config as Chosen
     from nvdsl.tune.store import Record
 

@@ -11,7 +11,7 @@ import itertools
 from collections.abc import Iterator
 
 import nvdsl as nv
-from nvdsl.kernels.tuned import product
+from nvdsl.kernels.gemm.tuned import product
 
 Shape = tuple[int, int, int, nv.DType, str]
 

@@ -132,12 +132,12 @@ from nvdsl.values.select import abs, clamp, max, min, select
 from nvdsl.values.traced import Unsigned, Value, bitcast, const
 
 if TYPE_CHECKING:
-    from nvdsl.kernels.matmul import matmul as matmul
+    from nvdsl.kernels.gemm.matmul import matmul as matmul
 
 
 def __getattr__(name: str) -> Any:
     """Finished kernels are imported where they are first used: importing nvdsl stays fast."""
     if name == "matmul":
-        globals()["matmul"] = found = importlib.import_module("nvdsl.kernels.matmul").matmul
+        globals()["matmul"] = found = importlib.import_module("nvdsl.kernels.gemm.matmul").matmul
         return found
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

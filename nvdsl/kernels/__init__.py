@@ -1,10 +1,8 @@
-"""Finished kernels, and the pieces that they are made of. Each file is one piece; read a kernel from top to bottom.
+"""Finished kernels: a folder for each family, and what the families are built of.
 
-* a matrix product by a named configuration: `gemm`, `Config`
-* the kernels, one for each schedule: `matmul_cooperative`, `matmul_pingpong`, `matmul_streamk`, `matmul_splitk`
-* their pieces: `schedule` (which tile comes when), `operands` (A and B into shared memory), `mainloop` (the ring over
-  K), `epilogue` (visit, convert, stmatrix, TMA store)
+* ``blocks``: what a kernel reads, multiplies and writes with: tile scheduler, operands, main loop, epilogue
+* ``gemm``: matrix products. `gemm` runs one named configuration (`Config`); `nvdsl.matmul` chooses
 """
 
-from nvdsl.kernels.config import Config as Config
-from nvdsl.kernels.gemm import gemm as gemm
+from nvdsl.kernels.gemm.config import Config as Config
+from nvdsl.kernels.gemm.launch import gemm as gemm

@@ -1,6 +1,6 @@
 """Tables of tuned configurations that come with a package: JSON, read-only, one file a kernel.
 
-    {"format": 1, "kernel": "nvdsl.kernels.matmul:gemm", "entries": [
+    {"format": 1, "kernel": "nvdsl.kernels.gemm.matmul:gemm", "entries": [
       {"gpu": {"name": "NVIDIA H200", "capability": "9.0"}, "arguments": {...}, "shapes": "...", "config": {...},
        "measured": {...}}, ...]}
 

@@ -8,9 +8,9 @@ import pytest
 
 import nvdsl as nv
 from nvdsl import sim
-from nvdsl.kernels import matmul_cooperative, matmul_pingpong, matmul_splitk, matmul_streamk
-from nvdsl.kernels.config import Config
-from nvdsl.kernels.operands import Operand
+from nvdsl.kernels.blocks.tma_operand import TmaOperand
+from nvdsl.kernels.gemm import cooperative, pingpong, splitk, streamk
+from nvdsl.kernels.gemm.config import Config
 from tests.exhaustive import sample
 from tests.sim.simulate import run
 
@@ -20,10 +20,10 @@ ORDERS = [
     sim.Options(delivery="random", order="random", seed=5),
 ]
 MATMUL = {
-    "cooperative": matmul_cooperative.matmul,
-    "pingpong": matmul_pingpong.matmul,
-    "streamk": matmul_streamk.matmul,
-    "splitk": matmul_splitk.matmul,
+    "cooperative": cooperative.matmul,
+    "pingpong": pingpong.matmul,
+    "streamk": streamk.matmul,
+    "splitk": splitk.matmul,
 }
 
 
@@ -112,7 +112,7 @@ def test_ragged_shapes(schedule, shape):
     ids=str,
 )
 def test_rows_that_are_not_there_are_zero_and_not_loaded(config, options):
-    """Of A 17 rows and of B 40: the rest of their tiles in shared memory is written by nothing but `Operand.clear`."""
+    """Of A 17 rows and of B 40: the rest of their tiles in shared memory is written by `clear` alone."""
     product(config, 17, 40, 320, 1, "nt", options=options)
 
 
@@ -144,7 +144,7 @@ def test_what_is_present_of_the_last_tile(major, extent, mn, present, short):
 
     @nv.jit
     def host(x: nv.Array, y: nv.Array) -> None:
-        operands.append(Operand(x, mn, 64, major=major))
+        operands.append(TmaOperand(x, mn, 64, major=major))
 
         @nv.kernel(grid=1, block=32)
         def kernel() -> None:
@@ -165,7 +165,7 @@ def test_what_is_present_of_the_last_tile(major, extent, mn, present, short):
 @pytest.mark.parametrize("m", [256, 256 + 24])
 def test_the_last_tile_expects_fewer_bytes(m):
     a, b, d = (nv.ShapeDtype(shape, nv.f16) for shape in ((m, 640), (640, 128), (m, 128)))
-    (kernel,) = matmul_cooperative.matmul.compile(a, b, d, config=small(), blocks=1).kernels.values()
+    (kernel,) = cooperative.matmul.compile(a, b, d, config=small(), blocks=1).kernels.values()
     assert (f"{24 * 128}" in kernel.ptx) == (m % 128 == 24)
 
 

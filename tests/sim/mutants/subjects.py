@@ -14,16 +14,16 @@ import ml_dtypes
 import numpy as np
 
 import nvdsl as nv
-from nvdsl.kernels import matmul_blockscaled, matmul_cooperative, matmul_pingpong, matmul_splitk, matmul_streamk
-from nvdsl.kernels.config import Config
-from nvdsl.kernels.elementwise import Elementwise
-from nvdsl.kernels.finish import Finish
-from nvdsl.kernels.pack import copy, pack
+from nvdsl.kernels.blocks.contiguous import copy, pack
+from nvdsl.kernels.blocks.elementwise import Elementwise
+from nvdsl.kernels.blocks.linear_combination import LinearCombination
+from nvdsl.kernels.gemm import blockscaled, cooperative, pingpong, splitk, streamk
+from nvdsl.kernels.gemm.config import Config
 from tests.sim.mutants import kernels
 from tests.sim.mutants.judge import Subject, Verdict
 from tests.sim.programs import CASES, Case, gemm_case
 from tests.sim.simulate import traced
-from tests.unit.gemm.strided import strided
+from tests.unit.kernels.strided import strided
 
 _CHAPTERS = (
     "ch2", "ch3", "ch4", "ch5 narrow", "ch6", "ch7", "ch8", "ch9", "compat ch2", "compat ch3", "compat ch4",
@@ -53,7 +53,7 @@ def _product(m: int, n: int, k: int, direct: bool = False, **config: Any) -> Cas
     a, b, out = _integers(m, k), _integers(n, k), np.full((m, n), np.nan, np.float32)
     expected = a.astype(np.float32) @ b.astype(np.float32).T
     options = {"blocks": 1, "b_major": "k", "direct": direct}
-    return _exact(matmul_cooperative.matmul, [a, b, out], out, expected, config=Config(**config), **options)
+    return _exact(cooperative.matmul, [a, b, out], out, expected, config=Config(**config), **options)
 
 
 def _epilogue(batches: int, m: int, n: int, k: int, **config: Any) -> Case:
@@ -62,8 +62,8 @@ def _epilogue(batches: int, m: int, n: int, k: int, **config: Any) -> Case:
     bias, out = _integers(1, n), np.full((batches, m, n), np.nan, np.float32)
     expected = a.astype(np.float32) @ b.astype(np.float32) + 2 * c + bias
     arguments = [a, b, out, 2.0, c, bias]
-    options = {"blocks": 1, "visit": Elementwise(Finish(c=True, bias=True), aligned=True)}
-    return _exact(matmul_cooperative.matmul, arguments, out, expected, config=Config(**config), **options)
+    options = {"blocks": 1, "visit": Elementwise(LinearCombination(c=True, bias=True), aligned=True)}
+    return _exact(cooperative.matmul, arguments, out, expected, config=Config(**config), **options)
 
 
 @nv.jit
@@ -88,7 +88,7 @@ def _blockscaled(m: int, n: int, k: int, **config: Any) -> Case:
     scaled_a = a.astype(np.float32) * np.repeat(scale_a, 128, axis=1)
     expected = scaled_a @ (b.astype(np.float32) * np.repeat(scale_b[:, 0], 128)).T
     arguments, chosen = [a, b, out, scale_a, scale_b], Config(tile_k=128, **config)
-    return _exact(matmul_blockscaled.matmul, arguments, out, expected, config=chosen, blocks=1)
+    return _exact(blockscaled.matmul, arguments, out, expected, config=chosen, blocks=1)
 
 
 def _floats(*shape: int) -> np.ndarray:
@@ -120,24 +120,24 @@ _TILE = {"tile_m": 128, "tile_n": 64, "stages": 2}
 
 SUBJECTS: dict[str, Callable[[], Case]] = {
     **{name: CASES[name] for name in _CHAPTERS},
-    "cooperative": lambda: _matmul(matmul_cooperative, 128, 256, 192, 1, **{**_TILE, "tile_n": 128}),
-    "cooperative, f16": lambda: _matmul(matmul_cooperative, 128, 128, 192, 1, np.float16, **_TILE),
-    "cooperative, cluster": lambda: _matmul(matmul_cooperative, 256, 128, 192, 2, cluster_m=2, **_TILE),
+    "cooperative": lambda: _matmul(cooperative, 128, 256, 192, 1, **{**_TILE, "tile_n": 128}),
+    "cooperative, f16": lambda: _matmul(cooperative, 128, 128, 192, 1, np.float16, **_TILE),
+    "cooperative, cluster": lambda: _matmul(cooperative, 256, 128, 192, 2, cluster_m=2, **_TILE),
     "cooperative, epilogue": lambda: _epilogue(2, 128, 32, 192, **{**_TILE, "tile_n": 32}),
     "cooperative, direct": lambda: _product(
         64, 128, 320, direct=True, in_flight=0, **{**_TILE, "tile_m": 64, "consumers": 1, "store_buffers": 1}
     ),
     "cooperative, ragged": lambda: _product(136, 24, 192, **{**_TILE, "tile_n": 32}),
-    "pingpong": lambda: _matmul(matmul_pingpong, 256, 64, 192, 1, schedule="pingpong", **{**_TILE, "tile_m": 64}),
+    "pingpong": lambda: _matmul(pingpong, 256, 64, 192, 1, schedule="pingpong", **{**_TILE, "tile_m": 64}),
     "pingpong, cluster": lambda: _matmul(
-        matmul_pingpong, 128, 256, 192, 2, np.float16, schedule="pingpong", cluster_n=2, **{**_TILE, "tile_m": 64}
+        pingpong, 128, 256, 192, 2, np.float16, schedule="pingpong", cluster_n=2, **{**_TILE, "tile_m": 64}
     ),
     "stream-K": lambda: gemm_case(
-        matmul_streamk.matmul, 512, 64, 192, config=Config(64, 64, schedule="streamk", stages=2), blocks=3, least=1
+        streamk.matmul, 512, 64, 192, config=Config(64, 64, schedule="streamk", stages=2), blocks=3, least=1
     ),
     "block scales": lambda: _blockscaled(256, 64, 512, **{**_TILE, "stages": 3}),
     "split-K": lambda: gemm_case(
-        matmul_splitk.matmul, 128, 64, 640, config=Config(schedule="splitk", split=2, **_TILE)
+        splitk.matmul, 128, 64, 640, config=Config(schedule="splitk", split=2, **_TILE)
     ),
     "pack": lambda: _pack(66, 40),
     "warp exchange": lambda: _told(kernels.warp_exchange, x := _floats(2, 8, 32), [], x + 1),

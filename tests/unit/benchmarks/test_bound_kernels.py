@@ -5,7 +5,7 @@ import pytest
 
 import nvdsl as nv
 from benchmarks import bound_kernels
-from nvdsl.kernels.config import Config
+from nvdsl.kernels.gemm.config import Config
 
 N, K, BLOCKS = 256, 512, 2
 CONFIGS = {

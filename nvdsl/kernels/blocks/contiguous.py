@@ -1,0 +1,75 @@
+"""Copies of an operand that TMA can read: rows are contiguous, and start at multiples of 16 bytes.
+
+Needed where strides or the address break TMA's rules (a row of 4097 f16 is 8,194 bytes), and where wgmma wants K
+contiguous and it is not (tf32, fp8 and int8 have no transposed operands: PTX ISA, wgmma.mma_async, imm-trans).
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import nvdsl as nv
+from nvdsl.kernels.blocks.tile_scheduler import TileScheduler
+
+TILE = 64
+THREADS = (TILE, 4)
+ROW_BYTES = 16
+GRID_BYTES, LONG = 128, 1024
+"""Rows of so many bytes start on this grid: kernels that read them are up to 1.3 times as fast as off it."""
+
+
+def packed_cols(cols: int, dtype: nv.DType) -> int:
+    """Columns of a packed row, its padding included."""
+    grid = GRID_BYTES if cols * dtype.bytes >= LONG else ROW_BYTES
+    return nv.cdiv(cols * dtype.bytes, grid) * grid // dtype.bytes
+
+
+def pack(source: nv.Array) -> nv.Array:
+    """A copy of ``source``, (rows, cols) or (batches, rows, cols) with any strides, whose rows are contiguous.
+
+    In a host function. Returns a view of the same shape on memory that lives as long as the call.
+    """
+    *outer, cols = source.shape
+    packed = nv.empty((*outer, packed_cols(cols, source.dtype)), source.dtype)
+    packed = packed.view((0,) * len(source.shape), source.shape)
+    copy(source, packed)
+    return packed
+
+
+def copy(source: nv.Array, target: nv.Array) -> None:
+    """Copy a matrix or a batch of them, reading along the source's nearer elements and writing along rows.
+
+    In a host function. Tiles of 64 x 64 elements go through shared memory where the source's columns are nearer.
+    """
+    *batches, rows, cols = source.shape
+    down, right = source.strides[-2:]
+    turned = down < right and cols > 1 and rows > 1
+    tiles = TileScheduler(rows, cols, TILE, TILE, group=1, batches=math.prod(batches))
+
+    @nv.kernel(grid=tiles.count, block=THREADS)  # along x: there are at most 65,535 blocks along y and along z
+    def pack_copy() -> None:
+        index, row0, col0 = tiles.start(nv.block_id.x)
+        batch = (index,) * len(batches)
+        x, y = nv.thread_id.x, nv.thread_id.y
+
+        def move(read: Any, write: Any, row: Any, col: Any, to: tuple[Any, ...], at: tuple[Any, ...]) -> None:
+            if row < rows and col < cols:
+                write[to] = read[at]
+
+        if turned:
+            # One column more than needed: the column that is read later lies in different banks.
+            tile = nv.smem((TILE, TILE + 1), source.dtype)
+            for i in range(0, TILE, THREADS[1]):
+                row, col = row0 + x, col0 + y + i
+                move(source, tile, row, col, (y + i, x), (*batch, row, col))
+            nv.sync_threads()
+            for i in range(0, TILE, THREADS[1]):
+                row, col = row0 + y + i, col0 + x
+                move(tile, target, row, col, (*batch, row, col), (x, y + i))
+        else:
+            for i in range(0, TILE, THREADS[1]):
+                row, col = row0 + y + i, col0 + x
+                move(source, target, row, col, (*batch, row, col), (*batch, row, col))
+
+    pack_copy()

@@ -1,0 +1,54 @@
+"""Storing a result that TMA can't: rows that start or end anywhere, or elements with gaps."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import nvdsl as nv
+from nvdsl.kernels.blocks.epilogue import PIECE_ROWS, TmaEpilogue
+
+THREADS = 128
+
+
+def cut(out: nv.Array) -> bool:
+    """Whether the rows of ``out`` are no whole 16 bytes: TMA, which clips them there, would write over what lies behind
+    them."""
+    return out.shape[-1] * out.dtype.bytes % 16 != 0
+
+
+class DirectEpilogue(TmaEpilogue):
+    """`TmaEpilogue` for an ``out`` of any strides and alignment.
+
+    Pieces go through shared memory all the same: neighbouring threads then store neighbouring elements of a row, and
+    whole sectors are written. Elements beyond the edge are left out one by one.
+    """
+
+    def _tensor_maps(self) -> dict[int, nv.TMA]:
+        return {}
+
+    def store(self, acc: nv.Accumulator, batch: Any, row: Any, col: Any, consumer: Any, held: Any = None) -> None:
+        barrier = consumer + 1
+        pieces = self._pieces(acc)
+        fill = self._filler(acc, (batch, row, col), held)
+        nv.named_barrier_sync(barrier, THREADS)  # the last piece of the tile before has been read
+        for i, (top, left, width) in enumerate(pieces):
+            piece = self._piece(consumer * self.buffers + i % self.buffers, width)
+            fill(piece, i)
+            nv.named_barrier_sync(barrier, THREADS)
+            self._copy(piece, batch, row + top, col + left)
+            if self.buffers == 1 and i + 1 < len(pieces):
+                nv.named_barrier_sync(barrier, THREADS)
+
+    def drain(self) -> None:
+        """Nothing is on its way: a thread's own stores are done when the kernel is."""
+
+    def _copy(self, piece: nv.Tile, batch: Any, row: Any, col: Any) -> None:
+        """Store a piece whose first element is ``out[batch, row, col]``."""
+        width = piece.layout.cols
+        rows, cols = self.out.shape[-2:]
+        thread = nv.warpgroup_thread()
+        for number in nv.range(thread, PIECE_ROWS * width, THREADS, unroll=4):
+            r, c = number // width, number % width
+            if row + r < rows and col + c < cols:
+                at = (row + r, col + c)
+                self.out[(batch, *at) if self._batched else at] = piece[r, c]

@@ -1,0 +1,223 @@
+"""Epilogues that combine each sum with the elements of other matrices at its place: scales, a bias, a residual.
+
+What such an epilogue reads is known before the sums are, so none of it is waited for at the end:
+
+    repeated along a row       (M, 1): a thread has two rows of each 64: two registers, loaded before the loop over K
+    repeated along a column    (1, N): a warp holds the tile's columns, two or four a thread, loaded before the loop
+                               over K; a thread gets those that it needs by shuffles
+    each element its own       brought into L2 before the loop; a part's elements are loaded while the one before it
+                               leaves
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import nvdsl as nv
+from nvdsl.kernels.blocks.clamped_index import inside, opaque
+from nvdsl.lang.accumulator import pack_pair
+from nvdsl.mlir import ir
+from nvdsl.mlir.dialects import llvm, vector
+from nvdsl.ops import memory
+from nvdsl.ops.pointer import index
+from nvdsl.values.traced import wrap
+
+LINE = 128
+"""Bytes that are brought into L2 together."""
+
+
+@dataclass(frozen=True, repr=False)
+class Elementwise:
+    """``function(value, *elements) -> value``, of a sum and of what the operands have at its place; a `Visit`.
+
+    Operands are arrays of the result's shape (batch, row, column), fewer leading axes, or scalars. An axis of extent 1
+    or stride 0 is repeated, as in NumPy's broadcasting. ``function`` is traced once for each register.
+    ``aligned``: every array begins at an even element, so that two neighbours can be read together.
+    """
+
+    function: Callable[..., Any]
+    aligned: bool = False
+
+    def __repr__(self) -> str:
+        """The same in every process: what was tuned is found by it."""
+        return f"Elementwise({getattr(self.function, '__qualname__', None) or repr(self.function)})"
+
+    def __call__(self, value: Any, batch: Any, row: Any, col: Any, *operands: Any) -> Any:
+        """For a kernel in which a thread has one element."""
+        at = batch, row, col
+        return self.function(value, *[x[place(x, *at)] if isinstance(x, nv.Array) else x for x in operands])
+
+
+@dataclass(frozen=True)
+class Part:
+    """``count`` registers, from ``first`` on, of a piece of 64 rows at (``top``, ``left``) in its tile."""
+
+    top: int
+    left: int
+    first: int
+    count: int
+
+    @property
+    def columns(self) -> range:
+        """Of the tile: where each group of 8, four registers of a thread, begins."""
+        return range(self.left + self.first * 2, self.left + (self.first + self.count) * 2, 8)
+
+
+def place(array: nv.Array, batch: Any, row: Any, col: Any) -> tuple[Any, ...]:
+    """The indices of a place in the result, in an array that is broadcast to it."""
+    axes = zip((batch, row, col)[3 - array.ndim :], array.shape, array.strides, strict=True)
+    return tuple(0 if extent == 1 or stride == 0 else at for at, extent, stride in axes)
+
+
+def source(operand: Any, out: nv.Array, tile_n: int, aligned: bool, room: int) -> Source:
+    """How an epilogue reads an operand. ``room``: registers that may hold it beside the sums.
+
+    Raises ArgumentError for an array that isn't broadcast to ``out``'s shape.
+    """
+    if not isinstance(operand, nv.Array):
+        return Scalar(operand)
+    full = (1, *out.shape)[-3:]
+    shape, strides = ((1,) * (3 - operand.ndim) + x for x in (operand.shape, operand.strides))
+    nv.require(
+        operand.ndim <= 3 and all(n in (1, m) for n, m in zip(shape, full, strict=True)),
+        f"an operand of shape {operand.shape} beside a result of {out.shape}",
+        rule="what an elementwise epilogue reads is broadcast to the result's shape",
+        fix="reshape it: (M, 1) for one a row, (1, N) for one a column",
+    )
+    down, right = (n == 1 or step == 0 for n, step in zip(shape[1:], strides[1:], strict=True))
+    if right:
+        return Rows(operand, full)
+    if down and (columns := Columns(operand, full, tile_n)).holds <= room:
+        return columns
+    return Elements(operand, full, tile_n, aligned and not down, repeated=down)
+
+
+class Source:
+    """One operand. ``holds``: registers of a thread that hold it while the sums are computed; ``registers``: what the
+    element beside a sum takes of them while it is fetched."""
+
+    holds = 0
+    registers = 0.0
+
+    def ahead(self, at: tuple[Any, Any, Any], rows: int) -> Any:
+        """Load what is held while the sums are computed. ``at``: batch, row, column of the tile; ``rows``: of it."""
+
+    def fetch(self, at: tuple[Any, Any, Any], part: Part) -> Any:
+        """Load a part's elements."""
+
+    def elements(self, held: Any, fetched: Any, part: Part) -> list[Any]:
+        """A part's elements, register by register, of what `ahead` and `fetch` returned."""
+        raise NotImplementedError
+
+
+class Scalar(Source):
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+    def elements(self, held: Any, fetched: Any, part: Part) -> list[Any]:
+        return [self.value] * part.count
+
+
+class Rows(Source):
+    """One element for each row."""
+
+    holds = 4
+    """Of 128 rows; a tile of 256 columns has 64."""
+
+    def __init__(self, array: nv.Array, full: Sequence[int]) -> None:
+        self.array, self.rows = array, full[1]
+
+    def ahead(self, at: tuple[Any, Any, Any], rows: int) -> list[Any]:
+        batch, row, _ = at
+        row0, _ = nv.layout.accumulator_element(nv.warpgroup_thread(), 0)
+        tops = [top + half for top in range(0, rows, 64) for half in (0, 8)]
+        return [self.array[place(self.array, batch, nv.min(row + row0 + top, self.rows - 1), 0)] for top in tops]
+
+    def elements(self, held: Any, fetched: Any, part: Part) -> list[Any]:
+        return [held[part.top // 32 + register // 2 % 2] for register in range(part.count)]
+
+
+class Columns(Source):
+    """One element for each column: lane ``i`` of a warp holds columns ``64 * j + 2 * i`` and the one beside it."""
+
+    def __init__(self, array: nv.Array, full: Sequence[int], tile_n: int) -> None:
+        self.array, self.cols, self.tile_n = array, full[2], tile_n
+        self.holds = nv.cdiv(tile_n, 64) * (1 if array.dtype.bits == 16 else 2)
+
+    def ahead(self, at: tuple[Any, Any, Any], rows: int) -> list[Any]:
+        batch, _, col = at
+        return [self._pair(batch, col + (left + nv.lane_id() * 2)) for left in range(0, self.tile_n, 64)]
+
+    def _pair(self, batch: Any, col: Any) -> list[Any]:
+        """Two neighbours, in one register if they fit."""
+        low, high = (self.array[place(self.array, batch, 0, nv.min(col + i, self.cols - 1))] for i in (0, 1))
+        bits = self.array.dtype.bits
+        if bits == 16:
+            return [wrap(pack_pair(low, high, self.array.dtype), nv.i32)]
+        return [low, high] if bits == 32 else [nv.f32(low), nv.f32(high)]
+
+    def elements(self, held: Any, fetched: Any, part: Part) -> list[Any]:
+        found: list[Any] = []
+        (mine,) = opaque(nv.lane_id() % 4)  # LLVM would keep the eight lanes below in registers
+        for col in part.columns:
+            pair = [nv.shuffle(x, mine + col % 64 // 2) for x in held[col // 64]]
+            found += 2 * (pair if len(pair) == 2 else _unpacked(pair[0], self.array.dtype))
+        return found
+
+
+class Elements(Source):
+    """Each element its own; or (``repeated``) one for each column, where no registers are left to hold them."""
+
+    def __init__(
+        self, array: nv.Array, full: Sequence[int], tile_n: int, aligned: bool, repeated: bool = False
+    ) -> None:
+        self.array, self.tile_n = array, tile_n
+        self.rows, self.cols = full[1:]
+        *steps, right = array.strides
+        self.contiguous = right == 1
+        self.paired = aligned and self.contiguous and all(n % 2 == 0 for n in (self.cols, *steps))
+        self.repeated = repeated
+        self.registers = max(array.dtype.bytes / 4, 0.5 if self.paired else 1.0) / (2 if repeated else 1)
+        unit = math.gcd(64, tile_n, self.cols)
+        self.units = 64 if self.rows % 64 == 0 else 1, unit if unit >= 8 else 1 + self.paired
+
+    def ahead(self, at: tuple[Any, Any, Any], rows: int) -> None:
+        """Bring the tile into L2, where its rows are contiguous."""
+        if not self.contiguous:
+            return
+        batch, row, col = at
+        rows = 1 if self.repeated else rows
+        each = LINE // self.array.dtype.bytes
+        beside = nv.cdiv(self.tile_n, each)
+        for first in range(0, rows * beside, 128):
+            line = nv.min(nv.warpgroup_thread() + first, rows * beside - 1)
+            r, c = nv.min(row + line // beside, self.rows - 1), nv.min(col + line % beside * each, self.cols - 1)
+            memory.prefetch(self.array, place(self.array, batch, r, c))
+
+    def fetch(self, at: tuple[Any, Any, Any], part: Part) -> list[Any]:
+        batch, row, col = at
+        row, col = opaque(row, col)
+        row0, col0 = nv.layout.accumulator_element(nv.warpgroup_thread(), 0)
+        down, right = self.units
+        each = 2 if self.paired else 1
+        fetched = []
+        for register in range(part.first, part.first + part.count, each):
+            r, c = nv.layout.accumulator_element(0, register)
+            r, c = inside(row, row0, part.top + r, self.rows, down), inside(col, col0, part.left + c, self.cols, right)
+            key = place(self.array, batch, index(r[0]) + r[1], index(c[0]) + c[1])
+            fetched.append(self.array.load_vector(key, 2) if self.paired else self.array[key])
+        return fetched
+
+    def elements(self, held: Any, fetched: Any, part: Part) -> list[Any]:
+        if not self.paired:
+            return fetched
+        return [wrap(vector.extract(pair, [], [i]), self.array.dtype) for pair in fetched for i in (0, 1)]
+
+
+def _unpacked(pair: Any, dtype: nv.DType) -> list[Any]:
+    """Two 16-bit values of one i32."""
+    both = llvm.bitcast(ir.VectorType.get([2], dtype.ir), pair)
+    return [wrap(vector.extract(both, [], [i]), dtype) for i in (0, 1)]

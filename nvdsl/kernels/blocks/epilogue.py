@@ -1,0 +1,147 @@
+"""From accumulators to global memory: visit, convert, stmatrix into swizzled shared memory, TMA store.
+
+A consumer's part of the result leaves in *pieces* of 64 rows by 128 bytes: one TMA box each. The registers of an
+accumulator are spread so that a direct store would write 8 bytes here and 8 bytes there; a piece is written to
+shared memory with stmatrix (the 128-byte swizzle keeps it free of bank conflicts) and leaves in whole lines.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import nvdsl as nv
+from nvdsl.kernels.blocks.epilogue_visitor import Place, visitor
+from nvdsl.kernels.blocks.epilogue_visitor import Visit as Visit
+from nvdsl.lang.accumulator import pack_pair, pair_vector
+
+PIECE_ROWS = 64
+
+
+def piece_widths(tile_n: int, itemsize: int) -> list[int]:
+    """Columns of the pieces side by side in a tile: 128 bytes each, and at its end 64, 32 and 16 bytes where they fit.
+
+        >>> piece_widths(208, 2), piece_widths(112, 2), piece_widths(176, 1)
+        ([64, 64, 64, 16], [64, 32, 16], [128, 32, 16])
+    """
+    widths, left = [], tile_n * itemsize
+    for size in (128, 64, 32, 16):
+        widths += [size // itemsize] * (left // size)
+        left %= size
+    return widths
+
+
+class TmaEpilogue:
+    """Stores tiles of accumulators into ``out``: (rows, columns), or (batches, rows, columns), rows contiguous. Made in
+    the host function.
+
+    ``tile_n``: columns of an accumulator. ``buffers``: pieces of shared memory for each consumer warpgroup. A store is
+    waited for only before its buffer is written again.
+    """
+
+    def __init__(
+        self, out: nv.Array, tile_n: int, *, buffers: int, visit: Visit | None = None, operands: Sequence[Any] = ()
+    ) -> None:
+        self.out, self.dtype, self.buffers = out, out.dtype, buffers
+        self.visitor = visitor(visit, operands, out, tile_n)
+        self.widths = piece_widths(tile_n, out.dtype.bytes)
+        self._batched = out.ndim == 3
+        self._maps = self._tensor_maps()
+
+    def _tensor_maps(self) -> dict[int, nv.TMA]:
+        """By the width of a piece."""
+        one = (1,) * self._batched
+        size = self.dtype.bytes
+        return {w: nv.TMA(self.out, tile=(*one, PIECE_ROWS, w), swizzle=w * size) for w in set(self.widths)}
+
+    def allocate(self, consumers: int) -> None:
+        """Shared memory; in the kernel."""
+        self.stack = nv.smem((consumers * self.buffers, PIECE_ROWS, 128 // self.dtype.bytes), self.dtype, swizzle=128)
+
+    def _piece(self, buffer: Any, width: int) -> nv.Tile:
+        """A buffer as a tile of ``width`` columns, with the swizzle of that width."""
+        bytes = width * self.dtype.bytes
+        layout = nv.layout.TileLayout.of(PIECE_ROWS, width, self.dtype.bytes, bytes)
+        return nv.Tile(layout, self.dtype, self.stack[buffer].offset)
+
+    def ahead(self, batch: Any, row: Any, col: Any, rows: int) -> Any:
+        """Start to read what the epilogue of a tile of ``rows`` rows at ``out[batch, row, col]`` needs beside the sums.
+
+        By the warpgroup that stores it, best before the loop over K. `store` takes what this returns.
+        """
+        return self.visitor.ahead((batch, row, col), rows)
+
+    def store(self, acc: nv.Accumulator, batch: Any, row: Any, col: Any, consumer: Any, held: Any = None) -> None:
+        """Store ``acc``, whose first element is ``out[batch, row, col]``. ``consumer``: the warpgroup, 0, 1 ...;
+        ``held``: see `ahead`."""
+        barrier = consumer + 1  # named barriers: 0 is the whole block's
+        leader = nv.warpgroup_thread() == 0  # bulk groups belong to a thread: always the same one
+        pieces = self._pieces(acc)
+        fill = self._filler(acc, (batch, row, col), held)
+
+        if leader:  # the pieces of the tile before have been read, long ago
+            nv.bulk_wait_group(0, read=True)
+        nv.named_barrier_sync(barrier, 128)
+        for i, (top, left, width) in enumerate(pieces):
+            piece = self._piece(consumer * self.buffers + i % self.buffers, width)
+            fill(piece, i)
+            nv.fence_proxy_async()
+            if 1 < self.buffers <= i + 1 < len(pieces):
+                if leader:
+                    nv.bulk_wait_group(self.buffers - 2, read=True)  # the next piece's buffer is free
+            nv.named_barrier_sync(barrier, 128)
+            if leader:
+                at = (row + top, col + left)
+                self._maps[width].store(piece, (batch, *at) if self._batched else at)
+                nv.bulk_commit_group()
+                if self.buffers == 1 and i + 1 < len(pieces):
+                    nv.bulk_wait_group(0, read=True)
+            if self.buffers == 1 and i + 1 < len(pieces):
+                nv.named_barrier_sync(barrier, 128)
+
+    def _pieces(self, acc: nv.Accumulator) -> list[tuple[int, int, int]]:
+        """First row, first column and width of each piece."""
+        lefts = [sum(self.widths[:i]) for i in range(len(self.widths))]
+        return [(top, *x) for top in range(0, acc.m, PIECE_ROWS) for x in zip(lefts, self.widths, strict=True)]
+
+    def drain(self) -> None:
+        """Before the block ends: its shared memory has been read."""
+        if nv.warpgroup_thread() == 0:
+            nv.bulk_wait_group(0, read=True)
+
+    def _filler(self, acc: nv.Accumulator, at: Place, held: Any) -> Callable[[nv.Tile, int], None]:
+        """What writes this thread's values of a tile's pieces to shared memory, one after the other."""
+        if held is None:
+            held = self.visitor.ahead(at, acc.m)
+        registers = acc.registers()
+        pieces, gone = [], 0
+        for top, left, width in self._pieces(acc):
+            pieces.append(self.visitor.parts(top, left, width // 2, gone))
+            gone += width // 2
+        following = iter([part for parts in pieces for part in parts][1:])
+        fetched = self.visitor.fetch(at, pieces[0][0])
+
+        def fill(piece: nv.Tile, number: int) -> None:
+            nonlocal fetched
+            for part in pieces[number]:
+                first = part.left // 2 + part.first
+                values = registers[part.top // 64][first : first + part.count]
+                self._write(piece, self.visitor.visited(values, at, part, held, fetched), part.first)
+                coming = next(following, None)
+                if coming is not None:
+                    fetched = self.visitor.fetch(at, coming)
+
+        return fill
+
+    def _write(self, piece: nv.Tile, values: Sequence[Any], first: int) -> None:
+        """Write this thread's values of a piece, from register ``first`` on, to shared memory."""
+        if self.dtype.bits == 16:
+            start = piece.layout.offset(*nv.layout.FRAGMENT_ROWS(nv.warpgroup_thread()))
+            packed = [pack_pair(x, y, self.dtype) for x, y in zip(values[::2], values[1::2], strict=True)]
+            for i in range(0, len(packed), 4):  # 16 columns, 32 bytes: the swizzle is an XOR, as is this step
+                nv.stmatrix(piece.pointer(start ^ (first * 4 + i * 8)), packed[i : i + 4])
+            return
+        row0, col0 = nv.layout.accumulator_element(nv.warpgroup_thread(), 0)
+        for register in range(0, len(values), 2):
+            r, c = nv.layout.accumulator_element(0, first + register)
+            piece.store_vector(pair_vector(values[register], values[register + 1], self.dtype), (row0 + r, col0 + c))

@@ -1,0 +1,126 @@
+"""The loop over K: what a producer's thread and a consumer's warpgroup do for one tile of the result."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import nvdsl as nv
+from nvdsl.kernels.blocks.tma_operand import TmaOperand
+from nvdsl.kernels.gemm.config import Config
+
+CLEARED = 5
+"""A named barrier; 1 to 4 are the epilogue's and the turns'."""
+
+
+class Mainloop:
+    """``steps`` slices of K through a ring of slots, made in the kernel by all of its threads.
+
+    The blocks of a cluster that share a tile of B (a column of blocks) or of A (a row) load a part of it each and
+    send it to all. So a slot is free when the consumers of all of these blocks have released it.
+    """
+
+    def __init__(self, config: Config, a: TmaOperand, b: TmaOperand, steps: int) -> None:
+        self.config, self.a, self.b, self.steps, self.started = config, a, b, steps, 0
+        a.allocate(config.stages)
+        b.allocate(config.stages)
+        self.rank = nv.cluster_rank() if config.cluster > 1 else 0
+        warps = 4 * (config.consumers if config.shared_tile else 1)  # that read one slot
+        self.writers = max(config.sharers)  # blocks that write into a slot
+        self.ring = nv.Ring(config.stages, bytes=a.bytes + b.bytes, consumers=warps * self.writers, sync=False)
+
+    def clear(self, consumer: Any) -> None:
+        """Zero what no load writes. By all consumers, once, before they multiply; the first loads are on their way."""
+        operands = [operand for operand in (self.a, self.b) if operand.missing and operand.short is None]
+        threads = 128 * self.config.consumers
+        for operand in operands:
+            operand.clear(self.config.stages, consumer * 128 + nv.warpgroup_thread(), threads)
+        if operands:
+            nv.named_barrier_sync(CLEARED, threads)
+
+    def start(self, batch: Any, row: Any, col: Any, first: Any = 0, last: Any = None) -> None:
+        """Load the first slices of a block's first tile (of ``first`` to ``last - 1``) before its threads have met: the
+        slots are empty, and the thread that loads them has initialized their barriers itself. By all threads. `load`
+        is told to ``skip`` these slices, ``started``. Slots that other blocks write into have to wait for those."""
+        if self.writers == 1:
+            self.started = nv.min(self.config.stages, self.steps if last is None else last - first)
+            if nv.thread_id.x == 0:
+                self.load(self.ring.producer_state(), batch, row, col, first, first + self.started, new=True)
+
+    def load(
+        self,
+        state: nv.PipelineState,
+        batch: Any,
+        row: Any,
+        col: Any,
+        first: Any = 0,
+        last: Any = None,
+        *,
+        skip: Any = 0,
+        backwards: Any = 0,
+        new: bool = False,
+    ) -> nv.PipelineState:
+        """Load slices ``first`` to ``last - 1`` (default: all) of a batch's tile at (``row``, ``col``).
+
+        By one thread. ``skip``: so many are loaded already. ``backwards``: 0, or 1: from the last slice of K to the
+        first. ``new``: nothing was in the slots yet. Returns the ring's next position.
+        """
+        for step in nv.range(first + skip, self.steps if last is None else last, unroll=False):
+            k = (step + backwards * (self.steps - 1 - 2 * step)) * self.config.tile_k
+            old = not new and step >= first + self.config.stages
+            self._load_slice(state, batch, row, col, k, new, old)
+            state = state.next()
+        return state
+
+    def _load_slice(
+        self, state: nv.PipelineState, batch: Any, row: Any, col: Any, k: Any, new: bool, old: Any
+    ) -> None:
+        stage, shared = state.stage, {"part": self.rank, "mask": (1 << self.writers) - 1}
+        if self.a.short is None and self.b.short is None:
+            full = self.ring.acquire(state, new=new)
+            self.a.load(stage, full, batch, row, k, **shared)
+            self.b.load(stage, full, batch, col, k, **shared)
+        else:
+            full = self.ring.acquire(state, expect=False, new=new)
+            self.a.expect_and_load(stage, full, batch, row, k, old, **shared)
+            self.b.expect_and_load(stage, full, batch, col, k, old, **shared)
+            full.arrive()
+
+    def multiply(
+        self, state: nv.PipelineState, top: Any, acc: nv.Accumulator, count: Any = None
+    ) -> tuple[Any, Any, Any]:
+        """Issue the products of ``count`` slices (default: all; at least 1), of rows ``top`` on of A's tile.
+
+        By one warpgroup. ``acc``: a new accumulator. Returns the sums, the last slot, and the ring's next position;
+        `finish` waits for the sums and releases the last slot.
+        """
+        config = self.config
+        # The first slice starts the sums (scale_d = 0): no registers are zeroed.
+        self.ring.wait(state)
+        acc += self.a.a(state.stage, top, config.rows) @ self.b.b(state.stage)
+        last = state
+        state = state.next()
+        # LLVM would unroll a short loop: more code, and more registers than there are.
+        for _ in nv.range(1, self.steps if count is None else count, unroll=False):
+            if config.in_flight == 0:
+                self.finish(last)
+            self.ring.wait(state)
+            acc += self.a.a(state.stage, top, config.rows) @ self.b.b(state.stage)
+            if config.in_flight == 1:
+                nv.wgmma_wait(1)  # the slice before this one is done
+                self.release(last)
+            last = state
+            state = state.next()
+        return acc, last, state
+
+    def finish(self, last: nv.PipelineState) -> None:
+        """Wait for all products, and release the last slot."""
+        nv.wgmma_wait(0)
+        self.release(last)
+
+    def release(self, slot: nv.PipelineState) -> None:
+        """This warp has read the slot: tell the producers that write into it, here and in the cluster."""
+        lane = nv.lane_id()
+        if self.writers == 1:
+            self.ring.release(slot, lane == 0)
+        else:
+            self.ring.release(slot, lane < self.writers, rank=lane)

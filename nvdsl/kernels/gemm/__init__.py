@@ -1,0 +1,10 @@
+"""Matrix products, by the tensor cores or without.
+
+    matmul              `nvdsl.matmul`: arguments -> `problem` -> `dispatch` -> launch
+    choose              which configuration runs: the one place that decides
+    config              what can be configured, and which configurations are legal
+    launch              `nvdsl.kernels.gemm`: one product by one configuration
+    cooperative, pingpong, streamk, splitk      the kernels, one for each schedule
+    blockscaled         8-bit floats with a scale for each 128 elements along K
+    simple              a thread for each element: any type, any strides
+"""

@@ -1,0 +1,132 @@
+"""GEMM of 8-bit floats with a scale for each 128 elements along K: of a row of A, of 128 columns of B.
+
+The cooperative schedule; but sums of one slice of K (128 bytes are 128 elements, one block of scales) are kept apart,
+and added to the tile's sums with their scales. Tensor cores add 8-bit products with 14 bits or so; this way they add
+128 of them at most, and f32 registers the rest. While one consumer scales, the other multiplies.
+
+    total[r, c] += scale_a[r, k] * scale_b[k, c // 128] * (A[r, slice k] @ B[slice k, c])
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import nvdsl as nv
+from nvdsl.kernels.blocks.contiguous import pack
+from nvdsl.kernels.blocks.direct_epilogue import DirectEpilogue, cut
+from nvdsl.kernels.blocks.epilogue import TmaEpilogue
+from nvdsl.kernels.blocks.mainloop import Mainloop
+from nvdsl.kernels.blocks.tile_scheduler import TileScheduler
+from nvdsl.kernels.blocks.tma_operand import TmaOperand
+from nvdsl.kernels.gemm.config import Config
+
+BLOCK = 128
+"""Elements along K, and columns of B, that share a scale."""
+
+DEFAULT = Config(128, 128, 128, stages=6, group=16)
+
+
+@nv.jit
+def matmul(
+    a: nv.Array,
+    b: nv.Array,
+    out: nv.Array,
+    scale_a: nv.Array,
+    scale_b: nv.Array,
+    *,
+    config: Config = DEFAULT,
+    blocks: int,
+    direct: bool = False,
+) -> None:
+    """out[M, N]: ``a`` (M, K) and ``b`` stored (N, K), e4m3 or e5m2, each with K contiguous.
+
+    ``scale_a``: f32, (M, ceil(K / 128)). ``scale_b``: f32, (ceil(K / 128), ceil(N / 128)); both with any strides.
+    ``blocks``: of the grid. ``config``: cooperative, of tiles of 128 columns at most, without clusters.
+    ``direct``: ``out`` has any strides.
+    """
+    (M, N), K = out.shape, a.shape[1]
+    config.check(a.dtype, out.dtype, nv.f32)
+    nv.require(
+        config.schedule == "cooperative" and BLOCK % config.tile_n == 0 and config.cluster == 1,
+        f"{config} for a product with block scales",
+        rule="the columns of a tile have one scale in each slice of K; the schedule is the cooperative one",
+        fix="tile_n of 16, 32, 64 or 128, schedule='cooperative', no cluster",
+    )
+    A = TmaOperand(a, config.tile_m, config.tile_k, major="k")
+    B = TmaOperand(b, config.tile_n, config.tile_k, major="k")
+    D = (DirectEpilogue if direct else TmaEpilogue)(out, config.tile_n, buffers=config.store_buffers)
+    tiles = TileScheduler(M, N, config.tile_m, config.tile_n, order=config.order, group=config.group)
+    steps = nv.cdiv(K, BLOCK)
+
+    @nv.kernel(grid=blocks, block=config.threads)
+    def kernel() -> None:
+        loop = Mainloop(config, A, B, steps=steps)
+        D.allocate(config.consumers)
+        nv.sync_threads()
+        warpgroup = nv.warpgroup_id()
+
+        if warpgroup == 0:  # producer
+            nv.setmaxnreg_dec(config.registers[0])
+            if nv.warpgroup_thread() == 0:
+                state = loop.ring.producer_state()
+                for t in nv.range(nv.block_id.x, tiles.count, blocks):
+                    batch, row, col = tiles.start(t)
+                    state = loop.load(state, batch, row, col)
+        else:  # consumers
+            nv.setmaxnreg_inc(config.registers[1])
+            consumer = warpgroup - 1
+            loop.clear(consumer)
+            top = consumer * config.rows
+            state = loop.ring.consumer_state()
+            row0, _ = nv.layout.accumulator_element(nv.warpgroup_thread(), 0)
+            for t in nv.range(nv.block_id.x, tiles.count, blocks):
+                batch, row, col = tiles.start(t)
+                rows = [nv.min(row + top + row0 + r, M - 1) for r in range(0, config.rows, 8) if r % 64 < 16]
+                total = nv.accumulator(config.rows, config.tile_n, nv.f32)
+                for k in nv.range(steps, unroll=False):
+                    of_b = scale_b[k, nv.min(col // BLOCK, scale_b.shape[1] - 1)]
+                    scales = [scale_a[r, k] * of_b for r in rows]
+                    loop.ring.wait(state)
+                    part = nv.accumulator(config.rows, config.tile_n, nv.f32)
+                    part += A.a(state.stage, top, config.rows) @ B.b(state.stage)
+                    loop.finish(state)
+                    total = scaled_sum(total, part, scales)
+                    state = state.next()
+                D.store(total, batch, row + top, col, consumer)
+            D.drain()
+
+    kernel()
+
+
+@nv.jit
+def product(
+    a: nv.Array,
+    b: nv.Array,
+    out: nv.Array,
+    scale_a: nv.Array,
+    scale_b: nv.Array,
+    *,
+    sms: int,
+    pack_a: bool = False,
+    pack_b: bool = False,
+    direct: bool = False,
+    config: Config = DEFAULT,
+) -> None:
+    """`matmul` on all of ``sms`` SMs; ``pack_a``, ``pack_b``: of operands with any strides, copied first."""
+    a = pack(a) if pack_a else a
+    b = pack(b) if pack_b else b
+    M, N = out.shape
+    blocks = min(sms, TileScheduler(M, N, config.tile_m, config.tile_n).count)
+    matmul.__wrapped__(a, b, out, scale_a, scale_b, config=config, blocks=blocks, direct=direct or cut(out))
+
+
+def scaled_sum(total: nv.Accumulator, part: nv.Accumulator, scales: list[Any]) -> nv.Accumulator:
+    """``total + scale * part``; ``scales``: of the two rows that a thread has in each 64."""
+    summed = []
+    for block, (sums, products) in enumerate(zip(total.registers(), part.registers(), strict=True)):
+        new = []
+        for register, (x, y) in enumerate(zip(sums, products, strict=True)):
+            row, _ = nv.layout.accumulator_element(0, register)
+            new.append(x + scales[2 * block + row // 8] * y)
+        summed.append(new)
+    return total.with_registers(summed)

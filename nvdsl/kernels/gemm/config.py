@@ -1,0 +1,142 @@
+"""What can be chosen for a GEMM kernel, and which choices the hardware can run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import nvdsl as nv
+from nvdsl.hopper import arch
+from nvdsl.kernels.blocks.tile_scheduler import ORDERS
+
+SCHEDULES = ("cooperative", "pingpong", "streamk", "splitk")
+SPLITS = {"splitk": (2, 4, 8)}
+"""Parts of K, by the schedule; one part in all others."""
+REGISTERS = {1: (40, 240), 2: (40, 232), 3: (32, 160)}
+"""Registers a thread of the producer and of each consumer warpgroup, by the number of consumers (setmaxnreg)."""
+
+SPARE_REGISTERS = 24
+"""What a consumer's thread needs beside its accumulators: addresses, descriptors, ring state, packed results."""
+
+
+@dataclass(frozen=True)
+class Config:
+    """One GEMM kernel out of the family. Frozen and hashable: a compile-time constant.
+
+    ``tile_m, tile_n, tile_k``: elements of a block's tile of the result, and of K in one slot of the ring; ``stages``:
+    slots. ``schedule``: "cooperative" (the consumer warpgroups share a tile: each takes ``tile_m / consumers`` rows)
+    or "pingpong" (two consumers, each on a tile of its own, one multiplying while the other stores), or "streamk"
+    (ping-pong, with tiles cut along K so that all blocks end at the same time), or "splitk" (cooperative, with
+    ``split`` blocks for each tile, each with a part of K: for few tiles).
+    ``cluster_m, cluster_n``: blocks of a cluster along the rows and columns of the result; the ones in a column share
+    B's tile, the ones in a row A's: by ``multicast``, each loading a part for all, or by asking L2 at the same time.
+    ``order``, ``group``: see `nvdsl.kernels.blocks.tile_scheduler`.
+    ``alternate``: every other tile of a block runs along K from its end to its start: what came last is in L2 yet.
+    ``in_flight``: groups of wgmma left in flight while the next slot is waited for, 0 or 1.
+    ``store_buffers``: pieces (64 rows of 128 bytes) of the result that each consumer can have on the way out.
+    """
+
+    tile_m: int = 128
+    tile_n: int = 256
+    tile_k: int = 64
+    stages: int = 4
+    schedule: str = "cooperative"
+    consumers: int = 2
+    cluster_m: int = 1
+    cluster_n: int = 1
+    multicast: bool = True
+    order: str = "rows"
+    group: int = 8
+    alternate: bool = True
+    in_flight: int = 1
+    store_buffers: int = 2
+    split: int = 1
+
+    @property
+    def threads(self) -> int:
+        return 128 * (1 + self.consumers)
+
+    @property
+    def rows(self) -> int:
+        """Rows of the result that one consumer sums."""
+        return self.tile_m // self.consumers if self.shared_tile else self.tile_m
+
+    @property
+    def shared_tile(self) -> bool:
+        """Whether the consumers share a tile: all of them read every slot of the ring."""
+        return self.schedule in ("cooperative", "splitk")
+
+    @property
+    def cluster(self) -> int:
+        """Blocks of a cluster."""
+        return self.cluster_m * self.cluster_n
+
+    @property
+    def sharers(self) -> tuple[int, int]:
+        """Blocks that load a tile of A, and of B, together."""
+        return (self.cluster_n, self.cluster_m) if self.multicast else (1, 1)
+
+    @property
+    def registers(self) -> tuple[int, int]:
+        """Registers of a thread of the producer and of a consumer. Split-K leaves them as they are: where sums are few,
+        two blocks fit on an SM."""
+        if self.schedule == "splitk":
+            return (arch.launch_registers(self.threads),) * 2
+        return REGISTERS[self.consumers]
+
+    def slot_bytes(self, dtype: nv.DType, b_major: str = "mn") -> int:
+        """Bytes of A and B in one slot of the ring. An N-major tile of B takes whole panels of 128 bytes."""
+        panel = 1 if b_major == "k" else 128 // dtype.bytes
+        return (self.tile_m + nv.cdiv(self.tile_n, panel) * panel) * self.tile_k * dtype.bytes
+
+    def smem_bytes(self, dtype: nv.DType, out_dtype: nv.DType, b_major: str = "mn") -> int:
+        """Shared memory of a block, in bytes: the ring, the pieces on the way out, the barriers; with split-K also the
+        sums (of 32 bits) that it is given."""
+        pieces = self.consumers * self.store_buffers * 64 * 128
+        barriers = arch.MBARRIER_BYTES * 2 * self.stages
+        sums = self.tile_m * self.tile_n * 4 if self.schedule == "splitk" else 0
+        return self.stages * self.slot_bytes(dtype, b_major) + pieces + barriers + sums
+
+    def accumulator_registers(self, acc_dtype: nv.DType) -> int:
+        """Registers of a consumer's thread that hold sums."""
+        return self.rows * self.tile_n * acc_dtype.bits // (128 * 32)
+
+    def problems(self, dtype: nv.DType, out_dtype: nv.DType, acc_dtype: nv.DType) -> list[str]:
+        """Why the hardware or the kernels can't run it; empty where they can."""
+        registers = self.accumulator_registers(acc_dtype) + SPARE_REGISTERS
+        smem = self.smem_bytes(dtype, out_dtype)
+        checks = [
+            (self.schedule in SCHEDULES, f"schedule is one of {SCHEDULES}, not {self.schedule!r}"),
+            (self.order in ORDERS, f"order is one of {ORDERS}, not {self.order!r}"),
+            (self.consumers in REGISTERS, f"1 to 3 consumer warpgroups, not {self.consumers}"),
+            (self.shared_tile or self.consumers == 2, "two consumers play ping-pong"),
+            (self.cluster == 1 or self.schedule in SCHEDULES[:2], f"{self.schedule} works without clusters of tiles"),
+            (self.split in SPLITS.get(self.schedule, (1,)), f"{self.schedule} with split {self.split}"),
+            (self.tile_n % (16 * self.split) == 0, f"tile_n {self.tile_n}: each of {self.split} blocks stores n * 16"),
+            (self.rows > 0 and self.rows % 64 == 0, f"{self.rows} rows a consumer: wgmma takes 64 at a time"),
+            (8 <= self.tile_n <= 256 and self.tile_n % 16 == 0, f"tile_n {self.tile_n}: a multiple of 16 up to 256"),
+            (self.tile_k * dtype.bytes == 128, f"tile_k {self.tile_k} of {dtype.name}: 128 bytes, the swizzle's width"),
+            (self.stages >= 2, f"{self.stages} stages: one is filled while another is multiplied"),
+            (self.in_flight in (0, 1), f"{self.in_flight} groups in flight: 0 or 1"),
+            (self.store_buffers >= 1 and self.group >= 1, "at least one store buffer, and one row a group"),
+            (min(self.cluster_m, self.cluster_n) == 1, "a cluster is a row or a column of blocks"),
+            (self.cluster in (1, 2, 4, 8), f"a cluster of {self.cluster} blocks: 1, 2, 4 or 8"),
+            (
+                smem <= arch.MAX_SMEM_PER_BLOCK,
+                f"{smem:,} bytes of shared memory, where a block has {arch.MAX_SMEM_PER_BLOCK:,}",
+            ),
+            (
+                self.consumers not in REGISTERS or registers <= self.registers[1],
+                f"{registers} registers a consumer's thread",
+            ),
+        ]
+        return [message for holds, message in checks if not holds]
+
+    def check(self, dtype: nv.DType, out_dtype: nv.DType, acc_dtype: nv.DType) -> None:
+        """Raise ArgumentError that names everything that is wrong."""
+        problems = self.problems(dtype, out_dtype, acc_dtype)
+        nv.require(
+            not problems,
+            f"{self} of {dtype.name}: " + "; ".join(problems),
+            rule="a kernel fits into an SM's registers and shared memory, and wgmma's and TMA's shapes",
+            fix="choose a smaller tile or fewer stages",
+        )

@@ -1,0 +1,105 @@
+"""``gemm``: one matrix product by one named configuration. The low-level entry; it chooses nothing."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import nvdsl as nv
+from nvdsl import sim
+from nvdsl.call.specialize import describe_argument
+from nvdsl.driver.device import devices
+from nvdsl.hopper import arch
+from nvdsl.kernels.blocks.epilogue import Visit
+from nvdsl.kernels.blocks.tile_scheduler import TileScheduler
+from nvdsl.kernels.gemm import cooperative, pingpong, splitk, streamk
+from nvdsl.kernels.gemm.config import Config
+
+KERNELS: dict[str, nv.Jit[...]] = {
+    "cooperative": cooperative.matmul,
+    "pingpong": pingpong.matmul,
+    "streamk": streamk.matmul,
+    "splitk": splitk.matmul,
+}
+"""The host function of each schedule."""
+
+
+def gemm(
+    a: Any,
+    b: Any,
+    out: Any,
+    *operands: Any,
+    config: Config | None = None,
+    acc_dtype: nv.DType | None = None,
+    visit: Visit | None = None,
+    blocks: int | None = None,
+    stream: Any = None,
+    target: str | None = None,
+) -> None:
+    """``out = a @ b``: (M, K) times (K, N).
+
+    ``a``, ``b``: 2-D arrays of one dtype (f16, bf16, f32 as tf32, e4m3, e5m2, i8), each with one contiguous axis:
+    ``x.T`` is as good as ``x``, except that wgmma takes 8- and 32-bit types with K contiguous only. The other
+    stride is a multiple of 16 bytes. ``out``: rows contiguous. ``acc_dtype``: f32 (default), f16, or i32 (default for
+    i8). ``visit``, ``operands``: see `nvdsl.kernels.blocks.epilogue.Visit`. ``blocks``: of the grid; default: as many
+    as the GPU can hold at once, but no more than there are tiles, or parts of tiles; split-K
+    has ``config.split`` for each.
+    """
+    a_spec, b_spec = (describe_argument(x)[0] for x in (a, b))
+    M, N = a_spec.shape[0], b_spec.shape[1]
+    config = config or Config()
+    nv.require(
+        config.schedule in KERNELS,
+        f"gemm with schedule {config.schedule!r}",
+        rule=f"a schedule is one of {list(KERNELS)}",
+        fix="choose one of these",
+    )
+    acc_dtype = acc_dtype or (nv.i32 if a_spec.dtype in (nv.i8, nv.u8) else nv.f32)
+    a_major = "k" if _rows_contiguous(a_spec) else "mn"
+    b_major = "mn" if _rows_contiguous(b_spec) else "k"
+    persistent = {} if config.schedule == "splitk" else {"blocks": blocks or grid(M, N, config, sms(target))}
+    KERNELS[config.schedule](
+        a if a_major == "k" else a.T,
+        b if b_major == "mn" else b.T,
+        out,
+        *operands,
+        config=config,
+        **persistent,
+        a_major=a_major,
+        b_major=b_major,
+        acc_dtype=acc_dtype,
+        visit=visit,
+        stream=stream,
+        target=target,
+    )
+
+
+def grid(m: int, n: int, config: Config, sms: int) -> int:
+    """Blocks of a persistent kernel: as many as ``sms`` SMs hold at once, but no more than there are tiles. (Stream-K
+    takes no more than it has work for.)"""
+    if config.schedule == "streamk":
+        return sms
+    tiles = TileScheduler(m, n, config.tile_m, config.tile_n, config.cluster_m, config.cluster_n).count
+    return config.cluster * min(tiles, resident_clusters(config.cluster, sms))
+
+
+def resident_clusters(size: int, sms: int) -> int:
+    """Clusters of ``size`` blocks, one block an SM, that run at the same time.
+
+    A cluster lies within a GPC, and GPCs differ in their number of SMs: of an H200's 132 SMs, clusters of 2 use all, of
+    4 and 8 use 120 (cuOccupancyMaxActiveClusters gave 66, 30 and 15).
+    """
+    return sms // size if size <= 2 else sms * 10 // 11 // size
+
+
+def _rows_contiguous(spec: Any) -> bool:
+    return spec.strides[1] == 1
+
+
+@functools.cache
+def sms(target: str | None) -> int:
+    """SMs of the default device; in the simulator as on an H200."""
+    if sim.wanted(target):
+        return arch.SMS
+    ordinal = devices.default().ordinal
+    return devices.cuda.multiprocessors(ordinal)

@@ -1,0 +1,88 @@
+"""The arguments of ``matmul`` that are no arrays: numbers, types, the activation, the configuration."""
+
+from __future__ import annotations
+
+import reprlib
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+import nvdsl as nv
+from nvdsl.errors import ArgumentError
+from nvdsl.kernels.blocks.linear_combination import ACTIVATIONS
+from nvdsl.kernels.gemm.config import Config
+from nvdsl.values import dtypes
+
+_NUMBERS = (int, float, np.number)
+
+
+def array(scale: Any) -> Any:
+    """A scale that is an array; None where it is a number, or there is none."""
+    return None if isinstance(scale, _NUMBERS) else scale
+
+
+def numbers(alpha: Any, beta: Any, c: Any, scale_a: Any, scale_b: Any) -> tuple[float, float]:
+    """alpha with the scales that are numbers, and beta with its default. Raises ArgumentError for what is no number."""
+    factor = alpha if alpha.__class__ is float else _number("alpha", alpha)
+    if not (scale_a is scale_b is None):
+        for name, scale in (("scale_a", scale_a), ("scale_b", scale_b)):
+            if isinstance(scale, _NUMBERS):
+                factor *= _number(name, scale)
+    if beta is None:
+        return factor, 0.0 if c is None else 1.0
+    return factor, beta if beta.__class__ is float else _number("beta", beta)
+
+
+def _number(name: str, x: Any) -> float:
+    if not isinstance(x, _NUMBERS) or isinstance(x, np.complexfloating):
+        raise ArgumentError(
+            f"{name}={reprlib.repr(x)}",
+            rule=f"{name} is a real number: int, float or a NumPy scalar",
+            fix="pass a float; factors for rows and columns are scale_a, (M, 1), and scale_b, (N,)",
+        )
+    return float(x)
+
+
+def dtype(name: str, x: Any) -> nv.DType | None:
+    """A type, or what NumPy takes for one. Raises ArgumentError for what is none."""
+    if x is None or isinstance(x, nv.DType):
+        return x
+    try:
+        return dtypes.from_numpy(x)
+    except (TypeError, ValueError):
+        raise ArgumentError(
+            f"{name}={reprlib.repr(x)}", rule="a type is one of nvdsl's, or of NumPy's", fix=f"{name}=nv.f32, say"
+        ) from None
+
+
+def config(x: Any) -> Config | None:
+    """Raises ArgumentError for what is none."""
+    if x is None or isinstance(x, Config):
+        return x
+    raise ArgumentError(
+        f"config={reprlib.repr(x)}",
+        rule="a configuration is a nvdsl.kernels.Config",
+        fix="config=Config(128, 256), say; or leave it out: the best known one is taken",
+    )
+
+
+def activation(x: Any) -> Callable[[Any], Any] | None:
+    """The function. Raises ArgumentError for what is none, or can't be told from others."""
+    if isinstance(x, str) and x in ACTIVATIONS:
+        return ACTIVATIONS[x]
+    if x is None or (callable(x) and _is_hashable(x)):
+        return x
+    raise ArgumentError(
+        f"activation={reprlib.repr(x)}",
+        rule=f"one of {', '.join(ACTIVATIONS)}, or a function of a traced f32 value, hashable",
+        fix="choose one of these",
+    )
+
+
+def _is_hashable(x: Any) -> bool:
+    try:
+        hash(x)
+    except TypeError:
+        return False
+    return True

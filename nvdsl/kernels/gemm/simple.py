@@ -1,0 +1,70 @@
+"""GEMM with a thread for each element of the result: any strides, any sizes, no tensor cores.
+
+The slow road that is always open: where K is empty, where strides break TMA's rules and the product is too small to be
+worth a copy, and as the reference that the fast kernels are compared with. Neighbouring threads take neighbouring
+columns, so that reads of a row-major B and writes of the result are coalesced; A's element is one for a whole warp.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import nvdsl as nv
+from nvdsl.kernels.blocks.tile_scheduler import TileScheduler
+
+THREADS = (32, 8)  # columns, rows
+
+
+@nv.jit
+def matmul(
+    a: nv.Array,
+    b: nv.Array,
+    out: nv.Array,
+    *operands: Any,
+    acc_dtype: nv.DType = nv.f32,
+    visit: Callable[..., Any] | None = None,
+) -> None:
+    """out[batch, M, N] = a[batch, M, K] @ b[batch, K, N]; all three of three axes, with any strides.
+
+    An operand of one batch serves all. Products are summed in the order of K in ``acc_dtype``, each factor converted
+    to it first. ``visit``: see `nvdsl.kernels.blocks.epilogue.Visit`; ``operands`` are handed to it.
+    """
+
+    def dot(batch: Any, row: Any, col: Any) -> Any:
+        of_a = batch if a.shape[0] > 1 else 0
+        of_b = batch if b.shape[0] > 1 else 0
+        total = acc_dtype(0)
+        for k in nv.range(a.shape[2]):
+            total += acc_dtype(a[of_a, row, k]) * acc_dtype(b[of_b, k, col])
+        return total
+
+    _each_element(dot, out, operands, visit)
+
+
+@nv.jit
+def empty_sums(
+    out: nv.Array, *operands: Any, acc_dtype: nv.DType = nv.f32, visit: Callable[..., Any] | None = None
+) -> None:
+    """What `matmul` stores where K is 0: every sum is zero, and visited."""
+    _each_element(lambda batch, row, col: acc_dtype(0), out, operands, visit)
+
+
+def _each_element(
+    total: Callable[..., Any], out: nv.Array, operands: tuple[Any, ...], visit: Callable[..., Any] | None
+) -> None:
+    """Launch the kernel that stores ``visit(total(batch, row, col))`` to each element of ``out``."""
+    batches, M, N = out.shape
+    tiles = TileScheduler(M, N, THREADS[1], THREADS[0], group=1, batches=batches)
+
+    @nv.kernel(grid=tiles.count, block=THREADS)  # along x: there are at most 65,535 blocks along y and along z
+    def kernel() -> None:
+        batch, row, col = tiles.start(nv.block_id.x)
+        row, col = row + nv.thread_id.y, col + nv.thread_id.x
+        if row < M and col < N:
+            value = total(batch, row, col)
+            if visit is not None:
+                value = visit(value, batch, row, col, *operands)
+            out[batch, row, col] = value
+
+    kernel()

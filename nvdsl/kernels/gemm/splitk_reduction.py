@@ -1,0 +1,66 @@
+"""Sums of a tile that the blocks of a cluster share: exchanged through their shared memory, added in a fixed order.
+
+Each block has summed its part of K over the whole tile. It gives each block of the cluster, itself too, the columns
+that are that block's; then every block adds what it was given, in the order of K, and has its columns of the result:
+
+    block 0 | c0 c1 c2 c3 |      block 0: c0 + c0 + c0 + c0
+    block 1 | c0 c1 c2 c3 |  ->  block 1:    c1 + c1 + c1 + c1
+    ...                          ...
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import nvdsl as nv
+from nvdsl.mlir import ir
+from nvdsl.mlir.dialects import llvm, vector
+from nvdsl.ops.pointer import address_of, byte_offset
+
+VECTOR = 4
+"""Elements that a thread moves at a time: 16 bytes of f32."""
+
+
+class ClusterReduction:
+    """Made in the kernel. ``blocks``: of the cluster; ``warpgroups``: of each, with ``rows x cols`` sums.
+
+    Registers go as they lie, thread beside thread: the layout of an accumulator is the same in all blocks. Between
+    `give` and `take` is a barrier of the cluster, and one before `give`, so that all blocks have begun.
+    """
+
+    def __init__(self, blocks: int, warpgroups: int, rows: int, cols: int, dtype: nv.DType) -> None:
+        self.blocks, self.rows, self.cols, self.dtype = blocks, rows, cols // blocks, dtype
+        self.warpgroups, self.part = warpgroups, rows * self.cols  # elements that one warpgroup gets from another
+        self.memory = nv.smem((blocks * warpgroups * self.part,), dtype)
+
+    def give(self, acc: nv.Accumulator, rank: Any, warpgroup: Any) -> None:
+        """Write each block's columns of ``acc``, the sums of block ``rank``, into that block's memory."""
+        here = address_of(self.memory, self._start(rank, warpgroup) * self.dtype.bytes)
+        each = self.cols // 2  # registers of 64 rows
+        kind = ir.VectorType.get([VECTOR], self.dtype.ir)
+        registers = acc.registers()
+        for block in range(self.blocks):
+            there = nv.mapa(here, block)
+            values = [x for half in registers for x in half[block * each : (block + 1) * each]]
+            for i in range(0, len(values), VECTOR):
+                together = vector.from_elements(kind, values[i : i + VECTOR])
+                address = byte_offset(there, i * 128 * self.dtype.bytes)
+                llvm.StoreOp(together, address, alignment=VECTOR * self.dtype.bytes)
+
+    def take(self, warpgroup: Any) -> nv.Accumulator:
+        """The sums of this block's columns: ``rows x cols / blocks``."""
+        total: list[Any] = []
+        for rank in range(self.blocks):
+            start = self._start(rank, warpgroup)
+            given = []
+            for i in range(0, self.part // 128, VECTOR):
+                together = self.memory.load_vector((start + i * 128,), VECTOR)
+                given += [together[j] for j in range(VECTOR)]
+            total = [x + y for x, y in zip(total, given, strict=True)] if total else given
+        acc = nv.accumulator(self.rows, self.cols, self.dtype)
+        each = self.cols // 2
+        return acc.with_registers([total[i : i + each] for i in range(0, len(total), each)])
+
+    def _start(self, rank: Any, warpgroup: Any) -> Any:
+        """Where this thread's elements from block ``rank`` begin."""
+        return (rank * self.warpgroups + warpgroup) * self.part + nv.warpgroup_thread() * VECTOR

@@ -1,0 +1,56 @@
+"""Results that TMA can't store: any strides, any alignment, and nothing beyond the edge is touched."""
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import nvdsl as nv
+from nvdsl.kernels import Config
+from nvdsl.kernels.gemm import blockscaled
+from nvdsl.kernels.gemm.tensor_core import product
+from tests.unit.kernels.strided import strided
+
+
+@nv.jit
+def into(a, b, flat, *, shape, strides, start, direct=False, **options):
+    product(a, b, strided(flat, shape, strides, start), a_major="k", b_major="mn", sms=2, direct=direct, **options)
+
+
+CONFIGS = [
+    Config(64, 64, stages=2, consumers=1, store_buffers=1),
+    Config(64, 48, stages=2, schedule="pingpong"),
+    Config(64, 64, stages=2, schedule="streamk"),
+]
+
+
+@pytest.mark.parametrize("config", CONFIGS, ids=lambda c: f"{c.schedule}-{c.tile_n}")
+@pytest.mark.parametrize(
+    ("strides", "start"), [((73, 1), 1), ((160, 2), 0), ((1, 71), 0)], ids=["odd rows", "gaps", "columns"]
+)
+@pytest.mark.parametrize("dtype", [nv.f16, nv.f32], ids=lambda t: t.name)
+def test_any_strides(config, strides, start, dtype):
+    rng = np.random.default_rng(0)
+    m, n, k = 70, 65, 136
+    a, b = (rng.integers(-3, 4, shape).astype(np.float16) for shape in ((m, k), (k, n + 7)))
+    memory = np.full(start + 1 + (m - 1) * strides[0] + (n - 1) * strides[1] + 5, -2000, dtype.numpy)
+    out = np.lib.stride_tricks.as_strided(memory[start:], (m, n), [s * memory.itemsize for s in strides])
+    into(a, b, memory, shape=(m, n), strides=strides, start=start, config=config, direct=True, target="sim")
+    np.testing.assert_array_equal(out, a.astype(np.float32) @ b[:, :n].astype(np.float32))
+    assert (memory == -2000).sum() == memory.size - m * n, "an element outside of the result was written"
+
+
+@pytest.mark.parametrize(("m", "pitch"), [(3, 104), (1, 100)], ids=["padded rows", "one row"])
+def test_what_lies_behind_a_row_is_not_written_over(m, pitch):
+    # TMA could store these rows, but it clips them at whole 16 bytes.
+    a, b = np.ones((m, 64), np.float16), np.ones((64, 100 + 4), np.float16)
+    memory = np.full((m, pitch), -2000, np.float16)
+    into(a, b, memory.reshape(-1), shape=(m, 100), strides=(pitch, 1), start=0, config=CONFIGS[0], target="sim")
+    assert (memory[:, :100] == 64).all() and (memory[:, 100:] == -2000).all()
+
+
+def test_one_row_with_block_scales_ends_where_it_ends():
+    a, b = np.ones((1, 128), ml_dtypes.float8_e4m3fn), np.ones((128, 100), ml_dtypes.float8_e4m3fn)
+    scales = np.full((1, 1), 2, np.float32), np.full((1, 1), 3, np.float32)
+    out = np.zeros((1, 100), np.float16)
+    blockscaled.product(a, b.T.copy(), out, *scales, sms=2, target="sim")
+    assert (out == 128 * 6).all()

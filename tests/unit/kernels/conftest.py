@@ -1,0 +1,85 @@
+"""A GPU's road without a GPU: a driver that records what is launched, and torch on it."""
+
+from __future__ import annotations
+
+import ctypes
+import importlib
+import itertools
+import struct
+from types import SimpleNamespace
+
+import pytest
+
+from nvdsl.call import signature as signatures
+from nvdsl.driver.device import devices
+from nvdsl.driver.launch import Launch
+from nvdsl.kernels.gemm import simple
+from nvdsl.kernels.gemm.launch import sms
+from nvdsl.kernels.gemm.tuned import product
+from nvdsl.mlir.threads import Once
+from tests.unit.driver import libraries
+from tests.unit.driver.fake_cuda import FakeCuda, _Encoded
+
+module = importlib.import_module("nvdsl.kernels.gemm.matmul")
+
+
+class Recorder(FakeCuda):
+    """Two devices; a tensor map's last 8 bytes are its address."""
+
+    def multiprocessors(self, ordinal):
+        return 132
+
+    def encode(self, tensor_map, address):
+        return self.moved(None, tensor_map, address)
+
+    def moved(self, encoded, tensor_map, address):
+        self.maps.append((tensor_map, address))
+        memory = ctypes.create_string_buffer(bytes(120) + struct.pack("<Q", address), 128)
+        return _Encoded(memory, ctypes.addressof(memory))
+
+
+@pytest.fixture
+def gpu(monkeypatch):
+    """``launches``: the kernel's entry (an object of its own for each compilation), the stream, and every address and
+    number that it got; ``allocations``: what calls took and have not freed."""
+    cuda = Recorder(count=2)
+    for name, value in (("_cuda", cuda), ("_devices", {}), ("_default", None)):
+        monkeypatch.setattr(devices, name, value)
+    for name in ("_roads", "_ready"):
+        getattr(module, name).clear()
+    for function in (product, simple.matmul):
+        monkeypatch.setattr(function, "_plans", Once())
+        monkeypatch.setattr(function, "_prepared", {})
+    product._chosen.clear()
+    monkeypatch.setattr(signatures, "_looks", dict(signatures._looks))
+    sms.cache_clear()
+    launches = []
+
+    def launch(self, run, record):
+        words, maps = record.words, {i for i, _ in self._maps}
+        given = [
+            struct.unpack("<Q", ctypes.string_at(words[i] + 120, 8))[0] if i in maps else words[self._count + i]
+            for i in range(self._count)
+        ]
+        launches.append(SimpleNamespace(kernel=self.kernel, stream=run.stream, given=given, shape=record.shape))
+
+    monkeypatch.setattr(Launch, "launch", launch)
+    cuda.launches = launches
+    yield cuda
+    sms.cache_clear()
+    module._ready.clear()
+
+
+@pytest.fixture
+def torch(monkeypatch):
+    made = itertools.count(0x900000, 0x10000)
+    streams = [0x51, 0x52]
+    torch = libraries.install_torch(monkeypatch, streams=streams)
+    torch.streams = streams
+    torch.float16 = "float16"
+    torch.empty = lambda shape, dtype, device: tensor(torch, next(made), shape, dtype=dtype)
+    return torch
+
+
+def tensor(torch, address, shape=(64, 64), strides=None, device=0, dtype="float16"):
+    return torch.Tensor(dtype, shape, strides or (shape[1], 1), device, address)

@@ -1,0 +1,90 @@
+"""Block scales: each slice of K is scaled before it is added."""
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import nvdsl as nv
+from nvdsl.kernels.gemm.blockscaled import DEFAULT, matmul
+from nvdsl.kernels.gemm.config import Config
+
+SMALL = Config(64, 64, 128, stages=2, consumers=1)
+
+
+@pytest.mark.parametrize(("m", "n", "k"), [(64, 64, 128), (70, 200, 400), (1, 8, 16), (130, 136, 272)])
+def test_the_sum_of_scaled_slices(m, n, k):
+    rng = np.random.default_rng(m)
+    a, b = (rng.integers(-3, 4, shape).astype(ml_dtypes.float8_e4m3fn) for shape in ((m, k), (n, k)))
+    slices, columns = -(-k // 128), -(-n // 128)
+    sa, sb = (2.0 ** rng.integers(-2, 3, shape) for shape in ((m, slices), (slices, columns)))
+    expected = np.zeros((m, n))
+    for i in range(slices):
+        part = a[:, i * 128 : (i + 1) * 128].astype(float) @ b[:, i * 128 : (i + 1) * 128].astype(float).T
+        expected += sa[:, i : i + 1] * np.repeat(sb[i], 128)[:n] * part
+    out = np.full((m, n), np.nan, np.float32)
+    matmul(a, b, out, *(s.astype(np.float32) for s in (sa, sb)), config=SMALL, blocks=2, target="sim")
+    np.testing.assert_array_equal(out, expected)
+
+
+@pytest.mark.parametrize("shape", [(70, 200, 256), (33, 130, 300)], ids=["as they lie", "copied"])
+def test_matmul_knows_them_by_their_shapes(shape):
+    m, n, k = shape
+    rng = np.random.default_rng(0)
+    a, b = rng.integers(-3, 4, (m, k)), rng.integers(-3, 4, (k, n))
+    sa, sb = 2.0 ** rng.integers(-2, 3, (m, -(-k // 128))), 2.0 ** rng.integers(-2, 3, (-(-k // 128), -(-n // 128)))
+    scales = {"scale_a": sa.astype(np.float32), "scale_b": sb.astype(np.float32)}
+    exact = (a * np.repeat(sa, 128, 1)[:, :k]) @ (b * np.repeat(np.repeat(sb, 128, 0), 128, 1)[:k, :n])
+    x, y = a.astype(ml_dtypes.float8_e4m3fn), np.asfortranarray(b.astype(ml_dtypes.float8_e4m3fn))
+    got = nv.matmul(x, y, **scales, out_dtype=nv.f32, config=SMALL, target="sim")
+    np.testing.assert_array_equal(got, exact)
+    with pytest.raises(nv.ArgumentError, match="beside block scales"):
+        nv.matmul(x, y, **scales, alpha=2.0, target="sim")
+
+
+def scaled(m, n, k, dtype=ml_dtypes.float8_e4m3fn, batch=(), **options):
+    """A product with scales of 2 and 1/4, all other elements ones."""
+    a, b = np.ones((*batch, m, k), dtype), np.ones((*batch, k, n), dtype)
+    slices, columns = -(-k // 128), -(-n // 128)
+    scales = {"scale_a": np.full((m, slices), 2, np.float32), "scale_b": np.full((slices, columns), 0.25, np.float32)}
+    return nv.matmul(a, b, **scales, target="sim", **options)
+
+
+@pytest.mark.parametrize(("m", "n", "k"), [(24, 200, 0), (0, 64, 256), (16, 0, 256), (8, 144, 64)])
+def test_sizes_of_zero_and_of_one_block_along_k(m, n, k):
+    np.testing.assert_array_equal(scaled(m, n, k, out_dtype=nv.f32), np.full((m, n), k / 2, np.float32))
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"dtype": np.int8}, "scale rows and columns"),
+        ({"dtype": np.float16}, "scale rows and columns"),
+        ({"batch": (2,)}, "without batches"),
+        ({"acc_dtype": nv.f16}, "leave acc_dtype out"),
+        ({"config": Config(128, 192)}, "one scale in each slice"),
+        ({"config": Config(128, 128, schedule="pingpong")}, "one scale in each slice"),
+        ({"alpha": 2.0}, "apply them afterwards"),
+    ],
+    ids=lambda x: x if isinstance(x, str) else "",
+)
+def test_what_block_scales_can_not_do_is_said_at_the_callers_line(options, said):
+    with pytest.raises(nv.ArgumentError, match=said) as caught:
+        scaled(64, 64, 256, **options)
+    assert caught.value.where.file == __file__
+
+
+def test_its_registers():
+    arrays = [nv.ShapeDtype(shape, nv.e4m3) for shape in ((4096, 2048), (1024, 2048))]
+    scales = [nv.ShapeDtype(shape, nv.f32) for shape in ((4096, 16), (16, 8))]
+    strict = nv.jit(matmul.__wrapped__, strict=True)
+    compiled = strict.compile(*arrays, nv.ShapeDtype((4096, 1024), nv.bf16), *scales, blocks=132)
+    (kernel,) = compiled.kernels.values()
+    assert (kernel.resources.stack, kernel.resources.spill_stores) == (0, 0)
+    assert DEFAULT.problems(nv.e4m3, nv.bf16, nv.f32) == []
+
+
+def test_a_tile_with_two_scales_is_refused():
+    arrays = [nv.ShapeDtype((256, 256), nv.e4m3)] * 2 + [nv.ShapeDtype((256, 256), nv.bf16)]
+    scales = [nv.ShapeDtype((256, 2), nv.f32), nv.ShapeDtype((2, 2), nv.f32)]
+    with pytest.raises(nv.ArgumentError, match="one scale in each slice"):
+        matmul.compile(*arrays, *scales, blocks=1, config=Config(128, 192, 128))

@@ -1,0 +1,115 @@
+"""How kernels see the arrays: each road, carried out by NumPy, gives the product, whatever the strides."""
+
+from __future__ import annotations
+
+import hypothesis
+import numpy as np
+import pytest
+from hypothesis import strategies as st
+
+import nvdsl as nv
+from nvdsl.kernels.blocks.linear_combination import LinearCombination
+from nvdsl.kernels.gemm import simple
+from nvdsl.kernels.gemm.choose import CANDIDATES
+from nvdsl.kernels.gemm.config import Config
+from nvdsl.kernels.gemm.dispatch import SIMPLE_PRODUCTS, find
+from nvdsl.kernels.gemm.problem import GemmProblem, Matrix
+from nvdsl.kernels.gemm.tuned import product
+
+CONFIG = Config(64, 64, stages=2, consumers=1)
+
+
+@st.composite
+def placed(draw, shape, repeated=True):
+    """Memory, and an array of ``shape`` in it: axes in any order, padded, from any element on; batches may repeat."""
+    order = draw(st.permutations(range(len(shape))))
+    strides, step = [0] * len(shape), 1
+    for axis in order:
+        if repeated and axis < len(shape) - 2 and draw(st.booleans()):
+            continue  # one for all
+        strides[axis] = step
+        step = step * shape[axis] + draw(st.sampled_from([0, 0, 1, 8]))
+    start = draw(st.sampled_from([0, 3, 8]))
+    memory = np.random.default_rng(step).integers(-4, 5, start + step).astype(np.float32)
+    array = np.lib.stride_tricks.as_strided(memory[start:], shape, [4 * s for s in strides])
+    return memory[start:], Matrix(nv.f16, shape, tuple(strides), start % 8 == 0), array
+
+
+@st.composite
+def products(draw):
+    batch = tuple(draw(st.lists(st.integers(1, 3), max_size=3)))
+    m, n, k = (draw(st.sampled_from([1, 2, 8, 9, 16])) for _ in range(3))
+    cut = draw(st.integers(0, len(batch)))
+    a = draw(placed((*batch, m, k)))
+    b = draw(placed((*batch[cut:], k, n)))
+    out = draw(placed((*batch, m, n), repeated=False))
+    return a, b, out
+
+
+def by_numpy(road, sources):
+    """What a road's kernel does."""
+    for launch in range(road.launches):
+        a, b, out = road.arguments(sources, 1.0, 0.0, launch)
+        if road.function is product:
+            a = a if road.options["a_major"] == "k" else a.swapaxes(-1, -2)
+            b = b if road.options["b_major"] == "mn" else b.swapaxes(-1, -2)
+        out[...] = a @ b
+
+
+@hypothesis.given(products(), st.booleans())
+def test_every_road_is_the_product(given, fast):
+    (a_memory, a, x), (b_memory, b, y), (out_memory, out, result) = given
+    problem = GemmProblem.of({"a": a, "b": b, "out": out}, None, None)
+    road = find(problem, LinearCombination(), CONFIG if fast else None, "sim")
+    expected = np.matmul(x, y)
+    by_numpy(road, {"a": a_memory, "b": b_memory, "out": out_memory})
+    np.testing.assert_array_equal(result, expected)
+
+
+@hypothesis.given(products())
+def test_what_is_not_packed_suits_tma(given):
+    """Each array of a road over the tensor cores has contiguous rows at multiples of 16 bytes, or is copied."""
+    (_, a, _), (_, b, _), (_, out, _) = given
+    road = find(GemmProblem.of({"a": a, "b": b, "out": out}, None, None), LinearCombination(), CONFIG, "sim")
+    for (name, slot), copied in zip(road.slots, [road.options[x] for x in ("pack_a", "pack_b", "direct")], strict=True):
+        if not copied:
+            *outer, cols = zip(slot.spec.shape, slot.spec.strides, strict=True)
+            assert cols[0] == 1 or cols[1] == 1, name
+            assert all(n == 1 or (s > 0 and s * 2 % 16 == 0) for n, s in outer), name
+            assert all(start * 2 % 16 == 0 for start in slot.starts), name
+
+
+def road(m, n, k, dtype=nv.f16, **strides):
+    given = {"a": Matrix(dtype, (m, k), strides.get("a", (k, 1))), "b": Matrix(dtype, (k, n), strides.get("b", (n, 1)))}
+    return find(GemmProblem.of(given, None, None), LinearCombination(), None, "sim")
+
+
+def test_small_products_are_not_copied_for():
+    assert road(16, 16, 15).function is simple.matmul
+    assert road(16, 16, 16).function is product
+    assert SIMPLE_PRODUCTS < 1024 * 1024 * 1001 and road(1024, 1024, 1001).function is product
+
+
+def test_doubles_and_empty_sums_go_the_simple_road():
+    assert road(512, 512, 512, nv.f64).function is simple.matmul
+    assert road(4, 4, 0).function is simple.empty_sums
+    assert road(0, 4, 4).launches == 0
+
+
+def test_transposed_factors_are_copied_only_where_wgmma_needs_it():
+    columns = {"a": (1, 1024), "b": (1, 1024)}
+    sixteen, eight = road(1024, 1024, 1024, **columns), road(1024, 1024, 1024, nv.i8, **columns)
+    assert (sixteen.options["a_major"], sixteen.options["b_major"]) == ("mn", "k")
+    assert not sixteen.options["pack_a"] and not sixteen.options["pack_b"]
+    assert eight.options["pack_a"] and not eight.options["pack_b"]
+
+
+def test_a_configuration_that_does_not_fit_is_refused():
+    given = {"a": Matrix(nv.f16, (64, 64), (64, 1)), "b": Matrix(nv.f16, (64, 64), (64, 1))}
+    with pytest.raises(nv.ArgumentError, match="bytes of shared memory"):
+        find(GemmProblem.of(given, None, None), LinearCombination(), Config(stages=9), "sim")
+
+
+def test_each_candidate_runs_some_type():
+    for _, config in CANDIDATES:
+        assert config.problems(nv.f16, nv.f16, nv.f32) == []

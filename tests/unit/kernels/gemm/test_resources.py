@@ -1,0 +1,103 @@
+"""What ptxas makes of the roads of ``matmul``: whatever is chosen, no spill, no stack, no advisory (``strict``)."""
+
+import pytest
+
+import nvdsl as nv
+from nvdsl.kernels.blocks.elementwise import Elementwise
+from nvdsl.kernels.blocks.linear_combination import ACTIVATIONS, LinearCombination
+from nvdsl.kernels.gemm import simple, tensor_core
+from nvdsl.kernels.gemm.choose import choose, possible
+from tests.exhaustive import sample
+
+M, K = 1000, 2048
+FULL = LinearCombination(True, True, True, True, True, ACTIVATIONS["gelu"])
+BIAS = LinearCombination(bias=True, activation=ACTIVATIONS["relu"])
+USUAL = [
+    LinearCombination(scale_a=True, scale_b=True),
+    LinearCombination(bias=True, activation=ACTIVATIONS["gelu"]),
+    LinearCombination(True, c=True, activation=ACTIVATIONS["gelu"]),
+]
+
+
+def operands(finish, n):
+    """Of a finish, as `roads` gives them: of the result's shape, repeated by strides of 0."""
+    repeated = lambda dtype, row, col: nv.ShapeDtype((1, M, n), dtype, (0, row, col))  # noqa: E731
+    given = [0.5] * finish.alpha
+    given += [repeated(nv.f32, 1, 0)] * finish.scale_a + [repeated(nv.f32, 0, 1)] * finish.scale_b
+    given += [2.0, repeated(nv.f16, n, 1)] * finish.c
+    return given + [repeated(nv.f16, 0, 1)] * finish.bias
+
+
+def compiled(config, finish=None, n=1536, dtype=nv.f16, out=nv.f16, acc=nv.f32, **options):
+    strict = nv.jit(tensor_core.product, strict=True)
+    arrays = nv.ShapeDtype((M, K), dtype), nv.ShapeDtype((n, K), dtype), nv.ShapeDtype((M, n), out)
+    given = operands(finish, n) if finish else []
+    visit = Elementwise(finish, aligned=n % 8 == 0) if finish else None
+    options = {"sms": 132, "a_major": "k", "b_major": "k", "acc_dtype": acc, "visit": visit, **options}
+    return strict.compile(*arrays, *given, config=config, **options)
+
+
+def assert_clean(found):
+    for kernel in found.kernels.values():
+        used = kernel.resources
+        assert (used.stack, used.spill_stores, used.spill_loads) == (0, 0, 0), kernel.name
+
+
+def name(config):
+    return f"{config.schedule}-{config.tile_m}x{config.tile_n}"
+
+
+def large(crowded):
+    """The others have registers to spare."""
+    found = possible(nv.f16, nv.f16, nv.f32, crowded=crowded)
+    return [config for _, config in found if config.accumulator_registers(nv.f32) >= (128 if crowded else 176)]
+
+
+@pytest.mark.parametrize("config", sample(large(crowded=True), 2), ids=name)
+def test_a_full_epilogue(config):
+    assert FULL.is_crowded(1536)
+    assert_clean(compiled(config, FULL))
+
+
+@pytest.mark.parametrize("config", sample(large(crowded=True), 2), ids=name)
+def test_a_full_epilogue_of_ragged_rows(config):
+    assert_clean(compiled(config, FULL, 1537, direct=True))
+    if config.schedule == "pingpong":
+        assert_clean(compiled(config, FULL, 1544))
+
+
+@pytest.mark.parametrize(
+    ("finish", "config"),
+    sample([(finish, config) for finish in USUAL for config in large(crowded=False)], 3),
+    ids=lambda x: name(x) if hasattr(x, "schedule") else repr(x),
+)
+def test_usual_epilogues_leave_the_choice_among_all(finish, config):
+    assert not finish.is_crowded(1536)
+    assert_clean(compiled(config, finish))
+    if config.schedule == "pingpong" and not finish.is_crowded(1544):
+        assert_clean(compiled(config, finish, 1544))
+
+
+@pytest.mark.parametrize("config", sample(large(crowded=False), 2), ids=name)
+def test_row_scales_of_ragged_rows(config):
+    assert_clean(compiled(config, USUAL[0], 1537, direct=True))
+
+
+@pytest.mark.parametrize(
+    ("dtype", "out", "acc"),
+    sample([(nv.f16, nv.f16, nv.f16), (nv.bf16, nv.f32, nv.f32), (nv.f32, nv.f32, nv.f32), (nv.e4m3, nv.bf16, nv.f32),
+            (nv.e5m2, nv.e5m2, nv.f16), (nv.i8, nv.i32, nv.i32)], 2),
+    ids=lambda t: t.name,
+)  # fmt: skip
+def test_what_is_chosen_for_each_type(dtype, out, acc):
+    for size in (128, 2048, 8192):
+        config = choose(size, size, size, dtype, out, acc)
+        assert_clean(compiled(config, None, 1536, dtype, out, acc))
+    assert_clean(compiled(config, None, 1537, dtype, out, acc, direct=True))
+
+
+def test_copies_and_the_simple_kernel():
+    config = choose(M, 1544, K)
+    assert_clean(compiled(config, BIAS, 1544, pack_a=True, pack_b=True))
+    arrays = [nv.ShapeDtype(shape, nv.f16) for shape in ((1, 70, 33), (1, 33, 40), (1, 70, 40))]
+    assert_clean(nv.jit(simple.matmul.__wrapped__, strict=True).compile(*arrays))
