@@ -29,7 +29,8 @@ class Options:
     exact      NVDSL_SIM_EXACT       wgmma's float sums with an H200's bits, not only its precision (default off:
                                      slow)
     trace      NVDSL_SIM_TRACE       a file for what happened: JSON that ui.perfetto.dev opens (see `recording`)
-    picture    NVDSL_SIM_PICTURE     a file for a picture of the first block's ring slots over time (SVG)
+    picture    NVDSL_SIM_PICTURE     a file for the first block's ring slots over time: an SVG, or a page with a
+                                     slider where it ends in .html
     =========  ====================  =================================================================
 
     ``steps``: turns of polling loops, of all warps together, without progress before it counts as a livelock.

@@ -11,7 +11,7 @@ stores) take no step. So the order is one that a GPU may show; lengths are not w
         gemm(a, b, d, target="sim")
     recording.write_trace("gemm.json")
 
-NVDSL_SIM_TRACE=gemm.json and NVDSL_SIM_PICTURE=slots.svg do the same for a whole program, written when it ends.
+NVDSL_SIM_TRACE=gemm.json and NVDSL_SIM_PICTURE=slots.svg (or slots.html) do the same for a whole program, when it ends.
 """
 
 from __future__ import annotations

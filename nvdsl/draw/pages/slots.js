@@ -138,7 +138,7 @@ function mbarrierRows(list, index, state, t) {
   list.append(make("dt", { class: changed }, name));
   if (!state) { list.append(make("dd", {}, "not initialized")); return; }
   const dots = state.count <= 32 ? "\u25cf".repeat(state.count - state.arrivals) + "\u25cb".repeat(state.arrivals) + " " : "";
-  list.append(make("dd", { class: changed }, `phase ${state.phase} (parity ${state.parity}), pending: `,
+  list.append(make("dd", { class: changed }, `phase ${state.phase} (parity ${state.parity}), pending: `, make("br"),
     make("span", { "aria-hidden": "true" }, dots), `${state.arrivals} of ${many(state.count, "arrival")}, ${number(state.bytes)} bytes`));
 }
 
