@@ -84,7 +84,7 @@ def _load_provider() -> str:
     return name
 
 
-_OWN = {f"{__name__}.threads"}
+_OWN = {f"{__name__}.adapter", f"{__name__}.threads"}.threads"}
 """Modules that lie here, and are nvdsl's."""
 
 
@@ -118,3 +118,5 @@ sys.meta_path.insert(0, _Alias())  # before the path finder, which would load a 
 ir = importlib.import_module(f"{provider}.ir")
 passmanager = importlib.import_module(f"{provider}.passmanager")
 frames.add_internal(provider.partition(".")[0], os.path.dirname(ir.__file__ or ""))
+if provider != DEFAULT_PROVIDER:
+    importlib.import_module(f"{__name__}.adapter").adapt(provider, ir)
