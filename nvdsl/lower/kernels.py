@@ -66,14 +66,40 @@ def read(host: Any) -> dict[str, Kernel]:
     """
     launches = _launches(host)
     kernels: dict[str, Kernel] = {}
-    for module in host.body.operations:
-        if module.operation.name != "gpu.module":
-            continue
-        for function in module.regions[0].blocks[0].operations:
-            if is_kernel(function):
-                symbol = f"{symbol_name(module)}::{symbol_name(function)}"
-                kernels[symbol] = _read_kernel(module, function, launches.get(symbol, []))
+    for module, function in _kernels_of(host):
+        symbol = f"{symbol_name(module)}::{symbol_name(function)}"
+        kernels[symbol] = _read_kernel(module, function, launches.get(symbol, []))
     return kernels
+
+
+_SIZES = {"known_block_size": "blockSize", "known_cluster_size": "clusterSize"}
+
+
+def know_sizes(host: Any, kernels: dict[str, Kernel], _: Any) -> None:
+    """Write the block and the cluster that all launches of a kernel have on its ``gpu.func``. Outlining does that in
+    LLVM 23; LLVM 22 leaves out the cluster, and a module that was outlined before may have neither."""
+    launches = _launches(host)
+    for module, function in _kernels_of(host):
+        mine = launches.get(f"{symbol_name(module)}::{symbol_name(function)}", [])
+        for name, operand in _SIZES.items():
+            if name not in function.attributes and mine:
+                sizes = {_size(launch, operand) for launch in mine}
+                size = sizes.pop()
+                if size is not None and not sizes:
+                    function.attributes[name] = ir.DenseI32ArrayAttr.get(list(size))
+
+
+def _size(launch: Any, operand: str) -> Dim3 | None:
+    """The block or cluster of a launch, if it has one of constants."""
+    values = [getattr(launch.opview, operand + axis) for axis in "XYZ"]
+    numbers = [None if value is None else _constant(value) for value in values]
+    return None if None in numbers else (numbers[0], numbers[1], numbers[2])  # type: ignore[return-value]
+
+
+def _kernels_of(host: Any) -> list[tuple[Any, Any]]:
+    """(gpu.module, gpu.func) of each kernel of an outlined module."""
+    modules = [op for op in host.body.operations if op.operation.name == "gpu.module"]
+    return [(module, op) for module in modules for op in module.regions[0].blocks[0].operations if is_kernel(op)]
 
 
 def is_kernel(op: Any) -> bool:

@@ -10,6 +10,13 @@ from nvdsl.lower.prepare import Kernels, functions, new
 from nvdsl.mlir import ir
 
 FLOAT8_OPS = ("arith.extf", "arith.truncf")
+INSTRUCTIONS = {
+    "nvvm.ex2": ("llvm.nvvm.ex2.approx.f32", "llvm.nvvm.ex2.approx.ftz.f32"),
+    "nvvm.log2": ("llvm.nvvm.lg2.approx.f", "llvm.nvvm.lg2.approx.ftz.f"),
+    "nvvm.sin": ("llvm.nvvm.sin.approx.f", "llvm.nvvm.sin.approx.ftz.f"),
+    "nvvm.cos": ("llvm.nvvm.cos.approx.f", "llvm.nvvm.cos.approx.ftz.f"),
+}
+"""Ops that came with LLVM 23, and the intrinsics of LLVM 22 for them: without and with the op's ``ftz``."""
 COUNT_BITS = {"math.ctpop": "llvm.intr.ctpop", "math.ctlz": "llvm.intr.ctlz", "math.cttz": "llvm.intr.cttz"}
 
 
@@ -27,6 +34,22 @@ def _count_ones(x: Any, type: Any) -> Any:
 
 def _count_zeros(name: str) -> Callable[[Any, Any], Any]:
     return lambda x, type: new(name, type, x, is_zero_poison=ir.BoolAttr.get(False))
+
+
+def instructions(device: Any, kernels: Kernels, _: Any) -> None:
+    """Ops of `INSTRUCTIONS` that these bindings' LLVM lacks become calls of intrinsics."""
+    missing = {name for name in INSTRUCTIONS if not device.context.is_registered_operation(name)}
+    for function, _kernel in functions(device, kernels) if missing else ():
+        for op in walk(function):
+            if op.name in missing:
+                flush = "ftz" in op.attributes and ir.BoolAttr(op.attributes["ftz"]).value
+                _replace(op, _call(INSTRUCTIONS[op.name][flush]))
+
+
+def _call(intrinsic: str) -> Callable[[Any, Any], Any]:
+    sizes = {"operandSegmentSizes": [1, 0], "op_bundle_sizes": []}
+    arrays = {name: ir.DenseI32ArrayAttr.get(values) for name, values in sizes.items()}
+    return lambda x, type: new("llvm.call_intrinsic", type, x, intrin=ir.StringAttr.get(intrinsic), **arrays)
 
 
 def float8_conversions(device: Any, kernels: Kernels, _: Any) -> None:

@@ -28,6 +28,7 @@ from nvdsl.lower import (
     device_coordinates,
     device_operands,
     finish,
+    kernels,
     legalize,
     prepare,
     watchdog,
@@ -74,12 +75,16 @@ _ATOMICS = ("memref.atomic_rmw", "memref.generic_atomic_rmw")
 HOST = (
     _pass("gpu-launch-sink-index-computations", "constants move into the kernels that use them"),
     _pass("gpu-kernel-outlining", "each gpu.launch becomes a gpu.func and a gpu.launch_func"),
+    _rewrite("known-sizes", "a kernel knows the block and the cluster that all its launches have",
+             kernels.know_sizes),
 )
 
 DEVICE = (
     _rewrite("check-arrays", "bare pointers carry no shape", checks.static_arrays),
     _rewrite("check-intrinsics", "what LLVM can't select ends the process", checks.intrinsics,
              needs=checks.INTRINSICS),
+    _rewrite("check-atomics", "an order that the backend would drop", checks.atomic_orders,
+             needs=("llvm.atomicrmw",)),
     _rewrite("drop-unused-ids", "outlining reads 12 ids and sizes that most kernels don't use",
              prepare.drop_unused_ids),
     _debug("drop-asserts", "an assert is checked in debug mode and in the simulator", device_checks.drop_asserts,
@@ -108,6 +113,8 @@ DEVICE = (
              needs=legalize.FLOAT8_OPS),
     _rewrite("count-bits", "math's, which no pass below takes", legalize.count_bits,
              needs=tuple(legalize.COUNT_BITS)),
+    _rewrite("instructions-as-intrinsics", "nvvm's ex2, log2, sin and cos, where the LLVM in use lacks them",
+             legalize.instructions, needs=tuple(legalize.INSTRUCTIONS)),
     _pass("convert-nvgpu-to-nvvm", "mbarriers, TMA, warpgroup MMA"),
     _rewrite("hold-accumulators", "LLVM would write them behind the fence",
              accumulators.hold_accumulators, needs=("nvgpu.warpgroup.mma",)),

@@ -84,7 +84,7 @@ def _load_provider() -> str:
     return name
 
 
-_OWN = {f"{__name__}.adapter", f"{__name__}.threads"}.threads"}
+_OWN = {f"{__name__}.adapter", f"{__name__}.threads"}
 """Modules that lie here, and are nvdsl's."""
 
 

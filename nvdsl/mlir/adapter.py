@@ -28,12 +28,11 @@ _INFER = object()  # stands for a result type that was left out
 def adapt(provider: str, ir: Any) -> None:
     """Adapt a provider's ``ir``, and its dialects: those that are loaded, and the others when they are."""
     _adapt_locations(ir)
-    if hasattr(ir, "OpView"):
-        dialects = f"{provider}.dialects."
-        for name, module in list(sys.modules.items()):
-            if name.startswith(dialects):
-                _adapt_builders(module, ir)
-        sys.meta_path.insert(0, _Dialects(dialects, ir))
+    dialects = f"{provider}.dialects."
+    for name, module in list(sys.modules.items()):
+        if name.startswith(dialects):
+            _adapt_builders(module, ir)
+    sys.meta_path.insert(0, _Dialects(dialects, ir))
 
 
 class _Dialects:
@@ -42,18 +41,19 @@ class _Dialects:
     def __init__(self, prefix: str, ir: Any) -> None:
         self._prefix, self._ir = prefix, ir
 
-    def find_spec(self, fullname, path=None, target=None):  # type: ignore[no-untyped-def]
+    def find_spec(self, fullname: str, path: Any = None, target: Any = None) -> Any:
         if not (fullname.startswith(self._prefix) and fullname.endswith(_GENERATED)):
             return None
         spec = importlib.machinery.PathFinder.find_spec(fullname, path, target)
-        if spec is not None and spec.loader is not None:
-            execute = spec.loader.exec_module
+        loader: Any = None if spec is None else spec.loader
+        if loader is not None:
+            execute = loader.exec_module
 
             def exec_module(module: types.ModuleType) -> None:
                 execute(module)
                 _adapt_builders(module, self._ir)
 
-            spec.loader.exec_module = exec_module  # type: ignore[method-assign]
+            loader.exec_module = exec_module
         return spec
 
 
@@ -104,8 +104,8 @@ def _leading_results(op: type) -> list[str]:
     """The parameters of an op's constructor that take result types, if it starts with them."""
     parameters = inspect.signature(op.__init__).parameters  # type: ignore[misc]
     names = list(parameters)[1:]
-    accessors = [vars(op).get(name) for name in names]
-    found = [isinstance(a, property) and "results" in a.fget.__code__.co_names for a in accessors]
+    accessors: list[Any] = [vars(op).get(name) for name in names]
+    found = [isinstance(a, property) and "results" in a.fget.__code__.co_names for a in accessors]  # type: ignore[union-attr]
     return names[: found.index(False)] if False in found else []
 
 

@@ -73,4 +73,6 @@ def touch(struct: Any) -> Any:
     types = list(llvm.StructType(struct.type).body)
     classes = [register_constraint(t) for t in types]
     constraints = [f"={c}" for c in classes] + [str(i) for i in range(len(types))]
+    if len(types) == 1:  # LLVM's inline assembly returns a struct for several outputs only
+        return pack([emit("touch", "", constraints, unpack(struct), types[0])])
     return emit("touch", "", constraints, unpack(struct), struct.type)

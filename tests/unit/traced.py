@@ -11,6 +11,7 @@ from typing import Any
 import ml_dtypes  # noqa: F401  (NumPy learns bfloat16 and float8)
 import numpy as np
 
+from nvdsl.lower import kernels, legalize
 from nvdsl.mlir import ir, passmanager
 from nvdsl.mlir.dialects import func, gpu
 from nvdsl.values import dtypes
@@ -116,6 +117,7 @@ def ptx(build: Callable[..., list[Any]], *arguments: DType, vector: int | None =
                 stored = cast(result, dtypes.i64) if result.dtype is dtypes.index else result
                 stored = bitcast(stored, dtypes.i8) if stored.dtype.bits == 8 else stored
                 ir.Operation.create("llvm.store", operands=[stored, out], attributes={"volatile_": ir.UnitAttr.get()})
+        legalize.instructions(module, kernels.read(module), None)
         passmanager.PassManager.parse(f"builtin.module({_PASSES})").run(module.operation)
         objects = ir.ArrayAttr(module.body.operations[0].attributes["objects"])
         return gpu.ObjectAttr(objects[0]).object.decode()

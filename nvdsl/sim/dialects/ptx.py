@@ -8,6 +8,7 @@ from typing import Any
 
 from nvdsl.ir.location import where
 from nvdsl.mlir import ir
+from nvdsl.mlir.dialects import llvm
 from nvdsl.sim import phases, undefined
 from nvdsl.sim.decode import Blocking, Decoder, Frame, identity, maker, op, unknown
 from nvdsl.sim.descriptors import Source
@@ -40,6 +41,8 @@ def _whole_struct(d: Decoder, asm: Any) -> Any:
 
 
 def _find_struct(asm: Any) -> Any:
+    if not isinstance(asm.results[0].type, llvm.StructType):
+        return None
     tied = re.findall(r"(?:^|,)(\d+)(?=,|$)", ir.StringAttr(asm.attributes["constraints"]).value)
     operands = list(asm.operands)
     if not tied or len(tied) > len(operands):
@@ -78,10 +81,12 @@ def _touch(d: Decoder, op: Any) -> Any:
     if source is not None:
         d.alias(op.results[0], source)
         return None
-    slots = d.operands(op)
     if not len(op.results):
         return None
-    r = d.result(op)
+    if not isinstance(op.results[0].type, llvm.StructType):
+        d.alias(op.results[0], op.operands[0])
+        return None
+    slots, r = d.operands(op), d.result(op)
 
     def step(v: Frame) -> None:
         mma = v[0].mma

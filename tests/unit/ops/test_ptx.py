@@ -59,3 +59,13 @@ def test_touch_ties_each_result_to_its_operand(dtype, register):
     assert op.attributes["asm_string"].value == ""
     assert "has_side_effects" in op.attributes, "or LLVM may drop or move it"
     assert ir.StringAttr(op.attributes["nvdsl.ptx"]).value == "touch"
+
+
+def test_one_register_is_touched_as_itself():
+    """LLVM: inline assembly with one output returns no struct."""
+
+    def body():
+        ptx.touch(ptx.pack([nv.i32(1)]))
+
+    (op,) = find(trace(body), "llvm.inline_asm")
+    assert str(op.results[0].type) == "i32" and op.attributes["constraints"].value == "=r,0"
