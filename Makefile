@@ -5,13 +5,16 @@
 #   PY=python3          use this Python as it is and set up nothing (a machine with the packages installed)
 #   ARGS='-k swizzle'   more arguments for pytest
 #   SEED=1 COUNT=100    which random kernels `make hunt` draws, and how many
+#   ARCH=aarch64        the machine that `make resolve` asks pip about
 #   GPU_JOBS=8          device tests at a time (with pytest-xdist; else one after the other)
 
 PYTHON ?=
 VENV := .venv
+EXTRAS := test
 PY := $(VENV)/bin/python
 ARGS :=
 GPU_JOBS := 8
+ARCH := aarch64
 SEED := 1
 COUNT := 100
 
@@ -33,10 +36,11 @@ endif
 step = @echo '== $(1)'; $(2) || { echo; echo 'FAILED: $(1)   ($(2))'; exit 1; }
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-all lint lit unit pages gpu-test stress sanitize bench mutants hunt wheel clean distclean
+.PHONY: help setup demo test test-all test-upstream lint lit pytest unit pages gpu-test stress sanitize bench mutants hunt
+.PHONY: wheel resolve clean distclean
 
 help:  ## this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
 setup: $(setup)  ## make .venv and install nvdsl with its test tools into it
 
@@ -52,12 +56,18 @@ test: $(setup)  ## everything that needs no GPU: ruff, mypy, lit, pytest
 test-all: ARGS := -m '' $(ARGS)
 test-all: test  ## test, with all that is exhaustive: every table entry, mutant and schedule (nightly)
 
+test-upstream:  ## test with LLVM's own MLIR bindings, in .venv-upstream: lit and pytest
+	@NVDSL_MLIR=mlir $(MAKE) --no-print-directory VENV=.venv-upstream EXTRAS=test,upstream lit pytest
+
 lint: $(setup)  ## ruff and mypy
 	$(call step,ruff,$(PY) -m ruff check --output-format=concise .)
 	$(call step,mypy,$(PY) -m mypy)
 
 lit: $(setup)  ## the lit tests: tests/lit, and the RUN lines of chapters and tests/compat
 	$(call step,lit,$(LIT) -v tests/lit tests/compat chapters)
+
+pytest: $(setup)  ## all of pytest that needs no GPU
+	@$(PY) -m pytest $(PARALLEL) $(ARGS)
 
 unit: $(setup)  ## tests/unit only
 	@$(PY) -m pytest tests/unit $(ARGS)
@@ -98,12 +108,18 @@ hunt: $(setup)  ## COUNT random correct kernels of SEED, and mutants that nobody
 wheel: $(setup)  ## dist/nvdsl-*.whl
 	@$(PY) -m pip wheel --quiet --no-deps --wheel-dir dist . && ls dist/nvdsl-*.whl
 
+resolve: wheel  ## that pip finds a wheel of all that nvdsl needs for ARCH, for each Python (downloads none)
+	@for version in 3.11 3.12 3.13 3.14; do echo "== Python $$version, $(ARCH)"; \
+	$(PY) -m pip install --quiet --dry-run --ignore-installed --target build/resolve --only-binary=:all: \
+	    --python-version $$version $(foreach tag,2_28 2_27 2_24 2_17,--platform manylinux_$(tag)_$(ARCH)) \
+	    --platform manylinux2014_$(ARCH) dist/nvdsl-*.whl || exit 1; done
+
 clean:  ## remove what tests and builds wrote
 	rm -rf build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find nvdsl chapters tests benchmarks -name __pycache__ -prune -exec rm -rf {} +
 
 distclean: clean  ## clean, and the virtual environment too
-	rm -rf $(VENV)
+	rm -rf $(VENV) .venv-upstream
 
 # Runs again when pyproject.toml is newer. A .venv whose Python has gone (an upgraded system) is made anew.
 $(VENV)/.installed: pyproject.toml
@@ -123,6 +139,6 @@ $(VENV)/.installed: pyproject.toml
 	fi; \
 	echo "Setting up $(VENV) with $$("$$python" --version): some 260 MB to download, about a minute ..."; \
 	"$(VENV)/bin/python" -c pass 2>/dev/null || "$$python" -m venv --clear "$(VENV)" || exit 1; \
-	"$(VENV)/bin/python" -m pip install --quiet --disable-pip-version-check -e '.[test]' || { \
+	"$(VENV)/bin/python" -m pip install --quiet --disable-pip-version-check -e '.[$(EXTRAS)]' || { \
 	    echo "Setting up $(VENV) failed: see pip's message above."; exit 1; }
 	@touch "$@"

@@ -6,8 +6,10 @@ provider's own modules under a name that does not change when the provider does.
 Provider, by the environment variable ``NVDSL_MLIR``:
 
 * unset: the pinned wheel ``numba-cuda-mlir`` (a complete upstream MLIR with the NVPTX backend);
-* ``mlir``: upstream's own bindings, whichever package installs them;
+* ``mlir``: upstream's own bindings, whichever package installs them (``pip install 'nvdsl[upstream]'``);
 * any other dotted name: that package, which must hold ``ir``, ``passmanager`` and ``dialects``.
+
+What the modules of another provider lack of the pinned one's interface, ``nvdsl.mlir.adapter`` adds to them.
 """
 
 from __future__ import annotations
@@ -78,8 +80,8 @@ def _load_provider() -> str:
         raise ToolchainError(
             f"no MLIR Python bindings: `import {name}.ir` failed ({error})",
             rule="nvdsl builds its kernels with MLIR's Python bindings",
-            fix="pip install numba-cuda-mlir==0.6.0 and leave NVDSL_MLIR unset, or name the package of other MLIR "
-            "bindings in NVDSL_MLIR (PyPI's mlir-python-bindings is an empty placeholder)",
+            fix="pip install numba-cuda-mlir==0.6.0 and leave NVDSL_MLIR unset; or pip install 'nvdsl[upstream]' and "
+            "set NVDSL_MLIR=mlir (xtc-mlir-python-bindings has that package; mlir-python-bindings on PyPI is empty)",
         ) from error
     return name
 
