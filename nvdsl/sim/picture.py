@@ -111,7 +111,8 @@ def _row(svg: Svg, axis: _Axis, y: float, ring: Ring, slot: int, loading: str) -
 
 def slot_name(ring: Ring, slot: int) -> str:
     """The name of the mbarrier on which the slot's loads complete."""
-    return f"{ring.name}[{slot}]" if ring.slots > 1 else ring.name
+    used = (fill.loads[0].args["mbarrier"] for fill in ring.fills if fill.slot == slot)
+    return next(used, f"{ring.name}[{slot}]")
 
 
 def _fill(svg: Svg, axis: _Axis, y: float, height: float, fill: Fill, loading: str) -> None:

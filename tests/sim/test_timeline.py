@@ -183,13 +183,14 @@ def test_roles_and_source(chapter4, chapter5):
     assert [group["name"] for group in timeline.timeline(*chosen(chapter4))["groups"]] == ["loads and multiplies"]
 
 
-def test_a_ring_with_more_slots_than_fills():
+@pytest.mark.parametrize("fills", [1, 2])
+def test_a_ring_with_more_slots_than_fills(fills):
     """The empty barriers of the slots in use stand beside these."""
-    recording = recorded("ch5_warp_specialized_gemm", 128, 256, 128)
-    told = timeline.timeline(*chosen(recording))
+    told = timeline.timeline(*chosen(recorded("ch5_warp_specialized_gemm", 128, 256, 64 * fills)))
     names = [bar["name"] for bar in told["mbarriers"]]
+    assert [slot["name"] for slot in told["slots"]] == [f"ring.full[{i}]" for i in range(fills)]
     assert [[names[i] for i in slot["mbarriers"]] for slot in told["slots"]] == [
-        [f"ring.full[{i}]", f"ring.empty[{i}]"] for i in range(2)
+        [f"ring.full[{i}]", f"ring.empty[{i}]"] for i in range(fills)
     ]
 
 
