@@ -14,6 +14,7 @@ The public names, nothing else. ``import nvdsl as nv`` is the usual form.
 """
 
 import importlib
+import sys
 from typing import TYPE_CHECKING, Any
 
 from nvdsl import errors, layout
@@ -35,7 +36,7 @@ from nvdsl.errors import (
     WatchdogError,
 )
 from nvdsl.errors.require import cdiv, require, require_multiples
-from nvdsl.lang.accumulator import Accumulator, Fragment, accumulator
+from nvdsl.lang.accumulator import Accumulator, Fragment, accumulator, pack_pair
 from nvdsl.lang.array import Array
 from nvdsl.lang.pipeline import PipelineState, Ring
 from nvdsl.lang.scratch import empty, zeros
@@ -141,3 +142,11 @@ def __getattr__(name: str) -> Any:
         globals()["matmul"] = found = importlib.import_module("nvdsl.kernels.gemm.matmul").matmul
         return found
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+# Programs written for 0.1 import some modules by these names.
+for _name, _now in {
+    "accumulator": "lang.accumulator", "array": "lang.array", "debug": "testing.debug", "dtypes": "values.dtypes",
+    "math": "values.math", "pipeline": "lang.pipeline", "tile": "lang.tile", "tma": "lang.tma",
+}.items():  # fmt: skip
+    sys.modules[f"nvdsl.{_name}"] = sys.modules[f"nvdsl.{_now}"]

@@ -70,7 +70,7 @@ def stmatrix(pointer: Any, registers: Sequence[Any], *, transpose: bool = False)
             raise trace_error(
                 f"stmatrix of a register of type {register.dtype.name}",
                 rule="a register is an i32 that holds two 16-bit elements (PTX ISA, stmatrix)",
-                fix="pack two with nvdsl.lang.accumulator.pack_pair(low, high, nv.f16)",
+                fix="pack two with nv.pack_pair(low, high, nv.f16)",
             )
     shape, element = _matrix_attributes()
     layout = nvvm.MMALayout.col if transpose else nvvm.MMALayout.row
