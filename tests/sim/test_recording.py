@@ -49,6 +49,13 @@ def test_a_launch_says_what_it_is(chapter4):
     assert [block.name for block in launch.blocks] == ["block 0", "block 1"]
 
 
+def test_what_a_phase_needs_counts_the_bytes_that_its_arrival_announced(chapter4):
+    """An arrive.expect_tx of 32 KB: no arrival is missing then, and all bytes; each of the three boxes brings its part."""
+    for block in chapter4.launches[0].blocks:
+        first = [(s.arrivals, s.bytes) for s in block.samples if s.mbarrier == "full[0]"][:5]
+        assert first == [(1, 0), (0, 32768), (0, 16384), (0, 8192), (0, 0)]
+
+
 def test_copies_and_bytes_are_the_kernels(chapter4):
     """A step brings a tile of A (one box) and one of B (two boxes of 64 columns): 32 KB."""
     for block in chapter4.launches[0].blocks:
