@@ -20,7 +20,7 @@ def main(arguments: list[str] | None = None) -> int:
     """Run the command; returns its exit code: 0, 1 for a kernel that fails, 2 for input that makes no sense."""
     given = sys.argv[1:] if arguments is None else arguments
     own, scripts = given, []
-    if given[:1] in (["check"], ["show"]) and "--" in given:
+    if given[:1] in (["check"], ["show"], ["draw"]) and "--" in given:
         own, scripts = given[: given.index("--")], given[given.index("--") + 1 :]
     chosen = _parser().parse_args(own)
     chosen.arguments = getattr(chosen, "arguments", scripts)
@@ -184,7 +184,7 @@ def _show_parser(commands) -> None:
 
 
 def _draw_parser(commands) -> None:
-    parser = _command(commands, "draw", _draw, "draw a layout: any, a swizzled tile, or a wgmma fragment")
+    parser = _command(commands, "draw", _draw, "draw a layout, or what a simulated script did")
     kinds = parser.add_subparsers(required=True, metavar="WHAT", dest="kind")
     swizzle = _command(kinds, "swizzle", _draw, "draw where each 16-byte unit of a tile lies in shared memory")
     swizzle.add_argument("--swizzle", type=int, default=128, metavar="BYTES", help="0, 16, 32, 64 or 128 (%(default)s)")
@@ -209,8 +209,25 @@ def _draw_parser(commands) -> None:
                         help="addresses are bytes of shared memory, accessed so many at a time: colour the banks")
     for one in (swizzle, fragment, layout):
         one.add_argument("--text", action="store_true", help="print it in the terminal, in colours, instead of SVG")
+    phases = _command(
+        kinds, "phases", _draw, "draw the phases of a script's mbarriers over time: what each still needs, who waits",
+        more=_SIMULATED,
+    )  # fmt: skip
+    cluster = _command(
+        kinds, "cluster", _draw, "draw which block of a cluster loads what, and into whose shared memory",
+        more=_SIMULATED,
+    )  # fmt: skip
+    for one in (phases, cluster):
+        one.add_argument("script", metavar="script.py")
+    for one in (swizzle, fragment, layout, phases, cluster):
         as_page = "; FILE.html: a page in which any tile can be chosen" if one is swizzle else ""
         one.add_argument("--out", metavar="FILE.svg", help=f"where the SVG goes (standard output){as_page}")
+
+
+_SIMULATED = (
+    "The script runs in the simulator (NVDSL_SIM_DELIVERY and the like choose the schedule), its output dropped. The\n"
+    "picture is of the first launch that has one. The script's own arguments follow `--`."
+)
 
 
 def _cache_parser(commands) -> None:

@@ -1,7 +1,10 @@
-"""``nvdsl draw``: layouts as SVG, as a page, or as text in the terminal."""
+"""``nvdsl draw``: layouts as SVG, as a page, or as text in the terminal; what a simulated script did, as SVG."""
 
 from __future__ import annotations
 
+import contextlib
+import io
+import os
 import re
 import sys
 from argparse import Namespace
@@ -9,29 +12,53 @@ from pathlib import Path
 from typing import Any
 
 from nvdsl import layout
-from nvdsl.cli import Refused
+from nvdsl.cli import Refused, script
 from nvdsl.draw import fragment, swizzle
 from nvdsl.draw import layout as grid
-from nvdsl.errors import LayoutError
+from nvdsl.errors import LayoutError, SimError
 
 
 def run(chosen: Namespace) -> int:
+    if chosen.kind in ("phases", "cluster"):
+        _write(chosen, _simulated(chosen))
+        return 0
     drawing: Any = {"swizzle": _swizzle, "fragment": _fragment, "layout": _layout}[chosen.kind](chosen)
-    if chosen.text:
-        if chosen.out:
-            raise Refused("--text prints in the terminal; --out is for a file: give one of them")
-        _print(drawing)
+    if not chosen.text:
+        _write(chosen, _document(chosen, drawing))
     elif chosen.out:
-        if not Path(chosen.out).parent.is_dir():
-            raise Refused(f"{chosen.out} can't be written: there is no folder {Path(chosen.out).parent}")
-        Path(chosen.out).write_text(_document(chosen, drawing), encoding="utf-8")
+        raise Refused("--text prints in the terminal; --out is for a file: give one of them")
     else:
-        sys.stdout.write(drawing.svg())
+        _print(drawing)
     return 0
 
 
+def _write(chosen: Namespace, document: str) -> None:
+    if not chosen.out:
+        sys.stdout.write(document)
+        return
+    if not Path(chosen.out).parent.is_dir():
+        raise Refused(f"{chosen.out} can't be written: there is no folder {Path(chosen.out).parent}")
+    Path(chosen.out).write_text(document, encoding="utf-8")
+
+
+def _simulated(chosen: Namespace) -> str:
+    """The picture of the script's first launch that has one. The script's output is dropped; its error is said."""
+    from nvdsl import sim
+    from nvdsl.sim import cluster_picture, phase_picture
+
+    os.environ["NVDSL_TARGET"] = "sim"
+    with sim.record() as recording, contextlib.redirect_stdout(io.StringIO()):
+        outcome = script.run(chosen.script, chosen.arguments)
+    if outcome.report:
+        print(f"nvdsl: the script stopped at {outcome.report}", file=sys.stderr)
+    try:
+        return (phase_picture if chosen.kind == "phases" else cluster_picture).picture(recording)
+    except SimError as error:
+        raise Refused(f"{chosen.script}: {error.message}") from None
+
+
 def _document(chosen: Namespace, drawing: Any) -> str:
-    if Path(chosen.out).suffix != ".html":
+    if Path(chosen.out or "").suffix != ".html":
         return drawing.svg()
     if chosen.kind != "swizzle":
         raise Refused(f"{chosen.out}: there are pages of `draw swizzle` only; a {chosen.kind} is drawn as SVG")

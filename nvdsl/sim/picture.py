@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from nvdsl.draw.steps import NOTE, WIDTH, Axis, label
 from nvdsl.draw.svg import BLUE, GREEN, GREY, INK, LIGHT, ORANGE, PAPER, PURPLE, RED, Svg
 from nvdsl.errors import SimError
 from nvdsl.sim.perfetto import short
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 FILLS = 16
 """Fills that a picture shows at most: the first ones."""
 
-RIGHT, TOP, ROW, WAITS, WIDTH = 24, 92, 46, 22, 1160
+TOP, ROW, WAITS = 92, 46, 22
 
 
 def picture(recording: Recording, launch: int = 0, block: int = 0) -> str:
@@ -37,22 +38,6 @@ def chosen(recording: Recording, launch: int = 0, block: int = 0) -> tuple[Launc
     )
 
 
-class _Axis:
-    """Steps to pixels. ``left``: where step 0 is."""
-
-    def __init__(self, end: int, left: float) -> None:
-        self.end, self.left = max(end, 1), left
-        self.scale = (WIDTH - left - RIGHT) / self.end
-
-    def x(self, step: float) -> float:
-        return self.left + min(step, self.end) * self.scale
-
-    def ticks(self) -> list[int]:
-        """Some ten round numbers."""
-        distance = next(d for d in (5 * 10**i // 5 * f for i in range(9) for f in (1, 2, 5)) if self.end / d <= 14)
-        return list(range(0, self.end + 1, distance))
-
-
 def _draw(launch: LaunchRecord, block: BlockRecord, found: list[Ring]) -> Svg:
     shown = [Ring(r.name, r.slots, [f for f in r.fills if f.number < FILLS]) for r in found]
     complete = all(len(s.fills) == len(r.fills) for s, r in zip(shown, found, strict=True))
@@ -61,14 +46,14 @@ def _draw(launch: LaunchRecord, block: BlockRecord, found: list[Ring]) -> Svg:
     end = block.end if complete else max(f.end for f in fills)
     if any(f.full >= end and not f.readers for f in fills):
         end += 1  # ordinary loads, which take no step, read what came last
-    axis = _Axis(end, max([104.0, *(8 * len(slot_name(r, r.slots - 1)) + 18 for r in shown)]))
+    axis = Axis(end, max([104.0, *(8 * len(slot_name(r, r.slots - 1)) + 18 for r in shown)]))
     slots = sum(r.slots for r in shown)
     height = TOP + ROW * slots + 14 * (len(shown) - 1) + 12 + WAITS * (len(stores) + len(waits)) + 62
     title = f"{launch.kernel}, {block.name}: ring slots over time"
     svg = Svg(WIDTH, height, title)
     svg.text(16, 28, title, size=17, bold=True)
     steps = "" if complete else f" The first {FILLS} of {max(len(r.fills) for r in found)} fills."
-    words = f"Simulated: {launch.schedule}. Logical time: a step is an operation of a warp, no nanoseconds.{steps}"
+    words = f"Simulated: {launch.schedule}. {NOTE}{steps}"
     svg.text(16, 48, words, colour=GREY)
     several = any(len(fill.readers) > 1 for ring in shown for fill in ring.fills)
     each = " (a bar for each warpgroup)" if several else ""
@@ -80,10 +65,7 @@ def _draw(launch: LaunchRecord, block: BlockRecord, found: list[Ring]) -> Svg:
     ])  # fmt: skip
     y = float(TOP)
     bottom = height - 50
-    for tick in axis.ticks():
-        svg.line(axis.x(tick), TOP - 4, axis.x(tick), bottom)
-        svg.text(axis.x(tick), bottom + 16, str(tick), anchor="middle", size=11, colour=GREY)
-    svg.text(axis.x(axis.end / 2), bottom + 36, "steps", anchor="middle", colour=GREY)
+    axis.draw(svg, TOP, bottom)
     for ring in shown:
         for slot in range(ring.slots):
             _row(svg, axis, y, ring, slot, loading)
@@ -101,7 +83,7 @@ def _draw(launch: LaunchRecord, block: BlockRecord, found: list[Ring]) -> Svg:
     return svg
 
 
-def _row(svg: Svg, axis: _Axis, y: float, ring: Ring, slot: int, loading: str) -> None:
+def _row(svg: Svg, axis: Axis, y: float, ring: Ring, slot: int, loading: str) -> None:
     svg.text(axis.left - 10, y + 27, slot_name(ring, slot), anchor="end", mono=True)
     svg.rect(axis.left, y + 6, axis.x(axis.end) - axis.left, ROW - 12, PAPER, stroke=LIGHT)
     for fill in ring.fills:
@@ -115,34 +97,26 @@ def slot_name(ring: Ring, slot: int) -> str:
     return next(used, f"{ring.name}[{slot}]")
 
 
-def _fill(svg: Svg, axis: _Axis, y: float, height: float, fill: Fill, loading: str) -> None:
+def _fill(svg: Svg, axis: Axis, y: float, height: float, fill: Fill, loading: str) -> None:
     x, full = axis.x(fill.start), axis.x(fill.full)
     lines = ", ".join(dict.fromkeys(short(load.where) for load in fill.loads if load.where))
     steps = f"steps {fill.start} to {fill.full} ({lines})"
     tip = f"fill {fill.number}: {len(fill.loads)} loads, {fill.bytes:,} bytes, {steps}"
     svg.rect(x, y, full - x, height, loading, stroke=BLUE, tip=tip)
-    _label(svg, x, full, y + height / 2, f"load {fill.number}", INK)
+    label(svg, x, full, y + height / 2, [f"load {fill.number}", str(fill.number)], INK)
     read = fill.read_from
     until = axis.x(read if read is not None else fill.after if fill.after is not None else axis.end)
     if until > full:
         tip = f"fill {fill.number}: full since {fill.full}"
         svg.rect(full, y, until - full, height, ORANGE, stroke=ORANGE, tip=tip)
-        _label(svg, full, until, y + height / 2, f"full {fill.number}", INK)
+        label(svg, full, until, y + height / 2, [f"full {fill.number}", str(fill.number)], INK)
     part = height / max(len(fill.readers), 1)
     for i, (lane, (start, end)) in enumerate(sorted(fill.readers.items())):
         x, stop, top = axis.x(start), axis.x(end), y + i * part
         if start > (read or 0):
             svg.rect(axis.x(read or 0), top, x - axis.x(read or 0), part, ORANGE, stroke=ORANGE)
         svg.rect(x, top, stop - x, part, GREEN, stroke=PAPER, tip=f"fill {fill.number}: {lane}, steps {start} to {end}")
-        _label(svg, x, stop, top + part / 2, f"read {fill.number}", PAPER)
-
-
-def _label(svg: Svg, left: float, right: float, middle: float, words: str, colour: str) -> None:
-    """Words in a bar, as many as fit in it."""
-    for text in (words, words.rpartition(" ")[2]):
-        if right - left > 6.6 * len(text) + 4:
-            svg.text((left + right) / 2, middle + 4, text, size=11, anchor="middle", colour=colour)
-            return
+        label(svg, x, stop, top + part / 2, [f"read {fill.number}", str(fill.number)], PAPER)
 
 
 def _waits(block: BlockRecord) -> dict[str, list[tuple[int, int]]]:

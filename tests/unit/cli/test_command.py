@@ -65,6 +65,9 @@ def test_help_imports_no_package():
         ("draw fragment --n 264", "multiples of 8"),
         ("draw fragment --dtype e4m3", "an accumulator is f32, f16 or i32"),
         ("draw fragment --operand a --dtype f32", "A has no f32 elements"),
+        ("draw phases missing.py", "there is no file missing.py"),
+        ("draw phases chapters/ch0_hello.py", "nothing arrived on an mbarrier"),
+        ("draw cluster chapters/ch0_hello.py", "no load went to several blocks"),
         ("run --trace nowhere/x.json chapters/ch0_hello.py", "there is no folder nowhere"),
         ("show chapters/ch0_hello.py mlir --after nothing", "there is no step 'nothing'"),
         ("show chapters/ch0_hello.py ptx --after convert-scf-to-cf", "--after goes with mlir"),
@@ -72,6 +75,7 @@ def test_help_imports_no_package():
 )
 def test_refused(arguments, message, monkeypatch, capsys):
     monkeypatch.chdir(ROOT)
+    monkeypatch.setenv("NVDSL_TARGET", "sim")  # `draw phases` sets it, for good
     assert nvdsl_command.main(arguments.split()) == 2
     shown = capsys.readouterr()
     assert shown.out == ""
@@ -121,6 +125,14 @@ def test_draw_writes_to_a_file_or_to_standard_output(tmp_path):
     assert nvdsl("draw", "swizzle", "--out", path).stdout == ""
     assert path.read_text() == nvdsl("draw", "swizzle").stdout
     assert path.read_text().startswith("<svg ")
+
+
+def test_draw_runs_a_script_with_its_arguments(tmp_path):
+    path = tmp_path / "phases.svg"
+    words = ("--M", 128, "--N", 128, "--K", 128, "--stages", 2)
+    done = nvdsl("draw", "phases", "chapters/ch4_multistage_gemm.py", "--out", path, "--", *words)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    assert ">full[1]<" in path.read_text() and ">full[2]<" not in path.read_text()
 
 
 def test_draw_as_text_has_no_colours_where_nobody_sees_them():
