@@ -21,10 +21,9 @@ def owners(thread, register):
 thread, register = np.zeros((64, 16), np.int32), np.zeros((64, 16), np.int32)
 owners(thread, register)
 for row in (0, 1, 8, 16):
-    print(f"row {row:2}:", " ".join(f"T{t}d{r}" for t, r in zip(thread[row, :10], register[row, :10], strict=True)), "...")
+    held = [f"T{thread[row, column]}d{register[row, column]}" for column in range(10)]
+    print(f"row {row:2}:", *held, "...")
 
 layout = wgmma_accumulator(16)  # (thread, register) -> (row, column)
-agree = all(
-    tuple(layout(int(thread[i, j]), int(register[i, j]))) == (i, j) for i in range(64) for j in range(16)
-)
+agree = all(tuple(layout(int(thread[i, j]), int(register[i, j]))) == (i, j) for i, j in np.ndindex(64, 16))
 print("nvdsl.layout says the same:", agree)

@@ -3,7 +3,7 @@
 import numpy as np
 
 import nvdsl as nv
-from nvdsl.layout import X, Layout, TileLayout, bank_conflicts
+from nvdsl.layout import Layout, TileLayout, X, bank_conflicts
 
 
 @nv.jit

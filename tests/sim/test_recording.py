@@ -50,7 +50,7 @@ def test_a_launch_says_what_it_is(chapter4):
 
 
 def test_what_a_phase_needs_counts_the_bytes_that_its_arrival_announced(chapter4):
-    """An arrive.expect_tx of 32 KB: no arrival is missing then, and all bytes; each of the three boxes brings its part."""
+    """After an arrive.expect_tx of 32 KB no arrival is missing, and all bytes are. Three boxes bring them."""
     for block in chapter4.launches[0].blocks:
         first = [(s.arrivals, s.bytes) for s in block.samples if s.mbarrier == "full[0]"][:5]
         assert first == [(1, 0), (0, 32768), (0, 16384), (0, 8192), (0, 0)]
