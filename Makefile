@@ -26,9 +26,11 @@ LIT = $(PY) -c "from lit.main import main; main()"
 
 ifeq ($(origin PY),command line)
 setup :=
+docs-setup :=
 export PYTHONPATH := $(CURDIR)$(if $(PYTHONPATH),:$(PYTHONPATH))
 else
 setup := $(VENV)/.installed
+docs-setup := $(VENV)/.installed-docs
 endif
 
 # $(call step,NAME,COMMAND): a headline, the command, and a plain statement of which tool failed. pytest
@@ -37,7 +39,7 @@ step = @echo '== $(1)'; $(2) || { echo; echo 'FAILED: $(1)   ($(2))'; exit 1; }
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test test-all test-upstream lint lit pytest unit pages gpu-test stress sanitize bench mutants hunt
-.PHONY: wheel resolve clean distclean
+.PHONY: docs docs-links wheel resolve clean distclean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -105,6 +107,14 @@ mutants: $(setup)  ## judge every mutant of every correct kernel, and write docs
 hunt: $(setup)  ## COUNT random correct kernels of SEED, and mutants that nobody reports (build/hunt.md)
 	@$(PY) -m tests.hunt --seed $(SEED) --count $(COUNT)
 
+# -W: a warning fails; -n: so does a reference to nothing; -E: read everything again, for docstrings may have changed.
+docs: $(docs-setup)  ## the site, in build/docs/html; a broken link or reference into the project fails (half a minute)
+	$(call step,sphinx,$(PY) -m sphinx -b html -W --keep-going -n -E -q docs build/docs/html)
+	@echo 'build/docs/html/index.html'
+
+docs-links: $(docs-setup)  ## whether the links of the site to other sites work (needs a network)
+	$(call step,linkcheck,$(PY) -m sphinx -b linkcheck -E -q docs build/docs/links)
+
 wheel: $(setup)  ## dist/nvdsl-*.whl
 	@$(PY) -m pip wheel --quiet --no-deps --wheel-dir dist . && ls dist/nvdsl-*.whl
 
@@ -141,4 +151,9 @@ $(VENV)/.installed: pyproject.toml
 	"$(VENV)/bin/python" -c pass 2>/dev/null || "$$python" -m venv --clear "$(VENV)" || exit 1; \
 	"$(VENV)/bin/python" -m pip install --quiet --disable-pip-version-check -e '.[$(EXTRAS)]' || { \
 	    echo "Setting up $(VENV) failed: see pip's message above."; exit 1; }
+	@touch "$@"
+
+$(VENV)/.installed-docs: $(VENV)/.installed
+	@"$(VENV)/bin/python" -m pip install --quiet --disable-pip-version-check -e '.[docs]' || { \
+	    echo "Setting up the tools of the site failed: see pip's message above."; exit 1; }
 	@touch "$@"

@@ -160,12 +160,14 @@ class WGMMAMatrix:
 
     @property
     def acc_ty(self) -> Any:
+        """The accumulator's type, ``!nvgpu.warpgroup.accumulator``."""
         return ir.Type.parse(
             f"!nvgpu.warpgroup.accumulator<fragmented = vector<{self.M}x{self.N}x{self.ty}>>"
         )
 
     @property
     def wgmma_ty(self) -> Any:
+        """The operand's type, ``!nvgpu.warpgroup.descriptor``."""
         assert self.desc is not None
         return ir.Type.parse(
             f"!nvgpu.warpgroup.descriptor<tensor = memref<{self.M}x{self.N}x{self.desc.memref_ty.element_type}, "
@@ -179,9 +181,11 @@ class WGMMAMatrix:
         nvgpu.warpgroup_mma_store(self.acc_op, dest)
 
     def update_smem(self, smem: Any) -> None:
+        """Take the operand from another view of shared memory."""
         self.smem = smem
 
     def update_accumulator(self, acc_op: Any) -> None:
+        """Take other sums."""
         self.acc_op = acc_op
 
     def __matmul__(self, rhs: WGMMAMatrix) -> list[Any]:

@@ -29,6 +29,7 @@ class Compiled:
 
     @property
     def kernels(self) -> dict[str, Any]:
+        """The compiled kernels by name; each has ``ptx``, ``cubin``, ``resources`` and ``sass()``."""
         return self.lowered.kernels
 
     @property
@@ -38,6 +39,7 @@ class Compiled:
 
     @property
     def ptx(self) -> str:
+        """The PTX of all kernels, one after the other."""
         return "\n".join(k.ptx for k in self.kernels.values())
 
     def report(self) -> str:

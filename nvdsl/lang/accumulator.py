@@ -78,6 +78,7 @@ class Accumulator:
 
     @property
     def shape(self) -> tuple[int, int]:
+        """Rows and columns, in elements."""
         return (self.m, self.n)
 
     def __bool__(self) -> bool:
@@ -97,6 +98,7 @@ class Accumulator:
         return Accumulator(self.m, self.n, self.dtype, values)
 
     def __iadd__(self, product: Any) -> Accumulator:
+        """``acc += a @ b``: the same as ``acc = acc.mma(a, b)``."""
         if not isinstance(product, Product):
             raise trace_error(
                 f"`accumulator += {type(product).__name__}`",
@@ -299,6 +301,7 @@ class Fragment:
 
     @property
     def shape(self) -> tuple[int, int]:
+        """Rows and columns of A, in elements."""
         return (self.m, self.k)
 
     def __nv_values__(self) -> list[Any]:
@@ -310,6 +313,7 @@ class Fragment:
         return Fragment(self.m, self.k, self.dtype, registers)
 
     def __matmul__(self, other: Tile) -> Product:
+        """The product with a tile in shared memory, to be added to an `Accumulator`: ``acc += fragment @ b``."""
         return Product(self, other)
 
 

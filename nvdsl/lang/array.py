@@ -52,6 +52,7 @@ class Array(ir.Value):
 
     @property
     def ndim(self) -> int:
+        """How many axes the array has."""
         return len(self._ty.shape)
 
     @property
@@ -68,6 +69,8 @@ class Array(ir.Value):
         return self.shape[0]
 
     def __getitem__(self, key: Any) -> Any:
+        """Load an element, or make a view where a slice is given: see above. Raises TraceError for an index
+        that is known while tracing and out of bounds."""
         keys = self._keys(key)
         if any(isinstance(k, slice) for k in keys):
             return self._slice(keys)
@@ -81,6 +84,8 @@ class Array(ir.Value):
         )
 
     def __setitem__(self, key: Any, value: Any) -> None:
+        """Store an element, converted to the array's type. Raises TraceError for a slice, and for an
+        index that is known while tracing and out of bounds."""
         keys = self._keys(key)
         if any(isinstance(k, slice) for k in keys):
             raise trace_error(

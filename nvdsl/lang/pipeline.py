@@ -94,6 +94,7 @@ class Ring:
         return PipelineState(self.stages, 0, 1)
 
     def consumer_state(self) -> PipelineState:
+        """The consumer's start: the first slot, phase 0."""
         return PipelineState(self.stages, 0, 0)
 
     def acquire(self, state: PipelineState, *, expect: bool = True, new: bool = False) -> Mbarrier:

@@ -75,19 +75,23 @@ class Tile:
 
     @property
     def shape(self) -> tuple[int, int]:
+        """Rows and columns, in elements; of the transposed view, exchanged."""
         rows, cols = self.layout.rows, self.layout.cols
         return (cols, rows) if self.transposed else (rows, cols)
 
     @property
     def bytes(self) -> int:
+        """Bytes of data in the tile: what a TMA load of it brings."""
         return self.layout.bytes
 
     @property
     def swizzle(self) -> int:
+        """The width of its swizzle in bytes; 0 for a dense tile."""
         return self.layout.swizzle
 
     @property
     def T(self) -> Tile:
+        """The transposed view, as an operand of wgmma. Nothing is moved."""
         return Tile(self.layout, self.dtype, self.offset, transposed=not self.transposed)
 
     @property
@@ -195,12 +199,15 @@ class Tile:
         self._element(key, count).store_vector(value, (0,))
 
     def __getitem__(self, key: Any) -> Any:
+        """Load the element at (row, column), through the swizzle."""
         return self._element(key)[0]
 
     def __setitem__(self, key: Any, value: Any) -> None:
+        """Store an element at (row, column), through the swizzle, converted to the tile's type."""
         self._element(key)[0] = value
 
     def __matmul__(self, other: Tile) -> Product:
+        """The product with another tile, to be added to an `Accumulator`: ``acc += a @ b``."""
         return Product(self, other)
 
     def __iter__(self) -> Any:
@@ -227,10 +234,12 @@ class TileStack:
 
     @property
     def shape(self) -> tuple[int, int, int]:
+        """Stages, rows and columns."""
         return (self.stages, *self.first.shape)
 
     @property
     def dtype(self) -> DType:
+        """The element type."""
         return self.first.dtype
 
     @property
@@ -242,6 +251,7 @@ class TileStack:
         return self.stages
 
     def __getitem__(self, stage: Any) -> Tile:
+        """The tile of a stage, a Python int or a traced integer."""
         if isinstance(stage, tuple):
             raise trace_error(
                 f"{len(stage)} indices for a stack of tiles",

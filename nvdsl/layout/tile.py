@@ -86,10 +86,12 @@ class TileLayout:
 
     @property
     def panel_cols(self) -> int:
+        """Columns of a panel, in elements."""
         return self.panel_bytes // self.itemsize
 
     @property
     def panels(self) -> int:
+        """How many panels lie one behind the other; each is as wide as the swizzle."""
         return self.cols // self.panel_cols
 
     @property
@@ -104,6 +106,7 @@ class TileLayout:
 
     @property
     def alignment(self) -> int:
+        """The tile starts at a multiple of so many bytes."""
         return ALIGNMENT[self.swizzle]
 
     def offset(self, row: Any, col: Any) -> Any:

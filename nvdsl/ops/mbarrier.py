@@ -94,6 +94,7 @@ class Mbarrier:
 
     @property
     def mbar_group_op(self) -> Any:
+        """The group that it belongs to, an ``!nvgpu.mbarrier.group`` value. (The name is that of LLVM's examples.)"""
         return self.group.mbar_group_op
 
     @property

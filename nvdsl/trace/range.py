@@ -50,6 +50,7 @@ class Range:
 
     @property
     def counts_down(self) -> bool:
+        """Whether the step is a negative Python int."""
         return isinstance(self.step, int) and self.step < 0
 
     def bounds(self) -> tuple[Any, Any, Any]:

@@ -46,6 +46,7 @@ class Tuning:
     seconds: float = 0.0
 
     def count(self) -> Counter[str]:
+        """How many candidates ended in which state."""
         return Counter(c.state for c in self.candidates)
 
     def report(self, losers: int = 10) -> str:

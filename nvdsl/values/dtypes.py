@@ -69,6 +69,7 @@ class DType:
 
     @cached_property
     def is_float(self) -> bool:
+        """Whether it is a floating-point type."""
         return self.kind == "float"
 
     @cached_property

@@ -46,6 +46,7 @@ class Value(Operators):
 
     @property
     def dtype(self) -> DType:
+        """The element type."""
         try:
             return self._dtype
         except AttributeError:
@@ -60,6 +61,7 @@ class Value(Operators):
 
     @property
     def shape(self) -> tuple[int, ...]:
+        """``()`` for a number; the extents of a vector."""
         try:
             return self._shape
         except AttributeError:

@@ -53,6 +53,7 @@ class Config:
 
     @property
     def threads(self) -> int:
+        """Threads of a block: one producer warpgroup, and the consumers."""
         return 128 * (1 + self.consumers)
 
     @property
