@@ -22,6 +22,7 @@ myst_heading_anchors = 3  # `tuning.md#the-cache` is found, as on GitHub
 nitpicky = True
 suppress_warnings = ["misc.highlighting_failure"]  # a block of pseudo-code is shown as it is
 
+smartquotes = False  # `--tile` stays two hyphens
 highlight_language = "text"  # of blocks that name no language
 pygments_style = "friendly"
 pygments_dark_style = "github-dark"

@@ -13,7 +13,7 @@ from typing import Any
 
 from docutils import nodes
 from docutils.statemachine import StringList
-from repository import DOCS, ROOT
+from repository import DOCS, ROOT, rewritten
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 
@@ -51,24 +51,29 @@ class Chapter(SphinxDirective):
         source = path.read_text(encoding="utf-8")
         number = name.split("_")[0]
         pictures = sorted((DOCS / "pictures").glob(f"{number}_*.svg"))
-        about = [
-            prose(source),
-            *(f"![{picture.stem.replace('_', ' ')}](/pictures/{picture.name})" for picture in pictures),
+        shown = [f"![{picture.stem.replace('_', ' ')}](/pictures/{picture.name})" for picture in pictures]
+        run = (
+            f"    python chapters/{name}.py\n\nor `nvdsl run chapters/{name}.py`, which simulates it on any machine."
+        )
+        program = (
+            f"````python\n{code(source)}\n````\n\nThe file, with what its test expects of the traced module: "
+            f"{{repository}}`chapters/{name}.py <chapters/{name}.py>`."
+        )
+        return [
+            *self._parsed("\n\n".join([rewritten(prose(source), path, self.env.docname), *shown]), path),
+            self._section("Run it", run, path),
+            self._section("The program", program, path),
         ]
-        rest = [
-            f"## Run it\n\n    python chapters/{name}.py\n\nor `nvdsl run chapters/{name}.py`, which simulates it on "
-            "any machine.",
-            f"## The program\n\n````python\n{code(source)}\n````\n\n"
-            f"The file, with what its test expects of the traced module: {{repository}}`chapters/{name}.py "
-            f"<chapters/{name}.py>`.",
-        ]
-        return [*self._parsed(about, path), *self._parsed(rest, path)]  # what precedes a title would be lost
 
-    def _parsed(self, parts: list[str], path: Path) -> list[nodes.Node]:
-        node = nodes.section()
-        node.document = self.state.document
-        text = "\n\n".join(parts)
-        self.state.nested_parse(StringList(text.splitlines(), source=str(path)), 0, node, match_titles=True)
+    def _section(self, title: str, text: str, path: Path) -> nodes.section:
+        section = nodes.section("", nodes.title(title, title), names=[nodes.fully_normalize_name(title)])
+        self.state.document.note_implicit_target(section, section)
+        section += self._parsed(text, path)
+        return section
+
+    def _parsed(self, text: str, path: Path) -> list[nodes.Node]:
+        node = nodes.container()
+        self.state.nested_parse(StringList(text.splitlines(), source=str(path)), 0, node)
         return node.children
 
 
