@@ -109,6 +109,9 @@ hunt: $(setup)  ## COUNT random correct kernels of SEED, and mutants that nobody
 
 # -W: a warning fails; -n: so does a reference to nothing; -E: read everything again, for docstrings may have changed.
 docs: $(docs-setup)  ## the site, in build/docs/html; a broken link or reference into the project fails (half a minute)
+	@mkdir -p build/docs
+	@$(MAKE) --no-print-directory pages PAGES=build/docs/extra/interactive >build/docs/pages.log 2>&1 \
+	    || { cat build/docs/pages.log; exit 1; }
 	$(call step,sphinx,$(PY) -m sphinx -b html -W --keep-going -n -E -q docs build/docs/html)
 	@echo 'build/docs/html/index.html'
 

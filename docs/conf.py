@@ -14,7 +14,7 @@ copyright = "the nvdsl contributors"
 version = release = nvdsl.__version__
 
 extensions = ["myst_parser", "repository", "public", "chapter"]
-exclude_patterns = ["extensions", "interactive"]
+exclude_patterns = ["extensions"]
 root_doc = "index"
 
 myst_enable_extensions = ["colon_fence", "deflist"]
@@ -33,7 +33,7 @@ html_static_path = ["_static"]
 html_css_files = ["site.css"]
 html_copy_source = False
 html_theme_options = {"navigation_with_keys": True}
-html_extra_path = [path for path in ("interactive",) if (HERE / path).is_dir()]
+html_extra_path = ["../build/docs/extra"]  # `make docs` makes interactive/ there, as `make pages` does
 
 linkcheck_anchors = False  # GitHub and arXiv make theirs with JavaScript
 linkcheck_timeout = 20

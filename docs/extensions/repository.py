@@ -15,7 +15,7 @@ from typing import Any
 from docutils import nodes
 from sphinx.application import Sphinx
 from sphinx.util import logging
-from sphinx.util.docutils import SphinxRole
+from sphinx.util.docutils import SphinxDirective, SphinxRole
 
 DOCS = Path(__file__).resolve().parents[1]
 ROOT = DOCS.parent
@@ -45,7 +45,7 @@ def page_of(path: Path) -> str | None:
     relative = path.relative_to(ROOT)
     if relative.as_posix() in PAGES:
         return PAGES[relative.as_posix()]
-    if path.parent == ROOT / "chapters" and path.suffix == ".py":
+    if path.parent == ROOT / "chapters" and (DOCS / "chapters" / f"{path.stem}.md").is_file():
         return f"chapters/{path.stem}"
     if path.is_relative_to(DOCS) and path.suffix == ".md":
         return path.relative_to(DOCS).with_suffix("").as_posix()
@@ -90,6 +90,21 @@ class File(SphinxRole):
         return [node], []
 
 
+class Interactive(SphinxDirective):
+    """``{interactive} name.html``: a link to a page that `make pages` makes; the content says what it is."""
+
+    required_arguments, has_content = 1, True
+
+    def run(self) -> list[nodes.Node]:
+        page = self.arguments[0]
+        if not (ROOT / "build" / "docs" / "extra" / "interactive" / page).is_file():
+            logger.warning("there is no page %s: `make docs` makes it", page, location=self.get_location())
+        up = "../" * self.env.docname.count("/")
+        words = " ".join(self.content)
+        link = nodes.reference("", words, internal=True, refuri=f"{up}interactive/{page}")
+        return [nodes.paragraph("", "", link)]
+
+
 def source_uri(app: Sphinx, docname: str, path: str, line: int | None = None) -> str:
     """Where page ``docname`` finds the copy of a file. Asking for it makes the copy."""
     app.env.source_files.add(path)  # type: ignore[attr-defined]
@@ -125,6 +140,7 @@ def _pages(app: Sphinx) -> Iterator[tuple[str, dict[str, Any], str]]:
 
 def setup(app: Sphinx) -> dict[str, Any]:
     app.add_role("repository", File())
+    app.add_directive("interactive", Interactive)
     app.connect("builder-inited", _begin)
     app.connect("source-read", _read)
     app.connect("include-read", _include)
