@@ -39,7 +39,7 @@ Break it: leave out the fence.
 
     -         nv.fence_proxy_async()  # TMA reads through another proxy than stmatrix wrote through
 
-    VerifyError: ch6_tma_store_gemm.py:123: this TMA store reads shared memory that ordinary stores wrote at line 136,
+    VerifyError: ch6_tma_store_gemm.py:122: this TMA store reads shared memory that ordinary stores wrote at line 135,
           with no proxy fence in between
       rule: stores go through the generic proxy, TMA and wgmma read through the async proxy: each thread that stored
             orders the two with fence.proxy.async (PTX ISA, Async proxy, membar/fence)
@@ -52,7 +52,6 @@ all the same.
 import numpy as np
 
 import nvdsl as nv
-from nvdsl.lang.accumulator import pack_pair
 
 
 @nv.jit
@@ -133,7 +132,7 @@ def write(sums, piece):
     start = piece.layout.offset(thread // 32 * 16 + thread % 16, thread % 32 // 16 * 8)
     for i in range(4):
         x = sums[i * 8 : i * 8 + 8]
-        packed = [pack_pair(low, high, nv.f16) for low, high in zip(x[::2], x[1::2], strict=True)]
+        packed = [nv.pack_pair(low, high, nv.f16) for low, high in zip(x[::2], x[1::2], strict=True)]
         nv.stmatrix(piece.pointer(start ^ (i * 32)), packed)  # 16 columns on: an XOR under the swizzle
 
 
