@@ -24,7 +24,7 @@ from nvdsl.driver.launcher import Launcher
 from nvdsl.driver.run import Run
 from nvdsl.driver.staging import Staged, groups
 from nvdsl.errors import ArgumentError, DeviceError, LowerError
-from nvdsl.mlir import ir
+from nvdsl.ir.operands import string
 from nvdsl.values.elements import ELEMENTS
 
 __all__ = ["KernelBinary", "Executable", "build"]
@@ -246,7 +246,7 @@ def _array_argument(builder: Builder, slot: int, written: frozenset[int] | None)
 
 def _function(host_module: Any, name: str) -> Any:
     for op in host_module.body.operations:
-        if op.operation.name == "func.func" and ir.StringAttr(op.attributes["sym_name"]).value == name:
+        if op.operation.name == "func.func" and string(op, "sym_name") == name:
             return op.operation
     raise LowerError(f"the module has no function {name!r}")
 

@@ -25,15 +25,15 @@ ALIGNED = {
 }
 """By op: the PTX instruction, and how many threads execute it at one place: those of a warp, or of a warpgroup."""
 
-MASKED: dict[str, tuple[str, int | None]] = {
-    "nvvm.shfl.sync": ("shfl.sync", 0),
-    "nvvm.vote.sync": ("vote.sync", 0),
-    "nvvm.redux.sync": ("redux.sync", 1),
-    "nvvm.bar.warp.sync": ("bar.warp.sync", 0),
+MASKED: dict[str, tuple[str, str | None]] = {
+    "nvvm.shfl.sync": ("shfl.sync", "thread_mask"),
+    "nvvm.vote.sync": ("vote.sync", "mask"),
+    "nvvm.redux.sync": ("redux.sync", "mask_and_clamp"),
+    "nvvm.bar.warp.sync": ("bar.warp.sync", "mask"),
     "nvvm.elect.sync": ("elect.sync", None),
     "gpu.shuffle": ("shfl.sync", None),
 }
-"""By op: the PTX instruction, and which operand is its mask (None: it names all 32 lanes). The lanes that a mask names
-execute it, wherever they are: lanes that parted may do so at different places (from sm_70 on)."""
+"""By op: the PTX instruction, and the operand that is its mask (None: it names all 32 lanes). The lanes that a mask
+names execute it, wherever they are: lanes that parted may do so at different places (from sm_70 on)."""
 
 MASKED_RULE = "the lanes that the mask names execute it, and no others (PTX ISA, membermask); else it is undefined"

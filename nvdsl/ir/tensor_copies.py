@@ -9,17 +9,18 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
+from nvdsl.ir.operands import named, optional, word
+from nvdsl.ir.walk import defining
 from nvdsl.mlir import ir
 
 _TENSOR = "nvvm.cp.async.bulk.tensor"
-_COPIES: dict[str, tuple[str, int, int, int | None]] = {
-    # op -> what it is called; its segments of operands: the tensor map, the coordinates, the predicate
-    "nvgpu.tma.async.load": ("TMA load", 2, 3, 6),
-    "nvgpu.tma.async.store": ("TMA store", 1, 2, 3),
-    f"{_TENSOR}.shared.cluster.global": ("TMA load", 1, 2, 7),
-    f"{_TENSOR}.global.shared.cta": ("TMA store", 0, 2, 4),
-    f"{_TENSOR}.reduce": ("TMA reduction", 0, 2, None),
-    f"{_TENSOR}.prefetch": ("TMA prefetch", 0, 1, None),
+_COPIES = {  # op -> what it is called
+    "nvgpu.tma.async.load": "TMA load",
+    "nvgpu.tma.async.store": "TMA store",
+    f"{_TENSOR}.shared.cluster.global": "TMA load",
+    f"{_TENSOR}.global.shared.cta": "TMA store",
+    f"{_TENSOR}.reduce": "TMA reduction",
+    f"{_TENSOR}.prefetch": "TMA prefetch",
 }
 COPIES = tuple(_COPIES)
 
@@ -43,35 +44,22 @@ class TensorCopy:
 
 def of(op: Any) -> TensorCopy | None:
     """What one of `COPIES` copies; None for im2col, and where the tensor map isn't known."""
-    what, tensor_map, coordinates, predicate = _COPIES[op.name]
-    fields = segments(op)
-    (map_,) = fields[tensor_map]
-    map_ = map_ if box_type(map_.type) else descriptor(map_)
+    map_ = tensor_map(op)
     box = map_ and box_type(map_.type)
-    if box is None or "mode" in op.attributes and "im2col" in str(op.attributes["mode"]):
+    if map_ is None or box is None or "im2col" in word(op, "mode"):
         return None
-    condition = fields[predicate] if predicate is not None else []
-    return TensorCopy(what, map_, box, fields[coordinates], condition[0] if condition else None)
+    return TensorCopy(_COPIES[op.name], map_, box, list(named(op).coordinates), optional(op, "predicate"))
 
 
-def segments(op: Any) -> list[list[Any]]:
-    """The op's operands by segment."""
-    operands, found = iter(list(op.operands)), []
-    for size in op.attributes["operandSegmentSizes"]:
-        found.append([next(operands) for _ in range(int(size))])
-    return found
+def tensor_map(op: Any) -> Any | None:
+    """The tensor map that one of `COPIES` names, itself or by its address; None where it isn't known."""
+    return named(op).tensorMapDescriptor if op.name.startswith("nvgpu.") else descriptor(named(op).tmaDescriptor)
 
 
 def descriptor(pointer: Any) -> Any | None:
     """The tensor map that an nvvm op names by its address."""
-    op = None if isinstance(pointer.owner, ir.Block) else pointer.owner.operation
+    op = defining(pointer)
     return op.operands[0] if op is not None and op.name == "builtin.unrealized_conversion_cast" else None
-
-
-def descriptor_type(pointer: Any) -> Any | None:
-    """The type of the tensor map that an nvvm op names by its address."""
-    found = descriptor(pointer)
-    return found if found is None else found.type
 
 
 def box_type(descriptor_type: Any) -> Any | None:

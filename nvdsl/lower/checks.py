@@ -8,6 +8,7 @@ from typing import Any
 
 from nvdsl.errors import LowerError
 from nvdsl.ir.location import where
+from nvdsl.ir.operands import has, string
 from nvdsl.ir.walk import walk
 from nvdsl.lower.kernels import Kernel
 from nvdsl.lower.prepare import Kernels, functions, parameter_count
@@ -71,14 +72,14 @@ def intrinsics(device: Any, kernels: Kernels, _: Any) -> None:
 def _intrinsic(op: Any) -> str:
     """``sin`` for ``llvm.intr.sin`` and for a call of ``llvm.sin.f32``; "" for another op."""
     if op.name == "llvm.call_intrinsic":
-        return ir.StringAttr(op.attributes["intrin"]).value.split(".")[1]
+        return string(op, "intrin").split(".")[1]
     return op.name.removeprefix("llvm.intr.") if op.name in INTRINSICS else ""
 
 
 def _is_selectable(name: str, op: Any) -> bool:
     if name in _UP_TO_32_BITS and "f64" in str(op.results[0].type):
         return False
-    flags = str(op.attributes["fastmathFlags"]) if "fastmathFlags" in op.attributes else ""
+    flags = str(op.attributes["fastmathFlags"]) if has(op, "fastmathFlags") else ""
     if name in _APPROXIMATE and "afn" not in flags and "fast>" not in flags:
         return False
     return name not in _NOWHERE
@@ -131,7 +132,7 @@ def inline_ptx(device: Any, kernels: Kernels, _: Any) -> None:
                 problem = _asm_problem(op)
                 if problem:
                     raise LowerError(
-                        f"inline PTX {ir.StringAttr(op.attributes['asm_string']).value!r}: {problem}",
+                        f"inline PTX {string(op, 'asm_string')!r}: {problem}",
                         where=where(op),
                         rule="$0, $1, ... (in nvvm.inline_ptx %0, %1, ...) are the operands, results first; $$ is a $",
                         fix="count operands and constraints; read a special register through its own nvvm op",
@@ -142,12 +143,12 @@ _DOLLAR = re.compile(r"\$(?:\$|(\d+)|\{(\d+)\}|\{:uid\}|[(|)]|(\{?[\w:]*))")
 
 
 def _asm_problem(op: Any) -> str:
-    constraints = ir.StringAttr(op.attributes["constraints"]).value
+    constraints = string(op, "constraints")
     kinds = [c for c in constraints.split(",") if c and not c.startswith("~")]
     inputs = sum(not c.startswith("=") for c in kinds)
     if inputs != len(op.operands):
         return f"{len(op.operands)} operands for {inputs} input constraints ({constraints})"
-    for match in _DOLLAR.finditer(ir.StringAttr(op.attributes["asm_string"]).value):
+    for match in _DOLLAR.finditer(string(op, "asm_string")):
         number = match[1] or match[2]
         if match[3] is not None:
             return f"${match[3]} is no operand"

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from nvdsl.ir.operands import has, named
 from nvdsl.ir.walk import walk
 from nvdsl.lower.prepare import Kernels, functions, new
 from nvdsl.lower.watchdog import to_i32
@@ -30,15 +31,15 @@ def cluster_waits(device: Any, kernels: Kernels, _: Any) -> None:
     i64 = ir.IntegerType.get_signless(64)
     for function, _kernel in functions(device, kernels):
         for op in walk(function):
-            if op.name != "nvgpu.mbarrier.try_wait.parity" or ACQUIRE_CLUSTER not in op.attributes:
+            if op.name != "nvgpu.mbarrier.try_wait.parity" or not has(op, ACQUIRE_CLUSTER):
                 continue
-            group, parity, ticks, index = op.operands
+            view = named(op)
             with ir.InsertionPoint(op), op.location:
-                address = new("nvgpu.mbarrier.get", i64, group, index)
+                address = new("nvgpu.mbarrier.get", i64, view.barriers, view.mbarId)
                 ir.Operation.create(
                     "llvm.inline_asm",
                     [],
-                    [to_i32(address), to_i32(parity), to_i32(ticks)],
+                    [to_i32(address), to_i32(view.phaseParity), to_i32(view.ticks)],
                     {
                         "asm_string": ir.StringAttr.get(WAIT),
                         "constraints": ir.StringAttr.get("r,r,r,~{memory}"),

@@ -10,11 +10,11 @@ import math
 from typing import Any
 
 from nvdsl.ir.location import where
-from nvdsl.ir.tensor_copies import segments
-from nvdsl.ir.walk import walk
+from nvdsl.ir.operands import has, integer, integers, mbarriers, named, optional, string
+from nvdsl.ir.walk import defining, find, walk
 from nvdsl.lower import debug_ptx, device_log
 from nvdsl.lower.device_log import Site
-from nvdsl.lower.kernels import Kernel, mbarrier_count
+from nvdsl.lower.kernels import Kernel
 from nvdsl.lower.prepare import Kernels, functions, new
 from nvdsl.lower.watchdog import add_site, mbarrier_names, to_i32, to_i64
 from nvdsl.mlir import ir
@@ -45,9 +45,9 @@ def check_asserts(device: Any, kernels: Kernels, _: Any) -> None:
                     op.erase()
                     continue
                 if op.name == "cf.assert":
-                    holds, text = to_i32(op.operands[0]), ir.StringAttr(op.attributes["msg"]).value.replace("%", "%%")
+                    holds, text = to_i32(op.operands[0]), string(op, "msg").replace("%", "%%")
                 else:
-                    holds, text = _constant(_i32(), 0), ir.StringAttr(op.attributes["format"]).value
+                    holds, text = _constant(_i32(), 0), string(op, "format")
                     values = list(op.operands)[: device_log.MAX_VALUES]
                 site = Site("assert", where(op), text, types=tuple(str(value.type) for value in values))
                 _require(holds, kernel, site, values)
@@ -56,12 +56,7 @@ def check_asserts(device: Any, kernels: Kernels, _: Any) -> None:
 
 def _asserts(function: Any) -> list[Any]:
     """Asserts, and stated indices."""
-    marks = (ASSERT, bounds.ATTRIBUTE)
-    return [op for op in walk(function) if op.name == "cf.assert" or op.name == "gpu.printf" and _has(op, marks)]
-
-
-def _has(op: Any, names: tuple[str, ...]) -> bool:
-    return any(name in op.attributes for name in names)
+    return [op for op in find(function, *ASSERTS) if op.name == "cf.assert" or has(op, ASSERT) or bounds.stated(op)]
 
 
 # --- bounds
@@ -77,14 +72,16 @@ _ACCESSES = {  # op -> position of its memref, what it does
 }
 
 
-_MBARRIERS = {  # op -> positions of the mbarrier's number in its group, and of the op's predicate
-    "nvgpu.mbarrier.get": (1, None),
-    "nvgpu.mbarrier.init": (2, 3),
-    "nvgpu.mbarrier.arrive": (1, None),
-    "nvgpu.mbarrier.arrive.nocomplete": (1, None),
-    "nvgpu.mbarrier.arrive.expect_tx": (2, 3),
-    "nvgpu.mbarrier.try_wait.parity": (3, None),
-}
+_MBARRIERS = (
+    "nvgpu.mbarrier.get",
+    "nvgpu.mbarrier.init",
+    "nvgpu.mbarrier.arrive",
+    "nvgpu.mbarrier.arrive.nocomplete",
+    "nvgpu.mbarrier.arrive.expect_tx",
+    "nvgpu.mbarrier.try_wait.parity",
+    "nvgpu.tma.async.load",
+)
+"""Ops that name an mbarrier by its group and its number there, some of them with a predicate."""
 
 
 def check_bounds(device: Any, kernels: Kernels, _: Any) -> None:
@@ -98,19 +95,15 @@ def check_bounds(device: Any, kernels: Kernels, _: Any) -> None:
                 if op.name in _ACCESSES:
                     _check_access(op, kernel)
                 elif op.name in _MBARRIERS:
-                    position, predicate = _MBARRIERS[op.name]
-                    guard = op.operands[predicate] if predicate and len(op.operands) > predicate else None
-                    _check_mbarrier(op, op.operands[0], op.operands[position], guard, names, kernel)
-                elif op.name == "nvgpu.tma.async.load":
-                    _, (group,), _, _, (number,), _, guards = segments(op)
-                    _check_mbarrier(op, group, number, guards[0] if guards else None, names, kernel)
+                    _check_mbarrier(op, names, kernel)
 
 
-def _check_mbarrier(op: Any, group: Any, number: Any, guard: Any, names: dict[Any, str], kernel: Kernel) -> None:
-    made = _maker(group)
+def _check_mbarrier(op: Any, names: dict[Any, str], kernel: Kernel) -> None:
+    group, number, guard = named(op).barriers, named(op).mbarId, optional(op, "predicate")
+    made = defining(group)
     if made is None or made.name != "nvgpu.mbarrier.create":
         return
-    count = mbarrier_count(made)
+    count = mbarriers(group)
     if _known_below(number, count):
         return
     holds = _compare(number, count)
@@ -179,13 +172,13 @@ def _check(what: str, ref: Any, indices: list[Any], width: int, kernel: Kernel, 
 
 def _check_block(what: str, ref: Any, kernel: Kernel, op: Any) -> None:
     """A view of the block's shared memory lies within the kernel's tiles."""
-    view = _maker(ref)
+    view = defining(ref)
     while view is not None and view.name in ("memref.cast", "memref.subview", "memref.reinterpret_cast"):
-        view = _maker(view.operands[0])
+        view = defining(view.operands[0])
     if view is None or view.name != "memref.view" or not view.results[0].type.has_static_shape:
         return
     size = _bytes(view.results[0].type)
-    start, below = view.operands[1], kernel.user_smem_bytes - size + 1
+    start, below = named(view).byte_shift, kernel.user_smem_bytes - size + 1
     if size == 0 or kernel.user_smem_bytes == 0 or _known_below(start, below):
         return
     of = f"the {kernel.user_smem_bytes} bytes of the block's shared memory"
@@ -200,14 +193,14 @@ def _bytes(type: Any) -> int:
 
 def _behind(ref: Any, indices: list[Any]) -> tuple[Any, list[Any]]:
     """The memref that ``ref`` is a view of, and the indices there; None for what is no view of its shape."""
-    op = _maker(ref)
+    op = defining(ref)
     if op is None or op.name != "memref.subview":
         return None, []
     source = op.operands[0]
-    offsets, strides = (list(ir.DenseI64ArrayAttr(op.attributes[f"static_{n}"])) for n in ("offsets", "strides"))
+    offsets, strides = (integers(op, f"static_{n}") for n in ("offsets", "strides"))
     if any(stride != 1 for stride in strides) or len(offsets) != len(indices):
         return None, []
-    dynamic = iter(list(op.operands)[1:])
+    dynamic = iter(named(op).offsets)
     outer = []
     for offset, index in zip(offsets, indices, strict=True):
         start = next(dynamic) if offset == ir.ShapedType.get_dynamic_size() else _constant(index.type, offset)
@@ -215,13 +208,9 @@ def _behind(ref: Any, indices: list[Any]) -> tuple[Any, list[Any]]:
     return source, outer
 
 
-def _maker(value: Any) -> Any:
-    return None if isinstance(value.owner, ir.Block) else value.owner.operation
-
-
 def _known_below(index: Any, below: int) -> bool:
-    op = _maker(index)
-    return op is not None and op.name == "arith.constant" and 0 <= ir.IntegerAttr(op.attributes["value"]).value < below
+    op = defining(index)
+    return op is not None and op.name == "arith.constant" and 0 <= integer(op, "value") < below
 
 
 def _compare(index: Any, below: int) -> Any:

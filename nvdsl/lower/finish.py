@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from nvdsl.hopper import arch
+from nvdsl.ir.operands import string
 from nvdsl.ir.walk import walk
 from nvdsl.lower import toolchain
 from nvdsl.lower.prepare import Kernels, functions
@@ -63,7 +64,7 @@ def external_shared_memory(device: Any, _kernels: Kernels, _: Any) -> None:
 
 
 def _is_dynamic_shared_memory(op: Any) -> bool:
-    return ir.StringAttr(op.attributes["sym_name"]).value.startswith("__dynamic_shmem__")
+    return string(op, "sym_name").startswith("__dynamic_shmem__")
 
 
 def relax_atomics(device: Any, kernels: Kernels, _: Any) -> None:
@@ -100,6 +101,6 @@ def attach_target(device: Any, _kernels: Kernels, options: Any) -> None:
 
 def _calls_libdevice(module: Any) -> bool:
     return any(
-        op.operation.name == "llvm.func" and ir.StringAttr(op.attributes["sym_name"]).value.startswith("__nv_")
+        op.operation.name == "llvm.func" and string(op, "sym_name").startswith("__nv_")
         for op in module.regions[0].blocks[0].operations
     )

@@ -10,6 +10,7 @@ from nvdsl.hopper import arch
 from nvdsl.ir import declared
 from nvdsl.ir.declared import Declared
 from nvdsl.ir.location import where
+from nvdsl.ir.operands import integer, integers, mbarriers, named, string
 from nvdsl.ir.walk import walk
 from nvdsl.lower.device_log import Site
 from nvdsl.mlir import ir
@@ -109,13 +110,7 @@ def is_kernel(op: Any) -> bool:
 
 
 def symbol_name(op: Any) -> str:
-    return ir.StringAttr(op.attributes["sym_name"]).value
-
-
-def mbarrier_count(create: Any) -> int:
-    """Number of barriers of an ``nvgpu.mbarrier.create``."""
-    text = str(create.results[0].type)
-    return int(text.rpartition("num_barriers = ")[2].rstrip("> ")) if "num_barriers" in text else 1
+    return string(op, "sym_name")
 
 
 def _launches(host: Any) -> dict[str, list[Any]]:
@@ -140,7 +135,7 @@ def _read_kernel(module: Any, function: Any, launches: list[Any]) -> Kernel:
         block=_known(function, "known_block_size"),
         cluster=_known(function, "known_cluster_size") or (1, 1, 1),
         user_smem_bytes=max((_smem_bytes(launch, name) for launch in launches), default=0),
-        mbarriers=sum(mbarrier_count(op) for op in ops if op.name == "nvgpu.mbarrier.create"),
+        mbarriers=sum(mbarriers(op.results[0]) for op in ops if op.name == "nvgpu.mbarrier.create"),
         tensor_maps=tuple(
             i
             for i, argument in enumerate(function.regions[0].blocks[0].arguments)
@@ -158,18 +153,18 @@ def _read_kernel(module: Any, function: Any, launches: list[Any]) -> Kernel:
 def _known(function: Any, name: str) -> Dim3 | None:
     if name not in function.attributes:
         return None
-    x, y, z = ir.DenseI32ArrayAttr(function.attributes[name])
+    x, y, z = integers(function, name)
     return x, y, z
 
 
 def _is_wgmma(op: Any) -> bool:
     if op.name == "llvm.inline_asm":
-        return "wgmma.mma_async" in ir.StringAttr(op.attributes["asm_string"]).value
+        return "wgmma.mma_async" in string(op, "asm_string")
     return op.name in ("nvvm.wgmma.mma_async", "nvgpu.warpgroup.mma")
 
 
 def _smem_bytes(launch: Any, name: str) -> int:
-    operand = launch.opview.dynamicSharedMemorySize
+    operand = named(launch).dynamicSharedMemorySize
     if operand is None:
         return 0
     size = _constant(operand)
@@ -189,7 +184,7 @@ def _constant(value: Any) -> int | None:
         return None
     op = value.owner.operation
     if op.name == "arith.constant":
-        return ir.IntegerAttr(op.attributes["value"]).value
+        return integer(op, "value")
     if op.name in ("arith.index_cast", "arith.index_castui", "arith.extui", "arith.extsi", "arith.trunci"):
         return _constant(op.operands[0])
     return None

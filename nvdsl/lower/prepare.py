@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from nvdsl.ir.operands import mbarriers
 from nvdsl.ir.walk import find_outside, walk
-from nvdsl.lower.kernels import Kernel, is_kernel, mbarrier_count, symbol_name
+from nvdsl.lower.kernels import Kernel, is_kernel, symbol_name
 from nvdsl.mlir import ir
 from nvdsl.mlir.dialects import llvm
 
@@ -89,7 +90,7 @@ def place_mbarriers(device: Any, kernels: Kernels, _: Any) -> None:
         offset = kernel.mbarrier_offset
         for op in walk(function):
             if op.name == "nvgpu.mbarrier.create":
-                count = mbarrier_count(op)
+                count = mbarriers(op.results[0])
                 with ir.InsertionPoint(op), op.location:
                     group = _cast(_shared_view(offset, count), op.results[0].type)
                 op.results[0].replace_all_uses_with(group)

@@ -11,10 +11,11 @@ from collections.abc import Callable
 from typing import Any
 
 from nvdsl.ir.location import mbarrier_group, where
+from nvdsl.ir.operands import has, integer, mbarriers, named, word
 from nvdsl.ir.walk import walk
 from nvdsl.lower import debug_ptx, device_log
 from nvdsl.lower.device_log import Site
-from nvdsl.lower.kernels import Kernel, mbarrier_count
+from nvdsl.lower.kernels import Kernel
 from nvdsl.lower.prepare import Kernels, functions, new
 from nvdsl.mlir import ir
 from nvdsl.ops.mbarrier import ACQUIRE_CLUSTER
@@ -79,20 +80,21 @@ def mbarrier_names(ops: list[Any]) -> dict[Any, str]:
 
 
 def _bound_group_wait(op: Any, kernel: Kernel, names: dict[Any, str], timeout: float) -> None:
-    group, parity, _ticks, index = op.operands
+    view = named(op)
+    group, parity, index = view.barriers, view.phaseParity, view.mbarId
     name = names.get(ir.Value.__hash__(group), "an mbarrier")
-    count = mbarrier_count(group.owner) if not isinstance(group.owner, ir.Block) else 1
+    count = mbarriers(group)
     site = add_site(kernel, Site("mbarrier", where(op), name, count=count))
     with ir.InsertionPoint(op), op.location:
         address = new("nvgpu.mbarrier.get", _int(64), group, index)
         operands = (to_i32(address), to_i32(parity), to_i32(index))
-        order = ".acquire.cluster" if ACQUIRE_CLUSTER in op.attributes else ""
+        order = ".acquire.cluster" if has(op, ACQUIRE_CLUSTER) else ""
         debug_ptx.emit(debug_ptx.wait(site, timeout, order), *operands)
     op.erase()
 
 
 def _bound_pointer_wait(op: Any, kernel: Kernel, timeout: float) -> None:
-    pointer, parity, _ticks = op.operands
+    pointer, parity = named(op).addr, named(op).phase
     site = add_site(kernel, Site("mbarrier", where(op), "at byte"))
     with ir.InsertionPoint(op), op.location:
         if str(pointer.type) != "!llvm.ptr<3>":
@@ -118,20 +120,20 @@ def announce_waits(device: Any, kernels: Kernels, _: Any) -> None:
 
 
 def _setmaxnreg(op: Any) -> tuple[Any, ...] | None:
-    if "increase" not in str(op.attributes["action"]):
+    if word(op, "action") != "increase":
         return None
-    return (Site("setmaxnreg", where(op), count=ir.IntegerAttr(op.attributes["regCount"]).value),)
+    return (Site("setmaxnreg", where(op), count=integer(op, "regCount")),)
 
 
 def _named_barrier(op: Any) -> tuple[Any, ...]:
-    number, *_ = op.operands if len(op.operands) else [None]
-    if number is None or op.opview.barrierId is None:
+    number = named(op).barrierId
+    if number is None:
         return (Site("barrier", where(op)),)
     return Site("named-barrier", where(op)), number
 
 
 def _griddep(op: Any) -> tuple[Any, ...] | None:
-    return (Site("grid", where(op)),) if "wait" in str(op.attributes["kind"]) else None
+    return (Site("grid", where(op)),) if word(op, "kind") == "wait" else None
 
 
 _STOPS: dict[str, Callable[[Any], tuple[Any, ...] | None]] = {

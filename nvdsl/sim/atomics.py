@@ -14,7 +14,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from nvdsl.errors import Where
-from nvdsl.mlir import ir
+from nvdsl.ir.operands import has, integer, string, word
 from nvdsl.sim.clocks import Clock, Known, joined
 from nvdsl.sim.report import stale_flag
 
@@ -35,14 +35,14 @@ RELAXED = Order()
 
 def order(op: Any, ordering: str = "ordering") -> Order | None:
     """The order of an op of the llvm dialect; None for an ordinary access."""
-    number = ir.IntegerAttr(op.attributes[ordering]).value if ordering in op.attributes else 0
+    number = integer(op, ordering, 0)
     if number == 0:
-        return RELAXED if "volatile_" in op.attributes else None
+        return RELAXED if has(op, "volatile_") else None
     return Order(number in _ACQUIRES, number in _RELEASES, _scope(op), number == 7)
 
 
 def _scope(op: Any) -> str:
-    name = ir.StringAttr(op.attributes["syncscope"]).value if "syncscope" in op.attributes else ""
+    name = string(op, "syncscope")
     return name if name in ("block", "cluster") else "gpu"
 
 
@@ -50,7 +50,7 @@ def fence_scope(op: Any) -> str:
     """The scope of nvvm.memory.barrier, nvvm.fence.sc.cluster or llvm.fence."""
     if op.name == "llvm.fence":
         return _scope(op)
-    text = str(op.attributes["scope"]) if "scope" in op.attributes else op.name
+    text = word(op, "scope") or op.name
     return "cluster" if "cluster" in text else "block" if "cta" in text else "gpu"
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from nvdsl.errors import Where
 from nvdsl.ir.location import where
+from nvdsl.ir.operands import flag
 from nvdsl.ir.walk import walk
 from nvdsl.mlir import ir
 from nvdsl.sim import exits, undefined, values
@@ -55,7 +56,7 @@ class Code:
 
 
 def _is_relaxed_arrival(op: Any) -> bool:
-    return "mbarrier" in op.name and "relaxed" in op.attributes and ir.BoolAttr(op.attributes["relaxed"]).value
+    return "mbarrier" in op.name and flag(op, "relaxed")
 
 
 _ACCESSES = {

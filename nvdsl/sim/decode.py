@@ -13,6 +13,7 @@ from typing import Any
 from nvdsl.errors import SimError
 from nvdsl.ir.collectives import ALIGNED
 from nvdsl.ir.location import where
+from nvdsl.ir.operands import named
 from nvdsl.mlir import ir
 from nvdsl.sim import report
 
@@ -105,6 +106,16 @@ class Decoder:
 
     def operands(self, op: Any) -> list[int]:
         return [self._slots[identity(value)] for value in op.operands]
+
+    def named(self, op: Any, *names: str) -> list[Any]:
+        """The slots of the operands that the dialect calls so: None for one that is not there, a list for a group."""
+        view = named(op)
+        return [self._slot_of(getattr(view, name)) for name in names]
+
+    def _slot_of(self, operand: Any) -> Any:
+        if operand is None:
+            return None
+        return self.slot(operand) if isinstance(operand, ir.Value) else [self.slot(value) for value in operand]
 
     def define(self, value: Any, constant: Any = None) -> int:
         """A slot for a result or a block argument."""

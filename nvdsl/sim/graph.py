@@ -7,7 +7,6 @@ from typing import Any
 
 from nvdsl.ir.location import where
 from nvdsl.ir.walk import walk
-from nvdsl.mlir import ir
 from nvdsl.sim.decode import Decoder, Frame
 from nvdsl.sim.machine import Waiting
 from nvdsl.sim.values import integer_type, select
@@ -47,9 +46,8 @@ class Graph:
         targets = [next(i for i, block in enumerate(blocks) if block == target) for target in end.successors]
         if end.name == "cf.br":
             return None, [(targets[0], _copies(d, slots, blocks[targets[0]]))]
-        _, yes, no = ir.DenseI32ArrayAttr(end.attributes["operandSegmentSizes"])
-        given = (slots[1 : 1 + yes], slots[1 + yes : 1 + yes + no])
-        return slots[0], [(t, _copies(d, g, blocks[t])) for t, g in zip(targets, given, strict=True)]
+        condition, *given = d.named(end, "condition", "trueDestOperands", "falseDestOperands")
+        return condition, [(t, _copies(d, g, blocks[t])) for t, g in zip(targets, given, strict=True)]
 
     def run(self, v: Frame) -> Iterator[Any]:
         w = v[0]

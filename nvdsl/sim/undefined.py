@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from nvdsl.errors import Where
+from nvdsl.ir.operands import integers, string
 from nvdsl.mlir import ir
 from nvdsl.sim import matrix, shadow
 from nvdsl.sim.decode import identity, maker
@@ -124,7 +125,7 @@ class Values:
         if op is None:
             return None
         if op.name == "llvm.extractvalue":
-            (*_, register) = ir.DenseI64ArrayAttr(op.attributes["position"])
+            (*_, register) = integers(op, "position")
             return self.register(op.operands[0], register)
         if op.name == "arith.select":
             return self._either(op.operands[0], op.operands[1], op.operands[2])
@@ -134,7 +135,7 @@ class Values:
             return self._either(op.operands[0], *(end.operands[number] for end in ends))
         if op.name == "vector.extract":
             elements = maker(op.operands[0])
-            position = list(ir.DenseI64ArrayAttr(op.attributes["static_position"]))
+            position = integers(op, "static_position")
             if elements is not None and elements.name == "vector.from_elements" and len(position) == 1:
                 return self.of(elements.operands[position[0]]) if position[0] >= 0 else None
         if op.name.startswith(_ELEMENTWISE) and op.name not in _NOT:
@@ -146,11 +147,11 @@ class Values:
         made, inserted = maker(struct), None
         at = made
         while at is not None and at.name == "llvm.insertvalue":
-            if list(ir.DenseI64ArrayAttr(at.attributes["position"])) == [register]:
+            if integers(at, "position") == [register]:
                 inserted = self.of(at.operands[1])
                 break
             at = maker(at.operands[0])
-        if at is not None and at.name == "llvm.inline_asm" and not str(at.attributes["asm_string"]).strip('"'):
+        if at is not None and at.name == "llvm.inline_asm" and not string(at, "asm_string"):
             return self._object(struct, at.operands[register], register)
         if made is not None and made.name == "llvm.insertvalue":
             return inserted

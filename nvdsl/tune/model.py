@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from nvdsl.hopper import arch
+from nvdsl.ir.operands import integer, launch_sizes, launch_smem
 from nvdsl.ir.walk import constant, find
 
 
@@ -60,20 +61,18 @@ def fill(prints: list[Footprint], sms: int) -> float:
 
 
 def _footprint(launch: Any) -> Footprint:
-    segments = [int(s) for s in launch.attributes["operandSegmentSizes"]]
-    first = segments[0]  # asynchronous dependencies come first
-    sizes = [constant(launch.operands[first + i]) for i in range(6)]
-    grid, block = sizes[:3], [size or 1 for size in sizes[3:]]
-    blocks = None if None in grid else math.prod(grid)  # type: ignore[arg-type]
-    smem = constant(launch.operands[len(launch.operands) - 1]) if segments[-1] else 0
-    threads = math.prod(block)
-    return Footprint(blocks, threads, smem or 0, max(_carried(launch), default=0), _registers(launch, threads))
+    grid, block, _ = launch_sizes(launch)
+    sizes = [constant(size) for size in grid]
+    blocks = None if None in sizes else math.prod(sizes)  # type: ignore[arg-type]
+    threads = math.prod(constant(size) or 1 for size in block)
+    smem, carried = launch_smem(launch) or 0, max(_carried(launch), default=0)
+    return Footprint(blocks, threads, smem, carried, _registers(launch, threads))
 
 
 def _registers(launch: Any, threads: int) -> int:
     """Of one thread: its share of the SM's, or what setmaxnreg raises it to."""
     share = arch.REGISTERS_PER_SM // max(threads, 1) // 8 * 8
-    raised = [op.attributes["regCount"].value for op in find(launch, "nvvm.setmaxregister")]
+    raised = [integer(op, "regCount") for op in find(launch, "nvvm.setmaxregister")]
     return min(max([share, *raised]), arch.MAX_REGISTERS_PER_THREAD)
 
 

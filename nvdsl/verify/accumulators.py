@@ -14,6 +14,7 @@ from typing import Any
 
 from nvdsl.errors import VerifyError
 from nvdsl.ir.location import where
+from nvdsl.ir.operands import integer, integers, named, string, wgmma_shape, word
 from nvdsl.ir.walk import defining, yielded
 from nvdsl.mlir import ir
 from nvdsl.mlir.dialects import llvm
@@ -116,12 +117,11 @@ class _Walk:
     def wgmma(self, node: Node, state: _State) -> _State:
         if not state.fenced:
             raise _unfenced(node)
-        accumulator, result = node.op.operands[0], node.op.results[0]
-        adds = "one" in str(node.op.attributes["scaleD"])
+        accumulator, result = named(node.op).inouts, node.op.results[0]
+        adds = word(node.op, "scaleD") == "one"
         if adds and _is_undefined(accumulator):
             raise _undefined(node)
-        numbers = re.findall(r"[mnk] = (\d+)", str(node.op.attributes["shape"]))
-        _same_shape(node, accumulator, result, "m{}n{}k{}".format(*numbers), state)
+        _same_shape(node, accumulator, result, "m{}n{}k{}".format(*wgmma_shape(node.op)), state)
         state.flying.pop(hash(accumulator), None)
         state.flying[hash(result)] = (_OPEN, node)
         return state
@@ -132,7 +132,7 @@ class _Walk:
             if not state.fenced:
                 raise _unfenced(node)
             state.flying[hash(node.op.results[0])] = (_OPEN, node)
-            text = str(node.op.attributes["asm_string"].value)
+            text = string(node.op, "asm_string")
             match = _INLINE.search(text)
             if match is not None:
                 taken = defining(list(node.op.operands)[-1])
@@ -151,7 +151,7 @@ class _Walk:
         return state
 
     def wait(self, node: Node, state: _State) -> _State:
-        state.wait(int(node.op.attributes["group"].value))
+        state.wait(integer(node.op, "group"))
         state.waited = node
         return state
 
@@ -216,7 +216,7 @@ def _read_in_flight(node: Node, age: int, wgmma: Node, waited: Node | None) -> V
     if age == _OPEN:
         why, fix = "no group has been committed since", "nv.wgmma_commit() behind the wgmma, then nv.wgmma_wait(0)"
     elif waited is not None and waited.order > wgmma.order:
-        pending = int(waited.op.attributes["group"].value)
+        pending = integer(waited.op, "group")
         why = f"the wait at {beside(waited, node)} leaves {pending} group{'s' * (pending > 1)} in flight"
         fix = f"nv.wgmma_wait({age}) before the accumulator is read"
     else:
@@ -260,7 +260,7 @@ def _is_undefined(accumulator: Any) -> bool:
                 return False
             value = loop.operands[2 + number]
         elif op.name == "llvm.insertvalue":
-            written |= set(ir.DenseI64ArrayAttr(op.attributes["position"]))
+            written |= set(integers(op, "position"))
             value = op.operands[0]
         else:
             fields = len(list(llvm.StructType(accumulator.type).body))

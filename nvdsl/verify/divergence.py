@@ -15,6 +15,7 @@ from nvdsl.errors import VerifyError
 from nvdsl.hopper.arch import WARP_SIZE, WARPGROUP_SIZE
 from nvdsl.ir.collectives import ALIGNED, MASKED, MASKED_RULE
 from nvdsl.ir.location import where
+from nvdsl.ir.operands import named, optional, word
 from nvdsl.verify.context import Context, beside, contexts
 from nvdsl.verify.program import Node, Program
 from nvdsl.verify.reach import Reach
@@ -59,16 +60,13 @@ _OTHERS = ("loops", "trips", "conditions", "uniform", "branches")
 
 def _described(context: Context, node: Node) -> list[tuple[int, Any, int]] | None:
     """(number, threads that use this number, how many it waits for) of a barrier."""
-    threads, operands = context.threads, list(node.op.operands)
+    threads = context.threads
     everyone = np.ones(threads.count, bool)
     if not node.name.startswith("nvvm.barrier") or node.name == "nvvm.barrier0":
         return [(0, everyone, threads.per_block)]
-    if node.name == "nvvm.barrier":
-        has_number, has_count = (int(s) for s in list(node.op.attributes["operandSegmentSizes"])[:2])
-    else:
-        has_number, has_count = len(operands) - 1, 1
-    number = threads.of(operands[0]) if has_number else 0
-    count = threads.of(operands[has_number]) if has_count else threads.per_block
+    view = named(node.op)
+    number = 0 if view.barrierId is None else threads.of(view.barrierId)
+    count = threads.per_block if view.numberOfThreads is None else threads.of(view.numberOfThreads)
     if number is None or not isinstance(count, int):
         return None
     numbers = threads.array(number)
@@ -129,10 +127,11 @@ def _check_masks(context: Context) -> None:
     """The lanes that a mask names come, here or (lanes that parted) to the same instruction elsewhere."""
     places: dict[tuple[str, int], list[tuple[Node, Reach]]] = defaultdict(list)
     for node in context.kernel.find(*MASKED):
-        what, operand = MASKED[node.name]
-        mask = -1 if operand is None else context.threads.of(list(node.op.operands)[operand])
+        what, name = MASKED[node.name]
+        operand = None if name is None else optional(node.op, name)
+        mask = -1 if operand is None else context.threads.of(operand)
         if isinstance(mask, int):
-            kind = str(node.op.attributes["kind"]) if "kind" in node.op.attributes else ""
+            kind = word(node.op, "kind")
             places[what + kind, mask & 0xFFFFFFFF].append((node, context.reaches.of(node)))
     for (_, mask), nodes in places.items():
         lane = np.arange(context.threads.count) % context.threads.per_block % WARP_SIZE

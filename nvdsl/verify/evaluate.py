@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from nvdsl.ir.operands import constant_value, integer, named, word
 from nvdsl.ir.walk import defining, yielded
 from nvdsl.mlir import ir
 
@@ -54,13 +55,12 @@ def evaluate(value: Any, thread: int) -> int | None:
     if op is None:
         return None
     if op.name == "arith.constant":
-        attribute = op.attributes["value"]
-        known = isinstance(attribute, ir.IntegerAttr | ir.BoolAttr)
-        return fit(int(attribute.value), value) if known else None
+        known = constant_value(op)
+        return None if known is None else fit(known, value)
     if op.name == "gpu.thread_id":
-        return thread if "x" in str(op.attributes["dimension"]) else 0
+        return thread if word(op, "dimension") == "x" else 0
     if op.name == "nvvm.shfl.sync":
-        return evaluate(op.operands[1], thread)
+        return evaluate(named(op).val, thread)
     if op.name == "scf.if":
         return _branch(op, ir.OpResult(value).result_number, thread)
     if not op.name.startswith("arith."):
@@ -95,7 +95,7 @@ def compute(op: Any, operands: list[Any]) -> Any:
             return np.where(condition, first, second)
         return first if condition else second
     if name == "arith.cmpi":
-        predicate = ir.IntegerAttr(op.attributes["predicate"]).value
+        predicate = integer(op, "predicate")
         compared = [_unsigned(x, bits) for x in operands] if predicate >= _FIRST_UNSIGNED else operands
         return _COMPARE[predicate](*compared) * 1
     if name in _UNSIGNED:

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from nvdsl.ir.operands import word
 from nvdsl.ir.walk import defining, yielded
 from nvdsl.mlir import ir
 from nvdsl.verify.threads import Threads
@@ -89,11 +90,9 @@ class Expressions:
         if op is None:
             return self._argument_parts(value, names, done, depth)
         if op.name.startswith(_PURE):
-            attributes = str(op.attributes["predicate"]) if op.name == "arith.cmpi" else ""
-            if op.name.startswith("gpu."):
-                attributes = str(op.attributes["dimension"])
+            attribute = word(op, "dimension" if op.name.startswith("gpu.") else "predicate")
             operands = (self._key(x, names, done, depth + 1) for x in op.operands)
-            return op.name, attributes, str(value.type), *operands
+            return op.name, attribute, str(value.type), *operands
         return "value", hash(value)
 
     def _argument_parts(

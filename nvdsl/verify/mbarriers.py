@@ -6,14 +6,15 @@ rule says anything about it.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from nvdsl.ir.tensor_copies import box_type, segments
+from nvdsl.ir import tensor_copies
+from nvdsl.ir.operands import mbarriers, named, optional, word
+from nvdsl.ir.tensor_copies import box_type
 from nvdsl.values import dtypes
 from nvdsl.verify.expressions import Expressions
 from nvdsl.verify.program import Kernel, Node
@@ -58,41 +59,37 @@ def groups(kernel: Kernel) -> list[Group]:
             events = None if events is None or more is None else events + more
         if events is not None:
             events.sort(key=lambda e: e.node.order)
-        found.append(Group(node, _size(group.type), events))
+        found.append(Group(node, mbarriers(group), events))
     return found
-
-
-def _size(group_type: Any) -> int:
-    match = re.search(r"num_barriers = (\d+)", str(group_type))
-    return int(match.group(1)) if match else 1
 
 
 def _events(kernel: Kernel, op: Any) -> list[Event] | None:
     node = kernel.node(op)
-    name = op.name
+    name, view = op.name, named(op)
     if node is None:
         return None
-    operands = list(op.operands)
     if name == "nvgpu.mbarrier.init":
-        return [Event("init", node, operands[2], operands[1], predicate=_optional(operands, 3))]
+        return [Event("init", node, view.mbarId, view.count, predicate=view.predicate)]
     if name == "nvgpu.mbarrier.arrive":
-        return [Event("arrive", node, operands[1])]
+        return [Event("arrive", node, view.mbarId)]
     if name == "nvgpu.mbarrier.arrive.expect_tx":
-        predicate = _optional(operands, 3)
-        expect = Event("expect", node, operands[2], operands[1], predicate=predicate)
-        return [Event("arrive", node, operands[2], predicate=predicate), expect]
+        expect = Event("expect", node, view.mbarId, view.txcount, predicate=view.predicate)
+        return [Event("arrive", node, view.mbarId, predicate=view.predicate), expect]
     if name == "nvgpu.mbarrier.try_wait.parity":
-        return [Event("wait", node, operands[3], parity=operands[1])]
+        return [Event("wait", node, view.mbarId, parity=view.phaseParity)]
     if name == "nvgpu.tma.async.load":
-        fields = segments(op)
-        at = ("mask", fields[5][0]) if fields[5] else "here"
-        size = box_bytes(op.operands[2].type)
-        return [Event("bytes", node, fields[4][0], size, at, predicate=_optional(fields[6], 0))]
+        size = box_bytes(view.tensorMapDescriptor.type)
+        return [Event("bytes", node, view.mbarId, size, _told(view), predicate=view.predicate)]
     return _through_pointer(kernel, op) if name == "nvgpu.mbarrier.get" else None
 
 
+def _told(view: Any) -> Any:
+    """Whose mbarriers a load tells of its bytes: `Event.at`."""
+    return "here" if view.multicastMask is None else ("mask", view.multicastMask)
+
+
 def _through_pointer(kernel: Kernel, get: Any) -> list[Event] | None:
-    index = get.operands[1]
+    index = named(get).mbarId
     found: list[Event] = []
     pending: list[tuple[Any, Any]] = [(use, "here") for use in get.results[0].uses]
     while pending:
@@ -101,7 +98,7 @@ def _through_pointer(kernel: Kernel, get: Any) -> list[Event] | None:
         if op.name in ("llvm.inttoptr", "llvm.addrspacecast"):
             pending += [(u, at) for u in op.results[0].uses]
         elif op.name == "nvvm.mapa" and use.operand_number == 0:
-            pending += [(u, ("rank", op.operands[1])) for u in op.results[0].uses]
+            pending += [(u, ("rank", named(op).b)) for u in op.results[0].uses]
         else:
             more = _pointer_events(kernel, op, use.operand_number, index, at)
             if more is None:
@@ -114,13 +111,13 @@ def _pointer_events(kernel: Kernel, op: Any, number: int, index: Any, at: Any) -
     node = kernel.node(op)
     if node is None:
         return None
-    name, operands = op.name, list(op.operands)
+    name, view = op.name, named(op)
     if name == "nvvm.mbarrier.expect_tx" and number == 0:
-        return [Event("expect", node, index, operands[1], at)]
-    if name == "nvvm.mbarrier.arrive" and number == 0 and len(operands) == 1:
+        return [Event("expect", node, index, view.txcount, at)]
+    if name == "nvvm.mbarrier.arrive" and number == 0 and view.count is None:
         return [Event("arrive", node, index, at=at)]
-    if name == "nvvm.mbarrier.arrive.expect_tx" and number == 0 and len(operands) == 2:
-        return [Event("arrive", node, index, at=at), Event("expect", node, index, operands[1], at)]
+    if name == "nvvm.mbarrier.arrive.expect_tx" and number == 0 and optional(op, "predicate") is None:
+        return [Event("arrive", node, index, at=at), Event("expect", node, index, view.txcount, at)]
     if name == "nvvm.mbarrier.test.wait":
         return [Event("poll", node, index, at=at)]  # how often it succeeds isn't known
     if name in ("nvvm.cp.async.bulk.tensor.shared.cluster.global", "nvvm.cp.async.bulk.shared.cluster.global"):
@@ -131,21 +128,13 @@ def _pointer_events(kernel: Kernel, op: Any, number: int, index: Any, at: Any) -
 def _bulk_events(node: Node, op: Any, index: Any, at: Any) -> list[Event] | None:
     if at != "here":
         return None
-    fields = segments(op)
-    if "tensor" not in op.name:  # dst, src, mbarrier, size, multicast mask, cache hint
-        mask = fields[4]
-        return [Event("bytes", node, index, fields[3][0], ("mask", mask[0]) if mask else "here")]
-    source = fields[1][0].owner.operation  # the tensor map as a pointer
-    tiled = "mode" not in op.attributes or "im2col" not in str(op.attributes["mode"])
-    if source.name != "builtin.unrealized_conversion_cast" or not tiled:
+    view = named(op)
+    if "tensor" not in op.name:
+        return [Event("bytes", node, index, view.size, _told(view))]
+    tensor_map = tensor_copies.tensor_map(op)
+    if tensor_map is None or "im2col" in word(op, "mode"):
         return None
-    size = box_bytes(source.operands[0].type)
-    at = ("mask", fields[5][0]) if fields[5] else "here"
-    return [Event("bytes", node, index, size, at, predicate=_optional(fields[7], 0))]
-
-
-def _optional(operands: list[Any], number: int) -> Any | None:
-    return operands[number] if len(operands) > number else None
+    return [Event("bytes", node, index, box_bytes(tensor_map.type), _told(view), predicate=view.predicate)]
 
 
 def box_bytes(descriptor_type: Any) -> int | None:

@@ -8,6 +8,7 @@ import numpy as np
 
 from nvdsl.errors import VerifyError
 from nvdsl.hopper import arch
+from nvdsl.ir import tensor_copies
 from nvdsl.ir.location import where
 from nvdsl.layout import ALIGNMENT
 from nvdsl.verify import places
@@ -41,7 +42,8 @@ class _Box:
 
 
 def _swizzle(node: Node) -> int | None:
-    descriptor = str(places.tensor_map_type(node))
+    tensor_map = tensor_copies.tensor_map(node.op)
+    descriptor = str(tensor_map.type) if tensor_map is not None else ""
     return places.swizzle_of(descriptor) if "interleave = none" in descriptor else None
 
 

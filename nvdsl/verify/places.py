@@ -12,7 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from nvdsl.ir.tensor_copies import descriptor_type
+from nvdsl.hopper import arch
+from nvdsl.ir.operands import named, string, wgmma_shape, word
+from nvdsl.ir.tensor_copies import tensor_map
 from nvdsl.ir.walk import defining
 from nvdsl.mlir import ir
 from nvdsl.values import dtypes
@@ -49,7 +51,7 @@ def of_view(context: Context, memref: Any) -> Place | None:
     view = defining(memref)
     if view is None or view.name != "memref.view" or not ty.has_static_shape:
         return None
-    start = context.threads.of(view.operands[1], first=True)
+    start = context.threads.of(named(view).byte_shift, first=True)
     return None if start is None else Place(start, int(np.prod(ty.shape)) * dtypes.from_ir(ty.element_type).bytes)
 
 
@@ -67,26 +69,20 @@ def tma(context: Context, node: Node) -> Place | None:
 
 
 def _tma(context: Context, node: Node) -> Place | None:
-    op = node.op
-    if node.name in ("nvgpu.tma.async.load", "nvgpu.tma.async.store"):
-        return of_view(context, op.operands[0])
-    if node.name == "nvvm.cp.async.bulk.tensor.shared.cluster.global":
-        return _pointer(context, op.operands[0], descriptor_type(op.operands[1]))
+    view = named(node.op)
+    if node.name.startswith("nvgpu."):
+        return of_view(context, view.dst if node.name in TMA_LOADS else view.src)
+    if node.name in TMA_LOADS:
+        return _pointer(context, view.dstMem, tensor_map(node.op))
     if node.name in _TENSOR_STORES:
-        return _pointer(context, op.operands[1], descriptor_type(op.operands[0]))
-    size, start = context.threads.of(op.operands[2]), context.threads.of(op.operands[1], first=True)
+        return _pointer(context, view.srcMem, tensor_map(node.op))
+    size, start = context.threads.of(view.size), context.threads.of(view.srcMem, first=True)
     return Place(start, size) if isinstance(size, int) and start is not None else None
 
 
-def tensor_map_type(node: Node) -> Any | None:
-    """The type of the tensor map of a TMA load."""
-    op = node.op
-    return op.operands[2].type if node.name == "nvgpu.tma.async.load" else descriptor_type(op.operands[1])
-
-
-def _pointer(context: Context, pointer: Any, descriptor: Any) -> Place | None:
+def _pointer(context: Context, pointer: Any, tensor_map: Any) -> Place | None:
     start = context.threads.of(pointer, first=True)
-    size = box_bytes(descriptor) if descriptor is not None else None
+    size = box_bytes(tensor_map.type) if tensor_map is not None else None
     return None if start is None or size is None else Place(start, size)
 
 
@@ -95,7 +91,7 @@ def generic_write(context: Context, node: Node) -> Place | None:
     op = node.op
     lanes = context.reaches.of(node).lanes
     if node.name in ("llvm.store", "nvvm.stmatrix"):
-        pointer = op.operands[1 if node.name == "llvm.store" else 0]
+        pointer = named(op).addr if node.name == "llvm.store" else named(op).ptr
         return _at(context, pointer, lanes) if "<3>" in str(pointer.type) else None
     if "workgroup" not in str(op.operands[1].type):
         return None
@@ -150,13 +146,18 @@ def operands(context: Context, node: Node) -> list[Operand]:
     """The operands in shared memory of a wgmma whose descriptors are known."""
     op = node.op
     if node.name == "nvgpu.warpgroup.mma":
-        found = [_generated(context, node, name, op.operands[i]) for i, name in enumerate("AB")]
+        view = named(op)
+        found = [_generated(context, node, "A", view.descriptorA), _generated(context, node, "B", view.descriptorB)]
     elif node.name == "nvvm.wgmma.mma_async":
-        along_k = ("row", "col")  # of a row-major A and a column-major B the elements along K are neighbours
-        majors = ["k" if w in str(op.attributes[f"layout{x}"]) else "mn" for w, x in zip(along_k, "AB", strict=True)]
-        if "n = 8," in str(op.attributes["shape"]):
-            majors[1] = ""  # 8 rows of B have no next 8: their stride is not used
-        found = [_described(context, node, name, op.operands[i + 1], majors[i]) for i, name in enumerate("AB")]
+        # of a row-major A and a column-major B the elements along K are neighbours
+        a = "k" if word(op, "layoutA") == "row" else "mn"
+        b = "k" if word(op, "layoutB") == "col" else "mn"
+        if wgmma_shape(op)[1] == arch.WGMMA_N_STEP:
+            b = ""  # 8 rows of B have no next 8: their stride is not used
+        found = [
+            _described(context, node, "A", named(op).descriptorA, a),
+            _described(context, node, "B", named(op).descriptorB, b),
+        ]
     elif is_inline_wgmma(op):
         descriptors = [x for x in op.operands if str(x.type) == "i64"]
         names = "AB"[-len(descriptors) :]  # A alone is in registers
@@ -168,7 +169,7 @@ def operands(context: Context, node: Node) -> list[Operand]:
 
 def is_inline_wgmma(op: Any) -> bool:
     """Of an llvm.inline_asm: wgmma with A or scale-d in registers (`nvdsl.ops.ptx`)."""
-    return "nvdsl.ptx" in op.attributes and str(op.attributes["nvdsl.ptx"].value) == "wgmma"
+    return string(op, "nvdsl.ptx") == "wgmma"
 
 
 def _described(context: Context, node: Node, name: str, value: Any, major: str) -> Operand | None:
@@ -187,11 +188,11 @@ def _generated(context: Context, node: Node, name: str, value: Any) -> Operand |
     op = defining(value)
     if op is None or op.name != "nvgpu.warpgroup.generate.descriptor":
         return None
-    place = executed(context, node, of_view(context, op.operands[0]))
+    place = executed(context, node, of_view(context, named(op).tensor))
     if place is None:
         return None
     start = int(np.atleast_1d(np.asarray(place.starts))[0])
-    return Operand(name, node, start, swizzle_of(op.operands[1].type), None, None, "")
+    return Operand(name, node, start, swizzle_of(named(op).tensorMap.type), None, None, "")
 
 
 def swizzle_of(descriptor: Any) -> int:

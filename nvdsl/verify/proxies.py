@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from nvdsl.errors import VerifyError
 from nvdsl.ir.location import where
+from nvdsl.ir.operands import word
 from nvdsl.verify import places
 from nvdsl.verify.context import Context, beside, contexts
 from nvdsl.verify.places import Place
@@ -23,7 +24,7 @@ def check(program: Program) -> None:
 
 
 def _check_kernel(context: Context, writes: list[tuple[Node, Place]]) -> None:
-    fences = [f for f in context.kernel.find(*_FENCES) if "async" in str(f.op.attributes["kind"])]
+    fences = [f for f in context.kernel.find(*_FENCES) if "async" in word(f.op, "kind")]
     for read, place, what in _reads(context):
         for write, written in writes:
             if write.order > read.order or exclusive(write, read) or between(fences, write, read):

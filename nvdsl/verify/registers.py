@@ -10,6 +10,7 @@ from nvdsl.errors import VerifyError
 from nvdsl.hopper import arch
 from nvdsl.hopper.arch import WARPGROUP_SIZE
 from nvdsl.ir.location import where
+from nvdsl.ir.operands import integer
 from nvdsl.verify.context import Context, contexts
 from nvdsl.verify.program import Node, Program
 
@@ -33,7 +34,7 @@ def _check_launch(context: Context, nodes: list[Node]) -> None:
             return  # which warpgroups execute it, or how often, depends on run-time values
         for group in range(groups):
             if reach.lanes[group * WARPGROUP_SIZE]:
-                counts[group] = node.op.attributes["regCount"].value
+                counts[group] = integer(node.op, "regCount")
                 setters[group] = node
     total = sum(count * WARPGROUP_SIZE for count in counts)
     if total > share * threads:

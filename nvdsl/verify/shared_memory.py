@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from typing import Any
 
 from nvdsl.errors import VerifyError
@@ -11,6 +10,7 @@ from nvdsl.hopper import arch
 from nvdsl.ir import declared
 from nvdsl.ir.declared import Declared
 from nvdsl.ir.location import where
+from nvdsl.ir.operands import has, launch_smem, mbarriers, named
 from nvdsl.ir.walk import constant, defining
 from nvdsl.mlir import ir
 from nvdsl.values import dtypes
@@ -20,10 +20,11 @@ from nvdsl.verify.program import Program
 def check(program: Program) -> None:
     for kernel in program.kernels:
         launch = kernel.launch.op
-        data = constant(launch.operands[len(launch.operands) - 1]) or 0
+        data = launch_smem(launch) or 0
         ops = [node.op for node in kernel.find("nvgpu.mbarrier.create", "memref.view")]
-        barriers = sum(8 * _count(op.results[0].type) for op in ops if op.name == "nvgpu.mbarrier.create")
-        total = -(-data // 8) * 8 + barriers
+        count = sum(mbarriers(op.results[0]) for op in ops if op.name == "nvgpu.mbarrier.create")
+        barriers = arch.MBARRIER_BYTES * count
+        total = -(-data // arch.MBARRIER_BYTES) * arch.MBARRIER_BYTES + barriers
         if total > arch.MAX_SMEM_PER_BLOCK:
             raise VerifyError(
                 f"the kernel needs {total:,} bytes of shared memory: {data:,} of data and {barriers:,} of mbarriers",
@@ -40,7 +41,7 @@ def check(program: Program) -> None:
 
 def _check_view(view: Any, data: int, tiles: tuple[Declared, ...]) -> None:
     """Behind the launch's data there are the mbarriers, or nothing; and what is laid out by hand cuts into no tile."""
-    source, start = defining(view.operands[0]), constant(view.operands[1])
+    source, start = defining(named(view).source), constant(named(view).byte_shift)
     ty = ir.MemRefType(view.results[0].type)
     if source is None or source.name != "gpu.dynamic_shared_memory" or start is None or not ty.has_static_shape:
         return
@@ -53,7 +54,7 @@ def _check_view(view: Any, data: int, tiles: tuple[Declared, ...]) -> None:
             "lie behind that",
             fix="allocate with nv.smem, or launch with a larger smem=",
         )
-    tile = None if declared.VIEW in view.attributes else declared.overlapped(tiles, start, end)
+    tile = None if has(view, declared.VIEW) else declared.overlapped(tiles, start, end)
     if tile is not None:
         raise VerifyError(
             f"bytes {start:,} to {end - 1:,} of shared memory are laid out by hand, and bytes {tile.offset:,} to "
@@ -62,8 +63,3 @@ def _check_view(view: Any, data: int, tiles: tuple[Declared, ...]) -> None:
             rule=declared.OVERLAP_RULE,
             fix=declared.OVERLAP_FIX,
         )
-
-
-def _count(group_type: Any) -> int:
-    match = re.search(r"num_barriers = (\d+)", str(group_type))
-    return int(match.group(1)) if match else 1

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from nvdsl.hopper.arch import WARP_SIZE
+from nvdsl.ir.operands import constant_value, integers, launch_sizes, named, word
 from nvdsl.ir.walk import constant, defining, yielded
 from nvdsl.mlir import ir
 from nvdsl.verify.evaluate import compute, fit
@@ -73,9 +74,8 @@ class Threads:
             return self._argument(value, first)
         name = op.name
         if name == "arith.constant":
-            attribute = op.attributes["value"]
-            known = isinstance(attribute, ir.IntegerAttr | ir.BoolAttr)
-            return fit(int(attribute.value), value) if known else None
+            known = constant_value(op)
+            return None if known is None else fit(known, value)
         if name.startswith("arith."):
             return self._arithmetic(op, value, first)
         if name == "scf.if":
@@ -97,8 +97,8 @@ class Threads:
         return None if result is None else _plain(fit(result, value))
 
     def _shuffle(self, op: Any, first: bool) -> Known:
-        value, lane = self.of(op.operands[1], first), self.of(op.operands[2], first)
-        if "idx" not in str(op.attributes["kind"]) or not isinstance(lane, int):
+        value, lane = self.of(named(op).val, first), self.of(named(op).offset, first)
+        if word(op, "kind") != "idx" or not isinstance(lane, int):
             return None
         if not isinstance(value, np.ndarray):
             return value
@@ -107,7 +107,7 @@ class Threads:
 
     def _special(self, op: Any, name: str, first: bool) -> Known:
         if name in ("gpu.thread_id", "gpu.block_dim", "gpu.cluster_block_id", "gpu.cluster_dim_blocks"):
-            axis = str(op.attributes["dimension"]).split()[-1].rstrip(">")
+            axis = word(op, "dimension")
             what = {"gpu.thread_id": "thread", "gpu.block_dim": "threads", "gpu.cluster_block_id": "block"}
             return self._ids[f"{what.get(name, 'blocks')} {axis}"]
         if name == "nvvm.read.ptx.sreg.cluster.ctarank":
@@ -123,12 +123,12 @@ class Threads:
         if name == "memref.extract_aligned_pointer_as_index":
             source = defining(op.operands[0])
             if source is not None and source.name == "memref.view":
-                return self.of(source.operands[1], first)
+                return self.of(named(source).byte_shift, first)
             return 0 if source is not None and source.name == "gpu.dynamic_shared_memory" else None
         if name in ("llvm.inttoptr", "llvm.ptrtoint", "llvm.addrspacecast"):
             return self.of(op.operands[0], first)
         if name == "llvm.getelementptr" and str(op.attributes["elem_type"]) == "i8":
-            base, offset = self.of(op.operands[0], first), op.attributes["rawConstantIndices"][0]
+            base, offset = self.of(op.operands[0], first), integers(op, "rawConstantIndices")[0]
             step = self.of(op.operands[1], first) if len(op.operands) > 1 else offset
             return None if base is None or step is None else _plain(base + step)
         return None
@@ -175,12 +175,11 @@ def _plain(x: Any) -> Known:
 
 def of_launch(launch: Any) -> Threads | None:
     """The threads of a ``gpu.launch``, None where the host computes its sizes."""
-    segments = [int(s) for s in launch.attributes["operandSegmentSizes"]]
-    sizes = [constant(x) for x in list(launch.operands)[sum(segments[:4]) : sum(segments[:7])]]
-    cluster = [constant(x) for x in list(launch.operands)[sum(segments[:7]) : sum(segments[:10])]] or [1, 1, 1]
-    if None in sizes or None in cluster or len(sizes) != 3 or len(cluster) != 3:
+    _, *sizes = launch_sizes(launch)
+    block, cluster = ([constant(size) for size in one] or [1, 1, 1] for one in sizes)
+    if None in block or None in cluster or len(cluster) != 3:
         return None
-    return Threads(tuple(sizes), tuple(cluster))  # type: ignore[arg-type]
+    return Threads(tuple(block), tuple(cluster))  # type: ignore[arg-type]
 
 
 def ranges(lanes: Any) -> str:

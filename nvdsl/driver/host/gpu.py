@@ -4,7 +4,7 @@ order of the program, so that async tokens need no work of their own."""
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 from nvdsl.driver.array_spec import packed_strides
@@ -14,6 +14,7 @@ from nvdsl.driver.launch import KernelBinary, Launch, Parameter
 from nvdsl.errors import ArgumentError, LowerError, Where
 from nvdsl.hopper.tensor_maps import TensorMap
 from nvdsl.ir.location import where
+from nvdsl.ir.operands import has, launch_sizes, named
 from nvdsl.lang.scratch import ARBITRARY
 from nvdsl.mlir import ir
 from nvdsl.values.elements import ELEMENTS, bit_pattern
@@ -37,7 +38,7 @@ def _packed(builder: Builder, op: Any, slot: int) -> Layout:
 
 
 def _alloc(builder: Builder, op: Any) -> Step:
-    if "hostShared" in op.attributes:
+    if has(op, "hostShared"):
         raise unsupported(op, "with host_shared memory")
     result = _define_results(builder, op)[0]
     size = builder.layout(result, op).nbytes
@@ -51,12 +52,12 @@ def _alloc(builder: Builder, op: Any) -> Step:
         frame[result] = run.alloc(size)
         run.cuda.leave_arbitrary(frame[result], size)
 
-    return step_arbitrary if ARBITRARY in op.attributes else step
+    return step_arbitrary if has(op, ARBITRARY) else step
 
 
 def _dealloc(builder: Builder, op: Any) -> Step:
     builder.plain = False
-    memory = builder.slots(op.operands)[-1]
+    memory = builder.slot(named(op).memref)
     _define_results(builder, op)
 
     def step(frame: Frame) -> None:
@@ -67,7 +68,7 @@ def _dealloc(builder: Builder, op: Any) -> Step:
 
 def _memcpy(builder: Builder, op: Any) -> Step:
     builder.plain = False
-    target, source = builder.slots(op.operands)[-2:]
+    target, source = builder.slots([named(op).dst, named(op).src])
     _define_results(builder, op)
     size = _packed(builder, op, target).nbytes
     if size != _packed(builder, op, source).nbytes:
@@ -83,7 +84,7 @@ def _memcpy(builder: Builder, op: Any) -> Step:
 
 def _memset(builder: Builder, op: Any) -> Step:
     builder.plain = False
-    target, value = builder.slots(op.operands)[-2:]
+    target, value = builder.slots([named(op).dst, named(op).value])
     _define_results(builder, op)
     layout = _packed(builder, op, target)
     builder.on_device |= builder.root(target)
@@ -123,7 +124,7 @@ def _wait(builder: Builder, op: Any) -> Step | None:
 
 
 def _create_descriptor(builder: Builder, op: Any) -> Step:
-    source, *box = builder.slots(op.operands)
+    source, box = builder.slot(named(op).tensor), builder.slots(named(op).boxDimensions)
     layout = builder.layout(source, op)
     result = builder.define(op.results[0])
     builder.on_device |= builder.root(source)
@@ -209,31 +210,20 @@ def _require_legal(tensor_map: TensorMap, address: int | None, what: str, line: 
 
 
 def _launch_func(builder: Builder, op: Any) -> Step:
-    groups = _segments(op, builder.slots(op.operands))
     _define_results(builder, op)
-    grid_block, cluster, arguments = groups[1:7], groups[7:10], groups[11]
-    shape = [group[0] for group in [*grid_block, *cluster] if group]
-    values = list(op.operands)[sum(map(len, groups[:11])) :][: len(arguments)]
+    shape = builder.slots([size for sizes in launch_sizes(op) for size in sizes])
+    values = list(named(op).kernelOperands)
     launch = Launch(
         len(builder.launches),
         _kernel(builder, op),
-        [_parameter(builder, op, slot, value) for slot, value in zip(arguments, values, strict=True)],
+        [_parameter(builder, op, builder.slot(value), value) for value in values],
         shape,
         tuple(builder.template[slot] for slot in shape) if builder.known(shape) else None,
-        programmatic=PROGRAMMATIC_LAUNCH in op.attributes,
+        programmatic=has(op, PROGRAMMATIC_LAUNCH),
         where=where(op),
     )
     builder.launches.append(launch)
     return launch
-
-
-def _segments(op: Any, slots: Sequence[int]) -> list[list[int]]:
-    """Operands by group: tokens, grid x y z, block x y z, cluster x y z, shared memory, arguments, ..."""
-    groups, start = [], 0
-    for length in op.attributes["operandSegmentSizes"]:
-        groups.append(list(slots[start : start + length]))
-        start += length
-    return groups
 
 
 def _kernel(builder: Builder, op: Any) -> KernelBinary:

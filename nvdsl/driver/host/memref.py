@@ -11,6 +11,7 @@ from typing import Any
 
 from nvdsl.driver.array_spec import canonical_strides
 from nvdsl.driver.host.builder import Builder, Frame, Handler, Layout, Step, layout_of, unsupported
+from nvdsl.ir.operands import integers, named
 from nvdsl.mlir import ir
 
 
@@ -41,12 +42,12 @@ class _Sizes:
 
 
 def _view_operands(builder: Builder, op: Any) -> tuple[_Sizes, _Sizes, _Sizes]:
-    slots, start, groups = builder.slots(op.operands), 1, []
-    lengths = list(op.attributes["operandSegmentSizes"])[1:]
-    for name, length in zip(("static_offsets", "static_sizes", "static_strides"), lengths, strict=True):
-        groups.append(_Sizes(builder, op.attributes[name], slots[start : start + length]))
-        start += length
-    return groups[0], groups[1], groups[2]
+    view = named(op)
+    offsets, sizes, strides = (
+        _Sizes(builder, integers(op, f"static_{name}"), builder.slots(getattr(view, name)))
+        for name in ("offsets", "sizes", "strides")
+    )
+    return offsets, sizes, strides
 
 
 def _view(builder: Builder, op: Any, layout: Layout, displacement: int, terms: list[tuple[int, int]]) -> Step | None:

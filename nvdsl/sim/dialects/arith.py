@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from nvdsl.ir.location import where
+from nvdsl.ir.operands import integer
 from nvdsl.mlir import ir
 from nvdsl.sim import numbers, operands
 from nvdsl.sim.decode import Decoder, Frame, maker, op
@@ -184,7 +185,7 @@ _COMPARE: list[tuple[Binary, bool]] = [
 
 @op("arith.cmpi", "llvm.icmp")
 def _cmpi(d: Decoder, op: Any) -> Any:
-    f, is_unsigned = _COMPARE[ir.IntegerAttr(op.attributes["predicate"]).value]
+    f, is_unsigned = _COMPARE[integer(op, "predicate")]
     e = element(op.operands[0].type)
     if is_unsigned:
         return binary(d, op, lambda x, y: f(as_unsigned(x, e), as_unsigned(y, e)))
@@ -243,7 +244,7 @@ def _float_compare(predicate: int) -> Binary:
 
 @op("arith.cmpf", "llvm.fcmp")
 def _cmpf(d: Decoder, op: Any) -> Any:
-    return binary(d, op, _float_compare(ir.IntegerAttr(op.attributes["predicate"]).value))
+    return binary(d, op, _float_compare(integer(op, "predicate")))
 
 
 def fma(x: Any, y: Any, z: Any) -> Any:

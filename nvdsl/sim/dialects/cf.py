@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from nvdsl.ir.location import where
-from nvdsl.mlir import ir
+from nvdsl.ir.operands import string
 from nvdsl.sim.decode import Decoder, Frame, op
 from nvdsl.sim.dialects.gpu import failed_assert
 
@@ -15,7 +15,7 @@ from nvdsl.sim.dialects.gpu import failed_assert
 @op("cf.assert")
 def _assert(d: Decoder, op: Any) -> Any:
     (condition,) = d.operands(op)
-    at, message = where(op), ir.StringAttr(op.attributes["msg"]).value
+    at, message = where(op), string(op, "msg")
 
     def step(v: Frame) -> None:
         w, c = v[0], v[condition]

@@ -10,7 +10,7 @@ import numpy as np
 
 from nvdsl.driver.printf import formatted
 from nvdsl.ir.location import where
-from nvdsl.mlir import ir
+from nvdsl.ir.operands import has, string, word
 from nvdsl.sim import indices, memory
 from nvdsl.sim.decode import Blocking, Decoder, Frame, op
 from nvdsl.sim.dialects.masked import masked
@@ -45,7 +45,7 @@ IDS: dict[str, Any] = {
 @op(*IDS)
 def _id(d: Decoder, op: Any) -> Any:
     read = IDS[op.name]
-    axis = _AXES[str(op.attributes["dimension"]).rstrip(">")[-1]]
+    axis = _AXES[word(op, "dimension")]
     r = d.result(op)
 
     def step(v: Frame) -> None:
@@ -111,7 +111,7 @@ def _shuffle(d: Decoder, op: Any) -> Any:
     value, offset, width = d.operands(op)
     r = d.result(op)
     valid = d.define(op.results[1])
-    mode = str(op.attributes["mode"]).rstrip(">").rpartition(" ")[2]
+    mode = word(op, "mode")
 
     def finish(v: Frame, named: int, values: list[Any]) -> None:
         w, (x, by) = v[0], values
@@ -145,9 +145,9 @@ def _printf(d: Decoder, op: Any) -> Any:
     """Each active lane prints, in the order of the lanes. (Or it states indices: `nvdsl.ops.bounds`.)"""
     if (stated := bounds.stated(op)) is not None:
         return indices.check(d.operands(op), stated, where(op))
-    text = ir.StringAttr(op.attributes["format"]).value
+    text = string(op, "format")
     slots = d.operands(op)
-    at, is_assert = where(op), "nvdsl.assert" in op.attributes
+    at, is_assert = where(op), has(op, "nvdsl.assert")
 
     def step(v: Frame) -> None:
         w = v[0]

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from nvdsl.ir.location import where
-from nvdsl.mlir import ir
+from nvdsl.ir.operands import integers, string
 from nvdsl.sim.decode import Decoder, Frame, maker, op, unknown
 from nvdsl.sim.dialects.arith import binary, fma, unary
 from nvdsl.sim.dialects.math import FUNCTIONS, rounded
@@ -53,7 +53,7 @@ def _insertvalue(d: Decoder, op: Any) -> Any:
     """In place where the struct has no other use."""
     target, value = d.operands(op)
     r = d.result(op)
-    path = list(ir.DenseI64ArrayAttr(op.attributes["position"]))
+    path = integers(op, "position")
     source = maker(op.operands[0])
     owned = (
         source is not None
@@ -94,7 +94,7 @@ def _extractvalue(d: Decoder, op: Any) -> Any:
     (a,) = d.operands(op)
     r = d.result(op)
     at = where(op)
-    path = list(ir.DenseI64ArrayAttr(op.attributes["position"]))
+    path = integers(op, "position")
     if len(path) == 1:
         i = path[0]
 
@@ -127,7 +127,7 @@ _INTRINSICS: dict[str, Callable[[Any], Any]] = {
 
 @op("llvm.call_intrinsic")
 def _call_intrinsic(d: Decoder, op: Any) -> Any:
-    name = ir.StringAttr(op.attributes["intrin"]).value
+    name = string(op, "intrin")
     short = name if name in _INTRINSICS else re.sub(r"\.(v\d+)?(bf|f|i)\d+$", "", name)
     if short in _INTRINSICS:
         return unary(d, op, rounded(_INTRINSICS[short]))

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from nvdsl.ir.location import where
+from nvdsl.ir.operands import integer, integers
 from nvdsl.mlir import ir
 from nvdsl.mlir.dialects import llvm
 from nvdsl.sim.access import GENERIC, SHARED, SHARED_CLUSTER, Accessor
@@ -53,7 +54,7 @@ def pointer_space(type: Any) -> int:
 def _gep(d: Decoder, op: Any) -> Any:
     base, *dynamic = d.operands(op)
     r = d.result(op)
-    static = list(ir.DenseI32ArrayAttr(op.attributes["rawConstantIndices"]))
+    static = integers(op, "rawConstantIndices")
     if len(static) != 1:
         raise unknown(op, "more than one index")
     size = element(ir.TypeAttr(op.attributes["elem_type"]).value).bytes
@@ -110,7 +111,7 @@ def _accessor(op: Any, pointer: Any, type: Any) -> Accessor:
     if space not in (GENERIC, 1, SHARED, SHARED_CLUSTER):
         raise unknown(op, f"address space {space}")
     count = type.shape[0] if isinstance(type, ir.VectorType) else None
-    alignment = ir.IntegerAttr(op.attributes["alignment"]).value if "alignment" in op.attributes else 1
+    alignment = integer(op, "alignment", 1)
     ordering = "success_ordering" if op.name == "llvm.cmpxchg" else "ordering"
     used = used_elements(op.results[0]) if count is not None and op.name == "llvm.load" else None
     return Accessor(space, element(type), count, alignment, where(op), order(op, ordering), used)
@@ -128,7 +129,7 @@ _UNSIGNED = ("umax", "umin", "uinc_wrap", "udec_wrap")
 @op("llvm.atomicrmw")
 def _atomicrmw(d: Decoder, op: Any) -> Any:
     a, value = d.operands(op)
-    kind = llvm.AtomicBinOp(ir.IntegerAttr(op.attributes["bin_op"]).value).name
+    kind = llvm.AtomicBinOp(integer(op, "bin_op")).name
     if kind not in _RMW:
         raise unknown(op, "this kind of atomic")
     access = _accessor(op, op.operands[0], op.operands[1].type)

@@ -8,6 +8,7 @@ import numpy as np
 
 from nvdsl.ir.declared import VIEW
 from nvdsl.ir.location import where
+from nvdsl.ir.operands import integer, integers
 from nvdsl.mlir import ir
 from nvdsl.mlir.dialects import arith
 from nvdsl.sim import indices
@@ -89,7 +90,7 @@ def _arrays_behind(d: Decoder, ref: Any, trailing: int) -> list[tuple[Any, list[
     made = maker(ref)
     while made is not None and made.name == "memref.subview":
         source = made.operands[0]
-        offsets, strides = (list(ir.DenseI64ArrayAttr(made.attributes[f"static_{n}"])) for n in ("offsets", "strides"))
+        offsets, strides = (integers(made, f"static_{n}") for n in ("offsets", "strides"))
         shape = list(source.type.shape)
         if any(stride != 1 for stride in strides) or len(ref.type.shape) != len(shape):
             break
@@ -134,7 +135,7 @@ def tile_of(ref: Any) -> tuple[int, ...] | None:
     """The swizzle and panel stride of the `Tile` that made a view; None for one laid out by hand."""
     made = maker(ref)
     known = made is not None and made.name == "memref.view" and VIEW in made.attributes
-    return tuple(ir.DenseI64ArrayAttr(made.attributes[VIEW])) if known else None
+    return tuple(integers(made, VIEW)) if known else None
 
 
 @op("memref.view")
@@ -184,13 +185,11 @@ def _same(d: Decoder, op: Any) -> None:
 @op("memref.reinterpret_cast", "memref.subview")
 def _part(d: Decoder, op: Any) -> Any:
     """subview's offsets are in elements of each axis, reinterpret_cast's one offset in elements of the buffer."""
-    segments = list(ir.DenseI32ArrayAttr(op.attributes["operandSegmentSizes"]))
-    slots = d.operands(op)
-    source, dynamic = slots[0], slots[1 : 1 + segments[1]]
+    source, dynamic = d.named(op, "source", "offsets")
     r = d.result(op)
     is_subview = op.name == "memref.subview"
     layout = Layout(op, op.operands[0].type)
-    static = list(ir.DenseI64ArrayAttr(op.attributes["static_offsets"]))
+    static = integers(op, "static_offsets")
     strides = layout.strides if is_subview else (layout.element.bytes,)
     coming = iter(dynamic)
     fixed, terms = 0, []
@@ -245,7 +244,7 @@ def _metadata(d: Decoder, op: Any) -> Any:
 @op("memref.dim")
 def _dim(d: Decoder, op: Any) -> None:
     owner = maker(op.operands[1])
-    axis = ir.IntegerAttr(owner.attributes["value"]).value
+    axis = integer(owner, "value")
     extent = op.operands[0].type.shape[axis]
     if extent < 0:
         raise unknown(op, "an extent that is not static")
@@ -266,7 +265,7 @@ def _atomic(d: Decoder, op: Any) -> Any:
     value, _, *indices = d.operands(op)
     index = Indexer(d, op, op.operands[1], indices)
     access = Accessor(index.layout.space, index.layout.element, None, 1, index.at, RELAXED)
-    kind = arith.AtomicRMWKind(ir.IntegerAttr(op.attributes["kind"]).value).name
+    kind = arith.AtomicRMWKind(integer(op, "kind")).name
     return atomic(d.result(op), access, index, value, _RMW[kind], kind in ("maxu", "minu"))
 
 

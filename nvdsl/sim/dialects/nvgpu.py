@@ -5,20 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from nvdsl.ir.location import mbarrier_group, where
-from nvdsl.lower.kernels import mbarrier_count
-from nvdsl.mlir import ir
+from nvdsl.ir.operands import mbarriers, named
 from nvdsl.sim import boxes, copies, phases
 from nvdsl.sim.decode import Blocking, Decoder, Frame, op
 from nvdsl.sim.report import error
-
-
-def segments(op: Any, slots: list[Any]) -> list[list[Any]]:
-    """Operands by group."""
-    groups, start = [], 0
-    for length in ir.DenseI32ArrayAttr(op.attributes["operandSegmentSizes"]):
-        groups.append(slots[start : start + length])
-        start += length
-    return groups
 
 
 def predicated(predicate: int | None, f: Any) -> Any:
@@ -44,7 +34,7 @@ def predicated(predicate: int | None, f: Any) -> Any:
 
 @op("nvgpu.mbarrier.create")
 def _create(d: Decoder, op: Any) -> None:
-    count, at = mbarrier_count(op), where(op)
+    count, at = mbarriers(op.results[0]), where(op)
     name = mbarrier_group(at, {known.partition("[")[0] for known in d.names.values()})
     for i in range(count):
         d.names[d.mbarrier_at + 8 * i] = f"{name}[{i}]" if count > 1 else name
@@ -52,10 +42,9 @@ def _create(d: Decoder, op: Any) -> None:
     d.mbarrier_at += 8 * count
 
 
-def group_size(group: Any) -> int:
-    """Number of barriers of a value of type ``!nvgpu.mbarrier.group``."""
-    text = str(group.type)
-    return int(text.rpartition("num_barriers = ")[2].rstrip("> ")) if "num_barriers" in text else 1
+def _size(op: Any) -> int:
+    """How many barriers the group has that the op names."""
+    return mbarriers(named(op).barriers)
 
 
 def _address(v: Frame, group: int, index: int, size: int, at: Any) -> Any:
@@ -79,8 +68,8 @@ def _address(v: Frame, group: int, index: int, size: int, at: Any) -> Any:
 
 @op("nvgpu.mbarrier.get")
 def _get(d: Decoder, op: Any) -> Any:
-    group, index = d.operands(op)
-    r, size, at = d.result(op), group_size(op.operands[0]), where(op)
+    group, index = d.named(op, "barriers", "mbarId")
+    r, size, at = d.result(op), _size(op), where(op)
 
     def step(v: Frame) -> None:
         v[r] = _address(v, group, index, size, at)
@@ -90,50 +79,56 @@ def _get(d: Decoder, op: Any) -> Any:
 
 @op("nvgpu.mbarrier.init")
 def _init(d: Decoder, op: Any) -> Any:
-    group, count, index, *predicate = d.operands(op)
-    at, names, size = where(op), d.names, group_size(op.operands[0])
+    group, count, index, predicate = d.named(op, "barriers", "count", "mbarId", "predicate")
+    at, names, size = where(op), d.names, _size(op)
     return predicated(
-        predicate[0] if predicate else None,
+        predicate,
         lambda v: phases.init(v[0], _address(v, group, index, size, at), v[count], names, at),
     )
 
 
 @op("nvgpu.mbarrier.arrive", "nvgpu.mbarrier.arrive.nocomplete")
 def _arrive(d: Decoder, op: Any) -> Any:
-    group, index, *count = d.operands(op)
-    at, n = where(op), group_size(op.operands[0])
+    group, index = d.named(op, "barriers", "mbarId")
+    count = d.named(op, "count")[0] if op.name.endswith("nocomplete") else None
+    at, n = where(op), _size(op)
     if op.results:
         d.define(op.results[0], 0)
-    return lambda v: phases.arrive(v[0], _address(v, group, index, n, at), None, v[count[0]] if count else None, at)
+    return lambda v: phases.arrive(
+        v[0], _address(v, group, index, n, at), None, None if count is None else v[count], at
+    )
 
 
 @op("nvgpu.mbarrier.arrive.expect_tx")
 def _arrive_expect_tx(d: Decoder, op: Any) -> Any:
-    group, size, index, *predicate = d.operands(op)
-    at, n = where(op), group_size(op.operands[0])
+    group, size, index, predicate = d.named(op, "barriers", "txcount", "mbarId", "predicate")
+    at, n = where(op), _size(op)
     return predicated(
-        predicate[0] if predicate else None,
+        predicate,
         lambda v: phases.arrive(v[0], _address(v, group, index, n, at), v[size], None, at),
     )
 
 
 @op("nvgpu.mbarrier.try_wait.parity")
 def _try_wait(d: Decoder, op: Any) -> Any:
-    group, parity, _ticks, index = d.operands(op)
-    at, n = where(op), group_size(op.operands[0])
+    group, parity, index = d.named(op, "barriers", "phaseParity", "mbarId")
+    at, n = where(op), _size(op)
     return Blocking(lambda v: phases.wait(v[0], _address(v, group, index, n, at), v[parity], at))
 
 
 @op("nvgpu.tma.async.load")
 def _load(d: Decoder, op: Any) -> Any:
-    (dst,), (group,), (tensor,), coords, (index,), multicast, predicate = segments(op, d.operands(op))
-    at, n = where(op), group_size(op.operands[1])
+    dst, group, tensor, coords, index = d.named(
+        op, "dst", "barriers", "tensorMapDescriptor", "coordinates", "mbarId"
+    )
+    multicast, predicate = d.named(op, "multicastMask", "predicate")
+    at, n = where(op), _size(op)
 
     def step(v: Frame) -> None:
         address = _address(v, group, index, n, at)
-        load_box(v, v[tensor], coords, v[dst][1], address, v[multicast[0]] if multicast else None, at)
+        load_box(v, v[tensor], coords, v[dst][1], address, None if multicast is None else v[multicast], at)
 
-    return predicated(predicate[0] if predicate else None, step)
+    return predicated(predicate, step)
 
 
 def load_box(v: Frame, tensor: Any, coords: list[int], dst: Any, barrier: Any, multicast: Any, at: Any) -> None:
@@ -147,11 +142,9 @@ def load_box(v: Frame, tensor: Any, coords: list[int], dst: Any, barrier: Any, m
 
 @op("nvgpu.tma.async.store")
 def _store(d: Decoder, op: Any) -> Any:
-    (src,), (tensor,), coords, predicate = segments(op, d.operands(op))
+    src, tensor, coords, predicate = d.named(op, "src", "tensorMapDescriptor", "coordinates", "predicate")
     at = where(op)
-    return predicated(
-        predicate[0] if predicate else None, lambda v: store_box(v, v[tensor], coords, v[src][1], None, at)
-    )
+    return predicated(predicate, lambda v: store_box(v, v[tensor], coords, v[src][1], None, at))
 
 
 _ONCE_IS_ENOUGH = (None, "min", "max", "and", "or")

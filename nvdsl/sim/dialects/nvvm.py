@@ -2,40 +2,31 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
 from nvdsl.ir.location import where
-from nvdsl.mlir import ir
+from nvdsl.ir.operands import flag, has, integer, optional, word
 from nvdsl.sim import atomics, memory, operands, phases
 from nvdsl.sim.clocks import Known
 from nvdsl.sim.decode import Blocking, Decoder, Frame, op, unknown
 from nvdsl.sim.dialects.gpu import block_barrier
-from nvdsl.sim.dialects.nvgpu import predicated, segments
+from nvdsl.sim.dialects.nvgpu import predicated
 from nvdsl.sim.machine import Waiting
 from nvdsl.sim.report import error
 from nvdsl.sim.tracking import BEFORE
 from nvdsl.sim.uniform import one_value
-
-
-def word(op: Any, name: str) -> str:
-    """The last word of an enum attribute: ``#nvvm<shfl_kind bfly>`` is "bfly"."""
-    return re.split(r"[ <]", str(op.attributes[name]).rstrip(">"))[-1]
-
 
 # --- mbarriers
 
 
 @op("nvvm.mbarrier.init")
 def _init(d: Decoder, op: Any) -> Any:
-    address, count, *predicate = d.operands(op)
+    address, count, predicate = d.named(op, "addr", "count", "predicate")
     at, names = where(op), d.names
-    return predicated(
-        predicate[0] if predicate else None, lambda v: phases.init(v[0], v[address], v[count], names, at)
-    )
+    return predicated(predicate, lambda v: phases.init(v[0], v[address], v[count], names, at))
 
 
 @op("nvvm.mbarrier.inval")
@@ -47,46 +38,40 @@ def _inval(d: Decoder, op: Any) -> Any:
 
 @op("nvvm.mbarrier.expect_tx")
 def _expect_tx(d: Decoder, op: Any) -> Any:
-    address, size = d.operands(op)
+    address, size = d.named(op, "addr", "txcount")
     at = where(op)
     return lambda v: phases.expect(v[0], v[address], v[size], at)
 
 
 @op("nvvm.mbarrier.arrive", "nvvm.mbarrier.arrive.nocomplete")
 def _arrive(d: Decoder, op: Any) -> Any:
-    address, *count = d.operands(op)
+    address, count = d.named(op, "addr", "count")
     at = where(op)
     for result in op.results:
         d.define(result, 0)
-    relaxed = _is_relaxed(op)
-    return lambda v: phases.arrive(v[0], v[address], None, v[count[0]] if count else None, at, relaxed)
-
-
-def _is_relaxed(op: Any) -> bool:
-    return "relaxed" in op.attributes and ir.BoolAttr(op.attributes["relaxed"]).value
+    relaxed = flag(op, "relaxed")
+    return lambda v: phases.arrive(v[0], v[address], None, None if count is None else v[count], at, relaxed)
 
 
 @op("nvvm.mbarrier.arrive.expect_tx")
 def _arrive_expect_tx(d: Decoder, op: Any) -> Any:
-    address, size, *predicate = d.operands(op)
-    at, relaxed = where(op), _is_relaxed(op)
+    address, size, predicate = d.named(op, "addr", "txcount", "predicate")
+    at, relaxed = where(op), flag(op, "relaxed")
     for result in op.results:
         d.define(result, 0)
-    return predicated(
-        predicate[0] if predicate else None, lambda v: phases.arrive(v[0], v[address], v[size], None, at, relaxed)
-    )
+    return predicated(predicate, lambda v: phases.arrive(v[0], v[address], v[size], None, at, relaxed))
 
 
 @op("nvvm.mbarrier.try_wait.parity")
 def _try_wait_parity(d: Decoder, op: Any) -> Any:
-    address, parity, *_ = d.operands(op)
+    address, parity = d.named(op, "addr", "phase")
     at = where(op)
     return Blocking(lambda v: phases.wait(v[0], v[address], v[parity], at))
 
 
 @op("nvvm.mbarrier.test.wait", "nvvm.mbarrier.try_wait")
 def _test_wait(d: Decoder, op: Any) -> Any:
-    address, parity, *_ = d.operands(op)
+    address, parity = d.named(op, "addr", "stateOrPhase")
     r, at = d.result(op), where(op)
 
     def step(v: Frame) -> None:
@@ -100,15 +85,15 @@ def _test_wait(d: Decoder, op: Any) -> Any:
 
 @op("nvvm.barrier")
 def _barrier(d: Decoder, op: Any) -> Any:
-    number, threads, predicate = segments(op, d.operands(op))
-    if predicate or op.results:
+    number, threads = d.named(op, "barrierId", "numberOfThreads")
+    if op.results or optional(op, "reductionPredicate") is not None:
         raise unknown(op, "a reduction")
     at = where(op)
 
     def run(v: Frame) -> Iterator[Any]:
         w = v[0]
-        which = one_value(v[number[0]], w, at, "the barrier's number") if number else 0
-        count = one_value(v[threads[0]], w, at, "the barrier's thread count") if threads else None
+        which = 0 if number is None else one_value(v[number], w, at, "the barrier's number")
+        count = None if threads is None else one_value(v[threads], w, at, "the barrier's thread count")
         yield from block_barrier(w, which, count, at)
 
     return Blocking(run)
@@ -122,12 +107,12 @@ def _barrier0(d: Decoder, op: Any) -> Any:
 
 @op("nvvm.barrier.arrive")
 def _barrier_arrive(d: Decoder, op: Any) -> Any:
-    *number, threads = d.operands(op)
+    number, threads = d.named(op, "barrierId", "numberOfThreads")
     at = where(op)
 
     def step(v: Frame) -> None:
         w = v[0]
-        which = one_value(v[number[0]], w, at, "the barrier's number") if number else 0
+        which = 0 if number is None else one_value(v[number], w, at, "the barrier's number")
         count = one_value(v[threads], w, at, "the thread count")
         if w.machine.checks:
             operands.check_barrier(w, which, count, at)
@@ -182,8 +167,8 @@ def _cluster_wait(d: Decoder, op: Any) -> Any:
 
 @op("nvvm.setmaxregister")
 def _setmaxregister(d: Decoder, op: Any) -> Any:
-    count = ir.IntegerAttr(op.attributes["regCount"]).value
-    at, raises = where(op), "increase" in str(op.attributes["action"])
+    count = integer(op, "regCount")
+    at, raises = where(op), word(op, "action") == "increase"
 
     def run(v: Frame) -> Iterator[Any]:
         w = v[0]
@@ -266,7 +251,7 @@ def _fence_proxy(d: Decoder, op: Any) -> Any:
     if "async" not in kind:
         return None
     beyond = kind in ("async", "async.global")
-    own = "space" in op.attributes and "cluster" not in str(op.attributes["space"])
+    own = has(op, "space") and "cluster" not in word(op, "space")
 
     def step(v: Frame) -> None:
         block = v[0].block

@@ -5,39 +5,37 @@ from __future__ import annotations
 from typing import Any
 
 from nvdsl.ir.location import where
-from nvdsl.mlir import ir
+from nvdsl.ir.operands import has, integer, word
 from nvdsl.sim import boxes, copies
 from nvdsl.sim.decode import Blocking, Decoder, Frame, op, unknown
-from nvdsl.sim.dialects.nvgpu import load_box, predicated, segments, store_box
-from nvdsl.sim.dialects.nvvm import word
+from nvdsl.sim.dialects.nvgpu import load_box, predicated, store_box
 from nvdsl.sim.report import Access
 
 
 @op("nvvm.cp.async.bulk.tensor.shared.cluster.global")
 def _tensor_load(d: Decoder, op: Any) -> Any:
-    (dst,), (tensor,), coords, (barrier,), im2col, multicast, _hint, predicate = segments(op, d.operands(op))
+    dst, tensor, coords, barrier = d.named(op, "dstMem", "tmaDescriptor", "coordinates", "mbar")
+    im2col, multicast, predicate = d.named(op, "im2colOffsets", "multicastMask", "predicate")
     if im2col or word(op, "mode") != "tile":
         raise unknown(op, "im2col")
     at = where(op)
 
     def step(v: Frame) -> None:
-        load_box(v, v[tensor], coords, v[dst], v[barrier], v[multicast[0]] if multicast else None, at)
+        load_box(v, v[tensor], coords, v[dst], v[barrier], None if multicast is None else v[multicast], at)
 
-    return predicated(predicate[0] if predicate else None, step)
+    return predicated(predicate, step)
 
 
 @op("nvvm.cp.async.bulk.tensor.global.shared.cta")
 def _tensor_store(d: Decoder, op: Any) -> Any:
-    (tensor,), (src,), coords, _hint, predicate = segments(op, d.operands(op))
+    tensor, src, coords, predicate = d.named(op, "tmaDescriptor", "srcMem", "coordinates", "predicate")
     at = where(op)
-    return predicated(
-        predicate[0] if predicate else None, lambda v: store_box(v, v[tensor], coords, v[src], None, at)
-    )
+    return predicated(predicate, lambda v: store_box(v, v[tensor], coords, v[src], None, at))
 
 
 @op("nvvm.cp.async.bulk.tensor.reduce")
 def _tensor_reduce(d: Decoder, op: Any) -> Any:
-    (tensor,), (src,), coords, _hint = segments(op, d.operands(op))
+    tensor, src, coords = d.named(op, "tmaDescriptor", "srcMem", "coordinates")
     at, kind = where(op), word(op, "redKind")
     return lambda v: store_box(v, v[tensor], coords, v[src], kind, at)
 
@@ -45,7 +43,7 @@ def _tensor_reduce(d: Decoder, op: Any) -> Any:
 @op("nvvm.cp.async.bulk.tensor.prefetch")
 def _tensor_prefetch(d: Decoder, op: Any) -> Any:
     """It moves nothing that a kernel could see, but its coordinates have a copy's rules."""
-    (tensor,), coords, im2col, _hint = segments(op, d.operands(op))
+    tensor, coords, im2col = d.named(op, "tmaDescriptor", "coordinates", "im2colOffsets")
     if im2col or word(op, "mode") != "tile":
         raise unknown(op, "im2col")
     at = where(op)
@@ -61,14 +59,14 @@ def _tensor_prefetch(d: Decoder, op: Any) -> Any:
 
 @op("nvvm.cp.async.bulk.shared.cluster.global")
 def _bulk_load(d: Decoder, op: Any) -> Any:
-    (dst,), (src,), (barrier,), (size,), multicast, _hint = segments(op, d.operands(op))
+    dst, src, barrier, size, multicast = d.named(op, "dstMem", "srcMem", "mbar", "size", "multicastMask")
     at = where(op)
 
     def step(v: Frame) -> None:
         w = v[0]
         for lane in w.active_lanes():
             line = boxes.Line(copies.uniform(v[src], w, lane), copies.uniform(v[size], w, lane))
-            mask = copies.uniform(v[multicast[0]], w, lane) & 0xFFFF if multicast else None
+            mask = None if multicast is None else copies.uniform(v[multicast], w, lane) & 0xFFFF
             copies.load(w, lane, line, copies.uniform(v[dst], w, lane), copies.uniform(v[barrier], w, lane), mask, at)
 
     return step
@@ -76,7 +74,7 @@ def _bulk_load(d: Decoder, op: Any) -> Any:
 
 @op("nvvm.cp.async.bulk.global.shared.cta")
 def _bulk_store(d: Decoder, op: Any) -> Any:
-    (dst,), (src,), (size,), *_ = segments(op, d.operands(op))
+    dst, src, size = d.named(op, "dstMem", "srcMem", "size")
     at = where(op)
 
     def step(v: Frame) -> None:
@@ -95,5 +93,5 @@ def _bulk_commit(d: Decoder, op: Any) -> Any:
 
 @op("nvvm.cp.async.bulk.wait_group")
 def _bulk_wait(d: Decoder, op: Any) -> Any:
-    pending, read, at = ir.IntegerAttr(op.attributes["group"]).value, "read" in op.attributes, where(op)
+    pending, read, at = integer(op, "group"), has(op, "read"), where(op)
     return Blocking(lambda v: copies.wait(v[0], pending, read, at))

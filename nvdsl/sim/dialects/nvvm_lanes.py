@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from nvdsl.ir.location import where
+from nvdsl.ir.operands import named, word
 from nvdsl.mlir import ir
 from nvdsl.sim import numbers
 from nvdsl.sim.clocks import ALL_LANES
@@ -16,7 +17,6 @@ from nvdsl.sim.dialects.arith import unary
 from nvdsl.sim.dialects.gpu import IDS, shuffle_source
 from nvdsl.sim.dialects.masked import masked
 from nvdsl.sim.dialects.math import rounded
-from nvdsl.sim.dialects.nvvm import word
 from nvdsl.sim.lanes import indices, mask_of
 from nvdsl.sim.registers import Struct
 from nvdsl.sim.report import error
@@ -35,7 +35,7 @@ def _warp_sync(d: Decoder, op: Any) -> Any:
 
 @op("nvvm.shfl.sync")
 def _shfl(d: Decoder, op: Any) -> Any:
-    mask, value, offset, clamp = d.operands(op)
+    mask, value, offset, clamp = d.named(op, "thread_mask", "val", "offset", "mask_and_clamp")
     r, at = d.result(op), where(op)
     kind = {"bfly": "xor", "idx": "idx", "up": "up", "down": "down"}[word(op, "kind")]
     with_predicate = str(op.results[0].type).startswith("!llvm.struct")
@@ -99,7 +99,7 @@ def _used_here(op: Any) -> bool:
 
 @op("nvvm.vote.sync")
 def _vote(d: Decoder, op: Any) -> Any:
-    mask, condition = d.operands(op)
+    mask, condition = d.named(op, "mask", "pred")
     r, kind = d.result(op), word(op, "kind")
 
     def finish(v: Frame, named: int, values: list[Any]) -> None:
@@ -120,14 +120,14 @@ def _vote(d: Decoder, op: Any) -> Any:
 
 @op("nvvm.elect.sync")
 def _elect(d: Decoder, op: Any) -> Any:
-    mask, r = d.operands(op), d.result(op)
+    (mask,), r = d.named(op, "membermask"), d.result(op)
 
     def finish(v: Frame, named: int, values: list[Any]) -> None:
         elected = np.zeros(32, np.bool_)
         elected[(named & -named).bit_length() - 1] = True
         v[r] = elected
 
-    return masked(d, op, mask[0] if mask else None, [], finish)
+    return masked(d, op, mask, [], finish)
 
 
 _REDUX: dict[str, Any] = {
@@ -138,7 +138,7 @@ _REDUX: dict[str, Any] = {
 
 @op("nvvm.redux.sync")
 def _redux(d: Decoder, op: Any) -> Any:
-    value, mask = d.operands(op)
+    value, mask = d.named(op, "val", "mask_and_clamp")
     r, kind = d.result(op), word(op, "kind")
     if kind not in _REDUX:
         raise unknown(op, f"redux {kind}")
@@ -223,7 +223,7 @@ def _narrowed(d: Decoder, op: Any) -> Any:
     high, low = d.operands(op)[:2]
     r = d.result(op)
     is_word = not isinstance(op.results[0].type, ir.VectorType)
-    kind = str(op.attributes["dstTy"]) if "dstTy" in op.attributes else "bf16" if "bf16" in op.name else "f16"
+    kind = str(named(op).dstTy) if "f8x2" in op.name else "bf16" if "bf16" in op.name else "f16"
     bits = element(op.results[0].type).dtype
 
     def step(v: Frame) -> None:
@@ -240,5 +240,5 @@ def _narrowed(d: Decoder, op: Any) -> Any:
 
 @op("nvvm.convert.f8x2.to.f16x2")
 def _from_float8(d: Decoder, op: Any) -> Any:
-    kind = numbers.dtype(str(op.attributes["srcType"])).numpy
+    kind = numbers.dtype(str(named(op).srcType)).numpy
     return unary(d, op, lambda x: numbers.convert(np.ascontiguousarray(x).view(kind), "f16"))

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 import numpy as np
 
 from nvdsl.ir.location import where
-from nvdsl.mlir import ir
+from nvdsl.ir.operands import integer, named, wgmma_shape, word
 from nvdsl.sim import matrix, shadow, undefined
 from nvdsl.sim.access import SHARED, Accessor
 from nvdsl.sim.decode import Blocking, Decoder, Frame, op
 from nvdsl.sim.descriptors import Source
-from nvdsl.sim.dialects.nvvm import word
 from nvdsl.sim.registers import Struct
 from nvdsl.sim.uniform import one_value
 from nvdsl.sim.values import element, lanes
@@ -37,27 +35,24 @@ def _wgmma_commit(d: Decoder, op: Any) -> Any:
 
 @op("nvvm.wgmma.wait.group.sync.aligned")
 def _wgmma_wait(d: Decoder, op: Any) -> Any:
-    pending, at = ir.IntegerAttr(op.attributes["group"]).value, where(op)
+    pending, at = integer(op, "group"), where(op)
     return Blocking(lambda v: state(v[0]).wait(pending, at))
-
-
-_SHAPE = re.compile(r"m = (\d+), n = (\d+), k = (\d+)")
 
 
 @op("nvvm.wgmma.mma_async")
 def _mma_async(d: Decoder, op: Any) -> Any:
-    before, a, b = d.operands(op)
+    view = named(op)
+    before, a, b = d.named(op, "inouts", "descriptorA", "descriptorB")
     r = d.result(op)
-    match = _SHAPE.search(str(op.attributes["shape"]))
-    assert match is not None
+    _, n, _ = wgmma_shape(op)
     a_type, b_type, d_type = (word(op, name) for name in ("typeA", "typeB", "typeD"))
     majors = ("k" if word(op, "layoutA") == "row" else "mn", "k" if word(op, "layoutB") == "col" else "mn")
     signs = tuple(1 if word(op, name) == "one" else -1 for name in ("scaleA", "scaleB"))
     names = {"s32": "i32"}
-    kind = Kind(int(match[2]), a_type, b_type, names.get(d_type, d_type), majors, signs, where(op))  # type: ignore[arg-type]
+    kind = Kind(n, a_type, b_type, names.get(d_type, d_type), majors, signs, where(op))  # type: ignore[arg-type]
     adds = word(op, "scaleD") == "one"
-    kind.sources = Source(d, op.operands[1]), Source(d, op.operands[2])
-    given = undefined.of_struct(d.undefined, op.operands[0], kind)
+    kind.sources = Source(d, view.descriptorA), Source(d, view.descriptorB)
+    given = undefined.of_struct(d.undefined, view.inouts, kind)
 
     def step(v: Frame) -> None:
         w = v[0]
@@ -75,10 +70,10 @@ def _mma_async(d: Decoder, op: Any) -> Any:
 
 @op("nvvm.stmatrix")
 def _stmatrix(d: Decoder, op: Any) -> Any:
-    pointer, *sources = d.operands(op)
+    pointer, sources = d.named(op, "ptr", "sources")
     at, transpose = where(op), word(op, "layout") == "col"
     access = Accessor(SHARED, element("i32"), 4, 16, at)
-    stored = [undefined.Stored(d, register, at) for register in list(op.operands)[1:]]
+    stored = [undefined.Stored(d, register, at) for register in named(op).sources]
 
     def step(v: Frame) -> None:
         w = v[0]
@@ -108,7 +103,7 @@ def _ldmatrix(d: Decoder, op: Any) -> Any:
     (pointer,) = d.operands(op)
     r = d.result(op)
     at, transpose = where(op), word(op, "layout") == "col"
-    count = ir.IntegerAttr(op.attributes["num"]).value
+    count = integer(op, "num")
     access = Accessor(SHARED, element("i32"), 4, 16, at)
 
     def step(v: Frame) -> None:

@@ -7,7 +7,7 @@ import re
 from typing import Any
 
 from nvdsl.ir.location import where
-from nvdsl.mlir import ir
+from nvdsl.ir.operands import integers, string
 from nvdsl.mlir.dialects import llvm
 from nvdsl.sim import phases, undefined
 from nvdsl.sim.decode import Blocking, Decoder, Frame, identity, maker, op, unknown
@@ -43,7 +43,7 @@ def _whole_struct(d: Decoder, asm: Any) -> Any:
 def _find_struct(asm: Any) -> Any:
     if not isinstance(asm.results[0].type, llvm.StructType):
         return None
-    tied = re.findall(r"(?:^|,)(\d+)(?=,|$)", ir.StringAttr(asm.attributes["constraints"]).value)
+    tied = re.findall(r"(?:^|,)(\d+)(?=,|$)", string(asm, "constraints"))
     operands = list(asm.operands)
     if not tied or len(tied) > len(operands):
         return None
@@ -52,7 +52,7 @@ def _find_struct(asm: Any) -> Any:
         owner = maker(value)
         if owner is None or owner.name != "llvm.extractvalue":
             return None
-        if list(ir.DenseI64ArrayAttr(owner.attributes["position"])) != [i]:
+        if integers(owner, "position") != [i]:
             return None
         if source is not None and identity(owner.operands[0]) != identity(source):
             return None
@@ -62,8 +62,8 @@ def _find_struct(asm: Any) -> Any:
 
 @op("llvm.inline_asm")
 def _inline_asm(d: Decoder, op: Any) -> Any:
-    text = ir.StringAttr(op.attributes["asm_string"]).value
-    name = ir.StringAttr(op.attributes["nvdsl.ptx"]).value if "nvdsl.ptx" in op.attributes else ""
+    text = string(op, "asm_string")
+    name = string(op, "nvdsl.ptx")
     if not text.strip():
         return _touch(d, op)
     if name == "wgmma":

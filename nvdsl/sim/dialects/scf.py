@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from nvdsl.ir.location import where
-from nvdsl.mlir import ir
+from nvdsl.ir.operands import integers
 from nvdsl.sim.decode import Blocking, Body, Decoder, Frame, op
 from nvdsl.sim.graph import Graph
 from nvdsl.sim.operands import check_step
@@ -235,7 +235,7 @@ def _execute_region(d: Decoder, op: Any) -> Any:
 @op("scf.index_switch")
 def _index_switch(d: Decoder, op: Any) -> Any:
     (selector,) = d.operands(op)
-    cases = list(ir.DenseI64ArrayAttr(op.attributes["cases"]))
+    cases = integers(op, "cases")
     bodies = []
     for region in op.regions:
         body, terminator = d.block(region.blocks[0])

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from nvdsl.ir.operands import integers, word
 from nvdsl.mlir import ir
 from nvdsl.sim.decode import Decoder, Frame, op, unknown
 from nvdsl.sim.dialects.arith import unary
@@ -81,7 +82,7 @@ def _position(op: Any, dynamic: list[int]) -> list[Any]:
     if "static_position" not in op.attributes:
         return [Slot(slot) for slot in dynamic]
     coming = iter(dynamic)
-    return [Slot(next(coming)) if p == _DYNAMIC else p for p in ir.DenseI64ArrayAttr(op.attributes["static_position"])]
+    return [Slot(next(coming)) if p == _DYNAMIC else p for p in integers(op, "static_position")]
 
 
 @op("vector.insert", "vector.insertelement", "llvm.insertelement")
@@ -135,8 +136,8 @@ def _shape_cast(d: Decoder, op: Any) -> Any:
 
 @op("vector.extract_strided_slice")
 def _slice(d: Decoder, op: Any) -> Any:
-    offsets = [ir.IntegerAttr(a).value for a in ir.ArrayAttr(op.attributes["offsets"])]
-    sizes = [ir.IntegerAttr(a).value for a in ir.ArrayAttr(op.attributes["sizes"])]
+    offsets = integers(op, "offsets")
+    sizes = integers(op, "sizes")
     at = tuple(slice(o, o + s) for o, s in zip(offsets, sizes, strict=True))
     return unary(d, op, lambda x: x[at])
 
@@ -145,7 +146,7 @@ def _slice(d: Decoder, op: Any) -> Any:
 def _shuffle(d: Decoder, op: Any) -> Any:
     a, b = d.operands(op)
     r = d.result(op)
-    mask = list(ir.DenseI64ArrayAttr(op.attributes["mask"]))
+    mask = integers(op, "mask")
 
     def step(v: Frame) -> None:
         x, y = v[a], v[b]
@@ -166,7 +167,7 @@ _REDUCTIONS: dict[str, Any] = {
 @op("vector.reduction")
 def _reduction(d: Decoder, op: Any) -> Any:
     """In order, from the first element on."""
-    kind = str(op.attributes["kind"]).partition("<")[2].rstrip(">")
+    kind = word(op, "kind")
     if kind not in _REDUCTIONS:
         raise unknown(op, f"reduction {kind}")
     f, e = _REDUCTIONS[kind], element(op.results[0].type)

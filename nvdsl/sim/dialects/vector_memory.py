@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from nvdsl.ir.operands import integer, integers, named
 from nvdsl.mlir import ir
 from nvdsl.sim.access import Accessor
 from nvdsl.sim.decode import Decoder, Frame, op, unknown
@@ -23,7 +24,7 @@ def _vector_access(d: Decoder, op: Any, ref: Any, indices: list[int], type: Any)
     index = Indexer(d, op, ref, indices, trailing=count)
     if index.layout.strides and index.layout.strides[-1] != index.layout.element.bytes:
         raise unknown(op, "elements that are not contiguous")
-    alignment = ir.IntegerAttr(op.attributes["alignment"]).value if "alignment" in op.attributes else 1
+    alignment = integer(op, "alignment", 1)
     used = used_elements(op.results[0]) if op.results else None
     return index, Accessor(index.layout.space, index.layout.element, count, alignment, index.at, used=used)
 
@@ -34,7 +35,7 @@ def used_elements(vector: Any) -> list[int] | None:
     for use in vector.uses:
         user = use.owner.operation
         is_one = user.name == "vector.extract"
-        position = list(ir.DenseI64ArrayAttr(user.attributes["static_position"])) if is_one else []
+        position = integers(user, "static_position") if is_one else []
         if len(position) != 1 or position[0] == ir.ShapedType.get_dynamic_size():
             return None
         used.add(position[0])
@@ -71,7 +72,7 @@ def _store(d: Decoder, op: Any) -> Any:
 class _Transfer:
     """The elements of a transfer's vector of rank 1, along the array's last axis."""
 
-    def __init__(self, d: Decoder, op: Any, ref: Any, indices: list[int], type: Any, mask: list[int]) -> None:
+    def __init__(self, d: Decoder, op: Any, ref: Any, indices: list[int], type: Any, mask: int | None) -> None:
         order = [str(x) for x in ir.AffineMapAttr(op.attributes["permutation_map"]).value.results]
         if len(type.shape) != 1 or order != [f"d{len(indices) - 1}"]:
             raise unknown(op, "a transfer that is not of one vector along the last axis")
@@ -92,8 +93,8 @@ class _Transfer:
             lanes = outer
             if self.extent is not None:
                 lanes = lanes & np.less(start + i, self.extent) & np.greater_equal(start + i, 0)
-            if self.mask:
-                lanes = lanes & v[self.mask[0]][i]
+            if self.mask is not None:
+                lanes = lanes & v[self.mask][i]
             if lanes.any():
                 w.set_mask(lanes)
                 yield i, base + i * self.stride, lanes
@@ -102,10 +103,8 @@ class _Transfer:
 
 @op("vector.transfer_read")
 def _transfer_read(d: Decoder, op: Any) -> Any:
-    groups = list(ir.DenseI32ArrayAttr(op.attributes["operandSegmentSizes"]))
-    _, *indices = d.operands(op)[: 1 + groups[1]]
-    padding, *mask = d.operands(op)[1 + groups[1] :]
-    transfer = _Transfer(d, op, op.operands[0], indices, op.results[0].type, mask)
+    indices, padding, mask = d.named(op, "indices", "padding", "mask")
+    transfer = _Transfer(d, op, named(op).base, indices, op.results[0].type, mask)
     r, e = d.result(op), transfer.access.e
 
     def step(v: Frame) -> None:
@@ -119,10 +118,8 @@ def _transfer_read(d: Decoder, op: Any) -> Any:
 
 @op("vector.transfer_write")
 def _transfer_write(d: Decoder, op: Any) -> Any:
-    groups = list(ir.DenseI32ArrayAttr(op.attributes["operandSegmentSizes"]))
-    value, _, *indices = d.operands(op)[: 2 + groups[2]]
-    mask = d.operands(op)[2 + groups[2] :]
-    transfer = _Transfer(d, op, op.operands[1], indices, op.operands[0].type, mask)
+    value, indices, mask = d.named(op, "valueToStore", "indices", "mask")
+    transfer = _Transfer(d, op, named(op).base, indices, named(op).valueToStore.type, mask)
 
     def step(v: Frame) -> None:
         rows = np.broadcast_to(v[value], (transfer.count, 32))
