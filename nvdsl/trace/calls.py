@@ -84,7 +84,7 @@ def _sum(items: Any, /, start: Any = 0) -> Any:
 
 
 def _round(x: Any, *digits: Any, **options: Any) -> Any:
-    if not isinstance(x, ir.Value):
+    if not is_value(x):
         return builtins.round(x, *digits, **options)
     if digits or options:
         raise trace_error("round() of a traced value to digits", fix="write nv.math.round(x * 100.0) / 100.0")

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import collections
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from types import TracebackType
 from typing import Any
 
@@ -41,7 +41,7 @@ def count_pass() -> None:
         )
 
 
-def counted(iterable: Any) -> Iterable[Any]:
+def counted(iterable: Any) -> Any:
     """``iterable``, with its passes counted if there may be many."""
     if type(iterable) is Undefined or isinstance(iterable, ir.Value):
         return iterable

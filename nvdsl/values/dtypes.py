@@ -33,12 +33,13 @@ from nvdsl.mlir import ir
 
 if TYPE_CHECKING:
     from nvdsl.values.traced import Value
+    from nvdsl.values.typing import ElementType, Number
 
 
-_cast: Callable[[Any, DType], Value]
+_cast: Callable[[Number, DType], Value]
 
 
-def convert_with(cast: Callable[[Any, DType], Value]) -> None:
+def convert_with(cast: Callable[[Number, DType], Value]) -> None:
     """Let a type that is called convert as ``cast`` does: the module of traced values, built on this one, has it."""
     global _cast
     _cast = cast
@@ -98,7 +99,7 @@ class DType:
             return float(ml_dtypes.finfo(self.numpy).max)
         return (1 << (self.bits - self.signed)) - 1
 
-    def __call__(self, x: Any) -> Value:
+    def __call__(self, x: Number) -> Value:
         """Convert ``x`` (traced value or number) to this type: see `nvdsl.values.traced.cast`."""
         return _cast(x, self)
 
@@ -178,7 +179,7 @@ def from_numpy(dtype: Any) -> DType:
     return found
 
 
-def element(dtype: Any) -> DType:
+def element(dtype: ElementType) -> DType:
     """``dtype`` as a DType: one already, or a NumPy dtype or scalar type (``np.float16``, ml_dtypes' types too).
 
     Raises ``TraceError`` for anything else: Python's ``float`` and ``int`` have no width.

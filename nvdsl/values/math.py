@@ -31,7 +31,7 @@ import builtins
 import functools
 import math as pymath
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any, Protocol, overload
 
 from nvdsl.errors import trace_error
 from nvdsl.mlir import ir
@@ -40,15 +40,30 @@ from nvdsl.values.dtypes import DType
 from nvdsl.values.select import select
 from nvdsl.values.traced import Value, as_value, wrap
 
+if TYPE_CHECKING:
+    import numpy as np
+
+
 _LOG2_E = 1.4426950408889634
 _LN_2 = 0.6931471805599453
 _TWO_PI = (6.2831854820251465, -1.7484555314695172e-07, -5.1984e-15)  # their sum: 2 pi to 72 bits
 
 
-def _function(on_numbers: Callable[[float], Any], double: bool = False) -> Callable[[Any], Any]:
+class Function(Protocol):
+    """A function of a float: of a traced value when the kernel runs, of a Python number at once."""
+
+    @overload
+    def __call__(self, x: Value) -> Value: ...
+    @overload
+    def __call__(self, x: float | np.generic) -> float: ...
+
+
+def _function(
+    on_numbers: Callable[[float], float], double: bool = False
+) -> Callable[[Callable[[Value], Value]], Function]:
     """Make ``fn``, written for f32 values (and f64 if ``double``), take every float type and numbers."""
 
-    def decorate(fn: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    def decorate(fn: Callable[[Value], Value]) -> Function:
         @functools.wraps(fn)
         def take(x: Any) -> Any:
             if not isinstance(x, ir.Value):
@@ -106,49 +121,49 @@ def _polynomial(x: Value, *coefficients: float) -> Value:
 
 
 @_function(lambda x: 2.0**x)
-def exp2(x: Any) -> Any:
+def exp2(x: Value) -> Value:
     """2**x (nvvm.ex2)."""
     return _op("nvvm.ex2", x)
 
 
 @_function(pymath.exp)
-def exp(x: Any) -> Any:
+def exp(x: Value) -> Value:
     """e**x, as 2**(x log2 e): the product's rounding makes the relative error grow with |x|."""
     return exp2(x * _LOG2_E)
 
 
 @_function(pymath.log2)
-def log2(x: Any) -> Any:
+def log2(x: Value) -> Value:
     """Logarithm to base 2 (nvvm.log2); NaN below 0, -infinity at 0."""
     return _op("nvvm.log2", x)
 
 
 @_function(pymath.log)
-def log(x: Any) -> Any:
+def log(x: Value) -> Value:
     """Natural logarithm; NaN below 0, -infinity at 0."""
     return log2(x) * _LN_2
 
 
 @_function(pymath.sqrt, double=True)
-def sqrt(x: Any) -> Any:
+def sqrt(x: Value) -> Value:
     """Square root, rounded correctly."""
     return _llvm("llvm.sqrt", x)
 
 
 @_function(lambda x: 1 / pymath.sqrt(x), double=True)
-def rsqrt(x: Any) -> Any:
+def rsqrt(x: Value) -> Value:
     """1 / sqrt(x)."""
     return 1.0 / sqrt(x) if x.dtype is dtypes.f64 else _nvvm("llvm.nvvm.rsqrt.approx.f", x)
 
 
 @_function(pymath.sin)
-def sin(x: Any) -> Any:
+def sin(x: Value) -> Value:
     """Sine of radians (nvvm.sin)."""
     return _op("nvvm.sin", _reduced(x))
 
 
 @_function(pymath.cos)
-def cos(x: Any) -> Any:
+def cos(x: Value) -> Value:
     """Cosine of radians (nvvm.cos)."""
     return _op("nvvm.cos", _reduced(x))
 
@@ -162,7 +177,7 @@ def _reduced(x: Value) -> Value:
 
 
 @_function(pymath.tanh)
-def tanh(x: Any) -> Any:
+def tanh(x: Value) -> Value:
     """Hyperbolic tangent. Near 0, where 1 - 2 / (e**2x + 1) cancels, x p(x**2)."""
     size = builtins.abs(x)
     near = x * _polynomial(x * x, *_TANH)
@@ -171,7 +186,7 @@ def tanh(x: Any) -> Any:
 
 
 @_function(pymath.erf)
-def erf(x: Any) -> Any:
+def erf(x: Value) -> Value:
     """The error function. Near 0, x p(x**2); beyond 1, 1 - 2**q(|x|), which is 1 from 4 on."""
     size = builtins.abs(x)
     near = x * _polynomial(x * x, *_ERF)
@@ -209,48 +224,58 @@ _LOG2_ERFC = (
 
 
 @_function(pymath.floor, double=True)
-def floor(x: Any) -> Any:
+def floor(x: Value) -> Value:
     """The largest whole number <= x, as a float."""
     return _llvm("llvm.floor", x)
 
 
 @_function(pymath.ceil, double=True)
-def ceil(x: Any) -> Any:
+def ceil(x: Value) -> Value:
     """The least whole number >= x, as a float."""
     return _llvm("llvm.ceil", x)
 
 
 @_function(pymath.trunc, double=True)
-def trunc(x: Any) -> Any:
+def trunc(x: Value) -> Value:
     """x without its fraction, as a float."""
     return _llvm("llvm.trunc", x)
 
 
 @_function(builtins.round, double=True)
-def round(x: Any) -> Any:
+def round(x: Value) -> Value:
     """The nearest whole number, halves to the even one, as a float."""
     return _llvm("llvm.roundeven", x)
 
 
 @_function(pymath.isnan, double=True)
-def isnan(x: Any) -> Any:
+def isnan(x: Value) -> Value:
     """bool: x is NaN."""
     return wrap(arith.compare("unordered", x.dtype, x, x), dtypes.bool_)
 
 
 @_function(pymath.isinf, double=True)
-def isinf(x: Any) -> Any:
+def isinf(x: Value) -> Value:
     """bool: x is an infinity."""
     return builtins.abs(x) == pymath.inf
 
 
 @_function(pymath.isfinite, double=True)
-def isfinite(x: Any) -> Any:
+def isfinite(x: Value) -> Value:
     """bool: x is neither NaN nor an infinity."""
     return builtins.abs(x) < pymath.inf
 
 
-def fma(a: Any, b: Any, c: Any) -> Any:
+@overload
+def fma(a: Value, b: float | Value, c: float | Value) -> Value: ...
+@overload
+def fma(a: float | Value, b: Value, c: float | Value) -> Value: ...
+@overload
+def fma(a: float | Value, b: float | Value, c: Value) -> Value: ...
+@overload
+def fma(a: float, b: float, c: float) -> float: ...
+
+
+def fma(a: float | Value, b: float | Value, c: float | Value) -> float | Value:
     """``a * b + c``, on floats rounded once. Operands meet as in operators; numbers alone stay in Python."""
     like = next((x for x in (a, b, c) if isinstance(x, ir.Value)), None)
     if like is None:
@@ -268,54 +293,54 @@ def _meet(a: Value, b: Value) -> tuple[Value, Value]:
 
 
 @_function(lambda x: 2.0**x)
-def exp2_approx(x: Any) -> Any:
+def exp2_approx(x: Value) -> Value:
     """2**x by ex2.approx.ftz.f32: results below 2**-126 are 0."""
     return _op("nvvm.ex2", x, ftz=True)
 
 
 @_function(pymath.exp)
-def exp_approx(x: Any) -> Any:
+def exp_approx(x: Value) -> Value:
     """e**x as ex2.approx.ftz.f32 of x log2 e."""
     return exp2_approx(x * _LOG2_E)
 
 
 @_function(pymath.log2)
-def log2_approx(x: Any) -> Any:
+def log2_approx(x: Value) -> Value:
     """Logarithm to base 2 by lg2.approx.ftz.f32: a subnormal x counts as 0."""
     return _op("nvvm.log2", x, ftz=True)
 
 
 @_function(lambda x: 1 / x)
-def rcp_approx(x: Any) -> Any:
+def rcp_approx(x: Value) -> Value:
     """1 / x by rcp.approx.ftz.f32 (nvvm.rcp.approx.ftz.f): 1 ulp; ``1 / x`` is rounded correctly."""
     return _op("nvvm.rcp.approx.ftz.f", x)
 
 
 @_function(pymath.sqrt)
-def sqrt_approx(x: Any) -> Any:
+def sqrt_approx(x: Value) -> Value:
     """Square root by sqrt.approx.ftz.f32."""
     return _nvvm("llvm.nvvm.sqrt.approx.ftz.f", x)
 
 
 @_function(lambda x: 1 / pymath.sqrt(x))
-def rsqrt_approx(x: Any) -> Any:
+def rsqrt_approx(x: Value) -> Value:
     """1 / sqrt(x) by rsqrt.approx.ftz.f32."""
     return _nvvm("llvm.nvvm.rsqrt.approx.ftz.f", x)
 
 
 @_function(pymath.sin)
-def sin_approx(x: Any) -> Any:
+def sin_approx(x: Value) -> Value:
     """Sine by sin.approx.ftz.f32: absolute error 2**-21 in -pi .. pi, and 1e-7 |x| beyond."""
     return _op("nvvm.sin", x, ftz=True)
 
 
 @_function(pymath.cos)
-def cos_approx(x: Any) -> Any:
+def cos_approx(x: Value) -> Value:
     """Cosine by cos.approx.ftz.f32: absolute error 2**-21 in -pi .. pi, and 1e-7 |x| beyond."""
     return _op("nvvm.cos", x, ftz=True)
 
 
 @_function(pymath.tanh)
-def tanh_approx(x: Any) -> Any:
+def tanh_approx(x: Value) -> Value:
     """Hyperbolic tangent by tanh.approx.f32: relative error 2**-11 (PTX ISA; measured: 2**-16)."""
     return _llvm("llvm.tanh", x, approximate=True)

@@ -5,13 +5,17 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from nvdsl.errors import TraceError, frames, trace_error
 from nvdsl.mlir import ir
 from nvdsl.values.dtypes import DType
+
+if TYPE_CHECKING:
+    from nvdsl.values.traced import Value
+    from nvdsl.values.typing import Index, Number
 
 # NumPy's functions that are operators, by name; of comparisons, also the one with the operands exchanged.
 _BINARY = {
@@ -90,115 +94,115 @@ class Operators(ir.Value):
     def _element(self, position: Any) -> Any:
         raise NotImplementedError
 
-    def __add__(self, other: Any) -> Any:
+    def __add__(self, other: Number) -> Value:
         return self._binary("+", self, other)
 
-    def __radd__(self, other: Any) -> Any:
+    def __radd__(self, other: Number) -> Value:
         return self._binary("+", other, self)
 
-    def __sub__(self, other: Any) -> Any:
+    def __sub__(self, other: Number) -> Value:
         return self._binary("-", self, other)
 
-    def __rsub__(self, other: Any) -> Any:
+    def __rsub__(self, other: Number) -> Value:
         return self._binary("-", other, self)
 
-    def __mul__(self, other: Any) -> Any:
+    def __mul__(self, other: Number) -> Value:
         return self._binary("*", self, other)
 
-    def __rmul__(self, other: Any) -> Any:
+    def __rmul__(self, other: Number) -> Value:
         return self._binary("*", other, self)
 
-    def __truediv__(self, other: Any) -> Any:
+    def __truediv__(self, other: Number) -> Value:
         return self._binary("/", self, other)
 
-    def __rtruediv__(self, other: Any) -> Any:
+    def __rtruediv__(self, other: Number) -> Value:
         return self._binary("/", other, self)
 
-    def __floordiv__(self, other: Any) -> Any:
+    def __floordiv__(self, other: Number) -> Value:
         return self._binary("//", self, other)
 
-    def __rfloordiv__(self, other: Any) -> Any:
+    def __rfloordiv__(self, other: Number) -> Value:
         return self._binary("//", other, self)
 
-    def __mod__(self, other: Any) -> Any:
+    def __mod__(self, other: Number) -> Value:
         return self._binary("%", self, other)
 
-    def __rmod__(self, other: Any) -> Any:
+    def __rmod__(self, other: Number) -> Value:
         return self._binary("%", other, self)
 
-    def __divmod__(self, other: Any) -> Any:
+    def __divmod__(self, other: Number) -> tuple[Value, Value]:
         return self // other, self % other
 
-    def __rdivmod__(self, other: Any) -> Any:
+    def __rdivmod__(self, other: Number) -> tuple[Value, Value]:
         return other // self, other % self
 
-    def __pow__(self, exponent: Any) -> Any:
+    def __pow__(self, exponent: int) -> Value:
         return self._binary("**", self, exponent)
 
-    def __rpow__(self, base: Any) -> Any:
+    def __rpow__(self, base: Number) -> Value:
         return self._binary("**", base, self)
 
-    def __and__(self, other: Any) -> Any:
+    def __and__(self, other: Number) -> Value:
         return self._binary("&", self, other)
 
-    def __rand__(self, other: Any) -> Any:
+    def __rand__(self, other: Number) -> Value:
         return self._binary("&", other, self)
 
-    def __or__(self, other: Any) -> Any:
+    def __or__(self, other: Number) -> Value:
         return self._binary("|", self, other)
 
-    def __ror__(self, other: Any) -> Any:
+    def __ror__(self, other: Number) -> Value:
         return self._binary("|", other, self)
 
-    def __xor__(self, other: Any) -> Any:
+    def __xor__(self, other: Number) -> Value:
         return self._binary("^", self, other)
 
-    def __rxor__(self, other: Any) -> Any:
+    def __rxor__(self, other: Number) -> Value:
         return self._binary("^", other, self)
 
-    def __lshift__(self, other: Any) -> Any:
+    def __lshift__(self, other: Number) -> Value:
         return self._binary("<<", self, other)
 
-    def __rlshift__(self, other: Any) -> Any:
+    def __rlshift__(self, other: Number) -> Value:
         return self._binary("<<", other, self)
 
-    def __rshift__(self, other: Any) -> Any:
+    def __rshift__(self, other: Number) -> Value:
         return self._binary(">>", self, other)
 
-    def __rrshift__(self, other: Any) -> Any:
+    def __rrshift__(self, other: Number) -> Value:
         return self._binary(">>", other, self)
 
-    def __neg__(self) -> Any:
+    def __neg__(self) -> Value:
         return self._unary("-")
 
-    def __pos__(self) -> Any:
+    def __pos__(self) -> Value:
         return self._unary("+")
 
-    def __abs__(self) -> Any:
+    def __abs__(self) -> Value:
         return self._unary("abs")
 
-    def __invert__(self) -> Any:
+    def __invert__(self) -> Value:
         return self._unary("~")
 
-    def __eq__(self, other: Any) -> Any:
+    def __eq__(self, other: object) -> Value:  # type: ignore[override]
         return self._compare("==", other)
 
-    def __ne__(self, other: Any) -> Any:
+    def __ne__(self, other: object) -> Value:  # type: ignore[override]
         return self._compare("!=", other)
 
-    def __lt__(self, other: Any) -> Any:
+    def __lt__(self, other: Number) -> Value:
         return self._compare("<", other)
 
-    def __le__(self, other: Any) -> Any:
+    def __le__(self, other: Number) -> Value:
         return self._compare("<=", other)
 
-    def __gt__(self, other: Any) -> Any:
+    def __gt__(self, other: Number) -> Value:
         return self._compare(">", other)
 
-    def __ge__(self, other: Any) -> Any:
+    def __ge__(self, other: Number) -> Value:
         return self._compare(">=", other)
 
-    def __getitem__(self, position: Any) -> Any:
+    def __getitem__(self, position: Index) -> Value:
         return self._element(position)
 
     def __len__(self) -> int:
@@ -206,7 +210,7 @@ class Operators(ir.Value):
             raise _not_known("len() of a traced number", "only a vector value has a length")
         return self.shape[0]
 
-    def __iter__(self) -> Iterator[Any]:
+    def __iter__(self) -> Iterator[Value]:
         if not self.shape:
             raise _not_known("a loop over a traced number", "write `for i in nv.range(n)`")
         return (self[i] for i in range(self.shape[0]))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 
@@ -14,7 +14,7 @@ from nvdsl.values.dtypes import DType
 BITWISE = frozenset("&|^")
 
 
-def is_number(x: Any) -> bool:
+def is_number(x: Any) -> TypeGuard[int | float]:
     """Is ``x`` a Python bool, int or float? (``np.float64`` is a Python float.)"""
     return isinstance(x, (int, float))
 

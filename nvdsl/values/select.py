@@ -10,20 +10,57 @@ beside a NaN they give the number; of -0.0 and +0.0, PTX takes -0.0 for the less
 from __future__ import annotations
 
 import builtins
-from typing import Any
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from nvdsl.errors import TraceError, trace_error
 from nvdsl.mlir import ir
 from nvdsl.values import arith, dtypes, promotion
 from nvdsl.values.traced import Value, as_value, cast, wrap
 
+if TYPE_CHECKING:
+    from nvdsl.values.typing import Bool, Number
 
-def min(*args: Any) -> Any:
+Plain = TypeVar("Plain", bound=float)
+A = TypeVar("A", bound="Number | ir.Value")
+B = TypeVar("B", bound="Number | ir.Value")
+Memory = TypeVar("Memory", bound=ir.Value)
+
+
+@overload
+def min(first: Value, /, *rest: Number) -> Value: ...
+@overload
+def min(first: Number, second: Value, /, *rest: Number) -> Value: ...
+@overload
+def min(first: Plain, second: Plain, /, *rest: Plain) -> Plain: ...
+@overload
+def min(first: Number, second: Number, /, *rest: Number) -> Number: ...
+@overload
+def min(elements: Iterable[Plain], /) -> Plain: ...
+@overload
+def min(elements: Iterable[Number], /) -> Number: ...
+
+
+def min(*args: Number | Iterable[Number]) -> Number:
     """The least of two or more arguments, or of the elements of one; types meet as in operators."""
     return _extreme("min", args)
 
 
-def max(*args: Any) -> Any:
+@overload
+def max(first: Value, /, *rest: Number) -> Value: ...
+@overload
+def max(first: Number, second: Value, /, *rest: Number) -> Value: ...
+@overload
+def max(first: Plain, second: Plain, /, *rest: Plain) -> Plain: ...
+@overload
+def max(first: Number, second: Number, /, *rest: Number) -> Number: ...
+@overload
+def max(elements: Iterable[Plain], /) -> Plain: ...
+@overload
+def max(elements: Iterable[Number], /) -> Number: ...
+
+
+def max(*args: Number | Iterable[Number]) -> Number:
     """The greatest of two or more arguments, or of the elements of one; types meet as in operators."""
     return _extreme("max", args)
 
@@ -42,17 +79,39 @@ def _extreme(op: str, args: tuple[Any, ...]) -> Any:
     return result
 
 
-def clamp(x: Any, low: Any, high: Any) -> Any:
+@overload
+def clamp(x: Value, low: Number, high: Number) -> Value: ...
+@overload
+def clamp(x: Plain, low: Plain, high: Plain) -> Plain: ...
+@overload
+def clamp(x: Number, low: Number, high: Number) -> Number: ...
+
+
+def clamp(x: Number, low: Number, high: Number) -> Number:
     """``x``, but at least ``low`` and at most ``high`` (``high`` if ``low`` is more); NaN gives ``low``."""
     return min(max(x, low), high)
 
 
-def abs(x: Any) -> Any:
+@overload
+def abs(x: Value) -> Value: ...
+@overload
+def abs(x: Plain) -> Plain: ...
+
+
+def abs(x: float | Value) -> float | Value:
     """|x|. Of the least signed integer: itself."""
-    return builtins.abs(x)
+    return builtins.abs(x)  # type: ignore[return-value]  # mypy joins the two to object
 
 
-def select(condition: Any, a: Any, b: Any) -> Any:
+@overload
+def select(condition: Value, a: Number, b: Number) -> Value: ...
+@overload
+def select(condition: Value, a: Memory, b: Memory) -> Memory: ...
+@overload
+def select(condition: bool, a: A, b: B) -> A | B: ...
+
+
+def select(condition: Bool, a: Number | ir.Value, b: Number | ir.Value) -> Number | ir.Value:
     """``a`` where ``condition`` is true, else ``b`` (arith.select); both are evaluated.
 
     ``condition``: a Python bool, which picks now, or a traced value, true if not 0; with vectors it may be a

@@ -24,7 +24,7 @@ beside an integer) and must fit it. bool counts as i32 but for ``& | ^ ~`` and c
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -33,6 +33,9 @@ from nvdsl.mlir import ir
 from nvdsl.values import arith, bounds, casts, dtypes, promotion, python_numbers
 from nvdsl.values.dtypes import DType
 from nvdsl.values.operators import Operators
+
+if TYPE_CHECKING:
+    from nvdsl.values.typing import Number, TypeLike
 
 _UNSIGNED = {dtypes.i8: dtypes.u8, dtypes.i16: dtypes.u16, dtypes.i32: dtypes.u32, dtypes.i64: dtypes.u64}
 
@@ -114,7 +117,7 @@ def _register() -> None:
 _register()
 
 
-def wrap(raw: Any, t: DType) -> Value:
+def wrap(raw: ir.Value, t: DType) -> Value:
     """``raw``, an ``ir.Value`` whose elements are ``t``, as a ``Value`` or, for u8..u64, ``Unsigned``."""
     kind = Unsigned if t.is_unsigned else Value
     value = raw if raw.__class__ is kind else kind(raw)
@@ -136,7 +139,7 @@ def _state_bounds(positions: tuple[Any, ...], static: list[int], shape: tuple[in
         bounds.within(f"a vector of {'x'.join(map(str, shape))} elements", known, shape)
 
 
-def as_value(x: Any, like: Any = None) -> Value:
+def as_value(x: Number | ir.Value, like: TypeLike | None = None) -> Value:
     """``x`` as a traced value. A Python number takes the type of ``like`` (a DType, ``ir.Type`` or value)
     as it would beside it in an operator; without ``like`` bool is i1, int i32, float f32. A NumPy scalar
     keeps its own type, an ``ir.Value`` stays what it is.
@@ -158,7 +161,7 @@ def as_value(x: Any, like: Any = None) -> Value:
     raise _no_number(x)
 
 
-def const(value: Any, ty: Any = None) -> Any:
+def const(value: Number, ty: TypeLike | None = None) -> Value:
     """A constant of type ``ty``: a DType, an ``ir.Type`` (of a vector: every element), or a value's type.
     Without ``ty`` an int is index, a float f32, a bool i1. An ``ir.Value`` is passed through; with ``ty``,
     converted. Raises ``TraceError`` for a number that does not fit, and outside of a traced function.
@@ -200,7 +203,7 @@ def _require_trace(value: Any) -> None:
         ) from None
 
 
-def cast(x: Any, dtype: DType) -> Value:
+def cast(x: Number | ir.Value, dtype: DType) -> Value:
     """``x`` (a value, or a number) as ``dtype``; ``nv.f32(x)`` is short for ``cast(x, nv.f32)``.
 
     Values convert as nvdsl/values/casts.py says; a number becomes a constant, cut toward zero for an integer type.
@@ -219,7 +222,7 @@ def cast(x: Any, dtype: DType) -> Value:
 dtypes.convert_with(cast)
 
 
-def stored(x: Any, dtype: DType) -> Value:
+def stored(x: Number, dtype: DType) -> Value:
     """``x`` as an element of an array of ``dtype``: converted as `cast` does, except that no float becomes an integer
     unasked. NumPy calls this casting "same_kind": a store rounds to a narrower float and keeps the low bits of a wider
     integer. Raises ``TraceError`` for a traced float, and for a number with a fraction, where elements are integers.
@@ -239,7 +242,7 @@ def _is_cut(x: Any) -> bool:
     return isinstance(x, float | np.floating) and not float(x).is_integer()
 
 
-def bitcast(x: Any, dtype: DType) -> Value:
+def bitcast(x: Value, dtype: DType) -> Value:
     """The bits of the traced value ``x`` read as ``dtype``, of as many bits (arith.bitcast).
 
     Raises ``TraceError`` for index, bool and tf32, and where the widths differ.

@@ -8,7 +8,6 @@ from typing import Any
 
 import nvdsl as nv
 from nvdsl.errors import ArgumentError
-from nvdsl.mlir import ir
 from nvdsl.mlir.dialects import arith
 from nvdsl.values import dtypes
 
@@ -110,7 +109,7 @@ class LinearCombination:
 def _activated(activation: Callable[[Any], Any], x: Any) -> Any:
     """Of x's type. Raises ArgumentError where an activation returns no number."""
     result = activation(x)
-    if not isinstance(result, int | float | ir.Value):
+    if not isinstance(result, int | float | nv.Value):
         raise ArgumentError(
             f"activation {getattr(activation, '__qualname__', activation)} returned {result!r}",
             rule="an activation is a function of a traced number, and returns one",
