@@ -21,10 +21,11 @@ from nvdsl.ops.pointer import index
 from nvdsl.ops.warp import WARP_GROUP_SIZE, warpgroup_thread
 from nvdsl.values import dtypes, scope
 from nvdsl.values.dtypes import DType
-from nvdsl.values.traced import const
+from nvdsl.values.traced import Value, const
+from nvdsl.values.typing import Bool, Coords, ElementType, Number
 
 
-def accumulator(m: int, n: int, dtype: DType = dtypes.f32) -> Accumulator:
+def accumulator(m: int, n: int, dtype: ElementType = dtypes.f32) -> Accumulator:
     """A zero ``m x n`` accumulator of one warpgroup (128 threads).
 
     ``m``: a multiple of 64; ``n``: 8..256, a multiple of 8. Each thread holds ``m * n / 128`` elements. Zeros are
@@ -60,14 +61,14 @@ class Accumulator:
     __nv_unprintable__ = "for row, column, x in acc.elements(): print(row, column, x)"
 
     def __init__(
-        self, m: int, n: int, dtype: DType, blocks: Sequence[Any] | None, *, touched: bool = False
+        self, m: int, n: int, dtype: DType, blocks: Sequence[ir.Value] | None, *, touched: bool = False
     ) -> None:
         self.m, self.n, self.dtype = m, n, dtype
         self._blocks = blocks  # None: zero, and no register says so yet
         self._touched = touched  # arithmetic made these registers: fence them before the next wgmma
 
     @property
-    def blocks(self) -> list[Any]:
+    def blocks(self) -> list[ir.Value]:
         """``blocks[i]`` holds rows ``64*i .. 64*i+63``."""
         if self._blocks is not None:
             return list(self._blocks)
@@ -84,20 +85,20 @@ class Accumulator:
     def __bool__(self) -> bool:
         raise _no_number("the truth value of an accumulator")
 
-    def __eq__(self, other: Any) -> bool:
+    def __eq__(self, other: object) -> bool:
         if not isinstance(other, Accumulator):
             raise _no_number(f"an accumulator == {other!r}")
         return self is other
 
     __hash__ = object.__hash__
 
-    def __nv_values__(self) -> list[Any]:
+    def __nv_values__(self) -> list[ir.Value]:
         return self.blocks
 
-    def __nv_rebuild__(self, values: Sequence[Any]) -> Accumulator:
+    def __nv_rebuild__(self, values: Sequence[ir.Value]) -> Accumulator:
         return Accumulator(self.m, self.n, self.dtype, values)
 
-    def __iadd__(self, product: Any) -> Accumulator:
+    def __iadd__(self, product: Product) -> Accumulator:
         """``acc += a @ b``: the same as ``acc = acc.mma(a, b)``."""
         if not isinstance(product, Product):
             raise trace_error(
@@ -108,7 +109,7 @@ class Accumulator:
         return self.mma(product.a, product.b)
 
     def mma(
-        self, a: Tile | Fragment, b: Tile, *, scale_d: Any = True, commit: bool = True
+        self, a: Tile | Fragment, b: Tile, *, scale_d: Bool = True, commit: bool = True
     ) -> Accumulator:
         """Issue ``self = (scale_d ? self : 0) + a @ b`` as one group of wgmmas; not complete before `wgmma_wait`.
 
@@ -128,13 +129,13 @@ class Accumulator:
         b_operand = b.operand(mn_axis=1)
         b_start = wgmma.descriptor(b.address, b_operand)
         a_operand = a.operand(mn_axis=0) if isinstance(a, Tile) else None
-        a_start = wgmma.descriptor(a.address, a_operand) if isinstance(a, Tile) and a_operand else None
+        a_start: Any = wgmma.descriptor(a.address, a_operand) if isinstance(a, Tile) and a_operand else None
         wgmma.wgmma_fence()
         for step in range(steps):
             b_desc = _advance(b_start, b_operand.k_offset(step))
             for i, block in enumerate(blocks):
                 if a_operand is None:
-                    a_part: Any = a.registers[i][step]  # type: ignore[union-attr]
+                    a_part: Value | list[Value] = a.registers[i][step]  # type: ignore[union-attr]
                 else:
                     byte = a_operand.k_offset(step) + a_operand.mn_offset(i * wgmma.M)
                     a_part = _advance(a_start, byte)
@@ -154,7 +155,7 @@ class Accumulator:
             wgmma.wgmma_commit()
         return Accumulator(self.m, self.n, self.dtype, blocks)
 
-    def _check(self, a: Any, b: Any) -> int:
+    def _check(self, a: Tile | Fragment, b: Tile) -> int:
         (m, k), (k_b, n) = a.shape, b.shape
         if (m, n) != self.shape or k != k_b:
             raise trace_error(
@@ -190,18 +191,18 @@ class Accumulator:
 
     # --- reading the sums ------------------------------------------------------------------------
 
-    def registers(self) -> list[list[Any]]:
+    def registers(self) -> list[list[Value]]:
         """For each 64-row block this thread's elements, in the order of `layout.accumulator_element`."""
         return [self._elements(ptx.unpack(ptx.touch(block))) for block in self.blocks]
 
-    def _elements(self, fields: list[Any]) -> list[Any]:
+    def _elements(self, fields: list[Value]) -> list[Value]:
         if self.dtype.name != "f16":
             return fields
         pair = ir.VectorType.get([2], self.dtype.ir)
         vectors = [llvm.bitcast(pair, field) for field in fields]
         return [vector.extract(v, [], [i]) for v in vectors for i in (0, 1)]
 
-    def elements(self) -> Iterator[tuple[Any, Any, Any]]:
+    def elements(self) -> Iterator[tuple[Value, Value, Value]]:
         """(row, column, value) of each element that this thread holds; row and column within the tile, i32."""
         thread = warpgroup_thread()
         row0, col0 = accumulator_element(thread, 0)
@@ -210,21 +211,21 @@ class Accumulator:
                 row, col = accumulator_element(0, register)
                 yield row0 + (row + i * wgmma.M), col0 + col, value
 
-    def map(self, function: Callable[[Any], Any]) -> Accumulator:
+    def map(self, function: Callable[[Value], Number]) -> Accumulator:
         """A new accumulator of ``function(x)`` for each element x (traced once for each register)."""
         return self.with_registers([[function(v) for v in values] for values in self.registers()])
 
-    def with_registers(self, registers: Sequence[Sequence[Any]]) -> Accumulator:
+    def with_registers(self, registers: Sequence[Sequence[Number]]) -> Accumulator:
         """An accumulator of this shape with other elements, in the order of `registers`."""
         blocks = [self._pack([self.dtype(v) for v in values]) for values in registers]
         return Accumulator(self.m, self.n, self.dtype, blocks, touched=True)
 
-    def _pack(self, values: list[Any]) -> Any:
+    def _pack(self, values: list[Value]) -> ir.Value:
         if self.dtype.name == "f16":
             values = [pack_pair(a, b, self.dtype) for a, b in zip(values[::2], values[1::2], strict=True)]
         return ptx.pack(values)
 
-    def store(self, out: Array, start: Sequence[Any]) -> None:
+    def store(self, out: Array, start: Coords) -> None:
         """Write the tile to a 2-D array in global (or dense shared) memory at row, column ``start``.
 
         Converts to the array's dtype. Two neighbouring elements go in one access where the array's rows
@@ -249,7 +250,7 @@ class Accumulator:
                         out[rows[h], col] = low
                         out[rows[h], col + 1] = high
 
-    def _check_store(self, out: Any, start: Sequence[Any]) -> None:
+    def _check_store(self, out: Array, start: Coords) -> None:
         fits = isinstance(out, Array) and out.ndim == len(start) == 2
         if fits:
             first = [s if isinstance(s, int) else 0 for s in start]
@@ -296,7 +297,7 @@ def _no_number(what: str) -> TraceError:
 class Fragment:
     """An ``m x k`` A operand in registers: ``registers[block][step]`` are four i32 values."""
 
-    def __init__(self, m: int, k: int, dtype: DType, registers: list[list[list[Any]]]) -> None:
+    def __init__(self, m: int, k: int, dtype: DType, registers: list[list[list[Value]]]) -> None:
         self.m, self.k, self.dtype, self.registers = m, k, dtype, registers
 
     @property
@@ -304,10 +305,10 @@ class Fragment:
         """Rows and columns of A, in elements."""
         return (self.m, self.k)
 
-    def __nv_values__(self) -> list[Any]:
+    def __nv_values__(self) -> list[Value]:
         return [x for block in self.registers for step in block for x in step]
 
-    def __nv_rebuild__(self, values: Sequence[Any]) -> Fragment:
+    def __nv_rebuild__(self, values: Sequence[Value]) -> Fragment:
         each = iter(values)
         registers = [[[next(each) for _ in step] for step in block] for block in self.registers]
         return Fragment(self.m, self.k, self.dtype, registers)
@@ -317,7 +318,7 @@ class Fragment:
         return Product(self, other)
 
 
-def pair_vector(low: Any, high: Any, dtype: DType) -> Any:
+def pair_vector(low: Value, high: Value, dtype: DType) -> Value:
     """Two values as a ``vector<2 x dtype>``, ``low`` first; f32 to f16 and bf16 in one instruction."""
     pair = ir.VectorType.get([2], dtype.ir)
     if str(low.type) == "f32" and dtype.name in ("f16", "bf16"):
@@ -326,7 +327,7 @@ def pair_vector(low: Any, high: Any, dtype: DType) -> Any:
     return vector.from_elements(pair, [dtype(low), dtype(high)])
 
 
-def pack_pair(low: Any, high: Any, dtype: DType) -> Any:
+def pack_pair(low: Value, high: Value, dtype: DType) -> Value:
     """Two 16-bit values in one i32, ``low`` in the low half."""
     return llvm.bitcast(ir.IntegerType.get_signless(32), pair_vector(low, high, dtype))
 
@@ -336,6 +337,6 @@ def _operand_type(dtype: DType) -> DType:
     return dtypes.tf32 if dtype.name == "f32" else dtype
 
 
-def _advance(descriptor: Any, byte: int) -> Any:
+def _advance(descriptor: Value, byte: int) -> Value:
     """A descriptor of the same operand ``byte`` bytes further (its start address field counts 16 bytes)."""
     return descriptor if byte == 0 else descriptor + (byte >> 4)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NoReturn, overload
 
 from nvdsl.errors import trace_error
 from nvdsl.mlir import ir
@@ -11,7 +11,8 @@ from nvdsl.mlir.dialects import memref, vector
 from nvdsl.ops.pointer import index
 from nvdsl.values import dtypes
 from nvdsl.values.dtypes import DType
-from nvdsl.values.traced import as_value, stored, wrap
+from nvdsl.values.traced import Value, as_value, stored, wrap
+from nvdsl.values.typing import Coords, Index, Int, Number, Slices
 
 
 @ir.register_value_caster(ir.MemRefType.static_typeid, replace=True)
@@ -26,7 +27,7 @@ class Array(ir.Value):
 
     __hash__ = ir.Value.__hash__
 
-    def __eq__(self, other: Any) -> bool:
+    def __eq__(self, other: object) -> bool:
         """Whether both are one array: the elements are compared one by one, ``x[i] == y[i]``."""
         if other is not None and not isinstance(other, ir.Value):
             raise trace_error(
@@ -37,7 +38,7 @@ class Array(ir.Value):
         return ir.Value.__eq__(self, other)
 
     @property
-    def _ty(self) -> Any:
+    def _ty(self) -> ir.MemRefType:
         return ir.MemRefType(self.type)
 
     @property
@@ -68,7 +69,12 @@ class Array(ir.Value):
     def __len__(self) -> int:
         return self.shape[0]
 
-    def __getitem__(self, key: Any) -> Any:
+    @overload
+    def __getitem__(self, key: Index) -> Value: ...  # type: ignore[overload-overlap]  # every Index is one of Slices
+    @overload
+    def __getitem__(self, key: Slices) -> Array: ...
+
+    def __getitem__(self, key: Index | Slices) -> Value | Array:
         """Load an element, or make a view where a slice is given: see above. Raises TraceError for an index
         that is known while tracing and out of bounds."""
         keys = self._keys(key)
@@ -76,14 +82,14 @@ class Array(ir.Value):
             return self._slice(keys)
         return wrap(memref.load(self, [index(k) for k in keys]), self.dtype)
 
-    def __iter__(self) -> Any:
+    def __iter__(self) -> NoReturn:
         raise trace_error(
             "a loop over an array",
             rule="an array's elements are read one by one, each thread those that it needs",
             fix="for i in nv.range(n): a[i]",
         )
 
-    def __setitem__(self, key: Any, value: Any) -> None:
+    def __setitem__(self, key: Index, value: Number) -> None:
         """Store an element, converted to the array's type. Raises TraceError for a slice, and for an
         index that is known while tracing and out of bounds."""
         keys = self._keys(key)
@@ -95,7 +101,7 @@ class Array(ir.Value):
             )
         memref.store(stored(value, self.dtype), self, [index(k) for k in keys])
 
-    def view(self, start: Sequence[Any], shape: Sequence[int]) -> Any:
+    def view(self, start: Coords, shape: Sequence[int]) -> Array:
         """The ``shape`` block at ``start`` (ints or traced integers), without a copy."""
         if not len(start) == len(shape) == self.ndim or not all(map(_within, start, shape, self.shape)):
             shown = ", ".join(str(s) if isinstance(s, int) else "..." for s in start)
@@ -109,7 +115,7 @@ class Array(ir.Value):
         part = memref.subview(self, starts, list(shape), [1] * self.ndim)
         return part.remember_dtype(self.dtype)
 
-    def load_vector(self, key: Any, count: int) -> Any:
+    def load_vector(self, key: Index, count: int) -> Value:
         """``count`` contiguous elements from ``key`` on, as one access: a vector value.
 
         The address must be aligned to the vector's bytes.
@@ -119,14 +125,14 @@ class Array(ir.Value):
         alignment = self._check_vector(count, keys[-1])
         return vector.load(ty, self, [index(k) for k in keys], alignment=alignment)
 
-    def store_vector(self, value: Any, key: Any) -> None:
+    def store_vector(self, value: Value, key: Index) -> None:
         """Store a vector value to contiguous elements from ``key`` on, as one access."""
         count = ir.VectorType(value.type).shape[0]
         keys = self._keys(key)
         alignment = self._check_vector(count, keys[-1])
         vector.store(value, self, [index(k) for k in keys], alignment=alignment)
 
-    def _check_vector(self, count: int, start: Any) -> int:
+    def _check_vector(self, count: int, start: Int) -> int:
         size = count * self.dtype.bytes
         if size not in (1, 2, 4, 8, 16) or self.strides[-1] != 1:
             raise trace_error(
@@ -159,7 +165,7 @@ class Array(ir.Value):
                 )
         return keys
 
-    def _slice(self, keys: tuple[Any, ...]) -> Any:
+    def _slice(self, keys: tuple[Any, ...]) -> Array:
         start, shape = [], []
         for k, extent in zip(keys, self.shape, strict=True):
             lo, hi, step = (k.start, k.stop, k.step) if isinstance(k, slice) else (k, k + 1, None)
@@ -178,11 +184,11 @@ class Array(ir.Value):
         return f"Array(shape={self.shape}, dtype={self.dtype.name})"
 
 
-def _within(start: Any, size: int, extent: int) -> bool:
+def _within(start: Int, size: int, extent: int) -> bool:
     """Whether a view's axis lies within the array's, as far as Python knows."""
     first = start if isinstance(start, int) else 0
     return size > 0 and first >= 0 and (extent < 0 or first + size <= extent)  # negative: dynamic
 
 
-def _static_or_index(value: Any) -> Any:
+def _static_or_index(value: Int) -> Int:
     return value if isinstance(value, int) else index(as_value(value))

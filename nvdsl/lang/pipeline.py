@@ -8,13 +8,13 @@ ring waits for the parity ``n & 1``, so a position in the ring is a stage and a 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from nvdsl.errors import trace_error
 from nvdsl.ops.mbarrier import Mbarrier, Mbarriers
 from nvdsl.values import dtypes
 from nvdsl.values.select import select
-from nvdsl.values.traced import as_value
+from nvdsl.values.traced import Value, as_value
+from nvdsl.values.typing import Bool, Int
 
 
 class PipelineState:
@@ -23,7 +23,7 @@ class PipelineState:
     Immutable: ``state = state.next()``. A traced loop carries it.
     """
 
-    def __init__(self, stages: int, stage: Any = 0, phase: Any = 0) -> None:
+    def __init__(self, stages: int, stage: Int = 0, phase: Int = 0) -> None:
         _check_stages(stages)
         self.stages = stages
         self.stage = dtypes.i32(stage)
@@ -39,7 +39,7 @@ class PipelineState:
             self.stages, select(wraps, as_value(0), following), select(wraps, self.phase ^ 1, self.phase)
         )
 
-    def advance(self, count: Any) -> PipelineState:
+    def advance(self, count: Int) -> PipelineState:
         """The slot ``count`` (0 or more, a Python int or traced) further: what `next` gives after so many calls.
 
         For a consumer that leaves slots to another one.
@@ -50,14 +50,14 @@ class PipelineState:
             self.stages, dtypes.i32(count - rounds * self.stages), self.phase ^ dtypes.i32(rounds & 1)
         )
 
-    def __nv_values__(self) -> list[Any]:
+    def __nv_values__(self) -> list[Value]:
         return [self.stage, self.phase]
 
-    def __nv_rebuild__(self, values: Sequence[Any]) -> PipelineState:
+    def __nv_rebuild__(self, values: Sequence[Value]) -> PipelineState:
         return PipelineState(self.stages, *values)
 
 
-def _check_stages(stages: Any) -> None:
+def _check_stages(stages: int) -> None:
     if not isinstance(stages, int) or stages < 1:
         raise trace_error(
             f"a ring of {stages!r} stages",
@@ -114,7 +114,7 @@ class Ring:
         """Wait until the slot's bytes have arrived."""
         self.full[state.stage].wait(state.phase)
 
-    def release(self, state: PipelineState, predicate: Any = None, *, rank: Any = None) -> None:
+    def release(self, state: PipelineState, predicate: Bool | None = None, *, rank: Int | None = None) -> None:
         """Arrive once at the slot's empty barrier (each thread where ``predicate`` holds does).
 
         An arrival speaks for the thread that arrives. Where one lane releases for its warp after `wgmma_wait`, nothing

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
-
 from nvdsl.errors import trace_error
 from nvdsl.lang.array import Array
 from nvdsl.mlir import ir
@@ -12,12 +9,13 @@ from nvdsl.mlir.dialects import gpu
 from nvdsl.values import scope
 from nvdsl.values.dtypes import DType
 from nvdsl.values.traced import const
+from nvdsl.values.typing import Shape
 
 ARBITRARY = "nvdsl.arbitrary"
 """The attribute of a gpu.alloc whose contents are read before they are written."""
 
 
-def empty(shape: Sequence[int] | int, dtype: DType, *, arbitrary: bool = False) -> Array:
+def empty(shape: Shape, dtype: DType, *, arbitrary: bool = False) -> Array:
     """A new array in device memory, in a host function: ``shape`` in elements, C-contiguous, not initialized.
 
     Reading an element that no kernel wrote, or adding to it, is an error in the simulator. ``arbitrary``: the kernels
@@ -38,14 +36,14 @@ def empty(shape: Sequence[int] | int, dtype: DType, *, arbitrary: bool = False) 
     return made
 
 
-def zeros(shape: Sequence[int] | int, dtype: DType) -> Array:
+def zeros(shape: Shape, dtype: DType) -> Array:
     """`empty`, filled with zeros on the call's stream (``cuMemsetD8Async`` and its like)."""
     memory = empty(shape, dtype)
     gpu.memset(None, [], memory, const(0, dtype.ir))
     return memory
 
 
-def _check(what: str, shape: Any, extents: tuple[Any, ...]) -> None:
+def _check(what: str, shape: Shape, extents: tuple[int, ...]) -> None:
     scope.outside(what, fix="make the array before the kernel; a block's shared memory is nv.smem")
     if not extents or not all(isinstance(extent, int) and extent > 0 for extent in extents):
         raise trace_error(

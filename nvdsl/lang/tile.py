@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any, NoReturn, overload
 
 from nvdsl.errors import trace_error
 from nvdsl.ir import declared
@@ -13,9 +13,25 @@ from nvdsl.mlir import ir
 from nvdsl.ops.smem import get_dynamic_shared_memory, smem_address, smem_pointer
 from nvdsl.values import bounds, dtypes, scope
 from nvdsl.values.dtypes import DType
+from nvdsl.values.traced import Value
+from nvdsl.values.typing import ElementType, Int, Number, Pointer, Shape
+
+if TYPE_CHECKING:
+    from nvdsl.lang.accumulator import Fragment
+    from nvdsl.lang.array import Array
 
 
-def smem(shape: Sequence[int] | int, dtype: DType, *, swizzle: int = 0) -> Any:
+@overload
+def smem(shape: int | tuple[int], dtype: ElementType, *, swizzle: int = 0) -> Array: ...
+@overload
+def smem(shape: tuple[int, int], dtype: ElementType, *, swizzle: int = 0) -> Tile: ...
+@overload
+def smem(shape: tuple[int, int, int], dtype: ElementType, *, swizzle: int = 0) -> TileStack: ...
+@overload  # the number of axes is not known
+def smem(shape: Sequence[int], dtype: ElementType, *, swizzle: int = 0) -> Any: ...
+
+
+def smem(shape: Shape, dtype: ElementType, *, swizzle: int = 0) -> Array | Tile | TileStack:
     """Allocate shared memory of a block, aligned as its swizzle needs.
 
     ``shape`` in elements: ``(n,)`` gives an `Array`; ``(rows, cols)`` a `Tile`; ``(stages, rows, cols)`` a
@@ -69,7 +85,7 @@ class Tile:
     __nv_unprintable__ = "print(tile[row, column])"
 
     def __init__(
-        self, layout: TileLayout, dtype: DType, offset: Any, *, transposed: bool = False
+        self, layout: TileLayout, dtype: DType, offset: Int, *, transposed: bool = False
     ) -> None:
         self.layout, self.dtype, self.offset, self.transposed = layout, dtype, offset, transposed
 
@@ -95,13 +111,13 @@ class Tile:
         return Tile(self.layout, self.dtype, self.offset, transposed=not self.transposed)
 
     @property
-    def address(self) -> Any:
+    def address(self) -> Value:
         """Byte address of the tile's start, i32 (shared::cta window)."""
         address = smem_address(self.offset)
         address.owner.attributes[declared.VIEW] = self._how()
         return address
 
-    def pointer(self, byte: Any = 0) -> Any:
+    def pointer(self, byte: Int = 0) -> Pointer:
         """Address of byte ``byte`` of the tile, ``!llvm.ptr<3>``; 0 to the tile's last byte."""
         span = self.layout.span
         if isinstance(byte, int) and not 0 <= byte < span:
@@ -113,7 +129,7 @@ class Tile:
         bounds.within(f"the {span} bytes of {self._described()}", (byte,), (span,))
         return smem_pointer(self.offset + byte)
 
-    def rows(self, start: Any, count: int) -> Tile:
+    def rows(self, start: Int, count: int) -> Tile:
         """``count`` rows of the stored tile from row ``start`` (both multiples of 8); the start may be traced."""
         for name, value in (("start", start), ("count", count)):
             if isinstance(value, int) and value % 8:
@@ -127,7 +143,7 @@ class Tile:
         offset = self.offset + start * self.layout.panel_bytes
         return Tile(part, self.dtype, offset, transposed=self.transposed)
 
-    def _check_part(self, what: str, start: Any, count: int, extent: int, multiple: int) -> None:
+    def _check_part(self, what: str, start: Int, count: int, extent: int, multiple: int) -> None:
         first = start if isinstance(start, int) else 0
         if not 0 <= first < first + count <= extent:
             raise trace_error(
@@ -138,7 +154,7 @@ class Tile:
         of = f"the first of {count} {what} of {self._described()}"
         bounds.within(of, (start,), (extent - count + 1,), multiple=multiple)
 
-    def cols(self, start: Any, count: int) -> Tile:
+    def cols(self, start: Int, count: int) -> Tile:
         """``count`` columns of the stored tile from column ``start`` (whole panels); the start may be traced."""
         width = self.layout.panel_cols
         self._check_part("cols", start, count, self.layout.cols, width)
@@ -151,18 +167,18 @@ class Tile:
         offset = self.offset + start // width * self.layout.panel_stride
         return Tile(self.layout.take_panels(count), self.dtype, offset, transposed=self.transposed)
 
-    def panel(self, number: int, shape: Sequence[int] | None = None, dtype: DType | None = None) -> Any:
+    def panel(self, number: int, shape: Sequence[int] | None = None, dtype: DType | None = None) -> Array:
         """Memref of panel ``number``: what one TMA box fills. ``shape``, ``dtype``: the box's."""
         box = list(shape) if shape is not None else [self.layout.rows, self.layout.panel_cols]
         offset = self.offset + number * self.layout.panel_stride
         return self._view(box, dtype or self.dtype, offset)
 
-    def _view(self, shape: Sequence[int], dtype: DType, offset: Any) -> Any:
+    def _view(self, shape: Sequence[int], dtype: DType, offset: Int) -> Array:
         view = get_dynamic_shared_memory(shape, dtype.ir, offset)
         view.owner.attributes[declared.VIEW] = self._how()
         return view.remember_dtype(dtype)
 
-    def _how(self) -> Any:
+    def _how(self) -> ir.Attribute:
         return ir.DenseI64ArrayAttr.get([self.layout.swizzle, self.layout.panel_stride])
 
     def operand(self, mn_axis: int) -> Operand:
@@ -170,7 +186,7 @@ class Tile:
         contiguous = 0 if self.transposed else 1
         return Operand(self.layout, "mn" if mn_axis == contiguous else "k")
 
-    def _element(self, key: Any, count: int = 1) -> Any:
+    def _element(self, key: tuple[Int, Int], count: int = 1) -> Array:
         if not isinstance(key, tuple) or len(key) != 2:
             raise trace_error(
                 f"a tile indexed with {key!r}" if not isinstance(key, tuple) else f"{len(key)} indices for a tile",
@@ -190,7 +206,7 @@ class Tile:
         bounds.within(self._described(), (row, col), (self.layout.rows, self.layout.cols - count + 1))
         return self._view((count,), self.dtype, self.offset + self.layout.offset(row, col))
 
-    def store_vector(self, value: Any, key: tuple[Any, Any]) -> None:
+    def store_vector(self, value: Value, key: tuple[Int, Int]) -> None:
         """Store a vector value to neighbouring columns of a row from ``key`` (row, column) on, as one access.
 
         They lie in one 16-byte unit of the swizzle: the column is a multiple of the vector's elements.
@@ -198,11 +214,11 @@ class Tile:
         count = ir.VectorType(value.type).shape[0]
         self._element(key, count).store_vector(value, (0,))
 
-    def __getitem__(self, key: Any) -> Any:
+    def __getitem__(self, key: tuple[Int, Int]) -> Value:
         """Load the element at (row, column), through the swizzle."""
         return self._element(key)[0]
 
-    def __setitem__(self, key: Any, value: Any) -> None:
+    def __setitem__(self, key: tuple[Int, Int], value: Number) -> None:
         """Store an element at (row, column), through the swizzle, converted to the tile's type."""
         self._element(key)[0] = value
 
@@ -210,7 +226,7 @@ class Tile:
         """The product with another tile, to be added to an `Accumulator`: ``acc += a @ b``."""
         return Product(self, other)
 
-    def __iter__(self) -> Any:
+    def __iter__(self) -> NoReturn:
         raise trace_error(
             "a loop over a tile",
             rule="a tile's elements are read one by one, each thread those that it needs",
@@ -250,7 +266,7 @@ class TileStack:
     def __len__(self) -> int:
         return self.stages
 
-    def __getitem__(self, stage: Any) -> Tile:
+    def __getitem__(self, stage: Int) -> Tile:
         """The tile of a stage, a Python int or a traced integer."""
         if isinstance(stage, tuple):
             raise trace_error(
@@ -274,7 +290,7 @@ class TileStack:
 class Product:
     """``A @ B`` of two tiles, not computed yet: ``accumulator += A @ B`` issues it."""
 
-    def __init__(self, a: Any, b: Tile) -> None:
+    def __init__(self, a: Tile | Fragment, b: Tile) -> None:
         if not isinstance(b, Tile):
             raise trace_error(
                 f"a tile @ {type(b).__name__}",

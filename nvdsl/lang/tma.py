@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
-
 from nvdsl.errors import trace_error
 from nvdsl.hopper import arch
 from nvdsl.lang.array import Array
@@ -12,6 +9,7 @@ from nvdsl.lang.tile import Tile
 from nvdsl.mlir.dialects import nvgpu
 from nvdsl.ops import tma
 from nvdsl.ops.mbarrier import Mbarrier
+from nvdsl.values.typing import Bool, Coords, Int, Shape
 
 _SWIZZLE = {
     0: nvgpu.TensorMapSwizzleKind.SWIZZLE_NONE,
@@ -44,7 +42,7 @@ class TMA:
     def __init__(
         self,
         array: Array,
-        tile: Sequence[int] | int,
+        tile: Shape,
         *,
         swizzle: int = 0,
         l2_promotion: int = 128,
@@ -99,7 +97,7 @@ class TMA:
             count *= extent
         return count
 
-    def prefetch(self, predicate: Any = None) -> None:
+    def prefetch(self, predicate: Bool | None = None) -> None:
         """Bring the tensor map itself into the cache (``prefetch.tensormap``)."""
         self._map.prefetch(predicate)
 
@@ -107,10 +105,10 @@ class TMA:
         self,
         tile: Tile | Array,
         barrier: Mbarrier,
-        coords: Sequence[Any],
+        coords: Coords,
         *,
-        predicate: Any = None,
-        multicast_mask: Any = None,
+        predicate: Bool | None = None,
+        multicast_mask: Int | None = None,
         l2_hint: int | None = None,
     ) -> None:
         """Copy the tile at ``coords`` (row, column) into shared memory; its bytes complete on ``barrier``.
@@ -123,7 +121,7 @@ class TMA:
             )
 
     def store(
-        self, tile: Tile | Array, coords: Sequence[Any], *, predicate: Any = None, l2_hint: int | None = None
+        self, tile: Tile | Array, coords: Coords, *, predicate: Bool | None = None, l2_hint: int | None = None
     ) -> None:
         """Copy a tile of shared memory to ``coords``; elements outside of the array are dropped (but see `TMA`).
 
@@ -133,17 +131,17 @@ class TMA:
         for memory, at in self._boxes(tile, coords):
             self._map.store(memory, at, predicate, l2_hint=l2_hint)
 
-    def reduce_add(self, tile: Tile | Array, coords: Sequence[Any], *, l2_hint: int | None = None) -> None:
+    def reduce_add(self, tile: Tile | Array, coords: Coords, *, l2_hint: int | None = None) -> None:
         """Like `store`, but adds to what is there (``cp.reduce.async.bulk.tensor.add``)."""
         for memory, at in self._boxes(tile, coords):
             self._map.reduce_add(memory, at, l2_hint=l2_hint)
 
-    def prefetch_tile(self, coords: Sequence[Any], *, l2_hint: int | None = None) -> None:
+    def prefetch_tile(self, coords: Coords, *, l2_hint: int | None = None) -> None:
         """Bring the tile at ``coords`` into L2 (``cp.async.bulk.prefetch.tensor``)."""
         for panel in range(self.shape[-1] // self.box[-1]):
             self._map.prefetch_box(self._coords(coords, panel), l2_hint=l2_hint)
 
-    def _boxes(self, tile: Any, coords: Sequence[Any]) -> list[tuple[Any, list[Any]]]:
+    def _boxes(self, tile: Tile | Array, coords: Coords) -> list[tuple[Array, list[Int]]]:
         if isinstance(tile, Array):
             if self.box != self.shape or tile.shape != self.shape:
                 raise trace_error(
@@ -167,7 +165,7 @@ class TMA:
         _check_alignment(tile, panels)
         return [(tile.panel(p, self.box, self.dtype), self._coords(coords, p)) for p in range(panels)]
 
-    def _coords(self, coords: Sequence[Any], panel: int) -> list[Any]:
+    def _coords(self, coords: Coords, panel: int) -> list[Int]:
         """Innermost first, as the instructions take them, with the panel's column added."""
         if len(coords) != len(self.shape):
             raise trace_error(

@@ -5,13 +5,13 @@ PTX ISA, "Cluster of Cooperative Thread Arrays", ``barrier.cluster``, ``mapa``, 
 
 from __future__ import annotations
 
-from typing import Any
-
 from nvdsl.errors import trace_error
 from nvdsl.mlir.dialects import gpu, nvvm
 from nvdsl.ops.pointer import SHARED_CLUSTER, i32, pointer_type
 from nvdsl.ops.warp import Dim3
 from nvdsl.values import scope
+from nvdsl.values.traced import Value
+from nvdsl.values.typing import Int, Pointer
 
 cluster_id = Dim3(gpu.ClusterIdOp, "Index of this cluster in the grid (``%clusterid``).")
 cluster_block_id = Dim3(
@@ -20,7 +20,7 @@ cluster_block_id = Dim3(
 cluster_dim = Dim3(gpu.ClusterDimBlocksOp, "Blocks of a cluster (``%cluster_nctaid``).")
 
 
-def cluster_rank() -> Any:
+def cluster_rank() -> Value:
     """Linear index of this block in its cluster (``%cluster_ctarank``), i32."""
     return nvvm.read_ptx_sreg_cluster_ctarank()
 
@@ -47,7 +47,7 @@ def cluster_sync() -> None:
     cluster_wait()
 
 
-def mapa(pointer: Any, rank: Any) -> Any:
+def mapa(pointer: Pointer, rank: Int) -> Pointer:
     """The address in block ``rank``'s shared memory that corresponds to ``pointer`` here (``mapa``).
 
     ``pointer`` is ``!llvm.ptr<3>`` (shared::cta); the result is ``!llvm.ptr<7>`` (shared::cluster).

@@ -7,8 +7,6 @@ next phase, whose parity is the other one. The first phase has parity 0.
 
 from __future__ import annotations
 
-from typing import Any
-
 from nvdsl.errors import trace_error
 from nvdsl.hopper import arch
 from nvdsl.mlir import ir
@@ -18,7 +16,8 @@ from nvdsl.ops.fence import fence_mbarrier_init
 from nvdsl.ops.pointer import SHARED, i32, index, pointer_type, predicate, under
 from nvdsl.ops.warp import linear_thread_id, sync_threads
 from nvdsl.values import scope
-from nvdsl.values.traced import as_value, const
+from nvdsl.values.traced import Value, as_value, const
+from nvdsl.values.typing import Bool, Int, Pointer
 
 MBARRIER_BYTES = 8
 DEFAULT_TICKS = 10_000_000
@@ -74,7 +73,7 @@ class Mbarriers:
     def __len__(self) -> int:
         return self.number_of_barriers
 
-    def __getitem__(self, key: Any) -> Mbarrier:
+    def __getitem__(self, key: Int) -> Mbarrier:
         if isinstance(key, int) and not 0 <= key < self.number_of_barriers:
             raise trace_error(
                 f"mbarrier {key} of a group of {self.number_of_barriers}",
@@ -87,24 +86,24 @@ class Mbarriers:
 class Mbarrier:
     """One mbarrier of a group. Making one emits nothing but the index."""
 
-    def __init__(self, group: Mbarriers, key: Any) -> None:
+    def __init__(self, group: Mbarriers, key: Int) -> None:
         self.group = group
         self.key = key
         self.id_op = index(key)
 
     @property
-    def mbar_group_op(self) -> Any:
+    def mbar_group_op(self) -> ir.Value:
         """The group that it belongs to, an ``!nvgpu.mbarrier.group`` value. (The name is that of LLVM's examples.)"""
         return self.group.mbar_group_op
 
     @property
-    def pointer(self) -> Any:
+    def pointer(self) -> Pointer:
         """Address of the mbarrier, ``!llvm.ptr<3>``."""
         i64 = ir.IntegerType.get_signless(64)
         address = nvgpu.mbarrier_get(i64, self.mbar_group_op, self.id_op)
         return llvm.inttoptr(pointer_type(SHARED), address)
 
-    def init(self, count: Any, predicate: Any = None) -> None:
+    def init(self, count: Int, predicate: Bool | None = None) -> None:
         """Set the arrivals of each phase to ``count`` (``mbarrier.init``); by one thread, once."""
         if isinstance(count, int) and not 1 <= count <= arch.MBARRIER_MAX_COUNT:
             raise trace_error(
@@ -114,7 +113,7 @@ class Mbarrier:
             )
         nvgpu.mbarrier_init(self.mbar_group_op, index(count), self.id_op, predicate=_i1(predicate))
 
-    def arrive(self, txcount: Any = 0, predicate: Any = None) -> None:
+    def arrive(self, txcount: Int = 0, predicate: Bool | None = None) -> None:
         """Arrive once (``mbarrier.arrive``); with ``txcount`` also expect so many bytes.
 
         ``txcount`` is in bytes (``mbarrier.arrive.expect_tx``). With ``predicate`` only the threads where
@@ -126,20 +125,20 @@ class Mbarrier:
         with under(predicate):
             nvgpu.mbarrier_arrive(self.mbar_group_op, self.id_op)
 
-    def arrive_expect_tx(self, bytes: Any, predicate: Any = None) -> None:
+    def arrive_expect_tx(self, bytes: Int, predicate: Bool | None = None) -> None:
         """Expect ``bytes`` more bytes in this phase and arrive once (``mbarrier.arrive.expect_tx``)."""
         _check_tx(bytes)
         nvgpu.mbarrier_arrive_expect_tx(
             self.mbar_group_op, index(bytes), self.id_op, predicate=_i1(predicate)
         )
 
-    def expect_tx(self, bytes: Any) -> None:
+    def expect_tx(self, bytes: Int) -> None:
         """Expect ``bytes`` more bytes in this phase without arriving (``mbarrier.expect_tx``)."""
         _check_tx(bytes)
         nvvm.mbarrier_expect_tx(self.pointer, i32(bytes))
 
     def arrive_cluster(
-        self, rank: Any, predicate: Any = None, *, txcount: Any = 0, relaxed: bool = False
+        self, rank: Int, predicate: Bool | None = None, *, txcount: Int = 0, relaxed: bool = False
     ) -> None:
         """Arrive once at block ``rank``'s copy of this mbarrier (``mapa``, then
         ``mbarrier.arrive.release.cluster.shared::cluster``); with ``txcount`` also expect so many bytes there
@@ -158,7 +157,7 @@ class Mbarrier:
             else:
                 nvvm.mbarrier_arrive_expect_tx(remote, i32(txcount), scope=cluster, relaxed=relaxed)
 
-    def try_wait(self, phase: Any = False, ticks: int = DEFAULT_TICKS, *, scope: str = "cta") -> None:
+    def try_wait(self, phase: Int = False, ticks: int = DEFAULT_TICKS, *, scope: str = "cta") -> None:
         """Wait until the phase of parity ``phase`` has completed (``mbarrier.try_wait.parity`` in a loop).
 
         ``phase`` is 0/1, a bool, or a traced i1 or integer. A wait for the parity *before* the current one
@@ -178,7 +177,7 @@ class Mbarrier:
 
     wait = try_wait
 
-    def test_wait(self, phase: Any = 0) -> Any:
+    def test_wait(self, phase: Int = 0) -> Value:
         """True when the phase of parity ``phase`` has completed, without waiting (``mbarrier.test_wait``)."""
         parity = as_value(phase) if not isinstance(phase, int) else const(int(phase), i32_type())
         return nvvm.mbarrier_test_wait(self.pointer, i32(parity))
@@ -188,7 +187,7 @@ class Mbarrier:
         nvvm.mbarrier_inval(self.pointer)
 
 
-def _check_tx(bytes: Any) -> None:
+def _check_tx(bytes: Int) -> None:
     if isinstance(bytes, int) and not 0 <= bytes <= arch.MBARRIER_MAX_TX:
         raise trace_error(
             f"an mbarrier that expects {bytes} bytes",
@@ -198,11 +197,11 @@ def _check_tx(bytes: Any) -> None:
         )
 
 
-def i32_type() -> Any:
+def i32_type() -> ir.Type:
     return ir.IntegerType.get_signless(32)
 
 
-def parity_i1(phase: Any) -> Any:
+def parity_i1(phase: Int) -> Value:
     """A phase parity as i1: a Python 0/1 or bool, a traced i1, or a traced integer (its lowest bit)."""
     i1 = ir.IntegerType.get_signless(1)
     if isinstance(phase, (bool, int)):

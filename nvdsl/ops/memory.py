@@ -6,19 +6,23 @@ is known to who reads the released value with an acquire; within a block, barrie
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 from nvdsl.errors import trace_error
 from nvdsl.mlir import ir
 from nvdsl.mlir.dialects import llvm, nvvm
 from nvdsl.ops.pointer import GLOBAL, base_address, byte_offset, index
-from nvdsl.values.traced import stored, wrap
+from nvdsl.values.traced import Value, stored, wrap
+from nvdsl.values.typing import Coords, Int, Number, Pointer
+
+if TYPE_CHECKING:
+    from nvdsl.lang.array import Array
 
 _SCOPES = {"cta": "block", "cluster": "cluster", "gpu": "device", "sys": ""}
 """PTX's names of scopes -> LLVM's for NVPTX."""
 
 
-def load_acquire(array: Any, key: Any, *, scope: str = "gpu") -> Any:
+def load_acquire(array: Array, key: Int, *, scope: str = "gpu") -> Value:
     """``array[key]`` of a 1-D array in global memory (``ld.acquire.<scope>.global``).
 
     Later accesses of this thread see what was written before the `store_release` that wrote the value. 32- and 64-bit
@@ -35,7 +39,7 @@ def load_acquire(array: Any, key: Any, *, scope: str = "gpu") -> Any:
     return wrap(found, array.dtype)
 
 
-def store_release(array: Any, key: Any, value: Any, *, scope: str = "gpu") -> None:
+def store_release(array: Array, key: Int, value: Number, *, scope: str = "gpu") -> None:
     """``array[key] = value`` of a 1-D array in global memory (``st.release.<scope>.global``).
 
     Who reads it with `load_acquire` sees what this thread wrote before, and what it knows of by barriers.
@@ -50,18 +54,18 @@ def store_release(array: Any, key: Any, value: Any, *, scope: str = "gpu") -> No
     )
 
 
-def prefetch(array: Any, key: Any) -> None:
+def prefetch(array: Array, key: Coords) -> None:
     """Bring the line of ``array[key]``, in global memory, into L2 (``prefetch.global.L2``). Nothing waits for it."""
     steps = [index(k) * step for k, step in zip(key, array.strides, strict=True)]
     address = byte_offset(base_address(array, GLOBAL), sum(steps[1:], steps[0]) * array.dtype.bytes)
     nvvm.prefetch(address, cache_level=nvvm.PrefetchCacheLevel.L2)
 
 
-def _element(array: Any, key: Any) -> Any:
+def _element(array: Array, key: Int) -> Pointer:
     return byte_offset(base_address(array, GLOBAL), index(key) * array.dtype.bytes)
 
 
-def _check(array: Any, what: str, scope: str) -> None:
+def _check(array: Array, what: str, scope: str) -> None:
     ty = ir.MemRefType(array.type)
     if ty.rank != 1 or array.strides != (1,) or array.dtype.bits not in (32, 64) or "workgroup" in str(ty):
         raise trace_error(

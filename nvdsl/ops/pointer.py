@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
 
 from nvdsl.errors import trace_error
 from nvdsl.mlir import ir
@@ -12,28 +11,29 @@ from nvdsl.mlir.dialects import arith, llvm, memref, scf
 from nvdsl.values import dtypes
 from nvdsl.values.dtypes import from_ir
 from nvdsl.values.traced import Value, as_value
+from nvdsl.values.typing import Bool, Int, Pointer
 
 GENERIC, GLOBAL, SHARED, SHARED_CLUSTER = 0, 1, 3, 7
 """LLVM NVPTX address spaces (shared::cta is 3, shared::cluster is 7)."""
 
 
-def pointer_type(space: int) -> Any:
+def pointer_type(space: int) -> ir.Type:
     return ir.Type.parse(f"!llvm.ptr<{space}>" if space else "!llvm.ptr")
 
 
-def i32(value: Any) -> Any:
+def i32(value: Int) -> Value:
     """``value`` (int or traced integer of any width) as an i32 value."""
     _require_integer(value)
     return dtypes.i32(value)
 
 
-def index(value: Any) -> Any:
+def index(value: Int) -> Value:
     """``value`` (int or traced integer of any width) as an index value."""
     _require_integer(value)
     return dtypes.index(value)
 
 
-def _require_integer(value: Any) -> None:
+def _require_integer(value: object) -> None:
     """A conversion would cut a float silently, where an index, a count or a number of bytes stands."""
     if isinstance(value, float) or isinstance(value, Value) and value.dtype.is_float:
         raise trace_error(
@@ -43,7 +43,7 @@ def _require_integer(value: Any) -> None:
         )
 
 
-def condition(value: Any) -> Any:
+def condition(value: Bool) -> Value:
     """``value``, a Python bool or a traced one, as an i1 value."""
     value = as_value(value)
     if str(value.type) != "i1":
@@ -55,13 +55,13 @@ def condition(value: Any) -> Any:
     return value
 
 
-def predicate(value: Any) -> Any | None:
+def predicate(value: Bool | None) -> Value | None:
     """``None``, or a condition as an i1 value."""
     return None if value is None else condition(value)
 
 
 @contextmanager
-def under(value: Any) -> Iterator[None]:
+def under(value: Bool | None) -> Iterator[None]:
     """What is emitted in this context runs where the condition ``value`` holds; always if it is None."""
     if value is None:
         yield
@@ -71,14 +71,14 @@ def under(value: Any) -> Iterator[None]:
         scf.yield_([])
 
 
-def base_address(ref: Any, space: int = SHARED) -> Any:
+def base_address(ref: ir.Value, space: int = SHARED) -> Pointer:
     """Pointer to a memref's first element."""
     as_index = memref.extract_aligned_pointer_as_index(ref)
     as_integer = arith.index_cast(ir.IntegerType.get_signless(64), as_index)
     return byte_offset(llvm.inttoptr(pointer_type(space), as_integer), _offset_of_view(ref))
 
 
-def _offset_of_view(ref: Any) -> Any:
+def _offset_of_view(ref: ir.Value) -> Int:
     """Bytes from a memref's aligned pointer, which its views share, to its first element."""
     ty = ir.MemRefType(ref.type)
     offset = ty.get_strides_and_offset()[1]
@@ -87,7 +87,7 @@ def _offset_of_view(ref: Any) -> Any:
     return offset * from_ir(ty.element_type).bytes
 
 
-def byte_offset(pointer: Any, offset: Any) -> Any:
+def byte_offset(pointer: Pointer, offset: Int) -> Pointer:
     """``pointer + offset`` bytes; ``offset`` is an int or a traced integer, of 64 bits if it is index."""
     if isinstance(offset, int) and offset == 0:
         return pointer
@@ -97,12 +97,12 @@ def byte_offset(pointer: Any, offset: Any) -> Any:
     return llvm.getelementptr(pointer.type, pointer, dynamic, static, i8, None)
 
 
-def _integer(value: Any) -> Any:
+def _integer(value: Value) -> Value:
     if isinstance(value.type, ir.IndexType):
         return arith.index_cast(ir.IntegerType.get_signless(64), value)
     return i32(value)
 
 
-def address_of(ref: Any, byte: Any = 0, space: int = SHARED) -> Any:
+def address_of(ref: ir.Value, byte: Int = 0, space: int = SHARED) -> Pointer:
     """Pointer to byte ``byte`` of a memref's buffer."""
     return byte_offset(base_address(ref, space), byte)

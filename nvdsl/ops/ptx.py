@@ -7,10 +7,10 @@ the verifier and a simulator know what it does without reading PTX.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from nvdsl.mlir import ir
 from nvdsl.mlir.dialects import llvm
+from nvdsl.values.traced import Value
 
 REGISTRY = {
     "wgmma": "wgmma.mma_async with A in registers or scale-d in a register; nvvm.wgmma.mma_async has neither",
@@ -23,11 +23,9 @@ def emit(
     name: str,
     text: str,
     constraints: Sequence[str],
-    operands: Sequence[Any],
-    result: Any = None,
-    *,
-    side_effects: bool = True,
-) -> Any:
+    operands: Sequence[ir.Value],
+    result: ir.Type,
+) -> ir.Value:
     """One ``llvm.inline_asm`` of the registry. ``result``: its type, a struct for several outputs."""
     assert name in REGISTRY, name
     op = llvm.InlineAsmOp(
@@ -35,14 +33,14 @@ def emit(
         operands,
         text,
         ",".join(constraints),
-        has_side_effects=side_effects,
+        has_side_effects=True,
         asm_dialect=ir.IntegerAttr.get(ir.IntegerType.get_signless(64), 0),
     )
     op.operation.attributes["nvdsl.ptx"] = ir.StringAttr.get(name)
-    return op.results[0] if result is not None else None
+    return op.results[0]
 
 
-def unpack(struct: Any) -> list[Any]:
+def unpack(struct: ir.Value) -> list[Value]:
     """The fields of an ``!llvm.struct`` value."""
     types = llvm.StructType(struct.type).body
     return [
@@ -50,7 +48,7 @@ def unpack(struct: Any) -> list[Any]:
     ]
 
 
-def pack(values: Sequence[Any]) -> Any:
+def pack(values: Sequence[ir.Value]) -> ir.Value:
     """An ``!llvm.struct`` of ``values``."""
     ty = llvm.StructType.get_literal([v.type for v in values])
     struct = llvm.mlir_undef(ty)
@@ -59,12 +57,12 @@ def pack(values: Sequence[Any]) -> Any:
     return struct
 
 
-def register_constraint(ty: Any) -> str:
+def register_constraint(ty: ir.Type) -> str:
     """The PTX register class of an MLIR type."""
     return {"f32": "f", "i32": "r", "i64": "l", "f64": "d", "i16": "h", "f16": "h", "bf16": "h"}[str(ty)]
 
 
-def touch(struct: Any) -> Any:
+def touch(struct: ir.Value) -> ir.Value:
     """The same registers, made opaque: LLVM can't move arithmetic on them across this point.
 
     LLVM sees a wgmma's result as ready at once. Put this after the wait that makes it so, and before

@@ -7,24 +7,30 @@ every swizzle's pattern starts where its tile does. mbarriers live behind the da
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 from nvdsl.errors import trace_error
 from nvdsl.mlir import ir
 from nvdsl.mlir.dialects import gpu, llvm, memref, nvvm
 from nvdsl.ops.pointer import address_of, i32, index
 from nvdsl.values import scope
-from nvdsl.values.traced import as_value
+from nvdsl.values.traced import Value, as_value
+from nvdsl.values.typing import Int, Pointer
+
+if TYPE_CHECKING:
+    from nvdsl.lang.array import Array
 
 DYNAMIC = ir.ShapedType.get_dynamic_size()
 
 
-def smem_space() -> Any:
+def smem_space() -> ir.Attribute:
     """The memory space attribute of shared memory."""
     return ir.Attribute.parse("#gpu.address_space<workgroup>")
 
 
-def get_dynamic_shared_memory(shape: Any = None, ty: Any = None, offset: Any = 0) -> Any:
+def get_dynamic_shared_memory(
+    shape: Sequence[int] | None = None, ty: ir.Type | None = None, offset: Int = 0
+) -> Array:
     """The block's dynamic shared memory as bytes, or a dense view of it.
 
     ``shape`` and ``ty`` (an ir.Type): the view's elements; ``offset``: its start in bytes, an int or a traced
@@ -41,24 +47,24 @@ def get_dynamic_shared_memory(shape: Any = None, ty: Any = None, offset: Any = 0
     return memref.view(view, dynamic, index(offset), [])
 
 
-def smem_pointer(offset: Any = 0) -> Any:
+def smem_pointer(offset: Int = 0) -> Pointer:
     """Address of byte ``offset`` of the block's dynamic shared memory, ``!llvm.ptr<3>``."""
     return address_of(get_dynamic_shared_memory(), offset)
 
 
-def smem_address(offset: Any = 0) -> Any:
+def smem_address(offset: Int = 0) -> Value:
     """The same address as an i32 value (a shared::cta window offset)."""
     return i32(memref.extract_aligned_pointer_as_index(get_dynamic_shared_memory())) + offset
 
 
-def _matrix_attributes() -> tuple[Any, Any]:
+def _matrix_attributes() -> tuple[ir.Attribute, ir.Attribute]:
     return (
         ir.Attribute.parse("#nvvm.ld_st_matrix_shape<m = 8, n = 8>"),
         ir.Attribute.parse("#nvvm.ld_st_matrix_elt_type<b16>"),
     )
 
 
-def stmatrix(pointer: Any, registers: Sequence[Any], *, transpose: bool = False) -> None:
+def stmatrix(pointer: Pointer, registers: Sequence[Value], *, transpose: bool = False) -> None:
     """Store 1, 2 or 4 8x8 matrices of 16-bit elements from a warp (``stmatrix.sync.aligned.m8n8.xN.b16``).
 
     ``pointer`` (``!llvm.ptr<3>``, 16-byte aligned): lane ``8*i + r`` gives the address of row ``r`` of matrix ``i``.
@@ -77,7 +83,7 @@ def stmatrix(pointer: Any, registers: Sequence[Any], *, transpose: bool = False)
     nvvm.stmatrix(pointer, list(registers), layout, shape, element)
 
 
-def ldmatrix(pointer: Any, count: int, *, transpose: bool = False) -> list[Any]:
+def ldmatrix(pointer: Pointer, count: int, *, transpose: bool = False) -> list[Value]:
     """Load 1, 2 or 4 8x8 matrices of 16-bit elements into a warp (``ldmatrix.sync.aligned.m8n8.xN.b16``).
 
     Addresses and registers as in `stmatrix`. Returns ``count`` i32 values.

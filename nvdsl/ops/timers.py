@@ -7,13 +7,12 @@ be timed ends with one of these.
 
 from __future__ import annotations
 
-from typing import Any
-
 from nvdsl.mlir.dialects import nvvm
 from nvdsl.values import scope
+from nvdsl.values.traced import Value
 
 
-def clock() -> Any:
+def clock() -> Value:
     """Clocks of this SM, i64 (``%clock64``). Only differences of reads on the same SM mean something.
 
     The clock's rate changes with power and heat: the difference over that of `globaltimer` is what it was, in GHz. In
@@ -23,7 +22,7 @@ def clock() -> Any:
     return nvvm.read_ptx_sreg_clock64()
 
 
-def globaltimer() -> Any:
+def globaltimer() -> Value:
     """Nanoseconds of a timer that all SMs share, i64 (``%globaltimer``). It advances in steps, of 32 ns on an H200."""
     scope.current("globaltimer")
     return nvvm.read_ptx_sreg_globaltimer()

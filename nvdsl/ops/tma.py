@@ -28,7 +28,8 @@ from nvdsl.ops.pointer import (
     under,
 )
 from nvdsl.values import scope
-from nvdsl.values.traced import const
+from nvdsl.values.traced import Value, const
+from nvdsl.values.typing import Bool, Coords, Int, Pointer
 
 L2_EVICT_NORMAL = 0x1000000000000000
 L2_EVICT_FIRST = 0x12F0000000000000
@@ -47,11 +48,11 @@ class TMA:
     def __init__(
         self,
         tma_box_shape: Sequence[int],
-        memref_ty: Any,
-        swizzle: Any = nvgpu.TensorMapSwizzleKind.SWIZZLE_NONE,
-        l2promo: Any = nvgpu.TensorMapL2PromoKind.L2PROMO_NONE,
-        oob: Any = nvgpu.TensorMapOOBKind.OOB_ZERO,
-        interleave: Any = nvgpu.TensorMapInterleaveKind.INTERLEAVE_NONE,
+        memref_ty: ir.MemRefType,
+        swizzle: nvgpu.TensorMapSwizzleKind = nvgpu.TensorMapSwizzleKind.SWIZZLE_NONE,
+        l2promo: nvgpu.TensorMapL2PromoKind = nvgpu.TensorMapL2PromoKind.L2PROMO_NONE,
+        oob: nvgpu.TensorMapOOBKind = nvgpu.TensorMapOOBKind.OOB_ZERO,
+        interleave: nvgpu.TensorMapInterleaveKind = nvgpu.TensorMapInterleaveKind.INTERLEAVE_NONE,
     ) -> None:
         self.tma_box_shape = list(tma_box_shape)
         self.memref_ty = memref_ty
@@ -59,7 +60,7 @@ class TMA:
         self.tma_memref = ir.MemRefType.get(self.tma_box_shape, memref_ty.element_type)
 
     @property
-    def tensormap_descriptor_ty(self) -> Any:
+    def tensormap_descriptor_ty(self) -> ir.Type:
         """The descriptor's type: the box in shared memory, swizzle, L2 promotion, fill, interleave."""
         box = ir.MemRefType.get(
             self.tma_box_shape, self.memref_ty.element_type, memory_space=ir.Attribute.parse("3")
@@ -68,7 +69,7 @@ class TMA:
             box, self.swizzle, self.l2promo, self.oob, self.interleave
         )
 
-    def create_descriptor(self, device_ptr: Any) -> Any:
+    def create_descriptor(self, device_ptr: ir.Value) -> ir.Value:
         """Encode the tensor map for the array ``device_ptr`` (a memref in device memory), on the host."""
         scope.outside("a tensor map was created", "make it in the host function; the kernel uses it directly")
         unranked = memref.CastOp(
@@ -81,18 +82,18 @@ class TMA:
         )
         return self.tma_descriptor.result
 
-    def prefetch(self, predicate: Any = None) -> None:
+    def prefetch(self, predicate: Bool | None = None) -> None:
         """Bring the tensor map itself into the cache (``prefetch.tensormap``)."""
         nvgpu.tma_prefetch_descriptor(self._descriptor, predicate=_i1(predicate))
 
     def load(
         self,
-        dest: Any,
+        dest: ir.Value,
         mbarrier: Mbarrier,
-        coords: Sequence[Any] = (0,),
-        predicate: Any = None,
+        coords: Coords = (0,),
+        predicate: Bool | None = None,
         *,
-        multicast_mask: Any = None,
+        multicast_mask: Int | None = None,
         l2_hint: int | None = None,
     ) -> None:
         """Copy one box from global to shared memory; its bytes complete on ``mbarrier``.
@@ -127,9 +128,9 @@ class TMA:
 
     def store(
         self,
-        src: Any,
-        coords: Sequence[Any],
-        predicate: Any = None,
+        src: ir.Value,
+        coords: Coords,
+        predicate: Bool | None = None,
         *,
         l2_hint: int | None = None,
     ) -> None:
@@ -151,7 +152,7 @@ class TMA:
             )
 
     def reduce(
-        self, src: Any, coords: Sequence[Any], kind: str = "add", *, l2_hint: int | None = None
+        self, src: ir.Value, coords: Coords, kind: str = "add", *, l2_hint: int | None = None
     ) -> None:
         """Combine one box of shared memory into global memory (``cp.reduce.async.bulk.tensor``).
 
@@ -175,11 +176,11 @@ class TMA:
             l2CacheHint=None if l2_hint is None else _i64(l2_hint),
         )
 
-    def reduce_add(self, src: Any, coords: Sequence[Any], *, l2_hint: int | None = None) -> None:
+    def reduce_add(self, src: ir.Value, coords: Coords, *, l2_hint: int | None = None) -> None:
         """`reduce` with ``kind="add"``."""
         self.reduce(src, coords, "add", l2_hint=l2_hint)
 
-    def prefetch_box(self, coords: Sequence[Any], *, l2_hint: int | None = None) -> None:
+    def prefetch_box(self, coords: Coords, *, l2_hint: int | None = None) -> None:
         """Bring one box into L2 (``cp.async.bulk.prefetch.tensor``)."""
         self._check_rank(coords)
         nvvm.CpAsyncBulkTensorPrefetchOp(
@@ -201,11 +202,11 @@ class TMA:
         return descriptor
 
     @property
-    def pointer(self) -> Any:
+    def pointer(self) -> Pointer:
         """Address of the tensor map, as nvvm's instructions take it."""
         return _cast(self._descriptor, pointer_type(GENERIC))
 
-    def _check_rank(self, coords: Sequence[Any]) -> None:
+    def _check_rank(self, coords: Coords) -> None:
         if len(coords) != len(self.tma_box_shape):
             raise trace_error(
                 f"{len(coords)} coordinates for a box of shape {self.tma_box_shape}",
@@ -234,7 +235,9 @@ def bulk_wait_group(pending: int = 0, *, read: bool = False) -> None:
     nvvm.cp_async_bulk_wait_group(pending, read=True if read else None)
 
 
-def bulk_load(dest: Any, src: Any, bytes: Any, mbarrier: Mbarrier, *, multicast_mask: Any = None) -> None:
+def bulk_load(
+    dest: ir.Value, src: ir.Value, bytes: Int, mbarrier: Mbarrier, *, multicast_mask: Int | None = None
+) -> None:
     """Copy ``bytes`` (a multiple of 16) contiguous bytes from global memref ``src`` to shared memref ``dest``
     (``cp.async.bulk.shared::cluster.global``); they complete on ``mbarrier``."""
     _check_bulk(bytes, dest, src)
@@ -248,7 +251,7 @@ def bulk_load(dest: Any, src: Any, bytes: Any, mbarrier: Mbarrier, *, multicast_
     )
 
 
-def bulk_store(dest: Any, src: Any, bytes: Any) -> None:
+def bulk_store(dest: ir.Value, src: ir.Value, bytes: Int) -> None:
     """Copy ``bytes`` (a multiple of 16) contiguous bytes from shared memref ``src`` to global memref ``dest``
     (``cp.async.bulk.global.shared::cta``), in the thread's bulk group."""
     _check_bulk(bytes, src, dest)
@@ -257,7 +260,7 @@ def bulk_store(dest: Any, src: Any, bytes: Any) -> None:
     )
 
 
-def _check_bulk(bytes: Any, shared: Any, device: Any) -> None:
+def _check_bulk(bytes: Int, shared: ir.Value, device: ir.Value) -> None:
     for ref, space, is_shared in ((shared, "shared", True), (device, "global", False)):
         if not isinstance(ref, ir.Value) or ("workgroup" in str(ref.type)) is not is_shared:
             raise trace_error(
@@ -274,7 +277,7 @@ def _check_bulk(bytes: Any, shared: Any, device: Any) -> None:
         )
 
 
-def _check_barrier(mbarrier: Any) -> None:
+def _check_barrier(mbarrier: Mbarrier) -> None:
     if not isinstance(mbarrier, Mbarrier):
         raise trace_error(
             f"a {type(mbarrier).__name__} in the place of an mbarrier",
@@ -283,7 +286,7 @@ def _check_barrier(mbarrier: Any) -> None:
         )
 
 
-def _mask(value: Any) -> Any | None:
+def _mask(value: Int | None) -> Value | None:
     """A multicast mask as i16. Bits beyond the cluster's blocks would hang their barriers."""
     if value is None:
         return None
@@ -297,23 +300,23 @@ def _mask(value: Any) -> Any | None:
     return _i16(value)
 
 
-def _cluster_pointer(ref: Any) -> Any:
+def _cluster_pointer(ref: ir.Value) -> Pointer:
     return llvm.addrspacecast(pointer_type(SHARED_CLUSTER), address_of(ref, space=SHARED))
 
 
-def _cast(value: Any, ty: Any) -> Any:
+def _cast(value: Any, ty: ir.Type) -> ir.Value:
     """`builtin.unrealized_conversion_cast`: the lowering turns the tensor map into this pointer."""
     value = getattr(value, "result", value)
     return ir.Operation.create("builtin.unrealized_conversion_cast", [ty], [value]).results[0]
 
 
-def _i16(value: Any) -> Any:
+def _i16(value: Int) -> Value:
     from nvdsl.values.dtypes import i16
 
     return i16(value) if not isinstance(value, int) else const(value, ir.IntegerType.get_signless(16))
 
 
-def _i64(value: int) -> Any:
+def _i64(value: int) -> Value:
     return const(value - (1 << 64) if value >= 1 << 63 else value, ir.IntegerType.get_signless(64))
 
 

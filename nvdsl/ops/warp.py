@@ -16,6 +16,7 @@ from nvdsl.ops.pointer import condition as as_condition
 from nvdsl.ops.pointer import i32
 from nvdsl.values import scope
 from nvdsl.values.traced import Value, as_value, wrap
+from nvdsl.values.typing import Bool, Int, Number
 
 WARP_SIZE = 32
 WARP_GROUP_SIZE = 128
@@ -25,23 +26,23 @@ WARP_GROUP_SIZE = 128
 class Dim3:
     """Three ids, ``.x``, ``.y`` and ``.z``, each an i32 value that is read where it is written."""
 
-    def __init__(self, op: Any, doc: str) -> None:
+    def __init__(self, op: type, doc: str) -> None:
         self._op, self.__doc__ = op, doc
 
-    def _read(self, axis: str) -> Any:
+    def _read(self, axis: str) -> Value:
         scope.current("a thread or block id")
         return i32(self._op(getattr(gpu.Dimension, axis)).result)
 
     @property
-    def x(self) -> Any:
+    def x(self) -> Value:
         return self._read("x")
 
     @property
-    def y(self) -> Any:
+    def y(self) -> Value:
         return self._read("y")
 
     @property
-    def z(self) -> Any:
+    def z(self) -> Value:
         return self._read("z")
 
 
@@ -145,7 +146,7 @@ def sync_warp(mask: int = 0xFFFFFFFF) -> None:
     nvvm.bar_warp_sync(i32(_signed32(mask)))
 
 
-def named_barrier_sync(barrier: Any, threads: int) -> None:
+def named_barrier_sync(barrier: Int, threads: int) -> None:
     """Arrive at named barrier ``barrier`` and wait until ``threads`` threads have (``barrier.sync``).
 
     ``barrier`` is 1..15 (0 is `sync_threads`), an int or a traced value that is uniform in each warp;
@@ -155,13 +156,13 @@ def named_barrier_sync(barrier: Any, threads: int) -> None:
     nvvm.barrier(barrier_id=i32(barrier), number_of_threads=i32(threads))
 
 
-def named_barrier_arrive(barrier: Any, threads: int) -> None:
+def named_barrier_arrive(barrier: Int, threads: int) -> None:
     """Arrive at named barrier ``barrier`` without waiting (``barrier.arrive``)."""
     _check_named(barrier, threads)
     nvvm.barrier_arrive(i32(threads), barrier_id=i32(barrier))
 
 
-def _check_named(barrier: Any, threads: int) -> None:
+def _check_named(barrier: Int, threads: int) -> None:
     if isinstance(barrier, int) and not 0 <= barrier < arch.NAMED_BARRIERS:
         raise trace_error(
             f"named barrier {barrier}",
@@ -183,27 +184,27 @@ def _check_named(barrier: Any, threads: int) -> None:
         )
 
 
-def shuffle(value: Any, lane: Any, mask: int = 0xFFFFFFFF) -> Value:
+def shuffle(value: Number, lane: Int, mask: int = 0xFFFFFFFF) -> Value:
     """``value`` (32-bit) of lane ``lane`` (``shfl.sync.idx``). All lanes in ``mask`` execute it."""
     return _shuffle(value, lane, nvvm.ShflKind.idx, 31, mask)
 
 
-def shuffle_xor(value: Any, lane_mask: Any, mask: int = 0xFFFFFFFF) -> Value:
+def shuffle_xor(value: Number, lane_mask: Int, mask: int = 0xFFFFFFFF) -> Value:
     """``value`` (32-bit) of lane ``lane_id ^ lane_mask`` (``shfl.sync.bfly``)."""
     return _shuffle(value, lane_mask, nvvm.ShflKind.bfly, 31, mask)
 
 
-def shuffle_up(value: Any, delta: Any, mask: int = 0xFFFFFFFF) -> Value:
+def shuffle_up(value: Number, delta: Int, mask: int = 0xFFFFFFFF) -> Value:
     """``value`` (32-bit) of lane ``lane_id - delta``, its own where there is none (``shfl.sync.up``)."""
     return _shuffle(value, delta, nvvm.ShflKind.up, 0, mask)
 
 
-def shuffle_down(value: Any, delta: Any, mask: int = 0xFFFFFFFF) -> Value:
+def shuffle_down(value: Number, delta: Int, mask: int = 0xFFFFFFFF) -> Value:
     """``value`` (32-bit) of lane ``lane_id + delta``, its own where there is none (``shfl.sync.down``)."""
     return _shuffle(value, delta, nvvm.ShflKind.down, 31, mask)
 
 
-def _shuffle(value: Any, offset: Any, kind: Any, clamp: int, mask: int) -> Any:
+def _shuffle(value: Number, offset: Int, kind: nvvm.ShflKind, clamp: int, mask: int) -> Value:
     value = as_value(value)
     width = value.dtype.bits
     if width != 32:
@@ -216,22 +217,22 @@ def _shuffle(value: Any, offset: Any, kind: Any, clamp: int, mask: int) -> Any:
     return wrap(result, value.dtype)
 
 
-def vote_any(condition: Any, mask: int = 0xFFFFFFFF) -> Value:
+def vote_any(condition: Bool, mask: int = 0xFFFFFFFF) -> Value:
     """True where any lane's ``condition`` is (``vote.sync.any``); i1."""
     return nvvm.vote_sync(i32(_signed32(mask)), as_condition(condition), nvvm.VoteSyncKind.any)
 
 
-def vote_all(condition: Any, mask: int = 0xFFFFFFFF) -> Value:
+def vote_all(condition: Bool, mask: int = 0xFFFFFFFF) -> Value:
     """True where all lanes' ``condition`` is (``vote.sync.all``); i1."""
     return nvvm.vote_sync(i32(_signed32(mask)), as_condition(condition), nvvm.VoteSyncKind.all)
 
 
-def ballot(condition: Any, mask: int = 0xFFFFFFFF) -> Value:
+def ballot(condition: Bool, mask: int = 0xFFFFFFFF) -> Value:
     """Bit ``i`` is lane ``i``'s ``condition`` (``vote.sync.ballot``); i32."""
     return nvvm.vote_sync(i32(_signed32(mask)), as_condition(condition), nvvm.VoteSyncKind.ballot)
 
 
-def nanosleep(nanoseconds: Any) -> None:
+def nanosleep(nanoseconds: Int) -> None:
     """Suspend the thread for about ``nanoseconds`` (``nanosleep.u32``)."""
     nvvm.nanosleep(i32(nanoseconds))
 

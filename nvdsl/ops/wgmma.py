@@ -18,7 +18,8 @@ from nvdsl.ops import ptx
 from nvdsl.ops.pointer import i32
 from nvdsl.values import dtypes
 from nvdsl.values.dtypes import DType
-from nvdsl.values.traced import as_value, const
+from nvdsl.values.traced import Value, as_value, const
+from nvdsl.values.typing import Bool, Int
 
 M = 64
 """Rows of one wgmma."""
@@ -81,14 +82,14 @@ def check_types(a: DType, b: DType, d: DType, n: int) -> None:
         )
 
 
-def accumulator_type(n: int, dtype: DType) -> Any:
+def accumulator_type(n: int, dtype: DType) -> ir.Type:
     """Type of an m64nN accumulator of one thread: N/2 f32 or i32, or N/4 i32 that each hold two f16."""
     if dtype.name == "f16":
         return llvm.StructType.get_literal([ir.IntegerType.get_signless(32)] * (n // 4))
     return llvm.StructType.get_literal([dtype.ir] * (n // 2))
 
 
-def descriptor(address: Any, operand: Operand) -> Any:
+def descriptor(address: Int, operand: Operand) -> Value:
     """64-bit matrix descriptor of a tile (PTX ISA, "Matrix Descriptor Format"), i64.
 
     ``address``: the tile's byte address in shared memory, i32. Constant fields come from ``operand``.
@@ -96,7 +97,7 @@ def descriptor(address: Any, operand: Operand) -> Any:
     return _join_descriptor(address, operand.descriptor_constant())
 
 
-def _join_descriptor(address: Any, constant: int) -> Any:
+def _join_descriptor(address: Int, constant: int) -> Value:
     i64 = ir.IntegerType.get_signless(64)
     start = dtypes.u64(dtypes.u32((i32(address) >> 4) & 0x3FFF))
     signed = constant - (1 << 64) if constant >= 1 << 63 else constant
@@ -104,9 +105,9 @@ def _join_descriptor(address: Any, constant: int) -> Any:
 
 
 def mma_async(
-    accumulator: Any,
-    a: Any,
-    b: Any,
+    accumulator: ir.Value,
+    a: Value | Sequence[Value],
+    b: Value,
     *,
     n: int,
     a_dtype: DType,
@@ -114,10 +115,10 @@ def mma_async(
     d_dtype: DType,
     a_major: str = "k",
     b_major: str = "k",
-    scale_d: Any = True,
+    scale_d: Bool = True,
     scale_a: int = 1,
     scale_b: int = 1,
-) -> Any:
+) -> ir.Value:
     """One ``wgmma.mma_async.sync.aligned.m64nNkK``: ``D = A B + (scale_d ? D : 0)``.
 
     ``accumulator``: struct of `accumulator_type`. ``a``: a descriptor (i64), or the four i32 registers of an
@@ -173,20 +174,20 @@ def _mlir_type(dtype: DType) -> Any:
 
 
 def _mma_ptx(
-    accumulator: Any,
-    a: Any,
-    b: Any,
+    accumulator: ir.Value,
+    a: Value | Sequence[Value],
+    b: Value,
     n: int,
     types: tuple[DType, DType, DType],
     majors: tuple[str, str],
-    scale_d: Any,
+    scale_d: Bool,
     scales: tuple[int, int],
-) -> Any:
+) -> ir.Value:
     """The forms that nvvm.wgmma.mma_async lacks: A in registers, scale-d in a register."""
     a_dtype, b_dtype, d_dtype = types
     k = WGMMA_K_BYTES * 8 // a_dtype.bits
     outputs = ptx.unpack(accumulator)
-    a_registers: Sequence[Any] = a if isinstance(a, (list, tuple)) else [a]
+    a_registers = a if isinstance(a, (list, tuple)) else [a]
     scale = i32(scale_d) if not isinstance(scale_d, bool) else const(int(scale_d), dtypes.i32.ir)
     count = len(outputs)
     d_text = "{" + ", ".join(f"${i}" for i in range(count)) + "}"

@@ -6,7 +6,7 @@ import functools
 import operator
 import re
 from collections.abc import Callable, Sequence
-from typing import Any, ParamSpec
+from typing import Any, ParamSpec, TypeAlias
 
 from nvdsl.errors import TraceError, trace_error
 from nvdsl.hopper import arch
@@ -18,10 +18,13 @@ from nvdsl.trace import decorated
 from nvdsl.trace.regions import is_tracing
 from nvdsl.trace.rewrite import convert
 from nvdsl.values import scope
-from nvdsl.values.traced import const
+from nvdsl.values.traced import Value, const
+from nvdsl.values.typing import Int, PlainInt
 
 P = ParamSpec("P")
-Size = Any  # an int, a traced integer, or up to three of them
+Grid: TypeAlias = PlainInt | Value | Sequence[PlainInt | Value]
+Block: TypeAlias = PlainInt | Sequence[PlainInt]
+"""One to three extents."""
 
 _LONG_GRID = (
     f"put the longest axis along x, which has room for {arch.MAX_GRID_DIM[0]:,} blocks, or fold axes into one: "
@@ -30,8 +33,8 @@ _LONG_GRID = (
 
 
 def kernel(
-    grid: Size = None, block: Size = None, *, cluster: Size = 1, programmatic: bool = False
-) -> Callable[[Callable[P, Any]], Callable[P, None]]:
+    grid: Grid | None = None, block: Block | None = None, *, cluster: Block = 1, programmatic: bool = False
+) -> Callable[[Callable[P, None]], Callable[P, None]]:
     """Decorate a device function inside a host function; calling it launches it.
 
     ``grid``: blocks, up to three extents (ints or traced integers of the host function); 0 along an axis launches
@@ -80,39 +83,43 @@ def kernel(
     return decorate
 
 
-def describe_launch(name: str, grid: Size, block: Size, cluster: Size) -> scope.Kernel:
+def describe_launch(name: str, grid: Grid, block: Block, cluster: Block) -> scope.Kernel:
     """Check the sizes of a launch. Raises TraceError where the hardware has no such launch."""
-    grid, block, cluster = _three(grid, "grid"), _three(block, "block"), _three(cluster, "cluster")
-    for what, sizes in (("block", block), ("cluster", cluster)):
-        if not all(isinstance(s, int) and s >= 1 for s in sizes):
-            raise trace_error(
-                f"{what}={sizes}",
-                rule=f"a {what}'s extents are positive Python ints",
-                fix="take them from keyword arguments of the host function",
-            )
-    _check_grid(grid)
-    _check_block(block)
-    _check_cluster(grid, cluster)
+    blocks, threads, together = _three(grid, "grid"), _known(block, "block"), _known(cluster, "cluster")
+    _check_grid(blocks)
+    _check_block(threads)
+    _check_cluster(blocks, together)
     symbol = re.sub(r"[^A-Za-z0-9_$]", "_", name)  # a lambda's name, é: PTX has no such identifiers
-    return scope.Kernel(symbol, grid, block, cluster)
+    return scope.Kernel(symbol, blocks, threads, together)
 
 
-def _three(size: Size, what: str) -> tuple[Any, Any, Any]:
+def _known(size: Block, what: str) -> tuple[int, int, int]:
+    x, y, z = sizes = _three(size, what)
+    if not (isinstance(x, int) and isinstance(y, int) and isinstance(z, int) and min(x, y, z) >= 1):
+        raise trace_error(
+            f"{what}={sizes}",
+            rule=f"a {what}'s extents are positive Python ints",
+            fix="take them from keyword arguments of the host function",
+        )
+    return x, y, z
+
+
+def _three(size: Grid, what: str) -> tuple[Int, Int, Int]:
     sizes = tuple(map(_plain, size if isinstance(size, Sequence) else (size,)))
     if not 1 <= len(sizes) <= 3:
         raise trace_error(
             f"{what}={sizes}", rule=f"a {what} has one to three extents", fix="x, (x, y) or (x, y, z)"
         )
-    return (*sizes, 1, 1)[:3]
+    x, y, z = (*sizes, 1, 1)[:3]
+    return x, y, z
 
 
-def _plain(size: Any) -> Any:
+def _plain(size: Any) -> Int:
     """NumPy's integers as Python's."""
-    is_integer = not isinstance(size, ir.Value) and hasattr(size, "__index__")
-    return operator.index(size) if is_integer else size
+    return size if isinstance(size, Value) or not hasattr(size, "__index__") else operator.index(size)
 
 
-def _check_grid(grid: tuple[Any, ...]) -> None:
+def _check_grid(grid: tuple[Int, Int, Int]) -> None:
     for axis, blocks, most in zip("xyz", grid, arch.MAX_GRID_DIM, strict=True):
         known = not isinstance(blocks, ir.Value)
         if known and not (isinstance(blocks, int) and 0 <= blocks <= most):
@@ -137,7 +144,7 @@ def _check_block(block: tuple[int, int, int]) -> None:
         )
 
 
-def _check_cluster(grid: tuple[Any, ...], cluster: tuple[int, int, int]) -> None:
+def _check_cluster(grid: tuple[Int, Int, Int], cluster: tuple[int, int, int]) -> None:
     size = cluster[0] * cluster[1] * cluster[2]
     if size > arch.MAX_CLUSTER_SIZE:
         raise trace_error(
@@ -154,7 +161,7 @@ def _check_cluster(grid: tuple[Any, ...], cluster: tuple[int, int, int]) -> None
             )
 
 
-def emit_launch(info: scope.Kernel, body: Callable[[], Any], smem: int | None = None) -> Any:
+def emit_launch(info: scope.Kernel, body: Callable[[], Any], smem: int | None = None) -> gpu_ops.LaunchOp:
     """Emit ``gpu.launch`` and trace ``body`` into it. Returns the op.
 
     ``smem``: bytes of dynamic shared memory that the user laid out himself; None: what the body allocates.
@@ -189,7 +196,7 @@ def emit_launch(info: scope.Kernel, body: Callable[[], Any], smem: int | None = 
     return op
 
 
-def _index(value: Any) -> Any:
+def _index(value: Value) -> Value:
     from nvdsl.values.dtypes import index
 
     return index(value)

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import operator
+from collections.abc import Iterator
 from functools import reduce
-from typing import Any
 
 from nvdsl.errors import trace_error
 from nvdsl.mlir import ir
 from nvdsl.values import dtypes
 from nvdsl.values.dtypes import DType
 from nvdsl.values.traced import Value, as_value
+from nvdsl.values.typing import Int, PlainInt
 
 
 class Range:
@@ -30,7 +31,7 @@ class Range:
     Raises ``TraceError`` for a step of 0 and for bounds that are no integers.
     """
 
-    def __init__(self, *bounds: Any, unroll: int | bool | None = None) -> None:
+    def __init__(self, *bounds: PlainInt | Value, unroll: int | bool | None = None) -> None:
         if not 1 <= len(bounds) <= 3:
             raise TypeError(f"nv.range expected 1 to 3 arguments, got {len(bounds)}")
         start, stop, step = (0, *bounds, 1) if len(bounds) == 1 else (*bounds, 1)[:3]
@@ -53,7 +54,7 @@ class Range:
         """Whether the step is a negative Python int."""
         return isinstance(self.step, int) and self.step < 0
 
-    def bounds(self) -> tuple[Any, Any, Any]:
+    def bounds(self) -> tuple[Value, Value, Value]:
         """Lower bound, upper bound and step of the scf.for. Counting down runs over the negated numbers."""
         bounds = (self.start, self.stop, self.step)
         if self.counts_down:
@@ -61,11 +62,11 @@ class Range:
         start, stop, step = (self.dtype(x) if isinstance(x, Value) else as_value(x, like=self.dtype) for x in bounds)
         return start, stop, step
 
-    def item(self, counter: Any) -> Any:
+    def item(self, counter: Value) -> Value:
         """The loop variable, from the scf.for's."""
         return -counter if self.counts_down else counter
 
-    def annotation(self) -> Any:
+    def annotation(self) -> ir.Attribute | None:
         """The op's loop annotation, which survives the lowering; None where ``unroll`` is not given."""
         if self.unroll is None:
             return None
@@ -75,7 +76,7 @@ class Range:
             hint = f"count = {self.unroll} : i32" if self.unroll > 1 else "disable = true"
         return ir.Attribute.parse(f"#llvm.loop_annotation<unroll = <{hint}>>")
 
-    def __iter__(self) -> Any:
+    def __iter__(self) -> Iterator[Value]:
         raise trace_error(
             "nv.range outside of a traced `for` statement",
             rule="`for x in nv.range(n):` is traced in functions that @nv.jit or @nv.kernel decorates and in "
@@ -84,7 +85,7 @@ class Range:
         )
 
 
-def _bound(x: Any) -> Any:
+def _bound(x: PlainInt | Value) -> Int:
     if isinstance(x, Value):
         if x.shape or x.dtype.kind not in ("int", "index"):
             raise _no_integer(x, f"a value of type {x.dtype.name}")
@@ -97,7 +98,7 @@ def _bound(x: Any) -> Any:
         raise _no_integer(x, repr(x)) from None
 
 
-def _no_integer(x: Any, what: str) -> Exception:
+def _no_integer(x: object, what: str) -> Exception:
     return trace_error(
         f"nv.range over {what}",
         rule="the bounds of nv.range are integers: Python's, or traced",

@@ -49,7 +49,7 @@ _LN_2 = 0.6931471805599453
 _TWO_PI = (6.2831854820251465, -1.7484555314695172e-07, -5.1984e-15)  # their sum: 2 pi to 72 bits
 
 
-class Function(Protocol):
+class _Function(Protocol):
     """A function of a float: of a traced value when the kernel runs, of a Python number at once."""
 
     @overload
@@ -60,10 +60,10 @@ class Function(Protocol):
 
 def _function(
     on_numbers: Callable[[float], float], double: bool = False
-) -> Callable[[Callable[[Value], Value]], Function]:
+) -> Callable[[Callable[[Value], Value]], _Function]:
     """Make ``fn``, written for f32 values (and f64 if ``double``), take every float type and numbers."""
 
-    def decorate(fn: Callable[[Value], Value]) -> Function:
+    def decorate(fn: Callable[[Value], Value]) -> _Function:
         @functools.wraps(fn)
         def take(x: Any) -> Any:
             if not isinstance(x, ir.Value):

@@ -22,6 +22,9 @@ from nvdsl.values.traced import Value
 Int: TypeAlias = int | Value
 """An integer: a Python int, or a traced integer."""
 
+PlainInt: TypeAlias = int | np.integer
+"""An integer that is known while tracing."""
+
 Bool: TypeAlias = bool | Value
 """A condition: a Python bool, or a traced one."""
 

@@ -31,7 +31,7 @@ def test_every_inline_text_in_the_package_has_a_name_in_the_registry():
 
 def test_a_name_that_is_not_registered_is_a_bug():
     with pytest.raises(AssertionError, match=r"made\.up"):
-        ptx.emit("made.up", "nop;", [], [])
+        ptx.emit("made.up", "nop;", [], [], None)
 
 
 def test_packing_and_unpacking_are_inverse():
