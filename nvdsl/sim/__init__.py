@@ -15,8 +15,8 @@ What it does not model:
 - Registers, where it counts how many blocks an SM holds: only threads, shared memory and setmaxnreg do; nor GPUs other
   than an H200 (`schedule`).
 - Whether arrivals and waits keep step with an mbarrier (`rounds`), in clusters of several blocks.
-- Undefined sums of a wgmma that go through a loop or a shuffle as ordinary values (`undefined`); where operands end in
-  memory that is laid out by hand, which belongs to no tile (`tiles`).
+- Undefined sums of a wgmma in vectors that a loop carries, and in what is decided by them (`undefined`); where operands
+  end in memory that is laid out by hand, which belongs to no tile (`tiles`).
 - Lanes that run on past the end of an ``if`` or a loop while others are still in it: they wait there (`parted`).
 - Scopes of mbarrier waits: one that hands over another block's shared memory counts as ``.acquire.cluster``.
 - Launches that overlap: a programmatic one runs after the one before, and is told where it did not wait.

@@ -6,9 +6,11 @@ from collections.abc import Iterator
 from typing import Any
 
 from nvdsl.ir.location import where
+from nvdsl.ir.operands import named
 from nvdsl.ir.walk import walk
 from nvdsl.sim.decode import Decoder, Frame
 from nvdsl.sim.machine import Waiting
+from nvdsl.sim.moved import Moved
 from nvdsl.sim.values import integer_type, select
 
 Copies = list[tuple[int, int, Any]]
@@ -38,16 +40,25 @@ class Graph:
         self._polling = Waiting(lambda: False, "a condition that it polls", where(ends[0]), spins=True)
 
     def _end(self, d: Decoder, end: Any, blocks: list[Any], results: list[Any]) -> Any:
-        """(condition's slot or None, edges): an edge is (number of the block, None for the region's end; copies)."""
+        """(condition's slot or None, edges): an edge is (number of the block, None for the region's end; copies; the
+        same for what is undefined)."""
         slots = d.operands(end)
         if end.name not in ("cf.br", "cf.cond_br"):
             kinds = [integer_type(value.type) for value in end.operands]
-            return None, [(None, list(zip(slots, results, kinds, strict=True)) if results else [])]
+            copies = list(zip(slots, results, kinds, strict=True)) if results else []
+            return None, [(None, copies, Moved(d, results, end.operands if results else []))]
         targets = [next(i for i, block in enumerate(blocks) if block == target) for target in end.successors]
         if end.name == "cf.br":
-            return None, [(targets[0], _copies(d, slots, blocks[targets[0]]))]
-        condition, *given = d.named(end, "condition", "trueDestOperands", "falseDestOperands")
-        return condition, [(t, _copies(d, g, blocks[t])) for t, g in zip(targets, given, strict=True)]
+            return None, [self._edge(d, targets[0], blocks[targets[0]], end.operands)]
+        view = named(end)
+        given = view.trueDestOperands, view.falseDestOperands
+        return d.slot(view.condition), [self._edge(d, t, blocks[t], g) for t, g in zip(targets, given, strict=True)]
+
+    def _edge(self, d: Decoder, number: int, block: Any, given: Any) -> Any:
+        arguments = list(block.arguments)
+        kinds = [integer_type(argument.type) for argument in arguments]
+        sources, targets = [d.slot(value) for value in given], [d.slot(argument) for argument in arguments]
+        return number, list(zip(sources, targets, kinds, strict=True)), Moved(d, targets, given)
 
     def run(self, v: Frame) -> Iterator[Any]:
         w = v[0]
@@ -65,9 +76,11 @@ class Graph:
                 if old is not None and v[slot] is not old:
                     v[slot] = select(mask, v[slot], old, kind)
             condition, edges = self._ends[number]
-            for (target, copies), lanes in zip(edges, _parted(v, condition, mask), strict=True):
+            for (target, copies, moved), lanes in zip(edges, _parted(v, condition, mask), strict=True):
                 if not lanes.any():
                     continue
+                if w.undefined:
+                    moved(v, lanes)
                 _hand_over(v, copies, lanes, (lanes == outer).all())
                 if target is not None:
                     waiting[target] = waiting[target] | lanes if target in waiting else lanes
@@ -84,12 +97,6 @@ def _parted(v: Frame, condition: int | None, mask: Any) -> list[Any]:
         return [mask]
     c = v[condition]
     return [mask & c, mask & ~c] if c.__class__ is not bool else [mask & c, mask & (not c)]
-
-
-def _copies(d: Decoder, slots: list[int], block: Any) -> Copies:
-    arguments = list(block.arguments)
-    kinds = [integer_type(argument.type) for argument in arguments]
-    return list(zip(slots, [d.slot(argument) for argument in arguments], kinds, strict=True))
 
 
 def _hand_over(v: Frame, copies: Copies, lanes: Any, whole: bool) -> None:

@@ -68,6 +68,7 @@ class Warp(Lanes):
         self.lane = _LANE
         self.meetings: dict[Any, Any] = {}  # of `parted`
         self.mma: Any = None
+        self.undefined = False  # whether a wgmma of it read what nothing had written
         self.bulk: Any = None
         self.record: Any = None  # a `recorders.WarpRecorder` where somebody records
         self.init_fence = 0  # fence.mbarrier_init: the epoch up to which its inits are fenced

@@ -4,7 +4,8 @@ Rows of A that nothing wrote make undefined rows of D, columns of B undefined co
 Tiles with such rows are in order as long as nothing becomes of them. So an accumulator knows which of its rows and
 columns are undefined, and a store to global memory follows its value back to the accumulators that it is made of:
 through arithmetic, conversions, selects and branches, in the lanes that store. What goes to shared memory counts as not
-written there. A value that a loop carries, or that comes from another lane, is not followed.
+written there. What a loop carries or another lane gives is noted when that happens (`moved`); vectors of several
+elements are not followed there.
 """
 
 from __future__ import annotations
@@ -83,19 +84,13 @@ def _bits(mask: int, count: int) -> Any:
 
 
 class Values:
-    """The undefined lanes of the values of one decoded kernel. ``find``: a value's slot; ``whole``: see
-    `dialects.ptx`."""
+    """The undefined lanes of the values of one decoded kernel. Before masks are asked for, the warp's ``mma.now`` is
+    cleared: values have changed."""
 
     def __init__(self, decoder: Any) -> None:
         self.decoder = decoder
         self._known: dict[int, Mask | None] = {}
-        self._now: dict[int, Any] = {}
         self._depth = 0
-
-    def anew(self) -> Values:
-        """Before masks are asked for: values have changed."""
-        self._now.clear()
-        return self
 
     def of(self, value: Any) -> Mask | None:
         """None: defined in any case, or made in too many steps to be followed."""
@@ -103,7 +98,6 @@ class Values:
         if key not in self._known:
             if self._depth > _MOST_STEPS:
                 return None
-            self._known[key] = None  # a value that is made of itself
             self._depth += 1
             found = self._find(value)
             self._depth -= 1
@@ -114,25 +108,24 @@ class Values:
         """A value that is used several times is looked at once."""
 
         def remembered(v: list[Any]) -> Any:
-            if key not in self._now:
-                self._now[key] = mask(v)
-            return self._now[key]
+            now = v[0].mma.now
+            if key not in now:
+                now[key] = mask(v)
+            return now[key]
 
         return remembered
 
     def _find(self, value: Any) -> Mask | None:
         op = maker(value)
-        if op is None:
-            return None
+        if op is None or op.name in _MOVING:
+            return self._noted(self.decoder.find(value))
         if op.name == "llvm.extractvalue":
             (*_, register) = integers(op, "position")
             return self.register(op.operands[0], register)
         if op.name == "arith.select":
-            return self._either(op.operands[0], op.operands[1], op.operands[2])
+            return self._either(op.operands[0], self.of(op.operands[1]), self.of(op.operands[2]))
         if op.name == "scf.if":
-            number = ir.OpResult(value).result_number
-            ends = [list(region.blocks[0].operations)[-1] for region in op.regions]
-            return self._either(op.operands[0], *(end.operands[number] for end in ends))
+            return self._either(op.operands[0], *(self.of(x) for x in _yielded(op, value)))
         if op.name == "vector.extract":
             elements = maker(op.operands[0])
             position = integers(op, "static_position")
@@ -144,43 +137,35 @@ class Values:
 
     def register(self, struct: Any, register: int) -> Mask | None:
         """Of one register of a struct."""
-        made, inserted = maker(struct), None
-        at = made
+        slot, at = self.decoder.find(struct), maker(struct)
         while at is not None and at.name == "llvm.insertvalue":
             if integers(at, "position") == [register]:
-                inserted = self.of(at.operands[1])
-                break
-            at = maker(at.operands[0])
+                return self.of(at.operands[1])
+            struct = at.operands[0]
+            slot, at = self.decoder.find(struct), maker(struct)
         if at is not None and at.name == "llvm.inline_asm" and not string(at, "asm_string"):
-            return self._object(struct, at.operands[register], register)
-        if made is not None and made.name == "llvm.insertvalue":
-            return inserted
-        slot = self.decoder.find(struct)
+            otherwise = self.of(at.operands[register])  # inline PTX that changes nothing
+        elif at is not None and at.name == "scf.if":
+            otherwise = self._either(at.operands[0], *(self.register(x, register) for x in _yielded(at, struct)))
+        else:
+            otherwise = self._noted((slot, register))
         if slot is None:
-            return None
+            return otherwise
 
         def mask(v: list[Any]) -> Any:
             found = v[slot]
-            if getattr(found, "undefined", None) is None:  # no accumulator, or a defined one
-                return None
-            return found.undefined.lanes(register, found.kind.d_type == "f16")
-
-        return mask
-
-    def _object(self, struct: Any, operand: Any, register: int) -> Mask | None:
-        """Of what goes through inline PTX that changes nothing."""
-        slot, before = self.decoder.find(struct), self.of(operand)
-
-        def mask(v: list[Any]) -> Any:
-            found: Any = None if slot is None else v[slot]
             if hasattr(found, "undefined"):  # an accumulator
                 return None if found.undefined is None else found.undefined.lanes(register, found.kind.d_type == "f16")
-            return None if before is None else before(v)
+            return None if otherwise is None else otherwise(v)
 
         return mask
 
-    def _either(self, condition: Any, first: Any, second: Any) -> Mask | None:
-        one, other, slot = self.of(first), self.of(second), self.decoder.find(condition)
+    def _noted(self, key: Any) -> Mask:
+        """What `moved` noted."""
+        return lambda v: v[0].mma.moved.get(key)
+
+    def _either(self, condition: Any, one: Mask | None, other: Mask | None) -> Mask | None:
+        slot = self.decoder.find(condition)
         if slot is None or one is None and other is None:
             return None
 
@@ -206,8 +191,18 @@ class Values:
         return union if known else None
 
 
+def _yielded(op: Any, result: Any) -> list[Any]:
+    """What the branches of an ``scf.if`` yield as one of its results."""
+    number = ir.OpResult(result).result_number
+    return [list(region.blocks[0].operations)[-1].operands[number] for region in op.regions]
+
+
 _MOST_STEPS = 150
-_ELEMENTWISE = ("arith.", "math.", "vector.", "llvm.bitcast", "llvm.intr.", "llvm.call_intrinsic", "nvvm.convert.")
+_MOVING = ("scf.for", "scf.while", "scf.index_switch", "gpu.shuffle", "nvvm.shfl.sync", "nvvm.redux.sync")
+_ELEMENTWISE = (
+    "arith.", "math.", "vector.", "llvm.bitcast", "llvm.freeze", "llvm.intr.", "llvm.call_intrinsic", "nvvm.convert.",
+    "nvvm.ex2", "nvvm.log2", "nvvm.sin", "nvvm.cos", "nvvm.rcp.",
+)  # fmt: skip
 _NOT = ("arith.constant", "vector.load", "vector.transfer_read")
 
 
@@ -221,7 +216,7 @@ class Stored:
     def lanes(self, v: list[Any]) -> Any:
         if self._mask is _UNKNOWN:  # the first time that a warp has such sums
             self._mask = self.decoder.undefined.of(self.value)
-        self.decoder.undefined.anew()
+        v[0].mma.now.clear()
         mask = None if self._mask is None else self._mask(v)
         found = None if mask is None else mask & v[0].mask
         return found if found is not None and found.any() else None
@@ -270,7 +265,7 @@ class Given:
         """The rows of them that are undefined, None where none are."""
         if self._masks is None:
             self._masks = self._make()
-        self._values.anew()
+        v[0].mma.now.clear()
         bad = np.zeros(ROWS, bool)
         for mask, rows in zip(self._masks, self._rows, strict=False):
             lanes = None if mask is None else mask(v)

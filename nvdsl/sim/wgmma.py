@@ -145,6 +145,8 @@ class State:
         self.warpgroup: Warpgroup = groups[warp.index // 4]
         self.warpgroup.members[warp.index % 4] = self
         self.undefined: Undefined | None = None  # what the last wgmma made so that read what nothing had written
+        self.moved: dict[Any, Any] = {}  # of `undefined`
+        self.now: dict[int, Any] = {}
         self.channel = self.warpgroup.channel
 
     def issue(self, kind: Kind, a: Any, b: int, before: Any, rows: Any = None) -> Accumulator:
@@ -160,7 +162,7 @@ class State:
         if w.record is not None:
             self._record(kind, a, b)
         made = Accumulator(w, kind, a, b, before)
-        if self.undefined is not None or read is not None:
+        if w.undefined or read is not None:
             self._pass_on(made, read, rows)
         self.open.append(made)
         self.in_flight.add(made)
@@ -241,7 +243,8 @@ class State:
         if rows is not None and self.undefined is not None:
             found = self.undefined._replace(rows=rows, columns=np.zeros(made.kind.n, bool)).joined(found)
         made.undefined = found
-        self.undefined = found or self.undefined
+        if found is not None:
+            self.undefined, self.warp.undefined = found, True
 
     def _read(self, kind: Kind, a: Any, b: int) -> Undefined | None:
         w = self.warp

@@ -8,6 +8,7 @@ import pytest
 import nvdsl as nv
 from nvdsl import sim
 from nvdsl.lang.accumulator import pack_pair
+from nvdsl.mlir.dialects import gpu, nvvm
 from tests.sim.simulate import traced, verdict_of, zeros
 
 LEVELS = sim.options.LEVELS
@@ -170,12 +171,86 @@ def padded(a, b, d, *, use, a_rows=48, b_rows=64, limit=(48, 64), acc_type=nv.f3
     body()
 
 
-def sums(use, **how):
+def sums(use, level="traced", **how):
     a, b = np.ones((64, 64), np.float16), np.ones((64, 64), np.float16)
-    return verdict_of(traced(padded, a, b, zeros(64, 64), use=use, **how))
+    return verdict_of(traced(padded, a, b, zeros(64, 64), use=use, **how), sim.Options(level=level))
 
 
-USES = [elements, scaled, selected, branched, added]
+def looped(acc, d, limit):
+    """Each thread's own sum, carried by a loop."""
+    total = nv.f32(0.0)
+    for i in nv.range(3):
+        for row, col, value in acc.elements():
+            if row < limit[0] and col < limit[1]:
+                total = total + value * nv.f32(i)
+    d[nv.thread_id.x // 2, nv.thread_id.x % 2] = total  # looped
+
+
+def remade(acc, d, limit):
+    """A loop carries the registers, and shifts them by one: the first two leave it."""
+    (values,) = acc.registers()
+    first, second = values[0], values[1]
+    for _ in nv.range(2):
+        first, second = second, first * 2.0
+    for row, _, _ in list(acc.elements())[:1]:
+        if row < limit[0]:
+            d[row, nv.lane_id() % 4] = first + second
+
+
+def mapped(acc, d, limit):
+    """A loop carries the whole accumulator; a branch changes it."""
+    for i in nv.range(2):
+        if nv.block_id.x == i:
+            acc = acc.map(lambda x: x * 2.0)
+    elements(acc, d, limit)
+
+
+def polled(acc, d, limit):
+    """The same in a while loop; each lane leaves it in its turn."""
+    row, _, value = next(iter(acc.elements()))
+    turns, total = nv.i32(0), nv.f32(0.0)
+    while turns < nv.lane_id() % 3 + 1:
+        total = total + value
+        turns += 1
+    if row < limit[0]:
+        d[row, nv.lane_id() % 4] = total
+
+
+def reduced(acc, d, limit):
+    """Each row's sum, over its four lanes; columns beyond the limit count as 0."""
+    for half in range(2):
+        total, row = nv.f32(0.0), nv.i32(0)
+        for i, (at, col, value) in enumerate(acc.elements()):
+            if i // 2 % 2 == half:
+                total, row = total + nv.select(col < limit[1], value, nv.f32(0.0)), at
+        for by in (1, 2):
+            total = total + nv.shuffle_xor(total, by)
+        if row < limit[0] and nv.lane_id() % 4 == 0:
+            d[row, 0] = total
+
+
+def maximum(acc, d, limit):
+    """Through a loop, a shuffle and exp2 and scaling, as an online softmax does it."""
+    row, _, value = next(iter(acc.elements()))
+    top = nv.f32(0.0)
+    for _ in nv.range(2):
+        top = nv.max(top, value)
+        top = nv.max(top, nv.shuffle_xor(top, 1))
+    if row < limit[0]:
+        d[row, nv.lane_id() % 4] = nv.math.exp2(top)
+
+
+def upstream(acc, d, limit):
+    """gpu.shuffle and redux.sync."""
+    row, _, value = next(iter(acc.elements()))
+    word = gpu.shuffle(value, nv.i32(4), nv.i32(32), gpu.ShuffleMode.XOR)[0]
+    kept = nv.select(row < limit[0], nv.f32(word), nv.f32(0.0))
+    all_rows = nvvm.redux_sync(nv.i32(kept), nvvm.ReductionKind.ADD, nv.i32(-1))
+    if row < limit[0]:
+        d[row, nv.lane_id() % 4] = nv.f32(nv.i32(all_rows))
+
+
+USES = [elements, scaled, selected, branched, added, looped, remade, mapped, polled, reduced, maximum, upstream]
 
 
 @pytest.mark.parametrize("use", USES, ids=lambda f: f.__name__)
@@ -185,6 +260,14 @@ USES = [elements, scaled, selected, branched, added]
 ], ids=str)  # fmt: skip
 def test_rows_and_columns_that_nobody_uses(use, how):
     assert sums(use, **how) is None
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("use", [looped, remade, mapped, polled, reduced, maximum, upstream], ids=lambda f: f.__name__)
+def test_undefined_sums_that_move(use, level):
+    """Through loops and between lanes."""
+    error = sums(use, limit=(49, 64), level=level)
+    assert error is not None and error.kind == "uninitialized", error
 
 
 CAUGHT = [elements, scaled, selected]

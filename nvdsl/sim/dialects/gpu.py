@@ -10,11 +10,12 @@ import numpy as np
 
 from nvdsl.driver.printf import formatted
 from nvdsl.ir.location import where
-from nvdsl.ir.operands import has, string, word
+from nvdsl.ir.operands import has, named, string, word
 from nvdsl.sim import indices, memory
 from nvdsl.sim.decode import Blocking, Decoder, Frame, op
 from nvdsl.sim.dialects.masked import masked
 from nvdsl.sim.machine import Waiting
+from nvdsl.sim.moved import Moved
 from nvdsl.sim.operands import check_barrier
 from nvdsl.sim.report import error
 from nvdsl.values import bounds
@@ -112,12 +113,15 @@ def _shuffle(d: Decoder, op: Any) -> Any:
     r = d.result(op)
     valid = d.define(op.results[1])
     mode = word(op, "mode")
+    moved = Moved(d, [r], [named(op).value])
 
     def finish(v: Frame, named: int, values: list[Any]) -> None:
         w, (x, by) = v[0], values
         source = shuffle_source(w, mode, by, int(np.asarray(v[width]).reshape(-1)[0]))
         inside = (source >= 0) & (source < 32)
         source = np.where(inside, source, w.lane)
+        if w.undefined:
+            moved.between_lanes(v, source)
         v[r] = x if not isinstance(x, np.ndarray) else x[source]
         v[valid] = inside
 

@@ -100,7 +100,7 @@ def _store(d: Decoder, op: Any) -> Any:
     def step(v: Frame) -> None:
         w = v[0]
         access.store(w, v[a], v[value])
-        if w.mma is not None and w.mma.undefined is not None:
+        if w.undefined:
             stored.check(v, access, v[a])
 
     return step

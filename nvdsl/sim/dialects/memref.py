@@ -125,7 +125,7 @@ def _store(d: Decoder, op: Any) -> Any:
     def step(v: Frame) -> None:
         w, address = v[0], index(v)
         access.store(w, address, v[value])
-        if w.mma is not None and w.mma.undefined is not None:
+        if w.undefined:
             stored.check(v, access, address)
 
     return step

@@ -18,6 +18,7 @@ from nvdsl.sim.dialects.gpu import IDS, shuffle_source
 from nvdsl.sim.dialects.masked import masked
 from nvdsl.sim.dialects.math import rounded
 from nvdsl.sim.lanes import indices, mask_of
+from nvdsl.sim.moved import Moved
 from nvdsl.sim.registers import Struct
 from nvdsl.sim.report import error
 from nvdsl.sim.values import element, lanes
@@ -40,6 +41,7 @@ def _shfl(d: Decoder, op: Any) -> Any:
     kind = {"bfly": "xor", "idx": "idx", "up": "up", "down": "down"}[word(op, "kind")]
     with_predicate = str(op.results[0].type).startswith("!llvm.struct")
     used = _used_here(op)
+    moved = Moved(d, [(r, 0) if with_predicate else r], [named(op).val])
 
     def finish(v: Frame, named: int, values: list[Any]) -> None:
         w, (x, by) = v[0], values
@@ -50,6 +52,8 @@ def _shfl(d: Decoder, op: Any) -> Any:
         source = np.where(inside, source, w.lane)
         if named != ALL_LANES and used and w.machine.checks:
             _check_sources(w, source, named, at)
+        if w.undefined:
+            moved.between_lanes(v, source)
         if not isinstance(x, np.ndarray):
             y = x
         elif kind == "idx" and by.__class__ is int:
@@ -142,10 +146,13 @@ def _redux(d: Decoder, op: Any) -> Any:
     r, kind = d.result(op), word(op, "kind")
     if kind not in _REDUX:
         raise unknown(op, f"redux {kind}")
+    moved = Moved(d, [r], [named(op).val])
 
     def finish(v: Frame, named: int, values: list[Any]) -> None:
         x = lanes(values[0], element("i32"))[mask_of(named)]
         x = x.view(np.uint32) if kind.startswith("u") else x
+        if v[0].undefined:
+            moved.into_all(v)
         v[r] = int(np.asarray(_REDUX[kind].reduce(x)).astype(np.uint32).view(np.int32))
 
     return masked(d, op, mask, [value], finish, "." + kind)

@@ -59,7 +59,7 @@ def _mma_async(d: Decoder, op: Any) -> Any:
         a_descriptor = one_value(v[a], w, kind.at, "the descriptor of A") & _U64
         b_descriptor = one_value(v[b], w, kind.at, "the descriptor of B") & _U64
         mma, sums = state(w), v[before] if adds else None
-        rows = given.undefined(v) if mma.undefined is not None and sums.__class__ is Struct else None
+        rows = given.undefined(v) if w.undefined and sums.__class__ is Struct else None
         v[r] = mma.issue(kind, a_descriptor, b_descriptor, sums, rows)
 
     return step
@@ -81,7 +81,7 @@ def _stmatrix(d: Decoder, op: Any) -> Any:
         values = np.array([lanes(v[s], element("i32")) for s in sources])
         w.block.smem.version += 1
         matrix.stmatrix(w.block.smem.data, rows, values, transpose)
-        if w.mma is not None and w.mma.undefined is not None and w.machine.checks and not transpose:
+        if w.undefined and not transpose:
             _forget(v, rows, stored)
 
     return step

@@ -150,7 +150,7 @@ def _wgmma(d: Decoder, op: Any, text: str) -> Any:
         else:
             a = one_value(v[a_slots[0]], w, kind.at, "the descriptor of A") & _U64
         mma, rows = state(w), None
-        if mma.undefined is not None:
+        if w.undefined:
             rows = given.undefined(v) if before.__class__ is Struct else None
             if of_a is not None and (more := of_a.undefined(v)) is not None:
                 rows = more if rows is None else rows | more

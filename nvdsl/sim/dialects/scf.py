@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 
 from nvdsl.ir.location import where
-from nvdsl.ir.operands import integers
+from nvdsl.ir.operands import integers, named
 from nvdsl.sim.decode import Blocking, Body, Decoder, Frame, op
 from nvdsl.sim.graph import Graph
+from nvdsl.sim.moved import Moved
 from nvdsl.sim.operands import check_step
 from nvdsl.sim.parted import together
 from nvdsl.sim.polling import polling, unchanged
@@ -119,6 +120,8 @@ def _for(d: Decoder, op: Any) -> Any:
     kinds = [integer_type(argument.type) for argument in block.arguments]
     count = len(carried)
     at = where(op)
+    enter, leave = Moved(d, carried, named(op).initArgs), Moved(d, results, list(block.arguments)[1:])
+    onward = Moved(d, carried, list(terminator.operands) if count else [])
 
     def uniform(v: Frame) -> Iterator[Any]:
         first, last, by = v[low], v[high], v[stride]
@@ -126,6 +129,8 @@ def _for(d: Decoder, op: Any) -> Any:
         if not (first.__class__ is int and last.__class__ is int and by.__class__ is int):
             yield from varying(v)
             return
+        if count and v[0].undefined:
+            enter(v)
         for c, s in zip(carried, starts, strict=True):
             v[c] = v[s]
         blocking, turns, progress = body.blocking, range(first, last, by), v[0].machine.progress
@@ -137,9 +142,13 @@ def _for(d: Decoder, op: Any) -> Any:
             else:
                 body(v)
             if count:
+                if v[0].undefined:
+                    onward(v)
                 following = [v[y] for y in yields]
                 for c, x in zip(carried, following, strict=True):
                     v[c] = x
+        if count and v[0].undefined:
+            leave(v)
         for r, c in zip(results, carried, strict=True):
             v[r] = v[c]
 
@@ -148,6 +157,8 @@ def _for(d: Decoder, op: Any) -> Any:
         outer = w.mask
         i = np.broadcast_to(np.asarray(v[low], kinds[0]), (32,)).copy()
         last, by = v[high], v[stride]
+        if w.undefined:
+            enter(v)
         for c, s in zip(carried, starts, strict=True):
             v[c] = v[s]
         while True:
@@ -157,11 +168,15 @@ def _for(d: Decoder, op: Any) -> Any:
             w.set_mask(going)
             v[variable] = i.copy()
             yield from body.run(v)
+            if w.undefined:
+                onward(v, going)
             following = [v[y] for y in yields]
             for c, x, kind in zip(carried, following, kinds[1:], strict=True):
                 v[c] = select(going, x, v[c], kind)
             i = i + by
         w.set_mask(outer)
+        if count and v[0].undefined:
+            leave(v)
         for r, c in zip(results, carried, strict=True):
             v[r] = v[c]
 
@@ -182,11 +197,15 @@ def _while(d: Decoder, op: Any) -> Any:
     results = [d.define(result) for result in op.results]
     kinds = [integer_type(result.type) for result in op.results]
     at = where(op)
+    enter, onward = Moved(d, inputs, op.operands), Moved(d, inputs, terminator.operands)
+    inside, leave = (Moved(d, to, named(condition).args) for to in (outputs, results))
 
     def run(v: Frame) -> Iterator[Any]:
         w = v[0]
         machine = w.machine
         outer = w.mask
+        if w.undefined:
+            enter(v)
         for i, s in zip(inputs, starts, strict=True):
             v[i] = v[s]
         turns = 0
@@ -197,6 +216,9 @@ def _while(d: Decoder, op: Any) -> Any:
             values = [v[p] for p in passed]
             if going.__class__ is not bool:
                 going = w.mask & going
+            if w.undefined:
+                leave(v, None if turns == 0 or w.mask is outer else w.mask)
+                inside(v)
             for o, r, x, kind in zip(outputs, results, values, kinds, strict=True):
                 v[r] = x if turns == 0 or w.mask is outer else select(w.mask, x, v[r], kind)
                 v[o] = x
@@ -208,6 +230,8 @@ def _while(d: Decoder, op: Any) -> Any:
             else:
                 w.set_mask(going)
             yield from after_body.run(v)
+            if w.undefined:
+                onward(v)
             given = [v[y] for y in yields]
             same = seen == machine.changes and all(map(unchanged, given, [v[i] for i in inputs]))
             for i, x in zip(inputs, given, strict=True):
@@ -236,11 +260,13 @@ def _execute_region(d: Decoder, op: Any) -> Any:
 def _index_switch(d: Decoder, op: Any) -> Any:
     (selector,) = d.operands(op)
     cases = integers(op, "cases")
-    bodies = []
+    bodies, ends = [], []
     for region in op.regions:
         body, terminator = d.block(region.blocks[0])
         bodies.append((body, d.operands(terminator) if terminator is not None else []))
+        ends.append(list(terminator.operands) if terminator is not None else [])
     results = [d.define(result) for result in op.results]
+    leave = [Moved(d, results, end) for end in ends]
     types = [integer_type(result.type) for result in op.results]
 
     def run(v: Frame) -> Iterator[Any]:
@@ -254,6 +280,8 @@ def _index_switch(d: Decoder, op: Any) -> Any:
         yield from together(w, [(mask, bodies[i][0].run(v)) for i, mask in taken])
         w.set_mask(outer)
         for i, mask in taken:
+            if w.undefined:
+                leave[i](v, mask)
             for r, y, kind in zip(results, bodies[i][1], types, strict=True):
                 v[r] = v[y] if v[r] is None else select(mask, v[y], v[r], kind)
 
