@@ -117,11 +117,3 @@ def check_nanosleep(w: Any, duration: Any, at: Where | None) -> None:
         raise error("nanosleep", f"{who} sleeps for {value & 0xFFFFFFFF:,} ns", at,
                     f"a thread sleeps for at most {arch.MAX_NANOSLEEP:,} ns (PTX ISA, nanosleep)",
                     "sleep in a loop until %globaltimer says so")  # fmt: skip
-
-
-def check_registers(w: Any, count: int, at: Where | None) -> None:
-    low, high, step = arch.SETMAXNREG_MIN, arch.SETMAXNREG_MAX, arch.SETMAXNREG_STEP
-    if not low <= count <= high or count % step:
-        raise error("setmaxnreg", f"{w.name}: setmaxnreg {count}", at,
-                    f"the count is {low} to {high}, a multiple of {step} (PTX ISA, setmaxnreg)",
-                    "24 or 40 for a producer, 232 or 240 for each of two consumers")  # fmt: skip

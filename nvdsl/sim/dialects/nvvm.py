@@ -172,7 +172,6 @@ def _setmaxregister(d: Decoder, op: Any) -> Any:
 
     def run(v: Frame) -> Iterator[Any]:
         w = v[0]
-        operands.check_registers(w, count, at)
         pool = w.block.pool
         pool.execute(w, count, at)
         need = 32 * (count - w.registers)

@@ -3,8 +3,11 @@
 import pytest
 
 import nvdsl as nv
+from nvdsl.mlir.dialects import nvvm
 from nvdsl.ops import tma
 from tests.unit.kernels import array, refused, trace
+
+DECREASE = nvvm.SetMaxRegisterAction.decrease
 
 
 def barrier():
@@ -20,6 +23,8 @@ REFUSED = {
     "setmaxnreg of 20": (lambda x: nv.setmaxnreg_dec(20), "24 to 256"),
     "setmaxnreg of 264": (lambda x: nv.setmaxnreg_inc(264), "24 to 256"),
     "setmaxnreg of 100": (lambda x: nv.setmaxnreg_inc(100), "multiple of 8"),
+    "the op itself with 20": (lambda x: nvvm.setmaxregister(20, DECREASE), "MLIR's verifier"),
+    "the op itself with 264": (lambda x: nvvm.setmaxregister(264, DECREASE), "MLIR's verifier"),
     "setmaxnreg of a traced count": (lambda x: nv.setmaxnreg_inc(nv.thread_id.x), "constant"),
     "named barrier 16": (lambda x: nv.named_barrier_sync(16, 64), "0 to 15"),
     "named barrier -1": (lambda x: nv.named_barrier_arrive(-1, 64), "0 to 15"),
