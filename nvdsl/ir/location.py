@@ -65,7 +65,7 @@ def variable(place: Where | None) -> str:
     """The name that the source line at ``place`` assigns to, e.g. "full"; "" when it does not."""
     if place is None:
         return ""
-    match = re.match(r"\s*([A-Za-z_]\w*)\s*(?::[^=]*)?=[^=]", linecache.getline(place.file, place.line))
+    match = re.match(r"\s*(%?[A-Za-z_]\w*)\s*(?::[^=]*)?=[^=]", linecache.getline(place.file, place.line))
     return match[1] if match else ""
 
 

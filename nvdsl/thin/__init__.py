@@ -23,14 +23,8 @@ from typing import Any
 
 import numpy as np
 
-from nvdsl import sim
-from nvdsl.call import collect
-from nvdsl.call.device import synchronize
-from nvdsl.call.jit import Compiled, at_call
 from nvdsl.call.module import trace_function
-from nvdsl.call.specialize import ScalarSpec, ShapeDtype
-from nvdsl.driver import arrays
-from nvdsl.errors import ArgumentError, frames, trace_error
+from nvdsl.errors import trace_error
 from nvdsl.hopper import arch
 from nvdsl.ir.walk import find
 from nvdsl.mlir import ir
@@ -42,9 +36,10 @@ from nvdsl.ops.smem import get_dynamic_shared_memory
 from nvdsl.ops.tma import TMA
 from nvdsl.ops.warp import WARP_GROUP_SIZE, setmaxnreg_dec, setmaxnreg_inc
 from nvdsl.ops.wgmma import wgmma_wait
-from nvdsl.trace import effects
+from nvdsl.thin.host_function import HostFunction
+from nvdsl.thin.load import Loaded, LoadedFunction, LoadedKernel, load
 from nvdsl.trace.launch import describe_launch, emit_launch
-from nvdsl.values import dtypes, scope
+from nvdsl.values import scope
 from nvdsl.values.traced import const
 
 
@@ -255,94 +250,33 @@ def _synchronize_inits(launch: Any) -> None:
         gpu.barrier(loc=line)
 
 
-class ThinFunction:
+class ThinFunction(HostFunction):
     """A host function in LLVM's style. Positional arguments are traced: NumPy or device arrays as memrefs,
     bool as i1, int as index, float as f32. Keyword arguments stay Python values.
 
     With ``MLIR_NVDSL_PRINT_IR=1`` a call prints the traced module instead of running it, as LLVM's does.
     """
 
-    __name__: str
-
     def __init__(self, function: Callable[..., Any]) -> None:
+        super().__init__(function.__name__)
         functools.update_wrapper(self, function)
         self._function = function
-        self._cache: dict[Any, Compiled] = {}
 
     def __reduce__(self) -> str:
         """By name, as Python's functions are."""
         return self._function.__qualname__
 
-    @at_call
-    def __call__(self, *args: Any, stream: Any = None, target: str | None = None, **kwargs: Any) -> None:
-        if os.environ.get("MLIR_NVDSL_PRINT_IR") == "1":
-            print(self.trace(*args, **kwargs))
-            return
-        if collect.active():
-            self.compile(*args, **kwargs)
-            return
-        described = [_describe(a, i) for i, a in enumerate(args)]
-        values, specs = [value for _, value in described], [spec for spec, _ in described]
-        if sim.wanted(target):
-            module = self.trace(*args, **kwargs)
-            written = effects.written_arguments(module.body.operations[0])
-            sim.run(module, self.__name__, values, specs, written=written)
-            return
-        self.compile(*args, **kwargs).executable()(values, specs, stream)
-        synchronize()  # a gpu.launch without a token is synchronous
-
-    @at_call
-    def trace(self, *args: Any, **kwargs: Any) -> Any:
-        """Only trace and verify; returns the ``ir.Module``."""
-        specs = [_describe(a, i)[0] for i, a in enumerate(args)]
+    def _module(self, specs: list[Any], **kwargs: Any) -> Any:
         return trace_function(
             self.__name__,
             specs,
             lambda values: self._function(*values, **kwargs),
         )
 
-    @at_call
-    def compile(self, *args: Any, **kwargs: Any) -> Compiled:
-        """Trace, verify and lower, without a GPU."""
-        from nvdsl.lower import compiler
-        from nvdsl.lower.options import Options
-
-        # The body may read globals of the user's module (tile sizes, say), so a key of arguments alone
-        # can't tell that two calls agree: the traced text is the key.
-        module = self.trace(*args, **kwargs)
-        key = str(module)
-        if key not in self._cache:
-            lowered = compiler.lower(module, Options.from_environment())
-            written = effects.written_arguments(module.body.operations[0])
-            self._cache[key] = Compiled(
-                self.__name__, module, lowered, written, seconds=dict(lowered.stages)
-            )
-            collect.add(self._cache[key])
-        return self._cache[key]
-
-
-def _describe(argument: Any, position: int) -> tuple[Any, Any]:
-    if isinstance(argument, bool):
-        return ScalarSpec(dtypes.bool_), argument
-    if isinstance(argument, int):
-        return ScalarSpec(dtypes.index), argument
-    if isinstance(argument, float):
-        return ScalarSpec(dtypes.f32), argument
-    if isinstance(argument, ShapeDtype):
-        return arrays.spec_of(argument.shape, argument.dtype, argument.strides), None
-    described = arrays.describe(argument)
-    if described is not None:
-        return described
-    raise ArgumentError(
-        f"argument {position} is a {type(argument).__name__}",
-        where=frames.caller(),
-        rule="positional arguments are arrays, bool, int or float; others go by keyword and stay Python values",
-        fix="pass it by keyword",
-    )
-
 
 __all__ = [
-    "MLIR_DYNAMIC", "NVDSL", "TMA", "WARP_GROUP_SIZE", "Mbarriers", "T", "ThinFunction", "WGMMAMatrix",
-    "WGMMAType", "Warpgroup", "arith", "const", "func", "get_dynamic_shared_memory", "get_type_size", "gpu",
-    "ir", "memref", "np", "nvgpu", "nvvm", "os", "scf",
+    "MLIR_DYNAMIC", "NVDSL", "TMA", "WARP_GROUP_SIZE", "Loaded", "LoadedFunction", "LoadedKernel", "Mbarriers", "T",
+    "ThinFunction", "WGMMAMatrix", "WGMMAType", "Warpgroup", "arith", "const", "func",
+    "get_dynamic_shared_memory", "get_type_size", "gpu",
+    "ir", "load", "memref", "np", "nvgpu", "nvvm", "os", "scf",
 ]  # fmt: skip

@@ -1,0 +1,175 @@
+"""`nvdsl.thin.load`: kernels and host functions that are written as MLIR."""
+
+import numpy as np
+import pytest
+
+import nvdsl as nv
+from nvdsl import thin
+from nvdsl.errors import ArgumentError, SimError, TraceError, VerifyError
+from nvdsl.ir.walk import find
+from nvdsl.mlir import ir
+from tests.unit.load_modules import COPIED, DOUBLED, REVERSED
+
+X = np.arange(256, dtype=np.float32)
+
+
+def reversed_by_64(factor):
+    return factor * X.reshape(4, 64)[:, ::-1].ravel()
+
+
+def line_of(text, part):
+    return next(i for i, line in enumerate(text.splitlines(), 1) if part in line)
+
+
+def test_a_host_function_launches_outlined_kernels_in_clusters():
+    loaded = thin.load(REVERSED)
+    assert loaded.functions == ("main",) and loaded.kernels == ("m::reverse",)
+    y = np.zeros_like(X)
+    loaded.main(X, y, 2.0, target="sim")
+    np.testing.assert_array_equal(y, reversed_by_64(2))
+    (kernel,) = loaded["main"].compile(X, y, 2.0).kernels.values()
+    assert kernel.cluster == (2, 1, 1) and kernel.block == (64, 1, 1) and kernel.smem_bytes == 64 * 4
+    assert ".reqnctapercluster 2, 1, 1" in kernel.ptx and kernel.name == "reverse"
+
+
+def test_a_kernel_is_launched_without_a_host_function():
+    loaded = thin.load(REVERSED)
+    assert loaded.reverse is loaded["m::reverse"] is loaded["reverse"]
+    y = np.zeros_like(X)
+    loaded.reverse(X, y, 3.0, grid=4, block=64, target="sim")
+    np.testing.assert_array_equal(y, reversed_by_64(3))
+    (kernel,) = loaded.reverse.compile(X, y, 3.0, grid=4, block=64, cluster=4, smem=1000).kernels.values()
+    assert kernel.cluster == (4, 1, 1) and kernel.smem_bytes == 1024 + 64 * 4, "behind the 1000 bytes, aligned"
+
+
+@pytest.mark.parametrize("count", [1, 32, 70])
+def test_parameters_that_are_open_take_the_arrays_shapes(count):
+    x, y = np.arange(count, dtype=np.float32), np.zeros(count, np.float32)
+    kernel = thin.load(DOUBLED)["double"]
+    kernel(x, y, count, grid=-(-count // 32), target="sim")  # the block is what the kernel says
+    np.testing.assert_array_equal(y, 2 * x)
+    (binary,) = kernel.compile(x, y, count, grid=3).kernels.values()
+    assert binary.block == (32, 1, 1) and binary.smem_bytes == 128
+
+
+@pytest.mark.parametrize("level", ["traced", "nvvm"])
+def test_tma_into_a_shared_global(level, monkeypatch):
+    monkeypatch.setenv("NVDSL_SIM_LEVEL", level)
+    x = np.arange(128 * 64).reshape(128, 64).astype(np.float16)
+    y = np.zeros_like(x)
+    main = thin.load(COPIED)["main"]
+    main(x, y, target="sim")
+    np.testing.assert_array_equal(y, x)
+    (kernel,) = main.compile(x, y).kernels.values()
+    assert kernel.user_smem_bytes == 1024 + 64 * 64 * 2, "each global is aligned for a swizzle"
+
+
+def test_an_ir_module_is_loaded_and_left_as_it_is():
+    with ir.Context():
+        module = ir.Module.parse(REVERSED)
+        before = str(module)
+        loaded = thin.load(module)
+        assert str(module) == before
+    y = np.zeros_like(X)
+    loaded.main(X, y, 2.0, target="sim")
+    np.testing.assert_array_equal(y, reversed_by_64(2))
+
+
+def test_a_file_is_loaded_and_named(tmp_path):
+    file = tmp_path / "reverse.mlir"
+    file.write_text(REVERSED)
+    kernel = thin.load(file)["reverse"]
+    module = kernel.trace(X, X, 1.0, grid=4, block=64)
+    (barrier,) = find(module, "gpu.barrier")
+    assert nv.ir.location.where(barrier) == nv.errors.Where(str(file), line_of(REVERSED, "gpu.barrier"))
+
+
+def test_reports_name_the_lines_of_the_text():
+    racing = REVERSED.replace("      gpu.barrier\n", "")
+    line = line_of(racing, "memref.load %s[%j]")
+    with pytest.raises(SimError, match=rf"race.mlir:{line}") as raised:
+        thin.load(racing, name="race.mlir").main(X, np.zeros_like(X), 1.0, target="sim")
+    assert raised.value.kind == "raw"
+
+
+def test_the_verifier_checks_what_was_loaded():
+    wrong = COPIED.replace("constant 8192", "constant 8190")
+    with pytest.raises(VerifyError, match="8190|8,190") as raised:
+        thin.load(wrong, name="copy.mlir")["main"].trace(*[nv.ShapeDtype((128, 64), nv.f16)] * 2)
+    assert raised.value.where.file == "copy.mlir"
+
+
+def test_a_parse_error_shows_the_line():
+    wrong = REVERSED.replace("arith.mulf %w, %a : f32", "arith.mulf %w, %b : f32")
+    line = line_of(wrong, "%b : f32")
+    message = r"use of undeclared SSA value name\n    %r = arith\.mulf %w, %b : f32"
+    with pytest.raises(TraceError, match=message) as raised:
+        thin.load(wrong, name="wrong.mlir")
+    assert raised.value.where == nv.errors.Where("wrong.mlir", line)
+
+
+GLOBAL = REVERSED.replace("memref<64xf32, 3>", "memref<64xf32>")
+CALL = DOUBLED.replace("%v = memref.load", "func.call @f() : () -> ()\n    %v = memref.load").replace(
+    "gpu.module @m {", "gpu.module @m {\n  func.func private @f()"
+)
+PRIVATE = DOUBLED.replace("workgroup(%s: memref<32xf32, #gpu.address_space<workgroup>>)", "private(%s: memref<32xf32>)")
+PRIVATE = PRIVATE.replace("memref<32xf32, #gpu.address_space<workgroup>>", "memref<32xf32>")
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "message", "part"),
+    [
+        (GLOBAL, "main", "global @buffer in global memory", "memref.get_global"),
+        (CALL, "double", "calls a function", "func.call"),
+        (PRIVATE, "double", "private buffer", "gpu.func"),
+    ],
+    ids=["global", "call", "private"],
+)
+def test_what_cannot_be_launched_is_an_error_at_its_line(text, name, message, part):
+    loaded = thin.load(text, name="text.mlir")[name]
+    with pytest.raises(TraceError, match=message) as raised:
+        if name == "main":
+            loaded.trace(X, X, 1.0)
+        else:
+            loaded.trace(X, X, 1, grid=1)
+    assert raised.value.where == nv.errors.Where("text.mlir", line_of(text, part))
+
+
+def test_arguments_that_do_not_fit_are_errors():
+    double, reverse = thin.load(DOUBLED)["double"], thin.load(REVERSED)["reverse"]
+    x = np.zeros(64, np.float32)
+    with pytest.raises(ArgumentError, match="takes 3 arguments, 2 were given"):
+        double.trace(x, x, grid=1)
+    with pytest.raises(ArgumentError, match="without a grid"):
+        double.trace(x, x, 1)
+    with pytest.raises(ArgumentError, match="without a block"):
+        reverse.trace(x, x, 1.0, grid=1)
+    with pytest.raises(ArgumentError, match="argument 0 .* is a number"):
+        double.trace(1, x, 1, grid=1)
+    with pytest.raises(ArgumentError, match="argument 2 .* is an array"):
+        double.trace(x, x, x, grid=1)
+    with pytest.raises(ArgumentError, match="elements f16"):
+        double.trace(x.astype(np.float16), x, 1, grid=1)
+    with pytest.raises(ArgumentError, match="unexpected threads"):
+        double.trace(x, x, 1, grid=1, threads=32)
+    with pytest.raises(ArgumentError, match="unexpected grid"):
+        thin.load(REVERSED)["main"].trace(X, X, 1.0, grid=1)
+    with pytest.raises(ArgumentError, match=r"shape \(64,\)|64"):
+        reverse(x, X, 1.0, grid=4, block=64, target="sim")
+    with pytest.raises(TraceError, match="2,048|2048"):
+        double.trace(x, x, 1, grid=1, block=2048)
+
+
+def test_names_that_are_not_there_are_errors():
+    with pytest.raises(ArgumentError, match="nothing called 'other'") as raised:
+        thin.load(REVERSED)["other"]
+    assert "m::reverse, main" in str(raised.value)
+    with pytest.raises(TraceError, match="neither a host function nor a kernel"):
+        thin.load("module {}")
+
+
+def test_a_tensor_map_needs_a_host_function():
+    map_type = COPIED.partition("!map = ")[2].partition("none>")[0] + "none>"
+    text = f"gpu.module @m {{\n gpu.func @k(%m: {map_type}) kernel {{ gpu.return }} }}"
+    with pytest.raises(ArgumentError, match="parameter 0 of kernel k is a tensor map"):
+        thin.load(text)["k"].trace(X, grid=1, block=32)
