@@ -7,6 +7,17 @@ A program in that style runs with only its import lines changed:
     from nvdsl.mlir.extras import types as T
     from nvdsl.thin import *
 
+The import of the dialects comes before that of the thin layer, whose ``gpu`` also takes ``gpu.wait(type, tokens)`` and
+``gpu.printf(format, [x, y])`` as older versions of the examples write them.
+
+Operators follow the types, and these are signed: ``<``, ``<=``, ``>``, ``>=``, ``//``, ``/`` and ``%`` of index and i32
+values are signed here, and unsigned in LLVM's ``tools/nvdsl.py``. Numbers that are not negative give the same. With
+``tid = 0``, ``(tid - 1) // 2`` is -1 here and 2**63 - 1 there, and only here does ``tid - 1 < n`` hold. ``/`` of index
+values rounds down like ``//``; ``/`` of other integers is an error. For unsigned numbers convert:
+``nv.u32(tid - 1) // 2``.
+
+`load` takes kernels that are written as MLIR.
+
 The host body (gpu.alloc, gpu.memcpy, gpu.wait, tensor maps, launches) is executed op by op through
 cuda-python. What such programs relied on luck for is put right here, each where it says so:
 a block barrier after the mbarriers' init, a barrier of one warpgroup inside ``with Warpgroup``, a wait for
@@ -15,8 +26,11 @@ wgmma before accumulators are stored, `setmaxnreg` in the direction that the lau
 
 from __future__ import annotations
 
+import ctypes
+import errno
 import functools
 import os
+import sys
 from collections.abc import Callable, Sequence
 from enum import Enum
 from typing import Any
@@ -28,7 +42,8 @@ from nvdsl.errors import trace_error
 from nvdsl.hopper import arch
 from nvdsl.ir.walk import find
 from nvdsl.mlir import ir
-from nvdsl.mlir.dialects import arith, func, gpu, memref, nvgpu, nvvm, scf
+from nvdsl.mlir import runtime as rt
+from nvdsl.mlir.dialects import arith, func, memref, nvgpu, nvvm, scf
 from nvdsl.mlir.extras import types as T
 from nvdsl.ops.mbarrier import Mbarriers
 from nvdsl.ops.smem import DYNAMIC as MLIR_DYNAMIC
@@ -36,6 +51,7 @@ from nvdsl.ops.smem import get_dynamic_shared_memory
 from nvdsl.ops.tma import TMA
 from nvdsl.ops.warp import WARP_GROUP_SIZE, setmaxnreg_dec, setmaxnreg_inc
 from nvdsl.ops.wgmma import wgmma_wait
+from nvdsl.thin.examples import get_mlir_func_obj_ty, get_mlir_ty, gpu
 from nvdsl.thin.host_function import HostFunction
 from nvdsl.thin.load import Loaded, LoadedFunction, LoadedKernel, load
 from nvdsl.trace.launch import describe_launch, emit_launch
@@ -276,7 +292,7 @@ class ThinFunction(HostFunction):
 
 __all__ = [
     "MLIR_DYNAMIC", "NVDSL", "TMA", "WARP_GROUP_SIZE", "Loaded", "LoadedFunction", "LoadedKernel", "Mbarriers", "T",
-    "ThinFunction", "WGMMAMatrix", "WGMMAType", "Warpgroup", "arith", "const", "func",
-    "get_dynamic_shared_memory", "get_type_size", "gpu",
-    "ir", "load", "memref", "np", "nvgpu", "nvvm", "os", "scf",
+    "ThinFunction", "WGMMAMatrix", "WGMMAType", "Warpgroup", "arith", "const", "ctypes", "errno", "func", "functools",
+    "get_dynamic_shared_memory", "get_mlir_func_obj_ty", "get_mlir_ty", "get_type_size", "gpu", "ir", "load", "memref",
+    "np", "nvgpu", "nvvm", "os", "rt", "scf", "sys",
 ]  # fmt: skip

@@ -39,7 +39,7 @@ class HostFunction:
         if collect.active():
             self.compile(*args, **kwargs)
             return
-        described = [_describe(a, i) for i, a in enumerate(args)]
+        described = [describe(a, i) for i, a in enumerate(args)]
         values, specs = [value for _, value in described], [spec for spec, _ in described]
         if sim.wanted(target):
             module = self._module(specs, **kwargs)
@@ -52,7 +52,7 @@ class HostFunction:
     @at_call
     def trace(self, *args: Any, **kwargs: Any) -> Any:
         """Only trace and verify; returns the ``ir.Module``."""
-        return self._module([_describe(a, i)[0] for i, a in enumerate(args)], **kwargs)
+        return self._module([describe(a, i)[0] for i, a in enumerate(args)], **kwargs)
 
     @at_call
     def compile(self, *args: Any, **kwargs: Any) -> Compiled:
@@ -72,7 +72,10 @@ class HostFunction:
         return self._cache[key]
 
 
-def _describe(argument: Any, position: int) -> tuple[Any, Any]:
+def describe(argument: Any, position: int) -> tuple[Any, Any]:
+    """(value, or memory of an array; what it is specialized by) of a call's argument. Raises ArgumentError.
+
+    An int is an index and a float an f32; arrays are described by shape, strides and dtype."""
     if isinstance(argument, bool):
         return ScalarSpec(dtypes.bool_), argument
     if isinstance(argument, int):

@@ -203,7 +203,8 @@ def no_arithmetic(op: str, t: DType) -> TraceError:
 
 def _no_operator(op: str, t: DType) -> TraceError:
     if op == "/":
-        rule, fix = "/ divides floats (and index, rounding down)", "write x // y, or nv.f32(x) / y"
+        rule = "/ divides floats (and index, as signed numbers, rounding down; LLVM's examples divide unsigned)"
+        fix = "write x // y, nv.u32(x) // y for an unsigned division, or nv.f32(x) / y"
     elif op == "//":
         rule, fix = "// divides integers", "write nv.math.floor(x / y)"
     elif op == "%":

@@ -12,7 +12,7 @@ from nvdsl import sim, verify
 from nvdsl.call.jit import Jit
 from nvdsl.errors import SimError
 from nvdsl.thin import ThinFunction
-from nvdsl.thin import _describe as describe_thin
+from nvdsl.thin.host_function import describe as describe_thin
 from nvdsl.trace import effects
 
 SCHEDULES = [sim.Options(order=order, delivery=d) for order in sim.options.ORDERS for d in ("late", "eager")] + [

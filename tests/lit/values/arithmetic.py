@@ -50,8 +50,8 @@ def kernel(i, j, f):
 def slash_on_integers(i, f):
     i / 2
     # CHECK: TraceError: arithmetic.py:[[# @LINE - 1]]: / on i32
-    # CHECK-NEXT: rule: / divides floats (and index, rounding down)
-    # CHECK-NEXT: fix: write x // y, or nv.f32(x) / y
+    # CHECK-NEXT: rule: / divides floats (and index, as signed numbers, rounding down; LLVM's examples divide unsigned)
+    # CHECK-NEXT: fix: write x // y, nv.u32(x) // y for an unsigned division, or nv.f32(x) / y
 
 
 @refused(3, 1.5)
