@@ -18,8 +18,9 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from nvdsl import errors, layout
+from nvdsl.call.compiled import Compiled
 from nvdsl.call.device import no_gpu, synchronize
-from nvdsl.call.jit import Compiled, Jit, jit
+from nvdsl.call.jit import Jit, jit
 from nvdsl.call.specialize import ShapeDtype
 from nvdsl.errors import (
     AdvisoryWarning,

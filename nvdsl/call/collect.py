@@ -10,26 +10,26 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-_found: list[Any] | None = None
+found: list[Any] | None = None
 
 
 @contextmanager
 def compiled() -> Iterator[list[Any]]:
     """Every `jit.Compiled` that is made in this context, each once."""
-    global _found
-    outer, _found = _found, []
+    global found
+    outer, found = found, []
     try:
-        yield _found
+        yield found
     finally:
-        _found = outer
+        found = outer
 
 
 def active() -> bool:
     """Whether a call shall only compile."""
-    return _found is not None
+    return found is not None
 
 
 def add(one: Any) -> None:
     """A specialization was compiled, or found compiled."""
-    if _found is not None and not any(one is known for known in _found):
-        _found.append(one)
+    if found is not None and not any(one is known for known in found):
+        found.append(one)

@@ -1,4 +1,4 @@
-"""What one specialization of a host function became."""
+"""What one specialization of a host function became: compiled for the GPU, or simulated."""
 
 from __future__ import annotations
 
@@ -65,3 +65,13 @@ class Compiled:
         return self._executable.make(
             "", lambda: executable.build(host, self.name, self.kernels, written=self.written, names=names)
         )
+
+
+@dataclass
+class Simulated:
+    """One specialization for the simulator: traced, and never lowered."""
+
+    program: Executable
+
+    def executable(self) -> Executable:
+        return self.program

@@ -1,8 +1,9 @@
 """``nv.jit``: from a call with arrays to a traced module, a cubin, an executable, and the launch.
 
-    arguments -> specialization (shapes, dtypes, constants) -> trace -> verify -> lower -> executable -> run
+    signature -> launch                                                              a call like one before
+    arguments -> specialization (shapes, dtypes, constants) -> trace -> verify -> lower -> executable -> launch
 
-Each specialization is compiled once in a process and found again by a dictionary look-up.
+Each specialization is compiled once in a process. What a call launched is found again by its signature (`launches`).
 """
 
 from __future__ import annotations
@@ -10,49 +11,36 @@ from __future__ import annotations
 import functools
 import inspect
 import time
-from collections.abc import Callable, Hashable
+import weakref
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any, Generic, ParamSpec, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, overload
 
 from nvdsl import sim
 from nvdsl.call import collect
-from nvdsl.call.compiled import Compiled
+from nvdsl.call.compiled import Compiled, Simulated
+from nvdsl.call.launches import Launch, Launches
 from nvdsl.call.module import trace_function
-from nvdsl.call.signature import constants, glance, keep, learn
+from nvdsl.call.signature import constants
 from nvdsl.call.specialize import Call, Constant, describe_argument
 from nvdsl.errors import ArgumentError, NvdslError, frames
-from nvdsl.errors.tracebacks import for_user
+from nvdsl.errors.tracebacks import at_call, for_user
 from nvdsl.mlir import threads
 from nvdsl.mlir.threads import Once
 from nvdsl.trace import decorated, effects, source
-from nvdsl.trace.dependencies import Dependencies, Guard, compiled
+from nvdsl.trace.dependencies import Dependencies, compiled, never
 from nvdsl.trace.rewrite import convert
 
+if TYPE_CHECKING:
+    from nvdsl.driver.executable import Executable
+    from nvdsl.lower.options import Options
+
 P = ParamSpec("P")
-R = TypeVar("R")
 
 
 _MOST = 1024  # sets of functions and objects as constants that one function keeps compilations of
-
-
-def _state(key: Any) -> Any:
-    """The state in a key: of a call, or with more behind it."""
-    while isinstance(key[0], tuple):
-        key = key[0]
-    return key[0]
-
-
-def at_call(function: Callable[P, R]) -> Callable[P, R]:
-    """Errors leave ``function`` as `tracebacks.for_user` makes them."""
-
-    @functools.wraps(function)
-    def located(*args: P.args, **kwargs: P.kwargs) -> R:
-        try:
-            return function(*args, **kwargs)
-        except NvdslError as error:
-            raise for_user(error) from error.__cause__  # NVDSL_TRACEBACK=full shows nvdsl's own lines, too
-
-    return located
+Mode = bool | None | sim.Options
+"""How a specialization is compiled: with ``debug``, or as the environment says, or for the simulator."""
 
 
 class Jit(Generic[P]):
@@ -66,7 +54,7 @@ class Jit(Generic[P]):
     __name__: str
     __wrapped__: Callable[P, Any]
 
-    def __init__(self, function: Callable[P, Any], options: Any = None) -> None:
+    def __init__(self, function: Callable[P, Any], options: Options | None = None) -> None:
         decorated.check_host(function)
         functools.update_wrapper(self, function)
         source.keep(function)
@@ -76,9 +64,11 @@ class Jit(Generic[P]):
         self._keyword_only = {
             name for name, p in self._signature.parameters.items() if p.kind is p.KEYWORD_ONLY
         }
-        self._plans: Once[Any] = Once()
-        self._prepared: dict[Any, Any] = {}  # by what a glance says
-        self._compiled: Once[Compiled] = Once()
+        self._launches = Launches()
+        self._compiled: Once[Compiled | Simulated] = Once()  # by specialization and mode
+        self._repeatable: weakref.WeakSet[Launch] = weakref.WeakSet()  # here, and with whoever calls this function
+        self._changes = 0  # times that launches were forgotten
+        self._lock = threads.lock()
         self._reads = Dependencies(function, self._forget)
         self._with: dict[Any, Dependencies] = {}  # of calls with functions or objects as constants
 
@@ -100,96 +90,104 @@ class Jit(Generic[P]):
         NVDSL_DEBUG. Raises WatchdogError in this mode.
         """
         try:
-            decorated.no_call(self.__name__)
-            known, key = self._prepared, None
-            seen = self._glance(args, kwargs) if kwargs else glance(args)
-            if seen is not None and not collect.active():
-                what, values = seen
-                key = what, target, debug
-                ready = known.get(key)
-                if ready is not None and ready[1]():
-                    ready[0](values, stream)
-                    return
-            call, executable = self._find(args, kwargs, target, debug)
-            if executable is None:
+            rest: Any = (target, debug)
+            if kwargs:
+                named = constants(kwargs) if kwargs.keys() <= self._keyword_only else None
+                rest = None if named is None else (target, debug, named)
+            if rest is not None and self._launches.launch(args, rest, stream) is not None:
                 return
-            executable(call.values, call.run_time_specs, stream)
-            learn(args)
-            if key is not None and len(call.run_time) == len(args) and not sim.wanted(target):
-                keep(known, key, self._repeatable(call, executable))
+            decorated.no_call(self.__name__)
+            call = self._describe(args, kwargs)
+            executable = self.run(call, call.values, stream, target, debug)
+            if executable is None or rest is None or len(call.run_time) != len(args):
+                return
+            launch = self.repeatable(call, executable)
+            if launch is not None:
+                self._launches.keep(args, rest, launch)
         except NvdslError as error:
             raise for_user(error) from error.__cause__  # NVDSL_TRACEBACK=full shows nvdsl's own lines, too
 
-    def prepare(
-        self, *args: Any, target: str | None = None, debug: bool | None = None, **kwargs: Any
-    ) -> tuple[Any, Guard] | None:
-        """What is left of a call with arguments like these, after one was made: a `driver.prepared.Prepared`, which is
-        called with addresses and numbers, and whether it is still right, which is asked before. None where there is
-        none (`Plan.prepare`), and on the simulator."""
-        if sim.wanted(target):
-            return None
-        return self._repeatable(*self._find(args, kwargs, target, debug))
+    def run(
+        self, call: Call, values: Sequence[Any], stream: Any = None, target: str | None = None, debug: Mode = None
+    ) -> Executable | None:
+        """Run for described arguments, compiling first where needed. ``values``: for ``call.run_time_specs``.
 
-    @staticmethod
-    def _repeatable(call: Call, executable: Any) -> tuple[Any, Guard] | None:
-        prepared, reads = executable.prepare(call.values), call.dependencies
-        if prepared is None or reads is None:
+        Returns what ran on the GPU; None in the simulator, and where calls shall only compile.
+        """
+        if collect.active():
+            self._find(call, debug)
+            return None
+        simulated = sim.wanted(target)
+        executable = self._find(call, sim.Options.from_environment() if simulated else debug).executable()
+        if None in values:
+            raise ArgumentError(
+                f"{self.__name__} was called with a ShapeDtype",
+                rule="a ShapeDtype has no elements: it stands for an array where nothing runs",
+                fix=f"pass the array, or only compile: {self.__name__}.compile(...)",
+            )
+        executable(values, call.run_time_specs, stream)
+        return None if simulated else executable
+
+    def repeatable(
+        self,
+        call: Call,
+        executable: Executable,
+        make: Callable[[], tuple[Any, int]] | None = None,
+        place: int = 0,
+        **operands: Any,
+    ) -> Launch | None:
+        """What a call like this one launches, after it ran. None where each needs the long way. ``make``, ``place``:
+        see `Launch`; ``operands``: see `nvdsl.driver.launcher.Launcher`."""
+        launcher, reads = executable.launcher(call.values, **operands), call.dependencies
+        if launcher is None or reads is None:
             return None
         guard = reads.guard  # before the state: another thread may have both changed by now
-        return (prepared, compiled(guard)) if reads.state == call.state else None
+        launch = Launch(launcher, compiled(guard), make, place)
+        with self._lock:
+            if reads.state != call.state or call.changes != self._changes:
+                return None
+            self._repeatable.add(launch)
+        return launch
 
     @at_call
     def compile(self, *args: Any, debug: bool | None = None, **kwargs: Any) -> Compiled:
         """Trace, verify and lower for these arguments (arrays or `ShapeDtype`), without a GPU."""
-        return self._compile(self._describe(args, kwargs), debug)
+        return self._find(self._describe(args, kwargs), debug)
 
     @at_call
     def trace(self, *args: Any, **kwargs: Any) -> Any:
         """Only trace and verify; returns the ``ir.Module``."""
         return self._trace(self._describe(args, kwargs))
 
-    def _glance(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Hashable, ...], list[Any]] | None:
-        """`glance`, of a call with keyword arguments."""
-        seen = glance(args)
-        named = constants(kwargs) if kwargs.keys() <= self._keyword_only else None
-        return None if seen is None or named is None else ((*seen[0], named), seen[1])
+    def call(self, described: list[tuple[Any, Any]], names: tuple[str, ...]) -> Call:
+        """A call with described arguments (`describe_argument`), the last of them passed by these names."""
+        call = Call(described, names)
+        call.changes = self._changes
+        reads = self._dependencies(call)
+        call.reads(reads, reads.current(call.objects))
+        return call
 
-    def _find(
-        self, args: tuple[Any, ...], kwargs: dict[str, Any], target: str | None, debug: bool | None
-    ) -> tuple[Call, Any]:
-        """The arguments described, and the executable for them; no executable where a call shall only compile."""
-        call = self._describe(args, kwargs)
-        if collect.active():
-            self._compile(call, debug)
-            return call, None
-        options = sim.Options.from_environment() if sim.wanted(target) else None
-        key: Any = call.key if options is None else (call.key, options)
-        if debug is not None and options is None:
-            key = (key, debug)
+    def _find(self, call: Call, mode: Mode) -> Any:
+        key = call.key, mode
         try:
-            executable = self._plans.get(key)
+            found = self._compiled.get(key)
         except TypeError:
             raise call.unhashable(self.__name__) from None
-        if executable is None:
-            executable = self._plans.make(
-                key,
-                lambda: self._compile(call, debug).executable() if options is None else self._simulated(call, options),
-            )
-        if None in call.values:
-            raise ArgumentError(
-                f"{self.__name__} was called with a ShapeDtype",
-                rule="a ShapeDtype has no elements: it stands for an array where nothing runs",
-                fix=f"pass the array, or only compile: {self.__name__}.compile(...)",
-            )
-        return call, executable
+        return found or self._compiled.make(key, lambda: self._make(call, mode))
 
-    def _simulated(self, call: Call, options: sim.Options) -> Any:
+    def _make(self, call: Call, mode: Mode) -> Compiled | Simulated:
+        return self._simulated(call, mode) if isinstance(mode, sim.Options) else self._lower(call, mode)
+
+    def _simulated(self, call: Call, options: sim.Options) -> Simulated:
         module = self._trace(call)
         written = effects.written_arguments(module.body.operations[0])
-        names = self._argument_names(call)
-        return sim.executable(module, self.__name__, written=written, names=names or None, options=options)
+        names = self._argument_names(call) or None
+        return Simulated(sim.executable(module, self.__name__, written=written, names=names, options=options))
 
     def _describe(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:
+        return self.call(self._described(args, kwargs), tuple(kwargs))
+
+    def _described(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[tuple[Any, Any]]:
         described = []
         try:
             for argument in args:
@@ -201,10 +199,7 @@ class Jit(Generic[P]):
             every = [self._parameter(i) for i in range(len(args))] + list(kwargs)
             error.message = f"{every[len(described)]} of {self.__name__}: {error.message}"
             raise
-        call = Call(described, tuple(kwargs))
-        reads = self._dependencies(call)
-        call.reads(reads, reads.current(call.objects))
-        return call
+        return described
 
     def _dependencies(self, call: Call) -> Dependencies:
         objects = call.objects
@@ -223,22 +218,22 @@ class Jit(Generic[P]):
 
     def _forget(self, state: int) -> None:
         """Drop what was compiled in a state of what the function reads."""
-        for table in (self._plans, self._compiled):
-            table.discard(lambda key: _state(key) == state)
-        self._prepared.clear()
+        self._compiled.discard(lambda key: key[0][0] == state)
+        self._forget_launches()
+
+    def _forget_launches(self) -> None:
+        """Let each call find anew what it launches."""
+        with self._lock:
+            self._changes += 1
+            for launch in self._repeatable:
+                launch.holds = never
+            self._repeatable.clear()
+        self._launches.clear()
 
     def _parameter(self, position: int) -> str:
         """The parameter that a positional argument is passed for."""
         names = list(self._signature.parameters)
         return names[min(position, len(names) - 1)] if names else f"argument {position}"
-
-    def _compile(self, call: Call, debug: bool | None = None) -> Compiled:
-        key: Any = call.key if debug is None else (call.key, debug)
-        try:
-            compiled = self._compiled.get(key)
-        except TypeError:
-            raise call.unhashable(self.__name__) from None
-        return compiled or self._compiled.make(key, lambda: self._lower(call, debug))
 
     def _lower(self, call: Call, debug: bool | None) -> Compiled:
         from nvdsl.lower import compiler
@@ -284,19 +279,8 @@ class Jit(Generic[P]):
 
     def _argument_names(self, call: Call) -> list[str]:
         """The parameter each run-time argument was passed for."""
-        every = self._parameters(call)
+        every = call.parameters(self._signature)
         return [every[i] for i in call.run_time]
-
-    def _parameters(self, call: Call) -> list[str]:
-        """The parameter each argument was passed for."""
-        positional = len(call.specs) - len(call.keywords)
-        bound = self._signature.bind_partial(*range(positional), **dict.fromkeys(call.keywords)).arguments
-        names = {}
-        for name, value in bound.items():
-            for position in value if isinstance(value, tuple) else (value,):
-                if isinstance(position, int):  # keywords stand for themselves
-                    names[position] = name
-        return [names.get(i, f"argument {i}") for i in range(positional)] + list(call.keywords)
 
 
 @overload

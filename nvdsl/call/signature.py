@@ -1,12 +1,14 @@
-"""A glance at a call's arguments: what they are, as far as a microsecond says it, and where they lie.
+"""The signature of a call: what its arguments are, as far as a repeated call is told by it, and where they lie.
 
-A call like one before is found by it. What takes a longer look (host arrays, JAX's, arrays of a class that was never
-seen, positional constants) has no glance: a call with such an argument takes the long way, through `specialize`.
+Arrays by dtype, shape, strides, device, and the lowest bits of the address; numbers by type; None by itself. Arguments
+of the same classes are looked at by one function, which is written for these classes. What takes a longer look (host
+arrays, JAX's, positional constants) has no signature: a call with such an argument is described by `specialize`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable
+import itertools
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
 from nvdsl.call.specialize import number
@@ -14,34 +16,45 @@ from nvdsl.driver import arrays
 from nvdsl.errors import ArgumentError
 from nvdsl.trace.tokens import token
 
-Look = Callable[[Any], tuple[Hashable, Any]]
+ALIGNMENT = 16
+"""Bytes by which addresses are told apart: what TMA and the widest loads need."""
 
-_MOST = 4096  # prepared calls in one table, before it starts again: shapes may vary without end
+Signature = tuple[Hashable, tuple[Any, ...]]
+"""What the arguments are, and the value of each: the address of an array, a number, 0 for None."""
+
+Look = Callable[[Sequence[Any]], Signature | None]
+"""Gives arguments' signature; None for arguments of other classes. It may raise RuntimeError for a tensor without plain
+memory, ArgumentError for a number that no kernel takes."""
+
+_MOST = 1024  # functions that look at arguments, before that starts again: a program may make classes without end
+_looks: dict[tuple[type, ...], Look] = {}
+_numbers = itertools.count()
 
 
-def _number(x: Any) -> tuple[Hashable, Any]:
-    spec, value = number(x)
-    return spec.dtype, value
+def look_at(arguments: Sequence[Any]) -> Look:
+    """The function that looks at arguments of these classes; `nothing` where one of them takes a longer look."""
+    classes = tuple(map(type, arguments))
+    look = _looks.get(classes)
+    if look is None:
+        if len(_looks) >= _MOST:
+            _looks.clear()
+        look = _looks[classes] = _written(arguments) or nothing
+    return look
 
 
-_looks: dict[type, Look] = {bool: _number, int: _number, float: _number, type(None): lambda x: (None, 0)}
+def nothing(arguments: Sequence[Any]) -> None:
+    """The look that sees nothing."""
 
 
-def glance(arguments: Iterable[Any]) -> tuple[tuple[Hashable, ...], list[Any]] | None:
-    """What each argument is (equal for arguments of one spec, on one device), and its value: the address of an array, a
-    number, 0 for None. None where one of them takes a longer look."""
-    what, values = [], []
+def signature(arguments: Sequence[Any]) -> Signature | None:
+    """None where one of the arguments takes a longer look."""
     try:
-        for argument in arguments:
-            one, value = _looks[argument.__class__](argument)
-            what.append(one)
-            values.append(value)
-    except (KeyError, RuntimeError, ArgumentError):  # an unknown class; a tensor without plain memory; 2**64
+        return look_at(arguments)(arguments)
+    except (RuntimeError, ArgumentError):
         return None
-    return tuple(what), values
 
 
-def constants(named: dict[str, Any]) -> tuple[Hashable, ...] | None:
+def constants(named: dict[str, Any]) -> Hashable:
     """What tells compile-time arguments apart. None where one can't be hashed."""
     what = tuple([(name, token(x)) for name, x in named.items()])
     try:
@@ -51,17 +64,50 @@ def constants(named: dict[str, Any]) -> tuple[Hashable, ...] | None:
     return what
 
 
-def learn(arguments: Iterable[Any]) -> None:
-    """From now on arrays of these classes have a glance, where their libraries offer one."""
-    for argument in arguments:
-        library = arrays.library_of(argument)
-        if library is not None and library.glance is not None:
-            _looks.setdefault(argument.__class__, library.glance)
+def _written(arguments: Sequence[Any]) -> Look | None:
+    """The function for arguments of these classes. None where a class has no signature.
 
+    Of two tensors, a number and None:
 
-def keep(known: dict[Any, Any], key: Any, prepared: Any) -> None:
-    """Let a call be found by ``key``, where it could be prepared."""
-    if prepared is not None:
-        if len(known) >= _MOST:
-            known.clear()
-        known[key] = prepared
+        def look(arguments):
+            if len(arguments) != 4: return None
+            x0, x1, x2, x3 = arguments
+            if not (type(x0) is c0 and type(x1) is c1 and type(x2) is c2 and type(x3) is c3): return None
+            p0 = x0.data_ptr()
+            p1 = x1.data_ptr()
+            low = (p0 | p1) & 15
+            return (7, x0.dtype, ..., x1.dtype, ..., low and (p0 & 15, p1 & 15)), (p0, p1, x2, 0)
+    """
+    key, values, lines, addresses = [str(next(_numbers))], [], [], []
+    for i, argument in enumerate(arguments):
+        x, p, kind = f"x{i}", f"p{i}", type(argument)
+        if kind is int:
+            key.append(f"-0x80000000 <= {x} < 0x80000000 or kind({x})")
+            values.append(x)
+        elif kind is bool or kind is float:
+            values.append(x)
+        elif argument is None:
+            values.append("0")
+        elif (library := arrays.library_of(argument)) is not None and library.signature:
+            lines.append(f"{p} = {library.address.format(x=x)}")
+            key += [part.format(x=x) for part in library.signature]
+            values.append(p)
+            addresses.append(p)
+        else:
+            return None
+    if addresses:
+        lines.append(f"low = ({' | '.join(addresses)}) & {ALIGNMENT - 1}")
+        key.append(f"low and ({', '.join(f'{p} & {ALIGNMENT - 1}' for p in addresses)},)")
+    count = len(arguments)
+    classes = " and ".join(f"type(x{i}) is c{i}" for i in range(count))
+    first = [f"if len(arguments) != {count}: return None"]
+    if count:
+        first += [f"{''.join(f'x{i}, ' for i in range(count))}= arguments", f"if not ({classes}): return None"]
+    last = f"return ({', '.join(key)},), ({''.join(f'{value}, ' for value in values)})"
+    parameters = ", ".join(["arguments", *(f"c{i}=c{i}" for i in range(count))])
+    text = f"def look({parameters}):\n" + "".join(f"    {line}\n" for line in [*first, *lines, last])
+    scope: dict[str, Any] = {f"c{i}": type(x) for i, x in enumerate(arguments)}
+    scope["kind"] = lambda x: number(x)[0].dtype
+    exec(compile(text, "<nvdsl signature>", "exec"), scope)
+    look: Look = scope["look"]
+    return look

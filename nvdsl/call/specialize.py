@@ -5,6 +5,7 @@ Arrays by shape, strides and dtype; scalars by dtype; everything else by its val
 
 from __future__ import annotations
 
+import inspect
 from dataclasses import dataclass
 from typing import Any
 
@@ -70,13 +71,14 @@ _PLAIN = PLAIN | {float}
 
 class Call:
     """The arguments of one call: what each is specialized on (``specs``), and the run-time ones' ``values``
-    (a number, or where an array lies). ``state``: of what the function reads besides, see `dependencies`."""
+    (a number, or where an array lies). ``state``: of what the function reads besides, see `dependencies`.
+    ``changes``: a count of the function's, when the call began."""
 
-    __slots__ = ("dependencies", "key", "keywords", "run_time", "run_time_specs", "specs", "state", "values")
+    __slots__ = ("changes", "dependencies", "key", "keywords", "run_time", "run_time_specs", "specs", "state", "values")
 
     def __init__(self, described: list[tuple[Any, Any]], keywords: tuple[str, ...]) -> None:
         self.specs = [spec for spec, _ in described]
-        self.keywords = keywords
+        self.keywords, self.changes = keywords, 0
         self.reads(None, 0)
         self.run_time = [i for i, spec in enumerate(self.specs) if spec.__class__ is not Constant]
         self.run_time_specs = [self.specs[i] for i in self.run_time]
@@ -97,10 +99,21 @@ class Call:
         """The same call with more keyword arguments, all compile-time constants."""
         call: Call = object.__new__(Call)
         call.specs = self.specs + constants
-        call.keywords = self.keywords + names
+        call.keywords, call.changes = self.keywords + names, self.changes
         call.reads(self.dependencies, self.state)
         call.run_time, call.run_time_specs, call.values = self.run_time, self.run_time_specs, self.values
         return call
+
+    def parameters(self, signature: inspect.Signature) -> list[str]:
+        """The parameter each argument was passed for. Raises TypeError where the signature has none for one."""
+        positional = len(self.specs) - len(self.keywords)
+        bound = signature.bind_partial(*range(positional), **dict.fromkeys(self.keywords)).arguments
+        names = {}
+        for name, value in bound.items():
+            for position in value if isinstance(value, tuple) else (value,):
+                if isinstance(position, int):  # keywords stand for themselves
+                    names[position] = name
+        return [names.get(i, f"argument {i}") for i in range(positional)] + list(self.keywords)
 
     def unhashable(self, name: str) -> ArgumentError:
         constants = [s.value for s in self.specs if isinstance(s, Constant)]

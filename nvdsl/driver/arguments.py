@@ -80,6 +80,31 @@ class ArrayArgument:
             )
 
 
+class Disjoint:
+    """Two arrays of a call that may not share memory: ``name``, which the call writes, and ``other``.
+
+    ``span``, ``other_span``: bytes from an array's element [0, ..., 0] to its first one in memory, and to behind its
+    last. ``or_same``: they may start at the same address, being one array."""
+
+    def __init__(
+        self, name: str, span: tuple[int, int], other: str, other_span: tuple[int, int], or_same: bool = False
+    ) -> None:
+        self.name, self.other, self._or_same = name, other, or_same
+        self._least, self._most = span[0] - other_span[1], span[1] - other_span[0]
+
+    def check(self, address: int, other: int) -> None:
+        """``ArgumentError`` where the arrays at these addresses overlap."""
+        if self._least < other - address < self._most and not (self._or_same and other == address):
+            raise self.error()
+
+    def error(self) -> ArgumentError:
+        return ArgumentError(
+            f"{self.name} and {self.other} overlap in memory",
+            rule="blocks write parts of the result while others still read the operands",
+            fix=f"pass another array as {self.name}, or leave it out",
+        )
+
+
 class ScalarArgument:
     """An integer, index or float argument of the host function."""
 

@@ -1,8 +1,7 @@
 """The array libraries that a call understands: how each says dtype, shape, strides, address and stream.
 
 A library is never imported here: who passes its array has imported it. torch and CuPy, which matter for
-the time of a call, find the spec by the array's own dtype, shape and strides, made at the first sight;
-``glance`` says no more than these.
+the time of a call, find the spec by the array's own dtype, shape and strides, made at the first sight.
 """
 
 from __future__ import annotations
@@ -26,11 +25,13 @@ _BY_NAME = {dtype.numpy.name: dtype for dtype in reversed(dtypes.ALL)}  # float3
 class ArrayLibrary:
     """One library's arrays.
 
-    ``glance``, of a library whose device arrays a call uses as they lie, in the order of a stream: what the array is in
-    the library's own words (equal only for arrays of one spec at one place), and a device array's address. It may raise
-    RuntimeError for an array that is none of the plain ones."""
+    ``signature``, ``address``: of a library whose device arrays a call uses as they lie, in the order of a stream.
+    They are expressions over ``{x}``, an array. The signature says what it is in the library's own words, and is equal
+    only for arrays of one spec at one place. Either may raise RuntimeError for an array that is none of the plain ones.
+    """
 
-    glance: Callable[[Any], tuple[Hashable, int]] | None = None
+    signature: tuple[str, ...] = ()
+    address = ""
 
     def __init__(self) -> None:
         self._known: dict[Hashable, tuple[ArraySpec, Place]] = {}
@@ -82,11 +83,9 @@ class NumPy(ArrayLibrary):
 class Torch(ArrayLibrary):
     """torch tensors: CUDA tensors in place, CPU tensors staged."""
 
-    @staticmethod
-    def glance(array: Any) -> tuple[Hashable, int]:
-        if array.is_contiguous():  # faster than strides
-            return (array.dtype, array.shape, array.get_device()), array.data_ptr()
-        return (array.dtype, array.shape, array.get_device(), array.stride()), array.data_ptr()
+    # Whether it is contiguous is faster to ask than its strides.
+    signature = "{x}.dtype", "{x}.shape", "{x}.get_device()", "{x}.is_contiguous() or {x}.stride()"
+    address = "{x}.data_ptr()"
 
     def describe(self, array: Any) -> Described:
         try:
@@ -131,19 +130,18 @@ class Torch(ArrayLibrary):
 class CuPy(ArrayLibrary):
     """CuPy arrays, in place."""
 
-    @staticmethod
-    def glance(array: Any) -> tuple[Hashable, int]:
-        memory = array.data
-        return (array.dtype, array.shape, array.strides, memory.device_id), memory.ptr
+    signature = "{x}.dtype", "{x}.shape", "{x}.data.device_id", "{x}.strides"
+    address = "{x}.data.ptr"
 
     def describe(self, array: Any) -> Described:
-        key, address = self.glance(array)
+        memory = array.data
+        key = (array.dtype, array.shape, array.strides, memory.device_id)
         known = self._known.get(key)
         if known is None:
             strides = _whole_strides(array.strides, array.dtype.itemsize)
             spec = spec_of(array.shape, _numpy_dtype(array.dtype), strides)
-            known = self._learn(key, spec, Place(self, array.data.device_id))
-        return known[0], (address, known[1], array)
+            known = self._learn(key, spec, Place(self, memory.device_id))
+        return known[0], (memory.ptr, known[1], array)
 
     def stream_of(self, ordinal: int) -> Callable[[], int]:
         current = sys.modules["cupy"].cuda.get_current_stream

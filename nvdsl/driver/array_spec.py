@@ -60,6 +60,11 @@ class Place:
     readonly: bool = False
     stream_ordered: bool = True
 
+    @property
+    def has_signature(self) -> bool:
+        """Whether a call may be told by the array's signature, see `array_libraries.ArrayLibrary`."""
+        return self.device >= 0 and bool(self.library.signature)
+
 
 Memory = tuple[int, Place, Any]
 """Address of element [0, ..., 0] in device memory (0 for host arrays, which a call stages), place, array."""

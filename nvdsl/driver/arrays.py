@@ -10,8 +10,9 @@ from nvdsl.driver.array_spec import ArraySpec, Described, Memory, Place, spec_of
 
 __all__ = ["ArraySpec", "Described", "Memory", "Place", "describe", "spec_of"]
 
+NUMPY = NumPy()
 _LIBRARIES: tuple[tuple[str, str, ArrayLibrary], ...] = (
-    ("numpy", "ndarray", NumPy()),
+    ("numpy", "ndarray", NUMPY),
     ("torch", "Tensor", Torch()),
     ("cupy", "ndarray", CuPy()),
     ("jax", "Array", Jax()),

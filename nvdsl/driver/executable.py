@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from nvdsl.driver import stream as streams
-from nvdsl.driver.arguments import ArrayArgument, ScalarArgument
+from nvdsl.driver.arguments import ArrayArgument, Disjoint, ScalarArgument
 from nvdsl.driver.array_spec import Place
 from nvdsl.driver.arrays import Memory, describe
 from nvdsl.driver.cuda import LEGACY_STREAM, CudaError
@@ -19,7 +19,7 @@ from nvdsl.driver.device import Device, Devices
 from nvdsl.driver.device import devices as all_devices
 from nvdsl.driver.host import arith, gpu, memref, scf
 from nvdsl.driver.host.builder import RUN, Builder, Frame, Step, unsupported
-from nvdsl.driver.launch import KernelBinary, Launch
+from nvdsl.driver.launch import KernelBinary, Launch, Recorded
 from nvdsl.driver.launcher import Launcher
 from nvdsl.driver.run import Run
 from nvdsl.driver.staging import Staged, groups
@@ -105,13 +105,19 @@ class Executable:
         device.within(self._call, frame, device, streams.resolve(stream, first), host, ordered)
         return self._result(frame)
 
-    def prepare(self, values: Sequence[Any]) -> Launcher | None:
+    def launcher(
+        self,
+        values: Sequence[Any],
+        order: Sequence[int] | None = None,
+        offsets: Sequence[Sequence[int]] | None = None,
+        disjoint: Sequence[tuple[int, int, Disjoint]] = (),
+    ) -> Launcher | None:
         """What is left to do for arguments like these, after a call took them. None where that is everything: for
-        arrays of the host, and of libraries without a glance. ``values``: as of a call."""
+        arrays of the host, and of libraries without a signature. ``values``: as of a call; the rest: see `Launcher`."""
         places = [values[argument.index][1] for argument in self.arrays]
-        if not places or any(place.device < 0 or place.library.glance is None for place in places):
+        if not places or not all(place.has_signature for place in places):
             return None
-        return Launcher(self, self._devices.get(places[0].device), places[0])
+        return Launcher(self, self._devices.get(places[0].device), places[0], order, offsets, disjoint)
 
     def run_on(self, device: Device, handle: int) -> Run:
         """What the steps of a call on a stream share. The first one on a device loads the kernels: its context is
@@ -141,18 +147,18 @@ class Executable:
             raise
         run.release()
 
-    def pack(self, frame: Frame) -> list[tuple[Launch, Any]]:
+    def record(self, frame: Frame) -> list[Recorded]:
         """The launches of a plain executable, to be repeated with the very same arguments on the same stream."""
-        packed = []
+        found = []
         try:
             for step in self._steps:
                 if not isinstance(step, Launch):
                     step(frame)
-                elif record := step.packed(frame):
-                    packed.append((step, record))
+                elif recorded := step.recorded(frame):
+                    found.append(recorded)
         except CudaError as error:
             raise self._failure(error) from error
-        return packed
+        return found
 
     def _stage(self, frame: Frame, run: Run, host: Sequence[tuple[ArrayArgument, Memory]], ordered: bool) -> None:
         """The steps between copies of host arrays, waited for."""

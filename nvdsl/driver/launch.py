@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import functools
 import math
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
@@ -73,6 +74,20 @@ class _Record:
         self.stream = -1
 
 
+class Recorded:
+    """A launch with its parameters written. ``again()`` launches; where that raises a CudaError, `failure` explains."""
+
+    __slots__ = ("_explain", "_record", "again")
+
+    def __init__(
+        self, again: Callable[[], None], record: _Record, explain: Callable[[CudaError, Shape], DeviceError]
+    ) -> None:
+        self.again, self._record, self._explain = again, record, explain
+
+    def failure(self, error: CudaError) -> DeviceError:
+        return self._explain(error, self._record.shape)
+
+
 class Launch:
     """A launch, called once a run with the frame of slots.
 
@@ -123,16 +138,19 @@ class Launch:
         self.launch(frame[0], record)
         self._pool.append(record)
 
-    def packed(self, frame: list[Any]) -> _Record | None:
+    def recorded(self, frame: list[Any]) -> Recorded | None:
         """A launch to be repeated with the very same parameters on the same stream, by several threads at a time. None
         for a grid with a zero in it."""
         shape = self._known or tuple([frame[slot] for slot in self._shape_slots])
         if 0 in shape[:3]:
             return None
-        record = _Record(self._count)
+        run, record = frame[0], _Record(self._count)
         self._fill(record, frame, shape)
         record.maps = [frame[slot] for _, slot in self._maps]
-        return record
+        if run.sync or self._watch is not None:
+            return Recorded(functools.partial(self.launch, run, record), record, self._not_launched)
+        launch = functools.partial(run.cuda.launch, record.config, run.functions[self.index], record.address)
+        return Recorded(launch, record, self._not_launched)
 
     def launch(self, run: Run, record: _Record) -> None:
         """Launch what a record says. Raises DeviceError, or in debug mode WatchdogError."""
@@ -142,8 +160,7 @@ class Launch:
             else:
                 self._watched(run, record, self._watch)
         except CudaError as error:
-            earlier = " (perhaps by a kernel before it)" if error.code in STICKY else ""
-            raise self._failure("could not be launched", error, earlier, record.shape) from error
+            raise self._not_launched(error, record.shape) from error
         if run.sync:
             try:
                 run.cuda.synchronize(run.stream)
@@ -191,6 +208,10 @@ class Launch:
                 rule="PTX ISA and CUDA programming guide, limits of compute capability 9.0",
                 fix="change the grid, the block or the cluster of the launch",
             )
+
+    def _not_launched(self, error: CudaError, shape: Shape) -> DeviceError:
+        earlier = " (perhaps by a kernel before it)" if error.code in STICKY else ""
+        return self._failure("could not be launched", error, earlier, shape)
 
     def _failure(self, did: str, error: CudaError, earlier: str, shape: Shape) -> DeviceError:
         grid, block, cluster = _split(shape)

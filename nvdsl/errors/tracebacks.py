@@ -2,10 +2,29 @@
 
 from __future__ import annotations
 
+import functools
 import os
+from collections.abc import Callable
 from types import TracebackType
+from typing import ParamSpec, TypeVar
 
 from nvdsl.errors import NvdslError, frames
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def at_call(function: Callable[P, R]) -> Callable[P, R]:
+    """Errors leave ``function`` as `for_user` makes them."""
+
+    @functools.wraps(function)
+    def located(*args: P.args, **kwargs: P.kwargs) -> R:
+        try:
+            return function(*args, **kwargs)
+        except NvdslError as error:
+            raise for_user(error) from error.__cause__  # NVDSL_TRACEBACK=full shows nvdsl's own lines, too
+
+    return located
 
 
 def for_user(error: NvdslError) -> NvdslError:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import sys
 from collections.abc import Callable
 from dataclasses import replace
@@ -29,7 +28,7 @@ def empty_like(memory: Memory, shape: tuple[int, ...], dtype: DType) -> Made:
     if isinstance(place.library, NumPy):
         return _same(np.empty(shape, dtype.numpy))
     if isinstance(place.library, Torch | CuPy):
-        return _same(maker(memory, shape, dtype)())
+        return _same(maker(memory, shape, dtype)()[0])
     if isinstance(place.library, Jax):
         return _jax(memory, shape, dtype)
     raise ArgumentError(
@@ -39,21 +38,27 @@ def empty_like(memory: Memory, shape: tuple[int, ...], dtype: DType) -> Made:
     )
 
 
-def maker(memory: Memory, shape: tuple[int, ...], dtype: DType) -> Callable[[], Any]:
-    """A function that makes such arrays, of torch or CuPy."""
+def maker(memory: Memory, shape: tuple[int, ...], dtype: DType) -> Callable[[], tuple[Any, int]]:
+    """A function that makes such arrays, of torch or CuPy, and says where each lies."""
     _, place, owner = memory
     if isinstance(place.library, Torch):
-        torch = sys.modules["torch"]
-        name = np.dtype(dtype.numpy).name  # torch says the same
-        return functools.partial(torch.empty, shape, dtype=getattr(torch, name), device=owner.device)
+        torch, device = sys.modules["torch"], owner.device
+        empty, kind = torch.empty, getattr(torch, np.dtype(dtype.numpy).name)  # torch calls it the same
+
+        def in_torch() -> tuple[Any, int]:
+            made = empty(shape, dtype=kind, device=device)
+            return made, made.data_ptr()
+
+        return in_torch
 
     cupy = sys.modules["cupy"]
 
-    def on_device() -> Any:
+    def in_cupy() -> tuple[Any, int]:
         with cupy.cuda.Device(place.device):
-            return cupy.empty(shape, dtype.numpy)
+            made = cupy.empty(shape, dtype.numpy)
+        return made, made.data.ptr
 
-    return on_device
+    return in_cupy
 
 
 def _same(array: Any) -> Made:

@@ -9,10 +9,10 @@ from nvdsl import sim
 from nvdsl.call import collect
 from nvdsl.call.compiled import Compiled
 from nvdsl.call.device import synchronize
-from nvdsl.call.jit import at_call
 from nvdsl.call.specialize import ScalarSpec, ShapeDtype
 from nvdsl.driver import arrays
 from nvdsl.errors import ArgumentError, frames
+from nvdsl.errors.tracebacks import at_call
 from nvdsl.trace import effects
 from nvdsl.values import dtypes
 

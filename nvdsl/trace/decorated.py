@@ -107,19 +107,19 @@ class _Host:
     kernels: list[_Made] = field(default_factory=list)
 
 
-_host: ContextVar[_Host | None] = ContextVar("nvdsl_host", default=None)
+current_host: ContextVar[_Host | None] = ContextVar("nvdsl_host", default=None)
 
 
 @contextmanager
 def tracing(function: FunctionType) -> Iterator[None]:
     """Around the trace of a host function: at its end, each kernel that was made was launched."""
     host = _Host(_name(function), place(function))
-    before = _host.get()
+    before = current_host.get()
     try:
-        _host.set(host)  # within: an interrupt may come as soon as it is set
+        current_host.set(host)  # within: an interrupt may come as soon as it is set
         yield
     finally:
-        _host.set(before)
+        current_host.set(before)
     left = [made for made in host.kernels if not made.launched]
     for made in left:
         if made.code is not None and not _mentions(made.code, made.function.__name__):
@@ -139,7 +139,7 @@ def tracing(function: FunctionType) -> Iterator[None]:
 
 def no_call(name: str) -> None:
     """Raise a ``TraceError`` if a host function is being traced: another one can't be called there."""
-    host = _host.get()
+    host = current_host.get()
     if host is not None:
         raise TraceError(
             f"`{name}` is called while `{host.name}` is traced",
@@ -152,7 +152,7 @@ def no_call(name: str) -> None:
 
 def made(function: Any) -> Callable[[], None]:
     """A kernel was made. What is returned says that it is launched."""
-    host = _host.get()
+    host = current_host.get()
     if host is None:
         return lambda: None
     frame = frames.innermost(sys._getframe(1))

@@ -12,9 +12,10 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Protocol, overload
 
-from nvdsl.call.jit import Jit, P, at_call
+from nvdsl.call.jit import Jit, P
 from nvdsl.call.specialize import Call, Constant
 from nvdsl.errors import ArgumentError, NvdslError, TuneError, TuneWarning, Where, frames
+from nvdsl.errors.tracebacks import at_call
 from nvdsl.lower import cache
 from nvdsl.lower.version import __version__
 from nvdsl.mlir.threads import Once
@@ -42,8 +43,7 @@ class Autotuned(Jit[P]):
         self._settings = Settings.of(settings)
         self._check_parameters()
         self._chosen: Once[tuple[str, Config, tuple[str, ...], list[Constant]]] = Once()
-        self._ready: dict[Any, Any] = {}  # modules that were traced to see whether a configuration fits
-        self.when_tuned = [self._chosen.clear, self._prepared.clear]  # for those, too, who keep what `prepare` gives
+        self._traced: dict[Any, Any] = {}  # modules that were traced to see whether a configuration fits
         self.overrides: dict[str, Any] = {}  # of the tuner's `Job`: another bench, another compiler
 
     @property
@@ -61,7 +61,7 @@ class Autotuned(Jit[P]):
         ``budget``: seconds, about. ``progress``: see `nvdsl.tune.progress`; default: bars on a terminal, else lines, on
         stderr. Without a GPU it warns, and gives what a call would use. Raises TuneError if nothing can be chosen.
         """
-        call = super()._describe(args, kwargs)
+        call = super().call(self._described(args, kwargs), tuple(kwargs))
         problem = self._problem(call)
         if why := device.missing():
             self._warn_no_gpu(why)
@@ -71,7 +71,7 @@ class Autotuned(Jit[P]):
     @at_call
     def choice(self, *args: Any, **kwargs: Any) -> tuple[str, Config]:
         """(source, configuration) that a call with these arguments uses: "cache", "table", "heuristic", "defaults"."""
-        call = super()._describe(args, kwargs)
+        call = super().call(self._described(args, kwargs), tuple(kwargs))
         return self._choice(call)[:2]
 
     def export(self, path: str | Path | None = None) -> Path:
@@ -82,9 +82,9 @@ class Autotuned(Jit[P]):
 
     # --- a call
 
-    def _describe(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:
-        call = super()._describe(args, kwargs)
-        for name in kwargs:
+    def call(self, described: list[tuple[Any, Any]], names: tuple[str, ...]) -> Call:
+        call = super().call(described, names)
+        for name in names:
             if name in self.space.parameters:
                 return call  # the caller decides; what is not passed has its default
         return call.extended(*self._choice(call)[2:])
@@ -112,7 +112,7 @@ class Autotuned(Jit[P]):
         for source, config in self._candidates(call, problem, how):
             extended = call.extended(*_constants(config))
             try:
-                self._ready[extended.key] = super()._trace(extended)
+                self._traced[extended.key] = super()._trace(extended)
             except NvdslError as error:  # of its class, but not for these very shapes
                 refused = error
                 continue
@@ -148,7 +148,7 @@ class Autotuned(Jit[P]):
         self._chosen.discard(lambda key: key[0] == state)
 
     def _trace(self, call: Call) -> Any:
-        return self._ready.pop(call.key, None) or super()._trace(call)
+        return self._traced.pop(call.key, None) or super()._trace(call)
 
     # --- a tuning
 
@@ -204,15 +204,15 @@ class Autotuned(Jit[P]):
 
     def _remember(self, found: Tuning) -> Tuning:
         """Other shapes of the class shall look again."""
-        for forget in self.when_tuned:
-            forget()
+        self._chosen.clear()
+        self._forget_launches()
         return found
 
     # --- names, keys
 
     def _problem(self, call: Call) -> Problem:
         try:
-            return problems.of_call(call, self._parameters(call))
+            return problems.of_call(call, call.parameters(self._signature))
         except TypeError as error:  # too many arguments, or unknown ones
             raise ArgumentError(f"{self.__name__}(): {error}", where=frames.caller()) from None
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from nvdsl.driver import arrays
+from nvdsl.driver.arguments import Disjoint
 from nvdsl.driver.array_libraries import NumPy
 from nvdsl.driver.array_spec import ArraySpec, Memory, packed_strides, shares_elements, spec_of
 from nvdsl.driver.staging import share_memory
@@ -71,12 +72,6 @@ class Argument:
         """Bytes from element [0, ..., 0] to the first one in memory, and to behind the last."""
         return _span(self.spec)
 
-    @property
-    def extent(self) -> tuple[int, int]:
-        """First address, and the one behind the last, of a device array."""
-        first, end = self.span
-        return self.memory[0] + first, self.memory[0] + end
-
 
 @functools.lru_cache(maxsize=1024)
 def _span(spec: ArraySpec) -> tuple[int, int]:
@@ -94,28 +89,28 @@ def _shares_elements(strides: tuple[int, ...], unit: str) -> ArgumentError:
     )
 
 
-def overlap(arguments: dict[str, Argument]) -> None:
-    """Raises ArgumentError where ``out`` shares memory with an input; but c may be out itself."""
+def disjoint(arguments: dict[str, Argument]) -> dict[str, Disjoint]:
+    """What may not share memory with ``out``, by name: all inputs; but c may be out itself."""
     out = arguments["out"]
-    for argument in arguments.values():
-        if argument is not out and _overlaps(out, argument):
-            raise ArgumentError(
-                f"out and {argument.name} overlap in memory",
-                rule="blocks write parts of the result while others still read the operands",
-                fix="pass another array as out, or leave it out",
-            )
+    return {
+        name: Disjoint("out", out.span, name, x.span, or_same=name == "c" and x.spec == out.spec)
+        for name, x in arguments.items()
+        if x is not out
+    }
 
 
-def _overlaps(out: Argument, other: Argument) -> bool:
-    if out.host is not None and other.host is not None:
-        itself = other.name == "c" and other.spec == out.spec and _place(out.host) == _place(other.host)
-        return not itself and share_memory(out.host, other.host)
-    (address, place, _), (start, where, _) = out.memory, other.memory
-    itself = other.name == "c" and start == address and other.spec == out.spec
-    if not address or not start or itself or where.device != place.device:
-        return False
-    (first, end), (low, high) = out.extent, other.extent
-    return low < end and first < high
+def check_disjoint(arguments: dict[str, Argument]) -> None:
+    """Raises ArgumentError where ``out`` shares memory with an input that it may not share any with."""
+    out = arguments["out"]
+    for name, pair in disjoint(arguments).items():
+        other = arguments[name]
+        if out.host is not None and other.host is not None:
+            itself = name == "c" and other.spec == out.spec and _place(out.host) == _place(other.host)
+            if not itself and share_memory(out.host, other.host):
+                raise pair.error()
+        (address, place, _), (start, where, _) = out.memory, other.memory
+        if address and start and where.device == place.device:
+            pair.check(address, start)
 
 
 def _place(x: np.ndarray) -> tuple[int, tuple[int, ...]]:

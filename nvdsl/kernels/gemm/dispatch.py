@@ -8,15 +8,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 import nvdsl as nv
-from nvdsl.driver.array_spec import ArraySpec, Memory, spec_of
-from nvdsl.driver.view import View
+from nvdsl.call.specialize import Call, Constant, describe_argument
+from nvdsl.driver.array_spec import ArraySpec, Described, Memory, spec_of
+from nvdsl.driver.arrays import NUMPY
+from nvdsl.driver.executable import Executable
 from nvdsl.errors import ArgumentError
 from nvdsl.kernels.blocks.elementwise import Elementwise
 from nvdsl.kernels.blocks.linear_combination import LinearCombination
@@ -29,6 +31,10 @@ from nvdsl.kernels.gemm.tuned import product
 SIMPLE_PRODUCTS = 1 << 21
 """Multiplications up to which a product that would need a copy is computed without tensor cores: the simple kernel then
 takes a few microseconds, no more than the copy and its memory would."""
+
+
+Sources = Mapping[str, np.ndarray | Memory]
+"""Where the arrays of a call lie, by name: device memory, or C-contiguous host arrays."""
 
 
 @dataclass(frozen=True)
@@ -46,15 +52,16 @@ class ArgumentView:
         """Bytes from the array's element [0, ..., 0] to the first one of launch number ``launch``."""
         return self.starts[launch] * self.spec.dtype.bytes
 
-    def view(self, source: np.ndarray | Memory, launch: int) -> Any:
+    def described(self, source: np.ndarray | Memory, launch: int) -> Described:
         """The argument of launch number ``launch``. ``source``: device memory, or a C-contiguous host array."""
         start, spec = self.starts[launch], self.spec
         if isinstance(source, tuple):
             address, place, owner = source
-            return View(spec, (address + self.offset(launch), place, owner))
+            return spec, (address + self.offset(launch), place, owner)
         strides = tuple(step * source.itemsize for step in spec.strides)
         memory = source.reshape(-1).view(np.uint8)  # NumPy's as_strided knows no 8-bit floats
-        return np.ndarray(spec.shape, source.dtype, memory, start * source.itemsize, strides)
+        view = np.ndarray(spec.shape, source.dtype, memory, start * source.itemsize, strides)
+        return NUMPY.describe(view)
 
 
 @dataclass(frozen=True)
@@ -78,17 +85,32 @@ class BoundKernel:
                 order.append("alpha")
         return order
 
-    def arguments(self, sources: dict[str, Any], alpha: float, beta: float, launch: int = 0) -> list[Any]:
-        """The arguments of launch number ``launch``. ``sources``: as of `launch`."""
+    def described(self, sources: Sources, alpha: float, beta: float, launch: int = 0) -> list[tuple[Any, Any]]:
+        """The arguments of launch number ``launch``: what each is specialized on, and its value."""
         number = np.float64 if self.problem.a.dtype == nv.f64 else float
-        given: dict[str, Any] = {"alpha": number(alpha), "beta": number(beta)}
-        given |= {name: slot.view(sources[name], launch) for name, slot in self.slots}
+        given: dict[str, Any] = {"alpha": describe_argument(number(alpha)), "beta": describe_argument(number(beta))}
+        given |= {name: slot.described(sources[name], launch) for name, slot in self.slots}
         return [given[name] for name in self.order]
 
-    def launch(self, sources: dict[str, Any], alpha: float, beta: float, stream: Any, target: str | None) -> None:
-        """Compute. ``sources``: name -> device memory, or a C-contiguous host array."""
+    def run(
+        self, sources: Sources, alpha: float, beta: float, stream: Any, target: str | None
+    ) -> tuple[Call, Executable | None] | None:
+        """Compute. ``sources``: name -> device memory, or a C-contiguous host array.
+
+        Returns the first launch's call, and what ran on the GPU; None where nothing is launched.
+        """
+        constants = [(Constant(x), None) for x in self.options.values()]
+        call = executable = None
         for i in range(self.launches):
-            self.function(*self.arguments(sources, alpha, beta, i), **self.options, stream=stream, target=target)
+            described = self.described(sources, alpha, beta, i)
+            call = call or self.function.call([*described, *constants], tuple(self.options))
+            executable = self.function.run(call, [value for _, value in described], stream, target)
+        return call and (call, executable)
+
+    def offsets(self) -> list[list[int]]:
+        """For each launch the bytes by which the kernel's arguments lie behind the arrays' starts."""
+        slots = dict(self.slots)
+        return [[slots[x].offset(i) if x in slots else 0 for x in self.order] for i in range(self.launches)]
 
 
 def find(problem: GemmProblem, finish: LinearCombination, config: Config | None, target: str | None) -> BoundKernel:

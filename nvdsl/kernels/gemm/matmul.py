@@ -1,9 +1,7 @@
 """``matmul``: the matrix product for any layout, type and size, on the road that is fastest for it.
 
+    signature -> launch                                                                         a call like one before
     arguments -> GemmProblem (shapes, strides, types: all that decides) -> BoundKernel (kernel, views) -> launch
-
-A problem is worked out once; a call alike looks its road up and launches, or where a glance tells that it is alike
-(`nvdsl.kernels.gemm.ready`), launches at once.
 """
 
 from __future__ import annotations
@@ -14,30 +12,37 @@ from typing import Any, TypeVar
 
 import nvdsl as nv
 from nvdsl import sim
-from nvdsl.call import collect
-from nvdsl.call.jit import at_call
-from nvdsl.call.signature import glance, keep, learn
-from nvdsl.errors import ArgumentError
-from nvdsl.kernels.allocate import empty_like
+from nvdsl.call.launches import Launch, Launches
+from nvdsl.call.specialize import Call
+from nvdsl.driver.array_spec import ArraySpec
+from nvdsl.driver.executable import Executable
+from nvdsl.driver.view import View
+from nvdsl.errors import ArgumentError, NvdslError
+from nvdsl.errors.tracebacks import at_call, for_user
+from nvdsl.kernels.allocate import empty_like, maker
 from nvdsl.kernels.arraylike import ArrayLike
 from nvdsl.kernels.blocks.linear_combination import LinearCombination
 from nvdsl.kernels.gemm import options as given
-from nvdsl.kernels.gemm.arguments import Argument, overlap
+from nvdsl.kernels.gemm.arguments import Argument, check_disjoint, disjoint
 from nvdsl.kernels.gemm.config import Config
 from nvdsl.kernels.gemm.dispatch import BoundKernel, find, find_block_scaled
-from nvdsl.kernels.gemm.problem import TMA_ALIGNMENT, GemmProblem, is_block_scaled
-from nvdsl.kernels.gemm.ready import Ready, ready
-from nvdsl.kernels.gemm.tuned import product
+from nvdsl.kernels.gemm.problem import GemmProblem, is_block_scaled
+from nvdsl.trace import decorated
 from nvdsl.trace.tokens import token
 
 A = TypeVar("A", bound=ArrayLike)
 
-_roads: dict[Any, BoundKernel] = {}
-_ready: dict[Any, Ready] = {}  # by what a glance says
-product.when_tuned.append(_ready.clear)
+_launches = Launches()
+_bound: dict[Any, BoundKernel] = {}  # what was decided
+_MOST = 4096  # decisions, before that starts again: shapes may vary without end
+
+_ARRAYS = ("a", "b", "out", "c", "bias", "scale_a", "scale_b")
+_OUT = _ARRAYS.index("out")
+_POSITIONS = {name: i for i, name in enumerate(_ARRAYS)} | {"alpha": -2, "beta": -1}
+"""Of a repeated call's values. Behind ``out`` there are others only where one of them is given, and numbers only where
+they are not the defaults."""
 
 
-@at_call
 def matmul(
     a: A,
     b: ArrayLike,
@@ -79,27 +84,31 @@ def matmul(
 
     Raises ArgumentError for what doesn't fit together.
     """
-    key, alone = None, c is bias is scale_a is scale_b is None
-    seen = glance((a, b, out) if alone else (a, b, out, c, bias, given.array(scale_a), given.array(scale_b)))
-    if seen is not None and not collect.active():
-        what, addresses = seen
+    try:
+        alone = c is bias is scale_a is scale_b is None
+        arrays = (a, b, out) if alone else (a, b, out, c, bias, given.array(scale_a), given.array(scale_b))
         factor, added = given.numbers(alpha, beta, c, scale_a, scale_b)
-        aligned = tuple([address % TMA_ALIGNMENT for address in addresses])
-        try:
-            chosen = activation and token(activation), acc_dtype, out_dtype, config and token(config), target
-            key = what, aligned, factor != 1.0, added != 0.0, chosen
-            known = _ready.get(key)
-        except TypeError:  # something can't be hashed: the long way says what
-            known = None
-        if known is not None and known.holds() and not known.overlaps(addresses):
-            return known(out, addresses, factor, added, stream)
-    operands = a, b, out, c, alpha, beta, bias, activation, scale_a, scale_b
-    call = _Call(*operands, acc_dtype, out_dtype, config, target)
-    result = call.run(stream)
-    learn(call.arrays)
-    if key is not None:
-        keep(_ready, key, call.ready())
-    return result
+        numbers = () if factor == 1.0 and added == 0.0 else (factor, added)
+        rest = (
+            factor != 1.0,
+            added != 0.0,
+            None if activation is None else token(activation),
+            acc_dtype,
+            out_dtype,
+            None if config is None else token(config),
+            target,
+        )
+        made = _launches.launch(arrays, rest, stream, numbers)
+        if made is not None:
+            return made if out is None else out  # type: ignore[return-value]
+        decorated.no_call("matmul")
+        operands = a, b, out, c, alpha, beta, bias, activation, scale_a, scale_b
+        result, launch = _Call(*operands, acc_dtype, out_dtype, config, target).run(stream)
+        if launch is not None:
+            _launches.keep(arrays, rest, launch)
+        return result
+    except NvdslError as error:
+        raise for_user(error) from error.__cause__
 
 
 @at_call
@@ -119,8 +128,7 @@ def tune(
     Returns an `nvdsl.Tuning`. Raises ArgumentError for a product for which there is nothing to choose.
     """
     call = _Call(a, b, out, **options)
-    road, arguments, constants = call.tuned()
-    found = road.function.tune(*arguments, **constants, budget=budget, force=force, progress=progress)
+    found = call.tune(budget=budget, force=force, progress=progress)
     asked = [f"{name} {argument.spec}" for name, argument in call.arguments.items()]
     asked += [f"{n}={x!r}" for n, x in options.items() if x is not None and n not in ("c", *call.arguments)]
     return replace(found, problem=", ".join(asked))
@@ -130,7 +138,7 @@ setattr(matmul, "tune", tune)  # noqa: B010  (a function has no such attribute, 
 
 
 class _Call:
-    """One call: its arguments as arrays and numbers, and its road."""
+    """One call: its arguments as arrays and numbers, and the kernel that computes it."""
 
     def __init__(
         self,
@@ -165,10 +173,12 @@ class _Call:
             tuple([(name, x.spec, x.aligned) for name, x in self.arguments.items()]),
             (self.alpha != 1.0, token(activation), acc_dtype, out_dtype, token(config), sim.wanted(target)),
         )
-        road = _roads.get(key)
-        if road is None:
-            road = _roads[key] = self._find(activation, acc_dtype, out_dtype, config)
-        self.road = road
+        bound = _bound.get(key)
+        if bound is None:
+            if len(_bound) >= _MOST:
+                _bound.clear()
+            bound = _bound[key] = self._find(activation, acc_dtype, out_dtype, config)
+        self.bound = bound
 
     def _find(self, activation: Any, acc_dtype: Any, out_dtype: Any, config: Config | None) -> BoundKernel:
         parts = {name: name in self.arguments for name in ("scale_a", "scale_b", "c", "bias")}
@@ -181,35 +191,48 @@ class _Call:
             return find_block_scaled(GemmProblem.of(matrices, acc_dtype, out_dtype), *scales, config, self.target)
         return find(GemmProblem.of(matrices, acc_dtype, out_dtype), finish, config, self.target)
 
-    def run(self, stream: Any) -> Any:
-        """Compute; returns the result."""
-        arguments, problem = self.arguments, self.road.problem
+    def run(self, stream: Any) -> tuple[Any, Launch | None]:
+        """Compute. Returns the result, and what calls like this one launch."""
+        arguments, problem = self.arguments, self.bound.problem
         if self.out is None:
             made, result = empty_like(arguments["a"].memory, problem.result, problem.out_dtype)
             arguments["out"] = Argument.of("out", made)
         else:
-            overlap(arguments)
-        sources = {name: argument.source for name, argument in arguments.items()}
-        self.road.launch(sources, self.alpha, self.beta, stream, self.target)
+            check_disjoint(arguments)
+        ran = self.bound.run(self._sources, self.alpha, self.beta, stream, self.target)
         if self.out is None:
-            return result()
+            return result(), self._repeatable(ran)
         arguments["out"].give_back()
-        return self.out
+        return self.out, self._repeatable(ran)
 
     @property
-    def arrays(self) -> list[Any]:
-        return [argument.memory[2] for argument in self.arguments.values()]
+    def _sources(self) -> dict[str, Any]:
+        return {name: argument.source for name, argument in self.arguments.items()}
 
-    def ready(self) -> Ready | None:
-        """For calls like this one, after it ran."""
-        return ready(self.road, self.arguments, self.alpha, self.beta, self.target, makes=self.out is None)
+    def _repeatable(self, ran: tuple[Call, Executable | None] | None) -> Launch | None:
+        """What is launched again; None where each call needs the long way."""
+        if ran is None or ran[1] is None or not all(x.memory[1].has_signature for x in self.arguments.values()):
+            return None
+        bound, out = self.bound, self.arguments["out"]
+        make = maker(out.memory, bound.problem.result, bound.problem.out_dtype) if self.out is None else None
+        apart = {} if make else disjoint(self.arguments)  # a new array is
+        offsets = bound.offsets()
+        return bound.function.repeatable(
+            *ran,
+            order=[_POSITIONS[name] for name in bound.order],
+            offsets=offsets if any(map(any, offsets)) else None,
+            disjoint=[(_OUT, _POSITIONS[name], pair) for name, pair in apart.items()],
+            make=make,
+            place=_OUT,
+        )
 
-    def tuned(self) -> tuple[BoundKernel, list[Any], dict[str, Any]]:
-        """The road, and the arguments and constants of its (first) launch."""
-        road = self.road
+    def tune(self, **how: Any) -> nv.Tuning:
+        """Tune the (first) launch."""
+        bound = self.bound
         if self.out is None:
             raise ArgumentError("out=None", rule="what is timed is written somewhere", fix="pass an array as out")
-        if not isinstance(road.function, nv.Autotuned):
+        if not isinstance(bound.function, nv.Autotuned):
             raise ArgumentError("this product is computed without tensor cores: there is nothing to tune")
-        sources = {name: argument.source for name, argument in self.arguments.items()}
-        return road, road.arguments(sources, self.alpha, self.beta), road.options
+        described = bound.described(self._sources, self.alpha, self.beta)
+        arguments = [View(spec, x) if isinstance(spec, ArraySpec) else x for spec, x in described]
+        return bound.function.tune(*arguments, **bound.options, **how)

@@ -7,6 +7,7 @@ import pytest
 import nvdsl as nv
 from nvdsl.call import collect
 from nvdsl.call import signature as signatures
+from nvdsl.call.specialize import describe_argument
 from nvdsl.driver import executable as executables
 from nvdsl.driver.device import Devices
 from nvdsl.errors import ArgumentError
@@ -34,7 +35,7 @@ def cuda(monkeypatch):
     cuda = Recorder(count=2)
     devices = Devices(cuda)
     monkeypatch.setitem(executables.build.__kwdefaults__, "devices", devices)
-    monkeypatch.setattr(signatures, "_looks", dict(signatures._looks))
+    monkeypatch.setattr(signatures, "_looks", {})
     return cuda
 
 
@@ -64,21 +65,21 @@ def made():
     return shifted
 
 
-def prepared_calls(function):
-    return len(function._prepared)
+def kept(function):
+    return len(function._launches)
 
 
 def last(cuda):
     return {pointer(p) for p in cuda.launches[-1].parameters}
 
 
-def test_a_call_is_prepared_once_its_arrays_are_known(cuda, tensor):
+def test_what_a_call_launches_is_kept(cuda, tensor):
     function = made()
     for i in range(5):
         x, y = tensor(0x1000 + 64 * i), tensor(0x9000 + 64 * i)
         function(x, y, 2.0, target="gpu")
         assert {0x1000 + 64 * i, 0x9000 + 64 * i} <= last(cuda)
-    assert prepared_calls(function) == 1 and len(function._plans) == 1 and len(cuda.launches) == 5
+    assert kept(function) == 1 and len(function._compiled) == 1 and len(cuda.launches) == 5
 
 
 def test_memory_that_comes_again_as_another_array_is_another_call(cuda, tensor):
@@ -89,7 +90,7 @@ def test_memory_that_comes_again_as_another_array_is_another_call(cuda, tensor):
         for kind in kinds:
             function(tensor(0x1000, **kind), tensor(0x9000, **kind), 1.0, target="gpu")
             kernels.append(cuda.loaded)
-    assert prepared_calls(function) == len(function._plans) == len(set(kernels)) == 4
+    assert kept(function) == len(function._compiled) == len(set(kernels)) == 4
     assert kernels == kernels[:4] * 4
     with pytest.raises(nv.errors.NvdslError):  # two axes, one index
         function(*(tensor(at, (16, 16), (16, 1)) for at in (0x1000, 0x9000)), 1.0, target="gpu")
@@ -115,7 +116,7 @@ def test_another_device_is_another_call(cuda, tensor):
             assert cuda.launches[-1].config.stream == (0x51, 0x52)[device]
         with pytest.raises(ArgumentError, match="y is on device 1, an array before it on device 0"):
             function(tensor(0x1000, device=0), tensor(0x9000, device=1), 1.0, target="gpu")
-    assert prepared_calls(function) == 2
+    assert kept(function) == 2
 
 
 def test_constants_and_types_of_numbers_are_part_of_a_call(cuda, tensor):
@@ -124,7 +125,7 @@ def test_constants_and_types_of_numbers_are_part_of_a_call(cuda, tensor):
         for options in ({}, {"scale": 1}, {"scale": 1.0}, {"scale": 2}):
             for number in (1.0, 1):
                 function(tensor(0x1000), tensor(0x9000), number, target="gpu", **options)
-    assert prepared_calls(function) == len(function._plans) == 8
+    assert kept(function) == len(function._compiled) == 8
     with pytest.raises(ArgumentError, match="can't be hashed"):
         function(tensor(0x1000), tensor(0x9000), 1.0, scale=[1], target="gpu")
 
@@ -162,7 +163,7 @@ def test_what_the_trace_read_is_looked_at_each_time(cuda, tensor, monkeypatch):
         call()
     one, two, three = kernels[0], kernels[3], kernels[9]
     assert kernels == [one] * 3 + [two] * 3 + [one] * 3 + [three] * 3 and len({one, two, three}) == 3
-    assert len(scaled._plans) == 3 and prepared_calls(scaled) == 1
+    assert len(scaled._compiled) == 3 and kept(scaled) == 1
 
 
 def test_a_constant_without_a_name_is_no_value(cuda, tensor):
@@ -186,7 +187,7 @@ def test_debug_mode_is_another_call(cuda, tensor):
     for _ in range(4):
         function(tensor(0x1000), tensor(0x9000), 1.0, target="gpu")
         function(tensor(0x1000), tensor(0x9000), 1.0, target="gpu", debug=False)
-    assert prepared_calls(function) == len(function._plans) == 2
+    assert kept(function) == len(function._compiled) == 2
 
 
 def test_a_call_that_shall_only_compile_runs_nothing(cuda, tensor):
@@ -206,4 +207,23 @@ def test_a_choice_that_was_tuned_is_taken_by_the_next_call(cuda, tensor):
     chosen[0] = {"scale": 2}
     function._remember(None)
     function(tensor(0x1000), tensor(0x9000), 1.0, target="gpu")
-    assert [key[-2].value for key in function._plans] == [1, 2]
+    assert [key[0][-2].value for key in function._compiled] == [1, 2]
+
+
+def test_a_launch_that_somebody_else_keeps_says_that_it_no_longer_holds(cuda, tensor, monkeypatch):
+    """As `nv.matmul` keeps its kernels' launches."""
+    chosen = [{"scale": 1}]
+    function = nv.autotune(nv.Space(scale=[1, 2]), heuristic=lambda: chosen[0])(made())
+    described = [describe_argument(x) for x in (tensor(0x1000), tensor(0x9000), 1.0)]
+
+    def kept_launch():
+        call = function.call(described, ())
+        return call, function.repeatable(call, function.run(call, call.values, target="gpu"))
+
+    _, one = kept_launch()
+    assert one.holds()
+    call, two = kept_launch()
+    function._remember(None)
+    assert not one.holds() and not two.holds()
+    assert function.repeatable(call, function.run(call, call.values, target="gpu")) is None  # chosen before the tuning
+    assert kept_launch()[1].holds()

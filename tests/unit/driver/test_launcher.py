@@ -1,4 +1,4 @@
-"""Prepared calls: what is still checked and looked up each time, and that nothing of a call is kept."""
+"""Launchers: what is still checked and looked up each time, and that nothing of a call is kept."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ def torch(monkeypatch):
     return libraries.install_torch(monkeypatch)
 
 
-def prepared(executable, *arrays):
+def launcher(executable, *arrays, **operands):
     """As after a call with these arrays."""
     executable.call(*arrays)
-    return executable.prepare([describe(x)[1] if describe(x) else x for x in arrays])
+    return executable.launcher([describe(x)[1] if describe(x) else x for x in arrays], **operands)
 
 
 def doubling(torch, **options):
     cuda, devices = fake(KERNEL, **options)
-    one = prepared(build(PROGRAM, [KERNEL], devices=devices), tensor(torch), tensor(torch))
+    one = launcher(build(PROGRAM, [KERNEL], devices=devices), tensor(torch), tensor(torch))
     cuda.calls.clear()
     cuda.launches.clear()
     return one, cuda
@@ -51,7 +51,7 @@ def test_each_call_has_its_addresses(torch):
     for _ in range(4):
         for at in ([0x1000, 0x2000], [0x3000, 0x4000], [0x1000, 0x4000]):
             cuda.calls.clear()
-            one(at)
+            one(tuple(at))
             assert given(cuda.launches[-1]) == at
     assert cuda.names() == ["push", "launch", "pop"]
 
@@ -59,22 +59,22 @@ def test_each_call_has_its_addresses(torch):
 def test_the_stream_is_asked_for_each_time(monkeypatch):
     streams = [0x51, 0x52]
     one, cuda = doubling(libraries.install_torch(monkeypatch, streams=streams))
-    one([0x1000, 0x2000])
+    one((0x1000, 0x2000))
     streams[0] = 0x77
-    one([0x1000, 0x2000])
-    one([0x1000, 0x2000], stream=0x99)
-    one([0x1000, 0x2000])
+    one((0x1000, 0x2000))
+    one((0x1000, 0x2000), stream=0x99)
+    one((0x1000, 0x2000))
     assert [launched.config.stream for launched in cuda.launches] == [0x51, 0x77, 0x99, 0x77]
 
 
 def test_the_arrays_device_is_used_whatever_is_current(torch):
     cuda, devices = fake(KERNEL, count=2)
     executable = build(PROGRAM, [KERNEL], devices=devices)
-    ones = [prepared(executable, *(tensor(torch, device=i) for _ in range(2))) for i in range(2)]
+    ones = [launcher(executable, *(tensor(torch, device=i) for _ in range(2))) for i in range(2)]
     cuda.calls.clear()
     for current, which, pushes in ((0x100, 0, []), (0x100, 1, [0x101]), (0x101, 1, []), (0x101, 0, [0x100])):
         cuda.current = current
-        ones[which]([0x1000, 0x2000])
+        ones[which]((0x1000, 0x2000))
         assert [call[1] for call in cuda.calls if call[0] == "push"] == pushes
         assert cuda.current == current
         assert cuda.launches[-1].config.stream == (0x51, 0x52)[which]
@@ -85,8 +85,8 @@ def test_addresses_are_checked_each_time(torch):
     one, cuda = doubling(torch)
     for _ in range(2):
         with pytest.raises(ArgumentError, match="argument 1 starts at address 0x2002"):
-            one([0x1000, 0x2002])
-        one([0x1000, 0x2004])
+            one((0x1000, 0x2002))
+        one((0x1000, 0x2004))
     assert len(cuda.launches) == 2
 
 
@@ -95,42 +95,42 @@ def test_numbers_are_checked_and_converted_each_time(torch):
     cuda, devices = fake(kernel)
     body = f"%zero = arith.constant 0 : index\nmemref.store %x, %a[%zero, %zero] : {TY}"
     executable = build(function(f"%x: f32, %a: {TY}", ONE + launch(body) + "\nreturn"), [kernel], devices=devices)
-    one = prepared(executable, 1.0, tensor(torch))
+    one = launcher(executable, 1.0, tensor(torch))
     for x in (0.5, 3, 0.5, -0.5, 0.0, -0.0, 0.0, -0.0, 0.5):
-        one([x, 0x1000])
+        one((x, 0x1000))
         number, array = cuda.launches[-1].parameters
         assert (number, pointer(array)) == (struct.pack("<f", x), 0x1000)
     with pytest.raises(ArgumentError, match="argument 0 is 'x'"):
-        one(["x", 0x1000])
+        one(("x", 0x1000))
 
 
-def test_a_launch_that_is_packed_is_its_streams_own(torch):
+def test_a_launch_that_is_recorded_is_its_streams_own(torch):
     one, cuda = doubling(torch)
     for _ in range(4):
         for handle in (7, 8):
-            one([0x1000, 0x2000], stream=handle)
+            one((0x1000, 0x2000), stream=handle)
             assert cuda.launches[-1].config.stream == handle
     assert cuda.names().count("config") == 2
 
 
-def test_what_is_packed_is_bounded(torch, monkeypatch):
+def test_what_is_recorded_is_bounded(torch, monkeypatch):
     monkeypatch.setattr(launcher_module, "_MOST", 4)
     one, cuda = doubling(torch)
     for i in range(40):
-        one([0x1000, 0x2000 + 4 * i])
-        one([0x1000, 0x2000 + 4 * i])
+        one((0x1000, 0x2000 + 4 * i))
+        one((0x1000, 0x2000 + 4 * i))
         assert given(cuda.launches[-1]) == [0x1000, 0x2000 + 4 * i]
-        assert len(one._packed) <= 4
+        assert len(one._recorded) <= 4
 
 
 @pytest.mark.parametrize("calls", [0, 1, 2])
-def test_a_launch_that_fails_names_its_kernel_packed_or_not(torch, calls):
+def test_a_launch_that_fails_names_its_kernel_recorded_or_not(torch, calls):
     one, cuda = doubling(torch)
     for _ in range(calls):
-        one([0x1000, 0x2000])
+        one((0x1000, 0x2000))
     cuda.fail["launch"] = "CUDA_ERROR_ILLEGAL_ADDRESS"
     with pytest.raises(DeviceError, match="kernel f_kernel could not be launched: CUDA_ERROR_ILLEGAL_ADDRESS"):
-        one([0x1000, 0x2000])
+        one((0x1000, 0x2000))
     assert cuda.names()[-1] == "pop"
 
 
@@ -139,22 +139,22 @@ def test_each_launch_is_waited_for_where_that_is_asked(torch, monkeypatch, calls
     monkeypatch.setenv("NVDSL_SYNC", "1")
     one, cuda = doubling(torch)
     for _ in range(calls):
-        one([0x1000, 0x2000])
+        one((0x1000, 0x2000))
     cuda.fail["synchronize"] = "CUDA_ERROR_ILLEGAL_ADDRESS"
     with pytest.raises(DeviceError, match="kernel f_kernel failed while it ran: CUDA_ERROR_ILLEGAL_ADDRESS"):
-        one([0x1000, 0x2000])
+        one((0x1000, 0x2000))
 
 
 def scratch(torch, **options):
     cuda, devices = fake(KERNEL, **options)
     executable = build(function(f"%a: {TY}", ONE + SCRATCH + "return"), [KERNEL], devices=devices)
-    return prepared(executable, tensor(torch)), cuda
+    return launcher(executable, tensor(torch)), cuda
 
 
 def test_memory_of_a_call_is_that_calls_own(torch):
     one, cuda = scratch(torch)
     for _ in range(4):
-        one([0x1000])
+        one((0x1000,))
     assert cuda.allocations == {} and cuda.names().count("alloc") == cuda.names().count("free") == 5
 
 
@@ -165,23 +165,23 @@ def test_memory_of_a_call_outlives_another_call(torch):
     def run(launched, cuda):
         cuda.run = None
         mine = set(cuda.allocations)
-        one([0x3000])
+        one((0x3000,))
         alive.append(mine <= set(cuda.allocations))
 
     for _ in range(3):
         cuda.run = run
-        one([0x1000])
+        one((0x1000,))
     assert alive == [True] * 3 and cuda.allocations == {}
 
 
-def test_a_packed_launch_keeps_its_tensor_maps(torch, monkeypatch):
+def test_a_recorded_launch_keeps_its_tensor_maps(torch, monkeypatch):
     monkeypatch.setattr(gpu, "_CACHED_MAPS", 1)
     kernel = Kernel("f_kernel", (128, 4, 8, 8, 4))
     cuda, devices = fake(kernel)
     executable = build(function(MIXED_ARGUMENTS, MIXED), [kernel], devices=devices)
     a, d = tensor(torch, 0x10000, dtype="float16", shape=(128, 64), strides=(64, 1)), tensor(torch, 0x20000)
     d.shape, d._strides = (16, 16), (16, 1)
-    one, kept, move = prepared(executable, a, d, 2.5, 3, -1), [], cuda.moved
+    one, kept, move = launcher(executable, a, d, 2.5, 3, -1), [], cuda.moved
 
     def moved(*arguments):
         encoded = move(*arguments)
@@ -190,9 +190,9 @@ def test_a_packed_launch_keeps_its_tensor_maps(torch, monkeypatch):
 
     cuda.moved = moved
     for at in (0x30000, 0x30000, 0x40000, 0x50000):
-        one([at, 0x20000, 2.5, 3, -1])
+        one((at, 0x20000, 2.5, 3, -1))
     gc.collect()
-    one([0x30000, 0x20000, 2.5, 3, -1])
+    one((0x30000, 0x20000, 2.5, 3, -1))
     assert pointer(cuda.launches[-1].parameters[0][-8:]) == 0x30000
     assert [one() is not None for one in kept] == [True, False, True]
 
@@ -201,32 +201,32 @@ def test_a_failure_names_the_kernel_and_frees(torch):
     one, cuda = scratch(torch)
     cuda.fail["launch"] = "CUDA_ERROR_INVALID_VALUE"
     with pytest.raises(DeviceError, match="kernel f_kernel could not be launched: CUDA_ERROR_INVALID_VALUE"):
-        one([0x1000])
+        one((0x1000,))
     assert cuda.allocations == {} and cuda.current == 0
     cuda.fail = {"alloc": "CUDA_ERROR_OUT_OF_MEMORY"}
     with pytest.raises(DeviceError, match=r"f: alloc: CUDA_ERROR_OUT_OF_MEMORY .*kernels of this call: f_kernel"):
-        one([0x1000])
+        one((0x1000,))
 
 
-def test_what_can_not_be_prepared(torch, monkeypatch):
+def test_what_can_not_be_launcher(torch, monkeypatch):
     cuda, devices = fake(KERNEL)
     executable = build(PROGRAM, [KERNEL], written=frozenset({1}), devices=devices)
     host, device = np.zeros((2, 3), np.float32), tensor(torch)
-    assert prepared(executable, device, device) is not None
+    assert launcher(executable, device, device) is not None
     cuda.run = None
-    assert prepared(executable, host, host) is None
+    assert launcher(executable, host, host) is None
     here = torch.Tensor("float32", (2, 3), (3, 1), -1, host=host)
-    assert prepared(executable, here, here) is None
+    assert launcher(executable, here, here) is None
     jax = libraries.install_jax(monkeypatch)
-    assert prepared(executable, jax.Array("float32", (2, 3)), device) is None
+    assert launcher(executable, jax.Array("float32", (2, 3)), device) is None
 
 
 def test_arrays_are_not_kept(torch):
     cuda, devices = fake(KERNEL)
     executable = build(PROGRAM, [KERNEL], devices=devices)
     a, d = tensor(torch), tensor(torch)
-    one, seen = prepared(executable, a, d), [weakref.ref(a), weakref.ref(d)]
-    one([a.data_ptr(), d.data_ptr()])
+    one, seen = launcher(executable, a, d), [weakref.ref(a), weakref.ref(d)]
+    one((a.data_ptr(), d.data_ptr()))
     del a, d
     gc.collect()
     assert [one() for one in seen] == [None, None]
@@ -234,13 +234,13 @@ def test_arrays_are_not_kept(torch):
 
 def test_several_threads(torch):
     cuda, devices = fake(KERNEL)
-    one = prepared(build(PROGRAM, [KERNEL], devices=devices), tensor(torch), tensor(torch))
+    one = launcher(build(PROGRAM, [KERNEL], devices=devices), tensor(torch), tensor(torch))
     cuda.current = 0x100
     cuda.launches.clear()
 
     def work(number):
         for i in range(200):
-            one([0x1000 * number, 0x1000 * number + 16 * i], stream=number)
+            one((0x1000 * number, 0x1000 * number + 16 * i), stream=number)
 
     threads = [threading.Thread(target=work, args=(n,)) for n in range(1, 5)]
     for thread in threads:

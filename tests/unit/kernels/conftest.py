@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import functools
 import importlib
 import itertools
 import struct
@@ -11,6 +12,7 @@ from types import SimpleNamespace
 import pytest
 
 from nvdsl.call import signature as signatures
+from nvdsl.call.launches import Launches
 from nvdsl.driver.device import devices
 from nvdsl.driver.launch import Launch
 from nvdsl.kernels.gemm import simple
@@ -45,13 +47,13 @@ def gpu(monkeypatch):
     cuda = Recorder(count=2)
     for name, value in (("_cuda", cuda), ("_devices", {}), ("_default", None)):
         monkeypatch.setattr(devices, name, value)
-    for name in ("_roads", "_ready"):
-        getattr(module, name).clear()
+    for store in (module._bound, module._launches):
+        store.clear()
     for function in (product, simple.matmul):
-        monkeypatch.setattr(function, "_plans", Once())
-        monkeypatch.setattr(function, "_prepared", {})
+        monkeypatch.setattr(function, "_compiled", Once())
+        monkeypatch.setattr(function, "_launches", Launches())
     product._chosen.clear()
-    monkeypatch.setattr(signatures, "_looks", dict(signatures._looks))
+    monkeypatch.setattr(signatures, "_looks", {})
     sms.cache_clear()
     launches = []
 
@@ -63,11 +65,19 @@ def gpu(monkeypatch):
         ]
         launches.append(SimpleNamespace(kernel=self.kernel, stream=run.stream, given=given, shape=record.shape))
 
+    def recorded(self, frame):
+        found = record(self, frame)
+        if found is not None:
+            found.again = functools.partial(launch, self, frame[0], found._record)
+        return found
+
+    record = Launch.recorded
     monkeypatch.setattr(Launch, "launch", launch)
+    monkeypatch.setattr(Launch, "recorded", recorded)
     cuda.launches = launches
     yield cuda
     sms.cache_clear()
-    module._ready.clear()
+    module._launches.clear()
 
 
 @pytest.fixture

@@ -396,7 +396,7 @@ def test_states_are_bounded_and_the_oldest_is_dropped(monkeypatch):
         for scale in range(40):
             monkeypatch.setattr(HERE, "SCALE", float(scale))
             assert call() == scale
-    assert len(function._plans) == 4 and len(traces) == 40
+    assert len(function._compiled) == 4 and len(traces) == 40
     (warning,) = [w for w in caught if issubclass(w.category, nv.AdvisoryWarning)]
     assert "the global `SCALE`" in str(warning.message) and warning.filename == __file__
 
@@ -406,7 +406,7 @@ def test_objects_as_constants_are_bounded(monkeypatch):
     function, call, _ = made(lambda c: c.by)
     for i in range(10):
         assert call(c=Setting(float(i))) == i
-    assert len(function._with) == len(function._plans) == 4
+    assert len(function._with) == len(function._compiled) == 4
 
 
 def test_what_a_guard_holds_may_be_freed():

@@ -9,7 +9,7 @@ from nvdsl.tune.names import fingerprint
 def described(function, *args, **kwargs):
     jit = nv.jit(function)
     call = Jit._describe(jit, args, kwargs)
-    return problems.of_call(call, jit._parameters(call))
+    return problems.of_call(call, call.parameters(jit._signature))
 
 
 def array(*shape, strides=None, dtype=nv.f16):

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import nvdsl as nv
 from nvdsl.driver.array_spec import Place, spec_of
-from nvdsl.kernels.gemm.arguments import Argument, overlap
+from nvdsl.kernels.gemm.arguments import Argument, check_disjoint
 
 START = 0x10000
 
@@ -23,7 +23,7 @@ def placed(name, address, shape=(4, 8), strides=(8, 1), device=0, dtype=nv.f16):
 
 def refused(*arguments):
     try:
-        overlap({argument.name: argument for argument in arguments})
+        check_disjoint({argument.name: argument for argument in arguments})
     except nv.ArgumentError as error:
         return re.match(r"out and (\w+) overlap", error.message)[1]
     return None

@@ -49,7 +49,7 @@ def products(draw):
 def by_numpy(road, sources):
     """What a road's kernel does."""
     for launch in range(road.launches):
-        a, b, out = road.arguments(sources, 1.0, 0.0, launch)
+        a, b, out = (memory[2] for _, memory in road.described(sources, 1.0, 0.0, launch))
         if road.function is product:
             a = a if road.options["a_major"] == "k" else a.swapaxes(-1, -2)
             b = b if road.options["b_major"] == "mn" else b.swapaxes(-1, -2)

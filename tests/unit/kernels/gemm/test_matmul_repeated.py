@@ -39,7 +39,7 @@ def test_each_call_has_its_addresses(gpu, torch):
             result = tensor(torch, out)
             assert multiply(torch, a, b, result) is result
             assert {a, b, out} <= last(gpu)
-    assert len(module._ready) == 1 and len(gpu.launches) == 15
+    assert len(module._launches) == 1 and len(gpu.launches) == 15
 
 
 def test_memory_that_comes_again_as_another_array(gpu, torch):
@@ -53,7 +53,7 @@ def test_memory_that_comes_again_as_another_array(gpu, torch):
             arrays = [tensor(torch, at, *kind.get(name, ())) for name, at in (("a", A), ("b", B), ("out", OUT))]
             multiply(torch, *arrays)
             seen.append(gpu.launches[-1].kernel)
-    assert len(set(map(id, seen[:4]))) == 4 and len(module._ready) == 4
+    assert len(set(map(id, seen[:4]))) == 4 and len(module._launches) == 4
     assert seen == seen[:4] * 4
 
 
@@ -175,12 +175,37 @@ def test_batches_of_several_launches_start_where_they_lie(gpu, torch):
     assert seen == [[first, second]] * 4
 
 
-def test_what_is_tuned_is_taken_by_the_next_call(gpu, torch):
+def test_what_is_tuned_is_taken_by_the_next_call(gpu, torch, monkeypatch):
     for _ in range(3):
         multiply(torch)
-    assert len(module._ready) == 1
+    assert len(module._launches) == 1
     product._remember(None)
-    assert not module._ready
+    long_way = module._Call
+    monkeypatch.setattr(module, "_Call", libraries.raising(AssertionError("the long way")))
+    with pytest.raises(AssertionError, match="the long way"):
+        multiply(torch)
+    monkeypatch.setattr(module, "_Call", long_way)
+    multiply(torch)
+    monkeypatch.setattr(module, "_Call", libraries.raising(AssertionError("the long way")))
+    multiply(torch)
+    assert len(gpu.launches) == 5
+
+
+def test_an_activation_that_reads_something_else_is_compiled_anew(gpu, torch):
+    by = [2.0]
+
+    def scaled(x):
+        return x * by[0]
+
+    kernels = []
+    for factor in (2.0, 3.0, 2.0):
+        by[0] = factor
+        for _ in range(3):
+            multiply(torch, activation=scaled)
+            kernels.append(gpu.launches[-1].kernel)
+    two, three = kernels[0], kernels[3]
+    assert two is not three
+    assert [id(x) for x in kernels] == [id(x) for x in [two] * 3 + [three] * 3 + [two] * 3]
 
 
 def test_a_call_that_shall_only_compile_runs_nothing(gpu, torch):

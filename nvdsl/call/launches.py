@@ -1,0 +1,90 @@
+"""The one store of repeated calls: from a call's signature to what it launches.
+
+A jit function has one, and so has `nv.matmul`. What is kept says itself whether it still holds: after a change of what
+its kernel was compiled from, and after a tuning, it does not, whoever keeps it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from nvdsl.call import collect
+from nvdsl.call.signature import Look, look_at, nothing
+from nvdsl.errors import ArgumentError
+from nvdsl.trace.decorated import current_host
+from nvdsl.trace.dependencies import Guard
+
+if TYPE_CHECKING:
+    from nvdsl.driver.launcher import Launcher
+
+_MOST = 4096  # launches in one store, before it starts again: shapes may vary without end
+
+
+class Launch:
+    """What calls of one signature launch. ``holds()``: whether a call would still be compiled to it.
+
+    ``make``: for calls that return a new array: makes it, and gives its address with it. ``place``: where that stands
+    among the call's values.
+    """
+
+    __slots__ = ("__weakref__", "holds", "launcher", "make", "place")
+
+    def __init__(
+        self, launcher: Launcher, holds: Guard, make: Callable[[], tuple[Any, int]] | None = None, place: int = 0
+    ) -> None:
+        self.launcher, self.holds, self.make, self.place = launcher, holds, make, place
+
+
+class Launches:
+    """What calls of one function launch, by signature and by what else decides (``rest``, hashable)."""
+
+    def __init__(self) -> None:
+        self._known: dict[Hashable, Launch] = {}
+        self._look: Look = nothing  # of the last call
+
+    def launch(self, arguments: Sequence[Any], rest: Hashable, stream: Any, numbers: tuple[float, ...] = ()) -> Any:
+        """Launch as a call like this one did before, and return the array that was made for it, or else True. None
+        where nothing was launched: there was none, it no longer holds, or a call shall not run.
+
+        ``numbers``: further values of the call. Raises what the launch raises.
+        """
+        if collect.found is not None or current_host.get() is not None:
+            return None
+        try:
+            seen = self._look(arguments)
+            if seen is None:
+                look = self._look = look_at(arguments)
+                seen = look(arguments)
+                if seen is None:
+                    return None
+        except (RuntimeError, ArgumentError):  # the long way says what
+            return None
+        key, values = seen
+        try:
+            known = self._known.get((key, rest))
+        except TypeError:  # something can't be hashed: so does it here
+            return None
+        if known is None or not known.holds():
+            return None
+        made: Any = True
+        if known.make is not None:
+            made, address = known.make()
+            values = (*values[: known.place], address, *values[known.place + 1 :])
+        known.launcher(values + numbers if numbers else values, stream)
+        return made
+
+    def keep(self, arguments: Sequence[Any], rest: Hashable, launch: Launch) -> None:
+        """Let calls like this one be found."""
+        self._look = look_at(arguments)  # it may have been written again
+        seen = self._look(arguments)
+        if seen is not None:
+            if len(self._known) >= _MOST:
+                self._known.clear()
+            self._known[seen[0], rest] = launch
+
+    def clear(self) -> None:
+        self._known.clear()
+
+    def __len__(self) -> int:
+        return len(self._known)
