@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 
 from nvdsl.errors import layout_error
 from nvdsl.layout import core
-from nvdsl.layout.core import Layout, from_modes
+from nvdsl.layout.core import Layout, Tiler, from_modes
 from nvdsl.layout.fit import fit, fit_bits
 from nvdsl.layout.make import make_layout
 from nvdsl.layout.nested import is_nested, is_one, is_static
@@ -21,14 +21,12 @@ POINTWISE = 1 << 14
 """Elements of a composition that are evaluated one by one where the rules of divisibility don't decide."""
 
 Modes = list[tuple[Any, Any]]
-Tiler = Any
-"""What selects elements: a Layout, an int n for ``n:1``, None for all, or a tuple of tilers, one for each mode."""
 
 
 # --- coalesce --------------------------------------------------------------------------------------------------------
 
 
-def coalesce(a: Layout, profile: Any = None) -> Layout:
+def coalesce(a: Layout, profile: Tiler = None) -> Layout:
     """The same function of integers with as few modes as possible. ``profile``: a tuple, to coalesce mode by mode.
 
     >>> str(coalesce(Layout((2, (1, 6)), (1, (6, 2)))))

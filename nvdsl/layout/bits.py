@@ -6,6 +6,8 @@ don't carry. What is not is left out of an inverse, which is then shorter, or re
 
 from __future__ import annotations
 
+from typing import Any
+
 from nvdsl.errors import layout_error
 from nvdsl.layout.core import Layout, from_modes
 from nvdsl.layout.nested import compact, flatten
@@ -142,7 +144,7 @@ def _digits(layout: Layout, *, whole: bool) -> list[tuple[int, int]]:
     return found
 
 
-def _spread(size: int, bits: int) -> int:
+def _spread(size: int, bits: Any) -> int:
     """The bits of an address that a mode of bits can set."""
     mask = 0
     for t in range((size - 1).bit_length()):

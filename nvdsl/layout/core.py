@@ -10,12 +10,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from numbers import Integral
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from nvdsl.errors import layout_error
 from nvdsl.layout import nested
 from nvdsl.layout.nested import flatten, is_nested, is_static
 from nvdsl.layout.strides import E, X, is_zero, plus, times, value
+
+if TYPE_CHECKING:
+    from nvdsl.layout.nested import Coordinate, Selection, Shape, Stride
+
+Tiler: TypeAlias = "Layout | int | None | tuple[Tiler, ...]"
+"""What selects elements: a Layout, an int n for ``n:1``, None for all, or a tuple of tilers, one for each mode."""
 
 below: dict[str, Callable[..., Any]] = {}
 """What a layout's operators and its text do. The modules that are built on this one enter it here."""
@@ -39,7 +45,7 @@ class Layout:
     _axes: int  # of coordinates; 0: of none
     _counted: dict[int | None, Any]  # leaves of a mode (None: of all) with what an integer is divided by
 
-    def __init__(self, shape: Any, stride: Any = None) -> None:
+    def __init__(self, shape: Shape, stride: Stride | None = None) -> None:
         shape = _plain(shape)
         if stride is None:
             if len(flatten(shape)) != 1:
@@ -62,7 +68,7 @@ class Layout:
 
     # --- evaluation
 
-    def __call__(self, *coordinate: Any) -> Any:
+    def __call__(self, *coordinate: Coordinate) -> Any:
         """Where ``coordinate`` lies: one integer, or one coordinate for each mode.
 
         An int or a traced integer for addresses and bits, an `E` for coordinates. Coordinates are not checked against
@@ -70,7 +76,7 @@ class Layout:
         """
         return value(self.element(coordinate[0] if len(coordinate) == 1 else coordinate))
 
-    def element(self, coordinate: Any) -> Any:
+    def element(self, coordinate: Coordinate) -> Any:
         """Like a call, but bits stay an `X`: what adds to the offset of a slice."""
         terms = self._terms(coordinate)
         if not self._axes:
@@ -125,7 +131,7 @@ class Layout:
             fix=f"give {len(self)} coordinates, or one integer that counts through all {self.size} elements",
         )
 
-    def slice(self, coordinate: Any) -> tuple[Layout, Any]:
+    def slice(self, coordinate: Selection) -> tuple[Layout, Any]:
         """(the layout of the modes at which ``coordinate`` is None, what the other coordinates add).
 
         The offset is an int or a traced integer, an `E`, or an `X`, and adds to what the rest's `element` gives:
@@ -222,7 +228,7 @@ class Layout:
     def __iter__(self) -> Iterator[Layout]:
         return (self[i] for i in range(len(self)))
 
-    def __eq__(self, other: Any) -> bool:
+    def __eq__(self, other: object) -> bool:
         if not isinstance(other, Layout):
             return NotImplemented
         return nested.same(self.shape, other.shape) and nested.same(self.stride, other.stride)
@@ -239,10 +245,10 @@ class Layout:
     def __str__(self) -> str:
         return below["show"](self)
 
-    def __matmul__(self, other: Any) -> Layout:
+    def __matmul__(self, other: Tiler) -> Layout:
         return below["composition"](self, other)
 
-    def __truediv__(self, tiler: Any) -> Layout:
+    def __truediv__(self, tiler: Tiler) -> Layout:
         return below["zipped_divide"](self, tiler)
 
 

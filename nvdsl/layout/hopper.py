@@ -7,7 +7,7 @@ verifier have formulas of their own, and tests compare the two. Source: PTX ISA,
 from __future__ import annotations
 
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, overload
 
 from nvdsl.layout.algebra import composition
 from nvdsl.layout.core import Layout
@@ -16,6 +16,10 @@ from nvdsl.layout.make import identity
 from nvdsl.layout.memory import upcast
 from nvdsl.layout.strides import E
 from nvdsl.layout.tile import TileLayout
+
+if TYPE_CHECKING:
+    from nvdsl.values.traced import Value
+    from nvdsl.values.typing import Int
 
 QUAD = ((4, 8), (E(0, 1), E(1, 0)))
 """Lanes as 8 rows of 4: lane l has row l / 4 and the (l % 4)-th part of it. All fragments begin so."""
@@ -100,7 +104,13 @@ def tma_boxes(tile: TileLayout) -> Layout:
 _ACCUMULATOR = wgmma_accumulator(8)
 
 
-def accumulator_element(thread: Any, register: int) -> tuple[Any, Any]:
+@overload
+def accumulator_element(thread: int, register: int) -> tuple[int, int]: ...
+@overload
+def accumulator_element(thread: Value, register: int) -> tuple[Value, Value]: ...
+
+
+def accumulator_element(thread: Int, register: int) -> tuple[Int, Int]:
     """(row, column) in an m64nN accumulator of 32-bit ``register`` of ``thread`` (0..127), for any N.
 
     The integers or traced integers of `wgmma_accumulator`.
@@ -118,7 +128,13 @@ def _known_element(thread: int, register: int) -> tuple[int, int]:
 _A_FRAGMENT = {itemsize: wgmma_a(itemsize) for itemsize in (1, 2, 4)}
 
 
-def a_fragment_element(thread: Any, register: int, itemsize: int) -> tuple[Any, Any]:
+@overload
+def a_fragment_element(thread: int, register: int, itemsize: int) -> tuple[int, int]: ...
+@overload
+def a_fragment_element(thread: Value, register: int, itemsize: int) -> tuple[Value, Value]: ...
+
+
+def a_fragment_element(thread: Int, register: int, itemsize: int) -> tuple[Int, Int]:
     """(row, first column) in an m64kK A operand held in registers; a 32-bit register holds
     ``4 // itemsize`` consecutive columns: the integers or traced integers of `wgmma_a`."""
     row, col = _A_FRAGMENT[itemsize](thread, (0, register))

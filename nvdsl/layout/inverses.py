@@ -13,7 +13,7 @@ from nvdsl.layout import bits
 from nvdsl.layout.algebra import coalesce
 from nvdsl.layout.core import Layout, from_modes
 from nvdsl.layout.make import make_layout
-from nvdsl.layout.nested import compact, flatten, is_one, is_static, over
+from nvdsl.layout.nested import Shape, compact, flatten, is_one, is_static, over
 from nvdsl.layout.strides import E, is_zero, times
 
 Modes = list[tuple[Any, Any]]
@@ -22,7 +22,7 @@ Indexed = Sequence[tuple[Any, Any, Any]]
 """(stride, size, how far apart in the domain) of modes."""
 
 
-def complement(a: Layout, bound: Any = 1) -> Layout:
+def complement(a: Layout, bound: Shape = 1) -> Layout:
     """What ``a`` leaves out: a layout whose sums with ``a`` are all different, in increasing order, up to ``bound``.
 
     ``make_layout(a, complement(a, bound))`` covers 0 .. bound - 1 (rounded up to whole periods), but for the holes of

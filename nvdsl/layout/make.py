@@ -6,11 +6,11 @@ from typing import Any
 
 from nvdsl.layout import nested
 from nvdsl.layout.core import Layout
-from nvdsl.layout.nested import is_nested
+from nvdsl.layout.nested import Shape, is_nested
 from nvdsl.layout.strides import E, times
 
 
-def row_major(*shape: Any) -> Layout:
+def row_major(*shape: Shape) -> Layout:
     """The last mode runs fastest: NumPy's order.
 
     >>> row_major(4, 8)
@@ -28,7 +28,7 @@ def row_major(*shape: Any) -> Layout:
     return Layout(tuple(shape), tuple(reversed(strides)))
 
 
-def column_major(*shape: Any) -> Layout:
+def column_major(*shape: Shape) -> Layout:
     """The first mode runs fastest: the order in which an integer counts through coordinates.
 
     >>> column_major(4, (2, 4))
@@ -37,7 +37,7 @@ def column_major(*shape: Any) -> Layout:
     return Layout(tuple(shape), nested.compact(tuple(shape)))
 
 
-def identity(*shape: Any) -> Layout:
+def identity(*shape: Shape) -> Layout:
     """The coordinates themselves: mode i gives coordinate i.
 
     >>> identity(64, 32)(3, 5)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from nvdsl.errors import layout_error
 from nvdsl.layout.core import Layout
 from nvdsl.layout.inverses import right_inverse
-from nvdsl.layout.nested import is_nested
+from nvdsl.layout.nested import Stride, is_nested
 from nvdsl.layout.strides import X, is_power, times, value
 
 BANKS, BANK_BYTES = 32, 4
@@ -44,9 +44,9 @@ def upcast(a: Layout, count: int) -> Layout:
     >>> str(upcast(Layout((8, 8), (128, 2)), 2))
     '(8,8):(64,1)'
     """
-    def smaller(stride: object) -> object:
+    def smaller(stride: Stride) -> Stride:
         if is_nested(stride):
-            return tuple(map(smaller, stride))  # type: ignore[call-overload]
+            return tuple(map(smaller, stride))
         if isinstance(stride, X) and is_power(count) and not stride.bits % count and not stride.ints % count:
             return X(stride.bits // count, stride.ints // count)
         if isinstance(stride, int) and not stride % count:

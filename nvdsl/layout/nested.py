@@ -2,12 +2,31 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from nvdsl.layout.strides import E, X, is_power, times
 
+if TYPE_CHECKING:
+    from typing_extensions import TypeIs
 
-def is_nested(x: Any) -> bool:
+    from nvdsl.layout.strides import Count
+    from nvdsl.values.traced import Value
+    from nvdsl.values.typing import PlainInt
+
+Shape: TypeAlias = "PlainInt | Value | tuple[Shape, ...]"
+"""A size, or a tuple of shapes."""
+
+Stride: TypeAlias = "PlainInt | Value | E | X | tuple[Stride, ...]"
+"""A stride for each size of a shape, nested as the shape is."""
+
+Coordinate: TypeAlias = "Count | tuple[Coordinate, ...]"
+"""An integer for any mode, or one coordinate for each of its modes."""
+
+Selection: TypeAlias = "PlainInt | Value | None | tuple[Selection, ...]"
+"""A coordinate in which None keeps a mode."""
+
+
+def is_nested(x: Any) -> TypeIs[tuple[Any, ...]]:
     """Whether ``x`` is a tuple of modes; an `E` is one stride."""
     return isinstance(x, tuple) and not isinstance(x, E)
 

@@ -9,9 +9,18 @@ ints, NumPy arrays, or traced values.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from nvdsl.errors import layout_error
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from nvdsl.values.traced import Value
+    from nvdsl.values.typing import PlainInt
+
+Count: TypeAlias = "PlainInt | np.ndarray | Value"
+"""What a stride is multiplied with: an integer, many of them, or a traced one."""
 
 
 class E(tuple):
@@ -23,7 +32,7 @@ class E(tuple):
 
     __slots__ = ()
 
-    def __new__(cls, *entries: Any) -> E:
+    def __new__(cls, *entries: Count) -> E:
         return tuple.__new__(cls, entries)
 
     def __getnewargs__(self) -> tuple[Any, ...]:
@@ -55,8 +64,8 @@ class X:
     X(0x1a0)
     """
 
-    bits: Any
-    ints: Any = 0
+    bits: Count
+    ints: Count = 0
 
     def __add__(self, other: Any) -> X:
         return plus(self, other)
@@ -118,7 +127,7 @@ def _xor(a: Any, b: Any) -> Any:
     return b if is_zero(a) else a if is_zero(b) else a ^ b
 
 
-def carryless(count: Any, bits: int) -> Any:
+def carryless(count: Any, bits: Any) -> Any:
     """The carry-less product: one shifted copy of ``count`` for each bit of ``bits``, combined by exclusive or."""
     product: Any = 0
     if isinstance(count, int):

@@ -14,11 +14,15 @@ Sources: PTX ISA, "Asynchronous Warpgroup Level Majorness, Shared Memory Layout 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any, overload
 
 from nvdsl.layout.algebra import coalesce, composition
 from nvdsl.layout.core import Layout
 from nvdsl.layout.strides import X
+
+if TYPE_CHECKING:
+    from nvdsl.values.traced import Value
+    from nvdsl.values.typing import Int
 
 SWIZZLES = (0, 16, 32, 64, 128)
 
@@ -27,7 +31,13 @@ SWIZZLES = (0, 16, 32, 64, 128)
 ALIGNMENT = {0: 128, 16: 128, 32: 256, 64: 512, 128: 1024}
 
 
-def swizzle_offset(offset: Any, swizzle: int) -> Any:
+@overload
+def swizzle_offset(offset: int, swizzle: int) -> int: ...
+@overload
+def swizzle_offset(offset: Value, swizzle: int) -> Value: ...
+
+
+def swizzle_offset(offset: Int, swizzle: int) -> Int:
     """Permute a byte offset within a tile: XOR bits [4, 4+n) with bits [7, 7+n), n = log2(swizzle/16).
 
     Works on Python ints and on traced integer values. ``offset`` counts from a base that is aligned
@@ -109,7 +119,14 @@ class TileLayout:
         """The tile starts at a multiple of so many bytes."""
         return ALIGNMENT[self.swizzle]
 
-    def offset(self, row: Any, col: Any) -> Any:
+    @overload
+    def offset(self, row: int, col: int) -> int: ...
+    @overload
+    def offset(self, row: Value, col: Int) -> Value: ...
+    @overload
+    def offset(self, row: int, col: Value) -> Value: ...
+
+    def offset(self, row: Int, col: Int) -> Int:
         """Byte offset of element (row, col), Python ints or traced integers."""
         width = self.panel_cols
         if self.panels == 1:

@@ -92,5 +92,6 @@ def _units(layout: TileLayout) -> Any:
     """Where each 16-byte unit of a tile lies, in units from its start, row by row."""
     width = layout.cols * layout.itemsize // UNIT
     per = UNIT // layout.itemsize
-    row, unit = np.arange(layout.rows)[:, None], np.arange(width)[None]
+    row: Any = np.arange(layout.rows)[:, None]  # as many coordinates at once
+    unit: Any = np.arange(width)[None]
     return (layout.offset(row, unit * per) // UNIT).reshape(-1)

@@ -205,8 +205,8 @@ class Elements(Source):
         each = 2 if self.paired else 1
         fetched = []
         for register in range(part.first, part.first + part.count, each):
-            r, c = nv.layout.accumulator_element(0, register)
-            r, c = inside(row, row0, part.top + r, self.rows, down), inside(col, col0, part.left + c, self.cols, right)
+            i, j = nv.layout.accumulator_element(0, register)
+            r, c = inside(row, row0, part.top + i, self.rows, down), inside(col, col0, part.left + j, self.cols, right)
             key = place(self.array, batch, index(r[0]) + r[1], index(c[0]) + c[1])
             fetched.append(self.array.load_vector(key, 2) if self.paired else self.array[key])
         return fetched
