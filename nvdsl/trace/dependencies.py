@@ -137,14 +137,11 @@ class Dependencies:
         warnings.warn_explicit(text, AdvisoryWarning, place.file, place.line)
 
 
-def never() -> bool:
-    """The guard of what was not read yet."""
-    return False
+never: Guard = False.__bool__
+"""The guard of what was not read yet."""
 
-
-def always() -> bool:
-    """The guard of what reads nothing."""
-    return True
+always: Guard = True.__bool__
+"""The guard of what reads nothing."""
 
 
 class _Guard:

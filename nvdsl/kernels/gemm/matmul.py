@@ -16,10 +16,10 @@ from nvdsl.call.launches import Launch, Launches
 from nvdsl.call.specialize import Call
 from nvdsl.driver.array_spec import ArraySpec
 from nvdsl.driver.executable import Executable
+from nvdsl.driver.new_arrays import empty_like, maker
 from nvdsl.driver.view import View
 from nvdsl.errors import ArgumentError, NvdslError
 from nvdsl.errors.tracebacks import at_call, for_user
-from nvdsl.kernels.allocate import empty_like, maker
 from nvdsl.kernels.arraylike import ArrayLike
 from nvdsl.kernels.blocks.linear_combination import LinearCombination
 from nvdsl.kernels.gemm import options as given
@@ -87,17 +87,15 @@ def matmul(
     try:
         alone = c is bias is scale_a is scale_b is None
         arrays = (a, b, out) if alone else (a, b, out, c, bias, given.array(scale_a), given.array(scale_b))
-        factor, added = given.numbers(alpha, beta, c, scale_a, scale_b)
+        if alone and beta is None and alpha.__class__ is float:
+            factor, added = alpha, 0.0
+        else:
+            factor, added = given.numbers(alpha, beta, c, scale_a, scale_b)
         numbers = () if factor == 1.0 and added == 0.0 else (factor, added)
-        rest = (
-            factor != 1.0,
-            added != 0.0,
-            None if activation is None else token(activation),
-            acc_dtype,
-            out_dtype,
-            None if config is None else token(config),
-            target,
-        )
+        chosen = None
+        if not (activation is acc_dtype is out_dtype is config is None):
+            chosen = token(activation), acc_dtype, out_dtype, token(config)
+        rest = numbers and (factor != 1.0, added != 0.0), chosen, target
         made = _launches.launch(arrays, rest, stream, numbers)
         if made is not None:
             return made if out is None else out  # type: ignore[return-value]

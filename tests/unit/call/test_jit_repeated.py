@@ -13,6 +13,7 @@ from nvdsl.driver.device import Devices
 from nvdsl.errors import ArgumentError
 from tests.unit.driver import libraries
 from tests.unit.driver.fake_cuda import FakeCuda, Kernel, pointer
+from tests.unit.passed_rooms import rooms, way
 
 
 class Recorder(FakeCuda):
@@ -227,3 +228,15 @@ def test_a_launch_that_somebody_else_keeps_says_that_it_no_longer_holds(cuda, te
     assert not one.holds() and not two.holds()
     assert function.repeatable(call, function.run(call, call.values, target="gpu")) is None  # chosen before the tuning
     assert kept_launch()[1].holds()
+
+
+@pytest.mark.parametrize("constants", [{}, {"scale": 2}], ids=["plain", "constants"])
+def test_a_repeated_call_passes_two_rooms_and_never_goes_back(cuda, tensor, constants):
+    function, arguments = made(), (tensor(0x1000), tensor(0x9000), 1.0)
+    for _ in range(3):
+        function(*arguments, target="gpu", **constants)
+    passed = way(lambda: function(*arguments, target="gpu", **constants))
+    own = [one for one in passed if one != "trace/tokens:token"]
+    assert rooms(own) == ["call", "driver"]
+    assert len(own) == len(set(own)) and len(passed) <= (3 if not constants else 6), passed
+    assert len(cuda.launches) == 4

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 import struct
 
@@ -14,6 +15,7 @@ from nvdsl.kernels import Config
 from nvdsl.kernels.gemm.tuned import product
 from tests.unit.driver import libraries
 from tests.unit.kernels.conftest import tensor
+from tests.unit.passed_rooms import rooms, way
 
 SMALL = Config(64, 64, stages=2, consumers=1)
 A, B, C, OUT = 0x10000, 0x20000, 0x30000, 0x40000
@@ -222,3 +224,18 @@ def test_the_stream_is_asked_for_each_time(gpu, torch):
         multiply(torch)
         multiply(torch, stream=5)
         assert [launched.stream for launched in gpu.launches[-2:]] == [stream, 5]
+
+
+@pytest.mark.parametrize("given", [{}, {"out": None}, {"c": C, "beta": 2.0}], ids=["out", "new", "c"])
+def test_a_repeated_call_passes_three_rooms_and_never_goes_back(gpu, torch, given):
+    given = {name: tensor(torch, x) if name == "c" else x for name, x in given.items()}
+    made = tensor(torch, OUT)
+    torch.empty = lambda shape, dtype, device: made
+    arrays = [tensor(torch, A), tensor(torch, B)]
+    call = functools.partial(nv.matmul, *arrays, **{"out": tensor(torch, OUT), **given}, target="gpu")
+    for _ in range(3):
+        call()
+    passed = way(call)
+    assert rooms(passed) == ["kernels", "call", "driver"]
+    assert len(passed) <= 7, passed
+    assert len(gpu.launches) == 4

@@ -12,8 +12,8 @@ import pytest
 
 import nvdsl as nv
 from nvdsl.driver.array_spec import Place
+from nvdsl.driver.new_arrays import empty_like
 from nvdsl.kernels import Config
-from nvdsl.kernels.allocate import empty_like
 from tests.unit.driver import libraries
 
 SMALL = Config(64, 64, stages=2, consumers=1)
