@@ -27,7 +27,7 @@ class Mbarrier:
         self._seen: set[int] = set()
         self._users: dict[Any, Use] = {}  # where something is invalidated
         self._may_end = warp.machine.code.invalidates
-        in_step = len(warp.block.cluster.blocks) == 1 and warp.machine.checks and not warp.machine.code.relaxes
+        in_step = warp.machine.checks and not warp.machine.code.relaxes
         self.rounds = Rounds() if in_step else None  # None: who uses it need not be known to keep step
         self.copied: tuple[int, Any] | None = None  # the last copy that completed on it: by the end of which phase, who
         self.record: Any = None  # a `flights.MbarrierRecorder`
@@ -127,19 +127,23 @@ class Mbarrier:
         parts = [f"{count} {what} at {where}" for (what, where), count in self._uses.items()]
         return f"{self.name}: initialized at {self.where}; " + ("; ".join(parts) or "nothing came since")
 
-    def complete_tx(self, size: int) -> None:
+    def complete_tx(self, size: int, before: Any) -> None:
+        """Bytes came; ``before``: what had happened when they were sent for (`Clock.before`)."""
         self.tx -= size
+        self._arrived.happened(before)
         self.complete()
 
     def complete(self) -> None:
         if self.pending or self.tx:
             return
         if self.rounds is not None:
-            self.rounds.completed(self, self._arrived.generic)
+            self.rounds.completed(self, self._arrived)
         self.phase += 1
         self.pending = self.count
         self.done.merge(self._arrived)
         self.done.generic.upto[self.channel] = self.phase
+        if self.done.after is not None:
+            self.done.after[self.channel] = self.phase
         if self.record is not None:
             self.record.completed()
 
@@ -254,6 +258,7 @@ class ClusterBarrier:
             self.inits[warp.actor] = warp.init_fence
         if relaxed:
             self._edge.add_beginning(warp.clock)
+            self._edge.happened(warp.clock.before(warp.epoch))
         else:
             warp.meet(warp.bits)
             warp.release(self._edge, "barrier.cluster.arrive", where)

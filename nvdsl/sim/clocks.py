@@ -40,6 +40,9 @@ class Clocks:
         """Of each block's shared memory: actor ``a`` has the number ``rank * size + a`` there."""
         return Known(np.zeros(self.blocks * self.size, np.int64))
 
+    def nothing_happened(self) -> Any:
+        return np.zeros(self.size, np.int64) if self.blocks > 1 else None
+
     def wgmma(self, warp: int) -> int:
         return self.warps + warp
 
@@ -138,12 +141,14 @@ def joined(a: Known | None, b: Known | None) -> Known | None:
 
 class _Knowledge:
     """``far``: other clusters' (generic, beyond) by cluster number, never written. ``fenced``, ``observed``: what
-    relaxed atomics release, and what fences acquire: see `atomics`."""
+    relaxed atomics release, and what fences acquire: see `atomics`. ``after``: by actor, what has happened before also
+    where only bytes tell of it, which order no access (a multicast comes after its issuer's wait); None in a cluster of
+    one block."""
 
-    __slots__ = ("beyond", "far", "fenced", "generic", "observed", "proxy")
+    __slots__ = ("after", "beyond", "far", "fenced", "generic", "observed", "proxy")
 
-    def __init__(self, generic: Known, proxy: Known) -> None:
-        self.generic, self.proxy = generic, proxy
+    def __init__(self, generic: Known, proxy: Known, after: Any) -> None:
+        self.generic, self.proxy, self.after = generic, proxy, after
         self.beyond: Known | None = None
         self.far: dict[int, tuple[Known, Known | None]] | None = None
         self.fenced: Any = None
@@ -153,6 +158,8 @@ class _Knowledge:
         """Know what another of the same cluster knows, too."""
         self.generic.join(other.generic)
         self.proxy.join(other.proxy)
+        if other.after is not None:
+            np.maximum(self.after, other.after, out=self.after)
         if other.beyond is not None:
             self.beyond = joined(self.beyond, other.beyond)
         if other.far is not None:
@@ -180,19 +187,27 @@ class Clock(_Knowledge):
     __slots__ = ("actor", "cluster", "lanes")
 
     def __init__(self, clocks: Clocks, actor: int, lanes: int) -> None:
-        super().__init__(clocks.nothing(), clocks.nothing_fenced())
+        super().__init__(clocks.nothing(), clocks.nothing_fenced(), clocks.nothing_happened())
         self.actor, self.cluster, self.lanes = actor, clocks.cluster, lanes
         self.generic.upto[actor] = 1  # it has begun
 
     def part_of(self, lanes: int) -> Clock:
         """The same for some of the lanes, which leave this one."""
         made = Clock.__new__(Clock)
-        _Knowledge.__init__(made, self.generic.copy(), self.proxy.copy())
+        _Knowledge.__init__(made, self.generic.copy(), self.proxy.copy(), _copy(self.after))
         made.beyond, made.far = self.beyond, None if self.far is None else dict(self.far)
         made.actor, made.cluster, made.lanes = self.actor, self.cluster, lanes
         made.fenced, made.observed = self.fenced, self.observed
         self.lanes &= ~lanes
         return made
+
+    def before(self, epoch: int) -> Any:
+        """What has happened before what these lanes do now, in this epoch of the warp: see ``after``."""
+        if self.after is None:
+            return None
+        found = np.maximum(self.after, self.generic.upto)
+        found[self.actor] = epoch
+        return found
 
     def known_of(self, cluster: int, fenced: bool) -> Known | None:
         """The accesses by a cluster's actors that come before what these lanes do now; ``fenced``: before their async
@@ -207,13 +222,17 @@ class Clock(_Knowledge):
         return known is not None and epoch <= known.upto[actor]
 
 
+def _copy(array: Any) -> Any:
+    return None if array is None else array.copy()
+
+
 class Edge(_Knowledge):
     """What a barrier passes on: what those know who arrived."""
 
     __slots__ = ("_warps",)
 
     def __init__(self, clocks: Clocks) -> None:
-        super().__init__(clocks.nothing(), clocks.nothing_fenced())
+        super().__init__(clocks.nothing(), clocks.nothing_fenced(), clocks.nothing_happened())
         self._warps = clocks.warps
 
     def add_async(self, clock: Clock) -> None:
@@ -226,5 +245,10 @@ class Edge(_Knowledge):
     def add_beginning(self, clock: Clock) -> None:
         """A relaxed arrival at the cluster's barrier: it tells that the warp has begun, and of no access."""
         self.generic.upto[clock.actor] = max(self.generic.upto[clock.actor], 1)
+
+    def happened(self, before: Any) -> None:
+        """This has happened before: see ``after``."""
+        if before is not None:
+            np.maximum(self.after, before, out=self.after)
 
     merge = _Knowledge.join

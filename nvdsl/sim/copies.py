@@ -22,11 +22,13 @@ from nvdsl.sim.report import Access, error
 
 class Load:
     """A copy into shared memory. ``targets``: (block, address, mbarrier, record) of each block that gets it.
-    ``undefined``: for each byte of the source's allocation whether nobody wrote it; None where all were."""
+    ``undefined``: for each byte of the source's allocation whether nobody wrote it; None where all were. ``before``:
+    what had happened before it (`Clock.before`)."""
 
-    __slots__ = ("cluster", "flight", "machine", "source", "targets", "touch", "undefined", "who")
+    __slots__ = ("before", "cluster", "flight", "machine", "source", "targets", "touch", "undefined", "who")
 
-    def __init__(self, w: Any, source: Any, targets: list[Any], who: Access, touch: Any) -> None:
+    def __init__(self, w: Any, lane: int, source: Any, targets: list[Any], who: Access, touch: Any) -> None:
+        self.before = w.of_lane(lane).before(w.epoch)
         self.machine, self.cluster = w.machine, w.block.cluster
         self.source, self.targets, self.who, self.touch = source, targets, who, touch
         self.undefined: Any = None
@@ -48,7 +50,7 @@ class Load:
             if self.touch is not None and block is self.targets[0][0]:
                 self.touch.actor, self.touch.epoch = barrier.channel, barrier.phase + 1
             barrier.copied = barrier.phase + 1, self.who
-            barrier.complete_tx(self.source.bytes)
+            barrier.complete_tx(self.source.bytes, self.before)
 
 
     def _leave_undefined(self, block: Any, address: int) -> None:
@@ -93,7 +95,7 @@ def load(
         if found.shadow is not None and region is not None:
             touch = found.shadow.read(w, lane, region, who)
             undefined = found.shadow.undefined(region, who)
-    made = Load(w, source, targets, who, touch)
+    made = Load(w, lane, source, targets, who, touch)
     made.undefined = undefined
     w.machine.issue(made)
 

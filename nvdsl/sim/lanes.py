@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from nvdsl.errors import Where
-from nvdsl.sim.clocks import ALL_LANES, Clock, Clocks, Known, Part, _Knowledge, joined
+from nvdsl.sim.clocks import ALL_LANES, Clock, Clocks, Edge, Known, Part, _Knowledge, joined
 
 _EVERYONE = np.ones(32, np.bool_)
 _masks: dict[bytes, tuple[Any, int]] = {_EVERYONE.tobytes(): (None, ALL_LANES)}
@@ -130,7 +130,7 @@ class Lanes:
             for channel, epoch in over:
                 upto[channel] = max(upto[channel], epoch)
 
-    def release(self, edge: _Knowledge, what: str, where: Where | None) -> None:
+    def release(self, edge: Edge, what: str, where: Where | None) -> None:
         """Tell a barrier what the active lanes know and did."""
         if len(self.clocks) == 1:
             edge.join(self.clock)
@@ -138,6 +138,8 @@ class Lanes:
             for _ in self.apart():
                 edge.join(self.clock)
         self.tell(edge.generic, what, where)
+        if edge.after is not None:
+            edge.after[self.actor] = self.epoch
         self.epoch += 1
 
     def tell(self, known: Known, what: str, where: Where | None) -> None:

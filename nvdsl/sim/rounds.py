@@ -6,8 +6,8 @@ comes after the wait arrives in it. And an arrival counts to whatever phase is u
 know that the one before is over, else its arrival might have counted to that. Both are asked of what is known, not of
 what happened, so that one order of events tells of all.
 
-In a cluster bytes order what clocks don't know of (a multicast comes after its issuer's wait), so that nothing is asked
-there; nor where arrivals are relaxed.
+In a cluster bytes tell of what happened before, too: who waits for a multicast knows what its issuer had waited for
+(`Clock.after`). Where arrivals are relaxed nothing is asked.
 """
 
 from __future__ import annotations
@@ -56,9 +56,9 @@ class Rounds:
         """The active lanes of a warp arrive. That they may do so in the phase before is said at the block's end: a race
         that comes of it says more."""
         clock, block = warp.clock, warp.block
-        if barrier.phase and self._mixed is None and clock.generic.upto[barrier.channel] < barrier.phase:
+        if barrier.phase and self._mixed is None and not _over(barrier, clock):
             for use in self._before.values():
-                if use.warp is not warp and clock.generic.unknown(use.warp.actor, use.epoch) & use.lanes:
+                if use.warp is not warp and _unknown(clock, use):
                     self._mixed = _mixed(barrier, warp, at, f"{use.warp.name} at {use.at} may be still to come in")
             if self._tx[0]:
                 self._mixed = _mixed(barrier, warp, at, "bytes may be still to come in")
@@ -70,8 +70,8 @@ class Rounds:
         """A phase completes; ``told``: what those know who arrived. Raises where one who waits for the phase before may
         not have seen that yet."""
         for use in self._waits.values():
-            if told.unknown(use.warp.actor, use.epoch) & use.lanes == use.lanes and not self._by_mates(use, told):
-                raise use.warp.block.mixed or _lapped(barrier, use)
+            if _unknown(told, use) == use.lanes and not self._by_mates(use, told):
+                raise use.warp.block.mixed or self._mixed or _lapped(barrier, use)
         self._waits.clear()
         self._before, self._now = self._now, {}
         self._tx = [self._tx[1], False]
@@ -80,7 +80,21 @@ class Rounds:
         """Whether another warp of the warpgroup, at the same line, is known to have seen it: often all four wait, and
         one thread of them goes on; they are taken to keep together."""
         group = [u for u in self._waits.values() if u.at == use.at and u.warp.index // 4 == use.warp.index // 4]
-        return any(told.unknown(u.warp.actor, u.epoch) & u.lanes != u.lanes for u in group)
+        return any(_unknown(told, u) != u.lanes for u in group)
+
+
+def _unknown(knowledge: Any, use: Use) -> int:
+    """The lanes of a use that a clock or an edge does not know of."""
+    after, actor = knowledge.after, use.warp.actor
+    if after is not None and after[actor] >= use.epoch:
+        return 0
+    return knowledge.generic.unknown(actor, use.epoch) & use.lanes
+
+
+def _over(barrier: Any, clock: Any) -> bool:
+    """Whether a clock knows that the phase before is over."""
+    at = barrier.channel
+    return clock.generic.upto[at] >= barrier.phase or clock.after is not None and clock.after[at] >= barrier.phase
 
 
 def _lapped(barrier: Any, use: Use) -> Exception:

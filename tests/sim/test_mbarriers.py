@@ -239,6 +239,85 @@ def test_arrivals_of_two_rounds():
 
 
 @nv.jit
+def gathered_in_a_cluster(out, *, wait, rounds=6):
+    """The warps of two blocks arrive once a round at the first one's barrier; a warp there takes what they bring."""
+
+    @nv.kernel(grid=2, block=64, cluster=2)
+    def body():
+        full = nv.Mbarriers(1, arrivals=64, sync=False)[0]
+        empty = nv.Mbarriers(1, arrivals=32, sync=False)[0]
+        nv.cluster_sync()
+        t, warp, rank = nv.thread_id.x, nv.warp_id(), nv.cluster_rank()
+        if warp == 0:
+            for k in nv.range(rounds):
+                if wait:
+                    empty.wait(1 - k % 2, scope="cluster")
+                full.arrive_cluster(0)  # ARRIVE
+        elif rank == 0:
+            for k in nv.range(rounds):
+                full.wait(k % 2, scope="cluster")
+                empty.arrive_cluster(0)
+                empty.arrive_cluster(1)
+        nv.cluster_sync()
+        out[rank, t] = t
+
+    body()
+
+
+def test_arrivals_of_two_rounds_from_another_block():
+    out = zeros(2, 64, dtype=np.int32)
+    program = traced(gathered_in_a_cluster, out, wait=True)
+    for options in SCHEDULES[:10]:
+        assert verdict_of(program, options) is None
+    error = verdict(gathered_in_a_cluster, out, wait=False)
+    assert error.kind in ("mixed-rounds", "over-arrival"), error
+    assert error.where.line == _at(gathered_in_a_cluster, "# ARRIVE")
+
+
+@nv.jit
+def shared_copies(x, out, *, wait, rounds=6):
+    """Block 0's copies go to both blocks; their readers arrive at its barrier, and nowhere else."""
+    x_tma = nv.TMA(x, tile=(8, 32))
+
+    @nv.kernel(grid=2, block=64, cluster=2)
+    def body():
+        slot = nv.smem((8, 32), x.dtype)
+        full = nv.Mbarriers(1, arrivals=1, sync=False)[0]
+        empty = nv.Mbarriers(1, arrivals=64, sync=False)[0]
+        nv.cluster_sync()
+        t, warp, rank = nv.thread_id.x, nv.warp_id(), nv.cluster_rank()
+        total = nv.f32(0.0)
+        if warp == 0:
+            if t == 0:
+                for k in nv.range(rounds):
+                    if wait and k > 0:
+                        full.wait(1 - k % 2)
+                    full.arrive_expect_tx(slot.bytes)  # EXPECT
+                    if rank == 0:
+                        empty.wait(1 - k % 2, scope="cluster")
+                        x_tma.load(slot, full, (8 * k, 0), multicast_mask=3)
+        else:
+            for k in nv.range(rounds):
+                full.wait(k % 2)
+                total = total + slot[0, t - 32]
+                empty.arrive_cluster(0)
+        nv.cluster_sync()
+        if warp == 1:
+            out[rank, t - 32] = total
+
+    body()
+
+
+def test_bytes_from_another_block_tell_what_its_issuer_waited_for():
+    x, out = np.ones((48, 32), np.float32), zeros(2, 32)
+    program = traced(shared_copies, x, out, wait=True)
+    for options in SCHEDULES[:10]:
+        assert verdict_of(program, options) is None
+    assert (out == 6).all()
+    _reported(shared_copies, "# EXPECT", ["mixed-rounds", "over-arrival"], x, out, wait=False)
+
+
+@nv.jit
 def alone(out, *, rounds=5):
     """The only one who arrives knows that its last phase is over."""
 
