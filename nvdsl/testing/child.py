@@ -19,9 +19,12 @@ import traceback
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 from nvdsl.errors import NvdslError, WatchdogError
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
 class ChildTimeout(NvdslError):
@@ -49,8 +52,8 @@ class ChildResult:
 
 def run_in_child(
     target: str,
-    args: Sequence[Any] = (),
-    kwargs: Mapping[str, Any] | None = None,
+    args: Sequence[object] = (),
+    kwargs: Mapping[str, object] | None = None,
     *,
     timeout: float = 120.0,
     env: Mapping[str, str] | None = None,
@@ -92,13 +95,13 @@ def run_in_child(
     return ChildResult(value, out, err, seconds)
 
 
-def in_child(timeout: float = 120.0) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+def in_child(timeout: float = 120.0) -> Callable[[Callable[P, R]], Callable[P, R]]:
     """Decorator: every call of the function (of a module's top level, a test for example) is made in a
     child process. It returns what the function returned and raises what it raised, `pytest.skip` too."""
 
-    def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
+    def decorate(function: Callable[P, R]) -> Callable[P, R]:
         @functools.wraps(function)
-        def call(*args: Any, **kwargs: Any) -> Any:
+        def call(*args: P.args, **kwargs: P.kwargs) -> R:
             target = f"{function.__module__}:{function.__qualname__}"
             try:
                 return run_in_child(target, args, kwargs, timeout=timeout).value

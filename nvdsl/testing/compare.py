@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import ml_dtypes
 import numpy as np
 
-from nvdsl.testing.reference import FP8, NUMPY, dtype_name, rounded
+from nvdsl.testing.reference import FP8, NUMPY, DTypeLike, dtype_name, rounded
 
 # Error per k-element of an accumulator, relative to the size of the result. f32: each wgmma (8 to 32 of k)
 # truncates at about 2**-23. fp8: the sum inside has 13 bits of mantissa. f16: one rounding per wgmma.
 _ERROR_PER_K = {"f32": 2.0**-24, "fp8": 2.0**-18, "f16": 2.0**-15}
 
 
-def tolerance(out: Any, dtype: Any, k: int, *, acc: Any = "f32") -> tuple[float, float]:
+def tolerance(out: DTypeLike, dtype: DTypeLike, k: int, *, acc: DTypeLike = "f32") -> tuple[float, float]:
     """(relative, summation): the bounds of `assert_close` for operands of `dtype`, sums over `k` in an
     accumulator of type `acc`, and results stored as `out`.
 
@@ -28,7 +26,7 @@ def tolerance(out: Any, dtype: Any, k: int, *, acc: Any = "f32") -> tuple[float,
 
 
 def assert_close(
-    actual: np.ndarray, expected: np.ndarray, dtype: Any, k: int, *, acc: Any = "f32", exact: bool = False
+    actual: np.ndarray, expected: np.ndarray, dtype: DTypeLike, k: int, *, acc: DTypeLike = "f32", exact: bool = False
 ) -> None:
     """Fail unless `actual` is `expected` up to what the hardware's arithmetic may differ (`tolerance`).
 

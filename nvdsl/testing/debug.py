@@ -10,20 +10,22 @@ from __future__ import annotations
 import runpy
 import sys
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 from nvdsl.errors import ArgumentError
 
+R = TypeVar("R")
+
 
 def run(
-    function: Callable[..., Any],
+    function: Callable[..., R],
     *args: Any,
     timeout: float = 120.0,
     env: Mapping[str, str] | None = None,
     **kwargs: Any,
-) -> Any:
+) -> R:
     """``function(*args, **kwargs)`` in a child process with NVDSL_DEBUG=1; returns what it returned.
 
     ``function``: one of a module's or script's top level (a jit function too); arguments and result are pickled, and

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any
+from typing import ParamSpec, TypeVar
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
 @functools.cache
@@ -16,12 +19,12 @@ def missing_hopper() -> str | None:
     return None if reason is None else str(reason)
 
 
-def requires_hopper(test: Callable[..., Any]) -> Callable[..., Any]:
+def requires_hopper(test: Callable[P, R]) -> Callable[P, R]:
     """Decorator: mark a test `gpu` and skip it, with the reason, where there is no usable Hopper GPU."""
     import pytest
 
     @functools.wraps(test)
-    def guarded(*args: Any, **kwargs: Any) -> Any:
+    def guarded(*args: P.args, **kwargs: P.kwargs) -> R:
         reason = missing_hopper()
         if reason is not None:
             pytest.skip(reason)

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TypeAlias
 
 import ml_dtypes
 import numpy as np
+
+from nvdsl.values.dtypes import DType
+
+DTypeLike: TypeAlias = DType | str | np.dtype | type[np.generic]
+"""A type of elements: ``nv.f16``, its name, or NumPy's type."""
 
 NUMPY = {
     "f64": np.dtype(np.float64),
@@ -30,13 +35,14 @@ _NAMES = {dtype: name for name, dtype in NUMPY.items() if name != "tf32"}
 FP8 = ("e4m3", "e5m2")
 
 
-def dtype_name(dtype: Any) -> str:
+def dtype_name(dtype: DTypeLike) -> str:
     """``"f16"`` from ``nv.f16``, ``"f16"`` or ``np.float16``."""
-    name = dtype if isinstance(dtype, str) else getattr(dtype, "name", None)
-    return name if name in NUMPY else _NAMES[np.dtype(dtype)]
+    if isinstance(dtype, DType):
+        return dtype.name
+    return dtype if isinstance(dtype, str) and dtype in NUMPY else _NAMES[np.dtype(dtype)]
 
 
-def random(shape: Sequence[int], dtype: Any, seed: int, *, integers: bool = False) -> np.ndarray:
+def random(shape: Sequence[int], dtype: DTypeLike, seed: int, *, integers: bool = False) -> np.ndarray:
     """An array of `shape` whose every element is a value of `dtype`.
 
     Floats are standard normal, integers are uniform over the whole range of the type. With
@@ -53,7 +59,7 @@ def random(shape: Sequence[int], dtype: Any, seed: int, *, integers: bool = Fals
     return rounded(generator.standard_normal(shape), name)
 
 
-def rounded(x: np.ndarray, dtype: Any) -> np.ndarray:
+def rounded(x: np.ndarray, dtype: DTypeLike) -> np.ndarray:
     """`x` converted to the float type `dtype` as the GPU converts float32: to nearest even, except tf32,
     where ties go away from zero; fp8 saturates (PTX ISA, cvt: ``.rn``, ``.rna.tf32``,
     ``.rn.satfinite.e4m3x2``)."""
@@ -76,7 +82,9 @@ def _tf32(single: np.ndarray, half: int) -> np.ndarray:
     return np.where(np.isfinite(single), bits.view(np.float32), single)
 
 
-def matmul(a: np.ndarray, b: np.ndarray, *, dtype: Any = None, precision: Any = np.float64) -> np.ndarray:
+def matmul(
+    a: np.ndarray, b: np.ndarray, *, dtype: DTypeLike | None = None, precision: type[np.floating] = np.float64
+) -> np.ndarray:
     """The product that a GPU kernel is compared with: `a` (..., M, K) times `b` (..., K, N).
 
     `dtype` is the type of the operands as the tensor core reads them, by default that of `a`. It matters

@@ -33,7 +33,8 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 from enum import Enum
-from typing import Any
+from types import TracebackType
+from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
 
@@ -57,9 +58,13 @@ from nvdsl.thin.load import Loaded, LoadedFunction, LoadedKernel, load
 from nvdsl.trace.launch import describe_launch, emit_launch
 from nvdsl.values import scope
 from nvdsl.values.traced import const
+from nvdsl.values.typing import Coords
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
-def get_type_size(ty: Any) -> int:
+def get_type_size(ty: ir.Type) -> int:
     """Bytes of a memref, float or integer type."""
     if isinstance(ty, ir.MemRefType):
         size = get_type_size(ty.element_type)
@@ -109,7 +114,9 @@ class Warpgroup:
         self._insertion.__enter__()
         return self
 
-    def __exit__(self, exc_type: Any, exc_value: Any, traceback: Any) -> None:
+    def __exit__(
+        self, exc_type: type[BaseException] | None, exc_value: BaseException | None, traceback: TracebackType | None
+    ) -> None:
         if exc_type is None:
             scf.yield_([])
         self._insertion.__exit__(exc_type, exc_value, traceback)
@@ -151,9 +158,9 @@ class WGMMAMatrix:
         matrix_type: WGMMAType,
         shape: Sequence[int] | None = None,
         desc: TMA | None = None,
-        smem: Any = None,
-        ty: Any = None,
-        acc_op: Any = None,
+        smem: ir.Value | None = None,
+        ty: ir.Type | None = None,
+        acc_op: ir.Value | None = None,
     ) -> None:
         self.matrix_type, self.desc, self.smem, self.ty = matrix_type, desc, smem, ty
         if acc_op is not None:
@@ -170,14 +177,14 @@ class WGMMAMatrix:
             self.acc_op = nvgpu.warpgroup_mma_init_accumulator(self.acc_ty)
 
     @property
-    def acc_ty(self) -> Any:
+    def acc_ty(self) -> ir.Type:
         """The accumulator's type, ``!nvgpu.warpgroup.accumulator``."""
         return ir.Type.parse(
             f"!nvgpu.warpgroup.accumulator<fragmented = vector<{self.M}x{self.N}x{self.ty}>>"
         )
 
     @property
-    def wgmma_ty(self) -> Any:
+    def wgmma_ty(self) -> ir.Type:
         """The operand's type, ``!nvgpu.warpgroup.descriptor``."""
         assert self.desc is not None
         return ir.Type.parse(
@@ -185,28 +192,28 @@ class WGMMAMatrix:
             "#gpu.address_space<workgroup>>>"
         )
 
-    def store_accumulator(self, dest: Any) -> None:
+    def store_accumulator(self, dest: ir.Value) -> None:
         """Wait for all wgmmas, then write the accumulator to a memref (``nvgpu.warpgroup.mma.store``)."""
         assert self.matrix_type == WGMMAType.Accumulator
         wgmma_wait(0)
         nvgpu.warpgroup_mma_store(self.acc_op, dest)
 
-    def update_smem(self, smem: Any) -> None:
+    def update_smem(self, smem: ir.Value) -> None:
         """Take the operand from another view of shared memory."""
         self.smem = smem
 
-    def update_accumulator(self, acc_op: Any) -> None:
+    def update_accumulator(self, acc_op: ir.Value) -> None:
         """Take other sums."""
         self.acc_op = acc_op
 
-    def __matmul__(self, rhs: WGMMAMatrix) -> list[Any]:
+    def __matmul__(self, rhs: WGMMAMatrix) -> list[ir.Value]:
         assert self.desc is not None and rhs.desc is not None
         return [
             nvgpu.warpgroup_generate_descriptor(m.wgmma_ty, m.smem, m.desc.tma_descriptor)  # type: ignore[union-attr]
             for m in (self, rhs)
         ]
 
-    def __iadd__(self, matmul_result: list[Any]) -> WGMMAMatrix:
+    def __iadd__(self, matmul_result: list[ir.Value]) -> WGMMAMatrix:
         lhs, rhs = matmul_result
         acc_op = nvgpu.WarpgroupMmaOp(self.acc_op.type, lhs, rhs, self.acc_op, transposeB=True).result
         return WGMMAMatrix(WGMMAType.Accumulator, acc_op=acc_op)
@@ -217,15 +224,15 @@ class NVDSL:
 
     @staticmethod
     def mlir_gpu_launch(
-        grid: Any = (1, 1, 1), block: Any = (1, 1, 1), smem: int = 0
-    ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+        grid: Coords = (1, 1, 1), block: Sequence[int] = (1, 1, 1), smem: int = 0
+    ) -> Callable[[Callable[P, R]], Callable[P, R]]:
         """Trace a nested function into ``gpu.launch``. ``smem``: bytes that the kernel laid out itself."""
 
-        def decorator(function: Callable[..., Any]) -> Callable[..., Any]:
+        def decorator(function: Callable[P, R]) -> Callable[P, R]:
             @functools.wraps(function)
-            def wrapper(*args: Any, **kwargs: Any) -> Any:
+            def wrapper(*args: P.args, **kwargs: P.kwargs) -> R:
                 info = describe_launch(function.__name__, tuple(grid), tuple(block), 1)
-                results: list[Any] = []
+                results: list[R] = []
                 op = emit_launch(info, lambda: results.append(function(*args, **kwargs)), smem)
                 _synchronize_inits(op)
                 return results[0]
@@ -235,7 +242,7 @@ class NVDSL:
         return decorator
 
     @staticmethod
-    def mlir_func(function: Callable[..., Any]) -> Callable[..., Any]:
+    def mlir_func(function: Callable[..., None]) -> ThinFunction:
         """Trace a host function and run it op by op. See `ThinFunction`."""
         return ThinFunction(function)
 
@@ -273,7 +280,7 @@ class ThinFunction(HostFunction):
     With ``MLIR_NVDSL_PRINT_IR=1`` a call prints the traced module instead of running it, as LLVM's does.
     """
 
-    def __init__(self, function: Callable[..., Any]) -> None:
+    def __init__(self, function: Callable[..., None]) -> None:
         super().__init__(function.__name__)
         functools.update_wrapper(self, function)
         self._function = function
@@ -282,7 +289,7 @@ class ThinFunction(HostFunction):
         """By name, as Python's functions are."""
         return self._function.__qualname__
 
-    def _module(self, specs: list[Any], **kwargs: Any) -> Any:
+    def _module(self, specs: list[Any], **kwargs: Any) -> ir.Module:
         return trace_function(
             self.__name__,
             specs,

@@ -13,6 +13,7 @@ from nvdsl.call.specialize import ScalarSpec, ShapeDtype
 from nvdsl.driver import arrays
 from nvdsl.errors import ArgumentError, frames
 from nvdsl.errors.tracebacks import at_call
+from nvdsl.mlir import ir
 from nvdsl.trace import effects
 from nvdsl.values import dtypes
 
@@ -27,7 +28,7 @@ class HostFunction:
         self.__name__ = name
         self._cache: dict[Any, Compiled] = {}
 
-    def _module(self, specs: list[Any], **kwargs: Any) -> Any:
+    def _module(self, specs: list[Any], **kwargs: Any) -> ir.Module:
         """The verified module for arguments with ``specs``."""
         raise NotImplementedError
 
@@ -50,7 +51,7 @@ class HostFunction:
         synchronize()  # a gpu.launch without a token is synchronous
 
     @at_call
-    def trace(self, *args: Any, **kwargs: Any) -> Any:
+    def trace(self, *args: Any, **kwargs: Any) -> ir.Module:
         """Only trace and verify; returns the ``ir.Module``."""
         return self._module([describe(a, i)[0] for i, a in enumerate(args)], **kwargs)
 

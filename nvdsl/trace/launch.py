@@ -161,7 +161,7 @@ def _check_cluster(grid: tuple[Int, Int, Int], cluster: tuple[int, int, int]) ->
             )
 
 
-def emit_launch(info: scope.Kernel, body: Callable[[], Any], smem: int | None = None) -> gpu_ops.LaunchOp:
+def emit_launch(info: scope.Kernel, body: Callable[[], None], smem: int | None = None) -> gpu_ops.LaunchOp:
     """Emit ``gpu.launch`` and trace ``body`` into it. Returns the op.
 
     ``smem``: bytes of dynamic shared memory that the user laid out himself; None: what the body allocates.

@@ -32,6 +32,7 @@ from nvdsl.errors import trace_error
 from nvdsl.mlir import ir
 
 if TYPE_CHECKING:
+    from nvdsl.mlir.ir import Type as MlirType
     from nvdsl.values.traced import Value
     from nvdsl.values.typing import ElementType, Number
 
@@ -61,7 +62,7 @@ class DType:
     signed: bool
     numpy: np.dtype
     arithmetic: bool
-    _mlir: Callable[[], Any]
+    _mlir: Callable[[], MlirType]
 
     @property
     def bytes(self) -> int:
@@ -79,7 +80,7 @@ class DType:
         return self.kind == "int" and not self.signed
 
     @property
-    def ir(self) -> Any:
+    def ir(self) -> MlirType:
         """The ``ir.Type``, in the current MLIR context."""
         return self._mlir()
 
@@ -154,7 +155,7 @@ def by_name(name: str) -> DType:
     return _BY_NAME[name]
 
 
-def from_ir(type: Any) -> DType:
+def from_ir(type: ir.Type) -> DType:
     """The type of a scalar ``ir.Type``. Integers are signless there, so iN is signed here (i1 is bool).
 
     Raises ``TypeError`` for a type that no DType stands for (vectors, memrefs, other widths).
