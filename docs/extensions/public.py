@@ -133,10 +133,26 @@ def _doc(thing: Any, full: str) -> str:
     text = inspect.getdoc(thing) or ""
     if not (inspect.isclass(thing) or inspect.isroutine(thing)) and text == inspect.getdoc(type(thing)):
         text = ""
-    return "\n".join(
-        line if line.startswith("    ") else re.sub(r"(?<!`)`([\w.]+)(\(\))?`(?!`)", lambda m: _named(m, full), line)
-        for line in text.splitlines()
-    )
+    return "\n".join(_linked(line, full) for line in _examples(text.splitlines()))
+
+
+def _examples(lines: list[str]) -> Iterator[str]:
+    """Doctest examples in a fence: Markdown takes ``>>>`` for a quotation."""
+    inside = False
+    for line in [*lines, ""]:
+        if line.startswith(">>> ") and not inside:
+            inside = True
+            yield "```pycon"
+        if inside and not line:
+            inside = False
+            yield "```"
+        yield line
+
+
+def _linked(line: str, full: str) -> str:
+    if line.startswith("    "):
+        return line  # code
+    return re.sub(r"(?<!`)`([\w.]+)(\(\))?`(?!`)", lambda found: _named(found, full), line)
 
 
 def _named(found: re.Match[str], full: str) -> str:

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 
 def no_gpu() -> str | None:
-    """None where kernels can run, else the reason in one sentence (no driver, no Hopper GPU, a driver too old)."""
+    """Why no kernel can run on a GPU here, in one sentence; None if kernels can run.
+
+    The reason may be a missing driver, an old one, or that there is no Hopper GPU.
+    """
     from nvdsl.driver.device import probe
 
     return probe()

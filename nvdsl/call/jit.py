@@ -44,7 +44,7 @@ Mode = bool | None | sim.Options
 
 
 class Jit(Generic[P]):
-    """A host function: calling it runs it on the arguments' device, compiling it first where needed.
+    """A host function, made by `jit`. A call compiles it if needed and runs it on the device of its arguments.
 
     Positional arguments are run-time values: arrays (by shape, strides and dtype), and scalars (bool; int as
     i32, or i64 where it doesn't fit; float as f32; NumPy scalars as their dtype). Keyword-only parameters, and
@@ -83,11 +83,12 @@ class Jit(Generic[P]):
     def __call__(  # type: ignore[misc]  # a parameter of the function that is called as one of these is refused
         self, *args: Any, stream: Any = None, target: str | None = None, debug: bool | None = None, **kwargs: Any
     ) -> None:
-        """Run. ``stream``: a CUDA stream (int, torch, CuPy, cuda.core ...); default: the arrays' current one.
+        """Run the function.
 
-        ``target``: "gpu", or "sim" for the simulator; default NVDSL_TARGET, or else the GPU where there is one.
-        ``debug``: on the GPU, with waits that end, asserts, and indices checked (docs/debugging.md); default
-        NVDSL_DEBUG. Raises WatchdogError in this mode.
+        ``stream``: a CUDA stream (int, torch, CuPy, cuda.core ...). The default is the current stream of the arrays'
+        library. ``target``: "gpu", or "sim" for the simulator. The default is NVDSL_TARGET, or else the GPU if there is
+        one. ``debug``: on the GPU, end waits that last too long, and check asserts and indices (docs/debugging.md). The
+        default is NVDSL_DEBUG. Raises WatchdogError in this mode.
         """
         try:
             rest: Any = (target, debug)
@@ -292,7 +293,10 @@ def jit(function: None = None, /, **options: Any) -> Callable[[Callable[P, Any]]
 
 
 def jit(function: Any = None, /, **options: Any) -> Any:
-    """Decorate a host function: see `Jit`. Options are those of `nvdsl.lower.Options`, e.g. ``strict=True``."""
+    """Decorate a host function, which becomes a `Jit`.
+
+    Options are those of `nvdsl.lower.Options`: ``@nv.jit(strict=True)``.
+    """
     if function is None:
         return functools.partial(jit, **options)
     chosen = None

@@ -24,7 +24,10 @@ from nvdsl.values.traced import wrap
 
 @dataclass(frozen=True)
 class ShapeDtype:
-    """Stands for an array where only its shape and dtype matter: ``f.compile(nv.ShapeDtype((512, 64), nv.f16))``."""
+    """Stands for an array where only its shape and dtype matter: ``f.compile(nv.ShapeDtype((512, 64), nv.f16))``.
+
+    ``shape`` and ``strides`` are in elements. The default strides are those of a C-contiguous array.
+    """
 
     shape: tuple[int, ...]
     dtype: dtypes.DType

@@ -7,7 +7,7 @@ from nvdsl.errors.frames import caller
 
 
 def cdiv(a: int, b: int) -> int:
-    """``a / b`` rounded up."""
+    """The quotient ``a / b`` of two ints, rounded up."""
     return -(-a // b)
 
 

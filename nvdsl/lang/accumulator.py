@@ -56,7 +56,11 @@ def accumulator(m: int, n: int, dtype: ElementType = dtypes.f32) -> Accumulator:
 
 
 class Accumulator:
-    """``m x n`` sums of a warpgroup, one llvm.struct of registers for each 64 rows."""
+    """The ``m x n`` sums of a warpgroup, in registers; `accumulator` makes one.
+
+    There is one ``llvm.struct`` of registers for each 64 rows. `layout.wgmma_accumulator` says which
+    thread holds which element.
+    """
 
     __nv_unprintable__ = "for row, column, x in acc.elements(): print(row, column, x)"
 
@@ -192,7 +196,7 @@ class Accumulator:
     # --- reading the sums ------------------------------------------------------------------------
 
     def registers(self) -> list[list[Value]]:
-        """For each 64-row block this thread's elements, in the order of `layout.accumulator_element`."""
+        """This thread's elements, a list for each block of 64 rows, in the order of `layout.accumulator_element`."""
         return [self._elements(ptx.unpack(ptx.touch(block))) for block in self.blocks]
 
     def _elements(self, fields: list[Value]) -> list[Value]:
@@ -203,7 +207,7 @@ class Accumulator:
         return [vector.extract(v, [], [i]) for v in vectors for i in (0, 1)]
 
     def elements(self) -> Iterator[tuple[Value, Value, Value]]:
-        """(row, column, value) of each element that this thread holds; row and column within the tile, i32."""
+        """Yield (row, column, value) of each element that this thread holds. Row and column, i32, are within the tile."""
         thread = warpgroup_thread()
         row0, col0 = accumulator_element(thread, 0)
         for i, values in enumerate(self.registers()):
@@ -295,7 +299,10 @@ def _no_number(what: str) -> TraceError:
 
 
 class Fragment:
-    """An ``m x k`` A operand in registers: ``registers[block][step]`` are four i32 values."""
+    """An ``m x k`` A operand in registers; `Accumulator.fragment` makes one.
+
+    ``registers[block][step]`` are the four i32 values of a block of 64 rows and a step of 32 bytes along K.
+    """
 
     def __init__(self, m: int, k: int, dtype: DType, registers: list[list[list[Value]]]) -> None:
         self.m, self.k, self.dtype, self.registers = m, k, dtype, registers

@@ -40,9 +40,9 @@ class PipelineState:
         )
 
     def advance(self, count: Int) -> PipelineState:
-        """The slot ``count`` (0 or more, a Python int or traced) further: what `next` gives after so many calls.
+        """The slot ``count`` further: what `next` gives after so many calls.
 
-        For a consumer that leaves slots to another one.
+        ``count`` is 0 or more, a Python int or a traced integer. It serves a consumer that leaves slots to another one.
         """
         count = dtypes.u32(self.stage) + dtypes.u32(count)
         rounds = count // self.stages
@@ -67,12 +67,12 @@ def _check_stages(stages: int) -> None:
 
 
 class Ring:
-    """``stages`` slots with a full and an empty barrier each.
+    """A ring of ``stages`` slots, each with a full and an empty mbarrier.
 
-    ``bytes``: what the producer's loads bring into one slot. ``consumers``: arrivals that free a slot. `wgmma_wait`
-    speaks for the wgmmas of the whole warpgroup, so that one arrival of a warpgroup will do, or one of each warp; what
-    ordinary loads read, each thread releases for itself. ``sync``: meet all threads of the block after the barriers'
-    init; in a cluster pass False and call `cluster_sync` yourself. Called by all threads.
+    ``bytes`` is what the producer's loads bring into one slot. ``consumers`` is how many arrivals free a slot.
+    `wgmma_wait` speaks for the wgmmas of the whole warpgroup, so one arrival of a warpgroup is enough, or one of each
+    warp. What ordinary loads read, each thread releases for itself. With ``sync`` all threads of the block meet after
+    the init of the barriers; in a cluster pass False and call `cluster_sync` yourself. All threads make the ring.
 
         producer (one thread)                      consumer
         state = ring.producer_state()              state = ring.consumer_state()
@@ -89,8 +89,8 @@ class Ring:
         self.empty = Mbarriers(stages, arrivals=consumers, sync=sync)
 
     def producer_state(self) -> PipelineState:
-        """The producer's start. Phase 1: the wait for the phase before the first returns at once, so that the
-        slots, empty at first, need no release."""
+        """The producer's start: the first slot, phase 1. A wait for the phase before the first returns at once, so the
+        slots, which are empty at first, need no release."""
         return PipelineState(self.stages, 0, 1)
 
     def consumer_state(self) -> PipelineState:
@@ -100,8 +100,9 @@ class Ring:
     def acquire(self, state: PipelineState, *, expect: bool = True, new: bool = False) -> Mbarrier:
         """Wait until the slot is free, expect its bytes, and return the barrier that the loads complete on.
 
-        ``expect``: False for a slot that gets another number of bytes: the caller expects them
-        (`Mbarrier.expect_tx`) before the loads, and arrives. ``new``: nothing was in the slot yet; don't wait.
+        Pass ``expect=False`` for a slot that gets another number of bytes. The caller then expects them
+        (`Mbarrier.expect_tx`) before the loads, and arrives. With ``new=True`` nothing was in the slot yet, and nobody
+        waits.
         """
         if not new:
             self.empty[state.stage].wait(state.phase)
@@ -117,12 +118,11 @@ class Ring:
     def release(self, state: PipelineState, predicate: Bool | None = None, *, rank: Int | None = None) -> None:
         """Arrive once at the slot's empty barrier (each thread where ``predicate`` holds does).
 
-        An arrival speaks for the thread that arrives. Where one lane releases for its warp after `wgmma_wait`, nothing
-        is missing; after ordinary loads (ldmatrix, too) the lanes meet first: `sync_warp`, or a barrier for several
-        warps.
+        An arrival speaks for the thread that arrives. After `wgmma_wait` one lane may release for its whole warp. After
+        ordinary loads (ldmatrix, too) the lanes must meet first: with `sync_warp`, or a barrier for several warps.
 
-        ``rank``: arrive at that barrier of this block of the cluster, whose producer writes into the slot, too. That
-        arrival is relaxed: it says that the slot was read, and orders no writes of this thread.
+        ``rank``: arrive at the empty barrier of that block of the cluster, whose producer writes into the slot, too.
+        This arrival is relaxed. It says that the slot was read, and orders no writes of this thread.
         """
         empty = self.empty[state.stage]
         if rank is None:

@@ -37,7 +37,7 @@ def empty(shape: Shape, dtype: DType, *, arbitrary: bool = False) -> Array:
 
 
 def zeros(shape: Shape, dtype: DType) -> Array:
-    """`empty`, filled with zeros on the call's stream (``cuMemsetD8Async`` and its like)."""
+    """The same as `empty`, but filled with zeros on the call's stream (``cuMemsetD8Async`` and its like)."""
     memory = empty(shape, dtype)
     gpu.memset(None, [], memory, const(0, dtype.ir))
     return memory

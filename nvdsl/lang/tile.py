@@ -34,9 +34,9 @@ def smem(shape: Sequence[int], dtype: ElementType, *, swizzle: int = 0) -> Any: 
 def smem(shape: Shape, dtype: ElementType, *, swizzle: int = 0) -> Array | Tile | TileStack:
     """Allocate shared memory of a block, aligned as its swizzle needs.
 
-    ``shape`` in elements: ``(n,)`` gives an `Array`; ``(rows, cols)`` a `Tile`; ``(stages, rows, cols)`` a
-    `TileStack`, one tile for each stage. ``swizzle``: 0 (dense), 16 (wgmma's form without swizzle), 32,
-    64 or 128 bytes; an `Array` has none. Raises TraceError where a row doesn't fill the swizzle's width.
+    ``shape`` is in elements: ``(n,)`` gives an `Array`, ``(rows, cols)`` a `Tile`, and ``(stages, rows, cols)`` a
+    `TileStack` with one tile for each stage. ``swizzle`` is 0 (dense), 16 (wgmma's form without a swizzle), 32, 64 or
+    128 bytes; an `Array` has none. Raises TraceError if a row doesn't fill the width of the swizzle.
     """
     shape = (shape,) if isinstance(shape, int) else tuple(shape)
     kernel = scope.current("nv.smem")
@@ -74,12 +74,12 @@ def smem(shape: Shape, dtype: ElementType, *, swizzle: int = 0) -> Array | Tile 
 
 
 class Tile:
-    """A ``rows x cols`` tile in shared memory; nothing is emitted before it is used.
+    """A ``rows x cols`` tile in shared memory; `smem` makes one. Nothing is emitted before it is used.
 
-    ``offset``: its start in the block's dynamic shared memory in bytes, an int or a traced i32.
-    ``tile[i, j]`` loads and ``tile[i, j] = v`` stores one element through the swizzle. ``tile.T`` is the
-    transposed view for wgmma. Indices are checked in each dimension: known ones raise TraceError or VerifyError, others
-    stop the kernel in the simulator and in debug mode.
+    ``offset`` is its start in the block's dynamic shared memory in bytes, an int or a traced i32. ``tile[i, j]`` loads
+    and ``tile[i, j] = v`` stores one element, through the swizzle. ``tile.T`` is the transposed view for wgmma. Indices
+    are checked in each dimension. An index that is known while tracing raises TraceError or VerifyError; any other
+    stops the kernel in the simulator and in debug mode.
     """
 
     __nv_unprintable__ = "print(tile[row, column])"

@@ -30,13 +30,15 @@ _FILL = {"zero": nvgpu.TensorMapOOBKind.OOB_ZERO, "nan": nvgpu.TensorMapOOBKind.
 class TMA:
     """Copies tiles of an array between global and shared memory, made in the host function.
 
-    ``array``: 1 to 5 axes, the last contiguous. ``tile``: elements along each axis. ``swizzle``: as the tile in
-    shared memory has it. A tile whose rows are wider than the swizzle is copied as several boxes, one for each
-    panel; coordinates are in elements, ordered as the array's axes. The last one is a multiple of 16 bytes (8 f16),
-    any other ends the kernel; loads may begin before the array (at negative coordinates), stores not. Stores clip rows
-    at whole 16 bytes: where a row ends within them, padding must follow, and is written over.
-    ``l2_promotion``: bytes that a miss fetches into L2. ``fill``: what lies outside of the array, ``"zero"`` or
-    ``"nan"``.
+    ``array`` has 1 to 5 axes, of which the last is contiguous. ``tile``: elements along each axis. ``swizzle``: that of
+    the tile in shared memory, in bytes. A tile whose rows are wider than the swizzle is copied as several boxes, one
+    for each panel. ``l2_promotion``: bytes that a miss fetches into L2. ``fill``: what loads put in place of elements
+    outside of the array, ``"zero"`` or ``"nan"``.
+
+    Coordinates are in elements, in the order of the array's axes. The last one must be a multiple of 16 bytes (8 f16);
+    any other ends the kernel. Loads may begin before the array, at negative coordinates; stores may not. Stores clip
+    rows at whole 16 bytes: if a row ends within 16 bytes, padding must follow it, and is overwritten.
+    (PTX ISA, ``cp.async.bulk.tensor``; CUDA driver API, ``cuTensorMapEncodeTiled``.)
     """
 
     def __init__(
@@ -113,7 +115,9 @@ class TMA:
     ) -> None:
         """Copy the tile at ``coords`` (row, column) into shared memory; its bytes complete on ``barrier``.
 
-        By one thread, after it told the barrier to expect ``self.bytes``.
+        One thread calls it, after it has told the barrier to expect ``self.bytes`` (``cp.async.bulk.tensor``).
+        ``multicast_mask``: the blocks of the cluster that get the tile, one bit for each rank. ``l2_hint``: one of
+        `L2_EVICT_FIRST`, `L2_EVICT_NORMAL`, `L2_EVICT_LAST`.
         """
         for memory, at in self._boxes(tile, coords):
             self._map.load(
@@ -125,7 +129,7 @@ class TMA:
     ) -> None:
         """Copy a tile of shared memory to ``coords``; elements outside of the array are dropped (but see `TMA`).
 
-        By one thread; then `bulk_commit_group` and `bulk_wait_group`. Before it, threads that wrote the
+        One thread calls it, and then `bulk_commit_group` and `bulk_wait_group`. Before that, all threads that wrote the
         tile execute `fence_proxy_async` and meet at a barrier.
         """
         for memory, at in self._boxes(tile, coords):

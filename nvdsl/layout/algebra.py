@@ -70,7 +70,7 @@ def _simplified(a: Layout) -> Modes:
 
 
 def composition(a: Layout, b: Tiler) -> Layout:
-    """R of b's shape with ``R(c) == a(b(c))`` for all c: ``a @ b``.
+    """The layout R of b's shape with ``R(c) == a(b(c))`` for all c. ``a @ b`` is the same.
 
     ``b``: a layout of integers; of coordinates, as many as ``a`` has modes; of bits; or a tuple of tilers, which is
     applied mode by mode. A size of ``a`` that is traced may be reached only in its last leaf.

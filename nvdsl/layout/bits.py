@@ -15,7 +15,7 @@ from nvdsl.layout.strides import X, is_power, times, value
 
 
 def rank_f2(layout: Layout, mask: int = -1) -> int:
-    """The rank over F2 of a layout's addresses: it reaches 2 to the power of it different ones.
+    """The rank over F2 of a layout's addresses. The layout reaches 2 to the power of the rank different addresses.
 
     ``mask``: the bits of an address that count; 0x7c asks how many of the 32 banks of shared memory a layout in bytes
     reaches. Raises LayoutError where a layout is not linear over F2: sizes or integer strides that are no powers of

@@ -26,15 +26,16 @@ QUAD = ((4, 8), (E(0, 1), E(1, 0)))
 
 
 def wgmma_accumulator(n: int) -> Layout:
-    """(thread of the warpgroup, value) to (row, column) of D, 64 x n: n / 2 values a thread, in the registers' order.
+    """Map (thread of the warpgroup, value) to (row, column) of D, 64 x n. A thread has n / 2 values.
 
-    PTX ISA, "Register Fragments for wgmma.mma_async": four values repeat every 8 columns.
+    PTX ISA, "Register Fragments for wgmma.mma_async": four values repeat every 8 columns. Values are in
+    the order of the registers.
     """
     return Layout(((4, 8, 4), (2, 2, n // 8)), ((E(0, 2), E(1, 0), E(16, 0)), (E(0, 1), E(8, 0), E(0, 8))))
 
 
 def wgmma_a(itemsize: int) -> Layout:
-    """(thread of the warpgroup, (element of a register, register)) to (row, column) of A, 64 rows of 32 bytes.
+    """Map (thread of the warpgroup, (element of a register, register)) to (row, column) of A, 64 rows of 32 bytes.
 
     A register holds ``4 // itemsize`` elements (PTX ISA, register fragments of A for .f16, .tf32, .e4m3 ...).
     """
@@ -43,7 +44,7 @@ def wgmma_a(itemsize: int) -> Layout:
 
 
 def mma_a(itemsize: int) -> Layout:
-    """(lane, (element of a register, register)) to (row, column) of A of mma.sync.m16n8: 16 rows of 32 bytes.
+    """Map (lane, (element of a register, register)) to (row, column) of A of mma.sync.m16n8: 16 rows of 32 bytes.
 
     PTX ISA, "Matrix Fragments for mma.m16n8k16" (2 bytes), "m16n8k8" (.tf32), "m16n8k32" (1 byte).
     """
@@ -52,7 +53,7 @@ def mma_a(itemsize: int) -> Layout:
 
 
 def mma_b(itemsize: int) -> Layout:
-    """(lane, (element of a register, register)) to (k, column) of B of mma.sync.m16n8: 32 bytes of k, 8 columns."""
+    """Map (lane, (element of a register, register)) to (k, column) of B of mma.sync.m16n8: 32 bytes of k, 8 columns."""
     per = 4 // itemsize
     return Layout(((4, 8), (per, 2)), ((E(per, 0), E(0, 1)), (E(1, 0), E(4 * per, 0))))
 
@@ -63,7 +64,7 @@ MMA_C = Layout(((4, 8), (2, 2)), ((E(0, 2), E(1, 0)), (E(0, 1), E(8, 0))))
 
 
 def matrix_values(*, transpose: bool = False) -> Layout:
-    """(lane, 16-bit half of its register) to (row, column) of an 8x8 matrix of ldmatrix and stmatrix.
+    """Map (lane, 16-bit half of its register) to (row, column) of an 8x8 matrix of ldmatrix and stmatrix.
 
     PTX ISA, "ldmatrix": ``.trans`` exchanges rows and columns.
     """
@@ -72,9 +73,9 @@ def matrix_values(*, transpose: bool = False) -> Layout:
 
 
 def matrix_rows(count: int) -> Layout:
-    """Lane to (row, matrix) of which it gives the address to ldmatrix and stmatrix of ``count`` matrices.
+    """Map a lane to the (row, matrix) whose address it gives to an ldmatrix or stmatrix of ``count`` matrices.
 
-    Lanes ``8 * count`` and later give none that is read (PTX ISA, "ldmatrix", table of threads and rows).
+    The addresses of lanes ``8 * count`` and later are not read (PTX ISA, "ldmatrix", table of threads and rows).
     """
     return identity(8, count)
 
@@ -86,7 +87,7 @@ then those of `mma_a`, and two groups of 8 columns of an accumulator packed in p
 
 
 def tma_boxes(tile: TileLayout) -> Layout:
-    """(column of the box, row, box) to (row, column) of the tile: the boxes in the order in which they lie.
+    """Map (column of the box, row, box) to (row, column) of the tile, with the boxes in the order in which they lie.
 
     One box is a panel. TMA itself permutes the 16-byte units, so that boxes don't know of the swizzle (PTX ISA, "Tensor
     swizzling modes"). This is what the tile's inverse says, as coordinates.
@@ -111,9 +112,9 @@ def accumulator_element(thread: Value, register: int) -> tuple[Value, Value]: ..
 
 
 def accumulator_element(thread: Int, register: int) -> tuple[Int, Int]:
-    """(row, column) in an m64nN accumulator of 32-bit ``register`` of ``thread`` (0..127), for any N.
+    """The (row, column) of an m64nN accumulator that 32-bit ``register`` of ``thread`` (0..127) holds, for any N.
 
-    The integers or traced integers of `wgmma_accumulator`.
+    They are ints or traced integers, and the same as `wgmma_accumulator` gives.
     """
     return _known_element(thread, register) if isinstance(thread, int) else tuple(_ACCUMULATOR(thread, register))
 
@@ -135,7 +136,9 @@ def a_fragment_element(thread: Value, register: int, itemsize: int) -> tuple[Val
 
 
 def a_fragment_element(thread: Int, register: int, itemsize: int) -> tuple[Int, Int]:
-    """(row, first column) in an m64kK A operand held in registers; a 32-bit register holds
-    ``4 // itemsize`` consecutive columns: the integers or traced integers of `wgmma_a`."""
+    """The (row, first column) of an m64kK A operand in registers that a register of a thread holds.
+
+    A 32-bit register holds ``4 // itemsize`` consecutive columns. They are ints or traced integers, and the same as
+    `wgmma_a` gives."""
     row, col = _A_FRAGMENT[itemsize](thread, (0, register))
     return row, col

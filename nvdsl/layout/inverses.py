@@ -23,7 +23,7 @@ Indexed = Sequence[tuple[Any, Any, Any]]
 
 
 def complement(a: Layout, bound: Shape = 1) -> Layout:
-    """What ``a`` leaves out: a layout whose sums with ``a`` are all different, in increasing order, up to ``bound``.
+    """The layout of what ``a`` leaves out. Its sums with ``a`` are all different, in increasing order, up to ``bound``.
 
     ``make_layout(a, complement(a, bound))`` covers 0 .. bound - 1 (rounded up to whole periods), but for the holes of
     a padded layout, which stay holes. ``bound`` may be traced; for coordinates it is a number for each axis.
@@ -71,10 +71,10 @@ def _overlap(a: Layout, why: str) -> Exception:
 
 
 def right_inverse(a: Layout) -> Layout:
-    """The R with ``a(R(i)) == i`` for i from 0 on, as far as a's values have no gap.
+    """The layout R with ``a(R(i)) == i`` for i from 0 on, as far as a's values have no gap.
 
-    Of coordinates: R takes coordinates, ``a(R(i, j)) == (i, j)``. With bits in ``a``, R has bits, and reaches as far as
-    powers of two do.
+    If ``a`` gives coordinates, R takes coordinates: ``a(R(i, j)) == (i, j)``. If ``a`` has bits, R has bits, and
+    reaches as far as powers of two do.
 
     >>> str(right_inverse(Layout((4, 8), (8, 1)))), str(right_inverse(Layout((4, 8), (1, 5))))
     ('(8,4):(4,1)', '4:1')
@@ -103,7 +103,7 @@ def _prefix(modes: Indexed) -> Modes:
 
 
 def left_inverse(a: Layout) -> Layout:
-    """The L with ``L(a(i)) == i`` for all i: where in ``a`` an address, or a coordinate, lies.
+    """The layout L with ``L(a(i)) == i`` for all i: where in ``a`` an address, or a coordinate, lies.
 
     What ``a`` doesn't reach has no meaning. Modes of stride 0 are left out: then ``a(L(a(i))) == a(i)``.
 

@@ -11,7 +11,7 @@ from nvdsl.layout.strides import E, times
 
 
 def row_major(*shape: Shape) -> Layout:
-    """The last mode runs fastest: NumPy's order.
+    """A layout whose last mode runs fastest, which is NumPy's order.
 
     >>> row_major(4, 8)
     Layout((4, 8), (8, 1))
@@ -29,7 +29,7 @@ def row_major(*shape: Shape) -> Layout:
 
 
 def column_major(*shape: Shape) -> Layout:
-    """The first mode runs fastest: the order in which an integer counts through coordinates.
+    """A layout whose first mode runs fastest, which is the order in which an integer counts through coordinates.
 
     >>> column_major(4, (2, 4))
     Layout((4, (2, 4)), (1, (4, 8)))
@@ -38,7 +38,7 @@ def column_major(*shape: Shape) -> Layout:
 
 
 def identity(*shape: Shape) -> Layout:
-    """The coordinates themselves: mode i gives coordinate i.
+    """A layout that gives the coordinates themselves: mode i gives coordinate i.
 
     >>> identity(64, 32)(3, 5)
     E(3, 5)

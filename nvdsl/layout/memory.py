@@ -15,7 +15,7 @@ BANKS, BANK_BYTES = 32, 4
 
 
 def max_common_vector(a: Layout, b: Layout) -> int:
-    """How many elements, from the first on, lie in a row in both layouts: as many as one access can copy.
+    """How many elements, from the first on, lie in a row in both layouts, and so can be copied by one access.
 
     Both give addresses in elements for the same coordinates (`upcast` makes elements of bytes). The largest K with
     ``right_inverse(a)(k) == right_inverse(b)(k)`` for all k < K (Cecka, arXiv 2603.02298, section 3.4.2).

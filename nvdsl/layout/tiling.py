@@ -17,7 +17,9 @@ ONE = Layout(1, 0)
 
 
 def logical_divide(a: Layout, tiler: Tiler) -> Layout:
-    """(the elements that the tiler selects, the tiles): ``composition(a, (tiler, complement(tiler, a.size)))``.
+    """Split a layout into (the elements that the tiler selects, the tiles).
+
+    This is ``composition(a, (tiler, complement(tiler, a.size)))``.
 
     A tuple of tilers divides mode by mode: ((tile0, rest0), (tile1, rest1)). A size that is no multiple of its tile is
     rounded up: the last tile reaches past the end.
@@ -36,7 +38,9 @@ def logical_divide(a: Layout, tiler: Tiler) -> Layout:
 
 
 def zipped_divide(a: Layout, tiler: Tiler) -> Layout:
-    """((tile0, tile1, ...), (rest0, rest1, ...)): one mode that walks in a tile, one over the tiles. ``a / tiler``.
+    """Divide into ((tile0, tile1, ...), (rest0, rest1, ...)): one mode walks in a tile, the other over the tiles.
+
+    ``a / tiler`` is the same.
 
     Modes of ``a`` without a tiler belong to the rest.
 
@@ -51,7 +55,7 @@ def zipped_divide(a: Layout, tiler: Tiler) -> Layout:
 
 
 def tiled_divide(a: Layout, tiler: Tiler) -> Layout:
-    """((tile0, tile1, ...), rest0, rest1, ...).
+    """Divide into ((tile0, tile1, ...), rest0, rest1, ...).
 
     >>> str(tiled_divide(Layout((8, 16), (16, 1)), (4, 8)))
     '((4,8),2,2):((16,1),64,8)'
@@ -61,7 +65,7 @@ def tiled_divide(a: Layout, tiler: Tiler) -> Layout:
 
 
 def flat_divide(a: Layout, tiler: Tiler) -> Layout:
-    """(tile0, tile1, ..., rest0, rest1, ...).
+    """Divide into (tile0, tile1, ..., rest0, rest1, ...).
 
     >>> str(flat_divide(Layout((8, 16), (16, 1)), (4, 8)))
     '(4,8,2,2):(16,1,64,8)'
@@ -71,7 +75,7 @@ def flat_divide(a: Layout, tiler: Tiler) -> Layout:
 
 
 def logical_product(a: Layout, grid: Tiler) -> Layout:
-    """(a, copies of a): ``a`` repeated where the grid says, ``(a, composition(complement(a), grid))``.
+    """Repeat ``a`` where the grid says: (a, copies of a), that is ``(a, composition(complement(a), grid))``.
 
     ``grid``: a layout, or an int n for ``n:1``; a tuple multiplies mode by mode.
 
@@ -89,7 +93,7 @@ def logical_product(a: Layout, grid: Tiler) -> Layout:
 
 
 def blocked_product(a: Layout, grid: Layout) -> Layout:
-    """A grid of blocks: mode i is (within the block, over the blocks).
+    """Make a grid of blocks. Mode i is (within the block, over the blocks).
 
     >>> str(blocked_product(Layout((2, 5), (5, 1)), Layout((3, 4), (1, 3))))
     '((2,3),(5,4)):((5,10),(1,30))'
@@ -99,7 +103,7 @@ def blocked_product(a: Layout, grid: Layout) -> Layout:
 
 
 def raked_product(a: Layout, grid: Layout) -> Layout:
-    """Blocks that are interleaved: mode i is (over the blocks, within the block).
+    """Make a grid of interleaved blocks. Mode i is (over the blocks, within the block).
 
     >>> str(raked_product(Layout((2, 5), (5, 1)), Layout((3, 4), (1, 3))))
     '((3,2),(4,5)):((10,5),(30,1))'
@@ -116,7 +120,7 @@ def _equal_ranks(a: Layout, b: Layout) -> tuple[Layout, Layout]:
 
 
 def make_layout_tv(threads: Layout, values: Layout) -> tuple[tuple[int, ...], Layout]:
-    """(the shape of a tile, where in it each thread's values lie): who copies what.
+    """Say who copies what: returns (the shape of a tile, the thread-value layout in it).
 
     ``threads``: the threads over a grid, as a layout that gives the thread's number; ``values``: the elements of one
     thread, as a layout that gives the value's number. The thread-value layout takes (thread, value) to an index into

@@ -21,7 +21,7 @@ cluster_dim = Dim3(gpu.ClusterDimBlocksOp, "Blocks of a cluster (``%cluster_ncta
 
 
 def cluster_rank() -> Value:
-    """Linear index of this block in its cluster (``%cluster_ctarank``), i32."""
+    """The linear index of this block in its cluster (``%cluster_ctarank``), i32."""
     return nvvm.read_ptx_sreg_cluster_ctarank()
 
 
@@ -42,7 +42,10 @@ def cluster_wait() -> None:
 
 
 def cluster_sync() -> None:
-    """Arrive and wait: a barrier of all threads of the cluster."""
+    """Wait for all threads of the cluster (``barrier.cluster.arrive.aligned``, then ``barrier.cluster.wait.aligned``).
+
+    It orders their accesses to global and to distributed shared memory.
+    """
     cluster_arrive()
     cluster_wait()
 

@@ -30,8 +30,8 @@ ACQUIRE_CLUSTER = "nvdsl.acquire_cluster"
 class Mbarriers:
     """A group of mbarriers in shared memory (``nvgpu.mbarrier.create``); ``group[i]`` is one of them.
 
-    With ``arrivals`` the group is made ready to use: thread 0 initializes every barrier to that many
-    arrivals a phase, the inits are fenced, and (``sync=True``) the block waits for them. It stands for
+    With ``arrivals`` the group is ready to use: thread 0 initializes every mbarrier to that many arrivals a phase, the
+    inits are fenced, and with ``sync=True`` the block waits for them. It stands for
 
         bars = Mbarriers(n)
         if thread_id.x == 0:
@@ -84,7 +84,7 @@ class Mbarriers:
 
 
 class Mbarrier:
-    """One mbarrier of a group. Making one emits nothing but the index."""
+    """One mbarrier of a group, ``group[i]``. Taking it emits nothing but the index."""
 
     def __init__(self, group: Mbarriers, key: Int) -> None:
         self.group = group
@@ -144,9 +144,9 @@ class Mbarrier:
         ``mbarrier.arrive.release.cluster.shared::cluster``); with ``txcount`` also expect so many bytes there
         (``mbarrier.arrive.expect_tx``).
 
-        A release makes this thread's writes visible to the cluster first: sm_90 waits for all of them (MEMBAR.ALL.GPU),
-        some thousand cycles under load. ``relaxed=True`` leaves that out: right where the arrival says only that
-        reads are done, those of a wgmma after `wgmma_wait` above all.
+        A release first makes this thread's writes visible to the cluster. sm_90 waits for all of them (MEMBAR.ALL.GPU),
+        which takes some thousand cycles under load. ``relaxed=True`` leaves that out. It is right if the arrival only
+        says that reads are done, above all those of a wgmma after `wgmma_wait`.
         """
         _check_tx(txcount)
         cluster = nvvm.MemScopeKind.CLUSTER
@@ -160,10 +160,10 @@ class Mbarrier:
     def try_wait(self, phase: Int = False, ticks: int = DEFAULT_TICKS, *, scope: str = "cta") -> None:
         """Wait until the phase of parity ``phase`` has completed (``mbarrier.try_wait.parity`` in a loop).
 
-        ``phase`` is 0/1, a bool, or a traced i1 or integer. A wait for the parity *before* the current one
-        returns at once: a producer's first wait uses parity 1. ``scope``: whose writes the wait acquires, those of this
-        block ("cta"; what TMA brings is among them), or of the cluster ("cluster", ``.acquire.cluster``): for data
-        that another block has stored here before it arrived. Raises TraceError for another scope.
+        ``phase`` is 0 or 1, a bool, or a traced i1 or integer. A wait for the parity *before* the current phase returns
+        at once, so a producer's first wait names parity 1. ``scope`` says whose writes the wait acquires: those of
+        this block ("cta"; what TMA brings is among them), or those of the cluster ("cluster", ``.acquire.cluster``).
+        Data that another block stored here before it arrived needs the second. Raises TraceError for another scope.
         """
         if scope not in ("cta", "cluster"):
             raise trace_error(

@@ -13,7 +13,7 @@ from nvdsl.values.traced import Value
 
 
 def clock() -> Value:
-    """Clocks of this SM, i64 (``%clock64``). Only differences of reads on the same SM mean something.
+    """The clocks of this SM, i64 (``%clock64``). Only differences between reads on the same SM have a meaning.
 
     The clock's rate changes with power and heat: the difference over that of `globaltimer` is what it was, in GHz. In
     the simulator, any clock reads one more each time.
@@ -23,6 +23,6 @@ def clock() -> Value:
 
 
 def globaltimer() -> Value:
-    """Nanoseconds of a timer that all SMs share, i64 (``%globaltimer``). It advances in steps, of 32 ns on an H200."""
+    """The nanoseconds of a timer that all SMs share, i64 (``%globaltimer``). An H200's advances in steps of 32 ns."""
     scope.current("globaltimer")
     return nvvm.read_ptx_sreg_globaltimer()

@@ -78,7 +78,7 @@ def warp_id() -> Value:
 
 
 def warpgroup_id() -> Value:
-    """Index of this warpgroup (128 threads) in its block; i32, uniform in the warp (see `warp_id`)."""
+    """The index of this warpgroup (128 threads) in its block, i32. It is uniform in the warp (see `warp_id`)."""
     return _at_start("warpgroup_id", WARP_GROUP_SIZE)
 
 
@@ -100,7 +100,7 @@ def warpgroup_thread() -> Value:
 
 
 def elect() -> Value:
-    """True in exactly one lane of a converged warp (``elect.sync``); i1."""
+    """True in exactly one lane of a converged warp, i1 (``elect.sync``)."""
     return nvvm.elect_sync()
 
 
@@ -185,22 +185,22 @@ def _check_named(barrier: Int, threads: int) -> None:
 
 
 def shuffle(value: Number, lane: Int, mask: int = 0xFFFFFFFF) -> Value:
-    """``value`` (32-bit) of lane ``lane`` (``shfl.sync.idx``). All lanes in ``mask`` execute it."""
+    """The 32-bit ``value`` of lane ``lane`` (``shfl.sync.idx``). All lanes in ``mask`` execute it."""
     return _shuffle(value, lane, nvvm.ShflKind.idx, 31, mask)
 
 
 def shuffle_xor(value: Number, lane_mask: Int, mask: int = 0xFFFFFFFF) -> Value:
-    """``value`` (32-bit) of lane ``lane_id ^ lane_mask`` (``shfl.sync.bfly``)."""
+    """The 32-bit ``value`` of lane ``lane_id ^ lane_mask`` (``shfl.sync.bfly``)."""
     return _shuffle(value, lane_mask, nvvm.ShflKind.bfly, 31, mask)
 
 
 def shuffle_up(value: Number, delta: Int, mask: int = 0xFFFFFFFF) -> Value:
-    """``value`` (32-bit) of lane ``lane_id - delta``, its own where there is none (``shfl.sync.up``)."""
+    """The 32-bit ``value`` of lane ``lane_id - delta``, or its own where there is no such lane (``shfl.sync.up``)."""
     return _shuffle(value, delta, nvvm.ShflKind.up, 0, mask)
 
 
 def shuffle_down(value: Number, delta: Int, mask: int = 0xFFFFFFFF) -> Value:
-    """``value`` (32-bit) of lane ``lane_id + delta``, its own where there is none (``shfl.sync.down``)."""
+    """The 32-bit ``value`` of lane ``lane_id + delta``, or its own where there is no such lane (``shfl.sync.down``)."""
     return _shuffle(value, delta, nvvm.ShflKind.down, 31, mask)
 
 
@@ -218,17 +218,17 @@ def _shuffle(value: Number, offset: Int, kind: nvvm.ShflKind, clamp: int, mask: 
 
 
 def vote_any(condition: Bool, mask: int = 0xFFFFFFFF) -> Value:
-    """True where any lane's ``condition`` is (``vote.sync.any``); i1."""
+    """Whether ``condition`` is true in any lane of ``mask``, i1 (``vote.sync.any``)."""
     return nvvm.vote_sync(i32(_signed32(mask)), as_condition(condition), nvvm.VoteSyncKind.any)
 
 
 def vote_all(condition: Bool, mask: int = 0xFFFFFFFF) -> Value:
-    """True where all lanes' ``condition`` is (``vote.sync.all``); i1."""
+    """Whether ``condition`` is true in all lanes of ``mask``, i1 (``vote.sync.all``)."""
     return nvvm.vote_sync(i32(_signed32(mask)), as_condition(condition), nvvm.VoteSyncKind.all)
 
 
 def ballot(condition: Bool, mask: int = 0xFFFFFFFF) -> Value:
-    """Bit ``i`` is lane ``i``'s ``condition`` (``vote.sync.ballot``); i32."""
+    """An i32 whose bit ``i`` is the ``condition`` of lane ``i`` (``vote.sync.ballot``)."""
     return nvvm.vote_sync(i32(_signed32(mask)), as_condition(condition), nvvm.VoteSyncKind.ballot)
 
 

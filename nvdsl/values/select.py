@@ -42,7 +42,7 @@ def min(elements: Iterable[Number], /) -> Number: ...
 
 
 def min(*args: Number | Iterable[Number]) -> Number:
-    """The least of two or more arguments, or of the elements of one; types meet as in operators."""
+    """The least of two or more arguments, or of the elements of a single one. Types meet as in operators."""
     return _extreme("min", args)
 
 
@@ -61,7 +61,7 @@ def max(elements: Iterable[Number], /) -> Number: ...
 
 
 def max(*args: Number | Iterable[Number]) -> Number:
-    """The greatest of two or more arguments, or of the elements of one; types meet as in operators."""
+    """The greatest of two or more arguments, or of the elements of a single one. Types meet as in operators."""
     return _extreme("max", args)
 
 
@@ -88,7 +88,7 @@ def clamp(x: Number, low: Number, high: Number) -> Number: ...
 
 
 def clamp(x: Number, low: Number, high: Number) -> Number:
-    """``x``, but at least ``low`` and at most ``high`` (``high`` if ``low`` is more); NaN gives ``low``."""
+    """Limit ``x`` to ``low`` .. ``high``. NaN gives ``low``. If ``low`` is above ``high``, the result is ``high``."""
     return min(max(x, low), high)
 
 
@@ -99,7 +99,7 @@ def abs(x: Plain) -> Plain: ...
 
 
 def abs(x: float | Value) -> float | Value:
-    """|x|. Of the least signed integer: itself."""
+    """The absolute value of ``x``. The least signed integer gives itself."""
     return builtins.abs(x)  # type: ignore[return-value]  # mypy joins the two to object
 
 

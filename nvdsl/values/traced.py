@@ -243,7 +243,7 @@ def _is_cut(x: Any) -> bool:
 
 
 def bitcast(x: Value, dtype: DType) -> Value:
-    """The bits of the traced value ``x`` read as ``dtype``, of as many bits (arith.bitcast).
+    """Read the bits of the traced value ``x`` as a ``dtype`` of the same width (``arith.bitcast``).
 
     Raises ``TraceError`` for index, bool and tf32, and where the widths differ.
     """
