@@ -207,7 +207,7 @@ class Accumulator:
         return [vector.extract(v, [], [i]) for v in vectors for i in (0, 1)]
 
     def elements(self) -> Iterator[tuple[Value, Value, Value]]:
-        """Yield (row, column, value) of each element that this thread holds. Row and column, i32, are within the tile."""
+        """Yield (row, column, value) of this thread's elements. Row and column are i32, within the tile."""
         thread = warpgroup_thread()
         row0, col0 = accumulator_element(thread, 0)
         for i, values in enumerate(self.registers()):
