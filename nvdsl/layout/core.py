@@ -69,15 +69,15 @@ class Layout:
     # --- evaluation
 
     def __call__(self, *coordinate: Coordinate) -> Any:
-        """Where ``coordinate`` lies: one integer, or one coordinate for each mode.
+        """Evaluate the layout at ``coordinate``: one integer, or one coordinate for each mode.
 
-        An int or a traced integer for addresses and bits, an `E` for coordinates. Coordinates are not checked against
-        the shape: a mode goes on with its strides.
+        It gives an int or a traced integer for addresses and bits, and an `E` for coordinates. Coordinates are not
+        checked against the shape: a mode goes on with its strides.
         """
         return value(self.element(coordinate[0] if len(coordinate) == 1 else coordinate))
 
     def element(self, coordinate: Coordinate) -> Any:
-        """Like a call, but bits stay an `X`: what adds to the offset of a slice."""
+        """Evaluate like a call, but leave bits an `X`, which can be added to the offset of a slice."""
         terms = self._terms(coordinate)
         if not self._axes:
             return _total(terms)
@@ -132,7 +132,7 @@ class Layout:
         )
 
     def slice(self, coordinate: Selection) -> tuple[Layout, Any]:
-        """(the layout of the modes at which ``coordinate`` is None, what the other coordinates add).
+        """Fix some coordinates: returns (the layout of the modes at which ``coordinate`` is None, what the others add).
 
         The offset is an int or a traced integer, an `E`, or an `X`, and adds to what the rest's `element` gives:
         bits must be added to bits, before they become a number.
@@ -211,7 +211,7 @@ class Layout:
             )
 
     def leaves(self) -> list[tuple[Any, Any]]:
-        """(size, stride) of every leaf."""
+        """The (size, stride) of every leaf."""
         return list(zip(flatten(self.shape), flatten(self.stride), strict=True))
 
     def __len__(self) -> int:

@@ -37,12 +37,15 @@ def kernel(
 ) -> Callable[[Callable[P, None]], Callable[P, None]]:
     """Decorate a device function inside a host function; calling it launches it.
 
-    ``grid``: blocks, up to three extents (ints or traced integers of the host function); 0 along an axis launches
-    nothing. ``block``: threads, up to three ints. ``cluster``: blocks of a cluster, up to three ints that divide the
-    grid. The function may take arguments and may use the host function's arrays, tensor maps and scalars directly; it
-    returns nothing. Its shared memory is what its `nv.smem` and mbarriers add up to. ``programmatic``: the kernel may
-    start while the one before it in the stream still runs; it calls `griddep_wait` before it uses what that one wrote
-    (CUDA programming guide, programmatic dependent launch).
+    * ``grid``: blocks, up to three extents (ints or traced integers of the host function). 0 along an axis launches
+      nothing.
+    * ``block``: threads of a block, up to three ints.
+    * ``cluster``: blocks of a cluster, up to three ints that divide the grid.
+    * ``programmatic``: the kernel may start while the one before it in the stream still runs. It calls `griddep_wait`
+      before it uses what that one wrote (CUDA programming guide, programmatic dependent launch).
+
+    The function may take arguments, and may use the host function's arrays, tensor maps and scalars directly. It
+    returns nothing. Its shared memory is what its `nv.smem` and mbarriers add up to.
 
     Raises ``TraceError`` for a generator or coroutine, for sizes that the hardware does not have, for a kernel that
     returns something, and for one that is made in a host function and never launched.

@@ -48,18 +48,19 @@ class Autotuned(Jit[P]):
 
     @property
     def kernel(self) -> str:
-        """What records are found by: ``module:name``."""
+        """The name by which records are found: ``module:name``."""
         return f"{self._function.__module__}:{self._function.__qualname__}"
 
     @at_call
     def tune(
         self, *args: Any, budget: float = BUDGET, force: bool = False, progress: Any = None, **kwargs: Any
     ) -> Tuning:
-        """Search for the fastest configuration for such arguments (arrays, whose contents are left alone, or
-        `ShapeDtype`) and keep it; what the cache knows already is given back, unless ``force``.
+        """Search for the fastest configuration for such arguments, and keep it.
 
-        ``budget``: seconds, about. ``progress``: see `nvdsl.tune.progress`; default: bars on a terminal, else lines, on
-        stderr. Without a GPU it warns, and gives what a call would use. Raises TuneError if nothing can be chosen.
+        The arguments are arrays, whose contents are left alone, or `ShapeDtype`. If the cache knows the answer it is
+        returned without a search, unless ``force`` is true. After ``budget`` seconds nothing new is begun. ``progress``
+        is called with what happens; the default shows bars on a terminal, and lines on stderr elsewhere. Without a GPU
+        this warns, and returns what a call would use. Raises TuneError if nothing can be chosen.
         """
         call = super().call(self._described(args, kwargs), tuple(kwargs))
         problem = self._problem(call)
@@ -70,7 +71,10 @@ class Autotuned(Jit[P]):
 
     @at_call
     def choice(self, *args: Any, **kwargs: Any) -> tuple[str, Config]:
-        """(source, configuration) that a call with these arguments uses: "cache", "table", "heuristic", "defaults"."""
+        """The (source, configuration) that a call with these arguments uses.
+
+        The source is "cache", "table", "heuristic" or "defaults".
+        """
         call = super().call(self._described(args, kwargs), tuple(kwargs))
         return self._choice(call)[:2]
 
@@ -286,18 +290,20 @@ def autotune(space: Any, **settings: Any) -> Decorator:
         @nv.jit
         def gemm(a, b, d, *, stages=3, tile=(128, 128, 64)): ...
 
-    ``space``: a `Space`, a list of dicts, or a dict of lists. All that follows is optional. Functions are called with
-    what their parameters name: arguments by their specs (``a.shape``, ``a.dtype``), constants by value.
+    ``space`` is a `Space`, a list of dicts, or a dict of lists. The settings are optional. Those that are functions are
+    called with what their parameters name: arguments by their specs (``a.shape``, ``a.dtype``), constants by value.
 
-    ``heuristic``: the configuration (a dict, of all or some tuned parameters) for arguments that were never tuned.
-    ``shape_class``: a value (JSON) that arguments with the same answer share; default `problem.shape_class`.
-    ``reference``: the right contents of the arrays that are written (a dict by name, or one array), from NumPy arrays;
-    default: what most candidates agree on. ``tolerance``: of that comparison, see `data.difference`.
-    ``inputs``: NumPy arrays (a dict by name) for arguments that can't be random, indices above all.
-    ``table``: where tuned configurations come with the package, see `nvdsl.tune.table`.
-    ``min_fill``: see `tuner.Job`.
+    * ``heuristic``: gives the configuration (a dict of all or some tuned parameters) for arguments that were never
+      tuned.
+    * ``shape_class``: gives a value (JSON) that arguments with the same answer share.
+    * ``reference``: gives the right contents of the arrays that are written (a dict by name, or one array), from NumPy
+      arrays. The default is what most candidates agree on.
+    * ``tolerance``: how much results may differ in that comparison.
+    * ``inputs``: gives NumPy arrays (a dict by name) for arguments that can't be random, indices above all.
+    * ``table``: the file of tuned configurations that comes with the package.
+    * ``min_fill``: a candidate is dropped if its grid fills the GPU less than this part as well as another's (0.25).
 
-    Raises ArgumentError for a space of other parameters than the function's keyword-only ones.
+    Raises ArgumentError if the space has other parameters than the keyword-only ones of the function.
     """
 
     def decorate(jit: Any) -> Any:

@@ -34,8 +34,10 @@ class Candidate:
 
 @dataclass
 class Tuning:
-    """``config``: what is used from now on. ``source``: where it is from: "tuned", "cache", "table", "heuristic" or
-    "defaults". ``candidates``: of the search, if there was one."""
+    """What a tuning found.
+
+    ``config`` is the configuration that is used from now on. ``source`` says where it comes from: "tuned", "cache",
+    "table", "heuristic" or "defaults". ``candidates`` are those of the search, if there was one."""
 
     name: str
     problem: str

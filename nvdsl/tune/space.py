@@ -120,10 +120,10 @@ class _Part:
 
 
 class Space:
-    """Configurations to choose from. Immutable: `where` and ``+`` make new ones.
+    """Configurations to choose from. A space is immutable; `where` and ``+`` make new ones.
 
-    ``Space(tile=[...], stages=[...])``: every combination. ``Space({...}, {...})``: these. Raises ArgumentError for
-    values that JSON can't hold, for an empty space, and for configurations of different parameters.
+    ``Space(tile=[...], stages=[...])`` has every combination, ``Space({...}, {...})`` has just these. Raises
+    ArgumentError for values that JSON can't hold, for an empty space, and for configurations of different parameters.
     """
 
     def __init__(self, *configs: Mapping[str, Any], **axes: Sequence[Any]) -> None:
@@ -158,7 +158,7 @@ class Space:
         return cls(**space) if isinstance(space, Mapping) else cls(*space)
 
     def where(self, predicate: Callable[..., bool], reason: str) -> Space:
-        """Only configurations for which ``predicate`` is true.
+        """The space of those configurations for which ``predicate`` is true.
 
         Its parameters name tuned parameters and arguments of the function (``a.shape``, ``a.dtype``, ``a.strides``;
         constants are themselves). ``reason``: what holds of those that stay, for the report.

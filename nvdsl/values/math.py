@@ -1,28 +1,26 @@
 """Functions of floats, each as the sm_90 instructions it becomes; nothing calls a library.
 
-A traced f32 goes to the function as it is; f16 and bf16 are computed in f32 and rounded once; vectors element
-by element; a Python number stays in Python. f64 only where the table says so. The errors are the largest that
+A traced f32 goes to the function as it is. f16 and bf16 are computed in f32 and rounded once, vectors element by
+element. A Python number stays in Python. f64 is taken only where the table says so. The errors are the largest that
 were measured on an H200, against the true value for the f32 argument.
 
-===========  ===  ===========================================  =================================================
-function     f64  PTX                                          error in f32
-===========  ===  ===========================================  =================================================
-exp2         no   ex2.approx                                   2.4 ulp
-exp          no   x * log2(e), ex2.approx                      relative 2**-22.5 + |x| 2**-24 (63 ulp at -87)
-log2         no   lg2.approx                                   absolute 2**-22 in 0.5 .. 2, elsewhere 2.3 ulp
-log          no   lg2.approx, * ln(2)                          absolute 2**-22 in 0.5 .. 2, elsewhere 3.2 ulp
-sqrt         yes  sqrt.rn                                      rounded correctly
-rsqrt        yes  rsqrt.approx; f64: sqrt.rn, div.rn           1.6 ulp
-sin cos      no   3 fma to -pi .. pi, sin.approx, cos.approx   absolute 2**-20.7 for |x| up to 1e5
-tanh         no   polynomial below 0.625, else ex2, rcp        1.7 ulp
-erf          no   polynomial below 1, else ex2 of one          2.3 ulp
-floor ceil   yes  cvt.rmi, cvt.rpi                             exact
-trunc round  yes  cvt.rzi, cvt.rni (halves to even)            exact
-fma          yes  fma.rn                                       rounded correctly
-===========  ===  ===========================================  =================================================
+| function | f64 | PTX | error in f32 |
+| --- | --- | --- | --- |
+| exp2 | no | ex2.approx | 2.4 ulp |
+| exp | no | x times log2(e), ex2.approx | relative 2^-22.5 + abs(x) 2^-24 (63 ulp at -87) |
+| log2 | no | lg2.approx | absolute 2^-22 in 0.5 .. 2, elsewhere 2.3 ulp |
+| log | no | lg2.approx, times ln(2) | absolute 2^-22 in 0.5 .. 2, elsewhere 3.2 ulp |
+| sqrt | yes | sqrt.rn | rounded correctly |
+| rsqrt | yes | rsqrt.approx; f64: sqrt.rn, div.rn | 1.6 ulp |
+| sin, cos | no | 3 fma to -pi .. pi, sin.approx, cos.approx | absolute 2^-20.7 for abs(x) up to 1e5 |
+| tanh | no | polynomial below 0.625, else ex2, rcp | 1.7 ulp |
+| erf | no | polynomial below 1, else ex2 of one | 2.3 ulp |
+| floor, ceil | yes | cvt.rmi, cvt.rpi | exact |
+| trunc, round | yes | cvt.rzi, cvt.rni (halves to even) | exact |
+| fma | yes | fma.rn | rounded correctly |
 
-The functions named ``_approx`` are the fast ones: one instruction each (two for ``exp_approx``), with
-subnormal numbers taken for zero.
+The functions named ``_approx`` are the fast ones: one instruction each (two for ``exp_approx``), with subnormal numbers
+taken for zero.
 """
 
 from __future__ import annotations
@@ -122,49 +120,50 @@ def _polynomial(x: Value, *coefficients: float) -> Value:
 
 @_function(lambda x: 2.0**x)
 def exp2(x: Value) -> Value:
-    """2**x (nvvm.ex2)."""
+    """2 to the power of ``x`` (``nvvm.ex2``)."""
     return _op("nvvm.ex2", x)
 
 
 @_function(pymath.exp)
 def exp(x: Value) -> Value:
-    """e**x, as 2**(x log2 e): the product's rounding makes the relative error grow with |x|."""
+    """e to the power of ``x``, computed as ``2**(x * log2(e))``. The product's rounding makes the relative error grow
+    with the magnitude of ``x``."""
     return exp2(x * _LOG2_E)
 
 
 @_function(pymath.log2)
 def log2(x: Value) -> Value:
-    """Logarithm to base 2 (nvvm.log2); NaN below 0, -infinity at 0."""
+    """The logarithm to base 2 (``nvvm.log2``): NaN below 0, -infinity at 0."""
     return _op("nvvm.log2", x)
 
 
 @_function(pymath.log)
 def log(x: Value) -> Value:
-    """Natural logarithm; NaN below 0, -infinity at 0."""
+    """The natural logarithm: NaN below 0, -infinity at 0."""
     return log2(x) * _LN_2
 
 
 @_function(pymath.sqrt, double=True)
 def sqrt(x: Value) -> Value:
-    """Square root, rounded correctly."""
+    """The square root, rounded correctly."""
     return _llvm("llvm.sqrt", x)
 
 
 @_function(lambda x: 1 / pymath.sqrt(x), double=True)
 def rsqrt(x: Value) -> Value:
-    """1 / sqrt(x)."""
+    """``1 / sqrt(x)``."""
     return 1.0 / sqrt(x) if x.dtype is dtypes.f64 else _nvvm("llvm.nvvm.rsqrt.approx.f", x)
 
 
 @_function(pymath.sin)
 def sin(x: Value) -> Value:
-    """Sine of radians (nvvm.sin)."""
+    """The sine of ``x`` in radians (``nvvm.sin``)."""
     return _op("nvvm.sin", _reduced(x))
 
 
 @_function(pymath.cos)
 def cos(x: Value) -> Value:
-    """Cosine of radians (nvvm.cos)."""
+    """The cosine of ``x`` in radians (``nvvm.cos``)."""
     return _op("nvvm.cos", _reduced(x))
 
 
@@ -178,7 +177,7 @@ def _reduced(x: Value) -> Value:
 
 @_function(pymath.tanh)
 def tanh(x: Value) -> Value:
-    """Hyperbolic tangent. Near 0, where 1 - 2 / (e**2x + 1) cancels, x p(x**2)."""
+    """The hyperbolic tangent. Near 0, where ``1 - 2 / (e**(2*x) + 1)`` cancels, it is ``x * p(x**2)``."""
     size = builtins.abs(x)
     near = x * _polynomial(x * x, *_TANH)
     far = 1.0 - 2.0 * rcp_approx(exp2(size * (2 * _LOG2_E)) + 1.0)
@@ -187,7 +186,7 @@ def tanh(x: Value) -> Value:
 
 @_function(pymath.erf)
 def erf(x: Value) -> Value:
-    """The error function. Near 0, x p(x**2); beyond 1, 1 - 2**q(|x|), which is 1 from 4 on."""
+    """The error function. Near 0 it is ``x * p(x**2)``, beyond 1 ``1 - 2**q(abs(x))``, which is 1 from 4 on."""
     size = builtins.abs(x)
     near = x * _polynomial(x * x, *_ERF)
     far = 1.0 - exp2(_polynomial(select(size > 4.0, 4.0, size), *_LOG2_ERFC))
@@ -225,19 +224,19 @@ _LOG2_ERFC = (
 
 @_function(pymath.floor, double=True)
 def floor(x: Value) -> Value:
-    """The largest whole number <= x, as a float."""
+    """The largest whole number that is not above ``x``, as a float."""
     return _llvm("llvm.floor", x)
 
 
 @_function(pymath.ceil, double=True)
 def ceil(x: Value) -> Value:
-    """The least whole number >= x, as a float."""
+    """The least whole number that is not below ``x``, as a float."""
     return _llvm("llvm.ceil", x)
 
 
 @_function(pymath.trunc, double=True)
 def trunc(x: Value) -> Value:
-    """x without its fraction, as a float."""
+    """``x`` without its fraction, as a float."""
     return _llvm("llvm.trunc", x)
 
 
@@ -249,19 +248,19 @@ def round(x: Value) -> Value:
 
 @_function(pymath.isnan, double=True)
 def isnan(x: Value) -> Value:
-    """bool: x is NaN."""
+    """Whether ``x`` is NaN; a bool."""
     return wrap(arith.compare("unordered", x.dtype, x, x), dtypes.bool_)
 
 
 @_function(pymath.isinf, double=True)
 def isinf(x: Value) -> Value:
-    """bool: x is an infinity."""
+    """Whether ``x`` is an infinity; a bool."""
     return builtins.abs(x) == pymath.inf
 
 
 @_function(pymath.isfinite, double=True)
 def isfinite(x: Value) -> Value:
-    """bool: x is neither NaN nor an infinity."""
+    """Whether ``x`` is neither NaN nor an infinity; a bool."""
     return builtins.abs(x) < pymath.inf
 
 
@@ -276,7 +275,7 @@ def fma(a: float, b: float, c: float) -> float: ...
 
 
 def fma(a: float | Value, b: float | Value, c: float | Value) -> float | Value:
-    """``a * b + c``, on floats rounded once. Operands meet as in operators; numbers alone stay in Python."""
+    """``a * b + c``; floats are rounded once. Operands meet as in operators; numbers alone stay in Python."""
     like = next((x for x in (a, b, c) if isinstance(x, ir.Value)), None)
     if like is None:
         return a * b + c
@@ -294,53 +293,53 @@ def _meet(a: Value, b: Value) -> tuple[Value, Value]:
 
 @_function(lambda x: 2.0**x)
 def exp2_approx(x: Value) -> Value:
-    """2**x by ex2.approx.ftz.f32: results below 2**-126 are 0."""
+    """2 to the power of ``x`` by ``ex2.approx.ftz.f32``: results below ``2**-126`` are 0."""
     return _op("nvvm.ex2", x, ftz=True)
 
 
 @_function(pymath.exp)
 def exp_approx(x: Value) -> Value:
-    """e**x as ex2.approx.ftz.f32 of x log2 e."""
+    """e to the power of ``x``, as ``ex2.approx.ftz.f32`` of ``x * log2(e)``."""
     return exp2_approx(x * _LOG2_E)
 
 
 @_function(pymath.log2)
 def log2_approx(x: Value) -> Value:
-    """Logarithm to base 2 by lg2.approx.ftz.f32: a subnormal x counts as 0."""
+    """The logarithm to base 2 by ``lg2.approx.ftz.f32``. A subnormal ``x`` counts as 0."""
     return _op("nvvm.log2", x, ftz=True)
 
 
 @_function(lambda x: 1 / x)
 def rcp_approx(x: Value) -> Value:
-    """1 / x by rcp.approx.ftz.f32 (nvvm.rcp.approx.ftz.f): 1 ulp; ``1 / x`` is rounded correctly."""
+    """``1 / x`` by ``rcp.approx.ftz.f32`` (``nvvm.rcp.approx.ftz.f``), to 1 ulp. The operator is rounded correctly."""
     return _op("nvvm.rcp.approx.ftz.f", x)
 
 
 @_function(pymath.sqrt)
 def sqrt_approx(x: Value) -> Value:
-    """Square root by sqrt.approx.ftz.f32."""
+    """The square root by ``sqrt.approx.ftz.f32``."""
     return _nvvm("llvm.nvvm.sqrt.approx.ftz.f", x)
 
 
 @_function(lambda x: 1 / pymath.sqrt(x))
 def rsqrt_approx(x: Value) -> Value:
-    """1 / sqrt(x) by rsqrt.approx.ftz.f32."""
+    """``1 / sqrt(x)`` by ``rsqrt.approx.ftz.f32``."""
     return _nvvm("llvm.nvvm.rsqrt.approx.ftz.f", x)
 
 
 @_function(pymath.sin)
 def sin_approx(x: Value) -> Value:
-    """Sine by sin.approx.ftz.f32: absolute error 2**-21 in -pi .. pi, and 1e-7 |x| beyond."""
+    """The sine by ``sin.approx.ftz.f32``: absolute error ``2**-21`` in -pi .. pi, ``1e-7 * abs(x)`` beyond."""
     return _op("nvvm.sin", x, ftz=True)
 
 
 @_function(pymath.cos)
 def cos_approx(x: Value) -> Value:
-    """Cosine by cos.approx.ftz.f32: absolute error 2**-21 in -pi .. pi, and 1e-7 |x| beyond."""
+    """The cosine by ``cos.approx.ftz.f32``: absolute error ``2**-21`` in -pi .. pi, ``1e-7 * abs(x)`` beyond."""
     return _op("nvvm.cos", x, ftz=True)
 
 
 @_function(pymath.tanh)
 def tanh_approx(x: Value) -> Value:
-    """Hyperbolic tangent by tanh.approx.f32: relative error 2**-11 (PTX ISA; measured: 2**-16)."""
+    """The hyperbolic tangent by ``tanh.approx.f32``: relative error ``2**-11`` (PTX ISA; measured: ``2**-16``)."""
     return _llvm("llvm.tanh", x, approximate=True)

@@ -20,7 +20,7 @@ SPARE_REGISTERS = 24
 
 @dataclass(frozen=True)
 class Config:
-    """One GEMM kernel out of the family. Frozen and hashable: a compile-time constant.
+    """One GEMM kernel of the family. It is frozen and hashable, and so a compile-time constant.
 
     ``tile_m, tile_n, tile_k``: elements of a block's tile of the result, and of K in one slot of the ring; ``stages``:
     slots. ``schedule``: "cooperative" (the consumer warpgroups share a tile: each takes ``tile_m / consumers`` rows)

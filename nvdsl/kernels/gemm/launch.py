@@ -36,7 +36,7 @@ def gemm(
     stream: Any = None,
     target: str | None = None,
 ) -> None:
-    """``out = a @ b``: (M, K) times (K, N).
+    """Compute ``out = a @ b``, (M, K) times (K, N), by one configuration.
 
     ``a``, ``b``: 2-D arrays of one dtype (f16, bf16, f32 as tf32, e4m3, e5m2, i8), each with one contiguous axis:
     ``x.T`` is as good as ``x``, except that wgmma takes 8- and 32-bit types with K contiguous only. The other

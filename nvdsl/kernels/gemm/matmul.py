@@ -63,26 +63,28 @@ def matmul(
 ) -> A:
     """``activation(alpha * (scale_a * a) @ (scale_b * b) + beta * c + bias)``; returns ``out``.
 
-    ``a``: (..., M, K), ``b``: (..., K, N), leading axes broadcast as NumPy's matmul does; a vector (K,) is taken as a
-    row or a column. NumPy, torch, CuPy or JAX arrays, of one type: f16, bf16, f32 (multiplied as tf32: 10 bits of
-    mantissa), e4m3, e5m2 (these two also mixed), i8, and f64 (without tensor cores). Any strides: operands that TMA
-    and wgmma can read are used as they lie (K or the other axis contiguous, further strides multiples of 16 bytes; f32
-    and 8-bit types with K contiguous), others are first copied on the device.
+    ``a`` is (..., M, K) and ``b`` (..., K, N). Leading axes broadcast as NumPy's matmul does, and a vector (K,) is
+    taken as a row or a column. Both are NumPy, torch, CuPy or JAX arrays of one type: f16, bf16, f32 (multiplied as
+    tf32, with 10 bits of mantissa), e4m3, e5m2 (these two also mixed), i8, or f64 (without tensor cores). Strides may
+    be any. Operands that TMA and wgmma can read are used as they lie (K or the other axis contiguous, further strides
+    multiples of 16 bytes; f32 and 8-bit types with K contiguous). Others are first copied on the device.
 
-    ``out``: (..., M, N), any strides; None: a new array of ``out_dtype`` (default: f16, bf16, f32 and f64 as ``a``,
-    bf16 for 8-bit floats, i32 for i8). ``acc_dtype``: sums; f32 by default, f16 for f16 and 8-bit floats at twice the
-    rate of registers and less accuracy, i32 for i8.
-    ``c``, ``bias``: of any float type, broadcast to ``out``'s shape; ``c`` may be ``out`` itself. ``beta``: 1 by
-    default where ``c`` is given. ``activation``: one of
-    `nvdsl.kernels.blocks.linear_combination.ACTIVATIONS`, or a function of an f32 value for all
-    elements. The epilogue is computed in f32, of f64 in f64: i32 sums beyond 2^24 are rounded by it.
-    ``scale_a``, ``scale_b``: a number, or an array broadcast to (..., M, 1) and (..., 1, N): a scale for the tensor,
-    for each row of ``a``, for each column of ``b``. Of 8-bit floats also for blocks of 128 along K: f32 arrays of
-    (M, ceil(K / 128)) and (ceil(K / 128), ceil(N / 128)), for one product without batches, with f32 sums and no more
-    epilogue. ``acc_dtype``, ``out_dtype``: an `nvdsl.DType`, or what NumPy takes for one.
-    ``config``: a kernel's; None: the best known.
+    ``out`` is (..., M, N) with any strides. None makes a new array of ``out_dtype``, by default the type of ``a`` for
+    f16, bf16, f32 and f64, bf16 for 8-bit floats, and i32 for i8. ``acc_dtype`` is the type of the sums: f32 by
+    default, i32 for i8, or f16 for f16 and 8-bit floats, which takes half of the registers and is less accurate.
 
-    Raises ArgumentError for what doesn't fit together.
+    ``c`` and ``bias`` are of any float type and broadcast to ``out``'s shape; ``c`` may be ``out`` itself. ``beta``
+    is 1 by default where ``c`` is given. ``activation`` is one of
+    `nvdsl.kernels.blocks.linear_combination.ACTIVATIONS`, or a function of an f32 value for all elements. The
+    epilogue is computed in f32, and in f64 where ``a`` is f64. It rounds i32 sums beyond 2^24.
+
+    ``scale_a`` and ``scale_b`` are numbers, or arrays that broadcast to (..., M, 1) and (..., 1, N): a scale for the
+    whole tensor, for each row of ``a``, for each column of ``b``. For 8-bit floats they may also be scales of blocks
+    of 128 along K: f32 arrays of (M, ceil(K / 128)) and (ceil(K / 128), ceil(N / 128)). These take one product
+    without batches, with f32 sums and no other epilogue.
+
+    ``acc_dtype`` and ``out_dtype`` are an `nvdsl.DType`, or what NumPy takes for one. ``config`` chooses a kernel;
+    None takes the best one known. Raises ArgumentError for arguments that don't fit together.
     """
     try:
         alone = c is bias is scale_a is scale_b is None
