@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from nvdsl.ir.arith import DIVISIONS, INTEGERS, PREDICATES
 from nvdsl.ir.location import where
 from nvdsl.ir.walk import constant, walk
 from nvdsl.lower import debug_ptx
@@ -14,11 +15,7 @@ from nvdsl.lower.prepare import Kernels, functions, new
 from nvdsl.lower.watchdog import add_site, to_i32, to_i64
 from nvdsl.mlir import ir
 
-_SIGNED = ("arith.divsi", "arith.remsi", "arith.floordivsi", "arith.ceildivsi")
-DIVISIONS = (*_SIGNED, "arith.divui", "arith.remui", "arith.ceildivui")
 LOOPS = ("scf.for",)
-
-_NOT_EQUAL, _GREATER = 1, 4  # arith's CmpIPredicate: ne, sgt
 
 
 def check_operands(device: Any, kernels: Kernels, _: Any) -> None:
@@ -31,18 +28,18 @@ def check_operands(device: Any, kernels: Kernels, _: Any) -> None:
                 elif op.name in LOOPS and constant(op.operands[2]) is None:
                     step = op.operands[2]
                     site = Site("loop-step", where(op), of=str(step.type))
-                    _require(_compare(_GREATER, step, 0), kernel, site, step)
+                    _require(_compare("sgt", step, 0), kernel, site, step)
 
 
 def _check_division(op: Any, kernel: Kernel) -> None:
     dividend, divisor = op.operands
     known = constant(divisor)
-    holds = None if known else _compare(_NOT_EQUAL, divisor, 0)
-    if op.name in _SIGNED and known in (None, -1):
+    holds = None if known else _compare("ne", divisor, 0)
+    if INTEGERS[op.name].signed and known in (None, -1):
         least = -(1 << (64 if isinstance(divisor.type, ir.IndexType) else divisor.type.width) - 1)
-        fits = _compare(_NOT_EQUAL, dividend, least)
+        fits = _compare("ne", dividend, least)
         if known is None:
-            fits = new("arith.ori", fits.type, fits, _compare(_NOT_EQUAL, divisor, -1))
+            fits = new("arith.ori", fits.type, fits, _compare("ne", divisor, -1))
         holds = fits if holds is None else new("arith.andi", fits.type, holds, fits)
     if holds is not None:
         _require(holds, kernel, Site("division", where(op), op.name, str(divisor.type)), dividend, divisor)
@@ -52,8 +49,8 @@ def _is_integer(type: Any) -> bool:
     return isinstance(type, ir.IndexType) or isinstance(type, ir.IntegerType) and type.width > 1
 
 
-def _compare(predicate: int, value: Any, number: int) -> Any:
-    chosen = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), predicate)
+def _compare(predicate: str, value: Any, number: int) -> Any:
+    chosen = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), PREDICATES.index(predicate))
     compared = new("arith.constant", value.type, value=ir.IntegerAttr.get(value.type, number))
     return new("arith.cmpi", ir.IntegerType.get_signless(1), value, compared, predicate=chosen)
 

@@ -20,6 +20,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from nvdsl.ir import tensor_copies
+from nvdsl.ir.arith import DIVISIONS
 from nvdsl.lower import (
     accumulators,
     checks,
@@ -93,7 +94,7 @@ DEVICE = (
     _debug("check-coordinates", "one of a TMA copy that would be an illegal instruction stops the kernel",
            device_coordinates.check_coordinates, needs=tensor_copies.COPIES),
     _debug("check-operands", "a division by 0, or a loop's step of 0, stops the kernel", device_operands.check_operands,
-           needs=(*device_operands.DIVISIONS, *device_operands.LOOPS)),
+           needs=(*DIVISIONS, *device_operands.LOOPS)),
     _debug("bound-waits", "an mbarrier wait ends after a while", watchdog.bound_waits),
     _debug("cluster-waits", "nvgpu's and nvvm's waits acquire at the scope of the block",
            cluster_waits.cluster_waits, needs=("nvgpu.mbarrier.try_wait.parity",), when=False),

@@ -16,6 +16,7 @@ from fractions import Fraction
 import ml_dtypes
 import numpy as np
 
+from nvdsl.ir.arith import FLOATS
 from nvdsl.values import dtypes
 from nvdsl.values.dtypes import DType
 from nvdsl.values.elements import ELEMENTS
@@ -182,10 +183,7 @@ def reduction(kind: str, old: np.ndarray, new: np.ndarray) -> np.ndarray:
             return _canonical_nan(total) if _is_float(total) and total.itemsize < 8 else total
         if not _is_float(old):
             return np.minimum(old, new) if kind == "min" else np.maximum(old, new)
-        bits, other = (x.view(f"u{x.itemsize}") for x in (old, new))
-        first = (new < old if kind == "min" else new > old) | np.isnan(old)
-        tie = bits | other if kind == "min" else bits & other  # the zeros: a sign wins for min
-        picked = np.where(old == new, tie, np.where(first, other, bits)).view(old.dtype)
+        picked = np.asarray(FLOATS[f"arith.{kind}numf"](old, new))
         return _canonical_nan(picked) if picked.itemsize < 8 else picked
 
 

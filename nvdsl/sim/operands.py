@@ -8,6 +8,7 @@ import numpy as np
 
 from nvdsl.errors import Where
 from nvdsl.hopper import arch
+from nvdsl.ir.arith import is_too_far, overflows
 from nvdsl.sim.report import error
 from nvdsl.sim.values import Element
 
@@ -34,7 +35,7 @@ def check_division(w: Any, x: Any, y: Any, e: Element, is_signed: bool, what: st
                     "guard it with an `if`, or divide by nv.max(y, 1)")  # fmt: skip
     if is_signed:
         least = -(1 << (e.bits - 1))
-        found = _first(w, (y == -1) & (x == least))
+        found = _first(w, overflows(x, y, e.bits))
         if found is not None:
             raise error("division", f"{found[0]} divides {least} by -1 ({what}): the quotient has no {e.name}", at,
                         "a signed division that overflows is undefined (LLVM)",
@@ -42,7 +43,7 @@ def check_division(w: Any, x: Any, y: Any, e: Element, is_signed: bool, what: st
 
 
 def check_shift(w: Any, count: Any, e: Element, what: str, at: Where | None) -> None:
-    found = _first(w, (count < 0) | (count >= e.bits), count)
+    found = _first(w, is_too_far(count, e.bits), count)
     if found is not None:
         who, (value,) = found
         raise error("shift", f"{who} shifts {e.bits} bits by {value} ({what})", at,

@@ -152,20 +152,3 @@ def integer_op(f: Callable[[Any, Any], Any], bits: int) -> Callable[[Any, Any], 
         return r
 
     return apply
-
-
-def trunc_div(x: Any, y: Any) -> Any:
-    """Signed division toward zero. A division by zero gives 0, as arbitrary as any."""
-    if x.__class__ is int and y.__class__ is int:
-        if y == 0:
-            return 0
-        q = abs(x) // abs(y)
-        return q if (x < 0) == (y < 0) else -q
-    q = x // y
-    inexact = (q * y != x) & ((np.less(x, 0)) != (np.less(y, 0)))
-    return q + inexact
-
-
-def trunc_rem(x: Any, y: Any) -> Any:
-    """The remainder of `trunc_div`: it has the sign of ``x``."""
-    return x - trunc_div(x, y) * y

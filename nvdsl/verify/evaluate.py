@@ -2,48 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
+from nvdsl.ir.arith import CASTS, INTEGERS, comparison
 from nvdsl.ir.operands import constant_value, integer, named, word
 from nvdsl.ir.walk import defining, yielded
 from nvdsl.mlir import ir
-
-_EXACT: dict[str, Callable[[Any, Any], Any]] = {
-    "arith.addi": lambda a, b: a + b,
-    "arith.subi": lambda a, b: a - b,
-    "arith.muli": lambda a, b: a * b,
-    "arith.andi": lambda a, b: a & b,
-    "arith.ori": lambda a, b: a | b,
-    "arith.xori": lambda a, b: a ^ b,
-    "arith.minsi": np.minimum,
-    "arith.maxsi": np.maximum,
-}
-_SIGNED: dict[str, Callable[[Any, Any], Any]] = {
-    "arith.shrsi": lambda a, b: a >> b,
-    "arith.shli": lambda a, b: a << b,
-    "arith.divsi": lambda a, b: (a - _remainder(a, b)) // b,
-    "arith.floordivsi": lambda a, b: a // b,
-    "arith.remsi": lambda a, b: _remainder(a, b),
-}
-_UNSIGNED: dict[str, Callable[..., Any]] = {
-    "arith.index_castui": lambda a: a,
-    "arith.extui": lambda a: a,
-    "arith.minui": np.minimum,
-    "arith.maxui": np.maximum,
-    "arith.shrui": lambda a, b: a >> b,
-    "arith.divui": lambda a, b: a // b,
-    "arith.remui": lambda a, b: a % b,
-}
-_COMPARE: tuple[Callable[[Any, Any], Any], ...] = (  # in the order of arith's CmpIPredicate
-    lambda a, b: a == b,
-    lambda a, b: a != b,
-    *(2 * (lambda a, b: a < b, lambda a, b: a <= b, lambda a, b: a > b, lambda a, b: a >= b)),
-)
-_FIRST_UNSIGNED = 6  # ult, ule, ugt, uge
-_COPY = ("arith.index_cast", "arith.extsi", "arith.trunci")
 
 
 def evaluate(value: Any, thread: int) -> int | None:
@@ -84,40 +50,44 @@ def compute(op: Any, operands: list[Any]) -> Any:
     It may have more bits than the op's type: see `fit`.
     """
     name = op.name
-    if name in _EXACT:
-        return _EXACT[name](*operands)
+    entry = INTEGERS.get(name)
+    if entry is None:
+        return _other(op, name, operands)
+    x, y = operands
+    if entry.signed is None and not entry.kind:
+        return entry.apply(x, y)
     bits = _bits(op.operands[0])
-    if name in _COPY:
-        return -operands[0] if bits == 1 else operands[0]
+    x, y = _read(x, bits, entry.signed), _read(y, bits, entry.signed)
+    return entry.apply(x, y) if not entry.kind or entry.is_defined(x, y, bits) else None
+
+
+def _other(op: Any, name: str, operands: list[Any]) -> Any:
     if name == "arith.select":
         condition, first, second = operands
         if isinstance(condition, np.ndarray):
             return np.where(condition, first, second)
         return first if condition else second
+    bits = _bits(op.operands[0])
     if name == "arith.cmpi":
-        predicate = integer(op, "predicate")
-        compared = [_unsigned(x, bits) for x in operands] if predicate >= _FIRST_UNSIGNED else operands
-        return _COMPARE[predicate](*compared) * 1
-    if name in _UNSIGNED:
-        operands = [_unsigned(x, bits) for x in operands]
-    if "div" in name or "rem" in name:
-        defined = bool(np.all(operands[1] != 0))
-    else:
-        defined = "sh" not in name or bool(np.all((0 <= operands[1]) & (operands[1] < bits)))
-    function = _SIGNED.get(name) or _UNSIGNED.get(name)
-    return function(*operands) if defined and function else None
-
-
-def _remainder(a: Any, b: Any) -> Any:
-    """With the sign of ``a``, as the hardware's."""
-    return abs(a) % abs(b) * (1 - 2 * (a < 0))
+        compare = comparison(integer(op, "predicate"))
+        x, y = (_read(one, bits, compare.signed) for one in operands)
+        return compare.apply(x, y) * 1
+    cast = CASTS.get(name)
+    if cast is None or "float" in (cast.source, cast.target):
+        return None
+    return _read(operands[0], bits, cast.signed)
 
 
 def _bits(value: Any) -> int:
     return value.type.width if isinstance(value.type, ir.IntegerType) else 64
 
 
-def _unsigned(x: Any, bits: int) -> Any:
+def _read(x: Any, bits: int, signed: bool | None) -> Any:
+    """``x``, which is kept as a signed number (i1: 0 or 1), as an operation reads it."""
+    if signed is None:
+        return x
+    if signed:
+        return -x if bits == 1 else x
     if isinstance(x, np.ndarray):
         return x.view(np.uint64) if bits == 64 else x & (1 << bits) - 1
     return x & (1 << bits) - 1

@@ -10,6 +10,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from typing import Any
 
+from nvdsl.ir.arith import DIVISIONS, SHIFTS
 from nvdsl.verify import threads
 
 _REGIONS = frozenset(
@@ -23,8 +24,6 @@ _UNIMPORTANT = (
     "memref.extract_aligned",
 )  # fmt: skip
 
-DIVISIONS = ("arith.divsi", "arith.remsi", "arith.divui", "arith.remui", "arith.floordivsi")
-SHIFTS = ("arith.shli", "arith.shrsi", "arith.shrui")
 _ASKED = frozenset((*DIVISIONS, *SHIFTS))
 
 _RUN = "llvm.extractvalue"  # a struct's fields are taken one after the other: the first stands for all

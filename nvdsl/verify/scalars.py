@@ -7,11 +7,12 @@ from typing import Any
 
 from nvdsl.errors import VerifyError
 from nvdsl.hopper import arch
+from nvdsl.ir.arith import DIVISIONS, SHIFTS, is_too_far
 from nvdsl.ir.location import where
 from nvdsl.mlir import ir
 from nvdsl.verify import certain
 from nvdsl.verify.context import Context, contexts
-from nvdsl.verify.program import DIVISIONS, SHIFTS, Node, Program
+from nvdsl.verify.program import Node, Program
 
 
 def check(program: Program) -> None:
@@ -52,7 +53,7 @@ def _check_shift(context: Context, node: Node) -> None:
     kind = node.op.results[0].type
     bits = ir.IntegerType(kind).width if isinstance(kind, ir.IntegerType) else 64
     _refuse(
-        context, node, node.op.operands[1], lambda x: (x < 0) | (x >= bits), f"a shift of {bits} bits by {{}}",
+        context, node, node.op.operands[1], lambda x: is_too_far(x, bits), f"a shift of {bits} bits by {{}}",
         f"a shift's count is 0 to {bits - 1}; any other has an undefined result (LLVM)",
         "clamp the count, or guard it with an `if`",
     )  # fmt: skip

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 import nvdsl as nv
+from nvdsl.ir.arith import float_comparison
 from nvdsl.mlir.dialects import arith, memref
 from nvdsl.ops.pointer import index
 from nvdsl.sim import numbers
-from nvdsl.sim.dialects.arith import _float_compare
 from tests.sim.simulate import run
 
 NAN = float("nan")
@@ -23,7 +23,7 @@ PREDICATES = {
 
 @pytest.mark.parametrize("name", PREDICATES)
 def test_every_comparison_of_floats(name):
-    compare = _float_compare(list(PREDICATES).index(name))
+    compare = float_comparison(list(PREDICATES).index(name))
     x, y = np.array([1, 2, 2, 1], np.float32), np.array([2, 2, 1, NAN], np.float32)
     expected = [c == "x" for c in PREDICATES[name]]
     assert compare(x, y).tolist() == expected

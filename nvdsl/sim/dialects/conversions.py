@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
+from nvdsl.ir.arith import CASTS, Cast
 from nvdsl.mlir import ir
 from nvdsl.sim import numbers
 from nvdsl.sim.decode import Decoder, op
-from nvdsl.sim.dialects.arith import unary
+from nvdsl.sim.dialects.arith import names, unary
 from nvdsl.sim.values import Element, column, element, is_uniform, scalar, wrap
 from nvdsl.sim.values import unsigned as as_unsigned
 
+Conversion = Callable[[Any, Element, Element], Any]
+"""Of a value, its type, and the type that it gets."""
 
-def _convert(d: Decoder, op: Any, f: Callable[[Any, Element, Element], Any]) -> Any:
+
+def _convert(d: Decoder, op: Any, f: Conversion) -> Any:
     source, target = element(op.operands[0].type), element(op.results[0].type)
     return unary(d, op, lambda x: f(x, source, target))
 
@@ -33,18 +38,8 @@ def _resize(x: Any, source: Element, target: Element) -> Any:
 
 def _extend_unsigned(x: Any, source: Element, target: Element) -> Any:
     if isinstance(x, np.ndarray):
-        return as_unsigned(x, source).astype(target.dtype)
+        return _resize(x, source, target) if target.bits == 1 else as_unsigned(x, source).astype(target.dtype)
     return wrap(as_unsigned(x, source), target.bits)
-
-
-@op("arith.trunci", "llvm.trunc", "arith.extsi", "llvm.sext", "arith.index_cast")
-def _signed(d: Decoder, op: Any) -> Any:
-    return _convert(d, op, _resize)
-
-
-@op("arith.extui", "llvm.zext", "arith.index_castui")
-def _unsigned(d: Decoder, op: Any) -> Any:
-    return _convert(d, op, _extend_unsigned)
 
 
 def to_float(x: Any, target: str) -> Any:
@@ -53,26 +48,38 @@ def to_float(x: Any, target: str) -> Any:
     return r if r.ndim else r[()]
 
 
-@op("arith.extf", "arith.truncf", "llvm.fpext", "llvm.fptrunc", "arith.sitofp", "llvm.sitofp")
-def _to_float(d: Decoder, op: Any) -> Any:
-    return _convert(d, op, lambda x, s, t: to_float(x, t.name))
+def _integer_to_float(signed: bool) -> Conversion:
+    def convert(x: Any, source: Element, target: Element) -> Any:
+        if not signed:
+            x = as_unsigned(x, source)
+        elif source.bits == 1:  # true is -1
+            x = -x.astype(np.int8) if isinstance(x, np.ndarray) else -int(x)
+        return to_float(x, target.name)
+
+    return convert
 
 
-@op("arith.uitofp", "llvm.uitofp")
-def _unsigned_to_float(d: Decoder, op: Any) -> Any:
-    return _convert(d, op, lambda x, s, t: to_float(as_unsigned(x, s), t.name))
-
-
-@op("arith.fptosi", "arith.fptoui", "llvm.fptosi", "llvm.fptoui")
-def _float_to_int(d: Decoder, op: Any) -> Any:
+def _float_to_integer(signed: bool) -> Conversion:
     """Out of range is undefined: cvt saturates, NaN gives 0."""
-    sign = "u" if op.name.endswith("ui") else "i"
+    sign = "i" if signed else "u"
 
-    def f(x: Any, s: Element, t: Element) -> Any:
-        r = numbers.convert(np.asarray(x), f"{sign}{t.bits}").view(t.dtype)
+    def convert(x: Any, source: Element, target: Element) -> Any:
+        r = numbers.convert(np.asarray(x), f"{sign}{target.bits}").view(target.dtype)
         return r if r.ndim else r.item()
 
-    return _convert(d, op, f)
+    return convert
+
+
+def _conversion(cast: Cast) -> Conversion:
+    if cast.source == "integer":
+        if cast.target == "float":
+            return _integer_to_float(cast.signed)
+        return _resize if cast.signed else _extend_unsigned
+    return _float_to_integer(cast.signed) if cast.target == "integer" else lambda x, s, t: to_float(x, t.name)
+
+
+for _name, _cast in CASTS.items():
+    op(*names(_name))(functools.partial(_convert, f=_conversion(_cast)))
 
 
 @op("arith.bitcast", "llvm.bitcast")
