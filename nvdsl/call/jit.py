@@ -17,13 +17,13 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, overload
 
 from nvdsl import sim
-from nvdsl.call import collect
+from nvdsl.call import absent, collect
 from nvdsl.call.compiled import Compiled, Simulated
 from nvdsl.call.launches import Launch, Launches
 from nvdsl.call.module import trace_function
 from nvdsl.call.signature import constants
 from nvdsl.call.specialize import Call, Constant, describe_argument
-from nvdsl.errors import ArgumentError, NvdslError, frames
+from nvdsl.errors import ArgumentError, NvdslError, TraceError, frames
 from nvdsl.errors.tracebacks import at_call, for_user
 from nvdsl.mlir import threads
 from nvdsl.mlir.threads import Once
@@ -270,6 +270,11 @@ class Jit(Generic[P]):
         with threads.mlir:  # until what the trace changed is settled
             try:
                 return trace_function(self.__name__, call.run_time_specs, trace_body)
+            except (TypeError, AttributeError, TraceError) as error:
+                explained = absent.explain(error, self._function.__code__, absent.parameters(self._signature, call))
+                if explained is None:
+                    raise
+                raise explained from None
             finally:
                 if call.dependencies is not None:
                     call.dependencies.settle(call.state, call.objects)

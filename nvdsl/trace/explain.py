@@ -68,7 +68,7 @@ _NUMPY = {
 def explain(error: Exception) -> TraceError | None:
     """``error``, which left the trace of a function, as a ``TraceError``; None if no traced value caused it."""
     frame, last = _place(error.__traceback__)
-    if frame is None or last is None or _is_raised(last):
+    if frame is None or last is None or is_raised(last):
         return None
     where = frames.Where(frame.tb_frame.f_code.co_filename, frame.tb_lineno)
     text = str(error)
@@ -105,7 +105,7 @@ def _place(traceback: TracebackType | None) -> tuple[TracebackType | None, Trace
     return users, last
 
 
-def _is_raised(last: TracebackType) -> bool:
+def is_raised(last: TracebackType) -> bool:
     """Did a `raise` of the user's make the exception?"""
     code = last.tb_frame.f_code
     raised = code.co_code[last.tb_lasti] == dis.opmap["RAISE_VARARGS"]
