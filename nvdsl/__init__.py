@@ -7,6 +7,7 @@ The public names, nothing else. ``import nvdsl as nv`` is the usual form.
 * choosing a kernel's constants by trying them: `autotune`, `Space`
 * control flow: `range` (traced loops); plain ``if``, ``while``, ``and``, ``or``, ``not`` on traced values
 * types and values: `f16` ... `u64`, `const`, `select`, `min`, `max`, `abs`, `clamp`, `bitcast`; `nvdsl.math`
+* annotations of a program's own helpers: `Int`, `Bool`, `Number`, beside `Value`, `Array`, `Tile` ...
 * tiles: `smem`, `TMA`, `accumulator`, `Ring`, `PipelineState`
 * instructions, one function each: `nvdsl.ops`
 * layouts, and their algebra: `nvdsl.layout`
@@ -132,6 +133,7 @@ from nvdsl.values.dtypes import (
 )
 from nvdsl.values.select import abs, clamp, max, min, select
 from nvdsl.values.traced import Unsigned, Value, bitcast, const
+from nvdsl.values.typing import Bool, Int, Number
 
 if TYPE_CHECKING:
     from nvdsl.kernels.gemm.matmul import matmul as matmul
