@@ -1,10 +1,11 @@
 """What bindings of another LLVM revision lack of the pinned provider's interface, added to their modules.
 
-nvdsl calls the interface of the pinned provider. Upstream's 22.1 differs from it in two ways:
+nvdsl calls the interface of the pinned provider. Upstream's 22.1 differs from it in three ways:
 
 * Constructors of ops whose result type follows from the rest (``nvvm.elect_sync``, ``nvvm.shfl_sync``, special
   registers) want that type as their first argument. Here it may be left out, or given as ``results=[type]``.
 * ``ir.Location`` has no subclasses. ``ir.FileLineColLoc`` and its kin are defined by its predicates.
+* Enumerations have older names (``nvvm.ReduxKind``).
 
 Nothing is taken away. A call that names every argument means what it meant, so that other users of these bindings in
 the same process see no change. The default provider never imports this module.
@@ -21,7 +22,8 @@ import types
 from collections.abc import Callable
 from typing import Any
 
-_GENERATED = "_ops_gen"
+_GENERATED = ("_ops_gen", "_enum_gen")
+_RENAMED = {"ReductionKind": "ReduxKind"}  # enumerations, and their names in LLVM 22
 _INFER = object()  # stands for a result type that was left out
 
 
@@ -31,12 +33,12 @@ def adapt(provider: str, ir: Any) -> None:
     dialects = f"{provider}.dialects."
     for name, module in list(sys.modules.items()):
         if name.startswith(dialects):
-            _adapt_builders(module, ir)
+            _adapt_dialect(module, ir)
     sys.meta_path.insert(0, _Dialects(dialects, ir))
 
 
 class _Dialects:
-    """Finds the modules in which the bindings' generator wrote the ops of a dialect, to adapt them once loaded."""
+    """Finds the modules that the bindings' generator wrote for a dialect, to adapt them once they are loaded."""
 
     def __init__(self, prefix: str, ir: Any) -> None:
         self._prefix, self._ir = prefix, ir
@@ -51,7 +53,7 @@ class _Dialects:
 
             def exec_module(module: types.ModuleType) -> None:
                 execute(module)
-                _adapt_builders(module, self._ir)
+                _adapt_dialect(module, self._ir)
 
             loader.exec_module = exec_module
         return spec
@@ -79,8 +81,11 @@ class _KindOfLocation(type):
         return isinstance(instance, cls.location) and getattr(instance, cls.predicate)()
 
 
-def _adapt_builders(module: types.ModuleType, ir: Any) -> None:
-    """Let the ops of a dialect's module be built without the types of their results."""
+def _adapt_dialect(module: types.ModuleType, ir: Any) -> None:
+    """Let the ops of a dialect's module be built without the types of their results, and name its enumerations."""
+    for name, before in _RENAMED.items():
+        if hasattr(module, before) and not hasattr(module, name):
+            setattr(module, name, getattr(module, before))
     names = list(vars(module))
     counts = {}  # of result types that an op's constructor starts with
     for name in names:

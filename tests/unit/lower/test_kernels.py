@@ -8,9 +8,10 @@ import pytest
 
 from nvdsl.errors import VerifyError
 from nvdsl.hopper import arch
-from nvdsl.lower import compiler
+from nvdsl.lower import compiler, kernels
 from nvdsl.lower.options import Options
 from nvdsl.lower.result import KernelBinary
+from nvdsl.mlir import ir
 from tests.unit.lower.modules import (
     DYNAMIC,
     LOADS,
@@ -152,3 +153,28 @@ def test_a_view_at_a_traced_offset_stays_in_the_dynamic_block():
         smem=256,
     )
     assert "__dynamic_shmem__0" in only_kernel(text).ptx
+
+
+OUTLINED = """
+module attributes {gpu.container_module} {
+  func.func @host() {
+    %c1 = arith.constant 1 : index
+    %c2 = arith.constant 2 : index
+    %c64 = arith.constant 64 : index
+    gpu.launch_func @m::@k clusters in (%c2, %c1, %c1) blocks in (%c2, %c1, %c1) threads in (%c64, %c2, %c1)
+    gpu.launch_func @m::@k clusters in (%c2, %c1, %c1) blocks in (%c2, %c1, %c1) threads in (%SECOND, %c2, %c1)
+    return
+  }
+  gpu.module @m { gpu.func @k() kernel { gpu.return } }
+}
+"""
+
+
+@pytest.mark.parametrize(("second", "block"), [("c64", (64, 2, 1)), ("c2", None)])
+def test_a_kernel_knows_the_sizes_that_all_its_launches_have(second, block):
+    """LLVM 22 outlines a kernel without its cluster, and other programs outline without either."""
+    with ir.Context(), ir.Location.unknown():
+        module = ir.Module.parse(OUTLINED.replace("SECOND", second))
+        kernels.know_sizes(module, {}, None)
+        (kernel,) = kernels.read(module).values()
+        assert kernel.cluster == (2, 1, 1) and kernel.block == block

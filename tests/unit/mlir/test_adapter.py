@@ -74,8 +74,8 @@ def dialect():
     module = types.ModuleType("other.dialects._nvvm_ops_gen")
     module.ir = ir
     exec(GENERATED, vars(module))
-    adapter._adapt_builders(module, ir)
-    adapter._adapt_builders(module, ir)  # as of a dialect that takes the ops of another into its own module
+    adapter._adapt_dialect(module, ir)
+    adapter._adapt_dialect(module, ir)  # as of a dialect that takes the ops of another into its own module
     return module
 
 
@@ -178,3 +178,12 @@ def test_locations_that_are_there_stay():
     given = types.SimpleNamespace(FileLineColLoc=int, NameLoc=int, CallSiteLoc=int, FusedLoc=int)
     adapter._adapt_locations(given)
     assert given.FileLineColLoc is int
+
+
+def test_enumerations_have_their_newer_names():
+    old = types.SimpleNamespace(ReduxKind=int)
+    adapter._adapt_dialect(old, ir)
+    assert old.ReductionKind is int
+    new = types.SimpleNamespace(ReduxKind=int, ReductionKind=float)
+    adapter._adapt_dialect(new, ir)
+    assert new.ReductionKind is float
