@@ -10,10 +10,12 @@ Markdown; a name in single backticks becomes a link where there is such a public
 
 from __future__ import annotations
 
+import ast
 import functools
 import importlib
 import inspect
 import re
+import sys
 import textwrap
 import types
 from collections.abc import Iterator
@@ -79,7 +81,7 @@ def _members(thing: Any) -> Iterator[tuple[str, Any]]:
         for name, member in vars(owner).items():
             shown = not name.startswith("_") or name in OPERATORS
             function = _function(member)
-            if shown and name not in seen and function is not None and inspect.getdoc(function):
+            if shown and name not in seen and function is not None and function.__doc__:
                 seen.add(name)
                 yield name, member
 
@@ -111,7 +113,8 @@ def described(module: str, name: str, *, only: list[str] | None = None) -> str:
         return _directive(kind, name + signature, "\n\n".join([doc, *members]))
     if inspect.isroutine(thing):
         return _directive("function", name + _signature(thing), doc)
-    return _directive("data", name, doc or f"`{thing!r}`")
+    shown = repr(thing)
+    return _directive("data", name, doc or ("" if shown.endswith(name) else f"`{shown}`"))
 
 
 def _member(name: str, member: Any) -> tuple[str, str]:
@@ -130,10 +133,26 @@ def _directive(kind: str, argument: str, body: str, depth: int = 0) -> str:
 
 def _doc(thing: Any, full: str) -> str:
     """The docstring, with links; a value's own, not its class's."""
-    text = inspect.getdoc(thing) or ""
-    if not (inspect.isclass(thing) or inspect.isroutine(thing)) and text == inspect.getdoc(type(thing)):
-        text = ""
+    if inspect.isclass(thing):
+        text = inspect.getdoc(thing) or ""
+    elif inspect.isroutine(thing):
+        text = inspect.cleandoc(thing.__doc__ or "")
+    else:
+        own = getattr(thing, "__doc__", None)
+        text = _attribute_doc(full.rpartition(".")[2], thing) or ("" if own == type(thing).__doc__ else own or "")
     return "\n".join(_linked(line, full) for line in _examples(text.splitlines()))
+
+
+def _attribute_doc(name: str, thing: Any) -> str:
+    """The string below the assignment of a module's constant, wherever in nvdsl that is."""
+    for module in [m for n, m in sorted(sys.modules.items()) if n.startswith("nvdsl") and vars(m).get(name) is thing]:
+        body = ast.parse(inspect.getsource(module)).body
+        for statement, after in zip(body, body[1:], strict=False):
+            targets = getattr(statement, "targets", [getattr(statement, "target", None)])
+            if name in [getattr(target, "id", None) for target in targets] and isinstance(after, ast.Expr):
+                if isinstance(after.value, ast.Constant) and isinstance(after.value.value, str):
+                    return inspect.cleandoc(after.value.value)
+    return ""
 
 
 def _examples(lines: list[str]) -> Iterator[str]:
