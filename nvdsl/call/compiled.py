@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from nvdsl.mlir.threads import Once
 
 if TYPE_CHECKING:
     from nvdsl.driver.executable import Executable
+    from nvdsl.lower.result import KernelBinary, Lowered
+    from nvdsl.mlir import ir
 
 
 @dataclass
@@ -20,15 +22,15 @@ class Compiled:
     """
 
     name: str
-    module: Any
-    lowered: Any
+    module: ir.Module
+    lowered: Lowered
     written: frozenset[int]
     arguments: list[str] = field(default_factory=list)
     seconds: dict[str, float] = field(default_factory=dict)
     _executable: Once[Executable] = field(default_factory=Once)
 
     @property
-    def kernels(self) -> dict[str, Any]:
+    def kernels(self) -> dict[str, KernelBinary]:
         """The compiled kernels by name; each has ``ptx``, ``cubin``, ``resources`` and ``sass()``."""
         return self.lowered.kernels
 

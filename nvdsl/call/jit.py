@@ -14,31 +14,33 @@ import time
 import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Generic, ParamSpec, overload
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Unpack, overload
 
 from nvdsl import sim
 from nvdsl.call import absent, collect
 from nvdsl.call.compiled import Compiled, Simulated
 from nvdsl.call.launches import Launch, Launches
 from nvdsl.call.module import trace_function
+from nvdsl.call.reads import Reads
 from nvdsl.call.signature import constants
-from nvdsl.call.specialize import Call, Constant, describe_argument
+from nvdsl.call.specialize import Call, Constant, describe_arguments
+from nvdsl.driver.stream import Stream
 from nvdsl.errors import ArgumentError, NvdslError, TraceError, frames
 from nvdsl.errors.tracebacks import at_call, for_user
 from nvdsl.mlir import threads
 from nvdsl.mlir.threads import Once
 from nvdsl.trace import decorated, effects, source
-from nvdsl.trace.dependencies import Dependencies, compiled, never
+from nvdsl.trace.dependencies import compiled, never
 from nvdsl.trace.rewrite import convert
 
 if TYPE_CHECKING:
     from nvdsl.driver.executable import Executable
-    from nvdsl.lower.options import Options
+    from nvdsl.lower.options import ChosenOptions, Options
+    from nvdsl.mlir import ir
 
 P = ParamSpec("P")
 
 
-_MOST = 1024  # sets of functions and objects as constants that one function keeps compilations of
 Mode = bool | None | sim.Options
 """How a specialization is compiled: with ``debug``, or as the environment says, or for the simulator."""
 
@@ -69,19 +71,28 @@ class Jit(Generic[P]):
         self._repeatable: weakref.WeakSet[Launch] = weakref.WeakSet()  # here, and with whoever calls this function
         self._changes = 0  # times that launches were forgotten
         self._lock = threads.lock()
-        self._reads = Dependencies(function, self._forget)
-        self._with: dict[Any, Dependencies] = {}  # of calls with functions or objects as constants
+        self._reads = Reads(function, self._forget)
 
     @overload  # what an editor shows first: the function's own parameters
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> None: ...
 
     @overload  # arrays, where they are annotated as what they are in a trace; and these three
     def __call__(
-        self, *args: Any, stream: Any = None, target: str | None = None, debug: bool | None = None, **kwargs: Any
+        self,
+        *args: Any,
+        stream: Stream | None = None,
+        target: str | None = None,
+        debug: bool | None = None,
+        **kwargs: Any,
     ) -> None: ...
 
     def __call__(  # type: ignore[misc]  # a parameter of the function that is called as one of these is refused
-        self, *args: Any, stream: Any = None, target: str | None = None, debug: bool | None = None, **kwargs: Any
+        self,
+        *args: Any,
+        stream: Stream | None = None,
+        target: str | None = None,
+        debug: bool | None = None,
+        **kwargs: Any,
     ) -> None:
         """Run the function.
 
@@ -109,7 +120,12 @@ class Jit(Generic[P]):
             raise for_user(error) from error.__cause__  # NVDSL_TRACEBACK=full shows nvdsl's own lines, too
 
     def run(
-        self, call: Call, values: Sequence[Any], stream: Any = None, target: str | None = None, debug: Mode = None
+        self,
+        call: Call,
+        values: Sequence[Any],
+        stream: Stream | None = None,
+        target: str | None = None,
+        debug: bool | None = None,
     ) -> Executable | None:
         """Run for described arguments, compiling first where needed. ``values``: for ``call.run_time_specs``.
 
@@ -156,7 +172,7 @@ class Jit(Generic[P]):
         return self._find(self._describe(args, kwargs), debug)
 
     @at_call
-    def trace(self, *args: Any, **kwargs: Any) -> Any:
+    def trace(self, *args: Any, **kwargs: Any) -> ir.Module:
         """Only trace and verify; returns the ``ir.Module``."""
         return self._trace(self._describe(args, kwargs))
 
@@ -164,7 +180,7 @@ class Jit(Generic[P]):
         """A call with described arguments (`describe_argument`), the last of them passed by these names."""
         call = Call(described, names)
         call.changes = self._changes
-        reads = self._dependencies(call)
+        reads = self._reads.of(call)
         call.reads(reads, reads.current(call.objects))
         return call
 
@@ -182,40 +198,14 @@ class Jit(Generic[P]):
     def _simulated(self, call: Call, options: sim.Options) -> Simulated:
         module = self._trace(call)
         written = effects.written_arguments(module.body.operations[0])
-        names = self._argument_names(call) or None
+        names = call.run_time_names(self._signature) or None
         return Simulated(sim.executable(module, self.__name__, written=written, names=names, options=options))
 
     def _describe(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:
         return self.call(self._described(args, kwargs), tuple(kwargs))
 
     def _described(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[tuple[Any, Any]]:
-        described = []
-        try:
-            for argument in args:
-                described.append(describe_argument(argument))
-            for name, argument in kwargs.items():
-                constant = name in self._keyword_only
-                described.append((Constant(argument), None) if constant else describe_argument(argument))
-        except ArgumentError as error:
-            every = [self._parameter(i) for i in range(len(args))] + list(kwargs)
-            error.message = f"{every[len(described)]} of {self.__name__}: {error.message}"
-            raise
-        return described
-
-    def _dependencies(self, call: Call) -> Dependencies:
-        objects = call.objects
-        if not objects:
-            return self._reads
-        key = tuple([spec for spec in call.specs if spec.__class__ is Constant])
-        try:
-            found = self._with.get(key)
-        except TypeError:  # a list, say: nothing is found by it
-            return Dependencies(self._function, self._forget)
-        if found is None:
-            while len(self._with) >= _MOST:
-                self._with.pop(next(iter(self._with))).drop()
-            found = self._with.setdefault(key, Dependencies(self._function, self._forget))
-        return found
+        return describe_arguments(self.__name__, list(self._signature.parameters), self._keyword_only, args, kwargs)
 
     def _forget(self, state: int) -> None:
         """Drop what was compiled in a state of what the function reads."""
@@ -231,11 +221,6 @@ class Jit(Generic[P]):
             self._repeatable.clear()
         self._launches.clear()
 
-    def _parameter(self, position: int) -> str:
-        """The parameter that a positional argument is passed for."""
-        names = list(self._signature.parameters)
-        return names[min(position, len(names) - 1)] if names else f"argument {position}"
-
     def _lower(self, call: Call, debug: bool | None) -> Compiled:
         from nvdsl.lower import compiler
         from nvdsl.lower.options import Options
@@ -246,7 +231,7 @@ class Jit(Generic[P]):
         options = self._options or Options.from_environment()
         lowered = compiler.lower(module, options if debug is None else replace(options, debug=debug))
         written = effects.written_arguments(module.body.operations[0])
-        names = self._argument_names(call)
+        names = call.run_time_names(self._signature)
         compiled = Compiled(self.__name__, module, lowered, written, names, seconds | lowered.stages)
         collect.add(compiled)
         return compiled
@@ -283,18 +268,13 @@ class Jit(Generic[P]):
         """By name, as Python's functions are: a copy is the function itself, another process imports it."""
         return self._function.__qualname__
 
-    def _argument_names(self, call: Call) -> list[str]:
-        """The parameter each run-time argument was passed for."""
-        every = call.parameters(self._signature)
-        return [every[i] for i in call.run_time]
+
+@overload
+def jit(function: Callable[P, Any], /, **options: Unpack[ChosenOptions]) -> Jit[P]: ...
 
 
 @overload
-def jit(function: Callable[P, Any], /, **options: Any) -> Jit[P]: ...
-
-
-@overload
-def jit(function: None = None, /, **options: Any) -> Callable[[Callable[P, Any]], Jit[P]]: ...
+def jit(function: None = None, /, **options: Unpack[ChosenOptions]) -> Callable[[Callable[P, Any]], Jit[P]]: ...
 
 
 def jit(function: Any = None, /, **options: Any) -> Any:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from nvdsl.call import collect
 from nvdsl.call.signature import Look, look_at, nothing
+from nvdsl.driver.stream import Stream
 from nvdsl.errors import ArgumentError
 from nvdsl.trace.decorated import current_host
 from nvdsl.trace.dependencies import Guard
@@ -43,7 +44,9 @@ class Launches:
         self._known: dict[Hashable, Launch] = {}
         self._look: Look = nothing  # of the last call
 
-    def launch(self, arguments: Sequence[Any], rest: Hashable, stream: Any, numbers: tuple[float, ...] = ()) -> Any:
+    def launch(
+        self, arguments: Sequence[Any], rest: Hashable, stream: Stream | None, numbers: tuple[float, ...] = ()
+    ) -> Any:
         """Launch as a call like this one did before, and return the array that was made for it, or else True. None
         where nothing was launched: there was none, it no longer holds, or a call shall not run.
 

@@ -6,6 +6,7 @@ Arrays by shape, strides and dtype; scalars by dtype; everything else by its val
 from __future__ import annotations
 
 import inspect
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -118,6 +119,11 @@ class Call:
                     names[position] = name
         return [names.get(i, f"argument {i}") for i in range(positional)] + list(self.keywords)
 
+    def run_time_names(self, signature: inspect.Signature) -> list[str]:
+        """The parameter each run-time argument was passed for."""
+        every = self.parameters(signature)
+        return [every[i] for i in self.run_time]
+
     def unhashable(self, name: str) -> ArgumentError:
         constants = [s.value for s in self.specs if isinstance(s, Constant)]
         return ArgumentError(
@@ -164,6 +170,29 @@ def describe_argument(argument: Any) -> tuple[Any, Any]:
     if described is not None:
         return described
     return Constant(argument), None
+
+
+def describe_arguments(
+    function: str, parameters: Sequence[str], constants: Collection[str], args: Sequence[Any], kwargs: Mapping[str, Any]
+) -> list[tuple[Any, Any]]:
+    """`describe_argument` of all arguments; those passed by a name in ``constants`` are compile-time constants.
+
+    Raises ArgumentError with the name of the parameter, one of ``parameters`` of ``function``."""
+    described: list[tuple[Any, Any]] = []
+    try:
+        for argument in args:
+            described.append(describe_argument(argument))
+        for name, argument in kwargs.items():
+            described.append((Constant(argument), None) if name in constants else describe_argument(argument))
+    except ArgumentError as error:
+        at, last = len(described), len(parameters) - 1
+        if at >= len(args):
+            name = list(kwargs)[at - len(args)]
+        else:
+            name = parameters[min(at, last)] if parameters else f"argument {at}"
+        error.message = f"{name} of {function}: {error.message}"
+        raise
+    return described
 
 
 def argument_type(spec: Any) -> Any:

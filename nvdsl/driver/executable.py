@@ -23,6 +23,7 @@ from nvdsl.driver.launch import KernelBinary, Launch, Recorded
 from nvdsl.driver.launcher import Launcher
 from nvdsl.driver.run import Run
 from nvdsl.driver.staging import Staged, groups
+from nvdsl.driver.stream import Stream
 from nvdsl.errors import ArgumentError, DeviceError, LowerError
 from nvdsl.ir.operands import string
 from nvdsl.values.elements import ELEMENTS
@@ -63,12 +64,12 @@ class Executable:
         self._functions: dict[int, list[Any]] = {}
         self._sync = os.environ.get("NVDSL_SYNC", "") not in ("", "0")
 
-    def call(self, *args: Any, stream: Any = None) -> Any:
+    def call(self, *args: Any, stream: Stream | None = None) -> Any:
         """Run with arrays and numbers as they are: ``executable.call(a, b, 3)``."""
         described = [describe(arg) or (None, arg) for arg in args]
         return self([value for _, value in described], [spec for spec, _ in described], stream)
 
-    def __call__(self, values: Sequence[Any], specs: Sequence[Any], stream: Any = None) -> Any:
+    def __call__(self, values: Sequence[Any], specs: Sequence[Any], stream: Stream | None = None) -> Any:
         """Run the host function: host arrays are staged, device arrays used in place.
 
         ``values``, ``specs``: for each argument what ``describe`` said of an array, or a number (whose

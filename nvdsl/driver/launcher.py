@@ -16,6 +16,7 @@ from nvdsl.driver.cuda import CudaError
 from nvdsl.driver.device import Device
 from nvdsl.driver.launch import Recorded
 from nvdsl.driver.run import Run
+from nvdsl.driver.stream import Stream
 
 if TYPE_CHECKING:
     from nvdsl.driver.executable import Executable
@@ -53,7 +54,7 @@ class Launcher:
         self._run = device.within(executable.run_on, device, 0)
         self._recorded: dict[tuple[int, Sequence[Any]], Sequence[Recorded]] = {}  # (): seen once
 
-    def __call__(self, values: tuple[Any, ...], stream: Any = None) -> None:
+    def __call__(self, values: tuple[Any, ...], stream: Stream | None = None) -> None:
         """Run with the arrays' addresses and the numbers.
 
         ``stream``: see `nvdsl.driver.stream.resolve`; with None the current one of the arrays' library. Raises

@@ -3,13 +3,37 @@
 from __future__ import annotations
 
 import operator
-from typing import Any
+from typing import Any, Protocol, SupportsIndex, SupportsInt
 
 from nvdsl.driver.array_spec import Place
 from nvdsl.errors import ArgumentError
 
 
-def resolve(stream: Any, place: Place | None = None) -> int:
+class TorchStream(Protocol):
+    """A torch.cuda.Stream."""
+
+    @property
+    def cuda_stream(self) -> int: ...
+
+
+class CuPyStream(Protocol):
+    """A cupy.cuda.Stream."""
+
+    @property
+    def ptr(self) -> int: ...
+
+
+class CudaStream(Protocol):
+    """What has cuda.core's protocol for streams."""
+
+    def __cuda_stream__(self) -> tuple[int, int]: ...
+
+
+Stream = CudaStream | TorchStream | CuPyStream | SupportsIndex | SupportsInt
+"""What people pass as ``stream=``: a stream of a library, a handle, or a CUstream of cuda.bindings."""
+
+
+def resolve(stream: Stream | None, place: Place | None = None) -> int:
     """The handle (CUstream as an int) of ``stream``.
 
     ``stream``: an int handle, an object with ``__cuda_stream__`` (cuda.core, torch), a torch stream

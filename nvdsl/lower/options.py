@@ -5,13 +5,27 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 from nvdsl.errors import LowerError
 from nvdsl.lower import passes
 
 DUMPS = ("all", "trace", "host", "ptx", "sass", "resources")
 """What can be dumped beside the module before and after each pass."""
+
+
+class ChosenOptions(TypedDict, total=False):
+    """`Options`, as keyword arguments: ``dump`` is one name or several."""
+
+    opt_level: int
+    strict: bool
+    lineinfo: bool
+    dump: str | Iterable[str]
+    dump_dir: str | None
+    ptxas: str | None
+    ptxas_flags: tuple[str, ...]
+    debug: bool
+    debug_timeout: float
 
 
 @dataclass(frozen=True)
@@ -54,7 +68,7 @@ class Options:
             raise LowerError(f"debug_timeout={self.debug_timeout!r}", fix="use 0.01 to 3600 seconds (default 2)")
 
     @classmethod
-    def from_environment(cls, **chosen: Any) -> Options:
+    def from_environment(cls, **chosen: Unpack[ChosenOptions]) -> Options:
         """The environment's options; those in ``chosen`` win over it."""
         found: dict[str, Any] = {
             "strict": _flag("NVDSL_STRICT"),
@@ -66,7 +80,7 @@ class Options:
             "debug": _flag("NVDSL_DEBUG"),
             "debug_timeout": _seconds("NVDSL_DEBUG_TIMEOUT", cls.debug_timeout),
         }
-        return cls(**(found | chosen))
+        return cls(**{**found, **chosen})
 
 
 def _flag(name: str) -> bool:

@@ -11,6 +11,7 @@ from nvdsl.call.compiled import Compiled
 from nvdsl.call.device import synchronize
 from nvdsl.call.specialize import ScalarSpec, ShapeDtype
 from nvdsl.driver import arrays
+from nvdsl.driver.stream import Stream
 from nvdsl.errors import ArgumentError, frames
 from nvdsl.errors.tracebacks import at_call
 from nvdsl.mlir import ir
@@ -33,7 +34,7 @@ class HostFunction:
         raise NotImplementedError
 
     @at_call
-    def __call__(self, *args: Any, stream: Any = None, target: str | None = None, **kwargs: Any) -> None:
+    def __call__(self, *args: Any, stream: Stream | None = None, target: str | None = None, **kwargs: Any) -> None:
         if os.environ.get("MLIR_NVDSL_PRINT_IR") == "1":
             print(self.trace(*args, **kwargs))
             return

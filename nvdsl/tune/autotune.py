@@ -10,7 +10,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, Protocol, overload
+from typing import Any, Protocol, Unpack, overload
 
 from nvdsl.call.jit import Jit, P
 from nvdsl.call.specialize import Call, Constant
@@ -23,9 +23,10 @@ from nvdsl.tune import device, names, store, table
 from nvdsl.tune import problem as problems
 from nvdsl.tune import result as results
 from nvdsl.tune.problem import Problem
+from nvdsl.tune.progress import Progress
 from nvdsl.tune.result import Tuning
-from nvdsl.tune.settings import Settings, mode
-from nvdsl.tune.space import Config, Space
+from nvdsl.tune.settings import GivenSettings, Settings, mode
+from nvdsl.tune.space import Config, Space, SpaceLike
 
 BUDGET = 60.0
 """Seconds, about, of one tuning."""
@@ -37,7 +38,7 @@ PATIENCE = 900.0
 class Autotuned(Jit[P]):
     """A host function that chooses its tuned parameters by itself: called, compiled and traced like a `Jit`."""
 
-    def __init__(self, jit: Jit[P], space: Any, **settings: Any) -> None:
+    def __init__(self, jit: Jit[P], space: SpaceLike, **settings: Unpack[GivenSettings]) -> None:
         super().__init__(jit._function, jit._options)
         self.space = Space.of(space)
         self._settings = Settings.of(settings)
@@ -53,7 +54,7 @@ class Autotuned(Jit[P]):
 
     @at_call
     def tune(
-        self, *args: Any, budget: float = BUDGET, force: bool = False, progress: Any = None, **kwargs: Any
+        self, *args: Any, budget: float = BUDGET, force: bool = False, progress: Progress | None = None, **kwargs: Any
     ) -> Tuning:
         """Search for the fastest configuration for such arguments, and keep it.
 
@@ -283,7 +284,7 @@ class Decorator(Protocol):
     def __call__(self, jit: Callable[P, Any], /) -> Autotuned[P]: ...
 
 
-def autotune(space: Any, **settings: Any) -> Decorator:
+def autotune(space: SpaceLike, **settings: Unpack[GivenSettings]) -> Decorator:
     """Decorate a jit function whose keyword-only parameters are to be tuned:
 
         @nv.autotune(nv.Space(stages=[2, 3, 4], tile=[(128, 128, 64), (128, 256, 64)]))

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
+
+import numpy as np
 
 from nvdsl.errors import ArgumentError, frames
 
@@ -23,20 +25,32 @@ def mode() -> str:
     return chosen
 
 
+class GivenSettings(TypedDict, total=False):
+    """`Settings`, as keyword arguments."""
+
+    heuristic: Callable[..., Mapping[str, Any]] | None
+    shape_class: Callable[..., Any] | None
+    reference: Callable[..., Any] | None
+    inputs: Callable[..., Mapping[str, np.ndarray]] | None
+    tolerance: float | None
+    table: str | Path | None
+    min_fill: float
+
+
 @dataclass(frozen=True)
 class Settings:
     """See `nvdsl.tune.autotune.autotune`."""
 
-    heuristic: Callable[..., dict[str, Any]] | None = None
+    heuristic: Callable[..., Mapping[str, Any]] | None = None
     shape_class: Callable[..., Any] | None = None
     reference: Callable[..., Any] | None = None
-    inputs: Callable[..., Any] | None = None
+    inputs: Callable[..., Mapping[str, np.ndarray]] | None = None
     tolerance: float | None = None
     table: str | Path | None = None
     min_fill: float = 0.25
 
     @classmethod
-    def of(cls, given: dict[str, Any]) -> Settings:
+    def of(cls, given: GivenSettings) -> Settings:
         """Raises ArgumentError for what is no setting."""
         known = [field.name for field in fields(cls)]
         if unknown := [name for name in given if name not in known]:

@@ -151,7 +151,7 @@ class Space:
                 )
 
     @classmethod
-    def of(cls, space: Any) -> Space:
+    def of(cls, space: SpaceLike) -> Space:
         """A Space from what `autotune` takes: a Space, a list of dicts, or a dict of lists."""
         if isinstance(space, Space):
             return space
@@ -216,3 +216,7 @@ def _broken(conditions: Sequence[Condition], known: Mapping[str, Any]) -> str | 
         if not names.call(condition.predicate, known, f"the condition {condition.reason!r} of a Space"):
             return f"breaks: {condition.reason}"
     return None
+
+
+SpaceLike = Space | Mapping[str, Sequence[Any]] | Iterable[Mapping[str, Any]]
+"""What is taken for a space: a `Space`, a dict of lists, or dicts with one value for each parameter."""

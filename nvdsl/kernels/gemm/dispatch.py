@@ -19,6 +19,7 @@ from nvdsl.call.specialize import Call, Constant, describe_argument
 from nvdsl.driver.array_spec import ArraySpec, Described, Memory, spec_of
 from nvdsl.driver.arrays import NUMPY
 from nvdsl.driver.executable import Executable
+from nvdsl.driver.stream import Stream
 from nvdsl.errors import ArgumentError
 from nvdsl.kernels.blocks.elementwise import Elementwise
 from nvdsl.kernels.blocks.linear_combination import LinearCombination
@@ -93,7 +94,7 @@ class BoundKernel:
         return [given[name] for name in self.order]
 
     def run(
-        self, sources: Sources, alpha: float, beta: float, stream: Any, target: str | None
+        self, sources: Sources, alpha: float, beta: float, stream: Stream | None, target: str | None
     ) -> tuple[Call, Executable | None] | None:
         """Compute. ``sources``: name -> device memory, or a C-contiguous host array.
 

@@ -9,6 +9,7 @@ import nvdsl as nv
 from nvdsl import sim
 from nvdsl.call.specialize import describe_argument
 from nvdsl.driver.device import devices
+from nvdsl.driver.stream import Stream
 from nvdsl.hopper import arch
 from nvdsl.kernels.blocks.epilogue import Visit
 from nvdsl.kernels.blocks.tile_scheduler import TileScheduler
@@ -33,7 +34,7 @@ def gemm(
     acc_dtype: nv.DType | None = None,
     visit: Visit | None = None,
     blocks: int | None = None,
-    stream: Any = None,
+    stream: Stream | None = None,
     target: str | None = None,
 ) -> None:
     """Compute ``out = a @ b``, (M, K) times (K, N), by one configuration.

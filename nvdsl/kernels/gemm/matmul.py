@@ -17,6 +17,7 @@ from nvdsl.call.specialize import Call
 from nvdsl.driver.array_spec import ArraySpec
 from nvdsl.driver.executable import Executable
 from nvdsl.driver.new_arrays import empty_like, maker
+from nvdsl.driver.stream import Stream
 from nvdsl.driver.view import View
 from nvdsl.errors import ArgumentError, NvdslError
 from nvdsl.errors.tracebacks import at_call, for_user
@@ -58,7 +59,7 @@ def matmul(
     acc_dtype: Any = None,
     out_dtype: Any = None,
     config: Config | None = None,
-    stream: Any = None,
+    stream: Stream | None = None,
     target: str | None = None,
 ) -> A:
     """``activation(alpha * (scale_a * a) @ (scale_b * b) + beta * c + bias)``; returns ``out``.
@@ -191,7 +192,7 @@ class _Call:
             return find_block_scaled(GemmProblem.of(matrices, acc_dtype, out_dtype), *scales, config, self.target)
         return find(GemmProblem.of(matrices, acc_dtype, out_dtype), finish, config, self.target)
 
-    def run(self, stream: Any) -> tuple[Any, Launch | None]:
+    def run(self, stream: Stream | None) -> tuple[Any, Launch | None]:
         """Compute. Returns the result, and what calls like this one launch."""
         arguments, problem = self.arguments, self.bound.problem
         if self.out is None:

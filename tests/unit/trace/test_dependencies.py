@@ -402,11 +402,11 @@ def test_states_are_bounded_and_the_oldest_is_dropped(monkeypatch):
 
 
 def test_objects_as_constants_are_bounded(monkeypatch):
-    monkeypatch.setattr(sys.modules["nvdsl.call.jit"], "_MOST", 4)
+    monkeypatch.setattr(sys.modules["nvdsl.call.reads"], "_MOST", 4)
     function, call, _ = made(lambda c: c.by)
     for i in range(10):
         assert call(c=Setting(float(i))) == i
-    assert len(function._with) == len(function._compiled) == 4
+    assert len(function._reads._with) == len(function._compiled) == 4
 
 
 def test_what_a_guard_holds_may_be_freed():

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 import textwrap
 from pathlib import Path
 
 import pytest
+
+from nvdsl.lower import options
+from nvdsl.tune import settings
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -60,7 +64,12 @@ acc: nv.Accumulator
 arr: nv.Array
 bars: nv.Mbarriers
 tma: nv.TMA
+reveal_type(scale.compile(a, a, 2.0).kernels)  # kernels
+reveal_type(nv.ShapeDtype((4, 4), nv.f16).shape)  # shape
 scale(a, a, 2.0, target="sim")
+nv.matmul(a, a, stream=3)
+nv.autotune({"stages": [1, 2]}, heuristic=lambda x: {"stages": 1}, min_fill=0.5)
+nv.autotune([{"stages": 1}, {"stages": 2}], table="mine")
 scale(a, a, 2.0, stream=3, debug=True)
 annotated(a, a)
 annotated(a, a, target="sim")
@@ -206,12 +215,20 @@ EXPECTED = {
     "int or value": '"int | nvdsl.values.traced.Value"',
     "tile": '"nvdsl.lang.tile.Tile"',
     "stack": '"nvdsl.lang.tile.TileStack"',
+    "kernels": "dict[str, nvdsl.lower.result.KernelBinary]",
+    "shape": "tuple[int, ...]",
 }
 
 WRONG = {
     'nv.matmul("a", a)': 'of "matmul" cannot be "str"',
     "nv.matmul(a, a, output=a)": 'Unexpected keyword argument "output"',
     "nv.matmul(a, 3)": 'has incompatible type "int"; expected "ArrayLike"',
+    'nv.matmul(a, a, stream="main")': 'has incompatible type "str"',
+    "nv.jit(strikt=True)": 'Unexpected keyword argument "strikt"',
+    "nv.autotune(nv.Space(stages=[1]), heuristics=None)": 'Unexpected keyword argument "heuristics"',
+    "nv.autotune(3)": 'has incompatible type "int"',
+    'scale.compile(a, a, 2.0).report("x")': "Too many arguments",
+    'scale.compile(a, a, 2.0).kernels["kernel"].sas()': 'has no attribute "sas"',
     "nv.cdiv(1)": 'Missing positional argument "b"',
     "nv.kernel(1, 2)(lambda x: None)(1, 2)": "Too many arguments",
     "scale.compiled": 'has no attribute "compiled"',
@@ -298,3 +315,10 @@ def test_programs_that_are_right_are_right(said):
 def test_what_is_wrong_is_found(said, line, text):
     program, lines = said
     assert any(text in one for one in lines.get(program.index(line) + 1, [])), lines.get(program.index(line) + 1)
+
+
+@pytest.mark.parametrize(
+    ("given", "made"), [(options.ChosenOptions, options.Options), (settings.GivenSettings, settings.Settings)]
+)
+def test_keyword_arguments_are_the_fields(given, made):
+    assert list(given.__annotations__) == [field.name for field in dataclasses.fields(made)]
