@@ -17,6 +17,15 @@ from nvdsl.trace.launch import emit_launch
 from nvdsl.values import scope
 
 _SIZES = tuple(f"{what}{axis}" for what in ("gridSize", "blockSize", "clusterSize") for axis in "XYZ")
+_AS_ARITH = {
+    "index.constant": "arith.constant", "index.casts": "arith.index_cast", "index.castu": "arith.index_castui",
+    "index.add": "arith.addi", "index.sub": "arith.subi", "index.mul": "arith.muli", "index.divs": "arith.divsi",
+    "index.divu": "arith.divui", "index.rems": "arith.remsi", "index.remu": "arith.remui", "index.shl": "arith.shli",
+    "index.shrs": "arith.shrsi", "index.shru": "arith.shrui", "index.and": "arith.andi", "index.or": "arith.ori",
+    "index.xor": "arith.xori", "index.maxs": "arith.maxsi", "index.mins": "arith.minsi", "index.maxu": "arith.maxui",
+    "index.minu": "arith.minui",
+}  # fmt: skip
+"""Ops of the index dialect, and those of arith that mean the same: what the rest of nvdsl knows."""
 _CALLS = ("func.call", "llvm.call", "func.call_indirect")
 
 
@@ -59,7 +68,15 @@ def kernel_of(launch: Any, module: Any) -> Any:
 
 
 def inline(module: Any) -> None:
-    """Turn each ``gpu.launch_func`` into a ``gpu.launch``, and shared globals into dynamic shared memory."""
+    """Turn each ``gpu.launch_func`` into a ``gpu.launch``, shared globals into dynamic shared memory, and ops of the
+    index dialect into those of arith."""
+    for op in walk(module):
+        if op.name in _AS_ARITH:
+            attributes = {name: op.attributes[name] for name in op.attributes}
+            with ir.InsertionPoint(op), op.location:
+                made = ir.Operation.create(_AS_ARITH[op.name], [op.results[0].type], list(op.operands), attributes)
+            op.results[0].replace_all_uses_with(made.result)
+            op.erase()
     for op in find(module, "gpu.launch_func"):
         _inline(op, module)
     for op in find(module, "gpu.launch"):

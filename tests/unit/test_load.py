@@ -64,6 +64,41 @@ def test_tma_into_a_shared_global(level, monkeypatch):
     assert kernel.user_smem_bytes == 1024 + 64 * 64 * 2, "each global is aligned for a swizzle"
 
 
+def test_clusters_and_the_index_dialect(capfd):
+    text = """
+    module attributes {gpu.container_module} {
+      func.func @main() {
+        %c1 = arith.constant 1 : index
+        %c2 = arith.constant 2 : index
+        %c4 = arith.constant 4 : index
+        gpu.launch_func @m::@k clusters in (%c2, %c2, %c1) blocks in (%c4, %c4, %c1) threads in (%c1, %c1, %c1)
+        return
+      }
+      gpu.module @m {
+        gpu.func @k() kernel {
+          %x = gpu.cluster_id x
+          %y = gpu.cluster_id y
+          %block_x = gpu.block_id x
+          %block_y = gpu.block_id y
+          %c3 = index.constant 3
+          %sum = index.add %block_x, %block_y
+          %c6 = index.mul %c3, %c3
+          %last = arith.cmpi eq, %sum, %c3 : index
+          %xi = index.casts %x : index to i32
+          %yi = index.castu %y : index to i32
+          scf.if %last {
+            gpu.printf "%d %d %lld\\n", %xi, %yi, %c6 : i32, i32, index
+          }
+          gpu.return
+        }
+      }
+    }"""
+    main = thin.load(text)["main"]
+    main(target="sim")
+    assert sorted(capfd.readouterr().out.splitlines()) == ["0 1 9", "0 1 9", "1 0 9", "1 0 9"]
+    assert ".reqnctapercluster 2, 2, 1" in main.compile().ptx
+
+
 def test_an_ir_module_is_loaded_and_left_as_it_is():
     with ir.Context():
         module = ir.Module.parse(REVERSED)
