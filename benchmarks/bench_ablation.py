@@ -41,7 +41,6 @@ BEST = "the best configuration"
 TAKEN_OUT: dict[str, dict[str, Any]] = {
     "ping-pong (the consumers share a tile)": {"schedule": "cooperative"},
     "groups of tile rows (row after row)": {"group": 1},
-    "every other tile backwards along K": {"alternate": False},
     "wgmma in flight while waiting": {"in_flight": 0},
     "the second store buffer": {"store_buffers": 1},
     "deep ring (2 stages)": {"stages": 2},
@@ -50,8 +49,6 @@ TAKEN_OUT: dict[str, dict[str, Any]] = {
 """What is taken out, and the fields of `Config` without it; 0.5: half of what it is."""
 PUT_IN: dict[str, dict[str, Any]] = {
     "clusters of 2, multicast": {"cluster_m": 2},
-    "clusters of 2, no multicast": {"cluster_m": 2, "multicast": False},
-    "Hilbert order of the tiles": {"order": "hilbert", "group": 16},
 }
 """What the best configuration does without, put in."""
 
@@ -84,8 +81,8 @@ def ablation(problem: Problem, best: Product) -> list[Product]:
                 found.append(Product(sign + name, "matmul", shorter(config)))
     if full["schedule"] == "streamk":
         return found  # its tiles are cut for a number of blocks: there is no such kernel
-    direct = {"config": Config(**full), "blocks": arch.SMS, "direct": True}
-    direct["function"] = f"nvdsl.kernels.matmul_{full['schedule']}:matmul"
+    direct = {"config": Config(**full), "blocks": arch.SMS, "direct_store": True}
+    direct["function"] = f"nvdsl.kernels.gemm.{full['schedule']}:matmul"
     found.append(Product("- stmatrix, TMA stores (threads store their sums)", "function", options=direct))
     tiles = -(-problem.m // full["tile_m"]) * -(-problem.n // full["tile_n"])
     found.append(Product("- persistent blocks (one block a tile)", "gemm", best.config, {"blocks": tiles}))

@@ -16,11 +16,10 @@ import nvdsl as nv
 from nvdsl.kernels.blocks.epilogue import TmaEpilogue
 from nvdsl.kernels.blocks.mainloop import Mainloop
 from nvdsl.kernels.blocks.ordered_barrier import OrderedBarrier
-from nvdsl.kernels.blocks.tile_scheduler import TileScheduler
 from nvdsl.kernels.blocks.tma_operand import TmaOperand
 from nvdsl.kernels.gemm.config import Config
+from nvdsl.kernels.gemm.frame import Gemm
 
-WITHOUT = ("", "memory", "loads", "stores")
 SLICES = 4
 
 
@@ -55,8 +54,8 @@ class Filled(nv.Ring):
 class FilledOnce(Mainloop):
     """Multiplies what `start` has loaded."""
 
-    def __init__(self, config: Config, a: TmaOperand, b: TmaOperand, steps: int) -> None:
-        super().__init__(config, a, b, steps)
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
         self.ring = Filled(self.ring)
 
 
@@ -68,40 +67,45 @@ class Unstored(TmaEpilogue):
             TmaEpilogue.store(self, acc, batch, row, col, consumer, held)
 
 
+class FromCache(Gemm):
+    operand = FewSlices
+
+
+class WithoutLoads(Gemm):
+    mainloop = FilledOnce
+
+    def produce(self, mainloop: Mainloop, first: Any, step: Any, alternate: bool = True) -> None:
+        nv.setmaxnreg_dec(self.config.registers[0])
+
+
+class WithoutStores(Gemm):
+    tma_epilogue = Unstored
+
+
+KINDS: dict[str, type[Gemm]] = {"": Gemm, "memory": FromCache, "loads": WithoutLoads, "stores": WithoutStores}
+
+
 @nv.jit
 def matmul(
     a: nv.Array, b: nv.Array, out: nv.Array, log: nv.Array, *, config: Config, blocks: int, without: str = ""
 ) -> None:
-    """out[M, N] = A[M, K] @ B[K, N], rows contiguous, or what is left of it: one of `WITHOUT`.
+    """out[M, N] = A[M, K] @ B[K, N], rows contiguous, or what is left of it: one of `KINDS`.
 
     ``log``: (2 * blocks, 2) of i64, of each consumer the clocks and nanoseconds from the block's start to its end.
     """
-    (M, N), K = out.shape, a.shape[-1]
-    A, B = (
-        (FewSlices if without == "memory" else TmaOperand)(array, mn, config.tile_k, major=major)
-        for array, mn, major in ((a, config.tile_m, "k"), (b, config.tile_n, "mn"))
-    )
-    D = (Unstored if without == "stores" else TmaEpilogue)(out, config.tile_n, buffers=config.store_buffers)
-    tiles = TileScheduler(M, N, config.tile_m, config.tile_n, order=config.order, group=config.group)
+    gemm = KINDS[without](a, b, out, (), config, nv.f32, "k", "mn", None, False)
 
     @nv.kernel(grid=blocks, block=config.threads)
     def kernel() -> None:
         clock, nanoseconds = nv.clock(), nv.globaltimer()
-        loop = (FilledOnce if without == "loads" else Mainloop)(config, A, B, steps=nv.cdiv(K, config.tile_k))
-        D.allocate(config.consumers)
-        loop.start(*tiles.start(nv.block_id.x))
-        nv.sync_threads()
-        warpgroup = nv.warpgroup_id()
+        mainloop = gemm.prologue(nv.block_id.x)
 
-        if warpgroup == 0:  # producer
-            nv.setmaxnreg_dec(config.registers[0])
-            if without != "loads" and nv.warpgroup_thread() == 0:
-                produce(loop, tiles, blocks)
-        else:  # consumers
-            nv.setmaxnreg_inc(config.registers[1])
-            consumer = warpgroup - 1
-            (share if config.shared_tile else take_turns)(loop, D, tiles, blocks, consumer)
-            D.drain()
+        if nv.warpgroup_id() == 0:
+            gemm.produce(mainloop, nv.block_id.x, blocks)
+        else:
+            consumer = gemm.begin_consumer(mainloop)
+            (share if config.shared_tile else take_turns)(gemm, mainloop, blocks, consumer)
+            gemm.epilogue.drain()
             if nv.warpgroup_thread() == 0:
                 i = 2 * nv.block_id.x + consumer
                 log[i, 0], log[i, 1] = nv.clock() - clock, nv.globaltimer() - nanoseconds
@@ -109,41 +113,30 @@ def matmul(
     kernel()
 
 
-def produce(loop: Mainloop, tiles: TileScheduler, blocks: int) -> None:
-    """Load the slices of a block's tiles; by one thread."""
-    first = nv.block_id.x
-    state = loop.ring.producer_state().advance(loop.started)
-    for t in nv.range(first, tiles.count, blocks):
-        batch, row, col = tiles.start(t)
-        skip = nv.select(t == first, loop.started, 0)
-        backwards = t // blocks & 1 if loop.config.alternate else 0
-        state = loop.load(state, batch, row, col, skip=skip, backwards=backwards)
-
-
-def share(loop: Mainloop, D: TmaEpilogue, tiles: TileScheduler, blocks: int, consumer: Any) -> None:
+def share(gemm: Gemm, mainloop: Mainloop, blocks: int, consumer: Any) -> None:
     """A cooperative schedule's consumer: its rows of each tile."""
-    config, top = loop.config, consumer * loop.config.rows
-    state = loop.ring.consumer_state()
-    for t in nv.range(nv.block_id.x, tiles.count, blocks):
-        batch, row, col = tiles.start(t)
-        acc, last, state = loop.multiply(state, top, nv.accumulator(config.rows, config.tile_n, nv.f32))
-        loop.finish(last)
-        D.store(acc, batch, row + top, col, consumer)
+    top = consumer * gemm.config.rows
+    state = mainloop.ring.consumer_state()
+    for t in nv.range(nv.block_id.x, gemm.tiles.count, blocks):
+        batch, row, col = gemm.tiles.start(t)
+        acc, last, state = mainloop.multiply(state, top, gemm.accumulator())
+        mainloop.finish(last)
+        gemm.epilogue.store(acc, batch, row + top, col, consumer)
 
 
-def take_turns(loop: Mainloop, D: TmaEpilogue, tiles: TileScheduler, blocks: int, consumer: Any) -> None:
+def take_turns(gemm: Gemm, mainloop: Mainloop, blocks: int, consumer: Any) -> None:
     """A ping-pong schedule's consumer: every other tile."""
-    config, turns = loop.config, OrderedBarrier()
-    state = loop.ring.consumer_state()
+    order = OrderedBarrier()
+    state = mainloop.ring.consumer_state()
     if consumer == 1:
-        state = state.advance(loop.steps)
-        turns.pass_on(consumer)
-    for t in nv.range(nv.block_id.x + consumer * blocks, tiles.count, 2 * blocks):
-        batch, row, col = tiles.start(t)
-        turns.take(consumer)
-        acc, last, state = loop.multiply(state, 0, nv.accumulator(config.rows, config.tile_n, nv.f32))
-        if t + blocks < tiles.count:
-            turns.pass_on(consumer)
-        loop.finish(last)
-        state = state.advance(loop.steps)
-        D.store(acc, batch, row, col, consumer)
+        state = state.advance(mainloop.steps)
+        order.arrive(consumer)
+    for t in nv.range(nv.block_id.x + consumer * blocks, gemm.tiles.count, 2 * blocks):
+        batch, row, col = gemm.tiles.start(t)
+        order.wait(consumer)
+        acc, last, state = mainloop.multiply(state, 0, gemm.accumulator())
+        if t + blocks < gemm.tiles.count:
+            order.arrive(consumer)
+        mainloop.finish(last)
+        state = state.advance(mainloop.steps)
+        gemm.epilogue.store(acc, batch, row, col, consumer)

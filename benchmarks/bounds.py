@@ -23,7 +23,7 @@ CASES = (
     ("", "the whole kernel"), ("memory", "no reads of memory"), ("loads", "no loads"), ("stores", "no stores"),
     ("power", "operands of zeros"),
 )  # fmt: skip
-"""What is left out: one of `bound_kernels.WITHOUT`, or the power that random operands take; and its name."""
+"""What is left out: one of `bound_kernels.KINDS`, or the power that random operands take; and its name."""
 WARM, SETTLE, TIMED = 1.5, 0.3, 0.2
 """Seconds of a kernel alone: before the first one, until the clock has followed its power, and after that."""
 MULTIPLY_ADDS = 2048

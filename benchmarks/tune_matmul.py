@@ -11,7 +11,7 @@ import itertools
 from collections.abc import Iterator
 
 import nvdsl as nv
-from nvdsl.kernels.gemm.tuned import product
+from nvdsl.kernels.gemm.tuned import tuned_matmul
 
 Shape = tuple[int, int, int, nv.DType, str]
 
@@ -37,9 +37,9 @@ def tune(m: int, n: int, k: int, dtype: nv.DType, layout: str) -> nv.Tuning:
     out = {nv.e4m3: nv.bf16, nv.i8: nv.i32}.get(dtype, dtype)
     a, b = stored(m, k, dtype, layout[0]), stored(k, n, dtype, layout[1])
     majors = {"a_major": "k" if layout[0] == "n" else "mn", "b_major": "mn" if layout[1] == "n" else "k"}
-    constants = {"pack_a": False, "pack_b": False, "direct": False, "sms": 132, "visit": None}
+    constants = {"copy_a": False, "copy_b": False, "direct_store": False, "sms": 132, "epilogue_op": None}
     acc = nv.i32 if dtype == nv.i8 else nv.f32
-    return product.tune(a, b, nv.ShapeDtype((m, n), out), acc_dtype=acc, **majors, **constants)
+    return tuned_matmul.tune(a, b, nv.ShapeDtype((m, n), out), acc_dtype=acc, **majors, **constants)
 
 
 def main() -> None:
@@ -54,7 +54,7 @@ def main() -> None:
         if not given.list:
             print(" ", tune(*shape).config, flush=True)
     if not given.list:
-        print(product.export())
+        print(tuned_matmul.export())
 
 
 if __name__ == "__main__":

@@ -19,19 +19,19 @@ GRID_BYTES, LONG = 128, 1024
 """Rows of so many bytes start on this grid: kernels that read them are up to 1.3 times as fast as off it."""
 
 
-def packed_cols(cols: int, dtype: nv.DType) -> int:
+def padded_cols(cols: int, dtype: nv.DType) -> int:
     """Columns of a packed row, its padding included."""
     grid = GRID_BYTES if cols * dtype.bytes >= LONG else ROW_BYTES
     return nv.cdiv(cols * dtype.bytes, grid) * grid // dtype.bytes
 
 
-def pack(source: nv.Array) -> nv.Array:
+def contiguous(source: nv.Array) -> nv.Array:
     """A copy of ``source``, (rows, cols) or (batches, rows, cols) with any strides, whose rows are contiguous.
 
     In a host function. Returns a view of the same shape on memory that lives as long as the call.
     """
     *outer, cols = source.shape
-    packed = nv.empty((*outer, packed_cols(cols, source.dtype)), source.dtype)
+    packed = nv.empty((*outer, padded_cols(cols, source.dtype)), source.dtype)
     packed = packed.view((0,) * len(source.shape), source.shape)
     copy(source, packed)
     return packed

@@ -18,6 +18,7 @@ from typing import Any
 
 import nvdsl as nv
 from nvdsl.kernels.blocks.clamped_index import inside, opaque
+from nvdsl.kernels.blocks.epilogue_visitor import Part, Place, Visitor
 from nvdsl.lang.accumulator import pack_pair
 from nvdsl.mlir import ir
 from nvdsl.mlir.dialects import llvm, vector
@@ -31,7 +32,7 @@ LINE = 128
 
 @dataclass(frozen=True, repr=False)
 class Elementwise:
-    """``function(value, *elements) -> value``, of a sum and of what the operands have at its place; a `Visit`.
+    """``function(value, *elements) -> value``, of a sum and of what the operands have at its place; an `EpilogueOp`.
 
     Operands are arrays of the result's shape (batch, row, column), fewer leading axes, or scalars. An axis of extent 1
     or stride 0 is repeated, as in NumPy's broadcasting. ``function`` is traced once for each register.
@@ -45,25 +46,52 @@ class Elementwise:
         """The same in every process: what was tuned is found by it."""
         return f"Elementwise({getattr(self.function, '__qualname__', None) or repr(self.function)})"
 
+    def visitor(self, operands: Sequence[Any], out: nv.Array, tile_n: int) -> Visitor:
+        """What reads the operands of tiles of ``tile_n`` columns ahead."""
+        return ElementsVisitor(self, operands, out, tile_n)
+
     def __call__(self, value: Any, batch: Any, row: Any, col: Any, *operands: Any) -> Any:
         """For a kernel in which a thread has one element."""
         at = batch, row, col
         return self.function(value, *[x[place(x, *at)] if isinstance(x, nv.Array) else x for x in operands])
 
 
-@dataclass(frozen=True)
-class Part:
-    """``count`` registers, from ``first`` on, of a piece of 64 rows at (``top``, ``left``) in its tile."""
+class ElementsVisitor(Visitor):
+    """Hands the function of an `Elementwise` the operands' elements, read ahead."""
 
-    top: int
-    left: int
-    first: int
-    count: int
+    ROOM = 16
+    """Registers for what is held while the sums are computed: what the largest tiles leave."""
+    FIRST, MOST = 4, 16
+    """Registers for the elements of the first part, and of later ones: as sums leave, theirs get free. The more arrays,
+    the fewer."""
 
-    @property
-    def columns(self) -> range:
-        """Of the tile: where each group of 8, four registers of a thread, begins."""
-        return range(self.left + self.first * 2, self.left + (self.first + self.count) * 2, 8)
+    def __init__(self, op: Elementwise, operands: Sequence[Any], out: nv.Array, tile_n: int) -> None:
+        self.function = op.function
+        self.sources: list[Source] = []
+        room = self.ROOM
+        for operand in operands:
+            self.sources.append(source(operand, out, tile_n, op.aligned, room))
+            room -= self.sources[-1].holds
+        self.each = sum(one.registers for one in self.sources)
+        self.share = self.MOST // max(1, sum(isinstance(operand, nv.Array) for operand in operands))
+
+    def most(self, gone: int) -> int:
+        if not self.each:
+            return super().most(gone)
+        return max(8, int(min(self.FIRST + gone, self.share) / self.each) // 8 * 8)
+
+    def prefetch(self, at: Place, rows: int) -> list[Any]:
+        return [one.prefetch(at, rows) for one in self.sources]
+
+    def load(self, at: Place, part: Part) -> list[Any]:
+        return [one.load(at, part) for one in self.sources]
+
+    def visit(self, values: Sequence[Any], at: Place, part: Part, held: Any, fetched: Any) -> Sequence[Any]:
+        if self.each:
+            nv.sync_warp()  # nothing is read before: it would need registers of its own
+        given = zip(self.sources, held, fetched, strict=True)
+        found = [one.elements(before, now, part) for one, before, now in given]
+        return [self.function(value, *elements) for value, *elements in zip(values, *found, strict=True)]
 
 
 def place(array: nv.Array, batch: Any, row: Any, col: Any) -> tuple[Any, ...]:
@@ -102,14 +130,14 @@ class Source:
     holds = 0
     registers = 0.0
 
-    def ahead(self, at: tuple[Any, Any, Any], rows: int) -> Any:
+    def prefetch(self, at: tuple[Any, Any, Any], rows: int) -> Any:
         """Load what is held while the sums are computed. ``at``: batch, row, column of the tile; ``rows``: of it."""
 
-    def fetch(self, at: tuple[Any, Any, Any], part: Part) -> Any:
+    def load(self, at: tuple[Any, Any, Any], part: Part) -> Any:
         """Load a part's elements."""
 
     def elements(self, held: Any, fetched: Any, part: Part) -> list[Any]:
-        """A part's elements, register by register, of what `ahead` and `fetch` returned."""
+        """A part's elements, register by register, of what `prefetch` and `load` returned."""
         raise NotImplementedError
 
 
@@ -130,7 +158,7 @@ class Rows(Source):
     def __init__(self, array: nv.Array, full: Sequence[int]) -> None:
         self.array, self.rows = array, full[1]
 
-    def ahead(self, at: tuple[Any, Any, Any], rows: int) -> list[Any]:
+    def prefetch(self, at: tuple[Any, Any, Any], rows: int) -> list[Any]:
         batch, row, _ = at
         row0, _ = nv.layout.accumulator_element(nv.warpgroup_thread(), 0)
         tops = [top + half for top in range(0, rows, 64) for half in (0, 8)]
@@ -147,7 +175,7 @@ class Columns(Source):
         self.array, self.cols, self.tile_n = array, full[2], tile_n
         self.holds = nv.cdiv(tile_n, 64) * (1 if array.dtype.bits == 16 else 2)
 
-    def ahead(self, at: tuple[Any, Any, Any], rows: int) -> list[Any]:
+    def prefetch(self, at: tuple[Any, Any, Any], rows: int) -> list[Any]:
         batch, _, col = at
         return [self._pair(batch, col + (left + nv.lane_id() * 2)) for left in range(0, self.tile_n, 64)]
 
@@ -184,7 +212,7 @@ class Elements(Source):
         unit = math.gcd(64, tile_n, self.cols)
         self.units = 64 if self.rows % 64 == 0 else 1, unit if unit >= 8 else 1 + self.paired
 
-    def ahead(self, at: tuple[Any, Any, Any], rows: int) -> None:
+    def prefetch(self, at: tuple[Any, Any, Any], rows: int) -> None:
         """Bring the tile into L2, where its rows are contiguous."""
         if not self.contiguous:
             return
@@ -197,7 +225,7 @@ class Elements(Source):
             r, c = nv.min(row + line // beside, self.rows - 1), nv.min(col + line % beside * each, self.cols - 1)
             memory.prefetch(self.array, place(self.array, batch, r, c))
 
-    def fetch(self, at: tuple[Any, Any, Any], part: Part) -> list[Any]:
+    def load(self, at: tuple[Any, Any, Any], part: Part) -> list[Any]:
         batch, row, col = at
         row, col = opaque(row, col)
         row0, col0 = nv.layout.accumulator_element(nv.warpgroup_thread(), 0)

@@ -11,8 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import nvdsl as nv
-from nvdsl.kernels.blocks.epilogue_visitor import Place, visitor
-from nvdsl.kernels.blocks.epilogue_visitor import Visit as Visit
+from nvdsl.kernels.blocks.epilogue_visitor import EpilogueOp, Place, visitor
 from nvdsl.lang.accumulator import pack_pair, pair_vector
 
 PIECE_ROWS = 64
@@ -40,10 +39,10 @@ class TmaEpilogue:
     """
 
     def __init__(
-        self, out: nv.Array, tile_n: int, *, buffers: int, visit: Visit | None = None, operands: Sequence[Any] = ()
+        self, out: nv.Array, tile_n: int, *, buffers: int, op: EpilogueOp | None = None, operands: Sequence[Any] = ()
     ) -> None:
         self.out, self.dtype, self.buffers = out, out.dtype, buffers
-        self.visitor = visitor(visit, operands, out, tile_n)
+        self.visitor = visitor(op, operands, out, tile_n)
         self.widths = piece_widths(tile_n, out.dtype.bytes)
         self._batched = out.ndim == 3
         self._maps = self._tensor_maps()
@@ -64,16 +63,16 @@ class TmaEpilogue:
         layout = nv.layout.TileLayout.of(PIECE_ROWS, width, self.dtype.bytes, bytes)
         return nv.Tile(layout, self.dtype, self.stack[buffer].offset)
 
-    def ahead(self, batch: Any, row: Any, col: Any, rows: int) -> Any:
+    def prefetch(self, batch: Any, row: Any, col: Any, rows: int) -> Any:
         """Start to read what the epilogue of a tile of ``rows`` rows at ``out[batch, row, col]`` needs beside the sums.
 
         By the warpgroup that stores it, best before the loop over K. `store` takes what this returns.
         """
-        return self.visitor.ahead((batch, row, col), rows)
+        return self.visitor.prefetch((batch, row, col), rows)
 
     def store(self, acc: nv.Accumulator, batch: Any, row: Any, col: Any, consumer: Any, held: Any = None) -> None:
         """Store ``acc``, whose first element is ``out[batch, row, col]``. ``consumer``: the warpgroup, 0, 1 ...;
-        ``held``: see `ahead`."""
+        ``held``: see `prefetch`."""
         barrier = consumer + 1  # named barriers: 0 is the whole block's
         leader = nv.warpgroup_thread() == 0  # bulk groups belong to a thread: always the same one
         pieces = self._pieces(acc)
@@ -112,24 +111,24 @@ class TmaEpilogue:
     def _filler(self, acc: nv.Accumulator, at: Place, held: Any) -> Callable[[nv.Tile, int], None]:
         """What writes this thread's values of a tile's pieces to shared memory, one after the other."""
         if held is None:
-            held = self.visitor.ahead(at, acc.m)
+            held = self.visitor.prefetch(at, acc.m)
         registers = acc.registers()
         pieces, gone = [], 0
         for top, left, width in self._pieces(acc):
             pieces.append(self.visitor.parts(top, left, width // 2, gone))
             gone += width // 2
         following = iter([part for parts in pieces for part in parts][1:])
-        fetched = self.visitor.fetch(at, pieces[0][0])
+        fetched = self.visitor.load(at, pieces[0][0])
 
         def fill(piece: nv.Tile, number: int) -> None:
             nonlocal fetched
             for part in pieces[number]:
                 first = part.left // 2 + part.first
                 values = registers[part.top // 64][first : first + part.count]
-                self._write(piece, self.visitor.visited(values, at, part, held, fetched), part.first)
+                self._write(piece, self.visitor.visit(values, at, part, held, fetched), part.first)
                 coming = next(following, None)
                 if coming is not None:
-                    fetched = self.visitor.fetch(at, coming)
+                    fetched = self.visitor.load(at, coming)
 
         return fill
 

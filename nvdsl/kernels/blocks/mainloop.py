@@ -6,34 +6,40 @@ from typing import Any
 
 import nvdsl as nv
 from nvdsl.kernels.blocks.tma_operand import TmaOperand
-from nvdsl.kernels.gemm.config import Config
 
 CLEARED = 5
-"""A named barrier; 1 to 4 are the epilogue's and the turns'."""
+"""A named barrier; 1 to 4 are the epilogue's and `OrderedBarrier`'s."""
 
 
 class Mainloop:
     """``steps`` slices of K through a ring of slots, made in the kernel by all of its threads.
 
+    ``stages``: slots. ``consumers``: warpgroups that multiply, each ``rows`` rows; ``readers`` of them read the same
+    slot. ``in_flight``: groups of wgmma left in flight while the next slot is waited for, 0 or 1.
+
     The blocks of a cluster that share a tile of B (a column of blocks) or of A (a row) load a part of it each and
     send it to all. So a slot is free when the consumers of all of these blocks have released it.
     """
 
-    def __init__(self, config: Config, a: TmaOperand, b: TmaOperand, steps: int) -> None:
-        self.config, self.a, self.b, self.steps, self.started = config, a, b, steps, 0
-        a.allocate(config.stages)
-        b.allocate(config.stages)
-        self.rank = nv.cluster_rank() if config.cluster > 1 else 0
-        warps = 4 * (config.consumers if config.shared_tile else 1)  # that read one slot
-        self.writers = max(config.sharers)  # blocks that write into a slot
-        self.ring = nv.Ring(config.stages, bytes=a.bytes + b.bytes, consumers=warps * self.writers, sync=False)
+    def __init__(
+        self, a: TmaOperand, b: TmaOperand, steps: int, *, stages: int, rows: int, consumers: int, readers: int,
+        in_flight: int = 1,
+    ) -> None:  # fmt: skip
+        self.a, self.b, self.steps, self.started = a, b, steps, 0
+        self.stages, self.rows, self.consumers, self.in_flight = stages, rows, consumers, in_flight
+        a.allocate(stages)
+        b.allocate(stages)
+        self.writers = max(a.parts, b.parts)  # blocks that write into a slot
+        self.rank = nv.cluster_rank() if self.writers > 1 else 0
+        warps = 4 * readers
+        self.ring = nv.Ring(stages, bytes=a.bytes + b.bytes, consumers=warps * self.writers, sync=False)
 
     def clear(self, consumer: Any) -> None:
         """Zero what no load writes. By all consumers, once, before they multiply; the first loads are on their way."""
         operands = [operand for operand in (self.a, self.b) if operand.missing and operand.short is None]
-        threads = 128 * self.config.consumers
+        threads = 128 * self.consumers
         for operand in operands:
-            operand.clear(self.config.stages, consumer * 128 + nv.warpgroup_thread(), threads)
+            operand.clear(self.stages, consumer * 128 + nv.warpgroup_thread(), threads)
         if operands:
             nv.named_barrier_sync(CLEARED, threads)
 
@@ -42,7 +48,7 @@ class Mainloop:
         slots are empty, and the thread that loads them has initialized their barriers itself. By all threads. `load`
         is told to ``skip`` these slices, ``started``. Slots that other blocks write into have to wait for those."""
         if self.writers == 1:
-            self.started = nv.min(self.config.stages, self.steps if last is None else last - first)
+            self.started = nv.min(self.stages, self.steps if last is None else last - first)
             if nv.thread_id.x == 0:
                 self.load(self.ring.producer_state(), batch, row, col, first, first + self.started, new=True)
 
@@ -65,8 +71,8 @@ class Mainloop:
         first. ``new``: nothing was in the slots yet. Returns the ring's next position.
         """
         for step in nv.range(first + skip, self.steps if last is None else last, unroll=False):
-            k = (step + backwards * (self.steps - 1 - 2 * step)) * self.config.tile_k
-            old = not new and step >= first + self.config.stages
+            k = (step + backwards * (self.steps - 1 - 2 * step)) * self.a.k
+            old = not new and step >= first + self.stages
             self._load_slice(state, batch, row, col, k, new, old)
             state = state.next()
         return state
@@ -93,19 +99,18 @@ class Mainloop:
         By one warpgroup. ``acc``: a new accumulator. Returns the sums, the last slot, and the ring's next position;
         `finish` waits for the sums and releases the last slot.
         """
-        config = self.config
         # The first slice starts the sums (scale_d = 0): no registers are zeroed.
         self.ring.wait(state)
-        acc += self.a.a(state.stage, top, config.rows) @ self.b.b(state.stage)
+        acc += self.a.a(state.stage, top, self.rows) @ self.b.b(state.stage)
         last = state
         state = state.next()
         # LLVM would unroll a short loop: more code, and more registers than there are.
         for _ in nv.range(1, self.steps if count is None else count, unroll=False):
-            if config.in_flight == 0:
+            if self.in_flight == 0:
                 self.finish(last)
             self.ring.wait(state)
-            acc += self.a.a(state.stage, top, config.rows) @ self.b.b(state.stage)
-            if config.in_flight == 1:
+            acc += self.a.a(state.stage, top, self.rows) @ self.b.b(state.stage)
+            if self.in_flight == 1:
                 nv.wgmma_wait(1)  # the slice before this one is done
                 self.release(last)
             last = state

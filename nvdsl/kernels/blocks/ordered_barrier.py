@@ -1,4 +1,4 @@
-"""Who multiplies: the order of two warpgroups that play ping-pong."""
+"""The order in which two consumer warpgroups multiply."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ import nvdsl as nv
 
 
 class OrderedBarrier:
-    """Two warpgroups, 0 and 1, take turns: named barriers 3 and 4 (1 and 2 are the epilogue's)."""
+    """Warpgroups 0 and 1 take turns, by named barriers 3 and 4 (1 and 2 are the epilogue's)."""
 
-    def take(self, warpgroup: Any) -> None:
-        """Wait until the other has passed the turn on."""
+    def wait(self, warpgroup: Any) -> None:
+        """Wait for this warpgroup's turn: until the other one has arrived."""
         nv.named_barrier_sync(3 + warpgroup, 256)
 
-    def pass_on(self, warpgroup: Any) -> None:
-        """It is the other's turn now."""
+    def arrive(self, warpgroup: Any) -> None:
+        """It is the other one's turn now."""
         nv.named_barrier_arrive(4 - warpgroup, 256)

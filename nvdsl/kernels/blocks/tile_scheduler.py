@@ -1,8 +1,8 @@
-"""Which tile comes when: orders of the tiles of a matrix, for kernels whose blocks stay and take tile after tile.
+"""Which tile comes when, for kernels whose blocks stay and take tile after tile.
 
-An order maps a running number ``t`` to a tile's (row, column), in tiles. At any moment the blocks of the GPU work on
-some hundred consecutive numbers, so an order is good when so many consecutive tiles read few rows of A and columns
-of B: a nearly square patch. The functions are pure; they take Python ints and traced integers alike.
+A running number is mapped to a tile's row and column. At any moment the blocks of the GPU work on some hundred
+consecutive numbers; these shall read few rows of A and columns of B, so they are a nearly square patch. The functions
+are pure: they take Python ints and traced integers alike.
 
 With clusters, the rows and columns count clusters of tiles: see `TileScheduler`.
 """
@@ -13,35 +13,15 @@ from dataclasses import dataclass
 from typing import Any
 
 import nvdsl as nv
-from nvdsl.kernels.blocks.hilbert import hilbert
-
-ORDERS = ("rows", "serpentine", "columns", "hilbert")
-"""``rows``: `row_groups`. ``serpentine``: its rows of groups alternate in direction. ``columns``: `row_groups` with
-rows and columns exchanged. ``hilbert``: Hilbert curves in squares of ``group`` tiles."""
 
 
 def row_groups(t: Any, rows: int, cols: int, group: int) -> tuple[Any, Any]:
-    """Groups of ``group`` rows of tiles; in a group column by column, each from top to bottom."""
+    """Row and column of tile number ``t``: in groups of ``group`` rows of tiles, each group column by column."""
     group = min(group, rows)
     band, within = t // (group * cols), t % (group * cols)
     first = band * group
     height = group if rows % group == 0 else nv.min(group, rows - first)
     return first + within % height, within // height
-
-
-def serpentine(t: Any, rows: int, cols: int, group: int) -> tuple[Any, Any]:
-    """`row_groups`, but every other group from right to left: where a group ends, the next one begins."""
-    row, col = row_groups(t, rows, cols, group)
-    odd = (row // min(group, rows)) % 2
-    return row, col + odd * (cols - 1 - 2 * col)
-
-
-def tile_at(t: Any, rows: int, cols: int, order: str, group: int) -> tuple[Any, Any]:
-    """Tile number ``t`` (0 to rows * cols - 1) in one of `ORDERS`."""
-    if order == "columns":
-        col, row = row_groups(t, cols, rows, group)
-        return row, col
-    return {"rows": row_groups, "serpentine": serpentine, "hilbert": hilbert}[order](t, rows, cols, group)
 
 
 @dataclass(frozen=True)
@@ -59,7 +39,6 @@ class TileScheduler:
     tile_n: int
     cluster_m: int = 1
     cluster_n: int = 1
-    order: str = "rows"
     group: int = 8
     batches: int = 1
 
@@ -83,7 +62,7 @@ class TileScheduler:
         if self.batches > 1:
             each = self.rows * self.cols
             batch, t = t // each, t % each
-        row, col = tile_at(t, self.rows, self.cols, self.order, self.group)
+        row, col = row_groups(t, self.rows, self.cols, self.group)
         if self.cluster_m > 1:
             row = row * self.cluster_m + rank % self.cluster_m
         if self.cluster_n > 1:

@@ -35,7 +35,7 @@ class TmaOperand:
 
     def __init__(self, array: nv.Array, mn: int, k: int, *, major: str, parts: int = 1) -> None:
         self.rows, self.cols = (mn, k) if major == "k" else (k, mn)
-        self.major, self.dtype, self.parts = major, array.dtype, parts
+        self.major, self.dtype, self.parts, self.k = major, array.dtype, parts, k
         panel = 128 // array.dtype.bytes
         self.stored_cols = nv.cdiv(self.cols, panel) * panel
         self.batched = array.ndim == 3

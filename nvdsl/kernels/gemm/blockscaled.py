@@ -12,13 +12,11 @@ from __future__ import annotations
 from typing import Any
 
 import nvdsl as nv
-from nvdsl.kernels.blocks.contiguous import pack
-from nvdsl.kernels.blocks.direct_epilogue import DirectEpilogue, cut
-from nvdsl.kernels.blocks.epilogue import TmaEpilogue
-from nvdsl.kernels.blocks.mainloop import Mainloop
+from nvdsl.kernels.blocks.contiguous import contiguous
+from nvdsl.kernels.blocks.direct_epilogue import cut
 from nvdsl.kernels.blocks.tile_scheduler import TileScheduler
-from nvdsl.kernels.blocks.tma_operand import TmaOperand
 from nvdsl.kernels.gemm.config import Config
+from nvdsl.kernels.gemm.frame import Gemm
 
 BLOCK = 128
 """Elements along K, and columns of B, that share a scale."""
@@ -36,15 +34,15 @@ def matmul(
     *,
     config: Config = DEFAULT,
     blocks: int,
-    direct: bool = False,
+    direct_store: bool = False,
 ) -> None:
     """out[M, N]: ``a`` (M, K) and ``b`` stored (N, K), e4m3 or e5m2, each with K contiguous.
 
     ``scale_a``: f32, (M, ceil(K / 128)). ``scale_b``: f32, (ceil(K / 128), ceil(N / 128)); both with any strides.
     ``blocks``: of the grid. ``config``: cooperative, of tiles of 128 columns at most, without clusters.
-    ``direct``: ``out`` has any strides.
+    ``direct_store``: ``out`` has any strides.
     """
-    (M, N), K = out.shape, a.shape[1]
+    M, _ = out.shape
     config.check(a.dtype, out.dtype, nv.f32)
     nv.require(
         config.schedule == "cooperative" and BLOCK % config.tile_n == 0 and config.cluster == 1,
@@ -52,54 +50,42 @@ def matmul(
         rule="the columns of a tile have one scale in each slice of K; the schedule is the cooperative one",
         fix="tile_n of 16, 32, 64 or 128, schedule='cooperative', no cluster",
     )
-    A = TmaOperand(a, config.tile_m, config.tile_k, major="k")
-    B = TmaOperand(b, config.tile_n, config.tile_k, major="k")
-    D = (DirectEpilogue if direct else TmaEpilogue)(out, config.tile_n, buffers=config.store_buffers)
-    tiles = TileScheduler(M, N, config.tile_m, config.tile_n, order=config.order, group=config.group)
-    steps = nv.cdiv(K, BLOCK)
+    gemm = Gemm(a, b, out, (), config, nv.f32, "k", "k", None, direct_store)
+    tiles, epilogue = gemm.tiles, gemm.epilogue
 
     @nv.kernel(grid=blocks, block=config.threads)
     def kernel() -> None:
-        loop = Mainloop(config, A, B, steps=steps)
-        D.allocate(config.consumers)
-        nv.sync_threads()
-        warpgroup = nv.warpgroup_id()
+        first = nv.block_id.x
+        mainloop = gemm.prologue()
 
-        if warpgroup == 0:  # producer
-            nv.setmaxnreg_dec(config.registers[0])
-            if nv.warpgroup_thread() == 0:
-                state = loop.ring.producer_state()
-                for t in nv.range(nv.block_id.x, tiles.count, blocks):
-                    batch, row, col = tiles.start(t)
-                    state = loop.load(state, batch, row, col)
-        else:  # consumers
-            nv.setmaxnreg_inc(config.registers[1])
-            consumer = warpgroup - 1
-            loop.clear(consumer)
+        if nv.warpgroup_id() == 0:
+            gemm.produce(mainloop, first, blocks, alternate=False)  # scales are read in the order of K
+        else:
+            consumer = gemm.begin_consumer(mainloop)
             top = consumer * config.rows
-            state = loop.ring.consumer_state()
+            state = mainloop.ring.consumer_state()
             row0, _ = nv.layout.accumulator_element(nv.warpgroup_thread(), 0)
-            for t in nv.range(nv.block_id.x, tiles.count, blocks):
+            for t in nv.range(first, tiles.count, blocks):
                 batch, row, col = tiles.start(t)
                 rows = [nv.min(row + top + row0 + r, M - 1) for r in range(0, config.rows, 8) if r % 64 < 16]
                 total = nv.accumulator(config.rows, config.tile_n, nv.f32)
-                for k in nv.range(steps, unroll=False):
+                for k in nv.range(gemm.steps, unroll=False):
                     of_b = scale_b[k, nv.min(col // BLOCK, scale_b.shape[1] - 1)]
                     scales = [scale_a[r, k] * of_b for r in rows]
-                    loop.ring.wait(state)
+                    mainloop.ring.wait(state)
                     part = nv.accumulator(config.rows, config.tile_n, nv.f32)
-                    part += A.a(state.stage, top, config.rows) @ B.b(state.stage)
-                    loop.finish(state)
+                    part += gemm.a.a(state.stage, top, config.rows) @ gemm.b.b(state.stage)
+                    mainloop.finish(state)
                     total = scaled_sum(total, part, scales)
                     state = state.next()
-                D.store(total, batch, row + top, col, consumer)
-            D.drain()
+                epilogue.store(total, batch, row + top, col, consumer)
+            epilogue.drain()
 
     kernel()
 
 
 @nv.jit
-def product(
+def gemm(
     a: nv.Array,
     b: nv.Array,
     out: nv.Array,
@@ -107,17 +93,17 @@ def product(
     scale_b: nv.Array,
     *,
     sms: int,
-    pack_a: bool = False,
-    pack_b: bool = False,
-    direct: bool = False,
+    copy_a: bool = False,
+    copy_b: bool = False,
+    direct_store: bool = False,
     config: Config = DEFAULT,
 ) -> None:
-    """`matmul` on all of ``sms`` SMs; ``pack_a``, ``pack_b``: of operands with any strides, copied first."""
-    a = pack(a) if pack_a else a
-    b = pack(b) if pack_b else b
+    """`matmul` on all of ``sms`` SMs; ``copy_a``, ``copy_b``: of operands with any strides, copied first."""
+    a = contiguous(a) if copy_a else a
+    b = contiguous(b) if copy_b else b
     M, N = out.shape
     blocks = min(sms, TileScheduler(M, N, config.tile_m, config.tile_n).count)
-    matmul.__wrapped__(a, b, out, scale_a, scale_b, config=config, blocks=blocks, direct=direct or cut(out))
+    matmul.__wrapped__(a, b, out, scale_a, scale_b, config=config, blocks=blocks, direct_store=direct_store or cut(out))
 
 
 def scaled_sum(total: nv.Accumulator, part: nv.Accumulator, scales: list[Any]) -> nv.Accumulator:

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 import nvdsl as nv
 from nvdsl.hopper import arch
-from nvdsl.kernels.blocks.tile_scheduler import ORDERS
 
 SCHEDULES = ("cooperative", "pingpong", "streamk", "splitk")
 SPLITS = {"splitk": (2, 4, 8)}
@@ -28,9 +27,8 @@ class Config:
     (ping-pong, with tiles cut along K so that all blocks end at the same time), or "splitk" (cooperative, with
     ``split`` blocks for each tile, each with a part of K: for few tiles).
     ``cluster_m, cluster_n``: blocks of a cluster along the rows and columns of the result; the ones in a column share
-    B's tile, the ones in a row A's: by ``multicast``, each loading a part for all, or by asking L2 at the same time.
-    ``order``, ``group``: see `nvdsl.kernels.blocks.tile_scheduler`.
-    ``alternate``: every other tile of a block runs along K from its end to its start: what came last is in L2 yet.
+    B's tile, the ones in a row A's: each loads a part of it for all (multicast).
+    ``group``: rows of tiles that are computed together, see `nvdsl.kernels.blocks.tile_scheduler`.
     ``in_flight``: groups of wgmma left in flight while the next slot is waited for, 0 or 1.
     ``store_buffers``: pieces (64 rows of 128 bytes) of the result that each consumer can have on the way out.
     """
@@ -43,10 +41,7 @@ class Config:
     consumers: int = 2
     cluster_m: int = 1
     cluster_n: int = 1
-    multicast: bool = True
-    order: str = "rows"
     group: int = 8
-    alternate: bool = True
     in_flight: int = 1
     store_buffers: int = 2
     split: int = 1
@@ -74,7 +69,7 @@ class Config:
     @property
     def sharers(self) -> tuple[int, int]:
         """Blocks that load a tile of A, and of B, together."""
-        return (self.cluster_n, self.cluster_m) if self.multicast else (1, 1)
+        return self.cluster_n, self.cluster_m
 
     @property
     def registers(self) -> tuple[int, int]:
@@ -89,7 +84,7 @@ class Config:
         panel = 1 if b_major == "k" else 128 // dtype.bytes
         return (self.tile_m + nv.cdiv(self.tile_n, panel) * panel) * self.tile_k * dtype.bytes
 
-    def smem_bytes(self, dtype: nv.DType, out_dtype: nv.DType, b_major: str = "mn") -> int:
+    def smem_bytes(self, dtype: nv.DType, b_major: str = "mn") -> int:
         """Shared memory of a block, in bytes: the ring, the pieces on the way out, the barriers; with split-K also the
         sums (of 32 bits) that it is given."""
         pieces = self.consumers * self.store_buffers * 64 * 128
@@ -104,10 +99,9 @@ class Config:
     def problems(self, dtype: nv.DType, out_dtype: nv.DType, acc_dtype: nv.DType) -> list[str]:
         """Why the hardware or the kernels can't run it; empty where they can."""
         registers = self.accumulator_registers(acc_dtype) + SPARE_REGISTERS
-        smem = self.smem_bytes(dtype, out_dtype)
+        smem = self.smem_bytes(dtype)
         checks = [
             (self.schedule in SCHEDULES, f"schedule is one of {SCHEDULES}, not {self.schedule!r}"),
-            (self.order in ORDERS, f"order is one of {ORDERS}, not {self.order!r}"),
             (self.consumers in REGISTERS, f"1 to 3 consumer warpgroups, not {self.consumers}"),
             (self.shared_tile or self.consumers == 2, "two consumers play ping-pong"),
             (self.cluster == 1 or self.schedule in SCHEDULES[:2], f"{self.schedule} works without clusters of tiles"),

@@ -1,4 +1,4 @@
-"""Roads: which kernel computes a product, and how it sees the arrays. Worked out once for all calls alike.
+"""Dispatch: which kernel computes a product, and how it sees the arrays. Worked out once for all calls alike.
 
     tensor cores    f16, bf16, f32 (as tf32), 8-bit types; operands that TMA or wgmma can't read are copied first
     simple          f64, and small products that would need a copy
@@ -27,7 +27,7 @@ from nvdsl.kernels.gemm import blockscaled, simple
 from nvdsl.kernels.gemm.config import Config
 from nvdsl.kernels.gemm.launch import sms
 from nvdsl.kernels.gemm.problem import GemmProblem, Matrix, check_block_scaled, offsets
-from nvdsl.kernels.gemm.tuned import product
+from nvdsl.kernels.gemm.tuned import tuned_matmul
 
 SIMPLE_PRODUCTS = 1 << 21
 """Multiplications up to which a product that would need a copy is computed without tensor cores: the simple kernel then
@@ -116,8 +116,8 @@ class BoundKernel:
 
 def find(problem: GemmProblem, finish: LinearCombination, config: Config | None, target: str | None) -> BoundKernel:
     """The road of a problem. Raises ArgumentError where ``config`` can't compute it."""
-    visit = None if finish.does_nothing else Elementwise(finish, aligned=_aligned(problem))
-    options: dict[str, Any] = {"acc_dtype": problem.acc_dtype, "visit": visit}
+    epilogue_op = None if finish.does_nothing else Elementwise(finish, aligned=_aligned(problem))
+    options: dict[str, Any] = {"acc_dtype": problem.acc_dtype, "epilogue_op": epilogue_op}
     if 0 in problem.result:
         return BoundKernel(problem, finish, None, {}, (), 0)
     if problem.sizes[2] == 0:
@@ -136,9 +136,9 @@ def find(problem: GemmProblem, finish: LinearCombination, config: Config | None,
     options |= {
         "a_major": "k" if a_axis == 1 else "mn",
         "b_major": "k" if b_axis == 0 else "mn",
-        "pack_a": packed[0],
-        "pack_b": packed[1],
-        "direct": not problem.out.fits_tma(1),
+        "copy_a": packed[0],
+        "copy_b": packed[1],
+        "direct_store": not problem.out.fits_tma(1),
         "sms": sms(target),
     }
     if config is not None:
@@ -149,7 +149,7 @@ def find(problem: GemmProblem, finish: LinearCombination, config: Config | None,
             )
         options["config"] = config
     factors = {"b": a, "a": b} if turned else {"a": a, "b": b}
-    return _road(problem, finish, product, options, {**factors, "out": problem.out})
+    return _road(problem, finish, tuned_matmul, options, {**factors, "out": problem.out})
 
 
 def find_block_scaled(
@@ -162,15 +162,15 @@ def find_block_scaled(
     a, b = problem.a, problem.b.transposed
     options: dict[str, Any] = {
         "sms": sms(target),
-        "pack_a": not a.fits_tma(1),
-        "pack_b": not b.fits_tma(1),
-        "direct": not problem.out.fits_tma(1),
+        "copy_a": not a.fits_tma(1),
+        "copy_b": not b.fits_tma(1),
+        "direct_store": not problem.out.fits_tma(1),
     }
     if config is not None:
         options["config"] = replace(config, tile_k=128)
     arrays = {"a": a, "b": b, "out": problem.out, "scale_a": scale_a, "scale_b": scale_b}
     slots = tuple((name, ArgumentView.of(matrix, [0])) for name, matrix in arrays.items())
-    return BoundKernel(problem, LinearCombination(), blockscaled.product, options, slots, 1)
+    return BoundKernel(problem, LinearCombination(), blockscaled.gemm, options, slots, 1)
 
 
 def _aligned(problem: GemmProblem) -> bool:

@@ -11,7 +11,7 @@ from nvdsl.call.specialize import describe_argument
 from nvdsl.driver.device import devices
 from nvdsl.driver.stream import Stream
 from nvdsl.hopper import arch
-from nvdsl.kernels.blocks.epilogue import Visit
+from nvdsl.kernels.blocks.epilogue_visitor import EpilogueOp
 from nvdsl.kernels.blocks.tile_scheduler import TileScheduler
 from nvdsl.kernels.gemm import cooperative, pingpong, splitk, streamk
 from nvdsl.kernels.gemm.config import Config
@@ -32,7 +32,7 @@ def gemm(
     *operands: Any,
     config: Config | None = None,
     acc_dtype: nv.DType | None = None,
-    visit: Visit | None = None,
+    epilogue_op: EpilogueOp | None = None,
     blocks: int | None = None,
     stream: Stream | None = None,
     target: str | None = None,
@@ -42,9 +42,9 @@ def gemm(
     ``a``, ``b``: 2-D arrays of one dtype (f16, bf16, f32 as tf32, e4m3, e5m2, i8), each with one contiguous axis:
     ``x.T`` is as good as ``x``, except that wgmma takes 8- and 32-bit types with K contiguous only. The other
     stride is a multiple of 16 bytes. ``out``: rows contiguous. ``acc_dtype``: f32 (default), f16, or i32 (default for
-    i8). ``visit``, ``operands``: see `nvdsl.kernels.blocks.epilogue.Visit`. ``blocks``: of the grid; default: as many
-    as the GPU can hold at once, but no more than there are tiles, or parts of tiles; split-K
-    has ``config.split`` for each.
+    i8). ``epilogue_op``, ``operands``: see `nvdsl.kernels.blocks.epilogue_visitor.EpilogueOp`. ``blocks``: of the
+    grid; default: as many as the GPU can hold at once, but no more than there are tiles, or parts of tiles; split-K has
+    ``config.split`` for each.
     """
     a_spec, b_spec = (describe_argument(x)[0] for x in (a, b))
     M, N = a_spec.shape[0], b_spec.shape[1]
@@ -69,7 +69,7 @@ def gemm(
         a_major=a_major,
         b_major=b_major,
         acc_dtype=acc_dtype,
-        visit=visit,
+        epilogue_op=epilogue_op,
         stream=stream,
         target=target,
     )

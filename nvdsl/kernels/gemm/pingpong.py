@@ -5,8 +5,8 @@
     consumer 1               | multiply 1  | store 1     | multiply 3 ...
 
 While one consumer stores, the other has the tensor cores: the epilogue costs no time. Each reads every other tile's
-slots of the one ring. A pair of named barriers passes the turn: without it, both would multiply at half speed
-and then store at the same time.
+slots of the one ring. An ordered barrier says whose turn it is: without it, both would multiply at half speed and then
+store at the same time.
 """
 
 from __future__ import annotations
@@ -14,13 +14,10 @@ from __future__ import annotations
 from typing import Any
 
 import nvdsl as nv
-from nvdsl.kernels.blocks.direct_epilogue import DirectEpilogue
-from nvdsl.kernels.blocks.epilogue import TmaEpilogue, Visit
-from nvdsl.kernels.blocks.mainloop import Mainloop
+from nvdsl.kernels.blocks.epilogue_visitor import EpilogueOp
 from nvdsl.kernels.blocks.ordered_barrier import OrderedBarrier
-from nvdsl.kernels.blocks.tile_scheduler import TileScheduler
-from nvdsl.kernels.blocks.tma_operand import TmaOperand
 from nvdsl.kernels.gemm.config import Config
+from nvdsl.kernels.gemm.frame import Gemm
 
 
 @nv.jit
@@ -34,70 +31,40 @@ def matmul(
     a_major: str = "k",
     b_major: str = "mn",
     acc_dtype: nv.DType = nv.f32,
-    visit: Visit | None = None,
-    direct: bool = False,
+    epilogue_op: EpilogueOp | None = None,
+    direct_store: bool = False,
 ) -> None:
-    """out[M, N] = A[M, K] @ B[K, N].
-
-    ``a`` is stored (M, K), or (K, M) where ``a_major`` is "mn"; ``b`` (K, N), or (N, K) where ``b_major`` is "k";
-    ``out``, and each of them that differs from batch to batch, with an axis of batches before these.
-    ``blocks``: of the grid, no more than run at the same time. ``visit``: see `nvdsl.kernels.blocks.epilogue.Visit`.
-    ``direct``: ``out`` has any strides, and is stored to without TMA.
-    """
-    (*batches, M, N), K = out.shape, a.shape[-1 if a_major == "k" else -2]
-    config.check(a.dtype, out.dtype, acc_dtype)
-    A = TmaOperand(a, config.tile_m, config.tile_k, major=a_major, parts=config.sharers[0])
-    B = TmaOperand(b, config.tile_n, config.tile_k, major=b_major, parts=config.sharers[1])
-    D = (DirectEpilogue if direct else TmaEpilogue)(
-        out, config.tile_n, buffers=config.store_buffers, visit=visit, operands=operands
-    )
-    tiles = TileScheduler(
-        M, N, config.tile_m, config.tile_n, config.cluster_m, config.cluster_n, config.order, config.group, *batches
-    )
+    """out[M, N] = A[M, K] @ B[K, N]; how they are stored: see `Gemm`. ``blocks``: of the grid, no more than run at the
+    same time."""
+    gemm = Gemm(a, b, out, operands, config, acc_dtype, a_major, b_major, epilogue_op, direct_store)
+    tiles, epilogue = gemm.tiles, gemm.epilogue
 
     @nv.kernel(grid=blocks, block=config.threads, cluster=config.cluster)
     def kernel() -> None:
-        loop = Mainloop(config, A, B, steps=nv.cdiv(K, config.tile_k))
-        D.allocate(config.consumers)
         first, step = nv.block_id.x // config.cluster, blocks // config.cluster
-        loop.start(*tiles.start(first, loop.rank))
-        if config.cluster > 1:
-            nv.cluster_sync()
+        mainloop = gemm.prologue(first)
+        order = OrderedBarrier()
+
+        if nv.warpgroup_id() == 0:
+            gemm.produce(mainloop, first, step)
         else:
-            nv.sync_threads()
-        warpgroup = nv.warpgroup_id()
-        turns = OrderedBarrier()
-
-        if warpgroup == 0:  # producer
-            nv.setmaxnreg_dec(config.registers[0])
-            if nv.warpgroup_thread() == 0:
-                state = loop.ring.producer_state().advance(loop.started)
-                for t in nv.range(first, tiles.count, step):
-                    batch, row, col = tiles.start(t, loop.rank)
-                    skip = nv.select(t == first, loop.started, 0)
-                    backwards = t // step & 1 if config.alternate else 0
-                    state = loop.load(state, batch, row, col, skip=skip, backwards=backwards)
-        else:  # consumers
-            nv.setmaxnreg_inc(config.registers[1])
-            consumer = warpgroup - 1
-            loop.clear(consumer)
-            state = loop.ring.consumer_state()
+            consumer = gemm.begin_consumer(mainloop)
+            state = mainloop.ring.consumer_state()
             if consumer == 1:
-                state = state.advance(loop.steps)  # the first tile's slots are consumer 0's
-                turns.pass_on(consumer)
+                state = state.advance(mainloop.steps)  # the first tile's slots are consumer 0's
+                order.arrive(consumer)
             for t in nv.range(first + consumer * step, tiles.count, 2 * step):
-                batch, row, col = tiles.start(t, loop.rank)
-                held = D.ahead(batch, row, col, config.rows)
-                turns.take(consumer)
-                acc, last, state = loop.multiply(state, 0, nv.accumulator(config.rows, config.tile_n, acc_dtype))
+                batch, row, col = tiles.start(t, mainloop.rank)
+                held = epilogue.prefetch(batch, row, col, config.rows)
+                order.wait(consumer)
+                acc, last, state = mainloop.multiply(state, 0, gemm.accumulator())
                 if t + step < tiles.count:
-                    turns.pass_on(consumer)  # the other's first products queue up behind the last ones here
-                loop.finish(last)
-                state = state.advance(loop.steps)
-                D.store(acc, batch, row, col, consumer, held)
-            D.drain()
+                    order.arrive(consumer)  # the other's first products queue up behind the last ones here
+                mainloop.finish(last)
+                state = state.advance(mainloop.steps)
+                epilogue.store(acc, batch, row, col, consumer, held)
+            epilogue.drain()
 
-        if config.cluster > 1:  # a block stays while others still write into it
-            nv.cluster_sync()
+        gemm.end()
 
     kernel()

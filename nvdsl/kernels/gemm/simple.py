@@ -23,12 +23,12 @@ def matmul(
     out: nv.Array,
     *operands: Any,
     acc_dtype: nv.DType = nv.f32,
-    visit: Callable[..., Any] | None = None,
+    epilogue_op: Callable[..., Any] | None = None,
 ) -> None:
     """out[batch, M, N] = a[batch, M, K] @ b[batch, K, N]; all three of three axes, with any strides.
 
     An operand of one batch serves all. Products are summed in the order of K in ``acc_dtype``, each factor converted
-    to it first. ``visit``: see `nvdsl.kernels.blocks.epilogue.Visit`; ``operands`` are handed to it.
+    to it first. ``epilogue_op``: see `nvdsl.kernels.blocks.epilogue_visitor.EpilogueOp`; ``operands`` are handed to it.
     """
 
     def dot(batch: Any, row: Any, col: Any) -> Any:
@@ -39,21 +39,21 @@ def matmul(
             total += acc_dtype(a[of_a, row, k]) * acc_dtype(b[of_b, k, col])
         return total
 
-    _each_element(dot, out, operands, visit)
+    _each_element(dot, out, operands, epilogue_op)
 
 
 @nv.jit
 def empty_sums(
-    out: nv.Array, *operands: Any, acc_dtype: nv.DType = nv.f32, visit: Callable[..., Any] | None = None
+    out: nv.Array, *operands: Any, acc_dtype: nv.DType = nv.f32, epilogue_op: Callable[..., Any] | None = None
 ) -> None:
     """What `matmul` stores where K is 0: every sum is zero, and visited."""
-    _each_element(lambda batch, row, col: acc_dtype(0), out, operands, visit)
+    _each_element(lambda batch, row, col: acc_dtype(0), out, operands, epilogue_op)
 
 
 def _each_element(
-    total: Callable[..., Any], out: nv.Array, operands: tuple[Any, ...], visit: Callable[..., Any] | None
+    total: Callable[..., Any], out: nv.Array, operands: tuple[Any, ...], epilogue_op: Callable[..., Any] | None
 ) -> None:
-    """Launch the kernel that stores ``visit(total(batch, row, col))`` to each element of ``out``."""
+    """Launch the kernel that stores ``epilogue_op(total(batch, row, col))`` to each element of ``out``."""
     batches, M, N = out.shape
     tiles = TileScheduler(M, N, THREADS[1], THREADS[0], group=1, batches=batches)
 
@@ -63,8 +63,8 @@ def _each_element(
         row, col = row + nv.thread_id.y, col + nv.thread_id.x
         if row < M and col < N:
             value = total(batch, row, col)
-            if visit is not None:
-                value = visit(value, batch, row, col, *operands)
+            if epilogue_op is not None:
+                value = epilogue_op(value, batch, row, col, *operands)
             out[batch, row, col] = value
 
     kernel()

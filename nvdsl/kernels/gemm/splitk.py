@@ -14,12 +14,9 @@ from __future__ import annotations
 from typing import Any
 
 import nvdsl as nv
-from nvdsl.kernels.blocks.direct_epilogue import DirectEpilogue
-from nvdsl.kernels.blocks.epilogue import TmaEpilogue, Visit
-from nvdsl.kernels.blocks.mainloop import Mainloop
-from nvdsl.kernels.blocks.tile_scheduler import TileScheduler
-from nvdsl.kernels.blocks.tma_operand import TmaOperand
+from nvdsl.kernels.blocks.epilogue_visitor import EpilogueOp
 from nvdsl.kernels.gemm.config import Config
+from nvdsl.kernels.gemm.frame import Gemm
 from nvdsl.kernels.gemm.splitk_reduction import ClusterReduction
 
 
@@ -33,54 +30,42 @@ def matmul(
     a_major: str = "k",
     b_major: str = "mn",
     acc_dtype: nv.DType = nv.f32,
-    visit: Visit | None = None,
-    direct: bool = False,
+    epilogue_op: EpilogueOp | None = None,
+    direct_store: bool = False,
 ) -> None:
     """out[M, N] = A[M, K] @ B[K, N], as `nvdsl.kernels.gemm.cooperative.matmul`, but with a block for each of
     ``config.split`` parts of each tile. Blocks don't wait for other clusters: the grid may be larger than the GPU."""
-    (*batches, M, N), K = out.shape, a.shape[-1 if a_major == "k" else -2]
-    config.check(a.dtype, out.dtype, acc_dtype)
-    split, width = config.split, config.tile_n // config.split
-    A = TmaOperand(a, config.tile_m, config.tile_k, major=a_major)
-    B = TmaOperand(b, config.tile_n, config.tile_k, major=b_major)
-    D = (DirectEpilogue if direct else TmaEpilogue)(
-        out, width, buffers=config.store_buffers, visit=visit, operands=operands
-    )
-    tiles = TileScheduler(M, N, config.tile_m, config.tile_n, 1, 1, config.order, config.group, *batches)
-    # Equal parts; beyond the end of K, TMA reads zeros.
-    steps = nv.cdiv(nv.cdiv(K, config.tile_k), split)
+    gemm = Gemm(a, b, out, operands, config, acc_dtype, a_major, b_major, epilogue_op, direct_store)
+    tiles, epilogue = gemm.tiles, gemm.epilogue
+    split, width, steps = config.split, config.tile_n // config.split, gemm.steps
 
     @nv.kernel(grid=tiles.count * split, block=config.threads, cluster=split)
     def kernel() -> None:
-        loop = Mainloop(config, A, B, steps=steps)
-        D.allocate(config.consumers)
-        exchange = ClusterReduction(split, config.consumers, config.rows, config.tile_n, acc_dtype)
-        rank = nv.cluster_rank()
-        batch, row, col = tiles.start(nv.block_id.x // split)
-        loop.start(batch, row, col, rank * steps)
-        nv.sync_threads()
+        rank, tile = nv.cluster_rank(), nv.block_id.x // split
+        mainloop = gemm.prologue(tile, rank * steps)
         nv.cluster_arrive(relaxed=True)  # this block has begun: others may write into its memory
-        warpgroup = nv.warpgroup_id()
-        consumer = warpgroup - 1
+        reduction = ClusterReduction(split, config.consumers, config.rows, config.tile_n, acc_dtype)
+        batch, row, col = tiles.start(tile)
+        consumer = nv.warpgroup_id() - 1
 
-        if warpgroup == 0:  # producer
+        if nv.warpgroup_id() == 0:  # producer
             if nv.warpgroup_thread() == 0:
-                state = loop.ring.producer_state().advance(loop.started)
-                loop.load(state, batch, row, col, rank * steps, (rank + 1) * steps, skip=loop.started)
+                state = mainloop.ring.producer_state().advance(mainloop.started)
+                mainloop.load(state, batch, row, col, rank * steps, (rank + 1) * steps, skip=mainloop.started)
             nv.sync_warp()
             nv.cluster_wait()
             nv.cluster_sync()
-        else:  # consumers
-            loop.clear(consumer)
+        else:
+            mainloop.clear(consumer)
             own = batch, row + consumer * config.rows, col + rank * width  # the columns that this block stores
-            held = D.ahead(*own, config.rows)
-            sums = nv.accumulator(config.rows, config.tile_n, acc_dtype)
-            sums, last, _ = loop.multiply(loop.ring.consumer_state(), consumer * config.rows, sums)
+            held = epilogue.prefetch(*own, config.rows)
+            state = mainloop.ring.consumer_state()
+            sums, last, _ = mainloop.multiply(state, consumer * config.rows, gemm.accumulator())
             nv.wgmma_wait(0)
             nv.cluster_wait()
-            exchange.give(sums, rank, consumer)
+            reduction.scatter(sums, rank, consumer)
             nv.cluster_sync()
-            D.store(exchange.take(consumer), *own, consumer, held)
-            D.drain()
+            epilogue.store(reduction.reduce(consumer), *own, consumer, held)
+            epilogue.drain()
 
     kernel()

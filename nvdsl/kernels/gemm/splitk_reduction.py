@@ -25,7 +25,7 @@ class ClusterReduction:
     """Made in the kernel. ``blocks``: of the cluster; ``warpgroups``: of each, with ``rows x cols`` sums.
 
     Registers go as they lie, thread beside thread: the layout of an accumulator is the same in all blocks. Between
-    `give` and `take` is a barrier of the cluster, and one before `give`, so that all blocks have begun.
+    `scatter` and `reduce` is a barrier of the cluster, and one before `scatter`, so that all blocks have begun.
     """
 
     def __init__(self, blocks: int, warpgroups: int, rows: int, cols: int, dtype: nv.DType) -> None:
@@ -33,7 +33,7 @@ class ClusterReduction:
         self.warpgroups, self.part = warpgroups, rows * self.cols  # elements that one warpgroup gets from another
         self.memory = nv.smem((blocks * warpgroups * self.part,), dtype)
 
-    def give(self, acc: nv.Accumulator, rank: Any, warpgroup: Any) -> None:
+    def scatter(self, acc: nv.Accumulator, rank: Any, warpgroup: Any) -> None:
         """Write each block's columns of ``acc``, the sums of block ``rank``, into that block's memory."""
         here = address_of(self.memory, self._start(rank, warpgroup) * self.dtype.bytes)
         each = self.cols // 2  # registers of 64 rows
@@ -47,7 +47,7 @@ class ClusterReduction:
                 address = byte_offset(there, i * 128 * self.dtype.bytes)
                 llvm.StoreOp(together, address, alignment=VECTOR * self.dtype.bytes)
 
-    def take(self, warpgroup: Any) -> nv.Accumulator:
+    def reduce(self, warpgroup: Any) -> nv.Accumulator:
         """The sums of this block's columns: ``rows x cols / blocks``."""
         total: list[Any] = []
         for rank in range(self.blocks):

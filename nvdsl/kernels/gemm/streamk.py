@@ -11,13 +11,10 @@ from __future__ import annotations
 from typing import Any
 
 import nvdsl as nv
-from nvdsl.kernels.blocks.direct_epilogue import DirectEpilogue
-from nvdsl.kernels.blocks.epilogue import TmaEpilogue, Visit
-from nvdsl.kernels.blocks.mainloop import Mainloop
+from nvdsl.kernels.blocks.epilogue_visitor import EpilogueOp
 from nvdsl.kernels.blocks.ordered_barrier import OrderedBarrier
-from nvdsl.kernels.blocks.tile_scheduler import TileScheduler
-from nvdsl.kernels.blocks.tma_operand import TmaOperand
 from nvdsl.kernels.gemm.config import Config
+from nvdsl.kernels.gemm.frame import Gemm
 from nvdsl.kernels.gemm.streamk_fixup import FixupWorkspace
 from nvdsl.kernels.gemm.streamk_scheduler import LEAST, StreamKScheduler
 
@@ -33,81 +30,66 @@ def matmul(
     a_major: str = "k",
     b_major: str = "mn",
     acc_dtype: nv.DType = nv.f32,
-    visit: Visit | None = None,
-    direct: bool = False,
+    epilogue_op: EpilogueOp | None = None,
+    direct_store: bool = False,
     least: int = LEAST,
 ) -> None:
-    """out[M, N] = A[M, K] @ B[K, N], as `nvdsl.kernels.gemm.pingpong.matmul`.
+    """out[M, N] = A[M, K] @ B[K, N]; how they are stored: see `Gemm`.
 
     ``blocks``: of the grid, at most; a block waits for some of lower numbers. ``least``: slices of K that are worth a
     block's while. Sums on their way are in memory of this call's own.
     """
-    (*batches, M, N), K = out.shape, a.shape[-1 if a_major == "k" else -2]
-    config.check(a.dtype, out.dtype, acc_dtype)
-    A = TmaOperand(a, config.tile_m, config.tile_k, major=a_major)
-    B = TmaOperand(b, config.tile_n, config.tile_k, major=b_major)
-    D = (DirectEpilogue if direct else TmaEpilogue)(
-        out, config.tile_n, buffers=config.store_buffers, visit=visit, operands=operands
-    )
-    tiles = TileScheduler(M, N, config.tile_m, config.tile_n, 1, 1, config.order, config.group, *batches)
-    steps = nv.cdiv(K, config.tile_k)
-    split = StreamKScheduler(tiles.count, steps, blocks, least).fitted()
-    handover = FixupWorkspace(split.blocks, config.rows, config.tile_n, acc_dtype) if split.is_cut else None
+    gemm = Gemm(a, b, out, operands, config, acc_dtype, a_major, b_major, epilogue_op, direct_store)
+    tiles, epilogue = gemm.tiles, gemm.epilogue
+    scheduler = StreamKScheduler(tiles.count, gemm.steps, blocks, least).fitted()
+    workspace = None
+    if scheduler.is_cut:
+        workspace = FixupWorkspace(scheduler.blocks, config.rows, config.tile_n, acc_dtype)
 
-    @nv.kernel(grid=split.blocks, block=config.threads)
+    @nv.kernel(grid=scheduler.blocks, block=config.threads)
     def kernel() -> None:
-        loop = Mainloop(config, A, B, steps=steps)
-        D.allocate(config.consumers)
         block = nv.block_id.x
-        count = split.units(block)
-        begin = split.unit(block, 0)
-        loop.start(*tiles.start(begin.tile), begin.first, begin.last)
-        nv.sync_threads()
-        warpgroup = nv.warpgroup_id()
-        turns = OrderedBarrier()
+        count, begin = scheduler.units(block), scheduler.unit(block, 0)
+        mainloop = gemm.prologue(begin.tile, begin.first, begin.last)
+        warpgroup, order = nv.warpgroup_id(), OrderedBarrier()
 
         if warpgroup == 0:  # producer
             nv.setmaxnreg_dec(config.registers[0])
             if nv.warpgroup_thread() == 0:
-                state = loop.ring.producer_state().advance(loop.started)
+                state = mainloop.ring.producer_state().advance(mainloop.started)
                 for number in nv.range(count):
-                    unit = split.unit(block, number)
-                    skip = nv.select(number == 0, loop.started, 0)
-                    backwards = unit.round & 1 if config.alternate else 0
-                    state = loop.load(
-                        state, *tiles.start(unit.tile), unit.first, unit.last, skip=skip, backwards=backwards
-                    )
-        else:  # consumers
-            nv.setmaxnreg_inc(config.registers[1])
-            consumer = warpgroup - 1
-            loop.clear(consumer)
-            state = loop.ring.consumer_state()
+                    unit = scheduler.unit(block, number)
+                    at = tiles.start(unit.tile)
+                    skip = nv.select(number == 0, mainloop.started, 0)
+                    backwards = unit.round & 1
+                    state = mainloop.load(state, *at, unit.first, unit.last, skip=skip, backwards=backwards)
+        else:
+            consumer = gemm.begin_consumer(mainloop)
+            state = mainloop.ring.consumer_state()
             if consumer == 1:  # the first unit is consumer 0's
-                turns.pass_on(consumer)
+                order.arrive(consumer)
                 state = state.advance(begin.last - begin.first)
             for number in nv.range(consumer, count, 2):
-                unit = split.unit(block, number)
+                unit = scheduler.unit(block, number)
                 batch, row, col = tiles.start(unit.tile)
-                turns.take(consumer)
-                acc, last, state = loop.multiply(
-                    state, 0, nv.accumulator(config.rows, config.tile_n, acc_dtype), unit.last - unit.first
-                )
+                order.wait(consumer)
+                acc, last, state = mainloop.multiply(state, 0, gemm.accumulator(), unit.last - unit.first)
                 if number + 1 < count:
-                    turns.pass_on(consumer)
-                loop.finish(last)
-                state = state.advance(split.following(block, number))
-                if handover is None:
-                    D.store(acc, batch, row, col, consumer)
+                    order.arrive(consumer)
+                mainloop.finish(last)
+                state = state.advance(scheduler.following(block, number))
+                if workspace is None:
+                    epilogue.store(acc, batch, row, col, consumer)
                 elif unit.first > 0:
-                    handover.give(acc, block, warpgroup)
+                    workspace.store(acc, block, warpgroup)
                 else:
                     # What the epilogue reads is not read ahead, as ping-pong does: no registers are left for it here.
-                    giver, end = block, unit.last
-                    while end < steps:  # the blocks before this one have the tile's other slices
-                        giver = giver - 1
-                        acc = handover.take(acc, giver, warpgroup)
-                        end = split.unit(giver, 0).last
-                    D.store(acc, batch, row, col, consumer)
-            D.drain()
+                    peer, end = block, unit.last
+                    while end < gemm.steps:  # the blocks before this one have the tile's other slices
+                        peer = peer - 1
+                        acc = workspace.add(acc, peer, warpgroup)
+                        end = scheduler.unit(peer, 0).last
+                    epilogue.store(acc, batch, row, col, consumer)
+            epilogue.drain()
 
     kernel()

@@ -32,7 +32,7 @@ class FixupWorkspace:
         self.sums = nv.empty((blocks, rows * cols // (128 * VECTOR), 128 * VECTOR), dtype)
         self.flags = nv.empty(blocks, nv.i64, arbitrary=True)
 
-    def give(self, acc: nv.Accumulator, block: Any, barrier: Any) -> None:
+    def store(self, acc: nv.Accumulator, block: Any, barrier: Any) -> None:
         """Write what ``block`` gives, and raise its flag. By one warpgroup, of which ``barrier`` is a named barrier."""
         column = nv.warpgroup_thread() * VECTOR
         values = [x for registers in acc.registers() for x in registers]
@@ -43,7 +43,7 @@ class FixupWorkspace:
         if nv.warpgroup_thread() == 0:
             memory.store_release(self.flags, block, GIVEN)
 
-    def take(self, acc: nv.Accumulator, block: Any, barrier: Any) -> nv.Accumulator:
+    def add(self, acc: nv.Accumulator, block: Any, barrier: Any) -> nv.Accumulator:
         """``acc`` plus what ``block`` gives, once it is there; lowers the flag."""
         if nv.warpgroup_thread() == 0:
             while memory.load_acquire(self.flags, block) != GIVEN:

@@ -1,4 +1,4 @@
-"""``product``: the road over the tensor cores. Copies of what TMA or wgmma can't read, then the configured kernel."""
+"""The product over the tensor cores: copies of what TMA or wgmma can't read, then the kernel of a configuration."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ from dataclasses import replace
 from typing import Any
 
 import nvdsl as nv
-from nvdsl.kernels.blocks.contiguous import pack
+from nvdsl.kernels.blocks.contiguous import contiguous
 from nvdsl.kernels.blocks.direct_epilogue import cut
-from nvdsl.kernels.blocks.epilogue import Visit
+from nvdsl.kernels.blocks.epilogue_visitor import EpilogueOp
 from nvdsl.kernels.blocks.tile_scheduler import TileScheduler
 from nvdsl.kernels.gemm import cooperative, pingpong, splitk, streamk
 from nvdsl.kernels.gemm.config import Config
 from nvdsl.kernels.gemm.launch import resident_clusters
 
 
-def product(
+def matmul(
     a: nv.Array,
     b: nv.Array,
     out: nv.Array,
@@ -24,30 +24,30 @@ def product(
     sms: int,
     a_major: str,
     b_major: str,
-    pack_a: bool = False,
-    pack_b: bool = False,
-    direct: bool = False,
+    copy_a: bool = False,
+    copy_b: bool = False,
+    direct_store: bool = False,
     acc_dtype: nv.DType = nv.f32,
-    visit: Visit | None = None,
+    epilogue_op: EpilogueOp | None = None,
 ) -> None:
     """out[..., M, N] = A[..., M, K] @ B[..., K, N], as `nvdsl.kernels.gemm.cooperative.matmul`, by any schedule.
 
-    ``sms``: of the GPU. ``pack_a``, ``pack_b``: the operand has any strides and any alignment, and is copied first, the
+    ``sms``: of the GPU. ``copy_a``, ``copy_b``: the operand has any strides and any alignment, and is copied first, the
     majors being those of the copies. ``config.tile_k`` is not looked at: a slice of K has 128 bytes.
     """
     config = replace(config, tile_k=128 // a.dtype.bytes)
-    a = pack(a) if pack_a else a
-    b = pack(b) if pack_b else b
+    a = contiguous(a) if copy_a else a
+    b = contiguous(b) if copy_b else b
     *batches, M, N = out.shape
     tile, cluster = (config.tile_m, config.tile_n), (config.cluster_m, config.cluster_n)
     tiles = TileScheduler(M, N, *tile, *cluster, batches=(*batches, 1)[0])
     options: dict[str, Any] = {"config": config, "a_major": a_major, "b_major": b_major}
-    options |= {"acc_dtype": acc_dtype, "visit": visit, "direct": direct or cut(out)}
+    options |= {"acc_dtype": acc_dtype, "epilogue_op": epilogue_op, "direct_store": direct_store or cut(out)}
     if config.schedule == "streamk":
         streamk.matmul.__wrapped__(a, b, out, *operands, blocks=sms, **options)
     elif config.schedule == "splitk":
         splitk.matmul.__wrapped__(a, b, out, *operands, **options)
     else:
-        matmul = cooperative.matmul if config.schedule == "cooperative" else pingpong.matmul
+        by_schedule = cooperative.matmul if config.schedule == "cooperative" else pingpong.matmul
         blocks = config.cluster * min(tiles.count, resident_clusters(config.cluster, sms))
-        matmul.__wrapped__(a, b, out, *operands, blocks=blocks, **options)
+        by_schedule.__wrapped__(a, b, out, *operands, blocks=blocks, **options)

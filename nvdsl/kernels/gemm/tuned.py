@@ -1,4 +1,5 @@
-"""`tensor.product` with the best known configuration: tuned here, else shipped, else by the model of `choose`."""
+"""`tensor_core.matmul` with the best known configuration: what was tuned on this machine, else an exception in the
+table that comes with nvdsl, else what `choose` says."""
 
 from __future__ import annotations
 
@@ -8,31 +9,38 @@ from typing import Any
 import nvdsl as nv
 from nvdsl.kernels.blocks.linear_combination import LinearCombination
 from nvdsl.kernels.gemm import tensor_core
-from nvdsl.kernels.gemm.choose import CANDIDATES, choose, fit, possible
+from nvdsl.kernels.gemm.choose import Shape, choose, cycles, legal, listed
+
+WORTH_TRYING = 1.25
+"""Times the fewest cycles: what the model thinks slower is not tried by a search."""
+
+
+def _shape(
+    a: Any, out: Any, a_major: str, b_major: str, acc_dtype: nv.DType, copy_a: bool = False, copy_b: bool = False
+) -> Shape:
+    """Of the arguments of `tensor_core.matmul`."""
+    *batches, m, n = out.shape
+    k = a.shape[-1 if a_major == "k" else -2]
+    return Shape(m, n, k, a.dtype, out.dtype, acc_dtype, math.prod(batches), a_major, b_major, (copy_a, copy_b))
 
 
 def heuristic(
-    a: Any, out: Any, a_major: str, b_major: str, acc_dtype: nv.DType, visit: Any, sms: int
-) -> dict[str, Any]:
+    a: Any, out: Any, a_major: str, b_major: str, acc_dtype: nv.DType, copy_a: bool, copy_b: bool, epilogue_op: Any,
+    sms: int,
+) -> dict[str, Any]:  # fmt: skip
     """The model's choice."""
-    batches, m, n, k = _sizes(a, out, a_major)
-    types = a.dtype, out.dtype, acc_dtype
-    given = {"batches": batches, "crowded": _crowded(out, visit), "sms": sms, "b_major": b_major, "a_major": a_major}
-    return {"config": choose(m, n, k, *types, **given)}
+    shape = _shape(a, out, a_major, b_major, acc_dtype, copy_a, copy_b)
+    return {"config": choose(shape, _crowded(out, epilogue_op), sms)}
 
 
 def shape_class(a: Any, out: Any, a_major: str) -> list[int]:
     """Batches, M, N, K, such that all of a class have as many tiles: M and N rounded up to tiles of 128, up to 256 of
     64, up to 64 to a power of two; K to the nearest power of two. And whether rows of N start on the grid of 128 bytes,
     which decides as much as sizes do."""
-    batches, m, n, k = _sizes(a, out, a_major)
-    return [batches, _tiles(m), _tiles(n), 1 << round(math.log2(k)), int(n * out.dtype.bytes % 128 == 0)]
-
-
-def _sizes(a: Any, out: Any, a_major: str) -> tuple[int, int, int, int]:
-    """Batches, M, N, K of the arguments of `tensor.product`."""
     *batches, m, n = out.shape
-    return math.prod(batches), m, n, a.shape[-1 if a_major == "k" else -2]
+    k = a.shape[-1 if a_major == "k" else -2]
+    on_grid = n * out.dtype.bytes % 128 == 0
+    return [math.prod(batches), _tiles(m), _tiles(n), 1 << round(math.log2(k)), int(on_grid)]
 
 
 def _tiles(extent: int) -> int:
@@ -42,25 +50,32 @@ def _tiles(extent: int) -> int:
     return tile * nv.cdiv(extent, tile)
 
 
-def _can_run(config: Any, a: Any, out: Any, acc_dtype: nv.DType) -> bool:
-    return not fit(config, a.dtype).problems(a.dtype, out.dtype, acc_dtype)
+def _can_run(config: Any, a: Any, out: Any, acc_dtype: nv.DType, epilogue_op: Any) -> bool:
+    return config in legal(a.dtype, out.dtype, acc_dtype, _crowded(out, epilogue_op))
 
 
-def _has_registers(config: Any, a: Any, out: Any, acc_dtype: nv.DType, visit: Any) -> bool:
-    return config in [one for _, one in possible(a.dtype, out.dtype, acc_dtype, _crowded(out, visit))]
+def _is_near(
+    config: Any, a: Any, out: Any, a_major: str, b_major: str, acc_dtype: nv.DType, epilogue_op: Any, sms: int
+) -> bool:
+    shape = _shape(a, out, a_major, b_major, acc_dtype)
+    best = choose(shape, _crowded(out, epilogue_op), sms)
+    return cycles(config, shape, sms) <= WORTH_TRYING * cycles(best, shape, sms)
 
 
-def _crowded(out: Any, visit: Any) -> bool:
+def _crowded(out: Any, epilogue_op: Any) -> bool:
     """Whether an epilogue needs more registers than the largest tiles leave."""
-    finish = getattr(visit, "function", None)
-    return finish.is_crowded(out.shape[-1]) if isinstance(finish, LinearCombination) else visit is not None
+    function = getattr(epilogue_op, "function", None)
+    if isinstance(function, LinearCombination):
+        return function.is_crowded(out.shape[-1])
+    return epilogue_op is not None
 
 
 SPACE = (
-    nv.Space(config=[config for _, config in CANDIDATES])
-    .where(_can_run, "its types fit into an SM")
-    .where(_has_registers, "its epilogue has registers")
+    nv.Space(config=list(dict.fromkeys(config for dtype in (nv.e4m3, nv.f16, nv.f32) for config in listed(dtype))))
+    .where(_can_run, "its types fit into an SM, and its epilogue has registers")
+    .where(_is_near, "the model thinks it nearly as fast as its choice")
 )
 
-product = nv.autotune(SPACE, heuristic=heuristic, shape_class=shape_class, table="matmul")(nv.jit(tensor_core.product))
-product.__name__ = "matmul"  # what its users call
+tuned_matmul = nv.autotune(SPACE, heuristic=heuristic, shape_class=shape_class, table="matmul")(
+    nv.jit(tensor_core.matmul)
+)

@@ -14,7 +14,7 @@ import ml_dtypes
 import numpy as np
 
 import nvdsl as nv
-from nvdsl.kernels.blocks.contiguous import copy, pack
+from nvdsl.kernels.blocks.contiguous import contiguous, copy
 from nvdsl.kernels.blocks.elementwise import Elementwise
 from nvdsl.kernels.blocks.linear_combination import LinearCombination
 from nvdsl.kernels.gemm import blockscaled, cooperative, pingpong, splitk, streamk
@@ -48,11 +48,11 @@ def _exact(function: Any, arguments: list[Any], out: np.ndarray, expected: np.nd
     )
 
 
-def _product(m: int, n: int, k: int, direct: bool = False, **config: Any) -> Case:
+def _product(m: int, n: int, k: int, direct_store: bool = False, **config: Any) -> Case:
     """A GEMM of one block, B stored (N, K) so that N may be any."""
     a, b, out = _integers(m, k), _integers(n, k), np.full((m, n), np.nan, np.float32)
     expected = a.astype(np.float32) @ b.astype(np.float32).T
-    options = {"blocks": 1, "b_major": "k", "direct": direct}
+    options = {"blocks": 1, "b_major": "k", "direct_store": direct_store}
     return _exact(cooperative.matmul, [a, b, out], out, expected, config=Config(**config), **options)
 
 
@@ -62,7 +62,7 @@ def _epilogue(batches: int, m: int, n: int, k: int, **config: Any) -> Case:
     bias, out = _integers(1, n), np.full((batches, m, n), np.nan, np.float32)
     expected = a.astype(np.float32) @ b.astype(np.float32) + 2 * c + bias
     arguments = [a, b, out, 2.0, c, bias]
-    options = {"blocks": 1, "visit": Elementwise(LinearCombination(c=True, bias=True), aligned=True)}
+    options = {"blocks": 1, "epilogue_op": Elementwise(LinearCombination(c=True, bias=True), aligned=True)}
     return _exact(cooperative.matmul, arguments, out, expected, config=Config(**config), **options)
 
 
@@ -70,7 +70,7 @@ def _epilogue(batches: int, m: int, n: int, k: int, **config: Any) -> Case:
 def _packed(flat: nv.Array, out: nv.Array) -> None:
     """A copy of the transpose, and a copy of that."""
     rows, cols = out.shape
-    copy(pack(strided(flat, (rows, cols), (1, rows))), out)
+    copy(contiguous(strided(flat, (rows, cols), (1, rows))), out)
 
 
 def _pack(rows: int, cols: int) -> Case:
@@ -125,7 +125,7 @@ SUBJECTS: dict[str, Callable[[], Case]] = {
     "cooperative, cluster": lambda: _matmul(cooperative, 256, 128, 192, 2, cluster_m=2, **_TILE),
     "cooperative, epilogue": lambda: _epilogue(2, 128, 32, 192, **{**_TILE, "tile_n": 32}),
     "cooperative, direct": lambda: _product(
-        64, 128, 320, direct=True, in_flight=0, **{**_TILE, "tile_m": 64, "consumers": 1, "store_buffers": 1}
+        64, 128, 320, direct_store=True, in_flight=0, **{**_TILE, "tile_m": 64, "consumers": 1, "store_buffers": 1}
     ),
     "cooperative, ragged": lambda: _product(136, 24, 192, **{**_TILE, "tile_n": 32}),
     "pingpong": lambda: _matmul(pingpong, 256, 64, 192, 1, schedule="pingpong", **{**_TILE, "tile_m": 64}),

@@ -55,7 +55,7 @@ def test_without_stores_nothing_is_written(config):
     assert np.isnan(run(config, "stores")[2]).all()
 
 
-@pytest.mark.parametrize("without", bound_kernels.WITHOUT)
+@pytest.mark.parametrize("without", bound_kernels.KINDS)
 def test_all_issue_the_same_products(without):
     h = nv.ShapeDtype((4096, 4096), nv.f16)
     log = nv.ShapeDtype((264, 2), nv.i64)

@@ -17,7 +17,7 @@ from nvdsl.driver.device import devices
 from nvdsl.driver.launch import Launch
 from nvdsl.kernels.gemm import simple
 from nvdsl.kernels.gemm.launch import sms
-from nvdsl.kernels.gemm.tuned import product
+from nvdsl.kernels.gemm.tuned import tuned_matmul
 from nvdsl.mlir.threads import Once
 from tests.unit.driver import libraries
 from tests.unit.driver.fake_cuda import FakeCuda, _Encoded
@@ -49,10 +49,10 @@ def gpu(monkeypatch):
         monkeypatch.setattr(devices, name, value)
     for store in (module._bound, module._launches):
         store.clear()
-    for function in (product, simple.matmul):
+    for function in (tuned_matmul, simple.matmul):
         monkeypatch.setattr(function, "_compiled", Once())
         monkeypatch.setattr(function, "_launches", Launches())
-    product._chosen.clear()
+    tuned_matmul._chosen.clear()
     monkeypatch.setattr(signatures, "_looks", {})
     sms.cache_clear()
     launches = []

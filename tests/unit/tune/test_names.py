@@ -75,8 +75,8 @@ def test_fingerprints_follow_modules_containers_defaults_and_classes(monkeypatch
 
 def test_what_is_tuned_of_matmul_is_out_of_date_when_one_of_its_pieces_changes(monkeypatch):
     """The kernels are reached through their modules, the pieces as methods."""
-    function = tuned.product._function
+    function = tuned.tuned_matmul._function
     assert changed(monkeypatch, function, pingpong, "matmul", nv.jit(helper))
     assert changed(monkeypatch, function, mainloop.Mainloop, "load", helper)
     assert changed(monkeypatch, function, mainloop, "CLEARED", 6)
-    assert not changed(monkeypatch, function, choose, "RATE", 2.0)  # what is chosen is no part of the kernels
+    assert not changed(monkeypatch, function, choose, "LOAD", 2.0)  # what is chosen is no part of the kernels

@@ -5,14 +5,14 @@ import pytest
 
 import nvdsl as nv
 from nvdsl.ir.walk import constant, find
-from nvdsl.kernels.blocks.contiguous import copy, pack, packed_cols
+from nvdsl.kernels.blocks.contiguous import contiguous, copy, padded_cols
 from tests.unit.kernels import array
 from tests.unit.kernels.strided import strided
 
 
 @nv.jit
 def packed(flat, out, *, shape, strides, start):
-    found = pack(strided(flat, shape, strides, start))
+    found = contiguous(strided(flat, shape, strides, start))
     assert found.strides[-1] == 1 and found.strides[-2] * found.dtype.bytes % 16 == 0
     copy(found, out)
 
@@ -50,8 +50,8 @@ def test_shapes_and_strides(shape, strides, start):
 
 
 def test_rows_are_padded_to_16_bytes():
-    assert [packed_cols(cols, nv.f16) for cols in (1, 8, 9)] == [8, 8, 16]
-    assert packed_cols(17, nv.i8) == 32
+    assert [padded_cols(cols, nv.f16) for cols in (1, 8, 9)] == [8, 8, 16]
+    assert padded_cols(17, nv.i8) == 32
 
 
 @nv.jit

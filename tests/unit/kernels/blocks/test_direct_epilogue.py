@@ -7,13 +7,14 @@ import pytest
 import nvdsl as nv
 from nvdsl.kernels import Config
 from nvdsl.kernels.gemm import blockscaled
-from nvdsl.kernels.gemm.tensor_core import product
+from nvdsl.kernels.gemm.tensor_core import matmul as product
 from tests.unit.kernels.strided import strided
 
 
 @nv.jit
-def into(a, b, flat, *, shape, strides, start, direct=False, **options):
-    product(a, b, strided(flat, shape, strides, start), a_major="k", b_major="mn", sms=2, direct=direct, **options)
+def into(a, b, flat, *, shape, strides, start, direct_store=False, **options):
+    options = {"a_major": "k", "b_major": "mn", "sms": 2, "direct_store": direct_store, **options}
+    product(a, b, strided(flat, shape, strides, start), **options)
 
 
 CONFIGS = [
@@ -34,7 +35,7 @@ def test_any_strides(config, strides, start, dtype):
     a, b = (rng.integers(-3, 4, shape).astype(np.float16) for shape in ((m, k), (k, n + 7)))
     memory = np.full(start + 1 + (m - 1) * strides[0] + (n - 1) * strides[1] + 5, -2000, dtype.numpy)
     out = np.lib.stride_tricks.as_strided(memory[start:], (m, n), [s * memory.itemsize for s in strides])
-    into(a, b, memory, shape=(m, n), strides=strides, start=start, config=config, direct=True, target="sim")
+    into(a, b, memory, shape=(m, n), strides=strides, start=start, config=config, direct_store=True, target="sim")
     np.testing.assert_array_equal(out, a.astype(np.float32) @ b[:, :n].astype(np.float32))
     assert (memory == -2000).sum() == memory.size - m * n, "an element outside of the result was written"
 
@@ -52,5 +53,5 @@ def test_one_row_with_block_scales_ends_where_it_ends():
     a, b = np.ones((1, 128), ml_dtypes.float8_e4m3fn), np.ones((128, 100), ml_dtypes.float8_e4m3fn)
     scales = np.full((1, 1), 2, np.float32), np.full((1, 1), 3, np.float32)
     out = np.zeros((1, 100), np.float16)
-    blockscaled.product(a, b.T.copy(), out, *scales, sms=2, target="sim")
+    blockscaled.gemm(a, b.T.copy(), out, *scales, sms=2, target="sim")
     assert (out == 128 * 6).all()

@@ -10,7 +10,7 @@ import pytest
 import nvdsl as nv
 from nvdsl.kernels import Config, gemm
 from nvdsl.kernels.blocks.elementwise import Elementwise
-from nvdsl.kernels.gemm.tensor_core import product
+from nvdsl.kernels.gemm.tensor_core import matmul as product
 from tests.exhaustive import sample
 
 CONFIGS = [
@@ -59,7 +59,7 @@ def test_each_kind_of_operand(config, shape, names):
         expected += (i + 2) * x.astype(np.float32).reshape(x.shape[-2:])
     for aligned in (False, True) if "elements" in names else (True,):
         visit = Elementwise(weighted, aligned=aligned)
-        gemm(a, b, out, *operands, config=config, visit=visit, target="sim")
+        gemm(a, b, out, *operands, config=config, epilogue_op=visit, target="sim")
         np.testing.assert_array_equal(out, expected)
 
 
@@ -77,7 +77,7 @@ def test_many_operands_and_many_tiles(schedule, shape):
     config = Config(128, 192, stages=2, schedule=schedule, store_buffers=1)
     a, b, out = made((m, 64)), made((64, n), seed=1), np.full((m, n), np.nan, np.float32)
     operands = made((m, n)), made((m, 1), np.float32), made((1, n), np.float32), made((n,), np.float32)
-    gemm(a, b, out, *operands, config=config, visit=Elementwise(all_of_them), blocks=1, target="sim")
+    gemm(a, b, out, *operands, config=config, epilogue_op=Elementwise(all_of_them), blocks=1, target="sim")
     c, row, col, bias = operands
     np.testing.assert_array_equal(out, (a.astype(np.float32) @ b.astype(np.float32) + c) * row * col + bias)
 
@@ -85,13 +85,14 @@ def test_many_operands_and_many_tiles(schedule, shape):
 def test_an_operand_of_another_shape_is_refused():
     a, out = made((64, 64)), np.empty((64, 64), np.float16)
     with pytest.raises(nv.ArgumentError, match=r"of shape \(32, 64\) beside a result of \(64, 64\)"):
-        gemm(a, a, out, made((32, 64)), config=CONFIGS[0], visit=Elementwise(lambda value, x: value + x), target="sim")
+        plus = Elementwise(lambda value, x: value + x)
+        gemm(a, a, out, made((32, 64)), config=CONFIGS[0], epilogue_op=plus, target="sim")
 
 
 def ptx(*operands, config=CONFIGS[2]):
     arrays = [nv.ShapeDtype(shape, nv.f16) for shape in ((256, 512), (512, 256), (256, 256))]
     visit = Elementwise(weighted, aligned=True)
-    options = {"a_major": "k", "b_major": "mn", "sms": 132, "config": config, "visit": visit}
+    options = {"a_major": "k", "b_major": "mn", "sms": 132, "config": config, "epilogue_op": visit}
     return nv.jit(product).compile(*arrays, *operands, **options).ptx
 
 

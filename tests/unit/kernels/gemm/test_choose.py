@@ -5,65 +5,99 @@ import pytest
 import nvdsl as nv
 from nvdsl.hopper.occupancy import occupancy
 from nvdsl.kernels.gemm import splitk
-from nvdsl.kernels.gemm.choose import CANDIDATES, blocks_of_an_sm, choose, fit
+from nvdsl.kernels.gemm.choose import Shape, blocks_of_an_sm, choose, cycles, legal, listed
 from nvdsl.kernels.gemm.config import Config
-from nvdsl.kernels.gemm.tuned import shape_class
+from nvdsl.kernels.gemm.tuned import SPACE, shape_class
 
-SPLIT = [config for _, config in CANDIDATES if config.schedule == "splitk"]
+TYPES = [
+    (nv.f16, nv.f16, nv.f32), (nv.bf16, nv.f32, nv.f32), (nv.f16, nv.f16, nv.f16), (nv.f32, nv.f32, nv.f32),
+    (nv.e4m3, nv.bf16, nv.f32), (nv.e5m2, nv.e5m2, nv.f16), (nv.i8, nv.i32, nv.i32),
+]  # fmt: skip
+SPLIT = [config for config in legal(nv.f16, nv.f16, nv.f32) if config.schedule == "splitk"]
 
 
-@pytest.mark.parametrize("dtype", [nv.f16, nv.bf16, nv.e4m3, nv.i8, nv.f32])
-def test_something_is_chosen_for_every_type(dtype):
-    out, acc = (nv.i32, nv.i32) if dtype is nv.i8 else (nv.f32, nv.f32)
+@pytest.mark.parametrize("types", TYPES, ids=lambda types: ".".join(t.name for t in types))
+@pytest.mark.parametrize("crowded", [False, True])
+def test_all_that_is_chosen_from_can_run(types, crowded):
+    found = legal(*types, crowded)
+    assert found and len(set(found)) == len(found)
+    for config in found:
+        assert config.problems(*types) == []
     for shape in ((1, 8, 8), (16, 4096, 4096), (1000, 200, 64), (4096, 200, 64), (4096, 4096, 4096)):
-        assert not fit(choose(*shape, dtype, out, acc), dtype).problems(dtype, out, acc)
+        assert choose(Shape(*shape, *types), crowded) in found
+
+
+@pytest.mark.parametrize("types", TYPES, ids=lambda types: ".".join(t.name for t in types))
+def test_a_search_tries_what_is_chosen_from(types):
+    tried = {one["config"] for one in SPACE.configs()}
+    assert set(legal(*types)) <= tried
+
+
+@pytest.mark.parametrize("dtype", [nv.f16, nv.e4m3, nv.f32])
+def test_rings_are_as_deep_as_shared_memory(dtype):
+    """One more stage, or where there is one store buffer a second one, would not fit."""
+    from dataclasses import replace
+
+    for config in listed(dtype):
+        if config.schedule != "splitk" and config.problems(dtype, nv.f16, nv.f16) == []:
+            deeper = replace(config, stages=config.stages + 1, store_buffers=1)
+            assert any("shared memory" in why for why in deeper.problems(dtype, nv.f16, nv.f16)), config
+            if config.store_buffers == 1:
+                assert replace(config, store_buffers=2).problems(dtype, nv.f16, nv.f16), config
 
 
 @pytest.mark.parametrize(
-    ("shape", "tile"),
+    ("shape", "schedule", "tile"),
     [
-        ((1536, 1536, 1536), (192, 96)),  # 128 tiles for 132 SMs, where 128 x 160 makes 120
-        ((2304, 2304, 2304), (192, 112)),
-        ((2816, 2816, 2816), (128, 240)),
-        ((16384, 16384, 16384), (128, 192)),
-        ((2560, 2560, 2560), (128, 208)),
-        ((128, 4096, 4096), (64, 64)),
-        ((128, 14336, 4096), (128, 112)),
+        ((1536, 1536, 1536), "cooperative", (192, 96)),  # 128 tiles for 132 SMs, where 128 x 160 makes 120
+        ((2816, 2816, 2816), "cooperative", (128, 240)),
+        ((2560, 2560, 2560), "cooperative", (128, 208)),
+        ((16384, 16384, 16384), "streamk", (128, 192)),
+        ((8192, 8192, 8192), "pingpong", (128, 192)),
+        ((128, 14336, 4096), "cooperative", (128, 112)),
+        ((4, 4096, 4096), "splitk", (64, 64)),
     ],
 )
-def test_tiles_fill_the_gpu(shape, tile):
-    config = choose(*shape, b_major="k")
-    assert (config.tile_m, config.tile_n) == tile
+def test_tiles_fill_the_gpu(shape, schedule, tile):
+    config = choose(Shape(*shape, b_major="k" if shape[0] < 256 else "mn"))
+    assert (config.schedule, (config.tile_m, config.tile_n)) == (schedule, tile)
 
 
 @pytest.mark.parametrize("shape", [(5000, 5000, 5000), (3001, 6008, 1000)])
 def test_clusters_load_together_where_rows_are_off_the_grid(shape):
-    assert choose(*shape).cluster == 2
+    assert choose(Shape(*shape)).cluster == 2
+    assert choose(Shape(*shape, copied=(True, True))).cluster == 1
 
 
 @pytest.mark.parametrize("n", range(1024, 16384 + 1, 256))
 def test_nothing_is_loaded_together_where_rows_are_on_the_grid(n):
-    assert choose(n, n, n).cluster == 1
+    assert choose(Shape(n, n, n)).cluster == 1
 
 
 @pytest.mark.parametrize("m", [1, 8, 16, 32, 64, 96, 128])
 def test_few_rows_are_read_by_all_sms(m):
     """Of 4096 columns there are 32 tiles of 128: narrower ones, or parts of K, keep the others from reading nothing."""
-    config = choose(m, 4096, 4096, b_major="k")
+    config = choose(Shape(m, 4096, 4096, b_major="k"))
     assert nv.cdiv(m, config.tile_m) * nv.cdiv(4096, config.tile_n) * config.split >= 110
 
 
-@pytest.mark.parametrize("config", SPLIT, ids=lambda c: f"{c.tile_m}x{c.tile_n}-{c.split}")
+def test_a_larger_product_takes_longer():
+    for config in legal(nv.f16, nv.f16, nv.f32):
+        small, large = (cycles(config, Shape(n, n, n)) for n in (2048, 4096))
+        assert small < large, config
+
+
+@pytest.mark.parametrize("config", SPLIT, ids=lambda c: f"{c.tile_m}x{c.tile_n}-{c.consumers}")
 @pytest.mark.parametrize("b_major", ["k", "mn"])
 def test_blocks_of_an_sm_are_those_of_the_compiled_kernel(config, b_major):
     square = nv.ShapeDtype((512, 512), nv.f16)
     (kernel,) = splitk.matmul.compile(square, square, square, config=config, b_major=b_major).kernels.values()
     found = occupancy(config.threads, kernel.resources.registers, kernel.smem_bytes)
-    assert blocks_of_an_sm(config, nv.f16, nv.f16, b_major) == found.blocks
+    assert blocks_of_an_sm(config, Shape(512, 512, 512, b_major=b_major)) == found.blocks
 
 
 def test_other_schedules_have_an_sm_for_themselves():
-    assert blocks_of_an_sm(Config(64, 64, consumers=1, stages=2), nv.f16, nv.f16, "k") == 1
+    assert blocks_of_an_sm(Config(64, 64, consumers=1, stages=2), Shape(64, 64, 64)) == 1
 
 
 @pytest.mark.parametrize(

@@ -27,7 +27,7 @@ def test_rows_of_a_consumer():
 
 def test_shared_memory_is_counted():
     # 4 slots of (128 + 256) rows of 128 bytes, 2 consumers with 2 pieces of 8 KB, 8 barriers
-    assert Config().smem_bytes(nv.f16, nv.f16) == 4 * 384 * 128 + 4 * 8192 + 8 * 8
+    assert Config().smem_bytes(nv.f16) == 4 * 384 * 128 + 4 * 8192 + 8 * 8
 
 
 @pytest.mark.parametrize(
@@ -47,7 +47,6 @@ def test_shared_memory_is_counted():
         ({"schedule": "splitk", "tile_n": 96, "split": 4}, "each of 4 blocks"),
         ({"schedule": "splitk", "tile_n": 128, "split": 2, "cluster_n": 2}, "without clusters"),
         ({"split": 2}, "cooperative with split 2"),
-        ({"order": "random"}, "order is one of"),
         ({"cluster_m": 2, "cluster_n": 2}, "a row or a column"),
         ({"cluster_m": 3}, "a cluster of 3"),
         ({"in_flight": 2}, "groups in flight"),

@@ -10,11 +10,10 @@ from hypothesis import strategies as st
 import nvdsl as nv
 from nvdsl.kernels.blocks.linear_combination import LinearCombination
 from nvdsl.kernels.gemm import simple
-from nvdsl.kernels.gemm.choose import CANDIDATES
 from nvdsl.kernels.gemm.config import Config
 from nvdsl.kernels.gemm.dispatch import SIMPLE_PRODUCTS, find
 from nvdsl.kernels.gemm.problem import GemmProblem, Matrix
-from nvdsl.kernels.gemm.tuned import product
+from nvdsl.kernels.gemm.tuned import tuned_matmul
 
 CONFIG = Config(64, 64, stages=2, consumers=1)
 
@@ -50,7 +49,7 @@ def by_numpy(road, sources):
     """What a road's kernel does."""
     for launch in range(road.launches):
         a, b, out = (memory[2] for _, memory in road.described(sources, 1.0, 0.0, launch))
-        if road.function is product:
+        if road.function is tuned_matmul:
             a = a if road.options["a_major"] == "k" else a.swapaxes(-1, -2)
             b = b if road.options["b_major"] == "mn" else b.swapaxes(-1, -2)
         out[...] = a @ b
@@ -71,7 +70,8 @@ def test_what_is_not_packed_suits_tma(given):
     """Each array of a road over the tensor cores has contiguous rows at multiples of 16 bytes, or is copied."""
     (_, a, _), (_, b, _), (_, out, _) = given
     road = find(GemmProblem.of({"a": a, "b": b, "out": out}, None, None), LinearCombination(), CONFIG, "sim")
-    for (name, slot), copied in zip(road.slots, [road.options[x] for x in ("pack_a", "pack_b", "direct")], strict=True):
+    handled = [road.options[x] for x in ("copy_a", "copy_b", "direct_store")]
+    for (name, slot), copied in zip(road.slots, handled, strict=True):
         if not copied:
             *outer, cols = zip(slot.spec.shape, slot.spec.strides, strict=True)
             assert cols[0] == 1 or cols[1] == 1, name
@@ -86,8 +86,8 @@ def road(m, n, k, dtype=nv.f16, **strides):
 
 def test_small_products_are_not_copied_for():
     assert road(16, 16, 15).function is simple.matmul
-    assert road(16, 16, 16).function is product
-    assert SIMPLE_PRODUCTS < 1024 * 1024 * 1001 and road(1024, 1024, 1001).function is product
+    assert road(16, 16, 16).function is tuned_matmul
+    assert SIMPLE_PRODUCTS < 1024 * 1024 * 1001 and road(1024, 1024, 1001).function is tuned_matmul
 
 
 def test_doubles_and_empty_sums_go_the_simple_road():
@@ -100,16 +100,11 @@ def test_transposed_factors_are_copied_only_where_wgmma_needs_it():
     columns = {"a": (1, 1024), "b": (1, 1024)}
     sixteen, eight = road(1024, 1024, 1024, **columns), road(1024, 1024, 1024, nv.i8, **columns)
     assert (sixteen.options["a_major"], sixteen.options["b_major"]) == ("mn", "k")
-    assert not sixteen.options["pack_a"] and not sixteen.options["pack_b"]
-    assert eight.options["pack_a"] and not eight.options["pack_b"]
+    assert not sixteen.options["copy_a"] and not sixteen.options["copy_b"]
+    assert eight.options["copy_a"] and not eight.options["copy_b"]
 
 
 def test_a_configuration_that_does_not_fit_is_refused():
     given = {"a": Matrix(nv.f16, (64, 64), (64, 1)), "b": Matrix(nv.f16, (64, 64), (64, 1))}
     with pytest.raises(nv.ArgumentError, match="bytes of shared memory"):
         find(GemmProblem.of(given, None, None), LinearCombination(), Config(stages=9), "sim")
-
-
-def test_each_candidate_runs_some_type():
-    for _, config in CANDIDATES:
-        assert config.problems(nv.f16, nv.f16, nv.f32) == []

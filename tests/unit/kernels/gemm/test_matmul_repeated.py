@@ -12,7 +12,7 @@ import nvdsl as nv
 from nvdsl.call import collect
 from nvdsl.errors import ArgumentError
 from nvdsl.kernels import Config
-from nvdsl.kernels.gemm.tuned import product
+from nvdsl.kernels.gemm.tuned import tuned_matmul
 from tests.unit.driver import libraries
 from tests.unit.kernels.conftest import tensor
 from tests.unit.passed_rooms import rooms, way
@@ -181,7 +181,7 @@ def test_what_is_tuned_is_taken_by_the_next_call(gpu, torch, monkeypatch):
     for _ in range(3):
         multiply(torch)
     assert len(module._launches) == 1
-    product._remember(None)
+    tuned_matmul._remember(None)
     long_way = module._Call
     monkeypatch.setattr(module, "_Call", libraries.raising(AssertionError("the long way")))
     with pytest.raises(AssertionError, match="the long way"):

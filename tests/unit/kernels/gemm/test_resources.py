@@ -6,7 +6,7 @@ import nvdsl as nv
 from nvdsl.kernels.blocks.elementwise import Elementwise
 from nvdsl.kernels.blocks.linear_combination import ACTIVATIONS, LinearCombination
 from nvdsl.kernels.gemm import simple, tensor_core
-from nvdsl.kernels.gemm.choose import choose, possible
+from nvdsl.kernels.gemm.choose import Shape, choose, legal
 from tests.exhaustive import sample
 
 M, K = 1000, 2048
@@ -29,11 +29,11 @@ def operands(finish, n):
 
 
 def compiled(config, finish=None, n=1536, dtype=nv.f16, out=nv.f16, acc=nv.f32, **options):
-    strict = nv.jit(tensor_core.product, strict=True)
+    strict = nv.jit(tensor_core.matmul, strict=True)
     arrays = nv.ShapeDtype((M, K), dtype), nv.ShapeDtype((n, K), dtype), nv.ShapeDtype((M, n), out)
     given = operands(finish, n) if finish else []
     visit = Elementwise(finish, aligned=n % 8 == 0) if finish else None
-    options = {"sms": 132, "a_major": "k", "b_major": "k", "acc_dtype": acc, "visit": visit, **options}
+    options = {"sms": 132, "a_major": "k", "b_major": "k", "acc_dtype": acc, "epilogue_op": visit, **options}
     return strict.compile(*arrays, *given, config=config, **options)
 
 
@@ -49,8 +49,8 @@ def name(config):
 
 def large(crowded):
     """The others have registers to spare."""
-    found = possible(nv.f16, nv.f16, nv.f32, crowded=crowded)
-    return [config for _, config in found if config.accumulator_registers(nv.f32) >= (128 if crowded else 176)]
+    found = legal(nv.f16, nv.f16, nv.f32, crowded=crowded)
+    return [config for config in found if config.accumulator_registers(nv.f32) >= (128 if crowded else 176)]
 
 
 @pytest.mark.parametrize("config", sample(large(crowded=True), 2), ids=name)
@@ -61,7 +61,7 @@ def test_a_full_epilogue(config):
 
 @pytest.mark.parametrize("config", sample(large(crowded=True), 2), ids=name)
 def test_a_full_epilogue_of_ragged_rows(config):
-    assert_clean(compiled(config, FULL, 1537, direct=True))
+    assert_clean(compiled(config, FULL, 1537, direct_store=True))
     if config.schedule == "pingpong":
         assert_clean(compiled(config, FULL, 1544))
 
@@ -80,7 +80,7 @@ def test_usual_epilogues_leave_the_choice_among_all(finish, config):
 
 @pytest.mark.parametrize("config", sample(large(crowded=False), 2), ids=name)
 def test_row_scales_of_ragged_rows(config):
-    assert_clean(compiled(config, USUAL[0], 1537, direct=True))
+    assert_clean(compiled(config, USUAL[0], 1537, direct_store=True))
 
 
 @pytest.mark.parametrize(
@@ -91,13 +91,13 @@ def test_row_scales_of_ragged_rows(config):
 )  # fmt: skip
 def test_what_is_chosen_for_each_type(dtype, out, acc):
     for size in (128, 2048, 8192):
-        config = choose(size, size, size, dtype, out, acc)
+        config = choose(Shape(size, size, size, dtype, out, acc))
         assert_clean(compiled(config, None, 1536, dtype, out, acc))
-    assert_clean(compiled(config, None, 1537, dtype, out, acc, direct=True))
+    assert_clean(compiled(config, None, 1537, dtype, out, acc, direct_store=True))
 
 
 def test_copies_and_the_simple_kernel():
-    config = choose(M, 1544, K)
-    assert_clean(compiled(config, BIAS, 1544, pack_a=True, pack_b=True))
+    config = choose(Shape(M, 1544, K))
+    assert_clean(compiled(config, BIAS, 1544, copy_a=True, copy_b=True))
     arrays = [nv.ShapeDtype(shape, nv.f16) for shape in ((1, 70, 33), (1, 33, 40), (1, 70, 40))]
     assert_clean(nv.jit(simple.matmul.__wrapped__, strict=True).compile(*arrays))

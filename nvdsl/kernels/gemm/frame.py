@@ -1,0 +1,101 @@
+"""The frame that the schedules share: what one GEMM is made of, how its kernel begins, loads, and ends."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import nvdsl as nv
+from nvdsl.kernels.blocks.direct_epilogue import DirectEpilogue
+from nvdsl.kernels.blocks.epilogue import TmaEpilogue
+from nvdsl.kernels.blocks.epilogue_visitor import EpilogueOp
+from nvdsl.kernels.blocks.mainloop import Mainloop
+from nvdsl.kernels.blocks.tile_scheduler import TileScheduler
+from nvdsl.kernels.blocks.tma_operand import TmaOperand
+from nvdsl.kernels.gemm.config import Config
+
+
+class Gemm:
+    """A, B and the result of one GEMM, and which tile comes when. Made in the host function.
+
+    ``a`` is stored (M, K), or (K, M) where ``a_major`` is "mn"; ``b`` (K, N), or (N, K) where ``b_major`` is "k";
+    ``out``, and each of them that differs from batch to batch, with an axis of batches before these. ``epilogue_op``:
+    see `EpilogueOp`; ``operands``: what it is handed. ``direct_store``: ``out`` has any strides, and is stored to
+    without TMA.
+    """
+
+    operand: type[TmaOperand] = TmaOperand
+    mainloop: type[Mainloop] = Mainloop
+    tma_epilogue: type[TmaEpilogue] = TmaEpilogue
+    """What a kernel that differs in one of them puts in its place."""
+
+    def __init__(
+        self,
+        a: nv.Array,
+        b: nv.Array,
+        out: nv.Array,
+        operands: Sequence[Any],
+        config: Config,
+        acc_dtype: nv.DType,
+        a_major: str,
+        b_major: str,
+        epilogue_op: EpilogueOp | None,
+        direct_store: bool,
+    ) -> None:
+        config.check(a.dtype, out.dtype, acc_dtype)
+        (*batches, m, n), k = out.shape, a.shape[-1 if a_major == "k" else -2]
+        tile, cluster = (config.tile_m, config.tile_n), (config.cluster_m, config.cluster_n)
+        self.config, self.acc_dtype = config, acc_dtype
+        # Of a block: equal parts with split-K; beyond the end of K, TMA reads zeros.
+        self.steps = nv.cdiv(nv.cdiv(k, config.tile_k), config.split)
+        self.tiles = TileScheduler(m, n, *tile, *cluster, config.group, *batches)
+        self.a = self.operand(a, config.tile_m, config.tile_k, major=a_major, parts=config.sharers[0])
+        self.b = self.operand(b, config.tile_n, config.tile_k, major=b_major, parts=config.sharers[1])
+        self.epilogue = (DirectEpilogue if direct_store else self.tma_epilogue)(
+            out, config.tile_n // config.split, buffers=config.store_buffers, op=epilogue_op, operands=operands
+        )
+
+    def prologue(self, tile: Any = None, first: Any = 0, last: Any = None) -> Mainloop:
+        """Make the ring, and begin to load the block's first tile, where it surely has one: slices ``first`` to
+        ``last - 1`` of it (default: all of K). By all threads, which know of the ring's barriers afterwards."""
+        config = self.config
+        mainloop = self.mainloop(
+            self.a, self.b, self.steps, stages=config.stages, rows=config.rows, consumers=config.consumers,
+            readers=config.consumers if config.shared_tile else 1, in_flight=config.in_flight,
+        )  # fmt: skip
+        self.epilogue.allocate(config.consumers)
+        if tile is not None:
+            mainloop.start(*self.tiles.start(tile, mainloop.rank), first, last)
+        if config.cluster > 1:
+            nv.cluster_sync()
+        else:
+            nv.sync_threads()
+        return mainloop
+
+    def produce(self, mainloop: Mainloop, first: Any, step: Any, alternate: bool = True) -> None:
+        """Load tiles ``first``, ``first + step``, ... By the producer warpgroup, of which one thread loads.
+        ``alternate``: every other tile runs along K from its end to its start, as what came last is in L2 yet."""
+        nv.setmaxnreg_dec(self.config.registers[0])
+        if nv.warpgroup_thread() == 0:
+            state = mainloop.ring.producer_state().advance(mainloop.started)
+            for tile in nv.range(first, self.tiles.count, step):
+                at = self.tiles.start(tile, mainloop.rank)
+                skip = nv.select(tile == first, mainloop.started, 0)
+                state = mainloop.load(state, *at, skip=skip, backwards=tile // step & 1 if alternate else 0)
+
+    def begin_consumer(self, mainloop: Mainloop) -> Any:
+        """Take the registers that the producer has left, and clear what no load writes. Returns the warpgroup's number
+        among the consumers."""
+        nv.setmaxnreg_inc(self.config.registers[1])
+        consumer = nv.warpgroup_id() - 1
+        mainloop.clear(consumer)
+        return consumer
+
+    def accumulator(self) -> nv.Accumulator:
+        """Of the rows of a tile that one consumer sums."""
+        return nv.accumulator(self.config.rows, self.config.tile_n, self.acc_dtype)
+
+    def end(self) -> None:
+        """A block of a cluster stays while others still write into it."""
+        if self.config.cluster > 1:
+            nv.cluster_sync()
