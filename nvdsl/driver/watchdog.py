@@ -19,6 +19,7 @@ import numpy as np
 from nvdsl.driver import watchdog_report
 from nvdsl.driver.cuda import Cuda, CudaError, Dim3
 from nvdsl.errors import WatchdogError
+from nvdsl.hopper.arch import WARP_SIZE
 from nvdsl.lower import device_log
 from nvdsl.lower.device_log import Watch
 from nvdsl.mlir import threads
@@ -53,7 +54,7 @@ class Log:
         """Make the log ready for a launch. Raises CudaError with what failed before it."""
         self._cuda.synchronize(self._stream)
         self._shape = (grid, block)
-        self._used = min(math.prod(grid) * -(-math.prod(block) // 32), device_log.SLOTS)
+        self._used = min(math.prod(grid) * -(-math.prod(block) // WARP_SIZE), device_log.SLOTS)
         self._slots[: self._used] = 0
 
     def watch(self, kernel: str, watch: Watch) -> None:

@@ -12,6 +12,7 @@ from nvdsl.driver.mbarrier_word import State, decode, hint
 from nvdsl.driver.printf import formatted
 from nvdsl.errors import WatchdogError
 from nvdsl.hopper import arch
+from nvdsl.hopper.arch import WARP_SIZE
 from nvdsl.lower.device_log import BEFORE, FAULT, MAX_VALUES, PAST, Site, Watch, number
 from nvdsl.values.elements import ELEMENTS
 
@@ -54,16 +55,16 @@ class Launch:
 
 def read(slots: Any, grid: tuple[int, int, int], block: tuple[int, int, int], watch: Watch) -> Launch:
     threads = math.prod(block)
-    per_block = -(-threads // 32)
+    per_block = -(-threads // WARP_SIZE)
     dimensions = 3 if grid[2] > 1 else 2 if grid[1] > 1 else 1
     read = {_mbarrier_key(slot): state for slot in slots if (state := decode(int(slot["barrier"])))}
     warps = []
     for slot in slots[slots["state"] != 0]:
         x, y, z = (int(i) for i in slot["block"])
-        n = int(slot["thread"]) // 32
+        n = int(slot["thread"]) // WARP_SIZE
         index = (x, y, z)[:dimensions]
         at = "" if math.prod(grid) == 1 else f" of block {x if dimensions == 1 else index}"
-        lanes = min(32, threads - 32 * n)
+        lanes = min(WARP_SIZE, threads - WARP_SIZE * n)
         warps.append(
             Warp(
                 order=((z * grid[1] + y) * grid[0] + x) * per_block + n,

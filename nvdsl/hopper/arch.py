@@ -150,6 +150,9 @@ TENSOR_MAP_BYTES, TENSOR_MAP_ALIGNMENT = 128, 64
 SWIZZLES = (0, 32, 64, 128)
 """Bytes of the swizzle's span; the box's row is no wider (driver, cuTensorMapEncodeTiled, swizzle)."""
 
+SWIZZLE_ROWS = 8
+"""Rows after which a swizzle's pattern starts again (ptx, "Swizzling Modes")."""
+
 BULK_COPY_MULTIPLE = 16
 """Bytes: size and alignment of a cp.async.bulk (ptx, "cp.async.bulk")."""
 
@@ -166,6 +169,9 @@ WGMMA_N_STEP, WGMMA_MAX_N = 8, 256
 
 WGMMA_K_BYTES = 32
 """Bytes of A's row that one wgmma consumes: 16 f16, 8 tf32, 32 fp8 or int8 (the same section)."""
+
+WGMMA_SWIZZLE_MODES = {0: 0, 128: 1, 64: 2, 32: 3}
+"""By the swizzle's bytes: bits 62 and 63 of a matrix descriptor (ptx, "Matrix Descriptor Format")."""
 
 TMA_REDUCTIONS = {
     "f16": ("add", "min", "max"),

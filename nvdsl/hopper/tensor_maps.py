@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from nvdsl.hopper import arch
 from nvdsl.values.elements import ELEMENTS
 
-SWIZZLES = ("none", "swizzle_32b", "swizzle_64b", "swizzle_128b")
-SWIZZLE_BYTES = {"swizzle_32b": 32, "swizzle_64b": 64, "swizzle_128b": 128}
+SWIZZLE_BYTES = {f"swizzle_{size}b": size for size in arch.SWIZZLES if size}
+SWIZZLES = ("none", *SWIZZLE_BYTES)
 L2_PROMOTIONS = ("none", "l2promo_64b", "l2promo_128b", "l2promo_256b")
 OOB_FILLS = ("zero", "nan")
 INTERLEAVES = ("none", "interleave_16b", "interleave_32b")

@@ -8,13 +8,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from nvdsl.hopper.arch import WGMMA_K_BYTES, WGMMA_SWIZZLE_MODES
 from nvdsl.layout.tile import TileLayout
 
-# The 2-bit field of a wgmma matrix descriptor.
-DESCRIPTOR_SWIZZLE = {16: 0, 128: 1, 64: 2, 32: 3}
-
-WGMMA_K_BYTES = 32
-"""Bytes of K that one wgmma consumes, for every type: k16 of f16, k8 of tf32, k32 of fp8 and int8."""
+DESCRIPTOR_SWIZZLE = {swizzle or 16: mode for swizzle, mode in WGMMA_SWIZZLE_MODES.items()}
+"""The 2-bit field of a wgmma matrix descriptor, by the bytes of a panel's swizzle (16: none)."""
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, overload
 
+from nvdsl.hopper import arch
 from nvdsl.layout.algebra import coalesce, composition
 from nvdsl.layout.core import Layout
 from nvdsl.layout.strides import X
@@ -26,9 +27,8 @@ if TYPE_CHECKING:
 
 SWIZZLES = (0, 16, 32, 64, 128)
 
-# Bytes of alignment that a tile needs so that its swizzle pattern starts at phase 0 (the pattern
-# repeats every 8 rows) and so that TMA accepts it (128).
-ALIGNMENT = {0: 128, 16: 128, 32: 256, 64: 512, 128: 1024}
+ALIGNMENT = {swizzle: max(arch.SWIZZLE_ROWS * swizzle, arch.TMA_SMEM_ALIGNMENT) for swizzle in SWIZZLES}
+"""Bytes of alignment that a tile needs: its swizzle's pattern starts there, and TMA accepts it."""
 
 
 @overload

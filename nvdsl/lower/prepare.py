@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from nvdsl.hopper.arch import MBARRIER_BYTES
 from nvdsl.ir.operands import mbarriers
 from nvdsl.ir.walk import find_outside, walk
 from nvdsl.lower.kernels import Kernel, is_kernel, symbol_name
@@ -95,7 +96,7 @@ def place_mbarriers(device: Any, kernels: Kernels, _: Any) -> None:
                     group = _cast(_shared_view(offset, count), op.results[0].type)
                 op.results[0].replace_all_uses_with(group)
                 op.erase()
-                offset += 8 * count
+                offset += MBARRIER_BYTES * count
 
 
 def _shared_view(offset: int, count: int) -> Any:

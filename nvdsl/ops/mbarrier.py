@@ -19,7 +19,6 @@ from nvdsl.values import scope
 from nvdsl.values.traced import Value, as_value, const
 from nvdsl.values.typing import Bool, Int, Pointer
 
-MBARRIER_BYTES = 8
 DEFAULT_TICKS = 10_000_000
 """Upper bound in nanoseconds of one suspension inside ``try_wait``; the wait itself goes on."""
 

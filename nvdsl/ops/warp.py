@@ -18,8 +18,8 @@ from nvdsl.values import scope
 from nvdsl.values.traced import Value, as_value, wrap
 from nvdsl.values.typing import Bool, Int, Number
 
-WARP_SIZE = 32
-WARP_GROUP_SIZE = 128
+WARP_SIZE = arch.WARP_SIZE
+WARP_GROUP_SIZE = arch.WARPGROUP_SIZE
 """Threads of a warpgroup: four warps, the first at a multiple of four (PTX ISA, "wgmma")."""
 
 

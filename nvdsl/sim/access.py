@@ -13,7 +13,7 @@ from nvdsl.sim.clocks import ALL_LANES
 from nvdsl.sim.memory import Bytes
 from nvdsl.sim.records import Touch
 from nvdsl.sim.report import Access, error
-from nvdsl.sim.values import Element
+from nvdsl.sim.values import LANES, Element
 
 GENERIC, GLOBAL, SHARED, SHARED_CLUSTER = 0, 1, 3, 7
 
@@ -138,7 +138,7 @@ class Accessor:
         i = offsets >> self.shift
         x = view[i] if self.steps is None else view[i + self.steps]
         if w.active is not None:
-            whole = np.zeros((*x.shape[:-1], 32), x.dtype)
+            whole = np.zeros((*x.shape[:-1], LANES), x.dtype)
             whole[..., w.active] = x
             x = whole
         return x.astype(np.bool_) if self.e.bits == 1 else x
@@ -150,7 +150,7 @@ class Accessor:
         values = np.frombuffer(b"".join(each), self.dtype)
         if offsets.__class__ is int:
             return values[0] if self.e.is_float else values[0].item()
-        whole = np.zeros(32, self.dtype)
+        whole = np.zeros(LANES, self.dtype)
         whole[w.mask] = values
         return whole
 
@@ -165,7 +165,7 @@ class Accessor:
         w.machine.changes += 1
         view = found.view(self.dtype)
         i = offsets >> self.shift
-        if value.__class__ is np.ndarray and value.shape[-1] == 32:
+        if value.__class__ is np.ndarray and value.shape[-1] == LANES:
             value = value if w.active is None else value[..., w.active]
             if w.machine.checks and self.order is None and value.shape[-1] > 1:
                 self._check_lanes(w, found, offsets, value)
@@ -184,7 +184,7 @@ class Accessor:
 
     def _holds(self, w: Any, found: Bytes, offsets: Any, value: Any) -> bool:
         """Whether the value is there already."""
-        if value.__class__ is np.ndarray and value.shape[-1] == 32 and w.active is not None:
+        if value.__class__ is np.ndarray and value.shape[-1] == LANES and w.active is not None:
             value = value[..., w.active]
         i = offsets >> self.shift
         there = found.view(self.dtype)[i if self.steps is None else i + self.steps]
@@ -217,7 +217,7 @@ class Accessor:
 
     def _compare_apart(self, w: Any, tracker: Any, offsets: Any, access: Access, what: str, writes: bool) -> None:
         """The active lanes know different things."""
-        active = np.arange(32) if w.active is None else w.active
+        active = np.arange(LANES) if w.active is None else w.active
         for _ in w.apart():
             mine = offsets if offsets.__class__ is int else offsets[w.mask[active]]
             span, touch = self.touch(w, mine, tracker.shift, what)
@@ -251,7 +251,7 @@ class Accessor:
             differs &= same
         if not differs.any():
             return
-        lanes = np.arange(32) if w.active is None else w.active
+        lanes = np.arange(LANES) if w.active is None else w.active
         i = int(np.flatnonzero(differs)[0])
         first, second = lanes[order][i : i + 2].tolist()
         place = offsets if offsets.__class__ is int else int(offsets[order][i])

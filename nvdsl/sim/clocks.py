@@ -17,10 +17,11 @@ from typing import Any
 import numpy as np
 
 from nvdsl.errors import Where
+from nvdsl.sim.values import LANES
 
 ALL_LANES = (1 << 32) - 1
 
-_BITS = 1 << np.arange(32, dtype=np.int64)
+_BITS = 1 << np.arange(LANES, dtype=np.int64)
 
 
 class Clocks:

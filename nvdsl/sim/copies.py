@@ -18,6 +18,7 @@ from nvdsl.sim.machine import Waiting
 from nvdsl.sim.operands import check_multicast
 from nvdsl.sim.records import Touch
 from nvdsl.sim.report import Access, error
+from nvdsl.sim.values import LANES
 
 
 class Load:
@@ -231,7 +232,7 @@ def wait(w: Any, pending: int, read: bool, at: Where | None) -> Iterator[Any]:
     sources. A lane waits for its own groups: one that has none learns nothing."""
     mine = bulk(w)
     waited: list[Store] = []
-    waiters = np.zeros(32, np.bool_)
+    waiters = np.zeros(LANES, np.bool_)
     for lane in w.active_lanes():
         groups = mine.groups.get(lane, [])
         for group in groups[: max(len(groups) - pending, 0)]:

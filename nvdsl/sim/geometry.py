@@ -15,7 +15,7 @@ from nvdsl.values.elements import ELEMENTS
 UNIT = arch.TMA_STORE_UNIT
 """Bytes that a swizzle moves together, and to which TMA clips a row that it stores."""
 
-PATTERN = 1024
+PATTERN = arch.SMEM_ALIGNMENT
 """Bytes after which every swizzle's pattern repeats: the address bits that permute are bits 7 to 9."""
 
 NAN_FILL = 0x7FF7

@@ -18,8 +18,9 @@ import numpy as np
 
 from nvdsl.errors import Where
 from nvdsl.sim.clocks import ALL_LANES, Clock, Clocks, Edge, Known, Part, _Knowledge, joined
+from nvdsl.sim.values import LANES
 
-_EVERYONE = np.ones(32, np.bool_)
+_EVERYONE = np.ones(LANES, np.bool_)
 _masks: dict[bytes, tuple[Any, int]] = {_EVERYONE.tobytes(): (None, ALL_LANES)}
 
 
@@ -79,7 +80,7 @@ class Lanes:
                 return
 
     def active_lanes(self) -> Any:
-        return range(32) if self.active is None else self.active.tolist()
+        return range(LANES) if self.active is None else self.active.tolist()
 
     def converged(self) -> bool:
         return self.bits == self.everyone

@@ -15,12 +15,13 @@ from typing import NamedTuple
 
 import numpy as np
 
+from nvdsl.hopper import arch
 from nvdsl.mlir import threads
 from nvdsl.sim import numbers
 from nvdsl.sim.geometry import UNIT, ranges, swizzled
 from nvdsl.values.dtypes import DType
 
-K_BYTES = 32
+K_BYTES = arch.WGMMA_K_BYTES
 """Bytes of K of one wgmma."""
 
 ELEMENTS = {
@@ -30,7 +31,7 @@ ELEMENTS = {
 """NumPy types of wgmma's operands in memory, by nvdsl's, MLIR's and PTX's names."""
 
 _UNIT_DTYPE = np.dtype("V16")
-_SWIZZLE_WIDTH = (UNIT, 128, 64, 32)
+_SWIZZLE_WIDTH = {mode: size or UNIT for size, mode in arch.WGMMA_SWIZZLE_MODES.items()}
 
 
 class Descriptor(NamedTuple):

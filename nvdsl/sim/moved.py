@@ -11,6 +11,7 @@ import numpy as np
 
 from nvdsl.mlir import ir
 from nvdsl.sim.decode import Decoder, Frame
+from nvdsl.sim.values import LANES
 
 Masks = list[tuple[Any, Any]]
 """(where it goes, the undefined lanes of what goes there or None)."""
@@ -48,7 +49,7 @@ class Moved:
     def into_all(self, v: Frame) -> None:
         """Each lane gets what is made of the values of all."""
         for key, mask in self._now(v):
-            _note(v[0].mma.moved, key, None if mask is None else np.full(32, (mask & v[0].mask).any()))
+            _note(v[0].mma.moved, key, None if mask is None else np.full(LANES, (mask & v[0].mask).any()))
 
     def _now(self, v: Frame) -> Masks:
         """Of all of them, before any is noted: one may be made of another."""

@@ -17,6 +17,7 @@ from nvdsl.sim.operands import check_count
 from nvdsl.sim.records import Touch
 from nvdsl.sim.report import Access, error
 from nvdsl.sim.shadow import interval
+from nvdsl.sim.values import LANES
 
 Names = dict[int, str]
 """Names of the kernel's mbarriers by address."""
@@ -134,7 +135,7 @@ def wait(w: Any, address: Any, parity: Any, at: Where | None) -> Iterator[Any]:
     else:
         for lane in w.active_lanes():
             waited = mbarrier(w, int(uniform(address, w, lane)), at), int(uniform(parity, w, lane)) & 1
-            found.setdefault(waited, np.zeros(32, np.bool_))[lane] = True
+            found.setdefault(waited, np.zeros(LANES, np.bool_))[lane] = True
     for (barrier, wanted), waiters in found.items():
         if not barrier.passed(wanted):
             yield Waiting(
@@ -164,7 +165,7 @@ def _learn(w: Any, barrier: Mbarrier, lanes: Any, at: Where | None) -> None:
 
 def test(w: Any, address: Any, parity: Any, at: Where | None) -> Any:
     """Whether the phase of the parity has completed, without waiting."""
-    results = np.zeros(32, np.bool_)
+    results = np.zeros(LANES, np.bool_)
     knowing: dict[Mbarrier, Any] = {}
     for lane in w.active_lanes():
         barrier = mbarrier(w, int(uniform(address, w, lane)), at)
@@ -172,7 +173,7 @@ def test(w: Any, address: Any, parity: Any, at: Where | None) -> Any:
         if results[lane]:
             if w.record is not None:
                 w.record.passed(barrier, 1 - (barrier.phase & 1), at)
-            knowing.setdefault(barrier, np.zeros(32, np.bool_))[lane] = True
+            knowing.setdefault(barrier, np.zeros(LANES, np.bool_))[lane] = True
     for barrier, lanes in knowing.items():
         _learn(w, barrier, lanes, at)
     if address.__class__ is int and parity.__class__ is not np.ndarray:

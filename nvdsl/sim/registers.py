@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from nvdsl.sim import matrix
+from nvdsl.sim.values import LANES
 from nvdsl.sim.values import registers as registers_of
 
 ROWS = 16
@@ -30,19 +31,19 @@ class Struct(list):
 @functools.cache
 def d_fragment(n: int) -> tuple[Any, Any]:
     """(row, column) of each element of one warp's accumulator: [n/2 registers, 32 lanes]."""
-    i, lane = np.arange(n // 2)[:, None], np.arange(32)[None]
+    i, lane = np.arange(n // 2)[:, None], np.arange(LANES)[None]
     return lane // 4 + 8 * (i // 2 % 2), lane % 4 * 2 + i % 2 + 8 * (i // 4)
 
 
 @functools.cache
 def a_fragment(per: int) -> tuple[Any, Any]:
     """(row, column) of each element of one warp's A: [4 registers, 32 lanes, per elements a register]."""
-    i, lane, j = np.arange(4)[:, None, None], np.arange(32)[None, :, None], np.arange(per)[None, None]
+    i, lane, j = np.arange(4)[:, None, None], np.arange(LANES)[None, :, None], np.arange(per)[None, None]
     return lane // 4 + 8 * (i % 2) + 0 * j, lane % 4 * per + j + 4 * per * (i // 2)
 
 
 def pack_halves(values: Any) -> Any:
-    pairs = values.astype(np.float16).reshape(-1, 2, 32)
+    pairs = values.astype(np.float16).reshape(-1, 2, LANES)
     return np.ascontiguousarray(np.moveaxis(pairs, 1, -1)).view(np.int32)[..., 0]
 
 
@@ -54,12 +55,12 @@ class Given:
     def __init__(self, values: Any, kind: Any) -> None:
         given = [0 if x is None else x for x in values]
         if kind.d_type == "f16":
-            words = np.array([np.broadcast_to(np.asarray(x, np.int32), (32,)) for x in given])
-            halves = np.ascontiguousarray(words).view(np.float16).reshape(len(given), 32, 2)
-            flat = np.moveaxis(halves, -1, 1).reshape(-1, 32)
+            words = np.array([np.broadcast_to(np.asarray(x, np.int32), (LANES,)) for x in given])
+            halves = np.ascontiguousarray(words).view(np.float16).reshape(len(given), LANES, 2)
+            flat = np.moveaxis(halves, -1, 1).reshape(-1, LANES)
         else:
             dtype = np.int32 if kind.d_type == "i32" else np.float32
-            flat = np.array([np.broadcast_to(np.asarray(x, dtype), (32,)) for x in given])
+            flat = np.array([np.broadcast_to(np.asarray(x, dtype), (LANES,)) for x in given])
         rows, columns = d_fragment(kind.n)
         self.value = np.zeros((ROWS, kind.n), flat.dtype)
         self.value[rows, columns] = flat
@@ -67,8 +68,8 @@ class Given:
 
 def fragment(values: Any, dtype: str) -> Any:
     """Four registers of A as this warp's [16, k]."""
-    words = np.array([np.broadcast_to(np.asarray(x), (32,)) for x in registers_of(values)])
-    parts = np.ascontiguousarray(words).view(matrix.ELEMENTS[dtype]).reshape(4, 32, -1)
+    words = np.array([np.broadcast_to(np.asarray(x), (LANES,)) for x in registers_of(values)])
+    parts = np.ascontiguousarray(words).view(matrix.ELEMENTS[dtype]).reshape(4, LANES, -1)
     rows, columns = a_fragment(parts.shape[-1])
     out = np.zeros((ROWS, 8 * parts.shape[-1]), np.int32 if parts.dtype.kind in "iu" else np.float32)
     out[rows, columns] = matrix.widen(parts, dtype)

@@ -22,6 +22,7 @@ from nvdsl.sim import matrix, shadow
 from nvdsl.sim.decode import identity, maker
 from nvdsl.sim.registers import ROWS, d_fragment
 from nvdsl.sim.report import Access, error
+from nvdsl.sim.values import LANES
 
 Mask = Callable[[list[Any]], Any]
 """Of the frame: in which of the 32 lanes a value is undefined."""
@@ -284,7 +285,7 @@ def of_struct(values: Values, struct: Any, kind: Any) -> Given:
 
 def of_values(values: Values, registers: list[Any], kind: Any, is_a: bool) -> Given:
     """The same, or A's four registers, as values of their own."""
-    lane = np.arange(32)
+    lane = np.arange(LANES)
     rows = [lane // 4 + 8 * (i % 2) for i in range(4)] if is_a else d_fragment(kind.n)[0]
     if not is_a and kind.d_type == "f16":
         rows = rows[::2]

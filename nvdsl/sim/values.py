@@ -14,9 +14,10 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
+from nvdsl.hopper.arch import WARP_SIZE
 from nvdsl.mlir import ir
 
-LANES = 32
+LANES = WARP_SIZE
 
 FLOATS: dict[str, Any] = {
     "f64": np.float64,

@@ -111,7 +111,7 @@ def _check_whole_warps(context: Context, node: Node, reach: Reach) -> None:
     torn = _torn(context, reach.lanes, WARP_SIZE)
     if torn is not None:
         raise VerifyError(
-            f"a part of a warp reaches {_what(node)}: threads {ranges(torn)} of 32{_because(reach, node)}",
+            f"a part of a warp reaches {_what(node)}: threads {ranges(torn)} of {WARP_SIZE}{_because(reach, node)}",
             where=where(node.op),
             rule=f"all threads of a warp execute it together (PTX ISA, {ALIGNED[node.name][0]})",
             fix="branch on whole warps: nv.warp_id(), or thread numbers that are multiples of 32; nv.sync_warp() is "

@@ -29,6 +29,7 @@ class Structure:
 
 
 _PURE = ("arith.", "gpu.block_id", "gpu.grid_dim", "gpu.cluster_id")
+_ATTRIBUTE = {"arith.cmpi": "predicate", "arith.cmpf": "predicate"}
 _DEEP = 60
 _UNIFORM_IN_BLOCK = ("gpu.block_id", "gpu.grid_dim", "gpu.cluster_id")
 _OUTSIDE = ("gpu.launch", "func.func")
@@ -90,7 +91,8 @@ class Expressions:
         if op is None:
             return self._argument_parts(value, names, done, depth)
         if op.name.startswith(_PURE):
-            attribute = word(op, "dimension" if op.name.startswith("gpu.") else "predicate")
+            read = _ATTRIBUTE.get(op.name, "" if op.name.startswith("arith.") else "dimension")
+            attribute = word(op, read) if read else ""
             operands = (self._key(x, names, done, depth + 1) for x in op.operands)
             return op.name, attribute, str(value.type), *operands
         return "value", hash(value)

@@ -139,7 +139,7 @@ class Operand:
     offset: int = 0
 
 
-_SWIZZLES = {0: 0, 1: 128, 2: 64, 3: 32}
+_SWIZZLES = {mode: swizzle for swizzle, mode in arch.WGMMA_SWIZZLE_MODES.items()}
 
 
 def operands(context: Context, node: Node) -> list[Operand]:

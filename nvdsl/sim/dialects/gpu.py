@@ -18,6 +18,7 @@ from nvdsl.sim.machine import Waiting
 from nvdsl.sim.moved import Moved
 from nvdsl.sim.operands import check_barrier
 from nvdsl.sim.report import error
+from nvdsl.sim.values import LANES
 from nvdsl.values import bounds
 
 _AXES = {"x": 0, "y": 1, "z": 2}
@@ -82,7 +83,7 @@ def block_barrier(w: Any, number: int, threads: int | None, at: Any) -> Iterator
         check_barrier(w, number, threads, at)
     barrier = w.block.named_barrier(number)
     total = w.machine.threads if threads is None else threads
-    mine = barrier.arrive(w, total if threads is not None else -(-total // 32) * 32, at)
+    mine = barrier.arrive(w, total if threads is not None else -(-total // LANES) * LANES, at)
     if w.record is not None:
         w.record.meet(barrier, mine)
     if barrier.generation == mine:
@@ -118,7 +119,7 @@ def _shuffle(d: Decoder, op: Any) -> Any:
     def finish(v: Frame, named: int, values: list[Any]) -> None:
         w, (x, by) = v[0], values
         source = shuffle_source(w, mode, by, int(np.asarray(v[width]).reshape(-1)[0]))
-        inside = (source >= 0) & (source < 32)
+        inside = (source >= 0) & (source < LANES)
         source = np.where(inside, source, w.lane)
         if w.undefined:
             moved.between_lanes(v, source)
@@ -131,7 +132,7 @@ def _shuffle(d: Decoder, op: Any) -> Any:
 def shuffle_source(w: Any, mode: str, offset: Any, width: int) -> Any:
     lane = w.lane.astype(np.int64)
     if mode == "idx":
-        return np.broadcast_to(np.asarray(offset), (32,)) % 32
+        return np.broadcast_to(np.asarray(offset), (LANES,)) % LANES
     if mode == "xor":
         return lane ^ offset
     if mode == "up":
@@ -140,7 +141,7 @@ def shuffle_source(w: Any, mode: str, offset: Any, width: int) -> Any:
 
 
 def failed_assert(w: Any, lane: int, message: str, at: Any) -> Exception:
-    thread = tuple(int(np.broadcast_to(t, (32,))[lane]) for t in w.tid)
+    thread = tuple(int(np.broadcast_to(t, (LANES,))[lane]) for t in w.tid)
     return error("assert", f"device assert failed in {w.name}, thread {thread}: {message}", at)
 
 
@@ -157,7 +158,7 @@ def _printf(d: Decoder, op: Any) -> Any:
         w = v[0]
         out = []
         for lane in w.active_lanes():
-            values = [x[lane] if isinstance(x, np.ndarray) and x.shape == (32,) else x for x in (v[s] for s in slots)]
+            values = [x[lane] if np.shape(x) == (LANES,) else x for x in (v[s] for s in slots)]
             if is_assert:
                 raise failed_assert(w, lane, formatted(text, values), at)
             out.append(formatted(text, values))

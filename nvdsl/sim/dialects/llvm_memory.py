@@ -19,7 +19,7 @@ from nvdsl.sim.dialects.vector_memory import used_elements
 from nvdsl.sim.polling import decided
 from nvdsl.sim.registers import Struct
 from nvdsl.sim.undefined import Stored
-from nvdsl.sim.values import element
+from nvdsl.sim.values import LANES, element
 
 _DYNAMIC = -(1 << 31)
 
@@ -146,8 +146,8 @@ def _cmpxchg(d: Decoder, op: Any) -> Any:
         w = v[0]
         found, offsets = access.modify(w, v[a])
         view = found.view(access.dtype)
-        wanted, given = (np.broadcast_to(np.asarray(v[s], access.dtype), (32,)) for s in (expected, value))
-        old, hit = np.zeros(32, access.dtype), np.zeros(32, np.bool_)
+        wanted, given = (np.broadcast_to(np.asarray(v[s], access.dtype), (LANES,)) for s in (expected, value))
+        old, hit = np.zeros(LANES, access.dtype), np.zeros(LANES, np.bool_)
         for lane, offset in zip(w.active_lanes(), offsets, strict=True):
             at = offset >> access.shift
             old[lane] = view[at]

@@ -17,7 +17,7 @@ from nvdsl.sim.atomics import RELAXED
 from nvdsl.sim.decode import Decoder, Frame, is_shared, maker, op, unknown
 from nvdsl.sim.report import error
 from nvdsl.sim.undefined import Stored
-from nvdsl.sim.values import element, scalar
+from nvdsl.sim.values import LANES, element, scalar
 
 _DYNAMIC = ir.ShapedType.get_dynamic_stride_or_offset()
 
@@ -277,9 +277,9 @@ def atomic(r: int, access: Accessor, index: Any, value: int, f: Any, is_unsigned
         w = v[0]
         found, offsets = access.modify(w, index(v))
         view = found.view(e.unsigned if is_unsigned else e.dtype)
-        given = np.broadcast_to(np.asarray(v[value], e.dtype), (32,))
+        given = np.broadcast_to(np.asarray(v[value], e.dtype), (LANES,))
         given = given.view(e.unsigned) if is_unsigned else given
-        old = np.zeros(32, given.dtype)
+        old = np.zeros(LANES, given.dtype)
         for lane, offset in zip(w.active_lanes(), offsets, strict=True):
             at = offset >> access.shift
             old[lane] = view[at]
@@ -306,11 +306,11 @@ def _generic_atomic(d: Decoder, op: Any) -> Any:
         w = v[0]
         outer, lanes = w.mask, list(w.active_lanes())
         found, offsets = access.modify(w, index(v))
-        view, old = found.view(e.dtype), np.zeros(32, e.dtype)
+        view, old = found.view(e.dtype), np.zeros(LANES, e.dtype)
         for lane, offset in zip(lanes, offsets, strict=True):
             old[lane] = view[offset >> access.shift]
             v[current] = scalar(old[lane : lane + 1], e)
-            w.set_mask(np.arange(32) == lane)
+            w.set_mask(np.arange(LANES) == lane)
             body(v)
             value = v[made]
             view[offset >> access.shift] = value[lane] if isinstance(value, np.ndarray) else value

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from nvdsl.hopper.arch import MBARRIER_BYTES
 from nvdsl.ir.location import mbarrier_group, where
 from nvdsl.ir.operands import mbarriers, named
 from nvdsl.sim import boxes, copies, phases
@@ -37,9 +38,9 @@ def _create(d: Decoder, op: Any) -> None:
     count, at = mbarriers(op.results[0]), where(op)
     name = mbarrier_group(at, {known.partition("[")[0] for known in d.names.values()})
     for i in range(count):
-        d.names[d.mbarrier_at + 8 * i] = f"{name}[{i}]" if count > 1 else name
+        d.names[d.mbarrier_at + MBARRIER_BYTES * i] = f"{name}[{i}]" if count > 1 else name
     d.define(op.results[0], d.mbarrier_at)
-    d.mbarrier_at += 8 * count
+    d.mbarrier_at += MBARRIER_BYTES * count
 
 
 def _size(op: Any) -> int:
@@ -63,7 +64,7 @@ def _address(v: Frame, group: int, index: int, size: int, at: Any) -> Any:
             f"a group's barriers are 0 to {size - 1}",
             "index with `k % stages`",
         )
-    return (base[1] if base.__class__ is tuple else base) + 8 * i
+    return (base[1] if base.__class__ is tuple else base) + MBARRIER_BYTES * i
 
 
 @op("nvgpu.mbarrier.get")

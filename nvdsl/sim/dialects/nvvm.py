@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from nvdsl.hopper import arch
 from nvdsl.ir.location import where
 from nvdsl.ir.operands import flag, has, integer, optional, word
 from nvdsl.sim import atomics, memory, operands, phases
@@ -174,14 +175,14 @@ def _setmaxregister(d: Decoder, op: Any) -> Any:
         w = v[0]
         pool = w.block.pool
         pool.execute(w, count, at)
-        need = 32 * (count - w.registers)
+        need = arch.WARP_SIZE * (count - w.registers)
         blocked = raises and need > pool.free
         if blocked:
             yield Waiting(
                 lambda: need <= pool.free,
                 lambda: f"{need} registers of the block's pool, in which {pool.free} are free (setmaxnreg {count})",
                 at,
-                lambda: "setmaxnreg asks for more registers than the block's 65,536 hold",
+                lambda: f"setmaxnreg asks for more registers than the block's {arch.REGISTERS_PER_SM:,} hold",
             )
         pool.free -= need
         w.registers = count

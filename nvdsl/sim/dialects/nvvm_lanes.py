@@ -21,7 +21,7 @@ from nvdsl.sim.lanes import indices, mask_of
 from nvdsl.sim.moved import Moved
 from nvdsl.sim.registers import Struct
 from nvdsl.sim.report import error
-from nvdsl.sim.values import element, lanes
+from nvdsl.sim.values import LANES, element, lanes
 
 _U64 = (1 << 64) - 1
 
@@ -47,8 +47,8 @@ def _shfl(d: Decoder, op: Any) -> Any:
         w, (x, by) = v[0], values
         if v[clamp] not in (31, 0):
             raise error("unknown-op", "shfl.sync of parts of a warp", at)
-        source = shuffle_source(w, kind, by, 32)
-        inside = (source >= 0) & (source < 32)
+        source = shuffle_source(w, kind, by, LANES)
+        inside = (source >= 0) & (source < LANES)
         source = np.where(inside, source, w.lane)
         if named != ALL_LANES and used and w.machine.checks:
             _check_sources(w, source, named, at)
@@ -108,7 +108,7 @@ def _vote(d: Decoder, op: Any) -> Any:
 
     def finish(v: Frame, named: int, values: list[Any]) -> None:
         there = mask_of(named)
-        held = np.broadcast_to(np.asarray(values[0], np.bool_), (32,)) & there
+        held = np.broadcast_to(np.asarray(values[0], np.bool_), (LANES,)) & there
         if kind == "any":
             v[r] = bool(held.any())
         elif kind == "all":
@@ -127,7 +127,7 @@ def _elect(d: Decoder, op: Any) -> Any:
     (mask,), r = d.named(op, "membermask"), d.result(op)
 
     def finish(v: Frame, named: int, values: list[Any]) -> None:
-        elected = np.zeros(32, np.bool_)
+        elected = np.zeros(LANES, np.bool_)
         elected[(named & -named).bit_length() - 1] = True
         v[r] = elected
 

@@ -14,7 +14,7 @@ from nvdsl.sim.decode import Blocking, Decoder, Frame, op
 from nvdsl.sim.descriptors import Source
 from nvdsl.sim.registers import Struct
 from nvdsl.sim.uniform import one_value
-from nvdsl.sim.values import element, lanes
+from nvdsl.sim.values import LANES, element, lanes
 from nvdsl.sim.wgmma import Kind, state
 
 _U64 = (1 << 64) - 1
@@ -119,7 +119,7 @@ def _rows(w: Any, pointer: Any, access: Accessor, count: int, what: str, writes:
     """The addresses of the 8 * count rows (by the first lanes), checked; 32 of them."""
     addresses = lanes(pointer, element("i64"))
     outer = w.mask
-    w.set_mask(np.arange(32) < 8 * count)
+    w.set_mask(np.arange(LANES) < 8 * count)
     found, block, offsets = access.locate(w, addresses, what)
     if w.machine.checks:
         access._check(w, found, block, offsets, what, writes)

@@ -17,7 +17,7 @@ from nvdsl.sim.operands import check_step
 from nvdsl.sim.parted import together
 from nvdsl.sim.polling import polling, unchanged
 from nvdsl.sim.progress import TURNS
-from nvdsl.sim.values import integer_type, select
+from nvdsl.sim.values import LANES, integer_type, select
 
 
 def make(body: Any, blocking: bool) -> Any:
@@ -155,7 +155,7 @@ def _for(d: Decoder, op: Any) -> Any:
     def varying(v: Frame) -> Iterator[Any]:
         w = v[0]
         outer = w.mask
-        i = np.broadcast_to(np.asarray(v[low], kinds[0]), (32,)).copy()
+        i = np.broadcast_to(np.asarray(v[low], kinds[0]), (LANES,)).copy()
         last, by = v[high], v[stride]
         if w.undefined:
             enter(v)
@@ -272,7 +272,7 @@ def _index_switch(d: Decoder, op: Any) -> Any:
     def run(v: Frame) -> Iterator[Any]:
         w = v[0]
         x, outer = v[selector], w.mask
-        hits = [(i + 1, outer & np.broadcast_to(np.equal(x, case), (32,))) for i, case in enumerate(cases)]
+        hits = [(i + 1, outer & np.broadcast_to(np.equal(x, case), (LANES,))) for i, case in enumerate(cases)]
         rest = outer.copy()
         for _, hit in hits:
             rest &= ~hit

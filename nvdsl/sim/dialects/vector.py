@@ -11,7 +11,7 @@ from nvdsl.mlir import ir
 from nvdsl.sim.decode import Decoder, Frame, op, unknown
 from nvdsl.sim.dialects.arith import unary
 from nvdsl.sim.dialects.conversions import bitcast
-from nvdsl.sim.values import Element, column, element, is_uniform, scalar
+from nvdsl.sim.values import LANES, Element, column, element, is_uniform, scalar
 
 _DYNAMIC = ir.ShapedType.get_dynamic_size()
 
@@ -27,7 +27,7 @@ def stack(parts: list[Any], e: Element) -> Any:
     """Scalars as the elements of a vector."""
     if all(not isinstance(p, np.ndarray) for p in parts):
         return np.array(parts, e.dtype).reshape(-1, 1)
-    whole = np.empty((len(parts), 32), e.dtype)
+    whole = np.empty((len(parts), LANES), e.dtype)
     for i, part in enumerate(parts):
         whole[i] = part
     return whole
@@ -60,8 +60,8 @@ def _extract(d: Decoder, op: Any) -> Any:
         x = column(v[source], e)
         at = tuple(v[p.slot] if p.__class__ is Slot else p for p in position)
         if any(p.__class__ is np.ndarray for p in at):
-            wide = np.broadcast_to(x, (*x.shape[:-1], 32))
-            row = wide[(*at, np.arange(32))]
+            wide = np.broadcast_to(x, (*x.shape[:-1], LANES))
+            row = wide[(*at, np.arange(LANES))]
         else:
             row = x[at]
         v[r] = to_scalar(row, e) if is_scalar else row
@@ -103,7 +103,7 @@ def _insert(d: Decoder, op: Any) -> Any:
         lanes = max(x.shape[-1], part.shape[-1] if part.ndim else 1, 32 if any(np.ndim(p) for p in at) else 1)
         x = np.broadcast_to(x, (*shape, lanes)).copy()
         if any(np.ndim(p) for p in at):
-            x[(*at, np.arange(32))] = part
+            x[(*at, np.arange(LANES))] = part
         else:
             x[at] = part
         v[r] = x

@@ -14,6 +14,7 @@ from nvdsl.sim.decode import Decoder, Frame, op, unknown
 from nvdsl.sim.dialects.memref import Indexer, tile_of
 from nvdsl.sim.dialects.vector import stack
 from nvdsl.sim.undefined import Stored
+from nvdsl.sim.values import LANES
 
 
 def _vector_access(d: Decoder, op: Any, ref: Any, indices: list[int], type: Any) -> tuple[Indexer, Accessor]:
@@ -122,7 +123,7 @@ def _transfer_write(d: Decoder, op: Any) -> Any:
     transfer = _Transfer(d, op, named(op).base, indices, named(op).valueToStore.type, mask)
 
     def step(v: Frame) -> None:
-        rows = np.broadcast_to(v[value], (transfer.count, 32))
+        rows = np.broadcast_to(v[value], (transfer.count, LANES))
         for i, address, _ in transfer.each(v):
             transfer.access.store(v[0], address, rows[i])
 
