@@ -69,7 +69,19 @@ class Operators(ir.Value):
             raise _not_known(
                 f"a traced value in the format {form!r}", 'the kernel prints it: print(f"x = {x:.3f}"), in one call'
             )
-        return str(self)
+        return self._text(sys._getframe(1).f_code.co_filename)
+
+    def __str__(self) -> str:
+        return self._text(sys._getframe(1).f_code.co_filename)
+
+    def _text(self, asking: str) -> str:
+        """MLIR's text of the value, which a program must not take for the number's. ``asking``: the caller's file."""
+        if frames.is_user(asking) and not frames.is_installed(asking) and _is_tracing():
+            raise _not_known(
+                "a traced value as text",
+                'the kernel prints it: print(f"x = {x}"), in one call; a name, a key or a message takes a plain number',
+            )
+        return str(ir.Value.__str__(self))
 
     @property
     def dtype(self) -> DType:
