@@ -1,4 +1,7 @@
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+_Class = TypeVar("_Class", bound=type)
 
 class Type:
     """A type of MLIR's. The classes of single types (``ir.MemRefType``, ...) are Any."""
@@ -21,5 +24,8 @@ class Value:
     def location(self) -> Any: ...
     def get_name(self, *args: Any, **kwargs: Any) -> str: ...
     def replace_all_uses_with(self, value: Value) -> None: ...
+
+def register_value_caster(typeid: Any, replace: bool = False) -> Callable[[_Class], _Class]:
+    """Any decorator would make the class it decorates Any to some type checkers."""
 
 def __getattr__(name: str) -> Any: ...
