@@ -50,7 +50,7 @@ class TMA:
         l2_promotion: int = 128,
         fill: str = "zero",
     ) -> None:
-        self.shape = (tile,) if isinstance(tile, int) else tuple(tile)
+        self.shape: tuple[int, ...] = (tile,) if isinstance(tile, int) else tuple(tile)
         if not isinstance(array, Array) or not all(isinstance(extent, int) for extent in self.shape):
             raise trace_error(
                 f"nv.TMA({array!r}, tile={tile!r})",

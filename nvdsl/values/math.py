@@ -35,11 +35,13 @@ from nvdsl.errors import trace_error
 from nvdsl.mlir import ir
 from nvdsl.values import arith, dtypes, promotion
 from nvdsl.values.dtypes import DType
-from nvdsl.values.select import select
+from nvdsl.values.select import N, select
 from nvdsl.values.traced import Value, as_value, wrap
 
 if TYPE_CHECKING:
     import numpy as np
+
+    from nvdsl.values.typing import Number
 
 
 _LOG2_E = 1.4426950408889634
@@ -53,7 +55,7 @@ class _Function(Protocol):
     @overload
     def __call__(self, x: Value) -> Value: ...
     @overload
-    def __call__(self, x: float | np.generic) -> float: ...
+    def __call__(self, x: float | np.integer | np.floating) -> float: ...
 
 
 def _function(
@@ -265,16 +267,16 @@ def isfinite(x: Value) -> Value:
 
 
 @overload
-def fma(a: Value, b: float | Value, c: float | Value) -> Value: ...
+def fma(a: Value, b: Number, c: Number) -> Value: ...
 @overload
-def fma(a: float | Value, b: Value, c: float | Value) -> Value: ...
+def fma(a: Number, b: Value, c: Number) -> Value: ...
 @overload
-def fma(a: float | Value, b: float | Value, c: Value) -> Value: ...
+def fma(a: Number, b: Number, c: Value) -> Value: ...
 @overload
-def fma(a: float, b: float, c: float) -> float: ...
+def fma(a: N, b: N, c: N) -> N: ...
 
 
-def fma(a: float | Value, b: float | Value, c: float | Value) -> float | Value:
+def fma(a: Number, b: Number, c: Number) -> Number:
     """``a * b + c``; floats are rounded once. Operands meet as in operators; numbers alone stay in Python."""
     like = next((x for x in (a, b, c) if isinstance(x, ir.Value)), None)
     if like is None:

@@ -28,7 +28,7 @@ PlainInt: TypeAlias = int | np.integer
 Bool: TypeAlias = bool | Value
 """A condition: a Python bool, or a traced one."""
 
-Number: TypeAlias = int | float | np.generic | Value
+Number: TypeAlias = int | float | np.integer | np.floating | Value
 """A number: Python's, a NumPy scalar, or a traced value."""
 
 Index: TypeAlias = Int | tuple[Int, ...]
@@ -49,5 +49,5 @@ Pointer: TypeAlias = ir.Value
 ElementType: TypeAlias = DType | np.dtype | type[np.generic]
 """A type of elements: nvdsl's, or a NumPy dtype that is one of them."""
 
-TypeLike: TypeAlias = DType | ir.Type | Value
+TypeLike: TypeAlias = DType | ir.Type | ir.Value
 """What says the type of a constant: an nvdsl dtype, an MLIR type, or a value of that type."""

@@ -173,8 +173,12 @@ def values(v: nv.Value, n: int, i: nv.Int, x: nv.Number, yes: nv.Bool) -> nv.Val
     reveal_type(nv.max(3, v))  # value
     reveal_type(nv.max(3, n, 4))  # int
     reveal_type(nv.min([1.5, 2.5]))  # float
+    reveal_type(nv.min(i, n) // 2)  # int or value
+    reveal_type(nv.min(n, 3, v))  # value
     reveal_type(nv.max(v))  # value
+    x = nv.max(x * 2 + i, nv.math.fma(x, 2.0, 1))
     reveal_type(nv.clamp(v, 0, n))  # value
+    reveal_type(nv.clamp(i, 0, n))  # int or value
     reveal_type(nv.abs(i))  # int or value
     reveal_type(nv.select(v > 0, n, 2.0))  # value
     reveal_type(nv.select(n > 0, n, v))  # int or value
