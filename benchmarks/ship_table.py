@@ -26,7 +26,6 @@ CAPABILITY = "9.0"
 def call_of(problem: Problem) -> tuple[Any, Any]:
     """The tuned function that nv.matmul calls for a problem, and the call as it is specialized; no array is needed."""
     import nvdsl as nv
-    from nvdsl.call.jit import Jit
     from nvdsl.kernels.blocks.linear_combination import LinearCombination
     from nvdsl.kernels.gemm import dispatch
     from nvdsl.kernels.gemm.problem import GemmProblem, Matrix
@@ -43,7 +42,7 @@ def call_of(problem: Problem) -> tuple[Any, Any]:
     product = GemmProblem.of(given, getattr(nv, problem.acc), None)
     road = dispatch.find(product, finish, None, "sim")  # its SMs: an H200's
     arrays = [nv.ShapeDtype(slot.spec.shape, slot.spec.dtype, slot.spec.strides) for _, slot in road.slots]
-    return road.function, Jit._describe(road.function, tuple(arrays), road.options)
+    return road.function, road.function._asked(tuple(arrays), road.options)
 
 
 def _matrix(dtype: Any, rows: int, cols: int, letter: str) -> Any:

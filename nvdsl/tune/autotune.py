@@ -63,7 +63,7 @@ class Autotuned(Jit[P]):
         is called with what happens; the default shows bars on a terminal, and lines on stderr elsewhere. Without a GPU
         this warns, and returns what a call would use. Raises TuneError if nothing can be chosen.
         """
-        call = super().call(self._described(args, kwargs), tuple(kwargs))
+        call = self._asked(args, kwargs)
         problem = self._problem(call)
         if why := device.missing():
             self._warn_no_gpu(why)
@@ -76,7 +76,7 @@ class Autotuned(Jit[P]):
 
         The source is "cache", "table", "heuristic" or "defaults".
         """
-        call = super().call(self._described(args, kwargs), tuple(kwargs))
+        call = self._asked(args, kwargs)
         return self._choice(call)[:2]
 
     def export(self, path: str | Path | None = None) -> Path:
@@ -86,6 +86,10 @@ class Autotuned(Jit[P]):
         return table.write(path or self._settings.table or self.__name__, self.kernel, records)
 
     # --- a call
+
+    def _asked(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:
+        """The call as it was written: no configuration is chosen."""
+        return super().call(self._described(args, kwargs), tuple(kwargs))
 
     def call(self, described: list[tuple[Any, Any]], names: tuple[str, ...]) -> Call:
         call = super().call(described, names)

@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -76,7 +77,7 @@ class BoundKernel:
     slots: tuple[tuple[str, ArgumentView], ...]
     launches: int
 
-    @property
+    @functools.cached_property
     def order(self) -> list[str]:
         """The names of the kernel's arguments: the slots', "alpha" and "beta"."""
         order = []
@@ -100,13 +101,16 @@ class BoundKernel:
 
         Returns the first launch's call, and what ran on the GPU; None where nothing is launched.
         """
-        constants = [(Constant(x), None) for x in self.options.values()]
         call = executable = None
         for i in range(self.launches):
             described = self.described(sources, alpha, beta, i)
-            call = call or self.function.call([*described, *constants], tuple(self.options))
+            call = call or self.function.call([*described, *self._constants], tuple(self.options))
             executable = self.function.run(call, [value for _, value in described], stream, target)
         return call and (call, executable)
+
+    @functools.cached_property
+    def _constants(self) -> list[tuple[Constant, None]]:
+        return [(Constant(x), None) for x in self.options.values()]
 
     def offsets(self) -> list[list[int]]:
         """For each launch the bytes by which the kernel's arguments lie behind the arrays' starts."""

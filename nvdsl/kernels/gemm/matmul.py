@@ -29,7 +29,7 @@ from nvdsl.kernels.gemm.config import Config
 from nvdsl.kernels.gemm.dispatch import BoundKernel, find, find_block_scaled
 from nvdsl.kernels.gemm.problem import GemmProblem, is_block_scaled
 from nvdsl.trace import decorated
-from nvdsl.trace.tokens import token
+from nvdsl.trace.tokens import Same, token
 
 A = TypeVar("A", bound=ArrayLike)
 
@@ -172,7 +172,9 @@ class _Call:
         self.arguments = {name: Argument.of(name, x) for name, x in arrays.items() if name not in optional}
         key = (
             tuple([(name, x.spec, x.aligned) for name, x in self.arguments.items()]),
-            (self.alpha != 1.0, token(activation), acc_dtype, out_dtype, token(config), sim.wanted(target)),
+            # A kernel is bound to this very function, which may be in another state than one that looks alike.
+            (self.alpha != 1.0, Same(activation), token(activation), acc_dtype, out_dtype, token(config)),
+            sim.wanted(target),
         )
         bound = _bound.get(key)
         if bound is None:

@@ -146,7 +146,7 @@ def test_a_function_that_its_own_closure_holds():
 
 
 @pytest.mark.parametrize("value", [[1], {"a": 1}, (1, [2]), F([1]), {1}], ids=repr)
-def test_what_python_can_not_hash_has_no_glance(value):
+def test_what_python_can_not_hash_has_no_token(value):
     assert constants({"x": value}) is None
 
 

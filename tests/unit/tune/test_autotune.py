@@ -69,14 +69,14 @@ def no_gpu(monkeypatch):
 
 def keep(function, block, *args):
     """Put an answer for a call into the cache."""
-    call = nv.Jit.call(function, function._described(args, {}), ())
+    call = function._asked(args, {})
     question, gpu, valid = function._file_of(call, function._problem(call))
     store.save(store.Record(question, gpu, valid, {"block": block}, {}))
     return question, gpu
 
 
 def ship(function, path, block, *args):
-    call = nv.Jit.call(function, function._described(args, {}), ())
+    call = function._asked(args, {})
     question = function._question(function._problem(call))
     table.write(path, function.kernel, [store.Record(question, GPU, {}, {"block": block}, {})])
 
@@ -311,7 +311,7 @@ with FileLock({lock!r}):
 def test_two_processes_tune_one_after_the_other(gpu, folder):
     """The second waits for the first, and takes what it found."""
     function, seen = make()
-    call = nv.Jit.call(function, function._described((X, X, 2.0), {}), ())
+    call = function._asked((X, X, 2.0), {})
     question, identity, valid = function._file_of(call, function._problem(call))
     lock = folder / "locks" / "device-0.lock"
     lock.parent.mkdir(parents=True)

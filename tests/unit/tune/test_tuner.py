@@ -28,7 +28,7 @@ SMALL = Space(block=[64, 128, 256], each=[1], wrong=[0])
 
 def job(space=SMALL, default=None, factory=SIM, deadline=60.0, function=kernels.scale, args=(X, X, 2.0), **more):
     tuned = nv.autotune(space)(function)
-    call = Jit.call(tuned, tuned._described(args, {}), ())
+    call = tuned._asked(args, {})
     return Job(
         name=tuned.__name__,
         problem=tuned._problem(call),

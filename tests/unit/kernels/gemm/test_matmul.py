@@ -222,3 +222,25 @@ def test_the_simple_kernel_has_more_tiles_than_a_grid_has_blocks_along_y_or_z(ba
     for module in (simple.matmul.trace(*arrays), simple.empty_sums.trace(arrays[-1])):
         (launch,) = find(module, "gpu.launch")
         assert [constant(x) for x in list(launch.operands)[:3]] == [blocks, 1, 1]
+
+
+def test_activations_that_look_alike_are_in_states_of_their_own():
+    def made(by):
+        def activation(x):
+            return x * by
+
+        def change(new):
+            nonlocal by
+            by = new
+
+        return activation, change
+
+    (first, change), (second, _) = made(2.0), made(2.0)
+    one = np.eye(8)
+
+    def scale(activation):
+        return nv.matmul(one, one, activation=activation, target="sim")[0, 0]
+
+    assert (scale(first), scale(second)) == (2.0, 2.0)
+    change(3.0)
+    assert (scale(second), scale(first), scale(second)) == (2.0, 3.0, 2.0)
