@@ -140,4 +140,24 @@ def write(path: Path, script: str, result: dict[str, Any]) -> None:
     arguments = [Path(a).name if Path(a).name == path.name else a for a in sys.argv[1:]]
     arguments = [f"benchmarks/results/{a}" if a == path.name else a for a in arguments]
     command = " ".join(["python", f"benchmarks/{script}", *arguments])
-    path.write_text(json.dumps({"command": command, **result}, indent=1) + "\n")
+    path.write_text(dumps({"command": command, **result}))
+
+
+def dumps(result: dict[str, Any]) -> str:
+    """A result as JSON: a line for each of its values, and for each row of a list; numbers with five digits."""
+    parts = []
+    for name, value in result.items():
+        if isinstance(value, list) and value and isinstance(value[0], dict):
+            text = "[\n  " + ",\n  ".join(json.dumps(_rounded(row)) for row in value) + "\n ]"
+        else:
+            text = json.dumps(_rounded(value))
+        parts.append(f" {json.dumps(name)}: {text}")
+    return "{\n" + ",\n".join(parts) + "\n}\n"
+
+
+def _rounded(value: Any) -> Any:
+    if isinstance(value, float):
+        return float(f"{value:.5g}")
+    if isinstance(value, dict):
+        return {name: _rounded(x) for name, x in value.items()}
+    return [_rounded(x) for x in value] if isinstance(value, list | tuple) else value
