@@ -79,8 +79,8 @@ class Launches:
 
     def keep(self, arguments: Sequence[Any], rest: Hashable, launch: Launch) -> None:
         """Let calls like this one be found."""
-        self._look = look_at(arguments)  # it may have been written again
-        seen = self._look(arguments)
+        look = self._look = look_at(arguments)  # it may have been written again
+        seen = look(arguments)
         if seen is not None:
             if len(self._known) >= _MOST:
                 self._known.clear()

@@ -50,6 +50,46 @@ def test_the_same_memory_as_other_matrices():
                 nv.matmul(a, b, pool[8 : 8 + m * n].view(m, n))
 
 
+@in_child(timeout=120)
+def test_batches_of_several_launches_and_numbers_of_each_call():
+    """The inner stacks lie apart, so that each is a launch of its own."""
+    import torch
+
+    pool, c = made(2, 4, 3, 128, 64), made(128, 128)
+    b, out = made(2, 3, 64, 128), torch.empty(2, 3, 128, 128, device="cuda", dtype=torch.half)
+    for turn in range(4):
+        for part in range(4):
+            a = pool[:, part]
+            nv.matmul(a, b, out)
+            check(out, a.float() @ b.float())
+            alpha, beta = (0.5, 2.0) if turn % 2 else (-0.25, 0.5)
+            nv.matmul(a, b, out, c=c, alpha=alpha, beta=beta)
+            check(out, alpha * (a.float() @ b.float()) + beta * c.float())
+            check(nv.matmul(a, b), a.float() @ b.float())
+
+
+@in_child(timeout=120)
+def test_an_activation_whose_variables_change():
+    def activation_of(by):
+        def activation(x):
+            return x * by
+
+        def change(new):
+            nonlocal by
+            by = new
+
+        return activation, change
+
+    (first, change), (second, _) = activation_of(2.0), activation_of(2.0)
+    a, b = made(128, 64), made(64, 128)
+    product = a.float() @ b.float()
+    for by in (2.0, 3.0, 2.0, 0.5):
+        change(by)
+        for _ in range(3):
+            check(nv.matmul(a, b, activation=first), by * product)
+            check(nv.matmul(a, b, activation=second), 2.0 * product)
+
+
 FACTOR = 1.0
 
 
