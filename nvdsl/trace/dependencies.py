@@ -193,24 +193,13 @@ def _terms(found: Sequence[Read]) -> tuple[list[str], list[Any]]:
             same(f"{where}[{key!r}]", value)
 
     for kind, holder, key, value, _ in found:
-        if kind in ("item", "attribute"):
-            (where,) = put(holder if kind == "item" else vars(holder))
+        if kind in _PLACES:
+            (where,) = put(vars(holder) if kind == "attribute" else holder)
+            there, absent = _PLACES[kind]
             if value is MISSING:
-                terms.append(f"{key!r} not in {where}")
+                terms.append(absent.format(where, key))
             else:
-                same(f"{where}[{key!r}]", value)
-        elif kind == "slot":
-            (where,) = put(holder)
-            if value is MISSING:
-                terms.append(f"not hasattr({where}, {key!r})")
-            else:
-                same(f"{where}.{key}", value)
-        elif kind == "cell":
-            (cell,) = put(holder)
-            if value is MISSING:
-                terms.append(f"contents({cell}) is missing")
-            else:
-                same(f"{cell}.cell_contents", value)
+                same(there.format(where, key), value)
         elif kind == "function":
             (function,) = put(holder)
             same(f"{function}.__code__", value[0])
@@ -233,6 +222,15 @@ def _terms(found: Sequence[Read]) -> tuple[list[str], list[Any]]:
         else:
             terms.append("array_state({}) == {}".format(*put(holder, value)))
     return terms, values
+
+
+_PLACES = {
+    "item": ("{}[{!r}]", "{1!r} not in {0}"),
+    "attribute": ("{}[{!r}]", "{1!r} not in {0}"),
+    "slot": ("{}.{}", "not hasattr({}, {!r})"),
+    "cell": ("{}.cell_contents", "contents({}) is missing"),
+}
+"""How a guard reads one value of a holder, and how it says that there is none."""
 
 
 def _held(value: Any) -> Any:

@@ -8,21 +8,19 @@ classes of ``nvdsl/kernels``, which hold no state.
 
 from __future__ import annotations
 
-import dis
 import enum
 import functools
-import weakref
 from array import array
 from collections import UserDict, UserList, deque
 from collections.abc import Callable, Iterator
 from types import CodeType, FunctionType, MethodType, ModuleType, SimpleNamespace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from nvdsl.errors import frames
 from nvdsl.mlir import ir
-from nvdsl.trace import storage
+from nvdsl.trace import loaded, storage
 from nvdsl.trace.carry import Undefined
 from nvdsl.trace.storage import Globals, Kind, Path, Storage
 
@@ -43,14 +41,14 @@ class Reach:
 
     def named(self, code: CodeType, module: dict[str, Any]) -> None:
         """Go on from the globals that ``code`` names in its ``module``, and in modules of the user's."""
-        names = _names(code)
+        names = loaded.names(code)
         if names.stored:
-            self.add("", Globals(module, names.stored), storage.GLOBALS)
-        for name in names.read:
+            self.add("", Globals(module, tuple(names.stored)), storage.GLOBALS)
+        for name in names.globals:
             found = module.get(name)
             if type(found) is ModuleType:
                 if frames.is_own_module(found):
-                    self._members(name, vars(found), names.attributes)
+                    self._members(name, vars(found), tuple(names.every))
             elif found is not None:
                 self._ahead.append((name, found))
 
@@ -149,7 +147,7 @@ def _class(reach: Reach, path: Path, x: type) -> None:
             reach.add(path, base, storage.CLASS)
             for name, value in vars(base).items():
                 if type(value) in _WRAPPERS:
-                    value = value.fget if type(value) is property else value.__func__
+                    (value,) = loaded.wrapped(value)
                 kind: Any = type(value)
                 if _look(kind) is not None and (kind is FunctionType or not name.startswith("__")):
                     reach.go_on(path, ".%s", name, value)
@@ -174,13 +172,8 @@ def _function(reach: Reach, path: Path, x: FunctionType) -> None:
         reach.named(x.__code__, x.__globals__)
 
 
-def _method(reach: Reach, path: Path, x: MethodType) -> None:
-    reach.go_on(path, "%s", "", x.__self__)
-    reach.go_on(path, "%s", "", x.__func__)
-
-
-def _partial(reach: Reach, path: Path, x: functools.partial[Any]) -> None:
-    for part in (x.func, x.args, x.keywords):
+def _wrapper(reach: Reach, path: Path, x: Any) -> None:
+    for part in loaded.wrapped(x):
         reach.go_on(path, "%s", "", part)
 
 
@@ -194,44 +187,6 @@ _LOOKS: dict[type, Look] = {
     set: _set,
     np.ndarray: _array,
     FunctionType: _function,
-    MethodType: _method,
-    functools.partial: _partial,
+    MethodType: _wrapper,
+    functools.partial: _wrapper,
 }
-
-
-class _Names(NamedTuple):
-    """The globals that a function and the functions in it read, those that they assign, and all their attributes."""
-
-    read: tuple[str, ...]
-    stored: tuple[str, ...]
-    attributes: tuple[str, ...]
-
-
-_known: weakref.WeakKeyDictionary[CodeType, _Names] = weakref.WeakKeyDictionary()
-_READS = {dis.opmap[name] for name in ("LOAD_GLOBAL", "LOAD_NAME")}
-_STORES = {dis.opmap[name] for name in ("STORE_GLOBAL", "DELETE_GLOBAL")}
-
-
-def _names(code: CodeType) -> _Names:
-    names = _known.get(code)
-    if names is None:
-        inner = [_names(constant) for constant in code.co_consts if isinstance(constant, CodeType)]
-        read: dict[str, None] = {}
-        stored: dict[str, None] = {}
-        extended = 0
-        for op, argument in zip(code.co_code[::2], code.co_code[1::2], strict=True):  # `dis` takes ten times as long
-            argument |= extended
-            extended = argument << 8 if op == dis.EXTENDED_ARG else 0
-            if op in _READS:
-                read[code.co_names[argument >> (op == _LOAD_GLOBAL)]] = None
-            elif op in _STORES:
-                stored[code.co_names[argument]] = None
-        every = [dict.fromkeys(part) for part in (read, stored, code.co_names)]
-        for one in inner:
-            for mine, others in zip(every, one, strict=True):
-                mine |= dict.fromkeys(others)
-        names = _known[code] = _Names(*map(tuple, every))
-    return names
-
-
-_LOAD_GLOBAL = dis.opmap["LOAD_GLOBAL"]

@@ -12,18 +12,17 @@ from __future__ import annotations
 import array
 import dataclasses
 import enum
-import functools
 import sys
 import weakref
 from collections import deque
 from collections.abc import Callable, Hashable, Iterable, Mapping
-from types import FunctionType, MethodType, ModuleType
+from types import FunctionType, ModuleType
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from nvdsl.errors.frames import is_own_name
-from nvdsl.trace.loaded import names
+from nvdsl.trace.loaded import names, wrapped
 from nvdsl.trace.tokens import Same, token
 
 LIBRARIES = ("numpy", "ml_dtypes", "torch", "cupy", "jax", "nvdsl")
@@ -152,14 +151,8 @@ class _Walk:
         if isinstance(value, FunctionType):
             if self.follow(value.__module__):
                 self.function(value)
-        elif isinstance(value, MethodType):
-            self.waiting += (value.__func__, name), (value.__self__, name)
-        elif isinstance(value, functools.partial):
-            self.waiting += ((part, name) for part in (value.func, value.args, value.keywords))
-        elif isinstance(value, property):
-            self.waiting.append((value.fget, name))
-        elif isinstance(value, classmethod | staticmethod):
-            self.waiting.append((value.__func__, name))
+        elif parts := wrapped(value):
+            self.waiting += ((part, name) for part in parts)
         elif isinstance(value, ModuleType):
             if self.follow(value.__name__):
                 self.holders.append((value, value.__name__))
@@ -180,9 +173,9 @@ class _Walk:
             self.read("function", function, None, defaults, f"`{what}` or its defaults")
         for cell, free in zip(function.__closure__ or (), code.co_freevars, strict=True):
             self.read("cell", cell, (Same(code), free), contents(cell), f"`{free}` of `{what}`")
-        loaded = named.globals
-        if loaded & _ALL_GLOBALS:
-            loaded = loaded | {name for name in scope if name[:2] != "__"}
+        loaded: Iterable[str] = named.globals
+        if named.globals & _ALL_GLOBALS:
+            loaded = named.globals | {name for name in scope if name[:2] != "__"}
         for name in sorted(loaded):
             key = id(scope), name
             if key not in self.looked:
