@@ -21,7 +21,7 @@ sys.path.insert(0, str(ROOT))
 from benchmarks import charts  # noqa: E402
 from benchmarks.candidates import can_run, shorter, words  # noqa: E402
 from benchmarks.paired import write  # noqa: E402
-from benchmarks.problems import Problem, square  # noqa: E402
+from benchmarks.problems import Workload, square  # noqa: E402
 from benchmarks.products import Product, chosen  # noqa: E402
 from benchmarks.runner import Report, Runner  # noqa: E402
 from benchmarks.worker import Settings  # noqa: E402
@@ -64,7 +64,7 @@ def ladder(best: Product) -> list[Product]:
     return [naive, *chapters, best]
 
 
-def ablation(problem: Problem, best: Product) -> list[Product]:
+def ablation(problem: Workload, best: Product) -> list[Product]:
     """The best configuration, and each variant of it that differs from it and that can run."""
     from dataclasses import asdict
 

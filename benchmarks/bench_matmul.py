@@ -21,7 +21,7 @@ sys.path.insert(0, str(ROOT))
 from benchmarks import charts  # noqa: E402
 from benchmarks.candidates import words  # noqa: E402
 from benchmarks.paired import write  # noqa: E402
-from benchmarks.problems import SETS, Problem, problems  # noqa: E402
+from benchmarks.problems import SETS, Workload, problems  # noqa: E402
 from benchmarks.products import chosen  # noqa: E402
 from benchmarks.runner import Report, Runner, Task  # noqa: E402
 from benchmarks.worker import Settings  # noqa: E402
@@ -32,7 +32,7 @@ RESULTS = ROOT / "benchmarks" / "results"
 class Sweep:
     """The results of one set, on disk after each problem."""
 
-    def __init__(self, name: str, wanted: list[Problem], folder: Path) -> None:
+    def __init__(self, name: str, wanted: list[Workload], folder: Path) -> None:
         self.name, self.wanted = name, wanted
         self.path = folder / f"matmul-{name}.json"
         self._rows: dict[str, dict[str, Any]] = {}

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from benchmarks import cublas
 from benchmarks.operands import Operands, Wrong
 from benchmarks.paired import CALL_SECONDS, MOST_PAIRS, Paired, Timer
-from benchmarks.problems import Problem
+from benchmarks.problems import Workload
 from benchmarks.products import Product
 from benchmarks.worker import Settings, Worker
 
@@ -98,7 +98,7 @@ class Sample(NamedTuple):
 class Bounds(Worker):
     """Times all products of a problem in turn."""
 
-    def _time(self, problem: Problem, products: list[Product], settings: Settings) -> dict[str, Any]:
+    def _time(self, problem: Workload, products: list[Product], settings: Settings) -> dict[str, Any]:
         self.doing("the data")
         operands = Operands.random(problem, settings.seed + problem.m)
         self.doing("cuBLAS")
@@ -184,7 +184,7 @@ def faster(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def alone(
-    problem: Problem, rows: list[dict[str, Any]], calls: Mapping[str, Callable[[], Any]], reference: Callable[[], Any]
+    problem: Workload, rows: list[dict[str, Any]], calls: Mapping[str, Callable[[], Any]], reference: Callable[[], Any]
 ) -> None:
     """Add to ``rows`` what each kernel does by itself, call after call, with cuBLAS before and after it: what a long
     queue sustains, at the clock that the kernel's own power leaves."""
@@ -218,7 +218,7 @@ def sustained(call: Callable[[], Any], ms: float, settle: float = SETTLE) -> flo
     return start.elapsed_time(end) / count
 
 
-def summary(problem: Problem, product: Product, samples: list[Sample]) -> dict[str, Any]:
+def summary(problem: Workload, product: Product, samples: list[Sample]) -> dict[str, Any]:
     """``busy``: in how much of the longest block's clocks its tensor cores multiply. ``useful``: in how much of them
     all the GPU's do, where products beyond the result's edge, and SMs without a tile in the last round, are idle."""
     from nvdsl.hopper import arch

@@ -6,11 +6,11 @@ from dataclasses import asdict, fields
 from typing import Any
 
 import nvdsl as nv
-from benchmarks.problems import Problem
+from benchmarks.problems import Workload
 from nvdsl.kernels.gemm.config import Config
 
 
-def ranked(problem: Problem, top: int | None = None) -> list[dict[str, Any]]:
+def ranked(problem: Workload, top: int | None = None) -> list[dict[str, Any]]:
     """The configurations that nvdsl chooses from, the most promising first: fields of `nvdsl.kernels.Config` that
     differ from its defaults. ``top``: how many."""
     from nvdsl.kernels.gemm.choose import Shape, cycles, legal
@@ -22,12 +22,12 @@ def ranked(problem: Problem, top: int | None = None) -> list[dict[str, Any]]:
     return [shorter(asdict(config)) for config in found][:top]
 
 
-def can_run(config: dict[str, Any], problem: Problem) -> bool:
+def can_run(config: dict[str, Any], problem: Workload) -> bool:
     """Whether the hardware and the kernels can run it for these types."""
     return not Config(**config).problems(*_dtypes(problem))
 
 
-def _dtypes(problem: Problem) -> list[nv.DType]:
+def _dtypes(problem: Workload) -> list[nv.DType]:
     return [getattr(nv, "f32" if name == "tf32" else name) for name in (problem.dtype, problem.out, problem.acc)]
 
 

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from benchmarks.problems import Problem
+from benchmarks.problems import Workload
 from nvdsl.draw.svg import BLUE, GREEN, GREY, INK, ORANGE, RED, Svg, text_width
 
 COLOURS = (BLUE, ORANGE, GREEN, RED, "#56B4E9", "#CC79A7")
@@ -210,7 +210,7 @@ def _speeds(r: Row, memory: bool) -> tuple[float, float]:
     """Of nvdsl and of cuBLAS: TFLOPS, or TB/s."""
     if not memory:
         return r["tflops"], r["library_tflops"]
-    moved = Problem(*(r[name] for name in ("m", "n", "k", "dtype", "acc", "out"))).bytes
+    moved = Workload(*(r[name] for name in ("m", "n", "k", "dtype", "acc", "out"))).bytes
     return moved / r["ms"] / 1e9, moved / r["library_ms"] / 1e9
 
 

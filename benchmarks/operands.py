@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from benchmarks.problems import Problem
+from benchmarks.problems import Workload
 
 DEVICE = "cuda"
 ROWS = 2048
@@ -21,7 +21,7 @@ class Operands:
     """``a`` (m, k), ``b`` (k, n): as the layout says, transposed views where it says T. ``scale_a``, ``scale_b``: f32
     tensors (1, 1), or (m, 1) and (1, n); None without scales. ``out``: what contenders write."""
 
-    problem: Problem
+    problem: Workload
     a: Any
     b: Any
     out: Any
@@ -31,7 +31,7 @@ class Operands:
     typical: float = 0.0
 
     @staticmethod
-    def empty(problem: Problem) -> Operands:
+    def empty(problem: Workload) -> Operands:
         """Memory, nothing in it: enough to compile for."""
         import torch
 
@@ -45,7 +45,7 @@ class Operands:
         return Operands(problem, *arrays, *([made(s, "f32") for s in shapes] if shapes else []))
 
     @staticmethod
-    def random(problem: Problem, seed: int) -> Operands:
+    def random(problem: Workload, seed: int) -> Operands:
         """Standard normal values, integers of the whole range for int8; and the product in f64."""
         import torch
 

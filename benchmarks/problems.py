@@ -1,4 +1,4 @@
-"""Which matrix products are timed: one `Problem` each, and the named sets of them.
+"""Which matrix products are timed: one `Workload` each, and the named sets of them.
 
 A layout has a letter for each operand, as BLAS has: N, its rows are contiguous as the product is written (A is M x K,
 B is K x N); T, it is stored transposed.
@@ -15,7 +15,7 @@ LAYOUTS = ("NN", "NT", "TN", "TT")
 
 
 @dataclass(frozen=True)
-class Problem:
+class Workload:
     """``out[m, n] = a[m, k] @ b[k, n]``.
 
     ``dtype``, ``acc``, ``out``: names of dtypes; tf32: f32 arrays, multiplied as tf32. ``scales``: "" for none,
@@ -77,8 +77,8 @@ class Problem:
         return asdict(self)
 
 
-def square(n: int, **options: Any) -> Problem:
-    return Problem(n, n, n, **options)
+def square(n: int, **options: Any) -> Workload:
+    return Workload(n, n, n, **options)
 
 
 FP8 = {"dtype": "e4m3", "out": "bf16", "layout": "NT"}  # 8- and 32-bit operands have K contiguous: wgmma's rule
@@ -101,10 +101,10 @@ RAGGED = (
 )  # fmt: skip
 """Sizes that no tile divides; the first is one that TMA can't read as it lies."""
 
-Made = Callable[[Iterable[int]], list[Problem]]
+Made = Callable[[Iterable[int]], list[Workload]]
 
 
-def _squares(sizes: Iterable[int], **options: Any) -> list[Problem]:
+def _squares(sizes: Iterable[int], **options: Any) -> list[Workload]:
     return [square(n, **options) for n in sizes]
 
 
@@ -125,17 +125,17 @@ SETS: dict[str, tuple[str, tuple[int, ...], Made]] = {
     "powers": ("f16, f32 sums, powers of two", POWERS, lambda sizes: _squares(sizes)),
     "skinny": (
         "few rows times the weights of a layer, stored (N, K), f16, f32 sums", ROWS,
-        lambda sizes: [Problem(m, n, k, layout="NT") for n, k in WEIGHTS for m in sizes],
+        lambda sizes: [Workload(m, n, k, layout="NT") for n, k in WEIGHTS for m in sizes],
     ),
     "ragged": (
         "sizes that no tile divides, f16, f32 sums", tuple(range(len(RAGGED))),
-        lambda sizes: [Problem(*RAGGED[i]) for i in sizes],
+        lambda sizes: [Workload(*RAGGED[i]) for i in sizes],
     ),
 }  # fmt: skip
 """name -> what it is, its sizes (for skinny: M; for ragged: numbers of `RAGGED`), and the problems of such sizes."""
 
 
-def problems(name: str, sizes: Iterable[int] | None = None) -> list[Problem]:
+def problems(name: str, sizes: Iterable[int] | None = None) -> list[Workload]:
     """The problems of a set, or of other ``sizes`` of it. Raises KeyError for an unknown name,
     ValueError for a number that `RAGGED` does not have."""
     _, usual, made = SETS[name]

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from benchmarks.problems import Problem
+from benchmarks.problems import Workload
 
 Call = Callable[[], Any]
 
@@ -81,13 +81,13 @@ def _config(product: Product) -> Any:
     return Config(**(product.config or {}))
 
 
-def _acc(problem: Problem) -> Any:
+def _acc(problem: Workload) -> Any:
     import nvdsl as nv
 
     return getattr(nv, problem.acc)
 
 
-def chosen(problem: Problem, road: str, table: list[dict[str, Any]]) -> Product:
+def chosen(problem: Workload, road: str, table: list[dict[str, Any]]) -> Product:
     """nvdsl's product for a problem.
 
     ``table``: rows of a search (`search_matmul`): the configuration of the same sizes, or else of the nearest. Where
@@ -103,13 +103,13 @@ def chosen(problem: Problem, road: str, table: list[dict[str, Any]]) -> Product:
     return Product("nvdsl", road, config)
 
 
-def _distance(problem: Problem, other: Mapping[str, Any]) -> float:
+def _distance(problem: Workload, other: Mapping[str, Any]) -> float:
     """0 for the same sizes; else by how much the extents differ, as ratios."""
     pairs = ((problem.m, other["m"]), (problem.n, other["n"]), (problem.k, other["k"]))
     return sum(max(x / y, y / x) for x, y in pairs) - 3
 
 
-def guess(problem: Problem) -> dict[str, Any]:
+def guess(problem: Workload) -> dict[str, Any]:
     """The one of `candidates` that the model likes best, of those that need no workspace."""
     from benchmarks.candidates import ranked
 

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from benchmarks.problems import Problem
+from benchmarks.problems import Workload
 from benchmarks.products import Product
 from benchmarks.worker import Settings
 from nvdsl.tune.process import Lost, Process, Refused
@@ -24,14 +24,14 @@ START_DEADLINE = 180.0  # seconds: importing torch in all processes at once
 COMPILE_DEADLINE = 60.0  # of one product
 WORKER = "benchmarks.worker:Worker"
 
-Task = tuple[Problem, list[Product]]
+Task = tuple[Workload, list[Product]]
 
 
 @dataclass
 class Report:
     """What came of a problem: ``result`` of `worker.Worker.time`, or why there is none."""
 
-    problem: Problem
+    problem: Workload
     result: dict[str, Any] | None
     failed: str = ""
 
@@ -102,7 +102,7 @@ class Runner:
         with self._reporting:
             self.machine = machine
 
-    def _prepare(self, child: _Child, problem: Problem, products: list[Product]) -> dict[str, str]:
+    def _prepare(self, child: _Child, problem: Workload, products: list[Product]) -> dict[str, str]:
         """Compile; name -> why not. One product at a time, so that a compiler that hangs takes no other with it."""
         refused: dict[str, str] = {}
         for product in products:
@@ -116,7 +116,7 @@ class Runner:
                 refused[product.name] = str(error)
         return refused
 
-    def _time(self, child: _Child, problem: Problem, products: list[Product], refused: dict[str, str]) -> None:
+    def _time(self, child: _Child, problem: Workload, products: list[Product], refused: dict[str, str]) -> None:
         failed = [{**p.plain(), "failed": refused[p.name]} for p in products if p.name in refused]
         left = [p for p in products if p.name not in refused]
         while left:
@@ -140,7 +140,7 @@ class Runner:
                 left = [p for p in left if p not in guilty]
         return self._report(Report(problem, {"products": failed}))
 
-    def _deadline(self, problem: Problem, products: list[Product]) -> float:
+    def _deadline(self, problem: Workload, products: list[Product]) -> float:
         calls = 60 + 12 * len(products)
         paired = min(len(products), self._settings.finalists)
         return 40.0 + 5 * calls * problem.seconds + 3 * self._settings.seconds * paired

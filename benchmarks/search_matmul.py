@@ -22,13 +22,13 @@ sys.path.insert(0, str(ROOT))
 from benchmarks.bench_matmul import geometric_mean  # noqa: E402
 from benchmarks.candidates import can_run, ranked, shorter, words  # noqa: E402
 from benchmarks.paired import write  # noqa: E402
-from benchmarks.problems import SETS, Problem, problems  # noqa: E402
+from benchmarks.problems import SETS, Workload, problems  # noqa: E402
 from benchmarks.products import Product  # noqa: E402
 from benchmarks.runner import Report, Runner, Task  # noqa: E402
 from benchmarks.worker import Settings  # noqa: E402
 
 
-def products(problem: Problem, road: str, given: list[dict[str, Any]] | None, top: int) -> list[Product]:
+def products(problem: Workload, road: str, given: list[dict[str, Any]] | None, top: int) -> list[Product]:
     """The candidates of a problem (of the given ones those that the hardware can run for these types), and what
     nv.matmul chooses by itself: what a table shall be better than."""
     configs = ranked(problem, top) if given is None else [shorter(c) for c in given if can_run(c, problem)]
@@ -116,7 +116,7 @@ def _failures(rows: Any) -> dict[str, list[str]]:
 
 
 def _key(plain: dict[str, Any]) -> str:
-    return Problem(**{name: value for name, value in plain.items() if name != "kind"}).key
+    return Workload(**{name: value for name, value in plain.items() if name != "kind"}).key
 
 
 def _sizes(r: dict[str, Any]) -> Any:

@@ -18,12 +18,12 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-from benchmarks.problems import Problem  # noqa: E402
+from benchmarks.problems import Workload  # noqa: E402
 
 CAPABILITY = "9.0"
 
 
-def call_of(problem: Problem) -> tuple[Any, Any]:
+def call_of(problem: Workload) -> tuple[Any, Any]:
     """The tuned function that nv.matmul calls for a problem, and the call as it is specialized; no array is needed."""
     import nvdsl as nv
     from nvdsl.kernels.blocks.linear_combination import LinearCombination
@@ -63,7 +63,7 @@ def records(rows: list[dict[str, Any]], gpu: str, date: str, least: float) -> di
         if not row.get("config") or not row["tried"][0]["repeats"]:
             continue
         plain = {name: value for name, value in row["problem"].items() if name != "kind"}
-        function, call = call_of(Problem(**plain))
+        function, call = call_of(Workload(**plain))
         if not hasattr(function, "choice"):
             continue  # the simple kernel: there is nothing to choose
         usual = function._choose(call, function._problem(call), "off")[1]["config"]

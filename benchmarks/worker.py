@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from benchmarks.paired import measure, race
-from benchmarks.problems import Problem
+from benchmarks.problems import Workload
 from benchmarks.products import Product
 
 ROUNDS = 4
@@ -49,7 +49,7 @@ class Worker:
         torch.cuda.synchronize()
         return machine()
 
-    def prepare(self, problem: Problem, products: list[Product]) -> dict[str, Any]:
+    def prepare(self, problem: Workload, products: list[Product]) -> dict[str, Any]:
         """Compile each; nothing runs on the GPU. Name -> seconds, or why it can't be compiled."""
         from benchmarks.operands import Operands
         from nvdsl.call import collect
@@ -67,7 +67,7 @@ class Worker:
                 done[product.name] = _reason(error)
         return done
 
-    def time(self, problem: Problem, products: list[Product], settings: Settings) -> dict[str, Any]:
+    def time(self, problem: Workload, products: list[Product], settings: Settings) -> dict[str, Any]:
         """Check all, race them if there are many, pair the fastest with cuBLAS."""
         import torch
 
@@ -76,7 +76,7 @@ class Worker:
         finally:
             torch.cuda.empty_cache()  # other processes need the memory
 
-    def _time(self, problem: Problem, products: list[Product], settings: Settings) -> dict[str, Any]:
+    def _time(self, problem: Workload, products: list[Product], settings: Settings) -> dict[str, Any]:
         from benchmarks import cublas
         from benchmarks.operands import Operands
 
@@ -124,7 +124,7 @@ class Worker:
                 del calls[name]
 
 
-def _speeds(problem: Problem, timed: dict[str, float]) -> dict[str, float]:
+def _speeds(problem: Workload, timed: dict[str, float]) -> dict[str, float]:
     return {
         "ms": timed["a_ms"],
         "library_ms": timed["b_ms"],

@@ -127,7 +127,7 @@ def extent(tensor_map: TensorMap, address: int) -> tuple[int, int]:
     return address - phase + pieces[0][0], address - phase + pieces[-1][1]
 
 
-class Problem(NamedTuple):
+class BrokenRule(NamedTuple):
     """A rule that a copy breaks, with the values, and what to write instead."""
 
     says: str
@@ -137,7 +137,7 @@ class Problem(NamedTuple):
 
 def problems(
     tensor_map: TensorMap, coords: Sequence[int], address: int, *, store: bool = False, reduction: str = ""
-) -> list[Problem]:
+) -> list[BrokenRule]:
     """Every rule that a copy of the box at ``coords`` breaks; [] when it is legal.
 
     ``store``: from shared to global memory. ``reduction``: the kind of a reduction. The device reports a
@@ -149,23 +149,23 @@ def problems(
         multiple = f"a multiple of {arch.TMA_SMEM_ALIGNMENT} bytes"
         says = f"shared address {address:#x} is {past} bytes past {multiple}"
         rule = f"a box starts at {multiple} (PTX ISA, cp.async.bulk.tensor)"
-        found.append(Problem(says, rule, "align the slot's offset"))
+        found.append(BrokenRule(says, rule, "align the slot's offset"))
     if coords[0] * item % arch.TMA_COORDINATE_MULTIPLE:
         few = arch.TMA_COORDINATE_MULTIPLE // item
         says = f"innermost coordinate {coords[0]} is {coords[0] * item:,} bytes of {element}"
         rule = f"the innermost coordinate is a multiple of {arch.TMA_COORDINATE_MULTIPLE} bytes, {_ILLEGAL}"
         before = coords[0] // few * few
         fix = f"start the box at {before}, the multiple of {few} elements before it, or use ordinary loads and stores"
-        found.append(Problem(says, rule, fix))
+        found.append(BrokenRule(says, rule, fix))
     if (store or reduction) and min(coords) < 0:
         rule = f"what goes to global memory has no negative coordinate, {_ILLEGAL}"
         says = f"coordinates {tuple(coords)}, innermost first"
-        found.append(Problem(says, rule, "start the box inside of the array"))
+        found.append(BrokenRule(says, rule, "start the box inside of the array"))
     allowed = REDUCTIONS.get(element, ())
     if reduction and reduction not in allowed:
         says = f"reduction {reduction} of {element}"
         rule = f"TMA has {', '.join(allowed) or 'no reduction'} for {element}, {_ILLEGAL}"
-        found.append(Problem(says, rule, "another kind or type, or memref.atomic_rmw on the elements"))
+        found.append(BrokenRule(says, rule, "another kind or type, or memref.atomic_rmw on the elements"))
     return found
 
 

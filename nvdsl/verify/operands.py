@@ -13,7 +13,7 @@ from nvdsl.ir.location import where
 from nvdsl.layout import ALIGNMENT
 from nvdsl.verify import places
 from nvdsl.verify.context import beside, contexts
-from nvdsl.verify.places import Operand, Place
+from nvdsl.verify.places import Place, SmemOperand
 from nvdsl.verify.program import Node, Program
 
 _RULE = "PTX ISA, wgmma, Shared Memory Matrix Layout, Matrix Descriptor Format"
@@ -58,7 +58,7 @@ def _check_destination(node: Node, place: Place) -> None:
         )
 
 
-def _check_operand(operand: Operand, loads: list[_Box]) -> None:
+def _check_operand(operand: SmemOperand, loads: list[_Box]) -> None:
     """The boxes at the operand's start, in the first round of every loop. Several may come there one after the other:
     one that fits is enough."""
     here = [box for box in loads if box.place.meets(Place(operand.start, 1))]
@@ -74,7 +74,7 @@ def _check_operand(operand: Operand, loads: list[_Box]) -> None:
         )
 
 
-def _problem(operand: Operand, box: _Box) -> tuple[str, str] | None:
+def _problem(operand: SmemOperand, box: _Box) -> tuple[str, str] | None:
     swizzle = box.swizzle
     if swizzle is None:
         return None
@@ -93,7 +93,7 @@ def _problem(operand: Operand, box: _Box) -> tuple[str, str] | None:
     return _strides(operand, swizzle)
 
 
-def _strides(operand: Operand, swizzle: int) -> tuple[str, str] | None:
+def _strides(operand: SmemOperand, swizzle: int) -> tuple[str, str] | None:
     """Swizzled rows are as wide as the swizzle, so that 8 of them, one step of the stride, are 8 * swizzle bytes."""
     if swizzle and operand.stride is not None and operand.major and operand.stride != 8 * swizzle:
         return (

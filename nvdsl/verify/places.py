@@ -124,7 +124,7 @@ def _element(context: Context, op: Any, lanes: Any) -> Place | None:
 
 
 @dataclass(frozen=True)
-class Operand:
+class SmemOperand:
     """A wgmma's operand in shared memory: ``start`` address; ``swizzle`` in bytes, ``leading`` and ``stride`` in bytes
     as its descriptor says (None: nvgpu's op makes the descriptor); ``major``: "k" or "mn", or "" where it isn't known;
     ``offset``: the descriptor's base offset."""
@@ -142,7 +142,7 @@ class Operand:
 _SWIZZLES = {mode: swizzle for swizzle, mode in arch.WGMMA_SWIZZLE_MODES.items()}
 
 
-def operands(context: Context, node: Node) -> list[Operand]:
+def operands(context: Context, node: Node) -> list[SmemOperand]:
     """The operands in shared memory of a wgmma whose descriptors are known."""
     op = node.op
     if node.name == "nvgpu.warpgroup.mma":
@@ -172,7 +172,7 @@ def is_inline_wgmma(op: Any) -> bool:
     return string(op, "nvdsl.ptx") == "wgmma"
 
 
-def _described(context: Context, node: Node, name: str, value: Any, major: str) -> Operand | None:
+def _described(context: Context, node: Node, name: str, value: Any, major: str) -> SmemOperand | None:
     bits = context.threads.of(value, first=True)
     if isinstance(bits, np.ndarray):
         reached = bits[context.reaches.of(node).lanes]
@@ -181,10 +181,10 @@ def _described(context: Context, node: Node, name: str, value: Any, major: str) 
         return None
     bits = int(bits) & (1 << 64) - 1
     start, leading, stride = ((bits >> at & 0x3FFF) << 4 for at in (0, 16, 32))
-    return Operand(name, node, start, _SWIZZLES[bits >> 62], leading, stride, major, bits >> 49 & 7)
+    return SmemOperand(name, node, start, _SWIZZLES[bits >> 62], leading, stride, major, bits >> 49 & 7)
 
 
-def _generated(context: Context, node: Node, name: str, value: Any) -> Operand | None:
+def _generated(context: Context, node: Node, name: str, value: Any) -> SmemOperand | None:
     op = defining(value)
     if op is None or op.name != "nvgpu.warpgroup.generate.descriptor":
         return None
@@ -192,7 +192,7 @@ def _generated(context: Context, node: Node, name: str, value: Any) -> Operand |
     if place is None:
         return None
     start = int(np.atleast_1d(np.asarray(place.starts))[0])
-    return Operand(name, node, start, swizzle_of(named(op).tensorMap.type), None, None, "")
+    return SmemOperand(name, node, start, swizzle_of(named(op).tensorMap.type), None, None, "")
 
 
 def swizzle_of(descriptor: Any) -> int:

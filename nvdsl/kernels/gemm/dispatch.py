@@ -119,13 +119,13 @@ class BoundKernel:
 
 
 def find(problem: GemmProblem, finish: LinearCombination, config: Config | None, target: str | None) -> BoundKernel:
-    """The road of a problem. Raises ArgumentError where ``config`` can't compute it."""
+    """The kernel of a problem. Raises ArgumentError where ``config`` can't compute it."""
     epilogue_op = None if finish.does_nothing else Elementwise(finish, aligned=_aligned(problem))
     options: dict[str, Any] = {"acc_dtype": problem.acc_dtype, "epilogue_op": epilogue_op}
     if 0 in problem.result:
         return BoundKernel(problem, finish, None, {}, (), 0)
     if problem.sizes[2] == 0:
-        return _road(problem, finish, simple.empty_sums, options, {"out": problem.out}, unit=True)
+        return _bind(problem, finish, simple.empty_sums, options, {"out": problem.out}, unit=True)
     if problem.a.dtype == nv.f64:
         return _simple(problem, finish, options)
     rows, cols = problem.out.strides[-2:]
@@ -153,13 +153,13 @@ def find(problem: GemmProblem, finish: LinearCombination, config: Config | None,
             )
         options["config"] = config
     factors = {"b": a, "a": b} if turned else {"a": a, "b": b}
-    return _road(problem, finish, tuned_matmul, options, {**factors, "out": problem.out})
+    return _bind(problem, finish, tuned_matmul, options, {**factors, "out": problem.out})
 
 
 def find_block_scaled(
     problem: GemmProblem, scale_a: Matrix, scale_b: Matrix, config: Config | None, target: Any
 ) -> BoundKernel:
-    """The road of one product of 8-bit floats with a scale for each 128 elements along K. Raises ArgumentError."""
+    """The kernel of one product of 8-bit floats with a scale for each 128 elements along K. Raises ArgumentError."""
     check_block_scaled(problem, scale_a, scale_b)
     if 0 in problem.sizes:
         return find(problem, LinearCombination(), None, target)
@@ -184,7 +184,7 @@ def _aligned(problem: GemmProblem) -> bool:
 
 def _simple(problem: GemmProblem, finish: LinearCombination, options: dict[str, Any]) -> BoundKernel:
     arrays = {"a": problem.a, "b": problem.b, "out": problem.out}
-    return _road(problem, finish, simple.matmul, options, arrays, unit=True)
+    return _bind(problem, finish, simple.matmul, options, arrays, unit=True)
 
 
 def _seen(matrix: Matrix, k_axis: int) -> tuple[Matrix, int]:
@@ -197,7 +197,7 @@ def _seen(matrix: Matrix, k_axis: int) -> tuple[Matrix, int]:
     return (matrix if near == 1 else matrix.transposed), near
 
 
-def _road(
+def _bind(
     problem: GemmProblem,
     finish: LinearCombination,
     function: Any,
@@ -205,7 +205,7 @@ def _road(
     arrays: dict[str, Matrix],
     unit: bool = False,
 ) -> BoundKernel:
-    """A road on which a kernel sees the innermost batch axis, rows, columns: the others are launches.
+    """A kernel that sees the innermost batch axis, rows, columns: the others are launches.
 
     Where there is no batch, ``unit`` keeps an axis of one; what the epilogue reads has one always. A factor that serves
     all batches has none, or one of one.

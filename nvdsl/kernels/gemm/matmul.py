@@ -1,4 +1,4 @@
-"""``matmul``: the matrix product for any layout, type and size, on the road that is fastest for it.
+"""``matmul``: the matrix product for any layout, type and size, by the kernel that is fastest for it.
 
     signature -> launch                                                                         a call like one before
     arguments -> GemmProblem (shapes, strides, types: all that decides) -> BoundKernel (kernel, views) -> launch

@@ -1,6 +1,6 @@
 """GEMM with a thread for each element of the result: any strides, any sizes, no tensor cores.
 
-The slow road that is always open: where K is empty, where strides break TMA's rules and the product is too small to be
+The slow way that is always open: where K is empty, where strides break TMA's rules and the product is too small to be
 worth a copy, and as the reference that the fast kernels are compared with. Neighbouring threads take neighbouring
 columns, so that reads of a row-major B and writes of the result are coalesced; A's element is one for a whole warp.
 """

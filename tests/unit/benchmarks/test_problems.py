@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from benchmarks.candidates import can_run, ranked, shorter, words
-from benchmarks.problems import FP8, INT8, SETS, TF32, Problem, problems, square
+from benchmarks.problems import FP8, INT8, SETS, TF32, Workload, problems, square
 from benchmarks.products import Product, chosen
 
 
@@ -33,7 +33,7 @@ def test_sizes_replace_a_sets_own():
 @pytest.mark.parametrize(
     "problem",
     [square(1024), square(8192), square(3072, acc="f16"), square(4096, **FP8), square(2048, **TF32),
-     square(2048, **INT8), Problem(16, 4096, 4096, layout="NT")],
+     square(2048, **INT8), Workload(16, 4096, 4096, layout="NT")],
     ids=lambda p: p.key,
 )  # fmt: skip
 def test_candidates_can_run_and_differ(problem):

@@ -9,7 +9,7 @@ import xml.etree.ElementTree as ET
 import pytest
 
 from benchmarks import bench_matmul, charts, search_matmul, ship_table
-from benchmarks.problems import SETS, Problem, problems, square
+from benchmarks.problems import SETS, Workload, problems, square
 from benchmarks.runner import Report, Runner
 
 
@@ -19,7 +19,7 @@ def product(ratio: float, **more):
             "ratio_high": ratio + 0.01, "pairs": 12, **more}  # fmt: skip
 
 
-def report(problem: Problem, *products) -> Report:
+def report(problem: Workload, *products) -> Report:
     return Report(problem, {"library": "cuBLAS", "library_error": 1e-4, "products": list(products)})
 
 
