@@ -190,7 +190,7 @@ def test_no_guard_holds_while_what_is_read_is_looked_at_again(reading, monkeypat
     wrong, real = [], Dependencies._keep
 
     def keep(self, state):
-        if self is reading._reads:
+        if self is reading._reads._own:
             wrong.append(self.guard() and self.state != state)
         real(self, state)
 
