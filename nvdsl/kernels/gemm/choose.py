@@ -43,7 +43,7 @@ TILES = {
     ("splitk", 128, 2): (64,),
 }
 """(schedule, tile_m, consumer warpgroups): each tile_n. These were timed on an H200, in groups of 8 or 12 rows of
-tiles. Groups whose patch is nearer to a square were no better: with 13 and 15 rows, 2560 and 3840 took 7 to 12 % longer.
+tiles. Groups whose patch is nearer to a square were no better: of 13 or 15 rows, they cost 2560 and 3840 7 to 12 %.
 """
 
 TWO_BUFFERS = 176
