@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from benchmarks.problems import Workload
-from nvdsl.draw.svg import BLUE, GREEN, GREY, INK, ORANGE, RED, Svg, text_width
+from nvdsl.layout.draw.svg import BLUE, GREEN, GREY, INK, ORANGE, RED, Svg, text_width
 
 COLOURS = (BLUE, ORANGE, GREEN, RED, "#56B4E9", "#CC79A7")
 WIDTH, LEFT, RIGHT = 920, 70, 24

@@ -13,9 +13,9 @@ from typing import Any
 
 from nvdsl import layout
 from nvdsl.cli import Refused, script
-from nvdsl.draw import fragment, swizzle
-from nvdsl.draw import layout as grid
 from nvdsl.errors import LayoutError, SimError
+from nvdsl.layout.draw import fragment, swizzle
+from nvdsl.layout.draw import layout as grid
 
 
 def run(chosen: Namespace) -> int:

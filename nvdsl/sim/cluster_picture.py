@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from nvdsl.draw.svg import GREY, INK, LIGHT, PALETTE, PAPER, Svg
 from nvdsl.errors import SimError
+from nvdsl.layout.draw.svg import GREY, INK, LIGHT, PALETTE, PAPER, Svg
 from nvdsl.sim.recording import LaunchRecord, Recording, Span
 
 MOST = 8

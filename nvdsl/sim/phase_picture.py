@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from nvdsl.draw.steps import NOTE, WIDTH, Axis, label
-from nvdsl.draw.svg import GREY, INK, LIGHT, ORANGE, PAPER, RED, Svg
 from nvdsl.errors import SimError
+from nvdsl.layout.draw.steps import NOTE, WIDTH, Axis, label
+from nvdsl.layout.draw.svg import GREY, INK, LIGHT, ORANGE, PAPER, RED, Svg
 from nvdsl.sim.recording import BlockRecord, LaunchRecord, Recording, Sample, Span
 
 MOST = 8

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from nvdsl.draw.steps import NOTE, WIDTH, Axis, label
-from nvdsl.draw.svg import BLUE, GREEN, GREY, INK, LIGHT, ORANGE, PAPER, PURPLE, RED, Svg
 from nvdsl.errors import SimError
+from nvdsl.layout.draw.steps import NOTE, WIDTH, Axis, label
+from nvdsl.layout.draw.svg import BLUE, GREEN, GREY, INK, LIGHT, ORANGE, PAPER, PURPLE, RED, Svg
 from nvdsl.sim.perfetto import short
 from nvdsl.sim.slots import Fill, Ring, rings
 

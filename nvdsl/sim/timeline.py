@@ -1,7 +1,7 @@
 """The slots of a ring over time as a page with a slider: what each slot, mbarrier and warp is at in every step.
 
-This module puts a recorded block into the form that ``nvdsl/draw/pages/slots.js`` reads. The script only looks up what
-is current at a step.
+This module puts a recorded block into the form that ``nvdsl/layout/draw/pages/slots.js`` reads. The script
+only looks up what is current at a step.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from nvdsl.draw import page
 from nvdsl.errors import Where
+from nvdsl.layout.draw import page
 from nvdsl.sim.perfetto import slot_of
 from nvdsl.sim.picture import chosen, slot_name
 from nvdsl.sim.slots import Fill, Ring, base

@@ -9,9 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from nvdsl.draw import page
-from nvdsl.draw.svg import GREY, INK, LIGHT, PALETTE, PAPER, Svg
 from nvdsl.layout import TileLayout
+from nvdsl.layout.draw import page
+from nvdsl.layout.draw.svg import GREY, INK, LIGHT, PALETTE, PAPER, Svg
 from nvdsl.layout.tile import SWIZZLES
 
 UNIT, LINE = 16, 128

@@ -4,7 +4,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from nvdsl.draw import fragment
+from nvdsl.layout.draw import fragment
 
 
 def at(drawing, row, col):

@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from nvdsl.draw.svg import GREY, INK, PALETTE, PAPER, Svg
 from nvdsl.layout import WGMMA_K_BYTES, a_fragment_element, accumulator_element
+from nvdsl.layout.draw.svg import GREY, INK, PALETTE, PAPER, Svg
 
 ROWS, LANES = 16, 32
 

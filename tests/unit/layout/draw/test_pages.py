@@ -5,9 +5,9 @@ import re
 
 import pytest
 
-from nvdsl.draw import page
-from nvdsl.draw.swizzle import BYTES, MOST, Drawing
 from nvdsl.layout import TileLayout
+from nvdsl.layout.draw import page
+from nvdsl.layout.draw.swizzle import BYTES, MOST, Drawing
 from nvdsl.layout.memory import conflicts_at
 
 

@@ -4,8 +4,8 @@ from xml.etree import ElementTree
 
 import pytest
 
-from nvdsl.draw.swizzle import Drawing
 from nvdsl.layout import TileLayout
+from nvdsl.layout.draw.swizzle import Drawing
 
 # Which 16-byte unit of its row lies at each place of the eight lines of 128 bytes (PTX ISA, figures of the modes).
 LINES_128 = ["01234567", "10325476", "23016745", "32107654", "45670123", "54761032", "67452301", "76543210"]

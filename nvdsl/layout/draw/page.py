@@ -1,7 +1,7 @@
 """Self-contained HTML pages: style, script and data in one file, which any browser opens without a server.
 
-The parts are in ``nvdsl/draw/pages``: ``style.css`` for all pages, and for each page its body and its script. The
-script finds what Python computed in the element ``data``, as JSON.
+The parts are in ``nvdsl/layout/draw/pages``: ``style.css`` for all pages, and for each page its body and its script.
+The script finds what Python computed in the element ``data``, as JSON.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-from nvdsl.draw.svg import BLUE, GREEN, ORANGE, PALETTE, PURPLE, RED
+from nvdsl.layout.draw.svg import BLUE, GREEN, ORANGE, PALETTE, PURPLE, RED
 
 _PARTS = Path(__file__).parent / "pages"
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nvdsl.draw.svg import GREY, Svg
+from nvdsl.layout.draw.svg import GREY, Svg
 
 WIDTH, RIGHT = 1160, 24
 

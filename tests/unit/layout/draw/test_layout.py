@@ -5,11 +5,11 @@ from xml.etree import ElementTree
 
 import pytest
 
-from nvdsl.draw.layout import addresses, owners
 from nvdsl.layout import MMA_C, Layout, X, composition, identity, make_layout_tv, parse, row_major, wgmma_accumulator
+from nvdsl.layout.draw.layout import addresses, owners
 from nvdsl_command import main
 
-DOCS = Path(__file__).parents[3] / "docs"
+DOCS = Path(__file__).parents[4] / "docs"
 
 
 def words(svg):

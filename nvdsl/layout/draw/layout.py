@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from nvdsl.draw.svg import GREY, INK, LIGHT, PALETTE, PAPER, Svg, text_width
 from nvdsl.layout import Layout, make_layout
+from nvdsl.layout.draw.svg import GREY, INK, LIGHT, PALETTE, PAPER, Svg, text_width
 from nvdsl.layout.memory import BANK_BYTES, BANKS, conflicts_at
 
 MOST = 4_096
