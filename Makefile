@@ -55,7 +55,7 @@ test: $(setup)  ## everything that needs no GPU: ruff, mypy, lit, pytest
 	$(call step,lit,$(LIT) -v tests/lit tests/compat chapters)
 	@echo '== pytest'; $(PY) -m pytest $(PARALLEL) $(ARGS)
 
-test-all: ARGS := -m '' $(ARGS)
+test-all: override ARGS := -m '' $(ARGS)
 test-all: test  ## test, with all that is exhaustive: every table entry, mutant and schedule (nightly)
 
 test-upstream:  ## test with LLVM's own MLIR bindings, in .venv-upstream: lit and pytest
