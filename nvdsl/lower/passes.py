@@ -31,6 +31,7 @@ from nvdsl.lower import (
     finish,
     kernels,
     legalize,
+    predication,
     prepare,
     watchdog,
 )
@@ -98,6 +99,8 @@ DEVICE = (
     _debug("bound-waits", "an mbarrier wait ends after a while", watchdog.bound_waits),
     _debug("cluster-waits", "nvgpu's and nvvm's waits acquire at the scope of the block",
            cluster_waits.cluster_waits, needs=("nvgpu.mbarrier.try_wait.parity",), when=False),
+    _debug("predicate", "an instruction under a `predicate=` has it, and is no branch", predication.predicate,
+           needs=("scf.if",), when=False),
     _debug("announce-waits", "a warp says where it may stop", watchdog.announce_waits),
     _debug("enter-and-return", "a warp says that it has begun, and ended", watchdog.enter_and_return),
     _rewrite("tensor-maps-as-pointers", "gpu-to-nvvm knows no tensor map arguments",

@@ -60,13 +60,22 @@ def predicate(value: Bool | None) -> Value | None:
     return None if value is None else condition(value)
 
 
+PREDICATED = "nvdsl.predicated"
+"""The attribute of an ``scf.if`` that `under` made: its one side effect becomes a predicated instruction."""
+
+
 @contextmanager
 def under(value: Bool | None) -> Iterator[None]:
-    """What is emitted in this context runs where the condition ``value`` holds; always if it is None."""
+    """What is emitted in this context runs where the condition ``value`` holds; always if it is None.
+
+    It is one side effect, with what makes its operands: where it can, the lowering makes it one predicated instruction.
+    """
     if value is None:
         yield
         return
-    with ir.InsertionPoint(scf.IfOp(condition(value)).then_block):
+    branch = scf.IfOp(condition(value))
+    branch.operation.attributes[PREDICATED] = ir.UnitAttr.get()
+    with ir.InsertionPoint(branch.then_block):
         yield
         scf.yield_([])
 

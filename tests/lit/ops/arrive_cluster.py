@@ -1,6 +1,7 @@
 # RUN: %python %s | FileCheck %s
 
-"""arrive_cluster(rank): mapa gives the same mbarrier in block `rank` of the cluster, and the arrive is a remote one."""
+"""arrive_cluster(rank): mapa gives the same mbarrier in block `rank` of the cluster, and the arrive is a remote one.
+With a predicate it is one predicated instruction."""
 
 from show import refused, show
 
@@ -24,17 +25,22 @@ def kernel():
     # CHECK-NEXT: scf.if %[[WHO]] {
     # CHECK: nvvm.mapa
     # CHECK: nvvm.mbarrier.arrive
-    # CHECK-NEXT: }
+    # CHECK-NEXT: } {nvdsl.predicated}
     barrier.arrive_cluster(0, txcount=512)
     # CHECK: %[[LEADER:\w+]] = nvvm.mapa
     # CHECK: %[[BYTES:\w+]] = arith.constant 512 : i32
     # CHECK: nvvm.mbarrier.arrive.expect_tx %[[LEADER]], %[[BYTES]] {scope = #nvvm.mem_scope<cluster>}
+    barrier.arrive_cluster(0, t < 3, relaxed=True)
+    barrier.arrive_cluster(0, t < 4, txcount=256)
 
 
 # CHECK-LABEL: .entry kernel
 # CHECK: mapa.shared::cluster.u64 [[THERE:%rd\w+]], {{.*}}, 1;
 # CHECK: mbarrier.arrive.release.cluster.shared::cluster.b64 _, [[[THERE]]]
+# CHECK-NOT: bra
 # CHECK: mbarrier.arrive.expect_tx.release.cluster.shared::cluster.b64 _, [%rd
+# CHECK: @%p{{[0-9]+}} mbarrier.arrive.relaxed.cluster.shared::cluster.b64 _, [%rd{{[0-9]+}}];
+# CHECK: @%p{{[0-9]+}} mbarrier.arrive.expect_tx.release.cluster.shared::cluster.b64 _, [%rd{{[0-9]+}}], %r{{[0-9]+}};
 
 
 @refused(grid=2, cluster=2)

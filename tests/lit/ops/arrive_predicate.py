@@ -1,6 +1,7 @@
 # RUN: %python %s | FileCheck %s
 
-"""arrive(predicate=...): without a byte count, too, only the threads where the predicate holds arrive."""
+"""arrive(predicate=...): without a byte count, too, only the threads where the predicate holds arrive, by one
+predicated instruction and no branch."""
 
 from show import refused, show
 
@@ -8,7 +9,7 @@ import nvdsl as nv
 
 
 # CHECK-LABEL: gpu.launch
-@show()
+@show(ptx=True)
 def kernel():
     barrier = nv.Mbarriers(1)[0]
     # CHECK: %[[GROUP:\w+]] = nvgpu.mbarrier.create
@@ -17,8 +18,13 @@ def kernel():
     barrier.arrive(predicate=leader)
     # CHECK-NEXT: scf.if %[[LEADER]] {
     # CHECK-NEXT: nvgpu.mbarrier.arrive %[[GROUP]][%{{.*}}] : {{.*}}(line [[# @LINE - 2]])
-    # CHECK-NEXT: } (line [[# @LINE - 3]])
+    # CHECK-NEXT: } {nvdsl.predicated} (line [[# @LINE - 3]])
     # CHECK-NEXT: gpu.terminator
+
+
+# CHECK-LABEL: .entry kernel
+# CHECK-NOT: bra
+# CHECK: @%p{{[0-9]+}} mbarrier.arrive.shared.b64 _, [%r{{[0-9]+}}];
 
 
 # With bytes the instruction takes the predicate.

@@ -45,6 +45,6 @@ def host(a):
 # CHECK: cp.async.bulk.tensor.1d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.L2::cache_hint
 # CHECK: @%p{{.*}} cp.async.bulk.tensor.1d.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster.L2::cache_hint
 # CHECK: cp.async.bulk.tensor.1d.global.shared::cta.tile.bulk_group.L2::cache_hint
-# CHECK: cp.async.bulk.tensor.1d.global.shared::cta.tile.bulk_group.L2::cache_hint
+# CHECK: @%p{{.*}} cp.async.bulk.tensor.1d.global.shared::cta.bulk_group.L2::cache_hint
 # CHECK: cp.reduce.async.bulk.tensor.1d.global.shared::cta.add.tile.bulk_group.L2::cache_hint
 # CHECK: cp.async.bulk.prefetch.tensor.1d.L2.global.tile.L2::cache_hint
