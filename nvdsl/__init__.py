@@ -6,7 +6,8 @@ The public names, nothing else. ``import nvdsl as nv`` is the usual form.
 * the matrix product for any layout, type and size: `matmul`
 * choosing a kernel's constants by trying them: `autotune`, `Space`
 * control flow: `range` (traced loops); plain ``if``, ``while``, ``and``, ``or``, ``not`` on traced values
-* types and values: `f16` ... `u64`, `const`, `select`, `min`, `max`, `abs`, `clamp`, `bitcast`; `nvdsl.math`
+* types and values: `f16` ... `u64`, `const`, `vector`, `select`, `min`, `max`, `abs`, `clamp`, `bitcast`;
+  `nvdsl.math`
 * annotations of a program's own helpers: `Int`, `Bool`, `Number`, beside `Value`, `Array`, `Tile` ...
 * tiles: `smem`, `TMA`, `accumulator`, `Ring`, `PipelineState`
 * instructions, one function each: `nvdsl.ops`
@@ -131,9 +132,10 @@ from nvdsl.values.dtypes import (
     u32,
     u64,
 )
-from nvdsl.values.select import abs, clamp, max, min, select
+from nvdsl.values.select import abs, clamp, max, maximum, min, minimum, select, where
 from nvdsl.values.traced import Unsigned, Value, bitcast, const
 from nvdsl.values.typing import Bool, Int, Number
+from nvdsl.values.vector import vector
 
 if TYPE_CHECKING:
     from nvdsl.kernels.gemm.matmul import matmul as matmul

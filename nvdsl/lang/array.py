@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any, NoReturn, overload
 
 from nvdsl.errors import trace_error
+from nvdsl.lang import vector_access
 from nvdsl.mlir import ir
 from nvdsl.mlir.dialects import memref, vector
 from nvdsl.ops.pointer import index
@@ -13,6 +14,8 @@ from nvdsl.values import dtypes
 from nvdsl.values.dtypes import DType
 from nvdsl.values.traced import Value, as_value, stored, wrap
 from nvdsl.values.typing import Coords, Index, Int, Number, Slices
+
+_DYNAMIC = ir.ShapedType.get_dynamic_stride_or_offset()
 
 
 @ir.register_value_caster(ir.MemRefType.static_typeid, replace=True)
@@ -115,37 +118,44 @@ class Array(ir.Value):
         part = memref.subview(self, starts, list(shape), [1] * self.ndim)
         return part.remember_dtype(self.dtype)
 
-    def load_vector(self, key: Index, count: int) -> Value:
-        """``count`` contiguous elements from ``key`` on, as one access: a vector value.
+    def vector(self, key: Index, count: int) -> Value:
+        """``count`` contiguous elements from ``key`` on, read as one access of 2, 4, 8 or 16 bytes (``vector.load``).
 
-        The address must be aligned to the vector's bytes.
+        ``v[i]``, ``len(v)``, ``for x in v`` and operators work on the elements; `store_vector` stores them. The first
+        element's address is a multiple of the access's bytes. Raises TraceError where it surely is not; else the
+        simulator and debug mode check it. TraceError too for another size, and outside of the array.
         """
-        ty = ir.VectorType.get([count], self._ty.element_type)
         keys = self._keys(key)
-        alignment = self._check_vector(count, keys[-1])
-        return vector.load(ty, self, [index(k) for k in keys], alignment=alignment)
+        alignment = self._check_vector(count, keys)
+        ty = ir.VectorType.get([count], self._ty.element_type)
+        return wrap(vector.load(ty, self, [index(k) for k in keys], alignment=alignment), self.dtype)
+
+    def load_vector(self, key: Index, count: int) -> Value:
+        """The same as `vector`, by its older name."""
+        return self.vector(key, count)
 
     def store_vector(self, value: Value, key: Index) -> None:
-        """Store a vector value to contiguous elements from ``key`` on, as one access."""
-        count = ir.VectorType(value.type).shape[0]
+        """Store a vector to contiguous elements from ``key`` on, as one access, converted to the array's type as a
+        single element is. Aligned as in `vector`."""
+        value = vector_access.converted(value, self.dtype)
         keys = self._keys(key)
-        alignment = self._check_vector(count, keys[-1])
+        alignment = self._check_vector(value.shape[0], keys)
         vector.store(value, self, [index(k) for k in keys], alignment=alignment)
 
-    def _check_vector(self, count: int, start: Int) -> int:
-        size = count * self.dtype.bytes
-        if size not in (1, 2, 4, 8, 16) or self.strides[-1] != 1:
-            raise trace_error(
-                f"a vector access of {count} x {self.dtype.name} ({size} bytes), stride {self.strides[-1]}",
-                rule="one access moves 1, 2, 4, 8 or 16 contiguous bytes (PTX ISA, ld/st)",
-                fix="choose a count that gives at most 16 bytes and an array whose last axis is contiguous",
-            )
+    def _check_vector(self, count: int, keys: tuple[Int, ...]) -> int:
+        size = vector_access.size(count, self.dtype, self.strides[-1])
+        start, what = keys[-1], f"a vector access of {count} elements"
         if isinstance(start, int) and 0 <= self.shape[-1] < start + count:
             raise trace_error(
-                f"a vector access of {count} elements from {start} on, on an axis of {self.shape[-1]} elements",
+                f"{what} from {start} on, on an axis of {self.shape[-1]} elements",
                 rule="an access lies within the array",
                 fix="check the start and the count",
             )
+        offset, strides, itemsize = self._ty.get_strides_and_offset()[1], self.strides, self.dtype.bytes
+        if all(x != _DYNAMIC for x in (offset, *strides)):
+            axes = [(k, s * itemsize, n) for k, s, n in zip(keys, strides, self.shape, strict=True)]
+            what = f"a vector access of {count} x {self.dtype.name} ({size} bytes)"
+            vector_access.check_aligned(size, what, offset * itemsize, axes)
         return size
 
     def _keys(self, key: Any) -> tuple[Any, ...]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, overload
 from nvdsl.errors import trace_error
 from nvdsl.ir import declared
 from nvdsl.ir.declared import Declared
+from nvdsl.lang import vector_access
 from nvdsl.layout import SWIZZLES, Operand, TileLayout
 from nvdsl.mlir import ir
 from nvdsl.ops.smem import get_dynamic_shared_memory, smem_address, smem_pointer
@@ -206,13 +207,33 @@ class Tile:
         bounds.within(self._described(), (row, col), (self.layout.rows, self.layout.cols - count + 1))
         return self._view((count,), self.dtype, self.offset + self.layout.offset(row, col))
 
-    def store_vector(self, value: Value, key: tuple[Int, Int]) -> None:
-        """Store a vector value to neighbouring columns of a row from ``key`` (row, column) on, as one access.
+    def vector(self, key: tuple[Int, Int], count: int) -> Value:
+        """``count`` neighbouring columns of a row from ``key`` (row, column) on, as one access: see `Array.vector`.
 
-        They lie in one 16-byte unit of the swizzle: the column is a multiple of the vector's elements.
+        They lie in one 16-byte unit of the swizzle, so that the column is a multiple of ``count``; of a dense tile,
+        rows that are no multiple of the access apart are refused. Raises TraceError for the transposed view.
         """
-        count = ir.VectorType(value.type).shape[0]
-        self._element(key, count).store_vector(value, (0,))
+        return self._elements(key, count).vector(0, count)
+
+    def store_vector(self, value: Value, key: tuple[Int, Int]) -> None:
+        """Store a vector to neighbouring columns of a row from ``key`` (row, column) on, as one access, converted to
+        the tile's type. Aligned as in `vector`."""
+        value = vector_access.converted(value, self.dtype)
+        self._elements(key, value.shape[0]).store_vector(value, 0)
+
+    def _elements(self, key: tuple[Int, Int], count: int) -> Array:
+        if self.transposed:
+            raise trace_error(
+                "a vector access of the transposed view of a tile",
+                rule="one access takes neighbouring columns of a stored row",
+                fix="take the vector from the tile itself, or element by element",
+            )
+        size = vector_access.size(count, self.dtype, 1)
+        found = self._element(key, count)
+        what = f"a vector access of {count} x {self.dtype.name} ({size} bytes)"
+        row, col = (key[0], self.layout.panel_bytes, self.layout.rows), (key[1], self.dtype.bytes, self.layout.cols)
+        vector_access.check_aligned(size, what, 0, (row, col))
+        return found
 
     def __getitem__(self, key: tuple[Int, Int]) -> Value:
         """Load the element at (row, column), through the swizzle."""

@@ -208,6 +208,12 @@ def extract(vector: Any, type: Any, position: Sequence[int], dynamic: Sequence[A
 DYNAMIC = -(1 << 63)  # ShapedType::kDynamic
 
 
+def shuffle(vector: Any, positions: Sequence[int]) -> Any:
+    """The elements at ``positions`` of a vector of rank 1, as a vector (``vector.shuffle``)."""
+    type = ir.VectorType.get([len(positions)], vector.type.element_type)
+    return emit("vector.shuffle", type, vector, vector, mask=ir.DenseI64ArrayAttr.get(list(positions)))
+
+
 def per_element(fn: Callable[[Any], Any], vector: Any) -> Any:
     """Apply ``fn``, which knows only scalars, to each element of a vector of rank 1."""
     scalar = vector.type.element_type

@@ -214,7 +214,7 @@ class Operators(ir.Value):
     def __ge__(self, other: Number) -> Value:
         return self._compare(">=", other)
 
-    def __getitem__(self, position: Index) -> Value:
+    def __getitem__(self, position: Index | slice) -> Value:
         return self._element(position)
 
     def __len__(self) -> int:

@@ -76,6 +76,32 @@ def _extreme(op: str, args: tuple[Any, ...]) -> Any:
 
 
 @overload
+def maximum(a: Value, b: Number) -> Value: ...
+@overload
+def maximum(a: Number, b: Value) -> Value: ...
+@overload
+def maximum(a: N, b: N) -> N: ...
+
+
+def maximum(a: Number, b: Number) -> Number:
+    """The greater of the two, element by element of vectors: `max` of two arguments, by NumPy's name."""
+    return max(a, b)
+
+
+@overload
+def minimum(a: Value, b: Number) -> Value: ...
+@overload
+def minimum(a: Number, b: Value) -> Value: ...
+@overload
+def minimum(a: N, b: N) -> N: ...
+
+
+def minimum(a: Number, b: Number) -> Number:
+    """The lesser of the two, element by element of vectors: `min` of two arguments, by NumPy's name."""
+    return min(a, b)
+
+
+@overload
 def clamp(x: Value, low: Number, high: Number) -> Value: ...
 @overload
 def clamp(x: N, low: N, high: N) -> N: ...
@@ -118,6 +144,10 @@ def select(condition: Bool, a: Number | ir.Value, b: Number | ir.Value) -> Numbe
         raise _no_select(a, b)
     common = dtypes.common(dtypes.of(a), dtypes.of(b))
     return select(condition, as_value(a, common), as_value(b, common))
+
+
+where = select
+"""`select` by NumPy's name."""
 
 
 def _meet(a: Any, b: Any) -> tuple[dtypes.DType, Any, Any]:

@@ -17,6 +17,7 @@ beside an integer) and must fit it. bool counts as i32 but for ``& | ^ ~`` and c
 ``abs -x``                      the least integer has no positive partner and stays itself
 ``== != < <= > >=``             a bool value; a comparison with NaN is False, ``!=`` is True
 ``v[i]``, ``len(v)``, ``for``   the elements of a vector value (``i``: Python int or traced integer)
+``v[i:j]``                      some of a vector's elements, as a vector (Python ints)
 ==============================  ============================================================================
 
 ``==`` builds an op; whether two objects are the same SSA value, ``ir.Value.__eq__(a, b)`` says.
@@ -83,9 +84,47 @@ class Value(Operators):
         raw = promotion.compare(op, self, other)
         return raw if raw is NotImplemented else wrap(raw, dtypes.bool_)
 
+    def to(self, dtype: DType) -> Value:
+        """The number, or each element, converted to ``dtype``: short for ``dtype(x)``, see `cast`."""
+        return cast(self, dtype)
+
+    def sum(self) -> Value:
+        """The sum of a vector's elements, in their type: 16-bit floats round at every step, narrow integers wrap.
+
+        ``v.to(nv.f32).sum()`` adds in f32. The halves are added first, then their halves, so that the steps do not
+        wait for each other, and two 16-bit floats are added by one instruction.
+        """
+        return self._reduce("+", "sum")
+
+    def max(self) -> Value:
+        """The greatest of a vector's elements, as `nvdsl.max` compares them."""
+        return self._reduce("max", "max")
+
+    def min(self) -> Value:
+        """The least of a vector's elements, as `nvdsl.min` compares them."""
+        return self._reduce("min", "min")
+
+    def _reduce(self, op: str, name: str) -> Any:
+        if len(self.shape) != 1:
+            raise trace_error(
+                f".{name}() of {'a traced number' if not self.shape else self.type}",
+                rule="it combines the elements of a vector of rank 1, in each thread",
+            )
+        whole, odd = self, []
+        while (half := whole.shape[0] // 2) > 1:
+            if whole.shape[0] % 2:
+                odd.append(whole[-1])
+            whole = wrap(*promotion.binary(op, whole[:half], whole[half : 2 * half]))
+        first, *rest = [*whole, *odd]
+        for x in rest:
+            first = wrap(*promotion.binary(op, first, x))
+        return first
+
     def _element(self, position: Any) -> Any:
         if not self.shape:
             raise trace_error("[] on a traced number", rule="only a vector value has elements")
+        if isinstance(position, slice):
+            return self._part(position)
         positions = position if isinstance(position, tuple) else (position,)
         if len(positions) != len(self.shape):
             raise trace_error(f"{len(positions)} subscripts for a vector of shape {self.shape}")
@@ -93,6 +132,22 @@ class Value(Operators):
         _state_bounds(positions, static, self.shape)
         dynamic = [cast(p, dtypes.index) for p in positions if isinstance(p, ir.Value)]
         return wrap(arith.extract(self, arith.element(self.type), static, dynamic), self.dtype)
+
+    def _part(self, wanted: slice) -> Any:
+        bounds_ = (wanted.start, wanted.stop, wanted.step)
+        known = all(x is None or isinstance(x, (int, np.integer)) for x in bounds_) and len(self.shape) == 1
+        positions = range(self.shape[0])[wanted] if known and wanted.step != 0 else ()
+        if not positions:
+            raise trace_error(
+                f"{self._shown()}[{':'.join('' if x is None else _known(x) for x in bounds_)}]",
+                rule="a part of a vector takes one element or more, which are known while tracing: registers have no "
+                "addresses",
+                fix="slice with Python ints, or take one element with v[i]",
+            )
+        return wrap(arith.shuffle(self, positions), self.dtype)
+
+    def _shown(self) -> str:
+        return f"a vector of {'x'.join(map(str, self.shape))} {self.dtype.name}"
 
 
 class Unsigned(Value):
@@ -123,6 +178,10 @@ def wrap(raw: ir.Value, t: DType) -> Value:
     value = raw if raw.__class__ is kind else kind(raw)
     value._dtype = t
     return value
+
+
+def _known(x: Any) -> str:
+    return "..." if isinstance(x, ir.Value) else str(x)
 
 
 def _static_position(p: Any, extent: int) -> int:

@@ -18,7 +18,7 @@ from tests.sim.examples import EXAMPLES, arena
 from tests.sim.simulate import traced, zeros
 
 LAYERS = {
-    **{name: f"values.{name}" for name in ("arith", "bounds", "casts", "math", "operators", "select")},
+    **{name: f"values.{name}" for name in ("arith", "bounds", "casts", "math", "operators", "select", "vector")},
     **{name: f"lang.{name}" for name in ("accumulator", "array", "pipeline", "tile", "tma")},
     "traced": "values.traced",
 }

@@ -104,14 +104,15 @@ def _signs(k):
     return [y for t in OPERANDS if t is not dtypes.bool_ for x in [t(k.i)] for y in (-x, abs(x), x**3)]
 
 
-@example("arith.select", "select.select", "select.min", "select.max", "select.clamp")
+@example("arith.select", "select.select", "select.min", "select.max", "select.clamp", "select.minimum",
+         "select.maximum", "select.where")  # fmt: skip
 def _selects(k):
     found = []
     for t in OPERANDS:
         x, y = t(k.i), t(k.i + 1)
-        found.append(select.select(k.first, x, y))
+        found += [select.select(k.first, x, y), select.where(k.first, y, x)]
         if t is not dtypes.bool_:
-            found += [select.min(x, y), select.max(x, y), select.clamp(x, t(1), t(5))]
+            found += [select.minimum(x, y), select.maximum(x, y), select.clamp(x, t(1), t(5))]
     return found
 
 
@@ -125,7 +126,16 @@ def _splats(k):
     return [arith.constant(ir.VectorType.get([2], t.ir), 3) for t in OPERANDS if t is not dtypes.index]
 
 
-@example("operators.Operators.__getitem__")
+@example("operators.Operators.__getitem__", "arith.shuffle")
 def _vector_elements(k):
     v = k.x.load_vector((k.t // 128 * 4,), 4)
-    return [v[0], v[-1], v[k.t % 4], *v]
+    return [v[0], v[-1], v[k.t % 4], *v, v[1:3], v[::-1]]
+
+
+@example("vector.vector", "traced.Value.to", "traced.Value.sum", "traced.Value.max", "traced.Value.min")
+def _vectors_of_registers(k):
+    found = []
+    for t in OPERANDS:
+        v = nv.vector([k.i, k.i + 1, 3], t)
+        found += [v.to(nv.f32), v.sum(), v.max(), v.min()]
+    return found

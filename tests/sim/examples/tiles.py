@@ -131,15 +131,17 @@ def _arrays(k):
     return [part[k.t // 64, k.t % 64], k.halves[2:4, :][k.t // 64, k.t % 64]]
 
 
-@example("tile.Tile.store_vector")
+@example("tile.Tile.store_vector", "tile.Tile.vector")
 def _tile_vectors(k):
     k.A.store_vector(k.halves.load_vector((k.t, 0), 8), (k.t % 64, 8))
+    nv.sync_threads()
+    return [k.A.vector((k.t % 64, 8 + k.t // 128 * 4), 4)]
 
 
-@example("array.Array.load_vector", "array.Array.store_vector")
+@example("array.Array.vector", "array.Array.load_vector", "array.Array.store_vector")
 def _vectors(k):
     found = []
     for count in (1, 2, 4, 8):
-        found.append(k.halves.load_vector((k.t, 0), count))
+        found.append(k.halves.vector((k.t, 0), count))
         k.halves.store_vector(found[-1], (k.t, 8))
     return found

@@ -140,6 +140,63 @@ def test_vector_accesses_need_contiguous_elements():
     assert "stride 4" in error.message
 
 
+def test_vectors_keep_the_arrays_type_and_are_stored_converted():
+    def body(x, y):
+        v = x.vector((0, 4), 4)
+        assert (v.dtype, type(v), len(v)) == (nv.u8, Unsigned, 4)
+        y.store_vector(v, 0)
+
+    module = trace(body, array(nv.u8, 4, 32), array(nv.f32, 8))
+    assert len(find(module, "arith.uitofp")) == 1
+
+
+MISALIGNED = {
+    "known start": (array(nv.f32, 8, 32), lambda x, t: x.vector((0, 2), 4)),
+    "known rest": (array(nv.f32, 8, 32), lambda x, t: x.vector((t, t * 4 + 1), 4)),
+    "known rest of the lane": (array(nv.f32, 8, 32), lambda x, t: x.vector((0, (t & -4) + 2), 4)),
+    "view that starts between": (array(nv.f32, 8, 32), lambda x, t: x[:, 2:].vector((t, 4), 4)),
+    "rows that start between": (array(nv.f16, 8, 100), lambda x, t: x.vector((t, 8), 8)),
+    "rows of a view": (array(nv.f16, 8, 128, strides=(100, 1)), lambda x, t: x.vector((t, t * 8), 8)),
+    "known row": (array(nv.f16, 8, 100), lambda x, t: x.vector((1, 0), 8)),
+    "store": (array(nv.f32, 8, 32), lambda x, t: x.store_vector(x.vector((0, 0), 4), (0, 1))),
+}
+
+
+@pytest.mark.parametrize(("of", "use"), MISALIGNED.values(), ids=list(MISALIGNED))
+def test_vectors_that_are_surely_misaligned_are_refused(of, use):
+    def body(x):
+        use(x, nv.thread_id.x)
+
+    with pytest.raises(nv.TraceError) as caught:
+        trace(body, of)
+    error = caught.value
+    assert error.where.file == __file__
+    assert "no multiple of" in error.message or "not every row starts" in error.message
+    assert error.rule and error.fix
+
+
+def test_vectors_that_may_be_aligned_are_left_to_the_run():
+    def body(x, y):
+        t = nv.thread_id.x
+        x.vector((t * 2, 0), 8)  # every other row
+        x.vector((t, nv.select(t % 2 == 0, 0, 4)), 8)
+        x.vector((nv.cluster_rank() * 2, (t & -8)), 8)
+        x.vector((2, 0), 8)
+        y.vector(t, 2)
+        y.view((t,), (8,)).vector(1, 2)
+        for k in nv.range(8, 64, 8):
+            y.vector(k + t // 4 * 8, 8)
+
+    trace(body, array(nv.f16, 8, 100), array(nv.f16, 128))
+
+
+def test_vectors_of_bools_and_stores_of_no_vectors_are_refused():
+    error = refused_body(lambda x: x.vector(0, 8), array(nv.bool_, 64))
+    assert "nv.u8" in error.fix
+    error = refused_body(lambda x: x.store_vector(x[0], 0), array(nv.f32, 64))
+    assert "nv.vector" in error.fix
+
+
 def test_memrefs_that_any_builder_makes_are_arrays():
     """LLVM-style code subscripts what gpu.alloc or memref.subview return."""
     from nvdsl.mlir.dialects import memref

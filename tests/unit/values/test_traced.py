@@ -152,7 +152,12 @@ def test_vector_elements() -> None:
         assert type(u[0]) is Unsigned and u[-1].dtype is nv.u8
         assert list(v[-1].owner.attributes["static_position"]) == [3]
         assert v[gpu.thread_id(gpu.Dimension.x)].dtype is nv.f32
-        for bad in (4, -5, 1.0, slice(0, 2)):
+        assert (v[1:3].shape, v[::-2].dtype, type(u[:1])) == ((2,), nv.f32, Unsigned)
+        assert list(v[::-2].owner.attributes["mask"]) == [3, 1]
+        for empty in (slice(2, 2), slice(0, 4, 0), slice(v[0], 2)):
+            with pytest.raises(TraceError, match="a vector of 4 f32"):
+                v[empty]
+        for bad in (4, -5, 1.0):
             with pytest.raises(TraceError, match="subscript"):
                 v[bad]
         with pytest.raises(TraceError, match="2 subscripts"):
