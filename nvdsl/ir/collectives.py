@@ -9,6 +9,9 @@ from nvdsl.hopper.arch import WARP_SIZE, WARPGROUP_SIZE
 
 ALIGNED = {
     "gpu.barrier": ("barrier.sync.aligned", WARP_SIZE),
+    "gpu.subgroup_mma_load_matrix": ("wmma.load.sync.aligned", WARP_SIZE),
+    "gpu.subgroup_mma_store_matrix": ("wmma.store.sync.aligned", WARP_SIZE),
+    "gpu.subgroup_mma_compute": ("wmma.mma.sync.aligned", WARP_SIZE),
     "nvvm.barrier0": ("barrier.sync.aligned", WARP_SIZE),
     "nvvm.barrier": ("barrier.sync.aligned", WARP_SIZE),
     "nvvm.barrier.arrive": ("barrier.arrive.aligned", WARP_SIZE),

@@ -115,6 +115,8 @@ DEVICE = (
              needs=legalize.FLOAT8_OPS),
     _rewrite("count-bits", "math's, which no pass below takes", legalize.count_bits,
              needs=tuple(legalize.COUNT_BITS)),
+    Step("loops-of-matrices", "the next step knows no loop that carries a !gpu.mma_matrix",
+         pipeline="convert-scf-to-cf", needs=("gpu.subgroup_mma_compute",)),
     _pass("convert-nvgpu-to-nvvm", "mbarriers, TMA, warpgroup MMA"),
     _rewrite("hold-accumulators", "LLVM would write them behind the fence",
              accumulators.hold_accumulators, needs=("nvgpu.warpgroup.mma",)),

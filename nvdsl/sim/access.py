@@ -11,7 +11,7 @@ from nvdsl.sim import atomics, memory, shadow
 from nvdsl.sim.atomics import RELAXED, Order
 from nvdsl.sim.clocks import ALL_LANES
 from nvdsl.sim.memory import Bytes
-from nvdsl.sim.records import Touch
+from nvdsl.sim.records import COLLECTIVE, Touch
 from nvdsl.sim.report import Access, error
 from nvdsl.sim.values import LANES, Element
 
@@ -219,7 +219,8 @@ class Accessor:
         """The active lanes know different things."""
         active = np.arange(LANES) if w.active is None else w.active
         for _ in w.apart():
-            mine = offsets if offsets.__class__ is int else offsets[w.mask[active]]
+            whole = offsets.__class__ is int or what in COLLECTIVE
+            mine = offsets if whole else offsets[w.mask[active]]
             span, touch = self.touch(w, mine, tracker.shift, what)
             tracker.compare(span, w.clock, access, touch, writes)
 
@@ -265,6 +266,10 @@ class Accessor:
             "let one lane store, or add them up before (a shuffle, or an atomic)",
         )
 
+    def check_warp(self, w: Any, found: Bytes, block: Any, offsets: Any, what: str) -> None:
+        """A load that the lanes of a warp do together: ``offsets`` are those of its parts, in any number."""
+        self._check(w, found, block, offsets, what, False)
+
     def modify(self, w: Any, address: Any, what: str = "atomic") -> tuple[Bytes, list[int]]:
         """The memory and the offsets, one for each active lane, of a read-modify-write."""
         found, block, offsets = self.locate(w, address, what)
@@ -285,7 +290,7 @@ class Accessor:
         if found is None:
             if len(self._touches) > 4096:
                 self._touches.clear()
-            collective = what in ("ldmatrix", "stmatrix")
+            collective = what in COLLECTIVE
             touch = Touch(offsets, self.size, ALL_LANES if collective else w.bits, collective)
             found = self._touches[key] = shadow.scattered(offsets, self.size, shift), touch
         return found

@@ -62,6 +62,7 @@ def _is_relaxed_arrival(op: Any) -> bool:
 _ACCESSES = {
     "memref.load", "memref.store", "vector.load", "vector.store", "memref.atomic_rmw", "vector.transfer_read",
     "vector.transfer_write", "llvm.load", "llvm.store", "llvm.atomicrmw", "llvm.cmpxchg", "nvgpu.warpgroup.mma.store",
+    "gpu.subgroup_mma_load_matrix", "gpu.subgroup_mma_store_matrix",
 }  # fmt: skip
 
 

@@ -16,6 +16,9 @@ Span = tuple[int, int, int]
 """(bits, first unit, unit after the last)."""
 
 
+COLLECTIVE = frozenset(("ldmatrix", "stmatrix", "wmma.load.a", "wmma.load.b"))
+"""Accesses by all lanes of a warp together, of which each may touch every part."""
+
 _NOTHING = np.zeros(0, np.int64)
 
 

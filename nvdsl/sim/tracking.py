@@ -16,6 +16,7 @@ from nvdsl.sim import atomics
 from nvdsl.sim.clocks import ALL_LANES
 from nvdsl.sim.histories import UNDEFINED, Histories, Touch
 from nvdsl.sim.memory import GlobalMemory
+from nvdsl.sim.records import COLLECTIVE
 from nvdsl.sim.records import Touch as Part
 from nvdsl.sim.report import Access, global_race, lane_race, never_written, scopes
 
@@ -117,7 +118,7 @@ class GlobalShadow:
                 Touch(w.block, w.actor, w.epoch, access, writes, what == "atomic", domain)
             )
             w.noted.append(self._histories.touches[number])
-        now = Part(offsets, size, w.bits)
+        now = Part(offsets, size, w.bits, what in COLLECTIVE)
         w.touched |= w.bits
         self._note(w, self.numbers, units, number, now)
         parts = self._histories.touches[number].parts

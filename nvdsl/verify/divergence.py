@@ -24,7 +24,10 @@ from nvdsl.verify.threads import ranges
 _BLOCK = ("gpu.barrier", "nvvm.barrier0", "nvvm.barrier", "nvvm.barrier.arrive")
 _CLUSTER = ("nvvm.cluster.arrive", "nvvm.cluster.arrive.relaxed", "nvvm.cluster.wait", "gpu.cluster_barrier")
 _WARPGROUP = (*(name for name, (_, size) in ALIGNED.items() if size == WARPGROUP_SIZE), "nvgpu.warpgroup.mma")
-_WARP = ("nvvm.ldmatrix", "nvvm.stmatrix")
+_WARP = (
+    "nvvm.ldmatrix", "nvvm.stmatrix", "gpu.subgroup_mma_load_matrix", "gpu.subgroup_mma_store_matrix",
+    "gpu.subgroup_mma_compute",
+)  # fmt: skip
 
 
 def check(program: Program) -> None:

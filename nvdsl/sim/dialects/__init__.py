@@ -6,6 +6,7 @@ from nvdsl.sim.dialects import (
     cf,
     conversions,
     gpu,
+    gpu_matrix,
     llvm,
     llvm_memory,
     math,
@@ -22,6 +23,6 @@ from nvdsl.sim.dialects import (
 )  # fmt: skip
 
 __all__ = [
-    "arith", "builtin", "cf", "conversions", "gpu", "llvm", "llvm_memory", "math", "memref", "nvgpu", "nvvm",
-    "nvvm_copies", "nvvm_lanes", "nvvm_wgmma", "ptx", "scf", "vector", "vector_memory",
+    "arith", "builtin", "cf", "conversions", "gpu", "gpu_matrix", "llvm", "llvm_memory", "math", "memref", "nvgpu",
+    "nvvm", "nvvm_copies", "nvvm_lanes", "nvvm_wgmma", "ptx", "scf", "vector", "vector_memory",
 ]  # fmt: skip
