@@ -1,8 +1,8 @@
 """gpu, matrices of a warp (WMMA): gpu.subgroup_mma_*, which lower to wmma.load, wmma.mma and wmma.store.
 
 A value is a `Matrix`, the whole of it and not each lane's part. Which lane holds what of A and B is not said by the PTX
-ISA ("wmma", matrix fragments), so that each lane may touch all that a load of these reads. Of C and D a lane holds
-the same elements whenever the shape and the type are the same, so that a warp may load what it has stored. Here they are
+ISA ("wmma", matrix fragments), so that each lane may touch all that a load of these reads. Of C and D a lane holds the
+same elements whenever the shape and the type are the same, so that a warp may load what it has stored. Here they are
 those of mma.sync's C, given to other lanes in each block of 8 x 8, so that no lane has the same place in two.
 """
 
