@@ -5,7 +5,10 @@ The simulator and the verifier read these tables.
 
 from __future__ import annotations
 
+from typing import Any
+
 from nvdsl.hopper.arch import WARP_SIZE, WARPGROUP_SIZE
+from nvdsl.ir.operands import string
 
 ALIGNED = {
     "gpu.barrier": ("barrier.sync.aligned", WARP_SIZE),
@@ -20,6 +23,7 @@ ALIGNED = {
     "nvvm.cluster.wait": ("barrier.cluster.wait.aligned", WARP_SIZE),
     "nvvm.ldmatrix": ("ldmatrix.sync.aligned", WARP_SIZE),
     "nvvm.stmatrix": ("stmatrix.sync.aligned", WARP_SIZE),
+    "nvvm.mma.sync": ("mma.sync.aligned", WARP_SIZE),
     "nvvm.setmaxregister": ("setmaxnreg.sync.aligned", WARPGROUP_SIZE),
     "nvvm.wgmma.fence.aligned": ("wgmma.fence.sync.aligned", WARPGROUP_SIZE),
     "nvvm.wgmma.mma_async": ("wgmma.mma_async.sync.aligned", WARPGROUP_SIZE),
@@ -27,6 +31,16 @@ ALIGNED = {
     "nvvm.wgmma.wait.group.sync.aligned": ("wgmma.wait_group.sync.aligned", WARPGROUP_SIZE),
 }
 """By op: the PTX instruction, and how many threads execute it at one place: those of a warp, or of a warpgroup."""
+
+_INLINE = {"mma": ALIGNED["nvvm.mma.sync"]}
+"""The same of nvdsl's inline PTX, by its name (`nvdsl.ops.ptx`)."""
+
+
+def aligned(op: Any) -> tuple[str, int] | None:
+    """What `ALIGNED` says of an op, and of inline PTX; None for what threads execute alone. (Inline wgmma is looked at
+    with the other wgmmas.)"""
+    return ALIGNED.get(op.name) or (_INLINE.get(string(op, "nvdsl.ptx")) if op.name == "llvm.inline_asm" else None)
+
 
 MASKED: dict[str, tuple[str, str | None]] = {
     "nvvm.shfl.sync": ("shfl.sync", "thread_mask"),

@@ -75,8 +75,8 @@ def constant_value(op: Any) -> int | None:
     return int(attribute.value) if isinstance(attribute, ir.IntegerAttr | ir.BoolAttr) else None
 
 
-def wgmma_shape(op: Any) -> tuple[int, int, int]:
-    """M, N and K of an ``nvvm.wgmma.mma_async``."""
+def matrix_shape(op: Any) -> tuple[int, int, int]:
+    """M, N and K of an ``nvvm.wgmma.mma_async`` or ``nvvm.mma.sync``."""
     m, n, k = map(int, re.findall(r"[mnk] = (\d+)", str(op.attributes["shape"])))
     return m, n, k
 

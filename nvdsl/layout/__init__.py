@@ -6,7 +6,7 @@
 * tiles and threads: `logical_divide`, `zipped_divide`, `tiled_divide`, `flat_divide`, `logical_product`,
   `blocked_product`, `raked_product`, `make_layout_tv`
 * memory: `max_common_vector`, `upcast`, `bank_conflicts`, `rank_f2`
-* Hopper's own: `wgmma_accumulator`, `wgmma_a`, `mma_a`, `mma_b`, `MMA_C`, `matrix_values`, `matrix_rows`,
+* Hopper's own: `wgmma_accumulator`, `wgmma_a`, `mma_a`, `mma_b`, `mma_c`, `MMA_C`, `matrix_values`, `matrix_rows`,
   `FRAGMENT_ROWS`, `tma_boxes`
 * tiles of shared memory and wgmma's view of them: `TileLayout`, `swizzle_offset`, `Operand`
 """
@@ -23,6 +23,7 @@ from nvdsl.layout.hopper import (
     matrix_values,
     mma_a,
     mma_b,
+    mma_c,
     tma_boxes,
     wgmma_a,
     wgmma_accumulator,
@@ -50,6 +51,6 @@ __all__ = [
     "WGMMA_K_BYTES", "X", "a_fragment_element", "accumulator_element", "bank_conflicts", "blocked_product", "coalesce",
     "column_major", "complement", "composition", "flat_divide", "identity", "left_inverse", "logical_divide",
     "logical_product", "make_layout", "make_layout_tv", "matrix_rows", "matrix_values", "max_common_vector", "mma_a",
-    "mma_b", "parse", "raked_product", "rank_f2", "right_inverse", "row_major", "swizzle_offset", "tiled_divide",
-    "tma_boxes", "upcast", "wgmma_a", "wgmma_accumulator", "zipped_divide",
+    "mma_b", "mma_c", "parse", "raked_product", "rank_f2", "right_inverse", "row_major", "swizzle_offset",
+    "tiled_divide", "tma_boxes", "upcast", "wgmma_a", "wgmma_accumulator", "zipped_divide",
 ]  # fmt: skip

@@ -43,19 +43,40 @@ def wgmma_a(itemsize: int) -> Layout:
     return Layout(((*lanes.shape, 4), values.shape), ((*lanes.stride, E(16, 0)), values.stride))
 
 
-def mma_a(itemsize: int) -> Layout:
-    """Map (lane, (element of a register, register)) to (row, column) of A of mma.sync.m16n8: 16 rows of 32 bytes.
+def mma_a(itemsize: int, k: int = 0, m: int = 16) -> Layout:
+    """Map (lane, (element of a register, register)) to (row, column) of A of mma.sync: ``m`` rows of ``k`` elements.
 
-    PTX ISA, "Matrix Fragments for mma.m16n8k16" (2 bytes), "m16n8k8" (.tf32), "m16n8k32" (1 byte).
+    A register holds ``4 // itemsize`` elements, or one f64. ``k``: 32 bytes unless given; ``m``: 16 or 8. PTX ISA,
+    "Matrix Fragments for mma.m16n8k16" (2 bytes), "m16n8k8" (.tf32), "m16n8k32" (1 byte), "mma.m16n8k4" (.f64) and kin.
     """
-    per = 4 // itemsize
-    return Layout(((4, 8), (per, (2, 2))), ((E(0, per), E(1, 0)), (E(0, 1), (E(8, 0), E(0, 4 * per)))))
+    per, groups = _per_register(itemsize, k)
+    values = (per, (m // 8, groups)), (E(0, 1), (E(8, 0), E(0, 4 * per)))
+    return Layout(((4, 8), values[0]), ((E(0, per), E(1, 0)), values[1]))
 
 
-def mma_b(itemsize: int) -> Layout:
-    """Map (lane, (element of a register, register)) to (k, column) of B of mma.sync.m16n8: 32 bytes of k, 8 columns."""
-    per = 4 // itemsize
-    return Layout(((4, 8), (per, 2)), ((E(per, 0), E(0, 1)), (E(1, 0), E(4 * per, 0))))
+def mma_b(itemsize: int, k: int = 0) -> Layout:
+    """Map (lane, (element of a register, register)) to (k, column) of B of mma.sync: ``k`` rows (32 bytes unless given)
+    of 8 columns."""
+    per, groups = _per_register(itemsize, k)
+    return Layout(((4, 8), (per, groups)), ((E(per, 0), E(0, 1)), (E(1, 0), E(4 * per, 0))))
+
+
+def _per_register(itemsize: int, k: int) -> tuple[int, int]:
+    """Elements of a register, and registers along K."""
+    per = max(4 // itemsize, 1)
+    return per, (k or 32 // itemsize) // (4 * per)
+
+
+def mma_c(m: int = 16, n: int = 8) -> Layout:
+    """Map (lane, value) to (row, column) of C and D of mma.sync, ``m x n`` of one warp.
+
+    16 rows come after the other, and in each of them 8 columns after the other: where m is 16 it is a warp's part of
+    `wgmma_accumulator`. PTX ISA, "Matrix Fragments for mma".
+    """
+    return Layout(
+        ((4, 8), (2, min(m, 16) // 8, n // 8, max(m // 16, 1))),
+        ((E(0, 2), E(1, 0)), (E(0, 1), E(8, 0), E(0, 8), E(16, 0))),
+    )
 
 
 MMA_C = Layout(((4, 8), (2, 2)), ((E(0, 2), E(1, 0)), (E(0, 1), E(8, 0))))

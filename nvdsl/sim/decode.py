@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from nvdsl.errors import SimError
-from nvdsl.ir.collectives import ALIGNED
+from nvdsl.errors import SimError, Where
+from nvdsl.ir import collectives
 from nvdsl.ir.location import where
 from nvdsl.ir.operands import named
 from nvdsl.mlir import ir
@@ -150,8 +150,9 @@ class Decoder:
             step = handler(self, op)
         except ValueError as error:
             raise unknown(op, str(error)) from error
-        if op.name in ALIGNED:
-            step = aligned(op, step)
+        instruction = collectives.aligned(op)
+        if instruction is not None:
+            step = aligned(instruction[0], where(op), step)
         if self.fragments and op.name not in _REGIONS:
             return self._guarded(self, op, step)
         return step
@@ -161,9 +162,8 @@ _REGIONS = ("scf.for", "scf.if", "scf.while", "llvm.inline_asm")
 """What uses no register itself (the ops within it do), or is a wgmma."""
 
 
-def aligned(op: Any, step: Any) -> Any:
+def aligned(what: str, at: Where | None, step: Any) -> Any:
     """The step of an instruction that all lanes of a warp execute together."""
-    what, at = ALIGNED[op.name][0], where(op)
     of = what.partition(".")[0]
     kind = {"barrier": "divergent-barrier", "wgmma": "wgmma-converged"}.get(of, "divergent-collective")
 

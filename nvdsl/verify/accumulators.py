@@ -14,7 +14,7 @@ from typing import Any
 
 from nvdsl.errors import VerifyError
 from nvdsl.ir.location import where
-from nvdsl.ir.operands import integer, integers, named, string, wgmma_shape, word
+from nvdsl.ir.operands import integer, integers, matrix_shape, named, string, word
 from nvdsl.ir.walk import defining, yielded
 from nvdsl.mlir import ir
 from nvdsl.mlir.dialects import llvm
@@ -121,7 +121,7 @@ class _Walk:
         adds = word(node.op, "scaleD") == "one"
         if adds and _is_undefined(accumulator):
             raise _undefined(node)
-        _same_shape(node, accumulator, result, "m{}n{}k{}".format(*wgmma_shape(node.op)), state)
+        _same_shape(node, accumulator, result, "m{}n{}k{}".format(*matrix_shape(node.op)), state)
         state.flying.pop(hash(accumulator), None)
         state.flying[hash(result)] = (_OPEN, node)
         return state

@@ -13,7 +13,7 @@ import numpy as np
 
 from nvdsl.errors import VerifyError
 from nvdsl.hopper.arch import WARP_SIZE, WARPGROUP_SIZE
-from nvdsl.ir.collectives import ALIGNED, MASKED, MASKED_RULE
+from nvdsl.ir.collectives import ALIGNED, MASKED, MASKED_RULE, aligned
 from nvdsl.ir.location import where
 from nvdsl.ir.operands import named, optional, word
 from nvdsl.verify.context import Context, beside, contexts
@@ -26,7 +26,7 @@ _CLUSTER = ("nvvm.cluster.arrive", "nvvm.cluster.arrive.relaxed", "nvvm.cluster.
 _WARPGROUP = (*(name for name, (_, size) in ALIGNED.items() if size == WARPGROUP_SIZE), "nvgpu.warpgroup.mma")
 _WARP = (
     "nvvm.ldmatrix", "nvvm.stmatrix", "gpu.subgroup_mma_load_matrix", "gpu.subgroup_mma_store_matrix",
-    "gpu.subgroup_mma_compute",
+    "gpu.subgroup_mma_compute", "nvvm.mma.sync", "llvm.inline_asm",
 )  # fmt: skip
 
 
@@ -37,7 +37,7 @@ def check(program: Program) -> None:
             _check_cluster_barrier(context, node)
         for node in context.kernel.find(*_WARPGROUP):
             _check_warpgroup(context, node)
-        for node in context.kernel.find(*_WARP):
+        for node in filter(lambda n: aligned(n.op), context.kernel.find(*_WARP)):
             _check_whole_warps(context, node, context.reaches.of(node))
         _check_masks(context)
 
@@ -116,14 +116,19 @@ def _check_whole_warps(context: Context, node: Node, reach: Reach) -> None:
         raise VerifyError(
             f"a part of a warp reaches {_what(node)}: threads {ranges(torn)} of {WARP_SIZE}{_because(reach, node)}",
             where=where(node.op),
-            rule=f"all threads of a warp execute it together (PTX ISA, {ALIGNED[node.name][0]})",
+            rule=f"all threads of a warp execute it together (PTX ISA, {_instruction(node)})",
             fix="branch on whole warps: nv.warp_id(), or thread numbers that are multiples of 32; nv.sync_warp() is "
             "the barrier of lanes",
         )
 
 
 def _what(node: Node) -> str:
-    return "this barrier" if "barrier" in node.name else ALIGNED[node.name][0]
+    return "this barrier" if "barrier" in node.name else _instruction(node)
+
+
+def _instruction(node: Node) -> str:
+    found = aligned(node.op)
+    return found[0] if found else node.name
 
 
 def _check_masks(context: Context) -> None:

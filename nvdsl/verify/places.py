@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from nvdsl.hopper import arch
-from nvdsl.ir.operands import named, string, wgmma_shape, word
+from nvdsl.ir.operands import matrix_shape, named, string, word
 from nvdsl.ir.tensor_copies import tensor_map
 from nvdsl.ir.walk import defining
 from nvdsl.mlir import ir
@@ -152,7 +152,7 @@ def operands(context: Context, node: Node) -> list[SmemOperand]:
         # of a row-major A and a column-major B the elements along K are neighbours
         a = "k" if word(op, "layoutA") == "row" else "mn"
         b = "k" if word(op, "layoutB") == "col" else "mn"
-        if wgmma_shape(op)[1] == arch.WGMMA_N_STEP:
+        if matrix_shape(op)[1] == arch.WGMMA_N_STEP:
             b = ""  # 8 rows of B have no next 8: their stride is not used
         found = [
             _described(context, node, "A", named(op).descriptorA, a),

@@ -28,6 +28,7 @@ MODULES = [f"ops.{found.name}" for found in pkgutil.iter_modules(nvdsl.ops.__pat
 SILENT = {
     "bounds.stated", "traced.stored",
     "ops.mbarrier.i32_type", "ops.pointer.pointer_type", "ops.ptx.register_constraint", "ops.smem.smem_space",
+    "ops.mma.check_types", "ops.mma.registers",
     "ops.wgmma.check_types", "ops.wgmma.accumulator_type", "arith.exists", "arith.element", "arith.like",
     "arith.length", "traced.Value.dtype", "traced.Value.shape", "operators.Operators.dtype",
     "operators.Operators.shape", "tile.Tile.shape", "tile.Tile.bytes", "tile.Tile.swizzle", "tile.TileStack.shape",
@@ -90,7 +91,7 @@ def test_examples_are_decoded_and_run(name):
 
 def test_every_inline_ptx_has_an_example():
     found = set()
-    for name in ("ops.ptx.emit", "ops.wgmma.mma_async"):
+    for name in ("ops.ptx.emit", "ops.wgmma.mma_async", "ops.mma.mma_sync"):
         program = traced(arena, *arguments(), name=name, blocks=1)
         for op in walk(program.module.operation):
             if "nvdsl.ptx" in op.attributes:

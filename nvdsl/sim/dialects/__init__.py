@@ -15,6 +15,7 @@ from nvdsl.sim.dialects import (
     nvvm,
     nvvm_copies,
     nvvm_lanes,
+    nvvm_mma,
     nvvm_wgmma,
     ptx,
     scf,
@@ -24,5 +25,5 @@ from nvdsl.sim.dialects import (
 
 __all__ = [
     "arith", "builtin", "cf", "conversions", "gpu", "gpu_matrix", "llvm", "llvm_memory", "math", "memref", "nvgpu",
-    "nvvm", "nvvm_copies", "nvvm_lanes", "nvvm_wgmma", "ptx", "scf", "vector", "vector_memory",
+    "nvvm", "nvvm_copies", "nvvm_lanes", "nvvm_mma", "nvvm_wgmma", "ptx", "scf", "vector", "vector_memory",
 ]  # fmt: skip

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from nvdsl.ir.location import where
-from nvdsl.ir.operands import integer, named, wgmma_shape, word
+from nvdsl.ir.operands import integer, matrix_shape, named, word
 from nvdsl.sim import matrix, shadow, undefined
 from nvdsl.sim.access import SHARED, Accessor
 from nvdsl.sim.decode import Blocking, Decoder, Frame, op
@@ -44,7 +44,7 @@ def _mma_async(d: Decoder, op: Any) -> Any:
     view = named(op)
     before, a, b = d.named(op, "inouts", "descriptorA", "descriptorB")
     r = d.result(op)
-    _, n, _ = wgmma_shape(op)
+    _, n, _ = matrix_shape(op)
     a_type, b_type, d_type = (word(op, name) for name in ("typeA", "typeB", "typeD"))
     majors = ("k" if word(op, "layoutA") == "row" else "mn", "k" if word(op, "layoutB") == "col" else "mn")
     signs = tuple(1 if word(op, name) == "one" else -1 for name in ("scaleA", "scaleB"))

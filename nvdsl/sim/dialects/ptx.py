@@ -12,7 +12,7 @@ from nvdsl.mlir.dialects import llvm
 from nvdsl.sim import phases, undefined
 from nvdsl.sim.decode import Blocking, Decoder, Frame, identity, maker, op, unknown
 from nvdsl.sim.descriptors import Source
-from nvdsl.sim.dialects import fragments
+from nvdsl.sim.dialects import fragments, nvvm_mma
 from nvdsl.sim.registers import Struct
 from nvdsl.sim.uniform import one_value
 from nvdsl.sim.wgmma import Kind, state
@@ -68,6 +68,8 @@ def _inline_asm(d: Decoder, op: Any) -> Any:
         return _touch(d, op)
     if name == "wgmma":
         return _wgmma(d, op, text)
+    if name == "mma":
+        return nvvm_mma.inline(d, op, text)
     if name == "try_wait":
         address, parity, _ticks = d.operands(op)
         at = where(op)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 
 import nvdsl as nv
-from nvdsl.ops import cluster, fence, memory, pointer, ptx, smem, timers, tma, warp, wgmma
+from nvdsl.ops import cluster, fence, memory, mma, pointer, ptx, smem, timers, tma, warp, wgmma
 from nvdsl.values import bounds, dtypes, traced
 from tests.sim.examples import EXAMPLES, address, example
 
@@ -186,6 +186,16 @@ def _matrices(k):
         found = smem.ldmatrix(at, count, transpose=transpose)
         nv.sync_warp()
     return found
+
+
+@example("ops.mma.mma_sync")
+def _mma_sync(k):
+    words, sums, doubles = [k.i] * 4, [k.f] * 4, [nv.f64(k.f)] * 4
+    found = mma.mma_sync(words, words[:2], sums, k=16, a_dtype=nv.f16)
+    found += mma.mma_sync(words[:2], words[:1], words[:2], k=8, a_dtype=nv.f16, d_dtype=nv.f16)
+    found += mma.mma_sync(words, words[:2], sums, k=32, a_dtype=nv.e4m3, b_dtype=nv.e5m2)
+    found += mma.mma_sync(words, words[:2], words, k=32, a_dtype=nv.i8, b_dtype=nv.u8, d_dtype=nv.i32)
+    return found + mma.mma_sync(doubles, doubles[:2], doubles, k=8, a_dtype=nv.f64, d_dtype=nv.f64)
 
 
 @example("ops.tma.TMA.load", "ops.tma.TMA.create_descriptor", "ops.tma.TMA.tensormap_descriptor_ty")

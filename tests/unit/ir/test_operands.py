@@ -10,11 +10,11 @@ from nvdsl.ir.operands import (
     integers,
     launch_sizes,
     launch_smem,
+    matrix_shape,
     mbarriers,
     named,
     optional,
     string,
-    wgmma_shape,
     word,
 )
 from nvdsl.ir.walk import constant, find
@@ -97,7 +97,7 @@ def test_attributes(module):
     assert integer(wait, "alignment", 16) == 16
     with pytest.raises(KeyError):
         integer(wait, "alignment")
-    assert wgmma_shape(wgmma) == (64, 8, 16)
+    assert matrix_shape(wgmma) == (64, 8, 16)
     assert [word(wgmma, n) for n in ("typeA", "typeD", "scaleD", "scaleA", "scaleB", "layoutA", "layoutB", "none")] == [
         "f16", "f32", "one", "neg", "one", "row", "col", "",
     ]  # fmt: skip
