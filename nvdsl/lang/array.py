@@ -7,6 +7,7 @@ from typing import Any, NoReturn, overload
 
 from nvdsl.errors import trace_error
 from nvdsl.lang import vector_access
+from nvdsl.lang.slices import Part, part
 from nvdsl.mlir import ir
 from nvdsl.mlir.dialects import memref, vector
 from nvdsl.ops.pointer import index
@@ -22,10 +23,10 @@ _DYNAMIC = ir.ShapedType.get_dynamic_stride_or_offset()
 class Array(ir.Value):
     """A memref value: an argument of a host function, or a view of shared memory.
 
-    ``a[i, j]`` loads, ``a[i, j] = v`` stores (see `nvdsl.values.traced.stored`), ``a[i0:i1, j0:j1]`` is a view
-    (``memref.subview``; the extents must be plain Python ints, a start may be traced: ``a[i:][:64]``
-    is written ``a.view((i, 0), (64, 64))``). A Python int index out of range is an error; others are
-    checked in debug mode and in the simulator.
+    ``a[i, j]`` loads, ``a[i, j] = v`` stores (see `nvdsl.values.traced.stored`). ``a[i0:i1, j, ::2]`` is a view without
+    a copy (``memref.subview``), without the axis of ``j``. Its extents are known while tracing; a start may be traced,
+    and a stop that is so much more than it: ``a[row : row + 32, :]``, or ``a.view((row, 0), (32, 64))``. A Python int
+    index out of range is an error; others are checked in debug mode and in the simulator.
     """
 
     __hash__ = ir.Value.__hash__
@@ -82,7 +83,8 @@ class Array(ir.Value):
         that is known while tracing and out of bounds."""
         keys = self._keys(key)
         if any(isinstance(k, slice) for k in keys):
-            return self._slice(keys)
+            fix = "write a.view((row, col), (rows, cols)); its start may be traced"
+            return self._take([part(k, i, n, fix) for i, (k, n) in enumerate(zip(keys, self.shape, strict=True))])
         return wrap(memref.load(self, [index(k) for k in keys]), self.dtype)
 
     def __iter__(self) -> NoReturn:
@@ -100,7 +102,7 @@ class Array(ir.Value):
             raise trace_error(
                 "assignment to a slice of an array",
                 rule="a kernel's store writes one element",
-                fix="loop over the elements, or use .store_vector for a few contiguous ones",
+                fix="nv.copy(source, a[i:j]), or .store_vector for a few contiguous ones",
             )
         memref.store(stored(value, self.dtype), self, [index(k) for k in keys])
 
@@ -114,9 +116,24 @@ class Array(ir.Value):
                 "negative indices don't wrap in a kernel",
                 fix="check the view's start and shape",
             )
-        starts = [_static_or_index(s) for s in start]
-        part = memref.subview(self, starts, list(shape), [1] * self.ndim)
+        return self._take([Part(s, count) for s, count in zip(start, shape, strict=True)])
+
+    def _take(self, parts: Sequence[Part]) -> Array:
+        starts, steps = [_static_or_index(p.start) for p in parts], [p.step for p in parts]
+        type = self._without_axes(parts) if any(p.is_index for p in parts) else None
+        part = memref.subview(self, starts, [p.count for p in parts], steps, result_type=type)
         return part.remember_dtype(self.dtype)
+
+    def _without_axes(self, parts: Sequence[Part]) -> ir.Type:
+        """The type of a part that has no axis where an index was given."""
+        kept = [(p.count, p.step * stride) for p, stride in zip(parts, self.strides, strict=True) if not p.is_index]
+        shape, strides = zip(*kept, strict=True)
+        offset = self._ty.get_strides_and_offset()[1]
+        for p, stride in zip(parts, self.strides, strict=True):
+            known = isinstance(p.start, int) and offset != _DYNAMIC
+            offset = offset + p.start * stride if known else _DYNAMIC
+        layout = ir.StridedLayoutAttr.get(offset, list(strides))
+        return ir.MemRefType.get(list(shape), self._ty.element_type, layout, self._ty.memory_space)
 
     def vector(self, key: Index, count: int) -> Value:
         """``count`` contiguous elements from ``key`` on, read as one access of 2, 4, 8 or 16 bytes (``vector.load``).
@@ -174,21 +191,6 @@ class Array(ir.Value):
                     fix="use shape[axis] - 1 for the last element",
                 )
         return keys
-
-    def _slice(self, keys: tuple[Any, ...]) -> Array:
-        start, shape = [], []
-        for k, extent in zip(keys, self.shape, strict=True):
-            lo, hi, step = (k.start, k.stop, k.step) if isinstance(k, slice) else (k, k + 1, None)
-            lo, hi = 0 if lo is None else lo, extent if hi is None else hi
-            if not isinstance(lo, int) or not isinstance(hi, int) or step not in (None, 1):
-                raise trace_error(
-                    "a slice with a traced bound or a step",
-                    rule="a view's extents are known when the kernel is traced",
-                    fix="write a.view((row, col), (rows, cols)); its start may be traced",
-                )
-            start.append(lo)
-            shape.append(hi - lo)
-        return self.view(start, shape)
 
     def __repr__(self) -> str:
         return f"Array(shape={self.shape}, dtype={self.dtype.name})"

@@ -9,13 +9,14 @@ from nvdsl.errors import trace_error
 from nvdsl.ir import declared
 from nvdsl.ir.declared import Declared
 from nvdsl.lang import vector_access
+from nvdsl.lang.slices import part
 from nvdsl.layout import SWIZZLES, Operand, TileLayout
 from nvdsl.mlir import ir
 from nvdsl.ops.smem import get_dynamic_shared_memory, smem_address, smem_pointer
 from nvdsl.values import bounds, dtypes, scope
 from nvdsl.values.dtypes import DType
 from nvdsl.values.traced import Value
-from nvdsl.values.typing import ElementType, Int, Number, Pointer, Shape
+from nvdsl.values.typing import ElementType, Int, Number, Pointer, Shape, Slices
 
 if TYPE_CHECKING:
     from nvdsl.lang.accumulator import Fragment
@@ -131,18 +132,37 @@ class Tile:
         return smem_pointer(self.offset + byte)
 
     def rows(self, start: Int, count: int) -> Tile:
-        """``count`` rows of the stored tile from row ``start`` (both multiples of 8); the start may be traced."""
+        """``count`` rows of the stored tile from row ``start``, which may be traced; both multiples of 8 where the tile
+        has a swizzle."""
+        multiple = 8 if self.swizzle else 1
         for name, value in (("start", start), ("count", count)):
-            if isinstance(value, int) and value % 8:
+            if isinstance(value, int) and value % multiple:
                 raise trace_error(
                     f"rows() with {name} {value}",
                     rule="the swizzle pattern repeats every 8 rows, so a part of a tile starts at a multiple of 8",
                     fix="use multiples of 8 rows",
                 )
-        self._check_part("rows", start, count, self.layout.rows, 8)
-        part = self.layout.take_rows(count)
-        offset = self.offset + start * self.layout.panel_bytes
-        return Tile(part, self.dtype, offset, transposed=self.transposed)
+        self._check_part("rows", start, count, self.layout.rows, multiple)
+        offset = self.offset + start * self.layout.row_stride
+        return Tile(self.layout.take_rows(count), self.dtype, offset, transposed=self.transposed)
+
+    def cols(self, start: Int, count: int) -> Tile:
+        """``count`` columns of the stored tile from column ``start``, which may be traced; whole panels where the tile
+        has a swizzle."""
+        if not self.swizzle:
+            self._check_part("cols", start, count, self.layout.cols, 1)
+            offset = self.offset + start * self.layout.itemsize
+            return Tile(self.layout.take_panels(count), self.dtype, offset, transposed=self.transposed)
+        width = self.layout.panel_cols
+        self._check_part("cols", start, count, self.layout.cols, width)
+        if isinstance(start, int) and start % width or count % width:
+            raise trace_error(
+                f"cols({start}, {count}) of a tile with panels of {width} columns",
+                rule="a part of a tile takes whole panels",
+                fix=f"use multiples of {width} columns",
+            )
+        offset = self.offset + start // width * self.layout.panel_stride
+        return Tile(self.layout.take_panels(count), self.dtype, offset, transposed=self.transposed)
 
     def _check_part(self, what: str, start: Int, count: int, extent: int, multiple: int) -> None:
         first = start if isinstance(start, int) else 0
@@ -155,21 +175,31 @@ class Tile:
         of = f"the first of {count} {what} of {self._described()}"
         bounds.within(of, (start,), (extent - count + 1,), multiple=multiple)
 
-    def cols(self, start: Int, count: int) -> Tile:
-        """``count`` columns of the stored tile from column ``start`` (whole panels); the start may be traced."""
-        width = self.layout.panel_cols
-        self._check_part("cols", start, count, self.layout.cols, width)
-        if isinstance(start, int) and start % width or count % width:
-            raise trace_error(
-                f"cols({start}, {count}) of a tile with panels of {width} columns",
-                rule="a part of a tile takes whole panels",
-                fix=f"use multiples of {width} columns",
-            )
-        offset = self.offset + start // width * self.layout.panel_stride
-        return Tile(self.layout.take_panels(count), self.dtype, offset, transposed=self.transposed)
+    def _part(self, key: tuple[Any, ...]) -> Tile:
+        """``tile[r0:r1, c0:c1]``."""
+        row, col = (part(key[axis], axis, self.shape[axis], "tile.rows(start, count)") for axis in (0, 1))
+        for p in (row, col):
+            if p.is_index or p.step != 1:
+                raise trace_error(
+                    f"a tile indexed with {'a number and a slice' if p.is_index else f'a slice of step {p.step}'}",
+                    rule="a part of a tile has rows and columns, one beside the other",
+                    fix="tile[i : i + 1, :] for a row, tile.vector((i, j), 8) for some of its elements",
+                )
+        if self.transposed:
+            row, col = col, row
+        rows, cols = ((p.start, p.count) for p in (row, col))
+        found = self if _is_whole(*rows, self.layout.rows) else self.rows(*rows)
+        return found if _is_whole(*cols, self.layout.cols) else found.cols(*cols)
 
     def panel(self, number: int, shape: Sequence[int] | None = None, dtype: DType | None = None) -> Array:
-        """Memref of panel ``number``: what one TMA box fills. ``shape``, ``dtype``: the box's."""
+        """Memref of panel ``number``: what one TMA box fills. ``shape``, ``dtype``: the box's. Raises TraceError for
+        columns of a wider dense tile, whose rows do not lie one behind the other."""
+        if self.layout.pitch:
+            raise trace_error(
+                f"a box of {self._described()}, whose rows are {self.layout.pitch} bytes apart",
+                rule="a box fills its rows one behind the other (PTX ISA, cp.async.bulk.tensor)",
+                fix="take whole rows, or a tile of its own",
+            )
         box = list(shape) if shape is not None else [self.layout.rows, self.layout.panel_cols]
         offset = self.offset + number * self.layout.panel_stride
         return self._view(box, dtype or self.dtype, offset)
@@ -231,12 +261,20 @@ class Tile:
         size = vector_access.size(count, self.dtype, 1)
         found = self._element(key, count)
         what = f"a vector access of {count} x {self.dtype.name} ({size} bytes)"
-        row, col = (key[0], self.layout.panel_bytes, self.layout.rows), (key[1], self.dtype.bytes, self.layout.cols)
-        vector_access.check_aligned(size, what, 0, (row, col))
+        row, col = (key[0], self.layout.row_stride, self.layout.rows), (key[1], self.dtype.bytes, self.layout.cols)
+        vector_access.check_aligned(size, what, self.offset, (row, col))
         return found
 
-    def __getitem__(self, key: tuple[Int, Int]) -> Value:
-        """Load the element at (row, column), through the swizzle."""
+    @overload
+    def __getitem__(self, key: tuple[Int, Int]) -> Value: ...  # type: ignore[overload-overlap]  # is one of Slices
+    @overload
+    def __getitem__(self, key: Slices) -> Tile: ...
+
+    def __getitem__(self, key: Any) -> Value | Tile:
+        """Load the element at (row, column), through the swizzle. ``tile[r0:r1, c0:c1]`` is a part of the tile, with
+        its swizzle: see `rows` and `cols` for what has one. Starts may be traced, as in `Array`."""
+        if isinstance(key, tuple) and len(key) == 2 and any(isinstance(k, slice) for k in key):
+            return self._part(key)
         return self._element(key)[0]
 
     def __setitem__(self, key: tuple[Int, Int], value: Number) -> None:
@@ -259,6 +297,10 @@ class Tile:
 
     def __repr__(self) -> str:
         return f"Tile({self.shape}, {self.dtype.name}, swizzle={self.swizzle})"
+
+
+def _is_whole(start: Int, count: int, extent: int) -> bool:
+    return isinstance(start, int) and count == extent
 
 
 class TileStack:

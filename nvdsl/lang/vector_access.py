@@ -54,14 +54,14 @@ def converted(value: Any, dtype: DType) -> Value:
     return value if value.dtype is dtype else stored(value, dtype)
 
 
-def check_aligned(size: int, what: str, base: int, axes: Sequence[tuple[Int, int, int]]) -> None:
+def check_aligned(size: int, what: str, base: Int, axes: Sequence[tuple[Int, int, int]]) -> None:
     """Refuse an access of ``size`` bytes that is surely misaligned, or is in rows that it cannot be meant for.
 
     ``base``: the byte at which the array starts. ``axes``: (index, bytes from one to the next, extent) of each; the
     last one is contiguous. The simulator and debug mode check the rest where the kernel runs.
     """
     terms = [linear(index).times(step) for index, step, extent in axes if extent != 1]
-    total = reduce(Linear.plus, terms, Linear(base, {}))
+    total = reduce(Linear.plus, terms, linear(base))
     step = gcd(total.step(), size)
     rest = total.constant % step
     if rest:

@@ -13,7 +13,7 @@ Sources: PTX ISA, "Asynchronous Warpgroup Level Majorness, Shared Memory Layout 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, overload
 
 from nvdsl.hopper import arch
@@ -64,7 +64,8 @@ class TileLayout:
     """Layout of a ``rows x cols`` tile in shared memory; sizes in elements, offsets in bytes.
 
     ``panel_stride`` is the distance in bytes between two panels. It is larger than a panel of this
-    tile when the tile is a range of rows of a taller one.
+    tile when the tile is a range of rows of a taller one. ``pitch`` is the distance between two rows of a
+    dense tile that is a range of columns of a wider one; 0 where the rows lie one behind the other.
     """
 
     rows: int
@@ -72,6 +73,7 @@ class TileLayout:
     itemsize: int
     swizzle: int
     panel_stride: int
+    pitch: int = 0
 
     @classmethod
     def of(cls, rows: int, cols: int, itemsize: int, swizzle: int) -> TileLayout:
@@ -91,8 +93,13 @@ class TileLayout:
 
     @property
     def panel_bytes(self) -> int:
-        """Width of a panel's row in bytes (the distance between two rows)."""
+        """Width of a panel's row in bytes."""
         return self.swizzle or self.cols * self.itemsize
+
+    @property
+    def row_stride(self) -> int:
+        """The distance between two rows of a panel, in bytes."""
+        return self.pitch or self.panel_bytes
 
     @property
     def panel_cols(self) -> int:
@@ -112,7 +119,7 @@ class TileLayout:
     @property
     def span(self) -> int:
         """Bytes from the tile's first to its last one; of a part of a taller tile more than `bytes`."""
-        return (self.panels - 1) * self.panel_stride + self.rows * self.panel_bytes
+        return (self.panels - 1) * self.panel_stride + (self.rows - 1) * self.row_stride + self.panel_bytes
 
     @property
     def alignment(self) -> int:
@@ -130,11 +137,11 @@ class TileLayout:
         """Byte offset of element (row, col), Python ints or traced integers."""
         width = self.panel_cols
         if self.panels == 1:
-            linear = row * self.panel_bytes + col * self.itemsize
+            linear = row * self.row_stride + col * self.itemsize
         else:
             linear = (
                 (col // width) * self.panel_stride
-                + row * self.panel_bytes
+                + row * self.row_stride
                 + (col % width) * self.itemsize
             )
         return swizzle_offset(linear, self.swizzle)
@@ -148,7 +155,7 @@ class TileLayout:
         Raises LayoutError for a number of rows that ends within a pattern of 8 and doesn't divide it.
         """
         if not self.swizzle:
-            return Layout((self.rows, self.cols), (self.panel_bytes, self.itemsize))
+            return Layout((self.rows, self.cols), (self.row_stride, self.itemsize))
         shape, stride = _ROWS[self.swizzle]
         col = X(self.itemsize) if self.swizzle > 16 else self.itemsize
         eight = Layout(
@@ -158,9 +165,10 @@ class TileLayout:
         return coalesce(composition(eight, (self.rows, self.cols)), (None, None))
 
     def take_rows(self, rows: int) -> TileLayout:
-        """The layout of ``rows`` consecutive rows of this tile (starting at a multiple of 8)."""
-        return TileLayout(rows, self.cols, self.itemsize, self.swizzle, self.panel_stride)
+        """The layout of ``rows`` consecutive rows of this tile (starting at a multiple of 8 where it has a swizzle)."""
+        return replace(self, rows=rows)
 
     def take_panels(self, cols: int) -> TileLayout:
-        """The layout of ``cols`` consecutive columns, whole panels."""
-        return TileLayout(self.rows, cols, self.itemsize, self.swizzle, self.panel_stride)
+        """The layout of ``cols`` consecutive columns: whole panels, or any of a dense tile."""
+        pitch = self.row_stride if not self.swizzle and cols != self.cols else self.pitch
+        return replace(self, cols=cols, pitch=pitch)

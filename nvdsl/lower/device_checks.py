@@ -9,8 +9,9 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from nvdsl.ir import views
 from nvdsl.ir.location import where
-from nvdsl.ir.operands import has, integer, integers, mbarriers, named, optional, string
+from nvdsl.ir.operands import has, integer, mbarriers, named, optional, string
 from nvdsl.ir.walk import defining, find, walk
 from nvdsl.lower import debug_ptx, device_log
 from nvdsl.lower.device_log import Site
@@ -192,20 +193,20 @@ def _bytes(type: Any) -> int:
 
 
 def _behind(ref: Any, indices: list[Any]) -> tuple[Any, list[Any]]:
-    """The memref that ``ref`` is a view of, and the indices there; None for what is no view of its shape."""
+    """The memref that ``ref`` is a view of, and the indices there; None for what is no view."""
     op = defining(ref)
     if op is None or op.name != "memref.subview":
         return None, []
-    source = op.operands[0]
-    offsets, strides = (integers(op, f"static_{n}") for n in ("offsets", "strides"))
-    if any(stride != 1 for stride in strides) or len(offsets) != len(indices):
-        return None, []
-    dynamic = iter(named(op).offsets)
     outer = []
-    for offset, index in zip(offsets, indices, strict=True):
-        start = next(dynamic) if offset == ir.ShapedType.get_dynamic_size() else _constant(index.type, offset)
-        outer.append(new("arith.addi", index.type, start, index))
-    return source, outer
+    for axis in views.axes(op):
+        start = _constant(ir.IndexType.get(), axis.start) if isinstance(axis.start, int) else axis.start
+        if axis.position is not None:
+            index = indices[axis.position]
+            if axis.step != 1:
+                index = new("arith.muli", index.type, index, _constant(index.type, axis.step))
+            start = new("arith.addi", index.type, start, index)
+        outer.append(start)
+    return op.operands[0], outer
 
 
 def _known_below(index: Any, below: int) -> bool:

@@ -138,8 +138,9 @@ class Value(Operators):
         known = all(x is None or isinstance(x, (int, np.integer)) for x in bounds_) and len(self.shape) == 1
         positions = range(self.shape[0])[wanted] if known and wanted.step != 0 else ()
         if not positions:
+            shown = ":".join("" if x is None else _known(x) for x in bounds_)
             raise trace_error(
-                f"{self._shown()}[{':'.join('' if x is None else _known(x) for x in bounds_)}]",
+                f"{self._shown()}[{shown if wanted.step is not None else shown[:-1]}]",
                 rule="a part of a vector takes one element or more, which are known while tracing: registers have no "
                 "addresses",
                 fix="slice with Python ints, or take one element with v[i]",

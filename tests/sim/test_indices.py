@@ -63,12 +63,25 @@ def parts(x, out, *, over=0):
     @nv.kernel(grid=1, block=64)
     def body():
         t = nv.thread_id.x
-        tile = nv.smem((32, 64), x.dtype)
-        nv.smem((32, 64), x.dtype)
+        tile = nv.smem((32, 64), x.dtype, swizzle=128)
+        nv.smem((32, 64), x.dtype, swizzle=128)
         part = tile.rows(t // 32 * 8 + over, 16)  # here
         part[0, t] = x[0, t]
         nv.sync_threads()
         out[t // 32, t] = part[0, t]
+
+    body()
+
+
+@nv.jit
+def slices(x, out, *, over=0):
+    @nv.kernel(grid=1, block=64)
+    def body():
+        t = nv.thread_id.x
+        first = t // 32 * 32 + over
+        part = x[::2, first : first + 32][1:, :]
+        row = x[1:, first : first + 32][2, ::2]
+        out[0, t] = part[0, t % 32] + row[t % 16]  # here
 
     body()
 
@@ -151,9 +164,12 @@ WRONG = [
     (vectors, {"over": 1}, "index 4 of a vector of 4 elements: the last one is 3"),
     (vectors, {"over": -1}, "index -1 of a vector of 4 elements"),
 ]
-UNKNOWN_TO_THE_VERIFIER = [(views, {"over": 1}, "index 64 on axis 1 of an array (through a view) of 4 x 64")]
+UNKNOWN_TO_THE_VERIFIER = [
+    (views, {"over": 1}, "index 64 on axis 1 of an array (through a view) of 4 x 64"),
+    (slices, {"over": 1}, "index 64 on axis 1 of an array (through a view) of 4 x 64"),
+]
 BY_THE_SIMULATOR = [*WRONG, *UNKNOWN_TO_THE_VERIFIER, (mbarriers, {"over": 1}, "of a group of 2")]
-KERNELS = [rows, transposed, stages, parts, panels, pointers, vectors, views, mbarriers]
+KERNELS = [rows, transposed, stages, parts, panels, pointers, vectors, views, slices, mbarriers]
 
 
 def here(kernel):

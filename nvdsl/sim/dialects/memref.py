@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from nvdsl.ir import views
 from nvdsl.ir.declared import VIEW
 from nvdsl.ir.location import where
 from nvdsl.ir.operands import integer, integers
@@ -65,8 +66,11 @@ class Indexer:
         wrong = indices.first_outside(w, zip(found, self.extents, strict=True))
         if wrong is not None:
             raise self._outside(w, found, wrong, self.layout.shape, "an array")
-        for shape, extents, starts in self.behind:
-            found = [i + (v[slot] if slot else start) for i, (slot, start) in zip(found, starts, strict=True)]
+        for shape, extents, axes in self.behind:
+            found = [
+                (v[slot] if slot else start) + (0 if position is None else found[position] * step)
+                for slot, start, step, position in axes
+            ]
             wrong = indices.first_outside(w, zip(found, extents, strict=True))
             if wrong is not None:
                 raise self._outside(w, found, wrong, shape, "an array (through a view)")
@@ -85,21 +89,20 @@ class Indexer:
 
 def _arrays_behind(d: Decoder, ref: Any, trailing: int) -> list[tuple[Any, list[int], list[Any]]]:
     """Of each array that ``ref`` is a view of, with a start that is known at run time only: its shape, what the indices
-    there must be below, and the view's start in each axis: (slot or 0, a constant)."""
-    found = []
+    there must be below, and for each axis (slot or 0, a constant, step, axis of the view or None)."""
+    found: list[tuple[Any, list[int], list[Any]]] = []
     made = maker(ref)
     while made is not None and made.name == "memref.subview":
-        source = made.operands[0]
-        offsets, strides = (integers(made, f"static_{n}") for n in ("offsets", "strides"))
-        shape = list(source.type.shape)
-        if any(stride != 1 for stride in strides) or len(ref.type.shape) != len(shape):
-            break
-        dynamic = iter(list(made.operands)[1:])
-        starts = [(d.slot(next(dynamic)), 0) if o == _DYNAMIC else (0, o) for o in offsets]
-        extents = [*shape[:-1], shape[-1] - trailing + 1 if shape[-1] >= 0 else -1]
-        found.append((shape, extents, starts))
-        ref, made = source, maker(source)
-    return found if any(slot for _, _, starts in found for slot, _ in starts) else []
+        shape, last = list(made.operands[0].type.shape), len(ref.type.shape) - 1
+        axes = [
+            (0 if isinstance(a.start, int) else d.slot(a.start), a.start, a.step, a.position) for a in views.axes(made)
+        ]
+        beyond = [trailing - 1 if a.position == last and a.step == 1 else 0 for a in views.axes(made)]
+        extents = [n - more if n >= 0 else -1 for n, more in zip(shape, beyond, strict=True)]
+        found.append((shape, extents, axes))
+        ref = made.operands[0]
+        made = maker(ref)
+    return found if any(slot for _, _, axes in found for slot, *_ in axes) else []
 
 
 @op("memref.load")

@@ -55,8 +55,15 @@ BAD_SUBSCRIPTS = {
     "slice past the end": lambda x: x[0:5, 0:6],
     "slice from a negative start": lambda x: x[-2:, 0:6],
     "empty slice": lambda x: x[3:1, 0:6],
-    "slice with a step": lambda x: x[0:4:2, 0:6],
-    "slice with a traced bound": lambda x: x[0 : nv.thread_id.x, 0:6],
+    "slice with a step of 0": lambda x: x[0:4:0, 0:6],
+    "slice backwards": lambda x: x[::-1, 0:6],
+    "slice with a traced step": lambda x: x[:: nv.thread_id.x, 0:6],
+    "slice with a traced stop": lambda x: x[0 : nv.thread_id.x, 0:6],
+    "slice without a stop": lambda x: x[nv.thread_id.x :, 0:6],
+    "slice of another value": lambda x: x[nv.thread_id.x : nv.thread_id.y + 2, 0:6],
+    "slice that ends before": lambda x: x[nv.thread_id.x : nv.thread_id.x - 2, 0:6],
+    "slice longer than the axis": lambda x: x[nv.thread_id.x : nv.thread_id.x + 5, 0:6],
+    "slice past the end by steps": lambda x: x[0:7:5, 0:6],
     "slice that is assigned": lambda x: x.__setitem__((slice(0, 2), 0), 1.0),
     "view past the end": lambda x: x.view((2, nv.thread_id.x), (4, 2)),
     "view wider than the array": lambda x: x.view((0, nv.thread_id.x), (4, 7)),
@@ -87,8 +94,12 @@ def test_slices_are_views_without_a_copy():
         assert part.strides == (10, 1)
         assert view_offset(part) == 2 * 10 + 4
         row = x[6, 0:10]
-        assert row.shape == (1, 10)
+        assert (row.shape, row.strides) == ((10,), (1,))
         assert view_offset(row) == 60
+        every = x[1::2, 3:10:3]
+        assert (every.shape, every.strides, view_offset(every)) == ((4, 3), (20, 3), 13)
+        assert (x[1:, 2].shape, x[1:, 2].strides) == ((7,), (10,))
+        row[3] = every[3, 2] + x[:, 9][7]
         part[0, 0] = 1.0
 
     module = trace(body, array(nv.f32, 8, 10))
@@ -105,6 +116,19 @@ def test_a_view_may_start_at_a_traced_place():
     (view,) = find(module, "memref.subview")
     assert [evaluate(i, 9) for i in list(view.operands)[1:]] == [9]
     assert list(view.attributes["static_offsets"])[1] == 2
+
+
+def test_a_slice_may_start_at_a_traced_place_where_its_length_is_known():
+    def body(x):
+        t, row = nv.thread_id.x, nv.block_id.x * 4 + nv.thread_id.x // 32
+        for k in nv.range(2):
+            parts = x[t : t + 3], x[row : row + 8 : 2], x[k * 4 : (k + 1) * 4], x[t * 2 + 1 : 2 * nv.thread_id.x + 4]
+            assert [part.shape for part in parts] == [(3,), (4,), (4,), (3,)]
+            parts[1][3] = parts[0][2]
+
+    module = trace(body, array(nv.f32, 128))
+    starts = [view.operands[1] for view in find(module, "memref.subview")]
+    assert len(starts) == 4 and evaluate(starts[0], 9) == 9 and evaluate(starts[3], 9) == 19
 
 
 @pytest.mark.parametrize(

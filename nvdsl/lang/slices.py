@@ -1,0 +1,67 @@
+"""What a subscript takes of an axis: one index, or every so many elements from a start on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from nvdsl.errors import trace_error
+from nvdsl.ir.linear import linear
+from nvdsl.mlir import ir
+
+if TYPE_CHECKING:
+    from nvdsl.values.typing import Int
+
+
+@dataclass(frozen=True)
+class Part:
+    """``count`` elements from ``start`` on, ``step`` apart; ``is_index``: one element, whose axis is dropped."""
+
+    start: Int
+    count: int
+    step: int = 1
+    is_index: bool = False
+
+
+def part(key: Int | slice, axis: int, extent: int, fix: str) -> Part:
+    """Which part of an axis of ``extent`` elements (negative: not known) ``key`` is.
+
+    A start may be traced, and a stop that is so many elements behind it: ``x[row : row + 32]``. Raises TraceError for
+    what has no count that is known while tracing, is empty, steps backwards or leaves the axis. ``fix``: what to write
+    where the count is not known.
+    """
+    if not isinstance(key, slice):
+        return Part(key, 1, is_index=True)
+    step: Any = 1 if key.step is None else key.step
+    start = 0 if key.start is None else key.start
+    stop = extent if key.stop is None else key.stop
+    shown = f"[{':'.join(_shown(x) for x in (key.start, key.stop, key.step)[: 3 if key.step is not None else 2])}]"
+    if not isinstance(step, int | np.integer) or step < 1:
+        raise trace_error(
+            f"a slice {shown}",
+            rule="a view steps forward by a number that is known while tracing: 1 or more",
+            fix="index the elements in the order that you want them: x[n - 1 - i]",
+        )
+    distance = linear(stop).plus(linear(start), -1)
+    if distance.terms or isinstance(stop, int) and stop == extent < 0:
+        raise trace_error(
+            f"a slice {shown} of axis {axis}, an extent of which only the kernel knows",
+            rule="a view's extents are known while tracing; its start may be traced: x[row : row + 32]",
+            fix=fix,
+        )
+    count = -(-distance.constant // step)
+    first = start if isinstance(start, int) else 0
+    last = stop if isinstance(stop, int) else first + (count - 1) * step + 1
+    if count < 1 or first < 0 or 0 <= extent < last:
+        raise trace_error(
+            f"a slice {shown} of axis {axis}, which has {extent if extent >= 0 else 'a dynamic number of'} elements",
+            rule="a view is not empty and lies within its array; negative indices don't wrap in a kernel",
+            fix="check the slice's start and stop",
+        )
+    return Part(start, int(count), int(step))
+
+
+def _shown(x: Any) -> str:
+    return "" if x is None else "..." if isinstance(x, ir.Value) else str(x)
