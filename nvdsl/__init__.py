@@ -10,6 +10,7 @@ The public names, nothing else. ``import nvdsl as nv`` is the usual form.
   `nvdsl.math`
 * annotations of a program's own helpers: `Int`, `Bool`, `Number`, beside `Value`, `Array`, `Tile` ...
 * tiles: `smem`, `TMA`, `accumulator`, `Ring`, `PipelineState`
+* atomics: `atomic_add` and its like; also methods of arrays and tiles
 * instructions, one function each: `nvdsl.ops`
 * layouts, and their algebra: `nvdsl.layout`
 * the names of LLVM's NVGPU examples: `nvdsl.thin`
@@ -41,6 +42,19 @@ from nvdsl.errors import (
 from nvdsl.errors.require import cdiv, require, require_multiples
 from nvdsl.lang.accumulator import Accumulator, Fragment, accumulator, pack_pair
 from nvdsl.lang.array import Array
+from nvdsl.lang.atomics import (
+    atomic_add,
+    atomic_and,
+    atomic_cas,
+    atomic_dec,
+    atomic_exch,
+    atomic_inc,
+    atomic_max,
+    atomic_min,
+    atomic_or,
+    atomic_sub,
+    atomic_xor,
+)
 from nvdsl.lang.pipeline import PipelineState, Ring
 from nvdsl.lang.scratch import empty, zeros
 from nvdsl.lang.tile import Tile, TileStack, smem

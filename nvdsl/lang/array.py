@@ -6,15 +6,15 @@ from collections.abc import Sequence
 from typing import Any, NoReturn, overload
 
 from nvdsl.errors import trace_error
-from nvdsl.lang import vector_access
+from nvdsl.lang import atomics, vector_access
 from nvdsl.lang.slices import Part, part
 from nvdsl.mlir import ir
 from nvdsl.mlir.dialects import memref, vector
-from nvdsl.ops.pointer import index
-from nvdsl.values import dtypes
+from nvdsl.ops.pointer import GLOBAL, SHARED, element_address, index
+from nvdsl.values import bounds, dtypes
 from nvdsl.values.dtypes import DType
 from nvdsl.values.traced import Value, as_value, stored, wrap
-from nvdsl.values.typing import Coords, Index, Int, Number, Slices
+from nvdsl.values.typing import Coords, Index, Int, Number, Pointer, Slices
 
 _DYNAMIC = ir.ShapedType.get_dynamic_stride_or_offset()
 
@@ -158,6 +158,37 @@ class Array(ir.Value):
         keys = self._keys(key)
         alignment = self._check_vector(value.shape[0], keys)
         vector.store(value, self, [index(k) for k in keys], alignment=alignment)
+
+    # Atomics on one element: see `nvdsl.lang.atomics`.
+    atomic_add = atomics.atomic_add
+    atomic_sub = atomics.atomic_sub
+    atomic_min = atomics.atomic_min
+    atomic_max = atomics.atomic_max
+    atomic_and = atomics.atomic_and
+    atomic_or = atomics.atomic_or
+    atomic_xor = atomics.atomic_xor
+    atomic_exch = atomics.atomic_exch
+    atomic_cas = atomics.atomic_cas
+    atomic_inc = atomics.atomic_inc
+    atomic_dec = atomics.atomic_dec
+
+    def _element_place(self, key: Index, count: int = 1) -> Pointer:
+        """Address of an element, or of ``count`` from it on, for what takes a pointer."""
+        keys = self._keys(key)
+        if any(isinstance(k, slice) for k in keys):
+            raise trace_error(
+                "an atomic on a slice of an array",
+                rule="an atomic works on one element, or on a vector",
+                fix="loop over the elements: each is a step of its own",
+            )
+        if count > 1:
+            self._check_vector(count, keys)
+        last = (*self.shape[:-1], self.shape[-1] - count + 1)
+        checked = [(k, size) for k, size, extent in zip(keys, last, self.shape, strict=True) if extent >= 0]
+        of = f"an array of {'x'.join(map(str, self.shape))} {self.dtype.name}"
+        bounds.within(of, [k for k, _ in checked], [size for _, size in checked])
+        space = SHARED if "workgroup" in str(self.type) else GLOBAL
+        return element_address(self, keys, self.strides, space)
 
     def _check_vector(self, count: int, keys: tuple[Int, ...]) -> int:
         size = vector_access.size(count, self.dtype, self.strides[-1])

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any, NoReturn, overload
 from nvdsl.errors import trace_error
 from nvdsl.ir import declared
 from nvdsl.ir.declared import Declared
-from nvdsl.lang import vector_access
+from nvdsl.lang import atomics, vector_access
 from nvdsl.lang.slices import part
 from nvdsl.layout import SWIZZLES, Operand, TileLayout
 from nvdsl.mlir import ir
+from nvdsl.ops.pointer import address_of
 from nvdsl.ops.smem import get_dynamic_shared_memory, smem_address, smem_pointer
 from nvdsl.values import bounds, dtypes, scope
 from nvdsl.values.dtypes import DType
@@ -264,6 +265,23 @@ class Tile:
         row, col = (key[0], self.layout.row_stride, self.layout.rows), (key[1], self.dtype.bytes, self.layout.cols)
         vector_access.check_aligned(size, what, self.offset, (row, col))
         return found
+
+    # Atomics on one element: see `nvdsl.lang.atomics`.
+    atomic_add = atomics.atomic_add
+    atomic_sub = atomics.atomic_sub
+    atomic_min = atomics.atomic_min
+    atomic_max = atomics.atomic_max
+    atomic_and = atomics.atomic_and
+    atomic_or = atomics.atomic_or
+    atomic_xor = atomics.atomic_xor
+    atomic_exch = atomics.atomic_exch
+    atomic_cas = atomics.atomic_cas
+    atomic_inc = atomics.atomic_inc
+    atomic_dec = atomics.atomic_dec
+
+    def _element_place(self, key: Any, count: int = 1) -> Pointer:
+        """Address of an element, or of ``count`` from it on, for what takes a pointer."""
+        return address_of(self._element(key) if count == 1 else self._elements(key, count))
 
     @overload
     def __getitem__(self, key: tuple[Int, Int]) -> Value: ...  # type: ignore[overload-overlap]  # is one of Slices

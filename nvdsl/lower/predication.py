@@ -11,23 +11,31 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from nvdsl.ir.operands import has, named, word
-from nvdsl.ir.walk import find
+from nvdsl.ir.arith import DIVISIONS
+from nvdsl.ir.operands import has, integer, named, string, word
+from nvdsl.ir.walk import constant, find
 from nvdsl.lower.prepare import Kernels, functions, new
 from nvdsl.lower.watchdog import to_i32
 from nvdsl.mlir import ir
+from nvdsl.mlir.dialects import llvm
+from nvdsl.ops.memory import SCOPES
 from nvdsl.ops.pointer import PREDICATED
 
 Text = tuple[str, list[Any]]
 """Inline PTX and its operands; the predicate is behind them."""
 
-_ADDRESSES = frozenset(
-    ("arith.constant", "arith.index_cast", "arith.trunci", "arith.extsi", "arith.extui", "arith.addi", "arith.muli",
-     "llvm.inttoptr", "llvm.getelementptr", "llvm.addrspacecast", "memref.extract_aligned_pointer_as_index",
+_OPERANDS = frozenset(
+    ("llvm.inttoptr", "llvm.getelementptr", "llvm.addrspacecast", "memref.extract_aligned_pointer_as_index",
      "memref.extract_strided_metadata", "memref.view", "gpu.dynamic_shared_memory", "nvgpu.mbarrier.get", "nvvm.mapa",
      "builtin.unrealized_conversion_cast"),
 )  # fmt: skip
-"""What may stand beside the op: what makes its operands, and may be executed whether the predicate holds or not."""
+"""Beside arithmetic, what may make the op's operands: it is executed then whether the predicate holds or not."""
+
+
+def _makes_operands(op: Any) -> bool:
+    if op.name in DIVISIONS:
+        return bool(constant(op.operands[1]))
+    return op.name.startswith("arith.") or op.name in _OPERANDS
 
 
 def predicate(device: Any, kernels: Kernels, _: Any) -> None:
@@ -40,7 +48,7 @@ def predicate(device: Any, kernels: Kernels, _: Any) -> None:
 
 def _predicate(branch: Any) -> None:
     *body, _ = [op.operation for op in branch.regions[0].blocks[0].operations]
-    effects = [op for op in body if op.name not in _ADDRESSES]
+    effects = [op for op in body if not _makes_operands(op)]
     if len(effects) != 1 or effects[0].name not in _TEXTS:
         return
     (effect,) = effects
@@ -69,7 +77,7 @@ def _predicate(branch: Any) -> None:
 
 
 def _constraint(value: Any) -> str:
-    return {"i1": "b", "i32": "r", "!llvm.ptr<3>": "r", "f32": "r"}.get(str(value.type), "l")
+    return {"i1": "b", "i32": "r", "!llvm.ptr<3>": "r", "f32": "f", "f64": "d"}.get(str(value.type), "l")
 
 
 def _arrive(op: Any) -> Text:
@@ -109,9 +117,38 @@ def _tma_store(op: Any) -> Text | None:
     return f"{text} [$0, {{{places}}}], [$1]{hint};", operands
 
 
+_ORDERS = {2: "relaxed", 5: "release"}  # of LLVM's AtomicOrdering: a red acquires nothing
+_SCOPES = {name: ptx for ptx, name in SCOPES.items()} | {"": "sys"}
+_SPACES = {"!llvm.ptr<1>": "global", "!llvm.ptr<3>": "shared", "!llvm.ptr<7>": "shared::cluster"}
+_REDUCTIONS = {  # kind of LLVM's AtomicBinOp -> op, PTX's types by LLVM's
+    "add": ("add", {"i32": "u32", "i64": "u64"}),
+    "fadd": ("add", {"f32": "f32", "f64": "f64"}),
+    "max": ("max", {"i32": "s32", "i64": "s64"}),
+    "min": ("min", {"i32": "s32", "i64": "s64"}),
+    "umax": ("max", {"i32": "u32", "i64": "u64"}),
+    "umin": ("min", {"i32": "u32", "i64": "u64"}),
+    "_and": ("and", {"i32": "b32", "i64": "b64"}),
+    "_or": ("or", {"i32": "b32", "i64": "b64"}),
+    "_xor": ("xor", {"i32": "b32", "i64": "b64"}),
+    "uinc_wrap": ("inc", {"i32": "u32"}),
+    "udec_wrap": ("dec", {"i32": "u32"}),
+}
+
+
+def _reduction(op: Any) -> Text | None:
+    pointer, value = op.operands
+    kind, types = _REDUCTIONS.get(llvm.AtomicBinOp(integer(op, "bin_op")).name, ("", {}))
+    order, space = _ORDERS.get(integer(op, "ordering")), _SPACES.get(str(pointer.type))
+    type, scope = types.get(str(value.type)), _SCOPES.get(string(op, "syncscope"))
+    if None in (order, space, type, scope) or any(True for _ in op.results[0].uses):
+        return None
+    return f"red.{order}.{scope}.{space}.{kind}.{type} [$0], $1;", [pointer, value]
+
+
 _TEXTS: dict[str, Callable[[Any], Text | None]] = {
     "nvgpu.mbarrier.arrive": _arrive,
     "nvvm.mbarrier.arrive": _arrive_cluster,
     "nvvm.mbarrier.arrive.expect_tx": _expect_cluster,
     "nvvm.cp.async.bulk.tensor.global.shared.cta": _tma_store,
+    "llvm.atomicrmw": _reduction,
 }

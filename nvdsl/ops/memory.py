@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING
 from nvdsl.errors import trace_error
 from nvdsl.mlir import ir
 from nvdsl.mlir.dialects import llvm, nvvm
-from nvdsl.ops.pointer import GLOBAL, base_address, byte_offset, index
+from nvdsl.ops.pointer import GLOBAL, element_address
 from nvdsl.values.traced import Value, stored, wrap
 from nvdsl.values.typing import Coords, Int, Number, Pointer
 
 if TYPE_CHECKING:
     from nvdsl.lang.array import Array
 
-_SCOPES = {"cta": "block", "cluster": "cluster", "gpu": "device", "sys": ""}
+SCOPES = {"cta": "block", "cluster": "cluster", "gpu": "device", "sys": ""}
 """PTX's names of scopes -> LLVM's for NVPTX."""
 
 
@@ -34,7 +34,7 @@ def load_acquire(array: Array, key: Int, *, scope: str = "gpu") -> Value:
         _element(array, key),
         alignment=array.dtype.bytes,
         ordering=llvm.AtomicOrdering.acquire,
-        syncscope=_SCOPES[scope],
+        syncscope=SCOPES[scope],
     ).result
     return wrap(found, array.dtype)
 
@@ -50,19 +50,17 @@ def store_release(array: Array, key: Int, value: Number, *, scope: str = "gpu") 
         _element(array, key),
         alignment=array.dtype.bytes,
         ordering=llvm.AtomicOrdering.release,
-        syncscope=_SCOPES[scope],
+        syncscope=SCOPES[scope],
     )
 
 
 def prefetch(array: Array, key: Coords) -> None:
     """Bring the line of ``array[key]``, in global memory, into L2 (``prefetch.global.L2``). Nothing waits for it."""
-    steps = [index(k) * step for k, step in zip(key, array.strides, strict=True)]
-    address = byte_offset(base_address(array, GLOBAL), sum(steps[1:], steps[0]) * array.dtype.bytes)
-    nvvm.prefetch(address, cache_level=nvvm.PrefetchCacheLevel.L2)
+    nvvm.prefetch(element_address(array, key, array.strides, GLOBAL), cache_level=nvvm.PrefetchCacheLevel.L2)
 
 
 def _element(array: Array, key: Int) -> Pointer:
-    return byte_offset(base_address(array, GLOBAL), index(key) * array.dtype.bytes)
+    return element_address(array, (key,), (1,), GLOBAL)
 
 
 def _check(array: Array, what: str, scope: str) -> None:
@@ -73,5 +71,5 @@ def _check(array: Array, what: str, scope: str) -> None:
             rule="a contiguous 1-D array of 32- or 64-bit elements in global memory (PTX ISA, ld.acquire, st.release)",
             fix="keep flags in an array of nv.i32",
         )
-    if scope not in _SCOPES:
-        raise trace_error(f"{what} with scope={scope!r}", rule=f"the scope is one of {list(_SCOPES)}")
+    if scope not in SCOPES:
+        raise trace_error(f"{what} with scope={scope!r}", rule=f"the scope is one of {list(SCOPES)}")

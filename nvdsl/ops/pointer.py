@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from nvdsl.errors import trace_error
@@ -94,6 +94,12 @@ def _offset_of_view(ref: ir.Value) -> Int:
     if offset == ir.ShapedType.get_dynamic_stride_or_offset():
         offset = memref.ExtractStridedMetadataOp(ref).offset
     return offset * from_ir(ty.element_type).bytes
+
+
+def element_address(array: ir.Value, keys: Sequence[Int], strides: Sequence[int], space: int = SHARED) -> Pointer:
+    """Pointer to the element ``keys`` of a memref, whose ``strides`` are in elements."""
+    steps = [index(key) * stride for key, stride in zip(keys, strides, strict=True)]
+    return address_of(array, sum(steps[1:], steps[0]) * from_ir(array.type.element_type).bytes, space)
 
 
 def byte_offset(pointer: Pointer, offset: Int) -> Pointer:

@@ -16,6 +16,7 @@ REGISTRY = {
     "wgmma": "wgmma.mma_async with A in registers or scale-d in a register; nvvm.wgmma.mma_async has neither",
     "mma": "mma.sync of 8-bit floats, and of f64 with 16 rows; nvvm.mma.sync has neither",
     "try_wait": "mbarrier.try_wait.parity.acquire.cluster; nvgpu's and nvvm's waits have no scope",
+    "atom": "atom of several elements; LLVM has atomics of one",
     "touch": "no instruction: registers that the compiler must not move across this point",
 }
 

@@ -74,6 +74,7 @@ class Accessor:
         self.used = used
         self.tile: Any = None  # swizzle and panel stride of the `Tile` whose element it is
         self.decided: Where | None = None  # of an atomic load: see `polling.decided`
+        self.reads = True  # a read-modify-write whose old value matters
         self._touches: dict[Any, Any] = {}
         self._clashes: dict[Any, Any] = {}
 
@@ -204,7 +205,11 @@ class Accessor:
         span, touch = self.touch(w, offsets, tracker.shift, what)
         if block is not w.block:
             block.visited(w, self.at)
-        access = Access(w.name, what, "atomic" if what.startswith("atomic") else "generic", self.at)
+        if what.startswith("atomic"):
+            domain = atomics.domain(w, (self.order or RELAXED).scope)
+            access = Access(w.name, what, "atomic", self.at, (w.clock.cluster, w.block.rank), domain)
+        else:
+            access = Access(w.name, what, "generic", self.at)
         if w.agree:
             tracker.compare(span, w.clock, access, touch, writes, same)
         else:
@@ -275,7 +280,7 @@ class Accessor:
         found, block, offsets = self.locate(w, address, what)
         order = self.order or RELAXED
         if w.machine.checks:
-            self._check(w, found, block, offsets, "atomic", True)
+            self._check(w, found, block, offsets, "atomic" if self.reads else "atomic store", True)
         atomics.read(w, found, offset_list(offsets), order)
         atomics.write(w, found, offset_list(offsets), order, True, self.size, self.at)
         found.version += 1

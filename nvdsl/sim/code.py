@@ -7,7 +7,7 @@ from typing import Any
 
 from nvdsl.errors import Where
 from nvdsl.ir.location import where
-from nvdsl.ir.operands import flag
+from nvdsl.ir.operands import flag, string
 from nvdsl.ir.walk import walk
 from nvdsl.mlir import ir
 from nvdsl.sim import exits, undefined, values
@@ -69,7 +69,7 @@ _ACCESSES = {
 def _unit_shift(function: Any, shared: bool) -> int:
     smallest = 16 if shared else 4
     for one in walk(function):
-        if one.name in _ACCESSES:
+        if one.name in _ACCESSES or (one.name == "llvm.inline_asm" and string(one, "nvdsl.ptx") == "atom"):
             for value in (*one.operands, *one.results):
                 smallest = min(smallest, _bytes(one, value, shared))
     return smallest.bit_length() - 1

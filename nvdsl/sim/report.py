@@ -8,12 +8,22 @@ from nvdsl.errors import SimError, Where
 
 
 class Access:
-    """One side of a race: who (``actor``, e.g. "warp 2 of block (0, 1)"), what it does, where in the source."""
+    """One side of a race: who (``actor``, e.g. "warp 2 of block (0, 1)"), what it does, where in the source.
 
-    __slots__ = ("actor", "kind", "what", "where")
+    ``place`` and ``domain``, of an atomic in shared memory: see `histories.Touch`."""
 
-    def __init__(self, actor: str, what: str, kind: str, where: Where | None) -> None:
+    __slots__ = ("actor", "domain", "kind", "place", "what", "where")
+
+    def __init__(
+        self, actor: str, what: str, kind: str, where: Where | None, place: tuple[int, ...] = (),
+        domain: tuple[int, ...] = (),
+    ) -> None:  # fmt: skip
         self.actor, self.what, self.kind, self.where = actor, what, kind, where
+        self.place, self.domain = place, domain
+
+    def holds(self, other: Access) -> bool:
+        """Whether the other is by one who is in this atomic's scope."""
+        return other.place[: len(self.domain)] == self.domain
 
     def __str__(self) -> str:
         return f"{self.what} by {self.actor}" + (f" at {self.where}" if self.where else "")
@@ -207,15 +217,15 @@ def global_race(
     )
 
 
-def scopes(earlier: Access, later: Access) -> SimError:
+def scopes(earlier: Access, later: Access, span: str = "elements of global memory") -> SimError:
     """Two atomics on one element, of which one has a scope that does not hold both."""
     return SimError(
-        f"{later} touches elements of global memory of {earlier}: the scope of one of them leaves out the other",
+        f"{later} touches {span} of {earlier}: the scope of one of them leaves out the other",
         kind="scope",
         where=later.where,
         rule="atomics are atomic among the threads of their scope: .cta is the block, .cluster the cluster (PTX ISA, "
         "Scope, Morally strong operations)",
-        fix='the scope of the GPU: syncscope="device", scope="gpu"',
+        fix='leave scope= out, or name one that holds both: "gpu"; in shared memory of a cluster "cluster"',
         details=(f"first:  {earlier}", f"second: {later}"),
     )
 

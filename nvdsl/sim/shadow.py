@@ -15,7 +15,7 @@ from nvdsl.errors import SimError
 from nvdsl.hopper import arch
 from nvdsl.sim.clocks import Part
 from nvdsl.sim.records import Record, Span, Touch
-from nvdsl.sim.report import Access, lane_race, opaque, race
+from nvdsl.sim.report import Access, lane_race, opaque, race, scopes
 
 IN_FLIGHT = 1 << 62
 """The epoch of a copy that has not completed: nobody has seen it."""
@@ -58,8 +58,11 @@ class Shadow:
         """``needed``: the bits of what is used of the bytes that are read (None: all)."""
         by = touch if access.kind in ("generic", "atomic") else None
         if writes:
-            _remove(self.writes, span)
+            _remove(self.writes, span, access.kind == "atomic")
             _remove(self.reads, span)
+            fresh = span[0] & ~self.written if access.what == "atomic" else 0
+            if fresh and self.uninitialized is None:
+                self.uninitialized = fresh, access
             self.written |= span[0]
             return _add(self.writes, span, access, actor, epoch, by)
         record = _add(self.reads, span, access, actor, epoch, by)
@@ -108,7 +111,12 @@ class Shadow:
                 if epoch <= generic[actor] and (not fenced or epoch <= proxy[self.fences + actor]):
                     continue
                 common = record.mask & mask
-                if not common or (is_atomic and record.is_atomic):
+                if not common:
+                    continue
+                if is_atomic and record.is_atomic:
+                    earlier = record.access(common)
+                    if not (earlier.holds(access) and access.holds(earlier)):
+                        raise scopes(earlier, access, self.describe(common))
                     continue
                 if same is not None and record.is_generic and hazard == "waw" and same():
                     continue
@@ -180,12 +188,13 @@ def _add(
     return record
 
 
-def _remove(records: list[Record], span: Span) -> None:
-    """What a write replaces is ordered before it, so that whoever is ordered after the write needs no more."""
+def _remove(records: list[Record], span: Span, keep_atomics: bool = False) -> None:
+    """What a write replaces is ordered before it, so that whoever is ordered after the write needs no more. Atomics
+    have no order among each other."""
     mask, lo, hi = span
     emptied = False
     for record in records:
-        if record.lo < hi and lo < record.hi:
+        if record.lo < hi and lo < record.hi and not (keep_atomics and record.is_atomic):
             common = record.mask & mask
             if common:
                 record.mask ^= common

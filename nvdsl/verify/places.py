@@ -26,7 +26,8 @@ _TENSOR_STORES = ("nvvm.cp.async.bulk.tensor.global.shared.cta", "nvvm.cp.async.
 TMA_STORES = ("nvgpu.tma.async.store", "nvvm.cp.async.bulk.global.shared.cta", *_TENSOR_STORES)
 TMA_LOADS = ("nvgpu.tma.async.load", "nvvm.cp.async.bulk.tensor.shared.cluster.global")
 GENERIC_WRITES = (
-    "memref.store", "vector.store", "llvm.store", "nvvm.stmatrix", "nvgpu.warpgroup.mma.store",
+    "memref.store", "vector.store", "llvm.store", "nvvm.stmatrix", "nvgpu.warpgroup.mma.store", "llvm.atomicrmw",
+    "llvm.cmpxchg",
 )  # fmt: skip
 WGMMAS = ("nvvm.wgmma.mma_async", "llvm.inline_asm", "nvgpu.warpgroup.mma")
 
@@ -90,7 +91,7 @@ def generic_write(context: Context, node: Node) -> Place | None:
     """Where the threads that reach an ordinary store write; None for one that isn't to shared memory."""
     op = node.op
     lanes = context.reaches.of(node).lanes
-    if node.name in ("llvm.store", "nvvm.stmatrix"):
+    if node.name in ("llvm.store", "nvvm.stmatrix", "llvm.atomicrmw", "llvm.cmpxchg"):
         pointer = named(op).addr if node.name == "llvm.store" else named(op).ptr
         return _at(context, pointer, lanes) if "<3>" in str(pointer.type) else None
     if "workgroup" not in str(op.operands[1].type):

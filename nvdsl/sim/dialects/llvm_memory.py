@@ -12,9 +12,9 @@ from nvdsl.mlir import ir
 from nvdsl.mlir.dialects import llvm
 from nvdsl.sim.access import GENERIC, SHARED, SHARED_CLUSTER, Accessor
 from nvdsl.sim.atomics import order
-from nvdsl.sim.decode import Decoder, Frame, op, unknown
+from nvdsl.sim.decode import Decoder, Frame, maker, op, unknown
 from nvdsl.sim.dialects.arith import unary
-from nvdsl.sim.dialects.memref import atomic
+from nvdsl.sim.dialects.memref import atomic, tile_of
 from nvdsl.sim.dialects.vector_memory import used_elements
 from nvdsl.sim.polling import decided
 from nvdsl.sim.registers import Struct
@@ -126,6 +126,15 @@ _RMW: dict[str, Any] = {
 _UNSIGNED = ("umax", "umin", "uinc_wrap", "udec_wrap")
 
 
+def _tile_behind(pointer: Any) -> tuple[int, ...] | None:
+    """`memref.tile_of` of the view that an address was taken of."""
+    made = maker(pointer)
+    while made is not None and made.name in ("llvm.inttoptr", "arith.index_cast", "llvm.getelementptr", "nvvm.mapa"):
+        made = maker(made.operands[0])
+    known = made is not None and made.name == "memref.extract_aligned_pointer_as_index"
+    return tile_of(made.operands[0]) if known else None
+
+
 @op("llvm.atomicrmw")
 def _atomicrmw(d: Decoder, op: Any) -> Any:
     a, value = d.operands(op)
@@ -133,13 +142,15 @@ def _atomicrmw(d: Decoder, op: Any) -> Any:
     if kind not in _RMW:
         raise unknown(op, "this kind of atomic")
     access = _accessor(op, op.operands[0], op.operands[1].type)
-    return atomic(d.result(op), access, lambda v: v[a], value, _RMW[kind], kind in _UNSIGNED)
+    access.tile = _tile_behind(op.operands[0])
+    return atomic(op, d.result(op), access, lambda v: v[a], value, _RMW[kind], kind in _UNSIGNED)
 
 
 @op("llvm.cmpxchg")
 def _cmpxchg(d: Decoder, op: Any) -> Any:
     a, expected, value = d.operands(op)
     access = _accessor(op, op.operands[0], op.operands[1].type)
+    access.tile = _tile_behind(op.operands[0])
     r = d.result(op)
 
     def step(v: Frame) -> None:

@@ -269,12 +269,14 @@ def _atomic(d: Decoder, op: Any) -> Any:
     index = Indexer(d, op, op.operands[1], indices)
     access = Accessor(index.layout.space, index.layout.element, None, 1, index.at, RELAXED)
     kind = arith.AtomicRMWKind(integer(op, "kind")).name
-    return atomic(d.result(op), access, index, value, _RMW[kind], kind in ("maxu", "minu"))
+    return atomic(op, d.result(op), access, index, value, _RMW[kind], kind in ("maxu", "minu"))
 
 
-def atomic(r: int, access: Accessor, index: Any, value: int, f: Any, is_unsigned: bool = False) -> Any:
+def atomic(op: Any, r: int, access: Accessor, index: Any, value: int, f: Any, is_unsigned: bool = False) -> Any:
     """old = memory; memory = f(old, value), lane by lane. ``f`` None: assignment."""
+    is_used = any(True for _ in op.results[0].uses)
     e = access.e
+    access.reads = f is not None or is_used
 
     def step(v: Frame) -> None:
         w = v[0]

@@ -13,6 +13,7 @@ from nvdsl.sim import phases, undefined
 from nvdsl.sim.decode import Blocking, Decoder, Frame, identity, maker, op, unknown
 from nvdsl.sim.descriptors import Source
 from nvdsl.sim.dialects import fragments, nvvm_mma
+from nvdsl.sim.dialects.atomic_vectors import atomic_vector
 from nvdsl.sim.registers import Struct
 from nvdsl.sim.uniform import one_value
 from nvdsl.sim.wgmma import Kind, state
@@ -74,6 +75,8 @@ def _inline_asm(d: Decoder, op: Any) -> Any:
         address, parity, _ticks = d.operands(op)
         at = where(op)
         return Blocking(lambda v: phases.wait(v[0], v[address], v[parity], at))
+    if name == "atom":
+        return atomic_vector(d, op)
     raise unknown(op, f"inline PTX: {text[:60]}")
 
 

@@ -1,0 +1,349 @@
+"""Atomics of arrays and tiles in the simulator: numbers, order, scopes, races, indices, at both levels."""
+
+from __future__ import annotations
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import nvdsl as nv
+from nvdsl import sim
+from tests.sim.simulate import run as simulate
+from tests.sim.simulate import verdict
+
+LEVELS = ("traced", "nvvm")
+rng = np.random.default_rng(7)
+
+
+def run(host, *arrays, **options):
+    simulate(host, *arrays, options=sim.Options(**options))
+
+
+def reported(host, *arrays, **options):
+    found = verdict(host, *arrays, options=sim.Options(**options))
+    assert found is not None
+    return found
+
+
+
+DTYPES = {
+    "i16": np.int16, "u16": np.uint16, "i32": np.int32, "u32": np.uint32, "i64": np.int64, "u64": np.uint64,
+    "f16": np.float16, "bf16": ml_dtypes.bfloat16, "f32": np.float32, "f64": np.float64,
+}  # fmt: skip
+INTEGERS = [name for name in DTYPES if name[0] in "iu"]
+KINDS = {
+    "add": np.add, "sub": np.subtract, "min": np.minimum, "max": np.maximum, "and": np.bitwise_and,
+    "or": np.bitwise_or, "xor": np.bitwise_xor, "inc": lambda now, limit: 0 if now >= limit else now + 1,
+    "dec": lambda now, limit: limit if now == 0 or now > limit else now - 1,
+}  # fmt: skip
+
+
+def kinds_of(name):
+    integers = ["and", "or", "xor", *(("inc", "dec") if "32" in name else ())] if name in INTEGERS else []
+    return ["add", "sub", "min", "max", *integers]
+
+
+@pytest.mark.parametrize("name", DTYPES)
+def test_each_operation_of_each_type(name):
+    """Of a warp's lanes, eight on each element, in shared memory and in global memory."""
+    kinds, dtype = kinds_of(name), DTYPES[name]
+
+    @nv.jit
+    def host(x: nv.Array, start: nv.Array, y: nv.Array):
+        @nv.kernel(grid=1, block=32)
+        def kernel():
+            t = nv.thread_id.x
+            s = nv.smem((len(kinds), 4), y.dtype)
+            for i in range(len(kinds)):
+                if t < 4:
+                    s[i, t] = start[t]
+            nv.sync_threads()
+            for i, kind in enumerate(kinds):
+                getattr(nv, f"atomic_{kind}")(s, (i, t % 4), x[t])
+                getattr(y, f"atomic_{kind}")((0, i, t % 4), x[t])
+            nv.sync_threads()
+            for i in range(len(kinds)):
+                if t < 4:
+                    y[1, i, t] = s[i, t]
+
+        kernel()
+
+    x = rng.integers(1, 9, 32).astype(dtype)
+    if name[0] != "u":
+        x[::3] = -x[::3]
+    start = np.array([3, 5, 7, 1], dtype)
+    y = np.broadcast_to(start, (2, len(kinds), 4)).copy()
+    expected = np.broadcast_to(start, (len(kinds), 4)).copy()
+    for i, kind in enumerate(kinds):
+        seen = np.uint32 if kind[-1] == "c" else dtype
+        for lane, value in enumerate(x.view(seen)):
+            expected.view(seen)[i, lane % 4] = KINDS[kind](expected.view(seen)[i, lane % 4], value)
+    run(host, x, start, y)
+    np.testing.assert_array_equal(y[0], expected)
+    np.testing.assert_array_equal(y[1], expected)
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_the_old_value_comes_back(level):
+    @nv.jit
+    def host(counter: nv.Array, y: nv.Array):
+        @nv.kernel(grid=2, block=64)
+        def kernel():
+            y[nv.atomic_add(counter, 0, 1)] = nv.thread_id.x
+
+        kernel()
+
+    counter, y = np.zeros(1, np.int32), np.full(128, -1, np.int32)
+    run(host, counter, y, level=level)
+    assert counter[0] == 128 and sorted(y.tolist()) == sorted([*range(64)] * 2)
+
+
+@pytest.mark.parametrize("name", ["u16", "i64", "bf16", "f32"])
+def test_exchange_and_compare(name):
+    @nv.jit
+    def host(x: nv.Array, y: nv.Array):
+        @nv.kernel(grid=1, block=4)
+        def kernel():
+            t = nv.thread_id.x
+            y[0, t] = x.atomic_exch(t, 9)
+            y[1, t] = nv.atomic_cas(x, t, 9, 4)
+            y[2, t] = nv.atomic_cas(x, t, 9, 5, order="acq_rel", scope="cta")
+            y[3, t] = x[t]
+
+        kernel()
+
+    x, y = np.arange(4).astype(DTYPES[name]), np.zeros((4, 4), DTYPES[name])
+    run(host, x, y)
+    np.testing.assert_array_equal(y.astype(float), [[0, 1, 2, 3], [9] * 4, [4] * 4, [4] * 4])
+
+
+def test_compare_and_swap_compares_bits():
+    @nv.jit
+    def host(x: nv.Array):
+        @nv.kernel(grid=1, block=2)
+        def kernel():
+            x.atomic_cas(nv.thread_id.x, 0.0, 1.0)
+
+        kernel()
+
+    x = np.array([0.0, -0.0], np.float32)
+    run(host, x)
+    assert x.tolist() == [1.0, 0.0] and np.signbit(x[1])
+
+
+def test_only_those_of_the_predicate():
+    @nv.jit
+    def host(y: nv.Array):
+        @nv.kernel(grid=1, block=64)
+        def kernel():
+            t = nv.thread_id.x
+            assert y.atomic_add(nv.select(t % 2 == 1, 0, t), t, predicate=t % 2 == 1) is None
+
+        kernel()
+
+    y = np.zeros(1, np.int32)
+    run(host, y)
+    assert y[0] == sum(range(1, 64, 2))
+
+
+@pytest.mark.parametrize("swizzle", [0, 128])
+def test_an_element_of_a_tile(swizzle):
+    @nv.jit
+    def host(y: nv.Array):
+        @nv.kernel(grid=1, block=64)
+        def kernel():
+            t = nv.thread_id.x
+            tile = nv.smem((16, 32), nv.f32, swizzle=swizzle)
+            for row in range(16):
+                if t < 32:
+                    tile[row, t] = 0.0
+            nv.sync_threads()
+            tile.atomic_add((t % 16, t // 16 * 9), 1.0)
+            nv.sync_threads()
+            for row in range(16):
+                if t < 32:
+                    y[row, t] = tile[row, t]
+
+        kernel()
+
+    y = np.zeros((16, 32), np.float32)
+    run(host, y)
+    expected = np.zeros((16, 32), np.float32)
+    expected[:, [0, 9, 18, 27]] = 1
+    np.testing.assert_array_equal(y, expected)
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("order", ["forward", "reverse"])
+@pytest.mark.parametrize("shared", [True, False])
+def test_a_plain_load_beside_an_atomic_is_a_race(shared, order, level):
+    @nv.jit
+    def host(x: nv.Array, y: nv.Array):
+        @nv.kernel(grid=1, block=64)
+        def kernel():
+            t = nv.thread_id.x
+            s = nv.smem((1,), nv.i32)
+            if t == 0:
+                s[0] = 0
+            nv.sync_threads()
+            counter = s if shared else x
+            counter.atomic_add(0, 1)
+            y[t] = counter[0]
+
+        kernel()
+
+    found = reported(host, np.zeros(1, np.int32), np.zeros(64, np.int32), order=order, level=level)
+    assert found.kind in ("raw", "war") and "atomic" in str(found)
+
+
+@pytest.mark.parametrize("shared", [True, False])
+def test_a_scope_too_narrow(shared):
+    """Blocks that share memory, by atomics of which each is one step in its own block alone."""
+
+    @nv.jit
+    def host(x: nv.Array):
+        @nv.kernel(grid=2, block=32, cluster=2)
+        def kernel():
+            s = nv.smem((1,), nv.i32)
+            if nv.thread_id.x == 0:
+                s[0] = 0
+            nv.cluster_sync()
+            if shared:
+                here = nv.ops.pointer.address_of(s)
+                nv.ops.atomics.atomic("add", nv.mapa(here, 0), 1, nv.i32, scope="cta")
+            else:
+                x.atomic_add(0, 1, scope="cta")
+            nv.cluster_sync()
+
+        kernel()
+
+    assert reported(host, np.zeros(1, np.int32)).kind == "scope"
+
+
+def test_the_default_scope_holds_a_cluster():
+    @nv.jit
+    def host(x: nv.Array):
+        @nv.kernel(grid=2, block=32, cluster=2)
+        def kernel():
+            s = nv.smem((1,), nv.i32)
+            if nv.thread_id.x == 0:
+                s[0] = 0
+            nv.cluster_sync()
+            here = nv.ops.pointer.address_of(s)
+            nv.ops.atomics.atomic("add", nv.mapa(here, 0), 1, nv.i32)
+            if nv.cluster_rank() == 0:
+                s.atomic_add(0, 1)
+            nv.cluster_sync()
+            if nv.cluster_rank() == 0:
+                x[nv.thread_id.x] = s[0]
+            nv.cluster_sync()
+
+        kernel()
+
+    x = np.zeros(32, np.int32)
+    run(host, x)
+    assert (x == 96).all()
+
+
+@pytest.mark.parametrize("exchanged", [False, True])
+def test_shared_memory_that_nobody_wrote(exchanged):
+    """An exchange whose result nobody uses is a store."""
+
+    @nv.jit
+    def host(y: nv.Array):
+        @nv.kernel(grid=1, block=32)
+        def kernel():
+            s = nv.smem((32,), nv.i32)
+            if exchanged:
+                s.atomic_exch(nv.thread_id.x, 1)
+            else:
+                s.atomic_add(nv.thread_id.x, 1)
+            y[nv.thread_id.x] = s[nv.thread_id.x]
+
+        kernel()
+
+    y = np.zeros(32, np.int32)
+    if exchanged:
+        run(host, y)
+        assert (y == 1).all()
+    else:
+        assert reported(host, y).kind == "uninitialized"
+
+
+@pytest.mark.parametrize("relaxed", [False, True])
+def test_release_and_acquire_hand_over_what_was_written(relaxed):
+    """A lock of compare-and-swap; relaxed, it orders nothing."""
+    orders = ("relaxed", "relaxed") if relaxed else ("acquire", "release")
+
+    @nv.jit
+    def host(lock: nv.Array, total: nv.Array):
+        @nv.kernel(grid=3, block=32)
+        def kernel():
+            if nv.thread_id.x == 0:
+                while nv.atomic_cas(lock, 0, 0, 1, order=orders[0]) != 0:
+                    pass
+                total[0] = total[0] + 1
+                nv.atomic_exch(lock, 0, 0, order=orders[1])
+
+        kernel()
+
+    lock, total = np.zeros(1, np.int32), np.zeros(1, np.int32)
+    if relaxed:
+        assert reported(host, lock, total).kind in ("raw", "waw", "war")
+    else:
+        run(host, lock, total, order="random")
+        assert total[0] == 3 and lock[0] == 0
+
+
+def test_an_index_outside():
+    @nv.jit
+    def host(x: nv.Array, y: nv.Array):
+        @nv.kernel(grid=1, block=32)
+        def kernel():
+            y.atomic_add((0, x[nv.thread_id.x]), 1)
+
+        kernel()
+
+    found = reported(host, np.full(32, 4, np.int32), np.zeros((2, 4), np.int32))
+    assert found.kind == "out-of-bounds" and "index (0, 4) of an array of 2x4 i32: the last one on axis 1" in str(found)
+
+
+@pytest.mark.parametrize("name, count, shared", [("f32", 4, False), ("bf16", 8, False), ("f16", 2, True)])
+def test_vectors(name, count, shared):
+    @nv.jit
+    def host(x: nv.Array, y: nv.Array):
+        @nv.kernel(grid=2, block=32)
+        def kernel():
+            t = nv.thread_id.x
+            s = nv.smem((4 * count,), y.dtype)
+            if t < 4 * count:
+                s[t] = 0
+            nv.sync_threads()
+            target = s if shared else y
+            nv.atomic_add(target, t % 4 * count, x.vector(t * count, count))
+            nv.sync_threads()
+            if shared:
+                if t < 4 * count:
+                    y.atomic_add(t, s[t])
+
+        kernel()
+
+    x = rng.integers(-3, 4, 32 * count).astype(DTYPES[name])
+    y = np.zeros(4 * count, DTYPES[name])
+    run(host, x, y)
+    np.testing.assert_array_equal(y.astype(float), 2 * x.astype(float).reshape(8, -1).sum(0))
+
+
+def test_the_old_vector():
+    @nv.jit
+    def host(y: nv.Array):
+        @nv.kernel(grid=1, block=1)
+        def kernel():
+            old = y.atomic_add((1, 0), nv.vector([1.0, 2.0], nv.f32))
+            y.store_vector(old, (0, 0))
+
+        kernel()
+
+    y = np.arange(4, dtype=np.float32).reshape(2, 2)
+    run(host, y)
+    assert y.tolist() == [[2, 3], [3, 5]]
