@@ -9,6 +9,7 @@ The public names, nothing else. ``import nvdsl as nv`` is the usual form.
 * types and values: `f16` ... `u64`, `const`, `vector`, `select`, `min`, `max`, `abs`, `clamp`, `bitcast`;
   `nvdsl.math`
 * annotations of a program's own helpers: `Int`, `Bool`, `Number`, beside `Value`, `Array`, `Tile` ...
+* what threads compute together: `warp`, `warpgroup`, `block`, `cluster`
 * tiles: `smem`, `TMA`, `accumulator`, `Ring`, `PipelineState`
 * atomics: `atomic_add` and its like; also methods of arrays and tiles
 * instructions, one function each: `nvdsl.ops`
@@ -55,6 +56,7 @@ from nvdsl.lang.atomics import (
     atomic_sub,
     atomic_xor,
 )
+from nvdsl.lang.collectives import Group, block, cluster, warp, warpgroup
 from nvdsl.lang.pipeline import PipelineState, Ring
 from nvdsl.lang.scratch import empty, zeros
 from nvdsl.lang.tile import Tile, TileStack, smem

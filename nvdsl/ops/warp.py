@@ -19,6 +19,7 @@ from nvdsl.values.traced import Value, as_value, wrap
 from nvdsl.values.typing import Bool, Int, Number
 
 WARP_SIZE = arch.WARP_SIZE
+ALL_LANES = (1 << WARP_SIZE) - 1
 WARP_GROUP_SIZE = arch.WARPGROUP_SIZE
 """Threads of a warpgroup: four warps, the first at a multiple of four (PTX ISA, "wgmma")."""
 
@@ -141,9 +142,9 @@ def sync_threads() -> None:
     gpu.barrier()
 
 
-def sync_warp(mask: int = 0xFFFFFFFF) -> None:
+def sync_warp(mask: int = ALL_LANES) -> None:
     """Barrier of the warp's lanes in ``mask`` (``bar.warp.sync``)."""
-    nvvm.bar_warp_sync(i32(_signed32(mask)))
+    nvvm.bar_warp_sync(membermask(mask))
 
 
 def named_barrier_sync(barrier: Int, threads: int) -> None:
@@ -169,7 +170,16 @@ def _check_named(barrier: Int, threads: int) -> None:
             rule=f"a block has named barriers 0 to {arch.NAMED_BARRIERS - 1}; 0 is sync_threads (PTX ISA, barrier)",
             fix="number the barriers from 1",
         )
-    block = scope.current("a named barrier").threads
+    kernel = scope.current("a named barrier")
+    if isinstance(barrier, int):
+        kernel.named_barriers.add(barrier)
+        if barrier >= min(kernel.group_barriers.values(), default=arch.NAMED_BARRIERS):
+            raise trace_error(
+                f"named barrier {barrier}, which a collective of a part of the block has taken",
+                rule="collectives of warpgroups and other groups take named barriers from the highest number down",
+                fix="number the kernel's own barriers from 1",
+            )
+    block = kernel.threads
     if isinstance(threads, int) and threads > block:
         raise trace_error(
             f"a named barrier of {threads} threads in a block of {block}",
@@ -184,22 +194,22 @@ def _check_named(barrier: Int, threads: int) -> None:
         )
 
 
-def shuffle(value: Number, lane: Int, mask: int = 0xFFFFFFFF) -> Value:
+def shuffle(value: Number, lane: Int, mask: int = ALL_LANES) -> Value:
     """The 32-bit ``value`` of lane ``lane`` (``shfl.sync.idx``). All lanes in ``mask`` execute it."""
     return _shuffle(value, lane, nvvm.ShflKind.idx, 31, mask)
 
 
-def shuffle_xor(value: Number, lane_mask: Int, mask: int = 0xFFFFFFFF) -> Value:
+def shuffle_xor(value: Number, lane_mask: Int, mask: int = ALL_LANES) -> Value:
     """The 32-bit ``value`` of lane ``lane_id ^ lane_mask`` (``shfl.sync.bfly``)."""
     return _shuffle(value, lane_mask, nvvm.ShflKind.bfly, 31, mask)
 
 
-def shuffle_up(value: Number, delta: Int, mask: int = 0xFFFFFFFF) -> Value:
+def shuffle_up(value: Number, delta: Int, mask: int = ALL_LANES) -> Value:
     """The 32-bit ``value`` of lane ``lane_id - delta``, or its own where there is no such lane (``shfl.sync.up``)."""
     return _shuffle(value, delta, nvvm.ShflKind.up, 0, mask)
 
 
-def shuffle_down(value: Number, delta: Int, mask: int = 0xFFFFFFFF) -> Value:
+def shuffle_down(value: Number, delta: Int, mask: int = ALL_LANES) -> Value:
     """The 32-bit ``value`` of lane ``lane_id + delta``, or its own where there is no such lane (``shfl.sync.down``)."""
     return _shuffle(value, delta, nvvm.ShflKind.down, 31, mask)
 
@@ -213,23 +223,23 @@ def _shuffle(value: Number, offset: Int, kind: nvvm.ShflKind, clamp: int, mask: 
             rule="shfl.sync moves 32 bits (PTX ISA, shfl.sync)",
             fix="convert to nv.i32 or nv.f32 first, or nv.bitcast two 16-bit values into one",
         )
-    result = nvvm.shfl_sync(i32(_signed32(mask)), value, i32(offset), i32(clamp), kind)
+    result = nvvm.shfl_sync(membermask(mask), value, i32(offset), i32(clamp), kind)
     return wrap(result, value.dtype)
 
 
-def vote_any(condition: Bool, mask: int = 0xFFFFFFFF) -> Value:
+def vote_any(condition: Bool, mask: int = ALL_LANES) -> Value:
     """Whether ``condition`` is true in any lane of ``mask``, i1 (``vote.sync.any``)."""
-    return nvvm.vote_sync(i32(_signed32(mask)), as_condition(condition), nvvm.VoteSyncKind.any)
+    return nvvm.vote_sync(membermask(mask), as_condition(condition), nvvm.VoteSyncKind.any)
 
 
-def vote_all(condition: Bool, mask: int = 0xFFFFFFFF) -> Value:
+def vote_all(condition: Bool, mask: int = ALL_LANES) -> Value:
     """Whether ``condition`` is true in all lanes of ``mask``, i1 (``vote.sync.all``)."""
-    return nvvm.vote_sync(i32(_signed32(mask)), as_condition(condition), nvvm.VoteSyncKind.all)
+    return nvvm.vote_sync(membermask(mask), as_condition(condition), nvvm.VoteSyncKind.all)
 
 
-def ballot(condition: Bool, mask: int = 0xFFFFFFFF) -> Value:
+def ballot(condition: Bool, mask: int = ALL_LANES) -> Value:
     """An i32 whose bit ``i`` is the ``condition`` of lane ``i`` (``vote.sync.ballot``)."""
-    return nvvm.vote_sync(i32(_signed32(mask)), as_condition(condition), nvvm.VoteSyncKind.ballot)
+    return nvvm.vote_sync(membermask(mask), as_condition(condition), nvvm.VoteSyncKind.ballot)
 
 
 def nanosleep(nanoseconds: Int) -> None:
@@ -237,12 +247,13 @@ def nanosleep(nanoseconds: Int) -> None:
     nvvm.nanosleep(i32(nanoseconds))
 
 
-def _signed32(mask: int) -> int:
+def membermask(mask: int) -> Value:
+    """The lanes in ``mask`` as the operand of an instruction, i32 (PTX ISA, membermask)."""
     if not 0 < mask < 1 << WARP_SIZE:
         raise trace_error(
             f"a warp's mask of {mask:#x}",
             rule="bit i of the mask stands for lane i, of 32 (PTX ISA, membermask)",
             fix="0xffffffff is the whole warp",
         )
-    return mask - (1 << 32) if mask >= 1 << 31 else mask
+    return i32(mask - (1 << WARP_SIZE) if mask >> (WARP_SIZE - 1) else mask)
 

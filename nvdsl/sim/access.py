@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -41,6 +42,19 @@ def resolve(w: Any, space: int, address: int, at: Where | None, what: str) -> tu
         "an address comes from an array, a tensor map or the dynamic shared memory",
         "check the index arithmetic",
     )
+
+
+def each_block(w: Any, address: Any) -> Iterator[None]:
+    """Once for each block of the cluster that active lanes have addresses in, with these lanes active."""
+    whole = w.mask
+    ranks = address >> memory.CLUSTER_SHIFT if address.__class__ is np.ndarray else None
+    if ranks is None or (ranks[whole] == ranks[whole][0]).all():
+        yield
+        return
+    for rank in np.unique(ranks[whole]).tolist():
+        w.set_mask(whole & (ranks == rank))
+        yield
+    w.set_mask(whole)
 
 
 def offset_list(offsets: Any) -> list[int]:

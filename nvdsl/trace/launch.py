@@ -15,6 +15,7 @@ from nvdsl.mlir import ir
 from nvdsl.mlir.dialects import _gpu_ops_gen as gpu_ops
 from nvdsl.mlir.dialects import arith, gpu
 from nvdsl.trace import decorated
+from nvdsl.trace.calls import resolve
 from nvdsl.trace.regions import is_tracing
 from nvdsl.trace.rewrite import convert
 from nvdsl.values import scope
@@ -93,7 +94,7 @@ def describe_launch(name: str, grid: Grid, block: Block, cluster: Block) -> scop
     _check_block(threads)
     _check_cluster(blocks, together)
     symbol = re.sub(r"[^A-Za-z0-9_$]", "_", name)  # a lambda's name, é: PTX has no such identifiers
-    return scope.Kernel(symbol, blocks, threads, together)
+    return scope.Kernel(symbol, blocks, threads, together, converted=lambda function: resolve(function, convert))
 
 
 def _known(size: Block, what: str) -> tuple[int, int, int]:

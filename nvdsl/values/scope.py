@@ -15,7 +15,12 @@ from nvdsl.errors import trace_error
 
 @dataclass
 class Kernel:
-    """Facts of one launch, in threads, blocks and bytes. ``at_start``: values made once, where the kernel starts."""
+    """Facts of one launch, in threads, blocks and bytes.
+
+    ``named_barriers``: the numbers that the kernel's own code names. ``group_barriers``: the first number that groups
+    of so many threads got. ``at_start``: what is made once, where the kernel starts. ``converted``: what to call for a
+    function of the user's, so that its control flow is traced.
+    """
 
     name: str
     grid: tuple = (1, 1, 1)
@@ -23,8 +28,10 @@ class Kernel:
     cluster: tuple[int, int, int] = (1, 1, 1)
     smem_bytes: int = 0
     tiles: list[Any] = field(default_factory=list)  # `declared.Declared`
-    named_barriers: list[str] = field(default_factory=list)
+    named_barriers: set[int] = field(default_factory=set)
+    group_barriers: dict[int, int] = field(default_factory=dict)
     at_start: dict[str, Any] = field(default_factory=dict)
+    converted: Callable[[Any], Any] = lambda function: function
 
     @property
     def threads(self) -> int:

@@ -169,8 +169,10 @@ def _check_cluster_barrier(context: Context, node: Node) -> None:
     reach = context.reaches.of(node)
     missing = ~reach.lanes
     alike = context.kernel.find(*(_CLUSTER[:2] if "arrive" in node.name else (node.name,)))
-    for other in alike:
-        missing = missing & ~context.reaches.of(other).lanes
+    for other in alike:  # whoever isn't here may be there, unless those here go there as well
+        lanes = context.reaches.of(other).lanes
+        if not (lanes & reach.lanes).any():
+            missing = missing & ~lanes
     if missing.any() and reach.lanes.any():
         found, count = int((~missing).sum()), context.threads.count
         raise VerifyError(

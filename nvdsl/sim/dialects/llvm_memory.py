@@ -10,7 +10,7 @@ from nvdsl.ir.location import where
 from nvdsl.ir.operands import integer, integers
 from nvdsl.mlir import ir
 from nvdsl.mlir.dialects import llvm
-from nvdsl.sim.access import GENERIC, SHARED, SHARED_CLUSTER, Accessor
+from nvdsl.sim.access import GENERIC, SHARED, SHARED_CLUSTER, Accessor, each_block
 from nvdsl.sim.atomics import order
 from nvdsl.sim.decode import Decoder, Frame, maker, op, unknown
 from nvdsl.sim.dialects.arith import unary
@@ -86,7 +86,15 @@ def _load(d: Decoder, op: Any) -> Any:
     r = d.result(op)
 
     def step(v: Frame) -> None:
-        v[r] = access.load(v[0], v[a])
+        w, address = v[0], v[a]
+        if access.space != SHARED_CLUSTER:
+            v[r] = access.load(w, address)
+            return
+        found = None
+        for _ in each_block(w, address):
+            part = access.load(w, address)
+            found = part if found is None else np.where(w.mask, part, found)
+        v[r] = found
 
     return step
 
@@ -99,7 +107,8 @@ def _store(d: Decoder, op: Any) -> Any:
 
     def step(v: Frame) -> None:
         w = v[0]
-        access.store(w, v[a], v[value])
+        for _ in each_block(w, v[a]) if access.space == SHARED_CLUSTER else (None,):
+            access.store(w, v[a], v[value])
         if w.undefined:
             stored.check(v, access, v[a])
 
