@@ -57,6 +57,7 @@ from nvdsl.lang.atomics import (
     atomic_xor,
 )
 from nvdsl.lang.collectives import Group, block, cluster, warp, warpgroup
+from nvdsl.lang.extents import Shaped
 from nvdsl.lang.pipeline import PipelineState, Ring
 from nvdsl.lang.scratch import empty, zeros
 from nvdsl.lang.tile import Tile, TileStack, smem

@@ -17,13 +17,14 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Unpack, overload
 
 from nvdsl import sim
-from nvdsl.call import absent, collect
+from nvdsl.call import absent, collect, extents
 from nvdsl.call.compiled import Compiled, Simulated
+from nvdsl.call.extents import Bound, Extents, NamedSpec
 from nvdsl.call.launches import Launch, Launches
 from nvdsl.call.module import trace_function
 from nvdsl.call.reads import Reads
 from nvdsl.call.signature import constants
-from nvdsl.call.specialize import Call, Constant, describe_arguments
+from nvdsl.call.specialize import Call, Constant, describe_arguments, parameters_of
 from nvdsl.driver.stream import Stream
 from nvdsl.errors import ArgumentError, NvdslError, TraceError, frames
 from nvdsl.errors.tracebacks import at_call, for_user
@@ -66,12 +67,14 @@ class Jit(Generic[P]):
         self._keyword_only = {
             name for name, p in self._signature.parameters.items() if p.kind is p.KEYWORD_ONLY
         }
+        self._extents = Extents(self.__name__, extents.read(function, self._signature))
         self._launches = Launches()
         self._compiled: Once[Compiled | Simulated] = Once()  # by specialization and mode
         self._repeatable: weakref.WeakSet[Launch] = weakref.WeakSet()  # here, and with whoever calls this function
         self._changes = 0  # times that launches were forgotten
         self._lock = threads.lock()
         self._reads = Reads(function, self._forget)
+        self._forms: dict[tuple[int, tuple[str, ...]], list[str]] = {}  # how arguments are given -> their parameters
 
     @overload  # what an editor shows first: the function's own parameters
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> None: ...
@@ -142,7 +145,7 @@ class Jit(Generic[P]):
                 rule="a ShapeDtype has no elements: it stands for an array where nothing runs",
                 fix=f"pass the array, or only compile: {self.__name__}.compile(...)",
             )
-        executable(values, call.run_time_specs, stream)
+        executable([*values, *call.more] if call.more else values, call.run_time_specs, stream)
         return None if simulated else executable
 
     def repeatable(
@@ -155,7 +158,7 @@ class Jit(Generic[P]):
     ) -> Launch | None:
         """What a call like this one launches, after it ran. None where each needs the long way. ``make``, ``place``:
         see `Launch`; ``operands``: see `nvdsl.driver.launcher.Launcher`."""
-        launcher, reads = executable.launcher(call.values, **operands), call.dependencies
+        launcher, reads = executable.launcher(call.values, call.more, **operands), call.dependencies
         if launcher is None or reads is None:
             return None
         guard = reads.guard  # before the state: another thread may have both changed by now
@@ -178,11 +181,24 @@ class Jit(Generic[P]):
 
     def call(self, described: list[tuple[Any, Any]], names: tuple[str, ...]) -> Call:
         """A call with described arguments (`describe_argument`), the last of them passed by these names."""
-        call = Call(described, names)
+        call = Call(described, names, self._bound([spec for spec, _ in described], names))
         call.changes = self._changes
         reads = self._reads.of(call)
         call.reads(reads, reads.current(call.objects))
         return call
+
+    def _bound(self, specs: list[Any], names: tuple[str, ...]) -> Bound | None:
+        """The named extents of a call; None where it has no such array."""
+        if not self._extents.named and not any(spec.__class__ is NamedSpec for spec in specs):
+            return None
+        form = len(specs), names
+        parameters = self._forms.get(form)
+        if parameters is None:
+            try:
+                parameters = self._forms[form] = parameters_of(self._signature, *form)
+            except TypeError as error:
+                raise ArgumentError(f"{self.__name__}(): {error}", where=frames.caller()) from None
+        return self._extents.bind(parameters, specs)
 
     def _find(self, call: Call, mode: Mode) -> Any:
         key = call.key, mode
@@ -254,7 +270,7 @@ class Jit(Generic[P]):
 
         with threads.mlir:  # until what the trace changed is settled
             try:
-                return trace_function(self.__name__, call.run_time_specs, trace_body)
+                return trace_function(self.__name__, call.traced_specs, trace_body)
             except (TypeError, AttributeError, TraceError) as error:
                 explained = absent.explain(error, self._function.__code__, absent.parameters(self._signature, call))
                 if explained is None:

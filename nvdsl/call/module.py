@@ -6,7 +6,7 @@ import collections
 from collections.abc import Callable
 from typing import Any
 
-from nvdsl.call.specialize import argument_type, traced_argument
+from nvdsl.call.specialize import Traced
 from nvdsl.errors import TraceError
 from nvdsl.ir import location
 from nvdsl.mlir import ir, threads
@@ -42,10 +42,12 @@ def _traced(name: str, specs: list[Any], body: Callable[[list[Any]], None]) -> A
         nowhere = ir.Location.unknown()
         module = ir.Module.create(nowhere)
         _latest.append(module)
+        arguments = Traced(specs)
         with ir.InsertionPoint(module.body):
-            function = func.FuncOp(name, ([argument_type(s) for s in specs], []), loc=nowhere)
+            function = func.FuncOp(name, (arguments.types, []), loc=nowhere)
+            arguments.describe(function)
             with ir.InsertionPoint(function.add_entry_block()):
-                body([traced_argument(a, s) for a, s in zip(function.arguments, specs, strict=True)])
+                body(arguments.values(function.arguments))
                 func.ReturnOp([], loc=nowhere)
         verify_module(module)
         return module

@@ -13,9 +13,13 @@ from typing import Any
 import numpy as np
 
 import nvdsl.lang.array  # noqa: F401  (registers the value class of memrefs)
+from nvdsl.call import extents
+from nvdsl.call.extents import Bound, DynamicSpec, Parameters
 from nvdsl.driver import arrays
 from nvdsl.driver.array_spec import packed_strides
 from nvdsl.errors import ArgumentError, frames
+from nvdsl.ir import extents as attributes
+from nvdsl.lang.extents import Axes, Extent, axis, shaped
 from nvdsl.mlir import ir
 from nvdsl.trace.dependencies import Dependencies
 from nvdsl.trace.tokens import PLAIN, token
@@ -27,24 +31,38 @@ from nvdsl.values.traced import wrap
 class ShapeDtype:
     """Stands for an array where only its shape and dtype matter: ``f.compile(nv.ShapeDtype((512, 64), nv.f16))``.
 
-    ``shape`` and ``strides`` are in elements. The default strides are those of a C-contiguous array.
+    ``shape`` and ``strides`` are in elements. The default strides are those of a C-contiguous array. A name in place of
+    an extent, ``nv.ShapeDtype(("m", "k % 8"), nv.f16)``, stands for every extent: see docs/dynamic.md. None in place
+    of a stride then stands for every stride.
     """
 
-    shape: tuple[int, ...]
+    shape: tuple[int | str, ...]
     dtype: dtypes.DType
-    strides: tuple[int, ...] | None = None
+    strides: tuple[int | None, ...] | None = None
+
+    @property
+    def is_named(self) -> bool:
+        """Whether it stands for arrays of many shapes."""
+        return any(isinstance(extent, str) for extent in self.shape)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "dtype", dtypes.element(self.dtype))
-        for what, sizes, least in (("shape", self.shape, 0), ("strides", self.strides or (), float("-inf"))):
+        shape, strides = self.shape, self.strides or ()
+        if isinstance(shape, (tuple, list)) and self.is_named:
+            shape = tuple([x for x in shape if not isinstance(x, str)])
+            strides = tuple([x for x in strides if x is not None])
+        for what, sizes, least in (("shape", shape, 0), ("strides", strides, float("-inf"))):
             fits = isinstance(sizes, (tuple, list)) and all(isinstance(x, (int, np.integer)) for x in sizes)
-            if not fits or any(x < least for x in sizes):
+            if not fits or any(x < least for x in sizes):  # type: ignore[operator]
                 raise ArgumentError(
                     f"ShapeDtype of {what} {sizes!r}",
                     where=frames.caller(),
                     rule="a shape is a tuple of ints of 0 or more: a kernel is compiled for the shapes of its arrays",
                     fix="write ShapeDtype((rows, cols), nv.f16)",
                 )
+        for extent in self.shape:
+            if isinstance(extent, str):
+                axis(extent)
 
 
 @dataclass(frozen=True)
@@ -74,14 +92,21 @@ _PLAIN = PLAIN | {float}
 
 
 class Call:
-    """The arguments of one call: what each is specialized on (``specs``), and the run-time ones' ``values``
-    (a number, or where an array lies). ``state``: of what the function reads besides, see `dependencies`.
-    ``changes``: a count of the function's, when the call began."""
+    """The arguments of one call: what they are (``specs``), and the run-time ones' ``values`` (a number, or where an
+    array lies). ``compiled_for``: what each is specialized on, ``more``: the extents and strides that a run needs
+    besides (see `extents`). ``state``: of what the function reads besides, see `dependencies`. ``changes``: a count of
+    the function's, when the call began.
 
-    __slots__ = ("changes", "dependencies", "key", "keywords", "run_time", "run_time_specs", "specs", "state", "values")
+    ``key``: what finds the compiled kernel; ``asked``: tells this call from those of other shapes, too."""
 
-    def __init__(self, described: list[tuple[Any, Any]], keywords: tuple[str, ...]) -> None:
+    __slots__ = (
+        "asked", "changes", "compiled_for", "dependencies", "key", "keywords", "more", "run_time", "run_time_specs",
+        "specs", "state", "values",
+    )  # fmt: skip
+
+    def __init__(self, described: list[tuple[Any, Any]], keywords: tuple[str, ...], bound: Bound | None = None) -> None:
         self.specs = [spec for spec, _ in described]
+        self.compiled_for, self.more = (self.specs, []) if bound is None else bound
         self.keywords, self.changes = keywords, 0
         self.reads(None, 0)
         self.run_time = [i for i, spec in enumerate(self.specs) if spec.__class__ is not Constant]
@@ -91,7 +116,17 @@ class Call:
     def reads(self, dependencies: Dependencies | None, state: int) -> None:
         """From now on the call belongs to this state."""
         self.dependencies, self.state = dependencies, state
-        self.key = (state, *self.specs, self.keywords) if self.keywords else (state, *self.specs)
+        self.asked = self.key = self._key(self.specs)
+        if self.compiled_for is not self.specs:
+            self.key = self._key(self.compiled_for)
+
+    def _key(self, specs: list[Any]) -> tuple[Any, ...]:
+        return (self.state, *specs, self.keywords) if self.keywords else (self.state, *specs)
+
+    @property
+    def traced_specs(self) -> list[Any]:
+        """What the run-time arguments are specialized on."""
+        return [self.compiled_for[i] for i in self.run_time]
 
     @property
     def objects(self) -> list[Any]:
@@ -103,6 +138,8 @@ class Call:
         """The same call with more keyword arguments, all compile-time constants."""
         call: Call = object.__new__(Call)
         call.specs = self.specs + constants
+        call.compiled_for = call.specs if self.compiled_for is self.specs else self.compiled_for + constants
+        call.more = self.more
         call.keywords, call.changes = self.keywords + names, self.changes
         call.reads(self.dependencies, self.state)
         call.run_time, call.run_time_specs, call.values = self.run_time, self.run_time_specs, self.values
@@ -110,19 +147,12 @@ class Call:
 
     def parameters(self, signature: inspect.Signature) -> list[str]:
         """The parameter each argument was passed for. Raises TypeError where the signature has none for one."""
-        positional = len(self.specs) - len(self.keywords)
-        bound = signature.bind_partial(*range(positional), **dict.fromkeys(self.keywords)).arguments
-        names = {}
-        for name, value in bound.items():
-            for position in value if isinstance(value, tuple) else (value,):
-                if isinstance(position, int):  # keywords stand for themselves
-                    names[position] = name
-        return [names.get(i, f"argument {i}") for i in range(positional)] + list(self.keywords)
+        return parameters_of(signature, len(self.specs), self.keywords)
 
     def run_time_names(self, signature: inspect.Signature) -> list[str]:
-        """The parameter each run-time argument was passed for."""
+        """The parameter each run-time argument was passed for, and the names of the extents and strides."""
         every = self.parameters(signature)
-        return [every[i] for i in self.run_time]
+        return [every[i] for i in self.run_time] + Parameters(self.traced_specs).names(every)
 
     def unhashable(self, name: str) -> ArgumentError:
         constants = [s.value for s in self.specs if isinstance(s, Constant)]
@@ -132,6 +162,19 @@ class Call:
             rule="compile-time arguments are part of what a compilation is found by",
             fix="pass a tuple instead of a list, a frozen dataclass instead of a dict",
         )
+
+
+def parameters_of(signature: inspect.Signature, count: int, keywords: tuple[str, ...]) -> list[str]:
+    """The parameter of each of ``count`` arguments, the last of them passed by ``keywords``. Raises TypeError where the
+    signature has none for one."""
+    positional = count - len(keywords)
+    bound = signature.bind_partial(*range(positional), **dict.fromkeys(keywords)).arguments
+    names = {}
+    for name, value in bound.items():
+        for position in value if isinstance(value, tuple) else (value,):
+            if isinstance(position, int):  # keywords stand for themselves
+                names[position] = name
+    return [names.get(i, f"argument {i}") for i in range(positional)] + list(keywords)
 
 
 _BOOL, _F32, _I32, _I64 = (ScalarSpec(t) for t in (dtypes.bool_, dtypes.f32, dtypes.i32, dtypes.i64))
@@ -160,6 +203,8 @@ def describe_argument(argument: Any) -> tuple[Any, Any]:
     if kind is bool or kind is int or kind is float:
         return number(argument)
     if kind is ShapeDtype:
+        if argument.is_named:
+            return extents.named(argument.shape, argument.dtype, argument.strides), None
         return arrays.spec_of(argument.shape, argument.dtype, argument.strides), None
     if isinstance(argument, np.generic):
         try:
@@ -196,16 +241,54 @@ def describe_arguments(
 
 
 def argument_type(spec: Any) -> Any:
-    """The MLIR type of a specialized argument: a static memref, or a scalar."""
+    """The MLIR type of a specialized argument: a static memref, or a scalar; of a dynamic array, its first element."""
     if isinstance(spec, ScalarSpec):
         return spec.dtype.ir
+    if isinstance(spec, DynamicSpec):
+        return ir.MemRefType.get([], spec.dtype.ir)
     layout = None
     if spec.strides != packed_strides(spec.shape):
         layout = ir.StridedLayoutAttr.get(0, list(spec.strides))
     return ir.MemRefType.get(list(spec.shape), spec.dtype.ir, layout=layout)
 
 
-def traced_argument(value: Any, spec: Any) -> Any:
-    if isinstance(spec, ScalarSpec):
-        return wrap(value, spec.dtype)
-    return value.remember_dtype(spec.dtype)
+class Traced:
+    """The arguments of a host function that is being traced: those of the call, then extents (i32) and strides (index)
+    of dynamic arrays."""
+
+    def __init__(self, specs: list[Any]) -> None:
+        self._specs, self._more = specs, Parameters(specs)
+
+    @property
+    def types(self) -> list[Any]:
+        extents, strides = self._more.extents, self._more.strides
+        more = [dtypes.i32.ir] * len(extents) + [dtypes.index.ir] * len(strides)
+        return [argument_type(spec) for spec in self._specs] + more
+
+    def describe(self, function: Any) -> None:
+        """Write on a host function what its arguments stand for."""
+        if not self._more.dynamic:
+            return
+        found = [ir.DictAttr.get({}) for _ in self._specs]
+        for i, spec in self._more.dynamic:
+            found[i] = attributes.attributes(str(Axes(spec.axes)), 1)
+        found += [attributes.attributes(name, multiple) for name, multiple in self._more.extents.items()]
+        found += [attributes.attributes(f"stride {k} of argument {i}", n) for i, k, n in self._more.strides]
+        function.arg_attrs = ir.ArrayAttr.get(found)
+
+    def values(self, arguments: Any) -> list[Any]:
+        """The call's arguments as Python sees them, out of the host function's."""
+        given, rest = list(arguments)[: len(self._specs)], iter(list(arguments)[len(self._specs) :])
+        extents = {name: wrap(next(rest), dtypes.i32) for name in self._more.extents}
+        strides = {(i, k): wrap(next(rest), dtypes.index) for i, k, _ in self._more.strides}
+        made: list[Any] = []
+        for i, (value, spec) in enumerate(zip(given, self._specs, strict=True)):
+            if isinstance(spec, ScalarSpec):
+                made.append(wrap(value, spec.dtype))
+            elif isinstance(spec, DynamicSpec):
+                sizes = [extents[one.name] if isinstance(one, Extent) else one for one in spec.axes]
+                steps = [step if isinstance(step, int) else strides[i, k] for k, step in enumerate(spec.strides)]
+                made.append(shaped(value, spec.dtype, sizes, steps))
+            else:
+                made.append(value.remember_dtype(spec.dtype))
+        return made

@@ -22,9 +22,13 @@ class ArrayArgument:
 
     ``on_device``: kernels use its memory, so that host arrays are staged; otherwise the program copies it
     itself (gpu.memcpy), and a host array is passed as it is. ``written``: what a call leaves in it comes
-    back to a host array."""
+    back to a host array. ``axes``: how those of a dynamic array are named, of which ``layout`` is the first element's;
+    the call has compared extents and strides."""
 
-    def __init__(self, index: int, slot: int, name: str, layout: Layout, on_device: bool, written: bool) -> None:
+    def __init__(
+        self, index: int, slot: int, name: str, layout: Layout, on_device: bool, written: bool, axes: str | None = None
+    ) -> None:
+        self.axes = axes
         self.index, self.slot, self.name, self.layout = index, slot, name, layout
         self.on_device, self.written = on_device, written
         self.unaligned = layout.dtype.bytes - 1  # bits of an address that must be zero
@@ -38,7 +42,7 @@ class ArrayArgument:
         if problems:
             raise ArgumentError(
                 f"{self.name} is {spec}: " + "; ".join(problems),
-                rule=f"the kernel was compiled for {self.layout}",
+                rule=f"the kernel was compiled for {self.axes or self.layout}",
                 fix=fix,
             )
         if self.written and spec.overlaps_itself:
@@ -49,6 +53,8 @@ class ArrayArgument:
         layout, problems, fix = self.layout, [], "pass an array of that shape and dtype"
         if spec.element != layout.element:
             problems.append(f"its elements are {spec.dtype.name}, not {layout.element}")
+        if self.axes is not None:
+            return problems, fix
         if spec.shape != layout.shape:
             problems.append(f"its shape is {spec.shape}, not {layout.shape}")
         elif spec.strides != layout.strides:
@@ -61,7 +67,7 @@ class ArrayArgument:
         return ArgumentError(
             f"elements of {self.name} share memory (strides {strides}), and the call writes it",
             rule="each element of an output has a place of its own",
-            fix=f"pass a contiguous array as {self.name}, numpy.empty({self.layout.shape}) say",
+            fix=f"pass a contiguous array as {self.name}, numpy.empty({self.axes or self.layout.shape}) say",
         )
 
     def check_memory(self, address: int, place: Place) -> None:

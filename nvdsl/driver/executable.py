@@ -25,6 +25,7 @@ from nvdsl.driver.run import Run
 from nvdsl.driver.staging import Staged, groups
 from nvdsl.driver.stream import Stream
 from nvdsl.errors import ArgumentError, DeviceError, LowerError
+from nvdsl.ir import extents
 from nvdsl.ir.operands import string
 from nvdsl.values.elements import ELEMENTS
 
@@ -109,16 +110,18 @@ class Executable:
     def launcher(
         self,
         values: Sequence[Any],
+        more: Sequence[Any] = (),
         order: Sequence[int] | None = None,
         offsets: Sequence[Sequence[int]] | None = None,
         disjoint: Sequence[tuple[int, int, Disjoint]] = (),
     ) -> Launcher | None:
         """What is left to do for arguments like these, after a call took them. None where that is everything: for
-        arrays of the host, and of libraries without a signature. ``values``: as of a call; the rest: see `Launcher`."""
+        arrays of the host, and of libraries without a signature. ``values``: as of a call, but for its last ones,
+        ``more``, which each call of the launcher has; the rest: see `Launcher`."""
         places = [values[argument.index][1] for argument in self.arrays]
         if not places or not all(place.has_signature for place in places):
             return None
-        return Launcher(self, self._devices.get(places[0].device), places[0], order, offsets, disjoint)
+        return Launcher(self, self._devices.get(places[0].device), places[0], more, order, offsets, disjoint)
 
     def run_on(self, device: Device, handle: int) -> Run:
         """What the steps of a call on a stream share. The first one on a device loads the kernels: its context is
@@ -240,15 +243,16 @@ def build(
     results = builder.slots(terminator.operands)
     if any(slot in builder.layouts for slot in results):
         raise unsupported(terminator, "of a memref")
-    arrays = [_array_argument(builder, slot, written) for slot in sorted(builder.arguments)]
+    arrays = [_array_argument(builder, entry, slot, written) for slot in sorted(builder.arguments)]
     made = builder.template, steps, results, builder.launches
     return Executable(function_name, *made, arrays, scalars, devices, builder.plain)
 
 
-def _array_argument(builder: Builder, slot: int, written: frozenset[int] | None) -> ArrayArgument:
+def _array_argument(builder: Builder, entry: Any, slot: int, written: frozenset[int] | None) -> ArrayArgument:
     index, on_device = slot - 1, slot in builder.on_device
     is_written = slot in builder.written or (on_device and (written is None or index in written))
-    return ArrayArgument(index, slot, builder.names[index], builder.layouts[slot], on_device, is_written)
+    axes = extents.name_of(entry.arguments[index])
+    return ArrayArgument(index, slot, builder.names[index], builder.layouts[slot], on_device, is_written, axes)
 
 
 def _function(host_module: Any, name: str) -> Any:

@@ -27,6 +27,7 @@ _MOST = 1024  # addresses that are remembered, before that starts again
 class Launcher:
     """An executable on one device, for arrays of fixed specs that lie there and belong to one library.
 
+    ``more``: the executable's last arguments, which are no values of a call: extents and strides of the arrays.
     ``order``: for each argument of the executable its position among a call's values; None: they are the arguments.
     ``offsets``: bytes that are added to each argument, for each of several runs; None: one run, with nothing added.
     ``disjoint``: (position, position, what may not overlap) among a call's values.
@@ -41,11 +42,13 @@ class Launcher:
         executable: Executable,
         device: Device,
         place: Place,
+        more: Sequence[Any] = (),
         order: Sequence[int] | None = None,
         offsets: Sequence[Sequence[int]] | None = None,
         disjoint: Sequence[tuple[int, int, Disjoint]] = (),
     ) -> None:
         self._executable, self._device, self._place = executable, device, place
+        self._more = tuple(more)
         self._order, self._offsets, self._disjoint = order, offsets or [()], disjoint
         self._cuda, self._context = device.cuda, device.context
         self._current_stream = place.library.stream_of(place.device)
@@ -88,7 +91,8 @@ class Launcher:
             recorded = [launch for frame in frames for launch in executable.record(frame)]
             self._remember(handle, values, recorded)
             return recorded
-        if executable.plain and not (executable.scalars and 0 in arguments):  # 0.0 and -0.0 would be one key
+        numbers = len(executable.scalars) > len(self._more)
+        if executable.plain and not (numbers and 0 in arguments):  # 0.0 and -0.0 would be one key
             self._remember(handle, values, ())
         for frame in frames:
             executable.execute(frame, run)
@@ -100,7 +104,7 @@ class Launcher:
         for argument in self._aligned:
             if arguments[argument.index] & argument.unaligned:
                 argument.check_memory(arguments[argument.index], self._place)
-        frame = [run, *arguments, *self._rest]
+        frame = [run, *arguments, *self._more, *self._rest]
         for scalar in self._executable.scalars:
             frame[scalar.slot] = scalar.convert(frame[scalar.slot])
         return frame

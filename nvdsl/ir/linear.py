@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from math import gcd
 from typing import Any
 
+from nvdsl.ir import extents
 from nvdsl.ir.walk import constant, defining
 from nvdsl.mlir import ir
 
@@ -67,6 +68,8 @@ def multiple_of(value: Any) -> int:
     op = defining(value)
     if op is None:
         loop = value.owner.owner.operation
+        if loop.name == "func.func":
+            return extents.multiple_of(value)
         if loop.name != "scf.for" or ir.BlockArgument(value).arg_number:
             return 1
         return gcd(*(x for bound in (0, 2) for x in _parts(loop.operands[bound])))

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NoReturn, overload
+from typing import Annotated, Any, NoReturn, overload
 
 from nvdsl.errors import trace_error
 from nvdsl.lang import atomics, vector_access
+from nvdsl.lang.extents import Axes, is_static, known, memref_type, not_known, shown
 from nvdsl.lang.slices import Part, part
 from nvdsl.mlir import ir
 from nvdsl.mlir.dialects import memref, vector
 from nvdsl.ops.pointer import GLOBAL, SHARED, element_address, index
 from nvdsl.values import bounds, dtypes
 from nvdsl.values.dtypes import DType
-from nvdsl.values.traced import Value, as_value, stored, wrap
+from nvdsl.values.traced import Value, as_value, const, stored, wrap
 from nvdsl.values.typing import Coords, Index, Int, Number, Pointer, Slices
 
 _DYNAMIC = ir.ShapedType.get_dynamic_stride_or_offset()
@@ -30,6 +31,13 @@ class Array(ir.Value):
     """
 
     __hash__ = ir.Value.__hash__
+    _extents: tuple[Int, ...]
+    _steps: tuple[Int, ...]
+
+    def __class_getitem__(cls, axes: Any) -> Any:
+        """``nv.Array["m", "k % 8"]`` annotates a parameter of a host function: see docs/dynamic.md. `Shaped` says the
+        same to type checkers."""
+        return Annotated[cls, Axes.parse(axes)]
 
     def __eq__(self, other: object) -> bool:
         """Whether both are one array: the elements are compared one by one, ``x[i] == y[i]``."""
@@ -46,14 +54,28 @@ class Array(ir.Value):
         return ir.MemRefType(self.type)
 
     @property
-    def shape(self) -> tuple[int, ...]:
-        """Extents in elements."""
-        return tuple(self._ty.shape)
+    def shape(self) -> tuple[Any, ...]:
+        """Extents in elements: ints, and traced i32 where they are dynamic."""
+        try:
+            return self._extents
+        except AttributeError:
+            self._extents = found = tuple(self._ty.shape)
+            if _DYNAMIC in found:
+                numbers = [memref.dim(self, const(k)) if n == _DYNAMIC else n for k, n in enumerate(found)]
+                self._extents = tuple([n if isinstance(n, int) else dtypes.i32(n) for n in numbers])
+            return self._extents
 
     @property
-    def strides(self) -> tuple[int, ...]:
-        """Distances in elements."""
-        return tuple(self._ty.get_strides_and_offset()[0])
+    def strides(self) -> tuple[Any, ...]:
+        """Distances in elements: ints, and traced index values where they are dynamic."""
+        try:
+            return self._steps
+        except AttributeError:
+            self._steps = found = tuple(self._ty.get_strides_and_offset()[0])
+            if _DYNAMIC in found:
+                every = memref.ExtractStridedMetadataOp(self).strides
+                self._steps = tuple([every[k] if n == _DYNAMIC else n for k, n in enumerate(found)])
+            return self._steps
 
     @property
     def ndim(self) -> int:
@@ -71,7 +93,10 @@ class Array(ir.Value):
         return self
 
     def __len__(self) -> int:
-        return self.shape[0]
+        first: Int = self.shape[0]
+        if not isinstance(first, int):
+            raise not_known(first, "the length of an array", "x.shape[0] is the traced extent")
+        return first
 
     @overload
     def __getitem__(self, key: Index) -> Value: ...  # type: ignore[overload-overlap]  # every Index is one of Slices
@@ -106,7 +131,7 @@ class Array(ir.Value):
             )
         memref.store(stored(value, self.dtype), self, [index(k) for k in keys])
 
-    def view(self, start: Coords, shape: Sequence[int]) -> Array:
+    def view(self, start: Coords, shape: Coords) -> Array:
         """The ``shape`` block at ``start`` (ints or traced integers), without a copy."""
         if not len(start) == len(shape) == self.ndim or not all(map(_within, start, shape, self.shape)):
             shown = ", ".join(str(s) if isinstance(s, int) else "..." for s in start)
@@ -120,20 +145,19 @@ class Array(ir.Value):
 
     def _take(self, parts: Sequence[Part]) -> Array:
         starts, steps = [_static_or_index(p.start) for p in parts], [p.step for p in parts]
-        type = self._without_axes(parts) if any(p.is_index for p in parts) else None
-        part = memref.subview(self, starts, [p.count for p in parts], steps, result_type=type)
-        return part.remember_dtype(self.dtype)
-
-    def _without_axes(self, parts: Sequence[Part]) -> ir.Type:
-        """The type of a part that has no axis where an index was given."""
-        kept = [(p.count, p.step * stride) for p, stride in zip(parts, self.strides, strict=True) if not p.is_index]
-        shape, strides = zip(*kept, strict=True)
+        sizes = [_static_or_index(p.count) for p in parts]
+        if is_static(sizes) and is_static(self.strides) and not any(p.is_index for p in parts):
+            view: Array = memref.subview(self, starts, sizes, steps)
+            return view.remember_dtype(self.dtype)
+        pairs = list(zip(parts, self.strides, strict=True))
+        shape, strides = zip(*[(p.count, _times(stride, p.step)) for p, stride in pairs if not p.is_index], strict=True)
         offset = self._ty.get_strides_and_offset()[1]
-        for p, stride in zip(parts, self.strides, strict=True):
-            known = isinstance(p.start, int) and offset != _DYNAMIC
-            offset = offset + p.start * stride if known else _DYNAMIC
-        layout = ir.StridedLayoutAttr.get(offset, list(strides))
-        return ir.MemRefType.get(list(shape), self._ty.element_type, layout, self._ty.memory_space)
+        for p, stride in pairs:
+            moves = not isinstance(p.start, int) or p.start != 0
+            fixed = isinstance(p.start, int) and isinstance(stride, int) and offset != _DYNAMIC
+            offset = (offset + p.start * stride if fixed else _DYNAMIC) if moves else offset
+        kind = memref_type(self.type, shape, strides, None if offset == _DYNAMIC else offset)
+        return known(memref.subview(self, starts, sizes, steps, result_type=kind), self.dtype, shape, strides)
 
     def vector(self, key: Index, count: int) -> Value:
         """``count`` contiguous elements from ``key`` on, read as one access of 2, 4, 8 or 16 bytes (``vector.load``).
@@ -184,26 +208,27 @@ class Array(ir.Value):
         if count > 1:
             self._check_vector(count, keys)
         last = (*self.shape[:-1], self.shape[-1] - count + 1)
-        checked = [(k, size) for k, size, extent in zip(keys, last, self.shape, strict=True) if extent >= 0]
-        of = f"an array of {'x'.join(map(str, self.shape))} {self.dtype.name}"
+        checked = [(k, size) for k, size in zip(keys, last, strict=True) if isinstance(size, int)]
+        of = f"an array of {'x'.join(str(n) if isinstance(n, int) else '?' for n in self.shape)} {self.dtype.name}"
         bounds.within(of, [k for k, _ in checked], [size for _, size in checked])
         space = SHARED if "workgroup" in str(self.type) else GLOBAL
         return element_address(self, keys, self.strides, space)
 
     def _check_vector(self, count: int, keys: tuple[Int, ...]) -> int:
         size = vector_access.size(count, self.dtype, self.strides[-1])
-        start, what = keys[-1], f"a vector access of {count} elements"
-        if isinstance(start, int) and 0 <= self.shape[-1] < start + count:
+        start, last, what = keys[-1], self.shape[-1], f"a vector access of {count} elements"
+        if isinstance(start, int) and isinstance(last, int) and last < start + count:
             raise trace_error(
                 f"{what} from {start} on, on an axis of {self.shape[-1]} elements",
                 rule="an access lies within the array",
                 fix="check the start and the count",
             )
-        offset, strides, itemsize = self._ty.get_strides_and_offset()[1], self.strides, self.dtype.bytes
-        if all(x != _DYNAMIC for x in (offset, *strides)):
-            axes = [(k, s * itemsize, n) for k, s, n in zip(keys, strides, self.shape, strict=True)]
+        offset, itemsize = self._ty.get_strides_and_offset()[1], self.dtype.bytes
+        if offset != _DYNAMIC:
+            axes = [(k, s * itemsize if isinstance(s, int) else s, n if isinstance(n, int) else -1)
+                    for k, s, n in zip(keys, self.strides, self.shape, strict=True)]  # fmt: skip
             what = f"a vector access of {count} x {self.dtype.name} ({size} bytes)"
-            vector_access.check_aligned(size, what, offset * itemsize, axes)
+            vector_access.check_aligned(size, what, offset * itemsize, axes, itemsize)
         return size
 
     def _keys(self, key: Any) -> tuple[Any, ...]:
@@ -215,7 +240,7 @@ class Array(ir.Value):
                 fix=f"write {self.ndim} indices",
             )
         for k, extent in zip(keys, self.shape, strict=True):
-            if isinstance(k, int) and extent >= 0 and not 0 <= k < extent:
+            if isinstance(k, int) and (k < 0 or isinstance(extent, int) and k >= extent):
                 raise trace_error(
                     f"index {k} on an axis of {extent} elements",
                     rule="indices are 0 to extent - 1; negative indices don't wrap in a kernel",
@@ -224,13 +249,18 @@ class Array(ir.Value):
         return keys
 
     def __repr__(self) -> str:
-        return f"Array(shape={self.shape}, dtype={self.dtype.name})"
+        return f"Array(shape={shown(self.shape)}, dtype={self.dtype.name})"
 
 
-def _within(start: Int, size: int, extent: int) -> bool:
+def _within(start: Int, size: Int, extent: Int) -> bool:
     """Whether a view's axis lies within the array's, as far as Python knows."""
     first = start if isinstance(start, int) else 0
-    return size > 0 and first >= 0 and (extent < 0 or first + size <= extent)  # negative: dynamic
+    least = size if isinstance(size, int) else 1
+    return least > 0 and first >= 0 and (not isinstance(extent, int) or first + least <= extent)
+
+
+def _times(stride: Int, step: int) -> Int:
+    return stride if step == 1 else stride * step
 
 
 def _static_or_index(value: Int) -> Int:

@@ -20,15 +20,22 @@ class Part:
     """``count`` elements from ``start`` on, ``step`` apart; ``is_index``: one element, whose axis is dropped."""
 
     start: Int
-    count: int
+    count: Int
     step: int = 1
     is_index: bool = False
 
+    @property
+    def extent(self) -> int:
+        """``count``, of an axis whose extent is known."""
+        assert isinstance(self.count, int)
+        return self.count
 
-def part(key: Int | slice, axis: int, extent: int, fix: str) -> Part:
-    """Which part of an axis of ``extent`` elements (negative: not known) ``key`` is.
 
-    A start may be traced, and a stop that is so many elements behind it: ``x[row : row + 32]``. Raises TraceError for
+def part(key: Int | slice, axis: int, extent: Int, fix: str) -> Part:
+    """Which part of an axis of ``extent`` elements ``key`` is.
+
+    A start may be traced, and a stop that is so many elements behind it: ``x[row : row + 32]``. The extent of a part of
+    a dynamic axis may be traced, too. Raises TraceError for
     what has no count that is known while tracing, is empty, steps backwards or leaves the axis. ``fix``: what to write
     where the count is not known.
     """
@@ -45,7 +52,9 @@ def part(key: Int | slice, axis: int, extent: int, fix: str) -> Part:
             fix="index the elements in the order that you want them: x[n - 1 - i]",
         )
     distance = linear(stop).plus(linear(start), -1)
-    if distance.terms or isinstance(stop, int) and stop == extent < 0:
+    if distance.terms and isinstance(extent, ir.Value):
+        return Part(start, _count(start, stop, int(step)), int(step))
+    if distance.terms:
         raise trace_error(
             f"a slice {shown} of axis {axis}, an extent of which only the kernel knows",
             rule="a view's extents are known while tracing; its start may be traced: x[row : row + 32]",
@@ -54,13 +63,20 @@ def part(key: Int | slice, axis: int, extent: int, fix: str) -> Part:
     count = -(-distance.constant // step)
     first = start if isinstance(start, int) else 0
     last = stop if isinstance(stop, int) else first + (count - 1) * step + 1
-    if count < 1 or first < 0 or 0 <= extent < last:
+    if count < 1 or first < 0 or isinstance(extent, int) and extent < last:
         raise trace_error(
-            f"a slice {shown} of axis {axis}, which has {extent if extent >= 0 else 'a dynamic number of'} elements",
+            f"a slice {shown} of axis {axis}, which has {extent if isinstance(extent, int) else 'a dynamic number of'} "
+            "elements",
             rule="a view is not empty and lies within its array; negative indices don't wrap in a kernel",
             fix="check the slice's start and stop",
         )
     return Part(start, int(count), int(step))
+
+
+def _count(start: Int, stop: Int, step: int) -> Int:
+    """How many elements a part has, where that is traced."""
+    distance = stop if isinstance(start, int) and start == 0 else stop - start
+    return distance if step == 1 else -(-distance // step)
 
 
 def _shown(x: Any) -> str:

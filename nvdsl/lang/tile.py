@@ -188,7 +188,7 @@ class Tile:
                 )
         if self.transposed:
             row, col = col, row
-        rows, cols = ((p.start, p.count) for p in (row, col))
+        rows, cols = ((p.start, p.extent) for p in (row, col))
         found = self if _is_whole(*rows, self.layout.rows) else self.rows(*rows)
         return found if _is_whole(*cols, self.layout.cols) else found.cols(*cols)
 

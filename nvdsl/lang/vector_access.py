@@ -23,7 +23,7 @@ WIDEST = 16
 _ALIGNED = "an access of several elements is aligned to its size (PTX ISA, Addresses as operands)"
 
 
-def size(count: int, dtype: DType, stride: int) -> int:
+def size(count: int, dtype: DType, stride: Int) -> int:
     """Bytes of an access of ``count`` elements that lie ``stride`` elements apart. TraceError for what is none."""
     shown = f"a vector access of {count} x {dtype.name}"
     if dtype is dtypes.bool_:
@@ -33,9 +33,9 @@ def size(count: int, dtype: DType, stride: int) -> int:
             fix="keep the flags in an array of nv.u8",
         )
     total = count * dtype.bytes
-    if count < 1 or total not in (1, 2, 4, 8, WIDEST) or stride != 1:
+    if count < 1 or total not in (1, 2, 4, 8, WIDEST) or not isinstance(stride, int) or stride != 1:
         raise trace_error(
-            f"{shown} ({total} bytes), stride {stride}",
+            f"{shown} ({total} bytes), stride {stride if isinstance(stride, int) else 'unknown'}",
             rule="one access moves 1, 2, 4, 8 or 16 contiguous bytes (PTX ISA, ld/st)",
             fix="choose a count that gives at most 16 bytes and an array whose last axis is contiguous",
         )
@@ -54,12 +54,25 @@ def converted(value: Any, dtype: DType) -> Value:
     return value if value.dtype is dtype else stored(value, dtype)
 
 
-def check_aligned(size: int, what: str, base: Int, axes: Sequence[tuple[Int, int, int]]) -> None:
+def _multiple(value: Any) -> int:
+    """A number that ``value`` is a multiple of."""
+    known = linear(value)
+    return gcd(known.constant, known.step())
+
+
+def check_aligned(
+    size: int, what: str, base: Int, axes: Sequence[tuple[Int, Any, int]], itemsize: int = 1
+) -> None:
     """Refuse an access of ``size`` bytes that is surely misaligned, or is in rows that it cannot be meant for.
 
     ``base``: the byte at which the array starts. ``axes``: (index, bytes from one to the next, extent) of each; the
-    last one is contiguous. The simulator and debug mode check the rest where the kernel runs.
+    last one is contiguous. A distance that is traced is in elements of ``itemsize`` bytes: rows of which nothing is
+    promised may lie anywhere. The simulator and debug mode check the rest where the kernel runs.
     """
+    for index, step, _ in axes:
+        if isinstance(step, ir.Value) and _multiple(index) * _multiple(step) * itemsize % size:
+            return
+    axes = [one for one in axes if not isinstance(one[1], ir.Value)]
     terms = [linear(index).times(step) for index, step, extent in axes if extent != 1]
     total = reduce(Linear.plus, terms, linear(base))
     step = gcd(total.step(), size)

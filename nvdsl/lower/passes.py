@@ -6,7 +6,8 @@ executes. `DEVICE` then works on a copy of its ``gpu.module``s alone. A step is 
 
 Decisions that hold for all of them:
 
-* ``index`` is 64 bits; kernels take bare pointers, so their memrefs have static shapes.
+* ``index`` is 64 bits; kernels take bare pointers, so their memref arguments have static shapes. Extents and strides
+  that only a run knows are arguments of their own.
 * No fast math: an ``arith.mulf`` followed by an ``arith.addf`` stays two roundings (``mul.rn``, ``add.rn``), unlike
   nvcc's default. Who wants one writes an fma, or the op's own ``fastmath<contract>``.
 * ``vector.load`` and ``vector.store`` become one wide access only with their ``alignment`` attribute: MLIR
@@ -28,6 +29,7 @@ from nvdsl.lower import (
     device_checks,
     device_coordinates,
     device_operands,
+    dynamic_arrays,
     finish,
     kernels,
     legalize,
@@ -75,6 +77,8 @@ _VECTOR_TRANSFERS = ("vector.transfer_read", "vector.transfer_write")
 _ATOMICS = ("memref.atomic_rmw", "memref.generic_atomic_rmw")
 
 HOST = (
+    _rewrite("sink-arrays", "arrays of dynamic extents are put together in the kernels that use them",
+             dynamic_arrays.sink),
     _pass("gpu-launch-sink-index-computations", "constants move into the kernels that use them"),
     _pass("gpu-kernel-outlining", "each gpu.launch becomes a gpu.func and a gpu.launch_func"),
     _rewrite("known-sizes", "a kernel knows the block and the cluster that all its launches have",

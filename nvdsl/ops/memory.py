@@ -65,7 +65,8 @@ def _element(array: Array, key: Int) -> Pointer:
 
 def _check(array: Array, what: str, scope: str) -> None:
     ty = ir.MemRefType(array.type)
-    if ty.rank != 1 or array.strides != (1,) or array.dtype.bits not in (32, 64) or "workgroup" in str(ty):
+    packed = ty.get_strides_and_offset()[0] == [1]
+    if ty.rank != 1 or not packed or array.dtype.bits not in (32, 64) or "workgroup" in str(ty):
         raise trace_error(
             f"{what} of {array!r}",
             rule="a contiguous 1-D array of 32- or 64-bit elements in global memory (PTX ISA, ld.acquire, st.release)",

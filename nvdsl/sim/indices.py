@@ -21,6 +21,11 @@ def first_outside(w: Any, pairs: Iterable[tuple[Any, int]]) -> tuple[int, int] |
     ``pairs``: each axis's index, and its extent (negative: one that isn't known).
     """
     for axis, (i, extent) in enumerate(pairs):
+        if extent.__class__ is np.ndarray:  # of a view that each lane makes for itself
+            outside = np.flatnonzero(w.mask & ((i < 0) | (i >= extent)))
+            if len(outside):
+                return axis, int(outside[0])
+            continue
         if extent < 0:
             continue
         if i.__class__ is not np.ndarray:

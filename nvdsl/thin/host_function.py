@@ -9,8 +9,9 @@ from nvdsl import sim
 from nvdsl.call import collect
 from nvdsl.call.compiled import Compiled
 from nvdsl.call.device import synchronize
-from nvdsl.call.specialize import ScalarSpec, ShapeDtype
+from nvdsl.call.specialize import ScalarSpec, ShapeDtype, describe_argument
 from nvdsl.driver import arrays
+from nvdsl.driver.array_spec import ArraySpec
 from nvdsl.driver.stream import Stream
 from nvdsl.errors import ArgumentError, frames
 from nvdsl.errors.tracebacks import at_call
@@ -85,7 +86,15 @@ def describe(argument: Any, position: int) -> tuple[Any, Any]:
     if isinstance(argument, float):
         return ScalarSpec(dtypes.f32), argument
     if isinstance(argument, ShapeDtype):
-        return arrays.spec_of(argument.shape, argument.dtype, argument.strides), None
+        spec, _ = describe_argument(argument)
+        if isinstance(spec, ArraySpec):
+            return spec, None
+        raise ArgumentError(
+            f"argument {position} is {argument}",
+            where=frames.caller(),
+            rule="an array of the thin layer has one shape",
+            fix="write ints, or use @nv.jit",
+        )
     described = arrays.describe(argument)
     if described is not None:
         return described

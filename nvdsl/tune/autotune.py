@@ -45,6 +45,7 @@ class Autotuned(Jit[P]):
         self._check_parameters()
         self._chosen: Once[tuple[str, Config, tuple[str, ...], list[Constant]]] = Once()
         self._traced: dict[Any, Any] = {}  # modules that were traced to see whether a configuration fits
+        self._fitting: set[Any] = set()  # keys of what was traced so: a dynamic kernel is one for many shapes
         self.overrides: dict[str, Any] = {}  # of the tuner's `Job`: another bench, another compiler
 
     @property
@@ -100,10 +101,10 @@ class Autotuned(Jit[P]):
 
     def _choice(self, call: Call) -> tuple[str, Config, tuple[str, ...], list[Constant]]:
         try:
-            found = self._chosen.get(call.key)
+            found = self._chosen.get(call.asked)
         except TypeError:
             raise call.unhashable(self.__name__) from None
-        return found or self._chosen.make(call.key, lambda: self._choose(call, self._problem(call), mode()))
+        return found or self._chosen.make(call.asked, lambda: self._choose(call, self._problem(call), mode()))
 
     def _choose(
         self, call: Call, problem: Problem, how: str
@@ -120,11 +121,13 @@ class Autotuned(Jit[P]):
         refused: NvdslError | None = None
         for source, config in self._candidates(call, problem, how):
             extended = call.extended(*_constants(config))
-            try:
-                self._traced[extended.key] = super()._trace(extended)
-            except NvdslError as error:  # of its class, but not for these very shapes
-                refused = error
-                continue
+            if extended.key not in self._fitting:
+                try:
+                    self._traced[extended.key] = super()._trace(extended)
+                except NvdslError as error:  # of its class, but not for these very shapes
+                    refused = error
+                    continue
+                self._fitting.add(extended.key)
             return source, config, *_constants(config)
         assert refused is not None
         raise refused
@@ -155,6 +158,7 @@ class Autotuned(Jit[P]):
     def _forget(self, state: int) -> None:
         super()._forget(state)
         self._chosen.discard(lambda key: key[0] == state)
+        self._fitting = {key for key in self._fitting if key[0] != state}
 
     def _trace(self, call: Call) -> Any:
         return self._traced.pop(call.key, None) or super()._trace(call)

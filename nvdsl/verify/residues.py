@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from nvdsl.ir import extents
 from nvdsl.ir.walk import defining, yielded
 from nvdsl.mlir import ir
 from nvdsl.verify.threads import Threads
@@ -54,8 +55,11 @@ class Residues:
         return compute(*map(self.of, op.operands)) if compute else _UNKNOWN
 
     def _argument(self, value: Any) -> Residue:
-        """A loop's variable is its first value and some steps."""
+        """A loop's variable is its first value and some steps; an argument is a multiple of what it promises."""
         op, number = value.owner.owner.operation, ir.BlockArgument(value).arg_number
+        if op.name == "func.func":
+            multiple = extents.multiple_of(value)
+            return min((multiple & -multiple).bit_length() - 1, BITS), 0
         if op.name != "scf.for" or number:
             return _UNKNOWN
         first, step = self.of(op.operands[0]), self.of(op.operands[2])

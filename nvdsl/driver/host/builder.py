@@ -7,6 +7,7 @@ offset included), a tensor map is a ``cuda.EncodedMap``. A step is a function of
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -27,9 +28,21 @@ Handler = Callable[["Builder", Any], "Step | None"]
 RUN = 0
 
 
+class Slot(int):
+    """An extent or a stride that only a run knows: the slot of its value."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return "?"
+
+    __str__ = __repr__
+
+
 @dataclass(frozen=True)
 class Layout:
-    """Element type, shape and strides of a memref, in elements; ``offset`` is None where it is dynamic."""
+    """Element type, shape and strides of a memref, in elements; ``offset`` is None where it is dynamic. Extents and
+    strides that are not constants are `Slot`s: see `at`."""
 
     element: str
     shape: tuple[int, ...]
@@ -48,6 +61,18 @@ class Layout:
     def nbytes(self) -> int:
         """Bytes of the elements, without gaps."""
         return self.count * self.dtype.bytes
+
+    @functools.cached_property
+    def is_static(self) -> bool:
+        """Whether all extents and strides are constants."""
+        return not any(isinstance(n, Slot) for n in (*self.shape, *self.strides))
+
+    def at(self, frame: Frame) -> Layout:
+        """The layout in one run."""
+        if self.is_static:
+            return self
+        shape, strides = ([frame[n] if isinstance(n, Slot) else n for n in part] for part in (self.shape, self.strides))
+        return Layout(self.element, tuple(shape), canonical_strides(tuple(shape), tuple(strides)), self.offset)
 
     def __str__(self) -> str:
         return f"{'x'.join(map(str, self.shape)) or 'scalar'} {self.element}, strides {self.strides}"
@@ -165,7 +190,7 @@ def unsupported(op: Any, detail: str = "") -> LowerError:
         where=where(op),
         rule="a host function holds arith on scalars, scf.for and scf.if, memref.cast, subview, "
         "reinterpret_cast and dim, nvgpu.tma.create.descriptor, and gpu.alloc, dealloc, memcpy, memset, "
-        "wait and launch_func, all on memrefs of static shape and strides",
+        "wait and launch_func; gpu.alloc, memcpy and memset of memrefs whose extents are known to the host",
         fix="move the computation into the kernel, or do it in Python before the call",
     )
 

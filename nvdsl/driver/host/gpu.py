@@ -4,12 +4,12 @@ order of the program, so that async tokens need no work of their own."""
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from nvdsl.driver.array_spec import packed_strides
 from nvdsl.driver.cuda import Cuda, EncodedMap
-from nvdsl.driver.host.builder import RUN, Builder, Frame, Handler, Layout, Step, unsupported
+from nvdsl.driver.host.builder import RUN, Builder, Frame, Handler, Layout, Slot, Step, unsupported
 from nvdsl.driver.launch import KernelBinary, Launch, Parameter
 from nvdsl.errors import ArgumentError, LowerError, Where
 from nvdsl.hopper.tensor_maps import TensorMap
@@ -23,7 +23,7 @@ TENSOR_MAP_TYPE = "!nvgpu.tensormap.descriptor<"
 PROGRAMMATIC_LAUNCH = "nvdsl.programmatic_launch"
 _CACHED_MAPS = 1024  # of one descriptor operation: its arrays' addresses
 TENSOR_MAP_TENSOR_ALIGNMENT = 32  # bytes: what is aligned so suits any tensor map that is legal but for its address
-_BOXES = 16  # of one whose box is known in a call only
+_KINDS = 256  # of one whose array's extents or whose box are known in a call only
 
 
 def _define_results(builder: Builder, op: Any) -> list[int]:
@@ -32,25 +32,49 @@ def _define_results(builder: Builder, op: Any) -> list[int]:
 
 def _packed(builder: Builder, op: Any, slot: int) -> Layout:
     layout = builder.layout(slot, op)
+    if layout.is_static:
+        _check_packed(layout, op)
+    return layout
+
+
+def _check_packed(layout: Layout, op: Any) -> None:
     if layout.strides != packed_strides(layout.shape):
         raise unsupported(op, f"on a memref with gaps ({layout})")
-    return layout
+
+
+def _nbytes(layout: Layout, op: Any) -> Callable[[Frame], int]:
+    """Bytes of a packed memref, in one run."""
+    if layout.is_static:
+        size = layout.nbytes
+        return lambda frame: size
+
+    def nbytes(frame: Frame) -> int:
+        now = layout.at(frame)
+        _check_packed(now, op)
+        return now.nbytes
+
+    return nbytes
 
 
 def _alloc(builder: Builder, op: Any) -> Step:
     if has(op, "hostShared"):
         raise unsupported(op, "with host_shared memory")
     result = _define_results(builder, op)[0]
-    size = builder.layout(result, op).nbytes
     builder.plain = False
+    kind = op.results[0].type
+    if not kind.has_static_shape:
+        if kind.rank != 1:
+            raise unsupported(op, "of dynamic extents along several axes")
+        builder.layouts[result] = Layout(str(kind.element_type), (Slot(builder.slot(named(op).dynamicSizes[0])),), (1,))
+    size = _nbytes(builder.layout(result, op), op)
 
     def step(frame: Frame) -> None:
-        frame[result] = frame[RUN].alloc(size)
+        frame[result] = frame[RUN].alloc(size(frame))
 
     def step_arbitrary(frame: Frame) -> None:
         run = frame[RUN]
-        frame[result] = run.alloc(size)
-        run.cuda.leave_arbitrary(frame[result], size)
+        frame[result] = run.alloc(size(frame))
+        run.cuda.leave_arbitrary(frame[result], size(frame))
 
     return step_arbitrary if has(op, ARBITRARY) else step
 
@@ -70,14 +94,17 @@ def _memcpy(builder: Builder, op: Any) -> Step:
     builder.plain = False
     target, source = builder.slots([named(op).dst, named(op).src])
     _define_results(builder, op)
-    size = _packed(builder, op, target).nbytes
-    if size != _packed(builder, op, source).nbytes:
+    to, of = _packed(builder, op, target), _packed(builder, op, source)
+    if to.is_static and of.is_static and to.nbytes != of.nbytes:
         raise unsupported(op, "between memrefs of different size")
+    size, other = _nbytes(to, op), _nbytes(of, op)
     builder.written |= builder.root(target)
 
     def step(frame: Frame) -> None:
         run = frame[RUN]
-        run.cuda.copy(frame[target], frame[source], size, run.stream)
+        if size(frame) != other(frame):
+            raise unsupported(op, "between memrefs of different size")
+        run.cuda.copy(frame[target], frame[source], size(frame), run.stream)
 
     return step
 
@@ -87,12 +114,13 @@ def _memset(builder: Builder, op: Any) -> Step:
     target, value = builder.slots([named(op).dst, named(op).value])
     _define_results(builder, op)
     layout = _packed(builder, op, target)
+    nbytes = _nbytes(layout, op)
     builder.on_device |= builder.root(target)
     builder.written |= builder.root(target)
-    bits, size, count, line = bit_pattern(layout.dtype), layout.dtype.bytes, layout.count, where(op)
+    bits, size, line = bit_pattern(layout.dtype), layout.dtype.bytes, where(op)
 
     def step(frame: Frame) -> None:
-        run, pattern = frame[RUN], bits(frame[value])
+        run, pattern, count = frame[RUN], bits(frame[value]), nbytes(frame) // size
         if size < 8:
             run.cuda.fill(frame[target], pattern, size, count, run.stream)
         elif pattern & 0xFFFFFFFF == pattern >> 32:
@@ -131,27 +159,52 @@ def _create_descriptor(builder: Builder, op: Any) -> Step:
     modes = _modes(str(op.results[0].type))
     what, line = _array_name(builder, source), where(op)
 
-    def of_box(sizes: tuple[int, ...]) -> Maps:
+    def of(layout: Layout, sizes: tuple[int, ...]) -> Maps | EmptyMap:
+        if 0 in layout.shape and not fixed.is_static:
+            return EmptyMap(what, layout.shape, line)
         tensor_map = TensorMap(layout.element, layout.shape, layout.strides, sizes, **modes)
         _require_legal(tensor_map, None, what, line)
         return Maps(tensor_map, what, line)
 
-    if builder.known(box):
-        maps = of_box(tuple(builder.template[slot] for slot in box))
+    fixed = layout
+    if builder.known(box) and layout.is_static:
+        maps = of(layout, tuple(builder.template[slot] for slot in box))
 
         def step(frame: Frame) -> None:
             address = frame[source]
             frame[result] = maps.known.get(address) or maps.at(address, frame[RUN].cuda)
 
     else:
-        boxes = functools.lru_cache(maxsize=_BOXES)(of_box)
+        every = functools.lru_cache(maxsize=_KINDS)(of)
 
         def step(frame: Frame) -> None:
-            maps = boxes(tuple([frame[slot] for slot in box]))
+            maps = every(layout.at(frame), tuple([frame[slot] for slot in box]))
             address = frame[source]
             frame[result] = maps.known.get(address) or maps.at(address, frame[RUN].cuda)
 
     return step
+
+
+class EmptyMap:
+    """In place of the tensor map of an array without elements, which the driver encodes none of. A launch of no blocks
+    does not ask for it."""
+
+    known: Mapping[int, EncodedMap] = {}
+
+    def __init__(self, what: str, shape: tuple[int, ...], line: Where | None) -> None:
+        self._what, self._shape, self._line = what, shape, line
+
+    def at(self, address: int, cuda: Cuda) -> Any:
+        return self
+
+    @property
+    def address(self) -> int:
+        raise ArgumentError(
+            f"a kernel is launched with a tensor map of {self._what}, which has no elements (shape {self._shape})",
+            where=self._line,
+            rule="a tensor map's extents are 1 or more (CUDA driver API, cuTensorMapEncodeTiled)",
+            fix="launch no blocks where an extent is 0, or leave the call out",
+        )
 
 
 class Maps:
@@ -244,6 +297,8 @@ def _parameter(builder: Builder, op: Any, slot: int, value: Any) -> Parameter:
         return Parameter(slot, is_map=True)
     if slot in builder.layouts:
         builder.on_device |= builder.root(slot)
+        if not builder.layouts[slot].is_static:
+            raise unsupported(op, "with a memref whose extents only a run knows")
         return Parameter(slot, bits=_base(value.type, builder.layouts[slot]))
     if name not in ELEMENTS:
         raise unsupported(op, f"with an argument of type {name}")

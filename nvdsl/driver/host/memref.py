@@ -1,7 +1,7 @@
 """memref on the host: views of arrays, which only move an address.
 
 A layout follows the array through casts, so that what is cast to a dynamic or unranked type is still
-known; sizes and strides of a view must be known when the executable is built, offsets need not.
+known. Offsets, sizes and strides of a view may be values that only a run knows.
 """
 
 from __future__ import annotations
@@ -10,7 +10,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from nvdsl.driver.array_spec import canonical_strides
-from nvdsl.driver.host.builder import Builder, Frame, Handler, Layout, Step, layout_of, unsupported
+from nvdsl.driver.host.builder import Builder, Frame, Handler, Layout, Slot, Step, layout_of, unsupported
+from nvdsl.ir import views
 from nvdsl.ir.operands import integers, named
 from nvdsl.mlir import ir
 
@@ -29,16 +30,26 @@ class _Sizes:
             self.known.append(value if slot is None else None)
             self.slots.append(slot)
 
-    def all_known(self, op: Any, what: str) -> tuple[int, ...]:
-        if None in self.known:
-            raise unsupported(op, f"with {what} that are not constants")
-        return tuple(value for value in self.known if value is not None)
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """Each as an extent of a `Layout`."""
+        pairs = zip(self.known, self.slots, strict=True)
+        return tuple(Slot(slot) if slot is not None else known for known, slot in pairs)  # type: ignore[misc]
 
     def dot(self, factors: Sequence[int]) -> tuple[int, list[tuple[int, int]]]:
-        """Sum of value * factor: its known part, and ``(slot, factor)`` of the rest."""
-        pairs = list(zip(self.known, self.slots, factors, strict=True))
-        known = sum(value * factor for value, _, factor in pairs if value is not None)
-        return known, [(slot, factor) for _, slot, factor in pairs if slot is not None]
+        """Sum of value * factor: its known part, and (value, factor), one of them at least a `Slot`, of the rest."""
+        pairs = [(value, factor) for value, factor in zip(self.sizes, factors, strict=True) if value or _is_slot(value)]
+        known = sum(value * factor for value, factor in pairs if not (_is_slot(value) or _is_slot(factor)))
+        return known, [pair for pair in pairs if any(map(_is_slot, pair))]
+
+
+def _is_slot(value: int) -> bool:
+    return isinstance(value, Slot)
+
+
+def _value(frame: Frame, number: int) -> int:
+    value: int = frame[number] if isinstance(number, Slot) else number
+    return value
 
 
 def _view_operands(builder: Builder, op: Any) -> tuple[_Sizes, _Sizes, _Sizes]:
@@ -51,8 +62,8 @@ def _view_operands(builder: Builder, op: Any) -> tuple[_Sizes, _Sizes, _Sizes]:
 
 
 def _view(builder: Builder, op: Any, layout: Layout, displacement: int, terms: list[tuple[int, int]]) -> Step | None:
-    """The result is the source's address plus ``displacement`` and each ``slot * factor``, in bytes."""
-    source = builder.slot(op.operands[0])
+    """The result is the source's address plus ``displacement`` and each term's product, in elements."""
+    source, size = builder.slot(op.operands[0]), layout.dtype.bytes
     if displacement == 0 and not terms and layout == builder.layouts[source]:
         builder.alias(op.results[0], source)
         return None
@@ -61,30 +72,41 @@ def _view(builder: Builder, op: Any, layout: Layout, displacement: int, terms: l
     builder.roots[result] = builder.root(source)
 
     def shift(frame: Frame) -> None:
-        frame[result] = frame[source] + displacement
+        frame[result] = frame[source] + displacement * size
 
     def shift_by_values(frame: Frame) -> None:
-        frame[result] = frame[source] + displacement + sum(frame[slot] * factor for slot, factor in terms)
+        moved = displacement + sum(_value(frame, x) * _value(frame, factor) for x, factor in terms)
+        frame[result] = frame[source] + moved * size
 
     return shift_by_values if terms else shift
 
 
 def _subview(builder: Builder, op: Any) -> Step | None:
     source = builder.layout(builder.slot(op.operands[0]), op)
-    offsets, sizes, strides = _view_operands(builder, op)
+    offsets, sizes, steps = _view_operands(builder, op)
     known, terms = offsets.dot(source.strides)
     layout = layout_of(op.results[0].type)
     if layout is None:
-        shape = sizes.all_known(op, "sizes")
-        if len(shape) != op.results[0].type.rank:
-            raise unsupported(op, "with dropped dimensions and dynamic strides")
-        steps = strides.all_known(op, "strides")
-        new_strides = tuple(a * b for a, b in zip(steps, source.strides, strict=True))
-        layout = Layout(source.element, shape, canonical_strides(shape, new_strides))
+        strides = [_product(op, a, b) for a, b in zip(steps.sizes, source.strides, strict=True)]
+        kept = [k for k, axis in enumerate(views.axes(op)) if axis.position is not None]
+        layout = _made(source.element, tuple([sizes.sizes[k] for k in kept]), tuple([strides[k] for k in kept]))
     offset = None if terms or source.offset is None else source.offset + known
     layout = Layout(layout.element, layout.shape, layout.strides, offset)
-    size = source.dtype.bytes
-    return _view(builder, op, layout, known * size, [(slot, factor * size) for slot, factor in terms])
+    return _view(builder, op, layout, known, terms)
+
+
+def _product(op: Any, step: int, stride: int) -> int:
+    if step == 1 and not _is_slot(step):
+        return stride
+    if _is_slot(step) or _is_slot(stride):
+        raise unsupported(op, "with a step of an axis whose stride is not a constant")
+    return step * stride
+
+
+def _made(element: str, shape: tuple[int, ...], strides: tuple[int, ...]) -> Layout:
+    """A layout, in its canonical form where all of it is known."""
+    layout = Layout(element, shape, strides)
+    return Layout(element, shape, canonical_strides(shape, strides)) if layout.is_static else layout
 
 
 def _reinterpret_cast(builder: Builder, op: Any) -> Step | None:
@@ -94,11 +116,9 @@ def _reinterpret_cast(builder: Builder, op: Any) -> Step | None:
     if source.offset is None:
         raise unsupported(op, "on a view with a dynamic offset")
     known, terms = offsets.dot([1])
-    shape = sizes.all_known(op, "sizes")
-    steps = canonical_strides(shape, strides.all_known(op, "strides"))
-    layout = Layout(source.element, shape, steps, None if terms else known)
-    size = source.dtype.bytes
-    return _view(builder, op, layout, (known - source.offset) * size, [(slot, size) for slot, _ in terms])
+    made = _made(source.element, sizes.sizes, strides.sizes)
+    layout = Layout(made.element, made.shape, made.strides, None if terms else known)
+    return _view(builder, op, layout, known - source.offset, terms)
 
 
 def _cast(builder: Builder, op: Any) -> None:
@@ -110,12 +130,16 @@ def _dim(builder: Builder, op: Any) -> Step | None:
     source, index = builder.slots(op.operands)
     shape = builder.layout(source, op).shape
     if index in builder.constant:
-        builder.set_constant(op.results[0], shape[builder.template[index]])
+        extent = shape[builder.template[index]]
+        if isinstance(extent, Slot):
+            builder.alias(op.results[0], extent)
+        else:
+            builder.set_constant(op.results[0], extent)
         return None
     result = builder.define(op.results[0])
 
     def step(frame: Frame) -> None:
-        frame[result] = shape[frame[index]]
+        frame[result] = _value(frame, shape[frame[index]])
 
     return step
 

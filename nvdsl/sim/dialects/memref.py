@@ -1,4 +1,7 @@
-"""memref: a value is (aligned address, address of the first element), in bytes; shape and strides are in its type."""
+"""memref: a value is (aligned address, address of the first element), in bytes; shape and strides are in its type.
+
+Where they are not, because an array is dynamic, they follow: (aligned, first, extents, strides in elements).
+"""
 
 from __future__ import annotations
 
@@ -24,19 +27,24 @@ _DYNAMIC = ir.ShapedType.get_dynamic_stride_or_offset()
 
 
 class Layout:
-    """Static facts of a memref type: extents, strides in bytes, address space."""
+    """Facts of a memref type: extents, strides in bytes, address space. ``is_static``: whether it has them all."""
 
     def __init__(self, op: Any, type: Any) -> None:
         strides, self.offset = type.get_strides_and_offset()
-        if any(s == _DYNAMIC for s in strides) and list(strides) != [1]:
-            raise unknown(op, "a memref with dynamic strides")
         self.element = element(type)
         self.shape = tuple(type.shape)
-        self.strides = tuple(s * self.element.bytes for s in strides)
+        self.is_static = type.has_static_shape and _DYNAMIC not in strides
+        self.strides = tuple(s * self.element.bytes if s != _DYNAMIC else s for s in strides)
         self.space = SHARED if is_shared(type) else GLOBAL
         name = str(type.memory_space)
         if type.memory_space is not None and not is_shared(type) and "global" not in name and name[:1] not in "01":
             raise unknown(op, f"a memref in memory space {name}")
+
+    def of(self, ref: Any) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+        """Extents, and strides in bytes, of the value ``ref``; an extent that nobody knows is negative."""
+        if self.is_static or len(ref) == 2:
+            return self.shape, self.strides
+        return ref[2], tuple([s * self.element.bytes for s in ref[3]])
 
 
 class Indexer:
@@ -45,39 +53,50 @@ class Indexer:
     def __init__(self, d: Decoder, op: Any, ref: Any, keys: list[int], trailing: int = 1) -> None:
         self.layout = Layout(op, ref.type)
         self.ref, self.at = d.slot(ref), where(op)
+        self.keys, self.trailing = keys, trailing
         self.terms = list(zip(keys, self.layout.strides, strict=True))
-        self.extents = list(self.layout.shape)
-        if self.extents and self.extents[-1] >= 0:
-            self.extents[-1] -= trailing - 1
+        self.extents = _below(self.layout.shape, trailing)
+        self.bounded = True  # whether the last axis is
         self.what = op.name
         self.behind = _arrays_behind(d, ref, trailing)
 
     def __call__(self, v: Frame) -> Any:
-        address = v[self.ref][1]
-        for slot, stride in self.terms:
+        ref = v[self.ref]
+        address, terms = ref[1], self.terms
+        if len(ref) > 2:
+            terms = list(zip(self.keys, self.layout.of(ref)[1], strict=True))
+        for slot, stride in terms:
             address = address + v[slot] * stride
         if v[0].machine.checks:
-            self._check(v)
+            self._check(v, ref)
         return address
 
-    def _check(self, v: Frame) -> None:
+    def shape(self, ref: Any) -> tuple[Any, ...]:
+        return self.layout.of(ref)[0]
+
+    def _check(self, v: Frame, ref: Any) -> None:
         w = v[0]
-        found = [v[slot] for slot, _ in self.terms]
-        wrong = indices.first_outside(w, zip(found, self.extents, strict=True))
+        found = [v[slot] for slot in self.keys]
+        extents = self.extents if len(ref) == 2 else _below(ref[2], self.trailing)
+        if not self.bounded:
+            extents = [*extents[:-1], -1]
+        wrong = indices.first_outside(w, zip(found, extents, strict=True))
         if wrong is not None:
-            raise self._outside(w, found, wrong, self.layout.shape, "an array")
-        for shape, extents, axes in self.behind:
+            raise self._outside(w, found, wrong, self.shape(ref), "an array")
+        for layout, slot_of_ref, beyond, axes in self.behind:
+            shape = layout.of(v[slot_of_ref])[0]
             found = [
                 (v[slot] if slot else start) + (0 if position is None else found[position] * step)
                 for slot, start, step, position in axes
             ]
+            extents = [n - more if more else n for n, more in zip(shape, beyond, strict=True)]
             wrong = indices.first_outside(w, zip(found, extents, strict=True))
             if wrong is not None:
                 raise self._outside(w, found, wrong, shape, "an array (through a view)")
 
     def _outside(self, w: Any, found: list[Any], wrong: tuple[int, int], shape: Any, what: str) -> Any:
         axis, lane = wrong
-        bad, extents = indices.in_lane(found, lane)[axis], " x ".join(map(str, shape))
+        bad, extents = indices.in_lane(found, lane)[axis], " x ".join(map(str, indices.in_lane(shape, lane)))
         return error(
             "out-of-bounds",
             f"{self.what} by {w.name} lane {lane}: index {bad} on axis {axis} of {what} of {extents}",
@@ -87,22 +106,33 @@ class Indexer:
         )
 
 
-def _arrays_behind(d: Decoder, ref: Any, trailing: int) -> list[tuple[Any, list[int], list[Any]]]:
-    """Of each array that ``ref`` is a view of, with a start that is known at run time only: its shape, what the indices
-    there must be below, and for each axis (slot or 0, a constant, step, axis of the view or None)."""
-    found: list[tuple[Any, list[int], list[Any]]] = []
-    made = maker(ref)
+def _below(shape: Any, trailing: int) -> list[Any]:
+    """What indices are below, where ``trailing`` elements are accessed."""
+    extents = list(shape)
+    if trailing > 1 and extents and np.all(extents[-1] >= 0):
+        extents[-1] = extents[-1] - (trailing - 1)
+        if extents[-1].__class__ is int:
+            extents[-1] = max(extents[-1], 0)
+    return extents
+
+
+def _arrays_behind(d: Decoder, ref: Any, trailing: int) -> list[tuple[Layout, int, list[int], list[Any]]]:
+    """Of each array that ``ref`` is a view of, with a start or an extent that is known at run time only: its layout,
+    its slot, by how much less than its extents the indices there must be, and for each axis (slot or 0, a constant,
+    step, axis of the view or None)."""
+    found: list[tuple[Layout, int, list[int], list[Any]]] = []
+    made, needed = maker(ref), False
     while made is not None and made.name == "memref.subview":
-        shape, last = list(made.operands[0].type.shape), len(ref.type.shape) - 1
+        layout, last = Layout(made, made.operands[0].type), len(ref.type.shape) - 1
         axes = [
             (0 if isinstance(a.start, int) else d.slot(a.start), a.start, a.step, a.position) for a in views.axes(made)
         ]
         beyond = [trailing - 1 if a.position == last and a.step == 1 else 0 for a in views.axes(made)]
-        extents = [n - more if n >= 0 else -1 for n, more in zip(shape, beyond, strict=True)]
-        found.append((shape, extents, axes))
+        found.append((layout, d.slot(made.operands[0]), beyond, axes))
+        needed = needed or not Layout(made, ref.type).is_static or any(slot for slot, *_ in axes)
         ref = made.operands[0]
         made = maker(ref)
-    return found if any(slot for _, _, axes in found for slot, *_ in axes) else []
+    return found if needed else []
 
 
 @op("memref.load")
@@ -180,36 +210,73 @@ def _too_small(w: Any, address: int, size: int, limit: int, at: Any) -> None:
 
 @op("memref.cast", "memref.memory_space_cast", "memref.assume_alignment", "memref.collapse_shape",
     "memref.expand_shape")  # fmt: skip
-def _same(d: Decoder, op: Any) -> None:
-    for result in op.results:
-        d.alias(result, op.operands[0])
+def _same(d: Decoder, op: Any) -> Any:
+    source, result = op.operands[0], op.results[0]
+    if op.name == "memref.cast" and isinstance(result.type, ir.MemRefType):
+        layout = Layout(op, source.type)
+        if layout.is_static and not Layout(op, result.type).is_static:
+            a, r = d.slot(source), d.result(op)
+            steps = tuple(s // layout.element.bytes for s in layout.strides)
+
+            def step(v: Frame) -> None:
+                v[r] = (*v[a][:2], layout.shape, steps)
+
+            return step
+    for one in op.results:
+        d.alias(one, source)
+    return None
 
 
 @op("memref.reinterpret_cast", "memref.subview")
 def _part(d: Decoder, op: Any) -> Any:
     """subview's offsets are in elements of each axis, reinterpret_cast's one offset in elements of the buffer."""
-    source, dynamic = d.named(op, "source", "offsets")
+    source = d.slot(op.operands[0])
+    offsets, sizes, steps = (_mixed(d, op, name) for name in ("offsets", "sizes", "strides"))
     r = d.result(op)
     is_subview = op.name == "memref.subview"
-    layout = Layout(op, op.operands[0].type)
-    static = integers(op, "static_offsets")
-    strides = layout.strides if is_subview else (layout.element.bytes,)
-    coming = iter(dynamic)
-    fixed, terms = 0, []
-    for value, stride in zip(static, strides, strict=True):
-        if value == _DYNAMIC:
-            terms.append((next(coming), stride))
-        else:
-            fixed += value * stride
+    layout, made = Layout(op, op.operands[0].type), Layout(op, op.results[0].type)
+    size = layout.element.bytes
+    kept = list(range(len(sizes)))
+    if is_subview:
+        kept = [k for k, axis in enumerate(views.axes(op)) if axis.position is not None]
+    fixed, constant = 0, not is_subview or layout.is_static
+    terms = []
+    if constant:
+        strides = layout.strides if is_subview else (size,)
+        for (slot, value), stride in zip(offsets, strides, strict=True):
+            if slot:
+                terms.append((slot, stride))
+            else:
+                fixed += value * stride
 
-    def step(v: Frame) -> None:
-        aligned, first = v[source]
-        address = (first if is_subview else aligned) + fixed
+    def first(v: Frame, ref: Any) -> Any:
+        address = (ref[1] if is_subview else ref[0]) + fixed
         for slot, stride in terms:
             address = address + v[slot] * stride
-        v[r] = (aligned, address)
+        if not constant:
+            for (slot, value), stride in zip(offsets, layout.of(ref)[1], strict=True):
+                address = address + (v[slot] if slot else value) * stride
+        return address
 
-    return step
+    def step(v: Frame) -> None:
+        ref = v[source]
+        v[r] = (ref[0], first(v, ref))
+
+    def step_dynamic(v: Frame) -> None:
+        ref = v[source]
+        found = tuple([v[slot] if slot else value for slot, value in steps])
+        if is_subview:
+            found = tuple([a * (b // size) for a, b in zip(found, layout.of(ref)[1], strict=True)])
+        shape = tuple([v[slot] if slot else value for slot, value in sizes])
+        v[r] = (ref[0], first(v, ref), *([part[k] for k in kept] for part in (shape, found)))
+
+    return step if made.is_static else step_dynamic
+
+
+def _mixed(d: Decoder, op: Any, name: str) -> list[tuple[int, int]]:
+    """(slot, 0) or (0, constant) of each offset, size or stride."""
+    coming = iter(d.named(op, name)[0])
+    return [(next(coming), 0) if n == _DYNAMIC else (0, n) for n in integers(op, f"static_{name}")]
 
 
 @op("memref.extract_aligned_pointer_as_index")
@@ -230,28 +297,35 @@ def _metadata(d: Decoder, op: Any) -> Any:
     buffer, offset, *rest = (d.define(result) for result in op.results)
     layout = Layout(op, op.operands[0].type)
     size = layout.element.bytes
-    numbers = [*layout.shape, *(s // size for s in layout.strides)]
-    if any(n < 0 for n in layout.shape):
-        raise unknown(op, "an extent that is not static")
-    for slot, number in zip(rest, numbers, strict=True):
-        d.template[slot] = number
+    if layout.is_static:
+        numbers = [*layout.shape, *(s // size for s in layout.strides)]
+        for slot, number in zip(rest, numbers, strict=True):
+            d.template[slot] = number
 
     def step(v: Frame) -> None:
-        aligned, first = v[a]
-        v[buffer] = (aligned, aligned)
-        v[offset] = (first - aligned) // size
+        ref = v[a]
+        v[buffer] = (ref[0], ref[0])
+        v[offset] = (ref[1] - ref[0]) // size
+        if not layout.is_static:
+            for slot, number in zip(rest, (*ref[2], *ref[3]), strict=True):
+                v[slot] = number
 
     return step
 
 
 @op("memref.dim")
-def _dim(d: Decoder, op: Any) -> None:
-    owner = maker(op.operands[1])
-    axis = integer(owner, "value")
+def _dim(d: Decoder, op: Any) -> Any:
+    axis = integer(maker(op.operands[1]), "value")
     extent = op.operands[0].type.shape[axis]
-    if extent < 0:
-        raise unknown(op, "an extent that is not static")
-    d.define(op.results[0], extent)
+    if extent >= 0:
+        d.define(op.results[0], extent)
+        return None
+    a, r = d.slot(op.operands[0]), d.result(op)
+
+    def step(v: Frame) -> None:
+        v[r] = v[a][2][axis]
+
+    return step
 
 
 _RMW: dict[str, Any] = {

@@ -80,25 +80,24 @@ class _Transfer:
         inside = [ir.BoolAttr(x).value for x in ir.ArrayAttr(op.attributes["in_bounds"])] == [True]
         self.count = type.shape[0]
         self.index = Indexer(d, op, ref, indices, trailing=self.count if inside else 1)
-        self.extent = None if inside else self.index.extents[-1]
-        if not inside:
-            self.index.extents[-1] = -1  # not an error
+        self.index.bounded = inside  # what lies outside is no error
         self.access = Accessor(self.index.layout.space, self.index.layout.element, None, 1, self.index.at)
-        self.stride, self.last, self.mask = self.index.layout.strides[-1], indices[-1], mask
+        self.last, self.mask = indices[-1], mask
 
     def each(self, v: Frame) -> Iterator[tuple[int, Any, Any]]:
         """(element, its address, the lanes that access it), with these lanes active."""
         w = v[0]
-        outer, base, start = w.mask, self.index(v), v[self.last]
+        outer, base, start, ref = w.mask, self.index(v), v[self.last], v[self.index.ref]
+        shape, strides = self.index.layout.of(ref)
         for i in range(self.count):
             lanes = outer
-            if self.extent is not None:
-                lanes = lanes & np.less(start + i, self.extent) & np.greater_equal(start + i, 0)
+            if not self.index.bounded:
+                lanes = lanes & np.less(start + i, shape[-1]) & np.greater_equal(start + i, 0)
             if self.mask is not None:
                 lanes = lanes & v[self.mask][i]
             if lanes.any():
                 w.set_mask(lanes)
-                yield i, base + i * self.stride, lanes
+                yield i, base + i * strides[-1], lanes
         w.set_mask(outer)
 
 

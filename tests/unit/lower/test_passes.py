@@ -66,12 +66,21 @@ def test_what_no_pass_converts():
     error_of(body, match="`arith.addf` has no lowering to LLVM", line="arith.addf")
 
 
-def test_an_array_of_unknown_shape():
+def test_an_array_of_unknown_shape_is_put_together_in_the_kernel():
     text = launch(
-        "%q = memref.load %view[%c0] : memref<?xf32>\n memref.store %q, %f[%c0] : memref<64xf32>",
+        "%q = memref.load %view[%c1] : memref<?xf32>\n memref.store %q, %f[%c0] : memref<64xf32>",
         host="    %view = memref.cast %f : memref<64xf32> to memref<?xf32>",
     )
-    with pytest.raises(LowerError, match=r"kernel host_kernel is passed an array of type memref<\?xf32>"):
+    assert "ld.global" in ptx(text)
+
+
+def test_an_array_of_unknown_rank():
+    text = launch(
+        "%r = memref.cast %view : memref<*xf32> to memref<64xf32>\n"
+        "%q = memref.load %r[%c1] : memref<64xf32>\n memref.store %q, %f[%c0] : memref<64xf32>",
+        host="    %view = memref.cast %f : memref<64xf32> to memref<*xf32>",
+    )
+    with pytest.raises(LowerError, match=r"kernel host_kernel is passed an array of type memref<\*xf32>"):
         ptx(text)
 
 

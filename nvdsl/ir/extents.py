@@ -1,0 +1,62 @@
+"""Dynamic extents in a module: which arguments of a host function they are, and which values depend on them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from nvdsl.mlir import ir
+
+NAME = "nvdsl.extent"
+"""Attribute of a host function's argument: the name of the extent that it is; of a memref's, how its axes are named."""
+
+MULTIPLE = "nvdsl.multiple"
+"""Attribute of a host function's argument: what it is a multiple of in every call."""
+
+
+def attributes(name: str, multiple: int) -> ir.DictAttr:
+    """The attributes of an argument."""
+    found: dict[str, ir.Attribute] = {NAME: ir.StringAttr.get(name)}
+    if multiple > 1:
+        found[MULTIPLE] = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), multiple)
+    return ir.DictAttr.get(found)
+
+
+def of_argument(value: Any) -> dict[str, Any]:
+    """The attributes of ``value``; {} for what is no argument of a host function."""
+    block = value.owner
+    if not isinstance(block, ir.Block) or block.owner.operation.name != "func.func":
+        return {}
+    function = block.owner.operation
+    if "arg_attrs" not in function.attributes:
+        return {}
+    entry = ir.DictAttr(ir.ArrayAttr(function.attributes["arg_attrs"])[ir.BlockArgument(value).arg_number])
+    return {name: entry[name] for name in (NAME, MULTIPLE) if name in entry}
+
+
+def name_of(value: Any) -> str | None:
+    """The name of the extent that ``value`` is."""
+    found = of_argument(value).get(NAME)
+    return None if found is None else ir.StringAttr(found).value
+
+
+def multiple_of(value: Any) -> int:
+    """What the argument ``value`` is a multiple of in every call."""
+    found = of_argument(value).get(MULTIPLE)
+    return 1 if found is None else ir.IntegerAttr(found).value
+
+
+def names_behind(value: Any) -> list[str]:
+    """The names of the extents that ``value`` is computed from, in their order."""
+    found: dict[int, str] = {}
+    seen, waiting = set(), [value]
+    while waiting:
+        one = waiting.pop()
+        if ir.Value.__hash__(one) in seen:
+            continue
+        seen.add(ir.Value.__hash__(one))
+        owner = one.owner
+        if not isinstance(owner, ir.Block):
+            waiting += [x for x in owner.operation.operands if not isinstance(x.type, ir.MemRefType)]
+        elif (name := name_of(one)) is not None:
+            found[ir.BlockArgument(one).arg_number] = name
+    return [found[number] for number in sorted(found)]

@@ -1,0 +1,60 @@
+"""Arrays of dynamic extents: kernels take a pointer, extents and strides, and put them together themselves."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from nvdsl.ir.walk import defining, find_outside, walk
+from nvdsl.mlir import ir
+
+_VIEWS = ("memref.reinterpret_cast", "memref.subview", "memref.cast")
+_CONVERSIONS = ("arith.index_cast", "arith.index_castui")
+
+
+def sink(host: Any, _kernels: Any, _options: Any) -> None:
+    """Make a kernel's uses of the host's dynamic arrays its own: a parameter is a bare pointer or a number."""
+    for launch in find_outside(host, "gpu.launch", ("gpu.launch", "gpu.module")):
+        block = launch.regions[0].blocks[0]
+        first = ir.InsertionPoint.at_block_begin(block)
+        made: dict[int, Any] = {}
+        for op in walk(launch)[:-1]:
+            for number, operand in enumerate(op.operands):
+                if _is_dynamic(operand) and not _is_within(operand, launch):
+                    op.operands[number] = _sunk(operand, first, made)
+
+
+def _sunk(value: Any, at: Any, made: dict[int, Any]) -> Any:
+    """``value`` of the host, computed in the kernel from bare pointers and numbers."""
+    op, key = defining(value), ir.Value.__hash__(value)
+    if key in made:
+        return made[key]
+    is_view = op is not None and op.name in _VIEWS and isinstance(value.type, ir.MemRefType) and _is_dynamic(value)
+    if op is None or not (is_view or op.name in _CONVERSIONS):
+        return value
+    operands = [_sunk(operand, at, made) for operand in op.operands]
+    clone = op.clone(ip=at)
+    for number, operand in enumerate(operands):
+        clone.operands[number] = operand
+    made[key] = clone.results[0]
+    return made[key]
+
+
+def _is_within(value: Any, launch: Any) -> bool:
+    owner = value.owner
+    block = owner if isinstance(owner, ir.Block) else owner.operation.block
+    while True:
+        op = block.owner.operation
+        if op == launch:
+            return True
+        if op.name in ("func.func", "builtin.module"):
+            return False
+        block = op.block
+
+
+def _is_dynamic(value: Any) -> bool:
+    """Whether a value is a memref of which a bare pointer does not say all."""
+    type = value.type
+    if not isinstance(type, ir.MemRefType):
+        return False
+    strides, offset = type.get_strides_and_offset()
+    return not type.has_static_shape or ir.ShapedType.get_dynamic_stride_or_offset() in (*strides, offset)

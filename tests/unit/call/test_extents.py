@@ -1,0 +1,197 @@
+"""Dynamic extents: what annotations say, what a kernel is compiled for, and what a call is refused for."""
+
+# ruff: noqa: F821, UP037  (the axes' names are no forward references)
+
+from __future__ import annotations
+
+from typing import Annotated, Optional
+
+import numpy as np
+import pytest
+
+import nvdsl as nv
+from nvdsl.call import extents, jit
+from nvdsl.driver.array_spec import spec_of
+from nvdsl.lang.extents import Axes, Extent
+from tests.unit.kernels import refused as error_of
+
+
+def refused(function, *says):
+    error = error_of(function)
+    assert isinstance(error, nv.ArgumentError)
+    for text in says:
+        assert text in str(error)
+
+
+def f32(*shape):
+    return np.arange(np.prod(shape), dtype=np.float32).reshape(shape)
+
+
+@nv.jit
+def scaled(x: nv.Array["m", "k"], y: nv.Array["m", "k"], factor):
+    """y = x * factor, one block a row."""
+    m, k = x.shape
+
+    @nv.kernel(grid=m, block=32)
+    def kernel():
+        row = nv.block_id.x
+        for column in nv.range(nv.thread_id.x, k, 32):
+            y[row, column] = x[row, column] * factor
+
+    kernel()
+
+
+def test_one_kernel_serves_every_size(monkeypatch):
+    traced = []
+    trace = jit.trace_function
+    monkeypatch.setattr(jit, "trace_function", lambda *args: traced.append(args) or trace(*args))
+    for shape in ((3, 5), (1, 1), (7, 64), (33, 2), (5, 1)):
+        x, y = f32(*shape), np.zeros(shape, np.float32)
+        scaled(x, y, 2.0, target="sim")
+        assert np.array_equal(y, 2 * x)
+    assert len(traced) == 1
+
+
+@pytest.mark.parametrize("shape", [(0, 5), (5, 0), (0, 0)])
+def test_no_elements(shape):
+    scaled(f32(*shape), f32(*shape), 2.0, target="sim")
+
+
+def test_a_signature_without_sizes_is_that_of_calls(compiled):
+    named = nv.ShapeDtype(("m", "k"), nv.f32)
+    first = scaled.compile(named, named, 1.0)
+    assert scaled.compile(f32(4, 6), f32(4, 6), 1.0) is first
+    assert scaled.compile(nv.ShapeDtype((9, "k"), nv.f32), named, 1.0) is first
+    assert len(compiled) == 1
+
+
+def test_names_without_an_annotation():
+    @nv.jit
+    def copy(x, y):
+        @nv.kernel(grid=1, block=32)
+        def kernel():
+            for i in nv.range(nv.thread_id.x, x.shape[0], 32):
+                y[i] = x[i]
+
+        kernel()
+
+    ptx = copy.compile(nv.ShapeDtype(("n",), nv.f32), nv.ShapeDtype(("n",), nv.f32)).ptx
+    assert ptx.count(".param .u32") == 1 and ptx.count(".param .u64") == 2
+
+
+@pytest.mark.parametrize(
+    ("x", "y", "says"),
+    [
+        ((3, 5), (4, 5), ["m is 3 in x, of shape (3, 5), and 4 in y, of shape (4, 5) (axis 0)", "one extent"]),
+        ((3, 5), (3, 6), ["k is 5 in x, of shape (3, 5), and 6 in y, of shape (3, 6) (axis 1)"]),
+        ((3,), (3, 5), ["x has shape (3,), and is annotated (m, k)", "an array of 2 axes"]),
+    ],
+)
+def test_extents_that_disagree(x, y, says):
+    refused(lambda: scaled(f32(*x), f32(*y), 1.0, target="sim"), *says)
+
+
+def test_promises_and_numbers():
+    @nv.jit
+    def empty(x: nv.Array["m % 4", 64], y: nv.Array["m % 6", ...]):
+        pass
+
+    given = f32(10, 64), f32(10, 1)
+    refused(lambda: empty(*given, target="sim"), "m is 10 in x", "a multiple of 12", "pad the axis to 12")
+    refused(lambda: empty(f32(12, 63), f32(12, 1), target="sim"), "axis 1 is 63, and annotated 64")
+    empty(f32(12, 64), f32(12, 1), target="sim")
+
+
+def test_an_extent_is_an_i32():
+    @nv.jit
+    def function(x: nv.Array["n"]):
+        pass
+
+    function.trace(nv.ShapeDtype((2**31 - 1,), nv.u8))
+    refused(lambda: function.trace(nv.ShapeDtype((2**31,), nv.u8)), "n is 2,147,483,648", "an i32")
+
+
+def test_forms_of_annotations():
+    def function(
+        a: nv.Array["m", "k % 8"],
+        b: nv.Shaped[nv.Array, "m", "k%8"],
+        c: Annotated[nv.Array, "m", 64],
+        d: Optional[nv.Array[None, "n"]],  # noqa: UP045
+        e: nv.Array["n"] | None,
+        f: nv.Array,
+        g: "int" = 1,
+        h: nv.Array[..., ...] = None,
+    ):
+        pass
+
+    found = nv.jit(function)._extents._axes
+    m, k, n = Extent("m"), Extent("k", 8), Extent("n")
+    assert found == {
+        "a": Axes((m, k)), "b": Axes((m, k)), "c": Axes((m, 64)), "d": Axes((None, n)), "e": Axes((n,)),
+    }  # fmt: skip
+
+
+def test_an_annotation_may_use_what_surrounds_the_function():
+    name = "rows"
+
+    @nv.jit
+    def function(x: nv.Array[name, "k"]):
+        pass
+
+    assert function._extents._axes["x"] == Axes((Extent("rows"), Extent("k")))
+
+
+@pytest.mark.parametrize("entry", ["k %", "8", "k % 0", "", "a b", -1, 1.5, True, "% 8"])
+def test_what_is_no_axis(entry):
+    refused(lambda: nv.Array["m", entry], f"{entry!r} as an axis", 'nv.Array["m", "k % 8"]')
+
+
+def test_annotations_that_are_refused():
+    def unknown(x: nv.Array[missing]):
+        pass
+
+    def constant(*, x: nv.Array["m"]):
+        pass
+
+    refused(lambda: nv.jit(unknown), "the annotation of x of unknown", "'missing' is not defined")
+    refused(lambda: nv.jit(constant), "x of constant is keyword-only")
+
+
+def test_annotations_of_others_are_left_alone():
+    def function(x: torch.Tensor[int], y: list[int], z: missing):
+        pass
+
+    assert nv.jit(function)._extents._axes == {}
+
+
+M, K = Extent("m"), Extent("k", 8)
+
+
+@pytest.mark.parametrize(
+    ("shape", "strides", "dtype", "expected"),
+    [
+        ((5, 64), None, nv.f16, ("8", 1)),
+        ((5, 64), (72, 1), nv.f16, ("8", 1)),  # padded: the same kernel
+        ((5, 64), (65, 1), nv.f16, ("1", 1)),  # not as the promise lets one hope: another
+        ((5, 64), (66, 1), nv.f16, ("2", 1)),
+        ((5, 64), (68, 1), nv.f32, ("4", 1)),
+        ((5, 64), (0, 1), nv.f16, ("8", 1)),  # one row, again and again
+        ((8, 64), (1, 8), nv.f16, (1, "1")),  # transposed: m promises nothing
+        ((1, 64), (7, 1), nv.f16, ("8", 1)),
+        ((0, 64), None, nv.f16, ("8", 1)),
+        ((5, 0), None, nv.f16, ("8", 1)),
+        ((5, 64), (128, 2), nv.f16, ("8", "1")),  # every second element
+    ],
+)
+def test_what_is_kept_of_strides(shape, strides, dtype, expected):
+    bound = extents.Extents("f", {"x": Axes((M, K))}).bind(["x"], [spec_of(shape, dtype, strides)])
+    found = bound.specs[0].strides
+    assert found == tuple(extents.Stride(int(x)) if isinstance(x, str) else x for x in expected)
+
+
+def test_packed_constants_make_constant_strides():
+    axes = {"x": Axes((M, 4, 8))}
+    packed = extents.Extents("f", axes).bind(["x"], [spec_of((5, 4, 8), nv.f32)])
+    assert packed.specs[0].strides == (32, 8, 1) and packed.values == [5]
+    padded = extents.Extents("f", axes).bind(["x"], [spec_of((5, 4, 8), nv.f32, (64, 8, 1))])
+    assert padded.specs[0].strides == (extents.Stride(4), 8, 1) and padded.values == [5, 64]
