@@ -62,6 +62,8 @@ from nvdsl.lang.pipeline import PipelineState, Ring
 from nvdsl.lang.scratch import empty, zeros
 from nvdsl.lang.tile import Tile, TileStack, smem
 from nvdsl.lang.tma import TMA
+from nvdsl.lang.warp_accumulator import WarpAccumulator, warp_accumulator
+from nvdsl.lang.warp_fragment import WarpFragment, load_a, load_b
 from nvdsl.lower.cache import CacheWarning
 from nvdsl.lower.version import __version__ as __version__
 from nvdsl.ops.cluster import (

@@ -46,19 +46,23 @@ def wgmma_a(itemsize: int) -> Layout:
 def mma_a(itemsize: int, k: int = 0, m: int = 16) -> Layout:
     """Map (lane, (element of a register, register)) to (row, column) of A of mma.sync: ``m`` rows of ``k`` elements.
 
-    A register holds ``4 // itemsize`` elements, or one f64. ``k``: 32 bytes unless given; ``m``: 16 or 8. PTX ISA,
-    "Matrix Fragments for mma.m16n8k16" (2 bytes), "m16n8k8" (.tf32), "m16n8k32" (1 byte), "mma.m16n8k4" (.f64) and kin.
+    A register holds ``4 // itemsize`` elements, or one f64. ``k``: 32 bytes unless given; ``m``: 8, or a multiple of
+    16, which come after each other. PTX ISA, "Matrix Fragments for mma.m16n8k16" (2 bytes), "m16n8k8" (.tf32),
+    "m16n8k32" (1 byte), "mma.m16n8k4" (.f64) and kin.
     """
     per, groups = _per_register(itemsize, k)
-    values = (per, (m // 8, groups)), (E(0, 1), (E(8, 0), E(0, 4 * per)))
-    return Layout(((4, 8), values[0]), ((E(0, per), E(1, 0)), values[1]))
+    shape, stride = (min(m, 16) // 8, groups, m // 16)[: 3 if m > 16 else 2], (E(8, 0), E(0, 4 * per), E(16, 0))
+    return Layout(((4, 8), (per, shape)), ((E(0, per), E(1, 0)), (E(0, 1), stride[: len(shape)])))
 
 
-def mma_b(itemsize: int, k: int = 0) -> Layout:
+def mma_b(itemsize: int, k: int = 0, n: int = 8) -> Layout:
     """Map (lane, (element of a register, register)) to (k, column) of B of mma.sync: ``k`` rows (32 bytes unless given)
-    of 8 columns."""
+    of ``n`` columns, 8 after the other."""
     per, groups = _per_register(itemsize, k)
-    return Layout(((4, 8), (per, groups)), ((E(per, 0), E(0, 1)), (E(1, 0), E(4 * per, 0))))
+    lanes = (4, 8), (E(per, 0), E(0, 1))
+    if n == 8:
+        return Layout((lanes[0], (per, groups)), (lanes[1], (E(1, 0), E(4 * per, 0))))
+    return Layout((lanes[0], (per, (groups, n // 8))), (lanes[1], (E(1, 0), (E(4 * per, 0), E(0, 8)))))
 
 
 def _per_register(itemsize: int, k: int) -> tuple[int, int]:

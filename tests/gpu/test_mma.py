@@ -5,7 +5,7 @@ import pytest
 
 from nvdsl import sim
 from nvdsl.testing import in_child
-from tests.sim import mma
+from tests.sim import mma, warp_products
 from tests.sim.simulate import run
 
 TYPES = sorted({form[:3] for form in mma.FORMS})
@@ -24,3 +24,22 @@ def test_sums_have_the_simulators_bits(types):
         if not np.array_equal(d, expected):
             wrong.append((form, np.abs(d.astype(np.float64) - expected.astype(np.float64)).max()))
     assert not wrong
+
+
+@in_child(timeout=120)
+def test_products_through_shared_memory():
+    for name, form in warp_products.FORMS.items():
+        a, b, d = form.arguments()
+        warp_products.product(a, b, d, form=form)
+        error = np.abs(d.astype(np.float64) - form.expected(a, b)).max()
+        assert error <= warp_products.tolerance(form), name
+
+
+@in_child(timeout=60)
+def test_every_instruction_loads_the_same():
+    form = warp_products.Form()
+    a, b, d = form.arguments()
+    for using in ("ldmatrix", "vector", "scalar"):
+        d[...] = np.nan
+        warp_products.product(a, b, d, form=form, using=using)
+        assert np.abs(d - form.expected(a, b)).max() <= warp_products.tolerance(form), using

@@ -19,7 +19,9 @@ from tests.sim.simulate import traced, zeros
 
 LAYERS = {
     **{name: f"values.{name}" for name in ("arith", "bounds", "casts", "math", "operators", "select", "vector")},
-    **{name: f"lang.{name}" for name in ("accumulator", "array", "pipeline", "tile", "tma")},
+    **{name: f"lang.{name}" for name in (
+        "accumulator", "array", "pipeline", "tile", "tma", "warp_accumulator", "warp_fragment",
+    )},  # fmt: skip
     "traced": "values.traced",
 }
 MODULES = [f"ops.{found.name}" for found in pkgutil.iter_modules(nvdsl.ops.__path__)] + list(LAYERS)
@@ -33,6 +35,7 @@ SILENT = {
     "arith.length", "traced.Value.dtype", "traced.Value.shape", "operators.Operators.dtype",
     "operators.Operators.shape", "tile.Tile.shape", "tile.Tile.bytes", "tile.Tile.swizzle", "tile.TileStack.shape",
     "tile.TileStack.dtype", "tile.TileStack.bytes", "accumulator.Accumulator.shape", "accumulator.Fragment.shape",
+    "warp_accumulator.WarpAccumulator.shape",
     "tma.TMA.bytes", "array.Array.shape", "array.Array.strides", "array.Array.ndim", "array.Array.dtype",
     "array.Array.remember_dtype",
 }  # fmt: skip

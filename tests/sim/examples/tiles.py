@@ -145,3 +145,23 @@ def _vectors(k):
         found.append(k.halves.vector((k.t, 0), count))
         k.halves.store_vector(found[-1], (k.t, 8))
     return found
+
+
+@example("warp_fragment.load_a", "warp_fragment.load_b", "warp_fragment.check_warps", "warp_fragment.elements_of",
+         "warp_fragment.WarpFragment.layout", "warp_fragment.WarpFragment.elements", "warp_fragment.WarpFragment.step",
+         "warp_fragment.WarpFragment.__matmul__", "warp_accumulator.warp_accumulator",
+         "warp_accumulator.WarpAccumulator.layout", "warp_accumulator.WarpAccumulator.__iadd__",
+         "warp_accumulator.WarpAccumulator.mma", "warp_accumulator.WarpAccumulator.registers",
+         "warp_accumulator.WarpAccumulator.elements", "warp_accumulator.WarpAccumulator.map",
+         "warp_accumulator.WarpAccumulator.with_registers", "warp_accumulator.WarpAccumulator.fragment",
+         "warp_accumulator.WarpAccumulator.store")  # fmt: skip
+def _of_a_warp(k):
+    k.fill()
+    acc = nv.warp_accumulator(16, 16)
+    a = nv.load_a(k.A, (0, 16), (16, 32))
+    for _ in nv.range(2):
+        acc += a @ nv.load_b(k.B, (0, 8), (32, 16))
+    acc = acc.map(lambda x: x + 1.0).mma(acc.fragment(nv.f16), nv.load_b(k.B, (0, 0), (16, 16)))
+    nv.sync_threads()
+    acc.store(k.A, (k.t // 32 * 16, 0))
+    return [*acc.registers(), *(x for _, _, x in a.elements())]
