@@ -26,15 +26,8 @@ SLICES = 4
 class FewSlices(TmaOperand):
     """Reads its first `SLICES` slices of K, whichever it is asked for."""
 
-    def load(
-        self, stage: Any, full: nv.Mbarrier, batch: Any, mn: Any, k: Any, *, part: Any = 0, mask: Any = None
-    ) -> None:
-        super().load(stage, full, batch, mn, self._early(k), part=part, mask=mask)
-
-    def expect_and_load(
-        self, stage: Any, full: nv.Mbarrier, batch: Any, mn: Any, k: Any, old: Any, *, part: Any = 0, mask: Any = None
-    ) -> None:
-        super().expect_and_load(stage, full, batch, mn, self._early(k), old, part=part, mask=mask)
+    def load(self, stage: Any, full: nv.Mbarrier, batch: Any, mn: Any, k: Any, count: Any, **shared: Any) -> None:
+        super().load(stage, full, batch, mn, self._early(k), count, **shared)
 
     def _early(self, k: Any) -> Any:
         return k % (SLICES * (self.cols if self.major == "k" else self.rows))

@@ -55,10 +55,10 @@ def prepared(schedule: str, shape: Any) -> tuple[Callable[..., Any], Any, dict[s
     products."""
     from benchmarks.bound_kernels import matmul
     from nvdsl.kernels.gemm.config import Config
-    from nvdsl.kernels.gemm.launch import grid, sms
+    from nvdsl.kernels.gemm.launch import resident_blocks, sms
 
     config = Config(**CONFIGS[schedule])
-    blocks = grid(*shape, config, sms(None))
+    blocks = min(config.cluster * config.tiles(*shape), resident_blocks(config, sms(None)))
     return matmul, logs()[: 2 * blocks], {"config": config, "blocks": blocks}
 
 
@@ -222,13 +222,12 @@ def summary(problem: Workload, product: Product, samples: list[Sample]) -> dict[
     """``busy``: in how much of the longest block's clocks its tensor cores multiply. ``useful``: in how much of them
     all the GPU's do, where products beyond the result's edge, and SMs without a tile in the last round, are idle."""
     from nvdsl.hopper import arch
-    from nvdsl.kernels.blocks.tile_scheduler import TileScheduler
     from nvdsl.kernels.gemm.config import Config
 
     config = Config(**CONFIGS[product.options["schedule"]])
     timed = Paired([s.ms for s in samples], [s.library_ms for s in samples]).summary()
     clocks = statistics.median(s.clocks for s in samples)
-    rounds = -(-TileScheduler(problem.m, problem.n, config.tile_m, config.tile_n).count // arch.SMS)
+    rounds = -(-config.tiles(problem.m, problem.n) // arch.SMS)
     return {
         **{name: timed[name] for name in ("ratio", "ratio_low", "ratio_high", "pairs")},
         "ghz": statistics.median(s.ghz for s in samples),

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+from typing import Any, overload
+
 from nvdsl.errors import ArgumentError
 from nvdsl.errors.frames import caller
 
 
-def cdiv(a: int, b: int) -> int:
-    """The quotient ``a / b`` of two ints, rounded up."""
+@overload
+def cdiv(a: int, b: int) -> int: ...
+@overload
+def cdiv(a: Any, b: Any) -> Any: ...
+
+
+def cdiv(a: Any, b: Any) -> Any:
+    """The quotient ``a / b`` of two integers, Python's or traced ones, rounded up."""
     return -(-a // b)
 
 

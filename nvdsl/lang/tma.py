@@ -33,7 +33,9 @@ class TMA:
     ``array`` has 1 to 5 axes, of which the last is contiguous. ``tile``: elements along each axis. ``swizzle``: that of
     the tile in shared memory, in bytes. A tile whose rows are wider than the swizzle is copied as several boxes, one
     for each panel. ``l2_promotion``: bytes that a miss fetches into L2. ``fill``: what loads put in place of elements
-    outside of the array, ``"zero"`` or ``"nan"``.
+    outside of the array, ``"zero"`` or ``"nan"``. ``rows``: copy only so many of the
+    tile's rows (its last axis but one), the first ones. It is an integer of the host function, traced or not, from 1 to
+    the tile's rows; the tile in shared memory keeps its size.
 
     Coordinates are in elements, in the order of the array's axes. The last one must be a multiple of 16 bytes (8 f16);
     any other ends the kernel. Loads may begin before the array, at negative coordinates; stores may not. Stores clip
@@ -49,6 +51,7 @@ class TMA:
         swizzle: int = 0,
         l2_promotion: int = 128,
         fill: str = "zero",
+        rows: Int | None = None,
     ) -> None:
         self.shape: tuple[int, ...] = (tile,) if isinstance(tile, int) else tuple(tile)
         if not isinstance(array, Array) or not all(isinstance(extent, int) for extent in self.shape):
@@ -77,7 +80,16 @@ class TMA:
         self._map = tma.TMA(
             self.box, array.type, _SWIZZLE[swizzle], _L2_PROMOTION[l2_promotion], _FILL[fill]
         )
-        self._map.create_descriptor(array)
+        all_rows = (1, *self.shape)[-2]
+        self.rows: Int = all_rows if rows is None else rows
+        fits = array.ndim > 1 and (not isinstance(rows, int) or 1 <= rows <= all_rows)
+        if rows is not None and not fits:
+            raise trace_error(
+                f"TMA with rows={rows} and a tile of shape {self.shape}",
+                rule="of a tile's rows, its last axis but one, 1 or more are copied",
+                fix=f"pass 1 to {all_rows}, or leave it out: all are copied",
+            )
+        self._map.create_descriptor(array, None if rows is None else (*self.box[:-2], rows, self.box[-1]))
 
     def _panel_cols(self) -> int:
         cols, width = self.shape[-1], self.swizzle // self.dtype.bytes
@@ -92,12 +104,13 @@ class TMA:
         return width
 
     @property
-    def bytes(self) -> int:
-        """Bytes that one load adds to its mbarrier (out-of-bounds elements are filled, and count)."""
-        count = self.dtype.bytes
-        for extent in self.shape:
+    def bytes(self) -> Int:
+        """Bytes that one load adds to its mbarrier (out-of-bounds elements are filled, and count). An int, unless
+        ``rows`` is traced."""
+        count = self.dtype.bytes * self.shape[-1]
+        for extent in self.shape[:-2]:
             count *= extent
-        return count
+        return self.rows * count
 
     def prefetch(self, predicate: Bool | None = None) -> None:
         """Bring the tensor map itself into the cache (``prefetch.tensormap``)."""

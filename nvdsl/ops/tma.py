@@ -69,16 +69,17 @@ class TMA:
             box, self.swizzle, self.l2promo, self.oob, self.interleave
         )
 
-    def create_descriptor(self, device_ptr: ir.Value) -> ir.Value:
-        """Encode the tensor map for the array ``device_ptr`` (a memref in device memory), on the host."""
+    def create_descriptor(self, device_ptr: ir.Value, box: Sequence[Int] | None = None) -> ir.Value:
+        """Encode the tensor map for the array ``device_ptr`` (a memref in device memory), on the host. ``box``: what it
+        copies, where that is less than `tma_box_shape`."""
         scope.outside("a tensor map was created", "make it in the host function; the kernel uses it directly")
         unranked = memref.CastOp(
             ir.UnrankedMemRefType.get(self.memref_ty.element_type, self.memref_ty.memory_space),
             device_ptr,
         )
-        box = [const(size) for size in self.tma_box_shape]
+        sizes = [index(size) for size in box or self.tma_box_shape]
         self.tma_descriptor = nvgpu.TmaCreateDescriptorOp(
-            self.tensormap_descriptor_ty, unranked, box
+            self.tensormap_descriptor_ty, unranked, sizes
         )
         return self.tma_descriptor.result
 

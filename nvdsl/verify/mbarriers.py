@@ -6,6 +6,7 @@ rule says anything about it.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import Any
@@ -15,6 +16,7 @@ import numpy as np
 from nvdsl.ir import tensor_copies
 from nvdsl.ir.operands import mbarriers, named, optional, word
 from nvdsl.ir.tensor_copies import box_type
+from nvdsl.ir.walk import constant, defining
 from nvdsl.values import dtypes
 from nvdsl.verify.expressions import Expressions
 from nvdsl.verify.program import Kernel, Node
@@ -78,7 +80,7 @@ def _events(kernel: Kernel, op: Any) -> list[Event] | None:
     if name == "nvgpu.mbarrier.try_wait.parity":
         return [Event("wait", node, view.mbarId, parity=view.phaseParity)]
     if name == "nvgpu.tma.async.load":
-        size = box_bytes(view.tensorMapDescriptor.type)
+        size = box_bytes(view.tensorMapDescriptor)
         return [Event("bytes", node, view.mbarId, size, _told(view), predicate=view.predicate)]
     return _through_pointer(kernel, op) if name == "nvgpu.mbarrier.get" else None
 
@@ -134,13 +136,21 @@ def _bulk_events(node: Node, op: Any, index: Any, at: Any) -> list[Event] | None
     tensor_map = tensor_copies.tensor_map(op)
     if tensor_map is None or "im2col" in word(op, "mode"):
         return None
-    return [Event("bytes", node, index, box_bytes(tensor_map.type), _told(view), predicate=view.predicate)]
+    return [Event("bytes", node, index, box_bytes(tensor_map), _told(view), predicate=view.predicate)]
 
 
-def box_bytes(descriptor_type: Any) -> int | None:
-    """Bytes of one box of a tensor map, from its type."""
-    box = box_type(descriptor_type)
-    return None if box is None else int(np.prod(box.shape)) * dtypes.from_ir(box.element_type).bytes
+def box_bytes(tensor_map: Any) -> int | None:
+    """Bytes of one box of a tensor map: of the sizes that it is made with, which may be less than its type says, and
+    known to a run only; else from its type."""
+    box = box_type(tensor_map.type)
+    if box is None:
+        return None
+    made = defining(tensor_map)
+    sizes: list[int | None] = list(box.shape)
+    if made is not None and made.name == "nvgpu.tma.create.descriptor":
+        sizes = [constant(size) for size in named(made).boxDimensions]
+    known = [size for size in sizes if size is not None]
+    return math.prod(known) * dtypes.from_ir(box.element_type).bytes if len(known) == len(sizes) else None
 
 
 @dataclass(frozen=True)

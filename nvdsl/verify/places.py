@@ -83,7 +83,7 @@ def _tma(context: Context, node: Node) -> Place | None:
 
 def _pointer(context: Context, pointer: Any, tensor_map: Any) -> Place | None:
     start = context.threads.of(pointer, first=True)
-    size = box_bytes(tensor_map.type) if tensor_map is not None else None
+    size = box_bytes(tensor_map) if tensor_map is not None else None
     return None if start is None or size is None else Place(start, size)
 
 

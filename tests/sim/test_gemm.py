@@ -131,9 +131,9 @@ def test_the_last_tile_of_a_row_or_column_is_loaded_as_far_as_there_is_memory(sc
         ("k", 256, 128, 128, None),  # no edge within a tile
         ("k", 152, 128, 24, 24),  # 24 rows of the second tile
         ("k", 131, 128, 8, 8),  # 3 rows: as many as the swizzle's pattern has
-        ("k", 17, 128, 24, None),  # the only tile
+        ("k", 17, 128, 24, 24),  # the only tile
         ("mn", 256, 128, 128, None),
-        ("mn", 168, 128, 64, 64),  # 40 columns: a panel of 64
+        ("mn", 168, 128, 64, None),  # 40 columns: a panel of 64
         ("mn", 250, 128, 128, None),  # 122: both panels
         ("mn", 40, 128, 64, None),
     ],
@@ -156,16 +156,18 @@ def test_what_is_present_of_the_last_tile(major, extent, mn, present, short):
     host.compile(x, nv.ShapeDtype((1,), nv.f16))
     (operand,) = operands
     assert operand.present == present
-    axis = -2 if major == "k" else -1
-    assert (operand.short.shape[axis] if operand.short else None) == short
-    assert operand.bytes == 128 * (mn if extent > mn else present)  # 64 elements of K take 128 bytes
+    assert (operand.short.rows if operand.short else None) == short
+    assert operand.count(operand.last, True) == present
+    assert operand.count(operand.last, False) == (mn if extent > mn else present)
+    assert extent <= mn or operand.count(0, True) == mn
+    assert operand.bytes(present) == 128 * present  # 64 elements of K take 128 bytes
 
 
 @pytest.mark.parametrize("m", [256, 256 + 24])
 def test_the_last_tile_expects_fewer_bytes(m):
     a, b, d = (nv.ShapeDtype(shape, nv.f16) for shape in ((m, 640), (640, 128), (m, 128)))
     (kernel,) = cooperative.matmul.compile(a, b, d, config=small(), blocks=1).kernels.values()
-    assert (f"{24 * 128}" in kernel.ptx) == (m % 128 == 24)
+    assert (f"{(24 + 64) * 128}" in kernel.ptx) == (m % 128 == 24)
 
 
 @pytest.mark.parametrize(

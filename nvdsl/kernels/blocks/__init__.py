@@ -1,6 +1,6 @@
 """What kernels are built of.
 
-    tile_scheduler      which tile of the result comes when
+    tile_scheduler      which tile of the result comes when; `divisor`: how a kernel divides by what the host knows
     tma_operand         A and B: from global memory into a ring of tiles in shared memory
     mainloop            the loop over K: what the producer and the consumers do for one tile
     epilogue            from accumulators to global memory by TMA; `direct_epilogue`: without

@@ -22,25 +22,25 @@ class Mainloop:
     """
 
     def __init__(
-        self, a: TmaOperand, b: TmaOperand, steps: int, *, stages: int, rows: int, consumers: int, readers: int,
+        self, a: TmaOperand, b: TmaOperand, steps: nv.Int, *, stages: int, rows: int, consumers: int, readers: int,
         in_flight: int = 1,
     ) -> None:  # fmt: skip
-        self.a, self.b, self.steps, self.started = a, b, steps, 0
+        self.a, self.b, self.steps = a, b, steps
+        self.started: nv.Int = 0
         self.stages, self.rows, self.consumers, self.in_flight = stages, rows, consumers, in_flight
         a.allocate(stages)
         b.allocate(stages)
         self.writers = max(a.parts, b.parts)  # blocks that write into a slot
         self.rank = nv.cluster_rank() if self.writers > 1 else 0
         warps = 4 * readers
-        self.ring = nv.Ring(stages, bytes=a.bytes + b.bytes, consumers=warps * self.writers, sync=False)
+        slot = a.stored * a.each + b.stored * b.each
+        self.ring = nv.Ring(stages, bytes=slot, consumers=warps * self.writers, sync=False)
 
     def clear(self, consumer: Any) -> None:
         """Zero what no load writes. By all consumers, once, before they multiply; the first loads are on their way."""
-        operands = [operand for operand in (self.a, self.b) if operand.missing and operand.short is None]
         threads = 128 * self.consumers
-        for operand in operands:
-            operand.clear(self.stages, consumer * 128 + nv.warpgroup_thread(), threads)
-        if operands:
+        cleared = [x.clear(self.stages, consumer * 128 + nv.warpgroup_thread(), threads) for x in (self.a, self.b)]
+        if any(cleared):
             nv.named_barrier_sync(CLEARED, threads)
 
     def start(self, batch: Any, row: Any, col: Any, first: Any = 0, last: Any = None) -> None:
@@ -81,15 +81,11 @@ class Mainloop:
         self, state: nv.PipelineState, batch: Any, row: Any, col: Any, k: Any, new: bool, old: Any
     ) -> None:
         stage, shared = state.stage, {"part": self.rank, "mask": (1 << self.writers) - 1}
-        if self.a.short is None and self.b.short is None:
-            full = self.ring.acquire(state, new=new)
-            self.a.load(stage, full, batch, row, k, **shared)
-            self.b.load(stage, full, batch, col, k, **shared)
-        else:
-            full = self.ring.acquire(state, expect=False, new=new)
-            self.a.expect_and_load(stage, full, batch, row, k, old, **shared)
-            self.b.expect_and_load(stage, full, batch, col, k, old, **shared)
-            full.arrive()
+        of_a, of_b = self.a.count(row, old), self.b.count(col, old)
+        full = self.ring.acquire(state, expect=False, new=new)
+        full.arrive_expect_tx(self.a.bytes(of_a) + self.b.bytes(of_b))
+        self.a.load(stage, full, batch, row, k, of_a, **shared)
+        self.b.load(stage, full, batch, col, k, of_b, **shared)
 
     def multiply(
         self, state: nv.PipelineState, top: Any, acc: nv.Accumulator, count: Any = None

@@ -1,68 +1,74 @@
 """Which tile comes when, for kernels whose blocks stay and take tile after tile.
 
 A running number is mapped to a tile's row and column. At any moment the blocks of the GPU work on some hundred
-consecutive numbers; these shall read few rows of A and columns of B, so they are a nearly square patch. The functions
-are pure: they take Python ints and traced integers alike.
+consecutive numbers; these shall read few rows of A and columns of B, so they are a nearly square patch.
 
 With clusters, the rows and columns count clusters of tiles: see `TileScheduler`.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
-
 import nvdsl as nv
+from nvdsl.kernels.blocks.divisor import Divisor
 
 
-def row_groups(t: Any, rows: int, cols: int, group: int) -> tuple[Any, Any]:
-    """Row and column of tile number ``t``: in groups of ``group`` rows of tiles, each group column by column."""
-    group = min(group, rows)
-    band, within = t // (group * cols), t % (group * cols)
-    first = band * group
-    height = group if rows % group == 0 else nv.min(group, rows - first)
-    return first + within % height, within // height
+class RowGroups:
+    """``rows x cols`` tiles in groups of ``group`` rows of tiles, each group column by column. Made where the extents
+    are known: in the host function, or in Python."""
+
+    def __init__(self, rows: nv.Int, cols: nv.Int, group: int) -> None:
+        self.rows, self.group = rows, nv.min(group, rows)
+        self._band = Divisor.of(self.group * cols)
+        self._height = Divisor.of(self.group)
+        self._last = Divisor.of(nv.max(rows - rows // self.group * self.group, 1))
+
+    def place(self, t: nv.Int) -> tuple[nv.Int, nv.Int]:
+        """Row and column of tile number ``t``."""
+        band, within = self._band.divmod(t)
+        first = band * self.group
+        height = self._height
+        if not isinstance(self.rows, int) or self.rows % self.group:
+            height = Divisor.select(self.rows - first < self.group, self._last, height)
+        col, row = height.divmod(within)
+        return first + row, col
 
 
-@dataclass(frozen=True)
 class TileScheduler:
     """The tiles of an ``m x n`` result, or of ``batches`` such results, and who computes them.
 
     Blocks stay (a persistent kernel): cluster ``c`` of ``clusters`` computes the numbers c, c + clusters, ... A number
     stands for ``cluster_m x cluster_n`` neighbouring tiles, one for each block of the cluster. Where they reach over
-    the edge of the result, TMA reads zeros and drops what is stored.
+    the edge of the result, TMA reads zeros and drops what is stored. ``batches``: None of a result without that axis.
+
+    ``rows``, ``cols``: of clusters; ``count``: of all. Extents are Python ints, or traced integers of the host
+    function, in which it is made then; `start` takes both, too.
     """
 
-    m: int
-    n: int
-    tile_m: int
-    tile_n: int
-    cluster_m: int = 1
-    cluster_n: int = 1
-    group: int = 8
-    batches: int = 1
+    def __init__(
+        self,
+        m: nv.Int,
+        n: nv.Int,
+        tile_m: int,
+        tile_n: int,
+        cluster_m: int = 1,
+        cluster_n: int = 1,
+        group: int = 8,
+        batches: nv.Int | None = None,
+    ) -> None:
+        self.tile_m, self.tile_n, self.cluster_m, self.cluster_n = tile_m, tile_n, cluster_m, cluster_n
+        self.rows, self.cols = nv.cdiv(m, tile_m * cluster_m), nv.cdiv(n, tile_n * cluster_n)
+        each = self.rows * self.cols
+        self.batched = batches is not None and not (isinstance(batches, int) and batches == 1)
+        self.count = each if batches is None else each * batches
+        self._groups = RowGroups(self.rows, self.cols, group)
+        self._each = Divisor.of(each)
 
-    @property
-    def rows(self) -> int:
-        """Rows of clusters."""
-        return nv.cdiv(self.m, self.tile_m * self.cluster_m)
-
-    @property
-    def cols(self) -> int:
-        """Columns of clusters."""
-        return nv.cdiv(self.n, self.tile_n * self.cluster_n)
-
-    @property
-    def count(self) -> int:
-        return self.rows * self.cols * self.batches
-
-    def start(self, t: Any, rank: Any = 0) -> tuple[Any, Any, Any]:
+    def start(self, t: nv.Int, rank: nv.Int = 0) -> tuple[nv.Int, nv.Int, nv.Int]:
         """Batch, first row and column, in elements, of the tile of block ``rank`` in cluster tile ``t``."""
-        batch: Any = 0
-        if self.batches > 1:
-            each = self.rows * self.cols
-            batch, t = t // each, t % each
-        row, col = row_groups(t, self.rows, self.cols, self.group)
+        batch: nv.Int = 0
+        if self.batched:
+            batch, t = self._each.divmod(t)
+        row, col = self._groups.place(t)
         if self.cluster_m > 1:
             row = row * self.cluster_m + rank % self.cluster_m
         if self.cluster_n > 1:

@@ -29,82 +29,113 @@ class TmaOperand:
 
     The last tile along M or N may hang over the array's edge. What lies beyond it enters only sums that nobody stores,
     so it isn't loaded: where all SMs asked for boxes beyond the edge, an H200 took twice as long as for boxes of
-    memory. The last tile has a tensor map of its own (``short``), of the rows (K-major) or panels (N-major) that are
-    ``present``. Where it is the only tile, the rest of the slots is zeroed once, by `clear`.
+    memory. Of the last tile only those rows (K-major) or panels (N-major) are loaded that are ``present``: rows by a
+    tensor map of their own (``short``), panels one by one. Where it is the only tile, the rest of the slots is zeroed
+    once, by `clear`.
     """
 
     def __init__(self, array: nv.Array, mn: int, k: int, *, major: str, parts: int = 1) -> None:
         self.rows, self.cols = (mn, k) if major == "k" else (k, mn)
         self.major, self.dtype, self.parts, self.k = major, array.dtype, parts, k
-        panel = 128 // array.dtype.bytes
-        self.stored_cols = nv.cdiv(self.cols, panel) * panel
+        self.panel, self.each = 128 // array.dtype.bytes, k * array.dtype.bytes
+        self.stored_cols = nv.cdiv(self.cols, self.panel) * self.panel
         self.batched = array.ndim == 3
-        stored, unit = (self.rows, SWIZZLE_ROWS) if major == "k" else (self.stored_cols, panel)
+        self.stored, unit = (self.rows, SWIZZLE_ROWS) if major == "k" else (self.stored_cols, self.panel)
         extent = array.shape[-2 if major == "k" else -1]
         self.last = (nv.cdiv(extent, mn) - 1) * mn  # where the last tile starts
-        self.present = min(stored, nv.cdiv(extent - self.last, unit) * unit) if parts == 1 else stored
-        self.missing = stored - self.present
-        whole, last = (self._map(array, extent) for extent in (stored, self.present))
-        self.map = whole if self.last or not self.missing else last
-        self.short = last if self.last and self.missing else None
+        self.present: nv.Int = self.stored
+        if parts == 1:
+            self.present = nv.min(self.stored, nv.cdiv(extent - self.last, unit) * unit)
+        self.may_miss = not isinstance(self.present, int) or self.present < self.stored
+        self.map = self._map(array)
+        self.short = self._map(array, self.present) if major == "k" and self.may_miss else None
 
-    def _map(self, array: nv.Array, extent: int) -> nv.TMA:
-        """Of a block's part of a tile with ``extent`` elements along M or N."""
-        rows, cols = (extent, self.stored_cols) if self.major == "k" else (self.rows, extent)
+    def _map(self, array: nv.Array, present: nv.Int | None = None) -> nv.TMA:
+        """Of a block's part of a tile: of its rows, or the first ones that are ``present``; of one panel."""
+        rows = self.rows // self.parts
         on_grid = array.strides[-2] * self.dtype.bytes % PROMOTED == 0
-        promotion = PROMOTED if on_grid else 128
-        return nv.TMA(array, tile=(*(1,) * self.batched, rows // self.parts, cols), swizzle=128, l2_promotion=promotion)
+        return nv.TMA(
+            array,
+            tile=(*(1,) * self.batched, rows, self.panel),
+            swizzle=128,
+            l2_promotion=PROMOTED if on_grid else 128,
+            rows=present,
+        )
 
-    @property
-    def bytes(self) -> int:
-        """Bytes that the loads of one tile bring, all parts of it; of one that isn't short."""
-        return self.map.bytes * self.parts
+    def count(self, mn: nv.Int, old: nv.Bool) -> nv.Int:
+        """Elements along M or N that a load of the tile at ``mn`` brings. All that are stored, but of the last tile
+        those that are present, where it is the only one, or where ``old`` holds: the slot was filled before, so that
+        there is no memory in it that nothing ever wrote."""
+        if not self.may_miss:
+            return self.stored
+        if isinstance(self.last, int) and self.last == 0:
+            return self.present
+        return nv.select((mn == self.last) & (old | (self.last == 0)), self.present, self.stored)
+
+    def bytes(self, count: nv.Int) -> nv.Int:
+        """Bytes that the loads of a tile of ``count`` elements along M or N bring, all parts of it."""
+        return count * self.each
 
     def allocate(self, stages: int) -> None:
         """Shared memory for the ring; in the kernel."""
         self.stack = nv.smem((stages, self.rows, self.stored_cols), self.dtype, swizzle=128)
 
-    def clear(self, stages: int, thread: Any, threads: int) -> None:
-        """Zero what no load writes, by ``threads`` threads. Then comes a barrier of those that multiply."""
-        first, each = self.map.bytes // 4, self.stack.stride // 4
+    def clear(self, stages: int, thread: nv.Int, threads: int) -> bool:
+        """Zero what no load writes, by ``threads`` threads. Returns whether there may be such memory: then comes a
+        barrier of those that multiply."""
+        if not self.may_miss or isinstance(self.last, int) and self.last > 0:
+            return False
         i32 = nv.i32.ir
+        each = self.stack.stride // 4
         memory = nv.get_dynamic_shared_memory((stages * each,), i32, self.stack.first.offset)
         zeros = vector.from_elements(ir.VectorType.get([4], i32), [const(0, i32)] * 4)
+        first = nv.select(self.last == 0, self.bytes(self.present) // 4, each)
         for stage in range(stages):
             for word in nv.range(first + thread * 4, each, threads * 4, unroll=False):
                 memory.store_vector(zeros, (stage * each + word,))
         nv.fence_proxy_async()
+        return True
 
     def load(
-        self, stage: Any, full: nv.Mbarrier, batch: Any, mn: Any, k: Any, *, part: Any = 0, mask: Any = None
+        self,
+        stage: nv.Int,
+        full: nv.Mbarrier,
+        batch: nv.Int,
+        mn: nv.Int,
+        k: nv.Int,
+        count: nv.Int,
+        *,
+        part: nv.Int = 0,
+        mask: nv.Int | None = None,
     ) -> None:
         """Load this block's part of the tile at (``mn``, ``k``), in elements, of a batch into slot ``stage`` of every
-        block in ``mask``."""
-        start = part * self.map.shape[-2] if self.parts > 1 else 0
-        tile = self._loaded(self.stack[stage].rows(start, self.map.shape[-2]), self.map)
-        self.map.load(tile, full, self._at(batch, mn, k, start), multicast_mask=mask if self.parts > 1 else None)
+        block in ``mask``: ``count`` elements along M or N, see `count`."""
+        slot, rows = self.stack[stage], self.rows // self.parts
+        mask = mask if self.parts > 1 else None
+        if self.short is not None:
+            at = self._at(batch, mn, k)
+            if count == self.stored:
+                self.map.load(slot, full, at)
+            else:
+                self.short.load(slot, full, at)
+            return
+        start = part * rows if self.parts > 1 else 0
+        tile = slot.rows(start, rows)
+        for panel in range(self.stored_cols // self.panel):
+            at = self._at(batch, mn, k, start, panel * self.panel)
+            if self.major == "k" or panel == 0 or count > panel * self.panel:
+                self.map.load(self._panel(tile, panel), full, at, multicast_mask=mask)
 
-    def expect_and_load(
-        self, stage: Any, full: nv.Mbarrier, batch: Any, mn: Any, k: Any, old: Any, *, part: Any = 0, mask: Any = None
-    ) -> None:
-        """`load`, and before it tell ``full`` to expect the bytes: fewer of the last tile, where ``old`` holds: the
-        slot was filled before, so that there is no memory in it that nothing ever wrote."""
-        if self.short is not None and old and mn == self.last:
-            full.expect_tx(self.short.bytes)
-            self.short.load(self._loaded(self.stack[stage], self.short), full, self._at(batch, mn, k))
-        else:
-            full.expect_tx(self.bytes)
-            self.load(stage, full, batch, mn, k, part=part, mask=mask)
+    def _panel(self, tile: nv.Tile, panel: int) -> nv.Tile:
+        layout = tile.layout.take_panels(self.panel)
+        return nv.Tile(layout, self.dtype, tile.offset + panel * tile.layout.panel_stride)
 
-    def _loaded(self, slot: nv.Tile, map: nv.TMA) -> nv.Tile:
-        """The beginning of a slot, or of a part of it, that a tile of ``map`` fills."""
-        rows, cols = map.shape[-2:]
-        return nv.Tile(slot.layout.take_rows(rows).take_panels(cols), self.dtype, slot.offset)
-
-    def _at(self, batch: Any, mn: Any, k: Any, start: Any = 0) -> tuple[Any, ...]:
-        """The array's element (``mn``, ``k``), and ``start`` rows further: TMA's coordinates."""
+    def _at(
+        self, batch: nv.Int, mn: nv.Int, k: nv.Int, down: nv.Int = 0, right: int = 0
+    ) -> tuple[nv.Int, ...]:
+        """The array's element (``mn``, ``k``), and so many rows and columns further: TMA's coordinates."""
         row, col = (mn, k) if self.major == "k" else (k, mn)
-        return (batch, row + start, col) if self.batched else (row + start, col)
+        return (batch, row + down, col + right) if self.batched else (row + down, col + right)
 
     def a(self, stage: Any, first: Any, rows: int) -> nv.Tile:
         """Rows ``first .. first + rows - 1`` of the tile as wgmma's A: ``rows x k``."""

@@ -14,7 +14,6 @@ from typing import Any
 import nvdsl as nv
 from nvdsl.kernels.blocks.contiguous import contiguous
 from nvdsl.kernels.blocks.direct_epilogue import cut
-from nvdsl.kernels.blocks.tile_scheduler import TileScheduler
 from nvdsl.kernels.gemm.config import Config
 from nvdsl.kernels.gemm.frame import Gemm
 
@@ -39,7 +38,7 @@ def matmul(
     """out[M, N]: ``a`` (M, K) and ``b`` stored (N, K), e4m3 or e5m2, each with K contiguous.
 
     ``scale_a``: f32, (M, ceil(K / 128)). ``scale_b``: f32, (ceil(K / 128), ceil(N / 128)); both with any strides.
-    ``blocks``: of the grid. ``config``: cooperative, of tiles of 128 columns at most, without clusters.
+    ``blocks``: of the grid at most. ``config``: cooperative, of tiles of 128 columns at most, without clusters.
     ``direct_store``: ``out`` has any strides.
     """
     M, _ = out.shape
@@ -53,19 +52,21 @@ def matmul(
     gemm = Gemm(a, b, out, (), config, nv.f32, "k", "k", None, direct_store)
     tiles, epilogue = gemm.tiles, gemm.epilogue
 
-    @nv.kernel(grid=blocks, block=config.threads)
+    step = nv.min(tiles.count, blocks)
+
+    @nv.kernel(grid=step, block=config.threads)
     def kernel() -> None:
         first = nv.block_id.x
         mainloop = gemm.prologue()
 
         if nv.warpgroup_id() == 0:
-            gemm.produce(mainloop, first, blocks, alternate=False)  # scales are read in the order of K
+            gemm.produce(mainloop, first, step, alternate=False)  # scales are read in the order of K
         else:
             consumer = gemm.begin_consumer(mainloop)
             top = consumer * config.rows
             state = mainloop.ring.consumer_state()
             row0, _ = nv.layout.accumulator_element(nv.warpgroup_thread(), 0)
-            for t in nv.range(first, tiles.count, blocks):
+            for t in nv.range(first, tiles.count, step):
                 batch, row, col = tiles.start(t)
                 rows = [nv.min(row + top + row0 + r, M - 1) for r in range(0, config.rows, 8) if r % 64 < 16]
                 total = nv.accumulator(config.rows, config.tile_n, nv.f32)
@@ -101,9 +102,7 @@ def gemm(
     """`matmul` on all of ``sms`` SMs; ``copy_a``, ``copy_b``: of operands with any strides, copied first."""
     a = contiguous(a) if copy_a else a
     b = contiguous(b) if copy_b else b
-    M, N = out.shape
-    blocks = min(sms, TileScheduler(M, N, config.tile_m, config.tile_n).count)
-    matmul.__wrapped__(a, b, out, scale_a, scale_b, config=config, blocks=blocks, direct_store=direct_store or cut(out))
+    matmul.__wrapped__(a, b, out, scale_a, scale_b, config=config, blocks=sms, direct_store=direct_store or cut(out))
 
 
 def scaled_sum(total: nv.Accumulator, part: nv.Accumulator, scales: list[Any]) -> nv.Accumulator:

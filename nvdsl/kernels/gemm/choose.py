@@ -18,11 +18,11 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import Any
 
 import nvdsl as nv
 from nvdsl.hopper import arch
 from nvdsl.hopper.occupancy import occupancy
-from nvdsl.kernels.blocks.tile_scheduler import TileScheduler
 from nvdsl.kernels.gemm.config import SPARE_REGISTERS, Config
 from nvdsl.kernels.gemm.launch import resident_clusters
 from nvdsl.kernels.gemm.streamk_scheduler import StreamKScheduler
@@ -156,19 +156,19 @@ def slots(
 def cycles(config: Config, shape: Shape, sms: int = arch.SMS) -> float:
     """The model's time, in clocks of an SM."""
     area = config.tile_m * config.tile_n
-    tile, cluster = (config.tile_m, config.tile_n), (config.cluster_m, config.cluster_n)
-    tiles = TileScheduler(shape.m, shape.n, *tile, *cluster, batches=shape.batches).count
+    tiles = shape.batches * config.tiles(shape.m, shape.n)
     together = blocks_of_an_sm(config, shape)
     at_once = together * resident_clusters(config.cluster * config.split, sms)
     rounds = nv.cdiv(tiles, at_once)
     sharing = min(together, nv.cdiv(min(tiles, at_once) * config.split, sms))  # blocks of the fullest SM
     steps = nv.cdiv(shape.k * shape.dtype.bytes, 128 * config.split)
-    slices, epilogues, reduction = rounds * steps, rounds, 0.0
+    epilogues, reduction = rounds, 0.0
+    slices: Any = rounds * steps
     if not config.shared_tile:
         epilogues = 1
     if config.schedule == "streamk":
-        split = StreamKScheduler(tiles, steps, sms).fitted()
-        slices = tiles // split.blocks * steps + split.longest
+        split = StreamKScheduler(tiles, steps, sms)
+        slices = split.whole * steps + split.longest
         reduction = FIXUP * (nv.cdiv(split.pieces, split.cut) - 1) if split.is_cut else 0.0
     elif config.schedule == "splitk":
         reduction = rounds * (EXCHANGE + EXCHANGED * area)

@@ -79,6 +79,10 @@ class Config:
             return (arch.launch_registers(self.threads),) * 2
         return REGISTERS[self.consumers]
 
+    def tiles(self, m: int, n: int) -> int:
+        """Tiles of an ``m x n`` result; of a cluster's neighbouring ones, one counts."""
+        return nv.cdiv(m, self.tile_m * self.cluster_m) * nv.cdiv(n, self.tile_n * self.cluster_n)
+
     def slot_bytes(self, dtype: nv.DType, b_major: str = "mn") -> int:
         """Bytes of A and B in one slot of the ring. An N-major tile of B takes whole panels of 128 bytes."""
         panel = 1 if b_major == "k" else 128 // dtype.bytes

@@ -78,10 +78,12 @@ class Gemm:
         nv.setmaxnreg_dec(self.config.registers[0])
         if nv.warpgroup_thread() == 0:
             state = mainloop.ring.producer_state().advance(mainloop.started)
+            backwards = nv.i32(0)
             for tile in nv.range(first, self.tiles.count, step):
                 at = self.tiles.start(tile, mainloop.rank)
                 skip = nv.select(tile == first, mainloop.started, 0)
-                state = mainloop.load(state, *at, skip=skip, backwards=tile // step & 1 if alternate else 0)
+                state = mainloop.load(state, *at, skip=skip, backwards=backwards if alternate else 0)
+                backwards = 1 - backwards
 
     def begin_consumer(self, mainloop: Mainloop) -> Any:
         """Take the registers that the producer has left, and clear what no load writes. Returns the warpgroup's number

@@ -12,7 +12,6 @@ from nvdsl.driver.device import devices
 from nvdsl.driver.stream import Stream
 from nvdsl.hopper import arch
 from nvdsl.kernels.blocks.epilogue_visitor import EpilogueOp
-from nvdsl.kernels.blocks.tile_scheduler import TileScheduler
 from nvdsl.kernels.gemm import cooperative, pingpong, splitk, streamk
 from nvdsl.kernels.gemm.config import Config
 
@@ -43,11 +42,10 @@ def gemm(
     ``x.T`` is as good as ``x``, except that wgmma takes 8- and 32-bit types with K contiguous only. The other
     stride is a multiple of 16 bytes. ``out``: rows contiguous. ``acc_dtype``: f32 (default), f16, or i32 (default for
     i8). ``epilogue_op``, ``operands``: see `nvdsl.kernels.blocks.epilogue_visitor.EpilogueOp`. ``blocks``: of the
-    grid; default: as many as the GPU can hold at once, but no more than there are tiles, or parts of tiles; split-K has
-    ``config.split`` for each.
+    grid, at most; default: as many as the GPU can hold at once. There are no more than tiles, or parts of tiles;
+    split-K has ``config.split`` for each.
     """
     a_spec, b_spec = (describe_argument(x)[0] for x in (a, b))
-    M, N = a_spec.shape[0], b_spec.shape[1]
     config = config or Config()
     nv.require(
         config.schedule in KERNELS,
@@ -58,7 +56,7 @@ def gemm(
     acc_dtype = acc_dtype or (nv.i32 if a_spec.dtype in (nv.i8, nv.u8) else nv.f32)
     a_major = "k" if _rows_contiguous(a_spec) else "mn"
     b_major = "mn" if _rows_contiguous(b_spec) else "k"
-    persistent = {} if config.schedule == "splitk" else {"blocks": blocks or grid(M, N, config, sms(target))}
+    persistent = {} if config.schedule == "splitk" else {"blocks": blocks or resident_blocks(config, sms(target))}
     KERNELS[config.schedule](
         a if a_major == "k" else a.T,
         b if b_major == "mn" else b.T,
@@ -75,13 +73,9 @@ def gemm(
     )
 
 
-def grid(m: int, n: int, config: Config, sms: int) -> int:
-    """Blocks of a persistent kernel: as many as ``sms`` SMs hold at once, but no more than there are tiles. (Stream-K
-    takes no more than it has work for.)"""
-    if config.schedule == "streamk":
-        return sms
-    tiles = TileScheduler(m, n, config.tile_m, config.tile_n, config.cluster_m, config.cluster_n).count
-    return config.cluster * min(tiles, resident_clusters(config.cluster, sms))
+def resident_blocks(config: Config, sms: int) -> int:
+    """Blocks of a persistent kernel: as many as ``sms`` SMs hold at once. (It takes no more than it has work for.)"""
+    return config.cluster * resident_clusters(config.cluster, sms)
 
 
 def resident_clusters(size: int, sms: int) -> int:

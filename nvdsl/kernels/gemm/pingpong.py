@@ -34,14 +34,16 @@ def matmul(
     epilogue_op: EpilogueOp | None = None,
     direct_store: bool = False,
 ) -> None:
-    """out[M, N] = A[M, K] @ B[K, N]; how they are stored: see `Gemm`. ``blocks``: of the grid, no more than run at the
-    same time."""
+    """out[M, N] = A[M, K] @ B[K, N]; how they are stored: see `Gemm`. ``blocks``: of the grid at most, as many as run
+    at the same time."""
     gemm = Gemm(a, b, out, operands, config, acc_dtype, a_major, b_major, epilogue_op, direct_store)
     tiles, epilogue = gemm.tiles, gemm.epilogue
 
-    @nv.kernel(grid=blocks, block=config.threads, cluster=config.cluster)
+    step = nv.min(tiles.count, blocks // config.cluster)
+
+    @nv.kernel(grid=step * config.cluster, block=config.threads, cluster=config.cluster)
     def kernel() -> None:
-        first, step = nv.block_id.x // config.cluster, blocks // config.cluster
+        first = nv.block_id.x // config.cluster
         mainloop = gemm.prologue(first)
         order = OrderedBarrier()
 

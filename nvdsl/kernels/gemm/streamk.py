@@ -41,10 +41,8 @@ def matmul(
     """
     gemm = Gemm(a, b, out, operands, config, acc_dtype, a_major, b_major, epilogue_op, direct_store)
     tiles, epilogue = gemm.tiles, gemm.epilogue
-    scheduler = StreamKScheduler(tiles.count, gemm.steps, blocks, least).fitted()
-    workspace = None
-    if scheduler.is_cut:
-        workspace = FixupWorkspace(scheduler.blocks, config.rows, config.tile_n, acc_dtype)
+    scheduler = StreamKScheduler(tiles.count, gemm.steps, blocks, least)
+    workspace = None if scheduler.is_cut is False else FixupWorkspace(blocks, config.rows, config.tile_n, acc_dtype)
 
     @nv.kernel(grid=scheduler.blocks, block=config.threads)
     def kernel() -> None:

@@ -9,10 +9,9 @@ import nvdsl as nv
 from nvdsl.kernels.blocks.contiguous import contiguous
 from nvdsl.kernels.blocks.direct_epilogue import cut
 from nvdsl.kernels.blocks.epilogue_visitor import EpilogueOp
-from nvdsl.kernels.blocks.tile_scheduler import TileScheduler
 from nvdsl.kernels.gemm import cooperative, pingpong, splitk, streamk
 from nvdsl.kernels.gemm.config import Config
-from nvdsl.kernels.gemm.launch import resident_clusters
+from nvdsl.kernels.gemm.launch import resident_blocks
 
 
 def matmul(
@@ -38,9 +37,6 @@ def matmul(
     config = replace(config, tile_k=128 // a.dtype.bytes)
     a = contiguous(a) if copy_a else a
     b = contiguous(b) if copy_b else b
-    *batches, M, N = out.shape
-    tile, cluster = (config.tile_m, config.tile_n), (config.cluster_m, config.cluster_n)
-    tiles = TileScheduler(M, N, *tile, *cluster, batches=(*batches, 1)[0])
     options: dict[str, Any] = {"config": config, "a_major": a_major, "b_major": b_major}
     options |= {"acc_dtype": acc_dtype, "epilogue_op": epilogue_op, "direct_store": direct_store or cut(out)}
     if config.schedule == "streamk":
@@ -49,5 +45,4 @@ def matmul(
         splitk.matmul.__wrapped__(a, b, out, *operands, **options)
     else:
         by_schedule = cooperative.matmul if config.schedule == "cooperative" else pingpong.matmul
-        blocks = config.cluster * min(tiles.count, resident_clusters(config.cluster, sms))
-        by_schedule.__wrapped__(a, b, out, *operands, blocks=blocks, **options)
+        by_schedule.__wrapped__(a, b, out, *operands, blocks=resident_blocks(config, sms), **options)

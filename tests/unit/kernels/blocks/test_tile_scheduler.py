@@ -6,41 +6,54 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import nvdsl as nv
-from nvdsl.kernels.blocks.tile_scheduler import TileScheduler, row_groups
+from nvdsl.kernels.blocks.tile_scheduler import RowGroups, TileScheduler
 
 extents, groups = st.integers(1, 12), st.integers(1, 16)
+
+
+def places(rows, cols, group):
+    groups = RowGroups(rows, cols, group)
+    return [groups.place(t) for t in range(rows * cols)]
 
 
 @given(extents, extents, groups)
 @settings(max_examples=200)
 def test_every_tile_comes_once(rows, cols, group):
-    found = [row_groups(t, rows, cols, group) for t in range(rows * cols)]
-    assert sorted(found) == [(r, c) for r in range(rows) for c in range(cols)]
+    assert sorted(places(rows, cols, group)) == [(r, c) for r in range(rows) for c in range(cols)]
 
 
 @nv.jit
-def places(out, *, rows, cols, group):
+def traced_places(out, rows, cols, *, group):
+    groups = RowGroups(rows, cols, group)
+
     @nv.kernel(grid=1, block=256)
     def kernel():
         t = nv.thread_id.x
         if t < rows * cols:
-            row, col = row_groups(t, rows, cols, group)
+            row, col = groups.place(t)
             out[t, 0] = row
             out[t, 1] = col
 
     kernel()
 
 
-@pytest.mark.parametrize("shape", [(8, 3, 4), (7, 5, 4), (3, 4, 16), (6, 9, 2), (4, 7, 1), (11, 21, 8)])
+@nv.jit
+def constant_places(out, *, rows, cols, group):
+    traced_places.__wrapped__(out, rows, cols, group=group)
+
+
+@pytest.mark.parametrize("shape", [(8, 3, 4), (7, 5, 4), (3, 4, 16), (6, 9, 2), (4, 7, 1), (11, 21, 8), (1, 1, 8)])
 def test_a_traced_number_gives_the_same_tile(shape):
     rows, cols, group = shape
-    out = np.full((rows * cols, 2), -1, np.int32)
-    places(out, rows=rows, cols=cols, group=group, target="sim")
-    assert [tuple(x) for x in out] == [row_groups(t, rows, cols, group) for t in range(rows * cols)]
+    traced, constant = np.full((2, 240, 2), -1, np.int32)
+    traced_places(traced, rows, cols, group=group, target="sim")
+    constant_places(constant, rows=rows, cols=cols, group=group, target="sim")
+    for out in traced, constant:
+        assert [tuple(x) for x in out[: rows * cols]] == places(rows, cols, group)
 
 
 def test_a_group_is_finished_before_the_next():
-    rows = [row_groups(t, 16, 5, 4)[0] // 4 for t in range(80)]
+    rows = [row // 4 for row, _ in places(16, 5, 4)]
     assert rows == sorted(rows)
 
 

@@ -6,7 +6,7 @@ import nvdsl as nv
 from nvdsl.kernels.gemm import cooperative, pingpong, splitk, streamk
 from nvdsl.kernels.gemm.choose import legal
 from nvdsl.kernels.gemm.config import Config
-from nvdsl.kernels.gemm.launch import grid, resident_clusters
+from nvdsl.kernels.gemm.launch import resident_blocks, resident_clusters
 from tests.exhaustive import sample
 from tests.unit.traced import evaluate
 
@@ -69,8 +69,7 @@ def test_advance_is_next_so_many_times(stages, count):
     assert far == [stage, phase]
 
 
-def test_a_grid_is_no_larger_than_the_tiles_or_the_gpu():
-    assert grid(1024, 1024, Config(128, 128), 132) == 64
-    assert grid(8192, 8192, Config(), 132) == 132
-    assert grid(8192, 8192, Config(cluster_m=4), 132) == 120
+def test_a_grid_is_no_larger_than_the_gpu():
+    assert resident_blocks(Config(), 132) == 132
+    assert resident_blocks(Config(cluster_m=4), 132) == 120
     assert [resident_clusters(size, 132) for size in (1, 2, 4, 8)] == [132, 66, 30, 15]

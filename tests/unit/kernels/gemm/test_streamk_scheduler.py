@@ -1,15 +1,14 @@
 """Stream-K: every slice of every tile is computed once, work is even, and owners know who gives what."""
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import nvdsl as nv
 from nvdsl.kernels.gemm.streamk_scheduler import UNEVEN, WORTH, StreamKScheduler
 
-splits = st.builds(StreamKScheduler, st.integers(1, 40), st.integers(1, 30), st.integers(1, 12), st.integers(1, 8)).map(
-    StreamKScheduler.fitted
-)
+splits = st.builds(StreamKScheduler, st.integers(1, 40), st.integers(1, 30), st.integers(1, 12), st.integers(1, 8))
 
 
 def units(split, block):
@@ -28,14 +27,16 @@ def test_every_slice_is_computed_once(split):
 @given(splits)
 @settings(max_examples=200)
 def test_work_is_even(split):
-    whole = split.tiles // split.blocks * split.steps
+    whole = split.whole * split.steps
     work = [sum(unit.last - unit.first for unit in units(split, block)) for block in range(split.blocks)]
     assert min(work) >= max(whole, 1) and max(work) == whole + split.longest
     line = split.cut * split.steps
     if split.is_cut:
-        pieces = max(split.cut, min(split.blocks, line // split.least))
-        assert split.longest < line / pieces + 1 + split.steps * UNEVEN
-        assert split.longest <= split.steps * (1 - WORTH)
+        pieces = max(split.cut, line // split.least)
+        if split.whole:
+            pieces = max(split.cut, min(split.blocks, line // split.least))
+            assert split.longest < line / pieces + 1 + split.steps / UNEVEN
+        assert split.longest <= split.steps * (1 - 1 / WORTH)
         ends = [split.begin(piece) for piece in range(split.pieces + 1)]
         assert ends == sorted(ends) and ends[-1] == line
 
@@ -93,7 +94,7 @@ def test_what_is_cut_and_how():
         assert (split.cut, split.ratio, split.longest, split.is_cut) == (tiles, ratio, longest, True)
     assert not StreamKScheduler(132 + 2, 8, 132).is_cut
     assert not StreamKScheduler(132 + 100, 64, 132).is_cut
-    assert StreamKScheduler(5, 8, 12).fitted().blocks == 5
+    assert StreamKScheduler(5, 8, 12).blocks == 5
 
 
 @given(splits)
@@ -105,7 +106,9 @@ def test_the_length_of_the_next_unit(split):
 
 
 @nv.jit
-def every_unit(out, *, split):
+def every_unit(out, tiles, steps, *, blocks, least):
+    split = StreamKScheduler(tiles, steps, blocks, least)
+
     @nv.kernel(grid=split.blocks, block=32)
     def kernel():
         for number in nv.range(split.units(nv.block_id.x)):
@@ -117,9 +120,11 @@ def every_unit(out, *, split):
     kernel()
 
 
-def test_a_traced_block_has_the_same_units():
-    split = StreamKScheduler(14, 9, 4, 2)
+@pytest.mark.parametrize(("tiles", "steps"), [(14, 9), (14, 30), (3, 25), (2, 1), (8, 4), (21, 7), (1, 64)])
+def test_traced_numbers_have_the_same_units(tiles, steps):
+    split = StreamKScheduler(tiles, steps, 4, 2)
     out = np.full((4, 8, 4), -1, np.int32)
-    every_unit(out, split=split, target="sim")
-    for block in range(4):
+    every_unit(out, tiles, steps, blocks=4, least=2, target="sim")
+    for block in range(split.blocks):
         assert [tuple(x) for x in out[block] if x[0] >= 0] == units(split, block)
+    assert (out[split.blocks :] == -1).all()
