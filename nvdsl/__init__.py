@@ -58,6 +58,8 @@ from nvdsl.lang.atomics import (
 )
 from nvdsl.lang.collectives import Group, block, cluster, warp, warpgroup
 from nvdsl.lang.extents import Shaped
+from nvdsl.lang.fragment import fragment
+from nvdsl.lang.fragment_vector import FragmentVector, column_vector, row_vector
 from nvdsl.lang.pipeline import PipelineState, Ring
 from nvdsl.lang.scratch import empty, zeros
 from nvdsl.lang.tile import Tile, TileStack, smem
@@ -152,6 +154,7 @@ from nvdsl.values.dtypes import (
     u32,
     u64,
 )
+from nvdsl.values.math import exp2 as exp2
 from nvdsl.values.select import abs, clamp, max, maximum, min, minimum, select, where
 from nvdsl.values.traced import Unsigned, Value, bitcast, const
 from nvdsl.values.typing import Bool, Int, Number

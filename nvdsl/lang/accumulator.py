@@ -1,28 +1,41 @@
 """Accumulators: the registers of a warpgroup in which wgmma sums.
 
 An `Accumulator` is immutable: ``acc += A @ B`` makes a new one (new SSA values), so that a traced loop
-carries it like any other value. wgmma is asynchronous: `wgmma_wait` before the elements are read. Every
-way of reading them puts a compiler barrier (`ops.ptx.touch`) first, so that the reads stay behind the wait.
+carries it like any other value. wgmma is asynchronous: `wgmma_wait` before the elements are read. What wgmma
+has written is read behind a compiler barrier (`ops.ptx.touch`), so that the reads stay behind the wait.
+
+What operators on accumulators give is an accumulator again where wgmma can add to it (f32, f16 and i32), and a
+`Fragment` for the other types.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from nvdsl.errors import TraceError, trace_error
+from nvdsl.errors import trace_error
 from nvdsl.lang.array import Array
+from nvdsl.lang.axis import of_accumulator
+from nvdsl.lang.distributed import Grid, Where, make_with
+from nvdsl.lang.fragment import Fragment, by_row, not_an_operand, packed_fragment
+from nvdsl.lang.fragment_vector import FragmentVector
+from nvdsl.lang.matrix import Matrix, pack_with
+from nvdsl.lang.packing import pack_pair, pair_vector, unpacked
 from nvdsl.lang.tile import Product, Tile
-from nvdsl.layout import WGMMA_K_BYTES, accumulator_element
+from nvdsl.layout import WGMMA_K_BYTES
 from nvdsl.mlir import ir
-from nvdsl.mlir.dialects import llvm, nvvm, vector
+from nvdsl.mlir.dialects import llvm
 from nvdsl.ops import ptx, wgmma
-from nvdsl.ops.pointer import index
-from nvdsl.ops.warp import WARP_GROUP_SIZE, warpgroup_thread
+from nvdsl.ops.warp import WARP_GROUP_SIZE
 from nvdsl.values import dtypes, scope
 from nvdsl.values.dtypes import DType
 from nvdsl.values.traced import Value, const
-from nvdsl.values.typing import Bool, Coords, ElementType, Number
+from nvdsl.values.typing import Bool, ElementType, Number
+
+__all__ = ["Accumulator", "Fragment", "accumulator", "pack_pair", "pair_vector"]
+
+TYPES = ("f32", "f16", "i32")
+"""What wgmma sums in (PTX ISA, wgmma.mma_async)."""
 
 
 def accumulator(m: int, n: int, dtype: ElementType = dtypes.f32) -> Accumulator:
@@ -39,7 +52,7 @@ def accumulator(m: int, n: int, dtype: ElementType = dtypes.f32) -> Accumulator:
             fix="give each warpgroup 64 or 128 rows and at most 256 columns",
         )
     dtype = dtypes.element(dtype)
-    if dtype.name not in ("f32", "f16", "i32"):
+    if dtype.name not in TYPES:
         raise trace_error(
             f"an accumulator of {dtype.name}",
             rule="wgmma accumulates in f32, f16 or i32 (PTX ISA, wgmma.mma_async)",
@@ -55,21 +68,34 @@ def accumulator(m: int, n: int, dtype: ElementType = dtypes.f32) -> Accumulator:
     return Accumulator(m, n, dtype, None)
 
 
-class Accumulator:
+class Accumulator(Matrix):
     """The ``m x n`` sums of a warpgroup, in registers; `accumulator` makes one.
 
     There is one ``llvm.struct`` of registers for each 64 rows. `layout.wgmma_accumulator` says which
     thread holds which element.
     """
 
-    __nv_unprintable__ = "for row, column, x in acc.elements(): print(row, column, x)"
+    __nv_unprintable__ = "print(acc[0:8, 0:8])"
 
     def __init__(
         self, m: int, n: int, dtype: DType, blocks: Sequence[ir.Value] | None, *, touched: bool = False
     ) -> None:
-        self.m, self.n, self.dtype = m, n, dtype
-        self._blocks = blocks  # None: zero, and no register says so yet
+        super().__init__(dtype, None)
+        self.m, self.n = m, n
+        self._places = of_accumulator(m, n)
+        self.axes = self._places.rows, self._places.cols
+        self._blocks = blocks  # None: zero, and no register says so yet; or computed, and in no struct yet
+        self._words: list[list[Value]] | None = None
         self._touched = touched  # arithmetic made these registers: fence them before the next wgmma
+
+    @classmethod
+    def of(
+        cls, m: int, n: int, dtype: DType, grid: Grid | None, product: Any = None, words: Any = None
+    ) -> Accumulator:
+        """The accumulator that has these elements, computed by arithmetic."""
+        new = cls(m, n, dtype, None, touched=True)
+        new._grid, new._product, new._words = grid, product, words
+        return new
 
     @property
     def blocks(self) -> list[ir.Value]:
@@ -77,43 +103,49 @@ class Accumulator:
         if self._blocks is not None:
             return list(self._blocks)
         # Not kept: the next use may be in another region of the module.
+        if self._is_computed:
+            return [ptx.pack(fields) for fields in (self.words() if self.dtype.name == "f16" else self._by_register())]
         fields = list(llvm.StructType(wgmma.accumulator_type(self.n, self.dtype)).body)
         zero = const(0.0 if str(fields[0]) == "f32" else 0, fields[0])
         return [ptx.touch(ptx.pack([zero] * len(fields))) for _ in range(self.m // wgmma.M)]
 
     @property
-    def shape(self) -> tuple[int, int]:
-        """Rows and columns, in elements."""
-        return (self.m, self.n)
+    def _is_computed(self) -> bool:
+        """Whether arithmetic made it, and no struct has its registers."""
+        return self._blocks is None and (self._product is not None or self._words is not None or self._touched)
 
-    def __bool__(self) -> bool:
-        raise _no_number("the truth value of an accumulator")
+    def _by_register(self) -> list[list[Value]]:
+        """The elements in the order of the registers, a list for each 64 rows."""
+        grid = self.grid()
+        elements = [grid[r][c] for r, c in self._places.of_register]
+        each = len(elements) // (self.m // wgmma.M)
+        return [elements[i : i + each] for i in range(0, len(elements), each)]
 
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, Accumulator):
-            raise _no_number(f"an accumulator == {other!r}")
-        return self is other
+    def _order(self) -> list[tuple[int, int]]:
+        return list(self._places.of_register)
 
-    __hash__ = object.__hash__
+    @property
+    def __nv_key__(self) -> tuple[Any, ...]:
+        return self.m, self.n, self.dtype
 
     def __nv_values__(self) -> list[ir.Value]:
         return self.blocks
 
     def __nv_rebuild__(self, values: Sequence[ir.Value]) -> Accumulator:
-        return Accumulator(self.m, self.n, self.dtype, values)
+        return Accumulator(self.m, self.n, self.dtype, values, touched=self._touched)
 
-    def __iadd__(self, product: Product) -> Accumulator:
-        """``acc += a @ b``: the same as ``acc = acc.mma(a, b)``."""
-        if not isinstance(product, Product):
+    def __iadd__(self, other: Product | Matrix | FragmentVector | Number) -> Accumulator:  # type: ignore[misc]
+        """``acc += a @ b`` is ``acc = acc.mma(a, b)``; numbers, vectors and fragments are added element by element."""
+        if isinstance(other, Tile | Array):
             raise trace_error(
-                f"`accumulator += {type(product).__name__}`",
-                rule="an accumulator takes the product of two shared memory tiles",
-                fix="acc += A[slot] @ B[slot]; for elementwise work use acc.map(lambda x: ...)",
+                f"`accumulator += {type(other).__name__}`",
+                rule="an accumulator takes the product of two tiles, and adds numbers, vectors and fragments",
+                fix="acc += A[slot] @ B[slot]; acc += nv.fragment(tile) adds its elements",
             )
-        return self.mma(product.a, product.b)
+        return self.mma(other.a, other.b) if isinstance(other, Product) else self + other
 
     def mma(
-        self, a: Tile | Fragment, b: Tile, *, scale_d: Bool = True, commit: bool = True
+        self, a: Tile | Matrix, b: Tile, *, scale_d: Bool = True, commit: bool = True
     ) -> Accumulator:
         """Issue ``self = (scale_d ? self : 0) + a @ b`` as one group of wgmmas; not complete before `wgmma_wait`.
 
@@ -121,11 +153,13 @@ class Accumulator:
         for each 32 bytes of k and each 64 rows, and (``commit=True``) ``wgmma.commit_group``. ``scale_d``: a bool, or a
         traced condition; False starts a new sum without zeroing registers.
         """
+        if isinstance(a, Matrix):
+            a = a.operand()
         k = self._check(a, b)
         steps = k * a.dtype.bytes // WGMMA_K_BYTES
         a_type, b_type = _operand_type(a.dtype), _operand_type(b.dtype)
         wgmma.check_types(a_type, b_type, self.dtype, self.n)
-        if self._blocks is None and isinstance(scale_d, bool):
+        if self._blocks is None and not self._is_computed and isinstance(scale_d, bool):
             undefined = llvm.mlir_undef(wgmma.accumulator_type(self.n, self.dtype))
             blocks, scale_d = [undefined] * (self.m // wgmma.M), False
         else:
@@ -197,146 +231,85 @@ class Accumulator:
 
     def registers(self) -> list[list[Value]]:
         """This thread's elements, a list for each block of 64 rows, in the order of `layout.accumulator_element`."""
-        return [self._elements(ptx.unpack(ptx.touch(block))) for block in self.blocks]
+        return self._by_register()
 
-    def _elements(self, fields: list[Value]) -> list[Value]:
-        if self.dtype.name != "f16":
-            return fields
-        pair = ir.VectorType.get([2], self.dtype.ir)
-        vectors = [llvm.bitcast(pair, field) for field in fields]
-        return [vector.extract(v, [], [i]) for v in vectors for i in (0, 1)]
+    def _computed(self) -> Grid:
+        if self._product is not None and self._blocks is None:
+            return super()._computed()
+        words = self._words or [ptx.unpack(ptx.touch(block)) for block in self.blocks]
+        fields = [field for block in words for field in block]
+        elements = [x for field in fields for x in unpacked(field, self.dtype)] if self.dtype.name == "f16" else fields
+        grid: Any = [[None] * len(self._places.cols.offsets) for _ in self._places.rows.offsets]
+        for (r, c), x in zip(self._places.of_register, elements, strict=True):
+            grid[r][c] = x
+        return grid
 
-    def elements(self) -> Iterator[tuple[Value, Value, Value]]:
-        """Yield (row, column, value) of this thread's elements. Row and column are i32, within the tile."""
-        thread = warpgroup_thread()
-        row0, col0 = accumulator_element(thread, 0)
-        for i, values in enumerate(self.registers()):
-            for register, value in enumerate(values):
-                row, col = accumulator_element(0, register)
-                yield row0 + (row + i * wgmma.M), col0 + col, value
+    def words(self) -> list[list[Value]]:
+        if self._words is not None:
+            return self._words
+        return [
+            [pack_pair(a, b, self.dtype) for a, b in zip(block[::2], block[1::2], strict=True)]
+            for block in self._by_register()
+        ]
 
     def map(self, function: Callable[[Value], Number]) -> Accumulator:
-        """A new accumulator of ``function(x)`` for each element x (traced once for each register)."""
+        """A new accumulator of ``function(x)`` for each element x (traced once for each register), of this type."""
         return self.with_registers([[function(v) for v in values] for values in self.registers()])
 
     def with_registers(self, registers: Sequence[Sequence[Number]]) -> Accumulator:
         """An accumulator of this shape with other elements, in the order of `registers`."""
-        blocks = [self._pack([self.dtype(v) for v in values]) for values in registers]
-        return Accumulator(self.m, self.n, self.dtype, blocks, touched=True)
-
-    def _pack(self, values: list[Value]) -> ir.Value:
-        if self.dtype.name == "f16":
-            values = [pack_pair(a, b, self.dtype) for a, b in zip(values[::2], values[1::2], strict=True)]
-        return ptx.pack(values)
-
-    def store(self, out: Array, start: Coords) -> None:
-        """Write the tile to a 2-D array in global (or dense shared) memory at row, column ``start``.
-
-        Converts to the array's dtype. Two neighbouring elements go in one access where the array's rows
-        are contiguous and even; ``start`` must then be an even column. Waits for nothing: `wgmma_wait`
-        comes before.
-        """
-        self._check_store(out, start)
-        thread = warpgroup_thread()
-        row0, col0 = accumulator_element(thread, 0)
-        top, left = start
-        rows_contiguous = out.strides[-1] == 1 and out.strides[0] % 2 == 0
-        paired = rows_contiguous and (not isinstance(left, int) or left % 2 == 0)
-        for i, values in enumerate(self.registers()):
-            rows = [index(row0 + top + (i * wgmma.M + h * 8)) for h in (0, 1)]
-            for j in range(self.n // 8):
-                col = index(col0 + left + j * 8)
-                for h in (0, 1):
-                    low, high = values[4 * j + 2 * h], values[4 * j + 2 * h + 1]
-                    if paired:
-                        out.store_vector(pair_vector(low, high, out.dtype), (rows[h], col))
-                    else:
-                        out[rows[h], col] = low
-                        out[rows[h], col + 1] = high
-
-    def _check_store(self, out: Array, start: Coords) -> None:
-        fits = isinstance(out, Array) and out.ndim == len(start) == 2
-        if fits:
-            first = [s if isinstance(s, int) else 0 for s in start]
-            fits = all(
-                0 <= s and (extent < 0 or s + size <= extent)  # a dynamic extent is negative
-                for s, size, extent in zip(first, self.shape, out.shape, strict=True)
-            )
-        if not fits:
-            shown = ", ".join(str(s) if isinstance(s, int) else "..." for s in start)
-            raise trace_error(
-                f"store of a {self.m} x {self.n} accumulator at ({shown}) of {out!r}",
-                rule="the whole tile is written, to a 2-D array that it lies within",
-                fix="choose a tile that divides the array, or write `for row, col, x in acc.elements():` with an `if`",
-            )
+        elements = [self.dtype(v) for values in registers for v in values]
+        grid: Any = [[None] * len(self._places.cols.offsets) for _ in self._places.rows.offsets]
+        for (r, c), x in zip(self._places.of_register, elements, strict=True):
+            grid[r][c] = x
+        return Accumulator.of(self.m, self.n, self.dtype, grid)
 
     def fragment(self, dtype: DType) -> Fragment:
         """The accumulator's values as an A operand in registers (f16 or bf16), for the next wgmma.
 
-        The m64nN accumulator's registers are those of N/16 m64k16 A fragments, once packed in pairs
-        (PTX ISA, register fragments of A and D).
+        The same as ``acc.to(dtype)`` is to ``@``. The m64nN accumulator's registers are those of N/16 m64k16 A
+        fragments, once packed in pairs (PTX ISA, register fragments of A and D).
         """
-        if dtype.name not in ("f16", "bf16") or self.n % 16:
-            raise trace_error(
-                f"a {self.m} x {self.n} accumulator as a fragment of {dtype.name}",
-                rule="an accumulator's registers are those of an A operand for f16 and bf16, 16 columns a step "
-                "(PTX ISA, wgmma.mma_async, register fragments)",
-                fix="convert to nv.f16 or nv.bf16, with a multiple of 16 columns",
-            )
-        registers = []
-        for values in self.registers():
-            packed = [pack_pair(a, b, dtype) for a, b in zip(values[::2], values[1::2], strict=True)]
-            registers.append([packed[i : i + 4] for i in range(0, len(packed), 4)])
-        return Fragment(self.m, self.n, dtype, registers)
+        if dtype.name not in ("f16", "bf16"):
+            raise not_an_operand(self, dtype)
+        converted = self.to(dtype)
+        return converted.operand()
+
+    def operand(self) -> Fragment:
+        if self.dtype.name != "f16" or self.n % 16:
+            raise not_an_operand(self, self.dtype)
+        return packed_fragment(self.axes, self.dtype, by_row(self.words(), self._places))
 
 
-def _no_number(what: str) -> TraceError:
-    return trace_error(
-        what,
-        rule="an accumulator is spread over the registers of a warpgroup: each thread holds some of its elements",
-        fix="compare the elements: `for row, column, x in acc.elements():`",
-    )
+def _made(where: Where, dtype: DType, grid: Grid | None, product: Any) -> Matrix:
+    """What an operator gives: an accumulator where wgmma can add to it, a fragment elsewhere."""
+    if _is_accumulator(where, dtype):
+        rows, cols = where.axes
+        assert rows is not None and cols is not None
+        return Accumulator.of(rows.extent, cols.extent, dtype, grid, product)
+    return Fragment.of(where.axes, dtype, grid, product)
 
 
-class Fragment:
-    """An ``m x k`` A operand in registers; `Accumulator.fragment` makes one.
-
-    ``registers[block][step]`` are the four i32 values of a block of 64 rows and a step of 32 bytes along K.
-    """
-
-    def __init__(self, m: int, k: int, dtype: DType, registers: list[list[list[Value]]]) -> None:
-        self.m, self.k, self.dtype, self.registers = m, k, dtype, registers
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        """Rows and columns of A, in elements."""
-        return (self.m, self.k)
-
-    def __nv_values__(self) -> list[Value]:
-        return [x for block in self.registers for step in block for x in step]
-
-    def __nv_rebuild__(self, values: Sequence[Value]) -> Fragment:
-        each = iter(values)
-        registers = [[[next(each) for _ in step] for step in block] for block in self.registers]
-        return Fragment(self.m, self.k, self.dtype, registers)
-
-    def __matmul__(self, other: Tile) -> Product:
-        """The product with a tile in shared memory, to be added to an `Accumulator`: ``acc += fragment @ b``."""
-        return Product(self, other)
+def _packed(where: Where, dtype: DType, words: list[list[Value]]) -> Matrix:
+    """The same, of 16-bit elements in pairs, a list for each row of the thread."""
+    new = packed_fragment(where.axes, dtype, words)
+    if _is_accumulator(where, dtype):
+        return Accumulator.of(*new.shape, dtype, None, words=new.words())
+    return new
 
 
-def pair_vector(low: Value, high: Value, dtype: DType) -> Value:
-    """Two values as a ``vector<2 x dtype>``, ``low`` first; f32 to f16 and bf16 in one instruction."""
-    pair = ir.VectorType.get([2], dtype.ir)
-    if str(low.type) == "f32" and dtype.name in ("f16", "bf16"):
-        convert = nvvm.convert_f32x2_to_f16x2 if dtype.name == "f16" else nvvm.convert_f32x2_to_bf16x2
-        return convert(pair, high, low, rnd=ir.Attribute.parse("#nvvm.fp_rnd_mode<rn>"))
-    return vector.from_elements(pair, [dtype(low), dtype(high)])
+def _is_accumulator(where: Where, dtype: DType) -> bool:
+    rows, cols = where.axes
+    assert rows is not None and cols is not None
+    m, n = rows.extent, cols.extent
+    if dtype.name not in TYPES or m % wgmma.M or n % 8 or not 8 <= n <= 256:
+        return False
+    places = of_accumulator(m, n)
+    return (places.rows, places.cols) == where.axes
 
 
-def pack_pair(low: Value, high: Value, dtype: DType) -> Value:
-    """Two 16-bit values in one i32, ``low`` in the low half."""
-    return llvm.bitcast(ir.IntegerType.get_signless(32), pair_vector(low, high, dtype))
+make_with(True, _made)
+pack_with(_packed)
 
 
 def _operand_type(dtype: DType) -> DType:

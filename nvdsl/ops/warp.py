@@ -15,6 +15,7 @@ from nvdsl.mlir.dialects import gpu, nvvm
 from nvdsl.ops.pointer import condition as as_condition
 from nvdsl.ops.pointer import i32
 from nvdsl.values import scope
+from nvdsl.values.elementwise import Elementwise
 from nvdsl.values.traced import Value, as_value, wrap
 from nvdsl.values.typing import Bool, Int, Number
 
@@ -227,14 +228,22 @@ def _shuffle(value: Number, offset: Int, kind: nvvm.ShflKind, clamp: int, mask: 
     return wrap(result, value.dtype)
 
 
-def vote_any(condition: Bool, mask: int = ALL_LANES) -> Value:
-    """Whether ``condition`` is true in any lane of ``mask``, i1 (``vote.sync.any``)."""
-    return nvvm.vote_sync(membermask(mask), as_condition(condition), nvvm.VoteSyncKind.any)
+def vote_any(condition: Bool | Elementwise, mask: int = ALL_LANES) -> Value:
+    """Whether ``condition`` is true in any lane of ``mask``, i1 (``vote.sync.any``).
+
+    Of a fragment or vector of bools: whether any element is that this warp holds.
+    """
+    here = condition.of_thread(lambda a, b: a | b) if isinstance(condition, Elementwise) else condition
+    return nvvm.vote_sync(membermask(mask), as_condition(here), nvvm.VoteSyncKind.any)
 
 
-def vote_all(condition: Bool, mask: int = ALL_LANES) -> Value:
-    """Whether ``condition`` is true in all lanes of ``mask``, i1 (``vote.sync.all``)."""
-    return nvvm.vote_sync(membermask(mask), as_condition(condition), nvvm.VoteSyncKind.all)
+def vote_all(condition: Bool | Elementwise, mask: int = ALL_LANES) -> Value:
+    """Whether ``condition`` is true in all lanes of ``mask``, i1 (``vote.sync.all``).
+
+    Of a fragment or vector of bools: whether all elements are that this warp holds.
+    """
+    here = condition.of_thread(lambda a, b: a & b) if isinstance(condition, Elementwise) else condition
+    return nvvm.vote_sync(membermask(mask), as_condition(here), nvvm.VoteSyncKind.all)
 
 
 def ballot(condition: Bool, mask: int = ALL_LANES) -> Value:

@@ -2,7 +2,8 @@
 
 *Leaves* are numbers and traced values. They may sit in tuples (named ones, too), lists and dicts, and in
 objects with the carry protocol: ``__nv_values__()`` gives the object's traced values (it may emit ops for
-them), and ``__nv_rebuild__(values)`` the same kind of object around others; neither changes the object. Any
+them), and ``__nv_rebuild__(values)`` the same kind of object around others; neither changes the object. Two of them
+are merged only if their ``__nv_key__``, where they have one, is equal: what the values do not say. Any
 other object is a leaf that stays as it is: it can't be merged or carried, only be the same on both ways.
 
 A list or dict whose elements the user's code assigns (place ``"x[]"``) is filled again in place, so that
@@ -109,7 +110,7 @@ def freeze(x: Any) -> Frozen:
     if kind is dict:
         return Frozen(x, [freeze(part) for part in x.values()], tuple(x))
     if hasattr(kind, "__nv_values__"):
-        return Frozen(x, [Frozen(value) for value in x.__nv_values__()])
+        return Frozen(x, [Frozen(value) for value in x.__nv_values__()], (getattr(x, "__nv_key__", None),))
     return Frozen(x)
 
 

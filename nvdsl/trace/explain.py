@@ -23,7 +23,7 @@ _VALUE = (
 )
 _ACCUMULATOR = (
     "an accumulator is spread over the registers of a warpgroup: each thread holds some of its elements",
-    "acc.map(lambda x: 2.0 * x) computes with each element, `for row, column, x in acc.elements():` reads them, "
+    "operators, nv.math and nv.where compute with each element, `for row, column, x in acc.elements():` reads them, "
     "acc.store(...) writes them",
 )
 _TILE = (
@@ -39,6 +39,11 @@ _KINDS = {
     ),
     "Accumulator": _ACCUMULATOR,
     "Fragment": _ACCUMULATOR,
+    "FragmentVector": _ACCUMULATOR,
+    "Excerpt": (
+        "some threads have some of these elements of a fragment: they can be printed, and nothing else",
+        "print(acc[0:8, 0:8]); a part to compute with has whole groups of 8 columns and of 64 rows: acc[:, 0:64]",
+    ),
     "Tile": _TILE,
     "TileStack": _TILE,
     "Product": (

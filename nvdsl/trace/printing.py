@@ -1,7 +1,8 @@
 """`print` in a kernel: traced arguments are printed on the device (gpu.printf, CUDA's printf).
 
 Integers print as ``%d``, unsigned ones as ``%u``, 64-bit ones and index with ``ll``, bools as 0 or 1,
-floats as ``%g``, vectors element by element. In an f-string a format after the colon is handed on:
+floats as ``%g``, vectors element by element. A part of a fragment is printed row by row, each by one thread. In
+an f-string a format after the colon is handed on:
 ``print(f"{x:.3f} {i:4d} {mask:#x}")``. The rest of the text is fixed while the kernel is traced.
 """
 
@@ -13,7 +14,8 @@ from collections.abc import Callable
 from typing import Any
 
 from nvdsl.errors import trace_error
-from nvdsl.mlir.dialects import gpu
+from nvdsl.mlir import ir
+from nvdsl.mlir.dialects import gpu, scf
 from nvdsl.trace.carry import describe, is_value
 from nvdsl.values import dtypes
 from nvdsl.values.traced import Value
@@ -46,10 +48,17 @@ def _plain(piece: Any) -> str:
 
 def print_(*arguments: Any, **options: Any) -> None:
     """Python's ``print``; with traced arguments, on the device: then ``sep`` and ``end`` are all it takes."""
-    for x in arguments:
+    for position, x in enumerate(arguments):
+        if hasattr(type(x), "__nv_lines__") and (lines := x.__nv_lines__()) is not None:
+            for prints, pieces in lines:
+                text = Text(tuple((piece, -1, "") if is_value(piece) else piece for piece in pieces))
+                with ir.InsertionPoint(scf.IfOp(prints).then_block):
+                    print_(*arguments[:position], text, *arguments[position + 1 :], **options)
+                    scf.yield_([])
+            return
         if hasattr(type(x), "__nv_unprintable__"):
             raise trace_error(
-                f"print of a {type(x).__name__}",
+                f"print of {'an' if type(x).__name__[0] in 'AE' else 'a'} {type(x).__name__}",
                 rule="the device prints numbers: tiles and accumulators are loaded element by element",
                 fix=f"{type(x).__nv_unprintable__}; print(repr(x)) prints what it is, once, while the kernel is traced",
             )

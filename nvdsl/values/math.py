@@ -20,7 +20,7 @@ were measured on an H200, against the true value for the f32 argument.
 | fma | yes | fma.rn | rounded correctly |
 
 The functions named ``_approx`` are the fast ones: one instruction each (two for ``exp_approx``), with subnormal numbers
-taken for zero.
+taken for zero. All take fragments and their vectors, too, element by element.
 """
 
 from __future__ import annotations
@@ -35,6 +35,7 @@ from nvdsl.errors import trace_error
 from nvdsl.mlir import ir
 from nvdsl.values import arith, dtypes, promotion
 from nvdsl.values.dtypes import DType
+from nvdsl.values.elementwise import Elementwise, Many, of_each
 from nvdsl.values.select import N, select
 from nvdsl.values.traced import Value, as_value, wrap
 
@@ -55,6 +56,8 @@ class _Function(Protocol):
     @overload
     def __call__(self, x: Value) -> Value: ...
     @overload
+    def __call__(self, x: Many) -> Many: ...
+    @overload
     def __call__(self, x: float | np.integer | np.floating) -> float: ...
 
 
@@ -66,6 +69,8 @@ def _function(
     def decorate(fn: Callable[[Value], Value]) -> _Function:
         @functools.wraps(fn)
         def take(x: Any) -> Any:
+            if isinstance(x, Elementwise):
+                return of_each(take, x)
             if not isinstance(x, ir.Value):
                 return on_numbers(x)
             x = as_value(x)
@@ -274,10 +279,14 @@ def fma(a: Number, b: Value, c: Number) -> Value: ...
 def fma(a: Number, b: Number, c: Value) -> Value: ...
 @overload
 def fma(a: N, b: N, c: N) -> N: ...
+@overload
+def fma(a: Many, b: Number | Elementwise, c: Number | Elementwise) -> Many: ...
 
 
-def fma(a: Number, b: Number, c: Number) -> Number:
+def fma(a: Any, b: Any, c: Any) -> Any:
     """``a * b + c``; floats are rounded once. Operands meet as in operators; numbers alone stay in Python."""
+    if (many := of_each(fma, a, b, c)) is not NotImplemented:
+        return many
     like = next((x for x in (a, b, c) if isinstance(x, ir.Value)), None)
     if like is None:
         return a * b + c

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, overload
 from nvdsl.errors import TraceError, trace_error
 from nvdsl.mlir import ir
 from nvdsl.values import arith, dtypes, promotion
+from nvdsl.values.elementwise import Elementwise, Many, of_each
 from nvdsl.values.traced import Value, as_value, cast, wrap
 
 if TYPE_CHECKING:
@@ -36,10 +37,12 @@ def min(first: Number, second: Number, third: Value, /, *rest: Number) -> Value:
 @overload
 def min(first: N, second: N, /, *rest: N) -> N: ...
 @overload
+def min(first: Many, second: Number | Elementwise, /, *rest: Number | Elementwise) -> Many: ...
+@overload
 def min(elements: Iterable[N], /) -> N: ...
 
 
-def min(*args: Number | Iterable[Number]) -> Number:
+def min(*args: Any) -> Any:
     """The least of two or more arguments, or of the elements of a single one. Types meet as in operators."""
     return _extreme("min", args)
 
@@ -53,10 +56,12 @@ def max(first: Number, second: Number, third: Value, /, *rest: Number) -> Value:
 @overload
 def max(first: N, second: N, /, *rest: N) -> N: ...
 @overload
+def max(first: Many, second: Number | Elementwise, /, *rest: Number | Elementwise) -> Many: ...
+@overload
 def max(elements: Iterable[N], /) -> N: ...
 
 
-def max(*args: Number | Iterable[Number]) -> Number:
+def max(*args: Any) -> Any:
     """The greatest of two or more arguments, or of the elements of a single one. Types meet as in operators."""
     return _extreme("max", args)
 
@@ -65,7 +70,9 @@ def _extreme(op: str, args: tuple[Any, ...]) -> Any:
     first, *rest = args if len(args) > 1 else args[0]
     result = first
     for x in rest:
-        if isinstance(result, ir.Value) or isinstance(x, ir.Value):
+        if isinstance(result, Elementwise) or isinstance(x, Elementwise):
+            result = of_each(lambda a, b: _extreme(op, (a, b)), result, x)
+        elif isinstance(result, ir.Value) or isinstance(x, ir.Value):
             met = promotion.binary(op, result, x)
             if met is NotImplemented:
                 raise trace_error(f"{op} of {result!r} and {x!r}", rule=f"{op} takes numbers")
@@ -81,9 +88,13 @@ def maximum(a: Value, b: Number) -> Value: ...
 def maximum(a: Number, b: Value) -> Value: ...
 @overload
 def maximum(a: N, b: N) -> N: ...
+@overload
+def maximum(a: Many, b: Number | Elementwise) -> Many: ...
+@overload
+def maximum(a: Number | Elementwise, b: Many) -> Many: ...
 
 
-def maximum(a: Number, b: Number) -> Number:
+def maximum(a: Any, b: Any) -> Any:
     """The greater of the two, element by element of vectors: `max` of two arguments, by NumPy's name."""
     return max(a, b)
 
@@ -94,9 +105,13 @@ def minimum(a: Value, b: Number) -> Value: ...
 def minimum(a: Number, b: Value) -> Value: ...
 @overload
 def minimum(a: N, b: N) -> N: ...
+@overload
+def minimum(a: Many, b: Number | Elementwise) -> Many: ...
+@overload
+def minimum(a: Number | Elementwise, b: Many) -> Many: ...
 
 
-def minimum(a: Number, b: Number) -> Number:
+def minimum(a: Any, b: Any) -> Any:
     """The lesser of the two, element by element of vectors: `min` of two arguments, by NumPy's name."""
     return min(a, b)
 
@@ -123,15 +138,24 @@ def select(condition: Value, a: Number, b: Number) -> Value: ...
 def select(condition: Value, a: Memory, b: Memory) -> Memory: ...
 @overload
 def select(condition: bool, a: A, b: B) -> A | B: ...
+@overload
+def select(condition: Bool | Elementwise, a: Many, b: Number | Elementwise) -> Many: ...
+@overload
+def select(condition: Bool | Elementwise, a: Number | Elementwise, b: Many) -> Many: ...
+@overload
+def select(condition: Elementwise, a: Number | Elementwise, b: Number | Elementwise) -> Any: ...
 
 
-def select(condition: Bool, a: Number | ir.Value, b: Number | ir.Value) -> Number | ir.Value:
+def select(condition: Any, a: Any, b: Any) -> Any:
     """``a`` where ``condition`` is true, else ``b`` (arith.select); both are evaluated.
 
     ``condition``: a Python bool, which picks now, or a traced value, true if not 0; with vectors it may be a
-    vector of their shape. ``a`` and ``b`` meet as in operators; values of one type that are no numbers
-    (pointers, memrefs) can be selected, too. Raises ``TraceError`` where they do not meet.
+    vector of their shape. Fragments and their vectors are chosen from element by element. ``a`` and ``b`` meet as in
+    operators; values of one type that are no numbers (pointers, memrefs) can be selected, too. Raises ``TraceError``
+    where they do not meet.
     """
+    if (many := of_each(select, condition, a, b)) is not NotImplemented:
+        return many
     if not isinstance(condition, ir.Value):
         return a if condition else b
     condition = cast(condition, dtypes.bool_)
@@ -147,7 +171,7 @@ def select(condition: Bool, a: Number | ir.Value, b: Number | ir.Value) -> Numbe
 
 
 where = select
-"""`select` by NumPy's name."""
+"""`select` by NumPy's name: ``nv.where(s.cols < n, s, -math.inf)``."""
 
 
 def _meet(a: Any, b: Any) -> tuple[dtypes.DType, Any, Any]:

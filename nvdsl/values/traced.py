@@ -33,6 +33,7 @@ from nvdsl.errors import TraceError, trace_error
 from nvdsl.mlir import ir
 from nvdsl.values import arith, bounds, casts, dtypes, promotion, python_numbers
 from nvdsl.values.dtypes import DType
+from nvdsl.values.elementwise import Elementwise
 from nvdsl.values.operators import Operators
 
 if TYPE_CHECKING:
@@ -268,8 +269,10 @@ def cast(x: Number | ir.Value, dtype: DType) -> Value:
 
     Values convert as nvdsl/values/casts.py says; a number becomes a constant, cut toward zero for an integer type.
     The result for tf32 is an f32 that tf32 represents exactly. Raises ``TraceError`` for a number out of
-    range, for what is no number, and for a tf32 value, which no register holds.
+    range, for what is no number, and for a tf32 value, which no register holds. Fragments convert element by element.
     """
+    if isinstance(x, Elementwise):
+        return x.to(dtype)
     if python_numbers.is_number(x) or isinstance(x, np.generic):
         return const(x, dtype)
     x = as_value(x)

@@ -20,7 +20,8 @@ from tests.sim.simulate import traced, zeros
 LAYERS = {
     **{name: f"values.{name}" for name in ("arith", "bounds", "casts", "math", "operators", "select", "vector")},
     **{name: f"lang.{name}" for name in (
-        "accumulator", "array", "pipeline", "tile", "tma", "warp_accumulator", "warp_fragment",
+        "accumulator", "array", "fragment", "fragment_vector", "matrix", "pipeline", "tile", "tma", "warp_accumulator",
+        "warp_fragment",
     )},  # fmt: skip
     "traced": "values.traced",
 }
@@ -34,8 +35,10 @@ SILENT = {
     "ops.wgmma.check_types", "ops.wgmma.accumulator_type", "arith.exists", "arith.element", "arith.like",
     "arith.length", "traced.Value.dtype", "traced.Value.shape", "operators.Operators.dtype",
     "operators.Operators.shape", "tile.Tile.shape", "tile.Tile.bytes", "tile.Tile.swizzle", "tile.TileStack.shape",
-    "tile.TileStack.dtype", "tile.TileStack.bytes", "accumulator.Accumulator.shape", "accumulator.Fragment.shape",
-    "warp_accumulator.WarpAccumulator.shape",
+    "tile.TileStack.dtype", "tile.TileStack.bytes", "warp_accumulator.WarpAccumulator.shape",
+    "fragment.Fragment.m", "fragment.Fragment.k", "fragment.not_an_operand", "fragment.by_row",
+    "fragment_vector.FragmentVector.shape", "matrix.Matrix.shape", "matrix.Matrix.operand", "matrix.Matrix.words",
+    "matrix.pack_with",
     "tma.TMA.bytes", "array.Array.shape", "array.Array.strides", "array.Array.ndim", "array.Array.dtype",
     "array.Array.remember_dtype",
 }  # fmt: skip

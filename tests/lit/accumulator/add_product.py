@@ -34,10 +34,10 @@ def kernel(d):
 @refused()
 def no_product():
     acc = nv.accumulator(64, 64)
-    acc += 1.0
-    # CHECK: TraceError: add_product.py:[[# @LINE - 1]]: `accumulator += float`
-    # CHECK-NEXT: rule: an accumulator takes the product of two shared memory tiles
-    # CHECK-NEXT: fix: acc += A[slot] @ B[slot]; for elementwise work use acc.map(lambda x: ...)
+    acc += nv.smem((64, 64), nv.f16, swizzle=128)
+    # CHECK: TraceError: add_product.py:[[# @LINE - 1]]: `accumulator += Tile`
+    # CHECK-NEXT: rule: an accumulator takes the product of two tiles, and adds numbers, vectors and fragments
+    # CHECK-NEXT: fix: acc += A[slot] @ B[slot]; acc += nv.fragment(tile) adds its elements
 
 
 @refused()

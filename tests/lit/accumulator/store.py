@@ -68,24 +68,24 @@ def columns_contiguous(out):
 @refused(array(nv.f32, 64, 8))
 def outside(out):
     nv.accumulator(64, 8).store(out, (64, 0))
-    # CHECK: TraceError: store.py:[[# @LINE - 1]]: store of a 64 x 8 accumulator at (64, 0) of Array(shape=(64, 8), dtype=f32)
-    # CHECK-NEXT: rule: the whole tile is written, to a 2-D array that it lies within
-    # CHECK-NEXT: fix: choose a tile that divides the array
+    # CHECK: TraceError: store.py:[[# @LINE - 1]]: a fragment of 64 x 8 at (64, 0) of Array(shape=(64, 8), dtype=f32)
+    # CHECK-NEXT: rule: there is an index for each axis of the array, and the last axes have room for all of its elements
+    # CHECK-NEXT: fix: choose a tile that divides the array, or pass clip=True, which leaves out what lies beyond its edges
 
 
 @refused(array(nv.f32, 64, 8))
 def larger_than_the_array(out):
     nv.accumulator(64, 16).store(out, (nv.block_id.x, 0))
-    # CHECK: TraceError: store.py:[[# @LINE - 1]]: store of a 64 x 16 accumulator at (..., 0) of Array(shape=(64, 8), dtype=f32)
+    # CHECK: TraceError: store.py:[[# @LINE - 1]]: a fragment of 64 x 16 at (..., 0) of Array(shape=(64, 8), dtype=f32)
 
 
 @refused(array(nv.f32, 4096))
 def one_axis(out):
     nv.accumulator(64, 8).store(out, (0, 0))
-    # CHECK: TraceError: store.py:[[# @LINE - 1]]: store of a 64 x 8 accumulator at (0, 0) of Array(shape=(4096,), dtype=f32)
+    # CHECK: TraceError: store.py:[[# @LINE - 1]]: a fragment of 64 x 8 at (0, 0) of Array(shape=(4096,), dtype=f32)
 
 
 @refused(array(nv.f32, 64, 8))
 def one_coordinate(out):
     nv.accumulator(64, 8).store(out, (0,))
-    # CHECK: TraceError: store.py:[[# @LINE - 1]]: store of a 64 x 8 accumulator at (0) of
+    # CHECK: TraceError: store.py:[[# @LINE - 1]]: a fragment of 64 x 8 at (0) of

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 
 import nvdsl as nv
-from nvdsl.lang.accumulator import pack_pair
 from nvdsl.ops import tma
 from tests.sim.examples import address, example
 
@@ -53,7 +52,7 @@ def _products(k):
     return acc.registers()[0]
 
 
-@example("accumulator.Accumulator.registers", "accumulator.Accumulator.elements", "accumulator.Accumulator.map",
+@example("accumulator.Accumulator.registers", "matrix.Matrix.elements", "accumulator.Accumulator.map",
          "accumulator.Accumulator.with_registers")  # fmt: skip
 def _registers(k):
     found = []
@@ -63,22 +62,53 @@ def _registers(k):
     return found
 
 
-@example("accumulator.Accumulator.store")
+@example("matrix.Matrix.store", "accumulator.Accumulator.words", "fragment.Fragment.words")
 def _stores(k):
     for dtype in (nv.f32, nv.f16):
         k.product(dtype).store(k.halves, (0, 0))
         nv.sync_threads()
-    dense = nv.smem((64 * 64,), nv.f16)
-    _ = dense
+    tile = nv.smem((64, 24), nv.f16, swizzle=16)
+    for dtype in (nv.f16, nv.bf16):
+        nv.accumulator(64, 24).to(dtype).store(tile)
+        nv.sync_threads()
 
 
-@example("accumulator.Accumulator.fragment", "accumulator.Fragment.__matmul__", "accumulator.pack_pair",
-         "accumulator.pair_vector")  # fmt: skip
+@example("matrix.Matrix.__getitem__", "matrix.Matrix.rows", "matrix.Matrix.cols", "matrix.Matrix.map",
+         "matrix.Matrix.to", "matrix.packed", "fragment.packed_fragment", "fragment.fragment",
+         "fragment_vector.row_vector",
+         "fragment_vector.column_vector", "fragment_vector.FragmentVector.__getitem__",
+         "fragment_vector.FragmentVector.to", "fragment_vector.FragmentVector.values",
+         "fragment_vector.FragmentVector.elements", "fragment_vector.FragmentVector.store")  # fmt: skip
+def _tensors(k):
+    x = nv.fragment(k.halves, (nv.block_id.x, 0), (64, 32), clip=True)
+    y = nv.where(x.rows >= x.cols + nv.block_id.x, x.to(nv.f32)[:, 0:32] * 2.0, 0.0)
+    v = nv.row_vector(k.f, 0, 64).to(nv.f32)[:, None]
+    v = v + nv.column_vector(k.halves, (0, nv.block_id.x), 32)[None, :].to(nv.f32)
+    tile = nv.smem((64, 32), nv.f16, swizzle=64)
+    y.store(tile)
+    nv.sync_threads()
+    y = y + v + nv.fragment(tile).to(nv.f32).map(lambda x: x + 1.0)
+    y.max(1).store(k.halves, (0, 0), clip=True)
+    return [*y.sum(1).values(), *(x for _, x in y.sum(1).elements()), *(x for _, _, x in y.elements())]
+
+
+@example("matrix.Matrix.sum", "matrix.Matrix.max", "matrix.Matrix.min", "matrix.Matrix.any", "matrix.Matrix.all",
+         "fragment_vector.FragmentVector.total")  # fmt: skip
+def _reductions(k):
+    x = k.product()
+    scratch = nv.smem(4 * 64, nv.f32)
+    found = [x.sum(1), x.sum(0, scratch=scratch), x.max(1), x.min(1)]
+    found += [x.sum(1, partial=True).total(), (x > 0.0).any(1).to(nv.f32), (x > 0.0).all(1).to(nv.f32)]
+    return [value for vector in found for value in vector.values()]
+
+
+@example("accumulator.Accumulator.fragment", "matrix.Matrix.__matmul__", "accumulator.Accumulator.operand",
+         "fragment.Fragment.registers", "fragment.Fragment.operand")  # fmt: skip
 def _fragments(k):
     found = []
     for dtype in (nv.f16, nv.bf16):
         fragment = k.product().fragment(dtype)
-        pack_pair(k.f, k.f, dtype)
+        assert len(fragment.registers[0]) == 4
         B = nv.smem((64, 64), dtype, swizzle=128)
         for i in nv.range(32):
             B[2 * i + k.t // 64, k.t % 64] = 0.0

@@ -138,11 +138,10 @@ def test_k_of_no_whole_step_is_refused():
     assert "multiple of 16" in refused_body(body).fix
 
 
-@pytest.mark.parametrize("added", [1.0, nv.f32], ids=["a number", "a traced value"])
-def test_an_accumulator_takes_products_only(added):
+def test_an_accumulator_takes_no_tile_for_a_product():
     def body():
         acc = nv.accumulator(64, 16)
-        acc += added if added == 1.0 else nv.f32(1.0)
+        acc += nv.smem((64, 16), nv.f16)
 
     assert "product" in refused_body(body).rule
 
