@@ -15,7 +15,7 @@ MEANING = {
     "M": "rows of the result", "N": "columns of the result", "K": "products in each sum", "n": "elements",
     "tile": "sizes of a block's tile", "stages": "slots of the ring", "threads": "threads of a block",
     "blocks": "blocks of the grid", "consumers": "warpgroups that multiply", "group": "rows of tiles in a group",
-    "cluster": "blocks of a cluster", "budget": "seconds for the tuning",
+    "cluster": "blocks of a cluster", "lanes": "threads of a row", "budget": "seconds for the tuning",
 }  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-"""One kernel for every collective of nv.warp, nv.warpgroup, nv.block and nv.cluster, and what NumPy says of it."""
+"""Kernels of nv.warp, nv.warpgroup, nv.block and nv.cluster, and what NumPy says of them."""
 
 from __future__ import annotations
 
@@ -179,3 +179,54 @@ def divided(x, n, *, group, where=()):
             x[nv.block_id.x * 256 + t] = getattr(nv, group).sum(nv.f32(t), **where)
 
     kernel()
+
+
+GROUPS = [
+    ("warp", 64, 1, {}), ("warp", 64, 1, {"width": 8}), ("warp", 32, 1, {"width": 1}), ("warp", 96, 1, {"width": 2}),
+    ("block", 8, 1, {}), ("block", 96, 1, {}), ("block", 256, 1, {}), ("block", 512, 1, {}), ("block", 736, 1, {}),
+    ("block", 256, 1, {"width": 64}), ("block", 64, 1, {"width": 16}), ("warpgroup", 384, 1, {}),
+    ("cluster", 64, 2, {}), ("cluster", 96, 3, {}), ("cluster", 288, 4, {}), ("cluster", 320, 8, {}),
+]  # fmt: skip
+"""Group, threads of a block, blocks of a cluster, keyword arguments."""
+
+
+def _total(part):
+    return part.sum(dtype=np.int64 if part.dtype == np.bool_ else part.dtype)
+
+
+OPERATIONS = {
+    "sum": (lambda group, x, **where: group.sum(x, **where), _total),
+    "max": (lambda group, x, **where: group.max(x, **where), np.max),
+    "min": (lambda group, x, **where: group.min(x, **where), np.min),
+    "argmax": (lambda group, x, **where: group.argmax(x, **where), np.argmax),
+    "argmin": (lambda group, x, **where: group.argmin(x, **where), np.argmin),
+    "inclusive_sum": (lambda group, x, **where: group.inclusive_sum(x, **where), lambda x: x.cumsum(dtype=np.float64)),
+    "exclusive_sum": (lambda group, x, **where: group.exclusive_sum(x, **where),
+                      lambda x: x.cumsum(dtype=np.float64) - x.astype(np.float64)),
+    "broadcast": (lambda group, x, **where: group.broadcast(x, **where), lambda x: x[0]),
+    "any": (lambda group, x, **where: group.any(x == 3, **where), lambda x: (x == 3).any()),
+    "all": (lambda group, x, **where: group.all(x >= 0, **where), lambda x: (x >= 0).all()),
+}  # fmt: skip
+
+
+TYPES = (*DTYPES, "bool_")
+CASES = [(group, operation, TYPES[(5 * i + j) % len(TYPES)])
+         for i, group in enumerate(GROUPS) for j, operation in enumerate(OPERATIONS)]  # fmt: skip
+"""Each group with each operation, each of these with some types."""
+
+
+def check(call, group, operation, dtype):
+    """``call(function, *arrays, **constants)`` runs it, in the simulator or on the device."""
+    name, block, cluster, where = group
+    do, expected = OPERATIONS[operation]
+    if dtype == "bool_" and operation.startswith("arg"):
+        dtype = "f32"
+    size, count = threads_of(name, block, cluster, where.get("width")), 2 * block * cluster
+    x = numbers(dtype, count)
+    if "sum" in operation and dtype in ("f16", "bf16", "i8", "u8"):  # what comes out fits the type
+        x = (np.arange(count) % (64 if dtype == "bf16" else 7) == 0).astype(x.dtype)
+    want = of_groups(x, size, expected)
+    integer = operation.startswith("arg") or (dtype == "bool_" and "sum" in operation)
+    out = np.zeros(count, np.bool_ if operation in ("any", "all") else np.int32 if integer else x.dtype)
+    call(each, x, out, group=name, do=do, block=block, cluster=cluster, where=tuple(where.items()))
+    np.testing.assert_array_equal(out, want.astype(out.dtype))

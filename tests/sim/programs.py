@@ -61,6 +61,32 @@ def _saxpy(function: Any, shape: tuple[int, ...]) -> Case:
     return _case(function, [x, y], [2.0], 2.0 * x + y)
 
 
+def softmax_of(x: Any) -> Any:
+    """In f64."""
+    e = np.exp(x.astype(np.float64) - x.astype(np.float64).max(axis=1, keepdims=True))
+    return e / e.sum(axis=1, keepdims=True)
+
+
+def _softmax(function: Any, shape: tuple[int, ...], **constants: Any) -> Case:
+    x = 20 * np.random.default_rng(0).standard_normal(shape, dtype=np.float32)
+    return _case(function, [x, np.full_like(x, np.nan)], [], softmax_of(x), **constants)
+
+
+def _layer_norm(function: Any, shape: tuple[int, int], **constants: Any) -> Case:
+    rng = np.random.default_rng(0)
+    x, weight, bias = (rng.standard_normal(s).astype(np.float32) for s in (shape, shape[1], shape[1]))
+    x += 1e4
+    return _case(function, [x, weight, bias, np.full_like(x, np.nan)], [], layer_norm_of(x, weight, bias), **constants)
+
+
+def layer_norm_of(x: Any, weight: Any, bias: Any, epsilon: float = 1e-5) -> Any:
+    """In f64."""
+    x = x.astype(np.float64)
+    deviations = x - x.mean(axis=1, keepdims=True)
+    scale = 1 / np.sqrt((deviations**2).mean(axis=1, keepdims=True) + epsilon)
+    return deviations * scale * weight.astype(np.float64) + bias.astype(np.float64)
+
+
 def gemm_case(function: Any, m: int, n: int, k: int, out: Any = np.float32, **constants: Any) -> Case:
     rng = np.random.default_rng(0)
     a = rng.integers(-3, 4, (m, k)).astype(np.float16)
@@ -102,6 +128,12 @@ CASES: dict[str, Callable[[], Case]] = {
     ),
     "ch9 idle blocks": lambda: gemm_case(
         load("chapters/ch9_pingpong_gemm.py").gemm, 128, 64, 64, np.float16, stages=2, tile=(128, 64, 64), blocks=4
+    ),
+    "ch11": lambda: _softmax(load("chapters/ch11_row_softmax.py").softmax, (5, 200), threads=64),
+    "ch11 block": lambda: _softmax(load("chapters/ch11_row_softmax.py").softmax, (3, 130), threads=96, lanes=96),
+    "layer norm": lambda: _layer_norm(load("tests/programs/layer_norm.py").layer_norm, (3, 300), threads=64),
+    "cluster softmax": lambda: _softmax(
+        load("tests/programs/cluster_softmax.py").cluster_softmax, (2, 600), threads=64, cluster=2
     ),
     "compat ch1": lambda: _saxpy(_thin("tests/compat/ch1_saxpy.py"), (64, 32)),
     "compat ch2": lambda: _saxpy(_thin("tests/compat/ch2_tma_saxpy.py"), (64, 32)),

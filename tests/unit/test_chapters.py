@@ -26,6 +26,10 @@ def saxpy(*shape):
     return array(nv.f32, *shape), array(nv.f32, *shape), 2.0
 
 
+def rows(*shape):
+    return array(nv.f32, *shape), array(nv.f32, *shape)
+
+
 # (chapter, host function, arguments, bytes of tiles, mbarriers, threads, most registers a thread)
 CASES = {
     "ch1": ("ch1_saxpy", "saxpy", saxpy(1000), 0, 0, 256, 32),
@@ -44,6 +48,8 @@ CASES = {
     "ch8": ("ch8_cluster_gemm", "gemm", gemm16(1280, 512, 1024), 4 * 49152 + 4 * 8192, 8, 384, 168),
     "ch8 of 8192": ("ch8_cluster_gemm", "gemm", gemm16(8192, 8192, 8192), 4 * 49152 + 4 * 8192, 8, 384, 168),
     "ch9": ("ch9_pingpong_gemm", "gemm", gemm16(2176, 448, 1024), 4 * 40960 + 4 * 8192, 8, 384, 168),
+    "ch11": ("ch11_row_softmax", "softmax", rows(100, 1000), 0, 0, 256, 64),
+    "ch11 of 8192": ("ch11_row_softmax", "softmax", rows(*SQUARE), 0, 0, 256, 64),
     "ch9 of 8192": ("ch9_pingpong_gemm", "gemm", gemm16(8192, 8192, 8192), 4 * 40960 + 4 * 8192, 8, 384, 168),
 }
 
