@@ -40,7 +40,6 @@ from nvdsl.errors import (
     VerifyError,
     WatchdogError,
 )
-from nvdsl.errors.require import cdiv, require, require_multiples
 from nvdsl.lang.accumulator import Accumulator, Fragment, accumulator, pack_pair
 from nvdsl.lang.array import Array
 from nvdsl.lang.atomics import (
@@ -61,6 +60,7 @@ from nvdsl.lang.extents import Shaped
 from nvdsl.lang.fragment import fragment
 from nvdsl.lang.fragment_vector import FragmentVector, column_vector, row_vector
 from nvdsl.lang.pipeline import PipelineState, Ring
+from nvdsl.lang.requirements import cdiv, require, require_multiples
 from nvdsl.lang.scratch import empty, zeros
 from nvdsl.lang.tile import Tile, TileStack, smem
 from nvdsl.lang.tma import TMA

@@ -18,12 +18,12 @@ from nvdsl.call.extents import Bound, DynamicSpec, Parameters
 from nvdsl.driver import arrays
 from nvdsl.driver.array_spec import packed_strides
 from nvdsl.errors import ArgumentError, frames
-from nvdsl.ir import extents as attributes
 from nvdsl.lang.extents import Axes, Extent, axis, shaped
 from nvdsl.mlir import ir
 from nvdsl.trace.dependencies import Dependencies
 from nvdsl.trace.tokens import PLAIN, token
 from nvdsl.values import dtypes
+from nvdsl.values import extents as attributes
 from nvdsl.values.traced import wrap
 
 

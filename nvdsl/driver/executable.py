@@ -17,7 +17,7 @@ from nvdsl.driver.arrays import Memory, describe
 from nvdsl.driver.cuda import LEGACY_STREAM, CudaError
 from nvdsl.driver.device import Device, Devices
 from nvdsl.driver.device import devices as all_devices
-from nvdsl.driver.host import arith, gpu, memref, scf
+from nvdsl.driver.host import arith, cf, gpu, memref, scf
 from nvdsl.driver.host.builder import RUN, Builder, Frame, Step, unsupported
 from nvdsl.driver.launch import KernelBinary, Launch, Recorded
 from nvdsl.driver.launcher import Launcher
@@ -25,13 +25,13 @@ from nvdsl.driver.run import Run
 from nvdsl.driver.staging import Staged, groups
 from nvdsl.driver.stream import Stream
 from nvdsl.errors import ArgumentError, DeviceError, LowerError
-from nvdsl.ir import extents
 from nvdsl.ir.operands import string
+from nvdsl.values import extents
 from nvdsl.values.elements import ELEMENTS
 
 __all__ = ["KernelBinary", "Executable", "build"]
 
-_HANDLERS = {**arith.HANDLERS, **memref.HANDLERS, **scf.HANDLERS, **gpu.HANDLERS}
+_HANDLERS = {**arith.HANDLERS, **memref.HANDLERS, **scf.HANDLERS, **cf.HANDLERS, **gpu.HANDLERS}
 _FOLDABLE = frozenset(arith.HANDLERS)
 
 

@@ -2,21 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, overload
-
 from nvdsl.errors import ArgumentError
 from nvdsl.errors.frames import caller
-
-
-@overload
-def cdiv(a: int, b: int) -> int: ...
-@overload
-def cdiv(a: Any, b: Any) -> Any: ...
-
-
-def cdiv(a: Any, b: Any) -> Any:
-    """The quotient ``a / b`` of two integers, Python's or traced ones, rounded up."""
-    return -(-a // b)
 
 
 def require(condition: bool, message: str, *, rule: str = "", fix: str = "") -> None:
@@ -38,7 +25,7 @@ def require_multiples(**extents: tuple[int, int]) -> None:
         for name, (extent, tile) in extents.items()
         if extent <= 0 or extent % tile
     ]
-    padded = ", ".join(f"{n} = {max(cdiv(e, t), 1) * t}" for n, (e, t) in extents.items())
+    padded = ", ".join(f"{n} = {max(-(-e // t), 1) * t}" for n, (e, t) in extents.items())
     require(
         not wrong,
         "; ".join(wrong),

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from math import gcd
 from typing import Any
 
-from nvdsl.ir import extents
 from nvdsl.ir.walk import constant, defining
 from nvdsl.mlir import ir
+from nvdsl.values import extents
 
 _PURE = ("arith.", "gpu.block_id", "gpu.thread_id", "gpu.cluster", "gpu.block_dim", "gpu.grid_dim", "nvvm.read.ptx.")
 _SAME = ("arith.index_cast", "arith.index_castui", "arith.extsi", "arith.extui")

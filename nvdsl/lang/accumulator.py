@@ -29,6 +29,7 @@ from nvdsl.ops import ptx, wgmma
 from nvdsl.ops.warp import WARP_GROUP_SIZE
 from nvdsl.values import dtypes, scope
 from nvdsl.values.dtypes import DType
+from nvdsl.values.extents import constant_fix
 from nvdsl.values.traced import Value, const
 from nvdsl.values.typing import Bool, ElementType, Number
 
@@ -45,11 +46,11 @@ def accumulator(m: int, n: int, dtype: ElementType = dtypes.f32) -> Accumulator:
     written only where something needs them (a traced loop that carries the accumulator): the first product
     added to a zero accumulator in straight-line code starts the sum instead (``scale_d = 0``).
     """
-    if m <= 0 or m % wgmma.M or not 8 <= n <= 256 or n % 8:
+    if not (isinstance(m, int) and isinstance(n, int)) or m <= 0 or m % wgmma.M or not 8 <= n <= 256 or n % 8:
         raise trace_error(
-            f"an accumulator of {m} x {n}",
+            f"an accumulator of {m!r} x {n!r}",
             rule="one warpgroup accumulates M = 64, 128, ... by N = 8, 16, ..., 256 (PTX ISA, wgmma.mma_async)",
-            fix="give each warpgroup 64 or 128 rows and at most 256 columns",
+            fix=constant_fix("give each warpgroup 64 or 128 rows and at most 256 columns", m, n),
         )
     dtype = dtypes.element(dtype)
     if dtype.name not in TYPES:

@@ -7,13 +7,14 @@ from typing import Annotated, Any, NoReturn, overload
 
 from nvdsl.errors import trace_error
 from nvdsl.lang import atomics, vector_access
-from nvdsl.lang.extents import Axes, is_static, known, memref_type, not_known, shown
+from nvdsl.lang.extents import Axes, is_static, known, memref_type, shown
 from nvdsl.lang.slices import Part, part
 from nvdsl.mlir import ir
 from nvdsl.mlir.dialects import memref, vector
 from nvdsl.ops.pointer import GLOBAL, SHARED, element_address, index
 from nvdsl.values import bounds, dtypes
 from nvdsl.values.dtypes import DType
+from nvdsl.values.extents import constant_fix
 from nvdsl.values.traced import Value, as_value, const, stored, wrap
 from nvdsl.values.typing import Coords, Index, Int, Number, Pointer, Slices
 
@@ -95,7 +96,11 @@ class Array(ir.Value):
     def __len__(self) -> int:
         first: Int = self.shape[0]
         if not isinstance(first, int):
-            raise not_known(first, "the length of an array", "x.shape[0] is the traced extent")
+            raise trace_error(
+                f"the length of an array of shape {shown(self.shape)}",
+                rule="len() is a plain number, and a named extent is a traced value",
+                fix=constant_fix("x.shape[0] is the traced extent", first),
+            )
         return first
 
     @overload

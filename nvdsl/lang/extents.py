@@ -13,12 +13,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, cast
 
-from nvdsl.errors import ArgumentError, TraceError, frames, trace_error
-from nvdsl.ir.extents import name_of, names_behind
+from nvdsl.errors import ArgumentError, frames
 from nvdsl.mlir import ir
 from nvdsl.mlir.dialects import memref
 from nvdsl.values import dtypes
 from nvdsl.values.dtypes import DType
+from nvdsl.values.extents import name_of
 from nvdsl.values.traced import Value
 
 if TYPE_CHECKING:
@@ -123,23 +123,16 @@ def memref_type(source: Any, extents: Sequence[Int], strides: Sequence[Int], off
 
 def shown(extents: Sequence[Int]) -> str:
     """A shape as messages write it: dynamic extents by name, where they have one."""
-    return f"({', '.join(str(n) if isinstance(n, int) else name_of(n) or '?' for n in extents)})"
+    return f"({', '.join(_name(n) for n in extents)})"
+
+
+def _name(number: Any) -> str:
+    return name_of(number) or "?" if isinstance(number, ir.Value) else repr(number)
 
 
 def is_static(numbers: Sequence[Int]) -> bool:
     """Whether Python knows all of them."""
     return all(isinstance(n, int) for n in numbers)
-
-
-def not_known(value: Int, what: str, fix: str) -> TraceError:
-    """The error for a traced extent where Python needs a number."""
-    names = " and ".join(f"`{name}`" for name in names_behind(value))
-    return trace_error(
-        f"{what} is not known while tracing" + (f": it depends on the extent {names}" if names else ""),
-        rule="a named extent is a traced value: one compiled kernel serves all of its sizes",
-        fix=f"{fix}; to make {names or 'it'} a constant again, annotate its axis `...`, or pass it as a keyword-only "
-        "argument",
-    )
 
 
 def _static_or_index(value: Int) -> Any:

@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
+import functools
+import math
+import operator
+from collections.abc import Sequence
+from typing import Any
+
 from nvdsl.errors import trace_error
 from nvdsl.lang.array import Array
+from nvdsl.lang.extents import is_static, shaped, shown
 from nvdsl.mlir import ir
-from nvdsl.mlir.dialects import gpu
-from nvdsl.values import scope
+from nvdsl.mlir.dialects import gpu, memref
+from nvdsl.values import dtypes, scope
 from nvdsl.values.dtypes import DType
-from nvdsl.values.traced import const
-from nvdsl.values.typing import Shape
+from nvdsl.values.traced import Value, const
+from nvdsl.values.typing import Int
 
 ARBITRARY = "nvdsl.arbitrary"
 """The attribute of a gpu.alloc whose contents are read before they are written."""
 
 
-def empty(shape: Shape, dtype: DType, *, arbitrary: bool = False) -> Array:
+def empty(shape: Int | Sequence[Int], dtype: DType, *, arbitrary: bool = False) -> Array:
     """A new array in device memory, in a host function: ``shape`` in elements, C-contiguous, not initialized.
 
     Reading an element that no kernel wrote, or adding to it, is an error in the simulator. ``arbitrary``: the kernels
@@ -25,27 +32,53 @@ def empty(shape: Shape, dtype: DType, *, arbitrary: bool = False) -> Array:
     and no synchronization. It ends with the call. For rows that start at multiples of 16 bytes, as TMA needs them,
     make it wider and take a part: ``nv.empty((rows, 104), nv.f16)[:, :100]``.
 
-    Raises TraceError in a kernel, and for a shape that is not of plain ints above 0.
+    Extents may be traced values of the host function, named extents say. Raises TraceError in a kernel, and for a
+    shape that is not of ints above 0 and traced integers.
     """
-    extents = (shape,) if isinstance(shape, int) else tuple(shape)
-    _check("nv.empty", shape, extents)
-    memory = gpu.alloc(ir.MemRefType.get(list(extents), dtype.ir), None, [], [], [])
+    return _empty("nv.empty", shape, dtype, arbitrary)[0]
+
+
+def zeros(shape: Int | Sequence[Int], dtype: DType) -> Array:
+    """The same as `empty`, but filled with zeros on the call's stream (``cuMemsetD8Async`` and its like)."""
+    array, memory = _empty("nv.zeros", shape, dtype)
+    gpu.memset(None, [], memory, const(0, dtype.ir))
+    return array
+
+
+def _empty(what: str, shape: Any, dtype: DType, arbitrary: bool = False) -> tuple[Array, ir.Value]:
+    """A new array, and its memory as the allocation gives it."""
+    extents = tuple(shape) if isinstance(shape, tuple | list) else (shape,)
+    _check(what, extents)
+    if is_static(extents):
+        array = memory = gpu.alloc(ir.MemRefType.get(list(extents), dtype.ir), None, [], [], [])
+        array.remember_dtype(dtype)
+    else:  # in 64 bits: the product of two extents may be beyond 32
+        wide = [dtypes.index(n) for n in extents]
+        steps = [math.prod(extents[k + 1 :]) if is_static(extents[k + 1 :]) else _product(wide[k + 1 :])
+                 for k in range(len(extents))]  # fmt: skip
+        kind = ir.MemRefType.get([ir.ShapedType.get_dynamic_size()], dtype.ir)
+        memory = gpu.alloc(kind, None, [], [_product(wide)], [])
+        first = memref.ReinterpretCastOp(ir.MemRefType.get([], dtype.ir), memory, [], [], [], [0], [], []).result
+        array = shaped(first, dtype, extents, steps)
     if arbitrary:
         memory.owner.attributes[ARBITRARY] = ir.UnitAttr.get()
-    made: Array = memory.remember_dtype(dtype)
-    return made
+    return array, memory
 
 
-def zeros(shape: Shape, dtype: DType) -> Array:
-    """The same as `empty`, but filled with zeros on the call's stream (``cuMemsetD8Async`` and its like)."""
-    memory = empty(shape, dtype)
-    gpu.memset(None, [], memory, const(0, dtype.ir))
-    return memory
+def _product(values: Sequence[Value]) -> Value:
+    return functools.reduce(operator.mul, values)
 
 
-def _check(what: str, shape: Shape, extents: tuple[int, ...]) -> None:
+def _check(what: str, extents: tuple[Any, ...]) -> None:
     scope.outside(what, fix="make the array before the kernel; a block's shared memory is nv.smem")
-    if not extents or not all(isinstance(extent, int) and extent > 0 for extent in extents):
+    fits = all(_is_integer(n) if isinstance(n, Value) else isinstance(n, int) and n > 0 for n in extents)
+    if not extents or not fits:
         raise trace_error(
-            f"{what}({shape!r})", rule="a shape has ints above 0", fix="skip what has no elements in plain Python"
+            f"{what}({shown(extents)})",
+            rule="a shape has ints above 0, and traced integers",
+            fix="skip what has no elements in plain Python",
         )
+
+
+def _is_integer(value: Value) -> bool:
+    return not value.shape and value.dtype.kind in ("int", "index")

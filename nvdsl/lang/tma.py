@@ -9,6 +9,7 @@ from nvdsl.lang.tile import Tile
 from nvdsl.mlir.dialects import nvgpu
 from nvdsl.ops import tma
 from nvdsl.ops.mbarrier import Mbarrier
+from nvdsl.values.extents import constant_fix
 from nvdsl.values.typing import Bool, Coords, Int, Shape
 
 _SWIZZLE = {
@@ -58,7 +59,7 @@ class TMA:
             raise trace_error(
                 f"nv.TMA({array!r}, tile={tile!r})",
                 rule="a tensor map is made of an array argument and a tile of Python ints",
-                fix="nv.TMA(a, tile=(rows, cols)) for an argument a of the host function",
+    fix=constant_fix("nv.TMA(a, tile=(rows, cols)) for an argument a of the host function", tile),
             )
         self.dtype, self.swizzle = array.dtype, swizzle
         if len(self.shape) != array.ndim:

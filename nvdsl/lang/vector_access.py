@@ -12,6 +12,7 @@ from nvdsl.ir.linear import Linear, linear
 from nvdsl.mlir import ir
 from nvdsl.values import dtypes
 from nvdsl.values.dtypes import DType
+from nvdsl.values.extents import constant_fix
 from nvdsl.values.traced import Value, as_value, stored
 
 if TYPE_CHECKING:
@@ -25,7 +26,13 @@ _ALIGNED = "an access of several elements is aligned to its size (PTX ISA, Addre
 
 def size(count: int, dtype: DType, stride: Int) -> int:
     """Bytes of an access of ``count`` elements that lie ``stride`` elements apart. TraceError for what is none."""
-    shown = f"a vector access of {count} x {dtype.name}"
+    shown = f"a vector access of {count!r} x {dtype.name}"
+    if not isinstance(count, int):
+        raise trace_error(
+            shown,
+            rule="one access moves a number of elements that is known while tracing",
+            fix=constant_fix("loop over the elements with nv.range(n)", count),
+        )
     if dtype is dtypes.bool_:
         raise trace_error(
             shown,

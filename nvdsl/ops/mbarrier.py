@@ -16,6 +16,7 @@ from nvdsl.ops.fence import fence_mbarrier_init
 from nvdsl.ops.pointer import SHARED, i32, index, pointer_type, predicate, under
 from nvdsl.ops.warp import linear_thread_id, sync_threads
 from nvdsl.values import scope
+from nvdsl.values.extents import constant_fix
 from nvdsl.values.traced import Value, as_value, const
 from nvdsl.values.typing import Bool, Int, Pointer
 
@@ -48,7 +49,7 @@ class Mbarriers:
             raise trace_error(
                 f"Mbarriers of {number_of_barriers!r}",
                 rule="the number of barriers is a Python int of at least 1",
-                fix="pass the number of pipeline stages",
+                fix=constant_fix("pass the number of pipeline stages", number_of_barriers),
             )
         self.number_of_barriers = number_of_barriers
         self.mbar_ty = ir.Type.parse(

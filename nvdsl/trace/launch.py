@@ -19,6 +19,7 @@ from nvdsl.trace.calls import resolve
 from nvdsl.trace.regions import is_tracing
 from nvdsl.trace.rewrite import convert
 from nvdsl.values import scope
+from nvdsl.values.extents import constant_fix
 from nvdsl.values.traced import Value, const
 from nvdsl.values.typing import Int, PlainInt
 
@@ -103,7 +104,7 @@ def _known(size: Block, what: str) -> tuple[int, int, int]:
         raise trace_error(
             f"{what}={sizes}",
             rule=f"a {what}'s extents are positive Python ints",
-            fix="take them from keyword arguments of the host function",
+            fix=constant_fix("take them from keyword arguments of the host function", sizes),
         )
     return x, y, z
 

@@ -11,6 +11,7 @@ import numpy as np
 
 from nvdsl.errors import TraceError, frames, trace_error
 from nvdsl.mlir import ir
+from nvdsl.values import extents
 from nvdsl.values.dtypes import DType
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ class Operators(ir.Value):
     __slots__ = ()
     def __hash__(self) -> int:
         if frames.is_user(sys._getframe(1).f_code.co_filename) and _is_tracing():
-            raise _not_known(
+            raise _not_known(self,
                 "the hash of a traced value",
                 "compare it: `x == 0 or x == 1` for `x in {0, 1}`; as a key of a dict or an element of a set take a "
                 "plain number, and choose among values with nv.select",
@@ -66,7 +67,7 @@ class Operators(ir.Value):
 
     def __format__(self, form: str) -> str:
         if form:
-            raise _not_known(
+            raise _not_known(self,
                 f"a traced value in the format {form!r}", 'the kernel prints it: print(f"x = {x:.3f}"), in one call'
             )
         return self._text(sys._getframe(1).f_code.co_filename)
@@ -77,7 +78,7 @@ class Operators(ir.Value):
     def _text(self, asking: str) -> str:
         """MLIR's text of the value, which a program must not take for the number's. ``asking``: the caller's file."""
         if frames.is_user(asking) and not frames.is_installed(asking) and _is_tracing():
-            raise _not_known(
+            raise _not_known(self,
                 "a traced value as text",
                 'the kernel prints it: print(f"x = {x}"), in one call; a name, a key or a message takes a plain number',
             )
@@ -219,27 +220,30 @@ class Operators(ir.Value):
 
     def __len__(self) -> int:
         if not self.shape:
-            raise _not_known("len() of a traced number", "only a vector value has a length")
+            raise _not_known(self, "len() of a traced number", "only a vector value has a length")
         return self.shape[0]
 
     def __iter__(self) -> Iterator[Value]:
         if not self.shape:
-            raise _not_known("a loop over a traced number", "write `for i in nv.range(n)`")
+            raise _not_known(self, "a loop over a traced number", "write `for i in nv.range(n)`")
         return (self[i] for i in range(self.shape[0]))
+
+    def __repr__(self) -> str:
+        return f"<{extents.shown(self)}>"
 
     def __bool__(self) -> bool:
         fix = "in a kernel write plain `if`, `while`, `and`, `or`, `not`; elsewhere nv.select(c, a, b), & | ~"
-        raise _not_known("the truth value of a traced value", fix)
+        raise _not_known(self, "the truth value of a traced value", fix)
 
     def __int__(self) -> int:
-        raise _not_known("int() of a traced value", "write nv.i32(x)")
+        raise _not_known(self, "int() of a traced value", "write nv.i32(x)")
 
     def __float__(self) -> float:
-        raise _not_known("float() of a traced value", "write nv.f32(x), and nv.math for functions of floats")
+        raise _not_known(self, "float() of a traced value", "write nv.f32(x), and nv.math for functions of floats")
 
     def __index__(self) -> int:
         fix = "write nv.range(n) for a traced loop; range(), lists and slices need a Python int"
-        raise _not_known("a traced value used as a Python int", fix)
+        raise _not_known(self, "a traced value used as a Python int", fix)
 
 
 def _is_tracing() -> bool:
@@ -249,5 +253,9 @@ def _is_tracing() -> bool:
         return False
 
 
-def _not_known(what: str, fix: str) -> TraceError:
-    return trace_error(f"{what} is not known", rule="the number exists only when the kernel runs", fix=fix)
+def _not_known(value: Any, what: str, fix: str) -> TraceError:
+    return trace_error(
+        f"{what} is not known",
+        rule="the number exists only when the kernel runs",
+        fix=extents.constant_fix(fix, value),
+    )

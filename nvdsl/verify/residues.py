@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from nvdsl.ir import extents
 from nvdsl.ir.walk import defining, yielded
 from nvdsl.mlir import ir
+from nvdsl.values import extents
 from nvdsl.verify.threads import Threads
 
 BITS = 8

@@ -160,7 +160,7 @@ def _create_descriptor(builder: Builder, op: Any) -> Step:
     what, line = _array_name(builder, source), where(op)
 
     def of(layout: Layout, sizes: tuple[int, ...]) -> Maps | EmptyMap:
-        if 0 in layout.shape and not fixed.is_static:
+        if not fixed.is_static and min(layout.shape) <= 0:
             return EmptyMap(what, layout.shape, line)
         tensor_map = TensorMap(layout.element, layout.shape, layout.strides, sizes, **modes)
         _require_legal(tensor_map, None, what, line)

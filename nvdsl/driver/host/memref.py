@@ -6,11 +6,22 @@ known. Offsets, sizes and strides of a view may be values that only a run knows.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from typing import Any
 
 from nvdsl.driver.array_spec import canonical_strides
-from nvdsl.driver.host.builder import Builder, Frame, Handler, Layout, Slot, Step, layout_of, unsupported
+from nvdsl.driver.host.builder import (
+    Builder,
+    Frame,
+    Handler,
+    Layout,
+    Slot,
+    Step,
+    layout_of,
+    sequence,
+    unsupported,
+)
 from nvdsl.ir import views
 from nvdsl.ir.operands import integers, named
 from nvdsl.mlir import ir
@@ -86,21 +97,34 @@ def _subview(builder: Builder, op: Any) -> Step | None:
     offsets, sizes, steps = _view_operands(builder, op)
     known, terms = offsets.dot(source.strides)
     layout = layout_of(op.results[0].type)
+    products: list[Step] = []
     if layout is None:
-        strides = [_product(op, a, b) for a, b in zip(steps.sizes, source.strides, strict=True)]
+        strides, products = _products(builder, op, steps.sizes, source.strides)
         kept = [k for k, axis in enumerate(views.axes(op)) if axis.position is not None]
         layout = _made(source.element, tuple([sizes.sizes[k] for k in kept]), tuple([strides[k] for k in kept]))
     offset = None if terms or source.offset is None else source.offset + known
     layout = Layout(layout.element, layout.shape, layout.strides, offset)
-    return _view(builder, op, layout, known, terms)
+    move = _view(builder, op, layout, known, terms)
+    return sequence([*products, move]) if products and move else move
 
 
-def _product(op: Any, step: int, stride: int) -> int:
-    if step == 1 and not _is_slot(step):
-        return stride
-    if _is_slot(step) or _is_slot(stride):
-        raise unsupported(op, "with a step of an axis whose stride is not a constant")
-    return step * stride
+def _products(builder: Builder, op: Any, steps: Sequence[int], strides: Sequence[int]) -> tuple[list[int], list[Step]]:
+    """The strides of a view, and what computes those that only a run knows."""
+    found: list[int] = []
+    compute: list[Step] = []
+    for step, stride in zip(steps, strides, strict=True):
+        if not (_is_slot(step) or _is_slot(stride)):
+            found.append(step * stride)
+        elif step == 1 and not _is_slot(step):
+            found.append(stride)
+        else:
+            found.append(Slot(builder.new_slot()))
+            compute.append(functools.partial(_multiply, int(found[-1]), step, stride))
+    return found, compute
+
+
+def _multiply(result: int, a: int, b: int, frame: Frame) -> None:
+    frame[result] = _value(frame, a) * _value(frame, b)
 
 
 def _made(element: str, shape: tuple[int, ...], strides: tuple[int, ...]) -> Layout:

@@ -15,7 +15,7 @@ from nvdsl.tune import settings
 ROOT = Path(__file__).resolve().parents[3]
 
 PROGRAM = '''
-from typing import Any
+from typing import Annotated, Any
 import numpy as np
 import nvdsl as nv
 
@@ -43,6 +43,17 @@ def bare(x: Any, *, stages: int = 2) -> None: ...
 
 @nv.jit
 def annotated(x: nv.Array, y: nv.Array) -> None: ...
+
+@nv.jit
+def dynamic(
+    x: nv.Shaped[nv.Array, "m", "k % 8"], y: Annotated[nv.Array, "m", 64], z: nv.Shaped[nv.Array, ..., "m"]
+) -> None:
+    reveal_type(x)  # array
+    reveal_type(y[0, 0])  # value
+    nv.require(x.shape[0] % 8 == 0, "eights")
+    x.view((0, 0), x.shape)[0, 0] = 1.0
+
+reveal_type(dynamic)  # dynamic
 
 a = np.ones((4, 4), np.float32)
 reveal_type(scale)  # scale
@@ -206,6 +217,7 @@ EXPECTED = {
     "array": '"nvdsl.lang.array.Array"',
     "kernel": "def (first: int)",
     "scale": r"nvdsl.call.jit.Jit[[x: Any, y: Any, by: float, *, block: int = ...]]",
+    "dynamic": r"nvdsl.call.jit.Jit[[x: nvdsl.lang.array.Array, y: nvdsl.lang.array.Array, z: nvdsl.lang.array.Array]]",
     "strict": r"nvdsl.call.jit.Jit[[x: Any, *, stages: int]]",
     "tuned": r"nvdsl.tune.autotune.Autotuned[[x: Any, *, stages: int = ...]]",
     "bare": r"nvdsl.tune.autotune.Autotuned[[x: Any, *, stages: int = ...]]",
@@ -220,7 +232,7 @@ EXPECTED = {
     "tile": '"nvdsl.lang.tile.Tile"',
     "stack": '"nvdsl.lang.tile.TileStack"',
     "kernels": "dict[str, nvdsl.lower.result.KernelBinary]",
-    "shape": "tuple[int, ...]",
+    "shape": "tuple[int | str, ...]",
 }
 
 WRONG = {
@@ -233,7 +245,7 @@ WRONG = {
     "nv.autotune(3)": 'has incompatible type "int"',
     'scale.compile(a, a, 2.0).report("x")': "Too many arguments",
     'scale.compile(a, a, 2.0).kernels["kernel"].sas()': 'has no attribute "sas"',
-    "nv.cdiv(1)": 'Missing positional argument "b"',
+    "nv.cdiv(1)": 'No overload variant of "cdiv"',
     "nv.kernel(1, 2)(lambda x: None)(1, 2)": "Too many arguments",
     "scale.compiled": 'has no attribute "compiled"',
     'nv.smem("128", nv.f16)': 'incompatible type "str"',

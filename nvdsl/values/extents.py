@@ -45,9 +45,9 @@ def multiple_of(value: Any) -> int:
     return 1 if found is None else ir.IntegerAttr(found).value
 
 
-def names_behind(value: Any) -> list[str]:
-    """The names of the extents that ``value`` is computed from, in their order."""
-    found: dict[int, str] = {}
+def arguments_behind(value: Any) -> list[Any]:
+    """The named extents that ``value`` is computed from, in the order of the host function's arguments."""
+    found: dict[int, Any] = {}
     seen, waiting = set(), [value]
     while waiting:
         one = waiting.pop()
@@ -57,6 +57,34 @@ def names_behind(value: Any) -> list[str]:
         owner = one.owner
         if not isinstance(owner, ir.Block):
             waiting += [x for x in owner.operation.operands if not isinstance(x.type, ir.MemRefType)]
-        elif (name := name_of(one)) is not None:
-            found[ir.BlockArgument(one).arg_number] = name
+        elif name_of(one) is not None:
+            found[ir.BlockArgument(one).arg_number] = one
     return [found[number] for number in sorted(found)]
+
+
+def names_behind(*things: Any) -> list[str]:
+    """The names of the extents that ``things``, numbers or shapes of them, are computed from."""
+    names: dict[str, None] = {}
+    for thing in things:
+        for one in thing if isinstance(thing, tuple | list) else (thing,):
+            if isinstance(one, ir.Value):
+                names |= dict.fromkeys(str(name_of(x)) for x in arguments_behind(one))
+    return list(names)
+
+
+def constant_fix(fix: str, *things: Any) -> str:
+    """``fix``, and how to make constants of the named extents that ``things`` are computed from."""
+    names = " and ".join(f"`{name}`" for name in names_behind(*things))
+    if not names:
+        return fix
+    return (
+        f"{fix}; the extent {names} is dynamic: to make it a constant of the compiled kernel, annotate its axis `...` "
+        "or with a number"
+    )
+
+
+def shown(value: Any) -> str:
+    """A traced number as messages write it: an extent by its name."""
+    names = names_behind(value)
+    of = f" of {' and '.join(names)}" if names else ""
+    return name_of(value) or f"a traced {value.type}{of}"
