@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 
 DELIVERIES, ORDERS, LEVELS = ("late", "eager", "random"), ("forward", "reverse", "random"), ("traced", "nvvm")
-VIEWS = ("mlir", "ptx", "sass", "resources", "passes")
+VIEWS = ("mlir", "ptx", "sass", "resources", "passes", "steps")
 DTYPES = ("f32", "tf32", "f16", "bf16", "e4m3", "e5m2", "i8", "u8", "i32")
 
 
@@ -174,12 +174,13 @@ def _show_parser(commands) -> None:
         "  ptx        what LLVM made of it\n"
         "  sass       machine code (needs nvdisasm or cuobjdump: pip install nvidia-cuda-nvdisasm)\n"
         "  resources  registers, spills, stack, shared memory, barriers, blocks that fit on an SM (the default)\n"
-        "  passes     the steps of the lowering, and which of them this script's kernels need",
+        "  passes     the steps of the lowering, and which of them this script's kernels need\n"
+        "  steps      of an nvdsl.schedule: what each step does, and the module behind it",
     )  # fmt: skip
     parser.add_argument("script", metavar="script.py")
     parser.add_argument("view", nargs="?", choices=VIEWS, default="resources", metavar="|".join(VIEWS))
     parser.add_argument("--kernel", metavar="NAME", help="only this kernel, or the kernels of this nv.jit function")
-    parser.add_argument("--after", metavar="STEP", help="mlir: after this step (`passes` lists them)")
+    parser.add_argument("--after", metavar="STEP", help="mlir: after this step (`passes` lists them); steps: this one")
     parser.add_argument("--before", metavar="STEP", help="mlir: before this step")
 
 

@@ -33,6 +33,7 @@ from nvdsl.errors import (
     LayoutError,
     LowerError,
     NvdslError,
+    ScheduleError,
     ToolchainError,
     TraceError,
     TuneError,

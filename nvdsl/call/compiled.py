@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from nvdsl.mlir.threads import Once
 
@@ -13,12 +13,21 @@ if TYPE_CHECKING:
     from nvdsl.mlir import ir
 
 
+class Stage(NamedTuple):
+    """A module on its way from a payload: ``text`` is the module behind the step ``name``, which ``says`` what it
+    does."""
+
+    name: str
+    says: str
+    text: str
+
+
 @dataclass
 class Compiled:
     """One specialization: the traced module, its kernels, and the seconds each stage took.
 
     ``module``: the traced ``ir.Module``. ``kernels``: name -> `lower.KernelBinary` (``ptx``, ``cubin``, ``resources``,
-    ``sass()``). ``seconds``: stage -> time.
+    ``sass()``). ``seconds``: stage -> time. ``stages``: of a schedule, the module behind each of its steps.
     """
 
     name: str
@@ -27,6 +36,7 @@ class Compiled:
     written: frozenset[int]
     arguments: list[str] = field(default_factory=list)
     seconds: dict[str, float] = field(default_factory=dict)
+    stages: tuple[Stage, ...] = ()
     _executable: Once[Executable] = field(default_factory=Once)
 
     @property

@@ -20,13 +20,16 @@ from nvdsl.lower import kernels, passes
 
 
 def run(chosen: Namespace) -> int:
-    step = _step(chosen)
+    step = "" if chosen.view == "steps" else _step(chosen)
     with tempfile.TemporaryDirectory(prefix="nvdsl-") as folder:
         with _dumped(step, folder):
             found = _compiled(chosen)
         shown = _chosen(found, chosen.kernel)
         try:
-            text = _VIEWS[chosen.view](shown) if not step else _dumps(folder, shown)
+            if chosen.view == "steps":
+                text = _steps(shown, chosen.after)
+            else:
+                text = _VIEWS[chosen.view](shown) if not step else _dumps(folder, shown)
         except NvdslError as error:
             raise Refused(f"{error.message}: {error.fix}" if error.fix else error.message) from None
     print(text.rstrip("\n"))
@@ -162,6 +165,16 @@ def _passes(shown: list[tuple[Any, list[Any]]]) -> str:
         for step in (*passes.HOST, *passes.DEVICE)
     ]
     return "\n".join(lines)
+
+
+def _steps(shown: list[tuple[Any, list[Any]]], only: str | None) -> str:
+    """The module behind each step of a schedule, or behind those called ``only``."""
+    stages = [(one, stage) for one, _ in shown for stage in one.stages]
+    wanted = [(one, s) for one, s in stages if only in (None, s.name, s.name.partition("(")[0])]
+    if not wanted:
+        names = ", ".join(dict.fromkeys(stage.name for _, stage in stages))
+        raise Refused(f"there is no step {only!r}; there are {names}" if stages else "no schedule made these kernels")
+    return "\n".join(f"// ----- {one.name}: {s.name} -----\n// {s.says}\n{s.text}" for one, s in wanted)
 
 
 _VIEWS = {"mlir": _mlir, "ptx": _ptx, "sass": _sass, "resources": _resources, "passes": _passes}

@@ -52,6 +52,12 @@ class LayoutError(NvdslError, ValueError):
     stage = "trace"
 
 
+class ScheduleError(NvdslError):
+    """A step of a schedule does not fit what the steps before it have made, or the payload."""
+
+    stage = "schedule"
+
+
 class VerifyError(NvdslError):
     """The traced module breaks a rule of the hardware."""
 

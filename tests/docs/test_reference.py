@@ -51,10 +51,11 @@ SAME = {"const", "Mbarriers", "get_dynamic_shared_memory", "WARP_GROUP_SIZE"}
 
 
 def exported():
-    from nvdsl import errors, kernels, layout, math, testing, thin
+    from nvdsl import errors, kernels, layout, math, schedule, testing, thin
 
     yield from (("nvdsl", name) for name in imported(nvdsl))
     yield from (("nvdsl.layout", name) for name in layout.__all__)
+    yield from (("nvdsl.schedule", name) for name in schedule.__all__)
     yield from (("nvdsl.testing", name) for name in testing.__all__)
     modules = {name for name in thin.__all__ if inspect.ismodule(getattr(thin, name))}
     yield from (("nvdsl.thin", name) for name in set(thin.__all__) - modules - SAME)

@@ -11,7 +11,8 @@ import nvdsl
 ROOT = Path(nvdsl.__file__).parent
 
 ROOMS = (
-    "errors mlir values hopper layout ir ops lang trace verify lower driver sim testing call thin tune kernels cli"
+    "errors mlir values hopper layout ir ops lang trace verify lower driver sim testing call thin tune schedule "
+    "kernels cli"
 ).split()
 """Top first. docs/dataflow.md says what each is for."""
 

@@ -1,0 +1,29 @@
+"""From linalg to tensor cores by a list of steps (docs/schedules.md).
+
+    from nvdsl import schedule as sc
+
+    gemm = sc.compile(sc.matmul(1024, 1024, 1024), sc.wmma_steps())
+    gemm(a, b, c)
+
+A `Payload` says what is computed, in linalg: `matmul` makes one, `payload` takes MLIR's text. A schedule is a list of
+steps; each is a transform of MLIR's or a rewrite of nvdsl's, and says in its docstring what it changes in the IR. A
+step that does not fit raises ScheduleError, which names it. `step` makes one of a function.
+"""
+
+from nvdsl.schedule.blocks import bufferize, launch, tile_blocks
+from nvdsl.schedule.compiled import Scheduled, compile
+from nvdsl.schedule.finish import finish
+from nvdsl.schedule.latency import hide_latency
+from nvdsl.schedule.lists import fma_steps, wmma_steps
+from nvdsl.schedule.payload import Payload, matmul, payload
+from nvdsl.schedule.registers import hoist_sums, wmma
+from nvdsl.schedule.shared import copies, merge_barriers, pad, stage
+from nvdsl.schedule.step import Step, step
+from nvdsl.schedule.warps import permute, tile_fragments, tile_threads, tile_warps, unroll, vectorize
+from nvdsl.schedule.work import Work
+
+__all__ = [
+    "Payload", "Scheduled", "Step", "Work", "bufferize", "compile", "copies", "finish", "fma_steps", "hide_latency",
+    "hoist_sums", "launch", "matmul", "merge_barriers", "pad", "payload", "permute", "stage", "step", "tile_blocks",
+    "tile_fragments", "tile_threads", "tile_warps", "unroll", "vectorize", "wmma", "wmma_steps",
+]  # fmt: skip

@@ -1,0 +1,180 @@
+"""Steps for the grid: tiles for blocks, buffers, and the launch."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from nvdsl.hopper import arch
+from nvdsl.ir.operands import integers
+from nvdsl.mlir import ir
+from nvdsl.mlir.dialects import linalg
+from nvdsl.mlir.dialects.transform import gpu as transform_gpu
+from nvdsl.mlir.dialects.transform import structured
+from nvdsl.schedule.rewrite import whole_view
+from nvdsl.schedule.step import step
+from nvdsl.schedule.work import CONTRACTIONS, Work, mapping
+
+
+@step
+def tile_blocks(work: Work, m: int, n: int, k: int) -> None:
+    """Splits C into tiles of m x n, one for each block (an scf.forall), and the sum of each into steps of k (an
+    scf.for). On tensors the fill before the product and the elementwise operation behind it move into the block, and an
+    elementwise operation that makes A or B into the loop.
+
+    The extents of the product are multiples of m, n and k.
+    """
+    product = work.one(*CONTRACTIONS, made_by="write one linalg.matmul or linalg.batch_matmul in the payload")
+    extents = _extents(product)
+    for name, extent, tile in zip("mnk", extents, (m, n, k), strict=True):
+        if tile < 1 or extent % tile:
+            work.refuse(
+                f"{name} = {extent} is no multiple of {tile}",
+                "tiles are whole: there is no code for a part of one",
+                f"choose a tile that divides {extent}, or pad the arrays",
+            )
+    if _is_tensor(product):
+        work.run("linalg-fuse-elementwise-ops")
+    batch = [1] * (product.name == "linalg.batch_matmul")
+    axes = mapping([f"block<{axis}>" for axis in ("zyx" if batch else "yx")])
+    behind = _behind(work, work.one(*CONTRACTIONS, made_by=""))
+    with work.transform() as script:
+        anchor = script.match("linalg.generic", marked=behind) if behind else script.match(*CONTRACTIONS)
+        tiled = structured.TileUsingForallOp(anchor, tile_sizes=[*batch, m, n], mapping=axes)
+        inner, around = tiled.tiled_op, tiled.forall_op
+        if behind:
+            fused = structured.FuseIntoContainingOp(script.any_op, script.any_op, script.match(*CONTRACTIONS), around)
+            inner, around = fused.fused_op, fused.new_containing_op
+        if work.find("linalg.fill"):
+            structured.FuseIntoContainingOp(script.any_op, script.any_op, script.match("linalg.fill"), around)
+        structured.TileUsingForOp(inner, sizes=[0] * len(batch) + [0, 0, k])
+    work.clean()
+
+
+def _is_tensor(product: Any) -> bool:
+    return bool(len(product.results))
+
+
+def _behind(work: Work, product: Any) -> str:
+    """The mark of the elementwise operation that uses the product, "" if there is none."""
+    others = work.find("linalg.generic")
+    if not others:
+        return ""
+    users = [use.owner.operation for result in product.results for use in result.uses]
+    if len(others) > 1 or not _is_tensor(product) or users != [others[0].operation]:
+        work.refuse(
+            f"{len(others)} elementwise operations that are not all one behind the product",
+            "what is fused is a linalg.generic on tensors that uses the product",
+            "write the payload on tensors, with elementwise operations on the product's result",
+        )
+    return work.mark(others[0])
+
+
+def _extents(product: Any) -> tuple[int, int, int]:
+    """m, n and k."""
+    a, _, c = (list(value.type.shape) for value in list(product.operands)[:3])
+    return c[-2], c[-1], math.prod(a[-2:]) // c[-2]
+
+
+@step
+def bufferize(work: Work) -> None:
+    """Makes memrefs of tensors (one-shot bufferization, in place): the result becomes what is written to the last
+    argument. A payload on memrefs stays as it is."""
+    if any("tensor<" in str(v.type) for op in work.find("func.func") for v in op.regions[0].blocks[0].arguments):
+        work.run(
+            "one-shot-bufferize{bufferize-function-boundaries=1 function-boundary-type-conversion=identity-layout-map}",
+            "drop-equivalent-buffer-results",
+            "canonicalize",
+            "cse",
+        )
+        _drop_results(work)
+    for op in work.find("memref.copy"):
+        if op.operands[0].owner == op.operands[1].owner and str(op.operands[0]) == str(op.operands[1]):
+            op.erase()
+    allocated = work.find("memref.alloc")
+    if allocated:
+        work.refuse(
+            f"{allocated[0].results[0].type} would be a buffer in global memory",
+            "the product, what is before it and what is behind it are computed in place, in C",
+            "give C the type of the sums",
+        )
+    _drop_unit_batch(work)
+
+
+def _drop_results(work: Work) -> None:
+    (function,) = work.find("func.func")
+    kind = ir.FunctionType(ir.TypeAttr(function.attributes["function_type"]).value)
+    function.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(kind.inputs, []))
+    for end in work.find("func.return"):
+        with ir.InsertionPoint(end), end.location:
+            ir.Operation.create("func.return")
+        end.erase()
+
+
+def _drop_unit_batch(work: Work) -> None:
+    """What a block does with one matrix of a batch becomes the same on views without that axis."""
+    if not work.find("linalg.batch_matmul"):
+        return
+    for op in work.find("linalg.batch_matmul", "linalg.fill", "linalg.generic"):
+        rank = op.operands[len(op.operands) - 1].type.rank
+        with ir.InsertionPoint(op), op.location:
+            values = [whole_view(v, 1) if _has_rank(v, rank) else v for v in op.operands]
+            if op.name == "linalg.fill":
+                linalg.fill(values[0], outs=values[1:])
+                op.erase()
+                continue
+            dims = rank + (op.name == "linalg.batch_matmul")
+            maps = [_drop_first(one, dims) for one in ir.ArrayAttr(op.attributes["indexing_maps"])]
+            if op.name == "linalg.batch_matmul":
+                linalg.matmul(*values[:2], outs=values[2:], indexing_maps=maps)
+            else:
+                iterators = ir.ArrayAttr.get(list(ir.ArrayAttr(op.attributes["iterator_types"]))[1:])
+                given = ir.ArrayAttr.get([ir.AffineMapAttr.get(one) for one in maps])
+                made = linalg.GenericOp([], values[:-1], values[-1:], given, iterators)
+                op.regions[0].blocks[0].append_to(made.regions[0])
+        op.erase()
+    work.clean()
+
+
+def _has_rank(value: Any, rank: int) -> bool:
+    return isinstance(value.type, ir.MemRefType) and value.type.rank == rank
+
+
+def _drop_first(map: Any, dims: int) -> Any:
+    """An affine map of (b, m, ...), ``dims`` in all, as one of (m, ...)."""
+    places = [ir.AffineDimExpr(one).position - 1 for one in ir.AffineMapAttr(map).value.results]
+    return ir.AffineMap.get(dims - 1, 0, [ir.AffineDimExpr.get(place) for place in places if place >= 0])
+
+
+@step
+def launch(work: Work) -> None:
+    """Makes a gpu.launch of the loops over blocks, warps and threads: their indices become arithmetic on block and
+    thread ids. The block has as many threads as the tiles of `tile_warps` or `tile_threads` need."""
+    threads = thread_count(work)
+    blocks = [op for op in work.find("scf.forall") if "#gpu.block" in str(op.attributes["mapping"])]
+    if len(blocks) != 1:
+        work.refuse(f"{len(blocks)} loops over blocks", "it maps one scf.forall to blocks", "tile_blocks() before")
+    mark = work.mark(blocks[0])
+    with work.transform() as script:
+        found = script.match("scf.forall", marked=mark)
+        made = transform_gpu.MapForallToBlocks(found, generate_gpu_launch=True).result
+        transform_gpu.MapNestedForallToThreads(made, block_dims=[threads, 1, 1], sync_after_distribute=False)
+    work.clean()
+
+
+def thread_count(work: Work) -> int:
+    """Threads of a block: what the loops over warps and threads have iterations for."""
+    counts = {0}
+    for op in work.find("scf.forall"):
+        text = str(op.attributes["mapping"])
+        if "#gpu.block" not in text:
+            size = math.prod(integers(op, "staticUpperBound"))
+            counts.add(size * arch.WARP_SIZE if "#gpu.warp" in text else size)
+    threads = max(counts)
+    if not threads:
+        work.refuse("no loop over warps or threads", "it needs to know how many there are", "tile_warps() before")
+    if threads > arch.MAX_THREADS_PER_BLOCK:
+        work.refuse(
+            f"{threads:,} threads", f"a block has at most {arch.MAX_THREADS_PER_BLOCK:,}", "larger tiles for each warp"
+        )
+    return threads

@@ -1,0 +1,75 @@
+"""A payload and a schedule as something to call."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from nvdsl.call import module as modules
+from nvdsl.call.compiled import Compiled, Stage
+from nvdsl.errors import ArgumentError, frames
+from nvdsl.mlir import ir, threads
+from nvdsl.schedule.finish import finish
+from nvdsl.schedule.payload import Payload
+from nvdsl.schedule.step import Step
+from nvdsl.schedule.work import Work
+from nvdsl.thin.host_function import HostFunction
+from nvdsl.thin.load import LoadedFunction, load
+
+
+class Scheduled(HostFunction):
+    """What `compile` makes: ``scheduled(*arguments, stream=None, target=None)`` runs it, on a GPU or simulated.
+
+    Arguments are as the payload's function has them, of these very shapes; the last one is written. ``payload``,
+    ``steps``: what it was made of. ``stages``: the module before any step, and after each.
+    """
+
+    def __init__(self, payload: Payload, steps: tuple[Step, ...], stages: tuple[Stage, ...]) -> None:
+        super().__init__(payload.name)
+        self.payload, self.steps, self.stages = payload, steps, stages
+        function = load(self.mlir, name=f"<{payload.name} after {stages[-1].name}>")[payload.name]
+        assert isinstance(function, LoadedFunction)
+        self._function = function
+
+    @property
+    def mlir(self) -> str:
+        """The module that is compiled and simulated, as text."""
+        return self.stages[-1].text
+
+    def _module(self, specs: list[Any], **kwargs: Any) -> ir.Module:
+        return self._function._module(specs, **kwargs)
+
+    def compile(self, *args: Any, **kwargs: Any) -> Compiled:
+        """Compile for arguments (arrays, or `nv.ShapeDtype`) without a GPU."""
+        made = super().compile(*args, **kwargs)
+        made.stages = self.stages
+        return made
+
+    def __repr__(self) -> str:
+        return f"Scheduled({self.__name__}, [{', '.join(map(str, self.steps))}])"
+
+
+def compile(payload: Payload, schedule: Iterable[Step]) -> Scheduled:
+    """Apply a schedule's steps to a payload, one after the other, and then `finish`.
+
+    Raises ScheduleError, which names the step and its line, where one does not fit; ArgumentError for what is no step.
+    What it gives is verified and compiled at its first call.
+    """
+    steps = tuple(schedule)
+    for one in steps:
+        if not isinstance(one, Step):
+            raise ArgumentError(
+                f"{getattr(one, '__name__', one)!r} in a schedule",
+                where=frames.caller(),
+                rule="a schedule is a list of steps",
+                fix="call it, as in tile_warps(64, 32); a function of your own is decorated with step",
+            )
+    if not steps or steps[-1].name != finish.__name__:
+        steps = (*steps, finish())
+    with threads.mlir, modules.context(), ir.Location.unknown():
+        work = Work(ir.Module.parse(payload.text))
+        stages = [Stage("payload", "What is computed, before any step.", str(work.module))]
+        for one in steps:
+            one(work)
+            stages.append(Stage(str(one), one.says, str(work.module)))
+    return Scheduled(payload, steps, tuple(stages))

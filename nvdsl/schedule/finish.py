@@ -1,0 +1,79 @@
+"""The last step of each schedule: what the rest of nvdsl takes."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from nvdsl.hopper import arch
+from nvdsl.ir.walk import constant
+from nvdsl.mlir import ir
+from nvdsl.mlir.dialects import arith, gpu, memref, transform
+from nvdsl.mlir.dialects.transform import vector
+from nvdsl.schedule.registers import fold_views
+from nvdsl.schedule.shared import is_shared
+from nvdsl.schedule.step import step
+from nvdsl.schedule.work import Work
+
+ALIGNMENT = 128
+"""Bytes that a tile in shared memory starts at a multiple of."""
+
+
+@step
+def finish(work: Work) -> None:
+    """Places the tiles in the launch's dynamic shared memory, makes loads and stores of vectors of what is left of
+    copies, and lowers affine arithmetic. Each schedule ends with it."""
+    launches = work.find("gpu.launch")
+    left = work.find("scf.forall", "linalg.matmul", "linalg.copy", "linalg.fill", "linalg.generic", "vector.contract")
+    if len(launches) != 1 or left:
+        what = f"a {left[0].name} is left" if left else f"{len(launches)} launches"
+        work.refuse(what, "a schedule makes one launch, and leaves nothing that is not mapped to threads",
+                    "copies(), tile_warps() or tile_threads(), launch() and, on vectors, wmma() before")  # fmt: skip
+    fold_views(work)
+    with work.transform() as script:
+        script.patterns(
+            vector.ApplyDropUnitDimWithShapeCastPatternsOp,
+            vector.ApplyCastAwayVectorLeadingOneDimPatternsOp,
+            vector.ApplyLowerTransferPatternsOp,
+            transform.ApplyCanonicalizationPatternsOp,
+        )
+    _place_tiles(work, launches[0])
+    for op in work.find("vector.load", "vector.store"):
+        type = ir.VectorType((op.results[0] if op.results else op.operands[0]).type)
+        size = math.prod(type.shape) * type.element_type.width // 8
+        op.attributes["alignment"] = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), size)
+    work.run("lower-affine", "canonicalize", "cse")
+
+
+def _place_tiles(work: Work, launch: Any) -> None:
+    tiles = [op for op in work.find("memref.alloc") if is_shared(op.results[0])]
+    for op in work.find("memref.dealloc"):
+        op.erase()
+    if not tiles:
+        return
+    end = 0
+    with ir.InsertionPoint.at_block_begin(launch.regions[0].blocks[0]), launch.location:
+        block = gpu.dynamic_shared_memory(ir.Type.parse("memref<?xi8, #gpu.address_space<workgroup>>"))
+        for tile in tiles:
+            type = ir.MemRefType(tile.results[0].type)
+            start = -(-end // ALIGNMENT) * ALIGNMENT
+            end = start + math.prod(type.shape) * type.element_type.width // 8
+            view = memref.view(type, block, arith.constant(ir.IndexType.get(), start), [])
+            tile.results[0].replace_all_uses_with(view)
+    for tile in tiles:
+        tile.erase()
+    if end > arch.MAX_SMEM_PER_BLOCK:
+        work.refuse(f"{end:,} bytes of shared memory", f"a block has at most {arch.MAX_SMEM_PER_BLOCK:,}",
+                    "smaller tiles of the block")  # fmt: skip
+    _ask_for(launch, end)
+
+
+def _ask_for(launch: Any, size: int) -> None:
+    """Let the launch have dynamic shared memory: it is made anew around the same body."""
+    with ir.InsertionPoint(launch), launch.location:
+        amount = arith.constant(ir.IntegerType.get_signless(32), size)
+        sizes = [arith.constant(ir.IndexType.get(), constant(v)) for v in launch.operands]
+        segments = ir.DenseI32ArrayAttr.get([0, 1, 1, 1, 1, 1, 1, 0, 0, 0, 1])
+        made = ir.Operation.create("gpu.launch", [], [*sizes, amount], {"operandSegmentSizes": segments}, regions=1)
+    launch.regions[0].blocks[0].append_to(made.regions[0])
+    launch.erase()

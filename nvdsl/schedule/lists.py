@@ -1,0 +1,60 @@
+"""Schedules that are ready to use: lists of steps, to take as they are or to change."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from nvdsl.errors import ArgumentError, frames
+from nvdsl.schedule.blocks import bufferize, launch, tile_blocks
+from nvdsl.schedule.latency import hide_latency
+from nvdsl.schedule.registers import hoist_sums, wmma
+from nvdsl.schedule.shared import copies, merge_barriers, pad, stage
+from nvdsl.schedule.step import Step
+from nvdsl.schedule.warps import permute, tile_fragments, tile_threads, tile_warps, unroll, vectorize
+from nvdsl.values.dtypes import DType, f16
+
+
+def fma_steps(
+    block: tuple[int, int, int] = (128, 128, 16),
+    threads: tuple[int, int] = (16, 16),
+    *,
+    without: Sequence[str] = (),
+) -> list[Step]:
+    """A schedule without tensor cores: ``block`` is a block's tile as m, n and k, of which each of ``threads`` (down,
+    across) has a part. ``without``: names of steps to leave out (stage, merge_barriers, copies)."""
+    steps = [
+        tile_blocks(*block), bufferize(), stage(), merge_barriers(), tile_threads(*threads), copies(1), launch(),
+    ]  # fmt: skip
+    return _without(steps, without, ("stage", "merge_barriers", "copies"))
+
+
+def wmma_steps(
+    block: tuple[int, int, int] = (128, 128, 64),
+    warp: tuple[int, int] = (64, 32),
+    dtype: DType = f16,
+    *,
+    without: Sequence[str] = (),
+) -> list[Step]:
+    """The schedule of Katel, Khandelwal and Bondhugula ("MLIR-based code generation for GPU tensor cores", 2022): tiles
+    of ``block`` (m, n, k) in shared memory and of ``warp`` (m, n) for each warp, and WMMA. ``dtype``: of the operands.
+
+    ``without``: names of steps to leave out: merge_barriers, pad, permute, unroll, hoist_sums, hide_latency, and "wide"
+    for copies of one element at a time.
+    """
+    wide = 16 // dtype.bytes
+    copied = 1 if "wide" in without else wide
+    steps = [
+        tile_blocks(*block), bufferize(), stage(), merge_barriers(), pad(wide), tile_warps(*warp),
+        tile_fragments(16, 16, 32 // dtype.bytes), permute("kij"), vectorize(), copies(copied), launch(), unroll(),
+        hoist_sums(), hide_latency(), wmma(),
+    ]  # fmt: skip
+    known = ("merge_barriers", "pad", "permute", "unroll", "hoist_sums", "hide_latency", "wide")
+    return _without(steps, without, known)
+
+
+def _without(steps: list[Step], without: Sequence[str], known: Sequence[str]) -> list[Step]:
+    unknown = [name for name in without if name not in known]
+    if unknown:
+        raise ArgumentError(f"a schedule without {unknown[0]!r}", where=frames.caller(),
+                            rule=f"what may be left out is {', '.join(known)}", fix="choose from these")  # fmt: skip
+    return [step for step in steps if step.name not in without]

@@ -1,0 +1,151 @@
+"""Payloads: what a schedule is applied to, linalg in a function of MLIR."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from nvdsl.call import module as modules
+from nvdsl.errors import ArgumentError, TraceError, frames
+from nvdsl.ir.walk import find
+from nvdsl.mlir import ir, threads
+from nvdsl.mlir.dialects import linalg
+from nvdsl.values.dtypes import DType, bf16, f16, f32
+from nvdsl.values.traced import Value
+
+
+@dataclass(frozen=True)
+class Payload:
+    """A function of MLIR with linalg operations. ``text``: a module with one ``func.func``. ``name``: its name.
+
+    Its arguments are tensors, and its result the tensor that it makes of the last one, or else they are memrefs, of
+    which it writes the last one. Shapes are static.
+    """
+
+    text: str
+    name: str
+
+
+def payload(source: str | os.PathLike[str] | ir.Module) -> Payload:
+    """The payload that a module is: its text, the path of a file with it, or an ``ir.Module``.
+
+    Raises TraceError where MLIR refuses the text, or it has not one function.
+    """
+    if isinstance(source, os.PathLike):
+        source = Path(source).read_text()
+    text = str(source)
+    with threads.mlir, modules.context(), ir.Location.unknown():
+        try:
+            functions = find(ir.Module.parse(text), "func.func")
+            names = [ir.StringAttr(op.attributes["sym_name"]).value for op in functions]
+        except ir.MLIRError as error:
+            first = error.error_diagnostics[0].message
+            raise TraceError(first, where=frames.caller(), rule="MLIR refuses the module") from None
+    if len(names) != 1:
+        raise TraceError(
+            f"a payload with {len(names)} functions",
+            where=frames.caller(),
+            rule="a payload is a module with one func.func",
+            fix="write each payload as a module of its own",
+        )
+    return Payload(text, names[0])
+
+
+_OPERANDS = {"m": "(b, m, n) -> (m)", "n": "(b, m, n) -> (n)", "mn": "(b, m, n) -> (b, m, n)"}
+
+
+def matmul(
+    m: int,
+    n: int,
+    k: int,
+    dtype: DType = f16,
+    *,
+    sums: DType = f32,
+    batch: int | None = None,
+    transpose_a: bool = False,
+    transpose_b: bool = False,
+    add: bool = False,
+    then: Callable[..., Any] | None = None,
+    operands: Sequence[str] = (),
+) -> Payload:
+    """``C = A B`` as a payload on tensors: linalg.matmul, or linalg.batch_matmul with a ``batch``.
+
+    A is ``[m, k]``, or ``[k, m]`` with ``transpose_a``; B ``[k, n]``, or ``[n, k]`` with ``transpose_b``, both of
+    ``dtype``: f16, bf16 or f32 (which tensor cores take as tf32). C is ``[m, n]``, of the type of the ``sums``: f32, or
+    f16 for f16. All have a leading ``[batch]`` where one is given. ``add``: ``C = A B + C``.
+
+    ``then``: a function of an element of ``A B``, and of one of each of the ``operands``, to that of C, with nvdsl's
+    operators and functions (``lambda x, bias: nv.max(x + bias, 0.0)``). An operand is an array ``"m"``, ``"n"`` or
+    ``"mn"`` of the sums' type: one element a row, a column, or an element. The function takes ``(A, B, *operands, C)``.
+
+    Raises ArgumentError for types and extents that there are not.
+    """
+    where = frames.caller()
+    if dtype not in (f16, bf16, f32) or sums not in ((f16, f32) if dtype is f16 else (f32,)):
+        raise ArgumentError(f"a product of {dtype.name} with {sums.name} sums", where=where,
+                            rule="f16 has f16 or f32 sums; bf16 and f32 (as tf32) have f32 sums")  # fmt: skip
+    if min(m, n, k, batch or 1) < 1 or any(one not in _OPERANDS for one in operands):
+        raise ArgumentError(f"a product of {m} x {n} x {k} with operands {list(operands)}", where=where,
+                            rule="extents are at least 1, and operands are 'm', 'n' or 'mn'")  # fmt: skip
+    if operands and then is None:
+        raise ArgumentError("operands without a function", where=where, rule="operands are what `then` takes",
+                            fix="pass then=lambda x, bias: x + bias")  # fmt: skip
+
+    def tensor(*shape: int, of: DType = sums, lead: bool = True) -> str:
+        extents = (batch, *shape) if batch is not None and lead else shape
+        return f"tensor<{'x'.join(map(str, extents))}x{of.name}>"
+
+    a = tensor(*((k, m) if transpose_a else (m, k)), of=dtype)
+    b = tensor(*((n, k) if transpose_b else (k, n)), of=dtype)
+    c, rank = tensor(m, n), 2 if batch is None else 3
+    extra = [{"m": tensor(m, lead=False), "n": tensor(n, lead=False), "mn": c}[one] for one in operands]
+    kind = "linalg.matmul" if batch is None else "linalg.batch_matmul"
+    lead = "" if batch is None else "b, "
+    maps = [
+        f"affine_map<({lead}m, n, k) -> ({lead}{places})>"
+        for places in ("k, m" if transpose_a else "m, k", "n, k" if transpose_b else "k, n", "m, n")
+    ]
+    arguments = [f"%A: {a}", f"%B: {b}", *(f"%e{i}: {one}" for i, one in enumerate(extra))]
+    product = (
+        f"%p = {kind} indexing_maps = [{', '.join(maps)}] ins(%A, %B : {a}, {b}) "
+        f"outs(%{'C' if add else 'zero'} : {c}) -> {c}"
+    )
+    start = "" if add else f"%zero = linalg.fill ins(%none : {sums.name}) outs(%C : {c}) -> {c}"
+    text = f"""
+    func.func @matmul({", ".join(arguments)}, %C: {c} {{bufferization.writable = true}}) -> {c} {{
+      %none = arith.constant 0.0 : {sums.name}
+      {start}
+      {product}
+      return %p : {c}
+    }}"""
+    if then is None:
+        return payload(text)
+    texts = [_OPERANDS[one] if rank == 3 else _OPERANDS[one].replace("b, ", "") for one in operands]
+    return _with_epilogue(text, then, [f"affine_map<{one}>" for one in texts], rank)
+
+
+def _with_epilogue(text: str, then: Callable[..., Any], maps: list[str], rank: int) -> Payload:
+    """The same with an elementwise operation behind the product, whose body ``then`` makes."""
+    with threads.mlir, modules.context(), ir.Location.unknown():
+        module = ir.Module.parse(text)
+        function = module.body.operations[0]
+        block = function.regions[0].blocks[0]
+        end = list(block.operations)[-1]
+        product = end.operands[0]
+        extra = list(block.arguments)[2:-1]
+        identity = ir.AffineMapAttr.get(ir.AffineMap.get_identity(rank))
+        indexing = ir.ArrayAttr.get([*(ir.Attribute.parse(one) for one in maps), identity])
+        parallel = ir.ArrayAttr.get([ir.Attribute.parse("#linalg.iterator_type<parallel>")] * rank)
+        with ir.InsertionPoint(end):
+            generic = linalg.GenericOp([product.type], extra, [product], indexing, parallel)
+        types = [ir.RankedTensorType(v.type).element_type for v in (*extra, product)]
+        body = generic.regions[0].blocks.append(*types, arg_locs=[ir.Location.unknown()] * len(types))
+        with ir.InsertionPoint(body):
+            *others, x = body.arguments
+            made = then(x, *others)
+            linalg.YieldOp([made if isinstance(made, ir.Value) else Value(made)])
+        end.operands[0] = generic.results[0]
+        return payload(module)

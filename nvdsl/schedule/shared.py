@@ -1,0 +1,159 @@
+"""Steps for shared memory: tiles in it, padding, barriers, copies."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from nvdsl.ir.walk import defining
+from nvdsl.mlir import ir
+from nvdsl.mlir.dialects import linalg, memref, transform
+from nvdsl.mlir.dialects.transform import structured
+from nvdsl.schedule.blocks import thread_count
+from nvdsl.schedule.rewrite import whole_view
+from nvdsl.schedule.step import step
+from nvdsl.schedule.work import Work, mapping
+
+COPY_LOOP = "nvdsl.copies"
+"""Marks the loops over the parts of a copy."""
+
+
+def is_shared(value: Any) -> bool:
+    """Whether a memref is in shared memory."""
+    return isinstance(value.type, ir.MemRefType) and "workgroup" in str(value.type.memory_space)
+
+
+@step
+def stage(work: Work) -> None:
+    """Gives the block's tiles of A and B buffers in shared memory, with a copy into each in every step of K, and
+    barriers before and after each copy."""
+    product = work.one("linalg.matmul", made_by="tile_blocks() and bufferize() before")
+    if len(product.results):
+        work.refuse("the product is still on tensors", "buffers have a memory space", "bufferize() before")
+    for number, operand in enumerate(list(product.operands)[:2]):
+        made = defining(operand)
+        if made is None or made.name != "memref.subview":  # a tile that is the whole array: promotion takes views
+            with ir.InsertionPoint(product), product.location:
+                product.operands[number] = whole_view(operand)
+    with work.transform() as script:
+        structured.PromoteOp(
+            script.any_op, script.match("linalg.matmul"), operands_to_promote=[0, 1], use_full_tiles_by_default=True,
+            mapping=mapping(["memory_space<workgroup>"]),
+        )  # fmt: skip
+    for op in work.find("memref.copy"):  # the transforms that map copies to threads know only linalg.copy
+        with ir.InsertionPoint(op), op.location:
+            linalg.copy(op.operands[0], outs=[op.operands[1]])
+        op.erase()
+    work.clean()
+
+
+@step
+def merge_barriers(work: Work) -> None:
+    """Drops barriers that order nothing: one directly behind another, and one between two copies into different
+    buffers."""
+    for barrier in work.find("gpu.barrier"):
+        before, after = _neighbours(barrier)
+        both = {before and before.name, after and after.name}
+        if both == {"linalg.copy"} and _apart(before, after):
+            barrier.erase()
+        elif before is not None and before.name == "gpu.barrier":
+            barrier.erase()
+
+
+def _apart(first: Any, second: Any) -> bool:
+    """Whether neither copy touches a buffer that the other one writes: each reads global memory."""
+    (one, target), (other, second_target) = first.operands, second.operands
+    into_shared = is_shared(target) and is_shared(second_target) and not is_shared(one) and not is_shared(other)
+    return into_shared and defining(target) != defining(second_target)
+
+
+def _neighbours(op: Any) -> tuple[Any, Any]:
+    ops = [one.operation for one in op.operation.block]
+    i = ops.index(op.operation)
+    return (ops[i - 1] if i else None), (ops[i + 1] if i + 1 < len(ops) else None)
+
+
+@step
+def pad(work: Work, elements: int = 8) -> None:
+    """Makes the rows of each tile in shared memory longer by some elements, so that rows start in different banks. The
+    tile becomes a view of the longer buffer."""
+    tiles = [op for op in work.find("memref.alloc") if is_shared(op.results[0])]
+    if not tiles:
+        work.refuse("no tile in shared memory", "it pads what stage() makes", "stage() before")
+    for tile in tiles:
+        plain = ir.MemRefType(tile.results[0].type)
+        size = _element_bytes(plain.element_type)
+        if elements < 0 or elements * size % 16:
+            work.refuse(
+                f"rows of {plain} longer by {elements} elements",
+                "rows start at multiples of 16 bytes, for wide copies and for tensor cores",
+                f"pad by a multiple of {16 // size}",
+            )
+        for use in tile.results[0].uses:
+            if use.owner.operation.name not in ("linalg.copy", "linalg.matmul", "memref.dealloc"):
+                work.refuse(
+                    f"{plain} is in parts already ({use.owner.operation.name})",
+                    "it works on whole tiles",
+                    "pad() directly behind stage()",
+                )
+        shape = [*plain.shape[:-1], plain.shape[-1] + elements]
+        with ir.InsertionPoint(tile), tile.location:
+            wide = memref.alloc(ir.MemRefType.get(shape, plain.element_type, None, plain.memory_space), [], [])
+            strides = [math.prod(shape[i + 1 :]) for i in range(len(shape))]
+            layout = ir.StridedLayoutAttr.get(0, strides)
+            part = ir.MemRefType.get(plain.shape, plain.element_type, layout, plain.memory_space)
+            zeros, ones = [0] * len(shape), [1] * len(shape)
+            view = memref.SubViewOp(part, wide, [], [], [], zeros, list(plain.shape), ones).result
+        for use in list(tile.results[0].uses):
+            user = use.owner.operation
+            if user.name == "memref.dealloc":
+                user.erase()
+            else:
+                user.operands[use.operand_number] = view
+        tile.erase()
+
+
+def _element_bytes(type: Any) -> int:
+    return int(type.width) // 8
+
+
+@step
+def copies(work: Work, width: int = 1) -> None:
+    """Divides each copy into shared memory among all threads of the block: each moves ``width`` neighbouring elements
+    in each turn of a loop, a row of threads a row of the tile. From 2 elements on these are vectors."""
+    found = work.find("linalg.copy")
+    if not found:
+        work.refuse("there is no copy", "it works on the copies of stage()", "stage() before")
+    threads = thread_count(work)
+    for op in found:
+        rows, columns = op.operands[1].type.shape
+        size = _element_bytes(op.operands[1].type.element_type)
+        if width < 1 or columns % width or width * size not in (2, 4, 8, 16):
+            work.refuse(
+                f"{width} elements at once of rows of {columns} of {size} bytes",
+                "a thread moves 2, 4, 8 or 16 bytes, and rows are whole numbers of that",
+                "another width",
+            )
+        across = math.gcd(columns // width, threads)
+        down = threads // across
+        if rows % down:
+            work.refuse(
+                f"{threads} threads copy {down} rows at a time of a tile of {rows} x {columns}",
+                "each turn of the loop copies whole rows with all threads",
+                "another width, or tiles of other extents",
+            )
+        mark = work.mark(op)
+        with work.transform() as script:
+            copy = script.match("linalg.copy", marked=mark)
+            loops = structured.TileUsingForOp(copy, sizes=[down, across * width])
+            for loop in loops.results[1:]:
+                transform.AnnotateOp(loop, COPY_LOOP)
+            each = structured.TileUsingForallOp(
+                loops.results[0], tile_sizes=[1, width],
+                mapping=mapping(["thread<linear_dim_1>", "thread<linear_dim_0>"]),
+            )  # fmt: skip
+            if width > 1:
+                structured.VectorizeOp(each.tiled_op)
+            else:
+                structured.ConvertToLoopsOp(script.any_op, each.tiled_op)
+    work.clean()

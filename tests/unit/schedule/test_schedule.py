@@ -1,0 +1,243 @@
+"""Payloads and schedules: what they compute in the simulator, and what is refused with the step's name."""
+
+import re
+
+import numpy as np
+import pytest
+
+import nvdsl as nv
+from nvdsl import schedule as sc
+from nvdsl import thin
+from nvdsl.errors import ArgumentError, ScheduleError, SimError, TraceError
+from nvdsl.mlir.dialects import arith, math
+
+BLOCK, WARP = (32, 64, 32), (32, 32)
+OPTIONAL = ("hide_latency", "hoist_sums", "unroll", "wide", "pad", "permute", "merge_barriers")
+
+
+def numbers(shape, dtype, seed):
+    return np.random.default_rng(seed).integers(-2, 3, shape).astype(dtype)
+
+
+def difference(scheduled, reference, *arrays):
+    """Of the last array, which is written, from the reference made of all of them as f32."""
+    want = reference(*[one.astype(np.float32) for one in arrays])
+    scheduled(*arrays, target="sim")
+    return np.abs(arrays[-1].astype(np.float32) - want).max()
+
+
+def product(steps, m=64, n=64, k=64, reference=lambda a, b, c: a @ b, of="f2", to="f4", **what):
+    lead = () if what.get("batch") is None else (what["batch"],)
+    a = (*lead, k, m) if what.get("transpose_a") else (*lead, m, k)
+    b = (*lead, n, k) if what.get("transpose_b") else (*lead, k, n)
+    extra = [{"m": (m,), "n": (n,), "mn": (*lead, m, n)}[one] for one in what.get("operands", ())]
+    kinds = [of, of, *[to] * len(extra), to]
+    shapes = [a, b, *extra, (*lead, m, n)]
+    arrays = [numbers(shape, kind, seed) for seed, (shape, kind) in enumerate(zip(shapes, kinds, strict=True))]
+    return difference(sc.compile(sc.matmul(m, n, k, **what), steps), reference, *arrays)
+
+
+def relu(x):
+    return arith.maximumf(x, arith.ConstantOp(x.type, 0.0).result)
+
+
+# --- what is computed
+
+
+@pytest.mark.parametrize("count", range(len(OPTIONAL) + 1))
+def test_each_row_of_the_ablation(count):
+    assert product(sc.wmma_steps(BLOCK, WARP, without=OPTIONAL[:count]), k=96) == 0
+
+
+@pytest.mark.parametrize("name", OPTIONAL)
+def test_each_step_that_may_be_left_out_alone(name):
+    rest = {"hoist_sums": (), "unroll": ("hoist_sums", "hide_latency")}.get(name, ())
+    assert product(sc.wmma_steps(BLOCK, WARP, without=(name, *rest))) == 0
+
+
+@pytest.mark.parametrize("transpose_a", [False, True])
+@pytest.mark.parametrize("transpose_b", [False, True])
+@pytest.mark.parametrize("batch", [None, 2])
+def test_transposed_operands_and_batches(transpose_a, transpose_b, batch):
+    def reference(a, b, c):
+        return (a.swapaxes(-1, -2) if transpose_a else a) @ (b.swapaxes(-1, -2) if transpose_b else b)
+
+    what = {"transpose_a": transpose_a, "transpose_b": transpose_b, "batch": batch}
+    assert product(sc.wmma_steps(BLOCK, WARP), m=32, reference=reference, **what) == 0
+
+
+@pytest.mark.parametrize(("dtype", "sums"), [(nv.f16, nv.f16), (nv.f32, nv.f32)])
+def test_types(dtype, sums):
+    steps = sc.wmma_steps(BLOCK, WARP, dtype)
+    assert product(steps, of=dtype.numpy, to=sums.numpy, dtype=dtype, sums=sums) == 0
+
+
+@pytest.mark.parametrize("steps", [sc.wmma_steps((32, 32, 32), (32, 32)), sc.fma_steps((32, 32, 16), (8, 4))])
+@pytest.mark.parametrize("batch", [None, 2])
+def test_elementwise_operations_and_sums_that_go_on(steps, batch):
+    size = {"m": 32, "n": 32, "k": 32, "batch": batch}
+    assert product(steps, reference=lambda a, b, c: a @ b + c, add=True, **size) == 0
+    assert product(steps, reference=lambda a, b, c: np.maximum(a @ b, 0), then=relu, **size) == 0
+    for kind, view in (("m", lambda e: e[:, None]), ("n", lambda e: e), ("mn", lambda e: e)):
+        more = {"then": lambda x, e: relu(x * 2.0 + e), "operands": [kind], **size}
+        assert product(steps, reference=lambda a, b, e, c, f=view: np.maximum(2 * (a @ b) + f(e), 0), **more) == 0
+
+
+def test_fma_without_shared_memory_and_bf16():
+    steps = sc.fma_steps((16, 32, 16), (4, 8), without=("stage", "merge_barriers", "copies"))
+    assert product(steps, m=16, n=32, k=16, of=nv.bf16.numpy, dtype=nv.bf16) == 0
+
+
+def test_a_payload_on_memrefs():
+    types = "memref<64x32xf16>", "memref<32x64xf16>", "memref<64x64xf32>"
+    text = f"""func.func @gemm(%A: {types[0]}, %B: {types[1]}, %C: {types[2]}) {{
+      linalg.matmul ins(%A, %B : {types[0]}, {types[1]}) outs(%C : {types[2]})
+      return }}"""
+    scheduled = sc.compile(sc.payload(text), sc.wmma_steps(BLOCK, WARP))
+    arrays = numbers((64, 32), "f2", 0), numbers((32, 64), "f2", 1), numbers((64, 64), "f4", 2)
+    assert difference(scheduled, lambda a, b, c: a @ b + c, *arrays) == 0
+
+
+# --- what the simulator finds
+
+
+@pytest.mark.parametrize("without", [(), ("hide_latency",), ("hide_latency", "hoist_sums")])
+def test_a_barrier_that_is_missing_anywhere_is_reported(without):
+    made = sc.compile(sc.matmul(64, 64, 128), sc.wmma_steps((64, 64, 32), WARP, without=without))
+    lines = made.mlir.splitlines()
+    barriers = [number for number, line in enumerate(lines) if "gpu.barrier" in line]
+    assert len(barriers) == (2 if without else 3)
+    for barrier in barriers:
+        text = "\n".join(line for number, line in enumerate(lines) if number != barrier)
+        arrays = [numbers(shape, "f2", 0) for shape in ((64, 128), (128, 64))]
+        with pytest.raises(SimError, match="nothing orders the two"):
+            thin.load(text)["matmul"](*arrays, np.zeros((64, 64), np.float32), target="sim")
+
+
+# --- what is compiled
+
+
+def test_what_is_compiled_has_the_instructions_and_the_stages():
+    made = sc.compile(sc.matmul(256, 256, 512), sc.wmma_steps())
+    shapes = [nv.ShapeDtype((256, 512), nv.f16), nv.ShapeDtype((512, 256), nv.f16), nv.ShapeDtype((256, 256), nv.f32)]
+    compiled = made.compile(*shapes)
+    (kernel,) = compiled.kernels.values()
+    assert kernel.max_threads == 256 and kernel.resources.spill_stores == 0
+    loop = re.search(r"^(\$L__BB0_\d+):(.*?)bra(?:\.uni)?\s+\1", kernel.ptx, re.S | re.M).group(2)
+    assert len(re.findall(r"wmma\.mma", loop)) == 4 * 2 * 4
+    assert len(re.findall(r"ld\.global\.v4", loop)) == 8 and "wmma.load.c" not in loop and "wmma.store" not in loop
+    assert [stage.name for stage in compiled.stages] == ["payload", *map(str, made.steps)]
+    assert made.steps[-1].name == "finish" and all(one.says for one in made.steps)
+
+
+def test_layouts_of_transposed_operands_agree_with_their_loads():
+    made = sc.compile(sc.matmul(64, 64, 64, transpose_b=True), sc.wmma_steps(BLOCK, WARP))
+    shapes = [nv.ShapeDtype((64, 64), nv.f16), nv.ShapeDtype((64, 64), nv.f16), nv.ShapeDtype((64, 64), nv.f32)]
+    assert {"row.col"} == set(re.findall(r"wmma\.mma\.sync\.aligned\.(\w+\.\w+)\.", made.compile(*shapes).ptx))
+
+
+# --- what is refused
+
+
+def steps_with(name, *steps, **other):
+    """The schedule with the steps called ``name`` replaced."""
+    whole = sc.wmma_steps(BLOCK, WARP, **other)
+    place = [one.name for one in whole].index(name)
+    return [*whole[:place], *steps, *whole[place + 1 :]]
+
+
+@pytest.mark.parametrize(
+    ("payload", "steps", "says"),
+    [
+        ((65, 64, 64), None, r"tile_blocks\(32, 64, 32\): m = 65 is no multiple of 32"),
+        ((64, 64, 40), None, r"tile_blocks\(32, 64, 32\): k = 40 is no multiple of 32"),
+        ((64, 64, 64), [sc.tile_blocks(32, 64, 0)], r"tile_blocks\(32, 64, 0\): k = 64 is no multiple of 0"),
+        ((64, 64, 64), [sc.stage()], r"stage\(\): the product is still on tensors"),
+        ((64, 64, 64), [sc.bufferize(), sc.stage(), sc.copies(8)], r"copies\(8\): no loop over warps or threads"),
+        ((64, 64, 64), [sc.bufferize(), sc.wmma()], r"wmma\(\): no products of vectors"),
+        ((64, 64, 64), [sc.bufferize(), sc.tile_warps(32, 24)], r"tile_warps\(32, 24\): tiles of 32 x 24 for warps"),
+        ((64, 64, 64), [sc.bufferize(), sc.vectorize()], r"vectorize\(\): no tiles of a tensor core"),
+        ((64, 64, 64), [sc.bufferize(), sc.permute()], r"permute\(\): no three loops"),
+        ((64, 64, 64), [sc.bufferize(), sc.pad()], r"pad\(\): no tile in shared memory"),
+        ((64, 64, 64), [sc.bufferize(), sc.launch()], r"launch\(\): no loop over warps or threads"),
+        ((64, 64, 64), [sc.bufferize(), sc.hide_latency()], r"hide_latency\(\): no loop over K in a launch"),
+        ((64, 64, 64), [sc.tile_blocks(32, 32, 32)], r"finish\(\): 0 launches|finish\(\): a \S+ is left"),
+        ((64, 64, 64), steps_with("pad", sc.pad(3)), r"pad\(3\): rows of .* longer by 3 elements"),
+        ((64, 64, 64), steps_with("permute", sc.permute("kk")), r"permute\('kk'\): the order 'kk'"),
+        ((64, 64, 64), steps_with("copies", sc.copies(16)), r"copies\(16\): 16 elements at once"),
+        ((64, 64, 64), steps_with("tile_fragments", sc.tile_fragments(16, 8, 16)), r"wmma\(\): tiles of 16 x 8 x 16"),
+        ((64, 64, 64), steps_with("unroll"), r"hoist_sums\(\): loops over tiles of a tensor core"),
+        ((64, 64, 64), steps_with("stage", sc.stage(), sc.tile_warps(*WARP), sc.pad()), r"pad\(\): .* is in parts"),
+    ],
+)
+def test_a_step_that_does_not_fit_is_named(payload, steps, says):
+    if steps is None:
+        steps = sc.wmma_steps(BLOCK, WARP)
+    elif steps[0].name != "tile_blocks":
+        steps = [sc.tile_blocks(*BLOCK), *steps]
+    with pytest.raises(ScheduleError, match=says) as caught:
+        sc.compile(sc.matmul(*payload), steps)
+    assert caught.value.where.file == __file__ and caught.value.rule
+
+
+def test_bf16_and_other_functions_have_no_wmma():
+    with pytest.raises(ScheduleError, match=r"wmma\(\): a product of bf16"):
+        sc.compile(sc.matmul(64, 64, 64, nv.bf16), sc.wmma_steps(BLOCK, WARP))
+    with pytest.raises(ScheduleError, match=r"wmma\(\): math.exp\w* has no form"):
+        sc.compile(sc.matmul(64, 64, 64, then=math.exp), sc.wmma_steps(BLOCK, WARP))
+    with pytest.raises(ScheduleError, match=r"wmma\(\): arith.maxnumf has no form"):
+        sc.compile(sc.matmul(64, 64, 64, then=lambda x: nv.max(x, 0.0)), sc.wmma_steps(BLOCK, WARP))
+
+
+def test_too_much_shared_memory_and_too_many_threads():
+    with pytest.raises(ScheduleError, match=r"finish\(\): \d+,\d+ bytes of shared memory"):
+        sc.compile(sc.matmul(256, 256, 512), sc.wmma_steps((256, 256, 512), (128, 128), without=OPTIONAL[:3]))
+    with pytest.raises(ScheduleError, match=r"copies\(8\): 2,048 threads"):
+        sc.compile(sc.matmul(256, 256, 32), sc.wmma_steps((256, 256, 32), (32, 32)))
+
+
+def test_payloads_that_there_are_not():
+    with pytest.raises(ArgumentError, match="a product of bf16 with f16 sums"):
+        sc.matmul(16, 16, 16, nv.bf16, sums=nv.f16)
+    with pytest.raises(ArgumentError, match="operands without a function"):
+        sc.matmul(16, 16, 16, operands=["n"])
+    with pytest.raises(ArgumentError, match=r"0 x 16 x 16"):
+        sc.matmul(0, 16, 16)
+    with pytest.raises(TraceError, match="2 functions"):
+        sc.payload("func.func @a() { return }\nfunc.func @b() { return }")
+    with pytest.raises(TraceError, match="custom op"):
+        sc.payload("func.func @a() { nonsense }")
+
+
+def test_what_is_no_step():
+    with pytest.raises(ArgumentError, match="'tile_warps' in a schedule"):
+        sc.compile(sc.matmul(16, 16, 16), [sc.tile_warps])
+    with pytest.raises(ArgumentError, match="a schedule without 'launch'"):
+        sc.wmma_steps(without=["launch"])
+    with pytest.raises(TypeError):
+        sc.tile_blocks(1)
+
+
+def test_a_step_of_ones_own():
+    @sc.step
+    def count_products(work, into):
+        """Counts the products, and changes nothing."""
+        into.append(len(work.find("gpu.subgroup_mma_compute")))
+
+    @sc.step
+    def break_it(work):
+        """Takes the return away."""
+        work.find("func.return")[0].erase()
+
+    @sc.step
+    def refuse(work):
+        work.refuse("no", "never", "nothing")
+
+    found = []
+    steps = [*sc.wmma_steps(BLOCK, WARP), count_products(found)]
+    assert product(steps) == 0 and found == [2 * 2 * 2 * 2]  # of one turn, and of the last that is peeled off
+    assert steps[-1].says == "Counts the products, and changes nothing."
+    with pytest.raises(ScheduleError, match=r"step refuse\(\): no"):
+        sc.compile(sc.matmul(64, 64, 64), [refuse()])
+    with pytest.raises(ScheduleError, match=r"step break_it\(\)"):
+        sc.compile(sc.matmul(64, 64, 64), [break_it()])
