@@ -19,6 +19,7 @@ from nvdsl.kernels.blocks.elementwise import Elementwise
 from nvdsl.kernels.blocks.linear_combination import LinearCombination
 from nvdsl.kernels.gemm import blockscaled, cooperative, pingpong, splitk, streamk
 from nvdsl.kernels.gemm.config import Config
+from tests.sim import group_kernels
 from tests.sim.mutants import kernels
 from tests.sim.mutants.judge import Subject, Verdict
 from tests.sim.programs import CASES, Case, gemm_case
@@ -108,6 +109,11 @@ def _told(function: Any, x: np.ndarray, scratch: list[np.ndarray], expected: np.
     return Case(program, lambda: np.testing.assert_array_equal(out, expected), reset)
 
 
+def _collectives(function: Any) -> Case:
+    x = _floats(256)
+    return _told(function, x, [], group_kernels.EXPECTED[function.__name__](x))
+
+
 def _nan(*shape: int) -> np.ndarray:
     return np.full(shape, np.nan, np.float32)
 
@@ -153,6 +159,9 @@ SUBJECTS: dict[str, Callable[[], Case]] = {
         kernels.last_block, x := _floats(5, 64), [_nan(5, 64), _counter()], 2 * x.sum(0), fences=True
     ),
     "atomic sums": lambda: _told(kernels.atomic_sums, x := _floats(3, 64), [], x.sum(0)),
+    "collectives": lambda: _collectives(group_kernels.rounds),
+    "collectives, parts": lambda: _collectives(group_kernels.rounds_of_parts),
+    "collectives, cluster": lambda: _collectives(group_kernels.rounds_of_a_cluster),
 }
 
 
