@@ -119,12 +119,16 @@ def _assert(warp: Warp, others: int) -> WatchdogError:
 
 def _out_of_bounds(warp: Warp, others: int) -> WatchdogError:
     site = warp.site
-    indices = [number(bits, type) for bits, type in zip(warp.values, site.types, strict=False)]
+    values = [number(bits, type) for bits, type in zip(warp.values, site.types, strict=False)]
+    indices, logged = values[: len(site.extents)], iter(values[len(site.extents) :])
+    extents = [next(logged, None) if extent is None else extent for extent in site.extents]
     shown = str(indices[0]) if len(indices) == 1 else str(tuple(indices))
-    axis = next((i for i, (n, below) in enumerate(zip(indices, site.extents, strict=True)) if not 0 <= n < below), 0)
+    pairs = enumerate(zip(indices, extents, strict=True))
+    axis = next((i for i, (n, below) in pairs if n < 0 or below is not None and n >= below), 0)
     what = "byte" if site.of.endswith("shared memory") and len(indices) == 1 else "index"
     axis_ = f"on axis {axis} " if len(indices) > 1 else ""
-    largest = f"{axis_}the largest legal {what} is {site.extents[axis] - 1}"
+    below = extents[axis]
+    largest = f"{axis_}the largest legal {what} is {'unknown' if below is None else below - 1}"
     if site.count > 1:
         largest += f", and it is a multiple of {site.count}"
     return WatchdogError(

@@ -213,9 +213,8 @@ class Array(ir.Value):
         if count > 1:
             self._check_vector(count, keys)
         last = (*self.shape[:-1], self.shape[-1] - count + 1)
-        checked = [(k, size) for k, size in zip(keys, last, strict=True) if isinstance(size, int)]
         of = f"an array of {'x'.join(str(n) if isinstance(n, int) else '?' for n in self.shape)} {self.dtype.name}"
-        bounds.within(of, [k for k, _ in checked], [size for _, size in checked])
+        bounds.within(of, keys, last)
         space = SHARED if "workgroup" in str(self.type) else GLOBAL
         return element_address(self, keys, self.strides, space)
 

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from nvdsl.lang.array import Array
     from nvdsl.values.typing import Int
 
-MOST = (1 << 31) - 1
-"""The largest named extent: it is an i32."""
+MOST = (1 << 31) - (1 << 16)
+"""The largest named extent: it is an i32, and so is what it is rounded up to, a whole number of tiles or blocks."""
 
 _DYNAMIC = ir.ShapedType.get_dynamic_stride_or_offset()
 _TEXT = re.compile(r"\s*([A-Za-z_]\w*)\s*(?:%\s*([1-9]\d*)\s*)?")

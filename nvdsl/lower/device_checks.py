@@ -11,8 +11,8 @@ from typing import Any
 
 from nvdsl.ir import views
 from nvdsl.ir.location import where
-from nvdsl.ir.operands import has, integer, mbarriers, named, optional, string
-from nvdsl.ir.walk import defining, find, walk
+from nvdsl.ir.operands import has, mbarriers, named, optional, string
+from nvdsl.ir.walk import constant, defining, find, walk
 from nvdsl.lower import debug_ptx, device_log
 from nvdsl.lower.device_log import Site
 from nvdsl.lower.kernels import Kernel
@@ -117,12 +117,14 @@ def _check_mbarrier(op: Any, names: dict[Any, str], kernel: Kernel) -> None:
 
 def _check_stated(op: Any, kernel: Kernel) -> None:
     """Indices that a wrapper states: `nvdsl.ops.bounds`."""
-    stated, values = bounds.stated(op), list(op.operands)
+    stated, operands = bounds.stated(op), list(op.operands)
     assert stated is not None
+    values = operands[: len(stated.extents)]
+    extents = [operands[n.number] if isinstance(n, bounds.Operand) else n for n in stated.extents]
     if len(values) > device_log.MAX_VALUES:
         return
     holds = None
-    for value, extent in zip(values, stated.extents, strict=True):
+    for value, extent in zip(values, extents, strict=True):
         one = _compare(value, extent)
         if stated.multiple > 1:
             rest = new("arith.remui", value.type, value, _constant(value.type, stated.multiple))
@@ -130,11 +132,19 @@ def _check_stated(op: Any, kernel: Kernel) -> None:
             whole = new("arith.cmpi", one.type, rest, _constant(value.type, 0), predicate=equal)
             one = new("arith.andi", one.type, one, whole)
         holds = one if holds is None else new("arith.andi", one.type, holds, one)
-    types = tuple(str(value.type) for value in values)
-    site = Site(
-        "out-of-bounds", where(op), "access", stated.of, count=stated.multiple, types=types, extents=stated.extents
-    )
-    _require(to_i32(holds), kernel, site, values)
+    _require_within(holds, "access", stated.of, values, extents, kernel, op, stated.multiple)
+
+
+def _require_within(
+    holds: Any, what: str, of: str, values: list[Any], extents: list[Any], kernel: Kernel, op: Any, multiple: int = 0
+) -> None:
+    """Indices are below their extents. Dynamic extents are written into the log behind them, where they have room."""
+    dynamic = [extent for extent in extents if isinstance(extent, ir.Value)]
+    logged = [*values, *dynamic] if len(values) + len(dynamic) <= device_log.MAX_VALUES else values
+    known = tuple(None if isinstance(extent, ir.Value) else extent for extent in extents)
+    types = tuple(str(value.type) for value in logged)
+    site = Site("out-of-bounds", where(op), what, of, count=multiple, types=types, extents=known)
+    _require(to_i32(holds), kernel, site, logged)
 
 
 def _check_access(op: Any, kernel: Kernel) -> None:
@@ -155,20 +165,41 @@ def _check_access(op: Any, kernel: Kernel) -> None:
 def _check(what: str, ref: Any, indices: list[Any], width: int, kernel: Kernel, op: Any, name: str) -> None:
     """``width`` elements of the last axis from ``indices`` on lie within the memref."""
     extents = list(ref.type.shape)
-    if not indices or not ref.type.has_static_shape or len(indices) > device_log.MAX_VALUES:
+    if not indices or len(indices) > device_log.MAX_VALUES or not _has_extents(ref):
         return
-    last = [*extents[:-1], extents[-1] - width + 1]
-    checked = [(i, below) for i, below in zip(indices, last, strict=True) if not _known_below(i, below)]
+    dynamic = ir.ShapedType.get_dynamic_size()
+    shown = "x".join("?" if extent == dynamic else str(extent) for extent in extents)
+    for axis, extent in enumerate(extents):
+        if extent == dynamic:
+            dim = new("memref.dim", indices[0].type, ref, _constant(indices[0].type, axis))
+            extents[axis] = _minus(dim, 0)
+    extents[-1] = _minus(extents[-1], width - 1)
+    checked = [(i, below) for i, below in zip(indices, extents, strict=True) if not _known_below(i, below)]
     if not checked:
         return
     holds = None
     for index, below in checked:  # as unsigned numbers, so that negative ones are too large
-        one = _compare(index, max(below, 0))
+        one = _compare(index, below)
         holds = one if holds is None else new("arith.andi", one.type, holds, one)
-    of = f"{name} of {'x'.join(map(str, extents))} {ref.type.element_type}" + _space(ref)
+    of = f"{name} of {shown} {ref.type.element_type}" + _space(ref)
     elements = f" of {width} elements" if width > 1 else ""
-    site = Site("out-of-bounds", where(op), what + elements, of, types=("index",) * len(indices), extents=tuple(last))
-    _require(to_i32(holds), kernel, site, indices)
+    _require_within(holds, what + elements, of, indices, extents, kernel, op)
+
+
+def _has_extents(ref: Any) -> bool:
+    """Whether the extents of a memref are known where it is used."""
+    made = defining(ref)
+    while made is not None and made.name == "memref.subview":
+        made = defining(made.operands[0])
+    return bool(ref.type.has_static_shape) or made is not None and made.name == "memref.reinterpret_cast"
+
+
+def _minus(extent: Any, less: int) -> Any:
+    """An extent that is smaller by ``less``, but not below 0."""
+    if isinstance(extent, int):
+        return max(extent - less, 0)
+    shorter = new("arith.subi", extent.type, extent, _constant(extent.type, less))
+    return new("arith.maxsi", extent.type, shorter, _constant(extent.type, 0))
 
 
 def _check_block(what: str, ref: Any, kernel: Kernel, op: Any) -> None:
@@ -209,15 +240,19 @@ def _behind(ref: Any, indices: list[Any]) -> tuple[Any, list[Any]]:
     return op.operands[0], outer
 
 
-def _known_below(index: Any, below: int) -> bool:
-    op = defining(index)
-    return op is not None and op.name == "arith.constant" and 0 <= integer(op, "value") < below
+def _known_below(index: Any, below: Any) -> bool:
+    number = constant(index)
+    return isinstance(below, int) and number is not None and 0 <= number < below
 
 
-def _compare(index: Any, below: int) -> Any:
+def _compare(index: Any, below: Any) -> Any:
+    if isinstance(below, ir.Value):
+        index, below = to_i64(index), to_i64(below)
+    else:
+        below = _constant(index.type, max(below, 0))
     unsigned_less = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), 6)
     i1 = ir.IntegerType.get_signless(1)
-    return new("arith.cmpi", i1, index, _constant(index.type, below), predicate=unsigned_less)
+    return new("arith.cmpi", i1, index, below, predicate=unsigned_less)
 
 
 def _space(ref: Any) -> str:

@@ -53,7 +53,8 @@ class Site:
     "out-of-bounds", "illegal-copy", "division" or "loop-step". ``what``: the mbarrier group's name; an assert's text;
     what an access or a copy does, ``of``: to what, to elements of which type; a division's op, of which type.
     ``count``: mbarriers of the group; registers of a setmaxnreg; of which a copy's innermost coordinate, or an index,
-    is a multiple. ``types``: of the values, e.g. "f32". ``extents``: what each value, an index, must be below.
+    is a multiple. ``types``: of the values, e.g. "f32". ``extents``: what each value, an index, must be below; None for
+    one that only the kernel knows: a value behind the indices, or not in the log.
     """
 
     kind: str
@@ -62,7 +63,7 @@ class Site:
     of: str = ""
     count: int = 0
     types: tuple[str, ...] = ()
-    extents: tuple[int, ...] = ()
+    extents: tuple[int | None, ...] = ()
 
 
 @dataclass(frozen=True)

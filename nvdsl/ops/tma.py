@@ -38,6 +38,10 @@ L2_EVICT_LAST = 0x14F0000000000000
 access; PTX ISA, ``createpolicy``)."""
 
 
+STORED = "nvdsl.stored"
+"""Attribute of a tensor map through which a kernel stores or reduces."""
+
+
 class TMA:
     """A tensor map of one array (``nvgpu.tma.create.descriptor``) and the copies through it.
 
@@ -141,6 +145,7 @@ class TMA:
         `bulk_commit_group` and `bulk_wait_group` in the same thread.
         """
         self._check_rank(coords)
+        self._descriptor.operation.attributes[STORED] = ir.UnitAttr.get()
         if l2_hint is None:
             nvgpu.TmaAsyncStoreOp(
                 src, self._descriptor, [index(c) for c in coords], predicate=_i1(predicate)
@@ -161,6 +166,7 @@ class TMA:
         `store`, in the thread's bulk group.
         """
         self._check_rank(coords)
+        self._descriptor.operation.attributes[STORED] = ir.UnitAttr.get()
         element = str(self.memref_ty.element_type)
         kinds = arch.TMA_REDUCTIONS.get(element, ())
         if kind not in kinds:

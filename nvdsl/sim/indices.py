@@ -9,7 +9,7 @@ import numpy as np
 
 from nvdsl.errors import Where
 from nvdsl.sim.report import error
-from nvdsl.values.bounds import FIX, RULE, Bounds
+from nvdsl.values.bounds import FIX, RULE, Bounds, Operand
 
 _UNSIGNED = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
 _most = np.maximum.reduce
@@ -50,13 +50,15 @@ def shown(values: tuple[int, ...]) -> str:
 
 def check(slots: list[int], bounds: Bounds, at: Where | None) -> Callable[[list[Any]], None]:
     """A step that raises where a lane's indices are not as ``bounds`` says."""
-    extents, multiple = bounds.extents, bounds.multiple
+    multiple, known = bounds.multiple, bounds.extents
+    slots, every = slots[: len(known)], slots
 
     def step(v: list[Any]) -> None:
         w = v[0]
         if not w.machine.checks:
             return
         values = [v[s] for s in slots]
+        extents = [v[every[n.number]] if isinstance(n, Operand) else n for n in known]
         wrong = first_outside(w, zip(values, extents, strict=True))
         if wrong is not None:
             axis, lane = wrong
@@ -64,7 +66,7 @@ def check(slots: list[int], bounds: Bounds, at: Where | None) -> Callable[[list[
             raise error(
                 "out-of-bounds",
                 f"{w.name} lane {lane}: index {shown(in_lane(values, lane))} of {bounds.of}: the last one{on} is "
-                f"{extents[axis] - 1}",
+                f"{in_lane(extents, lane)[axis] - 1}",
                 at,
                 RULE,
                 FIX,

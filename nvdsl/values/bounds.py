@@ -8,6 +8,7 @@ check it; otherwise the lowering leaves it out.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -17,22 +18,24 @@ from nvdsl.mlir.dialects import gpu
 from nvdsl.values import arith, casts, dtypes
 
 ATTRIBUTE = "nvdsl.bounds"
-"""The extents: index ``i`` of the op is 0 to ``extents[i] - 1``."""
+"""The extents: index ``i`` of the op is 0 to ``extents[i] - 1``. A dynamic one is an operand behind the indices."""
 
 MULTIPLE = "nvdsl.multiple"
 """Of what the indices are multiples, where it is more than 1."""
 
 
-def within(of: str, indices: Sequence[Any], extents: Sequence[int], *, multiple: int = 1) -> None:
+def within(of: str, indices: Sequence[Any], extents: Sequence[Any], *, multiple: int = 1) -> None:
     """State that each of ``indices`` is 0 to its extent minus 1, and a multiple of ``multiple``.
 
     ``of``: what is indexed, for the report ("a tile of 16x64 f32"). Python ints were checked by the caller; where
     there are no others, nothing is emitted.
     """
-    if all(isinstance(i, int) for i in indices):
+    traced = [extent for extent in extents if isinstance(extent, ir.Value)]
+    if all(isinstance(i, int) for i in indices) and not traced:
         return
-    stated = gpu.printf(of.replace("%", "%%"), *map(_operand, indices))
-    stated.attributes[ATTRIBUTE] = ir.DenseI64ArrayAttr.get(list(extents))
+    stated = gpu.printf(of.replace("%", "%%"), *map(_operand, [*indices, *traced]))
+    known = [arith.DYNAMIC if isinstance(extent, ir.Value) else extent for extent in extents]
+    stated.attributes[ATTRIBUTE] = ir.DenseI64ArrayAttr.get(known)
     if multiple > 1:
         stated.attributes[MULTIPLE] = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), multiple)
 
@@ -47,11 +50,18 @@ def _operand(value: Any) -> Any:
 
 @dataclass(frozen=True)
 class Bounds:
-    """What an op of `within` states."""
+    """What an op of `within` states. ``extents``: ints; a dynamic one is the op's operand of that number."""
 
     of: str
-    extents: tuple[int, ...]
+    extents: tuple[int | Operand, ...]
     multiple: int
+
+
+@dataclass(frozen=True)
+class Operand:
+    """The number of an operand."""
+
+    number: int
 
 
 def stated(op: Any) -> Bounds | None:
@@ -60,7 +70,9 @@ def stated(op: Any) -> Bounds | None:
         return None
     multiple = ir.IntegerAttr(op.attributes[MULTIPLE]).value if MULTIPLE in op.attributes else 1
     of = ir.StringAttr(op.attributes["format"]).value.replace("%%", "%")
-    return Bounds(of, tuple(ir.DenseI64ArrayAttr(op.attributes[ATTRIBUTE])), multiple)
+    extents = list(ir.DenseI64ArrayAttr(op.attributes[ATTRIBUTE]))
+    traced = itertools.count(len(extents))
+    return Bounds(of, tuple(Operand(next(traced)) if n == arith.DYNAMIC else n for n in extents), multiple)
 
 
 RULE = "each index is 0 to its extent minus 1; negative indices don't wrap in a kernel"

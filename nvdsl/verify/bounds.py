@@ -15,14 +15,19 @@ from nvdsl.verify import certain
 from nvdsl.verify.context import Context, contexts
 from nvdsl.verify.program import Node, Program
 
+UNKNOWN = 1 << 62
+"""In place of an extent that only a run knows: what is below 0 is outside all the same."""
+
 
 def check(program: Program) -> None:
     for context in contexts(program):
         for node in context.kernel.find("gpu.printf"):
             stated = bounds.stated(node.op)
             if stated is not None:
-                for axis, (value, extent) in enumerate(zip(node.op.operands, stated.extents, strict=True)):
+                for axis, (value, extent) in enumerate(zip(node.op.operands, stated.extents, strict=False)):
                     on = f" on axis {axis}" if len(stated.extents) > 1 else ""
+                    if isinstance(extent, bounds.Operand):
+                        extent = UNKNOWN
                     _check(context, node, value, extent, f"index {{}}{on} of {stated.of}", multiple=stated.multiple)
         for group in context.groups:
             for event in group.events or ():

@@ -24,7 +24,7 @@ _VIEWS = ("memref.subview", "memref.cast", "memref.reinterpret_cast")
 def check(program: Program) -> None:
     for node in program.named["nvgpu.tma.create.descriptor"]:
         op = node.op
-        described = describe(op)
+        described = describe(op) or describe(op, dynamic=True)
         problems = described.check() if described else []
         if problems:
             raise VerifyError(
@@ -79,22 +79,27 @@ def _end(ty: Any) -> int | None:
     return (offset + last + 1) * ELEMENTS[str(ty.element_type)].bytes
 
 
-def describe(op: Any) -> TensorMap | None:
-    """The tensor map that ``nvgpu.tma.create.descriptor`` encodes, or None where its source isn't static."""
+_LEGAL = 1 << 16
+"""In place of an extent or a stride that only a run knows."""
+
+
+def describe(op: Any, dynamic: bool = False) -> TensorMap | None:
+    """The tensor map that ``nvgpu.tma.create.descriptor`` encodes, or None where its source isn't static. With
+    ``dynamic``: one that breaks no rule by what only a run knows."""
     cast = defining(op.operands[0])
     box = [constant(size) for size in list(op.operands)[1:]]
     if cast is None or cast.name != "memref.cast" or None in box:
         return None
     source = ir.MemRefType(cast.operands[0].type)
     strides = source.get_strides_and_offset()[0]
-    dynamic = ir.ShapedType.get_dynamic_size()
-    if dynamic in source.shape or dynamic in strides:
+    unknown = ir.ShapedType.get_dynamic_size()
+    if (unknown in source.shape or unknown in strides) and (not dynamic or strides[-1:] != [1]):
         return None
     modes = nvgpu.TensorMapDescriptorType(op.results[0].type)
     return TensorMap(
         str(source.element_type),
-        tuple(source.shape),
-        tuple(strides),
+        tuple(_LEGAL if n == unknown else n for n in source.shape),
+        tuple(_LEGAL if n == unknown else n for n in strides),
         tuple(box),  # type: ignore[arg-type]
         *(_mode(modes, name) for name in ("swizzle", "l2promo", "oob", "interleave")),
     )

@@ -74,6 +74,12 @@ class Layout:
         shape, strides = ([frame[n] if isinstance(n, Slot) else n for n in part] for part in (self.shape, self.strides))
         return Layout(self.element, tuple(shape), canonical_strides(tuple(shape), tuple(strides)), self.offset)
 
+    @property
+    def end(self) -> int:
+        """Bytes from the first element to behind the last one."""
+        last = sum((extent - 1) * stride for extent, stride in zip(self.shape, self.strides, strict=True))
+        return (last + 1) * self.dtype.bytes
+
     def __str__(self) -> str:
         return f"{'x'.join(map(str, self.shape)) or 'scalar'} {self.element}, strides {self.strides}"
 
@@ -102,6 +108,7 @@ class Builder:
     layouts: dict[int, Layout] = field(default_factory=dict)
     arguments: frozenset[int] = frozenset()  # slots of the function's memref arguments
     roots: dict[int, frozenset[int]] = field(default_factory=dict)  # memref -> arguments it may view
+    wholes: dict[int, int] = field(default_factory=dict)  # memref -> the array of which it is a view
     on_device: set[int] = field(default_factory=set)  # argument slots that must be device memory
     written: set[int] = field(default_factory=set)  # argument slots that a copy of the host program writes
     kernels: Mapping[str, KernelBinary] = field(default_factory=dict)

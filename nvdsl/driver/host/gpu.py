@@ -12,11 +12,13 @@ from nvdsl.driver.cuda import Cuda, EncodedMap
 from nvdsl.driver.host.builder import RUN, Builder, Frame, Handler, Layout, Slot, Step, unsupported
 from nvdsl.driver.launch import KernelBinary, Launch, Parameter
 from nvdsl.errors import ArgumentError, LowerError, Where
+from nvdsl.hopper import arch
 from nvdsl.hopper.tensor_maps import TensorMap
 from nvdsl.ir.location import where
 from nvdsl.ir.operands import has, launch_sizes, named
 from nvdsl.lang.scratch import ARBITRARY
 from nvdsl.mlir import ir
+from nvdsl.ops.tma import STORED
 from nvdsl.values.elements import ELEMENTS, bit_pattern
 
 TENSOR_MAP_TYPE = "!nvgpu.tensormap.descriptor<"
@@ -177,9 +179,15 @@ def _create_descriptor(builder: Builder, op: Any) -> Step:
     else:
         every = functools.lru_cache(maxsize=_KINDS)(of)
 
+        whole = builder.wholes.get(source, source)
+        check_end = has(op, STORED) and not layout.is_static
+
         def step(frame: Frame) -> None:
-            maps = every(layout.at(frame), tuple([frame[slot] for slot in box]))
-            address = frame[source]
+            now, address = layout.at(frame), frame[source]
+            maps = every(now, tuple([frame[slot] for slot in box]))
+            if check_end:
+                room = frame[whole] + builder.layouts[whole].at(frame).end - address - now.end
+                maps.check_end(room)
             frame[result] = maps.known.get(address) or maps.at(address, frame[RUN].cuda)
 
     return step
@@ -196,6 +204,9 @@ class EmptyMap:
 
     def at(self, address: int, cuda: Cuda) -> Any:
         return self
+
+    def check_end(self, room: int) -> None:
+        pass
 
     @property
     def address(self) -> int:
@@ -215,6 +226,20 @@ class Maps:
         self.known: dict[int, EncodedMap] = {}
         self._map, self._what, self._line = tensor_map, what, line
         self._first: EncodedMap | None = None
+        self._past_end = tensor_map.past_end
+
+    def check_end(self, room: int) -> None:
+        """Raises ArgumentError where stores can write more than ``room`` bytes behind the tensor's end."""
+        if self._past_end > room:
+            dims = "x".join(map(str, self._map.shape))
+            raise ArgumentError(
+                f"a store through this tensor map of {self._what} ({dims} {self._map.element}) can write "
+                f"{self._past_end} bytes past the array's end",
+                where=self._line,
+                rule=f"stores and reductions by TMA clip a row at whole {arch.TMA_STORE_UNIT} bytes (measured on an "
+                "H200: docs/hardware.md)",
+                fix="promise a multiple in the annotation, or pass a part of an array with wider rows",
+            )
 
     def at(self, address: int, cuda: Cuda) -> EncodedMap:
         """Raises ArgumentError for an address at which there can be none."""

@@ -81,6 +81,8 @@ def _view(builder: Builder, op: Any, layout: Layout, displacement: int, terms: l
     result = builder.define(op.results[0])
     builder.layouts[result] = layout
     builder.roots[result] = builder.root(source)
+    if op.name == "memref.subview":
+        builder.wholes[result] = builder.wholes.get(source, source)
 
     def shift(frame: Frame) -> None:
         frame[result] = frame[source] + displacement * size

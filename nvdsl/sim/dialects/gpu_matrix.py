@@ -67,8 +67,7 @@ class _Place:
             raise unknown(op, "elements that are not contiguous")
         lines, self.length = (kind.columns, kind.rows) if self.transposed else (kind.rows, kind.columns)
         if len(layout.strides) > 1 and leading * size == layout.strides[-2]:
-            self.index.extents[-1] -= self.length - 1
-            self.index.extents[-2] -= lines - 1
+            self.index.beyond[-2:] = [lines - 1, self.length - 1]
         self.lines = np.arange(lines) * leading * size
         self.fragment = _fragment_bytes(kind)
         self.warp = Accessor(layout.space, kind.element, self.length, min(16, self.fragment), self.at)

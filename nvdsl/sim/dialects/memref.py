@@ -53,9 +53,9 @@ class Indexer:
     def __init__(self, d: Decoder, op: Any, ref: Any, keys: list[int], trailing: int = 1) -> None:
         self.layout = Layout(op, ref.type)
         self.ref, self.at = d.slot(ref), where(op)
-        self.keys, self.trailing = keys, trailing
+        self.keys = keys
+        self.beyond = [*[0] * (len(keys) - 1), trailing - 1] if keys else []  # so many elements behind it count, too
         self.terms = list(zip(keys, self.layout.strides, strict=True))
-        self.extents = _below(self.layout.shape, trailing)
         self.bounded = True  # whether the last axis is
         self.what = op.name
         self.behind = _arrays_behind(d, ref, trailing)
@@ -77,9 +77,9 @@ class Indexer:
     def _check(self, v: Frame, ref: Any) -> None:
         w = v[0]
         found = [v[slot] for slot in self.keys]
-        extents = self.extents if len(ref) == 2 else _below(ref[2], self.trailing)
+        extents = _below(self.shape(ref), self.beyond)
         if not self.bounded:
-            extents = [*extents[:-1], -1]
+            extents[-1] = -1
         wrong = indices.first_outside(w, zip(found, extents, strict=True))
         if wrong is not None:
             raise self._outside(w, found, wrong, self.shape(ref), "an array")
@@ -89,8 +89,7 @@ class Indexer:
                 (v[slot] if slot else start) + (0 if position is None else found[position] * step)
                 for slot, start, step, position in axes
             ]
-            extents = [n - more if more else n for n, more in zip(shape, beyond, strict=True)]
-            wrong = indices.first_outside(w, zip(found, extents, strict=True))
+            wrong = indices.first_outside(w, zip(found, _below(shape, beyond), strict=True))
             if wrong is not None:
                 raise self._outside(w, found, wrong, shape, "an array (through a view)")
 
@@ -106,14 +105,16 @@ class Indexer:
         )
 
 
-def _below(shape: Any, trailing: int) -> list[Any]:
-    """What indices are below, where ``trailing`` elements are accessed."""
-    extents = list(shape)
-    if trailing > 1 and extents and np.all(extents[-1] >= 0):
-        extents[-1] = extents[-1] - (trailing - 1)
-        if extents[-1].__class__ is int:
-            extents[-1] = max(extents[-1], 0)
-    return extents
+def _below(shape: Any, beyond: list[int]) -> list[Any]:
+    """What indices are below, where elements ``beyond`` them are accessed, too. (An extent that nobody knows is
+    negative, and stays so.)"""
+    return [_less(n, more) if more else n for n, more in zip(shape, beyond, strict=True)]
+
+
+def _less(extent: Any, more: int) -> Any:
+    if extent.__class__ is np.ndarray or extent < 0:
+        return extent - more
+    return max(extent - more, 0)
 
 
 def _arrays_behind(d: Decoder, ref: Any, trailing: int) -> list[tuple[Layout, int, list[int], list[Any]]]:

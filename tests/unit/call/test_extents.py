@@ -107,7 +107,7 @@ def test_an_extent_is_an_i32():
     def function(x: nv.Array["n"]):
         pass
 
-    function.trace(nv.ShapeDtype((2**31 - 1,), nv.u8))
+    function.trace(nv.ShapeDtype((2**31 - 2**16,), nv.u8))
     refused(lambda: function.trace(nv.ShapeDtype((2**31,), nv.u8)), "n is 2,147,483,648", "an i32")
 
 
@@ -195,3 +195,148 @@ def test_packed_constants_make_constant_strides():
     assert packed.specs[0].strides == (32, 8, 1) and packed.values == [5]
     padded = extents.Extents("f", axes).bind(["x"], [spec_of((5, 4, 8), nv.f32, (64, 8, 1))])
     assert padded.specs[0].strides == (extents.Stride(4), 8, 1) and padded.values == [5, 64]
+
+
+def test_more_elements_than_an_i32_counts():
+    """Addresses are computed in 64 bits: the row times the row's stride."""
+    named = nv.ShapeDtype(("m", "k"), nv.f32)
+    ptx = nv.jit(scaled.__wrapped__).compile(named, named, 1.0).ptx
+    assert "mul.lo.s64" in ptx or "mad.lo.s64" in ptx
+    assert "mul.lo.s32" not in ptx
+
+
+def required(x):
+    m, k = x.shape
+    nv.require(m * 2 < k, "rows are too short", rule="two of them", fix="make them longer")
+    nv.require_multiples(K=(k, 8))
+    assert m != 3, "three rows"
+
+
+@pytest.mark.parametrize(
+    ("shape", "says"),
+    [
+        ((4, 8), ["rows are too short (m = 4, k = 8)", "rule: two of them", "fix:  make them longer"]),
+        ((1, 12), ["K is not a multiple of 8 (k = 12)", "whole tiles"]),
+        ((3, 16), ["three rows (m = 3)"]),
+    ],
+)
+def test_requirements_are_checked_at_the_call(shape, says):
+    @nv.jit
+    def function(x: nv.Array["m", "k"]):
+        required(x)
+
+    function(f32(2, 8), target="sim")
+    with pytest.raises(nv.ArgumentError) as caught:
+        function(f32(*shape), target="sim")
+    assert all(text in str(caught.value) for text in says)
+    assert caught.value.where.line in range(*lines_of(required))
+
+
+def lines_of(function):
+    first = function.__code__.co_firstlineno
+    return first, first + 6
+
+
+def test_a_promise_makes_a_requirement_superfluous():
+    @nv.jit
+    def function(x: nv.Array["m % 16"]):
+        nv.require_multiples(M=(x.shape[0], 8))
+
+    assert "arith.remsi" not in str(function.trace(f32(32)))
+
+
+def test_scratch_memory_of_dynamic_shape():
+    @nv.jit
+    def function(x: nv.Array["m", "k"], y: nv.Array["m", "k"]):
+        m, k = x.shape
+        twice, sums = nv.empty((m, k), nv.f32), nv.zeros((k, m, 2), nv.f32)
+
+        @nv.kernel(grid=m, block=32)
+        def write():
+            row = nv.block_id.x
+            for column in nv.range(nv.thread_id.x, k, 32):
+                twice[row, column] = x[row, column] * 2.0
+                sums[column, row, 1] = sums[column, row, 1] + x[row, column]
+
+        @nv.kernel(grid=m, block=32)
+        def read():
+            row = nv.block_id.x
+            for column in nv.range(nv.thread_id.x, k, 32):
+                y[row, column] = twice[row, column] + sums[column, row, 0] + sums[column, row, 1]
+
+        write()
+        read()
+
+    for shape in ((3, 5), (0, 4), (1, 33)):
+        x, y = f32(*shape), np.zeros(shape, np.float32)
+        function(x, y, target="sim")
+        assert np.array_equal(y, 3 * x)
+
+
+def test_views_of_dynamic_arrays():
+    @nv.jit
+    def function(x: nv.Array["m", "k"], y: nv.Array["m", "k"]):
+        inner, target, column, even = x[1:, 2:], y[1:, 2:], x[:, 1], x[::2, :]
+
+        @nv.kernel(grid=inner.shape[0], block=32)
+        def kernel():
+            row = nv.block_id.x
+            part = inner.view((row, 0), (1, inner.shape[1]))
+            for i in nv.range(nv.thread_id.x, inner.shape[1], 32):
+                target[row, i] = part[0, i] + column[row] + even[row // 2, i]
+
+        kernel()
+
+    for rows, columns in ((3, 5), (9, 40), (1, 4), (2, 3)):
+        x, y = f32(rows, columns), np.zeros((rows, columns), np.float32)
+        function(x, y, target="sim")
+        i, j = np.mgrid[: rows - 1, : columns - 2]
+        expected = np.zeros_like(x)
+        expected[1:, 2:] = x[i + 1, j + 2] + x[i, 1] + x[i // 2 * 2, j]
+        assert np.array_equal(y, expected)
+
+
+@pytest.mark.parametrize("rows", [3, 4])
+def test_an_index_beyond_the_true_extent(rows):
+    @nv.jit
+    def function(x: nv.Array["m", "k"]):
+        rest = x[1:, :]
+
+        @nv.kernel(grid=3, block=1)
+        def kernel():
+            rest[nv.block_id.x, 0] = 1.0
+
+        kernel()
+
+    if rows == 4:
+        function(f32(rows, 5), target="sim")
+        return
+    with pytest.raises(nv.errors.SimError) as caught:
+        function(f32(rows, 5), target="sim")
+    assert "index 2 on axis 0 of an array of 2 x 5" in str(caught.value)
+
+
+NUMBERS = {
+    "range": lambda m: list(range(m)),
+    "length": lambda m: [0] * m,
+    "smem": lambda m: nv.smem((m, 64), nv.f16),
+    "accumulator": lambda m: nv.accumulator(nv.cdiv(m, 64) * 64, 64),
+    "mbarriers": lambda m: nv.Mbarriers(m),
+    "int": lambda m: int(m),
+    "text": lambda m: f"{m}",
+}
+
+
+@pytest.mark.parametrize("use", NUMBERS.values(), ids=list(NUMBERS))
+def test_where_a_number_is_needed_the_error_names_the_extent(use):
+    @nv.jit
+    def function(x: nv.Array["m", "k"]):
+        @nv.kernel(grid=1, block=128)
+        def kernel():
+            use(x.shape[0])
+
+        kernel()
+
+    with pytest.raises(nv.TraceError) as caught:
+        function.trace(f32(4, 4))
+    assert "the extent `m` is dynamic: to make it a constant" in caught.value.fix
