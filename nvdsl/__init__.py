@@ -90,6 +90,7 @@ from nvdsl.ops.fence import (
 )
 from nvdsl.ops.mbarrier import Mbarrier, Mbarriers
 from nvdsl.ops.mma import mma_sync
+from nvdsl.ops.order import sched_barrier
 from nvdsl.ops.smem import get_dynamic_shared_memory, ldmatrix, stmatrix
 from nvdsl.ops.timers import clock, globaltimer
 from nvdsl.ops.tma import (

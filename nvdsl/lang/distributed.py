@@ -64,9 +64,13 @@ class Distributed(Elementwise):
         grid = self.grid()
         return grid[row if self.axes[0] else 0][col if self.axes[1] else 0]
 
+    def of_this_thread(self) -> list[Value]:
+        """All elements that this thread holds."""
+        return [x for line in self.grid() for x in line]
+
     def of_thread(self, function: Callable[[Any, Any], Any]) -> Value:
         """What ``function`` of two makes of all elements that this thread holds."""
-        return functools.reduce(function, [x for line in self.grid() for x in line])
+        return functools.reduce(function, self.of_this_thread())
 
     def _each(self, function: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
         return _result(function, arguments, met(arguments))

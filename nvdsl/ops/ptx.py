@@ -12,11 +12,15 @@ from nvdsl.mlir import ir
 from nvdsl.mlir.dialects import llvm
 from nvdsl.values.traced import Value
 
+ORDER = "order"
+"""The name of `order.sched_barrier`'s, which returns nothing."""
+
 REGISTRY = {
     "wgmma": "wgmma.mma_async with A in registers or scale-d in a register; nvvm.wgmma.mma_async has neither",
     "mma": "mma.sync of 8-bit floats, and of f64 with 16 rows; nvvm.mma.sync has neither",
     "try_wait": "mbarrier.try_wait.parity.acquire.cluster; nvgpu's and nvvm's waits have no scope",
     "atom": "atom of several elements; LLVM has atomics of one",
+    ORDER: "an event that never is: what it depends on is computed before the waits behind it",
     "touch": "no instruction: registers that the compiler must not move across this point",
 }
 

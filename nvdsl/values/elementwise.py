@@ -29,6 +29,10 @@ class Elementwise:
         """The elements converted, as `nvdsl.values.traced.cast` does."""
         raise NotImplementedError
 
+    def of_this_thread(self) -> list[Any]:
+        """All elements that this thread holds."""
+        raise NotImplementedError
+
     def of_thread(self, function: Callable[[Any, Any], Any]) -> Any:
         """What ``function`` of two makes of all elements that this thread holds: a number."""
         raise NotImplementedError

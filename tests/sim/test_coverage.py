@@ -97,7 +97,7 @@ def test_examples_are_decoded_and_run(name):
 
 def test_every_inline_ptx_has_an_example():
     found = set()
-    for name in ("ops.ptx.emit", "ops.wgmma.mma_async", "ops.mma.mma_sync"):
+    for name in ("ops.ptx.emit", "ops.wgmma.mma_async", "ops.mma.mma_sync", "ops.order.sched_barrier"):
         program = traced(arena, *arguments(), name=name, blocks=1)
         for op in walk(program.module.operation):
             if "nvdsl.ptx" in op.attributes:

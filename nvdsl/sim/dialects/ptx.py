@@ -9,6 +9,7 @@ from typing import Any
 from nvdsl.ir.location import where
 from nvdsl.ir.operands import integers, string
 from nvdsl.mlir.dialects import llvm
+from nvdsl.ops.ptx import ORDER
 from nvdsl.sim import phases, undefined
 from nvdsl.sim.decode import Blocking, Decoder, Frame, identity, maker, op, unknown
 from nvdsl.sim.descriptors import Source
@@ -67,6 +68,8 @@ def _inline_asm(d: Decoder, op: Any) -> Any:
     name = string(op, "nvdsl.ptx")
     if not text.strip():
         return _touch(d, op)
+    if name == ORDER:
+        return None
     if name == "wgmma":
         return _wgmma(d, op, text)
     if name == "mma":

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 
 import nvdsl as nv
-from nvdsl.ops import cluster, fence, memory, mma, pointer, ptx, smem, timers, tma, warp, wgmma
+from nvdsl.ops import cluster, fence, memory, mma, order, pointer, ptx, smem, timers, tma, warp, wgmma
 from nvdsl.values import bounds, dtypes, traced
 from tests.sim.examples import EXAMPLES, address, example
 
@@ -83,6 +83,11 @@ example("ops.fence.threadfence")(lambda k: [fence.threadfence(s) for s in ("cta"
 def _fence_proxy(k):
     for space in ("shared::cta", "shared::cluster", "global", None):
         fence.fence_proxy_async(space)
+
+
+@example("ops.order.sched_barrier")
+def _order(k):
+    order.sched_barrier(k.f, k.i, nv.f16(k.f), nv.f64(k.f), k.f > 0.0, nv.vector([k.f, k.f]), nv.row_vector(k.f, 0, 64))
 
 
 # --- ops.mbarrier
