@@ -45,8 +45,9 @@ def page_of(path: Path) -> str | None:
     relative = path.relative_to(ROOT)
     if relative.as_posix() in PAGES:
         return PAGES[relative.as_posix()]
-    if path.parent == ROOT / "chapters" and (DOCS / "chapters" / f"{path.stem}.md").is_file():
-        return f"chapters/{path.stem}"
+    chapter = "_".join(relative.with_suffix("").parts[1:])
+    if relative.parts[0] == "chapters" and (DOCS / "chapters" / f"{chapter}.md").is_file():
+        return f"chapters/{chapter}"
     if path.is_relative_to(DOCS) and path.suffix == ".md":
         return path.relative_to(DOCS).with_suffix("").as_posix()
     return None

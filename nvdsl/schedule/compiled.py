@@ -5,15 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from nvdsl import sim
+from nvdsl.call import collect
 from nvdsl.call import module as modules
 from nvdsl.call.compiled import Compiled, Stage
+from nvdsl.driver.stream import Stream
 from nvdsl.errors import ArgumentError, frames
+from nvdsl.errors.tracebacks import at_call
 from nvdsl.mlir import ir, threads
 from nvdsl.schedule.finish import finish
 from nvdsl.schedule.payload import Payload
 from nvdsl.schedule.step import Step
 from nvdsl.schedule.work import Work
-from nvdsl.thin.host_function import HostFunction
+from nvdsl.thin.host_function import HostFunction, describe
 from nvdsl.thin.load import LoadedFunction, load
 
 
@@ -30,11 +34,24 @@ class Scheduled(HostFunction):
         function = load(self.mlir, name=f"<{payload.name} after {stages[-1].name}>")[payload.name]
         assert isinstance(function, LoadedFunction)
         self._function = function
+        self._compiled: Compiled | None = None
 
     @property
     def mlir(self) -> str:
         """The module that is compiled and simulated, as text."""
         return self.stages[-1].text
+
+    @at_call
+    def __call__(self, *args: Any, stream: Stream | None = None, target: str | None = None, **kwargs: Any) -> None:
+        """Run it for arrays. On a GPU it is compiled once, and launched on the stream like a kernel of `nv.jit`."""
+        if collect.active() or sim.wanted(target):
+            super().__call__(*args, stream=stream, target=target, **kwargs)
+            return
+        if self._compiled is None:
+            self._compiled = self.compile(*args, **kwargs)
+        described = [describe(argument, position) for position, argument in enumerate(args)]
+        values, specs = [value for _, value in described], [spec for spec, _ in described]
+        self._compiled.executable()(values, specs, stream)
 
     def _module(self, specs: list[Any], **kwargs: Any) -> ir.Module:
         return self._function._module(specs, **kwargs)

@@ -17,6 +17,8 @@ CHAPTERS = {
     "ch9_pingpong_gemm": "PASS",
     "ch10_autotuned_gemm": "PASS",
     "ch11_row_softmax": "PASS",
+    "passes/ladder": "PASS",
+    "passes/own_step": "PASS",
 }
 COMPAT = {
     "ch0_hello": "GPU thread 3 has 103",

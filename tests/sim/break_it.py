@@ -25,7 +25,10 @@ from pathlib import Path
 import nvdsl as nv
 
 ROOT = Path(__file__).parents[2]
-CHAPTERS = sorted((ROOT / "chapters").glob("ch*.py"), key=lambda path: int(re.findall(r"\d+", path.stem)[0]))
+CHAPTERS = [
+    *sorted((ROOT / "chapters").glob("ch*.py"), key=lambda path: int(re.findall(r"\d+", path.stem)[0])),
+    *sorted((ROOT / "chapters" / "passes").glob("*.py")),
+]
 
 _SECTION = re.compile(r"\nBreak it: (?:.+\n)+\n(?P<change>(?:    [-+] .*\n)+)\n(?P<report>(?:    .*\n)+)")
 WIDTH = 120

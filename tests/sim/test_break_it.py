@@ -5,7 +5,7 @@ import pytest
 from tests.sim.break_it import CHAPTERS, exercise, quoted
 
 
-@pytest.mark.parametrize("path", CHAPTERS, ids=lambda path: path.stem.partition("_")[0])
+@pytest.mark.parametrize("path", CHAPTERS, ids=lambda path: path.stem)
 def test_the_report_is_as_quoted(path, tmp_path, monkeypatch):
     monkeypatch.setenv("NVDSL_TARGET", "sim")
     one = exercise(path)

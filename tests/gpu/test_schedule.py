@@ -1,0 +1,86 @@
+"""Schedules on the GPU: every row of the ablation is right, at sizes where warps do run apart, and again and again."""
+
+import numpy as np
+import pytest
+
+import nvdsl as nv
+from chapters.passes.ladder import rows
+from chapters.passes.own_step import group_blocks
+from nvdsl import schedule as sc
+from nvdsl.mlir.dialects import arith
+from nvdsl.testing import in_child
+
+ROWS = dict(rows((128, 128, 64), (64, 32)))
+
+
+def numbers(shape, dtype, seed):
+    return np.random.default_rng(seed).integers(-2, 3, shape).astype(dtype)
+
+
+def check(steps, m, n, k, reference=lambda a, b, c: a @ b, of=np.float16, to=np.float32, times=5, **what):
+    """Sums of small integers: equal, whatever the order."""
+    shapes = [(m, k), (k, n), *[{"m": (m,), "n": (n,), "mn": (m, n)}[one] for one in what.get("operands", ())], (m, n)]
+    kinds = [of, of, *[to] * (len(shapes) - 2)]
+    arrays = [numbers(shape, kind, seed) for seed, (shape, kind) in enumerate(zip(shapes, kinds, strict=True))]
+    start = arrays[-1].copy()
+    gemm = sc.compile(sc.matmul(m, n, k, **what), steps)
+    want = reference(*[one.astype(np.float32) for one in arrays])
+    for _ in range(times):
+        arrays[-1][:] = start
+        gemm(*arrays)
+        np.testing.assert_array_equal(arrays[-1].astype(np.float32), want)
+
+
+@pytest.mark.parametrize("name", ROWS)
+@in_child(timeout=120)
+def test_each_row_of_the_ablation(name):
+    check(ROWS[name], 2048, 1024, 4096)
+
+
+@pytest.mark.parametrize("name", list(ROWS)[4:])
+@in_child(timeout=120)
+def test_sums_that_go_on_in_c(name):
+    check(ROWS[name], 1024, 1024, 2048, lambda a, b, c: a @ b + c, add=True)
+
+
+@in_child(timeout=120)
+def test_types_layouts_and_elementwise_operations():
+    def relu(x, bias):
+        return arith.maximumf(x + bias, arith.ConstantOp(x.type, 0.0).result)
+
+    check(sc.wmma_steps((128, 256, 32), (64, 64)), 512, 512, 256, to=np.float16, sums=nv.f16)
+    check(sc.wmma_steps((64, 64, 32), (32, 32), nv.f32), 512, 256, 512, of=np.float32, dtype=nv.f32)
+    for kind, view in (("m", lambda e: e[:, None]), ("n", lambda e: e), ("mn", lambda e: e)):
+        check(sc.wmma_steps(), 512, 256, 512, lambda a, b, e, c, f=view: np.maximum(a @ b + f(e), 0), then=relu,
+              operands=[kind])  # fmt: skip
+    for a_too in (False, True):
+        a, b = numbers((256, 384) if a_too else (384, 256), "f2", 1), numbers((128, 256), "f2", 2)
+        c = np.zeros((384, 128), np.float32)
+        sc.compile(sc.matmul(384, 128, 256, transpose_a=a_too, transpose_b=True), sc.wmma_steps())(a, b, c)
+        np.testing.assert_array_equal(c, np.float32(a.T if a_too else a) @ np.float32(b.T))
+
+
+@in_child(timeout=120)
+def test_batches_and_groups_of_blocks():
+    a, b = numbers((3, 256, 128), "f2", 1), numbers((3, 128, 256), "f2", 2)
+    c = np.zeros((3, 256, 256), np.float32)
+    sc.compile(sc.matmul(256, 256, 128, batch=3), sc.wmma_steps())(a, b, c)
+    np.testing.assert_array_equal(c, np.float32(a) @ np.float32(b))
+    steps = sc.wmma_steps()
+    place = [step.name for step in steps].index("launch") + 1
+    check([*steps[:place], group_blocks(3), *steps[place:]], 1024, 768, 256)
+
+
+@in_child(timeout=120)
+def test_arrays_of_the_device_and_streams():
+    torch = pytest.importorskip("torch")
+    gemm = sc.compile(sc.matmul(512, 512, 512), sc.wmma_steps())
+    a, b = (torch.randint(-2, 3, (512, 512), device="cuda").half() for _ in range(2))
+    stream = torch.cuda.Stream()
+    stream.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(stream):
+        c = torch.empty(512, 512, device="cuda")
+        for _ in range(20):
+            gemm(a, b, c)
+    stream.synchronize()
+    assert torch.equal(c, (a.float() @ b.float()))
