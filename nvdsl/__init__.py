@@ -10,7 +10,7 @@ The public names, nothing else. ``import nvdsl as nv`` is the usual form.
   `nvdsl.math`
 * annotations of a program's own helpers: `Int`, `Bool`, `Number`, beside `Value`, `Array`, `Tile` ...
 * what threads compute together: `warp`, `warpgroup`, `block`, `cluster`
-* tiles: `smem`, `TMA`, `accumulator`, `Ring`, `PipelineState`
+* tiles: `smem`, `TMA`, `copy`, `accumulator`, `Ring`, `PipelineState`
 * atomics: `atomic_add` and its like; also methods of arrays and tiles
 * instructions, one function each: `nvdsl.ops`
 * layouts, and their algebra: `nvdsl.layout`
@@ -57,6 +57,7 @@ from nvdsl.lang.atomics import (
     atomic_xor,
 )
 from nvdsl.lang.collectives import Group, block, cluster, warp, warpgroup
+from nvdsl.lang.copies import copy
 from nvdsl.lang.extents import Shaped
 from nvdsl.lang.fragment import fragment
 from nvdsl.lang.fragment_vector import FragmentVector, column_vector, row_vector
@@ -81,6 +82,7 @@ from nvdsl.ops.cluster import (
     griddep_wait,
     mapa,
 )
+from nvdsl.ops.cp_async import cp_async, cp_async_arrive, cp_async_commit, cp_async_wait
 from nvdsl.ops.fence import (
     fence_mbarrier_init,
     fence_proxy_alias,

@@ -98,6 +98,9 @@ MAX_NANOSLEEP = 1_000_000
 NAMED_BARRIERS = 16
 """Barriers 0 to 15 of a block; 0 is __syncthreads (ptx, "bar, barrier")."""
 
+CP_ASYNC_BYTES = (4, 8, 16)
+"""Bytes of one non-bulk cp.async (ptx, "cp.async", cp-size)."""
+
 # --- mbarrier -----------------------------------------------------------------------------------
 
 MBARRIER_BYTES = 8

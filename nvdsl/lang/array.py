@@ -34,6 +34,8 @@ class Array(ir.Value):
     __hash__ = ir.Value.__hash__
     _extents: tuple[Int, ...]
     _steps: tuple[Int, ...]
+    part_of: tuple[Array, tuple[Part, ...]] | None = None
+    """Of a slice: the array, and what it takes of each axis."""
 
     def __class_getitem__(cls, axes: Any) -> Any:
         """``nv.Array["m", "k % 8"]`` annotates a parameter of a host function: see docs/dynamic.md. `Shaped` says the
@@ -153,6 +155,7 @@ class Array(ir.Value):
         sizes = [_static_or_index(p.count) for p in parts]
         if is_static(sizes) and is_static(self.strides) and not any(p.is_index for p in parts):
             view: Array = memref.subview(self, starts, sizes, steps)
+            view.part_of = self, tuple(parts)
             return view.remember_dtype(self.dtype)
         pairs = list(zip(parts, self.strides, strict=True))
         shape, strides = zip(*[(p.count, _times(stride, p.step)) for p, stride in pairs if not p.is_index], strict=True)
@@ -162,7 +165,9 @@ class Array(ir.Value):
             fixed = isinstance(p.start, int) and isinstance(stride, int) and offset != _DYNAMIC
             offset = (offset + p.start * stride if fixed else _DYNAMIC) if moves else offset
         kind = memref_type(self.type, shape, strides, None if offset == _DYNAMIC else offset)
-        return known(memref.subview(self, starts, sizes, steps, result_type=kind), self.dtype, shape, strides)
+        view = known(memref.subview(self, starts, sizes, steps, result_type=kind), self.dtype, shape, strides)
+        view.part_of = self, tuple(parts)
+        return view
 
     def vector(self, key: Index, count: int) -> Value:
         """``count`` contiguous elements from ``key`` on, read as one access of 2, 4, 8 or 16 bytes (``vector.load``).

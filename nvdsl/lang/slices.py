@@ -35,9 +35,9 @@ def part(key: Int | slice, axis: int, extent: Int, fix: str) -> Part:
     """Which part of an axis of ``extent`` elements ``key`` is.
 
     A start may be traced, and a stop that is so many elements behind it: ``x[row : row + 32]``. The extent of a part of
-    a dynamic axis may be traced, too. Raises TraceError for
-    what has no count that is known while tracing, is empty, steps backwards or leaves the axis. ``fix``: what to write
-    where the count is not known.
+    a dynamic axis may be traced, too. Such a part may reach past the axis: each access is checked. Raises TraceError
+    for what has no count that is known while tracing, is empty, steps backwards or surely leaves the axis. ``fix``:
+    what to write where the count is not known.
     """
     if not isinstance(key, slice):
         return Part(key, 1, is_index=True)
@@ -61,9 +61,8 @@ def part(key: Int | slice, axis: int, extent: Int, fix: str) -> Part:
             fix=fix,
         )
     count = -(-distance.constant // step)
-    first = start if isinstance(start, int) else 0
-    last = stop if isinstance(stop, int) else first + (count - 1) * step + 1
-    if count < 1 or first < 0 or isinstance(extent, int) and extent < last:
+    last = stop if isinstance(stop, int) else 0
+    if count < 1 or (isinstance(start, int) and start < 0) or isinstance(extent, int) and extent < last:
         raise trace_error(
             f"a slice {shown} of axis {axis}, which has {extent if isinstance(extent, int) else 'a dynamic number of'} "
             "elements",

@@ -245,15 +245,16 @@ class Tile:
         They lie in one 16-byte unit of the swizzle, so that the column is a multiple of ``count``; of a dense tile,
         rows that are no multiple of the access apart are refused. Raises TraceError for the transposed view.
         """
-        return self._elements(key, count).vector(0, count)
+        return self.elements(key, count).vector(0, count)
 
     def store_vector(self, value: Value, key: tuple[Int, Int]) -> None:
         """Store a vector to neighbouring columns of a row from ``key`` (row, column) on, as one access, converted to
         the tile's type. Aligned as in `vector`."""
         value = vector_access.converted(value, self.dtype)
-        self._elements(key, value.shape[0]).store_vector(value, 0)
+        self.elements(key, value.shape[0]).store_vector(value, 0)
 
-    def _elements(self, key: tuple[Int, Int], count: int) -> Array:
+    def elements(self, key: tuple[Int, Int], count: int) -> Array:
+        """``count`` neighbouring columns of a row from ``key`` on, as an array, in one access's reach: see `vector`."""
         if self.transposed:
             raise trace_error(
                 "a vector access of the transposed view of a tile",
@@ -282,7 +283,7 @@ class Tile:
 
     def _element_place(self, key: Any, count: int = 1) -> Pointer:
         """Address of an element, or of ``count`` from it on, for what takes a pointer."""
-        return address_of(self._element(key) if count == 1 else self._elements(key, count))
+        return address_of(self._element(key) if count == 1 else self.elements(key, count))
 
     @overload
     def __getitem__(self, key: tuple[Int, Int]) -> Value: ...  # type: ignore[overload-overlap]  # is one of Slices

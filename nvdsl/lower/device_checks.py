@@ -95,6 +95,8 @@ def check_bounds(device: Any, kernels: Kernels, _: Any) -> None:
             with ir.InsertionPoint(op), op.location:
                 if op.name in _ACCESSES:
                     _check_access(op, kernel)
+                elif op.name == "nvgpu.device_async_copy":
+                    _check_async_copy(op, kernel)
                 elif op.name in _MBARRIERS:
                     _check_mbarrier(op, names, kernel)
 
@@ -160,6 +162,18 @@ def _check_access(op: Any, kernel: Kernel) -> None:
         _check(what, source, outer, width, kernel, op, "an array (through a view)")
         source, outer = _behind(source, outer)
     _check_block(what, ref, kernel, op)
+
+
+def _check_async_copy(op: Any, kernel: Kernel) -> None:
+    """Where it writes; and where it reads, unless it says how much it reads: that may be nothing."""
+    view, width = named(op), integer(op, "dstElements")
+    _check("cp.async", view.dst, list(view.dstIndices), width, kernel, op, "an array")
+    _check_block("cp.async", view.dst, kernel, op)
+    source, indices = view.src, list(view.srcIndices)
+    name = "an array"
+    while source is not None and view.srcElements is None:
+        _check("cp.async", source, indices, width, kernel, op, name)
+        (source, indices), name = _behind(source, indices), "an array (through a view)"
 
 
 def _check(what: str, ref: Any, indices: list[Any], width: int, kernel: Kernel, op: Any, name: str) -> None:

@@ -106,6 +106,23 @@ class Mbarrier:
             warp.release(self._arrived, "mbarrier.arrive", where)
         self.complete()
 
+    def arrive_async(self, who: str, arrivals: int, where: Where | None) -> None:
+        """Arrivals that copies bring when they are over: they order nothing else of the threads that started them, and
+        may come in any round."""
+        self.rounds = None
+        if arrivals > self.pending:
+            raise error(
+                "over-arrival",
+                f"the cp.async copies of {who} arrive at mbarrier {self.name} {arrivals} times where only "
+                f"{self.pending} of {self.count} arrivals are pending in phase {self.phase}",
+                where,
+                f"init (at {self.where}) said {self.count} arrivals a phase (PTX ISA, cp.async.mbarrier.arrive.noinc)",
+                "initialize the barrier to the number of threads that copy",
+            )
+        self.note("arrivals of copies", where, arrivals)
+        self.pending -= arrivals
+        self.complete()
+
     def expect(self, size: int, where: Where | None = None) -> None:
         self.note("bytes expected", where, size)
         self.tx += size

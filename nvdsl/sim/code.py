@@ -7,7 +7,7 @@ from typing import Any
 
 from nvdsl.errors import Where
 from nvdsl.ir.location import where
-from nvdsl.ir.operands import flag, string
+from nvdsl.ir.operands import flag, integer, string
 from nvdsl.ir.walk import walk
 from nvdsl.mlir import ir
 from nvdsl.sim import exits, undefined, values
@@ -62,13 +62,15 @@ def _is_relaxed_arrival(op: Any) -> bool:
 _ACCESSES = {
     "memref.load", "memref.store", "vector.load", "vector.store", "memref.atomic_rmw", "vector.transfer_read",
     "vector.transfer_write", "llvm.load", "llvm.store", "llvm.atomicrmw", "llvm.cmpxchg", "nvgpu.warpgroup.mma.store",
-    "gpu.subgroup_mma_load_matrix", "gpu.subgroup_mma_store_matrix",
+    "nvgpu.device_async_copy", "gpu.subgroup_mma_load_matrix", "gpu.subgroup_mma_store_matrix",
 }  # fmt: skip
 
 
 def _unit_shift(function: Any, shared: bool) -> int:
     smallest = 16 if shared else 4
     for one in walk(function):
+        if one.name == "nvvm.cp.async.shared.global":
+            smallest = min(smallest, integer(one, "size"))
         if one.name in _ACCESSES or (one.name == "llvm.inline_asm" and string(one, "nvdsl.ptx") == "atom"):
             for value in (*one.operands, *one.results):
                 smallest = min(smallest, _bytes(one, value, shared))

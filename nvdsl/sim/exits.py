@@ -10,6 +10,18 @@ from nvdsl.sim.report import error
 _WAIT = "wait on the copy's mbarrier before the kernel ends, or don't load what nobody reads"
 
 
+def _check_async_copies(warp: Any) -> None:
+    left = [] if warp.copying is None else warp.copying.left()
+    if left:
+        raise error(
+            "exit-in-flight",
+            f"{warp.name} returns without waiting for the {left[0].who}",
+            left[0].who.where,
+            "a block's shared memory must outlive the copies into it",
+            "nv.cp_async_commit() after the copies, and nv.cp_async_wait(0) before the kernel ends",
+        )
+
+
 def check(block: Any) -> None:
     """Raise for copies, bytes, stores or wgmmas that nobody waited for."""
     for barrier in block.mbarriers.values():
@@ -67,6 +79,7 @@ def check(block: Any) -> None:
         raise block.shadow.between_lanes
     for warp in block.warps:
         _check_stores(warp)
+        _check_async_copies(warp)
         if warp.mma is not None and (warp.mma.in_flight):
             first = next(iter(warp.mma.in_flight))
             raise error(

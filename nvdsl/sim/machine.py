@@ -70,6 +70,7 @@ class Warp(Lanes):
         self.mma: Any = None
         self.undefined = False  # whether a wgmma of it read what nothing had written
         self.bulk: Any = None
+        self.copying: Any = None  # its cp.async copies: `async_copies.Copying`
         self.record: Any = None  # a `recorders.WarpRecorder` where somebody records
         self.init_fence = 0  # fence.mbarrier_init: the epoch up to which its inits are fenced
         self.inits: dict[int, int] = {}  # the same of others, as the cluster's barrier told

@@ -29,9 +29,16 @@ class Access:
         return f"{self.what} by {self.actor}" + (f" at {self.where}" if self.where else "")
 
 
+_UNDELIVERED = (
+    "undelivered", "the bytes of a cp.async are there for the thread that waited for its group (PTX ISA, cp.async)",
+    "nv.cp_async_commit() and nv.cp_async_wait(0) in the threads that copied, then a barrier, before the access",
+)  # fmt: skip
+
 _CAUSES: dict[tuple[str, str, str], tuple[str, str, str]] = {
     # (earlier, later, hazard): kind, rule, fix. generic: ordinary loads and stores; copy: into shared memory;
-    # store: a bulk copy out of it; wgmma: an operand.
+    # store: a bulk copy out of it; wgmma: an operand; cp.async: into shared memory, not waited for.
+    **{("cp.async", later, hazard): _UNDELIVERED for later in ("generic", "wgmma", "store", "copy", "atomic")
+       for hazard in ("raw", "waw")},
     ("copy", "generic", "raw"): (
         "undelivered", "a copy's bytes are there for those who waited on its mbarrier for that phase",
         "wait on the mbarrier of this slot, for this round's phase, before the read; check the byte count"),

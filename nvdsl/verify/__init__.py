@@ -13,6 +13,7 @@ from typing import Any
 from nvdsl.verify import (
     accumulators,
     arrivals,
+    async_copies,
     bounds,
     clusters,
     coordinates,
@@ -31,7 +32,7 @@ from nvdsl.verify.program import Program
 
 CHECKS = (
     bounds.check, tensor_maps.check, shared_memory.check, registers.check, transactions.check, arrivals.check,
-    waits.check, initialization.check, divergence.check, accumulators.check,
+    waits.check, async_copies.check, initialization.check, divergence.check, accumulators.check,
     proxies.check, operands.check, coordinates.check, clusters.check, scalars.check,
 )  # fmt: skip
 

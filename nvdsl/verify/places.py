@@ -27,7 +27,7 @@ TMA_STORES = ("nvgpu.tma.async.store", "nvvm.cp.async.bulk.global.shared.cta", *
 TMA_LOADS = ("nvgpu.tma.async.load", "nvvm.cp.async.bulk.tensor.shared.cluster.global")
 GENERIC_WRITES = (
     "memref.store", "vector.store", "llvm.store", "nvvm.stmatrix", "nvgpu.warpgroup.mma.store", "llvm.atomicrmw",
-    "llvm.cmpxchg",
+    "llvm.cmpxchg", "nvgpu.device_async_copy",
 )  # fmt: skip
 WGMMAS = ("nvvm.wgmma.mma_async", "llvm.inline_asm", "nvgpu.warpgroup.mma")
 
@@ -94,11 +94,13 @@ def generic_write(context: Context, node: Node) -> Place | None:
     if node.name in ("llvm.store", "nvvm.stmatrix", "llvm.atomicrmw", "llvm.cmpxchg"):
         pointer = named(op).addr if node.name == "llvm.store" else named(op).ptr
         return _at(context, pointer, lanes) if "<3>" in str(pointer.type) else None
+    if node.name == "nvgpu.device_async_copy":
+        return _element(context, named(op).dst, list(named(op).dstIndices), lanes)
     if "workgroup" not in str(op.operands[1].type):
         return None
     if node.name == "nvgpu.warpgroup.mma.store":
         return of_view(context, op.operands[1])
-    return _element(context, op, lanes)
+    return _element(context, op.operands[1], list(op.operands)[2:], lanes)
 
 
 def _at(context: Context, pointer: Any, lanes: Any) -> Place | None:
@@ -106,15 +108,13 @@ def _at(context: Context, pointer: Any, lanes: Any) -> Place | None:
     return None if start is None else Place(context.threads.array(start)[lanes], 1)
 
 
-def _element(context: Context, op: Any, lanes: Any) -> Place | None:
-    """memref.store and vector.store: ``op`` value, memref[indices]."""
-    memref = op.operands[1]
+def _element(context: Context, memref: Any, indices: list[Any], lanes: Any) -> Place | None:
     base, ty = of_view(context, memref), ir.MemRefType(memref.type)
     if base is None:
         return None
     strides = ty.get_strides_and_offset()[0]
     offset: Any = 0
-    for index, stride in zip(list(op.operands)[2:], strides, strict=True):
+    for index, stride in zip(indices, strides, strict=True):
         known = context.threads.of(index, first=True)
         if known is None:
             return None

@@ -20,8 +20,8 @@ from tests.sim.simulate import traced, zeros
 LAYERS = {
     **{name: f"values.{name}" for name in ("arith", "bounds", "casts", "math", "operators", "select", "vector")},
     **{name: f"lang.{name}" for name in (
-        "accumulator", "array", "fragment", "fragment_vector", "matrix", "pipeline", "tile", "tma", "warp_accumulator",
-        "warp_fragment",
+        "accumulator", "array", "copies", "fragment", "fragment_vector", "matrix", "pipeline", "tile", "tma",
+        "warp_accumulator", "warp_fragment",
     )},  # fmt: skip
     "traced": "values.traced",
 }

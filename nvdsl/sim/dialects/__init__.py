@@ -2,6 +2,7 @@
 
 from nvdsl.sim.dialects import (
     arith,
+    async_copies,
     builtin,
     cf,
     conversions,
@@ -24,6 +25,7 @@ from nvdsl.sim.dialects import (
 )  # fmt: skip
 
 __all__ = [
-    "arith", "builtin", "cf", "conversions", "gpu", "gpu_matrix", "llvm", "llvm_memory", "math", "memref", "nvgpu",
-    "nvvm", "nvvm_copies", "nvvm_lanes", "nvvm_mma", "nvvm_wgmma", "ptx", "scf", "vector", "vector_memory",
+    "arith", "async_copies", "builtin", "cf", "conversions", "gpu", "gpu_matrix", "llvm", "llvm_memory", "math",
+    "memref", "nvgpu", "nvvm", "nvvm_copies", "nvvm_lanes", "nvvm_mma", "nvvm_wgmma", "ptx", "scf", "vector",
+    "vector_memory",
 ]  # fmt: skip

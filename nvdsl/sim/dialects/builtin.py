@@ -6,11 +6,12 @@ from typing import Any
 
 from nvdsl.mlir import ir
 from nvdsl.sim.decode import Decoder, Frame, op, unknown
+from nvdsl.sim.values import element
 
 
 @op("builtin.unrealized_conversion_cast")
 def _cast(d: Decoder, op: Any) -> Any:
-    """A memref becomes its descriptor: aligned pointers, offset 0, sizes, strides; a tensor map its address."""
+    """A memref becomes its descriptor: aligned pointers, offset, sizes, strides; a tensor map its address."""
     if len(op.operands) != 1 or len(op.results) != 1:
         raise unknown(op, "not one value to one")
     source, target = op.operands[0].type, str(op.results[0].type)
@@ -30,10 +31,11 @@ def _descriptor(d: Decoder, op: Any) -> Any:
     type = op.operands[0].type
     strides = list(type.get_strides_and_offset()[0]) if isinstance(type, ir.MemRefType) else [1]
     sizes = list(type.shape) if isinstance(type, ir.MemRefType) else [1]
+    size = element(type).bytes if isinstance(type, ir.MemRefType) else 1
 
     def step(v: Frame) -> None:
         value = v[a]
         aligned, first = value if value.__class__ is tuple else (value, value)
-        v[r] = [aligned, first, 0, sizes, strides]
+        v[r] = [aligned, aligned, (first - aligned) // size, sizes, strides]
 
     return step

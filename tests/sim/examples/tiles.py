@@ -168,6 +168,27 @@ def _tile_vectors(k):
     return [k.A.vector((k.t % 64, 8 + k.t // 128 * 4), 4)]
 
 
+@example("tile.Tile.elements", "ops.cp_async.cp_async", "ops.cp_async.cp_async_commit", "ops.cp_async.cp_async_wait",
+         "ops.cp_async.cp_async_arrive")  # fmt: skip
+def _async_copies(k):
+    full = nv.Mbarriers(1, arrivals=128)[0]
+    nv.cp_async(k.A.elements((k.t % 64, k.t // 64 * 4), 4), 0, k.halves, (k.t, 0), 4)
+    nv.cp_async_commit()
+    nv.cp_async_wait(0)
+    nv.sync_threads()
+    nv.cp_async(k.A.elements((k.t % 64, 16 + k.t // 64 * 8), 8), 0, k.halves, (k.t, 0), 8, valid=k.t % 8)
+    nv.cp_async_arrive(full)
+    full.wait(0)
+    return [k.A.vector((k.t % 64, 16), 8)]
+
+
+@example("copies.copy")
+def _copies(k):
+    nv.copy(k.halves[0:64, 0:64], k.A)
+    nv.sync_threads()
+    nv.copy(k.A[8:16, :], k.halves[k.t // 128 : k.t // 128 + 8, 0:64])
+
+
 @example("array.Array.vector", "array.Array.load_vector", "array.Array.store_vector")
 def _vectors(k):
     found = []

@@ -1,0 +1,212 @@
+"""The two sides of a copy: how an array or a tile lies, where it ends, and how its elements are read and written."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import reduce
+from math import gcd
+from typing import Any
+
+from nvdsl.errors import trace_error
+from nvdsl.ir.linear import Linear, linear
+from nvdsl.ir.walk import defining
+from nvdsl.lang.array import Array
+from nvdsl.lang.tile import Tile
+from nvdsl.layout import Layout
+from nvdsl.layout.memory import upcast
+from nvdsl.mlir import ir
+from nvdsl.values import dtypes
+from nvdsl.values.dtypes import DType
+from nvdsl.values.traced import Unsigned, Value
+from nvdsl.values.typing import Bool, Int
+
+
+@dataclass(frozen=True)
+class Guard:
+    """Index ``i`` of ``axis`` is there where ``start + i * step < extent``: the part may reach past its array."""
+
+    axis: int
+    start: Int
+    step: int
+    extent: Int
+
+    def holds(self, i: Int) -> Bool:
+        return _signed(i) * self.step < self._all()
+
+    def left(self, i: Int) -> Int:
+        """How many elements are there from index ``i`` on; may be negative."""
+        return self._all() - _signed(i) * self.step
+
+    def _all(self) -> Int:
+        """From the first on: the same for all threads, and nothing that overflows."""
+        wide = isinstance(self.extent, int) and self.extent > dtypes.i32.max
+        return self.extent - (dtypes.index(self.start) if wide else _signed(self.start))
+
+
+class Side:
+    """``strides`` in elements, of a tile those within a panel; ``layout``: addresses in elements; ``origin``: bytes
+    that the first element's address is a multiple of, 0 for any."""
+
+    shape: tuple[int, ...]
+    strides: tuple[Int, ...]
+    dtype: DType
+    shared: bool
+    origin: int
+    guards: Sequence[Guard] = ()
+
+    @property
+    def layout(self) -> Layout:
+        raise NotImplementedError
+
+    def load(self, at: Sequence[Int], count: int) -> Value:
+        """``count`` elements from the coordinates ``at`` on: a vector, or a number."""
+        raise NotImplementedError
+
+    def store(self, value: Value, at: Sequence[Int], count: int) -> None:
+        raise NotImplementedError
+
+    def place(self, at: Sequence[Int], count: int) -> tuple[Array, tuple[Int, ...]]:
+        """The array, and the key in it, of ``count`` elements."""
+        raise NotImplementedError
+
+    def aligned(self, axis: int, most: int) -> int:
+        """The largest power of two of elements, at most ``most``, that accesses along ``axis`` may have."""
+        steps = [_factor(s) * self.dtype.bytes for i, s in enumerate(self.strides) if i != axis and self.shape[i] != 1]
+        steps.append(self.origin)
+        while most > 1 and any(step % (most * self.dtype.bytes) for step in steps):
+            most //= 2
+        return most
+
+
+class ArraySide(Side):
+    def __init__(self, array: Array) -> None:
+        self.array, self.shape, self.dtype = array, array.shape, array.dtype
+        self.shared = "workgroup" in str(ir.MemRefType(array.type).memory_space)
+        self.strides = array.strides
+        self.origin, self.guards = _origin(array), tuple(_guards(array))
+
+    @property
+    def layout(self) -> Layout:
+        strides = (s if isinstance(s, int) else UNKNOWN + i for i, s in enumerate(self.strides))
+        return Layout(self.shape, tuple(strides))
+
+    def load(self, at: Sequence[Int], count: int) -> Value:
+        key = tuple(at)
+        return self.array.vector(key, count) if count > 1 else self.array[key]
+
+    def store(self, value: Value, at: Sequence[Int], count: int) -> None:
+        if count > 1:
+            self.array.store_vector(value, tuple(at))
+        else:
+            self.array[tuple(at)] = value
+
+    def place(self, at: Sequence[Int], count: int) -> tuple[Array, tuple[Int, ...]]:
+        return self.array, tuple(at)
+
+
+class TileSide(Side):
+    def __init__(self, tile: Tile) -> None:
+        self.stored = tile.T if tile.transposed else tile
+        self.transposed, self.shape, self.dtype, self.shared = tile.transposed, tile.shape, tile.dtype, True
+        layout, size = tile.layout, tile.dtype.bytes
+        strides = (layout.row_stride // size, 1)
+        self.strides = strides[::-1] if tile.transposed else strides
+        self.origin = _factor(tile.offset)
+
+    @property
+    def layout(self) -> Layout:
+        layout = self.stored.layout
+        rows = -(-layout.rows // 8) * 8 if layout.swizzle else layout.rows  # a pattern has 8 rows
+        whole = upcast(layout.take_rows(rows).as_layout(), self.dtype.bytes)
+        row, col = (Layout(whole.shape[i], whole.stride[i]) for i in (0, 1))
+        modes = (col, row) if self.transposed else (row, col)
+        return Layout(tuple(m.shape for m in modes), tuple(m.stride for m in modes))
+
+    def _key(self, at: Sequence[Int]) -> tuple[Int, Int]:
+        i, j = at
+        return (j, i) if self.transposed else (i, j)
+
+    def load(self, at: Sequence[Int], count: int) -> Value:
+        return self.stored.vector(self._key(at), count) if count > 1 else self.stored[self._key(at)]
+
+    def store(self, value: Value, at: Sequence[Int], count: int) -> None:
+        if count > 1:
+            self.stored.store_vector(value, self._key(at))
+        else:
+            self.stored[self._key(at)] = value
+
+    def place(self, at: Sequence[Int], count: int) -> tuple[Array, tuple[Int, ...]]:
+        return self.stored.elements(self._key(at), count), (0,)
+
+
+def side(x: Any, what: str) -> Side:
+    """``what``: "source" or "destination"."""
+    if isinstance(x, Tile):
+        return TileSide(x)
+    if isinstance(x, Array):
+        return ArraySide(x)
+    raise trace_error(
+        f"nv.copy with {x!r} as its {what}" if not isinstance(x, ir.Value) else f"nv.copy with a number as its {what}",
+        rule="a copy goes between arrays and tiles, or parts of them",
+        fix="nv.copy(x[row : row + 32, :], tile), and stack[stage] for one tile of a stack",
+    )
+
+
+def _signed(x: Int) -> Int:
+    """An unsigned number as i32, or index where it is wider: differences may be negative."""
+    if isinstance(x, Unsigned):
+        return (dtypes.i32 if x.dtype.bits <= 32 else dtypes.index)(x)
+    return x
+
+
+UNKNOWN = 1 << 48
+"""Stands for a stride that only a run knows: elements do not lie in a row along it."""
+
+
+def _factor(x: Int) -> int:
+    """What ``x`` is a multiple of; 0 for 0."""
+    return gcd(*_parts(linear(x)))
+
+
+def _parts(known: Linear) -> tuple[int, int]:
+    return known.constant, known.step()
+
+
+def _origin(array: Array) -> int:
+    size = array.dtype.bytes
+    if array.part_of is not None:
+        source, parts = array.part_of
+        pairs = list(zip(parts, source.strides, strict=True))
+        fixed = [linear(p.start).times(stride * size) for p, stride in pairs if isinstance(stride, int)]
+        moving = [_factor(p.start) * _factor(stride) * size for p, stride in pairs if not isinstance(stride, int)]
+        return gcd(_origin(source), *moving, *_parts(reduce(Linear.plus, fixed, Linear(0, {}))))
+    op = defining(array)
+    if op is not None and op.name == "memref.view":
+        return _factor(op.operands[1])
+    offset = ir.MemRefType(array.type).get_strides_and_offset()[1]
+    return 0 if offset == ir.ShapedType.get_dynamic_stride_or_offset() else offset * size
+
+
+def _guards(array: Array) -> list[Guard]:
+    """What a part that starts at a traced place may reach past. One that starts at multiples of its extent, in an axis
+    of such multiples, does not."""
+    if array.part_of is None:
+        return []
+    source, parts = array.part_of
+    outer = {guard.axis: guard for guard in _guards(source)}
+    found, axis = [], 0
+    for number, (p, extent) in enumerate(zip(parts, source.shape, strict=True)):
+        if p.is_index:
+            continue
+        start = linear(p.start)
+        step = start.step()
+        left = linear(extent).plus(Linear(start.constant, {}), -1)
+        whole = step and left.constant % step == 0 and left.step() % step == 0 and (p.extent - 1) * p.step + 1 <= step
+        if (start.terms or not isinstance(extent, int)) and not whole:
+            found.append(Guard(axis, p.start, p.step, extent))
+        if number in outer:
+            g = outer[number]
+            found.append(Guard(axis, g.start + p.start * g.step, g.step * p.step, g.extent))
+        axis += 1
+    return found
