@@ -11,7 +11,7 @@ from typing import Any
 
 from nvdsl.ir import views
 from nvdsl.ir.location import where
-from nvdsl.ir.operands import has, mbarriers, named, optional, string
+from nvdsl.ir.operands import has, integer, mbarriers, named, optional, string
 from nvdsl.ir.walk import constant, defining, find, walk
 from nvdsl.lower import debug_ptx, device_log
 from nvdsl.lower.device_log import Site
