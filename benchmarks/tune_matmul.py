@@ -37,7 +37,7 @@ def tune(m: int, n: int, k: int, dtype: nv.DType, layout: str) -> nv.Tuning:
     out = {nv.e4m3: nv.bf16, nv.i8: nv.i32}.get(dtype, dtype)
     a, b = stored(m, k, dtype, layout[0]), stored(k, n, dtype, layout[1])
     majors = {"a_major": "k" if layout[0] == "n" else "mn", "b_major": "mn" if layout[1] == "n" else "k"}
-    constants = {"copy_a": False, "copy_b": False, "direct_store": False, "sms": 132, "epilogue_op": None}
+    constants = {"direct_store": False, "sms": 132, "epilogue_op": None}
     acc = nv.i32 if dtype == nv.i8 else nv.f32
     return tuned_matmul.tune(a, b, nv.ShapeDtype((m, n), out), acc_dtype=acc, **majors, **constants)
 

@@ -179,9 +179,10 @@ class Jit(Generic[P]):
         """Only trace and verify; returns the ``ir.Module``."""
         return self._trace(self._describe(args, kwargs))
 
-    def call(self, described: list[tuple[Any, Any]], names: tuple[str, ...]) -> Call:
-        """A call with described arguments (`describe_argument`), the last of them passed by these names."""
-        call = Call(described, names, self._bound([spec for spec, _ in described], names))
+    def call(self, described: list[tuple[Any, Any]], names: tuple[str, ...], bound: Bound | None = None) -> Call:
+        """A call with described arguments (`describe_argument`), the last of them passed by these names. ``bound``:
+        what it is compiled for, where that isn't what the annotations say."""
+        call = Call(described, names, bound or self._bound([spec for spec, _ in described], names))
         call.changes = self._changes
         reads = self._reads.of(call)
         call.reads(reads, reads.current(call.objects))

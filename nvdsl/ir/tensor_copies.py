@@ -13,6 +13,10 @@ from nvdsl.ir.operands import named, optional, word
 from nvdsl.ir.walk import defining
 from nvdsl.mlir import ir
 
+PROMOTED_BY_ROWS = "nvdsl.promoted_by_rows"
+"""The attribute of an nvgpu.tma.create.descriptor whose misses fetch 256 bytes into L2 where rows start at multiples of
+so many, else what its type says."""
+
 _TENSOR = "nvvm.cp.async.bulk.tensor"
 _COPIES = {  # op -> what it is called
     "nvgpu.tma.async.load": "TMA load",

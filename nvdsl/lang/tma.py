@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from nvdsl.errors import trace_error
 from nvdsl.hopper import arch
+from nvdsl.ir import tensor_copies
 from nvdsl.lang.array import Array
 from nvdsl.lang.tile import Tile
+from nvdsl.mlir import ir
 from nvdsl.mlir.dialects import nvgpu
 from nvdsl.ops import tma
 from nvdsl.ops.mbarrier import Mbarrier
@@ -33,7 +35,8 @@ class TMA:
 
     ``array`` has 1 to 5 axes, of which the last is contiguous. ``tile``: elements along each axis. ``swizzle``: that of
     the tile in shared memory, in bytes. A tile whose rows are wider than the swizzle is copied as several boxes, one
-    for each panel. ``l2_promotion``: bytes that a miss fetches into L2. ``fill``: what loads put in place of elements
+    for each panel. ``l2_promotion``: bytes that a miss fetches into L2; None: 256 where rows
+    start at multiples of 256 bytes, else 128. ``fill``: what loads put in place of elements
     outside of the array, ``"zero"`` or ``"nan"``. ``rows``: copy only so many of the
     tile's rows (its last axis but one), the first ones. It is an integer of the host function, traced or not, from 1 to
     the tile's rows; the tile in shared memory keeps its size.
@@ -50,7 +53,7 @@ class TMA:
         tile: Shape,
         *,
         swizzle: int = 0,
-        l2_promotion: int = 128,
+        l2_promotion: int | None = 128,
         fill: str = "zero",
         rows: Int | None = None,
     ) -> None:
@@ -68,6 +71,11 @@ class TMA:
                 rule="a tile has one extent for each axis of the array",
                 fix="pass 1 for the axes of which the tile takes one index",
             )
+        by_rows = False
+        if l2_promotion is None:
+            step = array.strides[-2] if array.ndim > 1 else 0
+            by_rows = not isinstance(step, int)
+            l2_promotion = 256 if isinstance(step, int) and step * array.dtype.bytes % 256 == 0 else 128
         for name, value, allowed in (
             ("swizzle", swizzle, _SWIZZLE),
             ("l2_promotion", l2_promotion, _L2_PROMOTION),
@@ -90,7 +98,9 @@ class TMA:
                 rule="of a tile's rows, its last axis but one, 1 or more are copied",
                 fix=f"pass 1 to {all_rows}, or leave it out: all are copied",
             )
-        self._map.create_descriptor(array, None if rows is None else (*self.box[:-2], rows, self.box[-1]))
+        made = self._map.create_descriptor(array, None if rows is None else (*self.box[:-2], rows, self.box[-1]))
+        if by_rows:
+            made.owner.attributes[tensor_copies.PROMOTED_BY_ROWS] = ir.UnitAttr.get()
 
     def _panel_cols(self) -> int:
         cols, width = self.shape[-1], self.swizzle // self.dtype.bytes

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Protocol, Unpack, overload
 
+from nvdsl.call.extents import Bound
 from nvdsl.call.jit import Jit, P
 from nvdsl.call.specialize import Call, Constant
 from nvdsl.errors import ArgumentError, NvdslError, TuneError, TuneWarning, Where, frames
@@ -92,8 +93,8 @@ class Autotuned(Jit[P]):
         """The call as it was written: no configuration is chosen."""
         return super().call(self._described(args, kwargs), tuple(kwargs))
 
-    def call(self, described: list[tuple[Any, Any]], names: tuple[str, ...]) -> Call:
-        call = super().call(described, names)
+    def call(self, described: list[tuple[Any, Any]], names: tuple[str, ...], bound: Bound | None = None) -> Call:
+        call = super().call(described, names, bound)
         for name in names:
             if name in self.space.parameters:
                 return call  # the caller decides; what is not passed has its default

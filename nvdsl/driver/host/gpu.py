@@ -16,6 +16,7 @@ from nvdsl.hopper import arch
 from nvdsl.hopper.tensor_maps import TensorMap
 from nvdsl.ir.location import where
 from nvdsl.ir.operands import has, launch_sizes, named
+from nvdsl.ir.tensor_copies import PROMOTED_BY_ROWS
 from nvdsl.lang.scratch import ARBITRARY
 from nvdsl.mlir import ir
 from nvdsl.ops.tma import STORED
@@ -160,11 +161,15 @@ def _create_descriptor(builder: Builder, op: Any) -> Step:
     builder.on_device |= builder.root(source)
     modes = _modes(str(op.results[0].type))
     what, line = _array_name(builder, source), where(op)
+    by_rows = has(op, PROMOTED_BY_ROWS)
 
     def of(layout: Layout, sizes: tuple[int, ...]) -> Maps | EmptyMap:
         if not fixed.is_static and min(layout.shape) <= 0:
             return EmptyMap(what, layout.shape, line)
-        tensor_map = TensorMap(layout.element, layout.shape, layout.strides, sizes, **modes)
+        now = modes
+        if by_rows and layout.strides[-2] * layout.dtype.bytes % 256 == 0:
+            now = {**modes, "l2promo": "l2promo_256b"}
+        tensor_map = TensorMap(layout.element, layout.shape, layout.strides, sizes, **now)
         _require_legal(tensor_map, None, what, line)
         return Maps(tensor_map, what, line)
 

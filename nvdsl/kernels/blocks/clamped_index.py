@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import nvdsl as nv
+from nvdsl.ir.extents import multiple_of
 from nvdsl.ops import ptx
 from nvdsl.values.traced import wrap
 
@@ -21,6 +22,11 @@ def inside(start: Any, thread: Any, register: int, extent: int, unit: int) -> tu
         first = register // unit * unit
         return nv.min(start + first, extent - unit) + thread, register - first
     return nv.min(start + thread + register, extent - unit), 0
+
+
+def multiple(extent: nv.Int) -> int:
+    """What an extent or a stride is surely a multiple of: a Python int of itself, others of what was promised."""
+    return extent if isinstance(extent, int) else multiple_of(extent)
 
 
 def opaque(*numbers: Any) -> list[Any]:

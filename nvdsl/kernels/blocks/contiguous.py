@@ -6,7 +6,7 @@ contiguous and it is not (tf32, fp8 and int8 have no transposed operands: PTX IS
 
 from __future__ import annotations
 
-import math
+from collections.abc import Sequence
 from typing import Any
 
 import nvdsl as nv
@@ -25,27 +25,15 @@ def padded_cols(cols: int, dtype: nv.DType) -> int:
     return nv.cdiv(cols * dtype.bytes, grid) * grid // dtype.bytes
 
 
-def contiguous(source: nv.Array) -> nv.Array:
-    """A copy of ``source``, (rows, cols) or (batches, rows, cols) with any strides, whose rows are contiguous.
+@nv.jit
+def pack(source: nv.Array, packed: nv.Array, *, turned: bool) -> None:
+    """Copy (rows, cols) or (batches, rows, cols), of any strides, to ``packed``, whose rows are contiguous.
 
-    In a host function. Returns a view of the same shape on memory that lives as long as the call.
-    """
-    *outer, cols = source.shape
-    packed = nv.empty((*outer, padded_cols(cols, source.dtype)), source.dtype)
-    packed = packed.view((0,) * len(source.shape), source.shape)
-    copy(source, packed)
-    return packed
-
-
-def copy(source: nv.Array, target: nv.Array) -> None:
-    """Copy a matrix or a batch of them, reading along the source's nearer elements and writing along rows.
-
-    In a host function. Tiles of 64 x 64 elements go through shared memory where the source's columns are nearer.
+    ``turned``: neighbours along the source's columns are nearer. Then tiles of 64 x 64 elements go through shared
+    memory: it is read along columns, and written along rows.
     """
     *batches, rows, cols = source.shape
-    down, right = source.strides[-2:]
-    turned = down < right and cols > 1 and rows > 1
-    tiles = TileScheduler(rows, cols, TILE, TILE, group=1, batches=math.prod(batches))
+    tiles = TileScheduler(rows, cols, TILE, TILE, group=1, batches=(*batches, None)[0])
 
     @nv.kernel(grid=tiles.count, block=THREADS)  # along x: there are at most 65,535 blocks along y and along z
     def pack_copy() -> None:
@@ -66,10 +54,27 @@ def copy(source: nv.Array, target: nv.Array) -> None:
             nv.sync_threads()
             for i in range(0, TILE, THREADS[1]):
                 row, col = row0 + y + i, col0 + x
-                move(tile, target, row, col, (*batch, row, col), (x, y + i))
+                move(tile, packed, row, col, (*batch, row, col), (x, y + i))
         else:
             for i in range(0, TILE, THREADS[1]):
                 row, col = row0 + y + i, col0 + x
-                move(source, target, row, col, (*batch, row, col), (*batch, row, col))
+                move(source, packed, row, col, (*batch, row, col), (*batch, row, col))
 
     pack_copy()
+
+
+def contiguous(source: nv.Array) -> nv.Array:
+    """A copy of ``source``, (rows, cols) or (batches, rows, cols) with any strides, whose rows are contiguous.
+
+    In a host function. Returns a view of the same shape on memory that lives as long as the call.
+    """
+    *outer, cols = source.shape
+    packed = nv.empty((*outer, padded_cols(cols, source.dtype)), source.dtype)
+    packed = packed.view((0,) * len(source.shape), source.shape)
+    pack.__wrapped__(source, packed, turned=is_turned(source.shape, source.strides))
+    return packed
+
+
+def is_turned(shape: Sequence[int], strides: Sequence[int]) -> bool:
+    """Whether neighbours along columns are nearer than those along rows."""
+    return strides[-2] < strides[-1] and min(shape[-2:]) > 1

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import nvdsl as nv
-from nvdsl.kernels.blocks.clamped_index import inside, opaque
+from nvdsl.kernels.blocks.clamped_index import inside, multiple, opaque
 from nvdsl.kernels.blocks.epilogue_visitor import Part, Place, Visitor
 from nvdsl.lang.accumulator import pack_pair
 from nvdsl.mlir import ir
@@ -97,7 +97,17 @@ class ElementsVisitor(Visitor):
 def place(array: nv.Array, batch: Any, row: Any, col: Any) -> tuple[Any, ...]:
     """The indices of a place in the result, in an array that is broadcast to it."""
     axes = zip((batch, row, col)[3 - array.ndim :], array.shape, array.strides, strict=True)
-    return tuple(0 if extent == 1 or stride == 0 else at for at, extent, stride in axes)
+    return tuple(0 if _repeats(extent, stride) else at for at, extent, stride in axes)
+
+
+def _repeats(extent: nv.Int, stride: nv.Int) -> bool:
+    """Whether the elements along an axis are one and the same, as far as it is known when a kernel is compiled."""
+    return any(isinstance(x, int) and x == same for x, same in ((extent, 1), (stride, 0)))
+
+
+def _fits(extent: nv.Int, full: nv.Int) -> bool:
+    """Whether an axis is broadcast to one of ``full``; of those that only a run knows the call's checks say so."""
+    return not (isinstance(extent, int) and isinstance(full, int)) or extent in (1, full)
 
 
 def source(operand: Any, out: nv.Array, tile_n: int, aligned: bool, room: int) -> Source:
@@ -110,12 +120,12 @@ def source(operand: Any, out: nv.Array, tile_n: int, aligned: bool, room: int) -
     full = (1, *out.shape)[-3:]
     shape, strides = ((1,) * (3 - operand.ndim) + x for x in (operand.shape, operand.strides))
     nv.require(
-        operand.ndim <= 3 and all(n in (1, m) for n, m in zip(shape, full, strict=True)),
+        operand.ndim <= 3 and all(map(_fits, shape, full)),
         f"an operand of shape {operand.shape} beside a result of {out.shape}",
         rule="what an elementwise epilogue reads is broadcast to the result's shape",
         fix="reshape it: (M, 1) for one a row, (1, N) for one a column",
     )
-    down, right = (n == 1 or step == 0 for n, step in zip(shape[1:], strides[1:], strict=True))
+    down, right = map(_repeats, shape[1:], strides[1:])
     if right:
         return Rows(operand, full)
     if down and (columns := Columns(operand, full, tile_n)).holds <= room:
@@ -205,12 +215,12 @@ class Elements(Source):
         self.array, self.tile_n = array, tile_n
         self.rows, self.cols = full[1:]
         *steps, right = array.strides
-        self.contiguous = right == 1
-        self.paired = aligned and self.contiguous and all(n % 2 == 0 for n in (self.cols, *steps))
+        self.contiguous = isinstance(right, int) and right == 1
+        self.paired = aligned and self.contiguous and all(multiple(n) % 2 == 0 for n in (self.cols, *steps))
         self.repeated = repeated
         self.registers = max(array.dtype.bytes / 4, 0.5 if self.paired else 1.0) / (2 if repeated else 1)
-        unit = math.gcd(64, tile_n, self.cols)
-        self.units = 64 if self.rows % 64 == 0 else 1, unit if unit >= 8 else 1 + self.paired
+        unit = math.gcd(64, tile_n, multiple(self.cols))
+        self.units = 64 if multiple(self.rows) % 64 == 0 else 1, unit if unit >= 8 else 1 + self.paired
 
     def prefetch(self, at: tuple[Any, Any, Any], rows: int) -> None:
         """Bring the tile into L2, where its rows are contiguous."""

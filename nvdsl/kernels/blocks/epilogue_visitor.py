@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import nvdsl as nv
-from nvdsl.kernels.blocks.clamped_index import inside, opaque
+from nvdsl.kernels.blocks.clamped_index import inside, multiple, opaque
 
 EpilogueOp = Callable[..., Any]
 """``op(value, batch, row, col, *operands) -> value``: what is done with a sum before it is converted. ``value``: of
@@ -86,7 +86,7 @@ class PlacesVisitor(Visitor):
         row, col = opaque(row, col)
         row0, col0 = nv.layout.accumulator_element(nv.warpgroup_thread(), 0)
         rows, cols = self.shape
-        units = 64 if rows % 64 == 0 else 1, next((unit for unit in (16, 8) if cols % unit == 0), 1)
+        units = 64 if multiple(rows) % 64 == 0 else 1, next((unit for unit in (16, 8) if multiple(cols) % unit == 0), 1)
         found = []
         for register, value in enumerate(values, part.first):
             r, c = nv.layout.accumulator_element(0, register)

@@ -11,9 +11,6 @@ from nvdsl.values.traced import const
 
 SWIZZLE_ROWS = 8
 """Rows after which the swizzle's pattern repeats: tiles start at multiples."""
-PROMOTED = 256
-"""Bytes that a miss brings into L2, where rows start on the grid of so many: with 128, few rows times large weights
-took 2 to 4 % longer on an H200. Off the grid 256 are lines that nobody asked for, and took 20 % longer."""
 
 
 class TmaOperand:
@@ -53,14 +50,10 @@ class TmaOperand:
     def _map(self, array: nv.Array, present: nv.Int | None = None) -> nv.TMA:
         """Of a block's part of a tile: of its rows, or the first ones that are ``present``; of one panel."""
         rows = self.rows // self.parts
-        on_grid = array.strides[-2] * self.dtype.bytes % PROMOTED == 0
-        return nv.TMA(
-            array,
-            tile=(*(1,) * self.batched, rows, self.panel),
-            swizzle=128,
-            l2_promotion=PROMOTED if on_grid else 128,
-            rows=present,
-        )
+        # With 128 bytes on the grid of 256, few rows times large weights took 2 to 4 % longer on an H200. Off the grid
+        # 256 are lines that nobody asked for, and took 20 % longer.
+        tile = (*(1,) * self.batched, rows, self.panel)
+        return nv.TMA(array, tile=tile, swizzle=128, l2_promotion=None, rows=present)
 
     def count(self, mn: nv.Int, old: nv.Bool) -> nv.Int:
         """Elements along M or N that a load of the tile at ``mn`` brings. All that are stored, but of the last tile

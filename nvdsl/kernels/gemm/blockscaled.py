@@ -12,7 +12,6 @@ from __future__ import annotations
 from typing import Any
 
 import nvdsl as nv
-from nvdsl.kernels.blocks.contiguous import contiguous
 from nvdsl.kernels.blocks.direct_epilogue import cut
 from nvdsl.kernels.gemm.config import Config
 from nvdsl.kernels.gemm.frame import Gemm
@@ -94,14 +93,10 @@ def gemm(
     scale_b: nv.Array,
     *,
     sms: int,
-    copy_a: bool = False,
-    copy_b: bool = False,
     direct_store: bool = False,
     config: Config = DEFAULT,
 ) -> None:
-    """`matmul` on all of ``sms`` SMs; ``copy_a``, ``copy_b``: of operands with any strides, copied first."""
-    a = contiguous(a) if copy_a else a
-    b = contiguous(b) if copy_b else b
+    """`matmul` on all of ``sms`` SMs."""
     matmul.__wrapped__(a, b, out, scale_a, scale_b, config=config, blocks=sms, direct_store=direct_store or cut(out))
 
 

@@ -85,7 +85,8 @@ OVERLAP = 4.0
 @dataclass(frozen=True)
 class Shape:
     """What the choice depends on: ``batches`` products (m, k) @ (k, n), their types, which axis of A and B is
-    contiguous ("k" or "mn"), and whether A and B are copied first: then their rows start on the grid."""
+    contiguous ("k" or "mn"), and whether the rows of A and B start at multiples of 128 bytes (None: as packed ones do).
+    """
 
     m: int
     n: int
@@ -96,7 +97,7 @@ class Shape:
     batches: int = 1
     a_major: str = "k"
     b_major: str = "mn"
-    copied: tuple[bool, bool] = (False, False)
+    on_grid: tuple[bool, bool] | None = None
 
 
 @functools.cache
@@ -192,7 +193,7 @@ def loading(config: Config, shape: Shape, sharing: int) -> float:
         # Of a K-major operand the rows that exist; else whole panels of 128 bytes (`TmaOperand`).
         rows = min(tile, nv.cdiv(extents[i], 8) * 8) if majors[i] == "k" else nv.cdiv(tile, panel) * panel
         row = shape.k if majors[i] == "k" else extents[i]
-        bad = not shape.copied[i] and row * shape.dtype.bytes % 128 != 0
+        bad = not shape.on_grid[i] if shape.on_grid else row * shape.dtype.bytes % 128 != 0
         loaded += 128 * rows
         lines += 128 * rows / config.sharers[i] / (OFF_GRID if bad else ON_GRID)
         off = off or bad

@@ -7,115 +7,31 @@
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
-import numpy as np
-
 import nvdsl as nv
-from nvdsl.call.specialize import Call, Constant, describe_argument
-from nvdsl.driver.array_spec import ArraySpec, Described, Memory, spec_of
-from nvdsl.driver.arrays import NUMPY
-from nvdsl.driver.executable import Executable
-from nvdsl.driver.stream import Stream
+from nvdsl.call.extents import DynamicSpec, Stride
+from nvdsl.driver.array_spec import packed_strides
 from nvdsl.errors import ArgumentError
+from nvdsl.kernels.blocks.contiguous import is_turned, padded_cols
 from nvdsl.kernels.blocks.elementwise import Elementwise
 from nvdsl.kernels.blocks.linear_combination import LinearCombination
 from nvdsl.kernels.gemm import blockscaled, simple
+from nvdsl.kernels.gemm.bound_kernel import ArgumentView, BoundKernel, Packing
 from nvdsl.kernels.gemm.config import Config
+from nvdsl.kernels.gemm.dynamic import dynamic, unit
 from nvdsl.kernels.gemm.launch import sms
 from nvdsl.kernels.gemm.problem import GemmProblem, Matrix, check_block_scaled, offsets
 from nvdsl.kernels.gemm.tuned import tuned_matmul
 
+AXES = {"a": "mk", "b": "kn", "out": "mn"}
+"""The names of the extents, where nothing is turned."""
 SIMPLE_PRODUCTS = 1 << 21
 """Multiplications up to which a product that would need a copy is computed without tensor cores: the simple kernel then
 takes a few microseconds, no more than the copy and its memory would."""
-
-
-Sources = Mapping[str, np.ndarray | Memory]
-"""Where the arrays of a call lie, by name: device memory, or C-contiguous host arrays."""
-
-
-@dataclass(frozen=True)
-class ArgumentView:
-    """How a kernel sees one array: its shape and strides, and where each launch's part of it starts (in elements)."""
-
-    spec: ArraySpec
-    starts: tuple[int, ...]
-
-    @staticmethod
-    def of(matrix: Matrix, starts: Sequence[int]) -> ArgumentView:
-        return ArgumentView(spec_of(matrix.shape, matrix.dtype, matrix.strides), tuple(starts))
-
-    def offset(self, launch: int) -> int:
-        """Bytes from the array's element [0, ..., 0] to the first one of launch number ``launch``."""
-        return self.starts[launch] * self.spec.dtype.bytes
-
-    def described(self, source: np.ndarray | Memory, launch: int) -> Described:
-        """The argument of launch number ``launch``. ``source``: device memory, or a C-contiguous host array."""
-        start, spec = self.starts[launch], self.spec
-        if isinstance(source, tuple):
-            address, place, owner = source
-            return spec, (address + self.offset(launch), place, owner)
-        strides = tuple(step * source.itemsize for step in spec.strides)
-        memory = source.reshape(-1).view(np.uint8)  # NumPy's as_strided knows no 8-bit floats
-        view = np.ndarray(spec.shape, source.dtype, memory, start * source.itemsize, strides)
-        return NUMPY.describe(view)
-
-
-@dataclass(frozen=True)
-class BoundKernel:
-    """A kernel's host function with its constants, and a slot for each array it takes, by name and in its order."""
-
-    problem: GemmProblem
-    finish: LinearCombination
-    function: Any
-    options: dict[str, Any]
-    slots: tuple[tuple[str, ArgumentView], ...]
-    launches: int
-
-    @functools.cached_property
-    def order(self) -> list[str]:
-        """The names of the kernel's arguments: the slots', "alpha" and "beta"."""
-        order = []
-        for name, _ in self.slots:
-            order += ["beta", name] if name == "c" else [name]
-            if name == "out" and self.finish.alpha:
-                order.append("alpha")
-        return order
-
-    def described(self, sources: Sources, alpha: float, beta: float, launch: int = 0) -> list[tuple[Any, Any]]:
-        """The arguments of launch number ``launch``: what each is specialized on, and its value."""
-        number = np.float64 if self.problem.a.dtype == nv.f64 else float
-        given: dict[str, Any] = {"alpha": describe_argument(number(alpha)), "beta": describe_argument(number(beta))}
-        given |= {name: slot.described(sources[name], launch) for name, slot in self.slots}
-        return [given[name] for name in self.order]
-
-    def run(
-        self, sources: Sources, alpha: float, beta: float, stream: Stream | None, target: str | None
-    ) -> tuple[Call, Executable | None] | None:
-        """Compute. ``sources``: name -> device memory, or a C-contiguous host array.
-
-        Returns the first launch's call, and what ran on the GPU; None where nothing is launched.
-        """
-        call = executable = None
-        for i in range(self.launches):
-            described = self.described(sources, alpha, beta, i)
-            call = call or self.function.call([*described, *self._constants], tuple(self.options))
-            executable = self.function.run(call, [value for _, value in described], stream, target)
-        return call and (call, executable)
-
-    @functools.cached_property
-    def _constants(self) -> list[tuple[Constant, None]]:
-        return [(Constant(x), None) for x in self.options.values()]
-
-    def offsets(self) -> list[list[int]]:
-        """For each launch the bytes by which the kernel's arguments lie behind the arrays' starts."""
-        slots = dict(self.slots)
-        return [[slots[x].offset(i) if x in slots else 0 for x in self.order] for i in range(self.launches)]
 
 
 def find(problem: GemmProblem, finish: LinearCombination, config: Config | None, target: str | None) -> BoundKernel:
@@ -123,9 +39,9 @@ def find(problem: GemmProblem, finish: LinearCombination, config: Config | None,
     epilogue_op = None if finish.does_nothing else Elementwise(finish, aligned=_aligned(problem))
     options: dict[str, Any] = {"acc_dtype": problem.acc_dtype, "epilogue_op": epilogue_op}
     if 0 in problem.result:
-        return BoundKernel(problem, finish, None, {}, (), 0)
+        return BoundKernel(problem, finish, None, {}, (), 0, {}, {})
     if problem.sizes[2] == 0:
-        return _bind(problem, finish, simple.empty_sums, options, {"out": problem.out}, unit=True)
+        return _bind(problem, finish, simple.empty_sums, options, {"out": problem.out}, AXES, with_batch=True)
     if problem.a.dtype == nv.f64:
         return _simple(problem, finish, options)
     rows, cols = problem.out.strides[-2:]
@@ -137,12 +53,11 @@ def find(problem: GemmProblem, finish: LinearCombination, config: Config | None,
     small = problem.batches * math.prod(problem.sizes) <= SIMPLE_PRODUCTS
     if config is None and any(packed) and small:
         return _simple(given, finish, options)
+    k_major = a_axis == 1, b_axis == 0
     options |= {
-        "a_major": "k" if a_axis == 1 else "mn",
-        "b_major": "k" if b_axis == 0 else "mn",
-        "copy_a": packed[0],
-        "copy_b": packed[1],
-        "direct_store": not problem.out.fits_tma(1),
+        "a_major": "k" if k_major[0] else "mn",
+        "b_major": "k" if k_major[1] else "mn",
+        "direct_store": not _fits_tma(problem.out),
         "sms": sms(target),
     }
     if config is not None:
@@ -152,8 +67,11 @@ def find(problem: GemmProblem, finish: LinearCombination, config: Config | None,
                 f"{config} for a product of {a.dtype.name}: " + "; ".join(reasons), fix="choose another configuration"
             )
         options["config"] = config
-    factors = {"b": a, "a": b} if turned else {"a": a, "b": b}
-    return _bind(problem, finish, tuned_matmul, options, {**factors, "out": problem.out})
+    axes = {"a": "mk" if k_major[0] else "km", "b": "nk" if k_major[1] else "kn", "out": "mn"}
+    return _bind(
+        problem, finish, tuned_matmul, options, {"a": a, "b": b, "out": problem.out}, axes,
+        packed=[name for name, copied in zip("ab", packed, strict=True) if copied], turned=turned,
+    )  # fmt: skip
 
 
 def find_block_scaled(
@@ -164,17 +82,18 @@ def find_block_scaled(
     if 0 in problem.sizes:
         return find(problem, LinearCombination(), None, target)
     a, b = problem.a, problem.b.transposed
-    options: dict[str, Any] = {
-        "sms": sms(target),
-        "copy_a": not a.fits_tma(1),
-        "copy_b": not b.fits_tma(1),
-        "direct_store": not problem.out.fits_tma(1),
-    }
+    options: dict[str, Any] = {"sms": sms(target), "direct_store": not _fits_tma(problem.out)}
     if config is not None:
         options["config"] = replace(config, tile_k=128)
     arrays = {"a": a, "b": b, "out": problem.out, "scale_a": scale_a, "scale_b": scale_b}
-    slots = tuple((name, ArgumentView.of(matrix, [0])) for name, matrix in arrays.items())
-    return BoundKernel(problem, LinearCombination(), blockscaled.gemm, options, slots, 1)
+    packed = [name for name, matrix in (("a", a), ("b", b)) if not matrix.fits_tma(1)]
+    axes = {"a": "mk", "b": "nk", "out": "mn", "scale_a": "ms", "scale_b": "st"}
+    return _bind(problem, LinearCombination(), blockscaled.gemm, options, arrays, axes, packed=packed)
+
+
+def _fits_tma(out: Matrix) -> bool:
+    """Whether TMA can store a result: also, that it ends rows at whole 16 bytes."""
+    return out.fits_tma(1) and out.shape[-1] * out.dtype.bytes % 16 == 0
 
 
 def _aligned(problem: GemmProblem) -> bool:
@@ -184,7 +103,7 @@ def _aligned(problem: GemmProblem) -> bool:
 
 def _simple(problem: GemmProblem, finish: LinearCombination, options: dict[str, Any]) -> BoundKernel:
     arrays = {"a": problem.a, "b": problem.b, "out": problem.out}
-    return _bind(problem, finish, simple.matmul, options, arrays, unit=True)
+    return _bind(problem, finish, simple.matmul, options, arrays, AXES, with_batch=True)
 
 
 def _seen(matrix: Matrix, k_axis: int) -> tuple[Matrix, int]:
@@ -203,24 +122,58 @@ def _bind(
     function: Any,
     options: dict[str, Any],
     arrays: dict[str, Matrix],
-    unit: bool = False,
+    axes: Mapping[str, str],
+    *,
+    packed: Sequence[str] = (),
+    with_batch: bool = False,
+    turned: bool = False,
 ) -> BoundKernel:
     """A kernel that sees the innermost batch axis, rows, columns: the others are launches.
 
-    Where there is no batch, ``unit`` keeps an axis of one; what the epilogue reads has one always. A factor that serves
-    all batches has none, or one of one.
+    ``axes``: the names of each array's extents, a letter each. Where there is no batch, ``with_batch`` keeps an axis of
+    one; what the epilogue reads has one always. A factor that serves all batches has none, or one of one. ``packed``:
+    the factors that are copied first. ``turned``: ``a`` is the product's B, and ``b`` its A.
     """
-    others = dict(problem.others)
+    exchanged = {"a": "b", "b": "a"} if turned else {}
+    others = {name: matrix for name, matrix in problem.others if name not in arrays}
     read = {name: others[name] for name in ("scale_a", "scale_b", "c", "bias") if name in others}
     named = [*arrays.items(), *read.items()]
     starts = list(offsets([matrix for _, matrix in named]))
-    slots = []
+    sizes = {"z": 1}
+    for name, matrix in arrays.items():
+        sizes |= dict(zip(axes[name], matrix.shape[-2:], strict=True))
+    if len(arrays["out"].shape) > 2:
+        sizes["z"] = arrays["out"].shape[-3]
+    multiples = {"n": unit(sizes["n"])} if "c" in read else {}
+    slots, packs = [], {}
     for i, (name, matrix) in enumerate(named):
         shape, strides = (1, *matrix.shape)[-3:], (0, *matrix.strides)[-3:]
         if name in "ab" and strides[0] == 0:
             shape = (1, *shape[1:])
-        if not unit and name in arrays and shape[0] == 1:
+        if not with_batch and name in arrays and shape[0] == 1:
             shape, strides = shape[1:], strides[1:]
         seen = replace(matrix, shape=shape, strides=strides)
-        slots.append((name, ArgumentView.of(seen, [start[i] for start in starts])))
-    return BoundKernel(problem, finish, function, options, tuple(slots), len(starts))
+        letters = ("z" + axes.get(name, "mn"))[-len(shape) :]
+        first = [start[i] for start in starts]
+        given = exchanged.get(name, name)
+        if name in packed:
+            packs[given], view = _packing(seen, first, letters, sizes)
+        else:
+            whole = not with_batch and seen.aligned and (name in "ab" or name in ("out", "c") and _fits_tma(seen))
+            view = ArgumentView.of(seen, first, dynamic(seen, letters, whole=whole, multiples=multiples))
+        slots.append((given, view))
+    return BoundKernel(problem, finish, function, options, tuple(slots), len(starts), sizes, packs)
+
+
+def _packing(
+    seen: Matrix, first: Sequence[int], letters: str, sizes: Mapping[str, int]
+) -> tuple[Packing, ArgumentView]:
+    """The copy of an operand, and how the kernel sees it."""
+    *outer, cols = seen.shape
+    padded = (*outer, padded_cols(cols, seen.dtype))
+    copy = replace(seen, shape=padded, strides=packed_strides(padded))
+    spec = dynamic(copy, letters, whole=True, multiples={})
+    anyhow = DynamicSpec(seen.dtype, spec.axes, (Stride(1),) * len(seen.shape))
+    turned = is_turned(seen.shape, seen.strides)
+    view = ArgumentView.of(copy, [0] * len(first), spec)
+    return Packing(ArgumentView.of(seen, first, anyhow), view, turned, sizes), view

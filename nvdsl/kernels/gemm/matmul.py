@@ -17,6 +17,7 @@ from nvdsl.call.specialize import Call
 from nvdsl.driver.array_spec import ArraySpec
 from nvdsl.driver.executable import Executable
 from nvdsl.driver.new_arrays import empty_like, maker
+from nvdsl.driver.scratch_memory import PackedLauncher
 from nvdsl.driver.stream import Stream
 from nvdsl.driver.view import View
 from nvdsl.errors import ArgumentError, NvdslError
@@ -25,8 +26,9 @@ from nvdsl.kernels.arraylike import ArrayLike
 from nvdsl.kernels.blocks.linear_combination import LinearCombination
 from nvdsl.kernels.gemm import options as given
 from nvdsl.kernels.gemm.arguments import Argument, check_disjoint, disjoint
+from nvdsl.kernels.gemm.bound_kernel import BoundKernel
 from nvdsl.kernels.gemm.config import Config
-from nvdsl.kernels.gemm.dispatch import BoundKernel, find, find_block_scaled
+from nvdsl.kernels.gemm.dispatch import find, find_block_scaled
 from nvdsl.kernels.gemm.problem import GemmProblem, is_block_scaled
 from nvdsl.trace import decorated
 from nvdsl.trace.tokens import Same, token
@@ -212,22 +214,33 @@ class _Call:
     def _sources(self) -> dict[str, Any]:
         return {name: argument.source for name, argument in self.arguments.items()}
 
-    def _repeatable(self, ran: tuple[Call, Executable | None] | None) -> Launch | None:
+    def _repeatable(self, ran: tuple[Call, Executable | None, dict[str, Any]] | None) -> Launch | None:
         """What is launched again; None where each call needs the long way."""
         if ran is None or ran[1] is None or not all(x.memory[1].has_signature for x in self.arguments.values()):
             return None
+        call, executable, packings = ran
         bound, out = self.bound, self.arguments["out"]
+        if packings and bound.launches > 1:
+            return None
         make = maker(out.memory, bound.problem.result, bound.problem.out_dtype) if self.out is None else None
         apart = {} if make else disjoint(self.arguments)  # a new array is
+        pairs = [(_OUT, _POSITIONS[name], pair) for name, pair in apart.items()]
         offsets = bound.offsets()
-        return bound.function.repeatable(
-            *ran,
+        launch = bound.function.repeatable(
+            call, executable,
             order=[_POSITIONS[name] for name in bound.order],
             offsets=offsets if any(map(any, offsets)) else None,
-            disjoint=[(_OUT, _POSITIONS[name], pair) for name, pair in apart.items()],
+            disjoint=[] if packings else pairs,
             make=make,
             place=_OUT,
-        )
+        )  # fmt: skip
+        if launch is not None and packings:
+            copies = [
+                (_POSITIONS[name], bound.packs[name].bytes, copying.launcher(how.values, how.more))
+                for name, (how, copying) in packings.items()
+            ]
+            launch.launcher = PackedLauncher(launch.launcher, copies, pairs, out.memory[1])
+        return launch
 
     def tune(self, **how: Any) -> nv.Tuning:
         """Tune the (first) launch."""
@@ -236,6 +249,7 @@ class _Call:
             raise ArgumentError("out=None", rule="what is timed is written somewhere", fix="pass an array as out")
         if not isinstance(bound.function, nv.Autotuned):
             raise ArgumentError("this product is computed without tensor cores: there is nothing to tune")
-        described = bound.described(self._sources, self.alpha, self.beta)
-        arguments = [View(spec, x) if isinstance(spec, ArraySpec) else x for spec, x in described]
-        return bound.function.tune(*arguments, **bound.options, **how)
+        with bound.packed(self._sources) as sources:
+            described = bound.described(sources, self.alpha, self.beta)
+            arguments = [View(spec, x) if isinstance(spec, ArraySpec) else x for spec, x in described]
+            return bound.function.tune(*arguments, **bound.options, **how)

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 import nvdsl as nv
+from nvdsl.kernels.blocks.elementwise import place
 from nvdsl.kernels.blocks.tile_scheduler import TileScheduler
 
 THREADS = (32, 8)  # columns, rows
@@ -32,8 +33,7 @@ def matmul(
     """
 
     def dot(batch: Any, row: Any, col: Any) -> Any:
-        of_a = batch if a.shape[0] > 1 else 0
-        of_b = batch if b.shape[0] > 1 else 0
+        of_a, of_b = place(a, batch, row, col)[0], place(b, batch, row, col)[0]
         total = acc_dtype(0)
         for k in nv.range(a.shape[2]):
             total += acc_dtype(a[of_a, row, k]) * acc_dtype(b[of_b, k, col])

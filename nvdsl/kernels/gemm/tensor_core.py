@@ -1,4 +1,4 @@
-"""The product over the tensor cores: copies of what TMA or wgmma can't read, then the kernel of a configuration."""
+"""The product over the tensor cores: the kernel of a configuration, of any schedule."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from dataclasses import replace
 from typing import Any
 
 import nvdsl as nv
-from nvdsl.kernels.blocks.contiguous import contiguous
 from nvdsl.kernels.blocks.direct_epilogue import cut
 from nvdsl.kernels.blocks.epilogue_visitor import EpilogueOp
 from nvdsl.kernels.gemm import cooperative, pingpong, splitk, streamk
@@ -23,20 +22,15 @@ def matmul(
     sms: int,
     a_major: str,
     b_major: str,
-    copy_a: bool = False,
-    copy_b: bool = False,
     direct_store: bool = False,
     acc_dtype: nv.DType = nv.f32,
     epilogue_op: EpilogueOp | None = None,
 ) -> None:
     """out[..., M, N] = A[..., M, K] @ B[..., K, N], as `nvdsl.kernels.gemm.cooperative.matmul`, by any schedule.
 
-    ``sms``: of the GPU. ``copy_a``, ``copy_b``: the operand has any strides and any alignment, and is copied first, the
-    majors being those of the copies. ``config.tile_k`` is not looked at: a slice of K has 128 bytes.
+    ``sms``: of the GPU. ``config.tile_k`` is not looked at: a slice of K has 128 bytes.
     """
     config = replace(config, tile_k=128 // a.dtype.bytes)
-    a = contiguous(a) if copy_a else a
-    b = contiguous(b) if copy_b else b
     options: dict[str, Any] = {"config": config, "a_major": a_major, "b_major": b_major}
     options |= {"acc_dtype": acc_dtype, "epilogue_op": epilogue_op, "direct_store": direct_store or cut(out)}
     if config.schedule == "streamk":

@@ -15,21 +15,19 @@ WORTH_TRYING = 1.25
 """Times the fewest cycles: what the model thinks slower is not tried by a search."""
 
 
-def _shape(
-    a: Any, out: Any, a_major: str, b_major: str, acc_dtype: nv.DType, copy_a: bool = False, copy_b: bool = False
-) -> Shape:
+def _shape(a: Any, b: Any, out: Any, a_major: str, b_major: str, acc_dtype: nv.DType) -> Shape:
     """Of the arguments of `tensor_core.matmul`."""
     *batches, m, n = out.shape
     k = a.shape[-1 if a_major == "k" else -2]
-    return Shape(m, n, k, a.dtype, out.dtype, acc_dtype, math.prod(batches), a_major, b_major, (copy_a, copy_b))
+    on_grid = tuple(x.strides[-2] * x.dtype.bytes % 128 == 0 for x in (a, b))
+    return Shape(m, n, k, a.dtype, out.dtype, acc_dtype, math.prod(batches), a_major, b_major, on_grid)
 
 
 def heuristic(
-    a: Any, out: Any, a_major: str, b_major: str, acc_dtype: nv.DType, copy_a: bool, copy_b: bool, epilogue_op: Any,
-    sms: int,
-) -> dict[str, Any]:  # fmt: skip
+    a: Any, b: Any, out: Any, a_major: str, b_major: str, acc_dtype: nv.DType, epilogue_op: Any, sms: int
+) -> dict[str, Any]:
     """The model's choice."""
-    shape = _shape(a, out, a_major, b_major, acc_dtype, copy_a, copy_b)
+    shape = _shape(a, b, out, a_major, b_major, acc_dtype)
     return {"config": choose(shape, _crowded(out, epilogue_op), sms)}
 
 
@@ -55,9 +53,9 @@ def _can_run(config: Any, a: Any, out: Any, acc_dtype: nv.DType, epilogue_op: An
 
 
 def _is_near(
-    config: Any, a: Any, out: Any, a_major: str, b_major: str, acc_dtype: nv.DType, epilogue_op: Any, sms: int
+    config: Any, a: Any, b: Any, out: Any, a_major: str, b_major: str, acc_dtype: nv.DType, epilogue_op: Any, sms: int
 ) -> bool:
-    shape = _shape(a, out, a_major, b_major, acc_dtype)
+    shape = _shape(a, b, out, a_major, b_major, acc_dtype)
     best = choose(shape, _crowded(out, epilogue_op), sms)
     return cycles(config, shape, sms) <= WORTH_TRYING * cycles(best, shape, sms)
 

@@ -14,7 +14,7 @@ import ml_dtypes
 import numpy as np
 
 import nvdsl as nv
-from nvdsl.kernels.blocks.contiguous import contiguous, copy
+from nvdsl.kernels.blocks.contiguous import contiguous, pack
 from nvdsl.kernels.blocks.elementwise import Elementwise
 from nvdsl.kernels.blocks.linear_combination import LinearCombination
 from nvdsl.kernels.gemm import blockscaled, cooperative, pingpong, splitk, streamk
@@ -71,7 +71,7 @@ def _epilogue(batches: int, m: int, n: int, k: int, **config: Any) -> Case:
 def _packed(flat: nv.Array, out: nv.Array) -> None:
     """A copy of the transpose, and a copy of that."""
     rows, cols = out.shape
-    copy(contiguous(strided(flat, (rows, cols), (1, rows))), out)
+    pack.__wrapped__(contiguous(strided(flat, (rows, cols), (1, rows))), out, turned=False)
 
 
 def _pack(rows: int, cols: int) -> Case:

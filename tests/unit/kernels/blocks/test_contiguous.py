@@ -5,7 +5,7 @@ import pytest
 
 import nvdsl as nv
 from nvdsl.ir.walk import constant, find
-from nvdsl.kernels.blocks.contiguous import contiguous, copy, padded_cols
+from nvdsl.kernels.blocks.contiguous import contiguous, is_turned, pack, padded_cols
 from tests.unit.kernels import array
 from tests.unit.kernels.strided import strided
 
@@ -14,7 +14,7 @@ from tests.unit.kernels.strided import strided
 def packed(flat, out, *, shape, strides, start):
     found = contiguous(strided(flat, shape, strides, start))
     assert found.strides[-1] == 1 and found.strides[-2] * found.dtype.bytes % 16 == 0
-    copy(found, out)
+    pack.__wrapped__(found, out, turned=False)
 
 
 def check(dtype, shape, strides, start=0):
@@ -54,9 +54,17 @@ def test_rows_are_padded_to_16_bytes():
     assert padded_cols(17, nv.i8) == 32
 
 
+def test_one_compiled_copy_for_all_shapes():
+    before = len(pack._compiled._made)
+    sizes = nv.ShapeDtype(("rows", "cols"), nv.f16, (None, None)), nv.ShapeDtype(("rows", "cols"), nv.f16, (None, 1))
+    assert len(pack.compile(*sizes, turned=False).kernels) == 1
+    assert len(pack._compiled._made) == before + 1
+    assert is_turned((3, 4), (1, 3)) and not is_turned((3, 1), (1, 3)) and not is_turned((3, 4), (4, 1))
+
+
 @nv.jit
 def copied(source, out):
-    copy(source, out)
+    pack.__wrapped__(source, out, turned=False)
 
 
 @pytest.mark.parametrize(

@@ -66,7 +66,7 @@ def test_tiles_fill_the_gpu(shape, schedule, tile):
 @pytest.mark.parametrize("shape", [(5000, 5000, 5000), (3001, 6008, 1000)])
 def test_clusters_load_together_where_rows_are_off_the_grid(shape):
     assert choose(Shape(*shape)).cluster == 2
-    assert choose(Shape(*shape, copied=(True, True))).cluster == 1
+    assert choose(Shape(*shape, on_grid=(True, True))).cluster == 1
 
 
 @pytest.mark.parametrize("n", range(1024, 16384 + 1, 256))

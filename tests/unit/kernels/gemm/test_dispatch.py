@@ -48,7 +48,15 @@ def products(draw):
 def by_numpy(road, sources):
     """What a road's kernel does."""
     for launch in range(road.launches):
-        a, b, out = (memory[2] for _, memory in road.described(sources, 1.0, 0.0, launch))
+        with road.packed(sources) as given:
+            for name, packing in road.packs.items():
+                *outer, cols = packing.source.spec.shape
+                copy = given[name].reshape(packing.target.spec.shape)[..., :cols]
+                copy[...] = packing.source.described(sources[name], launch)[1][2]
+            a, b, out = (memory[2] for _, memory in road.described(given, 1.0, 0.0, launch))
+        k = road.problem.sizes[2]
+        a = a[..., :k] if road.options.get("a_major", "k") == "k" else a[..., : out.shape[-2]]
+        b = b[..., :k] if road.options.get("b_major", "mn") == "k" else b[..., : out.shape[-1]]
         if road.function is tuned_matmul:
             a = a if road.options["a_major"] == "k" else a.swapaxes(-1, -2)
             b = b if road.options["b_major"] == "mn" else b.swapaxes(-1, -2)
@@ -70,9 +78,8 @@ def test_what_is_not_packed_suits_tma(given):
     """Each array of a road over the tensor cores has contiguous rows at multiples of 16 bytes, or is copied."""
     (_, a, _), (_, b, _), (_, out, _) = given
     road = find(GemmProblem.of({"a": a, "b": b, "out": out}, None, None), LinearCombination(), CONFIG, "sim")
-    handled = [road.options[x] for x in ("copy_a", "copy_b", "direct_store")]
-    for (name, slot), copied in zip(road.slots, handled, strict=True):
-        if not copied:
+    for name, slot in road.slots:
+        if name != "out" or not road.options["direct_store"]:
             *outer, cols = zip(slot.spec.shape, slot.spec.strides, strict=True)
             assert cols[0] == 1 or cols[1] == 1, name
             assert all(n == 1 or (s > 0 and s * 2 % 16 == 0) for n, s in outer), name
@@ -100,8 +107,7 @@ def test_transposed_factors_are_copied_only_where_wgmma_needs_it():
     columns = {"a": (1, 1024), "b": (1, 1024)}
     sixteen, eight = road(1024, 1024, 1024, **columns), road(1024, 1024, 1024, nv.i8, **columns)
     assert (sixteen.options["a_major"], sixteen.options["b_major"]) == ("mn", "k")
-    assert not sixteen.options["copy_a"] and not sixteen.options["copy_b"]
-    assert eight.options["copy_a"] and not eight.options["copy_b"]
+    assert list(sixteen.packs) == [] and list(eight.packs) == ["a"] and eight.packs["a"].turned
 
 
 def test_a_configuration_that_does_not_fit_is_refused():

@@ -55,7 +55,7 @@ def test_memory_that_comes_again_as_another_array(gpu, torch):
             arrays = [tensor(torch, at, *kind.get(name, ())) for name, at in (("a", A), ("b", B), ("out", OUT))]
             multiply(torch, *arrays)
             seen.append(gpu.launches[-1].kernel)
-    assert len(set(map(id, seen[:4]))) == 4 and len(module._launches) == 4
+    assert len(set(map(id, seen[:4]))) == 2 and len(module._launches) == 4  # columns of A are read otherwise
     assert seen == seen[:4] * 4
 
 
@@ -65,7 +65,7 @@ def test_an_operand_that_tma_can_not_read_is_copied_each_time(gpu, torch):
         aligned = gpu.launches[-1].kernel
         count = len(gpu.launches)
         multiply(torch, a=A + 2)
-        assert len(gpu.launches) == count + 2 and gpu.launches[-1].kernel is not aligned
+        assert len(gpu.launches) == count + 2 and gpu.launches[-1].kernel is aligned
         assert A + 2 in gpu.launches[-2].given and A + 2 not in last(gpu)
     assert gpu.allocations == {}
 

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 import nvdsl as nv
 from nvdsl.kernels import Config
+from nvdsl.kernels.blocks.contiguous import contiguous
 from nvdsl.kernels.blocks.linear_combination import LinearCombination
 from nvdsl.kernels.gemm.dispatch import find
 from nvdsl.kernels.gemm.problem import GemmProblem, Matrix
@@ -96,10 +97,11 @@ def launch(road, arrays, number):
 
     @nv.jit
     def call(*flat):
-        views = [
-            strided(memory, slot.spec.shape, slot.spec.strides, placed.start + slot.starts[number])
-            for memory, placed, (_, slot) in zip(flat, arrays, road.slots, strict=True)
-        ]
+        views = []
+        for memory, placed, (name, slot) in zip(flat, arrays, road.slots, strict=True):
+            seen = road.packs[name].source if name in road.packs else slot
+            view = strided(memory, seen.spec.shape, seen.spec.strides, placed.start + seen.starts[number])
+            views.append(contiguous(view) if name in road.packs else view)
         road.function.__wrapped__(*views, **options)
 
     call(*(placed.flat for placed in arrays), target="sim")

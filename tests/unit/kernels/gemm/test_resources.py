@@ -3,6 +3,7 @@
 import pytest
 
 import nvdsl as nv
+from nvdsl.kernels.blocks.contiguous import pack
 from nvdsl.kernels.blocks.elementwise import Elementwise
 from nvdsl.kernels.blocks.linear_combination import ACTIVATIONS, LinearCombination
 from nvdsl.kernels.gemm import simple, tensor_core
@@ -97,7 +98,8 @@ def test_what_is_chosen_for_each_type(dtype, out, acc):
 
 
 def test_copies_and_the_simple_kernel():
-    config = choose(Shape(M, 1544, K))
-    assert_clean(compiled(config, BIAS, 1544, copy_a=True, copy_b=True))
+    for turned in (False, True):
+        source, copy = (nv.ShapeDtype(("rows", "cols"), nv.f16, (None, step)) for step in (None, 1))
+        assert_clean(nv.jit(pack.__wrapped__, strict=True).compile(source, copy, turned=turned))
     arrays = [nv.ShapeDtype(shape, nv.f16) for shape in ((1, 70, 33), (1, 33, 40), (1, 70, 40))]
     assert_clean(nv.jit(simple.matmul.__wrapped__, strict=True).compile(*arrays))

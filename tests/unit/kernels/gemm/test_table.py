@@ -26,7 +26,7 @@ GPU = {"name": "NVIDIA H200", "capability": "9.0"}
 def entry(m, n, k, on_grid=1, **fields):
     """An entry for products of f16 as `nvdsl.tune.table` describes it."""
     arguments = {"a": "f16 row", "b": "f16 row", "out": "f16 row", "acc_dtype": "f32", "epilogue_op": "None"}
-    arguments |= {"a_major": "'k'", "b_major": "'mn'", "copy_a": "False", "copy_b": "False"}
+    arguments |= {"a_major": "'k'", "b_major": "'mn'"}
     arguments |= {"direct_store": "False", "sms": "132"}
     config = {"config": nv.tune.Config({"config": Config(**fields)}).plain()["config"]}
     return {"gpu": GPU, "arguments": arguments, "shapes": [1, m, n, k, on_grid], "config": config, "measured": {}}
@@ -44,8 +44,7 @@ def call_of(entry):
     """The arrays and constants with which `nvdsl.matmul` calls `tuned_matmul` for the product of an entry."""
     said = entry["arguments"]
     _, m, n, k, on_grid = entry["shapes"]
-    n -= 1 if said["copy_b"] == "True" else 0 if on_grid else 8  # others of the same class
-    k -= said["copy_a"] == "True"
+    n -= 0 if on_grid else 8  # others of the same class
     types = {name: DTYPES[said[name].split()[0]] for name in ("a", "b", "out")}
     given = {
         "a": Matrix(types["a"], (m, k), (k, 1) if said["a_major"] == "'k'" else (1, m)),
@@ -68,9 +67,9 @@ def types_of(entry):
 def chosen(entry):
     """The model's choice for the product that an entry is for."""
     arrays, constants = call_of(entry)
-    names = ("acc_dtype", "a_major", "b_major", "copy_a", "copy_b", "epilogue_op", "sms")
+    names = ("acc_dtype", "a_major", "b_major", "epilogue_op", "sms")
     given = {name: constants.get(name) for name in names}
-    return tuned_matmul._settings.heuristic(a=arrays[0], out=arrays[2], **given)["config"]
+    return tuned_matmul._settings.heuristic(a=arrays[0], b=arrays[1], out=arrays[2], **given)["config"]
 
 
 def benchmarked():

@@ -1,0 +1,70 @@
+"""Device memory between the launches of one call: taken and given back in the order of the call's stream."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from typing import Any
+
+from nvdsl.driver import stream as streams
+from nvdsl.driver.arguments import Disjoint
+from nvdsl.driver.array_spec import Place
+from nvdsl.driver.cuda import CudaError
+from nvdsl.driver.device import Device, devices
+from nvdsl.driver.launcher import Launcher
+from nvdsl.driver.stream import Stream
+
+
+@contextmanager
+def taken(wanted: Sequence[tuple[Place, int]], stream: Stream | None) -> Iterator[list[int]]:
+    """The addresses of blocks of memory, each beside an array at its place, of so many bytes."""
+    if not wanted:
+        yield []
+        return
+    place = wanted[0][0]
+    with _taken(devices.get(place.device), streams.resolve(stream, place), [size for _, size in wanted]) as pointers:
+        yield pointers
+
+
+@contextmanager
+def _taken(device: Device, handle: int, sizes: Sequence[int]) -> Iterator[list[int]]:
+    pointers: list[int] = []
+    try:
+        for size in sizes:
+            pointers.append(device.within(device.cuda.alloc, size, handle))
+        yield pointers
+    finally:
+        with suppress(CudaError):  # a lost context frees nothing, and needs no second error
+            while pointers:
+                device.within(device.cuda.free, pointers.pop(), handle)
+
+
+class PackedLauncher:
+    """What a repeated call runs that copies some of its arrays first. Called as a `Launcher` is.
+
+    ``packs``: for each such array its position among a call's values, the bytes of its copy, and what makes the copy of
+    (array, copy). ``main`` runs then, with the copies in place of these arrays. ``disjoint``: see `Launcher`; of the
+    arrays themselves.
+    """
+
+    def __init__(
+        self,
+        main: Launcher,
+        packs: Sequence[tuple[int, int, Launcher]],
+        disjoint: Sequence[tuple[int, int, Disjoint]],
+        place: Place,
+    ) -> None:
+        self._main, self._packs, self._disjoint, self._place = main, tuple(packs), tuple(disjoint), place
+        self._device = devices.get(place.device)
+        self._sizes = [size for _, size, _ in packs]
+
+    def __call__(self, values: tuple[Any, ...], stream: Stream | None = None) -> None:
+        """Run with the arrays' addresses and the numbers. Raises what `Launcher` raises."""
+        for first, second, pair in self._disjoint:
+            pair.check(values[first], values[second])
+        handle, given = streams.resolve(stream, self._place), list(values)
+        with _taken(self._device, handle, self._sizes) as pointers:
+            for (position, _, launcher), pointer in zip(self._packs, pointers, strict=True):
+                launcher((values[position], pointer), handle)
+                given[position] = pointer
+            self._main(tuple(given), handle)

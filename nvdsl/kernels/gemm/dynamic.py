@@ -1,0 +1,41 @@
+"""What a kernel is compiled for of an array of a product: never its sizes, only what needs other code.
+
+That is the element type, which axes repeat (stride 0), and which one is contiguous. Where TMA reads or writes an array,
+or an epilogue reads two elements at a time, it is also that rows start at multiples of 16 bytes. And where an epilogue
+reads a whole matrix, it is of what the columns are a multiple, which saves registers. A run knows all else.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+from nvdsl.call.extents import ALIGNMENT, DynamicSpec, Stride
+from nvdsl.kernels.gemm.problem import Matrix
+from nvdsl.lang.extents import Extent
+
+UNITS = (64, 8)
+"""Multiples of columns for which an epilogue that reads whole matrices is compiled."""
+
+
+def restrided(spec: DynamicSpec, strides: Sequence[int]) -> DynamicSpec:
+    """The same with other strides."""
+    whole = ALIGNMENT // spec.dtype.bytes
+    last = max((i for i, step in enumerate(strides) if step == 1), default=None)
+    steps = tuple(1 if i == last else Stride(math.gcd(step, whole)) for i, step in enumerate(strides))
+    return DynamicSpec(spec.dtype, spec.axes, steps)
+
+
+def dynamic(matrix: Matrix, axes: Sequence[str], *, whole: bool, multiples: Mapping[str, int]) -> DynamicSpec:
+    """``axes``: the names of the extents; ``whole``: rows start at multiples of 16 bytes; ``multiples``: promises."""
+    contiguous = max((i for i, step in enumerate(matrix.strides) if step == 1), default=None)
+    multiple = ALIGNMENT // matrix.dtype.bytes if whole else 1
+    strides = [
+        1 if i == contiguous else 0 if step == 0 else Stride(multiple) for i, step in enumerate(matrix.strides)
+    ]
+    return DynamicSpec(matrix.dtype, tuple(Extent(name, multiples.get(name, 1)) for name in axes), tuple(strides))
+
+
+def unit(cols: int) -> int:
+    """What columns are surely a multiple of, as an epilogue that reads whole matrices is told."""
+    return next((unit for unit in UNITS if cols % unit == 0), 1)
