@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import nvdsl as nv
-from nvdsl.ir.extents import multiple_of
 from nvdsl.ops import ptx
+from nvdsl.values.extents import multiple_of
 from nvdsl.values.traced import wrap
 
 
