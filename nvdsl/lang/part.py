@@ -9,11 +9,15 @@ from typing import Any
 
 from nvdsl.errors import trace_error
 from nvdsl.ir.linear import linear
+from nvdsl.ir.walk import defining
 from nvdsl.lang.array import Array
 from nvdsl.lang.tile import Tile
+from nvdsl.mlir import ir
 from nvdsl.values import bounds
 from nvdsl.values.dtypes import DType
 from nvdsl.values.typing import Coords, Int, Pointer
+
+DYNAMIC = ir.ShapedType.get_dynamic_stride_or_offset()
 
 
 @dataclass(frozen=True)
@@ -63,25 +67,36 @@ class Part:
 
         The array's own first byte is not counted: it is as aligned as its accesses need, which the call checks.
         """
-        memory, itemsize = self.memory, self.dtype.bytes
-        if isinstance(memory, Tile):
-            steps = [memory.layout.panel_bytes, itemsize]
-            steps = steps[::-1] if self._turned else steps
-            base = memory.offset if isinstance(memory.offset, int) else memory.layout.alignment
-        else:
-            steps, base = [s * itemsize for s in memory.strides], 0
-        known = base
-        for axis, (first, step) in enumerate(zip(self.start, steps, strict=True)):
-            offset = linear(first).times(step)
-            known = gcd(known, offset.constant, offset.step())
+        known = _multiple(self._origin())
+        for axis, (first, step) in enumerate(zip(self.start, self._steps(), strict=True)):
+            if isinstance(first, ir.Value) or first:
+                known = gcd(known, _multiple(first) * _multiple(step))
             if axis != self.contiguous and self.shape[axis] > 1:
-                known = gcd(known, step)
+                known = gcd(known, _multiple(step))
         return known
 
+    def _steps(self) -> list[Any]:
+        """Bytes from a row to the next one, and from a column to the next one."""
+        itemsize = self.dtype.bytes
+        if isinstance(self.memory, Tile):
+            steps = [self.memory.layout.row_stride, itemsize]
+            return steps[::-1] if self._turned else steps
+        return [step * itemsize for step in self.memory.strides]
+
+    def _origin(self) -> Any:
+        """The byte of the tile's or array's first element; the least that it is a multiple of where it is traced."""
+        if isinstance(self.memory, Tile):
+            return self.memory.offset
+        op, offset = defining(self.memory), self.memory._ty.get_strides_and_offset()[1]
+        if op is not None and op.name == "memref.view":  # a part of shared memory
+            return op.operands[1]
+        return (1 if offset == DYNAMIC else offset) * self.dtype.bytes
+
     def within(self) -> None:
-        """State that a traced start leaves room for the part."""
-        extents = [n - size + 1 for n, size in zip(self.memory.shape, self.shape, strict=True)]
-        bounds.within(f"the start of {self.shape[0]}x{self.shape[1]} of {self.memory!r}", self.start, extents)
+        """State that a traced start leaves room for the part of a tile. (Each access of an array is checked.)"""
+        if isinstance(self.memory, Tile):
+            extents = [n - size + 1 for n, size in zip(self.memory.shape, self.shape, strict=True)]
+            bounds.within(f"the start of {self.shape[0]}x{self.shape[1]} of {self.memory!r}", self.start, extents)
 
     def _at(self, row: Any, col: Any) -> tuple[Any, Any]:
         row, col = row + self.start[0], col + self.start[1]
@@ -113,6 +128,12 @@ class Part:
         return f"{self.shape[0]}x{self.shape[1]} {self.dtype.name} at ({at}) of {self.memory!r}"
 
 
+def _multiple(value: Any) -> int:
+    """A number that ``value`` is a multiple of: itself where it is known."""
+    found = linear(value)
+    return gcd(found.constant, found.step())
+
+
 def part(memory: Tile | Array, start: Coords | None, shape: tuple[int, int] | None, what: str) -> Part:
     """Raises TraceError where ``shape`` elements from ``start`` on do not lie within the memory."""
     if not isinstance(memory, Tile | Array) or len(memory.shape) != 2:
@@ -125,7 +146,7 @@ def part(memory: Tile | Array, start: Coords | None, shape: tuple[int, int] | No
     size = tuple(shape) if shape is not None else tuple(memory.shape)
     for first, count, extent in zip((rows, cols), size, memory.shape, strict=True):
         known = first if isinstance(first, int) else 0
-        if count < 1 or known < 0 or 0 <= extent < known + count:
+        if count < 1 or known < 0 or isinstance(extent, int) and extent < known + count:
             shown = ", ".join(str(x) if isinstance(x, int) else "..." for x in (rows, cols))
             raise trace_error(
                 f"{what} of {size[0]}x{size[1]} at ({shown}) of {memory!r}",

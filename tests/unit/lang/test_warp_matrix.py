@@ -56,6 +56,55 @@ def test_a_column_that_nothing_is_known_of():
     assert count(body(lambda x: x[0] * 8, "ldmatrix"), "nvvm.ldmatrix", array(nv.i32, 1)) == 1
 
 
+def test_parts_of_tiles():
+    def body(first):
+        def kernel():
+            nv.load_a(nv.smem((16, 64), nv.f16)[:, first : first + 16])
+
+        return kernel
+
+    assert count(body(8), "nvvm.ldmatrix") == 1
+    assert count(body(4), "nvvm.ldmatrix") == 0
+    assert count(body(4), "vector.load") == 4
+    assert count(body(3), "vector.load") == 0
+
+
+def test_a_stage_of_a_stack():
+    def body(x):
+        nv.load_a(nv.smem((3, 16, 64), nv.f16, swizzle=128)[x[0]], using="ldmatrix")
+
+    assert count(body, "nvvm.ldmatrix", array(nv.i32, 1)) == 4
+
+
+def test_arrays_whose_rows_lie_anywhere():
+    def kernel(x):
+        nv.load_a(x, (0, 0), (16, 16))
+
+    for strides, vectors in (((40, 1), 4), ((41, 1), 0), ((1, 16), 0)):
+        assert count(kernel, "vector.load", array(nv.f16, 16, 16, strides=strides)) == vectors
+
+    def odd(x):
+        nv.load_a(x[:, 1:17])
+
+    assert count(odd, "vector.load", array(nv.f16, 16, 32)) == 0
+
+
+def test_arrays_of_dynamic_extents():
+    @nv.jit
+    def product(a: nv.Array["m", "k % 8"], d: nv.Array["m", 8]):
+        @nv.kernel(grid=nv.cdiv(a.shape[0], 16), block=32)
+        def kernel():
+            row = nv.block_id.x * 16
+            acc = nv.warp_accumulator(16, 8)
+            acc += nv.load_a(a, (row, 0), (16, 16)) @ nv.load_b(a, (row, 0), (16, 8))
+            acc.store(d, (row, 0))
+
+        kernel()
+
+    text = str(product.trace(nv.ShapeDtype((32, 16), nv.f16), nv.ShapeDtype((32, 8), nv.f32)))
+    assert text.count("vector.load") == 4 and text.count("nvvm.mma.sync") == 1
+
+
 def test_global_memory_is_read_by_vectors():
     def body(x):
         nv.load_b(x, (0, 0), (32, 16))
