@@ -41,6 +41,7 @@ from nvdsl.errors import (
     VerifyError,
     WatchdogError,
 )
+from nvdsl.lang import specs as spec
 from nvdsl.lang.accumulator import Accumulator, Fragment, accumulator, pack_pair
 from nvdsl.lang.array import Array
 from nvdsl.lang.atomics import (

@@ -22,10 +22,15 @@ def _i32s(count: int) -> Any:
 def as_words(loaded: Sequence[Value], dtype: DType) -> list[Value]:
     """The registers of what was loaded: vectors, or single elements. Of 64 bits the elements themselves."""
     if dtype.bits == 64:
-        return [x for one in loaded for x in _each(one)]
+        return elements_of(loaded)
     if loaded[0].shape and loaded[0].shape[0] * dtype.bits >= 32:
         return [word for one in loaded for word in _words_of_vector(one, dtype)]
-    return words_of([x for one in loaded for x in _each(one)], dtype)
+    return words_of(elements_of(loaded), dtype)
+
+
+def elements_of(loaded: Sequence[Value]) -> list[Value]:
+    """The elements of vectors, and single elements."""
+    return [x for one in loaded for x in _each(one)]
 
 
 def _each(x: Value) -> list[Value]:

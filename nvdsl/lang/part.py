@@ -28,6 +28,10 @@ class Part:
     start: tuple[Int, Int]
     shape: tuple[int, int]
 
+    def at(self, row: Int, col: Int, shape: tuple[int, int]) -> Part:
+        """The part of ``shape`` from (row, column) of this one on."""
+        return Part(self.memory, (self.start[0] + row, self.start[1] + col), shape)
+
     @property
     def dtype(self) -> DType:
         """The type of the elements."""
@@ -154,3 +158,11 @@ def part(memory: Tile | Array, start: Coords | None, shape: tuple[int, int] | No
                 fix="check the start and the shape",
             )
     return Part(memory, (rows, cols), (size[0], size[1]))
+
+
+def of(memory: Tile | Array | Part, start: Coords | None = None, shape: tuple[int, int] | None = None) -> Part:
+    """``shape`` elements of a tile or of an array of two axes, from ``start`` (row, column) on, which may be traced.
+
+    It is all of it unless they are given. Raises TraceError for what does not lie within it.
+    """
+    return memory if isinstance(memory, Part) else part(memory, start, shape, "a part")

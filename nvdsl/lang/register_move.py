@@ -13,8 +13,9 @@ from functools import cache
 from typing import Any
 
 from nvdsl.lang.atoms import Atom, Plan, Unfit, choose
-from nvdsl.lang.packed import as_words, converted, words_of
+from nvdsl.lang.packed import as_words, converted, elements_of, words_of
 from nvdsl.lang.part import Part
+from nvdsl.lang.threads import Threads
 from nvdsl.layout import E, Layout
 from nvdsl.layout.memory import conflicts_at
 from nvdsl.ops.smem import ldmatrix, stmatrix
@@ -28,11 +29,14 @@ UNIT = 16
 @dataclass(frozen=True)
 class Move:
     """``part`` of memory to or from registers: ``values`` takes (thread, value) to (row, column) of the part.
-    ``elements``: what is stored, in the order of the values; None for a load."""
+    ``elements``: what is stored, in the order of the values; None for a load. ``group``: the threads, a warp or a
+    warpgroup as the layout says unless given. ``packed``: whether a load gives registers; else it gives elements."""
 
     part: Part
     values: Layout
     elements: Sequence[Value] | None = None
+    group: Threads | None = None
+    packed: bool = True
 
     @property
     def itemsize(self) -> int:
@@ -46,6 +50,8 @@ class Move:
 
     def thread(self) -> Value:
         """This thread's number among them."""
+        if self.group is not None:
+            return self.group.number
         return lane_id() if self.threads == WARP_SIZE else warpgroup_thread()
 
     def places(self) -> list[Any]:
@@ -53,7 +59,7 @@ class Move:
         return [self.values(0, i) for i in range(self.values[1].size)]
 
     def __str__(self) -> str:
-        of = {WARP_SIZE: "a warp"}.get(self.threads, f"{self.threads} threads")
+        of = "a warp" if self.threads == WARP_SIZE and self.group is None else f"{self.threads} threads"
         where = "from" if self.elements is None else "to"
         return f"registers of {of} {where} {self.part}"
 
@@ -77,6 +83,8 @@ def store(move: Move, using: str | None = None) -> None:
 def _matrices(move: Move, name: str) -> tuple[bool, list[Any]]:
     """Whether registers hold transposed matrices, and the (row, column) at which each register's matrix starts."""
     part, per = move.part, 4 // move.itemsize
+    if move.group is not None and not move.group.are_warps:
+        raise Unfit(f"{name} is executed by whole warps, with their lanes in their order, not by {move.group}")
     if part.space != "shared":
         raise Unfit(f"{name} moves between registers and shared memory, and this is {part.space} memory")
     if not per:
@@ -223,11 +231,15 @@ def _thread_conflicts(move: Move, places: list[Any], bytes: int) -> int:
 def _each(move: Move, count: int) -> Plan:
     """Accesses of ``count`` elements."""
     places, bytes = move.places()[::count], count * move.itemsize
+    per = max(4 // move.itemsize, 1)
+    if move.packed and move.elements is None and count * len(places) % per:
+        raise Unfit(f"{count * len(places)} elements of a thread do not fill registers of {per}")
 
     def emit() -> Any:
         row, col = move.values[0](move.thread())
         if move.elements is None:
-            return as_words([move.part.load(row + r, col + c, count) for r, c in places], move.part.dtype)
+            loaded = [move.part.load(row + r, col + c, count) for r, c in places]
+            return as_words(loaded, move.part.dtype) if move.packed else elements_of(loaded)
         for i, (r, c) in enumerate(places):
             some = move.elements[i * count : (i + 1) * count]
             move.part.store(converted(some, move.part.dtype, together=True)[0], row + r, col + c)

@@ -1,5 +1,7 @@
 """Operands and sums of a warp: which instruction loads and stores them, their elements, and what is refused."""
 
+# ruff: noqa: F821  (the axes' names are no forward references)
+
 import pytest
 
 import nvdsl as nv
