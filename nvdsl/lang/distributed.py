@@ -184,6 +184,19 @@ def shown(x: Any) -> str:
     return f"{type(x).__name__} of shape {x.shape}"
 
 
+def subscript(key: Any) -> str:
+    """A subscript as it was written: ``[:, None]``."""
+    parts = key if isinstance(key, tuple) else (key,)
+    return f"[{', '.join(map(_part, parts))}]"
+
+
+def _part(part: Any) -> str:
+    if not isinstance(part, slice):
+        return "..." if isinstance(part, Value) else repr(part)
+    start, stop = ("" if x is None else _part(x) for x in (part.start, part.stop))
+    return f"{start}:{stop}" + ("" if part.step is None else f":{_part(part.step)}")
+
+
 def one(x: Any) -> str:
     """The same with the article."""
     name = shown(x)

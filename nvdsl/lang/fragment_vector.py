@@ -9,7 +9,7 @@ from nvdsl.errors import trace_error
 from nvdsl.lang import fragment_memory as memory
 from nvdsl.lang import reduction
 from nvdsl.lang.axis import Axis, column_axis, row_axis
-from nvdsl.lang.distributed import Distributed, Grid, Where, made, make_with
+from nvdsl.lang.distributed import Distributed, Grid, Where, made, make_with, subscript
 from nvdsl.values import dtypes
 from nvdsl.values.dtypes import DType
 from nvdsl.values.elementwise import OPERATORS
@@ -76,7 +76,7 @@ class FragmentVector(Distributed):
         if not self.flat or key != wanted:
             name, form = (("row", "v[:, None]"), ("column", "v[None, :]"))[self.number]
             raise trace_error(
-                f"[{key!r}] of a vector of shape {self.shape}",
+                f"{subscript(key)} of a vector of shape {self.shape}",
                 rule=f"it has one value for each {name}, and is repeated along the other axis",
                 fix=f"write {form}; `for i, x in v.elements():` reads what this thread has",
             )

@@ -10,7 +10,7 @@ from nvdsl.lang import fragment_memory as memory
 from nvdsl.lang import reduction
 from nvdsl.lang.array import Array
 from nvdsl.lang.axis import Axis
-from nvdsl.lang.distributed import Distributed, Where, made, one
+from nvdsl.lang.distributed import Distributed, Where, made, one, subscript
 from nvdsl.lang.excerpt import Excerpt
 from nvdsl.lang.fragment_vector import Coordinates, FragmentVector
 from nvdsl.lang.packing import pair_vector
@@ -142,7 +142,7 @@ class Matrix(Distributed):
         parts = key if isinstance(key, tuple) else (key,)
         if len(parts) != 2 or not all(map(_is_plain, parts)):
             raise trace_error(
-                f"[{key!r}] of {one(self)}",
+                f"{subscript(key)} of {one(self)}",
                 rule="a part of a fragment is a slice of rows and one of columns, of plain integers",
                 fix="acc[:, 0:64]; `for row, col, x in acc.elements():` reads each thread's elements",
             )

@@ -27,6 +27,8 @@ COMPAT = {
     "ch3_wgmma_tile": "PASS",
     "ch4_multistage_gemm": "PASS",
     "ch5_warp_specialized_gemm": "PASS",
+    "ch14_fused_epilogue": "PASS",
+    "ch16_online_softmax": "PASS",
 }
 
 

@@ -30,6 +30,15 @@ def rows(*shape):
     return array(nv.f32, *shape), array(nv.f32, *shape)
 
 
+def layer(m, n, k):
+    a, b, residual = array(nv.f16, m, k), array(nv.f16, k, n), array(nv.f16, m, n)
+    return a, b, array(nv.f32, m), array(nv.f32, n), residual, array(nv.f16, m, n)
+
+
+def chained(m, n, d):
+    return array(nv.f16, m, d), array(nv.f16, n, d), array(nv.f16, n, d), array(nv.f16, m, d)
+
+
 # (chapter, host function, arguments, bytes of tiles, mbarriers, threads, most registers a thread)
 CASES = {
     "ch1": ("ch1_saxpy", "saxpy", saxpy(1000), 0, 0, 256, 32),
@@ -50,6 +59,10 @@ CASES = {
     "ch9": ("ch9_pingpong_gemm", "gemm", gemm16(2176, 448, 1024), 4 * 40960 + 4 * 8192, 8, 384, 168),
     "ch11": ("ch11_row_softmax", "softmax", rows(100, 1000), 0, 0, 256, 64),
     "ch11 of 8192": ("ch11_row_softmax", "softmax", rows(*SQUARE), 0, 0, 256, 64),
+    "ch14": ("ch14_fused_epilogue", "layer", layer(512, 384, 256), 3 * 32768 + 32768, 3, 128, 255),
+    "ch14 of 8192": ("ch14_fused_epilogue", "layer", layer(8192, 8192, 8192), 3 * 32768 + 32768, 3, 128, 255),
+    "ch16": ("ch16_online_softmax", "attention", chained(256, 256, 64), 8192 + 4 * 8192, 3, 128, 168),
+    "ch16 of 8192": ("ch16_online_softmax", "attention", chained(8192, 8192, 128), 16384 + 4 * 16384, 3, 128, 255),
     "ch9 of 8192": ("ch9_pingpong_gemm", "gemm", gemm16(8192, 8192, 8192), 4 * 40960 + 4 * 8192, 8, 384, 168),
 }
 
