@@ -14,8 +14,7 @@ from typing import Any
 
 import nvdsl as nv
 from nvdsl.kernels.blocks.epilogue import TmaEpilogue
-from nvdsl.kernels.blocks.mainloop import Mainloop
-from nvdsl.kernels.blocks.ordered_barrier import OrderedBarrier
+from nvdsl.kernels.blocks.mainloop import TURNS, Mainloop
 from nvdsl.kernels.blocks.tma_operand import TmaOperand
 from nvdsl.kernels.gemm.config import Config
 from nvdsl.kernels.gemm.frame import Gemm
@@ -119,17 +118,16 @@ def share(gemm: Gemm, mainloop: Mainloop, blocks: int, consumer: Any) -> None:
 
 def take_turns(gemm: Gemm, mainloop: Mainloop, blocks: int, consumer: Any) -> None:
     """A ping-pong schedule's consumer: every other tile."""
-    order = OrderedBarrier()
+    turns = nv.Turns(2, barrier=TURNS)
     state = mainloop.ring.consumer_state()
+    turns.begin(consumer)
     if consumer == 1:
         state = state.advance(mainloop.steps)
-        order.arrive(consumer)
     for t in nv.range(nv.block_id.x + consumer * blocks, gemm.tiles.count, 2 * blocks):
         batch, row, col = gemm.tiles.start(t)
-        order.wait(consumer)
+        turns.wait(consumer)
         acc, last, state = mainloop.multiply(state, 0, gemm.accumulator())
-        if t + blocks < gemm.tiles.count:
-            order.arrive(consumer)
+        turns.pass_on(consumer, predicate=t + blocks < gemm.tiles.count)
         mainloop.finish(last)
         state = state.advance(mainloop.steps)
         gemm.epilogue.store(acc, batch, row, col, consumer)

@@ -10,7 +10,7 @@ The public names, nothing else. ``import nvdsl as nv`` is the usual form.
   `nvdsl.math`
 * annotations of a program's own helpers: `Int`, `Bool`, `Number`, beside `Value`, `Array`, `Tile` ...
 * what threads compute together: `warp`, `warpgroup`, `block`, `cluster`
-* tiles: `smem`, `TMA`, `copy`, `accumulator`, `Ring`, `PipelineState`
+* tiles: `smem`, `TMA`, `copy`, `accumulator`, `Ring`, `PipelineState`, `TileQueue`, `Turns`
 * atomics: `atomic_add` and its like; also methods of arrays and tiles
 * instructions, one function each: `nvdsl.ops`
 * layouts, and their algebra: `nvdsl.layout`
@@ -66,7 +66,9 @@ from nvdsl.lang.pipeline import PipelineState, Ring
 from nvdsl.lang.requirements import cdiv, require, require_multiples
 from nvdsl.lang.scratch import empty, zeros
 from nvdsl.lang.tile import Tile, TileStack, smem
+from nvdsl.lang.tile_queue import TileQueue
 from nvdsl.lang.tma import TMA
+from nvdsl.lang.turns import Turns
 from nvdsl.lang.warp_accumulator import WarpAccumulator, warp_accumulator
 from nvdsl.lang.warp_fragment import WarpFragment, load_a, load_b
 from nvdsl.lower.cache import CacheWarning

@@ -43,10 +43,11 @@ def build(
 
 
 def _lowered_to_nvvm() -> list[Any]:
-    """The device steps up to convert-nvgpu-to-nvvm; asserts and stated indices stay, since they are checked here."""
+    """The device steps up to convert-nvgpu-to-nvvm; asserts and stated indices stay, since they are checked here, and
+    instructions under a predicate stay in the ``if`` that says so."""
     wanted = []
     for step in passes.DEVICE:
-        if step.name != "drop-asserts":
+        if step.name not in ("drop-asserts", "predicate"):
             wanted.append(step)
         if step.name == LAST_STEP:
             break

@@ -5,6 +5,5 @@
     mainloop            the loop over K: what the producer and the consumers do for one tile
     epilogue            from accumulators to global memory by TMA; `direct_epilogue`: without
     epilogue_visitor    what is done with each sum on its way; `elementwise`, `linear_combination`: such operations
-    ordered_barrier     two warpgroups take turns
     contiguous          copies of what TMA can't read
 """

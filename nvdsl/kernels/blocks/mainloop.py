@@ -7,8 +7,8 @@ from typing import Any
 import nvdsl as nv
 from nvdsl.kernels.blocks.tma_operand import TmaOperand
 
-CLEARED = 5
-"""A named barrier; 1 to 4 are the epilogue's and `OrderedBarrier`'s."""
+TURNS, CLEARED = 3, 5
+"""Named barriers: two for `nv.Turns` of two consumers, and one; 1 and 2 are the epilogue's."""
 
 
 class Mainloop:

@@ -5,7 +5,7 @@
     consumer 1               | multiply 1  | store 1     | multiply 3 ...
 
 While one consumer stores, the other has the tensor cores: the epilogue costs no time. Each reads every other tile's
-slots of the one ring. An ordered barrier says whose turn it is: without it, both would multiply at half speed and then
+slots of the one ring. `nv.Turns` says whose turn it is: without it, both would multiply at half speed and then
 store at the same time.
 """
 
@@ -15,7 +15,7 @@ from typing import Any
 
 import nvdsl as nv
 from nvdsl.kernels.blocks.epilogue_visitor import EpilogueOp
-from nvdsl.kernels.blocks.ordered_barrier import OrderedBarrier
+from nvdsl.kernels.blocks.mainloop import TURNS
 from nvdsl.kernels.gemm.config import Config
 from nvdsl.kernels.gemm.frame import Gemm
 
@@ -45,23 +45,23 @@ def matmul(
     def kernel() -> None:
         first = nv.block_id.x // config.cluster
         mainloop = gemm.prologue(first)
-        order = OrderedBarrier()
+        turns = nv.Turns(2, barrier=TURNS)
 
         if nv.warpgroup_id() == 0:
             gemm.produce(mainloop, first, step)
         else:
             consumer = gemm.begin_consumer(mainloop)
             state = mainloop.ring.consumer_state()
+            turns.begin(consumer)
             if consumer == 1:
                 state = state.advance(mainloop.steps)  # the first tile's slots are consumer 0's
-                order.arrive(consumer)
             for t in nv.range(first + consumer * step, tiles.count, 2 * step):
                 batch, row, col = tiles.start(t, mainloop.rank)
                 held = epilogue.prefetch(batch, row, col, config.rows)
-                order.wait(consumer)
+                turns.wait(consumer)
                 acc, last, state = mainloop.multiply(state, 0, gemm.accumulator())
-                if t + step < tiles.count:
-                    order.arrive(consumer)  # the other's first products queue up behind the last ones here
+                # The other's first products queue up behind the last ones here.
+                turns.pass_on(consumer, predicate=t + step < tiles.count)
                 mainloop.finish(last)
                 state = state.advance(mainloop.steps)
                 epilogue.store(acc, batch, row, col, consumer, held)

@@ -12,7 +12,7 @@ from typing import Any
 
 import nvdsl as nv
 from nvdsl.kernels.blocks.epilogue_visitor import EpilogueOp
-from nvdsl.kernels.blocks.ordered_barrier import OrderedBarrier
+from nvdsl.kernels.blocks.mainloop import TURNS
 from nvdsl.kernels.gemm.config import Config
 from nvdsl.kernels.gemm.frame import Gemm
 from nvdsl.kernels.gemm.streamk_fixup import FixupWorkspace
@@ -49,7 +49,7 @@ def matmul(
         block = nv.block_id.x
         count, begin = scheduler.units(block), scheduler.unit(block, 0)
         mainloop = gemm.prologue(begin.tile, begin.first, begin.last)
-        warpgroup, order = nv.warpgroup_id(), OrderedBarrier()
+        warpgroup, turns = nv.warpgroup_id(), nv.Turns(2, barrier=TURNS)
 
         if warpgroup == 0:  # producer
             nv.setmaxnreg_dec(config.registers[0])
@@ -64,16 +64,15 @@ def matmul(
         else:
             consumer = gemm.begin_consumer(mainloop)
             state = mainloop.ring.consumer_state()
+            turns.begin(consumer)
             if consumer == 1:  # the first unit is consumer 0's
-                order.arrive(consumer)
                 state = state.advance(begin.last - begin.first)
             for number in nv.range(consumer, count, 2):
                 unit = scheduler.unit(block, number)
                 batch, row, col = tiles.start(unit.tile)
-                order.wait(consumer)
+                turns.wait(consumer)
                 acc, last, state = mainloop.multiply(state, 0, gemm.accumulator(), unit.last - unit.first)
-                if number + 1 < count:
-                    order.arrive(consumer)
+                turns.pass_on(consumer, predicate=number + 1 < count)
                 mainloop.finish(last)
                 state = state.advance(scheduler.following(block, number))
                 if workspace is None:

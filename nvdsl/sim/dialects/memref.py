@@ -5,6 +5,7 @@ Where they are not, because an array is dynamic, they follow: (aligned, first, e
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,8 @@ from nvdsl.mlir.dialects import arith
 from nvdsl.sim import indices
 from nvdsl.sim.access import GLOBAL, SHARED, Accessor
 from nvdsl.sim.atomics import RELAXED
-from nvdsl.sim.decode import Decoder, Frame, is_shared, maker, op, unknown
+from nvdsl.sim.decode import Blocking, Decoder, Frame, is_shared, maker, op, unknown
+from nvdsl.sim.polling import polling
 from nvdsl.sim.report import error
 from nvdsl.sim.undefined import Stored
 from nvdsl.sim.values import LANES, element, scalar
@@ -348,7 +350,11 @@ def _atomic(d: Decoder, op: Any) -> Any:
 
 
 def atomic(op: Any, r: int, access: Accessor, index: Any, value: int, f: Any, is_unsigned: bool = False) -> Any:
-    """old = memory; memory = f(old, value), lane by lane. ``f`` None: assignment."""
+    """old = memory; memory = f(old, value), lane by lane. ``f`` None: assignment.
+
+    What a warp does with a number that it drew may come before or after what others do with theirs. So it goes on at
+    once in the order "reverse"; in "forward" only when no other warp can; in "random" this way or that.
+    """
     is_used = any(True for _ in op.results[0].uses)
     e = access.e
     access.reads = f is not None or is_used
@@ -367,7 +373,14 @@ def atomic(op: Any, r: int, access: Accessor, index: Any, value: int, f: Any, is
             w.machine.changes += bool(view[at] != old[lane])
         v[r] = old.view(e.dtype)
 
-    return step
+    def drawn(v: Frame) -> Iterator[Any]:
+        step(v)
+        machine = v[0].machine
+        order = machine.options.order
+        if order == "forward" or (order == "random" and machine.random.random() < 0.5):
+            yield polling(access.at, None)
+
+    return Blocking(drawn) if is_used and access.space == GLOBAL else step
 
 
 @op("memref.generic_atomic_rmw")

@@ -251,3 +251,68 @@ def atomic_sums(x, out):
 
     clear()
     kernel()
+
+
+@nv.jit
+def drawn(x, counter, out):
+    """Blocks take rows from a queue: one thread draws them, a warp doubles them."""
+
+    @nv.kernel(grid=2, block=64)
+    def kernel():
+        queue = nv.TileQueue(counter, x.shape[0], readers=1)
+        lane, work = nv.lane_id(), queue.begin()
+        if nv.warp_id() == 0:
+            if lane == 0:
+                while work.valid:
+                    work = queue.draw(work)
+        else:
+            while work.valid:
+                out[work.tile, lane] = x[work.tile, lane] * 2.0
+                work = queue.next(work)
+
+    kernel()
+
+
+@nv.jit
+def in_turns(x, out, *, count=3):
+    """Warps take turns: each adds its row to what the ones before left."""
+
+    @nv.kernel(grid=1, block=32 * count)
+    def kernel():
+        sums, turns = nv.smem((32,), x.dtype), nv.Turns(count, threads=32)
+        warp, lane = nv.warp_id(), nv.lane_id()
+        if warp == 0:
+            sums[lane] = 0.0
+        turns.begin(warp)
+        for i in nv.range(x.shape[0] // count):
+            turns.wait(warp)
+            total = sums[lane] + x[i * count + warp, lane]
+            sums[lane] = total
+            turns.pass_on(warp)
+            out[i * count + warp, lane] = total
+        turns.end(warp)
+
+    kernel()
+
+
+@nv.jit
+def privatized(x, out):
+    """A histogram: each block counts in shared memory, and adds its counts to the result of a launch before."""
+
+    @nv.kernel(grid=1, block=32)
+    def clear():
+        out[nv.thread_id.x] = 0.0
+
+    @nv.kernel(grid=x.shape[0], block=64)
+    def kernel():
+        t = nv.thread_id.x
+        bins = nv.smem((32,), nv.i32)
+        if t < 32:
+            bins[t] = 0
+        nv.sync_threads()
+        bins.atomic_add(nv.i32(x[nv.block_id.x, t]) + 3, 1)
+        nv.sync_threads()
+        out.atomic_add(t, bins[t % 32], predicate=t < 32)
+
+    clear()
+    kernel()

@@ -122,6 +122,10 @@ def _counter() -> np.ndarray:
     return np.zeros(1, np.int32)
 
 
+def _counts(x: np.ndarray) -> np.ndarray:
+    return np.bincount(x.astype(int).ravel() + 3, minlength=32).astype(np.float32)
+
+
 _TILE = {"tile_m": 128, "tile_n": 64, "stages": 2}
 
 SUBJECTS: dict[str, Callable[[], Case]] = {
@@ -158,6 +162,9 @@ SUBJECTS: dict[str, Callable[[], Case]] = {
     "last block by fences": lambda: _told(
         kernels.last_block, x := _floats(5, 64), [_nan(5, 64), _counter()], 2 * x.sum(0), fences=True
     ),
+    "drawn": lambda: _told(kernels.drawn, x := _floats(7, 32), [_counter()], 2 * x),
+    "turns": lambda: _told(kernels.in_turns, x := _floats(6, 32), [], x.cumsum(0)),
+    "privatized": lambda: _told(kernels.privatized, x := _floats(3, 64), [], _counts(x)),
     "atomic sums": lambda: _told(kernels.atomic_sums, x := _floats(3, 64), [], x.sum(0)),
     "collectives": lambda: _collectives(group_kernels.rounds),
     "collectives, parts": lambda: _collectives(group_kernels.rounds_of_parts),

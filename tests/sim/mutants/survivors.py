@@ -96,6 +96,10 @@ ENTRIES = (
           "the cluster's barrier wants whole warps, and the simulator lets lanes meet where a branch ends"),
     Entry("cooperative, (f16|epilogue|ragged)|split-K|pingpong, cluster", "tile index", "one further in dimension 0",
           "no bug here: a consumer stores one piece, and its other buffer is as free"),
+    Entry("turns", "named barrier", "another number in nvvm.barrier.arrive",
+          "reported where the turns overlap: who waits got another one's turn, and reads while that one stores"),
+    Entry("privatized", "tile index", "one further in dimension 0",
+          "no rule is broken: it counts in another bin; the numbers tell"),
     Entry("released by a lane", "stage distance", "compared with 1, not 2",
           "no bug here: a wait for the phase before the first one returns at once"),
 )  # fmt: skip
