@@ -84,7 +84,7 @@ class ArraySide(Side):
         self.array, self.shape, self.dtype = array, array.shape, array.dtype
         self.shared = "workgroup" in str(ir.MemRefType(array.type).memory_space)
         self.strides = array.strides
-        self.origin, self.guards = _origin(array), tuple(_guards(array))
+        self.origin, self.guards = first_byte(array), tuple(_guards(array))
 
     @property
     def layout(self) -> Layout:
@@ -173,14 +173,15 @@ def _parts(known: Linear) -> tuple[int, int]:
     return known.constant, known.step()
 
 
-def _origin(array: Array) -> int:
+def first_byte(array: Array) -> int:
+    """What the byte at which an array starts, beside its memory, is a multiple of; 0 where it starts there."""
     size = array.dtype.bytes
     if array.part_of is not None:
         source, parts = array.part_of
         pairs = list(zip(parts, source.strides, strict=True))
         fixed = [linear(p.start).times(stride * size) for p, stride in pairs if isinstance(stride, int)]
         moving = [_factor(p.start) * _factor(stride) * size for p, stride in pairs if not isinstance(stride, int)]
-        return gcd(_origin(source), *moving, *_parts(reduce(Linear.plus, fixed, Linear(0, {}))))
+        return gcd(first_byte(source), *moving, *_parts(reduce(Linear.plus, fixed, Linear(0, {}))))
     op = defining(array)
     if op is not None and op.name == "memref.view":
         return _factor(op.operands[1])

@@ -9,15 +9,13 @@ from typing import Any
 
 from nvdsl.errors import trace_error
 from nvdsl.ir.linear import linear
-from nvdsl.ir.walk import defining
 from nvdsl.lang.array import Array
+from nvdsl.lang.copy_side import first_byte
 from nvdsl.lang.tile import Tile
 from nvdsl.mlir import ir
 from nvdsl.values import bounds
 from nvdsl.values.dtypes import DType
 from nvdsl.values.typing import Coords, Int, Pointer
-
-DYNAMIC = ir.ShapedType.get_dynamic_stride_or_offset()
 
 
 @dataclass(frozen=True)
@@ -88,13 +86,10 @@ class Part:
         return [step * itemsize for step in self.memory.strides]
 
     def _origin(self) -> Any:
-        """The byte of the tile's or array's first element; the least that it is a multiple of where it is traced."""
+        """The byte of the tile's or array's first element, or what it is a multiple of."""
         if isinstance(self.memory, Tile):
             return self.memory.offset
-        op, offset = defining(self.memory), self.memory._ty.get_strides_and_offset()[1]
-        if op is not None and op.name == "memref.view":  # a part of shared memory
-            return op.operands[1]
-        return (1 if offset == DYNAMIC else offset) * self.dtype.bytes
+        return first_byte(self.memory)
 
     def within(self) -> None:
         """State that a traced start leaves room for the part of a tile. (Each access of an array is checked.)"""
@@ -119,6 +114,13 @@ class Part:
         """``count`` neighbours along `contiguous`, as a vector, or one element."""
         key = self._at(row, col)
         return self._stored.vector(key, count) if count > 1 else self._stored[key]
+
+    def place(self, row: Int, col: Int, count: int) -> tuple[Array, tuple[Int, ...]]:
+        """The array, and the key in it, of ``count`` neighbours along `contiguous`."""
+        key = self._at(row, col)
+        if isinstance(self._stored, Tile):
+            return self._stored.elements(key, count), (0,)
+        return self._stored, key
 
     def store(self, value: Any, row: Int, col: Int) -> None:
         """A vector of neighbours along `contiguous`, or one element."""

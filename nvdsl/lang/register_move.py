@@ -205,6 +205,13 @@ def _vectors(move: Move) -> int:
     raise Unfit("a thread holds no neighbours whose first one is surely aligned to an access of both")
 
 
+def allows(move: Move, count: int) -> bool:
+    """Whether a thread's elements come in accesses of ``count``, of at most 16 bytes, surely aligned."""
+    along = move.part.contiguous
+    fits = along is not None and move.part.rows_lie and count * move.itemsize <= UNIT
+    return fits and along is not None and _is_in_vectors(move, move.places(), along, count)
+
+
 def _is_in_vectors(move: Move, places: list[Any], along: int, count: int) -> bool:
     if len(places) % count or move.part.alignment() % (count * move.itemsize):
         return False
@@ -228,8 +235,8 @@ def _thread_conflicts(move: Move, places: list[Any], bytes: int) -> int:
     return max(conflicts_at(at, bytes) for at in each)
 
 
-def _each(move: Move, count: int) -> Plan:
-    """Accesses of ``count`` elements."""
+def each(move: Move, count: int) -> Plan:
+    """The plan of accesses of ``count`` elements by each thread."""
     places, bytes = move.places()[::count], count * move.itemsize
     per = max(4 // move.itemsize, 1)
     if move.packed and move.elements is None and count * len(places) % per:
@@ -250,8 +257,8 @@ def _each(move: Move, count: int) -> Plan:
 
 LOADS = (
     Atom("ldmatrix", "1, 2 or 4 matrices of 8 rows of 16 bytes, by the lanes of a warp", _ldmatrix),
-    Atom("vector", "2 to 16 contiguous bytes a thread", lambda move: _each(move, _vectors(move))),
-    Atom("scalar", "an element a thread", lambda move: _each(move, 1)),
+    Atom("vector", "2 to 16 contiguous bytes a thread", lambda move: each(move, _vectors(move))),
+    Atom("scalar", "an element a thread", lambda move: each(move, 1)),
 )
 """Memory to registers, the best first."""
 

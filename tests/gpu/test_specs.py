@@ -28,6 +28,14 @@ def test_moves(using):
 
 
 @in_child(timeout=60)
+def test_cp_async():
+    for how in ({}, {"swizzle": 0}, {"parts": (8, 32)}):
+        x, out = random((32, 64), nv.f16, seed=1), np.zeros((32, 64), np.float16)
+        kernels.by_cp_async(x, out, **how)
+        np.testing.assert_array_equal(out, x)
+
+
+@in_child(timeout=60)
 def test_tma():
     x, out = random((64, 64), nv.f16, seed=1), np.zeros((32, 128), np.float16)
     kernels.by_tma(x, out)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import nvdsl as nv
-from nvdsl.layout import E, Layout, mma_c, wgmma_accumulator
+from nvdsl.layout import E, Layout, mma_c
 
 TILINGS = {
     "a block": lambda t: t,
@@ -56,6 +56,29 @@ def moved(x, out, *, swizzle=0, turned=False, using=None, dtype=None, groups=Non
         else:
             for part in back.tile(groups, block.tile(32)):
                 part(using)
+
+    kernel()
+
+
+@nv.jit
+def by_cp_async(x, out, *, swizzle=128, wait=True, parts=None):
+    """x goes to a tile by cp.async, and from there to ``out``."""
+
+    @nv.kernel(grid=1, block=64)
+    def kernel():
+        block = nv.spec.threads()
+        tile = nv.smem(x.shape, x.dtype, swizzle=swizzle)
+        move = nv.spec.move(x, tile, block, asynchronous=True)
+        if parts is None:
+            move()
+        else:
+            for part in move.tile(parts, block.tile(32)):
+                part()
+        nv.cp_async_commit()
+        if wait:
+            nv.cp_async_wait(0)
+        nv.sync_threads()
+        nv.spec.move(tile, out, block)()
 
     kernel()
 
@@ -169,6 +192,3 @@ def by_wgmma(a, b, d):
         acc.store(d, (0, 0))
 
     kernel()
-
-
-LAYOUT = wgmma_accumulator(16)

@@ -49,6 +49,19 @@ def test_moves(shape, how, level):
     np.testing.assert_array_equal(out, x)
 
 
+@pytest.mark.parametrize("level", sim.options.LEVELS)
+@pytest.mark.parametrize("how", [{}, {"swizzle": 0}, {"parts": (8, 32)}])
+def test_cp_async(how, level):
+    x, out = random((32, 64), nv.f16, seed=1), zeros(32, 64, dtype=np.float16)
+    run(kernels.by_cp_async, x, out, **how, options=sim.Options(level=level))
+    np.testing.assert_array_equal(out, x)
+
+
+def test_cp_async_that_nobody_waits_for():
+    error = verdict(kernels.by_cp_async, zeros(32, 64, dtype=np.float16), zeros(32, 64, dtype=np.float16), wait=False)
+    assert error is not None and "cp.async" in str(error), error
+
+
 def test_tma():
     x, out = random((64, 64), nv.f16, seed=1), zeros(32, 128, dtype=np.float16)
     run(kernels.by_tma, x, out)

@@ -8,6 +8,7 @@ from math import gcd
 from typing import Any
 
 from nvdsl.errors import trace_error
+from nvdsl.hopper import arch
 from nvdsl.lang import register_move
 from nvdsl.lang.array import Array
 from nvdsl.lang.atoms import Atom, Plan, Unfit
@@ -18,6 +19,7 @@ from nvdsl.lang.threads import Threads
 from nvdsl.lang.tile import Tile
 from nvdsl.lang.tma import TMA
 from nvdsl.layout import E, Layout
+from nvdsl.ops.cp_async import cp_async, cp_async_arrive
 from nvdsl.ops.mbarrier import Mbarrier
 from nvdsl.ops.pointer import under
 from nvdsl.values.typing import Coords
@@ -28,6 +30,7 @@ def move(
     target: Tile | Array | Part | Layout | TMA,
     threads: Threads,
     *,
+    asynchronous: bool = False,
     barrier: Mbarrier | None = None,
     coords: Coords | None = None,
 ) -> Move:
@@ -36,6 +39,8 @@ def move(
     Memory is a tile, an array of two axes, or a part of one (`of`). A ``target`` that is a layout (thread, value) ->
     (row, column) stands for registers: the call of the specification gives `Registers`. With a tensor map on one side
     one thread starts a TMA copy at ``coords``; a load completes on ``barrier``, which has been told to expect it.
+    ``asynchronous``: by cp.async, from global to shared memory; `cp_async_commit` and `cp_async_wait` follow, or
+    ``barrier`` counts an arrival of each thread once its copies are done.
 
     Raises TraceError for two shapes, and for a layout of another number of threads.
     """
@@ -47,7 +52,8 @@ def move(
             rule="both sides of a move have one shape",
             fix="take a part of the larger one: nv.spec.of(x, (row, col), shape)",
         )
-    spec = Move(ends[0], ends[1], threads, barrier, tuple(coords) if coords is not None else None)
+    at = tuple(coords) if coords is not None else None
+    spec = Move(ends[0], ends[1], threads, asynchronous, barrier, at)
     layout = spec.layout
     if layout is not None and layout[0].size != threads.size:
         raise trace_error(
@@ -65,6 +71,7 @@ class Move(Spec):
     source: Any
     target: Any
     threads: Threads
+    asynchronous: bool = False
     barrier: Mbarrier | None = None
     coords: tuple[Any, ...] | None = None
 
@@ -98,7 +105,8 @@ class Move(Spec):
             )
         for row, col in shares(self.source.shape, shape, groups, "a move"):
             size = (shape[0], shape[1])
-            yield Move(self.source.at(row, col, size), self.target.at(row, col, size), groups)
+            source, target = self.source.at(row, col, size), self.target.at(row, col, size)
+            yield replace(self, source=source, target=target, threads=groups)
 
     def __str__(self) -> str:
         return f"move {_shown(self.source)} -> {_shown(self.target)} by {self.threads}"
@@ -168,41 +176,48 @@ def coalesced(shape: tuple[int, int], along: int, count: int, threads: int) -> L
     return Layout(((across, down), (count, turns[0])), ((count * inner, outer), (inner, turns[1])))
 
 
-def through_registers(
-    target: Part, sources: Sequence[Part], threads: Threads, make: Any, vectors: bool
-) -> Plan:
-    """Each thread reads its elements of the sources, and writes what ``make`` of them says to the target."""
-    atom = register_move.LOADS[1 if vectors else 2]
-    itemsize = max(x.dtype.bytes for x in (target, *sources))
-    along = next((x.contiguous for x in (target, *sources) if x.space == "global" and x.contiguous is not None), 1)
-    count = register_move.UNIT // min(x.dtype.bytes for x in (target, *sources)) if vectors else 1
-    reason = Unfit(f"no two neighbours of {itemsize} bytes are surely aligned on all sides")
-    while count > (1 if vectors else 0):
+Access = tuple[int, Layout, list[register_move.Move]]
+"""Elements of an access; who moves which; the same for each of the parts."""
+
+
+def widest(parts: Sequence[Part], threads: Threads, least: int) -> Access:
+    """The widest access, of at least ``least`` elements, that all parts allow. Raises Unfit."""
+    along = next((x.contiguous for x in parts if x.space == "global" and x.contiguous is not None), 1)
+    count = register_move.UNIT // min(x.dtype.bytes for x in parts) if least > 1 else 1
+    reason = Unfit(f"no {least} neighbours are surely aligned on all sides")
+    while count >= least:
         try:
-            layout = coalesced(target.shape, along, count, threads.size)
-            loads = [register_move.Move(x, layout, None, threads, packed=False) for x in sources]
-            wanted = register_move.Move(target, layout, (), threads)
-            plans = [atom.plan(one) for one in (*loads, wanted)]
-            break
+            layout = coalesced(parts[0].shape, along, count, threads.size)
         except Unfit as unfit:
-            reason, count = unfit, count // 2
-    else:
-        raise reason
+            reason = unfit
+        else:
+            moves = [register_move.Move(x, layout, None, threads, packed=False) for x in parts]
+            if count == 1 or all(register_move.allows(one, count) for one in moves):
+                return count, layout, moves
+        count //= 2
+    raise reason
+
+
+def through_registers(target: Part, sources: Sequence[Part], threads: Threads, make: Any, vectors: bool) -> Plan:
+    """Each thread reads its elements of the sources, and writes what ``make`` of them says to the target."""
+    count, _, (wanted, *loads) = widest([target, *sources], threads, 2 if vectors else 1)
+    plans = [register_move.each(one, count) for one in (*loads, wanted)]
 
     def emit() -> None:
         for x in (target, *sources):
             x.within()
         given = [found.emit() for found in plans[:-1]]
         made = [make(*some) for some in zip(*given, strict=True)]
-        register_move.store(replace(wanted, elements=made), atom.name)
+        register_move.each(replace(wanted, elements=made), count).emit()
 
-    widest = plans[-1]
-    return replace(widest, emit=emit, conflicts=max(p.conflicts for p in plans))
+    return replace(plans[-1], emit=emit, conflicts=max(p.conflicts for p in plans))
 
 
 def _copy(vectors: bool) -> Any:
     def plan(spec: Move) -> Plan:
         _not_tma(spec)
+        if spec.asynchronous:
+            raise Unfit("it is done when the call is, and the move is asynchronous")
         return through_registers(spec.target, [spec.source], spec.threads, lambda x: x, vectors)
 
     return plan
@@ -211,6 +226,33 @@ def _copy(vectors: bool) -> Any:
 def _not_tma(spec: Move) -> None:
     if isinstance(spec.source, TMA) or isinstance(spec.target, TMA):
         raise Unfit("a tensor map is moved through by TMA alone")
+
+
+def _cp_async(spec: Move) -> Plan:
+    _not_tma(spec)
+    source, target = spec.source, spec.target
+    if not spec.asynchronous:
+        raise Unfit("who asks for it waits for it: nv.spec.move(..., asynchronous=True), then nv.cp_async_wait")
+    if (source.space, target.space) != ("global", "shared"):
+        raise Unfit(f"it copies from global to shared memory, and this is {source.space} to {target.space}")
+    if source.dtype is not target.dtype:
+        raise Unfit(f"it does not convert {source.dtype.name} to {target.dtype.name}")
+    count, layout, (_, wanted) = widest([source, target], spec.threads, max(4 // source.dtype.bytes, 1))
+    size = count * source.dtype.bytes
+    if size not in arch.CP_ASYNC_BYTES:
+        raise Unfit(f"it copies 4, 8 or 16 bytes, not {size}")
+
+    def emit() -> None:
+        source.within()
+        target.within()
+        row, col = layout[0](spec.threads.number)
+        for r, c in wanted.places()[::count]:
+            (to, there), (at, here) = (x.place(row + r, col + c, count) for x in (target, source))
+            cp_async(to, there, at, here, count)
+        if spec.barrier is not None:
+            cp_async_arrive(spec.barrier)
+
+    return replace(register_move.each(wanted, count), emit=emit)
 
 
 def _tma(spec: Move) -> Plan:
@@ -238,6 +280,7 @@ def _tma(spec: Move) -> Plan:
 
 MEMORY = (
     Atom("tma", "cp.async.bulk.tensor, started by one thread", _tma),
+    Atom("cp.async", "4, 8 or 16 contiguous bytes a thread, without registers, waited for later", _cp_async),
     Atom("vector", "2 to 16 contiguous bytes a thread, through its registers", _copy(True)),
     Atom("scalar", "an element a thread, through its registers", _copy(False)),
 )

@@ -28,6 +28,16 @@ def to_shared_memory(x):
 
 
 # CHECK-LABEL: gpu.launch
+@show(array(nv.f16, 32, 64), ptx=True, block=64)
+def asynchronous(x):
+    nv.spec.move(x, nv.smem((32, 64), nv.f16, swizzle=128), nv.spec.threads(), asynchronous=True)()
+    # CHECK-COUNT-4: nvgpu.device_async_copy
+    nv.cp_async_commit()
+    nv.cp_async_wait(0)
+    # CHECK: cp.async.cg.shared.global
+
+
+# CHECK-LABEL: gpu.launch
 @show(array(nv.f16, 32, 64), block=64)
 def overridden(x):
     nv.spec.move(x, nv.smem((32, 64), nv.f16, swizzle=128), nv.spec.threads())(using="scalar")

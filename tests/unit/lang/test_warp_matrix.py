@@ -90,6 +90,12 @@ def test_arrays_whose_rows_lie_anywhere():
 
     assert count(odd, "vector.load", array(nv.f16, 16, 32)) == 0
 
+    def rows(x):
+        nv.load_a(x[nv.block_id.x * 16 : nv.block_id.x * 16 + 16, 8:24])
+
+    assert count(rows, "vector.load", array(nv.f16, 32, 64)) == 4
+    assert count(rows, "vector.load", array(nv.f16, 32, 33)) == 0
+
 
 def test_arrays_of_dynamic_extents():
     @nv.jit
