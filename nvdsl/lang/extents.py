@@ -122,8 +122,8 @@ def memref_type(source: Any, extents: Sequence[Int], strides: Sequence[Int], off
 
 
 def shown(extents: Sequence[Int]) -> str:
-    """A shape as messages write it: dynamic extents by name, where they have one."""
-    return f"({', '.join(_name(n) for n in extents)})"
+    """A shape as messages write it, a tuple with dynamic extents by name, where they have one."""
+    return f"({', '.join(_name(n) for n in extents)}{',' if len(extents) == 1 else ''})"
 
 
 def _name(number: Any) -> str:

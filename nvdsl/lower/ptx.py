@@ -10,6 +10,7 @@ from typing import Any
 
 from nvdsl.errors import Where
 from nvdsl.lower.kernels import symbol_name
+from nvdsl.lower.narrow_stores import through_registers
 from nvdsl.mlir import ir
 from nvdsl.mlir.dialects import gpu
 
@@ -68,7 +69,7 @@ def annotate(module: str, text: str, *, lineinfo: bool) -> Ptx:
             here = there
             if not lineinfo:
                 line = f"\t// {PurePath(here.file).name}:{here.line}" if here else "\t//"
-        out.append(line)
+        out.append(through_registers(line))
         lines.append(here)
     return Ptx(module, "\n".join(out) + "\n", tuple(lines))
 
