@@ -81,6 +81,11 @@ def multiple_of(value: Any) -> int:
     return 1
 
 
+def greatest_divisor(value: Any) -> int:
+    """The greatest number that an int or a traced integer is known to be a multiple of; 0 for 0."""
+    return gcd(*_parts(value))
+
+
 def _parts(value: Any) -> tuple[int, int]:
     known = linear(value)
     return known.constant, known.step()

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from nvdsl.errors import TraceError, trace_error
+from nvdsl.ir.linear import greatest_divisor
 from nvdsl.lang.array import Array
 from nvdsl.lang.axis import Axis
 from nvdsl.lang.distributed import Grid
@@ -97,7 +98,7 @@ def store(grid: Grid, rows: Axis, cols: Axis, out: Array, start: Coords, clip: b
     """Write this thread's elements to the last two axes of ``out``, from ``start`` on."""
     *before, top, left = _places(out, start, (rows.extent, cols.extent), clip)
     row0, col0 = rows.first(), cols.first()
-    even = not clip or isinstance(_extent(out, -1), int) and _extent(out, -1) % 2 == 0
+    even = not clip or greatest_divisor(_extent(out, -1)) % 2 == 0
     pairs = even and _in_pairs(out, cols, left)
     for r, down in enumerate(rows.offsets):
         row = row0 + top + down
@@ -115,7 +116,7 @@ def store(grid: Grid, rows: Axis, cols: Axis, out: Array, start: Coords, clip: b
 def _in_pairs(x: Array, cols: Axis, left: Int) -> bool:
     """Whether two neighbours of a row can go in one access: aligned, as the array's first element is."""
     *steps, right = x.strides
-    dense = right == 1 and all(isinstance(step, int) and step % 2 == 0 for step in steps)
+    dense = isinstance(right, int) and right == 1 and all(greatest_divisor(step) % 2 == 0 for step in steps)
     return dense and _are_pairs(cols) and (not isinstance(left, int) or left % 2 == 0)
 
 

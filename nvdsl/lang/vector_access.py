@@ -8,7 +8,7 @@ from math import gcd
 from typing import TYPE_CHECKING, Any
 
 from nvdsl.errors import trace_error
-from nvdsl.ir.linear import Linear, linear
+from nvdsl.ir.linear import Linear, greatest_divisor, linear
 from nvdsl.mlir import ir
 from nvdsl.values import dtypes
 from nvdsl.values.dtypes import DType
@@ -61,12 +61,6 @@ def converted(value: Any, dtype: DType) -> Value:
     return value if value.dtype is dtype else stored(value, dtype)
 
 
-def _multiple(value: Any) -> int:
-    """A number that ``value`` is a multiple of."""
-    known = linear(value)
-    return gcd(known.constant, known.step())
-
-
 def check_aligned(
     size: int, what: str, base: Int, axes: Sequence[tuple[Int, Any, int]], itemsize: int = 1
 ) -> None:
@@ -77,7 +71,7 @@ def check_aligned(
     promised may lie anywhere. The simulator and debug mode check the rest where the kernel runs.
     """
     for index, step, _ in axes:
-        if isinstance(step, ir.Value) and _multiple(index) * _multiple(step) * itemsize % size:
+        if isinstance(step, ir.Value) and greatest_divisor(index) * greatest_divisor(step) * itemsize % size:
             return
     axes = [one for one in axes if not isinstance(one[1], ir.Value)]
     terms = [linear(index).times(step) for index, step, extent in axes if extent != 1]

@@ -131,6 +131,10 @@ CASES: dict[str, Callable[[], Case]] = {
     ),
     "ch11": lambda: _softmax(load("chapters/ch11_row_softmax.py").softmax, (5, 200), threads=64),
     "ch11 block": lambda: _softmax(load("chapters/ch11_row_softmax.py").softmax, (3, 130), threads=96, lanes=96),
+    "ch15": lambda: gemm_case(
+        load("chapters/ch15_dynamic_shapes.py").gemm, 70, 72, 200, np.float16, stages=2, tile=(64, 64, 64)
+    ),
+    "ch15 one step": lambda: gemm_case(load("chapters/ch15_dynamic_shapes.py").gemm, 1, 8, 8, np.float16),
     "layer norm": lambda: _layer_norm(load("tests/programs/layer_norm.py").layer_norm, (3, 300), threads=64),
     "cluster softmax": lambda: _softmax(
         load("tests/programs/cluster_softmax.py").cluster_softmax, (2, 600), threads=64, cluster=2

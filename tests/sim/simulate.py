@@ -45,7 +45,7 @@ def traced(function: Any, *args: Any, **constants: Any) -> Program:
 def _traced(function: Any, *args: Any, **constants: Any) -> Program:
     if isinstance(function, Jit):
         call = function._describe(args, constants)
-        module, values, specs = function._trace(call), call.values, call.run_time_specs
+        module, values, specs = function._trace(call), [*call.values, *call.more], call.run_time_specs
     else:
         assert isinstance(function, ThinFunction)
         module = function.trace(*args, **constants)

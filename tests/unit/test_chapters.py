@@ -63,6 +63,8 @@ CASES = {
     "ch14 of 8192": ("ch14_fused_epilogue", "layer", layer(8192, 8192, 8192), 3 * 32768 + 32768, 3, 128, 255),
     "ch16": ("ch16_online_softmax", "attention", chained(256, 256, 64), 8192 + 4 * 8192, 3, 128, 168),
     "ch16 of 8192": ("ch16_online_softmax", "attention", chained(8192, 8192, 128), 16384 + 4 * 16384, 3, 128, 255),
+    "ch15": ("ch15_dynamic_shapes", "gemm", gemm16(200, 136, 200), 4 * 32768, 3, 128, 255),
+    "ch15 of 8192": ("ch15_dynamic_shapes", "gemm", gemm16(8192, 8192, 8192), 4 * 32768, 3, 128, 255),
     "ch9 of 8192": ("ch9_pingpong_gemm", "gemm", gemm16(8192, 8192, 8192), 4 * 40960 + 4 * 8192, 8, 384, 168),
 }
 
