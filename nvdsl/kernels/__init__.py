@@ -1,6 +1,7 @@
 """Finished kernels: a folder for each family, and what the families are built of.
 
 * ``blocks``: what a kernel reads, multiplies and writes with: tile scheduler, operands, main loop, epilogue
+* ``attention``: attention forward
 * ``gemm``: matrix products. `gemm` runs one named configuration (`Config`); `nvdsl.matmul` chooses
 """
 

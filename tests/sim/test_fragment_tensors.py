@@ -196,11 +196,13 @@ def through_tiles(x, out, *, dtype, swizzle, n, m=128):
     kernel()
 
 
-@pytest.mark.parametrize(
-    ("dtype", "swizzle", "n"),
-    [(nv.f16, 128, 128), (nv.bf16, 64, 64), (nv.bf16, 32, 48), (nv.f16, 16, 24), (nv.f16, 0, 40), (nv.f32, 128, 64),
-     (nv.i8, 32, 64), (nv.f16, 32, 16), (nv.f32, 0, 8)],
+TILES = (
+    (nv.f16, 128, 128), (nv.bf16, 64, 64), (nv.bf16, 32, 48), (nv.f16, 16, 24), (nv.f16, 0, 40), (nv.f32, 128, 64),
+    (nv.i8, 32, 64), (nv.f16, 32, 16), (nv.f32, 0, 8),
 )  # fmt: skip
+
+
+@pytest.mark.parametrize(("dtype", "swizzle", "n"), TILES)
 def test_tiles_take_and_give_fragments(dtype, swizzle, n):
     x = np.random.default_rng(0).integers(-100, 100, (128, n)).astype(np.float32)
     if dtype is nv.i8:
@@ -233,7 +235,10 @@ def carried(x, out, *, dtype):
     kernel()
 
 
-@pytest.mark.parametrize("dtype", [nv.bf16, nv.f16], ids=str)
+CARRIED = (nv.bf16, nv.f16)
+
+
+@pytest.mark.parametrize("dtype", CARRIED, ids=str)
 def test_loops_and_branches_carry_fragments(dtype):
     x, out = numbers(64, 16), np.zeros((64, 16), np.float32)
     run(carried, x, out, dtype=dtype)

@@ -58,8 +58,13 @@ def attention(
     """
     (heads, rows, head_size), (kv_heads, keys, _) = q.shape, k.shape
     tile_m, tile_n, consumers = 64 * config.consumers, config.tile_n, config.consumers
+    nv.require(head_size in (64, 128, 256), f"head size {head_size}", rule="64, 128 or 256")
+    as_q = k.shape == v.shape and k.shape[2] == head_size
+    nv.require(as_q, f"k {k.shape} and v {v.shape} beside q {q.shape}", rule="[heads, keys, head size]")
+    nv.require(o.shape == q.shape and lse.shape == (heads, rows), f"o {o.shape}, lse {lse.shape}", rule="as q has")
     nv.require(not causal or keys >= rows, f"{rows} rows and {keys} keys", rule="each row sees a key")
     nv.require(heads % kv_heads == 0, f"{heads} heads of q, {kv_heads} of k", rule="heads share those of k evenly")
+    nv.require(config.stages >= 2, f"stages = {config.stages}", rule="the next V is waited for before the last is free")
     factor = (1 / math.sqrt(head_size) if scale is None else scale) * LOG2_E
     shared, kv_bytes = heads // kv_heads, 2 * keys * head_size * q.dtype.bytes
     tiles = Tiles(heads, shared, rows, keys, tile_m, tile_n, kv_bytes, config.blocks, causal)

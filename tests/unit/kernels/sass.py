@@ -1,0 +1,26 @@
+"""Reading machine code: the instructions of a kernel, and of its main loop."""
+
+from __future__ import annotations
+
+import re
+
+_INSTRUCTION = re.compile(r"\s*/\*([0-9a-f]{4,})\*/\s+(.*?) ;")
+_LABEL = re.compile(r"\s*(\.L\w+):")
+
+
+def main_loop(text: str) -> list[str]:
+    """The innermost loop with the most wgmmas."""
+    code: list[str] = []
+    labels: dict[str, int] = {}
+    for line in text.splitlines():
+        if label := _LABEL.match(line):
+            labels[label[1]] = len(code)
+        elif instruction := _INSTRUCTION.match(line):
+            code.append(instruction[2])
+    loops = []
+    for end, text in enumerate(code):
+        jump = re.search(r"BRA.*`\((\.L\w+)\)", text)
+        if jump and labels.get(jump[1], end) < end:
+            loops.append(code[labels[jump[1]] : end + 1])
+    powers = [loop for loop in loops if sum("MUFU.EX2" in x for x in loop) > 8 and any("HGMMA" in x for x in loop)]
+    return min(powers, key=len)
