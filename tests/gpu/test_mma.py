@@ -23,7 +23,7 @@ def test_sums_have_the_simulators_bits(types):
         run(mma.product, a, b, c, expected, types=types, options=sim.Options(exact=True))
         if not np.array_equal(d, expected):
             wrong.append((form, np.abs(d.astype(np.float64) - expected.astype(np.float64)).max()))
-    assert not wrong
+    assert not wrong, wrong
 
 
 @in_child(timeout=120)
