@@ -8,6 +8,7 @@ from typing import Annotated, Any, NoReturn, overload
 from nvdsl.errors import trace_error
 from nvdsl.lang import atomics, vector_access
 from nvdsl.lang.extents import Axes, is_static, known, memref_type, shown
+from nvdsl.lang.remote import Remote, remote
 from nvdsl.lang.slices import Part, part
 from nvdsl.mlir import ir
 from nvdsl.mlir.dialects import memref, vector
@@ -192,6 +193,11 @@ class Array(ir.Value):
         keys = self._keys(key)
         alignment = self._check_vector(value.shape[0], keys)
         vector.store(value, self, [index(k) for k in keys], alignment=alignment)
+
+    def at(self, rank: Int) -> Remote:
+        """The array of block ``rank`` of the cluster that corresponds to this one, in shared memory: loads, stores,
+        vectors and atomics there. Raises TraceError for an array in global memory."""
+        return remote(self, rank, "workgroup" in str(self.type))
 
     # Atomics on one element: see `nvdsl.lang.atomics`.
     atomic_add = atomics.atomic_add

@@ -13,6 +13,7 @@ from nvdsl.ir.linear import linear
 from nvdsl.lang.array import Array
 from nvdsl.lang.copy_side import UNKNOWN, Guard, Side, side
 from nvdsl.lang.extents import is_static, shown
+from nvdsl.lang.remote import Remote
 from nvdsl.lang.tile import Tile
 from nvdsl.lang.tma import TMA
 from nvdsl.lang.vector_access import WIDEST
@@ -35,8 +36,8 @@ _UNROLLED = 32
 
 
 def copy(
-    source: Array | Tile | TMA,
-    target: Array | Tile | TMA,
+    source: Array | Tile | Remote | TMA,
+    target: Array | Tile | Remote | TMA,
     *,
     group: str = "block",
     asynchronous: bool = False,
@@ -45,7 +46,8 @@ def copy(
 ) -> CopyPlan:
     """Copy a part of memory: the threads of a group share it. Returns how: ``str(plan)`` is the plan as a text.
 
-    ``source`` and ``target``: arrays and tiles of one shape, in global or shared memory. All threads of the ``group``
+    ``source`` and ``target``: arrays and tiles of one shape, in global or shared memory, or those of another block of
+    the cluster (``tile.at(rank)``). All threads of the ``group``
     call it: "block", "warp" or "warpgroup" (each of these copies all of it). It does not wait for others: a barrier
     before others read what was copied, and before what they read is overwritten, is the caller's.
 

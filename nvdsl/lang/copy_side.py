@@ -12,6 +12,7 @@ from nvdsl.errors import trace_error
 from nvdsl.ir.linear import Linear, linear
 from nvdsl.ir.walk import defining
 from nvdsl.lang.array import Array
+from nvdsl.lang.remote import Remote
 from nvdsl.lang.tile import Tile
 from nvdsl.layout import Layout
 from nvdsl.layout.memory import upcast
@@ -140,8 +141,45 @@ class TileSide(Side):
         return self.stored.elements(self._key(at), count), (0,)
 
 
+class RemoteSide(Side):
+    """Lies as the tile or array of this block does, and is reached by loads and stores."""
+
+    def __init__(self, remote: Remote) -> None:
+        self.remote, self.local = remote, side(remote.local, "part")
+        if isinstance(remote.local, Tile) and remote.local.transposed:
+            raise trace_error(
+                "nv.copy with the transposed view of a tile of another block",
+                rule="the elements of a tile of another block are those of its stored rows",
+                fix="nv.copy(source.T, tile.at(rank))",
+            )
+        self.shape, self.strides, self.dtype, self.shared = self.local.shape, self.local.strides, remote.dtype, True
+        self.origin, self.guards = self.local.origin, self.local.guards
+
+    @property
+    def layout(self) -> Layout:
+        return self.local.layout
+
+    def load(self, at: Sequence[Int], count: int) -> Value:
+        return self.remote.vector(tuple(at), count) if count > 1 else self.remote[tuple(at)]
+
+    def store(self, value: Value, at: Sequence[Int], count: int) -> None:
+        if count > 1:
+            self.remote.store_vector(value, tuple(at))
+        else:
+            self.remote[tuple(at)] = value
+
+    def place(self, at: Sequence[Int], count: int) -> tuple[Array, tuple[Int, ...]]:
+        raise trace_error(
+            "an asynchronous copy to another block's shared memory",
+            rule="cp.async goes to the shared memory of its own block (PTX ISA, cp.async)",
+            fix="leave asynchronous out, use tile.at(rank).store_async, or a tensor map with multicast_mask",
+        )
+
+
 def side(x: Any, what: str) -> Side:
     """``what``: "source" or "destination"."""
+    if isinstance(x, Remote):
+        return RemoteSide(x)
     if isinstance(x, Tile):
         return TileSide(x)
     if isinstance(x, Array):

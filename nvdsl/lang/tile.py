@@ -9,6 +9,7 @@ from nvdsl.errors import trace_error
 from nvdsl.ir import declared
 from nvdsl.ir.declared import Declared
 from nvdsl.lang import atomics, vector_access
+from nvdsl.lang.remote import Remote, remote
 from nvdsl.lang.slices import part
 from nvdsl.layout import SWIZZLES, Operand, TileLayout
 from nvdsl.mlir import ir
@@ -267,6 +268,11 @@ class Tile:
         row, col = (key[0], self.layout.row_stride, self.layout.rows), (key[1], self.dtype.bytes, self.layout.cols)
         vector_access.check_aligned(size, what, self.offset, (row, col))
         return found
+
+    def at(self, rank: Int) -> Remote:
+        """The tile of block ``rank`` of the cluster that corresponds to this one (distributed shared memory): loads,
+        stores, vectors and atomics there."""
+        return remote(self, rank, True)
 
     # Atomics on one element: see `nvdsl.lang.atomics`.
     atomic_add = atomics.atomic_add

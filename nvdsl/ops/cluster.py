@@ -55,6 +55,12 @@ def mapa(pointer: Pointer, rank: Int) -> Pointer:
 
     ``pointer`` is ``!llvm.ptr<3>`` (shared::cta); the result is ``!llvm.ptr<7>`` (shared::cluster).
     """
+    check_rank(rank)
+    return nvvm.mapa(pointer_type(SHARED_CLUSTER), pointer, i32(rank))
+
+
+def check_rank(rank: Int) -> None:
+    """Raise TraceError for a number that no block of this cluster has as its rank."""
     blocks = scope.current("mapa").cluster_size
     if isinstance(rank, int) and not 0 <= rank < blocks:
         raise trace_error(
@@ -62,7 +68,6 @@ def mapa(pointer: Pointer, rank: Int) -> Pointer:
             rule=f"the blocks of this cluster have the ranks 0 to {blocks - 1} (PTX ISA, %cluster_ctarank)",
             fix="launch with a larger cluster=, or count modulo its size",
         )
-    return nvvm.mapa(pointer_type(SHARED_CLUSTER), pointer, i32(rank))
 
 
 def griddep_wait() -> None:

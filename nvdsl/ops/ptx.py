@@ -19,6 +19,7 @@ REGISTRY = {
     "wgmma": "wgmma.mma_async with A in registers or scale-d in a register; nvvm.wgmma.mma_async has neither",
     "mma": "mma.sync of 8-bit floats, and of f64 with 16 rows; nvvm.mma.sync has neither",
     "try_wait": "mbarrier.try_wait.parity.acquire.cluster; nvgpu's and nvvm's waits have no scope",
+    "st_async": "st.async, which completes its bytes on an mbarrier of another block; no dialect has it",
     "atom": "atom of several elements; LLVM has atomics of one",
     ORDER: "an event that never is: what it depends on is computed before the waits behind it",
     "touch": "no instruction: registers that the compiler must not move across this point",

@@ -34,10 +34,17 @@ _UNDELIVERED = (
     "nv.cp_async_commit() and nv.cp_async_wait(0) in the threads that copied, then a barrier, before the access",
 )  # fmt: skip
 
+_UNSTORED = (
+    "undelivered", "the bytes of a st.async are there for who waited on its mbarrier for the phase (PTX ISA, st.async)",
+    "wait on the mbarrier in the block that they go to, before the access; check the byte count of its expect_tx",
+)  # fmt: skip
+
 _CAUSES: dict[tuple[str, str, str], tuple[str, str, str]] = {
     # (earlier, later, hazard): kind, rule, fix. generic: ordinary loads and stores; copy: into shared memory;
     # store: a bulk copy out of it; wgmma: an operand; cp.async: into shared memory, not waited for.
     **{("cp.async", later, hazard): _UNDELIVERED for later in ("generic", "wgmma", "store", "copy", "atomic")
+       for hazard in ("raw", "waw")},
+    **{("st.async", later, hazard): _UNSTORED for later in ("generic", "wgmma", "store", "copy", "atomic")
        for hazard in ("raw", "waw")},
     ("copy", "generic", "raw"): (
         "undelivered", "a copy's bytes are there for those who waited on its mbarrier for that phase",

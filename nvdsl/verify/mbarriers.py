@@ -14,9 +14,10 @@ from typing import Any
 import numpy as np
 
 from nvdsl.ir import tensor_copies
-from nvdsl.ir.operands import mbarriers, named, optional, word
+from nvdsl.ir.operands import integer, mbarriers, named, optional, string, word
 from nvdsl.ir.tensor_copies import box_type
 from nvdsl.ir.walk import constant, defining
+from nvdsl.ops.st_async import BYTES
 from nvdsl.values import dtypes
 from nvdsl.verify.expressions import Expressions
 from nvdsl.verify.program import Kernel, Node
@@ -120,6 +121,8 @@ def _pointer_events(kernel: Kernel, op: Any, number: int, index: Any, at: Any) -
         return [Event("arrive", node, index, at=at)]
     if name == "nvvm.mbarrier.arrive.expect_tx" and number == 0 and optional(op, "predicate") is None:
         return [Event("arrive", node, index, at=at), Event("expect", node, index, view.txcount, at)]
+    if string(op, "nvdsl.ptx") == "st_async" and number == len(op.operands) - 1:
+        return [Event("bytes", node, index, integer(op, BYTES), at)]
     if name == "nvvm.mbarrier.test.wait":
         return [Event("poll", node, index, at=at)]  # how often it succeeds isn't known
     if name in ("nvvm.cp.async.bulk.tensor.shared.cluster.global", "nvvm.cp.async.bulk.shared.cluster.global"):

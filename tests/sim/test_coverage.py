@@ -21,7 +21,7 @@ LAYERS = {
     **{name: f"values.{name}" for name in ("arith", "bounds", "casts", "math", "operators", "select", "vector")},
     **{name: f"lang.{name}" for name in (
         "accumulator", "array", "copies", "fragment", "fragment_vector", "matrix", "pipeline", "tile", "tma",
-        "warp_accumulator", "warp_fragment",
+        "remote", "warp_accumulator", "warp_fragment",
     )},  # fmt: skip
     "traced": "values.traced",
 }
@@ -40,7 +40,7 @@ SILENT = {
     "fragment_vector.FragmentVector.shape", "matrix.Matrix.shape", "matrix.Matrix.operand", "matrix.Matrix.words",
     "matrix.pack_with",
     "tma.TMA.bytes", "array.Array.shape", "array.Array.strides", "array.Array.ndim", "array.Array.dtype",
-    "array.Array.remember_dtype",
+    "array.Array.remember_dtype", "remote.Remote.shape", "remote.Remote.dtype", "ops.cluster.check_rank",
 }  # fmt: skip
 _OPERATORS = ("__getitem__", "__setitem__", "__matmul__", "__iadd__")
 
@@ -55,6 +55,8 @@ def public(module):
         if getattr(found, "__module__", None) == where.__name__ and inspect.isclass(found):
             for attribute, value in vars(found).items():
                 wanted = attribute in _OPERATORS or not attribute.startswith("_")
+                if getattr(value, "__module__", where.__name__) != where.__name__:
+                    continue  # another module's function, which has an example there
                 if wanted and (inspect.isfunction(value) or isinstance(value, property)):
                     yield f"{module}.{name}.{attribute}"
         elif inspect.isfunction(found) and found.__module__ == where.__name__:

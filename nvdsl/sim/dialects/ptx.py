@@ -6,17 +6,20 @@ from __future__ import annotations
 import re
 from typing import Any
 
+import numpy as np
+
 from nvdsl.ir.location import where
 from nvdsl.ir.operands import integers, string
 from nvdsl.mlir.dialects import llvm
 from nvdsl.ops.ptx import ORDER
-from nvdsl.sim import phases, undefined
+from nvdsl.sim import async_stores, phases, undefined
 from nvdsl.sim.decode import Blocking, Decoder, Frame, identity, maker, op, unknown
 from nvdsl.sim.descriptors import Source
 from nvdsl.sim.dialects import fragments, nvvm_mma
 from nvdsl.sim.dialects.atomic_vectors import atomic_vector
 from nvdsl.sim.registers import Struct
 from nvdsl.sim.uniform import one_value
+from nvdsl.sim.values import LANES
 from nvdsl.sim.wgmma import Kind, state
 
 _U64 = (1 << 64) - 1
@@ -78,9 +81,23 @@ def _inline_asm(d: Decoder, op: Any) -> Any:
         address, parity, _ticks = d.operands(op)
         at = where(op)
         return Blocking(lambda v: phases.wait(v[0], v[address], v[parity], at))
+    if name == "st_async":
+        return _st_async(d, op)
     if name == "atom":
         return atomic_vector(d, op)
     raise unknown(op, f"inline PTX: {text[:60]}")
+
+
+def _st_async(d: Decoder, op: Any) -> Any:
+    address, *words, barrier = d.operands(op)
+    bits = op.operands[1].type.width
+    at, dtype = where(op), np.dtype(f"u{bits // 8}")
+
+    def step(v: Frame) -> None:
+        rows = np.stack([np.broadcast_to(np.asarray(v[word]).astype(dtype), (LANES,)) for word in words], axis=1)
+        async_stores.start(v[0], v[address], rows.view(np.uint8), v[barrier], at)
+
+    return step
 
 
 def _touch(d: Decoder, op: Any) -> Any:

@@ -182,6 +182,25 @@ def _async_copies(k):
     return [k.A.vector((k.t % 64, 16), 8)]
 
 
+@example("tile.Tile.at", "array.Array.at", "remote.Remote.__getitem__", "remote.Remote.__setitem__",
+         "remote.Remote.vector", "remote.Remote.store_vector", "remote.Remote.store_async", "ops.st_async.st_async",
+         "remote.remote")  # fmt: skip
+def _remote(k):
+    line, came = nv.smem((512,), nv.f32), nv.Mbarriers(1, arrivals=1, sync=False)[0]
+    nv.cluster_sync()
+    there, tile = line.at(0), k.A.at(0)
+    if nv.cluster_rank() == 0:
+        there[k.t] = k.f
+        tile.store_vector(nv.vector([k.f, k.f], nv.f16), (k.t % 64, k.t // 64 * 2))
+        came.arrive_expect_tx(16 * 128, k.first)
+        nv.smem((512,), nv.f32).at(0).store_async(nv.vector([k.f] * 4), k.t * 4, came)
+        came.wait(0)
+    nv.cluster_sync()
+    found = [there[k.t], tile.vector((k.t % 64, k.t // 64 * 2), 2)]
+    nv.cluster_sync()
+    return found
+
+
 @example("copies.copy")
 def _copies(k):
     nv.copy(k.halves[0:64, 0:64], k.A)
