@@ -92,14 +92,14 @@ def rounds(x, out):
     @nv.kernel(grid=1, block=256)
     def kernel():
         t = nv.thread_id.x
-        value, scratch = x[t], nv.smem(16, nv.i32)
+        value, scratch = x[t], nv.smem(16, nv.f32)
         for i in nv.range(3):
             value += nv.block.max(value + i)
         for _ in nv.range(2):
             value += nv.block.max(value)
             if nv.block.any(value > 3.0):
                 value += nv.block.min(value, scratch=scratch)
-            value += nv.block.broadcast(value, 3, scratch=scratch)
+            value += nv.block.broadcast(value, 3, scratch)
         out[t] = value
 
     kernel()

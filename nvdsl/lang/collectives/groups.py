@@ -237,7 +237,7 @@ def _warp(*, width: int = WARP_SIZE, mask: int = ALL_LANES) -> Lanes:
     return Lanes(width, mask)
 
 
-def _block(*, width: int | None = None, scratch: Array | None = None) -> Threads:
+def _block(scratch: Array | None = None, *, width: int | None = None) -> Threads:
     threads = scope.current("nv.block").threads
     size = threads if width is None else width
     if size <= WARP_SIZE:
@@ -251,7 +251,7 @@ def _block(*, width: int | None = None, scratch: Array | None = None) -> Threads
     return _warps("nv.block", size, scratch)
 
 
-def _warpgroup(*, scratch: Array | None = None) -> Threads:
+def _warpgroup(scratch: Array | None = None) -> Threads:
     threads = scope.current("nv.warpgroup").threads
     if threads % WARPGROUP_SIZE:
         raise trace_error(
@@ -292,7 +292,7 @@ def _first_barrier(size: int, groups: int) -> int:
     return kernel.group_barriers[size]
 
 
-def _cluster(*, scratch: Array | None = None) -> Threads:
+def _cluster(scratch: Array | None = None) -> Threads:
     kernel = scope.current("nv.cluster")
     if kernel.cluster_size == 1:
         return _block(scratch=scratch)
@@ -325,8 +325,8 @@ warpgroup = Group("nv.warpgroup", _warpgroup)
 """The 128 threads of a warpgroup. ``scratch``: see `block`."""
 
 block = Group("nv.block", _block)
-"""All threads of a block. ``width``: groups of so many threads. ``scratch``: an array of i32 in shared memory, where
-the kernel wants no more of it; each use has its own without."""
+"""All threads of a block. ``width``: groups of so many threads. ``scratch``: an array of 32-bit elements in shared
+memory, for a kernel that has no more to spare; without it each use has its own."""
 
 cluster = Group("nv.cluster", _cluster)
 """All threads of all blocks of a cluster. ``scratch``: see `block`."""

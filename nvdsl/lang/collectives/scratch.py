@@ -12,13 +12,14 @@ from dataclasses import dataclass
 
 from nvdsl.errors import trace_error
 from nvdsl.lang.array import Array
+from nvdsl.lang.collectives.words import as_type
 from nvdsl.mlir import ir
 from nvdsl.mlir.dialects import llvm
 from nvdsl.ops.cluster import mapa
 from nvdsl.ops.pointer import base_address, byte_offset
 from nvdsl.ops.smem import get_dynamic_shared_memory
-from nvdsl.values import casts, dtypes, scope
-from nvdsl.values.traced import Value, wrap
+from nvdsl.values import dtypes, scope
+from nvdsl.values.traced import Value
 from nvdsl.values.typing import Int
 
 BARRIER = "nvdsl.collective"
@@ -81,7 +82,7 @@ def _in_a_loop() -> bool:
 class Scratch:
     """``rows`` rows of ``places`` words in shared memory, row ``first`` being this group's first.
 
-    ``memory``: an array of i32. ``aligned``: its rows start at multiples of 16 bytes.
+    ``memory``: an array of 32-bit elements. ``aligned``: its rows start at multiples of 16 bytes.
     """
 
     memory: Array
@@ -103,15 +104,15 @@ class Scratch:
         return cls(given, row, group * (rows * row), own)
 
     def leave(self, row: int, place: Int, word: Value) -> None:
-        self.memory[self._at(row, place)] = _bits(word)
+        self.memory[self._at(row, place)] = as_type(word, self.memory.dtype)
 
     def leave_at(self, rank: Int, row: int, place: Int, word: Value) -> None:
         """In block ``rank`` of the cluster (``st.shared::cluster``)."""
         at = byte_offset(base_address(self.memory), self._at(row, place) * 4)
-        llvm.StoreOp(_bits(word), mapa(at, rank), alignment=4)
+        llvm.StoreOp(as_type(word, dtypes.i32), mapa(at, rank), alignment=4)
 
     def take(self, row: int, place: Int) -> Value:
-        """The word at a place, i32."""
+        """The word at a place."""
         return self.memory[self._at(row, place)]
 
     def take_all(self, row: int, count: int) -> list[Value]:
@@ -125,15 +126,11 @@ class Scratch:
         return self.first + (place + row * self.places)
 
 
-def _bits(word: Value) -> Value:
-    return wrap(casts.reinterpret(word, dtypes.i32), dtypes.i32)
-
-
 def _check(given: Array, words: int, what: str) -> None:
-    good = isinstance(given, Array) and given.ndim == 1 and given.dtype is dtypes.i32 and given.strides == (1,)
+    good = isinstance(given, Array) and given.ndim == 1 and given.dtype.bits == 32 and given.strides == (1,)
     if not good or "workgroup" not in str(given.type) or given.shape[0] < words:
         raise trace_error(
             f"{what} with scratch={given!r}",
-            rule=f"this use needs an array of {words} x i32 in shared memory: a word of each warp for each 32 bits",
+            rule=f"this use needs an array of {words} x 32 bits in shared memory: as many of each warp as its value has",
             fix=f"nv.smem({words}, nv.i32); without scratch= it allocates its own",
         )

@@ -78,7 +78,7 @@ def join(words: Sequence[Value], like: Value) -> Value:
     elements = like.shape[0]
     if elements * t.bits % 32:
         return wrap(arith.pack([_join_number([word], t) for word in words]), t)
-    packed = arith.pack([_as(word, dtypes.i32) for word in words])
+    packed = arith.pack([as_type(word, dtypes.i32) for word in words])
     return wrap(packed if packed.type == like.type else arith.emit("vector.bitcast", like.type, packed), t)
 
 
@@ -97,15 +97,16 @@ def _split_number(x: Value) -> list[Value]:
 
 def _join_number(words: Sequence[Value], t: DType) -> Value:
     if t.bits == 32:
-        return _as(words[0], t)
+        return as_type(words[0], t)
     if t is dtypes.bool_:
         return words[0] != 0
     unsigned = dtypes.by_name(f"u{t.bits}")
-    bits = unsigned(_as(words[0], dtypes.u32))
+    bits = unsigned(as_type(words[0], dtypes.u32))
     if t.bits > 32:
-        bits = bits | unsigned(_as(words[1], dtypes.u32)) << 32
+        bits = bits | unsigned(as_type(words[1], dtypes.u32)) << 32
     return t(bits) if t is dtypes.index else wrap(casts.reinterpret(bits, t), t)
 
 
-def _as(word: Value, t: DType) -> Value:
+def as_type(word: Value, t: DType) -> Value:
+    """The bits of a word as a type of 32 bits."""
     return wrap(casts.reinterpret(word, t), t)
