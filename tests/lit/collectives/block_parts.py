@@ -53,5 +53,5 @@ def no_warpgroup(x):
 @refused(array(nv.f32, 128), block=256)
 def small_scratch(x):
     nv.block.sum((x[0], x[1]), scratch=nv.smem(8, nv.i32))
-    # CHECK: TraceError: block_parts.py:[[# @LINE - 1]]: nv.block with scratch=Array(shape=(8,), dtype=i32)
+    # CHECK: TraceError: block_parts.py:[[# @LINE - 1]]: nv.block with scratch=Array(shape=(8{{,?}}), dtype=i32)
     # CHECK-NEXT: rule: this use needs an array of 16 x 32 bits in shared memory
