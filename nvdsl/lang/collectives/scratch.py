@@ -131,6 +131,6 @@ def _check(given: Array, words: int, what: str) -> None:
     if not good or "workgroup" not in str(given.type) or given.shape[0] < words:
         raise trace_error(
             f"{what} with scratch={given!r}",
-            rule=f"this use needs an array of {words} x 32 bits in shared memory: as many of each warp as its value has",
+            rule=f"this use needs an array of {words} x 32 bits in shared memory: what a value has, of each warp",
             fix=f"nv.smem({words}, nv.i32); without scratch= it allocates its own",
         )
