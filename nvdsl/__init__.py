@@ -4,6 +4,7 @@ The public names, nothing else. ``import nvdsl as nv`` is the usual form.
 
 * host functions and kernels: `jit`, `kernel`, `empty`, `zeros`, `ShapeDtype`, `no_gpu`, `synchronize`
 * the matrix product for any layout, type and size: `matmul`
+* over the rows of an array: `softmax`, `layer_norm`, `rms_norm`
 * choosing a kernel's constants by trying them: `autotune`, `Space`
 * control flow: `range` (traced loops); plain ``if``, ``while``, ``and``, ``or``, ``not`` on traced values
 * types and values: `f16` ... `u64`, `const`, `vector`, `select`, `min`, `max`, `abs`, `clamp`, `bitcast`;
@@ -169,12 +170,21 @@ from nvdsl.values.vector import vector
 
 if TYPE_CHECKING:
     from nvdsl.kernels.gemm.matmul import matmul as matmul
+    from nvdsl.kernels.rows.calls import layer_norm as layer_norm
+    from nvdsl.kernels.rows.calls import rms_norm as rms_norm
+    from nvdsl.kernels.rows.calls import softmax as softmax
+
+
+_KERNELS = {
+    "matmul": "nvdsl.kernels.gemm.matmul", "softmax": "nvdsl.kernels.rows.calls",
+    "layer_norm": "nvdsl.kernels.rows.calls", "rms_norm": "nvdsl.kernels.rows.calls",
+}  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:
     """Finished kernels are imported where they are first used: importing nvdsl stays fast."""
-    if name == "matmul":
-        globals()["matmul"] = found = importlib.import_module("nvdsl.kernels.gemm.matmul").matmul
+    if name in _KERNELS:
+        globals()[name] = found = getattr(importlib.import_module(_KERNELS[name]), name)
         return found
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 

@@ -1,0 +1,75 @@
+"""The kernels over rows, in the simulator: lengths, types, special values, schedules."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+import nvdsl as nv
+from nvdsl import sim
+from nvdsl.kernels.rows import kernels
+from nvdsl.kernels.rows.config import RowsConfig
+from tests.exhaustive import sample
+from tests.sim.programs import layer_norm_of
+from tests.sim.rows import TOLERANCE, check
+from tests.sim.simulate import SCHEDULES, traced
+
+SHAPES = [(1,), (3, 1), (17, 8), (5, 64), (2, 3, 100), (4, 777), (3, 1024), (2, 2056), (2, 5000), (2, 9000),
+          (1, 20_000)]  # fmt: skip
+CASES = [(shape, dtype) for shape in SHAPES for dtype in TOLERANCE]
+
+
+@pytest.fixture(autouse=True)
+def in_the_simulator(monkeypatch):
+    monkeypatch.setenv("NVDSL_TARGET", "sim")
+
+
+@pytest.mark.parametrize(("shape", "dtype"), sample(CASES, 6))
+def test_rows_of_any_length(shape, dtype):
+    check(shape, dtype, parameters=np.float32 if sum(shape) % 2 else dtype)
+
+
+@pytest.mark.parametrize("pad", [1, 4])
+def test_rows_that_lie_apart(pad):
+    check((5, 96), np.float16, pad=pad)
+
+
+def test_special_values():
+    x = np.zeros((6, 70), np.float32)
+    x[0], x[1, 3], x[2, 60], x[3, 5:] = -np.inf, np.inf, np.nan, -np.inf
+    x[4], x[5] = 3e38, 1e-30
+    found = nv.softmax(x)
+    assert np.isnan(found[:3]).all()
+    np.testing.assert_array_equal(found[3], np.array([0.2] * 5 + [0.0] * 65, np.float32))
+    np.testing.assert_allclose(found[4:], 1 / 70, rtol=1e-6)
+    constant = nv.layer_norm(np.full((2, 300), 12_345.678, np.float32))
+    assert (np.abs(constant) < 1).all()  # epsilon is all that there is to divide by
+    assert (nv.rms_norm(np.zeros((2, 40), np.float16)) == 0).all()
+    assert nv.softmax(np.zeros((0, 7), np.float32)).shape == (0, 7)
+
+
+def test_one_kernel_serves_many_numbers_of_rows_and_columns():
+    modules = set()
+    for rows, cols in ((3, 1000), (200, 1000), (7, 1016), (1, 968)):
+        config = RowsConfig(wide=8, lanes=32, cluster=1, steps=4, full=3)
+        x = nv.ShapeDtype((rows, cols), nv.f16)
+        modules.add(str(kernels.softmax.trace(x, x, config=config)))
+    assert len(modules) == 1
+
+
+CONFIGS = [RowsConfig(4, 8, 1, 2, 1), RowsConfig(2, 128, 1, 1, 0), RowsConfig(1, 64, 1, 2, 1),
+           RowsConfig(2, 128, 2, 1, 0)]  # fmt: skip
+
+
+@pytest.mark.parametrize("level", sim.options.LEVELS)
+@pytest.mark.parametrize("config", CONFIGS, ids=str)
+def test_under_all_schedules(config, level):
+    cols = config.full * config.stride + 12
+    rng = np.random.default_rng(cols)
+    x, weight, bias = (rng.standard_normal(s).astype(np.float32) for s in ((5, cols), cols, cols))
+    y = np.full_like(x, np.nan)
+    program = traced(kernels.layer_norm, x, y, weight, bias, 1e-5, config=config)
+    for options in SCHEDULES[::9]:
+        y.fill(np.nan)
+        program.run(dataclasses.replace(options, level=level))
+        np.testing.assert_allclose(y, layer_norm_of(x, weight, bias), rtol=1e-5, atol=1e-5)

@@ -1,0 +1,27 @@
+"""How threads share a row, for every length."""
+
+import pytest
+
+from nvdsl.kernels.rows.config import MOST_COLUMNS, choose
+
+LENGTHS = [*range(1, 300), *(2**k + d for k in range(9, 19) for d in (-1, 0, 8) if 2**k + d <= MOST_COLUMNS)]
+
+
+@pytest.mark.parametrize("itemsize", [2, 4])
+@pytest.mark.parametrize("multiple", [1, 2, 16])
+def test_the_accesses_cover_a_row_and_are_aligned(itemsize, multiple):
+    for cols in LENGTHS:
+        config = choose(cols, itemsize, multiple)
+        assert config.steps * config.stride >= cols > (config.steps - 8) * config.stride
+        assert config.full * config.stride <= cols < (config.full + 1) * config.stride
+        assert config.full <= config.steps
+        assert config.wide * itemsize <= 16 and cols % config.wide == multiple % config.wide == 0
+        assert config.threads % config.lanes == 0 and config.threads <= 512 and config.cluster in (1, 2, 4, 8)
+        assert config.cluster == 1 or config.lanes == config.threads
+        registers = config.steps * (-(-config.wide * itemsize // 4))
+        assert registers <= 32 or config.lanes == 512 and registers <= 64
+
+
+def test_a_model_s_rows_need_few_kernels():
+    """Lengths that are multiples of 128 share what they can: where whole accesses end is what differs."""
+    assert len({choose(cols, 2, cols) for cols in range(128, 16_384 + 1, 128)}) <= 64
