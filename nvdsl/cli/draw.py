@@ -139,8 +139,9 @@ def _named(text: str) -> layout.Layout:
         raise Refused(f"{text} is none of Hopper's layouts: wgmma_accumulator(64), wgmma_a(2), mma_a(2), mma_b(2), "
                       "MMA_C, matrix_values(), FRAGMENT_ROWS (docs/layouts.md)")  # fmt: skip
     number = [int(call[2])] if call[2] else []
-    if named in (layout.wgmma_a, layout.mma_a, layout.mma_b) and number[0] not in (1, 2, 4):
-        raise Refused(f"{text}: elements of 1, 2 or 4 bytes")
+    sizes = {layout.wgmma_a: (1, 2, 4), layout.mma_a: (1, 2, 4, 8), layout.mma_b: (1, 2, 4, 8)}.get(named, number)
+    if not set(number) <= set(sizes):
+        raise Refused(f"{text}: elements of {', '.join(map(str, sizes[:-1]))} or {sizes[-1]} bytes")
     if named is layout.wgmma_accumulator and (number[0] % 8 or not 8 <= number[0] <= 256):
         raise Refused(f"{text}: wgmma has multiples of 8 from 8 to 256")
     return named(*number)

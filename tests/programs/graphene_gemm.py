@@ -44,7 +44,6 @@ def gemm(a, b, d, *, tile=(64, 64, 32), warps=(2, 2), stages=2):
             nv.cp_async_commit()  # a group for each step, also where there is nothing left to load
             for product in nv.spec.mma(acc, A[step % stages], B[step % stages], block).tile(part, warp):
                 acc = product()
-        nv.cp_async_wait(0)
         out = nv.smem((tile_m, tile_n), d.dtype, swizzle=min(128, d.dtype.bytes * tile_n))
         row, col = warp.group_number // warps[1] * part[0], warp.group_number % warps[1] * part[1]
         acc.store(out, (row, col))

@@ -8,6 +8,7 @@ that the changed one synchronizes. Mechanically, in the correct kernel:
 - of a barrier: the accesses (and mbarrier ops) right after and right before it, and other barriers of the same number;
 - of a wgmma's fence, commit or wait: the wgmmas, what reads their accumulators, what touches their operands' bytes;
 - of a copy or a tensor map: what touches the bytes it writes or reads, and the edge of the barrier it completes on;
+- of a cp.async, its commit or its wait: all of these, and what touches the bytes that they write;
 - of a fence.proxy or a bulk group: the accesses around it and what touches their bytes;
 - of an atomic access that acquires or releases: all of these, and the accesses around them and around the barriers
   next to them;
@@ -33,7 +34,8 @@ from tests.sim.mutants.values import ordering
 
 _ACQUIRES = (
     "nvgpu.mbarrier.try_wait.parity", "gpu.barrier", "nvvm.barrier", "nvvm.wgmma.wait.group.sync.aligned",
-    "nvvm.cp.async.bulk.wait_group", "nvvm.cluster.wait", "nvvm.mbarrier.test.wait", "nvvm.mbarrier.try_wait",
+    "nvvm.cp.async.bulk.wait_group", "nvvm.cp.async.wait.group", "nvvm.cluster.wait", "nvvm.mbarrier.test.wait",
+    "nvvm.mbarrier.try_wait",
 )  # fmt: skip
 _RELEASES = (
     "nvgpu.mbarrier.arrive", "nvgpu.mbarrier.arrive.expect_tx", "nvvm.mbarrier.arrive",
@@ -50,6 +52,7 @@ _BULK = (
 _BULK_SYNC = ("nvvm.cp.async.bulk.commit.group", "nvvm.cp.async.bulk.wait_group")
 _WGMMA_SYNC = ("nvvm.wgmma.fence.aligned", "nvvm.wgmma.commit.group.sync.aligned", "nvvm.wgmma.wait.group.sync.aligned")
 _WGMMA = ("nvvm.wgmma.mma_async", "nvgpu.warpgroup.mma", "nvgpu.warpgroup.mma.store")
+_COPIES = ("nvgpu.device_async_copy", "nvvm.cp.async.commit.group", "nvvm.cp.async.wait.group")
 _SYNC = (*_ACQUIRES, *_RELEASES, *_PROXY, *_ORDERS, *_BULK_SYNC, *_WGMMA_SYNC)
 _STOPS = (*_ACQUIRES, "nvvm.wgmma.fence.aligned")
 
@@ -81,6 +84,9 @@ class Edges:
             return found | self._of_barriers(self._groups[number], op)
         if op.name in _WGMMA_SYNC or op.name in _WGMMA:
             return found | self._of_wgmma()
+        if op.name in _COPIES:
+            lines = {line_of(one) for one in self.ops if one.name in _COPIES}
+            return found | lines | self._overlapping(lines)
         if op.name in _BULK or op.name in _BULK_SYNC:
             return found | self._of_bulk()
         if op.name == "nvvm.memory.barrier" or (op.name in _ATOMICS and ordering(op)):

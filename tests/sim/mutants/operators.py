@@ -56,13 +56,18 @@ REMOVED = {
     "nvvm.wgmma.wait.group.sync.aligned": "wait", "nvvm.cp.async.bulk.wait_group": "wait",
     "nvgpu.tma.async.load": "copy", "nvvm.cp.async.bulk.tensor.shared.cluster.global": "copy",
     "nvvm.cp.async.bulk.shared.cluster.global": "copy",
+    "nvgpu.device_async_copy": "copy", "nvvm.cp.async.commit.group": "commit", "nvvm.cp.async.wait.group": "wait",
 }  # fmt: skip
 """What is deleted, and the group under which the table counts it."""
 
 _EXPECT = {"nvgpu.mbarrier.arrive.expect_tx": 1, "nvvm.mbarrier.arrive.expect_tx": 1, "nvvm.mbarrier.expect_tx": 1}
 _INIT = {"nvgpu.mbarrier.init": 1, "nvvm.mbarrier.init": 1}
 _WAIT = {"nvgpu.mbarrier.try_wait.parity": 1, "nvvm.mbarrier.test.wait": 1, "nvvm.mbarrier.try_wait": 1}
-_PENDING = ("nvvm.wgmma.wait.group.sync.aligned", "nvvm.cp.async.bulk.wait_group")
+_PENDING = {
+    "nvvm.wgmma.wait.group.sync.aligned": "group", "nvvm.cp.async.bulk.wait_group": "group",
+    "nvvm.cp.async.wait.group": "n",
+}  # fmt: skip
+"""Which attribute is the number of groups that a wait leaves in flight."""
 _INDEX = {
     "nvgpu.mbarrier.try_wait.parity": 3, "nvgpu.mbarrier.arrive": 1, "nvgpu.mbarrier.arrive.expect_tx": 2,
     "nvgpu.mbarrier.arrive.nocomplete": 1, "nvgpu.mbarrier.get": 1,
@@ -173,5 +178,6 @@ def _flip(operand: int, op: Any) -> None:
 
 
 def _loosen(op: Any) -> None:
-    group = op.attributes["group"]
-    op.attributes["group"] = ir.IntegerAttr.get(group.type, ir.IntegerAttr(group).value + 1)
+    name = _PENDING[op.name]
+    group = op.attributes[name]
+    op.attributes[name] = ir.IntegerAttr.get(group.type, ir.IntegerAttr(group).value + 1)

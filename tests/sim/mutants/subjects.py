@@ -19,10 +19,10 @@ from nvdsl.kernels.blocks.elementwise import Elementwise
 from nvdsl.kernels.blocks.linear_combination import LinearCombination
 from nvdsl.kernels.gemm import blockscaled, cooperative, pingpong, splitk, streamk
 from nvdsl.kernels.gemm.config import Config
-from tests.sim import group_kernels
+from tests.sim import group_kernels, warp_products
 from tests.sim.mutants import kernels
 from tests.sim.mutants.judge import Subject, Verdict
-from tests.sim.programs import CASES, Case, gemm_case
+from tests.sim.programs import CASES, Case, gemm_case, load
 from tests.sim.simulate import traced
 from tests.unit.kernels.strided import strided
 
@@ -126,6 +126,19 @@ def _counts(x: np.ndarray) -> np.ndarray:
     return np.bincount(x.astype(int).ravel() + 3, minlength=32).astype(np.float32)
 
 
+def _warp_product() -> Case:
+    form = warp_products.Form(out="f16", to="tile", swizzles=(64, 64, 32), k=32)
+    a, b, out = (np.rint(x * 2) for x in form.arguments())
+    return _exact(warp_products.product, [a, b, out], out, form.expected(a, b).astype(np.float16), form=form)
+
+
+def _specified() -> Case:
+    a, b, out = _integers(32, 64), _integers(64, 32), np.full((32, 32), np.nan, np.float16)
+    options = {"tile": (32, 32, 16), "warps": (2, 1), "stages": 3}
+    gemm = load("tests/programs/graphene_gemm.py").gemm
+    return _exact(gemm, [a, b, out], out, (a.astype(np.float32) @ b).astype(np.float16), **options)
+
+
 _TILE = {"tile_m": 128, "tile_n": 64, "stages": 2}
 
 SUBJECTS: dict[str, Callable[[], Case]] = {
@@ -166,6 +179,8 @@ SUBJECTS: dict[str, Callable[[], Case]] = {
     "turns": lambda: _told(kernels.in_turns, x := _floats(6, 32), [], x.cumsum(0)),
     "privatized": lambda: _told(kernels.privatized, x := _floats(3, 64), [], _counts(x)),
     "atomic sums": lambda: _told(kernels.atomic_sums, x := _floats(3, 64), [], x.sum(0)),
+    "warp's product": _warp_product,
+    "GEMM in specifications": _specified,
     "collectives": lambda: _collectives(group_kernels.rounds),
     "collectives, parts": lambda: _collectives(group_kernels.rounds_of_parts),
     "collectives, cluster": lambda: _collectives(group_kernels.rounds_of_a_cluster),

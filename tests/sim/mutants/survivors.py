@@ -86,7 +86,7 @@ ENTRIES = (
           "no bug here: all lanes hold the sum, and store the same number at the same place"),
     Entry("pack", "tile index", "one further in dimension .",
           "no rule is broken: it is another element of the same tile (the numbers tell), or one that nobody moves"),
-    Entry("warp exchange", "tile index", "one further in dimension 1",
+    Entry("warp exchange|GEMM in specifications", "tile index", "one further in dimension .",
           "no rule is broken: it is another element of the same tile; the numbers tell"),
     Entry("compat ch5", "lane predicate", "lane 0 alone in nvgpu.mbarrier.try_wait.parity",
           "no bug here: the producer's other lanes do nothing"),

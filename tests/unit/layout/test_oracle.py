@@ -4,6 +4,8 @@ Where both answer, both must be the same function, and in the same form where th
 compositions that are wrong (carries), so that its answers are checked point by point first.
 """
 
+import random
+
 import pytest
 import tensor_layouts as oracle
 from hypothesis import given, settings
@@ -28,6 +30,7 @@ from nvdsl.layout import (
     max_common_vector,
     mma_a,
     mma_b,
+    mma_c,
     raked_product,
     right_inverse,
     tiled_divide,
@@ -168,6 +171,39 @@ def test_fragments_are_their_atoms():
         assert flattened(mma_a(itemsize), 16) == atom(found.a_layout)
         assert [k * 8 + n for k, n in map(tuple, table(mma_b(itemsize)))] == atom(found.b_layout)
         assert flattened(MMA_C, 16) == atom(found.c_layout)
+
+
+@pytest.mark.parametrize(
+    ("name", "itemsize", "m", "k"),
+    [
+        ("SM80_16x8x8_F32F16F16F32_TN", 2, 16, 8), ("SM80_16x8x8_F32BF16BF16F32_TN", 2, 16, 8),
+        ("SM80_16x8x4_F32TF32TF32F32_TN", 4, 16, 4), ("SM80_16x8x16_S32S8S8S32_TN", 1, 16, 16),
+        ("SM80_8x8x16_S32S8S8S32_TN", 1, 8, 16), ("SM89_16x8x32_F32E4M3E5M2F32_TN", 1, 16, 32),
+        ("SM80_8x8x4_F64F64F64F64_TN", 8, 8, 4), ("SM90_16x8x4_F64F64F64F64_TN", 8, 16, 4),
+        ("SM90_16x8x8_F64F64F64F64_TN", 8, 16, 8), ("SM90_16x8x16_F64F64F64F64_TN", 8, 16, 16),
+    ],
+)  # fmt: skip
+def test_fragments_of_every_shape_are_their_atoms(name, itemsize, m, k):
+    found = getattr(atoms, name)
+    assert flattened(mma_a(itemsize, k, m), m) == atom(found.a_layout)
+    assert [row * 8 + n for row, n in map(tuple, table(mma_b(itemsize, k)))] == atom(found.b_layout)
+    assert flattened(mma_c(m), m) == atom(found.c_layout)
+
+
+def test_compositions_that_they_accept_wrongly_are_refused_or_right():
+    """Divisibility of each mode is not enough: sums of two modes may carry from a mode of the left side to the next."""
+    chance, wrong, right = random.Random(11), 0, 0
+    for _ in range(1500):
+        a = Layout(tuple(chance.choices((2, 3, 4, 6), k=3)), tuple(chance.choices((1, 2, 5, 7, 30), k=3)))
+        b = Layout(tuple(chance.choices((2, 3, 4), k=2)), tuple(chance.choices((1, 2, 3, 4, 6, 12), k=2)))
+        mine, their = both(composition, oracle.compose, a, b)
+        function = [a(b(i)) for i in range(b.size)]
+        assert mine is None or table(mine) == function
+        if their is not None:
+            is_right = [their(i) for i in range(b.size)] == function
+            wrong, right = wrong + (not is_right), right + is_right
+            assert mine is not None or not is_right
+    assert wrong > 20 and right > 100  # the sample has what it is about
 
 
 @pytest.mark.parametrize(("width", "bits"), [(32, 1), (64, 2), (128, 3)])

@@ -83,7 +83,7 @@ def test_command(capsys, tmp_path):
     [
         (["(4,4):(1,"], "is no layout"),
         (["wgmma_accumulator(7)"], "multiples of 8"),
-        (["mma_a(3)"], "1, 2 or 4 bytes"),
+        (["mma_a(3)"], "1, 2, 4 or 8 bytes"),
         (["nothing"], "none of Hopper's"),
         (["wgmma_accumulator"], "none of Hopper's"),
         (["(128,128):(128,1)"], "a picture holds"),
