@@ -152,7 +152,8 @@ class Call:
     def run_time_names(self, signature: inspect.Signature) -> list[str]:
         """The parameter each run-time argument was passed for, and the names of the extents and strides."""
         every = self.parameters(signature)
-        return [every[i] for i in self.run_time] + Parameters(self.traced_specs).names(every)
+        names = [every[i] for i in self.run_time]
+        return names + Parameters(self.traced_specs).names(names)
 
     def unhashable(self, name: str) -> ArgumentError:
         constants = [s.value for s in self.specs if isinstance(s, Constant)]

@@ -199,8 +199,8 @@ def retyped(raw: Any, old: Any) -> Any:
     """``raw``, a result or block argument that stands for ``old``, with what ``old`` knows in Python."""
     if isinstance(old, Value):
         return wrap(raw, old.dtype)
-    if type(raw) is type(old) and hasattr(old, "__dict__"):  # a memref's array remembers its dtype
-        vars(raw).update(vars(old))
+    if type(raw) is type(old) and "_dtype" in getattr(old, "__dict__", ()):  # a memref's array remembers its dtype
+        raw._dtype = old._dtype
     return raw
 
 

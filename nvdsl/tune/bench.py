@@ -42,9 +42,10 @@ class Bench(Protocol):
 
 @dataclass(frozen=True)
 class Setup:
-    """What a bench works on. ``specs``: of the run-time arguments in the order of the call; ``values``: of scalars, by
-    name; ``given``: flat memory of arrays that are not random; ``expected``: flat results to compare with, by name;
-    ``written``: positions of the arrays that a call writes."""
+    """What a bench works on. ``specs``: of the run-time arguments in the order of the call, then of named extents and
+    strides, which have none; ``values``: of scalars, extents and strides, by name; ``given``: flat memory of arrays
+    that are not random; ``expected``: flat results to compare with, by name; ``written``: positions of the arrays that
+    a call writes."""
 
     name: str
     specs: Mapping[str, Any]

@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
+from nvdsl.call.extents import Parameters
 from nvdsl.call.specialize import Call, Constant
 from nvdsl.driver.array_spec import ArraySpec, packed_strides
 from nvdsl.errors import ArgumentError
@@ -19,11 +20,12 @@ from nvdsl.values import dtypes
 class Problem:
     """``arguments``: by parameter, an `ArraySpec` (dtype, shape, strides in elements), a `ScalarSpec`, or a
     constant's value. ``run_time``: the names of those that are no constants, in the order of the call. ``values``:
-    of the run-time scalars."""
+    of the run-time scalars; ``more``: of the named extents and the strides that a run takes behind the arguments."""
 
     arguments: Mapping[str, Any]
     run_time: tuple[str, ...]
     values: Mapping[str, Any]
+    more: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def arrays(self) -> dict[str, ArraySpec]:
@@ -54,7 +56,9 @@ def of_call(call: Call, parameters: list[str]) -> Problem:
         arguments[name] = spec.value if isinstance(spec, Constant) else spec
         if i in call.run_time and not isinstance(spec, ArraySpec):
             values[name] = call.values[call.run_time.index(i)]
-    return Problem(arguments, tuple(run_time), values)
+    names = Parameters(call.traced_specs).names(run_time)
+    more = {f"the argument {name}": value for name, value in zip(names, call.more, strict=True)}
+    return Problem(arguments, tuple(run_time), values, more)
 
 
 def layout(spec: ArraySpec) -> str:

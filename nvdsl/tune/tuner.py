@@ -146,15 +146,15 @@ class _Search:
 
     def setup(self) -> Setup:
         job, problem = self.job, self.job.problem
-        specs = {name: problem.arguments[name] for name in problem.run_time}
+        specs = {name: problem.arguments[name] for name in problem.run_time} | dict.fromkeys(problem.more)
         given = names.call(job.inputs, problem.arguments, "inputs") if job.inputs else {}
         try:
             flat = {n: data.flatten(n, array, problem.arrays[n]) for n, array in given.items()}
         except (KeyError, ValueError) as error:
             raise ArgumentError(f"inputs of {job.name}: {error}", rule="a NumPy array for an array argument") from None
+        values = {**problem.values, **problem.more}
         return Setup(
-            job.name, specs, dict(problem.values), flat, self._expected(flat), self._written, job.tolerance, job.seed,
-            job.device,
+            job.name, specs, values, flat, self._expected(flat), self._written, job.tolerance, job.seed, job.device,
         )  # fmt: skip
 
     def _expected(self, given: Mapping[str, np.ndarray]) -> dict[str, np.ndarray] | None:
