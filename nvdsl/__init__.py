@@ -13,7 +13,7 @@ The public names, nothing else. ``import nvdsl as nv`` is the usual form.
 * what threads compute together: `warp`, `warpgroup`, `block`, `cluster`
 * tiles: `smem`, `TMA`, `copy`, `accumulator`, `Ring`, `PipelineState`, `TileQueue`, `Turns`
 * atomics: `atomic_add` and its like; also methods of arrays and tiles
-* instructions, one function each: `nvdsl.ops`
+* instructions, one function each: `nvdsl.ops`; others as text: `ptx`
 * layouts, and their algebra: `nvdsl.layout`
 * the names of LLVM's NVGPU examples: `nvdsl.thin`
 """
@@ -94,6 +94,7 @@ from nvdsl.ops.fence import (
     fence_sc_cluster,
     threadfence,
 )
+from nvdsl.ops.inline_ptx import ptx
 from nvdsl.ops.mbarrier import Mbarrier, Mbarriers
 from nvdsl.ops.mma import mma_sync
 from nvdsl.ops.order import sched_barrier

@@ -10,6 +10,7 @@ from nvdsl.ir.location import where
 from nvdsl.ir.operands import flag, integer, string
 from nvdsl.ir.walk import walk
 from nvdsl.mlir import ir
+from nvdsl.ops import inline_ptx
 from nvdsl.sim import exits, undefined, values
 from nvdsl.sim.decode import Decoder, Frame, is_shared
 from nvdsl.sim.dialects import fragments
@@ -71,7 +72,10 @@ def _unit_shift(function: Any, shared: bool) -> int:
     for one in walk(function):
         if one.name == "nvvm.cp.async.shared.global":
             smallest = min(smallest, integer(one, "size"))
-        if one.name in _ACCESSES or (one.name == "llvm.inline_asm" and string(one, "nvdsl.ptx") == "atom"):
+        text = string(one, "nvdsl.ptx") if one.name == "llvm.inline_asm" else ""
+        if text == inline_ptx.NAME and any("!llvm.ptr" in str(value.type) for value in one.operands):
+            return 0  # its meaning may access memory byte by byte
+        if one.name in _ACCESSES or text == "atom":
             for value in (*one.operands, *one.results):
                 smallest = min(smallest, _bytes(one, value, shared))
     return smallest.bit_length() - 1

@@ -192,7 +192,7 @@ def global_race(
     kind, missing = hazard, "nothing orders the two"
     rule = "two accesses to the same element of which one writes need an order; blocks have none but by atomics"
     fix = (
-        "let one thread write it, or add to it by memref.atomic_rmw; or release it (nv.ops.memory.store_release, or "
+        "let one thread write it, or add to it by nv.atomic_add; or release it (nv.ops.memory.store_release, or "
         "nv.threadfence() and an atomic) and acquire it (load_acquire, or an atomic and nv.threadfence()), with "
         "barriers of the blocks around these"
     )

@@ -165,7 +165,7 @@ def problems(
     if reduction and reduction not in allowed:
         says = f"reduction {reduction} of {element}"
         rule = f"TMA has {', '.join(allowed) or 'no reduction'} for {element}, {_ILLEGAL}"
-        found.append(BrokenRule(says, rule, "another kind or type, or memref.atomic_rmw on the elements"))
+        found.append(BrokenRule(says, rule, "another kind or type, or nv.atomic_add on the elements"))
     return found
 
 

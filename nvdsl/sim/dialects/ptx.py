@@ -11,12 +11,14 @@ import numpy as np
 from nvdsl.ir.location import where
 from nvdsl.ir.operands import integers, string
 from nvdsl.mlir.dialects import llvm
+from nvdsl.ops import inline_ptx
 from nvdsl.ops.ptx import ORDER
 from nvdsl.sim import async_stores, phases, undefined
 from nvdsl.sim.decode import Blocking, Decoder, Frame, identity, maker, op, unknown
 from nvdsl.sim.descriptors import Source
 from nvdsl.sim.dialects import fragments, nvvm_mma
 from nvdsl.sim.dialects.atomic_vectors import atomic_vector
+from nvdsl.sim.dialects.inline_ptx import user_ptx
 from nvdsl.sim.registers import Struct
 from nvdsl.sim.uniform import one_value
 from nvdsl.sim.values import LANES
@@ -85,6 +87,8 @@ def _inline_asm(d: Decoder, op: Any) -> Any:
         return _st_async(d, op)
     if name == "atom":
         return atomic_vector(d, op)
+    if name == inline_ptx.NAME:
+        return user_ptx(d, op)
     raise unknown(op, f"inline PTX: {text[:60]}")
 
 
