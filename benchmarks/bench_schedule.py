@@ -45,6 +45,7 @@ def ablation() -> list[tuple[str, list[sc.Step], nv.DType]]:
     whole = sc.wmma_steps(tile, warp)
     place = [step.name for step in whole].index("launch") + 1
     named.append(("8 groups of 8 rows of blocks", [*whole[:place], group_blocks(8), *whole[place:]], nv.f32))
+    named.append(("9 mma.sync, ldmatrix, swizzle", sc.mma_steps(tile, warp), nv.f32))
     named.append(("7 with f16 sums, 128x256x32", sc.wmma_steps((128, 256, 32), (64, 64)), nv.f16))
     return named
 

@@ -23,6 +23,8 @@ ALIGNED = {
     "nvvm.cluster.wait": ("barrier.cluster.wait.aligned", WARP_SIZE),
     "nvvm.ldmatrix": ("ldmatrix.sync.aligned", WARP_SIZE),
     "nvvm.stmatrix": ("stmatrix.sync.aligned", WARP_SIZE),
+    "nvgpu.ldmatrix": ("ldmatrix.sync.aligned", WARP_SIZE),
+    "nvgpu.mma.sync": ("mma.sync.aligned", WARP_SIZE),
     "nvvm.mma.sync": ("mma.sync.aligned", WARP_SIZE),
     "nvvm.setmaxregister": ("setmaxnreg.sync.aligned", WARPGROUP_SIZE),
     "nvvm.wgmma.fence.aligned": ("wgmma.fence.sync.aligned", WARPGROUP_SIZE),

@@ -43,6 +43,16 @@ def finish(work: Work) -> None:
         size = math.prod(type.shape) * type.element_type.width // 8
         op.attributes["alignment"] = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), size)
     work.run("lower-affine", "canonicalize", "cse")
+    _move_in(work.one("gpu.launch", made_by=""))
+
+
+def _move_in(launch: Any) -> None:
+    """Constants of vectors and matrices stand outside of the launch, where canonicalization puts them: a host has
+    none."""
+    start = list(launch.regions[0].blocks[0].operations)[0]
+    for op in [one.operation for one in launch.operation.block.operations]:
+        if any(str(v.type).startswith(("vector", "!gpu.mma_matrix")) for v in op.results):
+            op.move_before(start)
 
 
 def _place_tiles(work: Work, launch: Any) -> None:

@@ -75,7 +75,8 @@ def _k_loop(work: Work) -> Any:
                     "stage() and launch() before")  # fmt: skip
     loop = found[0]
     if any(one.operation.regions for one in loop.regions[0].blocks[0].operations):
-        work.refuse("loops within the loop over K", "it works on straight-line code", "unroll() before")
+        work.refuse("loops or branches within the loop over K", "it works on straight-line code",
+                    "unroll() before, and copies in which all threads have a part")  # fmt: skip
     turns = trips(loop)
     if turns is None or turns < 1:
         work.refuse("a loop over K whose bounds are not constants", "the last turn is peeled off")

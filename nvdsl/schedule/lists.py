@@ -7,9 +7,11 @@ from collections.abc import Sequence
 from nvdsl.errors import ArgumentError, frames
 from nvdsl.schedule.blocks import bufferize, launch, tile_blocks
 from nvdsl.schedule.latency import hide_latency
-from nvdsl.schedule.registers import hoist_sums, wmma
+from nvdsl.schedule.matrices import mma_sync, wmma
+from nvdsl.schedule.registers import hoist_sums
 from nvdsl.schedule.shared import copies, merge_barriers, pad, stage
 from nvdsl.schedule.step import Step
+from nvdsl.schedule.swizzling import swizzle
 from nvdsl.schedule.warps import permute, tile_fragments, tile_threads, tile_warps, unroll, vectorize
 from nvdsl.values.dtypes import DType, f16
 
@@ -50,6 +52,23 @@ def wmma_steps(
     ]  # fmt: skip
     known = ("merge_barriers", "pad", "permute", "unroll", "hoist_sums", "hide_latency", "wide")
     return _without(steps, without, known)
+
+
+def mma_steps(
+    block: tuple[int, int, int] = (128, 128, 64),
+    warp: tuple[int, int] = (64, 32),
+    *,
+    without: Sequence[str] = (),
+) -> list[Step]:
+    """The same with ldmatrix and mma.sync instead of WMMA, and a swizzle instead of longer rows, for f16.
+
+    ``without``: names of steps to leave out: merge_barriers, permute, hide_latency, swizzle.
+    """
+    steps = [
+        tile_blocks(*block), bufferize(), stage(), merge_barriers(), tile_warps(*warp), tile_fragments(16, 8, 16),
+        permute("kij"), vectorize(), copies(8), launch(), unroll(), hoist_sums(), mma_sync(), hide_latency(), swizzle(),
+    ]  # fmt: skip
+    return _without(steps, without, ("merge_barriers", "permute", "hide_latency", "swizzle"))
 
 
 def _without(steps: list[Step], without: Sequence[str], known: Sequence[str]) -> list[Step]:

@@ -113,6 +113,17 @@ def pad(work: Work, elements: int = 8) -> None:
         tile.erase()
 
 
+def _grid(rows: int, parts: int, threads: int) -> tuple[int, int]:
+    """How many threads copy side by side, down and across, so that whole turns make a tile: as many as can, and of as
+    many the widest. Threads that are left over do nothing."""
+    places = [(d, a) for a in _divisors(parts) for d in _divisors(rows) if a * d <= threads]
+    return max(places, key=lambda place: (place[0] * place[1], place[1]))
+
+
+def _divisors(n: int) -> list[int]:
+    return [d for d in range(1, n + 1) if n % d == 0]
+
+
 def _element_bytes(type: Any) -> int:
     return int(type.width) // 8
 
@@ -134,14 +145,7 @@ def copies(work: Work, width: int = 1) -> None:
                 "a thread moves 2, 4, 8 or 16 bytes, and rows are whole numbers of that",
                 "another width",
             )
-        across = math.gcd(columns // width, threads)
-        down = threads // across
-        if rows % down:
-            work.refuse(
-                f"{threads} threads copy {down} rows at a time of a tile of {rows} x {columns}",
-                "each turn of the loop copies whole rows with all threads",
-                "another width, or tiles of other extents",
-            )
+        down, across = _grid(rows, columns // width, threads)
         mark = work.mark(op)
         with work.transform() as script:
             copy = script.match("linalg.copy", marked=mark)

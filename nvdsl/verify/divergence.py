@@ -26,7 +26,7 @@ _CLUSTER = ("nvvm.cluster.arrive", "nvvm.cluster.arrive.relaxed", "nvvm.cluster.
 _WARPGROUP = (*(name for name, (_, size) in ALIGNED.items() if size == WARPGROUP_SIZE), "nvgpu.warpgroup.mma")
 _WARP = (
     "nvvm.ldmatrix", "nvvm.stmatrix", "gpu.subgroup_mma_load_matrix", "gpu.subgroup_mma_store_matrix",
-    "gpu.subgroup_mma_compute", "nvvm.mma.sync", "llvm.inline_asm",
+    "gpu.subgroup_mma_compute", "nvgpu.ldmatrix", "nvgpu.mma.sync", "nvvm.mma.sync", "llvm.inline_asm",
 )  # fmt: skip
 
 

@@ -60,6 +60,19 @@ def test_types_layouts_and_elementwise_operations():
         np.testing.assert_array_equal(c, np.float32(a.T if a_too else a) @ np.float32(b.T))
 
 
+@pytest.mark.parametrize("without", [(), ("swizzle",), ("hide_latency",)])
+@in_child(timeout=120)
+def test_mma_sync(without):
+    check(sc.mma_steps(without=without), 2048, 1024, 4096)
+    check(sc.mma_steps((128, 256, 32), (64, 64), without=without), 512, 512, 256, to=np.float16, sums=nv.f16)
+    for a_too in (False, True):
+        a, b = numbers((256, 384) if a_too else (384, 256), "f2", 1), numbers((128, 256), "f2", 2)
+        c = np.zeros((384, 128), np.float32)
+        payload = sc.matmul(384, 128, 256, transpose_a=a_too, transpose_b=True)
+        sc.compile(payload, sc.mma_steps(without=without))(a, b, c)
+        np.testing.assert_array_equal(c, np.float32(a.T if a_too else a) @ np.float32(b.T))
+
+
 @in_child(timeout=120)
 def test_batches_and_groups_of_blocks():
     a, b = numbers((3, 256, 128), "f2", 1), numbers((3, 128, 256), "f2", 2)

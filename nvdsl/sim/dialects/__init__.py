@@ -13,6 +13,7 @@ from nvdsl.sim.dialects import (
     math,
     memref,
     nvgpu,
+    nvgpu_mma,
     nvvm,
     nvvm_copies,
     nvvm_lanes,
@@ -26,6 +27,6 @@ from nvdsl.sim.dialects import (
 
 __all__ = [
     "arith", "async_copies", "builtin", "cf", "conversions", "gpu", "gpu_matrix", "llvm", "llvm_memory", "math",
-    "memref", "nvgpu", "nvvm", "nvvm_copies", "nvvm_lanes", "nvvm_mma", "nvvm_wgmma", "ptx", "scf", "vector",
-    "vector_memory",
+    "memref", "nvgpu", "nvgpu_mma", "nvvm", "nvvm_copies", "nvvm_lanes", "nvvm_mma", "nvvm_wgmma", "ptx", "scf",
+    "vector", "vector_memory",
 ]  # fmt: skip

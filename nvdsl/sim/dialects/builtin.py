@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from nvdsl.mlir import ir
 from nvdsl.sim.decode import Decoder, Frame, op, unknown
 from nvdsl.sim.values import element
@@ -17,8 +19,22 @@ def _cast(d: Decoder, op: Any) -> Any:
     source, target = op.operands[0].type, str(op.results[0].type)
     if target.startswith("!llvm.struct") and _is_memref(source):
         return _descriptor(d, op)
-    d.alias(op.results[0], op.operands[0])
+    if isinstance(op.results[0].type, ir.VectorType) and str(source).startswith("!llvm.array"):
+        return _stacked(d, op)
+    d.alias(op.results[0], op.operands[0])  # a vector is the array of its rows
     return None
+
+
+def _stacked(d: Decoder, op: Any) -> Any:
+    """The rows of an array as a vector of two dimensions."""
+    (a,) = d.operands(op)
+    r, kind, row = d.result(op), element(op.results[0].type), tuple(op.results[0].type.shape[1:])
+
+    def step(v: Frame) -> None:
+        rows = [np.zeros((*row, 1), kind.dtype) if x is None else x for x in v[a]]
+        v[r] = np.stack(np.broadcast_arrays(*rows))
+
+    return step
 
 
 def _is_memref(type: Any) -> bool:

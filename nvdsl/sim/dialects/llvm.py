@@ -24,7 +24,7 @@ from nvdsl.sim.wgmma import Accumulator, read_warp_registers
 def _undefined(d: Decoder, op: Any) -> Any:
     """A struct is made anew each time, since insertvalue may write into it; registers are None until written."""
     type = str(op.results[0].type)
-    if not type.startswith("!llvm.struct"):
+    if not type.startswith(("!llvm.struct", "!llvm.array")):
         value = None
         if op.name == "llvm.mlir.zero" or not type.startswith(("!", "vector")):
             value = element(op.results[0].type).dtype.type(0) if element(type).is_float else 0
@@ -40,6 +40,8 @@ def _undefined(d: Decoder, op: Any) -> Any:
 
 
 def _maker(type: Any) -> Any:
+    if count := re.match(r"!llvm\.array<(\d+) x vector<", str(type)):  # the rows of a vector
+        return lambda: Struct([None] * int(count[1]))
     if not str(type).startswith("!llvm.struct"):
         return lambda: None
     from nvdsl.mlir.dialects import llvm

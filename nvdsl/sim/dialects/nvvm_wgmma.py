@@ -77,7 +77,7 @@ def _stmatrix(d: Decoder, op: Any) -> Any:
 
     def step(v: Frame) -> None:
         w = v[0]
-        rows = _rows(w, v[pointer], access, len(sources), "stmatrix", True, at)
+        rows = rows_of(w, v[pointer], access, len(sources), "stmatrix", True, at)
         values = np.array([lanes(v[s], element("i32")) for s in sources])
         w.block.smem.version += 1
         matrix.stmatrix(w.block.smem.data, rows, values, transpose)
@@ -108,14 +108,14 @@ def _ldmatrix(d: Decoder, op: Any) -> Any:
 
     def step(v: Frame) -> None:
         w = v[0]
-        rows = _rows(w, v[pointer], access, count, "ldmatrix", False, at)
+        rows = rows_of(w, v[pointer], access, count, "ldmatrix", False, at)
         loaded = matrix.ldmatrix(w.block.smem.data, rows, count, transpose)
         v[r] = loaded[0] if count == 1 else Struct(loaded)
 
     return step
 
 
-def _rows(w: Any, pointer: Any, access: Accessor, count: int, what: str, writes: bool, at: Any) -> Any:
+def rows_of(w: Any, pointer: Any, access: Accessor, count: int, what: str, writes: bool, at: Any) -> Any:
     """The addresses of the 8 * count rows (by the first lanes), checked; 32 of them."""
     addresses = lanes(pointer, element("i64"))
     outer = w.mask

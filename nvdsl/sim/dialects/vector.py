@@ -48,6 +48,20 @@ def _from_elements(d: Decoder, op: Any) -> Any:
     return step
 
 
+@op("vector.to_elements")
+def _to_elements(d: Decoder, op: Any) -> Any:
+    (source,) = d.operands(op)
+    results = [d.define(result) for result in op.results]
+    e = element(op.operands[0].type)
+
+    def step(v: Frame) -> None:
+        x = v[source]
+        for r, row in zip(results, x.reshape(-1, x.shape[-1]), strict=True):
+            v[r] = to_scalar(row, e)
+
+    return step
+
+
 @op("vector.extract", "vector.extractelement", "llvm.extractelement")
 def _extract(d: Decoder, op: Any) -> Any:
     source, *dynamic = d.operands(op)
@@ -147,9 +161,10 @@ def _shuffle(d: Decoder, op: Any) -> Any:
     a, b = d.operands(op)
     r = d.result(op)
     mask = integers(op, "mask")
+    e, shapes = element(op.operands[0].type), [tuple(value.type.shape) for value in op.operands]  # None: poison
 
     def step(v: Frame) -> None:
-        x, y = v[a], v[b]
+        x, y = (np.zeros((*n, 1), e.dtype) if v[s] is None else v[s] for s, n in zip((a, b), shapes, strict=True))
         lanes = max(x.shape[-1], y.shape[-1])
         both = np.concatenate([np.broadcast_to(z, (*z.shape[:-1], lanes)) for z in (x, y)])
         v[r] = both[[max(m, 0) for m in mask]]

@@ -23,6 +23,6 @@ change(sc.matmul(64, 128, 128), until("hide_latency"))
 # CHECK-COUNT-8: vector.contract
 
 change(sc.matmul(64, 128, 128), [*until("launch"), sc.hide_latency()])
-# CHECK: hide_latency.py:[[# @LINE - 1]]: step hide_latency(): loops within the loop over K
+# CHECK: hide_latency.py:[[# @LINE - 1]]: step hide_latency(): loops or branches within the loop over K
 # CHECK-NEXT: rule: it works on straight-line code
-# CHECK-NEXT: fix: unroll() before
+# CHECK-NEXT: fix: unroll() before, and copies in which all threads have a part

@@ -26,7 +26,7 @@ def difference(scheduled, reference, *arrays):
     return np.abs(arrays[-1].astype(np.float32) - want).max()
 
 
-def product(steps, m=64, n=64, k=64, reference=lambda a, b, c: a @ b, of="f2", to="f4", **what):
+def product(steps, m=64, n=64, k=96, reference=lambda a, b, c: a @ b, of="f2", to="f4", **what):
     lead = () if what.get("batch") is None else (what["batch"],)
     a = (*lead, k, m) if what.get("transpose_a") else (*lead, m, k)
     b = (*lead, n, k) if what.get("transpose_b") else (*lead, k, n)
@@ -83,6 +83,35 @@ def test_elementwise_operations_and_sums_that_go_on(steps, batch):
         assert product(steps, reference=lambda a, b, e, c, f=view: np.maximum(2 * (a @ b) + f(e), 0), **more) == 0
 
 
+@pytest.mark.parametrize("level", ["traced", "nvvm"])
+@pytest.mark.parametrize("without", [(), ("swizzle",), ("hide_latency", "permute"), ("merge_barriers",)])
+def test_mma_sync(level, without, monkeypatch):
+    monkeypatch.setenv("NVDSL_SIM_LEVEL", level)
+    steps = sc.mma_steps(BLOCK, WARP, without=without)
+    assert product(steps) == 0
+    assert product(steps, add=True, reference=lambda a, b, c: a @ b + c) == 0
+    assert product(steps, sums=nv.f16, to="f2") == 0
+
+
+@pytest.mark.parametrize(("transpose_a", "transpose_b"), [(True, False), (False, True), (True, True)])
+@pytest.mark.parametrize("batch", [None, 2])
+def test_mma_sync_of_transposed_operands(transpose_a, transpose_b, batch):
+    def reference(a, b, c):
+        return (a.swapaxes(-1, -2) if transpose_a else a) @ (b.swapaxes(-1, -2) if transpose_b else b)
+
+    what = {"transpose_a": transpose_a, "transpose_b": transpose_b, "batch": batch}
+    assert product(sc.mma_steps(BLOCK, WARP), m=32, reference=reference, **what) == 0
+
+
+@pytest.mark.parametrize("block", [(32, 32, 16), (32, 128, 64), (48, 64, 32)])
+def test_tiles_of_other_extents(block):
+    """Rows of 32 to 256 bytes are swizzled; 48 rows are copied by fewer threads than there are."""
+    without = ["hide_latency"] if block[0] == 48 else []
+    steps = sc.mma_steps(block, (16, 32), without=without)
+    assert product(steps, m=2 * block[0], n=block[1], k=2 * block[2]) == 0
+    assert product(sc.wmma_steps(block, (16, 32), without=without), m=block[0], n=block[1], k=2 * block[2]) == 0
+
+
 def test_fma_without_shared_memory_and_bf16():
     steps = sc.fma_steps((16, 32, 16), (4, 8), without=("stage", "merge_barriers", "copies"))
     assert product(steps, m=16, n=32, k=16, of=nv.bf16.numpy, dtype=nv.bf16) == 0
@@ -101,9 +130,15 @@ def test_a_payload_on_memrefs():
 # --- what the simulator finds
 
 
-@pytest.mark.parametrize("without", [(), ("hide_latency",), ("hide_latency", "hoist_sums")])
-def test_a_barrier_that_is_missing_anywhere_is_reported(without):
-    made = sc.compile(sc.matmul(64, 64, 128), sc.wmma_steps((64, 64, 32), WARP, without=without))
+@pytest.mark.parametrize(
+    ("make", "without"),
+    [
+        (sc.wmma_steps, ()), (sc.wmma_steps, ("hide_latency",)), (sc.wmma_steps, ("hide_latency", "hoist_sums")),
+        (sc.mma_steps, ()), (sc.mma_steps, ("hide_latency",)),
+    ],
+)  # fmt: skip
+def test_a_barrier_that_is_missing_anywhere_is_reported(make, without):
+    made = sc.compile(sc.matmul(64, 64, 128), make((64, 64, 32), WARP, without=without))
     lines = made.mlir.splitlines()
     barriers = [number for number, line in enumerate(lines) if "gpu.barrier" in line]
     assert len(barriers) == (2 if without else 3)
@@ -189,6 +224,22 @@ def test_bf16_and_other_functions_have_no_wmma():
         sc.compile(sc.matmul(64, 64, 64, then=lambda x: nv.max(x, 0.0)), sc.wmma_steps(BLOCK, WARP))
 
 
+def test_what_mma_sync_and_swizzles_do_not_take():
+    with pytest.raises(ScheduleError, match=r"mma_sync\(\): a product of bf16"):
+        sc.compile(sc.matmul(64, 64, 64, nv.bf16), sc.mma_steps(BLOCK, WARP))
+    with pytest.raises(ScheduleError, match=r"mma_sync\(\): .*arith.maximumf"):
+        sc.compile(sc.matmul(64, 64, 64, then=relu), sc.mma_steps(BLOCK, WARP))
+    steps = sc.mma_steps(BLOCK, WARP)
+    with pytest.raises(ScheduleError, match=r"mma_sync\(\): tiles of 16 x 16 x 16"):
+        sc.compile(sc.matmul(64, 64, 64), [*sc.wmma_steps(BLOCK, WARP)[:-1], sc.mma_sync()])
+    with pytest.raises(ScheduleError, match=r"swizzle\(\): a tile of memref<32x72xf16"):
+        sc.compile(sc.matmul(64, 64, 64), [*steps[:4], sc.pad(), *steps[4:]])
+    with pytest.raises(ScheduleError, match=r"swizzle\(\): gpu.subgroup_mma_load_matrix of a tile"):
+        sc.compile(sc.matmul(64, 64, 64), [*sc.wmma_steps(BLOCK, WARP, without=["pad"]), sc.swizzle()])
+    with pytest.raises(ScheduleError, match=r"hide_latency\(\): loops or branches"):
+        sc.compile(sc.matmul(96, 64, 64), sc.mma_steps((48, 64, 32), (16, 32)))
+
+
 def test_too_much_shared_memory_and_too_many_threads():
     with pytest.raises(ScheduleError, match=r"finish\(\): \d+,\d+ bytes of shared memory"):
         sc.compile(sc.matmul(256, 256, 512), sc.wmma_steps((256, 256, 512), (128, 128), without=OPTIONAL[:3]))
@@ -235,7 +286,7 @@ def test_a_step_of_ones_own():
 
     found = []
     steps = [*sc.wmma_steps(BLOCK, WARP), count_products(found)]
-    assert product(steps) == 0 and found == [2 * 2 * 2 * 2]  # of one turn, and of the last that is peeled off
+    assert product(steps) == 0 and found == [2 * 2 * 2 * 2]  # of a turn, and of the last that is peeled off
     assert steps[-1].says == "Counts the products, and changes nothing."
     with pytest.raises(ScheduleError, match=r"step refuse\(\): no"):
         sc.compile(sc.matmul(64, 64, 64), [refuse()])

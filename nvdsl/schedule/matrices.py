@@ -1,0 +1,136 @@
+"""Steps that make instructions of tensor cores of vectors: wmma, or mma.sync with ldmatrix."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from nvdsl.ir.operands import has, integer
+from nvdsl.ir.walk import defining, walk
+from nvdsl.mlir import ir
+from nvdsl.mlir.dialects import arith, gpu, vector
+from nvdsl.schedule.registers import fold_views
+from nvdsl.schedule.shared import is_shared
+from nvdsl.schedule.step import step
+from nvdsl.schedule.work import Work
+
+_READ, _WRITE = "vector.transfer_read", "vector.transfer_write"
+
+
+@step
+def wmma(work: Work) -> None:
+    """Makes matrices of a warp (gpu.subgroup_mma_*) of the vectors: wmma.load, wmma.mma and wmma.store, and operations
+    on whole matrices of the elementwise ones."""
+    contractions = _contractions(work)
+    element = ir.VectorType(contractions[0].operands[0].type).element_type
+    if isinstance(element, ir.BF16Type):
+        work.refuse("a product of bf16", "MLIR's !gpu.mma_matrix holds no bf16", "use f16, or f32 as tf32")
+    _check_shape(work, contractions[0], (16, 16, 8) if isinstance(element, ir.F32Type) else (16, 16, 16), "wmma")
+    fold_views(work)
+    work.run("func.func(convert-vector-to-gpu)", "canonicalize", "cse")
+    _store_constants(work)
+    _refuse_what_is_left(work)
+    for op in work.find("gpu.subgroup_mma_compute"):  # MLIR leaves them out, and PTX needs them to be as at the load
+        for name, operand in zip(("a_transpose", "b_transpose"), op.operands, strict=False):
+            made = defining(operand)
+            if made is not None and has(made, "transpose"):
+                op.attributes[name] = ir.UnitAttr.get()
+
+
+@step
+def mma_sync(work: Work) -> None:
+    """Makes registers of the vectors: ldmatrix for A and B, mma.sync, and loads and stores of two elements for C."""
+    contractions = _contractions(work)
+    element = ir.VectorType(contractions[0].operands[0].type).element_type
+    if not isinstance(element, ir.F16Type):
+        work.refuse(f"a product of {element}", "MLIR makes mma.sync of f16", "use f16, or wmma() for tf32")
+    _check_shape(work, contractions[0], (16, 8, 16), "mma.sync")
+    if not any(is_shared(op.operands[0]) for op in work.find(_READ)):
+        work.refuse("operands in global memory", "ldmatrix reads shared memory", "stage() before")
+    fold_views(work)
+    work.run("func.func(convert-vector-to-gpu{use-nvgpu=true})", "canonicalize", "cse")
+    _order_transposed(work)
+    left = _planes(work)
+    if left:
+        unknown = [op for op in left if op.name not in (_READ, _WRITE, "vector.contract")]
+        work.refuse(
+            f"{(unknown or left)[0].name} has no form on registers",
+            "MLIR distributes products whose sums are loaded and stored, or carried by a loop",
+            "leave it out of the payload, or use wmma()" if unknown else "hoist_sums() before",
+        )
+
+
+def _order_transposed(work: Work) -> None:
+    """Of an A that is stored as its transpose MLIR loads the four 8 x 8 parts row by row, where mma.sync takes them
+    column by column (PTX ISA, fragments of m16n8k16): the second and the third change places."""
+    for op in work.find("nvgpu.ldmatrix"):
+        if integer(op, "numTiles") == 4 and ir.BoolAttr(op.attributes["transpose"]).value:
+            with ir.InsertionPoint.after(op), op.location:
+                mask = ir.DenseI64ArrayAttr.get([0, 2, 1, 3])
+                made = vector.ShuffleOp(op.results[0], op.results[0], mask)
+            op.results[0].replace_all_uses_except(made.result, made.operation)
+
+
+def _contractions(work: Work) -> list[Any]:
+    found = work.find("vector.contract")
+    if not found:
+        work.refuse("no products of vectors", "it works on vector.contract", "vectorize() before")
+    return found
+
+
+def _check_shape(work: Work, contract: Any, wanted: tuple[int, int, int], what: str) -> None:
+    a, _, c = (list(v.type.shape) for v in list(contract.operands)[:3])
+    shape = c[0], c[1], a[0] * a[1] // c[0]
+    if shape != wanted:
+        element = ir.VectorType(contract.operands[0].type).element_type
+        work.refuse(
+            f"tiles of {' x '.join(map(str, shape))}",
+            f"{what} multiplies {element} as {' x '.join(map(str, wanted))} (PTX ISA)",
+            f"tile_fragments{wanted}",
+        )
+
+
+def _store_constants(work: Work) -> None:
+    """Writes of constant vectors, which MLIR leaves where no product uses them."""
+    for op in work.find(_WRITE):
+        value, array, *indices = op.operands
+        made = defining(value)
+        if not _is_plane(value.type) or made is None or made.name != "arith.constant" or is_shared(array):
+            continue
+        dense = ir.DenseElementsAttr(made.attributes["value"])
+        shape = "x".join(map(str, value.type.shape))
+        matrix = ir.Type.parse(f'!gpu.mma_matrix<{shape}x{value.type.element_type}, "COp">')
+        strides, _ = array.type.get_strides_and_offset()
+        with ir.InsertionPoint(op), op.location:
+            scalar = arith.ConstantOp(value.type.element_type, dense.get_splat_value()).result
+            whole = gpu.subgroup_mma_constant_matrix(matrix, scalar)
+            gpu.subgroup_mma_store_matrix(whole, array, indices, ir.IntegerAttr.get(ir.IndexType.get(), strides[-2]))
+        op.erase()
+
+
+def _refuse_what_is_left(work: Work) -> None:
+    """Upstream converts all operations that hang together, or none."""
+    left = _planes(work)
+    if left:
+        unknown = [op for op in left if op.name not in _WITH_FORM] or left
+        work.refuse(
+            f"{unknown[0].name} has no form on matrices of a warp",
+            "which lane holds which element is not known: what there is are arith.addf, subf, mulf, divf, maximumf and "
+            "minimumf of matrices, constants, and rows or columns (gpu.subgroup_mma_elementwise)",
+            "leave it out of the payload, or use a schedule without wmma()",
+        )
+
+
+_WITH_FORM = (
+    _READ, _WRITE, "vector.contract", "vector.broadcast", "vector.transpose", "arith.addf", "arith.subf", "arith.mulf",
+    "arith.divf", "arith.maximumf", "arith.minimumf", "arith.negf",
+)  # fmt: skip
+
+
+def _planes(work: Work) -> list[Any]:
+    """What still computes with tiles of a tensor core as vectors."""
+    found = [op for op in walk(work.module) if any(_is_plane(v.type) for v in (*op.results, *op.operands))]
+    return [op for op in found if op.name != "arith.constant"]
+
+
+def _is_plane(type: Any) -> bool:
+    return isinstance(type, ir.VectorType) and len(type.shape) == 2 and type.shape[0] >= 8
