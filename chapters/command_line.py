@@ -16,7 +16,7 @@ MEANING = {
     "tile": "sizes of a block's tile", "stages": "slots of the ring", "threads": "threads of a block",
     "blocks": "blocks of the grid", "consumers": "warpgroups that multiply", "group": "rows of tiles in a group",
     "cluster": "blocks of a cluster", "lanes": "threads of a row", "budget": "seconds for the tuning",
-    "warp": "sizes of a warp's tile",
+    "warp": "sizes of a warp's tile", "bins": "values that are counted, at most 256",
 }  # fmt: skip
 
 

@@ -170,6 +170,9 @@ def race(
         )
         if _block(earlier) != _block(later):
             fix = _REMOTE.get((earlier.kind, later.kind), fix)
+        if earlier.kind == later.kind == "generic" and earlier.where == later.where and earlier.what != later.what:
+            rule = "of a load, a computation and a store of two threads at one place one may be lost"
+            fix = "an atomic where they add (nv.atomic_add), or a barrier between one thread's turn and the other's"
         missing = "nothing orders the two"
     return SimError(
         f"{later} touches {span} of {earlier}: {missing}",

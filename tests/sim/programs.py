@@ -72,6 +72,13 @@ def _softmax(function: Any, shape: tuple[int, ...], **constants: Any) -> Case:
     return _case(function, [x, np.full_like(x, np.nan)], [], softmax_of(x), **constants)
 
 
+def _histogram(function: Any, n: int, **constants: Any) -> Case:
+    x, bins = np.random.default_rng(0).integers(0, 20, n).astype(np.uint8), np.zeros(20, np.int32)
+    counts = np.bincount(x, minlength=20)
+    program = traced(function, x, bins, **constants)
+    return Case(program, lambda: np.testing.assert_array_equal(bins, counts), lambda: bins.fill(0))
+
+
 def _layer_norm(function: Any, shape: tuple[int, int], **constants: Any) -> Case:
     rng = np.random.default_rng(0)
     x, weight, bias = (rng.standard_normal(s).astype(np.float32) for s in (shape, shape[1], shape[1]))
@@ -131,6 +138,7 @@ CASES: dict[str, Callable[[], Case]] = {
     ),
     "ch11": lambda: _softmax(load("chapters/ch11_row_softmax.py").softmax, (5, 200), threads=64),
     "ch11 block": lambda: _softmax(load("chapters/ch11_row_softmax.py").softmax, (3, 130), threads=96, lanes=96),
+    "ch13": lambda: _histogram(load("chapters/ch13_histogram.py").histogram, 500, threads=64, blocks=3),
     "ch15": lambda: gemm_case(
         load("chapters/ch15_dynamic_shapes.py").gemm, 70, 72, 200, np.float16, stages=2, tile=(64, 64, 64)
     ),

@@ -30,6 +30,10 @@ def rows(*shape):
     return array(nv.f32, *shape), array(nv.f32, *shape)
 
 
+def counted(n):
+    return array(nv.u8, n), array(nv.i32, 256)
+
+
 def layer(m, n, k):
     a, b, residual = array(nv.f16, m, k), array(nv.f16, k, n), array(nv.f16, m, n)
     return a, b, array(nv.f32, m), array(nv.f32, n), residual, array(nv.f16, m, n)
@@ -59,6 +63,8 @@ CASES = {
     "ch9": ("ch9_pingpong_gemm", "gemm", gemm16(2176, 448, 1024), 4 * 40960 + 4 * 8192, 8, 384, 168),
     "ch11": ("ch11_row_softmax", "softmax", rows(100, 1000), 0, 0, 256, 64),
     "ch11 of 8192": ("ch11_row_softmax", "softmax", rows(*SQUARE), 0, 0, 256, 64),
+    "ch13": ("ch13_histogram", "histogram", counted(10000), 1024, 0, 256, 32),
+    "ch13 of 2**30": ("ch13_histogram", "histogram", counted(1 << 30), 1024, 0, 256, 32),
     "ch14": ("ch14_fused_epilogue", "layer", layer(512, 384, 256), 3 * 32768 + 32768, 3, 128, 255),
     "ch14 of 8192": ("ch14_fused_epilogue", "layer", layer(8192, 8192, 8192), 3 * 32768 + 32768, 3, 128, 255),
     "ch16": ("ch16_online_softmax", "attention", chained(256, 256, 64), 8192 + 4 * 8192, 3, 128, 168),
