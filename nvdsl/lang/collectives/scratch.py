@@ -46,7 +46,7 @@ class Barrier:
 
     def between(self) -> None:
         """What all threads have left may be taken."""
-        if self._here(""):  # between two rounds of each of the two uses there is the other one's barrier
+        if _in_a_loop() and self._here(""):  # between two rounds of each use there is the other one's barrier
             for op in self._here(" before"):
                 op.erase()
         self._emit("")
@@ -63,9 +63,9 @@ class Barrier:
         operations = ir.InsertionPoint.current.block.operations
         count = len(operations)
         self.sync()
-        for op in list(operations)[count:]:
-            if not len(op.operation.results):  # not the barrier's number
-                op.operation.attributes[BARRIER] = self._mark(suffix)
+        for op in (operations[i].operation for i in range(count, len(operations))):
+            if not len(op.results):  # not the barrier's number
+                op.attributes[BARRIER] = self._mark(suffix)
 
 
 def _in_a_loop() -> bool:
