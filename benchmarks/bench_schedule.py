@@ -46,6 +46,12 @@ def ablation() -> list[tuple[str, list[sc.Step], nv.DType]]:
     place = [step.name for step in whole].index("launch") + 1
     named.append(("8 groups of 8 rows of blocks", [*whole[:place], group_blocks(8), *whole[place:]], nv.f32))
     named.append(("9 mma.sync, ldmatrix, swizzle", sc.mma_steps(tile, warp), nv.f32))
+    for stages in (3, 4):
+        name = f"10 the same, cp.async into {stages} buffers"
+        named.append((name, sc.mma_steps(tile, warp, stages=stages), nv.f32))
+    grouped = sc.mma_steps((128, 256, 32), (64, 64), stages=4)
+    place = [step.name for step in grouped].index("launch") + 1
+    named.append(("11 128x256x32, groups of 8", [*grouped[:place], group_blocks(8), *grouped[place:]], nv.f32))
     named.append(("7 with f16 sums, 128x256x32", sc.wmma_steps((128, 256, 32), (64, 64)), nv.f16))
     return named
 

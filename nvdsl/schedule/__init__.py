@@ -10,6 +10,7 @@ steps; each is a transform of MLIR's or a rewrite of nvdsl's, and says in its do
 step that does not fit raises ScheduleError, which names it. `step` makes one of a function.
 """
 
+from nvdsl.schedule.asynchronous import copy_async
 from nvdsl.schedule.blocks import bufferize, launch, tile_blocks
 from nvdsl.schedule.compiled import Scheduled, compile
 from nvdsl.schedule.finish import finish
@@ -25,8 +26,8 @@ from nvdsl.schedule.warps import permute, tile_fragments, tile_threads, tile_war
 from nvdsl.schedule.work import Work
 
 __all__ = [
-    "Payload", "Scheduled", "Step", "Work", "bufferize", "compile", "copies", "finish", "fma_steps", "hide_latency",
-    "hoist_sums", "launch", "matmul", "merge_barriers", "mma_steps", "mma_sync", "pad", "payload", "permute", "stage",
-    "step", "swizzle", "tile_blocks", "tile_fragments", "tile_threads", "tile_warps", "unroll", "vectorize", "wmma",
-    "wmma_steps",
+    "Payload", "Scheduled", "Step", "Work", "bufferize", "compile", "copies", "copy_async", "finish", "fma_steps",
+    "hide_latency", "hoist_sums", "launch", "matmul", "merge_barriers", "mma_steps", "mma_sync", "pad", "payload",
+    "permute", "stage", "step", "swizzle", "tile_blocks", "tile_fragments", "tile_threads", "tile_warps", "unroll",
+    "vectorize", "wmma", "wmma_steps",
 ]  # fmt: skip

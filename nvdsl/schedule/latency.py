@@ -21,10 +21,10 @@ _STORES = {"vector.transfer_write": 1, "vector.store": 1, "memref.store": 1}
 def hide_latency(work: Work) -> None:
     """Peels the first copy and the last product off the loop over K: a turn loads the tiles of the next one into
     registers, multiplies, and stores them behind a barrier. Global memory's latency passes while tensor cores work."""
-    if _k_loop(work) is None:
+    if k_loop(work) is None:
         return
     fold_views(work)
-    loop = _k_loop(work)
+    loop = k_loop(work)
     body = loop.regions[0].blocks[0]
     *ops, end = [op.operation for op in body.operations]
     stores = [op for op in ops if op.name in _STORES and is_shared(op.operands[_STORES[op.name]])]
@@ -63,7 +63,7 @@ def hide_latency(work: Work) -> None:
     work.clean()
 
 
-def _k_loop(work: Work) -> Any:
+def k_loop(work: Work) -> Any:
     """The loop over K: the one in the launch that has barriers in it. None where there is one turn, which is no
     loop."""
     loops = work.find("scf.for")

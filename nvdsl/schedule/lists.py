@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from nvdsl.errors import ArgumentError, frames
+from nvdsl.schedule.asynchronous import copy_async
 from nvdsl.schedule.blocks import bufferize, launch, tile_blocks
 from nvdsl.schedule.latency import hide_latency
 from nvdsl.schedule.matrices import mma_sync, wmma
@@ -58,15 +59,18 @@ def mma_steps(
     block: tuple[int, int, int] = (128, 128, 64),
     warp: tuple[int, int] = (64, 32),
     *,
+    stages: int = 1,
     without: Sequence[str] = (),
 ) -> list[Step]:
-    """The same with ldmatrix and mma.sync instead of WMMA, and a swizzle instead of longer rows, for f16.
+    """The same with ldmatrix and mma.sync instead of WMMA, and a swizzle instead of longer rows, for f16. From two
+    ``stages`` on, copies are those of cp.async, into as many buffers.
 
     ``without``: names of steps to leave out: merge_barriers, permute, hide_latency, swizzle.
     """
     steps = [
         tile_blocks(*block), bufferize(), stage(), merge_barriers(), tile_warps(*warp), tile_fragments(16, 8, 16),
-        permute("kij"), vectorize(), copies(8), launch(), unroll(), hoist_sums(), mma_sync(), hide_latency(), swizzle(),
+        permute("kij"), vectorize(), copies(8), launch(), unroll(), hoist_sums(), mma_sync(), swizzle(),
+        hide_latency() if stages == 1 else copy_async(stages),
     ]  # fmt: skip
     return _without(steps, without, ("merge_barriers", "permute", "hide_latency", "swizzle"))
 

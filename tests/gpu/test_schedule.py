@@ -73,6 +73,15 @@ def test_mma_sync(without):
         np.testing.assert_array_equal(c, np.float32(a.T if a_too else a) @ np.float32(b.T))
 
 
+@pytest.mark.parametrize("stages", [2, 3, 4])
+@in_child(timeout=120)
+def test_copies_ahead(stages):
+    check(sc.mma_steps(stages=stages), 2048, 1024, 4096)
+    check(sc.mma_steps(stages=stages), 256, 256, 64)
+    wmma = [*sc.wmma_steps((128, 128, 32), without=["hide_latency"]), sc.copy_async(stages)]
+    check(wmma, 1024, 1024, 2048, lambda a, b, c: a @ b + c, add=True)
+
+
 @in_child(timeout=120)
 def test_batches_and_groups_of_blocks():
     a, b = numbers((3, 256, 128), "f2", 1), numbers((3, 128, 256), "f2", 2)

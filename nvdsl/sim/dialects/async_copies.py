@@ -52,14 +52,17 @@ def _bytes(d: Decoder, op: Any) -> Any:
     return step
 
 
-@op("nvvm.cp.async.commit.group")
+@op("nvvm.cp.async.commit.group", "nvgpu.device_async_create_group")
 def _commit(d: Decoder, op: Any) -> Any:
+    """nvgpu's tokens say nothing that the order of the groups does not: its lowering drops them."""
+    for result in op.results:
+        d.define(result, 0)
     return lambda v: async_copies.commit(v[0])
 
 
-@op("nvvm.cp.async.wait.group")
+@op("nvvm.cp.async.wait.group", "nvgpu.device_async_wait")
 def _wait(d: Decoder, op: Any) -> Any:
-    pending, at = integer(op, "n"), where(op)
+    pending, at = integer(op, "n" if op.name.startswith("nvvm") else "numGroups", 0), where(op)
     return Blocking(lambda v: async_copies.wait(v[0], pending, at))
 
 

@@ -8,7 +8,7 @@ import pytest
 import nvdsl as nv
 from nvdsl import schedule as sc
 from nvdsl import thin
-from nvdsl.errors import ArgumentError, ScheduleError, SimError, TraceError
+from nvdsl.errors import ArgumentError, ScheduleError, SimError, TraceError, VerifyError
 from nvdsl.mlir.dialects import arith, math
 
 BLOCK, WARP = (32, 64, 32), (32, 32)
@@ -72,10 +72,10 @@ def test_types(dtype, sums):
     assert product(steps, of=dtype.numpy, to=sums.numpy, dtype=dtype, sums=sums) == 0
 
 
-@pytest.mark.parametrize("steps", [sc.wmma_steps((32, 32, 32), (32, 32)), sc.fma_steps((32, 32, 16), (8, 4))])
+@pytest.mark.parametrize("steps", [sc.wmma_steps((16, 16, 16), (16, 16)), sc.fma_steps((16, 16, 8), (8, 8))])
 @pytest.mark.parametrize("batch", [None, 2])
 def test_elementwise_operations_and_sums_that_go_on(steps, batch):
-    size = {"m": 32, "n": 32, "k": 32, "batch": batch}
+    size = {"m": 16, "n": 16, "k": 16, "batch": batch}
     assert product(steps, reference=lambda a, b, c: a @ b + c, add=True, **size) == 0
     assert product(steps, reference=lambda a, b, c: np.maximum(a @ b, 0), then=relu, **size) == 0
     for kind, view in (("m", lambda e: e[:, None]), ("n", lambda e: e), ("mn", lambda e: e)):
@@ -91,6 +91,41 @@ def test_mma_sync(level, without, monkeypatch):
     assert product(steps) == 0
     assert product(steps, add=True, reference=lambda a, b, c: a @ b + c) == 0
     assert product(steps, sums=nv.f16, to="f2") == 0
+
+
+@pytest.mark.parametrize("level", ["traced", "nvvm"])
+@pytest.mark.parametrize("stages", [2, 3, 5])
+@pytest.mark.parametrize("k", [32, 64, 192])
+def test_copies_ahead(level, stages, k, monkeypatch):
+    """One turn, fewer turns than buffers, and more."""
+    monkeypatch.setenv("NVDSL_SIM_LEVEL", level)
+    assert product(sc.mma_steps(BLOCK, WARP, stages=stages), k=k) == 0
+
+
+@pytest.mark.parametrize("dtype", [nv.f16, nv.f32])
+def test_copies_ahead_for_wmma(dtype):
+    steps = [*sc.wmma_steps(BLOCK, WARP, dtype, without=["hide_latency"]), sc.copy_async(3)]
+    assert product(steps, k=128, of=dtype.numpy, dtype=dtype) == 0
+    assert product(steps, k=128, of=dtype.numpy, dtype=dtype, batch=2, transpose_a=True,
+                   reference=lambda a, b, c: a.swapaxes(-1, -2) @ b) == 0  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "says"),
+    [
+        ("gpu.barrier", "", "nothing orders the two"),
+        ("nvgpu.device_async_wait", "", "nothing waits for this cp.async"),
+        ("{numGroups = 1 : i32}", "{numGroups = 2 : i32}", "nothing orders the two"),
+    ],
+)
+def test_what_is_wrong_with_copies_ahead_is_reported(old, new, says):
+    made = sc.compile(sc.matmul(64, 64, 256), sc.mma_steps((64, 64, 32), WARP, stages=3))
+    lines = made.mlir.splitlines()
+    (place,) = [number for number, line in enumerate(lines) if old in line]
+    lines[place] = lines[place].replace(old, new) if new else ""
+    arrays = [numbers(shape, "f2", 0) for shape in ((64, 256), (256, 64))]
+    with pytest.raises((SimError, VerifyError), match=says):
+        thin.load("\n".join(lines))["matmul"](*arrays, np.zeros((64, 64), np.float32), target="sim")
 
 
 @pytest.mark.parametrize(("transpose_a", "transpose_b"), [(True, False), (False, True), (True, True)])
@@ -236,6 +271,11 @@ def test_what_mma_sync_and_swizzles_do_not_take():
         sc.compile(sc.matmul(64, 64, 64), [*steps[:4], sc.pad(), *steps[4:]])
     with pytest.raises(ScheduleError, match=r"swizzle\(\): gpu.subgroup_mma_load_matrix of a tile"):
         sc.compile(sc.matmul(64, 64, 64), [*sc.wmma_steps(BLOCK, WARP, without=["pad"]), sc.swizzle()])
+    with pytest.raises(ScheduleError, match=r"copy_async\(1\): 1 buffers"):
+        sc.compile(sc.matmul(64, 64, 64), [sc.copy_async(1)])
+    narrow = sc.wmma_steps(BLOCK, WARP, without=["hide_latency", "wide"])
+    with pytest.raises(ScheduleError, match=r"copy_async\(\): no copies of vectors"):
+        sc.compile(sc.matmul(64, 64, 64), [*narrow, sc.copy_async()])
     with pytest.raises(ScheduleError, match=r"hide_latency\(\): loops or branches"):
         sc.compile(sc.matmul(96, 64, 64), sc.mma_steps((48, 64, 32), (16, 32)))
 
