@@ -40,7 +40,8 @@ class Distributed(Elementwise):
 
     def __init__(self, dtype: DType, grid: Grid | None, product: tuple[Any, Any] | None = None) -> None:
         self._dtype, self._product = dtype, product
-        self._grid, self._block = grid, None
+        self._grid = grid
+        self._anchor: Value | None = None  # one of the elements, made in the block in which they were computed
 
     @property
     def dtype(self) -> DType:
@@ -49,11 +50,13 @@ class Distributed(Elementwise):
 
     def grid(self) -> Grid:
         """This thread's elements, a list for each of its rows."""
-        if self._grid is not None and (self._block is None or _encloses(self._block)):
+        if self._grid is not None and (self._anchor is None or _encloses(_block_of(self._anchor))):
             return self._grid
-        self._block = ir.InsertionPoint.current.block
-        self._grid = self._computed()
-        return self._grid
+        found = self._computed()
+        here = ir.InsertionPoint.current.block
+        self._anchor = next((x for line in found for x in line if _block_of(x) == here), None)
+        self._grid = None if self._anchor is None else found  # values from outside are as good as new
+        return found
 
     def _computed(self) -> Grid:
         """Its elements, where they are not there yet."""
@@ -113,15 +116,34 @@ class Where(NamedTuple):
 
 def made(where: Where, dtype: DType, grid: Grid | None, product: tuple[Any, Any] | None = None) -> Any:
     """The object that has these elements."""
-    return _makers[None not in where.axes](where, dtype, grid, product)
+    return _makers.of(where)(where, dtype, grid, product)
 
 
-_makers: dict[bool, Callable[[Where, DType, Grid | None, Any], Any]] = {}
+class Makers:
+    """Who makes what has both axes, or one: the modules of these classes, built on this one, have them. Those of some
+    number of threads may have a maker of their own."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[bool, int | None], Callable[..., Any]] = {}
+
+    def add(self, both: bool, maker: Callable[..., Any], threads: int | None) -> None:
+        self._known[both, threads] = maker
+
+    def of(self, where: Where) -> Callable[..., Any]:
+        both = None not in where.axes
+        axis = where.axes[0] or where.axes[1]
+        assert axis is not None
+        return self._known.get((both, axis.threads)) or self._known[both, None]
 
 
-def make_with(both: bool, maker: Callable[[Where, DType, Grid | None, Any], Any]) -> None:
-    """Let ``maker`` make what has both axes, or one: the modules of these classes, built on this one, have them."""
-    _makers[both] = maker
+_makers = Makers()
+
+
+def make_with(
+    both: bool, maker: Callable[[Where, DType, Grid | None, Any], Any], threads: int | None = None
+) -> None:
+    """Let ``maker`` make what has both axes, or one, and is spread over so many threads (None: over any others)."""
+    _makers.add(both, maker, threads)
 
 
 def _result(function: Callable[..., Any], arguments: tuple[Any, ...], where: Where) -> Any:
@@ -256,12 +278,19 @@ def _narrow(x: Any) -> int:
     return rows * cols
 
 
+def _block_of(x: Value) -> Any:
+    """The block that ``x`` is made in now: that of an `if` may have gone, and what was in it moved out."""
+    owner = x.owner
+    return owner if isinstance(owner, ir.Block) else owner.operation.block
+
+
 def _encloses(block: Any) -> bool:
     """Whether what was computed in ``block`` is known where ops are added now."""
     at = ir.InsertionPoint.current.block
-    while at is not None:
-        if at == block:
-            return True
-        at = at.owner.operation.block
-    return False
+    while at != block:
+        op = at.owner.operation
+        if op.parent is None:  # the module
+            return False
+        at = op.block
+    return True
 

@@ -85,7 +85,7 @@ class FragmentVector(Distributed):
         )._placed_as(self)
 
     def _placed_as(self, other: Distributed) -> FragmentVector:
-        self._block = other._block
+        self._anchor = other._anchor
         return self
 
     def to(self, dtype: ElementType) -> FragmentVector:

@@ -10,7 +10,7 @@ from nvdsl.lang import fragment_memory as memory
 from nvdsl.lang import reduction
 from nvdsl.lang.array import Array
 from nvdsl.lang.axis import Axis
-from nvdsl.lang.distributed import Distributed, Where, made, one, subscript
+from nvdsl.lang.distributed import Distributed, Makers, Where, made, one, subscript
 from nvdsl.lang.excerpt import Excerpt
 from nvdsl.lang.fragment_vector import Coordinates, FragmentVector
 from nvdsl.lang.packing import pair_vector
@@ -222,17 +222,18 @@ class Matrix(Distributed):
         return f"{type(self).__name__}({self.shape}, {self.dtype.name})"
 
 
-_packers: list[Callable[[Where, DType, list[list[Value]]], Any]] = []
+_packers = Makers()
 
 
-def pack_with(packer: Callable[[Where, DType, list[list[Value]]], Any]) -> None:
-    """Let ``packer`` make what holds 16-bit elements in pairs: the module of accumulators, built on this, has it."""
-    _packers[:] = [packer]
+def pack_with(packer: Callable[[Where, DType, list[list[Value]]], Any], threads: int | None = None) -> None:
+    """Let ``packer`` make what holds 16-bit elements in pairs: the module of accumulators, built on this, has it.
+    ``threads``: see `make_with`."""
+    _packers.add(True, packer, threads)
 
 
 def packed(where: Where, dtype: DType, by_row: list[list[Value]]) -> Any:
     """What has these 16-bit elements, two in a register: a list of registers for each row of the thread."""
-    return _packers[0](where, dtype, by_row)
+    return _packers.of(where)(where, dtype, by_row)
 
 
 def _is_plain(part: Any) -> bool:

@@ -13,7 +13,7 @@ from functools import cache
 from typing import Any
 
 from nvdsl.lang.atoms import Atom, Plan, Unfit, choose
-from nvdsl.lang.packed import as_words, converted, elements_of, words_of
+from nvdsl.lang.packing import as_words, converted, elements_of, words_of
 from nvdsl.lang.part import Part
 from nvdsl.lang.threads import Threads
 from nvdsl.layout import E, Layout

@@ -6,17 +6,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from nvdsl.errors import trace_error
 from nvdsl.lang import register_move
 from nvdsl.lang.array import Array
-from nvdsl.lang.packed import as_elements, converted, words_of
+from nvdsl.lang.axis import places
+from nvdsl.lang.distributed import Grid, Where, make_with
+from nvdsl.lang.fragment import Fragment
+from nvdsl.lang.matrix import Matrix, pack_with
+from nvdsl.lang.packing import as_elements, converted, words_of
 from nvdsl.lang.part import part
 from nvdsl.lang.register_move import Move
 from nvdsl.lang.tile import Product, Tile
-from nvdsl.lang.warp_fragment import WarpFragment, WarpProduct, check_warps, elements_of, load_a, load_b
+from nvdsl.lang.warp_fragment import WarpFragment, WarpProduct, check_warps, load_a, load_b
 from nvdsl.layout import Layout, mma_c
 from nvdsl.ops import mma
 from nvdsl.ops.warp import WARP_SIZE
@@ -53,31 +57,62 @@ def warp_accumulator(m: int, n: int, dtype: ElementType = dtypes.f32) -> WarpAcc
     return WarpAccumulator(m, n, dtype, None)
 
 
-class WarpAccumulator:
-    """The ``m x n`` sums of one warp, in registers; `warp_accumulator` makes one. `layout` says where each lies."""
+class WarpAccumulator(Matrix):
+    """The ``m x n`` sums of one warp, in registers; `warp_accumulator` makes one. `layout` says where each lies.
 
-    __nv_unprintable__ = "for row, column, x in acc.elements(): print(row, column, x)"
+    Operators on it give such matrices of any type. mma.sync adds to those of f32, f16, i32 and f64.
+    """
 
     def __init__(self, m: int, n: int, dtype: DType, registers: Sequence[Value] | None) -> None:
-        self.m, self.n, self.dtype = m, n, dtype
-        self._registers = registers  # f16: i32 words of two; None: zeros that nothing says yet
+        super().__init__(dtype, None)
+        self.m, self.n = m, n
+        self._places = places(mma_c(m, n), (m, n))
+        self.axes = self._places.rows, self._places.cols
+        self._registers = registers  # 16 bits: i32 words of two; None: computed, or zeros that nothing says yet
+        self._is_computed = False
 
-    @property
-    def shape(self) -> tuple[int, int]:
-        """Rows and columns, in elements."""
-        return (self.m, self.n)
+    @classmethod
+    def of(cls, m: int, n: int, dtype: DType, grid: Grid | None, product: Any = None) -> WarpAccumulator:
+        """The matrix that has these elements, computed by arithmetic."""
+        new = cls(m, n, dtype, None)
+        new._grid, new._product, new._is_computed = grid, product, True
+        return new
 
     @property
     def layout(self) -> Layout:
         """(lane, value) to (row, column)."""
         return mma_c(self.m, self.n)
 
+    def _computed(self) -> Grid:
+        if self._registers is None and self._product is not None:
+            return super()._computed()
+        elements = as_elements(self._words(), self.dtype) if self._in_words else self._words()
+        grid: Any = [[None] * len(self._places.cols.offsets) for _ in self._places.rows.offsets]
+        for (r, c), x in zip(self._places.of_register, elements, strict=True):
+            grid[r][c] = x
+        return grid
+
+    def _order(self) -> list[tuple[int, int]]:
+        return list(self._places.of_register)
+
+    @property
+    def _in_words(self) -> bool:
+        return self.dtype.bits == 16
+
     def _words(self) -> list[Value]:
+        """The registers of mma.sync: elements, or i32 words of two of 16 bits."""
         if self._registers is not None:
             return list(self._registers)
-        kind = dtypes.i32 if self.dtype is dtypes.f16 else self.dtype
-        count = self.m * self.n // WARP_SIZE // (2 if self.dtype is dtypes.f16 else 1)
+        if self._is_computed:
+            elements = self.registers()
+            return words_of(elements, self.dtype) if self._in_words else elements
+        kind = dtypes.i32 if self._in_words else self.dtype
+        count = self.m * self.n // WARP_SIZE // (2 if self._in_words else 1)
         return [const(0.0 if kind.is_float else 0, kind)] * count
+
+    @property
+    def __nv_key__(self) -> tuple[Any, ...]:
+        return self.m, self.n, self.dtype
 
     def __nv_values__(self) -> list[Value]:
         return self._words()
@@ -85,29 +120,28 @@ class WarpAccumulator:
     def __nv_rebuild__(self, values: Sequence[Value]) -> WarpAccumulator:
         return WarpAccumulator(self.m, self.n, self.dtype, values)
 
-    def __bool__(self) -> bool:
-        raise trace_error(
-            "the truth value of a warp's accumulator",
-            rule="it is spread over the registers of a warp: each lane holds some of its elements",
-            fix="compare the elements: `for row, column, x in acc.elements():`",
-        )
-
-    def __iadd__(self, product: WarpProduct | Product) -> WarpAccumulator:
-        """``acc += a @ b``: the same as ``acc = acc.mma(a, b)``."""
-        if not isinstance(product, WarpProduct | Product):
+    def __iadd__(self, other: Any) -> Any:
+        """``acc += a @ b`` is ``acc = acc.mma(a, b)``; numbers, vectors and matrices are added element by element."""
+        if isinstance(other, Tile | Array):
             raise trace_error(
-                f"`accumulator += {type(product).__name__}`",
-                rule="a warp's accumulator takes the product of two tiles, or of fragments",
-                fix="acc += a @ b; for elementwise work use acc.map(lambda x: ...)",
+                f"`accumulator += {type(other).__name__}`",
+                rule="a warp's accumulator takes the product of two tiles, or of fragments, and adds numbers",
+                fix="acc += a @ b",
             )
-        return self.mma(product.a, product.b)  # type: ignore[arg-type]
+        return self.mma(other.a, other.b) if isinstance(other, WarpProduct | Product) else self + other  # type: ignore[arg-type]
 
-    def mma(self, a: WarpFragment | Tile, b: WarpFragment | Tile) -> WarpAccumulator:
+    def __matmul__(self, other: WarpFragment | Tile) -> WarpProduct:  # type: ignore[override]
+        """The product of these elements as an A operand, to be added: ``o += p.to(nv.f16) @ b``."""
+        return WarpProduct(self.fragment(self.dtype), other)
+
+    def mma(self, a: WarpFragment | WarpAccumulator | Tile, b: WarpFragment | Tile) -> WarpAccumulator:
         """``self + a @ b``, by one mma.sync for each 16 rows, 8 columns and step of K. All lanes of the warp take part.
 
         ``a``: ``m x k``, ``b``: ``k x n``; fragments, or tiles in shared memory, which `load_a` and `load_b` read.
         Steps of K are the longest that the types have. Raises TraceError where shapes or types don't fit.
         """
+        if isinstance(a, WarpAccumulator):
+            a = a.fragment(a.dtype)
         a, b = load_a(a) if isinstance(a, Tile) else a, load_b(b) if isinstance(b, Tile) else b
         m, k = self._check(a, b)
         words = self._words()
@@ -149,20 +183,17 @@ class WarpAccumulator:
 
     def registers(self) -> list[Value]:
         """This lane's elements, in the order of `layout`."""
-        return as_elements(self._words(), self.dtype)
-
-    def elements(self) -> Iterator[tuple[Value, Value, Value]]:
-        """Yield (row, column, value) of this lane's elements. Row and column are i32, within the matrix."""
-        return elements_of(self.layout, self.registers())
+        grid = self.grid()
+        return [grid[r][c] for r, c in self._places.of_register]
 
     def map(self, function: Callable[[Value], Number]) -> WarpAccumulator:
-        """A new accumulator of ``function(x)`` for each element x (traced once for each register)."""
+        """A new accumulator of ``function(x)`` for each element x (traced once for each register), of this type."""
         return self.with_registers([function(x) for x in self.registers()])
 
     def with_registers(self, registers: Sequence[Number]) -> WarpAccumulator:
         """An accumulator of this shape with other elements, in the order of `registers`."""
         elements = [self.dtype(x) for x in registers]
-        words = words_of(elements, self.dtype) if self.dtype is dtypes.f16 else elements
+        words = words_of(elements, self.dtype) if self._in_words else elements
         return WarpAccumulator(self.m, self.n, self.dtype, words)
 
     def fragment(self, dtype: DType) -> WarpFragment:
@@ -177,15 +208,21 @@ class WarpAccumulator:
                 rule="its registers are those of an A operand for f16 and bf16, 16 columns a step (PTX ISA, mma)",
                 fix="convert to nv.f16 or nv.bf16, with a multiple of 16 columns",
             )
-        return WarpFragment("a", self.shape, dtype, words_of(converted(self.registers(), dtype), dtype))
+        words = self._words() if dtype is self.dtype else words_of(converted(self.registers(), dtype), dtype)
+        return WarpFragment("a", self.shape, dtype, words)
 
-    def store(self, out: Tile | Array, start: Coords | None = None, *, using: str | None = None) -> None:
+    def store(
+        self, out: Tile | Array, start: Coords | None = None, *, clip: bool = False, using: str | None = None
+    ) -> None:
         """Write the sums to a tile in shared memory or a 2-D array, at row, column ``start``, converted to its type.
 
         16-bit elements go to a tile by stmatrix (transposed for ``tile.T``), others by vectors of two neighbours or one
-        by one. ``using``: "stmatrix", "vector" or "scalar". Raises TraceError where the matrix does not lie within
-        ``out``.
+        by one. ``using``: "stmatrix", "vector" or "scalar". ``clip``: leave out what lies beyond an array's
+        edges. Raises TraceError where the matrix does not lie within ``out``.
         """
+        if clip:
+            super().store(out, start, clip=True)
+            return
         rectangle = part(out, start, self.shape if start is not None or isinstance(out, Array) else None, "store")
         if rectangle.shape != self.shape:
             raise trace_error(
@@ -195,5 +232,30 @@ class WarpAccumulator:
             )
         register_move.store(Move(rectangle, self.layout, self.registers()), using)
 
-    def __repr__(self) -> str:
-        return f"WarpAccumulator({self.shape}, {self.dtype.name})"
+
+def _made(where: Where, dtype: DType, grid: Grid | None, product: Any) -> Matrix:
+    """What an operator on a warp's matrices gives: of every part of one, too."""
+    if _is_whole(where):
+        rows, cols = where.axes
+        assert rows is not None and cols is not None
+        return WarpAccumulator.of(rows.extent, cols.extent, dtype, grid, product)
+    return Fragment.of(where.axes, dtype, grid, product)
+
+
+def _packed(where: Where, dtype: DType, words: list[list[Value]]) -> Matrix:
+    return _made(where, dtype, [[x for word in line for x in as_elements([word], dtype)] for line in words], None)
+
+
+def _is_whole(where: Where) -> bool:
+    """Whether these are the axes of mma.sync's sums."""
+    rows, cols = where.axes
+    assert rows is not None and cols is not None
+    m, n = rows.extent, cols.extent
+    if m % 16 and m != 8 or n % mma.N:
+        return False
+    found = places(mma_c(m, n), (m, n))
+    return (found.rows, found.cols) == where.axes
+
+
+make_with(True, _made, WARP_SIZE)
+pack_with(_packed, WARP_SIZE)

@@ -8,7 +8,7 @@ from typing import Any
 from nvdsl.errors import trace_error
 from nvdsl.lang import register_move
 from nvdsl.lang.array import Array
-from nvdsl.lang.packed import as_elements
+from nvdsl.lang.packing import as_elements
 from nvdsl.lang.part import part
 from nvdsl.lang.register_move import Move
 from nvdsl.lang.tile import Tile

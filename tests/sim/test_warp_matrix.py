@@ -53,3 +53,14 @@ def test_sums_as_an_operand():
     run(warp_products.chained, a, b, c, d)
     middle = (0.5 * a.astype(np.float32) @ b.astype(np.float32)).astype(np.float16)
     np.testing.assert_allclose(d, middle.astype(np.float32) @ c.astype(np.float32), atol=2e-2)
+
+
+@pytest.mark.parametrize("level", sim.options.LEVELS)
+def test_arithmetic_and_reductions_of_sums(level):
+    q, k, v = (random(shape, nv.f16, seed=i) for i, shape in enumerate([(16, 32), (32, 32), (32, 32)]))
+    o = zeros(16, 32)
+    run(warp_products.softmax_product, q, k, v, o, options=sim.Options(level=level))
+    s = 0.25 * q.astype(np.float64) @ k.T.astype(np.float64)
+    s[np.arange(32)[None] > np.arange(16)[:, None] + 16] = -np.inf
+    p = np.exp(s - s.max(1, keepdims=True))
+    np.testing.assert_allclose(o, p / p.sum(1, keepdims=True) @ v.astype(np.float64), atol=4e-3)

@@ -115,3 +115,28 @@ def chained(a, b, c, d):
         second.store(d, (0, 0))
 
     kernel()
+
+
+@nv.jit
+def softmax_product(q, k, v, o):
+    """``o = softmax(q @ k.T) @ v``: rows and columns of a warp's sums, arithmetic, reductions, sums as an operand."""
+    (m, d), (n, _) = q.shape, k.shape
+
+    @nv.kernel(grid=1, block=32)
+    def kernel():
+        K, V = nv.smem(k.shape, k.dtype, swizzle=64), nv.smem(v.shape, v.dtype, swizzle=64)
+        for x, tile in ((k, K), (v, V)):
+            nv.spec.move(x, tile, nv.spec.threads())()
+        nv.sync_warp()
+        s = nv.warp_accumulator(m, n)
+        s += nv.load_a(q) @ K.T
+        s = nv.where(s.rows + n - m >= s.cols, s * 0.25, -float("inf"))
+        p = nv.math.exp(s - s.max(axis=1)[:, None])
+        o_ = nv.warp_accumulator(m, d)
+        for half in nv.range(2):
+            o_ += p.to(nv.f16) @ V
+            o_ = o_ * 0.5 if half == 0 else o_ * (2.0 / 3.0)
+        o_ *= 1.0 / p.sum(axis=1)[:, None]
+        o_.store(o, (0, 0))
+
+    kernel()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from nvdsl.lang.packed import as_elements, words_of
+from nvdsl.lang.packing import as_elements, words_of
 from nvdsl.lang.threads import Threads
 from nvdsl.layout import Layout
 from nvdsl.values.dtypes import DType

@@ -8,7 +8,7 @@ import nvdsl as nv
 from nvdsl.ir.walk import constant, defining, find
 from nvdsl.lang.tile import Product
 from nvdsl.verify.evaluate import evaluate
-from tests.unit.kernels import kernel_ops, refused_body, trace
+from tests.unit.kernels import array, kernel_ops, refused_body, trace
 
 WGMMA = "nvvm.wgmma.mma_async"
 
@@ -152,3 +152,15 @@ def test_a_product_is_not_computed_before_it_is_added():
         assert isinstance(product, Product)
 
     assert kernel_ops(trace(body)) == []
+
+
+def test_elements_of_a_choice_are_known_behind_it():
+    """A choice that is no branch moves its ops out, and its block goes: what was computed there stays known."""
+
+    def body(x):
+        acc = nv.accumulator(64, 8).map(lambda _: x[1])
+        square = acc * acc
+        chosen = square * 2.0 if x[0] > 0.0 else square * 3.0
+        (chosen + square).store(nv.smem((64, 8), nv.f32))
+
+    assert find(trace(body, array(nv.f32, 4)), "arith.mulf")

@@ -157,7 +157,7 @@ REFUSED = {
     "rows of sums": (lambda t: nv.warp_accumulator(24, 8), "M is a multiple of 16"),
     "store beyond": (lambda t: acc().store(t, (8, 0)), "a part lies within its tile or array"),
     "store without a place": (lambda t: nv.warp_accumulator(16, 8).store(t), "acc.store(tile, (row, col))"),
-    "a number": (lambda t: acc().__iadd__(1.0), "acc.map"),
+    "a tile": (lambda t: acc().__iadd__(t), "acc += a @ b"),
     "truth": (lambda t: bool(acc()), "truth value"),
     "fragment": (lambda t: acc().fragment(nv.f16), "16 columns a step"),
     "stmatrix of f32": (lambda t: acc().store(nv.smem((64, 8), nv.f32), using="stmatrix"), "8 rows of 16 bytes"),
