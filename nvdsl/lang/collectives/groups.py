@@ -22,6 +22,7 @@ from nvdsl.lang.collectives.operations import (
     SUM,
     Leaves,
     Operation,
+    adding,
     extreme_and_index,
     narrowed,
     of_the_users,
@@ -130,7 +131,7 @@ class Group(Generic[P]):
     def inclusive_sum(self, x: Any, *args: P.args, **kwargs: P.kwargs) -> Any:
         """The sum of this thread's ``x`` and those of the threads before it. Types as in `sum`."""
         leaves, build = words.leaves(x, f"{self._name}.inclusive_sum")
-        found = self._threads(*args, **kwargs).scan(SUM, [widened(leaf) for leaf in leaves])
+        found = self._threads(*args, **kwargs).scan(adding(leaves), [widened(leaf) for leaf in leaves])
         return build([narrowed(y, leaf) for y, leaf in zip(found, leaves, strict=True)])
 
     @overload
@@ -142,7 +143,7 @@ class Group(Generic[P]):
         """The sum of ``x`` of the threads before this one; 0 in the first. Types as in `sum`."""
         leaves, build = words.leaves(x, f"{self._name}.exclusive_sum")
         wide = [widened(leaf) for leaf in leaves]
-        before, first = self._threads(*args, **kwargs).exclusive(SUM, wide)
+        before, first = self._threads(*args, **kwargs).exclusive(adding(leaves), wide)
         found = [select.select(first, 0, y) for y in before]
         return build([narrowed(y, leaf) for y, leaf in zip(found, leaves, strict=True)])
 

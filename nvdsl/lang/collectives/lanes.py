@@ -25,7 +25,7 @@ from nvdsl.ops.warp import (
     vote_all,
     vote_any,
 )
-from nvdsl.values import dtypes
+from nvdsl.values import arith, dtypes
 from nvdsl.values.select import select
 from nvdsl.values.traced import Value, wrap
 from nvdsl.values.typing import Int
@@ -96,6 +96,8 @@ class Lanes:
 
     def scan(self, op: Operation, x: Leaves) -> Leaves:
         """The leaves of this lane and of those before it in the group, combined in their order."""
+        if op.after is not None:
+            return [self._count(leaf) for leaf in x]
         distance = 1
         while distance < self.width:
             before = self.shifted(x, distance)
@@ -103,6 +105,12 @@ class Lanes:
             x = [select(inside, a, b) for a, b in zip(op.combine(before, x), x, strict=True)]
             distance *= 2
         return x
+
+    def _count(self, x: Value) -> Value:
+        """Of how many lanes of the group, up to this one, ``x`` is not 0."""
+        place = self.position()
+        mine = ((i32(2) << place) - 1) << (lane_id() - place)
+        return wrap(arith.emit("math.ctpop", dtypes.i32.ir, ballot(x != 0, self.mask) & mine), dtypes.i32)
 
     def shifted(self, x: Leaves, distance: int = 1) -> Leaves:
         """The leaves of the lane ``distance`` before this one; anything in the group's first lanes."""

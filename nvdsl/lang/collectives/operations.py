@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from nvdsl.errors import trace_error
@@ -22,7 +22,8 @@ Leaves = Sequence[Value]
 class Operation:
     """``symmetric``: ``combine(a, b)`` and ``combine(b, a)`` are the same bits. ``redux``: the kind of ``redux.sync``
     that does it with 32-bit integers, signed and unsigned. ``vote``: the kind of ``vote.sync`` that does it with
-    conditions. ``neutral``: the number that changes no other. ``extreme``: see `extreme_and_index`."""
+    conditions. ``neutral``: the number that changes no other. ``extreme``: see `extreme_and_index`.
+    ``after``: of an operation that counts conditions, 0 or 1 of each thread, what adds up the counts."""
 
     name: str
     combine: Callable[[Leaves, Leaves], Leaves]
@@ -31,6 +32,7 @@ class Operation:
     vote: str = ""
     neutral: Callable[[Value], Number] | None = None
     extreme: Operation | None = None
+    after: Operation | None = None
 
 
 def _each(name: str, one: Callable[[Any, Any], Any], **more: Any) -> Operation:
@@ -40,6 +42,7 @@ def _each(name: str, one: Callable[[Any, Any], Any], **more: Any) -> Operation:
 SUM = _each("sum", operator.add, redux=("ADD", "ADD"), neutral=lambda like: 0)
 MAX = _each("max", select.max, redux=("MAX", "UMAX"), neutral=lambda like: _lowest(like))
 MIN = _each("min", select.min, redux=("MIN", "UMIN"), neutral=lambda like: _highest(like))
+COUNT = replace(SUM, name="count", after=SUM)
 ANY = _each("any", operator.or_, vote="any")
 ALL = _each("all", operator.and_, vote="all")
 _KNOWN: dict[Any, Operation] = {operator.add: SUM, select.max: MAX, select.min: MIN}
@@ -58,6 +61,11 @@ def widened(x: Value) -> Value:
     if x.dtype in (dtypes.f16, dtypes.bf16):
         return dtypes.f32(x)
     return dtypes.i32(x) if x.dtype is dtypes.bool_ else x
+
+
+def adding(x: Leaves) -> Operation:
+    """What sums ``x``."""
+    return COUNT if all(leaf.dtype is dtypes.bool_ for leaf in x) else SUM
 
 
 def narrowed(x: Value, like: Value) -> Value:

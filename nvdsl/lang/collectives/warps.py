@@ -108,6 +108,7 @@ class Warps:
         mine = Lanes().scan(op, x)
         if self._parts == 1:
             return mine
+        op = op.after or op
         return _where(self._warp() == 0, mine, op.combine(self._before(op, mine), mine))
 
     def exclusive(self, op: Operation, x: Leaves) -> tuple[Leaves, Value]:
@@ -116,6 +117,7 @@ class Warps:
         before, first = Lanes().shifted(mine), lane_id() == 0
         if self._parts == 1:
             return before, first
+        op = op.after or op
         others = self._before(op, mine)
         found = _where(first, others, op.combine(others, before))
         return _where(self._warp() == 0, before, found), (self._warp() == 0) & first

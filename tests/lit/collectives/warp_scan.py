@@ -22,3 +22,15 @@ def kernel(x):
     # CHECK: arith.select
     # CHECK-NOT: nvvm.shfl.sync
     # CHECK: gpu.terminator
+
+
+# CHECK-LABEL: gpu.launch
+@show(array(nv.f32, 32), array(nv.i32, 32), block=32)
+def conditions(x, out):
+    t = nv.thread_id.x
+    out[t] = nv.warp.inclusive_sum(x[t] > 0.0)
+    # CHECK: %[[BALLOT:\w+]] = nvvm.vote.sync ballot
+    # CHECK: %[[MINE:\w+]] = arith.andi %[[BALLOT]],
+    # CHECK: math.ctpop %[[MINE]]
+    # CHECK-NOT: nvvm.shfl.sync
+    # CHECK: gpu.terminator
