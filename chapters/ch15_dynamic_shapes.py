@@ -34,7 +34,7 @@ Break it: let Python count the steps.
     TraceError: ch15_dynamic_shapes.py:83: a traced value used as a Python int is not known
       rule: the number exists only when the kernel runs
       fix:  write nv.range(n) for a traced loop; range(), lists and slices need a Python int; the extent `k` is dynamic:
-            to make it a constant of the compiled kernel, annotate its axis `...` or with a number
+            to make it a constant of the compiled kernel, annotate the axis `...` or with a number
 
 Python's loop runs while the kernel is traced. By then nobody knows how many steps there are.
 """

@@ -32,6 +32,13 @@ class Stride(NamedTuple):
 
 
 @dataclass(frozen=True)
+class ScalarSpec:
+    """A run-time scalar argument of a host function."""
+
+    dtype: DType
+
+
+@dataclass(frozen=True)
 class DynamicSpec:
     """What a kernel is specialized on of an array with named extents."""
 
@@ -177,6 +184,8 @@ class Extents:
             axes = self._axes.get(name)
             if spec.__class__ is NamedSpec:
                 made[i] = self._merged(name, spec, axes)
+            elif axes is not None and spec.__class__ is ScalarSpec:
+                raise self._error(f"{name} is a number, and annotated as an array {axes}", "pass an array")
             elif axes is not None and spec.__class__ is ArraySpec:
                 self._check(name, spec, axes, found)
                 made[i] = self._dynamic(spec, axes)

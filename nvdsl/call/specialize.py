@@ -14,7 +14,7 @@ import numpy as np
 
 import nvdsl.lang.array  # noqa: F401  (registers the value class of memrefs)
 from nvdsl.call import extents
-from nvdsl.call.extents import Bound, DynamicSpec, Parameters
+from nvdsl.call.extents import Bound, DynamicSpec, Parameters, ScalarSpec
 from nvdsl.driver import arrays
 from nvdsl.driver.array_spec import packed_strides
 from nvdsl.errors import ArgumentError, frames
@@ -63,13 +63,6 @@ class ShapeDtype:
         for extent in self.shape:
             if isinstance(extent, str):
                 axis(extent)
-
-
-@dataclass(frozen=True)
-class ScalarSpec:
-    """A run-time scalar argument of a host function."""
-
-    dtype: dtypes.DType
 
 
 class Constant:

@@ -205,6 +205,9 @@ def extract(vector: Any, type: Any, position: Sequence[int], dynamic: Sequence[A
     return emit("vector.extract", type, vector, *dynamic, static_position=static)
 
 
+OVERFLOW = "overflowFlags"
+"""Attribute of an arith op: ``nsw`` where a host function's number must not leave its type."""
+
 DYNAMIC = -(1 << 63)  # ShapedType::kDynamic
 
 

@@ -74,12 +74,13 @@ def names_behind(*things: Any) -> list[str]:
 
 def constant_fix(fix: str, *things: Any) -> str:
     """``fix``, and how to make constants of the named extents that ``things`` are computed from."""
-    names = " and ".join(f"`{name}`" for name in names_behind(*things))
+    names = [f"`{name}`" for name in names_behind(*things)]
     if not names:
         return fix
+    what = f"the extent {names[0]} is" if len(names) == 1 else f"the extents {' and '.join(names)} are"
     return (
-        f"{fix}; the extent {names} is dynamic: to make it a constant of the compiled kernel, annotate its axis `...` "
-        "or with a number"
+        f"{fix}; {what} dynamic: to make {'it' if len(names) == 1 else 'them'} a constant of the compiled kernel, "
+        "annotate the axis `...` or with a number"
     )
 
 

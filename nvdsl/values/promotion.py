@@ -15,7 +15,7 @@ import numpy as np
 from nvdsl.errors import AdvisoryWarning, TraceError, Where, trace_error
 from nvdsl.errors.frames import caller
 from nvdsl.mlir import ir
-from nvdsl.values import arith, casts, dtypes, python_numbers
+from nvdsl.values import arith, casts, dtypes, extents, python_numbers, scope
 from nvdsl.values.dtypes import DType
 from nvdsl.values.operators import Operators
 
@@ -109,7 +109,10 @@ def binary(op: str, a: Any, b: Any) -> Any:
         return divide(t, x, y, _divisor(op, b)), t
     if not arith.exists(op, t):
         raise _no_operator(op, t)
-    return arith.binary(op, t, x, y), t
+    raw = arith.binary(op, t, x, y)
+    if t is dtypes.i32 and op in ("+", "-", "*") and scope.is_host() and extents.arguments_behind(raw):
+        raw.owner.attributes[arith.OVERFLOW] = ir.Attribute.parse("#arith.overflow<nsw>")  # each call checks it
+    return raw, t
 
 
 def _unchanged(op: str, a: Any, b: Any) -> Any:

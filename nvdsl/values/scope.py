@@ -76,6 +76,11 @@ def outside(what: str, fix: str) -> None:
         )
 
 
+def is_host() -> bool:
+    """Whether what is traced now is a host function's own."""
+    return _current.get() is None
+
+
 def within(kernel: Kernel, function: Callable[[], None]) -> None:
     """Call ``function``, in which ``kernel`` is the current one."""
     outer = _current.get()

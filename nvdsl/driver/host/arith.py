@@ -14,6 +14,7 @@ from nvdsl.errors import ArgumentError
 from nvdsl.ir import operands as attributes
 from nvdsl.ir.arith import CASTS, FLOATS, INTEGERS, Cast, Integer, comparison, float_comparison
 from nvdsl.ir.location import where
+from nvdsl.values.arith import OVERFLOW
 from nvdsl.values.dtypes import DType
 from nvdsl.values.elements import ELEMENTS, bit_pattern, from_bits, integer, rounding
 
@@ -70,6 +71,8 @@ def _integer_op(entry: Integer) -> Handler:
     def handler(builder: Builder, op: Any) -> Step:
         dtype = _scalar(op, op.results[0])
         wrap = integer(dtype)
+        if "nsw" in str(op.attributes[OVERFLOW] if OVERFLOW in op.attributes else ""):
+            return _binary(builder, op, _fitting(op, dtype, apply))
         if entry.signed is None and not entry.kind:
             return _binary(builder, op, lambda a, b: wrap(apply(a, b)))
         read = _reader(dtype, bool(entry.signed))
@@ -78,6 +81,27 @@ def _integer_op(entry: Integer) -> Handler:
         return _binary(builder, op, lambda a, b: wrap(apply(read(a), read(b))))
 
     return handler
+
+
+def _fitting(op: Any, dtype: DType, apply: Callable[[int, int], int]) -> Callable[[int, int], int]:
+    """What is computed from named extents, where that fits its type."""
+    low, high, line, sign = dtype.min, dtype.max, where(op), _SIGNS[op.name]
+
+    def compute(a: int, b: int) -> int:
+        found = apply(a, b)
+        if low <= found <= high:
+            return found
+        raise ArgumentError(
+            f"{a:,} {sign} {b:,} is {found:,}, beyond {dtype.name}",
+            where=line,
+            rule="a named extent is an i32, and so is what is computed from it",
+            fix="compute in 64 bits: nv.i64(m) * n",
+        )
+
+    return compute
+
+
+_SIGNS = {"arith.addi": "+", "arith.subi": "-", "arith.muli": "*"}
 
 
 def _nonzero(divisor: int) -> int:

@@ -40,7 +40,7 @@ def unrolled(a: nv.Array["m", "k"]):
         pass
     # CHECK: TraceError: dynamic_extents.py:[[# @LINE - 2]]: a traced value used as a Python int is not known
     # CHECK-NEXT: rule: the number exists only when the kernel runs
-    # CHECK-NEXT: fix: {{.*}}the extent `m` is dynamic: to make it a constant of the compiled kernel, annotate its axis `...` or with a number
+    # CHECK-NEXT: fix: {{.*}}the extent `m` is dynamic: to make it a constant of the compiled kernel, annotate the axis `...` or with a number
 
 
 @refused(array(nv.f16, 128, 64))

@@ -340,3 +340,96 @@ def test_where_a_number_is_needed_the_error_names_the_extent(use):
     with pytest.raises(nv.TraceError) as caught:
         function.trace(f32(4, 4))
     assert "the extent `m` is dynamic: to make it a constant" in caught.value.fix
+
+
+def test_host_arithmetic_that_leaves_32_bits():
+    @nv.jit
+    def function(x: nv.Array["m"], y: nv.Array["n"], out: nv.Array[1]):
+        total, wide = x.shape[0] * y.shape[0], nv.i64(x.shape[0]) * y.shape[0]
+
+        @nv.kernel(grid=1, block=1)
+        def kernel():
+            out[0] = nv.f32(nv.select(wide > 5, total, 0))
+
+        kernel()
+
+    out = np.zeros(1, np.float32)
+    function(f32(3), f32(4), out, target="sim")
+    assert out == 12
+    large = np.zeros(1 << 16, np.int8)
+    with pytest.raises(nv.ArgumentError, match=r"65,536 \* 65,536 is 4,294,967,296, beyond i32") as caught:
+        function(large, large, out, target="sim")
+    assert "nv.i64(m) * n" in caught.value.fix and caught.value.where.file == __file__
+
+
+def test_a_number_in_place_of_an_array():
+    @nv.jit
+    def function(x: nv.Array["m"]):
+        pass
+
+    refused(lambda: function.trace(3), "x is a number, and annotated as an array (m)")
+
+
+def test_arrays_that_meet_know_their_own_extents():
+    @nv.jit
+    def function(x: nv.Array["m", "k"], y: nv.Array["n", "l"], out: nv.Array["m", 2]):
+        @nv.kernel(grid=x.shape[0], block=1)
+        def kernel():
+            row, either = nv.block_id.x, x
+            if row % 2 == 1:
+                either = y
+            out[row, 0] = nv.f32(either.shape[1])
+            out[row, 1] = either[row, either.shape[1] - 1]
+
+        kernel()
+
+    x, y, out = f32(3, 4), f32(5, 10), np.zeros((3, 2), np.float32)
+    function(x, y, out, target="sim")
+    assert np.array_equal(out, [[4, 3], [10, 19], [4, 11]])
+
+
+def test_loops_and_branches_of_the_host():
+    @nv.jit
+    def function(x: nv.Array["m", "n"]):
+        m, n = x.shape
+        if m > 2:
+            for i in nv.range(m):
+                row = x.view((i, 0), (1, n))
+
+                @nv.kernel(grid=1, block=32)
+                def kernel(row, i):
+                    for j in nv.range(nv.thread_id.x, n, 32):
+                        row[0, j] = row[0, j] + nv.f32(i)
+
+                kernel(row, i)
+
+    for rows, columns in ((4, 40), (2, 3), (7, 1)):
+        x = np.zeros((rows, columns), np.float32)
+        function(x, target="sim")
+        assert np.array_equal(x, np.repeat(np.arange(rows)[:, None] * (rows > 2), columns, 1))
+
+
+def test_a_store_by_tma_past_the_end_is_refused_at_the_call():
+    @nv.jit
+    def function(x: nv.Array["n"]):
+        x_map = nv.TMA(x, tile=64)
+
+        @nv.kernel(grid=1, block=32)
+        def kernel():
+            tile = nv.smem(64, nv.f32)
+            for i in range(0, 64, 32):
+                tile[nv.thread_id.x + i] = 1.0
+            nv.fence_proxy_async()
+            nv.sync_threads()
+            if nv.thread_id.x == 0:
+                x_map.store(tile, (0,))
+                nv.bulk_commit_group()
+                nv.bulk_wait_group(0)
+
+        kernel()
+
+    x = np.zeros(12, np.float32)
+    function(x, target="sim")
+    assert (x == 1).all()
+    with pytest.raises(nv.ArgumentError, match=r"tensor map of x \(13 f32\) can write 12 bytes past the array's end"):
+        function(np.zeros(13, np.float32), target="sim")

@@ -259,7 +259,7 @@ WRONG = {
     "nv.accumulator(v, 64)": 'incompatible type "Value"; expected "int"',
     "acc += tile": 'incompatible type "Tile"; expected "Product | ',
     "tile @ 2": 'Unsupported operand types for @ ("Tile" and "int")',
-    "tile[3]": 'Invalid index type "int" for "Tile"',
+    "tile[3]": 'No overload variant of "__getitem__" of "Tile"',
     "tile[3, 1.5]": 'Invalid index type "tuple[int, float]" for "Tile"',
     "tile + 1": 'Unsupported operand types for + ("Tile" and "int")',
     "stack[0, 1]": 'Invalid index type "tuple[int, int]" for "TileStack"',
