@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import ml_dtypes
 import numpy as np
 import pytest
 
 import nvdsl as nv
 from nvdsl import sim
+from tests.sim import atomic_kernels as kernels
 from tests.sim.simulate import run as simulate
 from tests.sim.simulate import verdict
 
@@ -25,95 +25,25 @@ def reported(host, *arrays, **options):
     return found
 
 
-
-DTYPES = {
-    "i16": np.int16, "u16": np.uint16, "i32": np.int32, "u32": np.uint32, "i64": np.int64, "u64": np.uint64,
-    "f16": np.float16, "bf16": ml_dtypes.bfloat16, "f32": np.float32, "f64": np.float64,
-}  # fmt: skip
-INTEGERS = [name for name in DTYPES if name[0] in "iu"]
-KINDS = {
-    "add": np.add, "sub": np.subtract, "min": np.minimum, "max": np.maximum, "and": np.bitwise_and,
-    "or": np.bitwise_or, "xor": np.bitwise_xor, "inc": lambda now, limit: 0 if now >= limit else now + 1,
-    "dec": lambda now, limit: limit if now == 0 or now > limit else now - 1,
-}  # fmt: skip
-
-
-def kinds_of(name):
-    integers = ["and", "or", "xor", *(("inc", "dec") if "32" in name else ())] if name in INTEGERS else []
-    return ["add", "sub", "min", "max", *integers]
-
-
-@pytest.mark.parametrize("name", DTYPES)
+@pytest.mark.parametrize("name", kernels.DTYPES)
 def test_each_operation_of_each_type(name):
     """Of a warp's lanes, eight on each element, in shared memory and in global memory."""
-    kinds, dtype = kinds_of(name), DTYPES[name]
-
-    @nv.jit
-    def host(x: nv.Array, start: nv.Array, y: nv.Array):
-        @nv.kernel(grid=1, block=32)
-        def kernel():
-            t = nv.thread_id.x
-            s = nv.smem((len(kinds), 4), y.dtype)
-            for i in range(len(kinds)):
-                if t < 4:
-                    s[i, t] = start[t]
-            nv.sync_threads()
-            for i, kind in enumerate(kinds):
-                getattr(nv, f"atomic_{kind}")(s, (i, t % 4), x[t])
-                getattr(y, f"atomic_{kind}")((0, i, t % 4), x[t])
-            nv.sync_threads()
-            for i in range(len(kinds)):
-                if t < 4:
-                    y[1, i, t] = s[i, t]
-
-        kernel()
-
-    x = rng.integers(1, 9, 32).astype(dtype)
-    if name[0] != "u":
-        x[::3] = -x[::3]
-    start = np.array([3, 5, 7, 1], dtype)
-    y = np.broadcast_to(start, (2, len(kinds), 4)).copy()
-    expected = np.broadcast_to(start, (len(kinds), 4)).copy()
-    for i, kind in enumerate(kinds):
-        seen = np.uint32 if kind[-1] == "c" else dtype
-        for lane, value in enumerate(x.view(seen)):
-            expected.view(seen)[i, lane % 4] = KINDS[kind](expected.view(seen)[i, lane % 4], value)
-    run(host, x, start, y)
-    np.testing.assert_array_equal(y[0], expected)
-    np.testing.assert_array_equal(y[1], expected)
+    x, start, y, expected = kernels.numbers(name)
+    simulate(kernels.combined, x, start, y, kinds=kernels.kinds_of(name))
+    np.testing.assert_array_equal(y, expected)
 
 
 @pytest.mark.parametrize("level", LEVELS)
 def test_the_old_value_comes_back(level):
-    @nv.jit
-    def host(counter: nv.Array, y: nv.Array):
-        @nv.kernel(grid=2, block=64)
-        def kernel():
-            y[nv.atomic_add(counter, 0, 1)] = nv.thread_id.x
-
-        kernel()
-
     counter, y = np.zeros(1, np.int32), np.full(128, -1, np.int32)
-    run(host, counter, y, level=level)
+    run(kernels.tickets, counter, y, level=level)
     assert counter[0] == 128 and sorted(y.tolist()) == sorted([*range(64)] * 2)
 
 
 @pytest.mark.parametrize("name", ["u16", "i64", "bf16", "f32"])
 def test_exchange_and_compare(name):
-    @nv.jit
-    def host(x: nv.Array, y: nv.Array):
-        @nv.kernel(grid=1, block=4)
-        def kernel():
-            t = nv.thread_id.x
-            y[0, t] = x.atomic_exch(t, 9)
-            y[1, t] = nv.atomic_cas(x, t, 9, 4)
-            y[2, t] = nv.atomic_cas(x, t, 9, 5, order="acq_rel", scope="cta")
-            y[3, t] = x[t]
-
-        kernel()
-
-    x, y = np.arange(4).astype(DTYPES[name]), np.zeros((4, 4), DTYPES[name])
-    run(host, x, y)
+    x, y = np.arange(4).astype(kernels.DTYPES[name]), np.zeros((4, 4), kernels.DTYPES[name])
+    run(kernels.exchanged, x, y)
     np.testing.assert_array_equal(y.astype(float), [[0, 1, 2, 3], [9] * 4, [4] * 4, [4] * 4])
 
 
@@ -221,27 +151,8 @@ def test_a_scope_too_narrow(shared):
 
 
 def test_the_default_scope_holds_a_cluster():
-    @nv.jit
-    def host(x: nv.Array):
-        @nv.kernel(grid=2, block=32, cluster=2)
-        def kernel():
-            s = nv.smem((1,), nv.i32)
-            if nv.thread_id.x == 0:
-                s[0] = 0
-            nv.cluster_sync()
-            here = nv.ops.pointer.address_of(s)
-            nv.ops.atomics.atomic("add", nv.mapa(here, 0), 1, nv.i32)
-            if nv.cluster_rank() == 0:
-                s.atomic_add(0, 1)
-            nv.cluster_sync()
-            if nv.cluster_rank() == 0:
-                x[nv.thread_id.x] = s[0]
-            nv.cluster_sync()
-
-        kernel()
-
     x = np.zeros(32, np.int32)
-    run(host, x)
+    run(kernels.counted_in_a_cluster, x)
     assert (x == 96).all()
 
 
@@ -272,26 +183,13 @@ def test_shared_memory_that_nobody_wrote(exchanged):
 
 @pytest.mark.parametrize("relaxed", [False, True])
 def test_release_and_acquire_hand_over_what_was_written(relaxed):
-    """A lock of compare-and-swap; relaxed, it orders nothing."""
-    orders = ("relaxed", "relaxed") if relaxed else ("acquire", "release")
-
-    @nv.jit
-    def host(lock: nv.Array, total: nv.Array):
-        @nv.kernel(grid=3, block=32)
-        def kernel():
-            if nv.thread_id.x == 0:
-                while nv.atomic_cas(lock, 0, 0, 1, order=orders[0]) != 0:
-                    pass
-                total[0] = total[0] + 1
-                nv.atomic_exch(lock, 0, 0, order=orders[1])
-
-        kernel()
-
+    """Relaxed, a lock orders nothing."""
     lock, total = np.zeros(1, np.int32), np.zeros(1, np.int32)
     if relaxed:
-        assert reported(host, lock, total).kind in ("raw", "waw", "war")
+        found = verdict(kernels.locked, lock, total, orders=("relaxed", "relaxed"))
+        assert found is not None and found.kind in ("raw", "waw", "war")
     else:
-        run(host, lock, total, order="random")
+        run(kernels.locked, lock, total, order="random")
         assert total[0] == 3 and lock[0] == 0
 
 
@@ -308,29 +206,11 @@ def test_an_index_outside():
     assert found.kind == "out-of-bounds" and "index (0, 4) of an array of 2x4 i32: the last one on axis 1" in str(found)
 
 
-@pytest.mark.parametrize("name, count, shared", [("f32", 4, False), ("bf16", 8, False), ("f16", 2, True)])
+@pytest.mark.parametrize("name, count, shared", kernels.VECTORS)
 def test_vectors(name, count, shared):
-    @nv.jit
-    def host(x: nv.Array, y: nv.Array):
-        @nv.kernel(grid=2, block=32)
-        def kernel():
-            t = nv.thread_id.x
-            s = nv.smem((4 * count,), y.dtype)
-            if t < 4 * count:
-                s[t] = 0
-            nv.sync_threads()
-            target = s if shared else y
-            nv.atomic_add(target, t % 4 * count, x.vector(t * count, count))
-            nv.sync_threads()
-            if shared:
-                if t < 4 * count:
-                    y.atomic_add(t, s[t])
-
-        kernel()
-
-    x = rng.integers(-3, 4, 32 * count).astype(DTYPES[name])
-    y = np.zeros(4 * count, DTYPES[name])
-    run(host, x, y)
+    dtype = kernels.DTYPES[name]
+    x, y = rng.integers(-3, 4, 32 * count).astype(dtype), np.zeros(4 * count, dtype)
+    simulate(kernels.summed, x, y, count=count, shared=shared)
     np.testing.assert_array_equal(y.astype(float), 2 * x.astype(float).reshape(8, -1).sum(0))
 
 

@@ -76,8 +76,6 @@ def test_a_register_keeps_its_bits(dtype):
     assert x.tobytes() == y.tobytes()
 
 
-
-
 def test_lanes_may_exchange_values():
     def body(x, y, t):
         text = "shfl.sync.idx.b32 $0, $1, $2, 31, 0xffffffff;"

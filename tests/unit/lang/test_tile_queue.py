@@ -5,28 +5,8 @@ import pytest
 
 import nvdsl as nv
 from nvdsl import sim
+from tests.sim.atomic_kernels import drawn
 from tests.sim.simulate import run, verdict
-
-
-@nv.jit
-def taken(counter, times, total, *, tiles, blocks, stages, whole_warps):
-    """Warp 0 draws; warp 1 counts the tiles. Of a warp that frees slots lane by lane, each lane does."""
-
-    @nv.kernel(grid=blocks, block=64)
-    def kernel():
-        queue = nv.TileQueue(counter, tiles, readers=1 if whole_warps else 32, stages=stages)
-        lane, work = nv.lane_id(), queue.begin()
-        if nv.warp_id() == 0:
-            if lane == 0:
-                while work.valid:
-                    work = queue.draw(work)
-        else:
-            while work.valid:
-                times.atomic_add(work.tile, 1, predicate=lane == 0)
-                work = queue.next(work) if whole_warps else queue.next(work, release=True)
-            total.atomic_add(0, 1, predicate=lane == 0)
-
-    kernel()
 
 
 @pytest.mark.parametrize("whole_warps", [True, False])
@@ -37,7 +17,7 @@ def test_each_tile_once(tiles, blocks, stages, whole_warps, seed):
     options = sim.Options() if seed is None else sim.Options(order="random", seed=seed)
     for _ in range(2):
         constants = {"tiles": tiles, "blocks": blocks, "stages": stages, "whole_warps": whole_warps}
-        run(taken, counter, times, total, options=options, **constants)
+        run(drawn, counter, times, total, options=options, **constants)
     assert (times == 2).all() and counter[0] == 0 and total[0] == 2 * blocks
 
 
