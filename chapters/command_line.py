@@ -17,6 +17,7 @@ MEANING = {
     "blocks": "blocks of the grid", "consumers": "warpgroups that multiply", "group": "rows of tiles in a group",
     "cluster": "blocks of a cluster", "lanes": "threads of a row", "budget": "seconds for the tuning",
     "warp": "sizes of a warp's tile", "bins": "values that are counted, at most 256",
+    "swizzle": "bytes of the tile's swizzle",
 }  # fmt: skip
 
 

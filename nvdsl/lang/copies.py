@@ -53,8 +53,8 @@ def copy(
 
     The width of an access is the widest, up to 16 bytes, at which both layouts have their elements in a row and
     aligned. Neighbouring threads take neighbouring addresses of global memory. A part that reaches past its array,
-    ``x[row : row + 32, :]`` in the last block, is zeros there; what would be stored past the end is left out. Parts
-    that divide their array cost no comparison.
+    ``x[row : row + 32, :]`` in the last block, is zeros there; what would be stored past the end is left out. It costs
+    no comparison where the launch and the loops around it show that no part does.
 
     ``asynchronous``: from global to shared memory by `cp_async`, without registers; `cp_async_commit` and
     `cp_async_wait` follow, or ``barrier`` counts an arrival of each thread once its copies are done. With a `TMA` on
@@ -137,7 +137,7 @@ def _plan(a: Side, b: Side, threads: int, asynchronous: bool) -> CopyPlan:
     limits.append(("the extent of the axis", _divides(a.shape[axis], most)))
     for name, x in (("source", a), ("destination", b)):
         limits.append((f"the alignment of the {name}", x.aligned(axis, most)))
-        ends = [_whole(g, most) for g in x.guards if g.axis == axis and not asynchronous]
+        ends = [_whole(g, most) for g in x.guards if g.axis == axis and (g.below or not asynchronous)]
         limits.append((f"where the {name} ends", min(ends, default=most)))
     vector = min(limit for _, limit in limits)
     why = [f"limited by {name}: {n} element{'s' if n > 1 else ''}" for name, n in limits if n == vector < most]

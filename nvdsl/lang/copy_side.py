@@ -10,6 +10,7 @@ from typing import Any
 
 from nvdsl.errors import trace_error
 from nvdsl.ir.linear import Linear, linear
+from nvdsl.ir.ranges import largest
 from nvdsl.ir.walk import defining
 from nvdsl.lang.array import Array
 from nvdsl.lang.remote import Remote
@@ -19,30 +20,38 @@ from nvdsl.layout.memory import upcast
 from nvdsl.mlir import ir
 from nvdsl.values import dtypes
 from nvdsl.values.dtypes import DType
-from nvdsl.values.traced import Unsigned, Value
+from nvdsl.values.select import select
+from nvdsl.values.traced import Value, as_value
 from nvdsl.values.typing import Bool, Int
 
 
 @dataclass(frozen=True)
 class Guard:
-    """Index ``i`` of ``axis`` is there where ``start + i * step < extent``: the part may reach past its array."""
+    """Index ``i`` of ``axis`` is there where ``start + i * step`` is 0 to ``extent`` minus 1: the part may reach past
+    its array. ``below``: it may even start before it."""
 
     axis: int
     start: Int
     step: int
     extent: Int
+    below: bool
 
     def holds(self, i: Int) -> Bool:
-        return _signed(i) * self.step < self._all()
+        place, extent = self._place(i)
+        return place < extent  # unsigned: what is negative is larger than all
 
     def left(self, i: Int) -> Int:
-        """How many elements are there from index ``i`` on; may be negative."""
-        return self._all() - _signed(i) * self.step
+        """How many elements are there from index ``i`` on; may be negative where none is."""
+        place, extent = self._place(i)
+        signed = dtypes.i32 if place.dtype.bits == 32 else dtypes.i64
+        left = signed(extent) - signed(place)
+        return select(place < extent, left, 0) if self.below else left
 
-    def _all(self) -> Int:
-        """From the first on: the same for all threads, and nothing that overflows."""
-        wide = isinstance(self.extent, int) and self.extent > dtypes.i32.max
-        return self.extent - (dtypes.index(self.start) if wide else _signed(self.start))
+    def _place(self, i: Int) -> tuple[Value, Value]:
+        start = as_value(self.start)
+        wide = start.dtype.bits > 32 or isinstance(self.extent, int) and self.extent > dtypes.i32.max
+        t = dtypes.u64 if wide else dtypes.u32
+        return t(start) + t(i) * self.step, t(self.extent)
 
 
 class Side:
@@ -191,13 +200,6 @@ def side(x: Any, what: str) -> Side:
     )
 
 
-def _signed(x: Int) -> Int:
-    """An unsigned number as i32, or index where it is wider: differences may be negative."""
-    if isinstance(x, Unsigned):
-        return (dtypes.i32 if x.dtype.bits <= 32 else dtypes.index)(x)
-    return x
-
-
 UNKNOWN = 1 << 48
 """Stands for a stride that only a run knows: elements do not lie in a row along it."""
 
@@ -228,8 +230,7 @@ def first_byte(array: Array) -> int:
 
 
 def _guards(array: Array) -> list[Guard]:
-    """What a part that starts at a traced place may reach past. One that starts at multiples of its extent, in an axis
-    of such multiples, does not."""
+    """What a part that starts at a traced place may reach past; not what the launch and the loops around it exclude."""
     if array.part_of is None:
         return []
     source, parts = array.part_of
@@ -238,14 +239,13 @@ def _guards(array: Array) -> list[Guard]:
     for number, (p, extent) in enumerate(zip(parts, source.shape, strict=True)):
         if p.is_index:
             continue
-        start = linear(p.start)
-        step = start.step()
-        left = linear(extent).plus(Linear(start.constant, {}), -1)
-        whole = step and left.constant % step == 0 and left.step() % step == 0 and (p.extent - 1) * p.step + 1 <= step
-        if (start.terms or not isinstance(extent, int)) and not whole:
-            found.append(Guard(axis, p.start, p.step, extent))
+        most = largest(p.start)
+        inside = most is not None and isinstance(extent, int) and most + (p.extent - 1) * p.step < extent
+        if not inside and (isinstance(p.start, ir.Value) or not isinstance(extent, int)):
+            found.append(Guard(axis, p.start, p.step, extent, most is None and isinstance(p.start, ir.Value)))
         if number in outer:
             g = outer[number]
-            found.append(Guard(axis, g.start + p.start * g.step, g.step * p.step, g.extent))
+            below = g.below or largest(p.start) is None
+            found.append(Guard(axis, g.start + p.start * g.step, g.step * p.step, g.extent, below))
         axis += 1
     return found

@@ -94,6 +94,22 @@ def layer_norm_of(x: Any, weight: Any, bias: Any, epsilon: float = 1e-5) -> Any:
     return deviations * scale * weight.astype(np.float64) + bias.astype(np.float64)
 
 
+def _transpose(function: Any, shape: tuple[int, int], **constants: Any) -> Case:
+    x = np.random.default_rng(0).standard_normal(shape, dtype=np.float32)
+    return _case(function, [x, np.full(shape[::-1], np.nan, np.float32)], [], x.T, **constants)
+
+
+def _cluster_sum(function: Any, shape: tuple[int, int, int], **constants: Any) -> Case:
+    rng = np.random.default_rng(0)
+    a, weights = (rng.integers(-4, 5, s).astype(np.float32) for s in (shape, shape[1:]))
+    return _case(function, [a, weights, np.full(shape[1:], np.nan, np.float32)], [], (a * weights).sum(0), **constants)
+
+
+def _column_sums(function: Any, shape: tuple[int, int], **constants: Any) -> Case:
+    x = np.random.default_rng(0).integers(-9, 9, shape).astype(np.float32)
+    return _case(function, [x, np.full(shape[1], np.nan, np.float32)], [], x.sum(0), **constants)
+
+
 def gemm_case(function: Any, m: int, n: int, k: int, out: Any = np.float32, **constants: Any) -> Case:
     rng = np.random.default_rng(0)
     a = rng.integers(-3, 4, (m, k)).astype(np.float16)
@@ -143,6 +159,9 @@ CASES: dict[str, Callable[[], Case]] = {
         load("chapters/ch15_dynamic_shapes.py").gemm, 70, 72, 200, np.float16, stages=2, tile=(64, 64, 64)
     ),
     "ch15 one step": lambda: gemm_case(load("chapters/ch15_dynamic_shapes.py").gemm, 1, 8, 8, np.float16),
+    "ch12": lambda: _transpose(load("chapters/ch12_transpose.py").transpose, (70, 36), threads=64),
+    "cluster sum": lambda: _cluster_sum(load("tests/programs/cluster_sum.py").cluster_sum, (2, 16, 64)),
+    "column sums": lambda: _column_sums(load("tests/programs/cp_async_rows.py").column_sums, (37, 64)),
     "layer norm": lambda: _layer_norm(load("tests/programs/layer_norm.py").layer_norm, (3, 300), threads=64),
     "cluster softmax": lambda: _softmax(
         load("tests/programs/cluster_softmax.py").cluster_softmax, (2, 600), threads=64, cluster=2

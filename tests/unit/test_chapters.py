@@ -43,6 +43,10 @@ def chained(m, n, d):
     return array(nv.f16, m, d), array(nv.f16, n, d), array(nv.f16, n, d), array(nv.f16, m, d)
 
 
+def across(rows, cols):
+    return array(nv.f32, rows, cols), array(nv.f32, cols, rows)
+
+
 # (chapter, host function, arguments, bytes of tiles, mbarriers, threads, most registers a thread)
 CASES = {
     "ch1": ("ch1_saxpy", "saxpy", saxpy(1000), 0, 0, 256, 32),
@@ -65,6 +69,8 @@ CASES = {
     "ch11 of 8192": ("ch11_row_softmax", "softmax", rows(*SQUARE), 0, 0, 256, 64),
     "ch13": ("ch13_histogram", "histogram", counted(10000), 1024, 0, 256, 32),
     "ch13 of 2**30": ("ch13_histogram", "histogram", counted(1 << 30), 1024, 0, 256, 32),
+    "ch12": ("ch12_transpose", "transpose", across(1000, 500), 8192, 0, 256, 64),
+    "ch12 of 8192": ("ch12_transpose", "transpose", across(*SQUARE), 8192, 0, 256, 64),
     "ch14": ("ch14_fused_epilogue", "layer", layer(512, 384, 256), 3 * 32768 + 32768, 3, 128, 255),
     "ch14 of 8192": ("ch14_fused_epilogue", "layer", layer(8192, 8192, 8192), 3 * 32768 + 32768, 3, 128, 255),
     "ch16": ("ch16_online_softmax", "attention", chained(256, 256, 64), 8192 + 4 * 8192, 3, 128, 168),

@@ -27,8 +27,8 @@ from tests.sim.simulate import traced
 from tests.unit.kernels.strided import strided
 
 _CHAPTERS = (
-    "ch2", "ch3", "ch4", "ch5 narrow", "ch6", "ch7", "ch8", "ch9", "ch15", "compat ch2", "compat ch3", "compat ch4",
-    "compat ch5",
+    "ch2", "ch3", "ch4", "ch5 narrow", "ch6", "ch7", "ch8", "ch9", "ch12", "ch15", "cluster sum", "column sums",
+    "compat ch2", "compat ch3", "compat ch4", "compat ch5",
 )  # fmt: skip
 
 
