@@ -35,6 +35,6 @@ def values(context: Context, node: Node, value: Any, reach: Reach) -> list[Any]:
     loops = [parent.op for parent, _ in node.ancestors() if parent.name in ("scf.for", "scf.while")]
     if not loops or reach.conditions:  # a condition may depend on the round
         return [threads.of(value)]
-    found, _ = rounds.values(threads, value, loops[0], _ROUNDS)
     ends = loops[0].name == "scf.for" and threads.of(loops[0].operands[1], first=True) is not None
-    return found if ends else found[:1]
+    found, _ = rounds.values(threads, value, loops[0], _ROUNDS if ends else 1)
+    return found

@@ -83,7 +83,7 @@ class TmaOperand:
         memory = nv.get_dynamic_shared_memory((stages * each,), i32, self.stack.first.offset)
         zeros = vector.from_elements(ir.VectorType.get([4], i32), [const(0, i32)] * 4)
         first = nv.select(self.last == 0, self.bytes(self.present) // 4, each)
-        for stage in range(stages):
+        for stage in nv.range(stages, unroll=False):
             for word in nv.range(first + thread * 4, each, threads * 4, unroll=False):
                 memory.store_vector(zeros, (stage * each + word,))
         nv.fence_proxy_async()

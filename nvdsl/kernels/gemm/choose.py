@@ -20,6 +20,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
+
 import nvdsl as nv
 from nvdsl.hopper import arch
 from nvdsl.hopper.occupancy import occupancy
@@ -45,6 +47,39 @@ TILES = {
 """(schedule, tile_m, consumer warpgroups): each tile_n. These were timed on an H200, in groups of 8 or 12 rows of
 tiles. Groups whose patch is nearer to a square were no better: of 13 or 15 rows, they cost 2560 and 3840 7 to 12 %.
 """
+
+COMMON = {
+    ("cooperative", 1): [(64, 32), (64, 64), (64, 96), (64, 128), (128, 112), (128, 208), (128, 224), (128, 240),
+                         (128, 256), (192, 96), (192, 192)],
+    ("cooperative", 2): [(128, 128), (128, 256), (256, 192)],
+    ("pingpong", 1): [(128, 176), (128, 192)],
+    ("pingpong", 2): [(64, 256), (128, 192), (192, 128)],
+    ("streamk", 1): [(128, 192), (192, 128)],
+    ("splitk", 1): [(64, 32), (64, 64), (64, 128)],
+}  # fmt: skip
+"""(schedule, blocks of a cluster): the tiles of `TILES` that are chosen without a search. Each is compiled on its own, so
+they are few: together these lose 0.7 % of the cycles of the best of `TILES` (geometric mean over products of all sizes),
+0.2 % over squares."""
+UNALIGNED = {
+    ("cooperative", 1): [(64, 64)],
+    ("cooperative", 2): [(128, 256)],
+    ("pingpong", 1): [(64, 128)],
+    ("pingpong", 2): [(64, 256)],
+    ("streamk", 1): [(128, 192)],
+    ("splitk", 1): [(64, 32), (64, 64), (64, 128)],
+}
+"""The same where the result's rows are none that TMA can store. That takes other code, so they are fewer still: 2.9 %.
+"""
+THIN = {("cooperative", 1): [(64, 64)], ("pingpong", 2): [(128, 192)]}
+"""The same for products of one slice of K, where storing the result is all that counts."""
+VECTOR = {("splitk", 1): [(64, 32)]}
+"""The same for one column, and OUTER for a K of 1: operands may then be read along the other axis, by other code."""
+OUTER = {("pingpong", 2): [(128, 192)]}
+
+MENU = 6
+"""Configurations beside one B."""
+ROWS = sorted({round(2 ** (i / 4)) for i in range(12, 61)} | set(range(256, 4097, 256)))
+"""Rows of A for which a menu is made: four an octave from 8 to 32768, and the multiples of 256 up to 4096."""
 
 TWO_BUFFERS = 176
 """Columns of a tile of up to 128 rows for which a second store buffer was worth a slot of the ring. With 192 it isn't.
@@ -86,6 +121,7 @@ OVERLAP = 4.0
 class Shape:
     """What the choice depends on: ``batches`` products (m, k) @ (k, n), their types, which axis of A and B is
     contiguous ("k" or "mn"), and whether the rows of A and B start at multiples of 128 bytes (None: as packed ones do).
+    ``unaligned``: TMA can't store the result.
     """
 
     m: int
@@ -98,13 +134,52 @@ class Shape:
     a_major: str = "k"
     b_major: str = "mn"
     on_grid: tuple[bool, bool] | None = None
+    unaligned: bool = False
 
 
-@functools.cache
+@functools.lru_cache(maxsize=1 << 14)
 def choose(shape: Shape, crowded: bool = False, sms: int = arch.SMS) -> Config:
-    """The legal configuration of the fewest cycles. ``crowded``: beside an epilogue that needs many registers."""
-    found = legal(shape.dtype, shape.out, shape.acc, crowded)
+    """The configuration of the fewest cycles on the `menu` of its weight. ``crowded``: beside an epilogue that needs
+    many registers."""
+    square = shape.n * shape.dtype.bytes % 128 == 0 if shape.a_major == "mn" else None
+    on_grid = shape.on_grid and (shape.on_grid[0] if square is None else square, shape.on_grid[1])
+    found = menu(replace(shape, m=shape.n, on_grid=on_grid), crowded, sms)
     return min(found, key=lambda config: cycles(config, shape, sms))
+
+
+@functools.lru_cache(maxsize=1 << 12)
+def menu(weight: Shape, crowded: bool = False, sms: int = arch.SMS) -> tuple[Config, ...]:
+    """The configurations of all products with one B, whatever the rows of A: few, since each is compiled on its own.
+
+    The first is the best one for as many rows as columns (``weight``). Each further one is that which lowers the mean
+    square of what is lost over `ROWS` the most; then each is exchanged for a better one, where there is one.
+    """
+    found = offered(weight, crowded)
+    rows = np.array([*ROWS, weight.m])
+    times = np.stack([cycles(config, replace(weight, m=rows), sms) for config in found], axis=1)  # type: ignore[arg-type]
+    lost = times / times.min(axis=1, keepdims=True) - 1
+
+    def best(beside: list[int]) -> int:
+        least = lost[:, beside].min(axis=1, keepdims=True) if beside else np.inf
+        return int((np.minimum(lost, least) ** 2).mean(axis=0).argmin())
+
+    chosen = [int(times[-1].argmin())]
+    while len(chosen) < min(MENU, len(found)):
+        chosen.append(best(chosen))
+    for at in range(1, len(chosen)):
+        chosen[at] = best(chosen[:at] + chosen[at + 1 :])
+    return tuple(found[i] for i in dict.fromkeys(chosen))
+
+
+def offered(weight: Shape, crowded: bool) -> tuple[Config, ...]:
+    """What the products with one B are computed by, where nothing was tuned."""
+    found = legal(weight.dtype, weight.out, weight.acc, crowded)
+    if weight.n == 1 or weight.k == 1:
+        few = VECTOR if weight.n == 1 else OUTER
+    else:
+        few = UNALIGNED if weight.unaligned else THIN if weight.k * weight.dtype.bytes <= 128 else COMMON
+    named = [c for c in found if (c.tile_m, c.tile_n) in few.get((c.schedule, c.cluster), ())]
+    return tuple(named) or found
 
 
 @functools.cache
@@ -143,6 +218,7 @@ def with_stages(config: Config, dtype: nv.DType) -> Config:
     return replace(config, stages=most, store_buffers=1)
 
 
+@functools.cache
 def slots(
     config: Config, dtype: nv.DType, *, buffers: int = 1, memory: int = arch.MAX_SMEM_PER_BLOCK, b_major: str = "mn"
 ) -> int:
@@ -154,23 +230,21 @@ def slots(
     return (memory - used(0)) // (used(1) - used(0))
 
 
-def cycles(config: Config, shape: Shape, sms: int = arch.SMS) -> float:
-    """The model's time, in clocks of an SM."""
+def cycles(config: Config, shape: Shape, sms: int = arch.SMS) -> Any:
+    """The model's time, in clocks of an SM; where ``shape.m`` is an array, for each of its numbers of rows."""
     area = config.tile_m * config.tile_n
     tiles = shape.batches * config.tiles(shape.m, shape.n)
-    together = blocks_of_an_sm(config, shape)
+    together = blocks_of_an_sm(config, shape.dtype, shape.b_major)
     at_once = together * resident_clusters(config.cluster * config.split, sms)
     rounds = nv.cdiv(tiles, at_once)
-    sharing = min(together, nv.cdiv(min(tiles, at_once) * config.split, sms))  # blocks of the fullest SM
+    # Blocks of the fullest SM.
+    sharing = np.minimum(together, nv.cdiv(np.minimum(tiles, at_once) * config.split, sms)) if together > 1 else 1
     steps = nv.cdiv(shape.k * shape.dtype.bytes, 128 * config.split)
-    epilogues, reduction = rounds, 0.0
-    slices: Any = rounds * steps
+    epilogues, slices, reduction = rounds, rounds * steps, 0.0
     if not config.shared_tile:
         epilogues = 1
     if config.schedule == "streamk":
-        split = StreamKScheduler(tiles, steps, sms)
-        slices = split.whole * steps + split.longest
-        reduction = FIXUP * (nv.cdiv(split.pieces, split.cut) - 1) if split.is_cut else 0.0
+        slices, reduction = _cut(tiles, steps, sms)
     elif config.schedule == "splitk":
         reduction = rounds * (EXCHANGE + EXCHANGED * area)
     multiplying = sharing * area / 32 * (SHARED if config.shared_tile and config.consumers > 1 else 1.0)
@@ -184,29 +258,40 @@ def cycles(config: Config, shape: Shape, sms: int = arch.SMS) -> float:
     return _norm(OVERLAP, compute, (moved + FLUSHED) / MEMORY)
 
 
-def loading(config: Config, shape: Shape, sharing: int) -> float:
+def _cut(tiles: Any, steps: int, sms: int) -> tuple[Any, Any]:
+    """Slices of a stream-K block, and clocks of its handing over."""
+    if isinstance(tiles, np.ndarray):
+        every = np.array([_cut(int(number), steps, sms) for number in tiles])
+        return every[:, 0], every[:, 1]
+    split = StreamKScheduler(tiles, steps, sms)
+    handed = FIXUP * (nv.cdiv(split.pieces, split.cut) - 1) if split.is_cut else 0.0
+    return split.whole * steps + split.longest, handed
+
+
+def loading(config: Config, shape: Shape, sharing: Any) -> Any:
     """Clocks in which an SM gets a slice of both operands for each of its blocks."""
     panel = 128 // shape.dtype.bytes
     extents, majors = (shape.m, shape.n), (shape.a_major, shape.b_major)
     loaded, lines, off = 0, 0.0, False
     for i, tile in enumerate((config.tile_m, config.tile_n)):
         # Of a K-major operand the rows that exist; else whole panels of 128 bytes (`TmaOperand`).
-        rows = min(tile, nv.cdiv(extents[i], 8) * 8) if majors[i] == "k" else nv.cdiv(tile, panel) * panel
+        rows = np.minimum(tile, nv.cdiv(extents[i], 8) * 8) if majors[i] == "k" else nv.cdiv(tile, panel) * panel
         row = shape.k if majors[i] == "k" else extents[i]
-        bad = not shape.on_grid[i] if shape.on_grid else row * shape.dtype.bytes % 128 != 0
-        loaded += 128 * rows
-        lines += 128 * rows / config.sharers[i] / (OFF_GRID if bad else ON_GRID)
-        off = off or bad
-    return max(sharing * loaded / LOAD, lines if off else 0.0)
+        bad = np.logical_not(shape.on_grid[i]) if shape.on_grid else row * shape.dtype.bytes % 128 != 0
+        loaded = loaded + 128 * rows
+        lines = lines + 128 * rows / config.sharers[i] / np.where(bad, OFF_GRID, ON_GRID)
+        off = np.logical_or(off, bad)
+    return np.maximum(sharing * loaded / LOAD, np.where(off, lines, 0.0))
 
 
-def blocks_of_an_sm(config: Config, shape: Shape) -> int:
+@functools.cache
+def blocks_of_an_sm(config: Config, dtype: nv.DType, b_major: str) -> int:
     """Blocks that an SM holds at the same time. One takes all registers, but for split-K."""
     if config.schedule != "splitk":
         return 1
     registers = config.accumulator_registers(nv.f32) + SPARE_REGISTERS + 2
-    return occupancy(config.threads, registers, config.smem_bytes(shape.dtype, shape.b_major)).blocks
+    return occupancy(config.threads, registers, config.smem_bytes(dtype, b_major)).blocks
 
 
-def _norm(p: float, *values: float) -> float:
+def _norm(p: float, *values: Any) -> Any:
     return sum(value**p for value in values) ** (1 / p)

@@ -26,6 +26,7 @@ from nvdsl.kernels.gemm.dynamic import dynamic, unit
 from nvdsl.kernels.gemm.launch import sms
 from nvdsl.kernels.gemm.problem import GemmProblem, Matrix, check_block_scaled, offsets
 from nvdsl.kernels.gemm.tuned import tuned_matmul
+from nvdsl.lang.extents import Extent
 
 AXES = {"a": "mk", "b": "kn", "out": "mn"}
 """The names of the extents, where nothing is turned."""
@@ -157,23 +158,26 @@ def _bind(
         first = [start[i] for start in starts]
         given = exchanged.get(name, name)
         if name in packed:
-            packs[given], view = _packing(seen, first, letters, sizes)
+            packs[given], view = _packing(seen, first, letters)
         else:
             whole = not with_batch and seen.aligned and (name in "ab" or name in ("out", "c") and _fits_tma(seen))
-            view = ArgumentView.of(seen, first, dynamic(seen, letters, whole=whole, multiples=multiples))
+            near = not with_batch or seen.dtype == nv.f64  # the simple kernel is for small products but for f64
+            spec = dynamic(seen, letters, whole=whole, multiples=multiples, near=near)
+            view = ArgumentView.of(seen, first, spec)
         slots.append((given, view))
     return BoundKernel(problem, finish, function, options, tuple(slots), len(starts), sizes, packs)
 
 
-def _packing(
-    seen: Matrix, first: Sequence[int], letters: str, sizes: Mapping[str, int]
-) -> tuple[Packing, ArgumentView]:
+def _packing(seen: Matrix, first: Sequence[int], letters: str) -> tuple[Packing, ArgumentView]:
     """The copy of an operand, and how the kernel sees it."""
+    names = "zrc"[-len(seen.shape) :]  # of any operand
+    sizes = dict(zip(names, seen.shape, strict=True))
     *outer, cols = seen.shape
     padded = (*outer, padded_cols(cols, seen.dtype))
     copy = replace(seen, shape=padded, strides=packed_strides(padded))
-    spec = dynamic(copy, letters, whole=True, multiples={})
-    anyhow = DynamicSpec(seen.dtype, spec.axes, (Stride(1),) * len(seen.shape))
+    anyhow = DynamicSpec(seen.dtype, tuple(map(Extent, names)), (Stride(1),) * len(seen.shape))
+    written = dynamic(copy, names, whole=True, multiples={})
     turned = is_turned(seen.shape, seen.strides)
-    view = ArgumentView.of(copy, [0] * len(first), spec)
-    return Packing(ArgumentView.of(seen, first, anyhow), view, turned, sizes), view
+    source, target = ArgumentView.of(seen, first, anyhow), ArgumentView.of(copy, [0] * len(first), written)
+    view = replace(target, dynamic=dynamic(copy, letters, whole=True, multiples={}))
+    return Packing(source, target, turned, sizes), view

@@ -122,10 +122,17 @@ class StreamKScheduler:
 def _ratio(most: nv.Int, cut: nv.Int, steps: nv.Int, longest: nv.Int) -> tuple[nv.Int, nv.Int]:
     """How many pieces, of how many tiles: the fewest tiles whose pieces are no longer than ``longest``. All that are
     cut in ``most`` pieces, where `TRIED` are not enough; a piece a tile where cutting saves nothing."""
-    pieces, tiles = most, cut
-    for some in reversed(range(1, TRIED + 1)):
+    saves = (longest * WORTH <= steps * (WORTH - 1)) & (cut < most)
+    if saves is False:
+        return 1, 1
+    tried: list[tuple[nv.Bool, nv.Int, int]] = []
+    for some in range(1, TRIED + 1):
         number = nv.max(most * some // cut, 1)
         fits = (nv.cdiv(some * steps, number) <= longest) & (some <= cut)
+        tried.append((fits, number, some))
+        if fits is True:
+            break
+    pieces, tiles = most, cut
+    for fits, number, some in reversed(tried):
         pieces, tiles = nv.select(fits, number, pieces), nv.select(fits, some, tiles)
-    saves = (longest * WORTH <= steps * (WORTH - 1)) & (cut < most)
     return nv.select(saves, pieces, 1), nv.select(saves, tiles, 1)

@@ -15,19 +15,22 @@ WORTH_TRYING = 1.25
 """Times the fewest cycles: what the model thinks slower is not tried by a search."""
 
 
-def _shape(a: Any, b: Any, out: Any, a_major: str, b_major: str, acc_dtype: nv.DType) -> Shape:
+def _shape(
+    a: Any, b: Any, out: Any, a_major: str, b_major: str, acc_dtype: nv.DType, direct_store: bool = False
+) -> Shape:
     """Of the arguments of `tensor_core.matmul`."""
     *batches, m, n = out.shape
     k = a.shape[-1 if a_major == "k" else -2]
     on_grid = tuple(x.strides[-2] * x.dtype.bytes % 128 == 0 for x in (a, b))
-    return Shape(m, n, k, a.dtype, out.dtype, acc_dtype, math.prod(batches), a_major, b_major, on_grid)
+    return Shape(m, n, k, a.dtype, out.dtype, acc_dtype, math.prod(batches), a_major, b_major, on_grid, direct_store)
 
 
 def heuristic(
-    a: Any, b: Any, out: Any, a_major: str, b_major: str, acc_dtype: nv.DType, epilogue_op: Any, sms: int
-) -> dict[str, Any]:
+    a: Any, b: Any, out: Any, a_major: str, b_major: str, acc_dtype: nv.DType, epilogue_op: Any, sms: int,
+    direct_store: bool,
+) -> dict[str, Any]:  # fmt: skip
     """The model's choice."""
-    shape = _shape(a, b, out, a_major, b_major, acc_dtype)
+    shape = _shape(a, b, out, a_major, b_major, acc_dtype, direct_store)
     return {"config": choose(shape, _crowded(out, epilogue_op), sms)}
 
 

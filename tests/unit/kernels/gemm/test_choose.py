@@ -93,11 +93,11 @@ def test_blocks_of_an_sm_are_those_of_the_compiled_kernel(config, b_major):
     square = nv.ShapeDtype((512, 512), nv.f16)
     (kernel,) = splitk.matmul.compile(square, square, square, config=config, b_major=b_major).kernels.values()
     found = occupancy(config.threads, kernel.resources.registers, kernel.smem_bytes)
-    assert blocks_of_an_sm(config, Shape(512, 512, 512, b_major=b_major)) == found.blocks
+    assert blocks_of_an_sm(config, nv.f16, b_major) == found.blocks
 
 
 def test_other_schedules_have_an_sm_for_themselves():
-    assert blocks_of_an_sm(Config(64, 64, consumers=1, stages=2), Shape(64, 64, 64)) == 1
+    assert blocks_of_an_sm(Config(64, 64, consumers=1, stages=2), nv.f16, "k") == 1
 
 
 @pytest.mark.parametrize(

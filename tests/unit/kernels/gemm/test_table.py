@@ -67,7 +67,7 @@ def types_of(entry):
 def chosen(entry):
     """The model's choice for the product that an entry is for."""
     arrays, constants = call_of(entry)
-    names = ("acc_dtype", "a_major", "b_major", "epilogue_op", "sms")
+    names = ("acc_dtype", "a_major", "b_major", "epilogue_op", "sms", "direct_store")
     given = {name: constants.get(name) for name in names}
     return tuned_matmul._settings.heuristic(a=arrays[0], b=arrays[1], out=arrays[2], **given)["config"]
 
