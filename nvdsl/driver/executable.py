@@ -54,10 +54,12 @@ class Executable:
         scalars: Sequence[ScalarArgument],
         devices: Devices,
         plain: bool = False,
+        early: Sequence[Step] = (),
     ) -> None:
         self.name = name
         self.written = frozenset(a.index for a in arrays if a.written)
-        self.template, self._steps, self._results = template, tuple(steps), tuple(results)
+        self.template, self._results = template, tuple(results)
+        self._early, self._late, self._steps = tuple(early), tuple(steps), (*early, *steps)
         self._launches, self.arrays, self.scalars = tuple(launches), tuple(arrays), tuple(scalars)
         self.count = len(arrays) + len(scalars)
         self.plain = plain
@@ -138,10 +140,22 @@ class Executable:
         else:
             self.execute(frame, run)
 
-    def execute(self, frame: Frame, run: Run) -> None:
-        """The steps, with arrays where they lie."""
+    def settled(self, more: Sequence[Any]) -> Frame:
+        """A frame of which only what lies where is missing, and the numbers of a call. ``more``: its last arguments,
+        extents and strides of the arrays."""
+        frame = self.template.copy()
+        frame[1 + self.count - len(more) : 1 + self.count] = more
+        for scalar in self.scalars:
+            if scalar.index >= self.count - len(more):
+                frame[scalar.slot] = scalar.convert(frame[scalar.slot])
+        for step in self._early:
+            step(frame)
+        return frame
+
+    def execute(self, frame: Frame, run: Run, settled: bool = False) -> None:
+        """The steps, with arrays where they lie. ``settled``: the frame comes from `settled`."""
         try:
-            for step in self._steps:
+            for step in self._late if settled else self._steps:
                 step(frame)
         except CudaError as error:
             run.abandon()
@@ -152,10 +166,11 @@ class Executable:
         run.release()
 
     def record(self, frame: Frame) -> list[Recorded]:
-        """The launches of a plain executable, to be repeated with the very same arguments on the same stream."""
+        """The launches of a plain executable, to be repeated with the very same arguments on the same stream.
+        ``frame``: from `settled`, completed."""
         found = []
         try:
-            for step in self._steps:
+            for step in self._late:
                 if not isinstance(step, Launch):
                     step(frame)
                 elif recorded := step.recorded(frame):
@@ -239,13 +254,14 @@ def build(
     names = [f"argument {i}" for i in range(len(entry.arguments))] if names is None else names
     builder = Builder(_HANDLERS, _FOLDABLE, kernels=kernels, names=names)
     scalars = _define_arguments(builder, function, entry)
+    builder.extents |= {scalar.slot for scalar in scalars if extents.name_of(entry.arguments[scalar.index])}
     steps, terminator = builder.block(entry)
     results = builder.slots(terminator.operands)
     if any(slot in builder.layouts for slot in results):
         raise unsupported(terminator, "of a memref")
     arrays = [_array_argument(builder, entry, slot, written) for slot in sorted(builder.arguments)]
     made = builder.template, steps, results, builder.launches
-    return Executable(function_name, *made, arrays, scalars, devices, builder.plain)
+    return Executable(function_name, *made, arrays, scalars, devices, builder.plain, builder.early)
 
 
 def _array_argument(builder: Builder, entry: Any, slot: int, written: frozenset[int] | None) -> ArrayArgument:

@@ -48,12 +48,13 @@ class Launcher:
         disjoint: Sequence[tuple[int, int, Disjoint]] = (),
     ) -> None:
         self._executable, self._device, self._place = executable, device, place
-        self._more = tuple(more)
         self._order, self._offsets, self._disjoint = order, offsets or [()], disjoint
         self._cuda, self._context = device.cuda, device.context
         self._current_stream = place.library.stream_of(place.device)
         self._aligned = [argument for argument in executable.arrays if argument.unaligned]
-        self._rest = executable.template[1 + executable.count :]
+        given = executable.count - len(more)
+        self._rest = executable.settled(more)[1 + given :]
+        self._scalars = [scalar for scalar in executable.scalars if scalar.index < given]
         self._run = device.within(executable.run_on, device, 0)
         self._recorded: dict[tuple[int, Sequence[Any]], Sequence[Recorded]] = {}  # (): seen once
 
@@ -91,11 +92,10 @@ class Launcher:
             recorded = [launch for frame in frames for launch in executable.record(frame)]
             self._remember(handle, values, recorded)
             return recorded
-        numbers = len(executable.scalars) > len(self._more)
-        if executable.plain and not (numbers and 0 in arguments):  # 0.0 and -0.0 would be one key
+        if executable.plain and not (self._scalars and 0 in arguments):  # 0.0 and -0.0 would be one key
             self._remember(handle, values, ())
         for frame in frames:
-            executable.execute(frame, run)
+            executable.execute(frame, run, settled=True)
         return ()
 
     def _frame(self, run: Run, arguments: Sequence[Any], offsets: Sequence[int]) -> list[Any]:
@@ -104,8 +104,8 @@ class Launcher:
         for argument in self._aligned:
             if arguments[argument.index] & argument.unaligned:
                 argument.check_memory(arguments[argument.index], self._place)
-        frame = [run, *arguments, *self._more, *self._rest]
-        for scalar in self._executable.scalars:
+        frame = [run, *arguments, *self._rest]
+        for scalar in self._scalars:
             frame[scalar.slot] = scalar.convert(frame[scalar.slot])
         return frame
 

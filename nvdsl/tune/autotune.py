@@ -113,7 +113,7 @@ class Autotuned(Jit[P]):
         if how == "always":
             if why := device.missing():
                 self._warn_no_gpu(why)
-            elif store.load(*self._file_of(call, problem)) is None:
+            elif self._kept(call, problem) is None:
                 try:
                     found = self._tune(call, problem, BUDGET, False, None)
                     return found.source, found.config, *_constants(found.config)
@@ -137,7 +137,7 @@ class Autotuned(Jit[P]):
         """What to try, in order: (source, configuration)."""
         if how != "off":
             if not device.missing():
-                record = store.load(*self._file_of(call, problem))
+                record = self._kept(call, problem)
                 if record is not None and (kept := self.space.revive(record.config)):
                     yield "cache", kept
             if self._settings.table is not None:
@@ -242,6 +242,11 @@ class Autotuned(Jit[P]):
 
     def _file_of(self, call: Call, problem: Problem) -> tuple[dict[str, Any], dict[str, str], dict[str, str]]:
         return self._question(problem), device.identity(call), self._valid_for()
+
+    def _kept(self, call: Call, problem: Problem) -> store.Record | None:
+        """The user's cache's answer. What it has to hold for takes milliseconds to find out: only if there is one."""
+        question, gpu = self._question(problem), device.identity(call)
+        return store.load(question, gpu, self._valid_for()) if store.path(question, gpu).exists() else None
 
     def _defaults(self) -> dict[str, Any]:
         parameters = self._signature.parameters

@@ -115,6 +115,9 @@ class Builder:
     launches: list[Launch] = field(default_factory=list)
     plain: bool = True  # a call does nothing but launches, the same ones each time, and computes what they need
     names: Sequence[str] = ()  # of the function's arguments, for messages
+    extents: set[int] = field(default_factory=set)  # slots of extents and strides, and of what they alone determine
+    early: list[Step] = field(default_factory=list)  # what computes them: the same for all calls of the same shapes
+    _depth: int = 0
     _slots: dict[int, int] = field(default_factory=dict)
 
     # --- slots
@@ -151,6 +154,10 @@ class Builder:
     def known(self, slots: Sequence[int]) -> bool:
         return self.constant.issuperset(slots)
 
+    def settled(self, slots: Sequence[int]) -> bool:
+        """Whether the shapes of a call's arrays determine them, here outside of loops and branches."""
+        return self._depth == 1 and all(slot in self.constant or slot in self.extents for slot in slots)
+
     def root(self, slot: int) -> frozenset[int]:
         return self.roots.get(slot, frozenset())
 
@@ -166,10 +173,12 @@ class Builder:
         """The steps of a block, and its terminator."""
         steps: list[Step] = []
         *body, terminator = block.operations
+        self._depth += 1
         for op in body:
             step = self.op(op.operation)
             if step is not None:
                 steps.append(step)
+        self._depth -= 1
         return steps, terminator.operation
 
     def op(self, op: Any) -> Step | None:
@@ -179,6 +188,10 @@ class Builder:
         step = handler(self, op)
         if step is not None and op.name in self.foldable and self.known(self.slots(op.operands)):
             return self._fold(op, step)
+        if step is not None and op.name in self.foldable and self.settled(self.slots(op.operands)):
+            self.extents.update(self.slots(op.results))
+            self.early.append(step)
+            return None
         return step
 
     def _fold(self, op: Any, step: Step) -> Step | None:

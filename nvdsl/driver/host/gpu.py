@@ -9,7 +9,7 @@ from typing import Any
 
 from nvdsl.driver.array_spec import packed_strides
 from nvdsl.driver.cuda import Cuda, EncodedMap
-from nvdsl.driver.host.builder import RUN, Builder, Frame, Handler, Layout, Slot, Step, unsupported
+from nvdsl.driver.host.builder import RUN, Builder, Frame, Handler, Layout, Slot, Step, sequence, unsupported
 from nvdsl.driver.launch import KernelBinary, Launch, Parameter
 from nvdsl.errors import ArgumentError, LowerError, Where
 from nvdsl.hopper import arch
@@ -183,17 +183,26 @@ def _create_descriptor(builder: Builder, op: Any) -> Step:
 
     else:
         every = functools.lru_cache(maxsize=_KINDS)(of)
-
         whole = builder.wholes.get(source, source)
         check_end = has(op, STORED) and not layout.is_static
+        found, beyond = builder.new_slot(), builder.new_slot()
+
+        def find(frame: Frame) -> None:
+            now = layout.at(frame)
+            frame[found] = every(now, tuple([frame[slot] for slot in box]))
+            frame[beyond] = builder.layouts[whole].at(frame).end - now.end if check_end else 0
 
         def step(frame: Frame) -> None:
-            now, address = layout.at(frame), frame[source]
-            maps = every(now, tuple([frame[slot] for slot in box]))
+            maps, address = frame[found], frame[source]
             if check_end:
-                room = frame[whole] + builder.layouts[whole].at(frame).end - address - now.end
-                maps.check_end(room)
+                maps.check_end(frame[whole] - address + frame[beyond])
             frame[result] = maps.known.get(address) or maps.at(address, frame[RUN].cuda)
+
+        numbers = [n for one in (layout, builder.layouts[whole]) for n in (*one.shape, *one.strides)]
+        if builder.settled([*box, *(n for n in numbers if isinstance(n, Slot))]):
+            builder.early.append(find)
+        else:
+            return sequence([find, step])
 
     return step
 

@@ -57,9 +57,9 @@ COMMON = {
     ("streamk", 1): [(128, 192), (192, 128)],
     ("splitk", 1): [(64, 32), (64, 64), (64, 128)],
 }  # fmt: skip
-"""(schedule, blocks of a cluster): the tiles of `TILES` that are chosen without a search. Each is compiled on its own, so
-they are few: together these lose 0.7 % of the cycles of the best of `TILES` (geometric mean over products of all sizes),
-0.2 % over squares."""
+"""(schedule, blocks of a cluster): the tiles of `TILES` that are chosen without a search. Each is compiled on its own,
+so they are few: together these lose 0.6 % of the cycles of the best of `TILES` (geometric mean over products of all
+sizes), 0.2 % over squares."""
 UNALIGNED = {
     ("cooperative", 1): [(64, 64)],
     ("cooperative", 2): [(128, 256)],
@@ -272,7 +272,9 @@ def loading(config: Config, shape: Shape, sharing: Any) -> Any:
     """Clocks in which an SM gets a slice of both operands for each of its blocks."""
     panel = 128 // shape.dtype.bytes
     extents, majors = (shape.m, shape.n), (shape.a_major, shape.b_major)
-    loaded, lines, off = 0, 0.0, False
+    loaded: Any = 0
+    lines: Any = 0.0
+    off: Any = False
     for i, tile in enumerate((config.tile_m, config.tile_n)):
         # Of a K-major operand the rows that exist; else whole panels of 128 bytes (`TmaOperand`).
         rows = np.minimum(tile, nv.cdiv(extents[i], 8) * 8) if majors[i] == "k" else nv.cdiv(tile, panel) * panel
