@@ -21,12 +21,11 @@ def cluster_sum(a, weights, y, *, rows=16, threads=64):
         nv.cluster_sync()
         if rank == 0 and t == 0:
             weights_tma.load(scale, full, (row, col), multicast_mask=(1 << cluster) - 1)
-        nv.copy(a[rank, row : row + rows, col : col + COLS], products)
-        nv.sync_threads()
         full.wait(0)
+        slice_ = a[rank, row : row + rows, col : col + COLS]
         for unit in nv.range(t, rows * COLS // 4, threads):
             at = (unit // (COLS // 4), unit % (COLS // 4) * 4)
-            products.store_vector(products.vector(at, 4) * scale.vector(at, 4), at)
+            products.store_vector(slice_.vector(at, 4) * scale.vector(at, 4), at)
         nv.cluster_sync()
         share = rows // cluster
         for unit in nv.range(t, share * COLS // 4, threads):
