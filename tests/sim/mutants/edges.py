@@ -75,6 +75,7 @@ class Edges:
     def lines(self, number: int) -> frozenset[Line]:
         """The right lines for a change of op ``number``."""
         if number not in self._known:
+            self._known[number] = frozenset()  # while it is asked for: a loop's values go round
             self._known[number] = frozenset(line for line in self._edge(self.ops[number], number) if line)
         return self._known[number]
 

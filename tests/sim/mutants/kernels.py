@@ -316,3 +316,17 @@ def privatized(x, out):
 
     clear()
     kernel()
+
+
+@nv.jit
+def column_sums(x, out):
+    """Sums of columns, which four warps hold, through the same shared memory again and again."""
+
+    @nv.kernel(grid=1, block=128)
+    def kernel():
+        scratch = nv.smem(4 * 8, nv.f32)
+        for turn in nv.range(3):
+            part = nv.fragment(x, (turn, 0, 0), (64, 8))
+            part.sum(axis=0, scratch=scratch).store(out, (turn, 0))
+
+    kernel()

@@ -14,6 +14,8 @@ import ml_dtypes
 import numpy as np
 
 import nvdsl as nv
+from nvdsl.kernels.attention import forward as attention_forward
+from nvdsl.kernels.attention.forward import attention
 from nvdsl.kernels.blocks.contiguous import contiguous, pack
 from nvdsl.kernels.blocks.elementwise import Elementwise
 from nvdsl.kernels.blocks.linear_combination import LinearCombination
@@ -139,6 +141,44 @@ def _specified() -> Case:
     return _exact(gemm, [a, b, out], out, (a.astype(np.float32) @ b).astype(np.float16), **options)
 
 
+def _layer() -> Case:
+    """A product, and in its epilogue a scale of rows, a bias of columns, a residual, and stmatrix."""
+    a, b, residual = _integers(64, 192), _integers(192, 64), _integers(64, 64)
+    scale, bias = _floats(64), _floats(64)
+    out = np.full((64, 64), np.nan, np.float16)
+    x = scale[:, None] * (a.astype(np.float32) @ b.astype(np.float32)) + bias
+    expected = 0.5 * x * (1 + np.tanh(0.7978845608028654 * (x + 0.044715 * x**3))) + residual
+    function = load("chapters/ch14_fused_epilogue.py").layer
+    program = traced(function, a, b, scale, bias, residual, out, stages=2, tile=(64, 64, 64))
+
+    def check() -> None:
+        np.testing.assert_allclose(out, expected, rtol=4e-3, atol=4e-3)
+
+    return Case(program, check, lambda: out.fill(np.nan))
+
+
+def _attention(
+    function: Any, q: np.ndarray, k: np.ndarray, v: np.ndarray, more: list[np.ndarray], causal: bool, **constants: Any
+) -> Case:
+    """Attention of [rows, size] or [heads, rows, size]; ``more``: what the function takes behind its result."""
+    out = np.full(q.shape, np.nan, q.dtype)
+    s = (q.astype(np.float64) @ np.swapaxes(k, -1, -2).astype(np.float64)) / np.sqrt(q.shape[-1])
+    p = np.exp(np.where(np.tri(q.shape[-2], k.shape[-2], dtype=bool), s, -np.inf) if causal else s)
+    expected = p / p.sum(-1, keepdims=True) @ v.astype(np.float64)
+
+    def reset() -> None:
+        for one in (out, *more):
+            one.fill(np.nan)
+
+    program = traced(function, q, k, v, out, *more, causal=causal, **constants)
+    return Case(program, lambda: np.testing.assert_allclose(out, expected, rtol=6e-3, atol=6e-3), reset)
+
+
+def _heads(heads: int, rows: int, keys: int) -> list[np.ndarray]:
+    rng = np.random.default_rng(0)
+    return [rng.standard_normal((heads, n, 64)).astype(np.float16) for n in (rows, keys, keys)]
+
+
 _TILE = {"tile_m": 128, "tile_n": 64, "stages": 2}
 
 SUBJECTS: dict[str, Callable[[], Case]] = {
@@ -181,6 +221,16 @@ SUBJECTS: dict[str, Callable[[], Case]] = {
     "atomic sums": lambda: _told(kernels.atomic_sums, x := _floats(3, 64), [], x.sum(0)),
     "warp's product": _warp_product,
     "GEMM in specifications": _specified,
+
+
+    "ch14": _layer,
+    "ch16": lambda: _attention(
+        load("chapters/ch16_online_softmax.py").attention, *(x[0] for x in _heads(1, 192, 192)), [], True
+    ),
+    "attention": lambda: _attention(
+        attention, *_heads(3, 128, 192), [_nan(3, 128)], False, config=attention_forward.Config(tile_n=64, blocks=1)
+    ),
+    "column sums": lambda: _told(kernels.column_sums, x := _floats(3, 64, 8), [], x.sum(1)),
     "collectives": lambda: _collectives(group_kernels.rounds),
     "collectives, parts": lambda: _collectives(group_kernels.rounds_of_parts),
     "collectives, cluster": lambda: _collectives(group_kernels.rounds_of_a_cluster),
