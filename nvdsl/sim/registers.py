@@ -69,6 +69,8 @@ class Given:
 def fragment(values: Any, dtype: str) -> Any:
     """Four registers of A as this warp's [16, k]."""
     words = np.array([np.broadcast_to(np.asarray(x), (LANES,)) for x in registers_of(values)])
+    if words.dtype.itemsize != 4:  # a number that all lanes share is Python's
+        words = words.astype(np.uint32)
     parts = np.ascontiguousarray(words).view(matrix.ELEMENTS[dtype]).reshape(4, LANES, -1)
     rows, columns = a_fragment(parts.shape[-1])
     out = np.zeros((ROWS, 8 * parts.shape[-1]), np.int32 if parts.dtype.kind in "iu" else np.float32)

@@ -69,7 +69,7 @@ class Program:
         skip = self._skip
         for number, region in enumerate(op.regions):
             for block in region.blocks:
-                before = ""
+                source = 0
                 for child in block.operations:
                     child = child.operation
                     name = child.name
@@ -77,7 +77,8 @@ class Program:
                     unimportant = skip.get(name)
                     if unimportant is None:
                         unimportant = skip[name] = name.startswith(_UNIMPORTANT) and name not in _ASKED
-                    repeated, before = name == before == _RUN, name
+                    last, source = source, hash(child.operands[0]) if name == _RUN else 0
+                    repeated = last == source != 0
                     if not unimportant and not repeated:
                         self._add(Node(child, name, self._order, parent, number), kernel)
 
