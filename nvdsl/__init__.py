@@ -4,7 +4,7 @@ The public names, nothing else. ``import nvdsl as nv`` is the usual form.
 
 * host functions and kernels: `jit`, `kernel`, `empty`, `zeros`, `ShapeDtype`, `no_gpu`, `synchronize`
 * the matrix product for any layout, type and size: `matmul`
-* over the rows of an array: `softmax`, `layer_norm`, `rms_norm`
+* over the rows of an array: `softmax`, `log_softmax`, `layer_norm`, `rms_norm`
 * choosing a kernel's constants by trying them: `autotune`, `Space`
 * control flow: `range` (traced loops); plain ``if``, ``while``, ``and``, ``or``, ``not`` on traced values
 * types and values: `f16` ... `u64`, `const`, `vector`, `select`, `min`, `max`, `abs`, `clamp`, `bitcast`;
@@ -172,13 +172,15 @@ from nvdsl.values.vector import vector
 if TYPE_CHECKING:
     from nvdsl.kernels.gemm.matmul import matmul as matmul
     from nvdsl.kernels.rows.calls import layer_norm as layer_norm
+    from nvdsl.kernels.rows.calls import log_softmax as log_softmax
     from nvdsl.kernels.rows.calls import rms_norm as rms_norm
     from nvdsl.kernels.rows.calls import softmax as softmax
 
 
 _KERNELS = {
     "matmul": "nvdsl.kernels.gemm.matmul", "softmax": "nvdsl.kernels.rows.calls",
-    "layer_norm": "nvdsl.kernels.rows.calls", "rms_norm": "nvdsl.kernels.rows.calls",
+    "log_softmax": "nvdsl.kernels.rows.calls", "layer_norm": "nvdsl.kernels.rows.calls",
+    "rms_norm": "nvdsl.kernels.rows.calls",
 }  # fmt: skip
 
 

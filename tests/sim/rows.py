@@ -24,6 +24,8 @@ def check(shape, dtype, parameters=np.float32, far=True, pad=0, **options):
     x = memory[..., :columns]
     weight, bias = (rng.standard_normal(columns).astype(parameters) for _ in range(2))
     close(nv.softmax(x, **options), softmax_of(_rows(x)), dtype)
+    logarithm = _rows(x).astype(np.float64) - _rows(x).max(axis=1, keepdims=True).astype(np.float64)
+    close(nv.log_softmax(x, **options), logarithm - np.log(np.exp(logarithm).sum(axis=1, keepdims=True)), dtype)
     close(nv.rms_norm(x, weight, **options), rms_norm_of(_rows(x), weight.astype(np.float64)), dtype)
     close(nv.layer_norm(x, None, bias, **options), layer_norm_of(_rows(x), np.ones(columns), bias), dtype)
     if far:

@@ -1,4 +1,4 @@
-"""``nv.softmax``, ``nv.layer_norm`` and ``nv.rms_norm``: over the last axis, for any leading axes."""
+"""``nv.softmax``, ``nv.log_softmax``, ``nv.layer_norm``, ``nv.rms_norm``: over the last axis, for any leading axes."""
 
 from __future__ import annotations
 
@@ -29,6 +29,15 @@ def softmax(x: A, out: ArrayLike | None = None, *, stream: Stream | None = None,
     Raises ArgumentError for arrays that don't fit.
     """
     return _run("softmax", kernels.softmax, x, {}, out, (), stream, target)
+
+
+@at_call
+def log_softmax(x: A, out: ArrayLike | None = None, *, stream: Stream | None = None, target: str | None = None) -> A:
+    """``x - log(sum(exp(x)))`` over the last axis; returns ``out``. For arrays and special values see `softmax`.
+
+    Raises ArgumentError for arrays that don't fit.
+    """
+    return _run("log_softmax", kernels.log_softmax, x, {}, out, (), stream, target)
 
 
 @at_call

@@ -30,6 +30,19 @@ def softmax(x: Matrix, y: Matrix, *, config: RowsConfig) -> None:
 
 
 @nv.jit
+def log_softmax(x: Matrix, y: Matrix, *, config: RowsConfig) -> None:
+    @nv.kernel(grid=_grid(x, config), block=config.threads, cluster=config.cluster)
+    def kernel() -> None:
+        row = Row(x, config)
+        row.load(x, float("-inf"))
+        highest = row.max()
+        total = nv.math.log(row.sum(lambda step, part: nv.math.exp(part - highest)))
+        row.store(y, lambda step, part: part - highest - total)
+
+    kernel()
+
+
+@nv.jit
 def layer_norm(
     x: Matrix,
     y: Matrix,

@@ -35,13 +35,13 @@ def test_what_does_not_fit_is_an_error_of_the_call(call, says):
 
 
 CASES = [(kernel, dtype, cols) for cols in (1, 100, 777, 1024, 8192, 16_384, 65_536, 262_144, 262_143)
-         for kernel in ("softmax", "layer_norm", "rms_norm") for dtype in (nv.bf16, nv.f32)]  # fmt: skip
+         for kernel in ("softmax", "log_softmax", "layer_norm", "rms_norm") for dtype in (nv.bf16, nv.f32)]  # fmt: skip
 
 
 @pytest.mark.parametrize(("kernel", "dtype", "cols"), sample(CASES, 5))
 def test_a_row_fits_into_registers(kernel, dtype, cols):
     x, row = array(dtype, 64, cols), array(dtype, cols)
-    more = {"softmax": (), "layer_norm": (row, row, 1e-5), "rms_norm": (row, 1e-6)}[kernel]
+    more = {"softmax": (), "log_softmax": (), "layer_norm": (row, row, 1e-5), "rms_norm": (row, 1e-6)}[kernel]
     function = nv.jit(getattr(kernels, kernel).__wrapped__, strict=True)
     (compiled,) = function.compile(x, x, *more, config=choose(cols, dtype.bytes, cols)).kernels.values()
     used = compiled.resources
