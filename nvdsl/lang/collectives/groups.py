@@ -53,6 +53,7 @@ class Group(Generic[P]):
 
     def __init__(self, name: str, threads: Callable[P, Threads]) -> None:
         self._name, self._threads = name, threads
+        setattr(threads, "__qualname__", name)  # noqa: B010  (what Python calls it where an argument is unknown)
 
     @overload
     def sum(self, x: Many, *args: P.args, **kwargs: P.kwargs) -> tuple[Value, ...]: ...
@@ -207,7 +208,11 @@ class Group(Generic[P]):
     def _like(self, what: str, initial: Any, leaves: Leaves) -> list[Value]:
         given = initial if isinstance(initial, (tuple, list)) else (initial,)
         if len(given) != len(leaves):
-            raise trace_error(f"{what} with {len(given)} initial values for {len(leaves)}")
+            raise trace_error(
+                f"{what} with {len(given)} initial values for {len(leaves)}",
+                rule="the first thread gets the initial value: it is made like the threads' values",
+                fix="for a tuple, pass a tuple with a number for each of its parts",
+            )
         values = [as_value(a, like) for a, like in zip(given, leaves, strict=True)]
         if any(a.dtype is not b.dtype or a.shape != b.shape for a, b in zip(values, leaves, strict=True)):
             raise trace_error(

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
+
 from nvdsl.errors import trace_error
 from nvdsl.mlir import ir
 from nvdsl.values import arith, casts, dtypes
@@ -34,7 +36,7 @@ def leaves(x: Any, what: str) -> tuple[list[Value], Build]:
             return kind(*made) if hasattr(kind, "_fields") else kind(made)
 
         return [leaf for found, _ in parts for leaf in found], build
-    if is_number(x) or hasattr(x, "dtype") and (isinstance(x, Value) or not isinstance(x, ir.Value)):
+    if is_number(x) or isinstance(x, Value | np.integer | np.floating):
         value = as_value(x)
         if len(value.shape) < 2 and value.dtype is not dtypes.tf32 and (value.dtype.bits > 1 or not value.shape):
             return [value], lambda values: values[0]
