@@ -69,7 +69,8 @@ def _check_stages(stages: int) -> None:
 class Ring:
     """A ring of ``stages`` slots, each with a full and an empty mbarrier.
 
-    ``bytes`` is what the producer's loads bring into one slot. ``consumers`` is how many arrivals free a slot.
+    ``bytes`` is what the producer's loads bring into one slot. ``consumers`` is how many arrivals free a slot, or
+    a number for each kind of consumer, as (8, 128) for the warps of two warpgroups and for 128 threads.
     `wgmma_wait` speaks for the wgmmas of the whole warpgroup, so one arrival of a warpgroup is enough, or one of each
     warp. What ordinary loads read, each thread releases for itself. With ``sync`` all threads of the block meet after
     the init of the barriers; in a cluster pass False and call `cluster_sync` yourself. All threads make the ring.
@@ -82,8 +83,11 @@ class Ring:
             state = state.next()                       ...; ring.release(state); state = state.next()
     """
 
-    def __init__(self, stages: int, *, bytes: int, consumers: int = 1, sync: bool = True) -> None:
+    def __init__(
+        self, stages: int, *, bytes: int, consumers: int | Sequence[int] = 1, sync: bool = True
+    ) -> None:
         _check_stages(stages)
+        consumers = sum(consumers) if isinstance(consumers, Sequence) else consumers
         self.stages, self.bytes, self.consumers = stages, bytes, consumers
         self.full = Mbarriers(stages, arrivals=1, sync=False)
         self.empty = Mbarriers(stages, arrivals=consumers, sync=sync)
@@ -115,8 +119,13 @@ class Ring:
         """Wait until the slot's bytes have arrived."""
         self.full[state.stage].wait(state.phase)
 
-    def release(self, state: PipelineState, predicate: Bool | None = None, *, rank: Int | None = None) -> None:
+    def release(
+        self, state: PipelineState, predicate: Bool | None = None, *, rank: Int | None = None, count: Int = 1
+    ) -> None:
         """Arrive once at the slot's empty barrier (each thread where ``predicate`` holds does).
+
+        ``count``: for so many consumers, where others leave the slot to this one; the counts of all add up to the
+        ring's ``consumers``.
 
         An arrival speaks for the thread that arrives. After `wgmma_wait` one lane may release for its whole warp. After
         ordinary loads (ldmatrix, too) the lanes must meet first: with `sync_warp`, or a barrier for several warps.
@@ -126,6 +135,6 @@ class Ring:
         """
         empty = self.empty[state.stage]
         if rank is None:
-            empty.arrive(predicate=predicate)
+            empty.arrive(predicate=predicate, count=count)
         else:
-            empty.arrive_cluster(rank, predicate, relaxed=True)
+            empty.arrive_cluster(rank, predicate, count=count, relaxed=True)

@@ -86,10 +86,12 @@ def _arrive(op: Any) -> Text:
     return "mbarrier.arrive.shared.b64 _, [$0];", [to_i32(address)]
 
 
-def _arrive_cluster(op: Any) -> Text | None:
-    if str(op.operands[0].type) != "!llvm.ptr<7>" or len(op.operands) != 1:
-        return None
-    return f"mbarrier.arrive.{_order(op)}.cluster.shared::cluster.b64 _, [$0];", [op.operands[0]]
+def _arrive_at(op: Any) -> Text | None:
+    """At an address, for as many as the second operand says."""
+    space = {"!llvm.ptr<3>": "shared", "!llvm.ptr<7>": f"{_order(op)}.cluster.shared::cluster"}
+    where = space.get(str(op.operands[0].type))
+    count = ", $1" if len(op.operands) > 1 else ""
+    return (f"mbarrier.arrive.{where}.b64 _, [$0]{count};", list(op.operands)) if where else None
 
 
 def _expect_cluster(op: Any) -> Text | None:
@@ -147,7 +149,7 @@ def _reduction(op: Any) -> Text | None:
 
 _TEXTS: dict[str, Callable[[Any], Text | None]] = {
     "nvgpu.mbarrier.arrive": _arrive,
-    "nvvm.mbarrier.arrive": _arrive_cluster,
+    "nvvm.mbarrier.arrive": _arrive_at,
     "nvvm.mbarrier.arrive.expect_tx": _expect_cluster,
     "nvvm.cp.async.bulk.tensor.global.shared.cta": _tma_store,
     "llvm.atomicrmw": _reduction,

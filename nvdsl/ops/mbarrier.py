@@ -113,17 +113,23 @@ class Mbarrier:
             )
         nvgpu.mbarrier_init(self.mbar_group_op, index(count), self.id_op, predicate=_i1(predicate))
 
-    def arrive(self, txcount: Int = 0, predicate: Bool | None = None) -> None:
+    def arrive(self, txcount: Int = 0, predicate: Bool | None = None, *, count: Int = 1) -> None:
         """Arrive once (``mbarrier.arrive``); with ``txcount`` also expect so many bytes.
 
-        ``txcount`` is in bytes (``mbarrier.arrive.expect_tx``). With ``predicate`` only the threads where
-        it is true arrive.
+        ``txcount`` is in bytes (``mbarrier.arrive.expect_tx``). With ``predicate`` only the threads where it is true
+        arrive, by one predicated instruction. ``count``: arrive so many times at once, for others, too; 1 or more.
+        Raises TraceError for a count that is none, and with ``txcount``.
         """
+        once = isinstance(count, int) and count == 1
+        _check_count(count, txcount)
         if not isinstance(txcount, int) or txcount != 0:
             self.arrive_expect_tx(txcount, predicate)
             return
         with under(predicate):
-            nvgpu.mbarrier_arrive(self.mbar_group_op, self.id_op)
+            if once:
+                nvgpu.mbarrier_arrive(self.mbar_group_op, self.id_op)
+            else:
+                nvvm.mbarrier_arrive(self.pointer, count=i32(count))
 
     def arrive_expect_tx(self, bytes: Int, predicate: Bool | None = None) -> None:
         """Expect ``bytes`` more bytes in this phase and arrive once (``mbarrier.arrive.expect_tx``)."""
@@ -138,22 +144,24 @@ class Mbarrier:
         nvvm.mbarrier_expect_tx(self.pointer, i32(bytes))
 
     def arrive_cluster(
-        self, rank: Int, predicate: Bool | None = None, *, txcount: Int = 0, relaxed: bool = False
+        self, rank: Int, predicate: Bool | None = None, *, txcount: Int = 0, count: Int = 1, relaxed: bool = False
     ) -> None:
         """Arrive once at block ``rank``'s copy of this mbarrier (``mapa``, then
         ``mbarrier.arrive.release.cluster.shared::cluster``); with ``txcount`` also expect so many bytes there
-        (``mbarrier.arrive.expect_tx``).
+        (``mbarrier.arrive.expect_tx``). ``predicate`` and ``count`` as in `arrive`.
 
         A release first makes this thread's writes visible to the cluster. sm_90 waits for all of them (MEMBAR.ALL.GPU),
         which takes some thousand cycles under load. ``relaxed=True`` leaves that out. It is right if the arrival only
         says that reads are done, above all those of a wgmma after `wgmma_wait`.
         """
         _check_tx(txcount)
+        _check_count(count, txcount)
+        several = None if isinstance(count, int) and count == 1 else i32(count)
         cluster = nvvm.MemScopeKind.CLUSTER
         with under(predicate):
             remote = mapa(self.pointer, rank)
             if isinstance(txcount, int) and txcount == 0:
-                nvvm.mbarrier_arrive(remote, scope=cluster, relaxed=relaxed)
+                nvvm.mbarrier_arrive(remote, count=several, scope=cluster, relaxed=relaxed)
             else:
                 nvvm.mbarrier_arrive_expect_tx(remote, i32(txcount), scope=cluster, relaxed=relaxed)
 
@@ -194,6 +202,22 @@ def _check_tx(bytes: Int) -> None:
             rule=f"an mbarrier's transaction count is 0 to {arch.MBARRIER_MAX_TX} bytes "
             "(PTX ISA, Tracking asynchronous operations by the mbarrier object)",
             fix="pass the bytes of the tiles that are loaded; split large tiles over two barriers",
+        )
+
+
+def _check_count(count: Int, txcount: Int) -> None:
+    once = isinstance(count, int) and count == 1
+    if isinstance(count, int) and not 1 <= count <= arch.MBARRIER_MAX_COUNT:
+        raise trace_error(
+            f"{count} arrivals at an mbarrier at once",
+            rule=f"the count is 1 to {arch.MBARRIER_MAX_COUNT} (PTX ISA, mbarrier.arrive)",
+            fix="leave the arrival out, predicate=, where there is none",
+        )
+    if not once and not (isinstance(txcount, int) and txcount == 0):
+        raise trace_error(
+            "an arrival with a count and with txcount",
+            rule="mbarrier.arrive.expect_tx arrives once (PTX ISA, mbarrier.arrive)",
+            fix="expect_tx(bytes), then arrive(count=...)",
         )
 
 

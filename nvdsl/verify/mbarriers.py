@@ -28,8 +28,8 @@ from nvdsl.verify.threads import Threads
 @dataclass(frozen=True)
 class Event:
     """``kind``: init, arrive, expect, bytes, wait or poll. ``index``: which barrier of the group. ``amount``: the
-    init's count, or bytes, in each thread; None where it isn't known. ``at``: "here", ("rank", value) for another
-    block's barrier, ("mask", value) for those of several. ``parity``: a wait's."""
+    init's count, arrivals, or bytes, in each thread; None where it isn't known. ``at``: "here", ("rank", value) for
+    another block's barrier, ("mask", value) for those of several. ``parity``: a wait's."""
 
     kind: str
     node: Node
@@ -117,8 +117,8 @@ def _pointer_events(kernel: Kernel, op: Any, number: int, index: Any, at: Any) -
     name, view = op.name, named(op)
     if name == "nvvm.mbarrier.expect_tx" and number == 0:
         return [Event("expect", node, index, view.txcount, at)]
-    if name == "nvvm.mbarrier.arrive" and number == 0 and view.count is None:
-        return [Event("arrive", node, index, at=at)]
+    if name == "nvvm.mbarrier.arrive" and number == 0:
+        return [Event("arrive", node, index, 1 if view.count is None else view.count, at)]
     if name == "nvvm.mbarrier.arrive.expect_tx" and number == 0 and optional(op, "predicate") is None:
         return [Event("arrive", node, index, at=at), Event("expect", node, index, view.txcount, at)]
     if string(op, "nvdsl.ptx") == "st_async" and number == len(op.operands) - 1:

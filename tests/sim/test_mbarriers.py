@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 
 import nvdsl as nv
+from nvdsl import sim
 from nvdsl.mlir.dialects import llvm
 from nvdsl.ops.pointer import SHARED, address_of, byte_offset
-from tests.sim.simulate import SCHEDULES, traced, verdict, verdict_of, zeros
+from tests.sim.simulate import SCHEDULES, run, traced, verdict, verdict_of, zeros
 
 
 def _at(kernel, mark):
@@ -371,3 +372,56 @@ def test_the_scope_is_in_the_ptx(debug):
     for scope in ("cta", "cluster"):
         ptx = handed_to_the_next_block.compile(*arrays, scope=scope, debug=debug).ptx
         assert (".acquire.cluster" in ptx) == (scope == "cluster")
+
+
+# --- several arrivals at once
+
+
+@nv.jit
+def left_to_one(x, out, *, count):
+    """Two warps read every slot but the last, which warp 1 reads and releases for both."""
+    tma = nv.TMA(x, tile=(1, 32))
+
+    @nv.kernel(grid=1, block=96)
+    def body():
+        rows = nv.smem((2, 1, 32), nv.f32)
+        ring = nv.Ring(2, bytes=128, consumers=(1, 1))
+        lane, warp, last = nv.lane_id(), nv.warp_id(), x.shape[0] - 1
+        if warp == 0:
+            if lane == 0:
+                state = ring.producer_state()
+                for i in nv.range(2 * (last + 1)):
+                    tma.load(rows[state.stage], ring.acquire(state), (i % (last + 1), 0))
+                    state = state.next()
+        else:
+            state = ring.consumer_state()
+            for round in range(2):
+                for i in nv.range(last):
+                    ring.wait(state)
+                    out[round, warp - 1, i, lane] = rows[state.stage][0, lane]
+                    nv.sync_warp()
+                    ring.release(state, lane == 0)
+                    state = state.next()
+                if warp == 1:
+                    ring.wait(state)
+                    out[round, 0, last, lane] = rows[state.stage][0, lane]
+                    nv.sync_warp()
+                    ring.release(state, lane == 0, count=count)
+                state = state.next()
+
+    body()
+
+
+@pytest.mark.parametrize("level", sim.options.LEVELS)
+def test_one_arrives_for_two(level):
+    x, out = np.arange(96, dtype=np.float32).reshape(3, 32), zeros(2, 2, 3, 32)
+    for order in sim.options.ORDERS:
+        out.fill(0)
+        run(left_to_one, x, out, count=2, options=sim.Options(order=order, level=level))
+        assert (out[:, 0] == x).all() and (out[:, 1, :2] == x[:2]).all()
+
+
+def test_one_arrives_for_itself_alone():
+    x, out = np.arange(96, dtype=np.float32).reshape(3, 32), zeros(2, 2, 3, 32)
+    found = verdict(left_to_one, x, out, count=1)
+    assert found is not None and found.kind == "deadlock"
