@@ -8,7 +8,10 @@ import numpy as np
 
 import nvdsl as nv
 from nvdsl.layout import mma_a, mma_b, mma_c
+from nvdsl.mlir import ir
+from nvdsl.mlir.dialects import nvgpu
 from nvdsl.ops import mma
+from nvdsl.ops.pointer import index
 from nvdsl.testing import random
 from nvdsl.values import dtypes
 
@@ -38,6 +41,32 @@ def product(a, b, c, d, *, types, lanes=32):
             for i, place in enumerate(places):
                 half = kinds[2] is nv.f16
                 d[place] = nv.bitcast(nv.u16(found[i // 2] >> 16 * (i % 2)), nv.f16) if half else found[i]
+
+    kernel()
+
+
+@nv.jit
+def by_nvgpu(a, b, d, *, lanes=32):
+    """``d = a @ b``, 16 x 8 with K of 16, by nvgpu's own ops."""
+
+    @nv.kernel(grid=1, block=32)
+    def kernel():
+        t = nv.thread_id.x
+        left, right = (nv.get_dynamic_shared_memory(x.shape, x.dtype.ir, at) for x, at in ((a, 0), (b, 512)))
+        nv.smem((384,), nv.f16)
+        for x, tile in ((a, left), (b, right)):
+            for i in nv.range(t, x.shape[0] * x.shape[1], 32):
+                tile[i // x.shape[1], i % x.shape[1]] = x[i // x.shape[1], i % x.shape[1]]
+        nv.sync_threads()
+        if t < lanes:
+            pairs = [ir.VectorType.get([count, 2], nv.f16.ir) for count in (4, 2)]
+            held_a = nvgpu.ldmatrix(pairs[0], left, [index(t % 16), index(t // 16 * 8)], False, 4)
+            held_b = nvgpu.ldmatrix(pairs[1], right, [index(t % 16), index(0)], True, 2)
+            sums = ir.VectorType.get([2, 2], nv.f32.ir)
+            found = nvgpu.mma_sync(sums, held_a, held_b, nv.const(0.0, sums), [16, 8, 16])
+            for i in range(4):
+                row, col = mma_c()(t, i)
+                d[row, col] = found[i // 2, i % 2]
 
     kernel()
 

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from nvdsl import sim
+from nvdsl.errors import VerifyError
 from nvdsl.layout import mma_a, mma_b, mma_c
 from nvdsl.sim import mma as semantics
 from tests.sim import mma
@@ -55,3 +56,16 @@ def test_exact_sums_are_cut_off():
     for exact, expected in ((True, 2.0**16), (False, 2.0**16 + 2.0**-7)):
         run(mma.product, a, b, c, d, types=("f16", "f16", "f32"), options=sim.Options(exact=exact))
         assert (d == expected).all()
+
+
+@pytest.mark.parametrize("level", sim.options.LEVELS)
+def test_nvgpus_own_ops(level):
+    a, b, _, d = mma.arguments("f16", "f16", "f32", 16, 16)
+    run(mma.by_nvgpu, a, b, d, options=sim.Options(level=level))
+    assert np.abs(d - mma.expected(a, b, np.zeros_like(d))).max() <= TOLERANCE["f32"]
+
+
+def test_the_verifier_knows_nvgpus_ops():
+    a, b, _, d = mma.arguments("f16", "f16", "f32", 16, 16)
+    with pytest.raises(VerifyError, match="a part of a warp reaches ldmatrix.sync.aligned"):
+        mma.by_nvgpu.trace(a, b, d, lanes=16)

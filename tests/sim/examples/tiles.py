@@ -222,6 +222,7 @@ def _vectors(k):
          "warp_fragment.WarpFragment.__matmul__", "warp_accumulator.warp_accumulator",
          "warp_accumulator.WarpAccumulator.layout", "warp_accumulator.WarpAccumulator.__iadd__",
          "warp_accumulator.WarpAccumulator.mma", "warp_accumulator.WarpAccumulator.registers",
+         "warp_accumulator.WarpAccumulator.__matmul__",
          "warp_accumulator.WarpAccumulator.elements", "warp_accumulator.WarpAccumulator.map",
          "warp_accumulator.WarpAccumulator.with_registers", "warp_accumulator.WarpAccumulator.fragment",
          "warp_accumulator.WarpAccumulator.store")  # fmt: skip
@@ -231,6 +232,7 @@ def _of_a_warp(k):
     a = nv.load_a(k.A, (0, 16), (16, 32))
     for _ in nv.range(2):
         acc += a @ nv.load_b(k.B, (0, 8), (32, 16))
+    acc += (acc + 1.0).to(nv.f16) @ nv.load_b(k.B, (0, 0), (16, 16))
     acc = acc.map(lambda x: x + 1.0).mma(acc.fragment(nv.f16), nv.load_b(k.B, (0, 0), (16, 16)))
     nv.sync_threads()
     acc.store(k.A, (k.t // 32 * 16, 0))
