@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, overload
 from nvdsl.errors import trace_error
 from nvdsl.ir import declared
 from nvdsl.ir.declared import Declared
-from nvdsl.lang import atomics, vector_access
+from nvdsl.lang import atomics, matrices, vector_access
 from nvdsl.lang.remote import Remote, remote
 from nvdsl.lang.slices import part
 from nvdsl.layout import SWIZZLES, Operand, TileLayout
@@ -286,6 +286,10 @@ class Tile:
     atomic_cas = atomics.atomic_cas
     atomic_inc = atomics.atomic_inc
     atomic_dec = atomics.atomic_dec
+
+    # 8x8 matrices by row and column: see `nvdsl.lang.matrices`.
+    ldmatrix = matrices.ldmatrix
+    stmatrix = matrices.stmatrix
 
     def _element_place(self, key: Any, count: int = 1) -> Pointer:
         """Address of an element, or of ``count`` from it on, for what takes a pointer."""

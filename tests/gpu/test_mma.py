@@ -1,11 +1,14 @@
 """mma.sync on the device: every type and shape, and the simulator's exact bits."""
 
+import itertools
+
 import numpy as np
 import pytest
 
+import nvdsl as nv
 from nvdsl import sim
-from nvdsl.testing import in_child
-from tests.sim import mma, warp_products
+from nvdsl.testing import in_child, random
+from tests.sim import mma, tile_matrices, warp_products
 from tests.sim.simulate import run
 
 TYPES = sorted({form[:3] for form in mma.FORMS})
@@ -33,6 +36,26 @@ def test_products_through_shared_memory():
         warp_products.product(a, b, d, form=form)
         error = np.abs(d.astype(np.float64) - form.expected(a, b)).max()
         assert error <= warp_products.tolerance(form), name
+
+
+@in_child(timeout=60)
+def test_sums_with_rows_and_columns():
+    q, k, v = (random(shape, nv.f16, seed=i) for i, shape in enumerate([(16, 32), (32, 32), (32, 32)]))
+    o = np.zeros((16, 32), np.float32)
+    warp_products.softmax_product(q, k, v, o)
+    s = 0.25 * q.astype(np.float64) @ k.T.astype(np.float64)
+    s[np.arange(32)[None] > np.arange(16)[:, None] + 16] = -np.inf
+    p = np.exp(s - s.max(1, keepdims=True))
+    np.testing.assert_allclose(o, p / p.sum(1, keepdims=True) @ v.astype(np.float64), atol=4e-3)
+
+
+@in_child(timeout=60)
+def test_matrices_of_a_tile():
+    for swizzle, transpose in itertools.product((0, 32, 128), (False, True)):
+        x, out = random((32, 64), nv.f16, seed=1), np.zeros((32, 64), np.float16)
+        how = {"swizzle": swizzle, "count": 4, "loaded": transpose, "stored": transpose}
+        tile_matrices.exchanged(x, out, start=(3, 8), to=(16, 32), **how)
+        np.testing.assert_array_equal(out[16:, 32:48], x[3:19, 8:24])
 
 
 @in_child(timeout=60)

@@ -6,6 +6,7 @@ import pytest
 
 from nvdsl import sim
 from nvdsl.ir.walk import walk
+from tests.exhaustive import sample
 from tests.sim.programs import load
 from tests.sim.simulate import traced
 
@@ -19,13 +20,13 @@ def _case(m, n, k, dtype, out, **options):
     return traced(gemm, a, b, d, **options), d, a.astype(np.float32) @ b.astype(np.float32)
 
 
-@pytest.mark.parametrize(("shape", "dtype", "out", "options"), [
+@pytest.mark.parametrize(("shape", "dtype", "out", "options"), sample([
     ((128, 64, 96), np.float16, np.float32, {}),
     ((64, 64, 32), np.float16, np.float16, {"stages": 3}),
     ((64, 128, 128), ml_dtypes.bfloat16, np.float32, {"stages": 4, "tile": (64, 64, 32)}),
     ((32, 32, 64), np.float16, np.float16, {"tile": (32, 32, 64), "warps": (2, 1)}),
     ((64, 32, 64), ml_dtypes.bfloat16, ml_dtypes.bfloat16, {"tile": (64, 32, 16), "warps": (4, 1), "stages": 3}),
-])  # fmt: skip
+], 3))  # fmt: skip
 def test_product(shape, dtype, out, options):
     program, d, expected = _case(*shape, dtype, out, **options)
     program.run(sim.Options(order="random", seed=3))

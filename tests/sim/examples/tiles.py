@@ -237,3 +237,12 @@ def _of_a_warp(k):
     nv.sync_threads()
     acc.store(k.A, (k.t // 32 * 16, 0))
     return [*acc.registers(), *(x for _, _, x in a.elements())]
+
+
+@example("tile.Tile.ldmatrix", "tile.Tile.stmatrix")
+def _matrices_of_a_tile(k):
+    k.fill()
+    row = k.t // 32 * 16
+    words = k.A.ldmatrix((row, 8), 4, transpose=True)
+    k.B.stmatrix(words[:2], (row, 0))
+    return words

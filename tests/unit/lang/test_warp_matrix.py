@@ -6,7 +6,7 @@ import pytest
 
 import nvdsl as nv
 from nvdsl.ir.walk import find
-from nvdsl.layout import mma_a, mma_b, mma_c
+from nvdsl.layout import E, Layout, mma_a, mma_b, mma_c
 from tests.unit.kernels import array, refused, refused_body, trace
 
 
@@ -161,6 +161,16 @@ REFUSED = {
     "truth": (lambda t: bool(acc()), "truth value"),
     "fragment": (lambda t: acc().fragment(nv.f16), "16 columns a step"),
     "stmatrix of f32": (lambda t: acc().store(nv.smem((64, 8), nv.f32), using="stmatrix"), "8 rows of 16 bytes"),
+    "a column within a row of a matrix": (lambda t: t.ldmatrix((0, 4)), "start at a multiple of 8 columns"),
+    "matrices beyond": (lambda t: t.ldmatrix((56, 0)), "choose a row below 49"),
+    "three matrices": (lambda t: t.ldmatrix((0, 0), 3), "moves 1, 2 or 4 matrices"),
+    "matrices of a transposed view": (lambda t: t.T.ldmatrix((0, 0)), "name the tile itself"),
+    "transposed f32": (lambda t: nv.smem((8, 8), nv.f32).ldmatrix((0, 0), 1, transpose=True), "16-bit elements"),
+    "matrices in a curve": (
+        lambda t: t.ldmatrix((0, 0), matrices=Layout(4, E(0, 2))),
+        "a layout takes each matrix's number to the (row, column)",
+    ),
+    "too many registers": (lambda t: t.stmatrix([nv.i32(0)] * 3, (0, 0)), "moves 1, 2 or 4 matrices"),
     "a stack": (lambda t: nv.load_a(nv.smem((2, 16, 16), nv.f16)), "a tile in shared memory or an array of two axes"),
 }
 
