@@ -41,14 +41,14 @@ _FIRST = (
     "no bug here: a block stores one tile, and this comes before the first time that a piece of shared memory is "
     "written, which no store has read"
 )
-_TMA_STORES = "ch([6-9]|14|16)|(?!ch|compat).*"  # results leave through shared memory
+_TMA_STORES = "ch([6-9]|1[456])|(?!ch|compat).*"  # results leave through shared memory
 _STARTED = "cooperative.*|pingpong.*|split-K|stream-K"  # loads begin before the block has met
 _STRAIGHT = "ch[7-9]|(?!ch|compat).*"  # the first product of a tile starts the sum
 _WGMMA_WAIT = "(without|one more group left in) nvvm.wgmma.wait.group.sync.aligned"
 
 ENTRIES = (
     Entry(".*", "fence deleted", "without nvvm.fence.mbarrier.init", _FENCE),
-    Entry("ch4|ch14|compat ch4", "barrier deleted", "without gpu.barrier", _GROUP),
+    Entry("ch4|ch1[45]|compat ch4", "barrier deleted", "without gpu.barrier", _GROUP),
     Entry("attention", ".*", "lane 0 alone in nvgpu.mbarrier.try_wait.parity",
           "no bug here: a wgmma is the whole warp's, and its lanes come to it with lane 0"),
     Entry("attention", "wait deleted|.*", "without nvgpu.mbarrier.try_wait.parity",
