@@ -78,6 +78,10 @@ def smem(shape: Shape, dtype: ElementType, *, swizzle: int = 0) -> Array | Tile 
     return tile if len(shape) == 2 else TileStack(stages, stride, tile)
 
 
+MOST_ROWS, MOST_COLUMNS = 64, 32
+"""Of a tile that `print` takes: the device's printf takes 32 values."""
+
+
 class Tile:
     """A ``rows x cols`` tile in shared memory; `smem` makes one. Nothing is emitted before it is used.
 
@@ -87,7 +91,7 @@ class Tile:
     stops the kernel in the simulator and in debug mode.
     """
 
-    __nv_unprintable__ = "print(tile[row, column])"
+    __nv_unprintable__ = f"print(tile[row, column]), or of a part of up to {MOST_ROWS} x {MOST_COLUMNS}"
 
     def __init__(
         self, layout: TileLayout, dtype: DType, offset: Int, *, transposed: bool = False
@@ -321,6 +325,14 @@ class Tile:
             rule="a tile's elements are read one by one, each thread those that it needs",
             fix="for i in nv.range(rows): tile[i, col]",
         )
+
+    def __nv_lines__(self) -> list[tuple[bool, list[Any]]] | None:
+        """What `print` prints of a small tile, row by row, in each thread that executes it; None of a larger one."""
+        rows, cols = self.shape
+        if cols > MOST_COLUMNS or rows > MOST_ROWS:
+            return None
+        lines = [[x for c in range(cols) for x in (self[r, c], ", ")][:-1] for r in range(rows)]
+        return [(True, [f"[{r}, 0:{cols}] [", *line, "]"]) for r, line in enumerate(lines)]
 
     def _described(self) -> str:
         return f"a tile of {self.layout.rows}x{self.layout.cols} {self.dtype.name}"

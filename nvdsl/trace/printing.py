@@ -52,8 +52,12 @@ def print_(*arguments: Any, **options: Any) -> None:
         if hasattr(type(x), "__nv_lines__") and (lines := x.__nv_lines__()) is not None:
             for prints, pieces in lines:
                 text = Text(tuple((piece, -1, "") if is_value(piece) else piece for piece in pieces))
+                line = (*arguments[:position], text, *arguments[position + 1 :])
+                if prints is True:
+                    print_(*line, **options)
+                    continue
                 with ir.InsertionPoint(scf.IfOp(prints).then_block):
-                    print_(*arguments[:position], text, *arguments[position + 1 :], **options)
+                    print_(*line, **options)
                     scf.yield_([])
             return
         if hasattr(type(x), "__nv_unprintable__"):

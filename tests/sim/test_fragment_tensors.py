@@ -267,6 +267,26 @@ def test_rows_are_printed_by_their_first_thread(capfd):
     assert len(lines) == 5
 
 
+@nv.jit
+def printed_tile(x):
+    @nv.kernel(grid=1, block=128)
+    def kernel():
+        tile = nv.smem((64, 16), nv.f16, swizzle=32)
+        nv.fragment(x, (0, 0), (64, 16)).store(tile)
+        nv.sync_threads()
+        if nv.thread_id.x == 0:
+            print("tile", tile[8:16, :])
+
+    kernel()
+
+
+def test_parts_of_tiles_are_printed_by_who_asks(capfd):
+    x = np.arange(64 * 16, dtype=np.float32).reshape(64, 16)
+    run(printed_tile, x)
+    lines = capfd.readouterr().out.splitlines()
+    assert lines == [f"tile [{r}, 0:16] [{', '.join(f'{v:g}' for v in x[8 + r])}]" for r in range(8)]
+
+
 def test_the_truth_of_a_comparison_is_nothing():
     x = np.zeros((64, 16), np.float32)
     with pytest.raises(nv.TraceError, match="truth value of a Fragment"):
