@@ -63,7 +63,7 @@ class TmaOperand:
             return self.stored
         if isinstance(self.last, int) and self.last == 0:
             return self.present
-        return nv.select((mn == self.last) & (old | (self.last == 0)), self.present, self.stored)
+        return nv.select((self.last == 0) | ((mn == self.last) & old), self.present, self.stored)
 
     def bytes(self, count: nv.Int) -> nv.Int:
         """Bytes that the loads of a tile of ``count`` elements along M or N bring, all parts of it."""
