@@ -52,6 +52,9 @@ def ablation() -> list[tuple[str, list[sc.Step], nv.DType]]:
     grouped = sc.mma_steps((128, 256, 32), (64, 64), stages=4)
     place = [step.name for step in grouped].index("launch") + 1
     named.append(("11 128x256x32, groups of 8", [*grouped[:place], group_blocks(8), *grouped[place:]], nv.f32))
+    named.append(("12 wgmma, TMA, ring of 4", sc.wgmma_steps(), nv.f32))
+    named.append(("13 the same, groups of 8", [*sc.wgmma_steps(), group_blocks(8)], nv.f32))
+    named.append(("13 with 256x128x64, groups of 8", [*sc.wgmma_steps((256, 128, 64)), group_blocks(8)], nv.f32))
     named.append(("7 with f16 sums, 128x256x32", sc.wmma_steps((128, 256, 32), (64, 64)), nv.f16))
     return named
 

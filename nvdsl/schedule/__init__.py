@@ -14,8 +14,9 @@ from nvdsl.schedule.asynchronous import copy_async
 from nvdsl.schedule.blocks import bufferize, launch, tile_blocks
 from nvdsl.schedule.compiled import Scheduled, compile
 from nvdsl.schedule.finish import finish
+from nvdsl.schedule.hopper import wgmma
 from nvdsl.schedule.latency import hide_latency
-from nvdsl.schedule.lists import fma_steps, mma_steps, wmma_steps
+from nvdsl.schedule.lists import fma_steps, mma_steps, wgmma_steps, wmma_steps
 from nvdsl.schedule.matrices import mma_sync, wmma
 from nvdsl.schedule.payload import Payload, matmul, payload
 from nvdsl.schedule.registers import hoist_sums
@@ -29,5 +30,5 @@ __all__ = [
     "Payload", "Scheduled", "Step", "Work", "bufferize", "compile", "copies", "copy_async", "finish", "fma_steps",
     "hide_latency", "hoist_sums", "launch", "matmul", "merge_barriers", "mma_steps", "mma_sync", "pad", "payload",
     "permute", "stage", "step", "swizzle", "tile_blocks", "tile_fragments", "tile_threads", "tile_warps", "unroll",
-    "vectorize", "wmma", "wmma_steps",
+    "vectorize", "wgmma", "wgmma_steps", "wmma", "wmma_steps",
 ]  # fmt: skip

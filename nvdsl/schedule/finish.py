@@ -75,10 +75,10 @@ def _place_tiles(work: Work, launch: Any) -> None:
     if end > arch.MAX_SMEM_PER_BLOCK:
         work.refuse(f"{end:,} bytes of shared memory", f"a block has at most {arch.MAX_SMEM_PER_BLOCK:,}",
                     "smaller tiles of the block")  # fmt: skip
-    _ask_for(launch, end)
+    set_launch(launch, end)
 
 
-def _ask_for(launch: Any, size: int) -> None:
+def set_launch(launch: Any, size: int) -> None:
     """Let the launch have dynamic shared memory: it is made anew around the same body."""
     with ir.InsertionPoint(launch), launch.location:
         amount = arith.constant(ir.IntegerType.get_signless(32), size)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from nvdsl.errors import ArgumentError, frames
 from nvdsl.schedule.asynchronous import copy_async
 from nvdsl.schedule.blocks import bufferize, launch, tile_blocks
+from nvdsl.schedule.hopper import wgmma
 from nvdsl.schedule.latency import hide_latency
 from nvdsl.schedule.matrices import mma_sync, wmma
 from nvdsl.schedule.registers import hoist_sums
@@ -73,6 +74,12 @@ def mma_steps(
         hide_latency() if stages == 1 else copy_async(stages),
     ]  # fmt: skip
     return _without(steps, without, ("merge_barriers", "permute", "hide_latency", "swizzle"))
+
+
+def wgmma_steps(block: tuple[int, int, int] = (128, 256, 64), stages: int = 4, warpgroups: int = 2) -> list[Step]:
+    """Hopper's own end: tiles by TMA into a ring of ``stages`` slots, and wgmma in ``warpgroups`` warpgroups, for f16
+    and bf16 with f32 sums, with any elementwise operations behind the product."""
+    return [tile_blocks(*block), bufferize(), stage(), wgmma(stages, warpgroups)]
 
 
 def _without(steps: list[Step], without: Sequence[str], known: Sequence[str]) -> list[Step]:

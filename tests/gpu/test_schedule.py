@@ -83,6 +83,17 @@ def test_copies_ahead(stages):
 
 
 @in_child(timeout=120)
+def test_wgmma():
+    check(sc.wgmma_steps(), 2048, 1024, 4096)
+    check(sc.wgmma_steps((64, 128, 64), 2, 1), 128, 256, 192)
+    check(sc.wgmma_steps((192, 128, 64), 3, 3), 384, 256, 1024)
+    check([*sc.wgmma_steps((256, 128, 64)), group_blocks(3)], 2048, 1024, 512)
+    check(sc.wgmma_steps(), 512, 512, 512, lambda a, b, c: a @ b + c, add=True)
+    check(sc.wgmma_steps(), 512, 512, 512, lambda a, b, e, f, c: np.maximum(a @ b + e, f[:, None]),
+          then=lambda x, e, f: nv.max(x + e, f), operands=["n", "m"])  # fmt: skip
+
+
+@in_child(timeout=120)
 def test_batches_and_groups_of_blocks():
     a, b = numbers((3, 256, 128), "f2", 1), numbers((3, 128, 256), "f2", 2)
     c = np.zeros((3, 256, 256), np.float32)

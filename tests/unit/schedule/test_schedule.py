@@ -128,6 +128,66 @@ def test_what_is_wrong_with_copies_ahead_is_reported(old, new, says):
         thin.load("\n".join(lines))["matmul"](*arrays, np.zeros((64, 64), np.float32), target="sim")
 
 
+HOPPER = (128, 64, 64)
+
+
+RINGS = [(HOPPER, 3, 2), ((64, 128, 64), 2, 1), ((192, 64, 64), 2, 3)]
+
+
+@pytest.mark.parametrize(("block", "stages", "warpgroups"), RINGS)
+def test_wgmma(block, stages, warpgroups):
+    m, n, _ = block
+    assert product(sc.wgmma_steps(block, stages, warpgroups), m=2 * m, n=2 * n, k=256) == 0
+
+
+def test_wgmma_with_what_is_behind():
+    size = {"m": 128, "n": 64, "k": 128}
+    steps = sc.wgmma_steps(HOPPER, 2)
+    assert product(steps, add=True, reference=lambda a, b, c: a @ b + c, **size) == 0
+    assert product(steps, of=nv.bf16.numpy, dtype=nv.bf16, **size) == 0
+    then = {"then": lambda x, e, f: nv.max(nv.math.tanh(x) + e, f), "operands": ["n", "m"]}
+    error = product(steps, reference=lambda a, b, e, f, c: np.maximum(np.tanh(a @ b) + e, f[:, None]), **then, **size)
+    assert error < 1e-5
+
+
+def test_wgmma_compiles_without_advice(recwarn):
+    made = sc.compile(sc.matmul(512, 512, 512), sc.wgmma_steps())
+    shape = nv.ShapeDtype((512, 512), nv.f16)
+    (kernel,) = made.compile(shape, shape, nv.ShapeDtype((512, 512), nv.f32)).kernels.values()
+    assert kernel.max_threads == 384 and kernel.resources.spill_stores == 0 and not recwarn.list
+    assert all(one in kernel.ptx for one in ("wgmma.mma_async", "cp.async.bulk.tensor.2d", "setmaxnreg.inc"))
+
+
+@pytest.mark.parametrize(
+    ("payload", "steps", "says"),
+    [
+        ({"transpose_b": True}, (HOPPER, 3), "a transposed operand"),
+        ({"batch": 2}, (HOPPER, 3), "a batch of products"),
+        ({"sums": nv.f16}, (HOPPER, 3), "a product of f16 with f16 sums"),
+        ({"dtype": nv.f32}, (HOPPER, 3), "a product of f32 with f32 sums"),
+        ({"k": 64}, (HOPPER, 3), "one step of K"),
+        ({}, ((128, 64, 32), 3), "a tile of 128 x 64 x 32 for 2 warpgroups"),
+        ({}, ((64, 64, 64), 3), "a tile of 64 x 64 x 64 for 2 warpgroups"),
+        ({}, (HOPPER, 1), "1 stages"),
+        ({}, (HOPPER, 12), "bytes of slots"),
+    ],
+)
+def test_what_wgmma_does_not_take(payload, steps, says):
+    with pytest.raises(ScheduleError, match=rf"step wgmma\(.*\): .*{says}"):
+        sc.compile(sc.matmul(128, 64, **{"k": 128, **payload}), sc.wgmma_steps(*steps))
+
+
+@pytest.mark.parametrize("op", ["nvgpu.mbarrier.try_wait", "nvgpu.mbarrier.arrive ", "gpu.barrier", "nvvm.wgmma.wait"])
+def test_what_is_wrong_with_a_ring_is_reported(op):
+    made = sc.compile(sc.matmul(128, 64, 256), sc.wgmma_steps(HOPPER, 2))
+    lines = made.mlir.splitlines()
+    for place in [number for number, line in enumerate(lines) if op in line]:
+        text = "\n".join(line for number, line in enumerate(lines) if number != place)
+        arrays = [numbers(shape, "f2", 0) for shape in ((128, 256), (256, 64))]
+        with pytest.raises((SimError, VerifyError)):
+            thin.load(text)["matmul"](*arrays, np.zeros((128, 64), np.float32), target="sim")
+
+
 @pytest.mark.parametrize(("transpose_a", "transpose_b"), [(True, False), (False, True), (True, True)])
 @pytest.mark.parametrize("batch", [None, 2])
 def test_mma_sync_of_transposed_operands(transpose_a, transpose_b, batch):

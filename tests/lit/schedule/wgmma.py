@@ -1,0 +1,36 @@
+# RUN: %python %s | FileCheck %s
+
+"""wgmma: one thread fills a ring by TMA, warpgroups multiply, and an element of C is finished in its registers."""
+
+from stages import change
+
+import nvdsl as nv
+from nvdsl import schedule as sc
+
+change(sc.matmul(256, 128, 256, then=lambda x, b: nv.max(x + b, 0.0), operands=["n"]), sc.wgmma_steps((128, 128, 64), 3))
+# CHECK: AFTER wgmma(3, 2)
+# CHECK-DAG: nvgpu.tma.create.descriptor {{.*}} memref<128x64xf16, 3>, swizzle = swizzle_128b
+# CHECK-DAG: nvgpu.tma.create.descriptor {{.*}} memref<64x64xf16, 3>, swizzle = swizzle_128b
+# CHECK: gpu.launch {{.*}} = %c384
+# CHECK: nvgpu.mbarrier.init
+# CHECK: gpu.barrier
+# CHECK: nvvm.setmaxregister decrease 24
+# CHECK: scf.for
+# CHECK: nvgpu.mbarrier.try_wait.parity
+# CHECK: nvgpu.mbarrier.arrive.expect_tx
+# CHECK-COUNT-3: nvgpu.tma.async.load
+# CHECK: } else {
+# CHECK: nvvm.setmaxregister increase 240
+# CHECK: scf.for {{.*}} iter_args(%[[SUM:\w+]] =
+# CHECK: nvgpu.mbarrier.try_wait.parity
+# CHECK: nvgpu.warpgroup.mma %{{.*}}, %{{.*}}, %[[SUM]] {transposeB}
+# CHECK: nvgpu.mbarrier.arrive
+# CHECK: nvvm.wgmma.wait.group.sync.aligned 0
+# CHECK: arith.addf
+# CHECK: arith.maxnumf
+# CHECK: vector.store {{.*}} vector<2xf32>
+
+change(sc.matmul(256, 128, 256, transpose_b=True), sc.wgmma_steps((128, 128, 64), 3))
+# CHECK: step wgmma(3, 2): a transposed operand
+# CHECK-NEXT: rule: nvgpu.warpgroup.mma takes A and B row by row
+# CHECK-NEXT: fix: mma_sync() or wmma()
