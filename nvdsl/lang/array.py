@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Annotated, Any, NoReturn, overload
 
 from nvdsl.errors import trace_error
-from nvdsl.lang import atomics, vector_access
+from nvdsl.lang import atomics, predicated, vector_access
 from nvdsl.lang.extents import Axes, is_static, known, memref_type, shown
 from nvdsl.lang.remote import Remote, remote
 from nvdsl.lang.slices import Part, part
@@ -198,6 +198,8 @@ class Array(ir.Value):
         """The array of block ``rank`` of the cluster that corresponds to this one, in shared memory: loads, stores,
         vectors and atomics there. Raises TraceError for an array in global memory."""
         return remote(self, rank, "workgroup" in str(self.type))
+
+    store = predicated.store
 
     # Atomics on one element: see `nvdsl.lang.atomics`.
     atomic_add = atomics.atomic_add

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from nvdsl.errors import trace_error
-from nvdsl.lang import atomics, vector_access
+from nvdsl.lang import atomics, predicated, vector_access
 from nvdsl.mlir import ir
 from nvdsl.mlir.dialects import llvm
 from nvdsl.ops.cluster import check_rank, mapa
@@ -87,6 +87,8 @@ class Remote:
             )
         place = self._element_place(key, count)
         st_async(place, _words(given), mapa(barrier.pointer, self.rank))
+
+    store = predicated.store
 
     # Atomics on one element: see `nvdsl.lang.atomics`.
     atomic_add = atomics.atomic_add

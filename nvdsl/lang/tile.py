@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, overload
 from nvdsl.errors import trace_error
 from nvdsl.ir import declared
 from nvdsl.ir.declared import Declared
-from nvdsl.lang import atomics, matrices, vector_access
+from nvdsl.lang import atomics, matrices, predicated, vector_access
 from nvdsl.lang.remote import Remote, remote
 from nvdsl.lang.slices import part
 from nvdsl.layout import SWIZZLES, Operand, TileLayout
@@ -277,6 +277,8 @@ class Tile:
         """The tile of block ``rank`` of the cluster that corresponds to this one (distributed shared memory): loads,
         stores, vectors and atomics there."""
         return remote(self, rank, True)
+
+    store = predicated.store
 
     # Atomics on one element: see `nvdsl.lang.atomics`.
     atomic_add = atomics.atomic_add

@@ -35,7 +35,7 @@ _OPERANDS = frozenset(
 def _makes_operands(op: Any) -> bool:
     if op.name in DIVISIONS:
         return bool(constant(op.operands[1]))
-    return op.name.startswith("arith.") or op.name in _OPERANDS
+    return op.name.startswith(("arith.", "vector.bitcast", "vector.extract")) or op.name in _OPERANDS
 
 
 def predicate(device: Any, kernels: Kernels, _: Any) -> None:
@@ -77,7 +77,7 @@ def _predicate(branch: Any) -> None:
 
 
 def _constraint(value: Any) -> str:
-    return {"i1": "b", "i32": "r", "!llvm.ptr<3>": "r", "f32": "f", "f64": "d"}.get(str(value.type), "l")
+    return {**_REGISTERS, "i1": "b", "!llvm.ptr<3>": "r"}.get(str(value.type), "l")
 
 
 def _arrive(op: Any) -> Text:
@@ -147,10 +147,36 @@ def _reduction(op: Any) -> Text | None:
     return f"red.{order}.{scope}.{space}.{kind}.{type} [$0], $1;", [pointer, value]
 
 
+_REGISTERS = {"f16": "h", "bf16": "h", "i16": "h", "f32": "f", "i32": "r", "f64": "d", "i64": "l"}
+
+
+def _store(op: Any) -> Text | None:
+    """What is more than one element goes in words of 32 bits."""
+    value, pointer = op.operands
+    space = _SPACES.get(str(pointer.type))
+    if space is None or integer(op, "ordering", 0) or has(op, "volatile_"):
+        return None
+    if not isinstance(value.type, ir.VectorType):
+        known = str(value.type) in _REGISTERS
+        return (f"st.{space}.b{value.type.width} [$0], $1;", [pointer, value]) if known else None
+    bits = value.type.shape[0] * value.type.element_type.width
+    if bits not in (32, 64, 128):
+        return None
+    i32, words = ir.IntegerType.get_signless(32), bits // 32
+    raw = new("vector.bitcast", ir.VectorType.get([words], i32), value)
+    position = [ir.DenseI64ArrayAttr.get([i]) for i in range(words)]
+    each = [new("vector.extract", i32, raw, static_position=at) for at in position]
+    if words == 1:
+        return f"st.{space}.b32 [$0], $1;", [pointer, *each]
+    places = ", ".join(f"${i + 1}" for i in range(words))
+    return f"st.{space}.v{words}.b32 [$0], {{{places}}};", [pointer, *each]
+
+
 _TEXTS: dict[str, Callable[[Any], Text | None]] = {
     "nvgpu.mbarrier.arrive": _arrive,
     "nvvm.mbarrier.arrive": _arrive_at,
     "nvvm.mbarrier.arrive.expect_tx": _expect_cluster,
     "nvvm.cp.async.bulk.tensor.global.shared.cta": _tma_store,
     "llvm.atomicrmw": _reduction,
+    "llvm.store": _store,
 }

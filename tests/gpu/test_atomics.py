@@ -1,4 +1,4 @@
-"""Atomics, a queue of tiles, turns and inline PTX on the device."""
+"""Atomics, stores under a predicate, a queue of tiles, turns and inline PTX on the device."""
 
 import numpy as np
 
@@ -6,6 +6,7 @@ import nvdsl as nv
 from nvdsl.testing import in_child
 from tests.sim import atomic_kernels as kernels
 from tests.sim.programs import load
+from tests.unit.lang.test_predicated import stored
 
 
 @in_child(timeout=120)
@@ -90,6 +91,16 @@ def test_members_take_turns_in_order():
         out = np.full(total, -1, np.int32)
         kernels.in_turns(out, count=count, total=total)
         assert out.tolist() == [i % count for i in range(total)]
+
+
+@in_child(timeout=60)
+def test_stores_under_a_predicate():
+    for dtype, count in ((np.float32, 4), (np.float16, 8), (np.float64, 2), (np.float16, 2)):
+        x = np.random.default_rng(0).integers(0, 6, 32).astype(np.float32)
+        y, z = np.zeros(32, np.float32), np.arange(32 * count).astype(dtype)
+        stored(x, y, z, count=count)
+        np.testing.assert_array_equal(y, np.where(x > 2, x, 0))
+        np.testing.assert_array_equal(z, np.arange(32 * count) + np.repeat(x > 2, count))
 
 
 @in_child(timeout=60)

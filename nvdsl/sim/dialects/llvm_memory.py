@@ -103,6 +103,7 @@ def _load(d: Decoder, op: Any) -> Any:
 def _store(d: Decoder, op: Any) -> Any:
     value, a = d.operands(op)
     access = _accessor(op, op.operands[1], op.operands[0].type)
+    access.tile = _tile_behind(op.operands[1])
     stored = Stored(d, op.operands[0], access.at)
 
     def step(v: Frame) -> None:
@@ -138,7 +139,7 @@ _UNSIGNED = ("umax", "umin", "uinc_wrap", "udec_wrap")
 def _tile_behind(pointer: Any) -> tuple[int, ...] | None:
     """`memref.tile_of` of the view that an address was taken of."""
     made = maker(pointer)
-    while made is not None and made.name in ("llvm.inttoptr", "arith.index_cast", "llvm.getelementptr", "nvvm.mapa"):
+    while made is not None and made.name in ("llvm.inttoptr", "arith.index_cast", "nvvm.mapa"):
         made = maker(made.operands[0])
     known = made is not None and made.name == "memref.extract_aligned_pointer_as_index"
     return tile_of(made.operands[0]) if known else None
