@@ -175,7 +175,8 @@ class Rows(Source):
         return [self.array[place(self.array, batch, nv.min(row + row0 + top, self.rows - 1), 0)] for top in tops]
 
     def elements(self, held: Any, fetched: Any, part: Part) -> list[Any]:
-        return [held[part.top // 32 + register // 2 % 2] for register in range(part.count)]
+        halves = [nv.layout.accumulator_element(0, register)[0] // 8 for register in range(part.count)]
+        return [held[part.top // 32 + half] for half in halves]
 
 
 class Columns(Source):
@@ -199,7 +200,8 @@ class Columns(Source):
 
     def elements(self, held: Any, fetched: Any, part: Part) -> list[Any]:
         found: list[Any] = []
-        (mine,) = opaque(nv.lane_id() % 4)  # LLVM would keep the eight lanes below in registers
+        _, first = nv.layout.accumulator_element(nv.lane_id(), 0)
+        (mine,) = opaque(first // 2)  # LLVM would keep the eight lanes below in registers
         for col in part.columns:
             pair = [nv.shuffle(x, mine + col % 64 // 2) for x in held[col // 64]]
             found += 2 * (pair if len(pair) == 2 else _unpacked(pair[0], self.array.dtype))
