@@ -228,6 +228,19 @@ def step_of_zero(x, out, *, right=False):
     kernel()
 
 
+@nv.jit
+def between_vectors(x, out, *, right=False):
+    """Vectors of four floats that start at odd ones, which only the kernel knows."""
+
+    @nv.kernel(grid=1, block=64)
+    def kernel():
+        t = nv.thread_id.x
+        shift = nv.i32(x[0, 0 if right else 1])
+        out[t] = x.vector((3, nv.min(t // 4 * 4 + shift, 60)), 4)[t % 4]  # here
+
+    kernel()
+
+
 @dataclass(frozen=True)
 class Mistake:
     """A kernel, and what its report must name besides the line of the comment ``# here``.
@@ -305,4 +318,6 @@ MISTAKES = [
         r"fix: .*start the box at 0,")),
     Mistake(divided_by_zero, "division", "division", (r"warp 0(, thread 0,| lane 0) divides 1000 by 0 \(arith",)),
     Mistake(step_of_zero, "loop-step", "loop-step", (r"warp [01](, thread \d+,)? is at a loop with a step of 0",)),
+    Mistake(between_vectors, "misaligned", "misaligned", (
+        r"(load|access) of 16 bytes by warp \d( lane \d+ at byte \d+ of|, thread \d+: its address is 4 past)",)),
 ]  # fmt: skip

@@ -145,6 +145,19 @@ def _out_of_bounds(warp: Warp, others: int) -> WatchdogError:
     )
 
 
+def _misaligned(warp: Warp, others: int) -> WatchdogError:
+    site = warp.site
+    return WatchdogError(
+        f"misaligned {site.what} of {site.count} bytes by {warp.name}, thread {warp.thread}: its address is "
+        f"{number(warp.values[0], 'index')} past a multiple of {site.count}",
+        kind="misaligned",
+        where=site.where,
+        details=(*_more(others, "made such an access, too"), _LOST),
+        rule="an access is aligned to its size (PTX ISA, Addresses as operands)",
+        fix="align the start of the array and the index, or take fewer elements",
+    )
+
+
 def _illegal_copy(warp: Warp, others: int) -> WatchdogError:
     site, dtype = warp.site, ELEMENTS[warp.site.of]
     at = tuple(number(bits, type) for bits, type in zip(warp.values, site.types, strict=False))
@@ -200,6 +213,7 @@ def _loop_step(warp: Warp, others: int) -> WatchdogError:
 _FAULTS: dict[str, Callable[[Warp, int], WatchdogError]] = {
     "assert": _assert,
     "out-of-bounds": _out_of_bounds,
+    "misaligned": _misaligned,
     "illegal-copy": _illegal_copy,
     "division": _division,
     "loop-step": _loop_step,

@@ -50,11 +50,11 @@ class Site:
     """A place in a kernel that writes into the log.
 
     ``kind``: "entry", "mbarrier", "barrier", "named-barrier", "cluster", "grid", "warp", "setmaxnreg", "assert",
-    "out-of-bounds", "illegal-copy", "division" or "loop-step". ``what``: the mbarrier group's name; an assert's text;
-    what an access or a copy does, ``of``: to what, to elements of which type; a division's op, of which type.
-    ``count``: mbarriers of the group; registers of a setmaxnreg; of which a copy's innermost coordinate, or an index,
-    is a multiple. ``types``: of the values, e.g. "f32". ``extents``: what each value, an index, must be below; None for
-    one that only the kernel knows: a value behind the indices, or not in the log.
+    "out-of-bounds", "misaligned", "illegal-copy", "division" or "loop-step". ``what``: the mbarrier group's name; an
+    assert's text; what an access or a copy does, ``of``: to what, to elements of which type; a division's op, of which
+    type. ``count``: mbarriers of the group; registers of a setmaxnreg; of which a copy's innermost coordinate, an
+    index, or an address is a multiple. ``types``: of the values, e.g. "f32". ``extents``: what each value, an index,
+    must be below; None for one that only the kernel knows: a value behind the indices, or not in the log.
     """
 
     kind: str

@@ -121,6 +121,26 @@ def test_indices_are_checked_where_they_are_not_known():
     ]
 
 
+def test_addresses_of_vectors_are_checked():
+    @nv.jit
+    def accesses(x, out):
+        @nv.kernel(grid=1, block=32)
+        def kernel():
+            t = nv.thread_id.x
+            tile = nv.smem((16, 64), nv.f32, swizzle=128)
+            tile.store_vector(x.view((0, t), (4, 16)).vector((0, t), 4), (t % 16, 4))
+            nv.cp_async(tile.elements((t % 16, 8), 4), 0, x, (0, t), 4)
+            nv.cp_async_commit()
+            nv.cp_async_wait(0)
+            out[t] = tile[t % 16, t]
+
+        kernel()
+
+    kernel = compiled(accesses, F32, nv.ShapeDtype((128,), nv.f32))
+    assert [site[2] for site in sites(kernel, "misaligned")] == ["load", "store", "cp.async", "cp.async"]
+    assert kernel.ptx.count("misaligned") == 0 and kernel.resources.spill_stores == 0
+
+
 @pytest.mark.parametrize(
     ("name", "what", "of"),
     [
