@@ -61,7 +61,7 @@ STATEMENTS = {
     "y = x.sum()": ("'Array'", "x[i]"),
     "y = x(t)": ("'Array'", "x[i]"),
     "y = s + 1": ("'Tile'", "tile[i, j]"),
-    "print(s)": ("print of a Tile", "tile[row, column]"),
+    "print(nv.smem((64, 64), nv.f16))": ("print of a Tile", "tile[row, column]"),
     "print(acc)": ("print of an Accumulator", "acc[0:8, 0:8]"),
     "y = t.item()": ("'Value'", "operators"),
     "y = t(1)": ("'Value'", "operators"),
