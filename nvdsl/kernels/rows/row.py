@@ -9,8 +9,11 @@ from typing import Any, TypeAlias
 import nvdsl as nv
 from nvdsl.kernels.rows.config import ACCESS, RowsConfig
 
-Term: TypeAlias = Callable[[int, Any], Any]
-"""Of the number of a part, and of the part in f32."""
+_AHEAD = 32
+"""Bytes of a row for all rows that a thread has loaded ahead."""
+
+Term: TypeAlias = Callable[[Any, int, Any], Any]
+"""Of a total, of the number of a part, and of the part in f32: the new total."""
 
 
 class Row:
@@ -36,12 +39,6 @@ class Row:
                     parts[step] = x.vector((self.row, self.column(step)), self.config.wide)
         self.parts = parts
 
-    def beside(self, weight: nv.Array, step: int) -> nv.Value:
-        """What a row for all rows has beside the thread's part number ``step``, in f32."""
-        col, wide = self.column(step), min(self.config.wide, ACCESS // weight.dtype.bytes)
-        loaded = [weight.vector(col + at, wide).to(nv.f32) for at in range(0, self.config.wide, wide)]
-        return loaded[0] if len(loaded) == 1 else nv.vector([x for part in loaded for x in part])
-
     def column(self, step: int) -> nv.Int:
         """The first column of the thread's access number ``step``."""
         return self.first + step * self.config.stride
@@ -50,19 +47,19 @@ class Row:
         """Whether the row has elements there: known for all but the last accesses."""
         return step < self.config.full or self.column(step) < self.cols
 
-    def store(self, y: nv.Array, compute: Term) -> None:
-        """``y`` gets ``compute(step, part)`` of each part, which is f32."""
-        if self.exists:
-            for step, part in enumerate(self.parts):
-                if self.inside(step):
-                    y.store_vector(compute(step, part.to(nv.f32)), (self.row, self.column(step)))
+    def store(self, y: nv.Array, compute: Callable[..., Any], *beside: Beside) -> None:
+        """``y`` gets ``compute(part, *what each of beside has there)`` of each part, all f32."""
+        for step, part in enumerate(self.parts):
+            result = compute(part.to(nv.f32), *[one.take(step) for one in beside]).to(y.dtype)
+            if self.exists and self.inside(step):
+                y.store_vector(result, (self.row, self.column(step)))
 
     def sum(self, *terms: Term) -> Any:
-        """The sum of ``term(step, part)`` over all elements of the row; of several terms, their sums."""
-        totals: list[Any] = []
+        """What ``term(total, step, part)`` adds to a vector of totals, for all parts of the row, summed up; of several
+        terms, their sums."""
+        totals: list[Any] = [nv.vector([0.0] * self.config.wide, nv.f32) for _ in terms]
         for step, part in enumerate(self.parts):
-            each = [term(step, part.to(nv.f32)) for term in terms]
-            totals = [a + b for a, b in zip(totals, each, strict=True)] if totals else each
+            totals = [term(total, step, part.to(nv.f32)) for term, total in zip(terms, totals, strict=True)]
         mine = tuple(total.sum() for total in totals) if len(terms) > 1 else totals[0].sum()
         return nv.cluster.sum(mine) if self.config.cluster > 1 else nv.block.sum(mine, width=self.config.lanes)
 
@@ -70,3 +67,32 @@ class Row:
         """The greatest element of the row."""
         mine = reduce(nv.maximum, [part.to(nv.f32) for part in self.parts]).max()
         return nv.cluster.max(mine) if self.config.cluster > 1 else nv.block.max(mine, width=self.config.lanes)
+
+
+class Beside:
+    """A row for all rows: what a thread takes of it beside its parts, loaded a few steps ahead of its use."""
+
+    def __init__(self, array: nv.Array, row: Row) -> None:
+        self.array, self.row = array, row
+        self.wide = min(row.config.wide, ACCESS // array.dtype.bytes)
+        self.ahead = min(max(_AHEAD // max(row.config.wide * array.dtype.bytes, 4), 1), row.config.steps)
+        self.loaded: list[Any] = []
+
+    def begin(self) -> None:
+        """Load what the first steps take."""
+        for step in range(self.ahead):
+            self.load(step)
+
+    def load(self, step: int) -> None:
+        pieces = [nv.vector([0.0] * self.wide, self.array.dtype)] * (self.row.config.wide // self.wide)
+        if self.row.inside(step):
+            col = self.row.column(step)
+            pieces = [self.array.vector(col + i * self.wide, self.wide) for i in range(len(pieces))]
+        self.loaded.append(pieces)
+
+    def take(self, step: int) -> Any:
+        """The elements beside the part of a step, in f32; and load what a later one takes."""
+        if step + self.ahead < self.row.config.steps:
+            self.load(step + self.ahead)
+        pieces = [piece.to(nv.f32) for piece in self.loaded[step]]
+        return pieces[0] if len(pieces) == 1 else nv.vector([x for piece in pieces for x in piece])

@@ -11,6 +11,7 @@ from typing import Any, Generic, ParamSpec, TypeAlias, overload
 from nvdsl.errors import trace_error
 from nvdsl.hopper import arch
 from nvdsl.hopper.arch import WARP_SIZE, WARPGROUP_SIZE
+from nvdsl.ir.walk import find
 from nvdsl.lang.array import Array
 from nvdsl.lang.collectives import words
 from nvdsl.lang.collectives.lanes import Lanes
@@ -31,7 +32,7 @@ from nvdsl.lang.collectives.operations import (
 from nvdsl.lang.collectives.scratch import Barrier
 from nvdsl.lang.collectives.warps import Warps
 from nvdsl.mlir import ir
-from nvdsl.ops.cluster import cluster_sync
+from nvdsl.ops.cluster import cluster_arrive, cluster_sync, cluster_wait
 from nvdsl.ops.pointer import condition
 from nvdsl.ops.warp import ALL_LANES, named_barrier_sync, sync_threads, warp_id
 from nvdsl.values import scope, select
@@ -314,14 +315,24 @@ def _cluster(scratch: Array | None = None) -> Threads:
 
 
 def _meet_at_start(kernel: scope.Kernel) -> None:
-    """No block may write into one that has not started."""
-    if "cluster collectives" not in kernel.at_start:
-        block = ir.InsertionPoint.current.block
-        while block.owner.name != "gpu.launch":
-            block = block.owner.operation.block
-        with ir.InsertionPoint.at_block_begin(block):
-            cluster_sync()
-        kernel.at_start["cluster collectives"] = True
+    """No block may write into one that has not started. All arrive where the kernel starts, and wait here, so that what
+    they load meanwhile is on its way; or there, where the barrier is used in between."""
+    if "cluster collectives" in kernel.at_start:
+        return
+    kernel.at_start["cluster collectives"] = True
+    here = block = ir.InsertionPoint.current.block
+    while block.owner.name != "gpu.launch":
+        block = block.owner.operation.block
+    free = block == here and not find(block.owner, *_CLUSTER_BARRIERS)
+    with ir.InsertionPoint.at_block_begin(block):
+        cluster_arrive()
+        if not free:
+            cluster_wait()
+    if free:
+        cluster_wait()
+
+
+_CLUSTER_BARRIERS = ("nvvm.cluster.arrive", "nvvm.cluster.arrive.relaxed", "nvvm.cluster.wait", "gpu.cluster_barrier")
 
 
 warp = Group("nv.warp", _warp)
