@@ -94,6 +94,7 @@ from nvdsl.ops.fence import (
     fence_sc_cluster,
     threadfence,
 )
+from nvdsl.ops.grid import grid_sync
 from nvdsl.ops.inline_ptx import ptx
 from nvdsl.ops.mbarrier import Mbarrier, Mbarriers
 from nvdsl.ops.mma import mma_sync

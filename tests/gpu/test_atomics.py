@@ -7,6 +7,7 @@ from nvdsl.testing import in_child
 from tests.sim import atomic_kernels as kernels
 from tests.sim.programs import load
 from tests.unit.lang.test_predicated import stored
+from tests.unit.ops.test_grid import arrays, passed_around
 
 
 @in_child(timeout=120)
@@ -101,6 +102,17 @@ def test_stores_under_a_predicate():
         stored(x, y, z, count=count)
         np.testing.assert_array_equal(y, np.where(x > 2, x, 0))
         np.testing.assert_array_equal(z, np.arange(32 * count) + np.repeat(x > 2, count))
+
+
+@in_child(timeout=60)
+def test_a_barrier_of_the_grid():
+    for blocks in (1, 2, 132, 264):
+        x, y, counter = arrays(blocks)
+        start = x.copy()
+        for _ in range(3):
+            x[...] = start
+            passed_around(x, y, counter, rounds=20, blocks=blocks)
+            np.testing.assert_array_equal(x, np.roll(start, 20, axis=0) + 20)
 
 
 @in_child(timeout=60)
