@@ -1,5 +1,6 @@
 """Payloads and schedules: what they compute in the simulator, and what is refused with the step's name."""
 
+import itertools
 import re
 
 import numpy as np
@@ -10,6 +11,7 @@ from nvdsl import schedule as sc
 from nvdsl import thin
 from nvdsl.errors import ArgumentError, ScheduleError, SimError, TraceError, VerifyError
 from nvdsl.mlir.dialects import arith, math
+from tests.exhaustive import sample
 
 BLOCK, WARP = (32, 64, 32), (32, 32)
 OPTIONAL = ("hide_latency", "hoist_sums", "unroll", "wide", "pad", "permute", "merge_barriers")
@@ -44,20 +46,20 @@ def relu(x):
 # --- what is computed
 
 
-@pytest.mark.parametrize("count", range(len(OPTIONAL) + 1))
+@pytest.mark.parametrize("count", sample(range(len(OPTIONAL) + 1), 5))
 def test_each_row_of_the_ablation(count):
     assert product(sc.wmma_steps(BLOCK, WARP, without=OPTIONAL[:count]), k=96) == 0
 
 
-@pytest.mark.parametrize("name", OPTIONAL)
+@pytest.mark.parametrize("name", sample(OPTIONAL, 3))
 def test_each_step_that_may_be_left_out_alone(name):
     rest = {"hoist_sums": (), "unroll": ("hoist_sums", "hide_latency")}.get(name, ())
     assert product(sc.wmma_steps(BLOCK, WARP, without=(name, *rest))) == 0
 
 
-@pytest.mark.parametrize("transpose_a", [False, True])
-@pytest.mark.parametrize("transpose_b", [False, True])
-@pytest.mark.parametrize("batch", [None, 2])
+@pytest.mark.parametrize(
+    ("transpose_a", "transpose_b", "batch"), sample(itertools.product((False, True), (False, True), (None, 2)), 4)
+)
 def test_transposed_operands_and_batches(transpose_a, transpose_b, batch):
     def reference(a, b, c):
         return (a.swapaxes(-1, -2) if transpose_a else a) @ (b.swapaxes(-1, -2) if transpose_b else b)
@@ -83,8 +85,10 @@ def test_elementwise_operations_and_sums_that_go_on(steps, batch):
         assert product(steps, reference=lambda a, b, e, c, f=view: np.maximum(2 * (a @ b) + f(e), 0), **more) == 0
 
 
-@pytest.mark.parametrize("level", ["traced", "nvvm"])
-@pytest.mark.parametrize("without", [(), ("swizzle",), ("hide_latency", "permute"), ("merge_barriers",)])
+WITHOUT = [(), ("swizzle",), ("hide_latency", "permute"), ("merge_barriers",)]
+
+
+@pytest.mark.parametrize(("level", "without"), sample(itertools.product(("traced", "nvvm"), WITHOUT), 3))
 def test_mma_sync(level, without, monkeypatch):
     monkeypatch.setenv("NVDSL_SIM_LEVEL", level)
     steps = sc.mma_steps(BLOCK, WARP, without=without)
@@ -93,9 +97,9 @@ def test_mma_sync(level, without, monkeypatch):
     assert product(steps, sums=nv.f16, to="f2") == 0
 
 
-@pytest.mark.parametrize("level", ["traced", "nvvm"])
-@pytest.mark.parametrize("stages", [2, 3, 5])
-@pytest.mark.parametrize("k", [32, 64, 192])
+@pytest.mark.parametrize(
+    ("level", "stages", "k"), sample(itertools.product(("traced", "nvvm"), (2, 3, 5), (32, 64, 192)), 6)
+)
 def test_copies_ahead(level, stages, k, monkeypatch):
     """One turn, fewer turns than buffers, and more."""
     monkeypatch.setenv("NVDSL_SIM_LEVEL", level)
@@ -188,8 +192,9 @@ def test_what_is_wrong_with_a_ring_is_reported(op):
             thin.load(text)["matmul"](*arrays, np.zeros((128, 64), np.float32), target="sim")
 
 
-@pytest.mark.parametrize(("transpose_a", "transpose_b"), [(True, False), (False, True), (True, True)])
-@pytest.mark.parametrize("batch", [None, 2])
+@pytest.mark.parametrize(
+    ("transpose_a", "transpose_b", "batch"), sample(itertools.product((True, False), (True, False), (None, 2)), 3)
+)
 def test_mma_sync_of_transposed_operands(transpose_a, transpose_b, batch):
     def reference(a, b, c):
         return (a.swapaxes(-1, -2) if transpose_a else a) @ (b.swapaxes(-1, -2) if transpose_b else b)
