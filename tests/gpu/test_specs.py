@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 
 import nvdsl as nv
-from nvdsl.testing import in_child, random
+from nvdsl.testing import assert_close, in_child, matmul, random
 from tests.sim import spec_kernels as kernels
+from tests.sim.programs import load
 from tests.sim.test_specs import members
 
 
@@ -74,3 +75,18 @@ def test_products():
     a, b, d = (random((64, 64), t, seed=i) for i, t in enumerate((nv.f16, nv.f16, nv.f32)))
     kernels.by_wgmma(a, b, d)
     np.testing.assert_allclose(d, a.astype(np.float32) @ b.astype(np.float32), atol=1e-4)
+
+
+@in_child(timeout=120)
+def test_a_gemm_of_all_of_them():
+    gemm = load("tests/programs/graphene_gemm.py").gemm
+    for m, n, k, options in (
+        (256, 256, 512, {"tile": (128, 128, 32), "stages": 3}),
+        (128, 192, 96, {"stages": 4}),
+        (64, 64, 2048, {"tile": (64, 64, 64), "warps": (4, 1)}),
+    ):
+        for out in (nv.f32, nv.f16):
+            a, b = random((m, k), nv.f16, seed=1), random((k, n), nv.f16, seed=2)
+            d = np.full((m, n), np.nan, out.numpy)
+            gemm(a, b, d, **options)
+            assert_close(d, matmul(a, b), nv.f16, k)

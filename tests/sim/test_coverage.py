@@ -21,7 +21,7 @@ LAYERS = {
     **{name: f"values.{name}" for name in ("arith", "bounds", "casts", "math", "operators", "select", "vector")},
     **{name: f"lang.{name}" for name in (
         "accumulator", "array", "copies", "fragment", "fragment_vector", "matrix", "pipeline", "tile", "tma",
-        "remote", "warp_accumulator", "warp_fragment",
+        "remote", "matrices", "warp_accumulator", "warp_fragment",
     )},  # fmt: skip
     "traced": "values.traced",
 }
@@ -35,7 +35,7 @@ SILENT = {
     "ops.wgmma.check_types", "ops.wgmma.accumulator_type", "arith.exists", "arith.element", "arith.like",
     "arith.length", "traced.Value.dtype", "traced.Value.shape", "operators.Operators.dtype",
     "operators.Operators.shape", "tile.Tile.shape", "tile.Tile.bytes", "tile.Tile.swizzle", "tile.TileStack.shape",
-    "tile.TileStack.dtype", "tile.TileStack.bytes", "warp_accumulator.WarpAccumulator.shape",
+    "tile.TileStack.dtype", "tile.TileStack.bytes",
     "fragment.Fragment.m", "fragment.Fragment.k", "fragment.not_an_operand", "fragment.by_row",
     "fragment_vector.FragmentVector.shape", "matrix.Matrix.shape", "matrix.Matrix.operand", "matrix.Matrix.words",
     "matrix.pack_with",

@@ -223,7 +223,7 @@ def _vectors(k):
          "warp_accumulator.WarpAccumulator.layout", "warp_accumulator.WarpAccumulator.__iadd__",
          "warp_accumulator.WarpAccumulator.mma", "warp_accumulator.WarpAccumulator.registers",
          "warp_accumulator.WarpAccumulator.__matmul__",
-         "warp_accumulator.WarpAccumulator.elements", "warp_accumulator.WarpAccumulator.map",
+         "warp_accumulator.WarpAccumulator.map",
          "warp_accumulator.WarpAccumulator.with_registers", "warp_accumulator.WarpAccumulator.fragment",
          "warp_accumulator.WarpAccumulator.store")  # fmt: skip
 def _of_a_warp(k):
@@ -239,7 +239,7 @@ def _of_a_warp(k):
     return [*acc.registers(), *(x for _, _, x in a.elements())]
 
 
-@example("tile.Tile.ldmatrix", "tile.Tile.stmatrix")
+@example("matrices.ldmatrix", "matrices.stmatrix")
 def _matrices_of_a_tile(k):
     k.fill()
     row = k.t // 32 * 16
