@@ -150,8 +150,8 @@ class TuneWarning(UserWarning):
 
 
 class AdvisoryWarning(UserWarning):
-    """The kernel runs, but perhaps not as it was meant: ptxas spilled registers or serialized wgmma, or f32 arithmetic
-    became f64."""
+    """The kernel runs, but perhaps not as it was meant: ptxas spilled registers or serialized wgmma, f32 arithmetic
+    became f64, or rows of a matrix lie in the same banks of shared memory."""
 
 
 def trace_error(message: str, *, rule: str = "", fix: str = "") -> TraceError:

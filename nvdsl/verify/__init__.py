@@ -19,6 +19,7 @@ from nvdsl.verify import (
     coordinates,
     divergence,
     initialization,
+    matrices,
     operands,
     proxies,
     registers,
@@ -33,7 +34,7 @@ from nvdsl.verify.program import Program
 CHECKS = (
     bounds.check, tensor_maps.check, shared_memory.check, registers.check, transactions.check, arrivals.check,
     waits.check, async_copies.check, initialization.check, divergence.check, accumulators.check,
-    proxies.check, operands.check, coordinates.check, clusters.check, scalars.check,
+    proxies.check, operands.check, coordinates.check, matrices.check, clusters.check, scalars.check,
 )  # fmt: skip
 
 
