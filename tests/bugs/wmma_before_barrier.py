@@ -21,7 +21,7 @@ def kernel(x, out):
         zero, lead = nv.index(0), ir.IntegerAttr.get(ir.IndexType.get(), 16)
         if nv.thread_id.x < 32:
             a = gpu.subgroup_mma_load_matrix(matrix(16, 16, "f16", "A"), s, [zero], lead)  # simulator: raw
-            b = gpu.subgroup_mma_load_matrix(matrix(16, 16, "f16", "B"), s, [zero], lead)
+            b = gpu.subgroup_mma_load_matrix(matrix(16, 16, "f16", "B"), s, [zero], lead)  # simulator: raw
             c = gpu.subgroup_mma_constant_matrix(matrix(16, 16, "f32", "C"), nv.f32(0.0))
             d = gpu.subgroup_mma_compute(a, b, c)
             gpu.subgroup_mma_store_matrix(d, out, [zero, zero], lead)
