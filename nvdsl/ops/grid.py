@@ -29,8 +29,8 @@ def grid_sync(counter: Array) -> None:
     has at most as many as the GPU holds (132 SMs, times the blocks that fit one), else those that run wait for ever for
     those that don't; the simulator reports it as a deadlock. Raises TraceError for a counter that is none.
 
-    One thread of each block adds, with release and acquire, and looks until the half of the range has changed in which
-    the counter is: all but one add 1, and one the rest of a half. (``atom.acq_rel.gpu``, ``ld.acquire.gpu``.)
+    One thread of each block adds, with a release, and looks, with acquires, until the half of the range has changed in
+    which the counter is: all but one add 1, and one the rest of a half. (``atom.release.gpu``, ``ld.acquire.gpu``.)
     """
     scope.current("nv.grid_sync")
     if len(counter.shape) != 1 or counter.dtype not in (dtypes.i32, dtypes.u32) or "workgroup" in str(counter.type):
@@ -46,7 +46,7 @@ def grid_sync(counter: Array) -> None:
     with ir.InsertionPoint(branch.then_block):
         place = element_address(counter, (0,), (1,), GLOBAL)
         before = atomic("add", place, select(is_first, dtypes.u32(_HALF) - others, dtypes.u32(1)), dtypes.u32,
-                        order="acq_rel")  # fmt: skip
+                        order="release")  # fmt: skip
         assert before is not None
         waiting = scf.WhileOp([], [])
         condition, body = waiting.before.blocks.append(), waiting.after.blocks.append()

@@ -13,6 +13,8 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from nvdsl.errors import Where
 from nvdsl.ir.operands import has, integer, string, word
 from nvdsl.sim.clocks import Clock, Known, joined
@@ -234,6 +236,15 @@ def _fenced(w: Any) -> Released | None:
         more = w.clock.fenced
         found = more if found is None else found if more is None else found.with_all(more)
     return found
+
+
+def add_f32(x: Any, y: Any) -> Any:
+    """In global memory: subnormal inputs and sums are flushed to zeros of their sign (PTX ISA, atom)."""
+    return _flushed(_flushed(x) + _flushed(y))
+
+
+def _flushed(x: Any) -> Any:
+    return np.where(np.abs(x) < np.finfo(np.float32).tiny, np.copysign(np.float32(0), x), x)
 
 
 def domain(w: Any, scope: str) -> tuple[int, ...]:

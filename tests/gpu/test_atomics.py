@@ -105,6 +105,29 @@ def test_stores_under_a_predicate():
 
 
 @in_child(timeout=60)
+def test_subnormals_are_kept_in_shared_memory_alone():
+    """As the simulator does: see tests/sim/test_atomics.py."""
+
+    @nv.jit
+    def host(x: nv.Array, y: nv.Array, *, vector):
+        @nv.kernel(grid=1, block=1)
+        def kernel():
+            s = nv.smem((2,), nv.f32)
+            s[0] = 0.0
+            s.atomic_add(0, x[0])
+            y.atomic_add(0, x.vector(0, 2) if vector else x[0])
+            x[1] = s[0]
+
+        kernel()
+
+    tiny = np.float32(1e-40)
+    for vector in (False, True):
+        x, y = np.array([tiny, 0], np.float32), np.array([0, 1.5], np.float32)
+        host(x, y, vector=vector)
+        assert x[1] == tiny and y.tolist() == [0.0, 1.5]
+
+
+@in_child(timeout=60)
 def test_a_barrier_of_the_grid():
     for blocks in (1, 2, 132, 264):
         x, y, counter = arrays(blocks)

@@ -227,3 +227,28 @@ def test_the_old_vector():
     y = np.arange(4, dtype=np.float32).reshape(2, 2)
     run(host, y)
     assert y.tolist() == [[2, 3], [3, 5]]
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_subnormals_are_kept_in_shared_memory_alone(count):
+    """PTX ISA, atom: in global memory an f32 that is added loses them."""
+
+    @nv.jit
+    def host(x: nv.Array, y: nv.Array):
+        @nv.kernel(grid=1, block=1)
+        def kernel():
+            s = nv.smem((2,), nv.f32)
+            s[0] = y[0]
+            s.atomic_add(0, x[0])
+            y.atomic_add(0, x[0] if count == 1 else x.vector(0, 2))
+            x[1] = s[0]
+
+        kernel()
+
+    tiny = np.float32(1e-40)
+    x, y = np.array([tiny, 0], np.float32), np.array([-tiny, 1.5], np.float32)
+    run(host, x, y)
+    assert x[1] == 0 and y.tolist() == [0.0, 1.5]
+    x, y = np.array([tiny, 0], np.float32), np.array([0, 1.5], np.float32)
+    run(host, x, y)
+    assert x[1] == tiny and y.tolist() == [0.0, 1.5]

@@ -11,7 +11,7 @@ from nvdsl.ir.location import where
 from nvdsl.ir.operands import string
 from nvdsl.mlir import ir
 from nvdsl.sim.access import GLOBAL, SHARED, SHARED_CLUSTER, Accessor
-from nvdsl.sim.atomics import Order
+from nvdsl.sim.atomics import Order, add_f32
 from nvdsl.sim.decode import Decoder, Frame, unknown
 from nvdsl.sim.registers import Struct
 from nvdsl.sim.values import LANES, element
@@ -31,7 +31,7 @@ def atomic_vector(d: Decoder, op: Any) -> Any:
         raise unknown(op, "an atomic that is written in another way")
     order, scope, space, kind, count, type, pair = match.groups()
     e = element(ir.Type.parse(pair or type))
-    width, f = int(count or 2), _KINDS[kind]
+    width, f = int(count or 2), add_f32 if type == "f32" else _KINDS[kind]
     acquires, releases = order in ("acquire", "acq_rel"), order in ("release", "acq_rel")
     at = Order(acquires, releases, _SCOPES[scope])
     access = Accessor(_SPACES[space], e, width, e.bytes * width, where(op), at)

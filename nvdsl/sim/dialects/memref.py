@@ -18,7 +18,7 @@ from nvdsl.mlir import ir
 from nvdsl.mlir.dialects import arith
 from nvdsl.sim import indices
 from nvdsl.sim.access import GLOBAL, SHARED, Accessor
-from nvdsl.sim.atomics import RELAXED
+from nvdsl.sim.atomics import RELAXED, add_f32
 from nvdsl.sim.decode import Blocking, Decoder, Frame, is_shared, maker, op, unknown
 from nvdsl.sim.polling import polling
 from nvdsl.sim.report import error
@@ -358,6 +358,8 @@ def atomic(op: Any, r: int, access: Accessor, index: Any, value: int, f: Any, is
     is_used = any(True for _ in op.results[0].uses)
     e = access.e
     access.reads = f is not None or is_used
+    if f is np.add and e.name == "f32" and access.space == GLOBAL:
+        f = add_f32
 
     def step(v: Frame) -> None:
         w = v[0]

@@ -1,6 +1,6 @@
 # RUN: %python %s | FileCheck %s
 
-"""nv.grid_sync: one thread of each block adds to a counter with acquire and release, and polls it between barriers."""
+"""nv.grid_sync: one thread of each block adds to a counter with a release, and polls it with acquires, between barriers."""
 
 from show import array, refused, show
 
@@ -13,7 +13,7 @@ def kernel(counter):
     nv.grid_sync(counter)
     # CHECK: gpu.barrier {{.*}}(line [[# @LINE - 1]])
     # CHECK: scf.if
-    # CHECK: %[[BEFORE:\w+]] = llvm.atomicrmw add {{.*}} syncscope("device") acq_rel : !llvm.ptr<1>, i32
+    # CHECK: %[[BEFORE:\w+]] = llvm.atomicrmw add {{.*}} syncscope("device") release : !llvm.ptr<1>, i32
     # CHECK: scf.while
     # CHECK: %[[NOW:\w+]] = llvm.load {{.*}} atomic syncscope("device") acquire
     # CHECK: arith.xori %[[NOW]], %[[BEFORE]]
@@ -23,7 +23,7 @@ def kernel(counter):
 
 # CHECK-LABEL: .entry kernel
 # CHECK: bar.sync
-# CHECK: atom.acq_rel.gpu.global.add.u32
+# CHECK: atom.release.gpu.global.add.u32
 # CHECK: ld.acquire.gpu.global.b32
 # CHECK: bar.sync
 

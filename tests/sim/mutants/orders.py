@@ -106,7 +106,7 @@ def _orders(op: Any) -> Iterator[Change]:
     now = ir.IntegerAttr(op.attributes["ordering"]).value
     for weaker in _WEAKER.get(now, []):
         yield "memory order", f"{_NAMES[weaker]} in {op.name}", functools.partial(_order, weaker)
-    if now == RELEASE:
+    if now == RELEASE and not any(True for result in op.results for _ in result.uses):
         yield "arrive deleted", f"without the release of {op.name}", lambda o: o.erase()
     if now and "syncscope" in op.attributes and "block" not in str(op.attributes["syncscope"]):
         yield "memory scope", f"block's, not device's, in {op.name}", _block

@@ -217,6 +217,9 @@ SUBJECTS: dict[str, Callable[[], Case]] = {
     ),
     "drawn": lambda: _told(kernels.drawn, x := _floats(7, 32), [_counter()], 2 * x),
     "turns": lambda: _told(kernels.in_turns, x := _floats(6, 32), [], x.cumsum(0)),
+    "grid": lambda: _told(
+        kernels.around_the_grid, x := _floats(3, 64), [_nan(3, 64), _counter()], np.roll(x, 2, axis=0) + 2
+    ),
     "privatized": lambda: _told(kernels.privatized, x := _floats(3, 64), [], _counts(x)),
     "atomic sums": lambda: _told(kernels.atomic_sums, x := _floats(3, 64), [], x.sum(0)),
     "warp's product": _warp_product,
