@@ -128,7 +128,9 @@ class FragmentVector(Distributed):
             )
 
     def __repr__(self) -> str:
-        return f"FragmentVector({self.shape}, {self.dtype.name})"
+        of = ("rows", "columns")[self.number]
+        part = ", a part in each thread" if self.partial else ""
+        return f"FragmentVector({self.shape} of {of}, {self.dtype.name}{part})"
 
 
 class Coordinates(FragmentVector):

@@ -169,6 +169,8 @@ def describe(x: Any) -> str:
         return str(x.type)
     if x is None:
         return "None"
+    if hasattr(type(x), "__nv_key__"):
+        return repr(x)
     kind = type(x).__name__
     if isinstance(x, (list, tuple, dict)):
         return f"a {kind} of {len(x)}"
@@ -179,6 +181,8 @@ def one_type(place: str, where: str, *objects: Any) -> str:
     """What to write so that ``objects``, which a place holds on different ways, can be merged."""
     if any(is_value(x) or is_number(x) for x in objects):
         return f"give {shown(place)} one type {where}, with nv.f32(...) for example"
+    if all(hasattr(type(x), "__nv_key__") for x in objects):
+        return f"give {shown(place)} one shape and type {where}"
     return (
         f"assign the traced parts of {shown(place)} to variables of their own, or give its class the methods "
         "__nv_values__ (its traced values) and __nv_rebuild__(values) (the same around others)"
