@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Any, NoReturn, overload
 from nvdsl.errors import trace_error
 from nvdsl.ir import declared
 from nvdsl.ir.declared import Declared
-from nvdsl.lang import atomics, matrices, predicated, vector_access
+from nvdsl.lang import atomics, matrices, predicated, tile_parts, vector_access
 from nvdsl.lang.remote import Remote, remote
-from nvdsl.lang.slices import part
 from nvdsl.layout import SWIZZLES, Operand, TileLayout
 from nvdsl.mlir import ir
 from nvdsl.ops.pointer import address_of
@@ -141,62 +140,24 @@ class Tile:
     def rows(self, start: Int, count: int) -> Tile:
         """``count`` rows of the stored tile from row ``start``, which may be traced; both multiples of 8 where the tile
         has a swizzle."""
-        multiple = 8 if self.swizzle else 1
-        for name, value in (("start", start), ("count", count)):
-            if isinstance(value, int) and value % multiple:
-                raise trace_error(
-                    f"rows() with {name} {value}",
-                    rule="the swizzle pattern repeats every 8 rows, so a part of a tile starts at a multiple of 8",
-                    fix="use multiples of 8 rows",
-                )
-        self._check_part("rows", start, count, self.layout.rows, multiple)
-        offset = self.offset + start * self.layout.row_stride
-        return Tile(self.layout.take_rows(count), self.dtype, offset, transposed=self.transposed)
+        return self._of(*tile_parts.rows(self.layout, start, count, self._described()))
 
     def cols(self, start: Int, count: int) -> Tile:
         """``count`` columns of the stored tile from column ``start``, which may be traced; whole panels where the tile
         has a swizzle."""
-        if not self.swizzle:
-            self._check_part("cols", start, count, self.layout.cols, 1)
-            offset = self.offset + start * self.layout.itemsize
-            return Tile(self.layout.take_panels(count), self.dtype, offset, transposed=self.transposed)
-        width = self.layout.panel_cols
-        self._check_part("cols", start, count, self.layout.cols, width)
-        if isinstance(start, int) and start % width or count % width:
-            raise trace_error(
-                f"cols({start}, {count}) of a tile with panels of {width} columns",
-                rule="a part of a tile takes whole panels",
-                fix=f"use multiples of {width} columns",
-            )
-        offset = self.offset + start // width * self.layout.panel_stride
-        return Tile(self.layout.take_panels(count), self.dtype, offset, transposed=self.transposed)
-
-    def _check_part(self, what: str, start: Int, count: int, extent: int, multiple: int) -> None:
-        first = start if isinstance(start, int) else 0
-        if not 0 <= first < first + count <= extent:
-            raise trace_error(
-                f"{what}({first if start is first else '...'}, {count}) of a tile of {extent} {what}",
-                rule=f"a part of a tile lies within it: {what} 0 to {extent - 1}",
-                fix="check the start and the count",
-            )
-        of = f"the first of {count} {what} of {self._described()}"
-        bounds.within(of, (start,), (extent - count + 1,), multiple=multiple)
+        return self._of(*tile_parts.cols(self.layout, start, count, self._described()))
 
     def _part(self, key: tuple[Any, ...]) -> Tile:
         """``tile[r0:r1, c0:c1]``."""
-        row, col = (part(key[axis], axis, self.shape[axis], "tile.rows(start, count)") for axis in (0, 1))
-        for p in (row, col):
-            if p.is_index or p.step != 1:
-                raise trace_error(
-                    f"a tile indexed with {'a number and a slice' if p.is_index else f'a slice of step {p.step}'}",
-                    rule="a part of a tile has rows and columns, one beside the other",
-                    fix="tile[i : i + 1, :] for a row, tile.vector((i, j), 8) for some of its elements",
-                )
+        rows, cols = tile_parts.slices(key, self.shape)
         if self.transposed:
-            row, col = col, row
-        rows, cols = ((p.start, p.extent) for p in (row, col))
-        found = self if _is_whole(*rows, self.layout.rows) else self.rows(*rows)
-        return found if _is_whole(*cols, self.layout.cols) else found.cols(*cols)
+            rows, cols = cols, rows
+        found = self if rows is None else self.rows(*rows)
+        return found if cols is None else found.cols(*cols)
+
+    def _of(self, layout: TileLayout, offset: Int) -> Tile:
+        """A part, so many bytes behind the tile's start."""
+        return Tile(layout, self.dtype, self.offset + offset, transposed=self.transposed)
 
     def panel(self, number: int, shape: Sequence[int] | None = None, dtype: DType | None = None) -> Array:
         """Memref of panel ``number``: what one TMA box fills. ``shape``, ``dtype``: the box's. Raises TraceError for
@@ -341,10 +302,6 @@ class Tile:
 
     def __repr__(self) -> str:
         return f"Tile({self.shape}, {self.dtype.name}, swizzle={self.swizzle})"
-
-
-def _is_whole(start: Int, count: int, extent: int) -> bool:
-    return isinstance(start, int) and count == extent
 
 
 class TileStack:

@@ -218,6 +218,13 @@ class Operators(ir.Value):
     def __getitem__(self, position: Index | slice) -> Value:
         return self._element(position)
 
+    def __setitem__(self, position: Index | slice, value: Number) -> None:
+        raise trace_error(
+            "an element of a vector is assigned" if self.shape else "[] on a traced number is assigned",
+            rule="a traced value doesn't change: each is computed once",
+            fix="build another vector: nv.vector([x, *v[1:]]), or nv.where(mask, x, v)",
+        )
+
     def __len__(self) -> int:
         if not self.shape:
             raise _not_known(self, "len() of a traced number", "only a vector value has a length")

@@ -53,6 +53,14 @@ def no_part(x):
 
 
 @refused(array(nv.f16, 64))
+def assigned(x):
+    v = x.vector(0, 4)
+    v[0] = 1.0
+    # CHECK: TraceError: vector.py:[[# @LINE - 1]]: an element of a vector is assigned
+    # CHECK-NEXT: rule: a traced value doesn't change: each is computed once
+
+
+@refused(array(nv.f16, 64))
 def of_a_number(x):
     x[0].sum()
     # CHECK: TraceError: vector.py:[[# @LINE - 1]]: .sum() of a traced number
