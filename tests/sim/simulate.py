@@ -11,7 +11,7 @@ import pytest
 from nvdsl import sim, verify
 from nvdsl.call.jit import Jit
 from nvdsl.errors import SimError
-from nvdsl.thin import ThinFunction
+from nvdsl.thin.host_function import HostFunction
 from nvdsl.thin.host_function import describe as describe_thin
 from nvdsl.trace import effects
 
@@ -47,7 +47,7 @@ def _traced(function: Any, *args: Any, **constants: Any) -> Program:
         call = function._describe(args, constants)
         module, values, specs = function._trace(call), [*call.values, *call.more], call.run_time_specs
     else:
-        assert isinstance(function, ThinFunction)
+        assert isinstance(function, HostFunction)
         module = function.trace(*args, **constants)
         specs, values = map(list, zip(*[describe_thin(a, i) for i, a in enumerate(args)], strict=True))
     written = effects.written_arguments(module.body.operations[0])

@@ -14,6 +14,7 @@ import ml_dtypes
 import numpy as np
 
 import nvdsl as nv
+from nvdsl import schedule as sc
 from nvdsl.kernels.attention import forward as attention_forward
 from nvdsl.kernels.attention.forward import attention
 from nvdsl.kernels.blocks.contiguous import contiguous, pack
@@ -179,6 +180,11 @@ def _heads(heads: int, rows: int, keys: int) -> list[np.ndarray]:
     return [rng.standard_normal((heads, n, 64)).astype(np.float16) for n in (rows, keys, keys)]
 
 
+def _schedule(steps: Any, m: int, n: int, k: int) -> Case:
+    a, b, out = _integers(m, k), _integers(k, n), np.full((m, n), np.nan, np.float32)
+    return _exact(sc.compile(sc.matmul(m, n, k), steps), [a, b, out], out, a.astype(np.float32) @ b.astype(np.float32))
+
+
 _TILE = {"tile_m": 128, "tile_n": 64, "stages": 2}
 
 SUBJECTS: dict[str, Callable[[], Case]] = {
@@ -202,6 +208,8 @@ SUBJECTS: dict[str, Callable[[], Case]] = {
     "split-K": lambda: gemm_case(
         splitk.matmul, 128, 64, 640, config=Config(schedule="splitk", split=2, **_TILE)
     ),
+    "schedule, WMMA": lambda: _schedule(sc.wmma_steps((32, 64, 32), (32, 32)), 32, 64, 128),
+    "schedule, wgmma": lambda: _schedule(sc.wgmma_steps((128, 64, 64), 2), 128, 64, 256),
     "pack": lambda: _pack(66, 40),
     "warp exchange": lambda: _told(kernels.warp_exchange, x := _floats(2, 8, 32), [], x + 1),
     "warp sums": lambda: _told(kernels.warp_sums, x := _floats(64), [], x.sum(keepdims=True)),
