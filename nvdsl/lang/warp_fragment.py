@@ -119,6 +119,10 @@ class WarpFragment:
         first = tile * per_tile + per_tile * at // whole
         return self.registers[first : first + each]
 
+    @property
+    def __nv_key__(self) -> tuple[Any, ...]:
+        return self.role, self.shape, self.dtype
+
     def __nv_values__(self) -> list[Value]:
         return self.registers
 

@@ -42,6 +42,10 @@ class Registers:
             row, col = self.layout(0, i)
             yield row0 + row, col0 + col, value
 
+    @property
+    def __nv_key__(self) -> tuple[Any, ...]:
+        return self.layout, self.shape, self.dtype
+
     def __nv_values__(self) -> list[Value]:
         return self.words
 

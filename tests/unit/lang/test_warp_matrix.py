@@ -191,3 +191,15 @@ def test_refused(name):
 
 def test_half_a_warp():
     assert "a block of 16 threads" in str(refused_body(lambda: nv.warp_accumulator(16, 8), block=16))
+
+
+def test_fragments_of_two_shapes_are_no_choice():
+    def body(x):
+        tile = nv.smem((32, 64), nv.f16, swizzle=128)
+        held = nv.load_a(tile, (0, 0), (16, 32))
+        if x[0] > 0:
+            held = nv.load_a(tile, (0, 0), (32, 16))
+        nv.warp_accumulator(16, 8).mma(held, nv.load_b(tile.T, (0, 0), (32, 8)))
+
+    with pytest.raises(nv.TraceError, match="`held` is used, but the `if`"):
+        trace(body, array(nv.i32, 1), block=32)
