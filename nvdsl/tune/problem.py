@@ -8,10 +8,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from nvdsl.call.extents import Parameters
+from nvdsl.call.extents import NamedSpec, Parameters
 from nvdsl.call.specialize import Call, Constant
 from nvdsl.driver.array_spec import ArraySpec, packed_strides
-from nvdsl.errors import ArgumentError
+from nvdsl.errors import ArgumentError, frames
+from nvdsl.lang.extents import Axes
 from nvdsl.tune import names
 from nvdsl.values import dtypes
 
@@ -53,6 +54,13 @@ def of_call(call: Call, parameters: list[str]) -> Problem:
     arguments, values = {}, {}
     run_time = [unique[i] for i in call.run_time]
     for i, (name, spec) in enumerate(zip(unique, call.specs, strict=True)):
+        if isinstance(spec, NamedSpec):
+            raise ArgumentError(
+                f"{name} is {spec.dtype.name} {Axes(spec.axes)}, without sizes",
+                where=frames.caller(),
+                rule="a tuned function chooses its configuration by the sizes of its arrays",
+                fix="pass the tuned parameters, or an array or nv.ShapeDtype with sizes",
+            )
         arguments[name] = spec.value if isinstance(spec, Constant) else spec
         if i in call.run_time and not isinstance(spec, ArraySpec):
             values[name] = call.values[call.run_time.index(i)]

@@ -58,6 +58,17 @@ def test_a_heuristic_is_asked_for_each_size_and_a_configuration_traced_once(monk
     assert sorted(seen) == [32, 128]
 
 
+def test_a_choice_needs_sizes(monkeypatch):
+    monkeypatch.setattr(device, "missing", lambda: "no NVIDIA driver")
+    scale, _ = make()
+    named = nv.ShapeDtype(("n",), nv.f32)
+    with pytest.raises(nv.ArgumentError, match=r"x is f32 \(n\), without sizes"):
+        scale.compile(named, named, 2.0)
+    assert scale.compile(named, named, 2.0, block=64) is scale.compile(
+        nv.ShapeDtype((7,), nv.f32), nv.ShapeDtype((7,), nv.f32), 2.0, block=64
+    )
+
+
 def test_a_tuning_runs_candidates_with_the_sizes_of_the_call(monkeypatch):
     monkeypatch.setattr(device, "missing", lambda: None)
     monkeypatch.setattr(device, "ordinal", lambda call: 0)
