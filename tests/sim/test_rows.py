@@ -57,8 +57,13 @@ def test_one_kernel_serves_many_numbers_of_rows_and_columns(monkeypatch):
     assert len(made) == 1
 
 
-CONFIGS = [RowsConfig(4, 8, 1, 2, 1), RowsConfig(2, 128, 1, 1, 0), RowsConfig(1, 64, 1, 2, 1),
-           RowsConfig(2, 128, 2, 1, 0)]  # fmt: skip
+CONFIGS = [
+    RowsConfig(4, 8, 1, 2, 1),
+    RowsConfig(2, 128, 1, 1, 0),
+    RowsConfig(1, 64, 1, 2, 1),
+    RowsConfig(4, 16, 1, 1, 0, batch=2),
+    RowsConfig(2, 128, 2, 1, 0, batch=2),
+]
 
 
 @pytest.mark.parametrize("level", sim.options.LEVELS)
@@ -66,7 +71,7 @@ CONFIGS = [RowsConfig(4, 8, 1, 2, 1), RowsConfig(2, 128, 1, 1, 0), RowsConfig(1,
 def test_under_all_schedules(config, level):
     cols = config.full * config.stride + 12
     rng = np.random.default_rng(cols)
-    x, weight, bias = (rng.standard_normal(s).astype(np.float32) for s in ((5, cols), cols, cols))
+    x, weight, bias = (rng.standard_normal(s).astype(np.float32) for s in ((7, cols), cols, cols))
     y = np.full_like(x, np.nan)
     program = traced(kernels.layer_norm, x, y, weight, bias, 1e-5, config=config)
     for options in SCHEDULES[::9]:

@@ -107,7 +107,8 @@ def _run(
     if rows.rows:
         arrays = [rows, into, *(other for other in others.values() if other is not None)]
         itemsize = max(rows.dtype.bytes, into.dtype.bytes)
-        config = choose(rows.cols, itemsize, math.gcd(*(array.multiple for array in arrays)))
+        multiple = math.gcd(*(array.multiple for array in arrays))
+        config = choose(rows.cols, itemsize, multiple, batched=len(arrays) > 2)
         given = [None if other is None else other.given for other in others.values()]
         kernel(rows.given, into.given, *given, *numbers, config=config, stream=stream, target=target)
         into.give_back()

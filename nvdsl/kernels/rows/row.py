@@ -1,8 +1,8 @@
-"""A row in the registers of the threads that share it: loaded once, computed in f32, stored."""
+"""Rows in the registers of the threads that share them: loaded once, computed in f32, stored."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import reduce
 from typing import Any, TypeAlias
 
@@ -12,17 +12,15 @@ from nvdsl.kernels.rows.config import ACCESS, RowsConfig
 _AHEAD = 32
 """Bytes of a row for all rows that a thread has loaded ahead."""
 
-Term: TypeAlias = Callable[[Any, int, Any], Any]
-"""Of a total, of the number of a part, and of the part in f32: the new total."""
-
 
 class Row:
-    """This thread's part of its row of ``x``. Threads beyond the last row load and store nothing."""
+    """A thread's part of row number ``number`` of its batch. Threads beyond the last row load and store nothing."""
 
-    def __init__(self, x: nv.Array, config: RowsConfig) -> None:
+    def __init__(self, x: nv.Array, config: RowsConfig, number: int) -> None:
         rows, self.cols = x.shape
-        self.config = config
-        self.row = nv.block_id.x // config.cluster * config.rows_per_block + nv.thread_id.x // config.lanes
+        self.config, self.number = config, number
+        group = nv.block_id.x // config.cluster * (config.threads // config.lanes) + nv.thread_id.x // config.lanes
+        self.row = group * config.batch + number
         self.exists = config.rows_per_block == 1 or self.row < rows
         lane = nv.thread_id.x % config.lanes
         if config.cluster > 1:
@@ -47,30 +45,53 @@ class Row:
         """Whether the row has elements there: known for all but the last accesses."""
         return step < self.config.full or self.column(step) < self.cols
 
-    def store(self, y: nv.Array, compute: Callable[..., Any], *beside: Beside) -> None:
-        """``y`` gets ``compute(part, *what each of beside has there)`` of each part, all f32."""
+    def total(self, term: Term) -> nv.Value:
+        """What ``term`` adds to a vector of totals for all parts, summed up: this thread's share."""
+        total: Any = nv.vector([0.0] * self.config.wide, nv.f32)
         for step, part in enumerate(self.parts):
-            result = compute(part.to(nv.f32), *[one.take(step) for one in beside]).to(y.dtype)
-            if self.exists and self.inside(step):
-                y.store_vector(result, (self.row, self.column(step)))
+            total = term(self, total, step, part.to(nv.f32))
+        return total.sum()
 
-    def sum(self, *terms: Term) -> Any:
-        """What ``term(total, step, part)`` adds to a vector of totals, for all parts of the row, summed up; of several
-        terms, their sums."""
-        totals: list[Any] = [nv.vector([0.0] * self.config.wide, nv.f32) for _ in terms]
-        for step, part in enumerate(self.parts):
-            totals = [term(total, step, part.to(nv.f32)) for term, total in zip(terms, totals, strict=True)]
-        mine = tuple(total.sum() for total in totals) if len(terms) > 1 else totals[0].sum()
-        return nv.cluster.sum(mine) if self.config.cluster > 1 else nv.block.sum(mine, width=self.config.lanes)
 
-    def max(self) -> nv.Value:
-        """The greatest element of the row."""
-        mine = reduce(nv.maximum, [part.to(nv.f32) for part in self.parts]).max()
-        return nv.cluster.max(mine) if self.config.cluster > 1 else nv.block.max(mine, width=self.config.lanes)
+Term: TypeAlias = Callable[[Row, Any, int, Any], Any]
+"""Of a row, a total, the number of a part, and the part in f32: the new total."""
+
+
+def load(x: nv.Array, config: RowsConfig, missing: float) -> list[Row]:
+    """The rows of a thread's batch; ``missing`` stands behind the end of each."""
+    rows = [Row(x, config, number) for number in range(config.batch)]
+    for row in rows:
+        row.load(x, missing)
+    return rows
+
+
+def sums(rows: Sequence[Row], *terms: Term) -> list[tuple[Any, ...]]:
+    """For each row the sums of its terms over all its elements; one exchange of the threads for all of them."""
+    mine = tuple(row.total(term) for row in rows for term in terms)
+    config = rows[0].config
+    found = nv.cluster.sum(mine) if config.cluster > 1 else nv.block.sum(mine, width=config.lanes)
+    return [found[i : i + len(terms)] for i in range(0, len(found), len(terms))]
+
+
+def maxima(rows: Sequence[Row]) -> tuple[Any, ...]:
+    """The greatest element of each row."""
+    mine = tuple(reduce(nv.maximum, [part.to(nv.f32) for part in row.parts]).max() for row in rows)
+    config = rows[0].config
+    return nv.cluster.max(mine) if config.cluster > 1 else nv.block.max(mine, width=config.lanes)
+
+
+def store(rows: Sequence[Row], y: nv.Array, compute: Callable[..., Any], *beside: Beside) -> None:
+    """``y`` gets ``compute(row, part, *what each of beside has there)`` of each part, all f32."""
+    for step in range(rows[0].config.steps):
+        rest = [one.take(step) for one in beside]
+        for row in rows:
+            result = compute(row, row.parts[step].to(nv.f32), *rest).to(y.dtype)
+            if row.exists and row.inside(step):
+                y.store_vector(result, (row.row, row.column(step)))
 
 
 class Beside:
-    """A row for all rows: what a thread takes of it beside its parts, loaded a few steps ahead of its use."""
+    """A row for all rows: what a thread takes of it beside its parts, loaded a little ahead of its use."""
 
     def __init__(self, array: nv.Array, row: Row) -> None:
         self.array, self.row = array, row
@@ -84,6 +105,7 @@ class Beside:
             self.load(step)
 
     def load(self, step: int) -> None:
+        """Load what a step takes."""
         pieces = [nv.vector([0.0] * self.wide, self.array.dtype)] * (self.row.config.wide // self.wide)
         if self.row.inside(step):
             col = self.row.column(step)

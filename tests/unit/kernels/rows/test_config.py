@@ -22,6 +22,18 @@ def test_the_accesses_cover_a_row_and_are_aligned(itemsize, multiple):
         assert registers <= 32 or config.lanes == 512 and registers <= 64
 
 
+@pytest.mark.parametrize("itemsize", [2, 4])
+def test_a_batch_fits_into_registers_and_leaves_few_threads_idle(itemsize):
+    for cols in LENGTHS:
+        alone, config = choose(cols, itemsize, cols), choose(cols, itemsize, cols, batched=True)
+        assert config.steps * config.stride >= cols and config.full * config.stride <= cols
+        assert config.rows_per_block == config.threads // config.lanes * config.batch
+        if config.batch > 1:
+            assert config.batch * config.steps * -(-config.wide * itemsize // 4) <= 32
+            assert config.steps * config.lanes * config.cluster <= 1.5 * alone.steps * alone.lanes * alone.cluster
+    assert [choose(n, 2, n, batched=True).batch for n in (768, 1024, 4096, 8192, 65_536)] == [2, 4, 4, 2, 2]
+
+
 def test_a_model_s_rows_need_few_kernels():
     """Lengths that are multiples of 128 share what they can: where whole accesses end is what differs."""
     assert len({choose(cols, 2, cols) for cols in range(128, 16_384 + 1, 128)}) <= 64
