@@ -14,7 +14,7 @@ from tests.unit.ops.test_grid import arrays, passed_around
 def test_each_operation_of_each_type():
     for name in kernels.DTYPES:
         x, start, y, expected = kernels.numbers(name)
-        kernels.combined(x, start, y, kinds=kernels.kinds_of(name))
+        kernels.combined(x, start, y, kinds=tuple(kernels.kinds_of(name)))
         np.testing.assert_array_equal(y, expected, err_msg=name)
 
 
