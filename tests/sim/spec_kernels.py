@@ -177,7 +177,7 @@ def by_fma(a, b, d):
 
 
 @nv.jit
-def by_wgmma(a, b, d):
+def by_wgmma(a, b, d, *, held=False):
     @nv.kernel(grid=1, block=128)
     def kernel():
         group = nv.spec.threads()
@@ -187,7 +187,11 @@ def by_wgmma(a, b, d):
         nv.fence_proxy_async()
         nv.sync_threads()
         acc = nv.accumulator(64, b.shape[1])
-        acc = nv.spec.mma(acc, A, B, group)()
+        if held:
+            left = nv.spec.move(nv.spec.of(a, (0, 0), (64, 16)), nv.layout.wgmma_a(2), group)()
+            acc = nv.spec.mma(acc, left, B[0:16, :], group)()
+        else:
+            acc = nv.spec.mma(acc, A, B, group)()
         nv.wgmma_wait(0)
         acc.store(d, (0, 0))
 

@@ -109,6 +109,8 @@ def test_wgmma():
     a, b, d = random((64, 64), nv.f16, seed=1), random((64, 64), nv.f16, seed=2), zeros(64, 64)
     run(kernels.by_wgmma, a, b, d)
     np.testing.assert_allclose(d, a.astype(np.float32) @ b.astype(np.float32), atol=1e-4)
+    run(kernels.by_wgmma, a, b, d, held=True)
+    np.testing.assert_allclose(d, a[:, :16].astype(np.float32) @ b[:16].astype(np.float32), atol=1e-4)
 
 
 @nv.jit

@@ -17,7 +17,7 @@ from nvdsl.lang.threads import Threads
 from nvdsl.lang.tile import Tile
 from nvdsl.lang.warp_accumulator import WarpAccumulator
 from nvdsl.lang.warp_fragment import WarpFragment, load_a, load_b
-from nvdsl.layout import mma_a, mma_b
+from nvdsl.layout import mma_a, mma_b, wgmma_a
 from nvdsl.ops import mma as instruction
 from nvdsl.ops import wgmma
 from nvdsl.ops.warp import WARP_GROUP_SIZE, WARP_SIZE
@@ -118,8 +118,11 @@ def _wgmma(spec: Mma) -> Plan:
         raise Unfit(f"a warpgroup executes it, 128 threads in their order, not {spec.threads}")
     _fits(spec)
     whole = [isinstance(x, Part) and isinstance(x.memory, Tile) and x.shape == x.memory.shape for x in (spec.a, spec.b)]
-    if not whole[1] or not (whole[0] or isinstance(spec.a, Fragment)):
-        raise Unfit("B is a whole tile in shared memory, A such a tile or a fragment of a warpgroup")
+    held = isinstance(spec.a, Registers)
+    if held and (spec.a.shape[0] != 64 or spec.a.layout != wgmma_a(spec.a.dtype.bytes)):
+        raise Unfit(f"A's registers are not those of layout.wgmma_a: {spec.a.layout}")
+    if not whole[1] or not (whole[0] or held or isinstance(spec.a, Fragment)):
+        raise Unfit("B is a whole tile in shared memory, A such a tile or registers of a warpgroup")
     a, b = (x.memory if isinstance(x, Part) else x for x in (spec.a, spec.b))
     if any(isinstance(x, Tile) and x.swizzle == 0 for x in (a, b)):
         raise Unfit("a tile of it has the layout of a swizzle (16, 32, 64 or 128), not a dense one")
@@ -128,7 +131,12 @@ def _wgmma(spec: Mma) -> Plan:
     m, _, k = spec.shape
     if k * a.dtype.bytes % 32:
         raise Unfit(f"K is a multiple of {32 // a.dtype.bytes} for {a.dtype.name}, not {k}")
-    return Plan(lambda: spec.acc.mma(a, b), m // 64 * k * a.dtype.bytes // 32)
+
+    def emit() -> Accumulator:
+        left = Fragment(m, k, a.dtype, [[spec.a.words]]) if held else a
+        return spec.acc.mma(left, b)
+
+    return Plan(emit, m // 64 * k * a.dtype.bytes // 32)
 
 
 def _mma_sync(spec: Mma) -> Plan:

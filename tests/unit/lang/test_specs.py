@@ -88,6 +88,11 @@ def test_products():
     def of_dense_tiles():
         return nv.spec.mma(nv.accumulator(64, 8), tile(64, swizzle=0), tile(8, 64).T, nv.spec.threads())
 
+    def of_other_registers():
+        left = nv.spec.move(tile(64, 16, swizzle=32), nv.layout.wgmma_accumulator(16), nv.spec.threads())()
+        return nv.spec.mma(nv.accumulator(64, 8), left, tile(8, 16, swizzle=32).T, nv.spec.threads())
+
+    assert "A's registers are not those of layout.wgmma_a" in lines(of_other_registers)["wgmma"]
     assert taken(lines(of_a_warp)) == "-> mma.sync: 4 a thread"
     assert taken(lines(of_a_warpgroup)) == "-> wgmma: 4 a thread"
     found = lines(of_dense_tiles)
