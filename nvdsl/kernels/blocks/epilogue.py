@@ -53,9 +53,20 @@ class TmaEpilogue:
         size = self.dtype.bytes
         return {w: nv.TMA(self.out, tile=(*one, PIECE_ROWS, w), swizzle=w * size) for w in set(self.widths)}
 
-    def allocate(self, consumers: int) -> None:
-        """Shared memory; in the kernel."""
-        self.stack = nv.smem((consumers * self.buffers, PIECE_ROWS, 128 // self.dtype.bytes), self.dtype, swizzle=128)
+    def allocate(self, consumers: int, stack: nv.TileStack | None = None) -> None:
+        """Shared memory; in the kernel. ``stack``: one's own, that nobody else uses while a tile is stored, such as
+        operands that all have read. Raises ArgumentError for one of other tiles, or of too few.
+        """
+        shape = (consumers * self.buffers, PIECE_ROWS, 128 // self.dtype.bytes)
+        self.stack = nv.smem(shape, self.dtype, swizzle=128) if stack is None else stack
+        nv.require(
+            self.stack.shape[0] >= shape[0] and self.stack.shape[1:] == shape[1:] and self.stack.dtype is self.dtype
+            and self.stack.first.swizzle == 128,
+            f"an epilogue's buffer of {self.stack.shape} {self.stack.dtype.name}, with a swizzle of "
+            f"{self.stack.first.swizzle} bytes",
+            rule=f"pieces are {shape[1]}x{shape[2]} {self.dtype.name} with the 128-byte swizzle, {shape[0]} of them",
+            fix=f"nv.smem({shape}, nv.{self.dtype.name}, swizzle=128)",
+        )  # fmt: skip
 
     def _piece(self, buffer: Any, width: int) -> nv.Tile:
         """A buffer as a tile of ``width`` columns, with the swizzle of that width."""
