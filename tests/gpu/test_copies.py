@@ -57,6 +57,15 @@ def test_copies_are_waited_for():
 
 
 @in_child(timeout=120)
+def test_operands_of_wgmma():
+    a, b = (np.random.default_rng(i).integers(-3, 4, (64, 64)).astype(np.float16) for i in range(2))
+    for barrier in (False, True):
+        d = np.zeros((64, 64), np.float32)
+        copies.product(a, b, d, barrier=barrier)
+        np.testing.assert_array_equal(d, a.astype(np.float32) @ b.astype(np.float32))
+
+
+@in_child(timeout=120)
 def test_other_blocks_of_the_cluster():
     for t in remote.TYPES:
         x, y = numbers((32, 16), t), np.zeros((32, 16), t.numpy)

@@ -331,3 +331,42 @@ def test_the_plan_says_what_was_chosen():
     assert math.prod(first.shape) == first.count * first.vector
 
 
+
+
+@nv.jit
+def product(a, b, d, *, fence=True, barrier=False):
+    """Operands of a wgmma that cp.async brings: the async proxy reads what the generic one wrote."""
+
+    @nv.kernel(grid=1, block=128)
+    def body():
+        A, B = nv.smem((64, 64), nv.f16, swizzle=128), nv.smem((64, 64), nv.f16, swizzle=128)
+        full = nv.Mbarriers(1, arrivals=256)[0]
+        for source, tile in ((a, A), (b, B)):
+            nv.copy(source, tile, asynchronous=True, barrier=full if barrier else None)
+        if barrier:
+            full.wait(0)
+        else:
+            nv.cp_async_commit()
+            nv.cp_async_wait(0)
+        if fence:
+            nv.fence_proxy_async()
+        nv.sync_threads()
+        acc = nv.accumulator(64, 64, nv.f32)
+        acc += A @ B  # here
+        nv.wgmma_wait(0)
+        acc.store(d, (0, 0))
+
+    body()
+
+
+@pytest.mark.parametrize("barrier", [False, True])
+def test_operands_of_wgmma_need_a_proxy_fence(barrier):
+    a, b, d = (np.random.default_rng(i).integers(-3, 4, (64, 64)).astype(np.float16) for i in range(3))
+    d = d.astype(np.float32)
+    run(product, a, b, d, barrier=barrier)
+    np.testing.assert_array_equal(d, a.astype(np.float32) @ b.astype(np.float32))
+    error = verdict(product, a, b, d, barrier=barrier, fence=False)
+    assert error is not None and error.kind == "proxy-fence", error
+    shapes = [nv.ShapeDtype((64, 64), t) for t in (nv.f16, nv.f16, nv.f32)]
+    with pytest.raises(nv.VerifyError, match="no proxy fence"):
+        product.trace(*shapes, fence=False)
