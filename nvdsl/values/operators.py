@@ -30,7 +30,7 @@ _COMPARISONS = {
 }  # fmt: skip
 _SAME = "exp exp2 log log2 sqrt sin cos tanh floor ceil trunc isnan isinf isfinite".split()
 _REMEDIES = {name: f"math.{name}" for name in _SAME} | {"maximum": "max", "minimum": "min", "rint": "math.round"}
-_REMEDIES |= {"absolute": "abs", "fabs": "abs"}
+_REMEDIES |= {"absolute": "abs", "fabs": "abs", "where": "where"}
 
 
 class Operators(ir.Value):
@@ -57,13 +57,11 @@ class Operators(ir.Value):
                 right, left = _COMPARISONS[name]
                 return self._compare(left, first) if rest[0] is self else self._compare(right, rest[0])
         call = ufunc.__name__ if method == "__call__" else f"{ufunc.__name__}.{method}"
-        remedy = _REMEDIES.get(ufunc.__name__)
-        fix = f"write nv.{remedy}(x)" if remedy else "nv.math has the functions of floats; lists hold traced values"
-        raise trace_error(
-            f"np.{call} of a traced value",
-            rule="the number exists only when the kernel runs: NumPy can't compute with it",
-            fix=fix,
-        )
+        raise _not_for_numpy(call, _REMEDIES.get(ufunc.__name__))
+
+    def __array_function__(self, function: Any, types: Any, inputs: Any, options: Any) -> Any:
+        """NumPy's other functions: np.sum would ask a vector for its sum, with arguments that it does not take."""
+        raise _not_for_numpy(function.__name__, _REMEDIES.get(function.__name__))
 
     def __format__(self, form: str) -> str:
         if form:
@@ -258,6 +256,16 @@ def _is_tracing() -> bool:
         return ir.InsertionPoint.current is not None
     except ValueError:
         return False
+
+
+def _not_for_numpy(call: str, remedy: str | None = None) -> TraceError:
+    arguments = "c, a, b" if remedy == "where" else "x"
+    other = "nv.math has the functions of floats; lists hold traced values"
+    return trace_error(
+        f"np.{call} of a traced value",
+        rule="the number exists only when the kernel runs: NumPy can't compute with it",
+        fix=f"write nv.{remedy}({arguments})" if remedy else other,
+    )
 
 
 def _not_known(value: Any, what: str, fix: str) -> TraceError:
