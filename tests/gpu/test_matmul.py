@@ -168,3 +168,63 @@ def test_a_large_one():
     check(a, b)
     a, b = made((8192, 8192), "float16", 1), made((8192, 8192), "float16", 2)
     check(a, b)
+
+
+@in_child(timeout=240)
+def test_many_sizes_by_few_kernels():
+    """Random rows, then random shapes: each right, by no more kernels than the model promises."""
+    import random
+
+    from nvdsl.kernels.gemm.choose import MENU
+    from nvdsl.kernels.gemm.tuned import tuned_matmul
+
+    draw = random.Random(3)
+    w = made((1536, 1024), "float16", 2)
+    for m in [1, 2, 63, 64, 65, *(draw.randint(1, 4096) for _ in range(30))]:
+        check(made((m, 1024), "float16", m), w.mT)
+    assert len(tuned_matmul._compiled) <= MENU
+    for i in range(60):
+        m, n, k = (max(1, int(2 ** draw.uniform(0, 12)) // step * step) for step in draw.choices((8, 2, 1), k=3))
+        check(made((m, k), "float16", i), made((k, n), "float16", i + 1))
+    assert len(tuned_matmul._compiled) <= 40
+
+
+@in_child(timeout=240)
+def test_schedules_at_edges_of_all_kinds():
+    """One compiled kernel a schedule: one tile, the last tile short, more tiles than SMs, batches, epilogues."""
+    import torch
+
+    from nvdsl.kernels import Config
+
+    configs = [
+        Config(128, 128, stages=4), Config(128, 128, stages=4, schedule="pingpong", cluster_m=2),
+        Config(128, 128, stages=4, schedule="streamk"),
+        Config(64, 64, stages=6, schedule="splitk", split=2, consumers=1),
+    ]  # fmt: skip
+    sizes = (1, 8, 64), (129, 264, 8), (2000, 3000, 1000), (5, 4096, 4104)
+    for config, (m, n, k) in itertools.product(configs, sizes):
+        a, b = made((m, k), "float16", m), made((k, n), "float16", n)
+        check(a, b, config=config)
+        bias, c = made((n,), "float16", 5), made((m, n), "float16", 6)
+        got = nv.matmul(a, b, c=c, bias=bias, alpha=0.5, config=config)
+        close(got, 0.5 * torch.matmul(a.double(), b.double()) + c.double() + bias.double(), k, 4e-3)
+    x, y = made((3, 200, 136), "float16", 7), made((3, 136, 72), "float16", 8)
+    for config in configs:
+        check(x, y, config=config)
+        check(x[:2, :77], y[:2], config=config)
+
+
+@in_child(timeout=120)
+def test_operands_that_are_copied_on_a_stream_of_the_callers():
+    """The copies' memory is the call's own: no other stream gets it before the product has read it."""
+    import torch
+
+    stream = torch.cuda.Stream()
+    for i in range(20):
+        a, b = made((517, 333), "float16", i), made((333, 259), "float16", i + 1)
+        out = torch.full((517, 259), torch.nan, device="cuda", dtype=torch.float16)
+        torch.cuda.synchronize()
+        nv.matmul(a, b, out, stream=stream)
+        torch.full((1 << 22,), torch.nan, device="cuda")
+        stream.synchronize()
+        close(out, torch.matmul(a.double(), b.double()), 333)

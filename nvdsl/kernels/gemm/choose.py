@@ -144,6 +144,9 @@ def choose(shape: Shape, crowded: bool = False, sms: int = arch.SMS) -> Config:
     square = shape.n * shape.dtype.bytes % 128 == 0 if shape.a_major == "mn" else None
     on_grid = shape.on_grid and (shape.on_grid[0] if square is None else square, shape.on_grid[1])
     found = menu(replace(shape, m=shape.n, on_grid=on_grid), crowded, sms)
+    if shape.m == 1:  # a single row may be read along the other axis, by other code: few tiles, as for one column
+        small = [config for config in found if (config.tile_m, config.tile_n) in ((64, 32), (64, 64))]
+        found = tuple([config for config in small if config.schedule == "splitk"] or small) or found
     return min(found, key=lambda config: cycles(config, shape, sms))
 
 

@@ -14,7 +14,7 @@ from nvdsl.call.extents import ALIGNMENT, DynamicSpec, Stride
 from nvdsl.kernels.gemm.problem import Matrix
 from nvdsl.lang.extents import Extent
 
-UNITS = (64, 8)
+UNITS = (64, 16, 8)
 """Multiples of columns for which an epilogue that reads whole matrices is compiled."""
 
 
