@@ -30,14 +30,20 @@ class Rows:
         self.shape = spec.shape
         *leading, self.cols = spec.shape
         self.rows, self.dtype = math.prod(leading), spec.dtype
-        host = self.argument.host
-        if host is not None:
-            self.given: Any = np.ascontiguousarray(host).reshape(self.rows, self.cols)
+        self.host = self._as_passed()
+        if self.host is not None:
+            self.given: Any = np.ascontiguousarray(self.host).reshape(self.rows, self.cols)
             self.multiple = self.cols
             return
         step = self._step(spec.strides)
         self.given = array if len(spec.shape) == 2 else strided(array, (self.rows, self.cols), (step, 1))
         self.multiple = math.gcd(step, max(address % ACCESS, 0) // spec.dtype.bytes or ACCESS)
+
+    def _as_passed(self) -> Any:
+        """A host array with its axes in the caller's order. `Argument` has columns that lie side by side as rows."""
+        host, steps = self.argument.host, self.argument.spec.strides
+        columns = host is not None and host.ndim >= 2 and steps[-2] == 1 != steps[-1] and min(self.shape[-2:]) > 1
+        return host.swapaxes(-1, -2) if columns else host
 
     def _step(self, strides: tuple[int, ...]) -> int:
         """Elements from one row to the next."""
@@ -56,15 +62,14 @@ class Rows:
         that is the same array."""
         mine, its = self.argument, other.argument
         pair = Disjoint(self.name, mine.span, other.name, its.span, or_same=same and mine.spec == its.spec)
-        if mine.host is not None and its.host is not None:
-            one = same and mine.host.ctypes.data == its.host.ctypes.data and mine.host.strides == its.host.strides
-            if not one and share_memory(mine.host, its.host):
+        if self.host is not None and other.host is not None:
+            x, y = self.host, other.host
+            if not (same and x.ctypes.data == y.ctypes.data and x.strides == y.strides) and share_memory(x, y):
                 raise pair.error()
         elif mine.memory[0] and its.memory[0]:
             pair.check(mine.memory[0], its.memory[0])
 
     def give_back(self) -> None:
         """Of an output: hand what was written to the caller's host array."""
-        host = self.argument.host
-        if host is not None and not np.may_share_memory(host, self.given):
-            host[...] = self.given.reshape(host.shape)
+        if self.host is not None and not np.may_share_memory(self.host, self.given):
+            self.host[...] = self.given.reshape(self.host.shape)

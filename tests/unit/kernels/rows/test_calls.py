@@ -47,3 +47,38 @@ def test_a_row_fits_into_registers(kernel, dtype, cols):
     used = compiled.resources
     assert (used.stack, used.spill_stores, used.spill_loads) == (0, 0, 0)
     assert ("ld.global.v4.b32" in compiled.ptx) == (cols * dtype.bytes % 16 == 0)
+
+
+def _softmax_of(x):
+    e = np.exp(x.astype(np.float64) - x.max(-1, keepdims=True))
+    return e / e.sum(-1, keepdims=True)
+
+
+VIEWS = {
+    "transposed": lambda x: x.T,
+    "square, transposed": lambda x: x[:, :6].T,
+    "of a stack, transposed": lambda x: np.stack([x, 2 * x]).swapaxes(1, 2),
+    "rows backwards": lambda x: x[::-1],
+    "columns backwards": lambda x: x[:, ::-1],
+    "every second": lambda x: x[::2, 1::2],
+    "one column": lambda x: x[:, :1],
+    "repeated": lambda x: np.broadcast_to(x[0], x.shape),
+}
+
+
+@pytest.mark.parametrize("view", VIEWS.values(), ids=list(VIEWS))
+def test_host_arrays_in_any_order(view):
+    x = np.random.default_rng(0).standard_normal((6, 40)).astype(np.float32)
+    expected = _softmax_of(view(x))
+    np.testing.assert_allclose(nv.softmax(view(x), target="sim"), expected, rtol=1e-5)
+    if view(x).flags.writeable:
+        into = np.zeros((6, 40), np.float32)
+        if np.may_share_memory(view(into), into):
+            nv.softmax(view(x), view(into), target="sim")
+            np.testing.assert_allclose(view(into), expected, rtol=1e-5)
+
+
+def test_a_transposed_array_is_not_itself():
+    x = np.ones((4, 4), np.float32)
+    with pytest.raises(nv.ArgumentError, match="memory"):
+        nv.softmax(x, x.T, target="sim")
