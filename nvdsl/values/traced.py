@@ -33,7 +33,7 @@ from nvdsl.errors import TraceError, trace_error
 from nvdsl.mlir import ir
 from nvdsl.values import arith, bounds, casts, dtypes, promotion, python_numbers
 from nvdsl.values.dtypes import DType
-from nvdsl.values.elementwise import Elementwise
+from nvdsl.values.elementwise import Elementwise, of_each
 from nvdsl.values.operators import Operators
 
 if TYPE_CHECKING:
@@ -310,6 +310,8 @@ def bitcast(x: Value, dtype: DType) -> Value:
 
     Raises ``TraceError`` for index, bool and tf32, and where the widths differ.
     """
+    if isinstance(x, Elementwise):
+        return of_each(lambda one: bitcast(one, dtype), x)
     if not isinstance(x, ir.Value):
         raise trace_error(f"bitcast of {x!r}", rule="a number has no bits", fix="write nv.f32(x) first")
     x = as_value(x)

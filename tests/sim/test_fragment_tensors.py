@@ -80,6 +80,7 @@ def test_types(dtype):
         (lambda a, b, r, c: nv.clamp(a, -1.0, b), lambda x, y: np.minimum(np.maximum(x, -1), y)),
         (lambda a, b, r, c: nv.select(nv.math.isnan(a), 0.0, a), lambda x, y: x),
         (lambda a, b, r, c: nv.f32(nv.i32(a)), lambda x, y: np.trunc(x)),
+        (lambda a, b, r, c: nv.bitcast(nv.bitcast(a, nv.i32) & 0x7FFFFFFF, nv.f32), lambda x, y: abs(x)),
         (lambda a, b, r, c: 1.0 - a, lambda x, y: 1 - x),
         (lambda a, b, r, c: np.float32(2.0) * a, lambda x, y: 2 * x),
         (lambda a, b, r, c: b - a * a, lambda x, y: y - x * x),
