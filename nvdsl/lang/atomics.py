@@ -11,7 +11,7 @@ global memory, and 2 f16 or bf16 in shared memory.
 "release" or "acq_rel". ``scope``: between whose threads it is one step: "cta", "cluster", "gpu" or "sys". By default it
 holds all of this launch that can reach the memory: the GPU for global memory, and for shared memory the cluster, or the
 block where it has none. With a ``predicate`` only the threads take part where it holds, by one predicated instruction
-(where the ISA has ``red`` for it), and nothing is returned.
+(where the ISA has ``red`` for it; a vector by a branch), and nothing is returned.
 
 All raise TraceError for types that the operation doesn't have, for orders and scopes of other names, and for indices
 that are known while tracing and out of bounds.

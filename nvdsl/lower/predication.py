@@ -124,7 +124,7 @@ _SCOPES = {name: ptx for ptx, name in SCOPES.items()} | {"": "sys"}
 _SPACES = {"!llvm.ptr<1>": "global", "!llvm.ptr<3>": "shared", "!llvm.ptr<7>": "shared::cluster"}
 _REDUCTIONS = {  # kind of LLVM's AtomicBinOp -> op, PTX's types by LLVM's
     "add": ("add", {"i32": "u32", "i64": "u64"}),
-    "fadd": ("add", {"f32": "f32", "f64": "f64"}),
+    "fadd": ("add", {"f32": "f32", "f64": "f64", "f16": "noftz.f16", "bf16": "noftz.bf16"}),
     "max": ("max", {"i32": "s32", "i64": "s64"}),
     "min": ("min", {"i32": "s32", "i64": "s64"}),
     "umax": ("max", {"i32": "u32", "i64": "u64"}),

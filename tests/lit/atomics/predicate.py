@@ -8,8 +8,8 @@ import nvdsl as nv
 
 
 # CHECK-LABEL: gpu.launch
-@show(array(nv.i32, 128), array(nv.f32, 128), ptx=True)
-def kernel(x, f):
+@show(array(nv.i32, 128), array(nv.f32, 128), array(nv.bf16, 128), ptx=True)
+def kernel(x, f, h):
     t = nv.thread_id.x
     first = t == 0
     # CHECK: %[[FIRST:\w+]] = arith.cmpi eq
@@ -19,12 +19,14 @@ def kernel(x, f):
     # CHECK: llvm.atomicrmw fadd
     # CHECK-NEXT: } {nvdsl.predicated}
     x.atomic_max(t, 1, order="release", predicate=first)
+    h.atomic_add(t, 1.0, predicate=first)
 
 
 # CHECK-LABEL: .entry kernel
 # CHECK-NOT: bra
 # CHECK: @%p{{[0-9]+}} red.relaxed.gpu.global.add.f32 [%rd{{[0-9]+}}], %r{{[0-9]+}};
 # CHECK: @%p{{[0-9]+}} red.release.gpu.global.max.s32 [%rd{{[0-9]+}}], %r{{[0-9]+}};
+# CHECK: @%p{{[0-9]+}} red.relaxed.gpu.global.add.noftz.bf16 [%rd{{[0-9]+}}], %rs{{[0-9]+}};
 
 
 # CHECK-LABEL: gpu.launch
