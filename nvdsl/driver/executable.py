@@ -17,7 +17,7 @@ from nvdsl.driver.arrays import Memory, describe
 from nvdsl.driver.cuda import LEGACY_STREAM, CudaError
 from nvdsl.driver.device import Device, Devices
 from nvdsl.driver.device import devices as all_devices
-from nvdsl.driver.host import arith, cf, gpu, memref, scf
+from nvdsl.driver.host import arith, cf, gpu, memref, scf, tensor_maps
 from nvdsl.driver.host.builder import RUN, Builder, Frame, Step, unsupported
 from nvdsl.driver.launch import KernelBinary, Launch, Recorded
 from nvdsl.driver.launcher import Launcher
@@ -31,7 +31,7 @@ from nvdsl.values.elements import ELEMENTS
 
 __all__ = ["KernelBinary", "Executable", "build"]
 
-_HANDLERS = {**arith.HANDLERS, **memref.HANDLERS, **scf.HANDLERS, **cf.HANDLERS, **gpu.HANDLERS}
+_HANDLERS = {**arith.HANDLERS, **memref.HANDLERS, **scf.HANDLERS, **cf.HANDLERS, **gpu.HANDLERS, **tensor_maps.HANDLERS}
 _FOLDABLE = frozenset(arith.HANDLERS)
 
 

@@ -11,7 +11,8 @@ from nvdsl.ir.operands import integer, named
 from nvdsl.sim import async_copies
 from nvdsl.sim.async_copies import Copier
 from nvdsl.sim.decode import Blocking, Decoder, Frame, op
-from nvdsl.sim.dialects.memref import Indexer, tile_of
+from nvdsl.sim.dialects.memref import tile_of
+from nvdsl.sim.indexer import Indexer
 from nvdsl.sim.values import LANES, element
 
 

@@ -19,7 +19,7 @@ from nvdsl.ir.operands import has, integer, word
 from nvdsl.sim import matrix
 from nvdsl.sim.access import Accessor
 from nvdsl.sim.decode import Decoder, Frame, op, unknown
-from nvdsl.sim.dialects.memref import Indexer
+from nvdsl.sim.indexer import Indexer
 from nvdsl.sim.report import error
 from nvdsl.sim.values import LANES, Element, element
 

@@ -12,8 +12,8 @@ from nvdsl.mlir import ir
 from nvdsl.sim import matrix, mma
 from nvdsl.sim.access import SHARED, Accessor
 from nvdsl.sim.decode import Decoder, Frame, op, unknown
-from nvdsl.sim.dialects.memref import Indexer
 from nvdsl.sim.dialects.nvvm_wgmma import rows_of
+from nvdsl.sim.indexer import Indexer
 from nvdsl.sim.values import LANES, element
 
 

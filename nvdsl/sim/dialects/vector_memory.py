@@ -11,8 +11,9 @@ from nvdsl.ir.operands import integer, integers, named
 from nvdsl.mlir import ir
 from nvdsl.sim.access import Accessor
 from nvdsl.sim.decode import Decoder, Frame, op, unknown
-from nvdsl.sim.dialects.memref import Indexer, tile_of
+from nvdsl.sim.dialects.memref import tile_of
 from nvdsl.sim.dialects.vector import stack
+from nvdsl.sim.indexer import Indexer
 from nvdsl.sim.undefined import Stored
 from nvdsl.sim.values import LANES
 

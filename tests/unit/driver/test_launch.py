@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from nvdsl.driver import executable
-from nvdsl.driver.host import gpu
+from nvdsl.driver.host import tensor_maps
 from nvdsl.driver.launch import Launch, Parameter
 from nvdsl.driver.run import Run
 from nvdsl.errors import ArgumentError, LowerError
@@ -126,7 +126,7 @@ def test_tensor_maps_are_encoded_once_and_moved_once_to_an_address(mixed):
 
 
 def test_the_cache_of_tensor_maps_is_bounded(mixed, monkeypatch):
-    monkeypatch.setattr(gpu, "_CACHED_MAPS", 8)
+    monkeypatch.setattr(tensor_maps, "_CACHED_MAPS", 8)
     call, cuda = mixed
     for i in range(9):
         call(a=0x10000 + 64 * i)

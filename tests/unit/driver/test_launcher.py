@@ -12,7 +12,7 @@ import pytest
 
 from nvdsl.driver import launcher as launcher_module
 from nvdsl.driver.arrays import describe
-from nvdsl.driver.host import gpu
+from nvdsl.driver.host import tensor_maps
 from nvdsl.errors import ArgumentError, DeviceError
 from tests.unit.driver import libraries
 from tests.unit.driver.doubling import KERNEL, ONE, PROGRAM, TY, read_and_write, tensor
@@ -175,7 +175,7 @@ def test_memory_of_a_call_outlives_another_call(torch):
 
 
 def test_a_recorded_launch_keeps_its_tensor_maps(torch, monkeypatch):
-    monkeypatch.setattr(gpu, "_CACHED_MAPS", 1)
+    monkeypatch.setattr(tensor_maps, "_CACHED_MAPS", 1)
     kernel = Kernel("f_kernel", (128, 4, 8, 8, 4))
     cuda, devices = fake(kernel)
     executable = build(function(MIXED_ARGUMENTS, MIXED), [kernel], devices=devices)
