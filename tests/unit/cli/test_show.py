@@ -101,3 +101,27 @@ def test_refused(shown, text, arguments, message):
     code, out, err = shown(text, *arguments)
     assert (code, out) == (2, "")
     assert err.startswith("nvdsl: ") and err.count("\n") == 1 and message in err
+
+
+SCHEDULED = """
+import numpy as np
+from nvdsl import schedule as sc
+
+gemm = sc.compile(sc.matmul(32, 32, 64), sc.wmma_steps((32, 32, 32), (32, 32)))
+gemm(np.ones((32, 64), np.float16), np.ones((64, 32), np.float16), np.zeros((32, 32), np.float32))
+"""
+
+
+def test_steps_of_a_schedule(shown):
+    code, text, _ = shown(SCHEDULED, "steps")
+    assert code == 0
+    titles = [line for line in text.splitlines() if line.startswith("// -----")]
+    assert titles[0] == "// ----- matmul: payload -----" and titles[-1] == "// ----- matmul: finish() -----"
+    assert len(titles) == 17 and "// Makes a gpu.launch of the loops over blocks" in text
+    code, text, _ = shown(SCHEDULED, "steps", "--after", "pad")
+    assert code == 0 and text.count("-----") == 2
+    assert text.startswith("// ----- matmul: pad(8) -----\n// Makes the rows")
+    code, _, why = shown(SCHEDULED, "steps", "--after", "nothing")
+    assert code != 0 and "no step 'nothing'" in why and "tile_blocks(32, 32, 32)" in why
+    code, _, why = shown(TWO, "steps")
+    assert code != 0 and "no schedule made these kernels" in why
