@@ -8,10 +8,10 @@ instruction, each a step of its own: 2 or 4 f32, or 2, 4 or 8 f16 or bf16 (whose
 global memory, and 2 f16 or bf16 in shared memory.
 
 ``key`` names one element as a subscript does; its indices are checked in the same way. ``order``: "relaxed", "acquire",
-"release" or "acq_rel". ``scope``: between whose threads it is one step: "cta", "cluster", "gpu" or "sys". By default it
-holds all of this launch that can reach the memory: the GPU for global memory, and for shared memory the cluster, or the
-block where it has none. With a ``predicate`` only the threads take part where it holds, by one predicated instruction
-(where the ISA has ``red`` for it; a vector by a branch), and nothing is returned.
+"release" or "acq_rel". ``scope``: between whose threads it is one step: "cta" (or "block"), "cluster", "gpu" or "sys".
+By default it holds all of this launch that can reach the memory: the GPU for global memory, and for shared memory the
+cluster, or the block where it has none. With a ``predicate`` only the threads take part where it holds, by one
+predicated instruction (where the ISA has ``red`` for it; a vector by a branch), and nothing is returned.
 
 All raise TraceError for types that the operation doesn't have, for orders and scopes of other names, and for indices
 that are known while tracing and out of bounds.

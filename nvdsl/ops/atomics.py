@@ -66,8 +66,8 @@ def atomic(
 
     ``pointer``: ``!llvm.ptr`` of global (1), shared (3) or distributed shared memory (7). ``kind``: one of `KINDS`;
     ``inc`` counts 0, 1, ... ``value`` and then from 0, ``dec`` the other way. ``value`` is converted as a store does.
-    ``order``: "relaxed", "acquire", "release" or "acq_rel". ``scope``: "cta", "cluster", "gpu" or "sys"; None is the
-    whole GPU for global memory, and for shared memory the cluster or, without one, the block.
+    ``order``: "relaxed", "acquire", "release" or "acq_rel". ``scope``: "cta" (or "block"), "cluster", "gpu" or "sys";
+    None is the whole GPU for global memory, and for shared memory the cluster or, without one, the block.
 
     Returns what was there before; with a ``predicate``, under which a thread takes part, nothing. Raises TraceError for
     an order, a scope, a kind or a type that is none of these.
@@ -139,6 +139,7 @@ def scope_of(what: str, scope: str | None, pointer: Pointer) -> str:
     blocks = kernels.current(what).cluster_size
     if scope is None:
         return "gpu" if space == GLOBAL else "cluster" if space == SHARED_CLUSTER or blocks > 1 else "cta"
+    scope = "cta" if scope == "block" else scope
     if scope not in SCOPES:
         raise trace_error(f"{what} with scope={scope!r}", rule=f"the scope is one of {list(SCOPES)} (PTX ISA, .scope)")
     return scope

@@ -127,6 +127,30 @@ def test_a_plain_load_beside_an_atomic_is_a_race(shared, order, level):
 
 
 @pytest.mark.parametrize("shared", [True, False])
+@pytest.mark.parametrize("order", ["forward", "reverse"])
+def test_an_atomic_of_ones_own_does_not_order_those_of_others(shared, order):
+    """Warp 1 adds, and reads what warp 0 may still add to."""
+
+    @nv.jit
+    def host(x: nv.Array, y: nv.Array):
+        @nv.kernel(grid=1, block=64)
+        def kernel():
+            t = nv.thread_id.x
+            s = nv.smem((1,), nv.i32)
+            if t == 0:
+                s[0] = 0
+            nv.sync_threads()
+            counter = s if shared else x
+            counter.atomic_add(0, 1)
+            if t >= 32:
+                y[t] = counter[0]
+
+        kernel()
+
+    assert reported(host, np.zeros(1, np.int32), np.zeros(64, np.int32), order=order).kind in ("raw", "war")
+
+
+@pytest.mark.parametrize("shared", [True, False])
 def test_a_scope_too_narrow(shared):
     """Blocks that share memory, by atomics of which each is one step in its own block alone."""
 
@@ -252,3 +276,34 @@ def test_subnormals_are_kept_in_shared_memory_alone(count):
     x, y = np.array([tiny, 0], np.float32), np.array([0, 1.5], np.float32)
     run(host, x, y)
     assert x[1] == tiny and y.tolist() == [0.0, 1.5]
+
+
+@pytest.mark.parametrize("atomic", [True, False])
+@pytest.mark.parametrize("read", [128, 64])
+def test_what_was_written_through_a_tile_lies_as_in_the_tile(read, atomic):
+    """By an atomic, and by a store under a predicate; wgmma then reads it with another swizzle."""
+
+    @nv.jit
+    def host(d: nv.Array):
+        @nv.kernel(grid=1, block=128)
+        def kernel():
+            a, b = nv.smem((64, 64), nv.f16, swizzle=128), nv.smem((64, 64), nv.f16, swizzle=128)
+            t = nv.thread_id.x
+            for i in nv.range(t // 64, 64, 2):
+                b[i, t % 64] = 1.0
+                if atomic:
+                    a.atomic_exch((i, t % 64), 1.0)
+                else:
+                    a.store((i, t % 64), 1.0, predicate=t < 128)
+            nv.fence_proxy_async()
+            nv.sync_threads()
+            seen = nv.Tile(nv.layout.TileLayout.of(64, 64, 2, read), nv.f16, a.offset)
+            acc = nv.accumulator(64, 64, nv.f32)
+            acc += seen @ b
+            nv.wgmma_wait(0)
+            acc.store(d, (0, 0))
+
+        kernel()
+
+    found = verdict(host, np.zeros((64, 64), np.float32))
+    assert found is None if read == 128 else found is not None and found.kind == "layout", found

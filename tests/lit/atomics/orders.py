@@ -15,7 +15,7 @@ def kernel(x, f):
     # CHECK: llvm.atomicrmw add {{.*}} syncscope("device") acq_rel
     x[t] = x.atomic_exch(1, 1, order="release", scope="sys")
     # CHECK: llvm.atomicrmw xchg %{{.*}}, %{{.*}} release
-    x[t] = x.atomic_cas(2, 0, 1, order="acquire", scope="cta")
+    x[t] = x.atomic_cas(2, 0, 1, order="acquire", scope="block")
     # CHECK: llvm.cmpxchg {{.*}} syncscope("block") acquire acquire : !llvm.ptr<1>, i32
     f[t] = f.atomic_cas(3, 0.0, 1.0)
     # CHECK: %[[ZERO:\w+]] = arith.bitcast %{{.*}} : f32 to i32
@@ -39,6 +39,6 @@ def no_order(x):
 
 @refused(array(nv.i32, 64))
 def no_scope(x):
-    x.atomic_add(0, 1, scope="block")
-    # CHECK: TraceError: orders.py:[[# @LINE - 1]]: atomic_add with scope='block'
+    x.atomic_add(0, 1, scope="device")
+    # CHECK: TraceError: orders.py:[[# @LINE - 1]]: atomic_add with scope='device'
     # CHECK-NEXT: rule: the scope is one of ['cta', 'cluster', 'gpu', 'sys'] (PTX ISA, .scope)
