@@ -4,13 +4,12 @@
 
 bf16, one GPU. Each contender of a line is called in turn, and the median is taken. The results are compared with
 torch's before anything is timed. ``kernel`` is nvdsl's, ``flash`` and ``cudnn`` are torch's
-scaled_dot_product_attention with these backends.
+scaled_dot_product_attention with these backends, ``fa4`` is FlashAttention-4 where it is installed (`flash-attn-4`).
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import statistics
 import sys
 from collections.abc import Callable
@@ -23,6 +22,7 @@ sys.path.insert(0, str(ROOT))
 import torch  # noqa: E402
 from torch.nn.attention import SDPBackend, sdpa_kernel  # noqa: E402
 
+from benchmarks.paired import machine, write  # noqa: E402
 from nvdsl.kernels.attention.forward import attention, config  # noqa: E402
 
 # batch, heads, length, head size, causal
@@ -40,6 +40,16 @@ SHAPES = (
 )
 BACKENDS = {"flash": SDPBackend.FLASH_ATTENTION, "cudnn": SDPBackend.CUDNN_ATTENTION}
 FLUSH_BYTES = 256 * 2**20
+LAUNCHED = 400_000
+"""Clocks for which the GPU waits, so that the host has launched a single call before it is timed."""
+
+
+def _fa4() -> Callable[..., Any] | None:
+    try:
+        from flash_attn.cute.interface import flash_attn_func
+    except ImportError:
+        return None
+    return flash_attn_func  # type: ignore[no-any-return]
 
 
 def contenders(batch: int, heads: int, length: int, size: int, causal: bool) -> dict[str, Callable[[], Any]]:
@@ -61,7 +71,13 @@ def contenders(batch: int, heads: int, length: int, size: int, causal: bool) -> 
     expected = torchs(SDPBackend.FLASH_ATTENTION).view_as(o).float()
     error = ((o.float() - expected).norm() / expected.norm()).item()
     assert error < 1e-2 and bool(lse.isfinite().all()), error
-    return {"kernel": kernel} | {name: lambda b=b: torchs(b) for name, b in BACKENDS.items()}
+    calls: dict[str, Callable[[], Any]] = {"kernel": kernel}
+    calls |= {name: lambda b=b: torchs(b) for name, b in BACKENDS.items()}
+    if theirs := _fa4():
+        there = [x.transpose(1, 2).contiguous() for x in (q, k, v)]  # batch, length, heads, head size
+        calls["fa4"] = lambda: theirs(*there, causal=causal)
+        calls["fa4"]()
+    return calls
 
 
 def milliseconds(call: Callable[[], Any], calls: int = 1) -> float:
@@ -81,8 +97,8 @@ def timed(calls: dict[str, Callable[[], Any]], rounds: int) -> dict[str, tuple[f
     sustained: dict[str, list[float]] = {name: [] for name in calls}
     for _ in range(rounds):
         for name, call in calls.items():
+            torch.cuda._sleep(LAUNCHED)
             flush.zero_()
-            torch.cuda.synchronize()
             single[name].append(milliseconds(call))
     for _ in range(max(3, rounds // 5)):
         for name, call in calls.items():
@@ -96,17 +112,25 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="fewer rounds")
     chosen = parser.parse_args()
     print(torch.cuda.get_device_name(), "torch", torch.__version__)
-    rows = []
+    rows, over = [], {}
     for shape in SHAPES:
         batch, heads, length, size, causal = shape
         flops = 4 * batch * heads * length * length * size * (0.5 if causal else 1)
         found = timed(contenders(*shape), 10 if chosen.quick else 40)
         row = {name: [flops / ms / 1e9 for ms in times] for name, times in found.items()}
-        rows.append({"shape": shape, "tflops": row})
+        named = dict(zip(("batch", "heads", "length", "head_size", "causal"), shape, strict=True))
+        for name, (one, more) in row.items():
+            named |= {name: one, f"{name}_sustained": more}
+        rows.append(named)
         text = "   ".join(f"{name} {one:6.1f} / {more:6.1f}" for name, (one, more) in row.items())
         print(f"{batch:3} x {heads:3} x {length:6} x {size:4} {'causal' if causal else 'full':7} {text}", flush=True)
+        for name in row:
+            over.setdefault(name, []).append([mine / its for mine, its in zip(row["kernel"], row[name], strict=True)])
+    means = {name: [statistics.geometric_mean(x) for x in zip(*ratios, strict=True)] for name, ratios in over.items()}
+    for name, (one, more) in means.items():
+        print(f"over {name}: {one:.3f} single, {more:.3f} call after call (geometric means)")
     if chosen.out:
-        chosen.out.write_text(json.dumps({"device": torch.cuda.get_device_name(), "rows": rows}, indent=1))
+        write(chosen.out, "bench_attention.py", {"machine": machine(), "unit": "TFLOPS", "rows": rows})
 
 
 if __name__ == "__main__":
