@@ -259,6 +259,15 @@ class Documentation(SphinxDirective):
         return node.children
 
 
+def _short_names(app: Sphinx, doctree: nodes.document) -> None:
+    """Types in signatures of modules that lack them: Sphinx would look for any name that ends so."""
+    for node in doctree.findall(addnodes.pending_xref):
+        short, module = node.get("reftarget"), node.get("py:module")
+        if node.get("refdomain") == "py" and node.get("reftype") == "class" and module and short in names():
+            if not hasattr(importlib.import_module(module), short):
+                node["reftarget"] = names()[short]
+
+
 def _missing(app: Sphinx, env: Any, node: Any, content: Any) -> Any:
     """Types in signatures: by their short names. Python's, NumPy's and MLIR's are words without a link."""
     if node.get("refdomain") != "py" or node.get("reftype") != "class":
@@ -315,6 +324,7 @@ def _inside(node: nodes.Node, *kinds: type) -> bool:
 def setup(app: Sphinx) -> dict[str, Any]:
     app.add_directive("public", Public)
     app.add_directive("documentation", Documentation)
+    app.connect("doctree-read", _short_names)
     app.connect("missing-reference", _missing)
     app.connect("doctree-resolved", _link_sources)
     app.connect("doctree-resolved", _link_names)
