@@ -95,3 +95,22 @@ def test_an_address_that_is_no_multiple_of_the_access_is_reported():
     with pytest.raises(SimError, match=r"no multiple of 16") as caught:
         run(unaligned, x, y, step=1)
     assert "by warp 0 lane 1" in caught.value.message
+
+
+@nv.jit
+def constants(y, *, values):
+    @nv.kernel(grid=1, block=1)
+    def body():
+        for i, pair in enumerate([values[:2], values[2:], values[:1] * 2]):
+            y.store_vector(nv.vector(pair, y.dtype), 2 * i)
+
+    body()
+
+
+@pytest.mark.parametrize("t", TYPES, ids=lambda t: t.name)
+def test_vectors_of_constants(t):
+    values = (1.5, -0.0, float("inf"), float("nan")) if t.is_float else (1, 2, 0, 127)
+    y = zeros(6, dtype=t.numpy)
+    run(constants, y, values=values)
+    expected = np.array([*values, *values[:1] * 2]).astype(t.numpy)
+    np.testing.assert_array_equal(y.view(np.uint8), expected.view(np.uint8))

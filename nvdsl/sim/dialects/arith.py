@@ -234,9 +234,22 @@ def _dense(attribute: Any, e: Element, shape: Any) -> Any:
     if attribute.is_splat:
         one = constant(attribute.get_splat_value(), e.name)
         return np.full((*shape, 1), one, e.dtype)
+    if e.is_float and e.bits < 32:
+        return np.array(_short_floats(str(attribute), e), e.dtype).reshape((*shape, 1))
     if e.is_float:
         found = [ir.FloatAttr(x).value if isinstance(x, ir.Attribute) else x for x in attribute]
     else:
         found = [ir.IntegerAttr(x).value if isinstance(x, ir.Attribute) else x for x in attribute]
     return np.array(found).astype(e.dtype).reshape((*shape, 1))
+
+
+def _short_floats(text: str, e: Element) -> Any:
+    """The elements of ``dense<[1.5, 0x7C00]> : ...``: the bindings read no floats of less than 32 bits out of it. What
+    is no number stands there by its bits; a long one is a string of all bits."""
+    inner = text[text.index("<") + 1 : text.rindex(">", 0, text.rindex(" : "))]
+    if inner.startswith('"'):
+        return np.frombuffer(bytes.fromhex(inner.strip('"')[2:]), e.dtype)
+    words = inner.translate({ord(c): " " for c in "[],"}).split()
+    of_bits = lambda word: np.array(int(word, 16), e.unsigned).view(e.dtype)[()]  # noqa: E731
+    return [of_bits(w) if w.startswith("0x") else float(w) for w in words]
 
