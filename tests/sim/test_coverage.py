@@ -20,7 +20,7 @@ from tests.sim.simulate import traced, zeros
 LAYERS = {
     **{name: f"values.{name}" for name in ("arith", "bounds", "casts", "math", "operators", "select", "vector")},
     **{name: f"lang.{name}" for name in (
-        "accumulator", "array", "copies", "fragment", "fragment_vector", "matrix", "pipeline", "tile", "tma",
+        "accumulator", "array", "atomics", "copies", "fragment", "fragment_vector", "matrix", "pipeline", "tile", "tma",
         "remote", "matrices", "warp_accumulator", "warp_fragment",
     )},  # fmt: skip
     "traced": "values.traced",
@@ -32,6 +32,8 @@ SILENT = {
     "bounds.stated", "traced.stored",
     "ops.mbarrier.i32_type", "ops.pointer.pointer_type", "ops.ptx.register_constraint", "ops.smem.smem_space",
     "ops.mma.check_types", "ops.mma.registers",
+    "ops.atomics.address_space", "ops.atomics.check_order", "ops.atomics.scope_of",
+    "atomics.HasElements.dtype",
     "ops.wgmma.check_types", "ops.wgmma.accumulator_type", "arith.exists", "arith.element", "arith.like",
     "arith.length", "traced.Value.dtype", "traced.Value.shape", "operators.Operators.dtype",
     "operators.Operators.shape", "tile.Tile.shape", "tile.Tile.bytes", "tile.Tile.swizzle", "tile.TileStack.shape",
@@ -85,7 +87,8 @@ def distinct():
 
 def arguments():
     rng = np.random.default_rng(0)
-    return [rng.standard_normal(128).astype(np.float32), zeros(128), zeros(128, 64, dtype=np.float16)]
+    x, halves = rng.standard_normal(128).astype(np.float32), zeros(128, 64, dtype=np.float16)
+    return [x, zeros(128), halves, zeros(1, dtype=np.int32)]
 
 
 @pytest.mark.parametrize("name", distinct())
@@ -100,7 +103,9 @@ def test_examples_are_decoded_and_run(name):
 
 def test_every_inline_ptx_has_an_example():
     found = set()
-    for name in ("ops.ptx.emit", "ops.wgmma.mma_async", "ops.mma.mma_sync", "ops.order.sched_barrier"):
+    makers = ("ptx.emit", "wgmma.mma_async", "mma.mma_sync", "order.sched_barrier", "atomic_vectors.atomic_vector",
+              "st_async.st_async")  # fmt: skip
+    for name in (f"ops.{maker}" for maker in makers):
         program = traced(arena, *arguments(), name=name, blocks=1)
         for op in walk(program.module.operation):
             if "nvdsl.ptx" in op.attributes:

@@ -40,8 +40,8 @@ def example(*names: str, runs: bool = True) -> Any:
 class Arena:
     """What examples work with: a block's thread ``t``, arrays, tiles, mbarriers (of one arrival), tensor maps."""
 
-    def __init__(self, x: Any, halves: Any, maps: Any) -> None:
-        self.x, self.halves, (self.a_tma, self.raw) = x, halves, maps
+    def __init__(self, x: Any, halves: Any, counter: Any, maps: Any) -> None:
+        self.x, self.halves, self.counter, (self.a_tma, self.raw) = x, halves, counter, maps
         self.t = nv.thread_id.x
         self.f, self.i = x[self.t] + 0.5, self.t + 1
         self.A, self.B = (nv.smem((64, 64), nv.f16, swizzle=128) for _ in range(2))
@@ -66,14 +66,14 @@ class Arena:
 
 
 @nv.jit
-def arena(x, out, halves, *, name, blocks):
+def arena(x, out, halves, counter, *, name, blocks):
     a_tma = nv.TMA(halves, tile=(64, 64), swizzle=128)
     raw = tma.TMA([64, 64], halves.type)
     raw.create_descriptor(halves)
 
     @nv.kernel(grid=blocks, block=128, cluster=blocks)
     def kernel():
-        found = EXAMPLES[name].call(Arena(x, halves, (a_tma, raw)))
+        found = EXAMPLES[name].call(Arena(x, halves, counter, (a_tma, raw)))
         for value in found if isinstance(found, (list, tuple)) else [] if found is None else [found]:
             # What is stored can't be taken for dead.
             out[nv.block_id.x * 128 + nv.thread_id.x] = first_element(value)
@@ -98,4 +98,4 @@ def address(pointer):
     return llvm.ptrtoint(ir.IntegerType.get_signless(32), pointer)
 
 
-from tests.sim.examples import instructions, numbers, tiles  # noqa: E402, F401  (fill EXAMPLES)
+from tests.sim.examples import atomics, instructions, numbers, tiles  # noqa: E402, F401  (fill EXAMPLES)

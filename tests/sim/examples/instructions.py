@@ -32,6 +32,7 @@ example("ops.warp.named_barrier_arrive", runs=False)(lambda k: warp.named_barrie
 example("ops.warp.shuffle")(lambda k: [warp.shuffle(k.f, 3), warp.shuffle(k.i, k.t % 32)])
 for _name in ("shuffle_xor", "shuffle_up", "shuffle_down"):
     example(f"ops.warp.{_name}")(lambda k, name=_name: [getattr(warp, name)(v, 1) for v in (k.f, k.i, nv.u32(k.i))])
+example("ops.warp.membermask")(lambda k: [warp.membermask(0xFFFFFFFF), warp.membermask(1)])
 for _name in ("vote_any", "vote_all", "ballot"):
     example(f"ops.warp.{_name}")(lambda k, name=_name: nv.i32(getattr(warp, name)(k.i > 3)))
 example("ops.warp.nanosleep")(lambda k: warp.nanosleep(20))
