@@ -116,7 +116,7 @@ def _signed(acc: Accumulator, a: Any, b: Any, signs: tuple[int, int], scale: Any
     b_start = wgmma.descriptor(b.address, right)
     left = a.operand(mn_axis=0) if not isinstance(a, Fragment) else None
     a_start = wgmma.descriptor(a.address, left) if left else None
-    first = acc._blocks is None
+    first = acc._blocks is None and not acc._is_computed
     blocks = [llvm.mlir_undef(wgmma.accumulator_type(acc.n, acc.dtype))] * (acc.m // 64) if first else acc.blocks
     wgmma.wgmma_fence()
     for step in range(k * a.dtype.bytes // 32):
