@@ -16,7 +16,7 @@ squares of 1024 to 16384 in steps of 256, four layouts, and 1 to 256 rows times 
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -49,27 +49,26 @@ tiles. Groups whose patch is nearer to a square were no better: of 13 or 15 rows
 """
 
 COMMON = {
-    ("cooperative", 1): [(64, 32), (64, 64), (64, 96), (64, 128), (128, 112), (128, 208), (128, 224), (128, 240),
-                         (128, 256), (192, 96), (192, 192)],
+    ("cooperative", 1): [(64, 32), (64, 64), (64, 128)],
     ("cooperative", 2): [(128, 128), (128, 256), (256, 192)],
-    ("pingpong", 1): [(128, 176), (128, 192)],
-    ("pingpong", 2): [(64, 256), (128, 192), (192, 128)],
-    ("streamk", 1): [(128, 192), (192, 128)],
-    ("splitk", 1): [(64, 32), (64, 64), (64, 128)],
-}  # fmt: skip
-"""(schedule, blocks of a cluster): the tiles of `TILES` that are chosen without a search. Each is compiled on its own,
-so they are few: together these lose 0.6 % of the cycles of the best of `TILES` (geometric mean over products of all
-sizes), 0.2 % over squares."""
-UNALIGNED = {
-    ("cooperative", 1): [(64, 64)],
-    ("cooperative", 2): [(128, 256)],
-    ("pingpong", 1): [(64, 128)],
-    ("pingpong", 2): [(64, 256)],
+    ("pingpong", 1): [(128, 192)],
+    ("pingpong", 2): [(64, 256), (128, 192)],
     ("streamk", 1): [(128, 192)],
-    ("splitk", 1): [(64, 32), (64, 64), (64, 128)],
+    ("splitk", 1): [(64, 32), (64, 64)],
 }
-"""The same where the result's rows are none that TMA can store. That takes other code, so they are fewer still: 2.9 %.
-"""
+"""(schedule, blocks of a cluster): the tiles of `TILES` that a small B is multiplied by, and that a large one prefers.
+Each configuration is compiled on its own, so that products of many small sizes share a few."""
+LARGE, WORTH = 1280, 1.02
+"""The least extent of a B from which all of `TILES` are worth compiling, and how much longer COMMON may take then."""
+UNALIGNED = {
+    ("cooperative", 1): [(64, 64), (64, 128), (128, 224), (192, 112)],
+    ("cooperative", 2): [(128, 128)],
+    ("pingpong", 2): [(128, 192)],
+    ("streamk", 1): [(128, 128)],
+    ("splitk", 1): [(64, 32), (64, 64)],
+}
+"""All that is chosen, whatever the size of B, where the result's rows are none that TMA can store. That takes other
+code, so they are few: the model loses 5 % beside the best of `TILES` where M, N and K are 500 to 9000."""
 THIN = {("cooperative", 1): [(64, 64)], ("pingpong", 2): [(128, 192)]}
 """The same for products of one slice of K, where storing the result is all that counts."""
 VECTOR = {("splitk", 1): [(64, 32)]}
@@ -78,8 +77,11 @@ OUTER = {("pingpong", 2): [(128, 192)]}
 
 MENU = 6
 """Configurations beside one B."""
-ROWS = sorted({round(2 ** (i / 4)) for i in range(12, 61)} | set(range(256, 4097, 256)))
-"""Rows of A for which a menu is made: four an octave from 8 to 32768, and the multiples of 256 up to 4096."""
+ROWS = sorted({round(2 ** (i / 4)) for i in range(12, 61)} | {*range(32, 256, 32), *range(256, 4097, 256)})
+"""Rows of A for which a menu is made: four an octave from 8 to 32768, the multiples of 32 up to 256, and of 256 up to
+4096."""
+FEW_ROWS, FEW_COUNT = 256, 2
+"""The rows up to which most products beside one B are, and how often each of `ROWS` up to there counts."""
 
 TWO_BUFFERS = 176
 """Columns of a tile of up to 128 rows for which a second store buffer was worth a slot of the ring. With 192 it isn't.
@@ -147,7 +149,7 @@ def choose(shape: Shape, crowded: bool = False, sms: int = arch.SMS) -> Config:
     if shape.m == 1:  # a single row may be read along the other axis, by other code: few tiles, as for one column
         small = [config for config in found if (config.tile_m, config.tile_n) in ((64, 32), (64, 64))]
         found = tuple([config for config in small if config.schedule == "splitk"] or small) or found
-    return min(found, key=lambda config: cycles(config, shape, sms))
+    return min(found, key=lambda config: weighed(config) * cycles(config, shape, sms))
 
 
 @functools.lru_cache(maxsize=1 << 12)
@@ -159,12 +161,13 @@ def menu(weight: Shape, crowded: bool = False, sms: int = arch.SMS) -> tuple[Con
     """
     found = offered(weight, crowded)
     rows = np.array([*ROWS, weight.m])
-    times = np.stack([cycles(config, replace(weight, m=rows), sms) for config in found], axis=1)  # type: ignore[arg-type]
+    counts = np.where(rows <= FEW_ROWS, FEW_COUNT, 1)
+    times = np.stack([weighed(c) * cycles(c, replace(weight, m=rows), sms) for c in found], axis=1)  # type: ignore[arg-type]
     lost = times / times.min(axis=1, keepdims=True) - 1
 
     def best(beside: list[int]) -> int:
         least = lost[:, beside].min(axis=1, keepdims=True) if beside else np.inf
-        return int((np.minimum(lost, least) ** 2).mean(axis=0).argmin())
+        return int((counts @ np.minimum(lost, least) ** 2).argmin())
 
     chosen = [int(times[-1].argmin())]
     while len(chosen) < min(MENU, len(found)):
@@ -179,10 +182,21 @@ def offered(weight: Shape, crowded: bool) -> tuple[Config, ...]:
     found = legal(weight.dtype, weight.out, weight.acc, crowded)
     if weight.n == 1 or weight.k == 1:
         few = VECTOR if weight.n == 1 else OUTER
+    elif min(weight.n, weight.k) >= LARGE and not weight.unaligned:
+        return found
     else:
         few = UNALIGNED if weight.unaligned else THIN if weight.k * weight.dtype.bytes <= 128 else COMMON
-    named = [c for c in found if (c.tile_m, c.tile_n) in few.get((c.schedule, c.cluster), ())]
-    return tuple(named) or found
+    return tuple(config for config in found if _is_among(config, few)) or found
+
+
+def weighed(config: Config) -> float:
+    """What a configuration's cycles are multiplied by where it is compared: one that isn't in COMMON has to save more.
+    Alone and in a cluster a tile counts alike, so that where nothing is gained by loading together it stays alone."""
+    return 1.0 if any(_is_among(config, COMMON, cluster) for cluster in (1, 2)) else WORTH
+
+
+def _is_among(config: Config, few: Mapping[tuple[str, int], list[tuple[int, int]]], cluster: int | None = None) -> bool:
+    return (config.tile_m, config.tile_n) in few.get((config.schedule, cluster or config.cluster), ())
 
 
 @functools.cache

@@ -125,13 +125,17 @@ def test_any_rows_beside_one_weight_take_at_most_six(weight, layout):
 
 
 def test_what_few_configurations_cost():
-    """Of the model's cycles: nothing for squares on the grid, little for others."""
+    """Of the model's cycles: nothing for squares on the grid and few rows beside large weights, little for others."""
     every = legal(nv.f16, nv.f16, nv.f32)
     lost = lambda s: cycles(choose(s), s) / min(cycles(c, s) for c in every)  # noqa: E731
     assert np.mean([lost(Shape(n, n, n)) for n in range(1024, 16385, 1024)]) < 1.01
     draw = random.Random(5)
     sizes = [8 * draw.randint(150, 1875) for _ in range(12)]
     assert np.mean([lost(Shape(n, n, n)) for n in sizes]) < 1.02
+    weights = (4096, 14336), (14336, 4096), (8192, 8192)
+    assert max(lost(Shape(m, *weight, b_major="k")) for weight in weights for m in (96, 128, 192)) < 1.02
+    odd = (1200, 1211, 7168), (900, 901, 10240), (640, 6001, 3072)
+    assert np.mean([lost(Shape(*sizes, unaligned=True)) for sizes in odd]) < 1.15
     assert len(every) > sum(map(len, COMMON.values()))
 
 
