@@ -62,6 +62,18 @@ def arguments_behind(value: Any) -> list[Any]:
     return [found[number] for number in sorted(found)]
 
 
+def is_computed_from_any(value: Any) -> bool:
+    """Whether `arguments_behind` finds one. Where the host function that is traced names none, it does not look: each
+    operator asks, and a long chain of them would be followed from each of its links."""
+    owner: Any = ir.InsertionPoint.current.block.owner
+    while owner is not None and owner.operation.name != "func.func":
+        owner = owner.operation.parent
+    attributes = owner.operation.attributes if owner is not None else {}
+    if "arg_attrs" not in attributes or not any(NAME in entry for entry in ir.ArrayAttr(attributes["arg_attrs"])):
+        return False
+    return bool(arguments_behind(value))
+
+
 def names_behind(*things: Any) -> list[str]:
     """The names of the extents that ``things``, numbers or shapes of them, are computed from."""
     names: dict[str, None] = {}

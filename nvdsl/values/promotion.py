@@ -110,7 +110,7 @@ def binary(op: str, a: Any, b: Any) -> Any:
     if not arith.exists(op, t):
         raise _no_operator(op, t)
     raw = arith.binary(op, t, x, y)
-    if t is dtypes.i32 and op in ("+", "-", "*") and scope.is_host() and extents.arguments_behind(raw):
+    if t is dtypes.i32 and op in ("+", "-", "*") and scope.is_host() and extents.is_computed_from_any(raw):
         raw.owner.attributes[arith.OVERFLOW] = ir.Attribute.parse("#arith.overflow<nsw>")  # each call checks it
     return raw, t
 
