@@ -14,6 +14,7 @@ from nvdsl.mlir import ir
 from nvdsl.ops import ptx
 from nvdsl.ops.warp import Dim3
 from nvdsl.sim import options
+from tests.exhaustive import exhaustive
 from tests.sim.examples import EXAMPLES, arena
 from tests.sim.simulate import traced, zeros
 
@@ -91,7 +92,9 @@ def arguments():
     return [x, zeros(128), halves, zeros(1, dtype=np.int32)]
 
 
-@pytest.mark.parametrize("name", distinct())
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=exhaustive if name.endswith(" every form") else ()) for name in distinct()]
+)
 def test_examples_are_decoded_and_run(name):
     program = traced(arena, *arguments(), name=name, blocks=1)
     for level in options.LEVELS:

@@ -282,7 +282,17 @@ def _groups_of_wgmmas(k):
 
 @example("ops.wgmma.mma_async", "ops.wgmma.descriptor")
 def _mma_async(k):
-    """Every pair of types, A in shared memory and in registers, each scale, each layout."""
+    """Every pair of types, and of each every fifth form: the numbers of choices are 2 and 3."""
+    _products(k, 5)
+
+
+@example("ops.wgmma.mma_async every form")
+def _every_mma_async(k):
+    _products(k, 1)
+
+
+def _products(k, apart):
+    """A in shared memory and in registers, each scale, each layout; of these forms each that is ``apart`` further."""
     k.fill()
     operand = k.A.operand(0)
     b = wgmma.descriptor(k.B.address, k.B.operand(0))
@@ -292,7 +302,7 @@ def _mma_async(k):
         signs = [1] if a_name in ("i8", "u8") else [1, -1]
         majors = ["k", "mn"] if a_type.bits == 16 else ["k"]
         forms = itertools.product(("shared", "registers"), (True, False, adds), signs, signs, majors, majors)
-        for place, scale_d, scale_a, scale_b, a_major, b_major in forms:
+        for place, scale_d, scale_a, scale_b, a_major, b_major in itertools.islice(forms, 0, None, apart):
             a = wgmma.descriptor(k.A.address, operand) if place == "shared" else [k.i] * 4
             wgmma.wgmma_fence()
             zero = traced.const(0.0 if d_name == "f32" else 0, dtypes.f32 if d_name == "f32" else dtypes.i32)

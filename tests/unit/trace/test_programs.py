@@ -10,6 +10,7 @@ from nvdsl.trace.carry import is_value
 from nvdsl.trace.control import Range
 from nvdsl.trace.rewrite import convert
 from nvdsl.values import dtypes as nv
+from tests.exhaustive import exhaustive
 from tests.unit.trace.programs import Program
 from tests.unit.trace.tracing import define, trace
 
@@ -83,9 +84,16 @@ REFUSED = (
 )
 
 
-@settings(max_examples=150)
+@settings(max_examples=50)
 @given(st.integers(0, 2**32))
 def test_a_random_program(seed):
+    check(seed)
+
+
+@exhaustive
+@settings(max_examples=150)
+@given(st.integers(0, 2**32))
+def test_many_random_programs(seed):
     check(seed)
 
 

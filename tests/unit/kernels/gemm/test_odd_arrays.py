@@ -21,6 +21,7 @@ from nvdsl.kernels.blocks.linear_combination import LinearCombination
 from nvdsl.kernels.gemm.dispatch import find
 from nvdsl.kernels.gemm.problem import GemmProblem, Matrix
 from nvdsl.values.dtypes import from_numpy
+from tests.exhaustive import exhaustive
 from tests.unit.kernels.strided import strided
 
 CONFIGS = [
@@ -122,8 +123,15 @@ def check(a, b, out, config):
 
 
 @hypothesis.given(products(), st.sampled_from(CONFIGS))
-@hypothesis.settings(max_examples=50)
+@hypothesis.settings(max_examples=15)
 def test_any_array_in_any_memory(given, config):
+    check(*given, config)
+
+
+@exhaustive
+@hypothesis.given(products(), st.sampled_from(CONFIGS))
+@hypothesis.settings(max_examples=50)
+def test_many_arrays_in_any_memory(given, config):
     check(*given, config)
 
 
