@@ -13,6 +13,7 @@ import nvdsl as nv
 from nvdsl import sim
 from nvdsl.errors import SimError
 from nvdsl.sim import perfetto
+from tests.exhaustive import sample
 from tests.sim.kernels import registers
 from tests.sim.programs import CASES, case, load
 from tests.sim.simulate import run
@@ -268,7 +269,7 @@ def test_a_folder_that_is_not_there_is_refused(tmp_path):
         run(load("chapters/ch2_tma_saxpy.py").saxpy, x, x.copy(), 2.0, options=options)
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", sample(CASES, 16))
 def test_every_kernel_of_the_repository_can_be_recorded(name):
     """Clusters, multicast, bulk stores, named barriers, setmaxnreg: nothing is left open, no span is upside down."""
     one = case(name)
