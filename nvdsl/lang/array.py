@@ -250,6 +250,13 @@ class Array(ir.Value):
 
     def _keys(self, key: Any) -> tuple[Any, ...]:
         keys = key if isinstance(key, tuple) else (key,)
+        if any(k is None for k in keys):
+            raise trace_error(
+                f"None as an index of {self!r}",
+                rule="an array lies in memory; what a fragment's rows or columns share is a vector in registers",
+                fix="nv.column_vector(x, start, n)[None, :] loads a value for each column, "
+                "nv.row_vector(x, start, m)[:, None] one for each row",
+            )
         if len(keys) != self.ndim:
             raise trace_error(
                 f"{len(keys)} indices for an array of shape {self.shape}",

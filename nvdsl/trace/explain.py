@@ -24,7 +24,7 @@ _VALUE = (
 _ACCUMULATOR = (
     "an accumulator is spread over the registers of a warpgroup: each thread holds some of its elements",
     "operators, nv.math and nv.where compute with each element, `for row, column, x in acc.elements():` reads them, "
-    "acc.store(...) writes them",
+    "acc.store(...) writes them; nv.fragment(x, (row, col), acc.shape) loads a part of an array to compute with",
 )
 _TILE = (
     "a tile lies in shared memory: its elements are loaded and stored one by one, and wgmma multiplies whole tiles",

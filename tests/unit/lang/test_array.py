@@ -86,6 +86,14 @@ def view_offset(view):
     return ir.MemRefType(view.type).get_strides_and_offset()[1]
 
 
+@pytest.mark.parametrize("key", [(None, slice(None)), (slice(None), None), None])
+def test_repeating_an_array_names_the_vectors_that_can_be(key):
+    error = refused_body(lambda x: x[key], array(nv.f32, 64))
+    assert "None as an index" in str(error)
+    assert "nv.column_vector(x, start, n)[None, :]" in str(error)
+    assert "nv.row_vector(x, start, m)[:, None]" in str(error)
+
+
 def test_slices_are_views_without_a_copy():
     def body(x):
         part = x[2:5, 4:8]
