@@ -12,12 +12,8 @@ from typing import Any, TypeVar
 
 import nvdsl as nv
 from nvdsl import sim
-from nvdsl.call.launches import Launch, Launches
-from nvdsl.call.specialize import Call
+from nvdsl.call.launches import Launches
 from nvdsl.driver.array_spec import ArraySpec
-from nvdsl.driver.executable import Executable
-from nvdsl.driver.new_arrays import empty_like, maker
-from nvdsl.driver.scratch_memory import PackedLauncher
 from nvdsl.driver.stream import Stream
 from nvdsl.driver.view import View
 from nvdsl.errors import ArgumentError, NvdslError
@@ -25,7 +21,8 @@ from nvdsl.errors.tracebacks import at_call, for_user
 from nvdsl.kernels.arraylike import ArrayLike
 from nvdsl.kernels.blocks.linear_combination import LinearCombination
 from nvdsl.kernels.gemm import options as given
-from nvdsl.kernels.gemm.arguments import Argument, check_disjoint, disjoint
+from nvdsl.kernels.gemm.arguments import Argument
+from nvdsl.kernels.gemm.bound_call import BoundCall
 from nvdsl.kernels.gemm.bound_kernel import BoundKernel
 from nvdsl.kernels.gemm.config import Config
 from nvdsl.kernels.gemm.dispatch import find, find_block_scaled
@@ -40,7 +37,6 @@ _bound: dict[Any, BoundKernel] = {}  # what was decided
 _MOST = 4096  # decisions, before that starts again: shapes may vary without end
 
 _ARRAYS = ("a", "b", "out", "c", "bias", "scale_a", "scale_b")
-_OUT = _ARRAYS.index("out")
 _POSITIONS = {name: i for i, name in enumerate(_ARRAYS)} | {"alpha": -2, "beta": -1}
 """Of a repeated call's values. Behind ``out`` there are others only where one of them is given, and numbers only where
 they are not the defaults."""
@@ -140,8 +136,10 @@ def tune(
 setattr(matmul, "tune", tune)  # noqa: B010  (a function has no such attribute, says mypy)
 
 
-class _Call:
-    """One call: its arguments as arrays and numbers, and the kernel that computes it."""
+class _Call(BoundCall):
+    """One call of `matmul`: its arguments as arrays and numbers, and the kernel that computes it."""
+
+    positions = _POSITIONS
 
     def __init__(
         self,
@@ -196,52 +194,6 @@ class _Call:
             return find_block_scaled(GemmProblem.of(matrices, acc_dtype, out_dtype), *scales, config, self.target)
         return find(GemmProblem.of(matrices, acc_dtype, out_dtype), finish, config, self.target)
 
-    def run(self, stream: Stream | None) -> tuple[Any, Launch | None]:
-        """Compute. Returns the result, and what calls like this one launch."""
-        arguments, problem = self.arguments, self.bound.problem
-        if self.out is None:
-            made, result = empty_like(arguments["a"].memory, problem.result, problem.out_dtype)
-            arguments["out"] = Argument.of("out", made)
-        else:
-            check_disjoint(arguments)
-        ran = self.bound.run(self._sources, self.alpha, self.beta, stream, self.target)
-        if self.out is None:
-            return result(), self._repeatable(ran)
-        arguments["out"].give_back()
-        return self.out, self._repeatable(ran)
-
-    @property
-    def _sources(self) -> dict[str, Any]:
-        return {name: argument.source for name, argument in self.arguments.items()}
-
-    def _repeatable(self, ran: tuple[Call, Executable | None, dict[str, Any]] | None) -> Launch | None:
-        """What is launched again; None where each call needs the long way."""
-        if ran is None or ran[1] is None or not all(x.memory[1].has_signature for x in self.arguments.values()):
-            return None
-        call, executable, packings = ran
-        bound, out = self.bound, self.arguments["out"]
-        if packings and bound.launches > 1:
-            return None
-        make = maker(out.memory, bound.problem.result, bound.problem.out_dtype) if self.out is None else None
-        apart = {} if make else disjoint(self.arguments)  # a new array is
-        pairs = [(_OUT, _POSITIONS[name], pair) for name, pair in apart.items()]
-        offsets = bound.offsets()
-        launch = bound.function.repeatable(
-            call, executable,
-            order=[_POSITIONS[name] for name in bound.order],
-            offsets=offsets if any(map(any, offsets)) else None,
-            disjoint=[] if packings else pairs,
-            make=make,
-            place=_OUT,
-        )  # fmt: skip
-        if launch is not None and packings:
-            copies = [
-                (_POSITIONS[name], bound.packs[name].bytes, copying.launcher(how.values, how.more))
-                for name, (how, copying) in packings.items()
-            ]
-            launch.launcher = PackedLauncher(launch.launcher, copies, pairs, out.memory[1])
-        return launch
-
     def tune(self, **how: Any) -> nv.Tuning:
         """Tune the (first) launch."""
         bound = self.bound
@@ -249,7 +201,7 @@ class _Call:
             raise ArgumentError("out=None", rule="what is timed is written somewhere", fix="pass an array as out")
         if not isinstance(bound.function, nv.Autotuned):
             raise ArgumentError("this product is computed without tensor cores: there is nothing to tune")
-        with bound.packed(self._sources) as sources:
+        with bound.packed(self.sources) as sources:
             described = bound.described(sources, self.alpha, self.beta)
             arguments = [View(spec, x) if isinstance(spec, ArraySpec) else x for spec, x in described]
             return bound.function.tune(*arguments, **bound.options, **how)

@@ -1,0 +1,75 @@
+"""A call whose kernel is found: it runs, and says what calls like it launch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from nvdsl.call.launches import Launch
+from nvdsl.call.specialize import Call
+from nvdsl.driver.executable import Executable
+from nvdsl.driver.new_arrays import empty_like, maker
+from nvdsl.driver.scratch_memory import PackedLauncher
+from nvdsl.driver.stream import Stream
+from nvdsl.kernels.gemm.arguments import Argument, check_disjoint, disjoint
+from nvdsl.kernels.gemm.bound_kernel import BoundKernel
+
+
+class BoundCall:
+    """``arguments``: the arrays by name; ``bound``: the kernel that computes it; ``out``: what the caller passed for
+    the result, or None. ``positions``: where each argument stands among the values of a repeated call.
+    """
+
+    positions: Mapping[str, int]
+    arguments: dict[str, Argument]
+    bound: BoundKernel
+    out: Any
+    alpha: float = 1.0
+    beta: float = 0.0
+    target: str | None = None
+
+    def run(self, stream: Stream | None) -> tuple[Any, Launch | None]:
+        """Compute. Returns the result, and what calls like this one launch."""
+        arguments, problem = self.arguments, self.bound.problem
+        if self.out is None:
+            made, result = empty_like(arguments["a"].memory, problem.result, problem.out_dtype)
+            arguments["out"] = Argument.of("out", made)
+        else:
+            check_disjoint(arguments)
+        ran = self.bound.run(self.sources, self.alpha, self.beta, stream, self.target)
+        if self.out is None:
+            return result(), self._repeatable(ran)
+        arguments["out"].give_back()
+        return self.out, self._repeatable(ran)
+
+    @property
+    def sources(self) -> dict[str, Any]:
+        return {name: argument.source for name, argument in self.arguments.items()}
+
+    def _repeatable(self, ran: tuple[Call, Executable | None, dict[str, Any]] | None) -> Launch | None:
+        """What is launched again; None where each call needs the long way."""
+        if ran is None or ran[1] is None or not all(x.memory[1].has_signature for x in self.arguments.values()):
+            return None
+        call, executable, packings = ran
+        bound, out, place = self.bound, self.arguments["out"], self.positions["out"]
+        if packings and bound.launches > 1:
+            return None
+        make = maker(out.memory, bound.problem.result, bound.problem.out_dtype) if self.out is None else None
+        apart = {} if make else disjoint(self.arguments)  # a new array is
+        pairs = [(place, self.positions[name], pair) for name, pair in apart.items()]
+        offsets = bound.offsets()
+        launch = bound.function.repeatable(
+            call, executable,
+            order=[self.positions[name] for name in bound.order],
+            offsets=offsets if any(map(any, offsets)) else None,
+            disjoint=[] if packings else pairs,
+            make=make,
+            place=place,
+        )  # fmt: skip
+        if launch is not None and packings:
+            copies = [
+                (self.positions[name], bound.packs[name].bytes, copying.launcher(how.values, how.more))
+                for name, (how, copying) in packings.items()
+            ]
+            launch.launcher = PackedLauncher(launch.launcher, copies, pairs, out.memory[1])
+        return launch
