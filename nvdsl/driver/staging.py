@@ -83,7 +83,7 @@ def _overlap(one: Member, other: Member) -> bool:
     (a, x), (b, y) = one, other
     if not (a.written or b.written) or not (a.on_device and b.on_device) or not share_memory(x, y):
         return False
-    if _place(x) == _place(y) or x.flags.c_contiguous and y.flags.c_contiguous:
+    if same_elements(x, y) or x.flags.c_contiguous and y.flags.c_contiguous:
         return True
     first, second = sorted((a, b), key=lambda argument: argument.index)
     raise ArgumentError(
@@ -101,6 +101,11 @@ def share_memory(x: numpy.ndarray, y: numpy.ndarray) -> bool:
         return numpy.shares_memory(x, y, max_work=_MAX_WORK)  # type: ignore[arg-type]
     except numpy.exceptions.TooHardError:
         return True
+
+
+def same_elements(x: numpy.ndarray, y: numpy.ndarray) -> bool:
+    """Whether two host arrays hold the same elements in the same order, in one place."""
+    return _place(x) == _place(y)
 
 
 def _place(view: numpy.ndarray) -> tuple[Any, ...]:

@@ -8,10 +8,10 @@ from typing import Any
 from nvdsl.call.launches import Launch
 from nvdsl.call.specialize import Call
 from nvdsl.driver.executable import Executable
-from nvdsl.driver.new_arrays import empty_like, maker
 from nvdsl.driver.scratch_memory import PackedLauncher
 from nvdsl.driver.stream import Stream
-from nvdsl.kernels.gemm.arguments import Argument, check_disjoint, disjoint
+from nvdsl.kernels.arguments import Argument
+from nvdsl.kernels.gemm.arguments import check_disjoint, disjoint
 from nvdsl.kernels.gemm.bound_kernel import BoundKernel
 
 
@@ -32,15 +32,11 @@ class BoundCall:
         """Compute. Returns the result, and what calls like this one launch."""
         arguments, problem = self.arguments, self.bound.problem
         if self.out is None:
-            made, result = empty_like(arguments["a"].memory, problem.result, problem.out_dtype)
-            arguments["out"] = Argument.of("out", made)
+            arguments["out"] = Argument.output("out", None, arguments["a"], problem.result, problem.out_dtype)
         else:
             check_disjoint(arguments)
         ran = self.bound.run(self.sources, self.alpha, self.beta, stream, self.target)
-        if self.out is None:
-            return result(), self._repeatable(ran)
-        arguments["out"].give_back()
-        return self.out, self._repeatable(ran)
+        return arguments["out"].result(), self._repeatable(ran)
 
     @property
     def sources(self) -> dict[str, Any]:
@@ -54,7 +50,7 @@ class BoundCall:
         bound, out, place = self.bound, self.arguments["out"], self.positions["out"]
         if packings and bound.launches > 1:
             return None
-        make = maker(out.memory, bound.problem.result, bound.problem.out_dtype) if self.out is None else None
+        make = out.maker() if self.out is None else None
         apart = {} if make else disjoint(self.arguments)  # a new array is
         pairs = [(place, self.positions[name], pair) for name, pair in apart.items()]
         offsets = bound.offsets()

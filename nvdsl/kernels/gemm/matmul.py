@@ -21,7 +21,7 @@ from nvdsl.errors.tracebacks import at_call, for_user
 from nvdsl.kernels.arraylike import ArrayLike
 from nvdsl.kernels.blocks.linear_combination import LinearCombination
 from nvdsl.kernels.gemm import options as given
-from nvdsl.kernels.gemm.arguments import Argument
+from nvdsl.kernels.gemm.arguments import matrix, operand
 from nvdsl.kernels.gemm.bound_call import BoundCall
 from nvdsl.kernels.gemm.bound_kernel import BoundKernel
 from nvdsl.kernels.gemm.config import Config
@@ -169,7 +169,7 @@ class _Call(BoundCall):
         if self.beta == 0.0:
             del arrays["c"]  # as in BLAS, c is not read
         optional = [name for name, x in arrays.items() if x is None and name not in ("a", "b")]
-        self.arguments = {name: Argument.of(name, x) for name, x in arrays.items() if name not in optional}
+        self.arguments = {name: operand(name, x) for name, x in arrays.items() if name not in optional}
         key = (
             tuple([(name, x.spec, x.aligned) for name, x in self.arguments.items()]),
             # A kernel is bound to this very function, which may be in another state than one that looks alike.
@@ -186,7 +186,7 @@ class _Call(BoundCall):
     def _find(self, activation: Any, acc_dtype: Any, out_dtype: Any, config: Config | None) -> BoundKernel:
         parts = {name: name in self.arguments for name in ("scale_a", "scale_b", "c", "bias")}
         finish = LinearCombination(self.alpha != 1.0, **parts, activation=activation)
-        matrices = {name: argument.matrix for name, argument in self.arguments.items()}
+        matrices = {name: matrix(argument) for name, argument in self.arguments.items()}
         if is_block_scaled(matrices):
             if finish != LinearCombination(scale_a=True, scale_b=True):
                 raise ArgumentError("alpha, c, bias or activation beside block scales", fix="apply them afterwards")

@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from typing import Any, TypeVar
 
-from nvdsl.driver.new_arrays import empty_like
 from nvdsl.driver.stream import Stream
 from nvdsl.errors import ArgumentError
 from nvdsl.errors.tracebacks import at_call
+from nvdsl.kernels.arguments import Argument
 from nvdsl.kernels.arraylike import ArrayLike
 from nvdsl.kernels.rows import kernels
 from nvdsl.kernels.rows.argument import Rows
@@ -91,36 +91,30 @@ def _run(
     target: str | None,
 ) -> Any:
     decorated.no_call(what)
-    rows = Rows("x", x)
+    rows = Rows(Argument.of("x", x))
     if rows.cols > MOST_COLUMNS:
         raise ArgumentError(f"rows of {rows.cols:,} elements", rule=f"a row has at most {MOST_COLUMNS:,} elements")
     others = {name: None if array is None else _parameter(name, array, rows) for name, array in parameters.items()}
-    made, result = (out, lambda: out) if out is not None else empty_like(rows.argument.memory, rows.shape, rows.dtype)
-    into = Rows("out", made)
-    if into.shape != rows.shape:
-        raise ArgumentError(f"out has the shape {into.shape}", rule=f"it has that of x, {rows.shape}")
-    if out is not None:
-        into.check_apart(rows, same=True)
-        for other in others.values():
-            if other is not None:
-                into.check_apart(other, same=False)
+    into = Rows(Argument.output("out", out, rows.argument, rows.shape, rows.dtype))
+    into.argument.check_apart(rows.argument, or_same=True)
+    for other in others.values():
+        if other is not None:
+            into.argument.check_apart(other.argument)
     if rows.rows:
         arrays = [rows, into, *(other for other in others.values() if other is not None)]
         itemsize = max(rows.dtype.bytes, into.dtype.bytes)
         multiple = math.gcd(*(array.multiple for array in arrays))
         config = choose(rows.cols, itemsize, multiple, batched=len(arrays) > 2)
-        given = [None if other is None else other.given for other in others.values()]
+        given = [None if other is None else other.argument.view() for other in others.values()]
         kernel(rows.given, into.given, *given, *numbers, config=config, stream=stream, target=target)
-        into.give_back()
-    return result()
+    return into.argument.result()
 
 
 def _parameter(name: str, array: Any, rows: Rows) -> Rows:
     """One row for all."""
-    found = Rows(name, array)
+    found = Rows(Argument.of(name, array))
     if found.shape != (rows.cols,):
         raise ArgumentError(
             f"{name} has the shape {found.shape}", rule=f"it is one row of x, which has {rows.cols} elements"
         )
-    found.given = array
     return found

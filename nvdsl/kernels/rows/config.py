@@ -6,11 +6,9 @@ import math
 from dataclasses import dataclass
 
 import nvdsl as nv
+from nvdsl.kernels.arguments import ALIGNMENT
 
 MOST_COLUMNS = 262_144
-
-ACCESS = 16
-"""Bytes of the widest access."""
 
 _LANES = ((64, 8), (128, 16), (3072, 32), (6144, 64), (16_384, 128))
 """Columns up to which so many threads share a row, in accesses of 16 bytes of 16-bit elements."""
@@ -62,7 +60,7 @@ def choose(cols: int, itemsize: int, multiple: int, *, batched: bool = False) ->
 
     ``batched``: all rows are scaled by one row, which a thread shall read once for as many rows as it can hold.
     """
-    wide = math.gcd(cols, multiple, ACCESS // itemsize)
+    wide = math.gcd(cols, multiple, ALIGNMENT // itemsize)
     size = cols * itemsize
     cluster = min(1 << max(nv.cdiv(size, _BLOCK_BYTES) - 1, 0).bit_length(), _MOST_BLOCKS)
     lanes = next((lanes for most, lanes in _LANES if size <= 2 * most), 256)

@@ -7,7 +7,8 @@ from functools import reduce
 from typing import Any, TypeAlias
 
 import nvdsl as nv
-from nvdsl.kernels.rows.config import ACCESS, RowsConfig
+from nvdsl.kernels.arguments import ALIGNMENT
+from nvdsl.kernels.rows.config import RowsConfig
 
 _AHEAD = 32
 """Bytes of a row for all rows that a thread has loaded ahead."""
@@ -95,7 +96,7 @@ class Beside:
 
     def __init__(self, array: nv.Array, row: Row) -> None:
         self.array, self.row = array, row
-        self.wide = min(row.config.wide, ACCESS // array.dtype.bytes)
+        self.wide = min(row.config.wide, ALIGNMENT // array.dtype.bytes)
         self.ahead = min(max(_AHEAD // max(row.config.wide * array.dtype.bytes, 4), 1), row.config.steps)
         self.loaded: list[Any] = []
 

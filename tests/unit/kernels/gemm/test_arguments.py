@@ -11,14 +11,15 @@ from hypothesis import strategies as st
 
 import nvdsl as nv
 from nvdsl.driver.array_spec import Place, spec_of
-from nvdsl.kernels.gemm.arguments import Argument, check_disjoint
+from nvdsl.kernels.arguments import Argument
+from nvdsl.kernels.gemm.arguments import check_disjoint
 
 START = 0x10000
 
 
 def placed(name, address, shape=(4, 8), strides=(8, 1), device=0, dtype=nv.f16):
     memory = (address, Place(None, device), None)
-    return Argument(name, spec_of(shape, dtype, strides), address % 16 == 0, memory, memory, None)
+    return Argument(name, spec_of(shape, dtype, strides), memory)
 
 
 def refused(*arguments):
