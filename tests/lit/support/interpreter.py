@@ -5,8 +5,10 @@
     interpreter.py run SOCKET PROGRAM ARG ...    stands for `python PROGRAM ARG ...` (or `-m MODULE ARG ...`): same
                                                  files, folder, environment, exit status or signal
 
-Half of a lit test's time would go into imports otherwise. A program that needs an interpreter of its own gets one:
-with options before its name, or with an environment that differs in what is read at import.
+Half of a lit test's time would go into imports otherwise, and a third of the rest into taking the modules apart again
+when the program ends: a forked interpreter does at its end what a program can see, and no more. A program that needs
+an interpreter of its own gets one: with options before its name, or with an environment that differs in what is read at
+import.
 """
 
 import contextlib
@@ -31,9 +33,14 @@ def run(address, arguments):
     if status == DECLINED:
         os.execv(sys.executable, [sys.executable, *arguments])
     if status < 0:
-        signal.signal(-status, signal.SIG_DFL)
-        os.kill(os.getpid(), -status)
+        end_by(-status)
     sys.exit(status)
+
+
+def end_by(number):
+    with contextlib.suppress(OSError):  # SIGKILL has no handler
+        signal.signal(number, signal.SIG_DFL)
+    os.kill(os.getpid(), number)
 
 
 def ask(address, arguments):
@@ -48,11 +55,13 @@ def ask(address, arguments):
 
 def serve(address, modules):
     """Returns in a forked child only: the arguments of the program that it has to run."""
+    import gc
     import importlib
     import selectors
 
     for module in modules:
         importlib.import_module(module)
+    gc.freeze()  # a child's collector would otherwise write to, and so copy, all that was imported
     listening = socket.socket(socket.AF_UNIX)
     listening.bind(address)
     listening.listen(64)
@@ -143,11 +152,37 @@ def execute(arguments):
     sys.modules["__main__"] = main
     with open(arguments[0], "rb") as file:
         source = file.read()
+    exec(compile(source, arguments[0], "exec"), vars(main))
+
+
+def end(arguments):
+    """Runs the program, and ends the process as `python` does: it waits for threads, calls what is registered to be
+    called at exit, and flushes. The memory goes with the process."""
+    import atexit
+    import threading
+
+    status = 0
     try:
-        exec(compile(source, arguments[0], "exec"), vars(main))
-    except Exception as error:
-        sys.excepthook(type(error), error, error.__traceback__.tb_next)
-        sys.exit(1)
+        execute(arguments)
+    except SystemExit as ended:
+        status = 0 if ended.code is None else ended.code
+        if not isinstance(status, int):
+            print(status, file=sys.stderr)
+            status = 1
+    except BaseException as error:
+        of_program = error.__traceback__
+        while of_program and of_program.tb_frame.f_code.co_filename == __file__:
+            of_program = of_program.tb_next
+        sys.excepthook(type(error), error.with_traceback(of_program), of_program)
+        status = -signal.SIGINT if isinstance(error, KeyboardInterrupt) else 1
+    threading._shutdown()
+    atexit._run_exitfuncs()
+    for file in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError):
+            file.flush()
+    if status == -signal.SIGINT:
+        end_by(signal.SIGINT)
+    os._exit(status & 0xFF)
 
 
 if __name__ == "__main__":
@@ -155,4 +190,4 @@ if __name__ == "__main__":
     if command == "run":
         run(address, rest)
     else:
-        execute(serve(address, rest))
+        end(serve(address, rest))
