@@ -10,6 +10,7 @@ from nvdsl.ir.walk import defining
 from nvdsl.mlir import ir
 from nvdsl.mlir.dialects import arith, gpu, memref, nvgpu, scf
 from nvdsl.schedule.latency import k_loop
+from nvdsl.schedule.ragged import real_shape
 from nvdsl.schedule.registers import fold_views
 from nvdsl.schedule.rewrite import clone, key, slice_of
 from nvdsl.schedule.shared import is_shared
@@ -17,13 +18,17 @@ from nvdsl.schedule.step import step
 from nvdsl.schedule.warps import trips
 from nvdsl.schedule.work import Work
 
-_READS, _WRITES = ("vector.transfer_read", "vector.load"), ("vector.transfer_write", "vector.store")
+_READS = ("vector.transfer_read", "vector.load", "memref.load")
+_WRITES = ("vector.transfer_write", "vector.store", "memref.store")
 
 
 @step
 def copy_async(work: Work, stages: int = 3) -> None:
     """Gives each tile in shared memory ``stages`` buffers, and copies into them by cp.async, ``stages - 1`` turns ahead
-    of the products. A turn waits for its own group of copies, and then needs one barrier."""
+    of the products. A turn waits for its own group of copies, and then needs one barrier.
+
+    cp.async moves 4, 8 or 16 bytes. An array whose rows are no multiples of 4 bytes goes through registers.
+    """
     if stages < 2:
         work.refuse(f"{stages} buffers", "one is multiplied while others are filled", "copy_async(3)")
     if k_loop(work) is None:
@@ -36,7 +41,7 @@ def copy_async(work: Work, stages: int = 3) -> None:
     for store in stores:
         _check(work, store)
     if not stores:
-        work.refuse("no copies of vectors", "cp.async moves 4, 8 or 16 bytes", "copies(8) and unroll('copies') before")
+        work.refuse("no copies into shared memory", "cp.async is one", "stage(), copies(8) and unroll('copies') before")
     loads = [defining(store.operands[0]) for store in stores]
     address = slice_of([*stores, *loads], ops) - {*stores, *loads}
     products = slice_of([op for op in ops if op.name != "gpu.barrier" and op not in address and op not in stores
@@ -58,11 +63,13 @@ def copy_async(work: Work, stages: int = 3) -> None:
             """The token of the group of copies."""
             place = views(stage)
             values = clone([op for op in ops if op in address], {key(variable): at})
-            tokens = [
-                _copy(load, store, place[key(store.operands[1])], values)
-                for load, store in zip(loads, stores, strict=True)
-            ]
-            return nvgpu.DeviceAsyncCreateGroupOp(tokens).result
+            tokens = []
+            for load, store in zip(loads, stores, strict=True):
+                if _bytes(store) in arch.CP_ASYNC_BYTES:
+                    tokens.append(_copy(load, store, place[key(store.operands[1])], values))
+                else:
+                    clone([load, store], {**values, **place})
+            return nvgpu.DeviceAsyncCreateGroupOp(tokens).result if tokens else None
 
         def number(n: int) -> Any:
             return arith.constant(ir.IndexType.get(), n)
@@ -70,22 +77,24 @@ def copy_async(work: Work, stages: int = 3) -> None:
         for ahead in range(stages - 1):
             if ahead < turns:
                 token = copy(arith.addi(lower, arith.muli(width, number(ahead))), number(ahead))
-            else:  # an empty one: a turn waits until a number of groups are left
+            elif token is not None:  # an empty one: a turn waits until a number of groups are left
                 token = nvgpu.DeviceAsyncCreateGroupOp([token]).result
         made = scf.ForOp(lower, upper, width, starts)
         with ir.InsertionPoint(made.body):
             here = made.induction_variable
             turn = arith.divui(arith.subi(here, lower), width)
-            nvgpu.DeviceAsyncWaitOp(token, numGroups=stages - 2)
+            if token is not None:
+                nvgpu.DeviceAsyncWaitOp(token, numGroups=stages - 2)
             gpu.barrier()
             later = arith.addi(here, arith.muli(width, number(stages - 1)))
-            more = scf.IfOp(arith.cmpi(arith.CmpIPredicate.slt, later, upper), has_else=True)
+            more = scf.IfOp(arith.cmpi(arith.CmpIPredicate.slt, later, upper), has_else=token is not None)
             with ir.InsertionPoint(more.then_block):
                 copy(later, arith.remui(arith.addi(turn, number(stages - 1)), number(stages)))
                 scf.YieldOp([])
-            with ir.InsertionPoint(more.else_block):
-                nvgpu.DeviceAsyncCreateGroupOp([token])
-                scf.YieldOp([])
+            if token is not None:
+                with ir.InsertionPoint(more.else_block):
+                    nvgpu.DeviceAsyncCreateGroupOp([token])
+                    scf.YieldOp([])
             now = {key(variable): here, **{key(a): b for a, b in zip(carried, made.inner_iter_args, strict=True)}}
             now |= views(arith.remui(turn, number(stages)))
             now = clone([op for op in ops if op in products], now)
@@ -99,15 +108,23 @@ def copy_async(work: Work, stages: int = 3) -> None:
 
 def _check(work: Work, store: Any) -> None:
     load = defining(store.operands[0])
-    type = store.operands[0].type
-    size = type.shape[-1] * type.element_type.width // 8
     if load is None or load.name not in _READS or is_shared(load.operands[0]) or len(list(load.results[0].uses)) != 1:
         work.refuse("a store into shared memory that is no copy", "cp.async copies from global memory")
-    if size not in arch.CP_ASYNC_BYTES:
+    assert load is not None
+    array = load.operands[0]
+    size, row = _bytes(store), real_shape(work, array)[-1] * array.type.element_type.width // 8
+    if size not in arch.CP_ASYNC_BYTES and not row % min(arch.CP_ASYNC_BYTES):
         work.refuse(f"copies of {size} bytes", "cp.async moves 4, 8 or 16 bytes (PTX ISA, cp.async)", "copies(8)")
     tile = defining(store.operands[1])
     if tile is None or tile.name != "memref.alloc":
         work.refuse("a store into a part of a tile", "each tile gets buffers as a whole", "copy_async() once")
+
+
+def _bytes(store: Any) -> int:
+    type = store.operands[0].type
+    if isinstance(type, ir.VectorType):
+        return int(type.shape[-1] * type.element_type.width // 8)
+    return int(type.width // 8)
 
 
 def _with_stages(tile: Any, stages: int) -> Any:
@@ -130,8 +147,8 @@ def _view(wide: Any, tile: Any, stage: Any) -> Any:
 
 def _copy(load: Any, store: Any, target: Any, values: dict[int, Any]) -> Any:
     type = store.operands[0].type
-    count = type.shape[-1]
-    past_l1 = count * type.element_type.width // 8 == max(arch.CP_ASYNC_BYTES)  # .cg takes no other size
+    count = type.shape[-1] if isinstance(type, ir.VectorType) else 1
+    past_l1 = _bytes(store) == max(arch.CP_ASYNC_BYTES)  # .cg takes no other size
     into = [values.get(key(v), v) for v in named(store).indices]
     out = [values.get(key(v), v) for v in named(load).indices]
     return nvgpu.DeviceAsyncCopyOp(target, into, load.operands[0], out, count, bypassL1=past_l1 or None).result

@@ -11,6 +11,7 @@ from nvdsl.mlir import ir
 from nvdsl.mlir.dialects import linalg
 from nvdsl.mlir.dialects.transform import gpu as transform_gpu
 from nvdsl.mlir.dialects.transform import structured
+from nvdsl.schedule.ragged import round_up
 from nvdsl.schedule.rewrite import whole_view
 from nvdsl.schedule.step import step
 from nvdsl.schedule.work import CONTRACTIONS, Work, mapping
@@ -22,17 +23,15 @@ def tile_blocks(work: Work, m: int, n: int, k: int) -> None:
     scf.for). On tensors the fill before the product and the elementwise operation behind it move into the block, and an
     elementwise operation that makes A or B into the loop.
 
-    The extents of the product are multiples of m, n and k.
+    Where an extent is no multiple of its tile, arrays become larger, and `mask` is needed in the end.
     """
     product = work.one(*CONTRACTIONS, made_by="write one linalg.matmul or linalg.batch_matmul in the payload")
     extents = _extents(product)
-    for name, extent, tile in zip("mnk", extents, (m, n, k), strict=True):
-        if tile < 1 or extent % tile:
-            work.refuse(
-                f"{name} = {extent} is no multiple of {tile}",
-                "tiles are whole: there is no code for a part of one",
-                f"choose a tile that divides {extent}, or pad the arrays",
-            )
+    if min(m, n, k) < 1:
+        work.refuse(f"tiles of {m} x {n} x {k}", "a tile has one element or more", "tile_blocks(128, 128, 64)")
+    whole = [-(-extent // tile) * tile for extent, tile in zip(extents, (m, n, k), strict=True)]
+    if whole != extents:
+        round_up(work, product, whole)
     if _is_tensor(product):
         work.run("linalg-fuse-elementwise-ops")
     batch = [1] * (product.name == "linalg.batch_matmul")
@@ -70,10 +69,10 @@ def _behind(work: Work, product: Any) -> str:
     return work.mark(others[0])
 
 
-def _extents(product: Any) -> tuple[int, int, int]:
+def _extents(product: Any) -> list[int]:
     """m, n and k."""
     a, _, c = (list(value.type.shape) for value in list(product.operands)[:3])
-    return c[-2], c[-1], math.prod(a[-2:]) // c[-2]
+    return [c[-2], c[-1], math.prod(a[-2:]) // c[-2]]
 
 
 @step

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from nvdsl import sim
@@ -14,7 +14,9 @@ from nvdsl.errors import ArgumentError, frames
 from nvdsl.errors.tracebacks import at_call
 from nvdsl.mlir import ir, threads
 from nvdsl.schedule.finish import finish
+from nvdsl.schedule.masking import mask
 from nvdsl.schedule.payload import Payload
+from nvdsl.schedule.ragged import real_shapes
 from nvdsl.schedule.step import Step
 from nvdsl.schedule.work import Work
 from nvdsl.thin.host_function import HostFunction, describe
@@ -67,7 +69,8 @@ class Scheduled(HostFunction):
 
 
 def compile(payload: Payload, schedule: Iterable[Step]) -> Scheduled:
-    """Apply a schedule's steps to a payload, one after the other, and then `finish`.
+    """Apply a schedule's steps to a payload, one after the other, then `mask` where extents are no multiples of
+    their tiles, and then `finish`.
 
     Raises ScheduleError, which names the step and its line, where one does not fit; ArgumentError for what is no step.
     What it gives is verified and compiled at its first call.
@@ -81,12 +84,22 @@ def compile(payload: Payload, schedule: Iterable[Step]) -> Scheduled:
                 rule="a schedule is a list of steps",
                 fix="call it, as in tile_warps(64, 32); a function of your own is decorated with step",
             )
-    if not steps or steps[-1].name != finish.__name__:
-        steps = (*steps, finish())
+    if steps and steps[-1].name == finish.__name__:
+        steps = steps[:-1]
     with threads.mlir, modules.context(), ir.Location.unknown():
         work = Work(ir.Module.parse(payload.text))
         stages = [Stage("payload", "What is computed, before any step.", str(work.module))]
-        for one in steps:
+        done = []
+        for one in _with_ends(steps, work):
             one(work)
+            done.append(one)
             stages.append(Stage(str(one), one.says, str(work.module)))
-    return Scheduled(payload, steps, tuple(stages))
+    return Scheduled(payload, tuple(done), tuple(stages))
+
+
+def _with_ends(steps: tuple[Step, ...], work: Work) -> Iterator[Step]:
+    """The steps, and those that end a schedule: `mask`, where there is something to guard by then, and `finish`."""
+    yield from steps
+    if real_shapes(work):
+        yield mask()
+    yield finish()

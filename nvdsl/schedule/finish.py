@@ -10,6 +10,7 @@ from nvdsl.ir.walk import constant
 from nvdsl.mlir import ir
 from nvdsl.mlir.dialects import arith, gpu, memref, transform
 from nvdsl.mlir.dialects.transform import vector
+from nvdsl.schedule.ragged import EXTENTS
 from nvdsl.schedule.registers import fold_views
 from nvdsl.schedule.shared import is_shared
 from nvdsl.schedule.step import step
@@ -29,14 +30,10 @@ def finish(work: Work) -> None:
         what = f"a {left[0].name} is left" if left else f"{len(launches)} launches"
         work.refuse(what, "a schedule makes one launch, and leaves nothing that is not mapped to threads",
                     "copies(), tile_warps() or tile_threads(), launch() and, on vectors, wmma() before")  # fmt: skip
+    if EXTENTS in work.one("func.func", made_by="").attributes:
+        work.refuse("arrays that tile_blocks() has rounded up", "what is outside is not touched", "mask() before")
     fold_views(work)
-    with work.transform() as script:
-        script.patterns(
-            vector.ApplyDropUnitDimWithShapeCastPatternsOp,
-            vector.ApplyCastAwayVectorLeadingOneDimPatternsOp,
-            vector.ApplyLowerTransferPatternsOp,
-            transform.ApplyCanonicalizationPatternsOp,
-        )
+    lower_transfers(work)
     _place_tiles(work, launches[0])
     for op in work.find("vector.load", "vector.store"):
         type = ir.VectorType((op.results[0] if op.results else op.operands[0]).type)
@@ -44,6 +41,17 @@ def finish(work: Work) -> None:
         op.attributes["alignment"] = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), size)
     work.run("lower-affine", "canonicalize", "cse")
     _move_in(work.one("gpu.launch", made_by=""))
+
+
+def lower_transfers(work: Work) -> None:
+    """Loads and stores of vectors, or of single elements, of what is left of vector.transfer_read and _write."""
+    with work.transform() as script:
+        script.patterns(
+            vector.ApplyDropUnitDimWithShapeCastPatternsOp,
+            vector.ApplyCastAwayVectorLeadingOneDimPatternsOp,
+            vector.ApplyLowerTransferPatternsOp,
+            transform.ApplyCanonicalizationPatternsOp,
+        )
 
 
 def _move_in(launch: Any) -> None:

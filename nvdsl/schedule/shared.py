@@ -10,6 +10,7 @@ from nvdsl.mlir import ir
 from nvdsl.mlir.dialects import linalg, memref, transform
 from nvdsl.mlir.dialects.transform import structured
 from nvdsl.schedule.blocks import thread_count
+from nvdsl.schedule.ragged import real_shape
 from nvdsl.schedule.rewrite import whole_view
 from nvdsl.schedule.step import step
 from nvdsl.schedule.work import Work, mapping
@@ -124,6 +125,13 @@ def _divisors(n: int) -> list[int]:
     return [d for d in range(1, n + 1) if n % d == 0]
 
 
+def _fitting(width: int, extent: int) -> int:
+    """The largest part of ``width`` that an array's rows of ``extent`` elements are a whole number of."""
+    while extent % width:
+        width //= 2
+    return width
+
+
 def _element_bytes(type: Any) -> int:
     return int(type.width) // 8
 
@@ -131,12 +139,17 @@ def _element_bytes(type: Any) -> int:
 @step
 def copies(work: Work, width: int = 1) -> None:
     """Divides each copy into shared memory among all threads of the block: each moves ``width`` neighbouring elements
-    in each turn of a loop, a row of threads a row of the tile. From 2 elements on these are vectors."""
+    in each turn of a loop, a row of threads a row of the tile. From 2 elements on these are vectors.
+
+    Of an array whose rows are no multiple of ``width``, it is a half of it, a fourth, and so on.
+    """
     found = work.find("linalg.copy")
     if not found:
         work.refuse("there is no copy", "it works on the copies of stage()", "stage() before")
     threads = thread_count(work)
+    asked = width
     for op in found:
+        width = asked
         rows, columns = op.operands[1].type.shape
         size = _element_bytes(op.operands[1].type.element_type)
         if width < 1 or columns % width or width * size not in (2, 4, 8, 16):
@@ -145,6 +158,7 @@ def copies(work: Work, width: int = 1) -> None:
                 "a thread moves 2, 4, 8 or 16 bytes, and rows are whole numbers of that",
                 "another width",
             )
+        width = _fitting(width, real_shape(work, op.operands[0])[-1])
         down, across = _grid(rows, columns // width, threads)
         mark = work.mark(op)
         with work.transform() as script:

@@ -18,6 +18,8 @@ change(sc.matmul(64, 128, 64), until("tile_blocks"))
 # CHECK: mapping = [#gpu.block<y>, #gpu.block<x>]
 
 change(sc.matmul(60, 128, 64), until("tile_blocks"))
-# CHECK: stages.py:{{[0-9]+}}: step tile_blocks(32, 64, 32): m = 60 is no multiple of 32
-# CHECK-NEXT: rule: tiles are whole: there is no code for a part of one
-# CHECK-NEXT: fix: choose a tile that divides 60, or pad the arrays
+# CHECK: BEFORE
+# CHECK: linalg.matmul ins(%{{.*}}, %{{.*}} : tensor<60x64xf16>, tensor<64x128xf16>)
+# CHECK: AFTER
+# CHECK: func.func @matmul(%{{.*}}: tensor<64x64xf16>,{{.*}}nvdsl.extents = [array<i64: 60, 64>, array<i64: 64, 128>, array<i64: 60, 128>]
+# CHECK: scf.forall (%{{.*}}, %{{.*}}) in (2, 2)

@@ -1,0 +1,95 @@
+"""Extents that are no multiple of a tile: the payload's arrays are rounded up, and remember what they are."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from nvdsl.ir.walk import defining
+from nvdsl.mlir import ir
+from nvdsl.schedule.rewrite import key
+from nvdsl.schedule.work import CONTRACTIONS, Work
+
+EXTENTS = "nvdsl.extents"
+"""An attribute of the function: the shape that each argument really has, in order."""
+
+_KNOWN = (*CONTRACTIONS, "linalg.fill", "linalg.generic", "tensor.empty", "func.return")
+
+
+def round_up(work: Work, product: Any, extents: Sequence[int]) -> None:
+    """Make ``extents`` (of m, n and k) those of the product, and of all that is computed with it."""
+    (function,) = work.find("func.func")
+    arguments = list(function.regions[0].blocks[0].arguments)
+    real = [list(v.type.shape) for v in arguments]
+    shapes: dict[int, list[int]] = {}
+    values = {key(v): v for v in arguments}
+    for op in work.find(*_KNOWN):
+        values |= {key(v): v for v in (*op.operands, *op.results) if isinstance(v.type, ir.ShapedType)}
+    before = -1
+    while len(shapes) != before:
+        before = len(shapes)
+        for op in work.find(*CONTRACTIONS, "linalg.fill", "linalg.generic"):
+            _propagate(op, shapes, list(extents) if op.name in CONTRACTIONS else None)
+    grown = {k: shape for k, shape in shapes.items() if shape != list(values[k].type.shape)}
+    for k in grown:
+        others = [use.owner.operation for use in values[k].uses] + [defining(values[k])]
+        for op in others:
+            if op is not None and op.name not in _KNOWN:
+                work.refuse(
+                    f"{op.name} of an array whose extent is no multiple of its tile",
+                    "arrays are rounded up to whole tiles through linalg.fill and elementwise linalg.generic alone",
+                    "choose tiles that divide the extents",
+                )
+    for k, shape in grown.items():
+        kind = type(values[k].type)
+        element = values[k].type.element_type
+        values[k].set_type(kind.get(shape, element))
+    (end,) = work.find("func.return")
+    types = ir.FunctionType.get([v.type for v in arguments], [v.type for v in end.operands])
+    function.attributes["function_type"] = ir.TypeAttr.get(types)
+    function.attributes[EXTENTS] = ir.ArrayAttr.get([ir.DenseI64ArrayAttr.get(shape) for shape in real])
+
+
+def _propagate(op: Any, shapes: dict[int, list[int]], product: list[int] | None) -> None:
+    """Add the shapes that follow from an operation's: of its operands and results, by their indexing maps."""
+    operands, results = list(op.operands), list(op.results)
+    if op.name == "linalg.fill":
+        pair = [operands[1], *results]
+        known = [shapes[key(v)] for v in pair if key(v) in shapes]
+        shapes.update({key(v): known[0] for v in pair if known})
+        return
+    maps = [ir.AffineMapAttr(one).value for one in ir.ArrayAttr(op.attributes["indexing_maps"])]
+    if any(not isinstance(one, ir.AffineDimExpr) for map in maps for one in map.results):
+        return
+    places = [[ir.AffineDimExpr(one).position for one in map.results] for map in maps]
+    sides = [*zip(operands, places, strict=True), *zip(results, places[len(operands) - len(results) :], strict=True)]
+    extents: dict[int, int] = {}
+    for value, dims in sides:
+        extents |= dict(zip(dims, value.type.shape, strict=True))
+    if product is not None:
+        extents |= dict(zip(sorted(extents)[-3:], product, strict=True))
+    elif not any(key(value) in shapes for value, _ in sides):
+        return
+    for value, dims in sides:
+        if product is None and key(value) in shapes:
+            extents |= dict(zip(dims, shapes[key(value)], strict=True))
+    for value, dims in sides:
+        shapes[key(value)] = [extents[dim] for dim in dims]
+
+
+def real_shapes(work: Work) -> list[tuple[Any, list[int]]]:
+    """Each argument that has been rounded up, and the shape that it has."""
+    (function,) = work.find("func.func")
+    if EXTENTS not in function.attributes:
+        return []
+    arguments = function.regions[0].blocks[0].arguments
+    shapes = [list(ir.DenseI64ArrayAttr(one)) for one in ir.ArrayAttr(function.attributes[EXTENTS])]
+    return [(v, shape) for v, shape in zip(arguments, shapes, strict=True) if shape != list(v.type.shape)]
+
+
+def real_shape(work: Work, array: Any) -> list[int]:
+    """The shape that an array, or a view of one, has in memory."""
+    while (made := defining(array)) is not None and made.name == "memref.subview":
+        array = made.operands[0]
+    found = {key(v): shape for v, shape in real_shapes(work)}
+    return found.get(key(array), list(array.type.shape))
