@@ -172,6 +172,7 @@ from nvdsl.values.vector import vector
 
 if TYPE_CHECKING:
     from nvdsl.kernels.gemm.matmul import matmul as matmul
+    from nvdsl.kernels.mlp.calls import mlp as mlp
     from nvdsl.kernels.rows.calls import layer_norm as layer_norm
     from nvdsl.kernels.rows.calls import log_softmax as log_softmax
     from nvdsl.kernels.rows.calls import rms_norm as rms_norm
@@ -181,7 +182,7 @@ if TYPE_CHECKING:
 _KERNELS = {
     "matmul": "nvdsl.kernels.gemm.matmul", "softmax": "nvdsl.kernels.rows.calls",
     "log_softmax": "nvdsl.kernels.rows.calls", "layer_norm": "nvdsl.kernels.rows.calls",
-    "rms_norm": "nvdsl.kernels.rows.calls",
+    "rms_norm": "nvdsl.kernels.rows.calls", "mlp": "nvdsl.kernels.mlp.calls",
 }  # fmt: skip
 
 

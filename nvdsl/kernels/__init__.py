@@ -2,6 +2,7 @@
 
 * ``blocks``: what a kernel reads, multiplies and writes with: tile scheduler, operands, main loop, epilogue
 * ``attention``: attention forward
+* ``mlp``: fully connected layers, all in one kernel
 * ``rows``: softmax and norms over the last axis
 * ``gemm``: matrix products. `gemm` runs one named configuration (`Config`); `nvdsl.matmul` chooses
 """

@@ -156,6 +156,8 @@ class Accumulator(Matrix):
         """
         if isinstance(a, Matrix):
             a = a.operand()
+        # Of a fragment: packed here, before the fence that orders the writes of these registers.
+        of_a = None if isinstance(a, Tile) else a.registers
         k = self._check(a, b)
         steps = k * a.dtype.bytes // WGMMA_K_BYTES
         a_type, b_type = _operand_type(a.dtype), _operand_type(b.dtype)
@@ -174,7 +176,8 @@ class Accumulator(Matrix):
             b_desc = _advance(b_start, b_operand.k_offset(step))
             for i, block in enumerate(blocks):
                 if a_operand is None:
-                    a_part: Value | list[Value] = a.registers[i][step]  # type: ignore[union-attr]
+                    assert of_a is not None
+                    a_part: Value | list[Value] = of_a[i][step]
                 else:
                     byte = a_operand.k_offset(step) + a_operand.mn_offset(i * wgmma.M)
                     a_part = _advance(a_start, byte)

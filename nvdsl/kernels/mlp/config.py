@@ -50,9 +50,9 @@ def choose(width: int, layers: int, rows: int, sms: int = arch.SMS) -> MlpConfig
     A block's weights pass by all of its rows, so large tiles read them less often from L2. A tile of 256 columns has
     room for two consumers; there two blocks share what they load.
     """
-    most = 2 if width == 256 else 4
+    most = 4 if width == 64 else 2
     consumers = next((n for n in (4, 2) if n <= most and rows > CONSUMER_ROWS * n // 2 * sms), 1)
-    cluster = 2 if width == 256 and consumers == most else 1
+    cluster = 2 if width > 64 and consumers == most else 1
     tile, slot = CONSUMER_ROWS * consumers * width * 2, width * SLICE * 2
     left = arch.MAX_SMEM_PER_BLOCK - 1024 - layers * width * 4
     tiles = 2 if left - 2 * tile >= 4 * slot else 1

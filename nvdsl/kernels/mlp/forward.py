@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import nvdsl as nv
+from nvdsl.kernels.blocks.contiguous import pack
 from nvdsl.kernels.blocks.tma_operand import TmaOperand
 from nvdsl.kernels.mlp.config import CONSUMER_ROWS, SLICE, MlpConfig
 
@@ -82,12 +83,45 @@ def mlp(
     weights: int,
     activation: Activation,
     output_activation: Activation,
+    copied: bool = False,
+    turned_x: bool | None = None,
+    turned_out: bool | None = None,
 ) -> None:
     """``parameters``: the arrays of the `Weights`, ``weights`` of them; then none, one of (layers, width), or one of
-    (width,) or None for each layer: the biases. ``blocks``: of the grid at most."""
-    rows, width = x.shape
-    layers_weights = Weights(parameters[:weights], width, major, config.cluster)
-    biases, layers, dtype = parameters[weights:], layers_weights.layers, x.dtype
+    (width,) or None for each layer: the biases. ``blocks``: of the grid at most.
+
+    ``copied``: TMA can't read the weights, and copies are made; of ``x`` and ``out`` it is so where ``turned_x`` and
+    ``turned_out``, whether neighbours along the columns are nearer, are no None."""
+    result = out
+    if turned_x is not None:
+        x = packed(x, turned_x)
+    if turned_out is not None:
+        out = nv.empty(out.shape, out.dtype)
+    arrays = [packed(one, False) for one in parameters[:weights]] if copied else parameters[:weights]
+    _forward(x, out, Weights(arrays, x.shape[1], major, config.cluster), parameters[weights:], config, blocks,
+             activation, output_activation)  # fmt: skip
+    if turned_out is not None:
+        pack.__wrapped__(out, result, turned=False)
+
+
+def packed(array: nv.Array, turned: bool) -> nv.Array:
+    """A C-contiguous copy; ``turned``: see `pack`."""
+    copy = nv.empty(array.shape, array.dtype)
+    pack.__wrapped__(array, copy, turned=turned)
+    return copy
+
+
+def _forward(
+    x: nv.Array,
+    out: nv.Array,
+    weights: Weights,
+    biases: Sequence[nv.Array | None],
+    config: MlpConfig,
+    blocks: int,
+    activation: Activation,
+    output_activation: Activation,
+) -> None:
+    (rows, width), layers, dtype = x.shape, weights.layers, x.dtype
     tiles = nv.cdiv(rows, config.rows * config.cluster)
     step = nv.min(tiles, blocks // config.cluster)
     x_tma = nv.TMA(x, tile=(config.rows, width), swizzle=128)
@@ -97,7 +131,7 @@ def mlp(
     @nv.kernel(grid=step * config.cluster, block=config.threads, cluster=config.cluster)
     def kernel() -> None:
         tile_stack = nv.smem((config.tiles, config.rows, width), dtype, swizzle=128)
-        slots = layers_weights.allocate(config.stages)
+        slots = weights.allocate(config.stages)
         x_ring = nv.Ring(config.tiles, bytes=tile_stack.bytes, consumers=warps, sync=False)
         w_ring = nv.Ring(config.stages, bytes=slots.bytes, consumers=warps * config.cluster, sync=False)
         bias = nv.smem(layers * width, nv.f32) if biases else None
@@ -118,12 +152,12 @@ def mlp(
             xs, ws = x_ring.producer_state(), w_ring.producer_state()
             for tile in nv.range(first, tiles, step, unroll=False):
                 x_tma.load(tile_stack[xs.stage], x_ring.acquire(xs), (start(tile), 0))
-                ws, xs = layers_weights.load(w_ring, ws, rank), xs.next()
+                ws, xs = weights.load(w_ring, ws, rank), xs.next()
 
         def release(state: nv.PipelineState) -> None:
             """The slots of a layer, from ``state`` on, in all blocks that share them."""
             lane = nv.lane_id()
-            for _ in layers_weights.slices:
+            for _ in weights.slices:
                 if config.cluster == 1:
                     w_ring.release(state, lane == 0)
                 else:
@@ -133,7 +167,7 @@ def mlp(
         def layer(x: Any, number: nv.Int, state: nv.PipelineState, me: nv.Int, activation: Activation) -> Any:
             if turns is not None:
                 turns.wait(me)
-            sums, following = layers_weights.multiply(x, w_ring, state)
+            sums, following = weights.multiply(x, w_ring, state)
             if turns is not None:
                 turns.pass_on(me)
             nv.wgmma_wait(0)
