@@ -106,7 +106,7 @@ def _weights(weights: Any, width: int, dtype: nv.DType) -> list[Argument]:
             raise ArgumentError(
                 f"{one.name} has the shape {one.spec.shape} and the type {one.spec.dtype.name}",
                 rule=f"weights are {dtype.name}, as x is: ({'layers, ' * stacked}{width}, {width}), rows are outputs",
-                fix=None if stacked else "weights=[layer.weight for layer in layers]",
+                fix="" if stacked else "weights=[layer.weight for layer in layers]",
             )
     count = given[0].spec.shape[0] if stacked else len(given)
     if not 1 <= count <= MOST_LAYERS:
@@ -121,7 +121,7 @@ def _biases(biases: Any, layers: int, width: int) -> list[Argument | None]:
     if biases is None:
         return []
     stacked = not isinstance(biases, list | tuple)
-    given = [Argument.of("biases", biases)] if stacked else [
+    given: list[Argument | None] = [Argument.of("biases", biases)] if stacked else [
         None if one is None else Argument.of(f"biases[{i}]", one) for i, one in enumerate(biases)
     ]  # fmt: skip
     wanted = (layers, width) if stacked else (width,)
@@ -139,7 +139,7 @@ def _biases(biases: Any, layers: int, width: int) -> list[Argument | None]:
 
 
 def _major(layers: Sequence[Argument]) -> tuple[str, bool]:
-    """Which axis of the weights is contiguous, in wgmma's words; and whether they are copied, as TMA can't read them."""
+    """Which axis of the weights is contiguous, in wgmma's words, and whether they are copied: TMA can't read them."""
     matrices = [matrix(one) for one in layers]
     for axis, major in ((1, "k"), (0, "mn")):
         if all(one.fits_tma(axis) for one in matrices):
@@ -155,8 +155,8 @@ def _weight(one: Argument, major: str) -> Any:
 
 
 def _as_rows(one: Argument, rows: int) -> tuple[Any, bool | None]:
-    """An array as (rows, width); and, where TMA can't read or write it, so that a copy is made, whether neighbours along
-    its columns are nearer."""
+    """An array as (rows, width). And, where a copy is made as TMA can't read or write it, whether neighbours along its
+    columns are nearer."""
     *leading, width = one.spec.shape
     *steps, across = one.spec.strides
     axes = [(n, step) for n, step in zip(leading, steps, strict=True) if n > 1]

@@ -19,6 +19,7 @@ from nvdsl.kernels.blocks.tma_operand import TmaOperand
 from nvdsl.kernels.mlp.config import CONSUMER_ROWS, SLICE, MlpConfig
 
 Activation = Callable[[Any], Any] | None
+Rows = nv.Shaped[nv.Array, "rows", ...]
 STORED, TURNS = 1, 8
 """Named barriers: one for each consumer; and those of `nv.Turns`."""
 
@@ -74,8 +75,8 @@ class Weights:
 
 @nv.jit
 def mlp(
-    x: nv.Shaped[nv.Array, "rows", ...],
-    out: nv.Shaped[nv.Array, "rows", ...],
+    x: Rows,
+    out: Rows,
     *parameters: Any,
     config: MlpConfig,
     blocks: int,
