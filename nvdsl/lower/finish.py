@@ -37,7 +37,7 @@ def kernel_attributes(device: Any, kernels: Kernels, _: Any) -> None:
             if "nvvm.maxntid" in attributes:
                 del attributes["nvvm.maxntid"]
             attributes["nvvm.reqntid"] = ir.DenseI32ArrayAttr.get(list(kernel.block))
-            attributes["nvvm.minctasm"] = ir.IntegerAttr.get(i32, 1)
+            attributes["nvvm.minctasm"] = ir.IntegerAttr.get(i32, kernel.blocks_per_sm)
 
 
 def _argument_attributes(function: Any, tensor_maps: tuple[int, ...]) -> Any:

@@ -14,6 +14,7 @@ from nvdsl.ir.operands import integer, integers, mbarriers, named, string
 from nvdsl.ir.walk import walk
 from nvdsl.lower.device_log import Site
 from nvdsl.mlir import ir
+from nvdsl.trace.launch import BLOCKS_PER_SM
 
 Dim3 = tuple[int, int, int]
 
@@ -25,7 +26,8 @@ class Kernel:
     ``block`` and ``cluster``: threads and blocks; block is None where the host computes it. ``user_smem_bytes``:
     dynamic shared memory that the launch asks for. ``mbarriers``: how many the kernel creates.
     ``tensor_maps``: positions of such arguments. ``op_names``: what it was traced with. ``wgmma`` and
-    ``setmaxnreg``: the first such op's line. ``tiles``: what `nv.smem` made.
+    ``setmaxnreg``: the first such op's line. ``blocks_per_sm``: what its registers shall leave room for. ``tiles``: what
+    `nv.smem` made.
     ``sites``: what debug mode's steps put into it, by number.
     """
 
@@ -40,6 +42,7 @@ class Kernel:
     op_names: frozenset[str]
     wgmma: Where | None
     setmaxnreg: Where | None
+    blocks_per_sm: int = 1
     tiles: tuple[Declared, ...] = ()
     sites: list[Site] = field(default_factory=list, compare=False)
 
@@ -125,6 +128,11 @@ def _launches(host: Any) -> dict[str, list[Any]]:
     return found
 
 
+def _blocks_per_sm(launch: Any) -> int:
+    found = launch.attributes
+    return ir.IntegerAttr(found[BLOCKS_PER_SM]).value if BLOCKS_PER_SM in found else 1
+
+
 def _read_kernel(module: Any, function: Any, launches: list[Any]) -> Kernel:
     ops = walk(function)
     name = symbol_name(function)
@@ -144,6 +152,7 @@ def _read_kernel(module: Any, function: Any, launches: list[Any]) -> Kernel:
         op_names=frozenset(op.name for op in ops),
         wgmma=next((where(op) for op in ops if _is_wgmma(op)), None),
         setmaxnreg=next((where(op) for op in ops if op.name == "nvvm.setmaxregister"), None),
+        blocks_per_sm=max((_blocks_per_sm(launch) for launch in launches), default=1),
         tiles=declared.read(launches[0]) if len(launches) == 1 else (),
     )
     _check_smem(kernel, where(launches[0]) if launches else kernel.where)

@@ -28,6 +28,9 @@ Grid: TypeAlias = PlainInt | Value | Sequence[PlainInt | Value]
 Block: TypeAlias = PlainInt | Sequence[PlainInt]
 """One to three extents."""
 
+BLOCKS_PER_SM = "nvdsl.blocks_per_sm"
+"""The attribute of a ``gpu.launch`` whose blocks share an SM with others of their kind."""
+
 _LONG_GRID = (
     f"put the longest axis along x, which has room for {arch.MAX_GRID_DIM[0]:,} blocks, or fold axes into one: "
     "grid=rows * cols, row = nv.block_id.x // cols, col = nv.block_id.x % cols"
@@ -35,7 +38,12 @@ _LONG_GRID = (
 
 
 def kernel(
-    grid: Grid | None = None, block: Block | None = None, *, cluster: Block = 1, programmatic: bool = False
+    grid: Grid | None = None,
+    block: Block | None = None,
+    *,
+    cluster: Block = 1,
+    programmatic: bool = False,
+    blocks_per_sm: int = 1,
 ) -> Callable[[Callable[P, None]], Callable[P, None]]:
     """Decorate a device function inside a host function; calling it launches it.
 
@@ -45,6 +53,8 @@ def kernel(
     * ``cluster``: blocks of a cluster, up to three ints that divide the grid.
     * ``programmatic``: the kernel may start while the one before it in the stream still runs. It calls `griddep_wait`
       before it uses what that one wrote (CUDA programming guide, programmatic dependent launch).
+    * ``blocks_per_sm``: so many blocks shall fit on an SM together. ptxas then gives each thread no more registers than
+      that leaves (PTX ISA, ``.minnctapersm``). Shared memory is the kernel's to keep small enough.
 
     The function may take arguments, and may use the host function's arrays, tensor maps and scalars directly. It
     returns nothing. Its shared memory is what its `nv.smem` and mbarriers add up to.
@@ -77,11 +87,15 @@ def kernel(
             launched()
             scope.outside(f"kernel `{function.__name__}` was launched", "launch it in the host function")
             info = describe_launch(function.__name__, grid, block, cluster)
+            _check_blocks_per_sm(blocks_per_sm, info.threads)
             if any(isinstance(blocks, int) and blocks == 0 for blocks in info.grid):
                 return  # nothing to do, as for a traced size that is 0 when the host function runs
             op = emit_launch(info, lambda: decorated.no_result(function, body(*args, **kwargs), "the kernel"))
             if programmatic:
                 op.operation.attributes["nvdsl.programmatic_launch"] = ir.UnitAttr.get()
+            if blocks_per_sm > 1:
+                i32 = ir.IntegerType.get_signless(32)
+                op.operation.attributes[BLOCKS_PER_SM] = ir.IntegerAttr.get(i32, blocks_per_sm)
 
         return launch
 
@@ -146,6 +160,17 @@ def _check_block(block: tuple[int, int, int]) -> None:
             rule=f"a block has at most {arch.MAX_THREADS_PER_BLOCK} threads, 64 along z (CUDA programming guide, "
             "compute capabilities)",
             fix="use a smaller block and more blocks",
+        )
+
+
+def _check_blocks_per_sm(blocks: int, threads: int) -> None:
+    most = min(arch.MAX_BLOCKS_PER_SM, arch.MAX_THREADS_PER_SM // threads)
+    if not isinstance(blocks, int) or not 1 <= blocks <= most:
+        raise trace_error(
+            f"blocks_per_sm={blocks!r} with {threads} threads in a block",
+            rule=f"an SM has room for {arch.MAX_BLOCKS_PER_SM} blocks and {arch.MAX_THREADS_PER_SM} threads (CUDA "
+            "programming guide, compute capabilities)",
+            fix=f"pass an int from 1 to {most}, or use a smaller block",
         )
 
 

@@ -32,7 +32,7 @@ _LARGEST_BATCH, _BATCH_LANES = 4, 256
 class RowsConfig:
     """``wide`` elements in an access, ``lanes`` threads of a block for a row, ``cluster`` blocks, ``steps`` accesses of
     a thread, the first ``full`` of which lie within the row for all threads; ``threads`` in a block. ``batch``: rows
-    that a thread has at a time."""
+    that a thread has at a time. ``blocks_per_sm``: that ptxas leaves registers for."""
 
     wide: int
     lanes: int
@@ -40,6 +40,7 @@ class RowsConfig:
     steps: int
     full: int
     batch: int = 1
+    blocks_per_sm: int = 1
 
     @property
     def threads(self) -> int:

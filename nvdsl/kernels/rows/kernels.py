@@ -21,7 +21,7 @@ def _grid(x: nv.Array, config: RowsConfig) -> nv.Int:
 def softmax(x: Matrix, y: Matrix, *, config: RowsConfig) -> None:
     """The greatest element is subtracted before the exponentials, which are computed twice rather than kept."""
 
-    @nv.kernel(grid=_grid(x, config), block=config.threads, cluster=config.cluster)
+    @nv.kernel(grid=_grid(x, config), block=config.threads, cluster=config.cluster, blocks_per_sm=config.blocks_per_sm)
     def kernel() -> None:
         rows = load(x, config, float("-inf"))
         highest = maxima(rows)
@@ -34,7 +34,7 @@ def softmax(x: Matrix, y: Matrix, *, config: RowsConfig) -> None:
 
 @nv.jit
 def log_softmax(x: Matrix, y: Matrix, *, config: RowsConfig) -> None:
-    @nv.kernel(grid=_grid(x, config), block=config.threads, cluster=config.cluster)
+    @nv.kernel(grid=_grid(x, config), block=config.threads, cluster=config.cluster, blocks_per_sm=config.blocks_per_sm)
     def kernel() -> None:
         rows = load(x, config, float("-inf"))
         highest = maxima(rows)
@@ -52,7 +52,7 @@ def layer_norm(
     """The variance is that of deviations from the mean, so that it does not cancel where rows are far from zero. What
     the rounding of the mean left over, which f32 elements show, comes out of the same pass."""
 
-    @nv.kernel(grid=_grid(x, config), block=config.threads, cluster=config.cluster)
+    @nv.kernel(grid=_grid(x, config), block=config.threads, cluster=config.cluster, blocks_per_sm=config.blocks_per_sm)
     def kernel() -> None:
         rows = load(x, config, 0.0)
         beside = _beside(rows[0], weight, bias)
@@ -91,7 +91,7 @@ def layer_norm(
 
 @nv.jit
 def rms_norm(x: Matrix, y: Matrix, weight: Vector | None, eps: float, *, config: RowsConfig) -> None:
-    @nv.kernel(grid=_grid(x, config), block=config.threads, cluster=config.cluster)
+    @nv.kernel(grid=_grid(x, config), block=config.threads, cluster=config.cluster, blocks_per_sm=config.blocks_per_sm)
     def kernel() -> None:
         rows = load(x, config, 0.0)
         beside = _beside(rows[0], weight)

@@ -29,6 +29,21 @@ def host(n):
 # CHECK: .reqnctapercluster 1, 2, 1
 
 
+# CHECK-LABEL: func.func @host
+# CHECK: gpu.launch
+# CHECK: } {{.*}}nvdsl.blocks_per_sm = 4 : i32
+# CHECK-LABEL: .visible .entry together
+# CHECK: .minnctapersm 4
+@show(ptx=True)
+@nv.jit
+def host():
+    @nv.kernel(grid=1, block=64, blocks_per_sm=4)
+    def together():
+        pass
+
+    together()
+
+
 # Without a cluster there is none.
 # CHECK-LABEL: func.func @host
 @show(grid=2, block=64)
@@ -69,6 +84,10 @@ def launched(**sizes):
         # CHECK: TraceError: sizes.py:[[# @LINE - 21]]: a grid of 6 blocks along x in clusters of 4
         # CHECK-NEXT: rule: the grid is a whole number of clusters along each axis (CUDA programming guide)
         # CHECK-NEXT: fix: round the grid up to a multiple of 4 and skip the extra blocks in the kernel
+        # CHECK: TraceError: sizes.py:[[# @LINE - 24]]: blocks_per_sm=5 with 512 threads in a block
+        # CHECK-NEXT: rule: an SM has room for 32 blocks and 2048 threads (CUDA programming guide, compute capabilities)
+        # CHECK-NEXT: fix: pass an int from 1 to 4, or use a smaller block
+        # CHECK: TraceError: sizes.py:[[# @LINE - 27]]: blocks_per_sm=0 with 32 threads in a block
 
 
 launched(grid=1, block=(64, 32))
@@ -81,6 +100,8 @@ launched(grid=(1, 70_000), block=32)
 launched(grid=5 / 2, block=32)
 launched(grid=16, block=32, cluster=16)
 launched(grid=6, block=32, cluster=4)
+launched(grid=1, block=512, blocks_per_sm=5)
+launched(grid=1, block=32, blocks_per_sm=0)
 
 
 @refused(7)
