@@ -26,8 +26,8 @@ class Kernel:
     ``block`` and ``cluster``: threads and blocks; block is None where the host computes it. ``user_smem_bytes``:
     dynamic shared memory that the launch asks for. ``mbarriers``: how many the kernel creates.
     ``tensor_maps``: positions of such arguments. ``op_names``: what it was traced with. ``wgmma`` and
-    ``setmaxnreg``: the first such op's line. ``blocks_per_sm``: what its registers shall leave room for. ``tiles``: what
-    `nv.smem` made.
+    ``setmaxnreg``: the first such op's line. ``blocks_per_sm``: what its registers shall leave room for.
+    ``tiles``: what `nv.smem` made.
     ``sites``: what debug mode's steps put into it, by number.
     """
 

@@ -29,14 +29,14 @@ def host(n):
 # CHECK: .reqnctapercluster 1, 2, 1
 
 
-# CHECK-LABEL: func.func @host
+# CHECK-LABEL: func.func @sharing
 # CHECK: gpu.launch
 # CHECK: } {{.*}}nvdsl.blocks_per_sm = 4 : i32
 # CHECK-LABEL: .visible .entry together
 # CHECK: .minnctapersm 4
 @show(ptx=True)
 @nv.jit
-def host():
+def sharing():
     @nv.kernel(grid=1, block=64, blocks_per_sm=4)
     def together():
         pass

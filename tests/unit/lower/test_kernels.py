@@ -6,6 +6,7 @@ import re
 
 import pytest
 
+import nvdsl as nv
 from nvdsl.errors import VerifyError
 from nvdsl.hopper import arch
 from nvdsl.lower import compiler, kernels
@@ -178,3 +179,26 @@ def test_a_kernel_knows_the_sizes_that_all_its_launches_have(second, block):
         kernels.know_sizes(module, {}, None)
         (kernel,) = kernels.read(module).values()
         assert kernel.cluster == (2, 1, 1) and kernel.block == block
+
+
+def test_blocks_that_share_an_sm_leave_each_other_registers():
+    def compiled(**sizes):
+        @nv.jit
+        def host(x, y):
+            @nv.kernel(grid=1, block=128, **sizes)
+            def kernel():
+                t = nv.thread_id.x
+                rows = [x[i, t] for i in range(80)]
+                top = nv.block.max(nv.max(*rows))
+                for i, value in enumerate(rows):
+                    y[i, t] = value - top
+
+            kernel()
+
+        array = nv.ShapeDtype((80, 128), nv.f32)
+        (only,) = host.compile(array, array).kernels.values()
+        return only.resources
+
+    assert compiled().registers > 64
+    limited = compiled(blocks_per_sm=8)
+    assert limited.registers <= 64  # 65,536 registers, given in portions of 8
