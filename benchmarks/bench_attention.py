@@ -22,8 +22,8 @@ sys.path.insert(0, str(ROOT))
 import torch  # noqa: E402
 from torch.nn.attention import SDPBackend, sdpa_kernel  # noqa: E402
 
+import nvdsl as nv  # noqa: E402
 from benchmarks.paired import machine, write  # noqa: E402
-from nvdsl.kernels.attention.forward import attention, config  # noqa: E402
 
 # batch, heads, length, head size, causal
 SHAPES = (
@@ -54,27 +54,25 @@ def _fa4() -> Callable[..., Any] | None:
 
 def contenders(batch: int, heads: int, length: int, size: int, causal: bool) -> dict[str, Callable[[], Any]]:
     """What is timed, by name; the kernel's result has been compared."""
-    q, k, v = (torch.randn((batch, heads, length, size), device="cuda", dtype=torch.bfloat16) for _ in range(3))
-    flat = [x.view(batch * heads, length, size) for x in (q, k, v)]
-    o = torch.full_like(flat[0], float("nan"))
-    lse = torch.full((batch * heads, length), float("nan"), device="cuda")
-    chosen = config(size, causal, torch.cuda.get_device_properties(0).multi_processor_count)
+    shape = batch, length, heads, size
+    there = [torch.randn(shape, device="cuda", dtype=torch.bfloat16) for _ in range(3)]
+    q, k, v = (x.transpose(1, 2) for x in there)
+    o = torch.full(shape, float("nan"), device="cuda", dtype=torch.bfloat16)
 
     def kernel() -> None:
-        attention(*flat, o, lse, causal=causal, config=chosen)
+        nv.attention(*there, o, causal=causal)
 
     def torchs(backend: SDPBackend) -> Any:
         with sdpa_kernel(backend):
             return torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=causal)
 
     kernel()
-    expected = torchs(SDPBackend.FLASH_ATTENTION).view_as(o).float()
+    expected = torchs(SDPBackend.FLASH_ATTENTION).transpose(1, 2).float()
     error = ((o.float() - expected).norm() / expected.norm()).item()
-    assert error < 1e-2 and bool(lse.isfinite().all()), error
+    assert error < 1e-2, error
     calls: dict[str, Callable[[], Any]] = {"kernel": kernel}
     calls |= {name: lambda b=b: torchs(b) for name, b in BACKENDS.items()}
     if theirs := _fa4():
-        there = [x.transpose(1, 2).contiguous() for x in (q, k, v)]  # batch, length, heads, head size
         calls["fa4"] = lambda: theirs(*there, causal=causal)
         calls["fa4"]()
     return calls

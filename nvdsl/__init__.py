@@ -4,6 +4,7 @@ The public names, nothing else. ``import nvdsl as nv`` is the usual form.
 
 * host functions and kernels: `jit`, `kernel`, `empty`, `zeros`, `ShapeDtype`, `no_gpu`, `synchronize`
 * the matrix product for any layout, type and size: `matmul`
+* softmax(q k^T) v: `attention`
 * over the rows of an array: `softmax`, `log_softmax`, `layer_norm`, `rms_norm`
 * choosing a kernel's constants by trying them: `autotune`, `Space`
 * control flow: `range` (traced loops); plain ``if``, ``while``, ``and``, ``or``, ``not`` on traced values
@@ -171,6 +172,7 @@ from nvdsl.values.typing import Bool, Int, Number
 from nvdsl.values.vector import vector
 
 if TYPE_CHECKING:
+    from nvdsl.kernels.attention.attention import attention as attention
     from nvdsl.kernels.gemm.matmul import matmul as matmul
     from nvdsl.kernels.mlp.calls import mlp as mlp
     from nvdsl.kernels.rows.calls import layer_norm as layer_norm
@@ -183,6 +185,7 @@ _KERNELS = {
     "matmul": "nvdsl.kernels.gemm.matmul", "softmax": "nvdsl.kernels.rows.calls",
     "log_softmax": "nvdsl.kernels.rows.calls", "layer_norm": "nvdsl.kernels.rows.calls",
     "rms_norm": "nvdsl.kernels.rows.calls", "mlp": "nvdsl.kernels.mlp.calls",
+    "attention": "nvdsl.kernels.attention.attention",
 }  # fmt: skip
 
 

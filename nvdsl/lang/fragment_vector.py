@@ -136,8 +136,9 @@ class FragmentVector(Distributed):
 class Coordinates(FragmentVector):
     """The rows, or the columns, of a fragment: ``base`` of this thread, plus what each register adds.
 
-    Sums with integers stay coordinates. A comparison of two of them is one comparison with a constant for each
-    register. Coordinates are i32, and no sum of them may overflow.
+    Sums with integers stay coordinates. A comparison of two of them, or with a bound for each place on the other axis,
+    is one comparison with a constant for each register. Coordinates are i32, and no sum or difference of them may
+    overflow.
     """
 
     def __init__(self, axis: Axis, number: int, base: Value) -> None:
@@ -176,10 +177,18 @@ class Coordinates(FragmentVector):
             else:
                 grid = [[compare(difference, r - c) for c in mine] for r in there]
             return made(where, dtypes.bool_, grid)
+        if isinstance(other, FragmentVector) and other.number != self.number and _bounds(other):
+            where = Where(((self.axis, other.axis) if self.number == 0 else (other.axis, self.axis)), False)
+            lines = [[compare(self.base - bound, -offset) for offset in self.axis.offsets] for bound in other.values()]
+            return made(where, dtypes.bool_, lines if self.number == 1 else [list(x) for x in zip(*lines, strict=True)])
         if isinstance(other, int) and not isinstance(other, bool):
             found = [compare(self.base, other - offset) for offset in self.axis.offsets]
             return made(Where(self.axes, False), dtypes.bool_, [[x] for x in found] if self.number == 0 else [found])
         return super()._compare(op, other)
+
+
+def _bounds(x: FragmentVector) -> bool:
+    return x.dtype is dtypes.i32 and not x.flat and not x.partial
 
 
 def _is_i32(x: Any) -> bool:

@@ -4,15 +4,17 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from nvdsl.kernels.attention.forward import Config, config
+import nvdsl as nv
 from nvdsl.testing import in_child
-from tests.unit.kernels.attending import CASES, Case, check
+from tests.unit.kernels.attending import CASES, Case, check, compare, expected
 
 LARGE = (
-    *(Case(4, 1000, 1000, head_size=d, causal=c, config=config(d, c)) for d in (64, 128, 256) for c in (False, True)),
-    Case(8, 2048, 2048, head_size=128, kv_heads=2, causal=True, dtype=np.float16, config=config(128, True)),
-    Case(16, 1024, 4096, head_size=128, causal=True, spread=8.0, config=Config(blocks=132)),
-    Case(3, 1152, 1100, head_size=64, spread=8.0, config=Config(tile_n=96, consumers=3, stages=2, blocks=7)),
+    *(Case(1000, 1000, kv_heads=4, size=d, value_size=d, window=(None, r)) for d in (64, 128) for r in (None, 0)),
+    Case(1000, 1000, size=256, value_size=256, config={"tile_n": 80}),
+    Case(2048, 2048, kv_heads=2, group=4, size=128, value_size=128, window=(None, 0), dtype=np.float16),
+    Case(1024, 4096, kv_heads=4, size=128, value_size=128, spread=8.0, config={"blocks": 132, "tile_n": 128}),
+    Case(1152, 1100, kv_heads=3, spread=8.0, config={"tile_n": 96, "consumers": 3, "blocks": 7}),
+    Case(500, 1100, kv_heads=2, group=6, window=(300, 100), config={"tile_n": 128, "pack": 8}),
 )
 
 
@@ -32,17 +34,36 @@ def test_larger_cases():
         check(call, case)
 
 
+def heads(batch, queries, keys, count, kv_heads, size, value_size, dtype=ml_dtypes.bfloat16):
+    rng = np.random.default_rng(0)
+    shapes = [(queries, count, size), (keys, kv_heads, size), (keys, kv_heads, value_size)]
+    return [rng.standard_normal((batch, *shape), np.float32).astype(dtype) for shape in shapes]
+
+
+PUBLIC = (
+    ((2, 777, 777, 8, 2, 128, 128), {"causal": True}),
+    ((1, 1, 3000, 16, 2, 128, 128), {}),
+    ((3, 100, 50, 4, 4, 64, 64), {"causal": True}),
+    ((1, 600, 700, 2, 1, 96, 96), {"window": (100, 20)}),
+    ((1, 600, 700, 3, 1, 192, 128), {"causal": True, "scale": 0.1}),
+    ((1, 300, 500, 2, 2, 72, 40), {}),
+    ((1, 300, 500, 2, 2, 256, 256), {"window": (None, 5)}),
+    ((1, 1, 1, 1, 1, 8, 8), {"causal": True}),
+    ((1, 5, 0, 2, 1, 64, 64), {}),
+)
+
+
+@in_child(timeout=280)
+def test_the_public_function():
+    for shape, options in PUBLIC:
+        q, k, v = heads(*shape)
+        compare(nv.attention(q, k, v, return_lse=True, **options), expected(q, k, v, **options))
+
+
 @in_child(timeout=120)
 def test_the_same_bits_each_time():
-    from tests.unit.kernels.attending import arrays, attention
-
-    case = Case(4, 1024, 1024, head_size=128, causal=True, config=Config(), dtype=ml_dtypes.bfloat16)
-    found = set()
-    for _ in range(20):
-        q, k, v, o, lse = arrays(case)
-        attention(q, k, v, o, lse, causal=True, config=case.config)
-        found.add(o.tobytes() + lse.tobytes())
-    assert len(found) == 1
+    q, k, v = heads(1, 1024, 1024, 4, 4, 128, 128)
+    assert len({nv.attention(q, k, v, causal=True).tobytes() for _ in range(20)}) == 1
 
 
 @in_child(timeout=280)

@@ -1,122 +1,95 @@
-"""Attention forward: one producer warp, and two or three consumer warpgroups of 64 rows each.
+"""Attention forward: one producer warp, and one to three consumer warpgroups of 64 rows each.
 
 A step of a consumer takes a tile of keys. It issues the scores of this tile, S = Q K^T, and then the last step's
-O += P V; the softmax of S runs while that product is in flight. The consumers take turns at issuing (ping-pong): one
-multiplies while the other computes exponentials (Shah et al., "FlashAttention-3", arXiv 2407.08608).
+O += P V; the softmax of S runs while that product is in flight. The consumers may take turns at issuing (ping-pong):
+one multiplies while the other computes exponentials (Shah et al., "FlashAttention-3", arXiv 2407.08608).
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import Any
 
 import nvdsl as nv
-from nvdsl.kernels.attention.tiles import Tiles
+from nvdsl.kernels.attention.config import Config
+from nvdsl.kernels.attention.tiles import Sight, Tiles
 
 LOG2_E = math.log2(math.e)
-SHARED_MEMORY = 227 * 1024
 
-
-@dataclass(frozen=True)
-class Config:
-    """``tile_n``: keys of a tile. ``consumers``: warpgroups of 64 rows. ``stages``: tiles of K, and of V, in flight.
-    ``blocks``: of a persistent grid; 0: a block for each tile. ``pingpong``: consumers take turns at issuing.
-    ``rescale_at``: O is scaled where a row's maximum has grown by more than this, as a logarithm to base 2: until then
-    the old one is subtracted, which changes nothing but the scale of P."""
-
-    tile_n: int = 128
-    consumers: int = 2
-    stages: int = 2
-    blocks: int = 0
-    pingpong: bool = True
-    rescale_at: float = 8.0
-
-
-def config(head_size: int, causal: bool, blocks: int = 132) -> Config:
-    """The configuration for a head size of 64, 128 or 256; ``blocks``: as many as run at the same time."""
-    return Config(tile_n=80 if head_size > 128 else 128, blocks=0 if causal else blocks)
+Queries = nv.Shaped[nv.Array, "batch", "queries", "kv_heads", "group", ...]
+Keys = nv.Shaped[nv.Array, "batch", "keys", "kv_heads", ...]
+Logarithms = nv.Shaped[nv.Array, "batch", "heads", "queries"]
 
 
 @nv.jit
 def attention(
-    q: nv.Array,
-    k: nv.Array,
-    v: nv.Array,
-    o: nv.Array,
-    lse: nv.Array,
+    q: Queries,
+    k: Keys,
+    v: Keys,
+    o: Queries,
+    lse: Logarithms | None,
+    scale: float,
+    left: int,
+    right: int,
     *,
     config: Config,
-    causal: bool = False,
-    scale: float | None = None,
+    bounded: tuple[bool, bool],
 ) -> None:
-    """``o = softmax(scale * q k^T) v``, and ``lse``: the logarithms of the softmax's sums.
+    """``o = softmax(scale * q k^T) v``, and ``lse``: the natural logarithms of the softmax's sums.
 
-    q, o: [heads, rows, head size], k, v: [heads or a divisor, keys, head size], f16 or bf16, contiguous; head size 64,
-    128 or 256. lse: [heads, rows] f32. ``causal``: row i sees the keys 0 .. i + keys - rows. ``scale``: one over the
-    square root of the head size where none is given.
+    q: (batch, queries, heads of keys, heads that share one, size), o the same with the size of v; k, v: (batch, keys,
+    heads of keys, size), f16 or bf16, in strides that TMA reads; lse: (batch, heads, queries) f32. ``bounded``: whether
+    a query sees ``left`` keys before, and ``right`` behind the one that it stands at (see `Sight`), or all. A query
+    that sees nothing gets zeros, and -infinity.
     """
-    (heads, rows, head_size), (kv_heads, keys, _) = q.shape, k.shape
-    tile_m, tile_n, consumers = 64 * config.consumers, config.tile_n, config.consumers
-    nv.require(head_size in (64, 128, 256), f"head size {head_size}", rule="64, 128 or 256")
-    as_q = k.shape == v.shape and k.shape[2] == head_size
-    nv.require(as_q, f"k {k.shape} and v {v.shape} beside q {q.shape}", rule="[heads, keys, head size]")
-    nv.require(o.shape == q.shape and lse.shape == (heads, rows), f"o {o.shape}, lse {lse.shape}", rule="as q has")
-    nv.require(not causal or keys >= rows, f"{rows} rows and {keys} keys", rule="each row sees a key")
-    nv.require(heads % kv_heads == 0, f"{heads} heads of q, {kv_heads} of k", rule="heads share those of k evenly")
-    nv.require(config.stages >= 2, f"stages = {config.stages}", rule="the next V is waited for before the last is free")
-    factor = (1 / math.sqrt(head_size) if scale is None else scale) * LOG2_E
-    shared, kv_bytes = heads // kv_heads, 2 * keys * head_size * q.dtype.bytes
-    tiles = Tiles(heads, shared, rows, keys, tile_m, tile_n, kv_bytes, config.blocks, causal)
-    tile_bytes = (tile_m + 2 * config.stages * tile_n) * head_size * q.dtype.bytes + 1024
-    q_stages = 2 if tiles.persistent and tile_bytes + tile_m * head_size * q.dtype.bytes <= SHARED_MEMORY else 1
+    (batches, queries, kv_heads, group, _), keys = q.shape, k.shape[1]
+    d, dv = config.sizes
+    tile_m, tile_n, consumers, pack = 64 * config.consumers, config.tile_n, config.consumers, config.pack
+    key_bytes = (d + dv) * q.dtype.bytes
+    sight = Sight(queries, keys, left if bounded[0] else None, right if bounded[1] else None)
+    tiles = Tiles(batches, kv_heads, group, queries, keys, tile_m // pack, pack, key_bytes, bounded[1])
+    blocks = nv.min(tiles.count, config.blocks) if config.blocks else tiles.count
 
-    q_tma = nv.TMA(q, tile=(1, tile_m, head_size), swizzle=128)
-    k_tma = nv.TMA(k, tile=(1, tile_n, head_size), swizzle=128)
-    v_tma = nv.TMA(v, tile=(1, tile_n, head_size), swizzle=128)
-    o_tma = nv.TMA(o, tile=(1, 64, head_size), swizzle=128)
+    q_tma = nv.TMA(q, tile=(1, tile_m // pack, 1, pack, d), swizzle=config.swizzle(d))
+    k_tma = nv.TMA(k, tile=(1, tile_n, 1, d), swizzle=config.swizzle(d))
+    v_tma = nv.TMA(v, tile=(1, tile_n, 1, dv), swizzle=config.swizzle(dv))
+    o_tma = nv.TMA(o, tile=(1, 64 // pack, 1, pack, dv), swizzle=config.swizzle(dv))
 
-    @nv.kernel(grid=tiles.grid, block=128 * (1 + consumers))
-    def kernel() -> None:
-        Q = nv.smem((q_stages, tile_m, head_size), q.dtype, swizzle=128)
-        K = nv.smem((config.stages, tile_n, head_size), k.dtype, swizzle=128)
-        V = nv.smem((config.stages, tile_n, head_size), v.dtype, swizzle=128)
-        q_ring = nv.Ring(q_stages, bytes=Q.bytes, consumers=4 * consumers, sync=False)
+    @nv.kernel(grid=blocks, block=128 * (1 + consumers))
+    def attention_forward() -> None:
+        Q = nv.smem((config.q_stages, tile_m, d), q.dtype, swizzle=config.swizzle(d))
+        K = nv.smem((config.stages, tile_n, d), k.dtype, swizzle=config.swizzle(d))
+        V = nv.smem((config.stages, tile_n, dv), v.dtype, swizzle=config.swizzle(dv))
+        results = Q if d == dv else nv.smem((1, tile_m, dv), o.dtype, swizzle=config.swizzle(dv))
+        q_ring = nv.Ring(config.q_stages, bytes=Q.bytes, consumers=4 * consumers, sync=False)
         k_ring = nv.Ring(config.stages, bytes=K.bytes, consumers=4 * consumers, sync=False)
         v_ring = nv.Ring(config.stages, bytes=V.bytes, consumers=4 * consumers, sync=False)
         nv.sync_threads()
         turns = nv.Turns(consumers, barrier=1 + consumers) if config.pingpong else None
-        block = nv.block_id.x
 
         def produce() -> None:
             """Load Q of each tile, and K and V of the tiles of keys, from the last to the first."""
             qs, ks, vs = q_ring.producer_state(), k_ring.producer_state(), v_ring.producer_state()
-            for turn in nv.range(tiles.rounds(block), unroll=False):
-                head, row = tiles.place(block, turn)
-                n = tiles.seen(row)
-                q_tma.load(Q[qs.stage], q_ring.acquire(qs), (head, row, 0))
-                k_tma.load(K[ks.stage], k_ring.acquire(ks), (head // shared, (n - 1) * tile_n, 0))
+            for t in nv.range(nv.block_id.x, tiles.count, blocks, unroll=False):
+                batch, kv_head, shared, first = tiles.place(t)
+                steps = sight.steps(first, tiles.positions, tile_n)
+                key = steps.top * tile_n
+                q_tma.load(Q[qs.stage], q_ring.acquire(qs), (batch, first, kv_head, shared, 0))
+                k_tma.load(K[ks.stage], k_ring.acquire(ks), (batch, key, kv_head, 0))
                 qs, ks = qs.next(), ks.next()
-                for j in nv.range(n - 1, unroll=False):
-                    k_tma.load(K[ks.stage], k_ring.acquire(ks), (head // shared, (n - 2 - j) * tile_n, 0))
-                    v_tma.load(V[vs.stage], v_ring.acquire(vs), (head // shared, (n - 1 - j) * tile_n, 0))
-                    ks, vs = ks.next(), vs.next()
-                v_tma.load(V[vs.stage], v_ring.acquire(vs), (head // shared, 0, 0))
+                for _ in nv.range(steps.count - 1, unroll=False):
+                    k_tma.load(K[ks.stage], k_ring.acquire(ks), (batch, key - tile_n, kv_head, 0))
+                    v_tma.load(V[vs.stage], v_ring.acquire(vs), (batch, key, kv_head, 0))
+                    ks, vs, key = ks.next(), vs.next(), key - tile_n
+                v_tma.load(V[vs.stage], v_ring.acquire(vs), (batch, key, kv_head, 0))
                 vs = vs.next()
 
         def consume(me: Any) -> None:
             leader = nv.lane_id() == 0
             qs, ks, vs = q_ring.consumer_state(), k_ring.consumer_state(), v_ring.consumer_state()
+            factor = scale * LOG2_E
 
-            def masked(s: Any, row: Any, key: Any) -> Any:
-                """Scores of a tile of keys from ``key`` on: -infinity where they are not to be seen."""
-                if keys % tile_n:
-                    s = nv.where(s.cols + key < keys, s, -math.inf)
-                if causal:
-                    s = nv.where(s.rows + (row + tiles.offset) >= s.cols + key, s, -math.inf)
-                return s
-
-            def step(acc: Any, p: Any, m: Any, total: Any, ks: Any, vs: Any, tile_q: Any, row: Any, key: Any) -> Any:
+            def step(acc: Any, p: Any, m: Any, total: Any, ks: Any, vs: Any, tile_q: Any, bounds: Any, key: Any) -> Any:
                 """A tile of keys. ``key``: its first one, where some are masked; else None. ``p``: of the step before,
                 ``m``, ``total``: maxima and sums of the rows so far."""
                 k_ring.wait(ks)
@@ -130,7 +103,7 @@ def attention(
                 nv.wgmma_wait(1)
                 k_ring.release(ks, leader)
                 if key is not None:
-                    s = masked(s, row, key)
+                    s = masked(s, bounds, key)
                 grown = nv.maximum(m, s.max(axis=1))
                 needed = nv.vote_any((grown - m) * factor > config.rescale_at)
                 grown = nv.where(needed, grown, m)
@@ -143,63 +116,89 @@ def attention(
                 v_ring.release(vs, leader)
                 if needed:
                     acc = acc * scaled[:, None]
-                return acc, weights.to(q.dtype), grown, total, ks.next(), vs.next()
+                return acc, weights.to(v.dtype), grown, total, ks.next(), vs.next()
 
             if turns is not None:
                 turns.begin(me)
-            for turn in nv.range(tiles.rounds(block), unroll=False):
-                head, first = tiles.place(block, turn)
-                row, n = first + me * 64, tiles.seen(first)
+            for t in nv.range(nv.block_id.x, tiles.count, blocks, unroll=False):
+                batch, kv_head, shared, first = tiles.place(t)
+                steps = sight.steps(first, tiles.positions, tile_n)
+                key = steps.top * tile_n
+                query = first + me * (64 // pack)
+                at = nv.accumulator(64, tile_n).rows
+                at = at // pack + query if pack > 1 else at + query
+                bounds = sight.begin(at) if bounded[0] else None, sight.end(at)
+
                 q_ring.wait(qs)
-                tile_q = Q[qs.stage].rows(me * 64, 64)
+                tile_q, tile_o = Q[qs.stage].rows(me * 64, 64), results[qs.stage if d == dv else 0].rows(me * 64, 64)
                 k_ring.wait(ks)
                 s = nv.accumulator(64, tile_n)
                 s += tile_q @ K[ks.stage].T
                 nv.wgmma_wait(0)
                 k_ring.release(ks, leader)
                 ks = ks.next()
-                s = masked(s, row, (n - 1) * tile_n)
+                s = masked(s, bounds, key)
                 m = s.max(axis=1)
-                base = (nv.where(m == -math.inf, 0.0, m) if causal else m) * factor
+                base = nv.where(m == -math.inf, 0.0, m) * factor
                 weights = nv.math.exp2_approx(s * factor - base[:, None])
-                p, total = weights.to(q.dtype), weights.sum(axis=1, partial=True)
-                acc = nv.accumulator(64, head_size)
+                p, total = weights.to(v.dtype), weights.sum(axis=1, partial=True)
+                acc = nv.accumulator(64, dv)
                 v_ring.wait(vs)
 
-                last = nv.min(n, tiles.masked)
-                if tiles.masked > 1:  # a loop of its own: an `if` would take the rings out of uniform registers
-                    for j in nv.range(1, last, unroll=False):
-                        acc, p, m, total, ks, vs = step(
-                            acc, p, m, total, ks, vs, tile_q, row, (n - 1 - j) * tile_n)  # fmt: skip
-                for _ in nv.range(n - last, unroll=False):
-                    acc, p, m, total, ks, vs = step(acc, p, m, total, ks, vs, tile_q, row, None)
+                if bounded[1]:  # a loop of its own: an `if` would take the rings out of uniform registers
+                    for _ in nv.range(steps.masked - 1, unroll=False):
+                        key = key - tile_n
+                        acc, p, m, total, ks, vs = step(acc, p, m, total, ks, vs, tile_q, bounds, key)
+                for _ in nv.range(steps.count - steps.masked - steps.masked_last, unroll=False):
+                    acc, p, m, total, ks, vs = step(acc, p, m, total, ks, vs, tile_q, bounds, None)
+                if bounded[0]:
+                    key = (steps.top - steps.count + 1 + steps.masked_last) * tile_n
+                    for _ in nv.range(steps.masked_last, unroll=False):
+                        key = key - tile_n
+                        acc, p, m, total, ks, vs = step(acc, p, m, total, ks, vs, tile_q, bounds, key)
                 acc += p @ V[vs.stage]
                 whole = total.total()
-                inverse = nv.where(whole == 0.0, 0.0, nv.math.rcp_approx(whole))
+                nothing = whole == 0.0
+                inverse = nv.math.rcp_approx(whole)
                 nv.wgmma_wait(0)
                 v_ring.release(vs, leader)
                 vs = vs.next()
 
-                (acc * inverse[:, None]).store(tile_q)  # Q's rows of this warpgroup have been read
+                out = nv.where(nothing[:, None], 0.0, acc * inverse[:, None])
+                if d != dv:  # the tile of before is being stored, maybe
+                    nv.bulk_wait_group(0, read=True)
+                    nv.named_barrier_sync(1 + me, 128)
+                out.store(tile_o)  # Q's rows of this warpgroup have been read
                 nv.fence_proxy_async()
                 nv.named_barrier_sync(1 + me, 128)
                 if nv.warpgroup_thread() == 0:
-                    o_tma.store(tile_q, (head, row, 0))
+                    o_tma.store(tile_o, (batch, query, kv_head, shared, 0))
                     nv.bulk_commit_group()
-                logs = m * (factor / LOG2_E) + nv.math.log2_approx(whole) * (1 / LOG2_E)
-                logs.store(lse, (head, row), clip=True)
+                if lse is not None:
+                    logs = m * scale + nv.math.log2_approx(whole) * (1 / LOG2_E)
+                    first_lane = nv.lane_id() % 4 == 0
+                    for row, x in logs.elements():
+                        head, place = kv_head * group + shared + row % pack, query + row // pack
+                        there = first_lane & (place < queries) & (shared + row % pack < group)
+                        lse.store((batch, head, place), x, predicate=there)
                 nv.bulk_wait_group(0, read=True)
                 q_ring.release(qs, leader)
                 qs = qs.next()
             if turns is not None:
                 turns.end(me)
 
+        def masked(s: Any, bounds: Any, key: Any) -> Any:
+            """Scores of a tile of keys from ``key`` on: -infinity where they are not to be seen."""
+            begin, end = bounds
+            s = nv.where(s.cols + key < end, s, -math.inf)
+            return s if begin is None else nv.where(s.cols + key >= begin, s, -math.inf)
+
         if nv.warpgroup_id() == 0:
-            nv.setmaxnreg_dec(24 if consumers == 2 else 32)
+            nv.setmaxnreg_dec(config.registers[0])
             if nv.warpgroup_thread() == 0:
                 produce()
         else:
-            nv.setmaxnreg_inc(240 if consumers == 2 else 160)
+            nv.setmaxnreg_inc(config.registers[1])
             consume(nv.warpgroup_id() - 1)
 
-    kernel()
+    attention_forward()

@@ -1,64 +1,93 @@
-"""Which tile of rows of which head comes when, and which tiles of keys its rows see."""
+"""Which tile of queries comes when, and which tiles of keys its queries see."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import Any
+
 import nvdsl as nv
+from nvdsl.kernels.blocks.divisor import Divisor
+from nvdsl.kernels.blocks.tile_scheduler import RowGroups
 
 L2_BYTES = 32 * 2**20
 """Of K and V of the heads that are worked on side by side: what stays in L2."""
 
 
 class Tiles:
-    """Tiles of ``tile_m`` rows of ``heads`` heads of ``rows`` rows, which see ``keys`` keys in tiles of ``tile_n``.
+    """The tiles of all queries of all heads, in the order in which blocks take them. Made in the host function.
 
-    Heads are taken in groups whose K and V (``head_bytes`` each head) fit into L2; in a group the heads change fastest,
-    and the longest rows come first. ``blocks``: of a persistent grid; 0: a block for each tile. ``causal``: row i sees
-    the keys 0 .. i + keys - rows.
+    A tile has ``positions`` queries of each of ``pack`` heads, which share a head of keys. ``group``: how many heads
+    share one. ``rows``: tiles along the queries. Heads are taken in bands whose K and V (``key_bytes`` for each of
+    ``keys``) fit into L2; in a band the heads change fastest. ``descending``: the last queries come first, which see
+    the most keys in causal attention.
     """
 
     def __init__(
-        self, heads: int, shared: int, rows: int, keys: int, tile_m: int, tile_n: int, head_bytes: int, blocks: int,
-        causal: bool,
+        self, batches: nv.Int, kv_heads: nv.Int, group: nv.Int, queries: nv.Int, keys: nv.Int, positions: int,
+        pack: int, key_bytes: int, descending: bool,
     ) -> None:  # fmt: skip
-        self.heads, self.keys, self.tile_m, self.tile_n, self.causal = heads, keys, tile_m, tile_n, causal
-        self.offset = keys - rows
-        self.rows = nv.cdiv(rows, tile_m)
-        self.count = self.rows * heads
-        self.persistent = 0 < blocks < self.count
-        self.grid = blocks if self.persistent else self.count
-        self.group = shared
-        while self.group * 2 <= heads and self.group * 2 // shared * head_bytes <= L2_BYTES:
-            self.group *= 2
-        starts = range(self.offset, rows + self.offset, tile_m)
-        self.masked = max(min(nv.cdiv(keys, tile_n), nv.cdiv(r + tile_m, tile_n)) - (r + 1) // tile_n for r in starts)
-        if not causal:
-            self.masked = 1
+        self.positions, self.pack, self.descending = positions, pack, descending
+        self.rows = nv.cdiv(queries, positions)
+        parts = nv.cdiv(group, pack)
+        together = nv.max(L2_BYTES // key_bytes // nv.max(keys, 1), 1)
+        self.count = batches * kv_heads * parts * self.rows
+        self._order = RowGroups(batches * kv_heads * parts, self.rows, parts * nv.min(together, batches * kv_heads))
+        self._parts, self._kv_heads = Divisor.of(parts), Divisor.of(kv_heads)
 
-    def rounds(self, block: nv.Int) -> nv.Int:
-        """How many tiles a block works on."""
-        if not self.persistent:
-            return nv.i32(1)
-        whole, rest = self.count // self.grid, self.count % self.grid
-        return nv.i32(whole) + nv.select(self._snake(block, whole) < rest, 1, 0)
-
-    def _snake(self, block: nv.Int, turn: nv.Int) -> nv.Int:
-        """A block's place in a turn: forward and backward by turns, so that long and short tiles even out."""
-        return nv.select(nv.i32(turn) & 1 == 1, self.grid - 1 - block, block)
-
-    def place(self, block: nv.Int, turn: nv.Int) -> tuple[nv.Int, nv.Int]:
-        """Head and first row of the tile that ``block`` works on in its ``turn``."""
-        t = turn * self.grid + self._snake(block, turn) if self.persistent else block
-        band, within = t // (self.group * self.rows), t % (self.group * self.rows)
-        size = self.group if self.heads % self.group == 0 else nv.min(self.group, self.heads - band * self.group)
-        row = within // size
-        if self.causal:
+    def place(self, t: nv.Int) -> tuple[nv.Int, nv.Int, nv.Int, nv.Int]:
+        """Of tile number ``t``: batch, head of keys, the first head of those that share it, the first query."""
+        which, row = self._order.place(t)
+        shared, part = self._parts.divmod(which)
+        batch, kv_head = self._kv_heads.divmod(shared)
+        if self.descending:
             row = self.rows - 1 - row
-        return band * self.group + within % size, row * self.tile_m
+        return batch, kv_head, part * self.pack, row * self.positions
 
-    def seen(self, row: nv.Int) -> nv.Int:
-        """Tiles of keys that the rows from ``row`` on see."""
-        every = nv.cdiv(self.keys, self.tile_n)
-        if not self.causal:
-            return nv.i32(every)
-        last = row + (self.tile_m + self.offset + self.tile_n - 1)
-        return nv.min(every, nv.i32(nv.u32(last) // self.tile_n))
+
+@dataclass(frozen=True)
+class Steps:
+    """The tiles of keys of one tile of queries: ``count`` of them, 1 or more, from number ``top`` down. ``masked``: how
+    many of the first ones, at least 1, and ``masked_last``: how many of the last ones have keys that some queries don't
+    see."""
+
+    top: nv.Int
+    count: nv.Int
+    masked: nv.Int
+    masked_last: nv.Int
+
+
+@dataclass(frozen=True)
+class Sight:
+    """Query i sees the keys j of ``keys`` with ``i + shift - left <= j <= i + shift + right``: the last query of
+    ``queries`` stands at the last key. ``left``, ``right``: None where it sees all on that side."""
+
+    queries: nv.Int
+    keys: nv.Int
+    left: nv.Int | None
+    right: nv.Int | None
+
+    def end(self, query: Any) -> Any:
+        """Behind the last key that it sees; of a query, or of a vector of them."""
+        if self.right is None:
+            return self.keys
+        return nv.minimum(query + (self.keys - self.queries + self.right + 1), self.keys)
+
+    def begin(self, query: Any) -> Any:
+        """The first key that it sees, or less than 0."""
+        assert self.left is not None
+        return query + (self.keys - self.queries - self.left)
+
+    def steps(self, first: nv.Int, positions: int, tile: int) -> Steps:
+        """Of ``positions`` queries from ``first`` on, with ``tile`` keys each. A query that sees nothing is shown one
+        tile, which is masked."""
+        last = nv.min(first + positions, self.queries) - 1
+        end = nv.cdiv(nv.max(self.end(last), 0), tile)
+        begin: nv.Int = 0 if self.left is None else nv.max(self.begin(first), 0) // tile
+        count = nv.max(end - begin, 1)
+        masked: nv.Int = 1
+        if self.right is not None:
+            masked = nv.clamp(end - nv.max(self.end(first), 0) // tile, 1, count)
+        masked_last: nv.Int = 0
+        if self.left is not None:
+            masked_last = nv.clamp(nv.cdiv(nv.max(self.begin(last), 0), tile) - begin, 0, count - masked)
+        return Steps(begin + count - 1, count, masked, masked_last)

@@ -16,7 +16,7 @@ class RowGroups:
     """``rows x cols`` tiles in groups of ``group`` rows of tiles, each group column by column. Made where the extents
     are known: in the host function, or in Python."""
 
-    def __init__(self, rows: nv.Int, cols: nv.Int, group: int) -> None:
+    def __init__(self, rows: nv.Int, cols: nv.Int, group: nv.Int) -> None:
         self.rows, self.group = rows, nv.min(group, rows)
         self._band = Divisor.of(self.group * cols)
         self._height = Divisor.of(self.group)

@@ -15,8 +15,6 @@ import numpy as np
 
 import nvdsl as nv
 from nvdsl import schedule as sc
-from nvdsl.kernels.attention import forward as attention_forward
-from nvdsl.kernels.attention.forward import attention
 from nvdsl.kernels.blocks.contiguous import contiguous, pack
 from nvdsl.kernels.blocks.elementwise import Elementwise
 from nvdsl.kernels.blocks.linear_combination import LinearCombination
@@ -27,6 +25,7 @@ from tests.sim.mutants import kernels
 from tests.sim.mutants.judge import Subject, Verdict
 from tests.sim.programs import CASES, Case, gemm_case, load
 from tests.sim.simulate import traced
+from tests.unit.kernels import attending
 from tests.unit.kernels.strided import strided
 
 _CHAPTERS = (
@@ -175,6 +174,20 @@ def _attention(
     return Case(program, lambda: np.testing.assert_allclose(out, expected, rtol=6e-3, atol=6e-3), reset)
 
 
+def _attended(case: attending.Case) -> Case:
+    """Attention of nvdsl/kernels."""
+    q, k, v, o, lse = attending.arrays(case)
+    program: list[Any] = []
+    attending.call(lambda *args, **constants: program.append(traced(*args, **constants)), case, (q, k, v, o, lse))
+    wanted = attending.expected(q, k, v, window=case.window)
+
+    def reset() -> None:
+        o.fill(np.nan)
+        lse.fill(np.nan)
+
+    return Case(program[0], lambda: attending.compare((o, lse), wanted, case.spread), reset)
+
+
 def _heads(heads: int, rows: int, keys: int) -> list[np.ndarray]:
     rng = np.random.default_rng(0)
     return [rng.standard_normal((heads, n, 64)).astype(np.float16) for n in (rows, keys, keys)]
@@ -233,13 +246,14 @@ SUBJECTS: dict[str, Callable[[], Case]] = {
     "warp's product": _warp_product,
     "GEMM in specifications": _specified,
 
-
     "ch14": _layer,
     "ch16": lambda: _attention(
         load("chapters/ch16_online_softmax.py").attention, *(x[0] for x in _heads(1, 192, 192)), [], True
     ),
-    "attention": lambda: _attention(
-        attention, *_heads(3, 128, 192), [_nan(3, 128)], False, config=attention_forward.Config(tile_n=64, blocks=1)
+    "attention": lambda: _attended(
+        attending.Case(
+            40, 130, group=3, window=(90, 0), dtype=np.float16, config={"pack": 4, "blocks": 1, "tile_n": 16}
+        )
     ),
     "column sums": lambda: _told(kernels.column_sums, x := _floats(3, 64, 8), [], x.sum(1)),
     "collectives": lambda: _collectives(group_kernels.rounds),

@@ -1,77 +1,121 @@
-"""Attention by the kernel, beside NumPy: small cases for the simulator, the same and larger ones for the device."""
+"""Attention beside NumPy in float64: cases for the simulator, the same and larger ones for the device."""
 
 from __future__ import annotations
 
-import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import ml_dtypes
 import numpy as np
 
-from nvdsl.kernels.attention.forward import Config, attention
+import nvdsl as nv
+from nvdsl.kernels.attention.config import Config, padded
+from nvdsl.kernels.attention.forward import attention
+
+
+def expected(
+    q: Any, k: Any, v: Any, *, causal: bool = False, window: Any = (None, None), scale: float | None = None
+) -> tuple[Any, Any]:
+    """What `nv.attention` gives, and the logarithms, in float64."""
+    (_, queries, heads, size), (_, keys, kv_heads, _) = q.shape, k.shape
+    q, k, v = (x.astype(np.float64) for x in (q, k, v))
+    k, v = (np.repeat(x, heads // max(kv_heads, 1), axis=2) for x in (k, v))
+    s = np.einsum("bihd,bjhd->bhij", q, k) * (size**-0.5 if scale is None else scale)
+    i, j = np.indices((queries, keys))
+    i, (left, right) = i + keys - queries, window
+    right = 0 if causal else right
+    seen = (j <= (np.inf if right is None else i + right)) & (j >= (-np.inf if left is None else i - left))
+    s = np.where(seen, s, -np.inf)
+    highest = s.max(-1, keepdims=True, initial=-np.inf)
+    p = np.exp(s - np.where(highest == -np.inf, 0, highest))
+    total = p.sum(-1, keepdims=True)
+    weights = p / np.where(total == 0, 1, total)
+    with np.errstate(divide="ignore"):
+        logs = np.where(total == 0, -np.inf, highest + np.log(total))[..., 0]
+    return np.einsum("bhij,bjhd->bihd", weights, v), logs
+
+
+def compare(found: tuple[Any, Any], wanted: tuple[Any, Any], spread: float = 1.0) -> None:
+    """``spread``: a bound of the scores, whose rounding the logarithms show."""
+    (o, lse), (weighted, logs) = found, wanted
+    size = max(float(np.linalg.norm(weighted)), 1e-30)
+    error = np.linalg.norm(o.astype(np.float64) - weighted) / size
+    assert error < (1e-3 if o.dtype == np.float16 else 6e-3), error
+    assert np.isfinite(o.astype(np.float32)).all()
+    np.testing.assert_array_equal(np.isinf(lse), np.isinf(logs))
+    np.testing.assert_allclose(lse, logs, atol=1e-5 * max(spread, 1))
 
 
 @dataclass(frozen=True)
 class Case:
-    """``spread``: a factor of q, by which the maxima of rows grow from tile to tile."""
+    """``group``: heads of q for each of ``kv_heads``. ``spread``: a factor of q, by which the maxima of rows grow from
+    tile to tile."""
 
-    heads: int
-    rows: int
+    queries: int
     keys: int
-    head_size: int = 64
-    kv_heads: int = 0
-    causal: bool = False
+    batch: int = 1
+    kv_heads: int = 1
+    group: int = 1
+    size: int = 64
+    value_size: int = 64
+    window: tuple[int | None, int | None] = (None, None)
     dtype: type = ml_dtypes.bfloat16
     spread: float = 1.0
-    config: Config = field(default_factory=lambda: Config(tile_n=64))
+    config: dict[str, Any] = field(default_factory=dict)
 
     def __str__(self) -> str:
-        words = [f"{self.heads}x{self.rows}x{self.keys}x{self.head_size}", np.dtype(self.dtype).name]
-        config = self.config
-        words += ["causal"] * self.causal + [f"tile{config.tile_n}", f"consumers{config.consumers}"]
-        words += [f"blocks{config.blocks}"] * bool(config.blocks) + ["no-pingpong"] * (not config.pingpong)
+        words = [f"{self.batch}x{self.queries}x{self.keys}x{self.kv_heads}x{self.group}x{self.size}"]
+        words += [np.dtype(self.dtype).name, *map(str, self.window), *(f"{k}{v}" for k, v in self.config.items())]
         return "-".join(words)
 
 
 CASES = (
-    Case(1, 128, 256, dtype=np.float16),
-    Case(2, 192, 320, kv_heads=1, causal=True, config=Config(tile_n=128)),
-    Case(2, 256, 256, causal=True, spread=8.0, config=Config(tile_n=64, blocks=3)),
-    Case(1, 100, 200, spread=8.0, config=Config(tile_n=80, pingpong=False)),
-    Case(1, 192, 192, causal=True, config=Config(tile_n=64, consumers=3)),
-    Case(1, 128, 128, head_size=128, config=Config(tile_n=64, stages=3)),
+    Case(128, 256, dtype=np.float16),
+    Case(192, 320, group=2, window=(None, 0), config={"tile_n": 128}),
+    Case(256, 256, kv_heads=2, window=(None, 0), spread=8.0, config={"blocks": 3}),
+    Case(100, 200, size=72, value_size=40, spread=8.0, config={"tile_n": 80, "pingpong": False}),
+    Case(192, 192, window=(None, 0), config={"consumers": 3}),
+    Case(128, 128, size=128, value_size=128, config={"stages": 3, "q_stages": 2, "blocks": 1}),
+    Case(70, 30, batch=2, group=3, window=(None, 0), config={"pack": 4}),
+    Case(200, 230, window=(20, 10), value_size=96),
+    Case(3, 90, group=8, window=(50, None), config={"pack": 8, "consumers": 1, "pingpong": False}),
 )
 
 
 def arrays(case: Case) -> list[Any]:
     """q, k, v, o, lse."""
     rng = np.random.default_rng(0)
-    shapes = [(case.heads, case.rows), *[(case.kv_heads or case.heads, case.keys)] * 2]
-    q, k, v = (rng.standard_normal((*shape, case.head_size), dtype=np.float32) for shape in shapes)
-    q = q * case.spread
-    o, lse = np.full(q.shape, np.nan, np.float32), np.full(q.shape[:2], np.nan, np.float32)
-    return [*(x.astype(case.dtype) for x in (q, k, v, o)), lse]
+    heads = case.kv_heads * case.group
+    shapes = [(case.queries, heads, case.size), *((case.keys, case.kv_heads, n) for n in (case.size, case.value_size))]
+    q, k, v = (rng.standard_normal((case.batch, *shape), dtype=np.float32) for shape in shapes)
+    o = np.full((*q.shape[:3], case.value_size), np.nan, np.float32)
+    lse = np.full((case.batch, heads, case.queries), np.nan, np.float32)
+    return [*(x.astype(case.dtype) for x in (q * case.spread, k, v, o)), lse]
 
 
-def expected(case: Case, q: Any, k: Any, v: Any) -> tuple[Any, Any]:
-    q, k, v = (x.astype(np.float64) for x in (q, k, v))
-    k, v = (np.repeat(x, case.heads // len(x), axis=0) for x in (k, v))
-    s = np.einsum("hid,hjd->hij", q, k) / math.sqrt(case.head_size)
-    if case.causal:
-        i, j = np.indices(s.shape[1:])
-        s = np.where(j <= i + case.keys - case.rows, s, -np.inf)
-    highest = s.max(-1, keepdims=True)
-    p = np.exp(s - highest)
-    total = p.sum(-1, keepdims=True)
-    return np.einsum("hij,hjd->hid", p / total, v), (highest + np.log(total))[..., 0]
+def call(run: Any, case: Case, given: Sequence[Any]) -> None:
+    """``run(attention, *arguments, **constants)`` of the kernel, for the arrays ``given``."""
+    q, k, v, o, lse = given
+    grouped = (x.reshape(*x.shape[:2], case.kv_heads, case.group, -1) for x in (q, o))
+    left, right = case.window
+    run(
+        attention, next(grouped), k, v, next(grouped), lse, case.size**-0.5, left or 0, right or 0,
+        config=Config((padded(case.size), padded(case.value_size)), **{"tile_n": 64, **case.config}),
+        bounded=(left is not None, right is not None),
+    )  # fmt: skip
 
 
-def check(call: Any, case: Case) -> None:
-    """``call(attention, *arrays, **constants)``, and the results compared."""
-    q, k, v, o, lse = arrays(case)
-    call(attention, q, k, v, o, lse, causal=case.causal, config=case.config)
-    weighted, logs = expected(case, q, k, v)
-    error = np.linalg.norm(o.astype(np.float64) - weighted) / np.linalg.norm(weighted)
-    assert error < (1e-3 if case.dtype is np.float16 else 6e-3)
-    np.testing.assert_allclose(lse, logs, atol=1e-5 * case.spread)
+def check(run: Any, case: Case) -> None:
+    """The same, and the results compared."""
+    q, k, v, o, lse = given = arrays(case)
+    call(run, case, given)
+    compare((o, lse), expected(q, k, v, window=case.window), case.spread)
+
+
+def signature(sizes: tuple[int, int], dtype: nv.DType = nv.bf16, lse: bool = True) -> list[Any]:
+    """Of the kernel, for any lengths."""
+    queries, keys = ("batch", "queries", "kv_heads", "group"), ("batch", "keys", "kv_heads")
+    q, o = (nv.ShapeDtype((*queries, n), dtype) for n in sizes)
+    k, v = (nv.ShapeDtype((*keys, n), dtype) for n in sizes)
+    return [q, k, v, o, nv.ShapeDtype(("batch", "heads", "queries"), nv.f32) if lse else None, 1.0, 0, 0]
