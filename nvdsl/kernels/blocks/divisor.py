@@ -1,9 +1,9 @@
 """Division by a number that only the host knows: the host does it once, the kernel multiplies.
 
-A GPU has no instruction that divides integers: 32 bits take about twenty. The host finds ``ceil(2^63 / d)``, and the
-kernel has ``n // d`` as the upper half of ``2n`` times that: two multiplications of 32 bits. It is exact for
-``0 <= n < 2^31``, since the error is below ``2n * d / 2^64 < 1 / d`` (Granlund and Montgomery, "Division by invariant
-integers using multiplication").
+A GPU has no instruction that divides integers: 32 bits take about twenty. With ``2^(l-1) < d <= 2^l`` the host finds
+``m = ceil(2^(31+l) / d)``, which has 32 bits, and the kernel has ``n // d`` as the upper half of ``2n * m``, shifted by
+``l``. It is exact for ``0 <= n < 2^31``, since the error is below ``n * d / (d * 2^(31+l)) * 2^l / d < 1 / d`` (Granlund
+and Montgomery, "Division by invariant integers using multiplication").
 """
 
 from __future__ import annotations
@@ -12,27 +12,33 @@ from dataclasses import dataclass
 
 import nvdsl as nv
 
-_UNIT = (1 << 63) - 1
+_BITS = 31
+"""Of a dividend."""
 
 
 @dataclass(frozen=True)
 class Divisor:
     """``value`` is 1 or more. Made in the host function by `of`, or of two others by `select`.
 
-    ``high``, ``low``: the halves of ``ceil(2^63 / value)``; None where the value is a Python int, by which a compiler
-    divides as well."""
+    ``factor``, ``shift``: m and l, u32; None where the value is a Python int, by which a compiler divides as well."""
 
     value: nv.Int
-    high: nv.Int | None = None
-    low: nv.Int | None = None
+    factor: nv.Int | None = None
+    shift: nv.Int | None = None
 
     @staticmethod
     def of(value: nv.Int) -> Divisor:
         """``value``: a Python int, or a traced i32 of the host function."""
         if isinstance(value, int):
             return Divisor(value)
-        factor = nv.u64(_UNIT // nv.i64(value)) + 1
-        return Divisor(value, nv.u32(factor >> 32), nv.u32(factor))
+        shift: nv.Int = nv.i32(0)
+        left: nv.Int = value - 1
+        for bits in (16, 8, 4, 2, 1):  # the bits of value - 1, counted by halves
+            more = left >= 1 << bits
+            shift, left = shift + nv.select(more, bits, 0), nv.select(more, left >> bits, left)
+        shift = shift + left
+        power = nv.u64(1) << nv.u64(shift + _BITS)
+        return Divisor(value, nv.u32((power - 1) // nv.u64(value) + 1), nv.u32(shift))
 
     @staticmethod
     def select(condition: nv.Bool, one: Divisor, other: Divisor) -> Divisor:
@@ -44,14 +50,14 @@ class Divisor:
 
     def divmod(self, n: nv.Int) -> tuple[nv.Int, nv.Int]:
         """Quotient and remainder of ``n``, which is 0 to 2^31 - 1."""
-        if self.high is None or self.low is None:
+        if self.factor is None or self.shift is None:
             return n // self.value, n % self.value
-        double = nv.u64(nv.u32(n) << 1)
-        quotient = nv.i32(nv.u32(double * nv.u64(self.high) + (double * nv.u64(self.low) >> 32) >> 32))
+        product = nv.u64(nv.u32(n) << 1) * nv.u64(self.factor)
+        quotient = nv.i32(nv.u32(product >> 32) >> self.shift)
         return quotient, n - quotient * self.value
 
     def _parts(self) -> tuple[nv.Int, nv.Int, nv.Int]:
-        if self.high is None or self.low is None:
-            factor = -(-(1 << 63) // self.value)
-            return self.value, nv.u32(factor >> 32), nv.u32(factor & 0xFFFFFFFF)
-        return self.value, self.high, self.low
+        if self.factor is None or self.shift is None:
+            shift = (self.value - 1).bit_length()
+            return self.value, nv.u32(-(-(1 << _BITS + shift) // self.value)), nv.u32(shift)
+        return self.value, self.factor, self.shift

@@ -43,14 +43,14 @@ class Mainloop:
         if any(cleared):
             nv.named_barrier_sync(CLEARED, threads)
 
-    def start(self, batch: Any, row: Any, col: Any, first: Any = 0, last: Any = None) -> None:
+    def start(self, batch: Any, row: Any, col: Any, first: Any, last: Any, bytes: Any) -> None:
         """Load the first slices of a block's first tile (of ``first`` to ``last - 1``) before its threads have met: the
         slots are empty, and the thread that loads them has initialized their barriers itself. By all threads. `load`
         is told to ``skip`` these slices, ``started``. Slots that other blocks write into have to wait for those."""
         if self.writers == 1:
             self.started = nv.min(self.stages, self.steps if last is None else last - first)
             if nv.thread_id.x == 0:
-                self.load(self.ring.producer_state(), batch, row, col, first, first + self.started, new=True)
+                self.load(self.ring.producer_state(), batch, row, col, first, first + self.started, new=bytes)
 
     def load(
         self,
@@ -63,27 +63,27 @@ class Mainloop:
         *,
         skip: Any = 0,
         backwards: Any = 0,
-        new: bool = False,
+        new: Any = None,
     ) -> nv.PipelineState:
         """Load slices ``first`` to ``last - 1`` (default: all) of a batch's tile at (``row``, ``col``).
 
         By one thread. ``skip``: so many are loaded already. ``backwards``: 0, or 1: from the last slice of K to the
-        first. ``new``: nothing was in the slots yet. Returns the ring's next position.
+        first. ``new``: the bytes of a slice, where nothing was in the slots yet. Returns the ring's next position.
         """
         for step in nv.range(first + skip, self.steps if last is None else last, unroll=False):
             k = (step + backwards * (self.steps - 1 - 2 * step)) * self.a.k
-            old = not new and step >= first + self.stages
+            old = new is None and step >= first + self.stages
             self._load_slice(state, batch, row, col, k, new, old)
             state = state.next()
         return state
 
     def _load_slice(
-        self, state: nv.PipelineState, batch: Any, row: Any, col: Any, k: Any, new: bool, old: Any
+        self, state: nv.PipelineState, batch: Any, row: Any, col: Any, k: Any, new: Any, old: Any
     ) -> None:
         stage, shared = state.stage, {"part": self.rank, "mask": (1 << self.writers) - 1}
         of_a, of_b = self.a.count(row, old), self.b.count(col, old)
-        full = self.ring.acquire(state, expect=False, new=new)
-        full.arrive_expect_tx(self.a.bytes(of_a) + self.b.bytes(of_b))
+        full = self.ring.acquire(state, expect=False, new=new is not None)
+        full.arrive_expect_tx(self.a.bytes(of_a) + self.b.bytes(of_b) if new is None else new)
         self.a.load(stage, full, batch, row, k, of_a, **shared)
         self.b.load(stage, full, batch, col, k, of_b, **shared)
 

@@ -17,20 +17,21 @@ class RowGroups:
     are known: in the host function, or in Python."""
 
     def __init__(self, rows: nv.Int, cols: nv.Int, group: nv.Int) -> None:
-        self.rows, self.group = rows, nv.min(group, rows)
-        self._band = Divisor.of(self.group * cols)
-        self._height = Divisor.of(self.group)
-        self._last = Divisor.of(nv.max(rows - rows // self.group * self.group, 1))
+        known = isinstance(rows, int) and isinstance(group, int)
+        self._group = nv.min(group, rows) if known else group
+        self._full = rows // self._group
+        """Groups of as many rows; what is left are the last one's."""
+        self._band = Divisor.of(self._group * cols)
+        self._height = Divisor.of(self._group)
+        self._last = Divisor.of(nv.max(rows - self._full * self._group, 1))
+        self._whole = known and rows % self._group == 0
 
     def place(self, t: nv.Int) -> tuple[nv.Int, nv.Int]:
         """Row and column of tile number ``t``."""
         band, within = self._band.divmod(t)
-        first = band * self.group
-        height = self._height
-        if not isinstance(self.rows, int) or self.rows % self.group:
-            height = Divisor.select(self.rows - first < self.group, self._last, height)
+        height = self._height if self._whole else Divisor.select(band < self._full, self._height, self._last)
         col, row = height.divmod(within)
-        return first + row, col
+        return band * self._group + row, col
 
 
 class TileScheduler:

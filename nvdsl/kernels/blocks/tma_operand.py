@@ -44,8 +44,11 @@ class TmaOperand:
         if parts == 1:
             self.present = nv.min(self.stored, nv.cdiv(extent - self.last, unit) * unit)
         self.may_miss = not isinstance(self.present, int) or self.present < self.stored
-        self.map = self._map(array)
-        self.short = self._map(array, self.present) if major == "k" and self.may_miss else None
+        self.usual = nv.select(self.last == 0, self.present, self.stored) if self.may_miss else self.stored
+        self.usual_bytes = self.bytes(self.usual)
+        by_rows = major == "k" and self.may_miss
+        self.map = self._map(array, self.usual if by_rows else None)
+        self.short = self._map(array, self.present) if by_rows else None
 
     def _map(self, array: nv.Array, present: nv.Int | None = None) -> nv.TMA:
         """Of a block's part of a tile: of its rows, or the first ones that are ``present``; of one panel."""
@@ -56,14 +59,12 @@ class TmaOperand:
         return nv.TMA(array, tile=tile, swizzle=128, l2_promotion=None, rows=present)
 
     def count(self, mn: nv.Int, old: nv.Bool) -> nv.Int:
-        """Elements along M or N that a load of the tile at ``mn`` brings. All that are stored, but of the last tile
-        those that are present, where it is the only one, or where ``old`` holds: the slot was filled before, so that
-        there is no memory in it that nothing ever wrote."""
-        if not self.may_miss:
-            return self.stored
-        if isinstance(self.last, int) and self.last == 0:
-            return self.present
-        return nv.select((self.last == 0) | ((mn == self.last) & old), self.present, self.stored)
+        """Elements along M or N that a load of the tile at ``mn`` brings: those that are ``usual``. These are all that
+        are stored, or where there is one tile those that are present; as they are of the last tile where ``old`` holds:
+        the slot was filled before, so that there is no memory in it that nothing ever wrote."""
+        if not self.may_miss or old is False:
+            return self.usual
+        return nv.select((mn == self.last) & old, self.present, self.usual)
 
     def bytes(self, count: nv.Int) -> nv.Int:
         """Bytes that the loads of a tile of ``count`` elements along M or N bring, all parts of it."""
@@ -107,7 +108,7 @@ class TmaOperand:
         mask = mask if self.parts > 1 else None
         if self.short is not None:
             at = self._at(batch, mn, k)
-            if count == self.stored:
+            if count is self.usual or count == self.usual:
                 self.map.load(slot, full, at)
             else:
                 self.short.load(slot, full, at)

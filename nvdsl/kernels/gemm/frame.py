@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import nvdsl as nv
+from nvdsl.kernels.blocks.clamped_index import opaque
 from nvdsl.kernels.blocks.direct_epilogue import DirectEpilogue
 from nvdsl.kernels.blocks.epilogue import TmaEpilogue
 from nvdsl.kernels.blocks.epilogue_visitor import EpilogueOp
@@ -59,13 +60,16 @@ class Gemm:
         """Make the ring, and begin to load the block's first tile, where it surely has one: slices ``first`` to
         ``last - 1`` of it (default: all of K). By all threads, which know of the ring's barriers afterwards."""
         config = self.config
+        if tile is not None and config.cluster == 1:
+            # Before the barriers are made: what the host has counted comes from memory, and takes as long.
+            *begin, bytes = opaque(*self.tiles.start(tile), self.a.usual_bytes + self.b.usual_bytes)
         mainloop = self.mainloop(
             self.a, self.b, self.steps, stages=config.stages, rows=config.rows, consumers=config.consumers,
             readers=config.consumers if config.shared_tile else 1, in_flight=config.in_flight,
         )  # fmt: skip
         self.epilogue.allocate(config.consumers)
-        if tile is not None:
-            mainloop.start(*self.tiles.start(tile, mainloop.rank), first, last)
+        if tile is not None and config.cluster == 1:
+            mainloop.start(*begin, first, last, bytes)
         if config.cluster > 1:
             nv.cluster_sync()
         else:
