@@ -1,6 +1,7 @@
 """nvdsl's matrix product beside cuBLAS, over a set of problems: JSON and a plot for each set.
 
     python benchmarks/bench_matmul.py squares-f16 squares-bf16
+    python benchmarks/bench_matmul.py random --seed 7 --count 200
     python benchmarks/bench_matmul.py --list
 
 Every shape is checked before it is timed. benchmarks/README.md: the protocol, and how to read the results.
@@ -11,6 +12,7 @@ from __future__ import annotations
 import argparse
 import json
 import math
+import random
 import sys
 from pathlib import Path
 from typing import Any
@@ -20,20 +22,24 @@ sys.path.insert(0, str(ROOT))
 
 from benchmarks import charts  # noqa: E402
 from benchmarks.candidates import words  # noqa: E402
+from benchmarks.drawn import DRAWN, KIND, drawn  # noqa: E402
 from benchmarks.paired import write  # noqa: E402
 from benchmarks.problems import SETS, Workload, problems  # noqa: E402
 from benchmarks.products import chosen  # noqa: E402
 from benchmarks.runner import Report, Runner, Task  # noqa: E402
 from benchmarks.worker import Settings  # noqa: E402
 
+BARS = 0.85, 0.95
+"""The share of the ratios below these is told."""
 RESULTS = ROOT / "benchmarks" / "results"
 
 
 class Sweep:
     """The results of one set, on disk after each problem."""
 
-    def __init__(self, name: str, wanted: list[Workload], folder: Path) -> None:
+    def __init__(self, name: str, wanted: list[Workload], folder: Path, seed: int) -> None:
         self.name, self.wanted = name, wanted
+        self.what = SETS[name][0] if name in SETS else f"{DRAWN[name][0]}; seed {seed}"
         self.path = folder / f"matmul-{name}.json"
         self._rows: dict[str, dict[str, Any]] = {}
 
@@ -48,7 +54,7 @@ class Sweep:
     def write(self, about: dict[str, Any]) -> None:
         result = {
             "set": self.name,
-            "what": SETS[self.name][0],
+            "what": self.what,
             **about,
             "summary": summary(self.rows),
             "rows": self.rows,
@@ -56,7 +62,7 @@ class Sweep:
         write(self.path, "bench_matmul.py", result)
 
     def draw(self) -> None:
-        self.path.with_suffix(".svg").write_text(str(charts.sweep(SETS[self.name][0], self.rows)))
+        self.path.with_suffix(".svg").write_text(str(charts.sweep(self.what, self.rows)))
 
 
 def row(report: Report) -> dict[str, Any]:
@@ -79,6 +85,8 @@ def summary(rows: list[dict[str, Any]]) -> dict[str, Any]:
         if timed:
             low, high = (f(timed, key=lambda r: r["ratio"]) for f in (min, max))
             entry["geometric_mean"] = geometric_mean([r["ratio"] for r in timed])
+            entry["call_after_call"] = geometric_mean([r["sustained"] for r in timed])
+            entry["under"] = {str(bar): sum(r["ratio"] < bar for r in timed) / len(timed) for bar in BARS}
             entry["lowest"], entry["highest"] = ({"size": r["size"], "ratio": r["ratio"]} for r in (low, high))
         found[kind] = entry
     return found
@@ -89,9 +97,10 @@ def geometric_mean(values: list[float]) -> float:
 
 
 def table(sweep: Sweep) -> str:
-    lines = [f"\n{sweep.name}: {SETS[sweep.name][0]}"]
+    lines = [f"\n{sweep.name}: {sweep.what}"]
     lines.append(
-        f"{'kind':<22}{'size':>18}{'TFLOPS':>9}{'cuBLAS':>9}{'ratio':>8}{'10%..90%':>15}{'error':>9}  configuration"
+        f"{'kind':<22}{'size':>18}{'TFLOPS':>9}{'cuBLAS':>9}{'ratio':>8}{'10%..90%':>15}{'sustained':>10}"
+        f"{'error':>9}  configuration"
     )
     for r in sweep.rows:
         head = f"{r['kind']:<22}{r['size']:>18}"
@@ -101,14 +110,15 @@ def table(sweep: Sweep) -> str:
         spread = f"{r['ratio_low']:.3f}..{r['ratio_high']:.3f}"
         unstable = "" if r["repeats"] else "  NOT THE SAME TWICE"
         lines.append(
-            f"{head}{r['tflops']:>9.0f}{r['library_tflops']:>9.0f}{r['ratio']:>8.3f}{spread:>15}{r['error']:>9.1e}"
-            f"  {words(r['config'])}{unstable}"
+            f"{head}{r['tflops']:>9.0f}{r['library_tflops']:>9.0f}{r['ratio']:>8.3f}{spread:>15}{r['sustained']:>10.3f}"
+            f"{r['error']:>9.1e}  {words(r['config'])}{unstable}"
         )
     for kind, entry in summary(sweep.rows).items():
         if "geometric_mean" in entry:
             low, high = entry["lowest"], entry["highest"]
             lines.append(
-                f"{kind}: geometric mean {entry['geometric_mean']:.3f}, lowest {low['ratio']:.3f} at {low['size']}, "
+                f"{kind}: geometric mean {entry['geometric_mean']:.3f}, call after call "
+                f"{entry['call_after_call']:.3f}, under 0.95 {entry['under']['0.95']:.1%}, lowest {low['ratio']:.3f} at {low['size']}, "
                 f"highest {high['ratio']:.3f} at {high['size']}, failed {len(entry['failed'])} of {entry['problems']}"
             )
     return "\n".join(lines)
@@ -116,9 +126,12 @@ def table(sweep: Sweep) -> str:
 
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("sets", nargs="*", metavar="SET", help=f"of {', '.join(SETS)}")
+    parser.add_argument("sets", nargs="*", metavar="SET", help=f"of {', '.join([*SETS, *DRAWN])}")
     parser.add_argument("--list", action="store_true", help="the sets, and how many problems each has")
     parser.add_argument("--sizes", type=int, nargs="+", help="others than the sets' own")
+    parser.add_argument("--seed", type=int, default=random.randrange(10**6), help="of sets that are drawn; default: any")
+    parser.add_argument("--count", type=int, default=50, help="problems of a set that is drawn")
+    parser.add_argument("--kind", default=KIND, help=f"types and layout of sets that are drawn; default: {KIND}")
     parser.add_argument("--road", choices=("matmul", "gemm"), default="matmul", help="nv.matmul, or nvdsl.kernels.gemm")
     parser.add_argument("--table", type=Path, help="configurations found by search_matmul.py; default: nv.matmul's own")
     parser.add_argument("--seconds", type=float, default=0.5, help="of paired timing a problem")
@@ -127,11 +140,14 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--limit", type=float, default=float("inf"), help="seconds; nothing new is begun after")
     parser.add_argument("--results", type=Path, default=RESULTS, help="folder; default: benchmarks/results")
     args = parser.parse_args()
-    unknown = [name for name in args.sets if name not in SETS]
+    unknown = [name for name in args.sets if name not in SETS and name not in DRAWN]
     if unknown or not (args.sets or args.list):
-        parser.error(f"name one or more of {', '.join(SETS)}" + (f", not {', '.join(unknown)}" if unknown else ""))
+        parser.error(f"name one or more of {', '.join([*SETS, *DRAWN])}" + (f", not {', '.join(unknown)}" if unknown else ""))
     try:
-        args.problems = {name: problems(name, args.sizes) for name in args.sets}
+        args.problems = {
+            name: problems(name, args.sizes) if name in SETS else drawn(name, args.seed, args.count, args.kind)
+            for name in args.sets
+        }
     except ValueError as error:
         parser.error(str(error))
     return args
@@ -142,10 +158,12 @@ def main() -> None:
     if args.list:
         for name, (what, _, _) in SETS.items():
             print(f"{name:<18}{len(problems(name)):>4}  {what}")
+        for name, (what, _) in DRAWN.items():
+            print(f"{name:<18}   ?  {what}")
         return
     known = json.loads(args.table.read_text())["rows"] if args.table else []
     args.results.mkdir(parents=True, exist_ok=True)
-    sweeps = [Sweep(name, wanted, args.results) for name, wanted in args.problems.items()]
+    sweeps = [Sweep(name, wanted, args.results, args.seed) for name, wanted in args.problems.items()]
     tasks: list[Task] = []
     for sweep in sweeps:
         tasks += [(p, [chosen(p, args.road, known)]) for p in sweep.wanted if p not in dict(tasks)]

@@ -111,7 +111,7 @@ def share(gemm: Gemm, mainloop: Mainloop, blocks: int, consumer: Any) -> None:
     state = mainloop.ring.consumer_state()
     for t in nv.range(nv.block_id.x, gemm.tiles.count, blocks):
         batch, row, col = gemm.tiles.start(t)
-        acc, last, state = mainloop.multiply(state, top, gemm.accumulator())
+        acc, last, state = mainloop.multiply(state, (top, 0), gemm.accumulator())
         mainloop.finish(last)
         gemm.epilogue.store(acc, batch, row + top, col, consumer)
 
@@ -126,7 +126,7 @@ def take_turns(gemm: Gemm, mainloop: Mainloop, blocks: int, consumer: Any) -> No
     for t in nv.range(nv.block_id.x + consumer * blocks, gemm.tiles.count, 2 * blocks):
         batch, row, col = gemm.tiles.start(t)
         turns.wait(consumer)
-        acc, last, state = mainloop.multiply(state, 0, gemm.accumulator())
+        acc, last, state = mainloop.multiply(state, (0, 0), gemm.accumulator())
         turns.pass_on(consumer, predicate=t + blocks < gemm.tiles.count)
         mainloop.finish(last)
         state = state.advance(mainloop.steps)

@@ -25,6 +25,8 @@ FLUSH_BYTES = 128 << 20  # twice an H200's L2 and more
 WAIT_CLOCKS = 200_000  # about 0.1 ms
 CALL_SECONDS = 250e-6  # what one costs beside its own time: the wait, the flush, the host
 MOST_PAIRS = 60
+BATCHES = 5
+"""Of each side, call after call."""
 
 
 @dataclass
@@ -73,6 +75,25 @@ def race(calls: Mapping[str, Call], rounds: int, warmup: int = 1) -> dict[str, l
     return timer.race(calls, rounds)
 
 
+def sustained(a: Call, b: Call, seconds: float) -> float:
+    """The ratio B/A (above 1: A is faster) of calls one behind the other, without a flush: batches of each in turn, at
+    least `BATCHES`, of about a tenth of the time. What the host can't launch in time counts, too."""
+    import torch
+
+    timer = Timer()
+    count = max(1, int(seconds / (2 * BATCHES) / (timer.once(a) / 1e3)))
+
+    def batch(call: Call) -> Call:
+        return lambda: [call() for _ in range(count)]
+
+    times: dict[str, list[float]] = {"a": [], "b": []}
+    for i in range(BATCHES):
+        for name, call in (("a", batch(a)), ("b", batch(b)))[:: 1 if i % 2 == 0 else -1]:
+            times[name].append(timer.together(call))
+    torch.cuda.synchronize()
+    return statistics.median(y / x for x, y in zip(times["a"], times["b"], strict=True))
+
+
 class Timer:
     """One call between two events, after a wait and a flush. Needs torch."""
 
@@ -89,6 +110,14 @@ class Timer:
         self._flush.zero_()
         self._start.record()
         call()
+        self._end.record()
+        self._end.synchronize()
+        return self._start.elapsed_time(self._end)
+
+    def together(self, calls: Call) -> float:
+        """Milliseconds of several calls, whatever is in L2."""
+        self._start.record()
+        calls()
         self._end.record()
         self._end.synchronize()
         return self._start.elapsed_time(self._end)

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from benchmarks.paired import measure, race
+from benchmarks.paired import measure, race, sustained
 from benchmarks.problems import Workload
 from benchmarks.products import Product
 
@@ -104,6 +104,7 @@ class Worker:
             self.doing(name)
             timed = measure(calls[name], reference, settings.pairs, 2, settings.seconds).summary()
             rows[name] |= _speeds(problem, timed)
+            rows[name]["sustained"] = sustained(calls[name], reference, settings.seconds / 2)
             operands.poison()
             calls[name]()  # a result that changes from call to call is a race, even if it is nearly right
             rows[name]["repeats"] = operands.error() == rows[name]["error"]

@@ -43,9 +43,12 @@ class TmaEpilogue:
     ) -> None:
         self.out, self.dtype, self.buffers = out, out.dtype, buffers
         self.visitor = visitor(op, operands, out, tile_n)
-        self.widths = piece_widths(tile_n, out.dtype.bytes)
+        self.widths = self._piece_widths(tile_n)
         self._batched = out.ndim == 3
         self._maps = self._tensor_maps()
+
+    def _piece_widths(self, tile_n: int) -> list[int]:
+        return piece_widths(tile_n, self.dtype.bytes)
 
     def _tensor_maps(self) -> dict[int, nv.TMA]:
         """By the width of a piece."""
@@ -101,13 +104,16 @@ class TmaEpilogue:
                     nv.bulk_wait_group(self.buffers - 2, read=True)  # the next piece's buffer is free
             nv.named_barrier_sync(barrier, 128)
             if leader:
-                at = (row + top, col + left)
-                self._maps[width].store(piece, (batch, *at) if self._batched else at)
+                self._maps[width].store(piece, self._at(batch, row + top, col + left))
                 nv.bulk_commit_group()
                 if self.buffers == 1 and i + 1 < len(pieces):
                     nv.bulk_wait_group(0, read=True)
             if self.buffers == 1 and i + 1 < len(pieces):
                 nv.named_barrier_sync(barrier, 128)
+
+    def _at(self, batch: Any, row: Any, col: Any) -> tuple[Any, ...]:
+        """TMA's coordinates."""
+        return (batch, row, col) if self._batched else (row, col)
 
     def _pieces(self, acc: nv.Accumulator) -> list[tuple[int, int, int]]:
         """First row, first column and width of each piece."""
@@ -146,7 +152,8 @@ class TmaEpilogue:
     def _write(self, piece: nv.Tile, values: Sequence[Any], first: int) -> None:
         """Write this thread's values of a piece, from register ``first`` on, to shared memory."""
         if self.dtype.bits == 16:
-            start = piece.layout.offset(*nv.layout.FRAGMENT_ROWS(nv.warpgroup_thread()))
+            row, col = nv.layout.FRAGMENT_ROWS(nv.warpgroup_thread())
+            start = piece.layout.offset(row, col if piece.layout.cols >= 16 else 0)
             packed = [pack_pair(x, y, self.dtype) for x, y in zip(values[::2], values[1::2], strict=True)]
             for i in range(0, len(packed), 4):  # 16 columns, 32 bytes: the swizzle is an XOR, as is this step
                 nv.stmatrix(piece.pointer(start ^ (first * 4 + i * 8)), packed[i : i + 4])

@@ -14,7 +14,7 @@ TURNS, CLEARED = 3, 5
 class Mainloop:
     """``steps`` slices of K through a ring of slots, made in the kernel by all of its threads.
 
-    ``stages``: slots. ``consumers``: warpgroups that multiply, each ``rows`` rows; ``readers`` of them read the same
+    ``stages``: slots. ``consumers``: warpgroups that multiply, each ``rows x cols``; ``readers`` of them read the same
     slot. ``in_flight``: groups of wgmma left in flight while the next slot is waited for, 0 or 1.
 
     The blocks of a cluster that share a tile of B (a column of blocks) or of A (a row) load a part of it each and
@@ -22,12 +22,12 @@ class Mainloop:
     """
 
     def __init__(
-        self, a: TmaOperand, b: TmaOperand, steps: nv.Int, *, stages: int, rows: int, consumers: int, readers: int,
-        in_flight: int = 1,
+        self, a: TmaOperand, b: TmaOperand, steps: nv.Int, *, stages: int, rows: int, cols: int, consumers: int,
+        readers: int, in_flight: int = 1,
     ) -> None:  # fmt: skip
         self.a, self.b, self.steps = a, b, steps
         self.started: nv.Int = 0
-        self.stages, self.rows, self.consumers, self.in_flight = stages, rows, consumers, in_flight
+        self.stages, self.rows, self.cols, self.consumers, self.in_flight = stages, rows, cols, consumers, in_flight
         a.allocate(stages)
         b.allocate(stages)
         self.writers = max(a.parts, b.parts)  # blocks that write into a slot
@@ -88,16 +88,17 @@ class Mainloop:
         self.b.load(stage, full, batch, col, k, of_b, **shared)
 
     def multiply(
-        self, state: nv.PipelineState, top: Any, acc: nv.Accumulator, count: Any = None
+        self, state: nv.PipelineState, at: tuple[Any, Any], acc: nv.Accumulator, count: Any = None
     ) -> tuple[Any, Any, Any]:
-        """Issue the products of ``count`` slices (default: all; at least 1), of rows ``top`` on of A's tile.
+        """Issue the products of ``count`` slices (default: all; at least 1), of the part of the tile that begins ``at``
+        a row and a column.
 
         By one warpgroup. ``acc``: a new accumulator. Returns the sums, the last slot, and the ring's next position;
         `finish` waits for the sums and releases the last slot.
         """
         # The first slice starts the sums (scale_d = 0): no registers are zeroed.
         self.ring.wait(state)
-        acc += self.a.a(state.stage, top, self.rows) @ self.b.b(state.stage)
+        acc += self._product(state, *at)
         last = state
         state = state.next()
         # LLVM would unroll a short loop: more code, and more registers than there are.
@@ -105,13 +106,16 @@ class Mainloop:
             if self.in_flight == 0:
                 self.finish(last)
             self.ring.wait(state)
-            acc += self.a.a(state.stage, top, self.rows) @ self.b.b(state.stage)
+            acc += self._product(state, *at)
             if self.in_flight == 1:
                 nv.wgmma_wait(1)  # the slice before this one is done
                 self.release(last)
             last = state
             state = state.next()
         return acc, last, state
+
+    def _product(self, slot: nv.PipelineState, top: Any, left: Any) -> Any:
+        return self.a.a(slot.stage, top, self.rows) @ self.b.b(slot.stage, left, self.cols)
 
     def finish(self, last: nv.PipelineState) -> None:
         """Wait for all products, and release the last slot."""

@@ -9,6 +9,8 @@ from nvdsl.mlir import ir
 from nvdsl.mlir.dialects import vector
 from nvdsl.values.traced import const
 
+BOX_ROWS = 256
+"""Of a box, at most (CUDA driver API, cuTensorMapEncodeTiled)."""
 SWIZZLE_ROWS = 8
 """Rows after which the swizzle's pattern repeats: tiles start at multiples."""
 
@@ -41,7 +43,8 @@ class TmaOperand:
         extent = array.shape[-2 if major == "k" else -1]
         self.last = (nv.cdiv(extent, mn) - 1) * mn  # where the last tile starts
         self.present: nv.Int = self.stored
-        if parts == 1:
+        self.boxes = nv.cdiv(self.rows // parts, BOX_ROWS)
+        if parts == self.boxes == 1:
             self.present = nv.min(self.stored, nv.cdiv(extent - self.last, unit) * unit)
         self.may_miss = not isinstance(self.present, int) or self.present < self.stored
         self.usual = nv.select(self.last == 0, self.present, self.stored) if self.may_miss else self.stored
@@ -51,8 +54,9 @@ class TmaOperand:
         self.short = self._map(array, self.present) if by_rows else None
 
     def _map(self, array: nv.Array, present: nv.Int | None = None) -> nv.TMA:
-        """Of a block's part of a tile: of its rows, or the first ones that are ``present``; of one panel."""
-        rows = self.rows // self.parts
+        """Of a block's part of a tile, or of half of it where it is too high for a box: of its rows, or the first ones
+        that are ``present``; of one panel."""
+        rows = self.rows // (self.parts * self.boxes)
         # With 128 bytes on the grid of 256, few rows times large weights took 2 to 4 % longer on an H200. Off the grid
         # 256 are lines that nobody asked for, and took 20 % longer.
         tile = (*(1,) * self.batched, rows, self.panel)
@@ -104,7 +108,7 @@ class TmaOperand:
     ) -> None:
         """Load this block's part of the tile at (``mn``, ``k``), in elements, of a batch into slot ``stage`` of every
         block in ``mask``: ``count`` elements along M or N, see `count`."""
-        slot, rows = self.stack[stage], self.rows // self.parts
+        slot, rows = self.stack[stage], self.rows // (self.parts * self.boxes)
         mask = mask if self.parts > 1 else None
         if self.short is not None:
             at = self._at(batch, mn, k)
@@ -113,12 +117,13 @@ class TmaOperand:
             else:
                 self.short.load(slot, full, at)
             return
-        start = part * rows if self.parts > 1 else 0
-        tile = slot.rows(start, rows)
-        for panel in range(self.stored_cols // self.panel):
-            at = self._at(batch, mn, k, start, panel * self.panel)
-            if self.major == "k" or panel == 0 or count > panel * self.panel:
-                self.map.load(self._panel(tile, panel), full, at, multicast_mask=mask)
+        for box in range(self.boxes):
+            start = (part * self.boxes + box) * rows if self.parts > 1 else box * rows
+            tile = slot.rows(start, rows)
+            for panel in range(self.stored_cols // self.panel):
+                at = self._at(batch, mn, k, start, panel * self.panel)
+                if self.major == "k" or panel == 0 or count > panel * self.panel:
+                    self.map.load(self._panel(tile, panel), full, at, multicast_mask=mask)
 
     def _panel(self, tile: nv.Tile, panel: int) -> nv.Tile:
         layout = tile.layout.take_panels(self.panel)
@@ -136,9 +141,12 @@ class TmaOperand:
         tile = self.stack[stage]
         return tile.rows(first, rows) if self.major == "k" else tile.cols(first, rows).T
 
-    def b(self, stage: Any) -> nv.Tile:
-        """The tile as wgmma's B: ``k x mn``."""
+    def b(self, stage: Any, first: Any = 0, cols: int | None = None) -> nv.Tile:
+        """The tile as wgmma's B, ``k x mn``; or columns ``first .. first + cols - 1`` of it (of an N-major tile, whole
+        panels)."""
         tile = self.stack[stage]
         if self.major == "k":
-            return tile.T
+            return tile.T if cols in (None, self.rows) else tile.rows(first, cols).T
+        if cols not in (None, self.cols):
+            return tile.cols(first, cols)
         return nv.Tile(tile.layout.take_panels(self.cols), self.dtype, tile.offset)

@@ -24,9 +24,8 @@ import numpy as np
 
 import nvdsl as nv
 from nvdsl.hopper import arch
-from nvdsl.hopper.occupancy import occupancy
-from nvdsl.kernels.gemm.config import SPARE_REGISTERS, Config
-from nvdsl.kernels.gemm.launch import resident_clusters
+from nvdsl.kernels.gemm.config import Config
+from nvdsl.kernels.gemm.launch import blocks_of_an_sm, resident_clusters
 from nvdsl.kernels.gemm.streamk_scheduler import StreamKScheduler
 
 TILES = {
@@ -301,15 +300,6 @@ def loading(config: Config, shape: Shape, sharing: Any) -> Any:
         lines = lines + 128 * rows / config.sharers[i] / np.where(bad, OFF_GRID, ON_GRID)
         off = np.logical_or(off, bad)
     return np.maximum(sharing * loaded / LOAD, np.where(off, lines, 0.0))
-
-
-@functools.cache
-def blocks_of_an_sm(config: Config, dtype: nv.DType, b_major: str) -> int:
-    """Blocks that an SM holds at the same time. One takes all registers, but for split-K."""
-    if config.schedule != "splitk":
-        return 1
-    registers = config.accumulator_registers(nv.f32) + SPARE_REGISTERS + 2
-    return occupancy(config.threads, registers, config.smem_bytes(dtype, b_major)).blocks
 
 
 def _norm(p: float, *values: Any) -> Any:

@@ -13,8 +13,11 @@ SPLITS = {"splitk": (2, 4, 8)}
 REGISTERS = {1: (40, 240), 2: (40, 232), 3: (32, 160)}
 """Registers a thread of the producer and of each consumer warpgroup, by the number of consumers (setmaxnreg)."""
 
-SPARE_REGISTERS = 24
+SPARE_REGISTERS = 32
 """What a consumer's thread needs beside its accumulators: addresses, descriptors, ring state, packed results."""
+BESIDE_ONE = 26
+"""What a thread needs beside the accumulators of one wgmma, of the registers that it is launched with: ptxas takes no
+more into account for a single instruction (C7602)."""
 
 
 @dataclass(frozen=True)
@@ -22,10 +25,15 @@ class Config:
     """One GEMM kernel of the family. It is frozen and hashable, and so a compile-time constant.
 
     ``tile_m, tile_n, tile_k``: elements of a block's tile of the result, and of K in one slot of the ring; ``stages``:
-    slots. ``schedule``: "cooperative" (the consumer warpgroups share a tile: each takes ``tile_m / consumers`` rows)
+    slots. ``schedule``: "cooperative" (the consumer warpgroups share a tile: each takes ``tile_m / consumers`` rows, or ``tile_n /
+    consumers`` columns)
     or "pingpong" (two consumers, each on a tile of its own, one multiplying while the other stores), or "streamk"
     (ping-pong, with tiles cut along K so that all blocks end at the same time), or "splitk" (cooperative, with
     ``split`` blocks for each tile, each with a part of K: for few tiles).
+    ``parts``: clusters of split-K that share a tile, at most: where K is long.
+    ``along``: the axis of the tile, "m" or "n", along which consumers divide it where they share it.
+    ``swap_ab``: the result is computed as its transpose, ``b.T @ a.T``: ``tile_m`` and ``cluster_m`` count along its
+    columns then.
     ``cluster_m, cluster_n``: blocks of a cluster along the rows and columns of the result; the ones in a column share
     B's tile, the ones in a row A's: each loads a part of it for all (multicast).
     ``group``: rows of tiles that are computed together, see `nvdsl.kernels.blocks.tile_scheduler`.
@@ -45,6 +53,9 @@ class Config:
     in_flight: int = 1
     store_buffers: int = 2
     split: int = 1
+    parts: int = 1
+    along: str = "m"
+    swap_ab: bool = False
 
     @property
     def threads(self) -> int:
@@ -54,7 +65,12 @@ class Config:
     @property
     def rows(self) -> int:
         """Rows of the result that one consumer sums."""
-        return self.tile_m // self.consumers if self.shared_tile else self.tile_m
+        return self.tile_m // self.consumers if self.shared_tile and self.along == "m" else self.tile_m
+
+    @property
+    def cols(self) -> int:
+        """Columns of the result that one consumer sums."""
+        return self.tile_n // self.consumers if self.shared_tile and self.along == "n" else self.tile_n
 
     @property
     def shared_tile(self) -> bool:
@@ -80,7 +96,8 @@ class Config:
         return REGISTERS[self.consumers]
 
     def tiles(self, m: int, n: int) -> int:
-        """Tiles of an ``m x n`` result; of a cluster's neighbouring ones, one counts."""
+        """Tiles of an ``m x n`` result (``n x m``, where operands are swapped); of a cluster's neighbouring ones, one
+        counts."""
         return nv.cdiv(m, self.tile_m * self.cluster_m) * nv.cdiv(n, self.tile_n * self.cluster_n)
 
     def slot_bytes(self, dtype: nv.DType, b_major: str = "mn") -> int:
@@ -98,21 +115,39 @@ class Config:
 
     def accumulator_registers(self, acc_dtype: nv.DType) -> int:
         """Registers of a consumer's thread that hold sums."""
-        return self.rows * self.tile_n * acc_dtype.bits // (128 * 32)
+        return self.rows * self.cols * acc_dtype.bits // (128 * 32)
 
     def problems(self, dtype: nv.DType, out_dtype: nv.DType, acc_dtype: nv.DType) -> list[str]:
         """Why the hardware or the kernels can't run it; empty where they can."""
         registers = self.accumulator_registers(acc_dtype) + SPARE_REGISTERS
         smem = self.smem_bytes(dtype)
+        # Of columns: what wgmma multiplies at a time (PTX ISA, wgmma.mma_async: shapes), and TMA stores.
+        unit = 16 if dtype.bits == 8 and not acc_dtype.is_float or out_dtype.bits == 8 else 8
         checks = [
             (self.schedule in SCHEDULES, f"schedule is one of {SCHEDULES}, not {self.schedule!r}"),
             (self.consumers in REGISTERS, f"1 to 3 consumer warpgroups, not {self.consumers}"),
             (self.shared_tile or self.consumers == 2, "two consumers play ping-pong"),
             (self.cluster == 1 or self.schedule in SCHEDULES[:2], f"{self.schedule} works without clusters of tiles"),
             (self.split in SPLITS.get(self.schedule, (1,)), f"{self.schedule} with split {self.split}"),
-            (self.tile_n % (16 * self.split) == 0, f"tile_n {self.tile_n}: each of {self.split} blocks stores n * 16"),
+            (
+                self.parts == 1 or self.schedule == "splitk" and 1 <= self.parts <= 128,
+                f"{self.schedule} with parts {self.parts}: 1, with splitk to 128",
+            ),
+            (self.along in ("m", "n"), f"along is 'm' or 'n', not {self.along!r}"),
+            (self.along == "m" or self.schedule == "cooperative", f"{self.schedule} divides tiles along m"),
+            (not self.swap_ab or self.schedule in SCHEDULES[:2], f"{self.schedule} with swapped operands"),
+            (not self.swap_ab or out_dtype.bits > 8, f"a result of {out_dtype.name} with swapped operands"),
+            (self.cols % (unit * self.split) == 0, f"{self.cols} columns: each of {self.split} blocks stores n * {unit}"),
             (self.rows > 0 and self.rows % 64 == 0, f"{self.rows} rows a consumer: wgmma takes 64 at a time"),
-            (8 <= self.tile_n <= 256 and self.tile_n % 16 == 0, f"tile_n {self.tile_n}: a multiple of 16 up to 256"),
+            (
+                8 <= self.cols <= 256 and self.cols % unit == 0,
+                f"tile_n {self.tile_n}: {self.cols} columns a consumer, not a multiple of {unit} up to 256",
+            ),
+            (
+                self.tile_m % (8 * self.cluster_n) == 0 and self.tile_n % (8 * self.cluster_m) == 0,
+                f"a tile of {self.tile_m}x{self.tile_n} in a cluster of {self.cluster_m}x{self.cluster_n}: each block "
+                f"loads n * 8 rows of what they share",
+            ),
             (self.tile_k * dtype.bytes == 128, f"tile_k {self.tile_k} of {dtype.name}: 128 bytes, the swizzle's width"),
             (self.stages >= 2, f"{self.stages} stages: one is filled while another is multiplied"),
             (self.in_flight in (0, 1), f"{self.in_flight} groups in flight: 0 or 1"),
@@ -126,6 +161,11 @@ class Config:
             (
                 self.consumers not in REGISTERS or registers <= self.registers[1],
                 f"{registers} registers a consumer's thread",
+            ),
+            (
+                self.cols * acc_dtype.bits // 64 + BESIDE_ONE <= arch.launch_registers(self.threads),
+                f"{self.cols} columns a consumer of {self.threads} threads: the sums of one wgmma don't fit into the "
+                f"{arch.launch_registers(self.threads)} registers that a thread is launched with",
             ),
         ]
         return [message for holds, message in checks if not holds]

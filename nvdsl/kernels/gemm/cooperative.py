@@ -48,14 +48,14 @@ def matmul(
             gemm.produce(mainloop, first, step)
         else:
             consumer = gemm.begin_consumer(mainloop)
-            top = consumer * config.rows
+            top, left = gemm.part(consumer)
             state = mainloop.ring.consumer_state()
             for t in nv.range(first, tiles.count, step):
                 batch, row, col = tiles.start(t, mainloop.rank)
-                held = epilogue.prefetch(batch, row + top, col, config.rows)
-                acc, last, state = mainloop.multiply(state, top, gemm.accumulator())
+                held = epilogue.prefetch(batch, row + top, col + left, config.rows)
+                acc, last, state = mainloop.multiply(state, (top, left), gemm.accumulator())
                 mainloop.finish(last)
-                epilogue.store(acc, batch, row + top, col, consumer, held)
+                epilogue.store(acc, batch, row + top, col + left, consumer, held)
             epilogue.drain()
 
         gemm.end()

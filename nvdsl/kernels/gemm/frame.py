@@ -13,6 +13,7 @@ from nvdsl.kernels.blocks.epilogue_visitor import EpilogueOp
 from nvdsl.kernels.blocks.mainloop import Mainloop
 from nvdsl.kernels.blocks.tile_scheduler import TileScheduler
 from nvdsl.kernels.blocks.tma_operand import TmaOperand
+from nvdsl.kernels.blocks.turned_epilogue import TurnedEpilogue
 from nvdsl.kernels.gemm.config import Config
 
 
@@ -45,15 +46,31 @@ class Gemm:
     ) -> None:
         config.check(a.dtype, out.dtype, acc_dtype)
         (*batches, m, n), k = out.shape, a.shape[-1 if a_major == "k" else -2]
+        store: type[TmaEpilogue] = DirectEpilogue if direct_store else self.tma_epilogue
+        if config.swap_ab:
+            nv.require(
+                epilogue_op is None and not direct_store,
+                "swapped operands with an epilogue, or a result that TMA can't store",
+                rule="the transpose of what is computed is stored as it is, by TMA",
+                fix="swap_ab=False",
+            )
+            a, b, a_major, b_major, m, n, store = b, a, b_major, a_major, n, m, TurnedEpilogue
+        nv.require(
+            config.along == "m" or b_major == "k" or config.cols % (128 // b.dtype.bytes) == 0,
+            f"{config} of a B with N contiguous",
+            rule=f"consumers have whole panels of such a B, 128 bytes; of {config.tile_n} columns here {config.cols}",
+            fix="along='m'",
+        )
         tile, cluster = (config.tile_m, config.tile_n), (config.cluster_m, config.cluster_n)
         self.config, self.acc_dtype = config, acc_dtype
         # Of a block: equal parts with split-K; beyond the end of K, TMA reads zeros.
-        self.steps = nv.cdiv(nv.cdiv(k, config.tile_k), config.split)
+        self.slices = nv.cdiv(k, config.tile_k)
+        self.steps = nv.cdiv(self.slices, config.split)
         self.tiles = TileScheduler(m, n, *tile, *cluster, config.group, *batches)
         self.a = self.operand(a, config.tile_m, config.tile_k, major=a_major, parts=config.sharers[0])
         self.b = self.operand(b, config.tile_n, config.tile_k, major=b_major, parts=config.sharers[1])
-        self.epilogue = (DirectEpilogue if direct_store else self.tma_epilogue)(
-            out, config.tile_n // config.split, buffers=config.store_buffers, op=epilogue_op, operands=operands
+        self.epilogue = store(
+            out, config.cols // config.split, buffers=config.store_buffers, op=epilogue_op, operands=operands
         )
 
     def prologue(self, tile: Any = None, first: Any = 0, last: Any = None) -> Mainloop:
@@ -64,7 +81,7 @@ class Gemm:
             # Before the barriers are made: what the host has counted comes from memory, and takes as long.
             *begin, bytes = opaque(*self.tiles.start(tile), self.a.usual_bytes + self.b.usual_bytes)
         mainloop = self.mainloop(
-            self.a, self.b, self.steps, stages=config.stages, rows=config.rows, consumers=config.consumers,
+            self.a, self.b, self.steps, stages=config.stages, rows=config.rows, cols=config.cols, consumers=config.consumers,
             readers=config.consumers if config.shared_tile else 1, in_flight=config.in_flight,
         )  # fmt: skip
         self.epilogue.allocate(config.consumers)
@@ -98,8 +115,12 @@ class Gemm:
         return consumer
 
     def accumulator(self) -> nv.Accumulator:
-        """Of the rows of a tile that one consumer sums."""
-        return nv.accumulator(self.config.rows, self.config.tile_n, self.acc_dtype)
+        """Of the part of a tile that one consumer sums."""
+        return nv.accumulator(self.config.rows, self.config.cols, self.acc_dtype)
+
+    def part(self, consumer: Any) -> tuple[Any, Any]:
+        """First row and column of a consumer's part of a tile that they share."""
+        return (consumer * self.config.rows, 0) if self.config.along == "m" else (0, consumer * self.config.cols)
 
     def end(self) -> None:
         """A block of a cluster stays while others still write into it."""

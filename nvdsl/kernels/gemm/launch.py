@@ -11,9 +11,10 @@ from nvdsl.call.specialize import describe_argument
 from nvdsl.driver.device import devices
 from nvdsl.driver.stream import Stream
 from nvdsl.hopper import arch
+from nvdsl.hopper.occupancy import occupancy
 from nvdsl.kernels.blocks.epilogue_visitor import EpilogueOp
 from nvdsl.kernels.gemm import cooperative, pingpong, splitk, streamk
-from nvdsl.kernels.gemm.config import Config
+from nvdsl.kernels.gemm.config import BESIDE_ONE, Config
 
 KERNELS: dict[str, nv.Jit[...]] = {
     "cooperative": cooperative.matmul,
@@ -56,7 +57,10 @@ def gemm(
     acc_dtype = acc_dtype or (nv.i32 if a_spec.dtype in (nv.i8, nv.u8) else nv.f32)
     a_major = "k" if _rows_contiguous(a_spec) else "mn"
     b_major = "mn" if _rows_contiguous(b_spec) else "k"
-    persistent = {} if config.schedule == "splitk" else {"blocks": blocks or resident_blocks(config, sms(target))}
+    if config.schedule == "splitk":
+        persistent = {"clusters": resident_splits(config, a_spec.dtype, b_major, sms(target))}
+    else:
+        persistent = {"blocks": blocks or resident_blocks(config, sms(target))}
     KERNELS[config.schedule](
         a if a_major == "k" else a.T,
         b if b_major == "mn" else b.T,
@@ -89,6 +93,20 @@ def resident_clusters(size: int, sms: int) -> int:
 
 def _rows_contiguous(spec: Any) -> bool:
     return spec.strides[1] == 1
+
+
+def resident_splits(config: Config, dtype: nv.DType, b_major: str, sms: int) -> int:
+    """Clusters of a split-K kernel that run at the same time."""
+    return blocks_of_an_sm(config, dtype, b_major) * resident_clusters(config.split, sms)
+
+
+@functools.cache
+def blocks_of_an_sm(config: Config, dtype: nv.DType, b_major: str) -> int:
+    """Blocks that an SM holds at the same time. One takes all registers, but for split-K."""
+    if config.schedule != "splitk":
+        return 1
+    registers = config.accumulator_registers(nv.f32) + BESIDE_ONE
+    return occupancy(config.threads, registers, config.smem_bytes(dtype, b_major)).blocks
 
 
 @functools.cache

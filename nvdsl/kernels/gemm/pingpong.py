@@ -59,7 +59,7 @@ def matmul(
                 batch, row, col = tiles.start(t, mainloop.rank)
                 held = epilogue.prefetch(batch, row, col, config.rows)
                 turns.wait(consumer)
-                acc, last, state = mainloop.multiply(state, 0, gemm.accumulator())
+                acc, last, state = mainloop.multiply(state, (0, 0), gemm.accumulator())
                 # The other's first products queue up behind the last ones here.
                 turns.pass_on(consumer, predicate=t + step < tiles.count)
                 mainloop.finish(last)

@@ -14,9 +14,12 @@ from __future__ import annotations
 from typing import Any
 
 import nvdsl as nv
+from nvdsl.kernels.blocks.divisor import Divisor
 from nvdsl.kernels.blocks.epilogue_visitor import EpilogueOp
+from nvdsl.kernels.gemm import splitk_parts
 from nvdsl.kernels.gemm.config import Config
 from nvdsl.kernels.gemm.frame import Gemm
+from nvdsl.kernels.gemm.splitk_parts import PartsWorkspace
 from nvdsl.kernels.gemm.splitk_reduction import ClusterReduction
 
 
@@ -32,17 +35,30 @@ def matmul(
     acc_dtype: nv.DType = nv.f32,
     epilogue_op: EpilogueOp | None = None,
     direct_store: bool = False,
+    clusters: int = 1,
 ) -> None:
     """out[M, N] = A[M, K] @ B[K, N], as `nvdsl.kernels.gemm.cooperative.matmul`, but with a block for each of
-    ``config.split`` parts of each tile. Blocks don't wait for other clusters: the grid may be larger than the GPU."""
+    ``config.split`` parts of each tile; and where K is long, with up to ``config.parts`` such clusters for each.
+    ``clusters``: how many run at the same time. None waits but for clusters of lower numbers: the grid may be larger than
+    the GPU."""
     gemm = Gemm(a, b, out, operands, config, acc_dtype, a_major, b_major, epilogue_op, direct_store)
     tiles, epilogue = gemm.tiles, gemm.epilogue
-    split, width, steps = config.split, config.tile_n // config.split, gemm.steps
+    split, width, count = config.split, config.tile_n // config.split, tiles.count
+    parts, workspace = 1, None
+    if config.parts > 1:
+        parts = splitk_parts.parts(count, gemm.slices, split, clusters, config.parts)
+        gemm.steps = nv.cdiv(gemm.slices, split * parts)
+        workspace = PartsWorkspace(clusters * split * config.consumers, config.rows, width, acc_dtype)
+    steps, of_tiles = gemm.steps, Divisor.of(count)
 
-    @nv.kernel(grid=tiles.count * split, block=config.threads, cluster=split)
+    @nv.kernel(grid=count * parts * split, block=config.threads, cluster=split)
     def kernel() -> None:
         rank, tile = nv.cluster_rank(), nv.block_id.x // split
-        mainloop = gemm.prologue(tile, rank * steps)
+        part: Any = 0
+        if workspace is not None:
+            part, tile = of_tiles.divmod(tile)
+        begin = (part * split + rank) * steps
+        mainloop = gemm.prologue(tile, begin, begin + steps)
         nv.cluster_arrive(relaxed=True)  # this block has begun: others may write into its memory
         reduction = ClusterReduction(split, config.consumers, config.rows, config.tile_n, acc_dtype)
         batch, row, col = tiles.start(tile)
@@ -51,7 +67,7 @@ def matmul(
         if nv.warpgroup_id() == 0:  # producer
             if nv.warpgroup_thread() == 0:
                 state = mainloop.ring.producer_state().advance(mainloop.started)
-                mainloop.load(state, batch, row, col, rank * steps, (rank + 1) * steps, skip=mainloop.started)
+                mainloop.load(state, batch, row, col, begin, begin + steps, skip=mainloop.started)
             nv.sync_warp()
             nv.cluster_wait()
             nv.cluster_sync()
@@ -60,12 +76,20 @@ def matmul(
             own = batch, row + consumer * config.rows, col + rank * width  # the columns that this block stores
             held = epilogue.prefetch(*own, config.rows)
             state = mainloop.ring.consumer_state()
-            sums, last, _ = mainloop.multiply(state, consumer * config.rows, gemm.accumulator())
+            sums, last, _ = mainloop.multiply(state, gemm.part(consumer), gemm.accumulator())
             nv.wgmma_wait(0)
             nv.cluster_wait()
             reduction.scatter(sums, rank, consumer)
             nv.cluster_sync()
-            epilogue.store(reduction.reduce(consumer), *own, consumer, held)
-            epilogue.drain()
+            total = reduction.reduce(consumer)
+            slot = (tile * split + rank) * config.consumers + consumer
+            step = count * split * config.consumers  # from one part's slots to the next one's
+            if part + 1 < parts:
+                workspace.store(total, slot + part * step, consumer + 1)
+            else:
+                if workspace is not None:
+                    total = workspace.sum(total, slot, step, part, consumer + 1)
+                epilogue.store(total, *own, consumer, held)
+                epilogue.drain()
 
     kernel()

@@ -71,7 +71,7 @@ def matmul(
                 unit = scheduler.unit(block, number)
                 batch, row, col = tiles.start(unit.tile)
                 turns.wait(consumer)
-                acc, last, state = mainloop.multiply(state, 0, gemm.accumulator(), unit.last - unit.first)
+                acc, last, state = mainloop.multiply(state, (0, 0), gemm.accumulator(), unit.last - unit.first)
                 turns.pass_on(consumer, predicate=number + 1 < count)
                 mainloop.finish(last)
                 state = state.advance(scheduler.following(block, number))

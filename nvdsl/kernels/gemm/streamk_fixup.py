@@ -34,11 +34,7 @@ class FixupWorkspace:
 
     def store(self, acc: nv.Accumulator, block: Any, barrier: Any) -> None:
         """Write what ``block`` gives, and raise its flag. By one warpgroup, of which ``barrier`` is a named barrier."""
-        column = nv.warpgroup_thread() * VECTOR
-        values = [x for registers in acc.registers() for x in registers]
-        for i in range(0, len(values), VECTOR):
-            together = vector.from_elements(ir.VectorType.get([VECTOR], acc.dtype.ir), values[i : i + VECTOR])
-            self.sums.store_vector(together, (block, i // VECTOR, column))
+        stored(self.sums, acc, block)
         nv.named_barrier_sync(barrier, 128)
         if nv.warpgroup_thread() == 0:
             memory.store_release(self.flags, block, GIVEN)
@@ -50,13 +46,27 @@ class FixupWorkspace:
                 pass
             self.flags[block] = 0
         nv.named_barrier_sync(barrier, 128)
-        column = nv.warpgroup_thread() * VECTOR
-        summed, number = [], 0
-        for registers in acc.registers():
-            sums = []
-            for i in range(0, len(registers), VECTOR):
-                given = self.sums.load_vector((block, number, column), VECTOR)
-                sums += [registers[i + j] + given[j] for j in range(VECTOR)]
-                number += 1
-            summed.append(sums)
-        return acc.with_registers(summed)
+        return with_given(self.sums, acc, block)
+
+
+def stored(sums: nv.Array, acc: nv.Accumulator, slot: Any) -> None:
+    """Write an accumulator's registers to ``sums[slot]``, 16 bytes a thread. By one warpgroup."""
+    column = nv.warpgroup_thread() * VECTOR
+    values = [x for registers in acc.registers() for x in registers]
+    for i in range(0, len(values), VECTOR):
+        together = vector.from_elements(ir.VectorType.get([VECTOR], acc.dtype.ir), values[i : i + VECTOR])
+        sums.store_vector(together, (slot, i // VECTOR, column))
+
+
+def with_given(sums: nv.Array, acc: nv.Accumulator, slot: Any) -> nv.Accumulator:
+    """``acc`` plus ``sums[slot]``, as `stored` has left it there."""
+    column = nv.warpgroup_thread() * VECTOR
+    summed, number = [], 0
+    for registers in acc.registers():
+        each = []
+        for i in range(0, len(registers), VECTOR):
+            given = sums.load_vector((slot, number, column), VECTOR)
+            each += [registers[i + j] + given[j] for j in range(VECTOR)]
+            number += 1
+        summed.append(each)
+    return acc.with_registers(summed)

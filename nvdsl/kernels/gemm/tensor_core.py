@@ -10,7 +10,7 @@ from nvdsl.kernels.blocks.direct_epilogue import cut
 from nvdsl.kernels.blocks.epilogue_visitor import EpilogueOp
 from nvdsl.kernels.gemm import cooperative, pingpong, splitk, streamk
 from nvdsl.kernels.gemm.config import Config
-from nvdsl.kernels.gemm.launch import resident_blocks
+from nvdsl.kernels.gemm.launch import resident_blocks, resident_splits
 
 
 def matmul(
@@ -36,7 +36,8 @@ def matmul(
     if config.schedule == "streamk":
         streamk.matmul.__wrapped__(a, b, out, *operands, blocks=sms, **options)
     elif config.schedule == "splitk":
-        splitk.matmul.__wrapped__(a, b, out, *operands, **options)
+        clusters = resident_splits(config, a.dtype, b_major, sms)
+        splitk.matmul.__wrapped__(a, b, out, *operands, clusters=clusters, **options)
     else:
         by_schedule = cooperative.matmul if config.schedule == "cooperative" else pingpong.matmul
         by_schedule.__wrapped__(a, b, out, *operands, blocks=resident_blocks(config, sms), **options)

@@ -9,6 +9,7 @@ import xml.etree.ElementTree as ET
 import pytest
 
 from benchmarks import bench_matmul, charts, search_matmul, ship_table
+from benchmarks.drawn import DRAWN, drawn
 from benchmarks.problems import SETS, Workload, problems, square
 from benchmarks.runner import Report, Runner
 
@@ -16,7 +17,7 @@ from benchmarks.runner import Report, Runner
 def product(ratio: float, **more):
     return {"name": "nvdsl", "road": "matmul", "error": 1e-4, "repeats": True, "ms": 1.0, "library_ms": ratio,
             "tflops": 700.0 * ratio, "library_tflops": 700.0, "ratio": ratio, "ratio_low": ratio - 0.01,
-            "ratio_high": ratio + 0.01, "pairs": 12, **more}  # fmt: skip
+            "ratio_high": ratio + 0.01, "pairs": 12, "sustained": ratio, **more}  # fmt: skip
 
 
 def report(problem: Workload, *products) -> Report:
@@ -100,3 +101,10 @@ def test_wrong_arguments_are_refused(arguments, monkeypatch):
     with pytest.raises(SystemExit) as stopped:
         bench_matmul.main()
     assert stopped.value.code == 2
+
+
+def test_a_seed_draws_the_same_problems():
+    for name in DRAWN:
+        few, many = drawn(name, 3, 5), drawn(name, 3, 20)
+        assert few == many[:5] and len(set(many)) == 20 and drawn(name, 4, 5) != few
+    assert {p.kind for p in drawn("random", 1, 9, "e4m3.f32.bf16.NT.rows")} == {"e4m3.f32.bf16.NT.rows"}

@@ -31,7 +31,7 @@ class FakeWorker:
                 **product.plain(), "error": 1e-4, "repeats": True, "ms": ms, "library_ms": library_ms,
                 "tflops": problem.flops / ms / 1e9, "library_tflops": problem.flops / library_ms / 1e9,
                 "ratio": library_ms / ms, "ratio_low": library_ms / ms - 0.01, "ratio_high": library_ms / ms + 0.01,
-                "pairs": 12,
+                "pairs": 12, "sustained": 1.0,
             })  # fmt: skip
         return {"library": "fake", "library_error": 1e-4, "products": rows}
 

@@ -1,0 +1,58 @@
+"""Split-K beyond a cluster: how many clusters share a tile, and how the sums of all come to one of them.
+
+A cluster has at most 8 blocks. Where K is long and tiles are few, several clusters have a part of each tile's K. All but
+the last hand their sums over in global memory; that one waits for them, adds them in the order of K, and stores. It has
+the highest number of them, so that all that it waits for has begun before it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import nvdsl as nv
+from nvdsl.kernels.gemm.streamk_fixup import GIVEN, VECTOR, stored, with_given
+from nvdsl.ops import memory
+
+LEAST = 8
+"""Slices of a block's part, at least: for fewer, handing over takes as long as it saves."""
+
+
+def parts(tiles: nv.Int, slices: nv.Int, split: int, clusters: int, most: int) -> nv.Int:
+    """Clusters of each tile, of ``clusters`` that run at the same time: 1 to ``most``. ``slices``: of K."""
+    wanted = nv.max(nv.min(nv.min(clusters // tiles, slices // (split * LEAST)), most), 1)
+    each = nv.max(nv.cdiv(slices, wanted * split), 1) * split
+    return nv.max(nv.cdiv(slices, each), 1)  # none without a slice
+
+
+class PartsWorkspace:
+    """Sums of consumer warpgroups, ``rows x cols`` each, on their way to another cluster. Made in the host function.
+
+    ``slots``: as many are handed over at most. As in `nvdsl.kernels.gemm.streamk_fixup`, memory is this call's alone and
+    not cleared, and a flag is up when it has a value that no memory has by chance.
+    """
+
+    def __init__(self, slots: int, rows: int, cols: int, dtype: nv.DType) -> None:
+        self.sums = nv.empty((slots, rows * cols // (128 * VECTOR), 128 * VECTOR), dtype)
+        self.flags = nv.empty(slots, nv.i64, arbitrary=True)
+
+    def store(self, acc: nv.Accumulator, slot: Any, barrier: Any) -> None:
+        """Write what a cluster gives, and raise its flag. By one warpgroup, of which ``barrier`` is a named barrier."""
+        stored(self.sums, acc, slot)
+        nv.named_barrier_sync(barrier, 128)
+        if nv.warpgroup_thread() == 0:
+            memory.store_release(self.flags, slot, GIVEN)
+
+    def sum(self, acc: nv.Accumulator, first: Any, step: Any, count: Any, barrier: Any) -> nv.Accumulator:
+        """What is given in slots ``first``, ``first + step``, ... plus ``acc``, once all are there; lowers their flags.
+        Threads wait for one each, ``count`` of the warpgroup."""
+        thread = nv.warpgroup_thread()
+        if thread // 32 * 32 < count:
+            slot = first + nv.min(thread, count - 1) * step
+            while nv.vote_any(memory.load_acquire(self.flags, slot) != GIVEN):
+                pass
+            if thread < count:
+                self.flags[slot] = 0
+        nv.named_barrier_sync(barrier, 128)
+        for i in nv.range(count, unroll=False):
+            acc = with_given(self.sums, acc, first + i * step)
+        return acc

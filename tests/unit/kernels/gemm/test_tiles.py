@@ -1,0 +1,109 @@
+"""Tiles of any multiple of 8 columns, divided along either side, of swapped operands; and split-K by many clusters."""
+
+import numpy as np
+import pytest
+
+import nvdsl as nv
+from nvdsl import sim
+from nvdsl.kernels import Config
+from nvdsl.kernels.gemm import splitk_parts, tensor_core
+from nvdsl.kernels.gemm.splitk_parts import parts
+from tests.exhaustive import sample
+
+FREE = [
+    (Config(64, 40, stages=2, consumers=1), (130, 96, 80), "nn nt tn tt"),
+    (Config(64, 40, stages=2, consumers=1, swap_ab=True), (72, 136, 80), "nn nt tn tt"),
+    (Config(128, 72, stages=3, schedule="pingpong", swap_ab=True, store_buffers=1), (130, 96, 80), "nn nt tn tt"),
+    (Config(64, 144, stages=2, along="n"), (130, 304, 80), "nt tt"),
+    (Config(64, 144, stages=2, along="n", swap_ab=True, cluster_n=2), (130, 304, 80), "nn nt"),
+    (Config(128, 128, stages=2, along="n", cluster_m=2), (260, 72, 80), "nn tt"),
+    (Config(64, 272, stages=2, along="n", store_buffers=1), (70, 280, 72), "nt"),
+    (Config(64, 32, stages=2, consumers=1, cluster_m=4, swap_ab=True), (260, 72, 80), "nn nt tn tt"),
+]
+LONG = [
+    Config(64, 64, stages=2, schedule="splitk", split=2, consumers=1, store_buffers=1, parts=16),
+    Config(128, 64, stages=3, schedule="splitk", split=4, store_buffers=1, parts=3),
+]
+OUT = [nv.f16, nv.f32]
+LEVELS = [sim.Options(), sim.Options(level="nvvm", delivery="random", order="random", seed=2)]
+
+
+def check(config, sizes, layout, out, batch=()):
+    m, n, k = sizes
+    rng = np.random.default_rng(sizes)
+    a, b = (rng.integers(-3, 4, (*batch, *shape)).astype(np.float16) for shape in ((m, k), (k, n)))
+    seen = [np.ascontiguousarray(x.swapaxes(-1, -2)).swapaxes(-1, -2) if letter == "t" else x
+            for x, letter in zip((a, b), layout, strict=True)]  # fmt: skip
+    got = nv.matmul(*seen, config=config, out_dtype=out, target="sim")
+    np.testing.assert_array_equal(got, (a.astype(np.float32) @ b.astype(np.float32)).astype(got.dtype))
+
+
+@pytest.mark.parametrize(
+    ("config", "sizes", "layout", "out"),
+    sample([(c, s, layout, out) for c, s, layouts in FREE for layout in layouts.split() for out in OUT], 4),
+    ids=lambda x: x if isinstance(x, str) else getattr(x, "name", ""),
+)
+@pytest.mark.parametrize("options", sample(LEVELS, 1), ids=lambda x: x.level)
+def test_any_tile(config, sizes, layout, out, options, monkeypatch):
+    monkeypatch.setattr(sim.Options, "from_environment", lambda: options)
+    check(config, sizes, layout, out)
+
+
+def test_a_batch_of_swapped_operands():
+    check(Config(64, 24, stages=2, consumers=1, swap_ab=True), (72, 40, 64), "nn", nv.f16, batch=(3,))
+
+
+@pytest.mark.parametrize(("config", "k"), sample([(c, k) for c in LONG for k in (64, 392, 904)], 2))
+@pytest.mark.parametrize("options", sample(LEVELS, 1), ids=lambda x: x.level)
+def test_many_clusters_share_a_tile(config, k, options, monkeypatch):
+    monkeypatch.setattr(splitk_parts, "LEAST", 1)
+    monkeypatch.setattr(sim.Options, "from_environment", lambda: options)
+    check(config, (72, 72, k), "nt", nv.f32)
+
+
+@pytest.mark.parametrize(
+    ("tiles", "slices", "split", "clusters", "most", "expected"),
+    [
+        (1, 1024, 8, 15, 16, 15), (1, 1024, 8, 15, 4, 4), (4, 1024, 2, 66, 32, 16), (1, 100, 8, 15, 16, 1),
+        (100, 1024, 2, 66, 32, 1), (1, 0, 2, 66, 32, 1), (1, 97, 2, 66, 32, 6), (66, 4096, 2, 66, 32, 1),
+    ],
+)  # fmt: skip
+def test_as_many_clusters_as_run_and_have_work(tiles, slices, split, clusters, most, expected):
+    found = parts(tiles, slices, split, clusters, most)
+    steps = nv.cdiv(slices, found * split)
+    assert found == expected and found * steps * split >= slices
+    assert found == 1 or (found - 1) * steps * split < slices, "a part without a slice"
+
+
+@pytest.mark.parametrize(
+    "config",
+    sample(
+        [
+            Config(128, 304, stages=3, along="n", store_buffers=1), Config(320, 128, stages=3, along="n", store_buffers=1),
+            Config(256, 200, stages=3, store_buffers=1, swap_ab=True), Config(192, 200, stages=3, consumers=3),
+            Config(128, 200, stages=4, schedule="pingpong", store_buffers=1), LONG[1],
+            Config(128, 128, stages=3, schedule="splitk", split=8, store_buffers=1, parts=16),
+        ],
+        1,
+    ),
+    ids=lambda c: f"{c.schedule}-{c.tile_m}x{c.tile_n}",
+)  # fmt: skip
+def test_the_largest_do_not_spill(config):
+    square = nv.ShapeDtype((2048, 2048), nv.f16)
+    strict = nv.jit(tensor_core.matmul, strict=True)
+    found = strict.compile(square, square, square, config=config, sms=132, a_major="k", b_major="k")
+    (kernel,) = found.kernels.values()
+    assert (kernel.resources.stack, kernel.resources.spill_stores) == (0, 0)
+
+
+@pytest.mark.parametrize(
+    ("config", "options", "said"),
+    [
+        (Config(64, 64, consumers=1, swap_ab=True, stages=2), {"activation": "relu"}, "swapped operands with an epilogue"),
+        (Config(64, 144, along="n", stages=2), {}, "whole panels"),
+    ],
+)
+def test_what_a_configuration_can_not_do_is_told(config, options, said):
+    a = np.ones((64, 64), np.float16)
+    with pytest.raises(nv.ArgumentError, match=said):
+        nv.matmul(a, a, config=config, target="sim", **options)
