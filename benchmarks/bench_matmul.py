@@ -118,8 +118,8 @@ def table(sweep: Sweep) -> str:
             low, high = entry["lowest"], entry["highest"]
             lines.append(
                 f"{kind}: geometric mean {entry['geometric_mean']:.3f}, call after call "
-                f"{entry['call_after_call']:.3f}, under 0.95 {entry['under']['0.95']:.1%}, lowest {low['ratio']:.3f} at {low['size']}, "
-                f"highest {high['ratio']:.3f} at {high['size']}, failed {len(entry['failed'])} of {entry['problems']}"
+                f"{entry['call_after_call']:.3f}, under 0.95 {entry['under']['0.95']:.1%}, lowest {low['ratio']:.3f} "
+                f"at {low['size']}, highest {high['ratio']:.3f} at {high['size']}, failed {len(entry['failed'])} of {entry['problems']}"
             )
     return "\n".join(lines)
 
@@ -129,7 +129,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("sets", nargs="*", metavar="SET", help=f"of {', '.join([*SETS, *DRAWN])}")
     parser.add_argument("--list", action="store_true", help="the sets, and how many problems each has")
     parser.add_argument("--sizes", type=int, nargs="+", help="others than the sets' own")
-    parser.add_argument("--seed", type=int, default=random.randrange(10**6), help="of sets that are drawn; default: any")
+    parser.add_argument("--seed", type=int, default=random.randrange(10**6), help="of drawn sets; default: any")
     parser.add_argument("--count", type=int, default=50, help="problems of a set that is drawn")
     parser.add_argument("--kind", default=KIND, help=f"types and layout of sets that are drawn; default: {KIND}")
     parser.add_argument("--road", choices=("matmul", "gemm"), default="matmul", help="nv.matmul, or nvdsl.kernels.gemm")
@@ -142,7 +142,8 @@ def arguments() -> argparse.Namespace:
     args = parser.parse_args()
     unknown = [name for name in args.sets if name not in SETS and name not in DRAWN]
     if unknown or not (args.sets or args.list):
-        parser.error(f"name one or more of {', '.join([*SETS, *DRAWN])}" + (f", not {', '.join(unknown)}" if unknown else ""))
+        known = ", ".join([*SETS, *DRAWN])
+        parser.error(f"name one or more of {known}" + (f", not {', '.join(unknown)}" if unknown else ""))
     try:
         args.problems = {
             name: problems(name, args.sizes) if name in SETS else drawn(name, args.seed, args.count, args.kind)

@@ -62,8 +62,8 @@ DRAWN: dict[str, tuple[str, Callable[[random.Random], Sizes]]] = {
 
 
 def drawn(name: str, seed: int, count: int, kind: str = KIND) -> list[Workload]:
-    """The first ``count`` problems of a seed, each another. ``kind``: as `Workload.kind`. Raises KeyError for an unknown
-    name."""
+    """The first ``count`` problems of a seed, each another. ``kind``: as `Workload.kind`. Raises KeyError for a name
+    that isn't known."""
     dtype, acc, out, layout, *scales = kind.split(".")
     draw = random.Random(f"{name} {seed}")
     found: dict[Workload, None] = {}

@@ -1,9 +1,9 @@
 """Division by a number that only the host knows: the host does it once, the kernel multiplies.
 
-A GPU has no instruction that divides integers: 32 bits take about twenty. With ``2^(l-1) < d <= 2^l`` the host finds
-``m = ceil(2^(31+l) / d)``, which has 32 bits, and the kernel has ``n // d`` as the upper half of ``2n * m``, shifted by
-``l``. It is exact for ``0 <= n < 2^31``, since the error is below ``n * d / (d * 2^(31+l)) * 2^l / d < 1 / d`` (Granlund
-and Montgomery, "Division by invariant integers using multiplication").
+A GPU has no instruction that divides integers: 32 bits take about twenty. With ``2^(s-32) < d <= 2^(s-31)`` the host
+finds ``m = ceil(2^s / d)``, which has 32 bits, and the kernel has ``n // d`` as ``n * m`` shifted by ``s``: one
+multiplication. It is exact for ``0 <= n < 2^31``, since ``n * m / 2^s`` is above ``n / d`` by less than ``n / 2^s``,
+and so by less than ``1 / d`` (Granlund and Montgomery, "Division by invariant integers using multiplication").
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _BITS = 31
 class Divisor:
     """``value`` is 1 or more. Made in the host function by `of`, or of two others by `select`.
 
-    ``factor``, ``shift``: m and l, u32; None where the value is a Python int, by which a compiler divides as well."""
+    ``factor``, ``shift``: m and s, u32; None where the value is a Python int, by which a compiler divides as well."""
 
     value: nv.Int
     factor: nv.Int | None = None
@@ -37,7 +37,8 @@ class Divisor:
             more = left >= 1 << bits
             shift, left = shift + nv.select(more, bits, 0), nv.select(more, left >> bits, left)
         shift = shift + left
-        power = nv.u64(1) << nv.u64(shift + _BITS)
+        shift = shift + _BITS
+        power = nv.u64(1) << nv.u64(shift)
         return Divisor(value, nv.u32((power - 1) // nv.u64(value) + 1), nv.u32(shift))
 
     @staticmethod
@@ -52,12 +53,12 @@ class Divisor:
         """Quotient and remainder of ``n``, which is 0 to 2^31 - 1."""
         if self.factor is None or self.shift is None:
             return n // self.value, n % self.value
-        product = nv.u64(nv.u32(n) << 1) * nv.u64(self.factor)
-        quotient = nv.i32(nv.u32(product >> 32) >> self.shift)
+        product = nv.u64(nv.u32(n)) * nv.u64(self.factor)
+        quotient = nv.i32(product >> nv.u64(self.shift))
         return quotient, n - quotient * self.value
 
     def _parts(self) -> tuple[nv.Int, nv.Int, nv.Int]:
         if self.factor is None or self.shift is None:
-            shift = (self.value - 1).bit_length()
-            return self.value, nv.u32(-(-(1 << _BITS + shift) // self.value)), nv.u32(shift)
+            shift = _BITS + (self.value - 1).bit_length()
+            return self.value, nv.u32(-(-(1 << shift) // self.value)), nv.u32(shift)
         return self.value, self.factor, self.shift

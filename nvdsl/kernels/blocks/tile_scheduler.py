@@ -29,9 +29,10 @@ class RowGroups:
     def place(self, t: nv.Int) -> tuple[nv.Int, nv.Int]:
         """Row and column of tile number ``t``."""
         band, within = self._band.divmod(t)
-        height = self._height if self._whole else Divisor.select(band < self._full, self._height, self._last)
+        first = band * self._group
+        height = self._height if self._whole else Divisor.select(band == self._full, self._last, self._height)
         col, row = height.divmod(within)
-        return band * self._group + row, col
+        return first + row, col
 
 
 class TileScheduler:

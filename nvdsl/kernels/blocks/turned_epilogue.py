@@ -13,8 +13,8 @@ from nvdsl.lang.accumulator import pack_pair
 class TurnedEpilogue(TmaEpilogue):
     """`TmaEpilogue` for accumulators of ``out.T``, of 16 and 32 bits; rows and columns are those of the accumulators.
 
-    A piece is 64 of their rows, which are neighbours in a row of ``out``, and up to 8 KB. stmatrix turns it on its way to
-    shared memory: PTX ISA, stmatrix, ``.trans``.
+    A piece is 64 of their rows, which are neighbours in a row of ``out``, and up to 8 KB. stmatrix turns it on its way
+    to shared memory (PTX ISA, stmatrix, ``.trans``).
     """
 
     def _tensor_maps(self) -> dict[int, nv.TMA]:

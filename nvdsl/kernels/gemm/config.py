@@ -25,8 +25,8 @@ class Config:
     """One GEMM kernel of the family. It is frozen and hashable, and so a compile-time constant.
 
     ``tile_m, tile_n, tile_k``: elements of a block's tile of the result, and of K in one slot of the ring; ``stages``:
-    slots. ``schedule``: "cooperative" (the consumer warpgroups share a tile: each takes ``tile_m / consumers`` rows, or ``tile_n /
-    consumers`` columns)
+    slots. ``schedule``: "cooperative" (the consumer warpgroups share a tile: each takes ``tile_m / consumers`` rows,
+    or ``tile_n / consumers`` columns)
     or "pingpong" (two consumers, each on a tile of its own, one multiplying while the other stores), or "streamk"
     (ping-pong, with tiles cut along K so that all blocks end at the same time), or "splitk" (cooperative, with
     ``split`` blocks for each tile, each with a part of K: for few tiles).
@@ -137,7 +137,10 @@ class Config:
             (self.along == "m" or self.schedule == "cooperative", f"{self.schedule} divides tiles along m"),
             (not self.swap_ab or self.schedule in SCHEDULES[:2], f"{self.schedule} with swapped operands"),
             (not self.swap_ab or out_dtype.bits > 8, f"a result of {out_dtype.name} with swapped operands"),
-            (self.cols % (unit * self.split) == 0, f"{self.cols} columns: each of {self.split} blocks stores n * {unit}"),
+            (
+                self.cols % (unit * self.split) == 0,
+                f"{self.cols} columns: each of {self.split} blocks stores n * {unit}",
+            ),
             (self.rows > 0 and self.rows % 64 == 0, f"{self.rows} rows a consumer: wgmma takes 64 at a time"),
             (
                 8 <= self.cols <= 256 and self.cols % unit == 0,

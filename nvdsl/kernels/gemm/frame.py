@@ -81,8 +81,9 @@ class Gemm:
             # Before the barriers are made: what the host has counted comes from memory, and takes as long.
             *begin, bytes = opaque(*self.tiles.start(tile), self.a.usual_bytes + self.b.usual_bytes)
         mainloop = self.mainloop(
-            self.a, self.b, self.steps, stages=config.stages, rows=config.rows, cols=config.cols, consumers=config.consumers,
-            readers=config.consumers if config.shared_tile else 1, in_flight=config.in_flight,
+            self.a, self.b, self.steps, stages=config.stages, rows=config.rows, cols=config.cols,
+            consumers=config.consumers, readers=config.consumers if config.shared_tile else 1,
+            in_flight=config.in_flight,
         )  # fmt: skip
         self.epilogue.allocate(config.consumers)
         if tile is not None and config.cluster == 1:

@@ -39,8 +39,8 @@ def matmul(
 ) -> None:
     """out[M, N] = A[M, K] @ B[K, N], as `nvdsl.kernels.gemm.cooperative.matmul`, but with a block for each of
     ``config.split`` parts of each tile; and where K is long, with up to ``config.parts`` such clusters for each.
-    ``clusters``: how many run at the same time. None waits but for clusters of lower numbers: the grid may be larger than
-    the GPU."""
+    ``clusters``: how many run at the same time. None waits but for clusters of lower numbers: the grid may be larger
+    than the GPU."""
     gemm = Gemm(a, b, out, operands, config, acc_dtype, a_major, b_major, epilogue_op, direct_store)
     tiles, epilogue = gemm.tiles, gemm.epilogue
     split, width, count = config.split, config.tile_n // config.split, tiles.count

@@ -1,8 +1,8 @@
 """Split-K beyond a cluster: how many clusters share a tile, and how the sums of all come to one of them.
 
-A cluster has at most 8 blocks. Where K is long and tiles are few, several clusters have a part of each tile's K. All but
-the last hand their sums over in global memory; that one waits for them, adds them in the order of K, and stores. It has
-the highest number of them, so that all that it waits for has begun before it.
+A cluster has at most 8 blocks. Where K is long and tiles are few, several clusters have a part of each tile's K. All
+but the last hand their sums over in global memory; that one waits for them, adds them in the order of K, and stores. It
+has the highest number of them, so that all that it waits for has begun before it.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ def parts(tiles: nv.Int, slices: nv.Int, split: int, clusters: int, most: int) -
 class PartsWorkspace:
     """Sums of consumer warpgroups, ``rows x cols`` each, on their way to another cluster. Made in the host function.
 
-    ``slots``: as many are handed over at most. As in `nvdsl.kernels.gemm.streamk_fixup`, memory is this call's alone and
-    not cleared, and a flag is up when it has a value that no memory has by chance.
+    ``slots``: as many are handed over at most. As in `nvdsl.kernels.gemm.streamk_fixup`, memory is this call's alone
+    and not cleared, and a flag is up when it has a value that no memory has by chance.
     """
 
     def __init__(self, slots: int, rows: int, cols: int, dtype: nv.DType) -> None:
