@@ -119,7 +119,8 @@ def table(sweep: Sweep) -> str:
             lines.append(
                 f"{kind}: geometric mean {entry['geometric_mean']:.3f}, call after call "
                 f"{entry['call_after_call']:.3f}, under 0.95 {entry['under']['0.95']:.1%}, lowest {low['ratio']:.3f} "
-                f"at {low['size']}, highest {high['ratio']:.3f} at {high['size']}, failed {len(entry['failed'])} of {entry['problems']}"
+                f"at {low['size']}, highest {high['ratio']:.3f} at {high['size']}, "
+                f"failed {len(entry['failed'])} of {entry['problems']}"
             )
     return "\n".join(lines)
 
