@@ -59,6 +59,6 @@ class Divisor:
 
     def _parts(self) -> tuple[nv.Int, nv.Int, nv.Int]:
         if self.factor is None or self.shift is None:
-            shift = _BITS + (self.value - 1).bit_length()
+            shift = _BITS + int(self.value - 1).bit_length()
             return self.value, nv.u32(-(-(1 << shift) // self.value)), nv.u32(shift)
         return self.value, self.factor, self.shift

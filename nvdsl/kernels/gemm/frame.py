@@ -79,7 +79,7 @@ class Gemm:
         config = self.config
         if tile is not None and config.cluster == 1:
             # Before the barriers are made: what the host has counted comes from memory, and takes as long.
-            *begin, bytes = opaque(*self.tiles.start(tile), self.a.usual_bytes + self.b.usual_bytes)
+            batch, row, col, bytes = opaque(*self.tiles.start(tile), self.a.usual_bytes + self.b.usual_bytes)
         mainloop = self.mainloop(
             self.a, self.b, self.steps, stages=config.stages, rows=config.rows, cols=config.cols,
             consumers=config.consumers, readers=config.consumers if config.shared_tile else 1,
@@ -87,7 +87,7 @@ class Gemm:
         )  # fmt: skip
         self.epilogue.allocate(config.consumers)
         if tile is not None and config.cluster == 1:
-            mainloop.start(*begin, first, last, bytes)
+            mainloop.start(batch, row, col, first, last, bytes)
         if config.cluster > 1:
             nv.cluster_sync()
         else:

@@ -44,7 +44,8 @@ def matmul(
     gemm = Gemm(a, b, out, operands, config, acc_dtype, a_major, b_major, epilogue_op, direct_store)
     tiles, epilogue = gemm.tiles, gemm.epilogue
     split, width, count = config.split, config.tile_n // config.split, tiles.count
-    parts, workspace = 1, None
+    parts: Any = 1
+    workspace: Any = None
     if config.parts > 1:
         parts = splitk_parts.parts(count, gemm.slices, split, clusters, config.parts)
         gemm.steps = nv.cdiv(gemm.slices, split * parts)
@@ -53,8 +54,8 @@ def matmul(
 
     @nv.kernel(grid=count * parts * split, block=config.threads, cluster=split)
     def kernel() -> None:
-        rank, tile = nv.cluster_rank(), nv.block_id.x // split
-        part: Any = 0
+        rank, part = nv.cluster_rank(), 0
+        tile: Any = nv.block_id.x // split
         if workspace is not None:
             part, tile = of_tiles.divmod(tile)
         begin = (part * split + rank) * steps
