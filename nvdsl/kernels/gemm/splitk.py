@@ -54,10 +54,10 @@ def matmul(
 
     @nv.kernel(grid=count * parts * split, block=config.threads, cluster=split)
     def kernel() -> None:
-        rank, part = nv.cluster_rank(), 0
-        tile: Any = nv.block_id.x // split
+        rank, tile = nv.cluster_rank(), nv.block_id.x // split
+        part: nv.Int = 0
         if workspace is not None:
-            part, tile = of_tiles.divmod(tile)
+            part, tile = of_tiles.divmod(tile)  # type: ignore[assignment]
         begin = (part * split + rank) * steps
         mainloop = gemm.prologue(tile, begin, begin + steps)
         nv.cluster_arrive(relaxed=True)  # this block has begun: others may write into its memory
