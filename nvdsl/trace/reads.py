@@ -128,6 +128,7 @@ class _Walk:
         self.holders: list[tuple[Any, str]] = []  # modules, classes, objects: their attributes are read as named
         self.attributes: set[str] = set()
         self.looked: set[tuple[int, str]] = set()
+        self.inherited: dict[tuple[int, bool], frozenset[str]] = {}
         self.reflective = False
 
     def run(self, roots: Iterable[Any]) -> list[Read]:
@@ -227,15 +228,23 @@ class _Walk:
             self.attribute("attribute", holder, key, own[key], name)
         if isinstance(holder, ModuleType):
             return
-        inherited = holder.__mro__[1:] if isinstance(holder, type) else type(holder).__mro__
         slots = () if isinstance(holder, type) else _slots(type(holder))
         for key in slots:
             if everything or key in self.attributes:
                 self.attribute("slot", holder, key, getattr(holder, key, MISSING), name)
         if hasattr(holder, "__dict__"):
-            for key in sorted(self.attributes - wanted - set(slots)):  # one of its own would hide the class's
-                if any(key in vars(base) for base in inherited):
-                    self.attribute("attribute", holder, key, MISSING, name)
+            of_bases = self.names_of_bases(holder) & self.attributes
+            for key in sorted(of_bases - wanted - set(slots)):  # one of its own would hide the class's
+                self.attribute("attribute", holder, key, MISSING, name)
+
+    def names_of_bases(self, holder: Any) -> frozenset[str]:
+        """The attributes that a class has from its bases, or an object from its class."""
+        is_class = isinstance(holder, type)
+        cls = holder if is_class else type(holder)
+        if (names := self.inherited.get((id(cls), is_class))) is None:
+            bases = cls.__mro__[1:] if is_class else cls.__mro__
+            names = self.inherited[id(cls), is_class] = frozenset().union(*(vars(base) for base in bases))
+        return names
 
     def attribute(self, kind: str, holder: Any, key: str, value: Any, name: str) -> None:
         if (id(holder), key) not in self.looked:
