@@ -59,14 +59,15 @@ def copy_async(work: Work, stages: int = 3) -> None:
         def views(stage: Any) -> dict[int, Any]:
             return {k: _view(wide[k], tile, stage) for k, tile in tiles.items()}
 
-        def copy(at: Any, stage: Any) -> Any:
-            """The token of the group of copies."""
+        def copy(at: Any, stage: Any, more: Any = None) -> Any:
+            """The token of the group of copies. Where there are no ``more`` they copy 0 bytes, and no branch is in the
+            way; those that go through registers copy once more what nobody reads."""
             place = views(stage)
             values = clone([op for op in ops if op in address], {key(variable): at})
             tokens = []
             for load, store in zip(loads, stores, strict=True):
                 if _bytes(store) in arch.CP_ASYNC_BYTES:
-                    tokens.append(_copy(load, store, place[key(store.operands[1])], values))
+                    tokens.append(_copy(load, store, place[key(store.operands[1])], values, more))
                 else:
                     clone([load, store], {**values, **place})
             return nvgpu.DeviceAsyncCreateGroupOp(tokens).result if tokens else None
@@ -87,18 +88,16 @@ def copy_async(work: Work, stages: int = 3) -> None:
                 nvgpu.DeviceAsyncWaitOp(token, numGroups=stages - 2)
             gpu.barrier()
             later = arith.addi(here, arith.muli(width, number(stages - 1)))
-            more = scf.IfOp(arith.cmpi(arith.CmpIPredicate.slt, later, upper), has_else=token is not None)
-            with ir.InsertionPoint(more.then_block):
-                copy(later, arith.remui(arith.addi(turn, number(stages - 1)), number(stages)))
-                scf.YieldOp([])
-            if token is not None:
-                with ir.InsertionPoint(more.else_block):
-                    nvgpu.DeviceAsyncCreateGroupOp([token])
-                    scf.YieldOp([])
+            more = arith.cmpi(arith.CmpIPredicate.slt, later, upper)
+            slot = arith.remui(arith.addi(turn, number(stages - 1)), number(stages))
+            last = arith.subi(upper, width)
+            copy(arith.minsi(later, last), slot, more)
             now = {key(variable): here, **{key(a): b for a, b in zip(carried, made.inner_iter_args, strict=True)}}
             now |= views(arith.remui(turn, number(stages)))
             now = clone([op for op in ops if op in products], now)
             scf.YieldOp([now.get(key(v), v) for v in end.operands])
+        if token is not None:
+            nvgpu.DeviceAsyncWaitOp(token, numGroups=0)
     for old, value in zip(loop.results, made.results, strict=True):
         old.replace_all_uses_with(value)
     loop.erase()
@@ -145,13 +144,18 @@ def _view(wide: Any, tile: Any, stage: Any) -> Any:
     return memref.SubViewOp(part, wide, [stage], [], [], [dynamic, *rest], sizes, ones).result
 
 
-def _copy(load: Any, store: Any, target: Any, values: dict[int, Any]) -> Any:
+def _copy(load: Any, store: Any, target: Any, values: dict[int, Any], more: Any) -> Any:
     type = store.operands[0].type
     count = type.shape[-1] if isinstance(type, ir.VectorType) else 1
     past_l1 = _bytes(store) == max(arch.CP_ASYNC_BYTES)  # .cg takes no other size
     into = [values.get(key(v), v) for v in named(store).indices]
     out = [values.get(key(v), v) for v in named(load).indices]
-    return nvgpu.DeviceAsyncCopyOp(target, into, load.operands[0], out, count, bypassL1=past_l1 or None).result
+    valid = None
+    if more is not None:
+        valid = arith.select(more, *(arith.constant(ir.IndexType.get(), n) for n in (count, 0)))
+    return nvgpu.DeviceAsyncCopyOp(
+        target, into, load.operands[0], out, count, srcElements=valid, bypassL1=past_l1 or None
+    ).result
 
 
 def _drop(work: Work, tiles: dict[int, Any]) -> None:

@@ -10,6 +10,7 @@ from nvdsl.schedule.blocks import bufferize, launch, tile_blocks
 from nvdsl.schedule.hopper import wgmma
 from nvdsl.schedule.latency import hide_latency
 from nvdsl.schedule.matrices import mma_sync, wmma
+from nvdsl.schedule.prefetch import prefetch
 from nvdsl.schedule.registers import hoist_sums
 from nvdsl.schedule.shared import copies, merge_barriers, pad, stage
 from nvdsl.schedule.step import Step
@@ -37,22 +38,24 @@ def wmma_steps(
     warp: tuple[int, int] = (64, 32),
     dtype: DType = f16,
     *,
+    stages: int = 1,
     without: Sequence[str] = (),
 ) -> list[Step]:
     """The schedule of Katel, Khandelwal and Bondhugula ("MLIR-based code generation for GPU tensor cores", 2022): tiles
     of ``block`` (m, n, k) in shared memory and of ``warp`` (m, n) for each warp, and WMMA. ``dtype``: of the operands.
+    From two ``stages`` on, copies are those of cp.async, into as many buffers.
 
-    ``without``: names of steps to leave out: merge_barriers, pad, permute, unroll, hoist_sums, hide_latency, and "wide"
-    for copies of one element at a time.
+    ``without``: names of steps to leave out: merge_barriers, pad, permute, unroll, hoist_sums, hide_latency, prefetch,
+    and "wide" for copies of one element at a time.
     """
     wide = 16 // dtype.bytes
     copied = 1 if "wide" in without else wide
     steps = [
         tile_blocks(*block), bufferize(), stage(), merge_barriers(), pad(wide), tile_warps(*warp),
         tile_fragments(16, 16, 32 // dtype.bytes), permute("kij"), vectorize(), copies(copied), launch(), unroll(),
-        hoist_sums(), hide_latency(), wmma(),
+        hoist_sums(), *([hide_latency(), wmma()] if stages == 1 else [wmma(), copy_async(stages), prefetch()]),
     ]  # fmt: skip
-    known = ("merge_barriers", "pad", "permute", "unroll", "hoist_sums", "hide_latency", "wide")
+    known = ("merge_barriers", "pad", "permute", "unroll", "hoist_sums", "hide_latency", "prefetch", "wide")
     return _without(steps, without, known)
 
 
@@ -66,14 +69,14 @@ def mma_steps(
     """The same with ldmatrix and mma.sync instead of WMMA, and a swizzle instead of longer rows, for f16. From two
     ``stages`` on, copies are those of cp.async, into as many buffers.
 
-    ``without``: names of steps to leave out: merge_barriers, permute, hide_latency, swizzle.
+    ``without``: names of steps to leave out: merge_barriers, permute, hide_latency, prefetch, swizzle.
     """
     steps = [
         tile_blocks(*block), bufferize(), stage(), merge_barriers(), tile_warps(*warp), tile_fragments(16, 8, 16),
         permute("kij"), vectorize(), copies(8), launch(), unroll(), hoist_sums(), mma_sync(), swizzle(),
-        hide_latency() if stages == 1 else copy_async(stages),
+        *([hide_latency()] if stages == 1 else [copy_async(stages), prefetch()]),
     ]  # fmt: skip
-    return _without(steps, without, ("merge_barriers", "permute", "hide_latency", "swizzle"))
+    return _without(steps, without, ("merge_barriers", "permute", "hide_latency", "prefetch", "swizzle"))
 
 
 def wgmma_steps(block: tuple[int, int, int] = (128, 256, 64), stages: int = 4, warpgroups: int = 2) -> list[Step]:

@@ -146,7 +146,7 @@ def _copy(op: Any, array: Any) -> None:
     count = integer(op, "dstElements")
     with ir.InsertionPoint(op), op.location:
         inside = _inside(list(view.srcIndices), list(array.type.shape))
-        valid = arith.select(inside, _number(count), _number(0))
+        valid = arith.select(inside, _number(count) if view.srcElements is None else view.srcElements, _number(0))
         made = nvgpu.DeviceAsyncCopyOp(
             view.dst, list(view.dstIndices), array, list(view.srcIndices), count,
             srcElements=valid, bypassL1=has(op, "bypassL1") or None,

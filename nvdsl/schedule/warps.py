@@ -57,6 +57,15 @@ def tile_threads(work: Work, m: int, n: int) -> None:
         structured.ConvertToLoopsOp(script.any_op, script.match(*_BLOCKWIDE))
 
 
+@step
+def spread(work: Work, m: int, n: int) -> None:
+    """Splits each tile of `tile_fragments` among m x n threads, side by side: what a thread has of one tile is next to
+    what its neighbours have, and far from what it has of the next tile."""
+    for op in _in_place(work):
+        _check_tile(work, op, (m, n), "threads")
+    _tile_all(work, mapping(["thread<linear_dim_1>", "thread<linear_dim_0>"]), num_threads=[m, n])
+
+
 def _tile_all(work: Work, where: Any, **sizes: Any) -> None:
     for mark in [work.mark(op) for op in _in_place(work)]:
         with work.transform() as script:

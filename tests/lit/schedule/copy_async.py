@@ -17,13 +17,13 @@ change(sc.matmul(64, 128, 256), sc.mma_steps((32, 64, 32), (32, 32), stages=3))
 # CHECK-NEXT: scf.for
 # CHECK: nvgpu.device_async_wait %[[TOKEN]] {numGroups = 1 : i32}
 # CHECK-NEXT: gpu.barrier
-# CHECK: scf.if
-# CHECK-COUNT-6: nvgpu.device_async_copy
-# CHECK: } else {
-# CHECK-NEXT: nvgpu.device_async_create_group %[[TOKEN]]
+# CHECK: %[[VALID:.*]] = arith.select %{{.*}}, %c8, %c0
+# CHECK-COUNT-6: nvgpu.device_async_copy {{.*}}, 8, %[[VALID]]
+# CHECK: nvgpu.device_async_create_group
 # CHECK: nvgpu.ldmatrix
 # CHECK-NOT: gpu.barrier
 # CHECK: scf.yield
+# CHECK: nvgpu.device_async_wait %[[TOKEN]] {numGroups = 0 : i32}
 
 change(sc.matmul(64, 128, 256), [*sc.mma_steps((32, 64, 32), (32, 32), without=["hide_latency"]), sc.copy_async(1)])
 # CHECK: copy_async.py:[[# @LINE - 1]]: step copy_async(1): 1 buffers
