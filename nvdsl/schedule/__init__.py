@@ -17,7 +17,7 @@ from nvdsl.schedule.finish import finish
 from nvdsl.schedule.fused import fma
 from nvdsl.schedule.hopper import wgmma
 from nvdsl.schedule.latency import hide_latency
-from nvdsl.schedule.lists import fma_steps, mma_steps, wgmma_steps, wmma_steps
+from nvdsl.schedule.lists import fma_steps, mma_steps, simt_steps, wgmma_steps, wmma_steps
 from nvdsl.schedule.masking import mask
 from nvdsl.schedule.matrices import mma_sync, wmma
 from nvdsl.schedule.payload import Payload, matmul, payload
@@ -32,6 +32,6 @@ from nvdsl.schedule.work import Work
 __all__ = [
     "Payload", "Scheduled", "Step", "Work", "bufferize", "compile", "copies", "copy_async", "finish", "fma", "fma_steps",
     "hide_latency", "hoist_sums", "launch", "mask", "matmul", "merge_barriers", "mma_steps", "mma_sync", "pad",
-    "payload", "permute", "prefetch", "spread", "stage", "step", "swizzle", "tile_blocks", "tile_fragments", "tile_threads", "tile_warps",
+    "payload", "permute", "prefetch", "simt_steps", "spread", "stage", "step", "swizzle", "tile_blocks", "tile_fragments", "tile_threads", "tile_warps",
     "unroll", "vectorize", "wgmma", "wgmma_steps", "wmma", "wmma_steps",
 ]  # fmt: skip

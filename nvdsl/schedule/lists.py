@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from nvdsl.errors import ArgumentError, frames
 from nvdsl.schedule.asynchronous import copy_async
 from nvdsl.schedule.blocks import bufferize, launch, tile_blocks
+from nvdsl.schedule.fused import fma
 from nvdsl.schedule.hopper import wgmma
 from nvdsl.schedule.latency import hide_latency
 from nvdsl.schedule.matrices import mma_sync, wmma
@@ -15,7 +16,7 @@ from nvdsl.schedule.registers import hoist_sums
 from nvdsl.schedule.shared import copies, merge_barriers, pad, stage
 from nvdsl.schedule.step import Step
 from nvdsl.schedule.swizzling import swizzle
-from nvdsl.schedule.warps import permute, tile_fragments, tile_threads, tile_warps, unroll, vectorize
+from nvdsl.schedule.warps import permute, spread, tile_fragments, tile_threads, tile_warps, unroll, vectorize
 from nvdsl.values.dtypes import DType, f16
 
 
@@ -31,6 +32,28 @@ def fma_steps(
         tile_blocks(*block), bufferize(), stage(), merge_barriers(), tile_threads(*threads), copies(1), launch(),
     ]  # fmt: skip
     return _without(steps, without, ("stage", "merge_barriers", "copies"))
+
+
+def simt_steps(
+    block: tuple[int, int, int] = (128, 128, 16),
+    tile: tuple[int, int] = (16, 64),
+    threads: tuple[int, int] = (16, 16),
+    *,
+    stages: int = 3,
+    without: Sequence[str] = (),
+) -> list[Step]:
+    """The same in registers: each of ``threads`` (down, across) has a part of every ``tile`` (m, n) of the block's, and
+    multiplies and adds vectors by fma, of f32. From two ``stages`` on, copies are those of cp.async, into as many
+    buffers.
+
+    ``without``: names of steps to leave out: merge_barriers, permute, hide_latency, swizzle.
+    """
+    steps = [
+        tile_blocks(*block), bufferize(), stage(), merge_barriers(), tile_fragments(*tile, 4), permute("kij"),
+        spread(*threads), vectorize(), copies(4), launch(), unroll(), hoist_sums(), fma(), swizzle(),
+        hide_latency() if stages == 1 else copy_async(stages),
+    ]  # fmt: skip
+    return _without(steps, without, ("merge_barriers", "permute", "hide_latency", "swizzle"))
 
 
 def wmma_steps(

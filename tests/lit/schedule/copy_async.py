@@ -6,7 +6,7 @@ from stages import change
 
 from nvdsl import schedule as sc
 
-change(sc.matmul(64, 128, 256), sc.mma_steps((32, 64, 32), (32, 32), stages=3))
+change(sc.matmul(64, 128, 256), sc.mma_steps((32, 64, 32), (32, 32), stages=3, without=["prefetch"]))
 # CHECK: AFTER copy_async(3)
 # CHECK-DAG: memref.alloc() : memref<3x32x64xf16, #gpu.address_space<workgroup>>
 # CHECK-DAG: memref.alloc() : memref<3x32x32xf16, #gpu.address_space<workgroup>>
