@@ -30,8 +30,9 @@ from nvdsl.schedule.warps import permute, spread, tile_fragments, tile_threads, 
 from nvdsl.schedule.work import Work
 
 __all__ = [
-    "Payload", "Scheduled", "Step", "Work", "bufferize", "compile", "copies", "copy_async", "finish", "fma", "fma_steps",
-    "hide_latency", "hoist_sums", "launch", "mask", "matmul", "merge_barriers", "mma_steps", "mma_sync", "pad",
-    "payload", "permute", "prefetch", "simt_steps", "spread", "stage", "step", "swizzle", "tile_blocks", "tile_fragments", "tile_threads", "tile_warps",
-    "unroll", "vectorize", "wgmma", "wgmma_steps", "wmma", "wmma_steps",
+    "Payload", "Scheduled", "Step", "Work", "bufferize", "compile", "copies", "copy_async", "finish", "fma",
+    "fma_steps", "hide_latency", "hoist_sums", "launch", "mask", "matmul", "merge_barriers", "mma_steps",
+    "mma_sync", "pad", "payload", "permute", "prefetch", "simt_steps", "spread", "stage", "step", "swizzle",
+    "tile_blocks", "tile_fragments", "tile_threads", "tile_warps", "unroll", "vectorize", "wgmma", "wgmma_steps",
+    "wmma", "wmma_steps",
 ]  # fmt: skip

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from nvdsl.ir.walk import defining
 from nvdsl.mlir import ir
 from nvdsl.mlir.dialects import arith, math, vector
 from nvdsl.mlir.dialects.transform import vector as transform_vector
@@ -15,8 +14,8 @@ from nvdsl.schedule.work import Work
 
 @step
 def fma(work: Work) -> None:
-    """Makes fused multiply-adds of the vectors: a row of a sum is a vector, to which an element of A times a row of B is
-    added. Loads and stores of several rows become one for each."""
+    """Makes fused multiply-adds of the vectors: a row of a sum is a vector, to which an element of A times a row of B
+    is added. Loads and stores of several rows become one for each."""
     contractions = work.find("vector.contract")
     if not contractions:
         work.refuse("no products of vectors", "it works on vector.contract", "vectorize() before")

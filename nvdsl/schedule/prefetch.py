@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from nvdsl.mlir import ir
 from nvdsl.mlir.dialects import arith, scf
 from nvdsl.schedule.latency import k_loop
@@ -18,8 +16,8 @@ _PRODUCTS = ("nvgpu.mma.sync", "gpu.subgroup_mma_compute")
 
 @step
 def prefetch(work: Work) -> None:
-    """Loads the first tiles of tensor cores of a turn in the turn before: the wait and the barrier stand before the last
-    products of a turn, and these run while the next tiles come from shared memory. Behind copy_async()."""
+    """Loads the first tiles of tensor cores of a turn in the turn before: the wait and the barrier stand before the
+    last products of a turn, and these run while the next tiles come from shared memory. Behind copy_async()."""
     loop = k_loop(work)
     if loop is None:
         return
@@ -30,8 +28,8 @@ def prefetch(work: Work) -> None:
     variable, *carried = body.arguments
     lower, upper, width, *starts = loop.operands
     sums = len(starts)
-    if [op.name for op in waits] != ["nvgpu.device_async_wait", "gpu.barrier"] or not sums or len(products) < sums:
-        work.refuse("a turn without one wait, one barrier and a product for each sum",
+    if len(waits) > 2 or waits[-1].name != "gpu.barrier" or not 0 < sums <= len(products):
+        work.refuse("a turn without one barrier behind a wait, and a product for each sum",
                     "the last products run while the first tiles of the next turn are loaded",
                     "hoist_sums(), mma_sync() or wmma(), and copy_async() before")  # fmt: skip
     first = [op for op in ops if op.name in _LOADS and op in slice_of(products[:sums], ops)]

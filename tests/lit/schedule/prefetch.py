@@ -22,6 +22,6 @@ change(sc.matmul(64, 128, 256), STEPS)
 # CHECK: scf.yield {{.*}}, %[[NEXT]]
 
 change(sc.matmul(64, 128, 256), sc.mma_steps((32, 64, 32), (32, 64)) + [sc.prefetch()])
-# CHECK: prefetch.py:[[# @LINE - 1]]: step prefetch(): a turn without one wait, one barrier and a product for each sum
+# CHECK: prefetch.py:[[# @LINE - 1]]: step prefetch(): a turn without one barrier behind a wait, and a product for each sum
 # CHECK-NEXT: rule: the last products run while the first tiles of the next turn are loaded
 # CHECK-NEXT: fix: hoist_sums(), mma_sync() or wmma(), and copy_async() before

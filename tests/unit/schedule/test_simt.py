@@ -35,6 +35,7 @@ def test_any_function_behind_the_product_and_narrow_types():
     steps = sc.simt_steps(BLOCK, TILE, THREADS)
     error = product(steps, 16, 32, 16, lambda a, b, e, c: np.maximum((a @ b) / 4 + e, 0), **F32, **then)
     assert error == 0
+    steps = sc.simt_steps((16, 32, 16), TILE, THREADS)
     assert product(steps, 16, 32, 16, dtype=nv.bf16, of=nv.bf16.numpy) == 0
     assert product(steps, 16, 32, 16, sums=nv.f16, to="f2") == 0
 
