@@ -11,6 +11,7 @@ from nvdsl.schedule.step import step
 from nvdsl.schedule.work import Work
 
 _LOADS = ("nvgpu.ldmatrix", "gpu.subgroup_mma_load_matrix")
+_BARRIER = "gpu.barrier"
 _PRODUCTS = ("nvgpu.mma.sync", "gpu.subgroup_mma_compute")
 
 
@@ -23,12 +24,13 @@ def prefetch(work: Work) -> None:
         return
     body = loop.regions[0].blocks[0]
     *ops, end = [op.operation for op in body.operations]
-    waits = [op for op in ops if op.name in ("nvgpu.device_async_wait", "gpu.barrier")]
+    waits = [op for op in ops if op.name in ("nvgpu.device_async_wait", _BARRIER)]
     products = [op for op in ops if op.name in _PRODUCTS]
     variable, *carried = body.arguments
     lower, upper, width, *starts = loop.operands
     sums = len(starts)
-    if len(waits) > 2 or waits[-1].name != "gpu.barrier" or not 0 < sums <= len(products):
+    names = [op.name for op in waits]
+    if names not in ([_BARRIER], ["nvgpu.device_async_wait", _BARRIER]) or not 0 < sums <= len(products):
         work.refuse("a turn without one barrier behind a wait, and a product for each sum",
                     "the last products run while the first tiles of the next turn are loaded",
                     "hoist_sums(), mma_sync() or wmma(), and copy_async() before")  # fmt: skip
