@@ -17,7 +17,7 @@ from nvdsl.lang.axis import Axis
 from nvdsl.lang.distributed import Grid
 from nvdsl.lang.packing import pair_vector
 from nvdsl.lang.tile import Tile
-from nvdsl.layout import FRAGMENT_ROWS
+from nvdsl.layout import FRAGMENT_COLS, FRAGMENT_ROWS
 from nvdsl.mlir import ir
 from nvdsl.mlir.dialects import scf
 from nvdsl.ops.pointer import index
@@ -184,28 +184,36 @@ def check_tile(tile: Tile, shape: tuple[int, int], what: str) -> None:
 def as_matrices(tile: Tile, cols: Axis, rows: Axis, dtype: DType) -> bool:
     """Whether a fragment goes to the tile, or comes from it, as 8x8 matrices of 16-bit elements."""
     by_quads = rows.threads == 128 and _are_pairs(cols) and len(cols.offsets) == cols.extent // 4
-    return tile.dtype.bits == 16 and dtype.bits == 16 and not tile.transposed and by_quads
+    return tile.dtype.bits == 16 and dtype.bits == 16 and by_quads
 
 
 def store_words(words: Sequence[Sequence[Value]], tile: Tile) -> None:
     """stmatrix of packed registers: ``words[block]`` are those of 64 rows, in the order of an accumulator's pairs."""
     for pointer, block, first, count in _matrices(tile, [len(block) for block in words]):
-        stmatrix(pointer, list(words[block][first : first + count]))
+        stmatrix(pointer, list(words[block][first : first + count]), transpose=tile.transposed)
 
 
 def load_words(tile: Tile) -> list[list[Value]]:
     """The packed registers of a tile of 16-bit elements, by ldmatrix, a list for each 64 rows."""
     found: list[list[Value]] = [[] for _ in range(tile.shape[0] // 64)]
     for pointer, block, _, count in _matrices(tile, [tile.shape[1] // 4] * len(found)):
-        found[block] += ldmatrix(pointer, count)
+        found[block] += ldmatrix(pointer, count, transpose=tile.transposed)
     return found
 
 
 def _matrices(tile: Tile, counts: Sequence[int]) -> Iterator[tuple[Any, int, int, int]]:
     """(pointer, block of 64 rows, first register, registers) of each group of matrices: four, or two at the end."""
     thread = warpgroup_thread()
-    of_four = FRAGMENT_ROWS(thread)
-    of_two = FRAGMENT_ROWS(thread - thread % 32 + thread % 16)  # lanes 16 to 31 give no address then
+    of_lanes = FRAGMENT_COLS if tile.transposed else FRAGMENT_ROWS
+    of_four = of_lanes(thread)
+    of_two = of_lanes(thread - thread % 32 + thread % 16)  # lanes 16 to 31 give no address then
+    if tile.transposed:  # the fragment's columns are the stored rows; 8 of them further, the swizzle is the same
+        for block, count in enumerate(counts):
+            for first in range(0, count, 4):
+                row, col = of_two if count - first == 2 else of_four
+                byte = tile.layout.offset(row, col + block * 64) + tile.layout.offset(first * 4, 0)
+                yield tile.pointer(byte), block, first, min(4, count - first)
+        return
     steps = tile.layout.panel_cols if tile.swizzle > 16 else 16
     for block, count in enumerate(counts):
         for left in range(0, count * 4, steps):

@@ -7,7 +7,7 @@
   `blocked_product`, `raked_product`, `make_layout_tv`
 * memory: `max_common_vector`, `upcast`, `bank_conflicts`, `rank_f2`
 * Hopper's own: `wgmma_accumulator`, `wgmma_a`, `mma_a`, `mma_b`, `mma_c`, `MMA_C`, `matrix_values`, `matrix_rows`,
-  `FRAGMENT_ROWS`, `tma_boxes`
+  `FRAGMENT_ROWS`, `FRAGMENT_COLS`, `tma_boxes`
 * tiles of shared memory and wgmma's view of them: `TileLayout`, `swizzle_offset`, `Operand`
 """
 
@@ -15,6 +15,7 @@ from nvdsl.layout.algebra import coalesce, composition
 from nvdsl.layout.bits import rank_f2
 from nvdsl.layout.core import Layout
 from nvdsl.layout.hopper import (
+    FRAGMENT_COLS,
     FRAGMENT_ROWS,
     MMA_C,
     a_fragment_element,
@@ -47,10 +48,11 @@ from nvdsl.layout.tiling import (
 )
 
 __all__ = [
-    "ALIGNMENT", "DESCRIPTOR_SWIZZLE", "E", "FRAGMENT_ROWS", "Layout", "MMA_C", "Operand", "SWIZZLES", "TileLayout",
-    "WGMMA_K_BYTES", "X", "a_fragment_element", "accumulator_element", "bank_conflicts", "blocked_product", "coalesce",
-    "column_major", "complement", "composition", "flat_divide", "identity", "left_inverse", "logical_divide",
-    "logical_product", "make_layout", "make_layout_tv", "matrix_rows", "matrix_values", "max_common_vector", "mma_a",
-    "mma_b", "mma_c", "parse", "raked_product", "rank_f2", "right_inverse", "row_major", "swizzle_offset",
-    "tiled_divide", "tma_boxes", "upcast", "wgmma_a", "wgmma_accumulator", "zipped_divide",
+    "ALIGNMENT", "DESCRIPTOR_SWIZZLE", "E", "FRAGMENT_COLS", "FRAGMENT_ROWS", "Layout", "MMA_C", "Operand",
+    "SWIZZLES", "TileLayout", "WGMMA_K_BYTES", "X", "a_fragment_element", "accumulator_element", "bank_conflicts",
+    "blocked_product", "coalesce", "column_major", "complement", "composition", "flat_divide", "identity",
+    "left_inverse", "logical_divide", "logical_product", "make_layout", "make_layout_tv", "matrix_rows",
+    "matrix_values", "max_common_vector", "mma_a", "mma_b", "mma_c", "parse", "raked_product", "rank_f2",
+    "right_inverse", "row_major", "swizzle_offset", "tiled_divide", "tma_boxes", "upcast", "wgmma_a",
+    "wgmma_accumulator", "zipped_divide",
 ]  # fmt: skip

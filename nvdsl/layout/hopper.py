@@ -110,6 +110,9 @@ FRAGMENT_ROWS = Layout((16, 2, 4), (E(1, 0), E(0, 8), E(16, 0)))
 elements: the four matrices are rows 0-7 and 8-15 of a warp's 16, of 8 columns and of the next 8. Their registers are
 then those of `mma_a`, and two groups of 8 columns of an accumulator packed in pairs: the epilogue's lanes."""
 
+FRAGMENT_COLS = Layout((8, 2, 2, 4), (E(1, 0), E(0, 8), E(8, 0), E(0, 16)))
+"""The same with ``.trans``, for a tile that holds the transpose: a fragment's columns are the tile's rows."""
+
 
 def tma_boxes(tile: TileLayout) -> Layout:
     """Map (column of the box, row, box) to (row, column) of the tile, with the boxes in the order in which they lie.

@@ -7,6 +7,9 @@ longer overlaps with the wgmmas in flight.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from nvdsl.errors import trace_error
 from nvdsl.mlir import ir
 from nvdsl.mlir.dialects import llvm
@@ -14,7 +17,7 @@ from nvdsl.ops import ptx
 from nvdsl.values import dtypes, scope
 from nvdsl.values.elementwise import Elementwise
 from nvdsl.values.traced import Value, as_value, bitcast
-from nvdsl.values.typing import Number
+from nvdsl.values.typing import Int, Number
 
 _UNLIKELY = 0x5F3A96C1
 """What the values' bits are compared with. If they are equal, an event is counted that nobody looks at."""
@@ -79,3 +82,28 @@ def _bits(x: Value) -> Value:
     if t.bits == 64:
         return dtypes.i32(dtypes.u64(x)) ^ dtypes.i32(dtypes.u64(x) >> 32)
     return dtypes.i32(x)
+
+
+def recomputed(value: Int) -> Value:
+    """The same i32, from which the compiler computes anew, here, what depends on it.
+
+    What depends on a number from outside of a loop alone is computed once before it, and kept in registers while it
+    runs: the descriptors of the wgmmas on a warpgroup's own part of a tile, say, two registers for each 16 columns. It
+    emits no instruction::
+
+        own = tile.rows(recomputed(me) * 64, 64)   # in a loop whose accumulators take all registers
+    """
+    scope.current("recomputed")
+    return dtypes.i32(ptx.unpack(ptx.touch(ptx.pack([dtypes.i32(value)])))[0])
+
+
+@contextmanager
+def recomputing() -> Iterator[None]:
+    """In it, what depends on the thread's number is computed anew, as `recomputed` says: addresses of fragments, say,
+    which a loop with many registers would else keep for what follows it."""
+    kernel = scope.current("recomputing")
+    before, kernel.recomputing = kernel.recomputing, True
+    try:
+        yield
+    finally:
+        kernel.recomputing = before

@@ -12,6 +12,7 @@ from nvdsl.errors import trace_error
 from nvdsl.hopper import arch
 from nvdsl.mlir import ir
 from nvdsl.mlir.dialects import gpu, nvvm
+from nvdsl.ops.order import recomputed
 from nvdsl.ops.pointer import condition as as_condition
 from nvdsl.ops.pointer import i32
 from nvdsl.values import scope
@@ -32,8 +33,9 @@ class Dim3:
         self._op, self.__doc__ = op, doc
 
     def _read(self, axis: str) -> Value:
-        scope.current("a thread or block id")
-        return i32(self._op(getattr(gpu.Dimension, axis)).result)
+        kernel = scope.current("a thread or block id")
+        found = i32(self._op(getattr(gpu.Dimension, axis)).result)
+        return recomputed(found) if kernel.recomputing and self._op is gpu.ThreadIdOp else found
 
     @property
     def x(self) -> Value:

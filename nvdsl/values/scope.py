@@ -18,7 +18,8 @@ class Kernel:
     """Facts of one launch, in threads, blocks and bytes.
 
     ``named_barriers``: the numbers that the kernel's own code names. ``group_barriers``: the first number that groups
-    of so many threads got. ``at_start``: what is made once, where the kernel starts. ``converted``: what to call for a
+    of so many threads got. ``at_start``: what is made once, where the kernel starts. ``recomputing``: see
+    `ops.order.recomputing`. ``converted``: what to call for a
     function of the user's, so that its control flow is traced.
     """
 
@@ -31,6 +32,7 @@ class Kernel:
     named_barriers: set[int] = field(default_factory=set)
     group_barriers: dict[int, int] = field(default_factory=dict)
     at_start: dict[str, Any] = field(default_factory=dict)
+    recomputing: bool = False
     converted: Callable[[Any], Any] = lambda function: function
 
     @property

@@ -203,6 +203,9 @@ TILES = (
 )  # fmt: skip
 
 
+TRANSPOSED = ((nv.bf16, 128, 72), (nv.f16, 32, 64), (nv.f16, 16, 80), (nv.f32, 128, 64))
+
+
 @pytest.mark.parametrize(("dtype", "swizzle", "n"), TILES)
 def test_tiles_take_and_give_fragments(dtype, swizzle, n):
     x = np.random.default_rng(0).integers(-100, 100, (128, n)).astype(np.float32)
@@ -212,6 +215,29 @@ def test_tiles_take_and_give_fragments(dtype, swizzle, n):
         out = np.full((128, n), 77, np.float32)
         run(through_tiles, x, out, dtype=dtype, swizzle=swizzle, n=n, options=options)
         np.testing.assert_array_equal(out, x)
+
+
+@nv.jit
+def through_transposed_tiles(x, out, *, dtype, swizzle, n, m=128):
+    @nv.kernel(grid=1, block=128)
+    def kernel():
+        tile = nv.smem((n, m), dtype, swizzle=swizzle)
+        nv.fragment(x, (0, 0), (m, n)).store(tile.T)
+        nv.sync_threads()
+        nv.fragment(tile.T).store(out, (0, 0))
+        nv.fragment(tile.rows(0, 64)).store(out, (m, 0), clip=True)
+
+    kernel()
+
+
+@pytest.mark.parametrize(("dtype", "swizzle", "n"), TRANSPOSED)
+def test_transposed_tiles_take_and_give_fragments(dtype, swizzle, n):
+    x = np.random.default_rng(0).integers(-100, 100, (128, n)).astype(np.float32)
+    for options in LEVELS:
+        out = np.full((192, n), 77, np.float32)
+        run(through_transposed_tiles, x, out, dtype=dtype, swizzle=swizzle, n=n, options=options)
+        np.testing.assert_array_equal(out[:128], x)
+        np.testing.assert_array_equal(out[128:], x.T[:64, :n])
 
 
 @nv.jit

@@ -1,0 +1,295 @@
+"""Attention backward: one producer warp, two warps that add up dQ, and two consumer warpgroups.
+
+A block owns a tile of 128 keys. Its consumers hold dK and dV of 64 keys each in registers, and go over the tiles of
+rows that see these keys. All scores are transposed, S^T = K Q^T and dP^T = V dO^T, so that P^T and dS^T are operands in
+registers: dV += P^T dO and dK += dS^T Q. dS goes through shared memory, because dQ = dS K sums over the keys of both
+consumers; each computes a part of dQ. It is added up in f32 in global memory by bulk reductions (Dao,
+"FlashAttention-2", arXiv 2307.08691; Shah et al., "FlashAttention-3", arXiv 2407.08608).
+
+A step keeps the tensor cores busy while it computes:
+
+    dP = V dO      while it runs: P = exp(S - LSE)
+    dV += P dO     while it runs: dS = P (dP - sum), and dS to shared memory
+    dQ = dS K
+    dK += dS Q     while it runs: dQ to shared memory
+    S = K Q        of the next tile of rows
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import nvdsl as nv
+from nvdsl.kernels.attention.gradient_rows import (
+    LOG2_E,
+    Logarithms,
+    OfKeys,
+    OfRows,
+    convert_rows,
+    store_registers,
+    sum_rows,
+)
+from nvdsl.ops.order import recomputed, recomputing
+
+CONSUMERS = 2
+TILE_N = 64 * CONSUMERS
+WRITTEN, FREE, MET, STORED = 1, 3, 5, 6
+"""Named barriers: a consumer's part of dQ is in shared memory, or may be; both consumers' dS are."""
+
+
+MOST = 2**30
+"""More rows than there are."""
+
+
+@dataclass(frozen=True)
+class Config:
+    """``tile_m``: rows of a tile of Q. ``stages``: tiles of Q, and of dO, in flight. A tile has 128 keys."""
+
+    tile_m: int = 64
+    stages: int = 2
+
+
+@dataclass(frozen=True)
+class Parts:
+    """The parts of a tile of dQ that the consumers compute: 64 rows each, 64 columns, or half of the columns."""
+
+    tile_m: int
+    size: int
+    count: int = CONSUMERS
+    slices: int = 1
+
+    @property
+    def transposed(self) -> bool:
+        """Whether a consumer computes 64 columns, as rows: dQ^T = K^T dS^T."""
+        return self.tile_m % 64 != 0
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        if self.transposed:
+            return 64, self.tile_m
+        return 64, self.size if self.tile_m == 64 * self.count else self.size // self.count
+
+    @property
+    def rows(self) -> int:
+        """Rows of 256 f32 that a part has where it lies in the order of its registers."""
+        return self.shape[0] * self.shape[1] // 256
+
+    def of(self, tile: Any, me: nv.Int, part: int = 0) -> Any:
+        """The part of a tile of dQ, with the part's shape."""
+        if self.transposed:
+            return tile.cols(recomputed(me) * 64, 64).T
+        if self.tile_m == 64 * self.count:
+            return tile.rows(me * 64, 64)
+        return tile.cols(me * (self.size // self.count), self.size // self.count)
+
+    def product(self, ds: Any, k: Any, me: nv.Int) -> Any:
+        """The part's product of dS, a row of keys for each row, and K."""
+        if self.transposed:
+            return k.cols(recomputed(me) * 64, 64).T @ ds.T
+        if self.tile_m == 64 * self.count:
+            return ds.rows(me * 64, 64) @ k
+        return ds @ k.cols(me * (self.size // self.count), self.size // self.count)
+
+
+@nv.jit
+def backward(
+    dout: OfRows,
+    q: OfRows,
+    k: OfKeys,
+    v: OfKeys,
+    out: OfRows,
+    lse: Logarithms,
+    dq: OfRows,
+    dk: OfKeys,
+    dv: OfKeys,
+    scale: float,
+    *,
+    config: Config,
+    causal: bool = False,
+) -> None:
+    """dQ, dK and dV of ``out = softmax(scale * q k^T) v``, whose logarithms of the sums are ``lse``."""
+    (batch, rows, heads, head_size), (_, keys, kv_heads, _) = q.shape, k.shape
+    tile_m, size = config.tile_m, -(-head_size // 64) * 64
+    parts = Parts(tile_m, size)
+    tiles, key_tiles, group = nv.cdiv(rows, tile_m), nv.cdiv(keys, TILE_N), heads // kv_heads
+    offset = keys - rows
+
+    sums = sum_rows(dout, out, lse, tile_m)
+    total = nv.zeros((batch * heads * tiles * (parts.count * parts.rows), 256), nv.f32)
+
+    q_tma, dout_tma = (nv.TMA(x, tile=(1, tile_m, 1, size), swizzle=128) for x in (q, dout))
+    k_tma, v_tma = (nv.TMA(x, tile=(1, TILE_N, 1, size), swizzle=128) for x in (k, v))
+    dk_tma, dv_tma = (nv.TMA(x, tile=(1, 64, 1, size), swizzle=128) for x in (dk, dv))
+    total_tma = nv.TMA(total, tile=(parts.rows, 256))
+
+    @nv.kernel(grid=batch * kv_heads * key_tiles, block=128 * (1 + CONSUMERS))
+    def kernel() -> None:
+        K = nv.smem((TILE_N, size), k.dtype, swizzle=128)
+        V = nv.smem((TILE_N, size), v.dtype, swizzle=128)
+        Q = nv.smem((config.stages, tile_m, size), q.dtype, swizzle=128)
+        dO = nv.smem((config.stages, tile_m, size), dout.dtype, swizzle=128)
+        dS = nv.smem((2, tile_m, TILE_N), q.dtype, swizzle=128)
+        dQ = nv.smem((CONSUMERS, parts.rows, 256), nv.f32)
+        beside = nv.smem(config.stages * 2 * tile_m, nv.f32)
+        loaded = nv.Mbarriers(2, arrivals=1, sync=False)
+        q_ring = nv.Ring(config.stages, bytes=Q.bytes + 8 * tile_m, consumers=4 * CONSUMERS, sync=False)
+        do_ring = nv.Ring(config.stages, bytes=dO.bytes, consumers=4 * CONSUMERS, sync=False)
+        nv.sync_threads()
+
+        def place() -> tuple[Any, Any, Any]:
+            """The block's first key, its head of K, and its batch; each time anew rather than in registers."""
+            at = recomputed(nv.block_id.x)
+            return at % key_tiles * TILE_N, at // key_tiles % kv_heads, at // (key_tiles * kv_heads)
+
+        def begin(key: Any) -> Any:
+            """The first tile of rows that see these keys."""
+            return nv.min(nv.max(key - offset, 0) // tile_m, tiles) if causal else nv.i32(0)
+
+        leader = nv.lane_id() == 0
+
+        def produce() -> None:
+            """Load K and V, and Q and dO of the tiles of rows that see these keys."""
+            key, kv_head, b = place()
+            first = begin(key)
+            qs, ds = q_ring.producer_state(), do_ring.producer_state()
+            loaded[0].arrive_expect_tx(K.bytes)
+            k_tma.load(K, loaded[0], (b, key, kv_head, 0))
+            loaded[1].arrive_expect_tx(V.bytes)
+            v_tma.load(V, loaded[1], (b, key, kv_head, 0))
+            for g in nv.range(group, unroll=False):
+                head = kv_head * group + g
+                for tile in nv.range(first, tiles, unroll=False):
+                    row = (b * heads + head) * tiles + tile
+                    full = q_ring.acquire(qs)
+                    q_tma.load(Q[qs.stage], full, (b, tile * tile_m, head, 0))
+                    nv.bulk_load(
+                        beside.view((qs.stage * (2 * tile_m),), (2 * tile_m,)),
+                        sums.view((row, 0), (1, 2 * tile_m)), 8 * tile_m, full)  # fmt: skip
+                    dout_tma.load(dO[ds.stage], do_ring.acquire(ds), (b, tile * tile_m, head, 0))
+                    qs, ds = qs.next(), ds.next()
+
+        def add_up(part: Any) -> None:
+            """Add a consumer's part of dQ, each time that it is there, to what other blocks have added."""
+            key, kv_head, b = place()
+            first = begin(key)
+            for g in nv.range(group, unroll=False):
+                head = kv_head * group + g
+                for tile in nv.range(first, tiles, unroll=False):
+                    if leader:
+                        nv.bulk_wait_group(0, read=True)
+                    nv.sync_warp()
+                    nv.named_barrier_arrive(FREE + part, 160)
+                    nv.named_barrier_sync(WRITTEN + part, 160)
+                    if leader:
+                        at = ((b * heads + head) * tiles + tile) * parts.count + part
+                        total_tma.reduce_add(dQ[part], (at * parts.rows, 0))
+                        nv.bulk_commit_group()
+            if leader:
+                nv.bulk_wait_group(0)
+
+        def consume(me: Any) -> None:
+            factor = scale * LOG2_E
+            key, _, _ = place()
+            first = begin(key)
+            whole = key + TILE_N - offset if causal else nv.i32(-MOST)  # the first row that sees all keys
+            whole = nv.select(key + TILE_N > keys, MOST, whole)
+            state = q_ring.consumer_state()
+
+            def mine(tile: Any) -> Any:
+                """This consumer's keys. Their descriptors would else fill registers through the whole loop."""
+                return tile.rows(recomputed(me) * 64, 64)
+
+            def scores(state: Any) -> Any:
+                """S^T = K Q^T of a tile of rows, which is being computed."""
+                q_ring.wait(state)
+                s = nv.accumulator(64, tile_m)
+                s += mine(K) @ Q[state.stage].T
+                return s
+
+            def masked(x: Any, row: Any) -> Any:
+                """-infinity where a row does not see a key."""
+                own = key + recomputed(me) * 64
+                sees = x.rows + own < keys
+                if causal:
+                    with recomputing():
+                        sees = sees & (x.cols + (row + offset) >= x.rows + own)
+                return nv.where(sees, x, -math.inf)
+
+            def weigh(s: Any, dv: Any, state: Any, row: Any) -> Any:
+                """From a tile's scores, which are being computed, to dV += P^T dO and dS."""
+                do_ring.wait(state)
+                dp = nv.accumulator(64, tile_m)
+                dp += mine(V) @ dO[state.stage].T
+                nv.wgmma_wait(1)
+                at = state.stage * (2 * tile_m)
+                x = s * factor - nv.column_vector(beside, at, tile_m)[None, :]
+                if row < whole:
+                    x = masked(x, row)
+                p = nv.math.exp2_approx(x)
+                dv += p.to(q.dtype) @ dO[state.stage]
+                nv.wgmma_wait(1)
+                grad = (p * (dp - nv.column_vector(beside, at + tile_m, tile_m)[None, :])).to(q.dtype)
+                grad.store(dS[state.stage].cols(recomputed(me) * 64, 64).T)
+                nv.fence_proxy_async()
+                nv.named_barrier_sync(MET, 128 * CONSUMERS)
+                nv.wgmma_wait(0)
+                do_ring.release(state, leader)
+                return dv, grad
+
+            def spread(grad: Any, dk: Any, state: Any) -> Any:
+                """From a tile's dS to dQ += dS K and dK += dS^T Q, which is being computed."""
+                part = nv.accumulator(*parts.shape)
+                part += parts.product(dS[state.stage], K, recomputed(me))
+                dk += grad @ Q[state.stage]
+                nv.wgmma_wait(1)
+                nv.named_barrier_sync(FREE + recomputed(me), 160)
+                store_registers(part, dQ[recomputed(me)])
+                nv.fence_proxy_async()
+                nv.named_barrier_arrive(WRITTEN + recomputed(me), 160)
+                return dk
+
+            grad_k, grad_v = nv.accumulator(64, size), nv.accumulator(64, size)
+            loaded[0].wait(0)
+            loaded[1].wait(0)
+            for _ in nv.range(nv.select(first < tiles, group, 0), unroll=False):
+                grad_v, grad = weigh(scores(state), grad_v, state, first * tile_m)
+                for tile in nv.range(first + 1, tiles, unroll=False):
+                    grad_k = spread(grad, grad_k, state)
+                    s = scores(state.next())
+                    nv.wgmma_wait(1)
+                    q_ring.release(state, leader)
+                    state = state.next()
+                    grad_v, grad = weigh(s, grad_v, state, tile * tile_m)
+                grad_k = spread(grad, grad_k, state)
+                nv.wgmma_wait(0)
+                q_ring.release(state, leader)
+                state = state.next()
+
+            nv.named_barrier_sync(MET, 128 * CONSUMERS)  # both have read all of K
+            key, kv_head, b = place()
+            with recomputing():
+                (grad_k * scale).store(mine(K))
+                grad_v.store(mine(V))
+            nv.fence_proxy_async()
+            nv.named_barrier_sync(STORED + me, 128)
+            if nv.warpgroup_thread() == 0:
+                dk_tma.store(mine(K), (b, key + me * 64, kv_head, 0))
+                dv_tma.store(mine(V), (b, key + me * 64, kv_head, 0))
+                nv.bulk_commit_group()
+                nv.bulk_wait_group(0, read=True)
+
+        if nv.warpgroup_id() == 0:
+            nv.setmaxnreg_dec(24)
+            if nv.warp_id() == 0:
+                if nv.lane_id() == 0:
+                    produce()
+            elif nv.warp_id() <= CONSUMERS:
+                add_up(nv.warp_id() - 1)
+        else:
+            nv.setmaxnreg_inc(240)
+            consume(nv.warpgroup_id() - 1)
+
+    kernel()
+    convert_rows(total, dq, scale, parts)

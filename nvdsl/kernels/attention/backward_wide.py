@@ -1,0 +1,230 @@
+"""Attention backward for wide heads, whose dK and dV of 128 keys would not fit into registers.
+
+A block owns a tile of 64 keys. Each of its two consumer warpgroups computes the scores of 64 rows of a tile of 128, and
+adds up half of the columns of dK and dV, for which P and dS go through shared memory. dS is an operand in registers
+where dQ = dS K; dQ is added up in f32 in global memory straight from registers.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import nvdsl as nv
+from nvdsl.kernels.attention.gradient_rows import LOG2_E, Logarithms, OfKeys, OfRows, convert_rows, sum_rows
+from nvdsl.ops.order import recomputed, recomputing
+
+CONSUMERS = 2
+TILE_M, TILE_N = 128, 64
+COLUMNS = 64
+"""Of dQ that are computed at a time."""
+MET, STORED = 1, 2
+"""Named barriers: both consumers' P and dS are in shared memory, or have been read."""
+MOST = 2**30
+"""More rows than there are."""
+
+
+class Parts:
+    """The parts of a tile of dQ: 64 rows and 64 columns."""
+
+    tile_m, count, shape, rows = TILE_M, CONSUMERS, (64, COLUMNS), 64 * COLUMNS // 256
+
+    def __init__(self, size: int) -> None:
+        self.size, self.slices = size, size // COLUMNS
+
+    def of(self, tile: Any, me: nv.Int, part: int) -> Any:
+        return tile.rows(me * 64, 64).cols(part * COLUMNS, COLUMNS)
+
+
+@nv.jit
+def backward_wide(
+    dout: OfRows,
+    q: OfRows,
+    k: OfKeys,
+    v: OfKeys,
+    out: OfRows,
+    lse: Logarithms,
+    dq: OfRows,
+    dk: OfKeys,
+    dv: OfKeys,
+    scale: float,
+    *,
+    causal: bool = False,
+) -> None:
+    """dQ, dK and dV of ``out = softmax(scale * q k^T) v``, whose logarithms of the sums are ``lse``."""
+    (batch, rows, heads, _), (_, keys, kv_heads, _) = q.shape, k.shape
+    size, value_size = (-(-x.shape[3] // 128) * 128 for x in (q, v))
+    parts = Parts(size)
+    tiles, key_tiles, group = nv.cdiv(rows, TILE_M), nv.cdiv(keys, TILE_N), heads // kv_heads
+    offset = keys - rows
+
+    sums = sum_rows(dout, out, lse, TILE_M)
+    total = nv.zeros((batch * heads * tiles * (parts.count * parts.slices * parts.rows), 256), nv.f32)
+
+    q_tma, k_tma = (nv.TMA(x, tile=(1, n, 1, size), swizzle=128) for x, n in ((q, TILE_M), (k, TILE_N)))
+    do_tma, v_tma = (nv.TMA(x, tile=(1, n, 1, value_size), swizzle=128) for x, n in ((dout, TILE_M), (v, TILE_N)))
+    dk_tma = nv.TMA(dk, tile=(1, TILE_N, 1, size // 2), swizzle=128)
+    dv_tma = nv.TMA(dv, tile=(1, TILE_N, 1, value_size // 2), swizzle=128)
+
+    @nv.kernel(grid=batch * kv_heads * key_tiles, block=128 * (1 + CONSUMERS))
+    def kernel() -> None:
+        K, V = nv.smem((TILE_N, size), k.dtype, swizzle=128), nv.smem((TILE_N, value_size), v.dtype, swizzle=128)
+        Q, dO = nv.smem((TILE_M, size), q.dtype, swizzle=128), nv.smem((TILE_M, value_size), q.dtype, swizzle=128)
+        P, dS = nv.smem((TILE_M, TILE_N), q.dtype, swizzle=128), nv.smem((TILE_M, TILE_N), q.dtype, swizzle=128)
+        beside = nv.smem(2 * TILE_M, nv.f32)
+        loaded = nv.Mbarriers(2, arrivals=1, sync=False)
+        q_ring = nv.Ring(1, bytes=Q.bytes + 8 * TILE_M, consumers=4 * CONSUMERS, sync=False)
+        do_ring = nv.Ring(1, bytes=dO.bytes, consumers=4 * CONSUMERS, sync=False)
+        nv.sync_threads()
+
+        def place() -> tuple[Any, Any, Any]:
+            """The block's first key, its head of K, and its batch; each time anew rather than in registers."""
+            at = recomputed(nv.block_id.x)
+            return at % key_tiles * TILE_N, at // key_tiles % kv_heads, at // (key_tiles * kv_heads)
+
+        def begin(key: Any) -> Any:
+            """The first tile of rows that see these keys."""
+            return nv.min(nv.max(key - offset, 0) // TILE_M, tiles) if causal else nv.i32(0)
+
+        leader = nv.lane_id() == 0
+
+        def produce() -> None:
+            """Load K and V, and Q and dO of the tiles of rows that see these keys."""
+            key, kv_head, b = place()
+            first = begin(key)
+            state = q_ring.producer_state()
+            loaded[0].arrive_expect_tx(V.bytes)
+            v_tma.load(V, loaded[0], (b, key, kv_head, 0))
+            loaded[1].arrive_expect_tx(K.bytes)
+            k_tma.load(K, loaded[1], (b, key, kv_head, 0))
+            for g in nv.range(group, unroll=False):
+                head = kv_head * group + g
+                for tile in nv.range(first, tiles, unroll=False):
+                    do_tma.load(dO, do_ring.acquire(state), (b, tile * TILE_M, head, 0))
+                    full = q_ring.acquire(state)
+                    row = (b * heads + head) * tiles + tile
+                    q_tma.load(Q, full, (b, tile * TILE_M, head, 0))
+                    nv.bulk_load(beside, sums.view((row, 0), (1, 2 * TILE_M)), 8 * TILE_M, full)
+                    state = state.next()
+
+        def consume(me: Any) -> None:
+            factor = scale * LOG2_E
+            key, kv_head, b = place()
+            first = begin(key)
+            whole = key + TILE_N - offset if causal else nv.i32(-MOST)  # the first row that sees all keys
+            whole = nv.select(key + TILE_N > keys, MOST, whole)
+            state = q_ring.consumer_state()
+
+            def anew(tile: Any) -> Any:
+                """The tile, whose descriptors would else fill registers through the whole loop."""
+                return tile.rows(recomputed(0), tile.layout.rows)
+
+            def mine(tile: Any) -> Any:
+                return tile.rows(recomputed(me) * 64, 64)
+
+            def half(tile: Any) -> Any:
+                columns = tile.shape[1] // CONSUMERS
+                return tile.cols(recomputed(me) * columns, columns)
+
+            def scores(state: Any, between: Any) -> Any:
+                """dP = dO V^T and S = Q K^T of this consumer's rows. ``between``: what is done meanwhile."""
+                dp, s = nv.accumulator(64, TILE_N), nv.accumulator(64, TILE_N)
+                do_ring.wait(state)
+                dp += mine(dO) @ anew(V).T
+                between()
+                q_ring.wait(state)
+                s += mine(Q) @ anew(K).T
+                nv.named_barrier_sync(MET, 128 * CONSUMERS)  # both have read P and dS
+                nv.wgmma_wait(0)
+                return s, dp
+
+            def masked(x: Any, row: Any) -> Any:
+                """-infinity where a row does not see a key."""
+                with recomputing():
+                    sees = x.cols + key < keys
+                    if causal:
+                        sees = sees & (x.rows + (row + recomputed(me) * 64 + offset) >= x.cols + key)
+                return nv.where(sees, x, -math.inf)
+
+            def weigh(s: Any, dp: Any, row: Any) -> Any:
+                """P and dS of this consumer's rows, in shared memory, and dS in registers."""
+                logs = nv.row_vector(beside, me * 64, 64)
+                dots = nv.row_vector(beside, TILE_M + me * 64, 64)
+                x = s * factor - logs[:, None]
+                if row < whole:
+                    x = masked(x, row)
+                p = nv.math.exp2_approx(x)
+                grad = (p * (dp - dots[:, None])).to(q.dtype)
+                p.store(mine(P))
+                grad.store(mine(dS))
+                nv.fence_proxy_async()
+                nv.named_barrier_sync(MET, 128 * CONSUMERS)
+                return grad
+
+            def spread(grad: Any, dk: Any, dv: Any, state: Any, head: Any, tile: Any) -> Any:
+                """dV += P^T dO, dK += dS^T Q and dQ += dS K. The last part of dQ is being computed."""
+                dv += anew(P).T @ half(dO)
+                dk += anew(dS).T @ half(Q)
+                at = (((b * heads + head) * tiles + tile) * parts.count + me) * (parts.slices * parts.rows)
+                before = None
+                for i in range(parts.slices):
+                    part = nv.accumulator(64, COLUMNS)
+                    part += grad @ anew(K).cols(i * COLUMNS, COLUMNS)
+                    if i == 0:
+                        nv.wgmma_wait(2)
+                        do_ring.release(state, leader)
+                        nv.wgmma_wait(1)
+                        q_ring.release(state, leader)
+                    else:
+                        add_registers(before, total, at + (i - 1) * parts.rows)
+                    nv.wgmma_wait(0)
+                    before = part
+                return dk, dv, lambda: add_registers(before, total, at + (parts.slices - 1) * parts.rows)
+
+            grad_k, grad_v = nv.accumulator(64, size // 2), nv.accumulator(64, value_size // 2)
+            loaded[0].wait(0)
+            loaded[1].wait(0)
+            for g in nv.range(nv.select(first < tiles, group, 0), unroll=False):
+                head = kv_head * group + g
+                s, dp = scores(state, lambda: None)
+                for tile in nv.range(first, tiles - 1, unroll=False):
+                    grad = weigh(s, dp, tile * TILE_M)
+                    grad_k, grad_v, rest = spread(grad, grad_k, grad_v, state, head, tile)
+                    state = state.next()
+                    s, dp = scores(state, rest)
+                grad = weigh(s, dp, (tiles - 1) * TILE_M)
+                grad_k, grad_v, rest = spread(grad, grad_k, grad_v, state, head, tiles - 1)
+                rest()
+                state = state.next()
+                nv.named_barrier_sync(MET, 128 * CONSUMERS)
+
+            with recomputing():
+                (grad_k * scale).store(half(K))
+                grad_v.store(half(V))
+            nv.fence_proxy_async()
+            nv.named_barrier_sync(STORED + me, 128)
+            if nv.warpgroup_thread() == 0:
+                key, kv_head, b = place()
+                dk_tma.store(half(K), (b, key, kv_head, me * (size // 2)))
+                dv_tma.store(half(V), (b, key, kv_head, me * (value_size // 2)))
+                nv.bulk_commit_group()
+                nv.bulk_wait_group(0, read=True)
+
+        if nv.warpgroup_id() == 0:
+            nv.setmaxnreg_dec(24)
+            if nv.warpgroup_thread() == 0:
+                produce()
+        else:
+            nv.setmaxnreg_inc(240)
+            consume(nv.warpgroup_id() - 1)
+
+    kernel()
+    convert_rows(total, dq, scale, parts)
+
+
+def add_registers(fragment: Any, total: nv.Array, start: nv.Int) -> None:
+    """Add a warpgroup's fragment to ``total`` from row ``start`` on, in the order of its registers."""
+    (registers,) = fragment.registers()
+    thread = nv.warpgroup_thread()
+    for i in range(0, len(registers), 4):
+        total.atomic_add((start + thread // 64 + i // 2, thread % 64 * 4), nv.vector(registers[i : i + 4]))

@@ -1,0 +1,91 @@
+"""Before and after attention's backward kernel: what each row of Q adds to dS, and dQ in its own type."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import nvdsl as nv
+
+OfRows = nv.Shaped[nv.Array, "batch", "rows", "heads", ...]
+OfKeys = nv.Shaped[nv.Array, "batch", "keys", "kv_heads", ...]
+Logarithms = nv.Shaped[nv.Array, "batch", "heads", "rows"]
+LOG2_E = math.log2(math.e)
+ACCESS = 8
+"""16-bit elements of an access of 16 bytes."""
+THREADS = 128
+
+
+def sum_rows(dout: nv.Array, out: nv.Array, lse: nv.Array, tile_m: int) -> nv.Array:
+    """A row for each tile of ``tile_m`` rows of each head: LSE to base 2, and behind them the sums of O dO.
+
+    LSE is infinity for rows that see nothing, and for those that fill up the last tile: all their weights become 0.
+    """
+    (batch, rows, heads, size) = out.shape
+    tiles = nv.cdiv(rows, tile_m)
+    sums = nv.empty((batch * heads * tiles, 2 * tile_m), nv.f32)
+    lanes = 1 << (-(-size // ACCESS) - 1).bit_length()
+
+    @nv.kernel(grid=batch * heads * tiles, block=THREADS)
+    def kernel() -> None:
+        place, thread = nv.block_id.x, nv.thread_id.x
+        tile, head = place % tiles, place // tiles
+        lane, column = thread % lanes, nv.min(thread % lanes * ACCESS, size - ACCESS)
+        for first in range(0, tile_m, THREADS // lanes):
+            row = thread // lanes + first
+            at = tile * tile_m + row
+            exists = (row < tile_m) & (at < rows)
+            source = (head // heads, nv.select(exists, at, 0), head % heads, column)
+            o, do = (x.vector(source, ACCESS).to(nv.f32) for x in (out, dout))
+            mine = nv.select(lane * ACCESS < size, (o * do).sum(), 0.0)
+            total = nv.warp.sum(mine, width=lanes)
+            if (lane == 0) & (row < tile_m):
+                logs = lse[source[0], source[2], source[1]]
+                sees = exists & (logs != -math.inf)
+                sums[place, row] = nv.select(sees, logs * LOG2_E, math.inf)
+                sums[place, tile_m + row] = nv.select(exists, total, 0.0)
+
+    kernel()
+    return sums
+
+
+def store_registers(fragment: Any, tile: Any) -> None:
+    """Write a warpgroup's fragment to a tile of 256 columns in the order of its registers: no bank conflicts."""
+    (registers,) = fragment.registers()
+    thread = nv.warpgroup_thread()
+    for i in range(0, len(registers), 4):
+        tile.store_vector(nv.vector(registers[i : i + 4]), (thread // 64 + i // 2, thread % 64 * 4))
+
+
+def load_registers(shape: tuple[int, int], source: nv.Array, start: nv.Int) -> Any:
+    """The fragment that `store_registers` wrote, from row ``start`` of an array on."""
+    zero = nv.accumulator(*shape)
+    thread, registers = nv.warpgroup_thread(), []
+    for i in range(0, shape[0] * shape[1] // nv.WARP_GROUP_SIZE, 4):
+        registers += list(source.vector((start + thread // 64 + i // 2, thread % 64 * 4), 4))
+    return zero.with_registers([registers])
+
+
+def convert_rows(total: nv.Array, dq: nv.Array, scale: nv.Number, parts: Any) -> None:
+    """``dq = scale * total``, where ``total`` has the sums in the order of the backward kernel's registers."""
+    (batch, rows, heads, _) = dq.shape
+    tile_m, size = parts.tile_m, parts.size
+    tiles = nv.cdiv(rows, tile_m)
+    dq_tma = nv.TMA(dq, tile=(1, tile_m, 1, size), swizzle=128)
+
+    @nv.kernel(grid=batch * heads * tiles, block=128 * parts.count)
+    def kernel() -> None:
+        tile = nv.smem((tile_m, size), dq.dtype, swizzle=128)
+        place, me = nv.block_id.x, nv.warpgroup_id()
+        for part in range(parts.slices):
+            start = ((place * parts.count + me) * parts.slices + part) * parts.rows
+            (load_registers(parts.shape, total, start) * scale).store(parts.of(tile, me, part))
+        nv.fence_proxy_async()
+        nv.sync_threads()
+        if nv.thread_id.x == 0:
+            head = place // tiles
+            dq_tma.store(tile, (head // heads, place % tiles * tile_m, head % heads, 0))
+            nv.bulk_commit_group()
+            nv.bulk_wait_group(0, read=True)
+
+    kernel()

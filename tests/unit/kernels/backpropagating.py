@@ -1,0 +1,99 @@
+"""Attention's gradients by the kernels, beside NumPy: small cases for the simulator, and for the device."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+from nvdsl.kernels.attention.backward import Config, backward
+from nvdsl.kernels.attention.backward_wide import backward_wide
+
+
+@dataclass(frozen=True)
+class Case:
+    """Lengths of q and of k; heads of q and of k. ``tile_m``: of `backward`; 0: `backward_wide` computes it."""
+
+    rows: int
+    keys: int
+    heads: int = 1
+    kv_heads: int = 1
+    size: int = 64
+    tile_m: int = 128
+    causal: bool = False
+    batch: int = 1
+    value_size: int = 0
+    dtype: type = ml_dtypes.bfloat16
+    spread: float = 1.0
+
+    def __str__(self) -> str:
+        words = [f"{self.batch}x{self.rows}x{self.keys}x{self.heads}x{self.kv_heads}x{self.size}"]
+        words += [f"values{self.value_size}"] * bool(self.value_size) + ["causal"] * self.causal
+        return "-".join([*words, np.dtype(self.dtype).name, f"tile{self.tile_m}"])
+
+
+CASES = (
+    Case(100, 200, heads=2, causal=True),
+    Case(300, 129, size=40, dtype=np.float16, spread=4.0),
+    Case(70, 130, heads=2, kv_heads=2, size=128, tile_m=64, causal=True),
+    Case(170, 20, size=104, value_size=72, tile_m=80, batch=2),
+    Case(200, 70, size=128, tile_m=80, causal=True, dtype=np.float16),
+    Case(140, 70, size=200, value_size=64, tile_m=0, causal=True),
+)
+
+
+def inputs(case: Case) -> list[Any]:
+    """dout, q, k, v."""
+    rng = np.random.default_rng(0)
+    n, values = case.batch, case.value_size or case.size
+    shapes = [(n, case.rows, case.heads, values), (n, case.rows, case.heads, case.size)]
+    shapes += [(n, case.keys, case.kv_heads, case.size), (n, case.keys, case.kv_heads, values)]
+    dout, q, k, v = (rng.standard_normal(shape, dtype=np.float32) for shape in shapes)
+    return [x.astype(case.dtype) for x in (dout, q * case.spread, k, v)]
+
+
+def expected(sees: Any, scale: float, dout: Any, q: Any, k: Any, v: Any) -> list[Any]:
+    """out, lse, dq, dk, dv in f64. ``sees``: which rows see which keys."""
+    dout, q, k, v = (x.astype(np.float64) for x in (dout, q, k, v))
+    group = q.shape[2] // k.shape[2]
+    many_k, many_v = (np.repeat(x, group, axis=2) for x in (k, v))
+    s = np.where(sees, np.einsum("bihd,bjhd->bhij", q, many_k) * scale, -np.inf)
+    highest = s.max(-1, keepdims=True, initial=-np.inf)
+    p = np.exp(s - np.where(np.isinf(highest), 0.0, highest))
+    total = p.sum(-1, keepdims=True)
+    with np.errstate(divide="ignore"):
+        lse = (highest + np.log(total))[..., 0]
+    p = p / np.where(total == 0.0, 1.0, total)
+    out = np.einsum("bhij,bjhd->bihd", p, many_v)
+    dp = np.einsum("bihd,bjhd->bhij", dout, many_v)
+    ds = p * (dp - (dout * out).sum(-1).transpose(0, 2, 1)[..., None]) * scale
+    dq = np.einsum("bhij,bjhd->bihd", ds, many_k)
+    dk, dv = np.einsum("bhij,bihd->bjhd", ds, q), np.einsum("bhij,bihd->bjhd", p, dout)
+    dk, dv = (x.reshape(*k.shape[:3], group, -1).sum(3) for x in (dk, dv))
+    return [out, lse, dq, dk, dv]
+
+
+def seen(rows: int, keys: int, causal: bool) -> Any:
+    i, j = np.indices((rows, keys))
+    return j <= i + keys - rows if causal else np.ones((rows, keys), bool)
+
+
+def check(call: Any, case: Case) -> None:
+    """``call(backward, *arrays, **constants)``, and the results compared."""
+    dout, q, k, v = inputs(case)
+    scale = 1 / math.sqrt(case.size)
+    out, lse, *gradients = expected(seen(case.rows, case.keys, case.causal), scale, dout, q, k, v)
+    found = [np.full(x.shape, np.nan, np.float32).astype(case.dtype) for x in (q, k, v)]
+    function, constants = (backward, {"config": Config(case.tile_m)}) if case.tile_m else (backward_wide, {})
+    arrays = [dout, q, k, v, out.astype(case.dtype), lse.astype(np.float32), *found]
+    call(function, *arrays, scale, causal=case.causal, **constants)
+    compare(found, gradients, case.dtype)
+
+
+def compare(found: Any, gradients: Any, dtype: Any) -> None:
+    for name, one, its in zip(("dq", "dk", "dv"), found, gradients, strict=True):
+        error = np.linalg.norm(one.astype(np.float64) - its) / max(np.linalg.norm(its), 1e-3)
+        assert error < (1e-3 if dtype is np.float16 else 6e-3), (name, error)
