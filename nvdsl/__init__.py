@@ -5,7 +5,8 @@ The public names, nothing else. ``import nvdsl as nv`` is the usual form.
 * host functions and kernels: `jit`, `kernel`, `empty`, `zeros`, `ShapeDtype`, `no_gpu`, `synchronize`
 * the matrix product for any layout, type and size: `matmul`
 * softmax(q k^T) v: `attention`
-* over the rows of an array: `softmax`, `log_softmax`, `layer_norm`, `rms_norm`
+* over the rows of an array: `softmax`, `log_softmax`, `layer_norm`, `rms_norm`, `cross_entropy`, and the gradient of
+  each, `softmax_backward` and so on
 * choosing a kernel's constants by trying them: `autotune`, `Space`
 * control flow: `range` (traced loops); plain ``if``, ``while``, ``and``, ``or``, ``not`` on traced values
 * types and values: `f16` ... `u64`, `const`, `vector`, `select`, `min`, `max`, `abs`, `clamp`, `bitcast`;
@@ -175,18 +176,30 @@ if TYPE_CHECKING:
     from nvdsl.kernels.attention.attention import attention as attention
     from nvdsl.kernels.gemm.matmul import matmul as matmul
     from nvdsl.kernels.mlp.calls import mlp as mlp
-    from nvdsl.kernels.rows.calls import layer_norm as layer_norm
-    from nvdsl.kernels.rows.calls import log_softmax as log_softmax
-    from nvdsl.kernels.rows.calls import rms_norm as rms_norm
-    from nvdsl.kernels.rows.calls import softmax as softmax
+    from nvdsl.kernels.rows.cross_entropy import cross_entropy as cross_entropy
+    from nvdsl.kernels.rows.cross_entropy import cross_entropy_backward as cross_entropy_backward
+    from nvdsl.kernels.rows.norm import layer_norm as layer_norm
+    from nvdsl.kernels.rows.norm import layer_norm_backward as layer_norm_backward
+    from nvdsl.kernels.rows.norm import rms_norm as rms_norm
+    from nvdsl.kernels.rows.norm import rms_norm_backward as rms_norm_backward
+    from nvdsl.kernels.rows.softmax import log_softmax as log_softmax
+    from nvdsl.kernels.rows.softmax import log_softmax_backward as log_softmax_backward
+    from nvdsl.kernels.rows.softmax import softmax as softmax
+    from nvdsl.kernels.rows.softmax import softmax_backward as softmax_backward
 
 
 _KERNELS = {
-    "matmul": "nvdsl.kernels.gemm.matmul", "softmax": "nvdsl.kernels.rows.calls",
-    "log_softmax": "nvdsl.kernels.rows.calls", "layer_norm": "nvdsl.kernels.rows.calls",
-    "rms_norm": "nvdsl.kernels.rows.calls", "mlp": "nvdsl.kernels.mlp.calls",
+    "matmul": "nvdsl.kernels.gemm.matmul",
+    "mlp": "nvdsl.kernels.mlp.calls",
     "attention": "nvdsl.kernels.attention.attention",
-}  # fmt: skip
+    **dict.fromkeys(
+        ("softmax", "log_softmax", "softmax_backward", "log_softmax_backward"), "nvdsl.kernels.rows.softmax"
+    ),
+    **dict.fromkeys(
+        ("layer_norm", "rms_norm", "layer_norm_backward", "rms_norm_backward"), "nvdsl.kernels.rows.norm"
+    ),
+    **dict.fromkeys(("cross_entropy", "cross_entropy_backward"), "nvdsl.kernels.rows.cross_entropy"),
+}
 
 
 def __getattr__(name: str) -> Any:

@@ -7,7 +7,7 @@ import pytest
 
 import nvdsl as nv
 from nvdsl import sim
-from nvdsl.kernels.rows import kernels
+from nvdsl.kernels.rows import norm_kernels, softmax_kernels
 from nvdsl.kernels.rows.config import RowsConfig
 from tests.exhaustive import sample
 from tests.sim.programs import layer_norm_of, softmax_of
@@ -49,8 +49,8 @@ def test_special_values():
 
 
 def test_one_kernel_serves_many_numbers_of_rows_and_columns(monkeypatch):
-    made, make = [], kernels.softmax._make
-    monkeypatch.setattr(kernels.softmax, "_make", lambda *args: made.append(args) or make(*args))
+    made, make = [], softmax_kernels.softmax._make
+    monkeypatch.setattr(softmax_kernels.softmax, "_make", lambda *args: made.append(args) or make(*args))
     for rows, cols in ((3, 872), (40, 872), (7, 952), (1, 968), (2, 776)):
         x = np.random.default_rng(cols).standard_normal((rows, cols)).astype(np.float16)
         close(nv.softmax(x), softmax_of(x), np.float16)
@@ -61,8 +61,8 @@ CONFIGS = [
     RowsConfig(4, 8, 1, 2, 1),
     RowsConfig(2, 128, 1, 1, 0),
     RowsConfig(1, 64, 1, 2, 1),
-    RowsConfig(4, 16, 1, 1, 0, batch=2),
-    RowsConfig(2, 128, 2, 1, 0, batch=2),
+    RowsConfig(2, 128, 2, 1, 0),
+    RowsConfig(4, 16, 1, 2, 0, held=False),
 ]
 
 
@@ -73,7 +73,7 @@ def test_under_all_schedules(config, level):
     rng = np.random.default_rng(cols)
     x, weight, bias = (rng.standard_normal(s).astype(np.float32) for s in ((7, cols), cols, cols))
     y = np.full_like(x, np.nan)
-    program = traced(kernels.layer_norm, x, y, weight, bias, 1e-5, config=config)
+    program = traced(norm_kernels.norm, x, y, weight, bias, *[None] * 5, 1e-5, centered=True, config=config)
     for options in SCHEDULES[::9]:
         y.fill(np.nan)
         program.run(dataclasses.replace(options, level=level))

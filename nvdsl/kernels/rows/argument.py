@@ -1,45 +1,174 @@
-"""The arrays of a call: each as rows, that is, with all axes but the last made one."""
+"""The arrays of a call as kernels see them: rows, a row for all rows, a number for each row."""
 
 from __future__ import annotations
 
 import math
-from functools import cached_property
+from collections.abc import Sequence
 from typing import Any
 
 import nvdsl as nv
 from nvdsl.errors import ArgumentError
 from nvdsl.kernels.arguments import ALIGNMENT, Argument
+from nvdsl.kernels.rows.config import MOST_COLUMNS, RowsConfig, choose
+
+FLOATS = (nv.f16, nv.bf16, nv.f32)
 
 
 class Rows:
-    """An array of rows. ``step``: elements from one row to the next. ``multiple``: of how many elements the start of
-    each row is a multiple."""
+    """An array of rows, that is, with all axes but the last made one."""
 
-    def __init__(self, argument: Argument) -> None:
-        self.argument, self.name, spec = argument, argument.name, argument.spec
-        if spec.dtype not in (nv.f16, nv.bf16, nv.f32):
-            raise ArgumentError(f"{self.name} is of {spec.dtype.name}", rule="elements are f16, bf16 or f32")
+    def __init__(self, argument: Argument, dtypes: Sequence[nv.DType] = FLOATS) -> None:
+        self.argument, spec = argument, argument.spec
+        _check_type(argument, dtypes)
         if not spec.shape or spec.shape[-1] < 1:
-            raise ArgumentError(f"{self.name} has the shape {spec.shape}", rule="the last axis has one element or more")
-        self.shape, self.dtype = spec.shape, spec.dtype
-        *leading, self.cols = spec.shape
-        self.rows = math.prod(leading)
-        self.step = self._step(spec.strides)
-        unaligned = argument.memory[0] % ALIGNMENT // spec.dtype.bytes
-        self.multiple = math.gcd(self.step, unaligned or ALIGNMENT)
+            raise ArgumentError(
+                f"{argument.name} has the shape {spec.shape}", rule="the last axis has one element or more"
+            )
+        self.shape, self.dtype, self.cols = spec.shape, spec.dtype, spec.shape[-1]
+        if self.cols > MOST_COLUMNS:
+            raise ArgumentError(f"rows of {self.cols:,} elements", rule=f"a row has at most {MOST_COLUMNS:,} elements")
+        self.rows = math.prod(spec.shape[:-1])
+        if self.cols > 1 and spec.strides[-1] != 1:
+            raise _uneven(argument)
+        self.step = _step(argument, spec.shape[:-1], spec.strides[:-1])
 
-    @cached_property
-    def given(self) -> Any:
+    @staticmethod
+    def of(name: str, array: Any) -> Rows:
+        """An input."""
+        return Rows(Argument.of(name, array))
+
+    @property
+    def multiple(self) -> int:
+        """Of how many elements the start of each row is a multiple."""
+        unaligned = self.argument.memory[0] % ALIGNMENT // self.dtype.bytes
+        return math.gcd(self.step, unaligned or ALIGNMENT)
+
+    def like(self, name: str, array: Any) -> Rows:
+        """An input of the same shape."""
+        found = Rows.of(name, array)
+        if found.shape != self.shape:
+            rule = f"it has that of {self.argument.name}, {self.shape}"
+            raise ArgumentError(f"{name} has the shape {found.shape}", rule=rule)
+        return found
+
+    def result(self, name: str, array: Any, dtype: nv.DType, dtypes: Sequence[nv.DType] = FLOATS) -> Rows:
+        """An output of the same shape; a new one of ``dtype`` where ``array`` is None or True."""
+        return Rows(Argument.output(name, _given(array), self.argument, self.shape, dtype), dtypes)
+
+    def view(self) -> Any:
         """What a kernel takes for it."""
         return self.argument.view((self.rows, self.cols), (self.step, 1))
 
-    def _step(self, strides: tuple[int, ...]) -> int:
-        axes = [(n, step) for n, step in zip(self.shape[:-1], strides[:-1], strict=True) if n > 1]
-        even = all(step == n * inner for (_, step), (n, inner) in zip(axes, axes[1:], strict=False))
-        if not even or self.cols > 1 and strides[-1] != 1:
+
+class Vector:
+    """A row for all rows."""
+
+    def __init__(self, argument: Argument, rows: Rows) -> None:
+        self.argument, self.dtype, spec = argument, argument.spec.dtype, argument.spec
+        _check_type(argument, FLOATS)
+        if spec.shape != (rows.cols,):
             raise ArgumentError(
-                f"{self.name} has the shape {self.shape} and the strides {strides}",
-                rule="the elements of a row lie side by side, and rows at even distances",
-                fix=f"pass a contiguous copy of {self.name}",
+                f"{argument.name} has the shape {spec.shape}",
+                rule=f"it is one row of x, which has {rows.cols} elements",
             )
-        return axes[-1][1] if axes else self.cols
+        if rows.cols > 1 and spec.strides != (1,):
+            raise _uneven(argument)
+        unaligned = argument.memory[0] % ALIGNMENT // spec.dtype.bytes
+        self.multiple = math.gcd(rows.cols, unaligned or ALIGNMENT)
+
+    @staticmethod
+    def of(name: str, array: Any, rows: Rows) -> Vector | None:
+        """An input; None for None."""
+        return None if array is None else Vector(Argument.of(name, array), rows)
+
+    @staticmethod
+    def output(name: str, array: Any, rows: Rows, dtype: nv.DType) -> Vector | None:
+        """An output; a new one of ``dtype`` where ``array`` is True; None for None and False."""
+        if array is None or array is False:
+            return None
+        return Vector(Argument.output(name, _given(array), rows.argument, (rows.cols,), dtype), rows)
+
+    def view(self) -> Any:
+        return self.argument.view((self.argument.spec.shape[0],), (1,))
+
+
+class PerRow:
+    """A number for each row: the shape is that of the rows without the last axis."""
+
+    def __init__(self, argument: Argument, rows: Rows, dtypes: Sequence[nv.DType] = (nv.f32,)) -> None:
+        self.argument, spec = argument, argument.spec
+        _check_type(argument, dtypes)
+        if spec.shape != rows.shape[:-1]:
+            raise ArgumentError(
+                f"{argument.name} has the shape {spec.shape}",
+                rule=f"it has one element for each row of x: {rows.shape[:-1]}",
+            )
+        self.rows, self.step = rows.rows, _step(argument, spec.shape, spec.strides) if spec.shape else 1
+
+    @staticmethod
+    def output(name: str, array: Any, rows: Rows) -> PerRow | None:
+        """An output of f32; a new one where ``array`` is True; None for None and False."""
+        if array is None or array is False:
+            return None
+        return PerRow(Argument.output(name, _given(array), rows.argument, rows.shape[:-1], nv.f32), rows)
+
+    def view(self) -> Any:
+        return self.argument.view((self.rows,), (self.step,))
+
+
+def view(x: Any) -> Any:
+    """What a kernel takes for an array that may be left out."""
+    return None if x is None else x.view()
+
+
+def check_apart(written: Sequence[Any], read: Sequence[Any], same: Sequence[Any] = ()) -> None:
+    """Raises ArgumentError where an output shares memory with another one, or with an input. One of ``same``, inputs
+    whose rows a thread has read before it writes any of them, may be an output itself."""
+    outs = [x.argument for x in written if x is not None]
+    for i, out in enumerate(outs):
+        for other in outs[:i]:
+            out.check_apart(other)
+        for x in (*read, *same):
+            if x is not None:
+                out.check_apart(x.argument, or_same=any(x is one for one in same))
+
+
+def configuration(rows: Rows, others: Sequence[Any], *, held: int = 1) -> RowsConfig:
+    """How threads share the rows of a call. ``others``: its further arrays; ``held``: how many arrays of rows a thread
+    holds parts of."""
+    arrays = [rows, *(x for x in others if isinstance(x, Rows | Vector))]
+    itemsize = max(x.dtype.bytes for x in arrays if isinstance(x, Rows))
+    return choose(rows.cols, itemsize, math.gcd(*(x.multiple for x in arrays)), arrays=held)
+
+
+def results(out: Any, *others: Any) -> Any:
+    """What a call returns: ``out``, or a tuple of it and of those of ``others`` that were asked for."""
+    found = tuple(x.argument.result() for x in (out, *others) if x is not None)
+    return found[0] if len(found) == 1 else found
+
+
+def _given(array: Any) -> Any:
+    return None if array is True else array
+
+
+def _check_type(argument: Argument, dtypes: Sequence[nv.DType]) -> None:
+    if argument.spec.dtype not in dtypes:
+        names = [dtype.name for dtype in dtypes]
+        rule = " or ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
+        raise ArgumentError(f"{argument.name} is of {argument.spec.dtype.name}", rule=f"its elements are {rule}")
+
+
+def _step(argument: Argument, shape: tuple[int, ...], strides: tuple[int, ...]) -> int:
+    """Elements from one row to the next."""
+    axes = [(n, step) for n, step in zip(shape, strides, strict=True) if n > 1]
+    if not all(step == n * inner for (_, step), (n, inner) in zip(axes, axes[1:], strict=False)):
+        raise _uneven(argument)
+    return axes[-1][1] if axes else argument.spec.shape[-1]
+
+
+def _uneven(argument: Argument) -> ArgumentError:
+    return ArgumentError(
+        f"{argument.name} has the shape {argument.spec.shape} and the strides {argument.spec.strides}",
+        rule="the elements of a row lie side by side, and rows at even distances",
+        fix=f"pass a contiguous copy of {argument.name}",
+    )

@@ -24,22 +24,23 @@ _SMALLEST_BLOCK, _MOST_LANES = 128, 512
 _REGISTERS = 32
 """That hold a thread's part of a row, where so many threads can be had."""
 
-
-_LARGEST_BATCH, _BATCH_LANES = 4, 256
+_MOST_HELD = 64
+"""Elements that a thread holds: ptxas keeps them as f32. Where it had more, it reads its rows again."""
 
 
 @dataclass(frozen=True)
 class RowsConfig:
     """``wide`` elements in an access, ``lanes`` threads of a block for a row, ``cluster`` blocks, ``steps`` accesses of
-    a thread, the first ``full`` of which lie within the row for all threads; ``threads`` in a block. ``batch``: rows
-    that a thread has at a time. ``blocks_per_sm``: that ptxas leaves registers for."""
+    a thread, the first ``full`` of which lie within the row for all threads; ``threads`` in a block. ``held``: a thread
+    keeps its parts in registers between the passes over a row; else it reads them again. ``blocks_per_sm``: that ptxas
+    leaves registers for."""
 
     wide: int
     lanes: int
     cluster: int
     steps: int
     full: int
-    batch: int = 1
+    held: bool = True
     blocks_per_sm: int = 1
 
     @property
@@ -47,8 +48,9 @@ class RowsConfig:
         return max(self.lanes, _SMALLEST_BLOCK)
 
     @property
-    def rows_per_block(self) -> int:
-        return self.threads // self.lanes * self.batch
+    def groups(self) -> int:
+        """Rows that a block works on side by side."""
+        return self.threads // self.lanes
 
     @property
     def stride(self) -> int:
@@ -56,43 +58,20 @@ class RowsConfig:
         return self.wide * self.lanes * self.cluster
 
 
-def choose(cols: int, itemsize: int, multiple: int, *, batched: bool = False) -> RowsConfig:
+def choose(cols: int, itemsize: int, multiple: int, *, arrays: int = 1) -> RowsConfig:
     """For rows of ``cols`` elements of ``itemsize`` bytes. ``multiple``: of elements, what all rows' starts are.
-
-    ``batched``: all rows are scaled by one row, which a thread shall read once for as many rows as it can hold.
-    """
+    ``arrays``: so many rows of that length belong together, parts of which a thread holds."""
     wide = math.gcd(cols, multiple, ALIGNMENT // itemsize)
-    size = cols * itemsize
+    size = cols * itemsize * arrays
     cluster = min(1 << max(nv.cdiv(size, _BLOCK_BYTES) - 1, 0).bit_length(), _MOST_BLOCKS)
     lanes = next((lanes for most, lanes in _LANES if size <= 2 * most), 256)
-    most = _REGISTERS * max(min(4 // itemsize, wide), 1)  # what is loaded one by one takes a register each
-    while nv.cdiv(cols, lanes * cluster) > most and lanes < _MOST_LANES:
+    per_register = max(min(4 // itemsize, wide), 1)  # what is loaded one by one takes a register each
+    while arrays * nv.cdiv(cols, lanes * cluster) > _REGISTERS * per_register and lanes < _MOST_LANES:
         lanes *= 2
-    batch = 1
-    if batched:
-        cluster = min(2 * cluster, _MOST_BLOCKS) if cluster > 1 else 1
-        lanes, batch = _batch(cols, wide, lanes, cluster, max(wide * itemsize // 4, wide if itemsize * wide < 4 else 1))
     stride = wide * lanes * cluster
-    return RowsConfig(wide, lanes, cluster, _rounded(nv.cdiv(cols, stride)), cols // stride, batch)
-
-
-def _batch(cols: int, wide: int, lanes: int, cluster: int, registers: int) -> tuple[int, int]:
-    """More threads for a row, so that each has more rows; but none that would often be idle. ``registers``: of an
-    access."""
-
-    def steps(lanes: int) -> int:
-        return _rounded(nv.cdiv(cols, wide * lanes * cluster))
-
-    batch = _LARGEST_BATCH
-    while batch > 1:
-        tried = lanes
-        while tried <= max(lanes, _BATCH_LANES):
-            idle = steps(tried) * tried > 1.1 * steps(lanes) * lanes
-            if not idle and batch * steps(tried) * registers <= _REGISTERS:
-                return tried, batch
-            tried *= 2
-        batch //= 2
-    return lanes, 1
+    steps = _rounded(nv.cdiv(cols, stride))
+    held = arrays * steps * wide <= _MOST_HELD
+    return RowsConfig(wide, lanes, cluster, steps, cols // stride, held)
 
 
 def _rounded(steps: int) -> int:

@@ -1,8 +1,8 @@
-"""Rows in the registers of the threads that share them: loaded once, computed in f32, stored."""
+"""One row in the registers of the threads that share it: loaded once, computed in f32, stored."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import reduce
 from typing import Any, TypeAlias
 
@@ -13,109 +13,147 @@ from nvdsl.kernels.rows.config import RowsConfig
 _AHEAD = 32
 """Bytes of a row for all rows that a thread has loaded ahead."""
 
+Parts: TypeAlias = Callable[[int], Any]
+"""Of the number of an access: a vector of f32."""
+
+Term: TypeAlias = Callable[[Any, int], Any]
+"""Of a vector of totals and the number of an access: the new totals."""
+
+Matrix = nv.Shaped[nv.Array, "m", "n"]
+Vector = nv.Shaped[nv.Array, "n"]
+PerRow = nv.Shaped[nv.Array, "m"]
+
+
+def grid(x: nv.Array, config: RowsConfig) -> nv.Int:
+    """Blocks that have a row each, or each as many as fit side by side."""
+    return nv.cdiv(x.shape[0], config.groups) * config.cluster
+
+
+def first_row(config: RowsConfig) -> nv.Int:
+    """The row of this thread's group, where each group has one."""
+    return nv.block_id.x // config.cluster * config.groups + nv.thread_id.x // config.lanes
+
 
 class Row:
-    """A thread's part of row number ``number`` of its batch. Threads beyond the last row load and store nothing."""
+    """This thread's share of row ``index`` of arrays of ``shape``: ``config.steps`` accesses of ``config.wide``
+    elements. Threads beyond the last row load and store nothing."""
 
-    def __init__(self, x: nv.Array, config: RowsConfig, number: int) -> None:
-        rows, self.cols = x.shape
-        self.config, self.number = config, number
-        group = nv.block_id.x // config.cluster * (config.threads // config.lanes) + nv.thread_id.x // config.lanes
-        self.row = group * config.batch + number
-        self.exists = config.rows_per_block == 1 or self.row < rows
+    def __init__(self, shape: tuple[nv.Int, nv.Int], config: RowsConfig, index: nv.Int) -> None:
+        self.config, self.index, self.cols = config, index, shape[1]
+        self.exists = config.groups == 1 or index < shape[0]
         lane = nv.thread_id.x % config.lanes
         if config.cluster > 1:
             lane = nv.cluster_rank() * config.lanes + lane
+        self.leads = lane == 0
         self.first = lane * config.wide
-        self.parts: list[Any] = []
-
-    def load(self, x: nv.Array, missing: float) -> None:
-        """The parts as they are in memory; ``missing`` behind the end."""
-        parts = [nv.vector([missing] * self.config.wide, x.dtype) for _ in range(self.config.steps)]
-        if self.exists:
-            for step in range(self.config.steps):
-                if self.inside(step):
-                    parts[step] = x.vector((self.row, self.column(step)), self.config.wide)
-        self.parts = parts
 
     def column(self, step: int) -> nv.Int:
-        """The first column of the thread's access number ``step``."""
+        """The first column of access number ``step``."""
         return self.first + step * self.config.stride
 
     def inside(self, step: int) -> nv.Bool:
         """Whether the row has elements there: known for all but the last accesses."""
         return step < self.config.full or self.column(step) < self.cols
 
-    def total(self, term: Term) -> nv.Value:
-        """What ``term`` adds to a vector of totals for all parts, summed up: this thread's share."""
+    def only(self, step: int, values: Any, other: float = 0.0) -> Any:
+        """``values`` within the row, ``other`` behind its end."""
+        return values if step < self.config.full else nv.where(self.inside(step), values, other)
+
+    def read(self, x: nv.Array, missing: float = 0.0) -> Parts:
+        """This thread's elements of an array, with ``missing`` behind the end of the row."""
+        if not self.config.held:
+            return lambda step: self._load(x, step, missing).to(nv.f32)
+        parts = [nv.vector([missing] * self.config.wide, x.dtype) for _ in range(self.config.steps)]
+        if self.exists:
+            for step in range(self.config.steps):
+                if self.inside(step):
+                    parts[step] = x.vector((self.index, self.column(step)), self.config.wide)
+        return lambda step: parts[step].to(nv.f32)
+
+    def _load(self, x: nv.Array, step: int, missing: float) -> Any:
+        part = nv.vector([missing] * self.config.wide, x.dtype)
+        if self.exists and self.inside(step):
+            part = x.vector((self.index, self.column(step)), self.config.wide)
+        return part
+
+    def hold(self, parts: Parts) -> Parts:
+        """The same, computed once where parts are held."""
+        if not self.config.held:
+            return parts
+        made = [parts(step) for step in range(self.config.steps)]
+        return lambda step: made[step]
+
+    def write(self, y: nv.Array, parts: Parts) -> None:
+        """Store this thread's elements, converted to the array's type."""
+        for step in range(self.config.steps):
+            values = parts(step).to(y.dtype)
+            if self.exists and self.inside(step):
+                if self.config.wide * y.dtype.bytes == 1:
+                    y[self.index, self.column(step)] = values[0]
+                else:
+                    y.store_vector(values, (self.index, self.column(step)))
+
+    def put(self, y: nv.Array, value: nv.Value) -> None:
+        """Store a number of the row."""
+        if self.exists and self.leads:
+            y[self.index] = value
+
+    def number(self, x: nv.Array) -> Any:
+        """A number of the row; 0 beyond the last one."""
+        found = x.dtype(0)
+        if self.exists:
+            found = x[self.index]
+        return found
+
+    def total(self, term: Term) -> Any:
+        """This thread's share of a sum."""
         total: Any = nv.vector([0.0] * self.config.wide, nv.f32)
-        for step, part in enumerate(self.parts):
-            total = term(self, total, step, part.to(nv.f32))
+        for step in range(self.config.steps):
+            total = term(total, step)
         return total.sum()
 
+    def sums(self, *mine: Any) -> tuple[Any, ...]:
+        """The sums of numbers over all threads of the row; one exchange for all of them."""
+        return nv.cluster.sum(mine) if self.config.cluster > 1 else nv.block.sum(mine, width=self.config.lanes)
 
-Term: TypeAlias = Callable[[Row, Any, int, Any], Any]
-"""Of a row, a total, the number of a part, and the part in f32: the new total."""
+    def sum(self, *terms: Term) -> tuple[Any, ...]:
+        """For each term its sum over the row."""
+        return self.sums(*(self.total(term) for term in terms))
 
-
-def load(x: nv.Array, config: RowsConfig, missing: float) -> list[Row]:
-    """The rows of a thread's batch; ``missing`` stands behind the end of each."""
-    rows = [Row(x, config, number) for number in range(config.batch)]
-    for row in rows:
-        row.load(x, missing)
-    return rows
-
-
-def sums(rows: Sequence[Row], *terms: Term) -> list[tuple[Any, ...]]:
-    """For each row the sums of its terms over all its elements; one exchange of the threads for all of them."""
-    mine = tuple(row.total(term) for row in rows for term in terms)
-    config = rows[0].config
-    found = nv.cluster.sum(mine) if config.cluster > 1 else nv.block.sum(mine, width=config.lanes)
-    return [found[i : i + len(terms)] for i in range(0, len(found), len(terms))]
-
-
-def maxima(rows: Sequence[Row]) -> tuple[Any, ...]:
-    """The greatest element of each row."""
-    mine = tuple(reduce(nv.maximum, [part.to(nv.f32) for part in row.parts]).max() for row in rows)
-    config = rows[0].config
-    return nv.cluster.max(mine) if config.cluster > 1 else nv.block.max(mine, width=config.lanes)
-
-
-def store(rows: Sequence[Row], y: nv.Array, compute: Callable[..., Any], *beside: Beside) -> None:
-    """``y`` gets ``compute(row, part, *what each of beside has there)`` of each part, all f32."""
-    for step in range(rows[0].config.steps):
-        rest = [one.take(step) for one in beside]
-        for row in rows:
-            result = compute(row, row.parts[step].to(nv.f32), *rest).to(y.dtype)
-            if row.exists and row.inside(step):
-                y.store_vector(result, (row.row, row.column(step)))
+    def max(self, parts: Parts) -> Any:
+        """The greatest element of the row."""
+        mine = reduce(nv.maximum, [parts(step) for step in range(self.config.steps)]).max()
+        return nv.cluster.max(mine) if self.config.cluster > 1 else nv.block.max(mine, width=self.config.lanes)
 
 
 class Beside:
-    """A row for all rows: what a thread takes of it beside its parts, loaded a little ahead of its use."""
+    """A row for all rows, a weight say: what a thread takes of it, loaded a little ahead of its use."""
 
     def __init__(self, array: nv.Array, row: Row) -> None:
         self.array, self.row = array, row
         self.wide = min(row.config.wide, ALIGNMENT // array.dtype.bytes)
         self.ahead = min(max(_AHEAD // max(row.config.wide * array.dtype.bytes, 4), 1), row.config.steps)
-        self.loaded: list[Any] = []
+        self.loaded: dict[int, list[Any]] = {}
 
-    def begin(self) -> None:
-        """Load what the first steps take."""
+    def begin(self) -> Beside:
+        """Load what the first accesses take."""
         for step in range(self.ahead):
-            self.load(step)
+            self.loaded[step] = self._load(step)
+        return self
 
-    def load(self, step: int) -> None:
-        """Load what a step takes."""
+    def _load(self, step: int) -> list[Any]:
         pieces = [nv.vector([0.0] * self.wide, self.array.dtype)] * (self.row.config.wide // self.wide)
         if self.row.inside(step):
             col = self.row.column(step)
             pieces = [self.array.vector(col + i * self.wide, self.wide) for i in range(len(pieces))]
-        self.loaded.append(pieces)
+        return pieces
 
-    def take(self, step: int) -> Any:
-        """The elements beside the part of a step, in f32; and load what a later one takes."""
+    def __call__(self, step: int) -> Any:
+        """The elements beside access ``step``, in f32; and load what a later one takes."""
+        if step not in self.loaded:
+            self.loaded[step] = self._load(step)
+        pieces = self.loaded.pop(step)
         if step + self.ahead < self.row.config.steps:
-            self.load(step + self.ahead)
-        pieces = [piece.to(nv.f32) for piece in self.loaded[step]]
+            self.loaded[step + self.ahead] = self._load(step + self.ahead)
+        pieces = [piece.to(nv.f32) for piece in pieces]
         return pieces[0] if len(pieces) == 1 else nv.vector([x for piece in pieces for x in piece])

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import nvdsl as nv
-from nvdsl.kernels.rows import kernels
+from nvdsl.kernels.rows import norm_kernels, softmax_kernels
 from nvdsl.kernels.rows.config import choose
 from tests.exhaustive import sample
 from tests.unit.kernels import array
@@ -40,10 +40,13 @@ CASES = [(kernel, dtype, cols) for cols in (1, 100, 777, 1024, 8192, 16_384, 65_
 
 @pytest.mark.parametrize(("kernel", "dtype", "cols"), sample(CASES, 5))
 def test_a_row_fits_into_registers(kernel, dtype, cols):
-    x, row = array(dtype, 64, cols), array(dtype, cols)
-    more = {"softmax": (), "log_softmax": (), "layer_norm": (row, row, 1e-5), "rms_norm": (row, 1e-6)}[kernel]
-    function = nv.jit(getattr(kernels, kernel).__wrapped__, strict=True)
-    (compiled,) = function.compile(x, x, *more, config=choose(cols, dtype.bytes, cols)).kernels.values()
+    x, row, none = array(dtype, 64, cols), array(dtype, cols), (None,) * 5
+    norms = {"layer_norm": (x, x, row, row, *none, 1e-5), "rms_norm": (x, x, row, None, *none, 1e-5)}
+    function = norm_kernels.norm if kernel in norms else getattr(softmax_kernels, kernel)
+    named = {"centered": kernel == "layer_norm"} if kernel in norms else {}
+    function = nv.jit(function.__wrapped__, strict=True)
+    compiled = function.compile(*norms.get(kernel, (x, x)), config=choose(cols, dtype.bytes, cols), **named)
+    (compiled,) = compiled.kernels.values()
     used = compiled.resources
     assert (used.stack, used.spill_stores, used.spill_loads) == (0, 0, 0)
     assert ("ld.global.v4.b32" in compiled.ptx) == (cols * dtype.bytes % 16 == 0)

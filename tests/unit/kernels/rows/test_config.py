@@ -23,15 +23,12 @@ def test_the_accesses_cover_a_row_and_are_aligned(itemsize, multiple):
 
 
 @pytest.mark.parametrize("itemsize", [2, 4])
-def test_a_batch_fits_into_registers_and_leaves_few_threads_idle(itemsize):
+def test_a_thread_holds_parts_of_several_arrays_only_where_registers_last(itemsize):
     for cols in LENGTHS:
-        alone, config = choose(cols, itemsize, cols), choose(cols, itemsize, cols, batched=True)
+        config = choose(cols, itemsize, cols, arrays=2)
         assert config.steps * config.stride >= cols and config.full * config.stride <= cols
-        assert config.rows_per_block == config.threads // config.lanes * config.batch
-        if config.batch > 1:
-            assert config.batch * config.steps * -(-config.wide * itemsize // 4) <= 32
-            assert config.steps * config.lanes * config.cluster <= 1.5 * alone.steps * alone.lanes * alone.cluster
-    assert [choose(n, 2, n, batched=True).batch for n in (768, 1024, 4096, 8192, 65_536)] == [2, 4, 4, 2, 2]
+        assert config.held is (2 * config.steps * config.wide <= 64)
+    assert not choose(262_144, itemsize, 8, arrays=2).held
 
 
 def test_a_model_s_rows_need_few_kernels():

@@ -1,0 +1,172 @@
+"""Cross entropy of logits and labels. The gradient is written where the logits are still in registers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import nvdsl as nv
+from nvdsl.kernels.rows.config import RowsConfig
+from nvdsl.kernels.rows.row import Matrix, Parts, PerRow, Row, first_row, grid
+
+Number = nv.Shaped[nv.Array, "one"]
+
+_THREADS = 1024
+
+
+@nv.jit
+def cross_entropy(
+    x: Matrix,
+    labels: PerRow,
+    losses: PerRow | None,
+    result: Number | None,
+    lse_out: PerRow | None,
+    gradient: Matrix | None,
+    ignored: int,
+    smoothing: float,
+    z_loss: float,
+    *,
+    smooth: bool,
+    mean: bool,
+    config: RowsConfig,
+) -> None:
+    """Of each row ``(1 - smoothing) (lse - x[label]) + smoothing (lse - mean(x)) + z_loss lse^2``, 0 for an ignored
+    one. ``losses`` gets them, or ``result`` their sum, or with ``mean`` that divided by the number of rows that are not
+    ignored. ``gradient``: of ``result``, or of the sum of ``losses``. ``smooth``: whether ``smoothing`` is not 0."""
+    rows, cols = x.shape
+    each = nv.empty((nv.max(rows, 1),), nv.f32) if losses is None else losses
+    counted = nv.empty((1,), nv.f32) if mean else None
+    if counted is not None:
+        _count(labels, counted, ignored)
+
+    @nv.kernel(grid=grid(x, config), block=config.threads, cluster=config.cluster, blocks_per_sm=config.blocks_per_sm)
+    def kernel() -> None:
+        row = Row(x.shape, config, first_row(config))
+        given = row.read(x, float("-inf"))
+        label = Label.of(row, x, labels, ignored)
+        highest = row.max(given)
+        exponentials = row.total(lambda total, step: total + nv.math.exp_approx(given(step) - highest))
+        whole = [row.total(lambda total, step: total + row.only(step, given(step)))] if smooth else []
+        total, chosen, *rest = row.sums(exponentials, label.logit, *whole)
+        lse = highest + nv.math.log(total)
+        loss = lse - chosen + z_loss * lse * lse
+        if smooth:
+            loss = loss + smoothing * (chosen - rest[0] / nv.f32(cols))
+        row.put(each, label.valid(loss))
+        if lse_out is not None:
+            row.put(lse_out, lse)
+        if gradient is not None:
+            share = nv.f32(1.0) if counted is None else 1.0 / counted[0]
+            _write_gradient(row, gradient, given, label, lse, share, smoothing if smooth else None, z_loss)
+
+    kernel()
+    if result is not None:
+        _add_up(each, rows, result, counted)
+
+
+@nv.jit
+def cross_entropy_backward(
+    dloss: PerRow,
+    x: Matrix,
+    labels: PerRow,
+    lse: PerRow,
+    dx: Matrix,
+    ignored: int,
+    smoothing: float,
+    z_loss: float,
+    *,
+    smooth: bool,
+    mean: bool,
+    config: RowsConfig,
+) -> None:
+    """``dx`` from the gradients of the rows' losses, or of the one loss of all (a stride of 0)."""
+    counted = nv.empty((1,), nv.f32) if mean else None
+    if counted is not None:
+        _count(labels, counted, ignored)
+
+    @nv.kernel(grid=grid(x, config), block=config.threads, cluster=config.cluster, blocks_per_sm=config.blocks_per_sm)
+    def kernel() -> None:
+        row = Row(x.shape, config, first_row(config))
+        given = row.read(x, float("-inf"))
+        label = Label.of(row, x, labels, ignored)
+        factor = nv.f32(row.number(dloss))
+        if counted is not None:
+            factor = factor / counted[0]
+        _write_gradient(row, dx, given, label, row.number(lse), factor, smoothing if smooth else None, z_loss)
+
+    kernel()
+
+
+@dataclass(frozen=True)
+class Label:
+    """The label of a row, and its logit in the thread in whose part it lies (``is_mine``), 0 in the others. No other
+    thread overwrites the logit with a gradient."""
+
+    kept: Any
+    exists: Any
+    is_mine: Any
+    column: Any
+    logit: Any
+
+    @staticmethod
+    def of(row: Row, x: nv.Array, labels: nv.Array, ignored: Any) -> Label:
+        config, number = row.config, nv.i64(row.number(labels))
+        exists = number >= 0 and number < nv.i64(row.cols)
+        behind = number - nv.i64(row.first)
+        is_mine = row.exists and exists and behind >= 0 and behind % config.stride < config.wide
+        column, logit = nv.i32(number), nv.f32(0.0)
+        if is_mine:
+            logit = nv.f32(x[row.index, column])
+        return Label(number != nv.i64(ignored), exists, is_mine, column, logit)
+
+    def valid(self, value: Any) -> Any:
+        """``value``; 0 where the row is ignored, NaN where there is no such column."""
+        return nv.where(self.kept, nv.where(self.exists, value, float("nan")), 0.0)
+
+
+def _write_gradient(
+    row: Row, out: nv.Array, given: Parts, label: Label, lse: Any, factor: Any, smoothing: Any, z_loss: Any
+) -> None:
+    """``factor * (softmax(x) (1 + 2 z_loss lse) - (1 - smoothing) onehot(label) - smoothing / n)``; 0 where the row is
+    ignored, whatever its logits are."""
+    factor = label.valid(factor)
+    more = nv.math.fma(2.0 * z_loss, lse, 1.0) * factor
+    less = factor if smoothing is None else factor * (1.0 - smoothing)
+    evenly = 0.0 if smoothing is None else factor * smoothing / nv.f32(row.cols)
+
+    def slope(logits: Any) -> Any:
+        return nv.where(label.kept, nv.math.exp_approx(logits - lse) * more - evenly, 0.0)
+
+    row.write(out, lambda step: slope(given(step)))
+    if label.is_mine:
+        out[row.index, label.column] = slope(label.logit) - less
+
+
+def _count(labels: nv.Array, counted: nv.Array, ignored: Any) -> None:
+    """In a host function: how many labels are not ignored."""
+
+    @nv.kernel(grid=1, block=_THREADS)
+    def count() -> None:
+        mine = nv.f32(0.0)
+        for i in nv.range(nv.thread_id.x, labels.shape[0], _THREADS):
+            mine += nv.where(nv.i64(labels[i]) != nv.i64(ignored), 1.0, 0.0)
+        total = nv.block.sum(mine)
+        if nv.thread_id.x == 0:
+            counted[0] = total
+
+    count()
+
+
+def _add_up(losses: nv.Array, rows: nv.Int, result: nv.Array, counted: nv.Array | None) -> None:
+    """In a host function: the sum of all rows' losses, divided by their count where that is given."""
+
+    @nv.kernel(grid=1, block=_THREADS)
+    def add_up() -> None:
+        mine = nv.f32(0.0)
+        for i in nv.range(nv.thread_id.x, rows, _THREADS):
+            mine += losses[i]
+        total = nv.block.sum(mine)
+        if nv.thread_id.x == 0:
+            result[0] = total if counted is None else total / counted[0]
+
+    add_up()

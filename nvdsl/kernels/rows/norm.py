@@ -1,0 +1,213 @@
+"""``nv.layer_norm``, ``nv.rms_norm`` and their gradients: over the last axis, for any leading axes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import nvdsl as nv
+from nvdsl.driver.stream import Stream
+from nvdsl.errors import ArgumentError
+from nvdsl.errors.tracebacks import at_call
+from nvdsl.kernels.arguments import Argument
+from nvdsl.kernels.arraylike import ArrayLike
+from nvdsl.kernels.gemm.launch import sms
+from nvdsl.kernels.gemm.options import dtype as element_type
+from nvdsl.kernels.rows import norm_backward_kernels, norm_kernels
+from nvdsl.kernels.rows.argument import FLOATS, PerRow, Rows, Vector, check_apart, configuration, results, view
+from nvdsl.trace import decorated
+
+Asked = ArrayLike | bool | None
+"""An output beside the first one: an array to write to, True for a new one, None or False for none."""
+
+_BLOCKS_PER_SM = 2
+"""Of a gradient's persistent grid."""
+
+
+@at_call
+def layer_norm(
+    x: ArrayLike,
+    weight: ArrayLike | None = None,
+    bias: ArrayLike | None = None,
+    out: ArrayLike | None = None,
+    *,
+    eps: float = 1e-5,
+    residual: ArrayLike | None = None,
+    residual_out: Asked = None,
+    mean: Asked = None,
+    rstd: Asked = None,
+    scale: Asked = None,
+    out_dtype: Any = None,
+    stream: Stream | None = None,
+    target: str | None = None,
+) -> Any:
+    """``(h - mean(h)) / sqrt(variance(h) + eps) * weight + bias`` with ``h = x + residual``, over the last axis.
+
+    The variance is the mean of squared deviations (divided by n). It is taken from deviations from the mean, in f32, so
+    rows may be far from zero. ``weight`` and ``bias`` are one row each, of f16, bf16 or f32. ``residual`` has the shape
+    of ``x``. For arrays see `softmax`; their types may differ.
+
+    ``out`` has the shape of ``x`` and may be ``x`` or ``residual`` itself. None makes a new array of ``out_dtype``, by
+    default the type of ``x``. Further outputs are arrays to write to, or True for new ones:
+
+    * ``residual_out``: ``h``, rounded to its type (that of ``residual`` for a new one); may be ``x`` or ``residual``
+    * ``mean``, ``rstd``: f32, one number for each row, of the shape ``x.shape[:-1]``: the mean of ``h``, and
+      ``1 / sqrt(variance + eps)``. `layer_norm_backward` takes them.
+    * ``scale``: f32, one number for each row, where ``out`` is e4m3: ``out * scale[..., None]`` is the result. It is
+      the row's greatest magnitude divided by 448, or 1 where that is below 1e-30. An e4m3 output always has a scale.
+
+    Returns ``out``, or a tuple of ``out`` and those of ``residual_out``, ``mean``, ``rstd``, ``scale`` that were asked
+    for, in this order. Raises ArgumentError for arrays that don't fit.
+    """
+    options = residual, residual_out, mean, rstd, scale, out_dtype
+    return _forward("layer_norm", x, weight, bias, out, eps, *options, True, stream, target)
+
+
+@at_call
+def rms_norm(
+    x: ArrayLike,
+    weight: ArrayLike | None = None,
+    out: ArrayLike | None = None,
+    *,
+    eps: float = 1e-6,
+    residual: ArrayLike | None = None,
+    residual_out: Asked = None,
+    rstd: Asked = None,
+    scale: Asked = None,
+    out_dtype: Any = None,
+    stream: Stream | None = None,
+    target: str | None = None,
+) -> Any:
+    """``h / sqrt(mean(h**2) + eps) * weight`` with ``h = x + residual``, over the last axis.
+
+    It is computed in f32. ``rstd`` is ``1 / sqrt(mean(h**2) + eps)``. For arrays, further outputs and what is returned
+    see `layer_norm`. Raises ArgumentError for arrays that don't fit.
+    """
+    options = residual, residual_out, None, rstd, scale, out_dtype
+    return _forward("rms_norm", x, weight, None, out, eps, *options, False, stream, target)
+
+
+@at_call
+def layer_norm_backward(
+    dy: ArrayLike,
+    x: ArrayLike,
+    mean: ArrayLike,
+    rstd: ArrayLike,
+    weight: ArrayLike | None = None,
+    dx: ArrayLike | None = None,
+    *,
+    dresidual: ArrayLike | None = None,
+    dweight: Asked = True,
+    dbias: Asked = True,
+    stream: Stream | None = None,
+    target: str | None = None,
+) -> Any:
+    """The gradients of `layer_norm`; returns ``(dx, dweight, dbias)``.
+
+    ``dy``: the gradient of the result. ``x``: what was normalized (with a residual, ``residual_out``). ``mean`` and
+    ``rstd``: as `layer_norm` gave them. ``dresidual``, of the shape of ``x``, is the gradient of ``residual_out`` from
+    elsewhere, and is added. ``dx`` is the gradient of ``x`` and of ``residual``; it may be ``dy``, ``x`` or
+    ``dresidual``. None makes a new array of the type of ``x``.
+
+    ``dweight`` and ``dbias`` are sums over all rows, added up in f32 in the same order in every run. They are arrays to
+    write to (of f16, bf16 or f32), True for new ones of the type of ``weight`` (f32 without one), or False for none;
+    these are left out of what is returned. Raises ArgumentError for arrays that don't fit.
+    """
+    options = weight, dx, dresidual, dweight, dbias
+    return _backward("layer_norm_backward", dy, x, mean, rstd, *options, stream, target)
+
+
+@at_call
+def rms_norm_backward(
+    dy: ArrayLike,
+    x: ArrayLike,
+    rstd: ArrayLike,
+    weight: ArrayLike | None = None,
+    dx: ArrayLike | None = None,
+    *,
+    dresidual: ArrayLike | None = None,
+    dweight: Asked = True,
+    stream: Stream | None = None,
+    target: str | None = None,
+) -> Any:
+    """The gradients of `rms_norm`; returns ``(dx, dweight)``, or ``dx`` with ``dweight=False``. For the arguments see
+    `layer_norm_backward`."""
+    options = weight, dx, dresidual, dweight, None
+    return _backward("rms_norm_backward", dy, x, None, rstd, *options, stream, target)
+
+
+def _forward(
+    what: str,
+    x: Any,
+    weight: Any,
+    bias: Any,
+    out: Any,
+    eps: float,
+    residual: Any,
+    residual_out: Any,
+    mean: Any,
+    rstd: Any,
+    scale: Any,
+    out_dtype: Any,
+    centered: bool,
+    stream: Stream | None,
+    target: str | None,
+) -> Any:
+    decorated.no_call(what)
+    rows = Rows.of("x", x)
+    factor, summand = Vector.of("weight", weight, rows), Vector.of("bias", bias, rows)
+    other = None if residual is None else rows.like("residual", residual)
+    into = rows.result("out", out, element_type("out_dtype", out_dtype) or rows.dtype, (*FLOATS, nv.e4m3))
+    if out is not None and out_dtype is not None and into.dtype is not element_type("out_dtype", out_dtype):
+        raise ArgumentError(f"out is of {into.dtype.name}, out_dtype is another", fix="leave out_dtype out")
+    total = None
+    if residual_out is not None and residual_out is not False:
+        total = rows.result("residual_out", residual_out, (other or rows).dtype)
+    if into.dtype is nv.e4m3:
+        scale = True if scale is None else scale
+    if (into.dtype is nv.e4m3) != (scale is not None and scale is not False):
+        raise ArgumentError(
+            f"scale={scale if isinstance(scale, bool) else 'an array'} and out of {into.dtype.name}",
+            rule="an output of e4m3 has a scale for each row, and no other output has one",
+            fix="pass out_dtype=nv.e4m3, or leave scale out",
+        )
+    numbers = [PerRow.output(name, each, rows) for name, each in (("mean", mean), ("rstd", rstd), ("scale", scale))]
+    check_apart([into, total, *numbers], [factor, summand], [rows, other])
+    if rows.rows:
+        arrays = [into, factor, summand, other, total]
+        config = configuration(rows, arrays, held=1 if other is None else 2)
+        views = [view(each) for each in (rows, into, factor, summand, other, total, *numbers)]
+        norm_kernels.norm(*views, eps, centered=centered, config=config, stream=stream, target=target)
+    return results(into, total, *numbers)
+
+
+def _backward(
+    what: str,
+    dy: Any,
+    x: Any,
+    mean: Any,
+    rstd: Any,
+    weight: Any,
+    dx: Any,
+    dresidual: Any,
+    dweight: Any,
+    dbias: Any,
+    stream: Stream | None,
+    target: str | None,
+) -> Any:
+    decorated.no_call(what)
+    rows = Rows.of("x", x)
+    gradient = rows.like("dy", dy)
+    given = (("mean", mean), ("rstd", rstd))
+    numbers = [None if each is None else PerRow(Argument.of(name, each), rows) for name, each in given]
+    factor = Vector.of("weight", weight, rows)
+    beyond = None if dresidual is None else rows.like("dresidual", dresidual)
+    into = rows.result("dx", dx, rows.dtype)
+    kind = nv.f32 if factor is None else factor.dtype
+    sums = [Vector.output(name, each, rows, kind) for name, each in (("dweight", dweight), ("dbias", dbias))]
+    check_apart([into, *sums], [factor, *numbers], [rows, gradient, beyond])
+    arrays = [gradient, into, beyond, factor, *sums]
+    config = configuration(rows, arrays, held=2)
+    blocks = max(sms(target) * _BLOCKS_PER_SM // config.cluster, 1)
+    views = [view(each) for each in (gradient, rows, into, *numbers, factor, beyond, *sums)]
+    norm_backward_kernels.norm_backward(*views, blocks=blocks, config=config, stream=stream, target=target)
+    return results(into, *sums)

@@ -1,0 +1,130 @@
+"""Gradients of LayerNorm and RMSNorm: of the rows, and of weight and bias, which are sums over all rows.
+
+A persistent grid: each group of threads works on many rows, and keeps its sums for weight and bias in registers. What
+the blocks have is added up by a second kernel, in the same order in every run.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import nvdsl as nv
+from nvdsl.kernels.rows.column_sums import add_up
+from nvdsl.kernels.rows.config import RowsConfig
+from nvdsl.kernels.rows.row import Beside, Matrix, Parts, PerRow, Row, Vector
+
+
+@nv.jit
+def norm_backward(
+    dy: Matrix,
+    x: Matrix,
+    dx: Matrix,
+    mean: PerRow | None,
+    rstd: PerRow,
+    weight: Vector | None,
+    dresidual: Matrix | None,
+    dweight: Vector | None,
+    dbias: Vector | None,
+    *,
+    blocks: int,
+    config: RowsConfig,
+) -> None:
+    """``mean`` is None: RMSNorm. ``blocks``: at most so many work on rows, clusters counted as one."""
+    rows, cols = x.shape
+    count = nv.min(nv.cdiv(rows, config.groups), blocks)
+    sums = [out for out in (dweight, dbias) if out is not None]
+    partial = [nv.empty((nv.max(count, 1) * cols,), nv.f32) for _ in sums]
+
+    @nv.kernel(
+        grid=count * config.cluster, block=config.threads, cluster=config.cluster, blocks_per_sm=config.blocks_per_sm
+    )
+    def kernel() -> None:
+        block, group = nv.block_id.x // config.cluster, nv.thread_id.x // config.lanes
+        zero = nv.vector([0.0] * config.wide, nv.f32)
+        totals = [[zero for _ in range(config.steps)] for _ in sums]
+        for turn in nv.range(nv.cdiv(rows, count * config.groups), unroll=False):
+            row = Row(x.shape, config, (turn * count + block) * config.groups + group)
+            row.exists = row.index < rows
+            gradient, normalized = _one_row(row, dy, x, dx, mean, rstd, weight, dresidual)
+            for i, out in enumerate(sums):
+                for step in range(config.steps):
+                    more = gradient(step) * normalized(step) if out is dweight else gradient(step)
+                    totals[i][step] = totals[i][step] + more
+        row = Row(x.shape, config, group)
+        for total, into in zip(totals, partial, strict=True):
+            _store(row, total, into, block)
+
+    kernel()
+    for out, each in zip(sums, partial, strict=True):
+        add_up(each, out, count)
+
+
+def _one_row(
+    row: Row,
+    dy: nv.Array,
+    x: nv.Array,
+    dx: nv.Array,
+    mean: nv.Array | None,
+    rstd: nv.Array,
+    weight: nv.Array | None,
+    dresidual: nv.Array | None,
+) -> tuple[Parts, Parts]:
+    """With ``g = dy * weight`` and ``z = (x - mean) * rstd`` it is ``dx = rstd * (g - mean(g) - z * mean(g * z))``, for
+    RMSNorm without ``mean(g)``. ``dresidual`` is added. Returns dy and z."""
+    gradient, given = row.read(dy), row.read(x)
+    factor = None if weight is None else Beside(weight, row).begin()
+    inverse, share = row.number(rstd), 1.0 / nv.f32(row.cols)
+    centre = None if mean is None else row.number(mean)
+
+    def normalized(step: int) -> Any:
+        apart = given(step) if centre is None else given(step) - centre
+        return row.only(step, apart * inverse)
+
+    def along(total: Any, step: int) -> Any:
+        return nv.math.fma(through(step), normalized(step), total)
+
+    through = gradient if factor is None else row.hold(lambda step: gradient(step) * factor(step))
+    if centre is None:
+        slope, offset = row.sum(along)[0] * share, None
+    else:
+        slope, offset = (total * share for total in row.sum(along, lambda total, step: total + through(step)))
+    beyond = None if dresidual is None else row.read(dresidual)
+
+    def result(step: int) -> Any:
+        value = through(step) - normalized(step) * slope
+        value = (value if offset is None else value - offset) * inverse
+        return value if beyond is None else value + beyond(step)
+
+    row.write(dx, result)
+    return gradient, normalized
+
+
+def _store(row: Row, total: list[Any], into: nv.Array, block: nv.Int) -> None:
+    """The sums of a block, of all groups of its threads."""
+    config = row.config
+    if config.groups == 1:
+        for step in range(config.steps):
+            if row.inside(step):
+                _put(into, block * row.cols + row.column(step), total[step])
+        return
+    length = config.steps * config.stride
+    shared = nv.smem(config.groups * length, nv.f32)
+    group = nv.thread_id.x // config.lanes
+    for step in range(config.steps):
+        _put(shared, group * length + row.column(step), total[step])
+    nv.sync_threads()
+    for first in range(0, length, config.threads):
+        col = first + nv.thread_id.x
+        if col < length and col < row.cols:
+            value = shared[col]
+            for other in range(1, config.groups):
+                value = value + shared[other * length + col]
+            into[block * row.cols + col] = value
+    nv.sync_threads()
+
+
+def _put(into: nv.Array, start: nv.Int, values: Any) -> None:
+    wide = values.shape[0]
+    for i in range(0, wide, 4):
+        piece = nv.vector([values[k] for k in range(i, min(i + 4, wide))])
+        into.store_vector(piece, start + i)

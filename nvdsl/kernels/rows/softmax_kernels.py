@@ -1,0 +1,64 @@
+"""Softmax and its logarithm, and their gradients. A row is read once, and stays in registers until its result is
+written."""
+
+import nvdsl as nv
+from nvdsl.kernels.rows.config import RowsConfig
+from nvdsl.kernels.rows.row import Matrix, Row, first_row, grid
+
+
+@nv.jit
+def softmax(x: Matrix, y: Matrix, *, config: RowsConfig) -> None:
+    """The greatest element is subtracted before the exponentials."""
+
+    @nv.kernel(grid=grid(x, config), block=config.threads, cluster=config.cluster, blocks_per_sm=config.blocks_per_sm)
+    def kernel() -> None:
+        row = Row(x.shape, config, first_row(config))
+        given = row.read(x, float("-inf"))
+        highest = row.max(given)
+        (total,) = row.sum(lambda total, step: total + nv.math.exp_approx(given(step) - highest))
+        scale = 1.0 / total
+        row.write(y, lambda step: nv.math.exp_approx(given(step) - highest) * scale)
+
+    kernel()
+
+
+@nv.jit
+def log_softmax(x: Matrix, y: Matrix, *, config: RowsConfig) -> None:
+    @nv.kernel(grid=grid(x, config), block=config.threads, cluster=config.cluster, blocks_per_sm=config.blocks_per_sm)
+    def kernel() -> None:
+        row = Row(x.shape, config, first_row(config))
+        given = row.read(x, float("-inf"))
+        highest = row.max(given)
+        (total,) = row.sum(lambda total, step: total + nv.math.exp_approx(given(step) - highest))
+        logarithm = nv.math.log(total)
+        row.write(y, lambda step: given(step) - highest - logarithm)
+
+    kernel()
+
+
+@nv.jit
+def softmax_backward(dy: Matrix, y: Matrix, dx: Matrix, *, config: RowsConfig) -> None:
+    """``dx = y * (dy - sum(dy * y))``"""
+
+    @nv.kernel(grid=grid(y, config), block=config.threads, cluster=config.cluster, blocks_per_sm=config.blocks_per_sm)
+    def kernel() -> None:
+        row = Row(y.shape, config, first_row(config))
+        gradient, result = row.read(dy), row.read(y)
+        (along,) = row.sum(lambda total, step: nv.math.fma(gradient(step), result(step), total))
+        row.write(dx, lambda step: result(step) * (gradient(step) - along))
+
+    kernel()
+
+
+@nv.jit
+def log_softmax_backward(dy: Matrix, y: Matrix, dx: Matrix, *, config: RowsConfig) -> None:
+    """``dx = dy - exp(y) * sum(dy)``"""
+
+    @nv.kernel(grid=grid(y, config), block=config.threads, cluster=config.cluster, blocks_per_sm=config.blocks_per_sm)
+    def kernel() -> None:
+        row = Row(y.shape, config, first_row(config))
+        gradient, result = row.read(dy), row.read(y)
+        (whole,) = row.sum(lambda total, step: total + gradient(step))
+        row.write(dx, lambda step: gradient(step) - nv.math.exp_approx(result(step)) * whole)
+
+    kernel()
