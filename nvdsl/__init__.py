@@ -3,7 +3,7 @@
 The public names, nothing else. ``import nvdsl as nv`` is the usual form.
 
 * host functions and kernels: `jit`, `kernel`, `empty`, `zeros`, `ShapeDtype`, `no_gpu`, `synchronize`
-* the matrix product for any layout, type and size: `matmul`
+* the matrix product for any layout, type and size: `matmul`; of groups of rows: `grouped_matmul`
 * softmax(q k^T) v: `attention`
 * over the rows of an array: `softmax`, `log_softmax`, `layer_norm`, `rms_norm`, `cross_entropy`, and the gradient of
   each, `softmax_backward` and so on
@@ -174,6 +174,7 @@ from nvdsl.values.vector import vector
 
 if TYPE_CHECKING:
     from nvdsl.kernels.attention.attention import attention as attention
+    from nvdsl.kernels.gemm.grouped_matmul import grouped_matmul as grouped_matmul
     from nvdsl.kernels.gemm.matmul import matmul as matmul
     from nvdsl.kernels.mlp.calls import mlp as mlp
     from nvdsl.kernels.rows.cross_entropy import cross_entropy as cross_entropy
@@ -190,6 +191,7 @@ if TYPE_CHECKING:
 
 _KERNELS = {
     "matmul": "nvdsl.kernels.gemm.matmul",
+    "grouped_matmul": "nvdsl.kernels.gemm.grouped_matmul",
     "mlp": "nvdsl.kernels.mlp.calls",
     "attention": "nvdsl.kernels.attention.attention",
     **dict.fromkeys(

@@ -27,7 +27,9 @@ class DirectEpilogue(TmaEpilogue):
     def _tensor_maps(self) -> dict[int, nv.TMA]:
         return {}
 
-    def store(self, acc: nv.Accumulator, batch: Any, row: Any, col: Any, consumer: Any, held: Any = None) -> None:
+    def store(
+        self, acc: nv.Accumulator, batch: Any, row: Any, col: Any, consumer: Any, held: Any = None, end: Any = None
+    ) -> None:
         barrier = consumer + 1
         pieces = self._pieces(acc)
         fill = self._filler(acc, (batch, row, col), held)
@@ -36,17 +38,16 @@ class DirectEpilogue(TmaEpilogue):
             piece = self._piece(consumer * self.buffers + i % self.buffers, width)
             fill(piece, i)
             nv.named_barrier_sync(barrier, THREADS)
-            self._copy(piece, batch, row + top, col + left)
+            self._copy(piece, batch, row + top, col + left, self.out.shape[-2] if end is None else end)
             if self.buffers == 1 and i + 1 < len(pieces):
                 nv.named_barrier_sync(barrier, THREADS)
 
     def drain(self) -> None:
         """Nothing is on its way: a thread's own stores are done when the kernel is."""
 
-    def _copy(self, piece: nv.Tile, batch: Any, row: Any, col: Any) -> None:
-        """Store a piece whose first element is ``out[batch, row, col]``."""
-        width = piece.layout.cols
-        rows, cols = self.out.shape[-2:]
+    def _copy(self, piece: nv.Tile, batch: Any, row: Any, col: Any, rows: Any) -> None:
+        """Store a piece whose first element is ``out[batch, row, col]``, but no rows from ``rows`` on."""
+        width, cols = piece.layout.cols, self.out.shape[-1]
         thread = nv.warpgroup_thread()
         for number in nv.range(thread, PIECE_ROWS * width, THREADS, unroll=4):
             r, c = number // width, number % width

@@ -84,9 +84,12 @@ class TmaEpilogue:
         """
         return self.visitor.prefetch((batch, row, col), rows)
 
-    def store(self, acc: nv.Accumulator, batch: Any, row: Any, col: Any, consumer: Any, held: Any = None) -> None:
+    def store(
+        self, acc: nv.Accumulator, batch: Any, row: Any, col: Any, consumer: Any, held: Any = None, end: Any = None
+    ) -> None:
         """Store ``acc``, whose first element is ``out[batch, row, col]``. ``consumer``: the warpgroup, 0, 1 ...;
-        ``held``: see `prefetch`."""
+        ``held``: see `prefetch`. ``end``: rows from this one on belong to somebody else (None: nobody). TMA clips only
+        where the array ends, so that threads store the rows of a piece that reaches over it."""
         barrier = consumer + 1  # named barriers: 0 is the whole block's
         leader = nv.warpgroup_thread() == 0  # bulk groups belong to a thread: always the same one
         pieces = self._pieces(acc)
@@ -103,17 +106,32 @@ class TmaEpilogue:
                 if leader:
                     nv.bulk_wait_group(self.buffers - 2, read=True)  # the next piece's buffer is free
             nv.named_barrier_sync(barrier, 128)
+            ragged = None if end is None else row + top + PIECE_ROWS > end
             if leader:
-                self._maps[width].store(piece, self._at(batch, row + top, col + left))
+                whole = None if ragged is None else ~ragged
+                self._maps[width].store(piece, self._at(batch, row + top, col + left), predicate=whole)
                 nv.bulk_commit_group()
                 if self.buffers == 1 and i + 1 < len(pieces):
                     nv.bulk_wait_group(0, read=True)
+            if ragged is not None and ragged:
+                self._copy_rows(piece, batch, row + top, col + left, end)
             if self.buffers == 1 and i + 1 < len(pieces):
                 nv.named_barrier_sync(barrier, 128)
 
     def _at(self, batch: Any, row: Any, col: Any) -> tuple[Any, ...]:
         """TMA's coordinates."""
         return (batch, row, col) if self._batched else (row, col)
+
+    def _copy_rows(self, piece: nv.Tile, batch: Any, row: Any, col: Any, end: Any) -> None:
+        """Store the rows before ``end`` of a piece whose first element is ``out[batch, row, col]``, 16 bytes at a
+        time: by all threads of the warpgroup."""
+        each = 16 // self.dtype.bytes
+        units = piece.layout.cols // each
+        for number in nv.range(nv.warpgroup_thread(), nv.min(PIECE_ROWS, nv.max(end - row, 0)) * units, 128):
+            r, c = number // units, number % units * each
+            if col + c < self.out.shape[-1]:
+                at = (row + r, col + c)
+                self.out.store_vector(piece.vector((r, c), each), (batch, *at) if self._batched else at)
 
     def _pieces(self, acc: nv.Accumulator) -> list[tuple[int, int, int]]:
         """First row, first column and width of each piece."""

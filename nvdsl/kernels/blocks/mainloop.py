@@ -27,7 +27,8 @@ class Mainloop:
     ) -> None:  # fmt: skip
         self.a, self.b, self.steps = a, b, steps
         self.started: nv.Int = 0
-        self.stages, self.rows, self.cols, self.consumers, self.in_flight = stages, rows, cols, consumers, in_flight
+        self.stages, self.rows, self.cols, self.in_flight = stages, rows, cols, in_flight
+        self.consumers, self.readers = consumers, readers
         a.allocate(stages)
         b.allocate(stages)
         self.writers = max(a.parts, b.parts)  # blocks that write into a slot
@@ -98,7 +99,7 @@ class Mainloop:
         """
         # The first slice starts the sums (scale_d = 0): no registers are zeroed.
         self.ring.wait(state)
-        acc += self._product(state, *at)
+        acc += self.product(state, *at)
         last = state
         state = state.next()
         # LLVM would unroll a short loop: more code, and more registers than there are.
@@ -106,7 +107,7 @@ class Mainloop:
             if self.in_flight == 0:
                 self.finish(last)
             self.ring.wait(state)
-            acc += self._product(state, *at)
+            acc += self.product(state, *at)
             if self.in_flight == 1:
                 nv.wgmma_wait(1)  # the slice before this one is done
                 self.release(last)
@@ -114,7 +115,8 @@ class Mainloop:
             state = state.next()
         return acc, last, state
 
-    def _product(self, slot: nv.PipelineState, top: Any, left: Any) -> Any:
+    def product(self, slot: nv.PipelineState, top: Any, left: Any) -> Any:
+        """Of a slot's slice, what is added to the part that begins at row ``top`` and column ``left`` of the tile."""
         return self.a.a(slot.stage, top, self.rows) @ self.b.b(slot.stage, left, self.cols)
 
     def finish(self, last: nv.PipelineState) -> None:

@@ -37,25 +37,27 @@ def matmul(
     """out[M, N]: ``a`` (M, K) and ``b`` stored (N, K), e4m3 or e5m2, each with K contiguous.
 
     ``scale_a``: f32, (M, ceil(K / 128)). ``scale_b``: f32, (ceil(K / 128), ceil(N / 128)); both with any strides.
-    ``blocks``: of the grid at most. ``config``: cooperative, of tiles of 128 columns at most, without clusters.
-    ``direct_store``: ``out`` has any strides.
+    ``blocks``: of the grid at most. ``config``: cooperative, 64 rows for each consumer, whose registers hold the sums
+    of a slice beside the tile's. ``direct_store``: ``out`` has any strides.
     """
     M, _ = out.shape
     config.check(a.dtype, out.dtype, nv.f32)
     nv.require(
-        config.schedule == "cooperative" and BLOCK % config.tile_n == 0 and config.cluster == 1,
+        config.schedule == "cooperative" and config.rows == 64 and (config.tile_n % 64 == 0 or 64 % config.tile_n == 0)
+        and config.tile_n <= 192 and config.cluster_n == 1 and config.along == "m" and not config.swap_ab,
         f"{config} for a product with block scales",
-        rule="the columns of a tile have one scale in each slice of K; the schedule is the cooperative one",
-        fix="tile_n of 16, 32, 64 or 128, schedule='cooperative', no cluster",
-    )
+        rule="64 columns that begin at a multiple of 64 have one scale in each slice of K; a consumer has 64 rows, of "
+        "which it holds two sums; the schedule is the cooperative one",
+        fix="tile_n of 16, 32, 64, 128 or 192, 64 rows for each consumer, schedule='cooperative'",
+    )  # fmt: skip
     gemm = Gemm(a, b, out, (), config, nv.f32, "k", "k", None, direct_store)
     tiles, epilogue = gemm.tiles, gemm.epilogue
 
-    step = nv.min(tiles.count, blocks)
+    step = nv.min(tiles.count, blocks // config.cluster)
 
-    @nv.kernel(grid=step, block=config.threads)
+    @nv.kernel(grid=step * config.cluster, block=config.threads, cluster=config.cluster)
     def kernel() -> None:
-        first = nv.block_id.x
+        first = nv.block_id.x // config.cluster
         mainloop = gemm.prologue()
 
         if nv.warpgroup_id() == 0:
@@ -66,22 +68,33 @@ def matmul(
             state = mainloop.ring.consumer_state()
             row0, _ = nv.layout.accumulator_element(nv.warpgroup_thread(), 0)
             for t in nv.range(first, tiles.count, step):
-                batch, row, col = tiles.start(t)
-                rows = [nv.min(row + top + row0 + r, M - 1) for r in range(0, config.rows, 8) if r % 64 < 16]
+                batch, row, col = tiles.start(t, mainloop.rank)
+                rows = [nv.min(row + top + row0 + r, M - 1) for r in (0, 8)]
+                # One for each block of columns that the tile touches.
+                cols = range(0, config.tile_n, min(64, config.tile_n) if BLOCK % config.tile_n else config.tile_n)
+                columns = [nv.min((col + c) // BLOCK, scale_b.shape[1] - 1) for c in cols]
                 total = nv.accumulator(config.rows, config.tile_n, nv.f32)
+                scales = _scales(scale_a, scale_b, rows, columns, 0)
                 for k in nv.range(gemm.steps, unroll=False):
-                    of_b = scale_b[k, nv.min(col // BLOCK, scale_b.shape[1] - 1)]
-                    scales = [scale_a[r, k] * of_b for r in rows]
                     mainloop.ring.wait(state)
                     part = nv.accumulator(config.rows, config.tile_n, nv.f32)
-                    part += gemm.a.a(state.stage, top, config.rows) @ gemm.b.b(state.stage)
+                    part += mainloop.product(state, top, 0)
+                    following = _scales(scale_a, scale_b, rows, columns, nv.min(k + 1, gemm.steps - 1))
                     mainloop.finish(state)
-                    total = scaled_sum(total, part, scales)
+                    total = scaled_sum(total, part, *scales)
+                    scales = following
                     state = state.next()
                 epilogue.store(total, batch, row + top, col, consumer)
             epilogue.drain()
 
+        gemm.end()
+
     kernel()
+
+
+def _scales(scale_a: nv.Array, scale_b: nv.Array, rows: list[Any], columns: list[Any], k: Any) -> list[list[Any]]:
+    """Of slice ``k``: the scales of two rows, and of blocks of columns. Read a slice ahead: nobody waits for them."""
+    return [[scale_a[row, k] for row in rows], [scale_b[k, column] for column in columns]]
 
 
 @nv.jit
@@ -100,13 +113,14 @@ def gemm(
     matmul.__wrapped__(a, b, out, scale_a, scale_b, config=config, blocks=sms, direct_store=direct_store or cut(out))
 
 
-def scaled_sum(total: nv.Accumulator, part: nv.Accumulator, scales: list[Any]) -> nv.Accumulator:
-    """``total + scale * part``; ``scales``: of the two rows that a thread has in each 64."""
-    summed = []
-    for block, (sums, products) in enumerate(zip(total.registers(), part.registers(), strict=True)):
-        new = []
-        for register, (x, y) in enumerate(zip(sums, products, strict=True)):
-            row, _ = nv.layout.accumulator_element(0, register)
-            new.append(x + scales[2 * block + row // 8] * y)
-        summed.append(new)
-    return total.with_registers(summed)
+def scaled_sum(total: nv.Accumulator, part: nv.Accumulator, of_rows: list[Any], of_cols: list[Any]) -> nv.Accumulator:
+    """``total + scale * part``. ``of_rows``: of the two rows that a thread has; ``of_cols``: of equal parts of the
+    columns."""
+    width = total.n // len(of_cols)
+    scales = [[x * y for y in of_cols] for x in of_rows]
+    (sums,), (products,) = total.registers(), part.registers()
+    new = []
+    for register, (x, y) in enumerate(zip(sums, products, strict=True)):
+        row, col = nv.layout.accumulator_element(0, register)
+        new.append(nv.math.fma(scales[row // 8][col // width], y, x))
+    return total.with_registers([new])

@@ -42,14 +42,14 @@ def find(problem: GemmProblem, finish: LinearCombination, config: Config | None,
     if 0 in problem.result:
         return BoundKernel(problem, finish, None, {}, (), 0, {}, {})
     if problem.sizes[2] == 0:
-        return _bind(problem, finish, simple.empty_sums, options, {"out": problem.out}, AXES, with_batch=True)
+        return bind(problem, finish, simple.empty_sums, options, {"out": problem.out}, AXES, with_batch=True)
     if problem.a.dtype == nv.f64:
         return _simple(problem, finish, options)
     rows, cols = problem.out.strides[-2:]
     turned = rows == 1 != cols
     given, problem = problem, problem.transposed if turned else problem
-    a, a_axis = _seen(problem.a, k_axis=1)
-    b, b_axis = _seen(problem.b, k_axis=0)
+    a, a_axis = readable(problem.a, k_axis=1)
+    b, b_axis = readable(problem.b, k_axis=0)
     packed = [not matrix.fits_tma(1) for matrix in (a, b)]
     small = problem.batches * math.prod(problem.sizes) <= SIMPLE_PRODUCTS
     if config is None and any(packed) and small:
@@ -58,7 +58,7 @@ def find(problem: GemmProblem, finish: LinearCombination, config: Config | None,
     options |= {
         "a_major": "k" if k_major[0] else "mn",
         "b_major": "k" if k_major[1] else "mn",
-        "direct_store": not _fits_tma(problem.out),
+        "direct_store": not fits_tma(problem.out),
         "sms": sms(target),
     }
     if config is not None:
@@ -69,7 +69,7 @@ def find(problem: GemmProblem, finish: LinearCombination, config: Config | None,
             )
         options["config"] = config
     axes = {"a": "mk" if k_major[0] else "km", "b": "nk" if k_major[1] else "kn", "out": "mn"}
-    return _bind(
+    return bind(
         problem, finish, tuned_matmul, options, {"a": a, "b": b, "out": problem.out}, axes,
         packed=[name for name, copied in zip("ab", packed, strict=True) if copied], turned=turned,
     )  # fmt: skip
@@ -83,16 +83,16 @@ def find_block_scaled(
     if 0 in problem.sizes:
         return find(problem, LinearCombination(), None, target)
     a, b = problem.a, problem.b.transposed
-    options: dict[str, Any] = {"sms": sms(target), "direct_store": not _fits_tma(problem.out)}
+    options: dict[str, Any] = {"sms": sms(target), "direct_store": not fits_tma(problem.out)}
     if config is not None:
         options["config"] = replace(config, tile_k=128)
     arrays = {"a": a, "b": b, "out": problem.out, "scale_a": scale_a, "scale_b": scale_b}
     packed = [name for name, matrix in (("a", a), ("b", b)) if not matrix.fits_tma(1)]
     axes = {"a": "mk", "b": "nk", "out": "mn", "scale_a": "ms", "scale_b": "st"}
-    return _bind(problem, LinearCombination(), blockscaled.gemm, options, arrays, axes, packed=packed)
+    return bind(problem, LinearCombination(), blockscaled.gemm, options, arrays, axes, packed=packed)
 
 
-def _fits_tma(out: Matrix) -> bool:
+def fits_tma(out: Matrix) -> bool:
     """Whether TMA can store a result: also, that it ends rows at whole 16 bytes."""
     return out.fits_tma(1) and out.shape[-1] * out.dtype.bytes % 16 == 0
 
@@ -104,10 +104,10 @@ def _aligned(problem: GemmProblem) -> bool:
 
 def _simple(problem: GemmProblem, finish: LinearCombination, options: dict[str, Any]) -> BoundKernel:
     arrays = {"a": problem.a, "b": problem.b, "out": problem.out}
-    return _bind(problem, finish, simple.matmul, options, arrays, AXES, with_batch=True)
+    return bind(problem, finish, simple.matmul, options, arrays, AXES, with_batch=True)
 
 
-def _seen(matrix: Matrix, k_axis: int) -> tuple[Matrix, int]:
+def readable(matrix: Matrix, k_axis: int) -> tuple[Matrix, int]:
     """A factor with the axis last along which it is read, or along which its copy is; and which axis that is.
 
     That is K where wgmma takes nothing else (all but 16-bit types), else the one for which no copy is needed.
@@ -117,7 +117,7 @@ def _seen(matrix: Matrix, k_axis: int) -> tuple[Matrix, int]:
     return (matrix if near == 1 else matrix.transposed), near
 
 
-def _bind(
+def bind(
     problem: GemmProblem,
     finish: LinearCombination,
     function: Any,
@@ -160,7 +160,7 @@ def _bind(
         if name in packed:
             packs[given], view = _packing(seen, first, letters)
         else:
-            whole = not with_batch and seen.aligned and (name in "ab" or name in ("out", "c") and _fits_tma(seen))
+            whole = not with_batch and seen.aligned and (name in "ab" or name in ("out", "c") and fits_tma(seen))
             near = not with_batch or seen.dtype == nv.f64  # the simple kernel is for small products but for f64
             spec = dynamic(seen, letters, whole=whole, multiples=multiples, near=near)
             view = ArgumentView.of(seen, first, spec)

@@ -102,7 +102,7 @@ def matmul(
             return made if out is None else out  # type: ignore[return-value]
         decorated.no_call("matmul")
         operands = a, b, out, c, alpha, beta, bias, activation, scale_a, scale_b
-        result, launch = _Call(*operands, acc_dtype, out_dtype, config, target).run(stream)
+        result, launch = ProductCall(*operands, acc_dtype, out_dtype, config, target).run(stream)
         if launch is not None:
             _launches.keep(arrays, rest, launch)
         return result
@@ -126,7 +126,7 @@ def tune(
     The arrays' contents are left alone. ``budget``: seconds, about. ``force``: search although the answer is known.
     Returns an `nvdsl.Tuning`. Raises ArgumentError for a product for which there is nothing to choose.
     """
-    call = _Call(a, b, out, **options)
+    call = ProductCall(a, b, out, **options)
     found = call.tune(budget=budget, force=force, progress=progress)
     asked = [f"{name} {argument.spec}" for name, argument in call.arguments.items()]
     asked += [f"{n}={x!r}" for n, x in options.items() if x is not None and n not in ("c", *call.arguments)]
@@ -136,7 +136,7 @@ def tune(
 setattr(matmul, "tune", tune)  # noqa: B010  (a function has no such attribute, says mypy)
 
 
-class _Call(BoundCall):
+class ProductCall(BoundCall):
     """One call of `matmul`: its arguments as arrays and numbers, and the kernel that computes it."""
 
     positions = _POSITIONS
@@ -157,7 +157,9 @@ class _Call(BoundCall):
         out_dtype: nv.DType | None = None,
         config: Config | None = None,
         target: str | None = None,
+        **more: Any,
     ) -> None:
+        """``more``: further arrays of products that are like `matmul`."""
         self.out, self.target = out, target
         self.alpha, self.beta = given.numbers(alpha, beta, c, scale_a, scale_b)
         acc_dtype, out_dtype = given.dtype("acc_dtype", acc_dtype), given.dtype("out_dtype", out_dtype)
@@ -165,10 +167,10 @@ class _Call(BoundCall):
         if c is None and self.beta != 0.0:
             raise ArgumentError(f"beta = {beta} without c", fix="pass c=, the matrix that beta multiplies (out, say)")
         scales = {"scale_a": given.array(scale_a), "scale_b": given.array(scale_b)}
-        arrays = {"a": a, "b": b, **scales, "c": c, "bias": bias, "out": out}
+        arrays = {"a": a, "b": b, **more, **scales, "c": c, "bias": bias, "out": out}
         if self.beta == 0.0:
             del arrays["c"]  # as in BLAS, c is not read
-        optional = [name for name, x in arrays.items() if x is None and name not in ("a", "b")]
+        optional = [name for name, x in arrays.items() if x is None and name not in ("a", "b", *more)]
         self.arguments = {name: operand(name, x) for name, x in arrays.items() if name not in optional}
         key = (
             tuple([(name, x.spec, x.aligned) for name, x in self.arguments.items()]),
@@ -180,10 +182,10 @@ class _Call(BoundCall):
         if bound is None:
             if len(_bound) >= _MOST:
                 _bound.clear()
-            bound = _bound[key] = self._find(activation, acc_dtype, out_dtype, config)
+            bound = _bound[key] = self.find(activation, acc_dtype, out_dtype, config)
         self.bound = bound
 
-    def _find(self, activation: Any, acc_dtype: Any, out_dtype: Any, config: Config | None) -> BoundKernel:
+    def find(self, activation: Any, acc_dtype: Any, out_dtype: Any, config: Config | None) -> BoundKernel:
         parts = {name: name in self.arguments for name in ("scale_a", "scale_b", "c", "bias")}
         finish = LinearCombination(self.alpha != 1.0, **parts, activation=activation)
         matrices = {name: matrix(argument) for name, argument in self.arguments.items()}

@@ -193,7 +193,7 @@ class GemmProblem:
     def of(given: dict[str, Matrix], acc_dtype: nv.DType | None, out_dtype: nv.DType | None) -> GemmProblem:
         """From the arrays by name: a, b, and where given out, c, bias, scale_a, scale_b. Raises ArgumentError."""
         a, b = given["a"], given["b"]
-        acc_dtype, out_dtype = _types(a.dtype, b.dtype, acc_dtype, out_dtype, given.get("out"))
+        acc_dtype, out_dtype = types(a.dtype, b.dtype, acc_dtype, out_dtype, given.get("out"))
         vector_a, vector_b = len(a.shape) == 1, len(b.shape) == 1
         if 0 in (len(a.shape), len(b.shape)):
             raise ArgumentError("a scalar instead of a matrix", fix="pass alpha= to scale the product")
@@ -217,7 +217,7 @@ class GemmProblem:
             raise ArgumentError("elements of out share memory (stride 0)", fix="pass an array of its own memory")
         out = replace(out, shape=full, strides=_with_unit_axes(out.strides, vector_a, vector_b))
         names = [name for name in given if name not in ("a", "b", "out")]
-        others = [_repeated(name, given[name], full) for name in names]
+        others = [repeated(name, given[name], full) for name in names]
         stacks = collapse([a.expanded(batch), b.expanded(batch), out, *others])
         a, b, (out, *others) = fold(stacks[0], stacks[1], stacks[2:])
         return GemmProblem(a, b, out, tuple(zip(names, others, strict=True)), acc_dtype, result)
@@ -233,7 +233,7 @@ def _with_unit_axes(strides: tuple[int, ...], row: bool, col: bool) -> tuple[int
     return (*strides[:-1], 0, strides[-1]) if row else strides
 
 
-def _repeated(name: str, matrix: Matrix, full: tuple[int, ...]) -> Matrix:
+def repeated(name: str, matrix: Matrix, full: tuple[int, ...]) -> Matrix:
     """Broadcast to the result's shape by strides of 0. Raises ArgumentError where it doesn't fit."""
     shape = (1,) * (len(full) - len(matrix.shape)) + matrix.shape
     fits = len(matrix.shape) <= len(full) and all(n in (1, m) for n, m in zip(shape, full, strict=True))
@@ -249,7 +249,7 @@ def _repeated(name: str, matrix: Matrix, full: tuple[int, ...]) -> Matrix:
     return replace(matrix, shape=full, strides=tuple(0 if n == 1 else s for n, s in zip(shape, steps, strict=True)))
 
 
-def _types(
+def types(
     a: nv.DType, b: nv.DType, acc: nv.DType | None, out: nv.DType | None, given: Matrix | None
 ) -> tuple[nv.DType, nv.DType]:
     """Types of the sums and of the result. Raises ArgumentError for a pair that can't be multiplied."""

@@ -18,7 +18,7 @@ from nvdsl import schedule as sc
 from nvdsl.kernels.blocks.contiguous import contiguous, pack
 from nvdsl.kernels.blocks.elementwise import Elementwise
 from nvdsl.kernels.blocks.linear_combination import LinearCombination
-from nvdsl.kernels.gemm import blockscaled, cooperative, pingpong, splitk, streamk
+from nvdsl.kernels.gemm import blockscaled, cooperative, grouped, grouped_k, pingpong, splitk, streamk
 from nvdsl.kernels.gemm.config import Config
 from tests.sim import group_kernels, warp_products
 from tests.sim.mutants import kernels
@@ -92,6 +92,24 @@ def _blockscaled(m: int, n: int, k: int, **config: Any) -> Case:
     expected = scaled_a @ (b.astype(np.float32) * np.repeat(scale_b[:, 0], 128)).T
     arguments, chosen = [a, b, out, scale_a, scale_b], Config(tile_k=128, **config)
     return _exact(blockscaled.matmul, arguments, out, expected, config=chosen, blocks=1)
+
+
+def _grouped(m: int, n: int, k: int, ends: list[int], **config: Any) -> Case:
+    """Groups of rows, the last of which ends before the array does."""
+    a, b, out = _integers(m, k), _integers(len(ends), k, n), np.full((m, n), np.nan, np.float32)
+    expected = np.zeros_like(out)
+    for i, (start, end) in enumerate(zip([0, *ends], ends, strict=False)):
+        expected[start:end] = a[start:end].astype(np.float32) @ b[i].astype(np.float32)
+    arguments = [a, b, np.array(ends, np.int32), out]
+    return _exact(grouped.matmul, arguments, out, expected, config=Config(**config), blocks=2)
+
+
+def _grouped_k(m: int, n: int, ends: list[int], **config: Any) -> Case:
+    a, b, out = _integers(ends[-1], m), _integers(ends[-1], n), np.full((len(ends), m, n), np.nan, np.float32)
+    groups = list(zip([0, *ends], ends, strict=False))
+    expected = np.stack([a[start:end].astype(np.float32).T @ b[start:end] for start, end in groups])
+    arguments = [a, b, np.array(ends, np.int32), out]
+    return _exact(grouped_k.matmul, arguments, out, expected, config=Config(**config), blocks=1)
 
 
 def _floats(*shape: int) -> np.ndarray:
@@ -218,6 +236,10 @@ SUBJECTS: dict[str, Callable[[], Case]] = {
         streamk.matmul, 512, 64, 192, config=Config(64, 64, schedule="streamk", stages=2), blocks=3, least=1
     ),
     "block scales": lambda: _blockscaled(256, 64, 512, **{**_TILE, "stages": 3}),
+    "groups of rows": lambda: _grouped(
+        192, 96, 192, [*[0] * 31, 64, 128, 140], schedule="pingpong", **{**_TILE, "tile_m": 64, "tile_n": 32}
+    ),
+    "groups along K": lambda: _grouped_k(128, 64, [70, 70, 150], **_TILE),
     "split-K": lambda: gemm_case(
         splitk.matmul, 128, 64, 640, config=Config(schedule="splitk", split=2, **_TILE)
     ),

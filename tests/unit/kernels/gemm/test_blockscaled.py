@@ -7,12 +7,22 @@ import pytest
 import nvdsl as nv
 from nvdsl.kernels.gemm.blockscaled import DEFAULT, matmul
 from nvdsl.kernels.gemm.config import Config
+from tests.exhaustive import sample
 
 SMALL = Config(64, 64, 128, stages=2, consumers=1)
+WIDE = Config(128, 192, 128, stages=2, store_buffers=1)
+"""Its tiles have columns of two or three blocks."""
+PAIR = Config(64, 128, 128, stages=2, consumers=1, cluster_m=2)
 
 
-@pytest.mark.parametrize(("m", "n", "k"), [(64, 64, 128), (70, 200, 400), (1, 8, 16), (130, 136, 272)])
-def test_the_sum_of_scaled_slices(m, n, k):
+@pytest.mark.parametrize(
+    ("m", "n", "k", "config"),
+    [
+        *((64, 64, 128, SMALL), (70, 200, 400, SMALL), (1, 8, 16, SMALL), (130, 136, 272, SMALL)),
+        *sample([(70, 456, 272, WIDE), (200, 136, 272, PAIR)], 1),
+    ],
+)
+def test_the_sum_of_scaled_slices(m, n, k, config):
     rng = np.random.default_rng(m)
     a, b = (rng.integers(-3, 4, shape).astype(ml_dtypes.float8_e4m3fn) for shape in ((m, k), (n, k)))
     slices, columns = -(-k // 128), -(-n // 128)
@@ -22,7 +32,7 @@ def test_the_sum_of_scaled_slices(m, n, k):
         part = a[:, i * 128 : (i + 1) * 128].astype(float) @ b[:, i * 128 : (i + 1) * 128].astype(float).T
         expected += sa[:, i : i + 1] * np.repeat(sb[i], 128)[:n] * part
     out = np.full((m, n), np.nan, np.float32)
-    matmul(a, b, out, *(s.astype(np.float32) for s in (sa, sb)), config=SMALL, blocks=2, target="sim")
+    matmul(a, b, out, *(s.astype(np.float32) for s in (sa, sb)), config=config, blocks=2, target="sim")
     np.testing.assert_array_equal(out, expected)
 
 
@@ -61,7 +71,8 @@ def test_sizes_of_zero_and_of_one_block_along_k(m, n, k):
         ({"dtype": np.float16}, "scale rows and columns"),
         ({"batch": (2,)}, "without batches"),
         ({"acc_dtype": nv.f16}, "leave acc_dtype out"),
-        ({"config": Config(128, 192)}, "one scale in each slice"),
+        ({"config": Config(128, 96)}, "one scale in each slice"),
+        ({"config": Config(256, 64)}, "one scale in each slice"),
         ({"config": Config(128, 128, schedule="pingpong")}, "one scale in each slice"),
         ({"alpha": 2.0}, "apply them afterwards"),
     ],
@@ -73,18 +84,12 @@ def test_what_block_scales_can_not_do_is_said_at_the_callers_line(options, said)
     assert caught.value.where.file == __file__
 
 
-def test_its_registers():
+@pytest.mark.parametrize("config", sample([DEFAULT, WIDE], 1))
+def test_its_registers(config):
     arrays = [nv.ShapeDtype(shape, nv.e4m3) for shape in ((4096, 2048), (1024, 2048))]
     scales = [nv.ShapeDtype(shape, nv.f32) for shape in ((4096, 16), (16, 8))]
     strict = nv.jit(matmul.__wrapped__, strict=True)
-    compiled = strict.compile(*arrays, nv.ShapeDtype((4096, 1024), nv.bf16), *scales, blocks=132)
+    compiled = strict.compile(*arrays, nv.ShapeDtype((4096, 1024), nv.bf16), *scales, blocks=132, config=config)
     (kernel,) = compiled.kernels.values()
     assert (kernel.resources.stack, kernel.resources.spill_stores) == (0, 0)
-    assert DEFAULT.problems(nv.e4m3, nv.bf16, nv.f32) == []
-
-
-def test_a_tile_with_two_scales_is_refused():
-    arrays = [nv.ShapeDtype((256, 256), nv.e4m3)] * 2 + [nv.ShapeDtype((256, 256), nv.bf16)]
-    scales = [nv.ShapeDtype((256, 2), nv.f32), nv.ShapeDtype((2, 2), nv.f32)]
-    with pytest.raises(nv.ArgumentError, match="one scale in each slice"):
-        matmul.compile(*arrays, *scales, blocks=1, config=Config(128, 192, 128))
+    assert config.problems(nv.e4m3, nv.bf16, nv.f32) == []

@@ -113,7 +113,7 @@ def test_repeated_calls_do_not_take_the_long_way(gpu, torch, monkeypatch):
     for _ in range(2):
         for kind in kinds:
             multiply(torch, **kind)
-    monkeypatch.setattr(module, "_Call", libraries.raising(AssertionError("the long way")))
+    monkeypatch.setattr(module, "ProductCall", libraries.raising(AssertionError("the long way")))
     for kind in kinds:
         multiply(torch, **kind)
 
@@ -182,13 +182,13 @@ def test_what_is_tuned_is_taken_by_the_next_call(gpu, torch, monkeypatch):
         multiply(torch)
     assert len(module._launches) == 1
     tuned_matmul._remember(None)
-    long_way = module._Call
-    monkeypatch.setattr(module, "_Call", libraries.raising(AssertionError("the long way")))
+    long_way = module.ProductCall
+    monkeypatch.setattr(module, "ProductCall", libraries.raising(AssertionError("the long way")))
     with pytest.raises(AssertionError, match="the long way"):
         multiply(torch)
-    monkeypatch.setattr(module, "_Call", long_way)
+    monkeypatch.setattr(module, "ProductCall", long_way)
     multiply(torch)
-    monkeypatch.setattr(module, "_Call", libraries.raising(AssertionError("the long way")))
+    monkeypatch.setattr(module, "ProductCall", libraries.raising(AssertionError("the long way")))
     multiply(torch)
     assert len(gpu.launches) == 5
 

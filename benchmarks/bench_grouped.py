@@ -1,0 +1,138 @@
+"""nv.grouped_matmul beside torch._grouped_mm and QuACK where it is there: TFLOPS, single calls in turn.
+
+python benchmarks/bench_grouped.py [--quick] [--along-k] [--out benchmarks/results/grouped-h200.json]
+
+Sizes of groups are drawn from a seed: tokens are spread over the experts by a multinomial, uniform or skewed. The
+layers are those of mixtures of experts, forward (rows) and for the gradients of the weights (along K).
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+
+import nvdsl as nv
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+from benchmarks.paired import machine, race, write
+
+LAYERS = [  # tokens (each expert of a token counts), experts, K, N
+    (8192, 8, 4096, 14336),
+    (8192, 8, 14336, 4096),
+    (32768, 64, 2048, 2816),
+    (32768, 128, 4096, 1536),
+    (65536, 16, 5120, 8192),
+    (2048, 64, 2048, 2816),
+    (512, 128, 4096, 1536),
+]
+QUICK = [LAYERS[i] for i in (0, 2, 3, 6)]
+
+
+def sizes(tokens: int, experts: int, skewed: bool, seed: int) -> torch.Tensor:
+    """Where each group ends."""
+    generator = torch.Generator().manual_seed(seed)
+    weights = torch.ones(experts)
+    if skewed:
+        weights = torch.rand(experts, generator=generator) ** 2 + 0.01
+    drawn = torch.multinomial(weights, tokens, replacement=True, generator=generator)
+    counts = torch.bincount(drawn, minlength=experts)
+    return counts.cumsum(0).to(torch.int32).cuda()
+
+
+def _quack() -> Callable[..., Any] | None:
+    try:
+        from quack.gemm_interface import gemm
+    except ImportError:
+        return None
+    return gemm
+
+
+def works(name: str, call: Callable[[], Any]) -> bool:
+    try:
+        call()
+        torch.cuda.synchronize()
+    except Exception as why:
+        print(f"  {name}: {type(why).__name__} {str(why)[:150]}")
+        return False
+    return True
+
+
+def run(layer: tuple[int, int, int, int], skewed: bool, along_k: bool, seed: int, rounds: int) -> dict[str, Any]:
+    tokens, experts, k, n = layer
+    ends = sizes(tokens, experts, skewed, seed)
+    starts = torch.cat([ends.new_zeros(1), ends])
+    torch.manual_seed(seed)
+    x = torch.randn(tokens, k, device="cuda", dtype=torch.bfloat16)
+    quack = _quack()
+    if along_k:
+        dy = torch.randn(tokens, n, device="cuda", dtype=torch.bfloat16)
+        out = torch.full((experts, k, n), torch.nan, device="cuda", dtype=torch.bfloat16)
+        calls = {
+            "nvdsl": lambda: nv.grouped_matmul(x.T, dy, out, offsets=ends),
+            "torch": lambda: torch._grouped_mm(x.T, dy, offs=ends),
+        }
+        if quack:
+            calls["quack"] = lambda: quack(x.T, dy, cu_seqlens_k=starts, tuned=True)
+        calls["nvdsl"]()
+        group = int((ends - starts[:-1]).argmax())
+        expected = x[starts[group] : ends[group]].double().T @ dy[starts[group] : ends[group]].double()
+        found = out[group]
+    else:
+        w = torch.randn(experts, n, k, device="cuda", dtype=torch.bfloat16).mT
+        out = torch.full((tokens, n), torch.nan, device="cuda", dtype=torch.bfloat16)
+        calls = {
+            "nvdsl": lambda: nv.grouped_matmul(x, w, out, offsets=ends),
+            "torch": lambda: torch._grouped_mm(x, w, offs=ends),
+        }
+        if quack:
+            calls["quack"] = lambda: quack(x, w, cu_seqlens_m=starts, tuned=True)
+        calls["nvdsl"]()
+        group = int((ends - starts[:-1]).argmax())
+        expected = x[starts[group] : ends[group]].double() @ w[group].double()
+        found = out[starts[group] : ends[group]]
+    error = float((found.double() - expected).norm() / expected.norm())
+    assert error < 4e-3, f"wrong by {error:.4f}"
+    calls = {name: call for name, call in calls.items() if works(name, call)}
+    times = race(calls, rounds, warmup=2)
+    flops = 2 * int(ends[-1]) * k * n
+    row: dict[str, Any] = {"tokens": tokens, "experts": experts, "k": k, "n": n, "skewed": skewed, "along_k": along_k}
+    row["largest"] = int((ends - starts[:-1]).max())
+    row |= {f"{name}_tflops": flops / statistics.median(each) / 1e9 for name, each in times.items()}
+    return row | {
+        f"ratio_to_{name}": statistics.median(b / a for a, b in zip(times["nvdsl"], each, strict=True))
+        for name, each in times.items()
+        if name != "nvdsl"
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--quick", action="store_true", help="four layers, uniform groups")
+    parser.add_argument("--along-k", action="store_true", help="the gradients of the weights only")
+    parser.add_argument("--rows", action="store_true", help="the forward products only")
+    parser.add_argument("--rounds", type=int, default=16)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--out", type=Path)
+    args = parser.parse_args()
+    found = []
+    ways = [True] if args.along_k else [False] if args.rows else [False, True]
+    for along_k in ways:
+        for layer in QUICK if args.quick else LAYERS:
+            for skewed in (False,) if args.quick else (False, True):
+                row = run(layer, skewed, along_k, args.seed, args.rounds)
+                found.append(row)
+                shown = [f"{name} {value:.3f}" if "ratio" in name else f"{name} {value:.0f}"
+                         for name, value in row.items() if isinstance(value, float)]  # fmt: skip
+                print("along K" if along_k else "rows   ", *layer, "skewed" if skewed else "", *shown, flush=True)
+    if args.out:
+        write(args.out, "bench_grouped.py", {"machine": machine(), "seed": args.seed, "rows": found})
+
+
+if __name__ == "__main__":
+    main()

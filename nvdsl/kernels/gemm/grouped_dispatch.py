@@ -1,0 +1,204 @@
+"""Which kernel computes a grouped product, and how it sees the arrays.
+
+    a (M, K), b (groups, K, N)      groups of rows      `grouped`       out (M, N)
+    a (M, K), b (K, N)              groups along K      `grouped_k`     out (groups, M, N)
+"""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import replace
+from typing import Any
+
+import nvdsl as nv
+from nvdsl.driver.array_spec import packed_strides
+from nvdsl.errors import ArgumentError
+from nvdsl.hopper import arch
+from nvdsl.kernels.blocks.elementwise import Elementwise
+from nvdsl.kernels.blocks.linear_combination import LinearCombination
+from nvdsl.kernels.gemm import grouped, grouped_k, simple
+from nvdsl.kernels.gemm.bound_kernel import BoundKernel
+from nvdsl.kernels.gemm.choose import CROWDED, Shape, cycles, with_stages
+from nvdsl.kernels.gemm.config import Config
+from nvdsl.kernels.gemm.dispatch import AXES, bind, fits_tma, readable
+from nvdsl.kernels.gemm.launch import resident_blocks, sms
+from nvdsl.kernels.gemm.problem import GemmProblem, Matrix, repeated, types
+
+TILES = {
+    ("cooperative", 1): ((64, 128), (64, 256)),
+    ("cooperative", 2): ((128, 128), (128, 256), (256, 128)),
+    ("pingpong", 2): ((64, 128), (64, 256), (128, 128), (128, 192)),
+}
+"""(schedule, consumer warpgroups): tiles that are chosen from. Each is compiled on its own."""
+
+
+def find_grouped(
+    given: dict[str, Matrix],
+    finish: LinearCombination,
+    acc_dtype: nv.DType | None,
+    out_dtype: nv.DType | None,
+    config: Config | None,
+    target: str | None,
+) -> BoundKernel:
+    """The kernel of a grouped product. ``given``: the arrays by name: a, b, offsets, and those that are optional.
+
+    Raises ArgumentError for what does not fit together.
+    """
+    offsets = given.pop("offsets")
+    _check(given, offsets)
+    groups = offsets.shape[0]
+    acc_dtype, out_dtype = types(given["a"].dtype, given["b"].dtype, acc_dtype, out_dtype, given.get("out"))
+    along_k = len(given["b"].shape) == 2
+    problem = _problem(given, groups, acc_dtype, out_dtype)
+    if 0 in problem.result:
+        return BoundKernel(problem, finish, None, {}, (), 0, {}, {})
+    if groups == 0:
+        problem, finish = replace(problem, others=()), LinearCombination()
+    aligned = all(x.fits_tma(1) for name, x in problem.others if name == "c")
+    options: dict[str, Any] = {
+        "acc_dtype": acc_dtype, "epilogue_op": None if finish.does_nothing else Elementwise(finish, aligned=aligned)
+    }  # fmt: skip
+    arrays, axes = {"out": problem.out}, {**AXES, "offsets": "g"}
+    if problem.a.shape[-1] == 0 and along_k:
+        return bind(problem, finish, simple.empty_sums, options, arrays, axes, with_batch=True)
+    arrays = {"offsets": offsets, **arrays}
+    if problem.a.shape[-1] == 0 or groups == 0:
+        return _with_groups(bind(problem, finish, grouped.empty_sums, options, arrays, axes), groups)
+
+    if along_k:
+        a, b, function = problem.a.transposed, problem.b, grouped_k.matmul
+        axes |= {"a": "km"}
+        _, m, n = problem.result
+        shape = Shape(m, n, max(a.shape[0] // groups, 1), a.dtype, out_dtype, acc_dtype, groups, "mn")
+    else:
+        a, function = problem.a, grouped.matmul
+        b, near = readable(problem.b, k_axis=0)
+        options["b_major"] = "k" if near == 0 else "mn"
+        axes |= {"b": "nk" if near == 0 else "kn"}
+        m, n = problem.result
+        shape = Shape(
+            nv.cdiv(m, groups), n, a.shape[-1], a.dtype, out_dtype, acc_dtype, groups, "k", options["b_major"]
+        )
+    if config is None:
+        config = choose(shape, finish.is_crowded(problem.result[-1]), sms(target))
+    config = replace(config, tile_k=128 // a.dtype.bytes)
+    _check_config(config, shape, along_k)
+    options |= {
+        "config": config, "blocks": resident_blocks(config, sms(target)), "direct_store": not fits_tma(problem.out)
+    }  # fmt: skip
+    arrays = {"a": a, "b": b, **arrays}
+    packed = [name for name, matrix in (("a", a), ("b", b)) if not matrix.fits_tma(1)]
+    return _with_groups(bind(problem, finish, function, options, arrays, axes, packed=packed), groups)
+
+
+@functools.lru_cache(maxsize=1 << 12)
+def choose(shape: Shape, crowded: bool, sms: int = arch.SMS) -> Config:
+    """The configuration of the fewest cycles, as if all groups were of one size."""
+
+    def fits(config: Config) -> bool:
+        spare = config.registers[1] - config.accumulator_registers(shape.acc)
+        return not config.problems(shape.dtype, shape.out, shape.acc) and not (crowded and spare < CROWDED)
+
+    tiles = [
+        with_stages(Config(*tile, 128 // shape.dtype.bytes, schedule=schedule, consumers=consumers), shape.dtype)
+        for (schedule, consumers), found in TILES.items()
+        for tile in found
+    ]
+    return min(filter(fits, tiles), key=lambda config: cycles(config, shape, sms))
+
+
+def _with_groups(bound: BoundKernel, groups: int) -> BoundKernel:
+    """Told how many groups there are: b has them, and what the epilogue reads, whether the result has or not."""
+    return replace(bound, sizes={**bound.sizes, "z": groups, "g": groups})
+
+
+def _check(given: dict[str, Matrix], offsets: Matrix) -> None:
+    a, b = given["a"], given["b"]
+    if offsets.dtype not in (nv.i32, nv.i64) or len(offsets.shape) != 1:
+        raise ArgumentError(
+            f"offsets of shape {offsets.shape}, {offsets.dtype.name}",
+            rule="offsets are i32 (or i64) and have one axis: where each group ends",
+            fix="offsets = counts.cumsum(0), as i32",
+        )
+    if len(a.shape) != 2 or len(b.shape) not in (2, 3):
+        raise ArgumentError(
+            f"a of shape {a.shape} and b of shape {b.shape}",
+            rule="groups of rows: a is (M, K) and b (groups, K, N); groups along K: a is (M, K) and b (K, N)",
+            fix="nv.matmul multiplies batches of equal size",
+        )
+    if a.dtype == nv.f64:
+        raise ArgumentError("groups of f64", rule="tensor cores compute them", fix="convert to f32, or call nv.matmul")
+    if a.shape[1] != b.shape[-2]:
+        raise ArgumentError(
+            f"a of shape {a.shape} times b of shape {b.shape}",
+            rule=f"K is a's last axis ({a.shape[1]}) and b's last but one ({b.shape[-2]})",
+            fix="transpose one of them: x.T costs nothing",
+        )
+    if len(b.shape) == 3 and b.shape[0] != offsets.shape[0]:
+        raise ArgumentError(
+            f"{offsets.shape[0]} offsets for a b of shape {b.shape}",
+            rule="there is one offset for each matrix of b: where its group ends",
+            fix="leave out the 0 at the start: offsets = counts.cumsum(0)",
+        )
+    if len(b.shape) == 2 and a.dtype.bits != 16 and 0 not in (*a.shape, *b.shape):
+        raise ArgumentError(
+            f"groups along K of {a.dtype.name}",
+            rule="wgmma reads operands whose other axis is contiguous in 16-bit types only, and TMA starts anywhere "
+            "along such an axis only",
+            fix="convert both to f16 or bf16",
+        )
+
+
+def _check_config(config: Config, shape: Shape, along_k: bool) -> None:
+    reasons = config.problems(shape.dtype, shape.out, shape.acc)
+    if config.schedule not in grouped.SCHEDULES:
+        reasons.append(f"schedule {config.schedule!r}: one of {', '.join(grouped.SCHEDULES)}")
+    if config.swap_ab:
+        reasons.append("swapped operands: the rows of a tile are a group's")
+    if along_k and config.along == "n" and config.cols % 64:
+        reasons.append(f"{config.cols} columns a consumer: groups along K divide tiles at multiples of 64 columns")
+    if along_k and config.cluster > 1:
+        reasons.append(f"a cluster of {config.cluster} blocks: groups along K have none")
+    if reasons:
+        raise ArgumentError(
+            f"{config} for groups of {shape.dtype.name}: " + "; ".join(reasons), fix="choose another configuration"
+        )
+
+
+def _problem(given: dict[str, Matrix], groups: int, acc_dtype: nv.DType, out_dtype: nv.DType) -> GemmProblem:
+    """Raises ArgumentError where the result, or what the epilogue reads, has another shape."""
+    a, b = given["a"], given["b"]
+    m, n = a.shape[0], b.shape[-1]
+    along_k = len(b.shape) == 2
+    result = (groups, m, n) if along_k else (m, n)
+    out = given.get("out") or Matrix(out_dtype, result, packed_strides(result))
+    if out.shape != result:
+        raise ArgumentError(f"out of shape {out.shape} for a result of {result}", fix="pass one of that shape")
+    if 0 not in result and any(extent > 1 and step == 0 for extent, step in zip(result, out.strides, strict=True)):
+        raise ArgumentError("elements of out share memory (stride 0)", fix="pass an array of its own memory")
+    others = []
+    for name in ("scale_a", "scale_b", "c", "bias"):
+        if name in given:
+            x = given[name]
+            if not along_k and name in ("scale_b", "bias"):
+                x = _of_groups(name, x, groups, m, n)
+            else:  # an epilogue is told the group as its batch
+                x = repeated(name, x, result).expanded((groups,))
+            others.append((name, x))
+    return GemmProblem(a, b, out, tuple(others), acc_dtype, result)
+
+
+def _of_groups(name: str, x: Matrix, groups: int, m: int, n: int) -> Matrix:
+    """A row for each group, or one for all: with the result's rows as an axis along which it repeats."""
+    shape, strides = x.shape, x.strides
+    if len(shape) == 3 and shape[1] == 1:
+        shape, strides = (shape[0], shape[2]), (strides[0], strides[2])
+    shape, strides = (1,) * (2 - len(shape)) + shape, (0,) * (2 - len(strides)) + strides
+    if len(shape) != 2 or shape[0] not in (1, groups) or shape[1] not in (1, n):
+        raise ArgumentError(
+            f"{name} of shape {x.shape} for {groups} groups and {n} columns",
+            rule=f"{name} is one row for all groups, ({n},), or one for each, ({groups}, {n})",
+            fix="reshape it",
+        )
+    steps = [0 if extent == 1 else step for extent, step in zip(shape, strides, strict=True)]
+    return replace(x, shape=(groups, m, n), strides=(steps[0], 0, steps[1]))

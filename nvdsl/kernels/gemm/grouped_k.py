@@ -1,0 +1,153 @@
+"""GEMM of groups along K: the gradients of the weights of a mixture of experts.
+
+    out[g] = a[:, slices of g] @ b[slices of g]       group g has K from offsets[g - 1] to offsets[g] - 1
+
+``a`` is stored (K, M), so that both operands have the groups along their rows. All results have one size, so the tiles
+are those of a batch; only how many slices of K they sum is known on the device alone. A group's last slice reaches over
+into the next group. It is multiplied first, and its rows beyond the group are zeroed in shared memory before. An empty
+group is one slice that is zeroed as a whole.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import nvdsl as nv
+from nvdsl.kernels.blocks.direct_epilogue import cut
+from nvdsl.kernels.blocks.epilogue_visitor import EpilogueOp
+from nvdsl.kernels.blocks.mainloop import TURNS, Mainloop
+from nvdsl.kernels.gemm.config import Config
+from nvdsl.kernels.gemm.frame import Gemm
+
+ZEROED = 6
+"""Named barriers: of the consumers that share a slot; with ping-pong, one for each."""
+
+
+@nv.jit
+def matmul(
+    a: nv.Array,
+    b: nv.Array,
+    offsets: nv.Array,
+    out: nv.Array,
+    *operands: Any,
+    config: Config,
+    blocks: int,
+    acc_dtype: nv.DType = nv.f32,
+    epilogue_op: EpilogueOp | None = None,
+    direct_store: bool = False,
+) -> None:
+    """``a`` is (K, M), ``b`` (K, N), both of 16-bit types; ``out`` (groups, M, N).
+
+    ``offsets``: integers, where each group ends; they don't decrease. ``blocks``: of the grid at most, as many as run
+    at the same time.
+    """
+    nv.require(
+        config.cluster == 1,
+        f"{config} for groups along K",
+        rule="a slot that a block zeroes in part is written to by this block alone",
+        fix="choose a configuration without a cluster",
+    )
+    gemm = GroupedGemm(a, b, out, operands, config, acc_dtype, "mn", "mn", epilogue_op, direct_store or cut(out))
+    gemm.offsets, gemm.extent = offsets, a.shape[0]
+    tiles, epilogue = gemm.tiles, gemm.epilogue
+    pingpong = config.schedule == "pingpong"
+    step = nv.min(tiles.count, blocks)
+
+    @nv.kernel(grid=step, block=config.threads)
+    def kernel() -> None:
+        first = nv.block_id.x
+        mainloop: RaggedMainloop = gemm.prologue()  # type: ignore[assignment]
+        turns = nv.Turns(2, barrier=TURNS)
+
+        if nv.warpgroup_id() == 0:
+            gemm.load_groups(mainloop, first, step)
+        else:
+            consumer = gemm.begin_consumer(mainloop)
+            top, left = (0, 0) if pingpong else gemm.part(consumer)
+            state = mainloop.ring.consumer_state()
+            mine = first
+            if pingpong:
+                turns.begin(consumer)
+                mine = first + consumer * step
+                if consumer == 1:
+                    state = state.advance(gemm.along_k(first).steps)  # the first tile's slots are consumer 0's
+            for t in nv.range(mine, tiles.count, 2 * step if pingpong else step):
+                batch, row, col = tiles.start(t)
+                row, col = row + top, col + left
+                part = gemm.along_k(t)
+                held = epilogue.prefetch(batch, row, col, config.rows)
+                if pingpong:
+                    turns.wait(consumer)
+                mainloop.zero_beyond(state, part, consumer)
+                acc, last, state = mainloop.multiply(state, (top, left), gemm.accumulator(), part.steps)
+                if pingpong:
+                    turns.pass_on(consumer, predicate=t + step < tiles.count)
+                    state = state.advance(gemm.along_k(nv.min(t + step, tiles.count - 1)).steps)
+                mainloop.finish(last)
+                epilogue.store(acc, batch, row, col, consumer, held)
+            epilogue.drain()
+
+    kernel()
+
+
+@dataclass(frozen=True)
+class Part:
+    """A group's part of K: from ``start`` on; ``steps`` slices, at least one, of whose last one ``inside`` rows are the
+    group's."""
+
+    start: nv.Int
+    steps: nv.Int
+    inside: nv.Int
+
+
+class RaggedMainloop(Mainloop):
+    """`Mainloop` over slices of a group, from its last one to its first one."""
+
+    def load_part(self, state: nv.PipelineState, part: Part, row: Any, col: Any) -> None:
+        """Load a group's slices of the tile at (``row``, ``col``). By one thread."""
+        for step in nv.range(part.steps, unroll=False):
+            k = part.start + (part.steps - 1 - step) * self.a.k
+            self._load_slice(state, 0, row, col, k, None, step >= self.stages)
+            state = state.next()
+
+    def zero_beyond(self, state: nv.PipelineState, part: Part, consumer: Any) -> None:
+        """Wait for the first slot, which has the group's last slice, and zero what lies beyond the group. By all
+        consumers that read the slot."""
+        self.ring.wait(state)
+        if part.inside < self.a.k:
+            shared = self.readers > 1
+            threads = 128 * self.readers
+            thread = (consumer * 128 if shared else 0) + nv.warpgroup_thread()
+            for operand in (self.a, self.b):
+                operand.zero_rows(state.stage, part.inside, thread, threads)
+            nv.fence_proxy_async()
+            nv.named_barrier_sync(ZEROED if shared else ZEROED + consumer, threads)
+
+
+class GroupedGemm(Gemm):
+    """`Gemm` whose tiles sum slices that only the device knows. ``extent``: of K, all groups together."""
+
+    mainloop = RaggedMainloop
+    offsets: nv.Array
+    extent: nv.Int
+
+    def along_k(self, tile: nv.Int) -> Part:
+        """What a tile sums."""
+        group, _, _ = self.tiles.start(tile)
+        end, before = (nv.clamp(nv.i32(self.offsets[i]), 0, self.extent) for i in (group, nv.max(group, 1) - 1))
+        start = nv.select(group > 0, before, 0)
+        count = nv.max(end - start, 0)
+        steps = nv.max(nv.cdiv(count, self.a.k), 1)
+        return Part(start, steps, count - (steps - 1) * self.a.k)
+
+    def load_groups(self, mainloop: RaggedMainloop, first: Any, step: Any) -> None:
+        """Load tiles ``first``, ``first + step``, ... By the producer warpgroup, of which one thread loads."""
+        nv.setmaxnreg_dec(self.config.registers[0])
+        if nv.warpgroup_thread() == 0:
+            state = mainloop.ring.producer_state()
+            for tile in nv.range(first, self.tiles.count, step):
+                part = self.along_k(tile)
+                _, row, col = self.tiles.start(tile)
+                mainloop.load_part(state, part, row, col)
+                state = state.advance(part.steps)
