@@ -45,8 +45,10 @@ MOST = 2**30
 
 @dataclass(frozen=True)
 class Config:
-    """``tile_m``: rows of a tile of Q. ``stages``: tiles of Q, and of dO, in flight. A tile has 128 keys."""
+    """``sizes``: of a head of q and k, and of v, in shared memory. ``tile_m``: rows of a tile of Q. ``stages``: tiles of
+    Q, and of dO, in flight. A tile has 128 keys."""
 
+    sizes: tuple[int, int] = (128, 128)
     tile_m: int = 64
     stages: int = 2
 
@@ -105,13 +107,18 @@ def backward(
     dk: OfKeys,
     dv: OfKeys,
     scale: float,
+    left: int,
+    right: int,
     *,
     config: Config,
-    causal: bool = False,
+    bounded: tuple[bool, bool] = (False, False),
 ) -> None:
-    """dQ, dK and dV of ``out = softmax(scale * q k^T) v``, whose logarithms of the sums are ``lse``."""
-    (batch, rows, heads, head_size), (_, keys, kv_heads, _) = q.shape, k.shape
-    tile_m, size = config.tile_m, -(-head_size // 64) * 64
+    """dQ, dK and dV of ``out = softmax(scale * q k^T) v``, whose logarithms of the sums are ``lse``.
+
+    ``bounded``: whether a row sees at most ``left`` keys before its own, and ``right`` keys behind it.
+    """
+    (batch, rows, heads, _), (_, keys, kv_heads, _) = q.shape, k.shape
+    tile_m, (size, value_size) = config.tile_m, config.sizes
     parts = Parts(tile_m, size)
     tiles, key_tiles, group = nv.cdiv(rows, tile_m), nv.cdiv(keys, TILE_N), heads // kv_heads
     offset = keys - rows
@@ -119,17 +126,20 @@ def backward(
     sums = sum_rows(dout, out, lse, tile_m)
     total = nv.zeros((batch * heads * tiles * (parts.count * parts.rows), 256), nv.f32)
 
-    q_tma, dout_tma = (nv.TMA(x, tile=(1, tile_m, 1, size), swizzle=128) for x in (q, dout))
-    k_tma, v_tma = (nv.TMA(x, tile=(1, TILE_N, 1, size), swizzle=128) for x in (k, v))
-    dk_tma, dv_tma = (nv.TMA(x, tile=(1, 64, 1, size), swizzle=128) for x in (dk, dv))
+    q_tma, k_tma, dk_tma = (
+        nv.TMA(x, tile=(1, n, 1, size), swizzle=128) for x, n in ((q, tile_m), (k, TILE_N), (dk, 64))
+    )
+    do_tma, v_tma, dv_tma = (
+        nv.TMA(x, tile=(1, n, 1, value_size), swizzle=128) for x, n in ((dout, tile_m), (v, TILE_N), (dv, 64))
+    )
     total_tma = nv.TMA(total, tile=(parts.rows, 256))
 
     @nv.kernel(grid=batch * kv_heads * key_tiles, block=128 * (1 + CONSUMERS))
     def kernel() -> None:
         K = nv.smem((TILE_N, size), k.dtype, swizzle=128)
-        V = nv.smem((TILE_N, size), v.dtype, swizzle=128)
+        V = nv.smem((TILE_N, value_size), v.dtype, swizzle=128)
         Q = nv.smem((config.stages, tile_m, size), q.dtype, swizzle=128)
-        dO = nv.smem((config.stages, tile_m, size), dout.dtype, swizzle=128)
+        dO = nv.smem((config.stages, tile_m, value_size), dout.dtype, swizzle=128)
         dS = nv.smem((2, tile_m, TILE_N), q.dtype, swizzle=128)
         dQ = nv.smem((CONSUMERS, parts.rows, 256), nv.f32)
         beside = nv.smem(config.stages * 2 * tile_m, nv.f32)
@@ -143,16 +153,21 @@ def backward(
             at = recomputed(nv.block_id.x)
             return at % key_tiles * TILE_N, at // key_tiles % kv_heads, at // (key_tiles * kv_heads)
 
-        def begin(key: Any) -> Any:
-            """The first tile of rows that see these keys."""
-            return nv.min(nv.max(key - offset, 0) // tile_m, tiles) if causal else nv.i32(0)
+        def seeing(key: Any) -> tuple[Any, Any]:
+            """The first tile of rows that see these keys, and the one behind the last."""
+            first, end = nv.i32(0), nv.i32(tiles)
+            if bounded[1]:
+                first = nv.min(nv.max(key - offset - right, 0) // tile_m, tiles)
+            if bounded[0]:
+                end = nv.min(nv.cdiv(nv.max(key + TILE_N - offset + left, 0), tile_m), tiles)
+            return first, end
 
         leader = nv.lane_id() == 0
 
         def produce() -> None:
             """Load K and V, and Q and dO of the tiles of rows that see these keys."""
             key, kv_head, b = place()
-            first = begin(key)
+            first, end = seeing(key)
             qs, ds = q_ring.producer_state(), do_ring.producer_state()
             loaded[0].arrive_expect_tx(K.bytes)
             k_tma.load(K, loaded[0], (b, key, kv_head, 0))
@@ -160,23 +175,23 @@ def backward(
             v_tma.load(V, loaded[1], (b, key, kv_head, 0))
             for g in nv.range(group, unroll=False):
                 head = kv_head * group + g
-                for tile in nv.range(first, tiles, unroll=False):
+                for tile in nv.range(first, end, unroll=False):
                     row = (b * heads + head) * tiles + tile
                     full = q_ring.acquire(qs)
                     q_tma.load(Q[qs.stage], full, (b, tile * tile_m, head, 0))
                     nv.bulk_load(
                         beside.view((qs.stage * (2 * tile_m),), (2 * tile_m,)),
                         sums.view((row, 0), (1, 2 * tile_m)), 8 * tile_m, full)  # fmt: skip
-                    dout_tma.load(dO[ds.stage], do_ring.acquire(ds), (b, tile * tile_m, head, 0))
+                    do_tma.load(dO[ds.stage], do_ring.acquire(ds), (b, tile * tile_m, head, 0))
                     qs, ds = qs.next(), ds.next()
 
         def add_up(part: Any) -> None:
             """Add a consumer's part of dQ, each time that it is there, to what other blocks have added."""
             key, kv_head, b = place()
-            first = begin(key)
+            first, end = seeing(key)
             for g in nv.range(group, unroll=False):
                 head = kv_head * group + g
-                for tile in nv.range(first, tiles, unroll=False):
+                for tile in nv.range(first, end, unroll=False):
                     if leader:
                         nv.bulk_wait_group(0, read=True)
                     nv.sync_warp()
@@ -192,9 +207,11 @@ def backward(
         def consume(me: Any) -> None:
             factor = scale * LOG2_E
             key, _, _ = place()
-            first = begin(key)
-            whole = key + TILE_N - offset if causal else nv.i32(-MOST)  # the first row that sees all keys
-            whole = nv.select(key + TILE_N > keys, MOST, whole)
+            first, end = seeing(key)
+            ragged = key + TILE_N > keys
+            low = key + (TILE_N - 1) - offset - right if bounded[1] else nv.i32(-MOST)
+            low = nv.select(ragged, MOST, low)  # rows from here on see all of the tile's keys
+            high = key - offset + left if bounded[0] else None  # up to here
             state = q_ring.consumer_state()
 
             def mine(tile: Any) -> Any:
@@ -212,9 +229,11 @@ def backward(
                 """-infinity where a row does not see a key."""
                 own = key + recomputed(me) * 64
                 sees = x.rows + own < keys
-                if causal:
-                    with recomputing():
-                        sees = sees & (x.cols + (row + offset) >= x.rows + own)
+                with recomputing():
+                    if bounded[1]:
+                        sees = sees & (x.cols + (row + offset + right) >= x.rows + own)
+                    if bounded[0]:
+                        sees = sees & (x.cols + (row + offset - left) <= x.rows + own)
                 return nv.where(sees, x, -math.inf)
 
             def weigh(s: Any, dv: Any, state: Any, row: Any) -> Any:
@@ -225,7 +244,7 @@ def backward(
                 nv.wgmma_wait(1)
                 at = state.stage * (2 * tile_m)
                 x = s * factor - nv.column_vector(beside, at, tile_m)[None, :]
-                if row < whole:
+                if row < low if high is None else (row < low) | (row + (tile_m - 1) > high):
                     x = masked(x, row)
                 p = nv.math.exp2_approx(x)
                 dv += p.to(q.dtype) @ dO[state.stage]
@@ -250,12 +269,12 @@ def backward(
                 nv.named_barrier_arrive(WRITTEN + recomputed(me), 160)
                 return dk
 
-            grad_k, grad_v = nv.accumulator(64, size), nv.accumulator(64, size)
+            grad_k, grad_v = nv.accumulator(64, size), nv.accumulator(64, value_size)
             loaded[0].wait(0)
             loaded[1].wait(0)
-            for _ in nv.range(nv.select(first < tiles, group, 0), unroll=False):
+            for _ in nv.range(nv.select(first < end, group, 0), unroll=False):
                 grad_v, grad = weigh(scores(state), grad_v, state, first * tile_m)
-                for tile in nv.range(first + 1, tiles, unroll=False):
+                for tile in nv.range(first + 1, end, unroll=False):
                     grad_k = spread(grad, grad_k, state)
                     s = scores(state.next())
                     nv.wgmma_wait(1)

@@ -48,10 +48,12 @@ def backward_wide(
     dk: OfKeys,
     dv: OfKeys,
     scale: float,
+    left: int,
+    right: int,
     *,
-    causal: bool = False,
+    bounded: tuple[bool, bool] = (False, False),
 ) -> None:
-    """dQ, dK and dV of ``out = softmax(scale * q k^T) v``, whose logarithms of the sums are ``lse``."""
+    """The same as `backward.backward`, for heads of up to 256."""
     (batch, rows, heads, _), (_, keys, kv_heads, _) = q.shape, k.shape
     size, value_size = (-(-x.shape[3] // 128) * 128 for x in (q, v))
     parts = Parts(size)
@@ -82,16 +84,21 @@ def backward_wide(
             at = recomputed(nv.block_id.x)
             return at % key_tiles * TILE_N, at // key_tiles % kv_heads, at // (key_tiles * kv_heads)
 
-        def begin(key: Any) -> Any:
-            """The first tile of rows that see these keys."""
-            return nv.min(nv.max(key - offset, 0) // TILE_M, tiles) if causal else nv.i32(0)
+        def seeing(key: Any) -> tuple[Any, Any]:
+            """The first tile of rows that see these keys, and the one behind the last."""
+            first, end = nv.i32(0), nv.i32(tiles)
+            if bounded[1]:
+                first = nv.min(nv.max(key - offset - right, 0) // TILE_M, tiles)
+            if bounded[0]:
+                end = nv.min(nv.cdiv(nv.max(key + TILE_N - offset + left, 0), TILE_M), tiles)
+            return first, end
 
         leader = nv.lane_id() == 0
 
         def produce() -> None:
             """Load K and V, and Q and dO of the tiles of rows that see these keys."""
             key, kv_head, b = place()
-            first = begin(key)
+            first, end = seeing(key)
             state = q_ring.producer_state()
             loaded[0].arrive_expect_tx(V.bytes)
             v_tma.load(V, loaded[0], (b, key, kv_head, 0))
@@ -99,7 +106,7 @@ def backward_wide(
             k_tma.load(K, loaded[1], (b, key, kv_head, 0))
             for g in nv.range(group, unroll=False):
                 head = kv_head * group + g
-                for tile in nv.range(first, tiles, unroll=False):
+                for tile in nv.range(first, end, unroll=False):
                     do_tma.load(dO, do_ring.acquire(state), (b, tile * TILE_M, head, 0))
                     full = q_ring.acquire(state)
                     row = (b * heads + head) * tiles + tile
@@ -110,9 +117,11 @@ def backward_wide(
         def consume(me: Any) -> None:
             factor = scale * LOG2_E
             key, kv_head, b = place()
-            first = begin(key)
-            whole = key + TILE_N - offset if causal else nv.i32(-MOST)  # the first row that sees all keys
-            whole = nv.select(key + TILE_N > keys, MOST, whole)
+            first, end = seeing(key)
+            ragged = key + TILE_N > keys
+            low = key + (TILE_N - 1) - offset - right if bounded[1] else nv.i32(-MOST)
+            low = nv.select(ragged, MOST, low)  # rows from here on see all of the tile's keys
+            high = key - offset + left if bounded[0] else None  # up to here
             state = q_ring.consumer_state()
 
             def anew(tile: Any) -> Any:
@@ -141,9 +150,12 @@ def backward_wide(
             def masked(x: Any, row: Any) -> Any:
                 """-infinity where a row does not see a key."""
                 with recomputing():
+                    own = row + recomputed(me) * 64 + offset
                     sees = x.cols + key < keys
-                    if causal:
-                        sees = sees & (x.rows + (row + recomputed(me) * 64 + offset) >= x.cols + key)
+                    if bounded[1]:
+                        sees = sees & (x.rows + (own + right) >= x.cols + key)
+                    if bounded[0]:
+                        sees = sees & (x.rows + (own - left) <= x.cols + key)
                 return nv.where(sees, x, -math.inf)
 
             def weigh(s: Any, dp: Any, row: Any) -> Any:
@@ -151,7 +163,7 @@ def backward_wide(
                 logs = nv.row_vector(beside, me * 64, 64)
                 dots = nv.row_vector(beside, TILE_M + me * 64, 64)
                 x = s * factor - logs[:, None]
-                if row < whole:
+                if row < low if high is None else (row < low) | (row + (TILE_M - 1) > high):
                     x = masked(x, row)
                 p = nv.math.exp2_approx(x)
                 grad = (p * (dp - dots[:, None])).to(q.dtype)
@@ -184,16 +196,16 @@ def backward_wide(
             grad_k, grad_v = nv.accumulator(64, size // 2), nv.accumulator(64, value_size // 2)
             loaded[0].wait(0)
             loaded[1].wait(0)
-            for g in nv.range(nv.select(first < tiles, group, 0), unroll=False):
+            for g in nv.range(nv.select(first < end, group, 0), unroll=False):
                 head = kv_head * group + g
                 s, dp = scores(state, lambda: None)
-                for tile in nv.range(first, tiles - 1, unroll=False):
+                for tile in nv.range(first, end - 1, unroll=False):
                     grad = weigh(s, dp, tile * TILE_M)
                     grad_k, grad_v, rest = spread(grad, grad_k, grad_v, state, head, tile)
                     state = state.next()
                     s, dp = scores(state, rest)
-                grad = weigh(s, dp, (tiles - 1) * TILE_M)
-                grad_k, grad_v, rest = spread(grad, grad_k, grad_v, state, head, tiles - 1)
+                grad = weigh(s, dp, (end - 1) * TILE_M)
+                grad_k, grad_v, rest = spread(grad, grad_k, grad_v, state, head, end - 1)
                 rest()
                 state = state.next()
                 nv.named_barrier_sync(MET, 128 * CONSUMERS)

@@ -23,7 +23,7 @@ class Case:
     kv_heads: int = 1
     size: int = 64
     tile_m: int = 128
-    causal: bool = False
+    window: tuple[int | None, int | None] = (None, None)
     batch: int = 1
     value_size: int = 0
     dtype: type = ml_dtypes.bfloat16
@@ -31,17 +31,20 @@ class Case:
 
     def __str__(self) -> str:
         words = [f"{self.batch}x{self.rows}x{self.keys}x{self.heads}x{self.kv_heads}x{self.size}"]
-        words += [f"values{self.value_size}"] * bool(self.value_size) + ["causal"] * self.causal
+        words += [f"values{self.value_size}"] * bool(self.value_size)
+        words += [f"window{self.window}"] * (self.window != (None, None))
         return "-".join([*words, np.dtype(self.dtype).name, f"tile{self.tile_m}"])
 
 
 CASES = (
-    Case(100, 200, heads=2, causal=True),
+    Case(100, 200, heads=2, window=(None, 0)),
     Case(300, 129, size=40, dtype=np.float16, spread=4.0),
-    Case(70, 130, heads=2, kv_heads=2, size=128, tile_m=64, causal=True),
+    Case(70, 130, heads=2, kv_heads=2, size=128, tile_m=64, window=(None, 0)),
     Case(170, 20, size=104, value_size=72, tile_m=80, batch=2),
-    Case(200, 70, size=128, tile_m=80, causal=True, dtype=np.float16),
-    Case(140, 70, size=200, value_size=64, tile_m=0, causal=True),
+    Case(200, 70, size=128, tile_m=80, window=(None, 0), dtype=np.float16),
+    Case(300, 260, window=(70, 20)),
+    Case(140, 70, size=200, value_size=64, tile_m=0, window=(None, 0)),
+    Case(200, 200, size=136, tile_m=0, window=(30, None), heads=2),
 )
 
 
@@ -76,20 +79,25 @@ def expected(sees: Any, scale: float, dout: Any, q: Any, k: Any, v: Any) -> list
     return [out, lse, dq, dk, dv]
 
 
-def seen(rows: int, keys: int, causal: bool) -> Any:
+def seen(rows: int, keys: int, window: tuple[int | None, int | None]) -> Any:
+    """Which rows see which keys."""
     i, j = np.indices((rows, keys))
-    return j <= i + keys - rows if causal else np.ones((rows, keys), bool)
+    left, right = (rows + keys if bound is None else bound for bound in window)
+    return (j <= i + keys - rows + right) & (j >= i + keys - rows - left)
 
 
 def check(call: Any, case: Case) -> None:
     """``call(backward, *arrays, **constants)``, and the results compared."""
     dout, q, k, v = inputs(case)
     scale = 1 / math.sqrt(case.size)
-    out, lse, *gradients = expected(seen(case.rows, case.keys, case.causal), scale, dout, q, k, v)
+    out, lse, *gradients = expected(seen(case.rows, case.keys, case.window), scale, dout, q, k, v)
     found = [np.full(x.shape, np.nan, np.float32).astype(case.dtype) for x in (q, k, v)]
-    function, constants = (backward, {"config": Config(case.tile_m)}) if case.tile_m else (backward_wide, {})
+    function: Any = backward if case.tile_m else backward_wide
+    left, right = case.window
+    sizes = tuple(-(-size // 64) * 64 for size in (case.size, case.value_size or case.size))
+    constants = {"config": Config(sizes, case.tile_m)} if case.tile_m else {}
     arrays = [dout, q, k, v, out.astype(case.dtype), lse.astype(np.float32), *found]
-    call(function, *arrays, scale, causal=case.causal, **constants)
+    call(function, *arrays, scale, left or 0, right or 0, bounded=(left is not None, right is not None), **constants)
     compare(found, gradients, case.dtype)
 
 
