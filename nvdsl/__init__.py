@@ -4,7 +4,7 @@ The public names, nothing else. ``import nvdsl as nv`` is the usual form.
 
 * host functions and kernels: `jit`, `kernel`, `empty`, `zeros`, `ShapeDtype`, `no_gpu`, `synchronize`
 * the matrix product for any layout, type and size: `matmul`; of groups of rows: `grouped_matmul`
-* softmax(q k^T) v: `attention`
+* softmax(q k^T) v: `attention`, and its gradients: `attention_backward`
 * over the rows of an array: `softmax`, `log_softmax`, `layer_norm`, `rms_norm`, `cross_entropy`, and the gradient of
   each, `softmax_backward` and so on
 * choosing a kernel's constants by trying them: `autotune`, `Space`
@@ -174,6 +174,7 @@ from nvdsl.values.vector import vector
 
 if TYPE_CHECKING:
     from nvdsl.kernels.attention.attention import attention as attention
+    from nvdsl.kernels.attention.gradient import attention_backward as attention_backward
     from nvdsl.kernels.gemm.grouped_matmul import grouped_matmul as grouped_matmul
     from nvdsl.kernels.gemm.matmul import matmul as matmul
     from nvdsl.kernels.mlp.calls import mlp as mlp
@@ -194,6 +195,7 @@ _KERNELS = {
     "grouped_matmul": "nvdsl.kernels.gemm.grouped_matmul",
     "mlp": "nvdsl.kernels.mlp.calls",
     "attention": "nvdsl.kernels.attention.attention",
+    "attention_backward": "nvdsl.kernels.attention.gradient",
     **dict.fromkeys(
         ("softmax", "log_softmax", "softmax_backward", "log_softmax_backward"), "nvdsl.kernels.rows.softmax"
     ),

@@ -45,8 +45,8 @@ MOST = 2**30
 
 @dataclass(frozen=True)
 class Config:
-    """``sizes``: of a head of q and k, and of v, in shared memory. ``tile_m``: rows of a tile of Q. ``stages``: tiles of
-    Q, and of dO, in flight. A tile has 128 keys."""
+    """``sizes``: of a head of q and k, and of v, in shared memory. ``tile_m``: rows of a tile of Q. ``stages``: tiles
+    of Q, and of dO, in flight. A tile has 128 keys."""
 
     sizes: tuple[int, int] = (128, 128)
     tile_m: int = 64

@@ -59,7 +59,8 @@ def inputs(case: Case) -> list[Any]:
 
 
 def expected(sees: Any, scale: float, dout: Any, q: Any, k: Any, v: Any) -> list[Any]:
-    """out, lse, dq, dk, dv in f64. ``sees``: which rows see which keys."""
+    """out, lse, dq, dk, dv in f64. ``sees``: which rows see which keys. The sums of O dO are those of the rounded O."""
+    kind = q.dtype
     dout, q, k, v = (x.astype(np.float64) for x in (dout, q, k, v))
     group = q.shape[2] // k.shape[2]
     many_k, many_v = (np.repeat(x, group, axis=2) for x in (k, v))
@@ -72,10 +73,10 @@ def expected(sees: Any, scale: float, dout: Any, q: Any, k: Any, v: Any) -> list
     p = p / np.where(total == 0.0, 1.0, total)
     out = np.einsum("bhij,bjhd->bihd", p, many_v)
     dp = np.einsum("bihd,bjhd->bhij", dout, many_v)
-    ds = p * (dp - (dout * out).sum(-1).transpose(0, 2, 1)[..., None]) * scale
+    ds = p * (dp - (dout * out.astype(kind)).sum(-1).transpose(0, 2, 1)[..., None]) * scale
     dq = np.einsum("bhij,bjhd->bihd", ds, many_k)
     dk, dv = np.einsum("bhij,bihd->bjhd", ds, q), np.einsum("bhij,bihd->bjhd", p, dout)
-    dk, dv = (x.reshape(*k.shape[:3], group, -1).sum(3) for x in (dk, dv))
+    dk, dv = (x.reshape(*k.shape[:3], group, x.shape[3]).sum(3) for x in (dk, dv))
     return [out, lse, dq, dk, dv]
 
 

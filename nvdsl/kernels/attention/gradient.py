@@ -1,0 +1,112 @@
+"""``nv.attention_backward``: the gradients of ``nv.attention``."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import nvdsl as nv
+from nvdsl.driver.stream import Stream
+from nvdsl.errors import ArgumentError
+from nvdsl.errors.tracebacks import at_call
+from nvdsl.kernels.arguments import Argument
+from nvdsl.kernels.arraylike import ArrayLike
+from nvdsl.kernels.attention import copies
+from nvdsl.kernels.attention.attention import _beside, _fits_tma, _readable, _scale, _window
+from nvdsl.kernels.attention.backward import Config, backward
+from nvdsl.kernels.attention.backward_wide import backward_wide
+from nvdsl.kernels.attention.heads import Heads
+from nvdsl.trace import decorated
+
+
+@at_call
+def attention_backward(
+    dout: ArrayLike,
+    q: ArrayLike,
+    k: ArrayLike,
+    v: ArrayLike,
+    out: ArrayLike,
+    lse: ArrayLike,
+    *,
+    causal: bool = False,
+    window: tuple[int | None, int | None] = (None, None),
+    scale: float | None = None,
+    dq: ArrayLike | None = None,
+    dk: ArrayLike | None = None,
+    dv: ArrayLike | None = None,
+    stream: Stream | None = None,
+    target: str | None = None,
+) -> tuple[Any, Any, Any]:
+    """The gradients ``(dq, dk, dv)`` of a loss of which ``dout`` is the gradient at the result of `attention`.
+
+    ``q``, ``k``, ``v``, ``causal``, ``window`` and ``scale`` are what `attention` was called with; ``out`` and ``lse``
+    are what it returned, with ``return_lse=True``. ``dout`` has the shape and the type of ``out``.
+
+    ``dq``, ``dk`` and ``dv`` have the shapes and the type of q, k and v; None makes a new array. Heads of q that share
+    a head of k and v add up in ``dk`` and ``dv``. A query that sees no key, and a key that no query sees, get zeros.
+    Products are summed in f32; the weights, and the gradients of the scores, are rounded to the type of q before they
+    are multiplied. ``dk`` and ``dv`` are the same bits each time; ``dq`` is added up in the order in which blocks are
+    done.
+
+    It takes memory for ``dq`` in f32, and for two f32 each query and head, for the time of the call.
+
+    Raises ArgumentError for arrays and options that don't fit. (Dao, "FlashAttention-2", arXiv 2307.08691.)
+    """
+    decorated.no_call("attention_backward")
+    heads = Heads.of(q, k, v)
+    left, right = _window(window, causal, heads.queries + heads.keys)
+    scale = _scale(scale, heads.size)
+    shape = (*heads.q.spec.shape[:3], heads.value_size)
+    given = [
+        _like("dout", dout, shape, heads.dtype), heads.q, heads.k, heads.v, _like("out", out, shape, heads.dtype)
+    ]  # fmt: skip
+    logarithms = _like("lse", lse, (heads.batch, heads.heads, heads.queries), nv.f32)
+    results = []
+    for name, made, of in (("dq", dq, heads.q), ("dk", dk, heads.k), ("dv", dv, heads.v)):
+        one = Argument.output(name, made, of, of.spec.shape, heads.dtype)
+        if one.spec.dtype is not heads.dtype:
+            raise ArgumentError(
+                f"{name} is of {one.spec.dtype.name}", rule=f"it is of the type of q, {heads.dtype.name}"
+            )
+        for other in (*given, logarithms, *results):
+            one.check_apart(other)
+        results.append(one)
+    run: dict[str, Any] = {"stream": stream, "target": target}
+    if all(math.prod(x.spec.shape) for x in results):
+        there = [x if _fits_tma(x) else _beside(x) for x in results]
+        arrays = [*(_readable(x, run).view() for x in given), logarithms.view(), *(x.view() for x in there)]
+        numbers = scale, left or 0, right or 0
+        bounded = (left is not None, right is not None)
+        if (config := choose(heads.size, heads.value_size, bounded)) is None:
+            backward_wide(*arrays, *numbers, bounded=bounded, **run)
+        else:
+            backward(*arrays, *numbers, config=config, bounded=bounded, **run)
+        for one, source in zip(results, there, strict=True):
+            if one is not source:
+                copies.copy(source.view(), one.view(), **run)
+    else:
+        for one in results:
+            if math.prod(one.spec.shape):
+                copies.nothing_seen(one.view(), None, **run)
+    dq, dk, dv = (one.result() for one in results)
+    return dq, dk, dv
+
+
+def choose(size: int, value_size: int, bounded: tuple[bool, bool]) -> Config | None:
+    """The configuration of `backward` for heads of these sizes; None where `backward_wide` computes them."""
+    if max(size, value_size) <= 64:
+        return Config((64, 64), 128)
+    if max(size, value_size) <= 128:
+        return Config((128, -(-value_size // 64) * 64), 64 if any(bounded) else 80)
+    return None
+
+
+def _like(name: str, array: Any, shape: tuple[int, ...], dtype: nv.DType) -> Argument:
+    found = Argument.of(name, array)
+    if found.spec.shape != shape or found.spec.dtype is not dtype:
+        raise ArgumentError(
+            f"{name} has the shape {found.spec.shape} and is of {found.spec.dtype.name}",
+            rule=f"its shape is {shape}, and it is of {dtype.name}",
+            fix="out and lse are what nv.attention(q, k, v, return_lse=True) returns",
+        )
+    return found

@@ -1,0 +1,121 @@
+"""``nv.attention_backward`` in the simulator."""
+
+import math
+
+import ml_dtypes
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import nvdsl as nv
+from nvdsl.errors import ArgumentError
+from tests.exhaustive import sample
+from tests.unit.kernels.backpropagating import Case, compare, expected, inputs, seen
+
+
+def given_and_expected(case, scale=None):
+    """dout, q, k, v, out, lse; and dq, dk, dv."""
+    arrays = inputs(case)
+    sees = seen(case.rows, case.keys, case.window)
+    out, lse, *gradients = expected(sees, 1 / math.sqrt(case.size) if scale is None else scale, *arrays)
+    return [*arrays, out.astype(case.dtype), lse.astype(np.float32)], gradients
+
+
+def check(case, **options):
+    arrays, gradients = given_and_expected(case, options.get("scale"))
+    found = nv.attention_backward(*arrays, window=case.window, target="sim", **options)
+    compare(found, gradients, case.dtype)
+
+
+@pytest.mark.parametrize(
+    ("case", "options"),
+    sample(
+        [
+            (Case(1, 1, dtype=np.float16), {}),
+            (Case(70, 20, heads=4, kv_heads=2, window=(None, 0), dtype=np.float16), {"causal": True}),
+            (Case(1, 150, size=96), {"scale": 0.3}),
+            (Case(130, 1, size=8, value_size=72), {}),
+            (Case(40, 140, heads=2, size=136, value_size=16, window=(5, 60)), {}),
+            (Case(20, 30, size=64, batch=3, window=(0, 0)), {}),
+        ],
+        3,
+    ),
+    ids=str,
+)
+def test_beside_numpy(case, options):
+    check(case, **options)
+
+
+@pytest.mark.parametrize(
+    "case", [Case(0, 20), Case(20, 0), Case(5, 5, batch=0), Case(3, 4, heads=0, kv_heads=0)], ids=str
+)
+def test_nothing_to_do(case):
+    dout, q, k, v = inputs(case)
+    arrays = [dout, q, k, v, dout, np.zeros((case.batch, case.heads, case.rows), np.float32)]
+    found = nv.attention_backward(*arrays, target="sim")
+    assert [x.shape for x in found] == [x.shape for x in arrays[1:4]] and not any(x.any() for x in found)
+
+
+@pytest.mark.exhaustive
+@settings(max_examples=40, deadline=None)
+@given(
+    st.integers(1, 2), st.integers(0, 200), st.integers(0, 300), st.integers(1, 2), st.integers(1, 3),
+    st.integers(1, 32), st.integers(1, 32), *[st.none() | st.integers(0, 300)] * 2,
+    st.sampled_from([np.float16, ml_dtypes.bfloat16]),
+)  # fmt: skip
+def test_any_shape(batch, rows, keys, kv_heads, group, size, value_size, left, right, dtype):
+    check(Case(rows, keys, kv_heads * group, kv_heads, 8 * size, 128, (left, right), batch, 8 * value_size, dtype))
+
+
+def test_strides_and_given_results():
+    case = Case(40, 50, dtype=np.float16)
+    arrays, gradients = given_and_expected(case)
+    turned = [np.ascontiguousarray(x.T).T for x in arrays]
+    wide = [np.zeros((*x.shape[:3], 100), np.float16) for x in arrays[1:4]]
+    into = dict(zip(("dq", "dk", "dv"), [x[..., 3:67] for x in wide], strict=True))
+    found = nv.attention_backward(*turned, target="sim", **into)
+    assert all(a is b for a, b in zip(found, into.values(), strict=True))
+    compare(found, gradients, np.float16)
+    assert not any(x[..., :3].any() or x[..., 67:].any() for x in wide)
+
+
+def test_queries_that_see_nothing():
+    """They get zeros, whatever is in their rows of dout."""
+    case = Case(30, 20, window=(None, 0), dtype=np.float16)
+    arrays, _ = given_and_expected(case)
+    dq, dk, dv = nv.attention_backward(*arrays, causal=True, target="sim")
+    assert not dq[0, :10].any() and dq[0, 11:].any() and all(np.isfinite(x).all() for x in (dk, dv))
+
+
+def test_after_attention():
+    """The contract between both: what attention returns is what its gradients take."""
+    case = Case(40, 50, heads=2, window=(None, 0), dtype=np.float16)
+    arrays, gradients = given_and_expected(case)
+    out, lse = nv.attention(*arrays[1:4], causal=True, return_lse=True, target="sim")
+    found = nv.attention_backward(*arrays[:4], out, lse, causal=True, target="sim")
+    compare(found, gradients, np.float16)
+
+
+def wrong(**changes):
+    arrays, _ = given_and_expected(Case(8, 8, dtype=np.float16))
+    named = dict(zip(("dout", "q", "k", "v", "out", "lse"), arrays, strict=True))
+    return named | {name: change(named) for name, change in changes.items()}
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"dout": lambda a: a["dout"][:, :4]}, "dout has the shape"),
+        ({"out": lambda a: a["out"].astype(np.float32)}, "of f32"),
+        ({"lse": lambda a: a["lse"].transpose(0, 2, 1)}, "lse has the shape"),
+        ({"dq": lambda a: a["q"]}, "dq"),
+        ({"dk": lambda a: np.zeros((1, 8, 1, 64), np.float32)}, "dk is of f32"),
+        ({"dv": lambda a: np.zeros((1, 9, 1, 64), np.float16)}, "dv has the shape"),
+        ({"dv": lambda a: a["v"]}, "dv"),
+        ({"q": lambda a: a["q"][0]}, "q is"),
+    ],
+)
+def test_refused(changes, message):
+    with pytest.raises(ArgumentError, match=message):
+        nv.attention_backward(**wrong(**changes), target="sim")
