@@ -61,7 +61,7 @@ def attention_backward(
         _like("dout", dout, shape, heads.dtype), heads.q, heads.k, heads.v, _like("out", out, shape, heads.dtype)
     ]  # fmt: skip
     logarithms = _like("lse", lse, (heads.batch, heads.heads, heads.queries), nv.f32)
-    results = []
+    results: list[Argument] = []
     for name, made, of in (("dq", dq, heads.q), ("dk", dk, heads.k), ("dv", dv, heads.v)):
         one = Argument.output(name, made, of, of.spec.shape, heads.dtype)
         if one.spec.dtype is not heads.dtype:
