@@ -31,6 +31,7 @@ class DirectEpilogue(TmaEpilogue):
         self, acc: nv.Accumulator, batch: Any, row: Any, col: Any, consumer: Any, held: Any = None, end: Any = None
     ) -> None:
         barrier = consumer + 1
+        acc = self._visited(acc, (batch, row, col), consumer)
         pieces = self._pieces(acc)
         fill = self._filler(acc, (batch, row, col), held)
         nv.named_barrier_sync(barrier, THREADS)  # the last piece of the tile before has been read

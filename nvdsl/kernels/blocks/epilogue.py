@@ -92,6 +92,7 @@ class TmaEpilogue:
         where the array ends, so that threads store the rows of a piece that reaches over it."""
         barrier = consumer + 1  # named barriers: 0 is the whole block's
         leader = nv.warpgroup_thread() == 0  # bulk groups belong to a thread: always the same one
+        acc = self._visited(acc, (batch, row, col), consumer)
         pieces = self._pieces(acc)
         fill = self._filler(acc, (batch, row, col), held)
 
@@ -132,6 +133,19 @@ class TmaEpilogue:
             if col + c < self.out.shape[-1]:
                 at = (row + r, col + c)
                 self.out.store_vector(piece.vector((r, c), each), (batch, *at) if self._batched else at)
+
+    def _visited(self, acc: nv.Accumulator, at: Place, consumer: Any) -> nv.Accumulator:
+        """What the visitor makes of all sums at once."""
+        barrier = consumer + 1
+
+        def free() -> nv.Array:
+            if nv.warpgroup_thread() == 0:
+                nv.bulk_wait_group(0, read=True)
+            nv.named_barrier_sync(barrier, 128)
+            first = self.stack[consumer * self.buffers]
+            return nv.get_dynamic_shared_memory((first.bytes // 4,), nv.f32.ir, first.offset)
+
+        return self.visitor.tile(acc, at, barrier, free)
 
     def _pieces(self, acc: nv.Accumulator) -> list[tuple[int, int, int]]:
         """First row, first column and width of each piece."""

@@ -47,6 +47,11 @@ def visitor(op: EpilogueOp | None, operands: Sequence[Any], out: nv.Array, tile_
 class Visitor:
     """Leaves the sums as they are; and what the others do."""
 
+    def tile(self, acc: nv.Accumulator, at: Place, barrier: nv.Int, free: Callable[[], nv.Array]) -> nv.Accumulator:
+        """All sums of a consumer at once, before the first part leaves. ``barrier``: a named barrier of its warpgroup;
+        ``free``: waits until the memory through which they leave is free, and gives 8 KB of it as f32."""
+        return acc
+
     def prefetch(self, at: Place, rows: int) -> Any:
         """Start to read what a tile of ``rows`` rows needs. Before the sums are there, best before the loop over K."""
 

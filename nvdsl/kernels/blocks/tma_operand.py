@@ -33,6 +33,9 @@ class TmaOperand:
     once, by `clear`.
     """
 
+    clips = True
+    """Whether only the rows or panels that are present are loaded of the last tile."""
+
     def __init__(self, array: nv.Array, mn: int, k: int, *, major: str, parts: int = 1) -> None:
         self.rows, self.cols = (mn, k) if major == "k" else (k, mn)
         self.major, self.dtype, self.parts, self.k = major, array.dtype, parts, k
@@ -44,7 +47,7 @@ class TmaOperand:
         self.last = (nv.cdiv(extent, mn) - 1) * mn  # where the last tile starts
         self.present: nv.Int = self.stored
         self.boxes = nv.cdiv(self.rows // parts, BOX_ROWS)
-        if parts == self.boxes == 1:
+        if parts == self.boxes == 1 and self.clips:
             self.present = nv.min(self.stored, nv.cdiv(extent - self.last, unit) * unit)
         self.may_miss = not isinstance(self.present, int) or self.present < self.stored
         self.usual = nv.select(self.last == 0, self.present, self.stored) if self.may_miss else self.stored
@@ -118,7 +121,22 @@ class TmaOperand:
     ) -> None:
         """Load this block's part of the tile at (``mn``, ``k``), in elements, of a batch into slot ``stage`` of every
         block in ``mask``: ``count`` elements along M or N, see `count`."""
-        slot, rows = self.stack[stage], self.rows // (self.parts * self.boxes)
+        self.load_tile(self.stack[stage], full, batch, mn, k, count, part=part, mask=mask)
+
+    def load_tile(
+        self,
+        slot: nv.Tile,
+        full: nv.Mbarrier,
+        batch: nv.Int,
+        mn: nv.Int,
+        k: nv.Int,
+        count: nv.Int,
+        *,
+        part: nv.Int,
+        mask: nv.Int | None,
+    ) -> None:
+        """The same, into a tile of shared memory."""
+        rows = self.rows // (self.parts * self.boxes)
         mask = mask if self.parts > 1 else None
         if self.short is not None:
             at = self._at(batch, mn, k)

@@ -10,6 +10,7 @@ from nvdsl.kernels.blocks.clamped_index import opaque
 from nvdsl.kernels.blocks.direct_epilogue import DirectEpilogue
 from nvdsl.kernels.blocks.epilogue import TmaEpilogue
 from nvdsl.kernels.blocks.epilogue_visitor import EpilogueOp
+from nvdsl.kernels.blocks.gated_operand import GatedOperand
 from nvdsl.kernels.blocks.mainloop import Mainloop
 from nvdsl.kernels.blocks.tile_scheduler import TileScheduler
 from nvdsl.kernels.blocks.tma_operand import TmaOperand
@@ -61,16 +62,24 @@ class Gemm:
             rule=f"consumers have whole panels of such a B, 128 bytes; of {config.tile_n} columns here {config.cols}",
             fix="along='m'",
         )
-        tile, cluster = (config.tile_m, config.tile_n), (config.cluster_m, config.cluster_n)
+        halves = getattr(epilogue_op, "halves", 1)
+        nv.require(
+            halves == 1 or config.along == "m" and config.schedule != "splitk",
+            f"{config} of a gated product",
+            rule="a consumer has all columns of a tile, half of them the gate's",
+            fix="along='m', and a schedule other than splitk",
+        )
+        tile, cluster = (config.tile_m, config.tile_n // halves), (config.cluster_m, config.cluster_n)
         self.config, self.acc_dtype = config, acc_dtype
         # Of a block: equal parts with split-K; beyond the end of K, TMA reads zeros.
         self.slices = nv.cdiv(k, config.tile_k)
         self.steps = nv.cdiv(self.slices, config.split)
         self.tiles = TileScheduler(m, n, *tile, *cluster, config.group, *batches)
         self.a = self.operand(a, config.tile_m, config.tile_k, major=a_major, parts=config.sharers[0])
-        self.b = self.operand(b, config.tile_n, config.tile_k, major=b_major, parts=config.sharers[1])
+        of_b = self.operand if halves == 1 else GatedOperand
+        self.b = of_b(b, config.tile_n, config.tile_k, major=b_major, parts=config.sharers[1])
         self.epilogue = store(
-            out, config.cols // config.split, buffers=config.store_buffers, op=epilogue_op, operands=operands
+            out, config.cols // halves // config.split, buffers=config.store_buffers, op=epilogue_op, operands=operands
         )
 
     def prologue(self, tile: Any = None, first: Any = 0, last: Any = None) -> Mainloop:

@@ -1,0 +1,115 @@
+"""Epilogues of whole tiles that are often wanted. Each is short: write your own alike.
+
+What a tile reduces is a part of a row or column of the result, and each part has a place of its own, so two calls give
+the same bits. The caller adds the parts up: ``parts.max(axis=0)``, ``parts.sum(axis=0)``.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import nvdsl as nv
+from nvdsl.kernels.blocks.philox import kept
+from nvdsl.kernels.blocks.tile_op import TileOp, TilePlace
+
+LARGEST_E4M3 = 448.0
+SLICE = 64
+
+
+@TileOp
+def row_maxima(sums: Any, at: TilePlace, maxima: nv.Array) -> Any:
+    """``maxima[tile, row]``: the greatest value of each row of a tile; f32, (tiles along N, M)."""
+    at.inside(sums, -math.inf).max(axis=1).store(maxima, (at.number, at.row), clip=True)
+    return sums
+
+
+@TileOp
+def row_squares(sums: Any, at: TilePlace, squares: nv.Array) -> Any:
+    """``squares[tile, row]``: the sum of squares of each row of a tile, which RMSNorm needs; f32, (tiles along N, M)."""
+    inside = at.inside(sums, 0.0)
+    (inside * inside).sum(axis=1).store(squares, (at.number, at.row), clip=True)
+    return sums
+
+
+@TileOp
+def column_maxima(sums: Any, at: TilePlace, maxima: nv.Array) -> Any:
+    """``maxima[rows, col]``: the greatest value of each column, of the rows of a consumer (`Config.rows`); f32,
+    (ceil(M / config.rows), N)."""
+    inside, scratch = at.inside(sums, -math.inf), at.scratch()
+    for left in range(0, sums.shape[1], SLICE):  # a slice holds few registers
+        found = inside[:, left : left + SLICE].max(axis=0, scratch=scratch, barrier=at.barrier)
+        if at.row < at.shape[0]:
+            found.store(maxima, (at.row // sums.shape[0], at.col + left), clip=True)
+    return sums
+
+
+@TileOp
+def column_squares(sums: Any, at: TilePlace, squares: nv.Array) -> Any:
+    """The same of sums of squares."""
+    inside, scratch = at.inside(sums, 0.0), at.scratch()
+    for left in range(0, sums.shape[1], SLICE):
+        part = inside[:, left : left + SLICE]
+        found = (part * part).sum(axis=0, scratch=scratch, barrier=at.barrier)
+        if at.row < at.shape[0]:
+            found.store(squares, (at.row // sums.shape[0], at.col + left), clip=True)
+    return sums
+
+
+def _quantized(sums: Any, at: TilePlace, scales: nv.Array) -> Any:
+    scale = at.inside(abs(sums), 0.0).max(axis=1) * (1 / LARGEST_E4M3)
+    scale = nv.where(scale == 0.0, 1.0, scale)
+    if at.col < at.shape[1]:  # a tile's last pieces may lie beyond the result
+        scale.store(scales, (at.number, at.row), clip=True)
+    return sums * (1.0 / scale)[:, None]
+
+
+quantized = TileOp(_quantized, pieces=True)
+"""For a result of e4m3: each 128 elements of a row divided by ``scales[number, row]``, which is their greatest magnitude
+over 448. f32, (ceil(N / 128), M); tiles are of 128 or 256 columns. ``scales.T`` is what `nvdsl.matmul` takes as
+``scale_a`` beside the result."""
+
+
+@dataclass(frozen=True)
+class Dropout:
+    """Zeros with the probability ``p``, and what is left divided by ``1 - p``: ``TileOp(Dropout(0.1), pieces=True)``.
+
+    Operands: ``seed``, an integer of 64 bits, and, if wanted, a residual of the result's shape that is added then."""
+
+    p: float
+
+    def __call__(self, sums: Any, at: TilePlace, seed: nv.Int, residual: nv.Array | None = None) -> Any:
+        row0, col0 = nv.layout.accumulator_element(nv.warpgroup_thread(), 0)
+        scale, threshold, blocks = 1.0 / (1.0 - self.p), round(self.p * 2**32), []
+        for top, registers in enumerate(sums.registers()):
+            values = list(registers)
+            for first in range(0, len(values), 4):
+                _, right = nv.layout.accumulator_element(0, first)
+                keep = kept(seed, at.batch, at.row + row0 + top * 64, at.col + col0 + right, threshold)
+                for register in range(first, first + 4):
+                    i, j = nv.layout.accumulator_element(0, register)
+                    values[register] = nv.select(keep[i, j - right], values[register] * scale, 0.0)
+            blocks.append(values)
+        dropped = sums.with_registers(blocks)
+        if residual is None:
+            return dropped
+        return dropped + nv.fragment(residual, (at.row, at.col), sums.shape, clip=True)
+
+
+@dataclass(frozen=True)
+class Gated:
+    """``activation(gate + its bias) * (up + its bias)``, of a `TileOp` with two halves: ``TileOp(Gated(silu), halves=2)``.
+
+    Operand: ``bias``, if wanted, (2, N)."""
+
+    activation: Callable[[Any], Any]
+
+    def __call__(self, sums: Any, at: TilePlace, bias: nv.Array | None = None) -> Any:
+        gate, up = sums
+        if bias is not None:
+            gate, up = (
+                x + nv.column_vector(bias, (half, at.col), x.shape[1], clip=True)[None, :] for half, x in enumerate(sums)
+            )
+        return gate.map(self.activation) * up
