@@ -1,4 +1,4 @@
-"""Two matrices B of a gated product, side by side in each tile: one wgmma multiplies both."""
+"""The B of a gated product: two matrices side by side in each tile, so that one wgmma multiplies both."""
 
 from __future__ import annotations
 
@@ -7,22 +7,30 @@ from nvdsl.kernels.blocks.tma_operand import TmaOperand
 
 
 class GatedOperand(TmaOperand):
-    """``array``: (2, N, K) where ``major`` is "k", (2, K, N) where it is "mn". Of a tile of ``mn`` elements, half are of
-    the first matrix and half of the second, from the same column of both on: so a thread of the accumulator holds a
-    column's sums with either."""
+    """``array``: (2 N, K) where ``major`` is "k", (K, 2 N) where it is "mn": N columns of the gate, then those of the
+    other factor. Half of a tile of ``mn`` elements are the gate's, half the other's, from the same column on. So a
+    thread of the accumulator holds both sums of a place."""
 
     clips = False
 
     def __init__(self, array: nv.Array, mn: int, k: int, *, major: str, parts: int = 1) -> None:
         super().__init__(array, mn // 2, k, major=major, parts=parts)
         nv.require(
-            array.ndim == 3 and mn % 2 == 0 and (major == "k" or self.cols % self.panel == 0),
-            f"a tile of {mn} columns of two matrices {array.shape}, {major}-major",
-            rule="a gated product has two matrices B in one array, (2, N, K) or (2, K, N); where N is contiguous, half a "
-            f"tile is a multiple of {self.panel} columns",
-            fix="choose a configuration with tile_n = 128 or 256",
+            mn % 16 == 0 and (major == "k" or self.cols % self.panel == 0),
+            f"a gated product with tiles of {mn} columns of B, {major}-major",
+            rule=f"half of a tile is a multiple of 8 columns; of {self.panel} where N is contiguous",
+            fix=f"choose a configuration with tile_n = {2 * self.panel} or {4 * self.panel}",
+        )
+        self.other = array.shape[-2 if major == "k" else -1] // 2
+        grid = 16 // array.dtype.bytes
+        nv.require(
+            major == "k" or self.other % grid == 0,
+            "the halves of an N-major B",
+            rule=f"TMA starts where N is a multiple of {grid} elements, 16 bytes: so N is one",
+            fix="pass B with K contiguous",
         )
         self.each *= 2
+        self.usual_bytes = self.bytes(self.usual)
 
     def allocate(self, stages: int) -> None:
         both = (2 * self.rows, self.stored_cols) if self.major == "k" else (self.rows, 2 * self.stored_cols)
@@ -42,9 +50,9 @@ class GatedOperand(TmaOperand):
     ) -> None:
         slot = self.stack[stage]
         for half in (0, 1):
-            across = self.major == "k"
-            tile = slot.rows(half * self.rows, self.rows) if across else slot.cols(half * self.cols, self.cols)
-            self.load_tile(tile, full, half, mn, k, count, part=part, mask=mask)
+            by_rows = self.major == "k"
+            tile = slot.rows(half * self.rows, self.rows) if by_rows else slot.cols(half * self.cols, self.cols)
+            self.load_tile(tile, full, batch, mn + half * self.other, k, count, part=part, mask=mask)
 
-    def b(self, stage: nv.Int) -> nv.Tile:
+    def b(self, stage: nv.Int, first: nv.Int = 0, cols: int | None = None) -> nv.Tile:
         return self.stack[stage].T if self.major == "k" else self.stack[stage]

@@ -21,8 +21,8 @@ from nvdsl.lang.matrix import Matrix
 class TilePlace:
     """Where the sums that a function gets lie in the result: ``batch``, and ``row`` and ``col`` of the first one.
 
-    ``shape``: rows and columns of the result; ``number``: of the tile, or piece, along N. ``barrier``: a named barrier of
-    this warpgroup.
+    ``shape``: rows and columns of the result. ``number``: of the tile, or of the piece, along N. ``barrier``: a named
+    barrier of this warpgroup.
     """
 
     batch: nv.Int
@@ -56,17 +56,18 @@ class TilePlace:
 
 @dataclass(frozen=True, repr=False)
 class TileOp:
-    """``function(sums, at, *operands) -> values``, of all sums that a consumer warpgroup has of a tile; an `EpilogueOp`.
+    """``function(sums, at, *operands) -> values``, of all sums of a tile that a warpgroup has. An `EpilogueOp`.
 
-    ``sums``: an f32 fragment of some 64 rows and the tile's columns; ``at``: its `TilePlace`; ``operands``: the further
-    arguments of the GEMM, to which it may also write. What it returns, of the shape of ``sums``, is converted and
-    stored. What it reads it waits for.
+    ``sums``: an f32 fragment of the warpgroup's rows and the tile's columns; ``at``: its `TilePlace`; ``operands``: the
+    further arguments of the GEMM, to which it may also write. What it returns, of the shape of ``sums``, is converted
+    and stored. What it reads it waits for.
 
-    ``pieces``: the function gets 64 rows of 128 bytes of the result at a time, each when it is about to leave, instead of
-    the whole tile. So it has more registers for what it reads.
+    ``pieces``: instead of the whole tile the function gets 64 rows of 128 bytes of the result at a time, each when it
+    is about to leave. So it has more registers for what it reads.
 
-    ``halves``: 2 for a gated product. There are two matrices B then, (2, K, N) or (2, N, K) in memory, and ``sums`` are
-    a pair of fragments, the sums of the same place with either. Each is half as wide as `Config.tile_n`.
+    ``halves``: 2 for a gated product. B has twice as many columns as the result then, (K, 2 N), and ``sums`` is a pair
+    of fragments: the sums of the same places with the first N columns of B, and with the other N. Each is half as wide
+    as `Config.tile_n`.
     """
 
     function: Callable[..., Any]

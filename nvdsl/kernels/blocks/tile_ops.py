@@ -6,6 +6,7 @@ the same bits. The caller adds the parts up: ``parts.max(axis=0)``, ``parts.sum(
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -28,7 +29,7 @@ def row_maxima(sums: Any, at: TilePlace, maxima: nv.Array) -> Any:
 
 @TileOp
 def row_squares(sums: Any, at: TilePlace, squares: nv.Array) -> Any:
-    """``squares[tile, row]``: the sum of squares of each row of a tile, which RMSNorm needs; f32, (tiles along N, M)."""
+    """``squares[tile, row]``: the sum of squares of each row of a tile, for RMSNorm; f32, (tiles along N, M)."""
     inside = at.inside(sums, 0.0)
     (inside * inside).sum(axis=1).store(squares, (at.number, at.row), clip=True)
     return sums
@@ -67,9 +68,9 @@ def _quantized(sums: Any, at: TilePlace, scales: nv.Array) -> Any:
 
 
 quantized = TileOp(_quantized, pieces=True)
-"""For a result of e4m3: each 128 elements of a row divided by ``scales[number, row]``, which is their greatest magnitude
-over 448. f32, (ceil(N / 128), M); tiles are of 128 or 256 columns. ``scales.T`` is what `nvdsl.matmul` takes as
-``scale_a`` beside the result."""
+"""For a result of e4m3: each 128 elements of a row are divided by ``scales[number, row]``, their greatest magnitude
+over 448. f32, (ceil(N / 128), M); tiles have 128 or 256 columns. `nvdsl.matmul` takes ``scales.T`` as ``scale_a``
+beside the result."""
 
 
 @dataclass(frozen=True)
@@ -98,18 +99,43 @@ class Dropout:
         return dropped + nv.fragment(residual, (at.row, at.col), sums.shape, clip=True)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Gated:
-    """``activation(gate + its bias) * (up + its bias)``, of a `TileOp` with two halves: ``TileOp(Gated(silu), halves=2)``.
+    """``activation(alpha * gate + bias) * (alpha * up + bias)``: ``TileOp(Gated(silu), halves=2)``.
 
-    Operand: ``bias``, if wanted, (2, N)."""
+    Operands: ``alpha``, a number, and ``bias``, (1, 2 N), each where it is asked for.
+    """
 
     activation: Callable[[Any], Any]
+    alpha: bool = False
+    bias: bool = False
 
-    def __call__(self, sums: Any, at: TilePlace, bias: nv.Array | None = None) -> Any:
-        gate, up = sums
-        if bias is not None:
-            gate, up = (
-                x + nv.column_vector(bias, (half, at.col), x.shape[1], clip=True)[None, :] for half, x in enumerate(sums)
-            )
-        return gate.map(self.activation) * up
+    def __repr__(self) -> str:
+        return f"Gated({', '.join([self.activation.__qualname__, *['alpha'] * self.alpha, *['bias'] * self.bias])})"
+
+    def __call__(self, sums: Any, at: TilePlace, *operands: Any) -> Any:
+        """Of a tile."""
+        cols = sums[0].shape[1]
+        halves = [
+            self._finished(half, operands, functools.partial(_columns, start, cols))
+            for half, start in zip(sums, (at.col, at.col + at.shape[1]), strict=True)
+        ]
+        return halves[0].map(self.activation) * halves[1]
+
+    def of_nothing(self, value: Any, batch: Any, row: Any, col: Any, *operands: Any) -> Any:
+        """Of one element, where K is 0."""
+        gate, up = (self._finished(nv.f32(value), operands, functools.partial(_element, half, col)) for half in (0, 1))
+        return self.activation(gate) * up
+
+    def _finished(self, x: Any, operands: tuple[Any, ...], read: Callable[[nv.Array], Any]) -> Any:
+        if self.alpha:
+            x = x * operands[0]
+        return x + read(operands[-1]) if self.bias else x
+
+
+def _columns(start: Any, cols: int, bias: nv.Array) -> Any:
+    return nv.column_vector(bias, (0, start), cols, clip=True)[None, :]
+
+
+def _element(half: int, col: Any, bias: nv.Array) -> Any:
+    return nv.f32(bias[0, 0, col + half * (bias.shape[2] // 2)])

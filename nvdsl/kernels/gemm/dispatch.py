@@ -62,11 +62,7 @@ def find(problem: GemmProblem, finish: LinearCombination, config: Config | None,
         "sms": sms(target),
     }
     if config is not None:
-        sliced = replace(config, tile_k=128 // a.dtype.bytes)
-        if reasons := sliced.problems(a.dtype, problem.out_dtype, problem.acc_dtype):
-            raise ArgumentError(
-                f"{config} for a product of {a.dtype.name}: " + "; ".join(reasons), fix="choose another configuration"
-            )
+        check_config(config, problem)
         options["config"] = config
     axes = {"a": "mk" if k_major[0] else "km", "b": "nk" if k_major[1] else "kn", "out": "mn"}
     return bind(
@@ -90,6 +86,16 @@ def find_block_scaled(
     packed = [name for name, matrix in (("a", a), ("b", b)) if not matrix.fits_tma(1)]
     axes = {"a": "mk", "b": "nk", "out": "mn", "scale_a": "ms", "scale_b": "st"}
     return bind(problem, LinearCombination(), blockscaled.gemm, options, arrays, axes, packed=packed)
+
+
+def check_config(config: Config, problem: GemmProblem) -> None:
+    """Raises ArgumentError for one that can't compute the problem."""
+    sliced = replace(config, tile_k=128 // problem.a.dtype.bytes)
+    if reasons := sliced.problems(problem.a.dtype, problem.out_dtype, problem.acc_dtype):
+        raise ArgumentError(
+            f"{config} for a product of {problem.a.dtype.name}: " + "; ".join(reasons),
+            fix="choose another configuration",
+        )
 
 
 def fits_tma(out: Matrix) -> bool:

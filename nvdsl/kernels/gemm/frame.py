@@ -79,8 +79,9 @@ class Gemm:
         of_b = self.operand if halves == 1 else GatedOperand
         self.b = of_b(b, config.tile_n, config.tile_k, major=b_major, parts=config.sharers[1])
         self.epilogue = store(
-            out, config.cols // halves // config.split, buffers=config.store_buffers, op=epilogue_op, operands=operands
-        )
+            out, config.cols // (halves * config.split), buffers=config.store_buffers, op=epilogue_op,
+            operands=operands,
+        )  # fmt: skip
 
     def prologue(self, tile: Any = None, first: Any = 0, last: Any = None) -> Mainloop:
         """Make the ring, and begin to load the block's first tile, where it surely has one: slices ``first`` to

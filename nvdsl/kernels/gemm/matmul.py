@@ -26,6 +26,8 @@ from nvdsl.kernels.gemm.bound_call import BoundCall
 from nvdsl.kernels.gemm.bound_kernel import BoundKernel
 from nvdsl.kernels.gemm.config import Config
 from nvdsl.kernels.gemm.dispatch import find, find_block_scaled
+from nvdsl.kernels.gemm.gated import GATES
+from nvdsl.kernels.gemm.gated import find as find_gated
 from nvdsl.kernels.gemm.problem import GemmProblem, is_block_scaled
 from nvdsl.trace import decorated
 from nvdsl.trace.tokens import Same, token
@@ -163,7 +165,7 @@ class ProductCall(BoundCall):
         self.out, self.target = out, target
         self.alpha, self.beta = given.numbers(alpha, beta, c, scale_a, scale_b)
         acc_dtype, out_dtype = given.dtype("acc_dtype", acc_dtype), given.dtype("out_dtype", out_dtype)
-        activation, config = given.activation(activation), given.config(config)
+        activation, config = given.activation(activation, gates=GATES), given.config(config)
         if c is None and self.beta != 0.0:
             raise ArgumentError(f"beta = {beta} without c", fix="pass c=, the matrix that beta multiplies (out, say)")
         scales = {"scale_a": given.array(scale_a), "scale_b": given.array(scale_b)}
@@ -189,6 +191,8 @@ class ProductCall(BoundCall):
         parts = {name: name in self.arguments for name in ("scale_a", "scale_b", "c", "bias")}
         finish = LinearCombination(self.alpha != 1.0, **parts, activation=activation)
         matrices = {name: matrix(argument) for name, argument in self.arguments.items()}
+        if isinstance(activation, str):
+            return find_gated(matrices, activation, finish.alpha, acc_dtype, out_dtype, config, self.target)
         if is_block_scaled(matrices):
             if finish != LinearCombination(scale_a=True, scale_b=True):
                 raise ArgumentError("alpha, c, bias or activation beside block scales", fix="apply them afterwards")
@@ -202,7 +206,7 @@ class ProductCall(BoundCall):
         if self.out is None:
             raise ArgumentError("out=None", rule="what is timed is written somewhere", fix="pass an array as out")
         if not isinstance(bound.function, nv.Autotuned):
-            raise ArgumentError("this product is computed without tensor cores: there is nothing to tune")
+            raise ArgumentError("this product is computed by one kernel: there is nothing to tune")
         with bound.packed(self.sources) as sources:
             described = bound.described(sources, self.alpha, self.beta)
             arguments = [View(spec, x) if isinstance(spec, ArraySpec) else x for spec, x in described]

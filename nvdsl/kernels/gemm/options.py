@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import reprlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
@@ -67,15 +67,16 @@ def config(x: Any) -> Config | None:
     )
 
 
-def activation(x: Any) -> Callable[[Any], Any] | None:
-    """The function. Raises ArgumentError for what is none, or can't be told from others."""
+def activation(x: Any, name: str = "activation", gates: Iterable[str] = ()) -> Callable[[Any], Any] | str | None:
+    """The function; the name of one of ``gates``. Raises ArgumentError for what is none, or can't be told from others.
+    ``name``: of the argument."""
     if isinstance(x, str) and x in ACTIVATIONS:
         return ACTIVATIONS[x]
-    if x is None or (callable(x) and _is_hashable(x)):
+    if x is None or (callable(x) and _is_hashable(x)) or isinstance(x, str) and x in gates:
         return x
     raise ArgumentError(
-        f"activation={reprlib.repr(x)}",
-        rule=f"one of {', '.join(ACTIVATIONS)}, or a function of a traced f32 value, hashable",
+        f"{name}={reprlib.repr(x)}",
+        rule=f"one of {', '.join([*ACTIVATIONS, *gates])}, or a function of a traced f32 value, hashable",
         fix="choose one of these",
     )
 

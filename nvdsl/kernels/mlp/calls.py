@@ -54,7 +54,7 @@ def mlp(
     Raises ArgumentError for arrays that don't fit.
     """
     decorated.no_call("mlp")
-    inner, last = options.activation(activation), options.activation(output_activation)
+    inner, last = options.activation(activation), options.activation(output_activation, "output_activation")
     source = Argument.of("x", x)
     shape, dtype = source.spec.shape, source.spec.dtype
     if dtype not in (nv.f16, nv.bf16):
