@@ -1,0 +1,196 @@
+"""Epilogues of whole tiles, in the simulator: gated products, reductions beside the result, dropout, scales of rows."""
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import nvdsl as nv
+from nvdsl.kernels import Config
+from nvdsl.kernels.blocks import tile_ops
+from nvdsl.kernels.blocks.linear_combination import silu
+from nvdsl.kernels.blocks.philox import philox
+from nvdsl.kernels.blocks.tile_op import TileOp
+from nvdsl.kernels.gemm import cooperative, pingpong, streamk
+from tests.exhaustive import sample
+from tests.sim.simulate import SCHEDULES, traced
+from tests.sim.tiles import GATES, gated_of, kept_of, philox_of
+
+SMALL = Config(128, 128, stages=2, store_buffers=1)
+SCHEDULED = [
+    (cooperative, Config(128, 128, stages=3)), (pingpong, Config(64, 128, stages=3, schedule="pingpong")),
+    (cooperative, Config(64, 64, stages=2, consumers=1)), (cooperative, Config(128, 128, stages=2, cluster_m=2)),
+    (streamk, Config(128, 128, stages=3, schedule="streamk")),
+]  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def in_the_simulator(monkeypatch):
+    monkeypatch.setenv("NVDSL_TARGET", "sim")
+
+
+def _random(*shape, dtype=np.float16):
+    return np.random.default_rng(shape).standard_normal(shape).astype(dtype)
+
+
+def _gemm(a, b, out, *operands, op, config=SMALL, **options):
+    cooperative.matmul(a, b, out, *operands, config=config, blocks=2, epilogue_op=op, **options)
+
+
+CASES = [(module, config, major) for module, config in SCHEDULED for major in ("k", "mn")
+         if major == "k" or config.tile_n > 64]  # fmt: skip
+
+
+@pytest.mark.parametrize(("module", "config", "major"), sample(CASES, 2))
+def test_a_gated_product_by_every_schedule(module, config, major):
+    """Tiles at both edges, of which the gate's reach over into the other half."""
+    m, n, k = 150, 72, 96
+    a, b, out = _random(m, k), _random(2 * n, k), np.empty((m, n), np.float32)
+    given = b if major == "k" else np.ascontiguousarray(b.T)
+    op = TileOp(tile_ops.Gated(silu), halves=2)
+    program = traced(module.matmul, a, given, out, config=config, blocks=2, b_major=major, epilogue_op=op)
+    for options in SCHEDULES[:: len(SCHEDULES) // 2]:
+        out.fill(np.nan)
+        program.run(options)
+        np.testing.assert_allclose(out, gated_of(a, b.T, "swiglu"), rtol=1e-2, atol=1e-2)
+
+
+PRODUCTS = [
+    ((9,), 64, 24, "swiglu", np.float16, True), ((2, 3), 32, 8, "geglu", ml_dtypes.bfloat16, False),
+    ((5,), 0, 8, "reglu", np.float16, True), ((70,), 33, 17, "geglu_tanh", np.float16, False),
+    ((), 48, 24, "swiglu", np.float16, True), ((9,), 64, 23, "reglu", np.float16, False),
+    ((0,), 8, 8, "swiglu", np.float16, True), ((9,), 64, 0, "swiglu", np.float16, True),
+    ((9,), 128, 24, "swiglu", ml_dtypes.float8_e4m3fn, True), ((9,), 64, 24, "geglu", np.float32, False),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("lead", "k", "n", "gate", "dtype", "bias"), sample(PRODUCTS, 2))
+def test_gated_matmul(lead, k, n, gate, dtype, bias):
+    a, b = _random(*lead, k, dtype=dtype), _random(k, 2 * n, dtype=dtype)
+    added = _random(2 * n, dtype=np.float32) if bias else None
+    found = nv.matmul(a, b, activation=gate, alpha=0.5, bias=added, out_dtype=nv.f32)
+    expected = gated_of(a.astype(np.float64) / 2, b, gate, 0.0 if added is None else added)
+    assert found.shape == (*lead, n)
+    np.testing.assert_allclose(found, expected, rtol=1e-2, atol=1e-2 * max(1, np.abs(expected).max(initial=0)))
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"c": np.zeros((4, 8), np.float16)}, "activation='swiglu' beside c"),
+        ({"b": np.zeros((16, 15), np.float16)}, "activation='swiglu' and b of shape (16, 15)"),
+        ({"b": np.zeros((2, 16, 16), np.float16)}, "activation='swiglu' and b of shape (2, 16, 16)"),
+        ({"bias": np.zeros(8, np.float16)}, "activation='swiglu' and bias of shape (8,)"),
+        ({"a": np.zeros((4, 16)), "b": np.zeros((16, 16))}, "activation='swiglu' of f64"),
+        ({"out": np.zeros((4, 16), np.float16)}, "out of shape (4, 16)"),
+    ],
+)
+def test_what_is_no_gated_product(options, says):
+    given = {"a": np.zeros((4, 16), np.float16), "b": np.zeros((16, 16), np.float16)} | options
+    with pytest.raises(nv.ArgumentError) as caught:
+        nv.matmul(**given, activation="swiglu")
+    assert says in caught.value.message and caught.value.fix
+
+
+REDUCTIONS = [
+    (tile_ops.row_maxima, (3, 150), lambda x: x.max(1)), (tile_ops.column_squares, (3, 296), lambda x: (x**2).sum(0)),
+    (tile_ops.row_squares, (3, 150), lambda x: (x**2).sum(1)), (tile_ops.column_maxima, (3, 296), lambda x: x.max(0)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("op", "shape", "expected"), sample(REDUCTIONS, 2))
+@pytest.mark.parametrize("direct", sample([False, True], 1))
+def test_reductions_beside_a_result(op, shape, expected, direct):
+    """All sums are negative: what lies beyond the edges does not count."""
+    a, b = np.abs(_random(150, 32)), -np.abs(_random(32, 296))
+    out, parts = np.full((150, 296), np.nan, np.float32), np.full(shape, np.nan, np.float32)
+    _gemm(a, b, out, parts, op=op, direct_store=direct)
+    exact = a.astype(np.float32) @ b.astype(np.float32)
+    np.testing.assert_allclose(out, exact, rtol=1e-3)
+    found = parts.max(0) if "maxima" in repr(op) else parts.sum(0)
+    np.testing.assert_allclose(found, expected(exact), rtol=1e-3)
+
+
+def test_a_scale_for_each_row_of_128_columns():
+    a, b = _random(70, 32), _random(32, 304)
+    b[:, 128:256] = 0  # a scale of nothing is 1
+    out, scales = np.zeros((70, 304), ml_dtypes.float8_e4m3fn), np.full((3, 70), np.nan, np.float32)
+    _gemm(a, b, out, scales, op=tile_ops.quantized, config=Config(64, 256, stages=2, consumers=1))
+    exact = a.astype(np.float32) @ b.astype(np.float32)
+    each = np.repeat(scales.T, 128, axis=1)[:, :304]
+    assert (scales[1] == 1).all()
+    assert (np.abs(out.astype(np.float32) * each - exact) <= np.abs(exact) / 16 + each / 64).all()
+    np.testing.assert_allclose(scales[2], np.abs(exact[:, 256:]).max(1) / 448, rtol=1e-3)
+
+
+@pytest.mark.parametrize("seed", sample([2**40 + 3, 5], 1))
+def test_dropout_has_the_mask_of_its_seed_in_any_configuration(seed):
+    a, b, c = _random(80, 32), _random(32, 72), _random(80, 72)
+    exact = a.astype(np.float32) @ b.astype(np.float32)
+    expected = np.where(kept_of(seed, 80, 72, 0.25), exact / 0.75, 0) + c
+    for config in (SMALL, Config(64, 64, stages=2, consumers=1)):
+        out = np.empty((80, 72), np.float32)
+        _gemm(a, b, out, np.int64(seed), c, op=TileOp(tile_ops.Dropout(0.25), pieces=True), config=config)
+        np.testing.assert_allclose(out, expected, atol=1e-2)
+
+
+def test_philox_gives_what_its_authors_publish():
+    """The known answers of Random123: all zeros, all ones, and digits of pi."""
+    ones = 0xFFFFFFFF
+    known = [
+        ((0, 0, 0, 0), (0, 0), "6627e8d5 e169c58d bc57ac4c 9b00dbd8"),
+        ((ones,) * 4, (ones, ones), "408f276d 41c83b0e a20bc7c6 6d5451fd"),
+        ((0x243F6A88, 0x85A308D3, 0x13198A2E, 0x03707344), (0xA4093822, 0x299F31D0),
+         "d16cfe09 94fdcceb 5001e420 24126ea1"),
+    ]  # fmt: skip
+
+    @nv.jit
+    def run(x: nv.Array, y: nv.Array) -> None:
+        @nv.kernel(grid=1, block=32)
+        def kernel():
+            if nv.thread_id.x == 0:
+                found = philox((x[0], x[1], x[2], x[3]), (x[4], x[5]))
+                for i in range(4):
+                    y[i] = found[i]
+
+        kernel()
+
+    for counter, key, answer in known:
+        words, found = [int(word, 16) for word in answer.split()], np.zeros(4, np.uint32)
+        run(np.array([*counter, *key], np.uint32), found)
+        assert found.tolist() == words == [int(x) for x in philox_of(counter, key)]
+
+
+def _two_rows(sums, at):
+    return sums[:, :64]
+
+
+@pytest.mark.parametrize(
+    ("op", "says"),
+    [
+        (TileOp(_two_rows), "returned"),
+        (TileOp(tile_ops.column_maxima.function, pieces=True), "scratch() in an epilogue of pieces"),
+        (TileOp(tile_ops.Gated(silu), halves=2, pieces=True), "of pieces with two halves"),
+    ],
+)
+def test_what_an_epilogue_of_tiles_may_not_do(op, says):
+    a, b, out = _random(64, 32), _random(32, 256), np.empty((64, 128), np.float32)
+    operands = [np.empty((1, 128), np.float32)] if "column" in repr(op) else []
+    b = b if op.halves == 2 else np.ascontiguousarray(b[:, :128])
+    with pytest.raises(nv.errors.NvdslError) as caught:
+        _gemm(a, b, out, *operands, op=op)
+    assert says in caught.value.message and caught.value.rule and caught.value.fix
+
+
+@pytest.mark.parametrize("name", sample(list(GATES), 1))
+def test_a_gated_kernel_does_not_spill(name):
+    from nvdsl.kernels.gemm import gated
+    from tests.unit.kernels import array
+
+    op = TileOp(tile_ops.Gated(gated.GATES[name], alpha=True, bias=True), halves=2)
+    function = nv.jit(cooperative.matmul.__wrapped__, strict=True)
+    given = [array(nv.bf16, *axes) for axes in (("m", "k"), ("w", "k"), ("m", "n"))]
+    compiled = function.compile(
+        *given, 2.0, array(nv.bf16, "u", "w"), config=Config(128, 256), blocks=132, b_major="k", epilogue_op=op
+    )
+    (kernel,) = compiled.kernels.values()
+    assert (kernel.resources.stack, kernel.resources.spill_stores) == (0, 0)
