@@ -37,6 +37,7 @@ def choose(shape: Shape, blocks: int) -> Config:
     fit = [
         config for config in legal(shape.dtype, shape.out, shape.acc)
         if config.schedule in ("cooperative", "pingpong") and config.tile_n in TILES
+        and config.along == "m" and not config.swap_ab
     ]  # fmt: skip
     return min(fit, key=lambda config: cycles(config, shape, blocks))
 

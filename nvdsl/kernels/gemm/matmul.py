@@ -79,6 +79,9 @@ def matmul(
     `nvdsl.kernels.blocks.linear_combination.ACTIVATIONS`, or a function of an f32 value for all elements. The
     epilogue is computed in f32, and in f64 where ``a`` is f64. It rounds i32 sums beyond 2^24.
 
+    With "swiglu", "geglu", "geglu_tanh" or "reglu", ``b`` is two matrices side by side, (K, 2 N), and the result, (...,
+    M, N), is ``activation(first) * second``. ``bias`` has 2 N elements then, and there is no ``c`` and no other scale.
+
     ``scale_a`` and ``scale_b`` are numbers, or arrays that broadcast to (..., M, 1) and (..., 1, N): a scale for the
     whole tensor, for each row of ``a``, for each column of ``b``. For 8-bit floats they may also be scales of blocks
     of 128 along K: f32 arrays of (M, ceil(K / 128)) and (ceil(K / 128), ceil(N / 128)). These take one product
