@@ -1,0 +1,52 @@
+"""The frame of all ops: a function of nvdsl as one op of torch, which torch.compile keeps whole.
+
+An op has a schema, an implementation for tensors of any device (those of the CPU are computed in the simulator where
+there is no GPU), a fake one, which says what results look like, and a formula for its gradient
+(torch.library.custom_op).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+import torch
+
+Tensor: TypeAlias = torch.Tensor
+
+
+def operator(schema: str, fake: Callable[..., Any]) -> Callable[[Callable[..., Any]], Any]:
+    """Makes a function the op ``nvdsl::name``. ``schema``: its arguments and results in torch's language. ``fake``:
+    what the results look like, for the same arguments."""
+
+    def decorate(function: Callable[..., Any]) -> Any:
+        name = f"nvdsl::{function.__name__}"
+        op = torch.library.custom_op(name, function, mutates_args=(), schema=schema)
+        op.register_fake(fake)
+        return op
+
+    return decorate
+
+
+def gradient(op: Any, backward: Callable[..., Any], keep: Callable[..., None]) -> None:
+    """Give an op its gradient. ``keep(ctx, inputs, output)`` saves what ``backward(ctx, *gradients)`` needs."""
+    op.register_autograd(backward, setup_context=keep)
+
+
+def rows(x: Tensor) -> Tensor:
+    """``x``, or a contiguous copy where its rows don't lie at even distances with their elements side by side."""
+    if x.is_contiguous() or x.dim() == 0:
+        return x.contiguous()
+    inner = [(n, step) for n, step in zip(x.shape[:-1], x.stride()[:-1], strict=True) if n > 1]
+    even = all(step == n * near for (_, step), (n, near) in zip(inner, inner[1:], strict=False))
+    return x if even and (x.shape[-1] == 1 or x.stride(-1) == 1) else x.contiguous()
+
+
+def like(x: Tensor, *shape: Any, dtype: torch.dtype | None = None) -> Tensor:
+    """A new contiguous tensor beside ``x``: of its shape and type, or of these."""
+    return x.new_empty(shape[0] if shape else x.shape, dtype=dtype or x.dtype)
+
+
+def nothing(x: Tensor) -> Tensor:
+    """What an op returns for a gradient that is not asked for."""
+    return x.new_empty(0)

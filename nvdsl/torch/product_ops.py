@@ -1,0 +1,65 @@
+"""linear and matmul."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+import nvdsl as nv
+from nvdsl.torch.operators import Tensor, gradient, like, operator
+
+
+def _product_shape(a: Tensor, b: Tensor) -> list[Any]:
+    batch = torch.broadcast_shapes(a.shape[:-2], b.shape[:-2])
+    return [*batch, *([] if a.dim() == 1 else [a.shape[-2]]), *([] if b.dim() == 1 else [b.shape[-1]])]
+
+
+@operator("(Tensor a, Tensor b) -> Tensor", lambda a, b: like(a, _product_shape(a, b)))
+def matrix_product(a: Tensor, b: Tensor) -> Tensor:
+    return nv.matmul(a, b)
+
+
+@operator(
+    "(Tensor a, Tensor b, Tensor bias) -> Tensor", lambda a, b, bias: like(a, _product_shape(a, b))
+)
+def matrix_product_and_bias(a: Tensor, b: Tensor, bias: Tensor) -> Tensor:
+    return nv.matmul(a, b, bias=bias)
+
+
+def _keep(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+    ctx.save_for_backward(*inputs[:2])
+    ctx.bias = [(bias.shape, bias.dtype) for bias in inputs[2:]]
+
+
+def _backward(ctx: Any, dy: Tensor) -> tuple[Any, ...]:
+    a, b = ctx.saved_tensors
+    wanted, bias = ctx.needs_input_grad, [None for _ in ctx.bias]
+    if ctx.bias and wanted[2]:
+        (shape, kind), = ctx.bias
+        bias = [dy.float().sum_to_size(shape).to(kind)]
+    row, column = a.dim() == 1, b.dim() == 1
+    a, b = a[None] if row else a, b[:, None] if column else b
+    dy = dy[..., None] if column else dy
+    dy = dy[..., None, :] if row else dy
+    da = matrix_product(dy, b.mT).sum_to_size(a.shape) if wanted[0] else None
+    db = matrix_product(a.mT, dy).sum_to_size(b.shape) if wanted[1] else None
+    return da[0] if row and da is not None else da, db[:, 0] if column and db is not None else db, *bias
+
+
+gradient(matrix_product, _backward, _keep)
+gradient(matrix_product_and_bias, _backward, _keep)
+
+
+def matmul(input: Tensor, other: Tensor) -> Tensor:
+    """`torch.matmul` by `nvdsl.matmul`: any layouts, batches broadcast; the gradients are products, too."""
+    found: Tensor = matrix_product(input, other)
+    return found
+
+
+def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    """`torch.nn.functional.linear` by `nvdsl.matmul`: ``input @ weight.T + bias``, the bias added in f32 before the
+    result is rounded."""
+    rows = input.reshape(-1, input.shape[-1])
+    y: Tensor = matrix_product(rows, weight.mT) if bias is None else matrix_product_and_bias(rows, weight.mT, bias)
+    return y.reshape(*input.shape[:-1], weight.shape[0])

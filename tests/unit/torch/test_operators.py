@@ -1,0 +1,149 @@
+"""The ops of nvdsl.torch on the CPU, in the simulator: what torch asks of an op, results, gradients, torch.compile."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+import nvdsl.torch as nt  # noqa: E402
+from nvdsl.torch import cross_entropy_ops, norm_ops, product_ops, softmax_ops  # noqa: E402
+from tests.exhaustive import sample  # noqa: E402
+
+F = torch.nn.functional
+CHECKS = ("test_schema", "test_autograd_registration", "test_faketensor", "test_aot_dispatch_dynamic")
+
+
+@pytest.fixture(autouse=True)
+def in_the_simulator(monkeypatch):
+    monkeypatch.setenv("NVDSL_TARGET", "sim")
+    torch.manual_seed(0)
+
+
+def some(*shape, dtype=torch.float32, grad=True):
+    return torch.randn(*shape).to(dtype).requires_grad_(grad)
+
+
+def weights(n, dtype=torch.float32):
+    return some(n, dtype=dtype), some(n, dtype=dtype)
+
+
+OPS = {
+    "layer norm": lambda: (norm_ops.layer_norm_rows, (some(3, 20), *weights(20), None, 1e-5)),
+    "softmax": lambda: (softmax_ops.softmax_rows, (some(3, 5),)),
+    "log softmax": lambda: (softmax_ops.log_softmax_rows, (some(2, 2, 5, dtype=torch.bfloat16),)),
+    "layer norm of a sum": lambda: (
+        norm_ops.layer_norm_rows, (some(3, 20, dtype=torch.bfloat16), *weights(20), some(3, 20), 1e-5)),
+    "rms norm": lambda: (norm_ops.rms_norm_rows, (some(3, 20), some(20), None, 1e-5)),
+    "rms norm of a sum": lambda: (norm_ops.rms_norm_rows, (some(3, 20), None, some(3, 20), 1e-5)),
+    "cross entropy": lambda: (
+        cross_entropy_ops.cross_entropy_rows, (some(4, 9), torch.tensor([1, 2, -100, 8]), -100, 0.1, 0.0, "mean")),
+    "losses": lambda: (
+        cross_entropy_ops.cross_entropy_rows, (some(2, 2, 9), torch.tensor([[1, 2], [-1, 8]]), -1, 0.0, 0.1, "none")),
+    "product": lambda: (product_ops.matrix_product, (some(2, 3, 8), some(8, 4))),
+    "product and bias": lambda: (product_ops.matrix_product_and_bias, (some(3, 8), some(8, 4), some(4))),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", sample(OPS, 2))
+def test_torch_s_own_checks_of_an_op(name):
+    op, arguments = OPS[name]()
+    torch.library.opcheck(op, arguments, test_utils=CHECKS)
+
+
+def _columns(x):
+    return x.transpose(0, 1)  # rows that don't lie side by side
+
+
+CALLS = {
+    "softmax": (lambda m, x, w, b: m.softmax(x, -1), ()),
+    "softmax of columns": (lambda m, x, w, b: m.softmax(x, 1), ()),
+    "softmax of a transposed": (lambda m, x, w, b: m.softmax(_columns(x), -1), ()),
+    "log softmax": (lambda m, x, w, b: m.log_softmax(x, -1), ()),
+    "layer norm": (lambda m, x, w, b: m.layer_norm(x, (12,), w, b), ()),
+    "layer norm without weight": (lambda m, x, w, b: m.layer_norm(x, (12,), None, b, 1e-3), ()),
+    "layer norm of two axes": (lambda m, x, w, b: m.layer_norm(x, (6, 12)), ()),
+    "rms norm": (lambda m, x, w, b: m.rms_norm(x, (12,), w), ()),
+    "rms norm with eps": (lambda m, x, w, b: m.rms_norm(x, (12,), None, 0.1), ()),
+    "linear": (lambda m, x, w, b: m.linear(x, torch.outer(w, b), b), ()),
+    "linear without bias": (lambda m, x, w, b: m.linear(x, torch.outer(w, b)), ()),
+    "matmul": (lambda m, x, w, b: (torch if m is F else m).matmul(x, x.mT), ()),
+    "matmul of a vector": (lambda m, x, w, b: (torch if m is F else m).matmul(x, w), ()),
+    "vector times matrix": (lambda m, x, w, b: (torch if m is F else m).matmul(w, x.mT[0]), ()),
+    "cross entropy": (lambda m, x, w, b: m.cross_entropy(x.movedim(-1, 1), LABELS), ()),
+    "cross entropy, smoothed": (lambda m, x, w, b: m.cross_entropy(x[0], LABELS[0], label_smoothing=0.2), ()),
+    "losses": (lambda m, x, w, b: m.cross_entropy(x[0], LABELS[0], reduction="none", ignore_index=3), ()),
+    "cross entropy of one": (lambda m, x, w, b: m.cross_entropy(x[0, 0], LABELS[0, 0], reduction="sum"), ()),
+}
+LABELS = torch.tensor([[0, 3, 5, 11, 3, 7]] * 4)
+
+
+def _gradients(call, module):
+    torch.manual_seed(1)
+    x, w, b = some(4, 6, 12), some(12), some(12)
+    y = call(module, x, w, b)
+    y.backward(torch.ones_like(y) + torch.arange(y.numel()).reshape(y.shape) / y.numel())
+    return [y.detach(), *(p.grad for p in (x, w, b))]
+
+
+@pytest.mark.parametrize("name", sample(CALLS, 6))
+def test_results_and_gradients_are_torch_s(name):
+    call, _ = CALLS[name]
+    loose = 5e-3 if "linear" in name or "matmul" in name or "matrix" in name else 1e-5  # products of f32 are tf32's
+    for found, expected in zip(_gradients(call, nt), _gradients(call, F), strict=True):
+        assert (found is None) == (expected is None)
+        if found is not None:
+            near = loose * max(expected.abs().max().item(), 1)
+            torch.testing.assert_close(found, expected, rtol=loose, atol=near)
+
+
+@pytest.mark.parametrize("centered", [True, False])
+def test_a_norm_of_a_sum_gives_both_gradients(centered):
+    weight = some(24)
+    x, residual = some(5, 24), some(5, 24)
+    more = [t.detach().clone().requires_grad_() for t in (x, residual, weight)]
+    y, h = nt.add_layer_norm(x, residual, weight) if centered else nt.add_rms_norm(x, residual, weight, 1e-5)
+    other = more[0] + more[1]
+    expected = F.layer_norm(other, (24,), more[2]) if centered else F.rms_norm(other, (24,), more[2], 1e-5)
+    torch.testing.assert_close(y, expected, rtol=1e-5, atol=1e-5)
+    (y * y + h.sin()).sum().backward()
+    (expected * expected + other.sin()).sum().backward()
+    for one, two in zip((x, residual, weight), more, strict=True):
+        torch.testing.assert_close(one.grad, two.grad, rtol=1e-4, atol=1e-4)
+
+
+def test_in_torch_compile_nothing_is_left_out():
+    def step(x, weight, bias, labels):
+        h = nt.layer_norm(x, (16,), weight, bias)
+        h = nt.rms_norm(nt.softmax(nt.linear(h.relu(), weight.outer(bias))), (16,), weight)
+        return nt.cross_entropy(h, labels, z_loss=0.1)
+
+    compiled = torch.compile(step, backend="aot_eager", fullgraph=True, dynamic=True)
+    for rows in (6, 7):
+        x, weight, bias = some(rows, 16), some(16), some(16)
+        labels = torch.arange(rows) % 16
+        found = torch.autograd.grad(compiled(x, weight, bias, labels), (x, weight, bias))
+        expected = torch.autograd.grad(step(x, weight, bias, labels), (x, weight, bias))
+        for one, two in zip(found, expected, strict=True):
+            torch.testing.assert_close(one, two, rtol=1e-3, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("call", "says"),
+    [
+        (lambda: nt.layer_norm(some(3, 8), (3,)), "not the end of the input's shape"),
+        (lambda: nt.layer_norm(some(3, 8), (8,), some(4)), "for normalized_shape=(8,)"),
+        (lambda: nt.cross_entropy(some(3, 8), some(3, 8)), "probabilities are not supported"),
+    ],
+)
+def test_what_is_not_supported_is_said(call, says):
+    with pytest.raises(ValueError, match="") as caught:
+        call()
+    assert says in str(caught.value)
+
+
+def test_importing_nvdsl_does_not_import_torch():
+    program = "import sys, nvdsl; nvdsl.layer_norm; assert 'torch' not in sys.modules"
+    subprocess.run([sys.executable, "-c", program], check=True, env=os.environ)
