@@ -7,6 +7,7 @@ from typing import Any
 from nvdsl.mlir import ir
 from nvdsl.mlir.dialects import arith, math, vector
 from nvdsl.mlir.dialects.transform import vector as transform_vector
+from nvdsl.schedule.elementwise import finish_stores
 from nvdsl.schedule.registers import fold_views
 from nvdsl.schedule.step import step
 from nvdsl.schedule.work import Work
@@ -15,7 +16,8 @@ from nvdsl.schedule.work import Work
 @step
 def fma(work: Work) -> None:
     """Makes fused multiply-adds of the vectors: a row of a sum is a vector, to which an element of A times a row of B
-    is added. Loads and stores of several rows become one for each."""
+    is added. Loads and stores of several rows become one for each. An element is finished in its register by the
+    elementwise operation behind the product."""
     contractions = work.find("vector.contract")
     if not contractions:
         work.refuse("no products of vectors", "it works on vector.contract", "vectorize() before")
@@ -29,6 +31,8 @@ def fma(work: Work) -> None:
             lambda: transform_vector.ApplyTransferToScfPatternsOp(max_transfer_rank=1, full_unroll=True),
             transform_vector.ApplyTransferPermutationPatternsOp,
         )
+    work.clean()
+    finish_stores(work)
     work.clean()
 
 

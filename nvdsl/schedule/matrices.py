@@ -8,6 +8,7 @@ from nvdsl.ir.operands import has, integer
 from nvdsl.ir.walk import defining, walk
 from nvdsl.mlir import ir
 from nvdsl.mlir.dialects import arith, gpu, vector
+from nvdsl.schedule.elementwise import finish_matrices, finish_stores, set_aside
 from nvdsl.schedule.registers import fold_views
 from nvdsl.schedule.shared import is_shared
 from nvdsl.schedule.step import step
@@ -26,8 +27,10 @@ def wmma(work: Work) -> None:
         work.refuse("a product of bf16", "MLIR's !gpu.mma_matrix holds no bf16", "use f16, or f32 as tf32")
     _check_shape(work, contractions[0], (16, 16, 8) if isinstance(element, ir.F32Type) else (16, 16, 16), "wmma")
     fold_views(work)
-    work.run("func.func(convert-vector-to-gpu)", "canonicalize", "cse")
+    with set_aside(work):
+        work.run("func.func(convert-vector-to-gpu)", "canonicalize", "cse")
     _store_constants(work)
+    finish_matrices(work)
     _refuse_what_is_left(work)
     for op in work.find("gpu.subgroup_mma_compute"):  # MLIR leaves them out, and PTX needs them to be as at the load
         for name, operand in zip(("a_transpose", "b_transpose"), op.operands, strict=False):
@@ -38,7 +41,8 @@ def wmma(work: Work) -> None:
 
 @step
 def mma_sync(work: Work) -> None:
-    """Makes registers of the vectors: ldmatrix for A and B, mma.sync, and loads and stores of two elements for C."""
+    """Makes registers of the vectors: ldmatrix for A and B, mma.sync, and loads and stores of two elements for C, which
+    are finished in their registers by the elementwise operation behind the product."""
     contractions = _contractions(work)
     element = ir.VectorType(contractions[0].operands[0].type).element_type
     if not isinstance(element, ir.F16Type):
@@ -47,7 +51,8 @@ def mma_sync(work: Work) -> None:
     if not any(is_shared(op.operands[0]) for op in work.find(_READ)):
         work.refuse("operands in global memory", "ldmatrix reads shared memory", "stage() before")
     fold_views(work)
-    work.run("func.func(convert-vector-to-gpu{use-nvgpu=true})", "canonicalize", "cse")
+    with set_aside(work):
+        work.run("func.func(convert-vector-to-gpu{use-nvgpu=true})", "canonicalize", "cse")
     _order_transposed(work)
     left = _planes(work)
     if left:
@@ -57,6 +62,7 @@ def mma_sync(work: Work) -> None:
             "MLIR distributes products whose sums are loaded and stored, or carried by a loop",
             "leave it out of the payload, or use wmma()" if unknown else "hoist_sums() before",
         )
+    finish_stores(work)
 
 
 def _order_transposed(work: Work) -> None:

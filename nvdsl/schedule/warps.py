@@ -9,6 +9,7 @@ from nvdsl.mlir import ir
 from nvdsl.mlir.dialects import transform
 from nvdsl.mlir.dialects.transform import loop as transform_loop
 from nvdsl.mlir.dialects.transform import structured
+from nvdsl.schedule.elementwise import pull_out
 from nvdsl.schedule.shared import COPY_LOOP
 from nvdsl.schedule.step import step
 from nvdsl.schedule.work import Work, mapping
@@ -133,11 +134,14 @@ def _nest(work: Work) -> list[Any]:
 @step
 def vectorize(work: Work) -> None:
     """Makes vectors of the tiles of a tensor core: vector.transfer_read of each operand, a vector.contract, a
-    vector.transfer_write of the sum."""
+    vector.transfer_write of the sum. The elementwise operation behind the product is set behind the loop over
+    blocks, until sums are in registers, where it is computed."""
     if not any(FRAGMENT_LOOP in op.attributes for op in work.find("scf.for")):
         work.refuse("no tiles of a tensor core", "whole tiles would be one vector", "tile_fragments() before")
+    pull_out(work)
     with work.transform() as script:
-        structured.VectorizeOp(script.match(*_BLOCKWIDE)).attributes["create_named_contraction"] = ir.UnitAttr.get()
+        made = structured.VectorizeOp(script.match("linalg.matmul", "linalg.fill"))
+        made.attributes["create_named_contraction"] = ir.UnitAttr.get()
     work.clean()
 
 
