@@ -1,4 +1,4 @@
-"""Tiles that are copied in each turn, and where they come from: what `hopper` builds its ring of."""
+"""Tiles that are copied in each turn by TMA, and how wgmma reads them: what `hopper` builds its ring of."""
 
 from __future__ import annotations
 
@@ -6,19 +6,76 @@ from typing import Any
 
 from nvdsl.ir.operands import integers
 from nvdsl.ir.walk import defining
+from nvdsl.layout import Operand, TileLayout
 from nvdsl.mlir import ir
-from nvdsl.mlir.dialects import arith
+from nvdsl.mlir.dialects import arith, memref, nvgpu
+from nvdsl.ops import wgmma
+from nvdsl.schedule.rewrite import key
+from nvdsl.values.traced import Value, const
+
+SWIZZLE = 128
+"""Bytes of a row of a box: the width of the swizzle."""
 
 
 class Tile:
-    """A tile that is copied in each turn: the array that it is a part of, and where; its slots in shared memory."""
+    """A tile that is copied in each turn: the array that it is a part of, and where; its slots in shared memory, and
+    the matrix descriptor by which wgmma reads one.
 
-    def __init__(self, copy: Any, start: int, stages: int) -> None:
-        self.source, self.buffer = copy.operands
-        self.rows, self.columns = self.buffer.type.shape
-        self.size = self.rows * self.columns * self.buffer.type.element_type.width // 8
+    ``axis``: along which M or N runs, 0 where K runs along the rows.
+    """
+
+    def __init__(self, copy: Any, axis: int, start: int, stages: int) -> None:
+        self.source, buffer = copy.operands
+        self.rows, self.columns = buffer.type.shape
+        self.element = buffer.type.element_type
+        self.itemsize = self.element.width // 8
+        self.panel = SWIZZLE // self.itemsize
+        self.size = self.rows * self.columns * self.itemsize
         self.start, self.end = start, start + stages * self.size
-        self.map: Any = None
+        self.major = "mn" if axis else "k"
+        self._map: Any = None
+
+    @property
+    def operand(self) -> Operand:
+        layout = TileLayout.of(self.rows, self.columns, self.itemsize, SWIZZLE)
+        return Operand(layout, self.major)
+
+    def make_map(self) -> None:
+        """The tensor map, on the host: a box is a panel of the tile, of one matrix of a batch."""
+        array, sums = offsets(self.source)
+        box = [1] * (len(sums) - 2) + [self.rows, self.panel]
+        shape = "x".join(map(str, box))
+        text = (
+            f"!nvgpu.tensormap.descriptor<tensor = memref<{shape}x{self.element}, 3>, swizzle = swizzle_128b, "
+            "l2promo = l2promo_256b, oob = zero, interleave = none>"
+        )
+        anything = memref.cast(ir.Type.parse(f"memref<*x{self.element}>"), array)
+        self._map = nvgpu.TmaCreateDescriptorOp(ir.Type.parse(text), anything, [number(n) for n in box]).result
+
+    def load(self, block: Any, full: Any, slot: Any, variable: Any, at: Any) -> None:
+        """Copy the tile of the turn where the loop's ``variable`` is ``at`` into a slot."""
+        _, sums = offsets(self.source)
+        *batch, row, column = (_total(terms, variable, at) for terms in sums)
+        shape = [1] * len(batch) + [self.rows, self.panel]
+        kind = ir.Type.parse(f"memref<{'x'.join(map(str, shape))}x{self.element}, #gpu.address_space<workgroup>>")
+        for panel in range(self.columns // self.panel):
+            byte = number(self.start + panel * self.rows * SWIZZLE)
+            view = memref.view(kind, block, arith.addi(arith.muli(slot, number(self.size)), byte), [])
+            place = [arith.addi(column, number(panel * self.panel)), row, *reversed(batch)]
+            nvgpu.TmaAsyncLoadOp(view, full, self._map, place, slot)
+
+    def descriptor(self, address: Value, slot: Any, first: Any = None) -> Value:
+        """The matrix descriptor of a slot, from the byte ``first`` of the tile on. ``address``: of shared memory."""
+        i32 = ir.IntegerType.get_signless(32)
+        byte = arith.addi(arith.muli(slot, number(self.size)), number(self.start))
+        if first is not None:
+            byte = arith.addi(byte, first)
+        return wgmma.descriptor(address + Value(arith.index_cast(i32, byte)), self.operand)
+
+
+def advance(descriptor: Value, byte: int) -> Value:
+    """A descriptor of the same operand some bytes further: its start address counts 16 bytes."""
+    return descriptor + const(byte >> 4, ir.IntegerType.get_signless(64)) if byte else descriptor
 
 
 def constant_of(value: Any) -> float | None:
@@ -40,21 +97,28 @@ def equal(value: Any, n: int) -> Any:
     return arith.cmpi(arith.CmpIPredicate.eq, value, number(n))
 
 
-def chain(value: Any) -> list[Any]:
-    """A view, the one that it is a view of, and so on to the array."""
-    found = [value]
-    while (made := defining(found[-1])) is not None and made.name == "memref.subview":
-        found.append(made.operands[0])
-    return found
-
-
 def offsets(value: Any) -> tuple[Any, list[list[Any]]]:
-    """The array that a view is a part of, and the terms of its start in each axis: values and integers."""
-    sums: list[list[Any]] = [[], []]
-    *views, array = chain(value)
-    for view in views:
-        made = view.owner.operation
+    """The array that a view is a part of, and the terms of its start in each axis: values and integers. A view may
+    leave the first axis out."""
+    views = []
+    while (made := defining(value)) is not None and made.name == "memref.subview":
+        views.append(made)
+        value = made.operands[0]
+    sums: list[list[Any]] = [[] for _ in range(value.type.rank)]
+    for made in views:
         dynamic = iter(list(made.operands)[1:])
-        for terms, offset in zip(sums, integers(made, "static_offsets"), strict=True):
+        starts = integers(made, "static_offsets")
+        for terms, offset in zip(sums[-len(starts) :], starts, strict=True):
             terms.append(next(dynamic) if offset == ir.ShapedType.get_dynamic_size() else offset)
-    return array, sums
+    return value, sums
+
+
+def _total(terms: list[Any], variable: Any, at: Any) -> Any:
+    total = number(0)
+    for term in terms:
+        if isinstance(term, int):
+            value = number(term)
+        else:
+            value = at if variable is not None and key(term) == key(variable) else term
+        total = arith.addi(total, value)
+    return total

@@ -118,6 +118,27 @@ def test_wgmma(block, stages, warpgroups):
     assert product(sc.wgmma_steps(block, stages, warpgroups), m=2 * m, n=2 * n, k=256) == 0
 
 
+@pytest.mark.parametrize(
+    ("m", "n", "k", "what"),
+    [
+        (130, 72, 136, {}), (1, 8, 8, {}), (136, 72, 128, {"transpose_a": True, "transpose_b": True, "batch": 2}),
+        (130, 64, 72, {"sums": nv.f16, "to": "f2", "add": True}), (128, 64, 64, {"transpose_a": True}),
+    ],
+)  # fmt: skip
+def test_wgmma_of_other_payloads(m, n, k, what):
+    def reference(a, b, c):
+        a = a.swapaxes(-1, -2) if what.get("transpose_a") else a
+        b = b.swapaxes(-1, -2) if what.get("transpose_b") else b
+        return a @ b + (c if what.get("add") else 0)
+
+    assert product(sc.wgmma_steps(HOPPER, 3), m, n, k, reference, **what) == 0
+
+
+def test_wgmma_of_tf32():
+    steps, what = sc.wgmma_steps((128, 64, 32), 2), {"of": "f4", "dtype": nv.f32, "transpose_b": True}
+    assert product(steps, 130, 64, 68, lambda a, b, c: a @ b.T, **what) == 0
+
+
 def test_wgmma_with_what_is_behind():
     size = {"m": 128, "n": 64, "k": 128}
     steps = sc.wgmma_steps(HOPPER, 2)
@@ -139,11 +160,9 @@ def test_wgmma_compiles_without_advice(recwarn):
 @pytest.mark.parametrize(
     ("payload", "steps", "says"),
     [
-        ({"transpose_b": True}, (HOPPER, 3), "a transposed operand"),
-        ({"batch": 2}, (HOPPER, 3), "a batch of products"),
-        ({"sums": nv.f16}, (HOPPER, 3), "a product of f16 with f16 sums"),
-        ({"dtype": nv.f32}, (HOPPER, 3), "a product of f32 with f32 sums"),
-        ({"k": 64}, (HOPPER, 3), "one step of K"),
+        ({"dtype": nv.f32}, ((128, 64, 32), 3), "a product of f32 whose operands do not have K along their rows"),
+        ({"n": 68}, (HOPPER, 3), "an array whose rows are 136 bytes"),
+        ({"k": 100}, (HOPPER, 3), "an array whose rows are 200 bytes"),
         ({}, ((128, 64, 32), 3), "a tile of 128 x 64 x 32 for 2 warpgroups"),
         ({}, ((64, 64, 64), 3), "a tile of 64 x 64 x 64 for 2 warpgroups"),
         ({}, (HOPPER, 1), "1 stages"),
@@ -152,7 +171,7 @@ def test_wgmma_compiles_without_advice(recwarn):
 )
 def test_what_wgmma_does_not_take(payload, steps, says):
     with pytest.raises(ScheduleError, match=rf"step wgmma\(.*\): .*{says}"):
-        sc.compile(sc.matmul(128, 64, **{"k": 128, **payload}), sc.wgmma_steps(*steps))
+        sc.compile(sc.matmul(128, **{"n": 64, "k": 128, **payload}), sc.wgmma_steps(*steps))
 
 
 @pytest.mark.parametrize("op", ["nvgpu.mbarrier.try_wait", "nvgpu.mbarrier.arrive ", "gpu.barrier", "nvvm.wgmma.wait"])
