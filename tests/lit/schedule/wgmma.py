@@ -23,14 +23,23 @@ change(sc.matmul(256, 128, 256, then=lambda x, b: nv.max(x + b, 0.0), operands=[
 # CHECK: nvvm.setmaxregister increase 240
 # CHECK: scf.for {{.*}} iter_args(%[[SUM:\w+]] =
 # CHECK: nvgpu.mbarrier.try_wait.parity
-# CHECK: nvgpu.warpgroup.mma %{{.*}}, %{{.*}}, %[[SUM]] {transposeB}
+# CHECK: nvvm.wgmma.fence.aligned
+# CHECK: nvvm.wgmma.mma_async %{{.*}}, %{{.*}}, %[[SUM]], <m = 64, n = 128, k = 16>, {{.*}} A[<f16>, <one>, <row>], B[<f16>, <one>, <row>]
+# CHECK: nvvm.wgmma.commit.group.sync.aligned
+# CHECK: nvvm.wgmma.wait.group.sync.aligned 1
 # CHECK: nvgpu.mbarrier.arrive
 # CHECK: nvvm.wgmma.wait.group.sync.aligned 0
 # CHECK: arith.addf
 # CHECK: arith.maxnumf
 # CHECK: vector.store {{.*}} vector<2xf32>
 
-change(sc.matmul(256, 128, 256, transpose_b=True), sc.wgmma_steps((128, 128, 64), 3))
-# CHECK: step wgmma(3, 2): a transposed operand
-# CHECK-NEXT: rule: nvgpu.warpgroup.mma takes A and B row by row
-# CHECK-NEXT: fix: mma_sync() or wmma()
+change(sc.matmul(256, 128, 256, transpose_a=True, transpose_b=True, batch=2), sc.wgmma_steps((128, 128, 64), 3))
+# CHECK: AFTER wgmma(3, 2)
+# CHECK-DAG: nvgpu.tma.create.descriptor {{.*}} memref<1x64x64xf16, 3>, swizzle = swizzle_128b
+# CHECK-DAG: nvgpu.tma.create.descriptor {{.*}} memref<1x128x64xf16, 3>, swizzle = swizzle_128b
+# CHECK: nvvm.wgmma.mma_async {{.*}} A[<f16>, <one>, <col>], B[<f16>, <one>, <col>]
+
+change(sc.matmul(256, 128, 256, nv.f32), sc.wgmma_steps((128, 128, 32), 3))
+# CHECK: step wgmma(3, 2): a product of f32 whose operands do not have K along their rows
+# CHECK-NEXT: rule: wgmma transposes 16-bit types alone (PTX ISA, wgmma.mma_async, imm-trans)
+# CHECK-NEXT: fix: transpose_b=True, or wmma()
