@@ -20,7 +20,7 @@ from nvdsl import sim
 from nvdsl.call import absent, collect, extents
 from nvdsl.call.compiled import Compiled, Simulated
 from nvdsl.call.extents import Bound, Extents, NamedSpec
-from nvdsl.call.launches import Launch, Launches
+from nvdsl.call.launches import Launch, Launches, Maker
 from nvdsl.call.module import trace_function
 from nvdsl.call.reads import Reads
 from nvdsl.call.signature import constants
@@ -112,7 +112,7 @@ class Jit(Generic[P]):
             if rest is not None and self._launches.launch(args, rest, stream) is not None:
                 return
             decorated.no_call(self.__name__)
-            call = self._describe(args, kwargs)
+            call = self.describe(args, kwargs)
             executable = self.run(call, call.values, stream, target, debug)
             if executable is None or rest is None or len(call.run_time) != len(args):
                 return
@@ -152,8 +152,8 @@ class Jit(Generic[P]):
         self,
         call: Call,
         executable: Executable,
-        make: Callable[[], tuple[Any, int]] | None = None,
-        place: int = 0,
+        make: Maker | None = None,
+        place: int | tuple[int, ...] = 0,
         **operands: Any,
     ) -> Launch | None:
         """What a call like this one launches, after it ran. None where each needs the long way. ``make``, ``place``:
@@ -172,12 +172,12 @@ class Jit(Generic[P]):
     @at_call
     def compile(self, *args: Any, debug: bool | None = None, **kwargs: Any) -> Compiled:
         """Trace, verify and lower for these arguments (arrays or `ShapeDtype`), without a GPU."""
-        return self._find(self._describe(args, kwargs), debug)
+        return self._find(self.describe(args, kwargs), debug)
 
     @at_call
     def trace(self, *args: Any, **kwargs: Any) -> ir.Module:
         """Only trace and verify; returns the ``ir.Module``."""
-        return self._trace(self._describe(args, kwargs))
+        return self._trace(self.describe(args, kwargs))
 
     def call(self, described: list[tuple[Any, Any]], names: tuple[str, ...], bound: Bound | None = None) -> Call:
         """A call with described arguments (`describe_argument`), the last of them passed by these names. ``bound``:
@@ -218,10 +218,11 @@ class Jit(Generic[P]):
         names = call.run_time_names(self._signature) or None
         return Simulated(sim.executable(module, self.__name__, written=written, names=names, options=options))
 
-    def _describe(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:
+    def describe(self, args: Sequence[Any], kwargs: dict[str, Any]) -> Call:
+        """A call with these arguments, as `run` takes it."""
         return self.call(self._described(args, kwargs), tuple(kwargs))
 
-    def _described(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[tuple[Any, Any]]:
+    def _described(self, args: Sequence[Any], kwargs: dict[str, Any]) -> list[tuple[Any, Any]]:
         return describe_arguments(self.__name__, list(self._signature.parameters), self._keyword_only, args, kwargs)
 
     def _forget(self, state: int) -> None:

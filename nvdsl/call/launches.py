@@ -22,17 +22,21 @@ if TYPE_CHECKING:
 _MOST = 4096  # launches in one store, before it starts again: shapes may vary without end
 
 
+Maker = Callable[[], tuple[Any, Any]]
+"""Makes an array, or several, and says where it lies."""
+
+
 class Launch:
     """What calls of one signature launch. ``holds()``: whether a call would still be compiled to it.
 
     ``make``: for calls that return a new array: makes it, and gives its address with it. ``place``: where that stands
-    among the call's values.
+    among the call's values. For several new arrays both are tuples, and so are the places.
     """
 
     __slots__ = ("__weakref__", "holds", "launcher", "make", "place")
 
     def __init__(
-        self, launcher: Launcher, holds: Guard, make: Callable[[], tuple[Any, int]] | None = None, place: int = 0
+        self, launcher: Launcher, holds: Guard, make: Maker | None = None, place: int | tuple[int, ...] = 0
     ) -> None:
         self.launcher, self.holds, self.make, self.place = launcher, holds, make, place
 
@@ -73,7 +77,14 @@ class Launches:
         made: Any = True
         if known.make is not None:
             made, address = known.make()
-            values = (*values[: known.place], address, *values[known.place + 1 :])
+            place = known.place
+            if place.__class__ is int:
+                values = (*values[:place], address, *values[place + 1 :])
+            else:
+                changed = list(values)
+                for each, one in zip(place, address, strict=True):  # type: ignore[arg-type]
+                    changed[each] = one
+                values = tuple(changed)
         known.launcher(values + numbers if numbers else values, stream)
         return made
 

@@ -44,7 +44,7 @@ def traced(function: Any, *args: Any, **constants: Any) -> Program:
 
 def _traced(function: Any, *args: Any, **constants: Any) -> Program:
     if isinstance(function, Jit):
-        call = function._describe(args, constants)
+        call = function.describe(args, constants)
         module, values, specs = function._trace(call), [*call.values, *call.more], call.run_time_specs
     else:
         assert isinstance(function, HostFunction)

@@ -83,8 +83,8 @@ class Vector:
 
     @staticmethod
     def output(name: str, array: Any, rows: Rows, dtype: nv.DType) -> Vector | None:
-        """An output; a new one of ``dtype`` where ``array`` is True; None for None and False."""
-        if array is None or array is False:
+        """An output; a new one of ``dtype`` where ``array`` is True; None for None."""
+        if array is None:
             return None
         return Vector(Argument.output(name, _given(array), rows.argument, (rows.cols,), dtype), rows)
 
@@ -107,8 +107,8 @@ class PerRow:
 
     @staticmethod
     def output(name: str, array: Any, rows: Rows) -> PerRow | None:
-        """An output of f32; a new one where ``array`` is True; None for None and False."""
-        if array is None or array is False:
+        """An output of f32; a new one where ``array`` is True; None for None."""
+        if array is None:
             return None
         return PerRow(Argument.output(name, _given(array), rows.argument, rows.shape[:-1], nv.f32), rows)
 
@@ -121,16 +121,18 @@ def view(x: Any) -> Any:
     return None if x is None else x.view()
 
 
-def check_apart(written: Sequence[Any], read: Sequence[Any], same: Sequence[Any] = ()) -> None:
+def check_apart(
+    written: Sequence[Any], read: Sequence[Any], same: Sequence[Any] = ()
+) -> list[tuple[Argument, Argument, bool]]:
     """Raises ArgumentError where an output shares memory with another one, or with an input. One of ``same``, inputs
-    whose rows a thread has read before it writes any of them, may be an output itself."""
+    whose rows a thread has read before it writes any of them, may be an output itself. Returns what was compared."""
     outs = [x.argument for x in written if x is not None]
-    for i, out in enumerate(outs):
-        for other in outs[:i]:
-            out.check_apart(other)
-        for x in (*read, *same):
-            if x is not None:
-                out.check_apart(x.argument, or_same=any(x is one for one in same))
+    pairs = [(out, other, False) for i, out in enumerate(outs) for other in outs[:i]]
+    pairs += [(out, x.argument, False) for out in outs for x in read if x is not None]
+    pairs += [(out, x.argument, True) for out in outs for x in same if x is not None]
+    for out, other, or_same in pairs:
+        out.check_apart(other, or_same=or_same)
+    return pairs
 
 
 def configuration(rows: Rows, others: Sequence[Any], *, held: int = 1) -> RowsConfig:
@@ -145,6 +147,11 @@ def results(out: Any, *others: Any) -> Any:
     """What a call returns: ``out``, or a tuple of it and of those of ``others`` that were asked for."""
     found = tuple(x.argument.result() for x in (out, *others) if x is not None)
     return found[0] if len(found) == 1 else found
+
+
+def asked(array: Any) -> Any:
+    """A further output as it was asked for: None where it was not."""
+    return None if array is False else array
 
 
 def _given(array: Any) -> Any:

@@ -10,10 +10,14 @@ from nvdsl.errors import ArgumentError
 from nvdsl.errors.tracebacks import at_call
 from nvdsl.kernels.arguments import Argument
 from nvdsl.kernels.arraylike import ArrayLike
+from nvdsl.kernels.repeated import Repeated
 from nvdsl.kernels.rows import cross_entropy_kernels as kernels
-from nvdsl.kernels.rows.argument import PerRow, Rows, check_apart, configuration, results, view
+from nvdsl.kernels.rows.argument import PerRow, Rows, asked, check_apart, configuration, results
 from nvdsl.kernels.rows.norm import Asked
 from nvdsl.trace import decorated
+
+_FORWARD = Repeated("x labels out grad lse", outputs="out grad lse")
+_BACKWARD = Repeated("dloss x labels lse dx", outputs="dx")
 
 _REDUCTIONS = ("mean", "sum", "none")
 _LABELS = (nv.i32, nv.i64)
@@ -49,6 +53,12 @@ def cross_entropy(
     itself. ``lse``: (...), f32, for `cross_entropy_backward`. Returns ``out``, or a tuple of ``out`` and those of
     ``grad`` and ``lse`` that were asked for. Raises ArgumentError for arrays and numbers that don't fit.
     """
+    arrays, numbers = (x, labels, out, asked(grad), asked(lse)), _numbers(ignore_index, label_smoothing, z_loss)
+    constants: dict[str, Any] = {"smooth": label_smoothing != 0, "mean": reduction == "mean"}
+    rest = (reduction, *constants.values(), numbers[0].bit_length() < 32, target)
+    found = _FORWARD.again(arrays, rest, stream, numbers)
+    if found is not None:
+        return found
     decorated.no_call("cross_entropy")
     rows, classes = _logits(x, labels, label_smoothing, reduction)
     shape = rows.shape[:-1] if reduction == "none" else ()
@@ -56,16 +66,13 @@ def cross_entropy(
     losses = PerRow(loss, rows) if reduction == "none" else None
     if loss.spec.dtype is not nv.f32:
         raise ArgumentError(f"out is of {loss.spec.dtype.name}", rule="its elements are f32")
-    gradient = None if grad is None or grad is False else rows.result("grad", grad, rows.dtype)
-    logarithm = PerRow.output("lse", lse, rows)
+    gradient = None if arrays[3] is None else rows.result("grad", grad, rows.dtype)
+    logarithm = PerRow.output("lse", arrays[4], rows)
     result = _Scalar(loss)
-    check_apart([result, gradient, logarithm], [classes], [rows])
-    views = [view(each) for each in (rows, classes, losses, None if losses else result, logarithm, gradient)]
-    kernels.cross_entropy(
-        *views, ignore_index, label_smoothing, z_loss,
-        smooth=label_smoothing != 0, mean=reduction == "mean", config=configuration(rows, [gradient]),
-        stream=stream, target=target,
-    )  # fmt: skip
+    apart = check_apart([result, gradient, logarithm], [classes], [rows])
+    given = rows, classes, losses, None if losses else result, logarithm, gradient, *numbers
+    constants["config"] = configuration(rows, [gradient])
+    _FORWARD.run(kernels.cross_entropy, given, constants, arrays, rest, stream, target, apart)
     return results(result, gradient, logarithm)
 
 
@@ -90,41 +97,44 @@ def cross_entropy_backward(
     ``lse``: as `cross_entropy` gave it. The other arguments are those of that call. ``dx`` has the shape of ``x`` and
     may be ``x`` itself; None makes a new array of its type. Raises ArgumentError for arrays that don't fit.
     """
+    arrays, numbers = (dloss, x, labels, lse, dx), _numbers(ignore_index, label_smoothing, z_loss)
+    constants: dict[str, Any] = {"smooth": label_smoothing != 0, "mean": reduction == "mean"}
+    rest = (reduction, *constants.values(), numbers[0].bit_length() < 32, target)
+    found = _BACKWARD.again(arrays, rest, stream, numbers)
+    if found is not None:
+        return found
     decorated.no_call("cross_entropy_backward")
     rows, classes = _logits(x, labels, label_smoothing, reduction)
     logarithm = PerRow(Argument.of("lse", lse), rows)
     gradient = Argument.of("dloss", dloss)
-    slopes: PerRow | _Scalar = PerRow(gradient, rows) if reduction == "none" else _Scalar(gradient)
+    slopes: PerRow | _Scalar = PerRow(gradient, rows) if reduction == "none" else _Scalar(gradient, rows.rows)
     if gradient.spec.dtype is not nv.f32:
         raise ArgumentError(f"dloss is of {gradient.spec.dtype.name}", rule="its elements are f32")
+    if reduction != "none" and gradient.spec.shape != ():
+        raise ArgumentError(
+            f"dloss has the shape {gradient.spec.shape}", rule="the loss is one number, of the shape ()"
+        )
     into = rows.result("dx", dx, rows.dtype)
-    check_apart([into], [classes, logarithm, slopes], [rows])
-    given = slopes.view() if isinstance(slopes, PerRow) else slopes.repeated(rows.rows)
+    apart = check_apart([into], [classes, logarithm, slopes], [rows])
     if rows.rows:
-        kernels.cross_entropy_backward(
-            given, rows.view(), classes.view(), logarithm.view(), into.view(), ignore_index, label_smoothing, z_loss,
-            smooth=label_smoothing != 0, mean=reduction == "mean", config=configuration(rows, [into]),
-            stream=stream, target=target,
-        )  # fmt: skip
+        constants["config"] = configuration(rows, [into])
+        given = slopes, rows, classes, logarithm, into, *numbers
+        _BACKWARD.run(kernels.cross_entropy_backward, given, constants, arrays, rest, stream, target, apart)
     return into.argument.result()
 
 
 class _Scalar:
-    """A number for all rows, of the shape ()."""
+    """A number for all rows, of the shape (). ``rows``: seen as so many times the same one."""
 
-    def __init__(self, argument: Argument) -> None:
-        self.argument = argument
+    def __init__(self, argument: Argument, rows: int | None = None) -> None:
+        self.argument, self.rows = argument, rows
 
     def view(self) -> Any:
-        return self.argument.view((1,))
+        return self.argument.view((1,)) if self.rows is None else self.argument.view((self.rows,), (0,))
 
-    def repeated(self, rows: int) -> Any:
-        """The same number for each row."""
-        if self.argument.spec.shape != ():
-            raise ArgumentError(
-                f"dloss has the shape {self.argument.spec.shape}", rule="the loss is one number, of the shape ()"
-            )
-        return self.argument.view((rows,), (0,))
+
+def _numbers(ignore_index: int, label_smoothing: float, z_loss: float) -> tuple[int, float, float]:
+    return int(ignore_index), float(label_smoothing), float(z_loss)
 
 
 def _logits(x: Any, labels: Any, smoothing: float, reduction: str) -> tuple[Rows, PerRow]:

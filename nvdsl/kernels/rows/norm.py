@@ -12,12 +12,18 @@ from nvdsl.kernels.arguments import Argument
 from nvdsl.kernels.arraylike import ArrayLike
 from nvdsl.kernels.gemm.launch import sms
 from nvdsl.kernels.gemm.options import dtype as element_type
+from nvdsl.kernels.repeated import Repeated
 from nvdsl.kernels.rows import norm_backward_kernels, norm_kernels
-from nvdsl.kernels.rows.argument import FLOATS, PerRow, Rows, Vector, check_apart, configuration, results, view
+from nvdsl.kernels.rows.argument import FLOATS, PerRow, Rows, Vector, asked, check_apart, configuration, results
 from nvdsl.trace import decorated
 
 Asked = ArrayLike | bool | None
 """An output beside the first one: an array to write to, True for a new one, None or False for none."""
+
+_FORWARD = Repeated(
+    "x weight bias out residual residual_out mean rstd scale", outputs="out residual_out mean rstd scale"
+)
+_BACKWARD = Repeated("dy x mean rstd weight dx dresidual dweight dbias", outputs="dx dweight dbias")
 
 _BLOCKS_PER_SM = 2
 """Of a gradient's persistent grid."""
@@ -152,6 +158,12 @@ def _forward(
     stream: Stream | None,
     target: str | None,
 ) -> Any:
+    if residual_out is False or mean is False or rstd is False or scale is False:
+        residual_out, mean, rstd, scale = (asked(each) for each in (residual_out, mean, rstd, scale))
+    arrays, rest = (x, weight, bias, out, residual, residual_out, mean, rstd, scale), (centered, out_dtype, target)
+    found = _FORWARD.again(arrays, rest, stream, (float(eps),))
+    if found is not None:
+        return found
     decorated.no_call(what)
     rows = Rows.of("x", x)
     factor, summand = Vector.of("weight", weight, rows), Vector.of("bias", bias, rows)
@@ -160,23 +172,23 @@ def _forward(
     if out is not None and out_dtype is not None and into.dtype is not element_type("out_dtype", out_dtype):
         raise ArgumentError(f"out is of {into.dtype.name}, out_dtype is another", fix="leave out_dtype out")
     total = None
-    if residual_out is not None and residual_out is not False:
+    if residual_out is not None:
         total = rows.result("residual_out", residual_out, (other or rows).dtype)
     if into.dtype is nv.e4m3:
         scale = True if scale is None else scale
-    if (into.dtype is nv.e4m3) != (scale is not None and scale is not False):
+    if (into.dtype is nv.e4m3) != (scale is not None):
         raise ArgumentError(
             f"scale={scale if isinstance(scale, bool) else 'an array'} and out of {into.dtype.name}",
             rule="an output of e4m3 has a scale for each row, and no other output has one",
             fix="pass out_dtype=nv.e4m3, or leave scale out",
         )
     numbers = [PerRow.output(name, each, rows) for name, each in (("mean", mean), ("rstd", rstd), ("scale", scale))]
-    check_apart([into, total, *numbers], [factor, summand], [rows, other])
+    apart = check_apart([into, total, *numbers], [factor, summand], [rows, other])
     if rows.rows:
-        arrays = [into, factor, summand, other, total]
-        config = configuration(rows, arrays, held=1 if other is None else 2)
-        views = [view(each) for each in (rows, into, factor, summand, other, total, *numbers)]
-        norm_kernels.norm(*views, eps, centered=centered, config=config, stream=stream, target=target)
+        config = configuration(rows, [into, factor, summand, other, total], held=1 if other is None else 2)
+        given = rows, into, factor, summand, other, total, *numbers, float(eps)
+        constants = {"centered": centered, "config": config}
+        _FORWARD.run(norm_kernels.norm, given, constants, arrays, rest, stream, target, apart)
     return results(into, total, *numbers)
 
 
@@ -194,20 +206,25 @@ def _backward(
     stream: Stream | None,
     target: str | None,
 ) -> Any:
+    dweight, dbias = asked(dweight), asked(dbias)
+    arrays, rest = (dy, x, mean, rstd, weight, dx, dresidual, dweight, dbias), target
+    found = _BACKWARD.again(arrays, rest, stream)
+    if found is not None:
+        return found
     decorated.no_call(what)
     rows = Rows.of("x", x)
     gradient = rows.like("dy", dy)
-    given = (("mean", mean), ("rstd", rstd))
-    numbers = [None if each is None else PerRow(Argument.of(name, each), rows) for name, each in given]
+    moments = (("mean", mean), ("rstd", rstd))
+    numbers = [None if each is None else PerRow(Argument.of(name, each), rows) for name, each in moments]
     factor = Vector.of("weight", weight, rows)
     beyond = None if dresidual is None else rows.like("dresidual", dresidual)
     into = rows.result("dx", dx, rows.dtype)
     kind = nv.f32 if factor is None else factor.dtype
     sums = [Vector.output(name, each, rows, kind) for name, each in (("dweight", dweight), ("dbias", dbias))]
-    check_apart([into, *sums], [factor, *numbers], [rows, gradient, beyond])
-    arrays = [gradient, into, beyond, factor, *sums]
-    config = configuration(rows, arrays, held=2)
+    apart = check_apart([into, *sums], [factor, *numbers], [rows, gradient, beyond])
+    config = configuration(rows, [gradient, into, beyond, factor, *sums], held=2)
     blocks = max(sms(target) * _BLOCKS_PER_SM // config.cluster, 1)
-    views = [view(each) for each in (gradient, rows, into, *numbers, factor, beyond, *sums)]
-    norm_backward_kernels.norm_backward(*views, blocks=blocks, config=config, stream=stream, target=target)
+    given = gradient, rows, into, *numbers, factor, beyond, *sums
+    constants = {"blocks": blocks, "config": config}
+    _BACKWARD.run(norm_backward_kernels.norm_backward, given, constants, arrays, rest, stream, target, apart)
     return results(into, *sums)

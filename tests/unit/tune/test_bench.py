@@ -67,7 +67,7 @@ def packed():
 def make(packed, monkeypatch, **more):
     monkeypatch.setattr(benches, "FLUSH_BYTES", 4096)
     x = nv.ShapeDtype((N,), nv.f32)
-    call = scale._describe((x, x, 2.0), {})
+    call = scale.describe((x, x, 2.0), {})
     specs = dict(zip("x y alpha".split(), call.specs, strict=True))
     cuda = Timed(run=run, kernels={"kernel": Kernel("kernel", PARAMETERS)})
     setup = Setup("scale", specs, {"alpha": 2.0}, {}, more.pop("expected", None), frozenset([1]), **more)

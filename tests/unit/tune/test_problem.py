@@ -8,7 +8,7 @@ from nvdsl.tune.names import fingerprint
 
 def described(function, *args, **kwargs):
     jit = nv.jit(function)
-    call = Jit._describe(jit, args, kwargs)
+    call = Jit.describe(jit, args, kwargs)
     return problems.of_call(call, call.parameters(jit._signature))
 
 
