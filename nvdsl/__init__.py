@@ -7,6 +7,7 @@ The public names, nothing else. ``import nvdsl as nv`` is the usual form.
 * softmax(q k^T) v: `attention`, and its gradients: `attention_backward`
 * over the rows of an array: `softmax`, `log_softmax`, `layer_norm`, `rms_norm`, `cross_entropy`, and the gradient of
   each, `softmax_backward` and so on
+* recurrent layers over sequences: `lstm`, `gru`, `rnn`, their ``_backward`` and ``_cell``
 * choosing a kernel's constants by trying them: `autotune`, `Space`
 * control flow: `range` (traced loops); plain ``if``, ``while``, ``and``, ``or``, ``not`` on traced values
 * types and values: `f16` ... `u64`, `const`, `vector`, `select`, `min`, `max`, `abs`, `clamp`, `bitcast`;
@@ -178,6 +179,15 @@ if TYPE_CHECKING:
     from nvdsl.kernels.gemm.grouped_matmul import grouped_matmul as grouped_matmul
     from nvdsl.kernels.gemm.matmul import matmul as matmul
     from nvdsl.kernels.mlp.calls import mlp as mlp
+    from nvdsl.kernels.recurrent.calls import gru as gru
+    from nvdsl.kernels.recurrent.calls import lstm as lstm
+    from nvdsl.kernels.recurrent.calls import rnn as rnn
+    from nvdsl.kernels.recurrent.cell_calls import gru_cell as gru_cell
+    from nvdsl.kernels.recurrent.cell_calls import lstm_cell as lstm_cell
+    from nvdsl.kernels.recurrent.cell_calls import rnn_cell as rnn_cell
+    from nvdsl.kernels.recurrent.gradients import gru_backward as gru_backward
+    from nvdsl.kernels.recurrent.gradients import lstm_backward as lstm_backward
+    from nvdsl.kernels.recurrent.gradients import rnn_backward as rnn_backward
     from nvdsl.kernels.rows.cross_entropy import cross_entropy as cross_entropy
     from nvdsl.kernels.rows.cross_entropy import cross_entropy_backward as cross_entropy_backward
     from nvdsl.kernels.rows.norm import layer_norm as layer_norm
@@ -196,6 +206,9 @@ _KERNELS = {
     "mlp": "nvdsl.kernels.mlp.calls",
     "attention": "nvdsl.kernels.attention.attention",
     "attention_backward": "nvdsl.kernels.attention.gradient",
+    **dict.fromkeys(("lstm", "gru", "rnn"), "nvdsl.kernels.recurrent.calls"),
+    **dict.fromkeys(("lstm_backward", "gru_backward", "rnn_backward"), "nvdsl.kernels.recurrent.gradients"),
+    **dict.fromkeys(("lstm_cell", "gru_cell", "rnn_cell"), "nvdsl.kernels.recurrent.cell_calls"),
     **dict.fromkeys(
         ("softmax", "log_softmax", "softmax_backward", "log_softmax_backward"), "nvdsl.kernels.rows.softmax"
     ),

@@ -20,7 +20,7 @@ from nvdsl.kernels.blocks.elementwise import Elementwise
 from nvdsl.kernels.blocks.linear_combination import LinearCombination
 from nvdsl.kernels.gemm import blockscaled, cooperative, grouped, grouped_k, pingpong, splitk, streamk
 from nvdsl.kernels.gemm.config import Config
-from tests.sim import group_kernels, warp_products
+from tests.sim import group_kernels, recurrent_cases, warp_products
 from tests.sim.mutants import kernels
 from tests.sim.mutants.judge import Subject, Verdict
 from tests.sim.programs import CASES, Case, gemm_case, load
@@ -277,6 +277,9 @@ SUBJECTS: dict[str, Callable[[], Case]] = {
             40, 130, group=3, window=(90, 0), dtype=np.float16, config={"pack": 4, "blocks": 1, "tile_n": 16}
         )
     ),
+    "rnn": recurrent_cases.sequence,
+    "lstm, backward": recurrent_cases.gradients,
+    "lstm cell": recurrent_cases.cell,
     "column sums": lambda: _told(kernels.column_sums, x := _floats(3, 64, 8), [], x.sum(1)),
     "collectives": lambda: _collectives(group_kernels.rounds),
     "collectives, parts": lambda: _collectives(group_kernels.rounds_of_parts),

@@ -1,0 +1,67 @@
+"""How a sequence is spread over the blocks that run at the same time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import nvdsl as nv
+from nvdsl.hopper import arch
+from nvdsl.kernels.gemm.launch import resident_clusters
+from nvdsl.kernels.recurrent.exchange import ROWS
+
+_MOST_COLUMNS = 256
+"""Of an accumulator."""
+
+
+@dataclass(frozen=True)
+class Config:
+    """``units``: hidden units of a block. ``consumers``: warpgroups of 64 rows of the batch each. ``cluster``: blocks
+    that load for each other. ``slice_cols``: of h in a slot, ``stages``: slots of each consumer."""
+
+    units: int
+    consumers: int
+    cluster: int
+    slice_cols: int
+    stages: int
+
+    @property
+    def threads(self) -> int:
+        return 128 * (1 + self.consumers)
+
+    def writers(self, hidden: int) -> int:
+        """Blocks that share all hidden units: whole clusters."""
+        return nv.cdiv(nv.cdiv(hidden, self.units), self.cluster) * self.cluster
+
+    def rows(self, hidden: int, sms: int) -> int:
+        """Of the batch that one launch takes."""
+        return resident_clusters(self.cluster, sms) * self.cluster // self.writers(hidden) * self.consumers * ROWS
+
+
+def choose(hidden: int, columns: int, per_unit: int, batch: int, sms: int) -> Config | None:
+    """The configuration for ``hidden`` units. ``columns``: of what is exchanged; ``per_unit``: columns of the product
+    for each unit. None where the weights are more than shared memory holds.
+
+    That with the fewest launches for the batch; among these the one with the fewest units a block, that is, the most
+    blocks, and with two consumers: while one waits for the others' h, the other multiplies.
+    """
+    best: tuple[tuple[int, int, int], Config] | None = None
+    for consumers in (1,) if batch <= ROWS else (2, 1):
+        for units in range(8, _MOST_COLUMNS // per_unit + 1, 8):
+            config = _with(units, consumers, hidden, columns, per_unit)
+            rows = 0 if config is None else config.rows(hidden, sms)
+            if config is not None and rows > 0:
+                key = nv.cdiv(batch, rows), units, -consumers
+                best = min(best or (key, config), (key, config), key=lambda one: one[0])
+    return None if best is None else best[1]
+
+
+def _with(units: int, consumers: int, hidden: int, columns: int, per_unit: int) -> Config | None:
+    """As many slots as fit beside the weights, at least 3 of 64 columns for each consumer."""
+    for slice_cols in (128, 64):
+        padded = nv.cdiv(columns, slice_cols) * slice_cols
+        left = arch.MAX_SMEM_PER_BLOCK - 2048 - 2 * padded * units * per_unit
+        stages = left // (2 * ROWS * slice_cols * consumers)
+        if stages >= 3:
+            cluster = 2 if hidden > units else 1
+            return Config(units, consumers, cluster, slice_cols, min(stages, padded // slice_cols + 1, 8))
+    return None
