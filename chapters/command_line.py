@@ -17,7 +17,8 @@ MEANING = {
     "blocks": "blocks of the grid", "consumers": "warpgroups that multiply", "group": "rows of tiles in a group",
     "cluster": "blocks of a cluster", "lanes": "threads of a row", "budget": "seconds for the tuning",
     "warp": "sizes of a warp's tile", "bins": "values that are counted, at most 256",
-    "swizzle": "bytes of the tile's swizzle",
+    "swizzle": "bytes of the tile's swizzle", "rows": "rows of a block's tile", "layers": "layers in a row",
+    "width": "inputs and outputs of a layer",
 }  # fmt: skip
 
 

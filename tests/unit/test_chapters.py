@@ -43,6 +43,11 @@ def chained(m, n, d):
     return array(nv.f16, m, d), array(nv.f16, n, d), array(nv.f16, n, d), array(nv.f16, m, d)
 
 
+def layers(m, width, count):
+    x = array(nv.f16, m, width)
+    return x, array(nv.f16, count, width, width), array(nv.f32, count, width), x
+
+
 def across(rows, cols):
     return array(nv.f32, rows, cols), array(nv.f32, cols, rows)
 
@@ -77,6 +82,8 @@ CASES = {
     "ch16 of 8192": ("ch16_online_softmax", "attention", chained(8192, 8192, 128), 16384 + 4 * 16384, 3, 128, 255),
     "ch15": ("ch15_dynamic_shapes", "gemm", gemm16(200, 136, 200), 4 * 32768, 3, 128, 255),
     "ch15 of 8192": ("ch15_dynamic_shapes", "gemm", gemm16(8192, 8192, 8192), 4 * 32768, 3, 128, 255),
+    "ch18": ("ch18_mlp", "mlp", layers(200, 128, 4), 16384 + 2 * 32768, 3, 128, 168),
+    "ch18 of 65536": ("ch18_mlp", "mlp", layers(65536, 128, 20), 16384 + 2 * 32768, 3, 128, 168),
     "ch9 of 8192": ("ch9_pingpong_gemm", "gemm", gemm16(8192, 8192, 8192), 4 * 40960 + 4 * 8192, 8, 384, 168),
 }
 

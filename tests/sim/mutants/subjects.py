@@ -17,10 +17,15 @@ import nvdsl as nv
 from nvdsl import schedule as sc
 from nvdsl.kernels.blocks.contiguous import contiguous, pack
 from nvdsl.kernels.blocks.elementwise import Elementwise
-from nvdsl.kernels.blocks.linear_combination import LinearCombination
+from nvdsl.kernels.blocks.linear_combination import LinearCombination, relu
+from nvdsl.kernels.blocks.tile_op import TileOp
+from nvdsl.kernels.blocks.tile_ops import Gated
 from nvdsl.kernels.gemm import blockscaled, cooperative, grouped, grouped_k, pingpong, splitk, streamk
 from nvdsl.kernels.gemm.config import Config
+from nvdsl.kernels.mlp import forward
+from nvdsl.kernels.mlp.config import MlpConfig
 from tests.sim import group_kernels, recurrent_cases, warp_products
+from tests.sim.layers import layers_of
 from tests.sim.mutants import kernels
 from tests.sim.mutants.judge import Subject, Verdict
 from tests.sim.programs import CASES, Case, gemm_case, load
@@ -175,6 +180,25 @@ def _layer() -> Case:
     return Case(program, check, lambda: out.fill(np.nan))
 
 
+def _layers(function: Any, rows: int, width: int, count: int, inner: bool = False, **constants: Any) -> Case:
+    """``inner``: the last layer is activated, as those between are."""
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((rows, width)).astype(np.float16)
+    weights = (rng.standard_normal((count, width, width)) / np.sqrt(width)).astype(np.float16)
+    biases, out = _floats(count, width), np.full((rows, width), np.nan, np.float16)
+    expected = layers_of(x, weights, biases, "relu", "relu" if inner else None)
+    arguments = [x, weights, biases, out] if inner else [x, out, weights, biases]
+    program = traced(function, *arguments, **constants)
+    return Case(program, lambda: np.testing.assert_allclose(out, expected, atol=2e-2), lambda: out.fill(np.nan))
+
+
+def _gated_product() -> Case:
+    a, b, out = _integers(128, 192), _integers(192, 128), np.full((128, 64), np.nan, np.float32)
+    expected = np.maximum(a.astype(np.float32) @ b[:, :64], 0) * (a.astype(np.float32) @ b[:, 64:])
+    op, config = TileOp(Gated(relu), halves=2), Config(64, 128, stages=2, schedule="pingpong")
+    return _exact(pingpong.matmul, [a, b, out], out, expected, config=config, blocks=1, epilogue_op=op)
+
+
 def _attention(
     function: Any, q: np.ndarray, k: np.ndarray, v: np.ndarray, more: list[np.ndarray], causal: bool, **constants: Any
 ) -> Case:
@@ -280,6 +304,12 @@ SUBJECTS: dict[str, Callable[[], Case]] = {
     "rnn": recurrent_cases.sequence,
     "lstm, backward": recurrent_cases.gradients,
     "lstm cell": recurrent_cases.cell,
+    "ch18": lambda: _layers(load("chapters/ch18_mlp.py").mlp, 100, 64, 3, inner=True),
+    "mlp": lambda: _layers(
+        forward.mlp, 300, 64, 2, config=MlpConfig(2, 2, 2, 1, turns=True), blocks=2, major="k", weights=1,
+        activation=relu, output_activation=None,
+    ),
+    "gated": _gated_product,
     "column sums": lambda: _told(kernels.column_sums, x := _floats(3, 64, 8), [], x.sum(1)),
     "collectives": lambda: _collectives(group_kernels.rounds),
     "collectives, parts": lambda: _collectives(group_kernels.rounds_of_parts),
