@@ -193,10 +193,10 @@ def _layers(function: Any, rows: int, width: int, count: int, inner: bool = Fals
 
 
 def _gated_product() -> Case:
-    a, b, out = _integers(128, 192), _integers(192, 128), np.full((128, 64), np.nan, np.float32)
-    expected = np.maximum(a.astype(np.float32) @ b[:, :64], 0) * (a.astype(np.float32) @ b[:, 64:])
-    op, config = TileOp(Gated(relu), halves=2), Config(64, 128, stages=2, schedule="pingpong")
-    return _exact(pingpong.matmul, [a, b, out], out, expected, config=config, blocks=1, epilogue_op=op)
+    a, b, out = _integers(128, 192), _integers(128, 192), np.full((128, 64), np.nan, np.float32)
+    sums = a.astype(np.float32) @ b.astype(np.float32).T
+    options = {"config": Config(**_TILE), "blocks": 1, "b_major": "k", "epilogue_op": TileOp(Gated(relu), halves=2)}
+    return _exact(cooperative.matmul, [a, b, out], out, np.maximum(sums[:, :64], 0) * sums[:, 64:], **options)
 
 
 def _attention(
@@ -252,6 +252,7 @@ SUBJECTS: dict[str, Callable[[], Case]] = {
         64, 128, 320, direct_store=True, in_flight=0, **{**_TILE, "tile_m": 64, "consumers": 1, "store_buffers": 1}
     ),
     "cooperative, ragged": lambda: _product(136, 24, 192, **{**_TILE, "tile_n": 32}),
+    "cooperative, gated": _gated_product,
     "pingpong": lambda: _matmul(pingpong, 256, 64, 192, 1, schedule="pingpong", **{**_TILE, "tile_m": 64}),
     "pingpong, cluster": lambda: _matmul(
         pingpong, 128, 256, 192, 2, np.float16, schedule="pingpong", cluster_n=2, **{**_TILE, "tile_m": 64}
@@ -306,10 +307,9 @@ SUBJECTS: dict[str, Callable[[], Case]] = {
     "lstm cell": recurrent_cases.cell,
     "ch18": lambda: _layers(load("chapters/ch18_mlp.py").mlp, 100, 64, 3, inner=True),
     "mlp": lambda: _layers(
-        forward.mlp, 300, 64, 2, config=MlpConfig(2, 2, 2, 1, turns=True), blocks=2, major="k", weights=1,
+        forward.mlp, 340, 64, 3, config=MlpConfig(1, 2, 2, 1), blocks=2, major="k", weights=1,
         activation=relu, output_activation=None,
     ),
-    "gated": _gated_product,
     "column sums": lambda: _told(kernels.column_sums, x := _floats(3, 64, 8), [], x.sum(1)),
     "collectives": lambda: _collectives(group_kernels.rounds),
     "collectives, parts": lambda: _collectives(group_kernels.rounds_of_parts),

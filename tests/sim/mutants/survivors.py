@@ -41,7 +41,7 @@ _FIRST = (
     "no bug here: a block stores one tile, and this comes before the first time that a piece of shared memory is "
     "written, which no store has read"
 )
-_TMA_STORES = "ch([6-9]|1[456])|(?!ch|compat).*"  # results leave through shared memory
+_TMA_STORES = "ch([6-9]|1[4568])|(?!ch|compat).*"  # results leave through shared memory
 _STARTED = "cooperative.*|pingpong.*|split-K|stream-K"  # loads begin before the block has met
 _STRAIGHT = "ch[7-9]|(?!ch|compat).*"  # the first product of a tile starts the sum
 _WGMMA_WAIT = "(without|one more group left in) nvvm.wgmma.wait.group.sync.aligned"
@@ -59,6 +59,15 @@ ENTRIES = (
           "reported where the undefined sums are divided and stored, and not at the product that reads beyond V"),
     Entry("ch16", "barrier deleted", "without gpu.barrier",
           _GROUP + "; and of two barriers after the inits of mbarriers the first one is not needed"),
+    Entry("ch18", "barrier deleted", "without gpu.barrier",
+          "of two barriers after the inits of mbarriers the first one is not needed; and the one between two layers is "
+          "reported at the next product, which reads what other warps store"),
+    Entry("mlp", ".*", "the next slot's tile .*",
+          "reported where the weights are loaded or multiplied, which lie behind the only slot of x"),
+    Entry("mlp", ".*", "the next barrier in nvgpu.mbarrier.get",
+          "no bug here: the first of two slots waits for the second one's release then, and is taken before it"),
+    Entry("mlp", "named barrier", "another number in nvvm.barrier",
+          "no bug here: this barrier is the only one of its number, and any free one does"),
     Entry("compat ch5", "barrier deleted", "without nvvm.barrier", _GROUP),
     Entry("compat ch[45]", "wait deleted|one more in flight", _WGMMA_WAIT, _TWICE),
     Entry("compat ch2", "swizzle of TMA", "swizzle_128b, not none",
@@ -104,7 +113,8 @@ ENTRIES = (
           "no bug here: it keeps loads from moving up, and orders nothing"),
     Entry("split-K", "sync_warp deleted", ".*",
           "the cluster's barrier wants whole warps, and the simulator lets lanes meet where a branch ends"),
-    Entry("cooperative, (f16|epilogue|ragged)|split-K|pingpong, cluster", "tile index", "one further in dimension 0",
+    Entry("cooperative, (f16|epilogue|ragged|gated)|split-K|pingpong, cluster", "tile index",
+          "one further in dimension 0",
           "no bug here: a consumer stores one piece, and its other buffer is as free"),
     Entry("turns", "named barrier", "another number in nvvm.barrier.arrive",
           "reported where the turns overlap: who waits got another one's turn, and reads while that one stores"),
