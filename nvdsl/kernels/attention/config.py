@@ -18,9 +18,11 @@ def padded(size: int) -> int:
 class Config:
     """``sizes``: of a head of q and k, and of v, in shared memory. ``tile_n``: keys of a tile. ``consumers``:
     warpgroups of 64 rows. ``stages``: tiles of K, and of V, in flight. ``q_stages``: tiles of Q. ``blocks``: of a
-    persistent grid; 0: a block for each tile. ``pingpong``: consumers take turns at issuing. ``pack``: heads in a tile
-    that share a head of keys, 1 or more. ``rescale_at``: O is scaled where a row's maximum has grown by more than this,
-    as a logarithm to base 2: until then the old one is subtracted, which changes nothing but the scale of P."""
+    persistent grid; 0: a block for each tile. ``cluster``: blocks that take neighbouring tiles of queries, and share
+    each tile of keys: each loads a part of it for all. ``queue``: a persistent grid draws its tiles. ``pingpong``:
+    consumers take turns at issuing. ``pack``: heads in a tile that share a head of keys, a power of two. ``rescale_at``:
+    O is scaled where a row's maximum has grown by more than this, as a logarithm to base 2: until then the old one is
+    subtracted, which changes nothing but the scale of P."""
 
     sizes: tuple[int, int] = (128, 128)
     tile_n: int = 128
@@ -28,6 +30,8 @@ class Config:
     stages: int = 2
     q_stages: int = 1
     blocks: int = 0
+    cluster: int = 1
+    queue: bool = False
     pingpong: bool = True
     pack: int = 1
     rescale_at: float = 8.0
@@ -39,8 +43,8 @@ class Config:
 
     @property
     def registers(self) -> tuple[int, int]:
-        """Of a thread of the producer's warpgroup, and of a consumer."""
-        return {1: (56, 256 - 16), 2: (24, 240), 3: (32, 160)}[self.consumers]
+        """Of a thread of the producer's warpgroup, and of a consumer. (The producer needs more than 24.)"""
+        return {1: (56, 256 - 16), 2: (40, 232), 3: (32, 160)}[self.consumers]
 
 
 def choose(size: int, value_size: int, queries: int, group: int, bounded: bool, blocks: int) -> Config:

@@ -44,6 +44,39 @@ class Tiles:
         return batch, kv_head, part * self.pack, row * self.positions
 
 
+class Round:
+    """A place in `Rounds`: the number of a tile. A traced loop carries it."""
+
+    def __init__(self, rounds: Rounds, tile: nv.Int) -> None:
+        self.rounds, self.tile = rounds, tile
+
+    @property
+    def valid(self) -> Any:
+        """Whether there is such a tile."""
+        return self.tile < self.rounds.count
+
+    def __nv_values__(self) -> list[Any]:
+        return [self.tile]
+
+    def __nv_rebuild__(self, values: list[Any]) -> Round:
+        return Round(self.rounds, values[0])
+
+
+class Rounds:
+    """Tiles ``first``, ``first + step``, ... below ``count``: a fixed order, used as `nv.TileQueue` is."""
+
+    def __init__(self, first: nv.Int, count: nv.Int, step: nv.Int) -> None:
+        self.first, self.count, self.step = first, count, step
+
+    def begin(self) -> Round:
+        return Round(self, nv.i32(self.first))
+
+    def next(self, work: Round) -> Round:
+        return Round(self, work.tile + self.step)
+
+    draw = next
+
+
 @dataclass(frozen=True)
 class Steps:
     """The tiles of keys of one tile of queries: ``count`` of them, 1 or more, from number ``top`` down. ``masked``: how
