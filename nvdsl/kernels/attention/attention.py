@@ -17,6 +17,7 @@ from nvdsl.kernels.arraylike import ArrayLike
 from nvdsl.kernels.attention import config as configs
 from nvdsl.kernels.attention import copies, forward
 from nvdsl.kernels.attention.heads import Heads
+from nvdsl.kernels.attention.scores import ScoreKind
 from nvdsl.kernels.gemm.launch import sms
 from nvdsl.trace import decorated
 
@@ -73,9 +74,10 @@ def attention(
         given = [_readable(x, run) for x in (heads.q, heads.k, heads.v)]
         there = result if _fits_tma(result) else _beside(result)
         q, k, v, o = (heads.grouped(x) if x in (given[0], there) else x.view() for x in (*given, there))
+        logs = None if lse is None else lse.view((1, *lse.spec.shape))
         forward.attention(
-            q, k, v, o, None if lse is None else lse.view(), scale, left or 0, right or 0,
-            config=chosen, bounded=(left is not None, right is not None), **run,
+            q, k, v, o, None, logs, scale, left or 0, right or 0, 1, 0.0, None, None, None, None, None,
+            config=chosen, bounded=(left is not None, right is not None), scores=ScoreKind(signed=scale <= 0), **run,
         )  # fmt: skip
         if there is not result:
             copies.copy(there.view(), result.view(), **run)

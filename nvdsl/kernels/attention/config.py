@@ -20,7 +20,8 @@ class Config:
     warpgroups of 64 rows. ``stages``: tiles of K, and of V, in flight. ``q_stages``: tiles of Q. ``blocks``: of a
     persistent grid; 0: a block for each tile. ``cluster``: blocks that take neighbouring tiles of queries, and share
     each tile of keys: each loads a part of it for all. ``queue``: a persistent grid draws its tiles. ``pingpong``:
-    consumers take turns at issuing. ``pack``: heads in a tile that share a head of keys, a power of two. ``rescale_at``:
+    consumers take turns at issuing. ``pack``: heads in a tile that share a head of keys, a power of two. ``page``:
+    rows of a box of paged keys; 0: they aren't paged. ``rescale_at``:
     O is scaled where a row's maximum has grown by more than this, as a logarithm to base 2: until then the old one is
     subtracted, which changes nothing but the scale of P."""
 
@@ -34,6 +35,7 @@ class Config:
     queue: bool = False
     pingpong: bool = True
     pack: int = 1
+    page: int = 0
     rescale_at: float = 8.0
 
     @staticmethod

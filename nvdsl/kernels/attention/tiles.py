@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import nvdsl as nv
+from nvdsl.kernels.attention.sequences import Sequences
 from nvdsl.kernels.blocks.divisor import Divisor
 from nvdsl.kernels.blocks.tile_scheduler import RowGroups
 
@@ -13,35 +14,55 @@ L2_BYTES = 32 * 2**20
 """Of K and V of the heads that are worked on side by side: what stays in L2."""
 
 
+class Place(NamedTuple):
+    """Of a tile of queries: the sequence, the head of keys, the first head of those that share it, the first query,
+    and which part of the keys."""
+
+    batch: Any
+    kv_head: Any
+    shared: Any
+    first: Any
+    split: Any
+
+
 class Tiles:
     """The tiles of all queries of all heads, in the order in which blocks take them. Made in the host function.
 
-    A tile has ``positions`` queries of each of ``pack`` heads, which share a head of keys. ``group``: how many heads
-    share one. ``rows``: tiles along the queries. Heads are taken in bands whose K and V (``key_bytes`` for each of
-    ``keys``) fit into L2; in a band the heads change fastest. ``descending``: the last queries come first, which see
-    the most keys in causal attention.
+    A tile has ``positions`` queries of each of ``pack`` heads, which share a head of keys; ``group`` heads share one.
+    Heads are taken in bands whose K and V (``key_bytes`` for each key) fit into L2; in a band the heads change fastest.
+    ``descending``: the last queries come first, which see the most keys in causal attention. ``splits``: parts of the
+    keys, each of which has a tile of its own.
     """
 
     def __init__(
-        self, batches: nv.Int, kv_heads: nv.Int, group: nv.Int, queries: nv.Int, keys: nv.Int, positions: int,
-        pack: int, key_bytes: int, descending: bool,
+        self, sequences: Sequences, kv_heads: nv.Int, group: nv.Int, positions: int, pack: int, key_bytes: int,
+        descending: bool, splits: nv.Int | None,
     ) -> None:  # fmt: skip
-        self.positions, self.pack, self.descending = positions, pack, descending
-        self.rows = nv.cdiv(queries, positions)
+        self.positions, self.pack, self.descending, self._sequences = positions, pack, descending, sequences
         parts = nv.cdiv(group, pack)
-        together = nv.max(L2_BYTES // key_bytes // nv.max(keys, 1), 1)
-        self.count = batches * kv_heads * parts * self.rows
-        self._order = RowGroups(batches * kv_heads * parts, self.rows, parts * nv.min(together, batches * kv_heads))
+        packed = sequences.packed
+        self.rows = sequences.tiles(positions) if packed else nv.cdiv(sequences.rows, positions)
+        shared = kv_heads if packed else kv_heads * sequences.count
+        self.count = shared * parts * self.rows * (1 if splits is None else splits)
+        together = nv.max(L2_BYTES // key_bytes // nv.max(sequences.most_keys, 1), 1)
+        self._order = RowGroups(shared * parts, self.rows, parts * nv.min(together, shared))
         self._parts, self._kv_heads = Divisor.of(parts), Divisor.of(kv_heads)
+        self._splits = None if splits is None else Divisor.of(splits)
 
-    def place(self, t: nv.Int) -> tuple[nv.Int, nv.Int, nv.Int, nv.Int]:
-        """Of tile number ``t``: batch, head of keys, the first head of those that share it, the first query."""
+    def place(self, t: nv.Int, whole_warp: bool = True) -> Place:
+        """Of tile number ``t``. ``whole_warp``: see `Sequences.of`."""
+        split: nv.Int = 0
+        if self._splits is not None:
+            t, split = self._splits.divmod(t)
         which, row = self._order.place(t)
-        shared, part = self._parts.divmod(which)
-        batch, kv_head = self._kv_heads.divmod(shared)
+        which, part = self._parts.divmod(which)
         if self.descending:
             row = self.rows - 1 - row
-        return batch, kv_head, part * self.pack, row * self.positions
+        if self._sequences.packed:
+            batch, first = self._sequences.find(row, self.positions, whole_warp)
+            return Place(batch, which, part * self.pack, first, split)
+        batch, kv_head = self._kv_heads.divmod(which)
+        return Place(batch, kv_head, part * self.pack, row * self.positions, split)
 
 
 class Round:
@@ -81,12 +102,13 @@ class Rounds:
 class Steps:
     """The tiles of keys of one tile of queries: ``count`` of them, 1 or more, from number ``top`` down. ``masked``: how
     many of the first ones, at least 1, and ``masked_last``: how many of the last ones have keys that some queries don't
-    see."""
+    see. ``end``: behind the last key of these tiles; there may be none."""
 
     top: nv.Int
     count: nv.Int
     masked: nv.Int
     masked_last: nv.Int
+    end: nv.Int
 
 
 @dataclass(frozen=True)
@@ -110,12 +132,16 @@ class Sight:
         assert self.left is not None
         return query + (self.keys - self.queries - self.left)
 
-    def steps(self, first: nv.Int, positions: int, tile: int) -> Steps:
-        """Of ``positions`` queries from ``first`` on, with ``tile`` keys each. A query that sees nothing is shown one
-        tile, which is masked."""
+    def steps(self, first: nv.Int, positions: int, tile: int, split: nv.Int = 0, splits: nv.Int = 1) -> Steps:
+        """Of ``positions`` queries from ``first`` on, with ``tile`` keys each; of part ``split`` of ``splits`` of them.
+        Where nothing is seen, one tile is shown, which is masked."""
         last = nv.min(first + positions, self.queries) - 1
         end = nv.cdiv(nv.max(self.end(last), 0), tile)
         begin: nv.Int = 0 if self.left is None else nv.max(self.begin(first), 0) // tile
+        if not (isinstance(splits, int) and splits == 1):
+            each = nv.cdiv(nv.max(end - begin, 0), splits)
+            begin = begin + split * each
+            end = nv.min(end, begin + each)
         count = nv.max(end - begin, 1)
         masked: nv.Int = 1
         if self.right is not None:
@@ -123,4 +149,4 @@ class Sight:
         masked_last: nv.Int = 0
         if self.left is not None:
             masked_last = nv.clamp(nv.cdiv(nv.max(self.begin(last), 0), tile) - begin, 0, count - masked)
-        return Steps(begin + count - 1, count, masked, masked_last)
+        return Steps(begin + count - 1, count, masked, masked_last, end * tile)

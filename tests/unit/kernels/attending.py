@@ -102,7 +102,8 @@ def call(run: Any, case: Case, given: Sequence[Any]) -> None:
     grouped = (x.reshape(*x.shape[:2], case.kv_heads, case.group, -1) for x in (q, o))
     left, right = case.window
     run(
-        attention, next(grouped), k, v, next(grouped), lse, case.size**-0.5, left or 0, right or 0,
+        attention, next(grouped), k, v, next(grouped), None, lse[None], case.size**-0.5, left or 0, right or 0, 1, 0.0,
+        None, None, None, None, None,
         config=Config((padded(case.size), padded(case.value_size)), **{"tile_n": 64, **case.config}),
         bounded=(left is not None, right is not None),
     )  # fmt: skip
@@ -117,7 +118,8 @@ def check(run: Any, case: Case) -> None:
 
 def signature(sizes: tuple[int, int], dtype: nv.DType = nv.bf16, lse: bool = True) -> list[Any]:
     """Of the kernel, for any lengths."""
-    queries, keys = ("batch", "queries", "kv_heads", "group"), ("batch", "keys", "kv_heads")
+    queries, keys = ("q_batch", "queries", "kv_heads", "group"), ("k_batch", "keys", "kv_heads")
     q, o = (nv.ShapeDtype((*queries, n), dtype) for n in sizes)
     k, v = (nv.ShapeDtype((*keys, n), dtype) for n in sizes)
-    return [q, k, v, o, nv.ShapeDtype(("batch", "heads", "queries"), nv.f32) if lse else None, 1.0, 0, 0]
+    logs = nv.ShapeDtype(("parts", "q_batch", "heads", "queries"), nv.f32) if lse else None
+    return [q, k, v, o, None, logs, 1.0, 0, 0, 1, 0.0, None, None, None, None, None]

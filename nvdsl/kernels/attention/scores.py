@@ -1,0 +1,97 @@
+"""What becomes of a score between q k^T and the softmax."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import nvdsl as nv
+from nvdsl.kernels.attention.tiles import Place, Sight
+
+LOG2_E = math.log2(math.e)
+
+ScoreFunction = Callable[..., Any]
+"""``score(s, batch, head, query, key, *operands)``: what a score becomes. ``s`` is an f32, ``scale * q k^T``; the others
+are i32, and ``query`` and ``key`` count from the start of their sequence."""
+
+
+@dataclass(frozen=True)
+class ScoreKind:
+    """``softcap``, ``bias``: whether there is one. ``function``: of the caller, or None. ``signed``: the scale may be
+    negative, or 0."""
+
+    softcap: bool = False
+    bias: bool = False
+    function: ScoreFunction | None = None
+    signed: bool = False
+
+    @property
+    def told(self) -> bool:
+        """Whether it matters of which query and which key a score is."""
+        return self.bias or self.function is not None
+
+    @property
+    def changes(self) -> bool:
+        """Whether a score is more than ``scale * q k^T`` with a scale above 0."""
+        return self.softcap or self.told or self.signed
+
+
+class Rows:
+    """64 rows of a tile, whose first one is query ``query`` of the sequence: ``pack`` heads of each query, one behind
+    the other. ``group``: heads of q for each head of keys."""
+
+    def __init__(self, place: Place, query: Any, group: Any, pack: int) -> None:
+        self.batch, self._query, self._pack = place.batch, query, pack
+        self._first_head = place.kv_head * group + place.shared
+
+    def of(self, row: Any) -> tuple[Any, Any]:
+        """The head of q, and the query, of a row, or of a vector of rows."""
+        if self._pack == 1:
+            return self._first_head, row + self._query
+        return row % self._pack + self._first_head, row // self._pack + self._query
+
+    def see(self, sight: Sight, most: Any) -> None:
+        """Find which keys each row sees, but none from ``most`` on, if that is not None."""
+        _, queries = self.of(nv.accumulator(64, 8).rows)
+        end = sight.end(queries)
+        self.end = end if most is None else nv.minimum(end, most)
+        self.begin = None if sight.left is None else sight.begin(queries)
+
+
+class Scores:
+    """``softcap * tanh(scale * q k^T / softcap) + bias``, and then the caller's function. Made in the kernel.
+
+    ``factor``: what turns its results into logarithms to base 2; ``unit``: into natural ones.
+    """
+
+    def __init__(
+        self, kind: ScoreKind, scale: Any, softcap: Any, bias: nv.Array | None, operands: Sequence[Any]
+    ) -> None:
+        self._kind, self._scale, self._softcap, self._bias, self._operands = kind, scale, softcap, bias, operands
+        self.unit = nv.f32(1.0) if kind.changes else scale
+        self.factor = self.unit * LOG2_E
+
+    def of(self, s: Any, rows: Rows, key: Any, masked: bool) -> Any:
+        """``s``: 64 rows of q k^T, beside the keys from ``key`` on. ``masked``: -infinity where they are not seen."""
+        kind = self._kind
+        if kind.changes:
+            s = s * self._scale
+        if kind.softcap:
+            s = nv.math.tanh_approx(s * (1.0 / self._softcap)) * self._softcap
+        if kind.told:
+            s = s.with_registers([[self._told(x, rows, row, key + col) for row, col, x in s.elements()]])
+        if not masked:
+            return s
+        s = nv.where(s.cols + key < rows.end, s, -math.inf)
+        return s if rows.begin is None else nv.where(s.cols + key >= rows.begin, s, -math.inf)
+
+    def _told(self, x: Any, rows: Rows, row: Any, key: Any) -> Any:
+        head, query = rows.of(row)
+        if self._bias is not None:
+            _, _, queries, keys = self._bias.shape
+            x = x + nv.f32(self._bias[rows.batch, head, nv.min(query, queries - 1), nv.min(key, keys - 1)])
+        if self._kind.function is not None:
+            x = nv.f32(self._kind.function(x, rows.batch, head, query, key, *self._operands))
+        return x
