@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import math
-import numbers
+from collections.abc import Callable, Sequence
 from typing import Any
-
-import numpy as np
 
 import nvdsl as nv
 from nvdsl.driver.stream import Stream
@@ -14,9 +12,10 @@ from nvdsl.errors import ArgumentError
 from nvdsl.errors.tracebacks import at_call
 from nvdsl.kernels.arguments import Argument
 from nvdsl.kernels.arraylike import ArrayLike
-from nvdsl.kernels.attention import config as configs
-from nvdsl.kernels.attention import copies, forward
-from nvdsl.kernels.attention.heads import Heads
+from nvdsl.kernels.attention import combine, copies, forward, options
+from nvdsl.kernels.attention.config import choose
+from nvdsl.kernels.attention.heads import Heads, Operand
+from nvdsl.kernels.attention.options import Lengths
 from nvdsl.kernels.attention.scores import ScoreKind
 from nvdsl.kernels.gemm.launch import sms
 from nvdsl.trace import decorated
@@ -32,6 +31,15 @@ def attention(
     causal: bool = False,
     window: tuple[int | None, int | None] = (None, None),
     scale: float | None = None,
+    softcap: float = 0.0,
+    bias: ArrayLike | None = None,
+    score: Callable[..., Any] | None = None,
+    operands: Sequence[ArrayLike] = (),
+    cu_seqlens_q: ArrayLike | None = None,
+    cu_seqlens_k: ArrayLike | None = None,
+    seqused_k: ArrayLike | None = None,
+    page_table: ArrayLike | None = None,
+    splits: int | None = None,
     return_lse: bool = False,
     stream: Stream | None = None,
     target: str | None = None,
@@ -45,83 +53,74 @@ def attention(
 
     The last query stands at the last key: query i at key ``i + keys - queries``. With ``causal`` it sees no keys behind
     that one. ``window=(left, right)`` shows it ``left`` keys before and ``right`` keys behind it, and that one; None is
-    no bound. ``scale`` is ``1 / sqrt(size)`` by default.
+    no bound.
 
-    ``out`` is (batch, queries, heads, value size); None makes a new array, of the type of q. The logarithms are the
-    natural ones of the sums of exponentials, (batch, heads, queries) in f32: ``log(sum(exp(scale * q k^T)))``. A query
-    that sees no key gets zeros, and the logarithm -infinity. Scores and sums are f32, the weights of v are rounded to
-    its type.
+    A score is ``scale * q k^T``, where ``scale`` is ``1 / sqrt(size)`` by default; with a ``softcap`` above 0
+    ``softcap * tanh(score / softcap)`` (tanh.approx). ``bias``, of f16, bf16 or f32, is added; it broadcasts to (batch,
+    heads, queries, keys). ``score(s, batch, head, query, key, *operands)`` is a function of the caller's that is traced
+    into the kernel: it takes the score as an f32 and four i32, and returns what it becomes, -infinity for a key that
+    shall not be seen. ``operands`` are arrays that it reads.
+
+    Packed sequences lie one behind the other, without padding: with ``cu_seqlens_q``, an i32 array of one entry more
+    than there are sequences, q is (all queries, heads, size), and sequence i has its rows from entry i to entry i + 1;
+    ``cu_seqlens_k`` says the same of k and v. With ``seqused_k``, an i32 for each sequence, only so many of its keys
+    count. With ``page_table``, (sequences, pages) of i32, k and v are (pages, keys of a page, kv_heads, size), and page
+    ``page_table[i, p]`` has the keys of sequence i from ``p * keys of a page`` on; a page has a multiple of 8 keys.
+
+    ``splits`` is the number of parts of the keys that are worked on side by side, and added up in f32; None chooses it.
+
+    ``out`` is (batch, queries, heads, value size), or (all queries, heads, value size); None makes a new array, of the
+    type of q. The logarithms are the natural ones of the sums of exponentials, (batch, heads, queries) or (heads, all
+    queries) in f32: ``log(sum(exp(scores)))``. A query that sees no key gets zeros, and the logarithm -infinity. Scores
+    and sums are f32, the weights of v are rounded to its type.
 
     Raises ArgumentError for arrays and options that don't fit. (Dao et al., "FlashAttention", arXiv 2205.14135; Shah et
     al., "FlashAttention-3", arXiv 2407.08608.)
     """
     decorated.no_call("attention")
-    heads = Heads.of(q, k, v)
-    left, right = _window(window, causal, heads.queries + heads.keys)
-    scale = _scale(scale, heads.size)
-    result = Argument.output("out", out, heads.q, (*heads.q.spec.shape[:3], heads.value_size), heads.dtype)
-    if result.spec.dtype is not heads.dtype:
-        raise ArgumentError(f"out is of {result.spec.dtype.name}", rule=f"it is of the type of q, {heads.dtype.name}")
-    for one in (heads.q, heads.k, heads.v):
-        result.check_apart(one)
-    lse = None
+    heads = Heads.of(q, k, v, cu_seqlens_q is not None, cu_seqlens_k is not None, page_table is not None)
+    lengths = Lengths.of(heads, cu_seqlens_q, cu_seqlens_k, seqused_k, page_table)
+    page = heads.k.shape[1] if page_table is not None else 0
+    most = page * lengths.table.spec.shape[1] if lengths.table is not None else heads.k.shape[1]
+    left, right = options.window(window, causal, heads.q.shape[1] + most)
+    factor = options.number("scale", heads.size**-0.5 if scale is None else scale, -math.inf, "leave it out")
+    cap = options.number("softcap", softcap, 0.0, "0 is no softcap")
+    added = options.bias(bias, heads, lengths)
+    if score is not None and not callable(score):
+        raise ArgumentError(f"score={score!r}", rule="score is a function score(s, batch, head, query, key, *operands)")
+    if operands and score is None:
+        raise ArgumentError("operands without score", rule="they are read by score(s, batch, head, query, key, ...)")
+    if splits is not None and not (isinstance(splits, int) and splits >= 1):
+        raise ArgumentError(f"splits={splits!r}", rule="splits is 1 or more, or None")
+    *leading, _ = heads.q.argument.spec.shape
+    given = Argument.output("out", out, heads.q.argument, (*leading, heads.value_size), heads.dtype)
+    if given.spec.dtype is not heads.dtype:
+        raise ArgumentError(f"out is of {given.spec.dtype.name}", rule=f"it is of the type of q, {heads.dtype.name}")
+    read = [heads.q.argument, heads.k.argument, heads.v.argument, *(x for x in lengths[1:] if x is not None)]
+    for one in (*read, *([] if bias is None else [Argument.of("bias", bias)])):
+        given.check_apart(one)
+    result, lse = Operand(given), None
+    batch, queries, count, _ = heads.q.shape
     if return_lse:
-        lse = Argument.output("lse", None, heads.q, (heads.batch, heads.heads, heads.queries), nv.f32)
+        shape = (count, queries) if lengths.packed else (batch, count, queries)
+        lse = Argument.output("lse", None, heads.q.argument, shape, nv.f32)
     run: dict[str, Any] = {"stream": stream, "target": target}
-    if heads.keys and math.prod(result.spec.shape):
-        shape = heads.size, heads.value_size, heads.queries, heads.group
-        chosen = configs.choose(*shape, right is not None, sms(target))
-        given = [_readable(x, run) for x in (heads.q, heads.k, heads.v)]
-        there = result if _fits_tma(result) else _beside(result)
-        q, k, v, o = (heads.grouped(x) if x in (given[0], there) else x.view() for x in (*given, there))
-        logs = None if lse is None else lse.view((1, *lse.spec.shape))
-        forward.attention(
-            q, k, v, o, None, logs, scale, left or 0, right or 0, 1, 0.0, None, None, None, None, None,
-            config=chosen, bounded=(left is not None, right is not None), scores=ScoreKind(signed=scale <= 0), **run,
+    logs = None if lse is None else lse.view((1, batch, count, queries))
+    if math.prod(result.shape) and heads.k.shape[1] and most and lengths.batch:
+        config, parts = choose(
+            heads.size, heads.value_size, batch, queries, count, heads.kv_heads, most,
+            bounded=right is not None, packed=lengths.packed, page=page, told=bias is not None or score is not None,
+            splits=splits, sms=sms(target),
+        )  # fmt: skip
+        there = result if result.fits_tma else result.beside()
+        (combine if parts > 1 else forward).attention(
+            heads.q.readable(run).grouped(heads.kv_heads), heads.k.readable(run).view(), heads.v.readable(run).view(),
+            there.grouped(heads.kv_heads), *([] if parts > 1 else [None]), logs, factor, left or 0, right or 0, parts,
+            cap, *lengths.views, added, *operands, config=config, bounded=(left is not None, right is not None),
+            scores=ScoreKind(cap > 0, bias is not None, score, factor <= 0), **run,
         )  # fmt: skip
         if there is not result:
             copies.copy(there.view(), result.view(), **run)
-    elif math.prod(result.spec.shape):
-        copies.nothing_seen(result.view(), None if lse is None else lse.view(), **run)
-    return result.result() if lse is None else (result.result(), lse.result())
-
-
-def _window(window: Any, causal: bool, everything: int) -> tuple[int | None, int | None]:
-    """Bounds on the left and on the right; None where there is none. More than ``everything`` is that."""
-    pair = tuple(window) if isinstance(window, tuple | list) else ()
-    fits = len(pair) == 2 and all(x is None or isinstance(x, int | np.integer) and x >= 0 for x in pair)
-    if not fits:
-        raise ArgumentError(
-            f"window={window!r}",
-            rule="a window is (left, right): how many keys before and behind its own a query sees, or None for all",
-            fix="window=(128, 0) shows each query 128 keys before its own, and that one",
-        )
-    left, right = (None if x is None else min(int(x), everything) for x in pair)
-    return left, 0 if causal else right
-
-
-def _scale(scale: Any, size: int) -> float:
-    if scale is None:
-        return 1 / math.sqrt(size)
-    if not isinstance(scale, numbers.Real) or not math.isfinite(scale):
-        raise ArgumentError(f"scale={scale!r}", rule="scale is a finite number", fix="leave it out: 1 / sqrt(size)")
-    return float(scale)
-
-
-def _fits_tma(x: Argument) -> bool:
-    """Whether TMA can read or write an array: aligned, rows contiguous, strides of whole 16 bytes."""
-    *steps, last = x.spec.strides
-    whole = 16 // x.spec.dtype.bytes
-    return x.aligned and last == 1 and all(step > 0 and step % whole == 0 for step in steps)
-
-
-def _readable(x: Argument, run: dict[str, Any]) -> Argument:
-    if _fits_tma(x):
-        return x
-    copied = _beside(x)
-    copies.copy(x.view(), copied.view(), **run)
-    return copied
-
-
-def _beside(x: Argument) -> Argument:
-    return Argument.output(x.name, None, x, x.spec.shape, x.spec.dtype)
+    elif math.prod(result.shape):
+        copies.nothing_seen(result.view(), logs, **run)
+    return given.result() if lse is None else (given.result(), lse.result())

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
+from nvdsl.errors import ArgumentError
+
+MOST_SPLITS = 128
 SHARED_MEMORY = 227 * 1024
 SIZES = (64, 96, 128, 192, 256)
 """Head sizes that a kernel is compiled for; TMA fills smaller ones up with zeros."""
@@ -49,14 +53,29 @@ class Config:
         return {1: (56, 256 - 16), 2: (40, 232), 3: (32, 160)}[self.consumers]
 
 
-def choose(size: int, value_size: int, queries: int, group: int, bounded: bool, blocks: int) -> Config:
-    """The configuration for heads of these sizes. ``queries``: of one head; ``group``: heads that share a head of keys;
-    ``bounded``: queries see a part of the keys on the right, so that tiles are unequal; ``blocks``: as many as run at
-    the same time."""
-    sizes = padded(size), padded(value_size)
+def choose(
+    size: int, value_size: int, batch: int, queries: int, heads: int, kv_heads: int, keys: int, *, bounded: bool,
+    packed: bool, page: int, told: bool, splits: int | None, sms: int,
+) -> tuple[Config, int]:  # fmt: skip
+    """The configuration for a call, and into how many parts the keys are split.
+
+    ``bounded``: queries see a part of the keys on the right, so that tiles are unequal. ``packed``: the queries of all
+    sequences lie one behind the other. ``page``: keys of a page, 0 without pages. ``told``: scores depend on their
+    query and key. ``splits``: what the caller says, or None. Raises ArgumentError for pages that no tile takes.
+    """
+    sizes, group = (padded(size), padded(value_size)), heads // kv_heads
     tile_n = {64: 128, 96: 128, 128: 128, 192: 112, 256: 80}[max(sizes)]
-    pack, consumers = _rows(queries, group, 2)
-    return Config(sizes, tile_n, consumers, blocks=0 if bounded else blocks, pingpong=consumers > 1, pack=pack)
+    tile_n, page = (_paged(page, tile_n), page) if page else (tile_n, 0)
+    pack, consumers = _rows(queries // (2 if packed else 1), group, 2)
+    tiles = batch * kv_heads * -(-group // pack) * -(-queries // (64 * consumers // pack))
+    if splits is None:
+        splits = _splits(tiles, -(-keys // tile_n), sms)
+    persistent = not (bounded or packed or splits > 1 or page)
+    config = Config(
+        sizes, tile_n, consumers, blocks=sms if persistent else 0, pingpong=consumers > 1, pack=pack,
+        page=min(page, tile_n),
+    )  # fmt: skip
+    return config, splits
 
 
 def _rows(queries: int, group: int, consumers: int) -> tuple[int, int]:
@@ -67,3 +86,29 @@ def _rows(queries: int, group: int, consumers: int) -> tuple[int, int]:
     alone, packed = (-(-queries // (tile // pack)) * -(-group // pack) for pack in (1, together))
     pack = together if packed * 1.1 < alone else 1
     return pack, 1 if queries * pack <= 64 else consumers
+
+
+def _paged(page: int, most: int) -> int:
+    """Keys of a tile: whole pages, or a whole part of one."""
+    for tile_n in range(most, 0, -16):
+        if page % 8 == 0 and (page % tile_n == 0 or tile_n % page == 0):
+            return tile_n
+    raise ArgumentError(
+        f"pages of {page} keys", rule="pages have a multiple of 8 keys, and fit into tiles of 16 to 128 keys",
+        fix="pages of 16, 32, 64, 128, 256 keys",
+    )  # fmt: skip
+
+
+def _splits(tiles: int, steps: int, sms: int) -> int:
+    """Parts of the keys: one where the tiles fill four fifths of the SMs; else the fewest of those within 85 % of the
+    best use of all rounds of blocks."""
+    if tiles >= 0.8 * sms or steps < 4:
+        return 1
+
+    def used(splits: int) -> float:
+        rounds = tiles * splits / sms
+        return rounds / math.ceil(rounds)
+
+    counts = range(1, min(MOST_SPLITS, steps // 2) + 1)
+    best = max(map(used, counts))
+    return next(n for n in counts if used(n) >= 0.85 * best)

@@ -10,7 +10,7 @@ from nvdsl.kernels.blocks.divisor import Divisor
 THREADS = (32, 8)
 
 Heads = nv.Shaped[nv.Array, "batch", "rows", "heads", ...]
-Logarithms = nv.Shaped[nv.Array, "batch", "heads", "rows"]
+Logarithms = nv.Shaped[nv.Array, 1, "batch", "heads", "rows"]
 
 
 class _Rows:
@@ -57,6 +57,6 @@ def nothing_seen(out: Heads, lse: Logarithms | None) -> None:
             for i in nv.range(nv.thread_id.x, rows.size, THREADS[0]):
                 out[batch, row, head, i] = 0.0
             if lse is not None:
-                lse.store((batch, head, row), -math.inf, predicate=nv.thread_id.x == 0)
+                lse.store((0, batch, head, row), -math.inf, predicate=nv.thread_id.x == 0)
 
     clear()

@@ -24,6 +24,7 @@ Keys = nv.Shaped[nv.Array, "k_batch", "keys", "kv_heads", ...]
 Logarithms = nv.Shaped[nv.Array, "parts", "q_batch", "heads", "queries"]
 Parts = nv.Shaped[nv.Array, "parts", "q_batch", "queries", "kv_heads", "group", ...]
 Bias = nv.Shaped[nv.Array, "bias_batch", "bias_heads", "bias_queries", "bias_keys"]
+AS_THEY_ARE = ScoreKind()
 
 
 @nv.jit
@@ -47,7 +48,7 @@ def attention(
     *operands: Any,
     config: Config,
     bounded: tuple[bool, bool],
-    scores: ScoreKind = ScoreKind(),
+    scores: ScoreKind = AS_THEY_ARE,
 ) -> None:
     """``o = softmax(scale * q k^T) v``, and ``lse``: the natural logarithms of the softmax's sums.
 
@@ -221,9 +222,9 @@ def attention(
                         nv.named_barrier_sync(1 + me, 128)
                     out.store(tile_o)  # Q's rows of this warpgroup have been read
                     nv.fence_proxy_async()
-                    if o_tma is None:
+                    if o_tma is None and o is not None:
                         results.store_rows(tile_o, o, placed)
-                    else:
+                    elif o_tma is not None:
                         nv.named_barrier_sync(1 + me, 128)
                         if nv.warpgroup_thread() == 0:
                             o_tma.store(tile_o, (place.batch, query, place.kv_head, place.shared, 0))

@@ -7,7 +7,8 @@ from typing import Any
 
 import nvdsl as nv
 from nvdsl.errors import ArgumentError
-from nvdsl.kernels.arguments import Argument
+from nvdsl.kernels.arguments import ALIGNMENT, Argument
+from nvdsl.kernels.attention import copies
 
 MOST = 256
 """Elements of a head."""
@@ -15,45 +16,90 @@ WHOLE = 8
 """Sizes of heads are multiples of so many: TMA takes rows at multiples of 16 bytes."""
 
 
+class Operand:
+    """An array as (batch, rows, heads, size); one of packed sequences has no axis of batches, and gets one of 1."""
+
+    def __init__(self, argument: Argument) -> None:
+        self.argument, self.dtype, self.name = argument, argument.spec.dtype, argument.name
+        spec = argument.spec
+        packed = len(spec.shape) == 3
+        self.shape = (1, *spec.shape) if packed else spec.shape
+        self.strides = (spec.shape[0] * spec.strides[0], *spec.strides) if packed else spec.strides
+
+    @property
+    def fits_tma(self) -> bool:
+        """Whether TMA can read or write it: aligned, rows contiguous, strides of whole 16 bytes."""
+        *steps, last = self.strides
+        whole = ALIGNMENT // self.dtype.bytes
+        fits = all(step > 0 and step % whole == 0 for n, step in zip(self.shape, steps, strict=False) if n > 1)
+        return self.argument.aligned and last == 1 and fits
+
+    def beside(self) -> Operand:
+        """A new array like it."""
+        spec = self.argument.spec
+        return Operand(Argument.output(self.name, None, self.argument, spec.shape, spec.dtype))
+
+    def readable(self, run: dict[str, Any]) -> Operand:
+        """It, or a copy that TMA can read."""
+        if self.fits_tma:
+            return self
+        copied = self.beside()
+        copies.copy(self.view(), copied.view(), **run)
+        return copied
+
+    def view(self) -> Any:
+        return self.argument.view(self.shape, self.strides)
+
+    def grouped(self, kv_heads: int) -> Any:
+        """(batch, rows, kv_heads, heads that share one, size)."""
+        (batch, rows, heads, size), (b, n, h, d) = self.shape, self.strides
+        group = heads // kv_heads
+        return self.argument.view((batch, rows, kv_heads, group, size), (b, n, h * group, h, d))
+
+
 @dataclass(frozen=True)
 class Heads:
-    """q: (batch, queries, heads, size), k: (batch, keys, kv_heads, size), v: (batch, keys, kv_heads, value size)."""
+    """q: (batch, queries, heads, size), k: (batch, keys, kv_heads, size), v: (batch, keys, kv_heads, value size); of
+    packed sequences without batch, of paged keys (pages, keys of a page, ...)."""
 
-    q: Argument
-    k: Argument
-    v: Argument
+    q: Operand
+    k: Operand
+    v: Operand
 
     @staticmethod
-    def of(q: Any, k: Any, v: Any) -> Heads:
+    def of(q: Any, k: Any, v: Any, q_packed: bool, k_packed: bool, paged: bool) -> Heads:
         """Raises ArgumentError for arrays that don't fit together."""
-        heads = Heads(*(Argument.of(name, x) for name, x in (("q", q), ("k", k), ("v", v))))
+        given = [Argument.of(name, x) for name, x in (("q", q), ("k", k), ("v", v))]
+        shown = "q {}, k {}, v {}".format(*(x.spec.shape for x in given))
+        for x, packed, axes in zip(
+            given, (q_packed, k_packed, k_packed),
+            (("queries", "heads", "size"), ("keys", "kv_heads", "size"), ("keys", "kv_heads", "size")), strict=True,
+        ):  # fmt: skip
+            wanted = axes if packed else ("pages", "keys of a page", *axes[1:]) if paged and x.name != "q" else (
+                "batch", *axes)  # fmt: skip
+            if len(x.spec.shape) != len(wanted):
+                starts = f"cu_seqlens_{'q' if x.name == 'q' else 'k'}"
+                raise ArgumentError(
+                    shown,
+                    rule=f"{x.name} is ({', '.join(wanted)})" + (f" beside {starts}" if packed else ""),
+                    fix=f"without {starts} it has an axis of batches" if packed else "",
+                )
+        heads = Heads(*map(Operand, given))
         heads._check_types()
-        heads._check_shapes()
+        heads._check_shapes(shown, q_packed or k_packed or paged)
         return heads
 
     @property
     def dtype(self) -> nv.DType:
-        return self.q.spec.dtype
-
-    @property
-    def batch(self) -> int:
-        return self.q.spec.shape[0]
-
-    @property
-    def queries(self) -> int:
-        return self.q.spec.shape[1]
-
-    @property
-    def keys(self) -> int:
-        return self.k.spec.shape[1]
+        return self.q.dtype
 
     @property
     def heads(self) -> int:
-        return self.q.spec.shape[2]
+        return self.q.shape[2]
 
     @property
     def kv_heads(self) -> int:
-        return self.k.spec.shape[2]
+        return self.k.shape[2]
 
     @property
     def group(self) -> int:
@@ -62,16 +108,11 @@ class Heads:
 
     @property
     def size(self) -> int:
-        return self.q.spec.shape[3]
+        return self.q.shape[3]
 
     @property
     def value_size(self) -> int:
-        return self.v.spec.shape[3]
-
-    def grouped(self, x: Argument) -> Any:
-        """q, or the result, as (batch, queries, kv_heads, group, size)."""
-        (batch, queries, _, size), (b, n, h, d) = x.spec.shape, x.spec.strides
-        return x.view((batch, queries, self.kv_heads, self.group, size), (b, n, h * self.group, h, d))
+        return self.v.shape[3]
 
     def _check_types(self) -> None:
         if self.dtype not in (nv.f16, nv.bf16):
@@ -79,22 +120,16 @@ class Heads:
                 f"q is of {self.dtype.name}", rule="q, k and v are of f16 or bf16", fix="convert them first"
             )
         for x in (self.k, self.v):
-            if x.spec.dtype is not self.dtype:
+            if x.dtype is not self.dtype:
                 raise ArgumentError(
-                    f"{x.name} is of {x.spec.dtype.name}, and q of {self.dtype.name}",
+                    f"{x.name} is of {x.dtype.name}, and q of {self.dtype.name}",
                     rule="q, k and v are of one type",
                     fix="convert them first",
                 )
 
-    def _check_shapes(self) -> None:
-        shapes = [x.spec.shape for x in (self.q, self.k, self.v)]
-        shown = "q {}, k {}, v {}".format(*shapes)
-        if any(len(shape) != 4 for shape in shapes):
-            raise ArgumentError(
-                shown, rule="q is (batch, queries, heads, size), k and v are (batch, keys, kv_heads, size)"
-            )
-        q, k, v = shapes
-        if q[0] != k[0] or k[:3] != v[:3] or q[3] != k[3]:
+    def _check_shapes(self, shown: str, own_batches: bool) -> None:
+        q, k, v = self.q.shape, self.k.shape, self.v.shape
+        if not own_batches and q[0] != k[0] or k[:3] != v[:3] or q[3] != k[3]:
             raise ArgumentError(
                 shown,
                 rule="q, k and v have one batch; k and v as many keys and heads; q and k heads of one size",
@@ -105,7 +140,7 @@ class Heads:
                 f"{q[2]} heads of q and {k[2]} of k", rule="the heads of q are a multiple of those of k and v"
             )
         for x in (self.q, self.v):
-            size = x.spec.shape[3]
+            size = x.shape[3]
             if not 0 < size <= MOST or size % WHOLE:
                 raise ArgumentError(
                     f"{x.name} has heads of size {size}",

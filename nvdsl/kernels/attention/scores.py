@@ -13,8 +13,8 @@ from nvdsl.kernels.attention.tiles import Place, Sight
 LOG2_E = math.log2(math.e)
 
 ScoreFunction = Callable[..., Any]
-"""``score(s, batch, head, query, key, *operands)``: what a score becomes. ``s`` is an f32, ``scale * q k^T``; the others
-are i32, and ``query`` and ``key`` count from the start of their sequence."""
+"""``score(s, batch, head, query, key, *operands)``: what a score becomes. ``s`` is an f32, ``scale * q k^T``; the
+others are i32, and ``query`` and ``key`` count from the start of their sequence."""
 
 
 @dataclass(frozen=True)
@@ -54,6 +54,7 @@ class Rows:
 
     def see(self, sight: Sight, most: Any) -> None:
         """Find which keys each row sees, but none from ``most`` on, if that is not None."""
+        self.sight = sight
         _, queries = self.of(nv.accumulator(64, 8).rows)
         end = sight.end(queries)
         self.end = end if most is None else nv.minimum(end, most)
@@ -88,10 +89,12 @@ class Scores:
         return s if rows.begin is None else nv.where(s.cols + key >= rows.begin, s, -math.inf)
 
     def _told(self, x: Any, rows: Rows, row: Any, key: Any) -> Any:
+        """``key``, and the row's query, may be beyond the last one: what is told is the last one then."""
         head, query = rows.of(row)
+        query, key = nv.min(query, rows.sight.queries - 1), nv.min(key, rows.sight.keys - 1)
         if self._bias is not None:
-            _, _, queries, keys = self._bias.shape
-            x = x + nv.f32(self._bias[rows.batch, head, nv.min(query, queries - 1), nv.min(key, keys - 1)])
+            places = zip((rows.batch, head, query, key), self._bias.shape, strict=True)
+            x = x + nv.f32(self._bias[tuple(nv.min(place, extent - 1) for place, extent in places)])
         if self._kind.function is not None:
             x = nv.f32(self._kind.function(x, rows.batch, head, query, key, *self._operands))
         return x

@@ -39,7 +39,8 @@ class Sequences:
         self.rows, self._keys = q.shape[1], k.shape[1]
         self._page = Divisor.of(k.shape[1]) if table is not None else None
         self.count: nv.Int = q.shape[0] if q_starts is None else q_starts.shape[0] - 1
-        self.packed, self.ragged = q_starts is not None, (k_starts, used, table) != (None, None, None)
+        self.packed = q_starts is not None
+        self.ragged = k_starts is not None or used is not None or table is not None
         self.most_keys: nv.Int = k.shape[1] if table is None else k.shape[1] * table.shape[1]
         if k_starts is not None:
             self.most_keys = nv.cdiv(k.shape[1], nv.max(self.count, 1))  # what one has in the mean

@@ -41,7 +41,7 @@ class Tiles:
         self.positions, self.pack, self.descending, self._sequences = positions, pack, descending, sequences
         parts = nv.cdiv(group, pack)
         packed = sequences.packed
-        self.rows = sequences.tiles(positions) if packed else nv.cdiv(sequences.rows, positions)
+        self.rows: nv.Int = sequences.tiles(positions) if packed else nv.cdiv(sequences.rows, positions)
         shared = kv_heads if packed else kv_heads * sequences.count
         self.count = shared * parts * self.rows * (1 if splits is None else splits)
         together = nv.max(L2_BYTES // key_bytes // nv.max(sequences.most_keys, 1), 1)
@@ -59,8 +59,8 @@ class Tiles:
         if self.descending:
             row = self.rows - 1 - row
         if self._sequences.packed:
-            batch, first = self._sequences.find(row, self.positions, whole_warp)
-            return Place(batch, which, part * self.pack, first, split)
+            way, first = self._sequences.find(row, self.positions, whole_warp)
+            return Place(way, which, part * self.pack, first, split)
         batch, kv_head = self._kv_heads.divmod(which)
         return Place(batch, kv_head, part * self.pack, row * self.positions, split)
 

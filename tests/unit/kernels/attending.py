@@ -15,13 +15,16 @@ from nvdsl.kernels.attention.forward import attention
 
 
 def expected(
-    q: Any, k: Any, v: Any, *, causal: bool = False, window: Any = (None, None), scale: float | None = None
-) -> tuple[Any, Any]:
+    q: Any, k: Any, v: Any, *, causal: bool = False, window: Any = (None, None), scale: float | None = None,
+    softcap: float = 0.0, bias: Any = None,
+) -> tuple[Any, Any]:  # fmt: skip
     """What `nv.attention` gives, and the logarithms, in float64."""
     (_, queries, heads, size), (_, keys, kv_heads, _) = q.shape, k.shape
     q, k, v = (x.astype(np.float64) for x in (q, k, v))
     k, v = (np.repeat(x, heads // max(kv_heads, 1), axis=2) for x in (k, v))
     s = np.einsum("bihd,bjhd->bhij", q, k) * (size**-0.5 if scale is None else scale)
+    s = softcap * np.tanh(s / softcap) if softcap else s
+    s = s if bias is None else s + bias.astype(np.float64)
     i, j = np.indices((queries, keys))
     i, (left, right) = i + keys - queries, window
     right = 0 if causal else right

@@ -1,5 +1,7 @@
 """``nv.attention`` in the simulator."""
 
+import math
+
 import ml_dtypes
 import numpy as np
 import pytest
@@ -88,6 +90,124 @@ def test_numbers_that_are_none():
     assert not out.any() and (lse == -np.inf).all()
 
 
+def alibi(s, batch, head, query, key):
+    return s - 0.1 * nv.f32(head) * nv.f32(nv.abs(query + 50 - key))
+
+
+def same_document(s, batch, head, query, key, documents):
+    return nv.where(documents[query + 50] == documents[key], s, -math.inf)
+
+
+@pytest.mark.parametrize("what", sample(["scale", "softcap", "bias", "broadcast", "alibi", "documents"], 2))
+def test_scores(what):
+    q, k, v = heads(2, 40, 90, 4, 2)
+    batch, head, i, j = np.indices((2, 4, 40, 90))
+    if what == "scale":
+        check(q, k, v, scale=-0.2)
+        check(q, k, v, scale=0.0, causal=True)
+    elif what == "softcap":
+        found = nv.attention(q, k, v, softcap=2.0, causal=True, return_lse=True, target="sim")
+        compare(found, expected(q, k, v, softcap=2.0, causal=True), spread=200)  # tanh.approx
+    elif what == "bias":
+        check(q, k, v, bias=random(1, 4, 1, 90, dtype=np.float32))
+    elif what == "broadcast":
+        check(q, k, v, bias=random(2, 1, 40, 90), causal=True)
+    else:
+        documents = np.sort(np.random.default_rng(0).integers(0, 3, 90)).astype(np.int32)
+        by_hand = {
+            "alibi": ((alibi, []), -0.1 * head * abs(i + 50 - j)),
+            "documents": ((same_document, [documents]), np.where(documents[i + 50] == documents[j], 0, -np.inf)),
+        }
+        (score, operands), added = by_hand[what]
+        found = nv.attention(q, k, v, score=score, operands=operands, return_lse=True, target="sim")
+        compare(found, expected(q, k, v, bias=added))
+
+
+@pytest.mark.parametrize("splits", sample([3, None, 2, 7], 2))
+def test_parts_of_the_keys(splits):
+    q, k, v = heads(1, 1, 700, 8, 2, value_size=72)
+    found = nv.attention(q, k, v, splits=splits, return_lse=True, target="sim")
+    compare(found, expected(q, k, v))
+    q, k, v = heads(2, 40, 90, 4, 2)
+    check_all = nv.attention(q, k, v, splits=splits, window=(20, 0), return_lse=True, target="sim")
+    compare(check_all, expected(q, k, v, window=(20, 0)))
+
+
+def check_sequences(queries, keys, used=None, page=0, count=4, size=64, **options):
+    """Packed sequences, each beside `expected`. What lies beyond a sequence's keys is NaN."""
+    rng = np.random.default_rng(sum(queries) + page)
+    at, start = np.cumsum([0, *queries]), np.cumsum([0, *keys])
+    q, k, v = random(at[-1], count, size), random(start[-1], 2, size, seed=1), random(start[-1], 2, size, seed=2)
+    used = keys if used is None else used
+    own = [[x[a : a + n].copy() for a, n in zip(start[:-1], used, strict=True)] for x in (k, v)]
+    lengths = np.array(used, np.int32)
+    if page:
+        most = max(-(-max(used) // page), 1)
+        table = np.zeros((len(keys), most), np.int32)
+        pages = iter(rng.permutation(len(keys) * most + 2))
+        k, v = (np.full((len(keys) * most + 2, page, 2, size), np.nan, F16) for _ in "kv")
+        for i, n in enumerate(used):
+            for p in range(-(-n // page)):
+                table[i, p] = next(pages)
+                for paged, one in zip((k, v), own, strict=True):
+                    part = one[i][p * page : (p + 1) * page]
+                    paged[table[i, p], : len(part)] = part
+        given = {"page_table": table, "seqused_k": lengths}
+    else:
+        for x in (k, v):
+            for a, b, n in zip(start[:-1], start[1:], used, strict=True):
+                x[a + n : b] = np.nan
+        given = {"cu_seqlens_k": start} | ({"seqused_k": lengths} if used != keys else {})
+    out, lse = nv.attention(q, k, v, cu_seqlens_q=at, return_lse=True, target="sim", **given, **options)
+    options.pop("splits", None)
+    for i, (a, b) in enumerate(zip(at[:-1], at[1:], strict=True)):
+        if b > a:
+            wanted = expected(q[None, a:b], own[0][i][None], own[1][i][None], **options)
+            compare((out[None, a:b], lse[None, :, a:b]), wanted)
+
+
+@pytest.mark.parametrize(
+    ("queries", "keys", "options"),
+    sample(
+        [
+            ([5, 0, 130, 1], [70, 20, 200, 0], {"causal": True}),
+            ([5, 140, 13], [70, 90, 20], {"used": [3, 90, 0], "causal": True}),
+            ([5, 140, 13], [70, 90, 20], {"page": 16, "causal": True}),
+            ([5, 3], [70, 300], {"page": 256}),
+            ([1, 3], [70, 300], {"page": 64, "count": 8, "splits": 3}),
+            ([1, 1, 1], [70, 300, 0], {"count": 8, "splits": 3}),
+            ([40, 30], [80, 30], {"window": (20, 5), "size": 128}),
+            ([0, 0], [8, 0], {}),
+        ],
+        3,
+    ),
+)
+def test_sequences(queries, keys, options):
+    check_sequences(queries, keys, **options)
+
+
+@pytest.mark.exhaustive
+@settings(max_examples=40, deadline=None)
+@given(
+    st.lists(st.tuples(st.integers(0, 150), st.integers(0, 200), st.floats(0, 1)), min_size=1, max_size=4),
+    st.sampled_from([0, 0, 8, 16, 24, 64, 128, 256]), st.booleans(), st.sampled_from([None, 1, 2, 3]),
+    st.none() | st.integers(0, 100),
+)  # fmt: skip
+def test_any_sequences(lengths, page, causal, splits, left):
+    queries, keys, share = zip(*lengths, strict=True)
+    used = [int(n * part) for n, part in zip(keys, share, strict=True)]
+    check_sequences(list(queries), list(keys), used, page, causal=causal, splits=splits, window=(left, None))
+
+
+def test_pages_of_a_batch():
+    q, k, v = random(2, 3, 4, 64), random(6, 32, 2, 64, seed=1), random(6, 32, 2, 64, seed=2)
+    table, used = np.array([[3, 1, 0], [2, 5, 4]]), np.array([70, 96])
+    found = nv.attention(q, k, v, page_table=table, seqused_k=used, causal=True, return_lse=True, target="sim")
+    for i, n in enumerate(used):
+        own = [x[table[i]].reshape(1, 96, 2, 64)[:, :n] for x in (k, v)]
+        compare(tuple(x[i : i + 1] for x in found), expected(q[i : i + 1], *own, causal=True))
+
+
 def arguments(**changes):
     q, k, v = heads()
     return {"q": q, "k": k, "v": v} | changes
@@ -111,6 +231,20 @@ def arguments(**changes):
         ({"window": 5}, ["window=5"]),
         ({"scale": float("nan")}, ["scale=nan", "finite"]),
         ({"q": [1.0]}, ["q is a list"]),
+        ({"softcap": -1.0}, ["softcap=-1.0", "0 or more"]),
+        ({"splits": 0}, ["splits=0"]),
+        ({"score": 3}, ["score=3"]),
+        ({"operands": [random(3)]}, ["operands without score"]),
+        ({"bias": random(1, 3, 10, 20)}, ["(1, 3, 10, 20)", "(1, 2, 10, 20)"]),
+        ({"cu_seqlens_q": np.array([0, 10])}, ["beside cu_seqlens_q"]),
+        ({"q": random(10, 2, 64)} | {"cu_seqlens_q": np.array([0, 11])}, ["from 0 to 11", "10 rows"]),
+        ({"q": random(10, 2, 64)} | {"cu_seqlens_q": np.array([0, 7, 5])}, ["ascending"]),
+        ({"q": random(10, 2, 64)} | {"cu_seqlens_q": np.array([0.0, 7.0])}, ["f64", "i32"]),
+        ({"q": random(10, 2, 64)} | {"cu_seqlens_q": np.array([0, 5, 10])}, ["1 in k", "2 in cu_seqlens_q"]),
+        ({"seqused_k": np.array([-1])}, ["seqused_k has entries from -1", "0 or more"]),
+        ({"page_table": np.array([[1]])}, ["less than 1"]),
+        ({"page_table": np.array([[0]])}, ["pages of 20 keys", "multiple of 8"]),
+        ({"page_table": np.array([[0]]), "bias": random(1, 1, 10, 20)}, ["packed or paged"]),
     ],
 )
 def test_errors(changes, words):

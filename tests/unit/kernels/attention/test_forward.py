@@ -4,6 +4,7 @@ import inspect
 import itertools
 import textwrap
 from collections import Counter
+from dataclasses import dataclass
 
 import pytest
 
@@ -31,12 +32,23 @@ def test_in_the_simulator(case, level):
     check(lambda *a, **k: run(*a, **k, options=sim.Options(level=level, delivery="random", order="random")), case)
 
 
+@dataclass
+class Padded:
+    """Stands for `Sequences` of one length."""
+
+    count: int
+    rows: int
+    most_keys: int
+    packed: bool = False
+
+
 @pytest.mark.parametrize(
-    ("shape", "descending"), [((2, 3, 1, 300, 700, 128, 1), False), ((1, 2, 6, 100, 4000, 16, 4), True)]
+    ("shape", "descending", "splits"),
+    [((2, 3, 1, 300, 700, 128, 1), False, None), ((1, 2, 6, 100, 4000, 16, 4), True, 3)],
 )
-def test_every_tile_comes_once(shape, descending):
+def test_every_tile_comes_once(shape, descending, splits):
     batches, kv_heads, group, queries, keys, positions, pack = shape
-    tiles = Tiles(*shape, 2**12, descending)
+    tiles = Tiles(Padded(batches, queries, keys), kv_heads, group, positions, pack, 2**12, descending, splits)
     found = Counter()
 
     def body():
@@ -45,7 +57,7 @@ def test_every_tile_comes_once(shape, descending):
             found[tuple(evaluate(nv.i32(x), t) for x in place)] += 1
 
     trace(body, block=128)
-    axes = range(batches), range(kv_heads), range(0, group, pack), range(0, queries, positions)
+    axes = range(batches), range(kv_heads), range(0, group, pack), range(0, queries, positions), range(splits or 1)
     assert found == dict.fromkeys(itertools.product(*axes), 1)
 
 
@@ -59,15 +71,18 @@ def test_the_tiles_of_keys_that_are_seen(window, queries, keys):
         left, right = (queries + keys if x is None else x for x in window)
         return [j for j in range(keys) if i + keys - queries - left <= j <= i + keys - queries + right]
 
-    for first in range(0, queries, 32):
-        steps = sight.steps(first, 32, tile)
-        top, count, masked, last = (int(x) for x in (steps.top, steps.count, steps.masked, steps.masked_last))
-        numbers = [top - step for step in range(count)]
-        rows = range(first, min(first + 32, queries))
-        for i in rows:
-            assert {j // tile for j in seen(i)} <= set(numbers)
-            for number in numbers[masked : count - last]:
-                assert set(range(number * tile, (number + 1) * tile)) <= set(seen(i))
+    for first, splits in itertools.product(range(0, queries, 32), (1, 3)):
+        parts = []
+        for split in range(splits):
+            steps = sight.steps(first, 32, tile, split, splits)
+            numbers = [steps.top - step for step in range(steps.count)]
+            parts += [number for number in numbers if number * tile < steps.end]
+            for i in range(first, min(first + 32, queries)):
+                for number in numbers[steps.masked : steps.count - steps.masked_last]:
+                    assert set(range(number * tile, (number + 1) * tile)) <= set(seen(i))
+        assert len(set(parts)) == len(parts)
+        for i in range(first, min(first + 32, queries)):
+            assert {j // tile for j in seen(i)} <= set(parts)
 
 
 def test_it_reads_as_one_writes_it():
@@ -90,7 +105,8 @@ BEFORE = {64: (425, 66), 128: (467, 66), 256: (466, 42)}
 @pytest.mark.parametrize(("bounded", "size"), sample(itertools.product((False, True), BEFORE), 2))
 def test_the_main_loop(disassembler, size, bounded):
     """Strictly compiled: a spill or a wgmma that is waited for is an error."""
-    config = choose(size, size, 8192, 1, bounded, 0)
+    config, _ = choose(size, size, 1, 8192, 16, 16, 8192, bounded=bounded, packed=False, page=0, told=False,
+                       splits=None, sms=132)  # fmt: skip
     kernel = nv.jit(forward.attention.__wrapped__, strict=True)
     compiled = kernel.compile(*signature(config.sizes), config=config, bounded=(False, bounded))
     (found,) = compiled.kernels.values()

@@ -1,0 +1,151 @@
+"""The options of a call of attention, checked."""
+
+from __future__ import annotations
+
+import math
+import numbers
+from typing import Any, NamedTuple
+
+import numpy as np
+
+import nvdsl as nv
+from nvdsl.errors import ArgumentError
+from nvdsl.kernels.arguments import Argument
+from nvdsl.kernels.attention.heads import Heads
+
+
+def window(given: Any, causal: bool, everything: int) -> tuple[int | None, int | None]:
+    """Bounds on the left and on the right; None where there is none. More than ``everything`` is that."""
+    pair = tuple(given) if isinstance(given, tuple | list) else ()
+    fits = len(pair) == 2 and all(x is None or isinstance(x, int | np.integer) and x >= 0 for x in pair)
+    if not fits:
+        raise ArgumentError(
+            f"window={given!r}",
+            rule="a window is (left, right): how many keys before and behind its own a query sees, or None for all",
+            fix="window=(128, 0) shows each query 128 keys before its own, and that one",
+        )
+    left, right = (None if x is None else min(int(x), everything) for x in pair)
+    return left, 0 if causal else right
+
+
+def number(name: str, given: Any, least: float, fix: str) -> float:
+    """A finite number, ``least`` or more."""
+    value = float(given) if isinstance(given, numbers.Real) and not isinstance(given, bool) else math.nan
+    if not least <= value < math.inf or value == -math.inf:
+        bound = "" if least == -math.inf else f", {least:g} or more"
+        raise ArgumentError(f"{name}={given!r}", rule=f"{name} is a finite number{bound}", fix=fix)
+    return value
+
+
+class Lengths(NamedTuple):
+    """The arrays that say how long sequences are, and ``batch``: how many there are."""
+
+    batch: int
+    q_starts: Argument | None
+    k_starts: Argument | None
+    used: Argument | None
+    table: Argument | None
+
+    @property
+    def packed(self) -> bool:
+        """Whether sequences of q lie one behind the other."""
+        return self.q_starts is not None
+
+    @property
+    def views(self) -> list[Any]:
+        """What the kernel takes for them."""
+        return [None if x is None else x.view() for x in self[1:]]
+
+    @staticmethod
+    def of(heads: Heads, cu_q: Any, cu_k: Any, used: Any, table: Any) -> Lengths:
+        """Raises ArgumentError where they don't fit together."""
+        q_starts = _starts("cu_seqlens_q", cu_q, heads.q.shape[1], "q")
+        k_starts = _starts("cu_seqlens_k", cu_k, heads.k.shape[1], "k")
+        lengths, pages = _whole_numbers("seqused_k", used, 1), _whole_numbers("page_table", table, 2)
+        if pages is not None and k_starts is not None:
+            raise ArgumentError(
+                "page_table and cu_seqlens_k",
+                rule="keys are paged or packed",
+                fix="pass seqused_k beside page_table: how many keys each sequence has",
+            )
+        counts = {
+            "q": heads.q.shape[0] if q_starts is None else None,
+            "k": heads.k.shape[0] if k_starts is None and pages is None else None,
+            "cu_seqlens_q": None if q_starts is None else q_starts.spec.shape[0] - 1,
+            "cu_seqlens_k": None if k_starts is None else k_starts.spec.shape[0] - 1,
+            "seqused_k": None if lengths is None else lengths.spec.shape[0],
+            "page_table": None if pages is None else pages.spec.shape[0],
+        }
+        known = {name: count for name, count in counts.items() if count is not None}
+        if len(set(known.values())) > 1:
+            raise ArgumentError(
+                "sequences: " + ", ".join(f"{count} in {name}" for name, count in known.items()),
+                rule="all arrays are of as many sequences; cu_seqlens has one entry more",
+            )
+        _check_range("seqused_k", lengths, 0, None)
+        _check_range("page_table", pages, None, heads.k.shape[0])
+        return Lengths(next(iter(known.values())), q_starts, k_starts, lengths, pages)
+
+
+def _starts(name: str, given: Any, rows: int, of: str) -> Argument | None:
+    found = _whole_numbers(name, given, 1)
+    if found is None:
+        return None
+    if found.spec.shape[0] < 1:
+        raise ArgumentError(f"{name} is empty", rule="it has one entry more than there are sequences")
+    values = found.host
+    if values is not None and (values[0] < 0 or (np.diff(values) < 0).any() or values[-1] > rows):
+        raise ArgumentError(
+            f"{name} goes from {values[0]} to {values[-1]}, and {of} has {rows} rows",
+            rule="sequence i has the rows from entry i to entry i + 1, in ascending order",
+        )
+    return found
+
+
+def _whole_numbers(name: str, given: Any, axes: int) -> Argument | None:
+    """An array of i32; a host array of other integers is converted."""
+    if given is None:
+        return None
+    if isinstance(given, np.ndarray) and given.dtype.kind in "iu" and given.dtype != np.int32:
+        given = given.astype(np.int32)
+    found = Argument.of(name, given)
+    if found.spec.dtype is not nv.i32 or len(found.spec.shape) != axes:
+        raise ArgumentError(
+            f"{name} is of {found.spec.dtype.name} and has the shape {found.spec.shape}",
+            rule=f"{name} has {axes} {'axis' if axes == 1 else 'axes'} of i32",
+            fix=f"convert it: {name}.to(torch.int32)",
+        )
+    return found
+
+
+def _check_range(name: str, found: Argument | None, least: int | None, most: int | None) -> None:
+    """Of a host array, which can be looked at."""
+    if found is None or found.host is None or not found.host.size:
+        return
+    low, high = found.host.min(), found.host.max()
+    if least is not None and low < least or most is not None and high >= most:
+        bound = f"{least} or more" if most is None else f"less than {most}, the number of pages"
+        raise ArgumentError(f"{name} has entries from {low} to {high}", rule=f"entries are {bound}")
+
+
+def bias(given: Any, heads: Heads, lengths: Lengths) -> Any:
+    """As four axes, of which those of one element are for all."""
+    if given is None:
+        return None
+    found = Argument.of("bias", given)
+    spec = found.spec
+    if lengths.packed or lengths.k_starts is not None or lengths.table is not None:
+        raise ArgumentError(
+            "bias of packed or paged sequences",
+            rule="bias has an axis for queries and one for keys, counted from the start of the sequence",
+            fix="pass score=, a function of each score, its query and its key",
+        )
+    whole = (heads.q.shape[0], heads.heads, heads.q.shape[1], heads.k.shape[1])
+    shape = (1,) * (4 - len(spec.shape)) + spec.shape
+    fits = len(shape) == 4 and all(n in (1, all_of) for n, all_of in zip(shape, whole, strict=True))
+    if spec.dtype not in (nv.f16, nv.bf16, nv.f32) or not fits:
+        raise ArgumentError(
+            f"bias is of {spec.dtype.name} and has the shape {spec.shape}",
+            rule=f"it is of f16, bf16 or f32, and broadcasts to (batch, heads, queries, keys), here {whole}",
+        )
+    return found.view(shape, (0,) * (4 - len(spec.shape)) + spec.strides)
