@@ -11,11 +11,10 @@ from nvdsl.errors import ArgumentError
 from nvdsl.errors.tracebacks import at_call
 from nvdsl.kernels.arguments import Argument
 from nvdsl.kernels.arraylike import ArrayLike
-from nvdsl.kernels.attention import copies
-from nvdsl.kernels.attention.attention import _beside, _fits_tma, _readable, _scale, _window
+from nvdsl.kernels.attention import copies, options
 from nvdsl.kernels.attention.backward import Config, backward
 from nvdsl.kernels.attention.backward_wide import backward_wide
-from nvdsl.kernels.attention.heads import Heads
+from nvdsl.kernels.attention.heads import Heads, Operand
 from nvdsl.trace import decorated
 
 
@@ -54,15 +53,15 @@ def attention_backward(
     """
     decorated.no_call("attention_backward")
     heads = Heads.of(q, k, v)
-    left, right = _window(window, causal, heads.queries + heads.keys)
-    scale = _scale(scale, heads.size)
-    shape = (*heads.q.spec.shape[:3], heads.value_size)
-    given = [
-        _like("dout", dout, shape, heads.dtype), heads.q, heads.k, heads.v, _like("out", out, shape, heads.dtype)
-    ]  # fmt: skip
-    logarithms = _like("lse", lse, (heads.batch, heads.heads, heads.queries), nv.f32)
+    of_q, of_k, of_v = (x.argument for x in (heads.q, heads.k, heads.v))
+    batch, queries, *_ = heads.q.shape
+    left, right = options.window(window, causal, queries + heads.k.shape[1])
+    factor = options.number("scale", heads.size**-0.5 if scale is None else scale, -math.inf, "leave it out")
+    shape = (*heads.q.shape[:3], heads.value_size)
+    given = [_like("dout", dout, shape, heads.dtype), of_q, of_k, of_v, _like("out", out, shape, heads.dtype)]
+    logarithms = _like("lse", lse, (batch, heads.heads, queries), nv.f32)
     results: list[Argument] = []
-    for name, made, of in (("dq", dq, heads.q), ("dk", dk, heads.k), ("dv", dv, heads.v)):
+    for name, made, of in (("dq", dq, of_q), ("dk", dk, of_k), ("dv", dv, of_v)):
         one = Argument.output(name, made, of, of.spec.shape, heads.dtype)
         if one.spec.dtype is not heads.dtype:
             raise ArgumentError(
@@ -73,17 +72,18 @@ def attention_backward(
         results.append(one)
     run: dict[str, Any] = {"stream": stream, "target": target}
     if all(math.prod(x.spec.shape) for x in results):
-        there = [x if _fits_tma(x) else _beside(x) for x in results]
-        arrays = [*(_readable(x, run).view() for x in given), logarithms.view(), *(x.view() for x in there)]
-        numbers = scale, left or 0, right or 0
+        wanted = list(map(Operand, results))
+        there = [x if x.fits_tma else x.beside() for x in wanted]
+        arrays = [*(Operand(x).readable(run).view() for x in given), logarithms.view(), *(x.view() for x in there)]
+        numbers = factor, left or 0, right or 0
         bounded = (left is not None, right is not None)
         if (config := choose(heads.size, heads.value_size, bounded)) is None:
             backward_wide(*arrays, *numbers, bounded=bounded, **run)
         else:
             backward(*arrays, *numbers, config=config, bounded=bounded, **run)
-        for one, source in zip(results, there, strict=True):
-            if one is not source:
-                copies.copy(source.view(), one.view(), **run)
+        for x, source in zip(wanted, there, strict=True):
+            if x is not source:
+                copies.copy(source.view(), x.view(), **run)
     else:
         for one in results:
             if math.prod(one.spec.shape):
