@@ -18,7 +18,7 @@ MEANING = {
     "cluster": "blocks of a cluster", "lanes": "threads of a row", "budget": "seconds for the tuning",
     "warp": "sizes of a warp's tile", "bins": "values that are counted, at most 256",
     "swizzle": "bytes of the tile's swizzle", "rows": "rows of a block's tile", "layers": "layers in a row",
-    "width": "inputs and outputs of a layer",
+    "width": "inputs and outputs of a layer", "steps": "of the sequence", "units": "hidden units of a block",
 }  # fmt: skip
 
 

@@ -110,6 +110,24 @@ def _column_sums(function: Any, shape: tuple[int, int], **constants: Any) -> Cas
     return _case(function, [x, np.full(shape[1], np.nan, np.float32)], [], x.sum(0), **constants)
 
 
+def _recurrent(function: Any, steps: int, m: int, n: int, **constants: Any) -> Case:
+    """An LSTM of the inputs' part of its gates, whose h of all steps, after that at first, is the result."""
+    rng = np.random.default_rng(0)
+    x, r = (rng.standard_normal(s).astype(np.float16) / 2 for s in ((steps, 4, m, n), (4, n, n)))
+    y, h, c = np.full((steps + 1, m, n), np.nan, np.float16), np.zeros((steps + 1, m, n)), np.zeros((m, n))
+    for t in range(steps):
+        i, f, g, o = x[t].astype(np.float64) + h[t] @ r.astype(np.float64).swapaxes(1, 2)
+        c = c / (1 + np.exp(-f)) + np.tanh(g) / (1 + np.exp(-i))
+        h[t + 1] = np.tanh(c) / (1 + np.exp(-o))
+
+    def reset() -> None:
+        y.fill(np.nan)
+        y[0] = 0
+
+    reset()
+    return Case(traced(function, x, r, y, **constants), lambda: np.testing.assert_allclose(y, h, atol=4e-3), reset)
+
+
 def gemm_case(function: Any, m: int, n: int, k: int, out: Any = np.float32, **constants: Any) -> Case:
     rng = np.random.default_rng(0)
     a = rng.integers(-3, 4, (m, k)).astype(np.float16)
@@ -160,6 +178,7 @@ CASES: dict[str, Callable[[], Case]] = {
     ),
     "ch15 one step": lambda: gemm_case(load("chapters/ch15_dynamic_shapes.py").gemm, 1, 8, 8, np.float16),
     "ch12": lambda: _transpose(load("chapters/ch12_transpose.py").transpose, (70, 36), threads=64),
+    "ch19": lambda: _recurrent(load("chapters/ch19_recurrent.py").lstm, 2, 64, 64, units=32),
     "cluster sum": lambda: _cluster_sum(load("tests/programs/cluster_sum.py").cluster_sum, (2, 16, 64)),
     "column sums": lambda: _column_sums(load("tests/programs/cp_async_rows.py").column_sums, (37, 64)),
     "layer norm": lambda: _layer_norm(load("tests/programs/layer_norm.py").layer_norm, (3, 300), threads=64),

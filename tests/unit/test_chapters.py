@@ -48,6 +48,10 @@ def layers(m, width, count):
     return x, array(nv.f16, count, width, width), array(nv.f32, count, width), x
 
 
+def recurrent(steps, m, n):
+    return array(nv.f16, steps, 4, m, n), array(nv.f16, 4, n, n), array(nv.f16, steps + 1, m, n)
+
+
 def across(rows, cols):
     return array(nv.f32, rows, cols), array(nv.f32, cols, rows)
 
@@ -80,6 +84,7 @@ CASES = {
     "ch14 of 8192": ("ch14_fused_epilogue", "layer", layer(8192, 8192, 8192), 3 * 32768 + 32768, 3, 128, 255),
     "ch16": ("ch16_online_softmax", "attention", chained(256, 256, 64), 8192 + 4 * 8192, 3, 128, 168),
     "ch16 of 8192": ("ch16_online_softmax", "attention", chained(8192, 8192, 128), 16384 + 4 * 16384, 3, 128, 255),
+    "ch19": ("ch19_recurrent", "lstm", recurrent(4, 64, 256), 32768 + 32768, 2, 128, 128),
     "ch15": ("ch15_dynamic_shapes", "gemm", gemm16(200, 136, 200), 4 * 32768, 3, 128, 255),
     "ch15 of 8192": ("ch15_dynamic_shapes", "gemm", gemm16(8192, 8192, 8192), 4 * 32768, 3, 128, 255),
     "ch18": ("ch18_mlp", "mlp", layers(200, 128, 4), 16384 + 2 * 32768, 3, 128, 168),
