@@ -22,7 +22,7 @@ consumers in turns, and the second product of a step in flight during the softma
 
 Try: --tile 128x64, so that a thread has two blocks of 64 rows; --N 200, which leaves the last tile half empty.
 
-Next: nothing. Chapters 1 to 10 make the product, 11 to 16 what stands around it.
+Next: who has what of an array, said once. Chapter 17 is a norm.
 
 Break it: use P while the first product may still write S.
 

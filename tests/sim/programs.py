@@ -86,6 +86,12 @@ def _layer_norm(function: Any, shape: tuple[int, int], **constants: Any) -> Case
     return _case(function, [x, weight, bias, np.full_like(x, np.nan)], [], layer_norm_of(x, weight, bias), **constants)
 
 
+def _layer_norm_of_layouts(function: Any, shape: tuple[int, int], **constants: Any) -> Case:
+    rng = np.random.default_rng(0)
+    x, weight, bias = (rng.standard_normal(s).astype(np.float32) for s in (shape, (1, shape[1]), (1, shape[1])))
+    return _case(function, [x, weight, bias, np.full_like(x, np.nan)], [], layer_norm_of(x, weight, bias), **constants)
+
+
 def layer_norm_of(x: Any, weight: Any, bias: Any, epsilon: float = 1e-5) -> Any:
     """In f64."""
     x = x.astype(np.float64)
@@ -172,6 +178,9 @@ CASES: dict[str, Callable[[], Case]] = {
     ),
     "ch11": lambda: _softmax(load("chapters/ch11_row_softmax.py").softmax, (5, 200), threads=64),
     "ch11 block": lambda: _softmax(load("chapters/ch11_row_softmax.py").softmax, (3, 130), threads=96, lanes=96),
+    "ch17": lambda: _layer_norm_of_layouts(
+        load("chapters/ch17_layer_norm.py").layer_norm, (32, 32), threads=64, lanes=4
+    ),
     "ch13": lambda: _histogram(load("chapters/ch13_histogram.py").histogram, 500, threads=64, blocks=3),
     "ch15": lambda: gemm_case(
         load("chapters/ch15_dynamic_shapes.py").gemm, 70, 72, 200, np.float16, stages=2, tile=(64, 64, 64)

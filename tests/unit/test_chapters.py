@@ -43,6 +43,8 @@ def chained(m, n, d):
     return array(nv.f16, m, d), array(nv.f16, n, d), array(nv.f16, n, d), array(nv.f16, m, d)
 
 
+def normalized(m, n):
+    return array(nv.f32, m, n), array(nv.f32, 1, n), array(nv.f32, 1, n), array(nv.f32, m, n)
 def layers(m, width, count):
     x = array(nv.f16, m, width)
     return x, array(nv.f16, count, width, width), array(nv.f32, count, width), x
@@ -84,6 +86,7 @@ CASES = {
     "ch14 of 8192": ("ch14_fused_epilogue", "layer", layer(8192, 8192, 8192), 3 * 32768 + 32768, 3, 128, 255),
     "ch16": ("ch16_online_softmax", "attention", chained(256, 256, 64), 8192 + 4 * 8192, 3, 128, 168),
     "ch16 of 8192": ("ch16_online_softmax", "attention", chained(8192, 8192, 128), 16384 + 4 * 16384, 3, 128, 255),
+    "ch17": ("ch17_layer_norm", "layer_norm", normalized(64, 256), 0, 0, 128, 128),
     "ch19": ("ch19_recurrent", "lstm", recurrent(4, 64, 256), 32768 + 32768, 2, 128, 128),
     "ch15": ("ch15_dynamic_shapes", "gemm", gemm16(200, 136, 200), 4 * 32768, 3, 128, 255),
     "ch15 of 8192": ("ch15_dynamic_shapes", "gemm", gemm16(8192, 8192, 8192), 4 * 32768, 3, 128, 255),

@@ -55,7 +55,8 @@ def layer_norm(
     ``out`` has the shape of ``x`` and may be ``x`` or ``residual`` itself. None makes a new array of ``out_dtype``, by
     default the type of ``x``. Further outputs are arrays to write to, or True for new ones:
 
-    * ``residual_out``: ``h``, rounded to its type (that of ``residual`` for a new one); may be ``x`` or ``residual``
+    * ``residual_out``: ``h``, rounded to its type (that of ``residual`` for a new one), and what is normalized is this
+      array; may be ``x`` or ``residual``
     * ``mean``, ``rstd``: f32, one number for each row, of the shape ``x.shape[:-1]``: the mean of ``h``, and
       ``1 / sqrt(variance + eps)``. `layer_norm_backward` takes them.
     * ``scale``: f32, one number for each row, where ``out`` is e4m3: ``out * scale[..., None]`` is the result. It is

@@ -38,6 +38,7 @@ def norm(
             one, other = given, row.read(residual)
             given = row.hold(lambda step: one(step) + other(step))
         if residual_out is not None:
+            given = row.rounded(given, residual_out.dtype)
             row.write(residual_out, given)
         factor = None if weight is None else Beside(weight, row).begin()
         summand = None if bias is None else Beside(bias, row).begin()

@@ -83,6 +83,13 @@ class Row:
         made = [parts(step) for step in range(self.config.steps)]
         return lambda step: made[step]
 
+    def rounded(self, parts: Parts, dtype: nv.DType) -> Parts:
+        """The same, as an array of ``dtype`` holds it."""
+        if not self.config.held:
+            return lambda step: parts(step).to(dtype).to(nv.f32)
+        made = [parts(step).to(dtype) for step in range(self.config.steps)]
+        return lambda step: made[step].to(nv.f32)
+
     def write(self, y: nv.Array, parts: Parts) -> None:
         """Store this thread's elements, converted to the array's type."""
         for step in range(self.config.steps):
