@@ -16,7 +16,7 @@ from nvdsl.ops.order import recomputed, recomputing
 
 CONSUMERS = 2
 TILE_M, TILE_N = 128, 64
-COLUMNS = 64
+COLUMNS = 128
 """Of dQ that are computed at a time."""
 MET, STORED = 1, 2
 """Named barriers: both consumers' P and dS are in shared memory, or have been read."""
@@ -135,12 +135,11 @@ def backward_wide(
                 columns = tile.shape[1] // CONSUMERS
                 return tile.cols(recomputed(me) * columns, columns)
 
-            def scores(state: Any, between: Any) -> Any:
-                """dP = dO V^T and S = Q K^T of this consumer's rows. ``between``: what is done meanwhile."""
+            def scores(state: Any) -> Any:
+                """S = Q K^T and dP = dO V^T of this consumer's rows."""
                 dp, s = nv.accumulator(64, TILE_N), nv.accumulator(64, TILE_N)
                 do_ring.wait(state)
                 dp += mine(dO) @ anew(V).T
-                between()
                 q_ring.wait(state)
                 s += mine(Q) @ anew(K).T
                 nv.named_barrier_sync(MET, 128 * CONSUMERS)  # both have read P and dS
@@ -174,39 +173,34 @@ def backward_wide(
                 return grad
 
             def spread(grad: Any, dk: Any, dv: Any, state: Any, head: Any, tile: Any) -> Any:
-                """dV += P^T dO, dK += dS^T Q and dQ += dS K. The last part of dQ is being computed."""
+                """dV += P^T dO, dK += dS^T Q and dQ += dS K."""
                 dv += anew(P).T @ half(dO)
                 dk += anew(dS).T @ half(Q)
                 at = (((b * heads + head) * tiles + tile) * parts.count + me) * (parts.slices * parts.rows)
-                before = None
-                for i in range(parts.slices):
+                nv.wgmma_wait(1)
+                do_ring.release(state, leader)
+                nv.wgmma_wait(0)
+                q_ring.release(state, leader)
+                for i in nv.range(parts.slices, unroll=False):
                     part = nv.accumulator(64, COLUMNS)
                     part += grad @ anew(K).cols(i * COLUMNS, COLUMNS)
-                    if i == 0:
-                        nv.wgmma_wait(2)
-                        do_ring.release(state, leader)
-                        nv.wgmma_wait(1)
-                        q_ring.release(state, leader)
-                    else:
-                        add_registers(before, total, at + (i - 1) * parts.rows)
                     nv.wgmma_wait(0)
-                    before = part
-                return dk, dv, lambda: add_registers(before, total, at + (parts.slices - 1) * parts.rows)
+                    add_registers(part, total, at + i * parts.rows)
+                return dk, dv
 
             grad_k, grad_v = nv.accumulator(64, size // 2), nv.accumulator(64, value_size // 2)
             loaded[0].wait(0)
             loaded[1].wait(0)
             for g in nv.range(nv.select(first < end, group, 0), unroll=False):
                 head = kv_head * group + g
-                s, dp = scores(state, lambda: None)
+                s, dp = scores(state)
                 for tile in nv.range(first, end - 1, unroll=False):
                     grad = weigh(s, dp, tile * TILE_M)
-                    grad_k, grad_v, rest = spread(grad, grad_k, grad_v, state, head, tile)
+                    grad_k, grad_v = spread(grad, grad_k, grad_v, state, head, tile)
                     state = state.next()
-                    s, dp = scores(state, rest)
+                    s, dp = scores(state)
                 grad = weigh(s, dp, (end - 1) * TILE_M)
-                grad_k, grad_v, rest = spread(grad, grad_k, grad_v, state, head, end - 1)
-                rest()
+                grad_k, grad_v = spread(grad, grad_k, grad_v, state, head, end - 1)
                 state = state.next()
                 nv.named_barrier_sync(MET, 128 * CONSUMERS)
 
