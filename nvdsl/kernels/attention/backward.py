@@ -31,6 +31,7 @@ from nvdsl.kernels.attention.gradient_rows import (
     store_registers,
     sum_rows,
 )
+from nvdsl.ops.memory import load_acquire, store_release
 from nvdsl.ops.order import recomputed, recomputing
 
 CONSUMERS = 2
@@ -74,6 +75,11 @@ class Parts:
         return 64, self.size if self.tile_m == 64 * self.count else self.size // self.count
 
     @property
+    def swizzle(self) -> int:
+        """Of K: its panels are no wider than a part."""
+        return 64 if self.shape[1] == 32 else 128
+
+    @property
     def rows(self) -> int:
         """Rows of 256 f32 that a part has where it lies in the order of its registers."""
         return self.shape[0] * self.shape[1] // 256
@@ -109,13 +115,18 @@ def backward(
     scale: float,
     left: int,
     right: int,
+    softcap: float,
     *,
     config: Config,
     bounded: tuple[bool, bool] = (False, False),
+    capped: bool = False,
+    ordered: bool = False,
 ) -> None:
     """dQ, dK and dV of ``out = softmax(scale * q k^T) v``, whose logarithms of the sums are ``lse``.
 
-    ``bounded``: whether a row sees at most ``left`` keys before its own, and ``right`` keys behind it.
+    ``bounded``: whether a row sees at most ``left`` keys before its own, and ``right`` keys behind it. ``capped``:
+    whether scores are ``softcap * tanh(scale * q k^T / softcap)``. ``ordered``: whether dQ is added up in the order of
+    the keys.
     """
     (batch, rows, heads, _), (_, keys, kv_heads, _) = q.shape, k.shape
     tile_m, (size, value_size) = config.tile_m, config.sizes
@@ -125,10 +136,10 @@ def backward(
 
     sums = sum_rows(dout, out, lse, tile_m)
     total = nv.zeros((batch * heads * tiles * (parts.count * parts.rows), 256), nv.f32)
+    turns = nv.zeros(batch * heads * tiles * parts.count, nv.i32) if ordered else None
 
-    q_tma, k_tma, dk_tma = (
-        nv.TMA(x, tile=(1, n, 1, size), swizzle=128) for x, n in ((q, tile_m), (k, TILE_N), (dk, 64))
-    )
+    q_tma = nv.TMA(q, tile=(1, tile_m, 1, size), swizzle=128)
+    k_tma, dk_tma = (nv.TMA(x, tile=(1, n, 1, size), swizzle=parts.swizzle) for x, n in ((k, TILE_N), (dk, 64)))
     do_tma, v_tma, dv_tma = (
         nv.TMA(x, tile=(1, n, 1, value_size), swizzle=128) for x, n in ((dout, tile_m), (v, TILE_N), (dv, 64))
     )
@@ -136,7 +147,7 @@ def backward(
 
     @nv.kernel(grid=batch * kv_heads * key_tiles, block=128 * (1 + CONSUMERS))
     def kernel() -> None:
-        K = nv.smem((TILE_N, size), k.dtype, swizzle=128)
+        K = nv.smem((TILE_N, size), k.dtype, swizzle=parts.swizzle)
         V = nv.smem((TILE_N, value_size), v.dtype, swizzle=128)
         Q = nv.smem((config.stages, tile_m, size), q.dtype, swizzle=128)
         dO = nv.smem((config.stages, tile_m, value_size), dout.dtype, swizzle=128)
@@ -199,13 +210,21 @@ def backward(
                     nv.named_barrier_sync(WRITTEN + part, 160)
                     if leader:
                         at = ((b * heads + head) * tiles + tile) * parts.count + part
+                        if turns is not None:
+                            before = nv.max(tile * tile_m + offset - left, 0) // TILE_N if bounded[0] else 0
+                            turn = key // TILE_N - before
+                            while load_acquire(turns, at) != turn:
+                                pass
                         total_tma.reduce_add(dQ[part], (at * parts.rows, 0))
                         nv.bulk_commit_group()
+                        if turns is not None:
+                            nv.bulk_wait_group(0)
+                            store_release(turns, at, turn + 1)
             if leader:
                 nv.bulk_wait_group(0)
 
         def consume(me: Any) -> None:
-            factor = scale * LOG2_E
+            factor, cap = scale * LOG2_E, softcap * LOG2_E
             key, _, _ = place()
             first, end = seeing(key)
             ragged = key + TILE_N > keys
@@ -243,13 +262,19 @@ def backward(
                 dp += mine(V) @ dO[state.stage].T
                 nv.wgmma_wait(1)
                 at = state.stage * (2 * tile_m)
-                x = s * factor - nv.column_vector(beside, at, tile_m)[None, :]
+                logs = nv.column_vector(beside, at, tile_m)[None, :]
+                x = (nv.math.tanh_approx(s * (scale / softcap)) * cap if capped else s * factor) - logs
                 if row < low if high is None else (row < low) | (row + (tile_m - 1) > high):
                     x = masked(x, row)
                 p = nv.math.exp2_approx(x)
                 dv += p.to(q.dtype) @ dO[state.stage]
                 nv.wgmma_wait(1)
-                grad = (p * (dp - nv.column_vector(beside, at + tile_m, tile_m)[None, :])).to(q.dtype)
+                slope = p * (dp - nv.column_vector(beside, at + tile_m, tile_m)[None, :])
+                if capped:  # the tanh again, from its exponential: it would take registers to keep it
+                    logs = nv.column_vector(beside, at, tile_m)[None, :]
+                    tanh = nv.clamp((nv.math.log2_approx(p) + logs) * (1.0 / cap), -1.0, 1.0)
+                    slope = slope * (1.0 - tanh * tanh)
+                grad = slope.to(q.dtype)
                 grad.store(dS[state.stage].cols(recomputed(me) * 64, 64).T)
                 nv.fence_proxy_async()
                 nv.named_barrier_sync(MET, 128 * CONSUMERS)

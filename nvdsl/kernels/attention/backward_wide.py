@@ -12,6 +12,7 @@ from typing import Any
 
 import nvdsl as nv
 from nvdsl.kernels.attention.gradient_rows import LOG2_E, Logarithms, OfKeys, OfRows, convert_rows, sum_rows
+from nvdsl.ops.memory import load_acquire, store_release
 from nvdsl.ops.order import recomputed, recomputing
 
 CONSUMERS = 2
@@ -27,7 +28,7 @@ MOST = 2**30
 class Parts:
     """The parts of a tile of dQ: 64 rows and 64 columns."""
 
-    tile_m, count, shape, rows = TILE_M, CONSUMERS, (64, COLUMNS), 64 * COLUMNS // 256
+    tile_m, count, swizzle, shape, rows = TILE_M, CONSUMERS, 128, (64, COLUMNS), 64 * COLUMNS // 256
 
     def __init__(self, size: int) -> None:
         self.size, self.slices = size, size // COLUMNS
@@ -50,8 +51,11 @@ def backward_wide(
     scale: float,
     left: int,
     right: int,
+    softcap: float,
     *,
     bounded: tuple[bool, bool] = (False, False),
+    capped: bool = False,
+    ordered: bool = False,
 ) -> None:
     """The same as `backward.backward`, for heads of up to 256."""
     (batch, rows, heads, _), (_, keys, kv_heads, _) = q.shape, k.shape
@@ -62,6 +66,8 @@ def backward_wide(
 
     sums = sum_rows(dout, out, lse, TILE_M)
     total = nv.zeros((batch * heads * tiles * (parts.count * parts.slices * parts.rows), 256), nv.f32)
+
+    turns = nv.zeros(batch * heads * tiles * parts.count, nv.i32) if ordered else None
 
     q_tma, k_tma = (nv.TMA(x, tile=(1, n, 1, size), swizzle=128) for x, n in ((q, TILE_M), (k, TILE_N)))
     do_tma, v_tma = (nv.TMA(x, tile=(1, n, 1, value_size), swizzle=128) for x, n in ((dout, TILE_M), (v, TILE_N)))
@@ -115,7 +121,7 @@ def backward_wide(
                     state = state.next()
 
         def consume(me: Any) -> None:
-            factor = scale * LOG2_E
+            factor, cap = scale * LOG2_E, softcap * LOG2_E
             key, kv_head, b = place()
             first, end = seeing(key)
             ragged = key + TILE_N > keys
@@ -161,11 +167,15 @@ def backward_wide(
                 """P and dS of this consumer's rows, in shared memory, and dS in registers."""
                 logs = nv.row_vector(beside, me * 64, 64)
                 dots = nv.row_vector(beside, TILE_M + me * 64, 64)
-                x = s * factor - logs[:, None]
+                x = (nv.math.tanh_approx(s * (scale / softcap)) * cap if capped else s * factor) - logs[:, None]
                 if row < low if high is None else (row < low) | (row + (TILE_M - 1) > high):
                     x = masked(x, row)
                 p = nv.math.exp2_approx(x)
-                grad = (p * (dp - dots[:, None])).to(q.dtype)
+                slope = p * (dp - dots[:, None])
+                if capped:  # the tanh again, from its exponential: it would take registers to keep it
+                    tanh = nv.clamp((nv.math.log2_approx(p) + logs[:, None]) * (1.0 / cap), -1.0, 1.0)
+                    slope = slope * (1.0 - tanh * tanh)
+                grad = slope.to(q.dtype)
                 p.store(mine(P))
                 grad.store(mine(dS))
                 nv.fence_proxy_async()
@@ -176,16 +186,29 @@ def backward_wide(
                 """dV += P^T dO, dK += dS^T Q and dQ += dS K."""
                 dv += anew(P).T @ half(dO)
                 dk += anew(dS).T @ half(Q)
-                at = (((b * heads + head) * tiles + tile) * parts.count + me) * (parts.slices * parts.rows)
+                number = ((b * heads + head) * tiles + tile) * parts.count + me
+                at = number * (parts.slices * parts.rows)
                 nv.wgmma_wait(1)
                 do_ring.release(state, leader)
                 nv.wgmma_wait(0)
                 q_ring.release(state, leader)
+                if turns is not None:
+                    before = nv.max(tile * TILE_M + offset - left, 0) // TILE_N if bounded[0] else 0
+                    turn = key // TILE_N - before
+                    if nv.warpgroup_thread() == 0:
+                        while load_acquire(turns, number) != turn:
+                            pass
+                    nv.named_barrier_sync(STORED + me, 128)
                 for i in nv.range(parts.slices, unroll=False):
                     part = nv.accumulator(64, COLUMNS)
                     part += grad @ anew(K).cols(i * COLUMNS, COLUMNS)
                     nv.wgmma_wait(0)
                     add_registers(part, total, at + i * parts.rows)
+                if turns is not None:
+                    nv.named_barrier_sync(STORED + me, 128)
+                    if nv.warpgroup_thread() == 0:
+                        nv.threadfence()
+                        store_release(turns, number, turn + 1)
                 return dk, dv
 
             grad_k, grad_v = nv.accumulator(64, size // 2), nv.accumulator(64, value_size // 2)

@@ -30,6 +30,8 @@ def attention_backward(
     causal: bool = False,
     window: tuple[int | None, int | None] = (None, None),
     scale: float | None = None,
+    softcap: float = 0.0,
+    deterministic: bool = False,
     dq: ArrayLike | None = None,
     dk: ArrayLike | None = None,
     dv: ArrayLike | None = None,
@@ -38,8 +40,8 @@ def attention_backward(
 ) -> tuple[Any, Any, Any]:
     """The gradients ``(dq, dk, dv)`` of a loss of which ``dout`` is the gradient at the result of `attention`.
 
-    ``q``, ``k``, ``v``, ``causal``, ``window`` and ``scale`` are what `attention` was called with; ``out`` and ``lse``
-    are what it returned, with ``return_lse=True``. ``dout`` has the shape and the type of ``out``.
+    ``q``, ``k``, ``v``, ``causal``, ``window``, ``scale`` and ``softcap`` are what `attention` was called with; ``out``
+    and ``lse`` are what it returned, with ``return_lse=True``. ``dout`` has the shape and the type of ``out``.
 
     ``dq``, ``dk`` and ``dv`` have the shapes and the type of q, k and v; None makes a new array. Heads of q that share
     a head of k and v add up in ``dk`` and ``dv``. A query that sees no key, and a key that no query sees, get zeros.
@@ -57,6 +59,7 @@ def attention_backward(
     batch, queries, *_ = heads.q.shape
     left, right = options.window(window, causal, queries + heads.k.shape[1])
     factor = options.number("scale", heads.size**-0.5 if scale is None else scale, -math.inf, "leave it out")
+    cap = options.number("softcap", softcap, 0.0, "0 is no softcap")
     shape = (*heads.q.shape[:3], heads.value_size)
     given = [_like("dout", dout, shape, heads.dtype), of_q, of_k, of_v, _like("out", out, shape, heads.dtype)]
     logarithms = _like("lse", lse, (batch, heads.heads, queries), nv.f32)
@@ -75,12 +78,13 @@ def attention_backward(
         wanted = list(map(Operand, results))
         there = [x if x.fits_tma else x.beside() for x in wanted]
         arrays = [*(Operand(x).readable(run).view() for x in given), logarithms.view(), *(x.view() for x in there)]
-        numbers = factor, left or 0, right or 0
+        numbers = factor, left or 0, right or 0, cap
         bounded = (left is not None, right is not None)
-        if (config := choose(heads.size, heads.value_size, bounded)) is None:
-            backward_wide(*arrays, *numbers, bounded=bounded, **run)
+        chosen: dict[str, Any] = {"bounded": bounded, "capped": cap > 0.0, "ordered": bool(deterministic), **run}
+        if (config := choose(heads.size, heads.value_size, bounded, cap > 0.0)) is None:
+            backward_wide(*arrays, *numbers, **chosen)
         else:
-            backward(*arrays, *numbers, config=config, bounded=bounded, **run)
+            backward(*arrays, *numbers, config=config, **chosen)
         for x, source in zip(wanted, there, strict=True):
             if x is not source:
                 copies.copy(source.view(), x.view(), **run)
@@ -92,12 +96,13 @@ def attention_backward(
     return dq, dk, dv
 
 
-def choose(size: int, value_size: int, bounded: tuple[bool, bool]) -> Config | None:
-    """The configuration of `backward` for heads of these sizes; None where `backward_wide` computes them."""
+def choose(size: int, value_size: int, bounded: tuple[bool, bool], capped: bool) -> Config | None:
+    """The configuration of `backward` for heads of these sizes, with the most rows in a tile for which registers
+    suffice; None where `backward_wide` computes them."""
     if max(size, value_size) <= 64:
-        return Config((64, 64), 128)
+        return Config((64, 64), 64 if all(bounded) or capped else 128)
     if max(size, value_size) <= 128:
-        return Config((128, -(-value_size // 64) * 64), 64 if any(bounded) else 80)
+        return Config((128, -(-value_size // 64) * 64), 64 if any(bounded) or capped else 80)
     return None
 
 

@@ -71,11 +71,11 @@ def convert_rows(total: nv.Array, dq: nv.Array, scale: nv.Number, parts: Any) ->
     (batch, rows, heads, _) = dq.shape
     tile_m, size = parts.tile_m, parts.size
     tiles = nv.cdiv(rows, tile_m)
-    dq_tma = nv.TMA(dq, tile=(1, tile_m, 1, size), swizzle=128)
+    dq_tma = nv.TMA(dq, tile=(1, tile_m, 1, size), swizzle=parts.swizzle)
 
     @nv.kernel(grid=batch * heads * tiles, block=128 * parts.count)
     def kernel() -> None:
-        tile = nv.smem((tile_m, size), dq.dtype, swizzle=128)
+        tile = nv.smem((tile_m, size), dq.dtype, swizzle=parts.swizzle)
         place, me = nv.block_id.x, nv.warpgroup_id()
         for part in range(parts.slices):
             start = ((place * parts.count + me) * parts.slices + part) * parts.rows

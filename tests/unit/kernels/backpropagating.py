@@ -28,11 +28,14 @@ class Case:
     value_size: int = 0
     dtype: type = ml_dtypes.bfloat16
     spread: float = 1.0
+    softcap: float = 0.0
+    ordered: bool = False
 
     def __str__(self) -> str:
         words = [f"{self.batch}x{self.rows}x{self.keys}x{self.heads}x{self.kv_heads}x{self.size}"]
         words += [f"values{self.value_size}"] * bool(self.value_size)
         words += [f"window{self.window}"] * (self.window != (None, None))
+        words += [f"softcap{self.softcap}"] * bool(self.softcap) + ["ordered"] * self.ordered
         return "-".join([*words, np.dtype(self.dtype).name, f"tile{self.tile_m}"])
 
 
@@ -42,9 +45,11 @@ CASES = (
     Case(70, 130, heads=2, kv_heads=2, size=128, tile_m=64, window=(None, 0)),
     Case(170, 20, size=104, value_size=72, tile_m=80, batch=2),
     Case(200, 70, size=128, tile_m=80, window=(None, 0), dtype=np.float16),
-    Case(300, 260, window=(70, 20)),
+    Case(300, 260, window=(70, 20), tile_m=64),
     Case(140, 70, size=200, value_size=64, tile_m=0, window=(None, 0)),
     Case(200, 200, size=136, tile_m=0, window=(30, None), heads=2),
+    Case(130, 300, heads=2, window=(100, 0), softcap=2.0, ordered=True),
+    Case(200, 150, size=136, tile_m=0, window=(20, 0), softcap=1.0, ordered=True, spread=3.0),
 )
 
 
@@ -58,13 +63,18 @@ def inputs(case: Case) -> list[Any]:
     return [x.astype(case.dtype) for x in (dout, q * case.spread, k, v)]
 
 
-def expected(sees: Any, scale: float, dout: Any, q: Any, k: Any, v: Any) -> list[Any]:
+def expected(sees: Any, scale: float, dout: Any, q: Any, k: Any, v: Any, softcap: float = 0.0) -> list[Any]:
     """out, lse, dq, dk, dv in f64. ``sees``: which rows see which keys. The sums of O dO are those of the rounded O."""
     kind = q.dtype
     dout, q, k, v = (x.astype(np.float64) for x in (dout, q, k, v))
     group = q.shape[2] // k.shape[2]
     many_k, many_v = (np.repeat(x, group, axis=2) for x in (k, v))
-    s = np.where(sees, np.einsum("bihd,bjhd->bhij", q, many_k) * scale, -np.inf)
+    s = np.einsum("bihd,bjhd->bhij", q, many_k) * scale
+    slope = np.float64(scale)
+    if softcap:
+        slope = scale * (1 - np.tanh(s / softcap) ** 2)
+        s = softcap * np.tanh(s / softcap)
+    s = np.where(sees, s, -np.inf)
     highest = s.max(-1, keepdims=True, initial=-np.inf)
     p = np.exp(s - np.where(np.isinf(highest), 0.0, highest))
     total = p.sum(-1, keepdims=True)
@@ -73,7 +83,7 @@ def expected(sees: Any, scale: float, dout: Any, q: Any, k: Any, v: Any) -> list
     p = p / np.where(total == 0.0, 1.0, total)
     out = np.einsum("bhij,bjhd->bihd", p, many_v)
     dp = np.einsum("bihd,bjhd->bhij", dout, many_v)
-    ds = p * (dp - (dout * out.astype(kind)).sum(-1).transpose(0, 2, 1)[..., None]) * scale
+    ds = p * (dp - (dout * out.astype(kind)).sum(-1).transpose(0, 2, 1)[..., None]) * slope
     dq = np.einsum("bhij,bjhd->bihd", ds, many_k)
     dk, dv = np.einsum("bhij,bihd->bjhd", ds, q), np.einsum("bhij,bihd->bjhd", p, dout)
     dk, dv = (x.reshape(*k.shape[:3], group, x.shape[3]).sum(3) for x in (dk, dv))
@@ -91,14 +101,15 @@ def check(call: Any, case: Case) -> None:
     """``call(backward, *arrays, **constants)``, and the results compared."""
     dout, q, k, v = inputs(case)
     scale = 1 / math.sqrt(case.size)
-    out, lse, *gradients = expected(seen(case.rows, case.keys, case.window), scale, dout, q, k, v)
+    out, lse, *gradients = expected(seen(case.rows, case.keys, case.window), scale, dout, q, k, v, case.softcap)
     found = [np.full(x.shape, np.nan, np.float32).astype(case.dtype) for x in (q, k, v)]
     function: Any = backward if case.tile_m else backward_wide
     left, right = case.window
     sizes = tuple(-(-size // 64) * 64 for size in (case.size, case.value_size or case.size))
     constants = {"config": Config(sizes, case.tile_m)} if case.tile_m else {}
     arrays = [dout, q, k, v, out.astype(case.dtype), lse.astype(np.float32), *found]
-    call(function, *arrays, scale, left or 0, right or 0, bounded=(left is not None, right is not None), **constants)
+    constants |= {"bounded": (left is not None, right is not None), "capped": case.softcap > 0.0}
+    call(function, *arrays, scale, left or 0, right or 0, case.softcap, ordered=case.ordered, **constants)
     compare(found, gradients, case.dtype)
 
 

@@ -18,12 +18,13 @@ def given_and_expected(case, scale=None):
     """dout, q, k, v, out, lse; and dq, dk, dv."""
     arrays = inputs(case)
     sees = seen(case.rows, case.keys, case.window)
-    out, lse, *gradients = expected(sees, 1 / math.sqrt(case.size) if scale is None else scale, *arrays)
+    out, lse, *gradients = expected(sees, 1 / math.sqrt(case.size) if scale is None else scale, *arrays, case.softcap)
     return [*arrays, out.astype(case.dtype), lse.astype(np.float32)], gradients
 
 
 def check(case, **options):
     arrays, gradients = given_and_expected(case, options.get("scale"))
+    options |= {"softcap": case.softcap, "deterministic": case.ordered}
     found = nv.attention_backward(*arrays, window=case.window, target="sim", **options)
     compare(found, gradients, case.dtype)
 
@@ -38,6 +39,7 @@ def check(case, **options):
             (Case(130, 1, size=8, value_size=72), {}),
             (Case(40, 140, heads=2, size=136, value_size=16, window=(5, 60)), {}),
             (Case(20, 30, size=64, batch=3, window=(0, 0)), {}),
+            (Case(20, 30, heads=2, size=128, softcap=1.5, ordered=True), {}),
         ],
         3,
     ),
@@ -113,6 +115,8 @@ def wrong(**changes):
         ({"dk": lambda a: np.zeros((1, 8, 1, 64), np.float32)}, "dk is of f32"),
         ({"dv": lambda a: np.zeros((1, 9, 1, 64), np.float16)}, "dv has the shape"),
         ({"dv": lambda a: a["v"]}, "dv"),
+        ({"softcap": lambda a: -1.0}, "softcap"),
+        ({"window": lambda a: (-1, 0)}, "window"),
         ({"q": lambda a: a["q"][0]}, "q is"),
     ],
 )
