@@ -35,21 +35,9 @@ def test_the_machine_code(disassembler, causal, size, tile_m):
     """Nothing is kept in local memory, no wgmmas are serialized, and exponentials run while dP = V dO^T is computed."""
     of_q, of_k = (nv.ShapeDtype(("batch", n, h, size), nv.bf16) for n, h in (("rows", "heads"), ("keys", "kv_heads")))
     lse = nv.ShapeDtype(("batch", "heads", "rows"), nv.f32)
+    arrays = of_q, of_q, of_k, of_k, of_q, lse, of_q, of_k, of_k
     compiled = nv.jit(backward.__wrapped__, strict=True).compile(
-        of_q,
-        of_q,
-        of_k,
-        of_k,
-        of_q,
-        lse,
-        of_q,
-        of_k,
-        of_k,
-        1.0,
-        0,
-        0,
-        config=Config((size, size), tile_m),
-        bounded=(False, causal),
+        *arrays, 1.0, 0, 0, 0.0, config=Config((size, size), tile_m), bounded=(False, causal)
     )
     assert all(kernel.resources.spill_stores == 0 for kernel in compiled.kernels.values())
     (text,) = [text for kernel in compiled.kernels.values() if "HGMMA" in (text := kernel.sass())]
