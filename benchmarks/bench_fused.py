@@ -111,21 +111,26 @@ def mlp(layers: int, width: int, rows: int) -> Iterator[Pair]:
 
 
 def cell(m: int, n: int, k: int) -> Iterator[Pair]:
-    """relu(x W + h R + b), which the paper calls an LSTM cell: one product here, where x and h lie side by side."""
-    xh, wr, bias = _normal(m, 2 * k), _normal(n, 2 * k, scale=(2 * k) ** -0.5).T, _normal(n)
-    x, h, w, r = xh[:, :k], xh[:, k:], wr[:k], wr[k:]
+    """relu(x W + h R + b), which the paper calls an LSTM cell. With x and h side by side it is one product."""
+    xh, wr, bias = _normal(m, 2 * k), _normal(n, 2 * k, scale=(2 * k) ** -0.5), _normal(n)
+    x, h, w, r = xh[:, :k], xh[:, k:], wr[:, :k], wr[:, k:]
     first, out, theirs = (torch.empty(m, n, device="cuda", dtype=BF16) for _ in range(3))
 
     def three_kernels() -> torch.Tensor:
-        torch.addmm(bias, x, w, out=first)
-        torch.addmm(first, h, r, out=theirs)
+        torch.addmm(bias, x, w.T, out=first)
+        torch.addmm(first, h, r.T, out=theirs)
         return theirs.relu_()
 
-    yield Pair(
-        f"cell {m} x {n}, K {k} + {k}", 4.0 * m * n * k,
-        lambda: nv.matmul(xh, wr, out, bias=bias, activation="relu"), three_kernels,
-        lambda: F.relu(xh[:64].double() @ wr.double() + bias.double()), lambda y: y[:64],
-    )  # fmt: skip
+    def expected() -> torch.Tensor:
+        return F.relu(xh[:64].double() @ wr.T.double() + bias.double())
+
+    for name, ours in {
+        "": lambda: nv.rnn_cell(x, h, w, r, bias, nonlinearity="relu"),
+        ", one product": lambda: nv.matmul(xh, wr.T, out, bias=bias, activation="relu"),
+    }.items():
+        yield Pair(
+            f"cell {m} x {n}, K {k} + {k}{name}", 4.0 * m * n * k, ours, three_kernels, expected, lambda y: y[:64]
+        )
 
 
 def norm(rows: int, columns: int) -> Iterator[Pair]:
@@ -139,11 +144,12 @@ def norm(rows: int, columns: int) -> Iterator[Pair]:
 
 
 def attention(batch: int, heads: int, length: int, size: int) -> Iterator[Pair]:
-    q, k, v = (_normal(batch, heads, length, size) for _ in range(3))
+    given = [_normal(batch, length, heads, size) for _ in range(3)]
+    q, k, v = (x.transpose(1, 2) for x in given)
     yield Pair(
         f"attention {batch} x {heads} x {length} x {size}", 4.0 * batch * heads * length * length * size,
-        lambda: nv.attention(q, k, v), lambda: F.scaled_dot_product_attention(q, k, v),
-        lambda: F.scaled_dot_product_attention(q[:1].double(), k[:1].double(), v[:1].double()), lambda y: y[:1],
+        lambda: nv.attention(*given), lambda: F.scaled_dot_product_attention(q, k, v).transpose(1, 2),
+        lambda: F.scaled_dot_product_attention(*(x[:1].double() for x in (q, k, v))).transpose(1, 2), lambda y: y[:1],
     )  # fmt: skip
 
 
@@ -162,7 +168,7 @@ _PRODUCT = ["gemm/pingpong.py", "gemm/frame.py"] + [
 SOURCES = {
     "gemm": _PRODUCT,
     "mlp": ["mlp/forward.py", "mlp/config.py"],
-    "cell": _PRODUCT,
+    "cell": [f"recurrent/{name}.py" for name in ("fused", "cells", "part")],
     "norm": ["rows/kernels.py", "rows/row.py", "rows/config.py"],
     "attention": ["attention/forward.py", "attention/tiles.py"],
 }

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import nvdsl as nv
@@ -18,7 +20,9 @@ from nvdsl.kernels.gemm.arguments import matrix
 from nvdsl.kernels.gemm.launch import sms
 from nvdsl.kernels.mlp import forward
 from nvdsl.kernels.mlp.config import MOST_LAYERS, WIDTHS, choose
+from nvdsl.kernels.repeated import Repeated
 from nvdsl.trace import decorated
+from nvdsl.trace.tokens import token
 
 A = TypeVar("A", bound=ArrayLike)
 Arrays = ArrayLike | Sequence[ArrayLike]
@@ -53,6 +57,12 @@ def mlp(
 
     Raises ArgumentError for arrays that don't fit.
     """
+    calls = _repeated(_count(weights), _count(biases))
+    arrays = x, out, *_several(weights), *_several(biases)
+    rest = token(activation), token(output_activation), target
+    found = calls.again(arrays, rest, stream)
+    if found is not None:
+        return found
     decorated.no_call("mlp")
     inner, last = options.activation(activation), options.activation(output_activation, "output_activation")
     source = Argument.of("x", x)
@@ -80,18 +90,45 @@ def mlp(
     if rows:
         major, copied = _major(layers)
         (given, turned_x), (written, turned_out) = _as_rows(source, rows), _as_rows(into, rows)
-        forward.mlp(
-            given, written, *(_weight(one, major) for one in layers),
-            *(one if one is None else one.view() for one in added),
-            config=choose(width, count, rows, sms(target)), blocks=sms(target), major=major, weights=len(layers),
-            copied=copied, turned_x=turned_x, turned_out=turned_out,
-            activation=inner, output_activation=last, stream=stream, target=target,
-        )  # fmt: skip
+        constants = {
+            "config": choose(width, count, rows, sms(target)), "blocks": sms(target), "major": major,
+            "weights": len(layers), "activation": inner, "output_activation": last, "copied": copied,
+            "turned_x": turned_x, "turned_out": turned_out,
+        }  # fmt: skip
+        passed: list[_Given | None] = [given, written, *(_weight(one, major) for one in layers)]
+        passed += [one if one is None else _Given(one) for one in added]
+        apart = [(into, one, one is source) for one in (source, *layers, *added) if one is not None]
+        calls.run(forward.mlp, passed, constants, arrays, rest, stream, target, apart)
     return into.result()
 
 
-def _several(name: str, arrays: Any) -> list[Any]:
-    return list(arrays) if isinstance(arrays, list | tuple) else [arrays]
+@dataclass(frozen=True)
+class _Given:
+    """An argument, and the shape and the strides with which the kernel sees it."""
+
+    argument: Argument
+    shape: tuple[int, ...] | None = None
+    strides: tuple[int, ...] | None = None
+
+    def view(self) -> Any:
+        return self.argument.view(self.shape, self.strides)
+
+
+@functools.cache
+def _repeated(weights: int | None, biases: int | None) -> Repeated:
+    """The repeated calls with so many arrays of either: 0 says one array of all layers, None says none."""
+    names = ["x", "out"]
+    for name, count in (("weights", weights), ("biases", biases)):
+        names += [name] if count == 0 else [f"{name}[{i}]" for i in range(count or 0)]
+    return Repeated(" ".join(names), "out")
+
+
+def _count(arrays: Any) -> int | None:
+    return None if arrays is None else len(arrays) if isinstance(arrays, list | tuple) else 0
+
+
+def _several(arrays: Any) -> list[Any]:
+    return [] if arrays is None else list(arrays) if isinstance(arrays, list | tuple) else [arrays]
 
 
 def _weights(weights: Any, width: int, dtype: nv.DType) -> list[Argument]:
@@ -147,14 +184,12 @@ def _major(layers: Sequence[Argument]) -> tuple[str, bool]:
     return "k", True
 
 
-def _weight(one: Argument, major: str) -> Any:
-    if major == "k":
-        return one.view()
-    swap = matrix(one).transposed
-    return one.view(swap.shape, swap.strides)
+def _weight(one: Argument, major: str) -> _Given:
+    seen = matrix(one) if major == "k" else matrix(one).transposed
+    return _Given(one, seen.shape, seen.strides)
 
 
-def _as_rows(one: Argument, rows: int) -> tuple[Any, bool | None]:
+def _as_rows(one: Argument, rows: int) -> tuple[_Given, bool | None]:
     """An array as (rows, width). And, where a copy is made as TMA can't read or write it, whether neighbours along its
     columns are nearer."""
     *leading, width = one.spec.shape
@@ -169,5 +204,4 @@ def _as_rows(one: Argument, rows: int) -> tuple[Any, bool | None]:
     strides = axes[-1][1] if axes else width * across, across
     seen = matrix(one)
     seen = type(seen)(seen.dtype, (rows, width), strides, seen.aligned)
-    view = one.view(seen.shape, seen.strides)
-    return view, None if seen.fits_tma(1) else is_turned(seen.shape, seen.strides)
+    return _Given(one, seen.shape, seen.strides), None if seen.fits_tma(1) else is_turned(seen.shape, seen.strides)
