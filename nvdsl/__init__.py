@@ -176,6 +176,7 @@ from nvdsl.values.vector import vector
 if TYPE_CHECKING:
     from nvdsl.kernels.attention.attention import attention as attention
     from nvdsl.kernels.attention.gradient import attention_backward as attention_backward
+    from nvdsl.kernels.dropout import dropout as dropout
     from nvdsl.kernels.gemm.grouped_matmul import grouped_matmul as grouped_matmul
     from nvdsl.kernels.gemm.matmul import matmul as matmul
     from nvdsl.kernels.mlp.calls import mlp as mlp
@@ -204,6 +205,7 @@ _KERNELS = {
     "matmul": "nvdsl.kernels.gemm.matmul",
     "grouped_matmul": "nvdsl.kernels.gemm.grouped_matmul",
     "mlp": "nvdsl.kernels.mlp.calls",
+    "dropout": "nvdsl.kernels.dropout",
     "attention": "nvdsl.kernels.attention.attention",
     "attention_backward": "nvdsl.kernels.attention.gradient",
     **dict.fromkeys(("lstm", "gru", "rnn"), "nvdsl.kernels.recurrent.calls"),

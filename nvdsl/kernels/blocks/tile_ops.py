@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import nvdsl as nv
-from nvdsl.kernels.blocks.philox import kept
+from nvdsl.kernels.blocks.philox import kept, threshold
 from nvdsl.kernels.blocks.tile_op import TileOp, TilePlace
 
 LARGEST_E4M3 = 448.0
@@ -83,12 +83,13 @@ class Dropout:
 
     def __call__(self, sums: Any, at: TilePlace, seed: nv.Int, residual: nv.Array | None = None) -> Any:
         row0, col0 = nv.layout.accumulator_element(nv.warpgroup_thread(), 0)
-        scale, threshold, blocks = 1.0 / (1.0 - self.p), round(self.p * 2**32), []
+        scale, least, blocks = 1.0 / (1.0 - self.p), threshold(self.p), []
+        key = nv.u32(seed), nv.u32(nv.u64(seed) >> 32)
         for top, registers in enumerate(sums.registers()):
             values = list(registers)
             for first in range(0, len(values), 4):
                 _, right = nv.layout.accumulator_element(0, first)
-                keep = kept(seed, at.batch, at.row + row0 + top * 64, at.col + col0 + right, threshold)
+                keep = kept(key, at.batch, at.row + row0 + top * 64, at.col + col0 + right, least)
                 for register in range(first, first + 4):
                     i, j = nv.layout.accumulator_element(0, register)
                     values[register] = nv.select(keep[i, j - right], values[register] * scale, 0.0)
