@@ -47,7 +47,6 @@ def lower_transfers(work: Work) -> None:
     """Loads and stores of vectors, or of single elements, of what is left of vector.transfer_read and _write."""
     with work.transform() as script:
         script.patterns(
-            vector.ApplyDropUnitDimWithShapeCastPatternsOp,
             vector.ApplyCastAwayVectorLeadingOneDimPatternsOp,
             vector.ApplyLowerTransferPatternsOp,
             transform.ApplyCanonicalizationPatternsOp,

@@ -30,8 +30,8 @@ def fma(work: Work) -> None:
         script.patterns(
             lambda: transform_vector.ApplyTransferToScfPatternsOp(max_transfer_rank=1, full_unroll=True),
             transform_vector.ApplyTransferPermutationPatternsOp,
+            transform_vector.ApplyDropUnitDimWithShapeCastPatternsOp,  # rows that the loop over K carries
         )
-    work.clean()
     finish_stores(work)
     work.clean()
 

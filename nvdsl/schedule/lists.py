@@ -85,18 +85,21 @@ def wmma_steps(
 def mma_steps(
     block: tuple[int, int, int] = (128, 128, 64),
     warp: tuple[int, int] = (64, 32),
+    dtype: DType = f16,
     *,
     stages: int = 1,
     without: Sequence[str] = (),
 ) -> list[Step]:
-    """The same with ldmatrix and mma.sync instead of WMMA, and a swizzle instead of longer rows, for f16. From two
-    ``stages`` on, copies are those of cp.async, into as many buffers.
+    """The same with ldmatrix and mma.sync instead of WMMA, and a swizzle instead of longer rows. ``dtype``: of the
+    operands. From two ``stages`` on, copies are those of cp.async, into as many buffers.
 
     ``without``: names of steps to leave out: merge_barriers, permute, hide_latency, prefetch, swizzle.
     """
+    wide = 16 // dtype.bytes
     steps = [
-        tile_blocks(*block), bufferize(), stage(), merge_barriers(), tile_warps(*warp), tile_fragments(16, 8, 16),
-        permute("kij"), vectorize(), copies(8), launch(), unroll(), hoist_sums(), mma_sync(), swizzle(),
+        tile_blocks(*block), bufferize(), stage(), merge_barriers(), tile_warps(*warp),
+        tile_fragments(16, 8, 32 // dtype.bytes), permute("kij"), vectorize(), copies(wide), launch(), unroll(),
+        hoist_sums(), mma_sync(), swizzle(),
         *([hide_latency()] if stages == 1 else [copy_async(stages), prefetch()]),
     ]  # fmt: skip
     return _without(steps, without, ("merge_barriers", "permute", "hide_latency", "prefetch", "swizzle"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from nvdsl.ir.operands import has, integer
@@ -45,14 +46,17 @@ def mma_sync(work: Work) -> None:
     are finished in their registers by the elementwise operation behind the product."""
     contractions = _contractions(work)
     element = ir.VectorType(contractions[0].operands[0].type).element_type
-    if not isinstance(element, ir.F16Type):
-        work.refuse(f"a product of {element}", "MLIR makes mma.sync of f16", "use f16, or wmma() for tf32")
-    _check_shape(work, contractions[0], (16, 8, 16), "mma.sync")
+    is_f32, is_bf16 = isinstance(element, ir.F32Type), isinstance(element, ir.BF16Type)
+    _check_shape(work, contractions[0], (16, 8, 8) if is_f32 else (16, 8, 16), "mma.sync")
     if not any(is_shared(op.operands[0]) for op in work.find(_READ)):
         work.refuse("operands in global memory", "ldmatrix reads shared memory", "stage() before")
     fold_views(work)
     with set_aside(work):
+        if is_bf16:
+            _rename(work, "bf16", "f16")
         work.run("func.func(convert-vector-to-gpu{use-nvgpu=true})", "canonicalize", "cse")
+        if is_bf16:
+            _rename(work, "f16", "bf16")
     _order_transposed(work)
     left = _planes(work)
     if left:
@@ -63,6 +67,14 @@ def mma_sync(work: Work) -> None:
             "leave it out of the payload, or use wmma()" if unknown else "hoist_sums() before",
         )
     finish_stores(work)
+    if is_f32:
+        for op in work.find("nvgpu.mma.sync"):
+            op.attributes["tf32Enabled"] = ir.UnitAttr.get()
+
+
+def _rename(work: Work, old: str, new: str) -> None:
+    """A product of bf16 as one of f16 and back: MLIR distributes both alike, and knows one of them."""
+    work.module = ir.Module.parse(re.sub(rf"\b{old}\b|(?<=x){old}\b", new, str(work.module)))
 
 
 def _order_transposed(work: Work) -> None:

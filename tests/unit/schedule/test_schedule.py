@@ -80,6 +80,18 @@ def test_copies_ahead(level, stages, k, monkeypatch):
     assert product(sc.mma_steps(BLOCK, WARP, stages=stages), k=k) == 0
 
 
+@pytest.mark.parametrize("stages", [1, 3])
+@pytest.mark.parametrize("dtype", [nv.bf16, nv.f32])
+def test_mma_sync_of_other_types(dtype, stages):
+    steps = sc.mma_steps(BLOCK, WARP, dtype, stages=stages)
+    assert product(steps, of=dtype.numpy, dtype=dtype) == 0
+    assert product(steps, 33, 50, 41, lambda a, b, c: a.T @ b.T, of=dtype.numpy, dtype=dtype, transpose_a=True,
+                   transpose_b=True) == 0  # fmt: skip
+    shapes = [nv.ShapeDtype((64, 64), dtype)] * 2 + [nv.ShapeDtype((64, 64), nv.f32)]
+    (kernel,) = sc.compile(sc.matmul(64, 64, 64, dtype), steps).compile(*shapes).kernels.values()
+    assert f".{ {'f32': 'tf32'}.get(dtype.name, dtype.name) }." in kernel.ptx and kernel.resources.spill_stores == 0
+
+
 @pytest.mark.parametrize("dtype", [nv.f16, nv.f32])
 def test_copies_ahead_for_wmma(dtype):
     steps = [*sc.wmma_steps(BLOCK, WARP, dtype, without=["hide_latency"]), sc.copy_async(3)]
@@ -314,8 +326,6 @@ def test_bf16_and_other_functions_have_no_wmma():
 
 
 def test_what_mma_sync_and_swizzles_do_not_take():
-    with pytest.raises(ScheduleError, match=r"mma_sync\(\): a product of bf16"):
-        sc.compile(sc.matmul(64, 64, 64, nv.bf16), sc.mma_steps(BLOCK, WARP))
     with pytest.raises(ScheduleError, match=r"mma_sync\(\): vector.transfer_write has no form"):
         unhoisted = [step for step in sc.mma_steps(BLOCK, WARP) if step.name != "hoist_sums"]
         sc.compile(sc.matmul(64, 64, 64, then=relu), unhoisted)
