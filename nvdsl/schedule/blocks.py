@@ -7,10 +7,12 @@ from typing import Any
 
 from nvdsl.hopper import arch
 from nvdsl.ir.operands import integers
+from nvdsl.ir.walk import defining
 from nvdsl.mlir import ir
 from nvdsl.mlir.dialects import linalg
 from nvdsl.mlir.dialects.transform import gpu as transform_gpu
 from nvdsl.mlir.dialects.transform import structured
+from nvdsl.mlir.dialects.transform import tensor as transform_tensor
 from nvdsl.schedule.ragged import round_up
 from nvdsl.schedule.rewrite import whole_view
 from nvdsl.schedule.step import step
@@ -36,7 +38,11 @@ def tile_blocks(work: Work, m: int, n: int, k: int) -> None:
         work.run("linalg-fuse-elementwise-ops")
     batch = [1] * (product.name == "linalg.batch_matmul")
     axes = mapping([f"block<{axis}>" for axis in ("zyx" if batch else "yx")])
-    behind = _behind(work, work.one(*CONTRACTIONS, made_by=""))
+    before, behind = _around(work, work.one(*CONTRACTIONS, made_by=""))
+    if before and whole[2] != extents[2]:
+        work.refuse(f"k = {extents[2]} is no multiple of {k}, and there is an operation before the product",
+                    "what it makes of the zeros behind an array's end need not be 0",
+                    f"choose a k that divides {extents[2]}")  # fmt: skip
     with work.transform() as script:
         anchor = script.match("linalg.generic", marked=behind) if behind else script.match(*CONTRACTIONS)
         tiled = structured.TileUsingForallOp(anchor, tile_sizes=[*batch, m, n], mapping=axes)
@@ -46,7 +52,12 @@ def tile_blocks(work: Work, m: int, n: int, k: int) -> None:
             inner, around = fused.fused_op, fused.new_containing_op
         if work.find("linalg.fill"):
             structured.FuseIntoContainingOp(script.any_op, script.any_op, script.match("linalg.fill"), around)
-        structured.TileUsingForOp(inner, sizes=[0] * len(batch) + [0, 0, k])
+        _, loop = structured.TileUsingForOp(inner, sizes=[0] * len(batch) + [0, 0, k]).results
+        for mark in before:
+            maker = script.match("linalg.generic", marked=mark)
+            for outer in (around, loop):
+                maker = structured.FuseIntoContainingOp(script.any_op, script.any_op, maker, outer).fused_op
+        script.patterns(transform_tensor.ApplyFoldTensorEmptyPatternsOp)  # what they write is a tile
     work.clean()
 
 
@@ -54,19 +65,19 @@ def _is_tensor(product: Any) -> bool:
     return bool(len(product.results))
 
 
-def _behind(work: Work, product: Any) -> str:
-    """The mark of the elementwise operation that uses the product, "" if there is none."""
+def _around(work: Work, product: Any) -> tuple[list[str], str]:
+    """The marks of the elementwise operations that make A and B, and of the one that uses the product, "" if none."""
     others = work.find("linalg.generic")
-    if not others:
-        return ""
+    makers = [made for v in list(product.operands)[:2] if (made := defining(v)) is not None and made in others]
     users = [use.owner.operation for result in product.results for use in result.uses]
-    if len(others) > 1 or not _is_tensor(product) or users != [others[0].operation]:
+    behind = [op for op in others if op in users and op not in makers]
+    if others and not _is_tensor(product) or set(others) != {*makers, *behind} or len(behind) > 1:
         work.refuse(
-            f"{len(others)} elementwise operations that are not all one behind the product",
-            "what is fused is a linalg.generic on tensors that uses the product",
-            "write the payload on tensors, with elementwise operations on the product's result",
+            f"{len(others)} elementwise operations that are not all around the product",
+            "what is fused is a linalg.generic on tensors that makes A or B, or uses the product",
+            "write the payload on tensors, with elementwise operations on the product's operands and on its result",
         )
-    return work.mark(others[0])
+    return [work.mark(op) for op in makers], work.mark(behind[0]) if behind else ""
 
 
 def _extents(product: Any) -> list[int]:
@@ -90,7 +101,7 @@ def bufferize(work: Work) -> None:
     for op in work.find("memref.copy"):
         if op.operands[0].owner == op.operands[1].owner and str(op.operands[0]) == str(op.operands[1]):
             op.erase()
-    allocated = work.find("memref.alloc")
+    allocated = [op for op in work.find("memref.alloc") if not _is_operand(op)]
     if allocated:
         work.refuse(
             f"{allocated[0].results[0].type} would be a buffer in global memory",
@@ -98,6 +109,12 @@ def bufferize(work: Work) -> None:
             "give C the type of the sums",
         )
     _drop_unit_batch(work)
+
+
+def _is_operand(buffer: Any) -> bool:
+    """Whether a buffer is a tile of A or B that an elementwise operation makes: `stage` gives it a place."""
+    names = {use.owner.operation.name for use in buffer.results[0].uses}
+    return names <= {"linalg.generic", *CONTRACTIONS} and buffer.operation.parent.name in ("scf.for", "scf.forall")
 
 
 def _drop_results(work: Work) -> None:

@@ -30,6 +30,8 @@ def finish(work: Work) -> None:
         what = f"a {left[0].name} is left" if left else f"{len(launches)} launches"
         work.refuse(what, "a schedule makes one launch, and leaves nothing that is not mapped to threads",
                     "copies(), tile_warps() or tile_threads(), launch() and, on vectors, wmma() before")  # fmt: skip
+    if any(not is_shared(op.results[0]) for op in work.find("memref.alloc")):
+        work.refuse("a buffer in global memory", "what is made of A or B is written to shared memory", "stage() before")
     if EXTENTS in work.one("func.func", made_by="").attributes:
         work.refuse("arrays that tile_blocks() has rounded up", "what is outside is not touched", "mask() before")
     fold_views(work)

@@ -50,6 +50,9 @@ def mma_sync(work: Work) -> None:
     _check_shape(work, contractions[0], (16, 8, 8) if is_f32 else (16, 8, 16), "mma.sync")
     if not any(is_shared(op.operands[0]) for op in work.find(_READ)):
         work.refuse("operands in global memory", "ldmatrix reads shared memory", "stage() before")
+    if any(_changes(op) for op in work.find(_WRITE, "memref.store")):
+        work.refuse("an operation before the product", "MLIR would distribute it like the product",
+                    "leave it out of the payload, or use wmma() or fma()")  # fmt: skip
     fold_views(work)
     with set_aside(work):
         if is_bf16:
@@ -70,6 +73,12 @@ def mma_sync(work: Work) -> None:
     if is_f32:
         for op in work.find("nvgpu.mma.sync"):
             op.attributes["tf32Enabled"] = ir.UnitAttr.get()
+
+
+def _changes(store: Any) -> bool:
+    """Whether a store into shared memory stores something else than was loaded."""
+    made = defining(store.operands[0])
+    return is_shared(store.operands[1]) and (made is None or made.name not in (_READ, "memref.load"))
 
 
 def _rename(work: Work, old: str, new: str) -> None:

@@ -13,6 +13,7 @@ from nvdsl.errors import ArgumentError, TraceError, frames
 from nvdsl.ir.walk import find
 from nvdsl.mlir import ir, threads
 from nvdsl.mlir.dialects import linalg
+from nvdsl.mlir.dialects import tensor as tensors
 from nvdsl.values.dtypes import DType, bf16, f16, f32
 from nvdsl.values.traced import Value
 
@@ -68,6 +69,8 @@ def matmul(
     transpose_a: bool = False,
     transpose_b: bool = False,
     add: bool = False,
+    of_a: Callable[[Any], Any] | None = None,
+    of_b: Callable[[Any], Any] | None = None,
     then: Callable[..., Any] | None = None,
     operands: Sequence[str] = (),
 ) -> Payload:
@@ -80,6 +83,8 @@ def matmul(
     ``then``: a function of an element of ``A B``, and of one of each of the ``operands``, to that of C, with nvdsl's
     operators and functions (``lambda x, bias: nv.max(x + bias, 0.0)``). An operand is an array ``"m"``, ``"n"`` or
     ``"mn"`` of the sums' type: one element a row, a column, or an element. The function takes ``(A, B, *operands, C)``.
+
+    ``of_a``, ``of_b``: functions of an element of A or of B, of ``dtype``, to the one that is multiplied in its place.
 
     Raises ArgumentError for types and extents that there are not.
     """
@@ -121,31 +126,41 @@ def matmul(
       {product}
       return %p : {c}
     }}"""
-    if then is None:
+    if not (then or of_a or of_b):
         return payload(text)
     texts = [_OPERANDS[one] if rank == 3 else _OPERANDS[one].replace("b, ", "") for one in operands]
-    return _with_epilogue(text, then, [f"affine_map<{one}>" for one in texts], rank)
-
-
-def _with_epilogue(text: str, then: Callable[..., Any], maps: list[str], rank: int) -> Payload:
-    """The same with an elementwise operation behind the product, whose body ``then`` makes."""
     with threads.mlir, modules.context(), ir.Location.unknown():
         module = ir.Module.parse(text)
-        function = module.body.operations[0]
-        block = function.regions[0].blocks[0]
+        block = module.body.operations[0].regions[0].blocks[0]
         end = list(block.operations)[-1]
-        product = end.operands[0]
-        extra = list(block.arguments)[2:-1]
-        identity = ir.AffineMapAttr.get(ir.AffineMap.get_identity(rank))
-        indexing = ir.ArrayAttr.get([*(ir.Attribute.parse(one) for one in maps), identity])
-        parallel = ir.ArrayAttr.get([ir.Attribute.parse("#linalg.iterator_type<parallel>")] * rank)
-        with ir.InsertionPoint(end):
-            generic = linalg.GenericOp([product.type], extra, [product], indexing, parallel)
-        types = [ir.RankedTensorType(v.type).element_type for v in (*extra, product)]
-        body = generic.regions[0].blocks.append(*types, arg_locs=[ir.Location.unknown()] * len(types))
-        with ir.InsertionPoint(body):
-            *others, x = body.arguments
-            made = then(x, *others)
-            linalg.YieldOp([made if isinstance(made, ir.Value) else Value(made)])
-        end.operands[0] = generic.results[0]
+        product = end.operands[0].owner.operation
+        for number, function in enumerate((of_a, of_b)):
+            if function is not None:
+                with ir.InsertionPoint(product):
+                    operand = product.operands[number]
+                    kind = ir.RankedTensorType(operand.type)
+                    empty = tensors.empty(kind.shape, kind.element_type)
+                    product.operands[number] = _elementwise(function, [operand], empty, ["identity"])
+        if then is not None:
+            with ir.InsertionPoint(end):
+                extra = list(block.arguments)[2:-1]
+                maps = [f"affine_map<{one}>" for one in texts]
+                end.operands[0] = _elementwise(then, extra, product.results[0], maps)
         return payload(module)
+
+
+def _elementwise(function: Callable[..., Any], inputs: list[Any], out: Any, maps: list[str]) -> Any:
+    """A linalg.generic whose body ``function`` makes: of an element of ``out`` and of the inputs, or of an only input
+    where ``out`` is empty."""
+    rank = ir.RankedTensorType(out.type).rank
+    identity = ir.AffineMapAttr.get(ir.AffineMap.get_identity(rank))
+    indexing = [*(identity if one == "identity" else ir.Attribute.parse(one) for one in maps), identity]
+    parallel = ir.ArrayAttr.get([ir.Attribute.parse("#linalg.iterator_type<parallel>")] * rank)
+    generic = linalg.GenericOp([out.type], inputs, [out], ir.ArrayAttr.get(indexing), parallel)
+    types = [ir.RankedTensorType(v.type).element_type for v in (*inputs, out)]
+    body = generic.regions[0].blocks.append(*types, arg_locs=[ir.Location.unknown()] * len(types))
+    with ir.InsertionPoint(body):
+        *others, x = body.arguments
+        made = function(*others) if maps == ["identity"] else function(x, *others)
+        linalg.YieldOp([made if isinstance(made, ir.Value) else Value(made)])
+    return generic.results[0]

@@ -7,11 +7,11 @@ from typing import Any
 
 from nvdsl.ir.walk import defining
 from nvdsl.mlir import ir
-from nvdsl.mlir.dialects import linalg, memref, transform
+from nvdsl.mlir.dialects import arith, linalg, memref, transform, vector
 from nvdsl.mlir.dialects.transform import structured
 from nvdsl.schedule.blocks import thread_count
 from nvdsl.schedule.ragged import real_shape
-from nvdsl.schedule.rewrite import whole_view
+from nvdsl.schedule.rewrite import clone, key, whole_view
 from nvdsl.schedule.step import step
 from nvdsl.schedule.work import Work, mapping
 
@@ -27,7 +27,7 @@ def is_shared(value: Any) -> bool:
 @step
 def stage(work: Work) -> None:
     """Gives the block's tiles of A and B buffers in shared memory, with a copy into each in every step of K, and
-    barriers before and after each copy."""
+    barriers before and after each copy. An elementwise operation that makes A or B writes there, and is the copy."""
     product = work.one("linalg.matmul", made_by="tile_blocks() and bufferize() before")
     if len(product.results):
         work.refuse("the product is still on tensors", "buffers have a memory space", "bufferize() before")
@@ -45,17 +45,42 @@ def stage(work: Work) -> None:
         with ir.InsertionPoint(op), op.location:
             linalg.copy(op.operands[0], outs=[op.operands[1]])
         op.erase()
+    for op in work.find("linalg.copy"):
+        _write_there(op)
     work.clean()
+
+
+def _write_there(copy: Any) -> None:
+    """Of a copy of what an elementwise operation has written to a buffer: the operation in its place."""
+    views, made = [], defining(copy.operands[0])
+    while made is not None and made.name == "memref.subview":
+        views.append(made)
+        made = defining(made.operands[0])
+    if made is None or made.name != "memref.alloc":
+        return
+    users = [use.owner.operation for value in (*made.results, *(v for op in views for v in op.results))
+             for use in value.uses]  # fmt: skip
+    (maker,) = {op for op in users if op.name == "linalg.generic"}
+    maker.operands[len(maker.operands) - 1] = copy.operands[1]
+    maker.move_before(copy)
+    copy.erase()
+
+
+def into_shared(work: Work) -> list[Any]:
+    """What fills tiles in shared memory: copies, and elementwise operations that write there."""
+    found = work.find("linalg.copy", "linalg.generic")
+    return [op for op in found if is_shared(op.operands[len(op.operands) - 1])]
 
 
 @step
 def merge_barriers(work: Work) -> None:
     """Drops barriers that order nothing: one directly behind another, and one between two copies into different
     buffers."""
+    filling = into_shared(work)
     for barrier in work.find("gpu.barrier"):
         before, after = _neighbours(barrier)
-        both = {before and before.name, after and after.name}
-        if both == {"linalg.copy"} and _apart(before, after):
+        both = before is not None and after is not None and before in filling and after in filling
+        if both and _apart(before, after):
             barrier.erase()
         elif before is not None and before.name == "gpu.barrier":
             barrier.erase()
@@ -63,9 +88,8 @@ def merge_barriers(work: Work) -> None:
 
 def _apart(first: Any, second: Any) -> bool:
     """Whether neither copy touches a buffer that the other one writes: each reads global memory."""
-    (one, target), (other, second_target) = first.operands, second.operands
-    into_shared = is_shared(target) and is_shared(second_target) and not is_shared(one) and not is_shared(other)
-    return into_shared and defining(target) != defining(second_target)
+    (*one, target), (*other, second_target) = first.operands, second.operands
+    return not any(map(is_shared, (*one, *other))) and defining(target) != defining(second_target)
 
 
 def _neighbours(op: Any) -> tuple[Any, Any]:
@@ -91,7 +115,7 @@ def pad(work: Work, elements: int = 8) -> None:
                 f"pad by a multiple of {16 // size}",
             )
         for use in tile.results[0].uses:
-            if use.owner.operation.name not in ("linalg.copy", "linalg.matmul", "memref.dealloc"):
+            if use.owner.operation.name not in ("linalg.copy", "linalg.generic", "linalg.matmul", "memref.dealloc"):
                 work.refuse(
                     f"{plain} is in parts already ({use.owner.operation.name})",
                     "it works on whole tiles",
@@ -143,26 +167,27 @@ def copies(work: Work, width: int = 1) -> None:
 
     Of an array whose rows are no multiple of ``width``, it is a half of it, a fourth, and so on.
     """
-    found = work.find("linalg.copy")
+    found = into_shared(work)
     if not found:
         work.refuse("there is no copy", "it works on the copies of stage()", "stage() before")
     threads = thread_count(work)
     asked = width
     for op in found:
         width = asked
-        rows, columns = op.operands[1].type.shape
-        size = _element_bytes(op.operands[1].type.element_type)
+        *sources, target = op.operands
+        rows, columns = target.type.shape
+        size = _element_bytes(target.type.element_type)
         if width < 1 or columns % width or width * size not in (2, 4, 8, 16):
             work.refuse(
                 f"{width} elements at once of rows of {columns} of {size} bytes",
                 "a thread moves 2, 4, 8 or 16 bytes, and rows are whole numbers of that",
                 "another width",
             )
-        width = _fitting(width, real_shape(work, op.operands[0])[-1])
+        width = _fitting(width, real_shape(work, sources[0])[-1])
         down, across = _grid(rows, columns // width, threads)
         mark = work.mark(op)
         with work.transform() as script:
-            copy = script.match("linalg.copy", marked=mark)
+            copy = script.match(op.name, marked=mark)
             loops = structured.TileUsingForOp(copy, sizes=[down, across * width])
             for loop in loops.results[1:]:
                 transform.AnnotateOp(loop, COPY_LOOP)
@@ -170,8 +195,46 @@ def copies(work: Work, width: int = 1) -> None:
                 loops.results[0], tile_sizes=[1, width],
                 mapping=mapping(["thread<linear_dim_1>", "thread<linear_dim_0>"]),
             )  # fmt: skip
+            if op.name == "linalg.generic":
+                continue
             if width > 1:
                 structured.VectorizeOp(each.tiled_op)
             else:
                 structured.ConvertToLoopsOp(script.any_op, each.tiled_op)
+    for op in into_shared(work):
+        _compute(work, op)
     work.clean()
+
+
+def _compute(work: Work, op: Any) -> None:
+    """An elementwise operation on a few neighbours in a row, as a load, a function of each element, and a store."""
+    *sources, target = op.operands
+    maps = [ir.AffineMapAttr(one).value for one in ir.ArrayAttr(op.attributes["indexing_maps"])]
+    if len(sources) != 1 or maps[0] != maps[1]:
+        work.refuse("an operation of several arrays before the product", "a thread copies an element and changes it",
+                    "a linalg.generic with one input, of the shape of its output")  # fmt: skip
+    width = target.type.shape[-1]
+    body = op.regions[0].blocks[0]
+    *inner, end = [one.operation for one in body.operations]
+    with ir.InsertionPoint(op), op.location:
+        zero = arith.constant(ir.IndexType.get(), 0)
+        elements = []
+        loaded = memref.load(sources[0], [zero, zero]) if width == 1 else _row(sources[0], width, zero)
+        for i in range(width):
+            x = loaded if width == 1 else vector.extract(loaded, [], [0, i])
+            values = clone(inner, {key(body.arguments[0]): x})
+            elements.append(values.get(key(end.operands[0]), end.operands[0]))
+        if width == 1:
+            memref.store(elements[0], target, [zero, zero])
+        else:
+            made = vector.from_elements(ir.VectorType.get([1, width], target.type.element_type), elements)
+            bounds = ir.ArrayAttr.get([ir.BoolAttr.get(True)] * 2)
+            vector.transfer_write(None, made, target, [zero, zero], ir.AffineMap.get_identity(2), bounds)
+    op.erase()
+
+
+def _row(source: Any, width: int, zero: Any) -> Any:
+    kind = ir.VectorType.get([1, width], source.type.element_type)
+    bounds = ir.ArrayAttr.get([ir.BoolAttr.get(True)] * 2)
+    none = arith.constant(source.type.element_type, 0.0)
+    return vector.transfer_read(kind, source, [zero, zero], ir.AffineMap.get_identity(2), none, bounds)

@@ -10,7 +10,7 @@ from nvdsl.mlir.dialects import transform
 from nvdsl.mlir.dialects.transform import loop as transform_loop
 from nvdsl.mlir.dialects.transform import structured
 from nvdsl.schedule.elementwise import pull_out
-from nvdsl.schedule.shared import COPY_LOOP
+from nvdsl.schedule.shared import COPY_LOOP, into_shared
 from nvdsl.schedule.step import step
 from nvdsl.schedule.work import Work, mapping
 
@@ -25,7 +25,8 @@ def _in_place(work: Work) -> list[Any]:
     product = work.one("linalg.matmul", made_by="tile_blocks() and bufferize() before")
     if len(product.results):
         work.refuse("the product is still on tensors", "it works on memrefs", "bufferize() before")
-    return work.find(*_BLOCKWIDE)
+    filling = into_shared(work)
+    return [op for op in work.find(*_BLOCKWIDE) if op not in filling]
 
 
 def _check_tile(work: Work, op: Any, tile: tuple[int, int], what: str) -> None:
@@ -54,8 +55,9 @@ def tile_threads(work: Work, m: int, n: int) -> None:
     for op in _in_place(work):
         _check_tile(work, op, (m, n), "threads")
     _tile_all(work, mapping(["thread<linear_dim_1>", "thread<linear_dim_0>"]), num_threads=[m, n])
-    with work.transform() as script:
-        structured.ConvertToLoopsOp(script.any_op, script.match(*_BLOCKWIDE))
+    for mark in [work.mark(op) for op in _in_place(work)]:
+        with work.transform() as script:
+            structured.ConvertToLoopsOp(script.any_op, script.match(*_BLOCKWIDE, marked=mark))
 
 
 @step
