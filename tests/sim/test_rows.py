@@ -63,6 +63,7 @@ CONFIGS = [
     RowsConfig(1, 64, 1, 2, 1),
     RowsConfig(2, 128, 2, 1, 0),
     RowsConfig(4, 16, 1, 2, 0, held=False),
+    RowsConfig(4, 16, 1, 2, 0, packed=True),
 ]
 
 

@@ -31,9 +31,12 @@ _MOST_HELD = 64
 @dataclass(frozen=True)
 class RowsConfig:
     """``wide`` elements in an access, ``lanes`` threads of a block for a row, ``cluster`` blocks, ``steps`` accesses of
-    a thread, the first ``full`` of which lie within the row for all threads; ``threads`` in a block. ``held``: a thread
-    keeps its parts in registers between the passes over a row; else it reads them again. ``blocks_per_sm``: that ptxas
-    leaves registers for."""
+    a thread, the first ``full`` of which lie within the row for all threads; ``threads`` in a block.
+
+    ``held``: a thread keeps its parts in registers between the passes over a row; else it reads them again. ``packed``:
+    it keeps 16-bit elements as they came, and converts them in each pass anew. ``blocks_per_sm``: that ptxas leaves
+    registers for. ``ahead``: how many rows of a group are on their way, see `nvdsl.kernels.rows.ahead`; 0: each is
+    loaded when its turn comes."""
 
     wide: int
     lanes: int
@@ -41,7 +44,9 @@ class RowsConfig:
     steps: int
     full: int
     held: bool = True
+    packed: bool = False
     blocks_per_sm: int = 1
+    ahead: int = 0
 
     @property
     def threads(self) -> int:

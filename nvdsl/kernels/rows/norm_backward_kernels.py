@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 import nvdsl as nv
+from nvdsl.kernels.rows.ahead import Ahead
 from nvdsl.kernels.rows.column_sums import add_up
 from nvdsl.kernels.rows.config import RowsConfig
 from nvdsl.kernels.rows.row import Beside, Matrix, Parts, PerRow, Row, Vector
@@ -42,10 +43,20 @@ def norm_backward(
         block, group = nv.block_id.x // config.cluster, nv.thread_id.x // config.lanes
         zero = nv.vector([0.0] * config.wide, nv.f32)
         totals = [[zero for _ in range(config.steps)] for _ in sums]
+        first = block * config.groups + group
+        ahead = Ahead([dy, x], config, first, count * config.groups) if config.ahead else None
+        state = nv.PipelineState(max(config.ahead, 1))
+        if ahead is not None:
+            ahead.begin()
         for turn in nv.range(nv.cdiv(rows, count * config.groups), unroll=False):
-            row = Row(x.shape, config, (turn * count + block) * config.groups + group)
+            row = Row(x.shape, config, first + turn * count * config.groups)
             row.exists = row.index < rows
-            gradient, normalized = _one_row(row, dy, x, dx, mean, rstd, weight, dresidual)
+            if ahead is None:
+                gradient, given = row.read(dy), row.read(x)
+            else:
+                gradient, given = ahead.read(row, state)
+            gradient, normalized = _one_row(row, gradient, given, dx, mean, rstd, weight, dresidual, ahead, state)
+            state = state.next()
             for i, out in enumerate(sums):
                 for step in range(config.steps):
                     more = gradient(step) * normalized(step) if out is dweight else gradient(step)
@@ -61,17 +72,18 @@ def norm_backward(
 
 def _one_row(
     row: Row,
-    dy: nv.Array,
-    x: nv.Array,
+    gradient: Parts,
+    given: Parts,
     dx: nv.Array,
     mean: nv.Array | None,
     rstd: nv.Array,
     weight: nv.Array | None,
     dresidual: nv.Array | None,
+    ahead: Ahead | None,
+    state: nv.PipelineState,
 ) -> tuple[Parts, Parts]:
     """With ``g = dy * weight`` and ``z = (x - mean) * rstd`` it is ``dx = rstd * (g - mean(g) - z * mean(g * z))``, for
     RMSNorm without ``mean(g)``. ``dresidual`` is added. Returns dy and z."""
-    gradient, given = row.read(dy), row.read(x)
     factor = None if weight is None else Beside(weight, row).begin()
     inverse, share = row.number(rstd), 1.0 / nv.f32(row.cols)
     centre = None if mean is None else row.number(mean)
@@ -88,6 +100,8 @@ def _one_row(
         slope, offset = row.sum(along)[0] * share, None
     else:
         slope, offset = (total * share for total in row.sum(along, lambda total, step: total + through(step)))
+    if ahead is not None:
+        ahead.next(row, state)
     beyond = None if dresidual is None else row.read(dresidual)
 
     def result(step: int) -> Any:

@@ -9,6 +9,10 @@ from typing import Any, TypeAlias
 import nvdsl as nv
 from nvdsl.kernels.arguments import ALIGNMENT
 from nvdsl.kernels.rows.config import RowsConfig
+from nvdsl.lang.packing import as_words
+from nvdsl.mlir import ir
+from nvdsl.mlir.dialects import llvm
+from nvdsl.values.traced import wrap
 
 _AHEAD = 32
 """Bytes of a row for all rows that a thread has loaded ahead."""
@@ -46,10 +50,16 @@ class Row:
             lane = nv.cluster_rank() * config.lanes + lane
         self.leads = lane == 0
         self.first = lane * config.wide
+        self.zero: Any = None
+        """0, which ptxas can't know, and which depends on what the row's threads exchanged last."""
 
     def column(self, step: int) -> nv.Int:
         """The first column of access number ``step``."""
         return self.first + step * self.config.stride
+
+    def at(self, step: int) -> tuple[nv.Int, nv.Int]:
+        """Where access number ``step`` begins in a matrix."""
+        return self.index, self.column(step)
 
     def inside(self, step: int) -> nv.Bool:
         """Whether the row has elements there: known for all but the last accesses."""
@@ -59,22 +69,37 @@ class Row:
         """``values`` within the row, ``other`` behind its end."""
         return values if step < self.config.full else nv.where(self.inside(step), values, other)
 
-    def read(self, x: nv.Array, missing: float = 0.0) -> Parts:
-        """This thread's elements of an array, with ``missing`` behind the end of the row."""
+    def read(self, x: nv.Array, missing: float = 0.0, at: Callable[[int], Any] | None = None) -> Parts:
+        """This thread's elements of an array, with ``missing`` behind the end of the row. ``at``: where those of an
+        access lie, in an array that is no matrix of rows."""
         if not self.config.held:
             return lambda step: self._load(x, step, missing).to(nv.f32)
+        at = at or self.at
         parts = [nv.vector([missing] * self.config.wide, x.dtype) for _ in range(self.config.steps)]
         if self.exists:
             for step in range(self.config.steps):
                 if self.inside(step):
-                    parts[step] = x.vector((self.index, self.column(step)), self.config.wide)
-        return lambda step: parts[step].to(nv.f32)
+                    parts[step] = x.vector(at(step), self.config.wide)
+        return lambda step: self._as_they_came(parts[step]).to(nv.f32)
 
     def _load(self, x: nv.Array, step: int, missing: float) -> Any:
         part = nv.vector([missing] * self.config.wide, x.dtype)
         if self.exists and self.inside(step):
-            part = x.vector((self.index, self.column(step)), self.config.wide)
+            part = x.vector(self.at(step), self.config.wide)
         return part
+
+    def _as_they_came(self, part: Any) -> Any:
+        """The part, of which ptxas does not see that it is the same as before the last exchange. Else it would convert
+        parts once, and keep the f32s, in twice the registers."""
+        if self.zero is None or part.dtype.bits != 16 or part.shape[0] < 2:
+            return part
+        words = nv.vector([word ^ self.zero for word in as_words([part], part.dtype)], nv.i32)
+        return wrap(llvm.bitcast(ir.VectorType.get(part.shape, part.dtype.ir), words), part.dtype)
+
+    def _exchanged(self, found: Any) -> Any:
+        if self.config.packed:
+            self.zero = nv.bitcast(found, nv.i32) & nv.i32(nv.i64(self.cols) >> 32)
+        return found
 
     def hold(self, parts: Parts) -> Parts:
         """The same, computed once where parts are held."""
@@ -88,7 +113,7 @@ class Row:
         if not self.config.held:
             return lambda step: parts(step).to(dtype).to(nv.f32)
         made = [parts(step).to(dtype) for step in range(self.config.steps)]
-        return lambda step: made[step].to(nv.f32)
+        return lambda step: self._as_they_came(made[step]).to(nv.f32)
 
     def write(self, y: nv.Array, parts: Parts) -> None:
         """Store this thread's elements, converted to the array's type."""
@@ -96,9 +121,9 @@ class Row:
             values = parts(step).to(y.dtype)
             if self.exists and self.inside(step):
                 if self.config.wide * y.dtype.bytes == 1:
-                    y[self.index, self.column(step)] = values[0]
+                    y[self.at(step)] = values[0]
                 else:
-                    y.store_vector(values, (self.index, self.column(step)))
+                    y.store_vector(values, self.at(step))
 
     def put(self, y: nv.Array, value: nv.Value) -> None:
         """Store a number of the row."""
@@ -121,7 +146,10 @@ class Row:
 
     def sums(self, *mine: Any) -> tuple[Any, ...]:
         """The sums of numbers over all threads of the row; one exchange for all of them."""
-        return nv.cluster.sum(mine) if self.config.cluster > 1 else nv.block.sum(mine, width=self.config.lanes)
+        config = self.config
+        found = nv.cluster.sum(mine) if config.cluster > 1 else nv.block.sum(mine, width=config.lanes)
+        self._exchanged(found[0])
+        return found
 
     def sum(self, *terms: Term) -> tuple[Any, ...]:
         """For each term its sum over the row."""
@@ -130,7 +158,9 @@ class Row:
     def max(self, parts: Parts) -> Any:
         """The greatest element of the row."""
         mine = reduce(nv.maximum, [parts(step) for step in range(self.config.steps)]).max()
-        return nv.cluster.max(mine) if self.config.cluster > 1 else nv.block.max(mine, width=self.config.lanes)
+        config = self.config
+        found = nv.cluster.max(mine) if config.cluster > 1 else nv.block.max(mine, width=config.lanes)
+        return self._exchanged(found)
 
 
 class Beside:
