@@ -48,38 +48,44 @@ def product(config, m, n, k, blocks, layout="nn", options=None, dtype=np.float16
     np.testing.assert_array_equal(d, expected)
 
 
-@pytest.mark.parametrize("options", ORDERS, ids=["late", "eager", "random"])
+SHAPES = [
+    (small(), (256, 128, 256), 3),
+    (small(in_flight=0), (256, 64, 256), 2),
+    (small(store_buffers=1, tile_n=128), (128, 128, 128), 1),
+    (small(cluster_m=2), (256, 128, 256), 2),
+    (small(cluster_n=2), (128, 256, 256), 2),
+    (small("pingpong"), (384, 64, 320), 1),
+    (small("pingpong", cluster_m=2), (512, 64, 256), 2),
+    (small("splitk"), (256, 64, 512), None),
+    (small("splitk", 64, 128, consumers=1, split=4), (64, 128, 512), None),
+    (small("splitk", 128, 32, consumers=1), (128, 64, 256), None),
+]
+
+
+def id_of(x):
+    return x.delivery if isinstance(x, sim.Options) else str(x)
+
+
 @pytest.mark.parametrize(
-    ("config", "shape", "blocks"),
-    [
-        (small(), (256, 128, 256), 3),
-        (small(in_flight=0), (256, 64, 256), 2),
-        (small(store_buffers=1, tile_n=128), (128, 128, 128), 1),
-        (small(cluster_m=2), (256, 128, 256), 2),
-        (small(cluster_n=2), (128, 256, 256), 2),
-        (small("pingpong"), (384, 64, 320), 1),
-        (small("pingpong", cluster_m=2), (512, 64, 256), 2),
-        (small("splitk"), (256, 64, 512), None),
-        (small("splitk", 64, 128, consumers=1, split=4), (64, 128, 512), None),
-        (small("splitk", 128, 32, consumers=1), (128, 64, 256), None),
-    ],
-    ids=str,
+    ("config", "shape", "blocks", "options"),
+    sample([(*one, order) for one in SHAPES for order in ORDERS], 20),
+    ids=id_of,
 )
 def test_every_schedule(config, shape, blocks, options):
     product(config, *shape, blocks, options=options)
 
 
-@pytest.mark.parametrize("options", ORDERS, ids=["late", "eager", "random"])
+CUT = [
+    ((384, 64, 320), 2),  # a round, and a tile for two
+    ((128, 64, 640), 3),  # one tile for all: the owner is given sums twice
+    ((128, 128, 640), 3),  # two tiles for three: a block gives, then owns
+    ((640, 64, 192), 3),  # and then it has whole tiles
+    ((512, 64, 64), 3),  # too short to be cut
+]
+
+
 @pytest.mark.parametrize(
-    ("shape", "blocks"),
-    [
-        ((384, 64, 320), 2),  # a round, and a tile for two
-        ((128, 64, 640), 3),  # one tile for all: the owner is given sums twice
-        ((128, 128, 640), 3),  # two tiles for three: a block gives, then owns
-        ((640, 64, 192), 3),  # and then it has whole tiles
-        ((512, 64, 64), 3),  # too short to be cut
-    ],
-    ids=str,
+    ("shape", "blocks", "options"), sample([(*one, order) for one in CUT for order in ORDERS], 8), ids=id_of
 )
 def test_tiles_cut_along_k(shape, blocks, options):
     product(small("streamk"), *shape, blocks, options=options, least=1)
@@ -118,7 +124,7 @@ def test_rows_that_are_not_there_are_zero_and_not_loaded(config, options):
 @pytest.mark.parametrize(
     ("schedule", "layout", "options"),
     sample([(kind, x, order) for kind in MATMUL for x in ("nn", "nt", "tn", "tt") for order in ORDERS], 10),
-    ids=lambda x: x.delivery if isinstance(x, sim.Options) else x,
+    ids=id_of,
 )
 def test_the_last_tile_of_a_row_or_column_is_loaded_as_far_as_there_is_memory(schedule, layout, options):
     """More slices of K than slots: the short boxes come, over what whole ones have left."""

@@ -11,7 +11,7 @@ from tests.exhaustive import exhaustive
 from tests.sim.mutants import table
 from tests.sim.mutants.subjects import SUBJECTS, subject
 
-SOME = 6
+SOME = 4
 """Mutants of one kernel that `make test` tries."""
 
 

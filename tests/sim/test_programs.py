@@ -23,7 +23,7 @@ def program(name):
 @pytest.mark.parametrize("schedules", [SCHEDULES[::13], pytest.param(SCHEDULES, marks=exhaustive)], ids=["some", "all"])
 @pytest.mark.parametrize(
     ("name", "level"),
-    [*((name, "traced") for name in NAMES), *sample([(name, "nvvm") for name in NAMES], len(NAMES) // 2)],
+    [*((name, "traced") for name in NAMES), *sample([(name, "nvvm") for name in NAMES], len(NAMES) // 3)],
 )
 def test_right_numbers_and_no_false_alarm(name, level, schedules):
     one = program(name)

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from nvdsl import sim
+from tests.exhaustive import exhaustive
 from tests.sim import orders, orders_global
 from tests.sim.simulate import traced, verdict_of, zeros
 
@@ -18,10 +19,14 @@ BOTH = (True, False)
 ORDERS = ("order", "fence", "relaxed")
 SCHEDULES = [
     sim.Options(),
-    sim.Options(delivery="eager"),
-    sim.Options(order="reverse"),
+    sim.Options.random(0),
     sim.Options(level="nvvm"),
-    *(sim.Options.random(seed) for seed in range(5)),
+    sim.Options.random(1),
+    sim.Options(delivery="eager"),
+    sim.Options.random(2),
+    sim.Options(order="reverse"),
+    sim.Options.random(3),
+    sim.Options.random(4),
 ]
 
 
@@ -180,13 +185,14 @@ def lines(function, texts):
     return found
 
 
+@pytest.mark.parametrize("schedules", [SCHEDULES[::2], pytest.param(SCHEDULES, marks=exhaustive)], ids=["some", "all"])
 @pytest.mark.parametrize(("rule", "row"), list(rows()))
-def test_verdict(rule, row):
+def test_verdict(rule, row, schedules):
     name, make = rule.__name__, TABLES[rule][0]
     kernel = getattr(orders, name, None) or getattr(orders_global, name)
     expected, arrays = rule(**row), make()
     program = traced(kernel, *arrays, **row)
-    for options in SCHEDULES:
+    for options in schedules:
         for array, fresh in zip(arrays, make(), strict=True):
             array[...] = fresh
         error = verdict_of(program, options)

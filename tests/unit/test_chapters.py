@@ -9,6 +9,7 @@ import pytest
 
 import nvdsl as nv
 from nvdsl.ir.walk import find
+from tests.exhaustive import exhaustive
 from tests.unit.kernels import array
 
 SQUARE = (8192, 8192)
@@ -102,7 +103,9 @@ def strict(chapter: str, function: str) -> Any:
     return nv.jit(getattr(module, function).__wrapped__, strict=True)
 
 
-@pytest.mark.parametrize("case", CASES.values(), ids=list(CASES))
+@pytest.mark.parametrize(
+    "case", [pytest.param(case, id=name, marks=exhaustive if " of " in name else ()) for name, case in CASES.items()]
+)
 def test_a_chapter_compiles_as_it_is_meant(case):
     chapter, function, arguments, tiles, barriers, threads, registers = case
     (kernel,) = strict(chapter, function).compile(*arguments).kernels.values()

@@ -44,7 +44,7 @@ def weighted(value, *elements):
 
 @pytest.mark.parametrize(
     ("config", "shape", "names"),
-    sample(list(itertools.product(CONFIGS, SHAPES, (list(OPERANDS)[:5], list(OPERANDS)[5:]))), 11),
+    sample(list(itertools.product(CONFIGS, SHAPES, (list(OPERANDS)[:5], list(OPERANDS)[5:]))), 7),
     ids=lambda x: x.schedule + str(x.tile_n) if isinstance(x, Config) else x[0] if isinstance(x, list) else str(x),
 )
 def test_each_kind_of_operand(config, shape, names):

@@ -9,11 +9,15 @@ import pytest
 
 import nvdsl as nv
 from nvdsl.kernels.blocks.linear_combination import ACTIVATIONS
+from tests.exhaustive import sample
 from tests.unit.kernels.products import CONFIGS, SMALL, made, product
 
 
-@pytest.mark.parametrize("config", [*CONFIGS, None], ids=lambda c: c.schedule if c else "simple")
-@pytest.mark.parametrize("shape", [(70, 40, 33), (64, 80, 40)], ids=["ragged", "even"])
+@pytest.mark.parametrize(
+    ("config", "shape"),
+    sample([(config, shape) for config in (*CONFIGS, None) for shape in ((70, 40, 33), (64, 80, 40))], 6),
+    ids=lambda x: str(x) if isinstance(x, tuple) else x.schedule if x else "simple",
+)
 def test_the_whole_epilogue(config, shape):
     m, n, k = shape
     a, b, c, bias = made(2, m, k), made(2, k, n), made(2, m, n), made(n)

@@ -17,6 +17,7 @@ import nvdsl as nv
 from nvdsl.ir.walk import constant, find
 from nvdsl.kernels import Config
 from nvdsl.kernels.gemm import simple
+from tests.exhaustive import sample
 from tests.unit.kernels import array
 from tests.unit.kernels.products import CONFIGS, SMALL, made, product
 
@@ -58,19 +59,22 @@ def test_ragged_sizes(config, shape):
     check(made(m, k), made(k, n), config=config)
 
 
-@pytest.mark.parametrize("config", CONFIGS, ids=lambda c: c.schedule)
+BATCHES = [
+    ((3, 72, 40), (3, 40, 16)),
+    ((3, 72, 40), (40, 16)),  # one B for all: rows of one product
+    ((72, 40), (3, 40, 16)),
+    ((2, 1, 9, 40), (1, 3, 40, 16)),
+    ((2, 3, 9, 7), (2, 3, 7, 5)),
+    ((40,), (40, 16)),
+    ((72, 40), (40,)),
+    ((40,), (40,)),
+]
+
+
 @pytest.mark.parametrize(
-    ("a", "b"),
-    [
-        ((3, 72, 40), (3, 40, 16)),
-        ((3, 72, 40), (40, 16)),  # one B for all: rows of one product
-        ((72, 40), (3, 40, 16)),
-        ((2, 1, 9, 40), (1, 3, 40, 16)),
-        ((2, 3, 9, 7), (2, 3, 7, 5)),
-        ((40,), (40, 16)),
-        ((72, 40), (40,)),
-        ((40,), (40,)),
-    ],
+    ("config", "a", "b"),
+    sample([(config, a, b) for config in CONFIGS for a, b in BATCHES], 15),
+    ids=lambda x: str(x) if isinstance(x, tuple) else x.schedule,
 )
 def test_batches_and_vectors(config, a, b):
     check(made(*a), made(*b), config=config)
