@@ -3,7 +3,8 @@
 The public names, nothing else. ``import nvdsl as nv`` is the usual form.
 
 * host functions and kernels: `jit`, `kernel`, `empty`, `zeros`, `ShapeDtype`, `no_gpu`, `synchronize`
-* the matrix product for any layout, type and size: `matmul`; of groups of rows: `grouped_matmul`
+* the matrix product for any layout, type and size: `matmul`; of groups of rows: `grouped_matmul`;
+  with weights of 4 and 8 bits: `quantized_matmul`, `QuantizedWeight`
 * softmax(q k^T) v: `attention`, and its gradients: `attention_backward`
 * over the rows of an array: `softmax`, `log_softmax`, `layer_norm`, `rms_norm`, `cross_entropy`, and the gradient of
   each, `softmax_backward` and so on
@@ -179,6 +180,8 @@ if TYPE_CHECKING:
     from nvdsl.kernels.dropout import dropout as dropout
     from nvdsl.kernels.gemm.grouped_matmul import grouped_matmul as grouped_matmul
     from nvdsl.kernels.gemm.matmul import matmul as matmul
+    from nvdsl.kernels.gemm.quantized_matmul import quantized_matmul as quantized_matmul
+    from nvdsl.kernels.gemm.quantized_weight import QuantizedWeight as QuantizedWeight
     from nvdsl.kernels.mlp.calls import mlp as mlp
     from nvdsl.kernels.recurrent.calls import gru as gru
     from nvdsl.kernels.recurrent.calls import lstm as lstm
@@ -206,6 +209,8 @@ _KERNELS = {
     "grouped_matmul": "nvdsl.kernels.gemm.grouped_matmul",
     "mlp": "nvdsl.kernels.mlp.calls",
     "dropout": "nvdsl.kernels.dropout",
+    "quantized_matmul": "nvdsl.kernels.gemm.quantized_matmul",
+    "QuantizedWeight": "nvdsl.kernels.gemm.quantized_weight",
     "attention": "nvdsl.kernels.attention.attention",
     "attention_backward": "nvdsl.kernels.attention.gradient",
     **dict.fromkeys(("lstm", "gru", "rnn"), "nvdsl.kernels.recurrent.calls"),

@@ -127,6 +127,15 @@ class Fragment(Matrix):
         return new
 
 
+def operand_of(words: Sequence[Value], dtype: DType) -> Fragment:
+    """The A operand of 64 rows that these i32 registers of a thread are: four for each 32 bytes of a row, in the order
+    of PTX (PTX ISA, wgmma.mma_async, register fragments). It has ``8 * len(words)`` columns of 16-bit elements."""
+    places = of_accumulator(64, len(words) * 4)
+    new = Fragment.of((places.rows, places.cols), dtype, None)
+    new._words = [list(words)]
+    return new
+
+
 def not_an_operand(x: Matrix, dtype: DType) -> TraceError:
     """The error for a fragment whose registers are not those of an A operand."""
     m, n = x.shape

@@ -9,17 +9,21 @@ and added to the tile's sums with their scales. Tensor cores add 8-bit products 
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import nvdsl as nv
+from nvdsl.hopper.arch import WARP_SIZE
 from nvdsl.kernels.blocks.direct_epilogue import cut
+from nvdsl.kernels.blocks.mainloop import TURNS
 from nvdsl.kernels.gemm.config import Config
 from nvdsl.kernels.gemm.frame import Gemm
+from nvdsl.ops.warp import WARP_GROUP_SIZE
 
 BLOCK = 128
 """Elements along K, and columns of B, that share a scale."""
 
-DEFAULT = Config(128, 128, 128, stages=6, group=16)
+DEFAULT = Config(128, 192, 128, stages=4, store_buffers=1, group=12)
 
 
 @nv.jit
@@ -33,6 +37,8 @@ def matmul(
     config: Config = DEFAULT,
     blocks: int,
     direct_store: bool = False,
+    ordered: bool = False,
+    halves: int = 1,
 ) -> None:
     """out[M, N]: ``a`` (M, K) and ``b`` stored (N, K), e4m3 or e5m2, each with K contiguous.
 
@@ -43,13 +49,19 @@ def matmul(
     M, _ = out.shape
     config.check(a.dtype, out.dtype, nv.f32)
     nv.require(
-        config.schedule == "cooperative" and config.rows == 64 and (config.tile_n % 64 == 0 or 64 % config.tile_n == 0)
+        config.schedule == "cooperative" and config.rows == 64 and config.tile_n % 16 == 0
         and config.tile_n <= 192 and config.cluster_n == 1 and config.along == "m" and not config.swap_ab,
         f"{config} for a product with block scales",
-        rule="64 columns that begin at a multiple of 64 have one scale in each slice of K; a consumer has 64 rows, of "
-        "which it holds two sums; the schedule is the cooperative one",
-        fix="tile_n of 16, 32, 64, 128 or 192, 64 rows for each consumer, schedule='cooperative'",
+        rule="a consumer has 64 rows and up to 192 columns, each with two sums; the schedule is the cooperative one",
+        fix="64 rows for each consumer, tile_n up to 192, schedule='cooperative'",
     )  # fmt: skip
+    nv.require(
+        config.stages >= Scales.WARPS,
+        f"{config} for a product with block scales",
+        rule=f"each of {Scales.WARPS} warps brings the scales of every third slice, and a slot tells a round from the "
+        "next one, no further",
+        fix=f"stages={Scales.WARPS}",
+    )
     gemm = Gemm(a, b, out, (), config, nv.f32, "k", "k", None, direct_store)
     tiles, epilogue = gemm.tiles, gemm.epilogue
 
@@ -58,33 +70,54 @@ def matmul(
     @nv.kernel(grid=step * config.cluster, block=config.threads, cluster=config.cluster)
     def kernel() -> None:
         first = nv.block_id.x // config.cluster
+        scales = Scales(scale_a, scale_b, config)
         mainloop = gemm.prologue()
 
         if nv.warpgroup_id() == 0:
             gemm.produce(mainloop, first, step, alternate=False)  # scales are read in the order of K
+            if nv.warp_id() > 0:
+                begin = nv.i32(nv.warp_id() - 1)
+                state = mainloop.ring.producer_state().advance(begin)
+                for t in nv.range(first, tiles.count, step):
+                    _, row, col = tiles.start(t, mainloop.rank)
+                    for k in nv.range(begin, gemm.steps, scales.WARPS, unroll=False):
+                        scales.load(mainloop.ring, state, row, col, k)
+                        state = state.advance(scales.WARPS)
+                    begin += nv.cdiv(nv.max(gemm.steps - begin, 0), scales.WARPS) * scales.WARPS - gemm.steps
         else:
             consumer = gemm.begin_consumer(mainloop)
+            turns = nv.Turns(2, barrier=TURNS)
+            if ordered:
+                turns.begin(consumer)
             top = consumer * config.rows
             state = mainloop.ring.consumer_state()
-            row0, _ = nv.layout.accumulator_element(nv.warpgroup_thread(), 0)
             for t in nv.range(first, tiles.count, step):
                 batch, row, col = tiles.start(t, mainloop.rank)
-                rows = [nv.min(row + top + row0 + r, M - 1) for r in (0, 8)]
-                # One for each block of columns that the tile touches.
-                cols = range(0, config.tile_n, min(64, config.tile_n) if BLOCK % config.tile_n else config.tile_n)
-                columns = [nv.min((col + c) // BLOCK, scale_b.shape[1] - 1) for c in cols]
                 total = nv.accumulator(config.rows, config.tile_n, nv.f32)
-                scales = _scales(scale_a, scale_b, rows, columns, 0)
-                for k in nv.range(gemm.steps, unroll=False):
+                for _ in nv.range(gemm.steps, unroll=False):
                     mainloop.ring.wait(state)
-                    part = nv.accumulator(config.rows, config.tile_n, nv.f32)
-                    part += mainloop.product(state, top, 0)
-                    following = _scales(scale_a, scale_b, rows, columns, nv.min(k + 1, gemm.steps - 1))
-                    mainloop.finish(state)
-                    total = scaled_sum(total, part, *scales)
-                    scales = following
+                    if ordered:
+                        turns.wait(consumer)
+                    parts = []
+                    for left in range(0, config.tile_n, config.tile_n // halves):
+                        part = nv.accumulator(config.rows, config.tile_n // halves, nv.f32)
+                        part += gemm.a.a(state.stage, top, config.rows) @ gemm.b.b(
+                            state.stage, left, config.tile_n // halves
+                        )
+                        parts.append(part)
+                    if ordered:
+                        turns.pass_on(consumer)
+                    of_rows, of_cols = scales.read(state, top)
+                    nv.sync_warp()  # all lanes have read them
+                    for i, part in enumerate(parts):
+                        nv.wgmma_wait(halves - 1 - i)
+                        if i == halves - 1:
+                            mainloop.release(state)
+                        total = scaled_sum(total, part, of_rows, of_cols, i * (config.tile_n // halves))
                     state = state.next()
                 epilogue.store(total, batch, row + top, col, consumer)
+            if ordered:
+                turns.end(consumer)
             epilogue.drain()
 
         gemm.end()
@@ -92,9 +125,49 @@ def matmul(
     kernel()
 
 
-def _scales(scale_a: nv.Array, scale_b: nv.Array, rows: list[Any], columns: list[Any], k: Any) -> list[list[Any]]:
-    """Of slice ``k``: the scales of two rows, and of blocks of columns. Read a slice ahead: nobody waits for them."""
-    return [[scale_a[row, k] for row in rows], [scale_b[k, column] for column in columns]]
+class Scales:
+    """The scales of a tile's slices on their way to the consumers: a ring beside that of the operands. All threads of
+    the block make it, before they meet.
+
+    Where all SMs load, an answer of memory takes longer than a slice does. So the three warps of the producer's
+    warpgroup that load no operands bring scales as far ahead as operands come, each warp every third slice: one scale
+    for each row of the tile, and one for each equal part of its columns, so wide that its columns share a scale.
+    """
+
+    WARPS = WARP_GROUP_SIZE // WARP_SIZE - 1
+
+    def __init__(self, scale_a: nv.Array, scale_b: nv.Array, config: Config) -> None:
+        self.scale_a, self.scale_b, self.rows = scale_a, scale_b, config.tile_m
+        self.width = math.gcd(BLOCK, config.tile_n)
+        self.parts = config.tile_n // self.width
+        self.each = self.rows + self.parts
+        self.memory = nv.smem(config.stages * self.each, nv.f32)
+        self.full = nv.Mbarriers(config.stages, arrivals=1, sync=False)
+
+    def load(self, ring: nv.Ring, state: nv.PipelineState, row: Any, col: Any, k: Any) -> None:
+        """Bring those of slice ``k`` of the tile at (``row``, ``col``) to a slot once it is free. By one warp."""
+        last_row, last_col = self.scale_a.shape[0] - 1, self.scale_b.shape[1] - 1
+        rows = range(0, self.rows, WARP_SIZE)
+        lane = nv.lane_id()
+        of_rows = [self.scale_a[nv.min(row + first + lane, last_row), k] for first in rows]
+        column = (col + nv.min(lane, self.parts - 1) * self.width) // BLOCK
+        of_col = self.scale_b[k, nv.min(column, last_col)]
+        ring.empty[state.stage].wait(state.phase)
+        start = state.stage * self.each + lane
+        for first, scale in zip(rows, of_rows, strict=True):
+            self.memory[start + first] = scale
+        if lane < self.parts:
+            self.memory[start + self.rows] = of_col
+        nv.sync_warp()
+        self.full[state.stage].arrive(predicate=lane == 0)
+
+    def read(self, state: nv.PipelineState, top: Any) -> tuple[list[Any], list[Any]]:
+        """Of this thread's two rows of the 64 from ``top`` on, and of the columns' parts."""
+        row0, _ = nv.layout.accumulator_element(nv.warpgroup_thread(), 0)
+        self.full[state.stage].wait(state.phase)
+        start = state.stage * self.each
+        of_rows = [self.memory[start + top + row0 + r] for r in (0, 8)]
+        return of_rows, [self.memory[start + self.rows + i] for i in range(self.parts)]
 
 
 @nv.jit
@@ -113,14 +186,16 @@ def gemm(
     matmul.__wrapped__(a, b, out, scale_a, scale_b, config=config, blocks=sms, direct_store=direct_store or cut(out))
 
 
-def scaled_sum(total: nv.Accumulator, part: nv.Accumulator, of_rows: list[Any], of_cols: list[Any]) -> nv.Accumulator:
-    """``total + scale * part``. ``of_rows``: of the two rows that a thread has; ``of_cols``: of equal parts of the
-    columns."""
+def scaled_sum(
+    total: nv.Accumulator, part: nv.Accumulator, of_rows: list[Any], of_cols: list[Any], left: int = 0
+) -> nv.Accumulator:
+    """``total + scale * part``, where ``part`` begins at column ``left``. ``of_rows``: of the two rows that a thread
+    has; ``of_cols``: of equal parts of the columns of ``total``."""
     width = total.n // len(of_cols)
     scales = [[x * y for y in of_cols] for x in of_rows]
     (sums,), (products,) = total.registers(), part.registers()
-    new = []
-    for register, (x, y) in enumerate(zip(sums, products, strict=True)):
+    new = list(sums)
+    for register, product in enumerate(products, left // 2):
         row, col = nv.layout.accumulator_element(0, register)
-        new.append(nv.math.fma(scales[row // 8][col // width], y, x))
+        new[register] = nv.math.fma(scales[row // 8][col // width], product, sums[register])
     return total.with_registers([new])

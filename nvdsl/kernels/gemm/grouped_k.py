@@ -77,9 +77,9 @@ def matmul(
                 row, col = row + top, col + left
                 part = gemm.along_k(t)
                 held = epilogue.prefetch(batch, row, col, config.rows)
+                mainloop.zero_beyond(state, part, consumer)
                 if pingpong:
                     turns.wait(consumer)
-                mainloop.zero_beyond(state, part, consumer)
                 acc, last, state = mainloop.multiply(state, (top, left), gemm.accumulator(), part.steps)
                 if pingpong:
                     turns.pass_on(consumer, predicate=t + step < tiles.count)

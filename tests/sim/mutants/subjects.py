@@ -20,7 +20,7 @@ from nvdsl.kernels.blocks.elementwise import Elementwise
 from nvdsl.kernels.blocks.linear_combination import LinearCombination, relu
 from nvdsl.kernels.blocks.tile_op import TileOp
 from nvdsl.kernels.blocks.tile_ops import Gated
-from nvdsl.kernels.gemm import blockscaled, cooperative, grouped, grouped_k, pingpong, splitk, streamk
+from nvdsl.kernels.gemm import blockscaled, cooperative, grouped, grouped_k, pingpong, quantized, splitk, streamk
 from nvdsl.kernels.gemm.config import Config
 from nvdsl.kernels.mlp import forward
 from nvdsl.kernels.mlp.config import MlpConfig
@@ -115,6 +115,20 @@ def _grouped_k(m: int, n: int, ends: list[int], **config: Any) -> Case:
     expected = np.stack([a[start:end].astype(np.float32).T @ b[start:end] for start, end in groups])
     arguments = [a, b, np.array(ends, np.int32), out]
     return _exact(grouped_k.matmul, arguments, out, expected, config=Config(**config), blocks=1)
+
+
+def _quantized(m: int, n: int, k: int, **config: Any) -> Case:
+    """Two blocks share K, and groups are half a slice."""
+    rng = np.random.default_rng(0)
+    groups = k // 64
+    scales, zeros = 2.0 ** rng.integers(-1, 2, (groups, n)), rng.integers(0, 16, (groups, n))
+    values = rng.integers(0, 16, (k, n))
+    weight = nv.QuantizedWeight.pack(values, scales, zeros=zeros, group=64, bits=4)
+    x, out = _integers(m, k), np.full((m, n), np.nan, np.float32)
+    chosen = quantized.QuantizedConfig(16, warpgroups=1, **config)
+    arguments, options = [x, weight.data, weight.scales, out, weight.zeros], {"kind": "u4", "group": 64, "zeros": True}
+    expected = x.astype(np.float32) @ weight.dequantized()
+    return _exact(quantized.matmul, arguments, out, expected, config=chosen, **options)
 
 
 def _floats(*shape: int) -> np.ndarray:
@@ -265,6 +279,7 @@ SUBJECTS: dict[str, Callable[[], Case]] = {
         192, 96, 192, [*[0] * 31, 64, 128, 140], schedule="pingpong", **{**_TILE, "tile_m": 64, "tile_n": 32}
     ),
     "groups along K": lambda: _grouped_k(128, 64, [70, 70, 150], **_TILE),
+    "weights of 4 bits": lambda: _quantized(16, 64, 2048, stages=3, split=2),
     "split-K": lambda: gemm_case(
         splitk.matmul, 128, 64, 640, config=Config(schedule="splitk", split=2, **_TILE)
     ),

@@ -9,10 +9,10 @@ from nvdsl.kernels.gemm.blockscaled import DEFAULT, matmul
 from nvdsl.kernels.gemm.config import Config
 from tests.exhaustive import sample
 
-SMALL = Config(64, 64, 128, stages=2, consumers=1)
-WIDE = Config(128, 192, 128, stages=2, store_buffers=1)
+SMALL = Config(64, 64, 128, stages=3, consumers=1)
+WIDE = Config(128, 192, 128, stages=3, store_buffers=1)
 """Its tiles have columns of two or three blocks."""
-PAIR = Config(64, 128, 128, stages=2, consumers=1, cluster_m=2)
+PAIR = Config(64, 128, 128, stages=3, consumers=1, cluster_m=2)
 
 
 @pytest.mark.parametrize(
@@ -71,9 +71,10 @@ def test_sizes_of_zero_and_of_one_block_along_k(m, n, k):
         ({"dtype": np.float16}, "scale rows and columns"),
         ({"batch": (2,)}, "without batches"),
         ({"acc_dtype": nv.f16}, "leave acc_dtype out"),
-        ({"config": Config(128, 96)}, "one scale in each slice"),
-        ({"config": Config(256, 64)}, "one scale in each slice"),
-        ({"config": Config(128, 128, schedule="pingpong")}, "one scale in each slice"),
+        ({"config": Config(128, 208)}, "64 rows and up to 192 columns"),
+        ({"config": Config(128, 64, stages=2)}, "three|third"),
+        ({"config": Config(256, 64)}, "64 rows and up to 192 columns"),
+        ({"config": Config(128, 128, schedule="pingpong")}, "64 rows and up to 192 columns"),
         ({"alpha": 2.0}, "apply them afterwards"),
     ],
     ids=lambda x: x if isinstance(x, str) else "",

@@ -1,0 +1,248 @@
+"""``quantized_matmul``: a few rows of f16 or bf16, times weights of 4 or 8 bits."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, TypeVar
+
+import nvdsl as nv
+from nvdsl import sim
+from nvdsl.call.launches import Launches
+from nvdsl.driver.array_spec import packed_strides
+from nvdsl.driver.stream import Stream
+from nvdsl.errors import ArgumentError, NvdslError
+from nvdsl.errors.tracebacks import for_user
+from nvdsl.hopper import arch
+from nvdsl.kernels.arguments import Argument
+from nvdsl.kernels.arraylike import ArrayLike
+from nvdsl.kernels.blocks.dequantize import BITS
+from nvdsl.kernels.blocks.linear_combination import LinearCombination
+from nvdsl.kernels.gemm import options as given
+from nvdsl.kernels.gemm import quantized
+from nvdsl.kernels.gemm.bound_call import BoundCall
+from nvdsl.kernels.gemm.bound_kernel import BoundKernel
+from nvdsl.kernels.gemm.dispatch import bind
+from nvdsl.kernels.gemm.launch import resident_clusters, sms
+from nvdsl.kernels.gemm.problem import GemmProblem, Matrix
+from nvdsl.kernels.gemm.quantized import SLICE, QuantizedConfig
+from nvdsl.kernels.gemm.quantized_weight import QuantizedWeight
+from nvdsl.trace import decorated
+from nvdsl.trace.tokens import Same, token
+
+A = TypeVar("A", bound=ArrayLike)
+
+_launches = Launches()
+_bound: dict[Any, BoundKernel] = {}
+_MOST = 4096
+
+_ARRAYS = ("a", "out", "data", "scales", "zeros", "bias")
+_AXES = {"a": "mk", "data": "tw", "scales": "gc", "zeros": "gc", "out": "mn", "bias": "n"}
+
+
+def quantized_matmul(
+    x: A,
+    weight: QuantizedWeight,
+    out: ArrayLike | None = None,
+    *,
+    bias: ArrayLike | None = None,
+    activation: str | Callable[[Any], Any] | None = None,
+    out_dtype: Any = None,
+    config: QuantizedConfig | None = None,
+    stream: Stream | None = None,
+    target: str | None = None,
+) -> A:
+    """``activation(x @ weight + bias)``, with weights of 4 or 8 bits; returns ``out``.
+
+    ``x`` is (..., K), f16 or bf16; ``weight`` a `QuantizedWeight` of (K, N), whose arrays lie where ``x`` does. Weights
+    become floats in registers: what is read of them are their 4 or 8 bits. That pays for few rows, where reading them
+    is all the time.
+
+    Integers less their zero points, and e4m3, are exact in the type of ``x``. Products are summed in f32, and the sums
+    of each group scaled in f32. ``out`` is (..., N), of f16, bf16 or f32, by default of the type of ``x``. ``bias`` is
+    (N,), ``activation`` as in `nvdsl.matmul`. ``config`` None takes what a model says is best.
+
+    Raises ArgumentError for arguments that don't fit.
+    """
+    try:
+        if not isinstance(weight, QuantizedWeight):
+            raise ArgumentError(
+                f"weight is a {type(weight).__qualname__}",
+                rule="quantized_matmul takes an nv.QuantizedWeight",
+                fix="nv.QuantizedWeight.quantize(w), or .pack(values, scales); nv.matmul takes arrays",
+            )
+        arrays = x, out, weight.data, weight.scales, weight.zeros, bias
+        rest = weight.kind, weight.shape, weight.group, token(activation), out_dtype, token(config), target
+        made = _launches.launch(arrays, rest, stream)
+        if made is not None:
+            return made if out is None else out  # type: ignore[return-value]
+        decorated.no_call("quantized_matmul")
+        result, launch = _QuantizedCall(x, weight, out, bias, activation, out_dtype, config, target).run(stream)
+        if launch is not None:
+            _launches.keep(arrays, rest, launch)
+        return result
+    except NvdslError as error:
+        raise for_user(error) from error.__cause__
+
+
+class _QuantizedCall(BoundCall):
+    """One call: its arguments as arrays, and the kernel that computes it."""
+
+    positions = {name: i for i, name in enumerate(_ARRAYS)}
+
+    def __init__(
+        self, x: Any, weight: QuantizedWeight, out: Any, bias: Any, activation: Any, out_dtype: Any, config: Any,
+        target: str | None,
+    ) -> None:  # fmt: skip
+        self.out, self.target = out, target
+        arrays = {"a": x, "out": out, "data": weight.data, "scales": weight.scales, "zeros": weight.zeros, "bias": bias}
+        self.arguments = {
+            name: Argument.of("x" if name == "a" else name, array, written=name == "out")
+            for name, array in arrays.items()
+            if array is not None or name == "a"
+        }
+        activation, out_dtype = given.activation(activation), given.dtype("out_dtype", out_dtype)
+        specs = tuple([(name, argument.spec, argument.aligned) for name, argument in self.arguments.items()])
+        about = weight.kind, weight.shape, weight.group, Same(activation), token(activation), out_dtype, token(config)
+        key = specs, about, sim.wanted(target)
+        if key not in _bound:
+            if len(_bound) >= _MOST:
+                _bound.clear()
+            _bound[key] = self._find(weight, activation, out_dtype, config)
+        self.bound = _bound[key]
+
+    def _find(self, weight: QuantizedWeight, activation: Any, out_dtype: Any, config: Any) -> BoundKernel:
+        K, N = weight.shape
+        x = self.arguments["a"].spec
+        if x.dtype not in (nv.f16, nv.bf16) or not x.shape or x.shape[-1] != K:
+            raise ArgumentError(
+                f"x of shape {x.shape}, {x.dtype.name}, for a weight of {weight.shape}",
+                rule=f"x is f16 or bf16, and its last axis K, {K}",
+                fix="convert x" if x.shape and x.shape[-1] == K else "transpose or reshape it",
+            )
+        result = (*x.shape[:-1], N)
+        if "out" in self.arguments:
+            out = self.arguments["out"].spec
+            if out.shape != result or out_dtype not in (None, out.dtype):
+                raise ArgumentError(
+                    f"out of shape {out.shape}, {out.dtype.name}, for a result of {result}",
+                    fix="pass one of that shape, and out_dtype or out",
+                )
+            out_dtype, seen = out.dtype, _rows("out", self.arguments["out"])
+        else:
+            out_dtype = out_dtype or x.dtype
+            rows = math.prod(result[:-1])
+            seen = Matrix(out_dtype, (rows, N), packed_strides((rows, N)))
+        if out_dtype not in (nv.f16, nv.bf16, nv.f32):
+            raise ArgumentError(f"a result of {out_dtype.name}", rule="results are f16, bf16 or f32")
+        arrays = {"a": _rows("x", self.arguments["a"])}
+        for name in ("data", "scales", "zeros", "bias"):
+            if name in self.arguments:
+                spec = self.arguments[name].spec
+                arrays[name] = Matrix(spec.dtype, spec.shape, spec.strides, self.arguments[name].aligned)
+        _check(weight, arrays, N)
+        # A kernel's arguments, in its order.
+        arrays = {name: arrays.get(name, seen) for name in ("a", "data", "scales", "out", "zeros", "bias")
+                  if name in arrays or name == "out"}  # fmt: skip
+        problem = GemmProblem(arrays["a"], arrays["data"], seen, (), nv.f32, result)
+        if 0 in result:
+            return BoundKernel(problem, LinearCombination(), None, {}, (), 0, {}, {})
+        zeros, table = "zeros" in arrays, arrays["scales"].dtype
+        if config is None:
+            config = choose(math.prod(result[:-1]), weight, table.bytes, sms(self.target))
+        _check_config(config, weight, table.bytes)
+        options = {
+            "kind": weight.kind, "group": weight.group, "config": config, "zeros": zeros, "bias": "bias" in arrays,
+            "activation": activation,
+        }  # fmt: skip
+        packed = [] if arrays["a"].fits_tma(1) else ["a"]
+        return bind(problem, LinearCombination(), quantized.matmul, options, arrays, _AXES, packed=packed)
+
+
+def choose(rows: int, weight: QuantizedWeight, scale_bytes: int, sms: int = arch.SMS) -> QuantizedConfig:
+    """The configuration that reads the weights in the fewest rounds of slices, over all SMs."""
+    K, N = weight.shape
+    tile = next((tile for tile in (8, 16, 32, 64) if rows <= tile), 128)
+    slices = nv.cdiv(K, SLICE)
+
+    def cost(config: QuantizedConfig) -> tuple[float, int]:
+        clusters = nv.cdiv(N, config.cols) * nv.cdiv(rows, config.rows)
+        at_once = config.blocks_per_sm * resident_clusters(config.split, sms)
+        each = nv.cdiv(slices, config.split) + BEGIN + EXCHANGE * (config.split > 1)
+        return nv.cdiv(clusters, at_once) * each * config.warpgroups * config.blocks_per_sm, config.split
+
+    found = [
+        _with_stages(QuantizedConfig(tile, warpgroups, 2, split, together), weight, scale_bytes)
+        for warpgroups, together in (((2, 1),) if tile == 128 else ((4, 1),) if tile == 64 else ((2, 2), (4, 1)))
+        for split in (1, 2, 4, 8)
+        if split <= slices
+    ]
+    return min(found, key=cost)
+
+
+BEGIN, EXCHANGE = 4, 2
+"""Slices in the time of which a block begins, and of which a cluster adds up."""
+MOST_STAGES, SPARE = 8, 40
+"""Slots; registers beside two sums of each row."""
+
+
+def _with_stages(config: QuantizedConfig, weight: QuantizedWeight, scale_bytes: int) -> QuantizedConfig:
+    memory = arch.MAX_SMEM_PER_BLOCK
+    if config.blocks_per_sm > 1:
+        memory = arch.SMEM_PER_SM // config.blocks_per_sm - arch.RESERVED_SMEM_PER_BLOCK
+    fits = [n for n in range(2, MOST_STAGES + 1) if _smem(replace(config, stages=n), weight, scale_bytes) <= memory]
+    return replace(config, stages=max(fits, default=2))
+
+
+def _smem(config: QuantizedConfig, weight: QuantizedWeight, scale_bytes: int) -> int:
+    return config.smem_bytes(BITS[weight.kind], weight.group, scale_bytes, weight.zeros is not None)
+
+
+def _check_config(config: Any, weight: QuantizedWeight, scale_bytes: int) -> None:
+    if not isinstance(config, QuantizedConfig):
+        raise ArgumentError(f"config={config!r}", rule="it is a QuantizedConfig", fix="leave it out")
+    used = _smem(config, weight, scale_bytes)
+    reasons = [
+        reason
+        for holds, reason in (
+            (config.rows in range(8, 129, 8), f"{config.rows} rows: a multiple of 8 up to 128"),
+            (config.warpgroups in (1, 2, 4), f"{config.warpgroups} warpgroups: 1, 2 or 4"),
+            (config.split in (1, 2, 4, 8), f"split {config.split}: 1, 2, 4 or 8"),
+            (config.stages >= 2, f"{config.stages} stages: 2 or more"),
+            (
+                config.rows + SPARE <= config.registers[1],
+                f"{config.rows} rows of {config.warpgroups} warpgroups: {config.registers[1]} registers of a thread",
+            ),
+            (used <= arch.MAX_SMEM_PER_BLOCK, f"{used:,} bytes of shared memory of {arch.MAX_SMEM_PER_BLOCK:,}"),
+        )
+        if not holds
+    ]
+    if reasons:
+        raise ArgumentError(f"{config}: " + "; ".join(reasons), fix="leave it out: the best known one is taken")
+
+
+def _check(weight: QuantizedWeight, arrays: dict[str, Matrix], n: int) -> None:
+    data, table = weight.packed_shapes
+    want = {"data": data, "scales": table, "zeros": table, "bias": (n,)}
+    for name, shape in want.items():
+        if name in arrays and (arrays[name].shape != shape or name != "bias" and not arrays[name].fits_tma(1)):
+            raise ArgumentError(
+                f"{name} of shape {arrays[name].shape} and strides {arrays[name].strides} for {weight}",
+                rule=f"it is of shape {shape}"
+                + ("" if name == "bias" else ", as the weight was packed: contiguous, from a multiple of 16 bytes on"),
+            )
+
+
+def _rows(name: str, x: Argument) -> Matrix:
+    """An array with all axes but the last made one. Raises ArgumentError where they are not at even distances."""
+    *leading, cols = x.spec.shape
+    *steps, last = x.spec.strides
+    axes = [(n, step) for n, step in zip(leading, steps, strict=True) if n > 1]
+    if any(step != n * inner for (_, step), (n, inner) in zip(axes, axes[1:], strict=False)):
+        raise ArgumentError(
+            f"{name} of shape {x.spec.shape} and strides {x.spec.strides}",
+            rule="rows lie at even distances",
+            fix=f"pass a contiguous copy of {name}",
+        )
+    return Matrix(x.spec.dtype, (math.prod(leading), cols), (axes[-1][1] if axes else cols, last), x.aligned)

@@ -1,0 +1,152 @@
+"""nv.quantized_matmul in the simulator, and how weights are packed."""
+
+import hypothesis
+import ml_dtypes
+import numpy as np
+import pytest
+from hypothesis import strategies as st
+
+import nvdsl as nv
+from nvdsl.kernels.gemm import quantized
+from nvdsl.kernels.gemm.quantized import QuantizedConfig
+from nvdsl.kernels.gemm.quantized_matmul import choose
+from tests.exhaustive import exhaustive, sample
+from tests.unit.kernels.sizes import integers
+
+SMALL = QuantizedConfig(16, warpgroups=1, stages=2)
+KINDS = ["u4", "u8", "e4m3"]
+
+
+def weight(k, n, kind="u4", group=128, zeros=False, dtype=np.float16):
+    """Of any values that a kind has, and powers of two as scales: products are exact."""
+    rng = np.random.default_rng((k, n, group))
+    groups = -(-k // group)
+    scales = (2.0 ** rng.integers(-2, 2, (groups, n))).astype(dtype)
+    if kind == "e4m3":
+        values = rng.integers(-8, 9, (k, n)).astype(ml_dtypes.float8_e4m3fn)
+        return nv.QuantizedWeight.pack(values, scales, group=group)
+    bits = int(kind[1])
+    low = 0 if zeros else -(2 ** (bits - 1))
+    values = rng.integers(low, low + 2**bits, (k, n))
+    points = rng.integers(0, 2**bits, (groups, n)) if zeros else None
+    return nv.QuantizedWeight.pack(values, scales, zeros=points, group=group, bits=bits)
+
+
+def expected(x, w):
+    return x.astype(np.float32) @ w.dequantized()
+
+
+CASES = [
+    ("u4", 128, False, np.float16),
+    ("u8", 32, True, ml_dtypes.bfloat16),
+    ("e4m3", 64, False, ml_dtypes.bfloat16),
+    *((kind, group, zeros, dtype) for kind in KINDS for group in (32, 64, 128, 256) for zeros in (False, True)
+      for dtype in (np.float16, ml_dtypes.bfloat16) if not (zeros and kind == "e4m3")),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("kind", "group", "zeros", "dtype"), [*CASES[:3], *sample(CASES[3:], 0)])
+def test_kinds_of_weights(kind, group, zeros, dtype):
+    x, w = integers(5, 392, dtype=dtype), weight(392, 100, kind, group, zeros, dtype)
+    found = nv.quantized_matmul(x, w, out_dtype=nv.f32, config=SMALL, target="sim")
+    np.testing.assert_array_equal(found, expected(x, w))
+
+
+@exhaustive
+@hypothesis.settings(max_examples=12, derandomize=True, deadline=None)
+@hypothesis.given(
+    st.sampled_from([1, 8, 17, 40]), st.sampled_from([8, 128, 520, 1000]), st.sampled_from([1, 64, 257]),
+    st.sampled_from(KINDS), st.sampled_from([32, 128, 384]),
+    st.sampled_from([SMALL, QuantizedConfig(8, 4, 2, 2), QuantizedConfig(32, 2, 3, 4), QuantizedConfig(128, 2, 2)]),
+)  # fmt: skip
+def test_sizes(m, k, n, kind, group, config):
+    x, w = integers(m, k), weight(k, n, kind, group)
+    found = nv.quantized_matmul(x, w, out_dtype=nv.f32, config=config, target="sim")
+    np.testing.assert_array_equal(found, expected(x, w))
+
+
+def test_blocks_that_share_k_and_an_epilogue():
+    x, w, bias = integers(20, 392), weight(392, 100), integers(100)
+    out = np.full((20, 203), np.nan, np.float32)[:, 1:201:2]
+    config = QuantizedConfig(8, warpgroups=1, stages=2, split=4)  # two blocks have one slice, two have none
+    assert nv.quantized_matmul(x, w, out, bias=bias, activation="relu", config=config, target="sim") is out
+    np.testing.assert_array_equal(out, np.maximum(expected(x, w) + bias, 0))
+
+
+def test_leading_axes_and_strides():
+    w = weight(40, 72, group=64)
+    x = integers(2, 3, 41)[..., 1:]  # not aligned: copied
+    found = nv.quantized_matmul(x, w, target="sim")
+    assert found.shape == (2, 3, 72) and found.dtype == np.float16
+    np.testing.assert_array_equal(found, expected(x.reshape(6, 40), w).reshape(2, 3, 72).astype(np.float16))
+    assert nv.quantized_matmul(x[0, 0], w, target="sim").shape == (72,)
+    assert nv.quantized_matmul(x[:0], w, target="sim").shape == (0, 3, 72)
+
+
+@pytest.mark.parametrize("bits", [4, 8])
+@pytest.mark.parametrize("symmetric", [True, False])
+@pytest.mark.parametrize("group", [32, None])
+def test_quantizing_is_as_near_as_steps_are(bits, symmetric, group):
+    w = np.random.default_rng(0).standard_normal((200, 70)) + 0.3
+    w[:, 3] = 0
+    found = nv.QuantizedWeight.quantize(w, bits=bits, group=group, symmetric=symmetric, dtype=np.float32)
+    steps = np.repeat(found.scales, found.group, axis=0)[:200, :70]
+    assert (np.abs(found.dequantized() - w) <= 0.5001 * steps + 1e-6).all()
+    assert found.map(lambda x: x.copy()).shape == (200, 70) and "QuantizedWeight(u" in repr(found)
+
+
+def test_what_is_packed_is_unpacked():
+    values = np.random.default_rng(0).integers(-8, 8, (70, 300))
+    for bits in (4, 8):
+        found = nv.QuantizedWeight.pack(values, np.ones(300), bits=bits)
+        np.testing.assert_array_equal(found.dequantized(), values)
+        assert found.data.nbytes == 128 * 512 * bits // 8
+
+
+W = weight(64, 16)
+V = np.zeros((64, 16), np.int8)
+
+
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        (lambda: nv.quantized_matmul(integers(4, 64), V), "takes an nv.QuantizedWeight"),
+        (lambda: nv.quantized_matmul(integers(4, 32), W), "its last axis K, 64"),
+        (lambda: nv.quantized_matmul(integers(4, 64, dtype=np.float32), W), "convert x"),
+        (lambda: nv.quantized_matmul(integers(4, 64), W, integers(4, 15)), "out of shape"),
+        (lambda: nv.quantized_matmul(integers(4, 64), W, bias=integers(4)), "bias of shape"),
+        (lambda: nv.quantized_matmul(integers(4, 64), W, out_dtype=nv.i32), "a result of i32"),
+        (lambda: nv.quantized_matmul(integers(4, 64), W, config=QuantizedConfig(20)), "a multiple of 8"),
+        (lambda: nv.quantized_matmul(integers(4, 64), W, config=QuantizedConfig(64, stages=20)), "bytes of shared"),
+        (lambda: nv.quantized_matmul(integers(4, 64), W.map(lambda x: x[:, ::2])), "as the weight was packed"),
+        (lambda: nv.QuantizedWeight.pack(V + 9, np.ones(16), bits=4), "integers of -8 to 7"),
+        (lambda: nv.QuantizedWeight.pack(V - 1, np.ones(16), zeros=np.ones(16)), "without a sign"),
+        (lambda: nv.QuantizedWeight.pack(V, np.ones((3, 16)), group=32), "a number for each group"),
+        (lambda: nv.QuantizedWeight.pack(V, np.ones(16), group=48), "a group is 32"),
+        (lambda: nv.QuantizedWeight.pack(V.astype(float), np.ones(16)), "integers, or e4m3"),
+        (lambda: nv.QuantizedWeight.quantize(V[:0]), "one element or more"),
+        (lambda: nv.QuantizedWeight.quantize(V * np.nan), "not all finite"),
+    ],
+)
+def test_what_is_wrong_is_said(call, said):
+    with pytest.raises(nv.ArgumentError, match=said):
+        call()
+
+
+CHOSEN = sorted({choose(m, W.__class__(kind, (k, n), group, None, None), 2) for m in (1, 16, 40, 64, 500)
+                 for k, n in ((4096, 4096), (14336, 4096), (4096, 14336), (8192, 57344)) for kind in KINDS
+                 for group in (32, 128)}, key=repr)  # fmt: skip
+
+
+@pytest.mark.parametrize("config", sample(CHOSEN, 1), ids=str)
+@pytest.mark.parametrize("kind", sample(KINDS, 1))
+@pytest.mark.parametrize("group", sample([128, 32], 1))
+def test_registers(config, kind, group):
+    shape = nv.ShapeDtype
+    arrays = [shape(("m", "k % 8"), nv.bf16), shape(("t", "w"), nv.i32), shape(("g", "c"), nv.f16)]
+    kernel = nv.jit(quantized.matmul.__wrapped__, strict=True)
+    if config.smem_bytes(quantized.BITS[kind], group, 2, False) > 227 * 1024:
+        pytest.skip("does not fit")
+    found = kernel.compile(*arrays, shape(("m", "n"), nv.bf16), kind=kind, group=group, config=config)
+    for one in found.kernels.values():
+        assert (one.resources.stack, one.resources.spill_stores, one.resources.spill_loads) == (0, 0, 0)
