@@ -34,9 +34,14 @@ class Weights:
         """Elements of an access to the rows of ``hidden``."""
         return access(self.hidden)
 
-    def of_kinds(self, argument: Argument | None, gates: int) -> Any:
+    @property
+    def arrays(self) -> list[Argument | None]:
+        """In the order in which a call gives them."""
+        return [self.inputs, self.hidden, self.input_bias, self.hidden_bias]
+
+    def of_kinds(self, argument: Argument | None, gates: int) -> Part | None:
         """A weight or a bias with an axis of the kinds of gates before the others."""
-        return None if argument is None else Part.of(argument).split(0, gates).view()
+        return None if argument is None else Part.of(argument).split(0, gates)
 
 
 def access(x: Argument) -> int:

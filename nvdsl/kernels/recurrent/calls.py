@@ -14,6 +14,7 @@ from nvdsl.kernels.arraylike import ArrayLike
 from nvdsl.kernels.recurrent import arguments, sequence
 from nvdsl.kernels.recurrent.cells import GRU, LSTM, RNN, Cell
 from nvdsl.kernels.recurrent.part import Part, Saved
+from nvdsl.kernels.recurrent.run import Calls, Run
 from nvdsl.trace import decorated
 
 A = TypeVar("A", bound=ArrayLike)
@@ -52,8 +53,7 @@ def lstm(
 
     Raises ArgumentError for arrays that don't fit.
     """
-    layers = Layers(LSTM(), x, weights, bidirectional, batch_first, stream=stream, target=target)
-    return _run("lstm", layers, state, save)
+    return _run("lstm", LSTM(), x, weights, state, bidirectional, batch_first, save, stream, target)
 
 
 @at_call
@@ -80,8 +80,7 @@ def gru(
 
     Raises ArgumentError for arrays that don't fit.
     """
-    layers = Layers(GRU(), x, weights, bidirectional, batch_first, stream=stream, target=target)
-    return _run("gru", layers, state, save)
+    return _run("gru", GRU(), x, weights, state, bidirectional, batch_first, save, stream, target)
 
 
 @at_call
@@ -103,9 +102,7 @@ def rnn(
 
     Raises ArgumentError for arrays that don't fit.
     """
-    cell = simple_cell(nonlinearity)
-    layers = Layers(cell, x, weights, bidirectional, batch_first, stream=stream, target=target)
-    return _run("rnn", layers, state, save)
+    return _run("rnn", simple_cell(nonlinearity), x, weights, state, bidirectional, batch_first, save, stream, target)
 
 
 def simple_cell(nonlinearity: str) -> RNN:
@@ -116,12 +113,10 @@ def simple_cell(nonlinearity: str) -> RNN:
 
 
 class Layers:
-    """What all calls of a kind have in common: the shapes, and the parts of each layer and direction."""
+    """What the calls of all kinds have in common: the shapes, and the parts of each layer and direction."""
 
-    def __init__(
-        self, cell: Cell, x: Any, weights: Sequence[Any], bidirectional: bool, batch_first: bool, **options: Any
-    ) -> None:
-        self.cell, self.batch_first, self.options = cell, batch_first, options
+    def __init__(self, cell: Cell, x: Any, weights: Sequence[Any], bidirectional: bool, batch_first: bool) -> None:
+        self.cell, self.batch_first = cell, batch_first
         self.directions = 2 if bidirectional else 1
         self.x, (self.steps, self.batch, width) = arguments.inputs(x, batch_first)
         self.layers = arguments.weights(weights, self.x, width, cell.gates, self.directions)
@@ -130,21 +125,22 @@ class Layers:
         self.of_state = (len(self.layers) * self.directions, *batch, self.hidden)
         self.of_y = (*self.x.spec.shape[:-1], self.directions * self.hidden)
 
+    @property
+    def dtype(self) -> nv.DType:
+        return self.x.spec.dtype
+
+    @property
+    def weights(self) -> list[Argument]:
+        """All of them, in the caller's order."""
+        of_directions = [weights for layer in self.layers for weights in layer]
+        return [array for weights in of_directions for array in weights.arrays if array is not None]
+
     def states(self, given: Any, names: tuple[str, str]) -> list[Argument | None]:
         """States of all layers and directions, of which any may be None."""
         return arguments.states(given, names[: self.cell.states], self.x, self.of_state)
 
-    def new_states(self, names: tuple[str, str]) -> list[Argument]:
-        return [self.output(name, self.of_state) for name in names[: self.cell.states]]
-
-    def output(self, name: str, shape: tuple[int, ...], dtype: nv.DType | None = None) -> Argument:
-        """A new array beside x."""
-        return Argument.output(name, None, self.x, shape, dtype or self.x.spec.dtype)
-
-    @property
-    def of_steps(self) -> tuple[int, int, int]:
-        """Steps, rows of the batch, hidden units."""
-        return self.steps, self.batch, self.hidden
+    def new_states(self, run: Run, names: tuple[str, str]) -> list[Argument]:
+        return [run.new(name, self.x, self.of_state, self.dtype) for name in names[: self.cell.states]]
 
     def by_steps(self, array: Argument) -> Part:
         """[steps, batch, elements]"""
@@ -160,45 +156,78 @@ class Layers:
         """What a direction gives to the results of a layer."""
         return self.by_steps(y).take(2, direction * self.hidden, self.hidden)
 
-    def result(self, arrays: Sequence[Argument]) -> Any:
-        results = [array.result() for array in arrays]
-        return tuple(results) if self.cell.states == 2 else results[0]
+    def saved_shapes(self) -> list[tuple[tuple[int, ...], nv.DType]]:
+        """Of what a layer saves in one direction, in the order of `part.Saved`. h has its axes as x has, for products
+        over all rows of both."""
+        cell, (steps, batch, hidden) = self.cell, (self.steps, self.batch, self.hidden)
+        found: list[tuple[tuple[int, ...], nv.DType]] = []
+        found += [((steps, cell.saved, batch, hidden), cell.saved_dtype)] if cell.saved else []
+        found += [((steps, batch, hidden), nv.f32)] if cell.states == 2 else []
+        return [*found, ((*self.x.spec.shape[:-1], hidden), self.dtype)]
+
+    def as_saved(self, arrays: Sequence[Argument]) -> Saved:
+        """The arrays of these shapes."""
+        if not arrays:
+            return Saved()
+        *parts, h = arrays
+        gates = Part.of(parts.pop(0)) if self.cell.saved else None
+        return Saved(gates, Part.of(parts[0]) if parts else None, self.by_steps(h))
 
 
-def _run(what: str, layers: Layers, state: Any, save: bool) -> Any:
-    decorated.no_call(what)
-    cell = layers.cell
-    start, end = layers.states(state, ("h_0", "c_0")), layers.new_states(("h_n", "c_n"))
+def given_arrays(x: Any, weights: Any, *states: Any) -> tuple[Any, ...]:
+    """All arrays of a call, one after the other."""
+    found = [x, *weights] if isinstance(weights, list | tuple) else [x]
+    for state in states:
+        found += state if isinstance(state, list | tuple) else [state]
+    return tuple(found)
+
+
+def with_state(cell: Cell, first: Any, states: Sequence[Any], *rest: Any) -> tuple[Any, ...]:
+    """Results: an LSTM's states are a pair."""
+    return (first, tuple(states) if cell.states == 2 else states[0], *rest)
+
+
+_calls = Calls()
+
+
+def _run(
+    what: str,
+    cell: Cell,
+    x: Any,
+    weights: Sequence[Any],
+    state: Any,
+    bidirectional: bool,
+    batch_first: bool,
+    save: bool,
+    stream: Stream | None,
+    target: str | None,
+) -> Any:
+    arrays, rest = given_arrays(x, weights, state), (cell, len(weights), bidirectional, batch_first, save, target)
+    results = _calls.again(arrays, rest, stream)
+    if results is None:
+        decorated.no_call(what)
+        layers = Layers(cell, x, weights, bidirectional, batch_first)
+        start = layers.states(state, ("h_0", "c_0"))
+        run = Run([layers.x, *layers.weights, *([None] if state is None else start)], stream, target)
+        results = _calls.keep(arrays, rest, run, _forward(run, layers, start, save))
+    y, *more = results
+    kept = [tuple(more[cell.states :])] if save else []
+    return with_state(cell, y, more[: cell.states], *kept)
+
+
+def _forward(run: Run, layers: Layers, start: Sequence[Argument | None], save: bool) -> list[Argument]:
+    """The results: y, the states after the last step, what is saved."""
+    end = layers.new_states(run, ("h_n", "c_n"))
     x, kept = layers.x, []
     for i, layer in enumerate(layers.layers):
-        y = layers.output("y", layers.of_y)
+        y = run.new("y", layers.x, layers.of_y, layers.dtype)
         for k, weights in enumerate(layer):
-            arrays = [layers.output("saved", *one) for one in saved_shapes(layers)] if save else []
+            arrays = [run.new("saved", layers.x, *one) for one in layers.saved_shapes()] if save else []
             kept += arrays
-            sequence.run(
-                cell, layers.by_steps(x), weights, layers.of_direction(start, i, k), layers.columns(y, k),
-                layers.of_direction(end, i, k), reverse=k == 1, saved=as_saved(layers, arrays), **layers.options,
+            sequence.run_forward(
+                run, layers.cell, layers.by_steps(x), weights, layers.of_direction(start, i, k), layers.columns(y, k),
+                layers.of_direction(end, i, k), reverse=k == 1, saved=layers.as_saved(arrays),
             )  # fmt: skip
         kept += [y] if save else []
         x = y
-    results = x.result(), layers.result(end)
-    return (*results, tuple(array.result() for array in kept)) if save else results
-
-
-def saved_shapes(layers: Layers) -> list[tuple[tuple[int, ...], nv.DType]]:
-    """Of what a layer saves in one direction, in the order of `part.Saved`. h has its axes as x has, for products over
-    all rows of both."""
-    cell, (steps, batch, hidden) = layers.cell, layers.of_steps
-    found: list[tuple[tuple[int, ...], nv.DType]] = []
-    found += [((steps, cell.saved, batch, hidden), cell.saved_dtype)] if cell.saved else []
-    found += [((steps, batch, hidden), nv.f32)] if cell.states == 2 else []
-    return [*found, ((*layers.x.spec.shape[:-1], hidden), layers.x.spec.dtype)]
-
-
-def as_saved(layers: Layers, arrays: Sequence[Argument]) -> Saved:
-    """The arrays of these shapes."""
-    if not arrays:
-        return Saved()
-    *parts, h = arrays
-    gates = Part.of(parts.pop(0)) if layers.cell.saved else None
-    return Saved(gates, Part.of(parts[0]) if parts else None, layers.by_steps(h))
+    return [x, *end, *kept]

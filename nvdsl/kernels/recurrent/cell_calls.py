@@ -9,15 +9,16 @@ from nvdsl.driver.stream import Stream
 from nvdsl.errors.tracebacks import at_call
 from nvdsl.kernels.arguments import ALIGNMENT, Argument
 from nvdsl.kernels.arraylike import ArrayLike
-from nvdsl.kernels.gemm.launch import resident_clusters, sms
-from nvdsl.kernels.gemm.matmul import matmul
+from nvdsl.kernels.gemm.launch import resident_clusters
 from nvdsl.kernels.recurrent import arguments
 from nvdsl.kernels.recurrent.arguments import Weights
-from nvdsl.kernels.recurrent.calls import simple_cell
+from nvdsl.kernels.recurrent.calls import given_arrays, simple_cell
 from nvdsl.kernels.recurrent.cells import GRU, LSTM, RNN, Cell
 from nvdsl.kernels.recurrent.fused import CellConfig, fused
 from nvdsl.kernels.recurrent.part import Part
 from nvdsl.kernels.recurrent.pointwise import forward_step
+from nvdsl.kernels.recurrent.run import Calls, Run
+from nvdsl.kernels.recurrent.steps import pair
 from nvdsl.trace import decorated
 
 
@@ -42,7 +43,7 @@ def lstm_cell(
 
     Raises ArgumentError for arrays that don't fit.
     """
-    return _run("lstm_cell", LSTM(), x, state, (w_ih, w_hh, b_ih, b_hh), stream=stream, target=target)
+    return _run("lstm_cell", LSTM(), x, state, (w_ih, w_hh, b_ih, b_hh), stream, target)
 
 
 @at_call
@@ -61,7 +62,7 @@ def gru_cell(
 
     Raises ArgumentError for arrays that don't fit.
     """
-    return _run("gru_cell", GRU(), x, state, (w_ih, w_hh, b_ih, b_hh), stream=stream, target=target)
+    return _run("gru_cell", GRU(), x, state, (w_ih, w_hh, b_ih, b_hh), stream, target)
 
 
 @at_call
@@ -84,21 +85,30 @@ def rnn_cell(
     Raises ArgumentError for arrays that don't fit.
     """
     cell = simple_cell(nonlinearity)
-    return _run("rnn_cell", cell, x, state, (w_ih, w_hh, b_ih, b_hh), stream=stream, target=target)
+    return _run("rnn_cell", cell, x, state, (w_ih, w_hh, b_ih, b_hh), stream, target)
 
 
-def _run(what: str, cell: Cell, x: Any, state: Any, given: tuple[Any, ...], **options: Any) -> Any:
-    decorated.no_call(what)
-    step, (batch, width) = arguments.step(x)
-    weights = arguments.cell_weights(given, step, width, cell.gates)
-    shape = (*step.spec.shape[:-1], weights.units)
-    names = ("h", "c")[: cell.states]
-    states = arguments.states(state, names, step, (*shape[:-1], weights.hidden.spec.shape[1]))
-    new = [Argument.output(name, None, step, shape, step.spec.dtype) for name in names]
-    if batch:
-        compute = _fused if _readable(weights, [step, *states]) else _in_steps
-        compute(cell, weights, *(list(map(_matrix, arrays)) for arrays in ([step], states, new)), **options)
-    results = [array.result() for array in new]
+_calls = Calls()
+
+
+def _run(
+    what: str, cell: Cell, x: Any, state: Any, given: tuple[Any, ...], stream: Stream | None, target: str | None
+) -> Any:
+    arrays, rest = given_arrays(x, given, state), (cell, target)
+    results = _calls.again(arrays, rest, stream)
+    if results is None:
+        decorated.no_call(what)
+        step, (batch, width) = arguments.step(x)
+        weights = arguments.cell_weights(given, step, width, cell.gates)
+        shape = (*step.spec.shape[:-1], weights.units)
+        names = ("h", "c")[: cell.states]
+        states = arguments.states(state, names, step, (*shape[:-1], weights.hidden.spec.shape[1]))
+        run = Run([step, *weights.arrays, *([None] if state is None else states)], stream, target)
+        new = [run.new(name, step, shape, step.spec.dtype) for name in names]
+        if batch:
+            compute = _fused if _readable(weights, [step, *states]) else _in_steps
+            compute(run, cell, weights, *(list(map(_matrix, arrays)) for arrays in ([step], states, new)))
+        results = _calls.keep(arrays, rest, run, new)
     return tuple(results) if cell.states == 2 else results[0]
 
 
@@ -117,23 +127,17 @@ def _readable(weights: Weights, arrays: list[Argument | None]) -> bool:
         unit = ALIGNMENT // array.spec.dtype.bytes
         return array.aligned and last == 1 and array.spec.shape[-1] % unit == 0 and not any(s % unit for s in steps)
 
-    return all(fits(array) for array in (weights.inputs, weights.hidden, *arrays) if array is not None)
+    unit = ALIGNMENT // weights.hidden.spec.dtype.bytes
+    every = (weights.inputs, weights.hidden, *arrays)
+    return weights.units % unit == 0 and all(fits(array) for array in every if array is not None)
 
 
-def _fused(cell: Cell, weights: Weights, xs: Any, states: Any, new: Any, **options: Any) -> None:
-    def views(parts: list[Part | None]) -> list[Any]:
-        return [None if part is None else part.view() for part in [*parts, None][:2]]
-
-    processors = sms(options.get("target"))
-    (h, c), (h_new, c_new) = views(states), views(new)
-    config = choose(cell, xs[0].shape[0], weights.units, processors)
-    w_ih, w_hh, b_ih, b_hh = (
-        weights.of_kinds(array, cell.gates)
-        for array in (weights.inputs, weights.hidden, weights.input_bias, weights.hidden_bias)
-    )
-    blocks = config.cluster * resident_clusters(config.cluster, processors)
-    fused(
-        xs[0].view(), h, w_ih, w_hh, b_ih, b_hh, c, h_new, c_new, cell=cell, config=config, blocks=blocks, **options
+def _fused(run: Run, cell: Cell, weights: Weights, xs: Any, states: Any, new: Any) -> None:
+    config = choose(cell, xs[0].shape[0], weights.units, run.sms)
+    (h, c), w_ih, w_hh, b_ih, b_hh = pair(states), *(weights.of_kinds(array, cell.gates) for array in weights.arrays)
+    blocks = config.cluster * resident_clusters(config.cluster, run.sms)
+    run.launch(
+        fused, xs[0], h, w_ih, w_hh, b_ih, b_hh, c, *pair(new), cell=cell, config=config, blocks=blocks
     )  # fmt: skip
 
 
@@ -156,22 +160,18 @@ def choose(cell: Cell, batch: int, hidden: int, processors: int) -> CellConfig:
     return min(found, key=lambda one: one[0])[1]
 
 
-def _in_steps(cell: Cell, weights: Weights, xs: Any, states: Any, new: Any, **options: Any) -> None:
+def _in_steps(run: Run, cell: Cell, weights: Weights, xs: Any, states: Any, new: Any) -> None:
     """For arrays of any strides and sizes."""
     batch, hidden = new[0].shape
-    sums: list[Any] = []
+    sums: list[Part | None] = []
     for part, weight, bias in ((xs[0], weights.inputs, weights.input_bias), (states[0], weights.hidden, None)):
         if part is None:
             sums.append(None)
             continue
-        out = Part.new(xs[0].array, (batch, cell.gates * hidden), nv.f32)
-        by_columns = Part.of(weight).swap(0, 1).view()
-        matmul(part.view(), by_columns, out.view(), bias=None if bias is None else bias.view(), **options)
-        sums.append(out.split(1, cell.gates).swap(0, 1).view())
-    before, after = (
-        [None if part is None else part.view() for part in [*parts, None][:2]] for parts in (states, new)
-    )
-    bias = weights.of_kinds(weights.hidden_bias, cell.gates)
-    if isinstance(cell, RNN):
-        before[0] = None  # the products have it; it may have another number of units
-    forward_step(*sums, bias, *before, *after, None, None, None, None, cell=cell, **options)
+        out = run.between(xs[0], (batch, cell.gates * hidden), nv.f32)
+        run.product(part, Part.of(weight).swap(0, 1), out, None if bias is None else Part.of(bias))
+        sums.append(out.split(1, cell.gates).swap(0, 1))
+    # The products have a simple cell's state; it may have another number of units.
+    before = [None, None] if isinstance(cell, RNN) else pair(states)
+    added = weights.of_kinds(weights.hidden_bias, cell.gates)
+    run.launch(forward_step, *sums, added, *before, *pair(new), None, None, None, None, cell=cell)

@@ -11,13 +11,13 @@ from nvdsl.errors import ArgumentError
 from nvdsl.errors.tracebacks import at_call
 from nvdsl.kernels.arguments import Argument
 from nvdsl.kernels.arraylike import ArrayLike
-from nvdsl.kernels.gemm.matmul import matmul
 from nvdsl.kernels.recurrent import sequence
 from nvdsl.kernels.recurrent.arguments import Weights
-from nvdsl.kernels.recurrent.calls import Layers, as_saved, saved_shapes, simple_cell
-from nvdsl.kernels.recurrent.cells import GRU, LSTM
+from nvdsl.kernels.recurrent.calls import Layers, given_arrays, simple_cell, with_state
+from nvdsl.kernels.recurrent.cells import GRU, LSTM, Cell
 from nvdsl.kernels.recurrent.part import Part
 from nvdsl.kernels.recurrent.pointwise import column_sums, packed_copy
+from nvdsl.kernels.recurrent.run import Calls, Run
 from nvdsl.trace import decorated
 
 
@@ -44,8 +44,8 @@ def lstm_backward(
 
     Raises ArgumentError for arrays that don't fit.
     """
-    layers = Layers(LSTM(), x, weights, bidirectional, batch_first, stream=stream, target=target)
-    return _run("lstm_backward", layers, dy, dstate, state, saved)
+    given = dy, dstate, x, weights, state, saved
+    return _run("lstm_backward", LSTM(), *given, bidirectional, batch_first, stream, target)
 
 
 @at_call
@@ -66,8 +66,8 @@ def gru_backward(
 
     Raises ArgumentError for arrays that don't fit.
     """
-    layers = Layers(GRU(), x, weights, bidirectional, batch_first, stream=stream, target=target)
-    return _run("gru_backward", layers, dy, dstate, state, saved)
+    given = dy, dstate, x, weights, state, saved
+    return _run("gru_backward", GRU(), *given, bidirectional, batch_first, stream, target)
 
 
 @at_call
@@ -89,62 +89,101 @@ def rnn_backward(
 
     Raises ArgumentError for arrays that don't fit.
     """
-    cell = simple_cell(nonlinearity)
-    layers = Layers(cell, x, weights, bidirectional, batch_first, stream=stream, target=target)
-    return _run("rnn_backward", layers, dy, dstate, state, saved)
+    given = dy, dstate, x, weights, state, saved
+    return _run("rnn_backward", simple_cell(nonlinearity), *given, bidirectional, batch_first, stream, target)
 
 
-def _run(what: str, layers: Layers, dy: Any, dstate: Any, state: Any, saved: Sequence[Any]) -> Any:
-    decorated.no_call(what)
+_calls = Calls()
+
+
+def _run(
+    what: str,
+    cell: Cell,
+    dy: Any,
+    dstate: Any,
+    x: Any,
+    weights: Sequence[Any],
+    state: Any,
+    saved: Sequence[Any],
+    bidirectional: bool,
+    batch_first: bool,
+    stream: Stream | None,
+    target: str | None,
+) -> Any:
+    arrays = given_arrays(x, weights, state, dy, dstate, tuple(saved))
+    rest = cell, len(weights), state is None, dstate is None, bidirectional, batch_first, target
+    results = _calls.again(arrays, rest, stream)
+    if results is None:
+        decorated.no_call(what)
+        layers = Layers(cell, x, weights, bidirectional, batch_first)
+        start, dend = layers.states(state, ("h_0", "c_0")), layers.states(dstate, ("dh_n", "dc_n"))
+        gradient = _like("dy", dy, layers.of_y, layers.dtype)
+        kept = _saved(layers, saved)
+        given = [*([None] if state is None else start), gradient, *([None] if dstate is None else dend)]
+        run = Run([layers.x, *layers.weights, *given, *kept], stream, target)
+        results = _calls.keep(arrays, rest, run, _backward(run, layers, gradient, start, dend, kept))
+    dx, *more = results
+    dx, dstate = with_state(cell, dx, more[: cell.states])
+    return dx, more[cell.states :], dstate
+
+
+def _saved(layers: Layers, saved: Sequence[Any]) -> list[Argument]:
+    """Of each layer: what each direction saves, and y."""
+    of_layer = [*layers.saved_shapes() * layers.directions, (layers.of_y, layers.dtype)]
+    expected = of_layer * len(layers.layers)
+    if len(saved) != len(expected):
+        raise ArgumentError(f"{len(saved)} saved arrays", rule=f"{len(expected)}, as the forward call returned them")
+    return [_like("saved", array, *one) for array, one in zip(saved, expected, strict=True)]
+
+
+def _backward(
+    run: Run,
+    layers: Layers,
+    gradient: Argument,
+    start: Sequence[Argument | None],
+    dend: Sequence[Argument | None],
+    saved: Sequence[Argument],
+) -> list[Argument]:
+    """The results: dx, the gradients of the states at first, those of the weights."""
     cell, directions = layers.cell, layers.directions
-    start, dend = layers.states(state, ("h_0", "c_0")), layers.states(dstate, ("dh_n", "dc_n"))
-    dstart = layers.new_states(("dh_0", "dc_0"))
-    gradient = _like("dy", dy, layers.of_y, layers.x.spec.dtype)
-    shapes = saved_shapes(layers)
-    each = len(shapes) * directions + 1
-    if len(saved) != each * len(layers.layers):
-        raise ArgumentError(
-            f"{len(saved)} saved arrays", rule=f"{each * len(layers.layers)}, as the forward call returned them"
-        )
-    dweights: list[Argument] = []
+    dstart = layers.new_states(run, ("dh_0", "dc_0"))
+    each, dweights = len(saved) // len(layers.layers), list[Argument]()
     for i in reversed(range(len(layers.layers))):
-        arrays = list(saved[i * each : (i + 1) * each])
-        y = _like("saved", arrays.pop(), layers.of_y, layers.x.spec.dtype)
-        x = layers.x if i == 0 else _like("saved", saved[i * each - 1], layers.of_y, layers.x.spec.dtype)
-        x_steps, dx = _packed(layers, layers.by_steps(x), 1), layers.output("dx", x.spec.shape)
+        *arrays, y = saved[i * each : (i + 1) * each]
+        x = layers.x if i == 0 else saved[i * each - 1]
+        x_steps, dx = _packed(run, layers, layers.by_steps(x), 1), run.new("dx", layers.x, x.spec.shape, layers.dtype)
         of_layer: list[Argument] = []
         for k, weights in enumerate(layers.layers[i]):
-            mine = arrays[k * len(shapes) : (k + 1) * len(shapes)]
-            kept = as_saved(layers, [_like("saved", array, *one) for array, one in zip(mine, shapes, strict=True)])
-            dx_gates = _gates(layers)
-            dh_gates = _gates(layers) if isinstance(cell, GRU) else dx_gates
+            part = len(arrays) // directions
+            kept = layers.as_saved(arrays[k * part : (k + 1) * part])
+            dx_gates = _gates(run, layers)
+            dh_gates = _gates(run, layers) if isinstance(cell, GRU) else dx_gates
             sequence.run_backward(
-                cell, _packed(layers, layers.columns(gradient, k), 2), weights, layers.of_direction(start, i, k),
-                layers.columns(y, k), kept, layers.of_direction(dend, i, k), dx_gates, dh_gates,
-                layers.of_direction(dstart, i, k), reverse=k == 1, **layers.options,
+                run, cell, _packed(run, layers, layers.columns(gradient, k), 2), weights,
+                layers.of_direction(start, i, k), layers.columns(y, k), kept, layers.of_direction(dend, i, k), dx_gates,
+                dh_gates, layers.of_direction(dstart, i, k), reverse=k == 1,
             )  # fmt: skip
-            of_layer += _of_weights(layers, weights, x_steps, kept.h, dx_gates, dh_gates)
+            of_layer += _of_weights(run, layers, weights, x_steps, kept.h, dx_gates, dh_gates)
             out = _matrix(layers, layers.by_steps(dx))
-            _product(layers, _matrix(layers, dx_gates), Part.of(weights.inputs), out, added=k == 1)
+            run.product(_matrix(layers, dx_gates), Part.of(weights.inputs), out, added=k == 1)
         dweights = of_layer + dweights
         gradient = dx
-    return gradient.result(), [array.result() for array in dweights], layers.result(dstart)
+    return [gradient, *dstart, *dweights]
 
 
 def _of_weights(
-    layers: Layers, weights: Weights, x: Part, h: Any, dx_gates: Part, dh_gates: Part
+    run: Run, layers: Layers, weights: Weights, x: Part, h: Any, dx_gates: Part, dh_gates: Part
 ) -> list[Argument]:
     """Gradients of a layer's weights in one direction: products over all steps and rows of the batch."""
     made = []
-    pairs = [(weights.inputs, dx_gates, x), (weights.hidden, dh_gates, h)]
-    for weight, gates, other in pairs:
-        out = layers.output("dweight", weight.spec.shape, weight.spec.dtype)
-        _product(layers, _matrix(layers, gates).swap(0, 1), _matrix(layers, other), Part.of(out))
+    for weight, gates, other in ((weights.inputs, dx_gates, x), (weights.hidden, dh_gates, h)):
+        out = run.new("dweight", layers.x, weight.spec.shape, weight.spec.dtype)
+        run.product(_matrix(layers, gates).swap(0, 1), _matrix(layers, other), Part.of(out))
         made.append(out)
     for bias, gates in ((weights.input_bias, dx_gates), (weights.hidden_bias, dh_gates)):
         if bias is not None:
-            out = layers.output("dbias", bias.spec.shape, bias.spec.dtype)
-            column_sums(_matrix(layers, gates).view(), out.view(), **layers.options)
+            out = run.new("dbias", layers.x, bias.spec.shape, bias.spec.dtype)
+            run.launch(column_sums, _matrix(layers, gates), Part.of(out))
             made.append(out)
     return made
 
@@ -160,35 +199,35 @@ def _like(name: str, array: Any, shape: tuple[int, ...], dtype: nv.DType) -> Arg
     return found
 
 
-def _gates(layers: Layers) -> Part:
+def _gates(run: Run, layers: Layers) -> Part:
     """Gradients of gates, [steps, batch, gates * hidden]; in memory in the order of x."""
     columns = layers.cell.gates * layers.hidden
-    return layers.by_steps(layers.output("gates", (*layers.x.spec.shape[:-1], columns)))
+    return layers.by_steps(run.new("gates", layers.x, (*layers.x.spec.shape[:-1], columns), layers.dtype))
+
+
+def _turned(layers: Layers, part: Part) -> Part:
+    """The first two axes in the order that x has them in."""
+    return part.swap(0, 1) if layers.batch_first and not layers.alone else part
 
 
 def _matrix(layers: Layers, part: Part) -> Part:
-    """All rows of all steps, in the order that x has by its axes."""
-    found = (part.swap(0, 1) if layers.batch_first and not layers.alone else part).joined(0)
+    """All rows of all steps, in the order of x."""
+    found = _turned(layers, part).joined(0)
     assert found is not None
     return found
 
 
-def _packed(layers: Layers, part: Part, multiple: int) -> Part:
+def _packed(run: Run, layers: Layers, part: Part, multiple: int) -> Part:
     """The same elements so that one matrix has them all, and each row starts at such a multiple of elements, if its
     length is one; a copy where they don't."""
-    swapped = part.swap(0, 1) if layers.batch_first and not layers.alone else part
     size = part.array.spec.dtype.bytes
     *steps, last = part.strides
     place = part.start + (part.array.memory[0] // size if part.array.host is None else 0)
     fits = part.shape[-1] % multiple or last == 1 and not any(x % multiple for x in (place, *steps))
-    if fits and swapped.joined(0) is not None:
+    if fits and _turned(layers, part).joined(0) is not None:
         return part
-    made = layers.by_steps(layers.output("copy", (*layers.x.spec.shape[:-1], part.shape[-1])))
+    shape = (*layers.x.spec.shape[:-1], part.shape[-1])
+    made = layers.by_steps(run.new("copy", layers.x, shape, layers.dtype))
     if layers.batch:
-        packed_copy(part.view(), made.view(), **layers.options)
+        run.launch(packed_copy, part, made)
     return made
-
-
-def _product(layers: Layers, a: Part, b: Part, out: Part, added: bool = False) -> None:
-    """``out = a @ b``, or that added to it."""
-    matmul(a.view(), b.view(), out.view(), c=out.view() if added else None, **layers.options)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-import nvdsl as nv
 from nvdsl.driver.view import strided
 from nvdsl.kernels.arguments import Argument
 
@@ -23,11 +22,6 @@ class Part:
     def of(array: Argument) -> Part:
         """All of it."""
         return Part(array, array.spec.shape, array.spec.strides)
-
-    @staticmethod
-    def new(like: Argument, shape: tuple[int, ...], dtype: nv.DType) -> Part:
-        """New memory of the library and on the device of ``like``."""
-        return Part.of(Argument.output("workspace", None, like, shape, dtype))
 
     def take(self, axis: int, first: int, count: int) -> Part:
         """``count`` of an axis, from ``first`` on."""
@@ -80,6 +74,11 @@ class Saved(NamedTuple):
     gates: Part | None = None
     c: Part | None = None
     h: Part | None = None
+
+    def rows(self, first: int, count: int) -> Saved:
+        """Of some rows of the batch."""
+        axes = zip(self, (2, 1, 1), strict=True)
+        return Saved(*(None if part is None else part.take(axis, first, count) for part, axis in axes))
 
 
 def flat(x: Part) -> tuple[Part, bool]:

@@ -1,0 +1,110 @@
+"""A call of several launches: it runs them, and remembers them for calls like it.
+
+A sequence takes products, a kernel and arrays between them. The first call of a kind decides all that and describes
+each array. Later ones, found by their signature as those of a jit function are, make the new arrays and launch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from typing import Any
+
+import nvdsl as nv
+from nvdsl.call.launches import Launch, Launches
+from nvdsl.driver.stream import Stream
+from nvdsl.kernels.arguments import Argument
+from nvdsl.kernels.gemm.launch import sms
+from nvdsl.kernels.gemm.matmul import ProductCall
+from nvdsl.kernels.recurrent.part import Part
+
+Source = tuple[int, int] | float
+"""Where a launch has an argument from: the number of an array and bytes from its start, or the number itself."""
+
+
+class Run:
+    """One call. ``given``: its arrays, in the order in which `Calls` sees them."""
+
+    def __init__(self, given: Sequence[Argument | None], stream: Stream | None, target: str | None) -> None:
+        self.stream, self.target, self.sms = stream, target, sms(target)
+        self._numbers = {id(array): i for i, array in enumerate(given)}
+        self._all: list[Argument | None] = list(given)  # so that no id comes twice
+        self._given = len(given)
+        self._steps: list[tuple[Launch, list[Source]]] | None = []  # None: calls like this one take the long way
+
+    def new(self, name: str, like: Argument, shape: tuple[int, ...], dtype: nv.DType) -> Argument:
+        """A new array beside ``like``: a result, or what lies between launches."""
+        made = Argument.output(name, None, like, shape, dtype)
+        self._numbers[id(made)] = len(self._all)
+        self._all.append(made)
+        return made
+
+    def between(self, like: Part, shape: tuple[int, ...], dtype: nv.DType) -> Part:
+        """New memory between two launches."""
+        return Part.of(self.new("workspace", like.array, shape, dtype))
+
+    def launch(self, kernel: Any, *parts: Part | None, **constants: Any) -> None:
+        """Call a jit function."""
+        call = kernel.describe([None if part is None else part.view() for part in parts], constants)
+        executable = kernel.run(call, call.values, self.stream, self.target)
+        launch = None if executable is None else kernel.repeatable(call, executable)
+        self._remember(launch, [part for part in parts if part is not None])
+
+    def product(self, a: Part, b: Part, out: Part, bias: Part | None = None, added: bool = False) -> None:
+        """``out = a @ b + bias``; ``added``: to what is in ``out``."""
+        row = None if bias is None else bias.view()
+        call = ProductCall(a.view(), b.view(), out.view(), out.view() if added else None, bias=row, target=self.target)
+        _, launch = call.run(self.stream)
+        self._remember(launch, [a, b, out, out if added else 0, bias or 0, 0, 0, *([1.0, 1.0] if added else [])])
+
+    def _remember(self, launch: Launch | None, sources: Sequence[Part | float]) -> None:
+        known = launch is not None and all(
+            part.array.memory[1].has_signature for part in sources if isinstance(part, Part)
+        )
+        if self._steps is None or launch is None or not known:
+            self._steps = None
+            return
+        self._steps.append((launch, [part if not isinstance(part, Part) else self._source(part) for part in sources]))
+
+    def _source(self, part: Part) -> Source:
+        return self._numbers[id(part.array)], part.start * part.array.spec.dtype.bytes
+
+    def launches(self, results: Sequence[Argument]) -> Launch | None:
+        """What calls like this one launch, and the results that they make."""
+        if not self._steps:
+            return None
+        steps, count = self._steps, self._given
+        makers = [made.maker() for made in self._all[count:] if made is not None]
+        places = [self._numbers[id(array)] - count for array in results]
+        launchers = [(launch.launcher, sources) for launch, sources in steps]
+
+        def make() -> tuple[Any, Any]:
+            made = [maker() for maker in makers]
+            arrays = [array for array, _ in made]
+            # All of them, so that none is gone before the last launch.
+            return ([arrays[i] for i in places], arrays), (tuple([address for _, address in made]),)
+
+        def run(values: tuple[Any, ...], stream: Stream | None) -> None:
+            every = (*values[:count], *values[count])
+            for launcher, sources in launchers:
+                launcher(tuple([s if s.__class__ is not tuple else every[s[0]] + s[1] for s in sources]), stream)
+
+        return Launch(run, lambda: all(launch.holds() for launch, _ in steps), make, (count,))  # type: ignore[arg-type]
+
+
+class Calls:
+    """The calls of one public function that came before."""
+
+    def __init__(self) -> None:
+        self._launches = Launches()
+
+    def again(self, arrays: Sequence[Any], rest: Hashable, stream: Stream | None) -> list[Any] | None:
+        """The results of a call like one before; None where there was none. ``rest``: whatever else decides."""
+        made = self._launches.launch((*arrays, None), rest, stream)
+        return None if made is None else made[0]
+
+    def keep(self, arrays: Sequence[Any], rest: Hashable, run: Run, results: Sequence[Argument]) -> list[Any]:
+        """Let calls like this one be found. Returns its results."""
+        launch = run.launches(results)
+        if launch is not None:
+            self._launches.keep((*arrays, None), rest, launch)
+        return [array.result() for array in results]
