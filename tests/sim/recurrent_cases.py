@@ -49,13 +49,13 @@ def sequence(steps=2, batch=3, hidden=136) -> Case:
     return _case(traced(forward, *given, cell=RNN(), config=config), out, [np.stack(ys), now, np.stack(before)])
 
 
-def gradients(steps=3, batch=3, hidden=16) -> Case:
+def gradients(steps=2, batch=3, hidden=32) -> Case:
     """The way back through an LSTM."""
     dy, w = _drawn(steps, batch, hidden), _drawn(4, hidden, hidden)
     dh, dc = _drawn(batch, hidden), -_drawn(batch, hidden)
     saved, c = (_drawn(*s, dtype=np.float32) for s in ((steps, 4, batch, hidden), (steps + 1, batch, hidden)))
     out = [_nan(steps, 4, batch, hidden), _nan(batch, hidden), _nan(batch, hidden)]
-    config = Config(units=8, consumers=1, cluster=2, slice_cols=64, stages=2)
+    config = Config(units=16, consumers=1, cluster=2, slice_cols=64, stages=3)
     given = [dy, w, saved, c[1:], c[0].astype(np.float16), dh, dc, out[0], None, *out[1:]]
     now, gates = (dh.astype(np.float64), dc.astype(np.float64)), [None] * steps
     wide = [c[0].astype(np.float16), *c[1:]]
@@ -67,12 +67,13 @@ def gradients(steps=3, batch=3, hidden=16) -> Case:
     return _case(traced(backward, *given, cell=LSTM(), config=config), out, [np.stack(gates), *now])
 
 
-def cell(batch=72, inputs=72, hidden=24) -> Case:
+def cell(batch=72, inputs=136, hidden=72) -> Case:
     """A step of an LSTM in one kernel of a cluster."""
-    x, w_ih, w_hh, b = _drawn(batch, inputs), _drawn(4, hidden, inputs), _drawn(4, hidden, hidden), _drawn(4, hidden)
+    x, b = _drawn(batch, inputs), _drawn(4, hidden)
+    w_ih, w_hh = (_drawn(4, hidden, n) / np.float16(8) for n in (inputs, hidden))
     h, c = _drawn(batch, hidden), -_drawn(batch, hidden)
     out = [_nan(batch, hidden), _nan(batch, hidden)]
-    config = CellConfig(rows=64, units=8, stages=2, cluster=2)
+    config = CellConfig(rows=64, units=40, stages=2, cluster=2)
     program = traced(fused, x, h, w_ih, w_hh, b, None, c, *out, cell=LSTM(), config=config, blocks=2)
     wide = [a.astype(np.float64) for a in (x, w_ih, h, w_hh, b, c)]
     parts = [a @ w.reshape(-1, w.shape[-1]).T for a, w in (wide[:2], wide[2:4])]

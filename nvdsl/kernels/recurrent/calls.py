@@ -209,7 +209,7 @@ def _run(
         layers = Layers(cell, x, weights, bidirectional, batch_first)
         start = layers.states(state, ("h_0", "c_0"))
         run = Run([layers.x, *layers.weights, *([None] if state is None else start)], stream, target)
-        results = _calls.keep(arrays, rest, run, _forward(run, layers, start, save))
+        results = _calls.keep(arrays, rest, run, _forward(run, layers, start, save), stream)
     y, *more = results
     kept = [tuple(more[cell.states :])] if save else []
     return with_state(cell, y, more[: cell.states], *kept)

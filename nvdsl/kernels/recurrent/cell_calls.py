@@ -108,7 +108,7 @@ def _run(
         if batch:
             compute = _fused if _readable(weights, [step, *states]) else _in_steps
             compute(run, cell, weights, *(list(map(_matrix, arrays)) for arrays in ([step], states, new)))
-        results = _calls.keep(arrays, rest, run, new)
+        results = _calls.keep(arrays, rest, run, new, stream)
     return tuple(results) if cell.states == 2 else results[0]
 
 

@@ -121,7 +121,8 @@ def _run(
         kept = _saved(layers, saved)
         given = [*([None] if state is None else start), gradient, *([None] if dstate is None else dend)]
         run = Run([layers.x, *layers.weights, *given, *kept], stream, target)
-        results = _calls.keep(arrays, rest, run, _backward(run, layers, gradient, start, dend, kept))
+        made = _backward(run, layers, gradient, start, dend, kept)
+        results = _calls.keep(arrays, rest, run, made, stream)
     dx, *more = results
     dx, dstate = with_state(cell, dx, more[: cell.states])
     return dx, more[cell.states :], dstate

@@ -6,11 +6,13 @@ each array. Later ones, found by their signature as those of a jit function are,
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Hashable, Sequence
 from typing import Any
 
 import nvdsl as nv
 from nvdsl.call.launches import Launch, Launches
+from nvdsl.driver import stream as streams
 from nvdsl.driver.stream import Stream
 from nvdsl.kernels.arguments import Argument
 from nvdsl.kernels.gemm.launch import sms
@@ -68,6 +70,11 @@ class Run:
     def _source(self, part: Part) -> Source:
         return self._numbers[id(part.array)], part.start * part.array.spec.dtype.bytes
 
+    @property
+    def made(self) -> list[Any]:
+        """The new arrays, as their library has them."""
+        return [array.memory[2] for array in self._all[self._given :] if array is not None]
+
     def launches(self, results: Sequence[Argument]) -> Launch | None:
         """What calls like this one launch, and the results that they make."""
         if not self._steps:
@@ -100,11 +107,29 @@ class Calls:
     def again(self, arrays: Sequence[Any], rest: Hashable, stream: Stream | None) -> list[Any] | None:
         """The results of a call like one before; None where there was none. ``rest``: whatever else decides."""
         made = self._launches.launch((*arrays, None), rest, stream)
-        return None if made is None else made[0]
+        if made is None:
+            return None
+        results, every = made
+        _hold(every, stream)
+        return results
 
-    def keep(self, arrays: Sequence[Any], rest: Hashable, run: Run, results: Sequence[Argument]) -> list[Any]:
+    def keep(
+        self, arrays: Sequence[Any], rest: Hashable, run: Run, results: Sequence[Argument], stream: Stream | None
+    ) -> list[Any]:
         """Let calls like this one be found. Returns its results."""
         launch = run.launches(results)
         if launch is not None:
             self._launches.keep((*arrays, None), rest, launch)
+        _hold(run.made, stream)
         return [array.result() for array in results]
+
+
+def _hold(made: Sequence[Any], stream: Stream | None) -> None:
+    """Let torch give out no memory of these arrays anew before ``stream`` has come here: it knows of its own current
+    stream alone. What lies between launches is dropped when the call returns."""
+    torch = sys.modules.get("torch")
+    if stream is not None and torch is not None:
+        ours = torch.cuda.ExternalStream(streams.resolve(stream))
+        for array in made:
+            if isinstance(array, torch.Tensor) and array.is_cuda:
+                array.record_stream(ours)
