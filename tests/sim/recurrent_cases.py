@@ -49,7 +49,7 @@ def sequence(steps=2, batch=3, hidden=136) -> Case:
     return _case(traced(forward, *given, cell=RNN(), config=config), out, [np.stack(ys), now, np.stack(before)])
 
 
-def gradients(steps=2, batch=3, hidden=32) -> Case:
+def gradients(steps=3, batch=3, hidden=32) -> Case:
     """The way back through an LSTM."""
     dy, w = _drawn(steps, batch, hidden), _drawn(4, hidden, hidden)
     dh, dc = _drawn(batch, hidden), -_drawn(batch, hidden)
@@ -73,7 +73,7 @@ def cell(batch=72, inputs=136, hidden=72) -> Case:
     w_ih, w_hh = (_drawn(4, hidden, n) / np.float16(8) for n in (inputs, hidden))
     h, c = _drawn(batch, hidden), -_drawn(batch, hidden)
     out = [_nan(batch, hidden), _nan(batch, hidden)]
-    config = CellConfig(rows=64, units=40, stages=2, cluster=2)
+    config = CellConfig(rows=64, units=64, stages=2, cluster=2)
     program = traced(fused, x, h, w_ih, w_hh, b, None, c, *out, cell=LSTM(), config=config, blocks=2)
     wide = [a.astype(np.float64) for a in (x, w_ih, h, w_hh, b, c)]
     parts = [a @ w.reshape(-1, w.shape[-1]).T for a, w in (wide[:2], wide[2:4])]

@@ -60,7 +60,7 @@ ENTRIES = (
     Entry("rnn|lstm, backward", "named barrier", "another number in nvvm.barrier",
           "no bug here: one warpgroup multiplies, and all of it meets at the other number, which nobody else has"),
     Entry("rnn|lstm, backward", "stage distance", "-1 in arith.addi",
-          "reported where h of the next step is written, which the slices that nobody released here belong to"),
+          "reported where h is written anew: this warpgroup went on without a slice that is on its way yet"),
     Entry("ch16", ".*", "one further in dimension 0",
           "reported where the undefined sums are divided and stored, and not at the product that reads beyond V"),
     Entry("ch16", "barrier deleted", "without gpu.barrier",
