@@ -40,6 +40,9 @@ class Config:
     pingpong: bool = True
     pack: int = 1
     page: int = 0
+    q_registers: bool = False
+    lazy: bool = False
+    k_stages: int = 0
     rescale_at: float = 8.0
 
     @staticmethod

@@ -80,7 +80,8 @@ def attention(
     def attention_forward() -> None:
         rank = nv.cluster_rank() if cluster > 1 else 0
         Q, K, V = loads.allocate(rank)
-        staged = Q if d == dv or o is None else nv.smem((1, tile_m, dv), o.dtype, swizzle=config.swizzle(dv))
+        apart = d != dv or config.q_registers  # results have shared memory of their own
+        staged = Q if not apart or o is None else nv.smem((1, tile_m, dv), o.dtype, swizzle=config.swizzle(dv))
         q_ring, k_ring, v_ring = loads.q_ring, loads.k_ring, loads.v_ring
         if counter is not None:
             rounds: Any = nv.TileQueue(counter, tiles.count, readers=4 * consumers, sync=False)
@@ -154,6 +155,44 @@ def attention(
                     acc = acc * scaled[:, None]
                 return acc, weights.to(v.dtype), grown, total, ks.next(), vs.next()
 
+            def lazy_step(
+                acc: Any, p: Any, m: Any, total: Any, ks: Any, vs: Any, tile_q: Any, rows: Any, key: Any
+            ) -> Any:
+                """A tile of keys that are all seen: the maxima of before are subtracted, unless sums grow large."""
+                k_ring.wait(ks)
+                if turns is not None:
+                    turns.wait(me)
+                s = nv.accumulator(64, tile_n)
+                s += tile_q @ K[ks.stage].T
+                acc += p @ V[vs.stage]
+                if turns is not None:
+                    turns.pass_on(me)
+                nv.wgmma_wait(1)
+                s = scored.of(s, rows, key, False)
+                base = nv.where(m == -math.inf, 0.0, m) * factor
+                weights = nv.math.exp2_approx(s * factor - base[:, None])
+                part = weights.sum(axis=1, partial=True)
+                nv.sched_barrier(part)
+                v_ring.wait(vs.next())
+                nv.wgmma_wait(0)
+                release(v_ring, vs)
+                p = weights.to(v.dtype)
+                before = total
+                total = before + part
+                if nv.warpgroup.any(~(sum(part.of_this_thread()) < 2.0**14)):
+                    s = nv.accumulator(64, tile_n)
+                    s += tile_q @ K[ks.stage].T
+                    nv.wgmma_wait(0)
+                    s = scored.of(s, rows, key, False)
+                    grown = nv.maximum(m, s.max(axis=1))
+                    base = nv.where(grown == -math.inf, 0.0, grown) * factor
+                    scaled = nv.math.exp2_approx(m * factor - base)
+                    weights = nv.math.exp2_approx(s * factor - base[:, None])
+                    p, total = weights.to(v.dtype), before * scaled + weights.sum(axis=1, partial=True)
+                    acc, m = acc * scaled[:, None], grown
+                release(k_ring, ks)
+                return acc, p, m, total, ks.next(), vs.next()
+
             def attend(tile: Any, states: Any) -> Any:
                 """All keys that a tile of queries sees."""
                 qs, ks, vs = states
@@ -163,7 +202,11 @@ def attention(
                 (key,) = opaque(steps.top * tile_n)  # LLVM would keep the mask of the first tile for the next one
 
                 q_ring.wait(qs)
-                tile_q = Q[qs.stage].rows(me * 64, 64)
+                tile_q: Any = Q[qs.stage].rows(me * 64, 64)
+                if config.q_registers:
+                    tile_q = nv.fragment(tile_q).operand()
+                    nv.sync_warp()
+                    q_ring.release(qs, lane == 0)
                 k_ring.wait(ks)
                 s = nv.accumulator(64, tile_n)
                 s += tile_q @ K[ks.stage].T
@@ -187,7 +230,10 @@ def attention(
                 for _ in nv.range(steps.count - steps.masked - steps.masked_last, unroll=False):
                     if scores.told:
                         key = key - tile_n
-                    acc, p, m, total, ks, vs = step(acc, p, m, total, ks, vs, tile_q, rows, key, False)
+                    if config.lazy:
+                        acc, p, m, total, ks, vs = lazy_step(acc, p, m, total, ks, vs, tile_q, rows, key)
+                    else:
+                        acc, p, m, total, ks, vs = step(acc, p, m, total, ks, vs, tile_q, rows, key, False)
                 if bounded[0]:
                     key = (steps.top - steps.count + 1 + steps.masked_last) * tile_n
                     for _ in nv.range(steps.masked_last, unroll=False):
@@ -216,8 +262,8 @@ def attention(
                 if parts is not None:
                     results.store_sums(out, parts, placed)
                 else:
-                    tile_o = staged[qs.stage if d == dv else 0].rows(my * 64, 64)
-                    if o_tma is not None and d != dv:  # the tile of before is being stored, maybe
+                    tile_o = staged[0 if apart else qs.stage].rows(my * 64, 64)
+                    if o_tma is not None and apart:  # the tile of before is being stored, maybe
                         nv.bulk_wait_group(0, read=True)
                         nv.named_barrier_sync(1 + me, 128)
                     out.store(tile_o)  # Q's rows of this warpgroup have been read
@@ -235,9 +281,10 @@ def attention(
                         (*_, at_query, _, shared), inside = placed(row)
                         where = place.split, way.q_batch, place.kv_head * group + shared, at_query
                         lse.store(where, x, predicate=inside & (lane % 4 == 0))
-                if o_tma is not None:
+                if not apart and o_tma is not None:
                     nv.bulk_wait_group(0, read=True)
-                q_ring.release(qs, lane == 0)
+                if not config.q_registers:
+                    q_ring.release(qs, lane == 0)
                 return qs.next(), ks, vs.next()
 
             if turns is not None:

@@ -38,12 +38,12 @@ class Loads:
         self._rank = rank
         config, (d, dv) = self._config, self._config.sizes
         self._Q = nv.smem((config.q_stages, self._tile_m, d), self._dtype, swizzle=config.swizzle(d))
-        self._K = nv.smem((config.stages, config.tile_n, d), self._dtype, swizzle=config.swizzle(d))
+        self._K = nv.smem((config.k_stages or config.stages, config.tile_n, d), self._dtype, swizzle=config.swizzle(d))
         self._V = nv.smem((config.stages, config.tile_n, dv), self._dtype, swizzle=config.swizzle(dv))
         warps = 4 * config.consumers
         self.q_ring = nv.Ring(config.q_stages, bytes=self._Q.bytes, consumers=warps, sync=False)
         warps *= config.cluster
-        self.k_ring = nv.Ring(config.stages, bytes=self._K.bytes, consumers=warps, sync=False)
+        self.k_ring = nv.Ring(config.k_stages or config.stages, bytes=self._K.bytes, consumers=warps, sync=False)
         self.v_ring = nv.Ring(config.stages, bytes=self._V.bytes, consumers=warps, sync=False)
         return self._Q, self._K, self._V
 
