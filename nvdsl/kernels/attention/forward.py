@@ -298,6 +298,8 @@ def attention(
                 place, way, _, _ = at(work.tile)
                 if not ways.packed or place.first < way.queries:
                     attend(work.tile, states)
+            if apart and o_tma is not None:
+                nv.bulk_wait_group(0, read=True)
             if turns is not None:
                 turns.end(me)
 

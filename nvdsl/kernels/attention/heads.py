@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import nvdsl as nv
 from nvdsl.errors import ArgumentError
@@ -50,15 +49,30 @@ class Operand:
     def view(self) -> Any:
         return self.argument.view(self.shape, self.strides)
 
-    def grouped(self, kv_heads: int) -> Any:
-        """(batch, rows, kv_heads, heads that share one, size)."""
-        (batch, rows, heads, size), (b, n, h, d) = self.shape, self.strides
-        group = heads // kv_heads
-        return self.argument.view((batch, rows, kv_heads, group, size), (b, n, h * group, h, d))
+
+class Grouped:
+    """The same as (batch, rows, kv_heads, heads that share one, size)."""
+
+    def __init__(self, operand: Operand, kv_heads: int) -> None:
+        self.argument, self._operand, self._kv_heads = operand.argument, operand, kv_heads
+
+    def view(self) -> Any:
+        (batch, rows, heads, size), (b, n, h, d) = self._operand.shape, self._operand.strides
+        group = heads // self._kv_heads
+        return self.argument.view((batch, rows, self._kv_heads, group, size), (b, n, h * group, h, d))
 
 
-@dataclass(frozen=True)
-class Heads:
+class Reshaped:
+    """An array with another shape: the strides are ``strides``, or those of a C-contiguous array."""
+
+    def __init__(self, argument: Argument, shape: tuple[int, ...], strides: tuple[int, ...] | None = None) -> None:
+        self.argument, self._shape, self._strides = argument, shape, strides
+
+    def view(self) -> Any:
+        return self.argument.view(self._shape, self._strides)
+
+
+class Heads(NamedTuple):
     """q: (batch, queries, heads, size), k: (batch, keys, kv_heads, size), v: (batch, keys, kv_heads, value size); of
     packed sequences without batch, of paged keys (pages, keys of a page, ...)."""
 
@@ -90,6 +104,10 @@ class Heads:
         heads._check_types()
         heads._check_shapes(shown, q_packed or k_packed or paged)
         return heads
+
+    @property
+    def arguments(self) -> list[Argument]:
+        return [x.argument for x in self]
 
     @property
     def dtype(self) -> nv.DType:

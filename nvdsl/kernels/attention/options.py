@@ -11,7 +11,7 @@ import numpy as np
 import nvdsl as nv
 from nvdsl.errors import ArgumentError
 from nvdsl.kernels.arguments import Argument
-from nvdsl.kernels.attention.heads import Heads
+from nvdsl.kernels.attention.heads import Heads, Reshaped
 
 
 def window(given: Any, causal: bool, everything: int) -> tuple[int | None, int | None]:
@@ -52,9 +52,13 @@ class Lengths(NamedTuple):
         return self.q_starts is not None
 
     @property
-    def views(self) -> list[Any]:
+    def arguments(self) -> list[Argument]:
+        return [x for x in self[1:] if x is not None]
+
+    @property
+    def views(self) -> list[Reshaped | None]:
         """What the kernel takes for them."""
-        return [None if x is None else x.view() for x in self[1:]]
+        return [None if x is None else Reshaped(x, x.spec.shape, x.spec.strides) for x in self[1:]]
 
     @staticmethod
     def of(heads: Heads, cu_q: Any, cu_k: Any, used: Any, table: Any) -> Lengths:
@@ -128,7 +132,21 @@ def _check_range(name: str, found: Argument | None, least: int | None, most: int
         raise ArgumentError(f"{name} has entries from {low} to {high}", rule=f"entries are {bound}")
 
 
-def bias(given: Any, heads: Heads, lengths: Lengths) -> Any:
+def check_score(score: Any, operands: Any) -> None:
+    """Raises ArgumentError for what is no function, and for operands of none."""
+    if score is not None and not callable(score):
+        raise ArgumentError(f"score={score!r}", rule="score is a function score(s, batch, head, query, key, *operands)")
+    if len(operands) and score is None:
+        raise ArgumentError("operands without score", rule="they are read by score(s, batch, head, query, key, ...)")
+
+
+def check_splits(splits: Any) -> None:
+    """Raises ArgumentError for what is no count."""
+    if splits is not None and not (isinstance(splits, int) and splits >= 1):
+        raise ArgumentError(f"splits={splits!r}", rule="splits is 1 or more, or None")
+
+
+def bias(given: Any, heads: Heads, lengths: Lengths) -> Reshaped | None:
     """As four axes, of which those of one element are for all."""
     if given is None:
         return None
@@ -148,4 +166,4 @@ def bias(given: Any, heads: Heads, lengths: Lengths) -> Any:
             f"bias is of {spec.dtype.name} and has the shape {spec.shape}",
             rule=f"it is of f16, bf16 or f32, and broadcasts to (batch, heads, queries, keys), here {whole}",
         )
-    return found.view(shape, (0,) * (4 - len(spec.shape)) + spec.strides)
+    return Reshaped(found, shape, (0,) * (4 - len(spec.shape)) + spec.strides)
