@@ -94,3 +94,24 @@ def test_fragments():
             cases.test_tiles_take_and_give_fragments(dtype, swizzle, n)
         for dtype in cases.CARRIED:
             cases.test_loops_and_branches_carry_fragments(dtype)
+
+
+@in_child(timeout=280)
+def test_options():
+    """The simulator's tests of options, on the device."""
+    import tests.unit.kernels.attention.test_attention as cases
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(cases, "attention", nv.attention)
+        for what in ("scale", "softcap", "bias", "broadcast", "alibi", "documents"):
+            cases.test_scores(what)
+        for splits in (None, 2, 3, 7):
+            cases.test_parts_of_the_keys(splits)
+        for queries, keys, options in cases.SEQUENCES:
+            cases.test_sequences(queries, keys, options)
+        cases.check_sequences([700, 1, 1300], [900, 4000, 1300], causal=True, size=128)
+        cases.check_sequences([1, 1, 5], [900, 4000, 1300], page=64, count=16, size=128, causal=True)
+        cases.check_sequences([300, 70], [1900, 500], [1700, 500], 128, window=(300, 20), size=128)
+        cases.test_pages_of_a_batch()
+        cases.test_strides_and_a_given_result()
+        cases.test_numbers_that_are_none()

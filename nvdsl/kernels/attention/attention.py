@@ -80,10 +80,9 @@ def attention(
     al., "FlashAttention-3", arXiv 2407.08608.)
     """
     arrays = (q, k, v, out, return_lse or None, bias, cu_seqlens_q, cu_seqlens_k, seqused_k, page_table)
-    rest = (causal, _hashable(window), scale, softcap, token(score), len(operands), splits, target)
-    paged = None if page_table is None else page_table.shape
-    shapes = (q.shape, k.shape, paged, rest) if _have_shapes(arrays) else None
-    known = _numbers.get(shapes)
+    rest = (causal, window, scale, softcap, token(score), len(operands), splits, target)
+    shapes = _told_by(arrays, rest)
+    known = None if shapes is None else _numbers.get(shapes)
     if known is not None:
         found = _CALLS.again(arrays, rest, stream, known)
         if found is not None:
@@ -149,13 +148,15 @@ def _remember(shapes: Any, numbers: tuple[Any, ...]) -> None:
         _numbers[shapes] = numbers
 
 
-def _have_shapes(arrays: Sequence[Any]) -> bool:
-    """Whether calls with such arrays are told apart by shapes that can be hashed."""
-    return all(x is None or x is True or isinstance(getattr(x, "shape", None), tuple) for x in arrays)
-
-
-def _hashable(window: Any) -> Any:
-    return tuple(window) if isinstance(window, list) else window
+def _told_by(arrays: Sequence[Any], rest: Any) -> Any:
+    """What tells the numbers of a call: shapes and options. None where they can't be hashed."""
+    q, k, *_, table = arrays
+    try:
+        shapes = (tuple(q.shape), tuple(k.shape), None if table is None else tuple(table.shape), rest)
+        hash(shapes)
+    except (AttributeError, TypeError):
+        return None  # the long way says what is wrong
+    return shapes
 
 
 def _results(heads: Heads, lengths: Lengths, out: Any, return_lse: bool) -> tuple[Operand, Reshaped | None]:
