@@ -22,15 +22,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import nvdsl as nv
-from nvdsl.kernels.attention.gradient_rows import (
-    LOG2_E,
-    Logarithms,
-    OfKeys,
-    OfRows,
-    convert_rows,
-    store_registers,
-    sum_rows,
-)
+from nvdsl.kernels.attention.gradient_rows import LOG2_E, convert_rows, store_registers, sum_rows
+from nvdsl.kernels.attention.gradient_tiles import GradientTiles, KeyTile, Logarithms, OfKeys, OfQueries
+from nvdsl.kernels.attention.sequences import KeyStarts, Starts
 from nvdsl.ops.memory import load_acquire, store_release
 from nvdsl.ops.order import recomputed, recomputing
 
@@ -56,7 +50,7 @@ class Config:
 
 @dataclass(frozen=True)
 class Parts:
-    """The parts of a tile of dQ that the consumers compute: 64 rows each, 64 columns, or half of the columns."""
+    """The parts of a tile of dQ that the consumers compute: 64 rows each, or half of the columns."""
 
     tile_m: int
     size: int
@@ -64,15 +58,12 @@ class Parts:
     slices: int = 1
 
     @property
-    def transposed(self) -> bool:
-        """Whether a consumer computes 64 columns, as rows: dQ^T = K^T dS^T."""
-        return self.tile_m % 64 != 0
+    def by_rows(self) -> bool:
+        return self.tile_m == 64 * self.count
 
     @property
     def shape(self) -> tuple[int, int]:
-        if self.transposed:
-            return 64, self.tile_m
-        return 64, self.size if self.tile_m == 64 * self.count else self.size // self.count
+        return 64, self.size if self.by_rows else self.size // self.count
 
     @property
     def swizzle(self) -> int:
@@ -84,34 +75,32 @@ class Parts:
         """Rows of 256 f32 that a part has where it lies in the order of its registers."""
         return self.shape[0] * self.shape[1] // 256
 
+    def place(self, me: nv.Int, part: int) -> tuple[nv.Int, nv.Int]:
+        """A part's first row and column in a tile of dQ."""
+        return (me * 64, 0) if self.by_rows else (0, me * self.shape[1])
+
     def of(self, tile: Any, me: nv.Int, part: int = 0) -> Any:
-        """The part of a tile of dQ, with the part's shape."""
-        if self.transposed:
-            return tile.cols(recomputed(me) * 64, 64).T
-        if self.tile_m == 64 * self.count:
-            return tile.rows(me * 64, 64)
-        return tile.cols(me * (self.size // self.count), self.size // self.count)
+        """The part of a tile of dQ."""
+        return tile.rows(me * 64, 64) if self.by_rows else tile.cols(me * self.shape[1], self.shape[1])
 
     def product(self, ds: Any, k: Any, me: nv.Int) -> Any:
         """The part's product of dS, a row of keys for each row, and K."""
-        if self.transposed:
-            return k.cols(recomputed(me) * 64, 64).T @ ds.T
-        if self.tile_m == 64 * self.count:
-            return ds.rows(me * 64, 64) @ k
-        return ds @ k.cols(me * (self.size // self.count), self.size // self.count)
+        return ds.rows(me * 64, 64) @ k if self.by_rows else ds @ k.cols(me * self.shape[1], self.shape[1])
 
 
 @nv.jit
 def backward(
-    dout: OfRows,
-    q: OfRows,
+    dout: OfQueries,
+    q: OfQueries,
     k: OfKeys,
     v: OfKeys,
-    out: OfRows,
+    out: OfQueries,
     lse: Logarithms,
-    dq: OfRows,
+    dq: OfQueries,
     dk: OfKeys,
     dv: OfKeys,
+    q_starts: Starts | None,
+    k_starts: KeyStarts | None,
     scale: float,
     left: int,
     right: int,
@@ -128,15 +117,14 @@ def backward(
     whether scores are ``softcap * tanh(scale * q k^T / softcap)``. ``ordered``: whether dQ is added up in the order of
     the keys.
     """
-    (batch, rows, heads, _), (_, keys, kv_heads, _) = q.shape, k.shape
     tile_m, (size, value_size) = config.tile_m, config.sizes
-    parts = Parts(tile_m, size)
-    tiles, key_tiles, group = nv.cdiv(rows, tile_m), nv.cdiv(keys, TILE_N), heads // kv_heads
-    offset = keys - rows
+    tiles, parts = GradientTiles(q, k, q_starts, k_starts, tile_m, TILE_N), Parts(tile_m, size)
 
-    sums = sum_rows(dout, out, lse, tile_m)
-    total = nv.zeros((batch * heads * tiles * (parts.count * parts.rows), 256), nv.f32)
-    turns = nv.zeros(batch * heads * tiles * parts.count, nv.i32) if ordered else None
+    packed = tiles.packed or tiles.packed_keys
+
+    sums = sum_rows(dout, out, lse, tiles, tile_m)
+    total = nv.zeros((tiles.count * (parts.count * parts.rows), 256), nv.f32)
+    turns = nv.zeros(tiles.count * parts.count, nv.i32) if ordered else None
 
     q_tma = nv.TMA(q, tile=(1, tile_m, 1, size), swizzle=128)
     k_tma, dk_tma = (nv.TMA(x, tile=(1, n, 1, size), swizzle=parts.swizzle) for x, n in ((k, TILE_N), (dk, 64)))
@@ -145,7 +133,7 @@ def backward(
     )
     total_tma = nv.TMA(total, tile=(parts.rows, 256))
 
-    @nv.kernel(grid=batch * kv_heads * key_tiles, block=128 * (1 + CONSUMERS))
+    @nv.kernel(grid=tiles.blocks, block=128 * (1 + CONSUMERS))
     def kernel() -> None:
         K = nv.smem((TILE_N, size), k.dtype, swizzle=parts.swizzle)
         V = nv.smem((TILE_N, value_size), v.dtype, swizzle=128)
@@ -159,49 +147,53 @@ def backward(
         do_ring = nv.Ring(config.stages, bytes=dO.bytes, consumers=4 * CONSUMERS, sync=False)
         nv.sync_threads()
 
-        def place() -> tuple[Any, Any, Any]:
-            """The block's first key, its head of K, and its batch; each time anew rather than in registers."""
-            at = recomputed(nv.block_id.x)
-            return at % key_tiles * TILE_N, at // key_tiles % kv_heads, at // (key_tiles * kv_heads)
+        def place(whole_warp: bool) -> KeyTile:
+            """The block's keys; each time anew rather than in registers."""
+            return tiles.keys_of(recomputed(nv.block_id.x), whole_warp)
 
-        def seeing(key: Any) -> tuple[Any, Any]:
-            """The first tile of rows that see these keys, and the one behind the last."""
-            first, end = nv.i32(0), nv.i32(tiles)
+        def seeing(at: KeyTile) -> tuple[Any, Any, Any]:
+            """How far keys are ahead of queries, the first tile of queries that see the block's keys, and the one
+            behind the last."""
+            offset, every = at.sequence.keys - at.sequence.queries, nv.cdiv(at.sequence.queries, tile_m)
+            first: Any = nv.i32(0)
+            end: Any = nv.i32(every)
             if bounded[1]:
-                first = nv.min(nv.max(key - offset - right, 0) // tile_m, tiles)
+                first = nv.min(nv.max(at.key - offset - right, 0) // tile_m, every)
             if bounded[0]:
-                end = nv.min(nv.cdiv(nv.max(key + TILE_N - offset + left, 0), tile_m), tiles)
-            return first, end
+                end = nv.min(nv.cdiv(nv.max(at.key + TILE_N - offset + left, 0), tile_m), every)
+            if tiles.packed_keys:
+                end = nv.select(at.key < at.sequence.keys, end, first)
+            return offset, first, end
 
         leader = nv.lane_id() == 0
 
         def produce() -> None:
-            """Load K and V, and Q and dO of the tiles of rows that see these keys."""
-            key, kv_head, b = place()
-            first, end = seeing(key)
+            """Load K and V, and Q and dO of the tiles of queries that see these keys."""
+            at = place(False)
+            (_, first, end), one = seeing(at), at.sequence
             qs, ds = q_ring.producer_state(), do_ring.producer_state()
             loaded[0].arrive_expect_tx(K.bytes)
-            k_tma.load(K, loaded[0], (b, key, kv_head, 0))
+            k_tma.load(K, loaded[0], (one.k_batch, one.k_first + at.key, at.kv_head, 0))
             loaded[1].arrive_expect_tx(V.bytes)
-            v_tma.load(V, loaded[1], (b, key, kv_head, 0))
-            for g in nv.range(group, unroll=False):
-                head = kv_head * group + g
+            v_tma.load(V, loaded[1], (one.k_batch, one.k_first + at.key, at.kv_head, 0))
+            for g in nv.range(tiles.group, unroll=False):
+                head = at.kv_head * tiles.group + g
+                number = tiles.first(at.number, one, head)
                 for tile in nv.range(first, end, unroll=False):
-                    row = (b * heads + head) * tiles + tile
+                    place_of_q = one.q_batch, one.q_first + tile * tile_m, head, 0
                     full = q_ring.acquire(qs)
-                    q_tma.load(Q[qs.stage], full, (b, tile * tile_m, head, 0))
-                    nv.bulk_load(
-                        beside.view((qs.stage * (2 * tile_m),), (2 * tile_m,)),
-                        sums.view((row, 0), (1, 2 * tile_m)), 8 * tile_m, full)  # fmt: skip
-                    do_tma.load(dO[ds.stage], do_ring.acquire(ds), (b, tile * tile_m, head, 0))
+                    q_tma.load(Q[qs.stage], full, place_of_q)
+                    stats = sums.view((number + tile, 0), (1, 2 * tile_m))
+                    nv.bulk_load(beside.view((qs.stage * (2 * tile_m),), (2 * tile_m,)), stats, 8 * tile_m, full)
+                    do_tma.load(dO[ds.stage], do_ring.acquire(ds), place_of_q)
                     qs, ds = qs.next(), ds.next()
 
         def add_up(part: Any) -> None:
             """Add a consumer's part of dQ, each time that it is there, to what other blocks have added."""
-            key, kv_head, b = place()
-            first, end = seeing(key)
-            for g in nv.range(group, unroll=False):
-                head = kv_head * group + g
+            at = place(True)
+            offset, first, end = seeing(at)
+            for g in nv.range(tiles.group, unroll=False):
+                number = tiles.first(at.number, at.sequence, at.kv_head * tiles.group + g)
                 for tile in nv.range(first, end, unroll=False):
                     if leader:
                         nv.bulk_wait_group(0, read=True)
@@ -209,24 +201,25 @@ def backward(
                     nv.named_barrier_arrive(FREE + part, 160)
                     nv.named_barrier_sync(WRITTEN + part, 160)
                     if leader:
-                        at = ((b * heads + head) * tiles + tile) * parts.count + part
+                        mine = (number + tile) * parts.count + part
                         if turns is not None:
                             before = nv.max(tile * tile_m + offset - left, 0) // TILE_N if bounded[0] else 0
-                            turn = key // TILE_N - before
-                            while load_acquire(turns, at) != turn:
+                            turn = at.key // TILE_N - before
+                            while load_acquire(turns, mine) != turn:
                                 pass
-                        total_tma.reduce_add(dQ[part], (at * parts.rows, 0))
+                        total_tma.reduce_add(dQ[part], (mine * parts.rows, 0))
                         nv.bulk_commit_group()
                         if turns is not None:
                             nv.bulk_wait_group(0)
-                            store_release(turns, at, turn + 1)
+                            store_release(turns, mine, turn + 1)
             if leader:
                 nv.bulk_wait_group(0)
 
         def consume(me: Any) -> None:
             factor, cap = scale * LOG2_E, softcap * LOG2_E
-            key, _, _ = place()
-            first, end = seeing(key)
+            at = place(True)
+            key, keys = at.key, at.sequence.keys
+            offset, first, end = seeing(at)
             ragged = key + TILE_N > keys
             low = key + (TILE_N - 1) - offset - right if bounded[1] else nv.i32(-MOST)
             low = nv.select(ragged, MOST, low)  # rows from here on see all of the tile's keys
@@ -297,7 +290,7 @@ def backward(
             grad_k, grad_v = nv.accumulator(64, size), nv.accumulator(64, value_size)
             loaded[0].wait(0)
             loaded[1].wait(0)
-            for _ in nv.range(nv.select(first < end, group, 0), unroll=False):
+            for _ in nv.range(nv.select(first < end, tiles.group, 0), unroll=False):
                 grad_v, grad = weigh(scores(state), grad_v, state, first * tile_m)
                 for tile in nv.range(first + 1, end, unroll=False):
                     grad_k = spread(grad, grad_k, state)
@@ -312,28 +305,34 @@ def backward(
                 state = state.next()
 
             nv.named_barrier_sync(MET, 128 * CONSUMERS)  # both have read all of K
-            key, kv_head, b = place()
-            with recomputing():
-                (grad_k * scale).store(mine(K))
-                grad_v.store(mine(V))
-            nv.fence_proxy_async()
-            nv.named_barrier_sync(STORED + me, 128)
-            if nv.warpgroup_thread() == 0:
-                dk_tma.store(mine(K), (b, key + me * 64, kv_head, 0))
-                dv_tma.store(mine(V), (b, key + me * 64, kv_head, 0))
-                nv.bulk_commit_group()
-                nv.bulk_wait_group(0, read=True)
+            at = place(True)
+            one, row = at.sequence, at.key + me * 64
+            if tiles.packed_keys:  # what is behind the sequence's last key is another one's
+                for grad, out_of in ((grad_k * scale, dk), (grad_v, dv)):
+                    clipped = tiles.clipped(out_of, one.k_batch, one.k_first, one.keys, at.kv_head)
+                    grad.store(clipped, (row, 0), clip=True)
+            else:
+                with recomputing():
+                    (grad_k * scale).store(mine(K))
+                    grad_v.store(mine(V))
+                nv.fence_proxy_async()
+                nv.named_barrier_sync(STORED + me, 128)
+                if nv.warpgroup_thread() == 0:
+                    dk_tma.store(mine(K), (one.k_batch, row, at.kv_head, 0))
+                    dv_tma.store(mine(V), (one.k_batch, row, at.kv_head, 0))
+                    nv.bulk_commit_group()
+                    nv.bulk_wait_group(0, read=True)
 
         if nv.warpgroup_id() == 0:
-            nv.setmaxnreg_dec(24)
+            nv.setmaxnreg_dec(40 if packed else 24)  # a sequence is searched for
             if nv.warp_id() == 0:
                 if nv.lane_id() == 0:
                     produce()
             elif nv.warp_id() <= CONSUMERS:
                 add_up(nv.warp_id() - 1)
         else:
-            nv.setmaxnreg_inc(240)
+            nv.setmaxnreg_inc(232 if packed else 240)
             consume(nv.warpgroup_id() - 1)
 
     kernel()
-    convert_rows(total, dq, scale, parts)
+    convert_rows(total, dq, scale, tiles, parts)

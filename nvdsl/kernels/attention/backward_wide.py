@@ -11,7 +11,9 @@ import math
 from typing import Any
 
 import nvdsl as nv
-from nvdsl.kernels.attention.gradient_rows import LOG2_E, Logarithms, OfKeys, OfRows, convert_rows, sum_rows
+from nvdsl.kernels.attention.gradient_rows import LOG2_E, convert_rows, sum_rows
+from nvdsl.kernels.attention.gradient_tiles import GradientTiles, KeyTile, Logarithms, OfKeys, OfQueries
+from nvdsl.kernels.attention.sequences import KeyStarts, Starts
 from nvdsl.ops.memory import load_acquire, store_release
 from nvdsl.ops.order import recomputed, recomputing
 
@@ -33,21 +35,26 @@ class Parts:
     def __init__(self, size: int) -> None:
         self.size, self.slices = size, size // COLUMNS
 
+    def place(self, me: nv.Int, part: int) -> tuple[nv.Int, nv.Int]:
+        return me * 64, part * COLUMNS
+
     def of(self, tile: Any, me: nv.Int, part: int) -> Any:
         return tile.rows(me * 64, 64).cols(part * COLUMNS, COLUMNS)
 
 
 @nv.jit
 def backward_wide(
-    dout: OfRows,
-    q: OfRows,
+    dout: OfQueries,
+    q: OfQueries,
     k: OfKeys,
     v: OfKeys,
-    out: OfRows,
+    out: OfQueries,
     lse: Logarithms,
-    dq: OfRows,
+    dq: OfQueries,
     dk: OfKeys,
     dv: OfKeys,
+    q_starts: Starts | None,
+    k_starts: KeyStarts | None,
     scale: float,
     left: int,
     right: int,
@@ -58,23 +65,19 @@ def backward_wide(
     ordered: bool = False,
 ) -> None:
     """The same as `backward.backward`, for heads of up to 256."""
-    (batch, rows, heads, _), (_, keys, kv_heads, _) = q.shape, k.shape
     size, value_size = (-(-x.shape[3] // 128) * 128 for x in (q, v))
-    parts = Parts(size)
-    tiles, key_tiles, group = nv.cdiv(rows, TILE_M), nv.cdiv(keys, TILE_N), heads // kv_heads
-    offset = keys - rows
+    tiles, parts = GradientTiles(q, k, q_starts, k_starts, TILE_M, TILE_N), Parts(size)
 
-    sums = sum_rows(dout, out, lse, TILE_M)
-    total = nv.zeros((batch * heads * tiles * (parts.count * parts.slices * parts.rows), 256), nv.f32)
-
-    turns = nv.zeros(batch * heads * tiles * parts.count, nv.i32) if ordered else None
+    sums = sum_rows(dout, out, lse, tiles, TILE_M)
+    total = nv.zeros((tiles.count * (parts.count * parts.slices * parts.rows), 256), nv.f32)
+    turns = nv.zeros(tiles.count * parts.count, nv.i32) if ordered else None
 
     q_tma, k_tma = (nv.TMA(x, tile=(1, n, 1, size), swizzle=128) for x, n in ((q, TILE_M), (k, TILE_N)))
     do_tma, v_tma = (nv.TMA(x, tile=(1, n, 1, value_size), swizzle=128) for x, n in ((dout, TILE_M), (v, TILE_N)))
     dk_tma = nv.TMA(dk, tile=(1, TILE_N, 1, size // 2), swizzle=128)
     dv_tma = nv.TMA(dv, tile=(1, TILE_N, 1, value_size // 2), swizzle=128)
 
-    @nv.kernel(grid=batch * kv_heads * key_tiles, block=128 * (1 + CONSUMERS))
+    @nv.kernel(grid=tiles.blocks, block=128 * (1 + CONSUMERS))
     def kernel() -> None:
         K, V = nv.smem((TILE_N, size), k.dtype, swizzle=128), nv.smem((TILE_N, value_size), v.dtype, swizzle=128)
         Q, dO = nv.smem((TILE_M, size), q.dtype, swizzle=128), nv.smem((TILE_M, value_size), q.dtype, swizzle=128)
@@ -85,45 +88,51 @@ def backward_wide(
         do_ring = nv.Ring(1, bytes=dO.bytes, consumers=4 * CONSUMERS, sync=False)
         nv.sync_threads()
 
-        def place() -> tuple[Any, Any, Any]:
-            """The block's first key, its head of K, and its batch; each time anew rather than in registers."""
-            at = recomputed(nv.block_id.x)
-            return at % key_tiles * TILE_N, at // key_tiles % kv_heads, at // (key_tiles * kv_heads)
+        def place(whole_warp: bool) -> KeyTile:
+            """The block's keys; each time anew rather than in registers."""
+            return tiles.keys_of(recomputed(nv.block_id.x), whole_warp)
 
-        def seeing(key: Any) -> tuple[Any, Any]:
-            """The first tile of rows that see these keys, and the one behind the last."""
-            first, end = nv.i32(0), nv.i32(tiles)
+        def seeing(at: KeyTile) -> tuple[Any, Any, Any]:
+            """How far keys are ahead of queries, the first tile of queries that see the block's keys, and the one
+            behind the last."""
+            offset, every = at.sequence.keys - at.sequence.queries, nv.cdiv(at.sequence.queries, TILE_M)
+            first: Any = nv.i32(0)
+            end: Any = nv.i32(every)
             if bounded[1]:
-                first = nv.min(nv.max(key - offset - right, 0) // TILE_M, tiles)
+                first = nv.min(nv.max(at.key - offset - right, 0) // TILE_M, every)
             if bounded[0]:
-                end = nv.min(nv.cdiv(nv.max(key + TILE_N - offset + left, 0), TILE_M), tiles)
-            return first, end
+                end = nv.min(nv.cdiv(nv.max(at.key + TILE_N - offset + left, 0), TILE_M), every)
+            if tiles.packed_keys:
+                end = nv.select(at.key < at.sequence.keys, end, first)
+            return offset, first, end
 
         leader = nv.lane_id() == 0
 
         def produce() -> None:
-            """Load K and V, and Q and dO of the tiles of rows that see these keys."""
-            key, kv_head, b = place()
-            first, end = seeing(key)
+            """Load K and V, and Q and dO of the tiles of queries that see these keys."""
+            at = place(False)
+            (_, first, end), one = seeing(at), at.sequence
             state = q_ring.producer_state()
             loaded[0].arrive_expect_tx(V.bytes)
-            v_tma.load(V, loaded[0], (b, key, kv_head, 0))
+            v_tma.load(V, loaded[0], (one.k_batch, one.k_first + at.key, at.kv_head, 0))
             loaded[1].arrive_expect_tx(K.bytes)
-            k_tma.load(K, loaded[1], (b, key, kv_head, 0))
-            for g in nv.range(group, unroll=False):
-                head = kv_head * group + g
+            k_tma.load(K, loaded[1], (one.k_batch, one.k_first + at.key, at.kv_head, 0))
+            for g in nv.range(tiles.group, unroll=False):
+                head = at.kv_head * tiles.group + g
+                number = tiles.first(at.number, one, head)
                 for tile in nv.range(first, end, unroll=False):
-                    do_tma.load(dO, do_ring.acquire(state), (b, tile * TILE_M, head, 0))
+                    place_of_q = one.q_batch, one.q_first + tile * TILE_M, head, 0
+                    do_tma.load(dO, do_ring.acquire(state), place_of_q)
                     full = q_ring.acquire(state)
-                    row = (b * heads + head) * tiles + tile
-                    q_tma.load(Q, full, (b, tile * TILE_M, head, 0))
-                    nv.bulk_load(beside, sums.view((row, 0), (1, 2 * TILE_M)), 8 * TILE_M, full)
+                    q_tma.load(Q, full, place_of_q)
+                    nv.bulk_load(beside, sums.view((number + tile, 0), (1, 2 * TILE_M)), 8 * TILE_M, full)
                     state = state.next()
 
         def consume(me: Any) -> None:
             factor, cap = scale * LOG2_E, softcap * LOG2_E
-            key, kv_head, b = place()
-            first, end = seeing(key)
+            at = place(True)
+            key, keys = at.key, at.sequence.keys
+            offset, first, end = seeing(at)
             ragged = key + TILE_N > keys
             low = key + (TILE_N - 1) - offset - right if bounded[1] else nv.i32(-MOST)
             low = nv.select(ragged, MOST, low)  # rows from here on see all of the tile's keys
@@ -182,11 +191,11 @@ def backward_wide(
                 nv.named_barrier_sync(MET, 128 * CONSUMERS)
                 return grad
 
-            def spread(grad: Any, dk: Any, dv: Any, state: Any, head: Any, tile: Any) -> Any:
+            def spread(grad: Any, dk: Any, dv: Any, state: Any, tile: Any, number: Any) -> Any:
                 """dV += P^T dO, dK += dS^T Q and dQ += dS K."""
                 dv += anew(P).T @ half(dO)
                 dk += anew(dS).T @ half(Q)
-                number = ((b * heads + head) * tiles + tile) * parts.count + me
+                number = number * parts.count + me
                 at = number * (parts.slices * parts.rows)
                 nv.wgmma_wait(1)
                 do_ring.release(state, leader)
@@ -214,30 +223,36 @@ def backward_wide(
             grad_k, grad_v = nv.accumulator(64, size // 2), nv.accumulator(64, value_size // 2)
             loaded[0].wait(0)
             loaded[1].wait(0)
-            for g in nv.range(nv.select(first < end, group, 0), unroll=False):
-                head = kv_head * group + g
+            for g in nv.range(nv.select(first < end, tiles.group, 0), unroll=False):
+                number = tiles.first(at.number, at.sequence, at.kv_head * tiles.group + g)
                 s, dp = scores(state)
                 for tile in nv.range(first, end - 1, unroll=False):
                     grad = weigh(s, dp, tile * TILE_M)
-                    grad_k, grad_v = spread(grad, grad_k, grad_v, state, head, tile)
+                    grad_k, grad_v = spread(grad, grad_k, grad_v, state, tile, number + tile)
                     state = state.next()
                     s, dp = scores(state)
                 grad = weigh(s, dp, (end - 1) * TILE_M)
-                grad_k, grad_v = spread(grad, grad_k, grad_v, state, head, end - 1)
+                grad_k, grad_v = spread(grad, grad_k, grad_v, state, end - 1, number + end - 1)
                 state = state.next()
                 nv.named_barrier_sync(MET, 128 * CONSUMERS)
 
-            with recomputing():
-                (grad_k * scale).store(half(K))
-                grad_v.store(half(V))
-            nv.fence_proxy_async()
-            nv.named_barrier_sync(STORED + me, 128)
-            if nv.warpgroup_thread() == 0:
-                key, kv_head, b = place()
-                dk_tma.store(half(K), (b, key, kv_head, me * (size // 2)))
-                dv_tma.store(half(V), (b, key, kv_head, me * (value_size // 2)))
-                nv.bulk_commit_group()
-                nv.bulk_wait_group(0, read=True)
+            at = place(True)
+            one = at.sequence
+            if tiles.packed_keys:  # what is behind the sequence's last key is another one's
+                for grad, out_of in ((grad_k * scale, dk), (grad_v, dv)):
+                    clipped = tiles.clipped(out_of, one.k_batch, one.k_first, one.keys, at.kv_head)
+                    grad.store(clipped, (at.key, me * grad.shape[1]), clip=True)
+            else:
+                with recomputing():
+                    (grad_k * scale).store(half(K))
+                    grad_v.store(half(V))
+                nv.fence_proxy_async()
+                nv.named_barrier_sync(STORED + me, 128)
+                if nv.warpgroup_thread() == 0:
+                    dk_tma.store(half(K), (one.k_batch, at.key, at.kv_head, me * (size // 2)))
+                    dv_tma.store(half(V), (one.k_batch, at.key, at.kv_head, me * (value_size // 2)))
+                    nv.bulk_commit_group()
+                    nv.bulk_wait_group(0, read=True)
 
         if nv.warpgroup_id() == 0:
             nv.setmaxnreg_dec(24)
@@ -248,7 +263,7 @@ def backward_wide(
             consume(nv.warpgroup_id() - 1)
 
     kernel()
-    convert_rows(total, dq, scale, parts)
+    convert_rows(total, dq, scale, tiles, parts)
 
 
 def add_registers(fragment: Any, total: nv.Array, start: nv.Int) -> None:

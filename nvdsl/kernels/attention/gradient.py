@@ -32,6 +32,8 @@ def attention_backward(
     scale: float | None = None,
     softcap: float = 0.0,
     deterministic: bool = False,
+    cu_seqlens_q: ArrayLike | None = None,
+    cu_seqlens_k: ArrayLike | None = None,
     dq: ArrayLike | None = None,
     dk: ArrayLike | None = None,
     dv: ArrayLike | None = None,
@@ -49,20 +51,24 @@ def attention_backward(
     are multiplied. ``dk`` and ``dv`` are the same bits each time; ``dq`` is added up in the order in which blocks are
     done.
 
+    With ``cu_seqlens_q`` and ``cu_seqlens_k`` sequences are packed as `attention` takes them: the arrays have no axis
+    of batches, and ``lse`` is (heads, queries).
+
     It takes memory for ``dq`` in f32, and for two f32 each query and head, for the time of the call.
 
     Raises ArgumentError for arrays and options that don't fit. (Dao, "FlashAttention-2", arXiv 2307.08691.)
     """
     decorated.no_call("attention_backward")
-    heads = Heads.of(q, k, v)
+    heads = Heads.of(q, k, v, cu_seqlens_q is not None, cu_seqlens_k is not None)
+    lengths = options.Lengths.of(heads, cu_seqlens_q, cu_seqlens_k, None, None)
     of_q, of_k, of_v = (x.argument for x in (heads.q, heads.k, heads.v))
-    batch, queries, *_ = heads.q.shape
-    left, right = options.window(window, causal, queries + heads.k.shape[1])
+    left, right = options.window(window, causal, heads.q.shape[1] + heads.k.shape[1])
     factor = options.number("scale", heads.size**-0.5 if scale is None else scale, -math.inf, "leave it out")
     cap = options.number("softcap", softcap, 0.0, "0 is no softcap")
-    shape = (*heads.q.shape[:3], heads.value_size)
+    *outer, queries, many, _ = of_q.spec.shape
+    shape = (*of_q.spec.shape[:-1], heads.value_size)
     given = [_like("dout", dout, shape, heads.dtype), of_q, of_k, of_v, _like("out", out, shape, heads.dtype)]
-    logarithms = _like("lse", lse, (batch, heads.heads, queries), nv.f32)
+    logarithms = _like("lse", lse, (*outer, many, queries), nv.f32)
     results: list[Argument] = []
     for name, made, of in (("dq", dq, of_q), ("dk", dk, of_k), ("dv", dv, of_v)):
         one = Argument.output(name, made, of, of.spec.shape, heads.dtype)
@@ -77,33 +83,44 @@ def attention_backward(
     if all(math.prod(x.spec.shape) for x in results):
         wanted = list(map(Operand, results))
         there = [x if x.fits_tma else x.beside() for x in wanted]
-        arrays = [*(Operand(x).readable(run).view() for x in given), logarithms.view(), *(x.view() for x in there)]
+        arrays = [*(Operand(x).readable(run).view() for x in given), _batched(logarithms), *(x.view() for x in there)]
+        starts = [None if x is None else x.view() for x in (lengths.q_starts, lengths.k_starts)]
         numbers = factor, left or 0, right or 0, cap
         bounded = (left is not None, right is not None)
         chosen: dict[str, Any] = {"bounded": bounded, "capped": cap > 0.0, "ordered": bool(deterministic), **run}
-        if (config := choose(heads.size, heads.value_size, bounded, cap > 0.0)) is None:
-            backward_wide(*arrays, *numbers, **chosen)
+        if (
+            config := choose(
+                heads.size, heads.value_size, all(bounded) or cap > 0.0 or any(x is not None for x in starts)
+            )
+        ) is None:
+            backward_wide(*arrays, *starts, *numbers, **chosen)
         else:
-            backward(*arrays, *numbers, config=config, **chosen)
+            backward(*arrays, *starts, *numbers, config=config, **chosen)
         for x, source in zip(wanted, there, strict=True):
             if x is not source:
                 copies.copy(source.view(), x.view(), **run)
     else:
         for one in results:
             if math.prod(one.spec.shape):
-                copies.nothing_seen(one.view(), None, **run)
+                copies.nothing_seen(Operand(one).view(), None, **run)
     dq, dk, dv = (one.result() for one in results)
     return dq, dk, dv
 
 
-def choose(size: int, value_size: int, bounded: tuple[bool, bool], capped: bool) -> Config | None:
-    """The configuration of `backward` for heads of these sizes, with the most rows in a tile for which registers
-    suffice; None where `backward_wide` computes them."""
+def choose(size: int, value_size: int, more: bool) -> Config | None:
+    """The configuration of `backward` for heads of these sizes; None where `backward_wide` computes them. ``more``:
+    there are two bounds, a softcap or packed sequences, for which registers suffice with fewer rows only."""
     if max(size, value_size) <= 64:
-        return Config((64, 64), 64 if all(bounded) or capped else 128)
+        return Config((64, 64), 64 if more else 128)
     if max(size, value_size) <= 128:
-        return Config((128, -(-value_size // 64) * 64), 64 if any(bounded) or capped else 80)
+        return Config((128, -(-value_size // 64) * 64), 64)
     return None
+
+
+def _batched(lse: Argument) -> Any:
+    """The logarithms as (batch, heads, queries)."""
+    shape, strides = lse.spec.shape, lse.spec.strides
+    return lse.view() if len(shape) == 3 else lse.view((1, *shape), (shape[0] * strides[0], *strides))
 
 
 def _like(name: str, array: Any, shape: tuple[int, ...], dtype: nv.DType) -> Argument:

@@ -6,44 +6,41 @@ import math
 from typing import Any
 
 import nvdsl as nv
+from nvdsl.kernels.attention.gradient_tiles import GradientTiles
 
-OfRows = nv.Shaped[nv.Array, "batch", "rows", "heads", ...]
-OfKeys = nv.Shaped[nv.Array, "batch", "keys", "kv_heads", ...]
-Logarithms = nv.Shaped[nv.Array, "batch", "heads", "rows"]
 LOG2_E = math.log2(math.e)
 ACCESS = 8
 """16-bit elements of an access of 16 bytes."""
 THREADS = 128
 
 
-def sum_rows(dout: nv.Array, out: nv.Array, lse: nv.Array, tile_m: int) -> nv.Array:
-    """A row for each tile of ``tile_m`` rows of each head: LSE to base 2, and behind them the sums of O dO.
+def sum_rows(dout: nv.Array, out: nv.Array, lse: nv.Array, tiles: GradientTiles, tile_m: int) -> nv.Array:
+    """A row for each tile of ``tile_m`` queries of each head: LSE to base 2, and behind them the sums of O dO.
 
-    LSE is infinity for rows that see nothing, and for those that fill up the last tile: all their weights become 0.
+    LSE is infinity for queries that see nothing, and for those that fill up the last tile: all their weights become 0.
     """
-    (batch, rows, heads, size) = out.shape
-    tiles = nv.cdiv(rows, tile_m)
-    sums = nv.empty((batch * heads * tiles, 2 * tile_m), nv.f32)
+    size = out.shape[3]
+    sums = nv.empty((tiles.count, 2 * tile_m), nv.f32)
     lanes = 1 << (-(-size // ACCESS) - 1).bit_length()
 
-    @nv.kernel(grid=batch * heads * tiles, block=THREADS)
+    @nv.kernel(grid=tiles.count, block=THREADS)
     def kernel() -> None:
-        place, thread = nv.block_id.x, nv.thread_id.x
-        tile, head = place % tiles, place // tiles
+        thread = nv.thread_id.x
+        sequence, head, query = tiles.queries_of(nv.block_id.x)
         lane, column = thread % lanes, nv.min(thread % lanes * ACCESS, size - ACCESS)
         for first in range(0, tile_m, THREADS // lanes):
             row = thread // lanes + first
-            at = tile * tile_m + row
-            exists = (row < tile_m) & (at < rows)
-            source = (head // heads, nv.select(exists, at, 0), head % heads, column)
-            o, do = (x.vector(source, ACCESS).to(nv.f32) for x in (out, dout))
+            exists = (row < tile_m) & (query + row < sequence.queries)
+            at = sequence.q_first + nv.select(exists, query + row, 0)
+            here = nv.select(sequence.queries > 0, at, 0)
+            o, do = (x.vector((sequence.q_batch, here, head, column), ACCESS).to(nv.f32) for x in (out, dout))
             mine = nv.select(lane * ACCESS < size, (o * do).sum(), 0.0)
             total = nv.warp.sum(mine, width=lanes)
             if (lane == 0) & (row < tile_m):
-                logs = lse[source[0], source[2], source[1]]
+                logs = lse[sequence.q_batch, head, here]
                 sees = exists & (logs != -math.inf)
-                sums[place, row] = nv.select(sees, logs * LOG2_E, math.inf)
-                sums[place, tile_m + row] = nv.select(exists, total, 0.0)
+                sums[nv.block_id.x, row] = nv.select(sees, logs * LOG2_E, math.inf)
+                sums[nv.block_id.x, tile_m + row] = nv.select(exists, total, 0.0)
 
     kernel()
     return sums
@@ -66,26 +63,31 @@ def load_registers(shape: tuple[int, int], source: nv.Array, start: nv.Int) -> A
     return zero.with_registers([registers])
 
 
-def convert_rows(total: nv.Array, dq: nv.Array, scale: nv.Number, parts: Any) -> None:
+def convert_rows(total: nv.Array, dq: nv.Array, scale: nv.Number, tiles: GradientTiles, parts: Any) -> None:
     """``dq = scale * total``, where ``total`` has the sums in the order of the backward kernel's registers."""
-    (batch, rows, heads, _) = dq.shape
     tile_m, size = parts.tile_m, parts.size
-    tiles = nv.cdiv(rows, tile_m)
     dq_tma = nv.TMA(dq, tile=(1, tile_m, 1, size), swizzle=parts.swizzle)
 
-    @nv.kernel(grid=batch * heads * tiles, block=128 * parts.count)
+    @nv.kernel(grid=tiles.count, block=128 * parts.count)
     def kernel() -> None:
         tile = nv.smem((tile_m, size), dq.dtype, swizzle=parts.swizzle)
-        place, me = nv.block_id.x, nv.warpgroup_id()
+        me = nv.warpgroup_id()
+        sequence, head, query = tiles.queries_of(nv.block_id.x)
         for part in range(parts.slices):
-            start = ((place * parts.count + me) * parts.slices + part) * parts.rows
-            (load_registers(parts.shape, total, start) * scale).store(parts.of(tile, me, part))
-        nv.fence_proxy_async()
-        nv.sync_threads()
-        if nv.thread_id.x == 0:
-            head = place // tiles
-            dq_tma.store(tile, (head // heads, place % tiles * tile_m, head % heads, 0))
-            nv.bulk_commit_group()
-            nv.bulk_wait_group(0, read=True)
+            start = ((nv.block_id.x * parts.count + me) * parts.slices + part) * parts.rows
+            found = load_registers(parts.shape, total, start) * scale
+            if tiles.packed:
+                row, column = parts.place(me, part)
+                mine = tiles.clipped(dq, sequence.q_batch, sequence.q_first, sequence.queries, head)
+                found.store(mine, (query + row, column), clip=True)
+            else:
+                found.store(parts.of(tile, me, part))
+        if not tiles.packed:
+            nv.fence_proxy_async()
+            nv.sync_threads()
+            if nv.thread_id.x == 0:
+                dq_tma.store(tile, (sequence.q_batch, query, head, 0))
+                nv.bulk_commit_group()
+                nv.bulk_wait_group(0, read=True)
 
     kernel()

@@ -81,9 +81,7 @@ class Heads(NamedTuple):
     v: Operand
 
     @staticmethod
-    def of(
-        q: Any, k: Any, v: Any, q_packed: bool = False, k_packed: bool = False, paged: bool = False
-    ) -> Heads:
+    def of(q: Any, k: Any, v: Any, q_packed: bool = False, k_packed: bool = False, paged: bool = False) -> Heads:
         """Raises ArgumentError for arrays that don't fit together."""
         given = [Argument.of(name, x) for name, x in (("q", q), ("k", k), ("v", v))]
         shown = "q {}, k {}, v {}".format(*(x.spec.shape for x in given))

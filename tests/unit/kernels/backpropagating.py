@@ -43,8 +43,8 @@ CASES = (
     Case(100, 200, heads=2, window=(None, 0)),
     Case(300, 129, size=40, dtype=np.float16, spread=4.0),
     Case(70, 130, heads=2, kv_heads=2, size=128, tile_m=64, window=(None, 0)),
-    Case(170, 20, size=104, value_size=72, tile_m=80, batch=2),
-    Case(200, 70, size=128, tile_m=80, window=(None, 0), dtype=np.float16),
+    Case(170, 20, size=104, value_size=72, tile_m=64, batch=2),
+    Case(200, 70, size=128, tile_m=64, window=(None, 0), dtype=np.float16),
     Case(300, 260, window=(70, 20), tile_m=64),
     Case(140, 70, size=200, value_size=64, tile_m=0, window=(None, 0)),
     Case(200, 200, size=136, tile_m=0, window=(30, None), heads=2),
@@ -109,7 +109,7 @@ def check(call: Any, case: Case) -> None:
     constants = {"config": Config(sizes, case.tile_m)} if case.tile_m else {}
     arrays = [dout, q, k, v, out.astype(case.dtype), lse.astype(np.float32), *found]
     constants |= {"bounded": (left is not None, right is not None), "capped": case.softcap > 0.0}
-    call(function, *arrays, scale, left or 0, right or 0, case.softcap, ordered=case.ordered, **constants)
+    call(function, *arrays, None, None, scale, left or 0, right or 0, case.softcap, ordered=case.ordered, **constants)
     compare(found, gradients, case.dtype)
 
 

@@ -123,3 +123,19 @@ def wrong(**changes):
 def test_refused(changes, message):
     with pytest.raises(ArgumentError, match=message):
         nv.attention_backward(**wrong(**changes), target="sim")
+
+
+@pytest.mark.parametrize(("size", "window"), sample([(64, (None, 0)), (136, (20, 3)), (104, (None, None))], 2))
+def test_packed_sequences(size, window):
+    """Each sequence by itself, some without queries, without keys, or without both."""
+    lengths = [(5, 7), (0, 3), (130, 140), (9, 0), (0, 0), (1, 1), (70, 20)]
+    cases = [Case(m, n, 2, 1, size, window=window, dtype=np.float16) for m, n in lengths]
+    each = [given_and_expected(case) for case in cases]
+    axes = (1, 1, 1, 1, 1, 2)
+    packed = [
+        np.concatenate([arrays[i] for arrays, _ in each], axis)[0].copy() for i, axis in enumerate(axes)
+    ]  # fmt: skip
+    starts = [np.cumsum([0, *n]) for n in zip(*lengths, strict=True)]
+    found = nv.attention_backward(*packed, window=window, cu_seqlens_q=starts[0], cu_seqlens_k=starts[1], target="sim")
+    gradients = [np.concatenate([gradient[i] for _, gradient in each], 1)[0] for i in range(3)]
+    compare(found, gradients, np.float16)

@@ -188,9 +188,7 @@ def test_the_tiles_are_those_of_all_groups(counts, cols, step):
     assert (np.diff(out[:-1, 0]) >= 0).all()
 
 
-MANY = [
-    Shape(m, n, 4096, nv.bf16, nv.bf16, nv.f32, 8, "k", "k") for m in (1, 100, 1000, 10_000) for n in (512, 14_336)
-]
+MANY = [Shape(m, n, 4096, nv.bf16, nv.bf16, nv.f32, 8, "k", "k") for m in (1, 100, 1000, 10_000) for n in (512, 14_336)]
 
 
 def test_few_configurations_serve_all_sizes():

@@ -83,5 +83,3 @@ def test_a_repeated_call_is_short(gpu, torch):
         passed = way(call)
         assert rooms(passed) == ["errors", "kernels", "call", "driver"], passed
         assert len(passed) <= 9, passed
-
-

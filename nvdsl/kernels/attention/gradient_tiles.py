@@ -1,0 +1,89 @@
+"""Which tile of keys, and which tile of queries, comes when in the gradients' kernels."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import nvdsl as nv
+from nvdsl.kernels.attention.sequences import Sequence, Sequences
+
+OfQueries = nv.Shaped[nv.Array, "batch", "queries", "heads", ...]
+OfKeys = nv.Shaped[nv.Array, "key_batch", "keys", "kv_heads", ...]
+Logarithms = nv.Shaped[nv.Array, "batch", "heads", "queries"]
+
+
+class KeyTile(NamedTuple):
+    """Keys of a sequence, from ``key`` on, of a head of k and v. There are none where ``key`` is not below the
+    sequence's keys."""
+
+    number: nv.Int
+    sequence: Sequence
+    kv_head: nv.Int
+    key: nv.Int
+
+
+class QueryTile(NamedTuple):
+    """Queries of a sequence, from ``query`` on, of a head of q; there may be none."""
+
+    sequence: Sequence
+    head: nv.Int
+    query: nv.Int
+
+
+class GradientTiles:
+    """Tiles of ``tile_n`` keys, each for one block, and numbers for the tiles of ``tile_m`` queries. Made in the host
+    function.
+
+    A head's tiles of keys follow one another, the first keys first: blocks that run side by side read the queries of
+    the same heads, and in causal attention those with the most queries come first.
+    """
+
+    def __init__(
+        self, q: nv.Array, k: nv.Array, q_starts: nv.Array | None, k_starts: nv.Array | None, tile_m: int, tile_n: int
+    ) -> None:
+        self._sequences = Sequences(q, k, q_starts, k_starts, None, None)
+        self._by_keys = Sequences(k, q, k_starts, q_starts, None, None)
+        self._tile_m, self._tile_n = tile_m, tile_n
+        self.packed, self.packed_keys = q_starts is not None, k_starts is not None
+        self._heads, self._kv_heads = q.shape[2], k.shape[2]
+        self.group = self._heads // self._kv_heads
+        self._rows = self._sequences.tiles(tile_m) if self.packed else nv.cdiv(q.shape[1], tile_m)
+        self._columns = self._by_keys.tiles(tile_n) if self.packed_keys else nv.cdiv(k.shape[1], tile_n)
+        self.count = self._heads * self._rows * (1 if self.packed else self._sequences.count)
+        """Numbers of tiles of queries of all heads."""
+        self.blocks = self._kv_heads * self._columns * (1 if self.packed_keys else self._sequences.count)
+
+    def keys_of(self, block: nv.Int, whole_warp: bool) -> KeyTile:
+        """The keys of a block. ``whole_warp``: see `Sequences.of`."""
+        number: nv.Int
+        key: nv.Int
+        outer, column = block // self._columns, block % self._columns
+        if self.packed_keys:
+            kv_head = outer
+            number, key = self._by_keys.find(column, self._tile_n, whole_warp)
+        else:
+            number, kv_head, key = outer // self._kv_heads, outer % self._kv_heads, column * self._tile_n
+        sequence = self._sequences.of(number, whole_warp)
+        return KeyTile(number, sequence, kv_head, key)
+
+    def first(self, number: nv.Int, sequence: Sequence, head: nv.Int) -> nv.Int:
+        """The number of the first tile of queries of a sequence, of a head of q."""
+        if self.packed:
+            return head * self._rows + sequence.q_first // self._tile_m + number
+        return (number * self._heads + head) * self._rows
+
+    def queries_of(self, tile: nv.Int) -> QueryTile:
+        """The tile of queries of such a number."""
+        number: nv.Int
+        query: nv.Int
+        outer, row = tile // self._rows, tile % self._rows
+        if self.packed:
+            head = outer
+            number, query = self._sequences.find(row, self._tile_m, False)
+        else:
+            number, head, query = outer // self._heads, outer % self._heads, row * self._tile_m
+        return QueryTile(self._sequences.of(number, False), head, query)
+
+    def clipped(self, x: nv.Array, batch: nv.Int, first: nv.Int, count: nv.Int, head: nv.Int) -> Any:
+        """The rows of a sequence, (rows, size), of an array of packed ones."""
+        return x.view((batch, first, head, 0), (1, count, 1, x.shape[3]))[0, :, 0, :]
