@@ -76,8 +76,8 @@ def test_arrays_that_tma_cannot_read():
 
 
 CONFIGS = [
-    (64, MlpConfig(4, 1, 3, 2)), (128, MlpConfig(2, 2, 2, 2, turns=True)), (64, MlpConfig(2, 1, 2, 1, turns=True)),
-    (128, MlpConfig(1, 1, 8, 2)), (256, MlpConfig(2, 2, 4, 1)),
+    (64, MlpConfig(2, 1, 2, 2, halves=2)), (128, MlpConfig(2, 2, 2, 2, turns=True)), (64, MlpConfig(4, 1, 3, 1)),
+    (128, MlpConfig(1, 2, 3, 2, halves=2)), (256, MlpConfig(2, 2, 4, 1)), (64, MlpConfig(2, 1, 2, 1, turns=True)),
 ]  # fmt: skip
 
 

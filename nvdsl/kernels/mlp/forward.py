@@ -16,7 +16,7 @@ from typing import Any
 import nvdsl as nv
 from nvdsl.kernels.blocks.contiguous import pack
 from nvdsl.kernels.blocks.tma_operand import TmaOperand
-from nvdsl.kernels.mlp.config import CONSUMER_ROWS, SLICE, MlpConfig
+from nvdsl.kernels.mlp.config import SLICE, WGMMA_ROWS, MlpConfig
 
 Activation = Callable[[Any], Any] | None
 Rows = nv.Shaped[nv.Array, "rows", ...]
@@ -65,10 +65,11 @@ class Weights:
     def multiply(self, x: nv.Fragment, ring: nv.Ring, state: nv.PipelineState) -> tuple[Any, nv.PipelineState]:
         """Issue ``x @ weights.T`` of the layer whose first slot is ``state``. Returns the sums, not complete yet, and
         the next layer's first slot."""
-        sums = nv.accumulator(CONSUMER_ROWS, x.shape[1])
+        sums = nv.accumulator(WGMMA_ROWS, x.shape[1])
         for k in self.slices:
             ring.wait(state)
-            sums += x[:, k : k + SLICE] @ self.operands[0].b(state.stage)
+            last = k == self.slices[-1]  # a layer's products are one group
+            sums = sums.mma(x[:, k : k + SLICE], self.operands[0].b(state.stage), commit=last)
             state = state.next()
         return sums, state
 
@@ -126,8 +127,14 @@ def _forward(
     tiles = nv.cdiv(rows, config.rows * config.cluster)
     step = nv.min(tiles, blocks // config.cluster)
     x_tma = nv.TMA(x, tile=(config.rows, width), swizzle=128)
-    out_tma = nv.TMA(out, tile=(CONSUMER_ROWS, width), swizzle=128)
+    out_tma = nv.TMA(out, tile=(WGMMA_ROWS, width), swizzle=128)
     warps = 4 * config.consumers
+    nv.require(
+        config.stages > len(weights.slices) or config.halves == 1,
+        f"{config} for layers of {width}",
+        rule="the next layer's first slot is waited for before this layer's are free",
+        fix=f"stages={len(weights.slices) + 1}",
+    )
 
     @nv.kernel(grid=step * config.cluster, block=config.threads, cluster=config.cluster)
     def kernel() -> None:
@@ -165,17 +172,30 @@ def _forward(
                     w_ring.release(state, lane < config.cluster, rank=lane)
                 state = state.next()
 
-        def layer(x: Any, number: nv.Int, state: nv.PipelineState, me: nv.Int, activation: Activation) -> Any:
-            if turns is not None:
-                turns.wait(me)
-            sums, following = weights.multiply(x, w_ring, state)
-            if turns is not None:
-                turns.pass_on(me)
-            nv.wgmma_wait(0)
-            release(state)
+        def finished(sums: Any, number: nv.Int, activation: Activation) -> Any:
+            """A layer's values, as A of the next one."""
             if bias is not None:
                 sums = sums + nv.column_vector(bias, number * width, width)[None, :]
-            return (sums if activation is None else sums.map(activation)).to(dtype), following
+            return (sums if activation is None else sums.map(activation)).to(dtype)
+
+        def layer(
+            xs: list[Any], number: nv.Int, state: nv.PipelineState, me: nv.Int, activation: Activation, last: bool
+        ) -> tuple[list[Any], nv.PipelineState]:
+            """While the first half of the rows is activated, the second one is multiplied."""
+            if turns is not None:
+                turns.wait(me)
+            sums, (following, *_) = zip(*(weights.multiply(x, w_ring, state) for x in xs), strict=True)
+            if turns is not None:
+                turns.pass_on(me)
+            values = []
+            for left, half in zip(reversed(range(len(xs))), sums, strict=True):
+                nv.wgmma_wait(left)
+                if left == 0:
+                    release(state)
+                values.append(finished(half, number, activation))
+                if left > 0 and not last:
+                    w_ring.wait(following)  # here it keeps ptxas from waiting for the second half before this line
+            return values, following
 
         def consume(me: nv.Int) -> None:
             xs, ws = x_ring.consumer_state(), w_ring.consumer_state()
@@ -183,17 +203,20 @@ def _forward(
                 turns.begin(me)
             for tile in nv.range(first, tiles, step, unroll=False):
                 x_ring.wait(xs)
-                mine = tile_stack[xs.stage].rows(me * CONSUMER_ROWS, CONSUMER_ROWS)
-                values = nv.fragment(mine)
+                tops = [me * config.consumer_rows + half * WGMMA_ROWS for half in range(config.halves)]
+                mine = [tile_stack[xs.stage].rows(top, WGMMA_ROWS) for top in tops]
+                values = [nv.fragment(part) for part in mine]
                 for number in nv.range(layers - 1, unroll=False):
-                    values, ws = layer(values, number, ws, me, activation)
-                values, ws = layer(values, layers - 1, ws, me, output_activation)
+                    values, ws = layer(values, number, ws, me, activation, False)
+                values, ws = layer(values, layers - 1, ws, me, output_activation, True)
                 nv.sync_warp()  # the warp has read its rows of x
-                values.store(mine)
+                for part, half in zip(mine, values, strict=True):
+                    half.store(part)
                 nv.fence_proxy_async()
                 nv.named_barrier_sync(STORED + me, 128)
                 if nv.warpgroup_thread() == 0:
-                    out_tma.store(mine, (start(tile) + me * CONSUMER_ROWS, 0))
+                    for top, part in zip(tops, mine, strict=True):
+                        out_tma.store(part, (start(tile) + top, 0))
                     nv.bulk_commit_group()
                     nv.bulk_wait_group(0, read=True)
                 x_ring.release(xs, nv.lane_id() == 0)
