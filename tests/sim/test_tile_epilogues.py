@@ -10,10 +10,12 @@ from nvdsl.kernels.blocks import tile_ops
 from nvdsl.kernels.blocks.linear_combination import silu
 from nvdsl.kernels.blocks.philox import philox
 from nvdsl.kernels.blocks.tile_op import TileOp
-from nvdsl.kernels.gemm import cooperative, pingpong, streamk
+from nvdsl.kernels.gemm import cooperative, gated, pingpong, streamk
+from nvdsl.kernels.gemm.choose import Shape
 from tests.exhaustive import sample
 from tests.sim.simulate import SCHEDULES, traced
 from tests.sim.tiles import GATES, gated_of, kept_of, philox_of
+from tests.unit.kernels import array
 
 SMALL = Config(128, 128, stages=2, store_buffers=1)
 SCHEDULED = [
@@ -46,7 +48,7 @@ def test_a_gated_product_by_every_schedule(module, config, major):
     m, n, k = 150, 72, 96
     a, b, out = _random(m, k), _random(2 * n, k), np.empty((m, n), np.float32)
     given = b if major == "k" else np.ascontiguousarray(b.T)
-    op = TileOp(tile_ops.Gated(silu), halves=2)
+    op = TileOp(tile_ops.Gated(silu), halves=2, pieces=major == "k")
     program = traced(module.matmul, a, given, out, config=config, blocks=2, b_major=major, epilogue_op=op)
     for options in SCHEDULES[:: len(SCHEDULES) // 2]:
         out.fill(np.nan)
@@ -169,7 +171,6 @@ def _two_rows(sums, at):
     [
         (TileOp(_two_rows), "returned"),
         (TileOp(tile_ops.column_maxima.function, pieces=True), "scratch() in an epilogue of pieces"),
-        (TileOp(tile_ops.Gated(silu), halves=2, pieces=True), "of pieces with two halves"),
     ],
 )
 def test_what_an_epilogue_of_tiles_may_not_do(op, says):
@@ -181,16 +182,19 @@ def test_what_an_epilogue_of_tiles_may_not_do(op, says):
     assert says in caught.value.message and caught.value.rule and caught.value.fix
 
 
-@pytest.mark.parametrize("name", sample(list(GATES), 1))
-def test_a_gated_kernel_does_not_spill(name):
-    from nvdsl.kernels.gemm import gated
-    from tests.unit.kernels import array
+CHOSEN = [(name, bias, rows) for bias in (False, True) for rows in (8192, 100) for name in GATES]
 
-    op = TileOp(tile_ops.Gated(gated.GATES[name], alpha=True, bias=True), halves=2)
-    function = nv.jit(cooperative.matmul.__wrapped__, strict=True)
+
+@pytest.mark.parametrize(("name", "bias", "rows"), sample(CHOSEN, 2))
+def test_a_gated_kernel_does_not_spill(name, bias, rows):
+    op = tile_ops.Gated(gated.GATES[name], alpha=bias, bias=bias)
+    config = gated.choose(Shape(rows, 8192, 2048, nv.bf16, nv.bf16, nv.f32, 1, "k", "k"), op, 132)
+    kernel = pingpong if config.schedule == "pingpong" else cooperative
     given = [array(nv.bf16, *axes) for axes in (("m", "k"), ("w", "k"), ("m", "n"))]
+    operands = [2.0, array(nv.bf16, "u", "w")] if bias else []
+    function = nv.jit(kernel.matmul.__wrapped__, strict=True)
     compiled = function.compile(
-        *given, 2.0, array(nv.bf16, "u", "w"), config=Config(128, 256), blocks=132, b_major="k", epilogue_op=op
+        *given, *operands, config=config, blocks=132, b_major="k", epilogue_op=TileOp(op, halves=2, pieces=True)
     )
-    (kernel,) = compiled.kernels.values()
-    assert (kernel.resources.stack, kernel.resources.spill_stores) == (0, 0)
+    (found,) = compiled.kernels.values()
+    assert (found.resources.stack, found.resources.spill_stores) == (0, 0)

@@ -172,8 +172,7 @@ class TmaEpilogue:
         def fill(piece: nv.Tile, number: int) -> None:
             nonlocal fetched
             for part in pieces[number]:
-                first = part.left // 2 + part.first
-                values = registers[part.top // 64][first : first + part.count]
+                values = self.visitor.sums(registers, part)
                 self._write(piece, self.visitor.visit(values, at, part, held, fetched), part.first)
                 coming = next(following, None)
                 if coming is not None:

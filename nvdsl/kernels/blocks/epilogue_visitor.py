@@ -30,6 +30,12 @@ class Part:
     count: int
 
     @property
+    def of(self) -> slice:
+        """Among the registers of 64 rows of an accumulator."""
+        start = self.left // 2 + self.first
+        return slice(start, start + self.count)
+
+    @property
     def columns(self) -> range:
         """Of the tile: where each group of 8, four registers of a thread, begins."""
         return range(self.left + self.first * 2, self.left + (self.first + self.count) * 2, 8)
@@ -58,8 +64,12 @@ class Visitor:
     def load(self, at: Place, part: Part) -> Any:
         """Start to read what a part needs. Before the part ahead of it leaves."""
 
+    def sums(self, registers: Sequence[Sequence[Any]], part: Part) -> Sequence[Any]:
+        """The sums that the part's values are made of. ``registers``: of the accumulator, a list for each 64 rows."""
+        return registers[part.top // 64][part.of]
+
     def visit(self, values: Sequence[Any], at: Place, part: Part, held: Any, fetched: Any) -> Sequence[Any]:
-        """The part's values. ``held``, ``fetched``: what `prefetch` and `load` returned."""
+        """The part's values, of its `sums`. ``held``, ``fetched``: what `prefetch` and `load` returned."""
         return values
 
     def parts(self, top: int, left: int, registers: int, gone: int) -> list[Part]:

@@ -88,36 +88,40 @@ class TileVisitor(Visitor):
     def __init__(self, op: TileOp, operands: Sequence[Any], out: nv.Array, tile_n: int) -> None:
         self.op, self.operands, self.shape, self.tile_n = op, operands, out.shape[-2:], tile_n
         self.width = 128 // out.dtype.bytes
-        nv.require(
-            not (op.pieces and op.halves > 1),
-            f"{op} of pieces with two halves",
-            rule="both halves of a gated product are there when its tile is",
-            fix="leave pieces out",
-        )
 
     def tile(self, acc: nv.Accumulator, at: Place, barrier: nv.Int, free: Callable[[], nv.Array]) -> nv.Accumulator:
         if self.op.pieces:
             return acc
-        given: Any = acc.to(nv.f32)
-        if self.op.halves == 2:
-            given = given[:, : self.tile_n], given[:, self.tile_n :]
+        sums = acc.to(nv.f32)
         place = TilePlace(*at, self.shape, at[2] // self.tile_n, barrier, free)
-        return self._called(given, place, (acc.m, self.tile_n))
+        halves = [sums[:, start : start + self.tile_n] for start in range(0, acc.n, self.tile_n)]
+        return self._called(halves, place)
+
+    def sums(self, registers: Sequence[Sequence[Any]], part: Part) -> Sequence[Any]:
+        block = registers[part.top // 64]
+        if not self.op.pieces:
+            return block[part.of]
+        beside = [slice(part.of.start + more, part.of.stop + more) for more in range(0, len(block), self.tile_n // 2)]
+        return [value for half in beside for value in block[half]]
 
     def visit(self, values: Sequence[Any], at: Place, part: Part, held: Any, fetched: Any) -> Sequence[Any]:
         if not self.op.pieces:
             return values
         nv.sync_warp()  # nothing is read before: it would need registers of its own
-        shape = 64, 2 * part.count
-        given = nv.accumulator(*shape).with_registers([[nv.f32(value) for value in values]])
+        piece = nv.accumulator(64, 2 * part.count)
+        halves = [
+            piece.with_registers([[nv.f32(value) for value in values[start : start + part.count]]])
+            for start in range(0, len(values), part.count)
+        ]
         batch, row, col = at
         number = col // self.tile_n * nv.cdiv(self.tile_n, self.width) + part.left // self.width
         row, col = opaque(row + part.top, col + part.left)
         place = TilePlace(batch, row, col, self.shape, number)
-        return self._called(given, place, shape).registers()[0]
+        return self._called(halves, place).registers()[0]
 
-    def _called(self, given: Any, place: TilePlace, wanted: tuple[int, int]) -> nv.Accumulator:
-        values = self.op.function(given, place, *self.operands)
+    def _called(self, halves: Sequence[Any], place: TilePlace) -> nv.Accumulator:
+        values = self.op.function(halves[0] if len(halves) == 1 else tuple(halves), place, *self.operands)
+        wanted = halves[0].shape
         nv.require(
             isinstance(values, Matrix) and values.shape == wanted,
             f"{self.op} returned {values!r}",

@@ -102,7 +102,7 @@ class Dropout:
 
 @dataclass(frozen=True, repr=False)
 class Gated:
-    """``activation(alpha * gate + bias) * (alpha * up + bias)``: ``TileOp(Gated(silu), halves=2)``.
+    """``activation(alpha * gate + bias) * (alpha * up + bias)``: ``TileOp(Gated(silu), halves=2, pieces=True)``.
 
     Operands: ``alpha``, a number, and ``bias``, (1, 2 N), each where it is asked for.
     """

@@ -26,18 +26,22 @@ from nvdsl.kernels.gemm.problem import GemmProblem, Matrix
 GATES: dict[str, Callable[[Any], Any]] = {"swiglu": silu, "geglu": gelu, "geglu_tanh": gelu_tanh, "reglu": relu}
 """The activations that are gates, and what each does with the first half."""
 
-TILES = (128, 256)
-"""Columns of B in a tile; half as many of the result."""
-
 matmul = nv.jit(tensor_core.matmul)
 
 
-def choose(shape: Shape, blocks: int) -> Config:
+SPARE = 100
+"""Registers beside the sums that a gate takes with a bias, alpha, or one of the longer activations."""
+
+
+def choose(shape: Shape, op: Gated, blocks: int) -> Config:
     """The configuration of the fewest cycles. ``shape.n``: columns of B."""
+    spare = SPARE if op.alpha or op.bias or op.activation not in (silu, relu) else 0
+    unit = 32 if shape.b_major == "k" else 256 // shape.dtype.bytes  # half of it is in whole panels of an N-major B
     fit = [
         config for config in legal(shape.dtype, shape.out, shape.acc)
-        if config.schedule in ("cooperative", "pingpong") and config.tile_n in TILES
+        if config.schedule in ("cooperative", "pingpong") and config.tile_n % unit == 0
         and config.along == "m" and not config.swap_ab
+        and config.registers[1] - config.accumulator_registers(shape.acc) >= spare
     ]  # fmt: skip
     return min(fit, key=lambda config: cycles(config, shape, blocks))
 
@@ -102,8 +106,8 @@ def find(
     majors = {"a_major": "k" if k_major[0] else "mn", "b_major": "k" if k_major[1] else "mn"}
     shape = Shape(m, 2 * n, k, a.dtype, problem.out_dtype, problem.acc_dtype, problem.batches,
                   majors["a_major"], majors["b_major"])  # fmt: skip
-    options |= majors | {"direct_store": direct, "sms": sms(target), "epilogue_op": TileOp(op, halves=2)}
-    options["config"] = config or choose(shape, sms(target))
+    options |= majors | {"direct_store": direct, "sms": sms(target), "epilogue_op": TileOp(op, halves=2, pieces=True)}
+    options["config"] = config or choose(shape, op, sms(target))
     check_config(options["config"], problem)
     axes = {"a": "mk" if k_major[0] else "km", "b": "wk" if k_major[1] else "kw", "out": "mn", "bias": "uw"}
     packed = [name for name, matrix in (("a", a), ("b", b)) if not matrix.fits_tma(1)]

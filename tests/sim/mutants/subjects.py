@@ -209,7 +209,8 @@ def _layers(function: Any, rows: int, width: int, count: int, inner: bool = Fals
 def _gated_product() -> Case:
     a, b, out = _integers(128, 192), _integers(128, 192), np.full((128, 64), np.nan, np.float32)
     sums = a.astype(np.float32) @ b.astype(np.float32).T
-    options = {"config": Config(**_TILE), "blocks": 1, "b_major": "k", "epilogue_op": TileOp(Gated(relu), halves=2)}
+    op = TileOp(Gated(relu), halves=2, pieces=True)
+    options = {"config": Config(**_TILE), "blocks": 1, "b_major": "k", "epilogue_op": op}
     return _exact(cooperative.matmul, [a, b, out], out, np.maximum(sums[:, :64], 0) * sums[:, 64:], **options)
 
 
