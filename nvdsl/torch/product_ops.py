@@ -63,3 +63,36 @@ def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     rows = input.reshape(-1, input.shape[-1])
     y: Tensor = matrix_product(rows, weight.mT) if bias is None else matrix_product_and_bias(rows, weight.mT, bias)
     return y.reshape(*input.shape[:-1], weight.shape[0])
+
+
+def _grouped_shape(a: Tensor, b: Tensor, offsets: Tensor) -> list[Any]:
+    return [a.shape[0], b.shape[-1]] if b.dim() == 3 else [offsets.shape[0], a.shape[0], b.shape[1]]
+
+
+@operator("(Tensor a, Tensor b, Tensor offsets) -> Tensor", lambda a, b, o: like(a, _grouped_shape(a, b, o)))
+def grouped_product(a: Tensor, b: Tensor, offsets: Tensor) -> Tensor:
+    return nv.grouped_matmul(a, b, offsets=offsets)
+
+
+def _keep_grouped(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+    ctx.save_for_backward(*inputs)
+
+
+def _grouped_backward(ctx: Any, dy: Tensor) -> tuple[Any, ...]:
+    a, b, offsets = ctx.saved_tensors
+    wanted = ctx.needs_input_grad
+    da = grouped_product(dy, b.mT, offsets) if wanted[0] else None
+    return da, grouped_product(a.mT, dy, offsets) if wanted[1] else None, None
+
+
+gradient(grouped_product, _grouped_backward, _keep_grouped)
+
+
+def grouped_matmul(input: Tensor, weights: Tensor, offsets: Tensor) -> Tensor:
+    """Rows of groups times a matrix of each group, by `nvdsl.grouped_matmul`: ``input`` is (M, K), ``weights`` (groups,
+    K, N), and group g has the rows from ``offsets[g - 1]`` to ``offsets[g] - 1``, as in `torch._grouped_mm`. The
+    offsets are read on the device. The gradients are grouped products, too."""
+    if weights.dim() != 3:
+        raise ValueError(f"weights of the shape {tuple(weights.shape)}: they are (groups, K, N)")
+    found: Tensor = grouped_product(input, weights, offsets)
+    return found

@@ -1,0 +1,93 @@
+"""mlp."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+import nvdsl as nv
+from nvdsl.torch.operators import Tensor, gradient, like, operator
+from nvdsl.torch.product_ops import matrix_product
+
+F, aten = torch.nn.functional, torch.ops.aten
+ACTIVATIONS: dict[str, tuple[Callable[[Tensor], Tensor], Callable[[Tensor, Tensor], Tensor]]] = {
+    "relu": (torch.relu, lambda dy, x: torch.where(x > 0, dy, 0)),
+    "gelu": (F.gelu, lambda dy, x: aten.gelu_backward(dy, x)),
+    "gelu_tanh": (
+        lambda x: F.gelu(x, approximate="tanh"),
+        lambda dy, x: aten.gelu_backward(dy, x, approximate="tanh"),
+    ),
+    "silu": (F.silu, lambda dy, x: aten.silu_backward(dy, x)),
+    "sigmoid": (torch.sigmoid, lambda dy, x: aten.sigmoid_backward(dy, torch.sigmoid(x))),
+    "tanh": (torch.tanh, lambda dy, x: aten.tanh_backward(dy, torch.tanh(x))),
+    "": (lambda x: x, lambda dy, x: dy),
+}
+"""Of each name the function, and its gradient from dy and x."""
+
+
+@operator(
+    "(Tensor x, Tensor[] weights, Tensor[] biases, str activation, str output_activation) -> Tensor",
+    lambda x, *rest: like(x),
+)
+def mlp_layers(
+    x: Tensor, weights: Sequence[Tensor], biases: Sequence[Tensor], activation: str, output_activation: str
+) -> Tensor:
+    return nv.mlp(
+        x, list(weights), list(biases) or None, activation=activation or None,
+        output_activation=output_activation or None,
+    )  # fmt: skip
+
+
+def _keep(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+    x, weights, biases, *ctx.activations = inputs
+    ctx.layers, ctx.has_biases = len(weights), bool(biases)
+    ctx.save_for_backward(x, *weights, *biases)
+
+
+def _backward(ctx: Any, dy: Tensor) -> tuple[Any, ...]:
+    """The layers once more, one after the other, and back."""
+    x, *rest = ctx.saved_tensors
+    weights, biases = rest[: ctx.layers], rest[ctx.layers :]
+    names = [ctx.activations[0]] * (ctx.layers - 1) + [ctx.activations[1]]
+    h, inputs, sums = x.reshape(-1, x.shape[-1]), [], []
+    for i, name in enumerate(names):
+        inputs.append(h)
+        total = matrix_product(h, weights[i].mT).float()
+        sums.append(total + biases[i].float() if biases else total)
+        h = ACTIVATIONS[name][0](sums[-1]).to(x.dtype)
+    slope = dy.reshape(h.shape)
+    dweights: list[Tensor] = []
+    dbiases: list[Tensor] = []
+    for i in reversed(range(ctx.layers)):
+        inner = ACTIVATIONS[names[i]][1](slope.float(), sums[i])
+        dbiases = [inner.sum(0).to(biases[i].dtype), *dbiases] if biases else []
+        inner = inner.to(x.dtype)
+        dweights = [matrix_product(inner.mT, inputs[i]), *dweights]
+        slope = matrix_product(inner, weights[i])
+    return slope.reshape(x.shape), dweights, dbiases, None, None
+
+
+gradient(mlp_layers, _backward, _keep)
+
+
+def mlp(
+    input: Tensor,
+    weights: Sequence[Tensor],
+    biases: Sequence[Tensor] | None = None,
+    *,
+    activation: str | None = "relu",
+    output_activation: str | None = None,
+) -> Tensor:
+    """Up to 32 linear layers of one width of 64, 128 or 256 in one kernel, by `nvdsl.mlp`; f16 or bf16. ``weights`` and
+    ``biases`` are those of `torch.nn.Linear`. Activations are named: relu, gelu, gelu_tanh, silu, sigmoid, tanh.
+
+    The gradient computes the layers once more, one product after the other: it keeps only ``input``.
+    """
+    names = activation or "", output_activation or ""
+    for name in names:
+        if name not in ACTIVATIONS:
+            raise ValueError(f"activation {name!r}: it is one of {', '.join(filter(None, ACTIVATIONS))}, or None")
+    y: Tensor = mlp_layers(input, list(weights), list(biases or []), *names)
+    return y

@@ -1,0 +1,149 @@
+"""Attention, products of groups, layers in one kernel and recurrent layers as ops of torch, in the simulator."""
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+import nvdsl.torch as nt  # noqa: E402
+from nvdsl.torch import attention_ops, mlp_ops, product_ops, recurrent_ops  # noqa: E402
+from tests.exhaustive import sample  # noqa: E402
+
+F = torch.nn.functional
+CHECKS = ("test_schema", "test_autograd_registration", "test_faketensor", "test_aot_dispatch_dynamic")
+
+
+@pytest.fixture(autouse=True)
+def in_the_simulator(monkeypatch):
+    monkeypatch.setenv("NVDSL_TARGET", "sim")
+    torch.manual_seed(0)
+
+
+def some(*shape, scale=1.0, dtype=torch.float16):
+    return (scale * torch.randn(*shape)).to(dtype).requires_grad_()
+
+
+def close(found, expected, loose=2e-2):
+    expected = expected.float()
+    near = loose * max(expected.abs().max().item(), 1e-3)
+    torch.testing.assert_close(found.float(), expected, rtol=loose, atol=near)
+
+
+def slopes(y, inputs):
+    weights = torch.linspace(-1, 1, y.numel()).reshape(y.shape)
+    return torch.autograd.grad((y.float() * weights).sum(), inputs)
+
+
+OPS = {
+    "attention": lambda: (
+        attention_ops.attention_heads,
+        (some(1, 9, 2, 64), some(1, 13, 1, 64), some(1, 13, 1, 64), True, None, None, None, 0.0)),
+    "masked attention": lambda: (
+        attention_ops.masked_attention,
+        (*(some(1, 9, 1, 64).detach() for _ in range(3)), torch.zeros(9, 9), None)),
+    "groups": lambda: (
+        product_ops.grouped_product, (some(24, 64), some(3, 64, 32), torch.tensor([8, 8, 24], dtype=torch.int32))),
+    "mlp": lambda: (
+        mlp_ops.mlp_layers, (some(5, 64), [some(64, 64, scale=0.1) for _ in range(2)], [some(64)] * 2, "gelu", "")),
+    "lstm": lambda: (
+        recurrent_ops.lstm_layers,
+        (some(3, 2, 16), _weights(16, 16, 4), some(1, 2, 16), some(1, 2, 16), False, False, True)),
+    "gru": lambda: (
+        recurrent_ops.gru_layers, (some(2, 3, 16), _weights(16, 16, 3), None, None, False, True, True)),
+}  # fmt: skip
+
+
+def _weights(inputs, hidden, gates, bias=True, layers=1):
+    found = []
+    for i in range(layers):
+        found += [some(gates * hidden, n, scale=0.2) for n in (inputs if i == 0 else hidden, hidden)]
+        found += [some(gates * hidden, scale=0.2) for _ in range(2 * bias)]
+    return found
+
+
+@pytest.mark.parametrize("name", sample(OPS, 2))
+def test_torch_s_own_checks_of_an_op(name):
+    op, arguments = OPS[name]()
+    differentiable = name != "masked attention"
+    torch.library.opcheck(op, arguments, test_utils=CHECKS if differentiable else CHECKS[:1] + CHECKS[2:3])
+
+
+@pytest.mark.parametrize(("queries", "keys"), sample([(20, 20), (12, 20), (20, 12)], 1))
+@pytest.mark.parametrize("causal", sample([True, False], 1))
+def test_scaled_dot_product_attention_is_torch_s(queries, keys, causal):
+    q, k, v = some(2, 4, queries, 64), some(2, 2, keys, 64), some(2, 2, keys, 64)
+    found = nt.scaled_dot_product_attention(q, k, v, is_causal=causal, enable_gqa=True)
+    wide = [x.detach().float().requires_grad_() for x in (q, k, v)]
+    expected = F.scaled_dot_product_attention(*wide, is_causal=causal, enable_gqa=True)
+    close(found, expected)
+    for one, two in zip(slopes(found, (q, k, v)), slopes(expected, wide), strict=True):
+        close(one, two)
+
+
+def test_a_mask_of_attention():
+    q, k, v = (some(3, 10, 64).detach() for _ in range(3))
+    mask = torch.rand(10, 10) > 0.3
+    for given in (mask, mask.float()):
+        close(nt.scaled_dot_product_attention(q, k, v, given), F.scaled_dot_product_attention(
+            q.float(), k.float(), v.float(), given))  # fmt: skip
+    with pytest.raises(ValueError, match="no gradient"):
+        nt.scaled_dot_product_attention(q.requires_grad_(), k, v, mask)
+    with pytest.raises(ValueError, match="dropout"):
+        nt.scaled_dot_product_attention(q, k, v, dropout_p=0.1)
+    with pytest.raises(ValueError, match="enable_gqa"):
+        nt.scaled_dot_product_attention(q, k[:1], v[:1])
+
+
+def test_groups_of_rows():
+    x, w, ends = some(40, 64), some(3, 64, 32), torch.tensor([8, 8, 40], dtype=torch.int32)
+    found = nt.grouped_matmul(x, w, ends)
+    wide = [t.detach().float().requires_grad_() for t in (x, w)]
+    expected = torch.cat([wide[0][:8] @ wide[1][0], wide[0][8:] @ wide[1][2]])
+    close(found, expected)
+    for one, two in zip(slopes(found, (x, w)), slopes(expected, wide), strict=True):
+        close(one, two)
+
+
+@pytest.mark.parametrize("activation", sample(list(mlp_ops.ACTIVATIONS), 1))
+def test_layers_of_one_width(activation):
+    x, weights, biases = some(2, 5, 64), [some(64, 64, scale=0.15) for _ in range(3)], [some(64) for _ in range(3)]
+    found = nt.mlp(x, weights, biases, activation=activation or None, output_activation="tanh")
+    wide = [t.detach().float().requires_grad_() for t in (x, *weights, *biases)]
+    h = wide[0]
+    for i in range(3):
+        h = F.linear(h, wide[1 + i], wide[4 + i])
+        h = mlp_ops.ACTIVATIONS["tanh" if i == 2 else activation][0](h)
+    close(found, h)
+    for one, two in zip(slopes(found, (x, *weights, *biases)), slopes(h, wide), strict=True):
+        close(one, two, 4e-2)
+
+
+@pytest.mark.parametrize("kind", sample(["LSTM", "GRU"], 1))
+@pytest.mark.parametrize("two", sample([False, True], 1))
+def test_recurrent_layers(kind, two):
+    module = getattr(torch.nn, kind)(16, 16, num_layers=2, bidirectional=two)
+    x = (0.5 * torch.randn(4, 2, 16)).requires_grad_()
+    expected, state = module(x)
+    half = [p.detach().half().requires_grad_() for p in module._flat_weights]
+    given = x.detach().half().requires_grad_()
+    found, ends = getattr(nt, kind.lower())(given, half, bidirectional=two)
+    close(found, expected)
+    for one, other in zip(ends if kind == "LSTM" else [ends], state if kind == "LSTM" else [state], strict=True):
+        close(one, other)
+    for one, other in zip(
+        slopes(found, (given, *half)), slopes(expected, (x, *module._flat_weights)), strict=True
+    ):
+        close(one, other, 4e-2)
+    with torch.no_grad():
+        close(getattr(nt, kind.lower())(given, half, bidirectional=two)[0], expected)
+
+
+def test_in_torch_compile_nothing_is_left_out():
+    def step(q, k, v, w):
+        out = nt.scaled_dot_product_attention(q, k, v, is_causal=True)
+        return nt.mlp(nt.linear(out.transpose(1, 2).flatten(2), w), [w, w]).float().square().mean()
+
+    compiled = torch.compile(step, backend="aot_eager", fullgraph=True)
+    arguments = [some(1, 1, 16, 64) for _ in range(3)] + [some(64, 64, scale=0.2)]
+    found = torch.autograd.grad(compiled(*arguments), arguments)
+    for one, other in zip(found, torch.autograd.grad(step(*arguments), arguments), strict=True):
+        close(one, other)
