@@ -99,3 +99,18 @@ def test_calls_again_with_other_offsets():
     offsets.fill_(1 << 20)  # beyond the array: it is clamped
     nv.grouped_matmul(a, b, offsets=offsets)
     torch.cuda.synchronize()
+
+
+@in_child(timeout=120)
+def test_block_scales():
+    import torch
+
+    for counts, n, k in (([300, 0, 1, 128, 500], 456, 1040), ([7] * 40, 256, 512)):
+        offsets, m, groups = ends(counts), sum(counts) + 5, len(counts)
+        a, b = made((m, k), "float8_e4m3fn", 1), made((groups, n, k), "float8_e4m3fn", 2).mT
+        slices, columns = -(-k // 128), -(-n // 128)
+        rows, cols = (torch.rand(shape, device="cuda") for shape in ((m, slices), (groups, slices, columns)))
+        found = nv.grouped_matmul(a, b, offsets=offsets, scale_a=rows, scale_b=cols, out_dtype=nv.f32)
+        wide = cols.repeat_interleave(128, 1)[:, :k].repeat_interleave(128, 2)[..., :n]
+        expected = by_rows(a.double() * rows.repeat_interleave(128, 1)[:, :k], b.double() * wide, offsets)
+        close(found, expected, k, 2e-3)

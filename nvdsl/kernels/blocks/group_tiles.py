@@ -13,6 +13,7 @@ from typing import Any
 import nvdsl as nv
 from nvdsl.hopper.arch import WARP_SIZE
 from nvdsl.kernels.blocks.divisor import Divisor
+from nvdsl.kernels.blocks.tile_scheduler import TileScheduler
 
 
 class GroupTile:
@@ -20,25 +21,64 @@ class GroupTile:
     the group's. ``number``: of all tiles. ``valid``: whether there are so many. A traced loop carries it.
     """
 
-    def __init__(self, groups: nv.Int, values: Sequence[Any]) -> None:
-        self.groups = groups
+    def __init__(self, tiles: GroupTiles, rank: nv.Int, values: Sequence[Any]) -> None:
+        self.tiles, self.rank = tiles, rank
         self.number, self.group, self.row, self.col, self.end = values[:5]
         self.window = values[5:]  # the first of 32 groups, the tiles and the rows of all groups before it
 
     @property
     def valid(self) -> nv.Value:
-        return self.group < self.groups
+        return self.group < self.tiles.groups
+
+    def next(self, step: nv.Int) -> GroupTile:
+        """The tile ``step`` numbers further."""
+        return self.tiles.find(self.number + step, self.window, self.rank)
 
     def __nv_values__(self) -> list[Any]:
         return [self.number, self.group, self.row, self.col, self.end, *self.window]
 
     def __nv_rebuild__(self, values: Sequence[Any]) -> GroupTile:
-        return GroupTile(self.groups, values)
+        return GroupTile(self.tiles, self.rank, values)
+
+
+class NumberedTile:
+    """A tile of a `TileScheduler`, with the same attributes: its batch is the group, and nobody else has rows of it."""
+
+    end = None
+
+    def __init__(self, tiles: TileScheduler, number: nv.Int, rank: nv.Int) -> None:
+        self.tiles, self.number, self.rank = tiles, nv.i32(number), rank
+        self.group, self.row, self.col = tiles.start(self.number, rank)
+
+    @property
+    def valid(self) -> nv.Bool:
+        return self.number < self.tiles.count
+
+    def next(self, step: nv.Int) -> NumberedTile:
+        """The tile ``step`` numbers further."""
+        return NumberedTile(self.tiles, self.number + step, self.rank)
+
+    def __nv_values__(self) -> list[Any]:
+        return [self.number]
+
+    def __nv_rebuild__(self, values: Sequence[Any]) -> NumberedTile:
+        return NumberedTile(self.tiles, values[0], self.rank)
+
+
+class AllTiles:
+    """The tiles of a `TileScheduler`, asked for as those of groups are."""
+
+    def __init__(self, tiles: TileScheduler) -> None:
+        self.tiles, self.most = tiles, tiles.count
+
+    def first(self, number: nv.Int, rank: nv.Int = 0) -> NumberedTile:
+        """The tile of block ``rank`` of a cluster in tile ``number``."""
+        return NumberedTile(self.tiles, number, rank)
 
 
 class GroupTiles:
     """The tiles of a result of this ``shape``, of which group ``g`` has the rows from ``offsets[g - 1]`` (0 for the
-    first) to ``offsets[g] - 1``. Made in the host function; `first` and `next` are for whole warps.
+    first) to ``offsets[g] - 1``. Made in the host function; `first`, and a tile's `next`, are for whole warps.
 
     A group's last tiles may hang over into the next group's rows: who stores them stops at ``end``. Within a group,
     tiles come in bands of ``band`` rows of tiles, each column by column. A number stands for neighbouring tiles, one
@@ -64,11 +104,7 @@ class GroupTiles:
 
     def first(self, number: nv.Int, rank: nv.Int = 0) -> GroupTile:
         """The tile of block ``rank`` of a cluster in tile ``number``."""
-        return self._find(nv.i32(number), (nv.i32(0), nv.i32(0), nv.i32(0)), rank)
-
-    def next(self, tile: GroupTile, step: nv.Int, rank: nv.Int = 0) -> GroupTile:
-        """The tile ``step`` numbers further."""
-        return self._find(tile.number + step, tile.window, rank)
+        return self.find(nv.i32(number), (nv.i32(0), nv.i32(0), nv.i32(0)), rank)
 
     @property
     def last(self) -> nv.Value:
@@ -91,7 +127,8 @@ class GroupTiles:
         """Rows of tiles."""
         return nv.cdiv(nv.max(end - start, 0), self.tile_m * self.cluster_m)
 
-    def _find(self, number: nv.Value, window: Sequence[Any], rank: nv.Int) -> GroupTile:
+    def find(self, number: nv.Value, window: Sequence[Any], rank: nv.Int) -> GroupTile:
+        """A tile by its number, of these 32 groups or later ones."""
         base, before, top = window
         start, end, tiles, up_to = self._counted((base, before, top))
         while (number >= nv.shuffle(up_to, WARP_SIZE - 1)) & (base + WARP_SIZE < self.groups):
@@ -111,4 +148,4 @@ class GroupTiles:
             col = col * self.cluster_n + rank // self.cluster_m
         group = nv.select(found, base + lane, self.groups)
         place = start + row * self.tile_m, col * self.tile_n
-        return GroupTile(self.groups, [number, group, *place, end, base, before, top])
+        return GroupTile(self, rank, [number, group, *place, end, base, before, top])

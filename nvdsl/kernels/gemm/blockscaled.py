@@ -15,9 +15,11 @@ from typing import Any
 import nvdsl as nv
 from nvdsl.hopper.arch import WARP_SIZE
 from nvdsl.kernels.blocks.direct_epilogue import cut
+from nvdsl.kernels.blocks.group_tiles import AllTiles, GroupTile, GroupTiles, NumberedTile
 from nvdsl.kernels.blocks.mainloop import TURNS
+from nvdsl.kernels.blocks.tile_scheduler import TileScheduler
 from nvdsl.kernels.gemm.config import Config
-from nvdsl.kernels.gemm.frame import Gemm
+from nvdsl.kernels.gemm.grouped import GroupedGemm, zero_rows
 from nvdsl.ops.warp import WARP_GROUP_SIZE
 
 BLOCK = 128
@@ -46,7 +48,36 @@ def matmul(
     ``blocks``: of the grid at most. ``config``: cooperative, 64 rows for each consumer, whose registers hold the sums
     of a slice beside the tile's. ``direct_store``: ``out`` has any strides.
     """
-    M, _ = out.shape
+    tile, cluster = (config.tile_m, config.tile_n), (config.cluster_m, config.cluster_n)
+    (m, n), group = out.shape, config.group
+    tiles = AllTiles(TileScheduler(m, n, *tile, *cluster, group))
+    _launch(a, b, out, scale_a, scale_b, tiles, config, blocks, direct_store, ordered, halves)
+
+
+@nv.jit
+def grouped(
+    a: nv.Array,
+    b: nv.Array,
+    offsets: nv.Array,
+    out: nv.Array,
+    scale_a: nv.Array,
+    scale_b: nv.Array,
+    *,
+    config: Config = DEFAULT,
+    blocks: int,
+    direct_store: bool = False,
+) -> None:
+    """The same of groups of rows, as `nvdsl.kernels.gemm.grouped.matmul`: ``b`` and ``scale_b`` have an axis of groups
+    before theirs. Rows of ``out`` behind the last group are zeroed."""
+    tile, cluster = (config.tile_m, config.tile_n), (config.cluster_m, config.cluster_n)
+    tiles = GroupTiles(offsets, out.shape, tile, cluster, config.group)
+    _launch(a, b, out, scale_a, scale_b, tiles, config, blocks, direct_store or cut(out), False, 1)
+
+
+def _launch(
+    a: nv.Array, b: nv.Array, out: nv.Array, scale_a: nv.Array, scale_b: nv.Array, tiles: AllTiles | GroupTiles,
+    config: Config, blocks: int, direct_store: bool, ordered: bool, halves: int,
+) -> None:  # fmt: skip
     config.check(a.dtype, out.dtype, nv.f32)
     nv.require(
         config.schedule == "cooperative" and config.rows == 64 and config.tile_n % 16 == 0
@@ -62,28 +93,29 @@ def matmul(
         "next one, no further",
         fix=f"stages={Scales.WARPS}",
     )
-    gemm = Gemm(a, b, out, (), config, nv.f32, "k", "k", None, direct_store)
-    tiles, epilogue = gemm.tiles, gemm.epilogue
-
-    step = nv.min(tiles.count, blocks // config.cluster)
+    gemm = GroupedGemm(a, b, out, (), config, nv.f32, "k", "k", None, direct_store)
+    epilogue = gemm.epilogue
+    step = nv.min(tiles.most, blocks // config.cluster)
 
     @nv.kernel(grid=step * config.cluster, block=config.threads, cluster=config.cluster)
     def kernel() -> None:
         first = nv.block_id.x // config.cluster
         scales = Scales(scale_a, scale_b, config)
         mainloop = gemm.prologue()
+        rank = mainloop.rank
 
         if nv.warpgroup_id() == 0:
-            gemm.produce(mainloop, first, step, alternate=False)  # scales are read in the order of K
+            gemm.load_groups(mainloop, tiles, first, step)  # scales are read in the order of K
             if nv.warp_id() > 0:
                 begin = nv.i32(nv.warp_id() - 1)
                 state = mainloop.ring.producer_state().advance(begin)
-                for t in nv.range(first, tiles.count, step):
-                    _, row, col = tiles.start(t, mainloop.rank)
+                tile = tiles.first(first, rank)
+                while tile.valid:
                     for k in nv.range(begin, gemm.steps, scales.WARPS, unroll=False):
-                        scales.load(mainloop.ring, state, row, col, k)
+                        scales.load(mainloop.ring, state, tile, k)
                         state = state.advance(scales.WARPS)
                     begin += nv.cdiv(nv.max(gemm.steps - begin, 0), scales.WARPS) * scales.WARPS - gemm.steps
+                    tile = tile.next(step)
         else:
             consumer = gemm.begin_consumer(mainloop)
             turns = nv.Turns(2, barrier=TURNS)
@@ -91,8 +123,8 @@ def matmul(
                 turns.begin(consumer)
             top = consumer * config.rows
             state = mainloop.ring.consumer_state()
-            for t in nv.range(first, tiles.count, step):
-                batch, row, col = tiles.start(t, mainloop.rank)
+            tile = tiles.first(first, rank)
+            while tile.valid:
                 total = nv.accumulator(config.rows, config.tile_n, nv.f32)
                 for _ in nv.range(gemm.steps, unroll=False):
                     mainloop.ring.wait(state)
@@ -115,10 +147,14 @@ def matmul(
                             mainloop.release(state)
                         total = scaled_sum(total, part, of_rows, of_cols, i * (config.tile_n // halves))
                     state = state.next()
-                epilogue.store(total, batch, row + top, col, consumer)
+                epilogue.store(total, tile.group, tile.row + top, tile.col, consumer, end=tile.end)
+                tile = tile.next(step)
             if ordered:
                 turns.end(consumer)
             epilogue.drain()
+            if isinstance(tiles, GroupTiles):
+                thread = consumer * 128 + nv.warpgroup_thread()
+                zero_rows(out, tiles.last, thread, 128 * config.consumers, direct_store)
 
         gemm.end()
 
@@ -144,14 +180,16 @@ class Scales:
         self.memory = nv.smem(config.stages * self.each, nv.f32)
         self.full = nv.Mbarriers(config.stages, arrivals=1, sync=False)
 
-    def load(self, ring: nv.Ring, state: nv.PipelineState, row: Any, col: Any, k: Any) -> None:
-        """Bring those of slice ``k`` of the tile at (``row``, ``col``) to a slot once it is free. By one warp."""
-        last_row, last_col = self.scale_a.shape[0] - 1, self.scale_b.shape[1] - 1
+    def load(self, ring: nv.Ring, state: nv.PipelineState, tile: GroupTile | NumberedTile, k: Any) -> None:
+        """Bring those of slice ``k`` of a tile to a slot once it is free. By one warp."""
+        row, col = tile.row, tile.col
+        last_row, last_col = self.scale_a.shape[0] - 1, self.scale_b.shape[-1] - 1
         rows = range(0, self.rows, WARP_SIZE)
         lane = nv.lane_id()
         of_rows = [self.scale_a[nv.min(row + first + lane, last_row), k] for first in rows]
         column = (col + nv.min(lane, self.parts - 1) * self.width) // BLOCK
-        of_col = self.scale_b[k, nv.min(column, last_col)]
+        at = k, nv.min(column, last_col)
+        of_col = self.scale_b[(tile.group, *at) if self.scale_b.ndim == 3 else at]
         ring.empty[state.stage].wait(state.phase)
         start = state.stage * self.each + lane
         for first, scale in zip(rows, of_rows, strict=True):

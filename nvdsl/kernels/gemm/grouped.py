@@ -15,7 +15,7 @@ from typing import Any
 import nvdsl as nv
 from nvdsl.kernels.blocks.direct_epilogue import cut
 from nvdsl.kernels.blocks.epilogue_visitor import EpilogueOp
-from nvdsl.kernels.blocks.group_tiles import GroupTiles
+from nvdsl.kernels.blocks.group_tiles import AllTiles, GroupTiles
 from nvdsl.kernels.blocks.mainloop import TURNS, Mainloop
 from nvdsl.kernels.blocks.tile_scheduler import TileScheduler
 from nvdsl.kernels.gemm.config import Config
@@ -67,10 +67,10 @@ def matmul(
             tile = tiles.first(first, rank)
             if pingpong and consumer == 1:
                 turns.pass_on(consumer, predicate=tile.valid)
-                tile = tiles.next(tile, step, rank)
+                tile = tile.next(step)
                 state = state.advance(mainloop.steps)  # the first tile's slots are consumer 0's
             while tile.valid:
-                following = tiles.next(tile, step, rank)
+                following = tile.next(step)
                 row, col = tile.row + top, tile.col + left
                 held = epilogue.prefetch(tile.group, row, col, config.rows)
                 if pingpong:
@@ -81,7 +81,7 @@ def matmul(
                     state = state.advance(mainloop.steps)
                 mainloop.finish(last)
                 epilogue.store(acc, tile.group, row, col, consumer, held, tile.end)
-                tile = tiles.next(following, step, rank) if pingpong else following
+                tile = following.next(step) if pingpong else following
             epilogue.drain()
             zero_rows(out, tiles.last, consumer * 128 + nv.warpgroup_thread(), 128 * config.consumers, direct_store)
 
@@ -123,7 +123,7 @@ def empty_sums(
 class GroupedGemm(Gemm):
     """`Gemm` whose tiles only the device knows."""
 
-    def load_groups(self, mainloop: Mainloop, tiles: GroupTiles, first: Any, step: Any) -> None:
+    def load_groups(self, mainloop: Mainloop, tiles: GroupTiles | AllTiles, first: Any, step: Any) -> None:
         """Load tiles ``first``, ``first + step``, ... By the producer warpgroup, of which one warp finds the tiles and
         one thread loads."""
         nv.setmaxnreg_dec(self.config.registers[0])
@@ -134,7 +134,7 @@ class GroupedGemm(Gemm):
                 if nv.lane_id() == 0:
                     mainloop.load(state, tile.group, tile.row, tile.col)
                 state = state.advance(mainloop.steps)
-                tile = tiles.next(tile, step, mainloop.rank)
+                tile = tile.next(step)
 
 
 def zero_rows(out: nv.Array, first: Any, thread: Any, threads: int, direct_store: bool) -> None:

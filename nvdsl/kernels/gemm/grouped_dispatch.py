@@ -16,13 +16,13 @@ from nvdsl.errors import ArgumentError
 from nvdsl.hopper import arch
 from nvdsl.kernels.blocks.elementwise import Elementwise
 from nvdsl.kernels.blocks.linear_combination import LinearCombination
-from nvdsl.kernels.gemm import grouped, grouped_k, simple
+from nvdsl.kernels.gemm import blockscaled, grouped, grouped_k, simple
 from nvdsl.kernels.gemm.bound_kernel import BoundKernel
 from nvdsl.kernels.gemm.choose import CROWDED, Shape, cycles, with_stages
 from nvdsl.kernels.gemm.config import Config
 from nvdsl.kernels.gemm.dispatch import AXES, bind, fits_tma, readable
 from nvdsl.kernels.gemm.launch import resident_blocks, sms
-from nvdsl.kernels.gemm.problem import GemmProblem, Matrix, repeated, types
+from nvdsl.kernels.gemm.problem import GemmProblem, Matrix, blocks, repeated, types
 
 TILES = {
     ("cooperative", 1): ((64, 128), (64, 256)),
@@ -47,6 +47,8 @@ def find_grouped(
     offsets = given.pop("offsets")
     _check(given, offsets)
     groups = offsets.shape[0]
+    if is_block_scaled(given):
+        return _find_block_scaled(given, offsets, finish, acc_dtype, out_dtype, config, target)
     acc_dtype, out_dtype = types(given["a"].dtype, given["b"].dtype, acc_dtype, out_dtype, given.get("out"))
     along_k = len(given["b"].shape) == 2
     problem = _problem(given, groups, acc_dtype, out_dtype)
@@ -89,6 +91,57 @@ def find_grouped(
     arrays = {"a": a, "b": b, **arrays}
     packed = [name for name, matrix in (("a", a), ("b", b)) if not matrix.fits_tma(1)]
     return _with_groups(bind(problem, finish, function, options, arrays, axes, packed=packed), groups)
+
+
+def is_block_scaled(given: dict[str, Matrix]) -> bool:
+    """Whether scale_a and scale_b have an element for each 128 along K, and 128 columns of a group's b."""
+    a, b, scale_a, scale_b = (given.get(name) for name in ("a", "b", "scale_a", "scale_b"))
+    if not (a and b and scale_a and scale_b) or len(b.shape) != 3 or 0 in (*a.shape, *b.shape):
+        return False
+    slices, columns = blocks(b.shape[-1], a.shape[-1])
+    return (
+        scale_a.shape == (a.shape[0], slices)
+        and scale_b.shape == (b.shape[0], slices, columns)
+        and slices * columns != 1
+    )
+
+
+def _find_block_scaled(
+    given: dict[str, Matrix],
+    offsets: Matrix,
+    finish: LinearCombination,
+    acc_dtype: nv.DType | None,
+    out_dtype: nv.DType | None,
+    config: Config | None,
+    target: str | None,
+) -> BoundKernel:
+    if finish != LinearCombination(scale_a=True, scale_b=True):
+        raise ArgumentError("alpha, c, bias or activation beside block scales", fix="apply them afterwards")
+    given, scales = dict(given), {name: given[name] for name in ("scale_a", "scale_b")}
+    for name in scales:
+        del given[name]
+    acc_dtype, out_dtype = types(given["a"].dtype, given["b"].dtype, acc_dtype, out_dtype, given.get("out"))
+    if acc_dtype != nv.f32 or given["a"].dtype.bits != 8 or not given["a"].dtype.is_float:
+        raise ArgumentError(
+            f"scales for blocks of {given['a'].dtype.name}, with sums in {acc_dtype.name}",
+            rule="e4m3 and e5m2 have scales for each 128 elements along K, and are summed in f32",
+            fix="scale rows and columns: scale_a of (M, 1), scale_b of (groups, 1, N)",
+        )
+    groups = offsets.shape[0]
+    problem = _problem(given, groups, acc_dtype, out_dtype)
+    a, b = problem.a, problem.b.transposed
+    if config is None:
+        few = problem.result[0] <= 64 * groups
+        config = Config(64, 128, 128, stages=6, consumers=1, store_buffers=1) if few else blockscaled.DEFAULT
+    config = replace(config, tile_k=128)
+    options = {
+        "config": config, "blocks": resident_blocks(config, sms(target)), "direct_store": not fits_tma(problem.out)
+    }  # fmt: skip
+    arrays = {"a": a, "b": b, "offsets": offsets, "out": problem.out, **scales}
+    axes = {"a": "mk", "b": "nk", "offsets": "g", "out": "mn", "scale_a": "ms", "scale_b": "st"}
+    packed = [name for name, matrix in (("a", a), ("b", b)) if not matrix.fits_tma(1)]
+    bound = bind(problem, LinearCombination(), blockscaled.grouped, options, arrays, axes, packed=packed)
+    return _with_groups(bound, groups)
 
 
 @functools.lru_cache(maxsize=1 << 12)

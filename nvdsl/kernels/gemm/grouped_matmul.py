@@ -60,6 +60,9 @@ def grouped_matmul(
     `torch._grouped_mm` has it. The kernel reads them on the device. They don't decrease and are at most M (or K); those
     of a host array are checked, others are clamped to it.
 
+    8-bit floats in groups of rows may have scales of blocks of 128 along K, as in `nvdsl.matmul`: ``scale_a`` of
+    (M, ceil(K / 128)) and ``scale_b`` of (groups, ceil(K / 128), ceil(N / 128)).
+
     Types, strides, ``alpha``, ``c``, ``beta``, ``activation``, ``acc_dtype``, ``out_dtype`` and ``config`` are as in
     `nvdsl.matmul`; but there is no f64, and groups along K take f16 and bf16 only. ``c`` and ``scale_a`` broadcast to
     (M, N) and (M, 1), ``bias`` and ``scale_b`` are (N,), or (groups, N) for a row of each group. Along K all of them

@@ -128,6 +128,23 @@ def test_types(dtype):
     np.testing.assert_array_equal(found.astype(float), by_groups(a, b, offsets))
 
 
+def test_block_scales():
+    rng = np.random.default_rng(0)
+    offsets, m, n, k = np.array([10, 10, 133], np.int32), 140, 136, 272
+    a, b = integers(m, k, dtype=ml_dtypes.float8_e4m3fn), integers(3, n, k, dtype=ml_dtypes.float8_e4m3fn).mT
+    rows, cols = (2.0 ** rng.integers(-1, 2, shape).astype(np.float32) for shape in ((m, 3), (3, 3, 2)))
+    wide = np.repeat(np.repeat(cols, 128, 1)[:, :k], 128, 2)[..., :n]
+    expected = by_groups(a.astype(float) * np.repeat(rows, 128, 1)[:, :k], b.astype(float) * wide, offsets)
+    options = {"offsets": offsets, "scale_a": rows, "scale_b": cols, "target": "sim"}
+    config = Config(128, 64, stages=3, store_buffers=1)
+    found = nv.grouped_matmul(a, b, out_dtype=nv.f32, config=config, **options)
+    np.testing.assert_array_equal(found, expected)
+    with pytest.raises(nv.ArgumentError, match="beside block scales"):
+        nv.grouped_matmul(a, b, bias=np.ones(n, np.float32), **options)
+    with pytest.raises(nv.ArgumentError, match="scales for blocks of f16"):
+        nv.grouped_matmul(a.astype(np.float16), b.astype(np.float16), **options)
+
+
 A, B = np.ones((20, 16), np.float16), np.ones((2, 16, 8), np.float16)
 
 
@@ -167,7 +184,7 @@ def listed(offsets: nv.Array["g"], out: nv.Array, m: int, n: int, *, tile, clust
         while found.valid:
             for i, x in enumerate((found.group, found.row, found.col, found.end)):
                 out[found.number, i] = x
-            found = tiles.next(found, step)
+            found = found.next(step)
 
     kernel()
 
