@@ -162,6 +162,12 @@ def test_philox_gives_what_its_authors_publish():
         assert found.tolist() == words == [int(x) for x in philox_of(counter, key)]
 
 
+def test_b_has_two_halves():
+    op = TileOp(tile_ops.Gated(silu), halves=2)
+    with pytest.raises(nv.errors.NvdslError, match="the columns of B and of a gated result"):
+        _gemm(_random(64, 32), _random(32, 128), np.empty((64, 128), np.float32), op=op)
+
+
 def _two_rows(sums, at):
     return sums[:, :64]
 

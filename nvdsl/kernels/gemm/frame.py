@@ -69,6 +69,12 @@ class Gemm:
             rule="a consumer has all columns of a tile, half of them the gate's",
             fix="along='m', and a schedule other than splitk",
         )
+        if halves > 1:
+            wide = b.shape[-2 if b_major == "k" else -1]
+            nv.require(
+                wide == halves * n, "the columns of B and of a gated result", rule="B has twice as many, (K, 2 N)",
+                fix="pass the gate and the other factor side by side",
+            )  # fmt: skip
         tile, cluster = (config.tile_m, config.tile_n // halves), (config.cluster_m, config.cluster_n)
         self.config, self.acc_dtype = config, acc_dtype
         # Of a block: equal parts with split-K; beyond the end of K, TMA reads zeros.
