@@ -23,13 +23,13 @@ def in_the_simulator(monkeypatch):
 
 CASES = [
     ((5, 64), 3, BF16, "relu", None, False), ((2, 33, 64), 2, np.float16, "silu", "silu", True),
-    ((1, 128), 2, BF16, "gelu", None, True), ((0, 64), 2, np.float16, None, None, True),
-    ((64,), 1, np.float16, "relu", "relu", True), ((3, 256), 2, np.float16, "relu", "gelu", False),
+    ((1, 128), 2, BF16, "gelu", None, True), ((3, 256), 2, np.float16, "relu", "gelu", False),
+    ((64,), 1, np.float16, "relu", "relu", True), ((0, 64), 2, np.float16, None, None, True),
     ((70, 64), 32, np.float16, "relu", None, True),
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("shape", "layers", "dtype", "inner", "last", "stacked"), sample(CASES, 5))
+@pytest.mark.parametrize(("shape", "layers", "dtype", "inner", "last", "stacked"), sample(CASES, 3))
 def test_layers(shape, layers, dtype, inner, last, stacked):
     check(shape, layers, dtype, inner, last, stacked, bias=layers != 2)
 
@@ -76,15 +76,16 @@ def test_arrays_that_tma_cannot_read():
 
 
 CONFIGS = [
-    (64, MlpConfig(2, 1, 2, 2, halves=2)), (128, MlpConfig(2, 2, 2, 2, turns=True)), (64, MlpConfig(4, 1, 3, 1)),
-    (128, MlpConfig(1, 2, 3, 2, halves=2)), (256, MlpConfig(2, 2, 4, 1)), (64, MlpConfig(2, 1, 2, 1, turns=True)),
+    (64, MlpConfig(1, 1, 2, 1, halves=2)), (64, MlpConfig(2, 1, 2, 2, halves=2)), (64, MlpConfig(4, 1, 3, 1)),
+    (128, MlpConfig(2, 2, 2, 2, turns=True)), (128, MlpConfig(1, 2, 3, 2, halves=2)),
+    (256, MlpConfig(2, 2, 4, 1)), (64, MlpConfig(2, 1, 2, 1, turns=True)),
 ]  # fmt: skip
 
 
-EVERY = [(*x, major) for x, major in zip(CONFIGS * 2, "k mn".split() * len(CONFIGS), strict=True)]
+EVERY = [(*config, major) for major in ("k", "mn") for config in CONFIGS]
 
 
-@pytest.mark.parametrize(("width", "config", "major"), sample(EVERY, 2))
+@pytest.mark.parametrize(("width", "config", "major"), sample(EVERY, 1))
 def test_every_configuration_under_every_schedule(width, config, major):
     """Tiles that follow each other in a block, with a last one that is not full."""
     weights, biases = parameters(width, 3, np.float16)

@@ -6,7 +6,7 @@ import pytest
 import nvdsl as nv
 from nvdsl.kernels.blocks.linear_combination import gelu, relu
 from nvdsl.kernels.mlp import forward
-from nvdsl.kernels.mlp.config import MOST_LAYERS, WIDTHS, choose
+from nvdsl.kernels.mlp.config import MOST_LAYERS, choose
 from tests.exhaustive import sample
 from tests.unit.kernels import array
 
@@ -41,11 +41,11 @@ def test_what_does_not_fit_is_an_error_of_the_call(call, says):
     assert caught.value.where.file == __file__ and caught.value.rule
 
 
-CASES = [(width, rows, major, activation) for width in reversed(WIDTHS) for rows in (65_536, 10_000, 100)
+CASES = [(width, rows, major, activation) for width in (128, 256, 64) for rows in (65_536, 10_000, 100)
          for major in ("k", "mn") for activation in (relu, gelu)]  # fmt: skip
 
 
-@pytest.mark.parametrize(("width", "rows", "major", "activation"), sample(CASES, 3))
+@pytest.mark.parametrize(("width", "rows", "major", "activation"), sample(CASES, 1))
 def test_a_kernel_fits_into_registers_and_overlaps(width, rows, major, activation):
     """Nothing is spilled and no wgmma serialized; all layers that there may be fit into shared memory."""
     x = array(nv.bf16, "rows", width)
