@@ -9,10 +9,9 @@ python benchmarks/bench_fused.py [gemm mlp cell norm attention] [--quick] [--out
 from __future__ import annotations
 
 import argparse
-import io
+import ast
 import statistics
 import sys
-import tokenize
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -161,35 +160,36 @@ PARTS: dict[str, tuple[Callable[..., Iterator[Pair]], list[tuple[int, ...]]]] = 
     "attention": (attention, [(32, 16, 384, 64)]),
 }
 """What makes the pairs, and of which sizes."""
-_PRODUCT = ["gemm/pingpong.py", "gemm/frame.py"] + [
-    f"blocks/{name}.py" for name in ("tile_scheduler", "tma_operand", "mainloop", "epilogue", "epilogue_visitor",
-                                     "elementwise", "linear_combination")
-]  # fmt: skip
 SOURCES = {
-    "gemm": _PRODUCT,
-    "mlp": ["mlp/forward.py", "mlp/config.py"],
-    "cell": [f"recurrent/{name}.py" for name in ("fused", "cells", "part")],
-    "norm": ["rows/kernels.py", "rows/row.py", "rows/config.py"],
-    "attention": ["attention/forward.py", "attention/tiles.py"],
-}
-"""The files that a kernel is written in."""
+    "gemm": "gemm/pingpong.py", "mlp": "mlp/forward.py", "cell": "recurrent/fused.py", "norm": "rows/norm_kernels.py",
+    "attention": "attention/forward.py",
+}  # fmt: skip
+"""Where each kernel stands, in nvdsl/kernels."""
 
 
-def lines(part: str) -> int:
-    """Lines with code in them: no comments, no docstrings."""
-    found = 0
-    for path in sorted({path for pattern in SOURCES[part] for path in KERNELS.glob(pattern)}):
-        used: set[int] = set()
-        start = True
-        for token in tokenize.generate_tokens(io.StringIO(path.read_text()).readline):
-            if token.type in (tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT):
-                start = True
-            elif token.type not in (tokenize.COMMENT, tokenize.NL, tokenize.ENDMARKER):
-                if not (start and token.type == tokenize.STRING):
-                    used |= set(range(token.start[0], token.end[0] + 1))
-                start = False
-        found += len(used)
-    return found
+def lines(part: str) -> tuple[int, int]:
+    """Lines of code, without comments and docstrings: of the kernel's file, and with the files of nvdsl/kernels that it
+    is built of."""
+    first = KERNELS / SOURCES[part]
+    found: dict[Path, int] = {}
+    waiting = [first]
+    while waiting:
+        path = waiting.pop()
+        if path in found:
+            continue
+        tree = ast.parse(path.read_text())
+        documented = (ast.Module, ast.ClassDef, ast.FunctionDef)
+        texts = [node.body[0] for node in ast.walk(tree) if isinstance(node, documented) and ast.get_docstring(node)]
+        skipped = {number for text in texts for number in range(text.lineno, (text.end_lineno or 0) + 1)}
+        used = {node.lineno for node in ast.walk(tree) if isinstance(node, ast.stmt | ast.expr | ast.arg | ast.keyword)}
+        found[path] = len(used - skipped)
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("nvdsl.kernels."):
+                parts = (node.module or "").split(".")[2:]
+                tried = [KERNELS.joinpath(*parts).with_suffix(".py")]
+                tried += [KERNELS.joinpath(*parts, f"{alias.name}.py") for alias in node.names]
+                waiting += [path for path in tried if path.is_file()]
+    return found[first], sum(found.values())
 
 
 def run(part: str, pair: Pair, rounds: int) -> dict[str, Any]:
@@ -200,7 +200,9 @@ def run(part: str, pair: Pair, rounds: int) -> dict[str, Any]:
     times = race({"nvdsl": pair.ours, "vendor": pair.vendor}, rounds, warmup=3)
     ours, vendor = (statistics.median(times[name]) for name in ("nvdsl", "vendor"))
     ratio = statistics.median(b / a for a, b in zip(times["nvdsl"], times["vendor"], strict=True))
-    row = {"kernel": part, "problem": pair.name, "ms": ours, "vendor_ms": vendor, "ratio": ratio, "lines": lines(part)}
+    own, all_files = lines(part)
+    row = {"kernel": part, "problem": pair.name, "ms": ours, "vendor_ms": vendor, "ratio": ratio}
+    row |= {"lines": own, "lines_with_blocks": all_files}
     return row | ({"tflops": pair.flops / ours / 1e9} if pair.flops else {})
 
 
