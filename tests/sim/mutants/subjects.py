@@ -24,7 +24,7 @@ from nvdsl.kernels.gemm import blockscaled, cooperative, grouped, grouped_k, pin
 from nvdsl.kernels.gemm.config import Config
 from nvdsl.kernels.mlp import forward
 from nvdsl.kernels.mlp.config import MlpConfig
-from tests.sim import group_kernels, recurrent_cases, warp_products
+from tests.sim import group_kernels, recurrent_cases, row_cases, warp_products
 from tests.sim.layers import layers_of
 from tests.sim.mutants import kernels
 from tests.sim.mutants.judge import Subject, Verdict
@@ -326,6 +326,8 @@ SUBJECTS: dict[str, Callable[[], Case]] = {
         forward.mlp, 340, 64, 3, config=MlpConfig(1, 2, 2, 1), blocks=2, major="k", weights=1,
         activation=relu, output_activation=None,
     ),
+    "rows, backward": row_cases.gradients,
+    "rows, cross entropy": row_cases.cross_entropy,
     "column sums": lambda: _told(kernels.column_sums, x := _floats(3, 64, 8), [], x.sum(1)),
     "collectives": lambda: _collectives(group_kernels.rounds),
     "collectives, parts": lambda: _collectives(group_kernels.rounds_of_parts),

@@ -1,0 +1,58 @@
+"""Kernels over rows with small inputs, to be mutated."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from nvdsl.kernels.rows import cross_entropy_kernels, norm_backward_kernels
+from nvdsl.kernels.rows.config import RowsConfig
+from tests.sim import row_references as reference
+from tests.sim.programs import Case
+from tests.sim.simulate import traced
+
+
+def _floats(*shape: int) -> Any:
+    return np.random.default_rng(shape).standard_normal(shape).astype(np.float32)
+
+
+def gradients() -> Case:
+    """Of RMSNorm, by two blocks to whose rings rows come ahead of their turns."""
+    dy, x, weight = _floats(5, 140), _floats(5, 140)[::-1].copy(), _floats(140)
+    *_, rstd = reference.norm(x, centered=False, eps=1e-6)
+    dx, dweight = np.zeros_like(x), np.zeros(140, np.float32)
+    arrays = dy, x, dx, None, rstd.astype(np.float32), weight, None, dweight, None
+    config = RowsConfig(4, 128, 1, 1, 0, ahead=2)
+    program = traced(norm_backward_kernels.norm_backward, *arrays, blocks=2, config=config)
+    expected = reference.norm_backward(dy, x, weight, centered=False, eps=1e-6)
+
+    def check() -> None:
+        for one, other in zip((dx, dweight), expected, strict=False):
+            np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-4)
+
+    def reset() -> None:
+        dx.fill(np.nan)
+        dweight.fill(np.nan)
+
+    return Case(program, check, reset)
+
+
+def cross_entropy() -> Case:
+    """Rows of a cluster each, whose logits the gradient overwrites."""
+    start, labels = 3 * _floats(3, 300), np.array([7, -100, 299])
+    x, losses = start.copy(), np.zeros(3, np.float32)
+    arrays = x, labels, losses, None, None, x, -100, 0.0, 0.0
+    config = RowsConfig(1, 128, 2, 2, 1)
+    program = traced(cross_entropy_kernels.cross_entropy, *arrays, smooth=False, mean=False, config=config)
+    expected, gradient, _ = reference.cross_entropy(start, labels)
+
+    def check() -> None:
+        np.testing.assert_allclose(losses, expected, rtol=1e-4, atol=1e-4)
+        np.testing.assert_allclose(x, gradient, rtol=1e-3, atol=1e-5)
+
+    def reset() -> None:
+        x[...] = start
+        losses.fill(np.nan)
+
+    return Case(program, check, reset)
