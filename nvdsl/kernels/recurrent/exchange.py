@@ -25,6 +25,9 @@ from nvdsl.ops.pointer import GLOBAL, element_address
 ROWS = 64
 """Of a group: what one warpgroup multiplies."""
 
+APART = 32
+"""Counters lie in lines of their own: each is raised and looked at by many blocks."""
+
 
 class Exchange:
     """Of ``rows`` rows of ``kinds * cols`` columns, each group of which is written by ``writers`` warpgroups. Made in
@@ -39,7 +42,7 @@ class Exchange:
         self.of_kind = nv.cdiv(cols, slice_cols)
         self.slices = kinds * self.of_kind
         self.buffers = nv.empty((2, kinds, rows, nv.cdiv(cols, 8) * 8), dtype)[:, :, :, :cols]
-        self.counters = nv.zeros(nv.cdiv(rows, ROWS * consumers) * consumers, nv.i32)
+        self.counters = nv.zeros(nv.cdiv(rows, ROWS * consumers) * consumers * APART, nv.i32)
         self.map = nv.TMA(self.buffers, tile=(1, 1, ROWS // cluster, slice_cols), swizzle=128)
 
     def allocate(self) -> None:
@@ -65,7 +68,7 @@ class Exchange:
             part.to(self.dtype).store(self.buffers, (step & 1, kind, group * ROWS, col), clip=True)
         nv.named_barrier_sync(barrier, 128)
         if nv.warpgroup_thread() == 0:
-            place = element_address(self.counters, (group,), (1,), GLOBAL)
+            place = element_address(self.counters, (group * APART,), (1,), GLOBAL)
             atomic("add", place, 1, nv.i32, order="release")
 
     def load(self, me: Any, state: nv.PipelineState, step: Any, group: Any) -> nv.PipelineState:
@@ -74,7 +77,7 @@ class Exchange:
         rows = ROWS // self.cluster
         part = nv.cluster_rank() * rows if self.cluster > 1 else 0
         mask = (1 << self.cluster) - 1 if self.cluster > 1 else None
-        while memory.load_acquire(self.counters, group) < (step + 1) * self.writers:
+        while memory.load_acquire(self.counters, group * APART) < (step + 1) * self.writers:
             pass
         nv.fence_proxy_async("global")
         for k in nv.range(self.slices, unroll=False):

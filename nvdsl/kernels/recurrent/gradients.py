@@ -181,12 +181,15 @@ def _of_weights(
         out = run.new("dweight", layers.x, weight.spec.shape, weight.spec.dtype)
         run.product(_matrix(layers, gates).swap(0, 1), _matrix(layers, other), Part.of(out))
         made.append(out)
-    for bias, gates in ((weights.input_bias, dx_gates), (weights.hidden_bias, dh_gates)):
-        if bias is not None:
-            out = run.new("dbias", layers.x, bias.spec.shape, bias.spec.dtype)
-            run.launch(column_sums, _matrix(layers, gates), Part.of(out))
-            made.append(out)
-    return made
+    if weights.input_bias is None or weights.hidden_bias is None:
+        return made
+    biases = weights.input_bias, weights.hidden_bias
+    sums = [run.new("dbias", layers.x, bias.spec.shape, bias.spec.dtype) for bias in biases]
+    of_x, of_h = map(Part.of, sums)
+    run.launch(column_sums, _matrix(layers, dx_gates), of_x, of_h if dh_gates is dx_gates else None)
+    if dh_gates is not dx_gates:
+        run.launch(column_sums, _matrix(layers, dh_gates), of_h, None)
+    return [*made, *sums]
 
 
 def _like(name: str, array: Any, shape: tuple[int, ...], dtype: nv.DType) -> Argument:

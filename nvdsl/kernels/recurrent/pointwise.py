@@ -140,8 +140,8 @@ def packed_copy(x: States, out: States) -> None:
 
 
 @nv.jit
-def column_sums(x: Rows, out: nv.Array, *, parts: int = 64) -> None:
-    """``out``: the sum of all rows of ``x``, in f32, always in the same order."""
+def column_sums(x: Rows, out: nv.Array, also: nv.Array | None, *, parts: int = 64) -> None:
+    """``out``, and ``also``: the sum of all rows of ``x``, in f32, always in the same order."""
     rows, cols = x.shape
     sums = nv.empty((parts, cols), nv.f32)
 
@@ -162,6 +162,8 @@ def column_sums(x: Rows, out: nv.Array, *, parts: int = 64) -> None:
             for part in nv.range(parts, unroll=4):
                 total += sums[part, col]
             out[col] = total
+            if also is not None:
+                also[col] = total
 
     of_parts()
     of_all()
