@@ -73,7 +73,7 @@ def cell(batch=72, inputs=136, hidden=72) -> Case:
     w_ih, w_hh = (_drawn(4, hidden, n) / np.float16(8) for n in (inputs, hidden))
     h, c = _drawn(batch, hidden), -_drawn(batch, hidden)
     out = [_nan(batch, hidden), _nan(batch, hidden)]
-    config = CellConfig(rows=64, units=64, stages=2, cluster=2)
+    config = CellConfig(rows=64, units=32, stages=2, cluster=2)
     program = traced(fused, x, h, w_ih, w_hh, b, None, c, *out, cell=LSTM(), config=config, blocks=2)
     wide = [a.astype(np.float64) for a in (x, w_ih, h, w_hh, b, c)]
     parts = [a @ w.reshape(-1, w.shape[-1]).T for a, w in (wide[:2], wide[2:4])]

@@ -39,7 +39,7 @@ def test_beside_f64(problem):
 
 
 @exhaustive
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=6, deadline=None)
 @given(
     kind=st.sampled_from([*GATES]), steps=st.integers(1, 4), batch=st.integers(1, 80), inputs=st.integers(1, 40),
     hidden=st.integers(1, 90), flags=st.tuples(*[st.booleans()] * 4),
