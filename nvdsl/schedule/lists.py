@@ -17,7 +17,7 @@ from nvdsl.schedule.shared import copies, merge_barriers, pad, stage
 from nvdsl.schedule.step import Step
 from nvdsl.schedule.swizzling import swizzle
 from nvdsl.schedule.warps import permute, spread, tile_fragments, tile_threads, tile_warps, unroll, vectorize
-from nvdsl.values.dtypes import DType, f16
+from nvdsl.values.dtypes import DType, f16, f32
 
 
 def fma_steps(
@@ -35,25 +35,28 @@ def fma_steps(
 
 
 def simt_steps(
-    block: tuple[int, int, int] = (128, 128, 16),
+    block: tuple[int, int, int] = (128, 128, 32),
     tile: tuple[int, int] = (16, 64),
     threads: tuple[int, int] = (16, 16),
+    dtype: DType = f32,
     *,
     stages: int = 3,
     without: Sequence[str] = (),
 ) -> list[Step]:
     """The same in registers: each of ``threads`` (down, across) has a part of every ``tile`` (m, n) of the block's, and
-    multiplies and adds vectors by fma, of f32. From two ``stages`` on, copies are those of cp.async, into as many
-    buffers.
+    multiplies and adds vectors by fma. ``dtype``: of the operands. From two ``stages`` on, copies are those of cp.async,
+    into as many buffers.
 
-    ``without``: names of steps to leave out: merge_barriers, permute, hide_latency, swizzle.
+    ``without``: names of steps to leave out: merge_barriers, pad, permute, hide_latency, and "wide" for
+    copies of one element at a time.
     """
+    wide = 16 // dtype.bytes
     steps = [
-        tile_blocks(*block), bufferize(), stage(), merge_barriers(), tile_fragments(*tile, 4), permute("kij"),
-        spread(*threads), vectorize(), copies(4), launch(), unroll(), hoist_sums(), fma(), swizzle(),
-        hide_latency() if stages == 1 else copy_async(stages),
+        tile_blocks(*block), bufferize(), stage(), merge_barriers(), pad(wide), tile_fragments(*tile, 4),
+        permute("kij"), spread(*threads), vectorize(), copies(1 if "wide" in without else wide), launch(), unroll(),
+        hoist_sums(), fma(), hide_latency() if stages == 1 else copy_async(stages),
     ]  # fmt: skip
-    return _without(steps, without, ("merge_barriers", "permute", "hide_latency", "swizzle"))
+    return _without(steps, without, ("merge_barriers", "pad", "permute", "hide_latency", "wide"))
 
 
 def wmma_steps(

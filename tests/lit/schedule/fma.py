@@ -7,7 +7,7 @@ from stages import change
 import nvdsl as nv
 from nvdsl import schedule as sc
 
-STEPS = sc.simt_steps((32, 64, 16), (8, 32), (8, 8))[:13]
+STEPS = sc.simt_steps((32, 64, 16), (8, 32), (8, 8))[:14]
 
 change(sc.matmul(64, 128, 64, nv.f32), STEPS)
 # CHECK: AFTER fma()
@@ -17,12 +17,12 @@ change(sc.matmul(64, 128, 64, nv.f32), STEPS)
 # CHECK: %[[ONE:.*]] = math.fma %[[LEFT]], %{{.*}}, %{{.*}} : vector<4xf32>
 # CHECK: math.fma %{{.*}}, %{{.*}}, %[[ONE]] : vector<4xf32>
 
-change(sc.matmul(64, 128, 64), STEPS)
+change(sc.matmul(64, 128, 64), sc.simt_steps((32, 64, 16), (8, 32), (8, 8), nv.f16)[:14])
 # CHECK: AFTER fma()
 # CHECK: arith.extf {{.*}} : vector<4xf16> to vector<4xf32>
 # CHECK: math.fma
 
-change(sc.matmul(64, 128, 64), [*STEPS[:7], sc.fma()])
+change(sc.matmul(64, 128, 64, nv.f32), [*STEPS[:8], sc.fma()])
 # CHECK: fma.py:[[# @LINE - 1]]: step fma(): no products of vectors
 # CHECK-NEXT: rule: it works on vector.contract
 # CHECK-NEXT: fix: vectorize() before

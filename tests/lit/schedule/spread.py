@@ -4,11 +4,12 @@
 
 from stages import change
 
+import nvdsl as nv
 from nvdsl import schedule as sc
 
-STEPS = sc.simt_steps((32, 64, 16), (8, 32), (8, 8))[:7]
+STEPS = sc.simt_steps((32, 64, 16), (8, 32), (8, 8))[:8]
 
-change(sc.matmul(64, 128, 64), STEPS)
+change(sc.matmul(64, 128, 64, nv.f32), STEPS)
 # CHECK: AFTER spread(8, 8)
 # CHECK: scf.for
 # CHECK: scf.for
@@ -16,7 +17,7 @@ change(sc.matmul(64, 128, 64), STEPS)
 # CHECK: linalg.fill {{.*}} outs(%{{.*}} : memref<1x4xf32
 # CHECK: } {mapping = [#gpu.thread<linear_dim_1>, #gpu.thread<linear_dim_0>]}
 # CHECK: scf.forall (%{{.*}}, %{{.*}}) in (8, 8) {
-# CHECK: linalg.matmul ins(%{{.*}}, %{{.*}} : memref<1x4xf16, {{.*}}>, memref<4x4xf16, {{.*}}>) outs(%{{.*}} : memref<1x4xf32
+# CHECK: linalg.matmul ins(%{{.*}}, %{{.*}} : memref<1x4xf32, {{.*}}>, memref<4x4xf32, {{.*}}>) outs(%{{.*}} : memref<1x4xf32
 
-change(sc.matmul(64, 128, 64), [*STEPS[:-1], sc.spread(3, 8)])
+change(sc.matmul(64, 128, 64, nv.f32), [*STEPS[:-1], sc.spread(3, 8)])
 # CHECK: spread.py:[[# @LINE - 1]]: step spread(3, 8): tiles of 3 x 8 for threads, of 8 x 32

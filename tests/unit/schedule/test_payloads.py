@@ -59,7 +59,7 @@ def steps(end, dtype):
     if end == "fma_steps":
         return sc.fma_steps((16, 32, 16), (4, 8))
     if end == "simt_steps":
-        return sc.simt_steps((16, 32, 16), (4, 16), (4, 4), stages=1)
+        return sc.simt_steps((16, 32, 16), (4, 16), (4, 4), dtype, stages=1)
     if end == "wgmma_steps":
         return sc.wgmma_steps((64, 32 if dtype is nv.f32 else 64, 128 // dtype.bytes), 2, 1)
     make = sc.wmma_steps if end == "wmma_steps" else sc.mma_steps

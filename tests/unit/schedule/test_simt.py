@@ -35,9 +35,8 @@ def test_any_function_behind_the_product_and_narrow_types():
     steps = sc.simt_steps(BLOCK, TILE, THREADS)
     error = product(steps, 16, 32, 16, lambda a, b, e, c: np.maximum((a @ b) / 4 + e, 0), **F32, **then)
     assert error == 0
-    steps = sc.simt_steps((16, 32, 16), TILE, THREADS)
-    assert product(steps, 16, 32, 16, dtype=nv.bf16, of=nv.bf16.numpy) == 0
-    assert product(steps, 16, 32, 16, sums=nv.f16, to="f2") == 0
+    assert product(sc.simt_steps(BLOCK, TILE, THREADS, nv.bf16), 16, 32, 16, dtype=nv.bf16, of=nv.bf16.numpy) == 0
+    assert product(sc.simt_steps(BLOCK, TILE, THREADS, nv.f16), 16, 32, 16, sums=nv.f16, to="f2") == 0
 
 
 def test_each_element_is_multiplied_once_in_registers():
@@ -55,4 +54,4 @@ def test_what_does_not_fit_is_refused_with_the_steps_name():
         sc.compile(sc.matmul(16, 32, 8, nv.f32), sc.simt_steps(BLOCK, TILE, (3, 4)))
     steps = sc.simt_steps(BLOCK, TILE, THREADS)
     with pytest.raises(ScheduleError, match=r"fma\(\): no products of vectors"):
-        sc.compile(sc.matmul(16, 32, 8, nv.f32), [*steps[:7], sc.fma()])
+        sc.compile(sc.matmul(16, 32, 8, nv.f32), [*steps[:8], sc.fma()])
