@@ -1,12 +1,12 @@
-"""Schedules beside cuBLAS: the ablation at one size, or the last row over sizes; a table, JSON and a plot.
+"""Schedules beside cuBLAS: the ablation at one size, or the ends over sizes; a table, JSON and a plot.
 
     python benchmarks/bench_schedule.py [--n 8192]                     schedule-ablation.json, .svg
-    python benchmarks/bench_schedule.py --sweep 1024:16384:256         schedule-sweep-wmma.json, .svg
-    python benchmarks/bench_schedule.py --sweep 1024:16384:256 --end wgmma
+    python benchmarks/bench_schedule.py --sweep 1024:16384:256         schedule-sweep.json, .svg
+    python benchmarks/bench_schedule.py --sweep 1024:16384:256 --ends wmma
 
 f16 operands; f32 sums, and f16 sums in the row that says so. Each row is paired with cuBLAS in one process, and its
-result compared with a product in f32 before it is timed and after. ``--sweep`` tries `TILES` for each size, and keeps
-the fastest, as the paper does.
+result compared with a product in f32 before it is timed and after. ``--sweep`` tries all of `SPACE` at each size, with
+f32 and with f16 sums, and keeps the fastest, as the paper does.
 """
 
 from __future__ import annotations
@@ -23,25 +23,42 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
 import nvdsl as nv  # noqa: E402
-from benchmarks import charts  # noqa: E402
+from benchmarks import charts, shares  # noqa: E402
 from benchmarks.paired import machine, measure, write  # noqa: E402
 from chapters.passes.ladder import rows  # noqa: E402
 from chapters.passes.own_step import group_blocks  # noqa: E402
 from nvdsl import schedule as sc  # noqa: E402
 
 RESULTS = ROOT / "benchmarks" / "results"
-TILES = [
-    ((128, 128, 64), (64, 32)), ((128, 128, 32), (64, 32)), ((128, 256, 32), (64, 64)), ((64, 64, 64), (32, 32)),
-    ((128, 64, 64), (32, 32)), ((256, 128, 32), (64, 64)), ((128, 128, 64), (64, 64)),
-]  # fmt: skip
-"""A block's tile and a warp's, as m, n, k and m, n."""
+SPACE = {
+    "wmma": [
+        ((128, 256, 32), (64, 64), 4), ((256, 128, 32), (64, 64), 4), ((128, 128, 64), (64, 64), 3),
+        ((128, 128, 32), (64, 32), 4), ((64, 64, 64), (32, 32), 3),
+    ],
+    "mma": [
+        ((128, 256, 32), (64, 64), 4), ((256, 128, 32), (64, 64), 4), ((128, 128, 32), (64, 64), 4),
+        ((128, 128, 64), (64, 32), 4), ((64, 64, 64), (32, 32), 3),
+    ],
+    "wgmma": [
+        ((128, 256, 64), 4, 2), ((256, 128, 64), 4, 2), ((128, 128, 64), 6, 2), ((128, 192, 64), 4, 2),
+        ((64, 256, 64), 4, 1),
+    ],
+}  # fmt: skip
+"""What a sweep searches: a block's tile (m, n, k), then a warp's (m, n) and the buffers, or the slots of the ring and
+the warpgroups."""
 
-ENDS = {
-    "wmma": lambda tile, warp: sc.wmma_steps(tile, warp),
-    "mma": lambda tile, warp: sc.mma_steps(tile, warp, stages=3),
-    "wgmma": lambda tile, warp: [*sc.wgmma_steps((tile[0], tile[1], 64)), group_blocks(8)],
-}
-"""What makes the steps of a sweep from a block's tile and a warp's."""
+GROUPS = 8
+"""Rows of blocks that run side by side: `group_blocks`."""
+
+
+def end_steps(end: str, tiles: tuple[Any, ...]) -> list[sc.Step]:
+    """The schedule of an end for an entry of its `SPACE`."""
+    if end == "wgmma":
+        return [*sc.wgmma_steps(*tiles), group_blocks(GROUPS)]
+    make = sc.wmma_steps if end == "wmma" else sc.mma_steps
+    block, warp, stages = tiles
+    return [*make(block, warp, stages=stages), group_blocks(GROUPS)]
+
 
 Row = dict[str, Any]
 
@@ -53,14 +70,16 @@ def ablation() -> list[tuple[str, list[sc.Step], nv.DType]]:
     named.append(("8 groups of 8 rows of blocks", [*sc.wmma_steps(tile, warp), group_blocks(8)], nv.f32))
     named.append(("9 mma.sync, ldmatrix, swizzle", sc.mma_steps(tile, warp), nv.f32))
     for stages in (3, 4):
-        name = f"10 the same, cp.async into {stages} buffers"
-        named.append((name, sc.mma_steps(tile, warp, stages=stages), nv.f32))
-    large = sc.mma_steps((128, 256, 32), (64, 64), stages=4)
-    named.append(("11 128x256x32, groups of 8", [*large, group_blocks(8)], nv.f32))
-    named.append(("12 wgmma, TMA, ring of 4", sc.wgmma_steps(), nv.f32))
-    named.append(("13 the same, groups of 8", [*sc.wgmma_steps(), group_blocks(8)], nv.f32))
-    named.append(("13 with 256x128x64, groups of 8", [*sc.wgmma_steps((256, 128, 64)), group_blocks(8)], nv.f32))
-    named.append(("7 with f16 sums, 128x256x32", sc.wmma_steps((128, 256, 32), (64, 64)), nv.f16))
+        ahead = sc.mma_steps(tile, warp, stages=stages, without=["prefetch"])
+        named.append((f"10 the same, cp.async into {stages} buffers", ahead, nv.f32))
+    named.append(("11 the same, fragments a turn ahead", sc.mma_steps(tile, warp, stages=4), nv.f32))
+    named.append(("12 mma.sync, 128x256x32, groups of 8", end_steps("mma", SPACE["mma"][0]), nv.f32))
+    named.append(("12 WMMA, the same", end_steps("wmma", SPACE["wmma"][0]), nv.f32))
+    named.append(("13 wgmma, TMA, ring of 4", sc.wgmma_steps(), nv.f32))
+    named.append(("14 the same, groups of 8", [*sc.wgmma_steps(), group_blocks(8)], nv.f32))
+    named.append(("14 with 256x128x64, groups of 8", [*sc.wgmma_steps((256, 128, 64)), group_blocks(8)], nv.f32))
+    for end in ("wmma", "mma", "wgmma"):
+        named.append((f"{end} with f16 sums", end_steps(end, SPACE[end][0]), nv.f16))
     return named
 
 
@@ -108,30 +127,53 @@ def ablate(n: int, pairs: int) -> None:
     (RESULTS / "schedule-ablation.svg").write_text(str(picture))
 
 
-def sweep(sizes: range, pairs: int, end: str) -> None:
-    found = []
-    for n in sizes:
-        for sums in (nv.f32, nv.f16):
-            best: Row | None = None
-            for tile, warp in TILES:
-                if any(n % extent for extent in tile):
-                    continue
-                try:
-                    row = timed(n, ENDS[end](tile, warp), sums, 3)
-                except nv.ScheduleError:  # of sums or tiles that this end does not have
-                    continue
-                if row["right"] and row["repeats"] and (best is None or row["ratio"] > best["ratio"]):
-                    best = {"tile": tile, "warp": warp, **row}
-            if best is None:
-                print(f"{n} {sums.name}: no tile fits")
-                continue
-            again = timed(n, ENDS[end](best["tile"], best["warp"]), sums, pairs)
-            kind = f"{sums.name} sums"
-            found.append({"m": n, "n": n, "k": n, "kind": kind, "size": str(n), **best, **again})
-            print(f"{n:6} {kind}: {again['tflops']:6.1f} TFLOPS, {again['ratio']:.3f}, {best['tile']}", flush=True)
-    write(RESULTS / f"schedule-sweep-{end}.json", "bench_schedule.py", {"machine": machine(), "rows": found})
-    picture = charts.over_sizes(f"{end} by a schedule beside cuBLAS, f16", "n = M = N = K", found, lambda r: r["kind"])
-    (RESULTS / f"schedule-sweep-{end}.svg").write_text(str(picture))
+Job = tuple[int, str, str, int]
+"""n; the type of the sums; the end; the number in its `SPACE`."""
+
+
+def prepare(job: Job) -> Any:
+    n, sums, end, number = job
+    dtype = nv.f16 if sums == "f16" else nv.f32
+    gemm = sc.compile(sc.matmul(n, n, n, sums=dtype), end_steps(end, SPACE[end][number]))
+    shapes = [nv.ShapeDtype((n, n), kind) for kind in (nv.f16, nv.f16, dtype)]
+    (kernel,) = gemm.compile(*shapes).kernels.values()
+    assert kernel.resources.spill_stores == 0, "it spills registers"
+    return gemm
+
+
+def raced(job: Job, gemm: Any) -> Row:
+    n, sums, end, number = job
+    generator = torch.Generator(device="cuda").manual_seed(n)
+    a, b = (torch.randn(n, n, generator=generator, device="cuda").half() for _ in range(2))
+    c = torch.full((n, n), float("nan"), dtype=getattr(torch, "float16" if sums == "f16" else "float32"), device="cuda")
+    out = torch.empty_like(a)
+    gemm(a, b, c)
+    torch.mm(a, b, out=out)
+    error = ((c.float() - out.float()).norm() / out.float().norm()).item()
+    pair = measure(lambda: gemm(a, b, c), lambda: torch.mm(a, b, out=out), pairs=8, warmup=1).summary()
+    flop = 2e-9 * n**3
+    return {
+        "m": n, "n": n, "k": n, "end": end, "sums": sums, "kind": f"{end}, {sums} sums", "size": str(n),
+        "tiles": SPACE[end][number], "error": error, "right": error < (2e-2 if sums == "f16" else 1e-3),
+        "tflops": flop / pair["a_ms"], "library_tflops": flop / pair["b_ms"], **pair,
+    }  # fmt: skip
+
+
+def sweep(sizes: range, ends: list[str], limit: float) -> None:
+    """Each tile of the space at each size; the fastest is kept."""
+    jobs = [(n, sums, end, i) for n in sizes for end in ends for sums in ("f32", "f16") for i in range(len(SPACE[end]))]
+    best: dict[tuple[int, str], Row] = {}
+    for job, row in shares.run(jobs, prepare, raced, limit=limit):
+        if not isinstance(row, dict) or not row["right"]:
+            print(job, row if not isinstance(row, dict) else f"WRONG ({row['error']:.2g})", flush=True)
+        elif row["ratio"] > best.get((row["m"], row["kind"]), {"ratio": 0})["ratio"]:
+            best[row["m"], row["kind"]] = row
+    found = sorted(best.values(), key=lambda r: (r["kind"], r["m"]))
+    for row in found:
+        print(f"{row['kind']:16} {row['m']:6} {row['tflops']:6.1f} {row['ratio']:.3f} {row['tiles']}")
+    write(RESULTS / "schedule-sweep.json", "bench_schedule.py", {"machine": machine(), "rows": found})
+    picture = charts.over_sizes("Schedules beside cuBLAS, f16", "n = M = N = K", found, lambda r: r["kind"])
+    (RESULTS / "schedule-sweep.svg").write_text(str(picture))
 
 
 def main() -> None:
@@ -139,11 +181,12 @@ def main() -> None:
     parser.add_argument("--n", type=int, default=8192)
     parser.add_argument("--pairs", type=int, default=12)
     parser.add_argument("--sweep", metavar="FIRST:LAST:STEP")
-    parser.add_argument("--end", choices=ENDS, default="wmma", help="of a sweep (default: %(default)s)")
+    parser.add_argument("--ends", nargs="+", choices=SPACE, default=list(SPACE), help="of a sweep (default: all)")
+    parser.add_argument("--limit", type=float, default=float("inf"), help="seconds after which a sweep begins nothing")
     chosen = parser.parse_args()
     if chosen.sweep:
         first, last, step = map(int, chosen.sweep.split(":"))
-        sweep(range(first, last + 1, step), chosen.pairs, chosen.end)
+        sweep(range(first, last + 1, step), chosen.ends, chosen.limit)
     else:
         ablate(chosen.n, chosen.pairs)
 

@@ -17,8 +17,8 @@ start in the same bank: 4 elements more, and they don't.
     columns of one thread      row 4   x x x x x x x x . . . . . . . . . . . . . . . .
                                row 5   x x x x . . . . . . . . x x x x . . . . . . . .
 
-In a schedule, ``tile_fragments(m, n, k)`` makes the tiles, ``spread`` shares each among the threads, ``vectorize`` makes
-vectors of what a thread has of one, ``fma`` multiplies them, and ``pad`` makes rows longer.
+In a schedule, ``tile_fragments(m, n, k)`` makes the tiles, ``spread`` shares each among the threads, ``vectorize``
+makes vectors of what a thread has of one, ``fma`` multiplies them, and ``pad`` makes rows longer.
 
 Try: --tile 64x64x8; ``nvdsl show chapters/simt/registers.py sass``: count FFMA and LDS in the loop.
 
@@ -32,11 +32,13 @@ Break it: let the rows of the padded tile begin anywhere.
     TraceError
 """
 
-import numpy as np
-
 import nvdsl as nv
 from chapters.simt.blocks import check
 from nvdsl import schedule as sc
+
+
+def outer(u, v, acc):
+    return [[nv.math.fma(u[i], v[j], acc[i][j]) for j in range(len(v))] for i in range(len(u))]
 
 
 def multiply(A, B, rows, columns, acc, vectors):
@@ -45,13 +47,13 @@ def multiply(A, B, rows, columns, acc, vectors):
     if not vectors:
         for k in range(depth):
             u, v = [A[row, k] for row in rows], [B[k, column] for column in columns]
-            acc = [[nv.math.fma(x, y, z) for y, z in zip(v, sums)] for x, sums in zip(u, acc)]
+            acc = outer(u, v, acc)
         return acc
     for k in range(0, depth, 4):
         u = [A.vector((row, k), 4) for row in rows]
         for i in range(4):
             v = [y for column in columns[::4] for y in B.vector((k + i, column), 4)]
-            acc = [[nv.math.fma(x[i], y, z) for y, z in zip(v, sums)] for x, sums in zip(u, acc)]
+            acc = outer([x[i] for x in u], v, acc)
     return acc
 
 
@@ -68,13 +70,14 @@ def places(tile, threads, spread):
 def store(c, top, left, rows, columns, acc, vectors):
     (m, n) = c.shape
     width = 4 if vectors and n % 4 == 0 else 1
-    for row, sums in zip(rows, acc):
+    for i in range(len(rows)):
         for j in range(0, len(columns), width):
-            if top + row < m and left + columns[j] < n:
+            row, column = top + rows[i], left + columns[j]
+            if row < m and column < n:
                 if width == 4:
-                    c.store_vector(nv.vector(sums[j : j + 4]), (top + row, left + columns[j]))
+                    c.store_vector(nv.vector(acc[i][j : j + 4]), (row, column))
                 else:
-                    c[top + row, left + columns[j]] = sums[j]
+                    c[row, column] = acc[i][j]
 
 
 @nv.jit

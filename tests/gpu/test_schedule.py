@@ -117,3 +117,69 @@ def test_arrays_of_the_device_and_streams():
             gemm(a, b, c)
     stream.synchronize()
     assert torch.equal(c, (a.float() @ b.float()))
+
+
+def guarded(steps, m, n, k, dtype=nv.f16, sums=nv.f32, **what):
+    """A product in the middle of a larger allocation, whose rest stays as it was."""
+    torch = pytest.importorskip("torch")
+    kinds = {"f16": torch.float16, "bf16": torch.bfloat16, "f32": torch.float32}
+    lead = () if what.get("batch") is None else (what["batch"],)
+    transposed = what.get("transpose_a", False), what.get("transpose_b", False)
+    shapes = ((k, m) if transposed[0] else (m, k)), ((n, k) if transposed[1] else (k, n))
+    a, b = (torch.randint(-2, 3, (*lead, *shape), device="cuda").to(kinds[dtype.name]) for shape in shapes)
+    count = int(np.prod((*lead, m, n)))
+    whole = torch.full((count + 2048,), 7.0, dtype=kinds[sums.name], device="cuda")
+    c = whole[1024 : 1024 + count].view(*lead, m, n)
+    want = (a.mT if transposed[0] else a).float() @ (b.mT if transposed[1] else b).float()
+    gemm = sc.compile(sc.matmul(m, n, k, dtype, sums=sums, **what), steps)
+    for _ in range(3):
+        c.fill_(7.0)
+        gemm(a, b, c)
+        assert torch.equal(c.float(), want + 7 * what.get("add", False))
+    assert (whole[:1024] == 7).all() and (whole[1024 + count :] == 7).all()
+
+
+SIZES = [(500, 264, 520), (501, 263, 519), (1, 1, 1), (33, 1000, 77), (640, 128, 34)]
+BLOCK, WARP = (64, 64, 32), (32, 32)
+ENDS = {
+    "simt": (sc.simt_steps((64, 64, 8), (16, 32), (8, 8)), nv.f32),
+    "wmma": (sc.wmma_steps(BLOCK, WARP, stages=3), nv.f16),
+    "tf32 by wmma": (sc.wmma_steps((64, 64, 16), WARP, nv.f32), nv.f32),
+    "mma.sync": (sc.mma_steps(BLOCK, WARP, stages=4), nv.f16),
+    "mma.sync, bf16": (sc.mma_steps(BLOCK, WARP, nv.bf16, stages=3), nv.bf16),
+    "mma.sync, tf32": (sc.mma_steps(BLOCK, WARP, nv.f32), nv.f32),
+}
+
+
+@pytest.mark.parametrize("end", ENDS)
+@in_child(timeout=120)
+def test_any_extents(end):
+    steps, dtype = ENDS[end]
+    for size in SIZES:
+        guarded(steps, *size, dtype)
+    guarded(steps, 130, 70, 90, dtype, transpose_a=True, transpose_b=True)
+    guarded(steps, 65, 70, 61, dtype, add=True, batch=3)
+
+
+@in_child(timeout=120)
+def test_payloads_of_wgmma():
+    steps = sc.wgmma_steps((128, 64, 64), 3)
+    guarded(steps, 514, 264, 520, nv.bf16)
+    guarded(steps, 512, 264, 128, sums=nv.f16)
+    guarded(steps, 512, 264, 520, transpose_a=True, transpose_b=True, batch=3)
+    guarded(steps, 512, 264, 520, transpose_a=True, add=True)
+    guarded(steps, 130, 64, 8)
+    guarded(sc.wgmma_steps((128, 64, 32), 3), 514, 264, 516, nv.f32, transpose_b=True)
+    guarded(sc.wgmma_steps(), 1000, 2000, 4008)
+
+
+@in_child(timeout=120)
+def test_operations_around_a_product():
+    def reference(a, b, e, c):
+        return np.maximum(np.maximum(a, 0) @ b + e[:, None], 0)
+
+    what = {"of_a": lambda x: nv.max(x, nv.f16(0)), "then": lambda x, e: nv.max(x + e, 0.0), "operands": ["m"]}
+    check(sc.mma_steps(stages=3), 512, 512, 256, lambda a, b, e, c: np.maximum(a @ b + e[:, None], 0),
+          then=what["then"], operands=["m"])  # fmt: skip
+    check(sc.fma_steps((32, 32, 16), (8, 8)), 128, 128, 64, reference, **what)
+    check(sc.simt_steps((64, 64, 16), (16, 32), (8, 8), nv.f16, stages=1), 256, 192, 128, reference, **what)
