@@ -12,17 +12,19 @@ permutes each row's parts of 16 bytes, so that eight rows of a matrix lie in dif
 
 **mma.sync with cp.async** (``stages=3``): ``copy_async`` in the place of ``hide_latency``. Copies go from global to
 shared memory without registers, two turns ahead, into three buffers. A turn waits for its own group of copies. One
-barrier then says both: the tiles are there for all, and the buffer of the turn before is free.
+barrier then says both: the tiles are there for all, and the buffer of the turn before is free. ``prefetch`` moves both
+before the last products of a turn, which then hide the first ``ldmatrix`` of the next.
 
 **wgmma** (``sc.wgmma_steps``): Hopper's own. One thread loads by TMA into a ring with mbarriers, and warpgroups
 multiply straight from shared memory, as chapter 5 does by hand. An element of C is finished in its register, by any
 function.
 
     wmma       load_matrix, mma       pad(8)      hide_latency()    add, multiply, divide, minimum, maximum behind it
-    mma_sync   ldmatrix, mma.sync     swizzle()   copy_async(3)     nothing behind it
+    mma_sync   ldmatrix, mma.sync     swizzle()   copy_async(3)     anything behind it
     wgmma      TMA, wgmma             swizzled by TMA, a ring of 4  anything behind it
 
-Each is refused by its step where it does not fit: ``wmma`` for bf16, ``wgmma`` for transposed operands, and so on.
+Each is refused by its step where it does not fit: ``wmma`` for bf16, ``wgmma`` for rows that TMA does not take, and so
+on (docs/schedules.md has a table).
 
 Try: ``nvdsl show chapters/passes/three_ends.py steps --after wgmma``, ``nvdsl show chapters/passes/three_ends.py ptx``;
 ``transpose_a=True`` in `sc.matmul`.
@@ -32,7 +34,7 @@ Break it: a ring of one slot.
     -     yield "wgmma, TMA, ring", sc.wgmma_steps(tile, stages)
     +     yield "wgmma, TMA, ring", sc.wgmma_steps(tile, 1)
 
-    ScheduleError: three_ends.py:51: step wgmma(1, 2): 1 stages for 2 warpgroups
+    ScheduleError: three_ends.py:53: step wgmma(1, 2): 1 stages for 2 warpgroups
       rule: a ring has two slots or more, and a block at most 1,024 threads
       fix:  wgmma(4, 2)
 """

@@ -29,8 +29,12 @@ Break it: no barrier behind the products.
 
     -             nv.sync_threads()  # before the next step overwrites them
 
-    SimError: blocks.py:67: store by warp 0 of block (0, 0) at blocks.py:67 touches bytes 0..31 of shared memory (and
-          more) of load by warp 1 of block (0, 0) at blocks.py:71: nothing orders the two
+    SimError: blocks.py:78: store by warp 0 of block (0, 0) at blocks.py:78 touches bytes 1024..1535 of shared memory of
+          load by warp 7 of block (0, 0) at blocks.py:81: nothing orders the two
+      first:  load by warp 7 of block (0, 0) at blocks.py:81
+      second: store by warp 0 of block (0, 0) at blocks.py:78
+      rule: a barrier must order another warp's load before this store
+      fix:  nv.sync_threads(), a named barrier or an mbarrier between the two
 """
 
 import numpy as np

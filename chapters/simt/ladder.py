@@ -22,12 +22,17 @@ Try: --stages 2; ``nvdsl show chapters/simt/ladder.py steps --after copy_async``
 
 Next: tensor cores. ``chapters/passes/ladder.py`` goes there by schedules, chapter 3 by hand.
 
-Break it: start copies into the buffer that is being multiplied.
+Break it: fill all buffers before the loop.
 
-    -             ahead = step + (stages - 1)
-    +             ahead = step + stages
+    -         for slot in range(stages - 1):
+    +         for slot in range(stages):
 
-    SimError
+    SimError: ladder.py:62: cp.async by warp 0 at ladder.py:62 touches bytes 5120..5183 of shared memory (and more) of
+          cp.async by warp 0 at ladder.py:62: nothing orders the two
+      first:  cp.async by warp 0 at ladder.py:62
+      second: cp.async by warp 0 at ladder.py:62
+      rule: the bytes of a cp.async are there for the thread that waited for its group (PTX ISA, cp.async)
+      fix:  nv.cp_async_commit() and nv.cp_async_wait(0) in the threads that copied, then a barrier, before the access
 """
 
 import nvdsl as nv

@@ -29,7 +29,10 @@ Break it: let the rows of the padded tile begin anywhere.
     -         A = nv.smem((tile[0], depth + pad), nv.f32)[:, :depth]
     +         A = nv.smem((tile[0], depth + 1), nv.f32)[:, :depth]
 
-    TraceError
+    TraceError: registers.py:56: a vector access of 4 x f32 (16 bytes) at a multiple of 16 bytes, plus 4: no multiple of
+          16
+      rule: an access of several elements is aligned to its size (PTX ISA, Addresses as operands)
+      fix:  start at a multiple of 16 bytes, or take fewer elements
 """
 
 import nvdsl as nv

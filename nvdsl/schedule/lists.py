@@ -44,8 +44,8 @@ def simt_steps(
     without: Sequence[str] = (),
 ) -> list[Step]:
     """The same in registers: each of ``threads`` (down, across) has a part of every ``tile`` (m, n) of the block's, and
-    multiplies and adds vectors by fma. ``dtype``: of the operands. From two ``stages`` on, copies are those of cp.async,
-    into as many buffers.
+    multiplies and adds vectors by fma. ``dtype``: of the operands. From two ``stages`` on, copies are those of
+    cp.async, into as many buffers.
 
     ``without``: names of steps to leave out: merge_barriers, pad, permute, hide_latency, and "wide" for
     copies of one element at a time.

@@ -28,6 +28,7 @@ ROOT = Path(__file__).parents[2]
 CHAPTERS = [
     *sorted((ROOT / "chapters").glob("ch*.py"), key=lambda path: int(re.findall(r"\d+", path.stem)[0])),
     *sorted((ROOT / "chapters" / "passes").glob("*.py")),
+    *sorted((ROOT / "chapters" / "simt").glob("*.py")),
 ]
 
 _SECTION = re.compile(r"\nBreak it: (?:.+\n)+\n(?P<change>(?:    [-+] .*\n)+)\n(?P<report>(?:    .*\n)+)")
