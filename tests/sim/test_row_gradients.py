@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 import nvdsl as nv
 from nvdsl import sim
+from nvdsl.kernels.rows import config
 from nvdsl.kernels.rows.config import RowsConfig
 from nvdsl.kernels.rows.norm_backward_kernels import norm_backward
 from tests.exhaustive import exhaustive, sample
@@ -124,6 +125,18 @@ def test_gradients_of_weights_do_not_depend_on_how_rows_are_shared():
     close(dweight, expected[1], np.float32, scale=50)
     again = nv.rms_norm_backward(dy, x, rstd)[1]
     np.testing.assert_array_equal(dweight, again)
+
+
+def test_rows_too_long_for_sums_in_registers(monkeypatch):
+    monkeypatch.setattr(config, "_SUMS", 1)
+    monkeypatch.setattr(config, "_MOST_BLOCKS", 1)
+    dy, x = some((5, 2056), np.float32, np.float32)
+    *_, mean, rstd = nv.layer_norm(x, mean=True, rstd=True)
+    expected = reference.norm_backward(dy, x, centered=True, eps=1e-5)
+    _, dweight, dbias = nv.layer_norm_backward(dy, x, mean, rstd, dx=dy)
+    close(dy, expected[0], np.float32)
+    close(dweight, expected[1], np.float32, scale=10)
+    close(dbias, expected[2], np.float32, scale=10)
 
 
 def test_no_rows():

@@ -9,7 +9,7 @@ from typing import Any
 import nvdsl as nv
 from nvdsl.errors import ArgumentError
 from nvdsl.kernels.arguments import ALIGNMENT, Argument
-from nvdsl.kernels.rows.config import MOST_COLUMNS, RowsConfig, choose
+from nvdsl.kernels.rows.config import MOST_COLUMNS, RowsConfig, choose, choose_persistent
 
 FLOATS = (nv.f16, nv.bf16, nv.f32)
 
@@ -138,9 +138,19 @@ def check_apart(
 def configuration(rows: Rows, others: Sequence[Any], *, held: int = 1) -> RowsConfig:
     """How threads share the rows of a call. ``others``: its further arrays; ``held``: how many arrays of rows a thread
     holds parts of."""
+    return choose(rows.cols, *_access(rows, others), arrays=held)
+
+
+def persistent(rows: Rows, gradient: Rows, others: Sequence[Any]) -> RowsConfig:
+    """The same for a persistent grid, to which rows of both come ahead of their turns."""
+    alike = rows.dtype.bytes == gradient.dtype.bytes
+    return choose_persistent(rows.cols, *_access(rows, [gradient, *others]), alike=alike)
+
+
+def _access(rows: Rows, others: Sequence[Any]) -> tuple[int, int]:
+    """Bytes of the largest elements, and of how many elements all rows' starts are a multiple."""
     arrays = [rows, *(x for x in others if isinstance(x, Rows | Vector))]
-    itemsize = max(x.dtype.bytes for x in arrays if isinstance(x, Rows))
-    return choose(rows.cols, itemsize, math.gcd(*(x.multiple for x in arrays)), arrays=held)
+    return max(x.dtype.bytes for x in arrays if isinstance(x, Rows)), math.gcd(*(x.multiple for x in arrays))
 
 
 def results(out: Any, *others: Any) -> Any:

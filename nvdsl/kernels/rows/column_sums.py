@@ -1,10 +1,15 @@
-"""Sums of columns: the last step of what many blocks have added up for a weight."""
+"""Sums of columns: what weight and bias of a norm get from all rows."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 import nvdsl as nv
+from nvdsl.kernels.rows.config import RowsConfig
 
 _LANES, _WARPS = 32, 16
+_THREADS = 128
 
 
 def add_up(partial: nv.Array, out: nv.Array, count: nv.Int) -> None:
@@ -30,3 +35,45 @@ def add_up(partial: nv.Array, out: nv.Array, count: nv.Int) -> None:
                 out[col] = total
 
     sum_of_columns()
+
+
+def column_gradients(
+    dy: nv.Array,
+    x: nv.Array,
+    mean: nv.Array | None,
+    rstd: nv.Array,
+    dweight: nv.Array | None,
+    partial: Sequence[nv.Array],
+    count: nv.Int,
+    config: RowsConfig,
+) -> None:
+    """In a host function, for rows of which a thread has too much to keep sums: each of ``partial`` gets ``count`` rows
+    of sums, for ``dweight`` first if there is one, then for dbias. A thread has ``config.wide`` columns of every
+    ``count``-th row."""
+    rows, cols = x.shape
+    wide = config.wide
+
+    @nv.kernel(grid=(nv.cdiv(cols, _THREADS * wide), count), block=_THREADS)
+    def columns() -> None:
+        col = (nv.block_id.x * _THREADS + nv.thread_id.x) * wide
+        zero = nv.vector([0.0] * wide, nv.f32)
+        totals: list[Any] = [zero for _ in partial]
+        if col < cols:
+            for row in nv.range(nv.block_id.y, rows, count):
+                gradient, given = dy.vector((row, col), wide).to(nv.f32), x.vector((row, col), wide).to(nv.f32)
+                apart = given if mean is None else given - mean[row]
+                for i in range(len(partial)):
+                    more = gradient * (apart * rstd[row]) if dweight is not None and i == 0 else gradient
+                    totals[i] = totals[i] + more
+            for i, into in enumerate(partial):
+                put(into, nv.block_id.y * cols + col, totals[i])
+
+    columns()
+
+
+def put(into: nv.Array, start: nv.Int, values: Any) -> None:
+    """Store a vector of f32, 16 bytes at a time."""
+    wide = values.shape[0]
+    for i in range(0, wide, 4):
+        piece = nv.vector([values[k] for k in range(i, min(i + 4, wide))])
+        into.store_vector(piece, start + i)

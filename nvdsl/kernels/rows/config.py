@@ -28,6 +28,16 @@ _MOST_HELD = 64
 """Elements that a thread holds: ptxas keeps them as f32. Where it had more, it reads its rows again."""
 
 
+_SUMS = 16
+"""Columns of a thread that keeps sums of them."""
+
+_PERSISTENT_THREADS = 512
+"""On an SM, of which each has 128 registers."""
+
+_RING_BYTES = 160 * 1024
+"""On an SM, for rows on their way."""
+
+
 @dataclass(frozen=True)
 class RowsConfig:
     """``wide`` elements in an access, ``lanes`` threads of a block for a row, ``cluster`` blocks, ``steps`` accesses of
@@ -77,6 +87,22 @@ def choose(cols: int, itemsize: int, multiple: int, *, arrays: int = 1) -> RowsC
     steps = _rounded(nv.cdiv(cols, stride))
     held = arrays * steps * wide <= _MOST_HELD
     return RowsConfig(wide, lanes, cluster, steps, cols // stride, held)
+
+
+def choose_persistent(cols: int, itemsize: int, multiple: int, *, alike: bool) -> RowsConfig:
+    """For a persistent grid whose threads keep two sums for each of their columns: few columns each, and rows of two
+    arrays on their way where bulk copies can bring them. ``alike``: their elements have one size."""
+    wide = math.gcd(cols, multiple, ALIGNMENT // itemsize)
+    lanes = next((lanes for lanes in (8, 16, 32, 64, 128, 256) if cols <= _SUMS * lanes), 512)
+    cluster = next((n for n in (1, 2, 4) if cols <= _SUMS * lanes * n), _MOST_BLOCKS)
+    stride = wide * lanes * cluster
+    steps = _rounded(nv.cdiv(cols, stride))
+    held = steps * wide <= _SUMS
+    groups = max(lanes, _SMALLEST_BLOCK) // lanes
+    slot = 2 * itemsize * steps * wide * lanes * groups
+    blocks = max(_PERSISTENT_THREADS // max(lanes, _SMALLEST_BLOCK), 1)
+    ahead = min(_RING_BYTES // blocks // slot, 4) if held and alike and wide * itemsize == ALIGNMENT else 0
+    return RowsConfig(wide, lanes, cluster, steps, cols // stride, held, blocks_per_sm=blocks, ahead=ahead)
 
 
 def _rounded(steps: int) -> int:

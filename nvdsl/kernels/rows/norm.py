@@ -14,7 +14,17 @@ from nvdsl.kernels.gemm.launch import sms
 from nvdsl.kernels.gemm.options import dtype as element_type
 from nvdsl.kernels.repeated import Repeated
 from nvdsl.kernels.rows import norm_backward_kernels, norm_kernels
-from nvdsl.kernels.rows.argument import FLOATS, PerRow, Rows, Vector, asked, check_apart, configuration, results
+from nvdsl.kernels.rows.argument import (
+    FLOATS,
+    PerRow,
+    Rows,
+    Vector,
+    asked,
+    check_apart,
+    configuration,
+    persistent,
+    results,
+)
 from nvdsl.trace import decorated
 
 Asked = ArrayLike | bool | None
@@ -24,9 +34,6 @@ _FORWARD = Repeated(
     "x weight bias out residual residual_out mean rstd scale", outputs="out residual_out mean rstd scale"
 )
 _BACKWARD = Repeated("dy x mean rstd weight dx dresidual dweight dbias", outputs="dx dweight dbias")
-
-_BLOCKS_PER_SM = 2
-"""Of a gradient's persistent grid."""
 
 
 @at_call
@@ -223,8 +230,8 @@ def _backward(
     kind = nv.f32 if factor is None else factor.dtype
     sums = [Vector.output(name, each, rows, kind) for name, each in (("dweight", dweight), ("dbias", dbias))]
     apart = check_apart([into, *sums], [factor, *numbers], [rows, gradient, beyond])
-    config = configuration(rows, [gradient, into, beyond, factor, *sums], held=2)
-    blocks = max(sms(target) * _BLOCKS_PER_SM // config.cluster, 1)
+    config = persistent(rows, gradient, [into, beyond, factor, *sums])
+    blocks = max(sms(target) * config.blocks_per_sm // config.cluster, 1)
     given = gradient, rows, into, *numbers, factor, beyond, *sums
     constants = {"blocks": blocks, "config": config}
     _BACKWARD.run(norm_backward_kernels.norm_backward, given, constants, arrays, rest, stream, target, apart)

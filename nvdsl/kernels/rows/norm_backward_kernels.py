@@ -10,7 +10,7 @@ from typing import Any
 
 import nvdsl as nv
 from nvdsl.kernels.rows.ahead import Ahead
-from nvdsl.kernels.rows.column_sums import add_up
+from nvdsl.kernels.rows.column_sums import add_up, column_gradients, put
 from nvdsl.kernels.rows.config import RowsConfig
 from nvdsl.kernels.rows.row import Beside, Matrix, Parts, PerRow, Row, Vector
 
@@ -30,11 +30,13 @@ def norm_backward(
     blocks: int,
     config: RowsConfig,
 ) -> None:
-    """``mean`` is None: RMSNorm. ``blocks``: at most so many work on rows, clusters counted as one."""
+    """``mean`` is None: RMSNorm. ``blocks``: at most so many work on rows, clusters counted as one. Where a thread does
+    not hold its part of a row, it has no registers for sums either: those are made by columns."""
     rows, cols = x.shape
     count = nv.min(nv.cdiv(rows, config.groups), blocks)
     sums = [out for out in (dweight, dbias) if out is not None]
     partial = [nv.empty((nv.max(count, 1) * cols,), nv.f32) for _ in sums]
+    kept = sums if config.held else []
 
     @nv.kernel(
         grid=count * config.cluster, block=config.threads, cluster=config.cluster, blocks_per_sm=config.blocks_per_sm
@@ -42,7 +44,7 @@ def norm_backward(
     def kernel() -> None:
         block, group = nv.block_id.x // config.cluster, nv.thread_id.x // config.lanes
         zero = nv.vector([0.0] * config.wide, nv.f32)
-        totals = [[zero for _ in range(config.steps)] for _ in sums]
+        totals = [[zero for _ in range(config.steps)] for _ in kept]
         first = block * config.groups + group
         ahead = Ahead([dy, x], config, first, count * config.groups) if config.ahead else None
         state = nv.PipelineState(max(config.ahead, 1))
@@ -57,14 +59,16 @@ def norm_backward(
                 gradient, given = ahead.read(row, state)
             gradient, normalized = _one_row(row, gradient, given, dx, mean, rstd, weight, dresidual, ahead, state)
             state = state.next()
-            for i, out in enumerate(sums):
+            for i, out in enumerate(kept):
                 for step in range(config.steps):
                     more = gradient(step) * normalized(step) if out is dweight else gradient(step)
                     totals[i][step] = totals[i][step] + more
         row = Row(x.shape, config, group)
-        for total, into in zip(totals, partial, strict=True):
+        for total, into in zip(totals, partial, strict=False):
             _store(row, total, into, block)
 
+    if sums and not config.held:
+        column_gradients(dy, x, mean, rstd, dweight, partial, count, config)  # before dx takes the place of one
     kernel()
     for out, each in zip(sums, partial, strict=True):
         add_up(each, out, count)
@@ -119,13 +123,13 @@ def _store(row: Row, total: list[Any], into: nv.Array, block: nv.Int) -> None:
     if config.groups == 1:
         for step in range(config.steps):
             if row.inside(step):
-                _put(into, block * row.cols + row.column(step), total[step])
+                put(into, block * row.cols + row.column(step), total[step])
         return
     length = config.steps * config.stride
     shared = nv.smem(config.groups * length, nv.f32)
     group = nv.thread_id.x // config.lanes
     for step in range(config.steps):
-        _put(shared, group * length + row.column(step), total[step])
+        put(shared, group * length + row.column(step), total[step])
     nv.sync_threads()
     for first in range(0, length, config.threads):
         col = first + nv.thread_id.x
@@ -135,10 +139,3 @@ def _store(row: Row, total: list[Any], into: nv.Array, block: nv.Int) -> None:
                 value = value + shared[other * length + col]
             into[block * row.cols + col] = value
     nv.sync_threads()
-
-
-def _put(into: nv.Array, start: nv.Int, values: Any) -> None:
-    wide = values.shape[0]
-    for i in range(0, wide, 4):
-        piece = nv.vector([values[k] for k in range(i, min(i + 4, wide))])
-        into.store_vector(piece, start + i)
