@@ -1,0 +1,78 @@
+"""nv.quantized_matmul beside cuBLAS with 16-bit weights: times and ratios of single calls, in turn, L2 flushed.
+
+python benchmarks/bench_quantized.py [--kinds u4 u8 e4m3] [--rows 1 16] [--out benchmarks/results/quantized-h200.json]
+
+Weights are random bits. The first 256 columns of each result are checked.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import sys
+from pathlib import Path
+from typing import Any
+
+import torch
+
+import nvdsl as nv
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+from benchmarks.paired import machine, race, write
+
+WEIGHTS = ["4096x4096", "4096x14336", "14336x4096", "8192x8192", "8192x28672"]
+BITS = {"u4": 4, "u8": 8, "e4m3": 8}
+
+
+def weight(kind: str, k: int, n: int, group: int) -> nv.QuantizedWeight:
+    empty = nv.QuantizedWeight(kind, (k, n), group, None, None)
+    data, scales = empty.packed_shapes
+    bits = torch.randint(-(2**31), 2**31 - 1, data, device="cuda", dtype=torch.int32)
+    if kind == "e4m3":
+        bits &= 0x77777777  # no NaN among them
+    return nv.QuantizedWeight(kind, (k, n), group, bits, torch.full(scales, 0.01, device="cuda", dtype=torch.float16))
+
+
+def run(kind: str, rows: int, k: int, n: int, group: int, rounds: int) -> dict[str, Any]:
+    torch.manual_seed(rows + k + n)
+    x = torch.randn(rows, k, device="cuda", dtype=torch.bfloat16)
+    w = torch.randn(n, k, device="cuda", dtype=torch.bfloat16).T
+    q = weight(kind, k, n, group)
+    out, theirs = (torch.full((rows, n), torch.nan, device="cuda", dtype=torch.bfloat16) for _ in range(2))
+    nv.quantized_matmul(x, q, out)
+    first = nv.QuantizedWeight(kind, (k, 256), group, q.data[:1].cpu().numpy(), q.scales[:, :256].cpu().numpy())
+    expected = x.double() @ torch.from_numpy(first.dequantized()).cuda().double()
+    error = float((out[:, :256].double() - expected).norm() / expected.norm())
+    assert error < 5e-3, f"wrong by {error:.4f}"
+    calls = {"nvdsl": lambda: nv.quantized_matmul(x, q, out), "cublas": lambda: torch.mm(x, w, out=theirs)}
+    times = race(calls, rounds, warmup=2)
+    ours, cublas = (statistics.median(times[name]) for name in ("nvdsl", "cublas"))
+    ratio = statistics.median(b / a for a, b in zip(times["nvdsl"], times["cublas"], strict=True))
+    read = (k * n * BITS[kind] / 8 + (k + n) * rows * 2) / 1e9
+    row: dict[str, Any] = {"kind": kind, "group": group, "rows": rows, "k": k, "n": n}
+    return row | {"us": 1e3 * ours, "cublas_us": 1e3 * cublas, "ratio": ratio, "gb_s": read / ours * 1e3}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--kinds", nargs="+", default=["u4"], choices=list(BITS))
+    parser.add_argument("--rows", nargs="+", type=int, default=[1, 8, 16, 32, 64])
+    parser.add_argument("--weights", nargs="+", default=WEIGHTS, metavar="KxN")
+    parser.add_argument("--group", type=int, default=128)
+    parser.add_argument("--rounds", type=int, default=16)
+    parser.add_argument("--out", type=Path)
+    args = parser.parse_args()
+    found = []
+    for kind in args.kinds:
+        for size in args.weights:
+            for rows in args.rows:
+                row = run(kind, rows, *map(int, size.split("x")), args.group, args.rounds)
+                found.append(row)
+                shown = (f"{name} {row[name]:.1f}" for name in ("us", "cublas_us", "gb_s"))
+                print(f"{kind} {rows:>3} x {size:<12} ratio {row['ratio']:.2f}", *shown, flush=True)
+    if args.out:
+        write(args.out, "bench_quantized.py", {"machine": machine(), "rows": found})
+
+
+if __name__ == "__main__":
+    main()
