@@ -35,8 +35,8 @@ def run(n: int, rounds: int) -> dict[str, Any]:
         "nvdsl": lambda: nv.matmul(a, b.T, out, scale_a=rows, scale_b=cols),
         "cublas_one_scale": lambda: torch._scaled_mm(a, b.T, one, one, out_dtype=torch.bfloat16),
     }
-    by_columns = rows.T.contiguous().T
-    same = lambda: torch._scaled_mm(a, b.T, by_columns, cols, out_dtype=torch.bfloat16)  # noqa: E731
+    by_columns = [x.T.contiguous().T for x in (rows, cols)]  # torch wants them so
+    same = lambda: torch._scaled_mm(a, b.T, *by_columns, out_dtype=torch.bfloat16)  # noqa: E731
     try:
         same()
         calls["torch_block_scales"] = same
