@@ -14,7 +14,7 @@ shared memory, in the order of K.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,6 +22,7 @@ import nvdsl as nv
 from nvdsl.hopper import arch
 from nvdsl.kernels.blocks.dequantize import BITS, dequantized, zero_pair
 from nvdsl.lang.fragment import operand_of
+from nvdsl.ops.warp import WARP_GROUP_SIZE
 
 SLICE = 128
 """Elements of K in a slot of the ring."""
@@ -90,76 +91,37 @@ def matmul(
     ``weights``: i32, as `nvdsl.QuantizedWeight` packs them: a row for each 256 columns of w. ``scales``: (groups,
     columns rounded up); ``more``: zero points like them, and a bias of (N,), where ``zeros`` and ``bias`` say so.
     """
-    (M, N), (groups, _) = out.shape, scales.shape
+    M, N = out.shape
     steps = nv.cdiv(nv.cdiv(x.shape[1], SLICE), config.split)
-    tiles = nv.cdiv(N, config.cols)
-    swizzle = min(2 * group, 128)  # the bytes of a panel: a group is made of whole ones
-    load_x = nv.TMA(x, tile=(config.rows, SLICE), swizzle=swizzle)
-    words = SLICE * BITS[kind] // 64  # of a thread
-    per_slice = max(1, SLICE // group)  # groups
-    each_slot = config.warpgroups * 128 * words
-    tables = [scales, more[0]] if zeros else [scales]
+    operands = Operands(x, weights, [scales, more[0]] if zeros else [scales], kind, group, config)
 
     @nv.kernel(
-        grid=(config.split * tiles, nv.cdiv(M, config.rows)), block=config.threads, cluster=config.split,
-        blocks_per_sm=config.blocks_per_sm,
+        grid=(config.split * nv.cdiv(N, config.cols), nv.cdiv(M, config.rows)), block=config.threads,
+        cluster=config.split, blocks_per_sm=config.blocks_per_sm,
     )  # fmt: skip
     def kernel() -> None:
         rank = nv.cluster_rank() if config.split > 1 else 0
-        col0, row0 = nv.block_id.x // config.split * config.cols, nv.block_id.y * config.rows
-        X = nv.smem((config.stages, config.rows, SLICE), x.dtype, swizzle=swizzle)
-        W = nv.smem(config.stages * each_slot, nv.i32)
-        S = [nv.smem(config.stages * per_slice * config.cols, table.dtype) for table in tables]
+        row0, col0 = nv.block_id.y * config.rows, nv.block_id.x // config.split * config.cols
+        operands.allocate()
         sums = nv.smem((config.rows, config.cols + ROW), nv.f32)
-        loaded = config.rows * SLICE * 2 + config.cols * (words * 8 + per_slice * sum(t.dtype.bytes for t in tables))
-        ring = nv.Ring(config.stages, bytes=loaded, consumers=4 * config.warpgroups)
+        ring = nv.Ring(config.stages, bytes=operands.bytes, consumers=4 * config.warpgroups)
 
         if nv.warpgroup_id() == config.warpgroups:
             nv.setmaxnreg_dec(config.registers[0])
             if nv.warpgroup_thread() == 0:
                 state = ring.producer_state()
                 for step in nv.range(steps, unroll=False):
-                    k = rank * steps + step
-                    full = ring.acquire(state)
-                    # Beyond the end of K, x is zero, and the weights of any slice do.
-                    inside = nv.min(k, nv.cdiv(x.shape[1], SLICE) - 1)
-                    load_x.load(X[state.stage], full, (row0, k * SLICE))
-                    at = col0 // COLUMNS, inside * (2 * COLUMNS * words) + col0 % COLUMNS // 64 * (128 * words)
-                    start = state.stage * each_slot
-                    slot = W[start : start + each_slot]
-                    nv.bulk_load(slot, weights.view(at, (1, each_slot)), 4 * each_slot, full)
-                    for table, slots in zip(tables, S, strict=True):
-                        for number in nv.range(per_slice, unroll=False):
-                            at = nv.min(inside * SLICE // group + number, groups - 1), col0
-                            source = table.view(at, (1, config.cols))
-                            start = (state.stage * per_slice + number) * config.cols
-                            bytes = config.cols * table.dtype.bytes
-                            nv.bulk_load(slots[start : start + config.cols], source, bytes, full)
+                    operands.load(state.stage, ring.acquire(state), row0, col0, rank * steps + step)
                     state = state.next()
         else:
             nv.setmaxnreg_inc(config.registers[1])
             consumer, thread = nv.warpgroup_id(), nv.warpgroup_thread()
-            top, _ = nv.layout.accumulator_element(thread, 0)
-            col = consumer * 64 + top  # this thread's columns of w are this one and the 8th from it
             state = ring.consumer_state()
             total = nv.accumulator(64, config.rows, nv.f32)
-            width = SLICE // per_slice
             for _ in nv.range(steps, unroll=False):
                 ring.wait(state)
-                for j in range(per_slice):
-                    of_group = (state.stage * per_slice + j) * config.cols + col
-                    of_rows = [[nv.f32(slots[of_group + i]) for i in (0, 8)] for slots in S]
-                    zero = [nv.f32(128 if kind == "u8" else 8)] * 2 if not zeros else of_rows[1]
-                    zero = zero if kind == "e4m3" else [zero_pair(kind, x.dtype, z) for z in zero]
-                    start = (state.stage * config.warpgroups + consumer) * (128 * words)
-                    part = nv.accumulator(64, config.rows, nv.f32)
-                    for left in range(j * width, (j + 1) * width, min(width, config.at_once)):
-                        count = min(width, config.at_once)
-                        packed = _packed(W, start, thread, left * words // SLICE, count * words // SLICE)
-                        floats = operand_of(dequantized(packed, kind, x.dtype, zero), x.dtype)
-                        part += floats @ X[state.stage].cols(left, count).T
-                        nv.wgmma_wait(0)
-                    total = _scaled_sum(total, part, of_rows[0])
+                for part, of_rows in operands.sums_of_groups(state.stage, consumer):
+                    total = _scaled_sum(total, part, of_rows)
                 nv.sync_warp()  # all lanes have read their weights
                 ring.release(state, nv.lane_id() == 0)
                 state = state.next()
@@ -189,8 +151,77 @@ def matmul(
     kernel()
 
 
-def _packed(W: nv.Array, start: Any, thread: Any, first: int, count: int) -> list[Any]:
-    """Words ``first`` to ``first + count - 1`` of a thread: vectors of 16 bytes, thread beside thread."""
+class Operands:
+    """A slice of x, of the weights of a tile's columns, and of their scales (and zero points) in each slot of a ring.
+    Made in the host function; `allocate` is called in the kernel."""
+
+    def __init__(
+        self,
+        x: nv.Array,
+        weights: nv.Array,
+        tables: list[nv.Array],
+        kind: str,
+        group: int,
+        config: QuantizedConfig,
+    ) -> None:
+        self.weights, self.tables, self.kind, self.group, self.config = weights, tables, kind, group, config
+        self.dtype, self.slices = x.dtype, nv.cdiv(x.shape[1], SLICE)
+        self.swizzle = min(2 * group, 128)  # the bytes of a panel: a group is made of whole ones
+        self.map = nv.TMA(x, tile=(config.rows, SLICE), swizzle=self.swizzle)
+        self.words = SLICE * BITS[kind] // 64  # of a thread
+        self.each = config.warpgroups * WARP_GROUP_SIZE * self.words
+        self.groups = max(1, SLICE // group)  # of a slice
+        scales = self.groups * config.cols * sum(table.dtype.bytes for table in tables)
+        self.bytes = config.rows * SLICE * 2 + 4 * self.each + scales
+
+    def allocate(self) -> None:
+        config = self.config
+        self.X = nv.smem((config.stages, config.rows, SLICE), self.dtype, swizzle=self.swizzle)
+        self.W = nv.smem(config.stages * self.each, nv.i32)
+        self.S = [nv.smem(config.stages * self.groups * config.cols, table.dtype) for table in self.tables]
+
+    def load(self, stage: Any, full: nv.Mbarrier, row: Any, col: Any, k: Any) -> None:
+        """Load slice ``k`` of the tile at (``row``, ``col``). By one thread."""
+        # Beyond the end of K, x is zero, and the weights of any slice do.
+        inside = nv.min(k, self.slices - 1)
+        self.map.load(self.X[stage], full, (row, k * SLICE))
+        of_64 = WARP_GROUP_SIZE * self.words
+        place = col // COLUMNS, inside * (COLUMNS // 64 * of_64) + col % COLUMNS // 64 * of_64
+        start = stage * self.each
+        slot = self.W[start : start + self.each]
+        nv.bulk_load(slot, self.weights.view(place, (1, self.each)), 4 * self.each, full)
+        cols = self.config.cols
+        for table, slots in zip(self.tables, self.S, strict=True):
+            for number in nv.range(self.groups, unroll=False):
+                place = nv.min(inside * SLICE // self.group + number, table.shape[0] - 1), col
+                start = (stage * self.groups + number) * cols
+                slot = slots[start : start + cols]
+                nv.bulk_load(slot, table.view(place, (1, cols)), cols * table.dtype.bytes, full)
+
+    def sums_of_groups(self, stage: Any, consumer: Any) -> Iterator[tuple[nv.Accumulator, list[Any]]]:
+        """The products of each group in a slot, and the scales of this thread's two rows of them. By a warpgroup."""
+        config, thread = self.config, nv.warpgroup_thread()
+        top, _ = nv.layout.accumulator_element(thread, 0)
+        width = SLICE // self.groups
+        start = (stage * config.warpgroups + consumer) * (WARP_GROUP_SIZE * self.words)
+        for number in range(self.groups):
+            first = (stage * self.groups + number) * config.cols + consumer * 64 + top
+            of_rows = [[nv.f32(slots[first + i]) for i in (0, 8)] for slots in self.S]
+            zeros = of_rows[1] if len(of_rows) > 1 else [nv.f32(2.0 ** (BITS[self.kind] - 1))] * 2
+            subtracted = [] if self.kind == "e4m3" else [zero_pair(self.kind, self.dtype, zero) for zero in zeros]
+            part = nv.accumulator(64, config.rows, nv.f32)
+            count = min(width, config.at_once)
+            for left in range(number * width, (number + 1) * width, count):
+                packed = _packed(self.W, start, left * self.words // SLICE, count * self.words // SLICE)
+                floats = operand_of(dequantized(packed, self.kind, self.dtype, subtracted), self.dtype)
+                part += floats @ self.X[stage].cols(left, count).T
+                nv.wgmma_wait(0)
+            yield part, of_rows[0]
+
+
+def _packed(W: nv.Array, start: Any, first: int, count: int) -> list[Any]:
+    """Words ``first`` to ``first + count - 1`` of this thread: vectors of 16 bytes, thread beside thread."""
+    thread = nv.warpgroup_thread()
     found: list[Any] = []
     for i in range(first, first + count):
         if i == first or i % 4 == 0:
