@@ -1,6 +1,10 @@
-"""nv.softmax, nv.layer_norm and nv.rms_norm beside torch, QuACK where it is there, and a copy: GB/s, read and written.
+"""Functions over rows, and their gradients, beside torch, QuACK where it is there, and a copy: GB/s, read and written.
 
-python benchmarks/bench_rows.py [--sizes 32768x4096 ...] [--out benchmarks/results/rows-h200.json]
+python benchmarks/bench_rows.py [--sizes 32768x4096 ...] [--kernels softmax ...] [--out FILE.json]
+
+Weights are of the type that QuACK takes: that of x for RMSNorm, f32 for LayerNorm, which has no bias there.
+"layer_norm, bias" has a weight and a bias of the type of x, as torch takes them. A gradient reads two arrays of rows
+and writes one.
 """
 
 from __future__ import annotations
@@ -9,6 +13,7 @@ import argparse
 import statistics
 import sys
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -21,66 +26,139 @@ from benchmarks.paired import machine, race, write
 
 SIZES = ["32768x768", "65536x1024", "32768x4096", "16384x8192", "16384x16384", "8192x65536"]
 EPSILON = 1e-6
+F = torch.nn.functional
 
 
-def _quack() -> dict[str, Callable[..., Any]]:
-    """Its functions by the names of ours; none where it isn't installed."""
-    try:
-        from quack.rmsnorm import layernorm_fwd, rmsnorm_fwd
-        from quack.softmax import softmax_fwd
-    except ImportError:
-        return {}
-    return {
-        "softmax": lambda x, w, b, y: softmax_fwd(x),
-        "layer_norm": lambda x, w, b, y: layernorm_fwd(x, w, eps=EPSILON),
-        "rms_norm": lambda x, w, b, y: rmsnorm_fwd(x, w, eps=EPSILON),
+@dataclass
+class Problem:
+    """Rows ``x``, the gradient ``dy`` of a result, a weight of the rows' type and of f32, and where results go."""
+
+    x: torch.Tensor
+    dy: torch.Tensor
+    w: torch.Tensor
+    wide: torch.Tensor
+    out: torch.Tensor
+
+    @staticmethod
+    def of(rows: int, cols: int, dtype: torch.dtype) -> Problem:
+        torch.manual_seed(rows + cols)
+        x, dy = (torch.randn(rows, cols, device="cuda", dtype=dtype) for _ in range(2))
+        wide = torch.randn(cols, device="cuda")
+        return Problem(x, dy, wide.to(dtype), wide.to(dtype).float(), torch.empty_like(x))
+
+    @property
+    def first(self) -> Problem:
+        """The first rows, in f64."""
+        few = min(len(self.x), 256)
+        return Problem(*(t.double() for t in (self.x[:few], self.dy[:few], self.w, self.wide, self.out[:few])))
+
+
+def _softmax_backward(p: Problem) -> dict[str, Callable[[], Any]]:
+    y = torch.softmax(p.x.float(), -1).to(p.x.dtype)
+    calls = {
+        "nvdsl": lambda: nv.softmax_backward(p.dy, y, p.out),
+        "torch": lambda: torch.ops.aten._softmax_backward_data(p.dy, y, -1, y.dtype),
     }
+    if softmax_bwd := _quack("softmax", "softmax_bwd"):
+        calls["quack"] = lambda: softmax_bwd(p.dy, y)
+    return calls
 
 
-OURS: dict[str, Callable[..., Any]] = {
-    "softmax": lambda x, w, b, y: nv.softmax(x, y),
-    "layer_norm": lambda x, w, b, y: nv.layer_norm(x, w, b, y, eps=EPSILON),
-    "rms_norm": lambda x, w, b, y: nv.rms_norm(x, w, y, eps=EPSILON),
+def _norm_backward(p: Problem, centered: bool) -> dict[str, Callable[[], Any]]:
+    shape = p.w.shape
+    dw, db = torch.empty_like(p.w), torch.empty_like(p.w)
+    if centered:
+        _, mean, rstd = nv.layer_norm(p.x, mean=True, rstd=True, eps=EPSILON)
+        aten = torch.ops.aten.native_layer_norm_backward
+        return {
+            "nvdsl": lambda: nv.layer_norm_backward(p.dy, p.x, mean, rstd, p.w, p.out, dweight=dw, dbias=db),
+            "torch": lambda: aten(p.dy, p.x, shape, mean[:, None], rstd[:, None], p.w, p.w, [True] * 3),
+        }
+    _, rstd = nv.rms_norm(p.x, rstd=True, eps=EPSILON)
+    calls = {"nvdsl": lambda: nv.rms_norm_backward(p.dy, p.x, rstd, p.w, p.out, dweight=dw)}
+    if rmsnorm_bwd := _quack("rmsnorm", "rmsnorm_bwd"):
+        calls["quack"] = lambda: rmsnorm_bwd(p.x, p.w, p.dy, rstd)
+    return calls
+
+
+def _quack(module: str, name: str) -> Any:
+    """A function of QuACK's; None where it isn't installed."""
+    try:
+        return getattr(__import__(f"quack.{module}", fromlist=[name]), name, None)
+    except ImportError:
+        return None
+
+
+def _forward(p: Problem, ours: Callable[[], Any], other: Callable[[], Any], quack: Any, *given: Any) -> dict[str, Any]:
+    calls = {"nvdsl": ours, "torch": other}
+    if quack is not None:
+        calls["quack"] = lambda: quack(p.x, *given)
+    return calls
+
+
+KERNELS: dict[str, Callable[[Problem], dict[str, Callable[[], Any]]]] = {
+    "softmax": lambda p: _forward(
+        p, lambda: nv.softmax(p.x, p.out), lambda: torch.softmax(p.x, -1), _quack("softmax", "softmax_fwd")
+    ),
+    "layer_norm": lambda p: _forward(
+        p, lambda: nv.layer_norm(p.x, p.wide, None, p.out), lambda: F.layer_norm(p.x, p.w.shape, p.w),
+        _quack("rmsnorm", "layernorm_fwd"), p.wide,
+    ),
+    "layer_norm, bias": lambda p: _forward(
+        p, lambda: nv.layer_norm(p.x, p.w, p.w, p.out), lambda: F.layer_norm(p.x, p.w.shape, p.w, p.w), None
+    ),
+    "rms_norm": lambda p: _forward(
+        p, lambda: nv.rms_norm(p.x, p.w, p.out), lambda: F.rms_norm(p.x, p.w.shape, p.w, EPSILON),
+        _quack("rmsnorm", "rmsnorm_fwd"), p.w,
+    ),
+    "softmax_backward": _softmax_backward,
+    "rms_norm_backward": lambda p: _norm_backward(p, centered=False),
+    "layer_norm_backward": lambda p: _norm_backward(p, centered=True),
+}  # fmt: skip
+
+EXPECTED: dict[str, Callable[[Problem], torch.Tensor]] = {
+    "softmax": lambda p: torch.softmax(p.x, -1),
+    "layer_norm": lambda p: F.layer_norm(p.x, p.w.shape, p.wide),
+    "layer_norm, bias": lambda p: F.layer_norm(p.x, p.w.shape, p.w, p.w),
+    "rms_norm": lambda p: F.rms_norm(p.x, p.w.shape, p.w, EPSILON),
+    "softmax_backward": lambda p: _gradient(p, lambda x: torch.softmax(x, -1)),
+    "rms_norm_backward": lambda p: _gradient(p, lambda x: F.rms_norm(x, p.w.shape, p.w, EPSILON)),
+    "layer_norm_backward": lambda p: _gradient(p, lambda x: F.layer_norm(x, p.w.shape, p.w, None, EPSILON)),
 }
-TORCH: dict[str, Callable[..., Any]] = {
-    "softmax": lambda x, w, b, y: torch.softmax(x, -1),
-    "layer_norm": lambda x, w, b, y: torch.nn.functional.layer_norm(x, w.shape, w.to(x.dtype), b.to(x.dtype), EPSILON),
-    "rms_norm": lambda x, w, b, y: torch.nn.functional.rms_norm(x, w.shape, w.to(x.dtype), EPSILON),
-}
+
+
+def _gradient(p: Problem, function: Callable[[torch.Tensor], torch.Tensor]) -> torch.Tensor:
+    x = p.x.clone().requires_grad_()
+    return torch.autograd.grad(function(x), x, p.dy)[0]
 
 
 def run(what: str, rows: int, cols: int, dtype: torch.dtype, rounds: int) -> dict[str, Any]:
-    torch.manual_seed(rows + cols)
-    x = torch.randn(rows, cols, device="cuda", dtype=dtype)
-    w, b = (torch.randn(cols, device="cuda") for _ in range(2))
-    y = torch.full_like(x, float("nan"))
-    OURS[what](x, w, b, y)
-    expected = TORCH[what](x[:256].double(), w.double(), b.double(), y)
-    torch.testing.assert_close(y[:256].double(), expected, rtol=3e-2, atol=3e-2 if what != "softmax" else 1e-5)
-    w_low, b_low = w.to(dtype), b.to(dtype)  # torch wants parameters of the type of x
-    calls: dict[str, Callable[[], Any]] = {
-        "nvdsl": lambda: OURS[what](x, w, b, y),
-        "copy": lambda: y.copy_(x),
-        "torch": lambda: TORCH[what](x, w_low, b_low, y),
-    }
-    if quack := _quack().get(what):
-        calls["quack"] = lambda: quack(x, w, b, y)
+    problem = Problem.of(rows, cols, dtype)
+    calls = KERNELS[what](problem)
+    problem.out.fill_(float("nan"))
+    calls["nvdsl"]()
+    expected = EXPECTED[what](problem.first)
+    near = 3e-2 * expected.abs().max().item() / (1 if "softmax" in what else 3)
+    torch.testing.assert_close(problem.out[: len(expected)].double(), expected, rtol=3e-2, atol=near)
+    assert not problem.out.isnan().any()
+    calls["copy"] = lambda: problem.out.copy_(problem.x)
+    arrays = 3 if what.endswith("backward") else 2
     times = race(calls, rounds, warmup=2)
-    gb = 2 * x.numel() * x.element_size() / 1e6
+    gb = problem.x.numel() * problem.x.element_size() / 1e6
     row: dict[str, Any] = {"kernel": what, "rows": rows, "columns": cols, "dtype": str(dtype).removeprefix("torch.")}
-    row |= {f"{name}_gb_s": gb / statistics.median(each) for name, each in times.items()}
-    ours = times["nvdsl"]
-    return row | {
-        f"ratio_to_{name}": statistics.median(b / a for a, b in zip(ours, each, strict=True))
-        for name, each in times.items()
-        if name != "nvdsl"
-    }
+    moved = {name: (2 if name == "copy" else arrays) * gb for name in times}
+    row |= {f"{name}_gb_s": moved[name] / statistics.median(each) for name, each in times.items()}
+    for name, each in times.items():
+        if name != "nvdsl":
+            ratio = statistics.median(b / a for a, b in zip(times["nvdsl"], each, strict=True))
+            row[f"ratio_to_{name}"] = ratio * moved["nvdsl"] / moved[name]
+    return row
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--sizes", nargs="+", default=SIZES, metavar="ROWSxCOLUMNS")
-    parser.add_argument("--kernels", nargs="+", default=list(OURS), choices=list(OURS))
+    parser.add_argument("--kernels", nargs="+", default=list(KERNELS), choices=list(KERNELS))
     parser.add_argument("--dtype", default="bfloat16", choices=["bfloat16", "float16", "float32"])
     parser.add_argument("--rounds", type=int, default=16)
     parser.add_argument("--out", type=Path)
@@ -92,9 +170,9 @@ def main() -> None:
             found.append(row)
             shown = {name: f"{value:.3f}" if "ratio" in name else f"{value:.0f}"
                      for name, value in row.items() if isinstance(value, float)}  # fmt: skip
-            print(f"{what:<11}{size:>12}", *(f"{name} {value}" for name, value in shown.items()), flush=True)
-    if args.out:
-        write(args.out, "bench_rows.py", {"machine": machine(), "rows": found})
+            print(f"{what:<19}{size:>12}", *(f"{name} {value}" for name, value in shown.items()), flush=True)
+            if args.out:
+                write(args.out, "bench_rows.py", {"machine": machine(), "rows": found})
 
 
 if __name__ == "__main__":
