@@ -163,7 +163,7 @@ class _QuantizedCall(BoundCall):
 def choose(rows: int, weight: QuantizedWeight, scale_bytes: int, sms: int = arch.SMS) -> QuantizedConfig:
     """The configuration that reads the weights in the fewest rounds of slices, over all SMs."""
     K, N = weight.shape
-    tile = next((tile for tile in (8, 16, 32, 64) if rows <= tile), 128)
+    tile = next((tile for tile in (8, 16, 32, 64) if rows <= tile), 128 if weight.group > 32 else 64)
     slices = nv.cdiv(K, SLICE)
 
     def cost(config: QuantizedConfig) -> tuple[float, int]:
