@@ -10,7 +10,7 @@ group is one slice that is zeroed as a whole.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import Any
 
 import nvdsl as nv
@@ -72,33 +72,40 @@ def matmul(
                 mine = first + consumer * step
                 if consumer == 1:
                     state = state.advance(gemm.along_k(first).steps)  # the first tile's slots are consumer 0's
-            for t in nv.range(mine, tiles.count, 2 * step if pingpong else step):
+            stride = 2 * step if pingpong else step
+            part = gemm.along_k(nv.min(mine, tiles.count - 1))
+            for t in nv.range(mine, tiles.count, stride):
                 batch, row, col = tiles.start(t)
                 row, col = row + top, col + left
-                part = gemm.along_k(t)
                 held = epilogue.prefetch(batch, row, col, config.rows)
                 mainloop.zero_beyond(state, part, consumer)
                 if pingpong:
                     turns.wait(consumer)
                 acc, last, state = mainloop.multiply(state, (top, left), gemm.accumulator(), part.steps)
+                following = gemm.along_k(nv.min(t + stride, tiles.count - 1))  # read while products are summed
                 if pingpong:
                     turns.pass_on(consumer, predicate=t + step < tiles.count)
                     state = state.advance(gemm.along_k(nv.min(t + step, tiles.count - 1)).steps)
                 mainloop.finish(last)
                 epilogue.store(acc, batch, row, col, consumer, held)
+                part = following
             epilogue.drain()
 
     kernel()
 
 
-@dataclass(frozen=True)
 class Part:
     """A group's part of K: from ``start`` on; ``steps`` slices, at least one, of whose last one ``inside`` rows are the
-    group's."""
+    group's. A traced loop carries it."""
 
-    start: nv.Int
-    steps: nv.Int
-    inside: nv.Int
+    def __init__(self, start: Any, steps: Any, inside: Any) -> None:
+        self.start, self.steps, self.inside = start, steps, inside
+
+    def __nv_values__(self) -> list[Any]:
+        return [self.start, self.steps, self.inside]
+
+    def __nv_rebuild__(self, values: Sequence[Any]) -> Part:
+        return Part(*values)
 
 
 class RaggedMainloop(Mainloop):
