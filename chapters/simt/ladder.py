@@ -64,7 +64,7 @@ def ahead(a, b, c, *, tile=(128, 128, 32), threads=(16, 16), stages=3):
 
         for slot in range(stages - 1):
             if slot < steps:
-                fetch(slot, slot)
+                fetch(nv.i32(slot), slot)
             nv.cp_async_commit()
         acc = [[nv.f32(0) for _ in columns] for _ in rows]
         for step in nv.range(steps):
