@@ -14,7 +14,7 @@ def matmul(
     a, b, c, *, TRANS_A=False, TRANS_B=False, BLOCK_M=128, BLOCK_N=128, BLOCK_K=32, GROUP_M=8, warps=(2, 2),
     num_stages=3,
 ):  # fmt: skip
-    """``c = a @ b`` for 16-bit floats of any extents; with ``TRANS_A`` ``a`` is [K, M], with ``TRANS_B`` ``b`` [N, K]."""
+    """``c = a @ b``, 16-bit floats, any extents; with ``TRANS_A`` ``a`` is [K, M], with ``TRANS_B`` ``b`` [N, K]."""
     M, K = a.shape[::-1] if TRANS_A else a.shape
     N = b.shape[0] if TRANS_B else b.shape[1]
     programs_m, programs_n, steps = nv.cdiv(M, BLOCK_M), nv.cdiv(N, BLOCK_N), nv.cdiv(K, BLOCK_K)

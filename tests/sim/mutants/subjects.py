@@ -250,6 +250,11 @@ def _heads(heads: int, rows: int, keys: int) -> list[np.ndarray]:
     return [rng.standard_normal((heads, n, 64)).astype(np.float16) for n in (rows, keys, keys)]
 
 
+def _multiplied(function: Any, m: int, n: int, k: int, dtype: Any = np.float32, **options: Any) -> Case:
+    a, b, out = _integers(m, k, dtype=dtype), _integers(k, n, dtype=dtype), _nan(m, n)
+    return _exact(function, [a, b, out], out, a.astype(np.float32) @ b.astype(np.float32), **options)
+
+
 def _schedule(steps: Any, m: int, n: int, k: int) -> Case:
     a, b, out = _integers(m, k), _integers(k, n), np.full((m, n), np.nan, np.float32)
     return _exact(sc.compile(sc.matmul(m, n, k), steps), [a, b, out], out, a.astype(np.float32) @ b.astype(np.float32))
@@ -303,6 +308,12 @@ SUBJECTS: dict[str, Callable[[], Case]] = {
     "turns": lambda: _told(kernels.in_turns, x := _floats(6, 32), [], x.cumsum(0)),
     "grid": lambda: _told(
         kernels.around_the_grid, x := _floats(3, 64), [_nan(3, 64), _counter()], np.roll(x, 2, axis=0) + 2
+    ),
+    "double buffering": lambda: _multiplied(
+        load("chapters/simt/ladder.py").ahead, 16, 18, 20, tile=(16, 16, 8), threads=(4, 4)
+    ),
+    "Triton's program": lambda: _multiplied(
+        load("tests/programs/triton_matmul.py").matmul, 34, 32, 72, np.float16, BLOCK_M=32, BLOCK_N=32, warps=(1, 2)
     ),
     "privatized": lambda: _told(kernels.privatized, x := _floats(3, 64), [], _counts(x)),
     "atomic sums": lambda: _told(kernels.atomic_sums, x := _floats(3, 64), [], x.sum(0)),
