@@ -48,9 +48,8 @@ def matmul(
     ``blocks``: of the grid at most. ``config``: cooperative, 64 rows for each consumer, whose registers hold the sums
     of a slice beside the tile's. ``direct_store``: ``out`` has any strides.
     """
-    tile, cluster = (config.tile_m, config.tile_n), (config.cluster_m, config.cluster_n)
-    (m, n), group = out.shape, config.group
-    tiles = AllTiles(TileScheduler(m, n, *tile, *cluster, group))
+    m, n = out.shape
+    tiles = AllTiles(TileScheduler(m, n, config.tile_m, config.tile_n, group=config.group))
     _launch(a, b, out, scale_a, scale_b, tiles, config, blocks, direct_store, ordered, halves)
 
 
@@ -69,8 +68,7 @@ def grouped(
 ) -> None:
     """The same of groups of rows, as `nvdsl.kernels.gemm.grouped.matmul`: ``b`` and ``scale_b`` have an axis of groups
     before theirs. Rows of ``out`` behind the last group are zeroed."""
-    tile, cluster = (config.tile_m, config.tile_n), (config.cluster_m, config.cluster_n)
-    tiles = GroupTiles(offsets, out.shape, tile, cluster, config.group)
+    tiles = GroupTiles(offsets, out.shape, (config.tile_m, config.tile_n), band=config.group)
     _launch(a, b, out, scale_a, scale_b, tiles, config, blocks, direct_store or cut(out), False, 1)
 
 
@@ -81,9 +79,10 @@ def _launch(
     config.check(a.dtype, out.dtype, nv.f32)
     nv.require(
         config.schedule == "cooperative" and config.rows == 64 and config.tile_n % 16 == 0
-        and config.tile_n <= 192 and config.cluster_n == 1 and config.along == "m" and not config.swap_ab,
+        and config.tile_n <= 192 and config.cluster == 1 and config.along == "m" and not config.swap_ab,
         f"{config} for a product with block scales",
-        rule="a consumer has 64 rows and up to 192 columns, each with two sums; the schedule is the cooperative one",
+        rule="a consumer has 64 rows and up to 192 columns, each with two sums; the schedule is the cooperative one, "
+        "without a cluster",
         fix="64 rows for each consumer, tile_n up to 192, schedule='cooperative'",
     )  # fmt: skip
     nv.require(
@@ -95,21 +94,20 @@ def _launch(
     )
     gemm = GroupedGemm(a, b, out, (), config, nv.f32, "k", "k", None, direct_store)
     epilogue = gemm.epilogue
-    step = nv.min(tiles.most, blocks // config.cluster)
+    step = nv.min(tiles.most, blocks)
 
-    @nv.kernel(grid=step * config.cluster, block=config.threads, cluster=config.cluster)
+    @nv.kernel(grid=step, block=config.threads)
     def kernel() -> None:
-        first = nv.block_id.x // config.cluster
+        first = nv.block_id.x
         scales = Scales(scale_a, scale_b, config)
         mainloop = gemm.prologue()
-        rank = mainloop.rank
 
         if nv.warpgroup_id() == 0:
             gemm.load_groups(mainloop, tiles, first, step)  # scales are read in the order of K
             if nv.warp_id() > 0:
                 begin = nv.i32(nv.warp_id() - 1)
                 state = mainloop.ring.producer_state().advance(begin)
-                tile = tiles.first(first, rank)
+                tile = tiles.first(first)
                 while tile.valid:
                     for k in nv.range(begin, gemm.steps, scales.WARPS, unroll=False):
                         scales.load(mainloop.ring, state, tile, k)
@@ -123,7 +121,7 @@ def _launch(
                 turns.begin(consumer)
             top = consumer * config.rows
             state = mainloop.ring.consumer_state()
-            tile = tiles.first(first, rank)
+            tile = tiles.first(first)
             while tile.valid:
                 total = nv.accumulator(config.rows, config.tile_n, nv.f32)
                 for _ in nv.range(gemm.steps, unroll=False):
@@ -155,8 +153,6 @@ def _launch(
             if isinstance(tiles, GroupTiles):
                 thread = consumer * 128 + nv.warpgroup_thread()
                 zero_rows(out, tiles.last, thread, 128 * config.consumers, direct_store)
-
-        gemm.end()
 
     kernel()
 

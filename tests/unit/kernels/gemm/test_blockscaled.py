@@ -1,25 +1,26 @@
 """Block scales: each slice of K is scaled before it is added."""
 
+import hypothesis
 import ml_dtypes
 import numpy as np
 import pytest
+from hypothesis import strategies as st
 
 import nvdsl as nv
 from nvdsl.kernels.gemm.blockscaled import DEFAULT, matmul
 from nvdsl.kernels.gemm.config import Config
-from tests.exhaustive import sample
+from tests.exhaustive import exhaustive, sample
 
 SMALL = Config(64, 64, 128, stages=3, consumers=1)
 WIDE = Config(128, 192, 128, stages=3, store_buffers=1)
 """Its tiles have columns of two or three blocks."""
-PAIR = Config(64, 128, 128, stages=3, consumers=1, cluster_m=2)
 
 
 @pytest.mark.parametrize(
     ("m", "n", "k", "config"),
     [
         *((64, 64, 128, SMALL), (70, 200, 400, SMALL), (1, 8, 16, SMALL), (130, 136, 272, SMALL)),
-        *sample([(70, 456, 272, WIDE), (200, 136, 272, PAIR)], 1),
+        (70, 456, 272, WIDE),
     ],
 )
 def test_the_sum_of_scaled_slices(m, n, k, config):
@@ -34,6 +35,24 @@ def test_the_sum_of_scaled_slices(m, n, k, config):
     out = np.full((m, n), np.nan, np.float32)
     matmul(a, b, out, *(s.astype(np.float32) for s in (sa, sb)), config=config, blocks=2, target="sim")
     np.testing.assert_array_equal(out, expected)
+
+
+@exhaustive
+@hypothesis.settings(max_examples=20, derandomize=True, deadline=None)
+@hypothesis.given(
+    st.sampled_from([1, 63, 130, 260]), st.sampled_from([1, 8, 129, 200]), st.sampled_from([1, 16, 129, 700]),
+    st.sampled_from([SMALL, WIDE, DEFAULT]),
+)  # fmt: skip
+def test_any_sizes(m, n, k, config):
+    hypothesis.assume(max(n, k) > 128)  # else they are scales of rows and of the tensor
+    rng = np.random.default_rng((m, n, k))
+    a, b = rng.integers(-3, 4, (m, k)), rng.integers(-3, 4, (k, n))
+    sa, sb = 2.0 ** rng.integers(-2, 3, (m, -(-k // 128))), 2.0 ** rng.integers(-2, 3, (-(-k // 128), -(-n // 128)))
+    exact = (a * np.repeat(sa, 128, 1)[:, :k]) @ (b * np.repeat(np.repeat(sb, 128, 0), 128, 1)[:k, :n])
+    x, y = a.astype(ml_dtypes.float8_e4m3fn), np.asfortranarray(b.astype(ml_dtypes.float8_e4m3fn))
+    scales = {"scale_a": sa.astype(np.float32), "scale_b": sb.astype(np.float32)}
+    found = nv.matmul(x, y, **scales, out_dtype=nv.f32, config=config, target="sim")
+    np.testing.assert_array_equal(found, exact)
 
 
 @pytest.mark.parametrize("shape", [(70, 200, 256), (33, 130, 300)], ids=["as they lie", "copied"])
@@ -73,6 +92,7 @@ def test_sizes_of_zero_and_of_one_block_along_k(m, n, k):
         ({"acc_dtype": nv.f16}, "leave acc_dtype out"),
         ({"config": Config(128, 208)}, "64 rows and up to 192 columns"),
         ({"config": Config(128, 64, stages=2)}, "three|third"),
+        ({"config": Config(128, 64, cluster_m=2)}, "without a cluster"),
         ({"config": Config(256, 64)}, "64 rows and up to 192 columns"),
         ({"config": Config(128, 128, schedule="pingpong")}, "64 rows and up to 192 columns"),
         ({"alpha": 2.0}, "apply them afterwards"),
