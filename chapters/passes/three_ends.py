@@ -23,8 +23,8 @@ function.
     mma_sync   ldmatrix, mma.sync     swizzle()   copy_async(3)     anything behind it
     wgmma      TMA, wgmma             swizzled by TMA, a ring of 4  anything behind it
 
-Each is refused by its step where it does not fit: ``wmma`` for bf16, ``wgmma`` for rows that TMA does not take, and so
-on (docs/schedules.md has a table).
+Each is refused by its step where it does not fit: ``wmma`` for bf16, ``wgmma`` for f32 whose K is not along the rows,
+and so on (docs/schedules.md has a table).
 
 Try: ``nvdsl show chapters/passes/three_ends.py steps --after wgmma``, ``nvdsl show chapters/passes/three_ends.py ptx``;
 ``transpose_a=True`` in `sc.matmul`.

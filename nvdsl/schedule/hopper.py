@@ -11,9 +11,9 @@ from nvdsl.mlir.dialects import arith, gpu, llvm, memref, nvgpu, nvvm, scf, vect
 from nvdsl.mlir.dialects.transform import gpu as transform_gpu
 from nvdsl.ops import ptx
 from nvdsl.ops import wgmma as ops
+from nvdsl.ops.fence import fence_proxy_async
 from nvdsl.schedule.elementwise import finish_stores, pull_out
 from nvdsl.schedule.finish import set_launch
-from nvdsl.schedule.ragged import real_shape
 from nvdsl.schedule.registers import fold_views
 from nvdsl.schedule.ring_tiles import Tile, advance, constant_of, equal, loop_around, number
 from nvdsl.schedule.shared import is_shared
@@ -32,7 +32,10 @@ _OPERANDS, _SUMS = {"f16": f16, "bf16": bf16, "f32": tf32}, {"f16": f16, "f32": 
 @step
 def wgmma(work: Work, stages: int = 4, warpgroups: int = 2) -> None:
     """Makes a launch in which one thread loads tiles by TMA into a ring of ``stages`` slots with mbarriers, and
-    ``warpgroups`` warpgroups multiply by wgmma, each a part of the tile's rows. Instead of all steps behind stage()."""
+    ``warpgroups`` warpgroups multiply by wgmma, each a part of the tile's rows. Instead of all steps behind stage().
+
+    TMA takes arrays whose rows are multiples of 16 bytes. Tiles of others are copied by a warpgroup, element by element.
+    """
     pull_out(work)
     _launch(work, _Plan(work, stages, warpgroups).threads)
     plan = _Plan(work, stages, warpgroups)  # of the operations that are there now
@@ -81,13 +84,8 @@ class _Plan:
             if defining(operand) not in copies:
                 work.refuse("a tile that is not copied whole", "TMA fills tiles",
                             "stage() before, no pad(), and nothing before the product")  # fmt: skip
-            self.tiles.append(Tile(copies[defining(operand)], axis, start, self.stages))
+            self.tiles.append(Tile(work, copies[defining(operand)], axis, start, self.stages))
             start = self.tiles[-1].end
-        for tile in self.tiles:
-            row = real_shape(work, tile.source)[-1] * tile.itemsize
-            if row % 16:
-                work.refuse(f"an array whose rows are {row} bytes", "TMA takes rows that are multiples of 16 bytes "
-                            "(CUDA driver API, cuTensorMapEncodeTiled)", "mma_sync(), or longer rows")  # fmt: skip
         if self.bytes + 16 * self.stages > arch.MAX_SMEM_PER_BLOCK:
             work.refuse(f"{self.bytes:,} bytes of slots", f"a block has at most {arch.MAX_SMEM_PER_BLOCK:,}",
                         "fewer stages")  # fmt: skip
@@ -128,7 +126,8 @@ class _Plan:
         launch = work.one("gpu.launch", made_by="")
         with ir.InsertionPoint(launch), launch.location:
             for tile in self.tiles:
-                tile.make_map()
+                if tile.by_tma:
+                    tile.make_map()
         first = self.loop or self.product
         old = [first, *([] if self.loop else work.find("linalg.copy", "gpu.barrier")), *work.find("linalg.fill")]
         with ir.InsertionPoint(first), first.location:
@@ -141,14 +140,11 @@ class _Plan:
             self._init(thread)
             warpgroup = arith.divui(thread, number(arch.WARPGROUP_SIZE))
             loads = scf.IfOp(equal(warpgroup, self.warpgroups), has_else=True)
-            less, more = REGISTERS.get(self.warpgroups, (0, 0))
+            less, more = REGISTERS.get(self.warpgroups, (0, 0)) if self.by_tma else (0, 0)
             with ir.InsertionPoint(loads.then_block):
                 if less:
                     nvvm.setmaxregister(less, nvvm.SetMaxRegisterAction.decrease)
-                one = scf.IfOp(equal(thread, self.warpgroups * arch.WARPGROUP_SIZE))
-                with ir.InsertionPoint(one.then_block):
-                    self._load_all()
-                    scf.YieldOp([])
+                self._load_all(arith.subi(thread, number(self.warpgroups * arch.WARPGROUP_SIZE)))
                 scf.YieldOp([])
             with ir.InsertionPoint(loads.else_block):
                 if more:
@@ -162,7 +158,7 @@ class _Plan:
         first = scf.IfOp(equal(thread, 0))
         with ir.InsertionPoint(first.then_block):
             for slot in range(self.stages):
-                nvgpu.MBarrierInitOp(self.full, number(1), number(slot))
+                nvgpu.MBarrierInitOp(self.full, number(1 if self.by_tma else arch.WARPGROUP_SIZE), number(slot))
                 nvgpu.MBarrierInitOp(self.empty, number(4 * self.warpgroups), number(slot))
             scf.YieldOp([])
         gpu.barrier()
@@ -174,20 +170,59 @@ class _Plan:
         odd = arith.trunci(bit, arith.index_cast(ir.IntegerType.get_signless(32), around))
         return slot, odd, arith.xori(odd, arith.constant(bit, 1))
 
-    def _load_all(self) -> None:
+    @property
+    def by_tma(self) -> bool:
+        """Whether one thread loads all: else each thread of its warpgroup copies a part, and arrives."""
+        return all(tile.by_tma for tile in self.tiles)
+
+    def _load_all(self, thread: Any) -> None:
+        """``thread``: of the warpgroup that loads."""
+        if not self.by_tma:
+            self._load_turns(thread)
+            return
+        one = scf.IfOp(equal(thread, 0))
+        with ir.InsertionPoint(one.then_block):
+            self._load_turns(thread)
+            scf.YieldOp([])
+
+    def _load_turns(self, thread: Any) -> None:
         turns = scf.ForOp(number(0), number(self.turns), number(1))
         with ir.InsertionPoint(turns.body):
             turn = turns.induction_variable
             slot, _, before = self._slot(turn)
             nvgpu.MBarrierTryWaitParityOp(self.empty, before, number(10_000_000), slot)
-            nvgpu.MBarrierArriveExpectTxOp(self.full, number(sum(tile.size for tile in self.tiles)), slot)
             variable = at = None
             if self.loop is not None:
                 lower, _, width = list(self.loop.operands)[:3]
                 variable, at = self.loop.regions[0].blocks[0].arguments[0], arith.addi(lower, arith.muli(turn, width))
-            for tile in self.tiles:
-                tile.load(self.block, self.full, slot, variable, at)
+            if self.by_tma:
+                self._load(slot, variable, at)
+            else:
+                self._copy(slot, variable, at, thread)
             scf.YieldOp([])
+
+    def _load(self, slot: Any, variable: Any, at: Any) -> None:
+        tiles = [tile for tile in self.tiles if tile.by_tma]
+        nvgpu.MBarrierArriveExpectTxOp(self.full, number(sum(tile.size for tile in tiles)), slot)
+        for tile in tiles:
+            tile.load(self.block, self.full, slot, variable, at)
+
+    def _copy(self, slot: Any, variable: Any, at: Any, thread: Any) -> None:
+        """What TMA does not take; the first thread loads the rest and arrives with its bytes."""
+        for tile in self.tiles:
+            if not tile.by_tma:
+                tile.copy(self.block, slot, variable, at, thread, arch.WARPGROUP_SIZE)
+        fence_proxy_async()  # before wgmma reads what threads have written
+        first = scf.IfOp(equal(thread, 0), has_else=True)
+        with ir.InsertionPoint(first.then_block):
+            self._load(slot, variable, at)
+            scf.YieldOp([])
+        with ir.InsertionPoint(first.else_block):
+            self._arrive(self.full, slot)
+            scf.YieldOp([])
+
+    def _arrive(self, barriers: Any, slot: Any) -> None:
+        ir.Operation.create("nvgpu.mbarrier.arrive", [ir.Type.parse("!nvgpu.mbarrier.token")], [barriers, slot])
 
     def _multiply_all(self, thread: Any, warpgroup: Any) -> list[Any]:
         """The sums: a struct of registers for each 64 rows of a warpgroup."""
@@ -211,9 +246,7 @@ class _Plan:
             over = arith.andi(leads, arith.cmpi(arith.CmpIPredicate.ne, turn, number(0)))
             arrive = scf.IfOp(over)
             with ir.InsertionPoint(arrive.then_block):
-                token = ir.Type.parse("!nvgpu.mbarrier.token")
-                before = arith.remui(arith.subi(turn, number(1)), number(self.stages))
-                ir.Operation.create("nvgpu.mbarrier.arrive", [token], [self.empty, before])
+                self._arrive(self.empty, arith.remui(arith.subi(turn, number(1)), number(self.stages)))
                 scf.YieldOp([])
             scf.YieldOp(sums)
         ops.wgmma_wait(0)

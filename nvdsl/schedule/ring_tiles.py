@@ -1,4 +1,4 @@
-"""Tiles that are copied in each turn by TMA, and how wgmma reads them: what `hopper` builds its ring of."""
+"""Tiles that are copied in each turn, by TMA where it takes the array, and how wgmma reads them: what `hopper` builds its ring of."""
 
 from __future__ import annotations
 
@@ -8,9 +8,11 @@ from nvdsl.ir.operands import integers
 from nvdsl.ir.walk import defining
 from nvdsl.layout import Operand, TileLayout
 from nvdsl.mlir import ir
-from nvdsl.mlir.dialects import arith, memref, nvgpu
+from nvdsl.mlir.dialects import arith, memref, nvgpu, scf
 from nvdsl.ops import wgmma
+from nvdsl.schedule.ragged import real_shape
 from nvdsl.schedule.rewrite import key
+from nvdsl.schedule.work import Work
 from nvdsl.values.traced import Value, const
 
 SWIZZLE = 128
@@ -24,7 +26,7 @@ class Tile:
     ``axis``: along which M or N runs, 0 where K runs along the rows.
     """
 
-    def __init__(self, copy: Any, axis: int, start: int, stages: int) -> None:
+    def __init__(self, work: Work, copy: Any, axis: int, start: int, stages: int) -> None:
         self.source, buffer = copy.operands
         self.rows, self.columns = buffer.type.shape
         self.element = buffer.type.element_type
@@ -33,12 +35,17 @@ class Tile:
         self.size = self.rows * self.columns * self.itemsize
         self.start, self.end = start, start + stages * self.size
         self.major = "mn" if axis else "k"
+        row = real_shape(work, self.source)[-1] * self.itemsize
+        self.by_tma = row % 16 == 0  # CUDA driver API, cuTensorMapEncodeTiled
         self._map: Any = None
 
     @property
+    def layout(self) -> TileLayout:
+        return TileLayout.of(self.rows, self.columns, self.itemsize, SWIZZLE)
+
+    @property
     def operand(self) -> Operand:
-        layout = TileLayout.of(self.rows, self.columns, self.itemsize, SWIZZLE)
-        return Operand(layout, self.major)
+        return Operand(self.layout, self.major)
 
     def make_map(self) -> None:
         """The tensor map, on the host: a box is a panel of the tile, of one matrix of a batch."""
@@ -64,6 +71,22 @@ class Tile:
             place = [arith.addi(column, number(panel * self.panel)), row, *reversed(batch)]
             nvgpu.TmaAsyncLoadOp(view, full, self._map, place, slot)
 
+    def copy(self, block: Any, slot: Any, variable: Any, at: Any, thread: Any, threads: int) -> None:
+        """The same without TMA: each of ``threads`` moves every so many-th element to its place in the swizzle."""
+        array, sums = offsets(self.source)
+        *batch, row, column = (_total(terms, variable, at) for terms in sums)
+        i32, kind = ir.IntegerType.get_signless(32), ir.MemRefType.get([1], self.element, None, _shared())
+        first = arith.addi(arith.muli(slot, number(self.size)), number(self.start))
+        loop = scf.ForOp(thread, number(self.rows * self.columns), number(threads))
+        with ir.InsertionPoint(loop.body):
+            place = loop.induction_variable
+            i, j = arith.divui(place, number(self.columns)), arith.remui(place, number(self.columns))
+            element = memref.load(array, [*batch, arith.addi(row, i), arith.addi(column, j)])
+            byte = self.layout.offset(*(Value(arith.index_cast(i32, index)) for index in (i, j)))
+            there = arith.addi(first, arith.index_cast(ir.IndexType.get(), byte))
+            memref.store(element, memref.view(kind, block, there, []), [number(0)])
+            scf.YieldOp([])
+
     def descriptor(self, address: Value, slot: Any, first: Any = None) -> Value:
         """The matrix descriptor of a slot, from the byte ``first`` of the tile on. ``address``: of shared memory."""
         i32 = ir.IntegerType.get_signless(32)
@@ -71,6 +94,10 @@ class Tile:
         if first is not None:
             byte = arith.addi(byte, first)
         return wgmma.descriptor(address + Value(arith.index_cast(i32, byte)), self.operand)
+
+
+def _shared() -> Any:
+    return ir.Attribute.parse("#gpu.address_space<workgroup>")
 
 
 def advance(descriptor: Value, byte: int) -> Value:

@@ -169,6 +169,9 @@ def test_payloads_of_wgmma():
     guarded(steps, 512, 264, 520, transpose_a=True, transpose_b=True, batch=3)
     guarded(steps, 512, 264, 520, transpose_a=True, add=True)
     guarded(steps, 130, 64, 8)
+    for size in SIZES:
+        guarded(steps, *size)
+    guarded(steps, 301, 203, 105, transpose_a=True, transpose_b=True, batch=2)
     guarded(sc.wgmma_steps((128, 64, 32), 3), 514, 264, 516, nv.f32, transpose_b=True)
     guarded(sc.wgmma_steps(), 1000, 2000, 4008)
 
