@@ -34,7 +34,7 @@ def wgmma(work: Work, stages: int = 4, warpgroups: int = 2) -> None:
     """Makes a launch in which one thread loads tiles by TMA into a ring of ``stages`` slots with mbarriers, and
     ``warpgroups`` warpgroups multiply by wgmma, each a part of the tile's rows. Instead of all steps behind stage().
 
-    TMA takes arrays whose rows are multiples of 16 bytes. Tiles of others are copied by a warpgroup, element by element.
+    TMA takes arrays whose rows are multiples of 16 bytes. Tiles of others are copied by a warpgroup, by element.
     """
     pull_out(work)
     _launch(work, _Plan(work, stages, warpgroups).threads)

@@ -1,4 +1,4 @@
-"""Tiles that are copied in each turn, by TMA where it takes the array, and how wgmma reads them: what `hopper` builds its ring of."""
+"""Tiles that are copied in each turn, by TMA where it takes the array, and how wgmma reads them."""
 
 from __future__ import annotations
 

@@ -133,7 +133,8 @@ def test_wgmma(block, stages, warpgroups):
 @pytest.mark.parametrize(
     ("m", "n", "k", "what"),
     [
-        (130, 72, 136, {}), (1, 1, 1, {}), (130, 71, 133, {"batch": 2}), (136, 72, 128, {"transpose_a": True, "transpose_b": True, "batch": 2}),
+        (130, 72, 136, {}), (1, 1, 1, {}), (130, 71, 133, {"batch": 2}),
+        (136, 72, 128, {"transpose_a": True, "transpose_b": True, "batch": 2}),
         (130, 64, 72, {"sums": nv.f16, "to": "f2", "add": True}), (128, 64, 64, {"transpose_a": True}),
     ],
 )  # fmt: skip
