@@ -22,7 +22,7 @@ config.test_format = lit.formats.ShTest(execute_external=False)
 config.test_source_root = str(root)
 config.test_exec_root = str(root / "build" / "lit")  # so that no test writes into the tree
 config.suffixes = {".py"}
-config.excludes = {"__init__.py", "conftest.py", "command_line.py"}
+config.excludes = {"__init__.py", "conftest.py", "command_line.py", "heads.py"}
 
 # Settings of the developer's shell must not change what a test sees; the choice of the tools may.
 TOOLCHAIN = {"NVDSL_MLIR", "NVDSL_PTXAS"}

@@ -19,6 +19,7 @@ MEANING = {
     "warp": "sizes of a warp's tile", "bins": "values that are counted, at most 256",
     "swizzle": "bytes of the tile's swizzle", "rows": "rows of a block's tile", "layers": "layers in a row",
     "width": "inputs and outputs of a layer", "steps": "of the sequence", "units": "hidden units of a block",
+    "heads": "heads of Q, K and V",
 }  # fmt: skip
 
 

@@ -29,6 +29,7 @@ CHAPTERS = [
     *sorted((ROOT / "chapters").glob("ch*.py"), key=lambda path: int(re.findall(r"\d+", path.stem)[0])),
     *sorted((ROOT / "chapters" / "passes").glob("*.py")),
     *sorted((ROOT / "chapters" / "simt").glob("*.py")),
+    *(ROOT / "chapters" / "attention" / f"{name}.py" for name in ("one_tile", "ladder", "backward")),
 ]
 
 _SECTION = re.compile(r"\nBreak it: (?:.+\n)+\n(?P<change>(?:    [-+] .*\n)+)\n(?P<report>(?:    .*\n)+)")
