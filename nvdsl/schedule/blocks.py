@@ -7,14 +7,14 @@ from typing import Any
 
 from nvdsl.hopper import arch
 from nvdsl.ir.operands import integers
-from nvdsl.ir.walk import defining
+from nvdsl.ir.walk import defining, walk
 from nvdsl.mlir import ir
 from nvdsl.mlir.dialects import linalg
 from nvdsl.mlir.dialects.transform import gpu as transform_gpu
 from nvdsl.mlir.dialects.transform import structured
 from nvdsl.mlir.dialects.transform import tensor as transform_tensor
 from nvdsl.schedule.ragged import round_up
-from nvdsl.schedule.rewrite import whole_view
+from nvdsl.schedule.rewrite import clone, key, whole_view
 from nvdsl.schedule.step import step
 from nvdsl.schedule.work import CONTRACTIONS, Work, mapping
 
@@ -27,6 +27,7 @@ def tile_blocks(work: Work, m: int, n: int, k: int) -> None:
 
     Where an extent is no multiple of its tile, arrays become larger, and `mask` is needed in the end.
     """
+    _generalize(work)
     product = work.one(*CONTRACTIONS, made_by="write one linalg.matmul or linalg.batch_matmul in the payload")
     extents = _extents(product)
     if min(m, n, k) < 1:
@@ -38,6 +39,7 @@ def tile_blocks(work: Work, m: int, n: int, k: int) -> None:
         work.run("linalg-fuse-elementwise-ops")
     batch = [1] * (product.name == "linalg.batch_matmul")
     axes = mapping([f"block<{axis}>" for axis in ("zyx" if batch else "yx")])
+    _update_product(work, work.one(*CONTRACTIONS, made_by=""))
     before, behind = _around(work, work.one(*CONTRACTIONS, made_by=""))
     if before and whole[2] != extents[2]:
         work.refuse(f"k = {extents[2]} is no multiple of {k}, and there is an operation before the product",
@@ -59,6 +61,44 @@ def tile_blocks(work: Work, m: int, n: int, k: int) -> None:
                 maker = structured.FuseIntoContainingOp(script.any_op, script.any_op, maker, outer).fused_op
         script.patterns(transform_tensor.ApplyFoldTensorEmptyPatternsOp)  # what they write is a tile
     work.clean()
+
+
+def _generalize(work: Work) -> None:
+    """linalg.generic in the place of operations that have a name, linalg.add for instance."""
+    kept = (*CONTRACTIONS, "linalg.fill", "linalg.generic", "linalg.yield", "linalg.index", "linalg.copy")
+    names = {op.name for op in walk(work.module) if op.name.startswith("linalg.")} - {*kept}
+    if names:
+        with work.transform() as script:
+            structured.GeneralizeOp(script.match(*sorted(names)))
+
+
+def _update_product(work: Work, product: Any) -> None:
+    """An elementwise operation that reads the product and writes anew becomes one that updates it."""
+    if not _is_tensor(product):
+        return
+    for op in work.find("linalg.generic"):
+        *inputs, out = op.operands
+        numbers = [i for i, v in enumerate(inputs) if key(v) == key(product.results[0])]
+        maps = list(ir.ArrayAttr(op.attributes["indexing_maps"]))
+        body = op.regions[0].blocks[0]
+        anew = len(numbers) == 1 and maps[numbers[0]] == maps[-1] and not list(body.arguments[len(inputs)].uses)
+        if not anew or out.type != product.results[0].type:
+            continue
+        (number,) = numbers
+        kept = [i for i in range(len(inputs)) if i != number]
+        with ir.InsertionPoint(op), op.location:
+            made = linalg.GenericOp(
+                [out.type], [inputs[i] for i in kept], [product.results[0]],
+                ir.ArrayAttr.get([*(maps[i] for i in kept), maps[-1]]), op.attributes["iterator_types"],
+            )  # fmt: skip
+        order = [*kept, number]
+        types = [body.arguments[i].type for i in order]
+        block = made.regions[0].blocks.append(*types, arg_locs=[op.location] * len(types))
+        values = {key(body.arguments[i]): argument for i, argument in zip(order, block.arguments, strict=True)}
+        with ir.InsertionPoint(block):
+            clone([one.operation for one in body.operations], values)
+        op.results[0].replace_all_uses_with(made.results[0])
+        op.erase()
 
 
 def _is_tensor(product: Any) -> bool:

@@ -80,8 +80,7 @@ def test_copies_ahead(level, stages, k, monkeypatch):
     assert product(sc.mma_steps(BLOCK, WARP, stages=stages), k=k) == 0
 
 
-@pytest.mark.parametrize("stages", [1, 3])
-@pytest.mark.parametrize("dtype", [nv.bf16, nv.f32])
+@pytest.mark.parametrize(("dtype", "stages"), sample(itertools.product([nv.bf16, nv.f32], [1, 3]), 2))
 def test_mma_sync_of_other_types(dtype, stages):
     steps = sc.mma_steps(BLOCK, WARP, dtype, stages=stages)
     assert product(steps, of=dtype.numpy, dtype=dtype) == 0
