@@ -106,7 +106,8 @@ func.func @f(%A: tensor<40x64xf16>, %B: tensor<64x56xf16>, %bias: tensor<56xf32>
                      outs(%start : tensor<40x56xf32>) -> tensor<40x56xf32>
   %e = tensor.empty() : tensor<40x56xf32>
   %rows = linalg.broadcast ins(%bias : tensor<56xf32>) outs(%e : tensor<40x56xf32>) dimensions = [0]
-  %q = linalg.add ins(%p, %rows : tensor<40x56xf32>, tensor<40x56xf32>) outs(%C : tensor<40x56xf32>) -> tensor<40x56xf32>
+  %q = linalg.add ins(%p, %rows : tensor<40x56xf32>, tensor<40x56xf32>)
+                  outs(%C : tensor<40x56xf32>) -> tensor<40x56xf32>
   %r = linalg.add ins(%q, %R : tensor<40x56xf32>, tensor<40x56xf32>) outs(%C : tensor<40x56xf32>) -> tensor<40x56xf32>
   return %r : tensor<40x56xf32>
 }"""
