@@ -5,11 +5,12 @@ the gradient of h is a product of the gradients of all gates with them. So block
 gates. What is left afterwards has no order: the gradients of inputs, weights and biases are products over all steps.
 
     producer     one thread for each consumer: wait for the gradients of a step, load their slices
-    consumer     dh, dc -> gradients of the gates, tell them | write them, read for the next step | multiply: dh
+    consumer     dh, dc -> gradients of the gates, tell them, read for the next step, multiply and write them: dh
 """
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from typing import Any
 
@@ -89,6 +90,11 @@ def backward(
                 for kind, part in enumerate(parts):
                     part.store(out, (time, kind, row, first), clip=True)
 
+            def write(time: Any, of_x: Sequence[Any], of_h: Sequence[Any]) -> None:
+                store(of_x, dx, time)
+                if dh is not None:
+                    store(of_h, dh, time)
+
             initial = state_of(start)
             d = [state_of(array) for array in (dh_n, dc_n)[: cell.states]]
             kept, gradient, before = of_step(nv.i32(0))
@@ -100,12 +106,12 @@ def backward(
                 d = [d[0] + gradient.to(nv.f32), *d[1:]]
                 of_x, of_h, d = cell.backward([part.to(nv.f32) for part in kept], before, after, d)
                 exchange.publish(of_h, step, group, first, barrier)
-                store(of_x, dx, time)
-                if dh is not None:
-                    store(of_h, dh, time)
                 after = before
                 kept, gradient, before = of_step(nv.min(step + 1, steps - 1))
-                acc, position = exchange.multiply(me, position, weights, units)
+
+                acc, position = exchange.multiply(
+                    me, position, weights, units, functools.partial(write, time, of_x, of_h)
+                )
                 d = [acc + d[0], *d[1:]]
             for part, out in zip(d, (dh_0, dc_0), strict=False):
                 part.store(out, (row, first), clip=True)

@@ -12,7 +12,7 @@ The blocks of a cluster are in one group: each loads a part of the rows, for all
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import nvdsl as nv
@@ -89,14 +89,16 @@ class Exchange:
         return state
 
     def multiply(
-        self, me: Any, state: nv.PipelineState, weights: nv.TileStack, cols: int
+        self, me: Any, state: nv.PipelineState, weights: nv.TileStack, cols: int, meanwhile: Callable[[], None]
     ) -> tuple[nv.Accumulator, nv.PipelineState]:
         """The product of a group's rows with ``weights``: a tile of ``cols`` rows for each slice, K contiguous. By one
-        warpgroup. Returns the sums, which are there, and the ring's next position."""
+        warpgroup. ``meanwhile``: what it does while the first slice is multiplied. Returns the sums, which are there,
+        and the ring's next position."""
         slot = self._slot(me, state)
         self.ring.wait(slot)
         acc = nv.accumulator(ROWS, cols)
         acc += self.slots[slot.stage] @ weights[0].T
+        meanwhile()
         last, state = state, state.next()
         for k in nv.range(1, self.slices, unroll=False):
             slot = self._slot(me, state)

@@ -7,11 +7,12 @@ others h of its own (`exchange`): 64 rows of the batch for each consumer warpgro
 While one of them waits for the others' h, the other multiplies.
 
     producer     one thread for each consumer: wait for h of the step before, load its slices
-    consumer     read the inputs' part, multiply, gates, new state, tell h | write the results of the step
+    consumer     read the inputs' part, multiply and write the results of the step before, gates, new state, tell h
 """
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from typing import Any
 
@@ -86,23 +87,36 @@ def forward(
             if bias is not None:
                 biases = [nv.column_vector(bias, (g, first), units, clip=True)[None, :] for g in range(cell.gates)]
             state = [load(array) for array in (h0, c0)[: cell.states]]
-            exchange.publish(state[:1], nv.i32(0), group, first, barrier)
-            position = exchange.consumer_state()
-            for step in nv.range(steps, unroll=False):
+            kept: list[Any] = [nv.accumulator(ROWS, units) for _ in range(cell.saved if saved is not None else 0)]
+
+            def write(step: Any, state: Sequence[Any], kept: Sequence[Any]) -> None:
+                """The results of a step."""
                 time = steps - 1 - step if reverse else step
-                inputs = [part_of(x, time, g, row, first, units=units) for g in range(cell.gates)]
-                acc, position = exchange.multiply(me, position, weights, cell.gates * units)
-                gates = [acc[:, g * units : (g + 1) * units] + biases[g] for g in range(cell.gates)]
-                before = state[:1]
-                state, kept = cell.forward([part.to(nv.f32) for part in inputs], gates, state)
-                exchange.publish(state[:1], step + 1, group, first, barrier)
                 store(state[:1], y, time)
                 if saved is not None:
                     store(kept, saved, time)
                 if saved_c is not None:
                     store(state[1:], saved_c, time)
+
+            def write_before(step: Any, state: Sequence[Any], kept: Sequence[Any]) -> None:
+                """The results of the step before. Not when they are known: the release of h would wait for them."""
+                if step > 0:
+                    write(step - 1, state, kept)
                 if saved_h is not None:
-                    store(before, saved_h, time)
+                    store(state[:1], saved_h, steps - 1 - step if reverse else step)
+
+            exchange.publish(state[:1], nv.i32(0), group, first, barrier)
+            position = exchange.consumer_state()
+            for step in nv.range(steps, unroll=False):
+                time = steps - 1 - step if reverse else step
+                inputs = [part_of(x, time, g, row, first, units=units) for g in range(cell.gates)]
+                meanwhile = functools.partial(write_before, step, state, kept)
+                acc, position = exchange.multiply(me, position, weights, cell.gates * units, meanwhile)
+                gates = [acc[:, g * units : (g + 1) * units] + biases[g] for g in range(cell.gates)]
+                state, found = cell.forward([part.to(nv.f32) for part in inputs], gates, state)
+                kept = found[: len(kept)]
+                exchange.publish(state[:1], step + 1, group, first, barrier)
+            write(steps - 1, state, kept)
             for part, out in zip(state, (h_n, c_n), strict=False):
                 store([part], out)
 
