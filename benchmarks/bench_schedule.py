@@ -14,16 +14,16 @@ from __future__ import annotations
 import argparse
 import sys
 import time
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
-
-import torch
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
 import nvdsl as nv  # noqa: E402
-from benchmarks import charts, shares  # noqa: E402
+from benchmarks import charts  # noqa: E402
+from benchmarks.ahead import compile_ahead, loaded  # noqa: E402
 from benchmarks.paired import machine, measure, write  # noqa: E402
 from chapters.passes.ladder import rows  # noqa: E402
 from chapters.passes.own_step import group_blocks  # noqa: E402
@@ -85,6 +85,8 @@ def ablation() -> list[tuple[str, list[sc.Step], nv.DType]]:
 
 def timed(n: int, steps: list[sc.Step], sums: nv.DType, pairs: int) -> Row:
     """One row: milliseconds and TFLOPS beside cuBLAS's, and what was compiled."""
+    import torch
+
     start = time.perf_counter()
     gemm = sc.compile(sc.matmul(n, n, n, sums=sums), steps)
     generator = torch.Generator(device="cuda").manual_seed(n)
@@ -131,18 +133,22 @@ Job = tuple[int, str, str, int]
 """n; the type of the sums; the end; the number in its `SPACE`."""
 
 
-def prepare(job: Job) -> Any:
+def prepare(job: Job) -> str:
+    """The module of a candidate, compiled."""
     n, sums, end, number = job
     dtype = nv.f16 if sums == "f16" else nv.f32
     gemm = sc.compile(sc.matmul(n, n, n, sums=dtype), end_steps(end, SPACE[end][number]))
     shapes = [nv.ShapeDtype((n, n), kind) for kind in (nv.f16, nv.f16, dtype)]
     (kernel,) = gemm.compile(*shapes).kernels.values()
     assert kernel.resources.spill_stores == 0, "it spills registers"
-    return gemm
+    return gemm.mlir
 
 
-def raced(job: Job, gemm: Any) -> Row:
+def raced(job: Job, text: str) -> Row:
     n, sums, end, number = job
+    import torch
+
+    gemm = loaded(sc.matmul(n, n, n, sums=nv.f16 if sums == "f16" else nv.f32), text)
     generator = torch.Generator(device="cuda").manual_seed(n)
     a, b = (torch.randn(n, n, generator=generator, device="cuda").half() for _ in range(2))
     c = torch.full((n, n), float("nan"), dtype=getattr(torch, "float16" if sums == "f16" else "float32"), device="cuda")
@@ -159,14 +165,27 @@ def raced(job: Job, gemm: Any) -> Row:
     }  # fmt: skip
 
 
-def sweep(sizes: range, ends: list[str], limit: float) -> None:
+def candidates(sizes: Iterable[int], ends: list[str]) -> list[Job]:
+    return [(n, sums, end, i) for n in sizes for end in ends for sums in ("f32", "f16") for i in range(len(SPACE[end]))]
+
+
+def sweep(sizes: range, ends: list[str]) -> None:
     """Each tile of the space at each size; the fastest is kept."""
-    jobs = [(n, sums, end, i) for n in sizes for end in ends for sums in ("f32", "f16") for i in range(len(SPACE[end]))]
+    rows = []
+    for job, text, error in compile_ahead(candidates(sizes, ends), prepare):
+        if error:  # of sums or tiles that this end does not have
+            print(job, error, flush=True)
+            continue
+        row = raced(job, text)
+        assert row["right"], f"{job}: an error of {row['error']}"
+        rows.append(row)
+    keep(rows)
+
+
+def keep(rows: list[Row]) -> None:
     best: dict[tuple[int, str], Row] = {}
-    for job, row in shares.run(jobs, prepare, raced, limit=limit):
-        if not isinstance(row, dict) or not row["right"]:
-            print(job, row if not isinstance(row, dict) else f"WRONG ({row['error']:.2g})", flush=True)
-        elif row["ratio"] > best.get((row["m"], row["kind"]), {"ratio": 0})["ratio"]:
+    for row in rows:
+        if row["ratio"] > best.get((row["m"], row["kind"]), {"ratio": 0})["ratio"]:
             best[row["m"], row["kind"]] = row
     found = sorted(best.values(), key=lambda r: (r["kind"], r["m"]))
     for row in found:
@@ -182,11 +201,10 @@ def main() -> None:
     parser.add_argument("--pairs", type=int, default=12)
     parser.add_argument("--sweep", metavar="FIRST:LAST:STEP")
     parser.add_argument("--ends", nargs="+", choices=SPACE, default=list(SPACE), help="of a sweep (default: all)")
-    parser.add_argument("--limit", type=float, default=float("inf"), help="seconds after which a sweep begins nothing")
     chosen = parser.parse_args()
     if chosen.sweep:
         first, last, step = map(int, chosen.sweep.split(":"))
-        sweep(range(first, last + 1, step), chosen.ends, chosen.limit)
+        sweep(range(first, last + 1, step), chosen.ends)
     else:
         ablate(chosen.n, chosen.pairs)
 

@@ -26,6 +26,7 @@ from nvdsl.schedule.registers import hoist_sums
 from nvdsl.schedule.shared import copies, merge_barriers, pad, stage
 from nvdsl.schedule.step import Step, step
 from nvdsl.schedule.swizzling import swizzle
+from nvdsl.schedule.tuning import tune
 from nvdsl.schedule.warps import permute, spread, tile_fragments, tile_threads, tile_warps, unroll, vectorize
 from nvdsl.schedule.work import Work
 
@@ -33,6 +34,6 @@ __all__ = [
     "Payload", "Scheduled", "Step", "Work", "bufferize", "compile", "copies", "copy_async", "finish", "fma",
     "fma_steps", "hide_latency", "hoist_sums", "launch", "mask", "matmul", "merge_barriers", "mma_steps",
     "mma_sync", "pad", "payload", "permute", "prefetch", "simt_steps", "spread", "stage", "step", "swizzle",
-    "tile_blocks", "tile_fragments", "tile_threads", "tile_warps", "unroll", "vectorize", "wgmma", "wgmma_steps",
-    "wmma", "wmma_steps",
+    "tile_blocks", "tile_fragments", "tile_threads", "tile_warps", "tune", "unroll", "vectorize", "wgmma",
+    "wgmma_steps", "wmma", "wmma_steps",
 ]  # fmt: skip

@@ -21,14 +21,18 @@ from nvdsl.schedule.step import Step
 from nvdsl.schedule.work import Work
 from nvdsl.thin.host_function import HostFunction, describe
 from nvdsl.thin.load import LoadedFunction, load
+from nvdsl.tune.result import Tuning
 
 
 class Scheduled(HostFunction):
     """What `compile` makes: ``scheduled(*arguments, stream=None, target=None)`` runs it, on a GPU or simulated.
 
     Arguments are as the payload's function has them, of these very shapes; the last one is written. ``payload``,
-    ``steps``: what it was made of. ``stages``: the module before any step, and after each.
+    ``steps``: what it was made of. ``stages``: the module before any step, and after each. ``tuning``: the table of the
+    candidates that `tune` chose it from.
     """
+
+    tuning: Tuning | None = None
 
     def __init__(self, payload: Payload, steps: tuple[Step, ...], stages: tuple[Stage, ...]) -> None:
         super().__init__(payload.name)
