@@ -76,7 +76,8 @@ def timed(job: Job, text: str) -> dict[str, Any]:
     call(a, b, c, **options)
     torch.mm(a, b, out=out)
     error = ((c - out).norm() / out.norm()).item()
-    pair = measure(lambda: call(a, b, c, **options), lambda: torch.mm(a, b, out=out), pairs=6 if n < 8192 else 3, warmup=1).summary()
+    pairs = 6 if n < 8192 else 3
+    pair = measure(lambda: call(a, b, c, **options), lambda: torch.mm(a, b, out=out), pairs=pairs, warmup=1).summary()
     flop = 2e-9 * n**3
     return {
         "m": n, "row": row, "form": form, "size": str(n),
