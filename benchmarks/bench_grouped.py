@@ -9,6 +9,7 @@ layers are those of mixtures of experts, forward (rows) and for the gradients of
 from __future__ import annotations
 
 import argparse
+import functools
 import statistics
 import sys
 from collections.abc import Callable
@@ -45,12 +46,12 @@ def sizes(tokens: int, experts: int, skewed: bool, seed: int) -> torch.Tensor:
     return counts.cumsum(0).to(torch.int32).cuda()
 
 
-def _quack() -> Callable[..., Any] | None:
+def _quack(tuned: bool = False) -> Callable[..., Any] | None:
     try:
         from quack.gemm_interface import gemm
     except ImportError:
         return None
-    return gemm
+    return functools.partial(gemm, tuned=tuned)
 
 
 def works(name: str, call: Callable[[], Any]) -> bool:
@@ -63,13 +64,15 @@ def works(name: str, call: Callable[[], Any]) -> bool:
     return True
 
 
-def run(layer: tuple[int, int, int, int], skewed: bool, along_k: bool, seed: int, rounds: int) -> dict[str, Any]:
+def run(
+    layer: tuple[int, int, int, int], skewed: bool, along_k: bool, seed: int, rounds: int, tuned: bool
+) -> dict[str, Any]:
     tokens, experts, k, n = layer
     ends = sizes(tokens, experts, skewed, seed)
     starts = torch.cat([ends.new_zeros(1), ends])
     torch.manual_seed(seed)
     x = torch.randn(tokens, k, device="cuda", dtype=torch.bfloat16)
-    quack = _quack()
+    quack = _quack(tuned)
     if along_k:
         dy = torch.randn(tokens, n, device="cuda", dtype=torch.bfloat16)
         out = torch.full((experts, k, n), torch.nan, device="cuda", dtype=torch.bfloat16)
@@ -78,7 +81,7 @@ def run(layer: tuple[int, int, int, int], skewed: bool, along_k: bool, seed: int
             "torch": lambda: torch._grouped_mm(x.T, dy, offs=ends),
         }
         if quack:
-            calls["quack"] = lambda: quack(x.T, dy, cu_seqlens_k=starts, tuned=True)
+            calls["quack"] = lambda: quack(x.T, dy, cu_seqlens_k=starts)
         calls["nvdsl"]()
         group = int((ends - starts[:-1]).argmax())
         expected = x[starts[group] : ends[group]].double().T @ dy[starts[group] : ends[group]].double()
@@ -91,7 +94,7 @@ def run(layer: tuple[int, int, int, int], skewed: bool, along_k: bool, seed: int
             "torch": lambda: torch._grouped_mm(x, w, offs=ends),
         }
         if quack:
-            calls["quack"] = lambda: quack(x, w, cu_seqlens_m=starts, tuned=True)
+            calls["quack"] = lambda: quack(x, w, cu_seqlens_m=starts)
         calls["nvdsl"]()
         group = int((ends - starts[:-1]).argmax())
         expected = x[starts[group] : ends[group]].double() @ w[group].double()
@@ -116,6 +119,7 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="four layers, uniform groups")
     parser.add_argument("--along-k", action="store_true", help="the gradients of the weights only")
     parser.add_argument("--rows", action="store_true", help="the forward products only")
+    parser.add_argument("--tune-quack", action="store_true", help="QuACK's own search for each layer (minutes)")
     parser.add_argument("--rounds", type=int, default=16)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--out", type=Path)
@@ -125,7 +129,7 @@ def main() -> None:
     for along_k in ways:
         for layer in QUICK if args.quick else LAYERS:
             for skewed in (False,) if args.quick else (False, True):
-                row = run(layer, skewed, along_k, args.seed, args.rounds)
+                row = run(layer, skewed, along_k, args.seed, args.rounds, args.tune_quack)
                 found.append(row)
                 shown = [f"{name} {value:.3f}" if "ratio" in name else f"{name} {value:.0f}"
                          for name, value in row.items() if isinstance(value, float)]  # fmt: skip
