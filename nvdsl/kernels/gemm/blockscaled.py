@@ -10,13 +10,13 @@ and added to the tile's sums with their scales. Tensor cores add 8-bit products 
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import nvdsl as nv
 from nvdsl.hopper.arch import WARP_SIZE
 from nvdsl.kernels.blocks.direct_epilogue import cut
 from nvdsl.kernels.blocks.group_tiles import AllTiles, GroupTile, GroupTiles, NumberedTile
-from nvdsl.kernels.blocks.mainloop import TURNS
 from nvdsl.kernels.blocks.tile_scheduler import TileScheduler
 from nvdsl.kernels.gemm.config import Config
 from nvdsl.kernels.gemm.grouped import GroupedGemm, zero_rows
@@ -25,7 +25,14 @@ from nvdsl.ops.warp import WARP_GROUP_SIZE
 BLOCK = 128
 """Elements along K, and columns of B, that share a scale."""
 
-DEFAULT = Config(128, 192, 128, stages=4, store_buffers=1, group=12)
+TILES = (
+    Config(128, 192, 128, stages=4, store_buffers=1, group=12),
+    Config(128, 128, 128, stages=6, store_buffers=1, group=16),
+)
+DEFAULT = TILES[0]
+NARROW = 1.08
+"""How much longer the second of `TILES` takes for as many columns, on an H200: its consumers wait for tensor cores and
+for scales more often."""
 
 
 @nv.jit
@@ -39,8 +46,6 @@ def matmul(
     config: Config = DEFAULT,
     blocks: int,
     direct_store: bool = False,
-    ordered: bool = False,
-    halves: int = 1,
 ) -> None:
     """out[M, N]: ``a`` (M, K) and ``b`` stored (N, K), e4m3 or e5m2, each with K contiguous.
 
@@ -50,7 +55,7 @@ def matmul(
     """
     m, n = out.shape
     tiles = AllTiles(TileScheduler(m, n, config.tile_m, config.tile_n, group=config.group))
-    _launch(a, b, out, scale_a, scale_b, tiles, config, blocks, direct_store, ordered, halves)
+    _launch(a, b, out, scale_a, scale_b, tiles, config, blocks, direct_store)
 
 
 @nv.jit
@@ -69,12 +74,12 @@ def grouped(
     """The same of groups of rows, as `nvdsl.kernels.gemm.grouped.matmul`: ``b`` and ``scale_b`` have an axis of groups
     before theirs. Rows of ``out`` behind the last group are zeroed."""
     tiles = GroupTiles(offsets, out.shape, (config.tile_m, config.tile_n), band=config.group)
-    _launch(a, b, out, scale_a, scale_b, tiles, config, blocks, direct_store or cut(out), False, 1)
+    _launch(a, b, out, scale_a, scale_b, tiles, config, blocks, direct_store or cut(out))
 
 
 def _launch(
     a: nv.Array, b: nv.Array, out: nv.Array, scale_a: nv.Array, scale_b: nv.Array, tiles: AllTiles | GroupTiles,
-    config: Config, blocks: int, direct_store: bool, ordered: bool, halves: int,
+    config: Config, blocks: int, direct_store: bool,
 ) -> None:  # fmt: skip
     config.check(a.dtype, out.dtype, nv.f32)
     nv.require(
@@ -116,9 +121,6 @@ def _launch(
                     tile = tile.next(step)
         else:
             consumer = gemm.begin_consumer(mainloop)
-            turns = nv.Turns(2, barrier=TURNS)
-            if ordered:
-                turns.begin(consumer)
             top = consumer * config.rows
             state = mainloop.ring.consumer_state()
             tile = tiles.first(first)
@@ -126,29 +128,15 @@ def _launch(
                 total = nv.accumulator(config.rows, config.tile_n, nv.f32)
                 for _ in nv.range(gemm.steps, unroll=False):
                     mainloop.ring.wait(state)
-                    if ordered:
-                        turns.wait(consumer)
-                    parts = []
-                    for left in range(0, config.tile_n, config.tile_n // halves):
-                        part = nv.accumulator(config.rows, config.tile_n // halves, nv.f32)
-                        part += gemm.a.a(state.stage, top, config.rows) @ gemm.b.b(
-                            state.stage, left, config.tile_n // halves
-                        )
-                        parts.append(part)
-                    if ordered:
-                        turns.pass_on(consumer)
+                    part = nv.accumulator(config.rows, config.tile_n, nv.f32)
+                    part += mainloop.product(state, top, 0)
                     of_rows, of_cols = scales.read(state, top)
                     nv.sync_warp()  # all lanes have read them
-                    for i, part in enumerate(parts):
-                        nv.wgmma_wait(halves - 1 - i)
-                        if i == halves - 1:
-                            mainloop.release(state)
-                        total = scaled_sum(total, part, of_rows, of_cols, i * (config.tile_n // halves))
+                    mainloop.finish(state)
+                    total = scaled_sum(total, part, of_rows, of_cols)
                     state = state.next()
                 epilogue.store(total, tile.group, tile.row + top, tile.col, consumer, end=tile.end)
                 tile = tile.next(step)
-            if ordered:
-                turns.end(consumer)
             epilogue.drain()
             if isinstance(tiles, GroupTiles):
                 thread = consumer * 128 + nv.warpgroup_thread()
@@ -204,6 +192,18 @@ class Scales:
         return of_rows, [self.memory[start + self.rows + i] for i in range(self.parts)]
 
 
+def choose(m: int, n: int, sms: int, batches: int = 1) -> Config:
+    """The one of `TILES` whose rounds over ``sms`` SMs take less time; one consumer where 64 rows are enough."""
+    if m <= 64:
+        return replace(TILES[1], tile_m=64, consumers=1)
+
+    def rounds(config: Config) -> float:
+        tiles = batches * nv.cdiv(m, config.tile_m) * nv.cdiv(n, config.tile_n)
+        return nv.cdiv(tiles, sms) * config.tile_n * (NARROW if config is TILES[1] else 1.0)
+
+    return min(TILES, key=rounds)
+
+
 @nv.jit
 def gemm(
     a: nv.Array,
@@ -220,16 +220,14 @@ def gemm(
     matmul.__wrapped__(a, b, out, scale_a, scale_b, config=config, blocks=sms, direct_store=direct_store or cut(out))
 
 
-def scaled_sum(
-    total: nv.Accumulator, part: nv.Accumulator, of_rows: list[Any], of_cols: list[Any], left: int = 0
-) -> nv.Accumulator:
-    """``total + scale * part``, where ``part`` begins at column ``left``. ``of_rows``: of the two rows that a thread
-    has; ``of_cols``: of equal parts of the columns of ``total``."""
+def scaled_sum(total: nv.Accumulator, part: nv.Accumulator, of_rows: list[Any], of_cols: list[Any]) -> nv.Accumulator:
+    """``total + scale * part``. ``of_rows``: of the two rows that a thread has; ``of_cols``: of equal parts of the
+    columns."""
     width = total.n // len(of_cols)
     scales = [[x * y for y in of_cols] for x in of_rows]
     (sums,), (products,) = total.registers(), part.registers()
-    new = list(sums)
-    for register, product in enumerate(products, left // 2):
+    new = []
+    for register, (x, y) in enumerate(zip(sums, products, strict=True)):
         row, col = nv.layout.accumulator_element(0, register)
-        new[register] = nv.math.fma(scales[row // 8][col // width], product, sums[register])
+        new.append(nv.math.fma(scales[row // 8][col // width], y, x))
     return total.with_registers([new])

@@ -130,10 +130,8 @@ def _find_block_scaled(
     groups = offsets.shape[0]
     problem = _problem(given, groups, acc_dtype, out_dtype)
     a, b = problem.a, problem.b.transposed
-    if config is None:
-        few = problem.result[0] <= 64 * groups
-        config = Config(64, 128, 128, stages=6, consumers=1, store_buffers=1) if few else blockscaled.DEFAULT
-    config = replace(config, tile_k=128)
+    m, n = problem.result
+    config = replace(config or blockscaled.choose(nv.cdiv(m, groups), n, sms(target), groups), tile_k=128)
     options = {
         "config": config, "blocks": resident_blocks(config, sms(target)), "direct_store": not fits_tma(problem.out)
     }  # fmt: skip

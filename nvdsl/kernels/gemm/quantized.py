@@ -59,7 +59,7 @@ class QuantizedConfig:
     @property
     def at_once(self) -> int:
         """Elements of K that are floats at the same time, 4 of them in a register of a thread."""
-        return 64 if self.rows >= 64 else SLICE
+        return 64 if self.rows + 64 > self.registers[1] else SLICE
 
     @property
     def cols(self) -> int:

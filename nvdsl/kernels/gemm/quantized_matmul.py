@@ -174,7 +174,7 @@ def choose(rows: int, weight: QuantizedWeight, scale_bytes: int, sms: int = arch
 
     found = [
         _with_stages(QuantizedConfig(tile, warpgroups, 2, split, together), weight, scale_bytes)
-        for warpgroups, together in (((2, 1),) if tile == 128 else ((4, 1),) if tile == 64 else ((2, 2), (4, 1)))
+        for warpgroups, together in (((2, 1),) if tile == 128 else ((2, 1), (4, 1)) if tile == 64 else ((2, 2), (4, 1)))
         for split in (1, 2, 4, 8)
         if split <= slices
     ]

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import strategies as st
 
 import nvdsl as nv
-from nvdsl.kernels.gemm.blockscaled import DEFAULT, matmul
+from nvdsl.kernels.gemm.blockscaled import DEFAULT, TILES, choose, matmul
 from nvdsl.kernels.gemm.config import Config
 from tests.exhaustive import exhaustive, sample
 
@@ -105,7 +105,13 @@ def test_what_block_scales_can_not_do_is_said_at_the_callers_line(options, said)
     assert caught.value.where.file == __file__
 
 
-@pytest.mark.parametrize("config", sample([DEFAULT, WIDE], 1))
+def test_rounds_decide_which_tile_is_taken():
+    assert choose(4096, 4096, 132) == TILES[1]  # 8 rounds of 128 columns, not 6 of 192
+    assert choose(8192, 8192, 132) == TILES[0]
+    assert choose(64, 8192, 132).tile_m == 64
+
+
+@pytest.mark.parametrize("config", sample([*TILES, choose(1, 128, 132)], 1))
 def test_its_registers(config):
     arrays = [nv.ShapeDtype(shape, nv.e4m3) for shape in ((4096, 2048), (1024, 2048))]
     scales = [nv.ShapeDtype(shape, nv.f32) for shape in ((4096, 16), (16, 8))]
