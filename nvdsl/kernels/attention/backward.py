@@ -118,7 +118,7 @@ def backward(
     the keys.
     """
     tile_m, (size, value_size) = config.tile_m, config.sizes
-    tiles, parts = GradientTiles(q, k, q_starts, k_starts, tile_m, TILE_N), Parts(tile_m, size)
+    tiles, parts = GradientTiles(q, k, q_starts, k_starts, tile_m, TILE_N, any(bounded)), Parts(tile_m, size)
 
     packed = tiles.packed or tiles.packed_keys
 

@@ -66,7 +66,7 @@ def backward_wide(
 ) -> None:
     """The same as `backward.backward`, for heads of up to 256."""
     size, value_size = (-(-x.shape[3] // 128) * 128 for x in (q, v))
-    tiles, parts = GradientTiles(q, k, q_starts, k_starts, TILE_M, TILE_N), Parts(size)
+    tiles, parts = GradientTiles(q, k, q_starts, k_starts, TILE_M, TILE_N, any(bounded)), Parts(size)
 
     sums = sum_rows(dout, out, lse, tiles, TILE_M)
     total = nv.zeros((tiles.count * (parts.count * parts.slices * parts.rows), 256), nv.f32)

@@ -6,6 +6,11 @@ from typing import Any, NamedTuple
 
 import nvdsl as nv
 from nvdsl.kernels.attention.sequences import Sequence, Sequences
+from nvdsl.kernels.attention.tiles import L2_BYTES
+from nvdsl.kernels.blocks.tile_scheduler import RowGroups
+
+BYTES = 8
+"""Of an element of a head: Q and dO in 16 bits, dQ in f32."""
 
 OfQueries = nv.Shaped[nv.Array, "batch", "queries", "heads", ...]
 OfKeys = nv.Shaped[nv.Array, "key_batch", "keys", "kv_heads", ...]
@@ -34,13 +39,15 @@ class GradientTiles:
     """Tiles of ``tile_n`` keys, each for one block, and numbers for the tiles of ``tile_m`` queries. Made in the host
     function.
 
-    A head's tiles of keys follow one another, the first keys first: blocks that run side by side read the queries of
-    the same heads, and in causal attention those with the most queries come first.
+    Heads are taken in bands, and in a band the heads change fastest, from the first keys to the last: in causal
+    attention those are first that the most queries see, and the blocks that come last are short. ``bounded``: whether
+    tiles are so unequal. Then a band has as many heads as fit into L2 with their queries and dQ; else it is one head.
     """
 
     def __init__(
-        self, q: nv.Array, k: nv.Array, q_starts: nv.Array | None, k_starts: nv.Array | None, tile_m: int, tile_n: int
-    ) -> None:
+        self, q: nv.Array, k: nv.Array, q_starts: nv.Array | None, k_starts: nv.Array | None, tile_m: int, tile_n: int,
+        bounded: bool,
+    ) -> None:  # fmt: skip
         self._sequences = Sequences(q, k, q_starts, k_starts, None, None)
         self._by_keys = Sequences(k, q, k_starts, q_starts, None, None)
         self._tile_m, self._tile_n = tile_m, tile_n
@@ -51,13 +58,19 @@ class GradientTiles:
         self._columns = self._by_keys.tiles(tile_n) if self.packed_keys else nv.cdiv(k.shape[1], tile_n)
         self.count = self._heads * self._rows * (1 if self.packed else self._sequences.count)
         """Numbers of tiles of queries of all heads."""
-        self.blocks = self._kv_heads * self._columns * (1 if self.packed_keys else self._sequences.count)
+        every = self._kv_heads * (1 if self.packed_keys else self._sequences.count)
+        self.blocks = every * self._columns
+        together: nv.Int = 1
+        if bounded:
+            head = self.group * q.shape[3] * BYTES
+            together = nv.max(L2_BYTES // (head * nv.max(q.shape[1] if not self.packed else 1, 1)), 1)
+        self._order = RowGroups(every, self._columns, nv.min(together, nv.max(every, 1)))
 
     def keys_of(self, block: nv.Int, whole_warp: bool) -> KeyTile:
         """The keys of a block. ``whole_warp``: see `Sequences.of`."""
         number: nv.Int
         key: nv.Int
-        outer, column = block // self._columns, block % self._columns
+        outer, column = self._order.place(block)
         if self.packed_keys:
             kv_head = outer
             number, key = self._by_keys.find(column, self._tile_n, whole_warp)

@@ -97,8 +97,8 @@ def seen(rows: int, keys: int, window: tuple[int | None, int | None]) -> Any:
     return (j <= i + keys - rows + right) & (j >= i + keys - rows - left)
 
 
-def check(call: Any, case: Case) -> None:
-    """``call(backward, *arrays, **constants)``, and the results compared."""
+def called(call: Any, case: Case) -> tuple[list[Any], list[Any]]:
+    """``call(backward, *arrays, **constants)``; the arrays of its results, and what they should hold."""
     dout, q, k, v = inputs(case)
     scale = 1 / math.sqrt(case.size)
     out, lse, *gradients = expected(seen(case.rows, case.keys, case.window), scale, dout, q, k, v, case.softcap)
@@ -110,7 +110,12 @@ def check(call: Any, case: Case) -> None:
     arrays = [dout, q, k, v, out.astype(case.dtype), lse.astype(np.float32), *found]
     constants |= {"bounded": (left is not None, right is not None), "capped": case.softcap > 0.0}
     call(function, *arrays, None, None, scale, left or 0, right or 0, case.softcap, ordered=case.ordered, **constants)
-    compare(found, gradients, case.dtype)
+    return found, gradients
+
+
+def check(call: Any, case: Case) -> None:
+    """`called`, and the results compared."""
+    compare(*called(call, case), case.dtype)
 
 
 def compare(found: Any, gradients: Any, dtype: Any) -> None:
