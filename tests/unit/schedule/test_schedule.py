@@ -99,22 +99,21 @@ def test_copies_ahead_for_wmma(dtype):
                    reference=lambda a, b, c: a.swapaxes(-1, -2) @ b) == 0  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "says"),
-    [
-        ("gpu.barrier", "", "nothing orders the two"),
-        ("nvgpu.device_async_wait", "", "nothing (orders the two|waits for this cp.async)"),
-        ("{numGroups = 1 : i32}", "{numGroups = 2 : i32}", "nothing orders the two"),
-    ],
-)
-def test_what_is_wrong_with_copies_ahead_is_reported(old, new, says):
-    made = sc.compile(sc.matmul(64, 64, 256), sc.mma_steps((64, 64, 32), WARP, stages=3))
-    lines = made.mlir.splitlines()
-    place = next(number for number, line in enumerate(lines) if old in line)
-    lines[place] = lines[place].replace(old, new) if new else ""
-    arrays = [numbers(shape, "f2", 0) for shape in ((64, 256), (256, 64))]
-    with pytest.raises((SimError, VerifyError), match=says):
-        thin.load("\n".join(lines))["matmul"](*arrays, np.zeros((64, 64), np.float32), target="sim")
+@pytest.mark.parametrize("steps", sample([
+    sc.mma_steps((64, 64, 32), WARP, stages=3), sc.mma_steps((64, 64, 32), WARP, stages=3, without=["prefetch"]),
+    sc.wmma_steps((64, 64, 32), WARP, stages=3),
+], 1))  # fmt: skip
+def test_what_is_wrong_with_copies_ahead_is_reported_at_each_place(steps):
+    """Before the loop and in it; behind it a wait alone, without which a block ends before its copies."""
+    lines = sc.compile(sc.matmul(64, 64, 128), steps).mlir.splitlines()
+    places = [number for number, line in enumerate(lines) if "gpu.barrier" in line or "async_wait" in line]
+    for place in places:
+        more = re.sub(r"numGroups = (\d)", lambda found: f"numGroups = {int(found[1]) + 1}", lines[place])
+        for new in {"", more} - {lines[place]}:
+            text = "\n".join([*lines[:place], new, *lines[place + 1 :]])
+            arrays = [numbers(shape, "f2", 0) for shape in ((64, 128), (128, 64))]
+            with pytest.raises((SimError, VerifyError), match="nothing (orders|waits)|returns without waiting"):
+                thin.load(text)["matmul"](*arrays, np.zeros((64, 64), np.float32), target="sim")
 
 
 HOPPER = (128, 64, 64)
