@@ -119,8 +119,6 @@ def _evaluated(function: Callable[..., Any], name: str, annotation: Any) -> Any:
     """An annotation that is a string as what it says; it may use what surrounds the function."""
     if not isinstance(annotation, str):
         return annotation
-    if "[" not in annotation:
-        return None
     code = function.__code__
     cells = zip(code.co_freevars, function.__closure__ or (), strict=True)
     scope = {**_around(function), **{n: c.cell_contents for n, c in cells if _is_full(c)}}

@@ -75,6 +75,7 @@ def test_special_values():
     assert np.isnan(losses[[0, 1, 2]]).all()
     assert losses[3] == 0 and losses[4] == np.inf
     assert np.isnan(losses[5]) and np.isnan(slope[5]).all(), "there is no such class"
+    assert nv.cross_entropy(x[4:5], labels[4:5], label_smoothing=0.1) == np.inf
     labels[:] = -100
     losses, slope = nv.cross_entropy(x, labels, reduction="none", grad=True)
     assert (losses == 0).all() and (slope == 0).all(), "an ignored row counts for nothing, whatever it is"

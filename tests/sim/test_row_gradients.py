@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 import nvdsl as nv
 from nvdsl import sim
-from nvdsl.kernels.rows import config
+from nvdsl.kernels.rows import config, cross_entropy_kernels, norm_kernels
 from nvdsl.kernels.rows.config import RowsConfig
 from nvdsl.kernels.rows.norm_backward_kernels import norm_backward
 from tests.exhaustive import exhaustive, sample
@@ -137,6 +137,24 @@ def test_rows_too_long_for_sums_in_registers(monkeypatch):
     close(dy, expected[0], np.float32)
     close(dweight, expected[1], np.float32, scale=10)
     close(dbias, expected[2], np.float32, scale=10)
+
+
+@pytest.mark.parametrize(
+    ("function", "call"),
+    [
+        (norm_kernels.norm, lambda x, n: nv.layer_norm(x, n, mean=True)),
+        (norm_backward, lambda x, n: nv.rms_norm_backward(x, x, np.ones(len(x), np.float32))),
+        (cross_entropy_kernels.cross_entropy, lambda x, n: nv.cross_entropy(x, np.zeros(len(x), int), grad=True)),
+    ],
+    ids=["norm", "gradient", "cross entropy"],
+)
+def test_one_kernel_serves_many_numbers_of_rows_and_columns(function, call, monkeypatch):
+    made, make = [], function._make
+    monkeypatch.setattr(function, "_make", lambda *args: made.append(args) or make(*args))
+    for rows, cols in ((3, 856), (7, 888), (1, 864)):
+        (x,) = some((rows, cols), np.float16)
+        call(x, np.ones(cols, np.float32))
+    assert len(made) == 1
 
 
 def test_no_rows():

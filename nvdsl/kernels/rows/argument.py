@@ -135,10 +135,10 @@ def check_apart(
     return pairs
 
 
-def configuration(rows: Rows, others: Sequence[Any], *, held: int = 1) -> RowsConfig:
+def configuration(rows: Rows, others: Sequence[Any], *, held: int = 1, packed: bool = False) -> RowsConfig:
     """How threads share the rows of a call. ``others``: its further arrays; ``held``: how many arrays of rows a thread
-    holds parts of."""
-    return choose(rows.cols, *_access(rows, others), arrays=held)
+    holds parts of; ``packed``: see `choose`."""
+    return choose(rows.cols, *_access(rows, others), arrays=held, packed=packed)
 
 
 def persistent(rows: Rows, gradient: Rows, others: Sequence[Any]) -> RowsConfig:

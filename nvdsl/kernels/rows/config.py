@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass
 
 import nvdsl as nv
+from nvdsl.hopper.arch import REGISTERS_PER_SM
 from nvdsl.kernels.arguments import ALIGNMENT
 
 MOST_COLUMNS = 262_144
@@ -27,6 +28,12 @@ _REGISTERS = 32
 _MOST_HELD = 64
 """Elements that a thread holds: ptxas keeps them as f32. Where it had more, it reads its rows again."""
 
+
+_PACKED_LANES = (
+    (64, 8), (128, 16), (2048, 32), (4096, 64), (8192, 128), (16_384, 256), (32_768, 512), (65_536, 1024),
+)  # fmt: skip
+_PACKED_REGISTERS = 64
+"""The same for packed rows, which need no clusters, and registers of a thread that has 64 elements."""
 
 _SUMS = 16
 """Columns of a thread that keeps sums of them."""
@@ -73,10 +80,17 @@ class RowsConfig:
         return self.wide * self.lanes * self.cluster
 
 
-def choose(cols: int, itemsize: int, multiple: int, *, arrays: int = 1) -> RowsConfig:
+def choose(cols: int, itemsize: int, multiple: int, *, arrays: int = 1, packed: bool = False) -> RowsConfig:
     """For rows of ``cols`` elements of ``itemsize`` bytes. ``multiple``: of elements, what all rows' starts are.
-    ``arrays``: so many rows of that length belong together, parts of which a thread holds."""
+    ``arrays``: so many rows of that length belong together, parts of which a thread holds. ``packed``: keep 16-bit
+    elements as they came, for more blocks on an SM."""
     wide = math.gcd(cols, multiple, ALIGNMENT // itemsize)
+    if packed and itemsize == 2 and wide > 1 and cols <= _PACKED_LANES[-1][0]:
+        lanes = next(lanes for most, lanes in _PACKED_LANES if cols <= most)
+        blocks = REGISTERS_PER_SM // (_PACKED_REGISTERS * max(lanes, _SMALLEST_BLOCK))
+        stride = wide * lanes
+        steps = _rounded(nv.cdiv(cols, stride))
+        return RowsConfig(wide, lanes, 1, steps, cols // stride, packed=True, blocks_per_sm=blocks)
     size = cols * itemsize * arrays
     cluster = min(1 << max(nv.cdiv(size, _BLOCK_BYTES) - 1, 0).bit_length(), _MOST_BLOCKS)
     lanes = next((lanes for most, lanes in _LANES if size <= 2 * most), 256)
@@ -85,8 +99,7 @@ def choose(cols: int, itemsize: int, multiple: int, *, arrays: int = 1) -> RowsC
         lanes *= 2
     stride = wide * lanes * cluster
     steps = _rounded(nv.cdiv(cols, stride))
-    held = arrays * steps * wide <= _MOST_HELD
-    return RowsConfig(wide, lanes, cluster, steps, cols // stride, held)
+    return RowsConfig(wide, lanes, cluster, steps, cols // stride, held=arrays * steps * wide <= _MOST_HELD)
 
 
 def choose_persistent(cols: int, itemsize: int, multiple: int, *, alike: bool) -> RowsConfig:

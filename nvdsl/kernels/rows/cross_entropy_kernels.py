@@ -1,7 +1,5 @@
 """Cross entropy of logits and labels. The gradient is written where the logits are still in registers."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 
@@ -44,14 +42,13 @@ def cross_entropy(
         row = Row(x.shape, config, first_row(config))
         given = row.read(x, float("-inf"))
         label = Label.of(row, x, labels, ignored)
-        highest = row.max(given)
-        exponentials = row.total(lambda total, step: total + nv.math.exp_approx(given(step) - highest))
         whole = [row.total(lambda total, step: total + row.only(step, given(step)))] if smooth else []
-        total, chosen, *rest = row.sums(exponentials, label.logit, *whole)
+        _, highest, total, chosen, *rest = row.exponentials(given, label.logit, *whole)
         lse = highest + nv.math.log(total)
-        loss = lse - chosen + z_loss * lse * lse
+        loss = lse - chosen
         if smooth:
-            loss = loss + smoothing * (chosen - rest[0] / nv.f32(cols))
+            loss = (1.0 - smoothing) * loss + smoothing * (lse - rest[0] / nv.f32(cols))
+        loss = loss + z_loss * lse * lse
         row.put(each, label.valid(loss))
         if lse_out is not None:
             row.put(lse_out, lse)
@@ -109,7 +106,7 @@ class Label:
     logit: Any
 
     @staticmethod
-    def of(row: Row, x: nv.Array, labels: nv.Array, ignored: Any) -> Label:
+    def of(row: Row, x: nv.Array, labels: nv.Array, ignored: Any) -> "Label":
         config, number = row.config, nv.i64(row.number(labels))
         exists = number >= 0 and number < nv.i64(row.cols)
         behind = number - nv.i64(row.first)

@@ -193,7 +193,9 @@ def _forward(
     numbers = [PerRow.output(name, each, rows) for name, each in (("mean", mean), ("rstd", rstd), ("scale", scale))]
     apart = check_apart([into, total, *numbers], [factor, summand], [rows, other])
     if rows.rows:
-        config = configuration(rows, [into, factor, summand, other, total], held=1 if other is None else 2)
+        plain = other is None and into.dtype is not nv.e4m3
+        others = [into, factor, summand, other, total]
+        config = configuration(rows, others, held=1 if other is None else 2, packed=plain)
         given = rows, into, factor, summand, other, total, *numbers, float(eps)
         constants = {"centered": centered, "config": config}
         _FORWARD.run(norm_kernels.norm, given, constants, arrays, rest, stream, target, apart)

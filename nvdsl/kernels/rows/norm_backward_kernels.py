@@ -4,8 +4,6 @@ A persistent grid: each group of threads works on many rows, and keeps its sums 
 the blocks have is added up by a second kernel, in the same order in every run.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import nvdsl as nv

@@ -1,7 +1,5 @@
 """LayerNorm and RMSNorm. A row is read once, and stays in registers until its result is written."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import nvdsl as nv

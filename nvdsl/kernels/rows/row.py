@@ -155,6 +155,23 @@ class Row:
         """For each term its sum over the row."""
         return self.sums(*(self.total(term) for term in terms))
 
+    def exponentials(self, parts: Parts, *more: Any) -> tuple[Any, ...]:
+        """What this thread's exponentials are relative to, the greatest element of the row, the sum of all
+        exponentials relative to that one, and the sums of ``more``.
+
+        Blocks of a cluster exchange numbers once: each warp takes its own greatest element at first."""
+        if self.config.cluster == 1:
+            highest = self.max(parts)
+            return highest, highest, *self.sums(self._exponentials(parts, highest), *more)
+        mine = reduce(nv.maximum, [parts(step) for step in range(self.config.steps)]).max()
+        base = nv.max(nv.warp.max(mine), nv.f32.min)  # of a warp that has nothing
+        given = nv.warp.sum((self._exponentials(parts, base), *more))
+        first = nv.thread_id.x % 32 == 0
+        return base, *nv.cluster.reduce((base, *(nv.where(first, one, 0.0) for one in given)), _merged)
+
+    def _exponentials(self, parts: Parts, base: Any) -> Any:
+        return self.total(lambda total, step: total + nv.math.exp_approx(parts(step) - base))
+
     def max(self, parts: Parts) -> Any:
         """The greatest element of the row."""
         mine = reduce(nv.maximum, [parts(step) for step in range(self.config.steps)]).max()
@@ -163,13 +180,21 @@ class Row:
         return self._exchanged(found)
 
 
+def _merged(one: tuple[Any, ...], other: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The greater of two elements, the sum of exponentials relative to it, and other sums."""
+    highest = nv.max(one[0], other[0])
+    total = one[1] * nv.math.exp_approx(one[0] - highest) + other[1] * nv.math.exp_approx(other[0] - highest)
+    return highest, total, *(a + b for a, b in zip(one[2:], other[2:], strict=True))
+
+
 class Beside:
     """A row for all rows, a weight say: what a thread takes of it, loaded a little ahead of its use."""
 
     def __init__(self, array: nv.Array, row: Row) -> None:
         self.array, self.row = array, row
         self.wide = min(row.config.wide, ALIGNMENT // array.dtype.bytes)
-        self.ahead = min(max(_AHEAD // max(row.config.wide * array.dtype.bytes, 4), 1), row.config.steps)
+        size = max(row.config.wide * array.dtype.bytes, 4)
+        self.ahead = 0 if row.config.packed else min(max(_AHEAD // size, 1), row.config.steps)
         self.loaded: dict[int, list[Any]] = {}
 
     def begin(self) -> Beside:

@@ -14,10 +14,9 @@ def softmax(x: Matrix, y: Matrix, *, config: RowsConfig) -> None:
     def kernel() -> None:
         row = Row(x.shape, config, first_row(config))
         given = row.read(x, float("-inf"))
-        highest = row.max(given)
-        (total,) = row.sum(lambda total, step: total + nv.math.exp_approx(given(step) - highest))
-        scale = 1.0 / total
-        row.write(y, lambda step: nv.math.exp_approx(given(step) - highest) * scale)
+        base, highest, total = row.exponentials(given)
+        scale = 1.0 / total if base is highest else nv.math.exp_approx(base - highest) / total
+        row.write(y, lambda step: nv.math.exp_approx(given(step) - base) * scale)
 
     kernel()
 
@@ -28,8 +27,7 @@ def log_softmax(x: Matrix, y: Matrix, *, config: RowsConfig) -> None:
     def kernel() -> None:
         row = Row(x.shape, config, first_row(config))
         given = row.read(x, float("-inf"))
-        highest = row.max(given)
-        (total,) = row.sum(lambda total, step: total + nv.math.exp_approx(given(step) - highest))
+        _, highest, total = row.exponentials(given)
         logarithm = nv.math.log(total)
         row.write(y, lambda step: given(step) - highest - logarithm)
 

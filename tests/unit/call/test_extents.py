@@ -111,6 +111,17 @@ def test_an_extent_is_an_i32():
     refused(lambda: function.trace(nv.ShapeDtype((2**31,), nv.u8)), "n is 2,147,483,648", "an i32")
 
 
+Rows = nv.Shaped[nv.Array, "m", "k"]
+
+
+def test_an_annotation_may_be_another_name_for_one():
+    def function(x: Rows, y: Rows | None, count: int):
+        pass
+
+    axes = Axes((Extent("m"), Extent("k")))
+    assert nv.jit(function)._extents._axes == {"x": axes, "y": axes}
+
+
 def test_forms_of_annotations():
     def function(
         a: nv.Array["m", "k % 8"],
