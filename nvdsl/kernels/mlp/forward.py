@@ -57,7 +57,7 @@ class Weights:
         self, operand: TmaOperand, layer: nv.Int, ring: nv.Ring, state: nv.PipelineState, rank: nv.Int
     ) -> nv.PipelineState:
         mask = (1 << operand.parts) - 1
-        for k in self.slices:
+        for k in nv.range(self.slices.start, self.slices.stop, SLICE, unroll=False):  # a producer has few registers
             operand.load(state.stage, ring.acquire(state), layer, 0, k, operand.stored, part=rank, mask=mask)
             state = state.next()
         return state
