@@ -149,6 +149,8 @@ def raced(job: Job, text: str) -> Row:
     import torch
 
     gemm = loaded(sc.matmul(n, n, n, sums=nv.f16 if sums == "f16" else nv.f32), text)
+    if hasattr(torch.backends.cuda.matmul, "allow_fp16_accumulation"):
+        torch.backends.cuda.matmul.allow_fp16_accumulation = sums == "f16"
     generator = torch.Generator(device="cuda").manual_seed(n)
     a, b = (torch.randn(n, n, generator=generator, device="cuda").half() for _ in range(2))
     c = torch.full((n, n), float("nan"), dtype=getattr(torch, "float16" if sums == "f16" else "float32"), device="cuda")

@@ -7,7 +7,8 @@
 which the loop over K carries like any other value.
 
 **4 vectors.** One load takes four neighbours (16 bytes): of a row of A along K, and of a row of B along N. So there are
-four times fewer loads, and ``nv.copy`` moves 16 bytes, too.
+four times fewer loads. (LLVM joins loads of neighbours by itself where it sees them: in row 3 it has done so already.
+Written out, nothing depends on it.)
 
 **5 banks.** Shared memory has 32 banks of 4 bytes. In row 4 a thread has 8 neighbouring columns, so threads side by
 side read 16 bytes of every 32: half of the banks twice, the others never. Here a thread has 4 columns of each tile of
@@ -29,7 +30,7 @@ Break it: let the rows of the padded tile begin anywhere.
     -         A = nv.smem((tile[0], depth + pad), nv.f32)[:, :depth]
     +         A = nv.smem((tile[0], depth + 1), nv.f32)[:, :depth]
 
-    TraceError: registers.py:56: a vector access of 4 x f32 (16 bytes) at a multiple of 16 bytes, plus 4: no multiple of
+    TraceError: registers.py:57: a vector access of 4 x f32 (16 bytes) at a multiple of 16 bytes, plus 4: no multiple of
           16
       rule: an access of several elements is aligned to its size (PTX ISA, Addresses as operands)
       fix:  start at a multiple of 16 bytes, or take fewer elements
