@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from nvdsl.driver.arguments import Disjoint
@@ -27,15 +27,15 @@ def matrix(x: Argument) -> Matrix:
     return Matrix(x.spec.dtype, x.spec.shape, x.spec.strides, x.aligned)
 
 
-def disjoint(arguments: Mapping[str, Argument]) -> dict[str, Disjoint]:
-    """What may not share memory with ``out``, by name: all inputs; but c may be out itself."""
+def disjoint(arguments: Mapping[str, Argument], in_place: Sequence[str] = ("c",)) -> dict[str, Disjoint]:
+    """What may not share memory with ``out``, by name: all inputs; but those ``in_place`` may be out itself."""
     out = arguments["out"]
-    return {name: out.apart(x, or_same=name == "c") for name, x in arguments.items() if x is not out}
+    return {name: out.apart(x, or_same=name in in_place) for name, x in arguments.items() if x is not out}
 
 
-def check_disjoint(arguments: Mapping[str, Argument]) -> None:
+def check_disjoint(arguments: Mapping[str, Argument], in_place: Sequence[str] = ("c",)) -> None:
     """Raises ArgumentError where ``out`` shares memory with an input that it may not share any with."""
     out = arguments["out"]
     for name, x in arguments.items():
         if x is not out:
-            out.check_apart(x, or_same=name == "c")
+            out.check_apart(x, or_same=name in in_place)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from nvdsl.call.launches import Launch
@@ -28,13 +28,18 @@ class BoundCall:
     beta: float = 0.0
     target: str | None = None
 
+    @property
+    def in_place(self) -> Sequence[str]:
+        """What may be the very array that is written."""
+        return ("c",)
+
     def run(self, stream: Stream | None) -> tuple[Any, Launch | None]:
         """Compute. Returns the result, and what calls like this one launch."""
         arguments, problem = self.arguments, self.bound.problem
         if self.out is None:
             arguments["out"] = Argument.output("out", None, arguments["a"], problem.result, problem.out_dtype)
         else:
-            check_disjoint(arguments)
+            check_disjoint(arguments, self.in_place)
         ran = self.bound.run(self.sources, self.alpha, self.beta, stream, self.target)
         return arguments["out"].result(), self._repeatable(ran)
 
@@ -51,7 +56,7 @@ class BoundCall:
         if packings and bound.launches > 1:
             return None
         make = out.maker() if self.out is None else None
-        apart = {} if make else disjoint(self.arguments)  # a new array is
+        apart = {} if make else disjoint(self.arguments, self.in_place)  # a new array is
         pairs = [(place, self.positions[name], pair) for name, pair in apart.items()]
         offsets = bound.offsets()
         launch = bound.function.repeatable(

@@ -134,12 +134,14 @@ def bind(
     packed: Sequence[str] = (),
     with_batch: bool = False,
     turned: bool = False,
+    unbatched: Sequence[str] = (),
 ) -> BoundKernel:
     """A kernel that sees the innermost batch axis, rows, columns: the others are launches.
 
     ``axes``: the names of each array's extents, a letter each. Where there is no batch, ``with_batch`` keeps an axis of
     one; what the epilogue reads has one always. A factor that serves all batches has none, or one of one. ``packed``:
-    the factors that are copied first. ``turned``: ``a`` is the product's B, and ``b`` its A.
+    the factors that are copied first. ``unbatched``: what an epilogue reads that has no axis of batches, though others
+    have. ``turned``: ``a`` is the product's B, and ``b`` its A.
     """
     exchanged = {"a": "b", "b": "a"} if turned else {}
     others = {name: matrix for name, matrix in problem.others if name not in arrays}
@@ -157,7 +159,7 @@ def bind(
         shape, strides = (1, *matrix.shape)[-3:], (0, *matrix.strides)[-3:]
         if name in "ab" and strides[0] == 0:
             shape = (1, *shape[1:])
-        if not with_batch and name in arrays and shape[0] == 1:
+        if not with_batch and (name in arrays or name in unbatched) and shape[0] == 1:
             shape, strides = shape[1:], strides[1:]
         seen = replace(matrix, shape=shape, strides=strides)
         letters = ("z" + axes.get(name, "mn"))[-len(shape) :]

@@ -65,7 +65,8 @@ def find_grouped(
         return bind(problem, finish, simple.empty_sums, options, arrays, axes, with_batch=True)
     arrays = {"offsets": offsets, **arrays}
     if problem.a.shape[-1] == 0 or groups == 0:
-        return _with_groups(bind(problem, finish, grouped.empty_sums, options, arrays, axes), groups)
+        bound = bind(problem, finish, grouped.empty_sums, options, arrays, axes, unbatched=("c", "scale_a"))
+        return _with_groups(bound, groups)
 
     if along_k:
         a, b, function = problem.a.transposed, problem.b, grouped_k.matmul
@@ -90,7 +91,9 @@ def find_grouped(
     }  # fmt: skip
     arrays = {"a": a, "b": b, **arrays}
     packed = [name for name, matrix in (("a", a), ("b", b)) if not matrix.fits_tma(1)]
-    return _with_groups(bind(problem, finish, function, options, arrays, axes, packed=packed), groups)
+    unbatched = () if along_k else ("c", "scale_a")
+    bound = bind(problem, finish, function, options, arrays, axes, packed=packed, unbatched=unbatched)
+    return _with_groups(bound, groups)
 
 
 def is_block_scaled(given: dict[str, Matrix]) -> bool:
@@ -236,11 +239,8 @@ def _problem(given: dict[str, Matrix], groups: int, acc_dtype: nv.DType, out_dty
     for name in ("scale_a", "scale_b", "c", "bias"):
         if name in given:
             x = given[name]
-            if not along_k and name in ("scale_b", "bias"):
-                x = _of_groups(name, x, groups, m, n)
-            else:  # an epilogue is told the group as its batch
-                x = repeated(name, x, result).expanded((groups,))
-            others.append((name, x))
+            of_group = not along_k and name in ("scale_b", "bias")  # an epilogue is told the group as its batch
+            others.append((name, _of_groups(name, x, groups, m, n) if of_group else repeated(name, x, result)))
     return GemmProblem(a, b, out, tuple(others), acc_dtype, result)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 import numpy as np
@@ -65,8 +65,9 @@ def grouped_matmul(
 
     Types, strides, ``alpha``, ``c``, ``beta``, ``activation``, ``acc_dtype``, ``out_dtype`` and ``config`` are as in
     `nvdsl.matmul`; but there is no f64, and groups along K take f16 and bf16 only. ``c`` and ``scale_a`` broadcast to
-    (M, N) and (M, 1), ``bias`` and ``scale_b`` are (N,), or (groups, N) for a row of each group. Along K all of them
-    broadcast as in a batch. Configurations are cooperative or ping-pong ones.
+    (M, N) and (M, 1), ``bias`` and ``scale_b`` are (N,), or (groups, N) for a row of each group; ``c`` is not ``out``
+    then. Along K all of them broadcast as in a batch, and ``c`` may be ``out``. Configurations are cooperative or
+    ping-pong ones.
 
     Raises ArgumentError for arguments that don't fit together.
     """
@@ -103,6 +104,11 @@ class _GroupedCall(ProductCall):
         finish = LinearCombination(self.alpha != 1.0, **parts, activation=activation)
         matrices = {name: matrix(argument) for name, argument in self.arguments.items()}
         return find_grouped(matrices, finish, acc_dtype, out_dtype, config, self.target)
+
+    @property
+    def in_place(self) -> Sequence[str]:
+        """A tile at the end of a group reads the next group's rows of c, which another block may be writing."""
+        return ("c",) if len(self.arguments["b"].spec.shape) == 2 else ()
 
     def check_offsets(self) -> None:
         """Raises ArgumentError where offsets of the host are none."""

@@ -89,8 +89,11 @@ def test_epilogues():
     np.testing.assert_array_equal(found, scaled)
     dy = integers(m, n)
     first = nv.grouped_matmul(a.T, dy, **options)
-    again = nv.grouped_matmul(a.T, dy, first.copy(), c=first, **options)
+    again = first.copy()
+    nv.grouped_matmul(a.T, dy, again, c=again, **options)
     np.testing.assert_array_equal(again, 2 * first)
+    with pytest.raises(nv.ArgumentError, match="out and c"):
+        nv.grouped_matmul(a, b, c, c=c, **options)
 
 
 @pytest.mark.parametrize("stored", sample(["odd rows", "columns of a", "gaps", "columns of out"], 1))
