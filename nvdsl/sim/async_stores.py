@@ -19,11 +19,11 @@ class AsyncStore:
     """What some lanes of a warp store to one block, ``data[i]`` at ``offsets[i]``, and complete on one mbarrier.
     ``before``: what had happened before it (`Clock.before`)."""
 
-    __slots__ = ("barrier", "before", "block", "bits", "data", "offsets", "targets", "who")
+    __slots__ = ("barrier", "before", "block", "bits", "cluster", "data", "offsets", "targets", "who")
 
     def __init__(self, w: Any, block: Any, barrier: Any, offsets: Any, data: Any, who: Access) -> None:
         self.block, self.barrier, self.offsets, self.data, self.who = block, barrier, offsets, data, who
-        self.bits, self.targets = w.bits, [(block,)]
+        self.bits, self.targets, self.cluster = w.bits, [(block,)], block.cluster
         self.before = w.of_lane(next(iter(w.active_lanes()))).before(w.epoch)
 
     def deliver(self) -> None:

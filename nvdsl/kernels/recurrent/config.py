@@ -16,7 +16,8 @@ _MOST_COLUMNS = 256
 @dataclass(frozen=True)
 class Config:
     """``units``: hidden units of a block. ``consumers``: warpgroups of 64 rows of the batch each. ``cluster``: blocks
-    that load for each other. ``slice_cols``: of h in a slot, ``stages``: slots of each consumer."""
+    that load h for each other; on the way back, that have a half of the sums each. ``slice_cols``: of h in a slot,
+    ``stages``: slots of each consumer."""
 
     units: int
     consumers: int
@@ -57,13 +58,14 @@ def choose(hidden: int, columns: int, per_unit: int, batch: int, sms: int) -> Co
 
 def _with(units: int, consumers: int, hidden: int, columns: int, per_unit: int) -> Config | None:
     """As many slots as fit beside the weights, at least 3 of 64 columns for each consumer."""
+    # Blocks that wait for each other's slots cost an H200 0.5 us a step of an LSTM of 1024 units. The way back, on
+    # which several times as much comes in, is shared in another way.
+    cluster = 2 if hidden > units and columns > hidden else 1
     for slice_cols in (128, 64):
-        padded = nv.cdiv(columns, slice_cols) * slice_cols
-        left = arch.MAX_SMEM_PER_BLOCK - 2048 - 2 * padded * units * per_unit
+        padded = nv.cdiv(columns, slice_cols * cluster) * slice_cols * cluster
+        halves = 4 * ROWS * units * consumers if cluster > 1 else 0
+        left = arch.MAX_SMEM_PER_BLOCK - 2048 - 2 * padded * units * per_unit - halves
         stages = left // (2 * ROWS * slice_cols * consumers)
         if stages >= 3:
-            # Blocks that wait for each other's slots cost an H200 0.5 us a step of an LSTM of 1024 units, and no more
-            # than 256 KB a step come in. What gradients bring in is several times that.
-            cluster = 2 if hidden > units and columns > hidden else 1
             return Config(units, consumers, cluster, slice_cols, min(stages, padded // slice_cols + 1, 8))
     return None
