@@ -177,30 +177,3 @@ def test_the_verifier_counts_the_bytes():
     sent.trace(x, y)
     with pytest.raises(nv.VerifyError, match="the mbarrier expects 1,024 bytes"):
         sent.trace(x, y, expected=2)
-
-
-@nv.jit
-def sent_by_one_cluster(y):
-    """Other clusters return while stores of cluster 1 are on their way."""
-
-    @nv.kernel(grid=8, block=32, cluster=2)
-    def body():
-        t, rank = nv.thread_id.x, nv.cluster_rank()
-        line = nv.smem((32,), nv.f32)
-        came = nv.Mbarriers(1, arrivals=1, sync=False)[0]
-        nv.cluster_sync()
-        if nv.block_id.x // 2 == 1:
-            came.arrive_expect_tx(32 * 4, t == 0)
-            line.at(1 - rank).store_async(nv.f32(t + 32 * rank), t, came)
-            came.wait(0)
-            y[rank, t] = line[t]
-        nv.cluster_sync()
-
-    body()
-
-
-def test_a_cluster_returns_while_stores_of_another_are_on_their_way():
-    for options in SCHEDULES[::2]:
-        y = np.zeros((2, 32), np.float32)
-        run(sent_by_one_cluster, y, options=options)
-        np.testing.assert_array_equal(y, np.arange(64, dtype=np.float32).reshape(2, 32)[::-1])
