@@ -124,6 +124,7 @@ from nvdsl.ops.warp import (
     grid_dim,
     lane_id,
     linear_thread_id,
+    named_barrier_any,
     named_barrier_arrive,
     named_barrier_sync,
     nanosleep,

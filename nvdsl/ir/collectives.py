@@ -34,7 +34,7 @@ ALIGNED = {
 }
 """By op: the PTX instruction, and how many threads execute it at one place: those of a warp, or of a warpgroup."""
 
-_INLINE = {"mma": ALIGNED["nvvm.mma.sync"]}
+_INLINE = {"mma": ALIGNED["nvvm.mma.sync"], "barrier_any": ("barrier.red.aligned", WARP_SIZE)}
 """The same of nvdsl's inline PTX, by its name (`nvdsl.ops.ptx`)."""
 
 

@@ -22,6 +22,7 @@ REGISTRY = {
     "st_async": "st.async, which completes its bytes on an mbarrier of another block; no dialect has it",
     "atom": "atom of several elements; LLVM has atomics of one",
     ORDER: "an event that never is: what it depends on is computed before the waits behind it",
+    "barrier_any": "barrier.red.or of a named barrier; nvvm.barrier reduces at barrier 0 alone",
     "touch": "no instruction: registers that the compiler must not move across this point",
 }
 

@@ -12,10 +12,11 @@ from nvdsl.errors import trace_error
 from nvdsl.hopper import arch
 from nvdsl.mlir import ir
 from nvdsl.mlir.dialects import gpu, nvvm
+from nvdsl.ops import ptx
 from nvdsl.ops.order import recomputed
 from nvdsl.ops.pointer import condition as as_condition
 from nvdsl.ops.pointer import i32
-from nvdsl.values import scope
+from nvdsl.values import dtypes, scope
 from nvdsl.values.elementwise import Elementwise
 from nvdsl.values.traced import Value, as_value, wrap
 from nvdsl.values.typing import Bool, Int, Number
@@ -158,6 +159,21 @@ def named_barrier_sync(barrier: Int, threads: int) -> None:
     """
     _check_named(barrier, threads)
     nvvm.barrier(barrier_id=i32(barrier), number_of_threads=i32(threads))
+
+
+def named_barrier_any(barrier: Int, threads: int, condition: Bool) -> Value:
+    """The same as `named_barrier_sync`, and whether ``condition`` holds in any of the threads (``barrier.red.or``).
+
+    What `vote_any` is for a warp, this is for a warpgroup, in one instruction. All threads of the barrier call it: none
+    may come to it by `named_barrier_sync` or `named_barrier_arrive`.
+    """
+    _check_named(barrier, threads)
+    text = (
+        "{ .reg .pred p; setp.ne.b32 p, $3, 0; barrier.cta.red.or.aligned.pred p, $1, $2, p; selp.b32 $0, 1, 0, p; }"
+    )
+    operands = [i32(barrier), i32(threads), as_value(dtypes.i32(condition))]
+    found = ptx.emit("barrier_any", text, ["=r", "r", "r", "r"], operands, dtypes.i32.ir)
+    return wrap(found, dtypes.i32) != 0
 
 
 def named_barrier_arrive(barrier: Int, threads: int) -> None:

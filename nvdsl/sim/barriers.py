@@ -199,6 +199,13 @@ class NamedBarrier:
         self._lines: dict[Where | None, int] = {}
         self._before: list[tuple[int, int, str]] = []  # who came to the generation before: actor, epoch, name
         self._now: list[tuple[int, int, str]] = []
+        self.votes: dict[int, bool] = {}  # of the generations that vote: this one, and the one before
+
+    def vote(self, condition: bool) -> int:
+        """A warp that is about to arrive votes. Returns the generation, whose result ``votes`` has when it is over."""
+        self.votes = {g: v for g, v in self.votes.items() if g >= self.generation - 1}
+        self.votes[self.generation] = self.votes.get(self.generation, False) or condition
+        return self.generation
 
     def history(self) -> str:
         """Which lines arrived at it."""

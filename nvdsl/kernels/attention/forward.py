@@ -173,13 +173,14 @@ def attention(
                 weights = nv.math.exp2_approx(s * factor - base[:, None])
                 part = weights.sum(axis=1, partial=True)
                 nv.sched_barrier(part)
+                large = nv.named_barrier_any(1 + me, 128, ~(sum(part.of_this_thread()) < 2.0**14))
                 v_ring.wait(vs.next())
                 nv.wgmma_wait(0)
                 release(v_ring, vs)
                 p = weights.to(v.dtype)
                 before = total
                 total = before + part
-                if nv.warpgroup.any(~(sum(part.of_this_thread()) < 2.0**14)):
+                if nv.vote_any(large):  # ptxas knows then that a warp's lanes go the same way
                     s = nv.accumulator(64, tile_n)
                     s += tile_q @ K[ks.stage].T
                     nv.wgmma_wait(0)

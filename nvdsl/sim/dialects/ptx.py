@@ -4,6 +4,7 @@ try_wait at cluster scope."""
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from nvdsl.sim.decode import Blocking, Decoder, Frame, identity, maker, op, unkn
 from nvdsl.sim.descriptors import Source
 from nvdsl.sim.dialects import fragments, nvvm_mma
 from nvdsl.sim.dialects.atomic_vectors import atomic_vector
+from nvdsl.sim.dialects.gpu import block_barrier
 from nvdsl.sim.dialects.inline_ptx import user_ptx
 from nvdsl.sim.registers import Struct
 from nvdsl.sim.uniform import one_value
@@ -83,6 +85,8 @@ def _inline_asm(d: Decoder, op: Any) -> Any:
         address, parity, _ticks = d.operands(op)
         at = where(op)
         return Blocking(lambda v: phases.wait(v[0], v[address], v[parity], at))
+    if name == "barrier_any":
+        return _barrier_any(d, op)
     if name == "st_async":
         return _st_async(d, op)
     if name == "atom":
@@ -90,6 +94,23 @@ def _inline_asm(d: Decoder, op: Any) -> Any:
     if name == inline_ptx.NAME:
         return user_ptx(d, op)
     raise unknown(op, f"inline PTX: {text[:60]}")
+
+
+def _barrier_any(d: Decoder, op: Any) -> Any:
+    number, threads, condition = d.operands(op)
+    at, r = where(op), d.result(op)
+
+    def run(v: Frame) -> Iterator[Any]:
+        w = v[0]
+        which = int(one_value(v[number], w, at, "the barrier's number"))
+        count = int(one_value(v[threads], w, at, "the barrier's thread count"))
+        barrier = w.block.named_barrier(which)
+        held = np.broadcast_to(np.asarray(v[condition]) != 0, (LANES,))
+        generation = barrier.vote(any(bool(held[lane]) for lane in w.active_lanes()))
+        yield from block_barrier(w, which, count, at)
+        v[r] = int(barrier.votes[generation])
+
+    return Blocking(run)
 
 
 def _st_async(d: Decoder, op: Any) -> Any:
