@@ -1,10 +1,11 @@
-"""Attention forward beside torch's: TFLOPS, single calls with the L2 flushed before each, and call after call.
+"""Attention forward and decoding beside FlashAttention-4 and torch: single calls with the L2 flushed before each, and
+call after call.
 
-    python benchmarks/bench_attention.py [--out build/attention.json] [--quick]
+    python benchmarks/bench_attention.py [forward | decode] [--out build/attention.json] [--quick]
 
 bf16, one GPU. Each contender of a line is called in turn, and the median is taken. The results are compared with
-torch's before anything is timed. ``kernel`` is nvdsl's, ``flash`` and ``cudnn`` are torch's
-scaled_dot_product_attention with these backends, ``fa4`` is FlashAttention-4 where it is installed (`flash-attn-4`).
+torch's before anything is timed. ``kernel`` is `nv.attention`, ``cudnn`` torch's scaled_dot_product_attention with that
+backend, ``torch`` the same as torch chooses it, ``fa4`` FlashAttention-4 where it is installed (`flash-attn-4`).
 """
 
 from __future__ import annotations
@@ -23,25 +24,24 @@ import torch  # noqa: E402
 from torch.nn.attention import SDPBackend, sdpa_kernel  # noqa: E402
 
 import nvdsl as nv  # noqa: E402
-from benchmarks.paired import machine, write  # noqa: E402
+from benchmarks.paired import machine, race, write  # noqa: E402
 
+ROWS = 262_144
+"""batch x heads x length of the sweep over lengths."""
+LENGTHS = (512, 1024, 2048, 4096, 8192, 16384, 32768)
 # batch, heads, length, head size, causal
-SHAPES = (
-    (1, 16, 8192, 128, False),
-    (1, 16, 8192, 128, True),
-    (2, 16, 16384, 128, False),
-    (1, 16, 16384, 128, True),
-    (8, 16, 2048, 128, True),
-    (1, 32, 8192, 64, False),
-    (1, 32, 8192, 64, True),
-    (1, 8, 8192, 256, False),
-    (1, 8, 8192, 256, True),
-    (32, 16, 384, 64, False),
-)
-BACKENDS = {"flash": SDPBackend.FLASH_ATTENTION, "cudnn": SDPBackend.CUDNN_ATTENTION}
-FLUSH_BYTES = 256 * 2**20
-LAUNCHED = 400_000
-"""Clocks for which the GPU waits, so that the host has launched a single call before it is timed."""
+SHAPES = [
+    (ROWS // length // heads, heads, length, size, causal)
+    for size in (64, 128, 256)
+    for causal in (False, True)
+    for length in LENGTHS
+    for heads in (min(16, ROWS // length),)
+] + [(32, 16, 384, 64, causal) for causal in (False, True)]
+# batch, keys, keys of a page; one query, 64 heads of q on 8 of keys, size 128
+DECODE = [
+    (1, 1024, 0), (1, 8192, 0), (1, 65536, 0), (8, 1024, 0), (8, 8192, 0), (32, 1024, 0), (32, 8192, 0), (128, 1024, 0),
+    (128, 2048, 0), (8, 8192, 64), (128, 2048, 64),
+]  # fmt: skip
 
 
 def _fa4() -> Callable[..., Any] | None:
@@ -52,83 +52,108 @@ def _fa4() -> Callable[..., Any] | None:
     return flash_attn_func  # type: ignore[no-any-return]
 
 
-def contenders(batch: int, heads: int, length: int, size: int, causal: bool) -> dict[str, Callable[[], Any]]:
-    """What is timed, by name; the kernel's result has been compared."""
-    shape = batch, length, heads, size
-    there = [torch.randn(shape, device="cuda", dtype=torch.bfloat16) for _ in range(3)]
-    q, k, v = (x.transpose(1, 2) for x in there)
-    o = torch.full(shape, float("nan"), device="cuda", dtype=torch.bfloat16)
+def torchs(q: Any, k: Any, v: Any, causal: bool, backend: Any = None) -> Any:
+    """torch's, of arrays (batch, length, heads, size)."""
+    given = [x.transpose(1, 2) for x in (q, k, v)]
+    options = {"is_causal": causal, "enable_gqa": q.shape[2] != k.shape[2]}
+    if backend is None:
+        return torch.nn.functional.scaled_dot_product_attention(*given, **options).transpose(1, 2)
+    with sdpa_kernel(backend):
+        return torch.nn.functional.scaled_dot_product_attention(*given, **options).transpose(1, 2)
 
-    def kernel() -> None:
-        nv.attention(*there, o, causal=causal)
 
-    def torchs(backend: SDPBackend) -> Any:
-        with sdpa_kernel(backend):
-            return torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=causal)
-
-    kernel()
-    expected = torchs(SDPBackend.FLASH_ATTENTION).transpose(1, 2).float()
-    error = ((o.float() - expected).norm() / expected.norm()).item()
+def _compare(found: Any, expected: Any) -> None:
+    error = ((found.float() - expected.float()).norm() / expected.float().norm()).item()
     assert error < 1e-2, error
-    calls: dict[str, Callable[[], Any]] = {"kernel": kernel}
-    calls |= {name: lambda b=b: torchs(b) for name, b in BACKENDS.items()}
+
+
+def forward(batch: int, heads: int, length: int, size: int, causal: bool) -> dict[str, Callable[[], Any]]:
+    """What is timed, by name; the kernel's result has been compared."""
+    q, k, v = (torch.randn((batch, length, heads, size), device="cuda", dtype=torch.bfloat16) for _ in range(3))
+    out = torch.full_like(q, float("nan"))
+    _compare(nv.attention(q, k, v, out, causal=causal), torchs(q, k, v, causal, SDPBackend.FLASH_ATTENTION))
+    calls: dict[str, Callable[[], Any]] = {
+        "kernel": lambda: nv.attention(q, k, v, out, causal=causal),
+        "cudnn": lambda: torchs(q, k, v, causal, SDPBackend.CUDNN_ATTENTION),
+    }
     if theirs := _fa4():
-        calls["fa4"] = lambda: theirs(*there, causal=causal)
-        calls["fa4"]()
+        calls["fa4"] = lambda: theirs(q, k, v, causal=causal)
     return calls
 
 
-def milliseconds(call: Callable[[], Any], calls: int = 1) -> float:
-    begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-    begin.record()
-    for _ in range(calls):
-        call()
-    end.record()
-    end.synchronize()
-    return begin.elapsed_time(end) / calls
+def decode(batch: int, keys: int, page: int) -> dict[str, Callable[[], Any]]:
+    """The same for one query of each sequence."""
+    q = torch.randn((batch, 1, 64, 128), device="cuda", dtype=torch.bfloat16)
+    k, v = (torch.randn((batch, keys, 8, 128), device="cuda", dtype=torch.bfloat16) for _ in range(2))
+    out = torch.full_like(q, float("nan"))
+    given, options = (k, v), {}
+    if page:
+        table = torch.randperm(batch * keys // page, device="cuda", dtype=torch.int32).view(batch, keys // page)
+        given = tuple(torch.empty((batch * keys // page, page, 8, 128), device="cuda", dtype=k.dtype) for _ in "kv")
+        for paged, whole in zip(given, (k, v), strict=True):
+            paged[table.long()] = whole.view(batch, keys // page, page, 8, 128)
+        options = {"page_table": table, "seqused_k": torch.full((batch,), keys, device="cuda", dtype=torch.int32)}
+    _compare(nv.attention(q, *given, out, **options), torchs(q, k, v, False))
+    calls: dict[str, Callable[[], Any]] = {
+        "kernel": lambda: nv.attention(q, *given, out, **options),
+        "torch": lambda: torchs(q, k, v, False),
+    }
+    if theirs := _fa4():
+        calls["fa4"] = lambda: theirs(q, k, v)
+    return calls
 
 
 def timed(calls: dict[str, Callable[[], Any]], rounds: int) -> dict[str, tuple[float, float]]:
-    """Medians in ms: single calls, and 20 one after the other."""
-    flush = torch.empty(FLUSH_BYTES, dtype=torch.uint8, device="cuda")
-    single: dict[str, list[float]] = {name: [] for name in calls}
-    sustained: dict[str, list[float]] = {name: [] for name in calls}
-    for _ in range(rounds):
-        for name, call in calls.items():
-            torch.cuda._sleep(LAUNCHED)
-            flush.zero_()
-            single[name].append(milliseconds(call))
-    for _ in range(max(3, rounds // 5)):
-        for name, call in calls.items():
-            sustained[name].append(milliseconds(call, 20))
-    return {name: (statistics.median(single[name]), statistics.median(sustained[name])) for name in calls}
+    """Medians in ms: single calls; and call after call, the better of two turns."""
+    single = {name: statistics.median(times) for name, times in race(calls, rounds, warmup=2).items()}
+    begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    found: dict[str, list[float]] = {name: [] for name in calls}
+    for turn in range(2):
+        for name in list(calls)[:: -1 if turn else 1]:
+            count = max(3, int(50 / single[name]))
+            begin.record()
+            for _ in range(count):
+                calls[name]()
+            end.record()
+            end.synchronize()
+            found[name].append(begin.elapsed_time(end) / count)
+    return {name: (single[name], min(found[name])) for name in calls}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("what", nargs="?", choices=("forward", "decode"), default="forward")
     parser.add_argument("--out", type=Path)
     parser.add_argument("--quick", action="store_true", help="fewer rounds")
     chosen = parser.parse_args()
     print(torch.cuda.get_device_name(), "torch", torch.__version__)
-    rows, over = [], {}
-    for shape in SHAPES:
-        batch, heads, length, size, causal = shape
-        flops = 4 * batch * heads * length * length * size * (0.5 if causal else 1)
-        found = timed(contenders(*shape), 10 if chosen.quick else 40)
-        row = {name: [flops / ms / 1e9 for ms in times] for name, times in found.items()}
-        named = dict(zip(("batch", "heads", "length", "head_size", "causal"), shape, strict=True))
-        for name, (one, more) in row.items():
-            named |= {name: one, f"{name}_sustained": more}
-        rows.append(named)
-        text = "   ".join(f"{name} {one:6.1f} / {more:6.1f}" for name, (one, more) in row.items())
-        print(f"{batch:3} x {heads:3} x {length:6} x {size:4} {'causal' if causal else 'full':7} {text}", flush=True)
-        for name in row:
-            over.setdefault(name, []).append([mine / its for mine, its in zip(row["kernel"], row[name], strict=True)])
-    means = {name: [statistics.geometric_mean(x) for x in zip(*ratios, strict=True)] for name, ratios in over.items()}
-    for name, (one, more) in means.items():
-        print(f"over {name}: {one:.3f} single, {more:.3f} call after call (geometric means)")
+    rows: list[dict[str, Any]] = []
+    ratios: list[list[float]] = []
+    for shape in SHAPES if chosen.what == "forward" else DECODE:
+        if chosen.what == "forward":
+            batch, heads, length, size, causal = shape
+            calls = forward(*shape)
+            work = 4 * batch * heads * length**2 * size * (0.5 if causal else 1) / 1e9
+            named = dict(zip(("batch", "heads", "length", "head_size", "causal"), shape, strict=True))
+        else:
+            batch, keys, page = shape
+            calls, work = decode(*shape), 2 * batch * keys * 8 * 128 * 2 / 1e6
+            named = {"batch": batch, "keys": keys, "page": page}
+        found = timed(calls, 7 if chosen.quick else 30)
+        rates = {name: [work / ms for ms in times] for name, times in found.items()}
+        ratios.append([min(mine / r[i] for name, r in rates.items() if name != "kernel")
+                       for i, mine in enumerate(rates["kernel"])])  # fmt: skip
+        text = "  ".join(f"{name} {one:.0f}/{more:.0f}" for name, (one, more) in rates.items())
+        print(*named.values(), text, "over the faster {:.3f}/{:.3f}".format(*ratios[-1]), flush=True)
+        rows.append(named | {name: one for name, (one, _) in rates.items()}
+                    | {f"{name}_sustained": more for name, (_, more) in rates.items()})  # fmt: skip
+    means = [statistics.geometric_mean(x) for x in zip(*ratios, strict=True)]
+    least = [min(x) for x in zip(*ratios, strict=True)]
+    print("over the faster one: geometric mean {:.3f} single, {:.3f} call after call; least {:.3f}, {:.3f}".format(
+        *means, *least))  # fmt: skip
     if chosen.out:
-        write(chosen.out, "bench_attention.py", {"machine": machine(), "unit": "TFLOPS", "rows": rows})
+        unit = "TFLOPS" if chosen.what == "forward" else "GB/s of keys and values"
+        write(chosen.out, "bench_attention.py", {"machine": machine(), "unit": unit, "means": means, "rows": rows})
 
 
 if __name__ == "__main__":

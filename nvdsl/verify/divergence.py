@@ -15,7 +15,7 @@ from nvdsl.errors import VerifyError
 from nvdsl.hopper.arch import WARP_SIZE, WARPGROUP_SIZE
 from nvdsl.ir.collectives import ALIGNED, MASKED, MASKED_RULE, aligned
 from nvdsl.ir.location import where
-from nvdsl.ir.operands import named, optional, word
+from nvdsl.ir.operands import named, optional, string, word
 from nvdsl.verify.context import Context, beside, contexts
 from nvdsl.verify.program import Node, Program
 from nvdsl.verify.reach import Reach
@@ -45,7 +45,9 @@ def check(program: Program) -> None:
 def _check_blocks_barriers(context: Context) -> None:
     """By number: barriers of one number in several places may wait for each other."""
     numbered: dict[int, list[tuple[Node, Reach, int]]] = defaultdict(list)
-    for node in context.kernel.find(*_BLOCK):
+    for node in context.kernel.find(*_BLOCK, "llvm.inline_asm"):
+        if node.name == "llvm.inline_asm" and not _votes(node):
+            continue
         reach = context.reaches.of(node)
         _check_whole_warps(context, node, reach)
         described = _described(context, node)
@@ -65,15 +67,23 @@ def _described(context: Context, node: Node) -> list[tuple[int, Any, int]] | Non
     """(number, threads that use this number, how many it waits for) of a barrier."""
     threads = context.threads
     everyone = np.ones(threads.count, bool)
-    if not node.name.startswith("nvvm.barrier") or node.name == "nvvm.barrier0":
+    if _votes(node):
+        number, count = (threads.of(node.op.operands[i]) for i in (0, 1))
+    elif not node.name.startswith("nvvm.barrier") or node.name == "nvvm.barrier0":
         return [(0, everyone, threads.per_block)]
-    view = named(node.op)
-    number = 0 if view.barrierId is None else threads.of(view.barrierId)
-    count = threads.per_block if view.numberOfThreads is None else threads.of(view.numberOfThreads)
+    else:
+        view = named(node.op)
+        number = 0 if view.barrierId is None else threads.of(view.barrierId)
+        count = threads.per_block if view.numberOfThreads is None else threads.of(view.numberOfThreads)
     if number is None or not isinstance(count, int):
         return None
     numbers = threads.array(number)
     return [(int(n), numbers == n, count) for n in np.unique(numbers)]
+
+
+def _votes(node: Node) -> bool:
+    """Whether it is `nv.named_barrier_any`: a named barrier, too."""
+    return node.name == "llvm.inline_asm" and string(node.op, "nvdsl.ptx") == "barrier_any"
 
 
 def _check_barrier(context: Context, number: int, places: list[tuple[Node, Reach, int]]) -> None:

@@ -107,7 +107,7 @@ def test_examples_are_decoded_and_run(name):
 def test_every_inline_ptx_has_an_example():
     found = set()
     makers = ("ptx.emit", "wgmma.mma_async", "mma.mma_sync", "order.sched_barrier", "atomic_vectors.atomic_vector",
-              "st_async.st_async")  # fmt: skip
+              "st_async.st_async", "warp.named_barrier_any")  # fmt: skip
     for name in (f"ops.{maker}" for maker in makers):
         program = traced(arena, *arguments(), name=name, blocks=1)
         for op in walk(program.module.operation):

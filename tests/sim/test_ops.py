@@ -27,6 +27,7 @@ def everything(a, d):
         warp.sync_warp()
         warp.named_barrier_sync(1, 128)
         warp.named_barrier_arrive(2, 128)
+        warp.named_barrier_any(3, 128, nv.thread_id.x > 5)
         x = warp.shuffle_xor(nv.thread_id.x, 1)
         x = warp.shuffle_up(x, 1)
         x = warp.shuffle_down(x, 1)
@@ -256,3 +257,26 @@ def test_time_passes():
     assert (out[:, 0] > out[:, 1]).all()
     for warp_lanes in out.reshape(4, 32, 2):
         assert (warp_lanes == warp_lanes[0]).all(), "a warp reads the clock once"
+
+
+@nv.jit
+def votes_of_warpgroups(x: nv.Array, out: nv.Array):
+    """Each warpgroup votes on its part of each row of x."""
+
+    @nv.kernel(grid=1, block=256)
+    def kernel():
+        me = nv.warpgroup_id()
+        for row in nv.range(x.shape[0]):
+            if warp.named_barrier_any(1 + me, 128, x[row, nv.thread_id.x] > 0) & (nv.warpgroup_thread() == 127):
+                out[row, me] = 1
+
+    kernel()
+
+
+@pytest.mark.parametrize("level", sim.options.LEVELS)
+def test_a_warpgroup_votes_at_a_named_barrier(level):
+    x, out = np.zeros((6, 256), np.int32), np.zeros((6, 2), np.int32)
+    for row, place in ((0, 3), (1, 130), (2, 127), (2, 128), (5, 255)):
+        x[row, place] = 1
+    run(votes_of_warpgroups, x, out, options=sim.Options(level=level, order="random"))
+    np.testing.assert_array_equal(out, x.reshape(6, 2, 128).max(2))

@@ -28,6 +28,7 @@ example("ops.warp.setmaxnreg_inc")(
 example("ops.warp.sync_threads")(lambda k: warp.sync_threads())
 example("ops.warp.sync_warp")(lambda k: warp.sync_warp())
 example("ops.warp.named_barrier_sync")(lambda k: warp.named_barrier_sync(1, 128))
+example("ops.warp.named_barrier_any")(lambda k: nv.i32(warp.named_barrier_any(1, 128, k.i > 3)))
 example("ops.warp.named_barrier_arrive", runs=False)(lambda k: warp.named_barrier_arrive(k.t // 128 + 1, 128))
 example("ops.warp.shuffle")(lambda k: [warp.shuffle(k.f, 3), warp.shuffle(k.i, k.t % 32)])
 for _name in ("shuffle_xor", "shuffle_up", "shuffle_down"):

@@ -101,6 +101,19 @@ def roles(count, first=True, second=True):
     return body
 
 
+def test_a_vote_at_a_named_barrier_counts_as_one():
+    def body(threads):
+        def vote():
+            if nv.warpgroup_id() == 0:
+                nv.named_barrier_any(1, threads, nv.thread_id.x > 3)
+
+        return vote
+
+    accepted(body(128), block=256)
+    error = verdict(body(256), "nv.named_barrier_any", block=256)
+    assert "named barrier 1 waits for 256 threads, and 128 come: 0-127" in error.message
+
+
 def test_named_barriers_count_those_who_come():
     accepted(roles(256), block=256)
     error = verdict(roles(256, first=False), "nv.named_barrier_sync", block=256)
