@@ -110,7 +110,7 @@ def timed(calls: dict[str, Callable[[], Any]], rounds: int) -> dict[str, tuple[f
     found: dict[str, list[float]] = {name: [] for name in calls}
     for turn in range(2):
         for name in list(calls)[:: -1 if turn else 1]:
-            count = max(3, int(50 / single[name]))
+            count = max(3, int(30 / single[name]))
             begin.record()
             for _ in range(count):
                 calls[name]()
@@ -147,13 +147,13 @@ def main() -> None:
         print(*named.values(), text, "over the faster {:.3f}/{:.3f}".format(*ratios[-1]), flush=True)
         rows.append(named | {name: one for name, (one, _) in rates.items()}
                     | {f"{name}_sustained": more for name, (_, more) in rates.items()})  # fmt: skip
+        if chosen.out:
+            unit = "TFLOPS" if chosen.what == "forward" else "GB/s of keys and values"
+            write(chosen.out, "bench_attention.py", {"machine": machine(), "unit": unit, "rows": rows})
     means = [statistics.geometric_mean(x) for x in zip(*ratios, strict=True)]
     least = [min(x) for x in zip(*ratios, strict=True)]
     print("over the faster one: geometric mean {:.3f} single, {:.3f} call after call; least {:.3f}, {:.3f}".format(
         *means, *least))  # fmt: skip
-    if chosen.out:
-        unit = "TFLOPS" if chosen.what == "forward" else "GB/s of keys and values"
-        write(chosen.out, "bench_attention.py", {"machine": machine(), "unit": unit, "means": means, "rows": rows})
 
 
 if __name__ == "__main__":

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from nvdsl.errors import ArgumentError
 
 MOST_SPLITS = 128
+LARGE = 2.0**14
+"""The sum of a thread's part of a row from which on new maxima are found: an f16 still holds each of its terms."""
 SHARED_MEMORY = 227 * 1024
 SIZES = (64, 96, 128, 192, 256)
 """Head sizes that a kernel is compiled for; TMA fills smaller ones up with zeros."""
@@ -21,28 +23,30 @@ def padded(size: int) -> int:
 @dataclass(frozen=True)
 class Config:
     """``sizes``: of a head of q and k, and of v, in shared memory. ``tile_n``: keys of a tile. ``consumers``:
-    warpgroups of 64 rows. ``stages``: tiles of K, and of V, in flight. ``q_stages``: tiles of Q. ``blocks``: of a
-    persistent grid; 0: a block for each tile. ``cluster``: blocks that take neighbouring tiles of queries, and share
-    each tile of keys: each loads a part of it for all. ``queue``: a persistent grid draws its tiles. ``pingpong``:
-    consumers take turns at issuing. ``pack``: heads in a tile that share a head of keys, a power of two. ``page``:
-    rows of a box of paged keys; 0: they aren't paged. ``rescale_at``:
-    O is scaled where a row's maximum has grown by more than this, as a logarithm to base 2: until then the old one is
-    subtracted, which changes nothing but the scale of P."""
+    warpgroups of 64 rows. ``stages``: tiles of V in flight, ``k_stages``: of K, ``q_stages``: of Q.
+
+    ``blocks``: of a persistent grid; 0: a block for each tile. ``queue``: a persistent grid draws its tiles.
+    ``pingpong``: consumers take turns at issuing. ``q_registers``: a consumer holds its rows of Q in registers, where
+    shared memory would be read again for each tile of keys. ``pack``: heads in a tile that share a head of keys, a
+    power of two. ``page``: rows of a box of paged keys; 0: they aren't paged.
+
+    ``lazy``: of a tile of keys that are all seen, no maxima are found: those of before are subtracted, unless a sum
+    grows beyond ``LARGE``. Elsewhere O is scaled where a row's maximum has grown by more than ``rescale_at``, as a
+    logarithm to base 2. Either changes nothing but the scale of P and O."""
 
     sizes: tuple[int, int] = (128, 128)
     tile_n: int = 128
     consumers: int = 2
     stages: int = 2
+    k_stages: int = 2
     q_stages: int = 1
     blocks: int = 0
-    cluster: int = 1
     queue: bool = False
     pingpong: bool = True
+    q_registers: bool = False
     pack: int = 1
     page: int = 0
-    q_registers: bool = False
     lazy: bool = False
-    k_stages: int = 0
     rescale_at: float = 8.0
 
     @staticmethod
@@ -67,17 +71,31 @@ def choose(
     query and key. ``splits``: what the caller says, or None. Raises ArgumentError for pages that no tile takes.
     """
     sizes, group = (padded(size), padded(value_size)), heads // kv_heads
-    tile_n = {64: 128, 96: 128, 128: 128, 192: 112, 256: 80}[max(sizes)]
+    widest = max(sizes)
+    tile_n = {64: 128, 96: 128, 128: 128, 192: 112, 256: 80}[widest]
+    if told:  # each score takes registers for its place, too
+        tile_n = 64 if widest <= 128 else 32
     tile_n, page = (_paged(page, tile_n), page) if page else (tile_n, 0)
-    pack, consumers = _rows(queries // (2 if packed else 1), group, 2)
+    pack, consumers = _rows(queries // (2 if packed else 1), group, 3 if widest == 64 and not told else 2)
     tiles = batch * kv_heads * -(-group // pack) * -(-queries // (64 * consumers // pack))
     if splits is None:
         splits = _splits(tiles, -(-keys // tile_n), sms)
-    persistent = not (bounded or packed or splits > 1 or page)
+    persistent = tiles > sms and splits == 1 and not (packed or page or widest > 128 and bounded)
     config = Config(
-        sizes, tile_n, consumers, blocks=sms if persistent else 0, pingpong=consumers > 1, pack=pack,
+        sizes,
+        tile_n,
+        consumers,
+        stages=4 if widest == 64 else 2,
+        k_stages={64: 4, 96: 3, 128: 3}.get(widest, 2),
+        q_stages=2 if widest == 64 else 1,
+        blocks=sms if persistent else 0,
+        queue=persistent and bounded,
+        pingpong=consumers == 2 and widest <= 128,
+        q_registers=64 < widest <= 128 and not told,
+        pack=pack,
         page=min(page, tile_n),
-    )  # fmt: skip
+        lazy=widest <= 128 and not told,
+    )
     return config, splits
 
 

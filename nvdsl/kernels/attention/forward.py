@@ -12,7 +12,7 @@ from typing import Any
 
 import nvdsl as nv
 from nvdsl.kernels.attention import results, sequences
-from nvdsl.kernels.attention.config import Config
+from nvdsl.kernels.attention.config import LARGE, Config
 from nvdsl.kernels.attention.load import Loads
 from nvdsl.kernels.attention.scores import LOG2_E, Rows, ScoreKind, Scores
 from nvdsl.kernels.attention.sequences import Sequences
@@ -63,31 +63,29 @@ def attention(
     """
     (_, _, kv_heads, group, _), (d, dv) = q.shape, config.sizes
     tile_m, tile_n, consumers, pack = 64 * config.consumers, config.tile_n, config.consumers, config.pack
-    cluster, positions = config.cluster, tile_m // pack
     ways = Sequences(q, k, q_starts, k_starts, used, table)
     tiles = Tiles(
-        ways, kv_heads, group, positions * cluster, pack, (d + dv) * q.dtype.bytes, bounded[1],
+        ways, kv_heads, group, tile_m // pack, pack, (d + dv) * q.dtype.bytes, bounded[1],
         None if parts is None else splits,
     )  # fmt: skip
-    clusters = nv.min(tiles.count, config.blocks // cluster) if config.blocks else tiles.count
+    blocks = nv.min(tiles.count, config.blocks) if config.blocks else tiles.count
     counter = nv.zeros(1, nv.i32) if config.queue else None
     loads = Loads(q, k, v, config, ways)
     o_tma = None
     if o is not None and not ways.packed:
         o_tma = nv.TMA(o, tile=(1, 64 // pack, 1, pack, dv), swizzle=config.swizzle(dv))
 
-    @nv.kernel(grid=clusters * cluster, block=128 * (1 + consumers), cluster=cluster)
+    @nv.kernel(grid=blocks, block=128 * (1 + consumers))
     def attention_forward() -> None:
-        rank = nv.cluster_rank() if cluster > 1 else 0
-        Q, K, V = loads.allocate(rank)
+        Q, K, V = loads.allocate()
         apart = d != dv or config.q_registers  # results have shared memory of their own
         staged = Q if not apart or o is None else nv.smem((1, tile_m, dv), o.dtype, swizzle=config.swizzle(dv))
         q_ring, k_ring, v_ring = loads.q_ring, loads.k_ring, loads.v_ring
         if counter is not None:
             rounds: Any = nv.TileQueue(counter, tiles.count, readers=4 * consumers, sync=False)
         else:
-            rounds = Rounds(nv.block_id.x // cluster, tiles.count, clusters)
-        nv.cluster_sync() if cluster > 1 else nv.sync_threads()
+            rounds = Rounds(nv.block_id.x, tiles.count, blocks)
+        nv.sync_threads()
         turns = nv.Turns(consumers, barrier=1 + consumers) if config.pingpong else None
 
         def at(tile: Any, whole_warp: bool = True) -> Any:
@@ -118,13 +116,6 @@ def attention(
             scored = Scores(scores, scale, softcap, bias, operands)
             factor = scored.factor
 
-            def release(ring: Any, state: Any) -> None:
-                """Tell the producers that write into the slot, here and in the cluster, that this warp has read it."""
-                if cluster > 1:
-                    ring.release(state, lane < cluster, rank=lane)
-                else:
-                    ring.release(state, lane == 0)
-
             def step(acc: Any, p: Any, m: Any, total: Any, ks: Any, vs: Any, tile_q: Any, rows: Any, key: Any,
                      masked: bool) -> Any:  # fmt: skip
                 """A tile of keys, of which the first one is ``key``. ``masked``: some are not to be seen. ``p``: of the
@@ -138,7 +129,7 @@ def attention(
                 if turns is not None:
                     turns.pass_on(me)
                 nv.wgmma_wait(1)
-                release(k_ring, ks)
+                k_ring.release(ks, lane == 0)
                 s = scored.of(s, rows, key, masked)
                 grown = nv.maximum(m, s.max(axis=1))
                 needed = nv.vote_any((grown - m) * factor > config.rescale_at)
@@ -150,7 +141,7 @@ def attention(
                 nv.sched_barrier(total)
                 v_ring.wait(vs.next())
                 nv.wgmma_wait(0)
-                release(v_ring, vs)
+                v_ring.release(vs, lane == 0)
                 if needed:
                     acc = acc * scaled[:, None]
                 return acc, weights.to(v.dtype), grown, total, ks.next(), vs.next()
@@ -169,14 +160,14 @@ def attention(
                     turns.pass_on(me)
                 nv.wgmma_wait(1)
                 s = scored.of(s, rows, key, False)
-                base = nv.where(m == -math.inf, 0.0, m) * factor
+                base = m * factor  # -infinity gives infinite weights, which are large
                 weights = nv.math.exp2_approx(s * factor - base[:, None])
                 part = weights.sum(axis=1, partial=True)
                 nv.sched_barrier(part)
-                large = nv.named_barrier_any(1 + me, 128, ~(sum(part.of_this_thread()) < 2.0**14))
+                large = nv.named_barrier_any(1 + me, 128, ~(sum(part.of_this_thread()) < LARGE))
                 v_ring.wait(vs.next())
                 nv.wgmma_wait(0)
-                release(v_ring, vs)
+                v_ring.release(vs, lane == 0)
                 p = weights.to(v.dtype)
                 before = total
                 total = before + part
@@ -191,14 +182,14 @@ def attention(
                     weights = nv.math.exp2_approx(s * factor - base[:, None])
                     p, total = weights.to(v.dtype), before * scaled + weights.sum(axis=1, partial=True)
                     acc, m = acc * scaled[:, None], grown
-                release(k_ring, ks)
+                k_ring.release(ks, lane == 0)
                 return acc, p, m, total, ks.next(), vs.next()
 
             def attend(tile: Any, states: Any) -> Any:
                 """All keys that a tile of queries sees."""
                 qs, ks, vs = states
                 place, way, sight, steps = at(tile)
-                rows = Rows(place, place.first + rank * positions + me * (64 // pack), group, pack)
+                rows = Rows(place, place.first + me * (64 // pack), group, pack)
                 rows.see(sight, None if parts is None else steps.end)
                 (key,) = opaque(steps.top * tile_n)  # LLVM would keep the mask of the first tile for the next one
 
@@ -212,7 +203,7 @@ def attention(
                 s = nv.accumulator(64, tile_n)
                 s += tile_q @ K[ks.stage].T
                 nv.wgmma_wait(0)
-                release(k_ring, ks)
+                k_ring.release(ks, lane == 0)
                 ks = ks.next()
                 s = scored.of(s, rows, key, True)
                 m = s.max(axis=1)
@@ -245,13 +236,13 @@ def attention(
                 nothing = whole == 0.0
                 inverse = nv.math.rcp_approx(whole)
                 nv.wgmma_wait(0)
-                release(v_ring, vs)
+                v_ring.release(vs, lane == 0)
                 out = nv.where(nothing[:, None], 0.0, acc * inverse[:, None])
 
                 # Found anew, so that no registers hold it during the loops.
                 tile, my = opaque(tile, me)
                 place, way, _, _ = at(tile)
-                query = place.first + rank * positions + my * (64 // pack)
+                query = place.first + my * (64 // pack)
                 rows = Rows(place, query, group, pack)
                 part = () if parts is None else (place.split,)
 
@@ -311,7 +302,5 @@ def attention(
         else:
             nv.setmaxnreg_inc(config.registers[1])
             consume(nv.warpgroup_id() - 1)
-        if cluster > 1:  # a block stays while others write into it
-            nv.cluster_sync()
 
     attention_forward()

@@ -20,30 +20,27 @@ States = tuple[nv.PipelineState, nv.PipelineState, nv.PipelineState]
 class Loads:
     """Tensor maps, made in the host function; tiles and rings, made in the kernel by `allocate`.
 
-    The blocks of a cluster load a part of each tile of keys each, for all. Of paged keys a tile may take several boxes,
-    ``config.page`` rows of a page each.
+    Of paged keys a tile may take several boxes, ``config.page`` rows of a page each.
     """
 
     def __init__(self, q: nv.Array, k: nv.Array, v: nv.Array, config: Config, ways: Sequences) -> None:
         self._config, self._ways, self._dtype = config, ways, q.dtype
         self._tile_m = 64 * config.consumers
-        self._box = config.page or config.tile_n // config.cluster
+        self._box = config.page or config.tile_n
         d, dv = config.sizes
         self._q = nv.TMA(q, tile=(1, self._tile_m // config.pack, 1, config.pack, d), swizzle=config.swizzle(d))
         self._k = nv.TMA(k, tile=(1, self._box, 1, d), swizzle=config.swizzle(d))
         self._v = nv.TMA(v, tile=(1, self._box, 1, dv), swizzle=config.swizzle(dv))
 
-    def allocate(self, rank: Any) -> tuple[nv.TileStack, nv.TileStack, nv.TileStack]:
-        """Shared memory of Q, K and V, and their rings, of block ``rank`` of a cluster; the block meets afterwards."""
-        self._rank = rank
+    def allocate(self) -> tuple[nv.TileStack, nv.TileStack, nv.TileStack]:
+        """Shared memory of Q, K and V, and their rings; the block meets afterwards."""
         config, (d, dv) = self._config, self._config.sizes
         self._Q = nv.smem((config.q_stages, self._tile_m, d), self._dtype, swizzle=config.swizzle(d))
-        self._K = nv.smem((config.k_stages or config.stages, config.tile_n, d), self._dtype, swizzle=config.swizzle(d))
+        self._K = nv.smem((config.k_stages, config.tile_n, d), self._dtype, swizzle=config.swizzle(d))
         self._V = nv.smem((config.stages, config.tile_n, dv), self._dtype, swizzle=config.swizzle(dv))
         warps = 4 * config.consumers
         self.q_ring = nv.Ring(config.q_stages, bytes=self._Q.bytes, consumers=warps, sync=False)
-        warps *= config.cluster
-        self.k_ring = nv.Ring(config.k_stages or config.stages, bytes=self._K.bytes, consumers=warps, sync=False)
+        self.k_ring = nv.Ring(config.k_stages, bytes=self._K.bytes, consumers=warps, sync=False)
         self.v_ring = nv.Ring(config.stages, bytes=self._V.bytes, consumers=warps, sync=False)
         return self._Q, self._K, self._V
 
@@ -59,8 +56,7 @@ class Loads:
         """Load Q of a tile, and K and V of all that it sees, from the last to the first. By one thread."""
         qs, ks, vs = states
         tile_n, key = self._config.tile_n, steps.top * self._config.tile_n
-        query = place.first + self._rank * (self._tile_m // self._config.pack)
-        at = way.q_batch, way.q_first + query, place.kv_head, place.shared, 0
+        at = way.q_batch, way.q_first + place.first, place.kv_head, place.shared, 0
         self._q.load(self._Q[qs.stage], self.q_ring.acquire(qs), at)
         there = self._rows(place, way, key)
         self._keys(self._k, self._K[ks.stage], self.k_ring.acquire(ks), there, place.kv_head)
@@ -75,19 +71,13 @@ class Loads:
         return qs, ks, vs.next()
 
     def _rows(self, place: Place, way: Sequence, key: Any) -> list[tuple[Any, Any]]:
-        """Where each box of this block's part of a tile of keys lies: batch or page, and row."""
-        config = self._config
-        part = config.tile_n // config.cluster
-        first = key + self._rank * part
-        return [self._ways.place(way, place.batch, first + down) for down in range(0, part, self._box)]
+        """Where each box of a tile of keys lies: batch or page, and row."""
+        return [self._ways.place(way, place.batch, key + i) for i in range(0, self._config.tile_n, self._box)]
 
     def _keys(self, tma: nv.TMA, tile: nv.Tile, full: Any, there: Any, kv_head: Any) -> None:
-        cluster = self._config.cluster
-        start = self._rank * (self._config.tile_n // cluster)
-        mask = (1 << cluster) - 1 if cluster > 1 else None
         for i, (batch, row) in enumerate(there):
-            part = tile.rows(start + i * self._box, self._box) if self._box < self._config.tile_n else tile
-            tma.load(part, full, (batch, row, kv_head, 0), multicast_mask=mask)
+            part = tile.rows(i * self._box, self._box) if self._box < self._config.tile_n else tile
+            tma.load(part, full, (batch, row, kv_head, 0))
 
     def clear(self, tile: nv.Tile, keys: Any, me: Any) -> None:
         """Zero what a tile of V holds beyond the sequence's ``keys``: whatever lies there, zero times it is to be zero.

@@ -35,8 +35,10 @@ def _is_asm(op: Any) -> bool:
 
 def only_touched(d: Decoder, op: Any) -> bool:
     """Whether a register is taken out of a struct only to go through inline PTX that takes the whole struct."""
+    struct = identity(op.operands[0])
     users = [use.owner.operation for use in op.results[0].uses]
-    return bool(users) and all(_is_asm(user) and _whole_struct(d, user) is not None for user in users)
+    found = [_whole_struct(d, user) if _is_asm(user) else None for user in users]
+    return bool(found) and all(whole is not None and identity(whole) == struct for whole in found)
 
 
 def _whole_struct(d: Decoder, asm: Any) -> Any:
