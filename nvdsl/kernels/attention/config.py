@@ -101,12 +101,12 @@ def choose(
 
 def _rows(queries: int, group: int, consumers: int) -> tuple[int, int]:
     """How many heads of a group are packed into a tile, and its warpgroups of 64 rows. Heads are packed where that
-    saves a tenth of the tiles, and few rows take one warpgroup."""
+    saves a tenth of the tiles, and few rows take fewer warpgroups."""
     tile = 64 * consumers
     together = min(1 << (group - 1).bit_length(), 64)
     alone, packed = (-(-queries // (tile // pack)) * -(-group // pack) for pack in (1, together))
     pack = together if packed * 1.1 < alone else 1
-    return pack, 1 if queries * pack <= 64 else consumers
+    return pack, min(consumers, -(-queries * pack // 64))
 
 
 def _paged(page: int, most: int) -> int:

@@ -326,7 +326,8 @@ SUBJECTS: dict[str, Callable[[], Case]] = {
     ),
     "attention": lambda: _attended(
         attending.Case(
-            40, 130, group=3, window=(90, 0), dtype=np.float16, config={"pack": 4, "blocks": 1, "tile_n": 16}
+            40, 130, group=3, window=(90, 0), dtype=np.float16,
+            config={"pack": 4, "blocks": 1, "tile_n": 16, "lazy": True},
         )
     ),
     "rnn": recurrent_cases.sequence,

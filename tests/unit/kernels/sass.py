@@ -9,7 +9,12 @@ _LABEL = re.compile(r"\s*(\.L\w+):")
 
 
 def main_loop(text: str) -> list[str]:
-    """The innermost loop with the most wgmmas."""
+    """The shortest of the loops with wgmmas and exponentials."""
+    return min(loops(text), key=len)
+
+
+def loops(text: str) -> list[list[str]]:
+    """The loops with wgmmas and exponentials."""
     code: list[str] = []
     labels: dict[str, int] = {}
     for line in text.splitlines():
@@ -17,10 +22,9 @@ def main_loop(text: str) -> list[str]:
             labels[label[1]] = len(code)
         elif instruction := _INSTRUCTION.match(line):
             code.append(instruction[2])
-    loops = []
+    found = []
     for end, text in enumerate(code):
         jump = re.search(r"BRA.*`\((\.L\w+)\)", text)
         if jump and labels.get(jump[1], end) < end:
-            loops.append(code[labels[jump[1]] : end + 1])
-    powers = [loop for loop in loops if sum("MUFU.EX2" in x for x in loop) > 8 and any("HGMMA" in x for x in loop)]
-    return min(powers, key=len)
+            found.append(code[labels[jump[1]] : end + 1])
+    return [loop for loop in found if sum("MUFU.EX2" in x for x in loop) > 8 and any("HGMMA" in x for x in loop)]
