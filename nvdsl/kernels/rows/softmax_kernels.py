@@ -15,7 +15,9 @@ def softmax(x: Matrix, y: Matrix, *, config: RowsConfig) -> None:
         row = Row(x.shape, config, first_row(config))
         given = row.read(x, float("-inf"))
         base, highest, total = row.exponentials(given)
-        scale = 1.0 / total if base is highest else nv.math.exp_approx(base - highest) / total
+        scale = nv.math.rcp_approx(total)  # of 1 or more
+        if base is not highest:
+            scale = scale * nv.math.exp_approx(base - highest)
         row.write(y, lambda step: nv.math.exp_approx(given(step) - base) * scale)
 
     kernel()
