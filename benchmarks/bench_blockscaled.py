@@ -70,8 +70,8 @@ def main() -> None:
         found.append(run(n, args.rounds))
         print(n, *(f"{name} {x:.3f}" if "ratio" in name else f"{name} {x:.0f}"
                    for name, x in found[-1].items() if isinstance(x, float)), flush=True)  # fmt: skip
-    if args.out:
-        write(args.out, "bench_blockscaled.py", {"machine": machine(), "rows": found})
+        if args.out:
+            write(args.out, "bench_blockscaled.py", {"machine": machine(), "rows": found})
 
 
 if __name__ == "__main__":

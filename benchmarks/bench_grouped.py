@@ -134,8 +134,8 @@ def main() -> None:
                 shown = [f"{name} {value:.3f}" if "ratio" in name else f"{name} {value:.0f}"
                          for name, value in row.items() if isinstance(value, float)]  # fmt: skip
                 print("along K" if along_k else "rows   ", *layer, "skewed" if skewed else "", *shown, flush=True)
-    if args.out:
-        write(args.out, "bench_grouped.py", {"machine": machine(), "seed": args.seed, "rows": found})
+                if args.out:
+                    write(args.out, "bench_grouped.py", {"machine": machine(), "seed": args.seed, "rows": found})
 
 
 if __name__ == "__main__":

@@ -70,8 +70,8 @@ def main() -> None:
                 found.append(row)
                 shown = (f"{name} {row[name]:.1f}" for name in ("us", "cublas_us", "gb_s"))
                 print(f"{kind} {rows:>3} x {size:<12} ratio {row['ratio']:.2f}", *shown, flush=True)
-    if args.out:
-        write(args.out, "bench_quantized.py", {"machine": machine(), "rows": found})
+                if args.out:
+                    write(args.out, "bench_quantized.py", {"machine": machine(), "rows": found})
 
 
 if __name__ == "__main__":
