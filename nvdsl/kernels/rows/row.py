@@ -215,7 +215,7 @@ class Beside:
         if step not in self.loaded:
             self.loaded[step] = self._load(step)
         pieces = self.loaded.pop(step)
-        if step + self.ahead < self.row.config.steps:
+        if self.ahead and step + self.ahead < self.row.config.steps:
             self.loaded[step + self.ahead] = self._load(step + self.ahead)
         pieces = [piece.to(nv.f32) for piece in pieces]
         return pieces[0] if len(pieces) == 1 else nv.vector([x for piece in pieces for x in piece])
