@@ -282,7 +282,7 @@ SUBJECTS: dict[str, Callable[[], Case]] = {
     ),
     "block scales": lambda: _blockscaled(256, 64, 512, **{**_TILE, "stages": 3}),
     "groups of rows": lambda: _grouped(
-        192, 96, 192, [*[0] * 31, 64, 128, 140], schedule="pingpong", **{**_TILE, "tile_m": 64, "tile_n": 32}
+        192, 64, 192, [*[0] * 31, 64, 128, 140], schedule="pingpong", **{**_TILE, "tile_m": 64, "tile_n": 32}
     ),
     "groups along K": lambda: _grouped_k(128, 64, [70, 70, 150], **_TILE),
     "weights of 4 bits": lambda: _quantized(16, 64, 2048, stages=3, split=2),

@@ -123,7 +123,8 @@ def test_empty_arrays():
     assert not nv.grouped_matmul(integers(0, 8).T, integers(0, 16), offsets=none, target="sim").any()
 
 
-@pytest.mark.parametrize("dtype", sample([ml_dtypes.float8_e4m3fn, ml_dtypes.bfloat16, np.float32, np.int8], 1))
+@exhaustive
+@pytest.mark.parametrize("dtype", [ml_dtypes.float8_e4m3fn, ml_dtypes.bfloat16, np.float32, np.int8])
 def test_types(dtype):
     offsets = np.array([10, 33], np.int32)
     a, b = integers(40, 32, dtype=dtype), integers(2, 32, 16, dtype=dtype)
@@ -215,8 +216,9 @@ def test_few_configurations_serve_all_sizes():
     assert 2 <= len({choose(shape, False) for shape in MANY}) <= sum(map(len, TILES.values()))
 
 
-@pytest.mark.parametrize("along_k", sample([False, True], 1))
-@pytest.mark.parametrize("config", sample(sorted({choose(shape, False) for shape in MANY}, key=repr), 1), ids=name)
+@exhaustive
+@pytest.mark.parametrize("along_k", [False, True])
+@pytest.mark.parametrize("config", sorted({choose(shape, False) for shape in MANY}, key=repr), ids=name)
 def test_registers(config, along_k):
     shape = lambda *axes: nv.ShapeDtype(axes, nv.bf16)  # noqa: E731
     kernel = nv.jit((grouped_k if along_k else grouped).matmul.__wrapped__, strict=True)
