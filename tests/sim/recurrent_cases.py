@@ -39,7 +39,7 @@ def sequence(steps=2, batch=3, hidden=136) -> Case:
     x, w, b = _drawn(steps, 1, batch, hidden), _drawn(1, hidden, hidden) / np.float16(8), _drawn(1, hidden)
     h = _drawn(batch, hidden)
     out = [_nan(steps, batch, hidden), _nan(batch, hidden), _nan(steps, batch, hidden)]
-    config = Config(units=72, consumers=1, cluster=2, slice_cols=64, stages=2)
+    config = Config(units=72, consumers=1, slice_cols=64, stages=2)
     given = [x, w, b, h, None, *out[:2], None, None, None, out[2]]
     ys, before, now = [], [], h.astype(np.float64)
     for t in range(steps):
@@ -55,7 +55,7 @@ def gradients(steps=3, batch=3, hidden=32) -> Case:
     dh, dc = _drawn(batch, hidden), -_drawn(batch, hidden)
     saved, c = (_drawn(*s, dtype=np.float32) for s in ((steps, 4, batch, hidden), (steps + 1, batch, hidden)))
     out = [_nan(steps, 4, batch, hidden), _nan(batch, hidden), _nan(batch, hidden)]
-    config = Config(units=16, consumers=1, cluster=2, slice_cols=64, stages=3)
+    config = Config(units=16, consumers=1, slice_cols=64, stages=3, halves=2)
     given = [dy, w, saved, c[1:], c[0].astype(np.float16), dh, dc, out[0], None, *out[1:]]
     now, gates = (dh.astype(np.float64), dc.astype(np.float64)), [None] * steps
     wide = [c[0].astype(np.float16), *c[1:]]

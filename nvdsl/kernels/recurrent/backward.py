@@ -52,11 +52,11 @@ def backward(
     h; ``start``: the same at first (None: zeros). ``reverse``, and rows of the batch: as in `forward.forward`.
     """
     steps, batch, hidden = dy.shape
-    units, consumers, halves = config.units, config.consumers, config.cluster
-    writers, columns = config.writers(hidden), config.units * config.cluster
+    units, consumers, halves = config.units, config.consumers, config.halves
+    writers, columns = config.writers(hidden), config.units * config.halves
     exchange = Exchange(
         batch, cell.gates, hidden, weight.dtype, writers=writers, consumers=consumers, slice_cols=config.slice_cols,
-        stages=config.stages, cluster=1,
+        stages=config.stages,
     )  # fmt: skip
 
     most = nv.cdiv(exchange.slices, halves)

@@ -15,15 +15,15 @@ _MOST_COLUMNS = 256
 
 @dataclass(frozen=True)
 class Config:
-    """``units``: hidden units of a block. ``consumers``: warpgroups of 64 rows of the batch each. ``cluster``: blocks
-    that load h for each other; on the way back, that have a half of the sums each. ``slice_cols``: of h in a slot,
-    ``stages``: slots of each consumer."""
+    """``units``: hidden units of a block. ``consumers``: warpgroups of 64 rows of the batch each. ``slice_cols``: of h
+    in a slot, ``stages``: slots of each consumer. ``halves``: blocks of a cluster that share sums, 1 or 2 (`backward`).
+    """
 
     units: int
     consumers: int
-    cluster: int
     slice_cols: int
     stages: int
+    halves: int = 1
 
     @property
     def threads(self) -> int:
@@ -31,11 +31,11 @@ class Config:
 
     def writers(self, hidden: int) -> int:
         """Blocks that share all hidden units: whole clusters."""
-        return nv.cdiv(nv.cdiv(hidden, self.units), self.cluster) * self.cluster
+        return nv.cdiv(nv.cdiv(hidden, self.units), self.halves) * self.halves
 
     def rows(self, hidden: int, sms: int) -> int:
         """Of the batch that one launch takes."""
-        return resident_clusters(self.cluster, sms) * self.cluster // self.writers(hidden) * self.consumers * ROWS
+        return resident_clusters(self.halves, sms) * self.halves // self.writers(hidden) * self.consumers * ROWS
 
 
 def choose(hidden: int, columns: int, per_unit: int, batch: int, sms: int) -> Config | None:
@@ -58,14 +58,12 @@ def choose(hidden: int, columns: int, per_unit: int, batch: int, sms: int) -> Co
 
 def _with(units: int, consumers: int, hidden: int, columns: int, per_unit: int) -> Config | None:
     """As many slots as fit beside the weights, at least 3 of 64 columns for each consumer."""
-    # Blocks that wait for each other's slots cost an H200 0.5 us a step of an LSTM of 1024 units. The way back, on
-    # which several times as much comes in, is shared in another way.
-    cluster = 2 if hidden > units and columns > hidden else 1
+    halves = 2 if hidden > units and columns > hidden else 1
     for slice_cols in (128, 64):
-        padded = nv.cdiv(columns, slice_cols * cluster) * slice_cols * cluster
-        halves = 4 * ROWS * units * consumers if cluster > 1 else 0
-        left = arch.MAX_SMEM_PER_BLOCK - 2048 - 2 * padded * units * per_unit - halves
+        padded = nv.cdiv(columns, slice_cols * halves) * slice_cols * halves
+        sums = 4 * ROWS * units * consumers if halves > 1 else 0
+        left = arch.MAX_SMEM_PER_BLOCK - 2048 - 2 * padded * units * per_unit - sums
         stages = left // (2 * ROWS * slice_cols * consumers)
         if stages >= 3:
-            return Config(units, consumers, cluster, slice_cols, min(stages, padded // slice_cols + 1, 8))
+            return Config(units, consumers, slice_cols, min(stages, padded // slice_cols + 1, 8), halves)
     return None

@@ -6,8 +6,6 @@ block's ring, a slice of columns after the other.
 
 There are two buffers, used in turn. Who writes the rows of step t + 1 has read those of step t, which every block wrote
 after it had read those of step t - 1: so nobody reads the buffer any more that is written now.
-
-The blocks of a cluster are in one group: each loads a part of the rows, for all of them (multicast).
 """
 
 from __future__ import annotations
@@ -35,21 +33,21 @@ class Exchange:
 
     def __init__(
         self, rows: nv.Int, kinds: int, cols: int, dtype: nv.DType, *, writers: int, consumers: int, slice_cols: int,
-        stages: int, cluster: int,
+        stages: int,
     ) -> None:  # fmt: skip
-        self.dtype, self.writers, self.consumers, self.cluster = dtype, writers, consumers, cluster
+        self.dtype, self.writers, self.consumers = dtype, writers, consumers
         self.slice_cols, self.stages = slice_cols, stages
         self.of_kind = nv.cdiv(cols, slice_cols)
         self.slices = kinds * self.of_kind
         self.buffers = nv.empty((2, kinds, rows, nv.cdiv(cols, 8) * 8), dtype)[:, :, :, :cols]
         self.counters = nv.zeros(nv.cdiv(rows, ROWS * consumers) * consumers * APART, nv.i32)
-        self.map = nv.TMA(self.buffers, tile=(1, 1, ROWS // cluster, slice_cols), swizzle=128)
+        self.map = nv.TMA(self.buffers, tile=(1, 1, ROWS, slice_cols), swizzle=128)
 
     def allocate(self) -> None:
-        """Make the slots and their ring; in the kernel. A barrier of the cluster has to follow."""
+        """Make the slots and their ring; in the kernel. A barrier of the block has to follow."""
         slots = self.stages * self.consumers
         self.slots = nv.smem((slots, ROWS, self.slice_cols), self.dtype, swizzle=128)
-        self.ring = nv.Ring(slots, bytes=self.slots.bytes, consumers=4 * self.cluster, sync=False)
+        self.ring = nv.Ring(slots, bytes=self.slots.bytes, consumers=4, sync=False)
 
     def _slot(self, me: nv.Int, state: nv.PipelineState) -> nv.PipelineState:
         """A position in the ring of consumer ``me`` as one among all slots."""
@@ -76,17 +74,13 @@ class Exchange:
     ) -> nv.PipelineState:
         """Wait for all columns of the rows of ``step``, and bring ``count`` slices of them, from ``first`` on (default:
         all), into the ring of consumer ``me``. By one thread. Returns the ring's next position."""
-        rows = ROWS // self.cluster
-        part = nv.cluster_rank() * rows if self.cluster > 1 else 0
-        mask = (1 << self.cluster) - 1 if self.cluster > 1 else None
         while memory.load_acquire(self.counters, group * APART) < (step + 1) * self.writers:
             pass
         nv.fence_proxy_async("global")
         for k in nv.range(first, self.slices if count is None else first + count, unroll=False):
             slot = self._slot(me, state)
-            full = self.ring.acquire(slot)
-            at = (step & 1, k // self.of_kind, group * ROWS + part, k % self.of_kind * self.slice_cols)
-            self.map.load(self.slots[slot.stage].rows(part, rows), full, at, multicast_mask=mask)
+            at = (step & 1, k // self.of_kind, group * ROWS, k % self.of_kind * self.slice_cols)
+            self.map.load(self.slots[slot.stage], self.ring.acquire(slot), at)
             state = state.next()
         return state
 
@@ -115,12 +109,8 @@ class Exchange:
         return acc, state
 
     def _release(self, me: Any, state: nv.PipelineState) -> None:
-        """This warp has read the slot: tell the blocks that write into it."""
-        lane, slot = nv.lane_id(), self._slot(me, state)
-        if self.cluster == 1:
-            self.ring.release(slot, lane == 0)
-        else:
-            self.ring.release(slot, lane < self.cluster, rank=lane)
+        """This warp has read the slot."""
+        self.ring.release(self._slot(me, state), nv.lane_id() == 0)
 
 
 def keep(weight: nv.Array, units: int, first: nv.Int, slice_cols: int, wide: int) -> nv.TileStack:

@@ -50,19 +50,19 @@ def forward(
     last step comes first. No more rows of the batch than `Config.rows`: all blocks run at the same time.
     """
     steps, _, batch, hidden = x.shape
-    units, consumers, cluster = config.units, config.consumers, config.cluster
+    units, consumers = config.units, config.consumers
     writers, dtype = config.writers(hidden), weight.dtype
     exchange = Exchange(
         batch, 1, hidden, dtype, writers=writers, consumers=consumers, slice_cols=config.slice_cols,
-        stages=config.stages, cluster=cluster,
+        stages=config.stages,
     )  # fmt: skip
 
-    @nv.kernel(grid=writers * nv.cdiv(batch, consumers * ROWS), block=config.threads, cluster=cluster)
+    @nv.kernel(grid=writers * nv.cdiv(batch, consumers * ROWS), block=config.threads)
     def kernel() -> None:
         tile, first = nv.block_id.x // writers, nv.block_id.x % writers * units
         exchange.allocate()
         weights = keep(weight, units, first, config.slice_cols, wide)
-        nv.cluster_sync() if cluster > 1 else nv.sync_threads()
+        nv.sync_threads()
 
         def produce(me: Any) -> None:
             state = exchange.producer_state()
@@ -127,7 +127,5 @@ def forward(
         else:
             nv.setmaxnreg_inc(232)
             consume(nv.warpgroup_id() - 1)
-        if cluster > 1:
-            nv.cluster_sync()
 
     kernel()
