@@ -3,7 +3,7 @@
     python benchmarks/bench_attention_ladder.py [--out build/attention-ladder.json] [--svg build/attention-ladder.svg]
     python benchmarks/bench_attention_ladder.py --draw benchmarks/results/attention-ladder-h200.json --svg ladder.svg
 
-f16, one GPU, single calls with the L2 flushed before each, each contender in turn, medians. Chapter 16 goes through the
+bf16, one GPU, single calls with the L2 flushed before each, each contender in turn, medians. Chapter 16 goes through the
 heads one by one, in as many launches. ``nv.attention`` is the finished kernel.
 """
 
@@ -35,7 +35,7 @@ def contenders(heads: int, length: int, size: int, causal: bool) -> dict[str, Ca
     from chapters.attention.ladder import RUNGS, attention
     from chapters.ch16_online_softmax import attention as online
 
-    q, k, v = (torch.randn((heads, length, size), device="cuda", dtype=torch.float16) for _ in range(3))
+    q, k, v = (torch.randn((heads, length, size), device="cuda", dtype=torch.bfloat16) for _ in range(3))
     rows = [x.transpose(0, 1).unsqueeze(0) for x in (q, k, v)]  # batch, length, heads, size
     o = torch.empty_like(q)
     blocks = torch.cuda.get_device_properties(0).multi_processor_count
@@ -57,7 +57,7 @@ def contenders(heads: int, length: int, size: int, causal: bool) -> dict[str, Ca
         o.fill_(float("nan"))
         call()
         error = ((o.float() - wanted).norm() / wanted.norm()).item()
-        assert error < 4e-3, (name, error)
+        assert error < 1e-2, (name, error)
     calls["cuDNN"] = cudnn
     try:
         from flash_attn.cute.interface import flash_attn_func
