@@ -3,8 +3,8 @@
     python benchmarks/bench_attention_ladder.py [--out build/attention-ladder.json] [--svg build/attention-ladder.svg]
     python benchmarks/bench_attention_ladder.py --draw benchmarks/results/attention-ladder-h200.json --svg ladder.svg
 
-bf16, one GPU, single calls with the L2 flushed before each, each contender in turn, medians. Chapter 16 goes through the
-heads one by one, in as many launches. ``nv.attention`` is the finished kernel.
+bf16, one GPU, single calls with the L2 flushed before each, each contender in turn, medians. Chapter 16 goes through
+the heads one by one, in as many launches. ``nv.attention`` is the finished kernel.
 """
 
 from __future__ import annotations

@@ -30,7 +30,7 @@ from tests.sim.mutants import kernels
 from tests.sim.mutants.judge import Subject, Verdict
 from tests.sim.programs import CASES, Case, gemm_case, load
 from tests.sim.simulate import traced
-from tests.unit.kernels import attending
+from tests.unit.kernels import attending, backpropagating
 from tests.unit.kernels.strided import strided
 
 _CHAPTERS = (
@@ -231,6 +231,20 @@ def _attention(
     return Case(program, lambda: np.testing.assert_allclose(out, expected, rtol=6e-3, atol=6e-3), reset)
 
 
+def _gradients(case: backpropagating.Case) -> Case:
+    """Attention's gradients of nvdsl/kernels."""
+    program: list[Any] = []
+    found, gradients = backpropagating.called(
+        lambda *args, **constants: program.append(traced(*args, **constants)), case
+    )
+
+    def reset() -> None:
+        for one in found:
+            one.fill(np.nan)
+
+    return Case(program[0], lambda: backpropagating.compare(found, gradients, case.dtype), reset)
+
+
 def _attended(case: attending.Case) -> Case:
     """Attention of nvdsl/kernels."""
     q, k, v, o, lse = attending.arrays(case)
@@ -286,9 +300,7 @@ SUBJECTS: dict[str, Callable[[], Case]] = {
     ),
     "groups along K": lambda: _grouped_k(128, 64, [70, 70, 150], **_TILE),
     "weights of 4 bits": lambda: _quantized(16, 64, 2048, stages=3, split=2),
-    "split-K": lambda: gemm_case(
-        splitk.matmul, 128, 64, 640, config=Config(schedule="splitk", split=2, **_TILE)
-    ),
+    "split-K": lambda: gemm_case(splitk.matmul, 128, 64, 640, config=Config(schedule="splitk", split=2, **_TILE)),
     "schedule, WMMA": lambda: _schedule(sc.wmma_steps((32, 64, 32), (32, 32)), 32, 64, 128),
     "schedule, wgmma": lambda: _schedule(sc.wgmma_steps((128, 64, 64), 2), 128, 64, 256),
     "pack": lambda: _pack(66, 40),
@@ -319,7 +331,6 @@ SUBJECTS: dict[str, Callable[[], Case]] = {
     "atomic sums": lambda: _told(kernels.atomic_sums, x := _floats(3, 64), [], x.sum(0)),
     "warp's product": _warp_product,
     "GEMM in specifications": _specified,
-
     "ch14": _layer,
     "ch16": lambda: _attention(
         load("chapters/ch16_online_softmax.py").attention, *(x[0] for x in _heads(1, 192, 192)), [], True
@@ -330,13 +341,24 @@ SUBJECTS: dict[str, Callable[[], Case]] = {
             config={"pack": 4, "blocks": 1, "tile_n": 16, "lazy": True},
         )
     ),
+    "attention, backward": lambda: _gradients(
+        backpropagating.Case(200, 70, heads=2, window=(None, 0), tile_m=64, dtype=np.float16)
+    ),
     "rnn": recurrent_cases.sequence,
     "lstm, backward": recurrent_cases.gradients,
     "lstm cell": recurrent_cases.cell,
     "ch18": lambda: _layers(load("chapters/ch18_mlp.py").mlp, 100, 64, 3, inner=True),
     "mlp": lambda: _layers(
-        forward.mlp, 340, 64, 3, config=MlpConfig(1, 2, 2, 1), blocks=2, major="k", weights=1,
-        activation=relu, output_activation=None,
+        forward.mlp,
+        340,
+        64,
+        3,
+        config=MlpConfig(1, 2, 2, 1),
+        blocks=2,
+        major="k",
+        weights=1,
+        activation=relu,
+        output_activation=None,
     ),
     "rows, backward": row_cases.gradients,
     "rows, cross entropy": row_cases.cross_entropy,
