@@ -19,27 +19,34 @@ def relu(x: Any) -> Any:
 
 def gelu(x: Any) -> Any:
     """x * Phi(x), through erf (Hendrycks and Gimpel, arXiv:1606.08415)."""
-    return 0.5 * x * (1.0 + _in_f32(nv.math.erf, x * 0.7071067811865476))
+    return _weighted(x, _in_f32(nv.math.erf, x * 0.7071067811865476))
 
 
 def gelu_tanh(x: Any) -> Any:
     """The same paper's approximation of `gelu`, through tanh (one instruction, relative error about 2^-11)."""
-    return 0.5 * x * (1.0 + _in_f32(nv.math.tanh_approx, 0.7978845608028654 * (x + 0.044715 * x * x * x)))
+    inner = x * nv.math.fma(x * x, 0.7978845608028654 * 0.044715, 0.7978845608028654)
+    return _weighted(x, _in_f32(nv.math.tanh_approx, inner))
 
 
 def silu(x: Any) -> Any:
     """x * sigmoid(x)"""
-    return x * sigmoid(x)
+    return _weighted(x, _in_f32(nv.math.tanh_approx, 0.5 * x))
 
 
 def sigmoid(x: Any) -> Any:
     """1 / (1 + exp(-x)), as (1 + tanh(x / 2)) / 2"""
-    return 0.5 + 0.5 * _in_f32(nv.math.tanh_approx, 0.5 * x)
+    return nv.math.fma(0.5, _in_f32(nv.math.tanh_approx, 0.5 * x), 0.5)
 
 
 def tanh(x: Any) -> Any:
     """tanh(x)"""
     return _in_f32(nv.math.tanh, x)
+
+
+def _weighted(x: Any, odd: Any) -> Any:
+    """x * (1 + odd) / 2, in two instructions."""
+    half = 0.5 * x
+    return nv.math.fma(half, odd, half)
 
 
 def _in_f32(function: Callable[[Any], Any], x: Any) -> Any:
