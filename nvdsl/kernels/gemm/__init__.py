@@ -6,5 +6,7 @@
     launch              `nvdsl.kernels.gemm`: one product by one configuration
     cooperative, pingpong, streamk, splitk      the kernels, one for each schedule
     blockscaled         8-bit floats with a scale for each 128 elements along K
+    grouped_matmul      `nvdsl.grouped_matmul` -> `grouped_dispatch` -> `grouped` (rows), `grouped_k` (along K)
+    quantized_matmul    `nvdsl.quantized_matmul`: `quantized_weight` packs 4 and 8 bits, `quantized` multiplies
     simple              a thread for each element: any type, any strides
 """
