@@ -54,12 +54,12 @@ def mma_sync(work: Work) -> None:
         work.refuse("an operation before the product", "MLIR would distribute it like the product",
                     "leave it out of the payload, or use wmma() or fma()")  # fmt: skip
     fold_views(work)
+    if is_bf16:
+        _rename(work, "bf16", "f16")
     with set_aside(work):
-        if is_bf16:
-            _rename(work, "bf16", "f16")
         work.run("func.func(convert-vector-to-gpu{use-nvgpu=true})", "canonicalize", "cse")
-        if is_bf16:
-            _rename(work, "f16", "bf16")
+    if is_bf16:
+        _rename(work, "f16", "bf16")
     _order_transposed(work)
     left = _planes(work)
     if left:
@@ -82,8 +82,13 @@ def _changes(store: Any) -> bool:
 
 
 def _rename(work: Work, old: str, new: str) -> None:
-    """A product of bf16 as one of f16 and back: MLIR distributes both alike, and knows one of them."""
-    work.module = ir.Module.parse(re.sub(rf"\b{old}\b|(?<=x){old}\b", new, str(work.module)))
+    """A product of bf16 as one of f16 and back: MLIR distributes both alike, and knows one of them. The module is
+    another one behind it."""
+    text = str(work.module)
+    if re.search(rf"(\b|(?<=x)){new}\b", text):
+        work.refuse(f"a product of bf16 beside {new}", "MLIR makes mma.sync of f16 alone, so that bf16 is called f16 "
+                    "meanwhile", "convert by way of f32, or use another end")  # fmt: skip
+    work.module = ir.Module.parse(re.sub(rf"(\b|(?<=x)){old}\b", new, text))
 
 
 def _order_transposed(work: Work) -> None:

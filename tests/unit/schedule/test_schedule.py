@@ -86,6 +86,8 @@ def test_mma_sync_of_other_types(dtype, stages):
     assert product(steps, of=dtype.numpy, dtype=dtype) == 0
     assert product(steps, 33, 50, 41, lambda a, b, c: a.T @ b.T, of=dtype.numpy, dtype=dtype, transpose_a=True,
                    transpose_b=True) == 0  # fmt: skip
+    assert product(steps, reference=lambda a, b, e, c: a @ b + e, of=dtype.numpy, dtype=dtype, then=lambda x, e: x + e,
+                   operands=["n"]) == 0  # fmt: skip
     shapes = [nv.ShapeDtype((64, 64), dtype)] * 2 + [nv.ShapeDtype((64, 64), nv.f32)]
     (kernel,) = sc.compile(sc.matmul(64, 64, 64, dtype), steps).compile(*shapes).kernels.values()
     assert f".{ {'f32': 'tf32'}.get(dtype.name, dtype.name) }." in kernel.ptx and kernel.resources.spill_stores == 0
@@ -330,6 +332,9 @@ def test_what_mma_sync_and_swizzles_do_not_take():
     with pytest.raises(ScheduleError, match=r"wmma\(\): sums that are stored in each step of K"):
         sc.compile(sc.matmul(64, 64, 64, then=relu), sc.wmma_steps(BLOCK, WARP, without=["hoist_sums", "hide_latency"]))
     steps = sc.mma_steps(BLOCK, WARP)
+    with pytest.raises(ScheduleError, match=r"mma_sync\(\): a product of bf16 beside f16"):
+        rounded = sc.matmul(64, 64, 64, nv.bf16, then=lambda x: nv.f32(nv.f16(x)))
+        sc.compile(rounded, sc.mma_steps(BLOCK, WARP, nv.bf16))
     with pytest.raises(ScheduleError, match=r"mma_sync\(\): tiles of 16 x 16 x 16"):
         sc.compile(sc.matmul(64, 64, 64), [*sc.wmma_steps(BLOCK, WARP)[:-1], sc.mma_sync()])
     with pytest.raises(ScheduleError, match=r"swizzle\(\): a tile of memref<32x72xf16"):
