@@ -47,7 +47,7 @@ CASES = (
     Case(200, 70, size=128, tile_m=64, window=(None, 0), dtype=np.float16),
     Case(300, 260, window=(70, 20), tile_m=64),
     Case(140, 70, size=200, value_size=64, tile_m=0, window=(None, 0)),
-    Case(200, 200, size=136, tile_m=0, window=(30, None), heads=2),
+    Case(150, 70, size=136, tile_m=0, window=(30, None)),
     Case(130, 300, heads=2, window=(100, 0), softcap=2.0, ordered=True),
     Case(200, 150, size=136, tile_m=0, window=(20, 0), softcap=1.0, ordered=True, spread=3.0),
 )

@@ -125,10 +125,10 @@ def test_refused(changes, message):
         nv.attention_backward(**wrong(**changes), target="sim")
 
 
-@pytest.mark.parametrize(("size", "window"), sample([(64, (None, 0)), (136, (20, 3)), (104, (None, None))], 2))
+@pytest.mark.parametrize(("size", "window"), sample([(64, (None, 0)), (136, (20, 3)), (104, (None, None))], 1))
 def test_packed_sequences(size, window):
     """Each sequence by itself, some without queries, without keys, or without both."""
-    lengths = [(5, 7), (0, 3), (130, 140), (9, 0), (0, 0), (1, 1), (70, 20)]
+    lengths = [(5, 7), (0, 3), (70, 140), (9, 0), (0, 0), (1, 1)]
     cases = [Case(m, n, 2, 1, size, window=window, dtype=np.float16) for m, n in lengths]
     each = [given_and_expected(case) for case in cases]
     axes = (1, 1, 1, 1, 1, 2)
