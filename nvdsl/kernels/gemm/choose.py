@@ -222,13 +222,13 @@ def listed(dtype: nv.DType) -> Iterator[Config]:
                 yield with_stages(replace(tile, cluster_m=2, group=max(1, group // 2)), dtype)
 
 
-def with_stages(config: Config, dtype: nv.DType) -> Config:
+def with_stages(config: Config, dtype: nv.DType, b_major: str = "mn") -> Config:
     """As many stages as shared memory has room for, and a second store buffer where it costs none of them, or pays."""
-    most = slots(config, dtype)
+    most = slots(config, dtype, b_major=b_major)
     if config.schedule == "splitk":
         half = slots(config, dtype, memory=arch.SMEM_PER_SM // 2 - arch.RESERVED_SMEM_PER_BLOCK, b_major="k")
         return replace(config, stages=half if half >= LEAST_STAGES else most, store_buffers=1)
-    second = slots(config, dtype, buffers=2)
+    second = slots(config, dtype, buffers=2, b_major=b_major)
     if second == most or config.tile_m <= 128 and config.tile_n <= TWO_BUFFERS:
         return replace(config, stages=second, store_buffers=2)
     return replace(config, stages=most, store_buffers=1)

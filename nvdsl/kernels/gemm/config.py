@@ -117,10 +117,13 @@ class Config:
         """Registers of a consumer's thread that hold sums."""
         return self.rows * self.cols * acc_dtype.bits // (128 * 32)
 
-    def problems(self, dtype: nv.DType, out_dtype: nv.DType, acc_dtype: nv.DType) -> list[str]:
-        """Why the hardware or the kernels can't run it; empty where they can."""
+    def problems(
+        self, dtype: nv.DType, out_dtype: nv.DType, acc_dtype: nv.DType, b_major: str = "mn"
+    ) -> list[str]:
+        """Why the hardware or the kernels can't run it; empty where they can. ``b_major``: of what is B to the kernel,
+        where operands are swapped the product's A."""
         registers = self.accumulator_registers(acc_dtype) + SPARE_REGISTERS
-        smem = self.smem_bytes(dtype)
+        smem = self.smem_bytes(dtype, b_major)
         # Of columns: what wgmma multiplies at a time (PTX ISA, wgmma.mma_async: shapes), and TMA stores.
         unit = 16 if dtype.bits == 8 and not acc_dtype.is_float or out_dtype.bits == 8 else 8
         checks = [
@@ -173,9 +176,11 @@ class Config:
         ]
         return [message for holds, message in checks if not holds]
 
-    def check(self, dtype: nv.DType, out_dtype: nv.DType, acc_dtype: nv.DType) -> None:
+    def check(
+        self, dtype: nv.DType, out_dtype: nv.DType, acc_dtype: nv.DType, b_major: str = "mn"
+    ) -> None:
         """Raise ArgumentError that names everything that is wrong."""
-        problems = self.problems(dtype, out_dtype, acc_dtype)
+        problems = self.problems(dtype, out_dtype, acc_dtype, b_major)
         nv.require(
             not problems,
             f"{self} of {dtype.name}: " + "; ".join(problems),

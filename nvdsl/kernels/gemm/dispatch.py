@@ -62,7 +62,7 @@ def find(problem: GemmProblem, finish: LinearCombination, config: Config | None,
         "sms": sms(target),
     }
     if config is not None:
-        check_config(config, problem)
+        check_config(config, problem, options["a_major" if config.swap_ab else "b_major"])
         options["config"] = config
     axes = {"a": "mk" if k_major[0] else "km", "b": "nk" if k_major[1] else "kn", "out": "mn"}
     return bind(
@@ -88,10 +88,10 @@ def find_block_scaled(
     return bind(problem, LinearCombination(), blockscaled.gemm, options, arrays, axes, packed=packed)
 
 
-def check_config(config: Config, problem: GemmProblem) -> None:
-    """Raises ArgumentError for one that can't compute the problem."""
+def check_config(config: Config, problem: GemmProblem, b_major: str = "mn") -> None:
+    """Raises ArgumentError for one that can't compute the problem. ``b_major``: as in `Config.problems`."""
     sliced = replace(config, tile_k=128 // problem.a.dtype.bytes)
-    if reasons := sliced.problems(problem.a.dtype, problem.out_dtype, problem.acc_dtype):
+    if reasons := sliced.problems(problem.a.dtype, problem.out_dtype, problem.acc_dtype, b_major):
         raise ArgumentError(
             f"{config} for a product of {problem.a.dtype.name}: " + "; ".join(reasons),
             fix="choose another configuration",

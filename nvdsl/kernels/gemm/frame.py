@@ -45,7 +45,6 @@ class Gemm:
         epilogue_op: EpilogueOp | None,
         direct_store: bool,
     ) -> None:
-        config.check(a.dtype, out.dtype, acc_dtype)
         (*batches, m, n), k = out.shape, a.shape[-1 if a_major == "k" else -2]
         store: type[TmaEpilogue] = DirectEpilogue if direct_store else self.tma_epilogue
         if config.swap_ab:
@@ -56,6 +55,7 @@ class Gemm:
                 fix="swap_ab=False",
             )
             a, b, a_major, b_major, m, n, store = b, a, b_major, a_major, n, m, TurnedEpilogue
+        config.check(a.dtype, out.dtype, acc_dtype, b_major)
         nv.require(
             config.along == "m" or b_major == "k" or config.cols % (128 // b.dtype.bytes) == 0,
             f"{config} of a B with N contiguous",
