@@ -41,24 +41,27 @@ def pack(source: nv.Array, packed: nv.Array, *, turned: bool) -> None:
         batch = (index,) * len(batches)
         x, y = nv.thread_id.x, nv.thread_id.y
 
-        def move(read: Any, write: Any, row: Any, col: Any, to: tuple[Any, ...], at: tuple[Any, ...]) -> None:
-            if row < rows and col < cols:
-                write[to] = read[at]
+        def load(across: bool) -> list[Any]:
+            """This thread's elements of a tile, one of each ``THREADS[1]`` lines, all asked for before any is there.
+            Beyond the array's edge they are others of it."""
+            found = []
+            for i in range(0, TILE, THREADS[1]):
+                row, col = (row0 + x, col0 + y + i) if across else (row0 + y + i, col0 + x)
+                found.append(source[(*batch, nv.min(row, rows - 1), nv.min(col, cols - 1))])
+            return found
 
+        values = load(across=turned)
         if turned:
             # One column more than needed: the column that is read later lies in different banks.
             tile = nv.smem((TILE, TILE + 1), source.dtype)
-            for i in range(0, TILE, THREADS[1]):
-                row, col = row0 + x, col0 + y + i
-                move(source, tile, row, col, (y + i, x), (*batch, row, col))
+            for i, value in zip(range(0, TILE, THREADS[1]), values, strict=True):
+                tile[y + i, x] = value
             nv.sync_threads()
-            for i in range(0, TILE, THREADS[1]):
-                row, col = row0 + y + i, col0 + x
-                move(tile, packed, row, col, (*batch, row, col), (x, y + i))
-        else:
-            for i in range(0, TILE, THREADS[1]):
-                row, col = row0 + y + i, col0 + x
-                move(source, packed, row, col, (*batch, row, col), (*batch, row, col))
+            values = [tile[x, y + i] for i in range(0, TILE, THREADS[1])]
+        for i, value in zip(range(0, TILE, THREADS[1]), values, strict=True):
+            row, col = row0 + y + i, col0 + x
+            if row < rows and col < cols:
+                packed[(*batch, row, col)] = value
 
     pack_copy()
 

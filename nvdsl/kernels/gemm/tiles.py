@@ -43,18 +43,22 @@ CROWDED = 60
 
 
 @functools.cache
-def legal(dtype: nv.DType, out: nv.DType, acc: nv.DType, crowded: bool = False) -> tuple[Config, ...]:
-    """All that is chosen from: each of `TILES` that fits into an SM with these types. ``crowded``: beside an epilogue
-    that needs many registers."""
+def legal(
+    dtype: nv.DType, out: nv.DType, acc: nv.DType, crowded: bool = False, a_major: str = "k", b_major: str = "mn"
+) -> tuple[Config, ...]:
+    """All that is chosen from: each of `TILES` that fits into an SM with these types, and operands of which these axes
+    are contiguous. ``crowded``: beside an epilogue that needs many registers."""
 
     def fits(config: Config) -> bool:
         spare = config.registers[1] - config.accumulator_registers(acc)
-        return not config.problems(dtype, out, acc) and not (crowded and spare < CROWDED)
+        major = a_major if config.swap_ab else b_major
+        whole = major == "k" or config.cols % (128 // dtype.bytes) == 0 or config.along == "m"
+        return whole and not config.problems(dtype, out, acc, major) and not (crowded and spare < CROWDED)
 
-    return tuple(config for config in listed(dtype) if fits(config))
+    return tuple(config for config in listed(dtype, a_major, b_major) if fits(config))
 
 
-def listed(dtype: nv.DType) -> Iterator[Config]:
+def listed(dtype: nv.DType, a_major: str = "k", b_major: str = "mn") -> Iterator[Config]:
     """`TILES` of operands of a type, alone and where it may pay in pairs, either way round; whether they fit or not."""
     for (schedule, tile_m, consumers, along), widths in TILES.items():
         for tile_n in widths:
@@ -65,16 +69,16 @@ def listed(dtype: nv.DType) -> Iterator[Config]:
             if schedule == "splitk":
                 for split in SPLITS:
                     for parts in (1, MOST_PARTS):
-                        yield with_stages(replace(tile, split=split, parts=parts), dtype)
+                        yield with_stages(replace(tile, split=split, parts=parts), dtype, b_major)
                 continue
             pairs = [(1, 1)]
             if schedule != "streamk" and tile_m * tile_n >= CLUSTERED and consumers > 1:
                 pairs += [(2, 1), (1, 2)]
             for cluster_m, cluster_n in pairs:
-                one = with_stages(replace(tile, cluster_m=cluster_m, cluster_n=cluster_n, group=group // cluster_m), dtype)
-                yield one
+                one = replace(tile, cluster_m=cluster_m, cluster_n=cluster_n, group=group // cluster_m)
+                yield with_stages(one, dtype, b_major)
                 if schedule != "streamk":
-                    yield replace(one, swap_ab=True)
+                    yield with_stages(replace(one, swap_ab=True), dtype, a_major)
 
 
 def with_stages(config: Config, dtype: nv.DType, b_major: str) -> Config:

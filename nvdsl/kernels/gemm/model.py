@@ -1,0 +1,193 @@
+"""The time of a product by a configuration, in clocks of an SM, from first principles and few fitted constants.
+
+A GEMM takes as long as its fullest SM, which computes rounds of tiles, a slice of K (128 bytes) at a time:
+
+    slice   = the longest of  multiplying: tile / 32, or what wgmma reads of shared memory;
+                              loading: what the SM gets from L2;  waiting: LATENCY / stages
+    rounds  = ceil(tiles / blocks that run at once)        (stream-K, split-K: the tiles are cut along K)
+    compute = START + rounds * slices * slice + epilogues  (ping-pong hides all epilogues but the last)
+    cycles  = the longer of  compute,  (bytes of A, B and the result + FLUSHED) / MEMORY
+
+"The longest" is a p-norm: what takes nearly as long disturbs, too. The constants were fitted to times on an H200
+(`benchmarks/fit_model.py`).
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+import nvdsl as nv
+from nvdsl.hopper import arch
+from nvdsl.kernels.gemm.config import Config
+from nvdsl.kernels.gemm.launch import blocks_of_an_sm, resident_clusters
+from nvdsl.kernels.gemm.splitk_parts import LEAST as LEAST_PART
+from nvdsl.kernels.gemm.streamk_scheduler import LEAST as LEAST_PIECE
+from nvdsl.kernels.gemm.streamk_scheduler import UNEVEN, WORTH
+from nvdsl.kernels.gemm.tiles import slots
+
+LOAD = 75.0
+"""Bytes that an SM gets from L2 in a clock."""
+SHARE = 0.5
+"""Of the bytes that a block gets by another one's load, how much they count."""
+OFF_GRID, ON_GRID = 16.0, 100.0
+"""Bytes of an operand that L2 gives an SM in a clock where rows don't start at multiples of 128 bytes, so that a box's
+row lies in two lines; and of the other operand beside it. Blocks of a cluster ask once for what they share."""
+LATENCY = 3000.0
+"""Clocks from asking for a slice to having it, while all SMs ask."""
+SHARED = 1.05
+"""Consumers that share a tile wait for each other."""
+NORM = 5.5
+"""p of multiplying, loading and waiting."""
+TAIL, DRAIN = 300.0, 0.1
+"""Clocks of an epilogue, and of each element of 16 bits that one warpgroup stores."""
+FIXUP = 20000.0
+"""Clocks in which stream-K hands the sums of a piece to the block that owns the tile."""
+EXCHANGE, EXCHANGED = 1400.0, 0.45
+"""Clocks of split-K's reduction in a cluster, and of each element of a tile."""
+PARTED, GIVEN = 3000.0, 0.1
+"""Clocks of handing over sums from cluster to cluster, and of each element that a block adds."""
+START = 4000.0
+"""Clocks before the first slice."""
+TOGETHER = 300.0
+"""Clocks more, for a cluster's blocks to meet."""
+MEMORY, FLUSHED = 3800.0, 20e6
+"""Bytes of memory in a clock; bytes that L2 writes back meanwhile."""
+OVERLAP = 4.0
+"""p of computing and of memory."""
+
+
+@dataclass(frozen=True)
+class Shape:
+    """What the choice depends on: ``batches`` products (m, k) @ (k, n), their types, which axis of A and B is
+    contiguous ("k" or "mn"), and whether the rows of A and B start at multiples of 128 bytes (None: as packed ones do).
+    ``unaligned``: TMA can't store the result.
+    """
+
+    m: int
+    n: int
+    k: int
+    dtype: nv.DType = nv.f16
+    out: nv.DType = nv.f16
+    acc: nv.DType = nv.f32
+    batches: int = 1
+    a_major: str = "k"
+    b_major: str = "mn"
+    on_grid: tuple[bool, bool] | None = None
+    unaligned: bool = False
+
+
+class Columns:
+    """The numbers of many configurations side by side, as columns: what `cycles` computes with."""
+
+    def __init__(self, configs: Sequence[Config], dtype: nv.DType, a_major: str, b_major: str, sms: int) -> None:
+        def column(of: Any, kind: Any = np.int64) -> Any:
+            return np.array([[of(config)] for config in configs], kind)
+
+        for name in ("tile_m", "tile_n", "cluster_m", "cluster_n", "split", "parts", "consumers", "rows", "cols"):
+            setattr(self, name, column(lambda config: getattr(config, name)))  # noqa: B023
+        majors = a_major, b_major
+        self.swap = column(lambda c: c.swap_ab, bool)
+        self.splitk, self.streamk, self.pingpong = (
+            column(lambda c: c.schedule == schedule, bool) for schedule in ("splitk", "streamk", "pingpong")  # noqa: B023
+        )
+        self.hidden = self.streamk | self.pingpong
+        self.ring = column(lambda c: c.stages if c.schedule == "splitk" else slots(c, dtype, b_major=majors[not c.swap_ab]))
+        self.together = column(lambda c: blocks_of_an_sm(c, dtype, b_major))
+        self.clusters = column(lambda c: resident_clusters(c.cluster * c.split, sms))
+
+
+@functools.lru_cache(maxsize=64)
+def columns(configs: tuple[Config, ...], dtype: nv.DType, a_major: str, b_major: str, sms: int) -> Columns:
+    return Columns(configs, dtype, a_major, b_major, sms)
+
+
+def cycles(config: Config, shape: Shape, sms: int = arch.SMS) -> Any:
+    """The model's time of one configuration."""
+    return float(times((config,), shape, sms)[0, 0])
+
+
+def times(configs: tuple[Config, ...], shape: Shape, sms: int = arch.SMS, rows: Any = None) -> Any:
+    """The model's times of each configuration (down), for each of ``rows`` in place of ``shape.m`` (right)."""
+    c = columns(configs, shape.dtype, shape.a_major, shape.b_major, sms)
+    given = np.asarray([shape.m] if rows is None else rows, np.int64)[None, :]
+    m, n = np.where(c.swap, shape.n, given), np.where(c.swap, given, shape.n)
+    size = shape.dtype.bytes
+    tiles = shape.batches * _cdiv(m, c.tile_m * c.cluster_m) * _cdiv(n, c.tile_n * c.cluster_n)
+    at_once = c.together * c.clusters
+    slices = nv.cdiv(shape.k * size, 128)
+    parts = np.maximum(np.minimum(np.minimum(at_once // np.maximum(tiles, 1), slices // (c.split * LEAST_PART)), c.parts), 1)
+    steps, units = _cdiv(slices, c.split * parts), tiles * parts
+    rounds = _cdiv(units, at_once)
+    sharing = np.minimum(c.together, _cdiv(np.minimum(units, at_once) * c.split, sms))  # blocks of the fullest SM
+    count, handed = rounds * steps, np.zeros(())
+    if c.streamk.any():
+        cut, moved = _cut(tiles, slices, sms)
+        count, handed = np.where(c.streamk, cut, count), np.where(c.streamk, moved, 0.0)
+    area = c.tile_m * c.tile_n
+    if c.splitk.any():
+        given_over = np.where(parts > 1, PARTED + GIVEN * (parts - 1) * area / c.split, 0.0)
+        handed = np.where(c.splitk, rounds * (EXCHANGE + EXCHANGED * area + given_over), handed)
+    shared = np.where(c.hidden | (c.consumers == 1), 1.0, SHARED)
+    multiplying = sharing * _multiplying(c) * shared
+    slice = _norm(NORM, multiplying, _loading(c, shape, m, n, sharing), LATENCY / c.ring)
+    epilogue = TAIL + DRAIN * c.rows * c.cols * shape.out.bytes / 2
+    epilogues = np.where(c.hidden, 1, rounds)
+    meeting = np.where(c.cluster_m * c.cluster_n > 1, TOGETHER, 0.0)
+    compute = START + meeting + count * slice + epilogues * epilogue + handed
+    operands = (given + shape.n) * shape.k * size
+    moved = shape.batches * (operands + given * shape.n * shape.out.bytes)
+    return _norm(OVERLAP, compute, (moved + FLUSHED) / MEMORY)
+
+
+def _multiplying(c: Columns) -> Any:
+    """Clocks of a slice of a tile: 128 bytes of K are four wgmmas for each 64 rows. One of N columns takes N / 2
+    clocks, and as long as it takes to read 64 rows and N columns of 32 bytes, 128 in a clock."""
+    groups = c.rows // 64 * np.where(c.hidden, 1, c.consumers)
+    return 4 * groups * np.maximum(c.cols / 2, (64 + c.cols) / 4)
+
+
+def _loading(c: Columns, shape: Shape, m: Any, n: Any, sharing: Any) -> Any:
+    """Clocks in which an SM gets a slice of both operands for each of its blocks."""
+    panel = 128 // shape.dtype.bytes
+    loaded: Any = 0.0
+    lines: Any = 0.0
+    off: Any = False
+    for which, tile, extent, sharers in ((0, c.tile_m, m, c.cluster_n), (1, c.tile_n, n, c.cluster_m)):
+        operand = np.where(c.swap, 1 - which, which)
+        by_k = np.where(operand == 0, shape.a_major == "k", shape.b_major == "k")
+        # Of a K-major operand the rows that exist; else whole panels of 128 bytes (`TmaOperand`).
+        rows = np.where(by_k, np.minimum(tile, _cdiv(extent, 8) * 8), _cdiv(tile, panel) * panel)
+        pitch = np.where(by_k, shape.k, extent) * shape.dtype.bytes
+        bad = pitch % 128 != 0
+        if shape.on_grid is not None:
+            bad = np.logical_not(np.where(operand == 0, *shape.on_grid))
+        loaded = loaded + 128 * rows * (SHARE + (1 - SHARE) / sharers)
+        lines = lines + 128 * rows / sharers / np.where(bad, OFF_GRID, ON_GRID)
+        off = off | bad
+    return np.maximum(sharing * loaded / LOAD, np.where(off, lines, 0.0))
+
+
+def _cut(tiles: Any, steps: int, sms: int) -> tuple[Any, Any]:
+    """Slices of a stream-K block, and clocks of its handing over: about as `StreamKScheduler` cuts."""
+    whole = tiles // sms
+    cut = tiles - whole * sms
+    line = cut * steps
+    pieces = np.maximum(np.maximum(cut, np.minimum(sms, line // LEAST_PIECE)), 1)
+    longest = _cdiv(line, pieces) + steps // UNEVEN
+    saves = (longest * WORTH <= steps * (WORTH - 1)) & (cut < pieces)
+    longest = np.where(saves, longest, np.where(cut > 0, steps, 0))
+    handed = np.where(saves, FIXUP * (_cdiv(pieces, np.maximum(cut, 1)) - 1), 0.0)
+    return whole * steps + longest, handed
+
+
+def _cdiv(a: Any, b: Any) -> Any:
+    return -(-a // b)
+
+
+def _norm(p: float, *values: Any) -> Any:
+    return sum(value**p for value in values) ** (1 / p)
