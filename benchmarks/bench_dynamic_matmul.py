@@ -73,7 +73,8 @@ def twins(seed: int, seconds: float) -> list[dict[str, Any]]:
 
     import nvdsl as nv
     from nvdsl.kernels.gemm import tensor_core
-    from nvdsl.kernels.gemm.choose import Shape, choose
+    from nvdsl.kernels.gemm.choose import choose
+    from nvdsl.kernels.gemm.model import Shape
     from nvdsl.kernels.gemm.launch import sms
 
     draw = random.Random(seed)

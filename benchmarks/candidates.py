@@ -13,12 +13,13 @@ from nvdsl.kernels.gemm.config import Config
 def ranked(problem: Workload, top: int | None = None) -> list[dict[str, Any]]:
     """The configurations that nvdsl chooses from, the most promising first: fields of `nvdsl.kernels.Config` that
     differ from its defaults. ``top``: how many."""
-    from nvdsl.kernels.gemm.choose import Shape, cycles, legal
+    from nvdsl.kernels.gemm.model import Shape, cycles
+    from nvdsl.kernels.gemm.tiles import legal
 
     dtype, out, acc = _dtypes(problem)
     majors = "mn" if problem.layout[0] == "T" else "k", "k" if problem.layout[1] == "T" else "mn"
     shape = Shape(problem.m, problem.n, problem.k, dtype, out, acc, 1, *majors)
-    found = sorted(legal(dtype, out, acc), key=lambda config: cycles(config, shape))
+    found = sorted(legal(dtype, out, acc, False, *majors), key=lambda config: cycles(config, shape))
     return [shorter(asdict(config)) for config in found][:top]
 
 

@@ -6,6 +6,7 @@ heuristic; the function's defaults. Only ``tune()``, or NVDSL_TUNE=always, searc
 
 from __future__ import annotations
 
+import itertools
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping
@@ -31,6 +32,8 @@ from nvdsl.tune.space import Config, Space, SpaceLike
 
 BUDGET = 60.0
 """Seconds, about, of one tuning."""
+MOST_TRIED = 16
+"""Configurations of a space that are traced in turn, where none is known to fit."""
 
 PATIENCE = 900.0
 """Seconds to wait for tunings of other processes on the GPU. Then it is tuned beside them."""
@@ -126,7 +129,7 @@ class Autotuned(Jit[P]):
                 try:
                     self._traced[extended.key] = super()._trace(extended)
                 except NvdslError as error:  # of its class, but not for these very shapes
-                    refused = error
+                    refused = refused or error  # the preferred one's reason
                     continue
                 self._fitting.add(extended.key)
             return source, config, *_constants(config)
@@ -151,9 +154,9 @@ class Autotuned(Jit[P]):
         if len(defaults) == len(self.space.parameters):
             yield "defaults", Config(defaults)
             return
-        for config, broken in self.space.sift(problem.arguments):
-            if broken is None:
-                yield "space", config
+        fitting = (config for config, broken in self.space.sift(problem.arguments) if broken is None)
+        for config in itertools.islice(fitting, MOST_TRIED):
+            yield "space", config
         yield "space", self.space.configs()[0]  # to fail with its own reason
 
     def _forget(self, state: int) -> None:

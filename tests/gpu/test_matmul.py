@@ -126,7 +126,7 @@ def test_epilogues():
 @in_child(timeout=240)
 def test_every_candidate():
     """Each configuration that the heuristic may choose, on sizes that its tile does not divide."""
-    from nvdsl.kernels.gemm.choose import legal
+    from nvdsl.kernels.gemm.tiles import legal
 
     a, b = made((1100, 520), "float16", 1), made((520, 1016), "float16", 2)
     for config in legal(nv.f16, nv.f16, nv.f32):

@@ -1,5 +1,6 @@
 """Dispatch: which kernel computes a product, and how it sees the arrays. Worked out once for all calls alike.
 
+    gathered        16-bit types that TMA can't read, as far as copies of them would take longer
     tensor cores    f16, bf16, f32 (as tf32), 8-bit types; operands that TMA or wgmma can't read are copied first
     simple          f64, and small products that would need a copy
     empty sums      K is 0
@@ -19,7 +20,7 @@ from nvdsl.errors import ArgumentError
 from nvdsl.kernels.blocks.contiguous import is_turned, padded_cols
 from nvdsl.kernels.blocks.elementwise import Elementwise
 from nvdsl.kernels.blocks.linear_combination import LinearCombination
-from nvdsl.kernels.gemm import blockscaled, simple
+from nvdsl.kernels.gemm import blockscaled, gathered, simple
 from nvdsl.kernels.gemm.bound_kernel import ArgumentView, BoundKernel, Packing
 from nvdsl.kernels.gemm.config import Config
 from nvdsl.kernels.gemm.dynamic import dynamic, unit
@@ -33,6 +34,8 @@ AXES = {"a": "mk", "b": "kn", "out": "mn"}
 SIMPLE_PRODUCTS = 1 << 21
 """Multiplications up to which a product that would need a copy is computed without tensor cores: the simple kernel then
 takes a few microseconds, no more than the copy and its memory would."""
+SIMPLE_K = 64
+"""K up to which that is so of 16-bit types, which `gathered` computes without a copy, too."""
 
 
 def find(problem: GemmProblem, finish: LinearCombination, config: Config | None, target: str | None) -> BoundKernel:
@@ -51,8 +54,7 @@ def find(problem: GemmProblem, finish: LinearCombination, config: Config | None,
     a, a_axis = readable(problem.a, k_axis=1)
     b, b_axis = readable(problem.b, k_axis=0)
     packed = [not matrix.fits_tma(1) for matrix in (a, b)]
-    small = problem.batches * math.prod(problem.sizes) <= SIMPLE_PRODUCTS
-    if config is None and any(packed) and small:
+    if config is None and any(packed) and _is_small(problem):
         return _simple(given, finish, options)
     k_major = a_axis == 1, b_axis == 0
     options |= {
@@ -65,6 +67,9 @@ def find(problem: GemmProblem, finish: LinearCombination, config: Config | None,
         check_config(config, problem, options["a_major" if config.swap_ab else "b_major"])
         options["config"] = config
     axes = {"a": "mk" if k_major[0] else "km", "b": "nk" if k_major[1] else "kn", "out": "mn"}
+    if config is None and any(packed) and gathered.pays(problem):
+        arrays = {"a": a, "b": b, "out": problem.out}
+        return bind(problem, finish, gathered.matmul, options, arrays, axes, anyhow="ab", turned=turned)
     return bind(
         problem, finish, tuned_matmul, options, {"a": a, "b": b, "out": problem.out}, axes,
         packed=[name for name, copied in zip("ab", packed, strict=True) if copied], turned=turned,
@@ -108,6 +113,13 @@ def _aligned(problem: GemmProblem) -> bool:
     return all(matrix.fits_tma(1) for name, matrix in problem.others if name == "c")
 
 
+def _is_small(problem: GemmProblem) -> bool:
+    """Whether the simple kernel takes no longer than the launch of another one: a thread sums all of K."""
+    if problem.a.dtype.bits == 16 and problem.sizes[2] > SIMPLE_K:
+        return False
+    return problem.batches * math.prod(problem.sizes) <= SIMPLE_PRODUCTS
+
+
 def _simple(problem: GemmProblem, finish: LinearCombination, options: dict[str, Any]) -> BoundKernel:
     arrays = {"a": problem.a, "b": problem.b, "out": problem.out}
     return bind(problem, finish, simple.matmul, options, arrays, AXES, with_batch=True)
@@ -132,6 +144,7 @@ def bind(
     axes: Mapping[str, str],
     *,
     packed: Sequence[str] = (),
+    anyhow: str = "",
     with_batch: bool = False,
     turned: bool = False,
     unbatched: Sequence[str] = (),
@@ -140,8 +153,10 @@ def bind(
 
     ``axes``: the names of each array's extents, a letter each. Where there is no batch, ``with_batch`` keeps an axis of
     one; what the epilogue reads has one always. A factor that serves all batches has none, or one of one. ``packed``:
-    the factors that are copied first. ``unbatched``: what an epilogue reads that has no axis of batches, though others
-    have. ``turned``: ``a`` is the product's B, and ``b`` its A.
+    if config is None and any(packed) and gathered.pays(problem):
+        arrays = {"a": a, "b": b, "out": problem.out}
+        return bind(problem, finish, gathered.matmul, options, arrays, axes, anyhow="ab", turned=turned)
+    return bind(
     """
     exchanged = {"a": "b", "b": "a"} if turned else {}
     others = {name: matrix for name, matrix in problem.others if name not in arrays}
@@ -168,8 +183,10 @@ def bind(
         if name in packed:
             packs[given], view = _packing(seen, first, letters)
         else:
-            whole = not with_batch and seen.aligned and (name in "ab" or name in ("out", "c") and fits_tma(seen))
-            near = not with_batch or seen.dtype == nv.f64  # the simple kernel is for small products but for f64
+    if config is None and any(packed) and gathered.pays(problem):
+        arrays = {"a": a, "b": b, "out": problem.out}
+        return bind(problem, finish, gathered.matmul, options, arrays, axes, anyhow="ab", turned=turned)
+    return bind(
             spec = dynamic(seen, letters, whole=whole, multiples=multiples, near=near)
             view = ArgumentView.of(seen, first, spec)
         slots.append((given, view))

@@ -30,7 +30,9 @@ class Gemm:
     operand: type[TmaOperand] = TmaOperand
     mainloop: type[Mainloop] = Mainloop
     tma_epilogue: type[TmaEpilogue] = TmaEpilogue
-    """What a kernel that differs in one of them puts in its place."""
+    loaders = blocks_per_sm = 1
+    """What a kernel that differs in one of them puts in its place; the producer's threads that load;
+    and blocks that shall share an SM."""
 
     def __init__(
         self,

@@ -30,34 +30,30 @@ from nvdsl.kernels.gemm.streamk_scheduler import LEAST as LEAST_PIECE
 from nvdsl.kernels.gemm.streamk_scheduler import UNEVEN, WORTH
 from nvdsl.kernels.gemm.tiles import slots
 
-LOAD = 75.0
-"""Bytes that an SM gets from L2 in a clock."""
-SHARE = 0.5
-"""Of the bytes that a block gets by another one's load, how much they count."""
-OFF_GRID, ON_GRID = 16.0, 100.0
-"""Bytes of an operand that L2 gives an SM in a clock where rows don't start at multiples of 128 bytes, so that a box's
-row lies in two lines; and of the other operand beside it. Blocks of a cluster ask once for what they share."""
-LATENCY = 3000.0
+LOAD, REQUEST = 86.0, 143.0
+"""Bytes that an SM gets in a clock, and that it asks L2 for: blocks of a cluster ask once for what they share."""
+OFF_GRID = 2.8
+"""How much more L2 is asked for where rows don't start at multiples of 128 bytes, so that a box's row lies in two
+lines."""
+LATENCY = 1760.0
 """Clocks from asking for a slice to having it, while all SMs ask."""
-SHARED = 1.05
-"""Consumers that share a tile wait for each other."""
-NORM = 5.5
+NORM = 5.4
 """p of multiplying, loading and waiting."""
-TAIL, DRAIN = 300.0, 0.1
+TAIL, DRAIN = 3700.0, 0.048
 """Clocks of an epilogue, and of each element of 16 bits that one warpgroup stores."""
-FIXUP = 20000.0
+FIXUP = 6200.0
 """Clocks in which stream-K hands the sums of a piece to the block that owns the tile."""
-EXCHANGE, EXCHANGED = 1400.0, 0.45
+EXCHANGE, EXCHANGED = 1600.0, 0.2
 """Clocks of split-K's reduction in a cluster, and of each element of a tile."""
-PARTED, GIVEN = 3000.0, 0.1
+PARTED, GIVEN = 6500.0, 0.078
 """Clocks of handing over sums from cluster to cluster, and of each element that a block adds."""
-START = 4000.0
+START = 6200.0
 """Clocks before the first slice."""
-TOGETHER = 300.0
+TOGETHER = 1800.0
 """Clocks more, for a cluster's blocks to meet."""
-MEMORY, FLUSHED = 3800.0, 20e6
+MEMORY, FLUSHED = 1850.0, 16e6
 """Bytes of memory in a clock; bytes that L2 writes back meanwhile."""
-OVERLAP = 4.0
+OVERLAP = 2.3
 """p of computing and of memory."""
 
 
@@ -65,7 +61,7 @@ OVERLAP = 4.0
 class Shape:
     """What the choice depends on: ``batches`` products (m, k) @ (k, n), their types, which axis of A and B is
     contiguous ("k" or "mn"), and whether the rows of A and B start at multiples of 128 bytes (None: as packed ones do).
-    ``unaligned``: TMA can't store the result.
+    ``unaligned``: TMA can't store the result. ``epilogue``: something is done with each sum.
     """
 
     m: int
@@ -79,6 +75,7 @@ class Shape:
     b_major: str = "mn"
     on_grid: tuple[bool, bool] | None = None
     unaligned: bool = False
+    epilogue: bool = False
 
 
 class Columns:
@@ -132,9 +129,8 @@ def times(configs: tuple[Config, ...], shape: Shape, sms: int = arch.SMS, rows: 
     if c.splitk.any():
         given_over = np.where(parts > 1, PARTED + GIVEN * (parts - 1) * area / c.split, 0.0)
         handed = np.where(c.splitk, rounds * (EXCHANGE + EXCHANGED * area + given_over), handed)
-    shared = np.where(c.hidden | (c.consumers == 1), 1.0, SHARED)
-    multiplying = sharing * _multiplying(c) * shared
-    slice = _norm(NORM, multiplying, _loading(c, shape, m, n, sharing), LATENCY / c.ring)
+    multiplying = sharing * _multiplying(c)
+    slice = _norm(NORM, multiplying, *_loading(c, shape, m, n, sharing), LATENCY / c.ring)
     epilogue = TAIL + DRAIN * c.rows * c.cols * shape.out.bytes / 2
     epilogues = np.where(c.hidden, 1, rounds)
     meeting = np.where(c.cluster_m * c.cluster_n > 1, TOGETHER, 0.0)
@@ -151,12 +147,11 @@ def _multiplying(c: Columns) -> Any:
     return 4 * groups * np.maximum(c.cols / 2, (64 + c.cols) / 4)
 
 
-def _loading(c: Columns, shape: Shape, m: Any, n: Any, sharing: Any) -> Any:
-    """Clocks in which an SM gets a slice of both operands for each of its blocks."""
+def _loading(c: Columns, shape: Shape, m: Any, n: Any, sharing: Any) -> tuple[Any, Any]:
+    """Clocks in which an SM gets a slice of both operands for each of its blocks, and in which L2 is asked for them."""
     panel = 128 // shape.dtype.bytes
     loaded: Any = 0.0
-    lines: Any = 0.0
-    off: Any = False
+    asked: Any = 0.0
     for which, tile, extent, sharers in ((0, c.tile_m, m, c.cluster_n), (1, c.tile_n, n, c.cluster_m)):
         operand = np.where(c.swap, 1 - which, which)
         by_k = np.where(operand == 0, shape.a_major == "k", shape.b_major == "k")
@@ -166,10 +161,9 @@ def _loading(c: Columns, shape: Shape, m: Any, n: Any, sharing: Any) -> Any:
         bad = pitch % 128 != 0
         if shape.on_grid is not None:
             bad = np.logical_not(np.where(operand == 0, *shape.on_grid))
-        loaded = loaded + 128 * rows * (SHARE + (1 - SHARE) / sharers)
-        lines = lines + 128 * rows / sharers / np.where(bad, OFF_GRID, ON_GRID)
-        off = off | bad
-    return np.maximum(sharing * loaded / LOAD, np.where(off, lines, 0.0))
+        loaded = loaded + 128 * rows
+        asked = asked + 128 * rows / sharers * np.where(bad, OFF_GRID, 1.0)
+    return sharing * loaded / LOAD, sharing * asked / REQUEST
 
 
 def _cut(tiles: Any, steps: int, sms: int) -> tuple[Any, Any]:

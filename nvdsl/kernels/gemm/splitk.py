@@ -41,7 +41,12 @@ def matmul(
     ``config.split`` parts of each tile; and where K is long, with up to ``config.parts`` such clusters for each.
     ``clusters``: how many run at the same time. None waits but for clusters of lower numbers: the grid may be larger
     than the GPU."""
-    gemm = Gemm(a, b, out, operands, config, acc_dtype, a_major, b_major, epilogue_op, direct_store)
+    launch(Gemm(a, b, out, operands, config, acc_dtype, a_major, b_major, epilogue_op, direct_store), clusters)
+
+
+def launch(gemm: Gemm, clusters: int) -> None:
+    """Run the kernel of a product, see `matmul`. In a host function."""
+    config, acc_dtype = gemm.config, gemm.acc_dtype
     tiles, epilogue = gemm.tiles, gemm.epilogue
     split, width, count = config.split, config.tile_n // config.split, tiles.count
     parts: Any = 1
@@ -52,7 +57,7 @@ def matmul(
         workspace = PartsWorkspace(clusters * split * config.consumers, config.rows, width, acc_dtype)
     steps, of_tiles = gemm.steps, Divisor.of(count)
 
-    @nv.kernel(grid=count * parts * split, block=config.threads, cluster=split)
+    @nv.kernel(grid=count * parts * split, block=config.threads, cluster=split, blocks_per_sm=gemm.blocks_per_sm)
     def kernel() -> None:
         rank, tile = nv.cluster_rank(), nv.block_id.x // split
         part: nv.Int = 0
@@ -66,7 +71,7 @@ def matmul(
         consumer = nv.warpgroup_id() - 1
 
         if nv.warpgroup_id() == 0:  # producer
-            if nv.warpgroup_thread() == 0:
+            if nv.warpgroup_thread() < gemm.loaders:
                 state = mainloop.ring.producer_state().advance(mainloop.started)
                 mainloop.load(state, batch, row, col, begin, begin + steps, skip=mainloop.started)
             nv.sync_warp()

@@ -11,25 +11,27 @@ from nvdsl.hopper import arch
 from nvdsl.kernels.gemm.config import Config
 
 TILES = {
-    ("cooperative", 64, 1, "m"): (*range(8, 64, 8), *range(64, 257, 16)),
-    ("cooperative", 128, 2, "m"): (*range(16, 64, 16), *range(64, 257, 8)),
-    ("cooperative", 192, 3, "m"): range(64, 201, 8),
-    ("cooperative", 256, 2, "m"): range(64, 201, 8),
-    ("cooperative", 128, 2, "n"): range(272, 353, 16),
-    ("pingpong", 64, 2, "m"): range(128, 257, 32),
-    ("pingpong", 128, 2, "m"): range(96, 201, 8),
-    ("pingpong", 192, 2, "m"): (96, 112, 128),
-    ("pingpong", 256, 2, "m"): (96,),
-    ("streamk", 128, 2, "m"): (128, 160, 192),
-    ("streamk", 192, 2, "m"): (128,),
-    ("splitk", 64, 1, "m"): (32, 64, 128),
-    ("splitk", 128, 2, "m"): (64, 128),
+    ("cooperative", 64, 1): (*range(8, 64, 8), *range(64, 257, 16)),
+    ("cooperative", 128, 2): (*range(16, 64, 16), *range(64, 257, 8)),
+    ("cooperative", 192, 3): range(64, 201, 8),
+    ("cooperative", 256, 2): range(64, 201, 8),
+    ("pingpong", 64, 2): range(128, 257, 32),
+    ("pingpong", 128, 2): range(96, 201, 8),
+    ("pingpong", 192, 2): (96, 112, 128),
+    ("pingpong", 256, 2): (96,),
+    ("streamk", 128, 2): (128, 160, 192),
+    ("streamk", 192, 2): (128,),
 }
-"""(schedule, tile_m, consumer warpgroups, what they divide the tile along): each tile_n."""
+"""(schedule, tile_m, consumer warpgroups): each tile_n. Tiles of 272 to 352 columns that two consumers divide along N
+were timed, too, and no size was the better for one."""
 
-SPLITS = (2, 4, 8)
-MOST_PARTS = 32
+PARTS = 32
 """Clusters that may share a tile: more than there are of 4 and 8 blocks."""
+SPLITS = (
+    (64, 32, 2, 1), (64, 32, 4, 1), (64, 64, 2, 1), (64, 64, 4, 1), (64, 64, 8, PARTS), (64, 128, 2, 1), (64, 128, 4, 1),
+    (128, 64, 2, PARTS), (128, 64, 4, 1), (128, 128, 2, PARTS), (128, 128, 4, 1),
+)  # fmt: skip
+"""tile_m, tile_n, split and parts of split-K. Parts need memory of the call's own, so they are few."""
 
 TWO_BUFFERS = 176
 """Columns of a tile of up to 128 rows for which a second store buffer was worth a slot of the ring. With 192 it isn't.
@@ -52,25 +54,17 @@ def legal(
     def fits(config: Config) -> bool:
         spare = config.registers[1] - config.accumulator_registers(acc)
         major = a_major if config.swap_ab else b_major
-        whole = major == "k" or config.cols % (128 // dtype.bytes) == 0 or config.along == "m"
-        return whole and not config.problems(dtype, out, acc, major) and not (crowded and spare < CROWDED)
+        return not config.problems(dtype, out, acc, major) and not (crowded and spare < CROWDED)
 
     return tuple(config for config in listed(dtype, a_major, b_major) if fits(config))
 
 
 def listed(dtype: nv.DType, a_major: str = "k", b_major: str = "mn") -> Iterator[Config]:
     """`TILES` of operands of a type, alone and where it may pay in pairs, either way round; whether they fit or not."""
-    for (schedule, tile_m, consumers, along), widths in TILES.items():
+    for (schedule, tile_m, consumers), widths in TILES.items():
         for tile_n in widths:
             group = 12 if tile_m == 128 and tile_n >= 128 else 8
-            tile = Config(
-                tile_m, tile_n, 128 // dtype.bytes, schedule=schedule, consumers=consumers, group=group, along=along
-            )
-            if schedule == "splitk":
-                for split in SPLITS:
-                    for parts in (1, MOST_PARTS):
-                        yield with_stages(replace(tile, split=split, parts=parts), dtype, b_major)
-                continue
+            tile = Config(tile_m, tile_n, 128 // dtype.bytes, schedule=schedule, consumers=consumers, group=group)
             pairs = [(1, 1)]
             if schedule != "streamk" and tile_m * tile_n >= CLUSTERED and consumers > 1:
                 pairs += [(2, 1), (1, 2)]
@@ -79,6 +73,9 @@ def listed(dtype: nv.DType, a_major: str = "k", b_major: str = "mn") -> Iterator
                 yield with_stages(one, dtype, b_major)
                 if schedule != "streamk":
                     yield with_stages(replace(one, swap_ab=True), dtype, a_major)
+    for tile_m, tile_n, split, parts in SPLITS:
+        tile = Config(tile_m, tile_n, 128 // dtype.bytes, schedule="splitk", split=split, parts=parts)
+        yield with_stages(replace(tile, consumers=tile_m // 64), dtype, b_major)
 
 
 def with_stages(config: Config, dtype: nv.DType, b_major: str) -> Config:

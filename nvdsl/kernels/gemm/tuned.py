@@ -3,26 +3,34 @@ table that comes with nvdsl, else what `choose` says."""
 
 from __future__ import annotations
 
+import functools
+import itertools
 import math
 from typing import Any
 
 import nvdsl as nv
 from nvdsl.kernels.blocks.linear_combination import LinearCombination
 from nvdsl.kernels.gemm import tensor_core
-from nvdsl.kernels.gemm.choose import Shape, choose, cycles, legal, listed
+from nvdsl.kernels.gemm.config import Config
+from nvdsl.kernels.gemm.choose import choose
+from nvdsl.kernels.gemm.model import Shape, cycles
+from nvdsl.kernels.gemm.tiles import legal, listed
 
 WORTH_TRYING = 1.25
 """Times the fewest cycles: what the model thinks slower is not tried by a search."""
 
 
 def _shape(
-    a: Any, b: Any, out: Any, a_major: str, b_major: str, acc_dtype: nv.DType, direct_store: bool = False
+    a: Any, b: Any, out: Any, a_major: str, b_major: str, acc_dtype: nv.DType, epilogue_op: Any, direct_store: bool
 ) -> Shape:
     """Of the arguments of `tensor_core.matmul`."""
     *batches, m, n = out.shape
     k = a.shape[-1 if a_major == "k" else -2]
     on_grid = tuple(x.strides[-2] * x.dtype.bytes % 128 == 0 for x in (a, b))
-    return Shape(m, n, k, a.dtype, out.dtype, acc_dtype, math.prod(batches), a_major, b_major, on_grid, direct_store)
+    return Shape(
+        m, n, k, a.dtype, out.dtype, acc_dtype, math.prod(batches), a_major, b_major, on_grid, direct_store,
+        epilogue_op is not None,
+    )  # fmt: skip
 
 
 def heuristic(
@@ -30,7 +38,7 @@ def heuristic(
     direct_store: bool,
 ) -> dict[str, Any]:  # fmt: skip
     """The model's choice."""
-    shape = _shape(a, b, out, a_major, b_major, acc_dtype, direct_store)
+    shape = _shape(a, b, out, a_major, b_major, acc_dtype, epilogue_op, direct_store)
     return {"config": choose(shape, _crowded(out, epilogue_op), sms)}
 
 
@@ -51,14 +59,24 @@ def _tiles(extent: int) -> int:
     return tile * nv.cdiv(extent, tile)
 
 
-def _can_run(config: Any, a: Any, out: Any, acc_dtype: nv.DType, epilogue_op: Any) -> bool:
-    return config in legal(a.dtype, out.dtype, acc_dtype, _crowded(out, epilogue_op))
+def _can_run(
+    config: Any, a: Any, out: Any, a_major: str, b_major: str, acc_dtype: nv.DType, epilogue_op: Any, direct_store: bool
+) -> bool:
+    if config.swap_ab and (direct_store or epilogue_op is not None):
+        return False
+    return config in _all(a.dtype, out.dtype, acc_dtype, _crowded(out, epilogue_op), a_major, b_major)
+
+
+@functools.cache
+def _all(*key: Any) -> frozenset[Config]:
+    return frozenset(legal(*key))
 
 
 def _is_near(
-    config: Any, a: Any, b: Any, out: Any, a_major: str, b_major: str, acc_dtype: nv.DType, epilogue_op: Any, sms: int
-) -> bool:
-    shape = _shape(a, b, out, a_major, b_major, acc_dtype)
+    config: Any, a: Any, b: Any, out: Any, a_major: str, b_major: str, acc_dtype: nv.DType, epilogue_op: Any, sms: int,
+    direct_store: bool,
+) -> bool:  # fmt: skip
+    shape = _shape(a, b, out, a_major, b_major, acc_dtype, epilogue_op, direct_store)
     best = choose(shape, _crowded(out, epilogue_op), sms)
     return cycles(config, shape, sms) <= WORTH_TRYING * cycles(best, shape, sms)
 
@@ -71,8 +89,11 @@ def _crowded(out: Any, epilogue_op: Any) -> bool:
     return epilogue_op is not None
 
 
+_MAJORS = "k", "mn"
+_LISTS = itertools.product((nv.e4m3, nv.f16, nv.f32), _MAJORS, _MAJORS)
+
 SPACE = (
-    nv.Space(config=list(dict.fromkeys(config for dtype in (nv.e4m3, nv.f16, nv.f32) for config in listed(dtype))))
+    nv.Space(config=list(dict.fromkeys(itertools.chain.from_iterable(listed(*each) for each in _LISTS))))
     .where(_can_run, "its types fit into an SM, and its epilogue has registers")
     .where(_is_near, "the model thinks it nearly as fast as its choice")
 )

@@ -7,7 +7,9 @@ import pytest
 import nvdsl as nv
 from nvdsl.hopper.occupancy import occupancy
 from nvdsl.kernels.gemm import splitk
-from nvdsl.kernels.gemm.choose import Shape, blocks_of_an_sm, choose, cycles, legal, listed
+from nvdsl.kernels.gemm.choose import choose
+from nvdsl.kernels.gemm.model import Shape, blocks_of_an_sm, cycles
+from nvdsl.kernels.gemm.tiles import legal, listed
 from nvdsl.kernels.gemm.config import Config
 from nvdsl.kernels.gemm.tuned import SPACE, shape_class
 

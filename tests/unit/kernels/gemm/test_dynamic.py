@@ -20,7 +20,9 @@ from nvdsl.kernels.blocks.contiguous import pack
 from nvdsl.kernels.blocks.linear_combination import ACTIVATIONS, LinearCombination
 from nvdsl.kernels.gemm import simple, tensor_core
 from nvdsl.kernels.gemm.bound_kernel import bound
-from nvdsl.kernels.gemm.choose import COMMON, MENU, Shape, choose, cycles, legal
+from nvdsl.kernels.gemm.choose import COMMON, MENU, choose
+from nvdsl.kernels.gemm.model import Shape, cycles
+from nvdsl.kernels.gemm.tiles import legal
 from nvdsl.kernels.gemm.dispatch import find
 from nvdsl.kernels.gemm.problem import GemmProblem, Matrix
 from nvdsl.kernels.gemm.tuned import tuned_matmul

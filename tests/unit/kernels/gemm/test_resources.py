@@ -7,7 +7,9 @@ from nvdsl.kernels.blocks.contiguous import pack
 from nvdsl.kernels.blocks.elementwise import Elementwise
 from nvdsl.kernels.blocks.linear_combination import ACTIVATIONS, LinearCombination
 from nvdsl.kernels.gemm import simple, tensor_core
-from nvdsl.kernels.gemm.choose import Shape, choose, legal
+from nvdsl.kernels.gemm.choose import choose
+from nvdsl.kernels.gemm.model import Shape
+from nvdsl.kernels.gemm.tiles import legal
 from tests.exhaustive import sample
 
 M, K = 1000, 2048
