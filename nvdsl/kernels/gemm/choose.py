@@ -77,37 +77,39 @@ def choose(shape: Shape, crowded: bool = False, sms: int = arch.SMS) -> Config:
     square = shape.n * shape.dtype.bytes % 128 == 0 if shape.a_major == "mn" else None
     on_grid = shape.on_grid and (shape.on_grid[0] if square is None else square, shape.on_grid[1])
     found = menu(replace(shape, m=shape.n, on_grid=on_grid), crowded, sms)
-    worth = 1.0 if shape.m == shape.n else weights(found)  # the menu has a square's best
-    return found[int((worth * times(found, shape, sms)).argmin())]
+    if shape.m == shape.n or len(found) == 1:
+        return found[0]
+    return found[1:][int((weights(found[1:]) * times(found[1:], shape, sms)).argmin())]
 
 
 @functools.lru_cache(maxsize=1 << 12)
 def menu(weight: Shape, crowded: bool = False, sms: int = arch.SMS) -> tuple[Config, ...]:
     """The configurations of all products with one B, whatever the rows of A: few, since each is compiled on its own.
 
-    The first is the best one for as many rows as columns (``weight``). Each further one is that which lowers the mean
-    square of what is lost over `ROWS` the most; then each is exchanged for a better one, where there is one.
+    The first is the best one for as many rows as columns (``weight``). The others are for all other rows: each is that
+    which lowers the mean square of what is lost over `ROWS` the most; then each is exchanged for a better one, where
+    there is one.
     """
     found = offered(weight, crowded)
-    rows = np.array([*ROWS, weight.m])
+    square = found[int(times(found, weight, sms).argmin())]
+    rows = np.array(ROWS)
     some = weights(found) * times(found, weight, sms, rows[::-APART])
     near = (some <= NEAR * some.min(axis=0)).any(axis=1)
     found = tuple(config for config, is_near in zip(found, near, strict=True) if is_near)
     counts = np.where(rows <= FEW_ROWS, FEW_COUNT, 1)
     each = weights(found) * times(found, weight, sms, rows)
-    square = int((each[:, -1] / weights(found)[:, 0]).argmin())
     lost = each / each.min(axis=0) - 1
 
     def best(beside: list[int]) -> int:
         least = lost[beside].min(axis=0) if beside else np.inf
         return int((np.minimum(lost, least) ** 2 @ counts).argmin())
 
-    chosen = [square]
-    while len(chosen) < min(MENU, len(found)):
+    chosen: list[int] = []
+    while len(chosen) < min(MENU - 1, len(found)):
         chosen.append(best(chosen))
-    for at in range(1, len(chosen)):
+    for at in range(len(chosen)):
         chosen[at] = best(chosen[:at] + chosen[at + 1 :])
-    return tuple(found[i] for i in dict.fromkeys(chosen))
+    return (square, *(found[i] for i in dict.fromkeys(chosen)))
 
 
 def offered(weight: Shape, crowded: bool) -> tuple[Config, ...]:
