@@ -8,6 +8,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -38,7 +39,7 @@ COMMON = (
 """What a small B is multiplied by, and what a large one prefers, see `_key`. Each configuration is compiled on its own,
 so that products of many sizes share a few: of so many, these lose the least on random shapes in the model, 2 % in the
 mean (`benchmarks/common_configs.py`)."""
-LARGE, AREA, WORTH = 1280, 1 << 22, 1.08
+LARGE, WORTH = 1280, 1.08
 """The least extent of a B from which all configurations are worth compiling, and how much longer COMMON may take then.
 """
 UNALIGNED = (
@@ -91,7 +92,8 @@ def menu(weight: Shape, crowded: bool = False, sms: int = arch.SMS) -> tuple[Con
     there is one.
     """
     found = offered(weight, crowded)
-    square = found[int(times(found, weight, sms).argmin())]
+    every = allowed(weight, crowded) if len(found) > len(UNALIGNED) else found
+    square = every[int(times(every, weight, sms).argmin())]
     rows = np.array(ROWS)
     some = weights(found) * times(found, weight, sms, rows[::-APART])
     near = (some <= NEAR * some.min(axis=0)).any(axis=1)
@@ -114,17 +116,31 @@ def menu(weight: Shape, crowded: bool = False, sms: int = arch.SMS) -> tuple[Con
 
 def offered(weight: Shape, crowded: bool) -> tuple[Config, ...]:
     """What the products with one B are computed by, where nothing was tuned."""
-    found = legal(weight.dtype, weight.out, weight.acc, crowded, weight.a_major, weight.b_major)
-    turnable = not (weight.unaligned or weight.epilogue)
-    found = tuple(config for config in found if turnable or not config.swap_ab)
+    found = allowed(weight, crowded)
     if weight.n == 1 or weight.k == 1:
         few = VECTOR if weight.n == 1 else OUTER
-    elif min(weight.n, weight.k) >= LARGE and weight.n * weight.k >= AREA and not weight.unaligned:
+    elif min(weight.n, weight.k) >= LARGE and not weight.unaligned:
         return found
     else:
         few = UNALIGNED if weight.unaligned else THIN if weight.k * weight.dtype.bytes <= 128 else COMMON
-    keys = _keys(few, turnable)
+    keys = _keys(few, _turnable(weight))
     return tuple(config for config in found if _key(config) in keys) or found
+
+
+@functools.lru_cache(maxsize=256)
+def _allowed(dtype: Any, out: Any, acc: Any, crowded: bool, majors: tuple[str, str], turnable: bool) -> tuple[Config, ...]:
+    found = legal(dtype, out, acc, crowded, *majors)
+    return tuple(config for config in found if turnable or not config.swap_ab)
+
+
+def allowed(weight: Shape, crowded: bool) -> tuple[Config, ...]:
+    """All that can compute it: a transposed result is stored as it is, by TMA."""
+    majors = weight.a_major, weight.b_major
+    return _allowed(weight.dtype, weight.out, weight.acc, crowded, majors, _turnable(weight))
+
+
+def _turnable(weight: Shape) -> bool:
+    return not (weight.unaligned or weight.epilogue)
 
 
 @functools.lru_cache(maxsize=256)
