@@ -51,6 +51,9 @@ class ThreadOperand(TmaOperand):
         self.batched = array.ndim == 3
         self.extents = array.shape[-2:] if major == "k" else array.shape[:-3:-1]
 
+    def prefetch_maps(self, predicate: nv.Bool) -> None:
+        """There are none."""
+
     @property
     def turns(self) -> range:
         """In how many a tile is loaded: rows of K each need an address, and so registers."""
