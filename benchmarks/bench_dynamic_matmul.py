@@ -74,8 +74,8 @@ def twins(seed: int, seconds: float) -> list[dict[str, Any]]:
     import nvdsl as nv
     from nvdsl.kernels.gemm import tensor_core
     from nvdsl.kernels.gemm.choose import choose
-    from nvdsl.kernels.gemm.model import Shape
     from nvdsl.kernels.gemm.launch import sms
+    from nvdsl.kernels.gemm.model import Shape
 
     draw = random.Random(seed)
     static = nv.jit(tensor_core.matmul)

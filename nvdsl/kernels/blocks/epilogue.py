@@ -56,11 +56,6 @@ class TmaEpilogue:
         size = self.dtype.bytes
         return {w: nv.TMA(self.out, tile=(*one, PIECE_ROWS, w), swizzle=w * size) for w in set(self.widths)}
 
-    def prefetch_maps(self, predicate: nv.Bool) -> None:
-        """Bring the tensor maps into the cache."""
-        for one in self._maps.values():
-            one.prefetch(predicate)
-
     def allocate(self, consumers: int, stack: nv.TileStack | None = None) -> None:
         """Shared memory; in the kernel. ``stack``: one's own, that nobody else uses while a tile is stored, such as
         operands that all have read. Raises ArgumentError for one of other tiles, or of too few.

@@ -77,10 +77,6 @@ class TmaOperand:
         """Bytes that the loads of a tile of ``count`` elements along M or N bring, all parts of it."""
         return count * self.each
 
-    def prefetch_maps(self, predicate: nv.Bool) -> None:
-        """Bring the tensor map that most loads use into the cache."""
-        self.map.prefetch(predicate)
-
     def allocate(self, stages: int) -> None:
         """Shared memory for the ring; in the kernel."""
         self.stack = nv.smem((stages, self.rows, self.stored_cols), self.dtype, swizzle=128)

@@ -67,7 +67,7 @@ def find(problem: GemmProblem, finish: LinearCombination, config: Config | None,
         check_config(config, problem, options["a_major" if config.swap_ab else "b_major"])
         options["config"] = config
     axes = {"a": "mk" if k_major[0] else "km", "b": "nk" if k_major[1] else "kn", "out": "mn"}
-    if config is None and any(packed) and gathered.pays(problem):
+    if config is None and any(packed) and gathered.pays(problem, options["sms"]):
         arrays = {"a": a, "b": b, "out": problem.out}
         return bind(problem, finish, gathered.matmul, options, arrays, axes, anyhow="ab", turned=turned)
     return bind(
@@ -153,10 +153,8 @@ def bind(
 
     ``axes``: the names of each array's extents, a letter each. Where there is no batch, ``with_batch`` keeps an axis of
     one; what the epilogue reads has one always. A factor that serves all batches has none, or one of one. ``packed``:
-    if config is None and any(packed) and gathered.pays(problem):
-        arrays = {"a": a, "b": b, "out": problem.out}
-        return bind(problem, finish, gathered.matmul, options, arrays, axes, anyhow="ab", turned=turned)
-    return bind(
+    the factors that are copied first; ``anyhow``: those that are read with any strides. ``unbatched``: what an epilogue reads that has no axis of batches, though others
+    have. ``turned``: ``a`` is the product's B, and ``b`` its A.
     """
     exchanged = {"a": "b", "b": "a"} if turned else {}
     others = {name: matrix for name, matrix in problem.others if name not in arrays}
@@ -183,10 +181,10 @@ def bind(
         if name in packed:
             packs[given], view = _packing(seen, first, letters)
         else:
-    if config is None and any(packed) and gathered.pays(problem):
-        arrays = {"a": a, "b": b, "out": problem.out}
-        return bind(problem, finish, gathered.matmul, options, arrays, axes, anyhow="ab", turned=turned)
-    return bind(
+            whole = name in "ab" or name in ("out", "c") and fits_tma(seen)
+            whole = whole and not with_batch and seen.aligned and name not in anyhow
+            # The simple kernel is for small products but for f64.
+            near = name not in anyhow and (not with_batch or seen.dtype == nv.f64)
             spec = dynamic(seen, letters, whole=whole, multiples=multiples, near=near)
             view = ArgumentView.of(seen, first, spec)
         slots.append((given, view))

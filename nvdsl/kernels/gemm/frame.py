@@ -95,9 +95,6 @@ class Gemm:
         """Make the ring, and begin to load the block's first tile, where it surely has one: slices ``first`` to
         ``last - 1`` of it (default: all of K). By all threads, which know of the ring's barriers afterwards."""
         config = self.config
-        # Tensor maps come from memory, too: one after the other they would be waited for.
-        for number, one in enumerate((self.a, self.b, self.epilogue)):
-            one.prefetch_maps(nv.thread_id.x == 32 * number)
         if tile is not None and config.cluster == 1:
             # Before the barriers are made: what the host has counted comes from memory, and takes as long.
             batch, row, col, bytes = opaque(*self.tiles.start(tile), self.a.usual_bytes + self.b.usual_bytes)

@@ -1,8 +1,8 @@
 """Products of operands that TMA can't read, where a copy of them would take longer than the product.
 
-The split-K kernel, but its producer warpgroup loads by its threads: elements of any strides and alignment, two at a time
-along K, into the same ring of swizzled tiles. Each thread asks for all of its elements of an operand's slice before it waits
-for one. That is slower than TMA, and as fast as a copy, which is one launch more for each operand.
+The split-K kernel, but its producer warpgroup loads by its threads: elements of any strides and alignment, two at a
+time along K, into the same ring of swizzled tiles. Each thread asks for all of its elements of an operand's slice
+before it waits for one. That takes some 1.7 us for a slice, where copies, a launch for each operand, take 6 us or more.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from nvdsl.kernels.blocks.direct_epilogue import cut
 from nvdsl.kernels.blocks.epilogue_visitor import EpilogueOp
 from nvdsl.kernels.blocks.mainloop import Mainloop
 from nvdsl.kernels.blocks.tma_operand import TmaOperand
-from nvdsl.kernels.gemm import splitk
+from nvdsl.kernels.gemm import splitk, splitk_parts
 from nvdsl.kernels.gemm.config import Config
 from nvdsl.kernels.gemm.frame import Gemm
 from nvdsl.kernels.gemm.launch import resident_clusters
@@ -25,15 +25,24 @@ from nvdsl.lang.packing import pair_vector
 CONFIG = Config(64, 64, stages=4, schedule="splitk", consumers=1, split=2, parts=32, store_buffers=1)
 THREADS, LOADED = 128, 6
 """Threads that load, and their named barrier."""
-MOST = 1 << 17
-"""Tiles times K up to which nothing is copied first."""
+MOST = 3
+"""Slices that a block loads, one after the other, up to which nothing is copied first: copies, which are launches of
+their own, take as long as loading about so many."""
 
 
-def pays(problem: GemmProblem) -> bool:
+def pays(problem: GemmProblem, sms: int) -> bool:
     """Whether loading by threads takes no longer than copies and a product of these."""
     m, n, k = problem.sizes
     tiles = problem.batches * nv.cdiv(m, CONFIG.tile_m) * nv.cdiv(n, CONFIG.tile_n)
-    return problem.a.dtype.bits == 16 and tiles * k <= MOST
+    slices, clusters = nv.cdiv(k, CONFIG.tile_k), _clusters(sms)
+    shared = splitk_parts.parts(tiles, slices, CONFIG.split, clusters, CONFIG.parts)
+    each = nv.cdiv(tiles * shared, clusters) * nv.cdiv(slices, CONFIG.split * shared)
+    return problem.a.dtype.bits == 16 and each <= MOST
+
+
+def _clusters(sms: int) -> int:
+    """That run at the same time, where two blocks share an SM."""
+    return 2 * resident_clusters(CONFIG.split, sms)
 
 
 class ThreadOperand(TmaOperand):
@@ -51,9 +60,6 @@ class ThreadOperand(TmaOperand):
         self.batched = array.ndim == 3
         self.extents = array.shape[-2:] if major == "k" else array.shape[:-3:-1]
 
-    def prefetch_maps(self, predicate: nv.Bool) -> None:
-        """There are none."""
-
     @property
     def turns(self) -> range:
         """In how many a tile is loaded: rows of K each need an address, and so registers."""
@@ -67,7 +73,9 @@ class ThreadOperand(TmaOperand):
         pairs = self.cols // 2
         for i in range(turn, self.rows * pairs // THREADS, len(self.turns)):
             number = thread + i * THREADS
-            row, pair = (number // pairs, number % pairs) if self.near == "k" else (number % self.rows, number // self.rows)
+            row, pair = number // pairs, number % pairs
+            if self.near != "k":
+                row, pair = number % self.rows, number // self.rows
             found.append((row, pair * 2, *(self._element(batch, mn + row, k + pair * 2 + j) for j in (0, 1))))
         return found
 

@@ -30,30 +30,30 @@ from nvdsl.kernels.gemm.streamk_scheduler import LEAST as LEAST_PIECE
 from nvdsl.kernels.gemm.streamk_scheduler import UNEVEN, WORTH
 from nvdsl.kernels.gemm.tiles import slots
 
-LOAD, REQUEST = 86.0, 143.0
+LOAD, REQUEST = 84.0, 214.0
 """Bytes that an SM gets in a clock, and that it asks L2 for: blocks of a cluster ask once for what they share."""
-OFF_GRID = 2.8
+OFF_GRID = 4.3
 """How much more L2 is asked for where rows don't start at multiples of 128 bytes, so that a box's row lies in two
 lines."""
-LATENCY = 1760.0
+LATENCY = 1600.0
 """Clocks from asking for a slice to having it, while all SMs ask."""
-NORM = 5.4
+NORM = 4.1
 """p of multiplying, loading and waiting."""
-TAIL, DRAIN = 3700.0, 0.048
+TAIL, DRAIN = 2440.0, 0.046
 """Clocks of an epilogue, and of each element of 16 bits that one warpgroup stores."""
-FIXUP = 6200.0
+FIXUP = 4650.0
 """Clocks in which stream-K hands the sums of a piece to the block that owns the tile."""
-EXCHANGE, EXCHANGED = 1600.0, 0.2
+EXCHANGE, EXCHANGED = 2650.0, 0.18
 """Clocks of split-K's reduction in a cluster, and of each element of a tile."""
-PARTED, GIVEN = 6500.0, 0.078
+PARTED, GIVEN = 6600.0, 0.089
 """Clocks of handing over sums from cluster to cluster, and of each element that a block adds."""
-START = 6200.0
+START = 1830.0
 """Clocks before the first slice."""
-TOGETHER = 1800.0
-"""Clocks more, for a cluster's blocks to meet."""
-MEMORY, FLUSHED = 1850.0, 16e6
+TOGETHER, COUPLED = 2780.0, 1.05
+"""Clocks more for a cluster's blocks to meet, and how much longer the slices of ping-pong take in one."""
+MEMORY, FLUSHED = 2760.0, 34e6
 """Bytes of memory in a clock; bytes that L2 writes back meanwhile."""
-OVERLAP = 2.3
+OVERLAP = 1.8
 """p of computing and of memory."""
 
 
@@ -81,6 +81,16 @@ class Shape:
 class Columns:
     """The numbers of many configurations side by side, as columns: what `cycles` computes with."""
 
+    tile_m: np.ndarray
+    tile_n: np.ndarray
+    cluster_m: np.ndarray
+    cluster_n: np.ndarray
+    split: np.ndarray
+    parts: np.ndarray
+    consumers: np.ndarray
+    rows: np.ndarray
+    cols: np.ndarray
+
     def __init__(self, configs: Sequence[Config], dtype: nv.DType, a_major: str, b_major: str, sms: int) -> None:
         def column(of: Any, kind: Any = np.int64) -> Any:
             return np.array([[of(config)] for config in configs], kind)
@@ -93,7 +103,8 @@ class Columns:
             column(lambda c: c.schedule == schedule, bool) for schedule in ("splitk", "streamk", "pingpong")  # noqa: B023
         )
         self.hidden = self.streamk | self.pingpong
-        self.ring = column(lambda c: c.stages if c.schedule == "splitk" else slots(c, dtype, b_major=majors[not c.swap_ab]))
+        most = lambda c: slots(c, dtype, b_major=majors[not c.swap_ab])  # noqa: E731
+        self.ring = column(lambda c: c.stages if c.schedule == "splitk" else most(c))
         self.together = column(lambda c: blocks_of_an_sm(c, dtype, b_major))
         self.clusters = column(lambda c: resident_clusters(c.cluster * c.split, sms))
 
@@ -117,7 +128,8 @@ def times(configs: tuple[Config, ...], shape: Shape, sms: int = arch.SMS, rows: 
     tiles = shape.batches * _cdiv(m, c.tile_m * c.cluster_m) * _cdiv(n, c.tile_n * c.cluster_n)
     at_once = c.together * c.clusters
     slices = nv.cdiv(shape.k * size, 128)
-    parts = np.maximum(np.minimum(np.minimum(at_once // np.maximum(tiles, 1), slices // (c.split * LEAST_PART)), c.parts), 1)
+    parts = np.minimum(at_once // np.maximum(tiles, 1), slices // (c.split * LEAST_PART))
+    parts = np.maximum(np.minimum(parts, c.parts), 1)
     steps, units = _cdiv(slices, c.split * parts), tiles * parts
     rounds = _cdiv(units, at_once)
     sharing = np.minimum(c.together, _cdiv(np.minimum(units, at_once) * c.split, sms))  # blocks of the fullest SM
@@ -131,6 +143,7 @@ def times(configs: tuple[Config, ...], shape: Shape, sms: int = arch.SMS, rows: 
         handed = np.where(c.splitk, rounds * (EXCHANGE + EXCHANGED * area + given_over), handed)
     multiplying = sharing * _multiplying(c)
     slice = _norm(NORM, multiplying, *_loading(c, shape, m, n, sharing), LATENCY / c.ring)
+    slice = slice * np.where(c.pingpong & (c.cluster_m * c.cluster_n > 1), COUPLED, 1.0)
     epilogue = TAIL + DRAIN * c.rows * c.cols * shape.out.bytes / 2
     epilogues = np.where(c.hidden, 1, rounds)
     meeting = np.where(c.cluster_m * c.cluster_n > 1, TOGETHER, 0.0)

@@ -19,7 +19,7 @@ from nvdsl.kernels.blocks.epilogue_visitor import EpilogueOp
 from nvdsl.kernels.gemm import splitk_parts
 from nvdsl.kernels.gemm.config import Config
 from nvdsl.kernels.gemm.frame import Gemm
-from nvdsl.kernels.gemm.splitk_parts import PartsWorkspace
+from nvdsl.kernels.gemm.splitk_parts import LEAST, PartsWorkspace
 from nvdsl.kernels.gemm.splitk_reduction import ClusterReduction
 
 
@@ -36,15 +36,16 @@ def matmul(
     epilogue_op: EpilogueOp | None = None,
     direct_store: bool = False,
     clusters: int = 1,
+    least: int = LEAST,
 ) -> None:
     """out[M, N] = A[M, K] @ B[K, N], as `nvdsl.kernels.gemm.cooperative.matmul`, but with a block for each of
     ``config.split`` parts of each tile; and where K is long, with up to ``config.parts`` such clusters for each.
     ``clusters``: how many run at the same time. None waits but for clusters of lower numbers: the grid may be larger
-    than the GPU."""
-    launch(Gemm(a, b, out, operands, config, acc_dtype, a_major, b_major, epilogue_op, direct_store), clusters)
+    than the GPU. ``least``: slices of K that are worth a block's while, where there are several clusters."""
+    launch(Gemm(a, b, out, operands, config, acc_dtype, a_major, b_major, epilogue_op, direct_store), clusters, least)
 
 
-def launch(gemm: Gemm, clusters: int) -> None:
+def launch(gemm: Gemm, clusters: int, least: int = LEAST) -> None:
     """Run the kernel of a product, see `matmul`. In a host function."""
     config, acc_dtype = gemm.config, gemm.acc_dtype
     tiles, epilogue = gemm.tiles, gemm.epilogue
@@ -52,7 +53,7 @@ def launch(gemm: Gemm, clusters: int) -> None:
     parts: Any = 1
     workspace: Any = None
     if config.parts > 1:
-        parts = splitk_parts.parts(count, gemm.slices, split, clusters, config.parts)
+        parts = splitk_parts.parts(count, gemm.slices, split, clusters, config.parts, least)
         gemm.steps = nv.cdiv(gemm.slices, split * parts)
         workspace = PartsWorkspace(clusters * split * config.consumers, config.rows, width, acc_dtype)
     steps, of_tiles = gemm.steps, Divisor.of(count)

@@ -17,9 +17,10 @@ LEAST = 8
 """Slices of a block's part, at least: for fewer, handing over takes as long as it saves."""
 
 
-def parts(tiles: nv.Int, slices: nv.Int, split: int, clusters: int, most: int) -> nv.Int:
-    """Clusters of each tile, of ``clusters`` that run at the same time: 1 to ``most``. ``slices``: of K."""
-    wanted = nv.max(nv.min(nv.min(clusters // tiles, slices // (split * LEAST)), most), 1)
+def parts(tiles: nv.Int, slices: nv.Int, split: int, clusters: int, most: int, least: int = LEAST) -> nv.Int:
+    """Clusters of each tile, of ``clusters`` that run at the same time: 1 to ``most``. ``slices``: of K; ``least``: of
+    a block's part."""
+    wanted = nv.max(nv.min(nv.min(clusters // tiles, slices // (split * least)), most), 1)
     each = nv.max(nv.cdiv(slices, wanted * split), 1) * split
     return nv.max(nv.cdiv(slices, each), 1)  # none without a slice
 

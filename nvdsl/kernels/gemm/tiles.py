@@ -28,8 +28,8 @@ were timed, too, and no size was the better for one."""
 PARTS = 32
 """Clusters that may share a tile: more than there are of 4 and 8 blocks."""
 SPLITS = (
-    (64, 32, 2, 1), (64, 32, 4, 1), (64, 64, 2, 1), (64, 64, 4, 1), (64, 64, 8, PARTS), (64, 128, 2, 1), (64, 128, 4, 1),
-    (128, 64, 2, PARTS), (128, 64, 4, 1), (128, 128, 2, PARTS), (128, 128, 4, 1),
+    (64, 32, 2, 1), (64, 32, 4, 1), (64, 64, 2, 1), (64, 64, 4, 1), (64, 64, 8, PARTS), (64, 128, 2, 1),
+    (64, 128, 4, 1), (128, 64, 2, PARTS), (128, 64, 4, 1), (128, 128, 2, PARTS), (128, 128, 4, 1),
 )  # fmt: skip
 """tile_m, tile_n, split and parts of split-K. Parts need memory of the call's own, so they are few."""
 

@@ -11,8 +11,8 @@ from typing import Any
 import nvdsl as nv
 from nvdsl.kernels.blocks.linear_combination import LinearCombination
 from nvdsl.kernels.gemm import tensor_core
-from nvdsl.kernels.gemm.config import Config
 from nvdsl.kernels.gemm.choose import choose
+from nvdsl.kernels.gemm.config import Config
 from nvdsl.kernels.gemm.model import Shape, cycles
 from nvdsl.kernels.gemm.tiles import legal, listed
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import nvdsl as nv
 from nvdsl.kernels.blocks import mainloop
-from nvdsl.kernels.gemm import choose, pingpong, tuned
+from nvdsl.kernels.gemm import model, pingpong, tuned
 from nvdsl.tune.names import fingerprint
 
 
@@ -79,4 +79,4 @@ def test_what_is_tuned_of_matmul_is_out_of_date_when_one_of_its_pieces_changes(m
     assert changed(monkeypatch, function, pingpong, "matmul", nv.jit(helper))
     assert changed(monkeypatch, function, mainloop.Mainloop, "load", helper)
     assert changed(monkeypatch, function, mainloop, "CLEARED", 6)
-    assert not changed(monkeypatch, function, choose, "LOAD", 2.0)  # what is chosen is no part of the kernels
+    assert not changed(monkeypatch, function, model, "LOAD", 2.0)  # what is chosen is no part of the kernels

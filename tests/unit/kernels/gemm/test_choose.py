@@ -7,10 +7,10 @@ import pytest
 import nvdsl as nv
 from nvdsl.hopper.occupancy import occupancy
 from nvdsl.kernels.gemm import splitk
-from nvdsl.kernels.gemm.choose import choose
+from nvdsl.kernels.gemm.choose import MENU, choose
+from nvdsl.kernels.gemm.config import Config
 from nvdsl.kernels.gemm.model import Shape, blocks_of_an_sm, cycles
 from nvdsl.kernels.gemm.tiles import legal, listed
-from nvdsl.kernels.gemm.config import Config
 from nvdsl.kernels.gemm.tuned import SPACE, shape_class
 
 TYPES = [
@@ -26,7 +26,7 @@ def test_all_that_is_chosen_from_can_run(types, crowded):
     found = legal(*types, crowded)
     assert found and len(set(found)) == len(found)
     for config in found:
-        assert config.problems(*types) == []
+        assert config.problems(*types, "k" if config.swap_ab else "mn") == []
     for shape in ((1, 8, 8), (16, 4096, 4096), (1000, 200, 64), (4096, 200, 64), (4096, 4096, 4096)):
         assert choose(Shape(*shape, *types), crowded) in found
 
@@ -41,46 +41,59 @@ def test_a_search_tries_what_is_chosen_from(types):
 def test_rings_are_as_deep_as_shared_memory(dtype):
     """One more stage, or where there is one store buffer a second one, would not fit."""
     for config in listed(dtype):
-        if config.schedule != "splitk" and config.problems(dtype, nv.f16, nv.f16) == []:
+        types = dtype, nv.f16, nv.f16, "k" if config.swap_ab else "mn"
+        if config.schedule != "splitk" and config.problems(*types) == []:
             deeper = replace(config, stages=config.stages + 1)
-            assert any("shared memory" in why for why in deeper.problems(dtype, nv.f16, nv.f16)), config
+            assert any("shared memory" in why for why in deeper.problems(*types)), config
             if config.store_buffers == 1:
-                assert replace(config, store_buffers=2).problems(dtype, nv.f16, nv.f16), config
+                assert replace(config, store_buffers=2).problems(*types), config
 
 
 @pytest.mark.parametrize(
-    ("shape", "schedule", "tile"),
+    ("n", "tile"),
     [
-        ((1536, 1536, 1536), "cooperative", (192, 96)),  # 128 tiles for 132 SMs, where 128 x 160 makes 120
-        ((2816, 2816, 2816), "cooperative", (128, 240)),
-        ((2560, 2560, 2560), "cooperative", (128, 208)),
-        ((16384, 16384, 16384), "streamk", (128, 192)),
-        ((8192, 8192, 8192), "pingpong", (128, 192)),
-        ((128, 14336, 4096), "cooperative", (128, 112)),
-        ((4, 4096, 4096), "splitk", (64, 64)),
+        (1536, (128, 144)),  # 132 tiles for 132 SMs
+        (2056, (192, 176)),
+        (4096, (128, 256)),
+        (5000, (256, 200)),
     ],
 )
-def test_tiles_fill_the_gpu(shape, schedule, tile):
-    config = choose(Shape(*shape, b_major="k" if shape[0] < 256 else "mn"))
-    assert (config.schedule, (config.tile_m, config.tile_n)) == (schedule, tile)
+def test_tiles_fill_the_gpu(n, tile):
+    config = choose(Shape(n, n, n, b_major="k"))
+    assert (config.schedule, config.tile_m, config.tile_n) == ("cooperative", *tile)
 
 
-@pytest.mark.parametrize("shape", [(5000, 5000, 5000), (3001, 6008, 1000)])
-def test_clusters_load_together_where_rows_are_off_the_grid(shape):
-    assert choose(Shape(*shape)).cluster == 2
-    assert choose(Shape(*shape, on_grid=(True, True))).cluster == 1
+def test_k_is_split_where_tiles_are_few():
+    config = choose(Shape(128, 128, 65536, b_major="k"))
+    assert config.schedule == "splitk" and config.parts > 1
+    assert choose(Shape(4096, 4096, 4096, b_major="k")).split == 1
 
 
-@pytest.mark.parametrize("n", range(1024, 16384 + 1, 256))
+@pytest.mark.parametrize("n", [2056, 3336, 4104, 5000])
+def test_clusters_share_what_is_larger_where_rows_are_off_the_grid(n):
+    config = choose(Shape(n, n, n, b_major="k"))
+    assert config.cluster == 2 and (config.cluster_n == 2) == (config.tile_m >= config.tile_n)
+
+
+@pytest.mark.parametrize("n", range(1024, 16384 + 1, 1024))
 def test_nothing_is_loaded_together_where_rows_are_on_the_grid(n):
     assert choose(Shape(n, n, n)).cluster == 1
+
+
+def test_what_a_b_was_multiplied_by_is_taken_again():
+    """For a loss of 2 % nothing is compiled, and beside six nothing more at all."""
+    weight = {"n": 4400, "k": 4480, "b_major": "k"}
+    found = [choose(Shape(m, **weight)) for m in range(64, 8192, 333)]
+    assert 3 <= len(set(found)) <= MENU
+    best = min(set(found), key=lambda config: cycles(config, Shape(5001, **weight)))
+    assert choose(Shape(5001, **weight)) == best
 
 
 @pytest.mark.parametrize("m", [1, 8, 16, 32, 64, 96, 128])
 def test_few_rows_are_read_by_all_sms(m):
     """Of 4096 columns there are 32 tiles of 128: narrower ones, or parts of K, keep the others from reading nothing."""
     config = choose(Shape(m, 4096, 4096, b_major="k"))
-    assert nv.cdiv(m, config.tile_m) * nv.cdiv(4096, config.tile_n) * config.split >= 110
+    assert nv.cdiv(m, config.tile_m) * nv.cdiv(4096, config.tile_n) * config.split >= 100
 
 
 def test_a_larger_product_takes_longer():

@@ -4,9 +4,9 @@ import pytest
 
 import nvdsl as nv
 from nvdsl.kernels.gemm import cooperative, pingpong, splitk, streamk
-from nvdsl.kernels.gemm.tiles import legal
 from nvdsl.kernels.gemm.config import Config
 from nvdsl.kernels.gemm.launch import resident_blocks, resident_clusters
+from nvdsl.kernels.gemm.tiles import legal
 from tests.exhaustive import sample
 from tests.unit.traced import evaluate
 

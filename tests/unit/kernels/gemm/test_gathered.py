@@ -1,0 +1,80 @@
+"""Products of operands that TMA can't read, loaded by threads."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import nvdsl as nv
+from nvdsl.kernels.gemm import gathered
+from nvdsl.kernels.gemm.problem import GemmProblem, Matrix
+from tests.exhaustive import sample
+from tests.unit.kernels.gemm.test_dynamic import road
+
+extents = st.one_of(st.sampled_from([1, 2, 63, 64, 65, 129]), st.integers(1, 150))
+
+
+def stored(x, letter):
+    return x if letter == "n" else np.ascontiguousarray(x.swapaxes(-1, -2)).swapaxes(-1, -2)
+
+
+def check(m, n, k, layout="nt", dtype=np.float16, batch=(), **options):
+    rng = np.random.default_rng((m, n, k))
+    a, b = (rng.integers(-3, 4, (*batch, *shape)).astype(dtype) for shape in ((m, k), (k, n)))
+    expected = a.astype(np.float32) @ b.astype(np.float32)
+    got = nv.matmul(stored(a, layout[0]), stored(b, layout[1]), out_dtype=nv.f32, target="sim", **options)
+    np.testing.assert_array_equal(got, expected)
+
+
+@pytest.mark.parametrize("layout", sample(["nn", "nt", "tn", "tt"], 1))
+@given(extents, extents, st.integers(33, 300).map(lambda k: 2 * k + 1))
+@settings(max_examples=2)
+def test_any_size(layout, m, n, k):
+    check(m, n, k, layout)
+
+
+def test_batches_offsets_and_gaps():
+    check(33, 20, 131, "nn", batch=(2,))
+    x = np.arange(70 * 300, dtype=np.float16).reshape(70, 300) % 7
+    a, b = x[1:60, 3:260:2], x[2:40, 5:134]  # gaps, and rows that start anywhere
+    got = nv.matmul(a, b.T, out_dtype=nv.f32, target="sim")
+    np.testing.assert_array_equal(got, a.astype(np.float32) @ b.T.astype(np.float32))
+
+
+def test_an_epilogue():
+    rng = np.random.default_rng(0)
+    a, b = (rng.integers(-3, 4, shape).astype(np.float16) for shape in ((40, 131), (131, 37)))
+    bias = rng.integers(-3, 4, 37).astype(np.float16)
+    got = nv.matmul(a, b, bias=bias, activation="relu", out_dtype=nv.f32, target="sim")
+    np.testing.assert_array_equal(got, np.maximum(a.astype(np.float32) @ b.astype(np.float32) + bias, 0))
+
+
+def test_nothing_beyond_k_enters():
+    """What lies behind the last column of a row is not multiplied, whatever it is."""
+    rows = np.full((5, 140), np.nan, np.float16)
+    rows[:, :131] = 1
+    got = nv.matmul(rows[:, :131], rows[:3, :131].T, out_dtype=nv.f32, target="sim")
+    np.testing.assert_array_equal(got, np.full((5, 3), 131, np.float32))
+
+
+def test_which_products():
+    assert road(100, 90, 301, "nt").function is gathered.matmul
+    assert road(100, 90, 304, "nt").function is not gathered.matmul, "TMA reads them"
+    assert road(4001, 4001, 4001, "nt").packs, "copies cost less than they save"
+    assert road(100, 90, 301, "nt", dtype=nv.e4m3).function is not gathered.matmul
+    of = lambda k: {"a": Matrix(nv.f16, (64, k), (k, 1)), "b": Matrix(nv.f16, (k, 64), (64, 1))}  # noqa: E731
+    few, many = (GemmProblem.of(of(k), None, None) for k in (301, 30001))
+    assert gathered.pays(few, 132) and not gathered.pays(many, 132)
+
+
+@pytest.mark.parametrize("layout", sample(["nn", "nt", "tn", "tt"], 1))
+def test_no_spill(layout):
+    strict = nv.jit(gathered.matmul.__wrapped__, strict=True)
+    found = dataclasses.replace(road(500, 601, 301, layout), function=strict)
+    slots = dict(found.slots)
+    specs = [slots[name].spec for name in found.order]
+    arguments = [nv.ShapeDtype(spec.shape, spec.dtype, spec.strides) for spec in specs]
+    (kernel,) = strict._find(found.call(strict._described(tuple(arguments), {})), None).kernels.values()
+    assert (kernel.resources.stack, kernel.resources.spill_stores) == (0, 0)
