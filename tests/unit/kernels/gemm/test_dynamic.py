@@ -175,7 +175,7 @@ def compiled(config, m, n, k, finish=LinearCombination(), layout="nt"):  # noqa:
     return dynamic, lambda: strict().compile(*arguments, **found.options)
 
 
-LARGE = [c for c in legal(nv.f16, nv.f16, nv.f32) if c.accumulator_registers(nv.f32) >= 96]
+LARGE = [c for c in legal(nv.f16, nv.f16, nv.f32) if not c.swap_ab and c.accumulator_registers(nv.f32) >= 96]
 
 
 @pytest.mark.parametrize(
