@@ -11,7 +11,7 @@ from nvdsl.kernels.blocks.linear_combination import silu
 from nvdsl.kernels.blocks.philox import philox
 from nvdsl.kernels.blocks.tile_op import TileOp
 from nvdsl.kernels.gemm import cooperative, gated, pingpong, streamk
-from nvdsl.kernels.gemm.choose import Shape
+from nvdsl.kernels.gemm.model import Shape
 from tests.exhaustive import sample
 from tests.sim.simulate import SCHEDULES, traced
 from tests.sim.tiles import GATES, gated_of, kept_of, philox_of

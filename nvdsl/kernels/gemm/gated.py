@@ -17,11 +17,12 @@ from nvdsl.kernels.blocks.tile_op import TileOp
 from nvdsl.kernels.blocks.tile_ops import Gated
 from nvdsl.kernels.gemm import simple, tensor_core
 from nvdsl.kernels.gemm.bound_kernel import BoundKernel
-from nvdsl.kernels.gemm.choose import Shape, cycles, legal
 from nvdsl.kernels.gemm.config import Config
 from nvdsl.kernels.gemm.dispatch import AXES, bind, check_config, fits_tma, readable
 from nvdsl.kernels.gemm.launch import sms
+from nvdsl.kernels.gemm.model import Shape, cycles
 from nvdsl.kernels.gemm.problem import GemmProblem, Matrix
+from nvdsl.kernels.gemm.tiles import legal
 
 GATES: dict[str, Callable[[Any], Any]] = {"swiglu": silu, "geglu": gelu, "geglu_tanh": gelu_tanh, "reglu": relu}
 """The activations that are gates, and what each does with the first half."""

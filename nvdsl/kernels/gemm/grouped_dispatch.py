@@ -18,11 +18,12 @@ from nvdsl.kernels.blocks.elementwise import Elementwise
 from nvdsl.kernels.blocks.linear_combination import LinearCombination
 from nvdsl.kernels.gemm import blockscaled, grouped, grouped_k, simple
 from nvdsl.kernels.gemm.bound_kernel import BoundKernel
-from nvdsl.kernels.gemm.choose import CROWDED, Shape, cycles, with_stages
 from nvdsl.kernels.gemm.config import Config
 from nvdsl.kernels.gemm.dispatch import AXES, bind, fits_tma, readable
 from nvdsl.kernels.gemm.launch import resident_blocks, sms
+from nvdsl.kernels.gemm.model import Shape, cycles
 from nvdsl.kernels.gemm.problem import GemmProblem, Matrix, blocks, repeated, types
+from nvdsl.kernels.gemm.tiles import CROWDED, with_stages
 
 TILES = {
     ("cooperative", 1): ((64, 128), (64, 256)),

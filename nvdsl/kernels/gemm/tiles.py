@@ -78,7 +78,7 @@ def listed(dtype: nv.DType, a_major: str = "k", b_major: str = "mn") -> Iterator
         yield with_stages(replace(tile, consumers=tile_m // 64), dtype, b_major)
 
 
-def with_stages(config: Config, dtype: nv.DType, b_major: str) -> Config:
+def with_stages(config: Config, dtype: nv.DType, b_major: str = "mn") -> Config:
     """As many stages as shared memory has room for, and a second store buffer where it costs none of them, or pays."""
     most = slots(config, dtype, b_major=b_major)
     if config.schedule == "splitk":

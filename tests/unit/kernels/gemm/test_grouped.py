@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 import nvdsl as nv
 from nvdsl.kernels.blocks.group_tiles import GroupTiles
 from nvdsl.kernels.gemm import grouped, grouped_k
-from nvdsl.kernels.gemm.choose import Shape
 from nvdsl.kernels.gemm.config import Config
 from nvdsl.kernels.gemm.grouped_dispatch import TILES, choose
+from nvdsl.kernels.gemm.model import Shape
 from tests.exhaustive import exhaustive, sample
 from tests.unit.kernels.sizes import by_groups, integers, parts
 

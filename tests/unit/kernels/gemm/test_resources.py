@@ -53,7 +53,8 @@ def name(config):
 def large(crowded):
     """The others have registers to spare."""
     found = legal(nv.f16, nv.f16, nv.f32, crowded=crowded)
-    return [config for config in found if not config.swap_ab and config.accumulator_registers(nv.f32) >= (128 if crowded else 176)]
+    found = [config for config in found if not config.swap_ab]
+    return [config for config in found if config.accumulator_registers(nv.f32) >= (128 if crowded else 176)]
 
 
 @pytest.mark.parametrize("config", sample(large(crowded=True), 1), ids=name)
