@@ -3,7 +3,7 @@
 * ``blocks``: what a kernel reads, multiplies and writes with: tile scheduler, operands, main loop, epilogue
 * ``attention``: attention forward
 * ``mlp``: fully connected layers, all in one kernel
-* ``rows``: softmax and norms over the last axis
+* ``rows``: softmax, norms and cross entropy over the last axis, and their gradients
 * ``gemm``: matrix products. `gemm` runs one named configuration (`Config`); `nvdsl.matmul` chooses
 """
 

@@ -1,1 +1,1 @@
-"""Kernels over the rows of an array, that is, over its last axis: softmax, LayerNorm, RMSNorm."""
+"""Kernels over the rows of an array, that is, over its last axis: softmax, norms, cross entropy, their gradients."""
