@@ -60,6 +60,8 @@ VECTOR = (("splitk", 64, 64, 1, 1, False, 8, PARTS),)
 """The same for one column, and OUTER for a K of 1: operands may then be read along the other axis, by other code."""
 OUTER = (("cooperative", 64, 112, 1, 1, False, 1, 1),)
 
+BESIDE = 40
+"""Registers of a consumer's thread beside the sums that an epilogue of few operands needs, and a store without TMA."""
 MENU, NEAR, MOST_MENUS = 6, 1.02, 1 << 12
 """Configurations beside one B, and how much longer one of them may take than another that would be compiled. And how
 many B's are remembered."""
@@ -113,11 +115,14 @@ def _allowed(
     dtype: Any, out: Any, acc: Any, crowded: bool, majors: tuple[str, str], turnable: bool
 ) -> tuple[Config, ...]:
     found = legal(dtype, out, acc, crowded, *majors)
-    return tuple(config for config in found if turnable or not config.swap_ab)
+    if turnable:
+        return found
+    spare = lambda config: config.registers[1] - config.accumulator_registers(acc)  # noqa: E731
+    return tuple(config for config in found if not config.swap_ab and spare(config) >= BESIDE)
 
 
 def allowed(weight: Shape, crowded: bool) -> tuple[Config, ...]:
-    """All that can compute it: a transposed result is stored as it is, by TMA."""
+    """All that can compute it: a transposed result is stored as it is, by TMA, and an epilogue needs registers."""
     majors = weight.a_major, weight.b_major
     return _allowed(weight.dtype, weight.out, weight.acc, crowded, majors, _turnable(weight))
 

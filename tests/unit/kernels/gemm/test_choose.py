@@ -63,6 +63,14 @@ def test_tiles_fill_the_gpu(n, tile):
     assert (config.schedule, config.tile_m, config.tile_n) == ("cooperative", *tile)
 
 
+def test_an_epilogue_has_registers():
+    """With a bias and gelu 256 x 200 spilled."""
+    for shape in ((5000, 5000, 5000), (2560, 2560, 2560), (4400, 4800, 4096)):
+        config = choose(Shape(*shape, b_major="k", epilogue=True))
+        assert config.accumulator_registers(nv.f32) <= 192 and not config.swap_ab
+    assert choose(Shape(2560, 2560, 2560, b_major="k")).accumulator_registers(nv.f32) == 200
+
+
 def test_k_is_split_where_tiles_are_few():
     config = choose(Shape(128, 128, 65536, b_major="k"))
     assert config.schedule == "splitk" and config.parts > 1
