@@ -49,13 +49,13 @@ def sequence(steps=2, batch=3, hidden=136) -> Case:
     return _case(traced(forward, *given, cell=RNN(), config=config), out, [np.stack(ys), now, np.stack(before)])
 
 
-def gradients(steps=3, batch=3, hidden=32) -> Case:
+def gradients(steps=3, batch=3, hidden=72) -> Case:
     """The way back through an LSTM."""
-    dy, w = _drawn(steps, batch, hidden), _drawn(4, hidden, hidden)
+    dy, w = _drawn(steps, batch, hidden), _drawn(4, hidden, hidden) / np.float16(8)
     dh, dc = _drawn(batch, hidden), -_drawn(batch, hidden)
     saved, c = (_drawn(*s, dtype=np.float32) for s in ((steps, 4, batch, hidden), (steps + 1, batch, hidden)))
     out = [_nan(steps, 4, batch, hidden), _nan(batch, hidden), _nan(batch, hidden)]
-    config = Config(units=16, consumers=1, slice_cols=64, stages=3, halves=2)
+    config = Config(units=40, consumers=1, slice_cols=64, stages=3, halves=2)
     given = [dy, w, saved, c[1:], c[0].astype(np.float16), dh, dc, out[0], None, *out[1:]]
     now, gates = (dh.astype(np.float64), dc.astype(np.float64)), [None] * steps
     wide = [c[0].astype(np.float16), *c[1:]]
