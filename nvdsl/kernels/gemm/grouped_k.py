@@ -78,9 +78,9 @@ def matmul(
                 batch, row, col = tiles.start(t)
                 row, col = row + top, col + left
                 held = epilogue.prefetch(batch, row, col, config.rows)
-                mainloop.zero_beyond(state, part, consumer)
                 if pingpong:
                     turns.wait(consumer)
+                mainloop.zero_beyond(state, part, consumer)  # not before the turn: the slot may be rounds behind
                 acc, last, state = mainloop.multiply(state, (top, left), gemm.accumulator(), part.steps)
                 following = gemm.along_k(nv.min(t + stride, tiles.count - 1))  # read while products are summed
                 if pingpong:

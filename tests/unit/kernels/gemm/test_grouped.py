@@ -13,6 +13,7 @@ from nvdsl.kernels.gemm.config import Config
 from nvdsl.kernels.gemm.grouped_dispatch import TILES, choose
 from nvdsl.kernels.gemm.model import Shape
 from tests.exhaustive import exhaustive, sample
+from tests.sim.simulate import run
 from tests.unit.kernels.sizes import by_groups, integers, parts
 
 SMALL = Config(64, 64, stages=2, consumers=1)
@@ -51,6 +52,16 @@ def test_groups_along_k(config, counts, behind, m, n):
     x[offsets[-1] :] = np.nan  # nobody's
     out = np.full((len(counts), m, n), np.nan, np.float32)
     nv.grouped_matmul(x.T, dy, out, offsets=offsets, config=config, target="sim")
+    expected = [x[start:end].astype(float).T @ dy[start:end].astype(float) for start, end in parts(offsets)]
+    np.testing.assert_array_equal(out, expected)
+
+
+def test_a_consumer_ahead_of_its_turn_leaves_the_slots_of_the_other():
+    """A tile of more slices than the ring has slots, twice over, while the next tile's consumer waits."""
+    config, offsets = Config(64, 32, stages=3, schedule="pingpong"), np.cumsum([650, 3, 460], dtype=np.int32)
+    x, dy = integers(offsets[-1], 64), integers(offsets[-1], 64)
+    out = np.full((3, 64, 64), np.nan, np.float32)
+    run(grouped_k.matmul, x, dy, offsets, out, config=config, blocks=1)
     expected = [x[start:end].astype(float).T @ dy[start:end].astype(float) for start, end in parts(offsets)]
     np.testing.assert_array_equal(out, expected)
 
