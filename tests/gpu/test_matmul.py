@@ -131,7 +131,8 @@ def test_every_candidate():
     a, b = made((1100, 520), "float16", 1), made((520, 1016), "float16", 2)
     for config in legal(nv.f16, nv.f16, nv.f32):
         check(a, b, config=config)
-        check(a, b[:, :1001], config=config, bias=None)
+        if not config.swap_ab:  # their results are stored by TMA alone
+            check(a, b[:, :1001], config=config, bias=None)
     check(made((300, 4096), "float16", 1), made((4096, 264), "float16", 2))
 
 

@@ -97,7 +97,8 @@ class Exchange:
         acc += self.slots[slot.stage] @ weights[0].T
         meanwhile()
         last, state = state, state.next()
-        for k in nv.range(1, self.slices if count is None else count, unroll=False):
+        slices = self.slices if count is None else count
+        for k in nv.range(1, slices, unroll=False) if weights.shape[0] > 1 else ():
             slot = self._slot(me, state)
             self.ring.wait(slot)
             acc += self.slots[slot.stage] @ weights[k].T

@@ -8,6 +8,7 @@ from typing import Any
 
 from nvdsl.mlir import ir
 from nvdsl.mlir.dialects import nvvm
+from nvdsl.values.arith import DYNAMIC
 from tests.sim.mutants.module import (
     add,
     before,
@@ -70,9 +71,10 @@ def of(op: Any) -> Iterator[Change]:
         yield "init doubled", f"{name} once more", _twice
     if "nvdsl.bounds" in op.attributes:
         extents = list(ir.DenseI64ArrayAttr(op.attributes["nvdsl.bounds"]))
-        for i, (operand, extent) in enumerate(zip(op.operands, extents, strict=True)):
+        for i, (operand, extent) in enumerate(zip(op.operands, extents, strict=False)):  # dynamic extents are behind
             if constant(operand) is None and address(op, i) is not None:
-                yield "tile index", f"{extent} further in dimension {i}", functools.partial(_further, i, extent)
+                if extent != DYNAMIC:
+                    yield "tile index", f"{extent} further in dimension {i}", functools.partial(_further, i, extent)
                 yield "tile index", f"one further in dimension {i}", functools.partial(_further, i, 1)
 
 
