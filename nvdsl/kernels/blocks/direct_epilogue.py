@@ -27,9 +27,7 @@ class DirectEpilogue(TmaEpilogue):
     def _tensor_maps(self) -> dict[int, nv.TMA]:
         return {}
 
-    def store(
-        self, acc: nv.Accumulator, batch: Any, row: Any, col: Any, consumer: Any, held: Any = None, end: Any = None
-    ) -> None:
+    def _store(self, acc: nv.Accumulator, batch: Any, row: Any, col: Any, consumer: Any, held: Any, end: Any) -> None:
         barrier = consumer + 1
         acc = self._visited(acc, (batch, row, col), consumer)
         pieces = self._pieces(acc)

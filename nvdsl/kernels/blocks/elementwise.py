@@ -72,6 +72,7 @@ class ElementsVisitor(Visitor):
         for operand in operands:
             self.sources.append(source(operand, out, tile_n, op.aligned, room))
             room -= self.sources[-1].holds
+        self.reads_elements = any(isinstance(one, Elements) and not one.repeated for one in self.sources)
         self.each = sum(one.registers for one in self.sources)
         self.share = self.MOST // max(1, sum(isinstance(operand, nv.Array) for operand in operands))
 

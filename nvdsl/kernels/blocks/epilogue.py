@@ -20,8 +20,8 @@ PIECE_ROWS = 64
 def piece_widths(tile_n: int, itemsize: int) -> list[int]:
     """Columns of the pieces side by side in a tile: 128 bytes each, and at its end 64, 32 and 16 bytes where they fit.
 
-        >>> piece_widths(208, 2), piece_widths(112, 2), piece_widths(176, 1)
-        ([64, 64, 64, 16], [64, 32, 16], [128, 32, 16])
+    >>> piece_widths(208, 2), piece_widths(112, 2), piece_widths(176, 1)
+    ([64, 64, 64, 16], [64, 32, 16], [128, 32, 16])
     """
     widths, left = [], tile_n * itemsize
     for size in (128, 64, 32, 16):
@@ -90,6 +90,13 @@ class TmaEpilogue:
         """Store ``acc``, whose first element is ``out[batch, row, col]``. ``consumer``: the warpgroup, 0, 1 ...;
         ``held``: see `prefetch`. ``end``: rows from this one on belong to somebody else (None: nobody). TMA clips only
         where the array ends, so that threads store the rows of a piece that reaches over it."""
+        if not self.visitor.reads_elements:
+            self._store(acc, batch, row, col, consumer, held, end)
+        # Beyond the edge the last elements are read, which others may be writing: the result may be its own operand.
+        elif (row < self.out.shape[-2]) & (col < self.out.shape[-1]):
+            self._store(acc, batch, row, col, consumer, held, end)
+
+    def _store(self, acc: nv.Accumulator, batch: Any, row: Any, col: Any, consumer: Any, held: Any, end: Any) -> None:
         barrier = consumer + 1  # named barriers: 0 is the whole block's
         leader = nv.warpgroup_thread() == 0  # bulk groups belong to a thread: always the same one
         acc = self._visited(acc, (batch, row, col), consumer)

@@ -58,6 +58,9 @@ class Visitor:
         ``free``: waits until the memory through which they leave is free, and gives 8 KB of it as f32."""
         return acc
 
+    reads_elements = False
+    """Whether an operand has an element for each of the result's: it may be the result."""
+
     def prefetch(self, at: Place, rows: int) -> Any:
         """Start to read what a tile of ``rows`` rows needs. Before the sums are there, best before the loop over K."""
 
