@@ -129,7 +129,7 @@ class Fragment(Matrix):
 
 def operand_of(words: Sequence[Value], dtype: DType) -> Fragment:
     """The A operand of 64 rows that these i32 registers of a thread are: four for each 32 bytes of a row, in the order
-    of PTX (PTX ISA, wgmma.mma_async, register fragments). It has ``8 * len(words)`` columns of 16-bit elements."""
+    of PTX (PTX ISA, wgmma.mma_async, register fragments). It has ``4 * len(words)`` columns of 16-bit elements."""
     places = of_accumulator(64, len(words) * 4)
     new = Fragment.of((places.rows, places.cols), dtype, None)
     new._words = [list(words)]

@@ -92,6 +92,17 @@ def _order(k):
     order.sched_barrier(k.f, k.i, nv.f16(k.f), nv.f64(k.f), k.f > 0.0, nv.vector([k.f, k.f]), nv.row_vector(k.f, 0, 64))
 
 
+@example("ops.order.recomputed")
+def _recomputed(k):
+    return [order.recomputed(k.i), order.recomputed(3)]
+
+
+@example("ops.order.recomputing")
+def _recomputing(k):
+    with order.recomputing():
+        return [nv.thread_id.x + k.i]
+
+
 # --- ops.mbarrier
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 
 import nvdsl as nv
+from nvdsl.lang.fragment import operand_of
 from nvdsl.ops import tma
 from tests.sim.examples import address, example
 
@@ -103,7 +104,7 @@ def _reductions(k):
 
 
 @example("accumulator.Accumulator.fragment", "matrix.Matrix.__matmul__", "accumulator.Accumulator.operand",
-         "fragment.Fragment.registers", "fragment.Fragment.operand")  # fmt: skip
+         "fragment.Fragment.registers", "fragment.Fragment.operand", "fragment.operand_of")  # fmt: skip
 def _fragments(k):
     found = []
     for dtype in (nv.f16, nv.bf16):
@@ -116,6 +117,7 @@ def _fragments(k):
         nv.sync_threads()
         acc = nv.accumulator(64, 64, nv.f32)
         acc += fragment @ B
+        acc += operand_of([nv.i32(0)] * 16, dtype) @ B
         nv.wgmma_wait(0)
         found += acc.registers()[0]
     return found
