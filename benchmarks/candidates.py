@@ -17,7 +17,7 @@ def ranked(problem: Workload, top: int | None = None) -> list[dict[str, Any]]:
     from nvdsl.kernels.gemm.tiles import legal
 
     dtype, out, acc = _dtypes(problem)
-    majors = "mn" if problem.layout[0] == "T" else "k", "k" if problem.layout[1] == "T" else "mn"
+    majors = _majors(problem)
     shape = Shape(problem.m, problem.n, problem.k, dtype, out, acc, 1, *majors)
     found = sorted(legal(dtype, out, acc, False, *majors), key=lambda config: cycles(config, shape))
     return [shorter(asdict(config)) for config in found][:top]
@@ -25,7 +25,14 @@ def ranked(problem: Workload, top: int | None = None) -> list[dict[str, Any]]:
 
 def can_run(config: dict[str, Any], problem: Workload) -> bool:
     """Whether the hardware and the kernels can run it for these types."""
-    return not Config(**config).problems(*_dtypes(problem))
+    given = Config(**config)
+    a_major, b_major = _majors(problem)
+    return not given.problems(*_dtypes(problem), a_major if given.swap_ab else b_major)
+
+
+def _majors(problem: Workload) -> tuple[str, str]:
+    """Which axis of A, and of B, is contiguous."""
+    return "mn" if problem.layout[0] == "T" else "k", "k" if problem.layout[1] == "T" else "mn"
 
 
 def _dtypes(problem: Workload) -> list[nv.DType]:
