@@ -88,6 +88,8 @@ class Lengths(NamedTuple):
             )
         _check_range("seqused_k", lengths, 0, None)
         _check_range("page_table", pages, None, heads.k.shape[0])
+        if k_starts is None:
+            _check_used(lengths, pages, heads.k.shape[1])
         return Lengths(next(iter(known.values())), q_starts, k_starts, lengths, pages)
 
 
@@ -130,6 +132,25 @@ def _check_range(name: str, found: Argument | None, least: int | None, most: int
     if least is not None and low < least or most is not None and high >= most:
         bound = f"{least} or more" if most is None else f"less than {most}, the number of pages"
         raise ArgumentError(f"{name} has entries from {low} to {high}", rule=f"entries are {bound}")
+
+
+def _check_used(lengths: Argument | None, pages: Argument | None, keys: int) -> None:
+    """Of host arrays: that all keys of a sequence have a place. ``keys``: of a sequence, or of a page."""
+    most = keys * (1 if pages is None else pages.spec.shape[1])
+    used = None if lengths is None else lengths.host
+    if used is not None and used.size and used.max() > most:
+        raise ArgumentError(
+            f"seqused_k has {used.max()} keys for a sequence", rule=f"a sequence has {most} keys at most here"
+        )
+    if pages is None or pages.host is None or lengths is not None and used is None:
+        return
+    table = pages.host
+    taken = np.full(len(table), table.shape[1]) if used is None else -(-used // keys)
+    for i, count in enumerate(taken):
+        if (table[i, :count] < 0).any():
+            raise ArgumentError(
+                f"page_table[{i}, :{count}] has entries below 0", rule="the pages of all keys in use are known"
+            )
 
 
 def check_score(score: Any, operands: Any) -> None:

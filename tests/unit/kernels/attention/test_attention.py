@@ -246,6 +246,8 @@ def arguments(**changes):
         ({"q": random(10, 2, 64)} | {"cu_seqlens_q": np.array([0, 5, 10])}, ["1 in k", "2 in cu_seqlens_q"]),
         ({"seqused_k": np.array([-1])}, ["seqused_k has entries from -1", "0 or more"]),
         ({"page_table": np.array([[1]])}, ["less than 1"]),
+        ({"page_table": np.array([[-1]])}, ["page_table[0, :1] has entries below 0"]),
+        ({"seqused_k": np.array([21])}, ["21 keys", "20 keys at most"]),
         ({"page_table": np.array([[0]])}, ["pages of 20 keys", "multiple of 8"]),
         ({"page_table": np.array([[0]]), "bias": random(1, 1, 10, 20)}, ["packed or paged"]),
     ],
