@@ -24,7 +24,6 @@ import torch  # noqa: E402
 from torch.nn.attention import SDPBackend, sdpa_kernel  # noqa: E402
 
 import nvdsl as nv  # noqa: E402
-from benchmarks.bench_attention import milliseconds  # noqa: E402
 from benchmarks.paired import machine, race, write  # noqa: E402
 
 # batch, heads, length, head size
@@ -69,6 +68,17 @@ def contenders(batch: int, heads: int, length: int, size: int, causal: bool) -> 
     its = flash_attn_func(q, k, v, causal=causal)
     through("fa4", its[0] if isinstance(its, tuple) else its, dout)
     return calls
+
+
+def milliseconds(call: Callable[[], Any], calls: int) -> float:
+    """Of one of ``calls`` that follow each other."""
+    begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    begin.record()
+    for _ in range(calls):
+        call()
+    end.record()
+    end.synchronize()
+    return begin.elapsed_time(end) / calls
 
 
 def main() -> None:
