@@ -93,18 +93,7 @@ def backward_wide(
             return tiles.keys_of(recomputed(nv.block_id.x), whole_warp)
 
         def seeing(at: KeyTile) -> tuple[Any, Any, Any]:
-            """How far keys are ahead of queries, the first tile of queries that see the block's keys, and the one
-            behind the last."""
-            offset, every = at.sequence.keys - at.sequence.queries, nv.cdiv(at.sequence.queries, TILE_M)
-            first: Any = nv.i32(0)
-            end: Any = nv.i32(every)
-            if bounded[1]:
-                first = nv.min(nv.max(at.key - offset - right, 0) // TILE_M, every)
-            if bounded[0]:
-                end = nv.min(nv.cdiv(nv.max(at.key + TILE_N - offset + left, 0), TILE_M), every)
-            if tiles.packed_keys:
-                end = nv.select(at.key < at.sequence.keys, end, first)
-            return offset, first, end
+            return tiles.seeing(at, left if bounded[0] else None, right if bounded[1] else None)
 
         leader = nv.lane_id() == 0
 

@@ -79,6 +79,20 @@ class GradientTiles:
         sequence = self._sequences.of(number, whole_warp)
         return KeyTile(number, sequence, kv_head, key)
 
+    def seeing(self, at: KeyTile, left: nv.Int | None, right: nv.Int | None) -> tuple[Any, Any, Any]:
+        """How far keys are ahead of queries, the first tile of queries that see the keys of ``at``, and the one behind
+        the last. ``left``, ``right``: how many keys before and behind its own a query sees, None for all."""
+        offset, every = at.sequence.keys - at.sequence.queries, nv.cdiv(at.sequence.queries, self._tile_m)
+        first: Any = nv.i32(0)
+        end: Any = nv.i32(every)
+        if right is not None:
+            first = nv.min(nv.max(at.key - offset - right, 0) // self._tile_m, every)
+        if left is not None:
+            end = nv.min(nv.cdiv(nv.max(at.key + self._tile_n - offset + left, 0), self._tile_m), every)
+        if self.packed_keys:
+            end = nv.select(at.key < at.sequence.keys, end, first)
+        return offset, first, end
+
     def first(self, number: nv.Int, sequence: Sequence, head: nv.Int) -> nv.Int:
         """The number of the first tile of queries of a sequence, of a head of q."""
         if self.packed:
