@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 Dim3 = tuple[int, int, int]
 
 LEGACY_STREAM = 1  # CU_STREAM_LEGACY: the default stream that waits for all blocking streams
+PER_THREAD_STREAM = 2  # CU_STREAM_PER_THREAD: the default stream of the calling thread
 
 
 class EncodedMap:
@@ -170,6 +171,13 @@ class Cuda:
         flags = 1 | 2  # CU_MEMHOSTALLOC_PORTABLE | _DEVICEMAP
         here = int(self._call("cuMemHostAlloc", size, flags))
         return here, int(self._call("cuMemHostGetDevicePointer", here, 0))
+
+    def is_capturing(self, stream: int) -> bool:
+        """Whether what is put into the stream becomes part of a graph instead of running."""
+        code, status = self._api.cuStreamIsCapturing(stream)
+        if code:
+            raise self._error("cuStreamIsCapturing", code)
+        return bool(status)
 
     def finished(self, stream: int) -> bool:
         """Whether all work of the stream is done. ``CudaError`` where something of it failed."""

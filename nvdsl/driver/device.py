@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from nvdsl.driver import cuda as driver
 from nvdsl.driver import watchdog
 from nvdsl.driver.cuda import Cuda, CudaError
+from nvdsl.driver.kept_memory import KeptMemories
 from nvdsl.errors import DeviceError
 from nvdsl.hopper import arch
 from nvdsl.mlir import threads
@@ -23,7 +24,8 @@ KEPT = 64 << 20
 
 
 class Device:
-    """One GPU: its primary context, kept for the life of the process, and its loaded kernels."""
+    """One GPU: its primary context, kept for the life of the process, its loaded kernels, and the memory that repeated
+    calls use: for arrays of the host function's own (``memories``), and for copies of operands (``copies``)."""
 
     def __init__(self, cuda: Cuda, ordinal: int) -> None:
         self.cuda, self.ordinal = cuda, ordinal
@@ -36,6 +38,7 @@ class Device:
             )
         self.context: Any = cuda.retain_context(ordinal)
         cuda.keep_memory(ordinal, KEPT)
+        self.memories, self.copies = KeptMemories(cuda), KeptMemories(cuda)
         self._modules: dict[bytes, Any] = {}
         self._functions: dict[tuple[bytes, str, int], Any] = {}
         self._lock = threads.lock()

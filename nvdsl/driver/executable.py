@@ -7,7 +7,7 @@ steps on one stream, with the device's context current.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from nvdsl.driver import stream as streams
@@ -19,6 +19,7 @@ from nvdsl.driver.device import Device, Devices
 from nvdsl.driver.device import devices as all_devices
 from nvdsl.driver.host import arith, cf, gpu, memref, scf, tensor_maps
 from nvdsl.driver.host.builder import RUN, Builder, Frame, Step, unsupported
+from nvdsl.driver.kept_memory import padded
 from nvdsl.driver.launch import KernelBinary, Launch, Recorded
 from nvdsl.driver.launcher import Launcher
 from nvdsl.driver.run import Run
@@ -55,6 +56,7 @@ class Executable:
         devices: Devices,
         plain: bool = False,
         early: Sequence[Step] = (),
+        taken: Sequence[Callable[[Frame], int]] = (),
     ) -> None:
         self.name = name
         self.written = frozenset(a.index for a in arrays if a.written)
@@ -62,7 +64,7 @@ class Executable:
         self._early, self._late, self._steps = tuple(early), tuple(steps), (*early, *steps)
         self._launches, self.arrays, self.scalars = tuple(launches), tuple(arrays), tuple(scalars)
         self.count = len(arrays) + len(scalars)
-        self.plain = plain
+        self.plain, self._taken = plain, tuple(taken)
         self._devices = devices
         self._functions: dict[int, list[Any]] = {}
         self._sync = os.environ.get("NVDSL_SYNC", "") not in ("", "0")
@@ -125,11 +127,15 @@ class Executable:
             return None
         return Launcher(self, self._devices.get(places[0].device), places[0], more, order, offsets, disjoint)
 
-    def run_on(self, device: Device, handle: int) -> Run:
+    def run_on(self, device: Device, handle: int, kept: int | None = None) -> Run:
         """What the steps of a call on a stream share. The first one on a device loads the kernels: its context is
-        current then."""
+        current then. ``kept``: the address of memory for the arrays of the host function's own."""
         functions = self._functions.get(device.ordinal)
-        return Run(device.cuda, handle, self._load(device) if functions is None else functions, self._sync)
+        return Run(device.cuda, handle, self._load(device) if functions is None else functions, self._sync, kept)
+
+    def memory(self, settled: Frame) -> int:
+        """Bytes of the arrays of the host function's own, of a plain executable."""
+        return sum(padded(size(settled)) for size in self._taken)
 
     def _call(
         self, frame: Frame, device: Device, handle: int, host: Sequence[tuple[ArrayArgument, Memory]], ordered: bool
@@ -171,7 +177,7 @@ class Executable:
         found = []
         try:
             for step in self._late:
-                if not isinstance(step, Launch):
+                if not isinstance(step, Launch | gpu.Fill):
                     step(frame)
                 elif recorded := step.recorded(frame):
                     found.append(recorded)
@@ -261,7 +267,7 @@ def build(
         raise unsupported(terminator, "of a memref")
     arrays = [_array_argument(builder, entry, slot, written) for slot in sorted(builder.arguments)]
     made = builder.template, steps, results, builder.launches
-    return Executable(function_name, *made, arrays, scalars, devices, builder.plain, builder.early)
+    return Executable(function_name, *made, arrays, scalars, devices, builder.plain, builder.early, builder.taken)
 
 
 def _array_argument(builder: Builder, entry: Any, slot: int, written: frozenset[int] | None) -> ArrayArgument:

@@ -75,17 +75,15 @@ class _Record:
 
 
 class Recorded:
-    """A launch with its parameters written. ``again()`` launches; where that raises a CudaError, `failure` explains."""
+    """A launch, or a fill, with its parameters written. ``again()`` puts it into the stream; where that raises a
+    CudaError, `failure` explains. ``record``: what lives as long."""
 
-    __slots__ = ("_explain", "_record", "again")
+    __slots__ = ("_record", "again", "failure")
 
     def __init__(
-        self, again: Callable[[], None], record: _Record, explain: Callable[[CudaError, Shape], DeviceError]
+        self, again: Callable[[], None], failure: Callable[[CudaError], DeviceError], record: _Record | None = None
     ) -> None:
-        self.again, self._record, self._explain = again, record, explain
-
-    def failure(self, error: CudaError) -> DeviceError:
-        return self._explain(error, self._record.shape)
+        self.again, self.failure, self._record = again, failure, record
 
 
 class Launch:
@@ -147,10 +145,11 @@ class Launch:
         run, record = frame[0], _Record(self._count)
         self._fill(record, frame, shape)
         record.maps = [frame[slot] for _, slot in self._maps]
+        failure = functools.partial(self._not_launched, shape=shape)
         if run.sync or self._watch is not None:
-            return Recorded(functools.partial(self.launch, run, record), record, self._not_launched)
+            return Recorded(functools.partial(self.launch, run, record), failure, record)
         launch = functools.partial(run.cuda.launch, record.config, run.functions[self.index], record.address)
-        return Recorded(launch, record, self._not_launched)
+        return Recorded(launch, failure, record)
 
     def launch(self, run: Run, record: _Record) -> None:
         """Launch what a record says. Raises DeviceError, or in debug mode WatchdogError."""

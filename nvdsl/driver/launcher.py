@@ -14,6 +14,7 @@ from nvdsl.driver.arguments import Disjoint
 from nvdsl.driver.array_spec import Place
 from nvdsl.driver.cuda import CudaError
 from nvdsl.driver.device import Device
+from nvdsl.driver.kept_memory import MOST, KeptMemory
 from nvdsl.driver.launch import Recorded
 from nvdsl.driver.run import Run
 from nvdsl.driver.stream import Stream
@@ -53,7 +54,10 @@ class Launcher:
         self._current_stream = place.library.stream_of(place.device)
         self._aligned = [argument for argument in executable.arrays if argument.unaligned]
         given = executable.count - len(more)
-        self._rest = executable.settled(more)[1 + given :]
+        settled = executable.settled(more)
+        self._rest = settled[1 + given :]
+        self._memory = executable.memory(settled) if executable.plain else 0
+        self._repeats = executable.plain and self._memory <= MOST
         self._scalars = [scalar for scalar in executable.scalars if scalar.index < given]
         self._run = device.within(executable.run_on, device, 0)
         self._recorded: dict[tuple[int, Sequence[Any]], Sequence[Recorded]] = {}  # (): seen once
@@ -69,34 +73,60 @@ class Launcher:
         elsewhere = not cuda.is_current(self._context)
         if elsewhere:
             cuda.push_context(self._context)
+        memory = None
         try:
-            for launch in self._recorded.get((handle, values)) or self._unrecorded(handle, values):
+            if self._memory:
+                memory = self._device.memories.of(handle) if self._repeats else None
+                if memory is None:
+                    self._run_alone(handle, values)
+                    return
+            for launch in self._recorded.get((handle, values)) or self._unrecorded(handle, values, memory):
                 try:
                     launch.again()
                 except CudaError as error:
                     raise launch.failure(error) from error
         finally:
+            if memory is not None:
+                memory.lock.release()
             if elsewhere:
                 cuda.pop_context()
 
-    def _unrecorded(self, handle: int, values: tuple[Any, ...]) -> Sequence[Recorded]:
+    def _unrecorded(self, handle: int, values: tuple[Any, ...], memory: KeptMemory | None) -> Sequence[Recorded]:
         """Check and convert the arguments, and run; or else give what is to be launched, recorded."""
         executable, run = self._executable, self._run
-        for first, second, pair in self._disjoint:
-            pair.check(values[first], values[second])
-        if run.stream != handle or not executable.plain:  # a run that may allocate is one call's own
-            run = self._run = executable.run_on(self._device, handle)
-        arguments = values if self._order is None else [values[i] for i in self._order]
-        frames = [self._frame(run, arguments, offsets) for offsets in self._offsets]
-        if executable.plain and (handle, values) in self._recorded:
+        if not executable.plain:
+            self._run_alone(handle, values)
+            return ()
+        arguments = self._arguments(values)
+        if memory is not None:  # each of the runs has all of it
+            address = memory.reserve(self._memory, self._cuda, handle)
+            runs = [executable.run_on(self._device, handle, address) for _ in self._offsets]
+        else:
+            if run.stream != handle:
+                run = self._run = executable.run_on(self._device, handle)
+            runs = [run for _ in self._offsets]
+        frames = [self._frame(run, arguments, offsets) for run, offsets in zip(runs, self._offsets, strict=True)]
+        if (handle, values) in self._recorded:
             recorded = [launch for frame in frames for launch in executable.record(frame)]
             self._remember(handle, values, recorded)
             return recorded
-        if executable.plain and not (self._scalars and 0 in arguments):  # 0.0 and -0.0 would be one key
+        if not (self._scalars and 0 in arguments):  # 0.0 and -0.0 would be one key
             self._remember(handle, values, ())
-        for frame in frames:
+        for run, frame in zip(runs, frames, strict=True):
             executable.execute(frame, run, settled=True)
         return ()
+
+    def _run_alone(self, handle: int, values: tuple[Any, ...]) -> None:
+        """Run with memory of the call's own."""
+        run, arguments = self._executable.run_on(self._device, handle), self._arguments(values)
+        for offsets in self._offsets:
+            self._executable.execute(self._frame(run, arguments, offsets), run, settled=True)
+
+    def _arguments(self, values: tuple[Any, ...]) -> Sequence[Any]:
+        """The executable's, of a call's values."""
+        for first, second, pair in self._disjoint:
+            pair.check(values[first], values[second])
+        return values if self._order is None else [values[i] for i in self._order]
 
     def _frame(self, run: Run, arguments: Sequence[Any], offsets: Sequence[int]) -> list[Any]:
         if offsets:

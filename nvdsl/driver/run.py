@@ -7,19 +7,26 @@ from collections.abc import Sequence
 from typing import Any
 
 from nvdsl.driver.cuda import Cuda, CudaError
+from nvdsl.driver.kept_memory import padded
 
 
 class Run:
-    """One call of an executable: the driver, the stream, the loaded kernels, and the memory taken so far."""
+    """One call of an executable: the driver, the stream, the loaded kernels, and the memory taken so far. ``kept``: the
+    address of memory that its arrays come from, one after the other."""
 
-    __slots__ = ("_allocations", "cuda", "functions", "stream", "sync")
+    __slots__ = ("_allocations", "_kept", "cuda", "functions", "stream", "sync")
 
-    def __init__(self, cuda: Cuda, stream: int, functions: Sequence[Any], sync: bool) -> None:
+    def __init__(self, cuda: Cuda, stream: int, functions: Sequence[Any], sync: bool, kept: int | None = None) -> None:
         self.cuda, self.stream, self.functions, self.sync = cuda, stream, functions, sync
         self._allocations: list[int] = []
+        self._kept = kept
 
     def alloc(self, size: int) -> int:
-        """``size`` bytes of device memory in stream order, freed at the end of the call at the latest."""
+        """``size`` bytes of device memory in stream order, freed at the end of the call at the latest; or the next ones
+        of memory that is kept."""
+        if self._kept is not None:
+            pointer, self._kept = self._kept, self._kept + padded(size)
+            return pointer
         pointer = self.cuda.alloc(size, self.stream)
         self._allocations.append(pointer)
         return pointer

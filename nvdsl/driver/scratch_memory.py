@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
@@ -11,6 +12,7 @@ from nvdsl.driver.arguments import Disjoint
 from nvdsl.driver.array_spec import Place
 from nvdsl.driver.cuda import CudaError
 from nvdsl.driver.device import Device, devices
+from nvdsl.driver.kept_memory import MOST, padded
 from nvdsl.driver.launcher import Launcher
 from nvdsl.driver.stream import Stream
 
@@ -40,7 +42,8 @@ def _taken(device: Device, handle: int, sizes: Sequence[int]) -> Iterator[list[i
 
 
 class PackedLauncher:
-    """What a repeated call runs that copies some of its arrays first. Called as a `Launcher` is.
+    """What a repeated call runs that copies some of its arrays first, into memory that is kept where that is possible.
+    Called as a `Launcher` is.
 
     ``packs``: for each such array its position among a call's values, the bytes of its copy, and what makes the copy of
     (array, copy). ``main`` runs then, with the copies in place of these arrays. ``disjoint``: see `Launcher`; of the
@@ -57,14 +60,30 @@ class PackedLauncher:
         self._main, self._packs, self._disjoint, self._place = main, tuple(packs), tuple(disjoint), place
         self._device = devices.get(place.device)
         self._sizes = [size for _, size, _ in packs]
+        self._starts = list(itertools.accumulate(map(padded, self._sizes), initial=0))
 
     def __call__(self, values: tuple[Any, ...], stream: Stream | None = None) -> None:
         """Run with the arrays' addresses and the numbers. Raises what `Launcher` raises."""
         for first, second, pair in self._disjoint:
             pair.check(values[first], values[second])
         handle, given = streams.resolve(stream, self._place), list(values)
-        with _taken(self._device, handle, self._sizes) as pointers:
+        with self._memory(handle) as pointers:
             for (position, _, launcher), pointer in zip(self._packs, pointers, strict=True):
                 launcher((values[position], pointer), handle)
                 given[position] = pointer
             self._main(tuple(given), handle)
+
+    @contextmanager
+    def _memory(self, handle: int) -> Iterator[list[int]]:
+        """Where the copies are made."""
+        device, size = self._device, self._starts[-1]
+        kept = device.within(device.copies.of, handle) if size <= MOST else None
+        if kept is None:
+            with _taken(device, handle, self._sizes) as pointers:
+                yield pointers
+            return
+        try:
+            first = device.within(kept.reserve, size, device.cuda, handle)
+            yield [first + start for start in self._starts[:-1]]
+        finally:
+            kept.lock.release()

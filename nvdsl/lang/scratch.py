@@ -28,8 +28,9 @@ def empty(shape: Int | Sequence[Int], dtype: DType, *, arbitrary: bool = False) 
     Reading an element that no kernel wrote, or adding to it, is an error in the simulator. ``arbitrary``: the kernels
     are right whatever the memory holds; the simulator then fills it with random bytes.
 
-    It is taken and given back in the order of the call's stream (``cuMemAllocAsync``), so it costs a few microseconds
-    and no synchronization. It ends with the call. For rows that start at multiples of 16 bytes, as TMA needs them,
+    It is taken and given back in the order of the call's stream (``cuMemAllocAsync``), so there is no synchronization.
+    It ends with the call. A call of torch or CuPy arrays like one before uses memory that is kept for its stream, up to
+    64 MiB, so that it takes none. For rows that start at multiples of 16 bytes, as TMA needs them,
     make it wider and take a part: ``nv.empty((rows, 104), nv.f16)[:, :100]``.
 
     Extents may be traced values of the host function, named extents say. Raises TraceError in a kernel, and for a

@@ -113,7 +113,8 @@ class Builder:
     written: set[int] = field(default_factory=set)  # argument slots that a copy of the host program writes
     kernels: Mapping[str, KernelBinary] = field(default_factory=dict)
     launches: list[Launch] = field(default_factory=list)
-    plain: bool = True  # a call does nothing but launches, the same ones each time, and computes what they need
+    plain: bool = True  # a call does nothing but launches and fills, the same ones each time, and prepares them
+    taken: list[Callable[[Frame], int]] = field(default_factory=list)  # bytes of each array of the function's own
     names: Sequence[str] = ()  # of the function's arguments, for messages
     extents: set[int] = field(default_factory=set)  # slots of extents and strides, and of what they alone determine
     early: list[Step] = field(default_factory=list)  # what computes them: the same for all calls of the same shapes

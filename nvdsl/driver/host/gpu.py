@@ -3,14 +3,16 @@ order of the program, so that async tokens need no work of their own."""
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
 from nvdsl.driver.array_spec import packed_strides
+from nvdsl.driver.cuda import CudaError
 from nvdsl.driver.host.builder import RUN, Builder, Frame, Handler, Layout, Slot, Step, unsupported
 from nvdsl.driver.host.tensor_maps import TENSOR_MAP_TYPE
-from nvdsl.driver.launch import KernelBinary, Launch, Parameter
-from nvdsl.errors import ArgumentError, LowerError
+from nvdsl.driver.launch import KernelBinary, Launch, Parameter, Recorded
+from nvdsl.errors import ArgumentError, DeviceError, LowerError, Where
 from nvdsl.ir.location import where
 from nvdsl.ir.operands import has, launch_sizes, named
 from nvdsl.lang.scratch import ARBITRARY
@@ -54,13 +56,15 @@ def _alloc(builder: Builder, op: Any) -> Step:
     if has(op, "hostShared"):
         raise unsupported(op, "with host_shared memory")
     result = _define_results(builder, op)[0]
-    builder.plain = False
     kind = op.results[0].type
     if not kind.has_static_shape:
         if kind.rank != 1:
             raise unsupported(op, "of dynamic extents along several axes")
-        builder.layouts[result] = Layout(str(kind.element_type), (Slot(builder.slot(named(op).dynamicSizes[0])),), (1,))
+        extent = builder.slot(named(op).dynamicSizes[0])
+        builder.layouts[result] = Layout(str(kind.element_type), (Slot(extent),), (1,))
+        builder.plain &= builder.settled([extent])
     size = _nbytes(builder.layout(result, op), op)
+    builder.taken.append(size)
 
     def step(frame: Frame) -> None:
         frame[result] = frame[RUN].alloc(size(frame))
@@ -104,30 +108,45 @@ def _memcpy(builder: Builder, op: Any) -> Step:
 
 
 def _memset(builder: Builder, op: Any) -> Step:
-    builder.plain = False
     target, value = builder.slots([named(op).dst, named(op).value])
     _define_results(builder, op)
     layout = _packed(builder, op, target)
     nbytes = _nbytes(layout, op)
     builder.on_device |= builder.root(target)
     builder.written |= builder.root(target)
-    bits, size, line = bit_pattern(layout.dtype), layout.dtype.bytes, where(op)
+    return Fill(target, value, layout.dtype, nbytes, where(op))
 
-    def step(frame: Frame) -> None:
-        run, pattern, count = frame[RUN], bits(frame[value]), nbytes(frame) // size
-        if size < 8:
-            run.cuda.fill(frame[target], pattern, size, count, run.stream)
-        elif pattern & 0xFFFFFFFF == pattern >> 32:
-            run.cuda.fill(frame[target], pattern >> 32, 4, 2 * count, run.stream)
-        else:
-            raise ArgumentError(
-                f"gpu.memset of 8-byte elements with {frame[value]}",
-                where=line,
-                rule="the driver fills with patterns of 1, 2 or 4 bytes: both halves must be equal",
-                fix="fill with 0, or in a kernel",
-            )
 
-    return step
+class Fill:
+    """One gpu.memset: elements of ``dtype`` in ``nbytes`` bytes at ``target``. ``target``, ``value``: slots."""
+
+    def __init__(
+        self, target: int, value: int, dtype: Any, nbytes: Callable[[Frame], int], line: Where | None
+    ) -> None:
+        self._target, self._value, self._nbytes, self._line = target, value, nbytes, line
+        self._bits, self._size = bit_pattern(dtype), dtype.bytes
+
+    def __call__(self, frame: Frame) -> None:
+        self.recorded(frame).again()
+
+    def recorded(self, frame: Frame) -> Recorded:
+        """A fill to be repeated at the very same address on the same stream."""
+        run, pattern, size = frame[RUN], self._bits(frame[self._value]), self._size
+        count = self._nbytes(frame) // size
+        if size == 8:
+            if pattern & 0xFFFFFFFF != pattern >> 32:
+                raise ArgumentError(
+                    f"gpu.memset of 8-byte elements with {frame[self._value]}",
+                    where=self._line,
+                    rule="the driver fills with patterns of 1, 2 or 4 bytes: both halves must be equal",
+                    fix="fill with 0, or in a kernel",
+                )
+            pattern, size, count = pattern >> 32, 4, 2 * count
+        fill = functools.partial(run.cuda.fill, frame[self._target], pattern, size, count, run.stream)
+        return Recorded(fill, self._failure)
+
+    def _failure(self, error: CudaError) -> DeviceError:
+        return DeviceError(f"an array could not be filled: {error.message}", where=self._line, fix=error.fix)
 
 
 def _wait(builder: Builder, op: Any) -> Step | None:

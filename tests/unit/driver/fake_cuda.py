@@ -43,7 +43,8 @@ class Launched:
 
 @dataclass(eq=False)
 class FakeCuda(Cuda):
-    """``calls``: what was called, in order. ``run``: what a launch does. ``fail``: call -> error code."""
+    """``calls``: what was called, in order. ``run``: what a launch does. ``fail``: call -> error code.
+    ``capturing``: streams whose work becomes a graph."""
 
     run: Callable[[Launched, FakeCuda], None] | None = None
     capability: tuple[int, int] = (9, 0)
@@ -59,6 +60,7 @@ class FakeCuda(Cuda):
     variables: dict[str, Any] = field(default_factory=dict)
     ends: list[bool | str] = field(default_factory=lambda: [True])
     log: Any = None
+    capturing: set[int] = field(default_factory=set)
 
     def _record(self, *call: Any) -> None:
         if call[0] in self.fail:
@@ -155,6 +157,11 @@ class FakeCuda(Cuda):
         self._record("host_memory", size)
         self.log = (ctypes.c_char * size)()
         return ctypes.addressof(self.log), 0xABC000
+
+    def is_capturing(self, stream: int) -> bool:
+        if "capturing" in self.fail:
+            raise CudaError("cuStreamIsCapturing", self.fail["capturing"], "injected")
+        return stream in self.capturing
 
     def finished(self, stream: int) -> bool:
         """``ends``: what each call gives, the last for ever; an error's name is raised."""

@@ -13,6 +13,7 @@ import pytest
 from nvdsl.driver import launcher as launcher_module
 from nvdsl.driver.arrays import describe
 from nvdsl.driver.host import tensor_maps
+from nvdsl.driver.kept_memory import LEAST
 from nvdsl.errors import ArgumentError, DeviceError
 from tests.unit.driver import libraries
 from tests.unit.driver.doubling import KERNEL, ONE, PROGRAM, TY, read_and_write, tensor
@@ -149,6 +150,80 @@ def scratch(torch, **options):
     cuda, devices = fake(KERNEL, **options)
     executable = build(function(f"%a: {TY}", ONE + SCRATCH + "return"), [KERNEL], devices=devices)
     return launcher(executable, tensor(torch)), cuda
+
+
+FILLED = f"%t = gpu.alloc () : {TY}\n%o = arith.constant 0.0 : f32\ngpu.memset %t, %o : {TY}, f32\n"
+
+
+def filled(torch, **options):
+    """A call that fills memory of its own, and reads it."""
+    cuda, devices = fake(KERNEL, **options)
+    body = ONE + FILLED + read_and_write("%a", "%t") + "\nreturn"
+    one = launcher(build(function(f"%a: {TY}", body), [KERNEL], devices=devices), tensor(torch))
+    cuda.calls.clear()
+    return one, cuda
+
+
+def test_repeated_calls_of_a_stream_share_memory(torch):
+    one, cuda = filled(torch)
+    other = launcher(build(function(f"%a: {TY}", ONE + FILLED + read_and_write("%a", "%t") + "\nreturn"), [KERNEL],
+                           devices=one._executable._devices), tensor(torch))  # fmt: skip
+    cuda.calls.clear()
+    for handle in (7, 8):
+        seen = []
+        for at in (0x1000, 0x3000, 0x1000, 0x1000, 0x3000):
+            for each in (one, other):
+                each((at,), stream=handle)
+                seen.append(given(cuda.launches[-1]))
+        assert len({t for _, t in seen}) == 1
+        assert [a for a, _ in seen[::2]] == [a for a, _ in seen[1::2]] == [0x1000, 0x3000, 0x1000, 0x1000, 0x3000]
+    assert cuda.names().count("alloc") == 2 and "free" not in cuda.names()
+    steps = [name for name in cuda.names() if name in ("fill", "launch")]
+    assert steps == ["fill", "launch"] * 20  # what is recorded fills, too
+
+
+@pytest.mark.parametrize("why", ["captured", "unknown", "per thread", "busy", "large"])
+def test_who_can_not_share_has_memory_of_its_own(torch, monkeypatch, why):
+    if why == "large":
+        monkeypatch.setattr(launcher_module, "MOST", 8)
+    one, cuda = filled(torch)
+    handle, before = 2 if why == "per thread" else 7, set(cuda.allocations)
+    if why == "captured":
+        one((0x1000,), stream=handle), one((0x1000,), stream=handle)  # recorded launches are no part of a graph, either
+        before = set(cuda.allocations)
+        cuda.capturing.add(handle)
+    if why == "unknown":
+        cuda.fail["capturing"] = "CUDA_ERROR_STREAM_CAPTURE_IMPLICIT"
+    if why == "busy":
+        one((0x1000,), stream=handle)
+        before = set(cuda.allocations)
+        assert one._device.memories.of(handle) is not None
+    cuda.calls.clear()
+    for _ in range(3):
+        one((0x1000,), stream=handle)
+    assert cuda.names().count("alloc") == cuda.names().count("free") == 3
+    assert set(cuda.allocations) == before
+
+
+def test_kept_memory_grows(torch):
+    cuda, devices = fake(KERNEL)
+    memory = devices.get(0).memories.of(7)
+    first = memory.reserve(1000, cuda, 7)
+    assert memory.reserve(LEAST, cuda, 7) == first != memory.reserve(LEAST + 1, cuda, 7)
+    assert [call[1] for call in cuda.calls if call[0] == "alloc"] == [LEAST, 2 * LEAST]
+    assert "free" not in cuda.names()  # recorded launches hold addresses in the first
+
+
+def test_a_fill_that_fails_says_so(torch):
+    one, cuda = filled(torch)
+    for _ in range(3):
+        cuda.fail["fill"] = "CUDA_ERROR_INVALID_VALUE"
+        with pytest.raises(DeviceError, match=r"fill: CUDA_ERROR_INVALID_VALUE|could not be filled"):
+            one((0x1000,))
+        assert one._device.memories.of(one._current_stream()) is not None  # nobody holds it
+        one._device.memories._known[one._current_stream()].lock.release()
+        cuda.fail.clear()
+        one((0x1000,))
 
 
 def test_memory_of_a_call_is_that_calls_own(torch):
