@@ -1,10 +1,11 @@
 """Attention's gradients beside torch's: TFLOPS, single calls with the L2 flushed before each, and call after call.
 
-    python benchmarks/bench_attention_backward.py [--out build/attention-backward.json] [--rounds 15]
+    python benchmarks/bench_attention_backward.py [--out build/attention-backward.json] [--quick]
 
-bf16, one GPU, contenders in turn, medians. ``nvdsl`` is `nv.attention_backward` with arrays for its results; ``cudnn``
-and ``fa4`` (FlashAttention-4, where it is installed) are whole backward passes through torch's autograd. A pass counts
-as 2.5 forward passes. The results are compared with those of torch's FlashAttention-2 before anything is timed.
+bf16, one GPU, contenders in turn, medians, the shapes of bench_attention.py. ``nvdsl`` is `nv.attention_backward` with
+arrays for its results; ``cudnn`` and ``fa4`` (FlashAttention-4, where it is installed) are whole backward passes
+through torch's autograd. A pass counts as 2.5 forward passes. The results are compared with those of torch's
+FlashAttention-2 before anything is timed.
 """
 
 from __future__ import annotations
@@ -24,13 +25,8 @@ import torch  # noqa: E402
 from torch.nn.attention import SDPBackend, sdpa_kernel  # noqa: E402
 
 import nvdsl as nv  # noqa: E402
-from benchmarks.paired import machine, race, write  # noqa: E402
-
-# batch, heads, length, head size
-SHAPES = (
-    (1, 16, 8192, 128), (8, 16, 2048, 128), (1, 32, 8192, 64), (1, 8, 8192, 256),
-    (32, 16, 512, 128), (16, 32, 1024, 64), (4, 16, 4096, 128), (4, 8, 2048, 256),
-)  # fmt: skip
+from benchmarks.bench_attention import SHAPES, timed  # noqa: E402
+from benchmarks.paired import machine, write  # noqa: E402
 
 
 def contenders(batch: int, heads: int, length: int, size: int, causal: bool) -> dict[str, Callable[[], Any]]:
@@ -70,51 +66,39 @@ def contenders(batch: int, heads: int, length: int, size: int, causal: bool) -> 
     return calls
 
 
-def milliseconds(call: Callable[[], Any], calls: int) -> float:
-    """Of one of ``calls`` that follow each other."""
-    begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-    begin.record()
-    for _ in range(calls):
-        call()
-    end.record()
-    end.synchronize()
-    return begin.elapsed_time(end) / calls
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--out", type=Path)
-    parser.add_argument("--rounds", type=int, default=15)
+    parser.add_argument("--quick", action="store_true", help="fewer rounds")
     chosen = parser.parse_args()
     warnings.filterwarnings("ignore")
     print(torch.cuda.get_device_name(), "torch", torch.__version__)
-    rows, best = [], []
-    for batch, heads, length, size in SHAPES:
-        for causal in (False, True):
-            flops = 10 * batch * heads * length * length * size * (0.5 if causal else 1)
-            calls = contenders(batch, heads, length, size, causal)
-            single = {name: statistics.median(ms) for name, ms in race(calls, chosen.rounds).items()}
-            names = list(calls)
-            after = {name: [milliseconds(calls[name], 6) for _ in range(3)] for name in (*names, *reversed(names))}
-            row: dict[str, Any] = {
-                "batch": batch,
-                "heads": heads,
-                "length": length,
-                "head_size": size,
-                "causal": causal,
-            }
-            for name in names:
-                row |= {name: flops / single[name] / 1e9, f"{name}_sustained": flops / min(after[name]) / 1e9}
-            best.append(row["nvdsl"] / max(row[name] for name in names if name != "nvdsl"))
-            shown = "  ".join(f"{name} {row[name]:.0f} / {row[name + '_sustained']:.0f}" for name in names)
-            print(
-                f"{batch} x {heads} x {length} x {size} {'causal' if causal else 'full':6} {shown}  {best[-1]:.3f}",
-                flush=True,
-            )
-            rows.append(row)
-    print(f"over the faster of the others, single calls: {statistics.geometric_mean(best):.3f} (geometric mean)")
-    if chosen.out:
-        write(chosen.out, "bench_attention_backward.py", {"machine": machine(), "unit": "TFLOPS", "rows": rows})
+    rows, ratios = [], []
+    for shape in SHAPES:
+        row = measured(*shape, rounds=5 if chosen.quick else 15)
+        rows.append(row)
+        ratios.append([row["over_faster"], row["over_faster_sustained"]])
+        if chosen.out:
+            write(chosen.out, "bench_attention_backward.py", {"machine": machine(), "unit": "TFLOPS", "rows": rows})
+    means = [statistics.geometric_mean(x) for x in zip(*ratios, strict=True)]
+    least = [min(x) for x in zip(*ratios, strict=True)]
+    print("over the faster one: geometric mean {:.3f} single, {:.3f} call after call; least {:.3f}, {:.3f}".format(
+        *means, *least))  # fmt: skip
+
+
+def measured(batch: int, heads: int, length: int, size: int, causal: bool, rounds: int) -> dict[str, Any]:
+    """A row of the table, which is printed."""
+    work = 10 * batch * heads * length * length * size * (0.5 if causal else 1) / 1e9
+    times = timed(contenders(batch, heads, length, size, causal), rounds)
+    rates = {name: [work / ms for ms in each] for name, each in times.items()}
+    over = [mine / max(r[i] for name, r in rates.items() if name != "nvdsl") for i, mine in enumerate(rates["nvdsl"])]
+    text = "  ".join(f"{name} {one:.0f}/{more:.0f}" for name, (one, more) in rates.items())
+    kind = "causal" if causal else "full"
+    print(batch, heads, length, size, kind, text, "over the faster {:.3f}/{:.3f}".format(*over), flush=True)
+    row: dict[str, Any] = {"batch": batch, "heads": heads, "length": length, "head_size": size, "causal": causal}
+    for name, (one, more) in rates.items():
+        row |= {name: one, f"{name}_sustained": more}
+    return row | {"over_faster": over[0], "over_faster_sustained": over[1]}
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ its kernel was compiled from, and after a tuning, it does not, whoever keeps it.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Hashable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -95,7 +96,8 @@ class Launches:
         if seen is not None:
             if len(self._known) >= _MOST:
                 self._known.clear()
-            self._known[seen[0], rest] = launch
+            with contextlib.suppress(TypeError):  # something can't be hashed
+                self._known[seen[0], rest] = launch
 
     def clear(self) -> None:
         self._known.clear()

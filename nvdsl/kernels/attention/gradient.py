@@ -14,7 +14,8 @@ from nvdsl.kernels.arraylike import ArrayLike
 from nvdsl.kernels.attention import copies, options
 from nvdsl.kernels.attention.backward import Config, backward
 from nvdsl.kernels.attention.backward_wide import backward_wide
-from nvdsl.kernels.attention.heads import Heads, Operand
+from nvdsl.kernels.attention.heads import Heads, Operand, Reshaped
+from nvdsl.kernels.repeated import Numbers, Repeated
 from nvdsl.trace import decorated
 
 
@@ -58,53 +59,61 @@ def attention_backward(
 
     Raises ArgumentError for arrays and options that don't fit. (Dao, "FlashAttention-2", arXiv 2307.08691.)
     """
+    others = (True if x is None else x for x in (dk, dv))
+    arrays = (dout, q, k, v, out, lse, dq, *others, cu_seqlens_q, cu_seqlens_k)
+    rest = (causal, window, scale, softcap, deterministic, target)
+    known = _NUMBERS.of((q, k), rest)
+    if known is not None:
+        found = _CALLS.again(arrays, rest, stream, known)
+        if found is not None:
+            return found
     decorated.no_call("attention_backward")
     heads = Heads.of(q, k, v, cu_seqlens_q is not None, cu_seqlens_k is not None)
     lengths = options.Lengths.of(heads, cu_seqlens_q, cu_seqlens_k, None, None)
-    of_q, of_k, of_v = (x.argument for x in (heads.q, heads.k, heads.v))
     left, right = options.window(window, causal, heads.q.shape[1] + heads.k.shape[1])
     factor = options.number("scale", heads.size**-0.5 if scale is None else scale, -math.inf, "leave it out")
     cap = options.number("softcap", softcap, 0.0, "0 is no softcap")
+    of_q = heads.q.argument
     *outer, queries, many, _ = of_q.spec.shape
     shape = (*of_q.spec.shape[:-1], heads.value_size)
-    given = [_like("dout", dout, shape, heads.dtype), of_q, of_k, of_v, _like("out", out, shape, heads.dtype)]
+    of_out = [Operand(_like(name, x, shape, heads.dtype)) for name, x in (("dout", dout), ("out", out))]
     logarithms = _like("lse", lse, (*outer, many, queries), nv.f32)
-    results: list[Argument] = []
-    for name, made, of in (("dq", dq, of_q), ("dk", dk, of_k), ("dv", dv, of_v)):
-        one = Argument.output(name, made, of, of.spec.shape, heads.dtype)
-        if one.spec.dtype is not heads.dtype:
-            raise ArgumentError(
-                f"{name} is of {one.spec.dtype.name}", rule=f"it is of the type of q, {heads.dtype.name}"
-            )
-        for other in (*given, logarithms, *results):
-            one.check_apart(other)
-        results.append(one)
+    given = [of_out[0], *heads, of_out[1]]
+    read = [*(x.argument for x in given), logarithms, *lengths.arguments]
+    wanted = [_output(*each) for each in zip(("dq", "dk", "dv"), (dq, dk, dv), heads, strict=True)]
+    results = [x.argument for x in wanted]
+    apart = [(x, other, False) for i, x in enumerate(results) for other in (*read, *results[:i])]
+    for one, other, _ in apart:
+        one.check_apart(other)
     run: dict[str, Any] = {"stream": stream, "target": target}
-    if all(math.prod(x.spec.shape) for x in results):
-        wanted = list(map(Operand, results))
-        there = [x if x.fits_tma else x.beside() for x in wanted]
-        arrays = [*(Operand(x).readable(run).view() for x in given), _batched(logarithms), *(x.view() for x in there)]
-        starts = [None if x is None else x.view() for x in (lengths.q_starts, lengths.k_starts)]
+    if all(math.prod(x.shape) for x in wanted):
+        seen, there = [x.readable(run) for x in given], [x if x.fits_tma else x.beside() for x in wanted]
         numbers = factor, left or 0, right or 0, cap
-        bounded = (left is not None, right is not None)
-        chosen: dict[str, Any] = {"bounded": bounded, "capped": cap > 0.0, "ordered": bool(deterministic), **run}
-        if (
-            config := choose(
-                heads.size, heads.value_size, all(bounded) or cap > 0.0 or any(x is not None for x in starts)
-            )
-        ) is None:
-            backward_wide(*arrays, *starts, *numbers, **chosen)
+        bounded, starts = (left is not None, right is not None), lengths.views[:2]
+        constants: dict[str, Any] = {"bounded": bounded, "capped": cap > 0.0, "ordered": bool(deterministic)}
+        many_options = all(bounded) or cap > 0.0 or any(x is not None for x in starts)
+        kernel: Any = backward_wide
+        if (config := choose(heads.size, heads.value_size, many_options)) is not None:
+            kernel, constants["config"] = backward, config
+        arguments: list[Any] = [*seen, _batched(logarithms), *there, *starts, *numbers]
+        if seen == given and there == wanted:
+            _CALLS.run(kernel, arguments, constants, arrays, rest, stream, target, apart)
+            _NUMBERS.keep((q, k), rest, numbers)
         else:
-            backward(*arrays, *starts, *numbers, config=config, **chosen)
+            kernel(*(x.view() if hasattr(x, "view") else x for x in arguments), **constants, **run)
         for x, source in zip(wanted, there, strict=True):
             if x is not source:
                 copies.copy(source.view(), x.view(), **run)
     else:
-        for one in results:
-            if math.prod(one.spec.shape):
-                copies.nothing_seen(Operand(one).view(), None, **run)
-    dq, dk, dv = (one.result() for one in results)
+        for x in wanted:
+            if math.prod(x.shape):
+                copies.nothing_seen(x.view(), None, **run)
+    dq, dk, dv = (x.result() for x in results)
     return dq, dk, dv
+
+
+_CALLS = Repeated("dout q k v out lse dq dk dv cu_seqlens_q cu_seqlens_k", outputs="dq dk dv")
+_NUMBERS = Numbers()
 
 
 def choose(size: int, value_size: int, more: bool) -> Config | None:
@@ -117,10 +126,19 @@ def choose(size: int, value_size: int, more: bool) -> Config | None:
     return None
 
 
-def _batched(lse: Argument) -> Any:
+def _batched(lse: Argument) -> Reshaped:
     """The logarithms as (batch, heads, queries)."""
     shape, strides = lse.spec.shape, lse.spec.strides
-    return lse.view() if len(shape) == 3 else lse.view((1, *shape), (shape[0] * strides[0], *strides))
+    if len(shape) == 2:
+        shape, strides = (1, *shape), (shape[0] * strides[0], *strides)
+    return Reshaped(lse, shape, strides)
+
+
+def _output(name: str, array: Any, of: Operand) -> Operand:
+    found = Argument.output(name, array, of.argument, of.argument.spec.shape, of.dtype)
+    if found.spec.dtype is not of.dtype:
+        raise ArgumentError(f"{name} is of {found.spec.dtype.name}", rule=f"it is of the type of q, {of.dtype.name}")
+    return Operand(found)
 
 
 def _like(name: str, array: Any, shape: tuple[int, ...], dtype: nv.DType) -> Argument:
