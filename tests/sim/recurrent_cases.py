@@ -55,7 +55,7 @@ def gradients(steps=3, batch=3, hidden=72) -> Case:
     dh, dc = _drawn(batch, hidden), -_drawn(batch, hidden)
     saved, c = (_drawn(*s, dtype=np.float32) for s in ((steps, 4, batch, hidden), (steps + 1, batch, hidden)))
     out = [_nan(steps, 4, batch, hidden), _nan(batch, hidden), _nan(batch, hidden)]
-    config = Config(units=40, consumers=1, slice_cols=64, stages=3, halves=2)
+    config = Config(units=40, consumers=1, slice_cols=64, stages=3)
     given = [dy, w, saved, c[1:], c[0].astype(np.float16), dh, dc, out[0], None, *out[1:]]
     now, gates = (dh.astype(np.float64), dc.astype(np.float64)), [None] * steps
     wide = [c[0].astype(np.float16), *c[1:]]

@@ -4,9 +4,6 @@ As in `forward`, a block owns some hidden units and keeps their weights: here th
 the gradient of h is a product of the gradients of all gates with them. So blocks tell each other the gradients of their
 gates. What is left afterwards has no order: the gradients of inputs, weights and biases are products over all steps.
 
-All gates are several times what h is. So two blocks of a cluster own the columns of both for a half of the gates each,
-which is as much shared memory, and add up what they have (`halves`): half as much comes in.
-
     producer     one thread for each consumer: wait for the gradients of a step, load their slices
     consumer     dh, dc -> gradients of the gates, tell them, read for the next step, multiply and write them: dh
 """
@@ -21,7 +18,6 @@ import nvdsl as nv
 from nvdsl.kernels.recurrent.cells import Cell
 from nvdsl.kernels.recurrent.config import Config
 from nvdsl.kernels.recurrent.exchange import ROWS, Exchange, keep_columns, part_of
-from nvdsl.kernels.recurrent.halves import Halves
 from nvdsl.kernels.recurrent.shapes import AllGates, State, States
 
 
@@ -52,29 +48,24 @@ def backward(
     h; ``start``: the same at first (None: zeros). ``reverse``, and rows of the batch: as in `forward.forward`.
     """
     steps, batch, hidden = dy.shape
-    units, consumers, halves = config.units, config.consumers, config.halves
-    writers, columns = config.writers(hidden), config.units * config.halves
+    units, consumers, writers = config.units, config.consumers, config.writers(hidden)
     exchange = Exchange(
         batch, cell.gates, hidden, weight.dtype, writers=writers, consumers=consumers, slice_cols=config.slice_cols,
         stages=config.stages,
     )  # fmt: skip
 
-    most = nv.cdiv(exchange.slices, halves)
-
-    @nv.kernel(grid=writers * nv.cdiv(batch, consumers * ROWS), block=config.threads, cluster=halves)
+    @nv.kernel(grid=writers * nv.cdiv(batch, consumers * ROWS), block=config.threads)
     def kernel() -> None:
         tile, number = nv.block_id.x // writers, nv.block_id.x % writers
-        first, rank = number * units, number % halves
-        low, count = rank * most, nv.min(exchange.slices - rank * most, most)
+        first = number * units
         exchange.allocate()
-        weights = keep_columns(weight, columns, first - rank * units, config.slice_cols, wide, low, most)
-        sums = Halves(units, consumers) if halves > 1 else None
-        nv.cluster_sync() if halves > 1 else nv.sync_threads()
+        weights = keep_columns(weight, units, first, config.slice_cols, wide)
+        nv.sync_threads()
 
         def produce(me: Any) -> None:
             state = exchange.producer_state()
             for step in nv.range(steps, unroll=False):
-                state = exchange.load(me, state, step, tile * consumers + me, low, count)
+                state = exchange.load(me, state, step, tile * consumers + me)
 
         def consume(me: Any) -> None:
             group = tile * consumers + me
@@ -119,9 +110,9 @@ def backward(
                 kept, gradient, before = of_step(nv.min(step + 1, steps - 1))
 
                 acc, position = exchange.multiply(
-                    me, position, weights, columns, functools.partial(write, time, of_x, of_h), count
+                    me, position, weights, units, functools.partial(write, time, of_x, of_h)
                 )
-                d = [(acc if sums is None else sums.add(acc, me, step)) + d[0], *d[1:]]
+                d = [acc + d[0], *d[1:]]
             for part, out in zip(d, (dh_0, dc_0), strict=False):
                 part.store(out, (row, first), clip=True)
 
@@ -132,7 +123,5 @@ def backward(
         else:
             nv.setmaxnreg_inc(232)
             consume(nv.warpgroup_id() - 1)
-        if halves > 1:
-            nv.cluster_sync()
 
     kernel()

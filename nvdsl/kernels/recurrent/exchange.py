@@ -69,15 +69,13 @@ class Exchange:
             place = element_address(self.counters, (group * APART,), (1,), GLOBAL)
             atomic("add", place, 1, nv.i32, order="release")
 
-    def load(
-        self, me: Any, state: nv.PipelineState, step: Any, group: Any, first: Any = 0, count: Any = None
-    ) -> nv.PipelineState:
-        """Wait for all columns of the rows of ``step``, and bring ``count`` slices of them, from ``first`` on (default:
-        all), into the ring of consumer ``me``. By one thread. Returns the ring's next position."""
+    def load(self, me: Any, state: nv.PipelineState, step: Any, group: Any) -> nv.PipelineState:
+        """Wait for all columns of the rows of ``step``, and bring them into the ring of consumer ``me``, slice by
+        slice. By one thread. Returns the ring's next position."""
         while memory.load_acquire(self.counters, group * APART) < (step + 1) * self.writers:
             pass
         nv.fence_proxy_async("global")
-        for k in nv.range(first, self.slices if count is None else first + count, unroll=False):
+        for k in nv.range(self.slices, unroll=False):
             slot = self._slot(me, state)
             at = (step & 1, k // self.of_kind, group * ROWS, k % self.of_kind * self.slice_cols)
             self.map.load(self.slots[slot.stage], self.ring.acquire(slot), at)
@@ -85,20 +83,18 @@ class Exchange:
         return state
 
     def multiply(
-        self, me: Any, state: nv.PipelineState, weights: nv.TileStack, cols: int, meanwhile: Callable[[], None],
-        count: Any = None,
-    ) -> tuple[nv.Accumulator, nv.PipelineState]:  # fmt: skip
-        """The product of ``count`` slices (default: all) of a group's rows with ``weights``: a tile of ``cols`` rows
-        for each, K contiguous. By one warpgroup. ``meanwhile``: what it does while the first slice is multiplied.
-        Returns the sums, which are there, and the ring's next position."""
+        self, me: Any, state: nv.PipelineState, weights: nv.TileStack, cols: int, meanwhile: Callable[[], None]
+    ) -> tuple[nv.Accumulator, nv.PipelineState]:
+        """The product of a group's rows with ``weights``: a tile of ``cols`` rows for each slice, K contiguous. By one
+        warpgroup. ``meanwhile``: what it does while the first slice is multiplied. Returns the sums, which are there,
+        and the ring's next position."""
         slot = self._slot(me, state)
         self.ring.wait(slot)
         acc = nv.accumulator(ROWS, cols)
         acc += self.slots[slot.stage] @ weights[0].T
         meanwhile()
         last, state = state, state.next()
-        slices = self.slices if count is None else count
-        for k in nv.range(1, slices, unroll=False) if weights.shape[0] > 1 else ():
+        for k in nv.range(1, self.slices, unroll=False) if weights.shape[0] > 1 else ():
             slot = self._slot(me, state)
             self.ring.wait(slot)
             acc += self.slots[slot.stage] @ weights[k].T
@@ -133,23 +129,20 @@ def keep(weight: nv.Array, units: int, first: nv.Int, slice_cols: int, wide: int
     return tiles
 
 
-def keep_columns(
-    weight: nv.Array, units: int, first: nv.Int, slice_cols: int, wide: int, start: nv.Int, count: int
-) -> nv.TileStack:
+def keep_columns(weight: nv.Array, units: int, first: nv.Int, slice_cols: int, wide: int) -> nv.TileStack:
     """The same of ``units`` columns of ``weight``, [kinds, units, columns]: a tile for each slice of a kind's units,
-    the columns as rows. Of all slices ``count`` from ``start`` on."""
+    the columns as rows."""
     kinds, hidden, columns = weight.shape
     slices, across = nv.cdiv(hidden, slice_cols), units // wide
-    tiles = nv.smem((count, units, slice_cols), weight.dtype, swizzle=128)
-    for number in nv.range(count, unroll=False):
-        k = start + number
+    tiles = nv.smem((kinds * slices, units, slice_cols), weight.dtype, swizzle=128)
+    for k in nv.range(kinds * slices, unroll=False):
         for i in nv.range(nv.thread_id.x, slice_cols * across, nv.block_dim.x, unroll=4):
             unit, col = k % slices * slice_cols + i // across, i % across * wide
             found = nv.vector([0.0] * wide, weight.dtype)
-            if (k < kinds * slices) & (unit < hidden) & (first + col < columns):
+            if (unit < hidden) & (first + col < columns):
                 found = weight.vector((k // slices, unit, first + col), wide)
             for j in range(wide):
-                tiles[number][col + j, i // across] = found[j]
+                tiles[k][col + j, i // across] = found[j]
     nv.fence_proxy_async()
     return tiles
 

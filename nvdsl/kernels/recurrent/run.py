@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Hashable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import nvdsl as nv
@@ -35,7 +36,8 @@ class Run:
 
     def new(self, name: str, like: Argument, shape: tuple[int, ...], dtype: nv.DType) -> Argument:
         """A new array beside ``like``: a result, or what lies between launches."""
-        made = Argument.output(name, None, like, shape, dtype)
+        with _allocating(like.memory[2], self.stream):
+            made = Argument.output(name, None, like, shape, dtype)
         self._numbers[id(made)] = len(self._all)
         self._all.append(made)
         return made
@@ -106,7 +108,8 @@ class Calls:
 
     def again(self, arrays: Sequence[Any], rest: Hashable, stream: Stream | None) -> list[Any] | None:
         """The results of a call like one before; None where there was none. ``rest``: whatever else decides."""
-        made = self._launches.launch((*arrays, None), rest, stream)
+        with _allocating(arrays[0], stream):
+            made = self._launches.launch((*arrays, None), rest, stream)
         if made is None:
             return None
         results, every = made
@@ -124,12 +127,23 @@ class Calls:
         return [array.result() for array in results]
 
 
+def _allocating(like: Any, stream: Stream | None) -> AbstractContextManager[Any]:
+    """Let CuPy take the memory of new arrays beside ``like`` from that of ``stream``, and so give it out anew to later
+    work of this stream alone. Its own current stream knows nothing of a stream that a call is given."""
+    cupy = sys.modules.get("cupy")
+    if stream is None or cupy is None or not isinstance(like, cupy.ndarray):
+        return nullcontext()
+    return cupy.cuda.ExternalStream(streams.resolve(stream), like.data.device_id)
+
+
 def _hold(made: Sequence[Any], stream: Stream | None) -> None:
     """Let torch give out no memory of these arrays anew before ``stream`` has come here: it knows of its own current
     stream alone. What lies between launches is dropped when the call returns."""
     torch = sys.modules.get("torch")
-    if stream is not None and torch is not None:
+    if stream is None or torch is None:
+        return
+    tensors = [array for array in made if isinstance(array, torch.Tensor) and array.is_cuda]
+    if tensors:
         ours = torch.cuda.ExternalStream(streams.resolve(stream))
-        for array in made:
-            if isinstance(array, torch.Tensor) and array.is_cuda:
-                array.record_stream(ours)
+        for tensor in tensors:
+            tensor.record_stream(ours)

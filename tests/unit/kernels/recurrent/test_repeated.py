@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 
+import numpy as np
 import pytest
 
 import nvdsl as nv
@@ -23,6 +25,30 @@ def afresh(gpu, torch, monkeypatch):
     made = itertools.count(0x9000000, 0x100000)
     torch.float32, torch.float16 = "float32", "float16"
     torch.empty = lambda shape, dtype, device: _of(torch, next(made), *shape, dtype=dtype)
+
+
+@pytest.fixture
+def cupy(monkeypatch):
+    """CuPy whose arrays say in ``taken`` on which stream their memory was taken."""
+    cupy, made = libraries.install_cupy(monkeypatch), itertools.count(0x9000000, 0x100000)
+    cupy.current, cupy.taken, usual = 0x61, [], 0x61
+
+    @contextlib.contextmanager
+    def stream(handle, device):
+        cupy.current = handle
+        yield
+        cupy.current = usual
+
+    def empty(shape, dtype):
+        cupy.taken.append(cupy.current)
+        return array(dtype, shape, packed_strides(tuple(shape)), 0, next(made))
+
+    def array(dtype, shape, strides, device, address):
+        return cupy.ndarray(dtype, shape, [n * np.dtype(dtype).itemsize for n in strides], device, address)
+
+    cupy.cuda.ExternalStream, cupy.cuda.Device = stream, lambda device: contextlib.nullcontext()
+    cupy.Tensor, cupy.empty = array, empty
+    return cupy
 
 
 def _of(torch, address, *shape, dtype="float16"):
@@ -76,6 +102,15 @@ def test_layers_and_directions_launch_again(gpu, torch, monkeypatch):
         assert y.shape == (STEPS, BATCH, 2 * HIDDEN) and end.shape == (4, BATCH, HIDDEN)
         of_direction = {end.data_ptr() + 2 * BATCH * HIDDEN * i for i in range(4)}  # f16
         assert {y.data_ptr(), y.data_ptr() + 2 * HIDDEN, *of_direction} <= found
+
+
+def test_memory_of_cupy_belongs_to_the_stream_that_is_given(gpu, cupy):
+    for stream in (0x77, 0x77, 0x78, None, None):
+        x, weights, state = _lstm(cupy, 0x100000)
+        before, launched, expected = len(cupy.taken), len(gpu.launches), {stream or cupy.current}
+        nv.lstm(x, weights, state, save=True, stream=stream, target="gpu")
+        assert set(cupy.taken[before:]) == expected
+        assert {launch.stream for launch in gpu.launches[launched:]} == expected
 
 
 def test_a_cell_launches_again(gpu, torch, monkeypatch):
