@@ -44,6 +44,7 @@ def kernel(
     cluster: Block = 1,
     programmatic: bool = False,
     blocks_per_sm: int = 1,
+    non_portable: bool = False,
 ) -> Callable[[Callable[P, None]], Callable[P, None]]:
     """Decorate a device function inside a host function; calling it launches it.
 
@@ -55,6 +56,8 @@ def kernel(
       before it uses what that one wrote (CUDA programming guide, programmatic dependent launch).
     * ``blocks_per_sm``: so many blocks shall fit on an SM together. ptxas then gives each thread no more registers than
       that leaves (PTX ISA, ``.minnctapersm``). Shared memory is the kernel's to keep small enough.
+    * ``non_portable``: the cluster may have more than 8 blocks, up to 16, as an H100 and an H200 take them
+      (CUDA programming guide, non-portable cluster sizes).
 
     The function may take arguments, and may use the host function's arrays, tensor maps and scalars directly. It
     returns nothing. Its shared memory is what its `nv.smem` and mbarriers add up to.
@@ -86,7 +89,7 @@ def kernel(
                 )
             launched()
             scope.outside(f"kernel `{function.__name__}` was launched", "launch it in the host function")
-            info = describe_launch(function.__name__, grid, block, cluster)
+            info = describe_launch(function.__name__, grid, block, cluster, non_portable)
             _check_blocks_per_sm(blocks_per_sm, info.threads)
             if any(isinstance(blocks, int) and blocks == 0 for blocks in info.grid):
                 return  # nothing to do, as for a traced size that is 0 when the host function runs
@@ -102,12 +105,14 @@ def kernel(
     return decorate
 
 
-def describe_launch(name: str, grid: Grid, block: Block, cluster: Block) -> scope.Kernel:
+def describe_launch(
+    name: str, grid: Grid, block: Block, cluster: Block, non_portable: bool = False
+) -> scope.Kernel:
     """Check the sizes of a launch. Raises TraceError where the hardware has no such launch."""
     blocks, threads, together = _three(grid, "grid"), _known(block, "block"), _known(cluster, "cluster")
     _check_grid(blocks)
     _check_block(threads)
-    _check_cluster(blocks, together)
+    _check_cluster(blocks, together, non_portable)
     symbol = re.sub(r"[^A-Za-z0-9_$]", "_", name)  # a lambda's name, é: PTX has no such identifiers
     return scope.Kernel(symbol, blocks, threads, together, converted=lambda function: resolve(function, convert))
 
@@ -174,13 +179,15 @@ def _check_blocks_per_sm(blocks: int, threads: int) -> None:
         )
 
 
-def _check_cluster(grid: tuple[Int, Int, Int], cluster: tuple[int, int, int]) -> None:
+def _check_cluster(grid: tuple[Int, Int, Int], cluster: tuple[int, int, int], non_portable: bool) -> None:
     size = cluster[0] * cluster[1] * cluster[2]
-    if size > arch.MAX_CLUSTER_SIZE:
+    most = arch.MAX_CLUSTER_SIZE_NON_PORTABLE if non_portable else arch.MAX_CLUSTER_SIZE
+    if size > most:
+        where = "with non_portable=True" if non_portable else "on every Hopper GPU"
         raise trace_error(
             f"a cluster of {size} blocks",
-            rule=f"a cluster has at most {arch.MAX_CLUSTER_SIZE} blocks on every Hopper GPU (CUDA programming guide)",
-            fix="use 2, 4 or 8 blocks",
+            rule=f"a cluster has at most {most} blocks {where} (CUDA programming guide)",
+            fix="use 2, 4 or 8 blocks" + ("" if non_portable else "; up to 16 with non_portable=True"),
         )
     for axis, blocks, per in zip("xyz", grid, cluster, strict=True):
         if isinstance(blocks, int) and blocks % per:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from nvdsl.errors import ArgumentError
 
 MOST_SPLITS = 128
+CLUSTERS = (2, 4, 8, 16)
+"""Blocks that may share the keys of a tile."""
 LARGE = 2.0**14
 """The sum of a thread's part of a row from which on new maxima are found: an f16 still holds each of its terms."""
 SHARED_MEMORY = 227 * 1024
@@ -32,7 +33,10 @@ class Config:
 
     ``lazy``: of a tile of keys that are all seen, no maxima are found: those of before are subtracted, unless a sum
     grows beyond ``LARGE``. Elsewhere O is scaled where a row's maximum has grown by more than ``rescale_at``, as a
-    logarithm to base 2. Either changes nothing but the scale of P and O."""
+    logarithm to base 2. Either changes nothing but the scale of P and O.
+
+    ``cluster``: blocks that share the keys of a tile; they add up their sums through shared memory. ``blocks_per_sm``:
+    so many shall fit."""
 
     sizes: tuple[int, int] = (128, 128)
     tile_n: int = 128
@@ -47,6 +51,9 @@ class Config:
     pack: int = 1
     page: int = 0
     lazy: bool = False
+    k_first: bool = False
+    cluster: int = 1
+    blocks_per_sm: int = 1
     rescale_at: float = 8.0
 
     @staticmethod
@@ -55,8 +62,16 @@ class Config:
         return 128 if size % 64 == 0 else 64
 
     @property
+    def room_for_sums(self) -> bool:
+        """Whether a block's sums, in f32, fit where its tiles of keys and values are."""
+        size, value_size = self.sizes
+        return 128 * self.consumers * value_size <= self.tile_n * (self.k_stages * size + self.stages * value_size)
+
+    @property
     def registers(self) -> tuple[int, int]:
         """Of a thread of the producer's warpgroup, and of a consumer. (The producer needs more than 24.)"""
+        if self.blocks_per_sm == 2:
+            return 40, 216
         return {1: (56, 256 - 16), 2: (40, 232), 3: (32, 160)}[self.consumers]
 
 
@@ -72,30 +87,35 @@ def choose(
     """
     sizes, group = (padded(size), padded(value_size)), heads // kv_heads
     widest = max(sizes)
+    pack, consumers = _rows(queries // (2 if packed else 1), group, 3 if widest == 64 and not told else 2)
+    tiles = batch * kv_heads * -(-group // pack) * -(-queries // (64 * consumers // pack))
+    few = consumers == 1 and widest <= 128 and not told
     tile_n = {64: 128, 96: 128, 128: 128, 192: 112, 256: 80}[widest]
     if told:  # each score takes registers for its place, too
         tile_n = 64 if widest <= 128 else 32
-    tile_n, page = (_paged(page, tile_n), page) if page else (tile_n, 0)
-    pack, consumers = _rows(queries // (2 if packed else 1), group, 3 if widest == 64 and not told else 2)
-    tiles = batch * kv_heads * -(-group // pack) * -(-queries // (64 * consumers // pack))
-    if splits is None:
-        splits = _splits(tiles, -(-keys // tile_n), sms)
-    persistent = tiles > sms and splits == 1 and not (packed or page or widest > 128 and bounded)
+    tile_n = _tile_of_keys(64 if few else tile_n, tile_n, page)
     config = Config(
         sizes,
         tile_n,
         consumers,
-        stages=4 if widest == 64 else 2,
-        k_stages={64: 4, 96: 3, 128: 3}.get(widest, 2),
-        q_stages=2 if widest == 64 else 1,
-        blocks=sms if persistent else 0,
-        queue=persistent and bounded,
+        stages=3 if few else 4 if widest == 64 else 2,
+        k_stages=3 if few else {64: 4, 96: 3, 128: 3}.get(widest, 2),
+        q_stages=2 if widest == 64 and not few else 1,
         pingpong=consumers == 2 and widest <= 128,
-        q_registers=64 < widest <= 128 and not told,
+        q_registers=64 < widest <= 128 and not (told or few),
         pack=pack,
         page=min(page, tile_n),
         lazy=widest <= 128 and not told,
+        blocks_per_sm=2 if few else 1,
     )
+    if splits is None or splits in CLUSTERS:
+        cluster, splits = _splits(tiles, -(-keys // tile_n), sms) if splits is None else (splits, 1)
+        if config.room_for_sums:
+            config = replace(config, cluster=cluster)
+        else:
+            splits *= cluster
+    if tiles > sms and splits == config.cluster == 1 and not (packed or page or few or widest > 128 and bounded):
+        config = replace(config, blocks=sms, queue=bounded)
     return config, splits
 
 
@@ -109,27 +129,26 @@ def _rows(queries: int, group: int, consumers: int) -> tuple[int, int]:
     return pack, min(consumers, -(-queries * pack // 64))
 
 
-def _paged(page: int, most: int) -> int:
-    """Keys of a tile: whole pages, or a whole part of one."""
-    for tile_n in range(most, 0, -16):
-        if page % 8 == 0 and (page % tile_n == 0 or tile_n % page == 0):
-            return tile_n
-    raise ArgumentError(
-        f"pages of {page} keys", rule="pages have a multiple of 8 keys, and fit into tiles of 16 to 128 keys",
-        fix="pages of 16, 32, 64, 128, 256 keys",
-    )  # fmt: skip
+def _tile_of_keys(wanted: int, most: int, page: int) -> int:
+    """Keys of a tile. Of paged ones: whole pages, or a whole part of one."""
+    if not page:
+        return wanted
+    fitting = [n for n in range(16, most + 1, 16) if page % 8 == 0 and (page % n == 0 or n % page == 0)]
+    if not fitting:
+        raise ArgumentError(
+            f"pages of {page} keys",
+            rule="pages have a multiple of 8 keys, and fit into tiles of 16 to 128 keys",
+            fix="pages of 16, 32, 64, 128, 256 keys",
+        )
+    return min(fitting, key=lambda n: abs(n - wanted))
 
 
-def _splits(tiles: int, steps: int, sms: int) -> int:
-    """Parts of the keys: one where the tiles fill four fifths of the SMs; else the fewest of those within 85 % of the
-    best use of all rounds of blocks."""
-    if tiles >= 0.8 * sms or steps < 4:
-        return 1
-
-    def used(splits: int) -> float:
-        rounds = tiles * splits / sms
-        return rounds / math.ceil(rounds)
-
-    counts = range(1, min(MOST_SPLITS, steps // 2) + 1)
-    best = max(map(used, counts))
-    return next(n for n in counts if used(n) >= 0.85 * best)
+def _splits(tiles: int, steps: int, sms: int) -> tuple[int, int]:
+    """Blocks of a cluster that share the keys of a tile, and into how many parts they are split otherwise: 1, where the
+    tiles fill four fifths of the SMs; else as many as fill them. What no cluster has room for, another kernel adds up."""
+    if tiles >= 0.8 * sms or steps < 2:
+        return 1, 1
+    cluster = next((n for n in CLUSTERS if tiles * n >= 0.8 * sms), CLUSTERS[-1])
+    if tiles * cluster < 0.4 * sms and steps > 4 * cluster:
+        return 1, min(MOST_SPLITS, steps // 2, sms // tiles)
+    return min(cluster, 1 << (steps.bit_length() - 1)), 1

@@ -7,14 +7,15 @@ one multiplies while the other computes exponentials (Shah et al., "FlashAttenti
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import nvdsl as nv
-from nvdsl.kernels.attention import results, sequences
-from nvdsl.kernels.attention.config import LARGE, Config
+from nvdsl.kernels.attention import sequences
+from nvdsl.kernels.attention.config import Config
 from nvdsl.kernels.attention.load import Loads
-from nvdsl.kernels.attention.scores import LOG2_E, Rows, ScoreKind, Scores
+from nvdsl.kernels.attention.online import Online
+from nvdsl.kernels.attention.results import Results
+from nvdsl.kernels.attention.scores import Rows, ScoreKind, Scores
 from nvdsl.kernels.attention.sequences import Sequences
 from nvdsl.kernels.attention.tiles import Rounds, Sight, Tiles
 from nvdsl.kernels.blocks.clamped_index import opaque
@@ -62,25 +63,28 @@ def attention(
     is (parts, batch, heads, queries), f32; parts is 1 beside ``o``.
     """
     (_, _, kv_heads, group, _), (d, dv) = q.shape, config.sizes
-    tile_m, tile_n, consumers, pack = 64 * config.consumers, config.tile_n, config.consumers, config.pack
+    tile_n, consumers, pack = config.tile_n, config.consumers, config.pack
+    tile_m = 64 * consumers
     ways = Sequences(q, k, q_starts, k_starts, used, table)
+    shares: Any = config.cluster if config.cluster > 1 else None if parts is None else splits  # of the keys
     tiles = Tiles(
         ways, kv_heads, group, tile_m // pack, pack, (d + dv) * q.dtype.bytes, bounded[1],
-        None if parts is None else splits,
+        shares,
     )  # fmt: skip
+    skips = ways.packed and config.cluster == 1  # tiles without queries; the blocks of a cluster meet, and don't
     blocks = nv.min(tiles.count, config.blocks) if config.blocks else tiles.count
     counter = nv.zeros(1, nv.i32) if config.queue else None
     loads = Loads(q, k, v, config, ways)
-    o_tma = None
-    if o is not None and not ways.packed:
-        o_tma = nv.TMA(o, tile=(1, 64 // pack, 1, pack, dv), swizzle=config.swizzle(dv))
+    results = Results(o, parts, lse, config, ways, group)
 
-    @nv.kernel(grid=blocks, block=128 * (1 + consumers))
+    @nv.kernel(
+        grid=blocks, block=128 * (1 + consumers), cluster=config.cluster, non_portable=config.cluster > 8,
+        blocks_per_sm=config.blocks_per_sm,
+    )  # fmt: skip
     def attention_forward() -> None:
-        Q, K, V = loads.allocate()
-        apart = d != dv or config.q_registers  # results have shared memory of their own
-        staged = Q if not apart or o is None else nv.smem((1, tile_m, dv), o.dtype, swizzle=config.swizzle(dv))
-        q_ring, k_ring, v_ring = loads.q_ring, loads.k_ring, loads.v_ring
+        loads.allocate()
+        results.allocate(loads)
+        q_ring, v_ring = loads.q_ring, loads.v_ring
         if counter is not None:
             rounds: Any = nv.TileQueue(counter, tiles.count, readers=4 * consumers, sync=False)
         else:
@@ -93,7 +97,7 @@ def attention(
             place = tiles.place(tile, whole_warp)
             way = ways.of(place.batch, whole_warp)
             sight = Sight(way.queries, way.keys, left if bounded[0] else None, right if bounded[1] else None)
-            parted = {} if parts is None else {"split": place.split, "splits": splits}
+            parted = {} if shares is None else {"split": place.split, "splits": shares}
             return place, way, sight, sight.steps(place.first, tiles.positions, tile_n, **parted)
 
         def produce() -> None:
@@ -108,173 +112,59 @@ def attention(
                     work = following
             else:
                 place, way, _, steps = at(work.tile, False)
-                if not ways.packed or place.first < way.queries:
+                if not skips or place.first < way.queries:
                     loads.load(states, place, way, steps)
 
         def consume(me: Any) -> None:
             lane = nv.lane_id()
             scored = Scores(scores, scale, softcap, bias, operands)
-            factor = scored.factor
-
-            def step(acc: Any, p: Any, m: Any, total: Any, ks: Any, vs: Any, tile_q: Any, rows: Any, key: Any,
-                     masked: bool) -> Any:  # fmt: skip
-                """A tile of keys, of which the first one is ``key``. ``masked``: some are not to be seen. ``p``: of the
-                step before, ``m``, ``total``: maxima and sums of the rows so far."""
-                k_ring.wait(ks)
-                if turns is not None:
-                    turns.wait(me)
-                s = nv.accumulator(64, tile_n)
-                s += tile_q @ K[ks.stage].T
-                acc += p @ V[vs.stage]
-                if turns is not None:
-                    turns.pass_on(me)
-                nv.wgmma_wait(1)
-                k_ring.release(ks, lane == 0)
-                s = scored.of(s, rows, key, masked)
-                grown = nv.maximum(m, s.max(axis=1))
-                needed = nv.vote_any((grown - m) * factor > config.rescale_at)
-                grown = nv.where(needed, grown, m)
-                base = (nv.where(grown == -math.inf, 0.0, grown) if masked or scores.told else grown) * factor
-                scaled = nv.math.exp2_approx(m * factor - base)
-                weights = nv.math.exp2_approx(s * factor - base[:, None])
-                total = total * scaled + weights.sum(axis=1, partial=True)
-                nv.sched_barrier(total)
-                v_ring.wait(vs.next())
-                nv.wgmma_wait(0)
-                v_ring.release(vs, lane == 0)
-                if needed:
-                    acc = acc * scaled[:, None]
-                return acc, weights.to(v.dtype), grown, total, ks.next(), vs.next()
-
-            def lazy_step(
-                acc: Any, p: Any, m: Any, total: Any, ks: Any, vs: Any, tile_q: Any, rows: Any, key: Any
-            ) -> Any:
-                """A tile of keys that are all seen: the maxima of before are subtracted, unless sums grow large."""
-                k_ring.wait(ks)
-                if turns is not None:
-                    turns.wait(me)
-                s = nv.accumulator(64, tile_n)
-                s += tile_q @ K[ks.stage].T
-                acc += p @ V[vs.stage]
-                if turns is not None:
-                    turns.pass_on(me)
-                nv.wgmma_wait(1)
-                s = scored.of(s, rows, key, False)
-                base = m * factor  # -infinity gives infinite weights, which are large
-                weights = nv.math.exp2_approx(s * factor - base[:, None])
-                part = weights.sum(axis=1, partial=True)
-                nv.sched_barrier(part)
-                large = nv.named_barrier_any(1 + me, 128, ~(sum(part.of_this_thread()) < LARGE))
-                v_ring.wait(vs.next())
-                nv.wgmma_wait(0)
-                v_ring.release(vs, lane == 0)
-                p = weights.to(v.dtype)
-                before = total
-                total = before + part
-                if nv.vote_any(large):  # ptxas knows then that a warp's lanes go the same way
-                    s = nv.accumulator(64, tile_n)
-                    s += tile_q @ K[ks.stage].T
-                    nv.wgmma_wait(0)
-                    s = scored.of(s, rows, key, False)
-                    grown = nv.maximum(m, s.max(axis=1))
-                    base = nv.where(grown == -math.inf, 0.0, grown) * factor
-                    scaled = nv.math.exp2_approx(m * factor - base)
-                    weights = nv.math.exp2_approx(s * factor - base[:, None])
-                    p, total = weights.to(v.dtype), before * scaled + weights.sum(axis=1, partial=True)
-                    acc, m = acc * scaled[:, None], grown
-                k_ring.release(ks, lane == 0)
-                return acc, p, m, total, ks.next(), vs.next()
+            online = Online(config, loads, scored, turns, me)
 
             def attend(tile: Any, states: Any) -> Any:
                 """All keys that a tile of queries sees."""
                 qs, ks, vs = states
                 place, way, sight, steps = at(tile)
                 rows = Rows(place, place.first + me * (64 // pack), group, pack)
-                rows.see(sight, None if parts is None else steps.end)
+                rows.see(sight, None if shares is None else steps.end)
                 (key,) = opaque(steps.top * tile_n)  # LLVM would keep the mask of the first tile for the next one
 
                 q_ring.wait(qs)
-                tile_q: Any = Q[qs.stage].rows(me * 64, 64)
+                tile_q: Any = loads.Q[qs.stage].rows(me * 64, 64)
                 if config.q_registers:
                     tile_q = nv.fragment(tile_q).operand()
                     nv.sync_warp()
                     q_ring.release(qs, lane == 0)
-                k_ring.wait(ks)
-                s = nv.accumulator(64, tile_n)
-                s += tile_q @ K[ks.stage].T
-                nv.wgmma_wait(0)
-                k_ring.release(ks, lane == 0)
-                ks = ks.next()
-                s = scored.of(s, rows, key, True)
-                m = s.max(axis=1)
-                base = nv.where(m == -math.inf, 0.0, m) * factor
-                weights = nv.math.exp2_approx(s * factor - base[:, None])
-                p, total = weights.to(v.dtype), weights.sum(axis=1, partial=True)
-                acc = nv.accumulator(64, dv)
+                sums = online.first(tile_q, ks, vs, rows, key)
                 v_ring.wait(vs)
                 if ways.ragged:
-                    loads.clear(V[vs.stage], way.keys - key, me)
+                    loads.clear(loads.V[vs.stage], way.keys - key, me)
 
                 if bounded[1]:  # a loop of its own: an `if` would take the rings out of uniform registers
                     for _ in nv.range(steps.masked - 1, unroll=False):
                         key = key - tile_n
-                        acc, p, m, total, ks, vs = step(acc, p, m, total, ks, vs, tile_q, rows, key, True)
+                        sums = online.step(sums, tile_q, rows, key, True)
                 for _ in nv.range(steps.count - steps.masked - steps.masked_last, unroll=False):
                     if scores.told:
                         key = key - tile_n
                     if config.lazy:
-                        acc, p, m, total, ks, vs = lazy_step(acc, p, m, total, ks, vs, tile_q, rows, key)
+                        sums = online.lazy_step(sums, tile_q, rows, key)
                     else:
-                        acc, p, m, total, ks, vs = step(acc, p, m, total, ks, vs, tile_q, rows, key, False)
+                        sums = online.step(sums, tile_q, rows, key, False)
                 if bounded[0]:
                     key = (steps.top - steps.count + 1 + steps.masked_last) * tile_n
                     for _ in nv.range(steps.masked_last, unroll=False):
                         key = key - tile_n
-                        acc, p, m, total, ks, vs = step(acc, p, m, total, ks, vs, tile_q, rows, key, True)
-                acc += p @ V[vs.stage]
-                whole = total.total()
-                nothing = whole == 0.0
-                inverse = nv.math.rcp_approx(whole)
+                        sums = online.step(sums, tile_q, rows, key, True)
+                acc, p, m, total, ks, vs = sums
+                acc += p @ loads.V[vs.stage]
+                total = total.total()
+                inverse = nv.math.rcp_approx(total)
                 nv.wgmma_wait(0)
                 v_ring.release(vs, lane == 0)
-                out = nv.where(nothing[:, None], 0.0, acc * inverse[:, None])
 
-                # Found anew, so that no registers hold it during the loops.
-                tile, my = opaque(tile, me)
+                tile, my = opaque(tile, me)  # found anew, so that no registers hold its place during the loops
                 place, way, _, _ = at(tile)
-                query = place.first + my * (64 // pack)
-                rows = Rows(place, query, group, pack)
-                part = () if parts is None else (place.split,)
-
-                def placed(row: Any) -> Any:
-                    _, at = rows.of(row)
-                    inside = (at < way.queries) & (place.shared + row % pack < group)
-                    return (*part, way.q_batch, way.q_first + at, place.kv_head, place.shared + row % pack), inside
-
-                if parts is not None:
-                    results.store_sums(out, parts, placed)
-                else:
-                    tile_o = staged[0 if apart else qs.stage].rows(my * 64, 64)
-                    if o_tma is not None and apart:  # the tile of before is being stored, maybe
-                        nv.bulk_wait_group(0, read=True)
-                        nv.named_barrier_sync(1 + me, 128)
-                    out.store(tile_o)  # Q's rows of this warpgroup have been read
-                    nv.fence_proxy_async()
-                    if o_tma is None and o is not None:
-                        results.store_rows(tile_o, o, placed)
-                    elif o_tma is not None:
-                        nv.named_barrier_sync(1 + me, 128)
-                        if nv.warpgroup_thread() == 0:
-                            o_tma.store(tile_o, (place.batch, query, place.kv_head, place.shared, 0))
-                            nv.bulk_commit_group()
-                if lse is not None:
-                    logs = m * scored.unit + nv.math.log2_approx(whole) * (1 / LOG2_E)
-                    for row, x in logs.elements():
-                        (*_, at_query, _, shared), inside = placed(row)
-                        where = place.split, way.q_batch, place.kv_head * group + shared, at_query
-                        lse.store(where, x, predicate=inside & (lane % 4 == 0))
-                if not apart and o_tma is not None:
-                    nv.bulk_wait_group(0, read=True)
+                results.store(acc, m, total, inverse, scored, place, way, place.first, my, qs.stage)
                 if not config.q_registers:
                     q_ring.release(qs, lane == 0)
                 return qs.next(), ks, vs.next()
@@ -288,10 +178,9 @@ def attention(
                     work = rounds.next(work)
             else:
                 place, way, _, _ = at(work.tile)
-                if not ways.packed or place.first < way.queries:
+                if not skips or place.first < way.queries:
                     attend(work.tile, states)
-            if apart and o_tma is not None:
-                nv.bulk_wait_group(0, read=True)
+            results.drain()
             if turns is not None:
                 turns.end(me)
 
@@ -299,6 +188,9 @@ def attention(
             nv.setmaxnreg_dec(config.registers[0])
             if nv.warpgroup_thread() == 0:
                 produce()
+            if config.cluster > 1:
+                nv.sync_warp()
+                results.meet()
         else:
             nv.setmaxnreg_inc(config.registers[1])
             consume(nv.warpgroup_id() - 1)

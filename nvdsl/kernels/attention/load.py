@@ -24,7 +24,7 @@ class Loads:
     """
 
     def __init__(self, q: nv.Array, k: nv.Array, v: nv.Array, config: Config, ways: Sequences) -> None:
-        self._config, self._ways, self._dtype = config, ways, q.dtype
+        self._config, self._ways, self.dtype = config, ways, q.dtype
         self._tile_m = 64 * config.consumers
         self._box = config.page or config.tile_n
         d, dv = config.sizes
@@ -32,17 +32,16 @@ class Loads:
         self._k = nv.TMA(k, tile=(1, self._box, 1, d), swizzle=config.swizzle(d))
         self._v = nv.TMA(v, tile=(1, self._box, 1, dv), swizzle=config.swizzle(dv))
 
-    def allocate(self) -> tuple[nv.TileStack, nv.TileStack, nv.TileStack]:
+    def allocate(self) -> None:
         """Shared memory of Q, K and V, and their rings; the block meets afterwards."""
         config, (d, dv) = self._config, self._config.sizes
-        self._Q = nv.smem((config.q_stages, self._tile_m, d), self._dtype, swizzle=config.swizzle(d))
-        self._K = nv.smem((config.k_stages, config.tile_n, d), self._dtype, swizzle=config.swizzle(d))
-        self._V = nv.smem((config.stages, config.tile_n, dv), self._dtype, swizzle=config.swizzle(dv))
+        self.Q = nv.smem((config.q_stages, self._tile_m, d), self.dtype, swizzle=config.swizzle(d))
+        self.K = nv.smem((config.k_stages, config.tile_n, d), self.dtype, swizzle=config.swizzle(d))
+        self.V = nv.smem((config.stages, config.tile_n, dv), self.dtype, swizzle=config.swizzle(dv))
         warps = 4 * config.consumers
-        self.q_ring = nv.Ring(config.q_stages, bytes=self._Q.bytes, consumers=warps, sync=False)
-        self.k_ring = nv.Ring(config.k_stages, bytes=self._K.bytes, consumers=warps, sync=False)
-        self.v_ring = nv.Ring(config.stages, bytes=self._V.bytes, consumers=warps, sync=False)
-        return self._Q, self._K, self._V
+        self.q_ring = nv.Ring(config.q_stages, bytes=self.Q.bytes, consumers=warps, sync=False)
+        self.k_ring = nv.Ring(config.k_stages, bytes=self.K.bytes, consumers=warps, sync=False)
+        self.v_ring = nv.Ring(config.stages, bytes=self.V.bytes, consumers=warps, sync=False)
 
     def states(self) -> States:
         """Where consumers start."""
@@ -57,17 +56,20 @@ class Loads:
         qs, ks, vs = states
         tile_n, key = self._config.tile_n, steps.top * self._config.tile_n
         at = way.q_batch, way.q_first + place.first, place.kv_head, place.shared, 0
-        self._q.load(self._Q[qs.stage], self.q_ring.acquire(qs), at)
+        if not self._config.k_first:
+            self._q.load(self.Q[qs.stage], self.q_ring.acquire(qs), at)
         there = self._rows(place, way, key)
-        self._keys(self._k, self._K[ks.stage], self.k_ring.acquire(ks), there, place.kv_head)
+        self._keys(self._k, self.K[ks.stage], self.k_ring.acquire(ks), there, place.kv_head)
+        if self._config.k_first:
+            self._q.load(self.Q[qs.stage], self.q_ring.acquire(qs), at)
         qs, ks = qs.next(), ks.next()
         for _ in nv.range(steps.count - 1, unroll=False):
             key = key - tile_n
             following = self._rows(place, way, key)
-            self._keys(self._k, self._K[ks.stage], self.k_ring.acquire(ks), following, place.kv_head)
-            self._keys(self._v, self._V[vs.stage], self.v_ring.acquire(vs), there, place.kv_head)
+            self._keys(self._k, self.K[ks.stage], self.k_ring.acquire(ks), following, place.kv_head)
+            self._keys(self._v, self.V[vs.stage], self.v_ring.acquire(vs), there, place.kv_head)
             ks, vs, there = ks.next(), vs.next(), following
-        self._keys(self._v, self._V[vs.stage], self.v_ring.acquire(vs), there, place.kv_head)
+        self._keys(self._v, self.V[vs.stage], self.v_ring.acquire(vs), there, place.kv_head)
         return qs, ks, vs.next()
 
     def _rows(self, place: Place, way: Sequence, key: Any) -> list[tuple[Any, Any]]:
@@ -85,7 +87,7 @@ class Loads:
         rows, cols = tile.shape
         threads, units = 128 * self._config.consumers, cols // 8
         if keys < rows:
-            zeros = nv.vector([dtypes.element(self._dtype)(0.0)] * 8)
+            zeros = nv.vector([dtypes.element(self.dtype)(0.0)] * 8)
             for unit in nv.range(nv.max(keys, 0) * units + me * 128 + nv.warpgroup_thread(), rows * units, threads):
                 tile.store_vector(zeros, (unit // units, unit % units * 8))
             nv.fence_proxy_async()

@@ -71,6 +71,7 @@ class Scores:
         self, kind: ScoreKind, scale: Any, softcap: Any, bias: nv.Array | None, operands: Sequence[Any]
     ) -> None:
         self._kind, self._scale, self._softcap, self._bias, self._operands = kind, scale, softcap, bias, operands
+        self.told = kind.told
         self.unit = nv.f32(1.0) if kind.changes else scale
         self.factor = self.unit * LOG2_E
 

@@ -86,6 +86,19 @@ CASES = (
     Case(70, 30, batch=2, group=3, window=(None, 0), config={"pack": 4}),
     Case(200, 230, window=(20, 10), value_size=96),
     Case(3, 90, group=8, window=(50, None), config={"pack": 8, "consumers": 1, "pingpong": False}),
+    Case(1, 400, group=8, config={"pack": 8, "consumers": 1, "pingpong": False, "cluster": 4, "lazy": True}),
+    Case(
+        3,
+        300,
+        batch=2,
+        kv_heads=2,
+        group=6,
+        size=72,
+        value_size=40,
+        window=(None, 0),
+        config={"pack": 8, "consumers": 1, "pingpong": False, "cluster": 2, "blocks_per_sm": 2},
+    ),
+    Case(100, 300, window=(None, 0), config={"cluster": 2}),
 )
 
 

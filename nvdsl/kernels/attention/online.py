@@ -1,0 +1,114 @@
+"""The softmax over one tile of keys after the other: what a consumer warpgroup does in a step of its main loop."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import nvdsl as nv
+from nvdsl.kernels.attention.config import LARGE, Config
+from nvdsl.kernels.attention.load import Loads
+from nvdsl.kernels.attention.scores import Rows, Scores
+
+
+class Sums(NamedTuple):
+    """What a step takes and gives. ``acc``: O so far, without the product of ``p``, the last tile's weights, and its
+    values; ``m``, ``total``: maxima and sums of the rows; ``ks``, ``vs``: the next tile of K, and the last one of V."""
+
+    acc: Any
+    p: Any
+    m: Any
+    total: Any
+    ks: Any
+    vs: Any
+
+
+class Online:
+    """The steps of consumer ``me``. ``tile_q``: its rows of Q. Made in the kernel."""
+
+    def __init__(self, config: Config, loads: Loads, scores: Scores, turns: nv.Turns | None, me: Any) -> None:
+        self._config, self._loads, self._scores, self._turns, self._me = config, loads, scores, turns, me
+
+    def _products(self, sums: Sums, tile_q: Any) -> tuple[Any, Any]:
+        """Issue the scores of a tile of keys, and then the product of the weights before; wait for the scores."""
+        loads, turns = self._loads, self._turns
+        loads.k_ring.wait(sums.ks)
+        if turns is not None:
+            turns.wait(self._me)
+        s = nv.accumulator(64, self._config.tile_n)
+        s += tile_q @ loads.K[sums.ks.stage].T
+        acc = sums.acc
+        acc += sums.p @ loads.V[sums.vs.stage]
+        if turns is not None:
+            turns.pass_on(self._me)
+        nv.wgmma_wait(1)
+        return s, acc
+
+    def first(self, tile_q: Any, ks: Any, vs: Any, rows: Rows, key: Any) -> Sums:
+        """The first tile of keys, from ``key`` on, of which some may not be seen."""
+        loads, factor = self._loads, self._scores.factor
+        loads.k_ring.wait(ks)
+        s = nv.accumulator(64, self._config.tile_n)
+        s += tile_q @ loads.K[ks.stage].T
+        nv.wgmma_wait(0)
+        loads.k_ring.release(ks, nv.lane_id() == 0)
+        s = self._scores.of(s, rows, key, True)
+        m = s.max(axis=1)
+        base = nv.where(m == -math.inf, 0.0, m) * factor
+        weights = nv.math.exp2_approx(s * factor - base[:, None])
+        acc = nv.accumulator(64, self._config.sizes[1])
+        return Sums(acc, weights.to(loads.dtype), m, weights.sum(axis=1, partial=True), ks.next(), vs)
+
+    def step(self, sums: Sums, tile_q: Any, rows: Rows, key: Any, masked: bool) -> Sums:
+        """A tile of keys, of which the first one is ``key``. ``masked``: some are not to be seen."""
+        loads, scores, config, lane = self._loads, self._scores, self._config, nv.lane_id()
+        m, factor = sums.m, scores.factor
+        s, acc = self._products(sums, tile_q)
+        loads.k_ring.release(sums.ks, lane == 0)
+        s = scores.of(s, rows, key, masked)
+        grown = nv.maximum(m, s.max(axis=1))
+        needed = nv.vote_any((grown - m) * factor > config.rescale_at)
+        grown = nv.where(needed, grown, m)
+        base = (nv.where(grown == -math.inf, 0.0, grown) if masked or scores.told else grown) * factor
+        scaled = nv.math.exp2_approx(m * factor - base)
+        weights = nv.math.exp2_approx(s * factor - base[:, None])
+        total = sums.total * scaled + weights.sum(axis=1, partial=True)
+        nv.sched_barrier(total)
+        self._values(sums)
+        if needed:
+            acc = acc * scaled[:, None]
+        return Sums(acc, weights.to(loads.dtype), grown, total, sums.ks.next(), sums.vs.next())
+
+    def lazy_step(self, sums: Sums, tile_q: Any, rows: Rows, key: Any) -> Sums:
+        """A tile of keys that are all seen: the maxima of before are subtracted, unless sums grow large."""
+        loads, scores, me, m = self._loads, self._scores, self._me, sums.m
+        factor = scores.factor
+        s, acc = self._products(sums, tile_q)
+        s = scores.of(s, rows, key, False)
+        base = m * factor  # -infinity gives infinite weights, which are large
+        weights = nv.math.exp2_approx(s * factor - base[:, None])
+        part = weights.sum(axis=1, partial=True)
+        nv.sched_barrier(part)
+        large = nv.named_barrier_any(1 + me, 128, ~(sum(part.of_this_thread()) < LARGE))
+        self._values(sums)
+        p, total = weights.to(loads.dtype), sums.total + part
+        if nv.vote_any(large):  # ptxas knows then that a warp's lanes go the same way
+            s = nv.accumulator(64, self._config.tile_n)
+            s += tile_q @ loads.K[sums.ks.stage].T
+            nv.wgmma_wait(0)
+            s = scores.of(s, rows, key, False)
+            grown = nv.maximum(m, s.max(axis=1))
+            base = nv.where(grown == -math.inf, 0.0, grown) * factor
+            scaled = nv.math.exp2_approx(m * factor - base)
+            weights = nv.math.exp2_approx(s * factor - base[:, None])
+            p, total = weights.to(loads.dtype), sums.total * scaled + weights.sum(axis=1, partial=True)
+            acc, m = acc * scaled[:, None], grown
+        loads.k_ring.release(sums.ks, nv.lane_id() == 0)
+        return Sums(acc, p, m, total, sums.ks.next(), sums.vs.next())
+
+    def _values(self, sums: Sums) -> None:
+        """Wait for the next values, which keeps the exponentials before it, and for the product of the last ones."""
+        v_ring = self._loads.v_ring
+        v_ring.wait(sums.vs.next())
+        nv.wgmma_wait(0)
+        v_ring.release(sums.vs, nv.lane_id() == 0)
