@@ -46,12 +46,12 @@ class Repeated:
         self._launches = Launches()
 
     def again(
-        self, arrays: Sequence[Any], rest: Hashable, stream: Stream | None, numbers: tuple[float, ...] = ()
+        self, arrays: Sequence[Any], rest: Hashable, stream: Stream | None, numbers: tuple[float, ...] | None = None
     ) -> Any:
         """Launch what a call like this one launched, and return what it returns. None where it takes the long way.
 
         ``arrays``: as the caller gave them, None for none; ``rest``: whatever else decides; ``numbers``: further
-        arguments of the kernel, always of the same types.
+        arguments of the kernel, always of the same types; None where arrays and ``rest`` decide them, too.
         """
         made = self._launches.launch(arrays, rest, stream, numbers)
         if made is None:
@@ -102,6 +102,7 @@ class Repeated:
         ]
         launch = kernel.repeatable(call, executable, order=order, disjoint=pairs, **self._made(new))
         if launch is not None:
+            launch.numbers = tuple([x for x in given if isinstance(x, int | float)])
             self._launches.keep(arrays, rest, launch)
 
     def _made(self, new: Sequence[Argument]) -> dict[str, Any]:

@@ -81,12 +81,9 @@ def attention(
     """
     arrays = (q, k, v, out, return_lse or None, bias, cu_seqlens_q, cu_seqlens_k, seqused_k, page_table)
     rest = (causal, window, scale, softcap, token(score), len(operands), splits, target)
-    shapes = _told_by(arrays, rest)
-    known = None if shapes is None else _numbers.get(shapes)
-    if known is not None:
-        found = _CALLS.again(arrays, rest, stream, known)
-        if found is not None:
-            return found
+    found = _CALLS.again(arrays, rest, stream)
+    if found is not None:
+        return found
     decorated.no_call("attention")
     heads = Heads.of(q, k, v, cu_seqlens_q is not None, cu_seqlens_k is not None, page_table is not None)
     lengths = Lengths.of(heads, cu_seqlens_q, cu_seqlens_k, seqused_k, page_table)
@@ -125,7 +122,6 @@ def attention(
         given += [*([] if parts > 1 else [None]), lse, *numbers, *lengths.views, added]
         if there is result and seen == list(heads) and not operands:
             _CALLS.run(kernel, given, constants, arrays, rest, stream, target, apart)
-            _remember(shapes, numbers)
         else:
             views = [x if x is None or isinstance(x, int | float) else x.view() for x in given]
             kernel(*views, *operands, **constants, **run)
@@ -137,26 +133,6 @@ def attention(
 
 
 _CALLS = Repeated("q k v out lse bias cu_seqlens_q cu_seqlens_k seqused_k page_table", outputs="out lse")
-_numbers: dict[Any, tuple[Any, ...]] = {}  # of the calls that may come again, by shapes and options
-_MOST = 4096
-
-
-def _remember(shapes: Any, numbers: tuple[Any, ...]) -> None:
-    if shapes is not None:
-        if len(_numbers) >= _MOST:
-            _numbers.clear()
-        _numbers[shapes] = numbers
-
-
-def _told_by(arrays: Sequence[Any], rest: Any) -> Any:
-    """What tells the numbers of a call: shapes and options. None where they can't be hashed."""
-    q, k, *_, table = arrays
-    try:
-        shapes = (tuple(q.shape), tuple(k.shape), None if table is None else tuple(table.shape), rest)
-        hash(shapes)
-    except (AttributeError, TypeError):
-        return None  # the long way says what is wrong
-    return shapes
 
 
 def _results(heads: Heads, lengths: Lengths, out: Any, return_lse: bool) -> tuple[Operand, Reshaped | None]:

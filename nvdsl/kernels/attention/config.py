@@ -144,8 +144,8 @@ def _tile_of_keys(wanted: int, most: int, page: int) -> int:
 
 
 def _splits(tiles: int, steps: int, sms: int) -> tuple[int, int]:
-    """Blocks of a cluster that share the keys of a tile, and into how many parts they are split otherwise: 1, where the
-    tiles fill four fifths of the SMs; else as many as fill them. What no cluster has room for, another kernel adds up."""
+    """Blocks of a cluster that share the keys of a tile, and parts of the keys that another kernel adds up. Both are 1
+    where the tiles fill four fifths of the SMs. One is what fills them otherwise: parts, where no cluster does."""
     if tiles >= 0.8 * sms or steps < 2:
         return 1, 1
     cluster = next((n for n in CLUSTERS if tiles * n >= 0.8 * sms), CLUSTERS[-1])

@@ -21,7 +21,7 @@ UNIT = 4
 class ClusterParts:
     """The sums of a cluster's blocks over the same ``rows`` of ``width`` elements. Made in the kernel.
 
-    Each block puts its own into its shared memory, where the tiles of K were, and reads a part of the rows of all of them.
+    Each block puts its own where its tiles of K and V were, and then adds up a part of the rows of all.
     """
 
     def __init__(self, config: Config, rows: int, width: int, K: Any) -> None:

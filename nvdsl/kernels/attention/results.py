@@ -69,6 +69,7 @@ class Results:
 
         placed = placing(first + me * (64 // pack))
         if self._config.cluster > 1:
+            assert self._o is not None
             live = nv.min((way.queries - first) * pack, 64 * self._config.consumers)
             self._shared.put(acc, m * scores.factor, total, me)
             nv.cluster_sync()
