@@ -71,6 +71,7 @@ REFUSED = {
     "65 threads along z": ({"block": (1, 1, 65)}, "64 along z"),
     "a cluster of nothing": ({"cluster": 0}, "positive Python ints"),
     "a cluster of 16": ({"grid": 16, "cluster": 16}, "at most 8 blocks"),
+    "a cluster of 17": ({"grid": 17, "cluster": 17, "non_portable": True}, "at most 16 blocks with non_portable=True"),
     "a cluster that does not divide the grid": ({"grid": (4, 3), "cluster": (2, 2)}, "whole number of clusters"),
 }
 
