@@ -71,7 +71,6 @@ REFUSED = {
     "65 threads along z": ({"block": (1, 1, 65)}, "64 along z"),
     "a cluster of nothing": ({"cluster": 0}, "positive Python ints"),
     "a cluster of 16": ({"grid": 16, "cluster": 16}, "at most 8 blocks"),
-    "a cluster of 17": ({"grid": 17, "cluster": 17, "non_portable": True}, "at most 16 blocks with non_portable=True"),
     "a cluster that does not divide the grid": ({"grid": (4, 3), "cluster": (2, 2)}, "whole number of clusters"),
 }
 
@@ -89,6 +88,15 @@ def test_launches_that_are_refused(launch, rule):
     assert isinstance(error, nv.TraceError)
     assert rule in error.rule
     assert error.fix
+
+
+def test_more_than_eight_blocks_of_a_cluster_are_asked_for():
+    def function(x, *, size):
+        nv.kernel(grid=size, block=32, cluster=size, non_portable=True)(nothing)()
+
+    assert sizes(nv.jit(function).trace(array(nv.f32, 4), size=16))[0][0] == 16
+    error = refused(lambda: nv.jit(function).trace(array(nv.f32, 4), size=17), function)
+    assert "at most 16 blocks with non_portable=True" in error.rule
 
 
 def test_a_traced_block_is_refused():
