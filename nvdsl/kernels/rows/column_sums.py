@@ -8,33 +8,41 @@ from typing import Any
 import nvdsl as nv
 from nvdsl.kernels.rows.config import RowsConfig
 
-_LANES, _WARPS = 32, 16
+_LANES, _WARPS, _AT_ONCE = 32, 32, 8
 _THREADS = 128
 
 
-def add_up(partial: nv.Array, out: nv.Array, count: nv.Int) -> None:
-    """In a host function: ``out[n]`` gets the sums of the ``count`` rows of ``partial``, which lie one behind the
-    other. A warp adds up every 16th of them, for 32 columns."""
-    cols = out.shape[0]
+def add_up(partial: Sequence[nv.Array], outs: Sequence[nv.Array], count: nv.Int) -> None:
+    """In a host function: each of ``outs`` gets the sums of the ``count`` rows of one of ``partial``, which lie one
+    behind the other. A block has 32 columns of one; each of its warps adds up every 32nd row, some at a time."""
+    cols = outs[0].shape[0]
 
-    @nv.kernel(grid=nv.cdiv(cols, _LANES), block=_LANES * _WARPS)
-    def sum_of_columns() -> None:
+    @nv.kernel(grid=(nv.cdiv(cols, _LANES), len(outs)), block=_LANES * _WARPS, programmatic=True)
+    def sums_of_columns() -> None:
         lane, warp = nv.thread_id.x % _LANES, nv.thread_id.x // _LANES
         col = nv.block_id.x * _LANES + lane
-        total = nv.f32(0.0)
-        for row in nv.range(warp, count, _WARPS):
-            if col < cols:
-                total += partial[row * cols + col]
         shared = nv.smem(_LANES * _WARPS, nv.f32)
-        shared[warp * _LANES + lane] = total
-        nv.sync_threads()
-        if warp == 0:
-            for other in range(1, _WARPS):
-                total += shared[other * _LANES + lane]
-            if col < cols:
-                out[col] = total
+        nv.griddep_wait()
+        for i, (rows, out) in enumerate(zip(partial, outs, strict=True)):
+            if nv.block_id.y == i:
+                total = nv.f32(0.0)
+                for row in nv.range(warp, count, _WARPS * _AT_ONCE, unroll=False):
+                    found = []
+                    for k in range(_AT_ONCE):
+                        one = nv.f32(0.0)
+                        if col < cols and row + k * _WARPS < count:
+                            one = rows[(row + k * _WARPS) * cols + col]
+                        found.append(one)
+                    for one in found:
+                        total += one
+                shared[warp * _LANES + lane] = total
+                nv.sync_threads()
+                if warp == 0 and col < cols:
+                    for other in range(1, _WARPS):
+                        total += shared[other * _LANES + lane]
+                    out[col] = total
 
-    sum_of_columns()
+    sums_of_columns()
 
 
 def column_gradients(

@@ -68,8 +68,8 @@ def norm_backward(
     if sums and not config.held:
         column_gradients(dy, x, mean, rstd, dweight, partial, count, config)  # before dx takes the place of one
     kernel()
-    for out, each in zip(sums, partial, strict=True):
-        add_up(each, out, count)
+    if sums:
+        add_up(partial, sums, count)
 
 
 def _one_row(
