@@ -1,5 +1,6 @@
 """Cross entropy of logits and labels. The gradient is written where the logits are still in registers."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,7 +10,7 @@ from nvdsl.kernels.rows.row import Matrix, Parts, PerRow, Row, first_row, grid
 
 Number = nv.Shaped[nv.Array, "one"]
 
-_THREADS = 1024
+_THREADS, _AT_ONCE = 1024, 8
 
 
 @nv.jit
@@ -33,11 +34,14 @@ def cross_entropy(
     ignored. ``gradient``: of ``result``, or of the sum of ``losses``. ``smooth``: whether ``smoothing`` is not 0."""
     rows, cols = x.shape
     each = nv.empty((nv.max(rows, 1),), nv.f32) if losses is None else losses
-    counted = nv.empty((1,), nv.f32) if mean else None
+    counted = nv.empty((1,), nv.f32) if mean and gradient is not None else None
     if counted is not None:
         _count(labels, counted, ignored)
 
-    @nv.kernel(grid=grid(x, config), block=config.threads, cluster=config.cluster, blocks_per_sm=config.blocks_per_sm)
+    @nv.kernel(
+        grid=grid(x, config), block=config.threads, cluster=config.cluster, blocks_per_sm=config.blocks_per_sm,
+        programmatic=counted is not None,
+    )  # fmt: skip
     def kernel() -> None:
         row = Row(x.shape, config, first_row(config))
         given = row.read(x, float("-inf"))
@@ -53,12 +57,15 @@ def cross_entropy(
         if lse_out is not None:
             row.put(lse_out, lse)
         if gradient is not None:
-            share = nv.f32(1.0) if counted is None else 1.0 / counted[0]
+            share = nv.f32(1.0)
+            if counted is not None:
+                nv.griddep_wait()
+                share = 1.0 / counted[0]
             _write_gradient(row, gradient, given, label, lse, share, smoothing if smooth else None, z_loss)
 
     kernel()
     if result is not None:
-        _add_up(each, rows, result, counted)
+        _add_up(each, rows, result, labels if mean else None, ignored)
 
 
 @nv.jit
@@ -81,13 +88,17 @@ def cross_entropy_backward(
     if counted is not None:
         _count(labels, counted, ignored)
 
-    @nv.kernel(grid=grid(x, config), block=config.threads, cluster=config.cluster, blocks_per_sm=config.blocks_per_sm)
+    @nv.kernel(
+        grid=grid(x, config), block=config.threads, cluster=config.cluster, blocks_per_sm=config.blocks_per_sm,
+        programmatic=mean,
+    )  # fmt: skip
     def kernel() -> None:
         row = Row(x.shape, config, first_row(config))
         given = row.read(x, float("-inf"))
         label = Label.of(row, x, labels, ignored)
         factor = nv.f32(row.number(dloss))
         if counted is not None:
+            nv.griddep_wait()
             factor = factor / counted[0]
         _write_gradient(row, dx, given, label, row.number(lse), factor, smoothing if smooth else None, z_loss)
 
@@ -140,30 +151,46 @@ def _write_gradient(
 
 
 def _count(labels: nv.Array, counted: nv.Array, ignored: Any) -> None:
-    """In a host function: how many labels are not ignored."""
+    """In a host function: how many labels are not ignored. The kernel behind it may begin at once."""
 
     @nv.kernel(grid=1, block=_THREADS)
     def count() -> None:
-        mine = nv.f32(0.0)
-        for i in nv.range(nv.thread_id.x, labels.shape[0], _THREADS):
-            mine += nv.where(nv.i64(labels[i]) != nv.i64(ignored), 1.0, 0.0)
-        total = nv.block.sum(mine)
+        nv.griddep_launch_dependents()
+        (total,) = _totals(labels.shape[0], _kept(labels, ignored))
         if nv.thread_id.x == 0:
             counted[0] = total
 
     count()
 
 
-def _add_up(losses: nv.Array, rows: nv.Int, result: nv.Array, counted: nv.Array | None) -> None:
-    """In a host function: the sum of all rows' losses, divided by their count where that is given."""
+def _add_up(losses: nv.Array, rows: nv.Int, result: nv.Array, labels: nv.Array | None, ignored: Any) -> None:
+    """In a host function: the sum of all rows' losses; with ``labels``, divided by how many are not ignored."""
 
-    @nv.kernel(grid=1, block=_THREADS)
+    @nv.kernel(grid=1, block=_THREADS, programmatic=True)
     def add_up() -> None:
-        mine = nv.f32(0.0)
-        for i in nv.range(nv.thread_id.x, rows, _THREADS):
-            mine += losses[i]
-        total = nv.block.sum(mine)
+        nv.griddep_wait()
+        terms = [lambda i: losses[i], *([] if labels is None else [_kept(labels, ignored)])]
+        total, *counted = _totals(rows, *terms)
         if nv.thread_id.x == 0:
-            result[0] = total if counted is None else total / counted[0]
+            result[0] = total / counted[0] if counted else total
 
     add_up()
+
+
+def _kept(labels: nv.Array, ignored: Any) -> Callable[[Any], Any]:
+    """1 for a label that counts, 0 for one that is ignored."""
+    return lambda i: nv.where(nv.i64(labels[i]) != nv.i64(ignored), 1.0, 0.0)
+
+
+def _totals(count: nv.Int, *terms: Callable[[Any], Any]) -> tuple[Any, ...]:
+    """The sums of each term of 0 to ``count``, by a block. A thread takes some at once."""
+    totals = [nv.f32(0.0) for _ in terms]
+    for first in nv.range(nv.thread_id.x, count, _THREADS * _AT_ONCE, unroll=False):
+        found = []
+        for k in range(_AT_ONCE):
+            values = [nv.f32(0.0) for _ in terms]
+            if first + k * _THREADS < count:
+                values = [term(first + k * _THREADS) for term in terms]
+            found.append(values)
+        totals = [sum((values[i] for values in found), total) for i, total in enumerate(totals)]
+    return nv.block.sum(tuple(totals))
