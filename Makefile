@@ -37,6 +37,9 @@ endif
 # goes without: its own last line says it, and is meant to be the last.
 step = @echo '== $(1)'; $(2) || { echo; echo 'FAILED: $(1)   ($(2))'; exit 1; }
 
+# Some images forbid Python to keep what it compiled: each process that the tests start would compile nvdsl again.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test test-all test-upstream lint lit pytest unit pages gpu-test stress sanitize bench mutants hunt
 .PHONY: docs docs-links wheel resolve clean distclean

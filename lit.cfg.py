@@ -2,7 +2,6 @@
 
 import atexit
 import os
-import shlex
 import shutil
 import subprocess
 import sys
@@ -34,16 +33,11 @@ config.environment["NVDSL_CACHE"] = "off"  # what a test compiles is compiled no
 config.environment["PYTHONUNBUFFERED"] = "1"  # so that `2>&1` keeps the order of the lines
 
 
-
-INTERPRETER = str(root / "tests/lit/support/interpreter.py")
-
-
-def _server() -> str:
-    """The address of an interpreter that has imported what the tests need, for `%python` and `FileCheck` to fork. It
+def _interpreter() -> str:
+    """A `python` that has imported what the tests need, for `%python` and `FileCheck`: see tests/interpreter.py. It
     ends with this process, which holds the other end of its standard input."""
     folder = tempfile.mkdtemp()
-    address = os.path.join(folder, "socket")
-    command = [sys.executable, INTERPRETER, "serve", address, "nvdsl", "filecheck.main"]
+    command = [sys.executable, str(root / "tests/interpreter.py"), "serve", folder, "nvdsl", "filecheck.main"]
     pipe = subprocess.PIPE
     server = subprocess.Popen(command, env=config.environment, stdin=pipe, stdout=pipe)
     assert server.stdin and server.stdout
@@ -55,7 +49,7 @@ def _server() -> str:
         shutil.rmtree(folder, ignore_errors=True)
 
     atexit.register(stop)
-    return address
+    return os.path.join(folder, "python")
 
 
 def _python_with_deadline(seconds: int) -> str:
@@ -64,7 +58,7 @@ def _python_with_deadline(seconds: int) -> str:
     return (f"{timeout} -k 10 {seconds} " if timeout else "") + python
 
 
-python = shlex.join([sys.executable, "-IS", INTERPRETER, "run", _server()])
+python = _interpreter()
 config.substitutions.append(("%python", _python_with_deadline(300)))
 config.substitutions.append((r"\bFileCheck\b", f"{python} -m filecheck"))
 

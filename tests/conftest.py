@@ -2,6 +2,9 @@
 
 import gc
 import os
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
@@ -48,3 +51,23 @@ def tab():
         pytest.skip(why)
     with browser.start() as tab:
         yield tab
+
+
+@pytest.fixture(scope="session")
+def _forked_python(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("interpreter")
+    program, root = Path(__file__).with_name("interpreter.py"), str(Path(__file__).parents[1])
+    path = os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH")]))
+    server = subprocess.Popen(
+        [sys.executable, program, "serve", folder, "nvdsl", "nvdsl.sim"],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, env={**os.environ, "PYTHONPATH": path},
+    )  # fmt: skip
+    assert server.stdout.readline() == b"ready\n"
+    yield str(folder / "python")
+    server.communicate()
+
+
+@pytest.fixture
+def quick_python(_forked_python, monkeypatch):
+    """``sys.executable`` of the test starts at once, with nvdsl imported: see tests/interpreter.py."""
+    monkeypatch.setattr(sys, "executable", _forked_python)

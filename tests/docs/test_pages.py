@@ -11,6 +11,8 @@ import pytest
 
 from tests.exhaustive import sample
 
+pytestmark = pytest.mark.usefixtures("quick_python")
+
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 PAGES = [

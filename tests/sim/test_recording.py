@@ -18,6 +18,8 @@ from tests.sim.kernels import registers
 from tests.sim.programs import CASES, case, load
 from tests.sim.simulate import run
 
+pytestmark = pytest.mark.usefixtures("quick_python")
+
 ROOT = Path(__file__).parents[2]
 STEPS, STAGES = 6, 3  # k-steps and slots of chapter 4's ring
 

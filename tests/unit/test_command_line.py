@@ -10,6 +10,8 @@ import pytest
 
 from chapters import command_line
 
+pytestmark = pytest.mark.usefixtures("quick_python")
+
 CHAPTERS = Path(command_line.__file__).parent
 
 

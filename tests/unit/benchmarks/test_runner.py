@@ -11,6 +11,8 @@ from benchmarks.products import Product
 from benchmarks.runner import Report, Runner
 from benchmarks.worker import Settings
 
+pytestmark = pytest.mark.usefixtures("quick_python")
+
 FAKE = "tests.unit.benchmarks.workers:FakeWorker"
 
 

@@ -9,6 +9,8 @@ from nvdsl.cli import check
 from nvdsl.cli.check import Schedule
 from tests.unit.cli.programs import BY_LUCK, GOOD, RACE
 
+pytestmark = pytest.mark.usefixtures("quick_python")
+
 
 @pytest.fixture
 def checked(tmp_path, capsys, monkeypatch):

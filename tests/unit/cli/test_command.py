@@ -11,6 +11,9 @@ import nvdsl_command
 from nvdsl.sim import options
 from tests.unit.cli.programs import GOOD
 
+pytestmark = pytest.mark.usefixtures("quick_python")
+PYTHON = sys.executable  # a real one
+
 ROOT = Path(__file__).parents[3]
 
 
@@ -40,7 +43,7 @@ def test_help_imports_no_package():
         "except SystemExit: print(sorted({'nvdsl', 'numpy', 'rich'} & sys.modules.keys()))"
     )
     begun = time.perf_counter()
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=True)
+    done = subprocess.run([PYTHON, "-c", code], capture_output=True, text=True, cwd=ROOT, check=True)
     assert time.perf_counter() - begun < 5  # 0.07 s on an idle machine
     assert done.stdout.endswith("[]\n")
     assert all(name in done.stdout for name in ("run", "check", "show", "draw"))
@@ -155,5 +158,5 @@ def test_the_version_imports_no_package():
         "try: nvdsl_command.main(['--version'])\n"
         "except SystemExit: print(sorted({'nvdsl', 'numpy', 'rich'} & sys.modules.keys()))"
     )
-    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, timeout=60)
+    shown = subprocess.run([PYTHON, "-c", code], capture_output=True, text=True, cwd=ROOT, timeout=60)
     assert shown.stdout.splitlines()[-1] == "[]"

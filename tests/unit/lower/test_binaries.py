@@ -22,6 +22,8 @@ from nvdsl.lower.options import Options
 from nvdsl.mlir import ir
 from tests.unit.kernels import array, host
 
+pytestmark = pytest.mark.usefixtures("quick_python")
+
 OPTIONS = Options()
 
 

@@ -12,6 +12,9 @@ import pytest
 from nvdsl.errors import ArgumentError
 from nvdsl.testing import ChildFailed, ChildTimeout, device, in_child, requires_hopper, run_in_child
 
+pytestmark = pytest.mark.usefixtures("quick_python")
+PYTHON = sys.executable  # a real one
+
 # What the children run. They find this module by the name that it has here.
 
 
@@ -78,7 +81,8 @@ def test_arguments_and_result_travel():
     assert result.stdout == "doubling\n" and 0 < result.seconds < 60
 
 
-def test_it_is_another_process():
+def test_it_is_another_process(monkeypatch):
+    monkeypatch.setattr(sys, "executable", PYTHON)
     assert run_in_child(here(process_id)).value != os.getpid()
 
 
@@ -135,7 +139,8 @@ def running_in_group(group):
     return found
 
 
-def test_the_deadline_kills_the_whole_group_and_shows_where_it_hung(tmp_path):
+def test_the_deadline_kills_the_whole_group_and_shows_where_it_hung(tmp_path, monkeypatch):
+    monkeypatch.setattr(sys, "executable", PYTHON)
     started = time.monotonic()
     with pytest.raises(ChildTimeout, match="deadline of 5 s") as caught:
         run_in_child(here(hang_with_a_grandchild), [str(tmp_path / "group")], timeout=5)

@@ -11,6 +11,8 @@ import pytest
 import nvdsl as nv
 from nvdsl.errors import ArgumentError, WatchdogError, Where
 
+pytestmark = pytest.mark.usefixtures("quick_python")
+
 
 def double(x, *, by=2):
     x *= by

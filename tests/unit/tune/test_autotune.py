@@ -20,6 +20,8 @@ from nvdsl.tune.bench import ProcessBench
 from nvdsl.tune.progress import Silent
 from nvdsl.tune.space import Config
 
+pytestmark = pytest.mark.usefixtures("quick_python")
+
 GPU = {"name": "NVIDIA H200", "capability": "9.0"}
 N = 512
 X = nv.ShapeDtype((N,), nv.f32)

@@ -4,7 +4,11 @@ import os
 import time
 from pathlib import Path
 
+import pytest
+
 from nvdsl.tune import compiling
+
+pytestmark = pytest.mark.usefixtures("quick_python")
 
 
 class Meeting:

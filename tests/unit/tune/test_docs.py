@@ -6,7 +6,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 import nvdsl as nv
+
+pytestmark = pytest.mark.usefixtures("quick_python")
 
 ROOT = Path(nv.__file__).parents[1]
 

@@ -13,6 +13,8 @@ from nvdsl.tune import device
 from nvdsl.tune.bench import ProcessBench
 from nvdsl.tune.progress import Silent
 
+pytestmark = pytest.mark.usefixtures("quick_python")
+
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path, monkeypatch):

@@ -9,6 +9,9 @@ import pytest
 
 from nvdsl.tune.process import Lost, Process, Refused
 
+pytestmark = pytest.mark.usefixtures("quick_python")
+PYTHON = sys.executable  # a real one
+
 
 class Server:
     """What the processes of these tests serve."""
@@ -68,7 +71,9 @@ def test_the_object_lives_between_calls_and_survives_what_it_raises(process):
     assert process.call("count", 1, deadline=10) == 12
 
 
-def test_a_hang_ends_at_the_deadline_with_its_children(process):
+def test_a_hang_ends_at_the_deadline_with_its_children(monkeypatch):
+    monkeypatch.setattr(sys, "executable", PYTHON)
+    process = Process(SERVER, 10)
     child = process.call("child", deadline=30)
     start = time.monotonic()
     with pytest.raises(Lost, match="hung: not done after 0.5 s") as caught:
@@ -97,5 +102,5 @@ process._connection.send(("hang", ()))
 process._connection.recv()  # it is at it
 os.kill(os.getpid(), 9)
 """
-    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
+    run = subprocess.run([PYTHON, "-c", program], capture_output=True, text=True, timeout=60)
     assert gone(int(run.stdout))

@@ -21,6 +21,8 @@ from tests.exhaustive import sample
 from tests.unit.tune import kernels
 from tests.unit.tune.kernels import X
 
+pytestmark = pytest.mark.usefixtures("quick_python")
+
 SIM, STUMBLING = (f"tests.unit.tune.benches:{name}" for name in ("SimBench", "Stumbling"))
 COMPILER = "tests.unit.tune.benches:SimCompiler"
 SMALL = Space(block=[64, 128, 256], each=[1], wrong=[0])

@@ -6,11 +6,14 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 import nvdsl as nv
 
 ROOT = Path(nv.__file__).parents[1]
 
 
+@pytest.mark.usefixtures("quick_python")
 def test_the_programs_run(tmp_path):
     programs = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "matmul.md").read_text(), re.DOTALL)
     path = tmp_path / "example.py"

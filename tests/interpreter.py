@@ -1,14 +1,17 @@
-"""`%python` and `FileCheck` of the lit tests: interpreters that have imported everything, forked from one that did.
+"""A Python for tests that starts at once: interpreters that have imported nvdsl, forked from one that did.
 
-    interpreter.py serve SOCKET MODULE ...       imports the modules, then runs what clients ask for, until its
-                                                 standard input ends
-    interpreter.py run SOCKET PROGRAM ARG ...    stands for `python PROGRAM ARG ...` (or `-m MODULE ARG ...`): same
-                                                 files, folder, environment, exit status or signal
+    interpreter.py serve FOLDER MODULE ...       imports the modules, then runs what clients ask for, until its
+                                                 standard input ends. FOLDER/python is the client
+    FOLDER/python PROGRAM ARG ...                stands for `python PROGRAM ARG ...` (or `-m MODULE`, or `-c CODE`):
+                                                 same files, folder, environment, exit status or signal
 
-Half of a lit test's time would go into imports otherwise, and a third of the rest into taking the modules apart again
-when the program ends: a forked interpreter does at its end what a program can see, and no more. A program that needs
-an interpreter of its own gets one: with options before its name, or with an environment that differs in what is read at
-import.
+Half of a lit test's time, and most of the time of a test that starts a process, would go into imports otherwise, and a
+third of the rest into taking the modules apart again when the program ends: a forked interpreter does at its end what a
+program can see, and no more. A program that needs an interpreter of its own gets one: with options before its name, or
+with an environment that differs in what is read at import.
+
+A client that is killed takes its program with it. What the program started itself is not killed, and a signal that
+the client is sent does not reach the program: a test of these starts a Python of its own.
 """
 
 import contextlib
@@ -17,18 +20,18 @@ import signal
 import socket
 import sys
 
-FDS = (0, 1, 2)
 DECLINED = 256  # no exit status
+APPLIED = "PYTHONPATH", "PYTHONFAULTHANDLER", "PYTHONUNBUFFERED", "PYTHONDONTWRITEBYTECODE"  # by a fork, or always
 
 
 def read_at_import(environment):
     names = [k for k in environment if k.startswith(("PYTHON", "LD_")) or k == "NVDSL_MLIR"]
-    return {k: environment[k] for k in names if k != "PYTHONPATH"}
+    return {k: environment[k] for k in names if k not in APPLIED}
 
 
 def run(address, arguments):
     """The client: hands over its files, and ends as the program ended."""
-    plain = arguments[:1] and (not arguments[0].startswith("-") or arguments[0] == "-m")
+    plain = arguments[:1] and (not arguments[0].startswith("-") or arguments[0] in ("-m", "-c"))
     status = ask(address, arguments) if plain else DECLINED
     if status == DECLINED:
         os.execv(sys.executable, [sys.executable, *arguments])
@@ -43,24 +46,42 @@ def end_by(number):
     os.kill(os.getpid(), number)
 
 
+def inherited():
+    """The files that a program inherits: the standard ones, and those that its parent passed to it."""
+    found = []
+    for fd in map(int, os.listdir("/proc/self/fd")):
+        with contextlib.suppress(OSError):  # the listing's own is closed by now
+            if fd < 3 or os.get_inheritable(fd):
+                found.append(fd)
+    return found
+
+
 def ask(address, arguments):
-    request = repr((os.getcwd(), dict(os.environ), arguments)).encode()
+    fds = inherited()
+    request = repr((os.getcwd(), dict(os.environ), arguments, fds)).encode()
     with socket.socket(socket.AF_UNIX) as server:
         server.connect(address)
-        socket.send_fds(server, [len(request).to_bytes(4, "little")], FDS)
+        socket.send_fds(server, [len(request).to_bytes(4, "little")], fds)
         server.sendall(request)
         answer = server.recv(16)
-    return int(answer) if answer else sys.exit("the server of the lit tests ended")
+    return int(answer) if answer else sys.exit("the server of the tests' interpreters ended")
 
 
-def serve(address, modules):
+def serve(folder, modules):
     """Returns in a forked child only: the arguments of the program that it has to run."""
     import gc
     import importlib
     import selectors
+    import shlex
 
+    address, python = os.path.join(folder, "socket"), os.path.join(folder, "python")
+    with open(python, "w") as file:
+        command = shlex.join([sys.executable, "-IS", os.path.abspath(__file__), "run", address])
+        file.write(f'#!/bin/sh\nexec {command} "$@"\n')
+    os.chmod(python, 0o700)
     for module in modules:
         importlib.import_module(module)
+    sys.executable = python  # of processes that programs start
     gc.freeze()  # a child's collector would otherwise write to, and so copy, all that was imported
     listening = socket.socket(socket.AF_UNIX)
     listening.bind(address)
@@ -71,7 +92,7 @@ def serve(address, modules):
     ready.register(listening, selectors.EVENT_READ, "connect")
     while True:
         for key, _ in ready.select():
-            if key.data is None:  # lit has ended
+            if key.data is None:  # the tests have ended
                 os._exit(0)
             if key.data == "connect":
                 client = listening.accept()[0]
@@ -103,27 +124,26 @@ def answer(client, status):
 def start(client, ready, clients):
     """Forks for what the client asks; in the child, the program's arguments."""
     import ast
-    import io
     import selectors
 
-    size, fds, _, _ = socket.recv_fds(client, 4, len(FDS))
+    size, given, _, _ = socket.recv_fds(client, 4, 64)
     request, left = b"", int.from_bytes(size, "little")
     while len(request) < left:
         request += client.recv(left - len(request))
-    folder, environment, arguments = ast.literal_eval(request.decode())
+    folder, environment, arguments, fds = ast.literal_eval(request.decode())
     child = os.fork() if read_at_import(environment) == read_at_import(os.environ) else None
     if child == 0:
-        for given, fd, name in zip(fds, FDS, ("stdin", "stdout", "stderr"), strict=True):
-            os.dup2(given, fd)
-            file = open(fd, "rb" if fd == 0 else "wb", 0, closefd=False)
-            setattr(sys, name, io.TextIOWrapper(io.BufferedReader(file) if fd == 0 else file, write_through=True))
-    for fd in fds:
-        os.close(fd)
-    if child == 0:
+        for key in list(ready.get_map().values()):
+            key.fileobj.close() if isinstance(key.fileobj, socket.socket) else os.close(key.fileobj)
+        ready.close()
+        client.close()
+        take(dict(zip(fds, given, strict=True)))
         os.chdir(folder)
         os.environ.clear()
         os.environ.update(environment)
         return arguments
+    for fd in given:
+        os.close(fd)
     if child is None:
         answer(client, DECLINED)
         client.close()
@@ -134,25 +154,49 @@ def start(client, ready, clients):
     return None
 
 
+def take(files):
+    """Give the client's files the numbers that they have there. ``files``: that number -> the number here."""
+    import fcntl
+    import io
+
+    above = max(*files, *files.values()) + 1
+    for number, fd in [(number, fcntl.fcntl(fd, fcntl.F_DUPFD, above)) for number, fd in files.items()]:
+        os.dup2(fd, number)
+        os.close(fd)
+    for fd in set(files.values()) - set(files):
+        os.close(fd)
+    for fd, name in enumerate(("stdin", "stdout", "stderr")):
+        file = open(fd, "rb" if fd == 0 else "wb", 0, closefd=False)
+        setattr(sys, name, io.TextIOWrapper(io.BufferedReader(file) if fd == 0 else file, write_through=True))
+
+
 def execute(arguments):
     """The program as `python` runs it: `__main__`, its folder first in the path, a traceback of its frames only."""
     import types
 
-    if arguments[0] == "-m":
+    name, rest = arguments[0], arguments[1:]
+    folder = os.path.dirname(os.path.abspath(name)) if not name.startswith("-") else os.getcwd() if name == "-m" else ""
+    given = [*filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
+    sys.path[:] = dict.fromkeys([folder, *given, *sys.path[1:]])
+    if os.environ.get("PYTHONFAULTHANDLER"):
+        import faulthandler
+
+        faulthandler.enable()
+    if name == "-m":
         import runpy
 
-        sys.argv = arguments[1:]
-        runpy.run_module(arguments[1], run_name="__main__", alter_sys=True)
+        sys.argv = rest
+        runpy.run_module(rest[0], run_name="__main__", alter_sys=True)
         return
-    sys.argv = arguments
-    path = [os.path.dirname(os.path.abspath(arguments[0])), *os.environ.get("PYTHONPATH", "").split(os.pathsep)]
-    sys.path[:] = dict.fromkeys([*filter(None, path), *sys.path[1:]])
     main = types.ModuleType("__main__")
-    main.__file__ = arguments[0]
     sys.modules["__main__"] = main
-    with open(arguments[0], "rb") as file:
-        source = file.read()
-    exec(compile(source, arguments[0], "exec"), vars(main))
+    if name == "-c":
+        sys.argv, source, name = ["-c", *rest[1:]], rest[0], "<string>"
+    else:
+        sys.argv, main.__file__ = arguments, name
+        with open(name, "rb") as file:
+            source = file.read()
+    exec(compile(source, name, "exec"), vars(main))
 
 
 def end(arguments):
@@ -186,8 +230,8 @@ def end(arguments):
 
 
 if __name__ == "__main__":
-    command, address, *rest = sys.argv[1:]
+    command, place, *rest = sys.argv[1:]
     if command == "run":
-        run(address, rest)
+        run(place, rest)
     else:
-        end(serve(address, rest))
+        end(serve(place, rest))
