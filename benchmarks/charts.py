@@ -31,9 +31,16 @@ def sweep(title: str, rows: Sequence[Row]) -> Svg:
     )
 
 
-def over_sizes(title: str, what: str, rows: Sequence[Row], name: Callable[[Row], str], memory: bool = False) -> Svg:
+def over_sizes(
+    title: str,
+    what: str,
+    rows: Sequence[Row],
+    name: Callable[[Row], str],
+    memory: bool = False,
+    band: tuple[float, float, str] | None = None,
+) -> Svg:
     """Two panels: the ratio with its middle 80 %, and TFLOPS of both (cuBLAS dashed), or with ``memory`` TB/s: the
-    bytes of A, B and the result over the time."""
+    bytes of A, B and the result over the time. ``band``: other ratios, from, to, and whose they are."""
     picture = Svg(WIDTH, 2 * PANEL + 190, title)
     picture.text(LEFT, 28, title, size=17, bold=True)
     groups: dict[str, list[Row]] = {}
@@ -46,9 +53,12 @@ def over_sizes(title: str, what: str, rows: Sequence[Row], name: Callable[[Row],
     xs = [r["m"] for r in rows]
     across = _Across(min(xs), max(xs), log=max(xs) / min(xs) > 20)
     ratios = [r[key] for r in rows for key in ("ratio", "ratio_low", "ratio_high")]
+    ratios += band[:2] if band else ()
     low, high = _around(min(*ratios, 0.95), max(*ratios, 1.05), 0.05)
     ratio = _Panel(picture, 80, across, low, high, "cuBLAS's time / nvdsl's (above 1: nvdsl is faster)")
     ratio.better(1.0)
+    if band:
+        ratio.band(*band)
     speeds = {(r["m"], name(r)): _speeds(r, memory) for r in rows}
     fastest = max(max(pair) for pair in speeds.values())
     unit = "TB/s (A, B and the result once each)" if memory else "TFLOPS"
@@ -172,6 +182,12 @@ class _Panel:
         for tick in _ticks(self._low, self._high):
             self._picture.line(LEFT, self._y(tick), WIDTH - RIGHT, self._y(tick))
         self._picture.line(LEFT, self._y(value), WIDTH - RIGHT, self._y(value), INK, 1.5)
+
+    def band(self, low: float, high: float, words: str) -> None:
+        """Between two dashed lines: the range of others."""
+        for value in (low, high):
+            self.curve([(self._across.low, value), (self._across.high, value)], GREY, dashed=True)
+        self._picture.text(WIDTH - RIGHT - 8, self._y(high) + 14, words, anchor="end", colour=GREY, size=11)
 
     def span(self, x: float, low: float, high: float, colour: str) -> None:
         self._picture.line(self._across(x), self._y(low), self._across(x), self._y(high), colour, 0.7)

@@ -17,7 +17,8 @@ before the last products of a turn, which then hide the first ``ldmatrix`` of th
 
 **wgmma** (``sc.wgmma_steps``): Hopper's own. One thread loads by TMA into a ring with mbarriers, and warpgroups
 multiply straight from shared memory, as chapter 5 does by hand. An element of C is finished in its register, by any
-function.
+function. ``persistent`` makes a loop over tiles of the blocks first, as chapter 7 does: the ring goes on from one tile
+to the next, so that loads run while C is stored.
 
     wmma       load_matrix, mma       pad(8)      hide_latency()    add, multiply, divide, minimum, maximum behind it
     mma_sync   ldmatrix, mma.sync     swizzle()   copy_async(3)     anything behind it
@@ -26,7 +27,7 @@ function.
 Each is refused by its step where it does not fit: ``wmma`` for bf16, ``wgmma`` for f32 whose K is not along the rows,
 and so on (docs/schedules.md has a table).
 
-Try: ``nvdsl show chapters/passes/three_ends.py steps --after wgmma``, ``nvdsl show chapters/passes/three_ends.py ptx``;
+Try: ``nvdsl show chapters/passes/three_ends.py steps --after persistent``, ``nvdsl show chapters/passes/three_ends.py ptx``;
 ``transpose_a=True`` in `sc.matmul`.
 
 Break it: a ring of one slot.
@@ -34,7 +35,7 @@ Break it: a ring of one slot.
     -     yield "wgmma, TMA, ring", sc.wgmma_steps(tile, stages)
     +     yield "wgmma, TMA, ring", sc.wgmma_steps(tile, 1)
 
-    ScheduleError: three_ends.py:53: step wgmma(1, 2): 1 stages for 2 warpgroups
+    ScheduleError: three_ends.py:54: step wgmma(1, 2): 1 stages for 2 warpgroups
       rule: a ring has two slots or more, and a block at most 1,024 threads
       fix:  wgmma(4, 2)
 """

@@ -21,6 +21,7 @@ from nvdsl.schedule.lists import fma_steps, mma_steps, simt_steps, wgmma_steps, 
 from nvdsl.schedule.masking import mask
 from nvdsl.schedule.matrices import mma_sync, wmma
 from nvdsl.schedule.payload import Payload, matmul, payload
+from nvdsl.schedule.persistent import persistent
 from nvdsl.schedule.prefetch import prefetch
 from nvdsl.schedule.registers import hoist_sums
 from nvdsl.schedule.shared import copies, merge_barriers, pad, stage
@@ -32,8 +33,8 @@ from nvdsl.schedule.work import Work
 
 __all__ = [
     "Payload", "Scheduled", "Step", "Work", "bufferize", "compile", "copies", "copy_async", "finish", "fma",
-    "fma_steps", "hide_latency", "hoist_sums", "launch", "mask", "matmul", "merge_barriers", "mma_steps",
-    "mma_sync", "pad", "payload", "permute", "prefetch", "simt_steps", "spread", "stage", "step", "swizzle",
+    "fma_steps", "hide_latency", "hoist_sums", "launch", "mask", "matmul", "merge_barriers", "mma_steps", "mma_sync",
+    "pad", "payload", "permute", "persistent", "prefetch", "simt_steps", "spread", "stage", "step", "swizzle",
     "tile_blocks", "tile_fragments", "tile_threads", "tile_warps", "tune", "unroll", "vectorize", "wgmma",
     "wgmma_steps", "wmma", "wmma_steps",
 ]  # fmt: skip

@@ -13,6 +13,7 @@ from nvdsl.mlir.dialects import linalg
 from nvdsl.mlir.dialects.transform import gpu as transform_gpu
 from nvdsl.mlir.dialects.transform import structured
 from nvdsl.mlir.dialects.transform import tensor as transform_tensor
+from nvdsl.schedule.persistent import tile_loop
 from nvdsl.schedule.ragged import round_up
 from nvdsl.schedule.rewrite import clone, key, whole_view
 from nvdsl.schedule.step import step
@@ -207,6 +208,9 @@ def launch(work: Work) -> None:
     """Makes a gpu.launch of the loops over blocks, warps and threads: their indices become arithmetic on block and
     thread ids. The block has as many threads as the tiles of `tile_warps` or `tile_threads` need."""
     threads = thread_count(work)
+    if tile_loop(work):
+        work.refuse("persistent blocks", "a tile's copies wait for the products of the tile before: wgmma() has a ring "
+                    "that says so", "wgmma(), or leave persistent() out")  # fmt: skip
     blocks = [op for op in work.find("scf.forall") if "#gpu.block" in str(op.attributes["mapping"])]
     if len(blocks) != 1:
         work.refuse(f"{len(blocks)} loops over blocks", "it maps one scf.forall to blocks", "tile_blocks() before")

@@ -10,6 +10,7 @@ from nvdsl.ir.operands import named
 from nvdsl.ir.walk import defining
 from nvdsl.mlir import ir
 from nvdsl.mlir.dialects import arith, gpu, linalg, memref, vector
+from nvdsl.schedule.persistent import TILE_LOOP
 from nvdsl.schedule.rewrite import clone, key
 from nvdsl.schedule.shared import is_shared
 from nvdsl.schedule.work import Work
@@ -95,7 +96,7 @@ def finish_stores(work: Work) -> None:
 def _stores(work: Work, one: Any, names: tuple[str, ...]) -> list[Any]:
     c = one.operands[len(one.operands) - 1]
     found = [use.owner.operation for use in c.uses if use.owner.operation.name in names]
-    if any(store.parent.name == "scf.for" for store in found):
+    if any(store.parent.name == "scf.for" and TILE_LOOP not in store.parent.attributes for store in found):
         work.refuse("sums that are stored in each step of K", "elements are finished once", "hoist_sums() before")
     return found
 

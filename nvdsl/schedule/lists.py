@@ -11,6 +11,7 @@ from nvdsl.schedule.fused import fma
 from nvdsl.schedule.hopper import wgmma
 from nvdsl.schedule.latency import hide_latency
 from nvdsl.schedule.matrices import mma_sync, wmma
+from nvdsl.schedule.persistent import persistent
 from nvdsl.schedule.prefetch import prefetch
 from nvdsl.schedule.registers import hoist_sums
 from nvdsl.schedule.shared import copies, merge_barriers, pad, stage
@@ -108,10 +109,16 @@ def mma_steps(
     return _without(steps, without, ("merge_barriers", "permute", "hide_latency", "prefetch", "swizzle"))
 
 
-def wgmma_steps(block: tuple[int, int, int] = (128, 256, 64), stages: int = 4, warpgroups: int = 2) -> list[Step]:
+def wgmma_steps(
+    block: tuple[int, int, int] = (128, 256, 64), stages: int = 4, warpgroups: int = 2, *, without: Sequence[str] = ()
+) -> list[Step]:
     """Hopper's own end: tiles by TMA into a ring of ``stages`` slots, and wgmma in ``warpgroups`` warpgroups, for f16
-    and bf16 with f32 sums, with any elementwise operations behind the product."""
-    return [tile_blocks(*block), bufferize(), stage(), wgmma(stages, warpgroups)]
+    and bf16 with f32 sums, with any elementwise operations behind the product.
+
+    ``without``: names of steps to leave out: persistent.
+    """
+    steps = [tile_blocks(*block), bufferize(), stage(), persistent(), wgmma(stages, warpgroups)]
+    return _without(steps, without, ("persistent",))
 
 
 def _without(steps: list[Step], without: Sequence[str], known: Sequence[str]) -> list[Step]:

@@ -48,10 +48,7 @@ def _forward(work: Work) -> None:
     """Reads of global memory of what the same thread has just written take the value, and of two writes to one place
     the last stays. Places are the same where array and indices are, and different arrays are different places; a write
     to the array at other indices is an end of what is known of it."""
-    blocks = {}
-    for op in work.find(_WRITE):
-        blocks[op.operation.block.owner.operation, str(op.operation.block)[:64]] = op.operation.block
-    for block in blocks.values():
+    for block in dict.fromkeys(op.operation.block for op in work.find(_WRITE)):
         written: dict[Any, Any] = {}
         for op in [one.operation for one in block.operations]:
             if op.name == _READ and not is_shared(op.operands[0]):

@@ -59,10 +59,11 @@ class Tile:
         anything = memref.cast(ir.Type.parse(f"memref<*x{self.element}>"), array)
         self._map = nvgpu.TmaCreateDescriptorOp(ir.Type.parse(text), anything, [number(n) for n in box]).result
 
-    def load(self, block: Any, full: Any, slot: Any, variable: Any, at: Any) -> None:
-        """Copy the tile of the turn where the loop's ``variable`` is ``at`` into a slot."""
+    def load(self, block: Any, full: Any, slot: Any, values: dict[int, Any]) -> None:
+        """Copy the tile of a turn into a slot. ``values``: by `key`, what loops' variables and what is computed from
+        them are in this turn."""
         _, sums = offsets(self.source)
-        *batch, row, column = (_total(terms, variable, at) for terms in sums)
+        *batch, row, column = (_total(terms, values) for terms in sums)
         shape = [1] * len(batch) + [self.rows, self.panel]
         kind = ir.Type.parse(f"memref<{'x'.join(map(str, shape))}x{self.element}, #gpu.address_space<workgroup>>")
         for panel in range(self.columns // self.panel):
@@ -71,10 +72,10 @@ class Tile:
             place = [arith.addi(column, number(panel * self.panel)), row, *reversed(batch)]
             nvgpu.TmaAsyncLoadOp(view, full, self._map, place, slot)
 
-    def copy(self, block: Any, slot: Any, variable: Any, at: Any, thread: Any, threads: int) -> None:
+    def copy(self, block: Any, slot: Any, values: dict[int, Any], thread: Any, threads: int) -> None:
         """The same without TMA: each of ``threads`` moves every so many-th element to its place in the swizzle."""
         array, sums = offsets(self.source)
-        *batch, row, column = (_total(terms, variable, at) for terms in sums)
+        *batch, row, column = (_total(terms, values) for terms in sums)
         i32, kind = ir.IntegerType.get_signless(32), ir.MemRefType.get([1], self.element, None, _shared())
         first = arith.addi(arith.muli(slot, number(self.size)), number(self.start))
         loop = scf.ForOp(thread, number(self.rows * self.columns), number(threads))
@@ -111,11 +112,6 @@ def constant_of(value: Any) -> float | None:
     return ir.FloatAttr(made.attributes["value"]).value if made is not None and made.name == "arith.constant" else None
 
 
-def loop_around(product: Any) -> Any:
-    parent = product.operation.parent
-    return parent.operation if parent.name == "scf.for" else None
-
-
 def number(n: int) -> Any:
     return arith.constant(ir.IndexType.get(), n)
 
@@ -140,12 +136,9 @@ def offsets(value: Any) -> tuple[Any, list[list[Any]]]:
     return value, sums
 
 
-def _total(terms: list[Any], variable: Any, at: Any) -> Any:
+def _total(terms: list[Any], values: dict[int, Any]) -> Any:
     total = number(0)
     for term in terms:
-        if isinstance(term, int):
-            value = number(term)
-        else:
-            value = at if variable is not None and key(term) == key(variable) else term
+        value = number(term) if isinstance(term, int) else values.get(key(term), term)
         total = arith.addi(total, value)
     return total
