@@ -19,9 +19,6 @@ from nvdsl.schedule.wgmma_plan import Plan
 from nvdsl.values.dtypes import f16
 from nvdsl.values.traced import Value
 
-REGISTERS = {2: (40, 232), 3: (32, 160)}
-"""By how many warpgroups multiply: registers of a thread that loads, and of one that multiplies."""
-
 
 class Kernel(Plan):
     """A plan, and what it becomes in a launch."""
@@ -45,14 +42,14 @@ class Kernel(Plan):
             self._init(thread)
             warpgroup = arith.divui(thread, number(arch.WARPGROUP_SIZE))
             loads = scf.IfOp(equal(warpgroup, self.warpgroups), has_else=True)
-            less, more = REGISTERS.get(self.warpgroups, (0, 0)) if self.by_tma else (0, 0)
+            less, more = self.registers
             with ir.InsertionPoint(loads.then_block):
-                if less:
+                if less < more:
                     nvvm.setmaxregister(less, nvvm.SetMaxRegisterAction.decrease)
                 self._load_all(arith.subi(thread, number(self.warpgroups * arch.WARPGROUP_SIZE)))
                 scf.YieldOp([])
             with ir.InsertionPoint(loads.else_block):
-                if more:
+                if less < more:
                     nvvm.setmaxregister(more, nvvm.SetMaxRegisterAction.increase)
                 self._compute_all(thread, warpgroup)
                 scf.YieldOp([])
@@ -92,11 +89,6 @@ class Kernel(Plan):
         slot = arith.index_cast(ir.IndexType.get(), arith.remui(count, stages))
         odd = arith.trunci(bit, arith.divui(count, stages))
         return slot, odd, arith.xori(odd, arith.constant(bit, 1))
-
-    @property
-    def by_tma(self) -> bool:
-        """Whether one thread loads all: else each thread of its warpgroup copies a part, and arrives."""
-        return all(tile.by_tma for tile in self.tiles)
 
     def _load_all(self, thread: Any) -> None:
         """``thread``: of the warpgroup that loads."""

@@ -15,6 +15,13 @@ from nvdsl.schedule.warps import trips
 from nvdsl.schedule.work import Work
 from nvdsl.values.dtypes import bf16, f16, f32, tf32
 
+REGISTERS = {2: (40, 232), 3: (32, 160)}
+"""By how many warpgroups multiply: registers of a thread that loads by TMA, and of one that multiplies. All have the
+same with others, and where threads load."""
+
+_OTHERS = 24
+"""Registers of a thread that multiplies, beside its sums, at least."""
+
 _OPERANDS, _SUMS = {"f16": f16, "bf16": bf16, "f32": tf32}, {"f16": f16, "f32": f32}
 
 
@@ -31,6 +38,17 @@ class Plan:
     @property
     def bytes(self) -> int:
         return max(tile.end for tile in self.tiles)
+
+    @property
+    def by_tma(self) -> bool:
+        """Whether one thread loads all: else each thread of its warpgroup copies a part, and arrives."""
+        return all(tile.by_tma for tile in self.tiles)
+
+    @property
+    def registers(self) -> tuple[int, int]:
+        """Of a thread that loads, and of one that multiplies."""
+        same = arch.launch_registers(self.threads)
+        return REGISTERS.get(self.warpgroups, (same, same)) if self.by_tma else (same, same)
 
     def _check_ring(self) -> None:
         work, product = self.work, self.product
@@ -73,6 +91,12 @@ class Plan:
             work.refuse(f"a tile of {self.m} x {self.n} x {self.k} for {self.warpgroups} warpgroups",
                         "each has 64 rows or a multiple, at most 256 columns, and a row of a tile of A or B is a "
                         f"multiple of 128 bytes: {a.panel} elements", "tile_blocks(128, 128, 64) for 2")  # fmt: skip
+        for rows, most in ((self.rows, self.registers[1]), (ops.M, arch.launch_registers(self.threads))):
+            registers = rows * self.n * self.sums.bytes // 4 // arch.WARPGROUP_SIZE
+            if registers + _OTHERS > most:  # of all, and of one instruction, which ptxas holds against the launch's
+                work.refuse(f"sums of {rows} x {self.n} in a warpgroup: {registers} registers of a thread",
+                            f"it has {most} in a block of {self.threads} threads, and needs {_OTHERS} for other things",
+                            "a smaller tile, or another number of warpgroups")  # fmt: skip
         fills = work.find("linalg.fill")
         if any(constant_of(one.operands[0]) != 0 for one in fills) or len(fills) > 1:
             work.refuse("a sum that starts with another number", "registers start with 0, or with C", "fill C with 0")
