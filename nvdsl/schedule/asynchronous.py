@@ -12,8 +12,7 @@ from nvdsl.mlir.dialects import arith, gpu, memref, nvgpu, scf
 from nvdsl.schedule.latency import k_loop
 from nvdsl.schedule.ragged import real_shape
 from nvdsl.schedule.registers import fold_views
-from nvdsl.schedule.rewrite import clone, key, slice_of
-from nvdsl.schedule.shared import is_shared
+from nvdsl.schedule.rewrite import clone, is_shared, key, slice_of
 from nvdsl.schedule.step import step
 from nvdsl.schedule.warps import trips
 from nvdsl.schedule.work import Work

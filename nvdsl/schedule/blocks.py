@@ -29,6 +29,8 @@ def tile_blocks(work: Work, m: int, n: int, k: int) -> None:
     Where an extent is no multiple of its tile, arrays become larger, and `mask` is needed in the end.
     """
     _generalize(work)
+    if work.find("scf.forall", "gpu.launch"):
+        work.refuse("there are tiles for blocks already", "a schedule begins with them", "tile_blocks() once")
     product = work.one(*CONTRACTIONS, made_by="write one linalg.matmul or linalg.batch_matmul in the payload")
     extents = _extents(product)
     if min(m, n, k) < 1:
@@ -42,6 +44,9 @@ def tile_blocks(work: Work, m: int, n: int, k: int) -> None:
     axes = mapping([f"block<{axis}>" for axis in ("zyx" if batch else "yx")])
     _update_product(work, work.one(*CONTRACTIONS, made_by=""))
     before, behind = _around(work, work.one(*CONTRACTIONS, made_by=""))
+    if work.find("linalg.fill") and not _is_tensor(product):
+        work.refuse("a linalg.fill on memrefs", "what is fused into the blocks is on tensors",
+                    "the product alone, which adds to C, or a payload on tensors")  # fmt: skip
     if before and whole[2] != extents[2]:
         work.refuse(f"k = {extents[2]} is no multiple of {k}, and there is an operation before the product",
                     "what it makes of the zeros behind an array's end need not be 0",
@@ -131,6 +136,8 @@ def _extents(product: Any) -> list[int]:
 def bufferize(work: Work) -> None:
     """Makes memrefs of tensors (one-shot bufferization, in place): the result becomes what is written to the last
     argument. A payload on memrefs stays as it is."""
+    if not work.find("scf.forall"):
+        work.refuse("no loop over blocks", "a block's buffers are parts of the arrays", "tile_blocks() before")
     if any("tensor<" in str(v.type) for op in work.find("func.func") for v in op.regions[0].blocks[0].arguments):
         work.run(
             "one-shot-bufferize{bufferize-function-boundaries=1 function-boundary-type-conversion=identity-layout-map}",

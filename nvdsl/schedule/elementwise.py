@@ -11,8 +11,7 @@ from nvdsl.ir.walk import defining
 from nvdsl.mlir import ir
 from nvdsl.mlir.dialects import arith, gpu, linalg, memref, vector
 from nvdsl.schedule.persistent import TILE_LOOP
-from nvdsl.schedule.rewrite import clone, key
-from nvdsl.schedule.shared import is_shared
+from nvdsl.schedule.rewrite import clone, is_shared, key
 from nvdsl.schedule.work import Work
 
 _STORES = ("vector.store", "vector.transfer_write", "memref.store")

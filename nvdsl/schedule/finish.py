@@ -12,7 +12,7 @@ from nvdsl.mlir.dialects import arith, gpu, memref, transform
 from nvdsl.mlir.dialects.transform import vector
 from nvdsl.schedule.ragged import EXTENTS
 from nvdsl.schedule.registers import fold_views
-from nvdsl.schedule.shared import is_shared
+from nvdsl.schedule.rewrite import is_shared
 from nvdsl.schedule.step import step
 from nvdsl.schedule.work import Work
 

@@ -21,8 +21,8 @@ def wgmma(work: Work, stages: int = 4, warpgroups: int = 2) -> None:
 
     TMA takes arrays whose rows are multiples of 16 bytes. Tiles of others are copied by a warpgroup, by element.
     """
-    pull_out(work)
     threads = Plan(work, stages, warpgroups).threads
+    pull_out(work)
     launch = (work.find("gpu.launch") or [launch_blocks(work)])[0]
     with ir.InsertionPoint(launch), launch.location:
         launch.operands[3] = arith.constant(ir.IndexType.get(), threads)

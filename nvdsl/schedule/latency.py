@@ -7,8 +7,7 @@ from typing import Any
 from nvdsl.mlir import ir
 from nvdsl.mlir.dialects import arith, gpu, scf
 from nvdsl.schedule.registers import fold_views
-from nvdsl.schedule.rewrite import clone, key, slice_of
-from nvdsl.schedule.shared import is_shared
+from nvdsl.schedule.rewrite import clone, is_shared, key, slice_of
 from nvdsl.schedule.step import step
 from nvdsl.schedule.warps import trips
 from nvdsl.schedule.work import Work

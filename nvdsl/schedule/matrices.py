@@ -11,7 +11,7 @@ from nvdsl.mlir import ir
 from nvdsl.mlir.dialects import arith, gpu, vector
 from nvdsl.schedule.elementwise import finish_matrices, finish_stores, set_aside
 from nvdsl.schedule.registers import fold_views
-from nvdsl.schedule.shared import is_shared
+from nvdsl.schedule.rewrite import is_shared
 from nvdsl.schedule.step import step
 from nvdsl.schedule.work import Work
 
@@ -106,6 +106,8 @@ def _contractions(work: Work) -> list[Any]:
     found = work.find("vector.contract")
     if not found:
         work.refuse("no products of vectors", "it works on vector.contract", "vectorize() before")
+    if not work.find("gpu.launch"):
+        work.refuse("no gpu.launch", "what a warp computes is known in one", "launch() before")
     return found
 
 

@@ -9,6 +9,7 @@ from nvdsl.ir.walk import constant
 from nvdsl.mlir import ir
 from nvdsl.mlir.dialects import arith, gpu, scf
 from nvdsl.mlir.dialects.transform import gpu as transform_gpu
+from nvdsl.schedule.rewrite import is_shared
 from nvdsl.schedule.step import step
 from nvdsl.schedule.work import Work
 
@@ -24,6 +25,9 @@ def persistent(work: Work, blocks: int = arch.SMS, rows: int = 8) -> None:
     """
     if blocks < 1 or rows < 1:
         work.refuse(f"{blocks} blocks, groups of {rows} rows", "there is one of each or more", "persistent(132, 8)")
+    product = work.one("linalg.matmul", made_by="tile_blocks(), bufferize() and stage() before")
+    if not is_shared(product.operands[0]):
+        work.refuse("operands that are not in shared memory", "a block's buffers serve all its tiles", "stage() before")
     launch = launch_blocks(work)
     sizes = [constant(size) for size in list(launch.operands)[:3]]
     block = launch.regions[0].blocks[0]

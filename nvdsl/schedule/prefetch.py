@@ -5,8 +5,7 @@ from __future__ import annotations
 from nvdsl.mlir import ir
 from nvdsl.mlir.dialects import arith, scf
 from nvdsl.schedule.latency import k_loop
-from nvdsl.schedule.rewrite import clone, key, slice_of
-from nvdsl.schedule.shared import is_shared
+from nvdsl.schedule.rewrite import clone, is_shared, key, slice_of
 from nvdsl.schedule.step import step
 from nvdsl.schedule.work import Work
 
@@ -34,6 +33,8 @@ def prefetch(work: Work) -> None:
         work.refuse("a turn without one barrier behind a wait, and a product for each sum",
                     "the last products run while the first tiles of the next turn are loaded",
                     "hoist_sums(), mma_sync() or wmma(), and copy_async() before")  # fmt: skip
+    if not all(any(use.operand_number == 2 and use.owner in products for use in value.uses) for value in carried):
+        work.refuse("a loop that carries more than sums", "tiles are loaded one turn ahead", "prefetch() once")
     first = [op for op in ops if op.name in _LOADS and op in slice_of(products[:sums], ops)]
     if any(not is_shared(op.operands[0]) for op in first) or any(op in first for op in slice_of(waits, ops)):
         work.refuse("tiles of tensor cores that are not in shared memory", "others need no barrier", "stage() before")

@@ -8,8 +8,7 @@ from nvdsl.ir.walk import walk
 from nvdsl.mlir import ir
 from nvdsl.mlir.dialects import transform
 from nvdsl.mlir.dialects.transform import structured
-from nvdsl.schedule.rewrite import key
-from nvdsl.schedule.shared import is_shared
+from nvdsl.schedule.rewrite import is_shared, key
 from nvdsl.schedule.step import step
 from nvdsl.schedule.warps import FRAGMENT_LOOP
 from nvdsl.schedule.work import Work

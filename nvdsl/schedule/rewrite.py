@@ -1,4 +1,4 @@
-"""Parts of rewrites: keys for values, slices of a block, copies of operations."""
+"""Parts of rewrites: keys for values, what is in shared memory, slices of a block, copies of operations."""
 
 from __future__ import annotations
 
@@ -13,6 +13,11 @@ from nvdsl.mlir.dialects import memref
 def key(value: Any) -> int:
     """A key for a value in a dictionary. (Wrapped values overload ``==``, so that they can't be keys themselves.)"""
     return ir.Value.__hash__(value)
+
+
+def is_shared(value: Any) -> bool:
+    """Whether a memref is in shared memory."""
+    return isinstance(value.type, ir.MemRefType) and "workgroup" in str(value.type.memory_space)
 
 
 def slice_of(roots: Iterable[Any], ops: Sequence[Any]) -> set[Any]:

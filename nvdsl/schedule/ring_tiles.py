@@ -63,7 +63,7 @@ class Tile:
         """Copy the tile of a turn into a slot. ``values``: by `key`, what loops' variables and what is computed from
         them are in this turn."""
         _, sums = offsets(self.source)
-        *batch, row, column = (_total(terms, values) for terms in sums)
+        *batch, row, column = (total(terms, values) for terms in sums)
         shape = [1] * len(batch) + [self.rows, self.panel]
         kind = ir.Type.parse(f"memref<{'x'.join(map(str, shape))}x{self.element}, #gpu.address_space<workgroup>>")
         for panel in range(self.columns // self.panel):
@@ -75,7 +75,7 @@ class Tile:
     def copy(self, block: Any, slot: Any, values: dict[int, Any], thread: Any, threads: int) -> None:
         """The same without TMA: each of ``threads`` moves every so many-th element to its place in the swizzle."""
         array, sums = offsets(self.source)
-        *batch, row, column = (_total(terms, values) for terms in sums)
+        *batch, row, column = (total(terms, values) for terms in sums)
         i32, kind = ir.IntegerType.get_signless(32), ir.MemRefType.get([1], self.element, None, _shared())
         first = arith.addi(arith.muli(slot, number(self.size)), number(self.start))
         loop = scf.ForOp(thread, number(self.rows * self.columns), number(threads))
@@ -136,9 +136,10 @@ def offsets(value: Any) -> tuple[Any, list[list[Any]]]:
     return value, sums
 
 
-def _total(terms: list[Any], values: dict[int, Any]) -> Any:
-    total = number(0)
+def total(terms: list[Any], values: dict[int, Any]) -> Any:
+    """The sum of `offsets`' terms. ``values``: by `key`, what stands for some of them."""
+    found = number(0)
     for term in terms:
         value = number(term) if isinstance(term, int) else values.get(key(term), term)
-        total = arith.addi(total, value)
-    return total
+        found = arith.addi(found, value)
+    return found

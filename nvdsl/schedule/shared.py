@@ -11,17 +11,12 @@ from nvdsl.mlir.dialects import arith, linalg, memref, transform, vector
 from nvdsl.mlir.dialects.transform import structured
 from nvdsl.schedule.blocks import thread_count
 from nvdsl.schedule.ragged import real_shape
-from nvdsl.schedule.rewrite import clone, key, whole_view
+from nvdsl.schedule.rewrite import clone, is_shared, key, whole_view
 from nvdsl.schedule.step import step
 from nvdsl.schedule.work import Work, mapping
 
 COPY_LOOP = "nvdsl.copies"
 """Marks the loops over the parts of a copy."""
-
-
-def is_shared(value: Any) -> bool:
-    """Whether a memref is in shared memory."""
-    return isinstance(value.type, ir.MemRefType) and "workgroup" in str(value.type.memory_space)
 
 
 @step
@@ -31,6 +26,11 @@ def stage(work: Work) -> None:
     product = work.one("linalg.matmul", made_by="tile_blocks() and bufferize() before")
     if len(product.results):
         work.refuse("the product is still on tensors", "buffers have a memory space", "bufferize() before")
+    if _around(product) not in (["scf.for", "scf.forall"], ["scf.forall"]):
+        work.refuse("a product that is not a block's", "all warps share a tile, and all wait for it",
+                    "tile_blocks(), bufferize() and stage(), and other tiles behind them")  # fmt: skip
+    if is_shared(product.operands[0]):
+        work.refuse("operands that are in shared memory", "each has one buffer there", "stage() once")
     for number, operand in enumerate(list(product.operands)[:2]):
         made = defining(operand)
         if made is None or made.name != "memref.subview":  # a tile that is the whole array: promotion takes views
@@ -48,6 +48,14 @@ def stage(work: Work) -> None:
     for op in work.find("linalg.copy"):
         _write_there(op)
     work.clean()
+
+
+def _around(op: Any) -> list[str]:
+    """The names of the loops around an operation."""
+    found = []
+    while (op := op.operation.parent).name != "func.func":
+        found.append(op.name)
+    return found
 
 
 def _write_there(copy: Any) -> None:

@@ -9,7 +9,7 @@ from nvdsl.layout.memory import BANK_BYTES, BANKS
 from nvdsl.mlir import ir
 from nvdsl.mlir.dialects import arith
 from nvdsl.schedule.registers import fold_views
-from nvdsl.schedule.shared import is_shared
+from nvdsl.schedule.rewrite import is_shared
 from nvdsl.schedule.step import step
 from nvdsl.schedule.work import Work
 

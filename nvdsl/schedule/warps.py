@@ -70,6 +70,12 @@ def spread(work: Work, m: int, n: int) -> None:
 
 
 def _tile_all(work: Work, where: Any, **sizes: Any) -> None:
+    parent = work.one("linalg.matmul", made_by="").operation.parent
+    while parent.name != "func.func":
+        if parent.name == "scf.forall" and "#gpu.block" not in str(parent.attributes["mapping"]):
+            work.refuse("a product that is divided among warps or threads already", "each has one part of a tile",
+                        "one of tile_warps(), tile_threads() and spread()")  # fmt: skip
+        parent = parent.parent
     for mark in [work.mark(op) for op in _in_place(work)]:
         with work.transform() as script:
             structured.TileUsingForallOp(script.match(*_BLOCKWIDE, marked=mark), mapping=where, **sizes)

@@ -14,7 +14,7 @@ from nvdsl.ops import wgmma as ops
 from nvdsl.ops.fence import fence_proxy_async
 from nvdsl.schedule.persistent import TILE_LOOP
 from nvdsl.schedule.rewrite import clone, key
-from nvdsl.schedule.ring_tiles import advance, equal, number
+from nvdsl.schedule.ring_tiles import advance, equal, number, offsets, total
 from nvdsl.schedule.wgmma_plan import Plan
 from nvdsl.values.dtypes import f16
 from nvdsl.values.traced import Value
@@ -150,8 +150,7 @@ class Kernel(Plan):
             sums = self._multiply_all(before, address, first_row, leads)
             if self.tile_loop is not None:  # the last slot of a tile, before the loads of the next need it
                 self._release(leads, arith.addi(before, number(self.turns - 1)))
-            c = self.product.operands[2]
-            self._store(sums, values.get(key(c), c), warpgroup, thread)
+            self._store(sums, values, warpgroup, thread)
 
     def _release(self, leads: Any, turn: Any) -> None:
         arrive = scf.IfOp(leads)
@@ -188,32 +187,34 @@ class Kernel(Plan):
         ops.wgmma_fence()
         for part in range(self.k * a.itemsize // arch.WGMMA_K_BYTES):
             of_b = advance(right, b.operand.k_offset(part))
-            for i, total in enumerate(sums):
+            for i, before in enumerate(sums):
                 of_a = advance(left, a.operand.k_offset(part) + a.operand.mn_offset(i * ops.M))
-                sums[i] = ops.mma_async(total, of_a, of_b, n=self.n, **types, **majors)
+                sums[i] = ops.mma_async(before, of_a, of_b, n=self.n, **types, **majors)
         return sums
 
-    def _store(self, sums: list[Any], c: Any, warpgroup: Any, thread: Any) -> None:
+    def _store(self, sums: list[Any], values: dict[int, Any], warpgroup: Any, thread: Any) -> None:
         """Two neighbouring columns at once (PTX ISA, register fragments of wgmma's D)."""
+        c, places = offsets(self.product.operands[2])
+        *batch, top, left = (total(terms, values) for terms in places)
         pair = ir.VectorType.get([2], self.sums.ir)
         lane = arith.remui(thread, number(arch.WARP_SIZE))
         warp = arith.remui(arith.divui(thread, number(arch.WARP_SIZE)), number(4))
         row = arith.addi(arith.muli(warpgroup, number(self.rows)), arith.muli(warp, number(16)))
-        row = arith.addi(row, arith.divui(lane, number(4)))
-        column = arith.muli(arith.remui(lane, number(4)), number(2))
+        row = arith.addi(top, arith.addi(row, arith.divui(lane, number(4))))
+        column = arith.addi(left, arith.muli(arith.remui(lane, number(4)), number(2)))
         for i, registers in enumerate(map(ptx.unpack, sums)):
             for half in range(2):
-                here = arith.addi(row, number(64 * i + 8 * half))
+                at = arith.addi(row, number(64 * i + 8 * half))
                 for j in range(self.n // 8):
-                    there = arith.addi(column, number(8 * j))
+                    here = [*batch, at, arith.addi(column, number(8 * j))]
                     if self.sums is f16:
                         both = llvm.bitcast(pair, registers[2 * j + half])
                     else:
-                        at = 4 * j + 2 * half
-                        both = vector.from_elements(pair, registers[at : at + 2])
+                        first = 4 * j + 2 * half
+                        both = vector.from_elements(pair, registers[first : first + 2])
                     if self.adds:
-                        both = arith.addf(both, vector.load(pair, c, [here, there]))
-                    vector.store(both, c, [here, there])
+                        both = arith.addf(both, vector.load(pair, c, here))
+                    vector.store(both, c, here)
 
 
 def _is_index(one: Any) -> bool:

@@ -9,8 +9,8 @@ from nvdsl.ir.walk import defining
 from nvdsl.mlir import ir
 from nvdsl.ops import wgmma as ops
 from nvdsl.schedule.persistent import TILE_LOOP, tile_loop
+from nvdsl.schedule.rewrite import is_shared
 from nvdsl.schedule.ring_tiles import Tile, constant_of
-from nvdsl.schedule.shared import is_shared
 from nvdsl.schedule.warps import trips
 from nvdsl.schedule.work import Work
 from nvdsl.values.dtypes import bf16, f16, f32, tf32
