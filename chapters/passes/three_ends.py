@@ -27,8 +27,8 @@ to the next, so that loads run while C is stored.
 Each is refused by its step where it does not fit: ``wmma`` for bf16, ``wgmma`` for f32 whose K is not along the rows,
 and so on (docs/schedules.md has a table).
 
-Try: ``nvdsl show chapters/passes/three_ends.py steps --after persistent``, ``nvdsl show chapters/passes/three_ends.py ptx``;
-``transpose_a=True`` in `sc.matmul`.
+Try: ``nvdsl show chapters/passes/three_ends.py steps --after persistent``, the same with ``ptx`` in the place of
+``steps ...``; ``transpose_a=True`` in `sc.matmul`.
 
 Break it: a ring of one slot.
 

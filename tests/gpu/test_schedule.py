@@ -89,8 +89,8 @@ def test_wgmma():
     check(sc.wgmma_steps((192, 128, 64), 3, 3), 384, 256, 1024)
     alone = sc.wgmma_steps((256, 128, 64), without=["persistent"])
     check([*alone, group_blocks(3)], 2048, 1024, 512)
-    for blocks, rows in ((1, 1), (7, 2), (132, 8), (1000, 3)):
-        check([*alone[:3], sc.persistent(blocks, rows), *alone[3:]], 2048, 1152, 512)
+    for blocks, group in ((1, 1), (7, 2), (132, 8), (1000, 3)):
+        check([*alone[:3], sc.persistent(blocks, group), *alone[3:]], 2048, 1152, 512)
     check(sc.wgmma_steps(), 512, 512, 512, lambda a, b, c: a @ b + c, add=True)
     check(sc.wgmma_steps(), 512, 512, 512, lambda a, b, e, f, c: np.maximum(a @ b + e, f[:, None]),
           then=lambda x, e, f: nv.max(x + e, f), operands=["n", "m"])  # fmt: skip
