@@ -13,7 +13,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Hashable, Sequence
 from typing import Any, Protocol
 
@@ -118,30 +117,6 @@ class Repeated:
             return arrays, addresses
 
         return {"make": make, "place": places}
-
-
-_MOST = 4096
-
-
-class Numbers:
-    """The numbers that calls of one function passed on to `Repeated.again`, by shapes and options: whoever gives them
-    again needs not find them anew."""
-
-    def __init__(self) -> None:
-        self._known: dict[Hashable, tuple[float, ...]] = {}
-
-    def of(self, arrays: Sequence[Any], rest: Hashable) -> tuple[float, ...] | None:
-        """None where there are none, or where something can't be hashed: the long way says what is wrong."""
-        try:
-            return self._known.get((*(tuple(x.shape) for x in arrays), rest))
-        except (AttributeError, TypeError):
-            return None
-
-    def keep(self, arrays: Sequence[Any], rest: Hashable, numbers: tuple[float, ...]) -> None:
-        if len(self._known) >= _MOST:
-            self._known.clear()
-        with contextlib.suppress(AttributeError, TypeError):
-            self._known[(*(tuple(x.shape) for x in arrays), rest)] = numbers
 
 
 def _view(x: Seen | float | None) -> Any:

@@ -17,35 +17,24 @@ A step keeps the tensor cores busy while it computes:
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Any
 
 import nvdsl as nv
-from nvdsl.kernels.attention.gradient_rows import LOG2_E, convert_rows, store_registers, sum_rows
-from nvdsl.kernels.attention.gradient_tiles import GradientTiles, KeyTile, Logarithms, OfKeys, OfQueries
+from nvdsl.kernels.attention.forward import AS_THEY_ARE, Bias
+from nvdsl.kernels.attention.gradient_config import Config
+from nvdsl.kernels.attention.gradient_load import CONSUMERS, GradientLoads
+from nvdsl.kernels.attention.gradient_rows import convert_rows, store_registers, sum_rows
+from nvdsl.kernels.attention.gradient_scores import Weights
+from nvdsl.kernels.attention.gradient_tiles import GradientTiles, KeyTile, Logarithms, OfKeys, OfQueries, Seeing
+from nvdsl.kernels.attention.scores import ScoreKind
 from nvdsl.kernels.attention.sequences import KeyStarts, Starts
 from nvdsl.ops.memory import load_acquire, store_release
 from nvdsl.ops.order import recomputed, recomputing
 
-CONSUMERS = 2
 TILE_N = 64 * CONSUMERS
 WRITTEN, FREE, MET, STORED = 1, 3, 5, 6
 """Named barriers: a consumer's part of dQ is in shared memory, or may be; both consumers' dS are."""
-
-
-MOST = 2**30
-"""More rows than there are."""
-
-
-@dataclass(frozen=True)
-class Config:
-    """``sizes``: of a head of q and k, and of v, in shared memory. ``tile_m``: rows of a tile of Q. ``stages``: tiles
-    of Q, and of dO, in flight. A tile has 128 keys."""
-
-    sizes: tuple[int, int] = (128, 128)
-    tile_m: int = 64
-    stages: int = 2
 
 
 @dataclass(frozen=True)
@@ -101,89 +90,56 @@ def backward(
     dv: OfKeys,
     q_starts: Starts | None,
     k_starts: KeyStarts | None,
+    bias: Bias | None,
     scale: float,
     left: int,
     right: int,
     softcap: float,
-    *,
+    *operands: Any,
     config: Config,
     bounded: tuple[bool, bool] = (False, False),
-    capped: bool = False,
+    scores: ScoreKind = AS_THEY_ARE,
     ordered: bool = False,
 ) -> None:
     """dQ, dK and dV of ``out = softmax(scale * q k^T) v``, whose logarithms of the sums are ``lse``.
 
-    ``bounded``: whether a row sees at most ``left`` keys before its own, and ``right`` keys behind it. ``capped``:
-    whether scores are ``softcap * tanh(scale * q k^T / softcap)``. ``ordered``: whether dQ is added up in the order of
-    the keys.
+    ``bounded``: whether a row sees at most ``left`` keys before its own, and ``right`` keys behind it. For ``scores``,
+    ``softcap``, ``bias`` and ``operands`` see `Weights`. ``ordered``: whether dQ is added up in the order of the keys.
     """
     tile_m, (size, value_size) = config.tile_m, config.sizes
     tiles, parts = GradientTiles(q, k, q_starts, k_starts, tile_m, TILE_N, any(bounded)), Parts(tile_m, size)
-
     packed = tiles.packed or tiles.packed_keys
 
     sums = sum_rows(dout, out, lse, tiles, tile_m)
     total = nv.zeros((tiles.count * (parts.count * parts.rows), 256), nv.f32)
     turns = nv.zeros(tiles.count * parts.count, nv.i32) if ordered else None
 
-    q_tma = nv.TMA(q, tile=(1, tile_m, 1, size), swizzle=128)
-    k_tma, dk_tma = (nv.TMA(x, tile=(1, n, 1, size), swizzle=parts.swizzle) for x, n in ((k, TILE_N), (dk, 64)))
-    do_tma, v_tma, dv_tma = (
-        nv.TMA(x, tile=(1, n, 1, value_size), swizzle=128) for x, n in ((dout, tile_m), (v, TILE_N), (dv, 64))
-    )
+    loads = GradientLoads(dout, q, k, v, sums, tiles, config, parts.swizzle)
+    dk_tma = nv.TMA(dk, tile=(1, 64, 1, size), swizzle=parts.swizzle)
+    dv_tma = nv.TMA(dv, tile=(1, 64, 1, value_size), swizzle=128)
     total_tma = nv.TMA(total, tile=(parts.rows, 256))
 
     @nv.kernel(grid=tiles.blocks, block=128 * (1 + CONSUMERS))
     def kernel() -> None:
-        K = nv.smem((TILE_N, size), k.dtype, swizzle=parts.swizzle)
-        V = nv.smem((TILE_N, value_size), v.dtype, swizzle=128)
-        Q = nv.smem((config.stages, tile_m, size), q.dtype, swizzle=128)
-        dO = nv.smem((config.stages, tile_m, value_size), dout.dtype, swizzle=128)
+        loads.allocate()
+        K, V, Q, dO, q_ring, do_ring = loads.K, loads.V, loads.Q, loads.dO, loads.q_ring, loads.do_ring
         dS = nv.smem((2, tile_m, TILE_N), q.dtype, swizzle=128)
         dQ = nv.smem((CONSUMERS, parts.rows, 256), nv.f32)
-        beside = nv.smem(config.stages * 2 * tile_m, nv.f32)
-        loaded = nv.Mbarriers(2, arrivals=1, sync=False)
-        q_ring = nv.Ring(config.stages, bytes=Q.bytes + 8 * tile_m, consumers=4 * CONSUMERS, sync=False)
-        do_ring = nv.Ring(config.stages, bytes=dO.bytes, consumers=4 * CONSUMERS, sync=False)
         nv.sync_threads()
 
-        def place(whole_warp: bool) -> KeyTile:
+        def place(whole_warp: bool) -> tuple[KeyTile, Seeing]:
             """The block's keys; each time anew rather than in registers."""
-            return tiles.keys_of(recomputed(nv.block_id.x), whole_warp)
-
-        def seeing(at: KeyTile) -> tuple[Any, Any, Any]:
-            return tiles.seeing(at, left if bounded[0] else None, right if bounded[1] else None)
+            at = tiles.keys_of(recomputed(nv.block_id.x), whole_warp)
+            return at, Seeing(tiles, at, left if bounded[0] else None, right if bounded[1] else None)
 
         leader = nv.lane_id() == 0
 
-        def produce() -> None:
-            """Load K and V, and Q and dO of the tiles of queries that see these keys."""
-            at = place(False)
-            (_, first, end), one = seeing(at), at.sequence
-            qs, ds = q_ring.producer_state(), do_ring.producer_state()
-            loaded[0].arrive_expect_tx(K.bytes)
-            k_tma.load(K, loaded[0], (one.k_batch, one.k_first + at.key, at.kv_head, 0))
-            loaded[1].arrive_expect_tx(V.bytes)
-            v_tma.load(V, loaded[1], (one.k_batch, one.k_first + at.key, at.kv_head, 0))
-            for g in nv.range(tiles.group, unroll=False):
-                head = at.kv_head * tiles.group + g
-                number = tiles.first(at.number, one, head)
-                for tile in nv.range(first, end, unroll=False):
-                    place_of_q = one.q_batch, one.q_first + tile * tile_m, head, 0
-                    full = q_ring.acquire(qs)
-                    q_tma.load(Q[qs.stage], full, place_of_q)
-                    stats = sums.view((number + tile, 0), (1, 2 * tile_m))
-                    nv.bulk_load(beside.view((qs.stage * (2 * tile_m),), (2 * tile_m,)), stats, 8 * tile_m, full)
-                    do_tma.load(dO[ds.stage], do_ring.acquire(ds), place_of_q)
-                    qs, ds = qs.next(), ds.next()
-
         def add_up(part: Any) -> None:
             """Add a consumer's part of dQ, each time that it is there, to what other blocks have added."""
-            at = place(True)
-            offset, first, end = seeing(at)
+            at, sight = place(True)
             for g in nv.range(tiles.group, unroll=False):
                 number = tiles.first(at.number, at.sequence, at.kv_head * tiles.group + g)
-                for tile in nv.range(first, end, unroll=False):
+                for tile in nv.range(sight.first, sight.end, unroll=False):
                     if leader:
                         nv.bulk_wait_group(0, read=True)
                     nv.sync_warp()
@@ -192,7 +148,7 @@ def backward(
                     if leader:
                         mine = (number + tile) * parts.count + part
                         if turns is not None:
-                            before = nv.max(tile * tile_m + offset - left, 0) // TILE_N if bounded[0] else 0
+                            before = nv.max(tile * tile_m + sight.offset - left, 0) // TILE_N if bounded[0] else 0
                             turn = at.key // TILE_N - before
                             while load_acquire(turns, mine) != turn:
                                 pass
@@ -205,58 +161,40 @@ def backward(
                 nv.bulk_wait_group(0)
 
         def consume(me: Any) -> None:
-            factor, cap = scale * LOG2_E, softcap * LOG2_E
-            at = place(True)
-            key, keys = at.key, at.sequence.keys
-            offset, first, end = seeing(at)
-            ragged = key + TILE_N > keys
-            low = key + (TILE_N - 1) - offset - right if bounded[1] else nv.i32(-MOST)
-            low = nv.select(ragged, MOST, low)  # rows from here on see all of the tile's keys
-            high = key - offset + left if bounded[0] else None  # up to here
+            at, sight = place(True)
+            weights = Weights(scores, at, scale, softcap, bias, operands)
             state = q_ring.consumer_state()
 
             def mine(tile: Any) -> Any:
                 """This consumer's keys. Their descriptors would else fill registers through the whole loop."""
                 return tile.rows(recomputed(me) * 64, 64)
 
-            def scores(state: Any) -> Any:
+            def begun(state: Any) -> Any:
                 """S^T = K Q^T of a tile of rows, which is being computed."""
                 q_ring.wait(state)
                 s = nv.accumulator(64, tile_m)
                 s += mine(K) @ Q[state.stage].T
                 return s
 
-            def masked(x: Any, row: Any) -> Any:
-                """-infinity where a row does not see a key."""
-                own = key + recomputed(me) * 64
-                sees = x.rows + own < keys
-                with recomputing():
-                    if bounded[1]:
-                        sees = sees & (x.cols + (row + offset + right) >= x.rows + own)
-                    if bounded[0]:
-                        sees = sees & (x.cols + (row + offset - left) <= x.rows + own)
-                return nv.where(sees, x, -math.inf)
+            def column(first: Any) -> Any:
+                """What stands beside the rows of Q."""
+                return nv.column_vector(loads.beside, first, tile_m)[None, :]
 
-            def weigh(s: Any, dv: Any, state: Any, row: Any) -> Any:
+            def weigh(s: Any, dv: Any, state: Any, row: Any, head: Any) -> Any:
                 """From a tile's scores, which are being computed, to dV += P^T dO and dS."""
                 do_ring.wait(state)
                 dp = nv.accumulator(64, tile_m)
                 dp += mine(V) @ dO[state.stage].T
                 nv.wgmma_wait(1)
-                at = state.stage * (2 * tile_m)
-                logs = nv.column_vector(beside, at, tile_m)[None, :]
-                x = (nv.math.tanh_approx(s * (scale / softcap)) * cap if capped else s * factor) - logs
-                if row < low if high is None else (row < low) | (row + (tile_m - 1) > high):
-                    x = masked(x, row)
+                own = at.key + recomputed(me) * 64
+                logs, dots = loads.beside_rows(state.stage)
+                x = weights.logarithms(s, lambda key, query: (head, row + query, own + key)) - column(logs)
+                if sight.partly(row):
+                    x = sight.hide(x, own, row, transposed=True)
                 p = nv.math.exp2_approx(x)
                 dv += p.to(q.dtype) @ dO[state.stage]
                 nv.wgmma_wait(1)
-                slope = p * (dp - nv.column_vector(beside, at + tile_m, tile_m)[None, :])
-                if capped:  # the tanh again, from its exponential: it would take registers to keep it
-                    logs = nv.column_vector(beside, at, tile_m)[None, :]
-                    tanh = nv.clamp((nv.math.log2_approx(p) + logs) * (1.0 / cap), -1.0, 1.0)
-                    slope = slope * (1.0 - tanh * tanh)
-                grad = slope.to(q.dtype)
+                grad = weights.slopes(p, dp - column(dots), s, lambda: column(logs)).to(q.dtype)
                 grad.store(dS[state.stage].cols(recomputed(me) * 64, 64).T)
                 nv.fence_proxy_async()
                 nv.named_barrier_sync(MET, 128 * CONSUMERS)
@@ -277,24 +215,25 @@ def backward(
                 return dk
 
             grad_k, grad_v = nv.accumulator(64, size), nv.accumulator(64, value_size)
-            loaded[0].wait(0)
-            loaded[1].wait(0)
-            for _ in nv.range(nv.select(first < end, tiles.group, 0), unroll=False):
-                grad_v, grad = weigh(scores(state), grad_v, state, first * tile_m)
+            loads.wait_for_keys()
+            first, end = sight.first, sight.end
+            for g in nv.range(nv.select(first < end, tiles.group, 0), unroll=False):
+                head = at.kv_head * tiles.group + g
+                grad_v, grad = weigh(begun(state), grad_v, state, first * tile_m, head)
                 for tile in nv.range(first + 1, end, unroll=False):
                     grad_k = spread(grad, grad_k, state)
-                    s = scores(state.next())
+                    s = begun(state.next())
                     nv.wgmma_wait(1)
                     q_ring.release(state, leader)
                     state = state.next()
-                    grad_v, grad = weigh(s, grad_v, state, tile * tile_m)
+                    grad_v, grad = weigh(s, grad_v, state, tile * tile_m, head)
                 grad_k = spread(grad, grad_k, state)
                 nv.wgmma_wait(0)
                 q_ring.release(state, leader)
                 state = state.next()
 
             nv.named_barrier_sync(MET, 128 * CONSUMERS)  # both have read all of K
-            at = place(True)
+            at, _ = place(True)
             one, row = at.sequence, at.key + me * 64
             if tiles.packed_keys:  # what is behind the sequence's last key is another one's
                 for grad, out_of in ((grad_k * scale, dk), (grad_v, dv)):
@@ -316,7 +255,7 @@ def backward(
             nv.setmaxnreg_dec(40 if packed else 24)  # a sequence is searched for
             if nv.warp_id() == 0:
                 if nv.lane_id() == 0:
-                    produce()
+                    loads.produce(*place(False))
             elif nv.warp_id() <= CONSUMERS:
                 add_up(nv.warp_id() - 1)
         else:

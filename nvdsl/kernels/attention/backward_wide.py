@@ -7,24 +7,25 @@ where dQ = dS K; dQ is added up in f32 in global memory straight from registers.
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import nvdsl as nv
-from nvdsl.kernels.attention.gradient_rows import LOG2_E, convert_rows, sum_rows
-from nvdsl.kernels.attention.gradient_tiles import GradientTiles, KeyTile, Logarithms, OfKeys, OfQueries
+from nvdsl.kernels.attention.forward import AS_THEY_ARE, Bias
+from nvdsl.kernels.attention.gradient_config import Config
+from nvdsl.kernels.attention.gradient_load import CONSUMERS, GradientLoads
+from nvdsl.kernels.attention.gradient_rows import convert_rows, sum_rows
+from nvdsl.kernels.attention.gradient_scores import Weights
+from nvdsl.kernels.attention.gradient_tiles import GradientTiles, KeyTile, Logarithms, OfKeys, OfQueries, Seeing
+from nvdsl.kernels.attention.scores import ScoreKind
 from nvdsl.kernels.attention.sequences import KeyStarts, Starts
 from nvdsl.ops.memory import load_acquire, store_release
 from nvdsl.ops.order import recomputed, recomputing
 
-CONSUMERS = 2
 TILE_M, TILE_N = 128, 64
 COLUMNS = 128
 """Of dQ that are computed at a time."""
 MET, STORED = 1, 2
 """Named barriers: both consumers' P and dS are in shared memory, or have been read."""
-MOST = 2**30
-"""More rows than there are."""
 
 
 class Parts:
@@ -55,77 +56,46 @@ def backward_wide(
     dv: OfKeys,
     q_starts: Starts | None,
     k_starts: KeyStarts | None,
+    bias: Bias | None,
     scale: float,
     left: int,
     right: int,
     softcap: float,
-    *,
+    *operands: Any,
+    config: Config,
     bounded: tuple[bool, bool] = (False, False),
-    capped: bool = False,
+    scores: ScoreKind = AS_THEY_ARE,
     ordered: bool = False,
 ) -> None:
-    """The same as `backward.backward`, for heads of up to 256."""
-    size, value_size = (-(-x.shape[3] // 128) * 128 for x in (q, v))
+    """The same as `backward.backward`, for heads of up to 256; their sizes in shared memory are multiples of 128."""
+    size, value_size = config.sizes
     tiles, parts = GradientTiles(q, k, q_starts, k_starts, TILE_M, TILE_N, any(bounded)), Parts(size)
 
     sums = sum_rows(dout, out, lse, tiles, TILE_M)
     total = nv.zeros((tiles.count * (parts.count * parts.slices * parts.rows), 256), nv.f32)
     turns = nv.zeros(tiles.count * parts.count, nv.i32) if ordered else None
 
-    q_tma, k_tma = (nv.TMA(x, tile=(1, n, 1, size), swizzle=128) for x, n in ((q, TILE_M), (k, TILE_N)))
-    do_tma, v_tma = (nv.TMA(x, tile=(1, n, 1, value_size), swizzle=128) for x, n in ((dout, TILE_M), (v, TILE_N)))
+    loads = GradientLoads(dout, q, k, v, sums, tiles, config)
     dk_tma = nv.TMA(dk, tile=(1, TILE_N, 1, size // 2), swizzle=128)
     dv_tma = nv.TMA(dv, tile=(1, TILE_N, 1, value_size // 2), swizzle=128)
 
     @nv.kernel(grid=tiles.blocks, block=128 * (1 + CONSUMERS))
     def kernel() -> None:
-        K, V = nv.smem((TILE_N, size), k.dtype, swizzle=128), nv.smem((TILE_N, value_size), v.dtype, swizzle=128)
-        Q, dO = nv.smem((TILE_M, size), q.dtype, swizzle=128), nv.smem((TILE_M, value_size), q.dtype, swizzle=128)
+        loads.allocate()
+        K, V, Q, dO, q_ring, do_ring = loads.K, loads.V, loads.Q[0], loads.dO[0], loads.q_ring, loads.do_ring
         P, dS = nv.smem((TILE_M, TILE_N), q.dtype, swizzle=128), nv.smem((TILE_M, TILE_N), q.dtype, swizzle=128)
-        beside = nv.smem(2 * TILE_M, nv.f32)
-        loaded = nv.Mbarriers(2, arrivals=1, sync=False)
-        q_ring = nv.Ring(1, bytes=Q.bytes + 8 * TILE_M, consumers=4 * CONSUMERS, sync=False)
-        do_ring = nv.Ring(1, bytes=dO.bytes, consumers=4 * CONSUMERS, sync=False)
         nv.sync_threads()
 
-        def place(whole_warp: bool) -> KeyTile:
+        def place(whole_warp: bool) -> tuple[KeyTile, Seeing]:
             """The block's keys; each time anew rather than in registers."""
-            return tiles.keys_of(recomputed(nv.block_id.x), whole_warp)
-
-        def seeing(at: KeyTile) -> tuple[Any, Any, Any]:
-            return tiles.seeing(at, left if bounded[0] else None, right if bounded[1] else None)
+            at = tiles.keys_of(recomputed(nv.block_id.x), whole_warp)
+            return at, Seeing(tiles, at, left if bounded[0] else None, right if bounded[1] else None)
 
         leader = nv.lane_id() == 0
 
-        def produce() -> None:
-            """Load K and V, and Q and dO of the tiles of queries that see these keys."""
-            at = place(False)
-            (_, first, end), one = seeing(at), at.sequence
-            state = q_ring.producer_state()
-            loaded[0].arrive_expect_tx(V.bytes)
-            v_tma.load(V, loaded[0], (one.k_batch, one.k_first + at.key, at.kv_head, 0))
-            loaded[1].arrive_expect_tx(K.bytes)
-            k_tma.load(K, loaded[1], (one.k_batch, one.k_first + at.key, at.kv_head, 0))
-            for g in nv.range(tiles.group, unroll=False):
-                head = at.kv_head * tiles.group + g
-                number = tiles.first(at.number, one, head)
-                for tile in nv.range(first, end, unroll=False):
-                    place_of_q = one.q_batch, one.q_first + tile * TILE_M, head, 0
-                    do_tma.load(dO, do_ring.acquire(state), place_of_q)
-                    full = q_ring.acquire(state)
-                    q_tma.load(Q, full, place_of_q)
-                    nv.bulk_load(beside, sums.view((number + tile, 0), (1, 2 * TILE_M)), 8 * TILE_M, full)
-                    state = state.next()
-
         def consume(me: Any) -> None:
-            factor, cap = scale * LOG2_E, softcap * LOG2_E
-            at = place(True)
-            key, keys = at.key, at.sequence.keys
-            offset, first, end = seeing(at)
-            ragged = key + TILE_N > keys
-            low = key + (TILE_N - 1) - offset - right if bounded[1] else nv.i32(-MOST)
-            low = nv.select(ragged, MOST, low)  # rows from here on see all of the tile's keys
-            high = key - offset + left if bounded[0] else None  # up to here
+            at, sight = place(True)
+            weights = Weights(scores, at, scale, softcap, bias, operands)
             state = q_ring.consumer_state()
 
             def anew(tile: Any) -> Any:
@@ -139,7 +109,7 @@ def backward_wide(
                 columns = tile.shape[1] // CONSUMERS
                 return tile.cols(recomputed(me) * columns, columns)
 
-            def scores(state: Any) -> Any:
+            def begun(state: Any) -> Any:
                 """S = Q K^T and dP = dO V^T of this consumer's rows."""
                 dp, s = nv.accumulator(64, TILE_N), nv.accumulator(64, TILE_N)
                 do_ring.wait(state)
@@ -150,30 +120,19 @@ def backward_wide(
                 nv.wgmma_wait(0)
                 return s, dp
 
-            def masked(x: Any, row: Any) -> Any:
-                """-infinity where a row does not see a key."""
-                with recomputing():
-                    own = row + recomputed(me) * 64 + offset
-                    sees = x.cols + key < keys
-                    if bounded[1]:
-                        sees = sees & (x.rows + (own + right) >= x.cols + key)
-                    if bounded[0]:
-                        sees = sees & (x.rows + (own - left) <= x.cols + key)
-                return nv.where(sees, x, -math.inf)
+            def row_of(first: Any) -> Any:
+                """What stands beside this consumer's rows."""
+                return nv.row_vector(loads.beside, first + me * 64, 64)[:, None]
 
-            def weigh(s: Any, dp: Any, row: Any) -> Any:
+            def weigh(s: Any, dp: Any, row: Any, head: Any) -> Any:
                 """P and dS of this consumer's rows, in shared memory, and dS in registers."""
-                logs = nv.row_vector(beside, me * 64, 64)
-                dots = nv.row_vector(beside, TILE_M + me * 64, 64)
-                x = (nv.math.tanh_approx(s * (scale / softcap)) * cap if capped else s * factor) - logs[:, None]
-                if row < low if high is None else (row < low) | (row + (TILE_M - 1) > high):
-                    x = masked(x, row)
+                logs, dots = (row_of(first) for first in loads.beside_rows(0))
+                own = row + recomputed(me) * 64
+                x = weights.logarithms(s, lambda query, key: (head, own + query, at.key + key)) - logs
+                if sight.partly(row):
+                    x = sight.hide(x, at.key, own)
                 p = nv.math.exp2_approx(x)
-                slope = p * (dp - dots[:, None])
-                if capped:  # the tanh again, from its exponential: it would take registers to keep it
-                    tanh = nv.clamp((nv.math.log2_approx(p) + logs[:, None]) * (1.0 / cap), -1.0, 1.0)
-                    slope = slope * (1.0 - tanh * tanh)
-                grad = slope.to(q.dtype)
+                grad = weights.slopes(p, dp - dots, s, lambda: logs).to(q.dtype)
                 p.store(mine(P))
                 grad.store(mine(dS))
                 nv.fence_proxy_async()
@@ -191,8 +150,8 @@ def backward_wide(
                 nv.wgmma_wait(0)
                 q_ring.release(state, leader)
                 if turns is not None:
-                    before = nv.max(tile * TILE_M + offset - left, 0) // TILE_N if bounded[0] else 0
-                    turn = key // TILE_N - before
+                    before = nv.max(tile * TILE_M + sight.offset - left, 0) // TILE_N if bounded[0] else 0
+                    turn = at.key // TILE_N - before
                     if nv.warpgroup_thread() == 0:
                         while load_acquire(turns, number) != turn:
                             pass
@@ -210,22 +169,23 @@ def backward_wide(
                 return dk, dv
 
             grad_k, grad_v = nv.accumulator(64, size // 2), nv.accumulator(64, value_size // 2)
-            loaded[0].wait(0)
-            loaded[1].wait(0)
+            loads.wait_for_keys()
+            first, end = sight.first, sight.end
             for g in nv.range(nv.select(first < end, tiles.group, 0), unroll=False):
-                number = tiles.first(at.number, at.sequence, at.kv_head * tiles.group + g)
-                s, dp = scores(state)
+                head = at.kv_head * tiles.group + g
+                number = tiles.first(at.number, at.sequence, head)
+                s, dp = begun(state)
                 for tile in nv.range(first, end - 1, unroll=False):
-                    grad = weigh(s, dp, tile * TILE_M)
+                    grad = weigh(s, dp, tile * TILE_M, head)
                     grad_k, grad_v = spread(grad, grad_k, grad_v, state, tile, number + tile)
                     state = state.next()
-                    s, dp = scores(state)
-                grad = weigh(s, dp, (end - 1) * TILE_M)
+                    s, dp = begun(state)
+                grad = weigh(s, dp, (end - 1) * TILE_M, head)
                 grad_k, grad_v = spread(grad, grad_k, grad_v, state, end - 1, number + end - 1)
                 state = state.next()
                 nv.named_barrier_sync(MET, 128 * CONSUMERS)
 
-            at = place(True)
+            at, _ = place(True)
             one = at.sequence
             if tiles.packed_keys:  # what is behind the sequence's last key is another one's
                 for grad, out_of in ((grad_k * scale, dk), (grad_v, dv)):
@@ -246,7 +206,7 @@ def backward_wide(
         if nv.warpgroup_id() == 0:
             nv.setmaxnreg_dec(24)
             if nv.warpgroup_thread() == 0:
-                produce()
+                loads.produce(*place(False))
         else:
             nv.setmaxnreg_inc(240)
             consume(nv.warpgroup_id() - 1)

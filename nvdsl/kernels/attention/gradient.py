@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import nvdsl as nv
@@ -12,11 +13,14 @@ from nvdsl.errors.tracebacks import at_call
 from nvdsl.kernels.arguments import Argument
 from nvdsl.kernels.arraylike import ArrayLike
 from nvdsl.kernels.attention import copies, options
-from nvdsl.kernels.attention.backward import Config, backward
+from nvdsl.kernels.attention.backward import backward
 from nvdsl.kernels.attention.backward_wide import backward_wide
+from nvdsl.kernels.attention.gradient_config import choose
 from nvdsl.kernels.attention.heads import Heads, Operand, Reshaped
-from nvdsl.kernels.repeated import Numbers, Repeated
+from nvdsl.kernels.attention.scores import ScoreFunction, ScoreKind
+from nvdsl.kernels.repeated import Repeated
 from nvdsl.trace import decorated
+from nvdsl.trace.tokens import token
 
 
 @at_call
@@ -32,6 +36,9 @@ def attention_backward(
     window: tuple[int | None, int | None] = (None, None),
     scale: float | None = None,
     softcap: float = 0.0,
+    bias: ArrayLike | None = None,
+    score: ScoreFunction | None = None,
+    operands: Sequence[ArrayLike] = (),
     deterministic: bool = False,
     cu_seqlens_q: ArrayLike | None = None,
     cu_seqlens_k: ArrayLike | None = None,
@@ -43,8 +50,10 @@ def attention_backward(
 ) -> tuple[Any, Any, Any]:
     """The gradients ``(dq, dk, dv)`` of a loss of which ``dout`` is the gradient at the result of `attention`.
 
-    ``q``, ``k``, ``v``, ``causal``, ``window``, ``scale`` and ``softcap`` are what `attention` was called with; ``out``
-    and ``lse`` are what it returned, with ``return_lse=True``. ``dout`` has the shape and the type of ``out``.
+    ``q``, ``k``, ``v``, ``causal``, ``window``, ``scale``, ``softcap``, ``bias``, ``score`` and ``operands`` are what
+    `attention` was called with; ``out`` and ``lse`` are what it returned, with ``return_lse=True``. ``dout`` has the
+    shape and the type of ``out``. ``score`` returns the score, plus or minus what does not depend on it, or -infinity:
+    the gradients of other functions of scores are refused.
 
     ``dq``, ``dk`` and ``dv`` have the shapes and the type of q, k and v; None makes a new array. Heads of q that share
     a head of k and v add up in ``dk`` and ``dv``. A query that sees no key, and a key that no query sees, get zeros.
@@ -60,26 +69,26 @@ def attention_backward(
     Raises ArgumentError for arrays and options that don't fit. (Dao, "FlashAttention-2", arXiv 2307.08691.)
     """
     others = (True if x is None else x for x in (dk, dv))
-    arrays = (dout, q, k, v, out, lse, dq, *others, cu_seqlens_q, cu_seqlens_k)
-    rest = (causal, window, scale, softcap, deterministic, target)
-    known = _NUMBERS.of((q, k), rest)
-    if known is not None:
-        found = _CALLS.again(arrays, rest, stream, known)
-        if found is not None:
-            return found
+    arrays = (dout, q, k, v, out, lse, dq, *others, bias, cu_seqlens_q, cu_seqlens_k)
+    rest = (causal, window, scale, softcap, token(score), len(operands), deterministic, target)
+    found = _CALLS.again(arrays, rest, stream)
+    if found is not None:
+        return found
     decorated.no_call("attention_backward")
     heads = Heads.of(q, k, v, cu_seqlens_q is not None, cu_seqlens_k is not None)
     lengths = options.Lengths.of(heads, cu_seqlens_q, cu_seqlens_k, None, None)
     left, right = options.window(window, causal, heads.q.shape[1] + heads.k.shape[1])
     factor = options.number("scale", heads.size**-0.5 if scale is None else scale, -math.inf, "leave it out")
     cap = options.number("softcap", softcap, 0.0, "0 is no softcap")
+    added = options.bias(bias, heads, lengths)
+    options.check_score(score, operands)
     of_q = heads.q.argument
     *outer, queries, many, _ = of_q.spec.shape
     shape = (*of_q.spec.shape[:-1], heads.value_size)
     of_out = [Operand(_like(name, x, shape, heads.dtype)) for name, x in (("dout", dout), ("out", out))]
     logarithms = _like("lse", lse, (*outer, many, queries), nv.f32)
     given = [of_out[0], *heads, of_out[1]]
-    read = [*(x.argument for x in given), logarithms, *lengths.arguments]
+    read = [*(x.argument for x in given), logarithms, *lengths.arguments, *([] if added is None else [added.argument])]
     wanted = [_output(*each) for each in zip(("dq", "dk", "dv"), (dq, dk, dv), heads, strict=True)]
     results = [x.argument for x in wanted]
     apart = [(x, other, False) for i, x in enumerate(results) for other in (*read, *results[:i])]
@@ -88,19 +97,18 @@ def attention_backward(
     run: dict[str, Any] = {"stream": stream, "target": target}
     if all(math.prod(x.shape) for x in wanted):
         seen, there = [x.readable(run) for x in given], [x if x.fits_tma else x.beside() for x in wanted]
-        numbers = factor, left or 0, right or 0, cap
         bounded, starts = (left is not None, right is not None), lengths.views[:2]
-        constants: dict[str, Any] = {"bounded": bounded, "capped": cap > 0.0, "ordered": bool(deterministic)}
+        kind = ScoreKind(cap > 0.0, bias is not None, score)
         many_options = all(bounded) or cap > 0.0 or any(x is not None for x in starts)
-        kernel: Any = backward_wide
-        if (config := choose(heads.size, heads.value_size, many_options)) is not None:
-            kernel, constants["config"] = backward, config
-        arguments: list[Any] = [*seen, _batched(logarithms), *there, *starts, *numbers]
-        if seen == given and there == wanted:
+        config = choose(heads.size, heads.value_size, many_options, kind.told)
+        constants = {"config": config, "bounded": bounded, "scores": kind, "ordered": bool(deterministic)}
+        kernel: Any = backward_wide if config.wide else backward
+        arguments: list[Any] = [*seen, _batched(logarithms), *there, *starts, added, factor, left or 0, right or 0, cap]
+        if seen == given and there == wanted and not operands:
             _CALLS.run(kernel, arguments, constants, arrays, rest, stream, target, apart)
-            _NUMBERS.keep((q, k), rest, numbers)
         else:
-            kernel(*(x.view() if hasattr(x, "view") else x for x in arguments), **constants, **run)
+            views = [x.view() if hasattr(x, "view") else x for x in arguments]
+            kernel(*views, *operands, **constants, **run)
         for x, source in zip(wanted, there, strict=True):
             if x is not source:
                 copies.copy(source.view(), x.view(), **run)
@@ -112,18 +120,7 @@ def attention_backward(
     return dq, dk, dv
 
 
-_CALLS = Repeated("dout q k v out lse dq dk dv cu_seqlens_q cu_seqlens_k", outputs="dq dk dv")
-_NUMBERS = Numbers()
-
-
-def choose(size: int, value_size: int, more: bool) -> Config | None:
-    """The configuration of `backward` for heads of these sizes; None where `backward_wide` computes them. ``more``:
-    there are two bounds, a softcap or packed sequences, for which registers suffice with fewer rows only."""
-    if max(size, value_size) <= 64:
-        return Config((64, 64), 64 if more else 128)
-    if max(size, value_size) <= 128:
-        return Config((128, -(-value_size // 64) * 64), 64)
-    return None
+_CALLS = Repeated("dout q k v out lse dq dk dv bias cu_seqlens_q cu_seqlens_k", outputs="dq dk dv")
 
 
 def _batched(lse: Argument) -> Reshaped:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, NamedTuple
 
 import nvdsl as nv
 from nvdsl.kernels.attention.sequences import Sequence, Sequences
 from nvdsl.kernels.attention.tiles import L2_BYTES
 from nvdsl.kernels.blocks.tile_scheduler import RowGroups
+from nvdsl.ops.order import recomputing
 
 BYTES = 8
 """Of an element of a head: Q and dO in 16 bits, dQ in f32."""
@@ -35,6 +37,48 @@ class QueryTile(NamedTuple):
     query: nv.Int
 
 
+MOST = 2**30
+"""More rows than there are."""
+
+
+class Seeing:
+    """Which queries see which keys of a block. Made in the kernel. ``left``, ``right``: how many keys before and behind
+    its own a query sees, None for all. ``first``, ``end``: the tiles of queries that see any.
+    """
+
+    def __init__(self, tiles: GradientTiles, at: KeyTile, left: nv.Int | None, right: nv.Int | None) -> None:
+        self._keys, self._left, self._right, self._tile_m = at.sequence.keys, left, right, tiles.tile_m
+        self.offset, self.first, self.end = tiles.seeing(at, left, right)
+        last = at.key + (tiles.tile_n - 1)
+        whole: Any = last - self.offset - right if right is not None else nv.i32(-MOST)
+        self._whole = nv.select(last >= self._keys, MOST, whole)  # rows from here on see all of the tile's keys
+        self._whole_to = at.key - self.offset + left if left is not None else None  # up to here
+
+    def partly(self, row: Any) -> Any:
+        """Whether a query of the tile from ``row`` on does not see a key of the block."""
+        before = row < self._whole
+        return before if self._whole_to is None else before | (row + (self._tile_m - 1) > self._whole_to)
+
+    def hide(self, x: Any, key: Any, row: Any, *, transposed: bool = False) -> Any:
+        """-infinity where a query does not see a key: ``x`` has the queries from ``row`` on in its rows, the keys from
+        ``key`` on in its columns; ``transposed``: the other way round. Where each element stands is found anew for
+        each bound: it would take registers."""
+
+        def keys() -> Any:
+            return (x.rows if transposed else x.cols) + key
+
+        def queries() -> Any:
+            return x.cols if transposed else x.rows
+
+        with recomputing():
+            sees = keys() < self._keys
+            if self._right is not None:
+                sees = sees & (queries() + (row + self.offset + self._right) >= keys())
+            if self._left is not None:
+                sees = sees & (queries() + (row + self.offset - self._left) <= keys())
+        return nv.where(sees, x, -math.inf)
+
+
 class GradientTiles:
     """Tiles of ``tile_n`` keys, each for one block, and numbers for the tiles of ``tile_m`` queries. Made in the host
     function.
@@ -50,7 +94,7 @@ class GradientTiles:
     ) -> None:  # fmt: skip
         self._sequences = Sequences(q, k, q_starts, k_starts, None, None)
         self._by_keys = Sequences(k, q, k_starts, q_starts, None, None)
-        self._tile_m, self._tile_n = tile_m, tile_n
+        self.tile_m, self.tile_n = tile_m, tile_n
         self.packed, self.packed_keys = q_starts is not None, k_starts is not None
         self._heads, self._kv_heads = q.shape[2], k.shape[2]
         self.group = self._heads // self._kv_heads
@@ -73,22 +117,22 @@ class GradientTiles:
         outer, column = self._order.place(block)
         if self.packed_keys:
             kv_head = outer
-            number, key = self._by_keys.find(column, self._tile_n, whole_warp)
+            number, key = self._by_keys.find(column, self.tile_n, whole_warp)
         else:
-            number, kv_head, key = outer // self._kv_heads, outer % self._kv_heads, column * self._tile_n
+            number, kv_head, key = outer // self._kv_heads, outer % self._kv_heads, column * self.tile_n
         sequence = self._sequences.of(number, whole_warp)
         return KeyTile(number, sequence, kv_head, key)
 
     def seeing(self, at: KeyTile, left: nv.Int | None, right: nv.Int | None) -> tuple[Any, Any, Any]:
         """How far keys are ahead of queries, the first tile of queries that see the keys of ``at``, and the one behind
         the last. ``left``, ``right``: how many keys before and behind its own a query sees, None for all."""
-        offset, every = at.sequence.keys - at.sequence.queries, nv.cdiv(at.sequence.queries, self._tile_m)
+        offset, every = at.sequence.keys - at.sequence.queries, nv.cdiv(at.sequence.queries, self.tile_m)
         first: Any = nv.i32(0)
         end: Any = nv.i32(every)
         if right is not None:
-            first = nv.min(nv.max(at.key - offset - right, 0) // self._tile_m, every)
+            first = nv.min(nv.max(at.key - offset - right, 0) // self.tile_m, every)
         if left is not None:
-            end = nv.min(nv.cdiv(nv.max(at.key + self._tile_n - offset + left, 0), self._tile_m), every)
+            end = nv.min(nv.cdiv(nv.max(at.key + self.tile_n - offset + left, 0), self.tile_m), every)
         if self.packed_keys:
             end = nv.select(at.key < at.sequence.keys, end, first)
         return offset, first, end
@@ -96,7 +140,7 @@ class GradientTiles:
     def first(self, number: nv.Int, sequence: Sequence, head: nv.Int) -> nv.Int:
         """The number of the first tile of queries of a sequence, of a head of q."""
         if self.packed:
-            return head * self._rows + sequence.q_first // self._tile_m + number
+            return head * self._rows + sequence.q_first // self.tile_m + number
         return (number * self._heads + head) * self._rows
 
     def queries_of(self, tile: nv.Int) -> QueryTile:
@@ -106,9 +150,9 @@ class GradientTiles:
         outer, row = tile // self._rows, tile % self._rows
         if self.packed:
             head = outer
-            number, query = self._sequences.find(row, self._tile_m, False)
+            number, query = self._sequences.find(row, self.tile_m, False)
         else:
-            number, head, query = outer // self._heads, outer % self._heads, row * self._tile_m
+            number, head, query = outer // self._heads, outer % self._heads, row * self.tile_m
         return QueryTile(self._sequences.of(number, False), head, query)
 
     def clipped(self, x: nv.Array, batch: nv.Int, first: nv.Int, count: nv.Int, head: nv.Int) -> Any:

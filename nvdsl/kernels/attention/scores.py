@@ -93,9 +93,13 @@ class Scores:
         """``key``, and the row's query, may be beyond the last one: what is told is the last one then."""
         head, query = rows.of(row)
         query, key = nv.min(query, rows.sight.queries - 1), nv.min(key, rows.sight.keys - 1)
+        return self.told(x, rows.batch, head, query, key)
+
+    def told(self, x: Any, batch: Any, head: Any, query: Any, key: Any) -> Any:
+        """The score of a query and a key with its bias, and what the caller's function makes of it."""
         if self._bias is not None:
-            places = zip((rows.batch, head, query, key), self._bias.shape, strict=True)
+            places = zip((batch, head, query, key), self._bias.shape, strict=True)
             x = x + nv.f32(self._bias[tuple(nv.min(place, extent - 1) for place, extent in places)])
         if self._kind.function is not None:
-            x = nv.f32(self._kind.function(x, rows.batch, head, query, key, *self._operands))
+            x = nv.f32(self._kind.function(x, batch, head, query, key, *self._operands))
         return x

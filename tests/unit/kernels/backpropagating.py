@@ -9,8 +9,10 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from nvdsl.kernels.attention.backward import Config, backward
+from nvdsl.kernels.attention.backward import backward
 from nvdsl.kernels.attention.backward_wide import backward_wide
+from nvdsl.kernels.attention.gradient_config import Config
+from nvdsl.kernels.attention.scores import ScoreKind
 
 
 @dataclass(frozen=True)
@@ -105,11 +107,14 @@ def called(call: Any, case: Case) -> tuple[list[Any], list[Any]]:
     found = [np.full(x.shape, np.nan, np.float32).astype(case.dtype) for x in (q, k, v)]
     function: Any = backward if case.tile_m else backward_wide
     left, right = case.window
-    sizes = tuple(-(-size // 64) * 64 for size in (case.size, case.value_size or case.size))
-    constants = {"config": Config(sizes, case.tile_m)} if case.tile_m else {}
+    whole = 64 if case.tile_m else 128
+    sizes = tuple(-(-size // whole) * whole for size in (case.size, case.value_size or case.size))
+    config = Config(sizes, case.tile_m) if case.tile_m else Config(sizes, 128, 1, wide=True)
     arrays = [dout, q, k, v, out.astype(case.dtype), lse.astype(np.float32), *found]
-    constants |= {"bounded": (left is not None, right is not None), "capped": case.softcap > 0.0}
-    call(function, *arrays, None, None, scale, left or 0, right or 0, case.softcap, ordered=case.ordered, **constants)
+    numbers = scale, left or 0, right or 0, case.softcap
+    bounded, scores = (left is not None, right is not None), ScoreKind(case.softcap > 0.0)
+    constants = {"config": config, "bounded": bounded, "scores": scores, "ordered": case.ordered}
+    call(function, *arrays, None, None, None, *numbers, **constants)
     return found, gradients
 
 

@@ -5,7 +5,8 @@ import pytest
 import nvdsl as nv
 from nvdsl import sim
 from nvdsl.errors import ToolchainError
-from nvdsl.kernels.attention.backward import Config, backward
+from nvdsl.kernels.attention.backward import backward
+from nvdsl.kernels.attention.gradient_config import Config
 from nvdsl.lower import toolchain
 from tests.exhaustive import sample
 from tests.sim.simulate import run
@@ -38,7 +39,7 @@ def test_the_machine_code(disassembler, causal, size, tile_m):
     lse = nv.ShapeDtype(("batch", "heads", "queries"), nv.f32)
     arrays = of_q, of_q, of_k, of_k, of_q, lse, of_q, of_k, of_k
     compiled = nv.jit(backward.__wrapped__, strict=True).compile(
-        *arrays, None, None, 1.0, 0, 0, 0.0, config=Config((size, size), tile_m), bounded=(False, causal)
+        *arrays, None, None, None, 1.0, 0, 0, 0.0, config=Config((size, size), tile_m), bounded=(False, causal)
     )
     assert all(kernel.resources.spill_stores == 0 for kernel in compiled.kernels.values())
     (text,) = [text for kernel in compiled.kernels.values() if "HGMMA" in (text := kernel.sass())]

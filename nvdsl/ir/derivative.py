@@ -1,0 +1,56 @@
+"""How a value changes with another one that it is computed from."""
+
+from __future__ import annotations
+
+import math
+
+from nvdsl.ir.walk import defining, walk
+from nvdsl.mlir import ir
+
+
+def has_slope_one(result: ir.Value, of: ir.Value) -> bool:
+    """Whether ``result`` is ``of`` plus or minus what does not depend on it, or -infinity: however it is chosen, as
+    long as the choice does not depend on it, either."""
+    if result == of:
+        return True
+    op = defining(result)
+    if op is None:
+        return False
+    if op.name == "arith.addf":
+        one, other = op.operands
+        return (has_slope_one(one, of) and not _depends(other, of)) or (
+            has_slope_one(other, of) and not _depends(one, of)
+        )
+    if op.name == "arith.subf":
+        one, other = op.operands
+        return has_slope_one(one, of) and not _depends(other, of)
+    if op.name == "arith.select":
+        condition, *branches = op.operands
+    elif op.name == "scf.if":
+        condition, number = op.operands[0], ir.OpResult(result).result_number
+        branches = [list(region.blocks[0].operations)[-1].operation.operands[number] for region in op.regions]
+    else:
+        return False
+    return not _depends(condition, of) and all(_is_minus_infinity(x) or has_slope_one(x, of) for x in branches)
+
+
+def _is_minus_infinity(value: ir.Value) -> bool:
+    op = defining(value)
+    if op is None or op.name != "arith.constant":
+        return False
+    constant = op.attributes["value"]
+    return isinstance(constant, ir.FloatAttr) and constant.value == -math.inf
+
+
+def _depends(value: ir.Value, of: ir.Value) -> bool:
+    """Arguments of blocks depend on nothing: those of a loop are of the turn before."""
+    seen, left = set(), [value]
+    while left:
+        one = left.pop()
+        if one == of:
+            return True
+        op = defining(one)
+        if op is not None and op not in seen:
+            seen.add(op)
+            left += [x for each in walk(op) for x in each.operands]
+    return False

@@ -1,0 +1,86 @@
+"""The producer's side of attention's gradients: K and V of a block, and all Q and dO, on their way to shared memory."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import nvdsl as nv
+from nvdsl.kernels.attention.gradient_config import Config
+from nvdsl.kernels.attention.gradient_tiles import GradientTiles, KeyTile, Seeing
+
+CONSUMERS = 2
+
+
+class GradientLoads:
+    """Tensor maps, made in the host function; tiles and rings, made in the kernel by `allocate`.
+
+    Beside each tile of Q lie its rows' logarithms, and behind them the sums of their O dO (``sums``, see
+    `gradient_rows.sum_rows`).
+    """
+
+    def __init__(
+        self, dout: nv.Array, q: nv.Array, k: nv.Array, v: nv.Array, sums: nv.Array, tiles: GradientTiles,
+        config: Config, k_swizzle: int = 128,
+    ) -> None:  # fmt: skip
+        size, value_size = config.sizes
+        self._config, self._tiles, self._sums, self._dtype, self._k_swizzle = config, tiles, sums, q.dtype, k_swizzle
+        self._q, self._do = (self._map(x, config.tile_m, n) for x, n in ((q, size), (dout, value_size)))
+        self._k, self._v = self._map(k, config.tile_n, size, k_swizzle), self._map(v, config.tile_n, value_size)
+
+    def _map(self, x: nv.Array, rows: int, size: int, swizzle: int = 128) -> nv.TMA:
+        return nv.TMA(x, tile=(1, rows, 1, size), swizzle=swizzle)
+
+    def allocate(self) -> None:
+        """Shared memory of K, V, Q and dO, and the rings of the last two. The block meets afterwards."""
+        config, (size, value_size), dtype = self._config, self._config.sizes, self._dtype
+        self.K = nv.smem((config.tile_n, size), dtype, swizzle=self._k_swizzle)
+        self.V = nv.smem((config.tile_n, value_size), dtype, swizzle=128)
+        self.Q = nv.smem((config.stages, config.tile_m, size), dtype, swizzle=128)
+        self.dO = nv.smem((config.stages, config.tile_m, value_size), dtype, swizzle=128)
+        self.beside = nv.smem(config.stages * 2 * config.tile_m, nv.f32)
+        self._loaded = nv.Mbarriers(2, arrivals=1, sync=False)
+        warps, self._row_bytes = 4 * CONSUMERS, 8 * config.tile_m
+        self.q_ring = nv.Ring(config.stages, bytes=self.Q.bytes + self._row_bytes, consumers=warps, sync=False)
+        self.do_ring = nv.Ring(config.stages, bytes=self.dO.bytes, consumers=warps, sync=False)
+
+    def wait_for_keys(self) -> None:
+        self._loaded[0].wait(0)
+        self._loaded[1].wait(0)
+
+    def produce(self, at: KeyTile, sight: Seeing) -> None:
+        """Load K and V, and Q and dO of the tiles of queries that see these keys. By one thread."""
+        one, state, sides = at.sequence, self.q_ring.producer_state(), [self._keys, self._values]
+        if self._config.wide:  # dP comes first there
+            sides.reverse()
+        for barrier, side in enumerate(sides):
+            side(self._loaded[barrier], (one.k_batch, one.k_first + at.key, at.kv_head, 0))
+        for g in nv.range(self._tiles.group, unroll=False):
+            head = at.kv_head * self._tiles.group + g
+            number = self._tiles.first(at.number, one, head)
+            for tile in nv.range(sight.first, sight.end, unroll=False):
+                place = one.q_batch, one.q_first + tile * self._config.tile_m, head, 0
+                if self._config.wide:
+                    self._do.load(self.dO[state.stage], self.do_ring.acquire(state), place)
+                self._queries(state, place, number + tile)
+                if not self._config.wide:
+                    self._do.load(self.dO[state.stage], self.do_ring.acquire(state), place)
+                state = state.next()
+
+    def _keys(self, loaded: nv.Mbarrier, place: Any) -> None:
+        loaded.arrive_expect_tx(self.K.bytes)
+        self._k.load(self.K, loaded, place)
+
+    def _values(self, loaded: nv.Mbarrier, place: Any) -> None:
+        loaded.arrive_expect_tx(self.V.bytes)
+        self._v.load(self.V, loaded, place)
+
+    def _queries(self, state: nv.PipelineState, place: Any, tile: Any) -> None:
+        full, rows = self.q_ring.acquire(state), 2 * self._config.tile_m
+        self._q.load(self.Q[state.stage], full, place)
+        beside = self.beside.view((state.stage * rows,), (rows,))
+        nv.bulk_load(beside, self._sums.view((tile, 0), (1, rows)), self._row_bytes, full)
+
+    def beside_rows(self, stage: Any) -> tuple[Any, Any]:
+        """Where the logarithms of a tile's rows, and their sums of O dO, start in ``beside``."""
+        first = stage * (2 * self._config.tile_m)
+        return first, first + self._config.tile_m
