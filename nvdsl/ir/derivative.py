@@ -4,34 +4,35 @@ from __future__ import annotations
 
 import math
 
-from nvdsl.ir.walk import defining, walk
+from nvdsl.ir.walk import defining, walk, yielded
 from nvdsl.mlir import ir
 
 
 def has_slope_one(result: ir.Value, of: ir.Value) -> bool:
-    """Whether ``result`` is ``of`` plus or minus what does not depend on it, or -infinity: however it is chosen, as
+    """Whether ``result`` is ``of``, plus or minus what does not depend on it, or -infinity: however it is chosen, as
     long as the choice does not depend on it, either."""
-    if result == of:
+    if _same(result, of):
         return True
     op = defining(result)
     if op is None:
         return False
-    if op.name == "arith.addf":
+    if op.name in ("arith.addf", "arith.subf"):
         one, other = op.operands
-        return (has_slope_one(one, of) and not _depends(other, of)) or (
-            has_slope_one(other, of) and not _depends(one, of)
-        )
-    if op.name == "arith.subf":
-        one, other = op.operands
+        if op.name == "arith.addf" and _depends(other, of):
+            one, other = other, one
         return has_slope_one(one, of) and not _depends(other, of)
     if op.name == "arith.select":
         condition, *branches = op.operands
     elif op.name == "scf.if":
         condition, number = op.operands[0], ir.OpResult(result).result_number
-        branches = [list(region.blocks[0].operations)[-1].operation.operands[number] for region in op.regions]
+        branches = [yielded(region)[number] for region in op.regions]
     else:
         return False
     return not _depends(condition, of) and all(_is_minus_infinity(x) or has_slope_one(x, of) for x in branches)
+
+
+def _same(one: ir.Value, other: ir.Value) -> bool:
+    return bool(ir.Value.__eq__(one, other))  # == of traced values would be a comparison in the kernel
 
 
 def _is_minus_infinity(value: ir.Value) -> bool:
@@ -47,7 +48,7 @@ def _depends(value: ir.Value, of: ir.Value) -> bool:
     seen, left = set(), [value]
     while left:
         one = left.pop()
-        if one == of:
+        if _same(one, of):
             return True
         op = defining(one)
         if op is not None and op not in seen:

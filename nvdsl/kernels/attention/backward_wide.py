@@ -144,7 +144,7 @@ def backward_wide(
                 dv += anew(P).T @ half(dO)
                 dk += anew(dS).T @ half(Q)
                 number = number * parts.count + me
-                at = number * (parts.slices * parts.rows)
+                start = number * (parts.slices * parts.rows)
                 nv.wgmma_wait(1)
                 do_ring.release(state, leader)
                 nv.wgmma_wait(0)
@@ -160,7 +160,7 @@ def backward_wide(
                     part = nv.accumulator(64, COLUMNS)
                     part += grad @ anew(K).cols(i * COLUMNS, COLUMNS)
                     nv.wgmma_wait(0)
-                    add_registers(part, total, at + i * parts.rows)
+                    add_registers(part, total, start + i * parts.rows)
                 if turns is not None:
                     nv.named_barrier_sync(STORED + me, 128)
                     if nv.warpgroup_thread() == 0:

@@ -10,6 +10,7 @@ from nvdsl.errors import ArgumentError
 from nvdsl.ir.derivative import has_slope_one
 from nvdsl.kernels.attention.gradient_tiles import KeyTile
 from nvdsl.kernels.attention.scores import LOG2_E, ScoreKind, Scores
+from nvdsl.ops.order import recomputing
 
 Pairs = Callable[[Any, Any], tuple[Any, Any, Any]]
 """Of a row and a column of a tile of scores: head, query and key."""
@@ -22,7 +23,7 @@ class Weights:
     def __init__(
         self, kind: ScoreKind, at: KeyTile, scale: Any, softcap: Any, bias: nv.Array | None, operands: Sequence[Any]
     ) -> None:
-        self._kind, self._at, self._scale, self._softcap, self._checked = kind, at, scale, softcap, False
+        self._kind, self._at, self._scale, self._softcap = kind, at, scale, softcap
         self._factor, self._cap = scale * LOG2_E, softcap * LOG2_E
         self._scores = Scores(kind, scale, softcap, bias, operands)
 
@@ -31,7 +32,11 @@ class Weights:
         if not self._kind.told:
             return self._tanh(s) * self._cap if self._kind.softcap else s * self._factor
         s = self._tanh(s) * self._softcap if self._kind.softcap else s * self._scale
-        return s.with_registers([[self._told(x, *pairs(row, col)) * LOG2_E for row, col, x in s.elements()]])
+        with recomputing():
+            given = list(s.elements())
+            found = [self._told(x, *pairs(row, col)) for row, col, x in given]
+        self._check(found[0], given[0][2])  # it is the same function for all elements
+        return s.with_registers([found]) * LOG2_E
 
     def _tanh(self, s: Any) -> Any:
         return nv.math.tanh_approx(s * (self._scale / self._softcap))
@@ -40,18 +45,16 @@ class Weights:
         """The query, and the key, may be beyond the last one: what is told is the last one then."""
         one = self._at.sequence
         query, key = nv.min(query, one.queries - 1), nv.min(key, one.keys - 1)
-        found = self._scores.told(x, self._at.number, head, query, key)
-        if self._checked:  # it is the same function for all elements
-            return found
-        self._checked = True
-        if not has_slope_one(found.ir, x.ir):
+        return self._scores.told_of(x, self._at.number, head, query, key)
+
+    def _check(self, found: Any, x: Any) -> None:
+        if not has_slope_one(found, x):
             raise ArgumentError(
                 f"score={getattr(self._kind.function, '__name__', self._kind.function)}",
                 rule="a function of scores has gradients where it returns the score, the score plus or minus what does "
                 "not depend on it, or -infinity",
                 fix="write it with nv.where(seen, s, -math.inf) and s + ...; softcap= and scale= have gradients, too",
             )
-        return found
 
     def slopes(self, p: Any, change: Any, s: Any, logs: Callable[[], Any]) -> Any:
         """``p``: the weights; ``change``: their gradients less the rows' sums; ``s``: q k^T; ``logs()``: logarithms of

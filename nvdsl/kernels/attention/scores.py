@@ -93,9 +93,9 @@ class Scores:
         """``key``, and the row's query, may be beyond the last one: what is told is the last one then."""
         head, query = rows.of(row)
         query, key = nv.min(query, rows.sight.queries - 1), nv.min(key, rows.sight.keys - 1)
-        return self.told(x, rows.batch, head, query, key)
+        return self.told_of(x, rows.batch, head, query, key)
 
-    def told(self, x: Any, batch: Any, head: Any, query: Any, key: Any) -> Any:
+    def told_of(self, x: Any, batch: Any, head: Any, query: Any, key: Any) -> Any:
         """The score of a query and a key with its bias, and what the caller's function makes of it."""
         if self._bias is not None:
             places = zip((batch, head, query, key), self._bias.shape, strict=True)

@@ -65,7 +65,9 @@ def inputs(case: Case) -> list[Any]:
     return [x.astype(case.dtype) for x in (dout, q * case.spread, k, v)]
 
 
-def expected(sees: Any, scale: float, dout: Any, q: Any, k: Any, v: Any, softcap: float = 0.0) -> list[Any]:
+def expected(
+    sees: Any, scale: float, dout: Any, q: Any, k: Any, v: Any, softcap: float = 0.0, bias: Any = 0.0
+) -> list[Any]:  # fmt: skip
     """out, lse, dq, dk, dv in f64. ``sees``: which rows see which keys. The sums of O dO are those of the rounded O."""
     kind = q.dtype
     dout, q, k, v = (x.astype(np.float64) for x in (dout, q, k, v))
@@ -76,7 +78,7 @@ def expected(sees: Any, scale: float, dout: Any, q: Any, k: Any, v: Any, softcap
     if softcap:
         slope = scale * (1 - np.tanh(s / softcap) ** 2)
         s = softcap * np.tanh(s / softcap)
-    s = np.where(sees, s, -np.inf)
+    s = np.where(sees, s + bias, -np.inf)
     highest = s.max(-1, keepdims=True, initial=-np.inf)
     p = np.exp(s - np.where(np.isinf(highest), 0.0, highest))
     total = p.sum(-1, keepdims=True)

@@ -139,3 +139,72 @@ def test_packed_sequences(size, window):
     found = nv.attention_backward(*packed, window=window, cu_seqlens_q=starts[0], cu_seqlens_k=starts[1], target="sim")
     gradients = [np.concatenate([gradient[i] for _, gradient in each], 1)[0] for i in range(3)]
     compare(found, gradients, np.float16)
+
+
+def biased(size, seed=1):
+    """Arrays of a call with a bias for each head and query, and the gradients."""
+    case = Case(30, 70, heads=2, kv_heads=1, size=size, dtype=np.float16)
+    dout, q, k, v = inputs(case)
+    bias = np.random.default_rng(seed).standard_normal((1, 2, 30, 70), np.float32)
+    return case, (dout, q, k, v), bias
+
+
+def given_scores(arrays, bias, softcap=0.0):
+    """out, lse and the gradients where ``bias``, with -infinity for keys that are not seen, is added to the scores."""
+    scale = 1 / math.sqrt(arrays[1].shape[3])
+    out, lse, *gradients = expected(True, scale, *arrays, softcap, bias)
+    return out.astype(arrays[1].dtype), lse.astype(np.float32), gradients
+
+
+@pytest.mark.parametrize(("size", "softcap"), sample([(64, 0.0), (128, 0.0), (136, 0.0), (64, 2.0), (72, 2.0)], 2))
+def test_bias(size, softcap):
+    case, arrays, bias = biased(size)
+    out, lse, gradients = given_scores(arrays, bias, softcap)
+    found = nv.attention_backward(*arrays, out, lse, bias=bias, softcap=softcap, target="sim")
+    compare(found, gradients, case.dtype)
+
+
+def slopes(s, batch, head, query, key):
+    return s - nv.f32(head + 1) * 0.01 * nv.f32(nv.abs(query + 40 - key))
+
+
+def documents(s, batch, head, query, key, document):
+    return nv.where(document[query + 40] == document[key], s, -math.inf)
+
+
+def branches(s, batch, head, query, key):
+    if query > 10:
+        s = s + 0.5
+    return s if key > 3 else -math.inf
+
+
+@pytest.mark.parametrize("score", sample([slopes, documents, branches], 2))
+def test_functions_of_scores(score):
+    case, arrays, _ = biased(64)
+    head, query, key = np.indices((2, 30, 70))
+    document = np.repeat(np.int32([0, 1]), [45, 25])
+    bias = {
+        slopes: -(head + 1) * 0.01 * abs(query + 40 - key),
+        documents: np.where(document[query + 40] == document[key], 0, -np.inf),
+        branches: np.where(key > 3, 0.5 * (query > 10), -np.inf),
+    }[score]
+    out, lse, gradients = given_scores(arrays, bias)
+    operands = [document] if score is documents else []
+    found = nv.attention_backward(*arrays, out, lse, score=score, operands=operands, target="sim")
+    compare(found, gradients, case.dtype)
+
+
+@pytest.mark.parametrize(
+    "score",
+    [
+        lambda s, batch, head, query, key: s * 2.0,
+        lambda s, batch, head, query, key: nv.math.tanh_approx(s),
+        lambda s, batch, head, query, key: nv.where(s > 0.0, s, -math.inf),
+        lambda s, batch, head, query, key: nv.where(key > 3, s, -1e9),
+        lambda s, batch, head, query, key: 1.0 - s,
+    ],
+)
+def test_other_functions_of_scores_are_refused(score):
+    _, arrays, bias = biased(64)
+    with pytest.raises(ArgumentError, match="a function of scores has gradients where it returns the score"):
+        nv.attention_backward(*arrays, *given_scores(arrays, bias)[:2], score=score, target="sim")
