@@ -40,9 +40,12 @@ class Mainloop:
     def clear(self, consumer: Any) -> None:
         """Zero what no load writes. By all consumers, once, before they multiply; the first loads are on their way."""
         threads = 128 * self.consumers
-        cleared = [x.clear(self.stages, consumer * 128 + nv.warpgroup_thread(), threads) for x in (self.a, self.b)]
-        if any(cleared):
-            nv.named_barrier_sync(CLEARED, threads)
+        needed = self.a.leaves_gaps | self.b.leaves_gaps
+        if needed is not False:
+            if needed:  # jumps over all of it: a launch waits for its code, too
+                for x in (self.a, self.b):
+                    x.clear(self.stages, consumer * 128 + nv.warpgroup_thread(), threads)
+                nv.named_barrier_sync(CLEARED, threads)
 
     def start(self, batch: Any, row: Any, col: Any, first: Any, last: Any, bytes: Any) -> None:
         """Load the first slices of a block's first tile (of ``first`` to ``last - 1``) before its threads have met: the

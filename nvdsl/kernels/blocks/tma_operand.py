@@ -81,11 +81,15 @@ class TmaOperand:
         """Shared memory for the ring; in the kernel."""
         self.stack = nv.smem((stages, self.rows, self.stored_cols), self.dtype, swizzle=128)
 
-    def clear(self, stages: int, thread: nv.Int, threads: int) -> bool:
-        """Zero what no load writes, by ``threads`` threads. Returns whether there may be such memory: then comes a
-        barrier of those that multiply."""
+    @property
+    def leaves_gaps(self) -> nv.Bool:
+        """Whether some of a slot is never written: the only tile hangs over the array's edge."""
+        return self.may_miss and (self.last == 0) & (self.present < self.stored)
+
+    def clear(self, stages: int, thread: nv.Int, threads: int) -> None:
+        """Zero what no load writes, by ``threads`` threads. Then comes a barrier of those that multiply."""
         if not self.may_miss or isinstance(self.last, int) and self.last > 0:
-            return False
+            return
         i32 = nv.i32.ir
         each = self.stack.stride // 4
         memory = nv.get_dynamic_shared_memory((stages * each,), i32, self.stack.first.offset)
@@ -95,7 +99,6 @@ class TmaOperand:
             for word in nv.range(first + thread * 4, each, threads * 4, unroll=False):
                 memory.store_vector(zeros, (stage * each + word,))
         nv.fence_proxy_async()
-        return True
 
     def zero_rows(self, stage: nv.Int, first: nv.Int, thread: nv.Int, threads: int) -> None:
         """Zero a tile's rows in memory from ``first`` on, by ``threads`` threads. Then come a proxy fence and a barrier

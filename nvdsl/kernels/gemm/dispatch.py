@@ -1,5 +1,6 @@
 """Dispatch: which kernel computes a product, and how it sees the arrays. Worked out once for all calls alike.
 
+    GEMV            one column or one row
     gathered        16-bit types that TMA can't read, as far as copies of them would take longer
     tensor cores    f16, bf16, f32 (as tf32), 8-bit types; operands that TMA or wgmma can't read are copied first
     simple          f64, and small products that would need a copy
@@ -20,12 +21,12 @@ from nvdsl.errors import ArgumentError
 from nvdsl.kernels.blocks.contiguous import is_turned, padded_cols
 from nvdsl.kernels.blocks.elementwise import Elementwise
 from nvdsl.kernels.blocks.linear_combination import LinearCombination
-from nvdsl.kernels.gemm import blockscaled, gathered, simple
+from nvdsl.kernels.gemm import blockscaled, gathered, gemv, simple
 from nvdsl.kernels.gemm.bound_kernel import ArgumentView, BoundKernel, Packing
 from nvdsl.kernels.gemm.config import Config
 from nvdsl.kernels.gemm.dynamic import dynamic, unit
 from nvdsl.kernels.gemm.launch import sms
-from nvdsl.kernels.gemm.problem import GemmProblem, Matrix, check_block_scaled, offsets
+from nvdsl.kernels.gemm.problem import TMA_ALIGNMENT, GemmProblem, Matrix, check_block_scaled, offsets
 from nvdsl.kernels.gemm.tuned import tuned_matmul
 from nvdsl.lang.extents import Extent
 
@@ -46,6 +47,8 @@ def find(problem: GemmProblem, finish: LinearCombination, config: Config | None,
         return BoundKernel(problem, finish, None, {}, (), 0, {}, {})
     if problem.sizes[2] == 0:
         return bind(problem, finish, simple.empty_sums, options, {"out": problem.out}, AXES, with_batch=True)
+    if config is None and 1 in problem.sizes[:2]:
+        return _vector(problem, finish, options, sms(target))
     if problem.a.dtype == nv.f64:
         return _simple(problem, finish, options)
     rows, cols = problem.out.strides[-2:]
@@ -125,12 +128,34 @@ def _simple(problem: GemmProblem, finish: LinearCombination, options: dict[str, 
     return bind(problem, finish, simple.matmul, options, arrays, AXES, with_batch=True)
 
 
+def _vector(problem: GemmProblem, finish: LinearCombination, options: dict[str, Any], sms: int) -> BoundKernel:
+    """A product of one column; of one row, that is its transpose."""
+    turned = problem.sizes[1] != 1
+    problem = problem.transposed if turned else problem
+    m, _, _ = problem.sizes
+    a, near = nearest(problem.a, (1, 0))
+    b = problem.b.transposed
+    arrays = {"a": a, "b": b, "out": problem.out}
+    whole = near == 1 or m % (TMA_ALIGNMENT // a.dtype.bytes) == 0
+    vectors = [name for name, x, fits in (("a", a, whole), ("b", b, True)) if fits and x.fits_tma(1)]
+    options |= {"sms": sms, "split": gemv.divides_k(problem, sms, near == 1)}
+    axes = {"a": "mk" if near == 1 else "km", "b": "nk", "out": "mn"}
+    function = gemv.rows if near == 1 else gemv.columns
+    return bind(
+        problem, finish, function, options, arrays, axes, vectors=vectors, with_batch=True, turned=turned,
+    )  # fmt: skip
+
+
 def readable(matrix: Matrix, k_axis: int) -> tuple[Matrix, int]:
     """A factor with the axis last along which it is read, or along which its copy is; and which axis that is.
 
     That is K where wgmma takes nothing else (all but 16-bit types), else the one for which no copy is needed.
     """
-    axes = [k_axis, 1 - k_axis] if matrix.dtype.bits == 16 else [k_axis]
+    return nearest(matrix, [k_axis, 1 - k_axis] if matrix.dtype.bits == 16 else [k_axis])
+
+
+def nearest(matrix: Matrix, axes: Sequence[int]) -> tuple[Matrix, int]:
+    """The matrix with that one of the axes last along which it is read best; and which one that is."""
     near = min(axes, key=lambda axis: (not matrix.fits_tma(axis), abs(matrix.strides[axis - 2])))
     return (matrix if near == 1 else matrix.transposed), near
 
@@ -145,6 +170,7 @@ def bind(
     *,
     packed: Sequence[str] = (),
     anyhow: str = "",
+    vectors: Sequence[str] | None = None,
     with_batch: bool = False,
     turned: bool = False,
     unbatched: Sequence[str] = (),
@@ -153,7 +179,8 @@ def bind(
 
     ``axes``: the names of each array's extents, a letter each. Where there is no batch, ``with_batch`` keeps an axis of
     one; what the epilogue reads has one always. A factor that serves all batches has none, or one of one. ``packed``:
-    the factors that are copied first; ``anyhow``: those that are read with any strides. ``unbatched``: what an epilogue
+    the factors that are copied first; ``anyhow``: those that are read with any strides; ``vectors``: what alone is read
+    16 bytes at a time. ``unbatched``: what an epilogue
     reads that has no axis of batches, though others have. ``turned``: ``a`` is the product's B, and ``b`` its A.
     """
     exchanged = {"a": "b", "b": "a"} if turned else {}
@@ -185,6 +212,8 @@ def bind(
             whole = whole and not with_batch and seen.aligned and name not in anyhow
             # The simple kernel is for small products but for f64.
             near = name not in anyhow and (not with_batch or seen.dtype == nv.f64)
+            if vectors is not None:
+                whole = near = name in vectors
             spec = dynamic(seen, letters, whole=whole, multiples=multiples, near=near)
             view = ArgumentView.of(seen, first, spec)
         slots.append((given, view))

@@ -1,0 +1,281 @@
+"""A matrix times a vector: results of one column, and their transposes, which are results of one row.
+
+Such a product takes as long as its matrix takes to read. So there are no tensor cores and no shared memory on the way:
+a thread asks for several vectors of 16 bytes before it multiplies the first one.
+
+    rows       K contiguous: `lanes` neighbouring threads share a row; each takes every `lanes`-th vector of it
+    columns    M contiguous: a thread has the rows of one vector; `lanes` neighbours have the vectors beside it, and the
+               other threads of the block other places along K
+
+Sums are f32 (f64, i32) and are added up in a fixed order. Where a result is so small that few blocks have a part of it,
+K is divided among blocks, too: all but the last one hand their sums over in memory.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import nvdsl as nv
+from nvdsl.kernels.blocks.clamped_index import multiple
+from nvdsl.kernels.blocks.divisor import Divisor
+from nvdsl.kernels.blocks.elementwise import place
+from nvdsl.kernels.blocks.epilogue_visitor import EpilogueOp
+from nvdsl.kernels.gemm.problem import GemmProblem
+from nvdsl.kernels.gemm.streamk_fixup import GIVEN
+from nvdsl.lang.collectives.words import join, split
+from nvdsl.ops import memory
+
+THREADS = 256
+ACCESS, AHEAD = 16, 4
+"""Bytes that a thread loads at once, and how many times before it multiplies."""
+BLOCKS = 4
+"""Of an SM: so many keep memory busy."""
+LINE = 4
+"""Threads along M, at least: 64 contiguous bytes."""
+WORTH = 1 << 17
+"""Bytes that a block reads for which handing over sums is worth its while."""
+TOGETHER = 8
+"""Sums of other blocks that a thread asks for at a time."""
+
+
+@nv.jit
+def rows(
+    a: nv.Array,
+    b: nv.Array,
+    out: nv.Array,
+    *operands: Any,
+    sms: int,
+    split: bool,
+    acc_dtype: nv.DType = nv.f32,
+    epilogue_op: EpilogueOp | None = None,
+) -> None:
+    """out[batch, M, 1] = A[batch, M, K] @ B[batch, 1, K]; an operand of one batch serves all. ``split``: whether K may
+    be divided among blocks."""
+    (batches, m, _), k = out.shape, a.shape[2]
+    dtype, unit = sums_of(acc_dtype), wide(a)
+    chunks = k // unit
+    wanted = nv.cdiv(sms * BLOCKS * THREADS, nv.max(batches * m, 1))
+    bits = exponent(nv.min(wanted, nv.cdiv(chunks, AHEAD)), THREADS)
+    parts = nv.max(nv.min(nv.min(wanted, chunks) // THREADS, THREADS), 1) if split else 1
+    each = nv.cdiv(chunks, parts)
+    grid = Grid(batches, nv.cdiv(m, THREADS >> bits), parts)
+    partial = Partial(grid, 1, dtype) if split else None
+
+    @nv.kernel(grid=grid.count, block=THREADS)
+    def kernel() -> None:
+        batch, block, part = grid.place()
+        lane, lanes = nv.thread_id.x & ((1 << bits) - 1), 1 << bits
+        row = block * (THREADS >> bits) + (nv.thread_id.x >> bits)
+        of_a, of_b, at = batch_of(a, batch), batch_of(b, batch), nv.min(row, m - 1)
+        end = nv.min((part + 1) * each, chunks)
+        total = dtype(0)
+        for first in nv.range(part * each + lane, end, lanes * AHEAD, unroll=False):
+            steps = [first + i * lanes for i in range(AHEAD)]
+            inside = [nv.min(step, end - 1) * unit for step in steps]
+            loaded = [(load(a, (of_a, at, x), unit), load(b, (of_b, 0, x), unit)) for x in inside]
+            for step, (x, y) in zip(steps, loaded, strict=True):
+                total += nv.select(step < end, (x.to(dtype) * y.to(dtype)).sum(), dtype(0))
+        if unit > 1:
+            for x in nv.range(chunks * unit + lane, nv.select(part == 0, k, 0), lanes, unroll=False):
+                total += dtype(a[of_a, at, x]) * dtype(b[of_b, 0, x])
+        total = added_up(total, bits, dtype)
+        if partial is not None:
+            total = partial.sum_of_block(total)
+        if (lane == 0) & (row < m) & (part == parts - 1):
+            store(total, out, (batch, row), acc_dtype, epilogue_op, operands)
+
+    kernel()
+
+
+@nv.jit
+def columns(
+    a: nv.Array,
+    b: nv.Array,
+    out: nv.Array,
+    *operands: Any,
+    sms: int,
+    split: bool,
+    acc_dtype: nv.DType = nv.f32,
+    epilogue_op: EpilogueOp | None = None,
+) -> None:
+    """The same of an A that is given as (batch, K, M), with M contiguous."""
+    (batches, m, _), k = out.shape, a.shape[1]
+    dtype, unit = sums_of(acc_dtype), wide(a)
+    nv.require_multiples(M=(m, unit))
+    chunks = m // unit
+    bits = exponent(nv.max(nv.cdiv(batches * chunks, sms * BLOCKS), LINE), THREADS // max(unit, 8))
+    blocks = nv.cdiv(chunks, 1 << bits)
+    most = nv.cdiv(sms * BLOCKS, nv.max(batches * blocks, 1))
+    parts = nv.max(nv.min(nv.min(most, k // (AHEAD * (THREADS >> bits))), THREADS), 1) if split else 1
+    each = nv.cdiv(k, parts)
+    grid = Grid(batches, blocks, parts)
+    partial = Partial(grid, THREADS, dtype) if split else None
+
+    @nv.kernel(grid=grid.count, block=THREADS)
+    def kernel() -> None:
+        batch, block, part = grid.place()
+        thread, lanes = nv.thread_id.x, 1 << bits
+        lane, other = thread & (lanes - 1), thread >> bits
+        of_a, of_b = batch_of(a, batch), batch_of(b, batch)
+        row = nv.min(block * lanes + lane, chunks - 1) * unit
+        end = nv.min((part + 1) * each, k)
+        totals = nv.vector([dtype(0)] * unit)
+        for first in nv.range(part * each + other, end, (THREADS >> bits) * AHEAD, unroll=False):
+            steps = [first + (THREADS >> bits) * i for i in range(AHEAD)]
+            inside = [nv.min(step, end - 1) for step in steps]
+            loaded = [(load(a, (of_a, x, row), unit), b[of_b, 0, x]) for x in inside]
+            for step, (x, y) in zip(steps, loaded, strict=True):
+                totals = totals + nv.where(step < end, x.to(dtype) * dtype(y), dtype(0))
+        shared = nv.smem((THREADS, unit), dtype)
+        for i in range(unit):
+            shared[thread, i] = totals[i]
+        nv.sync_threads()
+        total = dtype(0)
+        for group in nv.range(THREADS >> bits, unroll=False):
+            total += shared[group * lanes + (thread // unit & (lanes - 1)), thread % unit]
+        if partial is not None:
+            total = partial.sum_of_each(total)
+        row = block * lanes * unit + thread
+        if (thread < lanes * unit) & (row < m) & (part == parts - 1):
+            store(total, out, (batch, row), acc_dtype, epilogue_op, operands)
+
+    kernel()
+
+
+def sums_of(acc_dtype: nv.DType) -> nv.DType:
+    """The type in which products are added up."""
+    return acc_dtype if acc_dtype in (nv.f64, nv.i32) else nv.f32
+
+
+def wide(x: nv.Array) -> int:
+    """Elements of a vector, where surely all rows begin at multiples of it; else 1."""
+    count = ACCESS // x.dtype.bytes
+    *outer, last = [multiple(step) if isinstance(step, int) else -multiple(step) for step in x.strides]
+    return count if last == 1 and all(step % count == 0 for step in outer) else 1
+
+
+def exponent(x: nv.Int, most: int) -> nv.Int:
+    """Of the greatest power of two up to ``x`` and ``most``; at least 0."""
+    found: nv.Int = 0
+    for bit in range(1, most.bit_length()):
+        found = nv.select(x >= 1 << bit, bit, found)
+    return found
+
+
+def batch_of(x: nv.Array, batch: Any) -> Any:
+    return place(x, batch, 0, 0)[0]
+
+
+def load(x: nv.Array, at: tuple[Any, ...], count: int) -> Any:
+    """``count`` elements along the last axis: one access, or if the array's rows are not aligned one each."""
+    if count > 1 and wide(x) == count:
+        return x.vector(at, count)
+    *outer, last = at
+    return nv.vector([x[(*outer, last + i)] for i in range(count)])
+
+
+def added_up(total: Any, bits: nv.Int, dtype: nv.DType) -> Any:
+    """The sum of the totals of ``1 << bits`` neighbouring threads, for each of them."""
+    for bit in range(5):
+        other = join([nv.shuffle_xor(word, 1 << bit) for word in split(total)], total)
+        total += nv.select(bit < bits, other, dtype(0))
+    shared = nv.smem(THREADS // 32, dtype)
+    if bits > 5:
+        if nv.lane_id() == 0:
+            shared[nv.warp_id()] = total
+        nv.sync_threads()
+        warps = 1 << (bits - 5)
+        first = nv.warp_id() & -warps
+        total = shared[first]
+        for i in range(1, THREADS // 32):
+            total += nv.select(i < warps, shared[first + (i & (warps - 1))], dtype(0))
+    return total
+
+
+def store(
+    total: Any, out: nv.Array, at: tuple[Any, Any], acc_dtype: nv.DType, op: EpilogueOp | None, operands: Any
+) -> None:
+    """Store a sum to the only column of ``out``."""
+    value = acc_dtype(total)
+    if op is not None:
+        value = op(value, *at, nv.i32(0), *operands)
+    out[(*at, 0)] = value
+
+
+class Grid:
+    """Blocks: of each batch, of each group of rows, of each part of K; the parts of one are neighbours."""
+
+    def __init__(self, batches: nv.Int, blocks: nv.Int, parts: nv.Int) -> None:
+        self.parts, self.shares = parts, batches * blocks
+        self.count = self.shares * parts
+        self._of_parts, self._of_blocks = Divisor.of(parts), Divisor.of(nv.max(blocks, 1))
+
+    def place(self) -> tuple[Any, Any, Any]:
+        """Batch, group of rows, part."""
+        share, part = self._of_parts.divmod(nv.block_id.x)
+        return *self._of_blocks.divmod(share), part
+
+
+class Partial:
+    """Sums of the blocks that share K, ``width`` each, on their way to the last one of them. Made in the host function.
+
+    The last has the highest number: all that it waits for have begun before it. As in
+    `nvdsl.kernels.gemm.streamk_fixup` memory is this call's alone and not cleared, and a flag is up when it has a value
+    that no memory has by chance."""
+
+    def __init__(self, grid: Grid, width: int, dtype: nv.DType) -> None:
+        self.parts, self.dtype = grid.parts, dtype
+        self.sums = nv.empty((nv.max(grid.count, 1), width), dtype)
+        self.flags = nv.empty(nv.max(grid.count, 1), nv.i64, arbitrary=True)
+        self._of_parts = Divisor.of(grid.parts)
+
+    def sum_of_block(self, total: Any) -> Any:
+        """Of one sum a block, which all its threads have."""
+        first, part = self._exchange(total, nv.thread_id.x == 0, 0)
+        if part == self.parts - 1:
+            thread = nv.thread_id.x
+            mine = nv.select(thread == part, total, self.dtype(0))
+            if thread < part:
+                mine = self.sums[first + thread, 0]
+            total = added_up(mine, nv.i32(THREADS.bit_length() - 1), self.dtype)
+        return total
+
+    def sum_of_each(self, total: Any) -> Any:
+        """Of a sum of each thread, beside those of the same thread in the other blocks."""
+        thread = nv.thread_id.x
+        first, part = self._exchange(total, True, thread)
+        if part == self.parts - 1:
+            for start in nv.range(0, part, TOGETHER, unroll=False):
+                given = [self.sums[first + nv.min(start + i, part - 1), thread] for i in range(TOGETHER)]
+                for i, value in enumerate(given):
+                    total += nv.select(start + i < part, value, self.dtype(0))
+        return total
+
+    def _exchange(self, total: Any, holds: Any, place: Any) -> tuple[Any, Any]:
+        """Give this block's sums, or wait for the others' if it is the last. Returns the number of the first block that
+        shares them, and which one this is."""
+        block, thread = nv.block_id.x, nv.thread_id.x
+        part = self._of_parts.divmod(block)[1]
+        first = block - part
+        if part < self.parts - 1:
+            if holds:
+                self.sums[block, place] = total
+            nv.sync_threads()
+            if thread == 0:
+                memory.store_release(self.flags, block, GIVEN)
+        else:
+            if thread // 32 * 32 < part:
+                while nv.vote_any(memory.load_acquire(self.flags, first + nv.min(thread, part - 1)) != GIVEN):
+                    pass
+                if thread < part:
+                    self.flags[first + thread] = 0
+            nv.sync_threads()
+        return first, part
+
+
+def divides_k(problem: GemmProblem, sms: int, by_rows: bool) -> bool:
+    """Whether so few blocks would have a part of the result that K is divided among more."""
+    m, _, k = problem.sizes
+    size = problem.a.dtype.bytes
+    blocks = problem.batches * m if by_rows else nv.cdiv(problem.batches * m * size, LINE * ACCESS)
+    return 2 * blocks < sms * BLOCKS and k * size * (1 if by_rows else LINE * ACCESS // size) > WORTH
