@@ -1,0 +1,68 @@
+"""Results of one column, and of one row."""
+
+import ml_dtypes
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import nvdsl as nv
+from nvdsl.kernels.gemm import gemv
+from tests.exhaustive import sample
+from tests.unit.kernels.gemm.test_dynamic import road
+from tests.unit.kernels.gemm.test_gathered import check
+
+LAYOUTS = ("nn", "nt", "tn", "tt")
+extents = st.one_of(st.sampled_from([1, 2, 7, 8, 256, 257]), st.integers(1, 600))
+
+
+@pytest.mark.parametrize("layout", sample(LAYOUTS, 2))
+@given(extents, extents, st.booleans())
+@settings(max_examples=4)
+def test_any_size(layout, m, k, is_row):
+    assert road(*((1, m) if is_row else (m, 1)), k, layout).function in (gemv.rows, gemv.columns)
+    check(*((1, m) if is_row else (m, 1)), k, layout)
+
+
+@pytest.mark.parametrize("dtype", [ml_dtypes.bfloat16, np.float32, np.int8, ml_dtypes.float8_e4m3fn, np.float64])
+def test_types(dtype):
+    for layout in ("nt", "tn"):
+        check(32, 1, 70, layout, dtype)
+
+
+@pytest.mark.parametrize(("m", "layout"), sample([(1, "nt"), (3, "nn"), (8, "tn"), (72, "tn"), (5, "tt")], 2))
+def test_blocks_share_k(m, layout, monkeypatch):
+    monkeypatch.setattr(gemv, "WORTH", 1 << 10)
+    assert road(m, 1, 5000, layout).options["split"]
+    check(m, 1, 5000, layout)
+
+
+def test_batches_gaps_and_repeated_operands():
+    check(33, 1, 65, "nn", batch=(3,))
+    x = np.arange(70 * 300, dtype=np.float16).reshape(70, 300) % 7
+    for a, b in ((x[1:60, 3:260:2], x[5:6, 4:133]), (x[::-1, 8:72], x[2:3, 64:128]), (x[:, :64], x[:1, 100:164])):
+        got = nv.matmul(a, b.T, out_dtype=nv.f32, target="sim")
+        np.testing.assert_array_equal(got, a.astype(np.float32) @ b.T.astype(np.float32))
+        turned = nv.matmul(b, a.T, out_dtype=nv.f32, target="sim")
+        np.testing.assert_array_equal(turned, got.T)
+    vectors = np.broadcast_to(x[0, :64], (4, 64)), x[1, :64]
+    np.testing.assert_array_equal(nv.matmul(*vectors, out_dtype=nv.f32, target="sim"), [x[0, :64] @ x[1, :64]] * 4)
+
+
+def test_an_epilogue_reads_the_place_of_each_element():
+    rng = np.random.default_rng(0)
+    a, b = (rng.integers(-3, 4, shape).astype(np.float16) for shape in ((40, 72), (72, 1)))
+    c, bias = rng.integers(-3, 4, (40, 1)).astype(np.float16), rng.integers(-3, 4, (40, 1)).astype(np.float16)
+    expected = np.maximum(2 * (a.astype(np.float32) @ b) - c + bias, 0)
+    options = {"alpha": 2.0, "beta": -1.0, "activation": "relu", "out_dtype": nv.f32, "target": "sim"}
+    np.testing.assert_array_equal(nv.matmul(a, b, c=c, bias=bias, **options), expected)
+    np.testing.assert_array_equal(nv.matmul(b.T, a.T, c=c.T, bias=bias.T, **options), expected.T)
+
+
+def test_what_lies_beside_the_operands_does_not_count():
+    """Rows of 70 in memory of 72 a row, NaN behind each; infinities stay what they are."""
+    memory = np.full((5, 72), np.nan, np.float16)
+    memory[:, :70] = 1
+    memory[2, 69] = np.inf
+    got = nv.matmul(memory[:, :70], memory[:1, :70].T, out_dtype=nv.f32, target="sim")
+    np.testing.assert_array_equal(got, [[70], [70], [np.inf], [70], [70]])
