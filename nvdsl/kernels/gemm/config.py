@@ -107,11 +107,22 @@ class Config:
 
     def smem_bytes(self, dtype: nv.DType, b_major: str = "mn") -> int:
         """Shared memory of a block, in bytes: the ring, the pieces on the way out, the barriers; with split-K also the
-        sums (of 32 bits) that it is given."""
+        sums that it is given."""
         pieces = self.consumers * self.store_buffers * 64 * 128
         barriers = arch.MBARRIER_BYTES * 2 * self.stages
-        sums = self.tile_m * self.tile_n * 4 if self.schedule == "splitk" else 0
-        return self.stages * self.slot_bytes(dtype, b_major) + pieces + barriers + sums
+        ring, sums = self.stages * self.slot_bytes(dtype, b_major), self.sum_bytes
+        return ring + (0 if self.sums_in_ring else sums) + pieces + barriers
+
+    @property
+    def sum_bytes(self) -> int:
+        """Of the sums (of 32 bits) that the blocks of a cluster give each other."""
+        return self.tile_m * self.tile_n * 4 if self.schedule == "splitk" else 0
+
+    @property
+    def sums_in_ring(self) -> bool:
+        """Whether these are given when no slot of the ring is used any more, in its memory. That takes a barrier of the
+        cluster after the main loop, which is worth it where K is long."""
+        return self.parts > 1
 
     def accumulator_registers(self, acc_dtype: nv.DType) -> int:
         """Registers of a consumer's thread that hold sums."""
@@ -156,6 +167,10 @@ class Config:
             ),
             (self.tile_k * dtype.bytes == 128, f"tile_k {self.tile_k} of {dtype.name}: 128 bytes, the swizzle's width"),
             (self.stages >= 2, f"{self.stages} stages: one is filled while another is multiplied"),
+            (
+                not self.sums_in_ring or self.stages * max(self.tile_m, self.tile_n) * 128 >= self.sum_bytes,
+                f"{self.stages} stages: the sums of a tile, {self.sum_bytes:,} bytes, go where A or B was",
+            ),
             (self.in_flight in (0, 1), f"{self.in_flight} groups in flight: 0 or 1"),
             (self.store_buffers >= 1 and self.group >= 1, "at least one store buffer, and one row a group"),
             (min(self.cluster_m, self.cluster_n) == 1, "a cluster is a row or a column of blocks"),

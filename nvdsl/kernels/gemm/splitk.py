@@ -66,8 +66,11 @@ def launch(gemm: Gemm, clusters: int, least: int = LEAST) -> None:
             part, tile = of_tiles.divmod(tile)  # type: ignore[assignment]
         begin = (part * split + rank) * steps
         mainloop = gemm.prologue(tile, begin, begin + steps)
-        nv.cluster_arrive(relaxed=True)  # this block has begun: others may write into its memory
-        reduction = ClusterReduction(split, config.consumers, config.rows, config.tile_n, acc_dtype)
+        if not config.sums_in_ring:
+            nv.cluster_arrive(relaxed=True)  # this block has begun: others may write into its memory
+        larger = gemm.a if config.tile_m >= config.tile_n else gemm.b
+        slots = larger.stack.first.offset if config.sums_in_ring else None
+        reduction = ClusterReduction(split, config.consumers, config.rows, config.tile_n, acc_dtype, slots)
         batch, row, col = tiles.start(tile)
         consumer = nv.warpgroup_id() - 1
 
@@ -76,6 +79,8 @@ def launch(gemm: Gemm, clusters: int, least: int = LEAST) -> None:
                 state = mainloop.ring.producer_state().advance(mainloop.started)
                 mainloop.load(state, batch, row, col, begin, begin + steps, skip=mainloop.started)
             nv.sync_warp()
+            if config.sums_in_ring:
+                nv.cluster_arrive()
             nv.cluster_wait()
             nv.cluster_sync()
         else:
@@ -85,6 +90,8 @@ def launch(gemm: Gemm, clusters: int, least: int = LEAST) -> None:
             state = mainloop.ring.consumer_state()
             sums, last, _ = mainloop.multiply(state, gemm.part(consumer), gemm.accumulator())
             nv.wgmma_wait(0)
+            if config.sums_in_ring:
+                nv.cluster_arrive()  # no slot is read here any more: others may write into it
             nv.cluster_wait()
             reduction.scatter(sums, rank, consumer)
             nv.cluster_sync()

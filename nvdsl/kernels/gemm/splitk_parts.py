@@ -10,9 +10,11 @@ from __future__ import annotations
 from typing import Any
 
 import nvdsl as nv
-from nvdsl.kernels.gemm.streamk_fixup import GIVEN, VECTOR, stored, with_given
+from nvdsl.kernels.gemm.streamk_fixup import GIVEN, VECTOR, given, plus, stored
 from nvdsl.ops import memory
 
+AHEAD = 12
+"""Vectors of sums that a thread asks for before it adds one: each takes as long as the way to L2."""
 LEAST = 8
 """Slices of a block's part, at least: for fewer, handing over takes as long as it saves."""
 
@@ -54,6 +56,10 @@ class PartsWorkspace:
             if thread < count:
                 self.flags[slot] = 0
         nv.named_barrier_sync(barrier, 128)
-        for i in nv.range(count, unroll=False):
-            acc = with_given(self.sums, acc, first + i * step)
+        at_once = max(AHEAD // self.sums.shape[1], 1)
+        for i in nv.range(0, count, at_once, unroll=False):
+            slots = [first + nv.min(i + j, count - 1) * step for j in range(at_once)]
+            loaded = [given(self.sums, acc, slot) for slot in slots]
+            for j, registers in enumerate(loaded):
+                acc = plus(acc, registers, j == 0 or i + j < count)
         return acc

@@ -26,12 +26,18 @@ class ClusterReduction:
 
     Registers go as they lie, thread beside thread: the layout of an accumulator is the same in all blocks. Between
     `scatter` and `reduce` is a barrier of the cluster, and one before `scatter`, so that all blocks have begun.
+    ``offset``: of shared memory that all blocks of the cluster have left by then; None: there is some for this alone.
     """
 
-    def __init__(self, blocks: int, warpgroups: int, rows: int, cols: int, dtype: nv.DType) -> None:
+    def __init__(
+        self, blocks: int, warpgroups: int, rows: int, cols: int, dtype: nv.DType, offset: int | None = None
+    ) -> None:
         self.blocks, self.rows, self.cols, self.dtype = blocks, rows, cols // blocks, dtype
         self.warpgroups, self.part = warpgroups, rows * self.cols  # elements that one warpgroup gets from another
-        self.memory = nv.smem((blocks * warpgroups * self.part,), dtype)
+        shape = (blocks * warpgroups * self.part,)
+        self.memory = (
+            nv.smem(shape, dtype) if offset is None else nv.get_dynamic_shared_memory(shape, dtype.ir, offset)
+        )
 
     def scatter(self, acc: nv.Accumulator, rank: Any, warpgroup: Any) -> None:
         """Write each block's columns of ``acc``, the sums of block ``rank``, into that block's memory."""

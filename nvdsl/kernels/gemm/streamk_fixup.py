@@ -46,7 +46,7 @@ class FixupWorkspace:
                 pass
             self.flags[block] = 0
         nv.named_barrier_sync(barrier, 128)
-        return with_given(self.sums, acc, block)
+        return plus(acc, given(self.sums, acc, block))
 
 
 def stored(sums: nv.Array, acc: nv.Accumulator, slot: Any) -> None:
@@ -58,15 +58,21 @@ def stored(sums: nv.Array, acc: nv.Accumulator, slot: Any) -> None:
         sums.store_vector(together, (slot, i // VECTOR, column))
 
 
-def with_given(sums: nv.Array, acc: nv.Accumulator, slot: Any) -> nv.Accumulator:
-    """``acc`` plus ``sums[slot]``, as `stored` has left it there."""
-    column = nv.warpgroup_thread() * VECTOR
-    summed, number = [], 0
+def given(sums: nv.Array, acc: nv.Accumulator, slot: Any) -> list[list[Any]]:
+    """The registers of ``sums[slot]``, as `stored` has left them there of an accumulator like ``acc``."""
+    column, number, found = nv.warpgroup_thread() * VECTOR, 0, []
     for registers in acc.registers():
-        each = []
-        for i in range(0, len(registers), VECTOR):
-            given = sums.load_vector((slot, number, column), VECTOR)
-            each += [registers[i + j] + given[j] for j in range(VECTOR)]
+        each: list[Any] = []
+        for _ in range(0, len(registers), VECTOR):
+            four = sums.load_vector((slot, number, column), VECTOR)
+            each += [four[j] for j in range(VECTOR)]
             number += 1
-        summed.append(each)
-    return acc.with_registers(summed)
+        found.append(each)
+    return found
+
+
+def plus(acc: nv.Accumulator, other: list[list[Any]], counts: Any = True) -> nv.Accumulator:
+    """``acc`` plus other registers, where they count."""
+    zero = acc.dtype(0)
+    pairs = [zip(*both, strict=True) for both in zip(acc.registers(), other, strict=True)]
+    return acc.with_registers([[x + (y if counts is True else nv.select(counts, y, zero)) for x, y in each] for each in pairs])

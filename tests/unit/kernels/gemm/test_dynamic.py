@@ -98,7 +98,7 @@ def compilations(m, n, k, layout):
     compiled = bound([(slots[name], specs[name]) for name in found.order], found.sizes)
     keys = [(pack, one.turned, one.source.dynamic, one.target.dynamic) for one in found.packs.values()]
     if found.function is not tuned_matmul:
-        return [*keys, (found.function, *compiled.specs)]
+        return [*keys, (found.function, *compiled.specs, *found.options.values())]
     a, b, out = (specs[name] for name in found.order)
     names = ("a_major", "b_major", "acc_dtype", "epilogue_op", "sms", "direct_store")
     chosen = tuned_matmul._settings.heuristic(a=a, b=b, out=out, **{name: found.options[name] for name in names})
