@@ -68,9 +68,9 @@ def read(host: Any) -> dict[str, Kernel]:
 
     Raises VerifyError for a kernel whose shared memory is not known, or more than a block can have.
     """
-    launches = _launches(host)
+    launches = launches_of(host)
     kernels: dict[str, Kernel] = {}
-    for module, function in _kernels_of(host):
+    for module, function in kernels_of(host):
         symbol = f"{symbol_name(module)}::{symbol_name(function)}"
         kernels[symbol] = _read_kernel(module, function, launches.get(symbol, []))
     return kernels
@@ -82,8 +82,8 @@ _SIZES = {"known_block_size": "blockSize", "known_cluster_size": "clusterSize"}
 def know_sizes(host: Any, kernels: dict[str, Kernel], _: Any) -> None:
     """Write the block and the cluster that all launches of a kernel have on its ``gpu.func``. Outlining does that in
     LLVM 23; LLVM 22 leaves out the cluster, and a module that was outlined before may have neither."""
-    launches = _launches(host)
-    for module, function in _kernels_of(host):
+    launches = launches_of(host)
+    for module, function in kernels_of(host):
         mine = launches.get(f"{symbol_name(module)}::{symbol_name(function)}", [])
         for name, operand in _SIZES.items():
             if name not in function.attributes and mine:
@@ -100,7 +100,7 @@ def _size(launch: Any, operand: str) -> Dim3 | None:
     return None if None in numbers else (numbers[0], numbers[1], numbers[2])  # type: ignore[return-value]
 
 
-def _kernels_of(host: Any) -> list[tuple[Any, Any]]:
+def kernels_of(host: Any) -> list[tuple[Any, Any]]:
     """(gpu.module, gpu.func) of each kernel of an outlined module."""
     modules = [op for op in host.body.operations if op.operation.name == "gpu.module"]
     return [(module, op) for module in modules for op in module.regions[0].blocks[0].operations if is_kernel(op)]
@@ -116,7 +116,7 @@ def symbol_name(op: Any) -> str:
     return string(op, "sym_name")
 
 
-def _launches(host: Any) -> dict[str, list[Any]]:
+def launches_of(host: Any) -> dict[str, list[Any]]:
     found: dict[str, list[Any]] = {}
     for top in host.body.operations:
         if top.operation.name == "gpu.module":

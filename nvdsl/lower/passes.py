@@ -34,6 +34,7 @@ from nvdsl.lower import (
     finish,
     kernels,
     legalize,
+    parameters,
     predication,
     prepare,
     watchdog,
@@ -82,6 +83,7 @@ HOST = (
              dynamic_arrays.sink),
     _pass("gpu-launch-sink-index-computations", "constants move into the kernels that use them"),
     _pass("gpu-kernel-outlining", "each gpu.launch becomes a gpu.func and a gpu.launch_func"),
+    _rewrite("numbers-first", "a launch waits for each line of its parameters that it reads", parameters.numbers_first),
     _rewrite("known-sizes", "a kernel knows the block and the cluster that all its launches have",
              kernels.know_sizes),
 )
