@@ -56,14 +56,13 @@ UNALIGNED = (
 )
 """All that is chosen, whatever the size of B, where the result's rows are none that TMA can store. That takes other
 code, so they are few."""
-VECTOR = (("splitk", 64, 64, 1, 1, False, 8, PARTS),)
-"""The same for one column, and OUTER for a K of 1: operands may then be read along the other axis, by other code."""
 OUTER = (("cooperative", 64, 112, 1, 1, False, 1, 1),)
+"""The same for a K of 1: operands may then be read along the other axis, by other code."""
 
 BESIDE = 40
 """Registers of a consumer's thread beside the sums that an epilogue of few operands needs, and a store without TMA."""
-MENU, NEAR, MOST_MENUS = 6, 1.02, 1 << 12
-"""Configurations beside one B, and how much longer one of them may take than another that would be compiled. And how
+MENU, NEAR, MOST_MENUS = 5, 1.02, 1 << 12
+"""Configurations beside one B (and one row has a kernel of its own, `gemv`: 6 are compiled), and how much longer one of them may take than another that would be compiled. And how
 many B's are remembered."""
 
 _menus: dict[Any, list[Config]] = {}
@@ -100,8 +99,8 @@ def offered(shape: Shape, crowded: bool) -> tuple[Config, ...]:
     """What a product is computed by, where nothing was tuned."""
     found = allowed(shape, crowded)
     few: Sequence[Key] = COMMON
-    if shape.n == 1 or shape.k == 1:
-        few = VECTOR if shape.n == 1 else OUTER
+    if shape.k == 1:
+        few = OUTER
     elif shape.unaligned:
         few = UNALIGNED
     elif min(shape.n, shape.k) >= LARGE or shape.m == shape.n:

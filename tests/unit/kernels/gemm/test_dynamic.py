@@ -123,7 +123,7 @@ def test_a_thousand_shapes_take_at_most_forty_compilations(layout, seed):
 def test_any_rows_beside_one_weight_take_at_most_six(weight, layout):
     draw = random.Random(0)
     rows = [draw.randint(1, 8192) for _ in range(60)] + [round(2 ** draw.uniform(0, 14)) for _ in range(60)]
-    assert len({key for m in rows for key in compilations(m, *weight, layout)}) <= MENU
+    assert len({key for m in rows for key in compilations(m, *weight, layout)}) <= MENU + 1 == 6
 
 
 def test_what_few_configurations_cost():
@@ -150,7 +150,7 @@ def test_sixty_first_calls(gpu, torch):
         nv.matmul(tensor(torch, a, (m, 2048)), w, tensor(torch, out, (m, 2048)))
         times.append(time.process_time() - start)
         compiled.add(id(gpu.launches[-1].kernel))
-    assert len(compiled) <= MENU and sorted(times)[30] < 0.02
+    assert len(compiled) <= MENU + 1 and sorted(times)[30] < 0.02
 
 
 # --- how good
