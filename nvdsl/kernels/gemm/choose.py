@@ -62,8 +62,8 @@ OUTER = (("cooperative", 64, 112, 1, 1, False, 1, 1),)
 BESIDE = 40
 """Registers of a consumer's thread beside the sums that an epilogue of few operands needs, and a store without TMA."""
 MENU, NEAR, MOST_MENUS = 5, 1.02, 1 << 12
-"""Configurations beside one B (and one row has a kernel of its own, `gemv`: 6 are compiled), and how much longer one of them may take than another that would be compiled. And how
-many B's are remembered."""
+"""Configurations beside one B: 6 are compiled, for one row has a kernel of its own (`gemv`). And how much longer one of
+them may take than another that would be compiled, and how many B's are remembered."""
 
 _menus: dict[Any, list[Config]] = {}
 _choosing = threading.Lock()

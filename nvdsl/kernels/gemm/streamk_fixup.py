@@ -73,6 +73,9 @@ def given(sums: nv.Array, acc: nv.Accumulator, slot: Any) -> list[list[Any]]:
 
 def plus(acc: nv.Accumulator, other: list[list[Any]], counts: Any = True) -> nv.Accumulator:
     """``acc`` plus other registers, where they count."""
-    zero = acc.dtype(0)
-    pairs = [zip(*both, strict=True) for both in zip(acc.registers(), other, strict=True)]
-    return acc.with_registers([[x + (y if counts is True else nv.select(counts, y, zero)) for x, y in each] for each in pairs])
+
+    def added(x: Any, y: Any) -> Any:
+        return x + (y if counts is True else nv.select(counts, y, acc.dtype(0)))
+
+    pairs = zip(acc.registers(), other, strict=True)
+    return acc.with_registers([list(map(added, *each)) for each in pairs])
