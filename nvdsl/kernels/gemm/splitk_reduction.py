@@ -30,7 +30,7 @@ class ClusterReduction:
     """
 
     def __init__(
-        self, blocks: int, warpgroups: int, rows: int, cols: int, dtype: nv.DType, offset: int | None = None
+        self, blocks: int, warpgroups: int, rows: int, cols: int, dtype: nv.DType, offset: nv.Int | None = None
     ) -> None:
         self.blocks, self.rows, self.cols, self.dtype = blocks, rows, cols // blocks, dtype
         self.warpgroups, self.part = warpgroups, rows * self.cols  # elements that one warpgroup gets from another
