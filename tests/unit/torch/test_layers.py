@@ -36,10 +36,10 @@ def slopes(y, inputs):
 OPS = {
     "attention": lambda: (
         attention_ops.attention_heads,
-        (some(1, 9, 2, 64), some(1, 13, 1, 64), some(1, 13, 1, 64), True, None, None, None, 0.0)),
+        (some(1, 9, 2, 64), some(1, 13, 1, 64), some(1, 13, 1, 64), None, True, None, None, None, 0.0)),
     "masked attention": lambda: (
-        attention_ops.masked_attention,
-        (*(some(1, 9, 1, 64).detach() for _ in range(3)), torch.zeros(9, 9), None)),
+        attention_ops.attention_heads,
+        (*(some(1, 9, 1, 64) for _ in range(3)), torch.zeros(9, 9), False, None, None, None, 0.0)),
     "groups": lambda: (
         product_ops.grouped_product, (some(24, 64), some(3, 64, 32), torch.tensor([8, 8, 24], dtype=torch.int32))),
     "mlp": lambda: (
@@ -63,8 +63,7 @@ def _weights(inputs, hidden, gates, bias=True, layers=1):
 @pytest.mark.parametrize("name", sample(OPS, 2))
 def test_torch_s_own_checks_of_an_op(name):
     op, arguments = OPS[name]()
-    differentiable = name != "masked attention"
-    torch.library.opcheck(op, arguments, test_utils=CHECKS if differentiable else CHECKS[:1] + CHECKS[2:3])
+    torch.library.opcheck(op, arguments, test_utils=CHECKS)
 
 
 @pytest.mark.parametrize(("queries", "keys"), sample([(20, 20), (12, 20), (20, 12)], 1))
@@ -80,15 +79,20 @@ def test_scaled_dot_product_attention_is_torch_s(queries, keys, causal):
 
 
 def test_a_mask_of_attention():
-    q, k, v = (some(3, 10, 64).detach() for _ in range(3))
+    q, k, v = (some(3, 10, 64) for _ in range(3))
+    wide = [x.detach().float().requires_grad_() for x in (q, k, v)]
     mask = torch.rand(10, 10) > 0.3
     for given in (mask, mask.float()):
-        close(nt.scaled_dot_product_attention(q, k, v, given), F.scaled_dot_product_attention(
-            q.float(), k.float(), v.float(), given))  # fmt: skip
+        found, expected = nt.scaled_dot_product_attention(q, k, v, given), F.scaled_dot_product_attention(*wide, given)
+        close(found, expected)
+        for one, two in zip(slopes(found, (q, k, v)), slopes(expected, wide), strict=True):
+            close(one, two)
     with pytest.raises(ValueError, match="no gradient"):
-        nt.scaled_dot_product_attention(q.requires_grad_(), k, v, mask)
+        nt.scaled_dot_product_attention(q, k, v, mask.float().requires_grad_())
     with pytest.raises(ValueError, match="dropout"):
         nt.scaled_dot_product_attention(q, k, v, dropout_p=0.1)
+    with pytest.raises(ValueError, match="is_causal beside attn_mask"):
+        nt.scaled_dot_product_attention(q, k, v, mask, is_causal=True)
     with pytest.raises(ValueError, match="enable_gqa"):
         nt.scaled_dot_product_attention(q, k[:1], v[:1])
 
@@ -138,8 +142,11 @@ def test_recurrent_layers(kind, two):
 
 
 def test_in_torch_compile_nothing_is_left_out():
+    mask = torch.rand(16, 16) > 0.3
+
     def step(q, k, v, w):
         out = nt.scaled_dot_product_attention(q, k, v, is_causal=True)
+        out = nt.scaled_dot_product_attention(out, k, v, mask)
         return nt.mlp(nt.linear(out.transpose(1, 2).flatten(2), w), [w, w]).float().square().mean()
 
     compiled = torch.compile(step, backend="aot_eager", fullgraph=True)
