@@ -33,12 +33,16 @@ def find(root: Any, *names: str) -> list[Any]:
 
 def find_outside(root: Any, name: str, closed: tuple[str, ...]) -> list[Any]:
     """The operations called ``name`` that stand in no operation called one of ``closed``, in program order."""
+    return [op for op in walk_outside(root, closed) if op.name == name]
+
+
+def walk_outside(root: Any, closed: tuple[str, ...]) -> list[Any]:
+    """The operations that stand in no operation called one of ``closed``: each before the ones in it."""
     found: list[Any] = []
     waiting = [root.operation]
     while waiting:
         op = waiting.pop()
-        if op.name == name:
-            found.append(op)
+        found.append(op)
         if op.name not in closed:
             inner = [o.operation for region in op.regions for block in region.blocks for o in block.operations]
             waiting += reversed(inner)

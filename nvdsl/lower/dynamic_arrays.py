@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from nvdsl.ir.walk import defining, find_outside, walk
+from nvdsl.ir.walk import defining, walk, walk_outside
 from nvdsl.mlir import ir
 
 _VIEWS = ("memref.reinterpret_cast", "memref.subview", "memref.cast")
@@ -13,7 +13,10 @@ _CONVERSIONS = ("arith.index_cast", "arith.index_castui")
 
 def sink(host: Any, _kernels: Any, _options: Any) -> None:
     """Make a kernel's uses of the host's dynamic arrays its own: a parameter is a bare pointer or a number."""
-    for launch in find_outside(host, "gpu.launch", ("gpu.launch", "gpu.module")):
+    ops = walk_outside(host, ("gpu.launch", "gpu.module"))
+    if not any(_is_dynamic(value) for op in ops for value in _defined(op)):
+        return
+    for launch in (op for op in ops if op.name == "gpu.launch"):
         block = launch.regions[0].blocks[0]
         first = ir.InsertionPoint.at_block_begin(block)
         made: dict[int, Any] = {}
@@ -21,6 +24,12 @@ def sink(host: Any, _kernels: Any, _options: Any) -> None:
             for number, operand in enumerate(op.operands):
                 if _is_dynamic(operand) and not _is_within(operand, launch):
                     op.operands[number] = _sunk(operand, first, made)
+
+
+def _defined(op: Any) -> list[Any]:
+    """The values that an op of the host defines: its results, and the arguments of its blocks."""
+    arguments = [value for region in op.regions for block in region.blocks for value in block.arguments]
+    return [*op.results, *arguments]
 
 
 def _sunk(value: Any, at: Any, made: dict[int, Any]) -> Any:

@@ -39,6 +39,7 @@ def build(
         devices = SimDevices(codes, options, name)
         executable = build_executable(host, name, stand_ins, written=written, names=names, devices=devices)
     executable.keeps = (host, device)  # type: ignore[attr-defined]
+    executable.simulates = devices  # type: ignore[attr-defined]
     return executable
 
 

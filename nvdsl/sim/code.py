@@ -20,11 +20,13 @@ from nvdsl.sim.tiles import Tiles
 
 class Code:
     """A decoded kernel. ``smem_bytes``: dynamic shared memory of a block; ``mbarriers``: how many it creates;
-    ``unit_shift``: log2 of the bytes that its smallest ordinary access of shared memory touches (at most 16)."""
+    ``unit_shift``: log2 of the bytes that its smallest ordinary access of shared memory touches (at most 16);
+    ``global_shift``: that of global memory (at most 4)."""
 
     def __init__(self, function: Any, smem_bytes: int, mbarrier_at: int, mbarriers: int, tiles: Any = ()) -> None:
         self.smem_bytes, self.mbarriers = smem_bytes, mbarriers
         self.tiles = Tiles(smem_bytes, tiles)
+        self.right_operands: set[Any] = set()  # of `layouts`
         self.where: Where | None = where(function)
         entry = function.regions[0].blocks[0]
         decoder = Decoder(mbarrier_at, fragments.guarded)
@@ -35,12 +37,12 @@ class Code:
         if self._body is None:
             self._body = Graph(decoder, function.regions[0], [])
         self._template, self.names = decoder.template, decoder.names
-        names = {one.name for one in walk(function)}
+        ops = [(one.name, one) for one in walk(function)]
+        names = {name for name, _ in ops}
         self.sets_registers = "nvvm.setmaxregister" in names
         self.invalidates = "nvvm.mbarrier.inval" in names
-        self.relaxes = any(_is_relaxed_arrival(one) for one in walk(function))
-        self.unit_shift = _unit_shift(function, shared=True)
-        self.global_shift = _unit_shift(function, shared=False)
+        self.relaxes = any("mbarrier" in name and flag(one, "relaxed") for name, one in ops)
+        self.unit_shift, self.global_shift = (n.bit_length() - 1 for n in _smallest_accesses(ops))
 
     def frame(self, warp: Any) -> Frame:
         frame = self._template.copy()
@@ -56,10 +58,6 @@ class Code:
         exits.check(block)
 
 
-def _is_relaxed_arrival(op: Any) -> bool:
-    return "mbarrier" in op.name and flag(op, "relaxed")
-
-
 _ACCESSES = {
     "memref.load", "memref.store", "vector.load", "vector.store", "memref.atomic_rmw", "vector.transfer_read",
     "vector.transfer_write", "llvm.load", "llvm.store", "llvm.atomicrmw", "llvm.cmpxchg", "nvgpu.warpgroup.mma.store",
@@ -67,26 +65,30 @@ _ACCESSES = {
 }  # fmt: skip
 
 
-def _unit_shift(function: Any, shared: bool) -> int:
-    smallest = 16 if shared else 4
-    for one in walk(function):
-        if one.name == "nvvm.cp.async.shared.global":
-            smallest = min(smallest, integer(one, "size"))
-        text = string(one, "nvdsl.ptx") if one.name == "llvm.inline_asm" else ""
+def _smallest_accesses(ops: list[tuple[str, Any]]) -> tuple[int, int]:
+    """Bytes that the smallest ordinary access touches: of shared memory (at most 16), of global memory (at most 4)."""
+    shared, everywhere, smallest_global = 16, 16, 4
+    for name, one in ops:
+        if name == "nvvm.cp.async.shared.global":
+            everywhere = min(everywhere, integer(one, "size"))
+        text = string(one, "nvdsl.ptx") if name == "llvm.inline_asm" else ""
         if text == inline_ptx.NAME and any("!llvm.ptr" in str(value.type) for value in one.operands):
-            return 0  # its meaning may access memory byte by byte
-        if one.name in _ACCESSES or text == "atom":
-            for value in (*one.operands, *one.results):
-                smallest = min(smallest, _bytes(one, value, shared))
-    return smallest.bit_length() - 1
+            return 1, 1  # its meaning may access memory byte by byte
+        if name in _ACCESSES or text == "atom":
+            for kind in (value.type for value in (*one.operands, *one.results)):
+                if isinstance(kind, ir.MemRefType):
+                    size = values.element(kind).bytes
+                    if is_shared(kind):
+                        shared = min(shared, size)
+                    else:
+                        smallest_global = min(smallest_global, size)
+                elif name.startswith("llvm."):
+                    everywhere = min(everywhere, _bytes(kind))
+    return min(shared, everywhere), min(smallest_global, everywhere)
 
 
-def _bytes(op: Any, value: Any, shared: bool) -> int:
-    if isinstance(value.type, ir.MemRefType):
-        return values.element(value.type).bytes if is_shared(value.type) == shared else 16
-    if op.name.startswith("llvm."):
-        try:
-            return values.element(value.type).bytes
-        except ValueError:
-            return 1
-    return 16
+def _bytes(kind: Any) -> int:
+    try:
+        return values.element(kind).bytes
+    except ValueError:
+        return 1

@@ -52,14 +52,15 @@ class _Config:
 
 
 class SimDevices(Devices):
-    """A device for each call, with memory of its own: calls in several threads share nothing that changes."""
+    """A device for each call, with memory of its own: calls in several threads share nothing that changes. ``options``:
+    of the calls to come."""
 
     def __init__(self, codes: Mapping[str, Code], options: Options, host: str = "") -> None:
         super().__init__()
-        self._made_of = codes, options, host
+        self._codes, self.options, self._host = codes, options, host
 
     def get(self, ordinal: int) -> Device:
-        return Device(SimCuda(*self._made_of), ordinal)
+        return Device(SimCuda(self._codes, self.options, self._host), ordinal)
 
     def default(self) -> Device:
         return self.get(0)

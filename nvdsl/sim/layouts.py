@@ -39,10 +39,12 @@ def _places(tensor_map: TensorMap, address: int) -> tuple[Any, tuple[int, ...]]:
 
 
 class Layouts:
-    """The places of one block's shared memory of ``size`` bytes. ``version`` changes with them."""
+    """The places of one block's shared memory of ``size`` bytes. ``version`` changes with them. ``right``: what was
+    found of operands in other blocks of the kernel, which lay them alike."""
 
-    def __init__(self, size: int, tiles: Tiles | None = None) -> None:
+    def __init__(self, size: int, tiles: Tiles | None = None, right: set[Any] | None = None) -> None:
         self._tiles = tiles
+        self._right = set() if right is None else right
         self._box = np.zeros(-(-size // UNIT), np.int32)  # number of the box, 0: no box
         self._place = np.zeros_like(self._box)
         self._numbers: dict[tuple[TensorMap, int], int] = {}
@@ -101,12 +103,19 @@ class Layouts:
         if int(units.max()) < len(self._box):
             boxes = self._box[units]
             if boxes.any():
-                places = self._place[units]
-                for axis in (0, 1):
-                    wrong = self._wrong(boxes, places, axis)
-                    if wrong is not None:
-                        raise self._error(descriptor, int(boxes[wrong]), who, at, made() or at)
+                self._check(boxes, self._place[units], lambda box: self._error(descriptor, box, who, at, made() or at))
         self._checked[key] = self._version
+
+    def _check(self, boxes: Any, places: Any, wrong_box: Callable[[int], Exception]) -> None:
+        """Raise ``wrong_box`` of the box where a step along an operand is none along its box."""
+        key = boxes.shape, boxes.tobytes(), places.tobytes(), tuple(extents for _, extents, _ in self._boxes[1:])
+        if key in self._right:
+            return
+        for axis in (0, 1):
+            wrong = self._wrong(boxes, places, axis)
+            if wrong is not None:
+                raise wrong_box(int(boxes[wrong]))
+        self._right.add(key)
 
     def _wrong(self, boxes: Any, places: Any, axis: int) -> Any:
         """Where a step along an axis of the operand is no step along the box; None where all are."""

@@ -103,7 +103,7 @@ class Block:
         fences = rank * cluster.clocks.size
         self.shadow = Shadow(self.machine.code.unit_shift, memory.SHARED_BASE, owner, fences)
         self.smem.shadow = self.shadow
-        self.layouts = Layouts(size, self.machine.code.tiles)
+        self.layouts = Layouts(size, self.machine.code.tiles, self.machine.code.right_operands)
         self.mbarriers: dict[int, Mbarrier] = {}
         self.named: dict[int, NamedBarrier] = {}
         self.pool: RegisterPool = RegisterPool(self.machine.threads)

@@ -17,27 +17,36 @@ def values(threads: Threads, value: Any, loop: Any | None, limit: int) -> tuple[
         return [threads.of(value, first=True)], loop is None
     if threads.of(value) is not None:
         return [threads.of(value)], True
-    this = _Loop(threads, loop)
     variable, high = loop.regions[0].blocks[0].arguments[0], threads.of(loop.operands[1], first=True)
+    this = threads.loops.get(ir.Value.__hash__(variable))
+    if this is None:
+        this = threads.loops[ir.Value.__hash__(variable)] = _Loop(threads, loop)
     found: list[Known] = []
-    round_ = _Round(this, None)
     while len(found) < limit:
+        round_ = this.round(len(found))
         now = round_.of(variable)
         if isinstance(now, int) and isinstance(high, int) and now >= high:
             return found, True
         found.append(round_.of(value))
-        round_ = _Round(this, round_)
     return found, False
 
 
 class _Loop:
+    """A loop, and the rounds of it that were looked at: many values have parts in common."""
+
     def __init__(self, threads: Threads, loop: Any) -> None:
-        self.threads = threads
+        self.threads, self._rounds = threads, [_Round(self, None)]
         block = loop.regions[0].blocks[0]
-        arguments, operands = [hash(a) for a in block.arguments], list(loop.operands)
+        arguments, operands = [ir.Value.__hash__(a) for a in block.arguments], list(loop.operands)
         self.variable, self.step = arguments[0], threads.of(operands[2], first=True)
         self.first = dict(zip(arguments, [operands[0], *operands[3:]], strict=True))
         self.after = dict(zip(arguments[1:], yielded(block.region), strict=True)) if len(arguments) > 1 else {}
+
+    def round(self, number: int) -> _Round:
+        """The round of this number, of which the ones before were looked at."""
+        if number == len(self._rounds):
+            self._rounds.append(_Round(self, self._rounds[-1]))
+        return self._rounds[number]
 
 
 class _Round:
@@ -48,7 +57,7 @@ class _Round:
         self.memory: dict[int, Known] = {}
 
     def of(self, value: Any) -> Known:
-        key = hash(value)
+        key = ir.Value.__hash__(value)
         if key not in self.memory:
             self.memory[key] = self._find(value, key)
         return self.memory[key]

@@ -35,10 +35,11 @@ class Threads:
             ids[f"threads {name}"], ids[f"blocks {name}"] = size, blocks
         self._ids = {name: _plain(x) for name, x in ids.items()}
         self._memory: dict[tuple[int, bool], Known] = {}
+        self.loops: dict[int, Any] = {}  # of `rounds`, by the loop's variable
 
     def of(self, value: Any, first: bool = False) -> Known:
         """``value`` in each thread; with ``first`` in the first round of every loop around it."""
-        key = (hash(value), first)
+        key = (ir.Value.__hash__(value), first)
         if key not in self._memory:
             self._memory[key] = None  # a loop-carried value that depends on itself
             self._memory[key] = self._find(value, first)

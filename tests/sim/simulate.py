@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -22,16 +22,23 @@ SCHEDULES = [sim.Options(order=order, delivery=d) for order in sim.options.ORDER
 
 @dataclass
 class Program:
-    """A traced module and the arguments of one call of it."""
+    """A traced module and the arguments of one call of it. It is decoded at its first run at each level: whoever edits
+    the module does so before."""
 
     module: Any
     name: str
     values: list[Any]
     specs: list[Any]
     written: frozenset[int]
+    _decoded: dict[str, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def run(self, options: sim.Options | None = None) -> None:
-        executable = sim.executable(self.module, self.name, written=self.written, options=options or sim.Options())
+        options = options or sim.Options()
+        executable = self._decoded.get(options.level)
+        if executable is None:
+            executable = sim.executable(self.module, self.name, written=self.written, options=options)
+            self._decoded[options.level] = executable
+        executable.simulates.options = options
         executable(self.values, self.specs)
 
 

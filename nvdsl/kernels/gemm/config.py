@@ -108,10 +108,15 @@ class Config:
     def smem_bytes(self, dtype: nv.DType, b_major: str = "mn") -> int:
         """Shared memory of a block, in bytes: the ring, the pieces on the way out, the barriers; with split-K also the
         sums that it is given."""
-        pieces = self.consumers * self.store_buffers * 64 * 128
-        barriers = arch.MBARRIER_BYTES * 2 * self.stages
-        ring, sums = self.stages * self.slot_bytes(dtype, b_major), self.sum_bytes
-        return ring + (0 if self.sums_in_ring else sums) + pieces + barriers
+        return self.stages * self.stage_bytes(dtype, b_major) + self.beside_the_ring(self.store_buffers)
+
+    def stage_bytes(self, dtype: nv.DType, b_major: str = "mn") -> int:
+        """Shared memory of one stage: a slot of the ring and its two barriers."""
+        return self.slot_bytes(dtype, b_major) + 2 * arch.MBARRIER_BYTES
+
+    def beside_the_ring(self, store_buffers: int) -> int:
+        """Shared memory of the pieces on the way out, where each consumer can have so many, and of split-K's sums."""
+        return self.consumers * store_buffers * 64 * 128 + (0 if self.sums_in_ring else self.sum_bytes)
 
     @property
     def sum_bytes(self) -> int:

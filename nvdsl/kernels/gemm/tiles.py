@@ -90,13 +90,8 @@ def with_stages(config: Config, dtype: nv.DType, b_major: str = "mn") -> Config:
     return replace(config, stages=most, store_buffers=1)
 
 
-@functools.cache
 def slots(
     config: Config, dtype: nv.DType, *, buffers: int = 1, memory: int = arch.MAX_SMEM_PER_BLOCK, b_major: str = "mn"
 ) -> int:
     """Stages for which there is room beside so many store buffers."""
-
-    def used(count: int) -> int:
-        return replace(config, stages=count, store_buffers=buffers).smem_bytes(dtype, b_major)
-
-    return (memory - used(0)) // (used(1) - used(0))
+    return (memory - config.beside_the_ring(buffers)) // config.stage_bytes(dtype, b_major)

@@ -234,8 +234,9 @@ def _narrowed(d: Decoder, op: Any) -> Any:
     bits = element(op.results[0].type).dtype
 
     def step(v: Frame) -> None:
-        parts = [np.atleast_1d(numbers.convert(np.asarray(v[s]), kind)) for s in (low, high)]
-        pair = np.stack(np.broadcast_arrays(*parts))
+        first, second = (numbers.convert(np.asarray(v[s]), kind) for s in (low, high))
+        pair = np.empty((2, max(first.size, second.size)), first.dtype)
+        pair[0], pair[1] = first, second
         if is_word:
             word = np.ascontiguousarray(pair.T).view(bits)[:, 0]
             v[r] = word if len(word) > 1 else word[0].item()

@@ -40,7 +40,7 @@ def sources(value: Any) -> list[Any]:
     if op is not None:
         if op.name == "scf.if":
             i = ir.OpResult(value).result_number
-            return [op.operands[0], *(list(r.blocks[0].operations)[-1].operands[i] for r in op.regions)]
+            return [op.operands[0], *(_last(op, region).operands[i] for region in range(len(op.regions)))]
         if op.name == "scf.for":
             i = ir.OpResult(value).result_number
             return [op.operands[3 + i], _last(op, 0).operands[i]]
@@ -60,7 +60,8 @@ def sources(value: Any) -> list[Any]:
 
 def _last(op: Any, region: int) -> Any:
     """The op that ends a region."""
-    return list(op.regions[region].blocks[0].operations)[-1].operation
+    operations = op.regions[region].blocks[0].operations
+    return operations[len(operations) - 1].operation
 
 
 def carried(op: Any, i: int) -> list[Any]:
@@ -92,6 +93,22 @@ def slice_of(values: list[Any]) -> list[Any]:
             found[key] = value
             todo += sources(value)
     return list(found.values())
+
+
+def looping(values: list[Any]) -> set[int]:
+    """The hashes of those values that are computed from a loop's arguments."""
+    computed_from = {ir.Value.__hash__(value): value for value in slice_of(values)}
+    users: dict[int, list[int]] = {}
+    for key, value in computed_from.items():
+        for source in sources(value):
+            users.setdefault(ir.Value.__hash__(source), []).append(key)
+    todo = [key for key, value in computed_from.items() if is_loop_argument(value)]
+    found = set(todo)
+    while todo:
+        new = [user for user in users.get(todo.pop(), ()) if user not in found]
+        found.update(new)
+        todo += new
+    return found
 
 
 def is_loop_argument(value: Any) -> bool:

@@ -17,6 +17,7 @@ from tests.sim.mutants.module import (
     group_size,
     inside,
     is_loop_argument,
+    looping,
     segments,
     set_constant,
     slice_of,
@@ -50,7 +51,8 @@ class Facts:
         descriptors += [o for op in ops if op.name == "llvm.inline_asm" and _is_wgmma(op) for o in op.operands
                         if str(o.type) == "i64"]  # fmt: skip
         self._descriptors = _keys(slice_of(descriptors))
-        self._looping = {_key(v) for op in ops for v in op.results if _loops(v)} if self._slots else set()
+        integers = [value for op in ops for value in op.results if str(value.type) in ("i1", "i32", "i64", "index")]
+        self._looping = looping(integers) if self._slots else set()
         groups = [group_size(op.results[0]) for op in ops if op.name == "nvgpu.mbarrier.create"]
         self.rings = set(groups)
         self.stages = max(groups, default=1)
@@ -94,10 +96,6 @@ def ordering(op: Any) -> int:
 
 def _keys(values: list[Any]) -> set[int]:
     return {_key(value) for value in values}
-
-
-def _loops(value: Any) -> bool:
-    return str(value.type) in ("i1", "i32", "i64", "index") and any(is_loop_argument(v) for v in slice_of([value]))
 
 
 def _is_wgmma(op: Any) -> bool:
