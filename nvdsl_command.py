@@ -182,6 +182,9 @@ def _show_parser(commands) -> None:
     parser.add_argument("--kernel", metavar="NAME", help="only this kernel, or the kernels of this nv.jit function")
     parser.add_argument("--after", metavar="STEP", help="mlir: after this step (`passes` lists them); steps: this one")
     parser.add_argument("--before", metavar="STEP", help="mlir: before this step")
+    parser.add_argument("--side-by-side", nargs="?", type=_count, const=0, metavar="WIDTH",
+                        help="steps: the module before and after each in two columns, where they differ "
+                        "(of the terminal's width)")  # fmt: skip
 
 
 def _draw_parser(commands) -> None:

@@ -30,7 +30,7 @@ stores them into shared memory behind the products. One copy is peeled off at th
 
 What a step changes:
 
-    nvdsl show chapters/passes/ladder.py steps --after hoist_sums
+    nvdsl show chapters/passes/ladder.py steps --after hoist_sums --side-by-side
 
 Try: --tile 128x128x64 --warp 64x32, the paper's sizes, with --M 128 --N 128 --K 128; ``sums=nv.f16`` in `sc.matmul`;
 another order in `permute`. ``benchmarks/bench_schedule.py`` times the rows.
@@ -84,13 +84,14 @@ def main(M=64, N=64, K=96, tile=(64, 64, 32), warp=(32, 32)):
     expected = a.astype(np.float32) @ b.astype(np.float32)
     if why := nv.no_gpu():
         print(f"{why}: in the simulator")
-    for name, steps in rows(tile, warp):
-        gemm = sc.compile(sc.matmul(M, N, K), steps)
+    ladder = [(name, sc.compile(sc.matmul(M, N, K), steps)) for name, steps in rows(tile, warp)]
+    compiled = [gemm.compile(a, b, expected) for _, gemm in ladder]
+    for (name, gemm), made in zip(ladder, compiled, strict=True):
         c = np.full((M, N), np.nan, np.float32)
-        (kernel,) = gemm.compile(a, b, c).kernels.values()
         gemm(a, b, c)
         np.testing.assert_array_equal(c, expected)
-        print(f"{name:24} {len(steps):2} steps, {kernel.resources.registers:3} registers, "
+        (kernel,) = made.kernels.values()
+        print(f"{name:24} {len(gemm.steps) - 1:2} steps, {kernel.resources.registers:3} registers, "
               f"{kernel.smem_bytes:6,} bytes of shared memory, {kernel.max_threads} threads")  # fmt: skip
     print("PASS")
 

@@ -71,20 +71,19 @@ def main(M=128, N=128, K=256, tile=(128, 64, 64), warp=(64, 32), stages=3):
     if why := nv.no_gpu():
         print(f"{why}: in the simulator")
 
-    def run(name, payload, steps, wanted):
-        gemm = sc.compile(payload, steps)
+    silu = sc.matmul(M, N, K, then=lambda x: x / (1.0 + nv.math.exp(-x)))
+    of_silu = expected / (1 + np.exp(-expected.astype(np.float64)))
+    rows = [(name, sc.compile(sc.matmul(M, N, K), steps), expected) for name, steps in ends(tile, warp, stages)]
+    rows.append(("wgmma, silu", sc.compile(silu, sc.wgmma_steps(tile, stages)), of_silu))
+    compiled = [gemm.compile(a, b, expected) for _, gemm, _ in rows]
+    for (name, gemm, wanted), made in zip(rows, compiled, strict=True):
         c = np.full((M, N), np.nan, np.float32)
-        (kernel,) = gemm.compile(a, b, c).kernels.values()
         gemm(a, b, c)
         np.testing.assert_allclose(c, wanted, rtol=1e-5, atol=1e-5)
+        (kernel,) = made.kernels.values()
         used = [one.strip() for one in INSTRUCTIONS if one in kernel.ptx]
-        print(f"{name:24} {len(steps):2} steps, {kernel.resources.registers:3} registers, {kernel.smem_bytes:7,} bytes "
-              f"of shared memory: {', '.join(used)}")  # fmt: skip
-
-    for name, steps in ends(tile, warp, stages):
-        run(name, sc.matmul(M, N, K), steps, expected)
-    silu = sc.matmul(M, N, K, then=lambda x: x / (1.0 + nv.math.exp(-x)))
-    run("wgmma, silu", silu, sc.wgmma_steps(tile, stages), expected / (1 + np.exp(-expected.astype(np.float64))))
+        print(f"{name:24} {len(gemm.steps) - 1:2} steps, {kernel.resources.registers:3} registers, "
+              f"{kernel.smem_bytes:7,} bytes of shared memory: {', '.join(used)}")  # fmt: skip
     print("PASS")
 
 

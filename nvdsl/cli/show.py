@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 import os
+import shutil
 import sys
 import tempfile
 from argparse import Namespace
@@ -14,6 +15,7 @@ from typing import Any
 
 from nvdsl.call import collect
 from nvdsl.cli import Refused, script
+from nvdsl.cli.side_by_side import side_by_side
 from nvdsl.errors import NvdslError
 from nvdsl.hopper.occupancy import occupancy
 from nvdsl.lower import kernels, passes
@@ -27,7 +29,7 @@ def run(chosen: Namespace) -> int:
         shown = _chosen(found, chosen.kernel)
         try:
             if chosen.view == "steps":
-                text = _steps(shown, chosen.after)
+                text = _steps(shown, chosen.after, chosen.side_by_side)
             else:
                 text = _VIEWS[chosen.view](shown) if not step else _dumps(folder, shown)
         except NvdslError as error:
@@ -167,14 +169,21 @@ def _passes(shown: list[tuple[Any, list[Any]]]) -> str:
     return "\n".join(lines)
 
 
-def _steps(shown: list[tuple[Any, list[Any]]], only: str | None) -> str:
-    """The module behind each step of a schedule, or behind those called ``only``."""
-    stages = [(one, stage) for one, _ in shown for stage in one.stages]
-    wanted = [(one, s) for one, s in stages if only in (None, s.name, s.name.partition("(")[0])]
+def _steps(shown: list[tuple[Any, list[Any]]], only: str | None, width: int | None) -> str:
+    """The module behind each step of a schedule, or behind those called ``only``; with a ``width`` beside the module
+    before it, where they differ (0: of the terminal's)."""
+    stages = [(one, *pair) for one, _ in shown for pair in zip((None, *one.stages), one.stages, strict=False)]
+    wanted = [(one, old, s) for one, old, s in stages if only in (None, s.name, s.name.partition("(")[0])]
     if not wanted:
-        names = ", ".join(dict.fromkeys(stage.name for _, stage in stages))
+        names = ", ".join(dict.fromkeys(stage.name for _, _, stage in stages))
         raise Refused(f"there is no step {only!r}; there are {names}" if stages else "no schedule made these kernels")
-    return "\n".join(f"// ----- {one.name}: {s.name} -----\n// {s.says}\n{s.text}" for one, s in wanted)
+
+    def body(before: Any, after: Any) -> str:
+        if width is None or before is None:
+            return str(after.text)
+        return side_by_side(before.text, after.text, width or shutil.get_terminal_size((160, 24)).columns)
+
+    return "\n".join(f"// ----- {one.name}: {s.name} -----\n// {s.says}\n{body(old, s)}" for one, old, s in wanted)
 
 
 _VIEWS = {"mlir": _mlir, "ptx": _ptx, "sass": _sass, "resources": _resources, "passes": _passes}

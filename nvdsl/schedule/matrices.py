@@ -15,6 +15,8 @@ from nvdsl.schedule.rewrite import is_shared
 from nvdsl.schedule.step import step
 from nvdsl.schedule.work import Work
 
+_DISTRIBUTED = "MLIR distributes products whose sums are loaded and stored, or carried by a loop"
+
 _READ, _WRITE = "vector.transfer_read", "vector.transfer_write"
 
 
@@ -57,7 +59,11 @@ def mma_sync(work: Work) -> None:
     if is_bf16:
         _rename(work, "bf16", "f16")
     with set_aside(work):
-        work.run("func.func(convert-vector-to-gpu{use-nvgpu=true})", "canonicalize", "cse")
+        try:
+            work.run("func.func(convert-vector-to-gpu{use-nvgpu=true})", "canonicalize", "cse")
+        except ir.MLIRError:
+            work.refuse("products whose operands or sums are not all vectors of a loop's turn", _DISTRIBUTED,
+                        "hoist_sums() before")  # fmt: skip
     if is_bf16:
         _rename(work, "f16", "bf16")
     _order_transposed(work)
@@ -66,7 +72,7 @@ def mma_sync(work: Work) -> None:
         unknown = [op for op in left if op.name not in (_READ, _WRITE, "vector.contract")]
         work.refuse(
             f"{(unknown or left)[0].name} has no form on registers",
-            "MLIR distributes products whose sums are loaded and stored, or carried by a loop",
+            _DISTRIBUTED,
             "leave it out of the payload, or use wmma()" if unknown else "hoist_sums() before",
         )
     finish_stores(work)

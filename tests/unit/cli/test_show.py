@@ -118,6 +118,10 @@ def test_steps_of_a_schedule(shown):
     titles = [line for line in text.splitlines() if line.startswith("// -----")]
     assert titles[0] == "// ----- matmul: payload -----" and titles[-1] == "// ----- matmul: finish() -----"
     assert len(titles) == 17 and "// Makes a gpu.launch of the loops over blocks" in text
+    code, text, _ = shown(SCHEDULED, "steps", "--after", "launch", "--side-by-side", "100")
+    assert code == 0 and "scf.forall" in text and "gpu.launch" in text
+    (gone,) = [line for line in text.splitlines() if "scf.forall" in line and "block" in line]
+    assert gone.index("scf.forall") < 50 and all(len(line) <= 100 for line in text.splitlines()[2:])
     code, text, _ = shown(SCHEDULED, "steps", "--after", "pad")
     assert code == 0 and text.count("-----") == 2
     assert text.startswith("// ----- matmul: pad(8) -----\n// Makes the rows")

@@ -240,28 +240,6 @@ def test_a_payload_on_memrefs():
     assert difference(scheduled, lambda a, b, c: a @ b + c, *arrays) == 0
 
 
-# --- what the simulator finds
-
-
-@pytest.mark.parametrize(
-    ("make", "without"),
-    [
-        (sc.wmma_steps, ()), (sc.wmma_steps, ("hide_latency",)), (sc.wmma_steps, ("hide_latency", "hoist_sums")),
-        (sc.mma_steps, ()), (sc.mma_steps, ("hide_latency",)),
-    ],
-)  # fmt: skip
-def test_a_barrier_that_is_missing_anywhere_is_reported(make, without):
-    made = sc.compile(sc.matmul(64, 64, 128), make((64, 64, 32), WARP, without=without))
-    lines = made.mlir.splitlines()
-    barriers = [number for number, line in enumerate(lines) if "gpu.barrier" in line]
-    assert len(barriers) == (2 if without else 3)
-    for barrier in barriers:
-        text = "\n".join(line for number, line in enumerate(lines) if number != barrier)
-        arrays = [numbers(shape, "f2", 0) for shape in ((64, 128), (128, 64))]
-        with pytest.raises(SimError, match="nothing orders the two"):
-            thin.load(text)["matmul"](*arrays, np.zeros((64, 64), np.float32), target="sim")
-
-
 # --- what is compiled
 
 
