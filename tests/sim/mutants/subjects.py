@@ -337,12 +337,21 @@ SUBJECTS: dict[str, Callable[[], Case]] = {
     ),
     "attention": lambda: _attended(
         attending.Case(
-            40, 130, group=3, window=(90, 0), dtype=np.float16,
+            40,
+            130,
+            group=3,
+            window=(90, 0),
+            dtype=np.float16,
             config={"pack": 4, "blocks": 1, "tile_n": 16, "lazy": True},
         )
     ),
     "attention, backward": lambda: _gradients(
         backpropagating.Case(200, 70, heads=2, window=(None, 0), tile_m=64, dtype=np.float16)
+    ),
+    "attention, packed backward": lambda: _gradients(
+        backpropagating.Case(
+            0, 0, window=(None, 0), tile_m=64, dtype=np.float16, packed=((70, 140), (0, 3), (9, 0), (66, 30))
+        )
     ),
     "rnn": recurrent_cases.sequence,
     "lstm, backward": recurrent_cases.gradients,

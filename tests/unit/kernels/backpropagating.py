@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import ml_dtypes
@@ -17,7 +17,8 @@ from nvdsl.kernels.attention.scores import ScoreKind
 
 @dataclass(frozen=True)
 class Case:
-    """Lengths of q and of k; heads of q and of k. ``tile_m``: of `backward`; 0: `backward_wide` computes it."""
+    """Lengths of q and of k; heads of q and of k. ``tile_m``: of `backward`; 0: `backward_wide` computes it.
+    ``packed``: lengths of q and k of each sequence, in place of the others."""
 
     rows: int
     keys: int
@@ -32,12 +33,14 @@ class Case:
     spread: float = 1.0
     softcap: float = 0.0
     ordered: bool = False
+    packed: tuple[tuple[int, int], ...] = ()
 
     def __str__(self) -> str:
         words = [f"{self.batch}x{self.rows}x{self.keys}x{self.heads}x{self.kv_heads}x{self.size}"]
         words += [f"values{self.value_size}"] * bool(self.value_size)
         words += [f"window{self.window}"] * (self.window != (None, None))
         words += [f"softcap{self.softcap}"] * bool(self.softcap) + ["ordered"] * self.ordered
+        words += [f"packed{self.packed}"] * bool(self.packed)
         return "-".join([*words, np.dtype(self.dtype).name, f"tile{self.tile_m}"])
 
 
@@ -101,22 +104,39 @@ def seen(rows: int, keys: int, window: tuple[int | None, int | None]) -> Any:
     return (j <= i + keys - rows + right) & (j >= i + keys - rows - left)
 
 
+def given_and_expected(case: Case, scale: float | None = None) -> tuple[list[Any], list[Any]]:
+    """dout, q, k, v, out, lse; and dq, dk, dv. Of packed sequences one behind the other, in a single batch."""
+    if case.packed:
+        each = [given_and_expected(replace(case, rows=m, keys=n, packed=()), scale) for m, n in case.packed]
+        given, gradients = ([list(x) for x in zip(*one, strict=True)] for one in zip(*each, strict=True))
+        axes = (1, 1, 1, 1, 1, 2)
+        return [np.concatenate(x, axis) for x, axis in zip(given, axes, strict=True)], [
+            np.concatenate(x, 1) for x in gradients
+        ]
+    arrays = inputs(case)
+    sees = seen(case.rows, case.keys, case.window)
+    out, lse, *gradients = expected(sees, 1 / math.sqrt(case.size) if scale is None else scale, *arrays, case.softcap)
+    return [*arrays, out.astype(case.dtype), lse.astype(np.float32)], gradients
+
+
+def starts(case: Case) -> list[Any]:
+    """Where the packed sequences' queries, and their keys, start."""
+    return [np.cumsum([0, *n], dtype=np.int32) for n in zip(*case.packed, strict=True)] or [None, None]
+
+
 def called(call: Any, case: Case) -> tuple[list[Any], list[Any]]:
     """``call(backward, *arrays, **constants)``; the arrays of its results, and what they should hold."""
-    dout, q, k, v = inputs(case)
-    scale = 1 / math.sqrt(case.size)
-    out, lse, *gradients = expected(seen(case.rows, case.keys, case.window), scale, dout, q, k, v, case.softcap)
-    found = [np.full(x.shape, np.nan, np.float32).astype(case.dtype) for x in (q, k, v)]
+    arrays, gradients = given_and_expected(case)
+    found = [np.full(x.shape, np.nan, np.float32).astype(case.dtype) for x in arrays[1:4]]
     function: Any = backward if case.tile_m else backward_wide
     left, right = case.window
     whole = 64 if case.tile_m else 128
     sizes = tuple(-(-size // whole) * whole for size in (case.size, case.value_size or case.size))
     config = Config(sizes, case.tile_m) if case.tile_m else Config(sizes, 128, 1, wide=True)
-    arrays = [dout, q, k, v, out.astype(case.dtype), lse.astype(np.float32), *found]
-    numbers = scale, left or 0, right or 0, case.softcap
+    numbers = 1 / math.sqrt(case.size), left or 0, right or 0, case.softcap
     bounded, scores = (left is not None, right is not None), ScoreKind(case.softcap > 0.0)
     constants = {"config": config, "bounded": bounded, "scores": scores, "ordered": case.ordered}
-    call(function, *arrays, None, None, None, *numbers, **constants)
+    call(function, *arrays, *found, *starts(case), None, *numbers, **constants)
     return found, gradients
 
 

@@ -11,15 +11,7 @@ from hypothesis import strategies as st
 import nvdsl as nv
 from nvdsl.errors import ArgumentError
 from tests.exhaustive import sample
-from tests.unit.kernels.backpropagating import Case, compare, expected, inputs, seen
-
-
-def given_and_expected(case, scale=None):
-    """dout, q, k, v, out, lse; and dq, dk, dv."""
-    arrays = inputs(case)
-    sees = seen(case.rows, case.keys, case.window)
-    out, lse, *gradients = expected(sees, 1 / math.sqrt(case.size) if scale is None else scale, *arrays, case.softcap)
-    return [*arrays, out.astype(case.dtype), lse.astype(np.float32)], gradients
+from tests.unit.kernels.backpropagating import Case, compare, expected, given_and_expected, inputs, starts
 
 
 def check(case, **options):
@@ -128,17 +120,13 @@ def test_refused(changes, message):
 @pytest.mark.parametrize(("size", "window"), sample([(64, (None, 0)), (136, (20, 3)), (104, (None, None))], 1))
 def test_packed_sequences(size, window):
     """Each sequence by itself, some without queries, without keys, or without both."""
-    lengths = [(5, 7), (0, 3), (70, 140), (9, 0), (0, 0), (1, 1)]
-    cases = [Case(m, n, 2, 1, size, window=window, dtype=np.float16) for m, n in lengths]
-    each = [given_and_expected(case) for case in cases]
-    axes = (1, 1, 1, 1, 1, 2)
-    packed = [
-        np.concatenate([arrays[i] for arrays, _ in each], axis)[0].copy() for i, axis in enumerate(axes)
-    ]  # fmt: skip
-    starts = [np.cumsum([0, *n]) for n in zip(*lengths, strict=True)]
-    found = nv.attention_backward(*packed, window=window, cu_seqlens_q=starts[0], cu_seqlens_k=starts[1], target="sim")
-    gradients = [np.concatenate([gradient[i] for _, gradient in each], 1)[0] for i in range(3)]
-    compare(found, gradients, np.float16)
+    lengths = (5, 7), (0, 3), (70, 140), (9, 0), (0, 0), (1, 1)
+    case = Case(0, 0, 2, 1, size, window=window, dtype=np.float16, packed=lengths)
+    arrays, gradients = given_and_expected(case)
+    q_starts, k_starts = starts(case)
+    packed = (x[0] for x in arrays)
+    found = nv.attention_backward(*packed, window=window, cu_seqlens_q=q_starts, cu_seqlens_k=k_starts, target="sim")
+    compare(found, [x[0] for x in gradients], np.float16)
 
 
 def biased(size, seed=1):
