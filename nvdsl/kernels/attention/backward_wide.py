@@ -22,25 +22,25 @@ from nvdsl.ops.memory import load_acquire, store_release
 from nvdsl.ops.order import recomputed, recomputing
 
 TILE_M, TILE_N = 128, 64
-COLUMNS = 128
-"""Of dQ that are computed at a time."""
 MET, STORED = 1, 2
 """Named barriers: both consumers' P and dS are in shared memory, or have been read."""
 
 
 class Parts:
-    """The parts of a tile of dQ: 64 rows and 64 columns."""
+    """The parts of a tile of dQ: 64 rows, and as many columns as are computed at a time, in ``slices``."""
 
-    tile_m, count, swizzle, shape, rows = TILE_M, CONSUMERS, 128, (64, COLUMNS), 64 * COLUMNS // 256
+    tile_m, count = TILE_M, CONSUMERS
 
-    def __init__(self, size: int) -> None:
-        self.size, self.slices = size, size // COLUMNS
+    def __init__(self, size: int, swizzle: int) -> None:
+        self.size, self.slices, self.swizzle = size, -(-size // 128), swizzle
+        self.columns = size // self.slices
+        self.shape, self.rows = (64, self.columns), 64 * self.columns // 256
 
     def place(self, me: nv.Int, part: int) -> tuple[nv.Int, nv.Int]:
-        return me * 64, part * COLUMNS
+        return me * 64, part * self.columns
 
     def of(self, tile: Any, me: nv.Int, part: int) -> Any:
-        return tile.rows(me * 64, 64).cols(part * COLUMNS, COLUMNS)
+        return tile.rows(me * 64, 64).cols(part * self.columns, self.columns)
 
 
 @nv.jit
@@ -67,17 +67,21 @@ def backward_wide(
     scores: ScoreKind = AS_THEY_ARE,
     ordered: bool = False,
 ) -> None:
-    """The same as `backward.backward`, for heads of up to 256; their sizes in shared memory are multiples of 128."""
+    """The same as `backward.backward`, for heads of up to 256; their sizes in shared memory are multiples of 64, 128 at
+    least."""
     size, value_size = config.sizes
-    tiles, parts = GradientTiles(q, k, q_starts, k_starts, TILE_M, TILE_N, any(bounded)), Parts(size)
+    tiles, parts = (
+        GradientTiles(q, k, q_starts, k_starts, TILE_M, TILE_N, any(bounded)),
+        Parts(size, config.swizzle(size)),
+    )
 
     sums = sum_rows(dout, out, lse, tiles, TILE_M)
     total = nv.zeros((tiles.count * (parts.count * parts.slices * parts.rows), 256), nv.f32)
     turns = nv.zeros(tiles.count * parts.count, nv.i32) if ordered else None
 
     loads = GradientLoads(dout, q, k, v, sums, tiles, config)
-    dk_tma = nv.TMA(dk, tile=(1, TILE_N, 1, size // 2), swizzle=128)
-    dv_tma = nv.TMA(dv, tile=(1, TILE_N, 1, value_size // 2), swizzle=128)
+    dk_tma = nv.TMA(dk, tile=(1, TILE_N, 1, size // 2), swizzle=config.swizzle(size))
+    dv_tma = nv.TMA(dv, tile=(1, TILE_N, 1, value_size // 2), swizzle=config.swizzle(value_size))
 
     @nv.kernel(grid=tiles.blocks, block=128 * (1 + CONSUMERS))
     def kernel() -> None:
@@ -157,8 +161,8 @@ def backward_wide(
                             pass
                     nv.named_barrier_sync(STORED + me, 128)
                 for i in nv.range(parts.slices, unroll=False):
-                    part = nv.accumulator(64, COLUMNS)
-                    part += grad @ anew(K).cols(i * COLUMNS, COLUMNS)
+                    part = nv.accumulator(*parts.shape)
+                    part += grad @ anew(K).cols(i * parts.columns, parts.columns)
                     nv.wgmma_wait(0)
                     add_registers(part, total, start + i * parts.rows)
                 if turns is not None:

@@ -20,6 +20,10 @@ class Config:
         """Keys of a tile."""
         return 64 if self.wide else 128
 
+    def swizzle(self, size: int) -> int:
+        """Of a head's tiles: in `backward_wide` a consumer takes half of the columns, whole panels of them."""
+        return 64 if self.wide and size // 2 % 64 else 128
+
 
 def choose(size: int, value_size: int, more: bool, told: bool) -> Config:
     """For heads of these sizes. ``more``: there are two bounds, a softcap or packed sequences, for which registers
@@ -30,4 +34,9 @@ def choose(size: int, value_size: int, more: bool, told: bool) -> Config:
         return Config((64, 64), 64 if more or told else 128)
     if largest <= 128 and not told:
         return Config((128, -(-value_size // 64) * 64), 64)
-    return Config((-(-size // 128) * 128, -(-value_size // 128) * 128), 128, 1, wide=True)
+    return Config((wide_size(size), wide_size(value_size)), 128, 1, wide=True)
+
+
+def wide_size(size: int) -> int:
+    """In shared memory, of `backward_wide`."""
+    return max(-(-size // 64) * 64, 128)

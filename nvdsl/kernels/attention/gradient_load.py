@@ -20,23 +20,23 @@ class GradientLoads:
 
     def __init__(
         self, dout: nv.Array, q: nv.Array, k: nv.Array, v: nv.Array, sums: nv.Array, tiles: GradientTiles,
-        config: Config, k_swizzle: int = 128,
+        config: Config, k_swizzle: int | None = None,
     ) -> None:  # fmt: skip
         size, value_size = config.sizes
-        self._config, self._tiles, self._sums, self._dtype, self._k_swizzle = config, tiles, sums, q.dtype, k_swizzle
-        self._q, self._do = (self._map(x, config.tile_m, n) for x, n in ((q, size), (dout, value_size)))
-        self._k, self._v = self._map(k, config.tile_n, size, k_swizzle), self._map(v, config.tile_n, value_size)
-
-    def _map(self, x: nv.Array, rows: int, size: int, swizzle: int = 128) -> nv.TMA:
-        return nv.TMA(x, tile=(1, rows, 1, size), swizzle=swizzle)
+        self._config, self._tiles, self._sums, self._dtype = config, tiles, sums, q.dtype
+        self._swizzles = config.swizzle(size), config.swizzle(value_size), k_swizzle or config.swizzle(size)
+        of_q, of_v, of_k = self._swizzles
+        self._q, self._do = _map(q, config.tile_m, size, of_q), _map(dout, config.tile_m, value_size, of_v)
+        self._k, self._v = _map(k, config.tile_n, size, of_k), _map(v, config.tile_n, value_size, of_v)
 
     def allocate(self) -> None:
         """Shared memory of K, V, Q and dO, and the rings of the last two. The block meets afterwards."""
         config, (size, value_size), dtype = self._config, self._config.sizes, self._dtype
-        self.K = nv.smem((config.tile_n, size), dtype, swizzle=self._k_swizzle)
-        self.V = nv.smem((config.tile_n, value_size), dtype, swizzle=128)
-        self.Q = nv.smem((config.stages, config.tile_m, size), dtype, swizzle=128)
-        self.dO = nv.smem((config.stages, config.tile_m, value_size), dtype, swizzle=128)
+        of_q, of_v, of_k = self._swizzles
+        self.K = nv.smem((config.tile_n, size), dtype, swizzle=of_k)
+        self.V = nv.smem((config.tile_n, value_size), dtype, swizzle=of_v)
+        self.Q = nv.smem((config.stages, config.tile_m, size), dtype, swizzle=of_q)
+        self.dO = nv.smem((config.stages, config.tile_m, value_size), dtype, swizzle=of_v)
         self.beside = nv.smem(config.stages * 2 * config.tile_m, nv.f32)
         self._loaded = nv.Mbarriers(2, arrivals=1, sync=False)
         warps, self._row_bytes = 4 * CONSUMERS, 8 * config.tile_m
@@ -84,3 +84,7 @@ class GradientLoads:
         """Where the logarithms of a tile's rows, and their sums of O dO, start in ``beside``."""
         first = stage * (2 * self._config.tile_m)
         return first, first + self._config.tile_m
+
+
+def _map(x: nv.Array, rows: int, size: int, swizzle: int) -> nv.TMA:
+    return nv.TMA(x, tile=(1, rows, 1, size), swizzle=swizzle)

@@ -11,7 +11,7 @@ import numpy as np
 
 from nvdsl.kernels.attention.backward import backward
 from nvdsl.kernels.attention.backward_wide import backward_wide
-from nvdsl.kernels.attention.gradient_config import Config
+from nvdsl.kernels.attention.gradient_config import Config, wide_size
 from nvdsl.kernels.attention.scores import ScoreKind
 
 
@@ -130,9 +130,8 @@ def called(call: Any, case: Case) -> tuple[list[Any], list[Any]]:
     found = [np.full(x.shape, np.nan, np.float32).astype(case.dtype) for x in arrays[1:4]]
     function: Any = backward if case.tile_m else backward_wide
     left, right = case.window
-    whole = 64 if case.tile_m else 128
-    sizes = tuple(-(-size // whole) * whole for size in (case.size, case.value_size or case.size))
-    config = Config(sizes, case.tile_m) if case.tile_m else Config(sizes, 128, 1, wide=True)
+    sizes = tuple(-(-size // 64) * 64 for size in (case.size, case.value_size or case.size))
+    config = Config(sizes, case.tile_m) if case.tile_m else Config(tuple(map(wide_size, sizes)), 128, 1, wide=True)
     numbers = 1 / math.sqrt(case.size), left or 0, right or 0, case.softcap
     bounded, scores = (left is not None, right is not None), ScoreKind(case.softcap > 0.0)
     constants = {"config": config, "bounded": bounded, "scores": scores, "ordered": case.ordered}
