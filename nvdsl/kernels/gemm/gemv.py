@@ -230,10 +230,16 @@ class Partial:
         self._of_parts = Divisor.of(grid.parts)
 
     def sum_of_block(self, total: Any) -> Any:
-        """Of one sum a block, which all its threads have."""
-        first, part = self._exchange(total, nv.thread_id.x == 0, 0)
-        if part == self.parts - 1:
-            thread = nv.thread_id.x
+        """Of one sum a block, which all its threads have. Thread by thread: who stores raises the flag, and who has
+        waited reads."""
+        thread = nv.thread_id.x
+        first, part = self._place()
+        if part < self.parts - 1:
+            if thread == 0:
+                self.sums[nv.block_id.x, 0] = total
+                memory.store_release(self.flags, nv.block_id.x, GIVEN)
+        else:
+            self._wait(first, part)
             mine = nv.select(thread == part, total, self.dtype(0))
             if thread < part:
                 mine = self.sums[first + thread, 0]
@@ -243,34 +249,34 @@ class Partial:
     def sum_of_each(self, total: Any) -> Any:
         """Of a sum of each thread, beside those of the same thread in the other blocks."""
         thread = nv.thread_id.x
-        first, part = self._exchange(total, True, thread)
-        if part == self.parts - 1:
+        first, part = self._place()
+        if part < self.parts - 1:
+            self.sums[nv.block_id.x, thread] = total
+            nv.sync_threads()
+            if thread == 0:
+                memory.store_release(self.flags, nv.block_id.x, GIVEN)
+        else:
+            self._wait(first, part)
+            nv.sync_threads()
             for start in nv.range(0, part, TOGETHER, unroll=False):
                 given = [self.sums[first + nv.min(start + i, part - 1), thread] for i in range(TOGETHER)]
                 for i, value in enumerate(given):
                     total += nv.select(start + i < part, value, self.dtype(0))
         return total
 
-    def _exchange(self, total: Any, holds: Any, place: Any) -> tuple[Any, Any]:
-        """Give this block's sums, or wait for the others' if it is the last. Returns the number of the first block that
-        shares them, and which one this is."""
-        block, thread = nv.block_id.x, nv.thread_id.x
-        part = self._of_parts.divmod(block)[1]
-        first = block - part
-        if part < self.parts - 1:
-            if holds:
-                self.sums[block, place] = total
-            nv.sync_threads()
-            if thread == 0:
-                memory.store_release(self.flags, block, GIVEN)
-        else:
-            if thread // 32 * 32 < part:
-                while nv.vote_any(memory.load_acquire(self.flags, first + nv.min(thread, part - 1)) != GIVEN):
-                    pass
-                if thread < part:
-                    self.flags[first + thread] = 0
-            nv.sync_threads()
-        return first, part
+    def _place(self) -> tuple[Any, Any]:
+        """The number of the first block that shares the sums, and which of them this one is."""
+        part = self._of_parts.divmod(nv.block_id.x)[1]
+        return nv.block_id.x - part, part
+
+    def _wait(self, first: Any, part: Any) -> None:
+        """Wait for the sums of the blocks before this one, each thread for one, and lower their flags."""
+        thread = nv.thread_id.x
+        if thread // 32 * 32 < part:
+            while nv.vote_any(memory.load_acquire(self.flags, first + nv.min(thread, part - 1)) != GIVEN):
+                pass
+            if thread < part:
+                self.flags[first + thread] = 0
 
 
 def divides_k(problem: GemmProblem, sms: int, by_rows: bool) -> bool:

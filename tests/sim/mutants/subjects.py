@@ -20,7 +20,18 @@ from nvdsl.kernels.blocks.elementwise import Elementwise
 from nvdsl.kernels.blocks.linear_combination import LinearCombination, relu
 from nvdsl.kernels.blocks.tile_op import TileOp
 from nvdsl.kernels.blocks.tile_ops import Gated
-from nvdsl.kernels.gemm import blockscaled, cooperative, grouped, grouped_k, pingpong, quantized, splitk, streamk
+from nvdsl.kernels.gemm import (
+    blockscaled,
+    cooperative,
+    gathered,
+    gemv,
+    grouped,
+    grouped_k,
+    pingpong,
+    quantized,
+    splitk,
+    streamk,
+)
 from nvdsl.kernels.gemm.config import Config
 from nvdsl.kernels.mlp import forward
 from nvdsl.kernels.mlp.config import MlpConfig
@@ -62,6 +73,22 @@ def _product(m: int, n: int, k: int, direct_store: bool = False, **config: Any) 
     expected = a.astype(np.float32) @ b.astype(np.float32).T
     options = {"blocks": 1, "b_major": "k", "direct_store": direct_store}
     return _exact(cooperative.matmul, [a, b, out], out, expected, config=Config(**config), **options)
+
+
+def _gathered(m: int, n: int, k: int) -> Case:
+    """A's rows start anywhere, B is stored (K, N)."""
+    memory, b, out = _integers(m, k + 2), _integers(k, n), np.full((m, n), np.nan, np.float32)
+    a = memory[:, 1 : k + 1]
+    options = {"sms": 2, "a_major": "k", "b_major": "mn"}
+    return _exact(gathered.matmul, [a, b, out], out, a.astype(np.float32) @ b.astype(np.float32), **options)
+
+
+def _vector(function: Any, m: int, k: int, by_columns: bool = False) -> Case:
+    """A matrix times a vector, of which several blocks have parts of K."""
+    a, b, out = _integers(1, m, k), _integers(1, 1, k), np.full((1, m, 1), np.nan, np.float32)
+    expected = a.astype(np.float32) @ b.astype(np.float32).swapaxes(1, 2)
+    stored = np.ascontiguousarray(a.swapaxes(1, 2)) if by_columns else a
+    return _exact(function, [stored, b, out], out, expected, sms=1, split=True)
 
 
 def _epilogue(batches: int, m: int, n: int, k: int, **config: Any) -> Case:
@@ -301,6 +328,16 @@ SUBJECTS: dict[str, Callable[[], Case]] = {
     "groups along K": lambda: _grouped_k(128, 64, [70, 70, 150], **_TILE),
     "weights of 4 bits": lambda: _quantized(16, 64, 2048, stages=3, split=2),
     "split-K": lambda: gemm_case(splitk.matmul, 128, 64, 640, config=Config(schedule="splitk", split=2, **_TILE)),
+    "split-K, clusters": lambda: gemm_case(
+        splitk.matmul, 64, 64, 640, clusters=2, least=1,
+        config=Config(64, 64, schedule="splitk", split=2, parts=2, stages=2, consumers=1, store_buffers=1),
+    ),
+    "cooperative, swapped": lambda: _matmul(
+        cooperative, 64, 128, 192, 1, np.float16, swap_ab=True, **_TILE
+    ),
+    "gathered": lambda: _gathered(40, 33, 200),
+    "GEMV, rows": lambda: _vector(gemv.rows, 2, 2100),
+    "GEMV, columns": lambda: _vector(gemv.columns, 32, 700, by_columns=True),
     "schedule, WMMA": lambda: _schedule(sc.wmma_steps((32, 64, 32), (32, 32)), 32, 64, 128),
     "schedule, wgmma": lambda: _schedule(sc.wgmma_steps((128, 64, 64), 2), 128, 64, 256),
     "pack": lambda: _pack(66, 40),

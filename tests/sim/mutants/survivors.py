@@ -55,6 +55,7 @@ ENTRIES = (
           "in the tile that is computed again where a sum grew large, which none does here; chapter 16's are reported"),
     Entry("attention", ".*", "a phase that never flips", "no bug here: a block has one tile of queries"),
     Entry("split-K", ".*", "lane 0 alone in nvgpu.mbarrier.try_wait.parity", "no bug here: lane 0 alone loads"),
+    Entry("GEMV, rows", ".*", "all threads, not one", "no bug here: all lanes of a warp have its sum"),
     Entry("schedule, wgmma", ".*", "the next barrier in nvgpu.mbarrier.try_wait.parity|a ring of 1 slots, not 2",
           "a deadlock, reported at the wait of the other side of the ring, which is in the same rewritten loop"),
     Entry("double buffering", "tile index", "one further in dimension 0",
