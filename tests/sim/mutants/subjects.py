@@ -329,11 +329,11 @@ SUBJECTS: dict[str, Callable[[], Case]] = {
     "weights of 4 bits": lambda: _quantized(16, 64, 2048, stages=3, split=2),
     "split-K": lambda: gemm_case(splitk.matmul, 128, 64, 640, config=Config(schedule="splitk", split=2, **_TILE)),
     "split-K, clusters": lambda: gemm_case(
-        splitk.matmul, 64, 64, 640, clusters=2, least=1,
+        splitk.matmul, 64, 64, 1280, clusters=2, least=1,
         config=Config(64, 64, schedule="splitk", split=2, parts=2, stages=2, consumers=1, store_buffers=1),
     ),
     "cooperative, swapped": lambda: _matmul(
-        cooperative, 64, 128, 192, 1, np.float16, swap_ab=True, **_TILE
+        cooperative, 64, 128, 320, 1, np.float16, swap_ab=True, **_TILE
     ),
     "gathered": lambda: _gathered(40, 33, 200),
     "GEMV, rows": lambda: _vector(gemv.rows, 2, 2100),

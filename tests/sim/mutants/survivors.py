@@ -42,7 +42,7 @@ _FIRST = (
     "written, which no store has read"
 )
 _TMA_STORES = "ch([6-9]|1[4568])|(?!ch|compat).*"  # results leave through shared memory
-_STARTED = "cooperative.*|pingpong.*|split-K|stream-K"  # loads begin before the block has met
+_STARTED = "cooperative.*|pingpong.*|split-K.*|stream-K"  # loads begin before the block has met
 _STRAIGHT = "ch[7-9]|(?!ch|compat).*"  # the first product of a tile starts the sum
 _WGMMA_WAIT = "(without|one more group left in) nvvm.wgmma.wait.group.sync.aligned"
 
@@ -54,7 +54,7 @@ ENTRIES = (
     Entry("attention", ".*", "2 further in dimension 0|swizzle 32, not 128|half of the lanes in nvvm.shfl.sync",
           "in the tile that is computed again where a sum grew large, which none does here; chapter 16's are reported"),
     Entry("attention", ".*", "a phase that never flips", "no bug here: a block has one tile of queries"),
-    Entry("split-K", ".*", "lane 0 alone in nvgpu.mbarrier.try_wait.parity", "no bug here: lane 0 alone loads"),
+    Entry("split-K.*", ".*", "lane 0 alone in nvgpu.mbarrier.try_wait.parity", "no bug here: lane 0 alone loads"),
     Entry("GEMV, rows", ".*", "all threads, not one", "no bug here: all lanes of a warp have its sum"),
     Entry("schedule, wgmma", ".*", "the next barrier in nvgpu.mbarrier.try_wait.parity|a ring of 1 slots, not 2",
           "a deadlock, reported at the wait of the other side of the ring, which is in the same rewritten loop"),
@@ -114,7 +114,7 @@ ENTRIES = (
           "no bug here: before the block meets, each slot is filled at most once: nobody asks for the place after"),
     Entry(_STARTED, "stage distance", "compared with 3, not 2",
           "no bug here: before the block meets each slot is filled once: the ring doesn't wrap"),
-    Entry("split-K", "barrier deleted", "without nvvm.cluster.wait",
+    Entry("split-K.*", "barrier deleted", "without nvvm.cluster.wait",
           "no bug here: the producer has nothing left to do, and its block stays for the consumers, who wait"),
     Entry("cooperative, direct", "named barrier", "another number in nvvm.barrier",
           "no bug here: one warpgroup is alone with its barriers, and any number does"),
@@ -128,8 +128,8 @@ ENTRIES = (
           "no bug here: wgmmas of one shape on one accumulator need no fence between them (PTX ISA, wgmma.fence)"),
     Entry("(?!ch|compat).*", "commit deleted", "without nvvm.cp.async.bulk.commit.group",
           "no bug here: the store joins the next one's group, which is waited for where its own was"),
-    Entry("ch6|split-K", "wait deleted|one more in flight", ".* nvvm.cp.async.bulk.wait_group", _FIRST),
-    Entry("ch6|split-K", "barrier deleted", "without nvvm.barrier", _FIRST),
+    Entry("ch6|split-K.*|cooperative, swapped", "wait deleted|one more in flight", ".* nvvm.cp.async.bulk.wait_group", _FIRST),
+    Entry("ch6|split-K.*|cooperative, swapped", "barrier deleted", "without nvvm.barrier", _FIRST),
     Entry("ch9|pingpong.*|stream-K", "named barrier", "another number in nvvm.barrier.arrive",
           "reported at the wgmma that runs ahead: a turn that came too early lets it wait for a phase that is over"),
     Entry("flag|flag by fences", "lane predicate", "all threads, not one",
@@ -146,9 +146,9 @@ ENTRIES = (
           "no bug here: the producer's other lanes do nothing"),
     Entry("cooperative, (epilogue|gated)", "sync_warp deleted", ".*",
           "no bug here: it keeps loads from moving up, and orders nothing"),
-    Entry("split-K", "sync_warp deleted", ".*",
+    Entry("split-K.*", "sync_warp deleted", ".*",
           "the cluster's barrier wants whole warps, and the simulator lets lanes meet where a branch ends"),
-    Entry("cooperative, (f16|epilogue|ragged|gated)|split-K|pingpong, cluster", "tile index",
+    Entry("cooperative, (f16|epilogue|ragged|gated|swapped)|split-K.*|pingpong, cluster", "tile index",
           "one further in dimension 0",
           "no bug here: a consumer stores one piece, and its other buffer is as free"),
     Entry("turns", "named barrier", "another number in nvvm.barrier.arrive",
