@@ -335,7 +335,7 @@ SUBJECTS: dict[str, Callable[[], Case]] = {
     "cooperative, swapped": lambda: _matmul(
         cooperative, 64, 128, 320, 1, np.float16, swap_ab=True, **_TILE
     ),
-    "gathered": lambda: _gathered(40, 33, 200),
+    "gathered": lambda: _gathered(20, 9, 700),
     "GEMV, rows": lambda: _vector(gemv.rows, 2, 2100),
     "GEMV, columns": lambda: _vector(gemv.columns, 32, 700, by_columns=True),
     "schedule, WMMA": lambda: _schedule(sc.wmma_steps((32, 64, 32), (32, 32)), 32, 64, 128),
