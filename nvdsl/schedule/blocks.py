@@ -47,10 +47,6 @@ def tile_blocks(work: Work, m: int, n: int, k: int) -> None:
     if work.find("linalg.fill") and not _is_tensor(product):
         work.refuse("a linalg.fill on memrefs", "what is fused into the blocks is on tensors",
                     "the product alone, which adds to C, or a payload on tensors")  # fmt: skip
-    if before and whole[2] != extents[2]:
-        work.refuse(f"k = {extents[2]} is no multiple of {k}, and there is an operation before the product",
-                    "what it makes of the zeros behind an array's end need not be 0",
-                    f"choose a k that divides {extents[2]}")  # fmt: skip
     with work.transform() as script:
         anchor = script.match("linalg.generic", marked=behind) if behind else script.match(*CONTRACTIONS)
         tiled = structured.TileUsingForallOp(anchor, tile_sizes=[*batch, m, n], mapping=axes)

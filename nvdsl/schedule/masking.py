@@ -14,8 +14,9 @@ from nvdsl.mlir import ir
 from nvdsl.mlir.dialects import arith, gpu, memref, nvgpu, scf, vector
 from nvdsl.ops.warp import sync_warp
 from nvdsl.schedule.finish import lower_transfers
-from nvdsl.schedule.ragged import EXTENTS, real_shapes
+from nvdsl.schedule.ragged import EXTENTS, inside, inside_or_zero, real_shapes, zero_of
 from nvdsl.schedule.registers import fold_views
+from nvdsl.schedule.rewrite import is_shared
 from nvdsl.schedule.step import step
 from nvdsl.schedule.work import Work
 
@@ -68,15 +69,6 @@ def _plus(index: Any, n: int) -> Any:
     return arith.addi(index, _number(n)) if n else index
 
 
-def _inside(indices: list[Any], extents: list[int], size: list[int] | None = None) -> Any:
-    """Whether all of a part of ``size`` (else one element) that starts at ``indices`` is in an array."""
-    bit = arith.constant(ir.IntegerType.get_signless(1), 1)
-    for index, extent, more in zip(indices, extents, size or [1] * len(indices), strict=True):
-        last = _plus(index, more - 1)
-        bit = arith.andi(bit, arith.cmpi(arith.CmpIPredicate.slt, last, _number(extent)))
-    return bit
-
-
 def _indices(op: Any) -> list[Any]:
     return list(named(op).indices)
 
@@ -85,25 +77,23 @@ def _width(type: Any) -> int:
     return type.shape[-1] if isinstance(type, ir.VectorType) else 1
 
 
-def _zero(type: Any) -> Any:
-    return arith.constant(type, ir.FloatAttr.get(type, 0.0))
-
-
 def _loaded(array: Any, indices: list[Any], wide: Any = None) -> Any:
     """An element, or the vector ``wide`` of some, or 0 outside."""
     extents, element = list(array.type.shape), array.type.element_type
-    made = scf.IfOp(_inside(indices, extents), [wide or element], has_else=True)
+    made = scf.IfOp(inside(indices, extents), [wide or element], has_else=True)
     with ir.InsertionPoint(made.then_block):
         scf.YieldOp([vector.load(wide, array, indices) if wide else memref.load(array, indices)])
     with ir.InsertionPoint(made.else_block):
-        zero = _zero(element)
-        scf.YieldOp([vector.broadcast(wide, zero) if wide else zero])
+        scf.YieldOp([zero_of(wide or element)])
     return made.results[0]
 
 
 def _load(op: Any, array: Any) -> None:
     indices, type = _indices(op), op.results[0].type
     count = _width(type)
+    for store in _stores_of_computed(op):
+        with ir.InsertionPoint(store), store.location:
+            store.operands[0] = inside_or_zero(store.operands[0], indices, list(array.type.shape))
     with ir.InsertionPoint(op), op.location:
         if not isinstance(type, ir.VectorType):
             value = _loaded(array, indices)
@@ -116,8 +106,20 @@ def _load(op: Any, array: Any) -> None:
     op.erase()
 
 
+def _stores_of_computed(load: Any) -> list[Any]:
+    """The stores into shared memory of what is computed from what was loaded, and is not 0 where that is."""
+    found, waiting = [], [use.owner.operation for use in load.results[0].uses if use.owner.name not in _STORES]
+    while waiting:
+        op = waiting.pop()
+        if op.name not in _STORES:
+            waiting += [use.owner.operation for result in op.results for use in result.uses]
+        elif is_shared(op.operands[1]) and op not in found:
+            found.append(op)
+    return found
+
+
 def _stored(value: Any, array: Any, indices: list[Any]) -> None:
-    made = scf.IfOp(_inside(indices, list(array.type.shape)))
+    made = scf.IfOp(inside(indices, list(array.type.shape)))
     with ir.InsertionPoint(made.then_block):
         if isinstance(value.type, ir.VectorType):
             vector.store(value, array, indices)
@@ -145,8 +147,8 @@ def _copy(op: Any, array: Any) -> None:
     view = named(op)
     count = integer(op, "dstElements")
     with ir.InsertionPoint(op), op.location:
-        inside = _inside(list(view.srcIndices), list(array.type.shape))
-        valid = arith.select(inside, _number(count) if view.srcElements is None else view.srcElements, _number(0))
+        bit = inside(list(view.srcIndices), list(array.type.shape))
+        valid = arith.select(bit, _number(count) if view.srcElements is None else view.srcElements, _number(0))
         made = nvgpu.DeviceAsyncCopyOp(
             view.dst, list(view.dstIndices), array, list(view.srcIndices), count,
             srcElements=valid, bypassL1=has(op, "bypassL1") or None,
@@ -220,8 +222,7 @@ class _Scratch:
         if lead * array.type.element_type.width // 8 % 16:
             through_tile()
             return
-        inside = _inside(indices, extents, [*[1] * (len(indices) - 2), *size])
-        made = scf.IfOp(inside, has_else=True)
+        made = scf.IfOp(inside(indices, extents, [*[1] * (len(indices) - 2), *size]), has_else=True)
         with ir.InsertionPoint(made.then_block):
             gpu.subgroup_mma_store_matrix(matrix, array, indices, lead, transpose=turned)
             scf.YieldOp([])

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from nvdsl.ir.operands import has, integer
@@ -11,13 +13,14 @@ from nvdsl.mlir import ir
 from nvdsl.mlir.dialects import arith, gpu, vector
 from nvdsl.schedule.elementwise import finish_matrices, finish_stores, set_aside
 from nvdsl.schedule.registers import fold_views
-from nvdsl.schedule.rewrite import is_shared
+from nvdsl.schedule.rewrite import is_shared, slice_of
 from nvdsl.schedule.step import step
 from nvdsl.schedule.work import Work
 
 _DISTRIBUTED = "MLIR distributes products whose sums are loaded and stored, or carried by a loop"
 
 _READ, _WRITE = "vector.transfer_read", "vector.transfer_write"
+_LOADS = (_READ, "memref.load")
 
 
 @step
@@ -52,13 +55,10 @@ def mma_sync(work: Work) -> None:
     _check_shape(work, contractions[0], (16, 8, 8) if is_f32 else (16, 8, 16), "mma.sync")
     if not any(is_shared(op.operands[0]) for op in work.find(_READ)):
         work.refuse("operands in global memory", "ldmatrix reads shared memory", "stage() before")
-    if any(_changes(op) for op in work.find(_WRITE, "memref.store")):
-        work.refuse("an operation before the product", "MLIR would distribute it like the product",
-                    "leave it out of the payload, or use wmma() or fma()")  # fmt: skip
     fold_views(work)
     if is_bf16:
         _rename(work, "bf16", "f16")
-    with set_aside(work):
+    with set_aside(work), _plain_copies(work):
         try:
             work.run("func.func(convert-vector-to-gpu{use-nvgpu=true})", "canonicalize", "cse")
         except ir.MLIRError:
@@ -81,10 +81,59 @@ def mma_sync(work: Work) -> None:
             op.attributes["tf32Enabled"] = ir.UnitAttr.get()
 
 
-def _changes(store: Any) -> bool:
-    """Whether a store into shared memory stores something else than was loaded."""
-    made = defining(store.operands[0])
-    return is_shared(store.operands[1]) and (made is None or made.name not in (_READ, "memref.load"))
+@contextmanager
+def _plain_copies(work: Work) -> Iterator[None]:
+    """Let stores into shared memory store what is loaded for a pass that would distribute what a copy computes like the
+    product. The operations between are set aside for as long."""
+    aside = []
+    for store in work.find(_WRITE, "memref.store"):
+        made = defining(store.operands[0])
+        if not is_shared(store.operands[1]) or made is None or made.name in _LOADS:
+            continue
+        between = slice_of([made], [one.operation for one in store.operation.block])
+        (load,) = [op for op in between if op.name in _LOADS]
+        if load.results[0].type != store.operands[0].type:
+            work.refuse("a copy that changes the type of its elements", "MLIR distributes copies of one type",
+                        "wmma() or fma()")  # fmt: skip
+        ops = [one.operation for one in store.operation.block if one.operation in _chain(load, between)]
+        with ir.InsertionPoint(store):
+            constants = _take_constants(ops)
+        ops = [*constants, *ops]
+        aside.append((store, store.operands[0], ops))
+        store.operands[0] = load.results[0]
+        for op in ops:
+            op.detach_from_parent()
+    yield
+    for store, value, ops in aside:
+        for op in ops:
+            ir.InsertionPoint(store).insert(op)
+        store.operands[0] = value
+
+
+def _take_constants(ops: list[Any]) -> list[Any]:
+    """Copies of the constants that ``ops`` use, for them alone: a pass drops what only operations use that it can't
+    see."""
+    made = []
+    for op in ops:
+        for number, value in enumerate(op.operands):
+            constant = defining(value)
+            if constant is not None and constant.name == "arith.constant":
+                made.append(constant.clone().operation)
+                op.operands[number] = made[-1].results[0]
+    return made
+
+
+def _chain(load: Any, between: set[Any]) -> set[Any]:
+    """Those of ``between`` that are computed from what was loaded, and what only they use."""
+    found: set[Any] = set()
+    waiting = [load]
+    while waiting:
+        for result in waiting.pop().results:
+            for use in result.uses:
+                if use.owner.operation in between and use.owner.operation not in found:
+                    found.add(use.owner.operation)
+                    waiting.append(use.owner.operation)
+    return found
 
 
 def _rename(work: Work, old: str, new: str) -> None:

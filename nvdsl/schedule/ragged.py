@@ -7,6 +7,7 @@ from typing import Any
 
 from nvdsl.ir.walk import defining
 from nvdsl.mlir import ir
+from nvdsl.mlir.dialects import arith, vector
 from nvdsl.schedule.rewrite import key
 from nvdsl.schedule.work import CONTRACTIONS, Work
 
@@ -85,6 +86,27 @@ def real_shapes(work: Work) -> list[tuple[Any, list[int]]]:
     arguments = function.regions[0].blocks[0].arguments
     shapes = [list(ir.DenseI64ArrayAttr(one)) for one in ir.ArrayAttr(function.attributes[EXTENTS])]
     return [(v, shape) for v, shape in zip(arguments, shapes, strict=True) if shape != list(v.type.shape)]
+
+
+def inside(indices: Sequence[Any], extents: Sequence[int], size: Sequence[int] = ()) -> Any:
+    """Whether all of a part of ``size`` (else one element) that starts at ``indices`` is in an array."""
+    index, bit = ir.IndexType.get(), arith.constant(ir.IntegerType.get_signless(1), 1)
+    for place, extent, more in zip(indices, extents, size or [1] * len(indices), strict=True):
+        last = arith.addi(place, arith.constant(index, more - 1)) if more > 1 else place
+        bit = arith.andi(bit, arith.cmpi(arith.CmpIPredicate.slt, last, arith.constant(index, extent)))
+    return bit
+
+
+def zero_of(type: Any) -> Any:
+    """0 of a float's type, or a vector of zeros."""
+    if isinstance(type, ir.VectorType):
+        return vector.broadcast(type, zero_of(type.element_type))
+    return arith.constant(type, ir.FloatAttr.get(type, 0.0))
+
+
+def inside_or_zero(value: Any, indices: Sequence[Any], extents: Sequence[int]) -> Any:
+    """``value``, of an element or of neighbours that are in an array as a whole or not at all, or 0 outside."""
+    return arith.select(inside(indices, extents), value, zero_of(value.type))
 
 
 def real_shape(work: Work, array: Any) -> list[int]:

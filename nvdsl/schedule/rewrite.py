@@ -46,6 +46,14 @@ def clone(ops: Iterable[Any], values: dict[int, Any]) -> dict[int, Any]:
     return values
 
 
+def apply(operation: Any, elements: Sequence[Any]) -> Any:
+    """What the body of an elementwise operation makes of elements, which stand for its arguments in order."""
+    body = operation.regions[0].blocks[0]
+    *ops, end = [one.operation for one in body.operations]
+    values = clone(ops, {key(argument): x for argument, x in zip(body.arguments, elements, strict=False)})
+    return values.get(key(end.operands[0]), end.operands[0])
+
+
 def whole_view(value: Any, drop: int = 0) -> Any:
     """A view of all of an array, without its first ``drop`` axes, which have one element."""
     type = ir.MemRefType(value.type)

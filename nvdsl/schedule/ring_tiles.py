@@ -10,8 +10,8 @@ from nvdsl.layout import Operand, TileLayout
 from nvdsl.mlir import ir
 from nvdsl.mlir.dialects import arith, memref, nvgpu, scf
 from nvdsl.ops import wgmma
-from nvdsl.schedule.ragged import real_shape
-from nvdsl.schedule.rewrite import key
+from nvdsl.schedule.ragged import inside_or_zero, real_shape
+from nvdsl.schedule.rewrite import apply, key
 from nvdsl.schedule.work import Work
 from nvdsl.values.traced import Value, const
 
@@ -23,11 +23,14 @@ class Tile:
     """A tile that is copied in each turn: the array that it is a part of, and where; its slots in shared memory, and
     the matrix descriptor by which wgmma reads one.
 
-    ``axis``: along which M or N runs, 0 where K runs along the rows.
+    ``copy``: a linalg.copy, or an elementwise operation, whose function its elements are. ``axis``: along which M or N
+    runs, 0 where K runs along the rows.
     """
 
     def __init__(self, work: Work, copy: Any, axis: int, start: int, stages: int) -> None:
         self.source, buffer = copy.operands
+        self.function = copy if copy.name == "linalg.generic" else None
+        self.extents = real_shape(work, self.source)
         self.rows, self.columns = buffer.type.shape
         self.element = buffer.type.element_type
         self.itemsize = self.element.width // 8
@@ -35,8 +38,8 @@ class Tile:
         self.size = self.rows * self.columns * self.itemsize
         self.start, self.end = start, start + stages * self.size
         self.major = "mn" if axis else "k"
-        row = real_shape(work, self.source)[-1] * self.itemsize
-        self.by_tma = row % 16 == 0  # CUDA driver API, cuTensorMapEncodeTiled
+        row = self.extents[-1] * self.itemsize
+        self.by_tma = self.function is None and row % 16 == 0  # CUDA driver API, cuTensorMapEncodeTiled
         self._map: Any = None
 
     @property
@@ -82,7 +85,10 @@ class Tile:
         with ir.InsertionPoint(loop.body):
             place = loop.induction_variable
             i, j = arith.divui(place, number(self.columns)), arith.remui(place, number(self.columns))
-            element = memref.load(array, [*batch, arith.addi(row, i), arith.addi(column, j)])
+            here = [*batch, arith.addi(row, i), arith.addi(column, j)]
+            element = memref.load(array, here)
+            if self.function is not None:
+                element = inside_or_zero(apply(self.function, [element]), here, self.extents)
             byte = self.layout.offset(*(Value(arith.index_cast(i32, index)) for index in (i, j)))
             there = arith.addi(first, arith.index_cast(ir.IndexType.get(), byte))
             memref.store(element, memref.view(kind, block, there, []), [number(0)])

@@ -11,7 +11,7 @@ from nvdsl.mlir.dialects import arith, linalg, memref, transform, vector
 from nvdsl.mlir.dialects.transform import structured
 from nvdsl.schedule.blocks import thread_count
 from nvdsl.schedule.ragged import real_shape
-from nvdsl.schedule.rewrite import clone, is_shared, key, whole_view
+from nvdsl.schedule.rewrite import apply, is_shared, whole_view
 from nvdsl.schedule.step import step
 from nvdsl.schedule.work import Work, mapping
 
@@ -222,16 +222,13 @@ def _compute(work: Work, op: Any) -> None:
         work.refuse("an operation of several arrays before the product", "a thread copies an element and changes it",
                     "a linalg.generic with one input, of the shape of its output")  # fmt: skip
     width = target.type.shape[-1]
-    body = op.regions[0].blocks[0]
-    *inner, end = [one.operation for one in body.operations]
     with ir.InsertionPoint(op), op.location:
         zero = arith.constant(ir.IndexType.get(), 0)
         elements = []
         loaded = memref.load(sources[0], [zero, zero]) if width == 1 else _row(sources[0], width, zero)
         for i in range(width):
             x = loaded if width == 1 else vector.extract(loaded, [], [0, i])
-            values = clone(inner, {key(body.arguments[0]): x})
-            elements.append(values.get(key(end.operands[0]), end.operands[0]))
+            elements.append(apply(op, [x]))
         if width == 1:
             memref.store(elements[0], target, [zero, zero])
         else:

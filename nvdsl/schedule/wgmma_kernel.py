@@ -15,6 +15,7 @@ from nvdsl.ops.fence import fence_proxy_async
 from nvdsl.schedule.persistent import TILE_LOOP
 from nvdsl.schedule.rewrite import clone, key
 from nvdsl.schedule.ring_tiles import advance, equal, number, offsets, total
+from nvdsl.schedule.shared import into_shared
 from nvdsl.schedule.wgmma_plan import Plan
 from nvdsl.values.dtypes import f16
 from nvdsl.values.traced import Value
@@ -29,7 +30,7 @@ class Kernel(Plan):
             for tile in self.tiles:
                 if tile.by_tma:
                     tile.make_map()
-        inside = [*([] if self.loop else work.find("linalg.copy", "gpu.barrier")), *work.find("linalg.fill")]
+        inside = [*([] if self.loop else [*into_shared(work), *work.find("gpu.barrier")]), *work.find("linalg.fill")]
         first = self.tile_loop or self.loop or self.product
         old = [first, *([] if self.tile_loop else inside)]
         with ir.InsertionPoint(first), first.location:

@@ -11,6 +11,7 @@ from nvdsl.ops import wgmma as ops
 from nvdsl.schedule.persistent import TILE_LOOP, tile_loop
 from nvdsl.schedule.rewrite import is_shared
 from nvdsl.schedule.ring_tiles import Tile, constant_of
+from nvdsl.schedule.shared import into_shared
 from nvdsl.schedule.warps import trips
 from nvdsl.schedule.work import Work
 from nvdsl.values.dtypes import bf16, f16, f32, tf32
@@ -54,7 +55,7 @@ class Plan:
         work, product = self.work, self.product
         if len(product.results) or not all(is_shared(v) for v in list(product.operands)[:2]):
             work.refuse("operands that are not in shared memory", "wgmma reads tiles there", "stage() before")
-        copies = {defining(op.operands[1]): op for op in work.find("linalg.copy")}
+        copies = {defining(op.operands[1]): op for op in into_shared(work) if len(op.operands) == 2}
         if self.stages < 2 or self.warpgroups < 1 or self.threads > arch.MAX_THREADS_PER_BLOCK:
             work.refuse(f"{self.stages} stages for {self.warpgroups} warpgroups",
                         "a ring has two slots or more, and a block at most 1,024 threads", "wgmma(4, 2)")  # fmt: skip
@@ -63,8 +64,8 @@ class Plan:
         start, self.tiles = 0, []
         for operand, axis in zip(list(product.operands)[:2], axes, strict=True):
             if defining(operand) not in copies:
-                work.refuse("a tile that is not copied whole", "TMA fills tiles",
-                            "stage() before, no pad(), and nothing before the product")  # fmt: skip
+                work.refuse("a tile that is not copied whole, of one array", "TMA or a warpgroup fills tiles",
+                            "stage() before, and no pad()")  # fmt: skip
             self.tiles.append(Tile(work, copies[defining(operand)], axis, start, self.stages))
             start = self.tiles[-1].end
         if self.bytes + 16 * self.stages > arch.MAX_SMEM_PER_BLOCK:
