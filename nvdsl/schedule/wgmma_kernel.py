@@ -12,6 +12,7 @@ from nvdsl.mlir.dialects import arith, gpu, llvm, memref, nvgpu, nvvm, scf, vect
 from nvdsl.ops import ptx
 from nvdsl.ops import wgmma as ops
 from nvdsl.ops.fence import fence_proxy_async
+from nvdsl.ops.warp import shuffle_xor
 from nvdsl.schedule.persistent import TILE_LOOP
 from nvdsl.schedule.rewrite import clone, key
 from nvdsl.schedule.ring_tiles import advance, equal, number, offsets, total
@@ -194,28 +195,46 @@ class Kernel(Plan):
         return sums
 
     def _store(self, sums: list[Any], values: dict[int, Any], warpgroup: Any, thread: Any) -> None:
-        """Two neighbouring columns at once (PTX ISA, register fragments of wgmma's D)."""
         c, places = offsets(self.product.operands[2])
         *batch, top, left = (total(terms, values) for terms in places)
-        pair = ir.VectorType.get([2], self.sums.ir)
         lane = arith.remui(thread, number(arch.WARP_SIZE))
         warp = arith.remui(arith.divui(thread, number(arch.WARP_SIZE)), number(4))
         row = arith.addi(arith.muli(warpgroup, number(self.rows)), arith.muli(warp, number(16)))
         row = arith.addi(top, arith.addi(row, arith.divui(lane, number(4))))
-        column = arith.addi(left, arith.muli(arith.remui(lane, number(4)), number(2)))
+        parts = self._halves if self.sums is f16 else self._pairs
         for i, registers in enumerate(map(ptx.unpack, sums)):
             for half in range(2):
                 at = arith.addi(row, number(64 * i + 8 * half))
-                for j in range(self.n // 8):
-                    here = [*batch, at, arith.addi(column, number(8 * j))]
-                    if self.sums is f16:
-                        both = llvm.bitcast(pair, registers[2 * j + half])
-                    else:
-                        first = 4 * j + 2 * half
-                        both = vector.from_elements(pair, registers[first : first + 2])
+                for column, part in parts(registers, half, arith.remui(lane, number(4))):
+                    here = [*batch, at, arith.addi(left, column)]
                     if self.adds:
-                        both = arith.addf(both, vector.load(pair, c, here))
-                    vector.store(both, c, here)
+                        part = arith.addf(part, vector.load(part.type, c, here))
+                    vector.store(part, c, here)
+
+    def _pairs(self, registers: list[Any], half: int, lane: Any) -> Iterator[tuple[Any, Any]]:
+        """Of a row, what a lane of four stores: the column, and two neighbours (PTX ISA, register fragments of wgmma's
+        D)."""
+        pair, column = ir.VectorType.get([2], self.sums.ir), arith.muli(lane, number(2))
+        for j in range(self.n // 8):
+            first = 4 * j + 2 * half
+            yield arith.addi(column, number(8 * j)), vector.from_elements(pair, registers[first : first + 2])
+
+    def _halves(self, registers: list[Any], half: int, lane: Any) -> Iterator[tuple[Any, Any]]:
+        """The same of f16, where two neighbours are a register. Of 16 columns two lanes exchange a register, so that
+        each stores four neighbours, and all four lanes 32 bytes: a sector of the L2 cache."""
+        pair, word = ir.VectorType.get([2], f16.ir), ir.IntegerType.get_signless(32)
+        odd = arith.remui(lane, number(2))
+        is_odd = equal(odd, 1)
+        column = arith.addi(arith.muli(odd, number(8)), arith.muli(arith.divui(lane, number(2)), number(4)))
+        *pairs, last = [registers[2 * j + half] for j in range(self.n // 8)] + [None] * (self.n // 8 % 2 == 0)
+        for j, (even, other) in enumerate(zip(pairs[::2], pairs[1::2], strict=True)):
+            kept, sent = arith.select(is_odd, other, even), arith.select(is_odd, even, other)
+            got = shuffle_xor(Value(sent), 1)
+            both = [arith.select(is_odd, got, kept), arith.select(is_odd, kept, got)]
+            words = vector.from_elements(ir.VectorType.get([2], word), both)
+            yield arith.addi(column, number(16 * j)), vector.bitcast(ir.VectorType.get([4], f16.ir), words)
+        if last is not None:
+            yield arith.addi(arith.muli(lane, number(2)), number(self.n - 8)), llvm.bitcast(pair, last)
 
 
 def _is_index(one: Any) -> bool:
