@@ -35,8 +35,11 @@ def pack(source: nv.Array, packed: nv.Array, *, turned: bool) -> None:
     *batches, rows, cols = source.shape
     tiles = TileScheduler(rows, cols, TILE, TILE, group=1, batches=(*batches, None)[0])
 
-    @nv.kernel(grid=tiles.count, block=THREADS)  # along x: there are at most 65,535 blocks along y and along z
+    # Along x: there are at most 65,535 blocks along y and along z.
+    @nv.kernel(grid=tiles.count, block=THREADS, programmatic=True)
     def pack_copy() -> None:
+        nv.griddep_wait()  # of what may have written the source, and may yet read what was packed before
+        nv.griddep_launch_dependents()
         index, row0, col0 = tiles.start(nv.block_id.x)
         batch = (index,) * len(batches)
         x, y = nv.thread_id.x, nv.thread_id.y

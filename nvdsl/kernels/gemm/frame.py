@@ -104,6 +104,9 @@ class Gemm:
             in_flight=config.in_flight,
         )  # fmt: skip
         self.epilogue.allocate(config.consumers)
+        # A kernel that may start early does what is above beside the end of the one before it, and lets the next one.
+        nv.griddep_wait()
+        nv.griddep_launch_dependents()
         if tile is not None and config.cluster == 1:
             mainloop.start(batch, row, col, first, last, bytes)
         if config.cluster > 1:

@@ -58,7 +58,10 @@ def launch(gemm: Gemm, clusters: int, least: int = LEAST) -> None:
         workspace = PartsWorkspace(clusters * split * config.consumers, config.rows, width, acc_dtype)
     steps, of_tiles = gemm.steps, Divisor.of(count)
 
-    @nv.kernel(grid=count * parts * split, block=config.threads, cluster=split, blocks_per_sm=gemm.blocks_per_sm)
+    @nv.kernel(
+        grid=count * parts * split, block=config.threads, cluster=split, blocks_per_sm=gemm.blocks_per_sm,
+        programmatic=True,
+    )  # fmt: skip
     def kernel() -> None:
         rank, tile = nv.cluster_rank(), nv.block_id.x // split
         part: nv.Int = 0

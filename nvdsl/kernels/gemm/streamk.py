@@ -44,7 +44,7 @@ def matmul(
     scheduler = StreamKScheduler(tiles.count, gemm.steps, blocks, least)
     workspace = None if scheduler.is_cut is False else FixupWorkspace(blocks, config.rows, config.tile_n, acc_dtype)
 
-    @nv.kernel(grid=scheduler.blocks, block=config.threads)
+    @nv.kernel(grid=scheduler.blocks, block=config.threads, programmatic=True)
     def kernel() -> None:
         block = nv.block_id.x
         count, begin = scheduler.units(block), scheduler.unit(block, 0)
