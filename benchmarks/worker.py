@@ -17,7 +17,7 @@ from benchmarks.paired import measure, race, sustained
 from benchmarks.problems import Workload
 from benchmarks.products import Product
 
-ROUNDS = 4
+ROUNDS = 6
 """Of the first, coarse race of many products."""
 
 

@@ -5,6 +5,7 @@ import threading
 import pytest
 
 import nvdsl as nv
+from nvdsl.kernels import Config
 from nvdsl.testing import in_child
 
 pytest.importorskip("torch")
@@ -197,3 +198,71 @@ def test_threads_on_streams_of_their_own():
     for thread in threads:
         thread.join()
     assert not failed, failed
+
+
+CUT = [
+    Config(128, 128, stages=4, schedule="streamk"),
+    Config(64, 64, stages=8, schedule="splitk", split=8, parts=32, consumers=1, store_buffers=1),
+]
+
+
+@in_child(timeout=120)
+def test_products_that_need_memory_of_their_own_on_streams_and_in_graphs():
+    """Each stream's calls share memory, and a graph has its own: it runs beside all of them."""
+    import torch
+
+    a, b = made(640, 4096), made(4096, 384)
+    for config in CUT:
+        first = nv.matmul(a, b, config=config)
+        check(first, a.float() @ b.float())
+        outs = [torch.empty_like(first) for _ in range(4)]
+        streams = [torch.cuda.Stream() for _ in range(3)]
+        for stream, out in zip(streams, outs, strict=False):
+            with torch.cuda.stream(stream):
+                for _ in range(2):
+                    nv.matmul(a, b, out, config=config)
+        torch.cuda.synchronize()
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph, stream=streams[0]):
+            for _ in range(3):
+                nv.matmul(a, b, outs[3], config=config)
+        for _ in range(20):
+            for out in outs:
+                out.zero_()
+            torch.cuda.synchronize()
+            graph.replay()
+            for _ in range(3):
+                for stream, out in zip(streams, outs, strict=False):
+                    with torch.cuda.stream(stream):
+                        nv.matmul(a, b, out, config=config)
+            torch.cuda.synchronize()
+            assert all(torch.equal(out, first) for out in outs)
+
+
+@in_child(timeout=120)
+def test_each_product_waits_for_the_one_before():
+    """Kernels begin beside the end of the one before them in the stream: a chain of products of all schedules, with
+    other kernels between, gives the same bits as one that is waited for at each step."""
+    import torch
+
+    n = 512
+    weights = [made(n, n) / n**0.5 for _ in range(3)]
+    configs = [*CUT, Config(128, 64, stages=4), Config(64, 128, stages=4, schedule="pingpong"),
+               Config(128, 128, stages=3, cluster_m=2)]  # fmt: skip
+
+    def chain(wait):
+        x, y = made(n, n).fill_(0.25), made(n, n)
+        x += torch.arange(n, device="cuda").half() / n
+        for i in range(60):
+            nv.matmul(x, weights[i % 3], y, config=configs[i % 5])
+            if i % 7 == 3:
+                y.tanh_()
+            if wait:
+                torch.cuda.synchronize()
+            x, y = y, x
+        return x.clone()
+
+    expected = chain(True)
+    assert expected.isfinite().all() and expected.abs().sum() > 0
+    for _ in range(20):
+        assert torch.equal(chain(False), expected)
