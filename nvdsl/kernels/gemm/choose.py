@@ -11,8 +11,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
-
 from nvdsl.hopper import arch
 from nvdsl.kernels.gemm.config import Config
 from nvdsl.kernels.gemm.model import Shape, times
@@ -39,11 +37,10 @@ COMMON = (
     ("streamk", 128, 160, 1, 1, False, 1, 1),
     ("streamk", 192, 128, 1, 1, False, 1, 1),
 )
-"""What a small B is multiplied by, and what a large one prefers, see `key`. Each configuration is compiled on its own,
-so that products of many sizes share a few: of so many, these lose the least on random shapes in the model, 2 % in the
-mean (`benchmarks/common_configs.py`)."""
-LARGE, WORTH = 4096, 1.12
-"""The least extent of a B from which all configurations are worth compiling, and how much longer COMMON may take then.
+"""What is good for many products: of so many, these lose the least on random shapes in the model, 2 % in the mean
+(`benchmarks/common_configs.py`). Each configuration is compiled on its own, so that products of many sizes share a few."""
+OTHERS = 10
+"""How many more a process compiles for products of a type and layout: for the first that have no good one among these.
 """
 UNALIGNED = (
     ("cooperative", 64, 64, 1, 1, False, 1, 1),
@@ -61,49 +58,56 @@ OUTER = (("cooperative", 64, 112, 1, 1, False, 1, 1),)
 
 BESIDE = 40
 """Registers of a consumer's thread beside the sums that an epilogue of few operands needs, and a store without TMA."""
-MENU, NEAR, MOST_MENUS = 5, 1.02, 1 << 12
-"""Configurations beside one B: 6 are compiled, for one row has a kernel of its own (`gemv`). And how much longer one of
-them may take than another that would be compiled, and how many B's are remembered."""
+NEAR = 1.02
+"""How much longer one that is compiled may take than another that is not."""
+MENU, MOST_MENUS = 5, 1 << 12
+"""Configurations beside one B: 6 are compiled, for one row has a kernel of its own (`gemv`). And how many B's are
+remembered."""
 
-_menus: dict[Any, list[Config]] = {}
+_used: dict[Any, list[Config]] = {}  # by all but the sizes
+_menus: dict[Any, list[Config]] = {}  # by B
 _choosing = threading.Lock()
 
 
 @functools.lru_cache(maxsize=1 << 14)
 def choose(shape: Shape, crowded: bool = False, sms: int = arch.SMS) -> Config:
-    """The configuration of the fewest cycles, or one that the same B was multiplied by before and that is as good.
+    """The configuration of the fewest cycles, or one that was chosen before and that is as good.
 
-    Each configuration is compiled on its own. So there are `MENU` beside one B, whatever the rows of A: those of the
-    first products that had no good one yet. ``crowded``: beside an epilogue that needs many registers.
+    So a choice can depend on those before it in the process. ``crowded``: beside an epilogue that needs many registers.
     """
     found = offered(shape, crowded)
-    each = times(found, shape, sms)
-    if shape.m != shape.n:  # a square, of which there is one beside a B, is worth its own
-        each = weights(found) * each
-    cycles = dict(zip(found, each[:, 0].tolist(), strict=True))
-    best = min(found, key=cycles.__getitem__)
+    cycles = dict(zip(found, times(found, shape, sms)[:, 0].tolist(), strict=True))
     square = shape.n * shape.dtype.bytes % 128 == 0 if shape.a_major == "mn" else None
     on_grid = shape.on_grid and (shape.on_grid[0] if square is None else square, shape.on_grid[1])
     with _choosing:
         if len(_menus) >= MOST_MENUS:
             _menus.clear()
+        used = _used.setdefault((replace(shape, m=0, n=0, k=0, batches=1, on_grid=None), crowded, sms), [])
         menu = _menus.setdefault((replace(shape, m=0, on_grid=on_grid), crowded, sms), [])
-        known = min((config for config in menu if config in cycles), key=cycles.__getitem__, default=None)
-        if known is not None and (len(menu) >= MENU or cycles[known] <= NEAR * cycles[best]):
-            return known
-        menu.append(best)
-        return best
+        enough = NEAR * min(cycles.values())
+        least = lambda configs: min((c for c in configs if c in cycles), key=cycles.__getitem__, default=None)  # noqa: E731
+        good = lambda config: config is not None and cycles[config] <= enough  # noqa: E731
+        chosen = least(menu)
+        if chosen is None or len(menu) < MENU and not good(chosen):
+            keys = keys_of(COMMON, _turnable(shape))
+            common = [config for config in found if key(config) in keys]
+            more = found if len(set(used).difference(common)) < OTHERS else ()
+            tried = (least(configs) for configs in (used, [*used, *common], more))
+            chosen = next(filter(good, tried), None) or least([*used, *common]) or least(found)
+            menu.append(chosen)
+        if chosen not in used:
+            used.append(chosen)
+        return chosen
 
 
 def offered(shape: Shape, crowded: bool) -> tuple[Config, ...]:
     """What a product is computed by, where nothing was tuned."""
     found = allowed(shape, crowded)
-    few: Sequence[Key] = COMMON
     if shape.k == 1:
-        few = OUTER
+        few: Sequence[Key] = OUTER
     elif shape.unaligned:
         few = UNALIGNED
-    elif min(shape.n, shape.k) >= LARGE or shape.m == shape.n:
+    else:
         return found
     keys = keys_of(few, _turnable(shape))
     return tuple(config for config in found if key(config) in keys) or found
@@ -128,14 +132,6 @@ def allowed(weight: Shape, crowded: bool) -> tuple[Config, ...]:
 
 def _turnable(weight: Shape) -> bool:
     return not (weight.unaligned or weight.epilogue)
-
-
-@functools.lru_cache(maxsize=256)
-def weights(configs: tuple[Config, ...]) -> np.ndarray:
-    """What the configurations' cycles are multiplied by where they are compared: one that isn't in COMMON has to save
-    more. A column."""
-    keys = keys_of(COMMON, any(config.swap_ab for config in configs))
-    return np.array([[1.0 if key(config) in keys else WORTH] for config in configs])
 
 
 def key(config: Config) -> Key:

@@ -15,7 +15,7 @@ from nvdsl.call import signature as signatures
 from nvdsl.call.launches import Launches
 from nvdsl.driver.device import devices
 from nvdsl.driver.launch import Launch
-from nvdsl.kernels.gemm import simple
+from nvdsl.kernels.gemm import choose, simple
 from nvdsl.kernels.gemm.launch import sms
 from nvdsl.kernels.gemm.tuned import tuned_matmul
 from nvdsl.mlir.threads import Once
@@ -38,6 +38,14 @@ class Recorder(FakeCuda):
         self.maps.append((tensor_map, address))
         memory = ctypes.create_string_buffer(bytes(120) + struct.pack("<Q", address), 128)
         return _Encoded(memory, ctypes.addressof(memory))
+
+
+@pytest.fixture(autouse=True)
+def nothing_chosen():
+    """As if no product had been computed before, see `choose`."""
+    for store in (choose._used, choose._menus):
+        store.clear()
+    choose.choose.cache_clear()
 
 
 @pytest.fixture

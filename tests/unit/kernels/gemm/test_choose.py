@@ -1,5 +1,6 @@
 """What the model of `choose` prefers, and what it takes for granted of the kernels."""
 
+import random
 from dataclasses import replace
 
 import pytest
@@ -7,9 +8,9 @@ import pytest
 import nvdsl as nv
 from nvdsl.hopper.occupancy import occupancy
 from nvdsl.kernels.gemm import splitk
-from nvdsl.kernels.gemm.choose import MENU, choose
+from nvdsl.kernels.gemm.choose import COMMON, FIRST, MENU, NEAR, choose, key
 from nvdsl.kernels.gemm.config import Config
-from nvdsl.kernels.gemm.model import Shape, blocks_of_an_sm, cycles
+from nvdsl.kernels.gemm.model import Shape, blocks_of_an_sm, cycles, times
 from nvdsl.kernels.gemm.tiles import legal, listed
 from nvdsl.kernels.gemm.tuned import SPACE, shape_class
 
@@ -88,8 +89,25 @@ def test_nothing_is_loaded_together_where_rows_are_on_the_grid(n):
     assert choose(Shape(n, n, n)).cluster == 1
 
 
-def test_what_a_b_was_multiplied_by_is_taken_again():
-    """For a loss of 2 % nothing is compiled, and beside six nothing more at all."""
+def test_what_was_chosen_before_is_taken_again():
+    """For a loss of 2 % nothing is compiled. Where `FIRST` are, only what is common is."""
+    draw, seen = random.Random(3), []
+    every = legal(nv.f16, nv.f16, nv.f32, False, "k", "k")
+    for _ in range(150):
+        shape = Shape(*(8 * round(8 * 128 ** draw.random()) for _ in range(3)), b_major="k")
+        before = len(seen)
+        chosen, best = choose(shape), times(every, shape).min()
+        if chosen not in seen:
+            assert all(cycles(config, shape) > NEAR * best for config in seen)
+            assert key(chosen) in COMMON if before >= FIRST else cycles(chosen, shape) == best
+            seen.append(chosen)
+        elif before < FIRST:
+            assert cycles(chosen, shape) <= NEAR * best
+        assert cycles(chosen, shape) == min(cycles(config, shape) for config in seen)
+    assert FIRST < len(seen) <= FIRST + len(COMMON)
+
+
+def test_few_are_compiled_beside_one_b():
     weight = {"n": 4400, "k": 4480, "b_major": "k"}
     found = [choose(Shape(m, **weight)) for m in range(64, 8192, 333)]
     assert 3 <= len(set(found)) <= MENU
