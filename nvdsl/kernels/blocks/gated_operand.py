@@ -45,7 +45,7 @@ class GatedOperand(TmaOperand):
         k: nv.Int,
         count: nv.Int,
         *,
-        part: nv.Int = 0,
+        part: nv.Int | None = None,
         mask: nv.Int | None = None,
     ) -> None:
         slot = self.stack[stage]

@@ -54,11 +54,11 @@ class Mainloop:
     def start(self, batch: Any, row: Any, col: Any, first: Any, last: Any, bytes: Any) -> None:
         """Load the first slices of a block's first tile (of ``first`` to ``last - 1``) before its threads have met: the
         slots are empty, and the thread that loads them has initialized their barriers itself. By all threads. `load`
-        is told to ``skip`` these slices, ``started``. Slots that other blocks write into have to wait for those."""
-        if self.writers == 1:
-            self.started = nv.min(min(EARLY, self.stages), self.steps if last is None else last - first)
-            if nv.thread_id.x == 0:
-                self.load(self.ring.producer_state(), batch, row, col, first, first + self.started, new=bytes)
+        is told to ``skip`` these slices, ``started``. A block of a cluster loads all of its tiles itself yet: the
+        others' barriers may not be there."""
+        self.started = nv.min(min(EARLY, self.stages), self.steps if last is None else last - first)
+        if nv.thread_id.x == 0:
+            self.load(self.ring.producer_state(), batch, row, col, first, first + self.started, new=bytes)
 
     def load(
         self,
@@ -88,7 +88,9 @@ class Mainloop:
     def _load_slice(
         self, state: nv.PipelineState, batch: Any, row: Any, col: Any, k: Any, new: Any, old: Any
     ) -> None:
-        stage, shared = state.stage, {"part": self.rank, "mask": (1 << self.writers) - 1}
+        stage, shared = state.stage, {}
+        if new is None:
+            shared = {"part": self.rank, "mask": (1 << self.writers) - 1}
         of_a, of_b = self.a.count(row, old), self.b.count(col, old)
         full = self.ring.acquire(state, expect=False, new=new is not None)
         full.arrive_expect_tx(self.a.bytes(of_a) + self.b.bytes(of_b) if new is None else new)

@@ -119,11 +119,12 @@ class TmaOperand:
         k: nv.Int,
         count: nv.Int,
         *,
-        part: nv.Int = 0,
+        part: nv.Int | None = None,
         mask: nv.Int | None = None,
     ) -> None:
         """Load this block's part of the tile at (``mn``, ``k``), in elements, of a batch into slot ``stage`` of every
-        block in ``mask``: ``count`` elements along M or N, see `count`."""
+        block in ``mask``: ``count`` elements along M or N, see `count`. ``part`` None: all parts of the tile, for this
+        block."""
         self.load_tile(self.stack[stage], full, batch, mn, k, count, part=part, mask=mask)
 
     def load_tile(
@@ -135,12 +136,15 @@ class TmaOperand:
         k: nv.Int,
         count: nv.Int,
         *,
-        part: nv.Int,
+        part: nv.Int | None,
         mask: nv.Int | None,
     ) -> None:
         """The same, into a tile of shared memory."""
         rows = self.rows // (self.parts * self.boxes)
         mask = mask if self.parts > 1 else None
+        boxes: list[nv.Int] = list(range(self.boxes))
+        if self.parts > 1:
+            boxes = list(range(self.parts * self.boxes)) if part is None else [part * self.boxes + i for i in boxes]
         if self.short is not None:
             at = self._at(batch, mn, k)
             if count is self.usual or count == self.usual:
@@ -148,8 +152,8 @@ class TmaOperand:
             else:
                 self.short.load(slot, full, at)
             return
-        for box in range(self.boxes):
-            start = (part * self.boxes + box) * rows if self.parts > 1 else box * rows
+        for box in boxes:
+            start = box * rows
             tile = slot.rows(start, rows)
             for panel in range(self.stored_cols // self.panel):
                 at = self._at(batch, mn, k, start, panel * self.panel)

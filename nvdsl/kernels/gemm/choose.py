@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import functools
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -38,7 +38,7 @@ COMMON = (
     ("streamk", 192, 128, 1, 1, False, 1, 1),
 )
 """What is good for many products: of so many, these lose the least on random shapes in the model, 2 % in the mean
-(`benchmarks/common_configs.py`). Each configuration is compiled on its own, so that products of many sizes share a few."""
+(`benchmarks/common_configs.py`). Each configuration is compiled on its own, so products of many sizes share a few."""
 OTHERS = 10
 """How many more a process compiles for products of a type and layout: for the first that have no good one among these.
 """
@@ -58,8 +58,9 @@ OUTER = (("cooperative", 64, 112, 1, 1, False, 1, 1),)
 
 BESIDE = 40
 """Registers of a consumer's thread beside the sums that an epilogue of few operands needs, and a store without TMA."""
-NEAR = 1.02
-"""How much longer one that is compiled may take than another that is not."""
+NEAR, LOST = 1.02, 1000
+"""How much longer one that is compiled may take than another that is not: times, and clocks at most. Small products are
+not worth a compilation."""
 MENU, MOST_MENUS = 5, 1 << 12
 """Configurations beside one B: 6 are compiled, for one row has a kernel of its own (`gemv`). And how many B's are
 remembered."""
@@ -77,6 +78,13 @@ def choose(shape: Shape, crowded: bool = False, sms: int = arch.SMS) -> Config:
     """
     found = offered(shape, crowded)
     cycles = dict(zip(found, times(found, shape, sms)[:, 0].tolist(), strict=True))
+    enough = near(min(cycles.values()))
+    keys = keys_of(COMMON, _turnable(shape))
+    common = [config for config in found if key(config) in keys]
+
+    def least(configs: Iterable[Config]) -> Config | None:
+        return min((config for config in configs if config in cycles), key=cycles.__getitem__, default=None)
+
     square = shape.n * shape.dtype.bytes % 128 == 0 if shape.a_major == "mn" else None
     on_grid = shape.on_grid and (shape.on_grid[0] if square is None else square, shape.on_grid[1])
     with _choosing:
@@ -84,20 +92,22 @@ def choose(shape: Shape, crowded: bool = False, sms: int = arch.SMS) -> Config:
             _menus.clear()
         used = _used.setdefault((replace(shape, m=0, n=0, k=0, batches=1, on_grid=None), crowded, sms), [])
         menu = _menus.setdefault((replace(shape, m=0, on_grid=on_grid), crowded, sms), [])
-        enough = NEAR * min(cycles.values())
-        least = lambda configs: min((c for c in configs if c in cycles), key=cycles.__getitem__, default=None)  # noqa: E731
-        good = lambda config: config is not None and cycles[config] <= enough  # noqa: E731
-        chosen = least(menu)
-        if chosen is None or len(menu) < MENU and not good(chosen):
-            keys = keys_of(COMMON, _turnable(shape))
-            common = [config for config in found if key(config) in keys]
-            more = found if len(set(used).difference(common)) < OTHERS else ()
-            tried = (least(configs) for configs in (used, [*used, *common], more))
-            chosen = next(filter(good, tried), None) or least([*used, *common]) or least(found)
-            menu.append(chosen)
+        known = least(menu)
+        if known is not None and (len(menu) >= MENU or cycles[known] <= enough):
+            return known
+        others = found if len(set(used).difference(common)) < OTHERS else ()
+        tried = [least(configs) for configs in (used, [*used, *common], others)]
+        chosen = next((config for config in tried if config and cycles[config] <= enough), tried[1] or least(found))
+        assert chosen is not None
+        menu.append(chosen)
         if chosen not in used:
             used.append(chosen)
         return chosen
+
+
+def near(cycles: float) -> float:
+    """What is as good as so many."""
+    return min(NEAR * cycles, cycles + LOST)
 
 
 def offered(shape: Shape, crowded: bool) -> tuple[Config, ...]:

@@ -95,9 +95,10 @@ class Gemm:
         """Make the ring, and begin to load the block's first tile, where it surely has one: slices ``first`` to
         ``last - 1`` of it (default: all of K). By all threads, which know of the ring's barriers afterwards."""
         config = self.config
-        if tile is not None and config.cluster == 1:
+        if tile is not None:
             # Before the barriers are made: what the host has counted comes from memory, and takes as long.
-            batch, row, col, bytes = opaque(*self.tiles.start(tile), self.a.usual_bytes + self.b.usual_bytes)
+            at = self.tiles.start(tile, nv.cluster_rank() if config.cluster > 1 else 0)
+            batch, row, col, bytes = opaque(*at, self.a.usual_bytes + self.b.usual_bytes)
         mainloop = self.mainloop(
             self.a, self.b, self.steps, stages=config.stages, rows=config.rows, cols=config.cols,
             consumers=config.consumers, readers=config.consumers if config.shared_tile else 1,
@@ -107,7 +108,7 @@ class Gemm:
         # A kernel that may start early does what is above beside the end of the one before it, and lets the next one.
         nv.griddep_wait()
         nv.griddep_launch_dependents()
-        if tile is not None and config.cluster == 1:
+        if tile is not None:
             mainloop.start(batch, row, col, first, last, bytes)
         if config.cluster > 1:
             nv.cluster_sync()

@@ -135,7 +135,7 @@ def test_what_few_configurations_cost():
     assert np.mean([lost(Shape(m, m, m, b_major="k")) for m, _, _ in sizes]) < 1.02
     assert np.mean([lost(Shape(*each, b_major="k")) for each in sizes]) < 1.04
     rows = [(draw.randint(1, 250), 8 * draw.randint(128, 2048), 8 * draw.randint(128, 2048)) for _ in range(40)]
-    assert np.mean([lost(Shape(*each, b_major="k")) for each in rows]) < 1.05
+    assert np.mean([lost(Shape(*each, b_major="k")) for each in rows]) < 1.06
     assert len(every) > 10 * len(COMMON)
 
 
