@@ -25,6 +25,8 @@ from nvdsl.lang.packing import pair_vector
 CONFIG = Config(64, 64, stages=4, schedule="splitk", consumers=1, split=2, parts=32, store_buffers=1)
 THREADS, LOADED = 128, 6
 """Threads that load, and their named barrier."""
+LEAST = 8
+"""Slices of a block's part, at least, where several clusters share a tile."""
 MOST = 3
 """Slices that a block loads, one after the other, up to which nothing is copied first: copies, which are launches of
 their own, take as long as loading about so many."""
@@ -35,7 +37,7 @@ def pays(problem: GemmProblem, sms: int) -> bool:
     m, n, k = problem.sizes
     tiles = problem.batches * nv.cdiv(m, CONFIG.tile_m) * nv.cdiv(n, CONFIG.tile_n)
     slices, clusters = nv.cdiv(k, CONFIG.tile_k), _clusters(sms)
-    shared = splitk_parts.parts(tiles, slices, CONFIG.split, clusters, CONFIG.parts)
+    shared = splitk_parts.parts(tiles, slices, CONFIG.split, clusters, CONFIG.parts, LEAST)
     each = nv.cdiv(tiles * shared, clusters) * nv.cdiv(slices, CONFIG.split * shared)
     return problem.a.dtype.bits == 16 and each <= MOST
 
@@ -140,4 +142,4 @@ def matmul(
     gemm = ThreadGemm(a, b, out, operands, CONFIG, acc_dtype, a_major, b_major, epilogue_op, direct_store)
     if a_major == "k":  # else registers don't suffice for two
         gemm.blocks_per_sm = 2
-    splitk.launch(gemm, gemm.blocks_per_sm * resident_clusters(CONFIG.split, sms))
+    splitk.launch(gemm, gemm.blocks_per_sm * resident_clusters(CONFIG.split, sms), LEAST)
