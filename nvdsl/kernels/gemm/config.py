@@ -8,7 +8,7 @@ import nvdsl as nv
 from nvdsl.hopper import arch
 
 SCHEDULES = ("cooperative", "pingpong", "streamk", "splitk")
-SPLITS = {"splitk": (2, 4, 8)}
+SPLITS = {"splitk": (1, 2, 4, 8)}
 """Parts of K, by the schedule; one part in all others."""
 REGISTERS = {1: (40, 240), 2: (40, 232), 3: (32, 160)}
 """Registers a thread of the producer and of each consumer warpgroup, by the number of consumers (setmaxnreg)."""
@@ -121,7 +121,7 @@ class Config:
     @property
     def sum_bytes(self) -> int:
         """Of the sums (of 32 bits) that the blocks of a cluster give each other."""
-        return self.tile_m * self.tile_n * 4 if self.schedule == "splitk" else 0
+        return self.tile_m * self.tile_n * 4 if self.split > 1 else 0
 
     @property
     def sums_in_ring(self) -> bool:

@@ -22,12 +22,12 @@ from nvdsl.kernels.gemm.launch import resident_clusters
 from nvdsl.kernels.gemm.problem import GemmProblem
 from nvdsl.lang.packing import pair_vector
 
-CONFIG = Config(64, 64, stages=4, schedule="splitk", consumers=1, split=2, parts=32, store_buffers=1)
+CONFIG = Config(64, 64, stages=4, schedule="splitk", consumers=1, split=1, parts=32, store_buffers=1)
 THREADS, LOADED = 128, 6
 """Threads that load, and their named barrier."""
-LEAST = 8
+LEAST = 2
 """Slices of a block's part, at least, where several clusters share a tile."""
-MOST = 3
+MOST = 4
 """Slices that a block loads, one after the other, up to which nothing is copied first: copies, which are launches of
 their own, take as long as loading about so many."""
 

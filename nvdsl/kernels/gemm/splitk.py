@@ -69,11 +69,13 @@ def launch(gemm: Gemm, clusters: int, least: int = LEAST) -> None:
             part, tile = of_tiles.divmod(tile)  # type: ignore[assignment]
         begin = (part * split + rank) * steps
         mainloop = gemm.prologue(tile, begin, begin + steps)
-        if not config.sums_in_ring:
-            nv.cluster_arrive(relaxed=True)  # this block has begun: others may write into its memory
-        larger = gemm.a if config.tile_m >= config.tile_n else gemm.b
-        slots = larger.stack.first.offset if config.sums_in_ring else None
-        reduction = ClusterReduction(split, config.consumers, config.rows, config.tile_n, acc_dtype, slots)
+        reduction = None
+        if split > 1:
+            if not config.sums_in_ring:
+                nv.cluster_arrive(relaxed=True)  # this block has begun: others may write into its memory
+            larger = gemm.a if config.tile_m >= config.tile_n else gemm.b
+            slots = larger.stack.first.offset if config.sums_in_ring else None
+            reduction = ClusterReduction(split, config.consumers, config.rows, config.tile_n, acc_dtype, slots)
         batch, row, col = tiles.start(tile)
         consumer = nv.warpgroup_id() - 1
 
@@ -81,24 +83,26 @@ def launch(gemm: Gemm, clusters: int, least: int = LEAST) -> None:
             if nv.warpgroup_thread() < gemm.loaders:
                 state = mainloop.ring.producer_state().advance(mainloop.started)
                 mainloop.load(state, batch, row, col, begin, begin + steps, skip=mainloop.started)
-            nv.sync_warp()
-            if config.sums_in_ring:
-                nv.cluster_arrive()
-            nv.cluster_wait()
-            nv.cluster_sync()
+            if reduction is not None:
+                nv.sync_warp()
+                if config.sums_in_ring:
+                    nv.cluster_arrive()
+                nv.cluster_wait()
+                nv.cluster_sync()
         else:
             mainloop.clear(consumer)
             own = batch, row + consumer * config.rows, col + rank * width  # the columns that this block stores
             held = epilogue.prefetch(*own, config.rows)
             state = mainloop.ring.consumer_state()
-            sums, last, _ = mainloop.multiply(state, gemm.part(consumer), gemm.accumulator())
+            total, last, _ = mainloop.multiply(state, gemm.part(consumer), gemm.accumulator())
             nv.wgmma_wait(0)
-            if config.sums_in_ring:
-                nv.cluster_arrive()  # no slot is read here any more: others may write into it
-            nv.cluster_wait()
-            reduction.scatter(sums, rank, consumer)
-            nv.cluster_sync()
-            total = reduction.reduce(consumer)
+            if reduction is not None:
+                if config.sums_in_ring:
+                    nv.cluster_arrive()  # no slot is read here any more: others may write into it
+                nv.cluster_wait()
+                reduction.scatter(total, rank, consumer)
+                nv.cluster_sync()
+                total = reduction.reduce(consumer)
             slot = (tile * split + rank) * config.consumers + consumer
             step = count * split * config.consumers  # from one part's slots to the next one's
             if part + 1 < parts:

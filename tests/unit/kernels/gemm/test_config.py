@@ -43,7 +43,7 @@ def test_shared_memory_is_counted():
         ({"schedule": "other"}, "schedule is one of"),
         ({"schedule": "pingpong", "consumers": 3, "tile_n": 64}, "two consumers play ping-pong"),
         ({"schedule": "streamk", "tile_n": 128, "cluster_m": 2}, "without clusters"),
-        ({"schedule": "splitk", "tile_n": 128}, "splitk with split 1"),
+        ({"schedule": "splitk", "tile_n": 128, "split": 3}, "splitk with split 3"),
         ({"schedule": "splitk", "tile_n": 80, "split": 4}, "each of 4 blocks"),
         ({"schedule": "splitk", "tile_n": 128, "split": 2, "cluster_n": 2}, "without clusters"),
         ({"split": 2}, "cooperative with split 2"),
