@@ -18,7 +18,7 @@ sys.path.insert(0, str(ROOT))
 
 import nvdsl as nv  # noqa: E402
 from benchmarks.drawn import drawn  # noqa: E402
-from nvdsl.kernels.gemm.choose import VECTOR, key  # noqa: E402
+from nvdsl.kernels.gemm.choose import key  # noqa: E402
 from nvdsl.kernels.gemm.model import Shape, times  # noqa: E402
 from nvdsl.kernels.gemm.tiles import legal  # noqa: E402
 
@@ -41,18 +41,18 @@ def shapes(seed: int) -> list[tuple[str, Shape]]:
     return found
 
 
-def few(losses: np.ndarray, weights: np.ndarray, count: int, kept: list[int]) -> list[int]:
+def few(losses: np.ndarray, weights: np.ndarray, count: int) -> list[int]:
     """Rows of ``losses`` (configurations down, shapes right)."""
 
     def best(beside: list[int]) -> int:
         least = losses[beside].min(axis=0) if beside else np.inf
         return int((np.minimum(losses, least) ** POWER @ weights).argmin())
 
-    chosen = list(kept)
+    chosen: list[int] = []
     while len(chosen) < count:
         chosen.append(best(chosen))
     for _ in range(2):
-        for at in range(len(kept), count):
+        for at in range(count):
             chosen[at] = best(chosen[:at] + chosen[at + 1 :])
     return chosen
 
@@ -67,7 +67,7 @@ def main() -> None:
     losses = np.log(cycles / cycles.min(axis=0))
     weights = np.array([SETS[name][1] for name, _ in wanted])
     keys = [key(config) for config in every]
-    chosen = few(losses, weights, args.count, [keys.index(VECTOR[0])])
+    chosen = few(losses, weights, args.count)
     for each in sorted(keys[i] for i in chosen):
         print(f"    {each},")
     left = losses[chosen].min(axis=0)
