@@ -74,6 +74,8 @@ class Ring:
     `wgmma_wait` speaks for the wgmmas of the whole warpgroup, so one arrival of a warpgroup is enough, or one of each
     warp. What ordinary loads read, each thread releases for itself. With ``sync`` all threads of the block meet after
     the init of the barriers; in a cluster pass False and call `cluster_sync` yourself. All threads make the ring.
+    ``producers``: how many arrivals fill a slot, where warps write it with stores of their own: each acquires it with
+    ``expect=False``, calls `fence_proxy_async` behind its stores, and arrives.
 
         producer (one thread)                      consumer
         state = ring.producer_state()              state = ring.consumer_state()
@@ -84,12 +86,12 @@ class Ring:
     """
 
     def __init__(
-        self, stages: int, *, bytes: int, consumers: int | Sequence[int] = 1, sync: bool = True
+        self, stages: int, *, bytes: int, consumers: int | Sequence[int] = 1, producers: int = 1, sync: bool = True
     ) -> None:
         _check_stages(stages)
         consumers = sum(consumers) if isinstance(consumers, Sequence) else consumers
         self.stages, self.bytes, self.consumers = stages, bytes, consumers
-        self.full = Mbarriers(stages, arrivals=1, sync=False)
+        self.full = Mbarriers(stages, arrivals=producers, sync=False)
         self.empty = Mbarriers(stages, arrivals=consumers, sync=sync)
 
     def producer_state(self) -> PipelineState:

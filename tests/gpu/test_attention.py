@@ -15,6 +15,11 @@ LARGE = (
     Case(1024, 4096, kv_heads=4, size=128, value_size=128, spread=8.0, config={"blocks": 132, "tile_n": 128}),
     Case(1152, 1100, kv_heads=3, spread=8.0, config={"tile_n": 96, "consumers": 3, "blocks": 7}),
     Case(500, 1100, kv_heads=2, group=6, window=(300, 100), config={"tile_n": 128, "pack": 8}),
+    *(
+        Case(1, 9000, kv_heads=8, group=8, size=128, value_size=128,
+             config={"pack": 8, "consumers": 1, "pingpong": False, "cluster": n, "lazy": True, "blocks_per_sm": 2})
+        for n in (2, 8, 16)
+    ),
 )
 
 
@@ -115,3 +120,25 @@ def test_options():
         cases.test_pages_of_a_batch()
         cases.test_strides_and_a_given_result()
         cases.test_numbers_that_are_none()
+
+
+@in_child(timeout=280)
+def test_eight_bits():
+    """The simulator's tests of e4m3, on the device, and larger ones."""
+    import tests.unit.kernels.attention.test_attention as sixteen
+    import tests.unit.kernels.attention.test_eight_bits as cases
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(cases, "attention", nv.attention)
+        patch.setattr(sixteen, "attention", nv.attention)
+        for queries, keys, count, kv_heads, size, causal in (
+            (700, 1300, 4, 2, 128, True), (1000, 1000, 2, 2, 256, False), (1, 5000, 16, 2, 128, False),
+            (300, 300, 2, 1, 64, True), (100, 900, 1, 1, 192, False),
+        ):  # fmt: skip
+            shape = {"queries": queries, "keys": keys, "heads": count, "kv_heads": kv_heads}
+            cases.test_no_worse_than_rounded_weights(shape | {"size": size, "value_size": size}, {"causal": causal})
+        cases.test_a_scale_for_each_head()
+        for what in ("softcap", "bias", "alibi", "window", "splits", "clusters"):
+            cases.test_options(what)
+        for queries, keys, options in cases.SEQUENCES:
+            cases.test_sequences(queries, keys, options)

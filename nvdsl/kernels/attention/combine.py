@@ -32,6 +32,9 @@ def attention(
     used: sequences.Lengths | None,
     table: sequences.Pages | None,
     bias: forward.Bias | None,
+    q_scale: forward.OfQueries | None,
+    k_scale: forward.OfKeys | None,
+    v_scale: forward.OfValues | None,
     *operands: Any,
     config: Config,
     bounded: tuple[bool, bool],
@@ -43,7 +46,7 @@ def attention(
     logs = nv.empty((splits, batches, kv_heads * group, queries), nv.f32)
     forward.attention.__wrapped__(
         q, k, v, None, parts, logs, scale, left, right, splits, softcap, q_starts, k_starts, used, table, bias,
-        *operands, config=config, bounded=bounded, scores=scores,
+        q_scale, k_scale, v_scale, *operands, config=config, bounded=bounded, scores=scores,
     )  # fmt: skip
     combine(parts, logs, o, lse)
 

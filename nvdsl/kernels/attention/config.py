@@ -21,6 +21,11 @@ def padded(size: int) -> int:
     return next(n for n in SIZES if n >= size)
 
 
+def swizzle(row: int) -> int:
+    """Of a tile with rows of so many bytes."""
+    return next(n for n in (128, 64, 32) if row % n == 0)
+
+
 @dataclass(frozen=True)
 class Config:
     """``sizes``: of a head of q and k, and of v, in shared memory. ``tile_n``: keys of a tile. ``consumers``:
@@ -36,7 +41,10 @@ class Config:
     logarithm to base 2. Either changes nothing but the scale of P and O.
 
     ``cluster``: blocks that share the keys of a tile; they add up their sums through shared memory. ``blocks_per_sm``:
-    so many shall fit."""
+    so many shall fit.
+
+    ``itemsize``: bytes of an element of q, k and v. The weights of 8-bit ones are 2 to the power ``lift`` times as
+    large, so that few of them are below what e4m3 has."""
 
     sizes: tuple[int, int] = (128, 128)
     tile_n: int = 128
@@ -54,69 +62,91 @@ class Config:
     k_first: bool = False
     cluster: int = 1
     blocks_per_sm: int = 1
+    itemsize: int = 2
+    lift: float = 0.0
     rescale_at: float = 8.0
-
-    @staticmethod
-    def swizzle(size: int) -> int:
-        """Of a tile with rows of so many 16-bit elements, in bytes."""
-        return 128 if size % 64 == 0 else 64
 
     @property
     def room_for_sums(self) -> bool:
         """Whether a block's sums, in f32, fit where its tiles of keys and values are."""
         size, value_size = self.sizes
-        return 128 * self.consumers * value_size <= self.tile_n * (self.k_stages * size + self.stages * value_size)
+        row = self.itemsize * (self.k_stages * size + self.stages * value_size)
+        return 4 * 64 * self.consumers * value_size <= self.tile_n * row
 
     @property
     def registers(self) -> tuple[int, int]:
         """Of a thread of the producer's warpgroup, and of a consumer. (The producer needs more than 24.)"""
         if self.blocks_per_sm == 2:
             return 40, 216
+        if self.itemsize == 1:
+            return 56, {1: 240, 2: 224}[self.consumers]
         return {1: (56, 256 - 16), 2: (40, 232), 3: (32, 160)}[self.consumers]
 
 
 def choose(
     size: int, value_size: int, batch: int, queries: int, heads: int, kv_heads: int, keys: int, *, bounded: bool,
-    packed: bool, page: int, told: bool, splits: int | None, sms: int,
+    packed: bool, page: int, told: bool, splits: int | None, sms: int, itemsize: int = 2,
 ) -> tuple[Config, int]:  # fmt: skip
     """The configuration for a call, and into how many parts the keys are split.
 
     ``bounded``: queries see a part of the keys on the right, so that tiles are unequal. ``packed``: the queries of all
     sequences lie one behind the other. ``page``: keys of a page, 0 without pages. ``told``: scores depend on their
-    query and key. ``splits``: what the caller says, or None. Raises ArgumentError for pages that no tile takes.
+    query and key. ``splits``: what the caller says, or None. ``itemsize``: bytes of an element. Raises ArgumentError
+    for pages that no tile takes.
     """
     sizes, group = (padded(size), padded(value_size)), heads // kv_heads
-    widest = max(sizes)
-    pack, consumers = _rows(queries // (2 if packed else 1), group, 3 if widest == 64 and not told else 2)
+    most = 3 if max(sizes) == 64 and not told and itemsize == 2 else 2
+    pack, consumers = _rows(queries // (2 if packed else 1), group, most)
     tiles = batch * kv_heads * -(-group // pack) * -(-queries // (64 * consumers // pack))
+    config = (_sixteen_bits if itemsize == 2 else _eight_bits)(sizes, consumers, page, told)
+    config = replace(config, pack=pack, page=min(page, config.tile_n))
+    if splits is None or splits in CLUSTERS:
+        cluster, splits = _splits(tiles, -(-keys // config.tile_n), sms) if splits is None else (splits, 1)
+        if config.room_for_sums:
+            config = replace(config, cluster=cluster)
+        else:
+            splits *= cluster
+    alone = splits == config.cluster == config.blocks_per_sm == 1
+    wide = max(sizes) > 128
+    if tiles > sms and alone and not (packed or page or wide and bounded or itemsize == 1 and (wide or bounded)):
+        config = replace(config, blocks=sms, queue=bounded)
+    return config, splits
+
+
+def _sixteen_bits(sizes: tuple[int, int], consumers: int, page: int, told: bool) -> Config:
+    widest = max(sizes)
     few = consumers == 1 and widest <= 128 and not told
     tile_n = {64: 128, 96: 128, 128: 128, 192: 112, 256: 80}[widest]
     if told:  # each score takes registers for its place, too
         tile_n = 64 if widest <= 128 else 32
-    tile_n = _tile_of_keys(64 if few else tile_n, tile_n, page)
-    config = Config(
+    return Config(
         sizes,
-        tile_n,
+        _tile_of_keys(64 if few else tile_n, tile_n, page, 16),
         consumers,
         stages=3 if few else 4 if widest == 64 else 2,
         k_stages=3 if few else {64: 4, 96: 3, 128: 3}.get(widest, 2),
         q_stages=2 if widest == 64 and not few else 1,
         pingpong=consumers == 2 and widest <= 128,
         q_registers=64 < widest <= 128 and not (told or few),
-        pack=pack,
-        page=min(page, tile_n),
         lazy=widest <= 128 and not told,
         blocks_per_sm=2 if few else 1,
     )
-    if splits is None or splits in CLUSTERS:
-        cluster, splits = _splits(tiles, -(-keys // tile_n), sms) if splits is None else (splits, 1)
-        if config.room_for_sums:
-            config = replace(config, cluster=cluster)
-        else:
-            splits *= cluster
-    if tiles > sms and splits == config.cluster == 1 and not (packed or page or few or widest > 128 and bounded):
-        config = replace(config, blocks=sms, queue=bounded)
-    return config, splits
+
+
+def _eight_bits(sizes: tuple[int, int], consumers: int, page: int, told: bool) -> Config:
+    widest = max(sizes)
+    tile_n = (64 if widest <= 128 else 32) if told else 128 if widest < 256 else 96
+    return Config(
+        sizes,
+        _tile_of_keys(tile_n, tile_n, page, 32),
+        consumers,
+        stages=3 if widest <= 128 else 2,
+        k_stages=3 if widest <= 128 else 2,
+        pingpong=consumers == 2 and widest <= 128,
+        itemsize=1,
+        lift=5.0,
+        rescale_at=3.5,  # e4m3 ends at 448: between 2^8 and 2^9
+    )
 
 
 def _rows(queries: int, group: int, consumers: int) -> tuple[int, int]:
@@ -129,16 +159,16 @@ def _rows(queries: int, group: int, consumers: int) -> tuple[int, int]:
     return pack, min(consumers, -(-queries * pack // 64))
 
 
-def _tile_of_keys(wanted: int, most: int, page: int) -> int:
-    """Keys of a tile. Of paged ones: whole pages, or a whole part of one."""
+def _tile_of_keys(wanted: int, most: int, page: int, step: int) -> int:
+    """Keys of a tile, of which a product takes ``step`` at a time. Of paged ones: whole pages, or a part of one."""
     if not page:
         return wanted
-    fitting = [n for n in range(16, most + 1, 16) if page % 8 == 0 and (page % n == 0 or n % page == 0)]
+    fitting = [n for n in range(step, most + 1, step) if page % 8 == 0 and (page % n == 0 or n % page == 0)]
     if not fitting:
         raise ArgumentError(
             f"pages of {page} keys",
-            rule="pages have a multiple of 8 keys, and fit into tiles of 16 to 128 keys",
-            fix="pages of 16, 32, 64, 128, 256 keys",
+            rule=f"pages have a multiple of 8 keys, and fit into tiles of {step} to {most} keys",
+            fix="pages of 32, 64, 128, 256 keys",
         )
     return min(fitting, key=lambda n: abs(n - wanted))
 

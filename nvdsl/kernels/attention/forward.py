@@ -15,9 +15,10 @@ from nvdsl.kernels.attention.config import Config
 from nvdsl.kernels.attention.load import Loads
 from nvdsl.kernels.attention.online import Online
 from nvdsl.kernels.attention.results import Results
-from nvdsl.kernels.attention.scores import Rows, ScoreKind, Scores
+from nvdsl.kernels.attention.scores import Rows, Scales, ScoreKind, Scores
 from nvdsl.kernels.attention.sequences import Sequences
 from nvdsl.kernels.attention.tiles import Rounds, Sight, Tiles
+from nvdsl.kernels.attention.turned import TurnedLoads
 from nvdsl.kernels.blocks.clamped_index import opaque
 
 Queries = nv.Shaped[nv.Array, "q_batch", "queries", "kv_heads", "group", ...]
@@ -25,6 +26,9 @@ Keys = nv.Shaped[nv.Array, "k_batch", "keys", "kv_heads", ...]
 Logarithms = nv.Shaped[nv.Array, "parts", "q_batch", "heads", "queries"]
 Parts = nv.Shaped[nv.Array, "parts", "q_batch", "queries", "kv_heads", "group", ...]
 Bias = nv.Shaped[nv.Array, "bias_batch", "bias_heads", "bias_queries", "bias_keys"]
+OfQueries = nv.Shaped[nv.Array, "q_scale_batch", "q_scale_heads"]
+OfKeys = nv.Shaped[nv.Array, "k_scale_batch", "k_scale_heads"]
+OfValues = nv.Shaped[nv.Array, "v_scale_batch", "v_scale_heads"]
 AS_THEY_ARE = ScoreKind()
 
 
@@ -46,6 +50,9 @@ def attention(
     used: sequences.Lengths | None,
     table: sequences.Pages | None,
     bias: Bias | None,
+    q_scale: OfQueries | None,
+    k_scale: OfKeys | None,
+    v_scale: OfValues | None,
     *operands: Any,
     config: Config,
     bounded: tuple[bool, bool],
@@ -54,10 +61,10 @@ def attention(
     """``o = softmax(scale * q k^T) v``, and ``lse``: the natural logarithms of the softmax's sums.
 
     q: (batch, queries, heads of keys, heads that share one, size), o the same with the size of v; k, v: (batch, keys,
-    heads of keys, size), f16 or bf16, in strides that TMA reads. For packed and paged sequences see `Sequences`, for
-    ``softcap``, ``bias`` and ``operands`` `Scores`. ``bounded``: whether a query sees ``left`` keys before, and
-    ``right`` behind the one that it stands at (see `Sight`), or all. A query that sees nothing gets zeros, and
-    -infinity.
+    heads of keys, size), f16 or bf16, in strides that TMA reads; or all of e4m3, with the scales of `Scales`. For
+    packed and paged sequences see `Sequences`, for ``softcap``, ``bias`` and ``operands`` `Scores`. ``bounded``:
+    whether a query sees ``left`` keys before, and ``right`` behind the one that it stands at (see `Sight`), or all. A
+    query that sees nothing gets zeros, and -infinity.
 
     In place of ``o`` there may be ``parts``, f32, of ``splits`` parts of the keys each: what `combine` adds up. ``lse``
     is (parts, batch, heads, queries), f32; parts is 1 beside ``o``.
@@ -74,7 +81,8 @@ def attention(
     skips = ways.packed and config.cluster == 1  # tiles without queries; the blocks of a cluster meet, and don't
     blocks = nv.min(tiles.count, config.blocks) if config.blocks else tiles.count
     counter = nv.zeros(1, nv.i32) if config.queue else None
-    loads = Loads(q, k, v, config, ways)
+    loads = (Loads if config.itemsize == 2 else TurnedLoads)(q, k, v, config, ways)
+    scales = Scales(q_scale, k_scale, v_scale)
     results = Results(o, parts, lse, config, ways, group)
 
     @nv.kernel(
@@ -107,24 +115,25 @@ def attention(
             if config.blocks:
                 while work.valid:
                     following = rounds.draw(work)
-                    place, way, _, steps = at(work.tile, False)
+                    place, way, _, steps = at(work.tile, config.itemsize == 1)
                     states = loads.load(states, place, way, steps)
                     work = following
             else:
-                place, way, _, steps = at(work.tile, False)
+                place, way, _, steps = at(work.tile, config.itemsize == 1)
                 if not skips or place.first < way.queries:
                     loads.load(states, place, way, steps)
 
         def consume(me: Any) -> None:
             lane = nv.lane_id()
-            scored = Scores(scores, scale, softcap, bias, operands)
-            online = Online(config, loads, scored, turns, me)
 
             def attend(tile: Any, states: Any) -> Any:
                 """All keys that a tile of queries sees."""
                 qs, ks, vs = states
                 place, way, sight, steps = at(tile)
                 rows = Rows(place, place.first + me * (64 // pack), group, pack)
+                factor = scales.of_scores(place)
+                scored = Scores(scores, scale if factor is None else scale * factor, softcap, bias, operands)
+                online = Online(config, loads, scored, turns, me)
                 rows.see(sight, None if shares is None else steps.end)
                 (key,) = opaque(steps.top * tile_n)  # LLVM would keep the mask of the first tile for the next one
 
@@ -136,8 +145,8 @@ def attention(
                     q_ring.release(qs, lane == 0)
                 sums = online.first(tile_q, ks, vs, rows, key)
                 v_ring.wait(vs)
-                if ways.ragged:
-                    loads.clear(loads.V[vs.stage], way.keys - key, me)
+                if ways.ragged and config.itemsize == 2:
+                    loads.clear(loads.V[vs.stage], way.keys - key, me, 128 * consumers)
 
                 if bounded[1]:  # a loop of its own: an `if` would take the rings out of uniform registers
                     for _ in nv.range(steps.masked - 1, unroll=False):
@@ -156,7 +165,7 @@ def attention(
                         key = key - tile_n
                         sums = online.step(sums, tile_q, rows, key, True)
                 acc, p, m, total, ks, vs = sums
-                acc += p @ loads.V[vs.stage]
+                acc += p @ loads.values(vs.stage)
                 total = total.total()
                 inverse = nv.math.rcp_approx(total)
                 nv.wgmma_wait(0)
@@ -164,6 +173,8 @@ def attention(
 
                 tile, my = opaque(tile, me)  # found anew, so that no registers hold its place during the loops
                 place, way, _, _ = at(tile)
+                of_values = scales.of_values(place)
+                acc = acc if of_values is None else acc * of_values
                 results.store(acc, m, total, inverse, scored, place, way, place.first, my, qs.stage)
                 if not config.q_registers:
                     q_ring.release(qs, lane == 0)
@@ -186,7 +197,7 @@ def attention(
 
         if nv.warpgroup_id() == 0:
             nv.setmaxnreg_dec(config.registers[0])
-            if nv.warpgroup_thread() == 0:
+            if config.itemsize == 1 or nv.warpgroup_thread() == 0:
                 produce()
             if config.cluster > 1:
                 nv.sync_warp()

@@ -11,8 +11,6 @@ from nvdsl.kernels.attention import copies
 
 MOST = 256
 """Elements of a head."""
-WHOLE = 8
-"""Sizes of heads are multiples of so many: TMA takes rows at multiples of 16 bytes."""
 
 
 class Operand:
@@ -133,9 +131,9 @@ class Heads(NamedTuple):
         return self.v.shape[3]
 
     def _check_types(self) -> None:
-        if self.dtype not in (nv.f16, nv.bf16):
+        if self.dtype not in (nv.f16, nv.bf16, nv.e4m3):
             raise ArgumentError(
-                f"q is of {self.dtype.name}", rule="q, k and v are of f16 or bf16", fix="convert them first"
+                f"q is of {self.dtype.name}", rule="q, k and v are of f16 or bf16, or of e4m3", fix="convert them first"
             )
         for x in (self.k, self.v):
             if x.dtype is not self.dtype:
@@ -157,11 +155,12 @@ class Heads(NamedTuple):
             raise ArgumentError(
                 f"{q[2]} heads of q and {k[2]} of k", rule="the heads of q are a multiple of those of k and v"
             )
+        whole = ALIGNMENT // self.dtype.bytes  # TMA takes rows at multiples of 16 bytes
         for x in (self.q, self.v):
             size = x.shape[3]
-            if not 0 < size <= MOST or size % WHOLE:
+            if not 0 < size <= MOST or size % whole:
                 raise ArgumentError(
                     f"{x.name} has heads of size {size}",
-                    rule=f"sizes of heads are multiples of {WHOLE}, up to {MOST}",
+                    rule=f"sizes of heads of {self.dtype.name} are multiples of {whole}, up to {MOST}",
                     fix="pad the heads with zeros, and pass scale=1 / sqrt(size) of the size before",
                 )

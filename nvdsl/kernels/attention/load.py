@@ -5,15 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 import nvdsl as nv
-from nvdsl.kernels.attention.config import Config
+from nvdsl.kernels.attention.config import Config, swizzle
 from nvdsl.kernels.attention.sequences import Sequence, Sequences
 from nvdsl.kernels.attention.tiles import Place, Steps
 from nvdsl.values import dtypes
 
 CLEARED = 9
-"""A named barrier of all consumers."""
+"""A named barrier of those who clear a tile."""
 
-States = tuple[nv.PipelineState, nv.PipelineState, nv.PipelineState]
+States = tuple[nv.PipelineState, ...]
 """Places in the rings of Q, K and V."""
 
 
@@ -24,24 +24,32 @@ class Loads:
     """
 
     def __init__(self, q: nv.Array, k: nv.Array, v: nv.Array, config: Config, ways: Sequences) -> None:
-        self._config, self._ways, self.dtype = config, ways, q.dtype
+        self.config, self._ways, self.dtype = config, ways, q.dtype
         self._tile_m = 64 * config.consumers
         self._box = config.page or config.tile_n
         d, dv = config.sizes
-        self._q = nv.TMA(q, tile=(1, self._tile_m // config.pack, 1, config.pack, d), swizzle=config.swizzle(d))
-        self._k = nv.TMA(k, tile=(1, self._box, 1, d), swizzle=config.swizzle(d))
-        self._v = nv.TMA(v, tile=(1, self._box, 1, dv), swizzle=config.swizzle(dv))
+        self._swizzles = swizzle(d * config.itemsize), swizzle(dv * config.itemsize)
+        self._q = nv.TMA(q, tile=(1, self._tile_m // config.pack, 1, config.pack, d), swizzle=self._swizzles[0])
+        self._k = nv.TMA(k, tile=(1, self._box, 1, d), swizzle=self._swizzles[0])
+        self._v = nv.TMA(v, tile=(1, self._box, 1, dv), swizzle=self._swizzles[1])
 
     def allocate(self) -> None:
         """Shared memory of Q, K and V, and their rings; the block meets afterwards."""
-        config, (d, dv) = self._config, self._config.sizes
-        self.Q = nv.smem((config.q_stages, self._tile_m, d), self.dtype, swizzle=config.swizzle(d))
-        self.K = nv.smem((config.k_stages, config.tile_n, d), self.dtype, swizzle=config.swizzle(d))
-        self.V = nv.smem((config.stages, config.tile_n, dv), self.dtype, swizzle=config.swizzle(dv))
-        warps = 4 * config.consumers
-        self.q_ring = nv.Ring(config.q_stages, bytes=self.Q.bytes, consumers=warps, sync=False)
-        self.k_ring = nv.Ring(config.k_stages, bytes=self.K.bytes, consumers=warps, sync=False)
-        self.v_ring = nv.Ring(config.stages, bytes=self.V.bytes, consumers=warps, sync=False)
+        config, (d, dv) = self.config, self.config.sizes
+        self.Q = nv.smem((config.q_stages, self._tile_m, d), self.dtype, swizzle=self._swizzles[0])
+        self.K = nv.smem((config.k_stages, config.tile_n, d), self.dtype, swizzle=self._swizzles[0])
+        self.V = nv.smem((config.stages, config.tile_n, dv), self.dtype, swizzle=self._swizzles[1])
+        self._warps = 4 * config.consumers
+        self.q_ring = nv.Ring(config.q_stages, bytes=self.Q.bytes, consumers=self._warps, sync=False)
+        self.k_ring = nv.Ring(config.k_stages, bytes=self.K.bytes, consumers=self._warps, sync=False)
+        self._allocate_values()
+
+    def _allocate_values(self) -> None:
+        self.v_ring = nv.Ring(self.config.stages, bytes=self.V.bytes, consumers=self._warps, sync=False)
+
+    def values(self, stage: Any) -> Any:
+        """A tile of V as an operand, keys x size."""
+        return self.V[stage]
 
     def states(self) -> States:
         """Where consumers start."""
@@ -54,41 +62,55 @@ class Loads:
     def load(self, states: States, place: Place, way: Sequence, steps: Steps) -> States:
         """Load Q of a tile, and K and V of all that it sees, from the last to the first. By one thread."""
         qs, ks, vs = states
-        tile_n, key = self._config.tile_n, steps.top * self._config.tile_n
-        at = way.q_batch, way.q_first + place.first, place.kv_head, place.shared, 0
-        if not self._config.k_first:
-            self._q.load(self.Q[qs.stage], self.q_ring.acquire(qs), at)
-        there = self._rows(place, way, key)
-        self._keys(self._k, self.K[ks.stage], self.k_ring.acquire(ks), there, place.kv_head)
-        if self._config.k_first:
-            self._q.load(self.Q[qs.stage], self.q_ring.acquire(qs), at)
+        key = steps.top * self.config.tile_n
+        there = self.where(place, way, key)
+        if self.config.k_first:
+            self.load_k(ks, there, place)
+            self.load_q(qs, place, way)
+        else:
+            self.load_q(qs, place, way)
+            self.load_k(ks, there, place)
         qs, ks = qs.next(), ks.next()
         for _ in nv.range(steps.count - 1, unroll=False):
-            key = key - tile_n
-            following = self._rows(place, way, key)
-            self._keys(self._k, self.K[ks.stage], self.k_ring.acquire(ks), following, place.kv_head)
-            self._keys(self._v, self.V[vs.stage], self.v_ring.acquire(vs), there, place.kv_head)
+            key = key - self.config.tile_n
+            following = self.where(place, way, key)
+            self.load_k(ks, following, place)
+            self.load_v(vs, there, place)
             ks, vs, there = ks.next(), vs.next(), following
-        self._keys(self._v, self.V[vs.stage], self.v_ring.acquire(vs), there, place.kv_head)
+        self.load_v(vs, there, place)
         return qs, ks, vs.next()
 
-    def _rows(self, place: Place, way: Sequence, key: Any) -> list[tuple[Any, Any]]:
-        """Where each box of a tile of keys lies: batch or page, and row."""
-        return [self._ways.place(way, place.batch, key + i) for i in range(0, self._config.tile_n, self._box)]
+    def where(self, place: Place, way: Sequence, key: Any) -> list[tuple[Any, Any]]:
+        """Where each box of the tile of keys from ``key`` on lies: batch or page, and row."""
+        return [self._ways.place(way, place.batch, key + i) for i in range(0, self.config.tile_n, self._box)]
 
-    def _keys(self, tma: nv.TMA, tile: nv.Tile, full: Any, there: Any, kv_head: Any) -> None:
+    def load_q(self, state: nv.PipelineState, place: Place, way: Sequence) -> None:
+        """Load the tile of queries."""
+        at = way.q_batch, way.q_first + place.first, place.kv_head, place.shared, 0
+        self._q.load(self.Q[state.stage], self.q_ring.acquire(state), at)
+
+    def load_k(self, state: nv.PipelineState, there: list[tuple[Any, Any]], place: Place) -> None:
+        """Load a tile of K, whose boxes lie ``there``."""
+        self._boxes(self._k, self.K[state.stage], self.k_ring.acquire(state), there, place)
+
+    def load_v(self, state: nv.PipelineState, there: list[tuple[Any, Any]], place: Place) -> None:
+        """Load a tile of V."""
+        self._boxes(self._v, self.V[state.stage], self.v_ring.acquire(state), there, place)
+
+    def _boxes(self, tma: nv.TMA, tile: nv.Tile, full: Any, there: list[tuple[Any, Any]], place: Place) -> None:
         for i, (batch, row) in enumerate(there):
-            part = tile.rows(i * self._box, self._box) if self._box < self._config.tile_n else tile
-            tma.load(part, full, (batch, row, kv_head, 0))
+            part = tile.rows(i * self._box, self._box) if self._box < self.config.tile_n else tile
+            tma.load(part, full, (batch, row, place.kv_head, 0))
 
-    def clear(self, tile: nv.Tile, keys: Any, me: Any) -> None:
+    def clear(self, tile: nv.Tile, keys: Any, me: Any, threads: int) -> None:
         """Zero what a tile of V holds beyond the sequence's ``keys``: whatever lies there, zero times it is to be zero.
-        By all consumers, this one is number ``me``."""
+        By ``threads`` threads in warpgroups, this one is number ``me``, which meet."""
         rows, cols = tile.shape
-        threads, units = 128 * self._config.consumers, cols // 8
+        wide = 16 // self.config.itemsize
+        units = cols // wide
         if keys < rows:
-            zeros = nv.vector([dtypes.element(self.dtype)(0.0)] * 8)
+            zeros = nv.vector([dtypes.element(self.dtype)(0.0)] * wide)
             for unit in nv.range(nv.max(keys, 0) * units + me * 128 + nv.warpgroup_thread(), rows * units, threads):
-                tile.store_vector(zeros, (unit // units, unit % units * 8))
+                tile.store_vector(zeros, (unit // units, unit % units * wide))
             nv.fence_proxy_async()
             nv.named_barrier_sync(CLEARED, threads)

@@ -9,6 +9,7 @@ import nvdsl as nv
 from nvdsl.kernels.attention.config import LARGE, Config
 from nvdsl.kernels.attention.load import Loads
 from nvdsl.kernels.attention.scores import Rows, Scores
+from nvdsl.kernels.attention.turned import operand
 
 
 class Sums(NamedTuple):
@@ -38,7 +39,7 @@ class Online:
         s = nv.accumulator(64, self._config.tile_n)
         s += tile_q @ loads.K[sums.ks.stage].T
         acc = sums.acc
-        acc += sums.p @ loads.V[sums.vs.stage]
+        acc += sums.p @ loads.values(sums.vs.stage)
         if turns is not None:
             turns.pass_on(self._me)
         nv.wgmma_wait(1)
@@ -55,9 +56,9 @@ class Online:
         s = self._scores.of(s, rows, key, True)
         m = s.max(axis=1)
         base = nv.where(m == -math.inf, 0.0, m) * factor
-        weights = nv.math.exp2_approx(s * factor - base[:, None])
+        weights = self._weights(s, base)
         acc = nv.accumulator(64, self._config.sizes[1])
-        return Sums(acc, weights.to(loads.dtype), m, weights.sum(axis=1, partial=True), ks.next(), vs)
+        return Sums(acc, self._rounded(weights), m, weights.sum(axis=1, partial=True), ks.next(), vs)
 
     def step(self, sums: Sums, tile_q: Any, rows: Rows, key: Any, masked: bool) -> Sums:
         """A tile of keys, of which the first one is ``key``. ``masked``: some are not to be seen."""
@@ -71,13 +72,13 @@ class Online:
         grown = nv.where(needed, grown, m)
         base = (nv.where(grown == -math.inf, 0.0, grown) if masked or scores.told else grown) * factor
         scaled = nv.math.exp2_approx(m * factor - base)
-        weights = nv.math.exp2_approx(s * factor - base[:, None])
+        weights = self._weights(s, base)
         total = sums.total * scaled + weights.sum(axis=1, partial=True)
         nv.sched_barrier(total)
         self._values(sums)
         if needed:
             acc = acc * scaled[:, None]
-        return Sums(acc, weights.to(loads.dtype), grown, total, sums.ks.next(), sums.vs.next())
+        return Sums(acc, self._rounded(weights), grown, total, sums.ks.next(), sums.vs.next())
 
     def lazy_step(self, sums: Sums, tile_q: Any, rows: Rows, key: Any) -> Sums:
         """A tile of keys that are all seen: the maxima of before are subtracted, unless sums grow large."""
@@ -86,12 +87,12 @@ class Online:
         s, acc = self._products(sums, tile_q)
         s = scores.of(s, rows, key, False)
         base = m * factor  # -infinity gives infinite weights, which are large
-        weights = nv.math.exp2_approx(s * factor - base[:, None])
+        weights = self._weights(s, base)
         part = weights.sum(axis=1, partial=True)
         nv.sched_barrier(part)
         large = nv.named_barrier_any(1 + me, 128, ~(sum(part.of_this_thread()) < LARGE))
         self._values(sums)
-        p, total = weights.to(loads.dtype), sums.total + part
+        p, total = self._rounded(weights), sums.total + part
         if nv.vote_any(large):  # ptxas knows then that a warp's lanes go the same way
             s = nv.accumulator(64, self._config.tile_n)
             s += tile_q @ loads.K[sums.ks.stage].T
@@ -100,11 +101,20 @@ class Online:
             grown = nv.maximum(m, s.max(axis=1))
             base = nv.where(grown == -math.inf, 0.0, grown) * factor
             scaled = nv.math.exp2_approx(m * factor - base)
-            weights = nv.math.exp2_approx(s * factor - base[:, None])
-            p, total = weights.to(loads.dtype), sums.total * scaled + weights.sum(axis=1, partial=True)
+            weights = self._weights(s, base)
+            p, total = self._rounded(weights), sums.total * scaled + weights.sum(axis=1, partial=True)
             acc, m = acc * scaled[:, None], grown
         loads.k_ring.release(sums.ks, nv.lane_id() == 0)
         return Sums(acc, p, m, total, sums.ks.next(), sums.vs.next())
+
+    def _weights(self, s: Any, base: Any) -> Any:
+        """Of scores, from which ``base``, as a logarithm to base 2, is subtracted."""
+        base = base - self._config.lift if self._config.lift else base
+        return nv.math.exp2_approx(s * self._scores.factor - base[:, None])
+
+    def _rounded(self, weights: Any) -> Any:
+        """As an operand."""
+        return weights.to(self._loads.dtype) if self._config.itemsize == 2 else operand(weights, self._loads.dtype)
 
     def _values(self, sums: Sums) -> None:
         """Wait for the next values, which keeps the exponentials before it, and for the product of the last ones."""

@@ -188,3 +188,28 @@ def bias(given: Any, heads: Heads, lengths: Lengths) -> Reshaped | None:
             rule=f"it is of f16, bf16 or f32, and broadcasts to (batch, heads, queries, keys), here {whole}",
         )
     return Reshaped(found, shape, (0,) * (4 - len(spec.shape)) + spec.strides)
+
+
+def head_scale(name: str, given: Any, heads: Heads, lengths: Lengths) -> Reshaped | None:
+    """As (batch, heads of keys), of which axes of one element are for all."""
+    if given is None:
+        return None
+    if isinstance(given, numbers.Real):
+        given = np.full((1, 1), given, np.float32)
+    found = Argument.of(name, given)
+    spec, whole = found.spec, (lengths.batch, heads.kv_heads)
+    shape = (1,) * (2 - len(spec.shape)) + spec.shape
+    fits = len(shape) == 2 and all(n in (1, all_of) for n, all_of in zip(shape, whole, strict=True))
+    if heads.dtype is not nv.e4m3:
+        raise ArgumentError(
+            f"{name} of {heads.dtype.name}", rule="q, k and v of 8 bits have scales", fix="pass scale=, of all scores"
+        )
+    if spec.dtype is not nv.f32 or not fits:
+        raise ArgumentError(
+            f"{name} is of {spec.dtype.name} and has the shape {spec.shape}",
+            rule=f"it is of f32, and broadcasts to (batch, heads of keys), here {whole}",
+            fix="one scale for each head of k and v, and for the heads of q that share it",
+        )
+    if found.host is not None and (found.host < 0).any():
+        raise ArgumentError(f"{name} has entries below 0", rule="scales are 0 or more")
+    return Reshaped(found, shape, (0,) * (2 - len(spec.shape)) + spec.strides)

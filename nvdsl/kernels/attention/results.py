@@ -6,12 +6,14 @@ from collections.abc import Callable
 from typing import Any
 
 import nvdsl as nv
-from nvdsl.kernels.attention.config import Config
+from nvdsl.kernels.attention.config import Config, swizzle
 from nvdsl.kernels.attention.load import Loads
-from nvdsl.kernels.attention.parts import ClusterParts
+from nvdsl.kernels.attention.parts import MET, ClusterParts
 from nvdsl.kernels.attention.scores import LOG2_E, Rows, Scores
 from nvdsl.kernels.attention.sequences import Sequence, Sequences
 from nvdsl.kernels.attention.tiles import Place
+from nvdsl.lang.tile import Tile, TileStack
+from nvdsl.layout.tile import TileLayout
 
 Placed = Callable[[Any], tuple[tuple[Any, ...], Any]]
 """Of a row of a tile: the indices of its result, all but the last, and whether it is one."""
@@ -33,12 +35,14 @@ class Results:
     ) -> None:  # fmt: skip
         self._o, self._parts, self._lse, self._config, self._group = o, parts, lse, config, group
         self._size = config.sizes[1]
-        self.apart = config.sizes[0] != self._size or config.q_registers
+        self.apart = config.sizes[0] != self._size or config.q_registers or config.itemsize == 1
         """Whether results have shared memory of their own, not that of Q."""
+        self._over_keys = config.itemsize == 1 and not config.blocks
+        """Whether results are where the tiles of K were, for want of room."""
         self._tma = None
         if o is not None and config.cluster == 1 and not ways.packed:
             box = (1, 64 // config.pack, 1, config.pack, self._size)
-            self._tma = nv.TMA(o, tile=box, swizzle=config.swizzle(self._size))
+            self._tma = nv.TMA(o, tile=box, swizzle=swizzle(2 * self._size))
 
     def allocate(self, loads: Loads) -> None:
         """Shared memory; in the kernel."""
@@ -46,8 +50,11 @@ class Results:
         rows = 64 * self._config.consumers
         if self._config.cluster > 1:
             self._shared = ClusterParts(self._config, rows, self._size, loads.K)
+        elif self.apart and self._o is not None and self._over_keys:
+            layout = TileLayout.of(rows, self._size, 2, swizzle(2 * self._size))
+            self._staged = TileStack(1, 0, Tile(layout, self._o.dtype, loads.K.first.offset))
         elif self.apart and self._o is not None:
-            self._staged = nv.smem((1, rows, self._size), self._o.dtype, swizzle=self._config.swizzle(self._size))
+            self._staged = nv.smem((1, rows, self._size), self._o.dtype, swizzle=swizzle(2 * self._size))
 
     def store(
         self, acc: Any, m: Any, total: Any, inverse: Any, scores: Scores, place: Place, way: Sequence, first: Any,
@@ -55,7 +62,7 @@ class Results:
     ) -> None:  # fmt: skip
         """Store the rows of consumer ``me``: ``acc * inverse``, of the queries from ``first`` on. ``m``, ``total``:
         what was subtracted from their scores, and sums; ``stage``: of Q in shared memory."""
-        pack, lane = self._config.pack, nv.lane_id()
+        pack, lane, lift = self._config.pack, nv.lane_id(), self._config.lift
 
         def placing(query: Any) -> Placed:
             rows = Rows(place, query, self._group, pack)
@@ -71,7 +78,7 @@ class Results:
         if self._config.cluster > 1:
             assert self._o is not None
             live = nv.min((way.queries - first) * pack, 64 * self._config.consumers)
-            self._shared.put(acc, m * scores.factor, total, me)
+            self._shared.put(acc, m * scores.factor - lift if lift else m * scores.factor, total, me)
             nv.cluster_sync()
             self._shared.add_up(live, placing(first), self._o, self._lse)
             nv.cluster_sync()  # no block ends while others read its memory
@@ -83,6 +90,7 @@ class Results:
             self._store_tile(out, placed, place, first + me * (64 // pack), me, stage)
         if self._lse is not None:
             logs = m * scores.unit + nv.math.log2_approx(total) * (1 / LOG2_E)
+            logs = logs - lift / LOG2_E if lift else logs
             for row, x in logs.elements():
                 (batch, query, kv_head, shared), inside = placed(row)
                 where = place.split, batch, kv_head * self._group + shared, query
@@ -90,7 +98,9 @@ class Results:
 
     def _store_tile(self, out: Any, placed: Placed, place: Place, query: Any, me: Any, stage: Any) -> None:
         tile_o = self._staged[0 if self.apart else stage].rows(me * 64, 64)
-        if self._tma is not None and self.apart:  # the tile of before is being stored, maybe
+        if self._over_keys:
+            nv.named_barrier_sync(MET, 128 * self._config.consumers)  # nobody reads K any more
+        elif self._tma is not None and self.apart:  # the tile of before is being stored, maybe
             nv.bulk_wait_group(0, read=True)
             nv.named_barrier_sync(1 + me, 128)
         out.store(tile_o)  # Q's rows of this warpgroup have been read

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import math
+import operator
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -11,6 +13,7 @@ import nvdsl as nv
 from nvdsl.kernels.attention.tiles import Place, Sight
 
 LOG2_E = math.log2(math.e)
+LEAST = 2.0**-100
 
 ScoreFunction = Callable[..., Any]
 """``score(s, batch, head, query, key, *operands)``: what a score becomes. ``s`` is an f32, ``scale * q k^T``; the
@@ -59,6 +62,34 @@ class Rows:
         end = sight.end(queries)
         self.end = end if most is None else nv.minimum(end, most)
         self.begin = None if sight.left is None else sight.begin(queries)
+
+
+class Scales:
+    """What 8-bit elements are multiplied with: arrays (batch, heads of keys) of f32 for q, k and v, of which axes of
+    one element are for all. None: 1."""
+
+    def __init__(self, q: nv.Array | None, k: nv.Array | None, v: nv.Array | None) -> None:
+        self._q, self._k, self._v = q, k, v
+
+    def of_scores(self, place: Place) -> Any:
+        """Of q k^T. One of 0 stands for the least number, so that what is not seen stays -infinity; one below 0, which
+        would exchange least and greatest, is NaN."""
+        found = _product([_of_head(x, place) for x in (self._q, self._k) if x is not None])
+        if found is None:
+            return None
+        return nv.select(found == 0.0, LEAST, nv.select(found < 0.0, math.nan, found))
+
+    def of_values(self, place: Place) -> Any:
+        """Of v."""
+        return None if self._v is None else _of_head(self._v, place)
+
+
+def _of_head(x: nv.Array, place: Place) -> Any:
+    return x[nv.min(place.batch, x.shape[0] - 1), nv.min(place.kv_head, x.shape[1] - 1)]
+
+
+def _product(factors: list[Any]) -> Any:
+    return functools.reduce(operator.mul, factors) if factors else None
 
 
 class Scores:

@@ -27,4 +27,5 @@ def loops(text: str) -> list[list[str]]:
         jump = re.search(r"BRA.*`\((\.L\w+)\)", text)
         if jump and labels.get(jump[1], end) < end:
             found.append(code[labels[jump[1]] : end + 1])
-    return [loop for loop in found if sum("MUFU.EX2" in x for x in loop) > 8 and any("HGMMA" in x for x in loop)]
+    wgmma = re.compile("[HQ]GMMA")
+    return [loop for loop in found if sum("MUFU.EX2" in x for x in loop) > 8 and any(map(wgmma.search, loop))]

@@ -136,11 +136,12 @@ def test_parts_of_the_keys(splits):
     compare(check_all, expected(q, k, v, window=(20, 0)))
 
 
-def check_sequences(queries, keys, used=None, page=0, count=4, size=64, **options):
+def check_sequences(queries, keys, used=None, page=0, count=4, size=64, dtype=F16, tolerance=None, **options):
     """Packed sequences, each beside `expected`. What lies beyond a sequence's keys is NaN."""
     rng = np.random.default_rng(sum(queries) + page)
     at, start = np.cumsum([0, *queries]), np.cumsum([0, *keys])
-    q, k, v = random(at[-1], count, size), random(start[-1], 2, size, seed=1), random(start[-1], 2, size, seed=2)
+    shapes = (at[-1], count, size), (start[-1], 2, size), (start[-1], 2, size)
+    q, k, v = (random(*shape, seed=i, dtype=dtype) for i, shape in enumerate(shapes))
     used = keys if used is None else used
     own = [[x[a : a + n].copy() for a, n in zip(start[:-1], used, strict=True)] for x in (k, v)]
     lengths = np.array(used, np.int32)
@@ -148,7 +149,7 @@ def check_sequences(queries, keys, used=None, page=0, count=4, size=64, **option
         most = max(-(-max(used) // page), 1)
         table = np.zeros((len(keys), most), np.int32)
         pages = iter(rng.permutation(len(keys) * most + 2))
-        k, v = (np.full((len(keys) * most + 2, page, 2, size), np.nan, F16) for _ in "kv")
+        k, v = (np.full((len(keys) * most + 2, page, 2, size), np.nan, dtype) for _ in "kv")
         for i, n in enumerate(used):
             for p in range(-(-n // page)):
                 table[i, p] = next(pages)
@@ -166,7 +167,7 @@ def check_sequences(queries, keys, used=None, page=0, count=4, size=64, **option
     for i, (a, b) in enumerate(zip(at[:-1], at[1:], strict=True)):
         if b > a:
             wanted = expected(q[None, a:b], own[0][i][None], own[1][i][None], **options)
-            compare((out[None, a:b], lse[None, :, a:b]), wanted)
+            compare((out[None, a:b], lse[None, :, a:b]), wanted, tolerance=tolerance)
 
 
 SEQUENCES = [
