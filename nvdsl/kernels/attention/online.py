@@ -9,7 +9,7 @@ import nvdsl as nv
 from nvdsl.kernels.attention.config import LARGE, Config
 from nvdsl.kernels.attention.load import Loads
 from nvdsl.kernels.attention.scores import Rows, Scores
-from nvdsl.kernels.attention.turned import operand
+from nvdsl.kernels.attention.turned import operand, saturated
 
 
 class Sums(NamedTuple):
@@ -90,9 +90,15 @@ class Online:
         weights = self._weights(s, base)
         part = weights.sum(axis=1, partial=True)
         nv.sched_barrier(part)
-        large = nv.named_barrier_any(1 + me, 128, ~(sum(part.of_this_thread()) < LARGE))
-        self._values(sums)
-        p, total = self._rounded(weights), sums.total + part
+        if self._config.itemsize == 2:
+            large = nv.named_barrier_any(1 + me, 128, ~(sum(part.of_this_thread()) < LARGE))
+            self._values(sums)
+            p = self._rounded(weights)
+        else:  # their registers are those of the product that is waited for
+            self._values(sums)
+            p = self._rounded(weights)
+            large = nv.named_barrier_any(1 + me, 128, saturated(p))
+        total = sums.total + part
         if nv.vote_any(large):  # ptxas knows then that a warp's lanes go the same way
             s = nv.accumulator(64, self._config.tile_n)
             s += tile_q @ loads.K[sums.ks.stage].T

@@ -14,6 +14,8 @@ stay where they are:
 
 from __future__ import annotations
 
+import functools
+import operator
 from typing import Any
 
 import numpy as np
@@ -110,6 +112,12 @@ def operand(weights: Any, dtype: nv.DType) -> Fragment:
         pairs = [elements[at : at + 2] for at in range(first, first + 16, 2)]  # (block of 8 keys, row)
         steps.append([_packed(pairs[i] + pairs[i + 2], dtype) for i in (0, 1, 4, 5)])
     return Fragment(weights.m, weights.n, dtype, [steps])
+
+
+def saturated(weights: Fragment) -> Any:
+    """Whether one of this thread's weights, as e4m3, is the greatest number, 0x7e, or NaN, 0x7f."""
+    words = [word for (steps,) in [weights.registers] for step in steps for word in step]
+    return functools.reduce(operator.or_, [word + 0x02020202 for word in words]) & 0x80808080 - (1 << 32) != 0
 
 
 def _packed(elements: list[Any], dtype: nv.DType) -> Any:
