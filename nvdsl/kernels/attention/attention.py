@@ -96,7 +96,8 @@ def attention(
     if found is not None:
         return found
     decorated.no_call("attention")
-    heads = Heads.of(q, k, v, cu_seqlens_q is not None, cu_seqlens_k is not None, page_table is not None)
+    packed = cu_seqlens_q is not None, cu_seqlens_k is not None
+    heads = Heads.of(q, k, v, *packed, page_table is not None, types=(nv.f16, nv.bf16, nv.e4m3))
     lengths = Lengths.of(heads, cu_seqlens_q, cu_seqlens_k, seqused_k, page_table)
     page = heads.k.shape[1] if page_table is not None else 0
     most = page * lengths.table.spec.shape[1] if lengths.table is not None else heads.k.shape[1]

@@ -69,9 +69,17 @@ class Config:
     @property
     def room_for_sums(self) -> bool:
         """Whether a block's sums, in f32, fit where its tiles of keys and values are."""
+        return self._room_for(4)
+
+    @property
+    def over_keys(self) -> bool:
+        """Whether results are put where the tiles of keys and values were, and need no shared memory of their own."""
+        return self.itemsize == 1 and not self.blocks and self._room_for(2)
+
+    def _room_for(self, itemsize: int) -> bool:
         size, value_size = self.sizes
         row = self.itemsize * (self.k_stages * size + self.stages * value_size)
-        return 4 * 64 * self.consumers * value_size <= self.tile_n * row
+        return itemsize * 64 * self.consumers * value_size <= self.tile_n * row
 
     @property
     def registers(self) -> tuple[int, int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import nvdsl as nv
@@ -79,8 +80,11 @@ class Heads(NamedTuple):
     v: Operand
 
     @staticmethod
-    def of(q: Any, k: Any, v: Any, q_packed: bool = False, k_packed: bool = False, paged: bool = False) -> Heads:
-        """Raises ArgumentError for arrays that don't fit together."""
+    def of(
+        q: Any, k: Any, v: Any, q_packed: bool = False, k_packed: bool = False, paged: bool = False,
+        types: Sequence[nv.DType] = (nv.f16, nv.bf16),
+    ) -> Heads:  # fmt: skip
+        """Raises ArgumentError for arrays that don't fit together, or are of none of these types."""
         given = [Argument.of(name, x) for name, x in (("q", q), ("k", k), ("v", v))]
         shown = "q {}, k {}, v {}".format(*(x.spec.shape for x in given))
         for x, packed, axes in zip(
@@ -97,7 +101,7 @@ class Heads(NamedTuple):
                     fix=f"without {starts} it has an axis of batches" if packed else "",
                 )
         heads = Heads(*map(Operand, given))
-        heads._check_types()
+        heads._check_types(types)
         heads._check_shapes(shown, q_packed or k_packed or paged)
         return heads
 
@@ -130,10 +134,11 @@ class Heads(NamedTuple):
     def value_size(self) -> int:
         return self.v.shape[3]
 
-    def _check_types(self) -> None:
-        if self.dtype not in (nv.f16, nv.bf16, nv.e4m3):
+    def _check_types(self, types: Sequence[nv.DType]) -> None:
+        if self.dtype not in types:
+            names = " or ".join(dtype.name for dtype in types)
             raise ArgumentError(
-                f"q is of {self.dtype.name}", rule="q, k and v are of f16 or bf16, or of e4m3", fix="convert them first"
+                f"q is of {self.dtype.name}", rule=f"q, k and v are of {names}", fix="convert them first"
             )
         for x in (self.k, self.v):
             if x.dtype is not self.dtype:

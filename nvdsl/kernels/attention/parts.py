@@ -25,6 +25,7 @@ class ClusterParts:
     """
 
     def __init__(self, config: Config, rows: int, width: int, K: Any) -> None:
+        nv.require(config.room_for_sums, f"parts in clusters with {config}", rule="sums fit where tiles of keys were")
         self._blocks, self._threads, self._units = config.cluster, 128 * config.consumers, width // UNIT
         self._sums = Tile(TileLayout.of(rows, width, 4, 0), nv.f32, K.first.offset)
         self._logs = nv.smem((rows, 2), nv.f32)

@@ -37,8 +37,6 @@ class Results:
         self._size = config.sizes[1]
         self.apart = config.sizes[0] != self._size or config.q_registers or config.itemsize == 1
         """Whether results have shared memory of their own, not that of Q."""
-        self._over_keys = config.itemsize == 1 and not config.blocks
-        """Whether results are where the tiles of K were, for want of room."""
         self._tma = None
         if o is not None and config.cluster == 1 and not ways.packed:
             box = (1, 64 // config.pack, 1, config.pack, self._size)
@@ -50,7 +48,7 @@ class Results:
         rows = 64 * self._config.consumers
         if self._config.cluster > 1:
             self._shared = ClusterParts(self._config, rows, self._size, loads.K)
-        elif self.apart and self._o is not None and self._over_keys:
+        elif self.apart and self._o is not None and self._config.over_keys:
             layout = TileLayout.of(rows, self._size, 2, swizzle(2 * self._size))
             self._staged = TileStack(1, 0, Tile(layout, self._o.dtype, loads.K.first.offset))
         elif self.apart and self._o is not None:
@@ -98,9 +96,9 @@ class Results:
 
     def _store_tile(self, out: Any, placed: Placed, place: Place, query: Any, me: Any, stage: Any) -> None:
         tile_o = self._staged[0 if self.apart else stage].rows(me * 64, 64)
-        if self._over_keys:
+        if self._config.over_keys:
             nv.named_barrier_sync(MET, 128 * self._config.consumers)  # nobody reads K any more
-        elif self._tma is not None and self.apart:  # the tile of before is being stored, maybe
+        elif self._tma is not None and self.apart and self._config.blocks:  # the tile of before is being stored, maybe
             nv.bulk_wait_group(0, read=True)
             nv.named_barrier_sync(1 + me, 128)
         out.store(tile_o)  # Q's rows of this warpgroup have been read

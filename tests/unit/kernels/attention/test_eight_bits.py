@@ -45,14 +45,14 @@ def error(found, wanted):
     ("shape", "options"),
     sample(
         [
+            ({"queries": 20, "keys": 300}, {"causal": True}),
             ({"queries": 150, "keys": 200, "size": 128, "value_size": 128}, {"causal": True}),
-            ({"queries": 70, "keys": 300}, {}),
             ({"batch": 2, "queries": 1, "keys": 400, "heads": 8, "size": 128, "value_size": 64}, {}),
             ({"queries": 100, "keys": 150, "size": 96, "value_size": 192}, {}),
             ({"queries": 130, "keys": 230, "size": 256, "value_size": 256}, {"causal": True}),
             ({"queries": 64, "keys": 64, "size": 80, "value_size": 16}, {}),
         ],
-        2,
+        1,
     ),
 )
 def test_no_worse_than_rounded_weights(shape, options):
@@ -65,7 +65,7 @@ def test_no_worse_than_rounded_weights(shape, options):
 
 
 def test_a_scale_for_each_head():
-    q, k, v = heads(2, 5, 70, 4, 2)
+    q, k, v = heads(2, 2, 20, 4, 2)
     scales = [np.array(x, np.float32) for x in ([[0.5, 2.0], [1.0, 0.0]], [0.25, 4.0], [[3.0], [0.125]])]
     out = np.empty(q.shape, np.float16)
     names = ("q_scale", "k_scale", "v_scale")
@@ -73,12 +73,12 @@ def test_a_scale_for_each_head():
     of_q, of_k, of_v = (np.broadcast_to(x, (2, 2))[:, None, :, None] for x in scales)
     whole = (x.astype(np.float32) * s for x, s in zip((q, k, v), (of_q.repeat(2, 2), of_k, of_v), strict=True))
     compare((out, np.zeros(1)), (expected(*whole)[0], np.zeros(1)), tolerance=0.04)
-    found = attention(q, k, v, q_scale=0.5, v_scale=2.0)
-    halves = expected(q.astype(np.float32) / 2, k, v.astype(np.float32) * 2)[0]
-    assert error(found, halves) < 0.04
+    attention(q, k, v, out, return_lse=True, q_scale=0.5, k_scale=1, v_scale=2.0)
+    assert error(out, expected(q.astype(np.float32) / 2, k, v.astype(np.float32) * 2)[0]) < 0.04
 
 
-@pytest.mark.parametrize("what", sample(["softcap", "bias", "alibi", "window", "splits", "clusters"], 1))
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("what", ["softcap", "bias", "alibi", "window", "splits", "clusters"])
 def test_options(what):
     q, k, v = heads(2, 40, 90, 4, 2)
     batch, head, i, j = np.indices((2, 4, 40, 90))
@@ -94,7 +94,7 @@ def test_options(what):
 
 
 SEQUENCES = [
-    ([5, 140, 13], [70, 90, 20], {"used": [3, 90, 0], "causal": True}),
+    ([5, 20], [70, 200], {"used": [3, 180], "causal": True}),
     ([5, 0, 130, 1], [70, 20, 200, 0], {"causal": True, "size": 128}),
     ([5, 140, 13], [70, 90, 20], {"page": 16, "causal": True}),
     ([1, 3], [70, 300], {"page": 64, "count": 8, "splits": 3}),
