@@ -26,10 +26,12 @@ from nvdsl.lang.collectives.words import join, split
 from nvdsl.ops import memory
 
 THREADS = 256
-ACCESS, AHEAD = 16, 4
-"""Bytes that a thread loads at once, and how many times before it multiplies."""
-BLOCKS = 4
-"""Of an SM: so many keep memory busy."""
+ACCESS = 16
+"""Bytes that a thread loads at once."""
+AHEAD, AT_END = 8, 4
+"""Loads of the matrix before a thread multiplies; and where fewer are left. Of single elements twice as many."""
+BLOCKS, RESIDENT = 8, 2
+"""Blocks of an SM into which rows are divided, which even out, and those that run at the same time."""
 LINE = 4
 """Threads along M, at least: 64 contiguous bytes."""
 WORTH = 1 << 17
@@ -55,7 +57,7 @@ def rows(
     dtype, unit = sums_of(acc_dtype), wide(a)
     chunks = k // unit
     wanted = nv.cdiv(sms * BLOCKS * THREADS, nv.max(batches * m, 1))
-    bits = exponent(nv.min(wanted, nv.cdiv(chunks, AHEAD)), THREADS)
+    bits = exponent(nv.min(wanted, nv.cdiv(chunks, AT_END)), THREADS)
     parts = nv.max(nv.min(nv.min(wanted, chunks) // THREADS, THREADS), 1) if split else 1
     each = nv.cdiv(chunks, parts)
     grid = Grid(batches, nv.cdiv(m, THREADS >> bits), parts)
@@ -67,14 +69,15 @@ def rows(
         lane, lanes = nv.thread_id.x & ((1 << bits) - 1), 1 << bits
         row = block * (THREADS >> bits) + (nv.thread_id.x >> bits)
         of_a, of_b, at = batch_of(a, batch), batch_of(b, batch), nv.min(row, m - 1)
-        end = nv.min((part + 1) * each, chunks)
-        total = dtype(0)
-        for first in nv.range(part * each + lane, end, lanes * AHEAD, unroll=False):
-            steps = [first + i * lanes for i in range(AHEAD)]
-            inside = [nv.min(step, end - 1) * unit for step in steps]
-            loaded = [(load(a, (of_a, at, x), unit), load(b, (of_b, 0, x), unit)) for x in inside]
-            for step, (x, y) in zip(steps, loaded, strict=True):
-                total += nv.select(step < end, (x.to(dtype) * y.to(dtype)).sum(), dtype(0))
+
+        def plus(total: Any, steps: list[Any], exist: list[Any]) -> Any:
+            loaded = [(load(a, (of_a, at, x * unit), unit), load(b, (of_b, 0, x * unit), unit)) for x in steps]
+            for (x, y), here in zip(loaded, exist, strict=True):
+                total += only(here, (x.to(dtype) * y.to(dtype)).sum(), dtype)
+            return total
+
+        begin, end = part * each, nv.min((part + 1) * each, chunks)
+        total = summed(plus, dtype(0), begin, end, lane, bits, unit)
         if unit > 1:
             for x in nv.range(chunks * unit + lane, nv.select(part == 0, k, 0), lanes, unroll=False):
                 total += dtype(a[of_a, at, x]) * dtype(b[of_b, 0, x])
@@ -103,10 +106,12 @@ def columns(
     dtype, unit = sums_of(acc_dtype), wide(a)
     nv.require_multiples(M=(m, unit))
     chunks = m // unit
-    bits = exponent(nv.max(nv.cdiv(batches * chunks, sms * BLOCKS), LINE), THREADS // max(unit, 8))
+    few = nv.cdiv(batches * chunks, sms * RESIDENT)  # for as many blocks as run at once, or fewer
+    bits = exponent(2 * nv.max(few, LINE) - 1, THREADS // max(unit, 8))
+    groups = THREADS.bit_length() - 1 - bits
     blocks = nv.cdiv(chunks, 1 << bits)
-    most = nv.cdiv(sms * BLOCKS, nv.max(batches * blocks, 1))
-    parts = nv.max(nv.min(nv.min(most, k // (AHEAD * (THREADS >> bits))), THREADS), 1) if split else 1
+    most = nv.cdiv(sms * RESIDENT, nv.max(batches * blocks, 1))
+    parts = nv.max(nv.min(nv.min(most, k // (AHEAD << groups)), THREADS), 1) if split else 1
     each = nv.cdiv(k, parts)
     grid = Grid(batches, blocks, parts)
     partial = Partial(grid, THREADS, dtype) if split else None
@@ -118,20 +123,21 @@ def columns(
         lane, other = thread & (lanes - 1), thread >> bits
         of_a, of_b = batch_of(a, batch), batch_of(b, batch)
         row = nv.min(block * lanes + lane, chunks - 1) * unit
-        end = nv.min((part + 1) * each, k)
-        totals = nv.vector([dtype(0)] * unit)
-        for first in nv.range(part * each + other, end, (THREADS >> bits) * AHEAD, unroll=False):
-            steps = [first + (THREADS >> bits) * i for i in range(AHEAD)]
-            inside = [nv.min(step, end - 1) for step in steps]
-            loaded = [(load(a, (of_a, x, row), unit), b[of_b, 0, x]) for x in inside]
-            for step, (x, y) in zip(steps, loaded, strict=True):
-                totals = totals + nv.where(step < end, x.to(dtype) * dtype(y), dtype(0))
+
+        def plus(totals: Any, steps: list[Any], exist: list[Any]) -> Any:
+            loaded = [(load(a, (of_a, x, row), unit), b[of_b, 0, x]) for x in steps]
+            for (x, y), here in zip(loaded, exist, strict=True):
+                totals = totals + only(here, x.to(dtype) * dtype(y), dtype)
+            return totals
+
+        begin, end = part * each, nv.min((part + 1) * each, k)
+        totals = summed(plus, nv.vector([dtype(0)] * unit), begin, end, other, groups, unit)
         shared = nv.smem((THREADS, unit), dtype)
         for i in range(unit):
             shared[thread, i] = totals[i]
         nv.sync_threads()
         total = dtype(0)
-        for group in nv.range(THREADS >> bits, unroll=False):
+        for group in nv.range(1 << groups, unroll=False):
             total += shared[group * lanes + (thread // unit & (lanes - 1)), thread % unit]
         if partial is not None:
             total = partial.sum_of_each(total)
@@ -140,6 +146,24 @@ def columns(
             store(total, out, (batch, row), acc_dtype, epilogue_op, operands)
 
     kernel()
+
+
+def summed(plus: Any, total: Any, begin: Any, end: Any, mine: Any, bits: Any, unit: int) -> Any:
+    """``total`` plus what the places ``begin + mine``, and every ``1 << bits``-th one after it before ``end`` have.
+    ``plus``: of (total, places, whether each exists)."""
+    ahead = AHEAD if unit > 1 else 2 * AHEAD
+    rounds = (end - begin) >> (bits + ahead.bit_length() - 1)
+    full = begin + (rounds << (bits + ahead.bit_length() - 1))
+    for first in nv.range(begin + mine, full, ahead << bits, unroll=False):
+        total = plus(total, [first + (i << bits) for i in range(ahead)], [True] * ahead)
+    for first in nv.range(full + mine, end, AT_END << bits, unroll=False):
+        places = [first + (i << bits) for i in range(AT_END)]
+        total = plus(total, [nv.min(place, end - 1) for place in places], [place < end for place in places])
+    return total
+
+
+def only(here: Any, value: Any, dtype: nv.DType) -> Any:
+    return value if here is True else nv.where(here, value, dtype(0))
 
 
 def sums_of(acc_dtype: nv.DType) -> nv.DType:
@@ -282,6 +306,8 @@ class Partial:
 def divides_k(problem: GemmProblem, sms: int, by_rows: bool) -> bool:
     """Whether so few blocks would have a part of the result that K is divided among more."""
     m, _, k = problem.sizes
-    size = problem.a.dtype.bytes
-    blocks = problem.batches * m if by_rows else nv.cdiv(problem.batches * m * size, LINE * ACCESS)
-    return 2 * blocks < sms * BLOCKS and k * size * (1 if by_rows else LINE * ACCESS // size) > WORTH
+    rows, size = problem.batches * m, problem.a.dtype.bytes
+    if by_rows:
+        return rows < RESIDENT * sms and k * size > WORTH
+    line = LINE * ACCESS
+    return rows * size < line * sms and k * line > WORTH
