@@ -30,7 +30,8 @@ class Config:
     or "pingpong" (two consumers, each on a tile of its own, one multiplying while the other stores), or "streamk"
     (ping-pong, with tiles cut along K so that all blocks end at the same time), or "splitk" (cooperative, with
     ``split`` blocks for each tile, each with a part of K: for few tiles).
-    ``parts``: clusters of split-K that share a tile, at most: where K is long.
+    ``parts``: where K is long, blocks or clusters that share a tile, at most: with "cooperative" each leaves its sums in
+    memory for another kernel, with "splitk" for the last one of them.
     ``along``: the axis of the tile, "m" or "n", along which consumers divide it where they share it.
     ``swap_ab``: the result is computed as its transpose, ``b.T @ a.T``: ``tile_m`` and ``cluster_m`` count along its
     columns then.
@@ -127,7 +128,7 @@ class Config:
     def sums_in_ring(self) -> bool:
         """Whether these are given when no slot of the ring is used any more, in its memory. That takes a barrier of the
         cluster after the main loop, which is worth it where K is long."""
-        return self.parts > 1
+        return self.schedule == "splitk" and self.parts > 1
 
     def accumulator_registers(self, acc_dtype: nv.DType) -> int:
         """Registers of a consumer's thread that hold sums."""
@@ -149,12 +150,13 @@ class Config:
             (self.cluster == 1 or self.schedule in SCHEDULES[:2], f"{self.schedule} works without clusters of tiles"),
             (self.split in SPLITS.get(self.schedule, (1,)), f"{self.schedule} with split {self.split}"),
             (
-                self.parts == 1 or self.schedule == "splitk" and 1 <= self.parts <= 128,
-                f"{self.schedule} with parts {self.parts}: 1, with splitk to 128",
+                self.parts == 1 or self.schedule in ("cooperative", "splitk") and 1 <= self.parts <= 128,
+                f"{self.schedule} with parts {self.parts}: 1, with cooperative and splitk to 128",
             ),
             (self.along in ("m", "n"), f"along is 'm' or 'n', not {self.along!r}"),
             (self.along == "m" or self.schedule == "cooperative", f"{self.schedule} divides tiles along m"),
             (not self.swap_ab or self.schedule in SCHEDULES[:2], f"{self.schedule} with swapped operands"),
+            (not self.swap_ab or self.parts == 1, f"parts {self.parts} with swapped operands"),
             (not self.swap_ab or out_dtype.bits > 8, f"a result of {out_dtype.name} with swapped operands"),
             (
                 self.cols % (unit * self.split) == 0,

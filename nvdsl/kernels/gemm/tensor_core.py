@@ -8,7 +8,7 @@ from typing import Any
 import nvdsl as nv
 from nvdsl.kernels.blocks.direct_epilogue import cut
 from nvdsl.kernels.blocks.epilogue_visitor import EpilogueOp
-from nvdsl.kernels.gemm import cooperative, pingpong, splitk, streamk
+from nvdsl.kernels.gemm import cooperative, pingpong, splitk, splitk_memory, streamk
 from nvdsl.kernels.gemm.config import Config
 from nvdsl.kernels.gemm.launch import resident_blocks, resident_splits
 
@@ -40,4 +40,5 @@ def matmul(
         splitk.matmul.__wrapped__(a, b, out, *operands, clusters=clusters, **options)
     else:
         by_schedule = cooperative.matmul if config.schedule == "cooperative" else pingpong.matmul
+        by_schedule = splitk_memory.matmul if config.parts > 1 else by_schedule
         by_schedule.__wrapped__(a, b, out, *operands, blocks=resident_blocks(config, sms), **options)

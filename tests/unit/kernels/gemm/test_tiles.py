@@ -6,7 +6,9 @@ import pytest
 import nvdsl as nv
 from nvdsl import sim
 from nvdsl.kernels import Config
-from nvdsl.kernels.gemm import splitk, tensor_core
+from nvdsl.kernels.blocks.elementwise import Elementwise
+from nvdsl.kernels.blocks.linear_combination import LinearCombination
+from nvdsl.kernels.gemm import splitk, splitk_memory, tensor_core
 from nvdsl.kernels.gemm.splitk_parts import parts
 from tests.exhaustive import sample
 
@@ -62,6 +64,30 @@ def test_many_clusters_share_a_tile(config, k, options, monkeypatch):
     got = np.full((72, 72), np.nan, np.float32)
     splitk.matmul(a, b, got, config=config, clusters=8, least=1, target="sim")
     np.testing.assert_array_equal(got, a.astype(np.float32) @ b.astype(np.float32))
+
+
+IN_MEMORY = [
+    Config(64, 64, stages=2, consumers=1, store_buffers=1, parts=5),
+    Config(128, 64, stages=2, parts=3, cluster_m=2),
+    Config(64, 32, stages=2, consumers=1, parts=2, cluster_n=2),
+]
+
+
+@pytest.mark.parametrize(
+    ("config", "k", "layout"),
+    sample([(c, k, layout) for c in IN_MEMORY for k in (8, 392, 904) for layout in ("nt", "tn")], 2),
+)
+@pytest.mark.parametrize("options", sample(LEVELS, 1), ids=lambda x: x.level)
+def test_sums_of_parts_in_memory(config, k, layout, options, monkeypatch):
+    monkeypatch.setattr(sim.Options, "from_environment", lambda: options)
+    rng = np.random.default_rng(k)
+    a, b = (rng.integers(-3, 4, shape).astype(np.float16) for shape in ((72, k), (k, 72)))
+    bias, got = rng.integers(-3, 4, 72).astype(np.float16), np.full((72, 72), np.nan, np.float32)
+    at = [np.ascontiguousarray(x.T) if letter == "t" else x for x, letter in zip((a, b), layout, strict=True)]
+    majors = {"a_major": "k" if layout[0] == "n" else "mn", "b_major": "mn" if layout[1] == "n" else "k"}
+    how = {"config": config, "blocks": 16, "least": 1, "epilogue_op": Elementwise(LinearCombination(bias=True))}
+    splitk_memory.matmul(*at, got, bias[None], **how, **majors, target="sim")
+    np.testing.assert_array_equal(got, a.astype(np.float32) @ b.astype(np.float32) + bias)
 
 
 @pytest.mark.parametrize(
