@@ -224,6 +224,31 @@ def test_schedules_at_edges_of_all_kinds():
         check(x[:2, :77], y[:2], config=config)
 
 
+@in_child(timeout=240)
+def test_parts_of_a_long_k():
+    """By clusters that hand sums over, and in memory: one tile or many, no tile whole, and again and again."""
+    import torch
+
+    from nvdsl.kernels import Config
+
+    configs = [
+        Config(64, 64, stages=6, schedule="splitk", split=8, consumers=1, parts=32),
+        Config(128, 256, stages=3, schedule="splitk", split=4, parts=32, store_buffers=1),
+        Config(128, 128, stages=4, parts=64), Config(256, 128, stages=4, parts=64, cluster_n=2),
+    ]  # fmt: skip
+    sizes = (1, 8, 64), (129, 264, 20000), (512, 512, 65536), (72, 301, 9001)
+    for config, (m, n, k) in itertools.product(configs, sizes):
+        a, b = made((m, k), "bfloat16", m), made((n, k), "bfloat16", n)
+        bias = made((n,), "bfloat16", 5)
+        expected = torch.matmul(a.double(), b.mT.double()) + bias.double()
+        found = [nv.matmul(a, b.mT, bias=bias, config=config) for _ in range(5)]
+        close(found[0], expected, k)
+        assert all(torch.equal(found[0], other) for other in found[1:]), "other bits in another call"
+    x, y = made((3, 100, 4096), "float16", 7), made((3, 4096, 72), "float16", 8)
+    for config in configs:
+        check(x, y, config=config)
+
+
 @in_child(timeout=120)
 def test_operands_that_are_copied_on_a_stream_of_the_callers():
     """The copies' memory is the call's own: no other stream gets it before the product has read it."""

@@ -40,5 +40,5 @@ def matmul(
         splitk.matmul.__wrapped__(a, b, out, *operands, clusters=clusters, **options)
     else:
         by_schedule = cooperative.matmul if config.schedule == "cooperative" else pingpong.matmul
-        by_schedule = splitk_memory.matmul if config.parts > 1 else by_schedule
+        by_schedule = splitk_memory.matmul if config.parts > 1 and out.ndim == 2 else by_schedule
         by_schedule.__wrapped__(a, b, out, *operands, blocks=resident_blocks(config, sms), **options)

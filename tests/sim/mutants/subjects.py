@@ -30,6 +30,7 @@ from nvdsl.kernels.gemm import (
     pingpong,
     quantized,
     splitk,
+    splitk_memory,
     streamk,
 )
 from nvdsl.kernels.gemm.config import Config
@@ -331,6 +332,9 @@ SUBJECTS: dict[str, Callable[[], Case]] = {
     "split-K, clusters": lambda: gemm_case(
         splitk.matmul, 64, 64, 1280, clusters=2, least=1,
         config=Config(64, 64, schedule="splitk", split=2, parts=2, stages=2, consumers=1, store_buffers=1),
+    ),
+    "split-K, memory": lambda: gemm_case(
+        splitk_memory.matmul, 64, 64, 640, config=Config(64, 64, parts=2, stages=2, consumers=1), blocks=2, least=1
     ),
     "cooperative, swapped": lambda: _matmul(
         cooperative, 64, 128, 320, 1, np.float16, swap_ab=True, **_TILE

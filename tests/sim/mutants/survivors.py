@@ -120,7 +120,7 @@ ENTRIES = (
           "no bug here: before the block meets each slot is filled once: the ring doesn't wrap"),
     Entry("split-K.*", "barrier deleted", "without nvvm.cluster.wait",
           "no bug here: the producer has nothing left to do, and its block stays for the consumers, who wait"),
-    Entry("cooperative, direct", "named barrier", "another number in nvvm.barrier",
+    Entry("cooperative, direct|split-K, memory", "named barrier", "another number in nvvm.barrier",
           "no bug here: one warpgroup is alone with its barriers, and any number does"),
     Entry("cooperative, ragged", "barrier deleted", "without nvvm.barrier",
           "reported at the first product, which reads the zeros that the barrier is for"),
