@@ -30,8 +30,8 @@ class Config:
     or "pingpong" (two consumers, each on a tile of its own, one multiplying while the other stores), or "streamk"
     (ping-pong, with tiles cut along K so that all blocks end at the same time), or "splitk" (cooperative, with
     ``split`` blocks for each tile, each with a part of K: for few tiles).
-    ``parts``: where K is long, blocks or clusters that share a tile, at most: with "cooperative" each leaves its sums in
-    memory for another kernel, with "splitk" for the last one of them.
+    ``parts``: where K is long, blocks or clusters that share a tile, at most. With "cooperative" each leaves its sums
+    in memory for another kernel, with "splitk" for the last one of them.
     ``along``: the axis of the tile, "m" or "n", along which consumers divide it where they share it.
     ``swap_ab``: the result is computed as its transpose, ``b.T @ a.T``: ``tile_m`` and ``cluster_m`` count along its
     columns then.
