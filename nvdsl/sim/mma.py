@@ -94,7 +94,7 @@ def _f64(a: Any, b: Any, c: Any, exact: bool) -> Any:
         if not exact:
             return a @ b + c
         for i in range(a.shape[1]):
-            c = numbers.fma(*np.broadcast_arrays(a[:, i, None], b[None, i], c))
+            c = numbers.fma(a[:, i, None], b[None, i], c)
         return c
 
 

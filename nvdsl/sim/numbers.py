@@ -26,6 +26,7 @@ _FLOAT8 = {dtypes.e4m3: np.float32(448), dtypes.e5m2: np.float32(57344)}  # the 
 _WIDE = {kind.numpy: np.arange(256, dtype=np.uint8).view(kind.numpy).astype(np.float32) for kind in _FLOAT8}
 _PTX_NAMES = {f"s{bits}": dtypes.by_name(f"i{bits}") for bits in (8, 16, 32, 64)}
 _NAN_BITS = {2: 0x7FFF, 4: 0x7FFFFFFF}
+_BELOW_A_TIE = (1 << 28) - 1  # bits of an f64 that are 0 half way between two numbers of f32, or of a shorter type
 _TF32_LOW = np.uint32(0x1FFF)  # the 13 bits of an f32 that tf32 lacks
 
 
@@ -137,18 +138,20 @@ def _to_odd_f32(x: np.ndarray) -> np.ndarray:
 
 
 def fma(x: np.ndarray, y: np.ndarray, z: np.ndarray) -> np.ndarray:
-    """``x * y + z`` rounded once, of one float type and one shape."""
+    """``x * y + z`` rounded once, of one float type; arrays, which are broadcast."""
     with np.errstate(over="ignore", invalid="ignore", under="ignore"):
         if z.dtype == np.float64:
-            return _fma_f64(x, y, z)
+            return _fma_f64(*np.broadcast_arrays(x, y, z))
         a, b = x.astype(np.float64) * y.astype(np.float64), z.astype(np.float64)  # the product is exact
         total = a + b
-        back = total - a
-        lost = (a - (total - back)) + (b - back)
-        bits = np.atleast_1d(total).view(np.int64).reshape(total.shape)
-        inexact = np.isfinite(total) & (lost != 0) & (bits & 1 == 0)
-        odd = bits + np.where((lost > 0) == (total > 0), 1, -1)  # rounded to odd, so that rounding again does no harm
-        return convert(np.where(inexact, odd, bits).view(np.float64), dtypes.from_numpy(z.dtype))
+        bits = total.view(np.int64)
+        if not (bits & _BELOW_A_TIE).all():  # else none is half way between two numbers of the type: round it again
+            back = total - a
+            lost = (a - (total - back)) + (b - back)
+            inexact = np.isfinite(total) & (lost != 0) & (bits & 1 == 0)
+            odd = bits + np.where((lost > 0) == (total > 0), 1, -1)  # rounded to odd: rounding again does no harm
+            total = np.where(inexact, odd, bits).view(np.float64)
+        return convert(total, dtypes.from_numpy(z.dtype))
 
 
 def _fma_f64(x: np.ndarray, y: np.ndarray, z: np.ndarray) -> np.ndarray:

@@ -33,13 +33,16 @@ class Program:
     _decoded: dict[str, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def run(self, options: sim.Options | None = None) -> None:
-        options = options or sim.Options()
+        self.decoded(options or sim.Options())(self.values, self.specs)
+
+    def decoded(self, options: sim.Options) -> Any:
+        """What simulates it: raises SimError for an op that has no semantics."""
         executable = self._decoded.get(options.level)
         if executable is None:
             executable = sim.executable(self.module, self.name, written=self.written, options=options)
             self._decoded[options.level] = executable
         executable.simulates.options = options
-        executable(self.values, self.specs)
+        return executable
 
 
 def traced(function: Any, *args: Any, **constants: Any) -> Program:

@@ -99,7 +99,7 @@ def test_examples_are_decoded_and_run(name):
     program = traced(arena, *arguments(), name=name, blocks=1)
     for level in options.LEVELS:
         chosen = sim.Options(level=level)
-        sim.executable(program.module, program.name, options=chosen)  # an op without semantics raises
+        program.decoded(chosen)  # an op without semantics raises
         if EXAMPLES[name].runs:
             program.run(chosen)
 

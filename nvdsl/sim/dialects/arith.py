@@ -156,7 +156,7 @@ def _number(kind: str) -> Binary:
     """minnumf and maxnumf, with the hardware's NaN."""
 
     def apply(x: Any, y: Any) -> Any:
-        r = numbers.reduction(kind, *np.broadcast_arrays(np.asarray(x), np.asarray(y)))
+        r = numbers.reduction(kind, np.asarray(x), np.asarray(y))
         return r if r.ndim else r[()]
 
     return apply
@@ -180,7 +180,7 @@ def _cmpf(d: Decoder, op: Any) -> Any:
 
 def fma(x: Any, y: Any, z: Any) -> Any:
     """x * y + z, rounded once."""
-    r = numbers.fma(*np.broadcast_arrays(*map(np.asarray, (x, y, z))))
+    r = numbers.fma(*map(np.asarray, (x, y, z)))
     return r if r.ndim else r[()]
 
 
