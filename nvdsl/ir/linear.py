@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from math import gcd
 from typing import Any
 
-from nvdsl.ir.walk import constant, defining
+from nvdsl.ir.walk import constant, defining, identity
 from nvdsl.mlir import ir
 from nvdsl.values import extents
 
@@ -95,6 +95,6 @@ def _name(value: Any, depth: int) -> Any:
     """The same for two values that the same pure ops compute of the same values: each use of an id is an op."""
     op = defining(value)
     if op is None or not depth or not op.name.startswith(_PURE):
-        return ir.Value.__hash__(value)
+        return identity(value)
     attributes = *(f"{name}={op.attributes[name]}" for name in op.attributes),
     return op.name, attributes, *(_name(x, depth - 1) for x in op.operands)

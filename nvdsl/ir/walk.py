@@ -67,6 +67,11 @@ def defining(value: Any) -> Any | None:
     return None if isinstance(owner, ir.Block) else owner.operation
 
 
+def identity(value: Any) -> int:
+    """A key for a value. (Traced values overload ``==``, so that they can't be keys themselves.)"""
+    return ir.Value.__hash__(value)
+
+
 def yielded(region: Any) -> list[Any]:
     """What the terminator of ``region`` hands on; [] for an `else` that isn't there."""
     if not len(region.blocks):

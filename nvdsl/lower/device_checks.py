@@ -12,7 +12,7 @@ from typing import Any
 from nvdsl.ir import views
 from nvdsl.ir.location import where
 from nvdsl.ir.operands import has, integer, mbarriers, named, optional, string
-from nvdsl.ir.walk import constant, defining, find, walk
+from nvdsl.ir.walk import constant, defining, find, identity, walk
 from nvdsl.lower import debug_ptx, device_log
 from nvdsl.lower.device_log import Site
 from nvdsl.lower.kernels import Kernel
@@ -112,7 +112,7 @@ def _check_mbarrier(op: Any, names: dict[Any, str], kernel: Kernel) -> None:
     holds = _compare(number, count)
     if guard is not None:
         holds = new("arith.ori", holds.type, holds, new("arith.xori", guard.type, guard, _constant(guard.type, 1)))
-    of = f"the {count} mbarriers of {names.get(ir.Value.__hash__(group), 'a group')}"
+    of = f"the {count} mbarriers of {names.get(identity(group), 'a group')}"
     site = Site("out-of-bounds", where(op), "mbarrier", of, types=("index",), extents=(count,))
     _require(to_i32(holds), kernel, site, [number])
 

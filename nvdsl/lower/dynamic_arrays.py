@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from nvdsl.ir.walk import defining, walk, walk_outside
+from nvdsl.ir.walk import defining, identity, walk, walk_outside
 from nvdsl.mlir import ir
 
 _VIEWS = ("memref.reinterpret_cast", "memref.subview", "memref.cast")
@@ -34,7 +34,7 @@ def _defined(op: Any) -> list[Any]:
 
 def _sunk(value: Any, at: Any, made: dict[int, Any]) -> Any:
     """``value`` of the host, computed in the kernel from bare pointers and numbers."""
-    op, key = defining(value), ir.Value.__hash__(value)
+    op, key = defining(value), identity(value)
     if key in made:
         return made[key]
     is_view = op is not None and op.name in _VIEWS and isinstance(value.type, ir.MemRefType) and _is_dynamic(value)

@@ -12,7 +12,7 @@ from typing import Any
 
 from nvdsl.ir.location import mbarrier_group, where
 from nvdsl.ir.operands import has, integer, mbarriers, named, word
-from nvdsl.ir.walk import walk
+from nvdsl.ir.walk import identity, walk
 from nvdsl.lower import debug_ptx, device_log
 from nvdsl.lower.device_log import Site
 from nvdsl.lower.kernels import Kernel
@@ -75,14 +75,14 @@ def mbarrier_names(ops: list[Any]) -> dict[Any, str]:
     names: dict[Any, str] = {}
     for op in ops:
         if op.name == "nvgpu.mbarrier.create":
-            names[ir.Value.__hash__(op.results[0])] = mbarrier_group(where(op), names.values())
+            names[identity(op.results[0])] = mbarrier_group(where(op), names.values())
     return names
 
 
 def _bound_group_wait(op: Any, kernel: Kernel, names: dict[Any, str], timeout: float) -> None:
     view = named(op)
     group, parity, index = view.barriers, view.phaseParity, view.mbarId
-    name = names.get(ir.Value.__hash__(group), "an mbarrier")
+    name = names.get(identity(group), "an mbarrier")
     count = mbarriers(group)
     site = add_site(kernel, Site("mbarrier", where(op), name, count=count))
     with ir.InsertionPoint(op), op.location:

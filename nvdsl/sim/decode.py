@@ -14,6 +14,7 @@ from nvdsl.errors import SimError, Where
 from nvdsl.ir import collectives
 from nvdsl.ir.location import where
 from nvdsl.ir.operands import named
+from nvdsl.ir.walk import identity
 from nvdsl.mlir import ir
 from nvdsl.sim import report
 
@@ -191,17 +192,6 @@ def aligned(what: str, at: Where | None, step: Any) -> Any:
         step(v)
 
     return both
-
-
-def identity(value: Any) -> int:
-    """A key for a value. (Wrapped values overload ``==``, so that they can't be keys themselves.)"""
-    return ir.Value.__hash__(value)
-
-
-def maker(value: Any) -> Any:
-    """The operation that makes a value, None for a block's argument."""
-    owner = value.owner
-    return None if isinstance(owner, ir.Block) else owner.operation
 
 
 TERMINATORS = frozenset(

@@ -9,8 +9,9 @@ import numpy as np
 from nvdsl.errors import Where
 from nvdsl.ir import declared
 from nvdsl.ir.location import where
+from nvdsl.ir.walk import defining, identity
 from nvdsl.mlir import ir
-from nvdsl.sim.decode import Decoder, Frame, identity, maker
+from nvdsl.sim.decode import Decoder, Frame
 
 _ARITHMETIC = (
     "arith.addi", "arith.subi", "arith.ori", "arith.andi", "arith.shrui", "arith.shrsi", "arith.extui", "arith.extsi",
@@ -34,7 +35,7 @@ class Source:
         loops that carry it, are passed over."""
         fields, value, at = descriptor >> _ADDRESS_BITS, self._value, None
         while value is not None:
-            op = maker(value)
+            op = defining(value)
             if op is None:
                 value = _carried(value)
                 continue
@@ -43,7 +44,7 @@ class Source:
         return at
 
     def _has(self, frame: Frame, value: Any, fields: int) -> bool:
-        op, slot = maker(value), self._decoder.find(value)
+        op, slot = defining(value), self._decoder.find(value)
         if slot is None or op is not None and op.name in _CONSTANT:
             return False  # equal constants may be one, made at the line of the first
         held = frame[slot]
@@ -66,7 +67,7 @@ def _tile(decoder: Decoder, value: Any) -> int | None:
         if one is None or identity(one) in seen:
             continue
         seen.add(identity(one))
-        op = maker(one)
+        op = defining(one)
         if op is None:
             pending.append(_carried(one))
         elif declared.VIEW in op.attributes:

@@ -12,10 +12,11 @@ import numpy as np
 
 from nvdsl.ir import views
 from nvdsl.ir.location import where
+from nvdsl.ir.walk import defining
 from nvdsl.mlir import ir
 from nvdsl.sim import indices
 from nvdsl.sim.access import GLOBAL, SHARED
-from nvdsl.sim.decode import Decoder, Frame, is_shared, maker, unknown
+from nvdsl.sim.decode import Decoder, Frame, is_shared, unknown
 from nvdsl.sim.report import error
 from nvdsl.sim.values import element
 
@@ -118,7 +119,7 @@ def _arrays_behind(d: Decoder, ref: Any, trailing: int) -> list[tuple[Layout, in
     its slot, by how much less than its extents the indices there must be, and for each axis (slot or 0, a constant,
     step, axis of the view or None)."""
     found: list[tuple[Layout, int, list[int], list[Any]]] = []
-    made, needed = maker(ref), False
+    made, needed = defining(ref), False
     while made is not None and made.name == "memref.subview":
         layout, last = Layout(made, made.operands[0].type), len(ref.type.shape) - 1
         axes = [
@@ -128,5 +129,5 @@ def _arrays_behind(d: Decoder, ref: Any, trailing: int) -> list[tuple[Layout, in
         found.append((layout, d.slot(made.operands[0]), beyond, axes))
         needed = needed or not Layout(made, ref.type).is_static or any(slot for slot, *_ in axes)
         ref = made.operands[0]
-        made = maker(ref)
+        made = defining(ref)
     return found if needed else []

@@ -17,9 +17,9 @@ import numpy as np
 
 from nvdsl.errors import Where
 from nvdsl.ir.operands import integers, string
+from nvdsl.ir.walk import defining, identity
 from nvdsl.mlir import ir
 from nvdsl.sim import matrix, shadow
-from nvdsl.sim.decode import identity, maker
 from nvdsl.sim.registers import ROWS, d_fragment
 from nvdsl.sim.report import Access, error
 from nvdsl.sim.values import LANES
@@ -117,7 +117,7 @@ class Values:
         return remembered
 
     def _find(self, value: Any) -> Mask | None:
-        op = maker(value)
+        op = defining(value)
         if op is None or op.name in _MOVING:
             return self._noted(self.decoder.find(value))
         if op.name == "llvm.extractvalue":
@@ -128,7 +128,7 @@ class Values:
         if op.name == "scf.if":
             return self._either(op.operands[0], *(self.of(x) for x in _yielded(op, value)))
         if op.name == "vector.extract":
-            elements = maker(op.operands[0])
+            elements = defining(op.operands[0])
             position = integers(op, "static_position")
             if elements is not None and elements.name == "vector.from_elements" and len(position) == 1:
                 return self.of(elements.operands[position[0]]) if position[0] >= 0 else None
@@ -138,12 +138,12 @@ class Values:
 
     def register(self, struct: Any, register: int) -> Mask | None:
         """Of one register of a struct."""
-        slot, at = self.decoder.find(struct), maker(struct)
+        slot, at = self.decoder.find(struct), defining(struct)
         while at is not None and at.name == "llvm.insertvalue":
             if integers(at, "position") == [register]:
                 return self.of(at.operands[1])
             struct = at.operands[0]
-            slot, at = self.decoder.find(struct), maker(struct)
+            slot, at = self.decoder.find(struct), defining(struct)
         if at is not None and at.name == "llvm.inline_asm" and not string(at, "asm_string"):
             otherwise = self.of(at.operands[register])  # inline PTX that changes nothing
         elif at is not None and at.name == "scf.if":

@@ -44,17 +44,27 @@ class Element:
         self.unsigned = np.dtype(_UINTS.get(bits, np.uint8))
 
 
-_elements: dict[str, Element] = {}
+_elements: dict[Any, Element] = {}
+"""By text; and by the classes of MLIR's types of which each has one type."""
+
+_CLASSES = (ir.F16Type, ir.BF16Type, ir.F32Type, ir.F64Type, ir.IndexType)
+_SHAPED = (ir.VectorType, ir.MemRefType)
 
 
 def element(type: Any) -> Element:
     """The scalar type of an MLIR scalar, vector or memref type, or of its text. ValueError for others."""
-    if isinstance(type, ir.VectorType | ir.MemRefType):
-        type = type.element_type
-    name = str(type)
-    if name not in _elements:
-        _elements[name] = _element(name)
-    return _elements[name]
+    found = _elements.get(type.__class__)
+    if found is not None:
+        return found
+    if isinstance(type, _SHAPED):
+        return element(type.element_type)
+    name = f"i{type.width}" if isinstance(type, ir.IntegerType) and type.is_signless else str(type)
+    found = _elements.get(name)
+    if found is None:
+        found = _elements[name] = _element(name)
+    if isinstance(type, _CLASSES):
+        _elements[type.__class__] = found
+    return found
 
 
 def _element(name: str) -> Element:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from nvdsl.ir.operands import word
-from nvdsl.ir.walk import defining, yielded
+from nvdsl.ir.walk import defining, identity, yielded
 from nvdsl.mlir import ir
 from nvdsl.verify.threads import Threads
 
@@ -40,7 +40,7 @@ class Expressions:
 
     def __init__(self, threads: Threads) -> None:
         self.threads = threads
-        self._keys: dict[int, Structure] = {}
+        self._outermost: dict[tuple[int, int], Structure] = {}
         self._structures: dict[tuple[Any, ...], Structure] = {}
         self._uniform: dict[int, bool] = {}
         self._arrays: dict[bytes, int] = {}
@@ -50,10 +50,7 @@ class Expressions:
 
     def key(self, value: Any) -> Structure:
         """Equal for values that are equal wherever they are computed in the same round of equal loops."""
-        found = self._keys.get(hash(value))
-        if found is None:
-            found = self._keys[hash(value)] = self._key(value, {}, {}, 0)
-        return found
+        return self._key(value, {}, {}, 0)
 
     def constant(self, number: int) -> Structure:
         """The key of values that are this number in all threads."""
@@ -71,11 +68,12 @@ class Expressions:
 
     def _key(self, value: Any, names: dict[int, int], done: dict[tuple[int, int], Structure], depth: int) -> Structure:
         """``names``: numbers of the loop-carried values that this expression is within. It only grows, so that with its
-        length a value is known by one key: ``done``."""
-        at = hash(value), len(names)
-        if at not in done:
-            done[at] = self._structure(*self._parts(value, names, done, depth))
-        return done[at]
+        length a value is known by one key: ``done``; and within none by the key of `key`."""
+        at = identity(value), len(names)
+        known = done if names else self._outermost
+        if at not in known:
+            known[at] = self._structure(*self._parts(value, names, done, depth))
+        return known[at]
 
     def _parts(
         self, value: Any, names: dict[int, int], done: dict[tuple[int, int], Structure], depth: int
@@ -87,7 +85,7 @@ class Expressions:
             return "is", known
         op = defining(value)
         if depth > _DEEP:
-            return "value", hash(value)
+            return "value", identity(value)
         if op is None:
             return self._argument_parts(value, names, done, depth)
         if op.name.startswith(_PURE):
@@ -95,7 +93,7 @@ class Expressions:
             attribute = word(op, read) if read else ""
             operands = (self._key(x, names, done, depth + 1) for x in op.operands)
             return op.name, attribute, str(value.type), *operands
-        return "value", hash(value)
+        return "value", identity(value)
 
     def _argument_parts(
         self, value: Any, names: dict[int, int], done: dict[tuple[int, int], Structure], depth: int
@@ -103,22 +101,22 @@ class Expressions:
         block = value.owner
         op, number = block.owner.operation, ir.BlockArgument(value).arg_number
         if op.name != "scf.for":
-            return "value", hash(value)
-        if hash(value) in names:
-            return "round before", names[hash(value)]
+            return "value", identity(value)
+        if identity(value) in names:
+            return "round before", names[identity(value)]
         if number == 0:
             return "iv", self.loop_key(op)
-        names[hash(value)] = len(names)
+        names[identity(value)] = len(names)
         after = yielded(block.region)[number - 1]
         first = self._key(op.operands[2 + number], names, done, depth + 1)
         return "carried", self.loop_key(op), first, self._key(after, names, done, depth + 1)
 
     def uniform(self, value: Any) -> bool:
         """Whether all threads of a block that compute ``value`` together have the same."""
-        found = self._uniform.get(hash(value))
+        found = self._uniform.get(identity(value))
         if found is None:
-            self._uniform[hash(value)] = True  # of a loop-carried value: unless what it is made of isn't
-            found = self._uniform[hash(value)] = self._is_uniform(value)
+            self._uniform[identity(value)] = True  # of a loop-carried value: unless what it is made of isn't
+            found = self._uniform[identity(value)] = self._is_uniform(value)
         return found
 
     def _is_uniform(self, value: Any) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from nvdsl.ir.walk import defining, yielded
+from nvdsl.ir.walk import defining, identity, yielded
 from nvdsl.mlir import ir
 from nvdsl.verify.evaluate import compute, fit
 from nvdsl.verify.threads import Known, Threads
@@ -18,9 +18,9 @@ def values(threads: Threads, value: Any, loop: Any | None, limit: int) -> tuple[
     if threads.of(value) is not None:
         return [threads.of(value)], True
     variable, high = loop.regions[0].blocks[0].arguments[0], threads.of(loop.operands[1], first=True)
-    this = threads.loops.get(ir.Value.__hash__(variable))
+    this = threads.loops.get(identity(variable))
     if this is None:
-        this = threads.loops[ir.Value.__hash__(variable)] = _Loop(threads, loop)
+        this = threads.loops[identity(variable)] = _Loop(threads, loop)
     found: list[Known] = []
     while len(found) < limit:
         round_ = this.round(len(found))
@@ -37,7 +37,7 @@ class _Loop:
     def __init__(self, threads: Threads, loop: Any) -> None:
         self.threads, self._rounds = threads, [_Round(self, None)]
         block = loop.regions[0].blocks[0]
-        arguments, operands = [ir.Value.__hash__(a) for a in block.arguments], list(loop.operands)
+        arguments, operands = [identity(a) for a in block.arguments], list(loop.operands)
         self.variable, self.step = arguments[0], threads.of(operands[2], first=True)
         self.first = dict(zip(arguments, [operands[0], *operands[3:]], strict=True))
         self.after = dict(zip(arguments[1:], yielded(block.region), strict=True)) if len(arguments) > 1 else {}
@@ -57,7 +57,7 @@ class _Round:
         self.memory: dict[int, Known] = {}
 
     def of(self, value: Any) -> Known:
-        key = ir.Value.__hash__(value)
+        key = identity(value)
         if key not in self.memory:
             self.memory[key] = self._find(value, key)
         return self.memory[key]

@@ -12,7 +12,7 @@ import numpy as np
 
 from nvdsl.hopper.arch import WARP_SIZE
 from nvdsl.ir.operands import constant_value, integers, launch_sizes, named, word
-from nvdsl.ir.walk import constant, defining, yielded
+from nvdsl.ir.walk import constant, defining, identity, yielded
 from nvdsl.mlir import ir
 from nvdsl.verify.evaluate import compute, fit
 
@@ -39,7 +39,7 @@ class Threads:
 
     def of(self, value: Any, first: bool = False) -> Known:
         """``value`` in each thread; with ``first`` in the first round of every loop around it."""
-        key = (ir.Value.__hash__(value), first)
+        key = (identity(value), first)
         if key not in self._memory:
             self._memory[key] = None  # a loop-carried value that depends on itself
             self._memory[key] = self._find(value, first)

@@ -17,6 +17,7 @@ from nvdsl.driver.array_spec import canonical_strides
 from nvdsl.driver.launch import KernelBinary, Launch
 from nvdsl.errors import LowerError
 from nvdsl.ir.location import where
+from nvdsl.ir.walk import identity
 from nvdsl.mlir import ir
 from nvdsl.values.dtypes import DType
 from nvdsl.values.elements import ELEMENTS
@@ -138,10 +139,10 @@ class Builder:
 
     def alias(self, value: Any, slot: int) -> None:
         """Let an SSA value live in an existing slot."""
-        self._slots[_identity(value)] = slot
+        self._slots[identity(value)] = slot
 
     def slot(self, value: Any) -> int:
-        return self._slots[_identity(value)]
+        return self._slots[identity(value)]
 
     def slots(self, values: Sequence[Any]) -> list[int]:
         return [self.slot(v) for v in values]
@@ -226,8 +227,3 @@ def sequence(steps: Sequence[Step]) -> Step:
             step(frame)
 
     return run
-
-
-def _identity(value: Any) -> int:
-    # Wrapped values may overload ==, which would build an operation: a dict keyed by them is no option.
-    return ir.Value.__hash__(value)

@@ -14,9 +14,10 @@ import numpy as np
 from nvdsl.ir.arith import FLOATS, INTEGERS, OF_LLVM, Binary, Integer, comparison, float_comparison
 from nvdsl.ir.location import where
 from nvdsl.ir.operands import constant_value, integer
+from nvdsl.ir.walk import defining
 from nvdsl.mlir import ir
 from nvdsl.sim import numbers, operands
-from nvdsl.sim.decode import Decoder, Frame, maker, op
+from nvdsl.sim.decode import Decoder, Frame, op
 from nvdsl.sim.values import Element, element, integer_op, integer_type, select, wrap
 from nvdsl.sim.values import unsigned as as_unsigned
 
@@ -107,7 +108,7 @@ def _checked(op: Any, entry: Integer, e: Element, r: int, a: int, b: int, f: Bin
 
 def _is_safe(op: Any, entry: Integer, e: Element) -> bool:
     """Whether the second operand is a constant that suits any first one."""
-    owner = maker(op.operands[1])
+    owner = defining(op.operands[1])
     if owner is None or owner.name not in ("arith.constant", "llvm.mlir.constant"):
         return False
     known = constant_value(owner)

@@ -10,9 +10,9 @@ from typing import Any
 
 from nvdsl.errors import SimError
 from nvdsl.ir.location import where
-from nvdsl.ir.walk import walk
+from nvdsl.ir.walk import defining, identity, walk
 from nvdsl.mlir import ir
-from nvdsl.sim.decode import Blocking, Decoder, identity, maker
+from nvdsl.sim.decode import Blocking, Decoder
 from nvdsl.sim.report import error
 
 _FENCE = "nvvm.wgmma.fence.aligned"
@@ -22,17 +22,17 @@ _CONSTANT = ("arith.constant", "llvm.mlir.constant")
 
 def _source(value: Any) -> Any:
     """The value whose register this one is."""
-    made = maker(value)
+    made = defining(value)
     while made is not None and made.name in _SAME:
         value = made.operands[0]
-        made = maker(value)
+        made = defining(value)
     return value
 
 
 def is_fenced(wgmma: Any, registers: list[Any]) -> bool:
     """Whether a fence stands between what makes the registers and the wgmma. (One in a branch between them counts.)"""
     sources = [_source(value) for value in registers]
-    makers = [made for made in map(maker, sources) if made is not None and made.name not in _CONSTANT]
+    makers = [made for made in map(defining, sources) if made is not None and made.name not in _CONSTANT]
     blocks = [value.owner for value in sources if isinstance(value.owner, ir.Block)]
     at = wgmma.operation
     while True:
@@ -74,7 +74,7 @@ def is_remade(wgmma: Any, registers: list[Any]) -> bool:
 
 
 def _is_within(value: Any, loops: set[Any]) -> bool:
-    made = maker(value)
+    made = defining(value)
     if made is None:
         return value.owner.owner.operation in loops and not _is_handed_on(value)
     if made.name in _CONSTANT:
@@ -113,7 +113,7 @@ def check_remade(w: Any, kind: Any) -> None:
 def belong(d: Decoder, registers: list[Any], kind: Any) -> None:
     """The registers are a wgmma's from its issue to its wait."""
     for value in registers:
-        made = maker(value)
+        made = defining(value)
         if made is None or made.name not in _CONSTANT:
             d.fragments.setdefault(identity(value), []).append(kind)
 

@@ -11,7 +11,8 @@ import numpy as np
 
 from nvdsl.ir.location import where
 from nvdsl.ir.operands import integers, string
-from nvdsl.sim.decode import Decoder, Frame, maker, op, unknown
+from nvdsl.ir.walk import defining
+from nvdsl.sim.decode import Decoder, Frame, op, unknown
 from nvdsl.sim.dialects.arith import binary, fma, unary
 from nvdsl.sim.dialects.math import FUNCTIONS, rounded
 from nvdsl.sim.dialects.ptx import only_touched
@@ -56,7 +57,7 @@ def _insertvalue(d: Decoder, op: Any) -> Any:
     target, value = d.operands(op)
     r = d.result(op)
     path = integers(op, "position")
-    source = maker(op.operands[0])
+    source = defining(op.operands[0])
     owned = (
         source is not None
         and len(path) == 1

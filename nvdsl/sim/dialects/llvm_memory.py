@@ -8,11 +8,12 @@ import numpy as np
 
 from nvdsl.ir.location import where
 from nvdsl.ir.operands import integer, integers
+from nvdsl.ir.walk import defining
 from nvdsl.mlir import ir
 from nvdsl.mlir.dialects import llvm
 from nvdsl.sim.access import GENERIC, SHARED, SHARED_CLUSTER, Accessor, each_block
 from nvdsl.sim.atomics import order
-from nvdsl.sim.decode import Decoder, Frame, maker, op, unknown
+from nvdsl.sim.decode import Decoder, Frame, op, unknown
 from nvdsl.sim.dialects.arith import unary
 from nvdsl.sim.dialects.memref import atomic, tile_of
 from nvdsl.sim.dialects.vector_memory import used_elements
@@ -138,11 +139,12 @@ _UNSIGNED = ("umax", "umin", "uinc_wrap", "udec_wrap")
 
 def _tile_behind(pointer: Any) -> tuple[int, ...] | None:
     """`memref.tile_of` of the view that an address was taken of."""
-    made = maker(pointer)
+    made = defining(pointer)
     while made is not None and made.name in ("llvm.inttoptr", "arith.index_cast", "nvvm.mapa"):
-        made = maker(made.operands[0])
-    known = made is not None and made.name == "memref.extract_aligned_pointer_as_index"
-    return tile_of(made.operands[0]) if known else None
+        made = defining(made.operands[0])
+    if made is None or made.name != "memref.extract_aligned_pointer_as_index":
+        return None
+    return tile_of(made.operands[0])
 
 
 @op("llvm.atomicrmw")

@@ -11,11 +11,12 @@ from nvdsl.ir import views
 from nvdsl.ir.declared import VIEW
 from nvdsl.ir.location import where
 from nvdsl.ir.operands import integer, integers
+from nvdsl.ir.walk import defining
 from nvdsl.mlir import ir
 from nvdsl.mlir.dialects import arith
 from nvdsl.sim.access import GLOBAL, Accessor
 from nvdsl.sim.atomics import RELAXED, add_f32
-from nvdsl.sim.decode import Blocking, Decoder, Frame, is_shared, maker, op, unknown
+from nvdsl.sim.decode import Blocking, Decoder, Frame, is_shared, op, unknown
 from nvdsl.sim.indexer import Indexer, Layout
 from nvdsl.sim.polling import polling
 from nvdsl.sim.report import error
@@ -56,7 +57,7 @@ def _store(d: Decoder, op: Any) -> Any:
 
 def tile_of(ref: Any) -> tuple[int, ...] | None:
     """The swizzle and panel stride of the `Tile` that made a view; None for one laid out by hand."""
-    made = maker(ref)
+    made = defining(ref)
     known = made is not None and made.name == "memref.view" and VIEW in made.attributes
     return tuple(integers(made, VIEW)) if known else None
 
@@ -205,7 +206,7 @@ def _metadata(d: Decoder, op: Any) -> Any:
 
 @op("memref.dim")
 def _dim(d: Decoder, op: Any) -> Any:
-    axis = integer(maker(op.operands[1]), "value")
+    axis = integer(defining(op.operands[1]), "value")
     extent = op.operands[0].type.shape[axis]
     if extent >= 0:
         d.define(op.results[0], extent)

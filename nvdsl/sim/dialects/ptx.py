@@ -11,11 +11,12 @@ import numpy as np
 
 from nvdsl.ir.location import where
 from nvdsl.ir.operands import integers, string
+from nvdsl.ir.walk import defining, identity
 from nvdsl.mlir.dialects import llvm
 from nvdsl.ops import inline_ptx
 from nvdsl.ops.ptx import ORDER
 from nvdsl.sim import async_stores, phases, undefined
-from nvdsl.sim.decode import Blocking, Decoder, Frame, identity, maker, op, unknown
+from nvdsl.sim.decode import Blocking, Decoder, Frame, op, unknown
 from nvdsl.sim.descriptors import Source
 from nvdsl.sim.dialects import fragments, nvvm_mma
 from nvdsl.sim.dialects.atomic_vectors import atomic_vector
@@ -60,7 +61,7 @@ def _find_struct(asm: Any) -> Any:
         return None
     source = None
     for i, value in enumerate(operands[len(operands) - len(tied) :]):
-        owner = maker(value)
+        owner = defining(value)
         if owner is None or owner.name != "llvm.extractvalue":
             return None
         if integers(owner, "position") != [i]:
