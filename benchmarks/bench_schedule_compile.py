@@ -3,8 +3,8 @@
     python benchmarks/bench_schedule_compile.py [--out benchmarks/results/schedule-compile-2-cores.json]
 
 Each row is a new process that has imported nvdsl, and no cache on disk. "steps" is `sc.compile`, "rest" everything
-behind it: verifying, lowering, ptxas. The time of a core is that of all, ptxas included. Sizes are 8192, and 8191 in the
-rows with edges. No GPU is needed.
+behind it: verifying, lowering, ptxas. The time of a core is that of all, ptxas included. Sizes are 8192, and 8191 in
+the rows with edges. No GPU is needed.
 """
 
 from __future__ import annotations
