@@ -64,7 +64,6 @@ def multiply(gemm: Gemm, steps: nv.Int) -> None:
         tile = nv.block_id.x // config.cluster
         begin = tiles.start(tile)[0] * steps
         mainloop = gemm.prologue(tile, begin, begin + steps)
-        nv.griddep_launch_dependents()
         part, row, col = tiles.start(tile, mainloop.rank)
 
         if nv.warpgroup_id() == 0:
