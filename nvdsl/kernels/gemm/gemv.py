@@ -107,7 +107,7 @@ def columns(
     nv.require_multiples(M=(m, unit))
     chunks = m // unit
     few = nv.cdiv(batches * chunks, sms * RESIDENT)  # for as many blocks as run at once, or fewer
-    bits = exponent(2 * nv.max(few, LINE) - 1, THREADS // max(unit, 8))
+    bits = exponent(2 * nv.max(few, LINE if unit > 1 else 32) - 1, THREADS // max(unit, 8))
     groups = THREADS.bit_length() - 1 - bits
     blocks = nv.cdiv(chunks, 1 << bits)
     most = nv.cdiv(sms * RESIDENT, nv.max(batches * blocks, 1))
