@@ -12,7 +12,7 @@ from nvdsl.errors import ArgumentError
 from nvdsl.errors.tracebacks import at_call
 from nvdsl.kernels.arguments import Argument
 from nvdsl.kernels.arraylike import ArrayLike
-from nvdsl.kernels.attention import combine, copies, forward, options
+from nvdsl.kernels.attention import combine, copies, forward, options, tuned
 from nvdsl.kernels.attention.config import choose
 from nvdsl.kernels.attention.heads import Grouped, Heads, Operand, Reshaped
 from nvdsl.kernels.attention.options import Lengths
@@ -96,61 +96,120 @@ def attention(
     if found is not None:
         return found
     decorated.no_call("attention")
-    packed = cu_seqlens_q is not None, cu_seqlens_k is not None
-    heads = Heads.of(q, k, v, *packed, page_table is not None, types=(nv.f16, nv.bf16, nv.e4m3))
-    lengths = Lengths.of(heads, cu_seqlens_q, cu_seqlens_k, seqused_k, page_table)
-    page = heads.k.shape[1] if page_table is not None else 0
-    most = page * lengths.table.spec.shape[1] if lengths.table is not None else heads.k.shape[1]
-    left, right = options.window(window, causal, heads.q.shape[1] + most)
-    factor = options.number("scale", heads.size**-0.5 if scale is None else scale, -math.inf, "leave it out")
-    cap = options.number("softcap", softcap, 0.0, "0 is no softcap")
-    added = options.bias(bias, heads, lengths)
-    scales = [
-        options.head_scale(name, x, heads, lengths)
-        for name, x in (("q_scale", q_scale), ("k_scale", k_scale), ("v_scale", v_scale))
-    ]
-    options.check_score(score, operands)
-    options.check_splits(splits)
-    result, lse = _results(heads, lengths, out, return_lse)
-    read = [*heads.arguments, *lengths.arguments, *[x.argument for x in (added, *scales) if x is not None]]
-    apart = [(result.argument, x, False) for x in read]
-    for one, other, _ in apart:
-        one.check_apart(other)
-    run: dict[str, Any] = {"stream": stream, "target": target}
-    if not math.prod(result.shape):
-        pass
-    elif heads.k.shape[1] and most and lengths.batch:
-        batch, queries, count, _ = heads.q.shape
-        config, parts = choose(
-            heads.size, heads.value_size, batch, queries, count, heads.kv_heads, most,
-            bounded=right is not None, packed=lengths.packed, page=page, told=bias is not None or score is not None,
-            splits=splits, sms=sms(target), itemsize=heads.dtype.bytes,
-        )  # fmt: skip
-        kernel = (combine if parts > 1 else forward).attention
-        constants = {
-            "config": config,
-            "bounded": (left is not None, right is not None),
-            "scores": ScoreKind(cap > 0, bias is not None, score, factor <= 0),
-        }
-        numbers = factor, left or 0, right or 0, parts, cap
-        seen, there = [x.readable(run) for x in heads], result if result.fits_tma else result.beside()
-        given: list[Any] = [Grouped(seen[0], heads.kv_heads), *seen[1:], Grouped(there, heads.kv_heads)]
-        given += [*([] if parts > 1 else [None]), lse, *numbers, *lengths.views, added, *scales]
-        if there is result and seen == list(heads) and not operands:
-            _CALLS.run(kernel, given, constants, arrays, rest, stream, target, apart)
-        else:
-            views = [x if x is None or isinstance(x, int | float) else x.view() for x in given]
-            kernel(*views, *operands, **constants, **run)
-        if there is not result:
-            copies.copy(there.view(), result.view(), **run)
+    call = _Call(
+        q, k, v, out, causal=causal, window=window, scale=scale, softcap=softcap, bias=bias, score=score,
+        operands=operands, cu_seqlens_q=cu_seqlens_q, cu_seqlens_k=cu_seqlens_k, seqused_k=seqused_k,
+        page_table=page_table, q_scale=q_scale, k_scale=k_scale, v_scale=v_scale, splits=splits, return_lse=return_lse,
+        target=target,
+    )  # fmt: skip
+    if call.as_they_lie:
+        _CALLS.run(call.kernel, call.given(call.heads, call.result), call.constants, arrays, rest, stream, target,
+                   call.apart)  # fmt: skip
     else:
-        copies.nothing_seen(result.view(), None if lse is None else lse.view(), **run)
-    return result.argument.result() if lse is None else (result.argument.result(), lse.argument.result())
+        call.run({"stream": stream, "target": target})
+    result, lse = call.result.argument.result(), call.lse
+    return result if lse is None else (result, lse.argument.result())
 
 
 _CALLS = Repeated(
     "q k v out lse bias cu_seqlens_q cu_seqlens_k seqused_k page_table q_scale k_scale v_scale", outputs="out lse"
 )
+
+
+@at_call
+def tune(
+    q: ArrayLike, k: ArrayLike, v: ArrayLike, out: ArrayLike, *, budget: float = 60.0, force: bool = False,
+    progress: Any = None, **options: Any,
+) -> nv.Tuning:  # fmt: skip
+    """Search for the fastest configuration of ``attention(q, k, v, out, **options)``, and keep it (docs/tuning.md).
+
+    The arrays' contents are left alone. ``budget``: seconds, about. ``force``: search although the answer is known.
+    Returns an `nvdsl.Tuning`. Raises ArgumentError for a call for which there is nothing to choose.
+    """
+    call = _Call(q, k, v, out, **options)
+    if call.kernel is not tuned.attention or not call.as_they_lie:
+        raise ArgumentError(
+            "a call with nothing to tune", rule="what is tuned is one kernel on arrays that TMA can read",
+            fix="leave out splits=, and pass aligned arrays with some keys",
+        )  # fmt: skip
+    given = [x if x is None or isinstance(x, int | float) else x.view() for x in call.given(call.heads, call.result)]
+    return tuned.attention.tune(*given, **call.constants, budget=budget, force=force, progress=progress)
+
+
+setattr(attention, "tune", tune)  # noqa: B010  (a function has no such attribute, says mypy)
+
+
+class _Call:
+    """A call that was checked: which kernel runs it, and with what. ``kernel`` is None where there are no keys."""
+
+    def __init__(
+        self, q: Any, k: Any, v: Any, out: Any, *, causal: bool = False, window: Any = (None, None),
+        scale: float | None = None, softcap: float = 0.0, bias: Any = None, score: Any = None,
+        operands: Sequence[Any] = (), cu_seqlens_q: Any = None, cu_seqlens_k: Any = None, seqused_k: Any = None,
+        page_table: Any = None, q_scale: Any = None, k_scale: Any = None, v_scale: Any = None,
+        splits: int | None = None, return_lse: bool = False, target: str | None = None,
+    ) -> None:  # fmt: skip
+        packed = cu_seqlens_q is not None, cu_seqlens_k is not None
+        self.heads = heads = Heads.of(q, k, v, *packed, page_table is not None, types=(nv.f16, nv.bf16, nv.e4m3))
+        self.lengths = lengths = Lengths.of(heads, cu_seqlens_q, cu_seqlens_k, seqused_k, page_table)
+        page = heads.k.shape[1] if page_table is not None else 0
+        most = page * lengths.table.spec.shape[1] if lengths.table is not None else heads.k.shape[1]
+        left, right = options.window(window, causal, heads.q.shape[1] + most)
+        factor = options.number("scale", heads.size**-0.5 if scale is None else scale, -math.inf, "leave it out")
+        cap = options.number("softcap", softcap, 0.0, "0 is no softcap")
+        scales = {"q_scale": q_scale, "k_scale": k_scale, "v_scale": v_scale}
+        self.added = [options.bias(bias, heads, lengths)]
+        self.added += [options.head_scale(name, x, heads, lengths) for name, x in scales.items()]
+        options.check_score(score, operands)
+        options.check_splits(splits)
+        self.operands = operands
+        self.result, self.lse = _results(heads, lengths, out, return_lse)
+        read = [*heads.arguments, *lengths.arguments, *[x.argument for x in self.added if x is not None]]
+        self.apart = [(self.result.argument, x, False) for x in read]
+        for one, other, _ in self.apart:
+            one.check_apart(other)
+        self.nothing = not math.prod(self.result.shape)
+        self.kernel: Any = None
+        if self.nothing or not (heads.k.shape[1] and most and lengths.batch):
+            return
+        batch, queries, count, _ = heads.q.shape
+        config, self.parts = choose(
+            heads.size, heads.value_size, batch, queries, count, heads.kv_heads, most,
+            bounded=right is not None, packed=lengths.packed, page=page, told=bias is not None or score is not None,
+            splits=splits, sms=sms(target), itemsize=heads.dtype.bytes,
+        )  # fmt: skip
+        alone: Any = tuned.attention if splits is None else forward.attention
+        self.kernel = combine.attention if self.parts > 1 else alone
+        self.constants = {
+            "config": config,
+            "bounded": (left is not None, right is not None),
+            "scores": ScoreKind(cap > 0, bias is not None, score, factor <= 0),
+        }
+        self._numbers = factor, left or 0, right or 0, self.parts, cap
+
+    @property
+    def as_they_lie(self) -> bool:
+        """Whether the kernel takes all arrays as they are given."""
+        return self.kernel is not None and not self.operands and all(x.fits_tma for x in (*self.heads, self.result))
+
+    def given(self, heads: Sequence[Operand], result: Operand) -> list[Any]:
+        """What the kernel takes, in its order, with these for q, k and v, and for the result."""
+        q, o = (Grouped(x, self.heads.kv_heads) for x in (heads[0], result))
+        parts = [] if self.parts > 1 else [None]
+        return [q, *heads[1:], o, *parts, self.lse, *self._numbers, *self.lengths.views, *self.added]
+
+    def run(self, run: dict[str, Any]) -> None:
+        """Run it, between copies of what TMA can't read or write."""
+        lse = None if self.lse is None else self.lse.view()
+        if self.kernel is not None:
+            there = self.result if self.result.fits_tma else self.result.beside()
+            given = self.given([x.readable(run) for x in self.heads], there)
+            views = [x if x is None or isinstance(x, int | float) else x.view() for x in given]
+            self.kernel(*views, *self.operands, **self.constants, **run)
+            if there is not self.result:
+                copies.copy(there.view(), self.result.view(), **run)
+        elif not self.nothing:
+            copies.nothing_seen(self.result.view(), lse, **run)
 
 
 def _results(heads: Heads, lengths: Lengths, out: Any, return_lse: bool) -> tuple[Operand, Reshaped | None]:

@@ -7,6 +7,7 @@ one multiplies while the other computes exponentials (Shah et al., "FlashAttenti
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import nvdsl as nv
@@ -29,6 +30,8 @@ Bias = nv.Shaped[nv.Array, "bias_batch", "bias_heads", "bias_queries", "bias_key
 OfQueries = nv.Shaped[nv.Array, "q_scale_batch", "q_scale_heads"]
 OfKeys = nv.Shaped[nv.Array, "k_scale_batch", "k_scale_heads"]
 OfValues = nv.Shaped[nv.Array, "v_scale_batch", "v_scale_heads"]
+Changes = tuple[tuple[str, Any], ...]
+"""Fields of a `Config`, and other values for them."""
 AS_THEY_ARE = ScoreKind()
 
 
@@ -57,6 +60,7 @@ def attention(
     config: Config,
     bounded: tuple[bool, bool],
     scores: ScoreKind = AS_THEY_ARE,
+    changes: Changes = (),
 ) -> None:
     """``o = softmax(scale * q k^T) v``, and ``lse``: the natural logarithms of the softmax's sums.
 
@@ -67,8 +71,9 @@ def attention(
     query that sees nothing gets zeros, and -infinity.
 
     In place of ``o`` there may be ``parts``, f32, of ``splits`` parts of the keys each: what `combine` adds up. ``lse``
-    is (parts, batch, heads, queries), f32; parts is 1 beside ``o``.
+    is (parts, batch, heads, queries), f32; parts is 1 beside ``o``. ``changes``: to ``config``, as `tuned` finds them.
     """
+    config = replace(config, **dict(changes))
     (_, _, kv_heads, group, _), (d, dv) = q.shape, config.sizes
     tile_n, consumers, pack = config.tile_n, config.consumers, config.pack
     tile_m = 64 * consumers

@@ -11,6 +11,10 @@ from hypothesis import strategies as st
 
 import nvdsl as nv
 from nvdsl.errors import ArgumentError
+from nvdsl.kernels.attention import tuned
+from nvdsl.kernels.attention.config import choose
+from nvdsl.kernels.attention.scores import ScoreKind
+from nvdsl.tune import device
 from tests.exhaustive import sample
 from tests.unit.kernels.attending import compare, expected
 
@@ -263,3 +267,25 @@ def test_the_result_is_no_operand():
     q, k, v = heads(heads=1)
     with pytest.raises(ArgumentError, match="out and q overlap"):
         attention(q, k, v, q)
+
+
+def test_what_a_search_tries():
+    """Near the model's choice, and only what the kernel has."""
+    config, _ = choose(
+        128, 128, 1, 8192, 16, 16, 8192, bounded=True, packed=False, page=0, told=False, splits=None, sms=132
+    )
+    known = {"config": config, "scores": ScoreKind(), "table": None, "q_starts": None}
+    tried = [dict(found["changes"]) for found, broken in tuned.SPACE.sift(known) if broken is None]
+    assert {} in tried and {"tile_n": 96} in tried and {"pingpong": False} in tried and {"cluster": 2} not in tried
+    tried = [dict(found["changes"]) for found, why in tuned.SPACE.sift(known | {"table": 1}) if why is None]
+    assert {"blocks": 0, "queue": False} in tried and not any(changes.get("blocks") for changes in tried)
+
+
+def test_nothing_is_searched_without_a_gpu(monkeypatch):
+    monkeypatch.setattr(device, "missing", lambda: "no GPU")
+    q, k, v = heads(heads=1)
+    with pytest.warns(nv.TuneWarning):
+        found = nv.attention.tune(q, k, v, np.empty_like(q), causal=True)
+    assert found.config["changes"] == ()
+    with pytest.raises(ArgumentError, match="nothing to tune"):
+        nv.attention.tune(q, k, v, np.empty_like(q), splits=3)
