@@ -44,11 +44,11 @@ class Filled(nv.Ring):
 
 
 class FilledOnce(Mainloop):
-    """Multiplies what `start` has loaded."""
+    """Multiplies what `start` has loaded: all of its slots."""
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
-        self.ring = Filled(self.ring)
+        self.ring, self.early = Filled(self.ring), self.stages
 
 
 class Unstored(TmaEpilogue):

@@ -9,10 +9,6 @@ from nvdsl.kernels.blocks.tma_operand import TmaOperand
 
 TURNS, CLEARED = 3, 5
 """Named barriers: two for `nv.Turns` of two consumers, and one; 1 and 2 are the epilogue's."""
-EARLY = 1
-"""Slices that are loaded before a block's threads have met. A warp with more copies than TMA's queue holds is stuck at
-them: so are a barrier that it comes to, and its setmaxnreg, for which the consumers wait. With six slices an H200's
-consumers began 2,500 clocks after the barrier, when all of these were there."""
 
 
 class Mainloop:
@@ -24,6 +20,11 @@ class Mainloop:
     The blocks of a cluster that share a tile of B (a column of blocks) or of A (a row) load a part of it each and
     send it to all. So a slot is free when the consumers of all of these blocks have released it.
     """
+
+    early = 1
+    """Slices that are loaded before a block's threads have met. A warp with more copies than TMA's queue holds is stuck
+    at them: so are a barrier that it comes to, and its setmaxnreg, for which the consumers wait. With six slices an
+    H200's consumers began 2,500 clocks after the barrier, when all of these were there."""
 
     def __init__(
         self, a: TmaOperand, b: TmaOperand, steps: nv.Int, *, stages: int, rows: int, cols: int, consumers: int,
@@ -56,7 +57,7 @@ class Mainloop:
         slots are empty, and the thread that loads them has initialized their barriers itself. By all threads. `load`
         is told to ``skip`` these slices, ``started``. A block of a cluster loads all of its tiles itself yet: the
         others' barriers may not be there."""
-        self.started = nv.min(min(EARLY, self.stages), self.steps if last is None else last - first)
+        self.started = nv.min(min(self.early, self.stages), self.steps if last is None else last - first)
         if nv.thread_id.x == 0:
             self.load(self.ring.producer_state(), batch, row, col, first, first + self.started, new=bytes)
 
