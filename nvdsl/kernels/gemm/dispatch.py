@@ -138,7 +138,7 @@ def _vector(problem: GemmProblem, finish: LinearCombination, options: dict[str, 
     arrays = {"a": a, "b": b, "out": problem.out}
     whole = near == 1 or m % (TMA_ALIGNMENT // a.dtype.bytes) == 0
     vectors = [name for name, x, fits in (("a", a, whole), ("b", b, True)) if fits and x.fits_tma(1)]
-    options |= {"sms": sms, "split": gemv.divides_k(problem, sms, near == 1)}
+    options |= {"sms": sms}
     axes = {"a": "mk" if near == 1 else "km", "b": "nk", "out": "mn"}
     function = gemv.rows if near == 1 else gemv.columns
     return bind(

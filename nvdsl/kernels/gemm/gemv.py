@@ -20,7 +20,6 @@ from nvdsl.kernels.blocks.clamped_index import multiple
 from nvdsl.kernels.blocks.divisor import Divisor
 from nvdsl.kernels.blocks.elementwise import place
 from nvdsl.kernels.blocks.epilogue_visitor import EpilogueOp
-from nvdsl.kernels.gemm.problem import GemmProblem
 from nvdsl.kernels.gemm.streamk_fixup import GIVEN
 from nvdsl.lang.collectives.words import join, split
 from nvdsl.ops import memory
@@ -47,21 +46,20 @@ def rows(
     out: nv.Array,
     *operands: Any,
     sms: int,
-    split: bool,
     acc_dtype: nv.DType = nv.f32,
     epilogue_op: EpilogueOp | None = None,
 ) -> None:
-    """out[batch, M, 1] = A[batch, M, K] @ B[batch, 1, K]; an operand of one batch serves all. ``split``: whether K may
-    be divided among blocks."""
+    """out[batch, M, 1] = A[batch, M, K] @ B[batch, 1, K]; an operand of one batch serves all."""
     (batches, m, _), k = out.shape, a.shape[2]
     dtype, unit = sums_of(acc_dtype), wide(a)
     chunks = k // unit
     wanted = nv.cdiv(sms * BLOCKS * THREADS, nv.max(batches * m, 1))
     bits = exponent(nv.min(wanted, nv.cdiv(chunks, AT_END)), THREADS)
-    parts = nv.max(nv.min(nv.min(wanted, chunks) // THREADS, THREADS), 1) if split else 1
+    pays = (batches * m < RESIDENT * sms) & (k > WORTH // a.dtype.bytes)
+    parts = nv.select(pays, nv.max(nv.min(nv.min(wanted, chunks) // THREADS, THREADS), 1), 1)
     each = nv.cdiv(chunks, parts)
     grid = Grid(batches, nv.cdiv(m, THREADS >> bits), parts)
-    partial = Partial(grid, 1, dtype) if split else None
+    partial = Partial(grid, 1, dtype)
 
     @nv.kernel(grid=grid.count, block=THREADS)
     def kernel() -> None:
@@ -82,7 +80,7 @@ def rows(
             for x in nv.range(chunks * unit + lane, nv.select(part == 0, k, 0), lanes, unroll=False):
                 total += dtype(a[of_a, at, x]) * dtype(b[of_b, 0, x])
         total = added_up(total, bits, dtype)
-        if partial is not None:
+        if parts > 1:
             total = partial.sum_of_block(total)
         if (lane == 0) & (row < m) & (part == parts - 1):
             store(total, out, (batch, row), acc_dtype, epilogue_op, operands)
@@ -97,7 +95,6 @@ def columns(
     out: nv.Array,
     *operands: Any,
     sms: int,
-    split: bool,
     acc_dtype: nv.DType = nv.f32,
     epilogue_op: EpilogueOp | None = None,
 ) -> None:
@@ -111,10 +108,11 @@ def columns(
     groups = THREADS.bit_length() - 1 - bits
     blocks = nv.cdiv(chunks, 1 << bits)
     most = nv.cdiv(sms * RESIDENT, nv.max(batches * blocks, 1))
-    parts = nv.max(nv.min(nv.min(most, k // (AHEAD << groups)), THREADS), 1) if split else 1
+    pays = (batches * m < LINE * ACCESS // a.dtype.bytes * sms) & (k > WORTH // (LINE * ACCESS))
+    parts = nv.select(pays, nv.max(nv.min(nv.min(most, k // (AHEAD << groups)), THREADS), 1), 1)
     each = nv.cdiv(k, parts)
     grid = Grid(batches, blocks, parts)
-    partial = Partial(grid, THREADS, dtype) if split else None
+    partial = Partial(grid, THREADS, dtype)
 
     @nv.kernel(grid=grid.count, block=THREADS)
     def kernel() -> None:
@@ -139,7 +137,7 @@ def columns(
         total = dtype(0)
         for group in nv.range(1 << groups, unroll=False):
             total += shared[group * lanes + (thread // unit & (lanes - 1)), thread % unit]
-        if partial is not None:
+        if parts > 1:
             total = partial.sum_of_each(total)
         row = block * lanes * unit + thread
         if (thread < lanes * unit) & (row < m) & (part == parts - 1):
@@ -249,8 +247,9 @@ class Partial:
 
     def __init__(self, grid: Grid, width: int, dtype: nv.DType) -> None:
         self.parts, self.dtype = grid.parts, dtype
-        self.sums = nv.empty((nv.max(grid.count, 1), width), dtype)
-        self.flags = nv.empty(nv.max(grid.count, 1), nv.i64, arbitrary=True)
+        count = nv.select(grid.parts > 1, grid.count, 1)
+        self.sums = nv.empty((count, width), dtype)
+        self.flags = nv.empty(count, nv.i64, arbitrary=True)
         self._of_parts = Divisor.of(grid.parts)
 
     def sum_of_block(self, total: Any) -> Any:
@@ -302,12 +301,3 @@ class Partial:
             if thread < part:
                 self.flags[first + thread] = 0
 
-
-def divides_k(problem: GemmProblem, sms: int, by_rows: bool) -> bool:
-    """Whether so few blocks would have a part of the result that K is divided among more."""
-    m, _, k = problem.sizes
-    rows, size = problem.batches * m, problem.a.dtype.bytes
-    if by_rows:
-        return rows < RESIDENT * sms and k * size > WORTH
-    line = LINE * ACCESS
-    return rows * size < line * sms and k * line > WORTH

@@ -89,7 +89,7 @@ def _vector(function: Any, m: int, k: int, by_columns: bool = False) -> Case:
     a, b, out = _integers(1, m, k), _integers(1, 1, k), np.full((1, m, 1), np.nan, np.float32)
     expected = a.astype(np.float32) @ b.astype(np.float32).swapaxes(1, 2)
     stored = np.ascontiguousarray(a.swapaxes(1, 2)) if by_columns else a
-    return _exact(function, [stored, b, out], out, expected, sms=1, split=True)
+    return _exact(function, [stored, b, out], out, expected, sms=2)
 
 
 def _epilogue(batches: int, m: int, n: int, k: int, **config: Any) -> Case:
@@ -340,8 +340,8 @@ SUBJECTS: dict[str, Callable[[], Case]] = {
         cooperative, 64, 128, 320, 1, np.float16, swap_ab=True, **_TILE
     ),
     "gathered": lambda: _gathered(20, 9, 700),
-    "GEMV, rows": lambda: _vector(gemv.rows, 2, 2100),
-    "GEMV, columns": lambda: _vector(gemv.columns, 32, 700, by_columns=True),
+    "GEMV, rows": lambda: _vector(gemv.rows, 2, 66000),
+    "GEMV, columns": lambda: _vector(gemv.columns, 32, 2200, by_columns=True),
     "schedule, WMMA": lambda: _schedule(sc.wmma_steps((32, 64, 32), (32, 32)), 32, 64, 128),
     "schedule, wgmma": lambda: _schedule(sc.wgmma_steps((128, 64, 64), 2), 128, 64, 256),
     "pack": lambda: _pack(66, 40),
