@@ -35,6 +35,8 @@ class TmaOperand:
 
     clips = True
     """Whether only the rows or panels that are present are loaded of the last tile."""
+    hint: int | None = None
+    """How L2 keeps what is loaded, one of ``nvdsl.ops.tma.L2_EVICT_*``."""
 
     def __init__(self, array: nv.Array, mn: int, k: int, *, major: str, parts: int = 1) -> None:
         self.rows, self.cols = (mn, k) if major == "k" else (k, mn)
@@ -148,9 +150,9 @@ class TmaOperand:
         if self.short is not None:
             at = self._at(batch, mn, k)
             if count is self.usual or count == self.usual:
-                self.map.load(slot, full, at)
+                self.map.load(slot, full, at, l2_hint=self.hint)
             else:
-                self.short.load(slot, full, at)
+                self.short.load(slot, full, at, l2_hint=self.hint)
             return
         for box in boxes:
             start = box * rows
@@ -158,7 +160,7 @@ class TmaOperand:
             for panel in range(self.stored_cols // self.panel):
                 at = self._at(batch, mn, k, start, panel * self.panel)
                 if self.major == "k" or panel == 0 or count > panel * self.panel:
-                    self.map.load(self._panel(tile, panel), full, at, multicast_mask=mask)
+                    self.map.load(self._panel(tile, panel), full, at, multicast_mask=mask, l2_hint=self.hint)
 
     def _panel(self, tile: nv.Tile, panel: int) -> nv.Tile:
         layout = tile.layout.take_panels(self.panel)
