@@ -189,3 +189,16 @@ def test_operations_around_a_product():
           then=what["then"], operands=["m"])  # fmt: skip
     check(sc.fma_steps((32, 32, 16), (8, 8)), 128, 128, 64, reference, **what)
     check(sc.simt_steps((64, 64, 16), (16, 32), (8, 8), nv.f16, stages=1), 256, 192, 128, reference, **what)
+    check(sc.mma_steps(), 256, 192, 264, reference, **what)
+    check(sc.wgmma_steps((128, 64, 64), 3), 256, 192, 200, reference, **what)
+
+
+@pytest.mark.alone
+@in_child(timeout=120)
+def test_tiles_by_a_search():
+    space = nv.Space(block=[(128, 128, 64), (64, 64, 64)], warp=[(64, 32), (32, 32), (48, 32)], stages=[3])
+    gemm = sc.tune(sc.matmul(512, 512, 512), sc.mma_steps, space, budget=20)
+    assert gemm.tuning.config["warp"] in ((64, 32), (32, 32)) and gemm.tuning.count()["pruned"] == 2
+    a, b, c = numbers((512, 512), "f2", 1), numbers((512, 512), "f2", 2), np.zeros((512, 512), np.float32)
+    gemm(a, b, c)
+    np.testing.assert_array_equal(c, np.float32(a) @ np.float32(b))
