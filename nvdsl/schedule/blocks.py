@@ -32,6 +32,7 @@ def tile_blocks(work: Work, m: int, n: int, k: int) -> None:
     if work.find("scf.forall", "gpu.launch"):
         work.refuse("there are tiles for blocks already", "a schedule begins with them", "tile_blocks() once")
     product = work.one(*CONTRACTIONS, made_by="write one linalg.matmul or linalg.batch_matmul in the payload")
+    _check(work, product)
     extents = _extents(product)
     if min(m, n, k) < 1:
         work.refuse(f"tiles of {m} x {n} x {k}", "a tile has one element or more", "tile_blocks(128, 128, 64)")
@@ -63,6 +64,19 @@ def tile_blocks(work: Work, m: int, n: int, k: int) -> None:
                 maker = structured.FuseIntoContainingOp(script.any_op, script.any_op, maker, outer).fused_op
         script.patterns(transform_tensor.ApplyFoldTensorEmptyPatternsOp)  # what they write is a tile
     work.clean()
+
+
+def _check(work: Work, product: Any) -> None:
+    maps = [ir.AffineMapAttr(one).value for one in ir.ArrayAttr(product.attributes["indexing_maps"])]
+    if any(one.n_dims - 1 != len({str(place) for place in one.results}) for one in maps):
+        work.refuse(f"{product.name} with an operand that is repeated along an axis", "A, B and C are matrices",
+                    "an operand with all of its elements")  # fmt: skip
+    for op in work.find("linalg.generic"):
+        kinds = {str(one) for one in ir.ArrayAttr(op.attributes["iterator_types"])}
+        if kinds != {"#linalg.iterator_type<parallel>"} or "linalg.index" in {inner.name for inner in walk(op)}:
+            work.refuse("an operation that sums up elements, or asks for their places",
+                        "what is fused with the product computes each element of its own",
+                        "a kernel of its own for it")  # fmt: skip
 
 
 def _generalize(work: Work) -> None:

@@ -5,17 +5,18 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from numbers import Integral
 from pathlib import Path
 from typing import Any
 
 from nvdsl.call import module as modules
-from nvdsl.errors import ArgumentError, TraceError, frames
+from nvdsl.errors import ArgumentError, TraceError, Where, frames
 from nvdsl.ir.walk import find
 from nvdsl.mlir import ir, threads
 from nvdsl.mlir.dialects import linalg
 from nvdsl.mlir.dialects import tensor as tensors
-from nvdsl.values.dtypes import DType, bf16, f16, f32
-from nvdsl.values.traced import Value
+from nvdsl.values.dtypes import DType, bf16, element, f16, f32
+from nvdsl.values.traced import const
 
 
 @dataclass(frozen=True)
@@ -33,8 +34,12 @@ class Payload:
 def payload(source: str | os.PathLike[str] | ir.Module) -> Payload:
     """The payload that a module is: its text, the path of a file with it, or an ``ir.Module``.
 
-    Raises TraceError where MLIR refuses the text, or it has not one function.
+    Raises TraceError where MLIR refuses the text, it has not one function, or this has other arguments than arrays
+    whose shapes are known; ArgumentError for what is no source.
     """
+    if not isinstance(source, (str, os.PathLike, ir.Module)):
+        raise ArgumentError(f"{source!r} as a payload", where=frames.caller(),
+                            rule="a payload is MLIR's text, the path of a file with it, or an ir.Module")  # fmt: skip
     if isinstance(source, os.PathLike):
         source = Path(source).read_text()
     text = str(source)
@@ -42,6 +47,7 @@ def payload(source: str | os.PathLike[str] | ir.Module) -> Payload:
         try:
             functions = find(ir.Module.parse(text), "func.func")
             names = [ir.StringAttr(op.attributes["sym_name"]).value for op in functions]
+            kinds = [ir.FunctionType(ir.TypeAttr(op.attributes["function_type"]).value) for op in functions]
         except ir.MLIRError as error:
             first = error.error_diagnostics[0].message
             raise TraceError(first, where=frames.caller(), rule="MLIR refuses the module") from None
@@ -52,6 +58,14 @@ def payload(source: str | os.PathLike[str] | ir.Module) -> Payload:
             rule="a payload is a module with one func.func",
             fix="write each payload as a module of its own",
         )
+    for number, type in enumerate(kinds[0].inputs):
+        if not isinstance(type, ir.ShapedType) or not type.has_static_shape:
+            raise TraceError(
+                f"argument {number} of a payload is {type}",
+                where=frames.caller(),
+                rule="arguments are arrays, and their shapes are known",
+                fix="a constant in the payload for a number, or an array of one element a row",
+            )
     return Payload(text, names[0])
 
 
@@ -89,12 +103,15 @@ def matmul(
     Raises ArgumentError for types and extents that there are not.
     """
     where = frames.caller()
+    dtype, sums = element(dtype), element(sums)
     if dtype not in (f16, bf16, f32) or sums not in ((f16, f32) if dtype is f16 else (f32,)):
         raise ArgumentError(f"a product of {dtype.name} with {sums.name} sums", where=where,
                             rule="f16 has f16 or f32 sums; bf16 and f32 (as tf32) have f32 sums")  # fmt: skip
-    if min(m, n, k, batch or 1) < 1 or any(one not in _OPERANDS for one in operands):
-        raise ArgumentError(f"a product of {m} x {n} x {k} with operands {list(operands)}", where=where,
-                            rule="extents are at least 1, and operands are 'm', 'n' or 'mn'")  # fmt: skip
+    extents = [m, n, k, *([] if batch is None else [batch])]
+    if not all(isinstance(one, Integral) and one > 0 for one in extents) or not {*operands} <= {*_OPERANDS}:
+        raise ArgumentError(f"a product of {m} x {n} x {k}{'' if batch is None else f', a batch of {batch}'}, "
+                            f"with operands {list(operands)}", where=where,
+                            rule="extents are whole numbers from 1 on, and operands are 'm', 'n' or 'mn'")  # fmt: skip
     if operands and then is None:
         raise ArgumentError("operands without a function", where=where, rule="operands are what `then` takes",
                             fix="pass then=lambda x, bias: x + bias")  # fmt: skip
@@ -140,16 +157,18 @@ def matmul(
                     operand = product.operands[number]
                     kind = ir.RankedTensorType(operand.type)
                     empty = tensors.empty(kind.shape, kind.element_type)
-                    product.operands[number] = _elementwise(function, [operand], empty, ["identity"])
+                    product.operands[number] = _elementwise(function, [operand], empty, ["identity"], where)
         if then is not None:
             with ir.InsertionPoint(end):
                 extra = list(block.arguments)[2:-1]
                 maps = [f"affine_map<{one}>" for one in texts]
-                end.operands[0] = _elementwise(then, extra, product.results[0], maps)
+                end.operands[0] = _elementwise(then, extra, product.results[0], maps, where)
         return payload(module)
 
 
-def _elementwise(function: Callable[..., Any], inputs: list[Any], out: Any, maps: list[str]) -> Any:
+def _elementwise(
+    function: Callable[..., Any], inputs: list[Any], out: Any, maps: list[str], where: Where | None
+) -> Any:
     """A linalg.generic whose body ``function`` makes: of an element of ``out`` and of the inputs, or of an only input
     where ``out`` is empty."""
     rank = ir.RankedTensorType(out.type).rank
@@ -162,5 +181,11 @@ def _elementwise(function: Callable[..., Any], inputs: list[Any], out: Any, maps
     with ir.InsertionPoint(body):
         *others, x = body.arguments
         made = function(*others) if maps == ["identity"] else function(x, *others)
-        linalg.YieldOp([made if isinstance(made, ir.Value) else Value(made)])
+        if not isinstance(made, ir.Value):
+            made = const(made, types[-1])
+        if made.type != types[-1]:
+            raise ArgumentError(f"a function of elements that gives {made.type}", where=where,
+                                rule=f"what it gives is {types[-1]}, like the element that it changes",
+                                fix="convert it, as in nv.f32(x)")  # fmt: skip
+        linalg.YieldOp([made])
     return generic.results[0]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from nvdsl.driver.array_spec import packed_strides
 from nvdsl.ir.walk import defining
 from nvdsl.mlir import ir
 from nvdsl.mlir.dialects import arith, vector
@@ -41,6 +42,10 @@ def round_up(work: Work, product: Any, extents: Sequence[int]) -> None:
                     "arrays are rounded up to whole tiles through linalg.fill and elementwise linalg.generic alone",
                     "choose tiles that divide the extents",
                 )
+        if not _is_packed(values[k].type):
+            work.refuse(f"{values[k].type}, whose extents are no multiples of the tiles",
+                        "arrays that are rounded up have their elements one behind the other",
+                        "choose tiles that divide the extents")  # fmt: skip
     for k, shape in grown.items():
         kind = type(values[k].type)
         element = values[k].type.element_type
@@ -49,6 +54,14 @@ def round_up(work: Work, product: Any, extents: Sequence[int]) -> None:
     types = ir.FunctionType.get([v.type for v in arguments], [v.type for v in end.operands])
     function.attributes["function_type"] = ir.TypeAttr.get(types)
     function.attributes[EXTENTS] = ir.ArrayAttr.get([ir.DenseI64ArrayAttr.get(shape) for shape in real])
+
+
+def _is_packed(type: Any) -> bool:
+    """Whether a type says nothing of strides, or that elements are one behind the other."""
+    if not isinstance(type, ir.MemRefType):
+        return True
+    strides, offset = ir.MemRefType(type).get_strides_and_offset()
+    return tuple(strides) == tuple(packed_strides(tuple(type.shape))) and offset == 0
 
 
 def _propagate(op: Any, shapes: dict[int, list[int]], product: list[int] | None) -> None:

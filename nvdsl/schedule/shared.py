@@ -219,7 +219,8 @@ def _compute(work: Work, op: Any) -> None:
     *sources, target = op.operands
     maps = [ir.AffineMapAttr(one).value for one in ir.ArrayAttr(op.attributes["indexing_maps"])]
     if len(sources) != 1 or maps[0] != maps[1]:
-        work.refuse("an operation of several arrays before the product", "a thread copies an element and changes it",
+        work.refuse("an operation before the product that is not of one array, place by place",
+                    "a thread copies an element and changes it",
                     "a linalg.generic with one input, of the shape of its output")  # fmt: skip
     width = target.type.shape[-1]
     with ir.InsertionPoint(op), op.location:

@@ -6,9 +6,10 @@ import functools
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
+from numbers import Integral
 from typing import Any
 
-from nvdsl.errors import NvdslError, ScheduleError, Where, frames
+from nvdsl.errors import ArgumentError, NvdslError, ScheduleError, Where, frames
 from nvdsl.mlir import ir
 from nvdsl.schedule.work import Refusal, Work
 
@@ -56,7 +57,11 @@ def step(rewrite: Callable[..., None]) -> Callable[..., Step]:
 
     @functools.wraps(rewrite)
     def make(*args: Any, **kwargs: Any) -> Step:
-        signature.replace(parameters=parameters).bind(*args, **kwargs)  # a TypeError at the user's line
+        given = signature.replace(parameters=parameters).bind(*args, **kwargs).arguments  # else TypeError, at his line
+        for one in parameters:
+            if one.annotation in ("int", int) and not isinstance(given.get(one.name, 0), Integral):
+                raise ArgumentError(f"{rewrite.__name__}() with {one.name} = {given[one.name]!r}",
+                                    where=frames.caller(), rule=f"{one.name} is a whole number")  # fmt: skip
         written = [repr(a) for a in args] + [f"{name}={value!r}" for name, value in kwargs.items()]
         return Step(
             rewrite.__name__, ", ".join(written), says, frames.caller(), lambda work: rewrite(work, *args, **kwargs)

@@ -146,6 +146,11 @@ def vectorize(work: Work) -> None:
     blocks, until sums are in registers, where it is computed."""
     if not any(FRAGMENT_LOOP in op.attributes for op in work.find("scf.for")):
         work.refuse("no tiles of a tensor core", "whole tiles would be one vector", "tile_fragments() before")
+    for op in work.find("linalg.matmul"):
+        left, right = (v.type.element_type for v in list(op.operands)[:2])
+        if left != right:
+            work.refuse(f"a product of {left} with {right}", "vector.contract multiplies vectors of one type",
+                        "tile_threads() instead, or convert A or B in the payload")  # fmt: skip
     pull_out(work)
     with work.transform() as script:
         made = structured.VectorizeOp(script.match("linalg.matmul", "linalg.fill"))

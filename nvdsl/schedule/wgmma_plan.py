@@ -55,7 +55,7 @@ class Plan:
         work, product = self.work, self.product
         if len(product.results) or not all(is_shared(v) for v in list(product.operands)[:2]):
             work.refuse("operands that are not in shared memory", "wgmma reads tiles there", "stage() before")
-        copies = {defining(op.operands[1]): op for op in into_shared(work) if len(op.operands) == 2}
+        copies = {defining(op.operands[1]): op for op in into_shared(work) if _is_copy(op)}
         if self.stages < 2 or self.warpgroups < 1 or self.threads > arch.MAX_THREADS_PER_BLOCK:
             work.refuse(f"{self.stages} stages for {self.warpgroups} warpgroups",
                         "a ring has two slots or more, and a block at most 1,024 threads", "wgmma(4, 2)")  # fmt: skip
@@ -81,6 +81,8 @@ class Plan:
         if dtype is None or sums is None or sums.name not in ops.TYPES[dtype.name, dtype.name]:
             raise work.refuse(f"a product of {a.element} with {c.element_type} sums",
                         "wgmma has f16 with f16 or f32 sums, bf16 and tf32 with f32 sums", "another end")  # fmt: skip
+        if a.element != b.element:
+            work.refuse(f"a product of {a.element} with {b.element}", "both operands are of one type", "another end")
         self.dtype, self.sums = dtype, sums
         if dtype is tf32 and (a.major, b.major) != ("k", "k"):
             work.refuse("a product of f32 whose operands do not have K along their rows",
@@ -107,6 +109,14 @@ class Plan:
         turns = 1 if self.loop is None else trips(self.loop)
         assert turns is not None
         self.turns = turns
+
+
+def _is_copy(op: Any) -> bool:
+    """Whether an operation copies elements to the same places, changed or not."""
+    if op.name == "linalg.copy":
+        return True
+    maps = list(ir.ArrayAttr(op.attributes["indexing_maps"]))
+    return len(maps) == 2 and maps[0] == maps[1]
 
 
 def _k_loop(product: Any) -> Any:

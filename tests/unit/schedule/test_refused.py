@@ -118,3 +118,77 @@ def test_what_is_no_step():
         sc.wmma_steps(without=["launch"])
     with pytest.raises(TypeError):
         sc.tile_blocks(1)
+
+
+IDENTITY, SWAPPED = "affine_map<(i, j) -> (i, j)>", "affine_map<(i, j) -> (j, i)>"
+
+
+def product_with(before="", behind="", arguments="", types=("f16", "f16"), a="%A", a_type="tensor<64x64xf16>"):
+    """A payload on tensors with other operations around the product."""
+    left, right = types
+    return sc.payload(f"""
+    func.func @f(%A: {a_type}, %B: tensor<64x64x{right}>{arguments}, %C: tensor<64x64xf32>) -> tensor<64x64xf32> {{
+      %e = tensor.empty() : tensor<64x64x{left}>
+      {before}
+      %p = linalg.matmul ins({a}, %B : tensor<64x64x{left}>, tensor<64x64x{right}>)
+                         outs(%C : tensor<64x64xf32>) -> tensor<64x64xf32>
+      {behind or "%r = tensor.cast %p : tensor<64x64xf32> to tensor<64x64xf32>"}
+      return %r : tensor<64x64xf32>
+    }}""")
+
+
+INDEX = f"""%r = linalg.generic {{indexing_maps = [{IDENTITY}], iterator_types = ["parallel", "parallel"]}}
+      outs(%p : tensor<64x64xf32>) {{ ^bb0(%x: f32):
+        %i = linalg.index 0 : index
+        %k = arith.index_cast %i : index to i32
+        %f = arith.sitofp %k : i32 to f32
+        %y = arith.addf %x, %f : f32
+        linalg.yield %y : f32 }} -> tensor<64x64xf32>"""
+TURNED = f"""%x = linalg.generic {{indexing_maps = [{SWAPPED}, {IDENTITY}], iterator_types = ["parallel", "parallel"]}}
+      ins(%A : tensor<64x64xf16>) outs(%e : tensor<64x64xf16>) {{ ^bb0(%u: f16, %o: f16):
+        %y = arith.addf %u, %u : f16
+        linalg.yield %y : f16 }} -> tensor<64x64xf16>"""
+WGMMA = sc.wgmma_steps((64, 64, 64), 2, 1)
+
+
+@pytest.mark.parametrize("steps", [sc.fma_steps((16, 32, 16), (4, 8)), sc.wmma_steps(BLOCK, WARP), WGMMA])
+def test_operations_that_are_not_of_elements_place_by_place(steps):
+    with pytest.raises(ScheduleError, match=r"tile_blocks\(.*\): an operation that sums up elements, or asks"):
+        sc.compile(product_with(behind=INDEX), steps)
+    with pytest.raises(ScheduleError, match=r"(copies|wgmma)\(.*\): .* (not of one array|of one array)"):
+        sc.compile(product_with(TURNED, a="%x", a_type="tensor<64x64xf16>"), steps)
+
+
+def test_operands_of_two_types_and_arrays_with_strides():
+    mixed = product_with(types=("f16", "f32"), a_type="tensor<64x64xf16>")
+    with pytest.raises(ScheduleError, match=r"vectorize\(\): a product of f16 with f32"):
+        sc.compile(mixed, sc.wmma_steps(BLOCK, WARP, without=["wide"]))
+    with pytest.raises(ScheduleError, match=r"wgmma\(2, 1\): a product of f16 with f32"):
+        sc.compile(mixed, WGMMA)
+    strided = "memref<32x64xf16, strided<[128, 1]>>"
+    text = f"""func.func @f(%A: {strided}, %B: memref<64x64xf16>, %C: memref<32x64xf32>) {{
+      linalg.matmul ins(%A, %B : {strided}, memref<64x64xf16>) outs(%C : memref<32x64xf32>)
+      return }}"""
+    with pytest.raises(ScheduleError, match=r"tile_blocks\(64, 64, 64\): memref.* no multiples of the tiles"):
+        sc.compile(sc.payload(text), WGMMA)
+
+
+@pytest.mark.parametrize(
+    ("make", "says"),
+    [
+        (lambda: sc.matmul(16.0, 16, 16), "16.0 x 16 x 16"), (lambda: sc.matmul(16, 16, 16, batch=0), "a batch of 0"),
+        (lambda: sc.matmul(16, 16, 16, then=lambda x: nv.f16(x)), "gives f16"),
+        (lambda: sc.payload(3), "3 as a payload"),
+        (lambda: sc.tile_blocks(32.0, 32, 32), "m = 32.0"), (lambda: sc.persistent(blocks="all"), "blocks = 'all'"),
+    ],
+)  # fmt: skip
+def test_arguments_of_other_types(make, says):
+    with pytest.raises(ArgumentError, match=says):
+        make()
+
+
+def test_payloads_with_numbers_and_unknown_extents():
+    with pytest.raises(TraceError, match="argument 2 of a payload is f32"):
+        product_with(arguments=", %s: f32")
+    with pytest.raises(TraceError, match=r"argument 0 of a payload is tensor<\?x64xf16>"):
+        sc.payload("func.func @f(%A: tensor<?x64xf16>) { return }")

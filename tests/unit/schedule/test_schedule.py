@@ -194,25 +194,6 @@ def test_what_wgmma_does_not_take(payload, steps, says):
         sc.compile(sc.matmul(128, 64, **{"k": 128, **payload}), sc.wgmma_steps(*steps))
 
 
-OF_A_RING = ("nvgpu.mbarrier.try_wait", "nvgpu.mbarrier.arrive ", "expect_tx", "gpu.barrier", "nvvm.wgmma.wait")
-
-
-@pytest.mark.parametrize("blocks", [None, 1])
-@pytest.mark.parametrize("op", OF_A_RING)
-def test_what_is_wrong_with_a_ring_is_reported(op, blocks):
-    """In a block with one tile, and in a persistent one with two."""
-    steps = sc.wgmma_steps(HOPPER, 2, without=["persistent"])
-    made = sc.compile(sc.matmul(128, 128, 192), [*steps[:3], *[sc.persistent(blocks)] * (blocks or 0), *steps[3:]])
-    lines = made.mlir.splitlines()
-    places = [number for number, line in enumerate(lines) if op in line]
-    assert places
-    for place in places:
-        text = "\n".join(line for number, line in enumerate(lines) if number != place)
-        arrays = [numbers(shape, "f2", 0) for shape in ((128, 192), (192, 128))]
-        with pytest.raises((SimError, VerifyError)):
-            thin.load(text)["matmul"](*arrays, np.zeros((128, 128), np.float32), target="sim")
-
-
 @pytest.mark.parametrize(
     ("transpose_a", "transpose_b", "batch"), sample(itertools.product((True, False), (True, False), (None, 2)), 3)
 )
