@@ -13,6 +13,7 @@ VENV := .venv
 EXTRAS := test
 PY := $(VENV)/bin/python
 ARGS :=
+LIT_ARGS :=
 GPU_JOBS := 8
 ARCH := aarch64
 SEED := 1
@@ -55,10 +56,11 @@ demo: $(setup)  ## chapter 4's GEMM: on a Hopper GPU if there is one, else in th
 test: $(setup)  ## everything that needs no GPU: ruff, mypy, lit, pytest
 	$(call step,ruff,$(PY) -m ruff check --output-format=concise .)
 	$(call step,mypy,$(PY) -m mypy)
-	$(call step,lit,$(LIT) -v tests/lit tests/compat chapters)
+	$(call step,lit,$(LIT) -v $(LIT_ARGS) tests/lit tests/compat chapters)
 	@echo '== pytest'; $(PY) -m pytest $(PARALLEL) $(ARGS)
 
 test-all: override ARGS := -m '' $(ARGS)
+test-all: override LIT_ARGS := -Dall $(LIT_ARGS)
 test-all: test  ## test, with all that is exhaustive: every table entry, mutant and schedule (nightly)
 
 test-upstream:  ## test with LLVM's own MLIR bindings, in .venv-upstream: lit and pytest

@@ -78,6 +78,8 @@ def _why_no_gpu() -> str:
     return child.stdout.strip() if child.returncode == 0 else f"asking ended by signal {-child.returncode}"
 
 
+if "all" in lit_config.params:  # lit -Dall, which `make test-all` says
+    config.available_features.add("all")
 reason = _why_no_gpu()
 if reason:
     lit_config.note(f"no GPU: {reason}")

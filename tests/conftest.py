@@ -31,10 +31,14 @@ else:
     hypothesis.settings.load_profile("nvdsl")
 
 
+gc.disable()
+
+
 def pytest_collection_finish() -> None:
     """What was imported and collected stays; looking through it again and again took a tenth of the time."""
     gc.freeze()
     gc.set_threshold(20_000, 20, 50)
+    gc.enable()
 
 
 def pytest_report_header() -> str:
