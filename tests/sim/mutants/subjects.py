@@ -343,7 +343,10 @@ SUBJECTS: dict[str, Callable[[], Case]] = {
     "GEMV, rows": lambda: _vector(gemv.rows, 2, 66000),
     "GEMV, columns": lambda: _vector(gemv.columns, 32, 2200, by_columns=True),
     "schedule, WMMA": lambda: _schedule(sc.wmma_steps((32, 64, 32), (32, 32)), 32, 64, 128),
-    "schedule, wgmma": lambda: _schedule(sc.wgmma_steps((128, 64, 64), 2), 128, 64, 256),
+    "schedule, wgmma": lambda: _schedule(sc.wgmma_steps((128, 64, 64), 2, without=["persistent"]), 128, 64, 256),
+    "schedule, wgmma, persistent": lambda: _schedule(
+        [sc.tile_blocks(128, 64, 64), sc.bufferize(), sc.stage(), sc.persistent(1), sc.wgmma(2)], 128, 128, 192
+    ),
     "pack": lambda: _pack(66, 40),
     "warp exchange": lambda: _told(kernels.warp_exchange, x := _floats(2, 8, 32), [], x + 1),
     "warp sums": lambda: _told(kernels.warp_sums, x := _floats(64), [], x.sum(keepdims=True)),
