@@ -60,8 +60,8 @@ ENTRIES = (
           "no bug here: lanes meet before they write, and lane 0 has waited"),
     Entry("gathered", "sync_warp deleted", ".*", "no bug here: it keeps loads from moving up, and orders nothing"),
     Entry("gathered", ".*", ".* nvvm.vote.sync", "one cluster has all of K here: nobody waits for others' sums"),
-    Entry("schedule, wgmma.*", ".*", "the next barrier in nvgpu.mbarrier.*|without nvgpu.mbarrier.arrive|other parity.*|"
-          "a ring of 1 slots, not 2|a phase .*|[+-]1 in arith.subi",
+    Entry("schedule, wgmma.*", ".*", "the next barrier in nvgpu.mbarrier.*|without nvgpu.mbarrier.arrive|"
+          "a ring of 1 slots, not 2|a phase .*|[+-]1 in arith.subi|other parity.*",
           "a deadlock, reported at the wait of the other side of the ring, which is in the same rewritten loop"),
     Entry("double buffering", "tile index", "one further in dimension 0",
           "no rule is broken: the row behind is inside of the tile; the numbers tell"),
