@@ -4,6 +4,7 @@
 #   VENV=dir            where the virtual environment goes
 #   PY=python3          use this Python as it is and set up nothing (a machine with the packages installed)
 #   ARGS='-k swizzle'   more arguments for pytest
+#   LIT_ARGS=-Dall      more arguments for lit
 #   SEED=1 COUNT=100    which random kernels `make hunt` draws, and how many
 #   ARCH=aarch64        the machine that `make resolve` asks pip about
 #   GPU_JOBS=8          device tests at a time (with pytest-xdist; else one after the other)
@@ -71,7 +72,7 @@ lint: $(setup)  ## ruff and mypy
 	$(call step,mypy,$(PY) -m mypy)
 
 lit: $(setup)  ## the lit tests: tests/lit, and the RUN lines of chapters and tests/compat
-	$(call step,lit,$(LIT) -v tests/lit tests/compat chapters)
+	$(call step,lit,$(LIT) -v $(LIT_ARGS) tests/lit tests/compat chapters)
 
 pytest: $(setup)  ## all of pytest that needs no GPU
 	@$(PY) -m pytest $(PARALLEL) $(ARGS)
