@@ -23,7 +23,7 @@ from nvdsl.kernels.gemm.dispatch import AXES, bind, fits_tma, readable
 from nvdsl.kernels.gemm.launch import resident_blocks, sms
 from nvdsl.kernels.gemm.model import Shape, cycles
 from nvdsl.kernels.gemm.problem import GemmProblem, Matrix, blocks, repeated, types
-from nvdsl.kernels.gemm.tiles import CROWDED, with_stages
+from nvdsl.kernels.gemm.tiles import has_registers, with_stages
 
 TILES = {
     ("cooperative", 1): ((64, 128), (64, 256)),
@@ -151,8 +151,8 @@ def choose(shape: Shape, crowded: bool, sms: int = arch.SMS) -> Config:
     """The configuration of the fewest cycles, as if all groups were of one size."""
 
     def fits(config: Config) -> bool:
-        spare = config.registers[1] - config.accumulator_registers(shape.acc)
-        return not config.problems(shape.dtype, shape.out, shape.acc) and not (crowded and spare < CROWDED)
+        whole = not crowded or has_registers(config, shape.acc)
+        return whole and not config.problems(shape.dtype, shape.out, shape.acc)
 
     tiles = [
         with_stages(Config(*tile, 128 // shape.dtype.bytes, schedule=schedule, consumers=consumers), shape.dtype)

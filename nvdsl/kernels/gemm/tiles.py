@@ -40,8 +40,9 @@ CLUSTERED = 128 * 96
 """Elements of the smallest tile for which pairs of blocks are listed that load together."""
 LEAST_STAGES = 6
 """Slots of a ring that keep memory busy: where half an SM has room for as many, two split-K blocks share it."""
-CROWDED = 60
-"""Registers of a consumer's thread beside the sums that the largest epilogues need."""
+CROWDED = {"cooperative": 60, "splitk": 60, "pingpong": 68, "streamk": 76}
+"""Registers of a consumer's thread beside the sums that the largest epilogues need. With ping-pong it also keeps whose
+turn it is, with stream-K also the part of a tile: there ptxas spilled some of them for columns that are no vectors."""
 
 
 @functools.cache
@@ -52,11 +53,15 @@ def legal(
     are contiguous. ``crowded``: beside an epilogue that needs many registers."""
 
     def fits(config: Config) -> bool:
-        spare = config.registers[1] - config.accumulator_registers(acc)
         major = a_major if config.swap_ab else b_major
-        return not config.problems(dtype, out, acc, major) and not (crowded and spare < CROWDED)
+        return not config.problems(dtype, out, acc, major) and (not crowded or has_registers(config, acc))
 
     return tuple(config for config in listed(dtype, a_major, b_major) if fits(config))
+
+
+def has_registers(config: Config, acc: nv.DType) -> bool:
+    """Whether a consumer's thread has the registers that the largest epilogues need."""
+    return config.registers[1] - config.accumulator_registers(acc) >= CROWDED[config.schedule]
 
 
 def listed(dtype: nv.DType, a_major: str = "k", b_major: str = "mn") -> Iterator[Config]:
