@@ -90,7 +90,7 @@ def main() -> None:
     for end in ENDS:
         for payload in PAYLOADS:
             with tempfile.TemporaryDirectory() as cache:
-                environment = {**os.environ, "NVDSL_CACHE_DIR": cache, "PYTHONPATH": str(ROOT)}
+                environment = {**os.environ, "NVDSL_CACHE_DIR": cache, "PYTHONPATH": os.pathsep.join(sys.path)}
                 command = [sys.executable, "-W", "ignore", __file__, "--child", end, payload]
                 done = subprocess.run(command, capture_output=True, text=True, env=environment, check=True)
             row = {"end": end, "payload": payload, **json.loads(done.stdout.splitlines()[-1])}

@@ -201,40 +201,40 @@ class Kernel(Plan):
         warp = arith.remui(arith.divui(thread, number(arch.WARP_SIZE)), number(4))
         row = arith.addi(arith.muli(warpgroup, number(self.rows)), arith.muli(warp, number(16)))
         row = arith.addi(top, arith.addi(row, arith.divui(lane, number(4))))
-        parts = self._halves if self.sums is f16 else self._pairs
         for i, registers in enumerate(map(ptx.unpack, sums)):
             for half in range(2):
                 at = arith.addi(row, number(64 * i + 8 * half))
-                for column, part in parts(registers, half, arith.remui(lane, number(4))):
+                for column, part in self._parts(registers, half, arith.remui(lane, number(4))):
                     here = [*batch, at, arith.addi(left, column)]
                     if self.adds:
                         part = arith.addf(part, vector.load(part.type, c, here))
                     vector.store(part, c, here)
 
-    def _pairs(self, registers: list[Any], half: int, lane: Any) -> Iterator[tuple[Any, Any]]:
-        """Of a row, what a lane of four stores: the column, and two neighbours (PTX ISA, register fragments of wgmma's
-        D)."""
-        pair, column = ir.VectorType.get([2], self.sums.ir), arith.muli(lane, number(2))
-        for j in range(self.n // 8):
-            first = 4 * j + 2 * half
-            yield arith.addi(column, number(8 * j)), vector.from_elements(pair, registers[first : first + 2])
-
-    def _halves(self, registers: list[Any], half: int, lane: Any) -> Iterator[tuple[Any, Any]]:
-        """The same of f16, where two neighbours are a register. Of 16 columns two lanes exchange a register, so that
-        each stores four neighbours, and all four lanes 32 bytes: a sector of the L2 cache."""
-        pair, word = ir.VectorType.get([2], f16.ir), ir.IntegerType.get_signless(32)
+    def _parts(self, registers: list[Any], half: int, lane: Any) -> Iterator[tuple[Any, Any]]:
+        """Of a row, what a lane of four stores: the column, and neighbours. Of 8 columns each has two (PTX ISA,
+        register fragments of wgmma's D). Of 16 two lanes exchange two, so that each has four: there are half as many
+        stores, and those of f16 write whole sectors, too."""
+        width = 1 if self.sums is f16 else 2  # registers of two neighbours
+        groups = [registers[2 * width * j + width * half :][:width] for j in range(self.n // 8)]
         odd = arith.remui(lane, number(2))
         is_odd = equal(odd, 1)
         column = arith.addi(arith.muli(odd, number(8)), arith.muli(arith.divui(lane, number(2)), number(4)))
-        *pairs, last = [registers[2 * j + half] for j in range(self.n // 8)] + [None] * (self.n // 8 % 2 == 0)
-        for j, (even, other) in enumerate(zip(pairs[::2], pairs[1::2], strict=True)):
-            kept, sent = arith.select(is_odd, other, even), arith.select(is_odd, even, other)
-            got = shuffle_xor(Value(sent), 1)
-            both = [arith.select(is_odd, got, kept), arith.select(is_odd, kept, got)]
-            words = vector.from_elements(ir.VectorType.get([2], word), both)
-            yield arith.addi(column, number(16 * j)), vector.bitcast(ir.VectorType.get([4], f16.ir), words)
-        if last is not None:
-            yield arith.addi(arith.muli(lane, number(2)), number(self.n - 8)), llvm.bitcast(pair, last)
+        for j in range(len(groups) // 2):
+            low, high = [], []
+            for even, other in zip(*groups[2 * j : 2 * j + 2], strict=True):
+                kept, sent = arith.select(is_odd, other, even), arith.select(is_odd, even, other)
+                got = shuffle_xor(Value(sent), 1)
+                low.append(arith.select(is_odd, got, kept))
+                high.append(arith.select(is_odd, kept, got))
+            yield arith.addi(column, number(16 * j)), self._vector([*low, *high])
+        if len(groups) % 2:
+            yield arith.addi(arith.muli(lane, number(2)), number(self.n - 8)), self._vector(groups[-1])
+
+    def _vector(self, registers: list[Any]) -> Any:
+        """The elements in registers, of which one holds two halves."""
+        whole = vector.from_elements(ir.VectorType.get([len(registers)], registers[0].type), registers)
+        halves = ir.VectorType.get([2 * len(registers)], f16.ir)
+        return vector.bitcast(halves, whole) if self.sums is f16 else whole
 
 
 def _is_index(one: Any) -> bool:

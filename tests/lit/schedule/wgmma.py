@@ -32,7 +32,7 @@ change(sc.matmul(256, 128, 256, then=lambda x, b: nv.max(x + b, 0.0), operands=[
 # CHECK: nvvm.wgmma.wait.group.sync.aligned 0
 # CHECK: arith.addf
 # CHECK: arith.maxnumf
-# CHECK: vector.store {{.*}} vector<2xf32>
+# CHECK: vector.store {{.*}} vector<4xf32>
 
 change(sc.matmul(256, 128, 256, transpose_a=True, transpose_b=True, batch=2), steps)
 # CHECK: AFTER wgmma(3, 2)
