@@ -18,7 +18,8 @@ class Mainloop:
     slot. ``in_flight``: groups of wgmma left in flight while the next slot is waited for, 0 or 1.
 
     The blocks of a cluster that share a tile of B (a column of blocks) or of A (a row) load a part of it each and
-    send it to all. So a slot is free when the consumers of all of these blocks have released it.
+    send it to all. So a slot is free when the consumers of all blocks of its row and its column have released it. Ranks
+    count down the columns.
     """
 
     early = 1
@@ -36,8 +37,13 @@ class Mainloop:
         self.consumers, self.readers = consumers, readers
         a.allocate(stages)
         b.allocate(stages)
-        self.writers = max(a.parts, b.parts)  # blocks that write into a slot
+        self.writers = a.parts + b.parts - 1  # blocks that write into a slot
         self.rank = nv.cluster_rank() if self.writers > 1 else 0
+        self._row: nv.Int = self.rank % b.parts if b.parts > 1 else 0  # within the cluster
+        self._col: nv.Int = self.rank // b.parts if a.parts > 1 else 0
+        in_row, in_col = sum(1 << i * b.parts for i in range(a.parts)), (1 << b.parts) - 1
+        self._of_a: dict[str, Any] = {"part": self._col, "mask": in_row << self._row}
+        self._of_b: dict[str, Any] = {"part": self._row, "mask": in_col << self._col * b.parts}
         warps = 4 * readers
         slot = a.stored * a.each + b.stored * b.each
         self.ring = nv.Ring(stages, bytes=slot, consumers=warps * self.writers, sync=False)
@@ -89,14 +95,13 @@ class Mainloop:
     def _load_slice(
         self, state: nv.PipelineState, batch: Any, row: Any, col: Any, k: Any, new: Any, old: Any
     ) -> None:
-        stage, shared = state.stage, {}
-        if new is None:
-            shared = {"part": self.rank, "mask": (1 << self.writers) - 1}
+        stage = state.stage
+        shared_a, shared_b = (self._of_a, self._of_b) if new is None else ({}, {})
         of_a, of_b = self.a.count(row, old), self.b.count(col, old)
         full = self.ring.acquire(state, expect=False, new=new is not None)
         full.arrive_expect_tx(self.a.bytes(of_a) + self.b.bytes(of_b) if new is None else new)
-        self.a.load(stage, full, batch, row, k, of_a, **shared)
-        self.b.load(stage, full, batch, col, k, of_b, **shared)
+        self.a.load(stage, full, batch, row, k, of_a, **shared_a)
+        self.b.load(stage, full, batch, col, k, of_b, **shared_b)
 
     def multiply(
         self, state: nv.PipelineState, at: tuple[Any, Any], acc: nv.Accumulator, count: Any = None
@@ -139,5 +144,11 @@ class Mainloop:
         lane = nv.lane_id()
         if self.writers == 1:
             self.ring.release(slot, lane == 0)
+            return
+        if self.a.parts > 1 and self.b.parts > 1:  # the blocks of the row, and the others of the column
+            other = lane - self.a.parts
+            other += nv.select(other >= self._row, 1, 0)
+            along = lane * self.b.parts + self._row, other + self._col * self.b.parts
+            self.ring.release(slot, lane < self.writers, rank=nv.select(lane < self.a.parts, *along))
         else:
             self.ring.release(slot, lane < self.writers, rank=lane)

@@ -82,13 +82,12 @@ def choose(shape: Shape, crowded: bool = False, sms: int = arch.SMS) -> Config:
     def least(configs: Iterable[Config]) -> Config | None:
         return min((config for config in configs if config in cycles), key=cycles.__getitem__, default=None)
 
-    square = shape.n * shape.dtype.bytes % 128 == 0 if shape.a_major == "mn" else None
-    on_grid = shape.on_grid and (shape.on_grid[0] if square is None else square, shape.on_grid[1])
+    grids = shape.grids and (0 if shape.a_major == "mn" else shape.grids[0], shape.grids[1])  # beside any rows of A
     with _choosing:
         if len(_menus) >= MOST_MENUS:
             _menus.clear()
-        used = _used.setdefault((replace(shape, m=0, n=0, k=0, batches=1, on_grid=None), crowded, sms), [])
-        menu = _menus.setdefault((replace(shape, m=0, on_grid=on_grid), crowded, sms), [])
+        used = _used.setdefault((replace(shape, m=0, n=0, k=0, batches=1, grids=None), crowded, sms), [])
+        menu = _menus.setdefault((replace(shape, m=0, grids=grids), crowded, sms), [])
         known = least(menu)
         if known is not None and (len(menu) >= MENU or cycles[known] <= enough):
             return known

@@ -180,7 +180,6 @@ class Config:
             ),
             (self.in_flight in (0, 1), f"{self.in_flight} groups in flight: 0 or 1"),
             (self.store_buffers >= 1 and self.group >= 1, "at least one store buffer, and one row a group"),
-            (min(self.cluster_m, self.cluster_n) == 1, "a cluster is a row or a column of blocks"),
             (self.cluster in (1, 2, 4, 8), f"a cluster of {self.cluster} blocks: 1, 2, 4 or 8"),
             (
                 smem <= arch.MAX_SMEM_PER_BLOCK,

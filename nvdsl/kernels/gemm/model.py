@@ -30,37 +30,40 @@ from nvdsl.kernels.gemm.streamk_scheduler import LEAST as LEAST_PIECE
 from nvdsl.kernels.gemm.streamk_scheduler import UNEVEN, WORTH
 from nvdsl.kernels.gemm.tiles import slots
 
-LOAD, REQUEST = 84.0, 214.0
+LOAD, REQUEST = 78.2, 207.0
 """Bytes that an SM gets in a clock, and that it asks L2 for: blocks of a cluster ask once for what they share."""
-OFF_GRID = 4.3
+OFF_GRID, OFF_SECTOR = 2.98, 5.73
 """How much more L2 is asked for where rows don't start at multiples of 128 bytes, so that a box's row lies in two
-lines."""
-LATENCY = 1600.0
+lines; and where they don't start at multiples of 32, so that it also lies in five sectors."""
+LATENCY = 2559.0
 """Clocks from asking for a slice to having it, while all SMs ask."""
-NORM = 4.1
+NORM = 10.6
 """p of multiplying, loading and waiting."""
-TAIL, DRAIN = 2440.0, 0.046
+TAIL, DRAIN = 1904.0, 0.0335
 """Clocks of an epilogue, and of each element of 16 bits that one warpgroup stores."""
-FIXUP = 4650.0
+CUT = 5.31
+"""How much longer it takes to store tiles whose rows begin or end within a sector of 32 bytes."""
+FIXUP = 5541.0
 """Clocks in which stream-K hands the sums of a piece to the block that owns the tile."""
-EXCHANGE, EXCHANGED = 2650.0, 0.18
+EXCHANGE, EXCHANGED = 1235.0, 0.344
 """Clocks of split-K's reduction in a cluster, and of each element of a tile."""
 PARTED, GIVEN = 6600.0, 0.089
 """Clocks of handing over sums from cluster to cluster, and of each element that a block adds."""
-START = 1830.0
+START = 4298.0
 """Clocks before the first slice."""
-TOGETHER, COUPLED = 2780.0, 1.05
+TOGETHER, COUPLED = 4000.0, 1.02
 """Clocks more for a cluster's blocks to meet, and how much longer the slices of ping-pong take in one."""
-MEMORY, FLUSHED = 2760.0, 34e6
+MEMORY, FLUSHED = 2267.0, 37e6
 """Bytes of memory in a clock; bytes that L2 writes back meanwhile."""
-OVERLAP = 1.8
+OVERLAP = 2.1
 """p of computing and of memory."""
 
 
 @dataclass(frozen=True)
 class Shape:
     """What the choice depends on: ``batches`` products (m, k) @ (k, n), their types, which axis of A and B is
-    contiguous ("k" or "mn"), and whether the rows of A and B start at multiples of 128 bytes (None: as packed ones do).
+    contiguous ("k" or "mn"), and how many bytes the rows of A and B start at multiples of, see `grid` (None: as packed
+    ones do).
     ``unaligned``: TMA can't store the result. ``epilogue``: something is done with each sum.
     """
 
@@ -73,9 +76,14 @@ class Shape:
     batches: int = 1
     a_major: str = "k"
     b_major: str = "mn"
-    on_grid: tuple[bool, bool] | None = None
+    grids: tuple[int, int] | None = None
     unaligned: bool = False
     epilogue: bool = False
+
+
+def grid(pitch: Any) -> Any:
+    """The largest of 128, 64, 32 ... bytes that rows so many bytes apart start at multiples of."""
+    return np.gcd(pitch, 128)
 
 
 class Columns:
@@ -144,7 +152,9 @@ def times(configs: tuple[Config, ...], shape: Shape, sms: int = arch.SMS, rows: 
     multiplying = sharing * _multiplying(c)
     slice = _norm(NORM, multiplying, *_loading(c, shape, m, n, sharing), LATENCY / c.ring)
     slice = slice * np.where(c.pingpong & (c.cluster_m * c.cluster_n > 1), COUPLED, 1.0)
-    epilogue = TAIL + DRAIN * c.rows * c.cols * shape.out.bytes / 2
+    along_n = np.where(c.swap, c.tile_m, c.tile_n)
+    cut = np.gcd(along_n, shape.n) * shape.out.bytes % 32 != 0
+    epilogue = TAIL + DRAIN * c.rows * c.cols * shape.out.bytes / 2 * np.where(cut, CUT, 1.0)
     epilogues = np.where(c.hidden, 1, rounds)
     meeting = np.where(c.cluster_m * c.cluster_n > 1, TOGETHER, 0.0)
     compute = START + meeting + count * slice + epilogues * epilogue + handed
@@ -171,11 +181,10 @@ def _loading(c: Columns, shape: Shape, m: Any, n: Any, sharing: Any) -> tuple[An
         # Of a K-major operand the rows that exist; else whole panels of 128 bytes (`TmaOperand`).
         rows = np.where(by_k, np.minimum(tile, _cdiv(extent, 8) * 8), _cdiv(tile, panel) * panel)
         pitch = np.where(by_k, shape.k, extent) * shape.dtype.bytes
-        bad = pitch % 128 != 0
-        if shape.on_grid is not None:
-            bad = np.logical_not(np.where(operand == 0, *shape.on_grid))
+        start = grid(pitch) if shape.grids is None else np.where(operand == 0, *shape.grids)
+        more = np.where(start == 128, 1.0, np.where(start < 32, OFF_SECTOR, OFF_GRID))
         loaded = loaded + 128 * rows
-        asked = asked + 128 * rows / sharers * np.where(bad, OFF_GRID, 1.0)
+        asked = asked + 128 * rows / sharers * more
     return sharing * loaded / LOAD, sharing * asked / REQUEST
 
 

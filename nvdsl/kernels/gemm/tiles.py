@@ -14,6 +14,7 @@ TILES = {
     ("cooperative", 64, 1): (*range(8, 64, 8), *range(64, 257, 16)),
     ("cooperative", 128, 2): (*range(16, 64, 16), *range(64, 257, 8)),
     ("cooperative", 192, 3): range(64, 201, 8),
+    ("cooperative", 192, 2): range(208, 257, 16),
     ("cooperative", 256, 2): range(64, 201, 8),
     ("pingpong", 64, 2): range(128, 257, 32),
     ("pingpong", 128, 2): range(96, 201, 8),
@@ -36,8 +37,9 @@ SPLITS = (
 TWO_BUFFERS = 176
 """Columns of a tile of up to 128 rows for which a second store buffer was worth a slot of the ring. With 192 it isn't.
 """
-CLUSTERED = 128 * 96
-"""Elements of the smallest tile for which pairs of blocks are listed that load together."""
+CLUSTERED, SPREAD = 64 * 64, 128 * 256
+"""Elements of the smallest tile for which pairs of blocks are listed that load together, and of the largest for which
+four and eight are."""
 LEAST_STAGES = 6
 """Slots of a ring that keep memory busy: where half an SM has room for as many, two split-K blocks share it."""
 CROWDED = {"cooperative": 60, "splitk": 60, "pingpong": 68, "streamk": 76}
@@ -70,11 +72,15 @@ def listed(dtype: nv.DType, a_major: str = "k", b_major: str = "mn") -> Iterator
         for tile_n in widths:
             group = 12 if tile_m == 128 and tile_n >= 128 else 8
             tile = Config(tile_m, tile_n, 128 // dtype.bytes, schedule=schedule, consumers=consumers, group=group)
-            pairs = [(1, 1)]
-            if schedule != "streamk" and tile_m * tile_n >= CLUSTERED and consumers > 1:
-                pairs += [(2, 1), (1, 2)]
-            for cluster_m, cluster_n in pairs:
-                one = replace(tile, cluster_m=cluster_m, cluster_n=cluster_n, group=group // cluster_m)
+            if schedule == "cooperative" and tile_m % (64 * consumers):
+                tile = replace(tile, along="n")
+            clusters = [(1, 1)]
+            if schedule != "streamk" and tile_m * tile_n >= CLUSTERED:
+                clusters += [(2, 1), (1, 2)]
+                if tile_m * tile_n <= SPREAD and tile_n % 16 == 0:
+                    clusters += [(2, 2), (4, 2), (2, 4)]
+            for cluster_m, cluster_n in clusters:
+                one = replace(tile, cluster_m=cluster_m, cluster_n=cluster_n, group=max(group // cluster_m, 1))
                 yield with_stages(one, dtype, b_major)
                 if schedule != "streamk":
                     yield with_stages(replace(one, swap_ab=True), dtype, a_major)

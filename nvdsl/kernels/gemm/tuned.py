@@ -13,7 +13,7 @@ from nvdsl.kernels.blocks.linear_combination import LinearCombination
 from nvdsl.kernels.gemm import tensor_core
 from nvdsl.kernels.gemm.choose import choose
 from nvdsl.kernels.gemm.config import Config
-from nvdsl.kernels.gemm.model import Shape, cycles
+from nvdsl.kernels.gemm.model import Shape, cycles, grid
 from nvdsl.kernels.gemm.tiles import legal, listed
 
 WORTH_TRYING = 1.25
@@ -26,9 +26,9 @@ def _shape(
     """Of the arguments of `tensor_core.matmul`."""
     *batches, m, n = out.shape
     k = a.shape[-1 if a_major == "k" else -2]
-    on_grid = tuple(x.strides[-2] * x.dtype.bytes % 128 == 0 for x in (a, b))
+    of_a, of_b = (int(grid(x.strides[-2] * x.dtype.bytes)) for x in (a, b))
     return Shape(
-        m, n, k, a.dtype, out.dtype, acc_dtype, math.prod(batches), a_major, b_major, on_grid, direct_store,
+        m, n, k, a.dtype, out.dtype, acc_dtype, math.prod(batches), a_major, b_major, (of_a, of_b), direct_store,
         epilogue_op is not None,
     )  # fmt: skip
 

@@ -54,7 +54,6 @@ def test_shared_memory_is_counted():
         ({"along": "k"}, "along is"),
         ({"tile_n": 152, "cluster_m": 2}, "each block loads"),
         ({"tile_m": 192, "consumers": 3, "tile_n": 208, "stages": 3}, "the sums of one wgmma"),
-        ({"cluster_m": 2, "cluster_n": 2}, "a row or a column"),
         ({"cluster_m": 3}, "a cluster of 3"),
         ({"in_flight": 2}, "groups in flight"),
         ({"store_buffers": 0}, "at least one"),
