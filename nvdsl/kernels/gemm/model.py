@@ -30,32 +30,32 @@ from nvdsl.kernels.gemm.streamk_scheduler import LEAST as LEAST_PIECE
 from nvdsl.kernels.gemm.streamk_scheduler import UNEVEN, WORTH
 from nvdsl.kernels.gemm.tiles import slots
 
-LOAD, REQUEST = 78.2, 207.0
+LOAD, REQUEST = 79.8, 217.0
 """Bytes that an SM gets in a clock, and that it asks L2 for: blocks of a cluster ask once for what they share."""
-OFF_GRID, OFF_SECTOR = 2.98, 5.73
+OFF_GRID, OFF_SECTOR = 2.27, 5.97
 """How much more L2 is asked for where rows don't start at multiples of 128 bytes, so that a box's row lies in two
 lines; and where they don't start at multiples of 32, so that it also lies in five sectors."""
-LATENCY = 2559.0
+LATENCY = 2147.0
 """Clocks from asking for a slice to having it, while all SMs ask."""
-NORM = 10.6
+NORM = 6.05
 """p of multiplying, loading and waiting."""
-TAIL, DRAIN = 1904.0, 0.0335
+TAIL, DRAIN = 561.0, 0.0329
 """Clocks of an epilogue, and of each element of 16 bits that one warpgroup stores."""
-CUT = 5.31
+CUT = 5.17
 """How much longer it takes to store tiles whose rows begin or end within a sector of 32 bytes."""
-FIXUP = 5541.0
+FIXUP = 4464.0
 """Clocks in which stream-K hands the sums of a piece to the block that owns the tile."""
-EXCHANGE, EXCHANGED = 1235.0, 0.344
+EXCHANGE, EXCHANGED = 634.0, 0.424
 """Clocks of split-K's reduction in a cluster, and of each element of a tile."""
 PARTED, GIVEN = 6600.0, 0.089
 """Clocks of handing over sums from cluster to cluster, and of each element that a block adds."""
-START = 4298.0
+START = 1131.0
 """Clocks before the first slice."""
-TOGETHER, COUPLED = 4000.0, 1.02
+TOGETHER, COUPLED = 4005.0, 0.999
 """Clocks more for a cluster's blocks to meet, and how much longer the slices of ping-pong take in one."""
-MEMORY, FLUSHED = 2267.0, 37e6
+MEMORY, FLUSHED = 1917.0, 18e6
 """Bytes of memory in a clock; bytes that L2 writes back meanwhile."""
-OVERLAP = 2.1
+OVERLAP = 1.24
 """p of computing and of memory."""
 
 
