@@ -54,6 +54,7 @@ SHAPES = [
     (small(store_buffers=1, tile_n=128), (128, 128, 128), 1),
     (small(cluster_m=2), (256, 128, 256), 2),
     (small(cluster_n=2), (128, 256, 256), 2),
+    (small(cluster_m=2, cluster_n=2), (256, 256, 256), 4),
     (small("pingpong"), (384, 64, 320), 1),
     (small("pingpong", cluster_m=2), (512, 64, 256), 2),
     (small("splitk"), (256, 64, 512), None),

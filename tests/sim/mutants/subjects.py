@@ -309,6 +309,9 @@ SUBJECTS: dict[str, Callable[[], Case]] = {
     "cooperative": lambda: _matmul(cooperative, 128, 256, 192, 1, **{**_TILE, "tile_n": 128}),
     "cooperative, f16": lambda: _matmul(cooperative, 128, 128, 192, 1, np.float16, **_TILE),
     "cooperative, cluster": lambda: _matmul(cooperative, 256, 128, 192, 2, cluster_m=2, **_TILE),
+    "cooperative, cluster of rows and columns": lambda: _matmul(
+        cooperative, 128, 64, 192, 4, cluster_m=2, cluster_n=2, consumers=1, **{**_TILE, "tile_m": 64, "tile_n": 32}
+    ),
     "cooperative, epilogue": lambda: _epilogue(2, 128, 32, 192, **{**_TILE, "tile_n": 32}),
     "cooperative, direct": lambda: _product(
         64, 128, 320, direct_store=True, in_flight=0, **{**_TILE, "tile_m": 64, "consumers": 1, "store_buffers": 1}

@@ -21,6 +21,10 @@ FREE = [
     (Config(128, 128, stages=2, along="n", cluster_m=2), (260, 72, 80), "nn tt"),
     (Config(64, 272, stages=2, along="n", store_buffers=1), (70, 280, 72), "nt"),
     (Config(64, 32, stages=2, consumers=1, cluster_m=4, swap_ab=True), (260, 72, 80), "nn nt tn tt"),
+    (Config(192, 208, stages=2, along="n", store_buffers=1), (200, 216, 200), "nt"),
+    (Config(64, 32, stages=2, consumers=1, cluster_m=2, cluster_n=2), (300, 136, 200), "nn nt tn tt"),
+    (Config(128, 64, stages=2, cluster_m=2, cluster_n=4, swap_ab=True), (260, 600, 200), "nn nt"),
+    (Config(64, 64, stages=3, schedule="pingpong", cluster_m=4, cluster_n=2), (600, 72, 200), "nn tt"),
 ]
 LONG = [
     Config(64, 64, stages=2, schedule="splitk", split=2, consumers=1, store_buffers=1, parts=16),
