@@ -252,6 +252,7 @@ def test_memory_of_a_call_outlives_another_call(torch):
 def test_a_recorded_launch_keeps_its_tensor_maps(torch, monkeypatch):
     monkeypatch.setattr(tensor_maps, "_CACHED_MAPS", 1)
     kernel = Kernel("f_kernel", (128, 4, 8, 8, 4))
+    gc.freeze()  # what other tests left is not looked through
     cuda, devices = fake(kernel)
     executable = build(function(MIXED_ARGUMENTS, MIXED), [kernel], devices=devices)
     a, d = tensor(torch, 0x10000, dtype="float16", shape=(128, 64), strides=(64, 1)), tensor(torch, 0x20000)
@@ -297,6 +298,7 @@ def test_what_can_not_be_launcher(torch, monkeypatch):
 
 
 def test_arrays_are_not_kept(torch):
+    gc.freeze()  # what other tests left is not looked through
     cuda, devices = fake(KERNEL)
     executable = build(PROGRAM, [KERNEL], devices=devices)
     a, d = tensor(torch), tensor(torch)
