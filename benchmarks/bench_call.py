@@ -40,6 +40,8 @@ def calls() -> dict[str, Call]:
     a, b, out = ([torch.randn(N, N, device="cuda").half() for _ in range(BATCH)] for _ in range(3))
     sums, bias = torch.empty(N, N, device="cuda"), torch.randn(N, device="cuda").half()
     x, y = torch.randn(2, N, device="cuda")
+    q, k, v, o = ([torch.randn(1, 64, 2, 64, device="cuda").bfloat16() for _ in range(BATCH)] for _ in range(4))
+    one, cached = torch.randn(1, 1, 64, 128, device="cuda").half(), torch.randn(2, 1, 1024, 8, 128, device="cuda").half()
     found: dict[str, Call] = {
         "nv.matmul(a, b, out)": lambda i: nv.matmul(a[0], b[0], out[0]),
         "nv.matmul(a, b, out), other arrays": lambda i: nv.matmul(a[i], b[i], out[i]),
@@ -50,6 +52,9 @@ def calls() -> dict[str, Call]:
         "nv.jit, 3 arrays (chapter 4)": lambda i: gemm(a[0], b[0], sums),
         "nv.jit, 3 arrays (chapter 4), other arrays": lambda i: gemm(a[i], b[i], sums),
         "nv.jit, 2 arrays and a number (chapter 1)": lambda i: saxpy(x, y, 2.0),
+        "nv.attention(q, k, v, out)": lambda i: nv.attention(q[0], k[0], v[0], o[0]),
+        "nv.attention(q, k, v, out), other arrays": lambda i: nv.attention(q[i], k[i], v[i], o[i]),
+        "nv.attention(q, k, v, causal=True), 1 query": lambda i: nv.attention(one, *cached, causal=True),
         "torch.mm(a, b, out=)": lambda i: torch.mm(a[0], b[0], out=out[0]),
         "torch.mm(a, b)": lambda i: torch.mm(a[0], b[0]),
         "torch.add(x, y, alpha=, out=)": lambda i: torch.add(y, x, alpha=2.0, out=y),
