@@ -41,7 +41,7 @@ def calls() -> dict[str, Call]:
     sums, bias = torch.empty(N, N, device="cuda"), torch.randn(N, device="cuda").half()
     x, y = torch.randn(2, N, device="cuda")
     q, k, v, o = ([torch.randn(1, 64, 2, 64, device="cuda").bfloat16() for _ in range(BATCH)] for _ in range(4))
-    one, cached = torch.randn(1, 1, 64, 128, device="cuda").half(), torch.randn(2, 1, 1024, 8, 128, device="cuda").half()
+    one, *cached = (torch.randn(1, n, h, 128, device="cuda").half() for n, h in ((1, 64), (1024, 8), (1024, 8)))
     found: dict[str, Call] = {
         "nv.matmul(a, b, out)": lambda i: nv.matmul(a[0], b[0], out[0]),
         "nv.matmul(a, b, out), other arrays": lambda i: nv.matmul(a[i], b[i], out[i]),

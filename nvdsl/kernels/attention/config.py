@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from nvdsl.errors import ArgumentError
@@ -108,8 +109,10 @@ def choose(
     tiles = batch * kv_heads * -(-group // pack) * -(-queries // (64 * consumers // pack))
     config = (_sixteen_bits if itemsize == 2 else _eight_bits)(sizes, consumers, page, told)
     config = replace(config, pack=pack, page=min(page, config.tile_n))
-    if splits is None or splits in CLUSTERS:
-        cluster, splits = _splits(tiles, -(-keys // config.tile_n), sms) if splits is None else (splits, 1)
+    clusters = CLUSTERS if config.blocks_per_sm == 2 else CLUSTERS[:-1]  # few GPCs have 16 empty SMs
+    if splits is None or splits in clusters:
+        steps = -(-keys // config.tile_n)
+        cluster, splits = _splits(tiles, steps, sms, clusters) if splits is None else (splits, 1)
         if config.room_for_sums:
             config = replace(config, cluster=cluster)
         else:
@@ -181,12 +184,12 @@ def _tile_of_keys(wanted: int, most: int, page: int, step: int) -> int:
     return min(fitting, key=lambda n: abs(n - wanted))
 
 
-def _splits(tiles: int, steps: int, sms: int) -> tuple[int, int]:
+def _splits(tiles: int, steps: int, sms: int, clusters: Sequence[int]) -> tuple[int, int]:
     """Blocks of a cluster that share the keys of a tile, and parts of the keys that another kernel adds up. Both are 1
     where the tiles fill four fifths of the SMs. One is what fills them otherwise: parts, where no cluster does."""
     if tiles >= 0.8 * sms or steps < 2:
         return 1, 1
-    cluster = next((n for n in CLUSTERS if tiles * n >= 0.8 * sms), CLUSTERS[-1])
+    cluster = next((n for n in clusters if tiles * n >= 0.8 * sms), clusters[-1])
     if tiles * cluster < 0.4 * sms and steps > 4 * cluster:
         return 1, min(MOST_SPLITS, steps // 2, sms // tiles)
     return min(cluster, 1 << (steps.bit_length() - 1)), 1
