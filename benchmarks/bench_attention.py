@@ -1,11 +1,12 @@
 """Attention forward and decoding beside FlashAttention-4 and torch: single calls with the L2 flushed before each, and
 call after call.
 
-    python benchmarks/bench_attention.py [forward | decode] [--out build/attention.json] [--quick]
+    python benchmarks/bench_attention.py [forward | decode | e4m3] [--out build/attention.json] [--quick]
 
 bf16, one GPU. Each contender of a line is called in turn, and the median is taken. The results are compared with
 torch's before anything is timed. ``kernel`` is `nv.attention`, ``cudnn`` torch's scaled_dot_product_attention with that
 backend, ``torch`` the same as torch chooses it, ``fa4`` FlashAttention-4 where it is installed (`flash-attn-4`).
+``e4m3``: the kernel of 8 bits beside that of bf16.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ import torch  # noqa: E402
 from torch.nn.attention import SDPBackend, sdpa_kernel  # noqa: E402
 
 import nvdsl as nv  # noqa: E402
+from benchmarks import charts  # noqa: E402
 from benchmarks.paired import machine, race, write  # noqa: E402
 
 ROWS = 262_144
@@ -39,9 +41,12 @@ SHAPES = [
 ] + [(32, 16, 384, 64, causal) for causal in (False, True)]
 # batch, keys, keys of a page; one query, 64 heads of q on 8 of keys, size 128
 DECODE = [
-    (1, 1024, 0), (1, 8192, 0), (1, 65536, 0), (8, 1024, 0), (8, 8192, 0), (32, 1024, 0), (32, 8192, 0), (128, 1024, 0),
-    (128, 2048, 0), (8, 8192, 64), (128, 2048, 64),
+    (1, 1024, 0), (1, 8192, 0), (1, 65536, 0), (8, 1024, 0), (8, 8192, 0), (8, 65536, 0), (32, 1024, 0), (32, 8192, 0),
+    (128, 1024, 0), (128, 8192, 0), (1, 1024, 64), (1, 65536, 64), (8, 8192, 64), (32, 8192, 64), (128, 1024, 64),
 ]  # fmt: skip
+# batch, heads, length, head size, causal
+EIGHT_BITS = [(ROWS // n // 16, 16, n, size, causal) for size in (128, 256) for causal in (False, True)
+              for n in (2048, 8192, 16384)]  # fmt: skip
 
 
 def _fa4() -> Callable[..., Any] | None:
@@ -62,9 +67,9 @@ def torchs(q: Any, k: Any, v: Any, causal: bool, backend: Any = None) -> Any:
         return torch.nn.functional.scaled_dot_product_attention(*given, **options).transpose(1, 2)
 
 
-def _compare(found: Any, expected: Any) -> None:
+def _compare(found: Any, expected: Any, tolerance: float = 1e-2) -> None:
     error = ((found.float() - expected.float()).norm() / expected.float().norm()).item()
-    assert error < 1e-2, error
+    assert error < tolerance, error
 
 
 def forward(batch: int, heads: int, length: int, size: int, causal: bool) -> dict[str, Callable[[], Any]]:
@@ -103,6 +108,20 @@ def decode(batch: int, keys: int, page: int) -> dict[str, Callable[[], Any]]:
     return calls
 
 
+def eight_bits(batch: int, heads: int, length: int, size: int, causal: bool) -> dict[str, Callable[[], Any]]:
+    """The kernel of e4m3 and that of bf16."""
+    q, k, v = (torch.randn((batch, length, heads, size), device="cuda", dtype=torch.bfloat16) for _ in range(3))
+    out, small = torch.empty_like(q), torch.full_like(q, float("nan"))
+    given = [x.to(torch.float8_e4m3fn) for x in (q, k, v)]
+    wanted = torchs(*(x[:1].bfloat16() for x in given), causal, SDPBackend.FLASH_ATTENTION)
+    nv.attention(*given, small, causal=causal)
+    _compare(small[:1], wanted, 0.04)
+    return {
+        "kernel": lambda: nv.attention(*given, small, causal=causal),
+        "bf16": lambda: nv.attention(q, k, v, out, causal=causal),
+    }
+
+
 def timed(calls: dict[str, Callable[[], Any]], rounds: int) -> dict[str, tuple[float, float]]:
     """Medians in ms: single calls; and call after call, the better of two turns."""
     single = {name: statistics.median(times) for name, times in race(calls, rounds, warmup=2).items()}
@@ -122,24 +141,25 @@ def timed(calls: dict[str, Callable[[], Any]], rounds: int) -> dict[str, tuple[f
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("what", nargs="?", choices=("forward", "decode"), default="forward")
+    parser.add_argument("what", nargs="?", choices=("forward", "decode", "e4m3"), default="forward")
     parser.add_argument("--out", type=Path)
     parser.add_argument("--quick", action="store_true", help="fewer rounds")
     chosen = parser.parse_args()
     print(torch.cuda.get_device_name(), "torch", torch.__version__)
     rows: list[dict[str, Any]] = []
     ratios: list[list[float]] = []
-    for shape in SHAPES if chosen.what == "forward" else DECODE:
-        if chosen.what == "forward":
+    kinds: dict[str, Any] = {"forward": (forward, SHAPES), "decode": (decode, DECODE), "e4m3": (eight_bits, EIGHT_BITS)}
+    make, shapes = kinds[chosen.what]
+    for shape in shapes:
+        if chosen.what == "decode":
+            batch, keys, page = shape
+            work = 2 * batch * keys * 8 * 128 * 2 / 1e6
+            named = {"batch": batch, "keys": keys, "page": page}
+        else:
             batch, heads, length, size, causal = shape
-            calls = forward(*shape)
             work = 4 * batch * heads * length**2 * size * (0.5 if causal else 1) / 1e9
             named = dict(zip(("batch", "heads", "length", "head_size", "causal"), shape, strict=True))
-        else:
-            batch, keys, page = shape
-            calls, work = decode(*shape), 2 * batch * keys * 8 * 128 * 2 / 1e6
-            named = {"batch": batch, "keys": keys, "page": page}
-        found = timed(calls, 7 if chosen.quick else 30)
+        found = timed(make(*shape), 7 if chosen.quick else 30)
         rates = {name: [work / ms for ms in times] for name, times in found.items()}
         ratios.append([min(mine / r[i] for name, r in rates.items() if name != "kernel")
                        for i, mine in enumerate(rates["kernel"])])  # fmt: skip
@@ -148,12 +168,32 @@ def main() -> None:
         rows.append(named | {name: one for name, (one, _) in rates.items()}
                     | {f"{name}_sustained": more for name, (_, more) in rates.items()})  # fmt: skip
         if chosen.out:
-            unit = "TFLOPS" if chosen.what == "forward" else "GB/s of keys and values"
+            unit = "GB/s of keys and values" if chosen.what == "decode" else "TFLOPS"
             write(chosen.out, "bench_attention.py", {"machine": machine(), "unit": unit, "rows": rows})
     means = [statistics.geometric_mean(x) for x in zip(*ratios, strict=True)]
     least = [min(x) for x in zip(*ratios, strict=True)]
     print("over the faster one: geometric mean {:.3f} single, {:.3f} call after call; least {:.3f}, {:.3f}".format(
         *means, *least))  # fmt: skip
+    if chosen.out:
+        chosen.out.with_suffix(".svg").write_text(str(_picture(chosen.what, rows, ratios)))
+
+
+def _picture(what: str, rows: list[dict[str, Any]], ratios: list[list[float]]) -> Any:
+    """A bar for each problem: over the faster of the others, single calls."""
+    title = {
+        "forward": "Attention over the faster of FlashAttention-4 and cuDNN",
+        "decode": "Decoding over the faster of FlashAttention-4 and torch, 64 heads of q on 8 of keys",
+        "e4m3": "Attention of e4m3 over that of bf16",
+    }[what]
+    labels = [
+        f"{r['batch']} x {r['keys']}" + (f", pages of {r['page']}" if r["page"] else "") if what == "decode"
+        else f"{r['batch']} x {r['heads']} x {r['length']} x {r['head_size']}" + (", causal" if r["causal"] else "")
+        for r in rows
+    ]  # fmt: skip
+    unit = "GB/s" if what == "decode" else "TFLOPS"
+    entries = [(label, ratio, f"{r['kernel']:.0f} {unit}")
+               for label, r, (ratio, _) in zip(labels, rows, ratios, strict=True)]  # fmt: skip
+    return charts.bars(title, entries, "ratio of single calls (above 1: nvdsl is faster)")
 
 
 if __name__ == "__main__":

@@ -119,7 +119,7 @@ def choose(
             splits *= cluster
     alone = splits == config.cluster == config.blocks_per_sm == 1
     wide = max(sizes) > 128
-    if tiles > sms and alone and not (packed or page or wide and bounded or itemsize == 1 and (wide or bounded)):
+    if tiles > sms and alone and not (packed or page or wide and (bounded or itemsize == 1)):
         config = replace(config, blocks=sms, queue=bounded)
     return config, splits
 

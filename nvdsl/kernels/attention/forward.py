@@ -99,7 +99,8 @@ def attention(
         results.allocate(loads)
         q_ring, v_ring = loads.q_ring, loads.v_ring
         if counter is not None:
-            rounds: Any = nv.TileQueue(counter, tiles.count, readers=4 * consumers, sync=False)
+            readers = 4 * consumers + (4 if loads.together else 0)
+            rounds: Any = nv.TileQueue(counter, tiles.count, readers=readers, sync=False)
         else:
             rounds = Rounds(nv.block_id.x, tiles.count, blocks)
         nv.sync_threads()
@@ -119,12 +120,15 @@ def attention(
             work = rounds.begin()
             if config.blocks:
                 while work.valid:
-                    following = rounds.draw(work)
-                    place, way, _, steps = at(work.tile, config.itemsize == 1)
+                    if not loads.together:
+                        following = rounds.draw(work)
+                    elif nv.warpgroup_thread() == 0:
+                        rounds.draw(work)
+                    place, way, _, steps = at(work.tile, loads.together)
                     states = loads.load(states, place, way, steps)
-                    work = following
+                    work = rounds.next(work) if loads.together else following
             else:
-                place, way, _, steps = at(work.tile, config.itemsize == 1)
+                place, way, _, steps = at(work.tile, loads.together)
                 if not skips or place.first < way.queries:
                     loads.load(states, place, way, steps)
 
@@ -150,7 +154,7 @@ def attention(
                     q_ring.release(qs, lane == 0)
                 sums = online.first(tile_q, ks, vs, rows, key)
                 v_ring.wait(vs)
-                if ways.ragged and config.itemsize == 2:
+                if ways.ragged and not loads.together:
                     loads.clear(loads.V[vs.stage], way.keys - key, me, 128 * consumers)
 
                 if bounded[1]:  # a loop of its own: an `if` would take the rings out of uniform registers
@@ -202,7 +206,7 @@ def attention(
 
         if nv.warpgroup_id() == 0:
             nv.setmaxnreg_dec(config.registers[0])
-            if config.itemsize == 1 or nv.warpgroup_thread() == 0:
+            if loads.together or nv.warpgroup_thread() == 0:
                 produce()
             if config.cluster > 1:
                 nv.sync_warp()

@@ -20,8 +20,11 @@ States = tuple[nv.PipelineState, ...]
 class Loads:
     """Tensor maps, made in the host function; tiles and rings, made in the kernel by `allocate`.
 
-    Of paged keys a tile may take several boxes, ``config.page`` rows of a page each.
+    Of paged keys a tile may take several boxes, ``config.page`` rows of a page each. ``together``: whether the
+    producer's whole warpgroup calls ``load``, or one thread.
     """
+
+    together = False
 
     def __init__(self, q: nv.Array, k: nv.Array, v: nv.Array, config: Config, ways: Sequences) -> None:
         self.config, self._ways, self.dtype = config, ways, q.dtype

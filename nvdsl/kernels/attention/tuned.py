@@ -36,7 +36,7 @@ def _fits(changes: forward.Changes, config: Config, scores: Any, table: Any, q_s
         return False
     if new.blocks and (table is not None or q_starts is not None) or new.pingpong and new.consumers == 1:
         return False
-    if new.itemsize == 1 and (new.tile_n % 32 or new.queue or new.q_registers):
+    if new.itemsize == 1 and (new.tile_n % 32 or new.q_registers):
         return False
     if new.lazy and scores.told:
         return False

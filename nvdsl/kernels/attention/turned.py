@@ -39,6 +39,8 @@ WARPS = 4
 class TurnedLoads(Loads):
     """`Loads` of 8-bit elements. ``load`` is the whole warpgroup's: one thread loads, and all turn V."""
 
+    together = True
+
     def _allocate_values(self) -> None:
         """Rings of V as it is loaded, and of V turned."""
         config, size = self.config, self.config.sizes[1]
