@@ -31,17 +31,15 @@ class Launch:
     """What calls of one signature launch. ``holds()``: whether a call would still be compiled to it.
 
     ``make``: for calls that return a new array: makes it, and gives its address with it. ``place``: where that stands
-    among the call's values. For several new arrays both are tuples, and so are the places. ``numbers``: values that
-    follow those of a call, where it gives none itself.
+    among the call's values. For several new arrays both are tuples, and so are the places.
     """
 
-    __slots__ = ("__weakref__", "holds", "launcher", "make", "numbers", "place")
+    __slots__ = ("__weakref__", "holds", "launcher", "make", "place")
 
     def __init__(
         self, launcher: Launcher, holds: Guard, make: Maker | None = None, place: int | tuple[int, ...] = 0
     ) -> None:
         self.launcher, self.holds, self.make, self.place = launcher, holds, make, place
-        self.numbers: tuple[float, ...] = ()
 
 
 class Launches:
@@ -52,13 +50,12 @@ class Launches:
         self._look: Look = nothing  # of the last call
 
     def launch(
-        self, arguments: Sequence[Any], rest: Hashable, stream: Stream | None,
-        numbers: tuple[float, ...] | None = None,
-    ) -> Any:  # fmt: skip
+        self, arguments: Sequence[Any], rest: Hashable, stream: Stream | None, numbers: tuple[float, ...] = ()
+    ) -> Any:
         """Launch as a call like this one did before, and return the array that was made for it, or else True. None
         where nothing was launched: there was none, it no longer holds, or a call shall not run.
 
-        ``numbers``: further values of the call; None: those of the call before. Raises what the launch raises.
+        ``numbers``: further values of the call. Raises what the launch raises.
         """
         if collect.found is not None or current_host.get() is not None:
             return None
@@ -89,8 +86,6 @@ class Launches:
                 for each, one in zip(place, address, strict=True):  # type: ignore[arg-type]
                     changed[each] = one
                 values = tuple(changed)
-        if numbers is None:
-            numbers = known.numbers
         known.launcher(values + numbers if numbers else values, stream)
         return made
 

@@ -118,6 +118,7 @@ class Executable:
         order: Sequence[int] | None = None,
         offsets: Sequence[Sequence[int]] | None = None,
         disjoint: Sequence[tuple[int, int, Disjoint]] = (),
+        numbers: tuple[float, ...] = (),
     ) -> Launcher | None:
         """What is left to do for arguments like these, after a call took them. None where that is everything: for
         arrays of the host, and of libraries without a signature. ``values``: as of a call, but for its last ones,
@@ -125,7 +126,7 @@ class Executable:
         places = [values[argument.index][1] for argument in self.arrays]
         if not places or not all(place.has_signature for place in places):
             return None
-        return Launcher(self, self._devices.get(places[0].device), places[0], more, order, offsets, disjoint)
+        return Launcher(self, self._devices.get(places[0].device), places[0], more, order, offsets, disjoint, numbers)
 
     def run_on(self, device: Device, handle: int, kept: int | None = None) -> Run:
         """What the steps of a call on a stream share. The first one on a device loads the kernels: its context is

@@ -31,7 +31,8 @@ class Launcher:
     ``more``: the executable's last arguments, which are no values of a call: extents and strides of the arrays.
     ``order``: for each argument of the executable its position among a call's values; None: they are the arguments.
     ``offsets``: bytes that are added to each argument, for each of several runs; None: one run, with nothing added.
-    ``disjoint``: (position, position, what may not overlap) among a call's values.
+    ``disjoint``: (position, position, what may not overlap) among a call's values. ``numbers``: the last values of each
+    call, which give the others.
 
     Made by `Executable.launcher`, after a call that checked all that the specs decide. What is left: addresses,
     numbers, the stream, the context. It keeps no array. It remembers addresses, but reads nothing there: a recorded
@@ -47,7 +48,9 @@ class Launcher:
         order: Sequence[int] | None = None,
         offsets: Sequence[Sequence[int]] | None = None,
         disjoint: Sequence[tuple[int, int, Disjoint]] = (),
+        numbers: tuple[float, ...] = (),
     ) -> None:
+        self._numbers = numbers
         self._executable, self._device, self._place = executable, device, place
         self._order, self._offsets, self._disjoint = order, offsets or [()], disjoint
         self._cuda, self._context = device.cuda, device.context
@@ -110,7 +113,7 @@ class Launcher:
             recorded = [launch for frame in frames for launch in executable.record(frame)]
             self._remember(handle, values, recorded)
             return recorded
-        if not (self._scalars and 0 in arguments):  # 0.0 and -0.0 would be one key
+        if not self._doubtful(values, arguments):
             self._remember(handle, values, ())
         for run, frame in zip(runs, frames, strict=True):
             executable.execute(frame, run, settled=True)
@@ -122,8 +125,14 @@ class Launcher:
         for offsets in self._offsets:
             self._executable.execute(self._frame(run, arguments, offsets), run, settled=True)
 
+    def _doubtful(self, values: tuple[Any, ...], arguments: Sequence[Any]) -> bool:
+        """Whether a number of the call is 0: 0.0 and -0.0 would be one key."""
+        given = [s.index for s in self._scalars if self._order is None or self._order[s.index] < len(values)]
+        return any(arguments[i] == 0 for i in given)
+
     def _arguments(self, values: tuple[Any, ...]) -> Sequence[Any]:
         """The executable's, of a call's values."""
+        values += self._numbers
         for first, second, pair in self._disjoint:
             pair.check(values[first], values[second])
         return values if self._order is None else [values[i] for i in self._order]

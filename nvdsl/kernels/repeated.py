@@ -36,21 +36,23 @@ class Repeated:
     """The repeated calls of one public function.
 
     ``names``: of its array arguments, in the order in which a call gives them. ``outputs``: of those that it writes and
-    returns, in this order; the first is always there, the others where an array or True is given for them.
+    returns, in this order; the first is always there, the others where an array or True is given for them. ``settled``:
+    arrays and ``rest`` decide the kernel's numbers, too, and `again` gets none.
     """
 
-    def __init__(self, names: str, outputs: str) -> None:
+    def __init__(self, names: str, outputs: str, *, settled: bool = False) -> None:
+        self._settled = settled
         self._places = {name: i for i, name in enumerate(names.split())}
         self._outputs = [self._places[name] for name in outputs.split()]
         self._launches = Launches()
 
     def again(
-        self, arrays: Sequence[Any], rest: Hashable, stream: Stream | None, numbers: tuple[float, ...] | None = None
+        self, arrays: Sequence[Any], rest: Hashable, stream: Stream | None, numbers: tuple[float, ...] = ()
     ) -> Any:
         """Launch what a call like this one launched, and return what it returns. None where it takes the long way.
 
         ``arrays``: as the caller gave them, None for none; ``rest``: whatever else decides; ``numbers``: further
-        arguments of the kernel, always of the same types; None where arrays and ``rest`` decide them, too.
+        arguments of the kernel, always of the same types.
         """
         made = self._launches.launch(arrays, rest, stream, numbers)
         if made is None:
@@ -99,9 +101,11 @@ class Repeated:
             for out, other, same in apart
             if not (out.is_new or other.is_new)
         ]
-        launch = kernel.repeatable(call, executable, order=order, disjoint=pairs, **self._made(new))
+        more = self._made(new)
+        if self._settled:
+            more["numbers"] = tuple([x for x in given if isinstance(x, int | float)])
+        launch = kernel.repeatable(call, executable, order=order, disjoint=pairs, **more)
         if launch is not None:
-            launch.numbers = tuple([x for x in given if isinstance(x, int | float)])
             self._launches.keep(arrays, rest, launch)
 
     def _made(self, new: Sequence[Argument]) -> dict[str, Any]:

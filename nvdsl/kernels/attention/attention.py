@@ -112,8 +112,9 @@ def attention(
 
 
 _CALLS = Repeated(
-    "q k v out lse bias cu_seqlens_q cu_seqlens_k seqused_k page_table q_scale k_scale v_scale", outputs="out lse"
-)
+    "q k v out lse bias cu_seqlens_q cu_seqlens_k seqused_k page_table q_scale k_scale v_scale", outputs="out lse",
+    settled=True,
+)  # fmt: skip
 
 
 @at_call

@@ -10,6 +10,8 @@ from nvdsl.errors import ArgumentError
 MOST_SPLITS = 128
 CLUSTERS = (2, 4, 8, 16)
 """Blocks that may share the keys of a tile."""
+LONG = 128 * 2**20
+"""Bytes of keys and values from which on a second kernel costs less than it gains: it lets all SMs read."""
 LARGE = 2.0**14
 """The sum of a thread's part of a row from which on new maxima are found: an f16 still holds each of its terms."""
 SHARED_MEMORY = 227 * 1024
@@ -60,7 +62,6 @@ class Config:
     pack: int = 1
     page: int = 0
     lazy: bool = False
-    k_first: bool = False
     cluster: int = 1
     blocks_per_sm: int = 1
     itemsize: int = 2
@@ -107,12 +108,17 @@ def choose(
     most = 3 if max(sizes) == 64 and not told and itemsize == 2 else 2
     pack, consumers = _rows(queries // (2 if packed else 1), group, most)
     tiles = batch * kv_heads * -(-group // pack) * -(-queries // (64 * consumers // pack))
-    config = (_sixteen_bits if itemsize == 2 else _eight_bits)(sizes, consumers, page, told)
+    config = (_sixteen_bits if itemsize == 2 else _eight_bits)(sizes, consumers, keys, page, told)
     config = replace(config, pack=pack, page=min(page, config.tile_n))
     clusters = CLUSTERS if config.blocks_per_sm == 2 else CLUSTERS[:-1]  # few GPCs have 16 empty SMs
     if splits is None or splits in clusters:
-        steps = -(-keys // config.tile_n)
-        cluster, splits = _splits(tiles, steps, sms, clusters) if splits is None else (splits, 1)
+        if splits is None:
+            bytes_ = batch * kv_heads * keys * (size + value_size) * itemsize
+            cluster, splits = _splits(
+                tiles, -(-keys // config.tile_n), sms, clusters, config.blocks_per_sm if bytes_ > LONG else 1
+            )
+        else:
+            cluster, splits = splits, 1
         if config.room_for_sums:
             config = replace(config, cluster=cluster)
         else:
@@ -124,18 +130,19 @@ def choose(
     return config, splits
 
 
-def _sixteen_bits(sizes: tuple[int, int], consumers: int, page: int, told: bool) -> Config:
+def _sixteen_bits(sizes: tuple[int, int], consumers: int, keys: int, page: int, told: bool) -> Config:
     widest = max(sizes)
     few = consumers == 1 and widest <= 128 and not told
-    tile_n = {64: 128, 96: 128, 128: 128, 192: 112, 256: 80}[widest]
+    tile_n = {64: 128, 96: 128, 128: 128, 192: 112, 256: 80 if keys > 512 else 64}[widest]
     if told:  # each score takes registers for its place, too
         tile_n = 64 if widest <= 128 else 32
+    tile_n = _tile_of_keys(64 if few else tile_n, tile_n, page, 16)
     return Config(
         sizes,
-        _tile_of_keys(64 if few else tile_n, tile_n, page, 16),
+        tile_n,
         consumers,
         stages=3 if few else 4 if widest == 64 else 2,
-        k_stages=3 if few else {64: 4, 96: 3, 128: 3}.get(widest, 2),
+        k_stages=4 if widest == 64 and not few else 3 if widest <= 128 or tile_n <= 64 else 2,
         q_stages=2 if widest == 64 and not few else 1,
         pingpong=consumers == 2 and widest <= 128,
         q_registers=64 < widest <= 128 and not (told or few),
@@ -144,17 +151,24 @@ def _sixteen_bits(sizes: tuple[int, int], consumers: int, page: int, told: bool)
     )
 
 
-def _eight_bits(sizes: tuple[int, int], consumers: int, page: int, told: bool) -> Config:
+def _eight_bits(sizes: tuple[int, int], consumers: int, keys: int, page: int, told: bool) -> Config:
     widest = max(sizes)
-    tile_n = (64 if widest <= 128 else 32) if told else 128 if widest < 256 else 96
+    narrow = widest <= 128
+    lazy = narrow and not told
+    tile_n = {64: 192, 96: 192, 128: 192, 192: 128, 256: 96}[widest]
+    if consumers == 1 and narrow:
+        tile_n = 128
+    if told:
+        tile_n = 64 if narrow else 32
     return Config(
         sizes,
         _tile_of_keys(tile_n, tile_n, page, 32),
         consumers,
-        stages=3 if widest <= 128 else 2,
-        k_stages=3 if widest <= 128 else 2,
-        pingpong=consumers == 2 and widest <= 128,
+        stages=3 if consumers == 1 and narrow else 2,
+        k_stages=3 if consumers == 1 and narrow or widest == 256 else 2,
+        pingpong=consumers == 2 and not lazy,
         itemsize=1,
+        lazy=lazy,
         lift=5.0,
         rescale_at=3.5,  # e4m3 ends at 448: between 2^8 and 2^9
     )
@@ -184,12 +198,13 @@ def _tile_of_keys(wanted: int, most: int, page: int, step: int) -> int:
     return min(fitting, key=lambda n: abs(n - wanted))
 
 
-def _splits(tiles: int, steps: int, sms: int, clusters: Sequence[int]) -> tuple[int, int]:
+def _splits(tiles: int, steps: int, sms: int, clusters: Sequence[int], blocks: int) -> tuple[int, int]:
     """Blocks of a cluster that share the keys of a tile, and parts of the keys that another kernel adds up. Both are 1
-    where the tiles fill four fifths of the SMs. One is what fills them otherwise: parts, where no cluster does."""
+    where the tiles fill four fifths of the SMs. One is what fills them otherwise: parts, where no cluster does.
+    ``blocks``: that each SM shall have where keys are many: a large cluster leaves SMs empty, since it lies in a GPC."""
     if tiles >= 0.8 * sms or steps < 2:
         return 1, 1
     cluster = next((n for n in clusters if tiles * n >= 0.8 * sms), clusters[-1])
-    if tiles * cluster < 0.4 * sms and steps > 4 * cluster:
-        return 1, min(MOST_SPLITS, steps // 2, sms // tiles)
+    if (tiles * cluster < 0.4 * sms or cluster >= 8 and blocks > 1) and steps > 4 * cluster:
+        return 1, min(MOST_SPLITS, steps // 2, blocks * sms // tiles)
     return min(cluster, 1 << (steps.bit_length() - 1)), 1

@@ -120,7 +120,7 @@ def attention_backward(
     return dq, dk, dv
 
 
-_CALLS = Repeated("dout q k v out lse dq dk dv bias cu_seqlens_q cu_seqlens_k", outputs="dq dk dv")
+_CALLS = Repeated("dout q k v out lse dq dk dv bias cu_seqlens_q cu_seqlens_k", outputs="dq dk dv", settled=True)
 
 
 def _batched(lse: Argument) -> Reshaped:

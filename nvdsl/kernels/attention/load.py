@@ -67,12 +67,8 @@ class Loads:
         qs, ks, vs = states
         key = steps.top * self.config.tile_n
         there = self.where(place, way, key)
-        if self.config.k_first:
-            self.load_k(ks, there, place)
-            self.load_q(qs, place, way)
-        else:
-            self.load_q(qs, place, way)
-            self.load_k(ks, there, place)
+        self.load_k(ks, there, place)  # Q's place is free later, if a tile came before
+        self.load_q(qs, place, way)
         qs, ks = qs.next(), ks.next()
         for _ in nv.range(steps.count - 1, unroll=False):
             key = key - self.config.tile_n

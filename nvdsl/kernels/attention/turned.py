@@ -61,8 +61,8 @@ class TurnedLoads(Loads):
         key = steps.top * self.config.tile_n
         if one:
             there = self.where(place, way, key)
-            self.load_q(qs, place, way)
             self.load_k(ks, there, place)
+            self.load_q(qs, place, way)
             self.load_v(loading, there, place)
         qs, ks, loading = qs.next(), ks.next(), loading.next()
         if self._ways.ragged:

@@ -287,6 +287,42 @@ def _attended(case: attending.Case) -> Case:
     return Case(program[0], lambda: attending.compare((o, lse), wanted, case.spread), reset)
 
 
+def _paged_attention() -> Case:
+    """Packed queries beside pages of keys, which two blocks of a cluster share."""
+    q, k, v = (_floats(*shape).astype(np.float16) for shape in ((1, 9, 1, 2, 64), (7, 32, 1, 64), (7, 32, 1, 64)))
+    starts, used = np.array([0, 3, 9], np.int32), np.array([35, 180], np.int32)
+    table = np.array([[3, 0, 1, 1, 1, 1], [4, 2, 6, 1, 0, 5]], np.int32)
+    o, lse = np.full(q.shape, np.nan, np.float16), np.full((1, 1, 2, 9), np.nan, np.float32)
+    config = attending.Config((64, 64), 32, 1, pack=2, page=32, pingpong=False, cluster=2)
+    program = traced(
+        attending.attention, q, k, v, o, None, lse, 0.125, 0, 0, 1, 0.0, starts, None, used, table, *[None] * 4,
+        config=config, bounded=(False, True),
+    )  # fmt: skip
+
+    def check() -> None:
+        for i, (first, end) in enumerate(zip(starts[:-1], starts[1:], strict=True)):
+            own = [x[table[i]].reshape(1, 192, 1, 64)[:, : used[i]] for x in (k, v)]
+            wanted = attending.expected(q[:, first:end, 0], *own, causal=True)
+            attending.compare((o[:, first:end, 0], lse[:, 0, :, first:end]), wanted)
+
+    return Case(program, check, lambda: [x.fill(np.nan) for x in (o, lse)] and None)
+
+
+def _attention_of_8_bits() -> Case:
+    q, k, v = (_floats(1, n, 1, 64).astype(ml_dtypes.float8_e4m3fn) for n in (40, 150, 150))
+    o, lse = np.full((1, 40, 1, 1, 64), np.nan, np.float16), np.full((1, 1, 1, 40), np.nan, np.float32)
+    config = attending.Config((64, 64), 32, 1, pingpong=False, itemsize=1, lift=5.0, rescale_at=3.5)
+    program = traced(
+        attending.attention, q[:, :, None], k, v, o, None, lse, 0.125, 0, 0, 1, 0.0, *[None] * 8, config=config,
+        bounded=(False, False),
+    )  # fmt: skip
+    wanted = attending.expected(q, k, v)
+    return Case(
+        program, lambda: attending.compare((o[:, :, 0], lse[0]), wanted, tolerance=0.04),
+        lambda: [x.fill(np.nan) for x in (o, lse)] and None,
+    )  # fmt: skip
+
+
 def _heads(heads: int, rows: int, keys: int) -> list[np.ndarray]:
     rng = np.random.default_rng(0)
     return [rng.standard_normal((heads, n, 64)).astype(np.float16) for n in (rows, keys, keys)]
@@ -392,6 +428,8 @@ SUBJECTS: dict[str, Callable[[], Case]] = {
             config={"pack": 4, "blocks": 1, "tile_n": 16, "lazy": True},
         )
     ),
+    "attention, paged": _paged_attention,
+    "attention, e4m3": _attention_of_8_bits,
     "attention, backward": lambda: _gradients(
         backpropagating.Case(200, 70, heads=2, window=(None, 0), tile_m=64, dtype=np.float16)
     ),

@@ -24,16 +24,6 @@ def test_a_call_like_one_before_launches_with_its_own_values(kept):
     assert done == [((7,), "stream"), ((8, 2.0, 3.0), None)]
 
 
-def test_numbers_of_the_call_before_where_a_call_gives_none(kept):
-    store, done = kept
-    launch = Launch(lambda *given: done.append(given), always)
-    launch.numbers = (0.5, 2)
-    store.keep((1,), "numbers", launch)
-    assert store.launch((7,), "numbers", None) is True
-    assert store.launch((8,), "numbers", None, numbers=(4.0,)) is True
-    assert done == [((7, 0.5, 2), None), ((8, 4.0), None)]
-
-
 def test_what_has_no_hash_is_not_kept(kept):
     store, _ = kept
     store.keep((1,), [], Launch(lambda *given: None, always))

@@ -105,6 +105,19 @@ def test_numbers_are_checked_and_converted_each_time(torch):
         one(("x", 0x1000))
 
 
+def test_numbers_of_all_calls_are_recorded_with_the_launch(torch):
+    """Even 0.0, which a number of the call's own is not: 0.0 and -0.0 would be one."""
+    kernel = Kernel("f_kernel", (4, 8))
+    cuda, devices = fake(kernel)
+    body = f"%zero = arith.constant 0 : index\nmemref.store %x, %a[%zero, %zero] : {TY}"
+    executable = build(function(f"%a: {TY}, %x: f32", ONE + launch(body) + "\nreturn"), [kernel], devices=devices)
+    one = launcher(executable, tensor(torch), 0.0, order=[0, 1], numbers=(0.0,))
+    for _ in range(3):
+        one((0x1000,))
+    assert [launched.parameters[0] for launched in cuda.launches[-3:]] == [struct.pack("<f", 0.0)] * 3
+    assert all(one._recorded.values())
+
+
 def test_a_launch_that_is_recorded_is_its_streams_own(torch):
     one, cuda = doubling(torch)
     for _ in range(4):

@@ -140,7 +140,7 @@ def test_parts_of_the_keys(splits):
     compare(check_all, expected(q, k, v, window=(20, 0)))
 
 
-def check_sequences(queries, keys, used=None, page=0, count=4, size=64, dtype=F16, tolerance=None, **options):
+def check_sequences(queries, keys, used=None, page=0, count=4, size=64, dtype=F16, within=(), **options):
     """Packed sequences, each beside `expected`. What lies beyond a sequence's keys is NaN."""
     rng = np.random.default_rng(sum(queries) + page)
     at, start = np.cumsum([0, *queries]), np.cumsum([0, *keys])
@@ -171,7 +171,7 @@ def check_sequences(queries, keys, used=None, page=0, count=4, size=64, dtype=F1
     for i, (a, b) in enumerate(zip(at[:-1], at[1:], strict=True)):
         if b > a:
             wanted = expected(q[None, a:b], own[0][i][None], own[1][i][None], **options)
-            compare((out[None, a:b], lse[None, :, a:b]), wanted, tolerance=tolerance)
+            compare((out[None, a:b], lse[None, :, a:b]), wanted, *within)
 
 
 SEQUENCES = [

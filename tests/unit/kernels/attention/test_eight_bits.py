@@ -19,6 +19,8 @@ from tests.unit.kernels.sass import loops
 E4M3 = ml_dtypes.float8_e4m3fn
 attention = functools.partial(nv.attention, target="sim")
 """The tests on the device put `nv.attention` in its place."""
+SUMS = 50.0
+"""Tensor cores sum products of 8 bits with fewer bits than f32 has."""
 
 
 def rounded(q, k, v, causal=False, lift=5.0, scale=None):
@@ -61,7 +63,7 @@ def test_no_worse_than_rounded_weights(shape, options):
     wanted, logs = expected(q, k, v, **options)
     assert out.dtype == ml_dtypes.bfloat16
     assert error(out, wanted) < 1.1 * error(rounded(q, k, v, **options), wanted) + 2e-3
-    compare((out, lse), (wanted, logs), tolerance=0.04)
+    compare((out, lse), (wanted, logs), SUMS, tolerance=0.04)
 
 
 def test_a_scale_for_each_head():
@@ -103,7 +105,7 @@ SEQUENCES = [
 
 @pytest.mark.parametrize(("queries", "keys", "options"), sample(SEQUENCES, 1))
 def test_sequences(queries, keys, options):
-    sixteen.check_sequences(queries, keys, dtype=E4M3, tolerance=0.04, **options)
+    sixteen.check_sequences(queries, keys, dtype=E4M3, within=(SUMS, 0.04), **options)
 
 
 @pytest.mark.parametrize(
@@ -145,5 +147,6 @@ def test_the_main_loop(bounded, size):
         .kernels.values()
     )
     loop = min(loops(found.sass()), key=len)
-    assert sum("QGMMA" in x for x in loop) == size // 32 + config.tile_n // 32
-    assert sum("F2FP" in x for x in loop) == config.tile_n // 4 and not any("PRMT" in x for x in loop)
+    again = 2 if config.lazy else 1  # scores of large sums are computed again
+    assert sum("QGMMA" in x for x in loop) == again * size // 32 + config.tile_n // 32
+    assert sum("F2FP" in x for x in loop) == again * config.tile_n // 4 and not any("PRMT" in x for x in loop)
