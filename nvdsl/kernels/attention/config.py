@@ -201,7 +201,7 @@ def _tile_of_keys(wanted: int, most: int, page: int, step: int) -> int:
 def _splits(tiles: int, steps: int, sms: int, clusters: Sequence[int], blocks: int) -> tuple[int, int]:
     """Blocks of a cluster that share the keys of a tile, and parts of the keys that another kernel adds up. Both are 1
     where the tiles fill four fifths of the SMs. One is what fills them otherwise: parts, where no cluster does.
-    ``blocks``: that each SM shall have where keys are many: a large cluster leaves SMs empty, since it lies in a GPC."""
+    ``blocks``: of each SM, where keys are many: a large cluster leaves SMs empty, since it lies in a GPC."""
     if tiles >= 0.8 * sms or steps < 2:
         return 1, 1
     cluster = next((n for n in clusters if tiles * n >= 0.8 * sms), clusters[-1])
