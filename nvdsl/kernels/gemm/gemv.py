@@ -221,7 +221,7 @@ def store(
     value = acc_dtype(total)
     if op is not None:
         value = op(value, *at, nv.i32(0), *operands)
-    out[(*at, 0)] = value
+    out[(*at, 0)] = out.dtype(value)
 
 
 class Grid:

@@ -65,6 +65,6 @@ def _each_element(
             value = total(batch, row, col)
             if epilogue_op is not None:
                 value = epilogue_op(value, batch, row, col, *operands)
-            out[batch, row, col] = value
+            out[batch, row, col] = out.dtype(value)
 
     kernel()

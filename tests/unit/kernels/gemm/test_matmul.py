@@ -108,25 +108,40 @@ def test_nan_and_inf_stay_in_their_rows():
     assert np.isfinite(np.delete(got, [3, 7], axis=0)).all()
 
 
+ROADS = pytest.mark.parametrize(
+    ("columns", "config"), [(24, SMALL), (24, None), (1, None)], ids=["tensor cores", "simple", "one column"]
+)
+
+
+@ROADS
 @pytest.mark.parametrize("out", [nv.f16, nv.bf16, nv.f32, nv.f64, nv.e4m3, nv.e5m2, nv.i32], ids=lambda t: t.name)
-def test_types_of_results(out):
-    a, b = made(20, 4), made(4, 24)
-    got = nv.matmul(a, b, out_dtype=out, target="sim", config=SMALL)
+def test_types_of_results(out, columns, config):
+    a, b = made(20, 4), made(4, columns)
+    got = nv.matmul(a, b, out_dtype=out, target="sim", config=config)
     assert got.dtype == out.numpy
     np.testing.assert_array_equal(got, product(a, b).astype(out.numpy))
 
 
+@ROADS
+@pytest.mark.parametrize(("alpha", "expected"), [(-0.3, [-1, 1]), (1e30, [2**31 - 1, -(2**31)])])
+def test_an_epilogue_of_integers_cuts_towards_zero(columns, config, alpha, expected):
+    a, b = np.array([[6, 0], [-6, 0]], np.int8), np.ones((2, columns), np.int8)
+    got = nv.matmul(a, b, alpha=alpha, target="sim", config=config)
+    np.testing.assert_array_equal(got, np.tile(np.array(expected)[:, None], columns))
+
+
+@ROADS
 @pytest.mark.parametrize(
     ("out", "expected"),
     [(nv.e4m3, [448, -448, np.nan]), (nv.e5m2, [57344, -57344, np.nan]), (nv.f16, [np.inf, -np.inf, np.nan])],
     ids=lambda x: x.name if isinstance(x, nv.DType) else "",
 )
-def test_what_is_too_large_for_the_result(out, expected):
+def test_what_is_too_large_for_the_result(out, expected, columns, config):
     """8-bit floats end at their largest number, whatever is beyond; the others at infinity."""
-    a, b = np.full((3, 16), 300, np.float16), np.full((16, 8), 300, np.float16)
+    a, b = np.full((3, 4), 600, np.float16), np.full((4, columns), 300, np.float16)
     a[1], a[2, 3] = -np.inf, np.nan
-    got = nv.matmul(a, b, out_dtype=out, target="sim", config=SMALL)
-    np.testing.assert_array_equal(got.astype(np.float32), np.tile(np.array(expected, np.float32)[:, None], 8))
+    got = nv.matmul(a, b, out_dtype=out, target="sim", config=config)
+    np.testing.assert_array_equal(got.astype(np.float32), np.tile(np.array(expected, np.float32)[:, None], columns))
 
 
 @pytest.mark.parametrize("tile_n", [16, 48, 176])
