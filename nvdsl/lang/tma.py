@@ -135,13 +135,13 @@ class TMA:
         *,
         predicate: Bool | None = None,
         multicast_mask: Int | None = None,
-        l2_hint: int | None = None,
+        l2_hint: Int | None = None,
     ) -> None:
         """Copy the tile at ``coords`` (row, column) into shared memory; its bytes complete on ``barrier``.
 
         One thread calls it, after it has told the barrier to expect ``self.bytes`` (``cp.async.bulk.tensor``).
         ``multicast_mask``: the blocks of the cluster that get the tile, one bit for each rank. ``l2_hint``: one of
-        `L2_EVICT_FIRST`, `L2_EVICT_NORMAL`, `L2_EVICT_LAST`.
+        `L2_EVICT_FIRST`, `L2_EVICT_NORMAL`, `L2_EVICT_LAST`, or a traced i64 of them.
         """
         for memory, at in self._boxes(tile, coords):
             self._map.load(
@@ -149,7 +149,7 @@ class TMA:
             )
 
     def store(
-        self, tile: Tile | Array, coords: Coords, *, predicate: Bool | None = None, l2_hint: int | None = None
+        self, tile: Tile | Array, coords: Coords, *, predicate: Bool | None = None, l2_hint: Int | None = None
     ) -> None:
         """Copy a tile of shared memory to ``coords``; elements outside of the array are dropped (but see `TMA`).
 
@@ -159,12 +159,12 @@ class TMA:
         for memory, at in self._boxes(tile, coords):
             self._map.store(memory, at, predicate, l2_hint=l2_hint)
 
-    def reduce_add(self, tile: Tile | Array, coords: Coords, *, l2_hint: int | None = None) -> None:
+    def reduce_add(self, tile: Tile | Array, coords: Coords, *, l2_hint: Int | None = None) -> None:
         """Like `store`, but adds to what is there (``cp.reduce.async.bulk.tensor.add``)."""
         for memory, at in self._boxes(tile, coords):
             self._map.reduce_add(memory, at, l2_hint=l2_hint)
 
-    def prefetch_tile(self, coords: Coords, *, l2_hint: int | None = None) -> None:
+    def prefetch_tile(self, coords: Coords, *, l2_hint: Int | None = None) -> None:
         """Bring the tile at ``coords`` into L2 (``cp.async.bulk.prefetch.tensor``)."""
         for panel in range(self.shape[-1] // self.box[-1]):
             self._map.prefetch_box(self._coords(coords, panel), l2_hint=l2_hint)

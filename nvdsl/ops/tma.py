@@ -99,13 +99,13 @@ class TMA:
         predicate: Bool | None = None,
         *,
         multicast_mask: Int | None = None,
-        l2_hint: int | None = None,
+        l2_hint: Int | None = None,
     ) -> None:
         """Copy one box from global to shared memory; its bytes complete on ``mbarrier``.
 
         ``dest``: shared memref of the box's shape, 128-byte aligned (or as the swizzle needs).
         ``multicast_mask``: bit ``r`` writes the box at the same offset in cluster block ``r`` too, and
-        completes on the same mbarrier there. ``l2_hint``: one of ``L2_EVICT_*``.
+        completes on the same mbarrier there. ``l2_hint``: one of ``L2_EVICT_*``, or a traced i64 of them.
         """
         self._check_rank(coords)
         _check_barrier(mbarrier)
@@ -137,7 +137,7 @@ class TMA:
         coords: Coords,
         predicate: Bool | None = None,
         *,
-        l2_hint: int | None = None,
+        l2_hint: Int | None = None,
     ) -> None:
         """Copy one box from shared to global memory, in the thread's current bulk group.
 
@@ -158,7 +158,7 @@ class TMA:
             )
 
     def reduce(
-        self, src: ir.Value, coords: Coords, kind: str = "add", *, l2_hint: int | None = None
+        self, src: ir.Value, coords: Coords, kind: str = "add", *, l2_hint: Int | None = None
     ) -> None:
         """Combine one box of shared memory into global memory (``cp.reduce.async.bulk.tensor``).
 
@@ -183,11 +183,11 @@ class TMA:
             l2CacheHint=None if l2_hint is None else _i64(l2_hint),
         )
 
-    def reduce_add(self, src: ir.Value, coords: Coords, *, l2_hint: int | None = None) -> None:
+    def reduce_add(self, src: ir.Value, coords: Coords, *, l2_hint: Int | None = None) -> None:
         """`reduce` with ``kind="add"``."""
         self.reduce(src, coords, "add", l2_hint=l2_hint)
 
-    def prefetch_box(self, coords: Coords, *, l2_hint: int | None = None) -> None:
+    def prefetch_box(self, coords: Coords, *, l2_hint: Int | None = None) -> None:
         """Bring one box into L2 (``cp.async.bulk.prefetch.tensor``)."""
         self._check_rank(coords)
         nvvm.CpAsyncBulkTensorPrefetchOp(
@@ -323,7 +323,9 @@ def _i16(value: Int) -> Value:
     return i16(value) if not isinstance(value, int) else const(value, ir.IntegerType.get_signless(16))
 
 
-def _i64(value: int) -> Value:
+def _i64(value: Int) -> Value:
+    if isinstance(value, Value):
+        return value
     return const(value - (1 << 64) if value >= 1 << 63 else value, ir.IntegerType.get_signless(64))
 
 

@@ -14,7 +14,7 @@ from typing import Any
 from nvdsl.hopper import arch
 from nvdsl.kernels.gemm.config import Config
 from nvdsl.kernels.gemm.model import Shape, times
-from nvdsl.kernels.gemm.tiles import PARTS, legal
+from nvdsl.kernels.gemm.tiles import MOST_PARTS, PARTS, legal
 
 Key = tuple[str, int, int, int, int, bool, int, int]
 
@@ -23,6 +23,7 @@ COMMON = (
     ("cooperative", 64, 80, 1, 1, False, 1, 1),
     ("cooperative", 128, 80, 1, 1, True, 1, 1),
     ("cooperative", 128, 80, 2, 4, True, 1, 1),
+    ("cooperative", 128, 128, 1, 1, False, 1, MOST_PARTS),
     ("cooperative", 192, 152, 1, 1, True, 1, 1),
     ("cooperative", 192, 176, 1, 2, False, 1, 1),
     ("cooperative", 192, 200, 1, 1, True, 1, 1),

@@ -1,6 +1,6 @@
 """Dispatch: which kernel computes a product, and how it sees the arrays. Worked out once for all calls alike.
 
-    GEMV            one column or one row
+    GEMV            one column or one row, but for large matrices of 16-bit types
     gathered        16-bit types that TMA can't read, as far as copies of them would take longer
     tensor cores    f16, bf16, f32 (as tf32), 8-bit types; operands that TMA or wgmma can't read are copied first
     simple          f64, and small products that would need a copy
@@ -35,6 +35,8 @@ AXES = {"a": "mk", "b": "kn", "out": "mn"}
 SIMPLE_PRODUCTS = 1 << 21
 """Multiplications up to which a product that would need a copy is computed without tensor cores: the simple kernel then
 takes a few microseconds, no more than the copy and its memory would."""
+STREAMED = 1 << 24
+"""Bytes of a matrix of 16-bit types from which on its product with a vector is one of few rows."""
 SIMPLE_K = 64
 """K up to which that is so of 16-bit types, which `gathered` computes without a copy, too."""
 
@@ -47,12 +49,14 @@ def find(problem: GemmProblem, finish: LinearCombination, config: Config | None,
         return BoundKernel(problem, finish, None, {}, (), 0, {}, {})
     if problem.sizes[2] == 0:
         return bind(problem, finish, simple.empty_sums, options, {"out": problem.out}, AXES, with_batch=True)
-    if config is None and 1 in problem.sizes[:2]:
+    row, column = (extent == 1 for extent in problem.sizes[:2])
+    streamed = _is_streamed(problem.transposed if column else problem)
+    if config is None and (row or column) and not streamed:
         return _vector(problem, finish, options, sms(target))
     if problem.a.dtype == nv.f64:
         return _simple(problem, finish, options)
     rows, cols = problem.out.strides[-2:]
-    turned = rows == 1 != cols
+    turned = rows == 1 and (cols != 1 or column and not row)
     given, problem = problem, problem.transposed if turned else problem
     a, a_axis = readable(problem.a, k_axis=1)
     b, b_axis = readable(problem.b, k_axis=0)
@@ -126,6 +130,14 @@ def _is_small(problem: GemmProblem) -> bool:
 def _simple(problem: GemmProblem, finish: LinearCombination, options: dict[str, Any]) -> BoundKernel:
     arrays = {"a": problem.a, "b": problem.b, "out": problem.out}
     return bind(problem, finish, simple.matmul, options, arrays, AXES, with_batch=True)
+
+
+def _is_streamed(problem: GemmProblem) -> bool:
+    """Whether TMA brings a large matrix beside one row of A faster than threads read it."""
+    _, n, k = problem.sizes
+    a, b, out = problem.a, problem.b, problem.out
+    large = problem.batches == 1 < n and a.dtype.bits == 16 and n * k * b.dtype.bytes >= STREAMED
+    return large and a.fits_tma(1) and fits_tma(out) and (b.fits_tma(0) or b.fits_tma(1))
 
 
 def _vector(problem: GemmProblem, finish: LinearCombination, options: dict[str, Any], sms: int) -> BoundKernel:

@@ -86,6 +86,8 @@ class Gemm:
         self.a = self.operand(a, config.tile_m, config.tile_k, major=a_major, parts=config.sharers[0])
         of_b = self.operand if halves == 1 else GatedOperand
         self.b = of_b(b, config.tile_n, config.tile_k, major=b_major, parts=config.sharers[1])
+        self.a.loaded_once(self.tiles.cols == 1)
+        self.b.loaded_once(self.tiles.rows == 1)
         self.epilogue = store(
             out, config.cols // (halves * config.split), buffers=config.store_buffers, op=epilogue_op,
             operands=operands,
@@ -120,7 +122,7 @@ class Gemm:
         """Load tiles ``first``, ``first + step``, ... By the producer warpgroup, of which one thread loads.
         ``alternate``: every other tile runs along K from its end to its start, as what came last is in L2 yet."""
         nv.setmaxnreg_dec(self.config.registers[0])
-        if nv.warpgroup_thread() == 0:
+        if self.loads():
             state = mainloop.ring.producer_state().advance(mainloop.started)
             backwards = nv.i32(0)
             for tile in nv.range(first, self.tiles.count, step):
@@ -128,6 +130,11 @@ class Gemm:
                 skip = nv.select(tile == first, mainloop.started, 0)
                 state = mainloop.load(state, *at, skip=skip, backwards=backwards if alternate else 0)
                 backwards = 1 - backwards
+
+    def loads(self) -> nv.Bool:
+        """Whether this thread of the producer warpgroup loads. Of an elected one ptxas knows that it is alone: a copy
+        needs no loop over threads."""
+        return (nv.warp_id() == 0) & nv.elect() if self.loaders == 1 else nv.warpgroup_thread() < self.loaders
 
     def begin_consumer(self, mainloop: Mainloop) -> Any:
         """Take the registers that the producer has left, and clear what no load writes. Returns the warpgroup's number

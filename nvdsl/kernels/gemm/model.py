@@ -47,8 +47,10 @@ FIXUP = 5105.0
 """Clocks in which stream-K hands the sums of a piece to the block that owns the tile."""
 EXCHANGE, EXCHANGED = 205.0, 0.431
 """Clocks of split-K's reduction in a cluster, and of each element of a tile."""
-PARTED, GIVEN = 6600.0, 0.089
+PARTED, GIVEN = 8000.0, 0.089
 """Clocks of handing over sums from cluster to cluster, and of each element that a block adds."""
+ADDED, SUMMED = 5300.0, 2000.0
+"""Clocks of the kernel that adds up sums in memory, and bytes of these that are written and read in a clock."""
 START = 369.0
 """Clocks before the first slice."""
 TOGETHER, COUPLED = 4462.0, 0.998
@@ -110,6 +112,7 @@ class Columns:
         self.splitk, self.streamk, self.pingpong = (
             column(lambda c: c.schedule == schedule, bool) for schedule in ("splitk", "streamk", "pingpong")  # noqa: B023
         )
+        self.in_memory = column(lambda c: c.schedule != "splitk" and c.parts > 1, bool)
         self.hidden = self.streamk | self.pingpong
         most = lambda c: slots(c, dtype, b_major=majors[not c.swap_ab])  # noqa: E731
         self.ring = column(lambda c: c.stages if c.schedule == "splitk" else most(c))
@@ -149,12 +152,16 @@ def times(configs: tuple[Config, ...], shape: Shape, sms: int = arch.SMS, rows: 
     if c.splitk.any():
         given_over = np.where(parts > 1, PARTED + GIVEN * (parts - 1) * area / c.split, 0.0)
         handed = np.where(c.splitk, rounds * (EXCHANGE + EXCHANGED * area + given_over), handed)
+    if c.in_memory.any():
+        alone = np.inf if shape.batches > 1 else 1.0  # a batch has no parts
+        handed = np.where(c.in_memory, alone * (ADDED + 8 * parts * given * shape.n / SUMMED), handed)
     multiplying = sharing * _multiplying(c)
     slice = _norm(NORM, multiplying, *_loading(c, shape, m, n, sharing), LATENCY / c.ring)
     slice = slice * np.where(c.pingpong & (c.cluster_m * c.cluster_n > 1), COUPLED, 1.0)
     along_n = np.where(c.swap, c.tile_m, c.tile_n)
     cut = np.gcd(along_n, shape.n) * shape.out.bytes % 32 != 0
-    epilogue = TAIL + DRAIN * c.rows * c.cols * shape.out.bytes / 2 * np.where(cut, CUT, 1.0)
+    stored = np.where(c.in_memory, 4, shape.out.bytes)
+    epilogue = TAIL + DRAIN * c.rows * c.cols * stored / 2 * np.where(cut, CUT, 1.0)
     epilogues = np.where(c.hidden, 1, rounds)
     meeting = np.where(c.cluster_m * c.cluster_n > 1, TOGETHER, 0.0)
     compute = START + meeting + count * slice + epilogues * epilogue + handed

@@ -80,7 +80,7 @@ def launch(gemm: Gemm, clusters: int, least: int = LEAST) -> None:
         consumer = nv.warpgroup_id() - 1
 
         if nv.warpgroup_id() == 0:  # producer
-            if nv.warpgroup_thread() < gemm.loaders:
+            if gemm.loads():
                 state = mainloop.ring.producer_state().advance(mainloop.started)
                 mainloop.load(state, batch, row, col, begin, begin + steps, skip=mainloop.started)
             if reduction is not None:

@@ -22,8 +22,8 @@ from nvdsl.kernels.gemm.frame import Gemm
 
 VECTOR = 4
 """Sums that a thread loads at once: 16 bytes."""
-SHARERS, AHEAD = 8, 8
-"""Threads that share the parts of a sum, and loads of each before it adds one."""
+SHARERS, AHEAD = 8, 4
+"""Threads that share the parts of a sum, and loads of each before it adds one, as long as there are so many."""
 
 
 @nv.jit
@@ -68,7 +68,7 @@ def multiply(gemm: Gemm, steps: nv.Int) -> None:
 
         if nv.warpgroup_id() == 0:
             nv.setmaxnreg_dec(config.registers[0])
-            if nv.warpgroup_thread() == 0:
+            if gemm.loads():
                 state = mainloop.ring.producer_state().advance(mainloop.started)
                 mainloop.load(state, part, row, col, begin, begin + steps, skip=mainloop.started)
         else:
@@ -100,10 +100,13 @@ def add_up(
         first, end = sharer * each, nv.min((sharer + 1) * each, parts)
         total = nv.vector([sums.dtype(0)] * VECTOR)
         nv.griddep_wait()
-        for start in nv.range(first, end, AHEAD, unroll=False):
-            loaded = [sums.vector((nv.min(start + i, end - 1), row, col * VECTOR), VECTOR) for i in range(AHEAD)]
-            for i, values in enumerate(loaded):
-                total = total + nv.where(start + i < end, values, sums.dtype(0))
+        full = first + nv.max(end - first, 0) // AHEAD * AHEAD
+        for start in nv.range(first, full, AHEAD, unroll=False):
+            loaded = [sums.vector((start + i, row, col * VECTOR), VECTOR) for i in range(AHEAD)]
+            for values in loaded:
+                total = total + values
+        for part in nv.range(full, end, unroll=False):
+            total = total + sums.vector((part, row, col * VECTOR), VECTOR)
         shared = nv.smem((SHARERS, 32 * VECTOR), sums.dtype)
         shared.store_vector(total, (sharer, lane * VECTOR))
         nv.sync_threads()

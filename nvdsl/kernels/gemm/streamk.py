@@ -53,7 +53,7 @@ def matmul(
 
         if warpgroup == 0:  # producer
             nv.setmaxnreg_dec(config.registers[0])
-            if nv.warpgroup_thread() == 0:
+            if gemm.loads():
                 state = mainloop.ring.producer_state().advance(mainloop.started)
                 for number in nv.range(count):
                     unit = scheduler.unit(block, number)

@@ -34,6 +34,10 @@ SPLITS = (
 )  # fmt: skip
 """tile_m, tile_n, split and parts of split-K. Parts need memory of the call's own, so they are few."""
 
+IN_MEMORY, MOST_PARTS = ((64, 128), (128, 96), (128, 128), (192, 128)), 128
+"""Tiles of products with parts of K whose sums meet in memory, and how many parts there may be. Larger tiles, and
+clusters that load together, were timed, too, and slower for all results of 64 to 512 on a side."""
+
 TWO_BUFFERS = 176
 """Columns of a tile of up to 128 rows for which a second store buffer was worth a slot of the ring. With 192 it isn't.
 """
@@ -87,6 +91,9 @@ def listed(dtype: nv.DType, a_major: str = "k", b_major: str = "mn") -> Iterator
     for tile_m, tile_n, split, parts in SPLITS:
         tile = Config(tile_m, tile_n, 128 // dtype.bytes, schedule="splitk", split=split, parts=parts)
         yield with_stages(replace(tile, consumers=tile_m // 64), dtype, b_major)
+    for tile_m, tile_n in IN_MEMORY:
+        tile = Config(tile_m, tile_n, 128 // dtype.bytes, consumers=tile_m // 64, parts=MOST_PARTS)
+        yield with_stages(tile, dtype, b_major)
 
 
 def with_stages(config: Config, dtype: nv.DType, b_major: str = "mn") -> Config:
