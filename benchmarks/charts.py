@@ -9,7 +9,7 @@ from typing import Any
 from benchmarks.problems import Workload
 from nvdsl.layout.draw.svg import BLUE, GREEN, GREY, INK, ORANGE, RED, Svg, text_width
 
-COLOURS = (BLUE, ORANGE, GREEN, RED, "#56B4E9", "#CC79A7")
+COLOURS = (BLUE, ORANGE, GREEN, RED, "#56B4E9", "#CC79A7", "#8C6D31", "#5B4E9F", "#222222")
 WIDTH, LEFT, RIGHT = 920, 70, 24
 PANEL = 250
 BETTER = "#eef7ee"
@@ -217,9 +217,16 @@ def _legend(picture: Svg, names: list[str], y: float) -> None:
     if len(names) == 1:
         picture.legend(LEFT, y, [(COLOURS[0], "none", "nvdsl"), (GREY, "none", "cuBLAS (dashed)")])
         return
-    entries = [(colour, "none", name) for colour, name in zip(_cycle(len(names)), names, strict=True)]
-    picture.legend(LEFT, y, entries)
-    picture.text(LEFT + sum(48 + text_width(name) for name in names), y, "(cuBLAS dashed)", colour=GREY)
+    rows: list[list[tuple[str, str, str]]] = [[]]
+    for colour, name in zip(_cycle(len(names)), [*names], strict=True):
+        if sum(48 + text_width(one) for *_, one in rows[-1]) + 48 + text_width(name) > WIDTH - LEFT - RIGHT:
+            rows.append([])
+        rows[-1].append((colour, "none", name))
+    for number, row in enumerate(rows):
+        picture.legend(LEFT, y + 16 * (number + 1 - len(rows)) + 6 * (len(rows) > 1), row)
+    last = rows[-1]
+    at = LEFT + sum(48 + text_width(name) for *_, name in last)
+    picture.text(at, y + 6 * (len(rows) > 1), "(cuBLAS dashed)", colour=GREY)
 
 
 def _speeds(r: Row, memory: bool) -> tuple[float, float]:
