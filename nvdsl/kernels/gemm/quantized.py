@@ -20,17 +20,12 @@ from typing import Any
 
 import nvdsl as nv
 from nvdsl.hopper import arch
-from nvdsl.kernels.blocks.dequantize import BITS, dequantized, zero_pair
+from nvdsl.kernels.blocks.dequantize import dequantized
+from nvdsl.kernels.gemm.quantized_operands import COLUMNS_OF_PART, ROW, SLICE, SPLITS, Operands
 from nvdsl.lang.fragment import operand_of
-from nvdsl.ops.warp import WARP_GROUP_SIZE
 
-SLICE = 128
-"""Elements of K in a slot of the ring."""
-COLUMNS = 256
-"""Of w, whose weights of a slice lie side by side; what all columns are rounded up to."""
-ROW = 4
-"""Elements between rows of sums in shared memory: threads that write neighbouring columns of several rows meet
-different banks."""
+SPARE = 40
+"""Registers beside two sums of each row."""
 
 
 @dataclass(frozen=True)
@@ -67,9 +62,21 @@ class QuantizedConfig:
 
     def smem_bytes(self, bits: int, group: int, scale_bytes: int, zeros: bool) -> int:
         """Shared memory of a block."""
-        scales = self.cols * max(1, SLICE // group) * scale_bytes * (1 + zeros)
-        slot = self.cols * SLICE * bits // 8 + self.rows * SLICE * 2 + scales
+        slot = Operands.slot_bytes(self.rows, self.cols, bits, group, scale_bytes * (1 + zeros))
         return self.stages * (slot + 2 * arch.MBARRIER_BYTES) + self.rows * (self.cols + ROW) * 4
+
+    def problems(self) -> list[str]:
+        """What is wrong with it."""
+        checks = (
+            (self.rows in range(8, 129, 8), f"{self.rows} rows: a multiple of 8 up to 128"),
+            (self.warpgroups in (1, 2, 4), f"{self.warpgroups} warpgroups: 1, 2 or 4"),
+            (self.split in SPLITS, f"split {self.split}: 1, 2, 4 or 8"),
+            (self.stages >= 2, f"{self.stages} stages: 2 or more"),
+        )
+        found = [said for holds, said in checks if not holds]
+        if not found and self.rows + SPARE > self.registers[1]:
+            found.append(f"{self.rows} rows of {self.warpgroups} warpgroups: {self.registers[1]} registers of a thread")
+        return found
 
 
 @nv.jit
@@ -93,7 +100,8 @@ def matmul(
     """
     M, N = out.shape
     steps = nv.cdiv(nv.cdiv(x.shape[1], SLICE), config.split)
-    operands = Operands(x, weights, [scales, more[0]] if zeros else [scales], kind, group, config)
+    tables = [scales, more[0]] if zeros else [scales]
+    operands = Operands(x, weights, tables, kind, group, config.rows, config.cols, config.stages)
 
     @nv.kernel(
         grid=(config.split * nv.cdiv(N, config.cols), nv.cdiv(M, config.rows)), block=config.threads,
@@ -120,7 +128,7 @@ def matmul(
             total = nv.accumulator(64, config.rows, nv.f32)
             for _ in nv.range(steps, unroll=False):
                 ring.wait(state)
-                for part, of_rows in operands.sums_of_groups(state.stage, consumer):
+                for part, of_rows in sums_of_groups(operands, state.stage, consumer, config.at_once):
                     total = _scaled_sum(total, part, of_rows)
                 nv.sync_warp()  # all lanes have read their weights
                 ring.release(state, nv.lane_id() == 0)
@@ -151,82 +159,23 @@ def matmul(
     kernel()
 
 
-class Operands:
-    """A slice of x, of the weights of a tile's columns, and of their scales (and zero points) in each slot of a ring.
-    Made in the host function; `allocate` is called in the kernel."""
-
-    def __init__(
-        self,
-        x: nv.Array,
-        weights: nv.Array,
-        tables: list[nv.Array],
-        kind: str,
-        group: int,
-        config: QuantizedConfig,
-    ) -> None:
-        self.weights, self.tables, self.kind, self.group, self.config = weights, tables, kind, group, config
-        self.dtype, self.slices = x.dtype, nv.cdiv(x.shape[1], SLICE)
-        self.swizzle = min(2 * group, 128)  # the bytes of a panel: a group is made of whole ones
-        self.map = nv.TMA(x, tile=(config.rows, SLICE), swizzle=self.swizzle)
-        self.words = SLICE * BITS[kind] // 64  # of a thread
-        self.each = config.warpgroups * WARP_GROUP_SIZE * self.words
-        self.groups = max(1, SLICE // group)  # of a slice
-        scales = self.groups * config.cols * sum(table.dtype.bytes for table in tables)
-        self.bytes = config.rows * SLICE * 2 + 4 * self.each + scales
-
-    def allocate(self) -> None:
-        config = self.config
-        self.X = nv.smem((config.stages, config.rows, SLICE), self.dtype, swizzle=self.swizzle)
-        self.W = nv.smem(config.stages * self.each, nv.i32)
-        self.S = [nv.smem(config.stages * self.groups * config.cols, table.dtype) for table in self.tables]
-
-    def load(self, stage: Any, full: nv.Mbarrier, row: Any, col: Any, k: Any) -> None:
-        """Load slice ``k`` of the tile at (``row``, ``col``). By one thread."""
-        # Beyond the end of K, x is zero, and the weights of any slice do.
-        inside = nv.min(k, self.slices - 1)
-        self.map.load(self.X[stage], full, (row, k * SLICE))
-        of_64 = WARP_GROUP_SIZE * self.words
-        place = col // COLUMNS, inside * (COLUMNS // 64 * of_64) + col % COLUMNS // 64 * of_64
-        start = stage * self.each
-        slot = self.W[start : start + self.each]
-        nv.bulk_load(slot, self.weights.view(place, (1, self.each)), 4 * self.each, full)
-        cols = self.config.cols
-        for table, slots in zip(self.tables, self.S, strict=True):
-            for number in nv.range(self.groups, unroll=False):
-                place = nv.min(inside * SLICE // self.group + number, table.shape[0] - 1), col
-                start = (stage * self.groups + number) * cols
-                slot = slots[start : start + cols]
-                nv.bulk_load(slot, table.view(place, (1, cols)), cols * table.dtype.bytes, full)
-
-    def sums_of_groups(self, stage: Any, consumer: Any) -> Iterator[tuple[nv.Accumulator, list[Any]]]:
-        """The products of each group in a slot, and the scales of this thread's two rows of them. By a warpgroup."""
-        config, thread = self.config, nv.warpgroup_thread()
-        top, _ = nv.layout.accumulator_element(thread, 0)
-        width = SLICE // self.groups
-        start = (stage * config.warpgroups + consumer) * (WARP_GROUP_SIZE * self.words)
-        for number in range(self.groups):
-            first = (stage * self.groups + number) * config.cols + consumer * 64 + top
-            of_rows = [[nv.f32(slots[first + i]) for i in (0, 8)] for slots in self.S]
-            zeros = of_rows[1] if len(of_rows) > 1 else [nv.f32(2.0 ** (BITS[self.kind] - 1))] * 2
-            subtracted = [] if self.kind == "e4m3" else [zero_pair(self.kind, self.dtype, zero) for zero in zeros]
-            part = nv.accumulator(64, config.rows, nv.f32)
-            count = min(width, config.at_once)
-            for left in range(number * width, (number + 1) * width, count):
-                packed = _packed(self.W, start, left * self.words // SLICE, count * self.words // SLICE)
-                floats = operand_of(dequantized(packed, self.kind, self.dtype, subtracted), self.dtype)
-                part += floats @ self.X[stage].cols(left, count).T
-                nv.wgmma_wait(0)
-            yield part, of_rows[0]
-
-
-def _packed(W: nv.Array, start: Any, first: int, count: int) -> list[Any]:
-    """Words ``first`` to ``first + count - 1`` of this thread: vectors of 16 bytes, thread beside thread."""
-    thread = nv.warpgroup_thread()
-    found: list[Any] = []
-    for i in range(first, first + count):
-        if i == first or i % 4 == 0:
-            found += list(W.vector(start + i // 4 * 512 + thread * 4 + i % 4, min(4 - i % 4, count)))
-    return found[:count]
+def sums_of_groups(
+    operands: Operands, stage: Any, consumer: Any, at_once: int
+) -> Iterator[tuple[nv.Accumulator, list[Any]]]:
+    """The products of each group in a slot with a warpgroup's 64 columns, and the scales of this thread's two rows of
+    them. ``at_once``: elements of K that are floats at the same time."""
+    thread, dtype = nv.warpgroup_thread(), operands.dtype
+    top, _ = nv.layout.accumulator_element(thread, 0)
+    for number in range(operands.groups):
+        scales, zeros = operands.of_columns(stage, number, consumer * COLUMNS_OF_PART + top)
+        part = nv.accumulator(COLUMNS_OF_PART, operands.rows, nv.f32)
+        count = min(operands.width, at_once)
+        for left in range(number * operands.width, (number + 1) * operands.width, count):
+            words = operands.words_of(stage, consumer, thread, left, count)
+            floats = operand_of(dequantized(words, operands.kind, dtype, zeros), dtype)
+            part += floats @ operands.X[stage].cols(left, count).T
+            nv.wgmma_wait(0)
+        yield part, scales
 
 
 def _scaled_sum(total: nv.Accumulator, part: nv.Accumulator, scales: list[Any]) -> nv.Accumulator:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any, TypeVar
 
 import nvdsl as nv
@@ -14,19 +13,19 @@ from nvdsl.driver.array_spec import packed_strides
 from nvdsl.driver.stream import Stream
 from nvdsl.errors import ArgumentError, NvdslError
 from nvdsl.errors.tracebacks import for_user
-from nvdsl.hopper import arch
 from nvdsl.kernels.arguments import Argument
 from nvdsl.kernels.arraylike import ArrayLike
-from nvdsl.kernels.blocks.dequantize import BITS
 from nvdsl.kernels.blocks.linear_combination import LinearCombination
 from nvdsl.kernels.gemm import options as given
-from nvdsl.kernels.gemm import quantized
+from nvdsl.kernels.gemm import quantized, quantized_few
 from nvdsl.kernels.gemm.bound_call import BoundCall
 from nvdsl.kernels.gemm.bound_kernel import BoundKernel
 from nvdsl.kernels.gemm.dispatch import bind
-from nvdsl.kernels.gemm.launch import resident_clusters, sms
+from nvdsl.kernels.gemm.launch import sms
 from nvdsl.kernels.gemm.problem import GemmProblem, Matrix
-from nvdsl.kernels.gemm.quantized import SLICE, QuantizedConfig
+from nvdsl.kernels.gemm.quantized import QuantizedConfig
+from nvdsl.kernels.gemm.quantized_choose import check, choose
+from nvdsl.kernels.gemm.quantized_few import FewRowsConfig
 from nvdsl.kernels.gemm.quantized_weight import QuantizedWeight
 from nvdsl.trace import decorated
 from nvdsl.trace.tokens import Same, token
@@ -49,7 +48,7 @@ def quantized_matmul(
     bias: ArrayLike | None = None,
     activation: str | Callable[[Any], Any] | None = None,
     out_dtype: Any = None,
-    config: QuantizedConfig | None = None,
+    config: QuantizedConfig | FewRowsConfig | None = None,
     stream: Stream | None = None,
     target: str | None = None,
 ) -> A:
@@ -151,75 +150,14 @@ class _QuantizedCall(BoundCall):
         zeros, table = "zeros" in arrays, arrays["scales"].dtype
         if config is None:
             config = choose(math.prod(result[:-1]), weight, table.bytes, sms(self.target))
-        _check_config(config, weight, table.bytes)
+        check(config, weight, table.bytes)
         options = {
             "kind": weight.kind, "group": weight.group, "config": config, "zeros": zeros, "bias": "bias" in arrays,
             "activation": activation,
         }  # fmt: skip
         packed = [] if arrays["a"].fits_tma(1) else ["a"]
-        return bind(problem, LinearCombination(), quantized.matmul, options, arrays, _AXES, packed=packed)
-
-
-def choose(rows: int, weight: QuantizedWeight, scale_bytes: int, sms: int = arch.SMS) -> QuantizedConfig:
-    """The configuration that reads the weights in the fewest rounds of slices, over all SMs."""
-    K, N = weight.shape
-    tile = next((tile for tile in (8, 16, 32, 64) if rows <= tile), 128 if weight.group > 32 else 64)
-    slices = nv.cdiv(K, SLICE)
-
-    def cost(config: QuantizedConfig) -> tuple[float, int]:
-        clusters = nv.cdiv(N, config.cols) * nv.cdiv(rows, config.rows)
-        at_once = config.blocks_per_sm * resident_clusters(config.split, sms)
-        each = nv.cdiv(slices, config.split) + BEGIN + EXCHANGE * (config.split > 1)
-        return nv.cdiv(clusters, at_once) * each * config.warpgroups * config.blocks_per_sm, config.split
-
-    found = [
-        _with_stages(QuantizedConfig(tile, warpgroups, 2, split, together), weight, scale_bytes)
-        for warpgroups, together in (((2, 1),) if tile == 128 else ((2, 1), (4, 1)) if tile == 64 else ((2, 2), (4, 1)))
-        for split in (1, 2, 4, 8)
-        if split <= slices
-    ]
-    return min(found, key=cost)
-
-
-BEGIN, EXCHANGE = 4, 2
-"""Slices in the time of which a block begins, and of which a cluster adds up."""
-MOST_STAGES, SPARE = 8, 40
-"""Slots; registers beside two sums of each row."""
-
-
-def _with_stages(config: QuantizedConfig, weight: QuantizedWeight, scale_bytes: int) -> QuantizedConfig:
-    memory = arch.MAX_SMEM_PER_BLOCK
-    if config.blocks_per_sm > 1:
-        memory = arch.SMEM_PER_SM // config.blocks_per_sm - arch.RESERVED_SMEM_PER_BLOCK
-    fits = [n for n in range(2, MOST_STAGES + 1) if _smem(replace(config, stages=n), weight, scale_bytes) <= memory]
-    return replace(config, stages=max(fits, default=2))
-
-
-def _smem(config: QuantizedConfig, weight: QuantizedWeight, scale_bytes: int) -> int:
-    return config.smem_bytes(BITS[weight.kind], weight.group, scale_bytes, weight.zeros is not None)
-
-
-def _check_config(config: Any, weight: QuantizedWeight, scale_bytes: int) -> None:
-    if not isinstance(config, QuantizedConfig):
-        raise ArgumentError(f"config={config!r}", rule="it is a QuantizedConfig", fix="leave it out")
-    used = _smem(config, weight, scale_bytes)
-    reasons = [
-        reason
-        for holds, reason in (
-            (config.rows in range(8, 129, 8), f"{config.rows} rows: a multiple of 8 up to 128"),
-            (config.warpgroups in (1, 2, 4), f"{config.warpgroups} warpgroups: 1, 2 or 4"),
-            (config.split in (1, 2, 4, 8), f"split {config.split}: 1, 2, 4 or 8"),
-            (config.stages >= 2, f"{config.stages} stages: 2 or more"),
-            (
-                config.rows + SPARE <= config.registers[1],
-                f"{config.rows} rows of {config.warpgroups} warpgroups: {config.registers[1]} registers of a thread",
-            ),
-            (used <= arch.MAX_SMEM_PER_BLOCK, f"{used:,} bytes of shared memory of {arch.MAX_SMEM_PER_BLOCK:,}"),
-        )
-        if not holds
-    ]
-    if reasons:
-        raise ArgumentError(f"{config}: " + "; ".join(reasons), fix="leave it out: the best known one is taken")
+        function = quantized_few.matmul if isinstance(config, FewRowsConfig) else quantized.matmul
+        return bind(problem, LinearCombination(), function, options, arrays, _AXES, packed=packed)
 
 
 def _check(weight: QuantizedWeight, arrays: dict[str, Matrix], n: int) -> None:

@@ -11,7 +11,7 @@ import numpy as np
 
 from nvdsl.errors import ArgumentError
 from nvdsl.kernels.blocks.dequantize import BITS
-from nvdsl.kernels.gemm.quantized import COLUMNS, SLICE
+from nvdsl.kernels.gemm.quantized_operands import COLUMNS, SLICE
 
 GROUPS = (32, 64, 128)
 

@@ -7,9 +7,10 @@ import pytest
 from hypothesis import strategies as st
 
 import nvdsl as nv
-from nvdsl.kernels.gemm import quantized
+from nvdsl.kernels.gemm import quantized, quantized_few
 from nvdsl.kernels.gemm.quantized import QuantizedConfig
-from nvdsl.kernels.gemm.quantized_matmul import choose
+from nvdsl.kernels.gemm.quantized_choose import choose
+from nvdsl.kernels.gemm.quantized_few import FewRowsConfig
 from tests.exhaustive import exhaustive, sample
 from tests.unit.kernels.sizes import integers
 
@@ -52,12 +53,25 @@ def test_kinds_of_weights(kind, group, zeros, dtype):
     np.testing.assert_array_equal(found, expected(x, w))
 
 
+@pytest.mark.parametrize(
+    ("kind", "group", "zeros", "dtype"), [("u4", 64, True, np.float16), *sample(CASES[3:], 0)]
+)
+@pytest.mark.parametrize("config", [FewRowsConfig(8, 64, 3, 3, 2), *sample([FewRowsConfig(32, 64, 2, 2)], 0)], ids=str)
+def test_few_rows(kind, group, zeros, dtype, config):
+    x, w = integers(13, 1160, dtype=dtype), weight(1160, 100, kind, group, zeros, dtype)
+    found = nv.quantized_matmul(x, w, out_dtype=nv.f32, config=config, target="sim")
+    np.testing.assert_array_equal(found, expected(x, w))
+
+
 @exhaustive
 @hypothesis.settings(max_examples=12, derandomize=True, deadline=None)
 @hypothesis.given(
     st.sampled_from([1, 8, 17, 40]), st.sampled_from([8, 128, 520, 1000]), st.sampled_from([1, 64, 257]),
     st.sampled_from(KINDS), st.sampled_from([32, 128, 384]),
-    st.sampled_from([SMALL, QuantizedConfig(8, 4, 2, 2), QuantizedConfig(32, 2, 3, 4), QuantizedConfig(128, 2, 2)]),
+    st.sampled_from(
+        [SMALL, QuantizedConfig(8, 4, 2, 2), QuantizedConfig(32, 2, 3, 4), QuantizedConfig(128, 2, 2),
+         FewRowsConfig(8, 64, 2, 4, 2), FewRowsConfig(16, 256, 2, 2), FewRowsConfig(24, 128, 1, 3, 4)]
+    ),
 )  # fmt: skip
 def test_sizes(m, k, n, kind, group, config):
     x, w = integers(m, k), weight(k, n, kind, group)
@@ -147,7 +161,8 @@ CHOSEN = sorted(
 def test_registers(kind, group, config):
     shape = nv.ShapeDtype
     arrays = [shape(("m", "k % 8"), nv.bf16), shape(("t", "w"), nv.i32), shape(("g", "c"), nv.f16)]
-    kernel = nv.jit(quantized.matmul.__wrapped__, strict=True)
+    module = quantized_few if isinstance(config, FewRowsConfig) else quantized
+    kernel = nv.jit(module.matmul.__wrapped__, strict=True)
     found = kernel.compile(*arrays, shape(("m", "n"), nv.bf16), kind=kind, group=group, config=config)
     for one in found.kernels.values():
         assert (one.resources.stack, one.resources.spill_stores, one.resources.spill_loads) == (0, 0, 0)

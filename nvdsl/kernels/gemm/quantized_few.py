@@ -1,0 +1,194 @@
+"""GEMM of very few rows of f16 or bf16 and weights of 4 or 8 bits, by mma.sync: reading the weights is all the time.
+
+The transpose is computed, as in `quantized`: weights are A, 16 columns of ``w`` and 16 elements of K in an instruction,
+and eight rows of ``x`` are B. wgmma takes as long for 8 rows as for 32; a warp's own instruction does not, and nothing
+waits for it.
+
+    loader       x (rows x 128), weights (128 x columns), scales: load | load | ...
+    team 0       slices 0, 3, 6, ... : weights -> floats | multiply | total += scale * sums
+    team 1       slices 1, 4, 7, ...
+    team 2       ...                              then the teams' totals are added, and those of the cluster's blocks
+
+A team is a warp for each 64 columns of the tile. Each slice belongs to one team, so that warps meet only at the end.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import nvdsl as nv
+from nvdsl.hopper import arch
+from nvdsl.hopper.arch import WARP_SIZE
+from nvdsl.kernels.blocks.dequantize import dequantized
+from nvdsl.kernels.gemm.quantized_operands import COLUMNS_OF_PART, ROW, SLICE, SPLITS, Operands
+from nvdsl.layout import E, Layout
+
+BAND, STEP = 16, 16
+"""Columns of w, and elements of K, of one mma.sync."""
+ROWS = 8
+"""Rows of x of one mma.sync."""
+CHUNK = 64
+"""Elements of K for which a warp holds its part of x."""
+
+
+@dataclass(frozen=True)
+class FewRowsConfig:
+    """``rows``: of ``x`` in a tile, a multiple of 8 up to 32. ``cols``: its columns, 64, 128 or 256. ``teams``: that take
+    slices of K in turn. ``stages``: slots of the ring, a multiple of ``teams``. ``split``: blocks of a cluster, each
+    with a part of K. ``blocks_per_sm``: that share an SM."""
+
+    rows: int
+    cols: int = 256
+    teams: int = 2
+    stages: int = 4
+    split: int = 1
+    blocks_per_sm: int = 1
+
+    @property
+    def warps(self) -> int:
+        """Of all teams."""
+        return self.teams * self.cols // self.part
+
+    @property
+    def part(self) -> int:
+        """Columns of a warp: as many sums as there are registers for."""
+        return 64 if self.rows <= 2 * ROWS else 32
+
+    @property
+    def threads(self) -> int:
+        """Of all teams, and of the warp that loads."""
+        return WARP_SIZE * (self.warps + 1)
+
+    def smem_bytes(self, bits: int, group: int, scale_bytes: int, zeros: bool) -> int:
+        """Shared memory of a block."""
+        slot = Operands.slot_bytes(self.rows, self.cols, bits, group, scale_bytes * (1 + zeros))
+        return self.stages * (slot + 2 * arch.MBARRIER_BYTES) + self.teams * self.rows * (self.cols + ROW) * 4
+
+    def problems(self) -> list[str]:
+        """What is wrong with it."""
+        checks = (
+            (self.rows in range(8, 33, 8), f"{self.rows} rows: a multiple of 8 up to 32"),
+            (self.cols in (64, 128, 256), f"{self.cols} columns: 64, 128 or 256"),
+            (self.split in SPLITS, f"split {self.split}: 1, 2, 4 or 8"),
+            (self.teams >= 1 and self.warps <= 16, f"{self.teams} teams: {self.warps} warps, of 16 at most"),
+            (
+                self.teams >= 1 and self.stages >= 1 and self.stages % self.teams == 0,
+                f"{self.stages} stages: a multiple of {self.teams} teams, so that a slot is always the same team's",
+            ),
+        )
+        return [said for holds, said in checks if not holds]
+
+
+@nv.jit
+def matmul(
+    x: nv.Array,
+    weights: nv.Array,
+    scales: nv.Array,
+    out: nv.Array,
+    *more: Any,
+    kind: str,
+    group: int,
+    config: FewRowsConfig,
+    zeros: bool = False,
+    bias: bool = False,
+    activation: Callable[[Any], Any] | None = None,
+) -> None:
+    """out[M, N] = activation(x[M, K] @ w[K, N] + bias), as `quantized.matmul`."""
+    M, N = out.shape
+    steps = nv.cdiv(nv.cdiv(x.shape[1], SLICE), config.split)
+    tables = [scales, more[0]] if zeros else [scales]
+    operands = Operands(x, weights, tables, kind, group, config.rows, config.cols, config.stages)
+    parts = config.cols // config.part
+
+    @nv.kernel(
+        grid=(config.split * nv.cdiv(N, config.cols), nv.cdiv(M, config.rows)), block=config.threads,
+        cluster=config.split, blocks_per_sm=config.blocks_per_sm,
+    )  # fmt: skip
+    def kernel() -> None:
+        rank = nv.cluster_rank() if config.split > 1 else 0
+        row0, col0 = nv.block_id.y * config.rows, nv.block_id.x // config.split * config.cols
+        operands.allocate()
+        sums = nv.smem((config.teams * config.rows, config.cols + ROW), nv.f32)
+        ring = nv.Ring(config.stages, bytes=operands.bytes, consumers=parts)
+
+        if nv.warp_id() == config.warps:
+            if nv.lane_id() == 0:
+                state = ring.producer_state()
+                for step in nv.range(steps, unroll=False):
+                    operands.load(state.stage, ring.acquire(state), row0, col0, rank * steps + step)
+                    state = state.next()
+        else:
+            team, left = nv.warp_id() // parts, nv.warp_id() % parts * config.part
+            state = ring.consumer_state().advance(team)
+            totals = [nv.f32(0)] * (config.part // BAND * config.rows // ROWS * 4)
+            for _ in nv.range(team, steps, config.teams, unroll=False):
+                ring.wait(state)
+                totals = add_slice(totals, operands, state.stage, left, config.part // BAND)
+                nv.sync_warp()  # all lanes have read their operands
+                ring.release(state, nv.lane_id() == 0)
+                state = state.advance(config.teams)
+            right, down = nv.layout.mma_c(BAND, ROWS)(nv.lane_id(), 0)
+            places = itertools.product(range(0, config.part, BAND), range(0, config.rows, ROWS), range(4))
+            for (band, row, value), total in zip(places, totals, strict=True):
+                c, r = nv.layout.mma_c(BAND, ROWS)(0, value)
+                sums[team * config.rows + row + down + r, left + band + right + c] = total
+
+        if config.split > 1:
+            nv.cluster_sync()
+        else:
+            nv.sync_threads()
+        # Of the rows of the tile, each block of the cluster stores its part.
+        each = nv.cdiv(config.rows, config.split)
+        for number in nv.range(nv.thread_id.x, each * config.cols, config.threads):
+            r, c = rank * each + number // config.cols, number % config.cols
+            if (r < config.rows) & (row0 + r < M) & (col0 + c < N):
+                value = nv.f32(0)
+                for block in range(config.split):
+                    of_block = sums if config.split == 1 else sums.at(block)
+                    for team in range(config.teams):
+                        value += of_block[team * config.rows + r, c]
+                if bias:
+                    value += nv.f32(more[-1][col0 + c])
+                out[row0 + r, col0 + c] = value if activation is None else activation(value)
+        if config.split > 1:
+            nv.cluster_sync()
+
+    kernel()
+
+
+def add_slice(totals: list[Any], operands: Operands, stage: Any, left: Any, bands: int) -> list[Any]:
+    """``totals`` and the scaled products of a slot's slice with ``bands`` times 16 columns of the tile, from ``left`` on.
+    By a warp, whose lanes hold sums as mma.sync has them: of 16 columns and 8 rows of x, after the 8 rows before."""
+    new = list(totals)
+    tall, lane = operands.rows // ROWS, nv.lane_id()
+    column, _ = nv.layout.mma_c(BAND, ROWS)(lane, 0)
+    for number in range(operands.groups):
+        tables = [operands.of_columns(stage, number, left + band * BAND + column) for band in range(bands)]
+        sums: list[list[Any]] = [[nv.f32(0)] * 4 for _ in range(bands * tall)]
+        count = min(operands.width, CHUNK)
+        for k in range(number * operands.width, (number + 1) * operands.width, count):
+            x = [_rows_of_x(operands.X[stage], row, k, count) for row in range(0, operands.rows, ROWS)]
+            for band in range(bands):
+                first = left + band * BAND
+                thread = first % COLUMNS_OF_PART // BAND * WARP_SIZE + lane
+                words = operands.words_of(stage, first // COLUMNS_OF_PART, thread, k, count)
+                a = dequantized(words, operands.kind, operands.dtype, tables[band][1])
+                for j, step in itertools.product(range(tall), range(count // STEP)):
+                    of_w, of_x = a[4 * step : 4 * step + 4], x[j][2 * step : 2 * step + 2]
+                    at = band * tall + j
+                    sums[at] = nv.mma_sync(of_w, of_x, sums[at], k=STEP, a_dtype=operands.dtype)
+        for at, (band, j, value) in enumerate(itertools.product(range(bands), range(tall), range(4))):
+            new[at] = nv.math.fma(tables[band][0][value // 2], sums[band * tall + j][value], new[at])
+    return new
+
+
+def _rows_of_x(X: nv.Tile, row: int, first: int, count: int) -> list[Any]:
+    """Eight rows of x, elements ``first`` to ``first + count - 1`` of a slice: B of mma.sync, two registers for each 16
+    elements."""
+    found: list[Any] = []
+    for k in range(first, first + count, 32):
+        found += X.ldmatrix((row, k), 4, matrices=Layout(4, E(0, 8)))
+    return found

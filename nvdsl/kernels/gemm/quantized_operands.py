@@ -1,0 +1,92 @@
+"""What products with quantized weights load: x, weights in the order of registers, scales and zero points."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import nvdsl as nv
+from nvdsl.kernels.blocks.dequantize import BITS, zero_pair
+
+SLICE = 128
+"""Elements of K in a slot of the ring."""
+COLUMNS = 256
+"""Of w, whose weights of a slice lie side by side; what all columns are rounded up to."""
+COLUMNS_OF_PART, THREADS_OF_PART = 64, 128
+"""Of these, the columns that lie together: the A of a warpgroup's wgmma, and the threads whose registers they fill."""
+SPLITS = (1, 2, 4, 8)
+"""Blocks of a cluster that share K."""
+ROW = 4
+"""Elements between rows of sums in shared memory: threads that write neighbouring columns of several rows meet
+different banks."""
+
+
+class Operands:
+    """A slice of x, of the weights of a tile's columns, and of their scales (and zero points) in each slot of a ring.
+    Made in the host function; `allocate` is called in the kernel.
+
+    ``rows``, ``cols``: of the tile. ``tables``: scales, and zero points where there are any.
+    """
+
+    def __init__(
+        self, x: nv.Array, weights: nv.Array, tables: list[nv.Array], kind: str, group: int, rows: int, cols: int,
+        stages: int,
+    ) -> None:  # fmt: skip
+        self.weights, self.tables, self.kind, self.group = weights, tables, kind, group
+        self.rows, self.cols, self.stages = rows, cols, stages
+        self.dtype, self.slices = x.dtype, nv.cdiv(x.shape[1], SLICE)
+        self.swizzle = min(2 * group, 128)  # the bytes of a panel: a group is made of whole ones
+        self.map = nv.TMA(x, tile=(rows, SLICE), swizzle=self.swizzle)
+        self.words = SLICE * BITS[kind] // 64  # of a thread
+        self.of_part = THREADS_OF_PART * self.words
+        self.parts = cols // COLUMNS_OF_PART
+        self.groups = max(1, SLICE // group)  # of a slice
+        self.width = SLICE // self.groups
+        self.bytes = self.slot_bytes(rows, cols, BITS[kind], group, sum(table.dtype.bytes for table in tables))
+
+    @staticmethod
+    def slot_bytes(rows: int, cols: int, bits: int, group: int, scale_bytes: int) -> int:
+        """Bytes of a slot. ``scale_bytes``: of a scale and a zero point."""
+        return rows * SLICE * 2 + cols * SLICE * bits // 8 + cols * max(1, SLICE // group) * scale_bytes
+
+    def allocate(self) -> None:
+        """The slots. By all threads."""
+        self.X = nv.smem((self.stages, self.rows, SLICE), self.dtype, swizzle=self.swizzle)
+        self.W = nv.smem(self.stages * self.parts * self.of_part, nv.i32)
+        self.S = [nv.smem(self.stages * self.groups * self.cols, table.dtype) for table in self.tables]
+
+    def load(self, stage: Any, full: nv.Mbarrier, row: Any, col: Any, k: Any) -> None:
+        """Load slice ``k`` of the tile at (``row``, ``col``). By one thread."""
+        # Beyond the end of K, x is zero, and the weights of any slice do.
+        inside = nv.min(k, self.slices - 1)
+        self.map.load(self.X[stage], full, (row, k * SLICE))
+        each = self.parts * self.of_part
+        part = col % COLUMNS // COLUMNS_OF_PART
+        place = col // COLUMNS, (inside * (COLUMNS // COLUMNS_OF_PART) + part) * self.of_part
+        start = stage * each
+        nv.bulk_load(self.W[start : start + each], self.weights.view(place, (1, each)), 4 * each, full)
+        for table, slots in zip(self.tables, self.S, strict=True):
+            for number in nv.range(self.groups, unroll=False):
+                place = nv.min(inside * SLICE // self.group + number, table.shape[0] - 1), col
+                start = (stage * self.groups + number) * self.cols
+                slot = slots[start : start + self.cols]
+                nv.bulk_load(slot, table.view(place, (1, self.cols)), self.cols * table.dtype.bytes, full)
+
+    def of_columns(self, stage: Any, number: int, column: Any) -> tuple[list[Any], list[Any]]:
+        """Of ``column`` and the eighth one from it, in a slot's group ``number``: the scales, and what `dequantized`
+        subtracts."""
+        first = (stage * self.groups + number) * self.cols + column
+        found = [[nv.f32(slots[first + i]) for i in (0, 8)] for slots in self.S]
+        zeros = found[1] if len(found) > 1 else [nv.f32(2.0 ** (BITS[self.kind] - 1))] * 2
+        return found[0], [] if self.kind == "e4m3" else [zero_pair(self.kind, self.dtype, zero) for zero in zeros]
+
+    def words_of(self, stage: Any, part: Any, thread: Any, left: int, count: int) -> list[Any]:
+        """The packed weights of one of the 128 threads of a part: ``count`` elements of K from ``left`` on. Vectors of
+        16 bytes, thread beside thread."""
+        start = (stage * self.parts + part) * self.of_part
+        first, count = (x * self.words // SLICE for x in (left, count))
+        found: list[Any] = []
+        for i in range(first, first + count):
+            if i == first or i % 4 == 0:
+                vectors = start + i // 4 * 4 * THREADS_OF_PART
+                found += list(self.W.vector(vectors + thread * 4 + i % 4, min(4 - i % 4, count)))
+        return found[:count]
