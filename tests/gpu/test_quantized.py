@@ -7,12 +7,14 @@ import numpy as np
 
 import nvdsl as nv
 from nvdsl.kernels.gemm.quantized import QuantizedConfig
+from nvdsl.kernels.gemm.quantized_few import FewRowsConfig
 from nvdsl.testing import in_child
 from tests.gpu.test_matmul import close, made
 
 CONFIGS = [
     None, QuantizedConfig(8, 4, 4, 8), QuantizedConfig(16, 2, 4, 4, 2), QuantizedConfig(32, 2, 4, 2, 2),
-    QuantizedConfig(64, 4, 3, 2), QuantizedConfig(128, 2, 2),
+    QuantizedConfig(64, 4, 3, 2), QuantizedConfig(128, 2, 2), FewRowsConfig(8, 64, 8, 8, 2), FewRowsConfig(16, 256, 2, 4),
+    FewRowsConfig(24, 128, 2, 4, 4), FewRowsConfig(32, 128, 2, 4, 1, 2),
 ]  # fmt: skip
 
 
@@ -53,7 +55,8 @@ def test_kinds_and_types():
         if not (zeros and kind == "e4m3"):
             w = weight(1160, 520, kind, group, zeros)
             for name in ("float16", "bfloat16"):
-                check(made((20, 1160), name, 1), w)
+                for rows in (5, 20, 40):
+                    check(made((rows, 1160), name, rows), w)
 
 
 @in_child(timeout=200)

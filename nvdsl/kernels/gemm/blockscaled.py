@@ -81,7 +81,7 @@ def _launch(
     a: nv.Array, b: nv.Array, out: nv.Array, scale_a: nv.Array, scale_b: nv.Array, tiles: AllTiles | GroupTiles,
     config: Config, blocks: int, direct_store: bool,
 ) -> None:  # fmt: skip
-    config.check(a.dtype, out.dtype, nv.f32)
+    config.check(a.dtype, out.dtype, nv.f32, "k")
     nv.require(
         config.schedule == "cooperative" and config.rows == 64 and config.tile_n % 16 == 0
         and config.tile_n <= 192 and config.cluster == 1 and config.along == "m" and not config.swap_ab,
