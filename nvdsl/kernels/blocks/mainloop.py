@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import nvdsl as nv
+from nvdsl.hopper.arch import WARP_SIZE
 from nvdsl.kernels.blocks.tma_operand import TmaOperand
 
 TURNS, CLEARED = 3, 5
@@ -26,6 +27,8 @@ class Mainloop:
     """Slices that are loaded before a block's threads have met. A warp with more copies than TMA's queue holds is stuck
     at them: so are a barrier that it comes to, and its setmaxnreg, for which the consumers wait. With six slices an
     H200's consumers began 2,500 clocks after the barrier, when all of these were there."""
+    helpers = 0
+    """Warps beside the consumers' that release each slot."""
 
     def __init__(
         self, a: TmaOperand, b: TmaOperand, steps: nv.Int, *, stages: int, rows: int, cols: int, consumers: int,
@@ -44,19 +47,27 @@ class Mainloop:
         in_row, in_col = sum(1 << i * b.parts for i in range(a.parts)), (1 << b.parts) - 1
         self._of_a: dict[str, Any] = {"part": self._col, "mask": in_row << self._row}
         self._of_b: dict[str, Any] = {"part": self._row, "mask": in_col << self._col * b.parts}
-        warps = 4 * readers
+        warps = 4 * readers + self.helpers
         slot = a.stored * a.each + b.stored * b.each
         self.ring = nv.Ring(stages, bytes=slot, consumers=warps * self.writers, sync=False)
 
     def clear(self, consumer: Any) -> None:
         """Zero what no load writes. By all consumers, once, before they multiply; the first loads are on their way."""
         threads = 128 * self.consumers
-        needed = self.a.leaves_gaps | self.b.leaves_gaps
-        if needed is not False:
-            if needed:  # jumps over all of it: a launch waits for its code, too
-                for x in (self.a, self.b):
-                    x.clear(self.stages, consumer * 128 + nv.warpgroup_thread(), threads)
-                nv.named_barrier_sync(CLEARED, threads)
+        if self.leaves_gaps is not False:
+            if self.leaves_gaps:  # jumps over all of it: a launch waits for its code, too
+                for operand in (self.a, self.b):
+                    operand.clear(self.stages, consumer * 128 + nv.warpgroup_thread(), threads)
+                self.meet_cleared()
+
+    @property
+    def leaves_gaps(self) -> nv.Bool:
+        """Whether some of a slot is never written by a load."""
+        return self.a.leaves_gaps | self.b.leaves_gaps
+
+    def meet_cleared(self) -> None:
+        """Wait until all is zeroed that no load writes. By all consumers and helpers, where slots have gaps."""
+        nv.named_barrier_sync(CLEARED, 128 * self.consumers + WARP_SIZE * self.helpers)
 
     def start(self, batch: Any, row: Any, col: Any, first: Any, last: Any, bytes: Any) -> None:
         """Load the first slices of a block's first tile (of ``first`` to ``last - 1``) before its threads have met: the

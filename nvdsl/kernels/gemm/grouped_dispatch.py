@@ -217,8 +217,6 @@ def _check_config(config: Config, shape: Shape, along_k: bool) -> None:
         reasons.append("swapped operands: the rows of a tile are a group's")
     if along_k and config.along == "n" and config.cols % 64:
         reasons.append(f"{config.cols} columns a consumer: groups along K divide tiles at multiples of 64 columns")
-    if along_k and config.cluster > 1:
-        reasons.append(f"a cluster of {config.cluster} blocks: groups along K have none")
     if reasons:
         raise ArgumentError(
             f"{config} for groups of {shape.dtype.name}: " + "; ".join(reasons), fix="choose another configuration"
