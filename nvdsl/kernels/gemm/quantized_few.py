@@ -112,16 +112,22 @@ def matmul(
         row0, col0 = nv.block_id.y * config.rows, nv.block_id.x // config.split * config.cols
         operands.allocate()
         sums = nv.smem((config.teams * config.rows, config.cols + ROW), nv.f32)
-        ring = nv.Ring(config.stages, bytes=operands.bytes, consumers=parts)
+        ring = nv.Ring(config.stages, bytes=operands.bytes, consumers=parts, sync=False)
+        started = nv.min(config.stages, steps)
+        if nv.thread_id.x == 0:  # has initialized the barriers, and loads before the others know of them
+            for step in nv.range(started, unroll=False):
+                full = ring.acquire(ring.producer_state().advance(step), new=True)
+                operands.load(step, full, row0, col0, rank * steps + step)
+        nv.sync_threads()
 
-        if nv.warp_id() == config.warps:
+        if nv.warp_id() == 0:
             if nv.lane_id() == 0:
-                state = ring.producer_state()
-                for step in nv.range(steps, unroll=False):
+                state = ring.producer_state().advance(started)
+                for step in nv.range(started, steps, unroll=False):
                     operands.load(state.stage, ring.acquire(state), row0, col0, rank * steps + step)
                     state = state.next()
         else:
-            team, left = nv.warp_id() // parts, nv.warp_id() % parts * config.part
+            team, left = (nv.warp_id() - 1) // parts, (nv.warp_id() - 1) % parts * config.part
             state = ring.consumer_state().advance(team)
             totals = [nv.f32(0)] * (config.part // BAND * config.rows // ROWS * 4)
             for _ in nv.range(team, steps, config.teams, unroll=False):
@@ -140,11 +146,11 @@ def matmul(
             nv.cluster_sync()
         else:
             nv.sync_threads()
-        # Of the rows of the tile, each block of the cluster stores its part.
-        each = nv.cdiv(config.rows, config.split)
-        for number in nv.range(nv.thread_id.x, each * config.cols, config.threads):
-            r, c = rank * each + number // config.cols, number % config.cols
-            if (r < config.rows) & (row0 + r < M) & (col0 + c < N):
+        # Of the columns of the tile, each block of the cluster stores its part.
+        each = config.cols // config.split
+        for number in nv.range(nv.thread_id.x, config.rows * each, config.threads):
+            r, c = number // each, rank * each + number % each
+            if (row0 + r < M) & (col0 + c < N):
                 value = nv.f32(0)
                 for block in range(config.split):
                     of_block = sums if config.split == 1 else sums.at(block)

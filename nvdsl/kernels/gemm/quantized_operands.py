@@ -58,7 +58,6 @@ class Operands:
         """Load slice ``k`` of the tile at (``row``, ``col``). By one thread."""
         # Beyond the end of K, x is zero, and the weights of any slice do.
         inside = nv.min(k, self.slices - 1)
-        self.map.load(self.X[stage], full, (row, k * SLICE))
         each = self.parts * self.of_part
         part = col % COLUMNS // COLUMNS_OF_PART
         place = col // COLUMNS, (inside * (COLUMNS // COLUMNS_OF_PART) + part) * self.of_part
@@ -70,6 +69,7 @@ class Operands:
                 start = (stage * self.groups + number) * self.cols
                 slot = slots[start : start + self.cols]
                 nv.bulk_load(slot, table.view(place, (1, self.cols)), self.cols * table.dtype.bytes, full)
+        self.map.load(self.X[stage], full, (row, k * SLICE))  # last: its tensor map is fetched first
 
     def of_columns(self, stage: Any, number: int, column: Any) -> tuple[list[Any], list[Any]]:
         """Of ``column`` and the eighth one from it, in a slot's group ``number``: the scales, and what `dequantized`
