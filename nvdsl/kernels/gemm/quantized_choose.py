@@ -1,4 +1,4 @@
-"""Which kernel computes a product with quantized weights, and how: from the number of rows and the size of the weight."""
+"""Which kernel computes a product with quantized weights, and how: by the rows of x and the size of the weight."""
 
 from __future__ import annotations
 

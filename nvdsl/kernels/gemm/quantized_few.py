@@ -36,9 +36,9 @@ CHUNK = 64
 
 @dataclass(frozen=True)
 class FewRowsConfig:
-    """``rows``: of ``x`` in a tile, a multiple of 8 up to 32. ``cols``: its columns, 64, 128 or 256. ``teams``: that take
-    slices of K in turn. ``stages``: slots of the ring, a multiple of ``teams``. ``split``: blocks of a cluster, each
-    with a part of K. ``blocks_per_sm``: that share an SM."""
+    """``rows``: of ``x`` in a tile, a multiple of 8 up to 32. ``cols``: its columns, 64, 128 or 256. ``teams``: warps
+    that take slices of K in turn. ``stages``: slots of the ring, a multiple of ``teams``. ``split``: blocks of a
+    cluster, each with a part of K. ``blocks_per_sm``: that share an SM."""
 
     rows: int
     cols: int = 256
@@ -136,11 +136,7 @@ def matmul(
                 nv.sync_warp()  # all lanes have read their operands
                 ring.release(state, nv.lane_id() == 0)
                 state = state.advance(config.teams)
-            right, down = nv.layout.mma_c(BAND, ROWS)(nv.lane_id(), 0)
-            places = itertools.product(range(0, config.part, BAND), range(0, config.rows, ROWS), range(4))
-            for (band, row, value), total in zip(places, totals, strict=True):
-                c, r = nv.layout.mma_c(BAND, ROWS)(0, value)
-                sums[team * config.rows + row + down + r, left + band + right + c] = total
+            store(totals, sums, team * config.rows, left, config)
 
         if config.split > 1:
             nv.cluster_sync()
@@ -166,8 +162,8 @@ def matmul(
 
 
 def add_slice(totals: list[Any], operands: Operands, stage: Any, left: Any, bands: int) -> list[Any]:
-    """``totals`` and the scaled products of a slot's slice with ``bands`` times 16 columns of the tile, from ``left`` on.
-    By a warp, whose lanes hold sums as mma.sync has them: of 16 columns and 8 rows of x, after the 8 rows before."""
+    """``totals`` and the scaled products of a slot's slice with ``bands`` times 16 columns of the tile, from ``left``
+    on. By a warp, whose lanes hold sums as mma.sync has them: of 16 columns and 8 rows of x, after the rows before."""
     new = list(totals)
     tall, lane = operands.rows // ROWS, nv.lane_id()
     column, _ = nv.layout.mma_c(BAND, ROWS)(lane, 0)
@@ -189,6 +185,15 @@ def add_slice(totals: list[Any], operands: Operands, stage: Any, left: Any, band
         for at, (band, j, value) in enumerate(itertools.product(range(bands), range(tall), range(4))):
             new[at] = nv.math.fma(tables[band][0][value // 2], sums[band * tall + j][value], new[at])
     return new
+
+
+def store(totals: list[Any], sums: nv.Array, top: Any, left: Any, config: FewRowsConfig) -> None:
+    """Write a warp's totals to shared memory, as rows of the result from (``top``, ``left``) on."""
+    right, down = nv.layout.mma_c(BAND, ROWS)(nv.lane_id(), 0)
+    places = itertools.product(range(0, config.part, BAND), range(0, config.rows, ROWS), range(4))
+    for (band, row, value), total in zip(places, totals, strict=True):
+        c, r = nv.layout.mma_c(BAND, ROWS)(0, value)
+        sums[top + row + down + r, left + band + right + c] = total
 
 
 def _rows_of_x(X: nv.Tile, row: int, first: int, count: int) -> list[Any]:

@@ -29,11 +29,14 @@ from nvdsl.kernels.gemm import (
     grouped_k,
     pingpong,
     quantized,
+    quantized_few,
     splitk,
     splitk_memory,
     streamk,
 )
 from nvdsl.kernels.gemm.config import Config
+from nvdsl.kernels.gemm.quantized import QuantizedConfig
+from nvdsl.kernels.gemm.quantized_few import FewRowsConfig
 from nvdsl.kernels.mlp import forward
 from nvdsl.kernels.mlp.config import MlpConfig
 from tests.sim import group_kernels, recurrent_cases, row_cases, warp_products
@@ -145,18 +148,17 @@ def _grouped_k(m: int, n: int, ends: list[int], **config: Any) -> Case:
     return _exact(grouped_k.matmul, arguments, out, expected, config=Config(**config), blocks=1)
 
 
-def _quantized(m: int, n: int, k: int, **config: Any) -> Case:
-    """Two blocks share K, and groups are half a slice."""
+def _quantized(m: int, n: int, k: int, module: Any, config: Any) -> Case:
+    """Groups are half a slice, with zero points."""
     rng = np.random.default_rng(0)
     groups = k // 64
     scales, zeros = 2.0 ** rng.integers(-1, 2, (groups, n)), rng.integers(0, 16, (groups, n))
     values = rng.integers(0, 16, (k, n))
     weight = nv.QuantizedWeight.pack(values, scales, zeros=zeros, group=64, bits=4)
     x, out = _integers(m, k), np.full((m, n), np.nan, np.float32)
-    chosen = quantized.QuantizedConfig(16, warpgroups=1, **config)
     arguments, options = [x, weight.data, weight.scales, out, weight.zeros], {"kind": "u4", "group": 64, "zeros": True}
     expected = x.astype(np.float32) @ weight.dequantized()
-    return _exact(quantized.matmul, arguments, out, expected, config=chosen, **options)
+    return _exact(module.matmul, arguments, out, expected, config=config, **options)
 
 
 def _floats(*shape: int) -> np.ndarray:
@@ -366,7 +368,9 @@ SUBJECTS: dict[str, Callable[[], Case]] = {
         192, 64, 192, [*[0] * 31, 64, 128, 140], schedule="pingpong", **{**_TILE, "tile_m": 64, "tile_n": 32}
     ),
     "groups along K": lambda: _grouped_k(128, 64, [70, 70, 150], **_TILE),
-    "weights of 4 bits": lambda: _quantized(16, 64, 2048, stages=3, split=2),
+    "groups along K, cluster": lambda: _grouped_k(256, 64, [70, 70, 150], **_TILE, cluster_m=2),
+    "weights of 4 bits": lambda: _quantized(16, 64, 2048, quantized, QuantizedConfig(16, 1, 3, 2)),
+    "weights of 4 bits, few rows": lambda: _quantized(8, 64, 2048, quantized_few, FewRowsConfig(8, 64, 2, 2, 2)),
     "split-K": lambda: gemm_case(splitk.matmul, 128, 64, 640, config=Config(schedule="splitk", split=2, **_TILE)),
     "split-K, clusters": lambda: gemm_case(
         splitk.matmul, 64, 64, 1280, clusters=2, least=1,
