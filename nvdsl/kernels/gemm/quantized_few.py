@@ -150,8 +150,8 @@ def matmul(
                 value = nv.f32(0)
                 for block in range(config.split):
                     of_block = sums if config.split == 1 else sums.at(block)
-                    for team in range(config.teams):
-                        value += of_block[team * config.rows + r, c]
+                    for i in range(config.teams):
+                        value += of_block[i * config.rows + r, c]
                 if bias:
                     value += nv.f32(more[-1][col0 + c])
                 out[row0 + r, col0 + c] = value if activation is None else activation(value)
@@ -187,7 +187,7 @@ def add_slice(totals: list[Any], operands: Operands, stage: Any, left: Any, band
     return new
 
 
-def store(totals: list[Any], sums: nv.Array, top: Any, left: Any, config: FewRowsConfig) -> None:
+def store(totals: list[Any], sums: nv.Tile, top: Any, left: Any, config: FewRowsConfig) -> None:
     """Write a warp's totals to shared memory, as rows of the result from (``top``, ``left``) on."""
     right, down = nv.layout.mma_c(BAND, ROWS)(nv.lane_id(), 0)
     places = itertools.product(range(0, config.part, BAND), range(0, config.rows, ROWS), range(4))
