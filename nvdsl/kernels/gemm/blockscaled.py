@@ -54,7 +54,8 @@ def matmul(
     of a slice beside the tile's. ``direct_store``: ``out`` has any strides.
     """
     m, n = out.shape
-    tiles = AllTiles(TileScheduler(m, n, config.tile_m, config.tile_n, group=config.group))
+    tile, cluster = (config.tile_m, config.tile_n), (config.cluster_m, config.cluster_n)
+    tiles = AllTiles(TileScheduler(m, n, *tile, *cluster, config.group))
     _launch(a, b, out, scale_a, scale_b, tiles, config, blocks, direct_store)
 
 
@@ -73,7 +74,8 @@ def grouped(
 ) -> None:
     """The same of groups of rows, as `nvdsl.kernels.gemm.grouped.matmul`: ``b`` and ``scale_b`` have an axis of groups
     before theirs. Rows of ``out`` behind the last group are zeroed."""
-    tiles = GroupTiles(offsets, out.shape, (config.tile_m, config.tile_n), band=config.group)
+    tile, cluster = (config.tile_m, config.tile_n), (config.cluster_m, config.cluster_n)
+    tiles = GroupTiles(offsets, out.shape, tile, cluster, config.group)
     _launch(a, b, out, scale_a, scale_b, tiles, config, blocks, direct_store or cut(out))
 
 
@@ -84,10 +86,9 @@ def _launch(
     config.check(a.dtype, out.dtype, nv.f32, "k")
     nv.require(
         config.schedule == "cooperative" and config.rows == 64 and config.tile_n % 16 == 0
-        and config.tile_n <= 192 and config.cluster == 1 and config.along == "m" and not config.swap_ab,
+        and config.tile_n <= 192 and config.along == "m" and not config.swap_ab,
         f"{config} for a product with block scales",
-        rule="a consumer has 64 rows and up to 192 columns, each with two sums; the schedule is the cooperative one, "
-        "without a cluster",
+        rule="a consumer has 64 rows and up to 192 columns, each with two sums; the schedule is the cooperative one",
         fix="64 rows for each consumer, tile_n up to 192, schedule='cooperative'",
     )  # fmt: skip
     nv.require(
@@ -99,11 +100,11 @@ def _launch(
     )
     gemm = GroupedGemm(a, b, out, (), config, nv.f32, "k", "k", None, direct_store)
     epilogue = gemm.epilogue
-    step = nv.min(tiles.most, blocks)
+    step = nv.min(tiles.most, blocks // config.cluster)
 
-    @nv.kernel(grid=step, block=config.threads)
+    @nv.kernel(grid=step * config.cluster, block=config.threads, cluster=config.cluster)
     def kernel() -> None:
-        first = nv.block_id.x
+        first = nv.block_id.x // config.cluster
         scales = Scales(scale_a, scale_b, config)
         mainloop = gemm.prologue()
 
@@ -112,10 +113,10 @@ def _launch(
             if nv.warp_id() > 0:
                 begin = nv.i32(nv.warp_id() - 1)
                 state = mainloop.ring.producer_state().advance(begin)
-                tile = tiles.first(first)
+                tile = tiles.first(first, mainloop.rank)
                 while tile.valid:
                     for k in nv.range(begin, gemm.steps, scales.WARPS, unroll=False):
-                        scales.load(mainloop.ring, state, tile, k)
+                        scales.load(state, tile, k)
                         state = state.advance(scales.WARPS)
                     begin += nv.cdiv(nv.max(gemm.steps - begin, 0), scales.WARPS) * scales.WARPS - gemm.steps
                     tile = tile.next(step)
@@ -123,7 +124,7 @@ def _launch(
             consumer = gemm.begin_consumer(mainloop)
             top = consumer * config.rows
             state = mainloop.ring.consumer_state()
-            tile = tiles.first(first)
+            tile = tiles.first(first, mainloop.rank)
             while tile.valid:
                 total = nv.accumulator(config.rows, config.tile_n, nv.f32)
                 for _ in nv.range(gemm.steps, unroll=False):
@@ -131,7 +132,6 @@ def _launch(
                     part = nv.accumulator(config.rows, config.tile_n, nv.f32)
                     part += mainloop.product(state, top, 0)
                     of_rows, of_cols = scales.read(state, top)
-                    nv.sync_warp()  # all lanes have read them
                     mainloop.finish(state)
                     total = scaled_sum(total, part, of_rows, of_cols)
                     state = state.next()
@@ -142,12 +142,14 @@ def _launch(
                 thread = consumer * 128 + nv.warpgroup_thread()
                 zero_rows(out, tiles.last, thread, 128 * config.consumers, direct_store)
 
+        gemm.end()
+
     kernel()
 
 
 class Scales:
-    """The scales of a tile's slices on their way to the consumers: a ring beside that of the operands. All threads of
-    the block make it, before they meet.
+    """The scales of a tile's slices on their way to the consumers: a ring beside that of the operands, with barriers of
+    its own, as blocks of a cluster share operands and not scales. All threads of the block make it, before they meet.
 
     Where all SMs load, an answer of memory takes longer than a slice does. So the three warps of the producer's
     warpgroup that load no operands bring scales as far ahead as operands come, each warp every third slice: one scale
@@ -163,8 +165,9 @@ class Scales:
         self.each = self.rows + self.parts
         self.memory = nv.smem(config.stages * self.each, nv.f32)
         self.full = nv.Mbarriers(config.stages, arrivals=1, sync=False)
+        self.empty = nv.Mbarriers(config.stages, arrivals=4 * config.consumers, sync=False)
 
-    def load(self, ring: nv.Ring, state: nv.PipelineState, tile: GroupTile | NumberedTile, k: Any) -> None:
+    def load(self, state: nv.PipelineState, tile: GroupTile | NumberedTile, k: Any) -> None:
         """Bring those of slice ``k`` of a tile to a slot once it is free. By one warp."""
         row, col = tile.row, tile.col
         last_row, last_col = self.scale_a.shape[0] - 1, self.scale_b.shape[-1] - 1
@@ -174,7 +177,7 @@ class Scales:
         column = (col + nv.min(lane, self.parts - 1) * self.width) // BLOCK
         at = k, nv.min(column, last_col)
         of_col = self.scale_b[(tile.group, *at) if self.scale_b.ndim == 3 else at]
-        ring.empty[state.stage].wait(state.phase)
+        self.empty[state.stage].wait(state.phase)
         start = state.stage * self.each + lane
         for first, scale in zip(rows, of_rows, strict=True):
             self.memory[start + first] = scale
@@ -189,7 +192,10 @@ class Scales:
         self.full[state.stage].wait(state.phase)
         start = state.stage * self.each
         of_rows = [self.memory[start + top + row0 + r] for r in (0, 8)]
-        return of_rows, [self.memory[start + self.rows + i] for i in range(self.parts)]
+        of_cols = [self.memory[start + self.rows + i] for i in range(self.parts)]
+        nv.sync_warp()  # all lanes have read them
+        self.empty[state.stage].arrive(predicate=nv.lane_id() == 0)
+        return of_rows, of_cols
 
 
 def choose(m: int, n: int, sms: int, batches: int = 1) -> Config:

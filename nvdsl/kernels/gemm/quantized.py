@@ -14,7 +14,7 @@ shared memory, in the order of K.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,14 +30,16 @@ SPARE = 40
 
 @dataclass(frozen=True)
 class QuantizedConfig:
-    """``rows``: of ``x`` in a tile, a multiple of 8 up to 128. ``warpgroups``: consumers, 64 columns each. ``stages``:
-    slots of the ring. ``split``: blocks of a cluster, each with a part of K. ``blocks_per_sm``: that share an SM."""
+    """``rows``: of ``x`` in a tile, a multiple of 8 up to 128. ``warpgroups``: consumers. ``stages``: slots of the ring.
+    ``split``: blocks of a cluster, each with a part of K. ``blocks_per_sm``: that share an SM. ``parts``: of 64 columns
+    that a consumer has, 1 or 2."""
 
     rows: int
     warpgroups: int = 4
     stages: int = 4
     split: int = 1
     blocks_per_sm: int = 1
+    parts: int = 1
 
     @property
     def threads(self) -> int:
@@ -54,11 +56,11 @@ class QuantizedConfig:
     @property
     def at_once(self) -> int:
         """Elements of K that are floats at the same time, 4 of them in a register of a thread."""
-        return 64 if self.rows + 64 > self.registers[1] else SLICE
+        return 64 if self.parts * (self.rows + 32) + 32 > self.registers[1] else SLICE
 
     @property
     def cols(self) -> int:
-        return 64 * self.warpgroups
+        return COLUMNS_OF_PART * self.parts * self.warpgroups
 
     def smem_bytes(self, bits: int, group: int, scale_bytes: int, zeros: bool) -> int:
         """Shared memory of a block."""
@@ -74,7 +76,7 @@ class QuantizedConfig:
             (self.stages >= 2, f"{self.stages} stages: 2 or more"),
         )
         found = [said for holds, said in checks if not holds]
-        if not found and self.rows + SPARE > self.registers[1]:
+        if not found and self.rows * self.parts + SPARE > self.registers[1]:
             found.append(f"{self.rows} rows of {self.warpgroups} warpgroups: {self.registers[1]} registers of a thread")
         return found
 
@@ -125,18 +127,19 @@ def matmul(
             nv.setmaxnreg_inc(config.registers[1])
             consumer, thread = nv.warpgroup_id(), nv.warpgroup_thread()
             state = ring.consumer_state()
-            total = nv.accumulator(64, config.rows, nv.f32)
+            left = consumer * config.parts * COLUMNS_OF_PART
+            totals = [nv.accumulator(COLUMNS_OF_PART, config.rows, nv.f32) for _ in range(config.parts)]
             for _ in nv.range(steps, unroll=False):
                 ring.wait(state)
-                for part, of_rows in sums_of_groups(operands, state.stage, consumer, config.at_once):
-                    total = _scaled_sum(total, part, of_rows)
+                totals = add_slice(totals, operands, state.stage, left, config.at_once)
                 nv.sync_warp()  # all lanes have read their weights
                 ring.release(state, nv.lane_id() == 0)
                 state = state.next()
-            (values,) = total.registers()
-            for register, value in enumerate(values):
-                right, down = nv.layout.accumulator_element(thread, register)
-                sums[down, consumer * 64 + right] = value
+            for part, total in enumerate(totals):
+                (values,) = total.registers()
+                for register, value in enumerate(values):
+                    right, down = nv.layout.accumulator_element(thread, register)
+                    sums[down, left + part * COLUMNS_OF_PART + right] = value
 
         if config.split > 1:
             nv.cluster_sync()
@@ -159,23 +162,33 @@ def matmul(
     kernel()
 
 
-def sums_of_groups(
-    operands: Operands, stage: Any, consumer: Any, at_once: int
-) -> Iterator[tuple[nv.Accumulator, list[Any]]]:
-    """The products of each group in a slot with a warpgroup's 64 columns, and the scales of this thread's two rows of
-    them. ``at_once``: elements of K that are floats at the same time."""
+def add_slice(
+    totals: list[nv.Accumulator], operands: Operands, stage: Any, left: Any, at_once: int
+) -> list[nv.Accumulator]:
+    """``totals`` and the scaled products of a slot's slice with each 64 columns of the tile from ``left`` on. While some
+    are multiplied, the next ones become floats. ``at_once``: elements of K that are floats at the same time. By a
+    warpgroup."""
     thread, dtype = nv.warpgroup_thread(), operands.dtype
     top, _ = nv.layout.accumulator_element(thread, 0)
     for number in range(operands.groups):
-        scales, zeros = operands.of_columns(stage, number, consumer * COLUMNS_OF_PART + top)
-        part = nv.accumulator(COLUMNS_OF_PART, operands.rows, nv.f32)
-        count = min(operands.width, at_once)
-        for left in range(number * operands.width, (number + 1) * operands.width, count):
-            words = operands.words_of(stage, consumer, thread, left, count)
-            floats = operand_of(dequantized(words, operands.kind, dtype, zeros), dtype)
-            part += floats @ operands.X[stage].cols(left, count).T
-            nv.wgmma_wait(0)
-        yield part, scales
+        products, scales = [], []
+        for part in range(len(totals)):
+            column = left + part * COLUMNS_OF_PART
+            of_rows, zeros = operands.of_columns(stage, number, column + top)
+            product = nv.accumulator(COLUMNS_OF_PART, operands.rows, nv.f32)
+            count = min(operands.width, at_once)
+            for k in range(number * operands.width, (number + 1) * operands.width, count):
+                words = operands.words_of(stage, column // COLUMNS_OF_PART, thread, k, count)
+                floats = operand_of(dequantized(words, operands.kind, dtype, zeros), dtype)
+                product += floats @ operands.X[stage].cols(k, count).T
+                if count < operands.width:
+                    nv.wgmma_wait(0)
+            products.append(product)
+            scales.append(of_rows)
+        for part, product in enumerate(products):
+            nv.wgmma_wait(len(products) - 1 - part)
+            totals[part] = _scaled_sum(totals[part], product, scales[part])
+    return totals
 
 
 def _scaled_sum(total: nv.Accumulator, part: nv.Accumulator, scales: list[Any]) -> nv.Accumulator:

@@ -1,5 +1,7 @@
 """Block scales: each slice of K is scaled before it is added."""
 
+from dataclasses import replace
+
 import hypothesis
 import ml_dtypes
 import numpy as np
@@ -21,6 +23,7 @@ WIDE = Config(128, 192, 128, stages=3, store_buffers=1)
     [
         *((64, 64, 128, SMALL), (70, 200, 400, SMALL), (1, 8, 16, SMALL), (130, 136, 272, SMALL)),
         (70, 456, 272, WIDE),
+        (70, 200, 400, replace(SMALL, cluster_m=2)),
     ],
 )
 def test_the_sum_of_scaled_slices(m, n, k, config):
@@ -92,7 +95,6 @@ def test_sizes_of_zero_and_of_one_block_along_k(m, n, k):
         ({"acc_dtype": nv.f16}, "leave acc_dtype out"),
         ({"config": Config(128, 208)}, "64 rows and up to 192 columns"),
         ({"config": Config(128, 64, stages=2)}, "three|third"),
-        ({"config": Config(128, 64, cluster_m=2)}, "without a cluster"),
         ({"config": Config(256, 64)}, "64 rows and up to 192 columns"),
         ({"config": Config(128, 128, schedule="pingpong")}, "64 rows and up to 192 columns"),
         ({"alpha": 2.0}, "apply them afterwards"),
