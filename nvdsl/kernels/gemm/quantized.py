@@ -30,9 +30,9 @@ SPARE = 40
 
 @dataclass(frozen=True)
 class QuantizedConfig:
-    """``rows``: of ``x`` in a tile, a multiple of 8 up to 128. ``warpgroups``: consumers. ``stages``: slots of the ring.
-    ``split``: blocks of a cluster, each with a part of K. ``blocks_per_sm``: that share an SM. ``parts``: of 64 columns
-    that a consumer has, 1 or 2."""
+    """``rows``: of ``x`` in a tile, a multiple of 8 up to 128. ``warpgroups``: consumers. ``stages``: slots of the
+    ring. ``split``: blocks of a cluster, each with a part of K. ``blocks_per_sm``: that share an SM. ``parts``: of 64
+    columns that a consumer has, 1 or 2."""
 
     rows: int
     warpgroups: int = 4
@@ -74,6 +74,7 @@ class QuantizedConfig:
             (self.warpgroups in (1, 2, 4), f"{self.warpgroups} warpgroups: 1, 2 or 4"),
             (self.split in SPLITS, f"split {self.split}: 1, 2, 4 or 8"),
             (self.stages >= 2, f"{self.stages} stages: 2 or more"),
+            (self.parts in (1, 2), f"{self.parts} parts: 1 or 2"),
         )
         found = [said for holds, said in checks if not holds]
         if not found and self.rows * self.parts + SPARE > self.registers[1]:
@@ -165,9 +166,9 @@ def matmul(
 def add_slice(
     totals: list[nv.Accumulator], operands: Operands, stage: Any, left: Any, at_once: int
 ) -> list[nv.Accumulator]:
-    """``totals`` and the scaled products of a slot's slice with each 64 columns of the tile from ``left`` on. While some
-    are multiplied, the next ones become floats. ``at_once``: elements of K that are floats at the same time. By a
-    warpgroup."""
+    """``totals`` and the scaled products of a slot's slice with each 64 columns of the tile from ``left`` on. While
+    some are multiplied, the next ones become floats. ``at_once``: elements of K that are floats at the same time. By
+    a warpgroup."""
     thread, dtype = nv.warpgroup_thread(), operands.dtype
     top, _ = nv.layout.accumulator_element(thread, 0)
     for number in range(operands.groups):
