@@ -1,9 +1,10 @@
 """nv.grouped_matmul beside torch._grouped_mm and QuACK where it is there: TFLOPS, single calls in turn.
 
-python benchmarks/bench_grouped.py [--quick] [--along-k] [--out benchmarks/results/grouped-h200.json]
+python benchmarks/bench_grouped.py [--quick] [--ways rows along-k block-scales] [--out results.json]
 
 Sizes of groups are drawn from a seed: tokens are spread over the experts by a multinomial, uniform or skewed. The
-layers are those of mixtures of experts, forward (rows) and for the gradients of the weights (along K).
+layers are those of mixtures of experts, forward (rows) and for the gradients of the weights (along K); with block
+scales, forward in e4m3, beside torch._scaled_grouped_mm, which has a scale for each row and column.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ LAYERS = [  # tokens (each expert of a token counts), experts, K, N
     (2048, 64, 2048, 2816),
     (512, 128, 4096, 1536),
 ]
+WAYS = ["rows", "along-k", "block-scales"]
 QUICK = [LAYERS[i] for i in (0, 2, 3, 6)]
 
 
@@ -64,16 +66,42 @@ def works(name: str, call: Callable[[], Any]) -> bool:
     return True
 
 
+def scaled(
+    tokens: int, experts: int, k: int, n: int, ends: torch.Tensor, starts: torch.Tensor
+) -> tuple[dict[str, Callable[[], Any]], Callable[[], torch.Tensor], torch.Tensor]:
+    """Calls with block scales; one group of nvdsl's result, and what it should be."""
+    f8 = torch.float8_e4m3fn
+    x, w = torch.randn(tokens, k, device="cuda").to(f8), torch.randn(experts, n, k, device="cuda").to(f8)
+    slices = -(-k // 128)
+    rows = torch.rand(tokens, slices, device="cuda") + 0.5
+    cols = torch.rand(experts, slices, -(-n // 128), device="cuda") + 0.5
+    out = torch.full((tokens, n), torch.nan, device="cuda", dtype=torch.bfloat16)
+    of_row, of_col = rows[:, 0].contiguous(), cols.new_ones(experts, n)
+    calls = {
+        "nvdsl": lambda: nv.grouped_matmul(x, w.mT, out, offsets=ends, scale_a=rows, scale_b=cols),
+        "torch": lambda: torch._scaled_grouped_mm(x, w.mT, of_row, of_col, offs=ends, out_dtype=torch.bfloat16),
+    }
+    group = int((ends - starts[:-1]).argmax())
+    part = slice(int(starts[group]), int(ends[group]))
+    wide = cols[group].double().repeat_interleave(128, 0)[:k].repeat_interleave(128, 1)[:, :n]
+    expected = (x[part].double() * rows[part].double().repeat_interleave(128, 1)[:, :k]) @ (w[group].double().T * wide)
+    return calls, lambda: out[part], expected
+
+
 def run(
-    layer: tuple[int, int, int, int], skewed: bool, along_k: bool, seed: int, rounds: int, tuned: bool
+    layer: tuple[int, int, int, int], skewed: bool, way: str, seed: int, rounds: int, tuned: bool
 ) -> dict[str, Any]:
     tokens, experts, k, n = layer
     ends = sizes(tokens, experts, skewed, seed)
     starts = torch.cat([ends.new_zeros(1), ends])
     torch.manual_seed(seed)
-    x = torch.randn(tokens, k, device="cuda", dtype=torch.bfloat16)
     quack = _quack(tuned)
-    if along_k:
+    if way == "block-scales":
+        calls, part, expected = scaled(*layer, ends, starts)
+        calls["nvdsl"]()
+        found = part()
+    elif way == "along-k":
+        x = torch.randn(tokens, k, device="cuda", dtype=torch.bfloat16)
         dy = torch.randn(tokens, n, device="cuda", dtype=torch.bfloat16)
         out = torch.full((experts, k, n), torch.nan, device="cuda", dtype=torch.bfloat16)
         calls = {
@@ -87,6 +115,7 @@ def run(
         expected = x[starts[group] : ends[group]].double().T @ dy[starts[group] : ends[group]].double()
         found = out[group]
     else:
+        x = torch.randn(tokens, k, device="cuda", dtype=torch.bfloat16)
         w = torch.randn(experts, n, k, device="cuda", dtype=torch.bfloat16).mT
         out = torch.full((tokens, n), torch.nan, device="cuda", dtype=torch.bfloat16)
         calls = {
@@ -104,7 +133,7 @@ def run(
     calls = {name: call for name, call in calls.items() if works(name, call)}
     times = race(calls, rounds, warmup=2)
     flops = 2 * int(ends[-1]) * k * n
-    row: dict[str, Any] = {"tokens": tokens, "experts": experts, "k": k, "n": n, "skewed": skewed, "along_k": along_k}
+    row: dict[str, Any] = {"tokens": tokens, "experts": experts, "k": k, "n": n, "skewed": skewed, "way": way}
     row["largest"] = int((ends - starts[:-1]).max())
     row |= {f"{name}_tflops": flops / statistics.median(each) / 1e9 for name, each in times.items()}
     return row | {
@@ -117,23 +146,21 @@ def run(
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="four layers, uniform groups")
-    parser.add_argument("--along-k", action="store_true", help="the gradients of the weights only")
-    parser.add_argument("--rows", action="store_true", help="the forward products only")
+    parser.add_argument("--ways", nargs="+", default=WAYS, choices=WAYS)
     parser.add_argument("--tune-quack", action="store_true", help="QuACK's own search for each layer (minutes)")
     parser.add_argument("--rounds", type=int, default=16)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--out", type=Path)
     args = parser.parse_args()
     found = []
-    ways = [True] if args.along_k else [False] if args.rows else [False, True]
-    for along_k in ways:
+    for way in args.ways:
         for layer in QUICK if args.quick else LAYERS:
             for skewed in (False,) if args.quick else (False, True):
-                row = run(layer, skewed, along_k, args.seed, args.rounds, args.tune_quack)
+                row = run(layer, skewed, way, args.seed, args.rounds, args.tune_quack)
                 found.append(row)
                 shown = [f"{name} {value:.3f}" if "ratio" in name else f"{name} {value:.0f}"
                          for name, value in row.items() if isinstance(value, float)]  # fmt: skip
-                print("along K" if along_k else "rows   ", *layer, "skewed" if skewed else "", *shown, flush=True)
+                print(f"{way:12}", *layer, "skewed" if skewed else "", *shown, flush=True)
                 if args.out:
                     write(args.out, "bench_grouped.py", {"machine": machine(), "seed": args.seed, "rows": found})
 

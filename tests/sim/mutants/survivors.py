@@ -210,8 +210,6 @@ ENTRIES = (
           "reported where slots are waited for: who loads and who multiplies take another group's slices"),
     Entry("groups along K", "slot of a tile|.*", "the next slot's tile .*",
           "reported where the next load writes what was zeroed instead"),
-    Entry("groups along K", "named barrier", "another number in nvvm.barrier",
-          "no bug here: this barrier is the only one of its number, and any free one does"),
     Entry("groups along K", ".*", "(without|lane 0 alone in) nvgpu.mbarrier.try_wait.parity",
           "no bug here: the first slot was waited for when it was zeroed"),
     Entry("cooperative, ragged", "copy deleted|slot of a barrier", "(without|the next barrier in) nvgpu.tma.async.load",
