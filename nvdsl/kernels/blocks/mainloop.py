@@ -54,8 +54,9 @@ class Mainloop:
     def clear(self, consumer: Any) -> None:
         """Zero what no load writes. By all consumers, once, before they multiply; the first loads are on their way."""
         threads = 128 * self.consumers
-        if self.leaves_gaps is not False:
-            if self.leaves_gaps:  # jumps over all of it: a launch waits for its code, too
+        gaps = self.leaves_gaps
+        if gaps is not False:
+            if gaps:  # jumps over all of it: a launch waits for its code, too
                 for operand in (self.a, self.b):
                     operand.clear(self.stages, consumer * 128 + nv.warpgroup_thread(), threads)
                 self.meet_cleared()
