@@ -4,12 +4,12 @@ The transpose is computed, as in `quantized`: weights are A, 16 columns of ``w``
 and eight rows of ``x`` are B. wgmma takes as long for 8 rows as for 32; a warp's own instruction does not, and nothing
 waits for it.
 
-    loader       x (rows x 128), weights (128 x columns), scales: load | load | ...
-    team 0       slices 0, 3, 6, ... : weights -> floats | multiply | total += scale * sums
+    team 0       slices 0, 3, 6, ... : load x, weights, scales | weights -> floats | multiply | total += scale * sums
     team 1       slices 1, 4, 7, ...
     team 2       ...                              then the teams' totals are added, and those of the cluster's blocks
 
-A team is a warp for each 64 columns of the tile. Each slice belongs to one team, so that warps meet only at the end.
+A team is a warp for each 64 columns of the tile, or fewer. Each slice belongs to one team, and one lane of the team loads
+it: teams meet only at the end.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from nvdsl.hopper import arch
 from nvdsl.hopper.arch import WARP_SIZE
 from nvdsl.kernels.blocks.dequantize import dequantized
 from nvdsl.kernels.gemm.quantized_operands import COLUMNS_OF_PART, ROW, SLICE, SPLITS, Operands
+from nvdsl.lang.pipeline import PipelineState
 from nvdsl.layout import E, Layout
 
 BAND, STEP = 16, 16
@@ -36,7 +37,7 @@ CHUNK = 64
 
 @dataclass(frozen=True)
 class FewRowsConfig:
-    """``rows``: of ``x`` in a tile, a multiple of 8 up to 32. ``cols``: its columns, 64, 128 or 256. ``teams``: warps
+    """``rows``: of ``x`` in a tile, a multiple of 8 up to 32. ``cols``: its columns, 32 to 256. ``teams``: warps
     that take slices of K in turn. ``stages``: slots of the ring, a multiple of ``teams``. ``split``: blocks of a
     cluster, each with a part of K. ``blocks_per_sm``: that share an SM."""
 
@@ -55,12 +56,12 @@ class FewRowsConfig:
     @property
     def part(self) -> int:
         """Columns of a warp: as many sums as there are registers for."""
-        return 64 if self.rows <= 2 * ROWS else 32
+        return min(self.cols, 64 if self.rows <= 2 * ROWS else 32)
 
     @property
     def threads(self) -> int:
-        """Of all teams, and of the warp that loads."""
-        return WARP_SIZE * (self.warps + 1)
+        """Of all teams."""
+        return WARP_SIZE * self.warps
 
     def smem_bytes(self, bits: int, group: int, scale_bytes: int, zeros: bool) -> int:
         """Shared memory of a block."""
@@ -71,7 +72,7 @@ class FewRowsConfig:
         """What is wrong with it."""
         checks = (
             (self.rows in range(8, 33, 8), f"{self.rows} rows: a multiple of 8 up to 32"),
-            (self.cols in (64, 128, 256), f"{self.cols} columns: 64, 128 or 256"),
+            (self.cols in (32, 64, 128, 256), f"{self.cols} columns: 32, 64, 128 or 256"),
             (self.split in SPLITS, f"split {self.split}: 1, 2, 4 or 8"),
             (self.teams >= 1 and self.warps <= 16, f"{self.teams} teams: {self.warps} warps, of 16 at most"),
             (
@@ -112,31 +113,25 @@ def matmul(
         row0, col0 = nv.block_id.y * config.rows, nv.block_id.x // config.split * config.cols
         operands.allocate()
         sums = nv.smem((config.teams * config.rows, config.cols + ROW), nv.f32)
-        ring = nv.Ring(config.stages, bytes=operands.bytes, consumers=parts, sync=False)
-        started = nv.min(config.stages, steps)
-        if nv.thread_id.x == 0:  # has initialized the barriers, and loads before the others know of them
-            for step in nv.range(started, unroll=False):
-                full = ring.acquire(ring.producer_state().advance(step), new=True)
-                operands.load(step, full, row0, col0, rank * steps + step)
-        nv.sync_threads()
+        ring = nv.Ring(config.stages, bytes=operands.bytes, consumers=parts)
 
-        if nv.warp_id() == 0:
-            if nv.lane_id() == 0:
-                state = ring.producer_state().advance(started)
-                for step in nv.range(started, steps, unroll=False):
-                    operands.load(state.stage, ring.acquire(state), row0, col0, rank * steps + step)
-                    state = state.next()
-        else:
-            team, left = (nv.warp_id() - 1) // parts, (nv.warp_id() - 1) % parts * config.part
-            state = ring.consumer_state().advance(team)
-            totals = [nv.f32(0)] * (config.part // BAND * config.rows // ROWS * 4)
-            for _ in nv.range(team, steps, config.teams, unroll=False):
-                ring.wait(state)
-                totals = add_slice(totals, operands, state.stage, left, config.part // BAND)
-                nv.sync_warp()  # all lanes have read their operands
-                ring.release(state, nv.lane_id() == 0)
-                state = state.advance(config.teams)
-            store(totals, sums, team * config.rows, left, config)
+        team, left = nv.warp_id() // parts, nv.warp_id() % parts * config.part
+        loads = (left == 0) & (nv.lane_id() == 0)
+        state = ring.consumer_state().advance(team)
+        if loads:
+            for step in nv.range(team, nv.min(config.stages, steps), config.teams, unroll=False):
+                full = ring.acquire(PipelineState(config.stages, step), new=True)
+                operands.load(step, full, row0, col0, rank * steps + step)
+        totals = [nv.f32(0)] * (config.part // BAND * config.rows // ROWS * 4)
+        for step in nv.range(team, steps, config.teams, unroll=False):
+            ring.wait(state)
+            totals = add_slice(totals, operands, state.stage, left, config.part // BAND)
+            nv.sync_warp()  # all lanes have read their operands
+            ring.release(state, nv.lane_id() == 0)
+            if loads & (step + config.stages < steps):
+                operands.load(state.stage, ring.acquire(state), row0, col0, rank * steps + step + config.stages)
+            state = state.advance(config.teams)
+        store(totals, sums, team * config.rows, left, config)
 
         if config.split > 1:
             nv.cluster_sync()

@@ -37,8 +37,8 @@ class Operands:
         self.swizzle = min(2 * group, 128)  # the bytes of a panel: a group is made of whole ones
         self.map = nv.TMA(x, tile=(rows, SLICE), swizzle=self.swizzle)
         self.words = SLICE * BITS[kind] // 64  # of a thread
-        self.of_part = THREADS_OF_PART * self.words
-        self.parts = cols // COLUMNS_OF_PART
+        self.threads = THREADS_OF_PART * min(cols, COLUMNS_OF_PART) // COLUMNS_OF_PART
+        self.each = THREADS_OF_PART * self.words * cols // COLUMNS_OF_PART
         self.groups = max(1, SLICE // group)  # of a slice
         self.width = SLICE // self.groups
         self.bytes = self.slot_bytes(rows, cols, BITS[kind], group, sum(table.dtype.bytes for table in tables))
@@ -51,18 +51,22 @@ class Operands:
     def allocate(self) -> None:
         """The slots. By all threads."""
         self.X = nv.smem((self.stages, self.rows, SLICE), self.dtype, swizzle=self.swizzle)
-        self.W = nv.smem(self.stages * self.parts * self.of_part, nv.i32)
+        self.W = nv.smem(self.stages * self.each, nv.i32)
         self.S = [nv.smem(self.stages * self.groups * self.cols, table.dtype) for table in self.tables]
 
     def load(self, stage: Any, full: nv.Mbarrier, row: Any, col: Any, k: Any) -> None:
         """Load slice ``k`` of the tile at (``row``, ``col``). By one thread."""
         # Beyond the end of K, x is zero, and the weights of any slice do.
         inside = nv.min(k, self.slices - 1)
-        each = self.parts * self.of_part
-        part = col % COLUMNS // COLUMNS_OF_PART
-        place = col // COLUMNS, (inside * (COLUMNS // COLUMNS_OF_PART) + part) * self.of_part
-        start = stage * each
-        nv.bulk_load(self.W[start : start + each], self.weights.view(place, (1, each)), 4 * each, full)
+        part, beside = col % COLUMNS // COLUMNS_OF_PART, col % COLUMNS_OF_PART * 8
+        first = (inside * (COLUMNS // COLUMNS_OF_PART) + part) * THREADS_OF_PART * self.words
+        # Of less than 64 columns, each vector of 16 bytes lies apart from the next one.
+        vectors = 1 if self.cols >= COLUMNS_OF_PART else self.words // 4
+        count = self.each // vectors
+        for i in nv.range(vectors):
+            start = stage * self.each + i * count
+            place = col // COLUMNS, first + i * 4 * THREADS_OF_PART + beside
+            nv.bulk_load(self.W[start : start + count], self.weights.view(place, (1, count)), 4 * count, full)
         for table, slots in zip(self.tables, self.S, strict=True):
             for number in nv.range(self.groups, unroll=False):
                 place = nv.min(inside * SLICE // self.group + number, table.shape[0] - 1), col
@@ -82,11 +86,11 @@ class Operands:
     def words_of(self, stage: Any, part: Any, thread: Any, left: int, count: int) -> list[Any]:
         """The packed weights of one of the 128 threads of a part: ``count`` elements of K from ``left`` on. Vectors of
         16 bytes, thread beside thread."""
-        start = (stage * self.parts + part) * self.of_part
+        start = stage * self.each + part * THREADS_OF_PART * self.words
         first, count = (x * self.words // SLICE for x in (left, count))
         found: list[Any] = []
         for i in range(first, first + count):
             if i == first or i % 4 == 0:
-                vectors = start + i // 4 * 4 * THREADS_OF_PART
+                vectors = start + i // 4 * 4 * self.threads
                 found += list(self.W.vector(vectors + thread * 4 + i % 4, min(4 - i % 4, count)))
         return found[:count]
