@@ -17,8 +17,10 @@ from typing import Any
 import torch
 
 import nvdsl as nv
+from nvdsl.layout.draw.svg import Svg
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+from benchmarks.charts import bars
 from benchmarks.paired import machine, race, write
 
 SIZES = [4096, 6144, 8192, 12288, 16384]
@@ -59,6 +61,19 @@ def run(n: int, rounds: int) -> dict[str, Any]:
     }
 
 
+def picture(found: list[dict[str, Any]]) -> Svg:
+    """A bar for each size: beside torch with the same scales, or cuBLAS with one scale for each operand."""
+    key, other = "ratio_to_torch_block_scales", "cublas_one_scale"
+    known = all(key in x for x in found)
+    entries = [
+        (str(x["n"]), x[key if known else f"ratio_to_{other}"],
+         f"{x['nvdsl_tflops']:.0f} TFLOPS; cuBLAS, one scale: {x[f'{other}_tflops']:.0f}")
+        for x in found
+    ]  # fmt: skip
+    one = "torch._scaled_mm, the same scales" if known else "cuBLAS with one scale"
+    return bars("e4m3 with block scales, n = M = N = K", entries, f"ratio to {one}", one)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--sizes", nargs="+", type=int, default=SIZES)
@@ -72,6 +87,7 @@ def main() -> None:
                    for name, x in found[-1].items() if isinstance(x, float)), flush=True)  # fmt: skip
         if args.out:
             write(args.out, "bench_blockscaled.py", {"machine": machine(), "rows": found})
+            args.out.with_suffix(".svg").write_text(str(picture(found)))
 
 
 if __name__ == "__main__":

@@ -20,8 +20,10 @@ from typing import Any
 import torch
 
 import nvdsl as nv
+from nvdsl.layout.draw.svg import Svg
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+from benchmarks.charts import bars
 from benchmarks.paired import machine, race, write
 
 LAYERS = [  # tokens (each expert of a token counts), experts, K, N
@@ -143,6 +145,17 @@ def run(
     }
 
 
+def picture(found: list[dict[str, Any]]) -> Svg:
+    """A bar for each layer that torch has, too."""
+    entries = [
+        (f"{x['way']}{', skewed' if x['skewed'] else ''}: {x['tokens']}, {x['experts']}, {x['k']}, {x['n']}",
+         x["ratio_to_torch"], f"{x['nvdsl_tflops']:.0f} TFLOPS"
+         + (f"; QuACK {x['quack_tflops']:.0f}" if "quack_tflops" in x else ""))
+        for x in found if "ratio_to_torch" in x
+    ]  # fmt: skip
+    return bars("Grouped products: tokens, experts, K, N", entries, "torch's time / nvdsl's", "torch")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="four layers, uniform groups")
@@ -163,6 +176,7 @@ def main() -> None:
                 print(f"{way:12}", *layer, "skewed" if skewed else "", *shown, flush=True)
                 if args.out:
                     write(args.out, "bench_grouped.py", {"machine": machine(), "seed": args.seed, "rows": found})
+                    args.out.with_suffix(".svg").write_text(str(picture(found)))
 
 
 if __name__ == "__main__":

@@ -16,8 +16,10 @@ from typing import Any
 import torch
 
 import nvdsl as nv
+from nvdsl.layout.draw.svg import Svg
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+from benchmarks.charts import bars
 from benchmarks.paired import machine, race, write
 
 WEIGHTS = ["4096x4096", "4096x14336", "14336x4096", "8192x8192", "8192x28672"]
@@ -53,6 +55,16 @@ def run(kind: str, rows: int, k: int, n: int, group: int, rounds: int) -> dict[s
     return row | {"us": 1e3 * ours, "cublas_us": 1e3 * cublas, "ratio": ratio, "gb_s": read / ours * 1e3}
 
 
+def picture(found: list[dict[str, Any]]) -> Svg:
+    """A bar for each product."""
+    entries = [
+        (f"{x['kind']}, {x['rows']} x {x['k']} x {x['n']}", x["ratio"],
+         f"{x['us']:.1f} us, cuBLAS {x['cublas_us']:.1f}")
+        for x in found
+    ]  # fmt: skip
+    return bars("Few rows times weights of 4 and 8 bits: cuBLAS's time with bf16 weights / nvdsl's", entries)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--kinds", nargs="+", default=["u4"], choices=list(BITS))
@@ -72,6 +84,7 @@ def main() -> None:
                 print(f"{kind} {rows:>3} x {size:<12} ratio {row['ratio']:.2f}", *shown, flush=True)
                 if args.out:
                     write(args.out, "bench_quantized.py", {"machine": machine(), "rows": found})
+                    args.out.with_suffix(".svg").write_text(str(picture(found)))
 
 
 if __name__ == "__main__":

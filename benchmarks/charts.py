@@ -79,9 +79,10 @@ def over_sizes(
 
 
 def bars(
-    title: str, entries: Sequence[tuple[str, float, str]], what: str = "ratio to cuBLAS (above 1: nvdsl is faster)"
-) -> Svg:
-    """Horizontal bars, (name, ratio, words), from 0; the line at 1 is cuBLAS."""
+    title: str, entries: Sequence[tuple[str, float, str]], what: str = "ratio to cuBLAS (above 1: nvdsl is faster)",
+    one: str = "cuBLAS",
+) -> Svg:  # fmt: skip
+    """Horizontal bars, (name, ratio, words), from 0; the line at 1 is ``one``."""
     row, top = 26, 70
     left = 30 + max([text_width(name) for name, _, _ in entries], default=0)
     room = 30 + max([text_width(words) for _, _, words in entries], default=0)
@@ -95,7 +96,7 @@ def bars(
         picture.rect(left, y + 3, max(1.0, ratio * scale), row - 8, BLUE if ratio >= 1 else "#9ad0f3", tip=words)
         picture.text(left + max(ratio, 1.0 if ratio > 0.6 else ratio) * scale + 8, y + 16, f"{ratio:.3f}   {words}")
     picture.line(left + scale, top - 6, left + scale, top + row * len(entries), INK, 1.5)
-    picture.text(left + scale, top + row * len(entries) + 18, "cuBLAS", anchor="middle", colour=GREY)
+    picture.text(left + scale, top + row * len(entries) + 18, one, anchor="middle", colour=GREY)
     return picture
 
 

@@ -8,8 +8,8 @@ waits for it.
     team 1       slices 1, 4, 7, ...
     team 2       ...                              then the teams' totals are added, and those of the cluster's blocks
 
-A team is a warp for each 64 columns of the tile, or fewer. Each slice belongs to one team, and one lane of the team loads
-it: teams meet only at the end.
+A team is a warp for each 64 columns of the tile, or fewer. Each slice belongs to one team, and one lane of the team
+loads it: teams meet only at the end.
 """
 
 from __future__ import annotations
