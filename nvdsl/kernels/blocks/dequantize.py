@@ -34,12 +34,17 @@ def zero_pair(kind: str, dtype: nv.DType, zero: Any) -> Any:
     return pack_pair(zero + base, zero + base, dtype)
 
 
-def dequantized(words: Sequence[Any], kind: str, dtype: nv.DType, zeros: Sequence[Any]) -> list[Any]:
+NIBBLES = 0x000F000F
+"""The first four bits of each half of a word."""
+
+
+def dequantized(words: Sequence[Any], kind: str, dtype: nv.DType, zeros: Sequence[Any], nibbles: Any) -> list[Any]:
     """The registers of an A operand: eight weights for each 16 columns, of two rows. ``words``: i32. ``zeros``: what
-    `zero_pair` gives for both rows; not read for e4m3."""
+    `zero_pair` gives for both rows; not read for e4m3. ``nibbles``: `NIBBLES`, best read from memory: ptxas, where it
+    knows a constant, fills a register with it for each use."""
     if kind == "u4":
         magic = _MAGIC[dtype][0]
-        pairs = [nv.u32(word) >> 4 * i & 0x000F000F | magic for word in words for i in range(4)]
+        pairs = [nv.u32(word) >> 4 * i & nv.u32(nibbles) | magic for word in words for i in range(4)]
         return [_difference(pair, zeros[i % 2], dtype) for i, pair in enumerate(pairs)]
     if kind == "e4m3":
         halves = [_floats(nv.u32(word) >> 16 * i) for word in words for i in (0, 1)]

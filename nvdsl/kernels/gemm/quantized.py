@@ -21,7 +21,7 @@ from typing import Any
 import nvdsl as nv
 from nvdsl.hopper import arch
 from nvdsl.kernels.blocks.dequantize import dequantized
-from nvdsl.kernels.gemm.quantized_operands import COLUMNS_OF_PART, ROW, SLICE, SPLITS, Operands
+from nvdsl.kernels.gemm.quantized_operands import BESIDE_SLOTS, COLUMNS_OF_PART, ROW, SLICE, SPLITS, Operands
 from nvdsl.lang.fragment import operand_of
 
 SPARE = 40
@@ -65,7 +65,8 @@ class QuantizedConfig:
     def smem_bytes(self, bits: int, group: int, scale_bytes: int, zeros: bool) -> int:
         """Shared memory of a block."""
         slot = Operands.slot_bytes(self.rows, self.cols, bits, group, scale_bytes * (1 + zeros))
-        return self.stages * (slot + 2 * arch.MBARRIER_BYTES) + self.rows * (self.cols + ROW) * 4
+        sums = self.rows * (self.cols + ROW) * 4
+        return self.stages * (slot + 2 * arch.MBARRIER_BYTES) + BESIDE_SLOTS + sums
 
     def problems(self) -> list[str]:
         """What is wrong with it."""
@@ -129,10 +130,11 @@ def matmul(
             consumer, thread = nv.warpgroup_id(), nv.warpgroup_thread()
             state = ring.consumer_state()
             left = consumer * config.parts * COLUMNS_OF_PART
+            nibbles = operands.nibbles[0]
             totals = [nv.accumulator(COLUMNS_OF_PART, config.rows, nv.f32) for _ in range(config.parts)]
             for _ in nv.range(steps, unroll=False):
                 ring.wait(state)
-                totals = add_slice(totals, operands, state.stage, left, config.at_once)
+                totals = add_slice(totals, operands, state.stage, left, config.at_once, nibbles)
                 nv.sync_warp()  # all lanes have read their weights
                 ring.release(state, nv.lane_id() == 0)
                 state = state.next()
@@ -164,7 +166,7 @@ def matmul(
 
 
 def add_slice(
-    totals: list[nv.Accumulator], operands: Operands, stage: Any, left: Any, at_once: int
+    totals: list[nv.Accumulator], operands: Operands, stage: Any, left: Any, at_once: int, nibbles: Any
 ) -> list[nv.Accumulator]:
     """``totals`` and the scaled products of a slot's slice with each 64 columns of the tile from ``left`` on. While
     some are multiplied, the next ones become floats. ``at_once``: elements of K that are floats at the same time. By
@@ -180,7 +182,7 @@ def add_slice(
             count = min(operands.width, at_once)
             for k in range(number * operands.width, (number + 1) * operands.width, count):
                 words = operands.words_of(stage, column // COLUMNS_OF_PART, thread, k, count)
-                floats = operand_of(dequantized(words, operands.kind, dtype, zeros), dtype)
+                floats = operand_of(dequantized(words, operands.kind, dtype, zeros, nibbles), dtype)
                 product += floats @ operands.X[stage].cols(k, count).T
                 if count < operands.width:
                     nv.wgmma_wait(0)

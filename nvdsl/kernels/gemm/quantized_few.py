@@ -23,7 +23,7 @@ import nvdsl as nv
 from nvdsl.hopper import arch
 from nvdsl.hopper.arch import WARP_SIZE
 from nvdsl.kernels.blocks.dequantize import dequantized
-from nvdsl.kernels.gemm.quantized_operands import COLUMNS_OF_PART, ROW, SLICE, SPLITS, Operands
+from nvdsl.kernels.gemm.quantized_operands import BESIDE_SLOTS, COLUMNS_OF_PART, ROW, SLICE, SPLITS, Operands
 from nvdsl.lang.pipeline import PipelineState
 from nvdsl.layout import E, Layout
 
@@ -66,7 +66,8 @@ class FewRowsConfig:
     def smem_bytes(self, bits: int, group: int, scale_bytes: int, zeros: bool) -> int:
         """Shared memory of a block."""
         slot = Operands.slot_bytes(self.rows, self.cols, bits, group, scale_bytes * (1 + zeros))
-        return self.stages * (slot + 2 * arch.MBARRIER_BYTES) + self.teams * self.rows * (self.cols + ROW) * 4
+        sums = self.teams * self.rows * (self.cols + ROW) * 4
+        return self.stages * (slot + 2 * arch.MBARRIER_BYTES) + BESIDE_SLOTS + sums
 
     def problems(self) -> list[str]:
         """What is wrong with it."""
@@ -122,10 +123,11 @@ def matmul(
             for step in nv.range(team, nv.min(config.stages, steps), config.teams, unroll=False):
                 full = ring.acquire(PipelineState(config.stages, step), new=True)
                 operands.load(step, full, row0, col0, rank * steps + step)
+        nibbles = operands.nibbles[0]
         totals = [nv.f32(0)] * (config.part // BAND * config.rows // ROWS * 4)
         for step in nv.range(team, steps, config.teams, unroll=False):
             ring.wait(state)
-            totals = add_slice(totals, operands, state.stage, left, config.part // BAND)
+            totals = add_slice(totals, operands, state.stage, left, config.part // BAND, nibbles)
             nv.sync_warp()  # all lanes have read their operands
             ring.release(state, nv.lane_id() == 0)
             if loads & (step + config.stages < steps):
@@ -156,7 +158,9 @@ def matmul(
     kernel()
 
 
-def add_slice(totals: list[Any], operands: Operands, stage: Any, left: Any, bands: int) -> list[Any]:
+def add_slice(
+    totals: list[Any], operands: Operands, stage: Any, left: Any, bands: int, nibbles: Any
+) -> list[Any]:
     """``totals`` and the scaled products of a slot's slice with ``bands`` times 16 columns of the tile, from ``left``
     on. By a warp, whose lanes hold sums as mma.sync has them: of 16 columns and 8 rows of x, after the rows before."""
     new = list(totals)
@@ -172,7 +176,7 @@ def add_slice(totals: list[Any], operands: Operands, stage: Any, left: Any, band
                 first = left + band * BAND
                 thread = first % COLUMNS_OF_PART // BAND * WARP_SIZE + lane
                 words = operands.words_of(stage, first // COLUMNS_OF_PART, thread, k, count)
-                a = dequantized(words, operands.kind, operands.dtype, tables[band][1])
+                a = dequantized(words, operands.kind, operands.dtype, tables[band][1], nibbles)
                 for j, step in itertools.product(range(tall), range(count // STEP)):
                     of_w, of_x = a[4 * step : 4 * step + 4], x[j][2 * step : 2 * step + 2]
                     at = band * tall + j

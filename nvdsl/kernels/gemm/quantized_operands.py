@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import nvdsl as nv
-from nvdsl.kernels.blocks.dequantize import BITS, zero_pair
+from nvdsl.kernels.blocks.dequantize import BITS, NIBBLES, zero_pair
 
 SLICE = 128
 """Elements of K in a slot of the ring."""
@@ -13,6 +13,8 @@ COLUMNS = 256
 """Of w, whose weights of a slice lie side by side; what all columns are rounded up to."""
 COLUMNS_OF_PART, THREADS_OF_PART = 64, 128
 """Of these, the columns that lie together: the A of a warpgroup's wgmma, and the threads whose registers they fill."""
+BESIDE_SLOTS = 16
+"""Bytes of shared memory for what all slices are unpacked with."""
 SPLITS = (1, 2, 4, 8)
 """Blocks of a cluster that share K."""
 ROW = 4
@@ -49,10 +51,13 @@ class Operands:
         return rows * SLICE * 2 + cols * SLICE * bits // 8 + cols * max(1, SLICE // group) * scale_bytes
 
     def allocate(self) -> None:
-        """The slots. By all threads."""
+        """The slots. By all threads, which meet before they use them."""
         self.X = nv.smem((self.stages, self.rows, SLICE), self.dtype, swizzle=self.swizzle)
         self.W = nv.smem(self.stages * self.each, nv.i32)
         self.S = [nv.smem(self.stages * self.groups * self.cols, table.dtype) for table in self.tables]
+        self.nibbles = nv.smem(BESIDE_SLOTS // 4, nv.i32)
+        if nv.thread_id.x == 0:
+            self.nibbles[0] = NIBBLES
 
     def load(self, stage: Any, full: nv.Mbarrier, row: Any, col: Any, k: Any) -> None:
         """Load slice ``k`` of the tile at (``row``, ``col``). By one thread."""
