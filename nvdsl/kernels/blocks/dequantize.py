@@ -38,14 +38,21 @@ NIBBLES = 0x000F000F
 """The first four bits of each half of a word."""
 
 
-def dequantized(words: Sequence[Any], kind: str, dtype: nv.DType, zeros: Sequence[Any], nibbles: Any) -> list[Any]:
-    """The registers of an A operand: eight weights for each 16 columns, of two rows. ``words``: i32. ``zeros``: what
-    `zero_pair` gives for both rows; not read for e4m3. ``nibbles``: `NIBBLES`, best read from memory: ptxas, where it
-    knows a constant, fills a register with it for each use."""
+def unpacked(words: Sequence[Any], kind: str, dtype: nv.DType, nibbles: Any) -> list[Any]:
+    """What `dequantized` takes, of packed ``words`` (i32): as much as can be done while wgmma still reads the registers
+    of A. ``nibbles``: `NIBBLES`, best read from memory: ptxas, where it knows a constant, fills a register with it for
+    each use."""
+    if kind != "u4":
+        return list(words)
+    magic = _MAGIC[dtype][0]
+    return [nv.u32(word) >> 4 * i & nv.u32(nibbles) | magic for word in words for i in range(4)]
+
+
+def dequantized(words: Sequence[Any], kind: str, dtype: nv.DType, zeros: Sequence[Any]) -> list[Any]:
+    """The registers of an A operand: eight weights for each 16 columns, of two rows. ``words``: `unpacked` ones.
+    ``zeros``: what `zero_pair` gives for both rows; not read for e4m3."""
     if kind == "u4":
-        magic = _MAGIC[dtype][0]
-        pairs = [nv.u32(word) >> 4 * i & nv.u32(nibbles) | magic for word in words for i in range(4)]
-        return [_difference(pair, zeros[i % 2], dtype) for i, pair in enumerate(pairs)]
+        return [_difference(pair, zeros[i % 2], dtype) for i, pair in enumerate(words)]
     if kind == "e4m3":
         halves = [_floats(nv.u32(word) >> 16 * i) for word in words for i in (0, 1)]
         return halves if dtype is nv.f16 else [_as_bf16(pair) for pair in halves]

@@ -23,9 +23,10 @@ from nvdsl.hopper import arch
 from nvdsl.kernels.blocks.dequantize import dequantized
 from nvdsl.kernels.gemm.quantized_operands import BESIDE_SLOTS, COLUMNS_OF_PART, ROW, SLICE, SPLITS, Operands
 from nvdsl.lang.fragment import operand_of
+from nvdsl.lang.pipeline import PipelineState
 
-SPARE = 40
-"""Registers beside two sums of each row."""
+FLOATS, SPARE = 32, 32
+"""Registers of a slice of 64 columns, of which there are two; and of a thread beside these and two sums of each row."""
 
 
 @dataclass(frozen=True)
@@ -35,7 +36,7 @@ class QuantizedConfig:
     columns that a consumer has, 1 or 2."""
 
     rows: int
-    warpgroups: int = 4
+    warpgroups: int = 2
     stages: int = 4
     split: int = 1
     blocks_per_sm: int = 1
@@ -54,11 +55,6 @@ class QuantizedConfig:
         return loader, min((all - loader) // self.warpgroups // 8 * 8, 240)
 
     @property
-    def at_once(self) -> int:
-        """Elements of K that are floats at the same time, 4 of them in a register of a thread."""
-        return 64 if self.parts * (self.rows + 32) + 32 > self.registers[1] else SLICE
-
-    @property
     def cols(self) -> int:
         return COLUMNS_OF_PART * self.parts * self.warpgroups
 
@@ -72,13 +68,13 @@ class QuantizedConfig:
         """What is wrong with it."""
         checks = (
             (self.rows in range(8, 129, 8), f"{self.rows} rows: a multiple of 8 up to 128"),
-            (self.warpgroups in (1, 2, 4), f"{self.warpgroups} warpgroups: 1, 2 or 4"),
+            (self.warpgroups in (1, 2, 3), f"{self.warpgroups} warpgroups: 1, 2 or 3"),
             (self.split in SPLITS, f"split {self.split}: 1, 2, 4 or 8"),
             (self.stages >= 2, f"{self.stages} stages: 2 or more"),
             (self.parts in (1, 2), f"{self.parts} parts: 1 or 2"),
         )
         found = [said for holds, said in checks if not holds]
-        if not found and self.rows * self.parts + SPARE > self.registers[1]:
+        if not found and self.rows * self.parts + 2 * FLOATS + SPARE > self.registers[1]:
             found.append(f"{self.rows} rows of {self.warpgroups} warpgroups: {self.registers[1]} registers of a thread")
         return found
 
@@ -130,14 +126,22 @@ def matmul(
             consumer, thread = nv.warpgroup_id(), nv.warpgroup_thread()
             state = ring.consumer_state()
             left = consumer * config.parts * COLUMNS_OF_PART
-            nibbles = operands.nibbles[0]
             totals = [nv.accumulator(COLUMNS_OF_PART, config.rows, nv.f32) for _ in range(config.parts)]
-            for _ in nv.range(steps, unroll=False):
-                ring.wait(state)
-                totals = add_slice(totals, operands, state.stage, left, config.at_once, nibbles)
+            slices = Slices(operands, left, config.parts)
+            ring.wait(state)
+            weights = slices.weights(state.stage, 0)
+            for step in nv.range(1, steps + 1, unroll=False):
+                following = state.next()
+                last = step == steps  # the same slice once more, for nobody
+                stage, phase = (
+                    nv.select(last, x, y)
+                    for x, y in ((state.stage, following.stage), (state.phase, following.phase))
+                )
+                ahead = PipelineState(config.stages, stage, phase)
+                totals, weights = slices.add(totals, weights, ring, state, ahead)
                 nv.sync_warp()  # all lanes have read their weights
                 ring.release(state, nv.lane_id() == 0)
-                state = state.next()
+                state = following
             for part, total in enumerate(totals):
                 (values,) = total.registers()
                 for register, value in enumerate(values):
@@ -165,33 +169,60 @@ def matmul(
     kernel()
 
 
-def add_slice(
-    totals: list[nv.Accumulator], operands: Operands, stage: Any, left: Any, at_once: int, nibbles: Any
-) -> list[nv.Accumulator]:
-    """``totals`` and the scaled products of a slot's slice with each 64 columns of the tile from ``left`` on. While
-    some are multiplied, the next ones become floats. ``at_once``: elements of K that are floats at the same time. By
-    a warpgroup."""
-    thread, dtype = nv.warpgroup_thread(), operands.dtype
-    top, _ = nv.layout.accumulator_element(thread, 0)
-    for number in range(operands.groups):
-        products, scales = [], []
-        for part in range(len(totals)):
-            column = left + part * COLUMNS_OF_PART
-            of_rows, zeros = operands.of_columns(stage, number, column + top)
+class Slices:
+    """The slices in a ring, and the sums of a warpgroup's columns from ``left`` on, ``parts`` times 64.
+
+    A slice has units: 64 columns of a group along K. While one unit is multiplied, the next one's weights become
+    floats, and the first ones of the next slice are read.
+    """
+
+    def __init__(self, operands: Operands, left: Any, parts: int) -> None:
+        self.operands, self.nibbles = operands, operands.nibbles[0]
+        self.units = [
+            (number, part, left + part * COLUMNS_OF_PART) for number in range(operands.groups) for part in range(parts)
+        ]
+
+    def weights(self, stage: Any, unit: int) -> list[Any]:
+        """A unit's weights, unpacked: all but the last step, which writes the registers of A."""
+        operands, (number, _, column) = self.operands, self.units[unit]
+        part, first = column // COLUMNS_OF_PART, number * operands.width
+        return operands.words_of(stage, part, nv.warpgroup_thread(), first, operands.width, self.nibbles)
+
+    def _of_columns(self, stage: Any, unit: int) -> tuple[list[Any], list[Any]]:
+        number, _, column = self.units[unit]
+        top, _ = nv.layout.accumulator_element(nv.warpgroup_thread(), 0)
+        return self.operands.of_columns(stage, number, column + top)
+
+    def add(
+        self, totals: list[nv.Accumulator], weights: list[Any], ring: nv.Ring, state: PipelineState,
+        ahead: PipelineState,
+    ) -> tuple[list[nv.Accumulator], list[Any]]:  # fmt: skip
+        """``totals`` with the scaled products of the slot at ``state``, whose first unit's ``weights`` are given; and
+        those of the slot ``ahead``."""
+        operands, new = self.operands, list(totals)
+        issued: list[tuple[int, nv.Accumulator, list[Any]]] = []
+        for unit, (number, part, _) in enumerate(self.units):
+            scales, zeros = self._of_columns(state.stage, unit)
+            floats = dequantized(weights, operands.kind, operands.dtype, zeros)
             product = nv.accumulator(COLUMNS_OF_PART, operands.rows, nv.f32)
-            count = min(operands.width, at_once)
-            for k in range(number * operands.width, (number + 1) * operands.width, count):
-                words = operands.words_of(stage, column // COLUMNS_OF_PART, thread, k, count)
-                floats = operand_of(dequantized(words, operands.kind, dtype, zeros, nibbles), dtype)
-                product += floats @ operands.X[stage].cols(k, count).T
-                if count < operands.width:
-                    nv.wgmma_wait(0)
-            products.append(product)
-            scales.append(of_rows)
-        for part, product in enumerate(products):
-            nv.wgmma_wait(len(products) - 1 - part)
-            totals[part] = _scaled_sum(totals[part], product, scales[part])
-    return totals
+            columns = operands.X[state.stage].cols(number * operands.width, operands.width)
+            product += operand_of(floats, operands.dtype) @ columns.T
+            issued.append((part, product, scales))
+            if unit + 1 < len(self.units):
+                weights = self.weights(state.stage, unit + 1)
+            else:
+                ring.wait(ahead)
+                weights = self.weights(ahead.stage, 0)
+            if len(issued) > 1:
+                nv.wgmma_wait(1)
+                _add(new, *issued.pop(0))
+        nv.wgmma_wait(0)
+        _add(new, *issued.pop())
+        return new, weights
+
+
+def _add(totals: list[nv.Accumulator], part: int, product: nv.Accumulator, scales: list[Any]) -> None:
+    totals[part] = _scaled_sum(totals[part], product, scales)
 
 
 def _scaled_sum(total: nv.Accumulator, part: nv.Accumulator, scales: list[Any]) -> nv.Accumulator:

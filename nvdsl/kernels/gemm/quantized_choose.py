@@ -13,50 +13,55 @@ from nvdsl.kernels.blocks.dequantize import BITS
 from nvdsl.kernels.gemm.launch import resident_clusters
 from nvdsl.kernels.gemm.quantized import QuantizedConfig
 from nvdsl.kernels.gemm.quantized_few import FewRowsConfig
-from nvdsl.kernels.gemm.quantized_operands import SLICE
+from nvdsl.kernels.gemm.quantized_operands import SLICE, SPLITS
 from nvdsl.kernels.gemm.quantized_weight import QuantizedWeight
 
 Chosen = QuantizedConfig | FewRowsConfig
 
-FEW = 32
-"""Rows up to which mma.sync takes no longer than the weights do."""
-BEGIN, EXCHANGE = 4, 2
-"""Slices in the time of which a block begins, and of which a cluster adds up."""
+FEW = 16
+"""Rows up to which mma.sync takes no longer than the weights do, whatever their number."""
+BEGIN, EXCHANGE = 8, 2
+"""Slices in the time of which a block begins, and of which each block of a cluster brings its sums."""
+SLOWER = 1.35
+"""How much longer mma.sync takes for 32 rows of many columns than wgmma does, on an H200."""
 MOST_STAGES = 8
 """Slots of the ring."""
 
 
 def choose(rows: int, weight: QuantizedWeight, scale_bytes: int, sms: int = arch.SMS) -> Chosen:
-    """The configuration that reads the weights in the fewest rounds of slices, over all SMs."""
+    """The configuration that reads the fewest bytes of slices one after the other, over all SMs."""
     K, N = weight.shape
     slices = nv.cdiv(K, SLICE)
 
-    def cost(config: Chosen) -> tuple[float, int]:
+    def cost(config: Chosen) -> tuple[float, int, int]:
         clusters = nv.cdiv(N, config.cols) * nv.cdiv(rows, config.rows)
         at_once = config.blocks_per_sm * resident_clusters(config.split, sms)
-        each = nv.cdiv(slices, config.split) + BEGIN + EXCHANGE * (config.split > 1)
-        return nv.cdiv(clusters, at_once) * each * config.cols * config.blocks_per_sm, config.split
+        each = nv.cdiv(slices, config.split) + BEGIN + EXCHANGE * config.split * (config.split > 1)
+        factor = SLOWER if isinstance(config, FewRowsConfig) and config.rows > FEW else 1.0
+        of_slice = config.cols * SLICE * BITS[weight.kind] // 8 + config.rows * SLICE  # x comes from L2: half its bytes
+        return factor * nv.cdiv(clusters, at_once) * each * of_slice, config.split, -config.cols
 
-    made = few(rows) if rows <= FEW else many(rows, weight.group)
+    made: list[Chosen] = [*few(rows)] if rows <= FEW else [*few(rows), *many(rows, weight.group)]
     found = [_with_stages(x, weight, scale_bytes) for x in made if x.split <= slices]
-    return min(found, key=cost)
+    return min((x for x in found if not problems(x, weight, scale_bytes)), key=cost)
 
 
 def few(rows: int) -> Iterator[FewRowsConfig]:
-    """Configurations of few rows."""
-    tile = next(tile for tile in (8, 16, 32) if rows <= tile)
-    for columns, teams, together in ((64, 4, 2), (64, 8, 1), (128, 2, 2), (128, 4, 1), (256, 2, 1)):
-        for split in (1, 2, 4, 8):
-            shared = max(teams // 2, 1) if tile > 16 else teams  # of 32 columns a warp
-            yield FewRowsConfig(tile, columns, shared, shared, split, together)
+    """Configurations of few rows: eight warps, or more where there are registers for them."""
+    if rows <= 2 * FEW:
+        tile = next(tile for tile in (8, 16, 32) if rows <= tile)
+        teams = {8: (4, 8, 8, 8), 16: (2, 4, 8, 8), 32: (1, 2, 6, 8)}[tile]
+        for cols, count in zip((256, 128, 64, 32), teams, strict=True):
+            for split in SPLITS:
+                yield FewRowsConfig(tile, cols, count, count, split)
 
 
 def many(rows: int, group: int) -> Iterator[QuantizedConfig]:
     """Configurations of more rows than that."""
-    tile = 64 if rows <= 64 or group <= 32 else 128
-    for warpgroups in (2, 4) if tile == 64 else (2,):
-        for split in (1, 2, 4, 8):
-            yield QuantizedConfig(tile, warpgroups, 2, split)
+    tile = next(tile for tile in (32, 64, 128) if rows <= tile or tile == 128 or tile == 64 and group <= 32)
+    for warpgroups, parts in ((1, 1), (2, 1), (2, 2)) if tile < 128 else ((2, 1),):
+        for split in SPLITS:
+            yield QuantizedConfig(tile, warpgroups, 2, split, parts=parts)
 
 
 def _with_stages(config: Chosen, weight: QuantizedWeight, scale_bytes: int) -> Chosen:
@@ -74,15 +79,21 @@ def _smem(config: Chosen, weight: QuantizedWeight, scale_bytes: int) -> int:
     return config.smem_bytes(BITS[weight.kind], weight.group, scale_bytes, weight.zeros is not None)
 
 
+def problems(config: Chosen, weight: QuantizedWeight, scale_bytes: int) -> list[str]:
+    """Why a configuration can't run; empty where it can."""
+    found = config.problems()
+    used = _smem(config, weight, scale_bytes)
+    if used > arch.MAX_SMEM_PER_BLOCK:
+        found.append(f"{used:,} bytes of shared memory of {arch.MAX_SMEM_PER_BLOCK:,}")
+    return found
+
+
 def check(config: Any, weight: QuantizedWeight, scale_bytes: int) -> None:
     """Raise ArgumentError for a configuration that cannot run."""
     if not isinstance(config, QuantizedConfig | FewRowsConfig):
         raise ArgumentError(
             f"config={config!r}", rule="it is a QuantizedConfig or a FewRowsConfig", fix="leave it out"
         )
-    reasons = config.problems()
-    used = _smem(config, weight, scale_bytes)
-    if used > arch.MAX_SMEM_PER_BLOCK:
-        reasons.append(f"{used:,} bytes of shared memory of {arch.MAX_SMEM_PER_BLOCK:,}")
+    reasons = problems(config, weight, scale_bytes)
     if reasons:
         raise ArgumentError(f"{config}: " + "; ".join(reasons), fix="leave it out: the best known one is taken")

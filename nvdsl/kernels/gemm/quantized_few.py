@@ -175,8 +175,8 @@ def add_slice(
             for band in range(bands):
                 first = left + band * BAND
                 thread = first % COLUMNS_OF_PART // BAND * WARP_SIZE + lane
-                words = operands.words_of(stage, first // COLUMNS_OF_PART, thread, k, count)
-                a = dequantized(words, operands.kind, operands.dtype, tables[band][1], nibbles)
+                words = operands.words_of(stage, first // COLUMNS_OF_PART, thread, k, count, nibbles)
+                a = dequantized(words, operands.kind, operands.dtype, tables[band][1])
                 for j, step in itertools.product(range(tall), range(count // STEP)):
                     of_w, of_x = a[4 * step : 4 * step + 4], x[j][2 * step : 2 * step + 2]
                     at = band * tall + j

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import nvdsl as nv
-from nvdsl.kernels.blocks.dequantize import BITS, NIBBLES, zero_pair
+from nvdsl.kernels.blocks.dequantize import BITS, NIBBLES, unpacked, zero_pair
 
 SLICE = 128
 """Elements of K in a slot of the ring."""
@@ -88,9 +88,9 @@ class Operands:
         zeros = found[1] if len(found) > 1 else [nv.f32(2.0 ** (BITS[self.kind] - 1))] * 2
         return found[0], [] if self.kind == "e4m3" else [zero_pair(self.kind, self.dtype, zero) for zero in zeros]
 
-    def words_of(self, stage: Any, part: Any, thread: Any, left: int, count: int) -> list[Any]:
-        """The packed weights of one of the 128 threads of a part: ``count`` elements of K from ``left`` on. Vectors of
-        16 bytes, thread beside thread."""
+    def words_of(self, stage: Any, part: Any, thread: Any, left: int, count: int, nibbles: Any) -> list[Any]:
+        """The weights of one of the 128 threads of a part, `unpacked`: ``count`` elements of K from ``left`` on.
+        Vectors of 16 bytes, thread beside thread."""
         start = stage * self.each + part * THREADS_OF_PART * self.words
         first, count = (x * self.words // SLICE for x in (left, count))
         found: list[Any] = []
@@ -98,4 +98,4 @@ class Operands:
             if i == first or i % 4 == 0:
                 vectors = start + i // 4 * 4 * self.threads
                 found += list(self.W.vector(vectors + thread * 4 + i % 4, min(4 - i % 4, count)))
-        return found[:count]
+        return unpacked(found[:count], self.kind, self.dtype, nibbles)

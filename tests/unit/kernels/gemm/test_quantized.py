@@ -69,7 +69,7 @@ def test_few_rows(kind, group, zeros, dtype, config):
     st.sampled_from([1, 8, 17, 40]), st.sampled_from([8, 128, 520, 1000]), st.sampled_from([1, 64, 257]),
     st.sampled_from(KINDS), st.sampled_from([32, 128, 384]),
     st.sampled_from(
-        [SMALL, QuantizedConfig(8, 4, 2, 2), QuantizedConfig(32, 2, 3, 4), QuantizedConfig(128, 2, 2),
+        [SMALL, QuantizedConfig(8, 2, 2, 2), QuantizedConfig(32, 2, 3, 4), QuantizedConfig(128, 2, 2),
          FewRowsConfig(8, 64, 2, 4, 2), FewRowsConfig(16, 256, 2, 2), FewRowsConfig(24, 128, 1, 3, 4)]
     ),
 )  # fmt: skip
