@@ -2,14 +2,18 @@
 
 python benchmarks/bench_quantized.py [--kinds u4 u8 e4m3] [--rows 1 16] [--out benchmarks/results/quantized-h200.json]
 
-Weights are random bits. The first 256 columns of each result are checked.
+Weights are random bits. The first 256 columns of each result are checked. The flush of a single call leaves L2 full of
+lines that are written back while weights are read. So there are also times of layers: calls one behind the other, each
+with weights of its own, so many that L2 has none of them.
 """
 
 from __future__ import annotations
 
 import argparse
+import math
 import statistics
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +24,10 @@ from nvdsl.layout.draw.svg import Svg
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from benchmarks.charts import bars
-from benchmarks.paired import machine, race, write
+from benchmarks.paired import Timer, machine, race, write
 
+LAYERS_BYTES = 200e6
+"""Of the packed weights of all layers, four times what an H200's L2 holds."""
 WEIGHTS = ["4096x4096", "4096x14336", "14336x4096", "8192x8192", "8192x28672"]
 BITS = {"u4": 4, "u8": 8, "e4m3": 8}
 
@@ -52,7 +58,26 @@ def run(kind: str, rows: int, k: int, n: int, group: int, rounds: int) -> dict[s
     ratio = statistics.median(b / a for a, b in zip(times["nvdsl"], times["cublas"], strict=True))
     read = (k * n * BITS[kind] / 8 + (k + n) * rows * 2) / 1e9
     row: dict[str, Any] = {"kind": kind, "group": group, "rows": rows, "k": k, "n": n}
-    return row | {"us": 1e3 * ours, "cublas_us": 1e3 * cublas, "ratio": ratio, "gb_s": read / ours * 1e3}
+    row |= {"us": 1e3 * ours, "cublas_us": 1e3 * cublas, "ratio": ratio, "gb_s": read / ours * 1e3}
+    count = max(3, math.ceil(LAYERS_BYTES / (k * n * BITS[kind] / 8)))
+    packed, dense = [q.map(torch.clone) for _ in range(count)], [w.clone() for _ in range(count)]
+    stacks = {
+        "layers_us": lambda: [nv.quantized_matmul(x, one, out) for one in packed],
+        "layers_cublas_us": lambda: [torch.mm(x, one, out=theirs) for one in dense],
+    }
+    row |= {name: us / count for name, us in layers(stacks, count, rounds).items()}
+    return row | {"layers_ratio": row["layers_cublas_us"] / row["layers_us"]}
+
+
+def layers(stacks: dict[str, Callable[[], Any]], count: int, rounds: int) -> dict[str, float]:
+    """Microseconds of ``count`` calls one behind the other: the GPU waits until the host has launched them."""
+    timer = Timer()
+    times: dict[str, list[float]] = {name: [] for name in stacks}
+    for i in range(rounds + 1):
+        for name in list(stacks)[:: 1 if i % 2 else -1]:
+            torch.cuda._sleep(40_000 * count)
+            times[name].append(1e3 * timer.together(stacks[name]))
+    return {name: statistics.median(each[1:]) for name, each in times.items()}
 
 
 def picture(found: list[dict[str, Any]]) -> Svg:
@@ -80,8 +105,9 @@ def main() -> None:
             for rows in args.rows:
                 row = run(kind, rows, *map(int, size.split("x")), args.group, args.rounds)
                 found.append(row)
-                shown = (f"{name} {row[name]:.1f}" for name in ("us", "cublas_us", "gb_s"))
-                print(f"{kind} {rows:>3} x {size:<12} ratio {row['ratio']:.2f}", *shown, flush=True)
+                shown = (f"{name} {row[name]:.1f}" for name in ("us", "cublas_us", "layers_us", "layers_cublas_us"))
+                ratios = f"ratio {row['ratio']:.2f}, of layers {row['layers_ratio']:.2f}"
+                print(f"{kind} {rows:>3} x {size:<12}", ratios, *shown, flush=True)
                 if args.out:
                     write(args.out, "bench_quantized.py", {"machine": machine(), "rows": found})
                     args.out.with_suffix(".svg").write_text(str(picture(found)))
