@@ -156,11 +156,14 @@ class Mainloop:
         lane = nv.lane_id()
         if self.writers == 1:
             self.ring.release(slot, lane == 0)
-            return
-        if self.a.parts > 1 and self.b.parts > 1:  # the blocks of the row, and the others of the column
-            other = lane - self.a.parts
-            other += nv.select(other >= self._row, 1, 0)
-            along = lane * self.b.parts + self._row, other + self._col * self.b.parts
-            self.ring.release(slot, lane < self.writers, rank=nv.select(lane < self.a.parts, *along))
         else:
-            self.ring.release(slot, lane < self.writers, rank=lane)
+            self.ring.release(slot, lane < self.writers, rank=self.writer(lane))
+
+    def writer(self, number: Any) -> Any:
+        """The rank of one of the blocks that write into this block's slots."""
+        if self.a.parts == 1 or self.b.parts == 1:
+            return number
+        other = number - self.a.parts  # the blocks of the row, and the others of the column
+        other += nv.select(other >= self._row, 1, 0)
+        along = number * self.b.parts + self._row, other + self._col * self.b.parts
+        return nv.select(number < self.a.parts, *along)

@@ -131,7 +131,8 @@ class RaggedMainloop(Mainloop):
                 nv.sync_warp()
                 self.zeroed[place.stage].arrive(predicate=nv.lane_id() == 0)
             if self.writers > 1 and step == 0:  # not relaxed: other blocks load over what this warp has stored
-                self.ring.empty[state.stage].arrive_cluster(nv.lane_id(), nv.lane_id() < self.writers)
+                lane = nv.lane_id()
+                self.ring.empty[state.stage].arrive_cluster(self.writer(lane), lane < self.writers)
             else:
                 self.release(state)
             state = state.next()
