@@ -4,6 +4,7 @@ import gc
 import os
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -58,17 +59,17 @@ def tab():
 
 
 @pytest.fixture(scope="session")
-def _forked_python(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("interpreter")
+def _forked_python():
     program, root = Path(__file__).with_name("interpreter.py"), str(Path(__file__).parents[1])
     path = os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH")]))
-    server = subprocess.Popen(
-        [sys.executable, program, "serve", folder, "nvdsl", "nvdsl.sim"],
-        stdin=subprocess.PIPE, stdout=subprocess.PIPE, env={**os.environ, "PYTHONPATH": path},
-    )  # fmt: skip
-    assert server.stdout.readline() == b"ready\n"
-    yield str(folder / "python")
-    server.communicate()
+    with tempfile.TemporaryDirectory() as folder:  # not pytest's: a socket's path has at most 107 characters
+        server = subprocess.Popen(
+            [sys.executable, program, "serve", folder, "nvdsl", "nvdsl.sim"],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, env={**os.environ, "PYTHONPATH": path},
+        )  # fmt: skip
+        assert server.stdout.readline() == b"ready\n"
+        yield os.path.join(folder, "python")
+        server.communicate()
 
 
 @pytest.fixture
