@@ -28,11 +28,11 @@ THREADS = 256
 ACCESS = 16
 """Bytes that a thread loads at once."""
 AHEAD, AT_END = 8, 4
-"""Loads of the matrix before a thread multiplies; and where fewer are left. Of single elements twice as many."""
-BLOCKS, RESIDENT = 8, 2
+"""Loads of the matrix before a thread multiplies; and where fewer are left."""
+BLOCKS, RESIDENT = 4, 2
 """Blocks of an SM into which rows are divided, which even out, and those that run at the same time."""
-LINE = 4
-"""Threads along M, at least: 64 contiguous bytes."""
+LINE = 8
+"""Threads along M, at least: 128 contiguous bytes."""
 WORTH = 1 << 17
 """Bytes that a block reads for which handing over sums is worth its while."""
 TOGETHER = 8
@@ -75,7 +75,7 @@ def rows(
             return total
 
         begin, end = part * each, nv.min((part + 1) * each, chunks)
-        total = summed(plus, dtype(0), begin, end, lane, bits, unit)
+        total = summed(plus, dtype(0), begin, end, lane, bits)
         if unit > 1:
             for x in nv.range(chunks * unit + lane, nv.select(part == 0, k, 0), lanes, unroll=False):
                 total += dtype(a[of_a, at, x]) * dtype(b[of_b, 0, x])
@@ -129,7 +129,7 @@ def columns(
             return totals
 
         begin, end = part * each, nv.min((part + 1) * each, k)
-        totals = summed(plus, nv.vector([dtype(0)] * unit), begin, end, other, groups, unit)
+        totals = summed(plus, nv.vector([dtype(0)] * unit), begin, end, other, groups)
         shared = nv.smem((THREADS, unit), dtype)
         for i in range(unit):
             shared[thread, i] = totals[i]
@@ -146,14 +146,13 @@ def columns(
     kernel()
 
 
-def summed(plus: Any, total: Any, begin: Any, end: Any, mine: Any, bits: Any, unit: int) -> Any:
+def summed(plus: Any, total: Any, begin: Any, end: Any, mine: Any, bits: Any) -> Any:
     """``total`` plus what the places ``begin + mine``, and every ``1 << bits``-th one after it before ``end`` have.
     ``plus``: of (total, places, whether each exists)."""
-    ahead = AHEAD if unit > 1 else 2 * AHEAD
-    rounds = (end - begin) >> (bits + ahead.bit_length() - 1)
-    full = begin + (rounds << (bits + ahead.bit_length() - 1))
-    for first in nv.range(begin + mine, full, ahead << bits, unroll=False):
-        total = plus(total, [first + (i << bits) for i in range(ahead)], [True] * ahead)
+    rounds = (end - begin) >> (bits + AHEAD.bit_length() - 1)
+    full = begin + (rounds << (bits + AHEAD.bit_length() - 1))
+    for first in nv.range(begin + mine, full, AHEAD << bits, unroll=False):
+        total = plus(total, [first + (i << bits) for i in range(AHEAD)], [True] * AHEAD)
     for first in nv.range(full + mine, end, AT_END << bits, unroll=False):
         places = [first + (i << bits) for i in range(AT_END)]
         total = plus(total, [nv.min(place, end - 1) for place in places], [place < end for place in places])
