@@ -19,7 +19,7 @@ from nvdsl.kernels.attention.results import Results
 from nvdsl.kernels.attention.scores import Rows, Scales, ScoreKind, Scores
 from nvdsl.kernels.attention.sequences import Sequences
 from nvdsl.kernels.attention.tiles import Rounds, Sight, Tiles
-from nvdsl.kernels.attention.turned import TurnedLoads
+from nvdsl.kernels.attention.turned import TurnedLoads, held
 from nvdsl.kernels.blocks.clamped_index import opaque
 
 Queries = nv.Shaped[nv.Array, "q_batch", "queries", "kv_heads", "group", ...]
@@ -149,7 +149,7 @@ def attention(
                 q_ring.wait(qs)
                 tile_q: Any = loads.Q[qs.stage].rows(me * 64, 64)
                 if config.q_registers:
-                    tile_q = nv.fragment(tile_q).operand()
+                    tile_q = held(tile_q) if loads.together else nv.fragment(tile_q).operand()
                     nv.sync_warp()
                     q_ring.release(qs, lane == 0)
                 sums = online.first(tile_q, ks, vs, rows, key)

@@ -106,6 +106,12 @@ class TurnedLoads(Loads):
         self._loaded.release(loaded, lane == 0)
 
 
+def held(tile: nv.Tile) -> Fragment:
+    """64 rows of 8-bit elements in shared memory as an A operand in registers."""
+    row = nv.warpgroup_thread() // 32 * 16
+    return Fragment(*tile.shape, tile.dtype, [[tile.ldmatrix((row, col)) for col in range(0, tile.shape[1], 32)]])
+
+
 def operand(weights: Any, dtype: nv.DType) -> Fragment:
     """64 rows of weights, in f32, as an A operand of 8 bits, beside `TurnedLoads.values`."""
     (elements,) = weights.registers()
