@@ -173,9 +173,11 @@ class _Call:
         self.kernel: Any = None
         if self.nothing or not (heads.k.shape[1] and most and lengths.batch):
             return
-        batch, queries, count, _ = heads.q.shape
+        batch, count = lengths.batch, heads.q.shape[2]
+        queries = -(-heads.q.shape[1] // batch) if lengths.packed else heads.q.shape[1]  # of a sequence, in the mean
+        keys = -(-most // batch) if lengths.k_starts is not None else most
         config, self.parts = choose(
-            heads.size, heads.value_size, batch, queries, count, heads.kv_heads, most,
+            heads.size, heads.value_size, batch, queries, count, heads.kv_heads, keys,
             bounded=right is not None, packed=lengths.packed, page=page, told=bias is not None or score is not None,
             splits=splits, sms=sms(target), itemsize=heads.dtype.bytes,
         )  # fmt: skip

@@ -100,13 +100,13 @@ def choose(
     """The configuration for a call, and into how many parts the keys are split.
 
     ``bounded``: queries see a part of the keys on the right, so that tiles are unequal. ``packed``: the queries of all
-    sequences lie one behind the other. ``page``: keys of a page, 0 without pages. ``told``: scores depend on their
-    query and key. ``splits``: what the caller says, or None. ``itemsize``: bytes of an element. Raises ArgumentError
-    for pages that no tile takes.
+    sequences lie one behind the other; ``queries`` and ``keys`` are what one has in the mean then. ``page``: keys of a
+    page, 0 without pages. ``told``: scores depend on their query and key. ``splits``: what the caller says, or None.
+    ``itemsize``: bytes of an element. Raises ArgumentError for pages that no tile takes.
     """
     sizes, group = (padded(size), padded(value_size)), heads // kv_heads
     most = 3 if max(sizes) == 64 and not told and itemsize == 2 else 2
-    pack, consumers = _rows(queries // (2 if packed else 1), group, most)
+    pack, consumers = _rows(queries, group, most)
     tiles = batch * kv_heads * -(-group // pack) * -(-queries // (64 * consumers // pack))
     config = (_sixteen_bits if itemsize == 2 else _eight_bits)(sizes, consumers, keys, page, told)
     config = replace(config, pack=pack, page=min(page, config.tile_n))
