@@ -49,7 +49,7 @@ EXCHANGE, EXCHANGED = 205.0, 0.431
 """Clocks of split-K's reduction in a cluster, and of each element of a tile."""
 PARTED, GIVEN = 8000.0, 0.089
 """Clocks of handing over sums from cluster to cluster, and of each element that a block adds."""
-ADDED, SUMMED = 5300.0, 2000.0
+ADDED, SUMMED = 4500.0, 2500.0
 """Clocks of the kernel that adds up sums in memory, and bytes of these that are written and read in a clock."""
 START = 369.0
 """Clocks before the first slice."""
@@ -152,9 +152,6 @@ def times(configs: tuple[Config, ...], shape: Shape, sms: int = arch.SMS, rows: 
     if c.splitk.any():
         given_over = np.where(parts > 1, PARTED + GIVEN * (parts - 1) * area / c.split, 0.0)
         handed = np.where(c.splitk, rounds * (EXCHANGE + EXCHANGED * area + given_over), handed)
-    if c.in_memory.any():
-        alone = np.inf if shape.batches > 1 else 1.0  # a batch has no parts
-        handed = np.where(c.in_memory, alone * (ADDED + 8 * parts * given * shape.n / SUMMED), handed)
     multiplying = sharing * _multiplying(c)
     slice = _norm(NORM, multiplying, *_loading(c, shape, m, n, sharing), LATENCY / c.ring)
     slice = slice * np.where(c.pingpong & (c.cluster_m * c.cluster_n > 1), COUPLED, 1.0)
@@ -167,7 +164,10 @@ def times(configs: tuple[Config, ...], shape: Shape, sms: int = arch.SMS, rows: 
     compute = START + meeting + count * slice + epilogues * epilogue + handed
     operands = (given + shape.n) * shape.k * size
     moved = shape.batches * (operands + given * shape.n * shape.out.bytes)
-    return _norm(OVERLAP, compute, (moved + FLUSHED) / MEMORY)
+    added = np.where(c.in_memory, ADDED + 8 * parts * given * shape.n / SUMMED, 0.0)
+    if shape.batches > 1:
+        added = np.where(c.in_memory, np.inf, 0.0)  # a batch has no parts
+    return _norm(OVERLAP, compute, (moved + FLUSHED) / MEMORY) + added
 
 
 def _multiplying(c: Columns) -> Any:
