@@ -128,7 +128,7 @@ def test_gradients_of_weights_do_not_depend_on_how_rows_are_shared():
 
 
 def test_rows_too_long_for_sums_in_registers(monkeypatch):
-    monkeypatch.setattr(config, "_SUMS", 1)
+    monkeypatch.setattr(config, "_SUMS_BYTES", 8)
     monkeypatch.setattr(config, "_MOST_BLOCKS", 1)
     dy, x = some((5, 2056), np.float32, np.float32)
     *_, mean, rstd = nv.layer_norm(x, mean=True, rstd=True)
@@ -166,15 +166,15 @@ def test_no_rows():
 
 
 CONFIGS = [RowsConfig(4, 8, 1, 2, 1), RowsConfig(1, 64, 1, 2, 1), RowsConfig(2, 128, 2, 1, 0),
-           RowsConfig(4, 16, 1, 2, 0, held=False), RowsConfig(4, 32, 1, 2, 1, ahead=2),
-           RowsConfig(4, 16, 1, 2, 0, ahead=3), RowsConfig(4, 128, 2, 1, 0, ahead=1),
-           RowsConfig(4, 128, 1, 1, 0, ahead=2)]  # fmt: skip
+           RowsConfig(4, 16, 1, 2, 0, "memory"), RowsConfig(4, 32, 1, 2, 1, "shared", slots=2),
+           RowsConfig(4, 16, 1, 2, 0, "shared", slots=3), RowsConfig(4, 128, 2, 1, 0, "shared", slots=2),
+           RowsConfig(4, 128, 1, 1, 0, "shared", slots=3)]  # fmt: skip
 
 
 @pytest.mark.parametrize("level", sim.options.LEVELS)
 @pytest.mark.parametrize("config", sample(CONFIGS, 1), ids=str)
 def test_under_all_schedules(config, level):
-    cols = config.full * config.stride + 12
+    cols = config.full * config.width + (12 if config.cluster == 1 else 76)
     dy, x = some((9, cols), np.float32, np.float32)
     (weight,) = some((cols,), np.float32)
     _, _, mean, rstd = reference.norm(x, centered=True, eps=1e-5)

@@ -62,15 +62,17 @@ CONFIGS = [
     RowsConfig(2, 128, 1, 1, 0),
     RowsConfig(1, 64, 1, 2, 1),
     RowsConfig(2, 128, 2, 1, 0),
-    RowsConfig(4, 16, 1, 2, 0, held=False),
-    RowsConfig(4, 16, 1, 2, 0, packed=True),
+    RowsConfig(4, 16, 1, 2, 0, "memory"),
+    RowsConfig(4, 8, 1, 2, 0, "shared"),
+    RowsConfig(4, 64, 1, 2, 1, "shared"),
+    RowsConfig(4, 128, 2, 1, 0, "shared"),
 ]
 
 
 @pytest.mark.parametrize("level", sim.options.LEVELS)
 @pytest.mark.parametrize("config", CONFIGS, ids=str)
 def test_under_all_schedules(config, level):
-    cols = config.full * config.stride + 12
+    cols = config.full * config.width + (12 if config.cluster == 1 else 76)
     rng = np.random.default_rng(cols)
     x, weight, bias = (rng.standard_normal(s).astype(np.float32) for s in ((7, cols), cols, cols))
     y = np.full_like(x, np.nan)

@@ -135,22 +135,27 @@ def check_apart(
     return pairs
 
 
-def configuration(rows: Rows, others: Sequence[Any], *, held: int = 1, packed: bool = False) -> RowsConfig:
-    """How threads share the rows of a call. ``others``: its further arrays; ``held``: how many arrays of rows a thread
-    holds parts of; ``packed``: see `choose`."""
-    return choose(rows.cols, *_access(rows, others), arrays=held, packed=packed)
+def configuration(read: Sequence[Rows | None], others: Sequence[Any]) -> RowsConfig:
+    """How threads share the rows of a call: those that it reads. ``others``: its further arrays."""
+    given = [x for x in read if x is not None]
+    return choose(given[0].cols, *_access(given, others), arrays=len(given), bulk=_come_in_bulk(given))
 
 
-def persistent(rows: Rows, gradient: Rows, others: Sequence[Any]) -> RowsConfig:
-    """The same for a persistent grid, to which rows of both come ahead of their turns."""
-    alike = rows.dtype.bytes == gradient.dtype.bytes
-    return choose_persistent(rows.cols, *_access(rows, [gradient, *others]), alike=alike)
+def persistent(read: Sequence[Rows | None], others: Sequence[Any]) -> RowsConfig:
+    """The same for a persistent grid, to which rows come ahead of their turns."""
+    given = [x for x in read if x is not None]
+    return choose_persistent(given[0].cols, *_access(given, others), arrays=len(given), bulk=_come_in_bulk(given))
 
 
-def _access(rows: Rows, others: Sequence[Any]) -> tuple[int, int]:
+def _access(read: Sequence[Rows], others: Sequence[Any]) -> tuple[int, int]:
     """Bytes of the largest elements, and of how many elements all rows' starts are a multiple."""
-    arrays = [rows, *(x for x in others if isinstance(x, Rows | Vector))]
+    arrays = [*read, *(x for x in others if isinstance(x, Rows | Vector))]
     return max(x.dtype.bytes for x in arrays if isinstance(x, Rows)), math.gcd(*(x.multiple for x in arrays))
+
+
+def _come_in_bulk(read: Sequence[Rows]) -> bool:
+    """Whether all rows start and end at multiples of 16 bytes, as bulk copies ask."""
+    return not any(math.gcd(x.cols, x.multiple) * x.dtype.bytes % ALIGNMENT for x in read)
 
 
 def results(out: Any, *others: Any) -> Any:

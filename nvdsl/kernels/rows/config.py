@@ -3,67 +3,64 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Literal
 
 import nvdsl as nv
-from nvdsl.hopper.arch import REGISTERS_PER_SM
 from nvdsl.kernels.arguments import ALIGNMENT
 
 MOST_COLUMNS = 262_144
 
-_LANES = ((64, 8), (128, 16), (3072, 32), (6144, 64), (16_384, 128))
-"""Columns up to which so many threads share a row, in accesses of 16 bytes of 16-bit elements."""
+_LANES = ((512, 8), (1024, 16), (2048, 32), (4096, 64), (8192, 128), (16_384, 256))
+"""Bytes of a row up to which so many threads share it."""
+
+_MOST_LANES, _SMALLEST_BLOCK = 512, 128
 
 _BLOCK_BYTES = 32_768
-"""Bytes of a row that one block takes before a cluster shares it."""
+"""Of rows, that one block takes before a cluster shares it."""
 
 _MOST_BLOCKS = 8
 """Blocks of a cluster that every Hopper GPU can start."""
 
-_SMALLEST_BLOCK, _MOST_LANES = 128, 512
+_REGISTERS = 64
+"""Elements that registers of a thread hold; they may be f32 then."""
 
-_REGISTERS = 32
-"""That hold a thread's part of a row, where so many threads can be had."""
+_SHARED_BYTES, _BESIDE = 228 * 1024, 1280
+"""Shared memory of an SM, and what a block takes of it beside rows: 1 KB of the system's, mbarriers, scratch."""
 
-_MOST_HELD = 64
-"""Elements that a thread holds: ptxas keeps them as f32. Where it had more, it reads its rows again."""
+_SM_THREADS = ((32, 1536), (64, 1024))
+"""Of an SM, where rows lie in shared memory: by the elements of a thread, all of which it loads at once if registers
+last. With 1536, each has 40 registers, with 1024 it has 64."""
 
+_SUMS_BYTES = 64
+"""Of a row, that a thread has which keeps two sums of each column."""
 
-_PACKED_LANES = (
-    (64, 8), (128, 16), (2048, 32), (4096, 64), (8192, 128), (16_384, 256), (32_768, 512), (65_536, 1024),
-)  # fmt: skip
-_PACKED_REGISTERS = 64
-"""The same for packed rows, which need no clusters, and registers of a thread that has 64 elements."""
+_SUMS_THREADS = 512
+"""On an SM then, of which each has 128 registers."""
 
-_SUMS = 16
-"""Columns of a thread that keeps sums of them."""
+_MOST_SLOTS = 6
 
-_PERSISTENT_THREADS = 512
-"""On an SM, of which each has 128 registers."""
-
-_RING_BYTES = 160 * 1024
-"""On an SM, for rows on their way."""
+Keep = Literal["registers", "shared", "memory"]
 
 
 @dataclass(frozen=True)
 class RowsConfig:
     """``wide`` elements in an access, ``lanes`` threads of a block for a row, ``cluster`` blocks, ``steps`` accesses of
-    a thread, the first ``full`` of which lie within the row for all threads; ``threads`` in a block.
+    a thread, the first ``full`` of which lie within the row for all threads.
 
-    ``held``: a thread keeps its parts in registers between the passes over a row; else it reads them again. ``packed``:
-    it keeps 16-bit elements as they came, and converts them in each pass anew. ``blocks_per_sm``: that ptxas leaves
-    registers for. ``ahead``: how many rows of a group are on their way, see `nvdsl.kernels.rows.ahead`; 0: each is
-    loaded when its turn comes."""
+    ``keep``: where the elements of a row are between the passes over it. "registers": of the thread that needs them;
+    "shared": in shared memory, where bulk copies bring them (`nvdsl.kernels.rows.staged`); "memory": nowhere, they are
+    loaded again. ``blocks_per_sm``: that ptxas leaves registers for. ``slots``: rows of a group that shared memory has
+    room for."""
 
     wide: int
     lanes: int
     cluster: int
     steps: int
     full: int
-    held: bool = True
-    packed: bool = False
+    keep: Keep = "registers"
     blocks_per_sm: int = 1
-    ahead: int = 0
+    slots: int = 1
 
     @property
     def threads(self) -> int:
@@ -75,50 +72,71 @@ class RowsConfig:
         return self.threads // self.lanes
 
     @property
-    def stride(self) -> int:
+    def width(self) -> int:
         """Elements from one access of a thread to its next one."""
-        return self.wide * self.lanes * self.cluster
+        return self.wide * self.lanes
+
+    @property
+    def part(self) -> int:
+        """Elements of a row that a block has room for."""
+        return self.steps * self.width
+
+    @property
+    def unit(self) -> int:
+        """The columns of each block of a cluster, but the last, are a multiple of it."""
+        return self.wide * 8
 
 
-def choose(cols: int, itemsize: int, multiple: int, *, arrays: int = 1, packed: bool = False) -> RowsConfig:
+def choose(cols: int, itemsize: int, multiple: int, *, arrays: int = 1, bulk: bool = False) -> RowsConfig:
     """For rows of ``cols`` elements of ``itemsize`` bytes. ``multiple``: of elements, what all rows' starts are.
-    ``arrays``: so many rows of that length belong together, parts of which a thread holds. ``packed``: keep 16-bit
-    elements as they came, for more blocks on an SM."""
+    ``arrays``: so many rows of that length belong together. ``bulk``: bulk copies can bring them."""
     wide = math.gcd(cols, multiple, ALIGNMENT // itemsize)
-    if packed and itemsize == 2 and wide > 1 and cols <= _PACKED_LANES[-1][0]:
-        lanes = next(lanes for most, lanes in _PACKED_LANES if cols <= most)
-        blocks = REGISTERS_PER_SM // (_PACKED_REGISTERS * max(lanes, _SMALLEST_BLOCK))
-        stride = wide * lanes
-        steps = _rounded(nv.cdiv(cols, stride))
-        return RowsConfig(wide, lanes, 1, steps, cols // stride, packed=True, blocks_per_sm=blocks)
     size = cols * itemsize * arrays
     cluster = min(1 << max(nv.cdiv(size, _BLOCK_BYTES) - 1, 0).bit_length(), _MOST_BLOCKS)
-    lanes = next((lanes for most, lanes in _LANES if size <= 2 * most), 256)
-    per_register = max(min(4 // itemsize, wide), 1)  # what is loaded one by one takes a register each
-    while arrays * nv.cdiv(cols, lanes * cluster) > _REGISTERS * per_register and lanes < _MOST_LANES:
+    lanes = next((lanes for most, lanes in _LANES if size <= most), 256)
+    shared = bulk and lanes >= 32
+    while not shared and arrays * nv.cdiv(cols, lanes * cluster) > _REGISTERS and lanes < _MOST_LANES:
         lanes *= 2
-    stride = wide * lanes * cluster
-    steps = _rounded(nv.cdiv(cols, stride))
-    return RowsConfig(wide, lanes, cluster, steps, cols // stride, held=arrays * steps * wide <= _MOST_HELD)
+    steps = _steps(cols, wide, lanes, cluster)
+    config = RowsConfig(wide, lanes, cluster, steps, _full(cols, wide, lanes, cluster, steps))
+    if not shared:
+        return config if arrays * steps * wide <= _REGISTERS else replace(config, keep="memory")
+    taken = arrays * config.groups * config.part * itemsize
+    threads = next((threads for most, threads in _SM_THREADS if arrays * steps * wide <= most), 512)
+    blocks = min(_SHARED_BYTES // (taken + _BESIDE), threads // config.threads)
+    return replace(config, keep="shared", blocks_per_sm=blocks) if blocks else replace(config, keep="memory")
 
 
-def choose_persistent(cols: int, itemsize: int, multiple: int, *, alike: bool) -> RowsConfig:
-    """For a persistent grid whose threads keep two sums for each of their columns: few columns each, and rows of two
-    arrays on their way where bulk copies can bring them. ``alike``: their elements have one size."""
+def choose_persistent(cols: int, itemsize: int, multiple: int, *, arrays: int = 2, bulk: bool = False) -> RowsConfig:
+    """The same for a persistent grid whose threads keep two sums for each of their columns."""
     wide = math.gcd(cols, multiple, ALIGNMENT // itemsize)
-    lanes = next((lanes for lanes in (8, 16, 32, 64, 128, 256) if cols <= _SUMS * lanes), 512)
-    cluster = next((n for n in (1, 2, 4) if cols <= _SUMS * lanes * n), _MOST_BLOCKS)
-    stride = wide * lanes * cluster
-    steps = _rounded(nv.cdiv(cols, stride))
-    held = steps * wide <= _SUMS
-    groups = max(lanes, _SMALLEST_BLOCK) // lanes
-    slot = 2 * itemsize * steps * wide * lanes * groups
-    blocks = max(_PERSISTENT_THREADS // max(lanes, _SMALLEST_BLOCK), 1)
-    ahead = min(_RING_BYTES // blocks // slot, 4) if held and alike and wide * itemsize == ALIGNMENT else 0
-    return RowsConfig(wide, lanes, cluster, steps, cols // stride, held, blocks_per_sm=blocks, ahead=ahead)
+    most = _SUMS_BYTES // itemsize if bulk else _SUMS_BYTES // 4
+    few = most // 2  # where threads of a warp have several rows, or one, more registers go into addresses
+    lanes = next((lanes for lanes in (8, 16, 32, 64, 128, 256) if cols <= (few if lanes <= 32 else most) * lanes), 512)
+    cluster = next((n for n in (1, 2, 4) if cols <= most * lanes * n), _MOST_BLOCKS)
+    steps = _steps(cols, wide, lanes, cluster)
+    config = RowsConfig(wide, lanes, cluster, steps, _full(cols, wide, lanes, cluster, steps))
+    blocks = max(_SUMS_THREADS // config.threads, 1)
+    if steps * wide > most:
+        return replace(config, keep="memory", blocks_per_sm=blocks)
+    if not bulk:
+        return replace(config, blocks_per_sm=blocks)
+    slot = arrays * itemsize * config.groups * config.part
+    sums = 4 * config.groups * config.width if config.groups > 1 else 0
+    slots = (_SHARED_BYTES // blocks - _BESIDE - sums) // slot
+    return replace(config, keep="shared", blocks_per_sm=blocks, slots=min(slots, _MOST_SLOTS))
 
 
-def _rounded(steps: int) -> int:
+def _steps(cols: int, wide: int, lanes: int, cluster: int) -> int:
     """Rows of similar lengths share a kernel: what is too much reads nothing."""
+    unit = wide * 8
+    steps = nv.cdiv(nv.cdiv(cols, cluster * unit) * unit, wide * lanes)
     unit = 1 if steps <= 4 else 2 if steps <= 16 else 8
     return nv.cdiv(steps, unit) * unit
+
+
+def _full(cols: int, wide: int, lanes: int, cluster: int, steps: int) -> int:
+    """Accesses that lie within the columns of the last block, which has the fewest."""
+    unit = wide * 8
+    last = cols - (cluster - 1) * (nv.cdiv(cols, cluster * unit) * unit)
+    return min(max(last, 0) // (wide * lanes), steps)

@@ -71,7 +71,7 @@ def cross_entropy(
     result = _Scalar(loss)
     apart = check_apart([result, gradient, logarithm], [classes], [rows])
     given = rows, classes, losses, None if losses else result, logarithm, gradient, *numbers
-    constants["config"] = configuration(rows, [gradient])
+    constants["config"] = configuration([rows], [gradient])
     _FORWARD.run(kernels.cross_entropy, given, constants, arrays, rest, stream, target, apart)
     return results(result, gradient, logarithm)
 
@@ -117,7 +117,7 @@ def cross_entropy_backward(
     into = rows.result("dx", dx, rows.dtype)
     apart = check_apart([into], [classes, logarithm, slopes], [rows])
     if rows.rows:
-        constants["config"] = configuration(rows, [into])
+        constants["config"] = configuration([rows], [into])
         given = slopes, rows, classes, logarithm, into, *numbers
         _BACKWARD.run(kernels.cross_entropy_backward, given, constants, arrays, rest, stream, target, apart)
     return into.argument.result()

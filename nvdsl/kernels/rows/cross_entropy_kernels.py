@@ -44,12 +44,12 @@ def cross_entropy(
     )  # fmt: skip
     def kernel() -> None:
         row = Row(x.shape, config, first_row(config))
-        given = row.read(x, float("-inf"))
         label = Label.of(row, x, labels, ignored)
+        (given,) = row.read(x, missing=float("-inf"))
         whole = [row.total(lambda total, step: total + row.only(step, given(step)))] if smooth else []
-        _, highest, total, chosen, *rest = row.exponentials(given, label.logit, *whole)
+        _, highest, total, *rest = row.exponentials(given, *whole)
         lse = highest + nv.math.log(total)
-        loss = lse - chosen
+        loss = lse - label.logit  # of the first thread, which stores it
         if smooth:
             loss = (1.0 - smoothing) * loss + smoothing * (lse - rest[0] / nv.f32(cols))
         loss = loss + z_loss * lse * lse
@@ -94,8 +94,8 @@ def cross_entropy_backward(
     )  # fmt: skip
     def kernel() -> None:
         row = Row(x.shape, config, first_row(config))
-        given = row.read(x, float("-inf"))
         label = Label.of(row, x, labels, ignored)
+        (given,) = row.read(x, missing=float("-inf"))
         factor = nv.f32(row.number(dloss))
         if counted is not None:
             nv.griddep_wait()
@@ -107,8 +107,8 @@ def cross_entropy_backward(
 
 @dataclass(frozen=True)
 class Label:
-    """The label of a row, and its logit in the thread in whose part it lies (``is_mine``), 0 in the others. No other
-    thread overwrites the logit with a gradient."""
+    """The label of a row, and its logit in the row's first thread and in that in whose part it lies (``is_mine``). That
+    one alone overwrites the logit with a gradient."""
 
     kept: Any
     exists: Any
@@ -118,12 +118,12 @@ class Label:
 
     @staticmethod
     def of(row: Row, x: nv.Array, labels: nv.Array, ignored: Any) -> "Label":
-        config, number = row.config, nv.i64(row.number(labels))
-        exists = number >= 0 and number < nv.i64(row.cols)
-        behind = number - nv.i64(row.first)
-        is_mine = row.exists and exists and behind >= 0 and behind % config.stride < config.wide
+        number = nv.i64(row.number(labels))
+        exists = row.exists and number >= 0 and number < nv.i64(row.cols)
         column, logit = nv.i32(number), nv.f32(0.0)
-        if is_mine:
+        behind = column - row.first
+        is_mine = exists and behind >= 0 and column < row.end and behind % row.config.width < row.config.wide
+        if is_mine or exists and row.leads:
             logit = nv.f32(x[row.index, column])
         return Label(number != nv.i64(ignored), exists, is_mine, column, logit)
 

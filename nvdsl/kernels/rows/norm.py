@@ -193,9 +193,7 @@ def _forward(
     numbers = [PerRow.output(name, each, rows) for name, each in (("mean", mean), ("rstd", rstd), ("scale", scale))]
     apart = check_apart([into, total, *numbers], [factor, summand], [rows, other])
     if rows.rows:
-        plain = other is None and into.dtype is not nv.e4m3
-        others = [into, factor, summand, other, total]
-        config = configuration(rows, others, held=1 if other is None else 2, packed=plain)
+        config = configuration([rows, other], [into, factor, summand, total])
         given = rows, into, factor, summand, other, total, *numbers, float(eps)
         constants = {"centered": centered, "config": config}
         _FORWARD.run(norm_kernels.norm, given, constants, arrays, rest, stream, target, apart)
@@ -232,7 +230,7 @@ def _backward(
     kind = nv.f32 if factor is None else factor.dtype
     sums = [Vector.output(name, each, rows, kind) for name, each in (("dweight", dweight), ("dbias", dbias))]
     apart = check_apart([into, *sums], [factor, *numbers], [rows, gradient, beyond])
-    config = persistent(rows, gradient, [into, beyond, factor, *sums])
+    config = persistent([rows, gradient, beyond], [into, factor, *sums])
     blocks = max(sms(target) * config.blocks_per_sm // config.cluster, 1)
     given = gradient, rows, into, *numbers, factor, beyond, *sums
     constants = {"blocks": blocks, "config": config}

@@ -1,16 +1,17 @@
 """Gradients of LayerNorm and RMSNorm: of the rows, and of weight and bias, which are sums over all rows.
 
 A persistent grid: each group of threads works on many rows, and keeps its sums for weight and bias in registers. What
-the blocks have is added up by a second kernel, in the same order in every run.
+it reads comes to shared memory some turns ahead. What the blocks have is added up by a second kernel, in the same order
+in every run.
 """
 
 from typing import Any
 
 import nvdsl as nv
-from nvdsl.kernels.rows.ahead import Ahead
 from nvdsl.kernels.rows.column_sums import add_up, column_gradients, put
 from nvdsl.kernels.rows.config import RowsConfig
 from nvdsl.kernels.rows.row import Beside, Matrix, Parts, PerRow, Row, Vector
+from nvdsl.kernels.rows.staged import Staged
 
 
 @nv.jit
@@ -28,91 +29,91 @@ def norm_backward(
     blocks: int,
     config: RowsConfig,
 ) -> None:
-    """``mean`` is None: RMSNorm. ``blocks``: at most so many work on rows, clusters counted as one. Where a thread does
-    not hold its part of a row, it has no registers for sums either: those are made by columns."""
+    """``mean`` is None: RMSNorm. ``blocks``: at most so many work on rows, clusters counted as one. Where a thread has
+    more columns than it has registers for sums (``config.keep`` is "memory"), these are made by columns."""
     rows, cols = x.shape
     count = nv.min(nv.cdiv(rows, config.groups), blocks)
     sums = [out for out in (dweight, dbias) if out is not None]
     partial = [nv.empty((nv.max(count, 1) * cols,), nv.f32) for _ in sums]
-    kept = sums if config.held else []
+    kept = [] if config.keep == "memory" else sums
+    given = [dy, x] if dresidual is None else [dy, x, dresidual]
 
     @nv.kernel(
         grid=count * config.cluster, block=config.threads, cluster=config.cluster, blocks_per_sm=config.blocks_per_sm
     )
     def kernel() -> None:
         block, group = nv.block_id.x // config.cluster, nv.thread_id.x // config.lanes
+        first, each = block * config.groups + group, count * config.groups
         zero = nv.vector([0.0] * config.wide, nv.f32)
         totals = [[zero for _ in range(config.steps)] for _ in kept]
-        first = block * config.groups + group
-        ahead = Ahead([dy, x], config, first, count * config.groups) if config.ahead else None
-        state = nv.PipelineState(max(config.ahead, 1))
-        if ahead is not None:
-            ahead.begin()
-        for turn in nv.range(nv.cdiv(rows, count * config.groups), unroll=False):
-            row = Row(x.shape, config, first + turn * count * config.groups)
-            row.exists = row.index < rows
-            if ahead is None:
-                gradient, given = row.read(dy), row.read(x)
-            else:
-                gradient, given = ahead.read(row, state)
-            gradient, normalized = _one_row(row, gradient, given, dx, mean, rstd, weight, dresidual, ahead, state)
+        staged = Staged(given, config) if config.keep == "shared" else None
+        if staged is not None:
+            for slot in range(config.slots - 1):
+                staged.fetch(_ahead(x, config, first + slot * each), slot)
+        state = nv.PipelineState(config.slots)
+        for turn in nv.range(nv.cdiv(rows - block * config.groups, each), unroll=False):
+            row = Row(x.shape, config, first + turn * each)
+            factor = None if weight is None else Beside(weight, row).begin()
+            inverse, centre = row.number(rstd), None if mean is None else row.number(mean)
+            gradient, elements, *more = row.read(*given) if staged is None else staged.parts(row, state)
+            through, normalized = _terms(gradient, elements, factor, inverse, centre)
+            slope, offset = _exchanged(row, through, normalized, centre is not None)
+            if staged is not None:  # the slot of the turn before, which all have left
+                free = (state.stage + config.slots - 1) % config.slots
+                staged.fetch(_ahead(x, config, row.index + (config.slots - 1) * each), free)
+            row.read_anew()
+            for step in range(config.steps):
+                value = nv.math.fma(normalized(step), -slope, through(step))
+                value = value * inverse if offset is None else (value - offset) * inverse
+                row.store(dx, step, value + more[0](step) if more else value)
+                for i, out in enumerate(kept):
+                    if out is dweight:
+                        totals[i][step] = nv.math.fma(gradient(step), normalized(step), totals[i][step])
+                    else:
+                        totals[i][step] = totals[i][step] + gradient(step)
             state = state.next()
-            for i, out in enumerate(kept):
-                for step in range(config.steps):
-                    more = gradient(step) * normalized(step) if out is dweight else gradient(step)
-                    totals[i][step] = totals[i][step] + more
-        row = Row(x.shape, config, group)
         for total, into in zip(totals, partial, strict=False):
-            _store(row, total, into, block)
+            _store(Row(x.shape, config, group), total, into, block)
 
-    if sums and not config.held:
+    if sums and not kept:
         column_gradients(dy, x, mean, rstd, dweight, partial, count, config)  # before dx takes the place of one
     kernel()
     if sums:
         add_up(partial, sums, count)
 
 
-def _one_row(
-    row: Row,
-    gradient: Parts,
-    given: Parts,
-    dx: nv.Array,
-    mean: nv.Array | None,
-    rstd: nv.Array,
-    weight: nv.Array | None,
-    dresidual: nv.Array | None,
-    ahead: Ahead | None,
-    state: nv.PipelineState,
-) -> tuple[Parts, Parts]:
-    """With ``g = dy * weight`` and ``z = (x - mean) * rstd`` it is ``dx = rstd * (g - mean(g) - z * mean(g * z))``, for
-    RMSNorm without ``mean(g)``. ``dresidual`` is added. Returns dy and z."""
-    factor = None if weight is None else Beside(weight, row).begin()
-    inverse, share = row.number(rstd), 1.0 / nv.f32(row.cols)
-    centre = None if mean is None else row.number(mean)
+def _ahead(x: nv.Array, config: RowsConfig, index: nv.Int) -> Row:
+    """A row of a later turn."""
+    row = Row(x.shape, config, index)
+    row.exists = index < x.shape[0]
+    return row
+
+
+def _terms(gradient: Parts, elements: Parts, factor: Beside | None, inverse: Any, centre: Any) -> tuple[Parts, Parts]:
+    """``dy * weight`` and ``(x - mean) * rstd``"""
+
+    def through(step: int) -> Any:
+        return gradient(step) if factor is None else gradient(step) * factor(step)
 
     def normalized(step: int) -> Any:
-        apart = given(step) if centre is None else given(step) - centre
-        return row.only(step, apart * inverse)
+        return (elements(step) if centre is None else elements(step) - centre) * inverse
 
-    def along(total: Any, step: int) -> Any:
-        return nv.math.fma(through(step), normalized(step), total)
+    return through, normalized
 
-    through = gradient if factor is None else row.hold(lambda step: gradient(step) * factor(step))
-    if centre is None:
-        slope, offset = row.sum(along)[0] * share, None
-    else:
-        slope, offset = (total * share for total in row.sum(along, lambda total, step: total + through(step)))
-    if ahead is not None:
-        ahead.next(row, state)
-    beyond = None if dresidual is None else row.read(dresidual)
 
-    def result(step: int) -> Any:
-        value = through(step) - normalized(step) * slope
-        value = (value if offset is None else value - offset) * inverse
-        return value if beyond is None else value + beyond(step)
-
-    row.write(dx, result)
-    return gradient, normalized
+def _exchanged(row: Row, through: Parts, normalized: Parts, centered: bool) -> tuple[Any, Any]:
+    """The mean of ``g * z``, and that of g, with g and z as `_terms` gives them: it is ``dx = rstd * (g - mean(g) - z *
+    mean(g * z))``, for RMSNorm without ``mean(g)``."""
+    share = 1.0 / nv.f32(row.cols)
+    row.read_anew()
+    along = whole = nv.vector([0.0] * row.config.wide, nv.f32)
+    for step in range(row.config.steps):
+        part = through(step)
+        along = nv.math.fma(part, normalized(step), along)
+        whole = whole + part
+    found = row.sums(along.sum(), whole.sum()) if centered else row.sums(along.sum())
+    slope, *offset = (total * share for total in found)
+    return slope, offset[0] if offset else None
 
 
 def _store(row: Row, total: list[Any], into: nv.Array, block: nv.Int) -> None:
@@ -123,17 +124,16 @@ def _store(row: Row, total: list[Any], into: nv.Array, block: nv.Int) -> None:
             if row.inside(step):
                 put(into, block * row.cols + row.column(step), total[step])
         return
-    length = config.steps * config.stride
-    shared = nv.smem(config.groups * length, nv.f32)
-    group = nv.thread_id.x // config.lanes
+    shared = nv.smem(config.groups * config.width, nv.f32)
+    group, first = nv.thread_id.x // config.lanes, nv.thread_id.x % config.lanes * config.wide
     for step in range(config.steps):
-        put(shared, group * length + row.column(step), total[step])
-    nv.sync_threads()
-    for first in range(0, length, config.threads):
-        col = first + nv.thread_id.x
-        if col < length and col < row.cols:
-            value = shared[col]
-            for other in range(1, config.groups):
-                value = value + shared[other * length + col]
-            into[block * row.cols + col] = value
-    nv.sync_threads()
+        put(shared, group * config.width + first, total[step])
+        nv.sync_threads()
+        for start in range(0, config.width, config.threads):
+            at = start + nv.thread_id.x
+            if at < config.width and step * config.width + at < row.cols:
+                value = shared[at]
+                for other in range(1, config.groups):
+                    value = value + shared[other * config.width + at]
+                into[block * row.cols + step * config.width + at] = value
+        nv.sync_threads()

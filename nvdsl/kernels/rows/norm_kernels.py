@@ -1,4 +1,4 @@
-"""LayerNorm and RMSNorm. A row is read once, and stays in registers until its result is written."""
+"""LayerNorm and RMSNorm. A row is read once, and stays in registers or in shared memory until its result is written."""
 
 from typing import Any
 
@@ -31,15 +31,15 @@ def norm(
     @nv.kernel(grid=grid(x, config), block=config.threads, cluster=config.cluster, blocks_per_sm=config.blocks_per_sm)
     def kernel() -> None:
         row = Row(x.shape, config, first_row(config))
-        given = row.read(x)
-        if residual is not None:
-            one, other = given, row.read(residual)
+        factor = None if weight is None else Beside(weight, row).begin()
+        summand = None if bias is None else Beside(bias, row).begin()
+        given, *rest = row.read(*([x] if residual is None else [x, residual]))
+        if rest:
+            one, other = given, rest[0]
             given = row.hold(lambda step: one(step) + other(step))
         if residual_out is not None:
             given = row.rounded(given, residual_out.dtype)
             row.write(residual_out, given)
-        factor = None if weight is None else Beside(weight, row).begin()
-        summand = None if bias is None else Beside(bias, row).begin()
         exact = x.dtype is nv.f32 or residual is not None and residual.dtype is nv.f32
         apart, rstd, mean = _moments(row, given, eps, centered, exact)
 

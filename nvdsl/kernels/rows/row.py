@@ -1,4 +1,4 @@
-"""One row in the registers of the threads that share it: loaded once, computed in f32, stored."""
+"""One row and the threads that share it: loaded once, computed in f32, stored."""
 
 from __future__ import annotations
 
@@ -9,10 +9,7 @@ from typing import Any, TypeAlias
 import nvdsl as nv
 from nvdsl.kernels.arguments import ALIGNMENT
 from nvdsl.kernels.rows.config import RowsConfig
-from nvdsl.lang.packing import as_words
-from nvdsl.mlir import ir
-from nvdsl.mlir.dialects import llvm
-from nvdsl.values.traced import wrap
+from nvdsl.kernels.rows.staged import Staged
 
 _AHEAD = 32
 """Bytes of a row for all rows that a thread has loaded ahead."""
@@ -40,47 +37,54 @@ def first_row(config: RowsConfig) -> nv.Int:
 
 class Row:
     """This thread's share of row ``index`` of arrays of ``shape``: ``config.steps`` accesses of ``config.wide``
-    elements. Threads beyond the last row load and store nothing."""
+    elements. The columns of its block are those from ``begin`` to ``end``. Threads beyond the last row load and store
+    nothing."""
 
     def __init__(self, shape: tuple[nv.Int, nv.Int], config: RowsConfig, index: nv.Int) -> None:
-        self.config, self.index, self.cols = config, index, shape[1]
+        self.config, self.index, self.cols = config, index, nv.i32(shape[1])
         self.exists = config.groups == 1 or index < shape[0]
-        lane = nv.thread_id.x % config.lanes
+        self.begin, self.end = nv.i32(0), self.cols
         if config.cluster > 1:
-            lane = nv.cluster_rank() * config.lanes + lane
-        self.leads = lane == 0
-        self.first = lane * config.wide
-        self.zero: Any = None
-        """0, which ptxas can't know, and which depends on what the row's threads exchanged last."""
+            each = nv.cdiv(self.cols, config.cluster * config.unit) * config.unit
+            self.begin = nv.min(nv.cluster_rank() * each, self.cols)
+            self.end = nv.min(self.begin + each, self.cols)
+        lane = nv.thread_id.x % config.lanes
+        self.first = self.begin + lane * config.wide
+        self.leads = self.first == 0
 
     def column(self, step: int) -> nv.Int:
         """The first column of access number ``step``."""
-        return self.first + step * self.config.stride
+        return self.first + step * self.config.width
 
     def at(self, step: int) -> tuple[nv.Int, nv.Int]:
         """Where access number ``step`` begins in a matrix."""
         return self.index, self.column(step)
 
+    def everyone(self, step: int) -> bool:
+        """Whether it is known that each thread has elements there."""
+        return self.config.groups == 1 and step < self.config.full
+
     def inside(self, step: int) -> nv.Bool:
         """Whether the row has elements there: known for all but the last accesses."""
-        return step < self.config.full or self.column(step) < self.cols
+        return step < self.config.full or self.column(step) < self.end
 
     def only(self, step: int, values: Any, other: float = 0.0) -> Any:
         """``values`` within the row, ``other`` behind its end."""
         return values if step < self.config.full else nv.where(self.inside(step), values, other)
 
-    def read(self, x: nv.Array, missing: float = 0.0, at: Callable[[int], Any] | None = None) -> Parts:
-        """This thread's elements of an array, with ``missing`` behind the end of the row. ``at``: where those of an
-        access lie, in an array that is no matrix of rows."""
-        if not self.config.held:
-            return lambda step: self._load(x, step, missing).to(nv.f32)
-        at = at or self.at
-        parts = [nv.vector([missing] * self.config.wide, x.dtype) for _ in range(self.config.steps)]
-        if self.exists:
-            for step in range(self.config.steps):
-                if self.inside(step):
-                    parts[step] = x.vector(at(step), self.config.wide)
-        return lambda step: self._as_they_came(parts[step]).to(nv.f32)
+    def read(self, *arrays: nv.Array, missing: float = 0.0) -> list[Parts]:
+        """This thread's elements of arrays, with ``missing`` behind the end of the row."""
+        if self.config.keep == "shared":
+            staged = Staged(arrays, self.config)
+            staged.fetch(self)
+            return staged.parts(self, missing=missing)
+        if self.config.keep == "memory":
+            return [self._again(x, missing) for x in arrays]
+        held = [[self._load(x, step, missing) for step in range(self.config.steps)] for x in arrays]
+        return [_converted(parts) for parts in held]
+
+    def _again(self, x: nv.Array, missing: float) -> Parts:
+        return lambda step: self._load(x, step, missing).to(nv.f32)
 
     def _load(self, x: nv.Array, step: int, missing: float) -> Any:
         part = nv.vector([missing] * self.config.wide, x.dtype)
@@ -88,42 +92,31 @@ class Row:
             part = x.vector(self.at(step), self.config.wide)
         return part
 
-    def _as_they_came(self, part: Any) -> Any:
-        """The part, of which ptxas does not see that it is the same as before the last exchange. Else it would convert
-        parts once, and keep the f32s, in twice the registers."""
-        if self.zero is None or part.dtype.bits != 16 or part.shape[0] < 2:
-            return part
-        words = nv.vector([word ^ self.zero for word in as_words([part], part.dtype)], nv.i32)
-        return wrap(llvm.bitcast(ir.VectorType.get(part.shape, part.dtype.ir), words), part.dtype)
-
-    def _exchanged(self, found: Any) -> Any:
-        if self.config.packed:
-            self.zero = nv.bitcast(found, nv.i32) & nv.i32(nv.i64(self.cols) >> 32)
-        return found
-
     def hold(self, parts: Parts) -> Parts:
-        """The same, computed once where parts are held."""
-        if not self.config.held:
+        """The same, computed once where registers hold a thread's part."""
+        if self.config.keep != "registers":
             return parts
         made = [parts(step) for step in range(self.config.steps)]
         return lambda step: made[step]
 
     def rounded(self, parts: Parts, dtype: nv.DType) -> Parts:
         """The same, as an array of ``dtype`` holds it."""
-        if not self.config.held:
-            return lambda step: parts(step).to(dtype).to(nv.f32)
-        made = [parts(step).to(dtype) for step in range(self.config.steps)]
-        return lambda step: self._as_they_came(made[step]).to(nv.f32)
+        return self.hold(lambda step: parts(step).to(dtype).to(nv.f32))
 
     def write(self, y: nv.Array, parts: Parts) -> None:
         """Store this thread's elements, converted to the array's type."""
+        self.read_anew()
         for step in range(self.config.steps):
-            values = parts(step).to(y.dtype)
-            if self.exists and self.inside(step):
-                if self.config.wide * y.dtype.bytes == 1:
-                    y[self.at(step)] = values[0]
-                else:
-                    y.store_vector(values, self.at(step))
+            self.store(y, step, parts(step))
+
+    def store(self, y: nv.Array, step: int, values: Any) -> None:
+        """Those of one access."""
+        values = values.to(y.dtype)
+        if self.exists and self.inside(step):
+            if self.config.wide * y.dtype.bytes == 1:
+                y[self.at(step)] = values[0]
+            else:
+                y.store_vector(values, self.at(step))
 
     def put(self, y: nv.Array, value: nv.Value) -> None:
         """Store a number of the row."""
@@ -139,6 +132,7 @@ class Row:
 
     def total(self, term: Term) -> Any:
         """This thread's share of a sum."""
+        self.read_anew()
         total: Any = nv.vector([0.0] * self.config.wide, nv.f32)
         for step in range(self.config.steps):
             total = term(total, step)
@@ -148,7 +142,6 @@ class Row:
         """The sums of numbers over all threads of the row; one exchange for all of them."""
         config = self.config
         found = nv.cluster.sum(mine) if config.cluster > 1 else nv.block.sum(mine, width=config.lanes)
-        self._exchanged(found[0])
         return found
 
     def sum(self, *terms: Term) -> tuple[Any, ...]:
@@ -163,8 +156,7 @@ class Row:
         if self.config.cluster == 1:
             highest = self.max(parts)
             return highest, highest, *self.sums(self._exponentials(parts, highest), *more)
-        mine = reduce(nv.maximum, [parts(step) for step in range(self.config.steps)]).max()
-        base = nv.max(nv.warp.max(mine), nv.f32.min)  # of a warp that has nothing
+        base = nv.max(nv.warp.max(self._highest(parts)), nv.f32.min)  # of a warp that has nothing
         given = nv.warp.sum((self._exponentials(parts, base), *more))
         first = nv.thread_id.x % 32 == 0
         return base, *nv.cluster.reduce((base, *(nv.where(first, one, 0.0) for one in given)), _merged)
@@ -172,12 +164,25 @@ class Row:
     def _exponentials(self, parts: Parts, base: Any) -> Any:
         return self.total(lambda total, step: total + nv.math.exp_approx(parts(step) - base))
 
+    def _highest(self, parts: Parts) -> Any:
+        self.read_anew()
+        return reduce(nv.maximum, [parts(step) for step in range(self.config.steps)]).max()
+
     def max(self, parts: Parts) -> Any:
         """The greatest element of the row."""
-        mine = reduce(nv.maximum, [parts(step) for step in range(self.config.steps)]).max()
-        config = self.config
+        mine, config = self._highest(parts), self.config
         found = nv.cluster.max(mine) if config.cluster > 1 else nv.block.max(mine, width=config.lanes)
-        return self._exchanged(found)
+        return found
+
+    def read_anew(self) -> None:
+        """A pass over the row begins, which reads its elements in shared memory. Where there is no barrier between two
+        passes, the compiler would keep them in registers instead, converted to f32."""
+        if self.config.keep == "shared" and (self.config.lanes <= 32 or self.config.cluster > 1):
+            nv.sync_warp()
+
+
+def _converted(parts: list[Any]) -> Parts:
+    return lambda step: parts[step].to(nv.f32)
 
 
 def _merged(one: tuple[Any, ...], other: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -188,13 +193,14 @@ def _merged(one: tuple[Any, ...], other: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 class Beside:
-    """A row for all rows, a weight say: what a thread takes of it, loaded a little ahead of its use."""
+    """A row for all rows, a weight say: what a thread takes of it. Where registers hold the row, it is loaded a little
+    ahead of its use."""
 
     def __init__(self, array: nv.Array, row: Row) -> None:
         self.array, self.row = array, row
         self.wide = min(row.config.wide, ALIGNMENT // array.dtype.bytes)
         size = max(row.config.wide * array.dtype.bytes, 4)
-        self.ahead = 0 if row.config.packed else min(max(_AHEAD // size, 1), row.config.steps)
+        self.ahead = min(max(_AHEAD // size, 1), row.config.steps) if row.config.keep == "registers" else 0
         self.loaded: dict[int, list[Any]] = {}
 
     def begin(self) -> Beside:

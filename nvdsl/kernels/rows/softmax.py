@@ -70,7 +70,7 @@ def _forward(what: str, kernel: Any, x: Any, out: Any, stream: Stream | None, ta
     into = rows.result("out", out, rows.dtype)
     apart = check_apart([into], [], [rows])
     if rows.rows:
-        config = configuration(rows, [into])
+        config = configuration([rows], [into])
         calls.run(kernel, (rows, into), {"config": config}, arrays, rest, stream, target, apart)
     return into.argument.result()
 
@@ -85,6 +85,6 @@ def _backward(what: str, kernel: Any, dy: Any, y: Any, dx: Any, stream: Stream |
     gradient, into = rows.like("dy", dy), rows.result("dx", dx, rows.dtype)
     apart = check_apart([into], [], [rows, gradient])
     if rows.rows:
-        config = configuration(rows, [gradient, into], held=2)
+        config = configuration([rows, gradient], [into])
         calls.run(kernel, (gradient, rows, into), {"config": config}, arrays, rest, stream, target, apart)
     return into.argument.result()

@@ -1,5 +1,5 @@
-"""Softmax and its logarithm, and their gradients. A row is read once, and stays in registers until its result is
-written."""
+"""Softmax and its logarithm, and their gradients. A row is read once, and stays in registers or in shared memory until
+its result is written."""
 
 import nvdsl as nv
 from nvdsl.kernels.rows.config import RowsConfig
@@ -13,7 +13,7 @@ def softmax(x: Matrix, y: Matrix, *, config: RowsConfig) -> None:
     @nv.kernel(grid=grid(x, config), block=config.threads, cluster=config.cluster, blocks_per_sm=config.blocks_per_sm)
     def kernel() -> None:
         row = Row(x.shape, config, first_row(config))
-        given = row.read(x, float("-inf"))
+        (given,) = row.read(x, missing=float("-inf"))
         base, highest, total = row.exponentials(given)
         scale = nv.math.rcp_approx(total)  # of 1 or more
         if base is not highest:
@@ -28,7 +28,7 @@ def log_softmax(x: Matrix, y: Matrix, *, config: RowsConfig) -> None:
     @nv.kernel(grid=grid(x, config), block=config.threads, cluster=config.cluster, blocks_per_sm=config.blocks_per_sm)
     def kernel() -> None:
         row = Row(x.shape, config, first_row(config))
-        given = row.read(x, float("-inf"))
+        (given,) = row.read(x, missing=float("-inf"))
         _, highest, total = row.exponentials(given)
         logarithm = nv.math.log(total)
         row.write(y, lambda step: given(step) - highest - logarithm)
@@ -43,7 +43,7 @@ def softmax_backward(dy: Matrix, y: Matrix, dx: Matrix, *, config: RowsConfig) -
     @nv.kernel(grid=grid(y, config), block=config.threads, cluster=config.cluster, blocks_per_sm=config.blocks_per_sm)
     def kernel() -> None:
         row = Row(y.shape, config, first_row(config))
-        gradient, result = row.read(dy), row.read(y)
+        gradient, result = row.read(dy, y)
         (along,) = row.sum(lambda total, step: nv.math.fma(gradient(step), result(step), total))
         row.write(dx, lambda step: result(step) * (gradient(step) - along))
 
@@ -57,7 +57,7 @@ def log_softmax_backward(dy: Matrix, y: Matrix, dx: Matrix, *, config: RowsConfi
     @nv.kernel(grid=grid(y, config), block=config.threads, cluster=config.cluster, blocks_per_sm=config.blocks_per_sm)
     def kernel() -> None:
         row = Row(y.shape, config, first_row(config))
-        gradient, result = row.read(dy), row.read(y)
+        gradient, result = row.read(dy, y)
         (whole,) = row.sum(lambda total, step: total + gradient(step))
         row.write(dx, lambda step: gradient(step) - nv.math.exp_approx(result(step)) * whole)
 

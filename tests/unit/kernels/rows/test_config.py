@@ -2,57 +2,56 @@
 
 import pytest
 
+from nvdsl.hopper import arch
 from nvdsl.kernels.rows.config import MOST_COLUMNS, choose, choose_persistent
 
 LENGTHS = [*range(1, 300), *(2**k + d for k in range(9, 19) for d in (-1, 0, 8) if 2**k + d <= MOST_COLUMNS)]
 
 
+def covers(config, cols):
+    """Whether the accesses of all blocks cover a row, none of them twice, and the last block has the fewest columns."""
+    each = -(-cols // (config.cluster * config.unit)) * config.unit if config.cluster > 1 else cols
+    last = cols - (config.cluster - 1) * each
+    assert 0 < last <= each <= config.part and config.part - each < 8 * config.width + config.unit
+    assert config.full * config.width <= last and config.full <= config.steps
+    assert config.full == config.steps or last < (config.full + 1) * config.width
+
+
 @pytest.mark.parametrize("itemsize", [2, 4])
 @pytest.mark.parametrize("multiple", [1, 2, 16])
-def test_the_accesses_cover_a_row_and_are_aligned(itemsize, multiple):
+@pytest.mark.parametrize("arrays", [1, 2])
+def test_the_accesses_cover_a_row_and_are_aligned(itemsize, multiple, arrays):
     for cols in LENGTHS:
-        config = choose(cols, itemsize, multiple)
-        assert config.steps * config.stride >= cols > (config.steps - 8) * config.stride
-        assert config.full * config.stride <= cols < (config.full + 1) * config.stride
-        assert config.full <= config.steps
-        assert config.wide * itemsize <= 16 and cols % config.wide == multiple % config.wide == 0
-        assert config.threads % config.lanes == 0 and config.threads <= 512 and config.cluster in (1, 2, 4, 8)
-        assert config.cluster == 1 or config.lanes == config.threads
-        registers = config.steps * (-(-config.wide * itemsize // 4))
-        assert registers <= 32 or config.lanes == 512 and registers <= 64
+        for bulk in {False, cols * itemsize % 16 == 0 and multiple == 16}:
+            config = choose(cols, itemsize, multiple, arrays=arrays, bulk=bulk)
+            covers(config, cols)
+            assert config.wide * itemsize <= 16 and cols % config.wide == multiple % config.wide == 0
+            assert config.threads % config.lanes == 0 and config.threads <= 512 and config.cluster in (1, 2, 4, 8)
+            assert config.cluster == 1 or config.lanes == config.threads
+            assert config.keep != "registers" or arrays * config.steps * config.wide <= 64
+            taken = arrays * itemsize * config.groups * config.part * config.blocks_per_sm
+            assert config.keep != "shared" or bulk and taken <= arch.MAX_SMEM_PER_BLOCK
 
 
+def test_long_rows_of_two_arrays_of_f32_are_loaded_again():
+    assert choose(262_144, 4, 16, arrays=2, bulk=True).keep == "memory"
+    assert choose(262_144, 4, 16, bulk=True).keep == choose(262_144, 2, 16, arrays=2, bulk=True).keep == "shared"
+
+
+@pytest.mark.parametrize("arrays", [2, 3])
 @pytest.mark.parametrize("itemsize", [2, 4])
-def test_a_thread_holds_parts_of_several_arrays_only_where_registers_last(itemsize):
+def test_the_ring_of_a_gradient_fits_into_shared_memory(itemsize, arrays):
     for cols in LENGTHS:
-        config = choose(cols, itemsize, cols, arrays=2)
-        assert config.steps * config.stride >= cols and config.full * config.stride <= cols
-        assert config.held is (2 * config.steps * config.wide <= 64)
-    assert not choose(262_144, itemsize, 8, arrays=2).held
-
-
-def test_packed_rows_leave_registers_for_more_blocks():
-    for cols in LENGTHS:
-        config = choose(cols, 2, cols, packed=True)
-        assert config.steps * config.stride >= cols and config.full * config.stride <= cols
-        assert config.packed is (cols % 2 == 0 and cols <= 65_536)
-        if config.packed:
-            assert config.cluster == 1 and config.steps * config.wide <= 80
-            assert config.blocks_per_sm * config.threads == 1024
-    assert not choose(1024, 4, 1024, packed=True).packed
-
-
-def test_the_ring_of_a_gradient_fits_into_shared_memory():
-    for cols in LENGTHS:
-        for itemsize in (2, 4):
-            config = choose_persistent(cols, itemsize, cols, alike=True)
-            assert config.steps * config.stride >= cols and config.full * config.stride <= cols
-            row = 2 * itemsize * config.steps * config.wide * config.lanes * config.groups
-            assert config.blocks_per_sm * config.ahead * row <= 160 * 1024
-            assert config.ahead == 0 or cols * itemsize % 16 == 0 and config.held
-            assert config.held is (config.steps * config.wide <= 16)
+        bulk = cols * itemsize % 16 == 0
+        config = choose_persistent(cols, itemsize, 16, arrays=arrays, bulk=bulk)
+        covers(config, cols)
+        slot = arrays * itemsize * config.part * config.groups
+        sums = 4 * config.groups * config.width * (config.groups > 1)
+        assert config.keep != "shared" or 2 <= config.slots
+        assert config.keep != "shared" or config.blocks_per_sm * (config.slots * slot + sums + 1280) <= 228 * 1024
+        assert (config.keep == "memory") is (config.steps * config.wide > 64 // (itemsize if bulk else 4))
 
 
 def test_a_model_s_rows_need_few_kernels():
     """Lengths that are multiples of 128 share what they can: where whole accesses end is what differs."""
-    assert len({choose(cols, 2, cols) for cols in range(128, 16_384 + 1, 128)}) <= 64
+    assert len({choose(cols, 2, cols, bulk=True) for cols in range(128, 16_384 + 1, 128)}) <= 64
