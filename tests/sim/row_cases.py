@@ -19,7 +19,7 @@ def _floats(*shape: int) -> Any:
 
 def gradients() -> Case:
     """Of RMSNorm, by two blocks to whose rings rows come ahead of their turns."""
-    dy, x, weight = _floats(5, 140), _floats(5, 140)[::-1].copy(), _floats(140)
+    dy, x, weight = _floats(9, 140), _floats(9, 140)[::-1].copy(), _floats(140)
     *_, rstd = reference.norm(x, centered=False, eps=1e-6)
     dx, dweight = np.zeros_like(x), np.zeros(140, np.float32)
     arrays = dy, x, dx, None, rstd.astype(np.float32), weight, None, dweight, None
