@@ -164,9 +164,12 @@ def results(out: Any, *others: Any) -> Any:
     return found[0] if len(found) == 1 else found
 
 
-def asked(array: Any) -> Any:
-    """A further output as it was asked for: None where it was not."""
-    return None if array is False else array
+def asked(arrays: tuple[Any, ...]) -> tuple[Any, ...]:
+    """A call's arrays, with None for each output that it doesn't want."""
+    for array in arrays:
+        if array is False:
+            return tuple([None if each is False else each for each in arrays])
+    return arrays
 
 
 def _given(array: Any) -> Any:

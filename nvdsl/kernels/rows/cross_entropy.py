@@ -53,7 +53,7 @@ def cross_entropy(
     itself. ``lse``: (...), f32, for `cross_entropy_backward`. Returns ``out``, or a tuple of ``out`` and those of
     ``grad`` and ``lse`` that were asked for. Raises ArgumentError for arrays and numbers that don't fit.
     """
-    arrays, numbers = (x, labels, out, asked(grad), asked(lse)), _numbers(ignore_index, label_smoothing, z_loss)
+    arrays, numbers = asked((x, labels, out, grad, lse)), _numbers(ignore_index, label_smoothing, z_loss)
     constants: dict[str, Any] = {"smooth": label_smoothing != 0, "mean": reduction == "mean"}
     rest = (reduction, *constants.values(), numbers[0].bit_length() < 32, target)
     found = _FORWARD.again(arrays, rest, stream, numbers)

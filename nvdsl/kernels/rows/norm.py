@@ -72,8 +72,8 @@ def layer_norm(
     Returns ``out``, or a tuple of ``out`` and those of ``residual_out``, ``mean``, ``rstd``, ``scale`` that were asked
     for, in this order. Raises ArgumentError for arrays that don't fit.
     """
-    options = residual, residual_out, mean, rstd, scale, out_dtype
-    return _forward("layer_norm", x, weight, bias, out, eps, *options, True, stream, target)
+    arrays = x, weight, bias, out, residual, residual_out, mean, rstd, scale
+    return _forward("layer_norm", arrays, eps, out_dtype, True, stream, target)
 
 
 @at_call
@@ -96,8 +96,8 @@ def rms_norm(
     It is computed in f32. ``rstd`` is ``1 / sqrt(mean(h**2) + eps)``. For arrays, further outputs and what is returned
     see `layer_norm`. Raises ArgumentError for arrays that don't fit.
     """
-    options = residual, residual_out, None, rstd, scale, out_dtype
-    return _forward("rms_norm", x, weight, None, out, eps, *options, False, stream, target)
+    arrays = x, weight, None, out, residual, residual_out, None, rstd, scale
+    return _forward("rms_norm", arrays, eps, out_dtype, False, stream, target)
 
 
 @at_call
@@ -126,8 +126,8 @@ def layer_norm_backward(
     write to (of f16, bf16 or f32), True for new ones of the type of ``weight`` (f32 without one), or False for none;
     these are left out of what is returned. Raises ArgumentError for arrays that don't fit.
     """
-    options = weight, dx, dresidual, dweight, dbias
-    return _backward("layer_norm_backward", dy, x, mean, rstd, *options, stream, target)
+    arrays = dy, x, mean, rstd, weight, dx, dresidual, dweight, dbias
+    return _backward("layer_norm_backward", arrays, stream, target)
 
 
 @at_call
@@ -145,34 +145,25 @@ def rms_norm_backward(
 ) -> Any:
     """The gradients of `rms_norm`; returns ``(dx, dweight)``, or ``dx`` with ``dweight=False``. For the arguments see
     `layer_norm_backward`."""
-    options = weight, dx, dresidual, dweight, None
-    return _backward("rms_norm_backward", dy, x, None, rstd, *options, stream, target)
+    arrays = dy, x, None, rstd, weight, dx, dresidual, dweight, None
+    return _backward("rms_norm_backward", arrays, stream, target)
 
 
 def _forward(
     what: str,
-    x: Any,
-    weight: Any,
-    bias: Any,
-    out: Any,
+    given: tuple[Any, ...],
     eps: float,
-    residual: Any,
-    residual_out: Any,
-    mean: Any,
-    rstd: Any,
-    scale: Any,
     out_dtype: Any,
     centered: bool,
     stream: Stream | None,
     target: str | None,
 ) -> Any:
-    if residual_out is False or mean is False or rstd is False or scale is False:
-        residual_out, mean, rstd, scale = (asked(each) for each in (residual_out, mean, rstd, scale))
-    arrays, rest = (x, weight, bias, out, residual, residual_out, mean, rstd, scale), (centered, out_dtype, target)
+    arrays, rest = asked(given), (centered, out_dtype, target)
     found = _FORWARD.again(arrays, rest, stream, (float(eps),))
     if found is not None:
         return found
     decorated.no_call(what)
+    x, weight, bias, out, residual, residual_out, mean, rstd, scale = arrays
     rows = Rows.of("x", x)
     factor, summand = Vector.of("weight", weight, rows), Vector.of("bias", bias, rows)
     other = None if residual is None else rows.like("residual", residual)
@@ -194,32 +185,19 @@ def _forward(
     apart = check_apart([into, total, *numbers], [factor, summand], [rows, other])
     if rows.rows:
         config = configuration([rows, other], [into, factor, summand, total])
-        given = rows, into, factor, summand, other, total, *numbers, float(eps)
+        values = rows, into, factor, summand, other, total, *numbers, float(eps)
         constants = {"centered": centered, "config": config}
-        _FORWARD.run(norm_kernels.norm, given, constants, arrays, rest, stream, target, apart)
+        _FORWARD.run(norm_kernels.norm, values, constants, arrays, rest, stream, target, apart)
     return results(into, total, *numbers)
 
 
-def _backward(
-    what: str,
-    dy: Any,
-    x: Any,
-    mean: Any,
-    rstd: Any,
-    weight: Any,
-    dx: Any,
-    dresidual: Any,
-    dweight: Any,
-    dbias: Any,
-    stream: Stream | None,
-    target: str | None,
-) -> Any:
-    dweight, dbias = asked(dweight), asked(dbias)
-    arrays, rest = (dy, x, mean, rstd, weight, dx, dresidual, dweight, dbias), target
+def _backward(what: str, given: tuple[Any, ...], stream: Stream | None, target: str | None) -> Any:
+    arrays, rest = asked(given), target
     found = _BACKWARD.again(arrays, rest, stream)
     if found is not None:
         return found
     decorated.no_call(what)
+    dy, x, mean, rstd, weight, dx, dresidual, dweight, dbias = arrays
     rows = Rows.of("x", x)
     gradient = rows.like("dy", dy)
     moments = (("mean", mean), ("rstd", rstd))
@@ -232,7 +210,7 @@ def _backward(
     apart = check_apart([into, *sums], [factor, *numbers], [rows, gradient, beyond])
     config = persistent([rows, gradient, beyond], [into, factor, *sums])
     blocks = max(sms(target) * config.blocks_per_sm // config.cluster, 1)
-    given = gradient, rows, into, *numbers, factor, beyond, *sums
+    values = gradient, rows, into, *numbers, factor, beyond, *sums
     constants = {"blocks": blocks, "config": config}
-    _BACKWARD.run(norm_backward_kernels.norm_backward, given, constants, arrays, rest, stream, target, apart)
+    _BACKWARD.run(norm_backward_kernels.norm_backward, values, constants, arrays, rest, stream, target, apart)
     return results(into, *sums)
