@@ -56,19 +56,20 @@ def norm_backward(
             factor = None if weight is None else Beside(weight, row).begin()
             inverse, centre = row.number(rstd), None if mean is None else row.number(mean)
             gradient, elements, *more = row.read(*given) if staged is None else staged.parts(row, state)
-            through, normalized = _terms(gradient, elements, factor, inverse, centre)
-            slope, offset = _exchanged(row, through, normalized, centre is not None)
+            through, apart = _terms(gradient, elements, factor, centre)
+            slope, offset = _exchanged(row, through, apart, inverse, centre is not None)
             if staged is not None:  # the slot of the turn before, which all have left
                 free = (state.stage + config.slots - 1) % config.slots
                 staged.fetch(_ahead(x, config, row.index + (config.slots - 1) * each), free)
             row.read_anew()
             for step in range(config.steps):
-                value = nv.math.fma(normalized(step), -slope, through(step))
-                value = value * inverse if offset is None else (value - offset) * inverse
+                normalized = apart(step) * inverse
+                value = nv.math.fma(normalized, -slope, through(step))
+                value = value * inverse if offset is None else nv.math.fma(value, inverse, -offset * inverse)
                 row.store(dx, step, value + more[0](step) if more else value)
                 for i, out in enumerate(kept):
                     if out is dweight:
-                        totals[i][step] = nv.math.fma(gradient(step), normalized(step), totals[i][step])
+                        totals[i][step] = nv.math.fma(gradient(step), normalized, totals[i][step])
                     else:
                         totals[i][step] = totals[i][step] + gradient(step)
             state = state.next()
@@ -89,31 +90,30 @@ def _ahead(x: nv.Array, config: RowsConfig, index: nv.Int) -> Row:
     return row
 
 
-def _terms(gradient: Parts, elements: Parts, factor: Beside | None, inverse: Any, centre: Any) -> tuple[Parts, Parts]:
-    """``dy * weight`` and ``(x - mean) * rstd``"""
+def _terms(gradient: Parts, elements: Parts, factor: Beside | None, centre: Any) -> tuple[Parts, Parts]:
+    """``dy * weight`` and ``x - mean``"""
 
     def through(step: int) -> Any:
         return gradient(step) if factor is None else gradient(step) * factor(step)
 
-    def normalized(step: int) -> Any:
-        return (elements(step) if centre is None else elements(step) - centre) * inverse
+    def apart(step: int) -> Any:
+        return elements(step) if centre is None else elements(step) - centre
 
-    return through, normalized
+    return through, apart
 
 
-def _exchanged(row: Row, through: Parts, normalized: Parts, centered: bool) -> tuple[Any, Any]:
-    """The mean of ``g * z``, and that of g, with g and z as `_terms` gives them: it is ``dx = rstd * (g - mean(g) - z *
-    mean(g * z))``, for RMSNorm without ``mean(g)``."""
+def _exchanged(row: Row, through: Parts, apart: Parts, inverse: Any, centered: bool) -> tuple[Any, Any]:
+    """With g and d as `_terms` gives them, and ``z = d * rstd``, it is ``dx = rstd * (g - mean(g) - z * mean(g * z))``,
+    for RMSNorm without ``mean(g)``: the mean of ``g * z``, and that of g."""
     share = 1.0 / nv.f32(row.cols)
     row.read_anew()
     along = whole = nv.vector([0.0] * row.config.wide, nv.f32)
     for step in range(row.config.steps):
         part = through(step)
-        along = nv.math.fma(part, normalized(step), along)
+        along = nv.math.fma(part, apart(step), along)
         whole = whole + part
     found = row.sums(along.sum(), whole.sum()) if centered else row.sums(along.sum())
-    slope, *offset = (total * share for total in found)
-    return slope, offset[0] if offset else None
+    return found[0] * share * inverse, found[1] * share if centered else None
 
 
 def _store(row: Row, total: list[Any], into: nv.Array, block: nv.Int) -> None:

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 import nvdsl as nv
 from nvdsl.kernels.arguments import ALIGNMENT
 from nvdsl.kernels.rows.config import RowsConfig
-from nvdsl.kernels.rows.staged import Staged
+from nvdsl.kernels.rows.staged import Staged, widened
 
 _AHEAD = 32
 """Bytes of a row for all rows that a thread has loaded ahead."""
@@ -84,7 +84,7 @@ class Row:
         return [_converted(parts) for parts in held]
 
     def _again(self, x: nv.Array, missing: float) -> Parts:
-        return lambda step: self._load(x, step, missing).to(nv.f32)
+        return lambda step: widened(self._load(x, step, missing))
 
     def _load(self, x: nv.Array, step: int, missing: float) -> Any:
         part = nv.vector([missing] * self.config.wide, x.dtype)
@@ -182,7 +182,7 @@ class Row:
 
 
 def _converted(parts: list[Any]) -> Parts:
-    return lambda step: parts[step].to(nv.f32)
+    return lambda step: widened(parts[step])
 
 
 def _merged(one: tuple[Any, ...], other: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -223,5 +223,5 @@ class Beside:
         pieces = self.loaded.pop(step)
         if self.ahead and step + self.ahead < self.row.config.steps:
             self.loaded[step + self.ahead] = self._load(step + self.ahead)
-        pieces = [piece.to(nv.f32) for piece in pieces]
+        pieces = [widened(piece) for piece in pieces]
         return pieces[0] if len(pieces) == 1 else nv.vector([x for piece in pieces for x in piece])

@@ -7,9 +7,19 @@ from typing import TYPE_CHECKING, Any
 
 import nvdsl as nv
 from nvdsl.kernels.rows.config import RowsConfig
+from nvdsl.lang.packing import as_words
 
 if TYPE_CHECKING:
     from nvdsl.kernels.rows.row import Parts, Row
+
+
+def widened(part: Any) -> Any:
+    """A vector in f32. Of bf16, two elements at a time: one is a shift of their word, the other its upper half. Taken
+    one by one, each upper half would be moved down first."""
+    if part.dtype is not nv.bf16 or part.shape[0] % 2:
+        return part.to(nv.f32)
+    words = as_words([part], nv.bf16)
+    return nv.vector([nv.bitcast(x, nv.f32) for word in words for x in (word << 16, word & -65536)])
 
 
 class Staged:
@@ -61,4 +71,4 @@ class Staged:
 
 
 def _reader(memory: nv.Array, first: Any, config: RowsConfig) -> Parts:
-    return lambda step: memory.vector(first + step * config.width, config.wide).to(nv.f32)
+    return lambda step: widened(memory.vector(first + step * config.width, config.wide))
