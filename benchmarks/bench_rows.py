@@ -22,6 +22,7 @@ import torch
 import nvdsl as nv
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+from benchmarks import charts
 from benchmarks.paired import machine, race, write
 
 SIZES = ["32768x768", "65536x1024", "32768x4096", "16384x8192", "16384x16384", "8192x65536"]
@@ -173,6 +174,8 @@ def main() -> None:
             print(f"{what:<19}{size:>12}", *(f"{name} {value}" for name, value in shown.items()), flush=True)
             if args.out:
                 write(args.out, "bench_rows.py", {"machine": machine(), "rows": found})
+                picture = charts.over_columns(f"Functions over rows, {args.dtype}, {machine()['gpu']}", found)
+                args.out.with_suffix(".svg").write_text(str(picture))
 
 
 if __name__ == "__main__":

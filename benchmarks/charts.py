@@ -145,6 +145,30 @@ def bounds(title: str, curves: Sequence[tuple[str, Sequence[Row]]]) -> Svg:
     return picture
 
 
+def over_columns(title: str, rows: Sequence[Row]) -> Svg:
+    """Two panels over the columns of a row, of `bench_rows`: the part of a copy's bandwidth, and the speed over QuACK's
+    where that was timed."""
+    panels = [("ratio_to_copy", "GB/s / those of a copy"), ("ratio_to_quack", "nvdsl's speed / QuACK's")]
+    panels = [(key, what) for key, what in panels if any(key in r for r in rows)]
+    picture = Svg(WIDTH, len(panels) * (PANEL + 60) + 90, title)
+    picture.text(LEFT, 28, title, size=17, bold=True)
+    names = list(dict.fromkeys(r["kernel"] for r in rows))
+    colours = dict(zip(names, _cycle(len(names)), strict=True))
+    picture.legend(LEFT, 52, [(colour, "none", name) for name, colour in colours.items()])
+    columns = [r["columns"] for r in rows]
+    across = _Across(min(columns), max(columns), log=True)
+    for i, (key, what) in enumerate(panels):
+        values = [r[key] for r in rows if key in r]
+        low, high = _around(min(*values, 0.95), max(*values, 1.05), 0.05)
+        panel = _Panel(picture, 90 + i * (PANEL + 60), across, low, high, what)
+        panel.better(1.0)
+        for name, colour in colours.items():
+            points = sorted((r["columns"], r[key]) for r in rows if r["kernel"] == name and key in r)
+            panel.curve(points, colour, [f"{name}, {x} columns: {y:.3f}" for x, y in points])
+        panel.frame("columns")
+    return picture
+
+
 class _Across:
     """From sizes to pixels; ``log``: equal steps are equal ratios."""
 

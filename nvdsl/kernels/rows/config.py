@@ -61,6 +61,7 @@ class RowsConfig:
     keep: Keep = "registers"
     blocks_per_sm: int = 1
     slots: int = 1
+    bulk: bool = False
 
     @property
     def threads(self) -> int:
@@ -124,7 +125,7 @@ def choose_persistent(cols: int, itemsize: int, multiple: int, *, arrays: int = 
     slot = arrays * itemsize * config.groups * config.part
     sums = 4 * config.groups * config.width if config.groups > 1 else 0
     slots = (_SHARED_BYTES // blocks - _BESIDE - sums) // slot
-    return replace(config, keep="shared", blocks_per_sm=blocks, slots=min(slots, _MOST_SLOTS))
+    return replace(config, keep="shared", blocks_per_sm=blocks, slots=min(slots, _MOST_SLOTS), bulk=True)
 
 
 def _steps(cols: int, wide: int, lanes: int, cluster: int) -> int:

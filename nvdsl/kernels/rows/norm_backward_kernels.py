@@ -56,9 +56,12 @@ def norm_backward(
             factor = None if weight is None else Beside(weight, row).begin()
             inverse, centre = row.number(rstd), None if mean is None else row.number(mean)
             gradient, elements, *more = row.read(*given) if staged is None else staged.parts(row, state)
+            if staged is not None and not config.bulk:
+                free = (state.stage + config.slots - 1) % config.slots
+                staged.fetch(_ahead(x, config, row.index + (config.slots - 1) * each), free)
             through, apart = _terms(gradient, elements, factor, centre)
             slope, offset = _exchanged(row, through, apart, inverse, centre is not None)
-            if staged is not None:  # the slot of the turn before, which all have left
+            if staged is not None and config.bulk:  # the slot of the turn before, which all have left
                 free = (state.stage + config.slots - 1) % config.slots
                 staged.fetch(_ahead(x, config, row.index + (config.slots - 1) * each), free)
             row.read_anew()

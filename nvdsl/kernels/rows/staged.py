@@ -34,13 +34,21 @@ class Staged:
         self.group, self.lane = nv.thread_id.x // config.lanes, nv.thread_id.x % config.lanes
         slots = config.groups * config.slots
         self.memory = [nv.smem(slots * config.part, x.dtype) for x in arrays]
-        self.arrived = nv.Mbarriers(slots, arrivals=1)
+        self.arrived = nv.Mbarriers(slots, arrivals=1) if config.bulk else None
 
     def _slot(self, stage: nv.Int) -> nv.Int:
         return self.group * self.config.slots + stage
 
     def fetch(self, row: Row, stage: nv.Int = 0) -> None:
         """Start the copies of a row, where there is one. By all threads of the group."""
+        if self.arrived is None:
+            first = self._slot(stage) * self.config.part + self.lane * self.config.wide
+            for step in range(self.config.steps):
+                if row.exists and row.inside(step):
+                    for x, memory in zip(self.arrays, self.memory, strict=True):
+                        nv.cp_async(memory, first + step * self.config.width, x, row.at(step), self.config.wide)
+            nv.cp_async_commit()
+            return
         if self.lane == 0 and row.exists:
             slot, count = self._slot(stage), row.end - row.begin
             arrived = self.arrived[slot]
@@ -59,7 +67,9 @@ class Staged:
         for step in range(config.steps):
             if not row.everyone(step):
                 self._fill(row, step, first, missing)
-        if row.exists:
+        if self.arrived is None:
+            nv.cp_async_wait(max(config.slots - 2, 0))
+        elif row.exists:
             self.arrived[slot].wait(0 if state is None else state.phase)
         return [_reader(memory, first, config) for memory in self.memory]
 

@@ -51,7 +51,8 @@ def _descriptor(d: Decoder, op: Any) -> Any:
 
     def step(v: Frame) -> None:
         value = v[a]
-        aligned, first = value if value.__class__ is tuple else (value, value)
-        v[r] = [aligned, aligned, (first - aligned) // size, sizes, strides]
+        aligned, first, *extents = value if value.__class__ is tuple else (value, value)
+        shape, steps = extents or (sizes, strides)  # those of a dynamic array are its own
+        v[r] = [aligned, aligned, (first - aligned) // size, list(shape), list(steps)]
 
     return step
