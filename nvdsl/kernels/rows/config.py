@@ -112,8 +112,9 @@ def choose_persistent(cols: int, itemsize: int, multiple: int, *, arrays: int = 
     """The same for a persistent grid whose threads keep two sums for each of their columns."""
     wide = math.gcd(cols, multiple, ALIGNMENT // itemsize)
     most = _SUMS_BYTES // itemsize if bulk else _SUMS_BYTES // 4
-    few = most // 2  # where threads of a warp have several rows, or one, more registers go into addresses
-    lanes = next((lanes for lanes in (8, 16, 32, 64, 128, 256) if cols <= (few if lanes <= 32 else most) * lanes), 512)
+    few = most // 2  # where a block has several rows, or registers hold them, fewer are left for sums
+    choices = ((lanes, most if bulk and lanes >= _SMALLEST_BLOCK else few) for lanes in (8, 16, 32, 64, 128, 256))
+    lanes = next((lanes for lanes, columns in choices if cols <= columns * lanes), 512)
     cluster = next((n for n in (1, 2, 4) if cols <= most * lanes * n), _MOST_BLOCKS)
     steps = _steps(cols, wide, lanes, cluster)
     config = RowsConfig(wide, lanes, cluster, steps, _full(cols, wide, lanes, cluster, steps))
