@@ -10,7 +10,7 @@ from nvdsl.errors import ArgumentError
 from nvdsl.errors.tracebacks import at_call
 from nvdsl.kernels.arguments import Argument
 from nvdsl.kernels.arraylike import ArrayLike
-from nvdsl.kernels.gemm.launch import sms
+from nvdsl.kernels.gemm.launch import resident_clusters, sms
 from nvdsl.kernels.gemm.options import dtype as element_type
 from nvdsl.kernels.repeated import Repeated
 from nvdsl.kernels.rows import norm_backward_kernels, norm_kernels
@@ -209,7 +209,7 @@ def _backward(what: str, given: tuple[Any, ...], stream: Stream | None, target: 
     sums = [Vector.output(name, each, rows, kind) for name, each in (("dweight", dweight), ("dbias", dbias))]
     apart = check_apart([into, *sums], [factor, *numbers], [rows, gradient, beyond])
     config = persistent([rows, gradient, beyond], [into, factor, *sums])
-    blocks = max(sms(target) * config.blocks_per_sm // config.cluster, 1)
+    blocks = resident_clusters(config.cluster, sms(target)) * config.blocks_per_sm
     values = gradient, rows, into, *numbers, factor, beyond, *sums
     constants = {"blocks": blocks, "config": config}
     _BACKWARD.run(norm_backward_kernels.norm_backward, values, constants, arrays, rest, stream, target, apart)

@@ -44,9 +44,10 @@ def norm_backward(
     def kernel() -> None:
         block, group = nv.block_id.x // config.cluster, nv.thread_id.x // config.lanes
         first, each = block * config.groups + group, count * config.groups
-        zero = nv.vector([0.0] * config.wide, nv.f32)
+        share, zero = 1.0 / nv.f32(cols), nv.vector([0.0] * config.wide, nv.f32)
         totals = [[zero for _ in range(config.steps)] for _ in kept]
         staged = Staged(given, config) if config.keep == "shared" else None
+        cluster = ClusterSums(1 if mean is None else 2, config) if config.cluster > 1 else None
         if staged is not None:
             for slot in range(config.slots - 1):
                 staged.fetch(_ahead(x, config, first + slot * each), slot)
@@ -60,7 +61,10 @@ def norm_backward(
                 free = (state.stage + config.slots - 1) % config.slots
                 staged.fetch(_ahead(x, config, row.index + (config.slots - 1) * each), free)
             through, apart = _terms(gradient, elements, factor, centre)
-            slope, offset = _exchanged(row, through, apart, inverse, centre is not None)
+            along, whole = _totals(row, through, apart)
+            mine = (along, whole) if centre is not None else (along,)
+            found = row.sums(*mine) if cluster is None else cluster.of(mine, turn)
+            slope, offset = found[0] * share * inverse, found[1] * share if centre is not None else None
             if staged is not None and config.bulk:  # the slot of the turn before, which all have left
                 free = (state.stage + config.slots - 1) % config.slots
                 staged.fetch(_ahead(x, config, row.index + (config.slots - 1) * each), free)
@@ -93,6 +97,36 @@ def _ahead(x: nv.Array, config: RowsConfig, index: nv.Int) -> Row:
     return row
 
 
+class ClusterSums:
+    """Sums over all threads of a cluster, once in each turn, with one barrier of the cluster. What a warp leaves for
+    the others goes to one of two places in turn: between two uses of a place there is the other turn's barrier.
+    All threads make it."""
+
+    def __init__(self, count: int, config: RowsConfig) -> None:
+        self.warps, self.blocks = config.threads // 32, config.cluster
+        self.parts = self.warps * self.blocks
+        self.count, self.memory = count, nv.smem(2 * count * self.parts, nv.f32)
+        nv.cluster_sync()  # all blocks have begun
+
+    def of(self, mine: tuple[Any, ...], turn: nv.Int) -> tuple[Any, ...]:
+        """The sums of each of ``mine``."""
+        lane, place = nv.thread_id.x % 32, (nv.i32(turn) & 1) * (self.count * self.parts)
+        warp = nv.cluster_rank() * self.warps + nv.thread_id.x // 32
+        given = nv.warp.sum(mine)
+        if lane < self.blocks:
+            for i, one in enumerate(given):
+                self.memory.at(lane)[place + i * self.parts + warp] = one
+        nv.cluster_sync()
+        found = []
+        for i in range(len(mine)):
+            total = nv.f32(0.0)
+            for first in range(0, self.parts, 32):
+                if first + 32 <= self.parts or lane < self.parts - first:
+                    total += self.memory[place + i * self.parts + first + lane]
+            found.append(total)
+        return nv.warp.sum(tuple(found))
+
+
 def _terms(gradient: Parts, elements: Parts, factor: Beside | None, centre: Any) -> tuple[Parts, Parts]:
     """``dy * weight`` and ``x - mean``"""
 
@@ -105,18 +139,16 @@ def _terms(gradient: Parts, elements: Parts, factor: Beside | None, centre: Any)
     return through, apart
 
 
-def _exchanged(row: Row, through: Parts, apart: Parts, inverse: Any, centered: bool) -> tuple[Any, Any]:
+def _totals(row: Row, through: Parts, apart: Parts) -> tuple[Any, Any]:
     """With g and d as `_terms` gives them, and ``z = d * rstd``, it is ``dx = rstd * (g - mean(g) - z * mean(g * z))``,
-    for RMSNorm without ``mean(g)``: the mean of ``g * z``, and that of g."""
-    share = 1.0 / nv.f32(row.cols)
+    for RMSNorm without ``mean(g)``: this thread's share of the sums of ``g * d``, and of g."""
     row.read_anew()
     along = whole = nv.vector([0.0] * row.config.wide, nv.f32)
     for step in range(row.config.steps):
         part = through(step)
         along = nv.math.fma(part, apart(step), along)
         whole = whole + part
-    found = row.sums(along.sum(), whole.sum()) if centered else row.sums(along.sum())
-    return found[0] * share * inverse, found[1] * share if centered else None
+    return along.sum(), whole.sum()
 
 
 def _store(row: Row, total: list[Any], into: nv.Array, block: nv.Int) -> None:
