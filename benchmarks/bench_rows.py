@@ -3,8 +3,8 @@
 python benchmarks/bench_rows.py [--sizes 32768x4096 ...] [--kernels softmax ...] [--out FILE.json]
 
 Weights are of the type that QuACK takes: that of x for RMSNorm, f32 for LayerNorm, which has no bias there.
-"layer_norm, bias" has a weight and a bias of the type of x, as torch takes them. A gradient reads two arrays of rows
-and writes one.
+"layer_norm, bias" has a weight and a bias of the type of x, as torch takes them. A gradient of softmax or of a norm
+reads two arrays of rows and writes one; cross entropy reads one, and writes one where it gives the gradient.
 """
 
 from __future__ import annotations
@@ -25,33 +25,37 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from benchmarks import charts
 from benchmarks.paired import machine, race, write
 
-SIZES = ["32768x768", "65536x1024", "32768x4096", "16384x8192", "16384x16384", "8192x65536"]
+SIZES = ["32768x768", "65536x1024", "32768x4096", "16384x8192", "16384x16384", "8192x32768", "8192x65536"]
 EPSILON = 1e-6
 F = torch.nn.functional
 
 
 @dataclass
 class Problem:
-    """Rows ``x``, the gradient ``dy`` of a result, a weight of the rows' type and of f32, and where results go."""
+    """Rows ``x``, the gradient ``dy`` of a result, a weight of the rows' type and of f32, labels, and where results
+    go: rows to ``out``, a number of each row to ``losses``."""
 
     x: torch.Tensor
     dy: torch.Tensor
     w: torch.Tensor
     wide: torch.Tensor
+    labels: torch.Tensor
     out: torch.Tensor
+    losses: torch.Tensor
 
     @staticmethod
     def of(rows: int, cols: int, dtype: torch.dtype) -> Problem:
         torch.manual_seed(rows + cols)
         x, dy = (torch.randn(rows, cols, device="cuda", dtype=dtype) for _ in range(2))
         wide = torch.randn(cols, device="cuda")
-        return Problem(x, dy, wide.to(dtype), wide.to(dtype).float(), torch.empty_like(x))
+        labels, losses = torch.randint(0, cols, (rows,), device="cuda"), torch.empty(rows, device="cuda")
+        return Problem(x, dy, wide.to(dtype), wide.to(dtype).float(), labels, torch.empty_like(x), losses)
 
     @property
     def first(self) -> Problem:
         """The first rows, in f64."""
-        few = min(len(self.x), 256)
-        return Problem(*(t.double() for t in (self.x[:few], self.dy[:few], self.w, self.wide, self.out[:few])))
+        x, dy, labels, out, losses = (t[:256] for t in (self.x, self.dy, self.labels, self.out, self.losses))
+        return Problem(x.double(), dy.double(), self.w.double(), self.wide.double(), labels, out, losses)
 
 
 def _softmax_backward(p: Problem) -> dict[str, Callable[[], Any]]:
@@ -79,6 +83,22 @@ def _norm_backward(p: Problem, centered: bool) -> dict[str, Callable[[], Any]]:
     calls = {"nvdsl": lambda: nv.rms_norm_backward(p.dy, p.x, rstd, p.w, p.out, dweight=dw)}
     if rmsnorm_bwd := _quack("rmsnorm", "rmsnorm_bwd"):
         calls["quack"] = lambda: rmsnorm_bwd(p.x, p.w, p.dy, rstd)
+    return calls
+
+
+def _cross_entropy(p: Problem, gradient: bool) -> dict[str, Callable[[], Any]]:
+    x = p.x.detach().requires_grad_()
+
+    def with_gradient() -> Any:
+        return torch.autograd.grad(F.cross_entropy(x, p.labels, reduction="sum"), x)
+
+    more = {"grad": p.out} if gradient else {}
+    calls = {
+        "nvdsl": lambda: nv.cross_entropy(p.x, p.labels, p.losses, reduction="none", **more),
+        "torch": with_gradient if gradient else lambda: F.cross_entropy(p.x, p.labels, reduction="none"),
+    }
+    if quack := _quack("cross_entropy", "cross_entropy_fwd"):
+        calls["quack"] = lambda: quack(p.x, p.labels, return_dx=gradient)
     return calls
 
 
@@ -115,7 +135,11 @@ KERNELS: dict[str, Callable[[Problem], dict[str, Callable[[], Any]]]] = {
     "softmax_backward": _softmax_backward,
     "rms_norm_backward": lambda p: _norm_backward(p, centered=False),
     "layer_norm_backward": lambda p: _norm_backward(p, centered=True),
+    "cross_entropy": lambda p: _cross_entropy(p, gradient=False),
+    "cross_entropy, gradient": lambda p: _cross_entropy(p, gradient=True),
 }  # fmt: skip
+ARRAYS = {"cross_entropy": 1, **{name: 3 for name in KERNELS if name.endswith("_backward")}}
+"""Of rows, read and written, where they are not 2."""
 
 EXPECTED: dict[str, Callable[[Problem], torch.Tensor]] = {
     "softmax": lambda p: torch.softmax(p.x, -1),
@@ -125,6 +149,8 @@ EXPECTED: dict[str, Callable[[Problem], torch.Tensor]] = {
     "softmax_backward": lambda p: _gradient(p, lambda x: torch.softmax(x, -1)),
     "rms_norm_backward": lambda p: _gradient(p, lambda x: F.rms_norm(x, p.w.shape, p.w, EPSILON)),
     "layer_norm_backward": lambda p: _gradient(p, lambda x: F.layer_norm(x, p.w.shape, p.w, None, EPSILON)),
+    "cross_entropy": lambda p: F.cross_entropy(p.x, p.labels, reduction="none"),
+    "cross_entropy, gradient": lambda p: torch.softmax(p.x, -1) - F.one_hot(p.labels, p.x.shape[-1]),
 }
 
 
@@ -136,18 +162,18 @@ def _gradient(p: Problem, function: Callable[[torch.Tensor], torch.Tensor]) -> t
 def run(what: str, rows: int, cols: int, dtype: torch.dtype, rounds: int) -> dict[str, Any]:
     problem = Problem.of(rows, cols, dtype)
     calls = KERNELS[what](problem)
-    problem.out.fill_(float("nan"))
+    found = problem.losses if what == "cross_entropy" else problem.out
+    found.fill_(float("nan"))
     calls["nvdsl"]()
     expected = EXPECTED[what](problem.first)
     near = 3e-2 * expected.abs().max().item() / (1 if "softmax" in what else 3)
-    torch.testing.assert_close(problem.out[: len(expected)].double(), expected, rtol=3e-2, atol=near)
-    assert not problem.out.isnan().any()
+    torch.testing.assert_close(found[: len(expected)].double(), expected, rtol=3e-2, atol=near)
+    assert not found.isnan().any()
     calls["copy"] = lambda: problem.out.copy_(problem.x)
-    arrays = 3 if what.endswith("backward") else 2
     times = race(calls, rounds, warmup=2)
     gb = problem.x.numel() * problem.x.element_size() / 1e6
     row: dict[str, Any] = {"kernel": what, "rows": rows, "columns": cols, "dtype": str(dtype).removeprefix("torch.")}
-    moved = {name: (2 if name == "copy" else arrays) * gb for name in times}
+    moved = {name: (2 if name == "copy" else ARRAYS.get(what, 2)) * gb for name in times}
     row |= {f"{name}_gb_s": moved[name] / statistics.median(each) for name, each in times.items()}
     for name, each in times.items():
         if name != "nvdsl":
@@ -171,7 +197,7 @@ def main() -> None:
             found.append(row)
             shown = {name: f"{value:.3f}" if "ratio" in name else f"{value:.0f}"
                      for name, value in row.items() if isinstance(value, float)}  # fmt: skip
-            print(f"{what:<19}{size:>12}", *(f"{name} {value}" for name, value in shown.items()), flush=True)
+            print(f"{what:<23}{size:>12}", *(f"{name} {value}" for name, value in shown.items()), flush=True)
             if args.out:
                 write(args.out, "bench_rows.py", {"machine": machine(), "rows": found})
                 picture = charts.over_columns(f"Functions over rows, {args.dtype}, {machine()['gpu']}", found)
