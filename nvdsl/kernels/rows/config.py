@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 import nvdsl as nv
+from nvdsl.hopper.arch import REGISTERS_PER_SM
 from nvdsl.kernels.arguments import ALIGNMENT
 
 MOST_COLUMNS = 262_144
@@ -71,6 +72,11 @@ class RowsConfig:
     def groups(self) -> int:
         """Rows that a block works on side by side."""
         return self.threads // self.lanes
+
+    @property
+    def registers(self) -> int:
+        """Of a thread."""
+        return REGISTERS_PER_SM // (self.threads * self.blocks_per_sm)
 
     @property
     def width(self) -> int:

@@ -47,7 +47,7 @@ def cross_entropy(
         label = Label.of(row, x, labels, ignored)
         (given,) = row.read(x, missing=float("-inf"))
         whole = [row.total(lambda total, step: total + row.only(step, given(step)))] if smooth else []
-        _, highest, total, *rest = row.exponentials(given, *whole)
+        exponentials, base, highest, total, *rest = row.exponentials(given, *whole)
         lse = highest + nv.math.log(total)
         loss = lse - label.logit  # of the first thread, which stores it
         if smooth:
@@ -61,7 +61,9 @@ def cross_entropy(
             if counted is not None:
                 nv.griddep_wait()
                 share = 1.0 / counted[0]
-            _write_gradient(row, gradient, given, label, lse, share, smoothing if smooth else None, z_loss)
+            scale = nv.math.exp_approx(base - highest) / total
+            probabilities = lambda step: exponentials(step) * scale  # noqa: E731
+            _write_gradient(row, gradient, probabilities, label, lse, share, smoothing if smooth else None, z_loss)
 
     kernel()
     if result is not None:
@@ -100,7 +102,9 @@ def cross_entropy_backward(
         if counted is not None:
             nv.griddep_wait()
             factor = factor / counted[0]
-        _write_gradient(row, dx, given, label, row.number(lse), factor, smoothing if smooth else None, z_loss)
+        highest = row.number(lse)
+        probabilities = lambda step: nv.math.exp_approx(given(step) - highest)  # noqa: E731
+        _write_gradient(row, dx, probabilities, label, highest, factor, smoothing if smooth else None, z_loss)
 
     kernel()
 
@@ -133,7 +137,7 @@ class Label:
 
 
 def _write_gradient(
-    row: Row, out: nv.Array, given: Parts, label: Label, lse: Any, factor: Any, smoothing: Any, z_loss: Any
+    row: Row, out: nv.Array, probabilities: Parts, label: Label, lse: Any, factor: Any, smoothing: Any, z_loss: Any
 ) -> None:
     """``factor * (softmax(x) (1 + 2 z_loss lse) - (1 - smoothing) onehot(label) - smoothing / n)``; 0 where the row is
     ignored, whatever its logits are."""
@@ -142,12 +146,12 @@ def _write_gradient(
     less = factor if smoothing is None else factor * (1.0 - smoothing)
     evenly = 0.0 if smoothing is None else factor * smoothing / nv.f32(row.cols)
 
-    def slope(logits: Any) -> Any:
-        return nv.where(label.kept, nv.math.exp_approx(logits - lse) * more - evenly, 0.0)
+    def slope(probability: Any) -> Any:
+        return nv.where(label.kept, probability * more - evenly, 0.0)
 
-    row.write(out, lambda step: slope(given(step)))
+    row.write(out, lambda step: slope(probabilities(step)))
     if label.is_mine:
-        out[row.index, label.column] = slope(label.logit) - less
+        out[row.index, label.column] = slope(nv.math.exp_approx(label.logit - lse)) - less
 
 
 def _count(labels: nv.Array, counted: nv.Array, ignored: Any) -> None:

@@ -14,6 +14,9 @@ from nvdsl.kernels.rows.staged import Staged, widened
 _AHEAD = 32
 """Bytes of a row for all rows that a thread has loaded ahead."""
 
+_HELD = 32
+"""Exponentials that a thread with twice as many registers holds."""
+
 Parts: TypeAlias = Callable[[int], Any]
 """Of the number of an access: a vector of f32."""
 
@@ -149,20 +152,35 @@ class Row:
         return self.sums(*(self.total(term) for term in terms))
 
     def exponentials(self, parts: Parts, *more: Any) -> tuple[Any, ...]:
-        """What this thread's exponentials are relative to, the greatest element of the row, the sum of all
-        exponentials relative to that one, and the sums of ``more``.
+        """The exponentials of this thread's elements relative to a number of its own, that number, the greatest element
+        of the row, the sum of all exponentials relative to that one, and the sums of ``more``.
 
         Blocks of a cluster exchange numbers once: each warp takes its own greatest element at first."""
         if self.config.cluster == 1:
             highest = self.max(parts)
-            return highest, highest, *self.sums(self._exponentials(parts, highest), *more)
+            made = self._exponentials(parts, highest)
+            return made, highest, highest, *self.sums(self.total(lambda total, step: total + made(step)), *more)
         base = nv.max(nv.warp.max(self._highest(parts)), nv.f32.min)  # of a warp that has nothing
-        given = nv.warp.sum((self._exponentials(parts, base), *more))
+        made = self._exponentials(parts, base)
+        given = nv.warp.sum((self.total(lambda total, step: total + made(step)), *more))
         first = nv.thread_id.x % 32 == 0
-        return base, *nv.cluster.reduce((base, *(nv.where(first, one, 0.0) for one in given)), _merged)
+        return made, base, *nv.cluster.reduce((base, *(nv.where(first, one, 0.0) for one in given)), _merged)
 
-    def _exponentials(self, parts: Parts, base: Any) -> Any:
-        return self.total(lambda total, step: total + nv.math.exp_approx(parts(step) - base))
+    def _exponentials(self, parts: Parts, base: Any) -> Parts:
+        """Held where a thread has registers for them."""
+        config = self.config
+        held = config.keep == "registers" or config.steps * config.wide <= _HELD and config.registers >= 2 * _HELD
+        made: dict[int, Any] = {}
+
+        def of(step: int) -> Any:
+            if step in made:
+                return made[step]
+            found = nv.math.exp_approx(parts(step) - base)
+            if held:
+                made[step] = found
+            return found
+
+        return of
 
     def _highest(self, parts: Parts) -> Any:
         self.read_anew()

@@ -14,11 +14,11 @@ def softmax(x: Matrix, y: Matrix, *, config: RowsConfig) -> None:
     def kernel() -> None:
         row = Row(x.shape, config, first_row(config))
         (given,) = row.read(x, missing=float("-inf"))
-        base, highest, total = row.exponentials(given)
+        exponentials, base, highest, total = row.exponentials(given)
         scale = nv.math.rcp_approx(total)  # of 1 or more
         if base is not highest:
             scale = scale * nv.math.exp_approx(base - highest)
-        row.write(y, lambda step: nv.math.exp_approx(given(step) - base) * scale)
+        row.write(y, lambda step: exponentials(step) * scale)
 
     kernel()
 
@@ -29,7 +29,7 @@ def log_softmax(x: Matrix, y: Matrix, *, config: RowsConfig) -> None:
     def kernel() -> None:
         row = Row(x.shape, config, first_row(config))
         (given,) = row.read(x, missing=float("-inf"))
-        _, highest, total = row.exponentials(given)
+        _, _, highest, total = row.exponentials(given)
         logarithm = nv.math.log(total)
         row.write(y, lambda step: given(step) - highest - logarithm)
 
