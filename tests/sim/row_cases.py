@@ -23,7 +23,7 @@ def gradients() -> Case:
     *_, rstd = reference.norm(x, centered=False, eps=1e-6)
     dx, dweight = np.zeros_like(x), np.zeros(140, np.float32)
     arrays = dy, x, dx, None, rstd.astype(np.float32), weight, None, dweight, None
-    config = RowsConfig(4, 128, 1, 2, 0, "shared", slots=3)
+    config = RowsConfig(4, 128, 1, 1, 0, "shared", slots=3)
     program = traced(norm_backward_kernels.norm_backward, *arrays, blocks=2, config=config)
     expected = reference.norm_backward(dy, x, weight, centered=False, eps=1e-6)
 
