@@ -54,8 +54,7 @@ def cross_entropy(
     ``grad`` and ``lse`` that were asked for. Raises ArgumentError for arrays and numbers that don't fit.
     """
     arrays, numbers = asked((x, labels, out, grad, lse)), _numbers(ignore_index, label_smoothing, z_loss)
-    constants: dict[str, Any] = {"smooth": label_smoothing != 0, "mean": reduction == "mean"}
-    rest = (reduction, *constants.values(), numbers[0].bit_length() < 32, target)
+    rest = (reduction, label_smoothing != 0, numbers[0].bit_length() < 32, target)
     found = _FORWARD.again(arrays, rest, stream, numbers)
     if found is not None:
         return found
@@ -71,7 +70,7 @@ def cross_entropy(
     result = _Scalar(loss)
     apart = check_apart([result, gradient, logarithm], [classes], [rows])
     given = rows, classes, losses, None if losses else result, logarithm, gradient, *numbers
-    constants["config"] = configuration([rows], [gradient])
+    constants = {"smooth": rest[1], "mean": reduction == "mean", "config": configuration([rows], [gradient])}
     _FORWARD.run(kernels.cross_entropy, given, constants, arrays, rest, stream, target, apart)
     return results(result, gradient, logarithm)
 
@@ -98,8 +97,7 @@ def cross_entropy_backward(
     may be ``x`` itself; None makes a new array of its type. Raises ArgumentError for arrays that don't fit.
     """
     arrays, numbers = (dloss, x, labels, lse, dx), _numbers(ignore_index, label_smoothing, z_loss)
-    constants: dict[str, Any] = {"smooth": label_smoothing != 0, "mean": reduction == "mean"}
-    rest = (reduction, *constants.values(), numbers[0].bit_length() < 32, target)
+    rest = (reduction, label_smoothing != 0, numbers[0].bit_length() < 32, target)
     found = _BACKWARD.again(arrays, rest, stream, numbers)
     if found is not None:
         return found
@@ -117,7 +115,7 @@ def cross_entropy_backward(
     into = rows.result("dx", dx, rows.dtype)
     apart = check_apart([into], [classes, logarithm, slopes], [rows])
     if rows.rows:
-        constants["config"] = configuration([rows], [into])
+        constants = {"smooth": rest[1], "mean": reduction == "mean", "config": configuration([rows], [into])}
         given = slopes, rows, classes, logarithm, into, *numbers
         _BACKWARD.run(kernels.cross_entropy_backward, given, constants, arrays, rest, stream, target, apart)
     return into.argument.result()
