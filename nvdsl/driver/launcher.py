@@ -6,7 +6,8 @@ written.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Hashable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from nvdsl.driver import stream as streams
@@ -62,8 +63,10 @@ class Launcher:
         self._memory = executable.memory(settled) if executable.plain else 0
         self._repeats = executable.plain and self._memory <= MOST
         self._scalars = [scalar for scalar in executable.scalars if scalar.index < given]
+        places = [scalar.index for scalar in self._scalars if scalar.dtype.is_float]
+        self._floats = [i if order is None else order[i] for i in places]  # among a call's values
         self._run = device.within(executable.run_on, device, 0)
-        self._recorded: dict[tuple[int, Sequence[Any]], Sequence[Recorded]] = {}  # (): seen once
+        self._recorded: dict[Hashable, Sequence[Recorded]] = {}  # by stream and values; (): seen once
 
     def __call__(self, values: tuple[Any, ...], stream: Stream | None = None) -> None:
         """Run with the arrays' addresses and the numbers.
@@ -83,7 +86,11 @@ class Launcher:
                 if memory is None:
                     self._run_alone(handle, values)
                     return
-            for launch in self._recorded.get((handle, values)) or self._unrecorded(handle, values, memory):
+            key: tuple[Any, ...] = (handle, values)
+            for i in self._floats:
+                if i < len(values) and values[i] == 0:  # 0.0 and -0.0 are equal
+                    key = (*key, math.copysign(1.0, values[i]))
+            for launch in self._recorded.get(key) or self._unrecorded(key, handle, values, memory):
                 try:
                     launch.again()
                 except CudaError as error:
@@ -94,7 +101,9 @@ class Launcher:
             if elsewhere:
                 cuda.pop_context()
 
-    def _unrecorded(self, handle: int, values: tuple[Any, ...], memory: KeptMemory | None) -> Sequence[Recorded]:
+    def _unrecorded(
+        self, key: Hashable, handle: int, values: tuple[Any, ...], memory: KeptMemory | None
+    ) -> Sequence[Recorded]:
         """Check and convert the arguments, and run; or else give what is to be launched, recorded."""
         executable, run = self._executable, self._run
         if not executable.plain:
@@ -109,12 +118,11 @@ class Launcher:
                 run = self._run = executable.run_on(self._device, handle)
             runs = [run for _ in self._offsets]
         frames = [self._frame(run, arguments, offsets) for run, offsets in zip(runs, self._offsets, strict=True)]
-        if (handle, values) in self._recorded:
+        if key in self._recorded:
             recorded = [launch for frame in frames for launch in executable.record(frame)]
-            self._remember(handle, values, recorded)
+            self._remember(key, recorded)
             return recorded
-        if not self._doubtful(values, arguments):
-            self._remember(handle, values, ())
+        self._remember(key, ())
         for run, frame in zip(runs, frames, strict=True):
             executable.execute(frame, run, settled=True)
         return ()
@@ -124,11 +132,6 @@ class Launcher:
         run, arguments = self._executable.run_on(self._device, handle), self._arguments(values)
         for offsets in self._offsets:
             self._executable.execute(self._frame(run, arguments, offsets), run, settled=True)
-
-    def _doubtful(self, values: tuple[Any, ...], arguments: Sequence[Any]) -> bool:
-        """Whether a number of the call is 0: 0.0 and -0.0 would be one key."""
-        given = [s.index for s in self._scalars if self._order is None or self._order[s.index] < len(values)]
-        return any(arguments[i] == 0 for i in given)
 
     def _arguments(self, values: tuple[Any, ...]) -> Sequence[Any]:
         """The executable's, of a call's values."""
@@ -148,7 +151,7 @@ class Launcher:
             frame[scalar.slot] = scalar.convert(frame[scalar.slot])
         return frame
 
-    def _remember(self, handle: int, values: tuple[Any, ...], recorded: Sequence[Recorded]) -> None:
+    def _remember(self, key: Hashable, recorded: Sequence[Recorded]) -> None:
         if len(self._recorded) >= _MOST:
             self._recorded.clear()
-        self._recorded[handle, values] = recorded
+        self._recorded[key] = recorded

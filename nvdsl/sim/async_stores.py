@@ -61,7 +61,7 @@ def start(w: Any, address: Any, data: Any, barrier_address: Any, at: Where | Non
             )
         _, block, offsets = access.locate(w, addresses, "st.async")
         if w.machine.checks:
-            block.visited(w, at)
+            block.visited(w, at, awaited=True)
             _note(w, block.shadow, offsets, size, who)
             block.layouts.stored(offsets, size)
         block.in_flight += 1

@@ -119,8 +119,9 @@ class Block:
     def name(self) -> str:
         return f"block {self.at}"
 
-    def visited(self, w: Any, at: Where | None) -> None:
-        """A warp of another block arrives or accesses shared memory here."""
+    def visited(self, w: Any, at: Where | None, *, awaited: bool = False) -> None:
+        """A warp of another block arrives or accesses shared memory here. ``awaited``: what it brings completes on an
+        mbarrier, for which this block has to wait before it returns anyway (`exits`)."""
         if self.machine.checks and not any(w.clock.generic.upto[warp.actor] for warp in self.warps):
             raise report.error(
                 "unstarted-block",
@@ -131,7 +132,8 @@ class Block:
                 "nv.cluster_sync() before it",
             )
         w.touched |= w.bits
-        self.visits[w.actor] = w.epoch, w.bits, w.name, at
+        if not awaited:
+            self.visits[w.actor] = w.epoch, w.bits, w.name, at
 
     def named_barrier(self, number: int) -> NamedBarrier:
         found = self.named.get(number)

@@ -6,7 +6,7 @@ from typing import Any
 
 import nvdsl as nv
 from nvdsl.kernels.rows.config import RowsConfig
-from nvdsl.kernels.rows.row import Matrix, Parts, PerRow, Row, first_row, grid
+from nvdsl.kernels.rows.row import Matrix, Parts, PerRow, Row, grid
 
 Number = nv.Shaped[nv.Array, "one"]
 
@@ -43,7 +43,7 @@ def cross_entropy(
         programmatic=counted is not None,
     )  # fmt: skip
     def kernel() -> None:
-        row = Row(x.shape, config, first_row(config))
+        row = Row.of_group(x, config)
         label = Label.of(row, x, labels, ignored)
         (given,) = row.read(x, missing=float("-inf"))
         whole = [row.total(lambda total, step: total + row.only(step, given(step)))] if smooth else []
@@ -95,7 +95,7 @@ def cross_entropy_backward(
         programmatic=mean,
     )  # fmt: skip
     def kernel() -> None:
-        row = Row(x.shape, config, first_row(config))
+        row = Row.of_group(x, config)
         label = Label.of(row, x, labels, ignored)
         (given,) = row.read(x, missing=float("-inf"))
         factor = nv.f32(row.number(dloss))

@@ -10,6 +10,7 @@ from typing import Any
 import nvdsl as nv
 from nvdsl.kernels.rows.column_sums import add_up, column_gradients, put
 from nvdsl.kernels.rows.config import RowsConfig
+from nvdsl.kernels.rows.exchange import ClusterSums
 from nvdsl.kernels.rows.row import Beside, Matrix, Parts, PerRow, Row, Vector
 from nvdsl.kernels.rows.staged import Staged
 
@@ -72,7 +73,7 @@ def norm_backward(
             for step in range(config.steps):
                 normalized = apart(step) * inverse
                 value = nv.math.fma(normalized, -slope, through(step))
-                value = value * inverse if offset is None else nv.math.fma(value, inverse, -offset * inverse)
+                value = (value if offset is None else value - offset) * inverse  # 0 where they are equal
                 row.store(dx, step, value + more[0](step) if more else value)
                 for i, out in enumerate(kept):
                     if out is dweight:
@@ -95,36 +96,6 @@ def _ahead(x: nv.Array, config: RowsConfig, index: nv.Int) -> Row:
     row = Row(x.shape, config, index)
     row.exists = index < x.shape[0]
     return row
-
-
-class ClusterSums:
-    """Sums over all threads of a cluster, once in each turn, with one barrier of the cluster. What a warp leaves for
-    the others goes to one of two places in turn: between two uses of a place there is the other turn's barrier.
-    All threads make it."""
-
-    def __init__(self, count: int, config: RowsConfig) -> None:
-        self.warps, self.blocks = config.threads // 32, config.cluster
-        self.parts = self.warps * self.blocks
-        self.count, self.memory = count, nv.smem(2 * count * self.parts, nv.f32)
-        nv.cluster_sync()  # all blocks have begun
-
-    def of(self, mine: tuple[Any, ...], turn: nv.Int) -> tuple[Any, ...]:
-        """The sums of each of ``mine``."""
-        lane, place = nv.thread_id.x % 32, (nv.i32(turn) & 1) * (self.count * self.parts)
-        warp = nv.cluster_rank() * self.warps + nv.thread_id.x // 32
-        given = nv.warp.sum(mine)
-        if lane < self.blocks:
-            for i, one in enumerate(given):
-                self.memory.at(lane)[place + i * self.parts + warp] = one
-        nv.cluster_sync()
-        found = []
-        for i in range(len(mine)):
-            total = nv.f32(0.0)
-            for first in range(0, self.parts, 32):
-                if first + 32 <= self.parts or lane < self.parts - first:
-                    total += self.memory[place + i * self.parts + first + lane]
-            found.append(total)
-        return nv.warp.sum(tuple(found))
 
 
 def _terms(gradient: Parts, elements: Parts, factor: Beside | None, centre: Any) -> tuple[Parts, Parts]:

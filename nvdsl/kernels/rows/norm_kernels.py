@@ -4,7 +4,7 @@ from typing import Any
 
 import nvdsl as nv
 from nvdsl.kernels.rows.config import RowsConfig
-from nvdsl.kernels.rows.row import Beside, Matrix, Parts, PerRow, Row, Vector, first_row, grid
+from nvdsl.kernels.rows.row import Beside, Matrix, Parts, PerRow, Row, Vector, grid
 
 _SMALLEST = 1e-30
 """Of a row's greatest magnitude that is scaled: 448 divided by less is no f32."""
@@ -30,7 +30,7 @@ def norm(
 
     @nv.kernel(grid=grid(x, config), block=config.threads, cluster=config.cluster, blocks_per_sm=config.blocks_per_sm)
     def kernel() -> None:
-        row = Row(x.shape, config, first_row(config))
+        row = Row.of_group(x, config)
         factor = None if weight is None else Beside(weight, row).begin()
         summand = None if bias is None else Beside(bias, row).begin()
         given, *rest = row.read(*([x] if residual is None else [x, residual]))

@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 import nvdsl as nv
 from nvdsl.kernels.arguments import ALIGNMENT
 from nvdsl.kernels.rows.config import RowsConfig
+from nvdsl.kernels.rows.exchange import Exchange
 from nvdsl.kernels.rows.staged import Staged, widened
 
 _AHEAD = 32
@@ -33,11 +34,6 @@ def grid(x: nv.Array, config: RowsConfig) -> nv.Int:
     return nv.cdiv(x.shape[0], config.groups) * config.cluster
 
 
-def first_row(config: RowsConfig) -> nv.Int:
-    """The row of this thread's group, where each group has one."""
-    return nv.block_id.x // config.cluster * config.groups + nv.thread_id.x // config.lanes
-
-
 class Row:
     """This thread's share of row ``index`` of arrays of ``shape``: ``config.steps`` accesses of ``config.wide``
     elements. The columns of its block are those from ``begin`` to ``end``. Threads beyond the last row load and store
@@ -45,6 +41,7 @@ class Row:
 
     def __init__(self, shape: tuple[nv.Int, nv.Int], config: RowsConfig, index: nv.Int) -> None:
         self.config, self.index, self.cols = config, index, nv.i32(shape[1])
+        self.exchange: Exchange | None = None
         self.exists = config.groups == 1 or index < shape[0]
         self.begin, self.end = nv.i32(0), self.cols
         if config.cluster > 1:
@@ -54,6 +51,14 @@ class Row:
         lane = nv.thread_id.x % config.lanes
         self.first = self.begin + lane * config.wide
         self.leads = self.first == 0
+
+    @staticmethod
+    def of_group(x: nv.Array, config: RowsConfig) -> Row:
+        """The row of this thread's group, where each group has one."""
+        row = Row(x.shape, config, nv.block_id.x // config.cluster * config.groups + nv.thread_id.x // config.lanes)
+        if config.cluster > 1:
+            row.exchange = Exchange(config)
+        return row
 
     def column(self, step: int) -> nv.Int:
         """The first column of access number ``step``."""
@@ -76,15 +81,18 @@ class Row:
         return values if step < self.config.full else nv.where(self.inside(step), values, other)
 
     def read(self, *arrays: nv.Array, missing: float = 0.0) -> list[Parts]:
-        """This thread's elements of arrays, with ``missing`` behind the end of the row."""
-        if self.config.keep == "shared":
-            staged = Staged(arrays, self.config)
+        """This thread's elements of arrays, with ``missing`` behind the end of the row. Once for each row."""
+        staged = Staged(arrays, self.config) if self.config.keep == "shared" else None
+        held: list[list[Any]] = []
+        if staged is not None:
             staged.fetch(self)
+        elif self.config.keep == "registers":
+            held = [[self._load(x, step, missing) for step in range(self.config.steps)] for x in arrays]
+        if self.exchange is not None:
+            self.exchange.meet()
+        if staged is not None:
             return staged.parts(self, missing=missing)
-        if self.config.keep == "memory":
-            return [self._again(x, missing) for x in arrays]
-        held = [[self._load(x, step, missing) for step in range(self.config.steps)] for x in arrays]
-        return [_converted(parts) for parts in held]
+        return [_converted(parts) for parts in held] or [self._again(x, missing) for x in arrays]
 
     def _again(self, x: nv.Array, missing: float) -> Parts:
         return lambda step: widened(self._load(x, step, missing))
@@ -143,9 +151,9 @@ class Row:
 
     def sums(self, *mine: Any) -> tuple[Any, ...]:
         """The sums of numbers over all threads of the row; one exchange for all of them."""
-        config = self.config
-        found = nv.cluster.sum(mine) if config.cluster > 1 else nv.block.sum(mine, width=config.lanes)
-        return found
+        if self.exchange is None:
+            return nv.block.sum(mine, width=self.config.lanes)
+        return self.exchange.sums(mine)
 
     def sum(self, *terms: Term) -> tuple[Any, ...]:
         """For each term its sum over the row."""
@@ -156,15 +164,18 @@ class Row:
         of the row, the sum of all exponentials relative to that one, and the sums of ``more``.
 
         Blocks of a cluster exchange numbers once: each warp takes its own greatest element at first."""
-        if self.config.cluster == 1:
+        if self.exchange is None:
             highest = self.max(parts)
             made = self._exponentials(parts, highest)
             return made, highest, highest, *self.sums(self.total(lambda total, step: total + made(step)), *more)
         base = nv.max(nv.warp.max(self._highest(parts)), nv.f32.min)  # of a warp that has nothing
         made = self._exponentials(parts, base)
         given = nv.warp.sum((self.total(lambda total, step: total + made(step)), *more))
-        first = nv.thread_id.x % 32 == 0
-        return made, base, *nv.cluster.reduce((base, *(nv.where(first, one, 0.0) for one in given)), _merged)
+        bases, *sums = self.exchange.of_all((base, *given), [nv.f32.min, 0.0, *[0.0] * len(more)])
+        highest = nv.warp.max(reduce(nv.max, bases))
+        factors = [nv.math.exp_approx(one - highest) for one in bases]
+        sums[0] = [one * factor for one, factor in zip(sums[0], factors, strict=True)]
+        return made, base, highest, *nv.warp.sum(tuple(reduce(lambda a, b: a + b, one) for one in sums))
 
     def _exponentials(self, parts: Parts, base: Any) -> Parts:
         """Held where a thread has registers for them."""
@@ -188,9 +199,10 @@ class Row:
 
     def max(self, parts: Parts) -> Any:
         """The greatest element of the row."""
-        mine, config = self._highest(parts), self.config
-        found = nv.cluster.max(mine) if config.cluster > 1 else nv.block.max(mine, width=config.lanes)
-        return found
+        mine = self._highest(parts)
+        if self.exchange is None:
+            return nv.block.max(mine, width=self.config.lanes)
+        return self.exchange.max(mine)
 
     def read_anew(self) -> None:
         """A pass over the row begins, which reads its elements in shared memory. Where there is no barrier between two
@@ -201,13 +213,6 @@ class Row:
 
 def _converted(parts: list[Any]) -> Parts:
     return lambda step: widened(parts[step])
-
-
-def _merged(one: tuple[Any, ...], other: tuple[Any, ...]) -> tuple[Any, ...]:
-    """The greater of two elements, the sum of exponentials relative to it, and other sums."""
-    highest = nv.max(one[0], other[0])
-    total = one[1] * nv.math.exp_approx(one[0] - highest) + other[1] * nv.math.exp_approx(other[0] - highest)
-    return highest, total, *(a + b for a, b in zip(one[2:], other[2:], strict=True))
 
 
 class Beside:

@@ -3,7 +3,7 @@ its result is written."""
 
 import nvdsl as nv
 from nvdsl.kernels.rows.config import RowsConfig
-from nvdsl.kernels.rows.row import Matrix, Row, first_row, grid
+from nvdsl.kernels.rows.row import Matrix, Row, grid
 
 
 @nv.jit
@@ -12,7 +12,7 @@ def softmax(x: Matrix, y: Matrix, *, config: RowsConfig) -> None:
 
     @nv.kernel(grid=grid(x, config), block=config.threads, cluster=config.cluster, blocks_per_sm=config.blocks_per_sm)
     def kernel() -> None:
-        row = Row(x.shape, config, first_row(config))
+        row = Row.of_group(x, config)
         (given,) = row.read(x, missing=float("-inf"))
         exponentials, base, highest, total = row.exponentials(given)
         scale = nv.math.rcp_approx(total)  # of 1 or more
@@ -27,7 +27,7 @@ def softmax(x: Matrix, y: Matrix, *, config: RowsConfig) -> None:
 def log_softmax(x: Matrix, y: Matrix, *, config: RowsConfig) -> None:
     @nv.kernel(grid=grid(x, config), block=config.threads, cluster=config.cluster, blocks_per_sm=config.blocks_per_sm)
     def kernel() -> None:
-        row = Row(x.shape, config, first_row(config))
+        row = Row.of_group(x, config)
         (given,) = row.read(x, missing=float("-inf"))
         _, _, highest, total = row.exponentials(given)
         logarithm = nv.math.log(total)
@@ -42,7 +42,7 @@ def softmax_backward(dy: Matrix, y: Matrix, dx: Matrix, *, config: RowsConfig) -
 
     @nv.kernel(grid=grid(y, config), block=config.threads, cluster=config.cluster, blocks_per_sm=config.blocks_per_sm)
     def kernel() -> None:
-        row = Row(y.shape, config, first_row(config))
+        row = Row.of_group(y, config)
         gradient, result = row.read(dy, y)
         (along,) = row.sum(lambda total, step: nv.math.fma(gradient(step), result(step), total))
         row.write(dx, lambda step: result(step) * (gradient(step) - along))
@@ -56,7 +56,7 @@ def log_softmax_backward(dy: Matrix, y: Matrix, dx: Matrix, *, config: RowsConfi
 
     @nv.kernel(grid=grid(y, config), block=config.threads, cluster=config.cluster, blocks_per_sm=config.blocks_per_sm)
     def kernel() -> None:
-        row = Row(y.shape, config, first_row(config))
+        row = Row.of_group(y, config)
         gradient, result = row.read(dy, y)
         (whole,) = row.sum(lambda total, step: total + gradient(step))
         row.write(dx, lambda step: gradient(step) - nv.math.exp_approx(result(step)) * whole)

@@ -97,7 +97,7 @@ def test_numbers_are_checked_and_converted_each_time(torch):
     body = f"%zero = arith.constant 0 : index\nmemref.store %x, %a[%zero, %zero] : {TY}"
     executable = build(function(f"%x: f32, %a: {TY}", ONE + launch(body) + "\nreturn"), [kernel], devices=devices)
     one = launcher(executable, 1.0, tensor(torch))
-    for x in (0.5, 3, 0.5, -0.5, 0.0, -0.0, 0.0, -0.0, 0.5):
+    for x in (0.5, 3, 0.5, -0.5, 0.0, -0.0, 0.0, -0.0, 0.0, -0.0, 0.5):
         one((x, 0x1000))
         number, array = cuda.launches[-1].parameters
         assert (number, pointer(array)) == (struct.pack("<f", x), 0x1000)
