@@ -168,7 +168,7 @@ def test_no_rows():
 CONFIGS = [RowsConfig(4, 8, 1, 2, 1), RowsConfig(1, 64, 1, 2, 1), RowsConfig(2, 128, 2, 1, 0),
            RowsConfig(4, 16, 1, 2, 0, "memory"), RowsConfig(4, 32, 1, 2, 1, "shared", slots=2),
            RowsConfig(4, 16, 1, 2, 0, "shared", slots=3), RowsConfig(4, 128, 2, 1, 0, "shared", slots=2),
-           RowsConfig(4, 128, 1, 1, 0, "shared", slots=3)]  # fmt: skip
+           RowsConfig(4, 128, 1, 2, 1, "shared", slots=3)]  # fmt: skip
 
 
 @pytest.mark.parametrize("level", sim.options.LEVELS)

@@ -135,16 +135,17 @@ def check_apart(
     return pairs
 
 
-def configuration(read: Sequence[Rows | None], others: Sequence[Any]) -> RowsConfig:
-    """How threads share the rows of a call: those that it reads. ``others``: its further arrays."""
+def configuration(read: Sequence[Rows | None], others: Sequence[Any], *, passes: int = 2) -> RowsConfig:
+    """How threads share the rows of a call: those that it reads. ``others``: its further arrays; ``passes``: how often
+    a thread takes what it read."""
     given = [x for x in read if x is not None]
-    return choose(given[0].cols, *_access(given, others), arrays=len(given), bulk=_come_in_bulk(given))
+    return choose(given[0].cols, *_access(given, others), arrays=len(given), smallest=_smallest(given), passes=passes)
 
 
 def persistent(read: Sequence[Rows | None], others: Sequence[Any]) -> RowsConfig:
     """The same for a persistent grid, to which rows come ahead of their turns."""
     given = [x for x in read if x is not None]
-    return choose_persistent(given[0].cols, *_access(given, others), arrays=len(given), bulk=_come_in_bulk(given))
+    return choose_persistent(given[0].cols, *_access(given, others), arrays=len(given), smallest=_smallest(given))
 
 
 def _access(read: Sequence[Rows], others: Sequence[Any]) -> tuple[int, int]:
@@ -153,9 +154,8 @@ def _access(read: Sequence[Rows], others: Sequence[Any]) -> tuple[int, int]:
     return max(x.dtype.bytes for x in arrays if isinstance(x, Rows)), math.gcd(*(x.multiple for x in arrays))
 
 
-def _come_in_bulk(read: Sequence[Rows]) -> bool:
-    """Whether all rows start and end at multiples of 16 bytes, as bulk copies ask."""
-    return not any(math.gcd(x.cols, x.multiple) * x.dtype.bytes % ALIGNMENT for x in read)
+def _smallest(read: Sequence[Rows]) -> int:
+    return min(x.dtype.bytes for x in read)
 
 
 def results(out: Any, *others: Any) -> Any:

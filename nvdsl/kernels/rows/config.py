@@ -13,11 +13,11 @@ from nvdsl.kernels.arguments import ALIGNMENT
 MOST_COLUMNS = 262_144
 
 _LANES = ((512, 8), (1024, 16), (2048, 32), (4096, 64), (8192, 128), (16_384, 256))
-"""Bytes of a row up to which so many threads share it."""
+"""Bytes of a row up to which so many threads share it. A block then has 8 KB of rows, or it ends too soon."""
 
 _MOST_LANES, _SMALLEST_BLOCK = 512, 128
 
-_BLOCK_BYTES = 32_768
+_BLOCK_BYTES = 65_536
 """Of rows, that one block takes before a cluster shares it."""
 
 _MOST_BLOCKS = 8
@@ -34,12 +34,16 @@ _SM_THREADS = ((32, 1536), (64, 1024))
 last. With 1536, each has 40 registers, with 1024 it has 64."""
 
 _SUMS_BYTES = 64
-"""Of a row, that a thread has which keeps two sums of each column."""
+"""Of a row, that a thread has which keeps two sums of each column, at most."""
 
 _SUMS_THREADS = 512
-"""On an SM then, of which each has 128 registers."""
+"""On an SM then, of which each has 128 registers. A warp with a row of its own has 168 in each thread, and threads
+with a half of the columns get along with 80."""
 
 _MOST_SLOTS = 6
+
+_COPY_BYTES = 4
+"""Of cp.async, at least."""
 
 Keep = Literal["registers", "shared", "memory"]
 
@@ -50,9 +54,8 @@ class RowsConfig:
     a thread, the first ``full`` of which lie within the row for all threads.
 
     ``keep``: where the elements of a row are between the passes over it. "registers": of the thread that needs them;
-    "shared": in shared memory, where bulk copies bring them (`nvdsl.kernels.rows.staged`); "memory": nowhere, they are
-    loaded again. ``blocks_per_sm``: that ptxas leaves registers for. ``slots``: rows of a group that shared memory has
-    room for."""
+    "shared": in shared memory (`nvdsl.kernels.rows.staged`); "memory": nowhere, they are loaded again.
+    ``blocks_per_sm``: that ptxas leaves registers for. ``slots``: rows of a group that shared memory has room for."""
 
     wide: int
     lanes: int
@@ -62,7 +65,6 @@ class RowsConfig:
     keep: Keep = "registers"
     blocks_per_sm: int = 1
     slots: int = 1
-    bulk: bool = False
 
     @property
     def threads(self) -> int:
@@ -94,14 +96,20 @@ class RowsConfig:
         return self.wide * 8
 
 
-def choose(cols: int, itemsize: int, multiple: int, *, arrays: int = 1, bulk: bool = False) -> RowsConfig:
-    """For rows of ``cols`` elements of ``itemsize`` bytes. ``multiple``: of elements, what all rows' starts are.
-    ``arrays``: so many rows of that length belong together. ``bulk``: bulk copies can bring them."""
+def choose(
+    cols: int, itemsize: int, multiple: int, *, arrays: int = 1, smallest: int | None = None, passes: int = 2
+) -> RowsConfig:
+    """For rows of ``cols`` elements of at most ``itemsize`` bytes and at least ``smallest``. ``multiple``: of elements,
+    what all rows' starts are. ``arrays``: so many rows of that length belong together. ``passes``: how often a thread
+    takes its elements."""
     wide = math.gcd(cols, multiple, ALIGNMENT // itemsize)
-    size = cols * itemsize * arrays
-    cluster = min(1 << max(nv.cdiv(size, _BLOCK_BYTES) - 1, 0).bit_length(), _MOST_BLOCKS)
-    lanes = next((lanes for most, lanes in _LANES if size <= most), 256)
-    shared = bulk and lanes >= 32
+    size = cols * itemsize
+    cluster = min(1 << max(nv.cdiv(size * arrays, _BLOCK_BYTES) - 1, 0).bit_length(), _MOST_BLOCKS)
+    lanes = next((lanes for most, lanes in _LANES if size <= most), _MOST_LANES)
+    if passes > 2 and lanes == 32 and arrays == 1:  # a warp waits for no other one: registers are as good
+        shared = False
+    else:
+        shared = wide * (smallest or itemsize) >= _COPY_BYTES and lanes >= 32
     while not shared and arrays * nv.cdiv(cols, lanes * cluster) > _REGISTERS and lanes < _MOST_LANES:
         lanes *= 2
     steps = _steps(cols, wide, lanes, cluster)
@@ -114,25 +122,31 @@ def choose(cols: int, itemsize: int, multiple: int, *, arrays: int = 1, bulk: bo
     return replace(config, keep="shared", blocks_per_sm=blocks) if blocks else replace(config, keep="memory")
 
 
-def choose_persistent(cols: int, itemsize: int, multiple: int, *, arrays: int = 2, bulk: bool = False) -> RowsConfig:
+def choose_persistent(
+    cols: int, itemsize: int, multiple: int, *, arrays: int = 2, smallest: int | None = None
+) -> RowsConfig:
     """The same for a persistent grid whose threads keep two sums for each of their columns."""
     wide = math.gcd(cols, multiple, ALIGNMENT // itemsize)
-    most = _SUMS_BYTES // itemsize if bulk else _SUMS_BYTES // 4
-    few = most // 2  # where a block has several rows, or registers hold them, fewer are left for sums
-    choices = ((lanes, most if bulk and lanes >= _SMALLEST_BLOCK else few) for lanes in (8, 16, 32, 64, 128, 256))
-    lanes = next((lanes for lanes, columns in choices if cols <= columns * lanes), 512)
+    shared = wide * (smallest or itemsize) >= _COPY_BYTES
+    most, threads = _SUMS_BYTES // itemsize if shared else _SUMS_BYTES // 4, _SUMS_THREADS
+    half = most // 2
+    if shared and cols <= most * 32:
+        lanes, threads = next(lanes for lanes in (8, 16, 32) if cols <= most * lanes), _SUMS_THREADS * 3 // 4
+    else:
+        lanes = next((lanes for lanes in (8, 16, 32, 64, 128, 256) if cols <= half * lanes), _MOST_LANES)
+        threads = _SUMS_THREADS * 3 // 2 if shared and cols <= half * lanes else threads
     cluster = next((n for n in (1, 2, 4) if cols <= most * lanes * n), _MOST_BLOCKS)
     steps = _steps(cols, wide, lanes, cluster)
     config = RowsConfig(wide, lanes, cluster, steps, _full(cols, wide, lanes, cluster, steps))
-    blocks = max(_SUMS_THREADS // config.threads, 1)
+    blocks = max(threads // config.threads, 1)
     if steps * wide > most:
         return replace(config, keep="memory", blocks_per_sm=blocks)
-    if not bulk:
+    if not shared:
         return replace(config, blocks_per_sm=blocks)
     slot = arrays * itemsize * config.groups * config.part
     sums = 4 * config.groups * config.width if config.groups > 1 else 0
     slots = (_SHARED_BYTES // blocks - _BESIDE - sums) // slot
-    return replace(config, keep="shared", blocks_per_sm=blocks, slots=min(slots, _MOST_SLOTS), bulk=True)
+    return replace(config, keep="shared", blocks_per_sm=blocks, slots=min(slots, _MOST_SLOTS))
 
 
 def _steps(cols: int, wide: int, lanes: int, cluster: int) -> int:

@@ -76,9 +76,9 @@ class ClusterSums:
         self.count, self.memory = count, nv.smem(2 * count * self.parts, nv.f32)
         nv.cluster_sync()  # all blocks have begun
 
-    def of(self, mine: tuple[Any, ...], turn: nv.Int) -> tuple[Any, ...]:
-        """The sums of each of ``mine``."""
-        lane, place = nv.thread_id.x % 32, (nv.i32(turn) & 1) * (self.count * self.parts)
+    def of(self, mine: tuple[Any, ...], place: nv.Int) -> tuple[Any, ...]:
+        """The sums of each of ``mine``. ``place``: 0 and 1 in turn."""
+        lane, place = nv.thread_id.x % 32, place * (self.count * self.parts)
         warp = nv.cluster_rank() * self.warps + nv.thread_id.x // 32
         given = nv.warp.sum(mine)
         if lane < self.blocks:

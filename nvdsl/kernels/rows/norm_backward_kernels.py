@@ -12,7 +12,7 @@ from nvdsl.kernels.rows.column_sums import add_up, column_gradients, put
 from nvdsl.kernels.rows.config import RowsConfig
 from nvdsl.kernels.rows.exchange import ClusterSums
 from nvdsl.kernels.rows.row import Beside, Matrix, Parts, PerRow, Row, Vector
-from nvdsl.kernels.rows.staged import Staged
+from nvdsl.kernels.rows.staged import Staged, group_of
 
 
 @nv.jit
@@ -43,32 +43,29 @@ def norm_backward(
         grid=count * config.cluster, block=config.threads, cluster=config.cluster, blocks_per_sm=config.blocks_per_sm
     )
     def kernel() -> None:
-        block, group = nv.block_id.x // config.cluster, nv.thread_id.x // config.lanes
-        first, each = block * config.groups + group, count * config.groups
+        block, group = nv.block_id.x // config.cluster, group_of(config)
+        start, each = block * config.groups, count * config.groups
         share, zero = 1.0 / nv.f32(cols), nv.vector([0.0] * config.wide, nv.f32)
         totals = [[zero for _ in range(config.steps)] for _ in kept]
         staged = Staged(given, config) if config.keep == "shared" else None
         cluster = ClusterSums(1 if mean is None else 2, config) if config.cluster > 1 else None
         if staged is not None:
             for slot in range(config.slots - 1):
-                staged.fetch(_ahead(x, config, first + slot * each), slot)
-        state = nv.PipelineState(config.slots)
-        for turn in nv.range(nv.cdiv(rows - block * config.groups, each), unroll=False):
-            row = Row(x.shape, config, first + turn * each)
+                staged.fetch(_ahead(x, config, start + group + slot * each), slot)
+        state, place = nv.PipelineState(config.slots), nv.PipelineState(2)
+        for index in nv.range(start, rows, each, unroll=False):
+            row = Row(x.shape, config, index + group)
             factor = None if weight is None else Beside(weight, row).begin()
             inverse, centre = row.number(rstd), None if mean is None else row.number(mean)
-            gradient, elements, *more = row.read(*given) if staged is None else staged.parts(row, state)
-            if staged is not None and not config.bulk:
+            gradient, elements, *more = row.read(*given) if staged is None else staged.parts(state.stage)
+            if staged is not None:  # the slot of the turn before
                 free = (state.stage + config.slots - 1) % config.slots
                 staged.fetch(_ahead(x, config, row.index + (config.slots - 1) * each), free)
             through, apart = _terms(gradient, elements, factor, centre)
             along, whole = _totals(row, through, apart)
             mine = (along, whole) if centre is not None else (along,)
-            found = row.sums(*mine) if cluster is None else cluster.of(mine, turn)
+            found = row.sums(*mine) if cluster is None else cluster.of(mine, place.stage)
             slope, offset = found[0] * share * inverse, found[1] * share if centre is not None else None
-            if staged is not None and config.bulk:  # the slot of the turn before, which all have left
-                free = (state.stage + config.slots - 1) % config.slots
-                staged.fetch(_ahead(x, config, row.index + (config.slots - 1) * each), free)
             row.read_anew()
             for step in range(config.steps):
                 normalized = apart(step) * inverse
@@ -80,7 +77,7 @@ def norm_backward(
                         totals[i][step] = nv.math.fma(gradient(step), normalized, totals[i][step])
                     else:
                         totals[i][step] = totals[i][step] + gradient(step)
-            state = state.next()
+            state, place = state.next(), place.next()
         for total, into in zip(totals, partial, strict=False):
             _store(Row(x.shape, config, group), total, into, block)
 

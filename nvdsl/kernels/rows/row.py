@@ -10,7 +10,7 @@ import nvdsl as nv
 from nvdsl.kernels.arguments import ALIGNMENT
 from nvdsl.kernels.rows.config import RowsConfig
 from nvdsl.kernels.rows.exchange import Exchange
-from nvdsl.kernels.rows.staged import Staged, widened
+from nvdsl.kernels.rows.staged import Staged, group_of, lane_of, widened
 
 _AHEAD = 32
 """Bytes of a row for all rows that a thread has loaded ahead."""
@@ -48,14 +48,13 @@ class Row:
             each = nv.cdiv(self.cols, config.cluster * config.unit) * config.unit
             self.begin = nv.min(nv.cluster_rank() * each, self.cols)
             self.end = nv.min(self.begin + each, self.cols)
-        lane = nv.thread_id.x % config.lanes
-        self.first = self.begin + lane * config.wide
+        self.first = self.begin + lane_of(config) * config.wide
         self.leads = self.first == 0
 
     @staticmethod
     def of_group(x: nv.Array, config: RowsConfig) -> Row:
         """The row of this thread's group, where each group has one."""
-        row = Row(x.shape, config, nv.block_id.x // config.cluster * config.groups + nv.thread_id.x // config.lanes)
+        row = Row(x.shape, config, nv.block_id.x // config.cluster * config.groups + group_of(config))
         if config.cluster > 1:
             row.exchange = Exchange(config)
         return row
@@ -70,7 +69,7 @@ class Row:
 
     def everyone(self, step: int) -> bool:
         """Whether it is known that each thread has elements there."""
-        return self.config.groups == 1 and step < self.config.full
+        return self.exists is True and step < self.config.full
 
     def inside(self, step: int) -> nv.Bool:
         """Whether the row has elements there: known for all but the last accesses."""
@@ -85,13 +84,13 @@ class Row:
         staged = Staged(arrays, self.config) if self.config.keep == "shared" else None
         held: list[list[Any]] = []
         if staged is not None:
-            staged.fetch(self)
+            staged.fetch(self, missing=missing)
         elif self.config.keep == "registers":
             held = [[self._load(x, step, missing) for step in range(self.config.steps)] for x in arrays]
         if self.exchange is not None:
             self.exchange.meet()
         if staged is not None:
-            return staged.parts(self, missing=missing)
+            return staged.parts()
         return [_converted(parts) for parts in held] or [self._again(x, missing) for x in arrays]
 
     def _again(self, x: nv.Array, missing: float) -> Parts:

@@ -1,4 +1,4 @@
-"""Rows in shared memory: bulk copies bring them, and threads read their elements there as often as they need them."""
+"""Rows in shared memory: each thread copies its elements there, and reads them as often as it needs them."""
 
 from __future__ import annotations
 
@@ -22,63 +22,47 @@ def widened(part: Any) -> Any:
     return nv.vector([nv.bitcast(x, nv.f32) for word in words for x in (word << 16, word & -65536)])
 
 
-class Staged:
-    """``config.slots`` slots for each group of threads. A slot holds what the group's block has of a row of each of
-    ``arrays``, brought by bulk copies (PTX ISA, cp.async.bulk), which complete on the slot's mbarrier.
+def group_of(config: RowsConfig) -> Any:
+    """Which of the block's groups of threads this is."""
+    return nv.i32(0) if config.groups == 1 else nv.thread_id.x // config.lanes
 
-    All threads of a block make it.
-    """
+
+def lane_of(config: RowsConfig) -> Any:
+    """This thread's number in its group."""
+    return nv.thread_id.x if config.groups == 1 else nv.thread_id.x % config.lanes
+
+
+class Staged:
+    """``config.slots`` slots for each group of threads. A slot has room for what the group's block has of a row of each
+    of ``arrays``. A thread reads there what it copied itself, so it waits for nobody else."""
 
     def __init__(self, arrays: Sequence[nv.Array], config: RowsConfig) -> None:
         self.arrays, self.config = arrays, config
-        self.group, self.lane = nv.thread_id.x // config.lanes, nv.thread_id.x % config.lanes
         slots = config.groups * config.slots
         self.memory = [nv.smem(slots * config.part, x.dtype) for x in arrays]
-        self.arrived = nv.Mbarriers(slots, arrivals=1) if config.bulk else None
 
-    def _slot(self, stage: nv.Int) -> nv.Int:
-        return self.group * self.config.slots + stage
+    def _place(self, slot: nv.Int, step: int) -> Any:
+        """The first element of this thread's access in a slot of its group."""
+        slot = group_of(self.config) * self.config.slots + slot
+        first = slot * self.config.part + lane_of(self.config) * self.config.wide
+        return first + step * self.config.width
 
-    def fetch(self, row: Row, stage: nv.Int = 0) -> None:
-        """Start the copies of a row, where there is one. By all threads of the group."""
-        if self.arrived is None:
-            first = self._slot(stage) * self.config.part + self.lane * self.config.wide
-            for step in range(self.config.steps):
-                if row.exists and row.inside(step):
-                    for x, memory in zip(self.arrays, self.memory, strict=True):
-                        nv.cp_async(memory, first + step * self.config.width, x, row.at(step), self.config.wide)
-            nv.cp_async_commit()
-            return
-        if self.lane == 0 and row.exists:
-            slot, count = self._slot(stage), row.end - row.begin
-            arrived = self.arrived[slot]
-            arrived.arrive_expect_tx(count * sum(x.dtype.bytes for x in self.arrays))
-            for x, memory in zip(self.arrays, self.memory, strict=True):
-                into = memory.view((slot * self.config.part,), (self.config.part,))
-                source = x.view((row.index, row.begin), (1, self.config.wide))  # its start
-                nv.bulk_load(into, source, count * x.dtype.bytes, arrived)
+    def fetch(self, row: Row, slot: nv.Int = 0, missing: float = 0.0) -> None:
+        """Start the copies of a row (PTX ISA, cp.async), as one group. ``missing`` goes behind its end."""
+        for step in range(self.config.steps):
+            place = self._place(slot, step)
+            if row.everyone(step) or row.exists and row.inside(step):
+                for x, memory in zip(self.arrays, self.memory, strict=True):
+                    nv.cp_async(memory, place, x, row.at(step), self.config.wide)
+            else:
+                for memory in self.memory:
+                    memory.store_vector(nv.vector([missing] * self.config.wide, memory.dtype), place)
+        nv.cp_async_commit()
 
-    def parts(self, row: Row, state: nv.PipelineState | None = None, missing: float = 0.0) -> list[Parts]:
-        """This thread's elements of the arrays' rows, when they have come. Behind the end of a row there is
-        ``missing``, written there by the thread that reads it."""
-        config = self.config
-        slot = self._slot(0 if state is None else state.stage)
-        first = slot * config.part + self.lane * config.wide
-        for step in range(config.steps):
-            if not row.everyone(step):
-                self._fill(row, step, first, missing)
-        if self.arrived is None:
-            nv.cp_async_wait(max(config.slots - 2, 0))
-        elif row.exists:
-            self.arrived[slot].wait(0 if state is None else state.phase)
-        return [_reader(memory, first, config) for memory in self.memory]
+    def parts(self, slot: nv.Int = 0) -> list[Parts]:
+        """This thread's elements of the arrays' rows in the slot that was fetched first, when they have come."""
+        nv.cp_async_wait(max(self.config.slots - 2, 0))
+        return [self._reader(memory, slot) for memory in self.memory]
 
-    def _fill(self, row: Row, step: int, first: Any, missing: float) -> None:
-        if not (row.exists and row.inside(step)):
-            for memory in self.memory:
-                nothing = nv.vector([missing] * self.config.wide, memory.dtype)
-                memory.store_vector(nothing, first + step * self.config.width)
-
-
-def _reader(memory: nv.Array, first: Any, config: RowsConfig) -> Parts:
-    return lambda step: widened(memory.vector(first + step * config.width, config.wide))
+    def _reader(self, memory: nv.Array, slot: nv.Int) -> Parts:
+        return lambda step: widened(memory.vector(self._place(slot, step), self.config.wide))

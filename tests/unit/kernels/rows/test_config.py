@@ -22,36 +22,36 @@ def covers(config, cols):
 @pytest.mark.parametrize("arrays", [1, 2])
 def test_the_accesses_cover_a_row_and_are_aligned(itemsize, multiple, arrays):
     for cols in LENGTHS:
-        for bulk in {False, cols * itemsize % 16 == 0 and multiple == 16}:
-            config = choose(cols, itemsize, multiple, arrays=arrays, bulk=bulk)
+        for passes in (2, 3):
+            config = choose(cols, itemsize, multiple, arrays=arrays, passes=passes)
             covers(config, cols)
             assert config.wide * itemsize <= 16 and cols % config.wide == multiple % config.wide == 0
             assert config.threads % config.lanes == 0 and config.threads <= 512 and config.cluster in (1, 2, 4, 8)
             assert config.cluster == 1 or config.lanes == config.threads
             assert config.keep != "registers" or arrays * config.steps * config.wide <= 64
             taken = arrays * itemsize * config.groups * config.part * config.blocks_per_sm
-            assert config.keep != "shared" or bulk and taken <= arch.MAX_SMEM_PER_BLOCK
+            assert config.keep != "shared" or config.wide * itemsize >= 4 and taken <= arch.MAX_SMEM_PER_BLOCK
 
 
 def test_long_rows_of_two_arrays_of_f32_are_loaded_again():
-    assert choose(262_144, 4, 16, arrays=2, bulk=True).keep == "memory"
-    assert choose(262_144, 4, 16, bulk=True).keep == choose(262_144, 2, 16, arrays=2, bulk=True).keep == "shared"
+    assert choose(262_144, 4, 16, arrays=2).keep == "memory"
+    assert choose(262_144, 4, 16).keep == choose(262_144, 2, 16, arrays=2).keep == "shared"
 
 
 @pytest.mark.parametrize("arrays", [2, 3])
 @pytest.mark.parametrize("itemsize", [2, 4])
 def test_the_ring_of_a_gradient_fits_into_shared_memory(itemsize, arrays):
     for cols in LENGTHS:
-        bulk = cols * itemsize % 16 == 0
-        config = choose_persistent(cols, itemsize, 16, arrays=arrays, bulk=bulk)
+        config = choose_persistent(cols, itemsize, 16, arrays=arrays)
         covers(config, cols)
         slot = arrays * itemsize * config.part * config.groups
         sums = 4 * config.groups * config.width * (config.groups > 1)
         assert config.keep != "shared" or 2 <= config.slots
         assert config.keep != "shared" or config.blocks_per_sm * (config.slots * slot + sums + 1280) <= 228 * 1024
-        assert (config.keep == "memory") is (config.steps * config.wide > 64 // (itemsize if bulk else 4))
+        copied = config.wide * itemsize >= 4
+        assert (config.keep == "memory") is (config.steps * config.wide > 64 // (itemsize if copied else 4))
 
 
 def test_a_model_s_rows_need_few_kernels():
     """Lengths that are multiples of 128 share what they can: where whole accesses end is what differs."""
-    assert len({choose(cols, 2, cols, bulk=True) for cols in range(128, 16_384 + 1, 128)}) <= 64
+    assert len({choose(cols, 2, cols) for cols in range(128, 16_384 + 1, 128)}) <= 64
