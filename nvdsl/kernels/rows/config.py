@@ -135,12 +135,17 @@ def choose_persistent(
     else:
         lanes = next((lanes for lanes in (8, 16, 32, 64, 128, 256) if cols <= half * lanes), _MOST_LANES)
         threads = _SUMS_THREADS * 3 // 2 if shared and cols <= half * lanes else threads
-    cluster = next((n for n in (1, 2, 4) if cols <= most * lanes * n), _MOST_BLOCKS)
-    steps = _steps(cols, wide, lanes, cluster)
-    config = RowsConfig(wide, lanes, cluster, steps, _full(cols, wide, lanes, cluster, steps))
+    for cluster in (1, 2, 4, _MOST_BLOCKS):
+        steps = _steps(cols, wide, lanes, cluster)
+        config = RowsConfig(wide, lanes, cluster, steps, _full(cols, wide, lanes, cluster, steps))
+        ragged = config.full < steps
+        if steps * wide < most or steps * wide == most and not ragged or lanes < _SMALLEST_BLOCK:
+            break
+    else:
+        return replace(config, keep="memory")
+    if ragged:  # comparisons take registers, too
+        threads = min(threads, _SUMS_THREADS)
     blocks = max(threads // config.threads, 1)
-    if steps * wide > most:
-        return replace(config, keep="memory", blocks_per_sm=blocks)
     if not shared:
         return replace(config, blocks_per_sm=blocks)
     slot = arrays * itemsize * config.groups * config.part
