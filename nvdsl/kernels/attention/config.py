@@ -133,10 +133,11 @@ def choose(
 def _sixteen_bits(sizes: tuple[int, int], consumers: int, keys: int, page: int, told: bool) -> Config:
     widest = max(sizes)
     few = consumers == 1 and widest <= 128 and not told
-    tile_n = {64: 128, 96: 128, 128: 128, 192: 112, 256: 80 if keys > 512 else 64}[widest]
+    tile_n = {64: 128, 96: 128, 128: 128, 192: 112, 256: 80}[widest]
     if told:  # each score takes registers for its place, too
         tile_n = 64 if widest <= 128 else 32
-    tile_n = _tile_of_keys(64 if few else tile_n, tile_n, page, 16)
+    short = few or widest == 256 and keys <= 512
+    tile_n = _tile_of_keys(min(tile_n, 64) if short else tile_n, tile_n, page, 16)
     return Config(
         sizes,
         tile_n,
@@ -160,9 +161,11 @@ def _eight_bits(sizes: tuple[int, int], consumers: int, keys: int, page: int, to
         tile_n = 128
     if told:
         tile_n = 64 if narrow else 32
+    step = 128 if sizes[1] % 64 else 32  # four warps turn a tile of V, each its columns, or its keys
+    tile_n = -(-tile_n // step) * step if sizes[1] != 96 else step
     return Config(
         sizes,
-        _tile_of_keys(tile_n, tile_n, page, 32),
+        _tile_of_keys(tile_n, tile_n, page, step),
         consumers,
         stages=3 if consumers == 1 and narrow else 2,
         k_stages=3 if consumers == 1 and narrow or widest == 256 else 2,

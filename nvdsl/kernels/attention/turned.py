@@ -44,6 +44,8 @@ class TurnedLoads(Loads):
     def _allocate_values(self) -> None:
         """Rings of V as it is loaded, and of V turned."""
         config, size = self.config, self.config.sizes[1]
+        fits = size % (16 * WARPS) == 0 or config.tile_n % (32 * WARPS) == 0
+        nv.require(fits, f"tiles of {config.tile_n} keys and {size} columns", rule="each warp turns a part of a tile")
         self._loaded = nv.Ring(config.stages, bytes=self.V.bytes, consumers=WARPS, sync=False)
         self._turned = nv.smem((config.stages, size, config.tile_n), self.dtype, swizzle=swizzle(config.tile_n))
         self.v_ring = nv.Ring(config.stages, bytes=0, consumers=self._warps, producers=WARPS, sync=False)
