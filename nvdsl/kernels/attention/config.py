@@ -89,7 +89,7 @@ class Config:
         if self.blocks_per_sm == 2:
             return 40, 216
         if self.itemsize == 1:
-            return {1: (56, 240), 2: (40, 232)}[self.consumers]
+            return 56, {1: 240, 2: 224}[self.consumers]  # of threads that turn V, too
         return {1: (56, 256 - 16), 2: (40, 232), 3: (32, 160)}[self.consumers]
 
 
