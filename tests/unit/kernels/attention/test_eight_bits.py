@@ -132,7 +132,7 @@ def test_scales_are_those_of_8_bits():
         attention(*heads(dtype=np.float16), q_scale=2.0)
 
 
-@pytest.mark.parametrize(("bounded", "size"), sample(itertools.product((False, True), (64, 128, 192, 256)), 1))
+@pytest.mark.parametrize(("bounded", "size"), sample(itertools.product((False, True), (64, 96, 128, 192, 256)), 1))
 def test_the_main_loop(bounded, size):
     """Strictly compiled: a spill or a wgmma that is waited for is an error."""
     config, _ = choose(
