@@ -147,6 +147,6 @@ def test_the_main_loop(bounded, size):
         .kernels.values()
     )
     loop = min(loops(found.sass()), key=len)
-    again = 2 if config.lazy else 1  # scores of large sums are computed again
+    again = 2 if config.lazy and not bounded else 1  # scores of large sums; with a mask the shortest loop is that of it
     assert sum("QGMMA" in x for x in loop) == again * size // 32 + config.tile_n // 32
     assert sum("F2FP" in x for x in loop) == again * config.tile_n // 4 and not any("PRMT" in x for x in loop)
