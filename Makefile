@@ -54,10 +54,8 @@ setup: $(setup)  ## make .venv and install nvdsl with its test tools into it
 demo: $(setup)  ## chapter 4's GEMM: on a Hopper GPU if there is one, else in the simulator
 	@$(PY) chapters/ch4_multistage_gemm.py
 
-# mypy has one core. Another one compiles meanwhile what each of pytest's processes imports.
 test: $(setup)  ## everything that needs no GPU: ruff, mypy, lit, pytest
 	$(call step,ruff,$(PY) -m ruff check --output-format=concise .)
-	@$(PY) -m pytest --collect-only -qq >/dev/null 2>&1 &
 	$(call step,mypy,$(PY) -m mypy)
 	$(call step,lit,$(LIT) -v $(LIT_ARGS) tests/lit tests/compat chapters)
 	@echo '== pytest'; $(PY) -m pytest $(PARALLEL) $(ARGS)

@@ -5,7 +5,7 @@ import numpy as np
 import nvdsl as nv
 from nvdsl.testing import in_child
 from tests.unit.kernels.attention import test_gradient as public
-from tests.unit.kernels.backpropagating import CASES, Case, check
+from tests.unit.kernels.backpropagating import CASES, Case, check, compare
 
 LARGE = (
     *(Case(1000, 1000, 4, 4, size=d, tile_m=m, window=(None, r)) for d, m in ((64, 128), (128, 64)) for r in (None, 0)),
@@ -41,6 +41,17 @@ def test_the_same_bits_each_time():
     assert len(found) == 1
     found = {bits_of(nv.attention_backward(*arrays, causal=True)[1:]) for _ in range(10)}
     assert len(found) == 1
+
+
+@in_child(timeout=120)
+def test_biases_and_functions_of_scores():
+    for size in (64, 128, 192, 256):
+        case, arrays, bias = public.biased(size)
+        out, lse, gradients = public.given_scores(arrays, bias)
+        compare(nv.attention_backward(*arrays, out, lse, bias=bias), gradients, case.dtype)
+        head, query, key = np.indices((2, 30, 70))
+        out, lse, gradients = public.given_scores(arrays, -(head + 1) * 0.01 * abs(query + 40 - key))
+        compare(nv.attention_backward(*arrays, out, lse, score=public.slopes), gradients, case.dtype)
 
 
 def bits_of(arrays):

@@ -10,71 +10,30 @@ A step keeps the tensor cores busy while it computes:
 
     dP = V dO      while it runs: P = exp(S - LSE)
     dV += P dO     while it runs: dS = P (dP - sum), and dS to shared memory
+    dK += dS Q     while it runs: the consumers meet
     dQ = dS K
-    dK += dS Q     while it runs: dQ to shared memory
-    S = K Q        of the next tile of rows
+    S = K Q        of the next tile of rows; while it runs: dQ to shared memory
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import nvdsl as nv
 from nvdsl.kernels.attention.forward import AS_THEY_ARE, Bias
 from nvdsl.kernels.attention.gradient_config import Config
 from nvdsl.kernels.attention.gradient_load import CONSUMERS, GradientLoads
-from nvdsl.kernels.attention.gradient_rows import convert_rows, store_registers, sum_rows
+from nvdsl.kernels.attention.gradient_rows import sum_rows
 from nvdsl.kernels.attention.gradient_scores import Weights
+from nvdsl.kernels.attention.gradient_sums import Parts, StagedSums
 from nvdsl.kernels.attention.gradient_tiles import GradientTiles, KeyTile, Logarithms, OfKeys, OfQueries, Seeing
 from nvdsl.kernels.attention.scores import ScoreKind
 from nvdsl.kernels.attention.sequences import KeyStarts, Starts
-from nvdsl.ops.memory import load_acquire, store_release
 from nvdsl.ops.order import recomputed, recomputing
 
 TILE_N = 64 * CONSUMERS
-WRITTEN, FREE, MET, STORED = 1, 3, 5, 6
-"""Named barriers: a consumer's part of dQ is in shared memory, or may be; both consumers' dS are."""
-
-
-@dataclass(frozen=True)
-class Parts:
-    """The parts of a tile of dQ that the consumers compute: 64 rows each, or half of the columns."""
-
-    tile_m: int
-    size: int
-    count: int = CONSUMERS
-    slices: int = 1
-
-    @property
-    def by_rows(self) -> bool:
-        return self.tile_m == 64 * self.count
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        return 64, self.size if self.by_rows else self.size // self.count
-
-    @property
-    def swizzle(self) -> int:
-        """Of K: its panels are no wider than a part."""
-        return 64 if self.shape[1] == 32 else 128
-
-    @property
-    def rows(self) -> int:
-        """Rows of 256 f32 that a part has where it lies in the order of its registers."""
-        return self.shape[0] * self.shape[1] // 256
-
-    def place(self, me: nv.Int, part: int) -> tuple[nv.Int, nv.Int]:
-        """A part's first row and column in a tile of dQ."""
-        return (me * 64, 0) if self.by_rows else (0, me * self.shape[1])
-
-    def of(self, tile: Any, me: nv.Int, part: int = 0) -> Any:
-        """The part of a tile of dQ."""
-        return tile.rows(me * 64, 64) if self.by_rows else tile.cols(me * self.shape[1], self.shape[1])
-
-    def product(self, ds: Any, k: Any, me: nv.Int) -> Any:
-        """The part's product of dS, a row of keys for each row, and K."""
-        return ds.rows(me * 64, 64) @ k if self.by_rows else ds @ k.cols(me * self.shape[1], self.shape[1])
+MET, STORED = 1, 2
+"""Named barriers: both consumers' dS are in shared memory; a consumer's dK and dV are (the first of two)."""
 
 
 @nv.jit
@@ -107,58 +66,31 @@ def backward(
     ``softcap``, ``bias`` and ``operands`` see `Weights`. ``ordered``: whether dQ is added up in the order of the keys.
     """
     tile_m, (size, value_size) = config.tile_m, config.sizes
-    tiles, parts = GradientTiles(q, k, q_starts, k_starts, tile_m, TILE_N, any(bounded)), Parts(tile_m, size)
-    packed = tiles.packed or tiles.packed_keys
+    tiles = GradientTiles(q, k, q_starts, k_starts, tile_m, TILE_N, any(bounded))
+    parts = Parts(tile_m, size, config.k_swizzle)
 
-    sums = sum_rows(dout, out, lse, tiles, tile_m)
-    total = nv.zeros((tiles.count * (parts.count * parts.rows), 256), nv.f32)
-    turns = nv.zeros(tiles.count * parts.count, nv.i32) if ordered else None
-
-    loads = GradientLoads(dout, q, k, v, sums, tiles, config, parts.swizzle)
-    dk_tma = nv.TMA(dk, tile=(1, 64, 1, size), swizzle=parts.swizzle)
-    dv_tma = nv.TMA(dv, tile=(1, 64, 1, value_size), swizzle=128)
-    total_tma = nv.TMA(total, tile=(parts.rows, 256))
+    row_sums = sum_rows(dout, out, lse, tiles, tile_m)
+    sums = StagedSums(tiles, parts, ordered)
+    producer, consumer = config.registers(tiles.packed or tiles.packed_keys)
+    loads = GradientLoads(dout, q, k, v, row_sums, tiles, config)
+    dk_tma = nv.TMA(dk, tile=(1, 64, 1, size), swizzle=config.k_swizzle)
+    dv_tma = nv.TMA(dv, tile=(1, 64, 1, value_size), swizzle=config.swizzle(value_size))
 
     @nv.kernel(grid=tiles.blocks, block=128 * (1 + CONSUMERS))
     def kernel() -> None:
         loads.allocate()
         K, V, Q, dO, q_ring, do_ring = loads.K, loads.V, loads.Q, loads.dO, loads.q_ring, loads.do_ring
         dS = nv.smem((2, tile_m, TILE_N), q.dtype, swizzle=128)
-        dQ = nv.smem((CONSUMERS, parts.rows, 256), nv.f32)
+        sums.allocate()
         nv.sync_threads()
 
         def place(whole_warp: bool) -> tuple[KeyTile, Seeing]:
             """The block's keys; each time anew rather than in registers."""
             at = tiles.keys_of(recomputed(nv.block_id.x), whole_warp)
-            return at, Seeing(tiles, at, left if bounded[0] else None, right if bounded[1] else None)
+            sides = left if bounded[0] else None, right if bounded[1] else None
+            return at, Seeing(tiles, at, *sides, ordered or scores.told)
 
         leader = nv.lane_id() == 0
-
-        def add_up(part: Any) -> None:
-            """Add a consumer's part of dQ, each time that it is there, to what other blocks have added."""
-            at, sight = place(True)
-            for g in nv.range(tiles.group, unroll=False):
-                number = tiles.first(at.number, at.sequence, at.kv_head * tiles.group + g)
-                for tile in nv.range(sight.first, sight.end, unroll=False):
-                    if leader:
-                        nv.bulk_wait_group(0, read=True)
-                    nv.sync_warp()
-                    nv.named_barrier_arrive(FREE + part, 160)
-                    nv.named_barrier_sync(WRITTEN + part, 160)
-                    if leader:
-                        mine = (number + tile) * parts.count + part
-                        if turns is not None:
-                            before = nv.max(tile * tile_m + sight.offset - left, 0) // TILE_N if bounded[0] else 0
-                            turn = at.key // TILE_N - before
-                            while load_acquire(turns, mine) != turn:
-                                pass
-                        total_tma.reduce_add(dQ[part], (mine * parts.rows, 0))
-                        nv.bulk_commit_group()
-                        if turns is not None:
-                            nv.bulk_wait_group(0)
-                            store_release(turns, mine, turn + 1)
-            if leader:
-                nv.bulk_wait_group(0)
 
         def consume(me: Any) -> None:
             at, sight = place(True)
@@ -180,14 +112,13 @@ def backward(
                 """What stands beside the rows of Q."""
                 return nv.column_vector(loads.beside, first, tile_m)[None, :]
 
-            def weigh(s: Any, dv: Any, state: Any, row: Any, head: Any) -> Any:
-                """From a tile's scores, which are being computed, to dV += P^T dO and dS."""
+            def step(s: Any, dk: Any, dv: Any, state: Any, row: Any, head: Any, last: bool) -> Any:
+                """From the scores of a tile of rows to dV, dK and dQ, and to the scores of the next one."""
                 do_ring.wait(state)
                 dp = nv.accumulator(64, tile_m)
                 dp += mine(V) @ dO[state.stage].T
-                nv.wgmma_wait(1)
-                own = at.key + recomputed(me) * 64
                 logs, dots = loads.beside_rows(state.stage)
+                own = at.key + recomputed(me) * 64
                 x = weights.logarithms(s, lambda key, query: (head, row + query, own + key)) - column(logs)
                 if sight.partly(row):
                     x = sight.hide(x, own, row, transposed=True)
@@ -196,41 +127,32 @@ def backward(
                 nv.wgmma_wait(1)
                 grad = weights.slopes(p, dp - column(dots), s, lambda: column(logs)).to(q.dtype)
                 grad.store(dS[state.stage].cols(recomputed(me) * 64, 64).T)
+                dk += grad @ Q[state.stage]
                 nv.fence_proxy_async()
                 nv.named_barrier_sync(MET, 128 * CONSUMERS)
-                nv.wgmma_wait(0)
+                part = nv.accumulator(64, parts.columns)
+                part_row, part_column = parts.place(recomputed(me))
+                part += dS[state.stage].rows(part_row, 64) @ K.cols(part_column, parts.columns)
+                nv.wgmma_wait(1)  # for dV and dK: their operands' registers are free for S
                 do_ring.release(state, leader)
-                return dv, grad
-
-            def spread(grad: Any, dk: Any, state: Any) -> Any:
-                """From a tile's dS to dQ += dS K and dK += dS^T Q, which is being computed."""
-                part = nv.accumulator(*parts.shape)
-                part += parts.product(dS[state.stage], K, recomputed(me))
-                dk += grad @ Q[state.stage]
-                nv.wgmma_wait(1)
-                nv.named_barrier_sync(FREE + recomputed(me), 160)
-                store_registers(part, dQ[recomputed(me)])
-                nv.fence_proxy_async()
-                nv.named_barrier_arrive(WRITTEN + recomputed(me), 160)
-                return dk
+                q_ring.release(state, leader)
+                if not last:
+                    s = begun(state.next())
+                nv.wgmma_wait(0 if last else 1)
+                sums.hand_on(part, recomputed(me))
+                nv.wgmma_wait(0)
+                return s, dk, dv, state.next()
 
             grad_k, grad_v = nv.accumulator(64, size), nv.accumulator(64, value_size)
             loads.wait_for_keys()
             first, end = sight.first, sight.end
-            for g in nv.range(nv.select(first < end, tiles.group, 0), unroll=False):
+            for g in nv.range(sight.heads(tiles.group), unroll=False):
                 head = at.kv_head * tiles.group + g
-                grad_v, grad = weigh(begun(state), grad_v, state, first * tile_m, head)
-                for tile in nv.range(first + 1, end, unroll=False):
-                    grad_k = spread(grad, grad_k, state)
-                    s = begun(state.next())
-                    nv.wgmma_wait(1)
-                    q_ring.release(state, leader)
-                    state = state.next()
-                    grad_v, grad = weigh(s, grad_v, state, tile * tile_m, head)
-                grad_k = spread(grad, grad_k, state)
+                s = begun(state)
                 nv.wgmma_wait(0)
-                q_ring.release(state, leader)
-                state = state.next()
+                for tile in nv.range(first, end - 1, unroll=False):  # where their order is another, rows don't matter
+                    s, grad_k, grad_v, state = step(s, grad_k, grad_v, state, tile * tile_m, head, False)
+                s, grad_k, grad_v, state = step(s, grad_k, grad_v, state, (end - 1) * tile_m, head, True)
 
             nv.named_barrier_sync(MET, 128 * CONSUMERS)  # both have read all of K
             at, _ = place(True)
@@ -252,15 +174,15 @@ def backward(
                     nv.bulk_wait_group(0, read=True)
 
         if nv.warpgroup_id() == 0:
-            nv.setmaxnreg_dec(40 if packed else 24)  # a sequence is searched for
+            nv.setmaxnreg_dec(producer)
             if nv.warp_id() == 0:
                 if nv.lane_id() == 0:
                     loads.produce(*place(False))
             elif nv.warp_id() <= CONSUMERS:
-                add_up(nv.warp_id() - 1)
+                sums.add_up(*place(True), nv.warp_id() - 1)
         else:
-            nv.setmaxnreg_inc(232 if packed else 240)
+            nv.setmaxnreg_inc(consumer)
             consume(nv.warpgroup_id() - 1)
 
     kernel()
-    convert_rows(total, dq, scale, tiles, parts)
+    sums.convert(dq, scale)

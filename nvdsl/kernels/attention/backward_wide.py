@@ -13,34 +13,17 @@ import nvdsl as nv
 from nvdsl.kernels.attention.forward import AS_THEY_ARE, Bias
 from nvdsl.kernels.attention.gradient_config import Config
 from nvdsl.kernels.attention.gradient_load import CONSUMERS, GradientLoads
-from nvdsl.kernels.attention.gradient_rows import convert_rows, sum_rows
+from nvdsl.kernels.attention.gradient_rows import sum_rows
 from nvdsl.kernels.attention.gradient_scores import Weights
+from nvdsl.kernels.attention.gradient_sums import GradientSums, Parts
 from nvdsl.kernels.attention.gradient_tiles import GradientTiles, KeyTile, Logarithms, OfKeys, OfQueries, Seeing
 from nvdsl.kernels.attention.scores import ScoreKind
 from nvdsl.kernels.attention.sequences import KeyStarts, Starts
-from nvdsl.ops.memory import load_acquire, store_release
 from nvdsl.ops.order import recomputed, recomputing
 
 TILE_M, TILE_N = 128, 64
 MET, STORED = 1, 2
 """Named barriers: both consumers' P and dS are in shared memory, or have been read."""
-
-
-class Parts:
-    """The parts of a tile of dQ: 64 rows, and as many columns as are computed at a time, in ``slices``."""
-
-    tile_m, count = TILE_M, CONSUMERS
-
-    def __init__(self, size: int, swizzle: int) -> None:
-        self.size, self.slices, self.swizzle = size, -(-size // 128), swizzle
-        self.columns = size // self.slices
-        self.shape, self.rows = (64, self.columns), 64 * self.columns // 256
-
-    def place(self, me: nv.Int, part: int) -> tuple[nv.Int, nv.Int]:
-        return me * 64, part * self.columns
-
-    def of(self, tile: Any, me: nv.Int, part: int) -> Any:
-        return tile.rows(me * 64, 64).cols(part * self.columns, self.columns)
 
 
 @nv.jit
@@ -72,14 +55,13 @@ def backward_wide(
     size, value_size = config.sizes
     tiles, parts = (
         GradientTiles(q, k, q_starts, k_starts, TILE_M, TILE_N, any(bounded)),
-        Parts(size, config.swizzle(size)),
+        Parts(TILE_M, size, config.swizzle(size), -(-size // 128)),
     )
 
-    sums = sum_rows(dout, out, lse, tiles, TILE_M)
-    total = nv.zeros((tiles.count * (parts.count * parts.slices * parts.rows), 256), nv.f32)
-    turns = nv.zeros(tiles.count * parts.count, nv.i32) if ordered else None
-
-    loads = GradientLoads(dout, q, k, v, sums, tiles, config)
+    row_sums = sum_rows(dout, out, lse, tiles, TILE_M)
+    sums = GradientSums(tiles, parts, ordered)
+    producer, consumer = config.registers(tiles.packed or tiles.packed_keys)
+    loads = GradientLoads(dout, q, k, v, row_sums, tiles, config)
     dk_tma = nv.TMA(dk, tile=(1, TILE_N, 1, size // 2), swizzle=config.swizzle(size))
     dv_tma = nv.TMA(dv, tile=(1, TILE_N, 1, value_size // 2), swizzle=config.swizzle(value_size))
 
@@ -93,7 +75,7 @@ def backward_wide(
         def place(whole_warp: bool) -> tuple[KeyTile, Seeing]:
             """The block's keys; each time anew rather than in registers."""
             at = tiles.keys_of(recomputed(nv.block_id.x), whole_warp)
-            return at, Seeing(tiles, at, left if bounded[0] else None, right if bounded[1] else None)
+            return at, Seeing(tiles, at, left if bounded[0] else None, right if bounded[1] else None, ordered)
 
         leader = nv.lane_id() == 0
 
@@ -147,45 +129,35 @@ def backward_wide(
                 """dV += P^T dO, dK += dS^T Q and dQ += dS K."""
                 dv += anew(P).T @ half(dO)
                 dk += anew(dS).T @ half(Q)
-                number = number * parts.count + me
-                start = number * (parts.slices * parts.rows)
                 nv.wgmma_wait(1)
                 do_ring.release(state, leader)
                 nv.wgmma_wait(0)
                 q_ring.release(state, leader)
-                if turns is not None:
-                    before = nv.max(tile * TILE_M + sight.offset - left, 0) // TILE_N if bounded[0] else 0
-                    turn = at.key // TILE_N - before
-                    if nv.warpgroup_thread() == 0:
-                        while load_acquire(turns, number) != turn:
-                            pass
-                    nv.named_barrier_sync(STORED + me, 128)
+                sums.begin(number, me, sight.turn(tile))
                 for i in nv.range(parts.slices, unroll=False):
-                    part = nv.accumulator(*parts.shape)
+                    part = nv.accumulator(64, parts.columns)
                     part += grad @ anew(K).cols(i * parts.columns, parts.columns)
                     nv.wgmma_wait(0)
-                    add_registers(part, total, start + i * parts.rows)
-                if turns is not None:
-                    nv.named_barrier_sync(STORED + me, 128)
-                    if nv.warpgroup_thread() == 0:
-                        nv.threadfence()
-                        store_release(turns, number, turn + 1)
+                    sums.add(part, number, me, i)
+                sums.end(number, me, sight.turn(tile))
                 return dk, dv
 
             grad_k, grad_v = nv.accumulator(64, size // 2), nv.accumulator(64, value_size // 2)
             loads.wait_for_keys()
-            first, end = sight.first, sight.end
-            for g in nv.range(nv.select(first < end, tiles.group, 0), unroll=False):
+            count = sight.count
+            for g in nv.range(sight.heads(tiles.group), unroll=False):
                 head = at.kv_head * tiles.group + g
                 number = tiles.first(at.number, at.sequence, head)
                 s, dp = begun(state)
-                for tile in nv.range(first, end - 1, unroll=False):
+                for i in nv.range(count - 1, unroll=False):
+                    tile = sight.tile(i)
                     grad = weigh(s, dp, tile * TILE_M, head)
                     grad_k, grad_v = spread(grad, grad_k, grad_v, state, tile, number + tile)
                     state = state.next()
                     s, dp = begun(state)
-                grad = weigh(s, dp, (end - 1) * TILE_M, head)
-                grad_k, grad_v = spread(grad, grad_k, grad_v, state, end - 1, number + end - 1)
+                tile = sight.tile(count - 1)
+                grad = weigh(s, dp, tile * TILE_M, head)
+                grad_k, grad_v = spread(grad, grad_k, grad_v, state, tile, number + tile)
                 state = state.next()
                 nv.named_barrier_sync(MET, 128 * CONSUMERS)
 
@@ -208,20 +180,12 @@ def backward_wide(
                     nv.bulk_wait_group(0, read=True)
 
         if nv.warpgroup_id() == 0:
-            nv.setmaxnreg_dec(24)
+            nv.setmaxnreg_dec(producer)
             if nv.warpgroup_thread() == 0:
                 loads.produce(*place(False))
         else:
-            nv.setmaxnreg_inc(240)
+            nv.setmaxnreg_inc(consumer)
             consume(nv.warpgroup_id() - 1)
 
     kernel()
-    convert_rows(total, dq, scale, tiles, parts)
-
-
-def add_registers(fragment: Any, total: nv.Array, start: nv.Int) -> None:
-    """Add a warpgroup's fragment to ``total`` from row ``start`` on, in the order of its registers."""
-    (registers,) = fragment.registers()
-    thread = nv.warpgroup_thread()
-    for i in range(0, len(registers), 4):
-        total.atomic_add((start + thread // 64 + i // 2, thread % 64 * 4), nv.vector(registers[i : i + 4]))
+    sums.convert(dq, scale)

@@ -99,8 +99,9 @@ def attention_backward(
         seen, there = [x.readable(run) for x in given], [x if x.fits_tma else x.beside() for x in wanted]
         bounded, starts = (left is not None, right is not None), lengths.views[:2]
         kind = ScoreKind(cap > 0.0, bias is not None, score)
-        many_options = all(bounded) or cap > 0.0 or any(x is not None for x in starts)
-        config = choose(heads.size, heads.value_size, many_options, kind.told)
+        packed, capped = any(x is not None for x in starts), cap > 0.0
+        more = all(bounded) or capped or packed or bool(deterministic)
+        config = choose(heads.size, heads.value_size, more, kind.told or packed and capped)
         constants = {"config": config, "bounded": bounded, "scores": kind, "ordered": bool(deterministic)}
         kernel: Any = backward_wide if config.wide else backward
         arguments: list[Any] = [*seen, _batched(logarithms), *there, *starts, added, factor, left or 0, right or 0, cap]

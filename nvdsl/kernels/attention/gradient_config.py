@@ -20,21 +20,38 @@ class Config:
         """Keys of a tile."""
         return 64 if self.wide else 128
 
+    def registers(self, packed: bool) -> tuple[int, int]:
+        """Of a thread of the producer, which searches for packed sequences, and of a consumer's."""
+        return (40, 232) if packed and max(self.sizes) < 256 else (24, 240)
+
     def swizzle(self, size: int) -> int:
-        """Of a head's tiles: in `backward_wide` a consumer takes half of the columns, whole panels of them."""
-        return 64 if self.wide and size // 2 % 64 else 128
+        """Of a head's tiles, whose columns are whole panels of it; in `backward_wide`, half of them."""
+        return 64 if (size // 2 if self.wide else size) % 64 else 128
+
+    @property
+    def k_swizzle(self) -> int:
+        """Of K: a consumer's part of dQ has whole panels of it, too."""
+        if self.wide or self.tile_m == 128:
+            return self.swizzle(self.sizes[0])
+        return {64: 64, 96: 32, 128: 128}[self.sizes[0]]
 
 
-def choose(size: int, value_size: int, more: bool, told: bool) -> Config:
-    """For heads of these sizes. ``more``: there are two bounds, a softcap or packed sequences, for which registers
-    suffice with fewer rows only. ``told``: it matters of which query and which key a score is; that takes still more.
+def choose(size: int, value_size: int, more: bool, most: bool) -> Config:
+    """For heads of these sizes. ``more``: there are two bounds, a softcap, packed sequences or an order of dQ's sums,
+    for which registers suffice with fewer rows only. ``most``: there is what takes still more: a bias, a function of
+    scores, or a softcap of packed sequences.
     """
     largest = max(size, value_size)
     if largest <= 64:
-        return Config((64, 64), 64 if more or told else 128)
-    if largest <= 128 and not told:
-        return Config((128, -(-value_size // 64) * 64), 64)
+        return Config((64, 64), 64 if more or most else 128)
+    if largest <= 128 and not most:
+        return Config((narrow_size(size), narrow_size(value_size)), 64)
     return Config((wide_size(size), wide_size(value_size)), 128, 1, wide=True)
+
+
+def narrow_size(size: int) -> int:
+    """In shared memory, of `backward`."""
+    return max(-(-size // 32) * 32, 64)
 
 
 def wide_size(size: int) -> int:

@@ -20,11 +20,11 @@ class GradientLoads:
 
     def __init__(
         self, dout: nv.Array, q: nv.Array, k: nv.Array, v: nv.Array, sums: nv.Array, tiles: GradientTiles,
-        config: Config, k_swizzle: int | None = None,
+        config: Config,
     ) -> None:  # fmt: skip
         size, value_size = config.sizes
         self._config, self._tiles, self._sums, self._dtype = config, tiles, sums, q.dtype
-        self._swizzles = config.swizzle(size), config.swizzle(value_size), k_swizzle or config.swizzle(size)
+        self._swizzles = config.swizzle(size), config.swizzle(value_size), config.k_swizzle
         of_q, of_v, of_k = self._swizzles
         self._q, self._do = _map(q, config.tile_m, size, of_q), _map(dout, config.tile_m, value_size, of_v)
         self._k, self._v = _map(k, config.tile_n, size, of_k), _map(v, config.tile_n, value_size, of_v)
@@ -57,7 +57,8 @@ class GradientLoads:
         for g in nv.range(self._tiles.group, unroll=False):
             head = at.kv_head * self._tiles.group + g
             number = self._tiles.first(at.number, one, head)
-            for tile in nv.range(sight.first, sight.end, unroll=False):
+            for i in nv.range(sight.count, unroll=False):
+                tile = sight.tile(i)
                 place = one.q_batch, one.q_first + tile * self._config.tile_m, head, 0
                 if self._config.wide:
                     self._do.load(self.dO[state.stage], self.do_ring.acquire(state), place)

@@ -1,9 +1,8 @@
-"""Before and after attention's backward kernel: what each row of Q adds to dS, and dQ in its own type."""
+"""Before attention's backward kernel: what each row of Q adds to dS."""
 
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import nvdsl as nv
 from nvdsl.kernels.attention.gradient_tiles import GradientTiles
@@ -24,7 +23,7 @@ def sum_rows(dout: nv.Array, out: nv.Array, lse: nv.Array, tiles: GradientTiles,
     lanes = 1 << (-(-size // ACCESS) - 1).bit_length()
 
     @nv.kernel(grid=tiles.count, block=THREADS)
-    def kernel() -> None:
+    def sum_up() -> None:
         thread = nv.thread_id.x
         sequence, head, query = tiles.queries_of(nv.block_id.x)
         lane, column = thread % lanes, nv.min(thread % lanes * ACCESS, size - ACCESS)
@@ -42,52 +41,5 @@ def sum_rows(dout: nv.Array, out: nv.Array, lse: nv.Array, tiles: GradientTiles,
                 sums[nv.block_id.x, row] = nv.select(sees, logs * LOG2_E, math.inf)
                 sums[nv.block_id.x, tile_m + row] = nv.select(exists, total, 0.0)
 
-    kernel()
+    sum_up()
     return sums
-
-
-def store_registers(fragment: Any, tile: Any) -> None:
-    """Write a warpgroup's fragment to a tile of 256 columns in the order of its registers: no bank conflicts."""
-    (registers,) = fragment.registers()
-    thread = nv.warpgroup_thread()
-    for i in range(0, len(registers), 4):
-        tile.store_vector(nv.vector(registers[i : i + 4]), (thread // 64 + i // 2, thread % 64 * 4))
-
-
-def load_registers(shape: tuple[int, int], source: nv.Array, start: nv.Int) -> Any:
-    """The fragment that `store_registers` wrote, from row ``start`` of an array on."""
-    zero = nv.accumulator(*shape)
-    thread, registers = nv.warpgroup_thread(), []
-    for i in range(0, shape[0] * shape[1] // nv.WARP_GROUP_SIZE, 4):
-        registers += list(source.vector((start + thread // 64 + i // 2, thread % 64 * 4), 4))
-    return zero.with_registers([registers])
-
-
-def convert_rows(total: nv.Array, dq: nv.Array, scale: nv.Number, tiles: GradientTiles, parts: Any) -> None:
-    """``dq = scale * total``, where ``total`` has the sums in the order of the backward kernel's registers."""
-    tile_m, size = parts.tile_m, parts.size
-    dq_tma = nv.TMA(dq, tile=(1, tile_m, 1, size), swizzle=parts.swizzle)
-
-    @nv.kernel(grid=tiles.count, block=128 * parts.count)
-    def kernel() -> None:
-        tile = nv.smem((tile_m, size), dq.dtype, swizzle=parts.swizzle)
-        me = nv.warpgroup_id()
-        sequence, head, query = tiles.queries_of(nv.block_id.x)
-        for part in range(parts.slices):
-            start = ((nv.block_id.x * parts.count + me) * parts.slices + part) * parts.rows
-            found = load_registers(parts.shape, total, start) * scale
-            if tiles.packed:
-                row, column = parts.place(me, part)
-                mine = tiles.clipped(dq, sequence.q_batch, sequence.q_first, sequence.queries, head)
-                found.store(mine, (query + row, column), clip=True)
-            else:
-                found.store(parts.of(tile, me, part))
-        if not tiles.packed:
-            nv.fence_proxy_async()
-            nv.sync_threads()
-            if nv.thread_id.x == 0:
-                dq_tma.store(tile, (sequence.q_batch, query, head, 0))
-                nv.bulk_commit_group()
-                nv.bulk_wait_group(0, read=True)
-
-    kernel()

@@ -9,7 +9,7 @@ import nvdsl as nv
 from nvdsl.kernels.attention.sequences import Sequence, Sequences
 from nvdsl.kernels.attention.tiles import L2_BYTES
 from nvdsl.kernels.blocks.tile_scheduler import RowGroups
-from nvdsl.ops.order import recomputing
+from nvdsl.ops.order import recomputed, recomputing
 
 BYTES = 8
 """Of an element of a head: Q and dO in 16 bits, dQ in f32."""
@@ -37,27 +37,53 @@ class QueryTile(NamedTuple):
     query: nv.Int
 
 
-MOST = 2**30
-"""More rows than there are."""
-
-
 class Seeing:
     """Which queries see which keys of a block. Made in the kernel. ``left``, ``right``: how many keys before and behind
-    its own a query sees, None for all. ``first``, ``end``: the tiles of queries that see any.
+    its own a query sees, None for all. ``first``, ``end``: the tiles of queries that see any, ``count`` of them.
+    ``ordered``: whether all blocks take the tiles in their order. Else, where all queries see all keys, each block
+    starts at another tile: else all would add to dQ of the same one at the same time.
     """
 
-    def __init__(self, tiles: GradientTiles, at: KeyTile, left: nv.Int | None, right: nv.Int | None) -> None:
-        self._keys, self._left, self._right, self._tile_m = at.sequence.keys, left, right, tiles.tile_m
+    def __init__(
+        self, tiles: GradientTiles, at: KeyTile, left: nv.Int | None, right: nv.Int | None, ordered: bool
+    ) -> None:
+        self._key, self._keys, self._left, self._right = at.key, at.sequence.keys, left, right
+        self._tile_m, self._tile_n = tiles.tile_m, tiles.tile_n
         self.offset, self.first, self.end = tiles.seeing(at, left, right)
-        last = at.key + (tiles.tile_n - 1)
-        whole: Any = last - self.offset - right if right is not None else nv.i32(-MOST)
-        self._whole = nv.select(last >= self._keys, MOST, whole)  # rows from here on see all of the tile's keys
-        self._whole_to = at.key - self.offset + left if left is not None else None  # up to here
+        self.count = nv.max(self.end - self.first, 0)
+        self._some = left is None and right is None and not (tiles.packed or tiles.packed_keys)
+        self._turned: nv.Int | None = None
+        if left is None and right is None and not ordered and tiles.tile_m == tiles.tile_n:
+            self._turned = nv.min(at.key // tiles.tile_m, self.count)
+
+    def heads(self, group: nv.Int) -> nv.Int:
+        """``group``, or 0 where no query sees any of the keys."""
+        return group if self._some else nv.select(self.first < self.end, group, 0)
+
+    def tile(self, i: nv.Int) -> nv.Int:
+        """The tile of queries that the block takes as number ``i``."""
+        if self._turned is None:
+            return self.first + i
+        turned = i + self._turned
+        return self.first + nv.select(turned >= self.count, turned - self.count, turned)
+
+    def turn(self, tile: nv.Int) -> nv.Int:
+        """How many tiles of keys before this one a tile of queries sees."""
+        before: nv.Int = 0
+        if self._left is not None:
+            before = nv.max(tile * self._tile_m + self.offset - self._left, 0) // self._tile_n
+        return self._key // self._tile_n - before
 
     def partly(self, row: Any) -> Any:
         """Whether a query of the tile from ``row`` on does not see a key of the block."""
-        before = row < self._whole
-        return before if self._whole_to is None else before | (row + (self._tile_m - 1) > self._whole_to)
+        key = recomputed(self._key)
+        last = key + (self._tile_n - 1)
+        partly = last >= self._keys
+        if self._right is not None:
+            partly = partly | (row + (self.offset + self._right) < last)
+        if self._left is not None:
+            partly = partly | (row + (self.offset + self._tile_m - 1 - self._left) > key)
+        return partly
 
     def hide(self, x: Any, key: Any, row: Any, *, transposed: bool = False) -> Any:
         """-infinity where a query does not see a key: ``x`` has the queries from ``row`` on in its rows, the keys from

@@ -11,7 +11,7 @@ import numpy as np
 
 from nvdsl.kernels.attention.backward import backward
 from nvdsl.kernels.attention.backward_wide import backward_wide
-from nvdsl.kernels.attention.gradient_config import Config, wide_size
+from nvdsl.kernels.attention.gradient_config import Config, narrow_size, wide_size
 from nvdsl.kernels.attention.scores import ScoreKind
 
 
@@ -49,6 +49,7 @@ CASES = (
     Case(300, 129, size=40, dtype=np.float16, spread=4.0),
     Case(70, 130, heads=2, kv_heads=2, size=128, tile_m=64, window=(None, 0)),
     Case(170, 20, size=104, value_size=72, tile_m=64, batch=2),
+    Case(70, 140, size=80, value_size=128, tile_m=64, window=(None, 0), dtype=np.float16),
     Case(200, 70, size=128, tile_m=64, window=(None, 0), dtype=np.float16),
     Case(300, 260, window=(70, 20), tile_m=64),
     Case(140, 70, size=200, value_size=64, tile_m=0, window=(None, 0)),
@@ -130,8 +131,10 @@ def called(call: Any, case: Case) -> tuple[list[Any], list[Any]]:
     found = [np.full(x.shape, np.nan, np.float32).astype(case.dtype) for x in arrays[1:4]]
     function: Any = backward if case.tile_m else backward_wide
     left, right = case.window
-    sizes = tuple(-(-size // 64) * 64 for size in (case.size, case.value_size or case.size))
-    config = Config(sizes, case.tile_m) if case.tile_m else Config(tuple(map(wide_size, sizes)), 128, 1, wide=True)
+    sizes = case.size, case.value_size or case.size
+    config = Config(tuple(map(narrow_size, sizes)), case.tile_m)
+    if not case.tile_m:
+        config = Config(tuple(map(wide_size, sizes)), 128, 1, wide=True)
     numbers = 1 / math.sqrt(case.size), left or 0, right or 0, case.softcap
     bounded, scores = (left is not None, right is not None), ScoreKind(case.softcap > 0.0)
     constants = {"config": config, "bounded": bounded, "scores": scores, "ordered": case.ordered}

@@ -33,7 +33,8 @@ SHIPPED = [(True, 64, 128), (False, 128, 64), (True, 128, 64), (False, 64, 128)]
 
 @pytest.mark.parametrize(("causal", "size", "tile_m"), sample(SHIPPED, 1))
 def test_the_machine_code(disassembler, causal, size, tile_m):
-    """Nothing is kept in local memory, no wgmmas are serialized, and exponentials run while dP = V dO^T is computed."""
+    """Nothing is kept in local memory, no wgmmas are serialized, exponentials run while dP = V dO^T is computed, and
+    dV and dK are in flight where the consumers meet."""
     of_q = nv.ShapeDtype(("batch", "queries", "heads", size), nv.bf16)
     of_k = nv.ShapeDtype(("key_batch", "keys", "kv_heads", size), nv.bf16)
     lse = nv.ShapeDtype(("batch", "heads", "queries"), nv.f32)
@@ -46,6 +47,9 @@ def test_the_machine_code(disassembler, causal, size, tile_m):
     loop = main_loop(text)
     waits = [i for i, line in enumerate(loop) if "WARPGROUP.DEPBAR" in line]
     powers = [i for i, line in enumerate(loop) if "MUFU.EX2" in line]
-    (before,) = [i for i, (a, b) in enumerate(zip(waits, waits[1:], strict=False)) if a < powers[0] and powers[-1] < b]
-    assert "0x1" in loop[waits[before]], "S is there, and dP in flight"
+    products = [i for i, line in enumerate(loop) if "HGMMA" in line]
+    (met,) = [i for i, line in enumerate(loop) if "BAR.SYNC" in line and "0x1, 0x100" in line]
+    assert products[0] < powers[0] and powers[-1] < waits[0] < met < waits[1], "S is there where the loop begins"
+    assert "0x1" in loop[waits[0]] and "0x1" in loop[waits[1]], "dV is in flight, then dQ"
+    assert sum(waits[0] < i < met for i in products) == tile_m // 16, "dK"
     assert len(powers) == tile_m // 2 and not any("LDL" in line or "STL" in line for line in loop)

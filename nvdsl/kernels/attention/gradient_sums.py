@@ -1,0 +1,167 @@
+"""dQ of attention's gradients: blocks add up their parts in f32 in global memory; then it is converted."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import nvdsl as nv
+from nvdsl.kernels.attention.gradient_load import CONSUMERS
+from nvdsl.kernels.attention.gradient_tiles import GradientTiles, KeyTile, Seeing
+from nvdsl.ops.memory import load_acquire, store_release
+
+MEET, WRITTEN, FREE = 2, 4, 6
+"""The first of two named barriers each, one for each consumer: it meets itself; its part is in shared memory; or may
+be."""
+
+
+@dataclass(frozen=True)
+class Parts:
+    """The parts of a tile of dQ, (tile_m, size), that the consumers compute: 64 rows each, or half of the columns.
+    ``slices``: into how many the columns are cut, which are computed one after the other. ``swizzle``: of the tile, and
+    of K: its panels are no wider than a part."""
+
+    tile_m: int
+    size: int
+    swizzle: int
+    slices: int = 1
+
+    @property
+    def by_rows(self) -> bool:
+        return self.tile_m == 64 * CONSUMERS
+
+    @property
+    def columns(self) -> int:
+        return self.size // (self.slices if self.by_rows else CONSUMERS)
+
+    @property
+    def rows(self) -> int:
+        """Rows of 256 f32 that a part has where it lies in the order of its registers."""
+        return 64 * self.columns // 256
+
+    def place(self, me: nv.Int, part: nv.Int = 0) -> tuple[nv.Int, nv.Int]:
+        """A part's first row and column in a tile of dQ."""
+        return (me * 64, part * self.columns) if self.by_rows else (0, me * self.columns)
+
+    def of(self, tile: Any, me: nv.Int, part: int = 0) -> Any:
+        """The part of a tile of dQ."""
+        row, column = self.place(me, part)
+        return tile.rows(row, 64).cols(column, self.columns)
+
+
+class GradientSums:
+    """Made in the host function. A part lies in the order of the registers that hold it, so that threads add, and read,
+    16 bytes side by side. ``ordered``: whether parts are added in the order of the keys. Consumers add straight from
+    registers."""
+
+    def __init__(self, tiles: GradientTiles, parts: Parts, ordered: bool) -> None:
+        self._tiles, self._parts = tiles, parts
+        count = tiles.count * CONSUMERS
+        self._total = nv.zeros((count * (parts.slices * parts.rows), 256), nv.f32)
+        self._turns = nv.zeros(count, nv.i32) if ordered else None
+
+    def begin(self, tile: nv.Int, me: nv.Int, turn: nv.Int) -> None:
+        """Wait until ``turn`` other blocks have added their parts of a tile, where that has an order."""
+        if self._turns is not None:
+            if nv.warpgroup_thread() == 0:
+                while load_acquire(self._turns, tile * CONSUMERS + me) != turn:
+                    pass
+            nv.named_barrier_sync(MEET + me, 128)
+
+    def add(self, part: Any, tile: nv.Int, me: nv.Int, slice: nv.Int = 0) -> None:
+        """Add a consumer's part of the tile of that number."""
+        (registers,) = part.registers()
+        for i, place in enumerate(self._places(tile, me, slice)):
+            self._total.atomic_add(place, nv.vector(registers[4 * i : 4 * i + 4]))
+
+    def end(self, tile: nv.Int, me: nv.Int, turn: nv.Int) -> None:
+        """This block has added all slices of its part."""
+        if self._turns is not None:
+            nv.named_barrier_sync(MEET + me, 128)
+            if nv.warpgroup_thread() == 0:
+                nv.threadfence()
+                store_release(self._turns, tile * CONSUMERS + me, turn + 1)
+
+    def _places(self, tile: nv.Int, me: nv.Int, slice: nv.Int) -> list[tuple[nv.Int, nv.Int]]:
+        """Where each four registers of this thread lie."""
+        parts, thread = self._parts, nv.warpgroup_thread()
+        start = ((tile * CONSUMERS + me) * parts.slices + slice) * parts.rows
+        return [(start + thread // 64 + 2 * i, thread % 64 * 4) for i in range(parts.rows // 2)]
+
+    def convert(self, dq: nv.Array, scale: nv.Number) -> None:
+        """``dq``: the sums times ``scale``. A kernel of its own."""
+        tiles, parts = self._tiles, self._parts
+        dq_tma = nv.TMA(dq, tile=(1, parts.tile_m, 1, parts.size), swizzle=parts.swizzle)
+
+        @nv.kernel(grid=tiles.count, block=128 * CONSUMERS)
+        def convert() -> None:
+            tile = nv.smem((parts.tile_m, parts.size), dq.dtype, swizzle=parts.swizzle)
+            me = nv.warpgroup_id()
+            sequence, head, query = tiles.queries_of(nv.block_id.x)
+            for part in range(parts.slices):
+                registers: list[Any] = []
+                for place in self._places(nv.block_id.x, me, part):
+                    registers += list(self._total.vector(place, 4))
+                found = nv.accumulator(64, parts.columns).with_registers([registers]) * scale
+                if tiles.packed:
+                    row, column = parts.place(me, part)
+                    mine = tiles.clipped(dq, sequence.q_batch, sequence.q_first, sequence.queries, head)
+                    found.store(mine, (query + row, column), clip=True)
+                else:
+                    found.store(parts.of(tile, me, part))
+            if not tiles.packed:
+                nv.fence_proxy_async()
+                nv.sync_threads()
+                if nv.thread_id.x == 0:
+                    dq_tma.store(tile, (sequence.q_batch, query, head, 0))
+                    nv.bulk_commit_group()
+                    nv.bulk_wait_group(0, read=True)
+
+        convert()
+
+
+class StagedSums(GradientSums):
+    """The same, where a warp for each consumer adds its parts by bulk reductions from shared memory."""
+
+    def __init__(self, tiles: GradientTiles, parts: Parts, ordered: bool) -> None:
+        super().__init__(tiles, parts, ordered)
+        self._tma = nv.TMA(self._total, tile=(parts.rows, 256))
+
+    def allocate(self) -> None:
+        """Shared memory of a part for each consumer. In the kernel."""
+        self._staged = nv.smem((CONSUMERS, self._parts.rows, 256), nv.f32)
+
+    def hand_on(self, part: Any, me: nv.Int) -> None:
+        """Leave a consumer's part to its warp."""
+        (registers,) = part.registers()
+        thread = nv.warpgroup_thread()
+        nv.named_barrier_sync(FREE + me, 160)
+        for i in range(0, len(registers), 4):
+            self._staged[me].store_vector(nv.vector(registers[i : i + 4]), (thread // 64 + i // 2, thread % 64 * 4))
+        nv.fence_proxy_async()
+        nv.named_barrier_arrive(WRITTEN + me, 160)
+
+    def add_up(self, at: KeyTile, sight: Seeing, me: nv.Int) -> None:
+        """Add a consumer's parts, each when it is there, to what other blocks have added. By its warp."""
+        leader = nv.lane_id() == 0
+        for g in nv.range(self._tiles.group, unroll=False):
+            number = self._tiles.first(at.number, at.sequence, at.kv_head * self._tiles.group + g)
+            for i in nv.range(sight.count, unroll=False):
+                if leader:
+                    nv.bulk_wait_group(0, read=True)
+                nv.sync_warp()
+                nv.named_barrier_arrive(FREE + me, 160)
+                nv.named_barrier_sync(WRITTEN + me, 160)
+                if leader:
+                    tile = sight.tile(i)
+                    mine, turn = (number + tile) * CONSUMERS + me, sight.turn(tile)
+                    if self._turns is not None:
+                        while load_acquire(self._turns, mine) != turn:
+                            pass
+                    self._tma.reduce_add(self._staged[me], (mine * self._parts.rows, 0))
+                    nv.bulk_commit_group()
+                    if self._turns is not None:
+                        nv.bulk_wait_group(0)
+                        store_release(self._turns, mine, turn + 1)
+        if leader:
+            nv.bulk_wait_group(0)
