@@ -79,7 +79,7 @@ IN_MEMORY = [
 
 @pytest.mark.parametrize(
     ("config", "k", "layout"),
-    sample([(c, k, layout) for c in IN_MEMORY for k in (8, 392, 904) for layout in ("nt", "tn")], 2),
+    sample([(c, k, layout) for c in IN_MEMORY for k in (8, 392, 904) for layout in ("nt", "tn")], 1),
 )
 @pytest.mark.parametrize("options", sample(LEVELS, 1), ids=lambda x: x.level)
 def test_sums_of_parts_in_memory(config, k, layout, options, monkeypatch):
