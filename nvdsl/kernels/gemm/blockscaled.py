@@ -17,7 +17,6 @@ import nvdsl as nv
 from nvdsl.hopper.arch import WARP_SIZE
 from nvdsl.kernels.blocks.direct_epilogue import cut
 from nvdsl.kernels.blocks.group_tiles import AllTiles, GroupTile, GroupTiles, NumberedTile
-from nvdsl.kernels.blocks.mainloop import Mainloop
 from nvdsl.kernels.blocks.tile_scheduler import TileScheduler
 from nvdsl.kernels.gemm.config import Config
 from nvdsl.kernels.gemm.grouped import GroupedGemm, zero_rows
@@ -25,9 +24,6 @@ from nvdsl.ops.warp import WARP_GROUP_SIZE
 
 BLOCK = 128
 """Elements along K, and columns of B, that share a scale."""
-
-PAIRED = 128
-"""Columns up to which a consumer has registers for the sums of two slices beside the tile's."""
 
 TILES = (
     Config(128, 192, 128, stages=4, store_buffers=1, group=12),
@@ -105,7 +101,6 @@ def _launch(
     gemm = GroupedGemm(a, b, out, (), config, nv.f32, "k", "k", None, direct_store)
     epilogue = gemm.epilogue
     step = nv.min(tiles.most, blocks // config.cluster)
-    at_once = 2 if config.tile_n <= PAIRED else 1
 
     @nv.kernel(grid=step * config.cluster, block=config.threads, cluster=config.cluster)
     def kernel() -> None:
@@ -120,10 +115,8 @@ def _launch(
                 state = mainloop.ring.producer_state().advance(begin)
                 tile = tiles.first(first, mainloop.rank)
                 while tile.valid:
-                    coming = scales.fetch(tile, begin)
                     for k in nv.range(begin, gemm.steps, scales.WARPS, unroll=False):
-                        here, coming = coming, scales.fetch(tile, k + scales.WARPS)
-                        scales.put(state, here)
+                        scales.load(state, tile, k)
                         state = state.advance(scales.WARPS)
                     begin += nv.cdiv(nv.max(gemm.steps - begin, 0), scales.WARPS) * scales.WARPS - gemm.steps
                     tile = tile.next(step)
@@ -134,10 +127,14 @@ def _launch(
             tile = tiles.first(first, mainloop.rank)
             while tile.valid:
                 total = nv.accumulator(config.rows, config.tile_n, nv.f32)
-                for _ in nv.range(gemm.steps // at_once, unroll=False):
-                    total, state = add_slices(total, mainloop, scales, state, top, at_once)
-                if gemm.steps % at_once != 0:
-                    total, state = add_slices(total, mainloop, scales, state, top, 1)
+                for _ in nv.range(gemm.steps, unroll=False):
+                    mainloop.ring.wait(state)
+                    part = nv.accumulator(config.rows, config.tile_n, nv.f32)
+                    part += mainloop.product(state, top, 0)
+                    of_rows, of_cols = scales.read(state, top)
+                    mainloop.finish(state)
+                    total = scaled_sum(total, part, of_rows, of_cols)
+                    state = state.next()
                 epilogue.store(total, tile.group, tile.row + top, tile.col, consumer, end=tile.end)
                 tile = tile.next(step)
             epilogue.drain()
@@ -150,34 +147,13 @@ def _launch(
     kernel()
 
 
-def add_slices(
-    total: nv.Accumulator, mainloop: Mainloop, scales: Scales, state: nv.PipelineState, top: Any, count: int
-) -> tuple[nv.Accumulator, nv.PipelineState]:
-    """``total`` and the scaled products of the next ``count`` slices: while a later one is multiplied, the ones before
-    are scaled. By a warpgroup. Returns the ring's next position, too."""
-    issued = []
-    for _ in range(count):
-        mainloop.ring.wait(state)
-        part = nv.accumulator(total.m, total.n, nv.f32)
-        part += mainloop.product(state, top, 0)
-        issued.append((state, part))
-        state = state.next()
-    for i, (slot, part) in enumerate(issued):
-        of_rows, of_cols = scales.read(slot, top)
-        nv.wgmma_wait(count - 1 - i)
-        mainloop.release(slot)
-        total = scaled_sum(total, part, of_rows, of_cols)
-    return total, state
-
-
 class Scales:
     """The scales of a tile's slices on their way to the consumers: a ring beside that of the operands, with barriers of
     its own, as blocks of a cluster share operands and not scales. All threads of the block make it, before they meet.
 
     Where all SMs load, an answer of memory takes longer than a slice does. So the three warps of the producer's
-    warpgroup that load no operands bring scales as far ahead as operands come, each warp every third slice, and each
-    asks for its next ones before it waits for a slot: one scale for each row of the tile, and one for each equal part
-    of its columns, so wide that its columns share a scale.
+    warpgroup that load no operands bring scales as far ahead as operands come, each warp every third slice: one scale
+    for each row of the tile, and one for each equal part of its columns, so wide that its columns share a scale.
     """
 
     WARPS = WARP_GROUP_SIZE // WARP_SIZE - 1
@@ -191,26 +167,22 @@ class Scales:
         self.full = nv.Mbarriers(config.stages, arrivals=1, sync=False)
         self.empty = nv.Mbarriers(config.stages, arrivals=4 * config.consumers, sync=False)
 
-    def fetch(self, tile: GroupTile | NumberedTile, k: Any) -> list[Any]:
-        """Read those of slice ``k`` of a tile; beyond the last slice, others. By one warp: each lane has a scale of
-        every 32 rows, and of a part of the columns."""
-        last_row, last_slice, last_col = (x - 1 for x in (*self.scale_a.shape, self.scale_b.shape[-1]))
-        lane, k = nv.lane_id(), nv.min(k, last_slice)
+    def load(self, state: nv.PipelineState, tile: GroupTile | NumberedTile, k: Any) -> None:
+        """Bring those of slice ``k`` of a tile to a slot once it is free. By one warp."""
+        row, col = tile.row, tile.col
+        last_row, last_col = self.scale_a.shape[0] - 1, self.scale_b.shape[-1] - 1
         rows = range(0, self.rows, WARP_SIZE)
-        of_rows = [self.scale_a[nv.min(tile.row + first + lane, last_row), k] for first in rows]
-        column = (tile.col + nv.min(lane, self.parts - 1) * self.width) // BLOCK
-        at = k, nv.min(column, last_col)
-        return [*of_rows, self.scale_b[(tile.group, *at) if self.scale_b.ndim == 3 else at]]
-
-    def put(self, state: nv.PipelineState, scales: list[Any]) -> None:
-        """Bring what was fetched to a slot once it is free."""
         lane = nv.lane_id()
+        of_rows = [self.scale_a[nv.min(row + first + lane, last_row), k] for first in rows]
+        column = (col + nv.min(lane, self.parts - 1) * self.width) // BLOCK
+        at = k, nv.min(column, last_col)
+        of_col = self.scale_b[(tile.group, *at) if self.scale_b.ndim == 3 else at]
         self.empty[state.stage].wait(state.phase)
         start = state.stage * self.each + lane
-        for i, scale in enumerate(scales[:-1]):
-            self.memory[start + i * WARP_SIZE] = scale
+        for first, scale in zip(rows, of_rows, strict=True):
+            self.memory[start + first] = scale
         if lane < self.parts:
-            self.memory[start + self.rows] = scales[-1]
+            self.memory[start + self.rows] = of_col
         nv.sync_warp()
         self.full[state.stage].arrive(predicate=lane == 0)
 

@@ -68,7 +68,7 @@ class QuantizedConfig:
         """What is wrong with it."""
         checks = (
             (self.rows in range(8, 129, 8), f"{self.rows} rows: a multiple of 8 up to 128"),
-            (self.warpgroups in (1, 2, 3), f"{self.warpgroups} warpgroups: 1, 2 or 3"),
+            (self.warpgroups in (1, 2), f"{self.warpgroups} warpgroups: 1 or 2, as columns are packed by 256"),
             (self.split in SPLITS, f"split {self.split}: 1, 2, 4 or 8"),
             (self.stages >= 2, f"{self.stages} stages: 2 or more"),
             (self.parts in (1, 2), f"{self.parts} parts: 1 or 2"),

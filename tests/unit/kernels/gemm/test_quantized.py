@@ -132,6 +132,8 @@ V = np.zeros((64, 16), np.int8)
         (lambda: nv.quantized_matmul(integers(4, 64), W, out_dtype=nv.i32), "a result of i32"),
         (lambda: nv.quantized_matmul(integers(4, 64), W, config=QuantizedConfig(20)), "a multiple of 8"),
         (lambda: nv.quantized_matmul(integers(4, 64), W, config=QuantizedConfig(64, stages=20)), "bytes of shared"),
+        (lambda: nv.quantized_matmul(integers(4, 64), W, config=QuantizedConfig(64, 3)), "columns are packed by 256"),
+        (lambda: nv.quantized_matmul(integers(4, 64), W, config=FewRowsConfig(8, 192)), "32, 64, 128 or 256"),
         (lambda: nv.quantized_matmul(integers(4, 64), W.map(lambda x: x[:, ::2])), "as the weight was packed"),
         (lambda: nv.QuantizedWeight.pack(V + 9, np.ones(16), bits=4), "integers of -8 to 7"),
         (lambda: nv.QuantizedWeight.pack(V - 1, np.ones(16), zeros=np.ones(16)), "without a sign"),
