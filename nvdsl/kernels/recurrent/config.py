@@ -11,9 +11,11 @@ from nvdsl.kernels.recurrent.exchange import ROWS
 _MOST_COLUMNS = 256
 """Of an accumulator."""
 
-_SLICE, _STAGES = 64, (3, 6)
-"""Columns of a slot, and how many slots a consumer has: with 6 of 64 columns, the gradient of 128 steps x 256 x 1024
-took 1.63 ms, with 4 of them 1.71, and with 3 of 128 columns as much."""
+_SLICES = ((128, 4), (64, 3))
+"""Columns of a slot, and how many slots there are at least. For a gradient of 128 steps x 256 x 1024, whose weights
+leave room for 3 slots of 128 columns or 6 of 64, these took 1.71 and 1.63 ms."""
+
+_MOST_STAGES = 6
 
 
 @dataclass(frozen=True)
@@ -59,9 +61,10 @@ def choose(hidden: int, columns: int, per_unit: int, batch: int, sms: int) -> Co
 
 def _with(units: int, consumers: int, hidden: int, columns: int, per_unit: int) -> Config | None:
     """As many slots as fit beside the weights."""
-    slices = columns // hidden * nv.cdiv(hidden, _SLICE)  # kind by kind
-    left = arch.MAX_SMEM_PER_BLOCK - 2048 - 2 * slices * _SLICE * units * per_unit
-    stages = left // (2 * ROWS * _SLICE * consumers)
-    if stages < _STAGES[0]:
-        return None
-    return Config(units, consumers, _SLICE, min(stages, slices + 1, _STAGES[1]))
+    for slice_cols, least in _SLICES:
+        slices = columns // hidden * nv.cdiv(hidden, slice_cols)  # kind by kind
+        left = arch.MAX_SMEM_PER_BLOCK - 2048 - 2 * slices * slice_cols * units * per_unit
+        stages = left // (2 * ROWS * slice_cols * consumers)
+        if stages >= least:
+            return Config(units, consumers, slice_cols, min(stages, slices + 1, _MOST_STAGES))
+    return None
