@@ -156,9 +156,7 @@ def _eight_bits(sizes: tuple[int, int], consumers: int, keys: int, page: int, to
     widest = max(sizes)
     narrow = widest <= 128
     lazy = narrow and not told
-    tile_n = {64: 192, 96: 192, 128: 192, 192: 128, 256: 96}[widest]
-    if consumers == 1 and narrow:
-        tile_n = 128
+    tile_n = 128 if widest < 256 else 96
     if told:
         tile_n = 64 if narrow else 32
     step = 128 if sizes[1] % 64 else 32  # four warps turn a tile of V, each its columns, or its keys
@@ -167,9 +165,10 @@ def _eight_bits(sizes: tuple[int, int], consumers: int, keys: int, page: int, to
         sizes,
         _tile_of_keys(tile_n, tile_n, page, step),
         consumers,
-        stages=3 if consumers == 1 and narrow else 2,
-        k_stages=3 if consumers == 1 and narrow or widest == 256 else 2,
-        pingpong=consumers == 2 and not lazy,
+        stages=3 if narrow else 2,
+        k_stages=3 if narrow or widest == 256 else 2,
+        pingpong=False,
+        q_registers=lazy,
         itemsize=1,
         lazy=lazy,
         lift=5.0,
