@@ -23,7 +23,6 @@ from nvdsl.hopper import arch
 from nvdsl.kernels.blocks.dequantize import dequantized
 from nvdsl.kernels.gemm.quantized_operands import BESIDE_SLOTS, COLUMNS_OF_PART, ROW, SLICE, SPLITS, Operands
 from nvdsl.lang.fragment import operand_of
-from nvdsl.lang.pipeline import PipelineState
 
 FLOATS, SPARE = 32, 32
 """Registers of a slice of 64 columns, of which there are two; and of a thread beside these and two sums of each row."""
@@ -128,20 +127,12 @@ def matmul(
             left = consumer * config.parts * COLUMNS_OF_PART
             totals = [nv.accumulator(COLUMNS_OF_PART, config.rows, nv.f32) for _ in range(config.parts)]
             slices = Slices(operands, left, config.parts)
-            ring.wait(state)
-            weights = slices.weights(state.stage, 0)
-            for step in nv.range(1, steps + 1, unroll=False):
-                following = state.next()
-                last = step == steps  # the same slice once more, for nobody
-                stage, phase = (
-                    nv.select(last, x, y)
-                    for x, y in ((state.stage, following.stage), (state.phase, following.phase))
-                )
-                ahead = PipelineState(config.stages, stage, phase)
-                totals, weights = slices.add(totals, weights, ring, state, ahead)
+            for _ in nv.range(steps, unroll=False):
+                ring.wait(state)
+                totals = slices.add(totals, state.stage)
                 nv.sync_warp()  # all lanes have read their weights
                 ring.release(state, nv.lane_id() == 0)
-                state = following
+                state = state.next()
             for part, total in enumerate(totals):
                 (values,) = total.registers()
                 for register, value in enumerate(values):
@@ -173,7 +164,7 @@ class Slices:
     """The slices in a ring, and the sums of a warpgroup's columns from ``left`` on, ``parts`` times 64.
 
     A slice has units: 64 columns of a group along K. While one unit is multiplied, the next one's weights become
-    floats, and the first ones of the next slice are read.
+    floats.
     """
 
     def __init__(self, operands: Operands, left: Any, parts: int) -> None:
@@ -193,32 +184,23 @@ class Slices:
         top, _ = nv.layout.accumulator_element(nv.warpgroup_thread(), 0)
         return self.operands.of_columns(stage, number, column + top)
 
-    def add(
-        self, totals: list[nv.Accumulator], weights: list[Any], ring: nv.Ring, state: PipelineState,
-        ahead: PipelineState,
-    ) -> tuple[list[nv.Accumulator], list[Any]]:  # fmt: skip
-        """``totals`` with the scaled products of the slot at ``state``, whose first unit's ``weights`` are given; and
-        those of the slot ``ahead``."""
+    def add(self, totals: list[nv.Accumulator], stage: Any) -> list[nv.Accumulator]:
+        """``totals`` with the scaled products of a slot."""
         operands, new = self.operands, list(totals)
         issued: list[tuple[int, nv.Accumulator, list[Any]]] = []
         for unit, (number, part, _) in enumerate(self.units):
-            scales, zeros = self._of_columns(state.stage, unit)
-            floats = dequantized(weights, operands.kind, operands.dtype, zeros)
+            scales, zeros = self._of_columns(stage, unit)
+            floats = dequantized(self.weights(stage, unit), operands.kind, operands.dtype, zeros)
             product = nv.accumulator(COLUMNS_OF_PART, operands.rows, nv.f32)
-            columns = operands.X[state.stage].cols(number * operands.width, operands.width)
+            columns = operands.X[stage].cols(number * operands.width, operands.width)
             product += operand_of(floats, operands.dtype) @ columns.T
             issued.append((part, product, scales))
-            if unit + 1 < len(self.units):
-                weights = self.weights(state.stage, unit + 1)
-            else:
-                ring.wait(ahead)
-                weights = self.weights(ahead.stage, 0)
             if len(issued) > 1:
                 nv.wgmma_wait(1)
                 _add(new, *issued.pop(0))
         nv.wgmma_wait(0)
         _add(new, *issued.pop())
-        return new, weights
+        return new
 
 
 def _add(totals: list[nv.Accumulator], part: int, product: nv.Accumulator, scales: list[Any]) -> None:

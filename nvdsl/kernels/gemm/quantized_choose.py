@@ -58,8 +58,9 @@ def few(rows: int) -> Iterator[FewRowsConfig]:
 
 def many(rows: int, group: int) -> Iterator[QuantizedConfig]:
     """Configurations of more rows than that."""
-    tile = next(tile for tile in (32, 64, 128) if rows <= tile or tile == 128 or tile == 64 and group <= 32)
-    for warpgroups, parts in ((1, 1), (2, 1), (2, 2)) if tile < 128 else ((2, 1),):
+    tile = next(tile for tile in (32, 64, 128) if rows <= tile or tile == 128 or tile == 64 and group < SLICE)
+    wide = ((2, 2),) if group >= SLICE else ()  # scales of several groups take registers
+    for warpgroups, parts in ((1, 1), (2, 1), *wide) if tile < 128 else ((2, 1),):
         for split in SPLITS:
             yield QuantizedConfig(tile, warpgroups, 2, split, parts=parts)
 
