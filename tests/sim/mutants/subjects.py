@@ -145,7 +145,8 @@ def _grouped_k(m: int, n: int, ends: list[int], **config: Any) -> Case:
     groups = list(zip([0, *ends], ends, strict=False))
     expected = np.stack([a[start:end].astype(np.float32).T @ b[start:end] for start, end in groups])
     arguments = [a, b, np.array(ends, np.int32), out]
-    return _exact(grouped_k.matmul, arguments, out, expected, config=Config(**config), blocks=1)
+    chosen = Config(**config)
+    return _exact(grouped_k.matmul, arguments, out, expected, config=chosen, blocks=chosen.cluster)
 
 
 def _quantized(m: int, n: int, k: int, module: Any, config: Any) -> Case:
@@ -348,7 +349,7 @@ SUBJECTS: dict[str, Callable[[], Case]] = {
     "cooperative, f16": lambda: _matmul(cooperative, 128, 128, 192, 1, np.float16, **_TILE),
     "cooperative, cluster": lambda: _matmul(cooperative, 256, 128, 192, 2, cluster_m=2, **_TILE),
     "cooperative, cluster of rows and columns": lambda: _matmul(
-        cooperative, 128, 64, 192, 4, cluster_m=2, cluster_n=2, consumers=1, **{**_TILE, "tile_m": 64, "tile_n": 32}
+        cooperative, 256, 64, 192, 4, cluster_m=2, cluster_n=2, consumers=1, **{**_TILE, "tile_m": 64, "tile_n": 32}
     ),
     "cooperative, epilogue": lambda: _epilogue(2, 128, 32, 192, **{**_TILE, "tile_n": 32}),
     "cooperative, direct": lambda: _product(
