@@ -49,11 +49,12 @@ def cross_entropy(
         whole = [row.total(lambda total, step: total + row.only(step, given(step)))] if smooth else []
         exponentials, base, highest, total, *rest = row.exponentials(given, *whole)
         lse = highest + nv.math.log(total)
-        loss = lse - label.logit  # of the first thread, which stores it
+        loss = lse - label.logit
         if smooth:
             loss = (1.0 - smoothing) * loss + smoothing * (lse - rest[0] / nv.f32(cols))
         loss = loss + z_loss * lse * lse
-        row.put(each, label.valid(loss))
+        if label.tells:
+            each[row.index] = label.valid(loss)
         if lse_out is not None:
             row.put(lse_out, lse)
         if gradient is not None:
@@ -111,12 +112,14 @@ def cross_entropy_backward(
 
 @dataclass(frozen=True)
 class Label:
-    """The label of a row, and its logit in the row's first thread and in that in whose part it lies (``is_mine``). That
-    one alone overwrites the logit with a gradient."""
+    """The label of a row, and its logit in the thread in whose part it lies (``is_mine``). That one alone reads the
+    logit, since it overwrites it with a gradient while others are still at work, and so it tells the loss (``tells``);
+    of a row without such a label the first thread does."""
 
     kept: Any
     exists: Any
     is_mine: Any
+    tells: Any
     column: Any
     logit: Any
 
@@ -127,9 +130,10 @@ class Label:
         column, logit = nv.i32(number), nv.f32(0.0)
         behind = column - row.first
         is_mine = exists and behind >= 0 and column < row.end and behind % row.config.width < row.config.wide
-        if is_mine or exists and row.leads:
+        if is_mine:
             logit = nv.f32(x[row.index, column])
-        return Label(number != nv.i64(ignored), exists, is_mine, column, logit)
+        tells = is_mine or row.exists and row.leads and not exists
+        return Label(number != nv.i64(ignored), exists, is_mine, tells, column, logit)
 
     def valid(self, value: Any) -> Any:
         """``value``; 0 where the row is ignored, NaN where there is no such column."""
