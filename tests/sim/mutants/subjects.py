@@ -383,7 +383,7 @@ SUBJECTS: dict[str, Callable[[], Case]] = {
     "cooperative, swapped": lambda: _matmul(
         cooperative, 64, 128, 320, 1, np.float16, swap_ab=True, **_TILE
     ),
-    "gathered": lambda: _gathered(20, 9, 700),
+    "gathered": lambda: _gathered(20, 9, 1500),
     "GEMV, rows": lambda: _vector(gemv.rows, 2, 66000),
     "GEMV, columns": lambda: _vector(gemv.columns, 32, 2200, by_columns=True),
     "schedule, WMMA": lambda: _schedule(sc.wmma_steps((32, 64, 32), (32, 32)), 32, 64, 128),
