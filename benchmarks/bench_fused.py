@@ -136,7 +136,7 @@ def norm(rows: int, columns: int) -> Iterator[Pair]:
     x, w, b = _normal(rows, columns), _normal(columns), _normal(columns)
     out = torch.empty_like(x)
     yield Pair(
-        f"layer norm {rows} x {columns}", 0.0, lambda: nv.layer_norm(x, w, b, out),
+        f"layer norm {rows} x {columns}", 0.0, lambda: nv.layer_norm(x, w, b, out=out),
         lambda: F.layer_norm(x, w.shape, w, b),
         lambda: F.layer_norm(x[:64].double(), w.shape, w.double(), b.double()), lambda y: y[:64], 4e-2,
     )  # fmt: skip

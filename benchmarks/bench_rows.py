@@ -122,14 +122,14 @@ KERNELS: dict[str, Callable[[Problem], dict[str, Callable[[], Any]]]] = {
         p, lambda: nv.softmax(p.x, p.out), lambda: torch.softmax(p.x, -1), _quack("softmax", "softmax_fwd")
     ),
     "layer_norm": lambda p: _forward(
-        p, lambda: nv.layer_norm(p.x, p.wide, None, p.out), lambda: F.layer_norm(p.x, p.w.shape, p.w),
+        p, lambda: nv.layer_norm(p.x, p.wide, out=p.out), lambda: F.layer_norm(p.x, p.w.shape, p.w),
         _quack("rmsnorm", "layernorm_fwd"), p.wide,
     ),
     "layer_norm, bias": lambda p: _forward(
-        p, lambda: nv.layer_norm(p.x, p.w, p.w, p.out), lambda: F.layer_norm(p.x, p.w.shape, p.w, p.w), None
+        p, lambda: nv.layer_norm(p.x, p.w, p.w, out=p.out), lambda: F.layer_norm(p.x, p.w.shape, p.w, p.w), None
     ),
     "rms_norm": lambda p: _forward(
-        p, lambda: nv.rms_norm(p.x, p.w, p.out), lambda: F.rms_norm(p.x, p.w.shape, p.w, EPSILON),
+        p, lambda: nv.rms_norm(p.x, p.w, out=p.out), lambda: F.rms_norm(p.x, p.w.shape, p.w, EPSILON),
         _quack("rmsnorm", "rmsnorm_fwd"), p.w,
     ),
     "softmax_backward": _softmax_backward,

@@ -31,9 +31,9 @@ def check(shape, dtype, parameters=np.float32, far=True, pad=0, **options):
     if far:
         x = (x.astype(np.float64) + (1e4 if dtype is np.float32 else 30)).astype(dtype)
     into = np.full(shape, np.nan, dtype)
-    assert nv.layer_norm(x, weight, bias, into, eps=1e-3, **options) is into
+    assert nv.layer_norm(x, weight, bias, 1e-3, out=into, **options) is into
     close(into, layer_norm_of(_rows(x), weight, bias, 1e-3), dtype)
-    nv.layer_norm(x, weight, bias, x, eps=1e-3, **options)
+    nv.layer_norm(x, weight, bias, 1e-3, out=x, **options)
     np.testing.assert_array_equal(x, into)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from numbers import Real
 from typing import Any
 
 import nvdsl as nv
@@ -41,9 +42,9 @@ def layer_norm(
     x: ArrayLike,
     weight: ArrayLike | None = None,
     bias: ArrayLike | None = None,
-    out: ArrayLike | None = None,
-    *,
     eps: float = 1e-5,
+    *,
+    out: ArrayLike | None = None,
     residual: ArrayLike | None = None,
     residual_out: Asked = None,
     mean: Asked = None,
@@ -80,9 +81,10 @@ def layer_norm(
 def rms_norm(
     x: ArrayLike,
     weight: ArrayLike | None = None,
-    out: ArrayLike | None = None,
-    *,
     eps: float = 1e-6,
+    *,
+    bias: ArrayLike | None = None,
+    out: ArrayLike | None = None,
     residual: ArrayLike | None = None,
     residual_out: Asked = None,
     rstd: Asked = None,
@@ -91,12 +93,12 @@ def rms_norm(
     stream: Stream | None = None,
     target: str | None = None,
 ) -> Any:
-    """``h / sqrt(mean(h**2) + eps) * weight`` with ``h = x + residual``, over the last axis.
+    """``h / sqrt(mean(h**2) + eps) * weight + bias`` with ``h = x + residual``, over the last axis.
 
-    It is computed in f32. ``rstd`` is ``1 / sqrt(mean(h**2) + eps)``. For arrays, further outputs and what is returned
-    see `layer_norm`. Raises ArgumentError for arrays that don't fit.
+    It is computed in f32. ``rstd`` is ``1 / sqrt(mean(h**2) + eps)``; there is no ``mean``. For arrays, further outputs
+    and what is returned see `layer_norm`. Raises ArgumentError for arrays that don't fit.
     """
-    arrays = x, weight, None, out, residual, residual_out, None, rstd, scale
+    arrays = x, weight, bias, out, residual, residual_out, None, rstd, scale
     return _forward("rms_norm", arrays, eps, out_dtype, False, stream, target)
 
 
@@ -140,12 +142,13 @@ def rms_norm_backward(
     *,
     dresidual: ArrayLike | None = None,
     dweight: Asked = True,
+    dbias: Asked = False,
     stream: Stream | None = None,
     target: str | None = None,
 ) -> Any:
-    """The gradients of `rms_norm`; returns ``(dx, dweight)``, or ``dx`` with ``dweight=False``. For the arguments see
-    `layer_norm_backward`."""
-    arrays = dy, x, None, rstd, weight, dx, dresidual, dweight, None
+    """The gradients of `rms_norm`; returns ``(dx, dweight)``, with ``dbias`` also that one, without both ``dx`` alone.
+    For the arguments see `layer_norm_backward`."""
+    arrays = dy, x, None, rstd, weight, dx, dresidual, dweight, dbias
     return _backward("rms_norm_backward", arrays, stream, target)
 
 
@@ -158,6 +161,10 @@ def _forward(
     stream: Stream | None,
     target: str | None,
 ) -> Any:
+    if eps.__class__ is not float and not isinstance(eps, Real):
+        raise ArgumentError(
+            f"eps is a {type(eps).__qualname__}", rule="eps is a number", fix="pass arrays to write to by name: out=..."
+        )
     arrays, rest = asked(given), (centered, out_dtype, target)
     found = _FORWARD.again(arrays, rest, stream, (float(eps),))
     if found is not None:

@@ -31,13 +31,13 @@ def weights(n, dtype=torch.float32):
 
 
 OPS = {
-    "layer norm": lambda: (norm_ops.layer_norm_rows, (some(3, 20), *weights(20), None, 1e-5)),
+    "layer norm": lambda: (norm_ops.norm_rows, (some(3, 20), *weights(20), None, 1e-5, True)),
     "softmax": lambda: (softmax_ops.softmax_rows, (some(3, 5),)),
     "log softmax": lambda: (softmax_ops.log_softmax_rows, (some(2, 2, 5, dtype=torch.bfloat16),)),
     "layer norm of a sum": lambda: (
-        norm_ops.layer_norm_rows, (some(3, 20, dtype=torch.bfloat16), *weights(20), some(3, 20), 1e-5)),
-    "rms norm": lambda: (norm_ops.rms_norm_rows, (some(3, 20), some(20), None, 1e-5)),
-    "rms norm of a sum": lambda: (norm_ops.rms_norm_rows, (some(3, 20), None, some(3, 20), 1e-5)),
+        norm_ops.norm_rows, (some(3, 20, dtype=torch.bfloat16), *weights(20), some(3, 20), 1e-5, True)),
+    "rms norm": lambda: (norm_ops.norm_rows, (some(3, 20), *weights(20), None, 1e-5, False)),
+    "rms norm of a sum": lambda: (norm_ops.norm_rows, (some(3, 20), None, None, some(3, 20), 1e-5, False)),
     "cross entropy": lambda: (
         cross_entropy_ops.cross_entropy_rows, (some(4, 9), torch.tensor([1, 2, -100, 8]), -100, 0.1, 0.0, "mean")),
     "losses": lambda: (
@@ -67,6 +67,7 @@ CALLS = {
     "layer norm of two axes": (lambda m, x, w, b: m.layer_norm(x, (6, 12)), ()),
     "rms norm": (lambda m, x, w, b: m.rms_norm(x, (12,), w), ()),
     "rms norm with eps": (lambda m, x, w, b: m.rms_norm(x, (12,), None, 0.1), ()),
+    "rms norm with bias": (lambda m, x, w, b: m.rms_norm(x, (12,), w, 0.1, *[b] * (m is nt)) + b * (m is not nt), ()),
     "linear": (lambda m, x, w, b: m.linear(x, torch.outer(w, b), b), ()),
     "linear without bias": (lambda m, x, w, b: m.linear(x, torch.outer(w, b)), ()),
     "matmul": (lambda m, x, w, b: (torch if m is F else m).matmul(x, x.mT), ()),

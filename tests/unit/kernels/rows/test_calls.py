@@ -24,8 +24,10 @@ X = np.zeros((4, 8), np.float32)
         (lambda: nv.softmax(np.zeros((1, 262_145), np.float16)), "rows of 262,145 elements"),
         (lambda: nv.softmax(X, np.zeros(8, np.float32)), "out has the shape (8,)"),
         (lambda: nv.softmax(X[:3], X[1:]), "out and x overlap"),
-        (lambda: nv.rms_norm(X, X[0], X[:]), "out and weight overlap"),
+        (lambda: nv.rms_norm(X, X[0], out=X[:]), "out and weight overlap"),
         (lambda: nv.layer_norm(X, np.zeros(7, np.float32)), "weight has the shape (7,)"),
+        (lambda: nv.layer_norm(X, X[0], X[0], X), "eps is a ndarray"),
+        (lambda: nv.rms_norm(X, X[0], X[:1, 0]), "eps is a ndarray"),
         (lambda: nv.layer_norm(X, bias=X), "bias has the shape (4, 8)"),
     ],
 )
