@@ -64,7 +64,8 @@ class Launcher:
         self._repeats = executable.plain and self._memory <= MOST
         self._scalars = [scalar for scalar in executable.scalars if scalar.index < given]
         places = [scalar.index for scalar in self._scalars if scalar.dtype.is_float]
-        self._floats = [i if order is None else order[i] for i in places]  # among a call's values
+        order = range(given) if order is None else order
+        self._floats = [order[i] for i in places if order[i] <= max(order) - len(numbers)]  # among a call's own values
         self._run = device.within(executable.run_on, device, 0)
         self._recorded: dict[Hashable, Sequence[Recorded]] = {}  # by stream and values; (): seen once
 
@@ -88,7 +89,7 @@ class Launcher:
                     return
             key: tuple[Any, ...] = (handle, values)
             for i in self._floats:
-                if i < len(values) and values[i] == 0:  # 0.0 and -0.0 are equal
+                if values[i] == 0:  # 0.0 and -0.0 are equal
                     key = (*key, math.copysign(1.0, values[i]))
             for launch in self._recorded.get(key) or self._unrecorded(key, handle, values, memory):
                 try:

@@ -44,6 +44,7 @@ class Repeated:
         self._settled = settled
         self._places = {name: i for i, name in enumerate(names.split())}
         self._outputs = [self._places[name] for name in outputs.split()]
+        self._first, self._second = (*self._outputs, len(self._places))[:2]
         self._launches = Launches()
 
     def again(
@@ -51,18 +52,19 @@ class Repeated:
     ) -> Any:
         """Launch what a call like this one launched, and return what it returns. None where it takes the long way.
 
-        ``arrays``: as the caller gave them, None for none; ``rest``: whatever else decides; ``numbers``: further
-        arguments of the kernel, always of the same types.
+        ``arrays``: as the caller gave them, None for none; the last ones may be left out where they are None. ``rest``:
+        whatever else decides; ``numbers``: further arguments of the kernel, always of the same types.
         """
         made = self._launches.launch(arrays, rest, stream, numbers)
         if made is None:
             return None
+        out = arrays[self._first]
+        if len(arrays) <= self._second:
+            return made if out is None else out
         new = iter(made if made.__class__ is tuple else (made,))
-        first, *more = self._outputs
-        out = arrays[first]
         found = [next(new) if out is None else out]
-        for place in more:
-            array = arrays[place]
+        for place in self._outputs[1:]:
+            array = arrays[place] if place < len(arrays) else None
             if array is not None and array is not False:
                 found.append(next(new) if array is True else array)
         return found[0] if len(found) == 1 else tuple(found)
@@ -88,7 +90,7 @@ class Repeated:
         seen = [x.argument for x in given if x is not None and not isinstance(x, int | float)]
         if executable is None or not all(x.memory[1].has_signature for x in seen):
             return
-        order, number = [], len(self._places)
+        order, number = [], len(arrays)
         for x in given:
             if isinstance(x, int | float):
                 order.append(number)

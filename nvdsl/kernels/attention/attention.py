@@ -8,8 +8,8 @@ from typing import Any
 
 import nvdsl as nv
 from nvdsl.driver.stream import Stream
-from nvdsl.errors import ArgumentError
-from nvdsl.errors.tracebacks import at_call
+from nvdsl.errors import ArgumentError, NvdslError
+from nvdsl.errors.tracebacks import at_call, for_user
 from nvdsl.kernels.arguments import Argument
 from nvdsl.kernels.arraylike import ArrayLike
 from nvdsl.kernels.attention import combine, copies, forward, options, tuned
@@ -23,7 +23,6 @@ from nvdsl.trace import decorated
 from nvdsl.trace.tokens import token
 
 
-@at_call
 def attention(
     q: ArrayLike,
     k: ArrayLike,
@@ -87,28 +86,33 @@ def attention(
     Raises ArgumentError for arrays and options that don't fit. (Dao et al., "FlashAttention", arXiv 2205.14135; Shah et
     al., "FlashAttention-3", arXiv 2407.08608.)
     """
-    arrays = (
-        q, k, v, out, return_lse or None, bias, cu_seqlens_q, cu_seqlens_k, seqused_k, page_table, q_scale, k_scale,
-        v_scale,
-    )  # fmt: skip
-    rest = (causal, window, scale, softcap, token(score), len(operands), splits, target)
-    found = _CALLS.again(arrays, rest, stream)
-    if found is not None:
-        return found
-    decorated.no_call("attention")
-    call = _Call(
-        q, k, v, out, causal=causal, window=window, scale=scale, softcap=softcap, bias=bias, score=score,
-        operands=operands, cu_seqlens_q=cu_seqlens_q, cu_seqlens_k=cu_seqlens_k, seqused_k=seqused_k,
-        page_table=page_table, q_scale=q_scale, k_scale=k_scale, v_scale=v_scale, splits=splits, return_lse=return_lse,
-        target=target,
-    )  # fmt: skip
-    if call.as_they_lie:
-        _CALLS.run(call.kernel, call.given(call.heads, call.result), call.constants, arrays, rest, stream, target,
-                   call.apart)  # fmt: skip
-    else:
-        call.run({"stream": stream, "target": target})
-    result, lse = call.result.argument.result(), call.lse
-    return result if lse is None else (result, lse.argument.result())
+    try:
+        arrays: tuple[Any, ...] = q, k, v, out
+        alone = bias is cu_seqlens_q is cu_seqlens_k is seqused_k is page_table is q_scale is k_scale is v_scale is None
+        if return_lse or not alone:
+            arrays += (return_lse or None, bias, cu_seqlens_q, cu_seqlens_k, seqused_k, page_table, q_scale, k_scale,
+                       v_scale)  # fmt: skip
+        told = (token(score), len(operands)) if score is not None or len(operands) else None
+        rest = causal, window, scale, softcap, told, splits, target
+        found = _CALLS.again(arrays, rest, stream)
+        if found is not None:
+            return found
+        decorated.no_call("attention")
+        call = _Call(
+            q, k, v, out, causal=causal, window=window, scale=scale, softcap=softcap, bias=bias, score=score,
+            operands=operands, cu_seqlens_q=cu_seqlens_q, cu_seqlens_k=cu_seqlens_k, seqused_k=seqused_k,
+            page_table=page_table, q_scale=q_scale, k_scale=k_scale, v_scale=v_scale, splits=splits,
+            return_lse=return_lse, target=target,
+        )  # fmt: skip
+        if call.as_they_lie:
+            _CALLS.run(call.kernel, call.given(call.heads, call.result), call.constants, arrays, rest, stream, target,
+                       call.apart)  # fmt: skip
+        else:
+            call.run({"stream": stream, "target": target})
+        result, lse = call.result.argument.result(), call.lse
+        return result if lse is None else (result, lse.argument.result())
+    except NvdslError as error:
+        raise for_user(error) from error.__cause__  # as `at_call` does, which each repeated call would pay for
 
 
 _CALLS = Repeated(
