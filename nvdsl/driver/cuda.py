@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from nvdsl.driver.cuda_error import STICKY as STICKY
 from nvdsl.driver.cuda_error import CudaError, Forked
-from nvdsl.errors import DeviceError
+from nvdsl.errors import DeviceError, Where
 from nvdsl.hopper import arch
 
 if TYPE_CHECKING:
@@ -143,6 +143,9 @@ class Cuda:
 
     def leave_arbitrary(self, pointer: int, size: int) -> None:
         """What this memory holds is read before it is written: nothing to do but for a simulator."""
+
+    def check_zeros(self, pointer: int, size: int, line: Where | None) -> None:
+        """The kernels left zeros here, says ``line``: nothing to do but for a simulator."""
 
     def keep_memory(self, ordinal: int, size: int) -> None:
         """Let a device's pool keep ``size`` bytes of freed memory, where it keeps less. By default it gives all back

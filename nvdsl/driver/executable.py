@@ -67,6 +67,9 @@ class Executable:
         self.plain, self._taken = plain, tuple(taken)
         self._devices = devices
         self._functions: dict[int, list[Any]] = {}
+        self.restores = any(isinstance(step, gpu.Fill) and step.restored for step in steps) and not any(
+            launch.kernel.watch for launch in launches  # what ends before its time leaves no zeros
+        )
         self._sync = os.environ.get("NVDSL_SYNC", "") not in ("", "0")
 
     def call(self, *args: Any, stream: Stream | None = None) -> Any:
@@ -128,11 +131,13 @@ class Executable:
             return None
         return Launcher(self, self._devices.get(places[0].device), places[0], more, order, offsets, disjoint, numbers)
 
-    def run_on(self, device: Device, handle: int, kept: int | None = None) -> Run:
+    def run_on(self, device: Device, handle: int, kept: int | None = None, zeros: int | None = None) -> Run:
         """What the steps of a call on a stream share. The first one on a device loads the kernels: its context is
-        current then. ``kept``: the address of memory for the arrays of the host function's own."""
+        current then. ``kept``: the address of memory for the arrays of the host function's own; ``zeros``: of such as
+        is zero before and after each call."""
         functions = self._functions.get(device.ordinal)
-        return Run(device.cuda, handle, self._load(device) if functions is None else functions, self._sync, kept)
+        loaded = self._load(device) if functions is None else functions
+        return Run(device.cuda, handle, loaded, self._sync, kept, zeros)
 
     def memory(self, settled: Frame) -> int:
         """Bytes of the arrays of the host function's own, of a plain executable."""

@@ -9,6 +9,8 @@ from nvdsl.driver.cuda import PER_THREAD_STREAM, Cuda, CudaError
 MOST = 64 << 20
 """Bytes of a call, at most: one that needs more takes and gives back its own."""
 LEAST = 1 << 16
+ZEROS = 1 << 16
+"""Bytes that calls find as zeros, and leave so."""
 ALIGNMENT = 256
 """Of an array within it, as cuMemAlloc aligns."""
 
@@ -28,7 +30,7 @@ class KeptMemory:
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
-        self._address = self._size = 0
+        self._address = self._size = self._zeros = 0
 
     def reserve(self, size: int, cuda: Cuda, stream: int) -> int:
         """The address of at least ``size`` bytes. By the holder of the lock."""
@@ -36,6 +38,13 @@ class KeptMemory:
             grown = max(LEAST, 1 << (size - 1).bit_length())
             self._address, self._size = cuda.alloc(grown, stream), grown
         return self._address
+
+    def zeros(self, cuda: Cuda, stream: int) -> int:
+        """The address of `ZEROS` bytes of zeros. By the holder of the lock."""
+        if not self._zeros:
+            self._zeros = cuda.alloc(ZEROS, stream)
+            cuda.fill(self._zeros, 0, 4, ZEROS // 4, stream)
+        return self._zeros
 
 
 class KeptMemories:

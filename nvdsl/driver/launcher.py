@@ -113,7 +113,8 @@ class Launcher:
         arguments = self._arguments(values)
         if memory is not None:  # each of the runs has all of it
             address = memory.reserve(self._memory, self._cuda, handle)
-            runs = [executable.run_on(self._device, handle, address) for _ in self._offsets]
+            zeros = memory.zeros(self._cuda, handle) if executable.restores else None
+            runs = [executable.run_on(self._device, handle, address, zeros) for _ in self._offsets]
         else:
             if run.stream != handle:
                 run = self._run = executable.run_on(self._device, handle)

@@ -7,16 +7,23 @@ from collections.abc import Sequence
 from typing import Any
 
 from nvdsl.driver.cuda import Cuda, CudaError
-from nvdsl.driver.kept_memory import padded
+from nvdsl.driver.kept_memory import ZEROS, padded
+from nvdsl.errors import Where
 
 
 class Run:
     """One call of an executable: the driver, the stream, the loaded kernels, and the memory taken so far. ``kept``: the
-    address of memory that its arrays come from, one after the other."""
+    address of memory that its arrays come from, one after the other. ``zeros``: the address of `ZEROS` bytes that are
+    zero before and after each call of the stream. ``restored``: addresses, bytes and lines of what ends as zeros."""
 
-    __slots__ = ("_allocations", "_kept", "cuda", "functions", "stream", "sync")
+    __slots__ = ("_allocations", "_kept", "_left", "_zeros", "cuda", "functions", "restored", "stream", "sync")
 
-    def __init__(self, cuda: Cuda, stream: int, functions: Sequence[Any], sync: bool, kept: int | None = None) -> None:
+    def __init__(
+        self, cuda: Cuda, stream: int, functions: Sequence[Any], sync: bool, kept: int | None = None,
+        zeros: int | None = None,
+    ) -> None:  # fmt: skip
+        self._zeros, self._left = zeros, ZEROS
+        self.restored: list[tuple[int, int, Where | None]] = []
         self.cuda, self.stream, self.functions, self.sync = cuda, stream, functions, sync
         self._allocations: list[int] = []
         self._kept = kept
@@ -31,6 +38,13 @@ class Run:
         self._allocations.append(pointer)
         return pointer
 
+    def zeros(self, size: int) -> int | None:
+        """The address of ``size`` bytes that are zero, and that kernels leave so. None where there are none."""
+        if self._zeros is None or padded(size) > self._left:
+            return None
+        pointer, self._zeros, self._left = self._zeros, self._zeros + padded(size), self._left - padded(size)
+        return pointer
+
     def free(self, pointer: int) -> None:
         if pointer in self._allocations:
             self._allocations.remove(pointer)
@@ -38,10 +52,13 @@ class Run:
 
     def release(self) -> None:
         """Free what is left, in stream order."""
+        for pointer, size, line in self.restored:
+            self.cuda.check_zeros(pointer, size, line)
         while self._allocations:
             self.cuda.free(self._allocations.pop(), self.stream)
 
     def abandon(self) -> None:
         """Free what can be freed after an error; a lost context frees nothing, and needs no second error."""
+        self.restored.clear()
         with contextlib.suppress(CudaError):
             self.release()

@@ -20,6 +20,8 @@ from nvdsl.values.typing import Int
 
 ARBITRARY = "nvdsl.arbitrary"
 """The attribute of a gpu.alloc whose contents are read before they are written."""
+RESTORED = "nvdsl.restored"
+"""The attribute of a gpu.memset of what is zero again at the end of the call."""
 
 
 def empty(shape: Int | Sequence[Int], dtype: DType, *, arbitrary: bool = False) -> Array:
@@ -39,10 +41,22 @@ def empty(shape: Int | Sequence[Int], dtype: DType, *, arbitrary: bool = False) 
     return _empty("nv.empty", shape, dtype, arbitrary)[0]
 
 
-def zeros(shape: Int | Sequence[Int], dtype: DType) -> Array:
-    """The same as `empty`, but filled with zeros on the call's stream (``cuMemsetD8Async`` and its like)."""
+def zeros(shape: Int | Sequence[Int], dtype: DType, *, restored: bool = False) -> Array:
+    """The same as `empty`, but filled with zeros on the call's stream (``cuMemsetD8Async`` and its like).
+
+    ``restored``: the kernels leave all of it as zeros, as a `TileQueue` leaves its counter. A call of torch or CuPy
+    arrays like one before then takes such memory, and fills nothing. Its shape is of ints. The simulator checks it.
+    """
     array, memory = _empty("nv.zeros", shape, dtype)
-    gpu.memset(None, [], memory, const(0, dtype.ir))
+    if restored and not is_static(array.shape):
+        raise trace_error(
+            f"nv.zeros({shown(array.shape)}, restored=True)",
+            rule="what is restored has a shape of ints: counters and flags",
+            fix="leave out restored, or take as many as the largest problem has",
+        )
+    fill = gpu.MemsetOp(None, [], memory, const(0, dtype.ir))
+    if restored:
+        fill.attributes[RESTORED] = ir.UnitAttr.get()
     return array
 
 

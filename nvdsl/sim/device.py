@@ -12,7 +12,7 @@ import numpy as np
 
 from nvdsl.driver.cuda import Cuda, EncodedMap
 from nvdsl.driver.device import Device, Devices
-from nvdsl.errors import SimError
+from nvdsl.errors import SimError, Where
 from nvdsl.hopper.tensor_maps import TensorMap
 from nvdsl.mlir import ir
 from nvdsl.sim import progress, schedule
@@ -142,6 +142,16 @@ class SimCuda(Cuda):
     def leave_arbitrary(self, pointer: int, size: int) -> None:
         self.gmem.span(pointer, size)[:] = np.random.default_rng(self.options.seed).integers(0, 256, size, np.uint8)
         self.gmem.define(pointer, size)
+
+    def check_zeros(self, pointer: int, size: int, line: Where | None) -> None:
+        if self.gmem.span(pointer, size).any():
+            raise SimError(
+                "an array of nv.zeros(..., restored=True) is not zero at the end of the call",
+                kind="not-restored",
+                where=line,
+                rule="kernels leave what is restored as zeros: the next call finds it as it is",
+                fix="let the last one who adds to it store 0 (a TileQueue's counter wraps to 0), or leave out restored",
+            )
 
     def free(self, pointer: int, stream: int) -> None:
         self.gmem.free(pointer)

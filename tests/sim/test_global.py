@@ -278,6 +278,24 @@ def test_padding_beside_the_last_element():
 
 
 @nv.jit
+def numbered(out, *, last):
+    """A counter that is to be 0 again."""
+    count = nv.zeros(2, nv.i32, restored=True)  # ZEROS
+
+    @nv.kernel(grid=2, block=32)
+    def body():
+        if nv.thread_id.x == 0:
+            out[nv.block_id.x] = count.atomic_inc(1, last)
+
+    body()
+
+
+def test_zeros_that_are_restored():
+    clean(numbered, ints(2), last=1)
+    reported(numbered, ["ZEROS"], ["not-restored"], ints(2), last=2)
+
+
+@nv.jit
 def marked(out, *, value):
     """A flag that is up when it is a number that no memory has by chance."""
     flags = nv.empty(1, nv.i64, arbitrary=True)

@@ -15,7 +15,7 @@ from nvdsl.driver.launch import KernelBinary, Launch, Parameter, Recorded
 from nvdsl.errors import ArgumentError, DeviceError, LowerError, Where
 from nvdsl.ir.location import where
 from nvdsl.ir.operands import has, launch_sizes, named
-from nvdsl.lang.scratch import ARBITRARY
+from nvdsl.lang.scratch import ARBITRARY, RESTORED
 from nvdsl.mlir import ir
 from nvdsl.values.elements import ELEMENTS, bit_pattern
 
@@ -114,23 +114,34 @@ def _memset(builder: Builder, op: Any) -> Step:
     nbytes = _nbytes(layout, op)
     builder.on_device |= builder.root(target)
     builder.written |= builder.root(target)
-    return Fill(target, value, layout.dtype, nbytes, where(op))
+    return Fill(target, value, layout.dtype, nbytes, where(op), restored=has(op, RESTORED))
 
 
 class Fill:
-    """One gpu.memset: elements of ``dtype`` in ``nbytes`` bytes at ``target``. ``target``, ``value``: slots."""
+    """One gpu.memset: elements of ``dtype`` in ``nbytes`` bytes at ``target``. ``target``, ``value``: slots.
+    ``restored``: they are zeros, and the kernels of the call leave them so."""
 
     def __init__(
-        self, target: int, value: int, dtype: Any, nbytes: Callable[[Frame], int], line: Where | None
+        self, target: int, value: int, dtype: Any, nbytes: Callable[[Frame], int], line: Where | None, restored: bool
     ) -> None:
+        self.restored = restored
         self._target, self._value, self._nbytes, self._line = target, value, nbytes, line
         self._bits, self._size = bit_pattern(dtype), dtype.bytes
 
     def __call__(self, frame: Frame) -> None:
-        self.recorded(frame).again()
+        self._fill(frame).again()
+        if self.restored:
+            frame[RUN].restored.append((frame[self._target], self._nbytes(frame), self._line))
 
-    def recorded(self, frame: Frame) -> Recorded:
-        """A fill to be repeated at the very same address on the same stream."""
+    def recorded(self, frame: Frame) -> Recorded | None:
+        """A fill to be repeated at the very same address on the same stream. None where the array is put where zeros
+        are, and are left."""
+        if self.restored and (zeros := frame[RUN].zeros(self._nbytes(frame))) is not None:
+            frame[self._target] = zeros
+            return None
+        return self._fill(frame)
+
+    def _fill(self, frame: Frame) -> Recorded:
         run, pattern, size = frame[RUN], self._bits(frame[self._value]), self._size
         count = self._nbytes(frame) // size
         if size == 8:

@@ -85,7 +85,7 @@ def attention(
     )  # fmt: skip
     skips = ways.packed and config.cluster == 1  # tiles without queries; the blocks of a cluster meet, and don't
     blocks = nv.min(tiles.count, config.blocks) if config.blocks else tiles.count
-    counter = nv.zeros(1, nv.i32) if config.queue else None
+    counter = nv.zeros(1, nv.i32, restored=True) if config.queue else None
     loads = (Loads if config.itemsize == 2 else TurnedLoads)(q, k, v, config, ways)
     scales = Scales(q_scale, k_scale, v_scale)
     results = Results(o, parts, lse, config, ways, group)

@@ -284,6 +284,15 @@ def test_scratch_memory_of_dynamic_shape():
         assert np.array_equal(y, 3 * x)
 
 
+def test_what_is_restored_has_a_static_shape():
+    @nv.jit
+    def function(x: nv.Array["m", "k"]):
+        nv.zeros(x.shape[0], nv.i32, restored=True)
+
+    with pytest.raises(TraceError, match=r"nv.zeros\(\(m,\), restored=True\)"):
+        function.trace(f32(3, 4))
+
+
 def test_views_of_dynamic_arrays():
     @nv.jit
     def function(x: nv.Array["m", "k"], y: nv.Array["m", "k"]):

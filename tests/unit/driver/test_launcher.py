@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import struct
 import threading
@@ -13,7 +14,8 @@ import pytest
 from nvdsl.driver import launcher as launcher_module
 from nvdsl.driver.arrays import describe
 from nvdsl.driver.host import tensor_maps
-from nvdsl.driver.kept_memory import LEAST
+from nvdsl.driver.kept_memory import LEAST, ZEROS
+from nvdsl.driver.run import Run
 from nvdsl.errors import ArgumentError, DeviceError
 from tests.unit.driver import libraries
 from tests.unit.driver.doubling import KERNEL, ONE, PROGRAM, TY, read_and_write, tensor
@@ -168,10 +170,10 @@ def scratch(torch, **options):
 FILLED = f"%t = gpu.alloc () : {TY}\n%o = arith.constant 0.0 : f32\ngpu.memset %t, %o : {TY}, f32\n"
 
 
-def filled(torch, **options):
+def filled(torch, fill=FILLED):
     """A call that fills memory of its own, and reads it."""
-    cuda, devices = fake(KERNEL, **options)
-    body = ONE + FILLED + read_and_write("%a", "%t") + "\nreturn"
+    cuda, devices = fake(KERNEL)
+    body = ONE + fill + read_and_write("%a", "%t") + "\nreturn"
     one = launcher(build(function(f"%a: {TY}", body), [KERNEL], devices=devices), tensor(torch))
     cuda.calls.clear()
     return one, cuda
@@ -193,6 +195,34 @@ def test_repeated_calls_of_a_stream_share_memory(torch):
     assert cuda.names().count("alloc") == 2 and "free" not in cuda.names()
     steps = [name for name in cuda.names() if name in ("fill", "launch")]
     assert steps == ["fill", "launch"] * 20  # what is recorded fills, too
+
+
+RESTORED = FILLED.replace(", f32\n", ", f32 {nvdsl.restored}\n")
+
+
+def test_what_is_restored_is_filled_once_for_a_stream(torch):
+    one, cuda = filled(torch, RESTORED)
+    for handle in (7, 8):
+        seen = []
+        for at in (0x1000, 0x3000, 0x1000, 0x3000, 0x1000):
+            one((at,), stream=handle)
+            seen.append(given(cuda.launches[-1])[1])
+        kept, zeros = seen[0], seen[-1]
+        assert seen == [kept, kept, zeros, zeros, zeros] and kept != zeros
+        assert not any(ctypes.string_at(zeros, ZEROS))
+    # The zeros of the stream; then the first call with an address fills, and where one comes again, nothing does.
+    steps = [name for name in cuda.names() if name in ("fill", "launch")]
+    assert steps == 2 * ["fill", "fill", "launch", "fill", "launch", "launch", "launch", "launch"]
+    cuda.capturing.add(7)
+    one((0x1000,), stream=7)  # a graph may run beside the stream
+    assert cuda.names()[-4:-2] == ["fill", "launch"] and given(cuda.launches[-1])[1] not in (kept, zeros)
+
+
+def test_zeros_are_given_out_as_far_as_they_go():
+    run = Run(None, 7, [], False, zeros=0x10000)
+    found = [run.zeros(size) for size in (4, 300, ZEROS - 1024, 257, 1)]
+    assert found == [0x10000, 0x10100, 0x10300, None, 0x10000 + ZEROS - 256]
+    assert Run(None, 7, [], False).zeros(4) is None
 
 
 @pytest.mark.parametrize("why", ["captured", "unknown", "per thread", "busy", "large"])
