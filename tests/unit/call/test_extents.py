@@ -12,6 +12,7 @@ import pytest
 import nvdsl as nv
 from nvdsl.call import extents, jit
 from nvdsl.driver.array_spec import spec_of
+from nvdsl.errors import TraceError
 from nvdsl.lang.extents import Axes, Extent
 from tests.unit.kernels import refused as error_of
 
