@@ -45,14 +45,16 @@ def _number(name: str, x: Any) -> float:
 
 
 def dtype(name: str, x: Any) -> nv.DType | None:
-    """A type, or what NumPy takes for one. Raises ArgumentError for what is none."""
+    """A type, one of torch's, or what NumPy takes for one. Raises ArgumentError for what is none."""
     if x is None or isinstance(x, nv.DType):
         return x
     try:
-        return dtypes.from_numpy(x)
+        return dtypes.from_numpy(str(x).removeprefix("torch.") if type(x).__module__ == "torch" else x)
     except (TypeError, ValueError):
         raise ArgumentError(
-            f"{name}={reprlib.repr(x)}", rule="a type is one of nvdsl's, or of NumPy's", fix=f"{name}=nv.f32, say"
+            f"{name}={reprlib.repr(x)}",
+            rule="a type is one of nvdsl's, of NumPy's or of torch's",
+            fix=f"{name}=nv.f32, say",
         ) from None
 
 

@@ -8,6 +8,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+import nvdsl as nv  # noqa: E402
 import nvdsl.torch as nt  # noqa: E402
 from nvdsl.torch import cross_entropy_ops, norm_ops, product_ops, softmax_ops  # noqa: E402
 from tests.exhaustive import sample  # noqa: E402
@@ -143,6 +144,12 @@ def test_what_is_not_supported_is_said(call, says):
     with pytest.raises(ValueError, match="") as caught:
         call()
     assert says in str(caught.value)
+
+
+def test_a_type_of_torch_s_is_a_type():
+    for dtype in (torch.float32, torch.bfloat16, torch.float8_e4m3fn):
+        found = nv.rms_norm(some(2, 8, grad=False), out_dtype=dtype)
+        assert (found[0] if dtype.itemsize == 1 else found).dtype == dtype
 
 
 def test_importing_nvdsl_does_not_import_torch():
