@@ -2,40 +2,41 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import nvdsl as nv
-from nvdsl.hopper.arch import WARP_SIZE
+from nvdsl.hopper import arch
 from nvdsl.kernels.blocks.tma_operand import TmaOperand
 
 TURNS, CLEARED = 3, 5
 """Named barriers: two for `nv.Turns` of two consumers, and one; 1 and 2 are the epilogue's."""
+CLEARERS = arch.WARPGROUP_SIZE - arch.WARP_SIZE
+"""Threads that clear: of the producer warpgroup, whose first warp loads."""
 
 
 class Mainloop:
     """``steps`` slices of K through a ring of slots, made in the kernel by all of its threads.
 
     ``stages``: slots. ``consumers``: warpgroups that multiply, each ``rows x cols``; ``readers`` of them read the same
-    slot. ``in_flight``: groups of wgmma left in flight while the next slot is waited for, 0 or 1.
+    slot. ``in_flight``: groups of wgmma left in flight while the next slot is waited for, 0 or 1. ``leaves_gaps``:
+    whether some of a slot is never written by a load.
 
     The blocks of a cluster that share a tile of B (a column of blocks) or of A (a row) load a part of it each and
     send it to all. So a slot is free when the consumers of all blocks of its row and its column have released it. Ranks
     count down the columns.
     """
 
-    early = 1
-    """Slices that are loaded before a block's threads have met. A warp with more copies than TMA's queue holds is stuck
-    at them: so are a barrier that it comes to, and its setmaxnreg, for which the consumers wait. With six slices an
-    H200's consumers began 2,500 clocks after the barrier, when all of these were there."""
     helpers = 0
     """Warps beside the consumers' that release each slot."""
 
     def __init__(
         self, a: TmaOperand, b: TmaOperand, steps: nv.Int, *, stages: int, rows: int, cols: int, consumers: int,
-        readers: int, in_flight: int = 1,
+        readers: int, in_flight: int = 1, leaves_gaps: nv.Bool = False,
     ) -> None:  # fmt: skip
         self.a, self.b, self.steps = a, b, steps
-        self.started: nv.Int = 0
+        self.first: Sequence[Any] = (0, 0, 0)
+        self.started, self.leaves_gaps = 0, leaves_gaps
         self.stages, self.rows, self.cols, self.in_flight = stages, rows, cols, in_flight
         self.consumers, self.readers = consumers, readers
         a.allocate(stages)
@@ -51,33 +52,35 @@ class Mainloop:
         slot = a.stored * a.each + b.stored * b.each
         self.ring = nv.Ring(stages, bytes=slot, consumers=warps * self.writers, sync=False)
 
-    def clear(self, consumer: Any) -> None:
-        """Zero what no load writes. By all consumers, once, before they multiply; the first loads are on their way."""
-        threads = 128 * self.consumers
-        gaps = self.leaves_gaps
-        if gaps is not False:
-            if gaps:  # jumps over all of it: a launch waits for its code, too
-                for operand in (self.a, self.b):
-                    operand.clear(self.stages, consumer * 128 + nv.warpgroup_thread(), threads)
-                self.meet_cleared()
+    def clear(self) -> None:
+        """Zero what no load writes. By the producer warpgroup's warps but the first, which loads meanwhile: so none of
+        this lies on the consumers' way. A launch waits for the code that it comes by, too."""
+        if self.leaves_gaps:
+            for operand in (self.a, self.b):
+                operand.clear(self.stages, nv.warpgroup_thread() - arch.WARP_SIZE, CLEARERS)
+            self._meet_cleared()
 
-    @property
-    def leaves_gaps(self) -> nv.Bool:
-        """Whether some of a slot is never written by a load."""
-        return self.a.leaves_gaps | self.b.leaves_gaps
+    def wait_cleared(self) -> None:
+        """Wait until all is zeroed that no load writes. By all consumers, before they multiply."""
+        if self.leaves_gaps:
+            self._meet_cleared()
 
-    def meet_cleared(self) -> None:
-        """Wait until all is zeroed that no load writes. By all consumers and helpers, where slots have gaps."""
-        nv.named_barrier_sync(CLEARED, 128 * self.consumers + WARP_SIZE * self.helpers)
+    def _meet_cleared(self) -> None:
+        nv.named_barrier_sync(CLEARED, 128 * self.consumers + CLEARERS)
 
-    def start(self, batch: Any, row: Any, col: Any, first: Any, last: Any, bytes: Any) -> None:
-        """Load the first slices of a block's first tile (of ``first`` to ``last - 1``) before its threads have met: the
-        slots are empty, and the thread that loads them has initialized their barriers itself. By all threads. `load`
-        is told to ``skip`` these slices, ``started``. A block of a cluster loads all of its tiles itself yet: the
-        others' barriers may not be there."""
-        self.started = nv.min(min(self.early, self.stages), self.steps if last is None else last - first)
+    def start(self, at: Sequence[Any], first: Any, bytes: Any) -> None:
+        """Load slice ``first`` of a block's first tile, which is ``at`` a batch, a row and a column, before its threads
+        have met: the slots are empty, and the thread that loads has initialized their barriers itself. By all threads.
+        `load` is told to ``skip`` it, ``started``. A block of a cluster loads all of its tiles itself yet: the others'
+        barriers may not be there.
+
+        One slice, as a warp with more copies than TMA's queue holds is stuck at them: so are a barrier that it comes
+        to, and its setmaxnreg, for which the consumers wait. With six slices an H200's consumers began 2,500 clocks
+        after the barrier, when all of these were there."""
+        self.started, self.first = 1, at
         if nv.thread_id.x == 0:
-            self.load(self.ring.producer_state(), batch, row, col, first, first + self.started, new=bytes)
+            batch, row, col = at
+            self._load_slice(self.ring.producer_state(), batch, row, col, first * self.a.k, bytes, False)
 
     def load(
         self,
@@ -90,23 +93,22 @@ class Mainloop:
         *,
         skip: Any = 0,
         backwards: Any = 0,
-        new: Any = None,
     ) -> nv.PipelineState:
         """Load slices ``first`` to ``last - 1`` (default: all) of a batch's tile at (``row``, ``col``).
 
         By one thread. ``skip``: so many are loaded already. ``backwards``: 0, or 1: from the last slice of K to the
-        first. ``new``: the bytes of a slice, where nothing was in the slots yet. Returns the ring's next position.
+        first. Returns the ring's next position.
         """
         for step in nv.range(first + skip, self.steps if last is None else last, unroll=False):
             k = (step + backwards * (self.steps - 1 - 2 * step)) * self.a.k
-            old = new is None and step >= first + self.stages
-            self._load_slice(state, batch, row, col, k, new, old)
+            self._load_slice(state, batch, row, col, k, None, step >= first + self.stages)
             state = state.next()
         return state
 
     def _load_slice(
         self, state: nv.PipelineState, batch: Any, row: Any, col: Any, k: Any, new: Any, old: Any
     ) -> None:
+        """``new``: the slice's bytes, where nothing was in the slot yet; ``old``: see `TmaOperand.count`."""
         stage = state.stage
         shared_a, shared_b = (self._of_a, self._of_b) if new is None else ({}, {})
         of_a, of_b = self.a.count(row, old), self.b.count(col, old)

@@ -36,6 +36,8 @@ class TmaOperand:
 
     clips = True
     """Whether only the rows or panels that are present are loaded of the last tile."""
+    leaves_gaps: nv.Bool = False
+    """Whether some of a slot is never written: the only tile hangs over the array's edge."""
     hint: nv.Int | None = None
     """How L2 keeps what is loaded, one of ``nvdsl.ops.tma.L2_EVICT_*``; None: as anything."""
 
@@ -53,7 +55,10 @@ class TmaOperand:
         if parts == self.boxes == 1 and self.clips:
             self.present = nv.min(self.stored, nv.cdiv(extent - self.last, unit) * unit)
         self.may_miss = not isinstance(self.present, int) or self.present < self.stored
-        self.usual = nv.select(self.last == 0, self.present, self.stored) if self.may_miss else self.stored
+        self.usual: nv.Int = self.stored
+        if self.may_miss:
+            self.usual = nv.select(self.last == 0, self.present, self.stored)
+            self.leaves_gaps = (self.last == 0) & (self.present < self.stored)
         self.usual_bytes = self.bytes(self.usual)
         by_rows = major == "k" and self.may_miss
         self.map = self._map(array, self.usual if by_rows else None)
@@ -92,11 +97,6 @@ class TmaOperand:
     def allocate(self, stages: int) -> None:
         """Shared memory for the ring; in the kernel."""
         self.stack = nv.smem((stages, self.rows, self.stored_cols), self.dtype, swizzle=128)
-
-    @property
-    def leaves_gaps(self) -> nv.Bool:
-        """Whether some of a slot is never written: the only tile hangs over the array's edge."""
-        return self.may_miss and (self.last == 0) & (self.present < self.stored)
 
     def clear(self, stages: int, thread: nv.Int, threads: int) -> None:
         """Zero what no load writes, by ``threads`` threads. Then comes a barrier of those that multiply."""

@@ -54,6 +54,7 @@ def matmul(
                 batch, row, col = tiles.start(t, mainloop.rank)
                 held = epilogue.prefetch(batch, row + top, col + left, config.rows)
                 acc, last, state = mainloop.multiply(state, (top, left), gemm.accumulator())
+                batch, row, col = gemm.place(t, mainloop)
                 mainloop.finish(last)
                 epilogue.store(acc, batch, row + top, col + left, consumer, held)
             epilogue.drain()

@@ -93,25 +93,25 @@ class Gemm:
             operands=operands,
         )  # fmt: skip
 
-    def prologue(self, tile: Any = None, first: Any = 0, last: Any = None) -> Mainloop:
-        """Make the ring, and begin to load the block's first tile, where it surely has one: slices ``first`` to
-        ``last - 1`` of it (default: all of K). By all threads, which know of the ring's barriers afterwards."""
+    def prologue(self, tile: Any = None, first: Any = 0) -> Mainloop:
+        """Make the ring, and begin to load the block's first tile, where it surely has one, from slice ``first`` on. By
+        all threads, which know of the ring's barriers afterwards."""
         config = self.config
         if tile is not None:
             # Before the barriers are made: what the host has counted comes from memory, and takes as long.
-            at = self.tiles.start(tile, nv.cluster_rank() if config.cluster > 1 else 0)
-            batch, row, col, bytes = opaque(*at, self.a.usual_bytes + self.b.usual_bytes)
+            start = self.tiles.start(tile, nv.cluster_rank() if config.cluster > 1 else 0)
+            *at, bytes = opaque(*start, self.a.usual_bytes + self.b.usual_bytes)
         mainloop = self.mainloop(
             self.a, self.b, self.steps, stages=config.stages, rows=config.rows, cols=config.cols,
             consumers=config.consumers, readers=config.consumers if config.shared_tile else 1,
-            in_flight=config.in_flight,
+            in_flight=config.in_flight, leaves_gaps=self.a.leaves_gaps | self.b.leaves_gaps,
         )  # fmt: skip
         self.epilogue.allocate(config.consumers)
         # A kernel that may start early does what is above beside the end of the one before it, and lets the next one.
         nv.griddep_wait()
         nv.griddep_launch_dependents()
         if tile is not None:
-            mainloop.start(batch, row, col, first, last, bytes)
+            mainloop.start(at, first, bytes)
         if config.cluster > 1:
             nv.cluster_sync()
         else:
@@ -124,25 +124,35 @@ class Gemm:
         nv.setmaxnreg_dec(self.config.registers[0])
         if self.loads():
             state = mainloop.ring.producer_state().advance(mainloop.started)
-            backwards = nv.i32(0)
+            backwards, at = nv.i32(0), mainloop.first
             for tile in nv.range(first, self.tiles.count, step):
-                at = self.tiles.start(tile, mainloop.rank)
                 skip = nv.select(tile == first, mainloop.started, 0)
                 state = mainloop.load(state, *at, skip=skip, backwards=backwards if alternate else 0)
-                backwards = 1 - backwards
+                backwards, at = 1 - backwards, self.place(tile + step, mainloop)
+        elif self.spare():
+            mainloop.clear()
+
+    def place(self, tile: Any, mainloop: Mainloop) -> tuple[Any, Any, Any]:
+        """Batch, first row and column of this block's tile of a running number. It is not kept: call it where it is
+        used, a consumer while the last products are summed."""
+        (tile,) = opaque(tile)
+        return self.tiles.start(tile, mainloop.rank)
 
     def loads(self) -> nv.Bool:
         """Whether this thread of the producer warpgroup loads. Of an elected one ptxas knows that it is alone: a copy
         needs no loop over threads."""
         return (nv.warp_id() == 0) & nv.elect() if self.loaders == 1 else nv.warpgroup_thread() < self.loaders
 
+    def spare(self) -> nv.Bool:
+        """Whether this thread of the producer warpgroup is of a warp that loads nothing; it calls `Mainloop.clear`."""
+        return nv.warp_id() > 0
+
     def begin_consumer(self, mainloop: Mainloop) -> Any:
-        """Take the registers that the producer has left, and clear what no load writes. Returns the warpgroup's number
-        among the consumers."""
+        """Take the registers that the producer has left, and wait until all is cleared that no load writes. Returns the
+        warpgroup's number among the consumers."""
         nv.setmaxnreg_inc(self.config.registers[1])
-        consumer = nv.warpgroup_id() - 1
-        mainloop.clear(consumer)
-        return consumer
+        mainloop.wait_cleared()
+        return nv.warpgroup_id() - 1
 
     def accumulator(self) -> nv.Accumulator:
         """Of the part of a tile that one consumer sums."""

@@ -135,6 +135,8 @@ class GroupedGemm(Gemm):
                     mainloop.load(state, tile.group, tile.row, tile.col)
                 state = state.advance(mainloop.steps)
                 tile = tile.next(step)
+        else:
+            mainloop.clear()
 
 
 def zero_rows(out: nv.Array, first: Any, thread: Any, threads: int, direct_store: bool) -> None:

@@ -166,12 +166,10 @@ class GroupedGemm(Gemm):
                 _, row, col = self.tiles.start(tile, mainloop.rank)
                 mainloop.load_part(state, part, row, col)
                 state = state.advance(part.steps)
-        elif nv.warp_id() == 1:
-            gaps = mainloop.leaves_gaps
-            if gaps is not False:
-                if gaps:
-                    mainloop.meet_cleared()
-            state, place = mainloop.ring.consumer_state(), mainloop.ring.consumer_state()
-            for tile in nv.range(first, self.tiles.count, step):
-                state = mainloop.zero_beyond(state, self.along_k(tile), place)
-                place = place.next()
+        elif self.spare():
+            mainloop.clear()
+            if nv.warp_id() == 1:
+                state, place = mainloop.ring.consumer_state(), mainloop.ring.consumer_state()
+                for tile in nv.range(first, self.tiles.count, step):
+                    state = mainloop.zero_beyond(state, self.along_k(tile), place)
+                    place = place.next()

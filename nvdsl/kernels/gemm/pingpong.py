@@ -62,6 +62,7 @@ def matmul(
                 acc, last, state = mainloop.multiply(state, (0, 0), gemm.accumulator())
                 # The other's first products queue up behind the last ones here.
                 turns.pass_on(consumer, predicate=t + step < tiles.count)
+                batch, row, col = gemm.place(t, mainloop)
                 mainloop.finish(last)
                 state = state.advance(mainloop.steps)
                 epilogue.store(acc, batch, row, col, consumer, held)

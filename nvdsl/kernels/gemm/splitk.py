@@ -68,7 +68,7 @@ def launch(gemm: Gemm, clusters: int, least: int = LEAST) -> None:
         if workspace is not None:
             part, tile = of_tiles.divmod(tile)  # type: ignore[assignment]
         begin = (part * split + rank) * steps
-        mainloop = gemm.prologue(tile, begin, begin + steps)
+        mainloop = gemm.prologue(tile, begin)
         reduction = None
         if split > 1:
             if not config.sums_in_ring:
@@ -83,6 +83,8 @@ def launch(gemm: Gemm, clusters: int, least: int = LEAST) -> None:
             if gemm.loads():
                 state = mainloop.ring.producer_state().advance(mainloop.started)
                 mainloop.load(state, batch, row, col, begin, begin + steps, skip=mainloop.started)
+            elif gemm.spare():
+                mainloop.clear()
             if reduction is not None:
                 nv.sync_warp()
                 if config.sums_in_ring:
@@ -90,7 +92,7 @@ def launch(gemm: Gemm, clusters: int, least: int = LEAST) -> None:
                 nv.cluster_wait()
                 nv.cluster_sync()
         else:
-            mainloop.clear(consumer)
+            mainloop.wait_cleared()
             own = batch, row + consumer * config.rows, col + rank * width  # the columns that this block stores
             held = epilogue.prefetch(*own, config.rows)
             state = mainloop.ring.consumer_state()

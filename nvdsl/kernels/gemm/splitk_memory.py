@@ -63,7 +63,7 @@ def multiply(gemm: Gemm, steps: nv.Int) -> None:
     def multiply_parts() -> None:
         tile = nv.block_id.x // config.cluster
         begin = tiles.start(tile)[0] * steps
-        mainloop = gemm.prologue(tile, begin, begin + steps)
+        mainloop = gemm.prologue(tile, begin)
         part, row, col = tiles.start(tile, mainloop.rank)
 
         if nv.warpgroup_id() == 0:
@@ -71,6 +71,8 @@ def multiply(gemm: Gemm, steps: nv.Int) -> None:
             if gemm.loads():
                 state = mainloop.ring.producer_state().advance(mainloop.started)
                 mainloop.load(state, part, row, col, begin, begin + steps, skip=mainloop.started)
+            elif gemm.spare():
+                mainloop.clear()
         else:
             consumer = gemm.begin_consumer(mainloop)
             top, left = gemm.part(consumer)

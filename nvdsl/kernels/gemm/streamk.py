@@ -48,7 +48,7 @@ def matmul(
     def kernel() -> None:
         block = nv.block_id.x
         count, begin = scheduler.units(block), scheduler.unit(block, 0)
-        mainloop = gemm.prologue(begin.tile, begin.first, begin.last)
+        mainloop = gemm.prologue(begin.tile, begin.first)
         warpgroup, turns = nv.warpgroup_id(), nv.Turns(2, barrier=TURNS)
 
         if warpgroup == 0:  # producer
@@ -61,6 +61,8 @@ def matmul(
                     skip = nv.select(number == 0, mainloop.started, 0)
                     backwards = unit.round & 1
                     state = mainloop.load(state, *at, unit.first, unit.last, skip=skip, backwards=backwards)
+            elif gemm.spare():
+                mainloop.clear()
         else:
             consumer = gemm.begin_consumer(mainloop)
             state = mainloop.ring.consumer_state()
