@@ -77,7 +77,7 @@ class Mainloop:
         One slice, as a warp with more copies than TMA's queue holds is stuck at them: so are a barrier that it comes
         to, and its setmaxnreg, for which the consumers wait. With six slices an H200's consumers began 2,500 clocks
         after the barrier, when all of these were there."""
-        self.started, self.first = 1, at
+        self.started, self.first = 1, tuple(at)
         if nv.thread_id.x == 0:
             batch, row, col = at
             self._load_slice(self.ring.producer_state(), batch, row, col, first * self.a.k, bytes, False)
