@@ -119,13 +119,13 @@ def backward(
                 dp += mine(V) @ dO[state.stage].T
                 logs, dots = loads.beside_rows(state.stage)
                 own = at.key + recomputed(me) * 64
-                x = weights.logarithms(s, lambda key, query: (head, row + query, own + key)) - column(logs)
-                if sight.partly(row):
-                    x = sight.hide(x, own, row, transposed=True)
-                p = nv.math.exp2_approx(x)
+                p, steep = weights.of(
+                    s, column(logs), lambda key, query: (head, row + query, own + key),
+                    sight.partly(row), lambda x: sight.hide(x, own, row, transposed=True),
+                )  # fmt: skip
                 dv += p.to(q.dtype) @ dO[state.stage]
                 nv.wgmma_wait(1)
-                grad = weights.slopes(p, dp - column(dots), s, lambda: column(logs)).to(q.dtype)
+                grad = (steep * (dp - column(dots))).to(q.dtype)
                 grad.store(dS[state.stage].cols(recomputed(me) * 64, 64).T)
                 dk += grad @ Q[state.stage]
                 nv.fence_proxy_async()

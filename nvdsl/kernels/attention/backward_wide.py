@@ -22,6 +22,8 @@ from nvdsl.kernels.attention.sequences import KeyStarts, Starts
 from nvdsl.ops.order import recomputed, recomputing
 
 TILE_M, TILE_N = 128, 64
+TOLD = 16
+"""Keys of which a bias or a function is told at a time."""
 MET, STORED = 1, 2
 """Named barriers: both consumers' P and dS are in shared memory, or have been read."""
 
@@ -69,7 +71,8 @@ def backward_wide(
     def kernel() -> None:
         loads.allocate()
         K, V, Q, dO, q_ring, do_ring = loads.K, loads.V, loads.Q[0], loads.dO[0], loads.q_ring, loads.do_ring
-        P, dS = nv.smem((TILE_M, TILE_N), q.dtype, swizzle=128), nv.smem((TILE_M, TILE_N), q.dtype, swizzle=128)
+        P = nv.smem((TILE_M, TILE_N), q.dtype, swizzle=2 * TOLD if scores.told else 128)
+        dS = nv.smem((TILE_M, TILE_N), q.dtype, swizzle=128)
         nv.sync_threads()
 
         def place(whole_warp: bool) -> tuple[KeyTile, Seeing]:
@@ -114,12 +117,27 @@ def backward_wide(
                 """P and dS of this consumer's rows, in shared memory, and dS in registers."""
                 logs, dots = (row_of(first) for first in loads.beside_rows(0))
                 own = row + recomputed(me) * 64
-                x = weights.logarithms(s, lambda query, key: (head, own + query, at.key + key)) - logs
-                if sight.partly(row):
-                    x = sight.hide(x, at.key, own)
-                p = nv.math.exp2_approx(x)
-                grad = weights.slopes(p, dp - dots, s, lambda: logs).to(q.dtype)
-                p.store(mine(P))
+
+                def weighed(s: Any, first: Any) -> tuple[Any, Any]:
+                    """Of the keys from ``first`` on."""
+                    key = at.key + first
+                    return weights.of(
+                        s, logs, lambda query, col: (head, own + query, key + col),
+                        sight.partly(row), lambda x: sight.hide(x, key, own),
+                    )  # fmt: skip
+
+                if scores.told:  # of few keys at a time: it takes many registers
+                    steep = s
+                    for first in nv.range(0, TILE_N, TOLD, unroll=False):
+                        (registers,) = steep.registers()
+                        some = nv.accumulator(64, TOLD).with_registers([registers[: TOLD // 2]])
+                        p, its = weighed(some, first)
+                        p.store(mine(P).cols(first, TOLD))
+                        steep = steep.with_registers([registers[TOLD // 2 :] + its.registers()[0]])
+                else:
+                    p, steep = weighed(s, 0)
+                    p.store(mine(P))
+                grad = (steep * (dp - dots)).to(q.dtype)
                 grad.store(mine(dS))
                 nv.fence_proxy_async()
                 nv.named_barrier_sync(MET, 128 * CONSUMERS)

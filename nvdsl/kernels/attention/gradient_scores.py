@@ -14,11 +14,12 @@ from nvdsl.ops.order import recomputing
 
 Pairs = Callable[[Any, Any], tuple[Any, Any, Any]]
 """Of a row and a column of a tile of scores: head, query and key."""
+Hide = Callable[[Any], Any]
 
 
 class Weights:
-    """Made in the kernel. Of a tile of scores it first finds the logarithms to base 2 of the weights P, then, from P
-    and its gradient, that of the products ``q k^T`` (without the scale)."""
+    """Made in the kernel. Of a tile of scores it finds the weights P, and how steep they are: the gradients of the
+    products ``q k^T`` (without the scale) are that times the gradients of P less the rows' sums."""
 
     def __init__(
         self, kind: ScoreKind, at: KeyTile, scale: Any, softcap: Any, bias: nv.Array | None, operands: Sequence[Any]
@@ -27,21 +28,37 @@ class Weights:
         self._factor, self._cap = scale * LOG2_E, softcap * LOG2_E
         self._scores = Scores(kind, scale, softcap, bias, operands)
 
-    def logarithms(self, s: Any, pairs: Pairs) -> Any:
-        """Of the weights, times the sums of their rows. ``s``: q k^T."""
-        if not self._kind.told:
-            return self._tanh(s) * self._cap if self._kind.softcap else s * self._factor
-        s = self._tanh(s) * self._softcap if self._kind.softcap else s * self._scale
-        with recomputing():
-            given = list(s.elements())
-            found = [self._told(x, *pairs(row, col)) for row, col, x in given]
-        self._check(found[0], given[0][2])  # it is the same function for all elements
-        return s.with_registers([found]) * LOG2_E
+    def of(self, s: Any, logs: Any, pairs: Pairs, partly: Any, hide: Hide) -> tuple[Any, Any]:
+        """P, and how steep it is. ``s``: q k^T. ``logs``: logarithms to base 2 of the rows' sums. ``partly``: whether
+        some are hidden, by ``hide``, which makes them -infinity."""
+        if not self._kind.softcap:
+            x = (self._told(s * self._scale, pairs) if self._kind.told else s * self._factor) - logs
+            if partly:
+                x = hide(x)
+            p = nv.math.exp2_approx(x)
+            return p, p
+        tanh = self._tanh(s)
+        x = self._told(tanh * self._softcap, pairs) if self._kind.told else tanh * self._cap
+        if partly:
+            x = hide(x)
+        if not self._kind.told:  # not kept while some are hidden: it would take registers
+            tanh = nv.clamp(x * (1.0 / self._cap), -1.0, 1.0)
+        p = nv.math.exp2_approx(x - logs)
+        return p, p * (1.0 - tanh * tanh)
 
     def _tanh(self, s: Any) -> Any:
         return nv.math.tanh_approx(s * (self._scale / self._softcap))
 
-    def _told(self, x: Any, head: Any, query: Any, key: Any) -> Any:
+    def _told(self, scores: Any, pairs: Pairs) -> Any:
+        """Logarithms to base 2 of the weights, times the sums of their rows, where it matters of which query and key a
+        score is."""
+        with recomputing():
+            given = list(scores.elements())
+            found = [self._told_of(x, *pairs(row, col)) for row, col, x in given]
+        self._check(found[0], given[0][2])  # it is the same function for all elements
+        return scores.with_registers([found]) * LOG2_E
+
+    def _told_of(self, x: Any, head: Any, query: Any, key: Any) -> Any:
         """The query, and the key, may be beyond the last one: what is told is the last one then."""
         one = self._at.sequence
         query, key = nv.min(query, one.queries - 1), nv.min(key, one.keys - 1)
@@ -55,15 +72,3 @@ class Weights:
                 "not depend on it, or -infinity",
                 fix="write it with nv.where(seen, s, -math.inf) and s + ...; softcap= and scale= have gradients, too",
             )
-
-    def slopes(self, p: Any, change: Any, s: Any, logs: Callable[[], Any]) -> Any:
-        """``p``: the weights; ``change``: their gradients less the rows' sums; ``s``: q k^T; ``logs()``: logarithms of
-        the rows' sums."""
-        slopes = p * change
-        if not self._kind.softcap:
-            return slopes
-        if self._kind.told:
-            tanh = self._tanh(s)
-        else:  # the tanh again, from its exponential: it would take registers to keep the scores
-            tanh = nv.clamp((nv.math.log2_approx(p) + logs()) * (1.0 / self._cap), -1.0, 1.0)
-        return slopes * (1.0 - tanh * tanh)

@@ -6,7 +6,9 @@ import nvdsl as nv
 from nvdsl import sim
 from nvdsl.errors import ToolchainError
 from nvdsl.kernels.attention.backward import backward
-from nvdsl.kernels.attention.gradient_config import Config
+from nvdsl.kernels.attention.backward_wide import backward_wide
+from nvdsl.kernels.attention.gradient_config import Config, choose
+from nvdsl.kernels.attention.scores import ScoreKind
 from nvdsl.lower import toolchain
 from tests.exhaustive import sample
 from tests.sim.simulate import run
@@ -53,3 +55,30 @@ def test_the_machine_code(disassembler, causal, size, tile_m):
     assert "0x1" in loop[waits[0]] and "0x1" in loop[waits[1]], "dV is in flight, then dQ"
     assert sum(waits[0] < i < met for i in products) == tile_m // 16, "dK"
     assert len(powers) == tile_m // 2 and not any("LDL" in line or "STL" in line for line in loop)
+
+
+def slopes(s, batch, head, query, key):
+    return s - nv.math.exp2(-nv.f32(head + 1)) * nv.f32(nv.abs(query - key))
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("ordered", [False, True])
+@pytest.mark.parametrize("bounded", [(False, False), (False, True), (True, True)])
+@pytest.mark.parametrize("told", [(False, None), (True, None), (True, slopes), (False, slopes)], ids=str)
+@pytest.mark.parametrize("softcap", [False, True])
+@pytest.mark.parametrize("size", [64, 96, 128, 192, 256])
+def test_no_option_takes_registers_that_are_not_there(size, softcap, told, bounded, ordered):
+    """Packed sequences where there is no bias. A spill is an error where compilation is strict."""
+    packed = not told[0]
+    of_q = nv.ShapeDtype(("batch", "queries", "heads", size), nv.bf16)
+    of_k = nv.ShapeDtype(("key_batch", "keys", "kv_heads", size), nv.bf16)
+    lse = nv.ShapeDtype(("batch", "heads", "queries"), nv.f32)
+    starts = [nv.ShapeDtype((name,), nv.i32) if packed else None for name in ("starts", "key_starts")]
+    bias = nv.ShapeDtype(("bias_batch", "bias_heads", "bias_queries", "bias_keys"), nv.bf16) if told[0] else None
+    kind = ScoreKind(softcap, *told)
+    config = choose(size, size, all(bounded) or softcap or packed or ordered, kind.told or packed and softcap)
+    kernel = backward_wide if config.wide else backward
+    nv.jit(kernel.__wrapped__, strict=True).compile(
+        of_q, of_q, of_k, of_k, of_q, lse, of_q, of_k, of_k, *starts, bias, 1.0, 0, 0, 0.0,
+        config=config, bounded=bounded, scores=kind, ordered=ordered,
+    )  # fmt: skip

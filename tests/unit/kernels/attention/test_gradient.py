@@ -144,7 +144,10 @@ def given_scores(arrays, bias, softcap=0.0):
     return out.astype(arrays[1].dtype), lse.astype(np.float32), gradients
 
 
-@pytest.mark.parametrize(("size", "softcap"), sample([(64, 0.0), (128, 0.0), (136, 0.0), (64, 2.0), (72, 2.0)], 1))
+BIASED = [(64, 0.0), (128, 0.0), (136, 0.0), (64, 2.0), (72, 2.0), (256, 2.0)]
+
+
+@pytest.mark.parametrize(("size", "softcap"), sample(BIASED, 1))
 def test_bias(size, softcap):
     case, arrays, bias = biased(size)
     out, lse, gradients = given_scores(arrays, bias, softcap)
