@@ -27,13 +27,15 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         if getattr(chosen, "script", None) is not None and not Path(chosen.script).is_file():
             raise ValueError(f"there is no file {chosen.script}")
-        return chosen.run(chosen)
-    except ValueError as error:  # nvdsl.cli.Refused is one
-        print(f"nvdsl: {error}", file=sys.stderr)
-        return 2
+        code = chosen.run(chosen)
+        sys.stdout.flush()
+        return code
     except BrokenPipeError:  # `nvdsl show ... | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+    except (ValueError, OSError) as error:  # nvdsl.cli.Refused is a ValueError
+        print(f"nvdsl: {error}", file=sys.stderr)
+        return 2
     except KeyboardInterrupt:
         return 130
 
@@ -161,7 +163,7 @@ def _check_parser(commands) -> None:
     parser.add_argument("--schedules", type=_count, default=22, metavar="N", help="at each level (%(default)s)")
     parser.add_argument("--level", choices=(*LEVELS, "both"), default="both", help="(%(default)s)")
     parser.add_argument("--jobs", type=_count, metavar="N", help="processes at a time (one a core)")
-    parser.add_argument("--timeout", type=float, default=600, metavar="S", help="seconds for each schedule (600)")
+    parser.add_argument("--timeout", type=_seconds, default=600, metavar="S", help="seconds for each schedule (600)")
 
 
 def _show_parser(commands) -> None:
@@ -247,18 +249,27 @@ def _cache_parser(commands) -> None:
                         "goes before it; 512 MiB without either). What was used longest ago goes first")
 
 
-def _count(text: str) -> int:
-    number = int(text)
-    if number < 1:
-        raise argparse.ArgumentTypeError("must be at least 1")
-    return number
+def _count(text: str, least: int = 1) -> int:
+    if not text.isdecimal() or int(text) < least:
+        raise argparse.ArgumentTypeError(f"{text}: must be a whole number, at least {least}")
+    return int(text)
 
 
 def _seed(text: str) -> int:
-    number = int(text)
-    if number < 0:
-        raise argparse.ArgumentTypeError("must be at least 0")
+    return _count(text, 0)
+
+
+def _seconds(text: str) -> float:
+    try:
+        number = float(text)
+    except ValueError:
+        number = 0.0
+    if not 0 < number < _LONGEST:
+        raise argparse.ArgumentTypeError(f"{text}: must be a number of seconds, above 0 and below {_LONGEST}")
     return number
+
+
+_LONGEST = 10**6
 
 
 if __name__ == "__main__":

@@ -86,13 +86,16 @@ def _simulate(schedule: Schedule, script: str, arguments: list[str], timeout: fl
         result = Path(folder, "result.json")
         command = [sys.executable, "-m", "nvdsl.cli.child", str(result), script, *arguments]
         try:
-            child = subprocess.run(command, env=schedule.environment(), capture_output=True, text=True, timeout=timeout)
+            child = subprocess.run(
+                command, env=schedule.environment(), stdin=subprocess.DEVNULL, capture_output=True, text=True,
+                errors="replace", timeout=timeout,
+            )  # fmt: skip
         except subprocess.TimeoutExpired:
             return Result(schedule, timeout, f"not done after {timeout:g} s (--timeout)")
-        if child.returncode == 0:
-            report = ""
-        elif result.is_file():
+        if result.is_file():
             report = json.loads(result.read_text(encoding="utf-8"))["report"]
+        elif child.returncode == 0:
+            report = "the process ended (os._exit) before the script did"
         else:
             last = child.stderr.strip().rpartition("\n")[2]
             how = f"signal {-child.returncode}" if child.returncode < 0 else f"exit code {child.returncode}"

@@ -69,8 +69,10 @@ def _print(drawing: Any) -> None:
     from rich.console import Console
 
     console = Console(highlight=False)
-    for line in drawing.text():
-        console.print(line, soft_wrap=True)
+    with console.capture() as printed:  # rich would end the process where the reader has gone
+        for line in drawing.text():
+            console.print(line, soft_wrap=True)
+    sys.stdout.write(printed.get())
 
 
 def _swizzle(chosen: Namespace) -> swizzle.Drawing:

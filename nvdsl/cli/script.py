@@ -59,6 +59,8 @@ def _report(error: BaseException) -> str:
     frames = [f for f in every if "site-packages" not in f.filename] or every  # the script's, not numpy.testing's
     at = f"{frames[-1].filename}:{frames[-1].lineno}: " if frames else ""
     says = str(error) or (frames[-1].line if frames else "") or ""
+    if isinstance(error, SyntaxError):  # at the line that can't be read, not at the one that imports it
+        at, says = f"{error.filename}:{error.lineno}: ", error.msg
     return f"{at}{type(error).__name__}: {says}"
 
 

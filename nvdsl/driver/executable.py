@@ -6,7 +6,6 @@ steps on one stream, with the device's context current.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -26,6 +25,7 @@ from nvdsl.driver.run import Run
 from nvdsl.driver.staging import Staged, groups
 from nvdsl.driver.stream import Stream
 from nvdsl.errors import ArgumentError, DeviceError, LowerError
+from nvdsl.errors.settings import is_on
 from nvdsl.ir.operands import string
 from nvdsl.values import extents
 from nvdsl.values.elements import ELEMENTS
@@ -70,7 +70,7 @@ class Executable:
         self.restores = any(isinstance(step, gpu.Fill) and step.restored for step in steps) and not any(
             launch.kernel.watch for launch in launches  # what ends before its time leaves no zeros
         )
-        self._sync = os.environ.get("NVDSL_SYNC", "") not in ("", "0")
+        self._sync = is_on("NVDSL_SYNC")
 
     def call(self, *args: Any, stream: Stream | None = None) -> Any:
         """Run with arrays and numbers as they are: ``executable.call(a, b, 3)``."""

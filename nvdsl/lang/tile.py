@@ -330,6 +330,9 @@ class TileStack:
     def __len__(self) -> int:
         return self.stages
 
+    def __repr__(self) -> str:
+        return f"TileStack({self.shape}, {self.dtype.name}, swizzle={self.first.swizzle})"
+
     def __getitem__(self, stage: Int) -> Tile:
         """The tile of a stage, a Python int or a traced integer."""
         if isinstance(stage, tuple):

@@ -22,6 +22,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from nvdsl.errors import ToolchainError
+from nvdsl.errors.settings import is_on
 
 MOST = 256 << 20
 """Bytes of one file: a larger one is none of ours."""
@@ -43,8 +44,8 @@ class CacheWarning(UserWarning):
 
 
 def enabled() -> bool:
-    """Whether compiled kernels are kept on disk: unless NVDSL_CACHE is off, 0, no or false."""
-    return os.environ.get("NVDSL_CACHE", "").lower() not in ("off", "0", "no", "false")
+    """Whether compiled kernels are kept on disk: unless NVDSL_CACHE is off."""
+    return is_on("NVDSL_CACHE", True)
 
 
 def folder(*parts: str) -> Path:

@@ -30,7 +30,12 @@ class Dump:
         self._files = itertools.count()
         if options.dump and options.dump_dir:
             self._folder = Path(options.dump_dir, f"{next(_calls):03}-{_host_name(module)}")
-            self._folder.mkdir(parents=True, exist_ok=True)
+            try:
+                self._folder.mkdir(parents=True, exist_ok=True)
+            except OSError as error:
+                raise ToolchainError(
+                    f"no folder {self._folder} can be made: {error.strerror}", fix="name another one (NVDSL_DUMP_DIR)"
+                ) from None
 
     def module(self, name: str, module: Any) -> None:
         """The module at ``name``: trace, host, before:PASS or after:PASS."""

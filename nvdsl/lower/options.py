@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, TypedDict, Unpack
 
 from nvdsl.errors import LowerError
+from nvdsl.errors.settings import is_on
 from nvdsl.lower import passes
 
 DUMPS = ("all", "trace", "host", "ptx", "sass", "resources")
@@ -71,20 +72,16 @@ class Options:
     def from_environment(cls, **chosen: Unpack[ChosenOptions]) -> Options:
         """The environment's options; those in ``chosen`` win over it."""
         found: dict[str, Any] = {
-            "strict": _flag("NVDSL_STRICT"),
-            "lineinfo": _flag("NVDSL_LINEINFO"),
+            "strict": is_on("NVDSL_STRICT"),
+            "lineinfo": is_on("NVDSL_LINEINFO"),
             "dump": os.environ.get("NVDSL_DUMP", ""),
             "dump_dir": os.environ.get("NVDSL_DUMP_DIR") or None,
             "ptxas": os.environ.get("NVDSL_PTXAS") or None,
             "ptxas_flags": tuple(os.environ.get("NVDSL_PTXAS_FLAGS", "").split()),
-            "debug": _flag("NVDSL_DEBUG"),
+            "debug": is_on("NVDSL_DEBUG"),
             "debug_timeout": _seconds("NVDSL_DEBUG_TIMEOUT", cls.debug_timeout),
         }
         return cls(**{**found, **chosen})
-
-
-def _flag(name: str) -> bool:
-    return os.environ.get(name, "").lower() not in ("", "0", "false", "no", "off")
 
 
 def _seconds(name: str, default: float) -> float:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from nvdsl.errors import SimError
+from nvdsl.errors.settings import is_on
 
 DELIVERIES = ("late", "eager", "random")
 ORDERS = ("forward", "reverse", "random")
@@ -64,9 +65,9 @@ class Options:
             delivery=get("NVDSL_SIM_DELIVERY", "late"),
             order=get("NVDSL_SIM_ORDER", "forward"),
             seed=_seed(get("NVDSL_SIM_SEED", "0")),
-            checks=get("NVDSL_SIM_CHECKS", "1") not in ("0", "false", "no", "off"),
+            checks=is_on("NVDSL_SIM_CHECKS", True),
             level=get("NVDSL_SIM_LEVEL", "traced"),
-            exact=get("NVDSL_SIM_EXACT", "0") not in ("", "0", "false", "no", "off"),
+            exact=is_on("NVDSL_SIM_EXACT"),
             trace=get("NVDSL_SIM_TRACE", ""),
             picture=get("NVDSL_SIM_PICTURE", ""),
         )

@@ -7,9 +7,9 @@ order in which they run.
 
 from __future__ import annotations
 
-import os
 from typing import Any
 
+from nvdsl.errors.settings import is_on
 from nvdsl.verify import (
     accumulators,
     arrivals,
@@ -40,7 +40,7 @@ CHECKS = (
 
 def check(module: Any) -> None:
     """Run every check on a traced module (host function with ``gpu.launch`` ops), unless NVDSL_VERIFY=off."""
-    if os.environ.get("NVDSL_VERIFY", "").lower() in ("0", "false", "no", "off"):
+    if not is_on("NVDSL_VERIFY", True):
         return
     program = Program(module)
     for one in CHECKS:

@@ -65,6 +65,8 @@ def test_a_schedule_that_fails_is_named(checked):
         ("import os, signal; os.kill(os.getpid(), signal.SIGKILL)", "signal 9"),
         ("import sys; sys.exit('no')", "\nno\n"),
         ("import time; time.sleep(60)", "not done after 3 s"),
+        ("\nx = (", "program.py:2: SyntaxError: '(' was never closed"),
+        (r"import os; os.write(1, b'\xff'); os._exit(0)", "the process ended (os._exit) before the script did"),
     ],
 )
 def test_any_end_but_a_good_one_fails(checked, text, report):

@@ -86,7 +86,10 @@ def test_refused(arguments, message, monkeypatch, capsys):
     assert shown.err.startswith("nvdsl: ") and shown.err.count("\n") == 1
 
 
-@pytest.mark.parametrize("arguments", ["", "nothing", "run", "run --seed -1 x.py", "check x.py --schedules 0", "draw"])
+@pytest.mark.parametrize("arguments", [
+    "", "nothing", "run", "run --seed -1 x.py", "check x.py --schedules 0", "check x.py --jobs two",
+    "check x.py --timeout nan", "draw",
+])  # fmt: skip
 def test_refused_by_the_parser(arguments, capsys):
     with pytest.raises(SystemExit) as end:
         nvdsl_command.main(arguments.split())
