@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import nvdsl as nv
@@ -27,6 +26,8 @@ class Mainloop:
     count down the columns.
     """
 
+    first: tuple[Any, Any, Any]
+    """Batch, row and column of the block's first tile, where its producer begins with that."""
     helpers = 0
     """Warps beside the consumers' that release each slot."""
 
@@ -35,7 +36,6 @@ class Mainloop:
         readers: int, in_flight: int = 1, leaves_gaps: nv.Bool = False,
     ) -> None:  # fmt: skip
         self.a, self.b, self.steps = a, b, steps
-        self.first: Sequence[Any] = (0, 0, 0)
         self.started, self.leaves_gaps = 0, leaves_gaps
         self.stages, self.rows, self.cols, self.in_flight = stages, rows, cols, in_flight
         self.consumers, self.readers = consumers, readers
@@ -68,7 +68,7 @@ class Mainloop:
     def _meet_cleared(self) -> None:
         nv.named_barrier_sync(CLEARED, 128 * self.consumers + CLEARERS)
 
-    def start(self, at: Sequence[Any], first: Any, bytes: Any) -> None:
+    def start(self, at: tuple[Any, Any, Any], first: Any, bytes: Any) -> None:
         """Load slice ``first`` of a block's first tile, which is ``at`` a batch, a row and a column, before its threads
         have met: the slots are empty, and the thread that loads has initialized their barriers itself. By all threads.
         `load` is told to ``skip`` it, ``started``. A block of a cluster loads all of its tiles itself yet: the others'
@@ -77,7 +77,7 @@ class Mainloop:
         One slice, as a warp with more copies than TMA's queue holds is stuck at them: so are a barrier that it comes
         to, and its setmaxnreg, for which the consumers wait. With six slices an H200's consumers began 2,500 clocks
         after the barrier, when all of these were there."""
-        self.started, self.first = 1, tuple(at)
+        self.started = 1
         if nv.thread_id.x == 0:
             batch, row, col = at
             self._load_slice(self.ring.producer_state(), batch, row, col, first * self.a.k, bytes, False)

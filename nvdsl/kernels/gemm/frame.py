@@ -100,7 +100,7 @@ class Gemm:
         if tile is not None:
             # Before the barriers are made: what the host has counted comes from memory, and takes as long.
             start = self.tiles.start(tile, nv.cluster_rank() if config.cluster > 1 else 0)
-            *at, bytes = opaque(*start, self.a.usual_bytes + self.b.usual_bytes)
+            batch, row, col, bytes = opaque(*start, self.a.usual_bytes + self.b.usual_bytes)
         mainloop = self.mainloop(
             self.a, self.b, self.steps, stages=config.stages, rows=config.rows, cols=config.cols,
             consumers=config.consumers, readers=config.consumers if config.shared_tile else 1,
@@ -111,7 +111,8 @@ class Gemm:
         nv.griddep_wait()
         nv.griddep_launch_dependents()
         if tile is not None:
-            mainloop.start(at, first, bytes)
+            mainloop.first = batch, row, col
+            mainloop.start(mainloop.first, first, bytes)
         if config.cluster > 1:
             nv.cluster_sync()
         else:

@@ -76,13 +76,12 @@ def launch(gemm: Gemm, clusters: int, least: int = LEAST) -> None:
             larger = gemm.a if config.tile_m >= config.tile_n else gemm.b
             slots = larger.stack.first.offset if config.sums_in_ring else None
             reduction = ClusterReduction(split, config.consumers, config.rows, config.tile_n, acc_dtype, slots)
-        batch, row, col = tiles.start(tile)
         consumer = nv.warpgroup_id() - 1
 
         if nv.warpgroup_id() == 0:  # producer
             if gemm.loads():
                 state = mainloop.ring.producer_state().advance(mainloop.started)
-                mainloop.load(state, batch, row, col, begin, begin + steps, skip=mainloop.started)
+                mainloop.load(state, *mainloop.first, begin, begin + steps, skip=mainloop.started)
             elif gemm.spare():
                 mainloop.clear()
             if reduction is not None:
@@ -93,10 +92,12 @@ def launch(gemm: Gemm, clusters: int, least: int = LEAST) -> None:
                 nv.cluster_sync()
         else:
             mainloop.wait_cleared()
-            own = batch, row + consumer * config.rows, col + rank * width  # the columns that this block stores
-            held = epilogue.prefetch(*own, config.rows)
+            batch, row, col = tiles.start(tile)
+            held = epilogue.prefetch(batch, row + consumer * config.rows, col + rank * width, config.rows)
             state = mainloop.ring.consumer_state()
             total, last, _ = mainloop.multiply(state, gemm.part(consumer), gemm.accumulator())
+            batch, row, col = gemm.place(tile, mainloop)
+            own = batch, row + consumer * config.rows, col + rank * width  # the columns that this block stores
             nv.wgmma_wait(0)
             if reduction is not None:
                 if config.sums_in_ring:

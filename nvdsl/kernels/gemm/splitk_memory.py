@@ -64,19 +64,19 @@ def multiply(gemm: Gemm, steps: nv.Int) -> None:
         tile = nv.block_id.x // config.cluster
         begin = tiles.start(tile)[0] * steps
         mainloop = gemm.prologue(tile, begin)
-        part, row, col = tiles.start(tile, mainloop.rank)
 
         if nv.warpgroup_id() == 0:
             nv.setmaxnreg_dec(config.registers[0])
             if gemm.loads():
                 state = mainloop.ring.producer_state().advance(mainloop.started)
-                mainloop.load(state, part, row, col, begin, begin + steps, skip=mainloop.started)
+                mainloop.load(state, *mainloop.first, begin, begin + steps, skip=mainloop.started)
             elif gemm.spare():
                 mainloop.clear()
         else:
             consumer = gemm.begin_consumer(mainloop)
             top, left = gemm.part(consumer)
             sums, last, _ = mainloop.multiply(mainloop.ring.consumer_state(), (top, left), gemm.accumulator())
+            part, row, col = gemm.place(tile, mainloop)
             mainloop.finish(last)
             epilogue.store(sums, part, row + top, col + left, consumer)
             epilogue.drain()

@@ -71,10 +71,10 @@ def matmul(
                 state = state.advance(begin.last - begin.first)
             for number in nv.range(consumer, count, 2):
                 unit = scheduler.unit(block, number)
-                batch, row, col = tiles.start(unit.tile)
                 turns.wait(consumer)
                 acc, last, state = mainloop.multiply(state, (0, 0), gemm.accumulator(), unit.last - unit.first)
                 turns.pass_on(consumer, predicate=number + 1 < count)
+                batch, row, col = gemm.place(unit.tile, mainloop)
                 mainloop.finish(last)
                 state = state.advance(scheduler.following(block, number))
                 if workspace is None:
