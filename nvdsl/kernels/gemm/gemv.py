@@ -29,8 +29,9 @@ ACCESS = 16
 """Bytes that a thread loads at once."""
 AHEAD, AT_END = 8, 4
 """Loads of the matrix before a thread multiplies; and where fewer are left."""
-BLOCKS, RESIDENT = 4, 2
-"""Blocks of an SM into which rows are divided, which even out, and those that run at the same time."""
+BLOCKS, RESIDENT, NARROW = 4, 2, 6
+"""Blocks of an SM into which rows are divided, which even out; those that run at the same time; and those of threads
+that load one element at a time, of which more have to be on their way."""
 LINE = 8
 """Threads along M, at least: 128 contiguous bytes."""
 WORTH = 1 << 17
@@ -103,11 +104,12 @@ def columns(
     dtype, unit = sums_of(acc_dtype), wide(a)
     nv.require_multiples(M=(m, unit))
     chunks = m // unit
-    few = nv.cdiv(batches * chunks, sms * RESIDENT)  # for as many blocks as run at once, or fewer
+    resident = sms * (RESIDENT if unit > 1 else NARROW)
+    few = nv.cdiv(batches * chunks, resident)  # for as many blocks as run at once, or fewer
     bits = exponent(2 * nv.max(few, LINE if unit > 1 else 32) - 1, THREADS // max(unit, 8))
     groups = THREADS.bit_length() - 1 - bits
     blocks = nv.cdiv(chunks, 1 << bits)
-    most = nv.cdiv(sms * RESIDENT, nv.max(batches * blocks, 1))
+    most = nv.cdiv(resident, nv.max(batches * blocks, 1))
     pays = (batches * m < LINE * ACCESS // a.dtype.bytes * sms) & (k > WORTH // (LINE * ACCESS))
     parts = nv.select(pays, nv.max(nv.min(nv.min(most, k // (AHEAD << groups)), THREADS), 1), 1)
     each = nv.cdiv(k, parts)
@@ -138,7 +140,7 @@ def columns(
         for group in nv.range(1 << groups, unroll=False):
             total += shared[group * lanes + (thread // unit & (lanes - 1)), thread % unit]
         if parts > 1:
-            total = partial.sum_of_each(total)
+            total = partial.sum_of_each(total, bits + unit.bit_length() - 1, shared)
         row = block * lanes * unit + thread
         if (thread < lanes * unit) & (row < m) & (part == parts - 1):
             store(total, out, (batch, row), acc_dtype, epilogue_op, operands)
@@ -268,22 +270,31 @@ class Partial:
             total = added_up(mine, nv.i32(THREADS.bit_length() - 1), self.dtype)
         return total
 
-    def sum_of_each(self, total: Any) -> Any:
-        """Of a sum of each thread, beside those of the same thread in the other blocks."""
+    def sum_of_each(self, total: Any, bits: Any, shared: nv.Tile) -> Any:
+        """Of a sum of each of the first ``1 << bits`` threads, beside those of the same thread in the other blocks: as
+        many threads as there are ask for some of these. ``shared``: memory of a row for each thread."""
         thread = nv.thread_id.x
         first, part = self._place()
+        mine, group, groups = thread & ((1 << bits) - 1), thread >> bits, THREADS >> bits
         if part < self.parts - 1:
-            self.sums[nv.block_id.x, thread] = total
+            if thread == mine:
+                self.sums[nv.block_id.x, thread] = total
             nv.sync_threads()
             if thread == 0:
                 memory.store_release(self.flags, nv.block_id.x, GIVEN)
         else:
             self._wait(first, part)
             nv.sync_threads()
-            for start in nv.range(0, part, TOGETHER, unroll=False):
-                given = [self.sums[first + nv.min(start + i, part - 1), thread] for i in range(TOGETHER)]
-                for i, value in enumerate(given):
-                    total += nv.select(start + i < part, value, self.dtype(0))
+            others = self.dtype(0)
+            for start in nv.range(group, part, TOGETHER * groups, unroll=False):
+                places = [start + i * groups for i in range(TOGETHER)]
+                given = [self.sums[first + nv.min(place, part - 1), mine] for place in places]
+                for place, value in zip(places, given, strict=True):
+                    others += nv.select(place < part, value, self.dtype(0))
+            shared[thread, 0] = others
+            nv.sync_threads()
+            for other in nv.range(groups, unroll=False):
+                total += shared[(other << bits) + mine, 0]
         return total
 
     def _place(self) -> tuple[Any, Any]:
