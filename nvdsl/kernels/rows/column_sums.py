@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -12,35 +13,38 @@ _LANES, _WARPS, _AT_ONCE = 32, 32, 8
 _THREADS = 128
 
 
-def add_up(partial: Sequence[nv.Array], outs: Sequence[nv.Array], count: nv.Int) -> None:
+def add_up(partial: Sequence[nv.Array], outs: Sequence[nv.Array], count: nv.Int, config: RowsConfig) -> None:
     """In a host function: each of ``outs`` gets the sums of the ``count`` rows of one of ``partial``, which lie one
-    behind the other. A block has 32 columns of one; each of its warps adds up every 32nd row, some at a time."""
+    behind the other. A lane has a column, or four where rows are long and blocks are many. Each warp of a block adds
+    up every 32nd row, some at a time."""
     cols = outs[0].shape[0]
+    wide = math.gcd(config.wide, 4) if config.cluster > 1 else 1
+    at_once = _AT_ONCE // wide
 
-    @nv.kernel(grid=(nv.cdiv(cols, _LANES), len(outs)), block=_LANES * _WARPS, programmatic=True)
+    @nv.kernel(grid=(nv.cdiv(cols, _LANES * wide), len(outs)), block=_LANES * _WARPS, programmatic=True)
     def sums_of_columns() -> None:
         lane, warp = nv.thread_id.x % _LANES, nv.thread_id.x // _LANES
-        col = nv.block_id.x * _LANES + lane
-        shared = nv.smem(_LANES * _WARPS, nv.f32)
+        col = (nv.block_id.x * _LANES + lane) * wide
+        shared = nv.smem(_LANES * _WARPS * wide, nv.f32)
         nv.griddep_wait()
         for i, (rows, out) in enumerate(zip(partial, outs, strict=True)):
             if nv.block_id.y == i:
-                total = nv.f32(0.0)
-                for row in nv.range(warp, count, _WARPS * _AT_ONCE, unroll=False):
+                total = nv.vector([0.0] * wide, nv.f32)
+                for row in nv.range(warp, count, _WARPS * at_once, unroll=False):
                     found = []
-                    for k in range(_AT_ONCE):
-                        one = nv.f32(0.0)
+                    for k in range(at_once):
+                        one = nv.vector([0.0] * wide, nv.f32)
                         if col < cols and row + k * _WARPS < count:
-                            one = rows[(row + k * _WARPS) * cols + col]
+                            one = rows.vector((row + k * _WARPS) * cols + col, wide)
                         found.append(one)
                     for one in found:
                         total += one
-                shared[warp * _LANES + lane] = total
+                shared.store_vector(total, nv.thread_id.x * wide)
                 nv.sync_threads()
                 if warp == 0 and col < cols:
                     for other in range(1, _WARPS):
-                        total += shared[other * _LANES + lane]
-                    out[col] = total
+                        total += shared.vector((other * _LANES + lane) * wide, wide)
+                    out.store_vector(total.to(out.dtype), col)
 
     sums_of_columns()
 

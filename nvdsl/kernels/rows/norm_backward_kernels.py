@@ -85,7 +85,7 @@ def norm_backward(
         column_gradients(dy, x, mean, rstd, dweight, partial, count, config)  # before dx takes the place of one
     kernel()
     if sums:
-        add_up(partial, sums, count)
+        add_up(partial, sums, count, config)
 
 
 def _ahead(x: nv.Array, config: RowsConfig, index: nv.Int) -> Row:
