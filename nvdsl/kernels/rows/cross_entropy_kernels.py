@@ -44,8 +44,9 @@ def cross_entropy(
     )  # fmt: skip
     def kernel() -> None:
         row = Row.of_group(x, config)
-        label = Label.of(row, x, labels, ignored)
+        number = row.number(labels)  # it comes with the row
         (given,) = row.read(x, missing=float("-inf"))
+        label = Label.of(row, x, number, ignored)
         whole = [row.total(lambda total, step: total + row.only(step, given(step)))] if smooth else []
         exponentials, base, highest, total, *rest = row.exponentials(given, *whole)
         lse = highest + nv.math.log(total)
@@ -97,13 +98,12 @@ def cross_entropy_backward(
     )  # fmt: skip
     def kernel() -> None:
         row = Row.of_group(x, config)
-        label = Label.of(row, x, labels, ignored)
+        number, factor, highest = row.number(labels), nv.f32(row.number(dloss)), row.number(lse)
         (given,) = row.read(x, missing=float("-inf"))
-        factor = nv.f32(row.number(dloss))
+        label = Label.of(row, x, number, ignored)
         if counted is not None:
             nv.griddep_wait()
             factor = factor / counted[0]
-        highest = row.number(lse)
         probabilities = lambda step: nv.math.exp_approx(given(step) - highest)  # noqa: E731
         _write_gradient(row, dx, probabilities, label, highest, factor, smoothing if smooth else None, z_loss)
 
@@ -124,8 +124,8 @@ class Label:
     logit: Any
 
     @staticmethod
-    def of(row: Row, x: nv.Array, labels: nv.Array, ignored: Any) -> "Label":
-        number = nv.i64(row.number(labels))
+    def of(row: Row, x: nv.Array, number: Any, ignored: Any) -> "Label":
+        number = nv.i64(number)
         exists = row.exists and number >= 0 and number < nv.i64(row.cols)
         column, logit = nv.i32(number), nv.f32(0.0)
         behind = column - row.first
