@@ -9,6 +9,12 @@ from benchmarks.problems import Workload
 
 KIND = "bf16.f32.bf16.NT"
 """What is drawn unless something else is asked for."""
+KINDS = (
+    "f16.f32.f16.NN", "f16.f32.f16.NT", "f16.f32.f16.TN", "f16.f32.f16.TT", "bf16.f32.bf16.NN", "bf16.f32.bf16.TN",
+    "bf16.f32.bf16.TT", "f16.f16.f16.NN", "f16.f16.f16.NT", "e4m3.f32.bf16.NT.tensor", "e4m3.f32.bf16.NT.rows",
+    "i8.i32.i32.NT", "tf32.f32.f32.NT",
+)  # fmt: skip
+"""Each of "random-types", in turn."""
 MOST = 32768
 MULTIPLES = (8, 2, 1)
 """Of each extent of "random", one as often as the other."""
@@ -42,6 +48,12 @@ def _layer(draw: random.Random) -> Sizes:
     return _extent(draw, 1, MOST // 2, 1), n, k
 
 
+def _any_type(draw: random.Random) -> Sizes:
+    """What cuBLAS takes of all types."""
+    m, n, k = (_extent(draw, 512, 8192, 16) for _ in range(3))
+    return m, n, k
+
+
 def _long(draw: random.Random) -> Sizes:
     return _extent(draw, 64, 512), _extent(draw, 64, 512), 65536
 
@@ -53,6 +65,7 @@ def _few_rows(draw: random.Random) -> Sizes:
 DRAWN: dict[str, tuple[str, Callable[[random.Random], Sizes]]] = {
     "random": ("M, N, K log-uniform from 1 to 32,768, each a multiple of 8, of 2, or any, as often", _any),
     "random-large": ("M, N, K log-uniform from 512 to 8,192, multiples of 8", _large),
+    "random-types": ("M, N, K log-uniform from 512 to 8,192, multiples of 16, 13 types and layouts in turn", _any_type),
     "random-squares": ("squares, log-uniform from 1,024 to 16,384, multiples of 8", _square),
     "layers": ("attention projections and MLPs of widths 2,048 to 16,384, 1 to 16,384 rows", _layer),
     "long-k": ("K of 65,536, M and N log-uniform from 64 to 512, multiples of 8", _long),
@@ -64,9 +77,10 @@ DRAWN: dict[str, tuple[str, Callable[[random.Random], Sizes]]] = {
 def drawn(name: str, seed: int, count: int, kind: str = KIND) -> list[Workload]:
     """The first ``count`` problems of a seed, each another. ``kind``: as `Workload.kind`. Raises KeyError for a name
     that isn't known."""
-    dtype, acc, out, layout, *scales = kind.split(".")
     draw = random.Random(f"{name} {seed}")
     found: dict[Workload, None] = {}
     while len(found) < count:
+        each = KINDS[len(found) % len(KINDS)] if name == "random-types" else kind
+        dtype, acc, out, layout, *scales = each.split(".")
         found[Workload(*DRAWN[name][1](draw), dtype, acc, out, layout, "".join(scales))] = None
     return list(found)
