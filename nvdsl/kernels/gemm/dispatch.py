@@ -21,7 +21,7 @@ from nvdsl.errors import ArgumentError
 from nvdsl.kernels.blocks.contiguous import is_turned, padded_cols
 from nvdsl.kernels.blocks.elementwise import Elementwise
 from nvdsl.kernels.blocks.linear_combination import LinearCombination
-from nvdsl.kernels.gemm import blockscaled, gathered, gemv, simple
+from nvdsl.kernels.gemm import blockscaled, gathered, gemv, simple, small
 from nvdsl.kernels.gemm.bound_kernel import ArgumentView, BoundKernel, Packing
 from nvdsl.kernels.gemm.config import Config
 from nvdsl.kernels.gemm.dynamic import dynamic, unit
@@ -55,6 +55,8 @@ def find(problem: GemmProblem, finish: LinearCombination, config: Config | None,
         return _vector(problem, finish, options, sms(target))
     if problem.a.dtype == nv.f64:
         return _simple(problem, finish, options)
+    if config is None and small.pays(problem, sms(target)):
+        return _small(problem, finish, options)
     rows, cols = problem.out.strides[-2:]
     turned = rows == 1 and (cols != 1 or column and not row)
     given, problem = problem, problem.transposed if turned else problem
@@ -130,6 +132,21 @@ def _is_small(problem: GemmProblem) -> bool:
 def _simple(problem: GemmProblem, finish: LinearCombination, options: dict[str, Any]) -> BoundKernel:
     arrays = {"a": problem.a, "b": problem.b, "out": problem.out}
     return bind(problem, finish, simple.matmul, options, arrays, AXES, with_batch=True)
+
+
+def _small(problem: GemmProblem, finish: LinearCombination, options: dict[str, Any]) -> BoundKernel:
+    """A product by mma.sync, or its transpose, whichever has fewer tiles."""
+    m, n, k = problem.sizes
+    turned = small.tiles(n, m) < small.tiles(m, n)
+    problem = problem.transposed if turned else problem
+    arrays = {"a": problem.a, "b": problem.b.transposed, "out": problem.out}
+    vectors = [name for name in "ab" if k % small.EACH == 0 and arrays[name].fits_tma(1)]
+    down = problem.out.strides[-2] == 1 != problem.out.strides[-1]
+    options |= {"split": small.SPLIT if nv.cdiv(k, small.SLICE) >= small.DEEP else 1, "down": down}
+    axes = {"a": "mk", "b": "nk", "out": "mn"}
+    return bind(
+        problem, finish, small.matmul, options, arrays, axes, vectors=vectors, with_batch=True, turned=turned,
+    )  # fmt: skip
 
 
 def _is_streamed(problem: GemmProblem) -> bool:
