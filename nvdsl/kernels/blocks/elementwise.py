@@ -36,19 +36,21 @@ class Elementwise:
 
     Operands are arrays of the result's shape (batch, row, column), fewer leading axes, or scalars. An axis of extent 1
     or stride 0 is repeated, as in NumPy's broadcasting. ``function`` is traced once for each register.
-    ``aligned``: every array begins at an even element, so that two neighbours can be read together.
+    ``aligned``: every array begins at an even element, so that two neighbours can be read together. ``turns``: each
+    operand repeats along rows or columns, so that a kernel that computes the result's transpose reads it as fast.
     """
 
     function: Callable[..., Any]
     aligned: bool = False
+    turns: bool = False
 
     def __repr__(self) -> str:
         """The same in every process: what was tuned is found by it."""
         return f"Elementwise({getattr(self.function, '__qualname__', None) or repr(self.function)})"
 
-    def visitor(self, operands: Sequence[Any], out: nv.Array, tile_n: int) -> Visitor:
-        """What reads the operands of tiles of ``tile_n`` columns ahead."""
-        return ElementsVisitor(self, operands, out, tile_n)
+    def visitor(self, operands: Sequence[Any], out: nv.Array, tile_n: int, turned: bool = False) -> Visitor:
+        """What reads the operands of tiles of ``tile_n`` columns ahead. ``turned``: these are rows of ``out``."""
+        return ElementsVisitor(self, operands, out, tile_n, turned)
 
     def __call__(self, value: Any, batch: Any, row: Any, col: Any, *operands: Any) -> Any:
         """For a kernel in which a thread has one element."""
@@ -65,12 +67,12 @@ class ElementsVisitor(Visitor):
     """Registers for the elements of the first part, and of later ones: as sums leave, theirs get free. The more arrays,
     the fewer."""
 
-    def __init__(self, op: Elementwise, operands: Sequence[Any], out: nv.Array, tile_n: int) -> None:
+    def __init__(self, op: Elementwise, operands: Sequence[Any], out: nv.Array, tile_n: int, turned: bool) -> None:
         self.function = op.function
         self.sources: list[Source] = []
         room = self.ROOM
         for operand in operands:
-            self.sources.append(source(operand, out, tile_n, op.aligned, room))
+            self.sources.append(source(operand, out, tile_n, op.aligned, room, turned))
             room -= self.sources[-1].holds
         self.reads_elements = any(isinstance(one, Elements) and not one.repeated for one in self.sources)
         self.each = sum(one.registers for one in self.sources)
@@ -111,8 +113,14 @@ def _fits(extent: nv.Int, full: nv.Int) -> bool:
     return not (isinstance(extent, int) and isinstance(full, int)) or extent in (1, full)
 
 
-def source(operand: Any, out: nv.Array, tile_n: int, aligned: bool, room: int) -> Source:
-    """How an epilogue reads an operand. ``room``: registers that may hold it beside the sums.
+def turned_place(array: nv.Array, batch: Any, row: Any, col: Any) -> tuple[Any, ...]:
+    """The same of a place in the result's transpose."""
+    return place(array, batch, col, row)
+
+
+def source(operand: Any, out: nv.Array, tile_n: int, aligned: bool, room: int, turned: bool = False) -> Source:
+    """How an epilogue reads an operand. ``room``: registers that may hold it beside the sums. ``turned``: these are of
+    the result's transpose.
 
     Raises ArgumentError for an array that isn't broadcast to ``out``'s shape.
     """
@@ -127,11 +135,15 @@ def source(operand: Any, out: nv.Array, tile_n: int, aligned: bool, room: int) -
         fix="reshape it: (M, 1) for one a row, (1, N) for one a column",
     )
     down, right = map(_repeats, shape[1:], strides[1:])
+    at = place
+    if turned:
+        (batches, rows, cols), (down, right), at = full, (right, down), turned_place
+        full = batches, cols, rows
     if right:
-        return Rows(operand, full)
-    if down and (columns := Columns(operand, full, tile_n)).holds <= room:
+        return Rows(operand, full, at)
+    if down and (columns := Columns(operand, full, tile_n, at)).holds <= room:
         return columns
-    return Elements(operand, full, tile_n, aligned and not down, repeated=down)
+    return Elements(operand, full, tile_n, at, aligned and not down, repeated=down)
 
 
 class Source:
@@ -166,14 +178,15 @@ class Rows(Source):
     holds = 4
     """Of 128 rows; a tile of 256 columns has 64."""
 
-    def __init__(self, array: nv.Array, full: Sequence[int]) -> None:
-        self.array, self.rows = array, full[1]
+    def __init__(self, array: nv.Array, full: Sequence[int], place: Callable[..., Any]) -> None:
+        self.array, self.rows, self.place = array, full[1], place
 
     def prefetch(self, at: tuple[Any, Any, Any], rows: int) -> list[Any]:
         batch, row, _ = at
         row0, _ = nv.layout.accumulator_element(nv.warpgroup_thread(), 0)
         tops = [top + half for top in range(0, rows, 64) for half in (0, 8)]
-        return [self.array[place(self.array, batch, nv.min(row + row0 + top, self.rows - 1), 0)] for top in tops]
+        places = [nv.min(row + row0 + top, self.rows - 1) for top in tops]
+        return [self.array[self.place(self.array, batch, at, 0)] for at in places]
 
     def elements(self, held: Any, fetched: Any, part: Part) -> list[Any]:
         halves = [nv.layout.accumulator_element(0, register)[0] // 8 for register in range(part.count)]
@@ -183,8 +196,8 @@ class Rows(Source):
 class Columns(Source):
     """One element for each column: lane ``i`` of a warp holds columns ``64 * j + 2 * i`` and the one beside it."""
 
-    def __init__(self, array: nv.Array, full: Sequence[int], tile_n: int) -> None:
-        self.array, self.cols, self.tile_n = array, full[2], tile_n
+    def __init__(self, array: nv.Array, full: Sequence[int], tile_n: int, place: Callable[..., Any]) -> None:
+        self.array, self.cols, self.tile_n, self.place = array, full[2], tile_n, place
         self.holds = nv.cdiv(tile_n, 64) * (1 if array.dtype.bits == 16 else 2)
 
     def prefetch(self, at: tuple[Any, Any, Any], rows: int) -> list[Any]:
@@ -193,7 +206,7 @@ class Columns(Source):
 
     def _pair(self, batch: Any, col: Any) -> list[Any]:
         """Two neighbours, in one register if they fit."""
-        low, high = (self.array[place(self.array, batch, 0, nv.min(col + i, self.cols - 1))] for i in (0, 1))
+        low, high = (self.array[self.place(self.array, batch, 0, nv.min(col + i, self.cols - 1))] for i in (0, 1))
         bits = self.array.dtype.bits
         if bits == 16:
             return [wrap(pack_pair(low, high, self.array.dtype), nv.i32)]
@@ -213,11 +226,12 @@ class Elements(Source):
     """Each element its own; or (``repeated``) one for each column, where no registers are left to hold them."""
 
     def __init__(
-        self, array: nv.Array, full: Sequence[int], tile_n: int, aligned: bool, repeated: bool = False
-    ) -> None:
-        self.array, self.tile_n = array, tile_n
+        self, array: nv.Array, full: Sequence[int], tile_n: int, place: Callable[..., Any], aligned: bool,
+        repeated: bool = False,
+    ) -> None:  # fmt: skip
+        self.array, self.tile_n, self.place = array, tile_n, place
         self.rows, self.cols = full[1:]
-        *steps, right = array.strides
+        *steps, right = array.strides if place is not turned_place else (*array.strides[:-2], *array.strides[:-3:-1])
         self.contiguous = isinstance(right, int) and right == 1
         self.paired = aligned and self.contiguous and all(multiple(n) % 2 == 0 for n in (self.cols, *steps))
         self.repeated = repeated
@@ -236,7 +250,7 @@ class Elements(Source):
         for first in range(0, rows * beside, 128):
             line = nv.min(nv.warpgroup_thread() + first, rows * beside - 1)
             r, c = nv.min(row + line // beside, self.rows - 1), nv.min(col + line % beside * each, self.cols - 1)
-            memory.prefetch(self.array, place(self.array, batch, r, c))
+            memory.prefetch(self.array, self.place(self.array, batch, r, c))
 
     def load(self, at: tuple[Any, Any, Any], part: Part) -> list[Any]:
         batch, row, col = at
@@ -248,7 +262,7 @@ class Elements(Source):
         for register in range(part.first, part.first + part.count, each):
             i, j = nv.layout.accumulator_element(0, register)
             r, c = inside(row, row0, part.top + i, self.rows, down), inside(col, col0, part.left + j, self.cols, right)
-            key = place(self.array, batch, index(r[0]) + r[1], index(c[0]) + c[1])
+            key = self.place(self.array, batch, index(r[0]) + r[1], index(c[0]) + c[1])
             fetched.append(self.array.load_vector(key, 2) if self.paired else self.array[key])
         return fetched
 

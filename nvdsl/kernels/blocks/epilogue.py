@@ -38,11 +38,14 @@ class TmaEpilogue:
     waited for only before its buffer is written again.
     """
 
+    turned = False
+    """Whether accumulators are of the transpose of ``out``."""
+
     def __init__(
         self, out: nv.Array, tile_n: int, *, buffers: int, op: EpilogueOp | None = None, operands: Sequence[Any] = ()
     ) -> None:
         self.out, self.dtype, self.buffers = out, out.dtype, buffers
-        self.visitor = visitor(op, operands, out, tile_n)
+        self.visitor = visitor(op, operands, out, tile_n, self.turned)
         self.widths = self._piece_widths(tile_n)
         self._batched = out.ndim == 3
         self._maps = self._tensor_maps()
@@ -93,8 +96,11 @@ class TmaEpilogue:
         if not self.visitor.reads_elements:
             self._store(acc, batch, row, col, consumer, held, end)
         # Beyond the edge the last elements are read, which others may be writing: the result may be its own operand.
-        elif (row < self.out.shape[-2]) & (col < self.out.shape[-1]):
+        elif self._begins_inside(row, col):
             self._store(acc, batch, row, col, consumer, held, end)
+
+    def _begins_inside(self, row: Any, col: Any) -> nv.Bool:
+        return (row < self.out.shape[-2]) & (col < self.out.shape[-1])
 
     def _store(self, acc: nv.Accumulator, batch: Any, row: Any, col: Any, consumer: Any, held: Any, end: Any) -> None:
         barrier = consumer + 1  # named barriers: 0 is the whole block's

@@ -41,13 +41,29 @@ class Part:
         return range(self.left + self.first * 2, self.left + (self.first + self.count) * 2, 8)
 
 
-def visitor(op: EpilogueOp | None, operands: Sequence[Any], out: nv.Array, tile_n: int) -> Visitor:
-    """What carries out an op on the tiles of ``out``, of ``tile_n`` columns. Made in the host function."""
+def visitor(
+    op: EpilogueOp | None, operands: Sequence[Any], out: nv.Array, tile_n: int, turned: bool = False
+) -> Visitor:
+    """What carries out an op on the tiles of ``out``, or of its transpose (``turned``), of ``tile_n`` columns. Made in
+    the host function."""
     if op is None:
         return Visitor()
+    if turned:
+        nv.require(
+            hasattr(op, "turns"),
+            f"swapped operands with the epilogue {op!r}",
+            rule="the transpose is computed, and this epilogue is written for rows and columns of the result",
+            fix="swap_ab=False",
+        )
+        return op.visitor(operands, out, tile_n, turned=True)  # type: ignore[attr-defined]
     if hasattr(op, "visitor"):
         return op.visitor(operands, out, tile_n)
     return PlacesVisitor(op, operands, out)
+
+
+def turns(op: EpilogueOp | None) -> bool:
+    """Whether an op is as well carried out on the transpose of the result."""
+    return op is None or getattr(op, "turns", False)
 
 
 class Visitor:

@@ -17,6 +17,8 @@ class TurnedEpilogue(TmaEpilogue):
     to shared memory (PTX ISA, stmatrix, ``.trans``).
     """
 
+    turned = True
+
     def _tensor_maps(self) -> dict[int, nv.TMA]:
         one = (1,) * self._batched
         return {w: nv.TMA(self.out, tile=(*one, w, PIECE_ROWS), swizzle=128) for w in set(self.widths)}
@@ -31,6 +33,9 @@ class TurnedEpilogue(TmaEpilogue):
 
     def _at(self, batch: Any, row: Any, col: Any) -> tuple[Any, ...]:
         return super()._at(batch, col, row)
+
+    def _begins_inside(self, row: Any, col: Any) -> nv.Bool:
+        return super()._begins_inside(col, row)
 
     def _write(self, piece: nv.Tile, values: Sequence[Any], first: int) -> None:
         thread = nv.warpgroup_thread()

@@ -122,23 +122,22 @@ def offered(shape: Shape, crowded: bool) -> tuple[Config, ...]:
 
 @functools.lru_cache(maxsize=256)
 def _allowed(
-    dtype: Any, out: Any, acc: Any, crowded: bool, majors: tuple[str, str], turnable: bool
+    dtype: Any, out: Any, acc: Any, crowded: bool, majors: tuple[str, str], turnable: bool, beside: int
 ) -> tuple[Config, ...]:
-    found = legal(dtype, out, acc, crowded, *majors)
-    if turnable:
-        return found
     spare = lambda config: config.registers[1] - config.accumulator_registers(acc)  # noqa: E731
-    return tuple(config for config in found if not config.swap_ab and spare(config) >= BESIDE)
+    found = legal(dtype, out, acc, crowded, *majors)
+    return tuple(config for config in found if (turnable or not config.swap_ab) and spare(config) >= beside)
 
 
 def allowed(weight: Shape, crowded: bool) -> tuple[Config, ...]:
-    """All that can compute it: a transposed result is stored as it is, by TMA, and an epilogue needs registers."""
+    """All that can compute it: a transposed result is stored by TMA, and an epilogue needs registers."""
     majors = weight.a_major, weight.b_major
-    return _allowed(weight.dtype, weight.out, weight.acc, crowded, majors, _turnable(weight))
+    beside = BESIDE if weight.epilogue or weight.unaligned else 0
+    return _allowed(weight.dtype, weight.out, weight.acc, crowded, majors, _turnable(weight), beside)
 
 
 def _turnable(weight: Shape) -> bool:
-    return not (weight.unaligned or weight.epilogue)
+    return weight.turns and not weight.unaligned
 
 
 def key(config: Config) -> Key:

@@ -1,6 +1,7 @@
 """Dispatch: which kernel computes a product, and how it sees the arrays. Worked out once for all calls alike.
 
     GEMV            one column or one row, but for large matrices of 16-bit types
+    small           16-bit types, so few multiplications that the way to the first one is most of the time
     gathered        16-bit types that TMA can't read, as far as copies of them would take longer
     tensor cores    f16, bf16, f32 (as tf32), 8-bit types; operands that TMA or wgmma can't read are copied first
     simple          f64, and small products that would need a copy
@@ -43,7 +44,7 @@ SIMPLE_K = 64
 
 def find(problem: GemmProblem, finish: LinearCombination, config: Config | None, target: str | None) -> BoundKernel:
     """The kernel of a problem. Raises ArgumentError where ``config`` can't compute it."""
-    epilogue_op = None if finish.does_nothing else Elementwise(finish, aligned=_aligned(problem))
+    epilogue_op = None if finish.does_nothing else Elementwise(finish, _aligned(problem), _turns(problem))
     options: dict[str, Any] = {"acc_dtype": problem.acc_dtype, "epilogue_op": epilogue_op}
     if 0 in problem.result:
         return BoundKernel(problem, finish, None, {}, (), 0, {}, {})
@@ -55,7 +56,7 @@ def find(problem: GemmProblem, finish: LinearCombination, config: Config | None,
         return _vector(problem, finish, options, sms(target))
     if problem.a.dtype == nv.f64:
         return _simple(problem, finish, options)
-    if config is None and small.pays(problem, sms(target)):
+    if config is None and small.pays(problem, target):
         return _small(problem, finish, options)
     rows, cols = problem.out.strides[-2:]
     turned = rows == 1 and (cols != 1 or column and not row)
@@ -122,6 +123,12 @@ def _aligned(problem: GemmProblem) -> bool:
     return all(matrix.fits_tma(1) for name, matrix in problem.others if name == "c")
 
 
+def _turns(problem: GemmProblem) -> bool:
+    """Whether whatever the epilogue reads repeats along rows or columns, as far as a kernel is told, see `Elementwise`.
+    """
+    return all(0 in matrix.strides[-2:] for _, matrix in problem.others)
+
+
 def _is_small(problem: GemmProblem) -> bool:
     """Whether the simple kernel takes no longer than the launch of another one: a thread sums all of K."""
     if problem.a.dtype.bits == 16 and problem.sizes[2] > SIMPLE_K:
@@ -140,12 +147,12 @@ def _small(problem: GemmProblem, finish: LinearCombination, options: dict[str, A
     turned = small.tiles(n, m) < small.tiles(m, n)
     problem = problem.transposed if turned else problem
     arrays = {"a": problem.a, "b": problem.b.transposed, "out": problem.out}
-    vectors = [name for name in "ab" if k % small.EACH == 0 and arrays[name].fits_tma(1)]
-    down = problem.out.strides[-2] == 1 != problem.out.strides[-1]
-    options |= {"split": small.SPLIT if nv.cdiv(k, small.SLICE) >= small.DEEP else 1, "down": down}
+    aligned = k % small.EACH == 0 and all(arrays[name].fits_tma(1) for name in "ab")
+    options |= {"split": small.SPLIT if nv.cdiv(k, small.SLICE) >= small.DEEP else 1}
     axes = {"a": "mk", "b": "nk", "out": "mn"}
     return bind(
-        problem, finish, small.matmul, options, arrays, axes, vectors=vectors, with_batch=True, turned=turned,
+        problem, finish, small.matmul, options, arrays, axes, vectors="ab" if aligned else "", with_batch=True,
+        turned=turned,
     )  # fmt: skip
 
 

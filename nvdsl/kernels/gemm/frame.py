@@ -51,8 +51,8 @@ class Gemm:
         store: type[TmaEpilogue] = DirectEpilogue if direct_store else self.tma_epilogue
         if config.swap_ab:
             nv.require(
-                epilogue_op is None and not direct_store,
-                "swapped operands with an epilogue, or a result that TMA can't store",
+                not direct_store,
+                "swapped operands with a result that TMA can't store",
                 rule="the transpose of what is computed is stored as it is, by TMA",
                 fix="swap_ab=False",
             )

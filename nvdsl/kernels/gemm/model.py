@@ -66,7 +66,8 @@ class Shape:
     """What the choice depends on: ``batches`` products (m, k) @ (k, n), their types, which axis of A and B is
     contiguous ("k" or "mn"), and how many bytes the rows of A and B start at multiples of, see `grid` (None: as packed
     ones do).
-    ``unaligned``: TMA can't store the result. ``epilogue``: something is done with each sum.
+    ``unaligned``: TMA can't store the result. ``epilogue``: something is done with each sum; ``turns``: as well where
+    the result's transpose is computed.
     """
 
     m: int
@@ -81,6 +82,7 @@ class Shape:
     grids: tuple[int, int] | None = None
     unaligned: bool = False
     epilogue: bool = False
+    turns: bool = True
 
 
 def grid(pitch: Any) -> Any:

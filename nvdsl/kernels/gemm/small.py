@@ -8,7 +8,7 @@ a cluster where K is long; their sums meet in shared memory.
     warp 1      slices 1, 9, 17 ...                      |                       | each thread adds up and stores
     ...
 
-Which element of K is which in a product does not matter, as long as A and B agree: where K is contiguous in both and
+Which element of K is which in a product does not matter, as long as A and B agree. Where K is contiguous in both and
 rows are aligned, a lane takes eight neighbours, 16 bytes; else neighbouring lanes take neighbours.
 """
 
@@ -18,10 +18,12 @@ import itertools
 from typing import Any
 
 import nvdsl as nv
+from nvdsl import sim
 from nvdsl.hopper.arch import WARP_SIZE
 from nvdsl.kernels.blocks.epilogue_visitor import EpilogueOp
 from nvdsl.kernels.blocks.tile_scheduler import TileScheduler
 from nvdsl.kernels.gemm.gemv import batch_of, exponent, wide
+from nvdsl.kernels.gemm.launch import sms
 from nvdsl.kernels.gemm.problem import GemmProblem
 from nvdsl.lang.packing import as_words, words_of
 
@@ -39,19 +41,21 @@ PADDING = 8
 
 DEEP, SPLIT = 64, 8
 """Slices of K from which on a cluster shares a tile, and its blocks."""
-MOST = 64
-"""Slices of tiles that an SM may have, where operands can be read by TMA; ..."""
+MOST, SIMULATED = 32, 1
+"""Slices of tiles that an SM may have. More take as long as it takes to set up another kernel, which reads faster. The
+simulator executes each thread's instructions, and multiplies the tiles of wgmma at once."""
 
 
-def pays(problem: GemmProblem, sms: int) -> bool:
-    """Whether that takes no longer than a kernel that is set up."""
-    return problem.a.dtype.bits == 16 and problem.acc_dtype == nv.f32 and work(problem, sms) <= MOST
+def pays(problem: GemmProblem, target: str | None) -> bool:
+    """Whether a product is small."""
+    most = SIMULATED if sim.wanted(target) else MOST
+    return problem.a.dtype.bits == 16 and problem.acc_dtype == nv.f32 and work(problem, sms(target)) <= most
 
 
-def work(problem: GemmProblem, sms: int) -> float:
-    """Slices of tiles that an SM has."""
+def work(problem: GemmProblem, count: int) -> float:
+    """Slices of tiles that each of ``count`` SMs has."""
     m, n, k = problem.sizes
-    return problem.batches * min(tiles(m, n), tiles(n, m)) * nv.cdiv(k, SLICE) / sms
+    return problem.batches * min(tiles(m, n), tiles(n, m)) * nv.cdiv(k, SLICE) / count
 
 
 def tiles(m: int, n: int) -> int:
@@ -66,20 +70,20 @@ def matmul(
     out: nv.Array,
     *operands: Any,
     split: int,
-    down: bool = False,
     acc_dtype: nv.DType = nv.f32,
     epilogue_op: EpilogueOp | None = None,
 ) -> None:
     """out[batch, M, N] = a[batch, M, K] @ b[batch, N, K] transposed, of f16 or bf16, with any strides and sums in f32.
-    An operand of one batch serves all. ``split``: blocks of a cluster, each with a part of K. ``down``: neighbours in
-    the memory of the result are those of a column."""
+    An operand of one batch serves all. ``split``: blocks of a cluster, each with a part of K."""
     (batches, m, n), k = out.shape, a.shape[2]
-    units = wide(a), wide(b)
-    nv.require_multiples(K=(k, max(units)))
+    vectors = wide(a) == wide(b) == EACH
+    nv.require_multiples(K=(k, EACH if vectors else 1))
     each = nv.cdiv(nv.cdiv(k, SLICE), split)  # slices of a block
-    ahead = AHEAD if units == (EACH, EACH) else ALONE
+    ahead = AHEAD if vectors else ALONE
     bits = exponent(2 * each - 1, WARPS)  # of warps that share a tile
     places = TileScheduler(m, n, ROWS, COLS, group=1, batches=batches)
+
+    down = out.strides[1] == 1  # neighbours in memory are those of a column
 
     @nv.kernel(
         grid=nv.cdiv(places.count, WARPS >> bits) * split, block=WARPS * WARP_SIZE, cluster=split, blocks_per_sm=2,
@@ -102,8 +106,8 @@ def matmul(
             starts = [first + (i << bits) for i in range(ahead)]
             ends = [nv.select(start < end, k, 0) for start in starts]
             slices = list(zip(starts, ends, strict=True))
-            of_a = [[words(a, at, x * SLICE, y, lane, units) for at in rows] for x, y in slices]
-            of_b = [[words(b, at, x * SLICE, y, lane, units) for at in cols] for x, y in slices]
+            of_a = [[words(a, at, x * SLICE, y, lane, vectors) for at in rows] for x, y in slices]
+            of_b = [[words(b, at, x * SLICE, y, lane, vectors) for at in cols] for x, y in slices]
             for left, right in zip(of_a, of_b, strict=True):
                 sums = multiplied(left, right, sums, a.dtype)
 
@@ -123,7 +127,7 @@ def matmul(
             nv.cluster_sync()
         height = ROWS // split
         for number in nv.range(thread, height * COLS, threads, unroll=False):
-            r, c = (number % height, number // height) if down else (number // COLS, number % COLS)
+            r, c = nv.select(down, number % height, number // COLS), nv.select(down, number // height, number % COLS)
             r += rank * height
             total = nv.f32(0)
             if split > 1:
@@ -142,15 +146,15 @@ def matmul(
     kernel()
 
 
-def words(x: nv.Array, at: tuple[Any, Any], first: Any, end: Any, lane: Any, units: tuple[int, int]) -> list[Any]:
+def words(x: nv.Array, at: tuple[Any, Any], first: Any, end: Any, lane: Any, vectors: bool) -> list[Any]:
     """A lane's elements of a slice of a row, as registers of two: zeros from ``end`` on. ``lane``: of the four that have
-    the row; ``units``: of elements that surely lie together, of A and B."""
+    the row; ``vectors``: whether it takes neighbours, by one access."""
     last = x.shape[2]
-    if wide(x) == EACH:
+    if vectors:
         k = first + lane * EACH
         found = as_words([x.vector((*at, nv.min(k, last - EACH)), EACH)], x.dtype)
         return [nv.select(k < end, word, nv.i32(0)) for word in found]
-    places = [first + (lane * EACH + i if EACH in units else lane + 4 * i) for i in range(EACH)]
+    places = [first + lane + 4 * i for i in range(EACH)]
     loaded = [x[(*at, nv.min(k, last - 1))] for k in places]
     return words_of([nv.select(k < end, value, x.dtype(0)) for k, value in zip(places, loaded, strict=True)], x.dtype)
 

@@ -9,6 +9,7 @@ import math
 from typing import Any
 
 import nvdsl as nv
+from nvdsl.kernels.blocks.epilogue_visitor import turns
 from nvdsl.kernels.blocks.linear_combination import LinearCombination
 from nvdsl.kernels.gemm import tensor_core
 from nvdsl.kernels.gemm.choose import choose
@@ -29,7 +30,7 @@ def _shape(
     of_a, of_b = (int(grid(x.strides[-2] * x.dtype.bytes)) for x in (a, b))
     return Shape(
         m, n, k, a.dtype, out.dtype, acc_dtype, math.prod(batches), a_major, b_major, (of_a, of_b), direct_store,
-        epilogue_op is not None,
+        epilogue_op is not None, turns(epilogue_op),
     )  # fmt: skip
 
 
@@ -62,7 +63,7 @@ def _tiles(extent: int) -> int:
 def _can_run(
     config: Any, a: Any, out: Any, a_major: str, b_major: str, acc_dtype: nv.DType, epilogue_op: Any, direct_store: bool
 ) -> bool:
-    if config.swap_ab and (direct_store or epilogue_op is not None):
+    if config.swap_ab and (direct_store or not turns(epilogue_op)):
         return False
     return config in _all(a.dtype, out.dtype, acc_dtype, _crowded(out, epilogue_op), a_major, b_major)
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 import nvdsl as nv
 from nvdsl.kernels.blocks.linear_combination import LinearCombination
-from nvdsl.kernels.gemm import gemv, simple
+from nvdsl.kernels.gemm import gemv, simple, small
 from nvdsl.kernels.gemm.config import Config
 from nvdsl.kernels.gemm.dispatch import SIMPLE_PRODUCTS, find
 from nvdsl.kernels.gemm.problem import GemmProblem, Matrix
@@ -55,8 +55,8 @@ def by_numpy(road, sources):
                 copy[...] = packing.source.described(sources[name], launch)[1][2]
             a, b, out = (memory[2] for _, memory in road.described(given, 1.0, 0.0, launch))
         k = road.problem.sizes[2]
-        if road.function in (gemv.rows, gemv.columns):
-            out[...] = (a if road.function is gemv.rows else a.swapaxes(-1, -2)) @ b.swapaxes(-1, -2)
+        if road.function in (gemv.rows, gemv.columns, small.matmul):
+            out[...] = (a.swapaxes(-1, -2) if road.function is gemv.columns else a) @ b.swapaxes(-1, -2)
             continue
         a = a[..., :k] if road.options.get("a_major", "k") == "k" else a[..., : out.shape[-2]]
         b = b[..., :k] if road.options.get("b_major", "mn") == "k" else b[..., : out.shape[-1]]
@@ -95,8 +95,8 @@ def road(m, n, k, dtype=nv.f16, **strides):
 
 
 def test_small_products_are_not_copied_for():
-    assert road(16, 16, 15).function is simple.matmul
-    assert road(16, 16, 16).function is tuned_matmul
+    assert road(16, 16, 15).function is road(16, 16, 16).function is small.matmul
+    assert road(16, 16, 15, nv.i8).function is simple.matmul
     assert SIMPLE_PRODUCTS < 1024 * 1024 * 1001 and road(1024, 1024, 1001).function is tuned_matmul
 
 

@@ -8,12 +8,23 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import nvdsl as nv
-from nvdsl.kernels.gemm import gathered
+from nvdsl.call.launches import Launches
+from nvdsl.kernels.gemm import gathered, matmul, small
 from nvdsl.kernels.gemm.problem import GemmProblem, Matrix
 from tests.exhaustive import sample
 from tests.unit.kernels.gemm.test_dynamic import road
 
 extents = st.one_of(st.sampled_from([1, 2, 63, 64, 65, 129]), st.integers(1, 150))
+
+
+@pytest.fixture(autouse=True, scope="module")
+def nothing_is_small():
+    """What is would have a kernel of its own."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(small, "SIMULATED", -1)
+        patch.setattr(matmul, "_bound", {})
+        patch.setattr(matmul, "_launches", Launches())
+        yield
 
 
 def stored(x, letter):

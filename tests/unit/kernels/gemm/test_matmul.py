@@ -209,10 +209,12 @@ def test_what_can_not_be_tuned_is_said_at_the_callers_line(dtype, out, said):
 
 
 def test_a_tuning_shows_what_was_asked_for():
-    bias = made(8)
+    bias = made(640)
     with pytest.warns(nv.TuneWarning, match="^matmul can't be tuned here"):
-        found = nv.matmul.tune(made(24, 16), made(8, 16).T, made(24, 8), bias=bias, activation="relu", acc_dtype=nv.f32)
-    asked = "a 24x16 f16, b 16x8 f16, strides (1, 16), bias 8 f16, out 24x8 f16, activation='relu', acc_dtype=nv.f32"
+        out = made(640, 640)
+        found = nv.matmul.tune(made(640, 320), made(640, 320).T, out, bias=bias, activation="relu", acc_dtype=nv.f32)
+    asked = "a 640x320 f16, b 320x640 f16, strides (1, 320), bias 640 f16, out 640x640 f16, activation='relu', "
+    asked += "acc_dtype=nv.f32"
     assert str(found).startswith(f"matmul({asked}): ")
 
 

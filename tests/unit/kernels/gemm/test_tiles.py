@@ -5,7 +5,7 @@ import pytest
 
 import nvdsl as nv
 from nvdsl import sim
-from nvdsl.kernels import Config
+from nvdsl.kernels import Config, gemm
 from nvdsl.kernels.blocks.elementwise import Elementwise
 from nvdsl.kernels.blocks.linear_combination import LinearCombination
 from nvdsl.kernels.gemm import splitk, splitk_memory, tensor_core
@@ -57,6 +57,20 @@ def test_any_tile(config, sizes, layout, out, options, monkeypatch):
 
 def test_a_batch_of_swapped_operands():
     check(Config(64, 24, stages=2, consumers=1, swap_ab=True), (72, 40, 64), "nn", nv.f16, batch=(3,))
+
+
+def test_an_epilogue_of_swapped_operands():
+    """What repeats along rows or columns is read by columns or rows; any other operand, element by element."""
+    config, (m, n, k) = Config(64, 40, stages=2, consumers=1, swap_ab=True), (130, 96, 64)
+    rng = np.random.default_rng(0)
+    a, b, c = (rng.integers(-3, 4, shape).astype(np.float16) for shape in ((m, k), (k, n), (m, n)))
+    bias, scale = rng.integers(-3, 4, n).astype(np.float16), 2.0 ** rng.integers(-1, 2, (m, 1)).astype(np.float32)
+    product = a.astype(np.float32) @ b.astype(np.float32)
+    got = nv.matmul(a, b, bias=bias, scale_a=scale, activation="relu", config=config, out_dtype=nv.f32, target="sim")
+    np.testing.assert_array_equal(got, np.maximum(product * scale + bias, 0))
+    got = c.astype(np.float32)
+    nv.matmul(a, b, got, c=got, beta=2.0, bias=bias, config=config, target="sim")
+    np.testing.assert_array_equal(got, product + 2 * c.astype(np.float32) + bias)
 
 
 @pytest.mark.parametrize(("config", "k"), sample([(c, k) for c in LONG for k in (64, 392, 904)], 1))
@@ -131,13 +145,19 @@ def test_the_largest_do_not_spill(config):
 
 
 @pytest.mark.parametrize(
-    ("config", "options", "said"),
+    ("config", "cols", "said"),
     [
-        (Config(64, 64, consumers=1, swap_ab=True, stages=2), {"activation": "relu"}, "swapped operands with"),
-        (Config(64, 144, along="n", stages=2), {}, "whole panels"),
+        (Config(64, 64, consumers=1, swap_ab=True, stages=2), 60, "swapped operands with a result"),
+        (Config(64, 144, along="n", stages=2), 64, "whole panels"),
     ],
 )
-def test_what_a_configuration_can_not_do_is_told(config, options, said):
-    a = np.ones((64, 64), np.float16)
+def test_what_a_configuration_can_not_do_is_told(config, cols, said):
     with pytest.raises(nv.ArgumentError, match=said):
-        nv.matmul(a, a, config=config, target="sim", **options)
+        nv.matmul(np.ones((64, 64), np.float16), np.ones((64, cols), np.float16), config=config, target="sim")
+
+
+def test_an_op_of_places_is_not_swapped():
+    a = np.ones((64, 64), np.float16)
+    with pytest.raises(nv.ArgumentError, match="swapped operands with the epilogue"):
+        config = Config(64, 64, consumers=1, swap_ab=True, stages=2)
+        gemm(a, a.T, a.copy(), config=config, epilogue_op=lambda value, batch, row, col: value, target="sim")

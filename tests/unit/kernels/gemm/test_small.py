@@ -1,0 +1,77 @@
+"""Small products of 16-bit types, by mma.sync."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import nvdsl as nv
+from nvdsl import sim
+from nvdsl.kernels.gemm import small
+from tests.exhaustive import sample
+from tests.unit.kernels.gemm.test_dynamic import road
+from tests.unit.kernels.gemm.test_gathered import check
+
+LAYOUTS = ["nn", "nt", "tn", "tt"]
+LEVELS = [sim.Options(), sim.Options(level="nvvm", delivery="random", order="random", seed=3)]
+extents = st.one_of(st.sampled_from([2, 8, 15, 16, 17, 32, 33]), st.integers(2, 70))
+
+
+@pytest.mark.parametrize("layout", sample(LAYOUTS, 1))
+@pytest.mark.parametrize("options", sample(LEVELS, 1), ids=lambda x: x.level)
+@given(extents, extents, st.one_of(st.integers(1, 300), st.integers(1, 40).map(lambda k: 8 * k)))
+@settings(max_examples=4)
+def test_any_size(layout, options, m, n, k):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sim.Options, "from_environment", lambda: options)
+        check(m, n, k, layout)
+
+
+@pytest.mark.parametrize("k", [2056, 2049])
+@pytest.mark.parametrize("options", sample(LEVELS, 1), ids=lambda x: x.level)
+def test_a_cluster_shares_a_long_k(k, options, monkeypatch):
+    monkeypatch.setattr(sim.Options, "from_environment", lambda: options)
+    assert dict(road(20, 9, k, "nt").options)["split"] == small.SPLIT
+    check(20, 9, k, "nt")
+
+
+def test_batches_gaps_and_an_epilogue():
+    check(33, 20, 40, "nt", dtype=np.float16, batch=(2,))
+    rng = np.random.default_rng(0)
+    x, w, bias = (rng.integers(-3, 4, shape).astype(np.float16) for shape in ((70, 300), (64, 300), (20, 1)))
+    a, b = x[1:21, 3:260:2], w[2:40, 5:134]  # gaps, and rows that start anywhere
+    got = nv.matmul(a, b.T, bias=bias, activation="relu", alpha=0.5, out_dtype=nv.f32, target="sim")
+    product = a.astype(np.float32) @ b.T.astype(np.float32)
+    np.testing.assert_array_equal(got, np.maximum(0.5 * product + bias, 0))
+    out = np.zeros((38, 20), np.float32).T  # columns are contiguous
+    nv.matmul(a, b.T, out, target="sim")
+    np.testing.assert_array_equal(out, product)
+
+
+@pytest.mark.parametrize("k", [40, 41])
+def test_nothing_beyond_k_enters(k):
+    rows = np.full((5, 64), np.nan, np.float16)
+    rows[:, :k] = 1
+    got = nv.matmul(rows[:, :k], rows[:3, :k].T, out_dtype=nv.f32, target="sim")
+    np.testing.assert_array_equal(got, np.full((5, 3), k, np.float32))
+
+
+def test_which_products():
+    assert road(20, 90, 301, "nt").function is road(20, 90, 304, "nn").function is small.matmul
+    assert road(200, 190, 304, "nt").function is not small.matmul
+    assert road(20, 90, 304, "nt", dtype=nv.e4m3).function is not small.matmul
+    aligned, odd = (dict(road(20, 90, k, "nt").slots)["a"].dynamic.strides[1] for k in (304, 301))
+    assert aligned != odd, "rows of 16 bytes are read as vectors"
+
+
+@pytest.mark.parametrize(("k", "layout"), sample([(304, "nt"), (301, "nt"), (301, "tn"), (2056, "nt"), (2049, "nn")], 2))
+def test_no_spill(k, layout):
+    strict = nv.jit(small.matmul.__wrapped__, strict=True)
+    found = dataclasses.replace(road(20, 60, k, layout), function=strict)
+    slots = dict(found.slots)
+    specs = [slots[name].spec for name in found.order]
+    arguments = [nv.ShapeDtype(spec.shape, spec.dtype, spec.strides) for spec in specs]
+    (kernel,) = strict._find(found.call(strict._described(tuple(arguments), {})), None).kernels.values()
+    assert (kernel.resources.stack, kernel.resources.spill_stores) == (0, 0)
