@@ -190,7 +190,15 @@ class Rows(Source):
 
     def elements(self, held: Any, fetched: Any, part: Part) -> list[Any]:
         halves = [nv.layout.accumulator_element(0, register)[0] // 8 for register in range(part.count)]
-        return [held[part.top // 32 + half] for half in halves]
+        # A lane's own numbers: but ptxas takes no shuffle to before a barrier, and so no sum's epilogue, which would
+        # need registers of its own, to before the sums ahead of it have left.
+        mine = [nv.shuffle(self.wide(held[part.top // 32 + half]), nv.lane_id()) for half in (0, 1)]
+        return [mine[half] for half in halves]
+
+    @staticmethod
+    def wide(x: Any) -> Any:
+        """A number of 32 bits."""
+        return x if x.dtype.bits == 32 else nv.f32(x)
 
 
 class Columns(Source):
