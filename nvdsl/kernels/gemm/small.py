@@ -147,7 +147,7 @@ def matmul(
 
 
 def words(x: nv.Array, at: tuple[Any, Any], first: Any, end: Any, lane: Any, vectors: bool) -> list[Any]:
-    """A lane's elements of a slice of a row, as registers of two: zeros from ``end`` on. ``lane``: of the four that have
+    """A lane's elements of a slice of a row, as registers of two; zeros from ``end`` on. ``lane``: of four that have
     the row; ``vectors``: whether it takes neighbours, by one access."""
     last = x.shape[2]
     if vectors:

@@ -66,7 +66,10 @@ def test_which_products():
     assert aligned != odd, "rows of 16 bytes are read as vectors"
 
 
-@pytest.mark.parametrize(("k", "layout"), sample([(304, "nt"), (301, "nt"), (301, "tn"), (2056, "nt"), (2049, "nn")], 2))
+KINDS = [(304, "nt"), (301, "nt"), (301, "tn"), (2056, "nt"), (2049, "nn")]
+
+
+@pytest.mark.parametrize(("k", "layout"), sample(KINDS, 2))
 def test_no_spill(k, layout):
     strict = nv.jit(small.matmul.__wrapped__, strict=True)
     found = dataclasses.replace(road(20, 60, k, layout), function=strict)
