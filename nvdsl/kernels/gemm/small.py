@@ -127,8 +127,8 @@ def matmul(
             nv.cluster_sync()
         height = ROWS // split
         for number in nv.range(thread, height * COLS, threads, unroll=False):
-            r, c = nv.select(down, number % height, number // COLS), nv.select(down, number // height, number % COLS)
-            r += rank * height
+            r = nv.select(down, number % height, number // COLS) + rank * height
+            c = nv.select(down, number // height, number % COLS)
             total = nv.f32(0)
             if split > 1:
                 for block in range(split):
