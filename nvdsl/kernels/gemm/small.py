@@ -112,9 +112,9 @@ def matmul(
                 sums = multiplied(left, right, sums, a.dtype)
 
         shared = nv.smem((WARPS * ROWS, COLS + PADDING), nv.f32)
-        for number, total in enumerate(sums):
-            r, c = nv.layout.mma_c(ROWS, COLS)(nv.lane_id(), number)
-            shared[nv.warp_id() * ROWS + r, c] = total
+        for register, value in enumerate(sums):
+            r, c = nv.layout.mma_c(ROWS, COLS)(nv.lane_id(), register)
+            shared[nv.warp_id() * ROWS + r, c] = value
         nv.sync_threads()
 
         # The warps that share a tile add up and store it: of a cluster's blocks each some rows.
@@ -136,7 +136,7 @@ def matmul(
             else:
                 total = added_up(shared, top + r, c, bits)
             if (tile < places.count) & (row + r < m) & (col + c < n):
-                value: Any = acc_dtype(total)
+                value = acc_dtype(total)
                 if epilogue_op is not None:
                     value = epilogue_op(value, batch, row + r, col + c, *operands)
                 out[batch, row + r, col + c] = out.dtype(value)
