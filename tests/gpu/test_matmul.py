@@ -133,16 +133,39 @@ def test_epilogues():
 
 
 @in_child(timeout=240)
-def test_every_candidate():
-    """Each configuration that the heuristic may choose, on sizes that its tile does not divide."""
+def test_candidates_of_each_kind():
+    """Of the configurations that the heuristic may choose one of each kind, on sizes that its tile does not divide."""
+    import random
+
     from nvdsl.kernels.gemm.tiles import legal
 
     a, b = made((1100, 520), "float16", 1), made((520, 1016), "float16", 2)
+    kinds = {}
     for config in legal(nv.f16, nv.f16, nv.f32):
+        at = config.schedule, config.tile_m, config.along, config.cluster_m, config.cluster_n, config.swap_ab
+        kinds.setdefault((*at, config.split, config.parts > 1), []).append(config)
+    draw, bias = random.Random(1), made((1016,), "float16", 3)
+    for i, kind in enumerate(kinds.values()):
+        config = draw.choice(kind)
         check(a, b, config=config)
-        if not config.swap_ab:  # their results are stored by TMA alone
-            check(a, b[:, :1001], config=config, bias=None)
-    check(made((300, 4096), "float16", 1), made((4096, 264), "float16", 2))
+        if i % 4 == 0 and not config.swap_ab:  # their results are stored by TMA alone
+            check(a, b[:, :1001], config=config)
+        if i % 4 == 1 and config.registers[1] - config.accumulator_registers(nv.f32) >= 40:
+            got = nv.matmul(a, b, bias=bias, activation="relu", config=config)
+            close(got, (a.double() @ b.double() + bias.double()).relu(), 520)
+
+
+@in_child(timeout=240)
+def test_small_products():
+    for name, layout in itertools.product(("float16", "bfloat16"), ("nn", "nt", "tn", "tt")):
+        sizes = (2, 3, 1), (8, 688, 8), (48, 5204, 3), (190, 24, 526), (33, 65, 2104), (9, 226, 9001), (500, 2, 70)
+        for m, n, k in sizes:
+            a, b = made((m, k), name, 1), made((k, n), name, 2)
+            check(stored(a, layout[0]), stored(b, layout[1]))
+    a, b = made((5, 40, 33), "float16", 1), made((5, 33, 70), "float16", 2)
+    bias = made((70,), "float16", 3)
+    got = nv.matmul(a, b, bias=bias, activation="relu")
+    close(got, (a.double() @ b.double() + bias.double()).relu(), 33)
 
 
 @in_child(timeout=240)

@@ -30,6 +30,7 @@ from nvdsl.kernels.gemm import (
     pingpong,
     quantized,
     quantized_few,
+    small,
     splitk,
     splitk_memory,
     streamk,
@@ -85,6 +86,13 @@ def _gathered(m: int, n: int, k: int) -> Case:
     a = memory[:, 1 : k + 1]
     options = {"sms": 2, "a_major": "k", "b_major": "mn"}
     return _exact(gathered.matmul, [a, b, out], out, a.astype(np.float32) @ b.astype(np.float32), **options)
+
+
+def _small(m: int, n: int, k: int, split: int) -> Case:
+    """By mma.sync: of several warps, or of a cluster's."""
+    a, b, out = _integers(1, m, k), _integers(1, n, k), np.full((1, m, n), np.nan, np.float32)
+    expected = a.astype(np.float32) @ b.astype(np.float32).swapaxes(1, 2)
+    return _exact(small.matmul, [a, b, out], out, expected, split=split)
 
 
 def _vector(function: Any, m: int, k: int, by_columns: bool = False) -> Case:
@@ -384,6 +392,8 @@ SUBJECTS: dict[str, Callable[[], Case]] = {
         cooperative, 64, 128, 320, 1, np.float16, swap_ab=True, **_TILE
     ),
     "gathered": lambda: _gathered(20, 9, 1500),
+    "small": lambda: _small(20, 9, 100, 1),
+    "small, cluster": lambda: _small(9, 20, 520, 2),
     "GEMV, rows": lambda: _vector(gemv.rows, 2, 66000),
     "GEMV, columns": lambda: _vector(gemv.columns, 32, 2200, by_columns=True),
     "schedule, WMMA": lambda: _schedule(sc.wmma_steps((32, 64, 32), (32, 32)), 32, 64, 128),
