@@ -8,52 +8,68 @@ from typing import Any
 import torch
 
 import nvdsl as nv
-from nvdsl.torch.operators import Tensor, gradient, like, operator
+from nvdsl.torch.operators import Tensor, gradient, like, nothing, operator
 
-_OPTIONS = "bool causal, int? left, int? right, float? scale, float softcap"
+_ARRAYS = "Tensor? bias, Tensor? cu_seqlens_q, Tensor? cu_seqlens_k"
+_OPTIONS = "bool causal, SymInt? left, SymInt? right, float? scale, float softcap"
 
 
 def _made(q: Tensor, k: Tensor, v: Tensor, *rest: Any) -> tuple[Tensor, Tensor]:
-    batch, queries, heads, _ = q.shape
-    out = like(q, (batch, queries, heads, v.shape[-1]))
-    return out, like(q, (batch, heads, queries), dtype=torch.float32)
+    *outer, queries, heads, _ = q.shape
+    return like(q, (*outer, queries, heads, v.shape[-1])), like(q, (*outer, heads, queries), dtype=torch.float32)
 
 
-@operator(f"(Tensor q, Tensor k, Tensor v, Tensor? bias, {_OPTIONS}) -> (Tensor, Tensor)", _made)
+@operator(f"(Tensor q, Tensor k, Tensor v, {_ARRAYS}, {_OPTIONS}) -> (Tensor, Tensor)", _made)
 def attention_heads(
-    q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None, causal: bool, left: int | None, right: int | None,
-    scale: float | None, softcap: float,
+    q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None, cu_seqlens_q: Tensor | None, cu_seqlens_k: Tensor | None,
+    causal: bool, left: int | None, right: int | None, scale: float | None, softcap: float,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
     """The result, and the logarithms of the sums."""
     found: tuple[Tensor, Tensor] = nv.attention(
-        q, k, v, causal=causal, window=(left, right), scale=scale, softcap=softcap, bias=bias, return_lse=True
-    )
+        q, k, v, causal=causal, window=(left, right), scale=scale, softcap=softcap, bias=bias,
+        cu_seqlens_q=cu_seqlens_q, cu_seqlens_k=cu_seqlens_k, return_lse=True,
+    )  # fmt: skip
     return found
 
 
+def _gradients(dout: Tensor, q: Tensor, k: Tensor, v: Tensor, out: Tensor, lse: Tensor, *rest: Any) -> Any:
+    bias, of_bias = rest[0], rest[-1]
+    return like(q), like(k), like(v), like(bias) if of_bias else nothing(q)
+
+
 @operator(
-    f"(Tensor dout, Tensor q, Tensor k, Tensor v, Tensor out, Tensor lse, Tensor? bias, {_OPTIONS})"
-    " -> (Tensor, Tensor, Tensor)",
-    lambda dout, q, k, v, *rest: (like(q), like(k), like(v)),
+    f"(Tensor dout, Tensor q, Tensor k, Tensor v, Tensor out, Tensor lse, {_ARRAYS}, {_OPTIONS}, bool of_bias)"
+    " -> (Tensor, Tensor, Tensor, Tensor)",
+    _gradients,
 )
 def attention_heads_backward(
-    dout: Tensor, q: Tensor, k: Tensor, v: Tensor, out: Tensor, lse: Tensor, bias: Tensor | None, causal: bool,
-    left: int | None, right: int | None, scale: float | None, softcap: float,
-) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
-    deterministic = torch.are_deterministic_algorithms_enabled()
-    return nv.attention_backward(
-        dout, q, k, v, out, lse, causal=causal, window=(left, right), scale=scale, softcap=softcap,
-        bias=bias, deterministic=deterministic,
+    dout: Tensor, q: Tensor, k: Tensor, v: Tensor, out: Tensor, lse: Tensor, bias: Tensor | None,
+    cu_seqlens_q: Tensor | None, cu_seqlens_k: Tensor | None, causal: bool, left: int | None, right: int | None,
+    scale: float | None, softcap: float, of_bias: bool,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
+    """The last one is that of the bias, if it wants one. Where all are to be the same in every run, it is added up by
+    torch."""
+    deterministic, its = torch.are_deterministic_algorithms_enabled(), bias
+    if of_bias and deterministic and bias is not None:
+        its = bias.expand(q.shape[0], q.shape[2], q.shape[1], k.shape[1])
+    dq, dk, dv, *rest = nv.attention_backward(
+        dout, q, k, v, out, lse, causal=causal, window=(left, right), scale=scale, softcap=softcap, bias=its,
+        deterministic=deterministic, cu_seqlens_q=cu_seqlens_q, cu_seqlens_k=cu_seqlens_k, dbias=of_bias,
     )  # fmt: skip
+    if bias is None or not rest:
+        return dq, dk, dv, nothing(q)
+    return dq, dk, dv, rest[0].sum_to_size(bias.shape).to(bias.dtype)
 
 
 def _keep(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
-    q, k, v, bias, *ctx.options = inputs
-    ctx.save_for_backward(q, k, v, *output, bias)
+    q, k, v, bias, q_starts, k_starts, *ctx.options = inputs
+    ctx.save_for_backward(q, k, v, *output, bias, q_starts, k_starts)
 
 
 def _backward(ctx: Any, dout: Tensor, dlse: Tensor) -> tuple[Any, ...]:
-    return *attention_heads_backward(dout, *ctx.saved_tensors, *ctx.options), *[None] * 6
+    of_bias = ctx.needs_input_grad[3]
+    dq, dk, dv, dbias = attention_heads_backward(dout, *ctx.saved_tensors, *ctx.options, of_bias)
+    return dq, dk, dv, dbias if of_bias else None, *[None] * 7
 
 
 gradient(attention_heads, _backward, _keep)
@@ -69,15 +85,31 @@ def attention(
     scale: float | None = None,
     softcap: float = 0.0,
     bias: Tensor | None = None,
+    cu_seqlens_q: Tensor | None = None,
+    cu_seqlens_k: Tensor | None = None,
 ) -> Tensor:
     """`nvdsl.attention` of f16 or bf16: ``q`` is (batch, queries, heads, size), ``k`` and ``v`` (batch, keys, kv_heads,
-    size). For the options see there. The gradient of q is the same in every run where
-    `torch.use_deterministic_algorithms` says so. Raises ValueError for a ``bias`` that wants a gradient: it gets none.
+    size). For the options see there. The gradients of q and of ``bias`` are the same in every run where
+    `torch.use_deterministic_algorithms` says so. In a region of `torch.autocast` q, k and v become its type. Raises
+    ValueError for other types, and for a ``bias`` that wants a gradient beside a softcap: it would get none.
     """
-    if bias is not None and bias.requires_grad and torch.is_grad_enabled():
-        raise ValueError("nvdsl's attention has no gradient of a bias or of attn_mask: pass bias.detach()")
-    out: Tensor = attention_heads(q, k, v, bias, causal, *window, scale, softcap)[0]
+    if bias is not None and softcap and bias.requires_grad and torch.is_grad_enabled():
+        raise ValueError("the gradient of a bias is not computed beside a softcap: pass bias.detach()")
+    q, k, v = _cast(q, k, v)
+    if q.dtype not in (torch.float16, torch.bfloat16):
+        raise ValueError(f"q is of {q.dtype}: attention in torch is of float16 or bfloat16")
+    starts = cu_seqlens_q, cu_seqlens_k
+    out: Tensor = attention_heads(q, k, v, bias, *starts, causal, *window, scale, softcap)[0]
     return out
+
+
+def _cast(*heads: Tensor) -> tuple[Tensor, ...]:
+    """What `torch.autocast` makes of them."""
+    device = heads[0].device.type
+    if not torch.is_autocast_enabled(device):
+        return heads
+    dtype = torch.get_autocast_dtype(device)
+    return tuple(x.to(dtype) if x.dtype == torch.float32 else x for x in heads)
 
 
 def scaled_dot_product_attention(
@@ -92,24 +124,46 @@ def scaled_dot_product_attention(
 ) -> Tensor:
     """`torch.nn.functional.scaled_dot_product_attention` of f16 or bf16, by `nvdsl.attention`.
 
-    ``query`` is (batch, heads, queries, size), or (heads, queries, size); ``key`` and ``value`` likewise, with fewer
-    heads if ``enable_gqa``. With ``is_causal``, query i sees the keys 0 to i, also where there are more keys than
-    queries, or fewer. ``attn_mask``, of bools or of numbers that are added, gets no gradient itself. Raises ValueError
-    for dropout, for a mask that wants a gradient, and for a mask beside ``is_causal``.
+    ``query`` is (..., heads, queries, size), or (queries, size); ``key`` and ``value`` likewise, with fewer heads if
+    ``enable_gqa``. The axes before the heads broadcast. With ``is_causal``, query i sees the keys 0 to i, also where
+    there are more keys than queries, or fewer. ``attn_mask`` is of bools, True where a key is seen, or of numbers that
+    are added. Heads whose size is no multiple of 8 are filled up with zeros. Raises ValueError for dropout, and for a
+    mask beside ``is_causal``.
     """
     if dropout_p:
         raise ValueError(f"dropout_p={dropout_p}: nvdsl's attention has no dropout")
     if is_causal and attn_mask is not None:
         raise ValueError("is_causal beside attn_mask: the mask says what is seen")
+    flat = min(x.dim() for x in (query, key, value)) == 2
+    if flat:
+        query, key, value = (x.unsqueeze(-3) for x in (query, key, value))
     heads, shared = query.shape[-3], key.shape[-3]
     if heads != shared and not enable_gqa:
         raise ValueError(f"{heads} heads of queries and {shared} of keys, without enable_gqa")
-    flat = query.dim() == 3
-    q, k, v = ((x[None] if flat else x).transpose(1, 2) for x in (query, key, value))
+    size, value_size = query.shape[-1], value.shape[-1]
+    batch = torch.broadcast_shapes(*(x.shape[:-3] for x in (query, key, value)))
+    q, k, v = (_filled_up(_in_one_batch(x, batch)).transpose(1, 2) for x in (query, key, value))
     bias, queries, keys = attn_mask, q.shape[1], k.shape[1]
     if bias is not None and bias.dtype == torch.bool:
-        bias = torch.zeros_like(bias, dtype=q.dtype).masked_fill(~bias, -math.inf)
+        bias = torch.zeros_like(bias, dtype=torch.bfloat16).masked_fill(~bias, -math.inf)
+    if bias is not None and bias.dim() > 3:
+        bias = _in_one_batch(bias, batch)
     seen = min(queries, keys) if is_causal else keys  # keys behind the last query are seen by none
     window = (None, queries - seen if is_causal else None)
-    out = attention(q, k[:, :seen], v[:, :seen], window=window, scale=scale, bias=bias).transpose(1, 2)
-    return out[0] if flat else out
+    scale = size**-0.5 if scale is None else scale
+    out = attention(q, k[:, :seen], v[:, :seen], window=window, scale=scale, bias=bias)[..., :value_size]
+    out = out.transpose(1, 2).reshape(*batch, heads, queries, value_size)
+    return out.squeeze(-3) if flat else out
+
+
+def _in_one_batch(x: Tensor, batch: torch.Size) -> Tensor:
+    """With one axis before the heads, for all of ``batch``."""
+    if x.shape[:-3] == batch and len(batch) == 1:
+        return x
+    return x.expand(*batch, *x.shape[-3:]).reshape(math.prod(batch), *x.shape[-3:])
+
+
+def _filled_up(x: Tensor) -> Tensor:
+    """With heads of a multiple of 8 elements."""
+    missing = -x.shape[-1] % 8
+    return torch.nn.functional.pad(x, (0, missing)) if missing else x

@@ -5,7 +5,7 @@ import numpy as np
 import nvdsl as nv
 from nvdsl.testing import in_child
 from tests.unit.kernels.attention import test_gradient as public
-from tests.unit.kernels.backpropagating import CASES, Case, check, compare
+from tests.unit.kernels.backpropagating import CASES, Case, check, compare, inputs
 
 LARGE = (
     *(Case(1000, 1000, 4, 4, size=d, tile_m=m, window=(None, r)) for d, m in ((64, 128), (128, 64)) for r in (None, 0)),
@@ -52,6 +52,18 @@ def test_biases_and_functions_of_scores():
         head, query, key = np.indices((2, 30, 70))
         out, lse, gradients = public.given_scores(arrays, -(head + 1) * 0.01 * abs(query + 40 - key))
         compare(nv.attention_backward(*arrays, out, lse, score=public.slopes), gradients, case.dtype)
+
+
+@in_child(timeout=120)
+def test_the_gradient_of_a_bias():
+    for size, shape in ((64, (1, 2, 300, 500)), (128, (2, 1, 1, 500)), (256, (2, 2, 300, 500))):
+        arrays = inputs(Case(300, 500, heads=2, kv_heads=1, size=size, batch=2, dtype=np.float16))
+        bias = np.random.default_rng(1).standard_normal(shape, np.float32)
+        out, lse, gradients = public.given_scores(arrays, bias)
+        *found, dbias = nv.attention_backward(*arrays, out, lse, bias=bias, dbias=True)
+        compare(found, gradients, np.float16)
+        expected = public.of_bias(arrays, out, bias)
+        assert np.linalg.norm(dbias - expected) < 1e-3 * np.linalg.norm(expected), (size, shape)
 
 
 def bits_of(arrays):

@@ -17,10 +17,12 @@ A step keeps the tensor cores busy while it computes:
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import nvdsl as nv
 from nvdsl.kernels.attention.forward import AS_THEY_ARE, Bias
+from nvdsl.kernels.attention.gradient_bias import OfBias
 from nvdsl.kernels.attention.gradient_config import Config
 from nvdsl.kernels.attention.gradient_load import CONSUMERS, GradientLoads
 from nvdsl.kernels.attention.gradient_rows import sum_rows
@@ -50,6 +52,7 @@ def backward(
     q_starts: Starts | None,
     k_starts: KeyStarts | None,
     bias: Bias | None,
+    dbias: OfBias | None,
     scale: float,
     left: int,
     right: int,
@@ -63,7 +66,8 @@ def backward(
     """dQ, dK and dV of ``out = softmax(scale * q k^T) v``, whose logarithms of the sums are ``lse``.
 
     ``bounded``: whether a row sees at most ``left`` keys before its own, and ``right`` keys behind it. For ``scores``,
-    ``softcap``, ``bias`` and ``operands`` see `Weights`. ``ordered``: whether dQ is added up in the order of the keys.
+    ``softcap``, ``bias``, ``dbias`` and ``operands`` see `Weights`. ``ordered``: whether dQ is added up in the order of
+    the keys.
     """
     tile_m, (size, value_size) = config.tile_m, config.sizes
     tiles = GradientTiles(q, k, q_starts, k_starts, tile_m, TILE_N, any(bounded))
@@ -94,7 +98,7 @@ def backward(
 
         def consume(me: Any) -> None:
             at, sight = place(True)
-            weights = Weights(scores, at, scale, softcap, bias, operands)
+            weights = Weights(scores, at, scale, softcap, bias, dbias, operands)
             state = q_ring.consumer_state()
 
             def mine(tile: Any) -> Any:
@@ -119,13 +123,17 @@ def backward(
                 dp += mine(V) @ dO[state.stage].T
                 logs, dots = loads.beside_rows(state.stage)
                 own = at.key + recomputed(me) * 64
-                p, steep = weights.of(
-                    s, column(logs), lambda key, query: (head, row + query, own + key),
-                    sight.partly(row), lambda x: sight.hide(x, own, row, transposed=True),
-                )  # fmt: skip
+
+                def pair(key: Any, query: Any) -> tuple[Any, Any, Any]:
+                    return head, row + query, own + key
+
+                hide = functools.partial(sight.hide, key=own, row=row, transposed=True)
+                p, steep = weights.of(s, column(logs), pair, sight.partly(row), hide)
                 dv += p.to(q.dtype) @ dO[state.stage]
                 nv.wgmma_wait(1)
-                grad = (steep * (dp - column(dots))).to(q.dtype)
+                change = steep * (dp - column(dots))
+                weights.pass_on(change, pair)
+                grad = change.to(q.dtype)
                 grad.store(dS[state.stage].cols(recomputed(me) * 64, 64).T)
                 dk += grad @ Q[state.stage]
                 nv.fence_proxy_async()

@@ -11,6 +11,7 @@ from typing import Any
 
 import nvdsl as nv
 from nvdsl.kernels.attention.forward import AS_THEY_ARE, Bias
+from nvdsl.kernels.attention.gradient_bias import OfBias
 from nvdsl.kernels.attention.gradient_config import Config
 from nvdsl.kernels.attention.gradient_load import CONSUMERS, GradientLoads
 from nvdsl.kernels.attention.gradient_rows import sum_rows
@@ -42,6 +43,7 @@ def backward_wide(
     q_starts: Starts | None,
     k_starts: KeyStarts | None,
     bias: Bias | None,
+    dbias: OfBias | None,
     scale: float,
     left: int,
     right: int,
@@ -84,7 +86,7 @@ def backward_wide(
 
         def consume(me: Any) -> None:
             at, sight = place(True)
-            weights = Weights(scores, at, scale, softcap, bias, operands)
+            weights = Weights(scores, at, scale, softcap, bias, dbias, operands)
             state = q_ring.consumer_state()
 
             def anew(tile: Any) -> Any:
@@ -137,7 +139,9 @@ def backward_wide(
                 else:
                     p, steep = weighed(s, 0)
                     p.store(mine(P))
-                grad = (steep * (dp - dots)).to(q.dtype)
+                change = steep * (dp - dots)
+                weights.pass_on(change, lambda query, key: (head, own + query, at.key + key))
+                grad = change.to(q.dtype)
                 grad.store(mine(dS))
                 nv.fence_proxy_async()
                 nv.named_barrier_sync(MET, 128 * CONSUMERS)

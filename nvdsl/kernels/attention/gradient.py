@@ -15,6 +15,7 @@ from nvdsl.kernels.arraylike import ArrayLike
 from nvdsl.kernels.attention import copies, options
 from nvdsl.kernels.attention.backward import backward
 from nvdsl.kernels.attention.backward_wide import backward_wide
+from nvdsl.kernels.attention.gradient_bias import clear
 from nvdsl.kernels.attention.gradient_config import choose
 from nvdsl.kernels.attention.heads import Heads, Operand, Reshaped
 from nvdsl.kernels.attention.scores import ScoreFunction, ScoreKind
@@ -42,12 +43,15 @@ def attention_backward(
     deterministic: bool = False,
     cu_seqlens_q: ArrayLike | None = None,
     cu_seqlens_k: ArrayLike | None = None,
+    seqused_k: None = None,
+    page_table: None = None,
     dq: ArrayLike | None = None,
     dk: ArrayLike | None = None,
     dv: ArrayLike | None = None,
+    dbias: ArrayLike | bool = False,
     stream: Stream | None = None,
     target: str | None = None,
-) -> tuple[Any, Any, Any]:
+) -> tuple[Any, ...]:
     """The gradients ``(dq, dk, dv)`` of a loss of which ``dout`` is the gradient at the result of `attention`.
 
     ``q``, ``k``, ``v``, ``causal``, ``window``, ``scale``, ``softcap``, ``bias``, ``score`` and ``operands`` are what
@@ -61,8 +65,13 @@ def attention_backward(
     are multiplied. ``dk`` and ``dv`` are the same bits each time; ``dq`` is added up in the order in which blocks are
     done.
 
+    ``dbias``: an array of f32 of bias's shape for its gradient, or True for a new one; the gradients are four then.
+    What a bias is added to for several batches, heads or queries adds up in it, in the order in which blocks are done.
+    A softcap beside it is refused.
+
     With ``cu_seqlens_q`` and ``cu_seqlens_k`` sequences are packed as `attention` takes them: the arrays have no axis
-    of batches, and ``lse`` is (heads, queries).
+    of batches, and ``lse`` is (heads, queries). ``seqused_k`` and ``page_table`` are refused: caches of keys have no
+    gradients.
 
     It takes memory for ``dq`` in f32, and for two f32 each query and head, for the time of the call.
 
@@ -71,10 +80,11 @@ def attention_backward(
     others = (True if x is None else x for x in (dk, dv))
     arrays = (dout, q, k, v, out, lse, dq, *others, bias, cu_seqlens_q, cu_seqlens_k)
     rest = (causal, window, scale, softcap, token(score), len(operands), deterministic, target)
-    found = _CALLS.again(arrays, rest, stream)
+    found = _CALLS.again(arrays, rest, stream) if dbias is False else None
     if found is not None:
         return found
     decorated.no_call("attention_backward")
+    _check_caches(seqused_k=seqused_k, page_table=page_table)
     heads = Heads.of(q, k, v, cu_seqlens_q is not None, cu_seqlens_k is not None)
     lengths = options.Lengths.of(heads, cu_seqlens_q, cu_seqlens_k, None, None)
     left, right = options.window(window, causal, heads.q.shape[1] + heads.k.shape[1])
@@ -90,11 +100,15 @@ def attention_backward(
     given = [of_out[0], *heads, of_out[1]]
     read = [*(x.argument for x in given), logarithms, *lengths.arguments, *([] if added is None else [added.argument])]
     wanted = [_output(*each) for each in zip(("dq", "dk", "dv"), (dq, dk, dv), heads, strict=True)]
-    results = [x.argument for x in wanted]
+    of_bias = None if added is None or dbias is False else _of_bias(dbias, added)
+    _check_bias(dbias, added, cap, bool(deterministic), heads)
+    results = [x.argument for x in wanted] + ([] if of_bias is None else [of_bias.argument])
     apart = [(x, other, False) for i, x in enumerate(results) for other in (*read, *results[:i])]
     for one, other, _ in apart:
         one.check_apart(other)
     run: dict[str, Any] = {"stream": stream, "target": target}
+    if of_bias is not None and 0 not in of_bias.shape:
+        clear(of_bias.view(), **run)
     if all(math.prod(x.shape) for x in wanted):
         seen, there = [x.readable(run) for x in given], [x if x.fits_tma else x.beside() for x in wanted]
         bounded, starts = (left is not None, right is not None), lengths.views[:2]
@@ -104,8 +118,9 @@ def attention_backward(
         config = choose(heads.size, heads.value_size, more, kind.told or packed and capped)
         constants = {"config": config, "bounded": bounded, "scores": kind, "ordered": bool(deterministic)}
         kernel: Any = backward_wide if config.wide else backward
-        arguments: list[Any] = [*seen, _batched(logarithms), *there, *starts, added, factor, left or 0, right or 0, cap]
-        if seen == given and there == wanted and not operands:
+        numbers = factor, left or 0, right or 0, cap
+        arguments: list[Any] = [*seen, _batched(logarithms), *there, *starts, added, of_bias, *numbers]
+        if seen == given and there == wanted and not operands and of_bias is None:
             _CALLS.run(kernel, arguments, constants, arrays, rest, stream, target, apart)
         else:
             views = [x.view() if hasattr(x, "view") else x for x in arguments]
@@ -117,8 +132,7 @@ def attention_backward(
         for x in wanted:
             if math.prod(x.shape):
                 copies.nothing_seen(x.view(), None, **run)
-    dq, dk, dv = (x.result() for x in results)
-    return dq, dk, dv
+    return tuple(x.result() for x in results)
 
 
 _CALLS = Repeated("dout q k v out lse dq dk dv bias cu_seqlens_q cu_seqlens_k", outputs="dq dk dv", settled=True)
@@ -137,6 +151,46 @@ def _output(name: str, array: Any, of: Operand) -> Operand:
     if found.spec.dtype is not of.dtype:
         raise ArgumentError(f"{name} is of {found.spec.dtype.name}", rule=f"it is of the type of q, {of.dtype.name}")
     return Operand(found)
+
+
+def _check_caches(**given: Any) -> None:
+    for name, x in given.items():
+        if x is not None:
+            raise ArgumentError(
+                f"{name}=...",
+                rule="attention beside a cache of keys has no gradients",
+                fix="pass the keys that are in use as k and v, packed with cu_seqlens_k where their numbers differ",
+            )
+
+
+def _of_bias(given: Any, bias: Reshaped) -> Reshaped:
+    """Where its gradient goes."""
+    shape = bias.argument.spec.shape
+    found = Argument.output("dbias", None if given is True else given, bias.argument, shape, nv.f32)
+    if found.spec.dtype is not nv.f32:
+        raise ArgumentError(f"dbias is of {found.spec.dtype.name}", rule="the gradient of a bias is of f32")
+    return options.with_four_axes(found)
+
+
+def _check_bias(dbias: Any, bias: Reshaped | None, cap: float, ordered: bool, heads: Heads) -> None:
+    """Raises ArgumentError where a bias has no gradient."""
+    if dbias is False:
+        return
+    if bias is None:
+        raise ArgumentError("dbias without bias", rule="it is the gradient of bias")
+    if cap > 0.0:
+        raise ArgumentError(
+            f"dbias with softcap={cap}",
+            rule="the gradient of a bias is computed without a softcap",
+            fix="leave one of them out",
+        )
+    every = heads.q.shape[0], heads.heads, heads.q.shape[1], heads.k.shape[1]
+    if ordered and bias.shape != every:
+        raise ArgumentError(
+            f"dbias of a bias of the shape {bias.argument.spec.shape} with deterministic=True",
+            rule="sums over what a bias is added to are the same bits each time where none are taken",
+            fix=f"broadcast the bias to {every}, and add its gradient up yourself",
+        )
 
 
 def _like(name: str, array: Any, shape: tuple[int, ...], dtype: nv.DType) -> Argument:

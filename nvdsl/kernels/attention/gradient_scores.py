@@ -22,8 +22,10 @@ class Weights:
     products ``q k^T`` (without the scale) are that times the gradients of P less the rows' sums."""
 
     def __init__(
-        self, kind: ScoreKind, at: KeyTile, scale: Any, softcap: Any, bias: nv.Array | None, operands: Sequence[Any]
-    ) -> None:
+        self, kind: ScoreKind, at: KeyTile, scale: Any, softcap: Any, bias: nv.Array | None, dbias: nv.Array | None,
+        operands: Sequence[Any],
+    ) -> None:  # fmt: skip
+        self._dbias = dbias
         self._kind, self._at, self._scale, self._softcap = kind, at, scale, softcap
         self._factor, self._cap = scale * LOG2_E, softcap * LOG2_E
         self._scores = Scores(kind, scale, softcap, bias, operands)
@@ -46,6 +48,16 @@ class Weights:
         p = nv.math.exp2_approx(x - logs)
         return p, p * (1.0 - tanh * tanh)
 
+    def pass_on(self, grad: Any, pairs: Pairs) -> None:
+        """Add the gradients of scores to that of the bias, if it gets one. Those beyond the last query, or key, are
+        zeros."""
+        if self._dbias is None:
+            return
+        with recomputing():
+            for row, col, x in grad.elements():
+                places = zip(self._places(*pairs(row, col)), self._dbias.shape, strict=True)
+                self._dbias.atomic_add(tuple(nv.min(place, extent - 1) for place, extent in places), x)
+
     def _tanh(self, s: Any) -> Any:
         return nv.math.tanh_approx(s * (self._scale / self._softcap))
 
@@ -59,10 +71,12 @@ class Weights:
         return scores.with_registers([found]) * LOG2_E
 
     def _told_of(self, x: Any, head: Any, query: Any, key: Any) -> Any:
-        """The query, and the key, may be beyond the last one: what is told is the last one then."""
+        return self._scores.told_of(x, *self._places(head, query, key))
+
+    def _places(self, head: Any, query: Any, key: Any) -> tuple[Any, Any, Any, Any]:
+        """Batch, head, query and key. The last two may be beyond the last one: what is told is the last one then."""
         one = self._at.sequence
-        query, key = nv.min(query, one.queries - 1), nv.min(key, one.keys - 1)
-        return self._scores.told_of(x, self._at.number, head, query, key)
+        return self._at.number, head, nv.min(query, one.queries - 1), nv.min(key, one.keys - 1)
 
     def _check(self, found: Any, x: Any) -> None:
         if not has_slope_one(found, x):

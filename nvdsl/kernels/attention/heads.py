@@ -65,10 +65,10 @@ class Reshaped:
     """An array with another shape: the strides are ``strides``, or those of a C-contiguous array."""
 
     def __init__(self, argument: Argument, shape: tuple[int, ...], strides: tuple[int, ...] | None = None) -> None:
-        self.argument, self._shape, self._strides = argument, shape, strides
+        self.argument, self.shape, self._strides = argument, shape, strides
 
     def view(self) -> Any:
-        return self.argument.view(self._shape, self._strides)
+        return self.argument.view(self.shape, self._strides)
 
 
 class Heads(NamedTuple):

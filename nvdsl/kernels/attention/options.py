@@ -187,7 +187,14 @@ def bias(given: Any, heads: Heads, lengths: Lengths) -> Reshaped | None:
             f"bias is of {spec.dtype.name} and has the shape {spec.shape}",
             rule=f"it is of f16, bf16 or f32, and broadcasts to (batch, heads, queries, keys), here {whole}",
         )
-    return Reshaped(found, shape, (0,) * (4 - len(spec.shape)) + spec.strides)
+    return with_four_axes(found)
+
+
+def with_four_axes(bias: Argument) -> Reshaped:
+    """A bias as (batch, heads, queries, keys)."""
+    spec = bias.spec
+    missing = 4 - len(spec.shape)
+    return Reshaped(bias, (1,) * missing + spec.shape, (0,) * missing + spec.strides)
 
 
 def head_scale(name: str, given: Any, heads: Heads, lengths: Lengths) -> Reshaped | None:

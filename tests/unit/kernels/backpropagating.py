@@ -138,7 +138,7 @@ def called(call: Any, case: Case) -> tuple[list[Any], list[Any]]:
     numbers = 1 / math.sqrt(case.size), left or 0, right or 0, case.softcap
     bounded, scores = (left is not None, right is not None), ScoreKind(case.softcap > 0.0)
     constants = {"config": config, "bounded": bounded, "scores": scores, "ordered": case.ordered}
-    call(function, *arrays, *found, *starts(case), None, *numbers, **constants)
+    call(function, *arrays, *found, *starts(case), None, None, *numbers, **constants)
     return found, gradients
 
 

@@ -36,10 +36,10 @@ def slopes(y, inputs):
 OPS = {
     "attention": lambda: (
         attention_ops.attention_heads,
-        (some(1, 9, 2, 64), some(1, 13, 1, 64), some(1, 13, 1, 64), None, True, None, None, None, 0.0)),
+        (some(1, 9, 2, 64), some(1, 13, 1, 64), some(1, 13, 1, 64), None, None, None, True, None, None, None, 0.0)),
     "masked attention": lambda: (
         attention_ops.attention_heads,
-        (*(some(1, 9, 1, 64) for _ in range(3)), torch.zeros(9, 9), False, None, None, None, 0.0)),
+        (*(some(1, 9, 1, 64) for _ in range(3)), some(9, 9), None, None, False, None, None, None, 0.0)),
     "groups": lambda: (
         product_ops.grouped_product, (some(24, 64), some(3, 64, 32), torch.tensor([8, 8, 24], dtype=torch.int32))),
     "mlp": lambda: (
@@ -87,14 +87,63 @@ def test_a_mask_of_attention():
         close(found, expected)
         for one, two in zip(slopes(found, (q, k, v)), slopes(expected, wide), strict=True):
             close(one, two)
-    with pytest.raises(ValueError, match="no gradient"):
-        nt.scaled_dot_product_attention(q, k, v, mask.float().requires_grad_())
     with pytest.raises(ValueError, match="dropout"):
         nt.scaled_dot_product_attention(q, k, v, dropout_p=0.1)
     with pytest.raises(ValueError, match="is_causal beside attn_mask"):
         nt.scaled_dot_product_attention(q, k, v, mask, is_causal=True)
     with pytest.raises(ValueError, match="enable_gqa"):
         nt.scaled_dot_product_attention(q, k[:1], v[:1])
+
+
+SHAPES = [
+    ((2, 1, 2, 7, 12), (1, 2, 1, 9, 12), (1, 2, 1, 9, 20), (2, 1, 1, 9), True),
+    ((5, 64), (6, 64), (6, 64), (5, 6), False),
+    ((2, 4, 7, 64), (2, 2, 9, 64), (2, 2, 9, 64), (4, 1, 9), False),
+]
+"""Of q, k, v and a mask; whether torch's sums have an order."""
+
+
+@pytest.mark.parametrize(("q", "k", "v", "mask", "ordered"), sample(SHAPES, 1))
+def test_any_leading_axes_any_size_and_the_gradient_of_a_mask(q, k, v, mask, ordered):
+    half = [some(*shape) for shape in (q, k, v, mask)]
+    wide = [x.detach().float().requires_grad_() for x in half]
+    batch = torch.broadcast_shapes(q[:-3], k[:-3])
+    torch.use_deterministic_algorithms(ordered)
+    try:
+        found = nt.scaled_dot_product_attention(*half, enable_gqa=True)
+        gradients = slopes(found, half)
+    finally:
+        torch.use_deterministic_algorithms(False)
+    heads, shared = (x.expand(*batch, *x.shape[-3:]) if batch else x for x in wide[:2]), wide[2]
+    shared = shared.expand(*batch, *shared.shape[-3:]) if batch else shared
+    expected = F.scaled_dot_product_attention(*heads, shared, wide[3], enable_gqa=len(q) > 2)
+    close(found, expected)
+    for one, two in zip(gradients, slopes(expected, wide), strict=True):
+        assert one.shape == two.shape
+        close(one, two)
+
+
+def test_packed_sequences_and_autocast():
+    starts = torch.tensor([0, 5, 5, 14], dtype=torch.int32)
+    q, k, v = (torch.randn(14, 2, 64, requires_grad=True) for _ in range(3))
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        found = nt.attention(q, k, v, causal=True, cu_seqlens_q=starts, cu_seqlens_k=starts)
+    assert found.dtype == torch.bfloat16
+    gradients = slopes(found, (q, k, v))
+    pieces = [
+        F.scaled_dot_product_attention(*(x[first:end].transpose(0, 1) for x in (q, k, v)), is_causal=True)
+        for first, end in ((0, 5), (5, 14))
+    ]
+    expected = torch.cat(pieces, 1).transpose(0, 1)
+    close(found, expected)
+    for one, two in zip(gradients, slopes(expected, (q, k, v)), strict=True):
+        assert one.dtype == torch.float32
+        close(one, two)
+    with pytest.raises(ValueError, match="float16 or bfloat16"):
+        nt.attention(q, k, v)
+    bias = torch.zeros(14, 14, requires_grad=True)
+    with pytest.raises(ValueError, match="beside a softcap"):
+        nt.attention(*(x[None].half() for x in (q, k, v)), bias=bias, softcap=2.0)
 
 
 def test_groups_of_rows():

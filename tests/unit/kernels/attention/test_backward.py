@@ -42,7 +42,7 @@ def test_the_machine_code(disassembler, causal, size, tile_m):
     lse = nv.ShapeDtype(("batch", "heads", "queries"), nv.f32)
     arrays = of_q, of_q, of_k, of_k, of_q, lse, of_q, of_k, of_k
     compiled = nv.jit(backward.__wrapped__, strict=True).compile(
-        *arrays, None, None, None, 1.0, 0, 0, 0.0, config=Config((size, size), tile_m), bounded=(False, causal)
+        *arrays, *[None] * 4, 1.0, 0, 0, 0.0, config=Config((size, size), tile_m), bounded=(False, causal)
     )
     assert all(kernel.resources.spill_stores == 0 for kernel in compiled.kernels.values())
     (text,) = [text for kernel in compiled.kernels.values() if "HGMMA" in (text := kernel.sass())]
@@ -79,6 +79,6 @@ def test_no_option_takes_registers_that_are_not_there(size, softcap, told, bound
     config = choose(size, size, all(bounded) or softcap or packed or ordered, kind.told or packed and softcap)
     kernel = backward_wide if config.wide else backward
     nv.jit(kernel.__wrapped__, strict=True).compile(
-        of_q, of_q, of_k, of_k, of_q, lse, of_q, of_k, of_k, *starts, bias, 1.0, 0, 0, 0.0,
+        of_q, of_q, of_k, of_k, of_q, lse, of_q, of_k, of_k, *starts, bias, None, 1.0, 0, 0, 0.0,
         config=config, bounded=bounded, scores=kind, ordered=ordered,
     )  # fmt: skip

@@ -97,6 +97,10 @@ def wrong(**changes):
     return named | {name: change(named) for name, change in changes.items()}
 
 
+def _zeros(named):
+    return np.zeros((8, 8), np.float32)
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
@@ -108,6 +112,16 @@ def wrong(**changes):
         ({"dv": lambda a: np.zeros((1, 9, 1, 64), np.float16)}, "dv has the shape"),
         ({"dv": lambda a: a["v"]}, "dv"),
         ({"softcap": lambda a: -1.0}, "softcap"),
+        ({"seqused_k": lambda a: np.int32([8])}, "seqused_k.*\n.*no gradients"),
+        ({"page_table": lambda a: np.int32([[0]])}, "page_table"),
+        ({"dbias": lambda a: True}, "dbias without bias"),
+        ({"bias": _zeros, "dbias": lambda a: True, "softcap": lambda a: 2.0}, "without a softcap"),
+        (
+            {"bias": lambda a: _zeros(a)[:1], "dbias": lambda a: True, "deterministic": lambda a: True},
+            "add its gradient up yourself",
+        ),
+        ({"bias": _zeros, "dbias": lambda a: np.zeros((8, 8), np.float16)}, "dbias is of f16"),
+        ({"bias": _zeros, "dbias": lambda a: np.zeros((1, 8), np.float32)}, "dbias has the shape"),
         ({"window": lambda a: (-1, 0)}, "window"),
         ({"q": lambda a: a["q"][0]}, "q is"),
     ],
@@ -153,6 +167,36 @@ def test_bias(size, softcap):
     out, lse, gradients = given_scores(arrays, bias, softcap)
     found = nv.attention_backward(*arrays, out, lse, bias=bias, softcap=softcap, target="sim")
     compare(found, gradients, case.dtype)
+
+
+def of_bias(arrays, out, bias):
+    """The bias's gradient, in f64."""
+    dout, q, k, v = (x.astype(np.float64) for x in arrays)
+    group = q.shape[2] // k.shape[2]
+    k, v = (np.repeat(x, group, axis=2) for x in (k, v))
+    s = np.einsum("bihd,bjhd->bhij", q, k) / math.sqrt(q.shape[3]) + bias
+    p = np.exp(s - s.max(-1, keepdims=True))
+    p /= p.sum(-1, keepdims=True)
+    sums = (dout * out.astype(np.float64)).sum(-1).transpose(0, 2, 1)[..., None]
+    ds = p * (np.einsum("bihd,bjhd->bhij", dout, v) - sums)
+    axes = tuple(i for i, n in enumerate((1,) * (4 - bias.ndim) + bias.shape) if n == 1)
+    return ds.sum(axes, keepdims=True).reshape(bias.shape)
+
+
+@pytest.mark.parametrize(
+    ("size", "shape", "ordered"),
+    sample([(64, (2, 1, 1, 70), False), (136, (1, 2, 30, 70), False), (64, (2, 2, 30, 70), True)], 1),
+)
+def test_the_gradient_of_a_bias(size, shape, ordered):
+    arrays = inputs(Case(30, 70, heads=2, kv_heads=1, size=size, batch=2, dtype=np.float16))
+    bias = np.random.default_rng(1).standard_normal(shape, np.float32)
+    out, lse, gradients = given_scores(arrays, bias)
+    given = np.full(shape, np.nan, np.float32)
+    options = {"bias": bias, "dbias": given, "deterministic": ordered, "target": "sim"}
+    *found, dbias = nv.attention_backward(*arrays, out, lse, **options)
+    compare(found, gradients, np.float16)
+    expected = of_bias(arrays, out, bias)
+    assert dbias is given and np.linalg.norm(given - expected) < 1e-5 * np.linalg.norm(expected)
 
 
 def slopes(s, batch, head, query, key):
