@@ -43,6 +43,12 @@ class Config:
     grows beyond ``LARGE``. Elsewhere O is scaled where a row's maximum has grown by more than ``rescale_at``, as a
     logarithm to base 2. Either changes nothing but the scale of P and O.
 
+    ``o_columns``: of a tile of O that are stored at a time, from shared memory of their own; a persistent grid then loads
+    the next tile of Q while this one's last products run. 0: all, from where Q was, if that fits.
+
+    ``polynomial``: of four exponentials so many are polynomials, where no maxima are found: multiplications and additions
+    run beside the unit that has exp2.
+
     ``cluster``: blocks that share the keys of a tile; they add up their sums through shared memory. ``blocks_per_sm``:
     so many shall fit.
 
@@ -62,6 +68,8 @@ class Config:
     pack: int = 1
     page: int = 0
     lazy: bool = False
+    o_columns: int = 0
+    polynomial: int = 0
     cluster: int = 1
     blocks_per_sm: int = 1
     itemsize: int = 2
@@ -89,7 +97,7 @@ class Config:
         if self.blocks_per_sm == 2:
             return 40, 216
         if self.itemsize == 1:
-            return 56, {1: 240, 2: 224}[self.consumers]  # of threads that turn V, too
+            return 56, {1: 240, 2: 224, 3: 152}[self.consumers]  # of threads that turn V, too
         return {1: (56, 256 - 16), 2: (40, 232), 3: (32, 160)}[self.consumers]
 
 

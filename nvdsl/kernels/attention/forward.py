@@ -173,6 +173,8 @@ def attention(
                     for _ in nv.range(steps.masked_last, unroll=False):
                         key = key - tile_n
                         sums = online.step(sums, tile_q, rows, key, True)
+                if not config.q_registers and config.o_columns:
+                    q_ring.release(qs, lane == 0)
                 acc, p, m, total, ks, vs = sums
                 acc += p @ loads.values(vs.stage)
                 total = total.total()
@@ -185,7 +187,7 @@ def attention(
                 of_values = scales.of_values(place)
                 acc = acc if of_values is None else acc * of_values
                 results.store(acc, m, total, inverse, scored, place, way, place.first, my, qs.stage)
-                if not config.q_registers:
+                if not (config.q_registers or config.o_columns):
                     q_ring.release(qs, lane == 0)
                 return qs.next(), ks, vs.next()
 

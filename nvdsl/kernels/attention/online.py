@@ -11,6 +11,11 @@ from nvdsl.kernels.attention.load import Loads
 from nvdsl.kernels.attention.scores import Rows, Scores
 from nvdsl.kernels.attention.turned import operand, saturated
 
+MAGIC = 1.5 * 2.0**23
+"""Added to an f32 below 2^22, it leaves its nearest whole number in the lowest bits."""
+EXP2 = (0.999928682, 0.69327187, 0.24260616, 0.0551125026)
+"""Coefficients of a polynomial that is 2^x for x of -0.5 to 0.5, but for a factor of 1 +- 7.7e-05."""
+
 
 class Sums(NamedTuple):
     """What a step takes and gives. ``acc``: O so far, without the product of ``p``, the last tile's weights, and its
@@ -87,7 +92,7 @@ class Online:
         s, acc = self._products(sums, tile_q)
         s = scores.of(s, rows, key, False)
         base = m * factor  # -infinity gives infinite weights, which are large
-        weights = self._weights(s, base)
+        weights = self._weights(s, base, self._config.polynomial)
         part = weights.sum(axis=1, partial=True)
         nv.sched_barrier(part)
         if self._config.itemsize == 2:
@@ -113,10 +118,16 @@ class Online:
         loads.k_ring.release(sums.ks, nv.lane_id() == 0)
         return Sums(acc, p, m, total, sums.ks.next(), sums.vs.next())
 
-    def _weights(self, s: Any, base: Any) -> Any:
-        """Of scores, from which ``base``, as a logarithm to base 2, is subtracted."""
+    def _weights(self, s: Any, base: Any, polynomial: int = 0) -> Any:
+        """Of scores, from which ``base``, as a logarithm to base 2, is subtracted. ``polynomial``: see `Config`."""
         base = base - self._config.lift if self._config.lift else base
-        return nv.math.exp2_approx(s * self._scores.factor - base[:, None])
+        powers = s * self._scores.factor - base[:, None]
+        if not polynomial:
+            return nv.math.exp2_approx(powers)
+        (elements,) = powers.registers()
+        return powers.with_registers(
+            [[_exp2(x) if i % 4 < polynomial else nv.math.exp2_approx(x) for i, x in enumerate(elements)]]
+        )
 
     def _rounded(self, weights: Any) -> Any:
         """As an operand."""
@@ -128,3 +139,15 @@ class Online:
         v_ring.wait(sums.vs.next())
         nv.wgmma_wait(0)
         v_ring.release(sums.vs, nv.lane_id() == 0)
+
+
+def _exp2(x: Any) -> Any:
+    """2 to the power ``x``, which is no less than 2^-126, and no more than 2^127: its whole part is added to the exponent
+    of a polynomial of the rest. Of NaN it is NaN, or greater than 2^126."""
+    x = nv.minimum(nv.maximum(x, -126.0), 127.0)
+    whole = x + MAGIC
+    rest = x - (whole - MAGIC)
+    power = nv.f32(EXP2[-1])
+    for coefficient in EXP2[-2::-1]:
+        power = nv.math.fma(power, rest, coefficient)
+    return nv.bitcast(nv.bitcast(power, nv.i32) + (nv.bitcast(whole, nv.i32) << 23), nv.f32)

@@ -35,12 +35,13 @@ class Results:
     ) -> None:  # fmt: skip
         self._o, self._parts, self._lse, self._config, self._group = o, parts, lse, config, group
         self._size = config.sizes[1]
-        self.apart = config.sizes[0] != self._size or config.q_registers or config.itemsize == 1
+        self._columns = config.o_columns or self._size
+        self.apart = config.sizes[0] != self._size or config.q_registers or config.itemsize == 1 or config.o_columns > 0
         """Whether results have shared memory of their own, not that of Q."""
         self._tma = None
         if o is not None and config.cluster == 1 and not ways.packed:
-            box = (1, 64 // config.pack, 1, config.pack, self._size)
-            self._tma = nv.TMA(o, tile=box, swizzle=swizzle(2 * self._size))
+            box = (1, 64 // config.pack, 1, config.pack, self._columns)
+            self._tma = nv.TMA(o, tile=box, swizzle=swizzle(2 * self._columns))
 
     def allocate(self, loads: Loads) -> None:
         """Shared memory; in the kernel."""
@@ -52,7 +53,7 @@ class Results:
             layout = TileLayout.of(rows, self._size, 2, swizzle(2 * self._size))
             self._staged = TileStack(1, 0, Tile(layout, self._o.dtype, loads.K.first.offset))
         elif self.apart and self._o is not None:
-            self._staged = nv.smem((1, rows, self._size), self._o.dtype, swizzle=swizzle(2 * self._size))
+            self._staged = nv.smem((1, rows, self._columns), self._o.dtype, swizzle=swizzle(2 * self._columns))
 
     def store(
         self, acc: Any, m: Any, total: Any, inverse: Any, scores: Scores, place: Place, way: Sequence, first: Any,
@@ -98,21 +99,24 @@ class Results:
         tile_o = self._staged[0 if self.apart else stage].rows(me * 64, 64)
         if self._config.over_keys:
             nv.named_barrier_sync(MET, 128 * self._config.consumers)  # nobody reads K any more
-        elif self._tma is not None and self.apart and self._config.blocks:  # the tile of before is being stored, maybe
-            nv.bulk_wait_group(0, read=True)
-            nv.named_barrier_sync(1 + me, 128)
-        out.store(tile_o)  # Q's rows of this warpgroup have been read
-        nv.fence_proxy_async()
         if self._tma is None:
             assert self._o is not None
+            out.store(tile_o)  # Q's rows of this warpgroup have been read
+            nv.fence_proxy_async()
             store_rows(tile_o, self._o, placed)
-        else:
+            return
+        for col in range(0, self._size, self._columns):
+            if col or self.apart and self._config.blocks:  # what was there before is being stored, maybe
+                nv.bulk_wait_group(0, read=True)
+                nv.named_barrier_sync(1 + me, 128)
+            out[:, col : col + self._columns].store(tile_o)
+            nv.fence_proxy_async()
             nv.named_barrier_sync(1 + me, 128)
             if nv.warpgroup_thread() == 0:
-                self._tma.store(tile_o, (place.batch, query, place.kv_head, place.shared, 0))
+                self._tma.store(tile_o, (place.batch, query, place.kv_head, place.shared, col))
                 nv.bulk_commit_group()
-            if not self.apart:
-                nv.bulk_wait_group(0, read=True)
+        if not self.apart:
+            nv.bulk_wait_group(0, read=True)
 
     def meet(self) -> None:
         """Beside `store`, by the warps of the cluster that store nothing."""
