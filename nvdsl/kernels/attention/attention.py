@@ -90,8 +90,8 @@ def attention(
         arrays: tuple[Any, ...] = q, k, v, out
         alone = bias is cu_seqlens_q is cu_seqlens_k is seqused_k is page_table is q_scale is k_scale is v_scale is None
         if return_lse or not alone:
-            arrays += (return_lse or None, bias, cu_seqlens_q, cu_seqlens_k, seqused_k, page_table, q_scale, k_scale,
-                       v_scale)  # fmt: skip
+            lse = True if return_lse else None
+            arrays += lse, bias, cu_seqlens_q, cu_seqlens_k, seqused_k, page_table, q_scale, k_scale, v_scale
         told = (token(score), len(operands)) if score is not None or len(operands) else None
         rest = causal, window, scale, softcap, told, splits, target
         found = _CALLS.again(arrays, rest, stream)
@@ -109,8 +109,8 @@ def attention(
                        call.apart)  # fmt: skip
         else:
             call.run({"stream": stream, "target": target})
-        result, lse = call.result.argument.result(), call.lse
-        return result if lse is None else (result, lse.argument.result())
+        result, logarithms = call.result.argument.result(), call.lse
+        return result if logarithms is None else (result, logarithms.argument.result())
     except NvdslError as error:
         raise for_user(error) from error.__cause__  # as `at_call` does, which each repeated call would pay for
 
@@ -166,7 +166,9 @@ class _Call:
         self.added = [options.bias(bias, heads, lengths)]
         self.added += [options.head_scale(name, x, heads, lengths) for name, x in scales.items()]
         options.check_score(score, operands)
-        options.check_splits(splits)
+        options.check_switch("causal", causal)
+        options.check_switch("return_lse", return_lse)
+        splits = options.splits(splits)
         self.operands = operands
         self.result, self.lse = _results(heads, lengths, out, return_lse)
         read = [*heads.arguments, *lengths.arguments, *[x.argument for x in self.added if x is not None]]

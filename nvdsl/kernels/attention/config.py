@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -43,11 +44,11 @@ class Config:
     grows beyond ``LARGE``. Elsewhere O is scaled where a row's maximum has grown by more than ``rescale_at``, as a
     logarithm to base 2. Either changes nothing but the scale of P and O.
 
-    ``o_columns``: of a tile of O that are stored at a time, from shared memory of their own; a persistent grid then loads
-    the next tile of Q while this one's last products run. 0: all, from where Q was, if that fits.
+    ``o_columns``: of a tile of O that are stored at a time, from shared memory of their own; a persistent grid then
+    loads the next tile of Q while this one's last products run. 0: all, from where Q was, if that fits.
 
-    ``polynomial``: of four exponentials so many are polynomials, where no maxima are found: multiplications and additions
-    run beside the unit that has exp2.
+    ``polynomial``: of four exponentials so many are polynomials, where no maxima are found: multiplications and
+    additions run beside the unit that has exp2.
 
     ``cluster``: blocks that share the keys of a tile; they add up their sums through shared memory. ``blocks_per_sm``:
     so many shall fit.
@@ -117,7 +118,7 @@ def choose(
     pack, consumers = _rows(queries, group, most)
     tiles = batch * kv_heads * -(-group // pack) * -(-queries // (64 * consumers // pack))
     config = (_sixteen_bits if itemsize == 2 else _eight_bits)(sizes, consumers, keys, page, told)
-    config = replace(config, pack=pack, page=min(page, config.tile_n))
+    config = replace(config, pack=pack, page=math.gcd(page, config.tile_n) if page else 0)
     clusters = CLUSTERS if config.blocks_per_sm == 2 else CLUSTERS[:-1]  # few GPCs have 16 empty SMs
     if splits is None or splits in clusters:
         if splits is None:
@@ -195,17 +196,17 @@ def _rows(queries: int, group: int, consumers: int) -> tuple[int, int]:
 
 
 def _tile_of_keys(wanted: int, most: int, page: int, step: int) -> int:
-    """Keys of a tile, of which a product takes ``step`` at a time. Of paged ones: whole pages, or a part of one."""
+    """Keys of a tile, of which a product takes ``step`` at a time. Of paged ones: such that boxes are large, which lie
+    in one page and one tile."""
     if not page:
         return wanted
-    fitting = [n for n in range(step, most + 1, step) if page % 8 == 0 and (page % n == 0 or n % page == 0)]
-    if not fitting:
+    if page % 8:  # rows of a swizzled box
         raise ArgumentError(
-            f"pages of {page} keys",
-            rule=f"pages have a multiple of 8 keys, and fit into tiles of {step} to {most} keys",
-            fix="pages of 32, 64, 128, 256 keys",
+            f"pages of {page} keys", rule="pages have a multiple of 8 keys", fix="pages of 32, 64, 128, 256 keys"
         )
-    return min(fitting, key=lambda n: abs(n - wanted))
+    fitting = range(step, most + 1, step)
+    whole = [n for n in fitting if page % n == 0 or n % page == 0]
+    return min(whole or fitting, key=lambda n: (0 if whole else -math.gcd(page, n), abs(n - wanted)))
 
 
 def _splits(tiles: int, steps: int, sms: int, clusters: Sequence[int], blocks: int) -> tuple[int, int]:

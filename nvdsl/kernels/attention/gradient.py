@@ -92,6 +92,7 @@ def attention_backward(
     cap = options.number("softcap", softcap, 0.0, "0 is no softcap")
     added = options.bias(bias, heads, lengths)
     options.check_score(score, operands)
+    options.check_switch("causal", causal)
     of_q = heads.q.argument
     *outer, queries, many, _ = of_q.spec.shape
     shape = (*of_q.spec.shape[:-1], heads.value_size)

@@ -142,8 +142,8 @@ class Online:
 
 
 def _exp2(x: Any) -> Any:
-    """2 to the power ``x``, which is no less than 2^-126, and no more than 2^127: its whole part is added to the exponent
-    of a polynomial of the rest. Of NaN it is NaN, or greater than 2^126."""
+    """2 to the power ``x``, but no less than 2^-126, and no more than 2^127: the whole part of ``x`` is added to the
+    exponent of a polynomial of the rest. Of NaN it is NaN, or greater than 2^126."""
     x = nv.minimum(nv.maximum(x, -126.0), 127.0)
     whole = x + MAGIC
     rest = x - (whole - MAGIC)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 import numbers
 from typing import Any, NamedTuple
@@ -13,19 +14,32 @@ from nvdsl.errors import ArgumentError
 from nvdsl.kernels.arguments import Argument
 from nvdsl.kernels.attention.heads import Heads, Reshaped
 
+MOST_PARTS = 1024
+"""Parts of the keys; more than this are no faster for any number of keys."""
+
 
 def window(given: Any, causal: bool, everything: int) -> tuple[int | None, int | None]:
     """Bounds on the left and on the right; None where there is none. More than ``everything`` is that."""
     pair = tuple(given) if isinstance(given, tuple | list) else ()
-    fits = len(pair) == 2 and all(x is None or isinstance(x, int | np.integer) and x >= 0 for x in pair)
+    fits = len(pair) == 2 and all(x is None or _is_whole(x) and x >= 0 for x in pair)
     if not fits:
         raise ArgumentError(
             f"window={given!r}",
             rule="a window is (left, right): how many keys before and behind its own a query sees, or None for all",
-            fix="window=(128, 0) shows each query 128 keys before its own, and that one",
+            fix="window=(128, 0) shows each query 128 keys before its own, and that one; None is no bound",
         )
     left, right = (None if x is None else min(int(x), everything) for x in pair)
     return left, 0 if causal else right
+
+
+def _is_whole(x: Any) -> bool:
+    return isinstance(x, int | np.integer) and not isinstance(x, bool)
+
+
+def check_switch(name: str, given: Any) -> None:
+    """Raises ArgumentError for what is neither True nor False."""
+    if not isinstance(given, bool | np.bool_) and not (_is_whole(given) and given in (0, 1)):
+        raise ArgumentError(f"{name}={given!r}", rule=f"{name} is True or False")
 
 
 def number(name: str, given: Any, least: float, fix: str) -> float:
@@ -113,6 +127,8 @@ def _whole_numbers(name: str, given: Any, axes: int) -> Argument | None:
     if given is None:
         return None
     if isinstance(given, np.ndarray) and given.dtype.kind in "iu" and given.dtype != np.int32:
+        if given.size and not -(2**31) <= int(given.min()) <= int(given.max()) < 2**31:
+            raise ArgumentError(f"{name} has entries from {given.min()} to {given.max()}", rule="entries are i32")
         given = given.astype(np.int32)
     found = Argument.of(name, given)
     if found.spec.dtype is not nv.i32 or len(found.spec.shape) != axes:
@@ -159,12 +175,27 @@ def check_score(score: Any, operands: Any) -> None:
         raise ArgumentError(f"score={score!r}", rule="score is a function score(s, batch, head, query, key, *operands)")
     if len(operands) and score is None:
         raise ArgumentError("operands without score", rule="they are read by score(s, batch, head, query, key, ...)")
+    if score is None:
+        return
+    count = 5 + len(operands)
+    try:
+        inspect.signature(score).bind(*range(count))
+    except ValueError:  # it doesn't say what it takes
+        return
+    except TypeError as error:
+        raise ArgumentError(
+            f"score: {error}",
+            rule=f"it is called with {count} arguments: the score, batch, head, query, key"
+            + (f", and {len(operands)} operands" if operands else ""),
+            fix="score=lambda s, batch, head, query, key: ..." if count == 5 else "",
+        ) from None
 
 
-def check_splits(splits: Any) -> None:
-    """Raises ArgumentError for what is no count."""
-    if splits is not None and not (isinstance(splits, int) and splits >= 1):
-        raise ArgumentError(f"splits={splits!r}", rule="splits is 1 or more, or None")
+def splits(given: Any) -> int | None:
+    """A count, or None. Raises ArgumentError for what is none."""
+    if given is not None and not (_is_whole(given) and 1 <= given <= MOST_PARTS):
+        raise ArgumentError(f"splits={given!r}", rule=f"splits is 1 to {MOST_PARTS}, or None")
+    return None if given is None else int(given)
 
 
 def bias(given: Any, heads: Heads, lengths: Lengths) -> Reshaped | None:
