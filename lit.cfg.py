@@ -37,7 +37,7 @@ def _interpreter() -> str:
     """A `python` that has imported what the tests need, for `%python` and `FileCheck`: see tests/interpreter.py. It
     ends with this process, which holds the other end of its standard input."""
     folder = tempfile.mkdtemp()
-    command = [sys.executable, str(root / "tests/interpreter.py"), "serve", folder, "nvdsl", "filecheck.main"]
+    command = [sys.executable, str(root / "tests/interpreter.py"), folder, "tests.preloaded", "filecheck.main"]
     pipe = subprocess.PIPE
     server = subprocess.Popen(command, env=config.environment, stdin=pipe, stdout=pipe)
     assert server.stdin and server.stdout

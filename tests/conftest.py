@@ -64,7 +64,7 @@ def _forked_python():
     path = os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH")]))
     with tempfile.TemporaryDirectory() as folder:  # not pytest's: a socket's path has at most 107 characters
         server = subprocess.Popen(
-            [sys.executable, program, "serve", folder, "nvdsl", "nvdsl.sim"],
+            [sys.executable, program, folder, "tests.preloaded"],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, env={**os.environ, "PYTHONPATH": path},
         )  # fmt: skip
         assert server.stdout.readline() == b"ready\n"

@@ -1,6 +1,6 @@
 """A Python for tests that starts at once: interpreters that have imported nvdsl, forked from one that did.
 
-    interpreter.py serve FOLDER MODULE ...       imports the modules, then runs what clients ask for, until its
+    interpreter.py FOLDER MODULE ...             imports the modules, then runs what clients ask for, until its
                                                  standard input ends. FOLDER/python is the client
     FOLDER/python PROGRAM ARG ...                stands for `python PROGRAM ARG ...` (or `-m MODULE`, or `-c CODE`):
                                                  same files, folder, environment, exit status or signal
@@ -20,51 +20,14 @@ import signal
 import socket
 import sys
 
-DECLINED = 256  # no exit status
+import interpreter_client  # beside this file, which is run and never imported
+
 APPLIED = "PYTHONPATH", "PYTHONFAULTHANDLER", "PYTHONUNBUFFERED", "PYTHONDONTWRITEBYTECODE"  # by a fork, or always
 
 
 def read_at_import(environment):
     names = [k for k in environment if k.startswith(("PYTHON", "LD_")) or k == "NVDSL_MLIR"]
     return {k: environment[k] for k in names if k not in APPLIED}
-
-
-def run(address, arguments):
-    """The client: hands over its files, and ends as the program ended."""
-    plain = arguments[:1] and (not arguments[0].startswith("-") or arguments[0] in ("-m", "-c"))
-    status = ask(address, arguments) if plain else DECLINED
-    if status == DECLINED:
-        os.execv(sys.executable, [sys.executable, *arguments])
-    if status < 0:
-        end_by(-status)
-    sys.exit(status)
-
-
-def end_by(number):
-    with contextlib.suppress(OSError):  # SIGKILL has no handler
-        signal.signal(number, signal.SIG_DFL)
-    os.kill(os.getpid(), number)
-
-
-def inherited():
-    """The files that a program inherits: the standard ones, and those that its parent passed to it."""
-    found = []
-    for fd in map(int, os.listdir("/proc/self/fd")):
-        with contextlib.suppress(OSError):  # the listing's own is closed by now
-            if fd < 3 or os.get_inheritable(fd):
-                found.append(fd)
-    return found
-
-
-def ask(address, arguments):
-    fds = inherited()
-    request = repr((os.getcwd(), dict(os.environ), arguments, fds)).encode()
-    with socket.socket(socket.AF_UNIX) as server:
-        server.connect(address)
-        socket.send_fds(server, [len(request).to_bytes(4, "little")], fds)
-        server.sendall(request)
-        answer = server.recv(16)
-    return int(answer) if answer else sys.exit("the server of the tests' interpreters ended")
 
 
 def serve(folder, modules):
@@ -76,7 +39,7 @@ def serve(folder, modules):
 
     address, python = os.path.join(folder, "socket"), os.path.join(folder, "python")
     with open(python, "w") as file:
-        command = shlex.join([sys.executable, "-IS", os.path.abspath(__file__), "run", address])
+        command = shlex.join([sys.executable, "-IS", os.path.abspath(interpreter_client.__file__), address])
         file.write(f'#!/bin/sh\nexec {command} "$@"\n')
     os.chmod(python, 0o700)
     for module in modules:
@@ -131,6 +94,7 @@ def start(client, ready, clients):
     while len(request) < left:
         request += client.recv(left - len(request))
     folder, environment, arguments, fds = ast.literal_eval(request.decode())
+    environment = {os.fsdecode(name): os.fsdecode(value) for name, value in environment.items()}
     child = os.fork() if read_at_import(environment) == read_at_import(os.environ) else None
     if child == 0:
         for key in list(ready.get_map().values()):
@@ -145,7 +109,7 @@ def start(client, ready, clients):
     for fd in given:
         os.close(fd)
     if child is None:
-        answer(client, DECLINED)
+        answer(client, interpreter_client.DECLINED)
         client.close()
     else:
         clients.add(client)
@@ -225,13 +189,9 @@ def end(arguments):
         with contextlib.suppress(OSError):
             file.flush()
     if status == -signal.SIGINT:
-        end_by(signal.SIGINT)
+        interpreter_client.end_by(signal.SIGINT)
     os._exit(status & 0xFF)
 
 
 if __name__ == "__main__":
-    command, place, *rest = sys.argv[1:]
-    if command == "run":
-        run(place, rest)
-    else:
-        end(serve(place, rest))
+    end(serve(sys.argv[1], sys.argv[2:]))

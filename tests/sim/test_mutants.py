@@ -29,7 +29,7 @@ def every(name, mutants):
 
 
 @pytest.mark.parametrize("chosen", [some, pytest.param(every, marks=exhaustive)], ids=["some", "all"])
-@pytest.mark.parametrize("name", sample(SUBJECTS, len(SUBJECTS) // 2))
+@pytest.mark.parametrize("name", sample(SUBJECTS, len(SUBJECTS) // 3))
 def test_mutants_are_reported_at_a_right_line(name, chosen):
     one = subject(name)
     rows = [table.Row(name, mutant, one.judge(mutant)) for mutant in chosen(name, one.mutants)]

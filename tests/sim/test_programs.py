@@ -7,7 +7,7 @@ from contextlib import redirect_stdout
 import pytest
 
 from nvdsl import verify
-from tests.exhaustive import exhaustive, sample
+from tests.exhaustive import exhaustive
 from tests.sim.mutants.subjects import SUBJECTS, subject
 from tests.sim.programs import CASES, ROOT, case, load
 from tests.sim.simulate import SCHEDULES, run
@@ -20,14 +20,22 @@ def program(name):
     return case(name) if name in CASES else subject(name).case
 
 
-@pytest.mark.parametrize("schedules", [SCHEDULES[::13], pytest.param(SCHEDULES, marks=exhaustive)], ids=["some", "all"])
+def one_of(name):
+    """A schedule: kernel after kernel another."""
+    return [SCHEDULES[7 * NAMES.index(name) % len(SCHEDULES)]]
+
+
+@pytest.mark.parametrize("chosen", [one_of, pytest.param(lambda _: SCHEDULES, marks=exhaustive)], ids=["one", "all"])
 @pytest.mark.parametrize(
     ("name", "level"),
-    [*((name, "traced") for name in NAMES), *sample([(name, "nvvm") for name in NAMES], len(NAMES) // 3)],
-)
-def test_right_numbers_and_no_false_alarm(name, level, schedules):
+    [
+        pytest.param(name, level, marks=[] if (level == "nvvm") == (i % 3 == 0) else exhaustive)
+        for i, name in enumerate(NAMES) for level in ("traced", "nvvm")
+    ],
+)  # fmt: skip
+def test_right_numbers_and_no_false_alarm(name, level, chosen):
     one = program(name)
-    for options in schedules:
+    for options in chosen(name):
         one.reset()
         one.program.run(dataclasses.replace(options, level=level))
         one.check()

@@ -9,7 +9,7 @@ import pytest
 
 import nvdsl as nv
 from nvdsl.ir.walk import find
-from tests.exhaustive import exhaustive
+from tests.exhaustive import exhaustive, sample
 from tests.unit.kernels import array
 
 SQUARE = (8192, 8192)
@@ -131,7 +131,7 @@ GEMMS = ["ch4_multistage_gemm", "ch5_warp_specialized_gemm"]
 
 @pytest.mark.parametrize(
     ("chapter", "options", "tiles"),
-    [
+    sample([
         ("ch4_multistage_gemm", {"stages": 2}, 2 * 32768),
         ("ch4_multistage_gemm", {"tile": (64, 64, 64)}, 3 * 16384),
         ("ch5_warp_specialized_gemm", {"tile": (128, 128, 64), "stages": 5}, 5 * 32768),
@@ -139,9 +139,9 @@ GEMMS = ["ch4_multistage_gemm", "ch5_warp_specialized_gemm"]
         ("ch7_persistent_gemm", {"group": 1, "blocks": 131}, 4 * 49152 + 4 * 8192),
         ("ch8_cluster_gemm", {"cluster": 4, "blocks": 120}, 4 * 49152 + 4 * 8192),
         ("ch9_pingpong_gemm", {"tile": (128, 128, 64), "stages": 6}, 6 * 32768 + 4 * 8192),
-    ],
+    ], 3),
     ids=lambda x: str(x) if isinstance(x, dict) else None,
-)
+)  # fmt: skip
 def test_gemms_in_other_tiles(chapter, options, tiles):
     """What the chapters say to try."""
     arguments = gemm(512, 512, 512) if chapter in GEMMS else gemm16(512, 512, 512)
@@ -150,8 +150,9 @@ def test_gemms_in_other_tiles(chapter, options, tiles):
     assert kernel.resources.spill_stores == kernel.resources.stack == 0
 
 
-@pytest.mark.parametrize("dtype", [nv.bf16, nv.f16], ids=str)
-@pytest.mark.parametrize("chapter", GEMMS)
+@pytest.mark.parametrize(
+    ("chapter", "dtype"), sample([(c, t) for t in (nv.bf16, nv.f16) for c in GEMMS], 2), ids=str
+)
 def test_gemms_of_other_types(chapter, dtype):
     a, b = array(dtype, 256, 320), array(dtype, 320, 256)
     (kernel,) = strict(chapter, "gemm").compile(a, b, array(dtype, 256, 256)).kernels.values()
