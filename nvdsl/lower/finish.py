@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from nvdsl.hopper import arch
-from nvdsl.ir.operands import string
+from nvdsl.ir.operands import string, word
 from nvdsl.ir.walk import walk
 from nvdsl.lower import toolchain
 from nvdsl.lower.prepare import Kernels, functions
@@ -47,6 +47,26 @@ def _argument_attributes(function: Any, tensor_maps: tuple[int, ...]) -> Any:
     else:
         found = [ir.DictAttr.get({})] * len(function.regions[0].blocks[0].arguments)
     return ir.ArrayAttr.get([tensor_map if i in tensor_maps else a for i, a in enumerate(found)])
+
+
+def producer_first(device: Any, kernels: Kernels, _: Any) -> None:
+    """Say that the branch of those who give up registers is the likely one, so that its code follows the branch.
+
+    What a launch has to load first is fetched line by line then, with no jump. The others wait for the loads.
+    """
+    weights = ir.DenseI32ArrayAttr.get([1, 100]), ir.DenseI32ArrayAttr.get([100, 1])
+    for function, _kernel in functions(device, kernels):
+        for block in function.regions[0].blocks:
+            branch = block.operations[len(block.operations) - 1].operation
+            if branch.name == "llvm.cond_br":
+                gives = [_gives_registers(successor) for successor in branch.successors]
+                if gives[0] != gives[1]:
+                    branch.attributes["branch_weights"] = weights[gives[0]]
+
+
+def _gives_registers(block: Any) -> bool:
+    ops = (op.operation for op in block.operations)
+    return any(op.name == "nvvm.setmaxregister" and word(op, "action") == "decrease" for op in ops)
 
 
 def external_shared_memory(device: Any, _kernels: Kernels, _: Any) -> None:

@@ -149,6 +149,8 @@ DEVICE = (
              finish.external_shared_memory),
     _rewrite("relax-atomics", "memref's atomics order nothing else, as CUDA's don't",
              finish.relax_atomics, needs=_ATOMICS),
+    _rewrite("producer-first", "a launch waits for the code of its first loads", finish.producer_first,
+             needs=("nvvm.setmaxregister",)),
     _rewrite("nvptx-target", "sm_90a, PTX ISA 8.6, libdevice where a kernel calls it", finish.attach_target),
     _pass("ensure-debug-info-scope-on-llvm-func", "PTX names the user's lines",
           options="emission-kind=DebugDirectivesOnly"),
