@@ -28,6 +28,24 @@ def kernel():
 # CHECK-DAG: setmaxnreg.inc.sync.aligned.u32 240;
 
 
+# Whoever gives up registers follows the branch, as a launch waits for the code of its first loads.
+# CHECK-LABEL: gpu.launch
+@show(ptx=True, block=384)
+def kernel():
+    if nv.warpgroup_id() > 0:
+        nv.setmaxnreg_inc(240)
+        for _ in nv.range(nv.block_id.x, unroll=False):
+            nv.sync_warp()
+    else:
+        nv.setmaxnreg_dec(24)
+
+
+# CHECK: .entry kernel
+# CHECK: bra
+# CHECK: setmaxnreg.dec.sync.aligned.u32 24;
+# CHECK: setmaxnreg.inc.sync.aligned.u32 240;
+
+
 @refused()
 def no_multiple_of_8():
     nv.setmaxnreg_inc(250)
