@@ -13,8 +13,10 @@ class GatedOperand(TmaOperand):
 
     clips = False
 
-    def __init__(self, array: nv.Array, mn: int, k: int, *, major: str, parts: int = 1) -> None:
-        super().__init__(array, mn // 2, k, major=major, parts=parts)
+    def __init__(
+        self, array: nv.Array, mn: int, k: int, *, major: str, parts: int = 1, defined: bool = True
+    ) -> None:
+        super().__init__(array, mn // 2, k, major=major, parts=parts, defined=defined)
         nv.require(
             mn % 16 == 0 and (major == "k" or self.cols % self.panel == 0),
             f"a gated product with tiles of {mn} columns of B, {major}-major",
@@ -30,7 +32,6 @@ class GatedOperand(TmaOperand):
             fix="pass B with K contiguous",
         )
         self.each *= 2
-        self.usual_bytes = self.bytes(self.usual)
 
     def allocate(self, stages: int) -> None:
         both = (2 * self.rows, self.stored_cols) if self.major == "k" else (self.rows, 2 * self.stored_cols)

@@ -30,8 +30,12 @@ class TmaOperand:
     The last tile along M or N may hang over the array's edge. What lies beyond it enters only sums that nobody stores,
     so it isn't loaded: where all SMs asked for boxes beyond the edge, an H200 took twice as long as for boxes of
     memory. Of the last tile only those rows (K-major) or panels (N-major) are loaded that are ``present``: rows by a
-    tensor map of their own (``short``), panels one by one. Where it is the only tile, the rest of the slots is zeroed
-    once, by `clear`.
+    tensor map of their own (``short``), panels one by one. The rest of a slot is what it was, and memory that nothing
+    ever wrote at first.
+
+    ``defined``: no memory is multiplied that nothing ever wrote, as all sums go on to other blocks, who add them up.
+    Then a block loads whole tiles until each slot was filled, and where there is only one tile the rest of the slots is
+    zeroed once, by `clear`.
     """
 
     clips = True
@@ -41,7 +45,9 @@ class TmaOperand:
     hint: nv.Int | None = None
     """How L2 keeps what is loaded, one of ``nvdsl.ops.tma.L2_EVICT_*``; None: as anything."""
 
-    def __init__(self, array: nv.Array, mn: int, k: int, *, major: str, parts: int = 1) -> None:
+    def __init__(
+        self, array: nv.Array, mn: int, k: int, *, major: str, parts: int = 1, defined: bool = True
+    ) -> None:
         self.rows, self.cols = (mn, k) if major == "k" else (k, mn)
         self.major, self.dtype, self.parts, self.k = major, array.dtype, parts, k
         self.panel, self.each = 128 // array.dtype.bytes, k * array.dtype.bytes
@@ -54,14 +60,13 @@ class TmaOperand:
         self.boxes = nv.cdiv(self.rows // parts, BOX_ROWS)
         if parts == self.boxes == 1 and self.clips:
             self.present = nv.min(self.stored, nv.cdiv(extent - self.last, unit) * unit)
-        self.may_miss = not isinstance(self.present, int) or self.present < self.stored
+        self.defined, self.may_miss = defined, not isinstance(self.present, int) or self.present < self.stored
         self.usual: nv.Int = self.stored
-        if self.may_miss:
+        if self.may_miss and defined:
             self.usual = nv.select(self.last == 0, self.present, self.stored)
             self.leaves_gaps = (self.last == 0) & (self.present < self.stored)
-        self.usual_bytes = self.bytes(self.usual)
         by_rows = major == "k" and self.may_miss
-        self.map = self._map(array, self.usual if by_rows else None)
+        self.map = self._map(array, self.usual if by_rows and defined else None)
         self.short = self._map(array, self.present) if by_rows else None
 
     def _map(self, array: nv.Array, present: nv.Int | None = None) -> nv.TMA:
@@ -83,12 +88,13 @@ class TmaOperand:
             )
 
     def count(self, mn: nv.Int, old: nv.Bool) -> nv.Int:
-        """Elements along M or N that a load of the tile at ``mn`` brings: those that are ``usual``. These are all that
-        are stored, or where there is one tile those that are present; as they are of the last tile where ``old`` holds:
-        the slot was filled before, so that there is no memory in it that nothing ever wrote."""
-        if not self.may_miss or old is False:
+        """Elements along M or N that a load of the tile at ``mn`` brings: of the last tile those that are present, of
+        another one all that are stored. ``old``: the slot was filled before. Where memory is to be ``defined`` and it
+        was not, these are the ``usual`` ones, all, or where there is one tile those that are present."""
+        if not self.may_miss or self.defined and old is False:
             return self.usual
-        return nv.select((mn == self.last) & old, self.present, self.usual)
+        last = (mn == self.last) & old if self.defined else mn == self.last
+        return nv.select(last, self.present, self.usual)
 
     def bytes(self, count: nv.Int) -> nv.Int:
         """Bytes that the loads of a tile of ``count`` elements along M or N bring, all parts of it."""
@@ -159,7 +165,8 @@ class TmaOperand:
             boxes = list(range(self.parts * self.boxes)) if part is None else [part * self.boxes + i for i in boxes]
         if self.short is not None:
             at = self._at(batch, mn, k)
-            if count is self.usual or count == self.usual:
+            whole = mn != self.last if not self.defined else count is self.usual or count == self.usual
+            if whole:
                 self.map.load(slot, full, at, l2_hint=self.hint)
             else:
                 self.short.load(slot, full, at, l2_hint=self.hint)

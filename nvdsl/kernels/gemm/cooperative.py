@@ -50,13 +50,13 @@ def matmul(
             consumer = gemm.begin_consumer(mainloop)
             top, left = gemm.part(consumer)
             state = mainloop.ring.consumer_state()
+            batch, row, col = mainloop.first
             for t in nv.range(first, tiles.count, step):
-                batch, row, col = tiles.start(t, mainloop.rank)
                 held = epilogue.prefetch(batch, row + top, col + left, config.rows)
                 acc, last, state = mainloop.multiply(state, (top, left), gemm.accumulator())
-                batch, row, col = gemm.place(t, mainloop)
                 mainloop.finish(last)
                 epilogue.store(acc, batch, row + top, col + left, consumer, held)
+                batch, row, col = gemm.place(t + step, mainloop)
             epilogue.drain()
 
         gemm.end()

@@ -24,7 +24,7 @@ class Gemm:
     ``a`` is stored (M, K), or (K, M) where ``a_major`` is "mn"; ``b`` (K, N), or (N, K) where ``b_major`` is "k";
     ``out``, and each of them that differs from batch to batch, with an axis of batches before these. ``epilogue_op``:
     see `EpilogueOp`; ``operands``: what it is handed. ``direct_store``: ``out`` has any strides, and is stored to
-    without TMA.
+    without TMA. ``defined``: all sums go on to other blocks, so that no memory is multiplied that nothing ever wrote.
     """
 
     operand: type[TmaOperand] = TmaOperand
@@ -46,6 +46,7 @@ class Gemm:
         b_major: str,
         epilogue_op: EpilogueOp | None,
         direct_store: bool,
+        defined: bool = False,
     ) -> None:
         (*batches, m, n), k = out.shape, a.shape[-1 if a_major == "k" else -2]
         store: type[TmaEpilogue] = DirectEpilogue if direct_store else self.tma_epilogue
@@ -83,9 +84,12 @@ class Gemm:
         self.slices = nv.cdiv(k, config.tile_k)
         self.steps = nv.cdiv(self.slices, config.split)
         self.tiles = TileScheduler(m, n, *tile, *cluster, config.group, *batches)
-        self.a = self.operand(a, config.tile_m, config.tile_k, major=a_major, parts=config.sharers[0])
+        sharers = config.sharers
+        self.a = self.operand(
+            a, config.tile_m, config.tile_k, major=a_major, parts=sharers[0], defined=defined
+        )
         of_b = self.operand if halves == 1 else GatedOperand
-        self.b = of_b(b, config.tile_n, config.tile_k, major=b_major, parts=config.sharers[1])
+        self.b = of_b(b, config.tile_n, config.tile_k, major=b_major, parts=sharers[1], defined=defined)
         self.a.loaded_once(self.tiles.cols == 1)
         self.b.loaded_once(self.tiles.rows == 1)
         self.epilogue = store(
@@ -100,7 +104,8 @@ class Gemm:
         if tile is not None:
             # Before the barriers are made: what the host has counted comes from memory, and takes as long.
             start = self.tiles.start(tile, nv.cluster_rank() if config.cluster > 1 else 0)
-            batch, row, col, bytes = opaque(*start, self.a.usual_bytes + self.b.usual_bytes)
+            bytes = sum(x.bytes(x.count(at, False)) for x, at in ((self.a, start[1]), (self.b, start[2])))
+            batch, row, col, bytes = opaque(*start, bytes)
         mainloop = self.mainloop(
             self.a, self.b, self.steps, stages=config.stages, rows=config.rows, cols=config.cols,
             consumers=config.consumers, readers=config.consumers if config.shared_tile else 1,
@@ -134,8 +139,7 @@ class Gemm:
             mainloop.clear()
 
     def place(self, tile: Any, mainloop: Mainloop) -> tuple[Any, Any, Any]:
-        """Batch, first row and column of this block's tile of a running number. It is not kept: call it where it is
-        used, a consumer while the last products are summed."""
+        """Batch, first row and column of this block's tile of a running number, found here and not before."""
         (tile,) = opaque(tile)
         return self.tiles.start(tile, mainloop.rank)
 

@@ -52,13 +52,14 @@ class ThreadOperand(TmaOperand):
 
     ``array``: (mn, k) or (k, mn), of which the last axis is the one along which neighbours are near."""
 
-    def __init__(self, array: nv.Array, mn: int, k: int, *, major: str, parts: int = 1) -> None:
+    def __init__(
+        self, array: nv.Array, mn: int, k: int, *, major: str, parts: int = 1, defined: bool = True
+    ) -> None:
         self.array, self.near = array, major
         self.rows, self.cols, self.k, self.parts = mn, k, k, parts
         self.major, self.dtype = "k", array.dtype
         self.panel, self.each = 128 // array.dtype.bytes, k * array.dtype.bytes
-        self.stored, self.stored_cols, self.may_miss = mn, k, False
-        self.usual_bytes = mn * self.each
+        self.stored, self.stored_cols, self.may_miss, self.usual = mn, k, False, mn
         self.batched = array.ndim == 3
         self.extents = array.shape[-2:] if major == "k" else array.shape[:-3:-1]
 

@@ -53,19 +53,20 @@ def matmul(
             consumer = gemm.begin_consumer(mainloop)
             state = mainloop.ring.consumer_state()
             turns.begin(consumer)
+            batch, row, col = mainloop.first
             if consumer == 1:
                 state = state.advance(mainloop.steps)  # the first tile's slots are consumer 0's
+                batch, row, col = gemm.place(first + step, mainloop)
             for t in nv.range(first + consumer * step, tiles.count, 2 * step):
-                batch, row, col = tiles.start(t, mainloop.rank)
                 held = epilogue.prefetch(batch, row, col, config.rows)
                 turns.wait(consumer)
                 acc, last, state = mainloop.multiply(state, (0, 0), gemm.accumulator())
                 # The other's first products queue up behind the last ones here.
                 turns.pass_on(consumer, predicate=t + step < tiles.count)
-                batch, row, col = gemm.place(t, mainloop)
                 mainloop.finish(last)
                 state = state.advance(mainloop.steps)
                 epilogue.store(acc, batch, row, col, consumer, held)
+                batch, row, col = gemm.place(t + 2 * step, mainloop)
             epilogue.drain()
 
         gemm.end()

@@ -42,7 +42,8 @@ def matmul(
     ``config.split`` parts of each tile; and where K is long, with up to ``config.parts`` such clusters for each.
     ``clusters``: how many run at the same time. None waits but for clusters of lower numbers: the grid may be larger
     than the GPU. ``least``: slices of K that are worth a block's while, where there are several clusters."""
-    launch(Gemm(a, b, out, operands, config, acc_dtype, a_major, b_major, epilogue_op, direct_store), clusters, least)
+    gemm = Gemm(a, b, out, operands, config, acc_dtype, a_major, b_major, epilogue_op, direct_store, defined=True)
+    launch(gemm, clusters, least)
 
 
 def launch(gemm: Gemm, clusters: int, least: int = LEAST) -> None:
@@ -92,12 +93,11 @@ def launch(gemm: Gemm, clusters: int, least: int = LEAST) -> None:
                 nv.cluster_sync()
         else:
             mainloop.wait_cleared()
-            batch, row, col = tiles.start(tile)
-            held = epilogue.prefetch(batch, row + consumer * config.rows, col + rank * width, config.rows)
+            batch, row, col = mainloop.first
+            own = batch, row + consumer * config.rows, col + rank * width  # the columns that this block stores
+            held = epilogue.prefetch(*own, config.rows)
             state = mainloop.ring.consumer_state()
             total, last, _ = mainloop.multiply(state, gemm.part(consumer), gemm.accumulator())
-            batch, row, col = gemm.place(tile, mainloop)
-            own = batch, row + consumer * config.rows, col + rank * width  # the columns that this block stores
             nv.wgmma_wait(0)
             if reduction is not None:
                 if config.sums_in_ring:

@@ -50,7 +50,7 @@ def matmul(
     parts = splitk_parts.parts(tiles, slices, 1, blocks, config.parts, least)
     each = nv.cdiv(slices, parts)
     sums = nv.empty((parts, m, width), nv.i32 if acc_dtype == nv.i32 else nv.f32)
-    multiply(Gemm(a, b, sums, (), config, acc_dtype, a_major, b_major, None, False), each)
+    multiply(Gemm(a, b, sums, (), config, acc_dtype, a_major, b_major, None, False, defined=True), each)
     add_up(sums, out, operands, acc_dtype, epilogue_op)
 
 
@@ -76,7 +76,7 @@ def multiply(gemm: Gemm, steps: nv.Int) -> None:
             consumer = gemm.begin_consumer(mainloop)
             top, left = gemm.part(consumer)
             sums, last, _ = mainloop.multiply(mainloop.ring.consumer_state(), (top, left), gemm.accumulator())
-            part, row, col = gemm.place(tile, mainloop)
+            part, row, col = mainloop.first
             mainloop.finish(last)
             epilogue.store(sums, part, row + top, col + left, consumer)
             epilogue.drain()

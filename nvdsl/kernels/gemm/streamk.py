@@ -39,7 +39,7 @@ def matmul(
     ``blocks``: of the grid, at most; a block waits for some of lower numbers. ``least``: slices of K that are worth a
     block's while. Sums on their way are in memory of this call's own.
     """
-    gemm = Gemm(a, b, out, operands, config, acc_dtype, a_major, b_major, epilogue_op, direct_store)
+    gemm = Gemm(a, b, out, operands, config, acc_dtype, a_major, b_major, epilogue_op, direct_store, defined=True)
     tiles, epilogue = gemm.tiles, gemm.epilogue
     scheduler = StreamKScheduler(tiles.count, gemm.steps, blocks, least)
     workspace = None if scheduler.is_cut is False else FixupWorkspace(blocks, config.rows, config.tile_n, acc_dtype)
