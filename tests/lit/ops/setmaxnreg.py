@@ -31,7 +31,7 @@ def kernel():
 # Whoever gives up registers follows the branch, as a launch waits for the code of its first loads.
 # CHECK-LABEL: gpu.launch
 @show(ptx=True, block=384)
-def kernel():
+def consumers_first():
     if nv.warpgroup_id() > 0:
         nv.setmaxnreg_inc(240)
         for _ in nv.range(nv.block_id.x, unroll=False):
