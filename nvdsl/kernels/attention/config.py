@@ -36,7 +36,7 @@ class Config:
     warpgroups of 64 rows. ``stages``: tiles of V in flight, ``k_stages``: of K, ``q_stages``: of Q.
 
     ``blocks``: of a persistent grid; 0: a block for each tile. ``queue``: a persistent grid draws its tiles.
-    ``pingpong``: consumers take turns at issuing. ``q_registers``: a consumer holds its rows of Q in registers, where
+    ``pingpong``: consumers take turns at issuing; ``late_turns``: the next one's begins when a consumer has its scores. ``q_registers``: a consumer holds its rows of Q in registers, where
     shared memory would be read again for each tile of keys. ``pack``: heads in a tile that share a head of keys, a
     power of two. ``page``: rows of a box of paged keys; 0: they aren't paged.
 
@@ -65,6 +65,7 @@ class Config:
     blocks: int = 0
     queue: bool = False
     pingpong: bool = True
+    late_turns: bool = False
     q_registers: bool = False
     pack: int = 1
     page: int = 0

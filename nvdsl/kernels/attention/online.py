@@ -45,14 +45,16 @@ class Online:
         s += tile_q @ loads.K[sums.ks.stage].T
         acc = sums.acc
         acc += sums.p @ loads.values(sums.vs.stage)
-        if turns is not None:
+        if turns is not None and not self._config.late_turns:
             turns.pass_on(self._me)
         nv.wgmma_wait(1)
+        if turns is not None and self._config.late_turns:
+            turns.pass_on(self._me)
         return s, acc
 
     def first(self, tile_q: Any, ks: Any, vs: Any, rows: Rows, key: Any) -> Sums:
         """The first tile of keys, from ``key`` on, of which some may not be seen."""
-        loads, factor = self._loads, self._scores.factor
+        loads = self._loads
         loads.k_ring.wait(ks)
         s = nv.accumulator(64, self._config.tile_n)
         s += tile_q @ loads.K[ks.stage].T
@@ -60,8 +62,7 @@ class Online:
         loads.k_ring.release(ks, nv.lane_id() == 0)
         s = self._scores.of(s, rows, key, True)
         m = s.max(axis=1)
-        base = nv.where(m == -math.inf, 0.0, m) * factor
-        weights = self._weights(s, base)
+        weights = self._weights(s, nv.where(m == -math.inf, 0.0, m))
         acc = nv.accumulator(64, self._config.sizes[1])
         return Sums(acc, self._rounded(weights), m, weights.sum(axis=1, partial=True), ks.next(), vs)
 
@@ -75,8 +76,8 @@ class Online:
         grown = nv.maximum(m, s.max(axis=1))
         needed = nv.vote_any((grown - m) * factor > config.rescale_at)
         grown = nv.where(needed, grown, m)
-        base = (nv.where(grown == -math.inf, 0.0, grown) if masked or scores.told else grown) * factor
-        scaled = nv.math.exp2_approx(m * factor - base)
+        base = nv.where(grown == -math.inf, 0.0, grown) if masked or scores.told else grown
+        scaled = self._scaled(m, base)
         weights = self._weights(s, base)
         total = sums.total * scaled + weights.sum(axis=1, partial=True)
         nv.sched_barrier(total)
@@ -91,8 +92,7 @@ class Online:
         factor = scores.factor
         s, acc = self._products(sums, tile_q)
         s = scores.of(s, rows, key, False)
-        base = m * factor  # -infinity gives infinite weights, which are large
-        weights = self._weights(s, base, self._config.polynomial)
+        weights = self._weights(s, m, self._config.polynomial)  # -infinity gives infinite weights, which are large
         part = weights.sum(axis=1, partial=True)
         nv.sched_barrier(part)
         if self._config.itemsize == 2:
@@ -110,8 +110,8 @@ class Online:
             nv.wgmma_wait(0)
             s = scores.of(s, rows, key, False)
             grown = nv.maximum(m, s.max(axis=1))
-            base = nv.where(grown == -math.inf, 0.0, grown) * factor
-            scaled = nv.math.exp2_approx(m * factor - base)
+            base = nv.where(grown == -math.inf, 0.0, grown)
+            scaled = self._scaled(m, base)
             weights = self._weights(s, base)
             p, total = self._rounded(weights), sums.total * scaled + weights.sum(axis=1, partial=True)
             acc, m = acc * scaled[:, None], grown
@@ -119,15 +119,23 @@ class Online:
         return Sums(acc, p, m, total, sums.ks.next(), sums.vs.next())
 
     def _weights(self, s: Any, base: Any, polynomial: int = 0) -> Any:
-        """Of scores, from which ``base``, as a logarithm to base 2, is subtracted. ``polynomial``: see `Config`."""
-        base = base - self._config.lift if self._config.lift else base
-        powers = s * self._scores.factor - base[:, None]
+        """Of scores, from which ``base`` is subtracted. ``polynomial``: see `Config`."""
+        factor, lift = self._scores.factor, self._config.lift
+        if self._scores.told:  # a mask may be of the least of all numbers: its product would be rounded by more than 1
+            powers = (s - base[:, None]) * factor + lift
+        else:
+            powers = s * factor - (base * factor - lift)[:, None]
         if not polynomial:
             return nv.math.exp2_approx(powers)
         (elements,) = powers.registers()
         return powers.with_registers(
             [[_exp2(x) if i % 4 < polynomial else nv.math.exp2_approx(x) for i, x in enumerate(elements)]]
         )
+
+    def _scaled(self, m: Any, base: Any) -> Any:
+        """What sums are multiplied with from which ``m`` was subtracted, and ``base`` is now."""
+        factor = self._scores.factor
+        return nv.math.exp2_approx((m - base) * factor if self._scores.told else m * factor - base * factor)
 
     def _rounded(self, weights: Any) -> Any:
         """As an operand."""

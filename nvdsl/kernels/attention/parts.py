@@ -31,7 +31,7 @@ class ClusterParts:
         self._logs = nv.smem((rows, 2), nv.f32)
 
     def put(self, acc: Any, base: Any, total: Any, me: Any) -> None:
-        """Consumer ``me``'s rows: sums over keys, what was subtracted from their scores as a logarithm to base 2, and
+        """Consumer ``me``'s rows: sums over keys, what was subtracted from their scores as a natural logarithm, and
         the sums of the weights. Afterwards the cluster meets."""
         nv.named_barrier_sync(MET, self._threads)  # nobody reads K any more
         acc.store(self._sums.rows(me * 64, 64))
@@ -55,7 +55,7 @@ class ClusterParts:
             base = nv.select(highest == -math.inf, 0.0, highest)
             total, mine = nv.f32(0.0), nv.vector([nv.f32(0.0)] * UNIT)
             for i in parts:
-                weight = nv.math.exp2_approx(logs[i][0] - base)
+                weight = nv.math.exp2_approx((logs[i][0] - base) * LOG2_E)
                 total += logs[i][1] * weight
                 mine = mine + self._sums.at(i).vector((row, col), UNIT) * weight
             at, inside = placed(row)
@@ -63,5 +63,5 @@ class ClusterParts:
             o.store((*at, col), mine * inverse, predicate=inside & (col < o.shape[-1]))
             if lse is not None:
                 batch, query, kv_head, shared = at
-                logarithm = (base + nv.math.log2_approx(total)) * (1 / LOG2_E)
+                logarithm = base + nv.math.log2_approx(total) * (1 / LOG2_E)
                 lse.store((0, batch, kv_head * group + shared, query), logarithm, predicate=inside & (col == 0))

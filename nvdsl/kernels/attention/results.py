@@ -77,7 +77,7 @@ class Results:
         if self._config.cluster > 1:
             assert self._o is not None
             live = nv.min((way.queries - first) * pack, 64 * self._config.consumers)
-            self._shared.put(acc, m * scores.factor - lift if lift else m * scores.factor, total, me)
+            self._shared.put(acc, m * scores.unit - lift / LOG2_E if lift else m * scores.unit, total, me)
             nv.cluster_sync()
             self._shared.add_up(live, placing(first), self._o, self._lse)
             nv.cluster_sync()  # no block ends while others read its memory

@@ -105,6 +105,16 @@ def same_document(s, batch, head, query, key, documents):
     return nv.where(documents[query + 50] == documents[key], s, -math.inf)
 
 
+@pytest.mark.parametrize("splits", sample([2, 1, 3], 1))
+def test_a_mask_of_the_least_number(splits):
+    """It hides keys where others are seen. All keys of a query are alike where it hides all."""
+    q, k, v = heads(1, 20, 90, 2, 1)
+    bias = np.zeros((20, 90), np.float32)
+    bias[:, 3:70] = bias[7] = np.finfo(np.float32).min
+    bias[9] = -1e30
+    compare(attention(q, k, v, bias=bias, splits=splits, return_lse=True), expected(q, k, v, bias=bias))
+
+
 @pytest.mark.parametrize("what", sample(["documents", "scale", "softcap", "bias", "broadcast", "alibi"], 1))
 def test_scores(what):
     q, k, v = heads(2, 40, 90, 4, 2)
