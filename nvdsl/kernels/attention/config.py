@@ -36,9 +36,10 @@ class Config:
     warpgroups of 64 rows. ``stages``: tiles of V in flight, ``k_stages``: of K, ``q_stages``: of Q.
 
     ``blocks``: of a persistent grid; 0: a block for each tile. ``queue``: a persistent grid draws its tiles.
-    ``pingpong``: consumers take turns at issuing; ``late_turns``: the next one's begins when a consumer has its scores. ``q_registers``: a consumer holds its rows of Q in registers, where
-    shared memory would be read again for each tile of keys. ``pack``: heads in a tile that share a head of keys, a
-    power of two. ``page``: rows of a box of paged keys; 0: they aren't paged.
+    ``pingpong``: consumers take turns at issuing; ``late_turns``: the next one's begins when a consumer has its scores.
+    ``q_registers``: a consumer holds its rows of Q in registers, where shared memory would be read again for each tile
+    of keys. ``pack``: heads in a tile that share a head of keys, a power of two. ``page``: rows of a box of paged keys;
+    0: they aren't paged.
 
     ``lazy``: of a tile of keys that are all seen, no maxima are found: those of before are subtracted, unless a sum
     grows beyond ``LARGE``. Elsewhere O is scaled where a row's maximum has grown by more than ``rescale_at``, as a

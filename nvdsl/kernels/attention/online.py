@@ -89,7 +89,6 @@ class Online:
     def lazy_step(self, sums: Sums, tile_q: Any, rows: Rows, key: Any) -> Sums:
         """A tile of keys that are all seen: the maxima of before are subtracted, unless sums grow large."""
         loads, scores, me, m = self._loads, self._scores, self._me, sums.m
-        factor = scores.factor
         s, acc = self._products(sums, tile_q)
         s = scores.of(s, rows, key, False)
         weights = self._weights(s, m, self._config.polynomial)  # -infinity gives infinite weights, which are large

@@ -105,7 +105,7 @@ def same_document(s, batch, head, query, key, documents):
     return nv.where(documents[query + 50] == documents[key], s, -math.inf)
 
 
-@pytest.mark.parametrize("splits", sample([2, 1, 3], 1))
+@pytest.mark.parametrize("splits", sample([2, 1], 1))
 def test_a_mask_of_the_least_number(splits):
     """It hides keys where others are seen. All keys of a query are alike where it hides all."""
     q, k, v = heads(1, 20, 90, 2, 1)
