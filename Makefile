@@ -140,7 +140,8 @@ clean:  ## remove what tests and builds wrote
 distclean: clean  ## clean, and the virtual environment too
 	rm -rf $(VENV) .venv-upstream
 
-# Runs again when pyproject.toml is newer. A .venv whose Python has gone (an upgraded system) is made anew.
+# Runs again when pyproject.toml is newer. A .venv whose Python has gone (an upgraded system) is made anew. Python
+# compiles what is imported when it is imported, and most of what is installed never is: so pip compiles nothing.
 $(VENV)/.installed: pyproject.toml
 	@python='$(PYTHON)'; \
 	suits() { "$$1" -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 14))' 2>/dev/null; }; \
@@ -158,7 +159,7 @@ $(VENV)/.installed: pyproject.toml
 	fi; \
 	echo "Setting up $(VENV) with $$("$$python" --version): some 260 MB to download, about a minute ..."; \
 	"$(VENV)/bin/python" -c pass 2>/dev/null || "$$python" -m venv --clear "$(VENV)" || exit 1; \
-	"$(VENV)/bin/python" -m pip install --quiet --disable-pip-version-check -e '.[$(EXTRAS)]' || { \
+	"$(VENV)/bin/python" -m pip install --quiet --disable-pip-version-check --no-compile -e '.[$(EXTRAS)]' || { \
 	    echo "Setting up $(VENV) failed: see pip's message above."; exit 1; }
 	@touch "$@"
 

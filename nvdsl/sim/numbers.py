@@ -148,9 +148,10 @@ def fma(x: np.ndarray, y: np.ndarray, z: np.ndarray) -> np.ndarray:
         if not (bits & _BELOW_A_TIE).all():  # else none is half way between two numbers of the type: round it again
             back = total - a
             lost = (a - (total - back)) + (b - back)
-            inexact = np.isfinite(total) & (lost != 0) & (bits & 1 == 0)
-            odd = bits + np.where((lost > 0) == (total > 0), 1, -1)  # rounded to odd: rounding again does no harm
-            total = np.where(inexact, odd, bits).view(np.float64)
+            if lost.any():  # else all sums are exact, as those of small integers
+                inexact = np.isfinite(total) & (lost != 0) & (bits & 1 == 0)
+                odd = bits + np.where((lost > 0) == (total > 0), 1, -1)  # rounded to odd: rounding again does no harm
+                total = np.where(inexact, odd, bits).view(np.float64)
         return convert(total, dtypes.from_numpy(z.dtype))
 
 

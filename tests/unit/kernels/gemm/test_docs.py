@@ -22,7 +22,7 @@ def test_the_programs_run(tmp_path):
     run = subprocess.run([sys.executable, path], capture_output=True, text=True, timeout=120, env=environment)
     assert run.returncode == 0, run.stderr
     printed = run.stdout.splitlines()
-    assert printed[0] == "True (384, 320) float16" and printed[-1] == "True"
+    assert printed[0] == "True (96, 320) float16" and printed[-1] == "True"
 
 
 def test_importing_nvdsl_imports_no_kernel():
