@@ -190,7 +190,8 @@ class LoadedKernel(_LoadedText):
         with ir.InsertionPoint.at_block_begin(module.body), kernel.location:
             host = func.FuncOp(self.__name__, (types, []))
             with ir.InsertionPoint(host.add_entry_block()):
-                launches.launch(kernel, info, list(host.arguments), smem)
+                if 0 not in info.grid:
+                    launches.launch(kernel, info, list(host.arguments), smem)
                 func.ReturnOp([])
         launches.inline(module)
 
@@ -216,7 +217,7 @@ class LoadedKernel(_LoadedText):
         given = argument_type(spec)
         if text.startswith("!llvm.ptr"):
             return given
-        if isinstance(parameter, ir.MemRefType) and parameter.has_static_shape:
+        if isinstance(parameter, ir.MemRefType) and not _open(parameter):
             return parameter  # the call compares it with the array
         if str(given.element_type) != str(parameter.element_type):
             raise ArgumentError(
@@ -225,7 +226,36 @@ class LoadedKernel(_LoadedText):
                 rule=f"its parameter is a {text}",
                 fix=f"pass an array of {parameter.element_type}",
             )
+        if isinstance(parameter, ir.MemRefType) and not _fits(given, parameter):
+            raise ArgumentError(
+                f"argument {number} of kernel {self.__name__} is a {given}",
+                where=frames.caller(),
+                rule=f"its parameter is a {text}: the array has the extents and strides that are numbers there",
+                fix="pass an array of that shape and these strides",
+            )
         return given
+
+
+def _numbers_of(type: Any) -> list[int]:
+    """Extents, strides and offset of a memref type."""
+    strides, offset = type.get_strides_and_offset()
+    return [*type.shape, *strides, offset]
+
+
+def _open(type: Any) -> bool:
+    """Whether an extent, a stride or the offset is `?`."""
+    return not type.has_static_shape or _ANY in _numbers_of(type)
+
+
+def _fits(given: Any, parameter: Any) -> bool:
+    """Whether an array's own type is one that ``parameter`` stands for."""
+    if given.rank != parameter.rank:
+        return False
+    return all(n in (ir.ShapedType.get_dynamic_size(), _ANY, m)
+               for m, n in zip(_numbers_of(given), _numbers_of(parameter), strict=True))  # fmt: skip
+
+
+_ANY = ir.ShapedType.get_dynamic_stride_or_offset()
 
 
 def _key(spec: Any) -> Any:
@@ -243,6 +273,13 @@ def _text(source: Any, name: str | None) -> tuple[str, str]:
         return source.operation.get_asm(enable_debug_info=True), name or "the module"
     if isinstance(source, os.PathLike):
         return Path(source).read_text(), name or os.fspath(source)
+    if "\n" not in source and source.rstrip().endswith(".mlir"):
+        raise TraceError(
+            f"load of the text {source!r}",
+            where=frames.caller(),
+            rule="a str is the text of a module, and a path is a pathlib.Path",
+            fix=f"thin.load(pathlib.Path({source!r}))",
+        )
     name = name or f"<mlir {next(_numbers)}>"
     linecache.cache[name] = (len(source), None, source.splitlines(keepends=True), name)
     return source, name

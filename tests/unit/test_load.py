@@ -52,6 +52,48 @@ def test_parameters_that_are_open_take_the_arrays_shapes(count):
     assert binary.block == (32, 1, 1) and binary.smem_bytes == 128
 
 
+COPY = """
+gpu.module @m {
+  gpu.func @copy(%x: TYPE, %y: memref<4xf32>) kernel {
+    %i = gpu.thread_id x
+    INDEX
+    memref.store %v, %y[%i] : memref<4xf32>
+    gpu.return
+  }
+}
+"""
+
+
+def copy_of(type, index="%v = memref.load %x[%i] : TYPE"):
+    return thin.load(COPY.replace("INDEX", index).replace("TYPE", type))["copy"]
+
+
+@pytest.mark.parametrize("layout", ["[1], offset: ?", "[?]", "[?], offset: ?"])
+def test_strides_and_offsets_that_are_open_are_the_arrays(layout):
+    x, y = np.arange(8, dtype=np.float32), np.zeros(4, np.float32)
+    copy_of(f"memref<4xf32, strided<{layout}>>")(x[4:], y, grid=1, block=4, target="sim")
+    np.testing.assert_array_equal(y, x[4:])
+
+
+@pytest.mark.parametrize("shape", [(4,), (2, 3)])
+def test_an_array_that_an_open_parameter_does_not_stand_for_is_an_error(shape):
+    first = "%v = memref.load %x[%i, %i] : TYPE"
+    with pytest.raises(ArgumentError, match="argument 0 of kernel copy is a memref"):
+        copy_of("memref<?x4xf32>", first).trace(np.zeros(shape, np.float32), X[:4], grid=1, block=1)
+
+
+def test_a_grid_without_blocks_launches_nothing():
+    y = np.full(4, 7, np.float32)
+    copy_of("memref<4xf32>")(X[:4], y, grid=(2, 0), block=4, target="sim")
+    assert (y == 7).all()
+
+
+def test_a_path_is_no_text():
+    with pytest.raises(TraceError, match="load of the text") as raised:
+        thin.load("/nowhere/kernels.mlir")
+    assert "pathlib.Path" in raised.value.fix
+
+
 @pytest.mark.parametrize("level", ["traced", "nvvm"])
 def test_tma_into_a_shared_global(level, monkeypatch):
     monkeypatch.setenv("NVDSL_SIM_LEVEL", level)
