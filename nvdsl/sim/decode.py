@@ -95,6 +95,7 @@ class Decoder:
         self.mbarrier_at = mbarrier_at
         self.names: dict[int, str] = {}
         self.structs: dict[int, Any] = {}  # of `dialects.ptx`
+        self.places: dict[tuple[int, bool], bool] = {}  # of `nvdsl.sim.wrapped`
         self.fragments: dict[int, list[Any]] = {}  # of `dialects.fragments`: the wgmmas that read a register
 
     def slot(self, value: Any) -> int:

@@ -16,7 +16,7 @@ from nvdsl.ir.location import where
 from nvdsl.ir.operands import constant_value, integer
 from nvdsl.ir.walk import defining
 from nvdsl.mlir import ir
-from nvdsl.sim import numbers, operands
+from nvdsl.sim import numbers, operands, wrapped
 from nvdsl.sim.decode import Decoder, Frame, op
 from nvdsl.sim.values import Element, element, integer_op, integer_type, select, wrap
 from nvdsl.sim.values import unsigned as as_unsigned
@@ -123,7 +123,7 @@ def _integer_handler(entry: Integer) -> Any:
         if entry.kind and not is_vector and e.bits > 1 and not _is_safe(op, entry, e):
             a, b = d.operands(op)
             return _checked(op, entry, e, d.result(op), a, b, f)
-        return binary(d, op, f)
+        return wrapped.checked(d, op, f) if wrapped.is_place(d, op) else binary(d, op, f)
 
     return handler
 
