@@ -155,6 +155,10 @@ class Config:
             ),
             (self.along in ("m", "n"), f"along is 'm' or 'n', not {self.along!r}"),
             (self.along == "m" or self.schedule == "cooperative", f"{self.schedule} divides tiles along m"),
+            (
+                self.along == "m" or b_major == "k" or self.cols * dtype.bytes % 128 == 0,
+                f"{self.cols} columns a consumer of a B with N contiguous: whole panels of 128 bytes with along 'n'",
+            ),
             (not self.swap_ab or self.schedule in SCHEDULES[:2], f"{self.schedule} with swapped operands"),
             (not self.swap_ab or self.parts == 1, f"parts {self.parts} with swapped operands"),
             (not self.swap_ab or out_dtype.bits > 8, f"a result of {out_dtype.name} with swapped operands"),

@@ -59,12 +59,6 @@ class Gemm:
             )
             a, b, a_major, b_major, m, n, store = b, a, b_major, a_major, n, m, TurnedEpilogue
         config.check(a.dtype, out.dtype, acc_dtype, b_major)
-        nv.require(
-            config.along == "m" or b_major == "k" or config.cols % (128 // b.dtype.bytes) == 0,
-            f"{config} of a B with N contiguous",
-            rule=f"consumers have whole panels of such a B, 128 bytes; of {config.tile_n} columns here {config.cols}",
-            fix="along='m'",
-        )
         halves = getattr(epilogue_op, "halves", 1)
         nv.require(
             halves == 1 or config.along == "m" and config.schedule != "splitk",

@@ -148,7 +148,7 @@ def test_the_largest_do_not_spill(config):
     ("config", "cols", "said"),
     [
         (Config(64, 64, consumers=1, swap_ab=True, stages=2), 60, "swapped operands with a result"),
-        (Config(64, 144, along="n", stages=2), 64, "whole panels"),
+        (Config(64, 144, along="n", stages=2), 64, "whole panels of 128 bytes"),
     ],
 )
 def test_what_a_configuration_can_not_do_is_told(config, cols, said):
