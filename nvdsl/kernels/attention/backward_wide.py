@@ -7,6 +7,7 @@ where dQ = dS K; dQ is added up in f32 in global memory straight from registers.
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import nvdsl as nv
@@ -85,9 +86,12 @@ def backward_wide(
         leader = nv.lane_id() == 0
 
         def consume(me: Any) -> None:
-            at, sight = place(True)
-            weights = Weights(scores, at, scale, softcap, bias, dbias, operands)
+            at, sight = here = place(True)
             state = q_ring.consumer_state()
+
+            def where() -> tuple[KeyTile, Seeing]:
+                """The block's keys, anew where what is told of scores leaves no registers for them."""
+                return place(True) if scores.told else here
 
             def anew(tile: Any) -> Any:
                 """The tile, whose descriptors would else fill registers through the whole loop."""
@@ -117,30 +121,34 @@ def backward_wide(
 
             def weigh(s: Any, dp: Any, row: Any, head: Any) -> Any:
                 """P and dS of this consumer's rows, in shared memory, and dS in registers."""
+                at, sight = where()
+                weights = Weights(scores, at, scale, softcap, bias, dbias, operands)
                 logs, dots = (row_of(first) for first in loads.beside_rows(0))
                 own = row + recomputed(me) * 64
 
+                def pair(first: Any, query: Any, key: Any) -> tuple[Any, Any, Any]:
+                    return head, own + query, at.key + first + key
+
                 def weighed(s: Any, first: Any) -> tuple[Any, Any]:
                     """Of the keys from ``first`` on."""
-                    key = at.key + first
-                    return weights.of(
-                        s, logs, lambda query, col: (head, own + query, key + col),
-                        sight.partly(row), lambda x: sight.hide(x, key, own),
-                    )  # fmt: skip
+                    hide = functools.partial(sight.hide, key=at.key + first, row=own)
+                    return weights.of(s, logs, functools.partial(pair, first), sight.partly(row), hide)
 
                 if scores.told:  # of few keys at a time: it takes many registers
                     steep = s
                     for first in nv.range(0, TILE_N, TOLD, unroll=False):
-                        (registers,) = steep.registers()
-                        some = nv.accumulator(64, TOLD).with_registers([registers[: TOLD // 2]])
-                        p, its = weighed(some, first)
+                        p, its = weighed(_first_keys(steep), first)
                         p.store(mine(P).cols(first, TOLD))
-                        steep = steep.with_registers([registers[TOLD // 2 :] + its.registers()[0]])
+                        steep = _moved_up(steep, its)
                 else:
                     p, steep = weighed(s, 0)
                     p.store(mine(P))
                 change = steep * (dp - dots)
-                weights.pass_on(change, lambda query, key: (head, own + query, at.key + key))
+                if dbias is not None:
+                    for first in nv.range(0, TILE_N, TOLD, unroll=False):
+                        its = _first_keys(change)
+                        weights.pass_on(its, functools.partial(pair, first))
+                        change = _moved_up(change, its)
                 grad = change.to(q.dtype)
                 grad.store(mine(dS))
                 nv.fence_proxy_async()
@@ -155,6 +163,7 @@ def backward_wide(
                 do_ring.release(state, leader)
                 nv.wgmma_wait(0)
                 q_ring.release(state, leader)
+                _, sight = where()
                 sums.begin(number, me, sight.turn(tile))
                 for i in nv.range(parts.slices, unroll=False):
                     part = nv.accumulator(64, parts.columns)
@@ -211,3 +220,16 @@ def backward_wide(
 
     kernel()
     sums.convert(dq, scale)
+
+
+def _first_keys(x: Any) -> Any:
+    """The first columns of a fragment, `TOLD` of them."""
+    (registers,) = x.registers()
+    return nv.accumulator(64, TOLD).with_registers([registers[: TOLD // 2]])
+
+
+def _moved_up(x: Any, last: Any) -> Any:
+    """A fragment without them, and with ``last`` behind its other columns: registers have no numbers that a run could
+    know."""
+    (registers,) = x.registers()
+    return x.with_registers([registers[TOLD // 2 :] + last.registers()[0]])

@@ -68,17 +68,19 @@ def slopes(s, batch, head, query, key):
 @pytest.mark.parametrize("softcap", [False, True])
 @pytest.mark.parametrize("size", [64, 96, 128, 192, 256])
 def test_no_option_takes_registers_that_are_not_there(size, softcap, told, bounded, ordered):
-    """Packed sequences where there is no bias. A spill is an error where compilation is strict."""
+    """Packed sequences where there is no bias, its gradient where there is no softcap. Spills are errors here."""
     packed = not told[0]
     of_q = nv.ShapeDtype(("batch", "queries", "heads", size), nv.bf16)
     of_k = nv.ShapeDtype(("key_batch", "keys", "kv_heads", size), nv.bf16)
     lse = nv.ShapeDtype(("batch", "heads", "queries"), nv.f32)
     starts = [nv.ShapeDtype((name,), nv.i32) if packed else None for name in ("starts", "key_starts")]
     bias = nv.ShapeDtype(("bias_batch", "bias_heads", "bias_queries", "bias_keys"), nv.bf16) if told[0] else None
+    of_bias = nv.ShapeDtype(("of_batch", "of_heads", "of_queries", "of_keys"), nv.f32)
+    more = *starts, bias, of_bias if bias and not softcap else None
     kind = ScoreKind(softcap, *told)
     config = choose(size, size, all(bounded) or softcap or packed or ordered, kind.told or packed and softcap)
     kernel = backward_wide if config.wide else backward
     nv.jit(kernel.__wrapped__, strict=True).compile(
-        of_q, of_q, of_k, of_k, of_q, lse, of_q, of_k, of_k, *starts, bias, None, 1.0, 0, 0, 0.0,
+        of_q, of_q, of_k, of_k, of_q, lse, of_q, of_k, of_k, *more, 1.0, 0, 0, 0.0,
         config=config, bounded=bounded, scores=kind, ordered=ordered,
     )  # fmt: skip
