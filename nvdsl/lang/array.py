@@ -7,7 +7,7 @@ from typing import Annotated, Any, NoReturn, overload
 
 from nvdsl.errors import trace_error
 from nvdsl.lang import atomics, predicated, vector_access
-from nvdsl.lang.extents import Axes, is_static, known, memref_type, shown
+from nvdsl.lang.extents import Axes, is_static, known, memref_type, shaped, shown
 from nvdsl.lang.remote import Remote, remote
 from nvdsl.lang.slices import Part, part
 from nvdsl.mlir import ir
@@ -150,6 +150,28 @@ class Array(ir.Value):
                 fix="check the view's start and shape",
             )
         return self._take([Part(s, count) for s, count in zip(start, shape, strict=True)])
+
+    def windows(self, count: int) -> Array:
+        """Windows of ``count`` rows, for tensor maps: an array of one axis more, (rows, count, ...), whose
+        ``[i, j]`` is row ``i + j``, without a copy. Windows that begin near the end reach beyond the array.
+
+        With `TMA` of ``a.windows(64)`` and a tile of (1, 64, cols), a load at ``(row, n - 64, col)`` brings ``n`` rows
+        from ``row`` on into the tile's last rows, and zeros into those before: what lies before a window is outside of
+        the tensor. So a part of an array of any length is loaded alone. The host function makes it, of an argument or
+        of a view that starts where Python knows. A load of memory beyond the array is an error in the simulator.
+        Raises TraceError for arrays in shared memory or of fewer than two axes.
+        """
+        offset = self._ty.get_strides_and_offset()[1]
+        fits = isinstance(count, int) and count >= 1 and self.ndim >= 2
+        if not fits or offset == _DYNAMIC or "workgroup" in str(self.type):
+            raise trace_error(
+                f"windows({count!r}) of {self!r}",
+                rule="windows are 1 or more rows, a Python int, of an array in global memory with 2 axes or more that "
+                "starts where Python knows",
+                fix="make them in the host function, of its argument: a.windows(64)",
+            )
+        (rows, *inner), (step, *steps) = self.shape, self.strides
+        return shaped(self, self.dtype, (rows, count, *inner), (step, step, *steps), offset)
 
     def _take(self, parts: Sequence[Part]) -> Array:
         starts, steps = [_static_or_index(p.start) for p in parts], [p.step for p in parts]

@@ -94,13 +94,14 @@ else:
             return Annotated[array, Axes.parse(tuple(axes))]
 
 
-def shaped(base: ir.Value, dtype: DType, extents: Sequence[Int], strides: Sequence[Int]) -> Array:
-    """The array of these extents and strides (in elements) whose first element is that of ``base``."""
+def shaped(base: ir.Value, dtype: DType, extents: Sequence[Int], strides: Sequence[Int], offset: int = 0) -> Array:
+    """The array of these extents and strides (in elements) whose first element is that of ``base``, which is the one
+    ``offset`` elements behind the start of its memory."""
     sizes, steps = list(map(_static_or_index, extents)), list(map(_static_or_index, strides))
-    kind = memref_type(base.type, extents, strides)
+    kind = memref_type(base.type, extents, strides, offset)
     made = memref.ReinterpretCastOp(
         kind, base, [], *([x for x in part if isinstance(x, ir.Value)] for part in (sizes, steps)),
-        [0], *([_DYNAMIC if isinstance(x, ir.Value) else x for x in part] for part in (sizes, steps)),
+        [offset], *([_DYNAMIC if isinstance(x, ir.Value) else x for x in part] for part in (sizes, steps)),
     )  # fmt: skip
     return known(made.result, dtype, extents, strides)
 

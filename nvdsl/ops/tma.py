@@ -243,10 +243,11 @@ def bulk_wait_group(pending: int = 0, *, read: bool = False) -> None:
 
 
 def bulk_load(
-    dest: ir.Value, src: ir.Value, bytes: Int, mbarrier: Mbarrier, *, multicast_mask: Int | None = None
-) -> None:
+    dest: ir.Value, src: ir.Value, bytes: Int, mbarrier: Mbarrier, *, multicast_mask: Int | None = None,
+    l2_hint: Int | None = None,
+) -> None:  # fmt: skip
     """Copy ``bytes`` (a multiple of 16) contiguous bytes from global memref ``src`` to shared memref ``dest``
-    (``cp.async.bulk.shared::cluster.global``); they complete on ``mbarrier``."""
+    (``cp.async.bulk.shared::cluster.global``); they complete on ``mbarrier``. ``l2_hint``: as for `TMA.load`."""
     _check_bulk(bytes, dest, src)
     _check_barrier(mbarrier)
     nvvm.CpAsyncBulkGlobalToSharedClusterOp(
@@ -255,6 +256,7 @@ def bulk_load(
         mbarrier.pointer,
         i32(bytes),
         multicastMask=_mask(multicast_mask),
+        l2CacheHint=None if l2_hint is None else _i64(l2_hint),
     )
 
 

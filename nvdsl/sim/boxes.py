@@ -26,6 +26,13 @@ def _span(tensor_map: TensorMap, address: int, shift: int) -> Any:
     return shadow.intervals(tma.footprint(tensor_map, (0,) * len(tensor_map.box), address), shift)
 
 
+@functools.lru_cache(maxsize=1 << 12)
+def _tensor_bytes(tensor_map: TensorMap) -> int:
+    """From the tensor's first byte to the end of its last element."""
+    g = geometry.geometry(tensor_map)
+    return g.item + sum((extent - 1) * step for extent, step in zip(g.dims, g.strides, strict=True))
+
+
 class Box:
     """The box of a tensor at ``coords`` (innermost first)."""
 
@@ -90,8 +97,27 @@ class Box:
         if problems:
             says, rules, fixes = ("; ".join(parts) for parts in zip(*problems, strict=True))
             raise error("illegal-copy", f"{who}: {says}", who.where, rules, fixes)
-        if kind not in ("load", "prefetch"):
+        if kind in ("load", "prefetch"):
+            self._check_inside(machine, who)
+        else:
             self._check_end(machine, who)
+
+    def _check_inside(self, machine: Any, who: Access) -> None:
+        """A tensor whose extents say more than there is: windows that reach over an array's end."""
+        found, base = self._global(machine)
+        if found is None or base + _tensor_bytes(self.tensor.tensor_map) <= found.size:
+            return
+        ranges = tma.global_footprint(self.tensor.tensor_map, self.coords)
+        past = base + ranges[-1][1] - found.size if ranges else 0
+        if past > 0:
+            raise error(
+                "out-of-bounds",
+                f"{who} at coordinates {self.coords}, innermost first, reads {past} bytes past the end of "
+                f"{found.name}, which has {found.size}",
+                who.where,
+                "a window reaches over the end of its array, where a copy must not read",
+                "begin the box at a negative coordinate of the window, so that it has as many rows as there are",
+            )
 
     def _check_end(self, machine: Any, who: Access) -> None:
         """What is written stays in the array's memory: rows are clipped at whole 16 bytes."""

@@ -370,3 +370,36 @@ def test_operands_of_wgmma_need_a_proxy_fence(barrier):
     shapes = [nv.ShapeDtype((64, 64), t) for t in (nv.f16, nv.f16, nv.f32)]
     with pytest.raises(nv.VerifyError, match="no proxy fence"):
         product.trace(*shapes, fence=False)
+
+
+@nv.jit
+def load_windows(x, out, *, row: int, count: int):
+    """Rows ``row`` to ``row + count - 1`` of x, behind zeros."""
+    part = nv.TMA(x.windows(16), tile=(1, 16, 8))
+
+    @nv.kernel(grid=1, block=32)
+    def kernel():
+        tile = nv.smem((16, 8), x.dtype)
+        full = nv.Mbarriers(1, arrivals=1)[0]
+        if nv.thread_id.x == 0:
+            full.arrive_expect_tx(part.bytes)
+            part.load(tile, full, (row, count - 16, 0))
+        full.wait(0)
+        for i in nv.range(nv.thread_id.x, 128, 32):
+            out[i // 8, i % 8] = tile[i // 8, i % 8]
+
+    kernel()
+
+
+@pytest.mark.parametrize(("row", "count"), [(3, 16), (38, 2), (40, 0)])
+def test_a_window_has_as_many_rows_as_are_asked_for(row, count):
+    x, out = np.arange(320, dtype=np.float32).reshape(40, 8), np.full((16, 8), np.nan, np.float32)
+    run(load_windows, x, out, row=row, count=count)
+    np.testing.assert_array_equal(out[: 16 - count], 0)
+    np.testing.assert_array_equal(out[16 - count :], x[row : row + count])
+
+
+def test_a_window_that_reads_behind_its_array_is_reported():
+    with pytest.raises(SimError, match="reads 32 bytes past the end") as found:
+        run(load_windows, zeros(40, 8), zeros(16, 8), row=38, count=3)
+    assert found.value.kind == "out-of-bounds"

@@ -38,11 +38,14 @@ class Elementwise:
     or stride 0 is repeated, as in NumPy's broadcasting. ``function`` is traced once for each register.
     ``aligned``: every array begins at an even element, so that two neighbours can be read together. ``turns``: each
     operand repeats along rows or columns, so that a kernel that computes the result's transpose reads it as fast.
+    ``clips``: nothing is read for pieces beyond the result's edge. Else its last elements are: where an operand is the
+    result itself, these may be on their way out.
     """
 
     function: Callable[..., Any]
     aligned: bool = False
     turns: bool = False
+    clips: bool = False
 
     def __repr__(self) -> str:
         """The same in every process: what was tuned is found by it."""
@@ -72,7 +75,7 @@ class ElementsVisitor(Visitor):
         self.sources: list[Source] = []
         room = self.ROOM
         for operand in operands:
-            self.sources.append(source(operand, out, tile_n, op.aligned, room, turned))
+            self.sources.append(source(operand, out, tile_n, op.aligned, room, turned, op.clips))
             room -= self.sources[-1].holds
         self.reads_elements = any(isinstance(one, Elements) and not one.repeated for one in self.sources)
         self.each = sum(one.registers for one in self.sources)
@@ -118,7 +121,9 @@ def turned_place(array: nv.Array, batch: Any, row: Any, col: Any) -> tuple[Any, 
     return place(array, batch, col, row)
 
 
-def source(operand: Any, out: nv.Array, tile_n: int, aligned: bool, room: int, turned: bool = False) -> Source:
+def source(
+    operand: Any, out: nv.Array, tile_n: int, aligned: bool, room: int, turned: bool = False, clips: bool = False
+) -> Source:
     """How an epilogue reads an operand. ``room``: registers that may hold it beside the sums. ``turned``: these are of
     the result's transpose.
 
@@ -143,7 +148,7 @@ def source(operand: Any, out: nv.Array, tile_n: int, aligned: bool, room: int, t
         return Rows(operand, full, at)
     if down and (columns := Columns(operand, full, tile_n, at)).holds <= room:
         return columns
-    return Elements(operand, full, tile_n, at, aligned and not down, repeated=down)
+    return Elements(operand, full, tile_n, at, aligned and not down, repeated=down, clips=clips and not down)
 
 
 class Source:
@@ -235,9 +240,9 @@ class Elements(Source):
 
     def __init__(
         self, array: nv.Array, full: Sequence[int], tile_n: int, place: Callable[..., Any], aligned: bool,
-        repeated: bool = False,
+        repeated: bool = False, clips: bool = False,
     ) -> None:  # fmt: skip
-        self.array, self.tile_n, self.place = array, tile_n, place
+        self.array, self.tile_n, self.place, self.clips = array, tile_n, place, clips
         self.rows, self.cols = full[1:]
         *steps, right = array.strides if place is not turned_place else (*array.strides[:-2], *array.strides[:-3:-1])
         self.contiguous = isinstance(right, int) and right == 1
@@ -261,6 +266,15 @@ class Elements(Source):
             memory.prefetch(self.array, self.place(self.array, batch, r, c))
 
     def load(self, at: tuple[Any, Any, Any], part: Part) -> list[Any]:
+        if not self.clips or part.top == part.columns[0] == 0:
+            return self._elements(at, part)
+        zero = self.array.dtype(0)
+        fetched: list[Any] = [nv.vector([zero, zero]) if self.paired else zero] * (part.count // (1 + self.paired))
+        if (at[1] + part.top < self.rows) & (at[2] + part.columns[0] < self.cols):
+            fetched = self._elements(at, part)
+        return fetched
+
+    def _elements(self, at: tuple[Any, Any, Any], part: Part) -> list[Any]:
         batch, row, col = at
         row, col = opaque(row, col)
         row0, col0 = nv.layout.accumulator_element(nv.warpgroup_thread(), 0)

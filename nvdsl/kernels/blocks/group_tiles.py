@@ -16,6 +16,12 @@ from nvdsl.kernels.blocks.divisor import Divisor
 from nvdsl.kernels.blocks.tile_scheduler import TileScheduler
 
 
+def group_end(offsets: nv.Array, group: nv.Int, extent: nv.Int) -> nv.Value:
+    """Where a group ends, as i32, within ``extent``, which the groups share. Integers of 64 bits are clamped before."""
+    least, most = (offsets.dtype(x) for x in (0, extent))
+    return nv.i32(nv.clamp(offsets[group], least, most))
+
+
 class GroupTile:
     """A tile: of group ``group``, from (``row``, ``col``) on, in elements of the result; rows from ``end`` on are not
     the group's. ``number``: of all tiles. ``valid``: whether there are so many. A traced loop carries it.
@@ -112,7 +118,7 @@ class GroupTiles:
         return self._end(self.groups - 1)
 
     def _end(self, group: nv.Int) -> nv.Value:
-        return nv.clamp(nv.i32(self.offsets[group]), 0, self.m)
+        return group_end(self.offsets, group, self.m)
 
     def _counted(self, window: Sequence[Any]) -> tuple[Any, Any, Any, Any]:
         """Of this lane's group in a window: its first row, the one behind its last, its tiles, and all up to them."""

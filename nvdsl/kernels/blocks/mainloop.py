@@ -28,8 +28,6 @@ class Mainloop:
 
     first: tuple[Any, Any, Any]
     """Batch, row and column of the block's first tile, where its producer begins with that."""
-    helpers = 0
-    """Warps beside the consumers' that release each slot."""
 
     def __init__(
         self, a: TmaOperand, b: TmaOperand, steps: nv.Int, *, stages: int, rows: int, cols: int, consumers: int,
@@ -48,7 +46,7 @@ class Mainloop:
         in_row, in_col = sum(1 << i * b.parts for i in range(a.parts)), (1 << b.parts) - 1
         self._of_a: dict[str, Any] = {"part": self._col, "mask": in_row << self._row}
         self._of_b: dict[str, Any] = {"part": self._row, "mask": in_col << self._col * b.parts}
-        warps = 4 * readers + self.helpers
+        warps = 4 * readers
         slot = a.stored * a.each + b.stored * b.each
         self.ring = nv.Ring(stages, bytes=slot, consumers=warps * self.writers, sync=False)
 
@@ -121,22 +119,27 @@ class Mainloop:
         self, state: nv.PipelineState, at: tuple[Any, Any], acc: nv.Accumulator, count: Any = None
     ) -> tuple[Any, Any, Any]:
         """Issue the products of ``count`` slices (default: all; at least 1), of the part of the tile that begins ``at``
-        a row and a column.
+        a row and a column, and has the accumulator's rows.
 
         By one warpgroup. ``acc``: a new accumulator. Returns the sums, the last slot, and the ring's next position;
         `finish` waits for the sums and releases the last slot.
         """
         # The first slice starts the sums (scale_d = 0): no registers are zeroed.
         self.ring.wait(state)
-        acc += self.product(state, *at)
-        last = state
-        state = state.next()
+        acc += self.product(state, *at, acc.m)
+        return self.go_on(state, at, acc, self.steps if count is None else count)
+
+    def go_on(
+        self, last: nv.PipelineState, at: tuple[Any, Any], acc: nv.Accumulator, count: Any
+    ) -> tuple[Any, Any, Any]:
+        """`multiply`, of whose ``count`` slices the first one's products are issued: it is in slot ``last``."""
+        state = last.next()
         # LLVM would unroll a short loop: more code, and more registers than there are.
-        for _ in nv.range(1, self.steps if count is None else count, unroll=False):
+        for _ in nv.range(1, count, unroll=False):
             if self.in_flight == 0:
                 self.finish(last)
             self.ring.wait(state)
-            acc += self.product(state, *at)
+            acc += self.product(state, *at, acc.m)
             if self.in_flight == 1:
                 nv.wgmma_wait(1)  # the slice before this one is done
                 self.release(last)
@@ -144,9 +147,18 @@ class Mainloop:
             state = state.next()
         return acc, last, state
 
-    def product(self, slot: nv.PipelineState, top: Any, left: Any) -> Any:
-        """Of a slot's slice, what is added to the part that begins at row ``top`` and column ``left`` of the tile."""
-        return self.a.a(slot.stage, top, self.rows) @ self.b.b(slot.stage, left, self.cols)
+    def pass_over(self, state: nv.PipelineState) -> nv.PipelineState:
+        """Release the slices of a tile of which this warp multiplies nothing. Returns the ring's next position."""
+        for _ in nv.range(self.steps, unroll=False):
+            self.ring.wait(state)
+            self.release(state)
+            state = state.next()
+        return state
+
+    def product(self, slot: nv.PipelineState, top: Any, left: Any, rows: int | None = None) -> Any:
+        """Of a slot's slice, what is added to the part of so many ``rows`` (default: a consumer's) that begins at row
+        ``top`` and column ``left`` of the tile."""
+        return self.a.a(slot.stage, top, rows or self.rows) @ self.b.b(slot.stage, left, self.cols)
 
     def finish(self, last: nv.PipelineState) -> None:
         """Wait for all products, and release the last slot."""

@@ -104,28 +104,33 @@ class Dropout:
 class Gated:
     """``activation(alpha * gate + bias) * (alpha * up + bias)``: ``TileOp(Gated(silu), halves=2, pieces=True)``.
 
-    Operands: ``alpha``, a number, and ``bias``, (1, 2 N), each where it is asked for.
+    Operands: ``alpha``, a number, and ``bias``, (1, 2 N), each where it is asked for. ``groups``: the bias has a row
+    for each group of a grouped product.
     """
 
     activation: Callable[[Any], Any]
     alpha: bool = False
     bias: bool = False
+    groups: bool = False
 
     def __repr__(self) -> str:
         return f"Gated({', '.join([self.activation.__qualname__, *['alpha'] * self.alpha, *['bias'] * self.bias])})"
 
     def __call__(self, sums: Any, at: TilePlace, *operands: Any) -> Any:
         """Of a tile."""
-        cols = sums[0].shape[1]
+        cols, group = sums[0].shape[1], at.batch if self.groups else 0
         halves = [
-            self._finished(half, operands, functools.partial(_columns, start, cols))
+            self._finished(half, operands, functools.partial(_columns, group, start, cols))
             for half, start in zip(sums, (at.col, at.col + at.shape[1]), strict=True)
         ]
         return halves[0].map(self.activation) * halves[1]
 
     def of_nothing(self, value: Any, batch: Any, row: Any, col: Any, *operands: Any) -> Any:
         """Of one element, where K is 0."""
-        gate, up = (self._finished(nv.f32(value), operands, functools.partial(_element, half, col)) for half in (0, 1))
+        group = batch if self.groups else 0
+        gate, up = (
+            self._finished(nv.f32(value), operands, functools.partial(_element, group, half, col)) for half in (0, 1)
+        )
         return self.activation(gate) * up
 
     def _finished(self, x: Any, operands: tuple[Any, ...], read: Callable[[nv.Array], Any]) -> Any:
@@ -134,9 +139,10 @@ class Gated:
         return x + read(operands[-1]) if self.bias else x
 
 
-def _columns(start: Any, cols: int, bias: nv.Array) -> Any:
-    return nv.column_vector(bias, (0, start), cols, clip=True)[None, :]
+def _columns(group: Any, start: Any, cols: int, bias: nv.Array) -> Any:
+    return nv.column_vector(bias, (group, start), cols, clip=True)[None, :]
 
 
-def _element(half: int, col: Any, bias: nv.Array) -> Any:
-    return nv.f32(bias[0, 0, col + half * (bias.shape[2] // 2)])
+def _element(group: Any, half: int, col: Any, bias: nv.Array) -> Any:
+    *first, wide = bias.shape
+    return nv.f32(bias[(*[0] * (len(first) - 1), group, col + half * (wide // 2))])

@@ -118,16 +118,6 @@ class TmaOperand:
                 memory.store_vector(zeros, (stage * each + word,))
         nv.fence_proxy_async()
 
-    def zero_rows(self, stage: nv.Int, first: nv.Int, thread: nv.Int, threads: int) -> None:
-        """Zero a tile's rows in memory from ``first`` on, by ``threads`` threads. Then come a proxy fence and a barrier
-        of those that multiply."""
-        each = 16 // self.dtype.bytes
-        units = self.stored_cols // each
-        zeros = nv.vector([self.dtype(0)] * each)
-        tile = self.stack[stage]
-        for number in nv.range(first * units + thread, self.rows * units, threads, unroll=False):
-            tile.store_vector(zeros, (number // units, number % units * each))
-
     def load(
         self,
         stage: nv.Int,

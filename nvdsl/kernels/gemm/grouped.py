@@ -15,13 +15,15 @@ from typing import Any
 import nvdsl as nv
 from nvdsl.kernels.blocks.direct_epilogue import cut
 from nvdsl.kernels.blocks.epilogue_visitor import EpilogueOp
-from nvdsl.kernels.blocks.group_tiles import AllTiles, GroupTiles
+from nvdsl.kernels.blocks.group_tiles import AllTiles, GroupTiles, group_end
 from nvdsl.kernels.blocks.mainloop import TURNS, Mainloop
 from nvdsl.kernels.blocks.tile_scheduler import TileScheduler
 from nvdsl.kernels.gemm.config import Config
 from nvdsl.kernels.gemm.frame import Gemm
 
 SCHEDULES = ("cooperative", "pingpong")
+HIGH = 64
+"""Rows of a wgmma."""
 
 
 @nv.jit
@@ -45,7 +47,8 @@ def matmul(
     """
     direct_store = direct_store or cut(out)
     gemm = GroupedGemm(a, b, out, operands, config, acc_dtype, "k", b_major, epilogue_op, direct_store)
-    tile, cluster = (config.tile_m, config.tile_n), (config.cluster_m, config.cluster_n)
+    halves = getattr(epilogue_op, "halves", 1)
+    tile, cluster = (config.tile_m, config.tile_n // halves), (config.cluster_m, config.cluster_n)
     tiles = GroupTiles(offsets, out.shape, tile, cluster, config.group)
     epilogue = gemm.epilogue
     pingpong = config.schedule == "pingpong"
@@ -72,15 +75,15 @@ def matmul(
             while tile.valid:
                 following = tile.next(step)
                 row, col = tile.row + top, tile.col + left
-                held = epilogue.prefetch(tile.group, row, col, config.rows)
-                if pingpong:
-                    turns.wait(consumer)
-                acc, last, state = mainloop.multiply(state, (top, left), gemm.accumulator())
-                if pingpong:  # the following tile is the other consumer's
-                    turns.pass_on(consumer, predicate=following.valid)
-                    state = state.advance(mainloop.steps)
-                mainloop.finish(last)
-                epilogue.store(acc, tile.group, row, col, consumer, held, tile.end)
+                if pingpong or row < tile.end:
+                    held = epilogue.prefetch(tile.group, row, col, config.rows)
+                    if pingpong:
+                        turns.wait(consumer)
+                    mine = turns, consumer, following.valid
+                    acc, state = gemm.sums(mainloop, state, (top, left), tile.end - row, *mine)
+                    epilogue.store(acc, tile.group, row, col, consumer, held, tile.end)
+                else:  # the other consumers' rows are the group's last
+                    state = mainloop.pass_over(state)
                 tile = following.next(step) if pingpong else following
             epilogue.drain()
             zero_rows(out, tiles.last, consumer * 128 + nv.warpgroup_thread(), 128 * config.consumers, direct_store)
@@ -110,7 +113,7 @@ def empty_sums(
         if row < rows and col < cols:
             group = nv.i32(0)
             for i in nv.range(groups):
-                group += nv.select(nv.i32(offsets[i]) <= row, 1, 0)
+                group += nv.select(group_end(offsets, i, rows) <= row, 1, 0)
             value = out.dtype(0)
             if group < groups:
                 zero = acc_dtype(0)
@@ -122,6 +125,33 @@ def empty_sums(
 
 class GroupedGemm(Gemm):
     """`Gemm` whose tiles only the device knows."""
+
+    def sums(
+        self, mainloop: Mainloop, state: nv.PipelineState, at: tuple[Any, Any], rows: nv.Int, turns: nv.Turns,
+        consumer: Any, more: nv.Bool,
+    ) -> tuple[nv.Accumulator, nv.PipelineState]:  # fmt: skip
+        """A consumer's sums of a tile, and the ring's next position. ``rows``: that the group has yet; where they are
+        64 at most, only so many are multiplied. With ping-pong, the turn is passed on where there are ``more`` tiles.
+        """
+
+        def of(count: int) -> tuple[nv.Accumulator, nv.PipelineState]:
+            acc = nv.accumulator(count, self.config.cols, self.acc_dtype)
+            acc, last, following = mainloop.multiply(state, at, acc)
+            if self.config.schedule == "pingpong":  # the following tile is the other consumer's
+                turns.pass_on(consumer, predicate=more)
+                following = following.advance(mainloop.steps)
+            mainloop.finish(last)
+            return acc, following
+
+        if self.config.rows != 2 * HIGH:
+            return of(self.config.rows)
+        if rows > HIGH:
+            acc, following = of(2 * HIGH)
+        else:
+            upper, following = of(HIGH)
+            (values,) = upper.registers()
+            acc = self.accumulator().with_registers([values, [self.acc_dtype(0)] * len(values)])
+        return acc, following
 
     def load_groups(self, mainloop: Mainloop, tiles: GroupTiles | AllTiles, first: Any, step: Any) -> None:
         """Load tiles ``first``, ``first + step``, ... By the producer warpgroup, of which one warp finds the tiles and

@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -32,11 +33,6 @@ TILES = {
 }
 """(schedule, consumer warpgroups): tiles that are chosen from. Each is compiled on its own."""
 
-SHARED, LONG = Config(128, 256, cluster_m=2), 512
-"""What groups along K of so many elements, in the mean, are computed by: two blocks load a tile of B together. On an
-H200 it was 3 to 7 % faster than the best of `TILES`."""
-
-
 def find_grouped(
     given: dict[str, Matrix],
     finish: LinearCombination,
@@ -50,28 +46,27 @@ def find_grouped(
     Raises ArgumentError for what does not fit together.
     """
     offsets = given.pop("offsets")
-    _check(given, offsets)
+    check(given, offsets)
     groups = offsets.shape[0]
     if is_block_scaled(given):
         return _find_block_scaled(given, offsets, finish, acc_dtype, out_dtype, config, target)
     acc_dtype, out_dtype = types(given["a"].dtype, given["b"].dtype, acc_dtype, out_dtype, given.get("out"))
     along_k = len(given["b"].shape) == 2
-    problem = _problem(given, groups, acc_dtype, out_dtype)
+    problem = problem_of(given, groups, acc_dtype, out_dtype)
     if 0 in problem.result:
         return BoundKernel(problem, finish, None, {}, (), 0, {}, {})
     if groups == 0:
         problem, finish = replace(problem, others=()), LinearCombination()
     aligned = all(x.fits_tma(1) for name, x in problem.others if name == "c")
-    options: dict[str, Any] = {
-        "acc_dtype": acc_dtype, "epilogue_op": None if finish.does_nothing else Elementwise(finish, aligned=aligned)
-    }  # fmt: skip
+    op = None if finish.does_nothing else Elementwise(finish, aligned, clips=along_k)
+    options: dict[str, Any] = {"acc_dtype": acc_dtype, "epilogue_op": op}
     arrays, axes = {"out": problem.out}, {**AXES, "offsets": "g"}
     if problem.a.shape[-1] == 0 and along_k:
         return bind(problem, finish, simple.empty_sums, options, arrays, axes, with_batch=True)
     arrays = {"offsets": offsets, **arrays}
     if problem.a.shape[-1] == 0 or groups == 0:
         bound = bind(problem, finish, grouped.empty_sums, options, arrays, axes, unbatched=("c", "scale_a"))
-        return _with_groups(bound, groups)
+        return with_groups(bound, groups)
 
     if along_k:
         a, b, function = problem.a.transposed, problem.b, grouped_k.matmul
@@ -90,7 +85,7 @@ def find_grouped(
     if config is None:
         config = choose(shape, finish.is_crowded(problem.result[-1]), sms(target))
     config = replace(config, tile_k=128 // a.dtype.bytes)
-    _check_config(config, shape, along_k)
+    check_config(config, shape, along_k)
     options |= {
         "config": config, "blocks": resident_blocks(config, sms(target)), "direct_store": not fits_tma(problem.out)
     }  # fmt: skip
@@ -98,7 +93,7 @@ def find_grouped(
     packed = [name for name, matrix in (("a", a), ("b", b)) if not matrix.fits_tma(1)]
     unbatched = () if along_k else ("c", "scale_a")
     bound = bind(problem, finish, function, options, arrays, axes, packed=packed, unbatched=unbatched)
-    return _with_groups(bound, groups)
+    return with_groups(bound, groups)
 
 
 def is_block_scaled(given: dict[str, Matrix]) -> bool:
@@ -136,7 +131,7 @@ def _find_block_scaled(
             fix="scale rows and columns: scale_a of (M, 1), scale_b of (groups, 1, N)",
         )
     groups = offsets.shape[0]
-    problem = _problem(given, groups, acc_dtype, out_dtype)
+    problem = problem_of(given, groups, acc_dtype, out_dtype)
     a, b = problem.a, problem.b.transposed
     m, n = problem.result
     config = replace(config or blockscaled.choose(nv.cdiv(m, groups), n, sms(target), groups), tile_k=128)
@@ -147,7 +142,7 @@ def _find_block_scaled(
     axes = {"a": "mk", "b": "nk", "offsets": "g", "out": "mn", "scale_a": "ms", "scale_b": "st"}
     packed = [name for name, matrix in (("a", a), ("b", b)) if not matrix.fits_tma(1)]
     bound = bind(problem, LinearCombination(), blockscaled.grouped, options, arrays, axes, packed=packed)
-    return _with_groups(bound, groups)
+    return with_groups(bound, groups)
 
 
 @functools.lru_cache(maxsize=1 << 12)
@@ -158,28 +153,31 @@ def choose(shape: Shape, crowded: bool, sms: int = arch.SMS) -> Config:
         whole = not crowded or has_registers(config, shape.acc)
         return whole and not config.problems(shape.dtype, shape.out, shape.acc)
 
-    shared = with_stages(SHARED, shape.dtype)
-    if shape.a_major == "mn" and shape.k >= LONG and min(shape.m, shape.n) >= 256 and fits(shared):
-        return shared
+    return fastest(shape, fits, sms)
+
+
+def fastest(shape: Shape, fits: Callable[[Config], bool], sms: int) -> Config:
+    """Of `TILES`, those that fit."""
     tiles = [
         with_stages(Config(*tile, 128 // shape.dtype.bytes, schedule=schedule, consumers=consumers), shape.dtype)
         for (schedule, consumers), found in TILES.items()
         for tile in found
     ]
+
     def expected(config: Config) -> float:
-        """Cycles, where groups end anywhere: of each group's tiles the last one is half empty."""
-        rows = shape if shape.a_major == "mn" else replace(shape, m=shape.m + config.tile_m // 2)
+        """Cycles, where groups end anywhere: of each group's rows the last ones are half of what a consumer has."""
+        rows = shape if shape.a_major == "mn" else replace(shape, m=shape.m + config.rows // 2)
         return float(cycles(config, rows, sms))
 
     return min(filter(fits, tiles), key=expected)
 
 
-def _with_groups(bound: BoundKernel, groups: int) -> BoundKernel:
+def with_groups(bound: BoundKernel, groups: int) -> BoundKernel:
     """Told how many groups there are: b has them, and what the epilogue reads, whether the result has or not."""
     return replace(bound, sizes={**bound.sizes, "z": groups, "g": groups})
 
 
-def _check(given: dict[str, Matrix], offsets: Matrix) -> None:
+def check(given: dict[str, Matrix], offsets: Matrix) -> None:
     a, b = given["a"], given["b"]
     if offsets.dtype not in (nv.i32, nv.i64) or len(offsets.shape) != 1:
         raise ArgumentError(
@@ -216,7 +214,7 @@ def _check(given: dict[str, Matrix], offsets: Matrix) -> None:
         )
 
 
-def _check_config(config: Config, shape: Shape, along_k: bool) -> None:
+def check_config(config: Config, shape: Shape, along_k: bool) -> None:
     reasons = config.problems(shape.dtype, shape.out, shape.acc)
     if config.schedule not in grouped.SCHEDULES:
         reasons.append(f"schedule {config.schedule!r}: one of {', '.join(grouped.SCHEDULES)}")
@@ -230,7 +228,7 @@ def _check_config(config: Config, shape: Shape, along_k: bool) -> None:
         )
 
 
-def _problem(given: dict[str, Matrix], groups: int, acc_dtype: nv.DType, out_dtype: nv.DType) -> GemmProblem:
+def problem_of(given: dict[str, Matrix], groups: int, acc_dtype: nv.DType, out_dtype: nv.DType) -> GemmProblem:
     """Raises ArgumentError where the result, or what the epilogue reads, has another shape."""
     a, b = given["a"], given["b"]
     m, n = a.shape[0], b.shape[-1]
@@ -246,11 +244,11 @@ def _problem(given: dict[str, Matrix], groups: int, acc_dtype: nv.DType, out_dty
         if name in given:
             x = given[name]
             of_group = not along_k and name in ("scale_b", "bias")  # an epilogue is told the group as its batch
-            others.append((name, _of_groups(name, x, groups, m, n) if of_group else repeated(name, x, result)))
+            others.append((name, of_groups(name, x, groups, m, n) if of_group else repeated(name, x, result)))
     return GemmProblem(a, b, out, tuple(others), acc_dtype, result)
 
 
-def _of_groups(name: str, x: Matrix, groups: int, m: int, n: int) -> Matrix:
+def of_groups(name: str, x: Matrix, groups: int, m: int, n: int) -> Matrix:
     """A row for each group, or one for all: with the result's rows as an axis along which it repeats."""
     shape, strides = x.shape, x.strides
     if len(shape) == 3 and shape[1] == 1:

@@ -13,6 +13,7 @@ from nvdsl.errors import ArgumentError, NvdslError
 from nvdsl.errors.tracebacks import for_user
 from nvdsl.kernels.arraylike import ArrayLike
 from nvdsl.kernels.blocks.linear_combination import LinearCombination
+from nvdsl.kernels.gemm import grouped_gated
 from nvdsl.kernels.gemm import options as given
 from nvdsl.kernels.gemm.arguments import matrix
 from nvdsl.kernels.gemm.bound_kernel import BoundKernel
@@ -63,6 +64,9 @@ def grouped_matmul(
     8-bit floats in groups of rows may have scales of blocks of 128 along K, as in `nvdsl.matmul`: ``scale_a`` of
     (M, ceil(K / 128)) and ``scale_b`` of (groups, ceil(K / 128), ceil(N / 128)).
 
+    Gated products (``activation="swiglu"`` and the others of `nvdsl.matmul`) are for groups of rows: ``b`` is
+    (groups, K, 2 N) then, the gate's columns and as many others, ``out`` (M, N), ``bias`` (2 N,) or (groups, 2 N).
+
     Types, strides, ``alpha``, ``c``, ``beta``, ``activation``, ``acc_dtype``, ``out_dtype`` and ``config`` are as in
     `nvdsl.matmul`; but there is no f64, and groups along K take f16 and bf16 only. ``c`` and ``scale_a`` broadcast to
     (M, N) and (M, 1), ``bias`` and ``scale_b`` are (N,), or (groups, N) for a row of each group; ``c`` is not ``out``
@@ -103,6 +107,8 @@ class _GroupedCall(ProductCall):
         parts = {name: name in self.arguments for name in ("scale_a", "scale_b", "c", "bias")}
         finish = LinearCombination(self.alpha != 1.0, **parts, activation=activation)
         matrices = {name: matrix(argument) for name, argument in self.arguments.items()}
+        if isinstance(activation, str):
+            return grouped_gated.find(matrices, activation, finish.alpha, acc_dtype, out_dtype, config, self.target)
         return find_grouped(matrices, finish, acc_dtype, out_dtype, config, self.target)
 
     @property

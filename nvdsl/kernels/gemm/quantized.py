@@ -21,9 +21,19 @@ from typing import Any
 import nvdsl as nv
 from nvdsl.hopper import arch
 from nvdsl.kernels.blocks.dequantize import dequantized
-from nvdsl.kernels.gemm.quantized_operands import BESIDE_SLOTS, COLUMNS_OF_PART, ROW, SLICE, SPLITS, Operands
+from nvdsl.kernels.gemm.quantized_operands import (
+    BESIDE_SLOTS,
+    COLUMNS_OF_PART,
+    ROW,
+    SLICE,
+    SPLITS,
+    THREADS_OF_PART,
+    Operands,
+)
 from nvdsl.lang.fragment import operand_of
 
+HIGH = 64
+"""Columns of w that a wgmma multiplies: rows of A."""
 FLOATS, SPARE = 32, 32
 """Registers of a slice of 64 columns, of which there are two; and of a thread beside these and two sums of each row."""
 
@@ -55,7 +65,7 @@ class QuantizedConfig:
 
     @property
     def cols(self) -> int:
-        return COLUMNS_OF_PART * self.parts * self.warpgroups
+        return HIGH * self.parts * self.warpgroups
 
     def smem_bytes(self, bits: int, group: int, scale_bytes: int, zeros: bool) -> int:
         """Shared memory of a block."""
@@ -100,11 +110,12 @@ def matmul(
     M, N = out.shape
     steps = nv.cdiv(nv.cdiv(x.shape[1], SLICE), config.split)
     tables = [scales, more[0]] if zeros else [scales]
-    operands = Operands(x, weights, tables, kind, group, config.rows, config.cols, config.stages)
+    operands = Operands(x, weights, tables, kind, group, config.rows, config.cols, config.stages,
+                        once=nv.cdiv(M, config.rows) == 1)  # fmt: skip
 
     @nv.kernel(
         grid=(config.split * nv.cdiv(N, config.cols), nv.cdiv(M, config.rows)), block=config.threads,
-        cluster=config.split, blocks_per_sm=config.blocks_per_sm,
+        cluster=config.split, blocks_per_sm=config.blocks_per_sm, programmatic=True,
     )  # fmt: skip
     def kernel() -> None:
         rank = nv.cluster_rank() if config.split > 1 else 0
@@ -113,6 +124,8 @@ def matmul(
         sums = nv.smem((config.rows, config.cols + ROW), nv.f32)
         ring = nv.Ring(config.stages, bytes=operands.bytes, consumers=4 * config.warpgroups)
 
+        nv.griddep_wait()
+        nv.griddep_launch_dependents()
         if nv.warpgroup_id() == config.warpgroups:
             nv.setmaxnreg_dec(config.registers[0])
             if nv.warpgroup_thread() == 0:
@@ -124,8 +137,8 @@ def matmul(
             nv.setmaxnreg_inc(config.registers[1])
             consumer, thread = nv.warpgroup_id(), nv.warpgroup_thread()
             state = ring.consumer_state()
-            left = consumer * config.parts * COLUMNS_OF_PART
-            totals = [nv.accumulator(COLUMNS_OF_PART, config.rows, nv.f32) for _ in range(config.parts)]
+            left = consumer * config.parts * HIGH
+            totals = [nv.accumulator(HIGH, config.rows, nv.f32) for _ in range(config.parts)]
             slices = Slices(operands, left, config.parts)
             for _ in nv.range(steps, unroll=False):
                 ring.wait(state)
@@ -137,7 +150,7 @@ def matmul(
                 (values,) = total.registers()
                 for register, value in enumerate(values):
                     right, down = nv.layout.accumulator_element(thread, register)
-                    sums[down, left + part * COLUMNS_OF_PART + right] = value
+                    sums[down, left + part * HIGH + right] = value
 
         if config.split > 1:
             nv.cluster_sync()
@@ -170,14 +183,15 @@ class Slices:
     def __init__(self, operands: Operands, left: Any, parts: int) -> None:
         self.operands, self.nibbles = operands, operands.nibbles[0]
         self.units = [
-            (number, part, left + part * COLUMNS_OF_PART) for number in range(operands.groups) for part in range(parts)
+            (number, part, left + part * HIGH) for number in range(operands.groups) for part in range(parts)
         ]
 
     def weights(self, stage: Any, unit: int) -> list[Any]:
         """A unit's weights, unpacked: all but the last step, which writes the registers of A."""
         operands, (number, _, column) = self.operands, self.units[unit]
-        part, first = column // COLUMNS_OF_PART, number * operands.width
-        return operands.words_of(stage, part, nv.warpgroup_thread(), first, operands.width, self.nibbles)
+        thread, first = nv.warpgroup_thread(), number * operands.width
+        part = column // COLUMNS_OF_PART + thread // THREADS_OF_PART
+        return operands.words_of(stage, part, thread % THREADS_OF_PART, first, operands.width, self.nibbles)
 
     def _of_columns(self, stage: Any, unit: int) -> tuple[list[Any], list[Any]]:
         number, _, column = self.units[unit]
@@ -191,7 +205,7 @@ class Slices:
         for unit, (number, part, _) in enumerate(self.units):
             scales, zeros = self._of_columns(stage, unit)
             floats = dequantized(self.weights(stage, unit), operands.kind, operands.dtype, zeros)
-            product = nv.accumulator(COLUMNS_OF_PART, operands.rows, nv.f32)
+            product = nv.accumulator(HIGH, operands.rows, nv.f32)
             columns = operands.X[stage].cols(number * operands.width, operands.width)
             product += operand_of(floats, operands.dtype) @ columns.T
             issued.append((part, product, scales))

@@ -50,10 +50,11 @@ def few(rows: int) -> Iterator[FewRowsConfig]:
     """Configurations of few rows: eight warps, or more where there are registers for them."""
     if rows <= 2 * FEW:
         tile = next(tile for tile in (8, 16, 32) if rows <= tile)
-        teams = {8: (4, 8, 8, 8), 16: (2, 4, 8, 8), 32: (1, 2, 6, 8)}[tile]
-        for cols, count in zip((256, 128, 64, 32), teams, strict=True):
+        warps = {8: ((64, 4), (64, 8), (64, 8), (32, 8)), 16: ((32, 2), (64, 4), (64, 8), (32, 8)),
+                 32: ((32, 1), (32, 2), (32, 6), (32, 8))}[tile]  # columns of a warp, and teams
+        for cols, (part, teams) in zip((256, 128, 64, 32), warps, strict=True):
             for split in SPLITS:
-                yield FewRowsConfig(tile, cols, count, count, split)
+                yield FewRowsConfig(tile, cols, teams, teams, split, part=part)
 
 
 def many(rows: int, group: int) -> Iterator[QuantizedConfig]:

@@ -37,9 +37,10 @@ CHUNK = 64
 
 @dataclass(frozen=True)
 class FewRowsConfig:
-    """``rows``: of ``x`` in a tile, a multiple of 8 up to 32. ``cols``: its columns, 32 to 256. ``teams``: warps
-    that take slices of K in turn. ``stages``: slots of the ring, a multiple of ``teams``. ``split``: blocks of a
-    cluster, each with a part of K. ``blocks_per_sm``: that share an SM."""
+    """``rows``: of ``x`` in a tile, a multiple of 8 up to 32. ``cols``: its columns, 32, 64, 128 or 256.
+    ``teams``: warps that take slices of K in turn. ``stages``: slots of the ring, a multiple of ``teams``. ``split``:
+    blocks of a cluster, each with a part of K. ``blocks_per_sm``: that share an SM. ``part``: columns of a warp, 32 or
+    64."""
 
     rows: int
     cols: int = 256
@@ -47,16 +48,12 @@ class FewRowsConfig:
     stages: int = 4
     split: int = 1
     blocks_per_sm: int = 1
+    part: int = 32
 
     @property
     def warps(self) -> int:
         """Of all teams."""
         return self.teams * self.cols // self.part
-
-    @property
-    def part(self) -> int:
-        """Columns of a warp: as many sums as there are registers for."""
-        return min(self.cols, 64 if self.rows <= 2 * ROWS else 32)
 
     @property
     def threads(self) -> int:
@@ -73,7 +70,11 @@ class FewRowsConfig:
         """What is wrong with it."""
         checks = (
             (self.rows in range(8, 33, 8), f"{self.rows} rows: a multiple of 8 up to 32"),
-            (self.cols in (32, 64, 128, 256), f"{self.cols} columns: 32, 64, 128 or 256"),
+            (self.cols in (32, 64, 128, 256), f"{self.cols} columns: 32, 64, 128 or 256, as they are packed by 256"),
+            (
+                self.part in (32, 64) and self.cols % self.part == 0 and self.rows * self.part <= 1024,
+                f"{self.part} columns of a warp: 32, or 64 that divide the columns, with 16 rows or fewer",
+            ),
             (self.split in SPLITS, f"split {self.split}: 1, 2, 4 or 8"),
             (self.teams >= 1 and self.warps <= 16, f"{self.teams} teams: {self.warps} warps, of 16 at most"),
             (
@@ -102,12 +103,12 @@ def matmul(
     M, N = out.shape
     steps = nv.cdiv(nv.cdiv(x.shape[1], SLICE), config.split)
     tables = [scales, more[0]] if zeros else [scales]
-    operands = Operands(x, weights, tables, kind, group, config.rows, config.cols, config.stages)
+    operands = Operands(x, weights, tables, kind, group, config.rows, config.cols, config.stages, once=True)
     parts = config.cols // config.part
 
     @nv.kernel(
         grid=(config.split * nv.cdiv(N, config.cols), nv.cdiv(M, config.rows)), block=config.threads,
-        cluster=config.split, blocks_per_sm=config.blocks_per_sm,
+        cluster=config.split, blocks_per_sm=config.blocks_per_sm, programmatic=True,
     )  # fmt: skip
     def kernel() -> None:
         rank = nv.cluster_rank() if config.split > 1 else 0
@@ -119,6 +120,8 @@ def matmul(
         team, left = nv.warp_id() // parts, nv.warp_id() % parts * config.part
         loads = (left == 0) & (nv.lane_id() == 0)
         state = ring.consumer_state().advance(team)
+        nv.griddep_wait()
+        nv.griddep_launch_dependents()
         if loads:
             for step in nv.range(team, nv.min(config.stages, steps), config.teams, unroll=False):
                 full = ring.acquire(PipelineState(config.stages, step), new=True)
@@ -168,7 +171,9 @@ def add_slice(
     column, _ = nv.layout.mma_c(BAND, ROWS)(lane, 0)
     for number in range(operands.groups):
         tables = [operands.of_columns(stage, number, left + band * BAND + column) for band in range(bands)]
-        sums: list[list[Any]] = [[nv.f32(0)] * 4 for _ in range(bands * tall)]
+        # A chain of products waits for itself: where there are few, each is two.
+        ways = 2 if bands * tall <= 2 else 1
+        sums: list[list[list[Any]]] = [[[nv.f32(0)] * 4 for _ in range(ways)] for _ in range(bands * tall)]
         count = min(operands.width, CHUNK)
         for k in range(number * operands.width, (number + 1) * operands.width, count):
             x = [_rows_of_x(operands.X[stage], row, k, count) for row in range(0, operands.rows, ROWS)]
@@ -179,10 +184,12 @@ def add_slice(
                 a = dequantized(words, operands.kind, operands.dtype, tables[band][1])
                 for j, step in itertools.product(range(tall), range(count // STEP)):
                     of_w, of_x = a[4 * step : 4 * step + 4], x[j][2 * step : 2 * step + 2]
-                    at = band * tall + j
-                    sums[at] = nv.mma_sync(of_w, of_x, sums[at], k=STEP, a_dtype=operands.dtype)
+                    chain = sums[band * tall + j]
+                    chain[step % ways] = nv.mma_sync(of_w, of_x, chain[step % ways], k=STEP, a_dtype=operands.dtype)
         for at, (band, j, value) in enumerate(itertools.product(range(bands), range(tall), range(4))):
-            new[at] = nv.math.fma(tables[band][0][value // 2], sums[band * tall + j][value], new[at])
+            first, *others = sums[band * tall + j]
+            products = first[value] + others[0][value] if others else first[value]
+            new[at] = nv.math.fma(tables[band][0][value // 2], products, new[at])
     return new
 
 

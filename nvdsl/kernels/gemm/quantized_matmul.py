@@ -162,6 +162,14 @@ class _QuantizedCall(BoundCall):
 
 def _check(weight: QuantizedWeight, arrays: dict[str, Matrix], n: int) -> None:
     data, table = weight.packed_shapes
+    types = [("data", (nv.i32,)), ("scales", (nv.f16, nv.bf16, nv.f32)), ("zeros", (nv.f16, nv.bf16, nv.f32))]
+    for name, allowed in types:
+        if name in arrays and arrays[name].dtype not in allowed:
+            raise ArgumentError(
+                f"{name} of {arrays[name].dtype.name} for {weight}",
+                rule=f"it is of {' or '.join(dtype.name for dtype in allowed)}",
+                fix="make weights by QuantizedWeight.pack or .quantize",
+            )
     want = {"data": data, "scales": table, "zeros": table, "bias": (n,)}
     for name, shape in want.items():
         if name in arrays and (arrays[name].shape != shape or name != "bias" and not arrays[name].fits_tma(1)):

@@ -11,8 +11,9 @@ SLICE = 128
 """Elements of K in a slot of the ring."""
 COLUMNS = 256
 """Of w, whose weights of a slice lie side by side; what all columns are rounded up to."""
-COLUMNS_OF_PART, THREADS_OF_PART = 64, 128
-"""Of these, the columns that lie together: the A of a warpgroup's wgmma, and the threads whose registers they fill."""
+COLUMNS_OF_PART, THREADS_OF_PART = 32, 64
+"""Of these, the columns that lie together, half of the A of a warpgroup's wgmma, and the threads whose registers they
+fill."""
 BESIDE_SLOTS = 16
 """Bytes of shared memory for what all slices are unpacked with."""
 SPLITS = (1, 2, 4, 8)
@@ -26,21 +27,23 @@ class Operands:
     """A slice of x, of the weights of a tile's columns, and of their scales (and zero points) in each slot of a ring.
     Made in the host function; `allocate` is called in the kernel.
 
-    ``rows``, ``cols``: of the tile. ``tables``: scales, and zero points where there are any.
+    ``rows``, ``cols``: of the tile. ``tables``: scales, and zero points where there are any. ``once``: each weight is
+    read by one block alone, so that L2 gives it up first.
     """
 
     def __init__(
         self, x: nv.Array, weights: nv.Array, tables: list[nv.Array], kind: str, group: int, rows: int, cols: int,
-        stages: int,
+        stages: int, once: nv.Bool,
     ) -> None:  # fmt: skip
         self.weights, self.tables, self.kind, self.group = weights, tables, kind, group
         self.rows, self.cols, self.stages = rows, cols, stages
+        self.hint = nv.select(once, nv.i64(nv.L2_EVICT_FIRST), nv.i64(nv.L2_EVICT_NORMAL))
         self.dtype, self.slices = x.dtype, nv.cdiv(x.shape[1], SLICE)
         self.swizzle = min(2 * group, 128)  # the bytes of a panel: a group is made of whole ones
         self.map = nv.TMA(x, tile=(rows, SLICE), swizzle=self.swizzle)
         self.words = SLICE * BITS[kind] // 64  # of a thread
-        self.threads = THREADS_OF_PART * min(cols, COLUMNS_OF_PART) // COLUMNS_OF_PART
-        self.each = THREADS_OF_PART * self.words * cols // COLUMNS_OF_PART
+        self.of_part = THREADS_OF_PART * self.words
+        self.each = self.of_part * cols // COLUMNS_OF_PART
         self.groups = max(1, SLICE // group)  # of a slice
         self.width = SLICE // self.groups
         self.bytes = self.slot_bytes(rows, cols, BITS[kind], group, sum(table.dtype.bytes for table in tables))
@@ -63,21 +66,15 @@ class Operands:
         """Load slice ``k`` of the tile at (``row``, ``col``). By one thread."""
         # Beyond the end of K, x is zero, and the weights of any slice do.
         inside = nv.min(k, self.slices - 1)
-        part, beside = col % COLUMNS // COLUMNS_OF_PART, col % COLUMNS_OF_PART * 8
-        first = (inside * (COLUMNS // COLUMNS_OF_PART) + part) * THREADS_OF_PART * self.words
-        # Of less than 64 columns, each vector of 16 bytes lies apart from the next one.
-        vectors = 1 if self.cols >= COLUMNS_OF_PART else self.words // 4
-        count = self.each // vectors
-        for i in nv.range(vectors):
-            start = stage * self.each + i * count
-            place = col // COLUMNS, first + i * 4 * THREADS_OF_PART + beside
-            nv.bulk_load(self.W[start : start + count], self.weights.view(place, (1, count)), 4 * count, full)
+        first = (inside * (COLUMNS // COLUMNS_OF_PART) + col % COLUMNS // COLUMNS_OF_PART) * self.of_part
+        source, start = self.weights.view((col // COLUMNS, first), (1, self.each)), stage * self.each
+        nv.bulk_load(self.W[start : start + self.each], source, 4 * self.each, full, l2_hint=self.hint)
         for table, slots in zip(self.tables, self.S, strict=True):
             for number in nv.range(self.groups, unroll=False):
                 place = nv.min(inside * SLICE // self.group + number, table.shape[0] - 1), col
-                start = (stage * self.groups + number) * self.cols
-                slot = slots[start : start + self.cols]
-                nv.bulk_load(slot, table.view(place, (1, self.cols)), self.cols * table.dtype.bytes, full)
+                start, source = (stage * self.groups + number) * self.cols, table.view(place, (1, self.cols))
+                bytes = self.cols * table.dtype.bytes
+                nv.bulk_load(slots[start : start + self.cols], source, bytes, full, l2_hint=self.hint)
         self.map.load(self.X[stage], full, (row, k * SLICE))  # last: its tensor map is fetched first
 
     def of_columns(self, stage: Any, number: int, column: Any) -> tuple[list[Any], list[Any]]:
@@ -89,13 +86,13 @@ class Operands:
         return found[0], [] if self.kind == "e4m3" else [zero_pair(self.kind, self.dtype, zero) for zero in zeros]
 
     def words_of(self, stage: Any, part: Any, thread: Any, left: int, count: int, nibbles: Any) -> list[Any]:
-        """The weights of one of the 128 threads of a part, `unpacked`: ``count`` elements of K from ``left`` on.
+        """The weights of one of the 64 threads of a part, `unpacked`: ``count`` elements of K from ``left`` on.
         Vectors of 16 bytes, thread beside thread."""
-        start = stage * self.each + part * THREADS_OF_PART * self.words
+        start = stage * self.each + part * self.of_part
         first, count = (x * self.words // SLICE for x in (left, count))
         found: list[Any] = []
         for i in range(first, first + count):
             if i == first or i % 4 == 0:
-                vectors = start + i // 4 * 4 * self.threads
+                vectors = start + i // 4 * 4 * THREADS_OF_PART
                 found += list(self.W.vector(vectors + thread * 4 + i % 4, min(4 - i % 4, count)))
         return unpacked(found[:count], self.kind, self.dtype, nibbles)

@@ -11,9 +11,10 @@ import numpy as np
 
 from nvdsl.errors import ArgumentError
 from nvdsl.kernels.blocks.dequantize import BITS
-from nvdsl.kernels.gemm.quantized_operands import COLUMNS, SLICE
+from nvdsl.kernels.gemm.quantized_operands import COLUMNS, COLUMNS_OF_PART, SLICE, THREADS_OF_PART
 
 GROUPS = (32, 64, 128)
+PARTS = COLUMNS // COLUMNS_OF_PART
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,6 +32,11 @@ class QuantizedWeight:
     data: Any
     scales: Any
     zeros: Any = None
+
+    def __post_init__(self) -> None:
+        if self.kind not in BITS:
+            raise ArgumentError(f"kind={self.kind!r}", rule=f"a weight is stored as one of {', '.join(BITS)}")
+        _check_group(self.group)
 
     @staticmethod
     def pack(
@@ -60,10 +66,13 @@ class QuantizedWeight:
             raise ArgumentError(f"bits={bits} of {values.dtype}", rule="4 or 8; e4m3 has 8, and no zero points")
         kind = "e4m3" if is_float else f"u{bits}"
         scales = np.atleast_2d(scales)
+        if scales.dtype.kind not in "fiu" and scales.dtype not in (ml_dtypes.bfloat16, ml_dtypes.float8_e4m3fn):
+            raise ArgumentError(
+                f"scales of {scales.dtype}", rule="scales are real numbers", fix="scales.astype(np.float32)"
+            )
         if group is None:
             group = max(-(-K // SLICE), 1) * SLICE
-        if group not in GROUPS and (group < SLICE or group % SLICE):
-            raise ArgumentError(f"group={group}", rule=f"a group is 32, 64, 128 or a multiple of {SLICE}, along K")
+        _check_group(group)
         want = (-(-K // group), N)
         for name, table in (("scales", scales), ("zeros", zeros)):
             if table is not None and np.atleast_2d(table).shape != want:
@@ -96,24 +105,37 @@ class QuantizedWeight:
         """Round floats, (K, N), to integers of 4 or 8 bits. For each group of a column, the largest magnitude becomes
         the largest integer; with ``symmetric=False`` the least and the greatest element become the least and the
         greatest integer, and there is a zero point.
-        ``dtype``: of the scales. ``group`` None: one scale for a whole column. Raises ArgumentError as `pack` does."""
+        ``dtype``: of the scales; one that is too small for it becomes 0, and its weights with it. ``group`` None: one
+        scale for a whole column. Raises ArgumentError as `pack` does."""
         w = np.asarray(w).astype(np.float32)
         if w.ndim != 2 or not w.size or not np.isfinite(w).all():
             raise ArgumentError(
                 f"weights of shape {w.shape}" + ("" if w.ndim != 2 or not w.size else ", not all finite"),
                 rule="a weight is (K, N), with one element or more, all of them finite",
             )
+        if bits not in (4, 8):
+            raise ArgumentError(f"bits={bits!r}", rule="weights are quantized to 4 or 8 bits")
         K, N = w.shape
-        size = group or max(K, 1)
-        padded = np.pad(w, ((0, -K % size), (0, 0)), mode="edge" if K else "constant").reshape(-1, size, N)
+        if group is not None:
+            _check_group(group)
+        size = group or K
+        padded = np.pad(w, ((0, -K % size), (0, 0)), mode="edge").reshape(-1, size, N)
         if symmetric:
             most = 2 ** (bits - 1) - 1
-            scales = (np.abs(padded).max(1) / most).astype(dtype)
+            exact = np.abs(padded).max(1) / most
             zeros, low, high = None, -most, most
         else:
             low, high = 0, 2**bits - 1
             least, greatest = np.minimum(padded.min(1), 0), np.maximum(padded.max(1), 0)
-            scales = ((greatest - least) / high).astype(dtype)
+            exact = (greatest - least) / high
+        with np.errstate(over="ignore"):
+            scales = exact.astype(dtype)
+        if not np.isfinite(scales.astype(np.float32)).all():
+            raise ArgumentError(
+                f"a scale of {exact.max():.3g} in {scales.dtype}",
+                rule="the greatest weights, over the greatest integer, are numbers of the scales' type",
+                fix="dtype=np.float32",
+            )
         steps = np.where(scales == 0, 1, scales).astype(np.float32)
         if not symmetric:
             zeros = np.clip(np.rint(-least / steps), low, high).astype(np.uint8)
@@ -153,13 +175,19 @@ class QuantizedWeight:
         return f"QuantizedWeight({self.kind}, {self.shape}, group={self.group}{zeros})"
 
 
+def _check_group(group: Any) -> None:
+    whole = isinstance(group, int | np.integer) and group > 0
+    if not whole or group not in GROUPS and group % SLICE:
+        raise ArgumentError(f"group={group!r}", rule=f"a group is 32, 64, 128 or a multiple of {SLICE}, along K")
+
+
 _REGISTERS = np.array([[(r, c), (r, c + 1)] for c in (0, 8) for r in (0, 8)])
 """Rows and columns of 64 x 16 elements that the four registers of lane 0 have (PTX ISA, wgmma, register fragments)."""
 
 
 def _places(bits: int) -> tuple[np.ndarray, np.ndarray]:
-    """Of 64 columns of w and a slice of K: the column and the k of each value, [vector][thread][word][part of it]."""
-    thread = np.arange(128)
+    """Of 32 columns of w and a slice of K: the column and the k of each value, [vector][thread][word][part of it]."""
+    thread = np.arange(THREADS_OF_PART)
     column, k = thread // 32 * 16 + thread % 32 // 4, thread % 4 * 2
     each = _REGISTERS.reshape(8, 2)  # pair after pair
     if bits == 4:  # one word for 16 columns of A: a pair is nibbles i and i + 4
@@ -175,8 +203,8 @@ def _packed(values: np.ndarray, bits: int) -> np.ndarray:
     K, N = values.shape
     padded = np.pad(values, ((0, -K % SLICE), (0, -N % COLUMNS)))
     column, k = _places(bits)
-    tiles = padded.reshape(padded.shape[0] // SLICE, SLICE, -1, COLUMNS // 64, 64).transpose(2, 0, 3, 4, 1)
-    parts = tiles[..., column, k].astype(np.uint32)  # [256 columns][slice][64 columns][vector][thread][word][part]
+    tiles = padded.reshape(padded.shape[0] // SLICE, SLICE, -1, PARTS, COLUMNS_OF_PART).transpose(2, 0, 3, 4, 1)
+    parts = tiles[..., column, k].astype(np.uint32)  # [256 columns][slice][32 columns][vector][thread][word][part]
     shifts = (np.arange(32 // bits) * bits).astype(np.uint32)
     words = np.bitwise_or.reduce(parts << shifts, axis=-1)
     return np.ascontiguousarray(words.reshape(tiles.shape[0], -1)).view(np.int32)
@@ -185,9 +213,9 @@ def _packed(values: np.ndarray, bits: int) -> np.ndarray:
 def _unpacked(data: np.ndarray, bits: int) -> np.ndarray:
     """The bytes, rounded up to whole tiles."""
     column, k = _places(bits)
-    words = np.asarray(data).view(np.uint32).reshape(len(data), -1, COLUMNS // 64, *column.shape[:-1])
+    words = np.asarray(data).view(np.uint32).reshape(len(data), -1, PARTS, *column.shape[:-1])
     shifts = (np.arange(32 // bits) * bits).astype(np.uint32)
     parts = words[..., None] >> shifts & np.uint32(2**bits - 1)
-    tiles = np.zeros((*words.shape[:3], 64, SLICE), np.uint8)
+    tiles = np.zeros((*words.shape[:3], COLUMNS_OF_PART, SLICE), np.uint8)
     tiles[..., column, k] = parts
     return tiles.transpose(1, 4, 0, 2, 3).reshape(words.shape[1] * SLICE, -1)

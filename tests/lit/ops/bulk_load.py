@@ -22,6 +22,9 @@ def kernel(x):
     # CHECK: nvvm.cp.async.bulk.shared.cluster.global {{.*}} multicast_mask = %
     nv.bulk_load(to, x.view((nv.block_id.x * 64,), (64,)), nv.block_dim.x * 2, barrier)
     # CHECK: nvvm.cp.async.bulk.shared.cluster.global
+    nv.bulk_load(to, x, 256, barrier, l2_hint=nv.L2_EVICT_FIRST)
+    # CHECK: %[[FIRST:\w+]] = arith.constant 1364590687093260288 : i64
+    # CHECK: nvvm.cp.async.bulk.shared.cluster.global {{.*}} l2_cache_hint = %[[FIRST]]
 
 
 # CHECK-LABEL: .entry kernel
@@ -33,6 +36,7 @@ def kernel(x):
 # or where the block's number says.
 # CHECK: add.s64 [[START:%rd\w+]], [[X]], %rd
 # CHECK: cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%rd{{.*}}], [[[START]]],
+# CHECK: cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint
 
 
 @refused(array(nv.f32, 256))

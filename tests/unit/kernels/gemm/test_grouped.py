@@ -77,6 +77,38 @@ def test_what_one_group_has_says_nothing_of_the_next():
     assert np.isnan(dw[1]).all() and np.isfinite(dw[[0, 2]]).all()
 
 
+@pytest.mark.parametrize("n", [40, *sample([33, 136], 0)])
+def test_gradients_that_are_added_up_in_tiles_wider_than_they_are(n):
+    """Of columns beyond the edge nothing is read: the last ones are on their way out."""
+    offsets, x, dy = np.array([10, 30], np.int32), integers(30, 130), integers(30, n)
+    sums = np.ones((2, 130, n), np.float32)
+    nv.grouped_matmul(x.T, dy, sums, c=sums, offsets=offsets, config=Config(128, 256, stages=2), target="sim")
+    expected = [x[s:e].astype(float).T @ dy[s:e].astype(float) + 1 for s, e in parts(offsets)]
+    np.testing.assert_array_equal(sums, expected)
+
+
+@pytest.mark.parametrize(("k", "n"), [(24, 13), *sample([(24, 40), (0, 8), (72, 64)], 0)])
+def test_gated_groups(k, n):
+    """Halves that start off 16 bytes, a row of the bias for each group, rows that nobody has."""
+    offsets, bias = np.array([10, 10, 60], np.int32), integers(3, 2 * n)
+    a, b = integers(70, k), integers(3, k, 2 * n)
+    given = {"bias": bias, "alpha": 0.5, "activation": "reglu", "out_dtype": nv.f32}
+    y = nv.grouped_matmul(a, b, offsets=offsets, **given, target="sim")
+    sums = by_groups(a, b, offsets) * 0.5 + np.repeat(bias, [10, 0, 60], axis=0)
+    np.testing.assert_array_equal(y[:60], (np.maximum(sums[:, :n], 0) * sums[:, n:])[:60])
+    assert not y[60:].any()
+    assert nv.grouped_matmul(a, b[:0], offsets=offsets[:0], activation="swiglu", target="sim").shape == (70, n)
+
+
+def test_offsets_of_64_bits_are_clamped_before_they_are_cut():
+    offsets, a, b = np.array([10, 2**32 + 5], np.int64), integers(16, 16), integers(2, 16, 16)
+    out, sums = np.full((16, 16), np.nan, np.float32), np.full((2, 16, 16), np.nan, np.float32)
+    run(grouped.matmul, a, b, offsets, out, config=SMALL, blocks=1)
+    np.testing.assert_array_equal(out, by_groups(a, b, [10, 16]))
+    run(grouped_k.matmul, a, a, offsets, sums, config=SMALL, blocks=1)
+    np.testing.assert_array_equal(sums, [a[s:e].astype(float).T @ a[s:e].astype(float) for s, e in parts([10, 16])])
+
+
 @exhaustive
 @pytest.mark.parametrize("groups", [70, 31, 32, 33, 64, 65])
 def test_more_groups_than_a_warp_has_lanes(groups):

@@ -1,5 +1,7 @@
 """nv.quantized_matmul in the simulator, and how weights are packed."""
 
+import dataclasses
+
 import hypothesis
 import ml_dtypes
 import numpy as np
@@ -119,6 +121,7 @@ def test_what_is_packed_is_unpacked():
 
 W = weight(64, 16)
 V = np.zeros((64, 16), np.int8)
+X = integers(4, 64)
 
 
 @pytest.mark.parametrize(
@@ -133,13 +136,20 @@ V = np.zeros((64, 16), np.int8)
         (lambda: nv.quantized_matmul(integers(4, 64), W, config=QuantizedConfig(20)), "a multiple of 8"),
         (lambda: nv.quantized_matmul(integers(4, 64), W, config=QuantizedConfig(64, stages=20)), "bytes of shared"),
         (lambda: nv.quantized_matmul(integers(4, 64), W, config=QuantizedConfig(64, 3)), "columns are packed by 256"),
-        (lambda: nv.quantized_matmul(integers(4, 64), W, config=FewRowsConfig(8, 192)), "32, 64, 128 or 256"),
+        (lambda: nv.quantized_matmul(integers(4, 64), W, config=FewRowsConfig(8, 100)), "32, 64, 128 or 256"),
         (lambda: nv.quantized_matmul(integers(4, 64), W.map(lambda x: x[:, ::2])), "as the weight was packed"),
         (lambda: nv.QuantizedWeight.pack(V + 9, np.ones(16), bits=4), "integers of -8 to 7"),
         (lambda: nv.QuantizedWeight.pack(V - 1, np.ones(16), zeros=np.ones(16)), "without a sign"),
         (lambda: nv.QuantizedWeight.pack(V, np.ones((3, 16)), group=32), "a number for each group"),
         (lambda: nv.QuantizedWeight.pack(V, np.ones(16), group=48), "a group is 32"),
         (lambda: nv.QuantizedWeight.pack(V.astype(float), np.ones(16)), "integers, or e4m3"),
+        (lambda: nv.QuantizedWeight.pack(V, np.ones(16), group="all"), "a group is 32"),
+        (lambda: nv.QuantizedWeight.pack(V, np.ones(16, complex)), "real numbers"),
+        (lambda: nv.QuantizedWeight.quantize(V + 1e9), "a scale of 1.43e\\+08 in float16"),
+        (lambda: nv.QuantizedWeight.quantize(V, bits=3), "4 or 8 bits"),
+        (lambda: dataclasses.replace(W, kind="u3"), "one of u4, u8, e4m3"),
+        (lambda: nv.quantized_matmul(X, dataclasses.replace(W, data=W.data.view(np.float32))), "is of i32"),
+        (lambda: nv.quantized_matmul(X, dataclasses.replace(W, scales=W.scales.view(np.int16))), "is of f16"),
         (lambda: nv.QuantizedWeight.quantize(V[:0]), "one element or more"),
         (lambda: nv.QuantizedWeight.quantize(V * np.nan), "not all finite"),
     ],
