@@ -6,9 +6,9 @@ from xml.etree import ElementTree
 import pytest
 
 from nvdsl import sim
-from nvdsl.cli import script
 from nvdsl.errors import SimError
 from nvdsl.sim import phase_picture as phases
+from nvdsl_command import script
 
 PROGRAM = Path(__file__).parents[2] / "docs" / "ideas" / "mbarriers.py"
 

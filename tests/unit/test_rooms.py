@@ -1,6 +1,7 @@
 """nvdsl's packages stand in an order, and each imports only from those before it."""
 
 import ast
+import re
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
@@ -12,11 +13,11 @@ ROOT = Path(nvdsl.__file__).parent
 
 ROOMS = (
     "errors mlir values hopper layout ir ops lang trace verify lower driver sim testing call thin tune schedule "
-    "kernels torch cli"
+    "kernels torch"
 ).split()
 """Top first. docs/dataflow.md says what each is for."""
 
-OF_THE_PUBLIC_NAMES = ("kernels", "torch", "cli")
+OF_THE_PUBLIC_NAMES = ("kernels", "torch")
 """What is written as a user writes it: with ``import nvdsl``, which imports the rooms before these."""
 
 
@@ -79,10 +80,15 @@ def test_each_room_imports_only_from_rooms_before_it_and_no_modules_import_each_
     assert _wrong(ROOT, ROOMS, OF_THE_PUBLIC_NAMES) == []
 
 
-def test_there_are_at_most_21_names_at_the_top():
+def test_no_room_needs_the_command():
+    command = re.compile(r"^\s*(from|import) nvdsl_command", re.MULTILINE)
+    assert [path for path in ROOT.rglob("*.py") if command.search(path.read_text())] == [ROOT / "__main__.py"]
+
+
+def test_there_are_at_most_20_names_at_the_top():
     names = {path.stem for path in ROOT.iterdir() if not path.name.startswith(("_", ".")) and path.suffix != ".typed"}
     assert names == set(ROOMS)
-    assert len(names) <= 21
+    assert len(names) <= 20
 
 
 @pytest.mark.parametrize(

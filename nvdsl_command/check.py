@@ -15,7 +15,8 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from pathlib import Path
 
-from nvdsl_command import LEVELS, environment
+from nvdsl_command.arguments import LEVELS
+from nvdsl_command.run import environment
 
 
 @dataclass(frozen=True)
@@ -84,7 +85,7 @@ def _simulate(schedule: Schedule, script: str, arguments: list[str], timeout: fl
     started = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="nvdsl-") as folder:
         result = Path(folder, "result.json")
-        command = [sys.executable, "-m", "nvdsl.cli.child", str(result), script, *arguments]
+        command = [sys.executable, "-m", "nvdsl_command.child", str(result), script, *arguments]
         try:
             child = subprocess.run(
                 command, env=schedule.environment(), stdin=subprocess.DEVNULL, capture_output=True, text=True,

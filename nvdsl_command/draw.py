@@ -12,10 +12,11 @@ from pathlib import Path
 from typing import Any
 
 from nvdsl import layout
-from nvdsl.cli import Refused, script
 from nvdsl.errors import LayoutError, SimError
 from nvdsl.layout.draw import fragment, swizzle
 from nvdsl.layout.draw import layout as grid
+from nvdsl_command import script
+from nvdsl_command.arguments import Refused
 
 
 def run(chosen: Namespace) -> int:

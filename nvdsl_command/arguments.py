@@ -1,95 +1,18 @@
-"""The command ``nvdsl``: what it takes, and which module does it.
-
-A module of its own beside the package, so that ``nvdsl --help`` and ``nvdsl run`` need not import MLIR, which takes
-half a second. ``python -m nvdsl`` is the same command.
-"""
+"""What the command ``nvdsl`` takes. Each subcommand's ``does`` names the module whose ``run`` is called."""
 
 from __future__ import annotations
 
 import argparse
 import os
 import sys
-from pathlib import Path
 
 DELIVERIES, ORDERS, LEVELS = ("late", "eager", "random"), ("forward", "reverse", "random"), ("traced", "nvvm")
 VIEWS = ("mlir", "ptx", "sass", "resources", "passes", "steps")
 DTYPES = ("f32", "tf32", "f16", "bf16", "e4m3", "e5m2", "i8", "u8", "i32")
 
 
-def main(arguments: list[str] | None = None) -> int:
-    """Run the command; returns its exit code: 0, 1 for a kernel that fails, 2 for input that makes no sense."""
-    given = sys.argv[1:] if arguments is None else arguments
-    own, scripts = given, []
-    if given[:1] in (["check"], ["show"], ["draw"]) and "--" in given:
-        own, scripts = given[: given.index("--")], given[given.index("--") + 1 :]
-    chosen = _parser().parse_args(own)
-    chosen.arguments = getattr(chosen, "arguments", scripts)
-    try:
-        if getattr(chosen, "script", None) is not None and not Path(chosen.script).is_file():
-            raise ValueError(f"there is no file {chosen.script}")
-        code = chosen.run(chosen)
-        sys.stdout.flush()
-        return code
-    except BrokenPipeError:  # `nvdsl show ... | head`
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
-    except (ValueError, OSError) as error:  # nvdsl.cli.Refused is a ValueError
-        print(f"nvdsl: {error}", file=sys.stderr)
-        return 2
-    except KeyboardInterrupt:
-        return 130
-
-
-def environment(delivery: str = "", order: str = "", seed: int | None = None, level: str = "") -> dict[str, str]:
-    """The environment in which a Python process simulates like that (what is not given stays as it is), and in
-    which it finds this nvdsl."""
-    chosen = {"TARGET": "sim", "SIM_DELIVERY": delivery, "SIM_ORDER": order, "SIM_LEVEL": level}
-    found = dict(os.environ) | {f"NVDSL_{name}": value for name, value in chosen.items() if value}
-    if seed is not None:
-        found["NVDSL_SIM_SEED"] = str(seed)
-    home = str(Path(__file__).resolve().parent)
-    if Path(home).name not in ("site-packages", "dist-packages"):  # a checkout
-        found["PYTHONPATH"] = os.pathsep.join(filter(None, [home, os.environ.get("PYTHONPATH", "")]))
-    return found
-
-
-def _run(chosen: argparse.Namespace) -> int:
-    """Become the script's own Python process: its output, its traceback and its exit code are the script's."""
-    found = environment(chosen.delivery, chosen.order, chosen.seed, chosen.level)
-    for name, path in (("NVDSL_SIM_TRACE", chosen.trace), ("NVDSL_SIM_PICTURE", chosen.picture)):
-        if path:
-            if not Path(path).parent.is_dir():
-                raise ValueError(f"{path} can't be written: there is no folder {Path(path).parent}")
-            found[name] = path
-    sys.stdout.flush()
-    os.execve(sys.executable, [sys.executable, chosen.script, *chosen.arguments], found)
-
-
-def _check(chosen: argparse.Namespace) -> int:
-    from nvdsl.cli import check
-
-    return check.run(chosen)
-
-
-def _show(chosen: argparse.Namespace) -> int:
-    from nvdsl.cli import show
-
-    return show.run(chosen)
-
-
-def _draw(chosen: argparse.Namespace) -> int:
-    from nvdsl.cli import draw
-
-    return draw.run(chosen)
-
-
-def _cache(chosen: argparse.Namespace) -> int:
-    from nvdsl.cli import cache
-
-    return cache.run(chosen)
-
-
-# --- what it takes
+class Refused(ValueError):
+    """Input of the command that makes no sense. The message is one line for the user."""
 
 
 class _Version(argparse.Action):
@@ -112,7 +35,7 @@ class _Version(argparse.Action):
         parser.exit()
 
 
-def _parser() -> argparse.ArgumentParser:
+def parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="nvdsl", description="Look at Hopper kernels, and check them without a GPU.")
     parser.add_argument("--version", action=_Version, help="versions of nvdsl and of what it compiles with")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
@@ -124,18 +47,18 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _command(commands, name: str, run, summary: str, more: str = "") -> argparse.ArgumentParser:
+def _command(commands, name: str, does: str, summary: str, more: str = "") -> argparse.ArgumentParser:
     parser = commands.add_parser(
         name, help=summary, description=f"{summary[0].upper()}{summary[1:]}.", epilog=more or None,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )  # fmt: skip
-    parser.set_defaults(run=run)
+    parser.set_defaults(does=does)
     return parser
 
 
 def _run_parser(commands) -> None:
     parser = _command(
-        commands, "run", _run, "run a script, its kernels in the simulator",
+        commands, "run", "run", "run a script, its kernels in the simulator",
         more="What stands behind the script's name is for the script. The exit code is the script's.\n"
         "The same without this command: NVDSL_TARGET=sim NVDSL_SIM_DELIVERY=... python script.py",
     )  # fmt: skip
@@ -153,7 +76,7 @@ def _run_parser(commands) -> None:
 
 def _check_parser(commands) -> None:
     parser = _command(
-        commands, "check", _check, "run a script under several schedules in the simulator",
+        commands, "check", "check", "run a script under several schedules in the simulator",
         more="Each schedule is a process of its own: late delivery, eager delivery, then random ones (seed 0, 1...),\n"
         "each at both levels. A schedule fails when its process does: a report of the simulator, an assert of the\n"
         "script, any exit code but 0. The command fails (1) when one does, and says how to repeat it.\n"
@@ -168,7 +91,7 @@ def _check_parser(commands) -> None:
 
 def _show_parser(commands) -> None:
     parser = _command(
-        commands, "show", _show, "show a script's kernels as MLIR, PTX, SASS, or what they use",
+        commands, "show", "show", "show a script's kernels as MLIR, PTX, SASS, or what they use",
         more="The script runs (as __main__, its output dropped), but its kernels don't: a call of an nv.jit function\n"
         "only compiles, and leaves the results as they are. If that makes the script fail later on, what was compiled\n"
         "until then is shown. No GPU is needed. The script's own arguments follow `--`.\n\n"
@@ -190,19 +113,19 @@ def _show_parser(commands) -> None:
 
 
 def _draw_parser(commands) -> None:
-    parser = _command(commands, "draw", _draw, "draw a layout, or what a simulated script did")
+    parser = _command(commands, "draw", "draw", "draw a layout, or what a simulated script did")
     kinds = parser.add_subparsers(required=True, metavar="WHAT", dest="kind")
-    swizzle = _command(kinds, "swizzle", _draw, "draw where each 16-byte unit of a tile lies in shared memory")
+    swizzle = _command(kinds, "swizzle", "draw", "draw where each 16-byte unit of a tile lies in shared memory")
     swizzle.add_argument("--swizzle", type=int, default=128, metavar="BYTES", help="0, 16, 32, 64 or 128 (%(default)s)")
     swizzle.add_argument("--dtype", choices=DTYPES, default="f16", help="(%(default)s)")
     swizzle.add_argument("--shape", default="8x64", metavar="RxC", help="rows x columns, in elements (%(default)s)")
-    fragment = _command(kinds, "fragment", _draw, "draw which lane and register hold each element of a wgmma operand")
+    fragment = _command(kinds, "fragment", "draw", "draw which lane and register hold each element of a wgmma operand")
     fragment.add_argument("--operand", choices=("d", "a"), default="d",
                           help="d: the accumulator; a: A in registers (%(default)s)")
     fragment.add_argument("--n", type=int, default=64, help="columns of the accumulator, 8 to 256 (%(default)s)")
     fragment.add_argument("--dtype", choices=DTYPES, help="the operand's element type (f32 for d, f16 for a)")
     layout = _command(
-        kinds, "layout", _draw, "draw any layout: addresses, or which thread holds what",
+        kinds, "layout", "draw", "draw any layout: addresses, or which thread holds what",
         more="LAYOUT is CuTe's notation, or one of Hopper's layouts by its name:\n"
         "  '(8,8):(8,1)'   '((8,8),64):((X(0x90),1024),X(2))'   '((4,8),(2,2)):((2@1,1@0),(1@1,8@0))'\n"
         "  'wgmma_accumulator(64)'  'wgmma_a(2)'  'mma_a(2)'  'mma_b(2)'  MMA_C  'matrix_values()'  FRAGMENT_ROWS",
@@ -216,11 +139,11 @@ def _draw_parser(commands) -> None:
     for one in (swizzle, fragment, layout):
         one.add_argument("--text", action="store_true", help="print it in the terminal, in colours, instead of SVG")
     phases = _command(
-        kinds, "phases", _draw, "draw the phases of a script's mbarriers over time: what each still needs, who waits",
+        kinds, "phases", "draw", "draw the phases of a script's mbarriers over time: what each still needs, who waits",
         more=_SIMULATED,
     )  # fmt: skip
     cluster = _command(
-        kinds, "cluster", _draw, "draw which block of a cluster loads what, and into whose shared memory",
+        kinds, "cluster", "draw", "draw which block of a cluster loads what, and into whose shared memory",
         more=_SIMULATED,
     )  # fmt: skip
     for one in (phases, cluster):
@@ -238,7 +161,7 @@ _SIMULATED = (
 
 def _cache_parser(commands) -> None:
     parser = _command(
-        commands, "cache", _cache, "show, clear or limit what is kept on disk",
+        commands, "cache", "cache", "show, clear or limit what is kept on disk",
         more="Compiled kernels and tuned configurations are kept in NVDSL_CACHE_DIR, or else in\n"
         "$XDG_CACHE_HOME/nvdsl, or else in ~/.cache/nvdsl. NVDSL_CACHE=off keeps no kernels.\n"
         "All of it can be removed at any time: kernels are compiled again, but what was tuned has to be tuned again.",
@@ -270,7 +193,3 @@ def _seconds(text: str) -> float:
 
 
 _LONGEST = 10**6
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -14,11 +14,12 @@ from pathlib import Path
 from typing import Any
 
 from nvdsl.call import collect
-from nvdsl.cli import Refused, script
-from nvdsl.cli.side_by_side import side_by_side
 from nvdsl.errors import NvdslError
 from nvdsl.hopper.occupancy import occupancy
 from nvdsl.lower import kernels, passes
+from nvdsl_command import script
+from nvdsl_command.arguments import Refused
+from nvdsl_command.side_by_side import side_by_side
 
 
 def run(chosen: Namespace) -> int:

@@ -8,8 +8,8 @@ import time
 from argparse import Namespace
 from pathlib import Path
 
-from nvdsl.cli import Refused
 from nvdsl.lower import binaries, cache
+from nvdsl_command.arguments import Refused
 
 _PARTS = {"kernels": ("kernels", binaries.SUFFIX), "tuned": ("tune", ".json")}
 """What the parts are called: the folder, and how its files end."""

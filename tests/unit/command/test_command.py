@@ -9,7 +9,8 @@ import pytest
 
 import nvdsl_command
 from nvdsl.sim import options
-from tests.unit.cli.programs import GOOD
+from nvdsl_command import arguments
+from tests.unit.command.programs import GOOD
 
 pytestmark = pytest.mark.usefixtures("quick_python")
 PYTHON = sys.executable  # a real one
@@ -30,9 +31,9 @@ def script(tmp_path):
 
 
 def test_choices_are_the_simulators():
-    assert nvdsl_command.DELIVERIES == options.DELIVERIES
-    assert nvdsl_command.ORDERS == options.ORDERS
-    assert nvdsl_command.LEVELS == options.LEVELS
+    assert arguments.DELIVERIES == options.DELIVERIES
+    assert arguments.ORDERS == options.ORDERS
+    assert arguments.LEVELS == options.LEVELS
 
 
 def test_help_imports_no_package():

@@ -7,7 +7,7 @@ import pytest
 import nvdsl_command
 from nvdsl.errors import ToolchainError
 from nvdsl.lower import passes, toolchain
-from tests.unit.cli.programs import GOOD
+from tests.unit.command.programs import GOOD
 
 TWO = (
     GOOD.partition("print(")[0]

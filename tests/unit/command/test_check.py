@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 import nvdsl_command
-from nvdsl.cli import check
-from nvdsl.cli.check import Schedule
-from tests.unit.cli.programs import BY_LUCK, GOOD, RACE
+from nvdsl_command import check
+from nvdsl_command.check import Schedule
+from tests.unit.command.programs import BY_LUCK, GOOD, RACE
 
 pytestmark = pytest.mark.usefixtures("quick_python")
 

@@ -1,4 +1,4 @@
-"""One schedule of ``nvdsl check``, in a process of its own: ``python -m nvdsl.cli.child RESULT.json script.py ...``.
+"""One schedule of ``nvdsl check``, in a process of its own: ``python -m nvdsl_command.child RESULT.json SCRIPT ...``.
 
 The result says how the script ended, and its first report in words.
 """
@@ -10,7 +10,7 @@ import sys
 from dataclasses import asdict
 from pathlib import Path
 
-from nvdsl.cli import script
+from nvdsl_command import script
 
 _NOTHING = (
     "no kernel ran\n"

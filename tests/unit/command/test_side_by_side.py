@@ -1,6 +1,6 @@
 """Two texts of MLIR beside each other."""
 
-from nvdsl.cli.side_by_side import side_by_side
+from nvdsl_command.side_by_side import side_by_side
 
 BEFORE = """\
 a
