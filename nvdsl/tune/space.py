@@ -8,11 +8,12 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import itertools
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any
 
 from nvdsl.errors import ArgumentError, NvdslError, frames
@@ -72,10 +73,10 @@ def _value(name: str, value: Any) -> Any:
 
 def _check_axes(axes: Mapping[str, Any]) -> None:
     for name, values in axes.items():
-        if isinstance(values, str) or not isinstance(values, Iterable):
+        if isinstance(values, str) or not (isinstance(values, Iterable) or callable(values)):
             raise _wrong(
                 f"the axis {name} of a Space is {values!r}",
-                rule="an axis is a list of the values to try",
+                rule="an axis is a list of the values to try, or a function that returns one",
                 fix=f"Space({name}=[{values!r}])",
             )
 
@@ -115,40 +116,72 @@ class Condition:
 
 @dataclass(frozen=True)
 class _Part:
-    configs: tuple[Config, ...]
+    """Configurations of the same ``parameters``, which ``listed`` returns."""
+
+    parameters: tuple[str, ...]
+    listed: Callable[[], tuple[Config, ...]]
     conditions: tuple[Condition, ...] = ()
+
+    @property
+    def configs(self) -> tuple[Config, ...]:
+        return self.listed()
+
+
+def _part(axes: Mapping[str, Any]) -> _Part:
+    """Every combination. Where an axis is a function, they are listed when they are first asked for."""
+
+    @functools.cache
+    def listed() -> tuple[Config, ...]:
+        values = [each() if callable(each) else each for each in axes.values()]
+        made = [Config(dict(zip(axes, chosen, strict=True))) for chosen in itertools.product(*values)]
+        if not made:
+            raise _empty()
+        return tuple(dict.fromkeys(made))
+
+    if not any(map(callable, axes.values())):
+        listed()
+    return _Part(tuple(sorted(axes)), listed)
+
+
+def _check_alike(parameters: Iterable[tuple[str, ...]]) -> None:
+    first, *others = parameters
+    for other in others:
+        if other != first:
+            raise _wrong(
+                f"one configuration has {', '.join(first)}, another {', '.join(other)}",
+                rule="all configurations of a Space set the same parameters",
+            )
+
+
+def _empty() -> ArgumentError:
+    return _wrong("a Space without a configuration", fix="give each axis at least one value")
 
 
 class Space:
     """Configurations to choose from. A space is immutable; `where` and ``+`` make new ones.
 
-    ``Space(tile=[...], stages=[...])`` has every combination, ``Space({...}, {...})`` has just these. Raises
-    ArgumentError for values that JSON can't hold, for an empty space, and for configurations of different parameters.
+    ``Space(tile=[...], stages=[...])`` has every combination, ``Space({...}, {...})`` has just these. The values of an
+    axis may also be a function that returns them: it is called when the configurations are first looked at, which calls
+    of a function that was not tuned don't do. Raises ArgumentError for values that JSON can't hold, for an empty space,
+    and for configurations of different parameters.
     """
 
-    def __init__(self, *configs: Mapping[str, Any], **axes: Sequence[Any]) -> None:
+    def __init__(self, *configs: Mapping[str, Any], **axes: Sequence[Any] | Callable[[], Sequence[Any]]) -> None:
         if configs and axes:
             raise _wrong("a Space of configurations and axes", fix="add two spaces: Space(...) + Space(...)")
         if axes:
             _check_axes(axes)
-            combinations = itertools.product(*axes.values())
-            made = [Config(dict(zip(axes, values, strict=True))) for values in combinations]
-        else:
-            made = [Config(config) for config in configs]
-        self._set((_Part(tuple(dict.fromkeys(made))),))
+            self._set((_part(axes),))
+            return
+        made = tuple(dict.fromkeys(map(Config, configs)))
+        if not made:
+            raise _empty()
+        _check_alike(tuple(config) for config in made)
+        self._set((_Part(tuple(made[0]), lambda: made),))
 
     def _set(self, parts: tuple[_Part, ...]) -> None:
-        self._parts = parts
-        every = [config for part in parts for config in part.configs]
-        if not every:
-            raise _wrong("a Space without a configuration", fix="give each axis at least one value")
-        self.parameters = tuple(every[0])
-        for config in every:
-            if tuple(config) != self.parameters:
-                raise _wrong(
-                    f"one configuration has {', '.join(self.parameters)}, another {', '.join(config)}",
-                    rule="all configurations of a Space set the same parameters",
-                )
+        _check_alike(part.parameters for part in parts)
+        self._parts, self.parameters = parts, parts[0].parameters
 
     @classmethod
     def of(cls, space: SpaceLike) -> Space:
@@ -165,7 +198,7 @@ class Space:
         """
         condition = Condition(predicate, reason)
         made = object.__new__(Space)
-        made._set(tuple(_Part(p.configs, (*p.conditions, condition)) for p in self._parts))
+        made._set(tuple(replace(part, conditions=(*part.conditions, condition)) for part in self._parts))
         return made
 
     def __add__(self, other: Any) -> Space:

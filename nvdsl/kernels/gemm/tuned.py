@@ -91,10 +91,15 @@ def _crowded(out: Any, epilogue_op: Any) -> bool:
 
 
 _MAJORS = "k", "mn"
-_LISTS = itertools.product((nv.e4m3, nv.f16, nv.f32), _MAJORS, _MAJORS)
+
+
+def _every() -> list[Config]:
+    lists = itertools.product((nv.e4m3, nv.f16, nv.f32), _MAJORS, _MAJORS)
+    return list(dict.fromkeys(itertools.chain.from_iterable(listed(*each) for each in lists)))
+
 
 SPACE = (
-    nv.Space(config=list(dict.fromkeys(itertools.chain.from_iterable(listed(*each) for each in _LISTS))))
+    nv.Space(config=_every)
     .where(_can_run, "its types fit into an SM, and its epilogue has registers")
     .where(_is_near, "the model thinks it nearly as fast as its choice")
 )

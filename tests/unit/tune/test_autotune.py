@@ -284,9 +284,9 @@ def test_without_a_gpu_tuning_warns_and_takes_what_there_is(no_gpu, monkeypatch,
 
 
 def test_who_tunes_a_kernel_of_nvdsls_is_warned_at_the_own_line(no_gpu):
-    a = np.ones((16, 32), np.float16)
+    a = np.ones((512, 512), np.float16)
     with pytest.warns(nv.TuneWarning, match="can't be tuned here") as caught:
-        nv.matmul.tune(a, a.T, np.zeros((16, 16), np.float16), target="sim")
+        nv.matmul.tune(a, a.T, np.zeros((512, 512), np.float16), target="sim")
     assert caught[0].filename == __file__
 
 

@@ -23,6 +23,16 @@ def test_axes_are_multiplied_and_configurations_taken_as_they_are():
     assert Space.of({"a": [1], "b": ["x"]}).configs() == [Config({"a": 1, "b": "x"})]
 
 
+def test_an_axis_that_is_a_function_is_listed_once_when_it_is_looked_at():
+    calls = []
+    space = Space(a=[1, 2], b=lambda: calls.append(1) or "xy").where(lambda a: a > 1, "a is large")
+    assert space.parameters == ("a", "b") and not calls
+    assert [dict(c) for c in space.configs()] == [{"a": a, "b": b} for a in (1, 2) for b in "xy"]
+    assert [c["a"] for c, broken in space.sift({}) if broken is None] == [2, 2] and calls == [1]
+    with pytest.raises(nv.ArgumentError, match="a Space without a configuration"):
+        Space(a=list).configs()
+
+
 def test_configurations_are_equal_by_value_and_type():
     assert Config({"a": 1, "b": 2}) == Config({"b": 2, "a": 1})
     assert len({Config({"a": 1}), Config({"a": True}), Config({"a": 1.0})}) == 3
