@@ -56,14 +56,14 @@ def find(problem: GemmProblem, finish: LinearCombination, config: Config | None,
         return _vector(problem, finish, options, sms(target))
     if problem.a.dtype == nv.f64:
         return _simple(problem, finish, options)
-    if config is None and small.pays(problem, target):
-        return _small(problem, finish, options)
     rows, cols = problem.out.strides[-2:]
     turned = rows == 1 and (cols != 1 or column and not row)
     given, problem = problem, problem.transposed if turned else problem
     a, a_axis = readable(problem.a, k_axis=1)
     b, b_axis = readable(problem.b, k_axis=0)
     packed = [not matrix.fits_tma(1) for matrix in (a, b)]
+    if config is None and small.pays(problem, not any(packed), target):
+        return _small(given, finish, options, target)
     if config is None and any(packed) and _is_small(problem):
         return _simple(given, finish, options)
     k_major = a_axis == 1, b_axis == 0
@@ -141,14 +141,16 @@ def _simple(problem: GemmProblem, finish: LinearCombination, options: dict[str, 
     return bind(problem, finish, simple.matmul, options, arrays, AXES, with_batch=True)
 
 
-def _small(problem: GemmProblem, finish: LinearCombination, options: dict[str, Any]) -> BoundKernel:
+def _small(
+    problem: GemmProblem, finish: LinearCombination, options: dict[str, Any], target: str | None
+) -> BoundKernel:
     """A product by mma.sync, or its transpose, whichever has fewer tiles."""
     m, n, k = problem.sizes
     turned = small.tiles(n, m) < small.tiles(m, n)
     problem = problem.transposed if turned else problem
     arrays = {"a": problem.a, "b": problem.b.transposed, "out": problem.out}
     aligned = k % small.EACH == 0 and all(arrays[name].fits_tma(1) for name in "ab")
-    options |= {"split": small.SPLIT if nv.cdiv(k, small.SLICE) >= small.DEEP else 1}
+    options |= {"split": small.blocks_of_tile(problem, aligned, target)}
     axes = {"a": "mk", "b": "nk", "out": "mn"}
     return bind(
         problem, finish, small.matmul, options, arrays, axes, vectors="ab" if aligned else "", with_batch=True,

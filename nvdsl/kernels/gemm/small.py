@@ -37,19 +37,30 @@ AHEAD, ALONE = 2, 1
 """Slices that a warp asks for before it multiplies one; and where elements are read one by one."""
 PADDING = 8
 """Columns beside those of a tile in shared memory: rows lie in different banks."""
+AT_ONCE = 4
+"""Elements of the result that a thread adds up at a time."""
+ROUNDS, SPLIT = 2, 8
+"""Times that a block's warps may read, one after the other, before a cluster shares the tile; and its blocks."""
+FULL = 4
+"""Blocks of an SM up to which it does."""
+ALIGNED, ODD, SIMULATED = 4, 32, 1
+"""Slices of tiles that an SM may have, where TMA can read the operands, and where they would be copied. More take as
+long as it takes to set up another kernel, which reads faster. The simulator executes each thread's instructions, and
+multiplies the tiles of wgmma at once."""
 
 
-DEEP, SPLIT = 64, 8
-"""Slices of K from which on a cluster shares a tile, and its blocks."""
-MOST, SIMULATED = 32, 1
-"""Slices of tiles that an SM may have. More take as long as it takes to set up another kernel, which reads faster. The
-simulator executes each thread's instructions, and multiplies the tiles of wgmma at once."""
-
-
-def pays(problem: GemmProblem, target: str | None) -> bool:
-    """Whether a product is small."""
-    most = SIMULATED if sim.wanted(target) else MOST
+def pays(problem: GemmProblem, aligned: bool, target: str | None) -> bool:
+    """Whether a product is small. ``aligned``: TMA can read its operands."""
+    most = SIMULATED if sim.wanted(target) else ALIGNED if aligned else ODD
     return problem.a.dtype.bits == 16 and problem.acc_dtype == nv.f32 and work(problem, sms(target)) <= most
+
+
+def blocks_of_tile(problem: GemmProblem, vectors: bool, target: str | None) -> int:
+    """Blocks that share a tile. ``vectors``: 16 bytes are read at a time."""
+    m, n, k = problem.sizes
+    rounds = nv.cdiv(k, SLICE * WARPS * (AHEAD if vectors else ALONE))
+    few = problem.batches * tiles(m, n) * SPLIT <= FULL * sms(target)
+    return SPLIT if rounds > ROUNDS and few else 1
 
 
 def work(problem: GemmProblem, count: int) -> float:
@@ -81,12 +92,12 @@ def matmul(
     each = nv.cdiv(nv.cdiv(k, SLICE), split)  # slices of a block
     ahead = AHEAD if vectors else ALONE
     bits = exponent(2 * each - 1, WARPS)  # of warps that share a tile
-    places = TileScheduler(m, n, ROWS, COLS, group=1, batches=batches)
+    scheduler = TileScheduler(m, n, ROWS, COLS, group=1, batches=batches)
 
     down = out.strides[1] == 1  # neighbours in memory are those of a column
 
     @nv.kernel(
-        grid=nv.cdiv(places.count, WARPS >> bits) * split, block=WARPS * WARP_SIZE, cluster=split, blocks_per_sm=2,
+        grid=nv.cdiv(scheduler.count, WARPS >> bits) * split, block=WARPS * WARP_SIZE, cluster=split, blocks_per_sm=2,
         programmatic=True,
     )  # fmt: skip
     def kernel() -> None:
@@ -95,7 +106,7 @@ def matmul(
         rank = nv.cluster_rank() if split > 1 else 0
         team, part = nv.warp_id() >> bits, nv.warp_id() & ((1 << bits) - 1)
         tile = nv.block_id.x // split * (WARPS >> bits) + team
-        batch, row, col = places.start(nv.min(tile, places.count - 1))
+        batch, row, col = scheduler.start(nv.min(tile, scheduler.count - 1))
         group, lane = nv.lane_id() // 4, nv.lane_id() % 4
         rows = [(batch_of(a, batch), nv.min(row + group + i, m - 1)) for i in range(0, ROWS, 8)]
         cols = [(batch_of(b, batch), nv.min(col + group + i, n - 1)) for i in range(0, COLS, N)]
@@ -104,12 +115,11 @@ def matmul(
         end = nv.min((rank + 1) * each, nv.cdiv(k, SLICE))
         for first in nv.range(rank * each + part, end, ahead << bits, unroll=False):
             starts = [first + (i << bits) for i in range(ahead)]
-            ends = [nv.select(start < end, k, 0) for start in starts]
-            slices = list(zip(starts, ends, strict=True))
-            of_a = [[words(a, at, x * SLICE, y, lane, vectors) for at in rows] for x, y in slices]
-            of_b = [[words(b, at, x * SLICE, y, lane, vectors) for at in cols] for x, y in slices]
-            for left, right in zip(of_a, of_b, strict=True):
-                sums = multiplied(left, right, sums, a.dtype)
+            read = by_vectors if vectors else by_elements
+            places = [(a, at) for at in rows] + [(b, at) for at in cols]
+            found = [read(places, start * SLICE, nv.select(start < end, k, 0), lane) for start in starts]
+            for words in found:
+                sums = multiplied(words, sums, a.dtype)
 
         shared = nv.smem((WARPS * ROWS, COLS + PADDING), nv.f32)
         for register, value in enumerate(sums):
@@ -118,61 +128,82 @@ def matmul(
         nv.sync_threads()
 
         # The warps that share a tile add up and store it: of a cluster's blocks each some rows.
-        threads = WARP_SIZE << bits
+        threads, height = WARP_SIZE << bits, ROWS // split
         thread, top = nv.thread_id.x & (threads - 1), (team << bits) * ROWS
         if split > 1:
-            for number in nv.range(thread, ROWS * COLS, threads, unroll=False):
-                r, c = top + number // COLS, number % COLS
-                shared[r, c] = added_up(shared, r, c, bits)
+            for first in nv.range(thread, ROWS * COLS, threads * AT_ONCE, unroll=False):
+                spots = [(x // COLS, x % COLS) for x in several(first, threads, ROWS * COLS)]
+                for (r, c), value in zip(spots, added_up(shared, top, spots, nv.min(each, 1 << bits)), strict=True):
+                    shared[top + r, c] = value
             nv.cluster_sync()
-        height = ROWS // split
-        for number in nv.range(thread, height * COLS, threads, unroll=False):
-            r = nv.select(down, number % height, number // COLS) + rank * height
-            c = nv.select(down, number // height, number % COLS)
-            total = nv.f32(0)
+        for first in nv.range(thread, height * COLS, threads * AT_ONCE, unroll=False):
+            numbers = several(first, threads, height * COLS)
+            spots = [
+                (nv.select(down, x % height, x // COLS) + rank * height, nv.select(down, x // height, x % COLS))
+                for x in numbers
+            ]
             if split > 1:
-                for block in range(split):
-                    total += shared.at(block)[top + r, c]
+                given = [[shared.at(block)[top + r, c] for block in range(split)] for r, c in spots]
+                totals = [sum(values[1:], values[0]) for values in given]
             else:
-                total = added_up(shared, top + r, c, bits)
-            if (tile < places.count) & (row + r < m) & (col + c < n):
-                value = acc_dtype(total)
-                if epilogue_op is not None:
-                    value = epilogue_op(value, batch, row + r, col + c, *operands)
-                out[batch, row + r, col + c] = out.dtype(value)
+                totals = added_up(shared, top, spots, nv.min(each, 1 << bits))
+            for i, ((r, c), total) in enumerate(zip(spots, totals, strict=True)):
+                new = (tile < scheduler.count) & (first + i * threads < height * COLS)
+                if new & (row + r < m) & (col + c < n):
+                    value = acc_dtype(total)
+                    if epilogue_op is not None:
+                        value = epilogue_op(value, batch, row + r, col + c, *operands)
+                    out[batch, row + r, col + c] = out.dtype(value)
         if split > 1:
             nv.cluster_sync()  # a block stays while others read its sums
 
     kernel()
 
 
-def words(x: nv.Array, at: tuple[Any, Any], first: Any, end: Any, lane: Any, vectors: bool) -> list[Any]:
-    """A lane's elements of a slice of a row, as registers of two; zeros from ``end`` on. ``lane``: of four that have
-    the row; ``vectors``: whether it takes neighbours, by one access."""
-    last = x.shape[2]
-    if vectors:
-        k = first + lane * EACH
-        found = as_words([x.vector((*at, nv.min(k, last - EACH)), EACH)], x.dtype)
-        return [nv.select(k < end, word, nv.i32(0)) for word in found]
-    places = [first + lane + 4 * i for i in range(EACH)]
-    loaded = [x[(*at, nv.min(k, last - 1))] for k in places]
-    return words_of([nv.select(k < end, value, x.dtype(0)) for k, value in zip(places, loaded, strict=True)], x.dtype)
+Places = list[tuple[nv.Array, tuple[Any, Any]]]
+"""Arrays, and the rows of them that a lane reads: two of A, four of B."""
 
 
-def multiplied(a: list[list[Any]], b: list[list[Any]], sums: list[Any], dtype: nv.DType) -> list[Any]:
-    """``sums`` and the product of a slice: of two rows of A and four columns of B that a lane has."""
+def by_vectors(places: Places, first: Any, end: Any, lane: Any) -> list[list[Any]]:
+    """A lane's elements of a slice of rows, as registers of two: eight neighbours. Zeros from ``end`` on. ``lane``: of
+    the four that have a row."""
+    k = first + lane * EACH
+    loaded = [x.vector((*at, nv.min(k, x.shape[2] - EACH)), EACH) for x, at in places]
+    return [[nv.select(k < end, word, nv.i32(0)) for word in as_words([each], each.dtype)] for each in loaded]
+
+
+def by_elements(places: Places, first: Any, end: Any, lane: Any) -> list[list[Any]]:
+    """The same: every fourth element. Those that no lane has are not asked for."""
+    dtype = places[0][0].dtype
+    found: list[list[Any]] = [[] for _ in places]
+    for i in range(0, SLICE, 4):
+        values = [dtype(0)] * len(places)
+        if first + i < end:
+            values = [x[(*at, nv.min(first + i + lane, x.shape[2] - 1))] for x, at in places]
+        for row, value in zip(found, values, strict=True):
+            row.append(value)
+    exist = [first + i + lane < end for i in range(0, SLICE, 4)]
+    return [words_of([nv.select(x, y, dtype(0)) for x, y in zip(exist, row, strict=True)], dtype) for row in found]
+
+
+def multiplied(words: list[list[Any]], sums: list[Any], dtype: nv.DType) -> list[Any]:
+    """``sums`` and the product of a slice."""
     new = list(sums)
-    for step, j in itertools.product(range(SLICE // STEP), range(COLS // N)):
-        pair = slice(2 * step, 2 * step + 2)
-        (low, high), right = zip(*(x[pair] for x in a), strict=True), b[j][pair]
-        of_a = [low[0], low[1], high[0], high[1]]
-        new[4 * j : 4 * j + 4] = nv.mma_sync(of_a, right, new[4 * j : 4 * j + 4], k=STEP, a_dtype=dtype)
+    (upper, lower), right = words[:2], words[2:]
+    for step, j in itertools.product(range(0, EACH // 2, 2), range(COLS // N)):
+        of_a, of_b = [upper[step], lower[step], upper[step + 1], lower[step + 1]], right[j][step : step + 2]
+        new[4 * j : 4 * j + 4] = nv.mma_sync(of_a, of_b, new[4 * j : 4 * j + 4], k=STEP, a_dtype=dtype)
     return new
 
 
-def added_up(shared: nv.Tile, row: Any, col: Any, bits: Any) -> Any:
-    """The sum of what the warps that share a tile have at a place, in their order."""
-    total = nv.f32(0)
-    for i in nv.range(1 << bits):
-        total += shared[row + i * ROWS, col]
-    return total
+def several(first: Any, step: Any, count: int) -> list[Any]:
+    """The numbers that a thread has at a time: its first one instead of those beyond the last."""
+    return [nv.select(first + i * step < count, first + i * step, first) for i in range(AT_ONCE)]
+
+
+def added_up(shared: nv.Tile, top: Any, spots: list[tuple[Any, Any]], warps: Any) -> list[Any]:
+    """The sums of what the warps that share a tile have at some places, in their order."""
+    totals = [nv.f32(0)] * len(spots)
+    for i in nv.range(warps, unroll=False):
+        totals = [total + shared[top + i * ROWS + r, c] for total, (r, c) in zip(totals, spots, strict=True)]
+    return totals
