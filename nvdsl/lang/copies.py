@@ -132,7 +132,7 @@ def _plan(a: Side, b: Side, threads: int, asynchronous: bool) -> CopyPlan:
     itemsize = max(a.dtype.bytes, b.dtype.bytes)
     most = 1 if dtypes.bool_ in (a.dtype, b.dtype) else max(WIDEST // itemsize, 1)
     limits = [("16 bytes of one access", most)]
-    in_a_row = all(contiguous_axis(x.shape, _numbers(x)) == axis and _numbers(x)[axis] == 1 for x in (a, b))
+    in_a_row = all(x.along == axis and _numbers(x)[axis] == 1 for x in (a, b))
     limits.append(("elements in a row on both sides", common_vector(a.layout, b.layout, most) if in_a_row else 1))
     limits.append(("the extent of the axis", _divides(a.shape[axis], most)))
     for name, x in (("source", a), ("destination", b)):

@@ -56,13 +56,15 @@ class Guard:
 
 class Side:
     """``strides`` in elements, of a tile those within a panel; ``layout``: addresses in elements; ``origin``: bytes
-    that the first element's address is a multiple of, 0 for any."""
+    that the first element's address is a multiple of, 0 for any; ``along``: the axis along which accesses of several
+    elements lie."""
 
     shape: tuple[int, ...]
     strides: tuple[Int, ...]
     dtype: DType
     shared: bool
     origin: int
+    along: int
     guards: Sequence[Guard] = ()
 
     @property
@@ -93,7 +95,7 @@ class ArraySide(Side):
     def __init__(self, array: Array) -> None:
         self.array, self.shape, self.dtype = array, array.shape, array.dtype
         self.shared = "workgroup" in str(ir.MemRefType(array.type).memory_space)
-        self.strides = array.strides
+        self.strides, self.along = array.strides, array.ndim - 1
         self.origin, self.guards = first_byte(array), tuple(_guards(array))
 
     @property
@@ -121,7 +123,7 @@ class TileSide(Side):
         self.transposed, self.shape, self.dtype, self.shared = tile.transposed, tile.shape, tile.dtype, True
         layout, size = tile.layout, tile.dtype.bytes
         strides = (layout.row_stride // size, 1)
-        self.strides = strides[::-1] if tile.transposed else strides
+        self.strides, self.along = (strides[::-1], 0) if tile.transposed else (strides, 1)
         self.origin = _factor(tile.offset)
 
     @property
@@ -162,7 +164,7 @@ class RemoteSide(Side):
                 fix="nv.copy(source.T, tile.at(rank))",
             )
         self.shape, self.strides, self.dtype, self.shared = self.local.shape, self.local.strides, remote.dtype, True
-        self.origin, self.guards = self.local.origin, self.local.guards
+        self.origin, self.guards, self.along = self.local.origin, self.local.guards, self.local.along
 
     @property
     def layout(self) -> Layout:

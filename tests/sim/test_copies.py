@@ -44,6 +44,7 @@ SHAPES = [
     ((24, 40), 8, 24, 0, nv.u8, 224),
     ((16, 16), 16, 16, 0, nv.e4m3, 64),
     ((130, 48), 130, 48, 0, nv.f32, 40),
+    ((8, 1), 8, 1, 0, nv.f32, 32),
 ]
 
 
@@ -304,6 +305,27 @@ def test_the_verifier_knows_copies_that_nobody_waits_for():
     pipeline.trace(x, y)
     with pytest.raises(nv.VerifyError, match="nothing waits for this cp.async"):
         mistakes.trace(nv.ShapeDtype((128,), nv.f32), y, what="too much")
+
+
+@nv.jit
+def turned(x, y):
+    @nv.kernel(grid=1, block=32)
+    def body():
+        tile = nv.smem(x.shape[::-1], x.dtype)
+        nv.copy(x, tile.T)
+        nv.sync_threads()
+        nv.copy(tile.T, y)
+
+    body()
+
+
+@pytest.mark.parametrize("shape", [(8, 1), (1, 8), (4, 8)])
+def test_elements_in_a_row_that_no_access_takes_at_once_go_one_by_one(shape):
+    """An array's accesses lie along its last axis, and a tile's along its rows."""
+    x, y = numbers(shape, nv.f32), zeros(*shape)
+    turned(x, y, target="sim")
+    np.testing.assert_array_equal(x, y)
+    turned.trace(nv.ShapeDtype(shape, nv.f32, (1, shape[0])), nv.ShapeDtype(shape, nv.f32))
 
 
 def test_the_plan_says_what_was_chosen():
