@@ -51,6 +51,8 @@ class Config:
     ``polynomial``: of four exponentials so many are polynomials, where no maxima are found: multiplications and
     additions run beside the unit that has exp2.
 
+    ``band``: megabytes of K and V of the heads that are worked on side by side. ``hints``: Q and O are not kept in L2.
+
     ``cluster``: blocks that share the keys of a tile; they add up their sums through shared memory. ``blocks_per_sm``:
     so many shall fit.
 
@@ -73,6 +75,8 @@ class Config:
     lazy: bool = False
     o_columns: int = 0
     polynomial: int = 0
+    band: int = 32
+    hints: bool = False
     cluster: int = 1
     blocks_per_sm: int = 1
     itemsize: int = 2

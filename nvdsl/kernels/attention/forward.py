@@ -81,7 +81,7 @@ def attention(
     shares: Any = config.cluster if config.cluster > 1 else None if parts is None else splits  # of the keys
     tiles = Tiles(
         ways, kv_heads, group, tile_m // pack, pack, (d + dv) * q.dtype.bytes, bounded[1],
-        shares,
+        shares, config.band,
     )  # fmt: skip
     skips = ways.packed and config.cluster == 1  # tiles without queries; the blocks of a cluster meet, and don't
     blocks = nv.min(tiles.count, config.blocks) if config.blocks else tiles.count

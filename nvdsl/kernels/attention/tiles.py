@@ -11,7 +11,7 @@ from nvdsl.kernels.blocks.divisor import Divisor
 from nvdsl.kernels.blocks.tile_scheduler import RowGroups
 
 L2_BYTES = 32 * 2**20
-"""Of K and V of the heads that are worked on side by side: what stays in L2."""
+"""Of arrays that are to stay in L2."""
 
 
 class Place(NamedTuple):
@@ -29,14 +29,15 @@ class Tiles:
     """The tiles of all queries of all heads, in the order in which blocks take them. Made in the host function.
 
     A tile has ``positions`` queries of each of ``pack`` heads, which share a head of keys; ``group`` heads share one.
-    Heads are taken in bands whose K and V (``key_bytes`` for each key) fit into L2; in a band the heads change fastest.
+    Heads are taken in bands whose K and V (``key_bytes`` for each key) have ``band`` megabytes, and stay in L2; in a
+    band the heads change fastest.
     ``descending``: the last queries come first, which see the most keys in causal attention. ``splits``: parts of the
     keys, each of which has a tile of its own.
     """
 
     def __init__(
         self, sequences: Sequences, kv_heads: nv.Int, group: nv.Int, positions: int, pack: int, key_bytes: int,
-        descending: bool, splits: nv.Int | None,
+        descending: bool, splits: nv.Int | None, band: int = 32,
     ) -> None:  # fmt: skip
         self.positions, self.pack, self.descending, self._sequences = positions, pack, descending, sequences
         parts = nv.cdiv(group, pack)
@@ -44,7 +45,7 @@ class Tiles:
         self.rows: nv.Int = sequences.tiles(positions) if packed else nv.cdiv(sequences.rows, positions)
         shared = kv_heads if packed else kv_heads * sequences.count
         self.count = shared * parts * self.rows * (1 if splits is None else splits)
-        together = nv.max(L2_BYTES // key_bytes // nv.max(sequences.most_keys, 1), 1)
+        together = nv.max(band * 2**20 // key_bytes // nv.max(sequences.most_keys, 1), 1)
         self._order = RowGroups(shared * parts, self.rows, parts * nv.min(together, shared))
         self._parts, self._kv_heads = Divisor.of(parts), Divisor.of(kv_heads)
         self._splits = None if splits is None else Divisor.of(splits)
