@@ -71,6 +71,34 @@ def test_the_same_bits_each_time():
     assert len({nv.attention(q, k, v, causal=True).tobytes() for _ in range(20)}) == 1
 
 
+@in_child(timeout=120)
+def test_a_queue_whose_counter_is_kept():
+    """Repeated calls of unequal tiles, in two streams and in a graph that runs between them."""
+    import torch
+
+    q, k, v = (torch.randn((4, 1500, 8, 64), device="cuda", dtype=torch.bfloat16) for _ in range(3))
+    outs = [torch.full_like(q, float("nan")) for _ in range(3)]
+    wanted = nv.attention(q, k, v, causal=True)
+    torch.cuda.synchronize()
+    streams, graph = [torch.cuda.Stream() for _ in range(2)], torch.cuda.CUDAGraph()
+    for _ in range(3):
+        nv.attention(q, k, v, outs[2], causal=True)
+    with torch.cuda.graph(graph, stream=streams[0]):
+        nv.attention(q, k, v, outs[2], causal=True)
+    for turn in range(40):
+        for stream, out in zip(streams, outs, strict=False):
+            with torch.cuda.stream(stream):
+                nv.attention(q, k, v, out, causal=True)
+                if turn % 3 == 0 and stream is streams[0]:
+                    graph.replay()
+        if turn % 10 == 9:
+            torch.cuda.synchronize()
+            assert all(torch.equal(out, wanted) for out in outs)
+            for out in outs:
+                out.fill_(float("nan"))
+            torch.cuda.synchronize()
+
+
 @in_child(timeout=280)
 def test_fragments():
     """The simulator's tests of fragments, on the device."""
