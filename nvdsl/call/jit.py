@@ -20,6 +20,7 @@ from nvdsl import sim
 from nvdsl.call import absent, collect, extents
 from nvdsl.call.compiled import Compiled, Simulated
 from nvdsl.call.extents import Bound, Extents, NamedSpec
+from nvdsl.call.garbage import none_collected
 from nvdsl.call.launches import Launch, Launches, Maker
 from nvdsl.call.module import trace_function
 from nvdsl.call.reads import Reads
@@ -210,7 +211,8 @@ class Jit(Generic[P]):
         return found or self._compiled.make(key, lambda: self._make(call, mode))
 
     def _make(self, call: Call, mode: Mode) -> Compiled | Simulated:
-        return self._simulated(call, mode) if isinstance(mode, sim.Options) else self._lower(call, mode)
+        with none_collected():
+            return self._simulated(call, mode) if isinstance(mode, sim.Options) else self._lower(call, mode)
 
     def _simulated(self, call: Call, options: sim.Options) -> Simulated:
         module = self._trace(call)
