@@ -30,7 +30,7 @@ def trace_function(name: str, specs: list[Any], body: Callable[[list[Any]], None
             return located(lambda: _traced(name, specs, body))
         except RecursionError as error:
             raise limits.recursion(error) or error from None
-        except (TypeError, AttributeError, IndexError, ValueError) as error:
+        except (TypeError, AttributeError, LookupError, ValueError, ArithmeticError, ir.MLIRError) as error:
             if (explained := explain(error)) is None:
                 raise
             raise explained.with_traceback(error.__traceback__) from error

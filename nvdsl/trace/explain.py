@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import difflib
 import dis
+import os
 import re
 from types import FrameType, TracebackType
 from typing import Any
@@ -88,13 +89,30 @@ def explain(error: Exception) -> TraceError | None:
         named = _ARGUMENT
     if named is None and isinstance(error, AttributeError) and _holds_values(frame.tb_frame) and text.startswith("__"):
         named = _KINDS["Array"]  # MLIR's objects say no more
-    if named is None and isinstance(error, TypeError) and not frames.is_user(last.tb_frame.f_code.co_filename):
-        name = last.tb_frame.f_code.co_name
-        named = f"`{name}` of nvdsl was given something that it does not take", "help(nv) says what it takes"
+    if named is None and (name := _called(frame)):
+        named = f"`{name}` of nvdsl was given something that it does not take", _HELP
     if named is None:
         return None
     rule, fix = named
-    return TraceError(f"{type(error).__name__}: {text}", where=where, rule=rule, fix=fix)
+    return TraceError(f"{type(error).__name__}: {text.strip()}", where=where, rule=rule, fix=fix)
+
+
+def _called(frame: TracebackType) -> str:
+    """The function of nvdsl that the user's ``frame`` called, and that did not come back; "" where it called none."""
+    below = frame.tb_next
+    while below is not None:
+        code = below.tb_frame.f_code
+        if code.co_filename.startswith(_PACKAGE) and not code.co_filename.startswith(_DISPATCH):
+            wrapped = below.tb_frame.f_locals.get("fn") if "<locals>" in code.co_qualname else None
+            return getattr(wrapped, "__name__", code.co_qualname.rpartition("<locals>.")[2])
+        below = below.tb_next
+    return ""
+
+
+_HELP = "help(nv) says what it takes; NVDSL_TRACEBACK=full shows where it stopped"
+_PACKAGE = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "")
+_DISPATCH = tuple(os.path.join(_PACKAGE, room, "") for room in ("trace", "call", "errors"))
+"""The rooms whose frames lie between the user's code and what it calls."""
 
 
 def _place(traceback: TracebackType | None) -> tuple[TracebackType | None, TracebackType | None]:
