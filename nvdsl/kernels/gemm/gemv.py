@@ -34,8 +34,9 @@ BLOCKS, RESIDENT, NARROW = 4, 2, 6
 that load one element at a time, of which more have to be on their way."""
 LINE = 8
 """Threads along M, at least: 128 contiguous bytes."""
-WORTH = 1 << 17
-"""Bytes that a block reads for which handing over sums is worth its while."""
+WORTH, ROUNDS = 1 << 17, 4
+"""Bytes of a row that a block reads, and rounds of loads along a column, for which handing over sums is worth its while.
+"""
 TOGETHER = 8
 """Sums of other blocks that a thread asks for at a time."""
 
@@ -110,7 +111,7 @@ def columns(
     groups = THREADS.bit_length() - 1 - bits
     blocks = nv.cdiv(chunks, 1 << bits)
     most = nv.cdiv(resident, nv.max(batches * blocks, 1))
-    pays = (batches * m < LINE * ACCESS // a.dtype.bytes * sms) & (k > WORTH // (LINE * ACCESS))
+    pays = (batches * m < LINE * ACCESS // a.dtype.bytes * sms) & (k > ROUNDS * (AHEAD << groups))
     parts = nv.select(pays, nv.max(nv.min(nv.min(most, k // (AHEAD << groups)), THREADS), 1), 1)
     each = nv.cdiv(k, parts)
     grid = Grid(batches, blocks, parts)
