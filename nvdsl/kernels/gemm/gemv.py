@@ -29,13 +29,15 @@ ACCESS = 16
 """Bytes that a thread loads at once."""
 AHEAD, AT_END = 8, 4
 """Loads of the matrix before a thread multiplies; and where fewer are left."""
-BLOCKS, RESIDENT, NARROW = 4, 2, 6
-"""Blocks of an SM into which rows are divided, which even out; those that run at the same time; and those of threads
-that load one element at a time, of which more have to be on their way."""
+BLOCKS, RESIDENT = 4, 2
+"""Blocks of an SM into which rows are divided, which even out, and those that run at the same time."""
+NARROW = 4
+"""Columns of a thread that loads one element at a time, from neighbouring threads' columns to the next ones: an
+address, and an element of the vector, serve all of them."""
 LINE = 8
 """Threads along M, at least: 128 contiguous bytes."""
 WORTH, ROUNDS = 1 << 17, 4
-"""Bytes of a row that a block reads, and rounds of loads along a column, for which handing over sums is worth its while.
+"""Bytes of a row that a block reads, and rounds of loads along columns, for which handing sums over is worth its while.
 """
 TOGETHER = 8
 """Sums of other blocks that a thread asks for at a time."""
@@ -104,13 +106,13 @@ def columns(
     (batches, m, _), k = out.shape, a.shape[1]
     dtype, unit = sums_of(acc_dtype), wide(a)
     nv.require_multiples(M=(m, unit))
-    chunks = m // unit
-    resident = sms * (RESIDENT if unit > 1 else NARROW)
-    few = nv.cdiv(batches * chunks, resident)  # for as many blocks as run at once, or fewer
+    each_thread = unit if unit > 1 else NARROW
+    chunks = nv.cdiv(m, each_thread)
+    few = nv.cdiv(batches * chunks, sms * RESIDENT)  # for as many blocks as run at once, or fewer
     bits = exponent(2 * nv.max(few, LINE if unit > 1 else 32) - 1, THREADS // max(unit, 8))
     groups = THREADS.bit_length() - 1 - bits
     blocks = nv.cdiv(chunks, 1 << bits)
-    most = nv.cdiv(resident, nv.max(batches * blocks, 1))
+    most = nv.cdiv(sms * RESIDENT, nv.max(batches * blocks, 1))
     pays = (batches * m < LINE * ACCESS // a.dtype.bytes * sms) & (k > ROUNDS * (AHEAD << groups))
     parts = nv.select(pays, nv.max(nv.min(nv.min(most, k // (AHEAD << groups)), THREADS), 1), 1)
     each = nv.cdiv(k, parts)
@@ -124,26 +126,32 @@ def columns(
         lane, other = thread & (lanes - 1), thread >> bits
         of_a, of_b = batch_of(a, batch), batch_of(b, batch)
         row = nv.min(block * lanes + lane, chunks - 1) * unit
+        first = block * lanes * each_thread
+        apart = [nv.min(first + lane + i * lanes, m - 1) for i in range(each_thread)]  # where they are no vector
+
+        def loads(x: Any) -> Any:
+            return load(a, (of_a, x, row), unit) if unit > 1 else nv.vector([a[of_a, x, at] for at in apart])
 
         def plus(totals: Any, steps: list[Any], exist: list[Any]) -> Any:
-            loaded = [(load(a, (of_a, x, row), unit), b[of_b, 0, x]) for x in steps]
+            loaded = [(loads(x), b[of_b, 0, x]) for x in steps]
             for (x, y), here in zip(loaded, exist, strict=True):
                 totals = totals + only(here, x.to(dtype) * dtype(y), dtype)
             return totals
 
         begin, end = part * each, nv.min((part + 1) * each, k)
-        totals = summed(plus, nv.vector([dtype(0)] * unit), begin, end, other, groups)
-        shared = nv.smem((THREADS, unit), dtype)
-        for i in range(unit):
+        totals = summed(plus, nv.vector([dtype(0)] * each_thread), begin, end, other, groups)
+        shared = nv.smem((THREADS, each_thread), dtype)
+        for i in range(each_thread):
             shared[thread, i] = totals[i]
         nv.sync_threads()
         total = dtype(0)
+        of_lane, number = (thread // unit, thread % unit) if unit > 1 else (thread, (thread >> bits) & (NARROW - 1))
         for group in nv.range(1 << groups, unroll=False):
-            total += shared[group * lanes + (thread // unit & (lanes - 1)), thread % unit]
+            total += shared[group * lanes + (of_lane & (lanes - 1)), number]
         if parts > 1:
-            total = partial.sum_of_each(total, bits + unit.bit_length() - 1, shared)
-        row = block * lanes * unit + thread
-        if (thread < lanes * unit) & (row < m) & (part == parts - 1):
+            total = partial.sum_of_each(total, bits + each_thread.bit_length() - 1, shared)
+        row = first + thread
+        if (thread < lanes * each_thread) & (row < m) & (part == parts - 1):
             store(total, out, (batch, row), acc_dtype, epilogue_op, operands)
 
     kernel()
