@@ -53,6 +53,7 @@ def matmul(
     epilogue = gemm.epilogue
     pingpong = config.schedule == "pingpong"
     step = nv.min(tiles.most, blocks // config.cluster)
+    cutting = step if config.tile_m in (2 * HIGH, 4 * HIGH) and config.cluster_m == 1 and config.along == "m" else None
 
     @nv.kernel(grid=step * config.cluster, block=config.threads, cluster=config.cluster)
     def kernel() -> None:
@@ -62,12 +63,12 @@ def matmul(
         turns = nv.Turns(2, barrier=TURNS)
 
         if nv.warpgroup_id() == 0:
-            gemm.load_groups(mainloop, tiles, first, step)
+            gemm.load_groups(mainloop, tiles, first, step, cutting)
         else:
             consumer = gemm.begin_consumer(mainloop)
             top, left = (0, 0) if pingpong else gemm.part(consumer)
             state = mainloop.ring.consumer_state()
-            tile = tiles.first(first, rank)
+            tile = tiles.first(first, rank, cutting)
             if pingpong and consumer == 1:
                 turns.pass_on(consumer, predicate=tile.valid)
                 tile = tile.next(step)
@@ -153,13 +154,15 @@ class GroupedGemm(Gemm):
             acc = self.accumulator().with_registers([values, [self.acc_dtype(0)] * len(values)])
         return acc, following
 
-    def load_groups(self, mainloop: Mainloop, tiles: GroupTiles | AllTiles, first: Any, step: Any) -> None:
+    def load_groups(
+        self, mainloop: Mainloop, tiles: GroupTiles | AllTiles, first: Any, step: Any, cutting: nv.Int | None = None
+    ) -> None:
         """Load tiles ``first``, ``first + step``, ... By the producer warpgroup, of which one warp finds the tiles and
-        one thread loads."""
+        one thread loads. ``cutting``: the `blocks` of `GroupTiles.first`."""
         nv.setmaxnreg_dec(self.config.registers[0])
         if nv.warpgroup_thread() < 32:
             state = mainloop.ring.producer_state()
-            tile = tiles.first(first, mainloop.rank)
+            tile = tiles.first(first, mainloop.rank, cutting)
             while tile.valid:
                 if nv.lane_id() == 0:
                     mainloop.load(state, tile.group, tile.row, tile.col)
