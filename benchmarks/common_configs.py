@@ -8,6 +8,7 @@ One after the other, each that lowers the mean loss the most; then each is excha
 from __future__ import annotations
 
 import argparse
+import itertools
 import sys
 from pathlib import Path
 
@@ -18,7 +19,7 @@ sys.path.insert(0, str(ROOT))
 
 import nvdsl as nv  # noqa: E402
 from benchmarks.drawn import drawn  # noqa: E402
-from nvdsl.kernels.gemm.choose import key  # noqa: E402
+from nvdsl.kernels.gemm.choose import Key, key  # noqa: E402
 from nvdsl.kernels.gemm.model import Shape, times  # noqa: E402
 from nvdsl.kernels.gemm.tiles import legal  # noqa: E402
 
@@ -27,18 +28,36 @@ SETS = {
     "few-rows": (100, 1.2), "long-k": (25, 1.0),
 }  # fmt: skip
 """Of `drawn`: how many, and how much each of them counts."""
+NONE = 2.0
+"""The loss where there is no such configuration."""
 POWER = 1.3
 """Of a loss: large ones count more."""
 
 
+LAYOUTS = ("k", "k"), ("k", "mn"), ("k", "k"), ("mn", "mn"), ("k", "k"), ("mn", "k")
+"""Which axes of A and B are contiguous, in turn: mostly K of both."""
+
+
 def shapes(seed: int) -> list[tuple[str, Shape]]:
-    """Of bf16, with K contiguous; extents as TMA reads them, multiples of 8."""
+    """Of bf16; extents as TMA reads them, multiples of 8."""
     found = []
     for name, (count, _) in SETS.items():
-        for w in drawn(name, seed, count):
+        for w, (a_major, b_major) in zip(drawn(name, seed, count), itertools.cycle(LAYOUTS), strict=False):
             m, n, k = (max(8, -(-x // 8) * 8) if name == "random" else x for x in (w.m, w.n, w.k))
-            found.append((name, Shape(m, n, k, nv.bf16, nv.bf16, b_major="k")))
+            found.append((name, Shape(m, n, k, nv.bf16, nv.bf16, a_major=a_major, b_major=b_major)))
     return found
+
+
+def losses_of(wanted: list[Shape]) -> tuple[list[Key], np.ndarray]:
+    """Configurations, and how much longer each takes than the best (down) for each shape (right); one that a layout
+    lacks, as long as anything."""
+    found: dict[Key, np.ndarray] = {}
+    for i, shape in enumerate(wanted):
+        every = legal(nv.bf16, nv.bf16, nv.f32, False, shape.a_major, shape.b_major)
+        cycles = times(every, shape)[:, 0]
+        for config, loss in zip(every, np.log(cycles / cycles.min()), strict=True):
+            found.setdefault(key(config), np.full(len(wanted), NONE))[i] = loss
+    return list(found), np.stack(list(found.values()))
 
 
 def few(losses: np.ndarray, weights: np.ndarray, count: int) -> list[int]:
@@ -62,11 +81,9 @@ def main() -> None:
     parser.add_argument("--count", type=int, default=17)
     parser.add_argument("--seed", type=int, default=5)
     args = parser.parse_args()
-    wanted, every = shapes(args.seed), legal(nv.bf16, nv.bf16, nv.f32, False, "k", "k")
-    cycles = np.stack([times(every, shape)[:, 0] for _, shape in wanted], axis=1)
-    losses = np.log(cycles / cycles.min(axis=0))
+    wanted = shapes(args.seed)
+    keys, losses = losses_of([shape for _, shape in wanted])
     weights = np.array([SETS[name][1] for name, _ in wanted])
-    keys = [key(config) for config in every]
     chosen = few(losses, weights, args.count)
     for each in sorted(keys[i] for i in chosen):
         print(f"    {each},")

@@ -17,8 +17,8 @@ FULL = LinearCombination(True, True, True, True, True, ACTIVATIONS["gelu"])
 BIAS = LinearCombination(bias=True, activation=ACTIVATIONS["relu"])
 USUAL = [
     LinearCombination(scale_a=True, scale_b=True),
-    LinearCombination(bias=True, activation=ACTIVATIONS["gelu"]),
-    LinearCombination(True, c=True, activation=ACTIVATIONS["gelu"]),
+    LinearCombination(bias=True, activation=ACTIVATIONS["gelu_tanh"]),
+    LinearCombination(True, c=True, activation=ACTIVATIONS["gelu_tanh"]),
 ]
 
 
