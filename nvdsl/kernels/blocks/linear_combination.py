@@ -90,8 +90,8 @@ class LinearCombination:
         return self == LinearCombination()
 
     def is_crowded(self, cols: int) -> bool:
-        """Whether the largest tiles leave too few registers for what it reads beside results of ``cols`` columns, or for
-        erf's polynomials."""
+        """Whether the largest tiles leave too few registers for what it reads beside results of ``cols`` columns, or
+        for erf's polynomials."""
         arrays = self.scale_a + self.scale_b + self.c + self.bias
         parts = arrays + (self.activation is not None)
         return parts > 2 or self.activation is gelu or self.c and (arrays > 1 or cols % 16 != 0)
