@@ -45,7 +45,7 @@ def wanted(target: str | None = None) -> bool:
 
 
 def _is_sim(target: str) -> bool:
-    if target not in ("sim", "gpu"):
+    if not isinstance(target, str) or target not in ("sim", "gpu"):
         raise SimError(f"target={target!r}", kind="option", fix='use "sim" or "gpu" (also in NVDSL_TARGET)')
     return target == "sim"
 

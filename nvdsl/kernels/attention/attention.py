@@ -10,7 +10,7 @@ import nvdsl as nv
 from nvdsl.driver.stream import Stream
 from nvdsl.errors import ArgumentError, NvdslError
 from nvdsl.errors.tracebacks import at_call, for_user
-from nvdsl.kernels.arguments import Argument
+from nvdsl.kernels.arguments import Argument, check_switch
 from nvdsl.kernels.arraylike import ArrayLike
 from nvdsl.kernels.attention import combine, copies, forward, options, tuned
 from nvdsl.kernels.attention.config import choose
@@ -166,8 +166,8 @@ class _Call:
         self.added = [options.bias(bias, heads, lengths)]
         self.added += [options.head_scale(name, x, heads, lengths) for name, x in scales.items()]
         options.check_score(score, operands)
-        options.check_switch("causal", causal)
-        options.check_switch("return_lse", return_lse)
+        check_switch("causal", causal)
+        check_switch("return_lse", return_lse)
         splits = options.splits(splits)
         self.operands = operands
         self.result, self.lse = _results(heads, lengths, out, return_lse)

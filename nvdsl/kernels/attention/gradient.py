@@ -10,7 +10,7 @@ import nvdsl as nv
 from nvdsl.driver.stream import Stream
 from nvdsl.errors import ArgumentError
 from nvdsl.errors.tracebacks import at_call
-from nvdsl.kernels.arguments import Argument
+from nvdsl.kernels.arguments import Argument, check_switch
 from nvdsl.kernels.arraylike import ArrayLike
 from nvdsl.kernels.attention import copies, options
 from nvdsl.kernels.attention.backward import backward
@@ -92,7 +92,7 @@ def attention_backward(
     cap = options.number("softcap", softcap, 0.0, "0 is no softcap")
     added = options.bias(bias, heads, lengths)
     options.check_score(score, operands)
-    options.check_switch("causal", causal)
+    check_switch("causal", causal)
     of_q = heads.q.argument
     *outer, queries, many, _ = of_q.spec.shape
     shape = (*of_q.spec.shape[:-1], heads.value_size)

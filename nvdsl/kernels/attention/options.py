@@ -36,12 +36,6 @@ def _is_whole(x: Any) -> bool:
     return isinstance(x, int | np.integer) and not isinstance(x, bool)
 
 
-def check_switch(name: str, given: Any) -> None:
-    """Raises ArgumentError for what is neither True nor False."""
-    if not isinstance(given, bool | np.bool_) and not (_is_whole(given) and given in (0, 1)):
-        raise ArgumentError(f"{name}={given!r}", rule=f"{name} is True or False")
-
-
 def number(name: str, given: Any, least: float, fix: str) -> float:
     """A finite number, ``least`` or more."""
     value = float(given) if isinstance(given, numbers.Real) and not isinstance(given, bool) else math.nan

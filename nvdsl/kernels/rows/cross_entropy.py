@@ -132,7 +132,13 @@ class _Scalar:
 
 
 def _numbers(ignore_index: int, label_smoothing: float, z_loss: float) -> tuple[int, float, float]:
-    return int(ignore_index), float(label_smoothing), float(z_loss)
+    try:
+        return int(ignore_index), float(label_smoothing), float(z_loss)
+    except (TypeError, ValueError):
+        raise ArgumentError(
+            f"ignore_index={ignore_index!r}, label_smoothing={label_smoothing!r}, z_loss={z_loss!r}",
+            rule="these are plain numbers, the first one whole",
+        ) from None
 
 
 def _logits(x: Any, labels: Any, smoothing: float, reduction: str) -> tuple[Rows, PerRow]:

@@ -41,6 +41,11 @@ def _zeros(*shape):
         ({"state": (_zeros(1, 4, 16), _zeros(1, 4, 17))}, "c_0 has the shape (1, 4, 17)"),
         ({"state": (np.zeros((1, 4, 16), np.float32), None)}, "h_0 is of f32"),
         ({"bidirectional": True}, "4 weights"),
+        ({"bidirectional": "no"}, "bidirectional='no'"),
+        ({"batch_first": 0.5}, "batch_first=0.5"),
+        ({"save": "all"}, "save='all'"),
+        ({"weights": {"weight_ih_l0": _zeros(64, 8)}}, "weights is a dict"),
+        ({"weights": iter([_zeros(64, 8)])}, "weights is a list_iterator"),
     ],
 )  # fmt: skip
 def test_refused(changed, message):

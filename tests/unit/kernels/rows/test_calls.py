@@ -29,6 +29,7 @@ X = np.zeros((4, 8), np.float32)
         (lambda: nv.layer_norm(X, X[0], X[0], X), "eps is a ndarray"),
         (lambda: nv.rms_norm(X, X[0], X[:1, 0]), "eps is a ndarray"),
         (lambda: nv.layer_norm(X, bias=X), "bias has the shape (4, 8)"),
+        (lambda: nv.cross_entropy(X, [0] * 4, label_smoothing="much"), "label_smoothing='much'"),
     ],
 )
 def test_what_does_not_fit_is_an_error_of_the_call(call, says):
