@@ -96,7 +96,7 @@ def arguments():
     "name", [pytest.param(name, marks=exhaustive if name.endswith(" every form") else ()) for name in distinct()]
 )
 def test_examples_are_decoded_and_run(name):
-    program = traced(arena, *arguments(), name=name, blocks=1)
+    program = traced(arena, *arguments(), call=EXAMPLES[name].call, blocks=1)
     for level in options.LEVELS:
         chosen = sim.Options(level=level)
         program.decoded(chosen)  # an op without semantics raises
@@ -109,7 +109,7 @@ def test_every_inline_ptx_has_an_example():
     makers = ("ptx.emit", "wgmma.mma_async", "mma.mma_sync", "order.sched_barrier", "atomic_vectors.atomic_vector",
               "st_async.st_async", "warp.named_barrier_any")  # fmt: skip
     for name in (f"ops.{maker}" for maker in makers):
-        program = traced(arena, *arguments(), name=name, blocks=1)
+        program = traced(arena, *arguments(), call=EXAMPLES[name].call, blocks=1)
         for op in walk(program.module.operation):
             if "nvdsl.ptx" in op.attributes:
                 found.add(ir.StringAttr(op.attributes["nvdsl.ptx"]).value)

@@ -1,6 +1,6 @@
 """A call of everything that emits ops: for each public name, a small piece of a kernel.
 
-`EXAMPLES` maps "module.name" to one; it is called in `arena` and returns the values that it made.
+`EXAMPLES` maps "module.name" to one; `arena` calls it, and it returns the values that it made.
 """
 
 from __future__ import annotations
@@ -66,14 +66,14 @@ class Arena:
 
 
 @nv.jit
-def arena(x, out, halves, counter, *, name, blocks):
+def arena(x, out, halves, counter, *, call, blocks):
     a_tma = nv.TMA(halves, tile=(64, 64), swizzle=128)
     raw = tma.TMA([64, 64], halves.type)
     raw.create_descriptor(halves)
 
     @nv.kernel(grid=blocks, block=128, cluster=blocks)
     def kernel():
-        found = EXAMPLES[name].call(Arena(x, halves, counter, (a_tma, raw)))
+        found = call(Arena(x, halves, counter, (a_tma, raw)))
         for value in found if isinstance(found, (list, tuple)) else [] if found is None else [found]:
             # What is stored can't be taken for dead.
             out[nv.block_id.x * 128 + nv.thread_id.x] = first_element(value)

@@ -210,6 +210,11 @@ def _copies(k):
     nv.copy(k.A[8:16, :], k.halves[k.t // 128 : k.t // 128 + 8, 0:64])
 
 
+@example("array.Array.windows")
+def _windows(k):
+    return k.halves.windows(32)[1, 2, k.t % 64]
+
+
 @example("array.Array.vector", "array.Array.load_vector", "array.Array.store_vector")
 def _vectors(k):
     found = []
