@@ -27,7 +27,7 @@ Break it: give an axis of the space one value instead of a list.
     + RINGS = {"stages": 4, "group": [4, 8, 16]}
 
     ArgumentError: ch10_autotuned_gemm.py:49: the axis stages of a Space is 4
-      rule: an axis is a list of the values to try
+      rule: an axis is a list of the values to try, or a function that returns one
       fix:  Space(stages=[4])
 
 An axis is a list, also of one value. The same holds for strings: nobody takes them apart letter by letter.

@@ -1,10 +1,13 @@
 """Fragments as tensors: what operators, reductions, parts, loads and stores give, against NumPy."""
 
+import itertools
+
 import numpy as np
 import pytest
 
 import nvdsl as nv
 from nvdsl import sim
+from tests.exhaustive import sample
 from tests.sim.simulate import run
 
 LEVELS = [sim.Options(level=level) for level in sim.options.LEVELS]
@@ -103,10 +106,11 @@ def test_a_product_in_a_sum_is_rounded_once():
     assert (out == 2.0**-24).all()
 
 
-@pytest.mark.parametrize("dtype", [np.float32, np.float16, np.int32], ids=str)
-@pytest.mark.parametrize("op", ["sum", "max", "min"])
-@pytest.mark.parametrize("axis", [0, 1])
-@pytest.mark.parametrize("options", LEVELS, ids=lambda x: x.level)
+@pytest.mark.parametrize(
+    ("options", "axis", "op", "dtype"),
+    sample(itertools.product(LEVELS, (0, 1), ("sum", "max", "min"), (np.float32, np.float16, np.int32)), 16),
+    ids=lambda x: x.level if isinstance(x, sim.Options) else getattr(x, "__name__", str(x)),
+)
 def test_reductions(op, axis, dtype, options):
     x = (numbers(128, 40) * 4).astype(dtype)
     expected = getattr(x.astype(np.float64), op)(axis)

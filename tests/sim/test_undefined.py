@@ -1,6 +1,7 @@
 """Shared memory that nothing wrote, and what becomes of it: in TMA stores, in vectors, in the sums of a wgmma."""
 
 import inspect
+import itertools
 
 import numpy as np
 import pytest
@@ -9,6 +10,7 @@ import nvdsl as nv
 from nvdsl import sim
 from nvdsl.lang.accumulator import pack_pair
 from nvdsl.mlir.dialects import gpu, nvvm
+from tests.exhaustive import sample
 from tests.sim.simulate import traced, verdict_of, zeros
 
 LEVELS = sim.options.LEVELS
@@ -253,11 +255,10 @@ def upstream(acc, d, limit):
 USES = [elements, scaled, selected, branched, added, looped, remade, mapped, polled, reduced, maximum, upstream]
 
 
-@pytest.mark.parametrize("use", USES, ids=lambda f: f.__name__)
-@pytest.mark.parametrize("how", [
+@pytest.mark.parametrize(("use", "how"), sample(itertools.product(USES, [
     {}, {"twice": True}, {"acc_type": nv.f16}, {"a_rows": 64, "b_rows": 40, "limit": (64, 40)},
     {"a_rows": 40, "b_rows": 24, "limit": (40, 24)},
-], ids=str)  # fmt: skip
+]), 28), ids=lambda x: str(x) if isinstance(x, dict) else x.__name__)  # fmt: skip
 def test_rows_and_columns_that_nobody_uses(use, how):
     assert sums(use, **how) is None
 

@@ -1,5 +1,7 @@
 """Results that TMA can't store: any strides, any alignment, and nothing beyond the edge is touched."""
 
+import itertools
+
 import ml_dtypes
 import numpy as np
 import pytest
@@ -8,6 +10,7 @@ import nvdsl as nv
 from nvdsl.kernels import Config
 from nvdsl.kernels.gemm import blockscaled
 from nvdsl.kernels.gemm.tensor_core import matmul as product
+from tests.exhaustive import sample
 from tests.unit.kernels.strided import strided
 
 
@@ -24,12 +27,17 @@ CONFIGS = [
 ]
 
 
-@pytest.mark.parametrize("config", CONFIGS, ids=lambda c: f"{c.schedule}-{c.tile_n}")
+PLACES = {"odd rows": ((73, 1), 1), "gaps": ((160, 2), 0), "columns": ((1, 71), 0)}
+"""Strides and where the result starts, in elements."""
+
+
 @pytest.mark.parametrize(
-    ("strides", "start"), [((73, 1), 1), ((160, 2), 0), ((1, 71), 0)], ids=["odd rows", "gaps", "columns"]
+    ("config", "place", "dtype"),
+    sample(itertools.product(CONFIGS, PLACES, (nv.f16, nv.f32)), 8),
+    ids=lambda x: x.schedule if isinstance(x, Config) else str(x),
 )
-@pytest.mark.parametrize("dtype", [nv.f16, nv.f32], ids=lambda t: t.name)
-def test_any_strides(config, strides, start, dtype):
+def test_any_strides(config, place, dtype):
+    strides, start = PLACES[place]
     rng = np.random.default_rng(0)
     m, n, k = 70, 65, 136
     a, b = (rng.integers(-3, 4, shape).astype(np.float16) for shape in ((m, k), (k, n + 7)))

@@ -1,5 +1,6 @@
 """What the model of `choose` prefers, and what it takes for granted of the kernels."""
 
+import itertools
 import random
 from dataclasses import replace
 
@@ -13,6 +14,7 @@ from nvdsl.kernels.gemm.config import Config
 from nvdsl.kernels.gemm.model import Shape, blocks_of_an_sm, cycles, times
 from nvdsl.kernels.gemm.tiles import legal, listed
 from nvdsl.kernels.gemm.tuned import SPACE, shape_class
+from tests.exhaustive import sample
 
 TYPES = [
     (nv.f16, nv.f16, nv.f32), (nv.bf16, nv.f32, nv.f32), (nv.f16, nv.f16, nv.f16), (nv.f32, nv.f32, nv.f32),
@@ -132,8 +134,11 @@ def test_a_larger_product_takes_longer():
         assert small < large, config
 
 
-@pytest.mark.parametrize("config", SPLIT, ids=lambda c: f"{c.tile_m}x{c.tile_n}-{c.consumers}")
-@pytest.mark.parametrize("b_major", ["k", "mn"])
+@pytest.mark.parametrize(
+    ("config", "b_major"),
+    sample(itertools.product(SPLIT, ("k", "mn")), 11),
+    ids=lambda x: x if isinstance(x, str) else f"{x.tile_m}x{x.tile_n}-{x.consumers}",
+)
 def test_blocks_of_an_sm_are_those_of_the_compiled_kernel(config, b_major):
     square = nv.ShapeDtype((512, 512), nv.f16)
     (kernel,) = splitk.matmul.compile(square, square, square, config=config, b_major=b_major).kernels.values()

@@ -7,6 +7,7 @@ import pytest
 
 import nvdsl as nv
 from nvdsl.kernels import Config
+from tests.exhaustive import exhaustive
 
 CONFIGS = {
     "stream-K": Config(64, 64, stages=3, schedule="streamk"),
@@ -20,8 +21,9 @@ SCHEDULES = [
 ]  # fmt: skip
 
 
+@pytest.mark.parametrize("schedules", [SCHEDULES[:3], pytest.param(SCHEDULES, marks=exhaustive)], ids=["some", "all"])
 @pytest.mark.parametrize("name", CONFIGS)
-def test_sums_of_several_blocks_have_the_same_bits_in_every_order(name, monkeypatch):
+def test_sums_of_several_blocks_have_the_same_bits_in_every_order(name, schedules, monkeypatch):
     rng = np.random.default_rng(0)
     a, b = (rng.standard_normal(shape).astype(np.float16) for shape in ((72, 1024), (1024, 40)))
 
@@ -32,7 +34,7 @@ def test_sums_of_several_blocks_have_the_same_bits_in_every_order(name, monkeypa
             return nv.matmul(a, b, out_dtype=nv.f32, config=config, target="sim").view(np.int32)
 
     first = product(CONFIGS[name], {})
-    for schedule in SCHEDULES:
+    for schedule in schedules:
         np.testing.assert_array_equal(product(CONFIGS[name], schedule), first)
     one_block = product(Config(64, 64, stages=2, consumers=1), {})
     assert (one_block != first).any()  # bits that tell in which order was added

@@ -10,6 +10,7 @@ import pytest
 import nvdsl as nv
 from nvdsl.kernels import Config
 from nvdsl.kernels.gemm import options
+from tests.exhaustive import sample
 from tests.unit.kernels.conftest import tensor
 
 A, B = np.ones((8, 16), np.float16), np.ones((16, 8), np.float16)
@@ -55,7 +56,7 @@ def test_what_is_wrong_is_said_with_a_fix_at_the_callers_line(name):
     assert error.where.file == __file__ and error.rule and re.search(fix, error.fix)
 
 
-@pytest.mark.parametrize("name", [name for name in WRONG if not name.startswith("activation returns")])
+@pytest.mark.parametrize("name", sample([name for name in WRONG if not name.startswith("activation returns")], 9))
 def test_a_repeated_call_says_the_same(name, gpu, torch):
     given, said, _ = WRONG[name]
     a, b, out, c = (tensor(torch, at) for at in (0x10000, 0x20000, 0x30000, 0x40000))
