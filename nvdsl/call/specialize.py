@@ -6,6 +6,7 @@ Arrays by shape, strides and dtype; scalars by dtype; everything else by its val
 from __future__ import annotations
 
 import inspect
+import reprlib
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -149,9 +150,9 @@ class Call:
         return names + Parameters(self.traced_specs).names(names)
 
     def unhashable(self, name: str) -> ArgumentError:
-        constants = [s.value for s in self.specs if isinstance(s, Constant)]
+        constants = [reprlib.repr(s.value) for s in self.specs if isinstance(s, Constant)]
         return ArgumentError(
-            f"{name} was given a constant that can't be hashed, among {constants}",
+            f"{name} was given a constant that can't be hashed, among {', '.join(constants)}",
             where=frames.caller(),
             rule="compile-time arguments are part of what a compilation is found by",
             fix="pass a tuple instead of a list, a frozen dataclass instead of a dict",

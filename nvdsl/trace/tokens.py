@@ -61,8 +61,8 @@ def _other(value: Any, seen: Seen) -> Hashable:
         return kind, value.dtype.str, value.tobytes()
     if isinstance(value, enum.Enum | type):
         return kind, Same(value)
-    if kind.__hash__ is None:
-        return value  # that can't be hashed
+    if kind.__hash__ is None or kind is memoryview:  # whose bytes may be writable
+        return [value]  # that can't be hashed
     if kind.__hash__ is object.__hash__ or kind.__eq__ is object.__eq__:
         return Same(value)
     if dataclasses.is_dataclass(value):

@@ -111,6 +111,13 @@ def test_a_call_hands_the_run_time_values_to_the_executable(compiled, monkeypatc
         assert stream == 7
 
 
+@pytest.mark.parametrize("constant", [[1.0] * 100_000, {}, bytearray(4), memoryview(bytearray(4))], ids=type)
+def test_a_constant_that_cannot_be_hashed_is_an_error_of_the_call(constant):
+    with pytest.raises(nv.ArgumentError, match="can't be hashed") as caught:
+        nv.jit(ignore)(constant, target="sim")
+    assert caught.value.where.file == __file__ and len(str(caught.value)) < 1000
+
+
 def test_a_shape_cannot_be_run():
     function = nv.jit(ignore)
     error = refused(lambda: function(F32))
