@@ -11,6 +11,7 @@ from nvdsl.mlir import ir
 from nvdsl.mlir.dialects import nvgpu
 from nvdsl.ops import tma
 from nvdsl.ops.mbarrier import Mbarrier
+from nvdsl.values import dtypes
 from nvdsl.values.extents import constant_fix
 from nvdsl.values.typing import Bool, Coords, Int, Shape
 
@@ -65,6 +66,12 @@ class TMA:
     fix=constant_fix("nv.TMA(a, tile=(rows, cols)) for an argument a of the host function", tile),
             )
         self.dtype, self.swizzle = array.dtype, swizzle
+        if self.dtype is dtypes.bool_:
+            raise trace_error(
+                f"nv.TMA of an array of {self.dtype.name}",
+                rule="a tensor map has no elements of one bit (CUDA driver API, CUtensorMapDataType)",
+                fix="pass a view of the bytes, x.view(np.uint8)",
+            )
         if len(self.shape) != array.ndim:
             raise trace_error(
                 f"a tile of shape {self.shape} of an array of shape {array.shape}",

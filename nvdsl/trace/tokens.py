@@ -62,7 +62,8 @@ def _other(value: Any, seen: Seen) -> Hashable:
     if isinstance(value, enum.Enum | type):
         return kind, Same(value)
     if kind.__hash__ is None or kind is memoryview:  # whose bytes may be writable
-        return [value]  # that can't be hashed
+        refused: Any = [value]  # that can't be hashed
+        return refused
     if kind.__hash__ is object.__hash__ or kind.__eq__ is object.__eq__:
         return Same(value)
     if dataclasses.is_dataclass(value):

@@ -254,6 +254,14 @@ def test_the_bits_may_be_read_as_another_type(dtype):
     assert len(find(other_tile(dtype, 128), LOAD)) == 1
 
 
+def test_bits_have_no_tensor_map():
+    def use(tma, tile, full):
+        tma.load(tile, full, (0, 0))
+
+    error = refused(lambda: copies(use, array(nv.bool_, 64, 256), (8, 128)), copies)
+    assert "one bit" in error.rule and "view(np.uint8)" in error.fix
+
+
 @pytest.mark.parametrize(("tile", "dtype", "swizzle"), [((3, 64), nv.u8, 32), ((4, 16), nv.f16, 16)])
 def test_a_second_panel_that_no_box_can_fill_is_refused(tile, dtype, swizzle):
     """Panels of 96 and of 64 bytes."""
