@@ -323,9 +323,10 @@ def autotune(space: SpaceLike, **settings: Unpack[GivenSettings]) -> Decorator:
 
     Raises ArgumentError if the space has other parameters than the keyword-only ones of the function.
     """
+    made = Space.of(space)
 
     def decorate(jit: Any) -> Any:
-        return Autotuned(jit if isinstance(jit, Jit) else Jit(jit), space, **settings)
+        return Autotuned(jit if isinstance(jit, Jit) else Jit(jit), made, **settings)
 
     return decorate
 

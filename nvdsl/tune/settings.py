@@ -57,4 +57,13 @@ class Settings:
             raise ArgumentError(
                 f"autotune with {', '.join(unknown)}", where=frames.caller(), rule=f"it takes {', '.join(known)}"
             )
+        for name, value in given.items():
+            number = name in ("tolerance", "min_fill")
+            fits = isinstance(value, int | float) if number else callable(value) or name == "table"
+            if value is not None and not fits:
+                raise ArgumentError(
+                    f"autotune with {name}={value!r}",
+                    where=frames.caller(),
+                    rule=f"{name} is a {'number' if number else 'function'}",
+                )
         return cls(**given)

@@ -188,7 +188,16 @@ class Space:
         """A Space from what `autotune` takes: a Space, a list of dicts, or a dict of lists."""
         if isinstance(space, Space):
             return space
-        return cls(**space) if isinstance(space, Mapping) else cls(*space)
+        if isinstance(space, Mapping):
+            return cls(**space)
+        configs = list(space) if isinstance(space, Iterable) and not isinstance(space, str) else [space]
+        if not all(isinstance(config, Mapping) for config in configs):
+            raise _wrong(
+                f"{space!r} as a space",
+                rule="a space is a Space, a list of dicts, or a dict of lists",
+                fix="@nv.autotune(nv.Space(stages=[2, 3, 4])) above @nv.jit",
+            )
+        return cls(*configs)
 
     def where(self, predicate: Callable[..., bool], reason: str) -> Space:
         """The space of those configurations for which ``predicate`` is true.

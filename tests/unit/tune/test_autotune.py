@@ -189,6 +189,9 @@ def test_a_shape_class_that_json_can_not_hold_is_refused(no_gpu, folder):
 
 
 def test_a_misspelled_setting_is_refused():
+    for wrong in ({"tolerance": "little"}, {"heuristic": {"block": 32}}):
+        with pytest.raises(nv.ArgumentError, match=f"autotune with {next(iter(wrong))}="):
+            make(**wrong)
     with pytest.raises(nv.ArgumentError, match="autotune with tolerence") as caught:
         make(tolerence=1.0)
     assert "tolerance" in caught.value.rule and caught.value.where.file == __file__

@@ -29,6 +29,9 @@ def test_an_axis_that_is_a_function_is_listed_once_when_it_is_looked_at():
     assert space.parameters == ("a", "b") and not calls
     assert [dict(c) for c in space.configs()] == [{"a": a, "b": b} for a in (1, 2) for b in "xy"]
     assert [c["a"] for c, broken in space.sift({}) if broken is None] == [2, 2] and calls == [1]
+    for wrong in (None, 3, "block", [32], lambda: 0):
+        with pytest.raises(nv.ArgumentError, match="as a space"):
+            nv.autotune(wrong)
     with pytest.raises(nv.ArgumentError, match="a Space without a configuration"):
         Space(a=list).configs()
 
