@@ -10,9 +10,12 @@ A step keeps the tensor cores busy while it computes:
 
     dP = V dO      while it runs: P = exp(S - LSE)
     dV += P dO     while it runs: dS = P (dP - sum), and dS to shared memory
-    dK += dS Q     while it runs: the consumers meet
-    dQ = dS K
+    dK += dS Q
+    dQ = dS K      of the tile of rows before
     S = K Q        of the next tile of rows; while it runs: dQ to shared memory
+
+dQ comes a step late, so that no consumer waits in the middle of a step for the other's dS: one computes while the
+tensor cores are the other's.
 """
 
 from __future__ import annotations
@@ -35,7 +38,7 @@ from nvdsl.ops.order import recomputed, recomputing
 
 TILE_N = 64 * CONSUMERS
 MET, STORED = 1, 2
-"""Named barriers: both consumers' dS are in shared memory; a consumer's dK and dV are (the first of two)."""
+"""Named barriers: both consumers have read all of K; a consumer's dK and dV are in shared memory (the first of two)."""
 
 
 @nv.jit
@@ -74,7 +77,7 @@ def backward(
     parts = Parts(tile_m, size, config.k_swizzle)
 
     row_sums = sum_rows(dout, out, lse, tiles, tile_m)
-    sums = StagedSums(tiles, parts, ordered)
+    sums = StagedSums(tiles, parts, ordered, config.parts)
     producer, consumer = config.registers(tiles.packed or tiles.packed_keys)
     loads = GradientLoads(dout, q, k, v, row_sums, tiles, config)
     dk_tma = nv.TMA(dk, tile=(1, 64, 1, size), swizzle=config.k_swizzle)
@@ -86,6 +89,7 @@ def backward(
         K, V, Q, dO, q_ring, do_ring = loads.K, loads.V, loads.Q, loads.dO, loads.q_ring, loads.do_ring
         dS = nv.smem((2, tile_m, TILE_N), q.dtype, swizzle=128)
         sums.allocate()
+        stepped = nv.Mbarriers(2, arrivals=4 * CONSUMERS, sync=False)  # a tile's dS are there, and those before it read
         nv.sync_threads()
 
         def place(whole_warp: bool) -> tuple[KeyTile, Seeing]:
@@ -98,7 +102,7 @@ def backward(
 
         def consume(me: Any) -> None:
             at, sight = place(True)
-            weights = Weights(scores, at, scale, softcap, bias, dbias, operands)
+            weights = Weights(scores, at, scale, softcap, bias, dbias, operands, config.by_fma)
             state = q_ring.consumer_state()
 
             def mine(tile: Any) -> Any:
@@ -116,8 +120,14 @@ def backward(
                 """What stands beside the rows of Q."""
                 return nv.column_vector(loads.beside, first, tile_m)[None, :]
 
+            def dq_before(state: Any) -> Any:
+                """dQ of the tile of rows before, which is being computed."""
+                part = nv.accumulator(*parts.shape)
+                part += parts.product(dS[1 - state.stage], K, recomputed(me))
+                return part
+
             def step(s: Any, dk: Any, dv: Any, state: Any, row: Any, head: Any, last: bool) -> Any:
-                """From the scores of a tile of rows to dV, dK and dQ, and to the scores of the next one."""
+                """From the scores of a tile of rows to dV and dK, and to the scores of the next one."""
                 do_ring.wait(state)
                 dp = nv.accumulator(64, tile_m)
                 dp += mine(V) @ dO[state.stage].T
@@ -134,24 +144,29 @@ def backward(
                 change = steep * (dp - column(dots))
                 weights.pass_on(change, pair)
                 grad = change.to(q.dtype)
+                stepped[1 - state.stage].wait(state.phase)
                 grad.store(dS[state.stage].cols(recomputed(me) * 64, 64).T)
                 dk += grad @ Q[state.stage]
                 nv.fence_proxy_async()
-                nv.named_barrier_sync(MET, 128 * CONSUMERS)
-                part = nv.accumulator(64, parts.columns)
-                part_row, part_column = parts.place(recomputed(me))
-                part += dS[state.stage].rows(part_row, 64) @ K.cols(part_column, parts.columns)
+                nv.sync_warp()
+                part = dq_before(state)
                 nv.wgmma_wait(1)  # for dV and dK: their operands' registers are free for S
                 do_ring.release(state, leader)
                 q_ring.release(state, leader)
                 if not last:
                     s = begun(state.next())
                 nv.wgmma_wait(0 if last else 1)
-                sums.hand_on(part, recomputed(me))
+                stepped[state.stage].arrive(predicate=leader)
+                sums.hand_on(part, recomputed(me), state.stage)
                 nv.wgmma_wait(0)
                 return s, dk, dv, state.next()
 
             grad_k, grad_v = nv.accumulator(64, size), nv.accumulator(64, value_size)
+            nothing = nv.accumulator(64, tile_m).to(q.dtype)  # dS of what is before the first tile
+            nothing.store(dS[1].cols(me * 64, 64).T)
+            nv.fence_proxy_async()
+            nv.sync_warp()
+            stepped[1].arrive(predicate=leader)
             loads.wait_for_keys()
             first, end = sight.first, sight.end
             for g in nv.range(sight.heads(tiles.group), unroll=False):
@@ -161,6 +176,11 @@ def backward(
                 for tile in nv.range(first, end - 1, unroll=False):  # where their order is another, rows don't matter
                     s, grad_k, grad_v, state = step(s, grad_k, grad_v, state, tile * tile_m, head, False)
                 s, grad_k, grad_v, state = step(s, grad_k, grad_v, state, (end - 1) * tile_m, head, True)
+            if sight.heads(tiles.group) > 0:
+                stepped[1 - state.stage].wait(state.phase)
+                part = dq_before(state)
+                nv.wgmma_wait(0)
+                sums.hand_on(part, recomputed(me), state.stage)
 
             nv.named_barrier_sync(MET, 128 * CONSUMERS)  # both have read all of K
             at, _ = place(True)

@@ -35,6 +35,11 @@ class Parts:
         return self.size // (self.slices if self.by_rows else CONSUMERS)
 
     @property
+    def shape(self) -> tuple[int, int]:
+        """Of a part's accumulator."""
+        return 64, self.columns
+
+    @property
     def rows(self) -> int:
         """Rows of 256 f32 that a part has where it lies in the order of its registers."""
         return 64 * self.columns // 256
@@ -47,6 +52,11 @@ class Parts:
         """The part of a tile of dQ."""
         row, column = self.place(me, part)
         return tile.rows(row, 64).cols(column, self.columns)
+
+    def product(self, ds: Any, k: Any, me: nv.Int) -> Any:
+        """What a part adds up: of dS, (rows, keys), and K."""
+        row, column = self.place(me)
+        return ds.rows(row, 64) @ k.cols(column, self.columns)
 
 
 class GradientSums:
@@ -121,47 +131,59 @@ class GradientSums:
 
 
 class StagedSums(GradientSums):
-    """The same, where a warp for each consumer adds its parts by bulk reductions from shared memory."""
+    """The same, where a warp for each consumer adds its parts by bulk reductions from shared memory, ``staged`` at a
+    time. The first part that a consumer hands on is none (`backward`)."""
 
-    def __init__(self, tiles: GradientTiles, parts: Parts, ordered: bool) -> None:
+    def __init__(self, tiles: GradientTiles, parts: Parts, ordered: bool, staged: int) -> None:
         super().__init__(tiles, parts, ordered)
-        self._tma = nv.TMA(self._total, tile=(parts.rows, 256))
+        self._tma, self._count = nv.TMA(self._total, tile=(parts.rows, 256)), staged
 
     def allocate(self) -> None:
-        """Shared memory of a part for each consumer. In the kernel."""
-        self._staged = nv.smem((CONSUMERS, self._parts.rows, 256), nv.f32)
+        """Shared memory of each consumer's parts. In the kernel."""
+        self._staged = nv.smem((self._count * CONSUMERS, self._parts.rows, 256), nv.f32)
 
-    def hand_on(self, part: Any, me: nv.Int) -> None:
-        """Leave a consumer's part to its warp."""
+    def hand_on(self, part: Any, me: nv.Int, number: nv.Int) -> None:
+        """Leave a consumer's part to its warp, which fences it. ``number``: of the part, or what is left of it divided
+        by ``staged``."""
         (registers,) = part.registers()
-        thread = nv.warpgroup_thread()
+        thread, staged = nv.warpgroup_thread(), self._place(number, me)
         nv.named_barrier_sync(FREE + me, 160)
         for i in range(0, len(registers), 4):
-            self._staged[me].store_vector(nv.vector(registers[i : i + 4]), (thread // 64 + i // 2, thread % 64 * 4))
-        nv.fence_proxy_async()
+            staged.store_vector(nv.vector(registers[i : i + 4]), (thread // 64 + i // 2, thread % 64 * 4))
         nv.named_barrier_arrive(WRITTEN + me, 160)
 
     def add_up(self, at: KeyTile, sight: Seeing, me: nv.Int) -> None:
         """Add a consumer's parts, each when it is there, to what other blocks have added. By its warp."""
-        leader = nv.lane_id() == 0
+        leader, count = nv.lane_id() == 0, nv.i32(1)
+        if sight.heads(self._tiles.group) > 0:
+            self._meet(me)
         for g in nv.range(self._tiles.group, unroll=False):
             number = self._tiles.first(at.number, at.sequence, at.kv_head * self._tiles.group + g)
             for i in nv.range(sight.count, unroll=False):
                 if leader:
-                    nv.bulk_wait_group(0, read=True)
+                    nv.bulk_wait_group(self._count - 1, read=True)
                 nv.sync_warp()
-                nv.named_barrier_arrive(FREE + me, 160)
-                nv.named_barrier_sync(WRITTEN + me, 160)
+                self._meet(me)
                 if leader:
                     tile = sight.tile(i)
                     mine, turn = (number + tile) * CONSUMERS + me, sight.turn(tile)
                     if self._turns is not None:
                         while load_acquire(self._turns, mine) != turn:
                             pass
-                    self._tma.reduce_add(self._staged[me], (mine * self._parts.rows, 0))
+                    nv.fence_proxy_async()
+                    self._tma.reduce_add(self._place(count, me), (mine * self._parts.rows, 0))
                     nv.bulk_commit_group()
                     if self._turns is not None:
                         nv.bulk_wait_group(0)
                         store_release(self._turns, mine, turn + 1)
+                count = count + 1
         if leader:
             nv.bulk_wait_group(0)
+
+    def _place(self, number: nv.Int, me: nv.Int) -> Any:
+        return self._staged[number % self._count * CONSUMERS + me]
+
+    def _meet(self, me: nv.Int) -> None:
+        """A part's shared memory is free; now the part is there."""
+        nv.named_barrier_arrive(FREE + me, 160)
+        nv.named_barrier_sync(WRITTEN + me, 160)

@@ -11,7 +11,7 @@ import numpy as np
 
 from nvdsl.kernels.attention.backward import backward
 from nvdsl.kernels.attention.backward_wide import backward_wide
-from nvdsl.kernels.attention.gradient_config import Config, narrow_size, wide_size
+from nvdsl.kernels.attention.gradient_config import Config, choose, narrow_size, wide_size
 from nvdsl.kernels.attention.scores import ScoreKind
 
 
@@ -133,6 +133,8 @@ def called(call: Any, case: Case) -> tuple[list[Any], list[Any]]:
     left, right = case.window
     sizes = case.size, case.value_size or case.size
     config = Config(tuple(map(narrow_size, sizes)), case.tile_m)
+    if case.tile_m == 128:
+        config = choose(64, 64, False, False)
     if not case.tile_m:
         config = Config(tuple(map(wide_size, sizes)), 128, 1, wide=True)
     numbers = 1 / math.sqrt(case.size), left or 0, right or 0, case.softcap

@@ -7,7 +7,7 @@ from nvdsl import sim
 from nvdsl.errors import ToolchainError
 from nvdsl.kernels.attention.backward import backward
 from nvdsl.kernels.attention.backward_wide import backward_wide
-from nvdsl.kernels.attention.gradient_config import Config, choose
+from nvdsl.kernels.attention.gradient_config import choose
 from nvdsl.kernels.attention.scores import ScoreKind
 from nvdsl.lower import toolchain
 from tests.exhaustive import sample
@@ -36,13 +36,15 @@ SHIPPED = [(True, 64, 128), (False, 128, 64), (True, 128, 64), (False, 64, 128)]
 @pytest.mark.parametrize(("causal", "size", "tile_m"), sample(SHIPPED, 1))
 def test_the_machine_code(disassembler, causal, size, tile_m):
     """Nothing is kept in local memory, no wgmmas are serialized, exponentials run while dP = V dO^T is computed, and
-    dV and dK are in flight where the consumers meet."""
+    dQ is handed on while S is: no consumer meets the other in the loop."""
     of_q = nv.ShapeDtype(("batch", "queries", "heads", size), nv.bf16)
     of_k = nv.ShapeDtype(("key_batch", "keys", "kv_heads", size), nv.bf16)
     lse = nv.ShapeDtype(("batch", "heads", "queries"), nv.f32)
     arrays = of_q, of_q, of_k, of_k, of_q, lse, of_q, of_k, of_k
+    config = choose(size, size, tile_m == 64, False)
+    assert config.tile_m == tile_m
     compiled = nv.jit(backward.__wrapped__, strict=True).compile(
-        *arrays, *[None] * 4, 1.0, 0, 0, 0.0, config=Config((size, size), tile_m), bounded=(False, causal)
+        *arrays, *[None] * 4, 1.0, 0, 0, 0.0, config=config, bounded=(False, causal)
     )
     assert all(kernel.resources.spill_stores == 0 for kernel in compiled.kernels.values())
     (text,) = [text for kernel in compiled.kernels.values() if "HGMMA" in (text := kernel.sass())]
@@ -50,11 +52,14 @@ def test_the_machine_code(disassembler, causal, size, tile_m):
     waits = [i for i, line in enumerate(loop) if "WARPGROUP.DEPBAR" in line]
     powers = [i for i, line in enumerate(loop) if "MUFU.EX2" in line]
     products = [i for i, line in enumerate(loop) if "HGMMA" in line]
-    (met,) = [i for i, line in enumerate(loop) if "BAR.SYNC" in line and "0x1, 0x100" in line]
-    assert products[0] < powers[0] and powers[-1] < waits[0] < met < waits[1], "S is there where the loop begins"
-    assert "0x1" in loop[waits[0]] and "0x1" in loop[waits[1]], "dV is in flight, then dQ"
-    assert sum(waits[0] < i < met for i in products) == tile_m // 16, "dK"
-    assert len(powers) == tile_m // 2 and not any("LDL" in line or "STL" in line for line in loop)
+    assert products[0] < powers[0] and powers[-1] < waits[0], "S is there where the loop begins"
+    assert ["0x0" in loop[i] for i in waits] == [False, False, False, True], "dV is in flight, then dQ, then S"
+    assert sum(waits[0] < i < waits[1] for i in products) == tile_m // 16 + 128 // 16, "dK, and dQ of the tile before"
+    handed_on = [i for i, line in enumerate(loop) if "STS.128" in line]
+    assert waits[2] < handed_on[0] and handed_on[-1] < waits[3]
+    assert not any("BAR.SYNC" in line and "0x100" in line for line in loop)
+    by_fma = tile_m // 2 // config.by_fma if config.by_fma else 0
+    assert len(powers) == tile_m // 2 - by_fma and not any("LDL" in line or "STL" in line for line in loop)
 
 
 def slopes(s, batch, head, query, key):
