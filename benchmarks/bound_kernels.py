@@ -39,16 +39,19 @@ class Filled(nv.Ring):
         self.stages, self.bytes, self.consumers = ring.stages, ring.bytes, ring.consumers
         self.full, self.empty = ring.full, ring.empty
 
+    def acquire(self, state: nv.PipelineState, **_: Any) -> nv.Mbarrier:
+        return self.full[state.stage]  # nothing was in the slot
+
     def wait(self, state: nv.PipelineState) -> None:
         self.full[state.stage].wait(0)
 
 
 class FilledOnce(Mainloop):
-    """Multiplies what `start` has loaded: all of its slots."""
+    """Multiplies what all of its slots are filled with first."""
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
-        self.ring, self.early = Filled(self.ring), self.stages
+        self.ring = Filled(self.ring)
 
 
 class Unstored(TmaEpilogue):
@@ -68,6 +71,12 @@ class WithoutLoads(Gemm):
 
     def produce(self, mainloop: Mainloop, first: Any, step: Any, alternate: bool = True) -> None:
         nv.setmaxnreg_dec(self.config.registers[0])
+        if self.loads():
+            state = mainloop.ring.producer_state().advance(mainloop.started)
+            slots = nv.min(mainloop.stages, mainloop.steps)
+            mainloop.load(state, *mainloop.first, skip=mainloop.started, last=slots)
+        elif self.spare():
+            mainloop.clear()
 
 
 class WithoutStores(Gemm):
