@@ -89,6 +89,9 @@ def explain(error: Exception) -> TraceError | None:
         named = _ARGUMENT
     if named is None and isinstance(error, AttributeError) and _holds_values(frame.tb_frame) and text.startswith("__"):
         named = _KINDS["Array"]  # MLIR's objects say no more
+    signature = re.match(r"([\w.<>]+)\(\) (missing|takes|got)", text)
+    if named is None and signature and isinstance(error, TypeError) and _called(frame):
+        named = f"the arguments do not fit the parameters of `{signature[1]}`", "pass what its `def` takes"
     if named is None and (name := _called(frame)):
         named = f"`{name}` of nvdsl was given something that it does not take", _HELP
     if named is None:

@@ -145,8 +145,11 @@ def _plain(size: Any) -> Int:
 
 def _check_grid(grid: tuple[Int, Int, Int]) -> None:
     for axis, blocks, most in zip("xyz", grid, arch.MAX_GRID_DIM, strict=True):
-        known = not isinstance(blocks, ir.Value)
-        if known and not (isinstance(blocks, int) and 0 <= blocks <= most):
+        if isinstance(blocks, ir.Value):
+            fits = isinstance(blocks, Value) and not blocks.dtype.is_float
+        else:
+            fits = isinstance(blocks, int) and 0 <= blocks <= most
+        if not fits:
             raise trace_error(
                 f"a grid of {blocks!r} blocks along {axis}",
                 rule=f"0 to {most:,} blocks along {axis}, an int or a traced integer (CUDA programming guide, "

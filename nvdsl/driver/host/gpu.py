@@ -44,9 +44,16 @@ def _nbytes(layout: Layout, op: Any) -> Callable[[Frame], int]:
         size = layout.nbytes
         return lambda frame: size
 
+    line = where(op)
+
     def nbytes(frame: Frame) -> int:
         now = layout.at(frame)
         _check_packed(now, op)
+        if now.nbytes < 0:
+            raise ArgumentError(
+                f"an array of {now.count:,} elements", where=line, rule="an extent is 0 or more",
+                fix="check what it is computed from in the host function: nv.require(n >= 0, ...)",
+            )  # fmt: skip
         return now.nbytes
 
     return nbytes

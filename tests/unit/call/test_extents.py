@@ -285,6 +285,22 @@ def test_scratch_memory_of_dynamic_shape():
         assert np.array_equal(y, 3 * x)
 
 
+def test_scratch_memory_of_less_than_nothing_is_refused():
+    @nv.jit
+    def function(x: nv.Array["m"]):
+        rest = nv.empty(x.shape[0] - 5, nv.f32)
+
+        @nv.kernel(grid=1, block=1)
+        def kernel():
+            rest[0] = 1.0
+
+        kernel()
+
+    function(f32(6), target="sim")
+    with pytest.raises(ArgumentError, match="an array of -2 elements"):
+        function(f32(3), target="sim")
+
+
 def test_what_is_restored_has_a_static_shape():
     @nv.jit
     def function(x: nv.Array["m", "k"]):

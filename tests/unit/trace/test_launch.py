@@ -99,6 +99,14 @@ def test_more_than_eight_blocks_of_a_cluster_are_asked_for():
     assert "at most 16 blocks with non_portable=True" in error.rule
 
 
+def test_a_grid_of_a_traced_float_is_refused():
+    def function(x, n):
+        nv.kernel(grid=n, block=32)(nothing)()
+
+    error = refused(lambda: nv.jit(function).trace(array(nv.f32, 4), 2.5), function)
+    assert "a traced integer" in error.rule
+
+
 def test_a_traced_block_is_refused():
     def function(x, n):
         nv.kernel(grid=1, block=n)(nothing)()
