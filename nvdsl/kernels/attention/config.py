@@ -53,6 +53,8 @@ class Config:
 
     ``band``: megabytes of K and V of the heads that are worked on side by side. ``hints``: Q and O are not kept in L2.
 
+    ``late_rounding``: weights are rounded while the next scores are multiplied, not before.
+
     ``cluster``: blocks that share the keys of a tile; they add up their sums through shared memory. ``blocks_per_sm``:
     so many shall fit.
 
@@ -76,6 +78,7 @@ class Config:
     o_columns: int = 0
     polynomial: int = 0
     band: int = 32
+    late_rounding: bool = False
     hints: bool = False
     cluster: int = 1
     blocks_per_sm: int = 1

@@ -176,7 +176,7 @@ def attention(
                 if not config.q_registers and config.o_columns:
                     q_ring.release(qs, lane == 0)
                 acc, p, m, total, ks, vs = sums
-                acc += p @ loads.values(vs.stage)
+                acc += online.ready(p) @ loads.values(vs.stage)
                 total = total.total()
                 inverse = nv.math.rcp_approx(total)
                 nv.wgmma_wait(0)

@@ -44,7 +44,7 @@ class Online:
         s = nv.accumulator(64, self._config.tile_n)
         s += tile_q @ loads.K[sums.ks.stage].T
         acc = sums.acc
-        acc += sums.p @ loads.values(sums.vs.stage)
+        acc += self.ready(sums.p) @ loads.values(sums.vs.stage)
         if turns is not None and not self._config.late_turns:
             turns.pass_on(self._me)
         nv.wgmma_wait(1)
@@ -94,8 +94,9 @@ class Online:
         weights = self._weights(s, m, self._config.polynomial)  # -infinity gives infinite weights, which are large
         part = weights.sum(axis=1, partial=True)
         nv.sched_barrier(part)
-        if self._config.itemsize == 2:
-            large = nv.named_barrier_any(1 + me, 128, ~(sum(part.of_this_thread()) < LARGE))
+        if self._config.itemsize == 2 or self._config.late_rounding:
+            most = LARGE if self._config.itemsize == 2 else 448.0
+            large = nv.named_barrier_any(1 + me, 128, ~(sum(part.of_this_thread()) < most))
             self._values(sums)
             p = self._rounded(weights)
         else:  # their registers are those of the product that is waited for
@@ -136,7 +137,14 @@ class Online:
         factor = self._scores.factor
         return nv.math.exp2_approx((m - base) * factor if self._scores.told else m * factor - base * factor)
 
+    def ready(self, p: Any) -> Any:
+        """What a step gave, as an operand."""
+        return self._round(p) if self._config.late_rounding else p
+
     def _rounded(self, weights: Any) -> Any:
+        return weights if self._config.late_rounding else self._round(weights)
+
+    def _round(self, weights: Any) -> Any:
         """As an operand."""
         return weights.to(self._loads.dtype) if self._config.itemsize == 2 else operand(weights, self._loads.dtype)
 
