@@ -16,6 +16,8 @@ LONG = 128 * 2**20
 LARGE = 2.0**14
 """The sum of a thread's part of a row from which on new maxima are found: an f16 still holds each of its terms."""
 SHARED_MEMORY = 227 * 1024
+SHORT = 1024
+"""Keys up to which a tile's start and end are a large part of its time."""
 SIZES = (64, 96, 128, 192, 256)
 """Head sizes that a kernel is compiled for; TMA fills smaller ones up with zeros."""
 
@@ -36,7 +38,7 @@ class Config:
     warpgroups of 64 rows. ``stages``: tiles of V in flight, ``k_stages``: of K, ``q_stages``: of Q.
 
     ``blocks``: of a persistent grid; 0: a block for each tile. ``queue``: a persistent grid draws its tiles.
-    ``pingpong``: consumers take turns at issuing; ``late_turns``: the next one's begins when a consumer has its scores.
+    ``pingpong``: consumers take turns at issuing.
     ``q_registers``: a consumer holds its rows of Q in registers, where shared memory would be read again for each tile
     of keys. ``pack``: heads in a tile that share a head of keys, a power of two. ``page``: rows of a box of paged keys;
     0: they aren't paged.
@@ -47,13 +49,6 @@ class Config:
 
     ``o_columns``: of a tile of O that are stored at a time, from shared memory of their own; a persistent grid then
     loads the next tile of Q while this one's last products run. 0: all, from where Q was, if that fits.
-
-    ``polynomial``: of four exponentials so many are polynomials, where no maxima are found: multiplications and
-    additions run beside the unit that has exp2.
-
-    ``band``: megabytes of K and V of the heads that are worked on side by side. ``hints``: Q and O are not kept in L2.
-
-    ``late_rounding``: weights are rounded while the next scores are multiplied, not before.
 
     ``cluster``: blocks that share the keys of a tile; they add up their sums through shared memory. ``blocks_per_sm``:
     so many shall fit.
@@ -70,16 +65,11 @@ class Config:
     blocks: int = 0
     queue: bool = False
     pingpong: bool = True
-    late_turns: bool = False
     q_registers: bool = False
     pack: int = 1
     page: int = 0
     lazy: bool = False
     o_columns: int = 0
-    polynomial: int = 0
-    band: int = 32
-    late_rounding: bool = False
-    hints: bool = False
     cluster: int = 1
     blocks_per_sm: int = 1
     itemsize: int = 2
@@ -107,7 +97,7 @@ class Config:
         if self.blocks_per_sm == 2:
             return 40, 216
         if self.itemsize == 1:
-            return 56, {1: 240, 2: 224, 3: 152}[self.consumers]  # of threads that turn V, too
+            return 56, {1: 240, 2: 224}[self.consumers]  # of threads that turn V, too
         return {1: (56, 256 - 16), 2: (40, 232), 3: (32, 160)}[self.consumers]
 
 
@@ -142,8 +132,10 @@ def choose(
         else:
             splits *= cluster
     alone = splits == config.cluster == config.blocks_per_sm == 1
-    wide = max(sizes) > 128
-    if tiles > sms and alone and not (packed or page or wide and (bounded or itemsize == 1)):
+    stays = tiles > sms and alone and not (packed or page)
+    if stays and sizes == (256, 256) and consumers == 2 and itemsize == 2 and keys <= SHORT and not told:
+        config = replace(config, tile_n=64, k_stages=2, o_columns=128, pingpong=True, blocks=sms, queue=bounded)
+    elif stays and (max(sizes) <= 128 or not bounded and itemsize == 2):
         config = replace(config, blocks=sms, queue=bounded)
     return config, splits
 

@@ -81,7 +81,7 @@ def attention(
     shares: Any = config.cluster if config.cluster > 1 else None if parts is None else splits  # of the keys
     tiles = Tiles(
         ways, kv_heads, group, tile_m // pack, pack, (d + dv) * q.dtype.bytes, bounded[1],
-        shares, config.band,
+        shares,
     )  # fmt: skip
     skips = ways.packed and config.cluster == 1  # tiles without queries; the blocks of a cluster meet, and don't
     blocks = nv.min(tiles.count, config.blocks) if config.blocks else tiles.count
@@ -176,7 +176,7 @@ def attention(
                 if not config.q_registers and config.o_columns:
                     q_ring.release(qs, lane == 0)
                 acc, p, m, total, ks, vs = sums
-                acc += online.ready(p) @ loads.values(vs.stage)
+                acc += p @ loads.values(vs.stage)
                 total = total.total()
                 inverse = nv.math.rcp_approx(total)
                 nv.wgmma_wait(0)

@@ -86,8 +86,7 @@ class Loads:
     def load_q(self, state: nv.PipelineState, place: Place, way: Sequence) -> None:
         """Load the tile of queries."""
         at = way.q_batch, way.q_first + place.first, place.kv_head, place.shared, 0
-        hint = nv.L2_EVICT_FIRST if self.config.hints else None
-        self._q.load(self.Q[state.stage], self.q_ring.acquire(state), at, l2_hint=hint)
+        self._q.load(self.Q[state.stage], self.q_ring.acquire(state), at)
 
     def load_k(self, state: nv.PipelineState, there: list[tuple[Any, Any]], place: Place) -> None:
         """Load a tile of K, whose boxes lie ``there``."""

@@ -11,11 +11,6 @@ from nvdsl.kernels.attention.load import Loads
 from nvdsl.kernels.attention.scores import Rows, Scores
 from nvdsl.kernels.attention.turned import operand, saturated
 
-MAGIC = 1.5 * 2.0**23
-"""Added to an f32 below 2^22, it leaves its nearest whole number in the lowest bits."""
-EXP2 = (0.999928682, 0.69327187, 0.24260616, 0.0551125026)
-"""Coefficients of a polynomial that is 2^x for x of -0.5 to 0.5, but for a factor of 1 +- 7.7e-05."""
-
 
 class Sums(NamedTuple):
     """What a step takes and gives. ``acc``: O so far, without the product of ``p``, the last tile's weights, and its
@@ -44,12 +39,10 @@ class Online:
         s = nv.accumulator(64, self._config.tile_n)
         s += tile_q @ loads.K[sums.ks.stage].T
         acc = sums.acc
-        acc += self.ready(sums.p) @ loads.values(sums.vs.stage)
-        if turns is not None and not self._config.late_turns:
+        acc += sums.p @ loads.values(sums.vs.stage)
+        if turns is not None:
             turns.pass_on(self._me)
         nv.wgmma_wait(1)
-        if turns is not None and self._config.late_turns:
-            turns.pass_on(self._me)
         return s, acc
 
     def first(self, tile_q: Any, ks: Any, vs: Any, rows: Rows, key: Any) -> Sums:
@@ -91,12 +84,11 @@ class Online:
         loads, scores, me, m = self._loads, self._scores, self._me, sums.m
         s, acc = self._products(sums, tile_q)
         s = scores.of(s, rows, key, False)
-        weights = self._weights(s, m, self._config.polynomial)  # -infinity gives infinite weights, which are large
+        weights = self._weights(s, m)  # -infinity gives infinite weights, which are large
         part = weights.sum(axis=1, partial=True)
         nv.sched_barrier(part)
-        if self._config.itemsize == 2 or self._config.late_rounding:
-            most = LARGE if self._config.itemsize == 2 else 448.0
-            large = nv.named_barrier_any(1 + me, 128, ~(sum(part.of_this_thread()) < most))
+        if self._config.itemsize == 2:
+            large = nv.named_barrier_any(1 + me, 128, ~(sum(part.of_this_thread()) < LARGE))
             self._values(sums)
             p = self._rounded(weights)
         else:  # their registers are those of the product that is waited for
@@ -118,33 +110,21 @@ class Online:
         loads.k_ring.release(sums.ks, nv.lane_id() == 0)
         return Sums(acc, p, m, total, sums.ks.next(), sums.vs.next())
 
-    def _weights(self, s: Any, base: Any, polynomial: int = 0) -> Any:
-        """Of scores, from which ``base`` is subtracted. ``polynomial``: see `Config`."""
+    def _weights(self, s: Any, base: Any) -> Any:
+        """Of scores, from which ``base`` is subtracted."""
         factor, lift = self._scores.factor, self._config.lift
         if self._scores.told:  # a mask may be of the least of all numbers: its product would be rounded by more than 1
             powers = (s - base[:, None]) * factor + lift
         else:
             powers = s * factor - (base * factor - lift)[:, None]
-        if not polynomial:
-            return nv.math.exp2_approx(powers)
-        (elements,) = powers.registers()
-        return powers.with_registers(
-            [[_exp2(x) if i % 4 < polynomial else nv.math.exp2_approx(x) for i, x in enumerate(elements)]]
-        )
+        return nv.math.exp2_approx(powers)
 
     def _scaled(self, m: Any, base: Any) -> Any:
         """What sums are multiplied with from which ``m`` was subtracted, and ``base`` is now."""
         factor = self._scores.factor
         return nv.math.exp2_approx((m - base) * factor if self._scores.told else m * factor - base * factor)
 
-    def ready(self, p: Any) -> Any:
-        """What a step gave, as an operand."""
-        return self._round(p) if self._config.late_rounding else p
-
     def _rounded(self, weights: Any) -> Any:
-        return weights if self._config.late_rounding else self._round(weights)
-
-    def _round(self, weights: Any) -> Any:
         """As an operand."""
         return weights.to(self._loads.dtype) if self._config.itemsize == 2 else operand(weights, self._loads.dtype)
 
@@ -154,15 +134,3 @@ class Online:
         v_ring.wait(sums.vs.next())
         nv.wgmma_wait(0)
         v_ring.release(sums.vs, nv.lane_id() == 0)
-
-
-def _exp2(x: Any) -> Any:
-    """2 to the power ``x``, but no less than 2^-126, and no more than 2^127: the whole part of ``x`` is added to the
-    exponent of a polynomial of the rest. Of NaN it is NaN, or greater than 2^126."""
-    x = nv.minimum(nv.maximum(x, -126.0), 127.0)
-    whole = x + MAGIC
-    rest = x - (whole - MAGIC)
-    power = nv.f32(EXP2[-1])
-    for coefficient in EXP2[-2::-1]:
-        power = nv.math.fma(power, rest, coefficient)
-    return nv.bitcast(nv.bitcast(power, nv.i32) + (nv.bitcast(whole, nv.i32) << 23), nv.f32)

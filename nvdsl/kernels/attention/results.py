@@ -113,8 +113,7 @@ class Results:
             nv.fence_proxy_async()
             nv.named_barrier_sync(1 + me, 128)
             if nv.warpgroup_thread() == 0:
-                hint = nv.L2_EVICT_FIRST if self._config.hints else None
-                self._tma.store(tile_o, (place.batch, query, place.kv_head, place.shared, col), l2_hint=hint)
+                self._tma.store(tile_o, (place.batch, query, place.kv_head, place.shared, col))
                 nv.bulk_commit_group()
         if not self.apart:
             nv.bulk_wait_group(0, read=True)

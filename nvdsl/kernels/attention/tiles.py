@@ -6,12 +6,15 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import nvdsl as nv
+from nvdsl.hopper import arch
 from nvdsl.kernels.attention.sequences import Sequences
 from nvdsl.kernels.blocks.divisor import Divisor
 from nvdsl.kernels.blocks.tile_scheduler import RowGroups
 
 L2_BYTES = 32 * 2**20
 """Of arrays that are to stay in L2."""
+LAST_TILES = 4 * arch.SMS
+"""Of unequal tiles so many, as they come last, keep all SMs busy to the end if the longest of them come first."""
 
 
 class Place(NamedTuple):
@@ -29,15 +32,15 @@ class Tiles:
     """The tiles of all queries of all heads, in the order in which blocks take them. Made in the host function.
 
     A tile has ``positions`` queries of each of ``pack`` heads, which share a head of keys; ``group`` heads share one.
-    Heads are taken in bands whose K and V (``key_bytes`` for each key) have ``band`` megabytes, and stay in L2; in a
-    band the heads change fastest.
-    ``descending``: the last queries come first, which see the most keys in causal attention. ``splits``: parts of the
-    keys, each of which has a tile of its own.
+    Tiles that share a head of keys come one after the other, so that its K and V (``key_bytes`` for each key) are read
+    once from memory. ``descending``: the last queries come first, which see the most keys in causal attention; the last
+    heads, whose K and V fit into L2 together, come side by side then, so that the longest tiles don't end last.
+    ``splits``: parts of the keys, each of which has a tile of its own.
     """
 
     def __init__(
         self, sequences: Sequences, kv_heads: nv.Int, group: nv.Int, positions: int, pack: int, key_bytes: int,
-        descending: bool, splits: nv.Int | None, band: int = 32,
+        descending: bool, splits: nv.Int | None,
     ) -> None:  # fmt: skip
         self.positions, self.pack, self.descending, self._sequences = positions, pack, descending, sequences
         parts = nv.cdiv(group, pack)
@@ -45,8 +48,11 @@ class Tiles:
         self.rows: nv.Int = sequences.tiles(positions) if packed else nv.cdiv(sequences.rows, positions)
         shared = kv_heads if packed else kv_heads * sequences.count
         self.count = shared * parts * self.rows * (1 if splits is None else splits)
-        together = nv.max(band * 2**20 // key_bytes // nv.max(sequences.most_keys, 1), 1)
-        self._order = RowGroups(shared * parts, self.rows, parts * nv.min(together, shared))
+        last: nv.Int | None = None
+        if descending:
+            together = nv.max(L2_BYTES // key_bytes // nv.max(sequences.most_keys, 1), 1)
+            last = parts * nv.min(together, nv.cdiv(LAST_TILES, nv.max(parts * self.rows, 1)))
+        self._order = RowGroups(shared * parts, self.rows, parts, last)
         self._parts, self._kv_heads = Divisor.of(parts), Divisor.of(kv_heads)
         self._splits = None if splits is None else Divisor.of(splits)
 

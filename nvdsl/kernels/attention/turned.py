@@ -34,6 +34,8 @@ from nvdsl.ops import smem
 
 WARPS = 4
 """Of the producer's warpgroup: each turns a part of a tile."""
+EVEN, ODD = 0x6420, 0x7531
+"""Bytes of two words, as `_bytes` selects them."""
 
 
 class TurnedLoads(Loads):
@@ -92,7 +94,11 @@ class TurnedLoads(Loads):
         full = self.v_ring.acquire(vs, expect=False)
         nv.sync_warp()
         source, turned = _pairs(self.V[loaded.stage]), self._turned[vs.stage]
-        row, col = 2 * (lane % 8) + lane // 8 % 2, lane // 16 * 16  # of a matrix of every second column of V
+        # The eight rows of a matrix that is stored lie in eight banks: they are the even columns of V, and from the
+        # ninth column on the odd ones; or the odd ones, and then the even ones.
+        row, col = 2 * (lane % 8) + (lane // 8 % 2 ^ lane % 8 // 4), lane // 16 * 16
+        some = nv.select(lane < 16, EVEN, ODD)
+        others = EVEN + ODD - some
         own_columns = size % (16 * WARPS) == 0
         columns, groups = (size // WARPS, keys) if own_columns else (size, keys // WARPS)
         for at in range(0, columns, 16):
@@ -100,7 +106,7 @@ class TurnedLoads(Loads):
                 column: Any = at + (warp * columns if own_columns else 0)
                 key: Any = first + (0 if own_columns else warp * groups)
                 a, b, c, d = source.ldmatrix((key, column // 2), 4, transpose=True, matrices=Layout(4, E(8, 0)))
-                words = [_even(a, b), _odd(a, b), _even(c, d), _odd(c, d)]
+                words = [_bytes(x, y, which) for x, y in ((a, b), (c, d)) for which in (some, others)]
                 smem.stmatrix(turned.pointer(turned.layout.offset(column + row, key + col)), words)
         nv.fence_proxy_async()
         nv.sync_warp()
@@ -141,21 +147,16 @@ def _pairs(tile: nv.Tile) -> Tile:
     return Tile(TileLayout.of(rows, cols // 2, 2, tile.swizzle), nv.u16, tile.offset)
 
 
-def _even(a: Any, b: Any) -> Any:
-    return _bytes(a, b, 0x6420)
-
-
-def _odd(a: Any, b: Any) -> Any:
-    return _bytes(a, b, 0x7531)
-
-
-def _bytes(a: Any, b: Any, selector: int) -> Any:
+def _bytes(a: Any, b: Any, selector: Any) -> Any:
     """Bytes of ``a`` (0 to 3) and ``b`` (4 to 7) by the digits of a selector (PTX ISA, prmt)."""
 
-    def meaning(x: Any, y: Any) -> Any:
-        x, y = x.view(np.uint32), y.view(np.uint32)
-        given = [word >> 8 * i & 0xFF for word in (x, y) for i in range(4)]
-        found = sum(np.uint32(1 << 8 * i) * given[selector >> 4 * i & 7] for i in range(4))
+    def meaning(x: Any, y: Any, digits: Any) -> Any:
+        x, y, digits = (word.view(np.uint32) for word in (x, y, digits))
+        given = np.stack([word >> 8 * i & 0xFF for word in (x, y) for i in range(4)])
+        found = sum(
+            np.uint32(1 << 8 * i) * np.take_along_axis(given, (digits >> 4 * i & 7)[None].astype(np.int64), 0)[0]
+            for i in range(4)
+        )
         return np.asarray(found, np.uint32).view(np.int32)
 
-    return nv.ptx(f"prmt.b32 $0, $1, $2, {selector:#x};", a, b, result=nv.i32, meaning=meaning, volatile=False)
+    return nv.ptx("prmt.b32 $0, $1, $2, $3;", a, b, selector, result=nv.i32, meaning=meaning, volatile=False)

@@ -14,13 +14,14 @@ from nvdsl.kernels.blocks.divisor import Divisor
 
 class RowGroups:
     """``rows x cols`` tiles in groups of ``group`` rows of tiles, each group column by column. Made where the extents
-    are known: in the host function, or in Python."""
+    are known: in the host function, or in Python. ``last``: the last group has so many rows at least, if there are."""
 
-    def __init__(self, rows: nv.Int, cols: nv.Int, group: nv.Int) -> None:
-        known = isinstance(rows, int) and isinstance(group, int)
+    def __init__(self, rows: nv.Int, cols: nv.Int, group: nv.Int, last: nv.Int | None = None) -> None:
+        known = isinstance(rows, int) and isinstance(group, int) and last is None
         self._group = nv.min(group, rows) if known else group
-        self._full = rows // self._group
+        self._full = (rows if last is None else nv.max(rows - last, 0)) // self._group
         """Groups of as many rows; what is left are the last one's."""
+        self._tiles = None if last is None else self._group * cols
         self._band = Divisor.of(self._group * cols)
         self._height = Divisor.of(self._group)
         self._last = Divisor.of(nv.max(rows - self._full * self._group, 1))
@@ -29,6 +30,9 @@ class RowGroups:
     def place(self, t: nv.Int) -> tuple[nv.Int, nv.Int]:
         """Row and column of tile number ``t``."""
         band, within = self._band.divmod(t)
+        if self._tiles is not None:  # the last group has those of several
+            band = nv.min(band, self._full)
+            within = t - band * self._tiles
         first = band * self._group
         height = self._height if self._whole else Divisor.select(band == self._full, self._last, self._height)
         col, row = height.divmod(within)

@@ -11,20 +11,26 @@ from nvdsl.kernels.blocks.tile_scheduler import RowGroups, TileScheduler
 extents, groups = st.integers(1, 12), st.integers(1, 16)
 
 
-def places(rows, cols, group):
-    groups = RowGroups(rows, cols, group)
+def places(rows, cols, group, last=None):
+    groups = RowGroups(rows, cols, group, last)
     return [groups.place(t) for t in range(rows * cols)]
 
 
-@given(extents, extents, groups)
+@given(extents, extents, groups, st.none() | groups)
 @settings(max_examples=200)
-def test_every_tile_comes_once(rows, cols, group):
-    assert sorted(places(rows, cols, group)) == [(r, c) for r in range(rows) for c in range(cols)]
+def test_every_tile_comes_once(rows, cols, group, last):
+    assert sorted(places(rows, cols, group, last)) == [(r, c) for r in range(rows) for c in range(cols)]
+
+
+def test_the_last_group_has_many_rows():
+    assert places(5, 2, 1, last=3) == [
+        (0, 0), (0, 1), (1, 0), (1, 1), (2, 0), (3, 0), (4, 0), (2, 1), (3, 1), (4, 1),
+    ]  # fmt: skip
 
 
 @nv.jit
-def traced_places(out, rows, cols, *, group):
-    groups = RowGroups(rows, cols, group)
+def traced_places(out, rows, cols, *, group, last=None):
+    groups = RowGroups(rows, cols, group, last)
 
     @nv.kernel(grid=1, block=256)
     def kernel():
@@ -38,18 +44,18 @@ def traced_places(out, rows, cols, *, group):
 
 
 @nv.jit
-def constant_places(out, *, rows, cols, group):
-    traced_places.__wrapped__(out, rows, cols, group=group)
+def constant_places(out, *, rows, cols, group, last):
+    traced_places.__wrapped__(out, rows, cols, group=group, last=last)
 
 
 @pytest.mark.parametrize("shape", [(8, 3, 4), (7, 5, 4), (3, 4, 16), (6, 9, 2), (4, 7, 1), (11, 21, 8), (1, 1, 8)])
 def test_a_traced_number_gives_the_same_tile(shape):
-    rows, cols, group = shape
+    (rows, cols, group), last = shape, 3 if shape[0] == 7 else None
     traced, constant = np.full((2, 240, 2), -1, np.int32)
-    traced_places(traced, rows, cols, group=group, target="sim")
-    constant_places(constant, rows=rows, cols=cols, group=group, target="sim")
+    traced_places(traced, rows, cols, group=group, last=last, target="sim")
+    constant_places(constant, rows=rows, cols=cols, group=group, last=last, target="sim")
     for out in traced, constant:
-        assert [tuple(x) for x in out[: rows * cols]] == places(rows, cols, group)
+        assert [tuple(x) for x in out[: rows * cols]] == places(rows, cols, group, last)
 
 
 def test_a_group_is_finished_before_the_next():
