@@ -297,7 +297,7 @@ def test_scratch_memory_of_less_than_nothing_is_refused():
         kernel()
 
     function(f32(6), target="sim")
-    with pytest.raises(ArgumentError, match="an array of -2 elements"):
+    with pytest.raises(nv.ArgumentError, match="an array of -2 elements"):
         function(f32(3), target="sim")
 
 
