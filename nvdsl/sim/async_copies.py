@@ -63,10 +63,13 @@ class AsyncCopy:
 
 
 class _Arrival:
-    """A ``cp.async.mbarrier.arrive.noinc``: it happens when the copies before it are over."""
+    """A ``cp.async.mbarrier.arrive.noinc``: it happens when the copies before it are over. ``before``: what had
+    happened when it was issued (`Clock.before`)."""
 
     def __init__(self, barrier: Any, copies: list[AsyncCopy], lanes: int, at: Where | None, w: Any) -> None:
         self.barrier, self.copies, self.lanes, self.at, self.warp = barrier, copies, lanes, at, w
+        self.before = np.max([w.clock.before(w.epoch) for _ in w.apart()], axis=0)
+        w.epoch += 1
 
     def ready(self) -> bool:
         return all(copy.done for copy in self.copies)
@@ -75,7 +78,7 @@ class _Arrival:
         barrier = self.barrier
         for copy in self.copies:
             copy.arrived(self.lanes, barrier.channel, barrier.phase + 1)
-        barrier.arrive_async(self.warp.name, self.lanes.bit_count(), self.at)
+        barrier.arrive_async(self.warp.name, self.lanes.bit_count(), self.at, self.before)
 
 
 class Copying:

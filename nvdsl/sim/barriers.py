@@ -106,9 +106,9 @@ class Mbarrier:
             warp.release(self._arrived, "mbarrier.arrive", where)
         self.complete()
 
-    def arrive_async(self, who: str, arrivals: int, where: Where | None) -> None:
+    def arrive_async(self, who: str, arrivals: int, where: Where | None, before: Any) -> None:
         """Arrivals that copies bring when they are over: they order nothing else of the threads that started them, and
-        may come in any round."""
+        may come in any round. ``before``: what had happened when they were issued (`Clock.before`)."""
         self.rounds = None
         if arrivals > self.pending:
             raise error(
@@ -121,6 +121,7 @@ class Mbarrier:
             )
         self.note("arrivals of copies", where, arrivals)
         self.pending -= arrivals
+        self._arrived.happened(before)
         self.complete()
 
     def expect(self, size: int, where: Where | None = None) -> None:

@@ -26,10 +26,12 @@ _BITS = 1 << np.arange(LANES, dtype=np.int64)
 
 class Clocks:
     """Numbers the actors of one cluster. ``size`` is the most that there can be; ``cluster``: its number; ``blocks``:
-    how many it has."""
+    how many it has. ``unordered``: whether something may tell what has happened before, and order no access."""
 
-    def __init__(self, warps: int, mbarriers: int, cluster: int = 0, blocks: int = 1) -> None:
-        self.warps, self.cluster, self.blocks = warps, cluster, blocks
+    def __init__(
+        self, warps: int, mbarriers: int, cluster: int = 0, blocks: int = 1, unordered: bool = False
+    ) -> None:
+        self.warps, self.cluster, self.blocks, self.unordered = warps, cluster, blocks, unordered
         self._first_channel = 4 * warps
         self.size = self._first_channel + mbarriers + 1
         self._next = self._first_channel
@@ -42,7 +44,7 @@ class Clocks:
         return Known(np.zeros(self.blocks * self.size, np.int64))
 
     def nothing_happened(self) -> Any:
-        return np.zeros(self.size, np.int64) if self.blocks > 1 else None
+        return np.zeros(self.size, np.int64) if self.unordered else None
 
     def wgmma(self, warp: int) -> int:
         return self.warps + warp
@@ -143,8 +145,8 @@ def joined(a: Known | None, b: Known | None) -> Known | None:
 class _Knowledge:
     """``far``: other clusters' (generic, beyond) by cluster number, never written. ``fenced``, ``observed``: what
     relaxed atomics release, and what fences acquire: see `atomics`. ``after``: by actor, what has happened before also
-    where only bytes tell of it, which order no access (a multicast comes after its issuer's wait); None in a cluster of
-    one block."""
+    where only bytes or copies tell of it, which order no access (a multicast comes after its issuer's wait); None where
+    nothing tells so, in a cluster of one block whose copies do not arrive at mbarriers."""
 
     __slots__ = ("after", "beyond", "far", "fenced", "generic", "observed", "proxy")
 

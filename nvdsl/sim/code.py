@@ -41,6 +41,7 @@ class Code:
         names = {name for name, _ in ops}
         self.sets_registers = "nvvm.setmaxregister" in names
         self.invalidates = "nvvm.mbarrier.inval" in names
+        self.copies_arrive = "nvvm.cp.async.mbarrier.arrive" in names
         self.relaxes = any("mbarrier" in name and flag(one, "relaxed") for name, one in ops)
         self.unit_shift, self.global_shift = (n.bit_length() - 1 for n in _smallest_accesses(ops))
 

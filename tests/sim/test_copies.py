@@ -264,6 +264,43 @@ def test_mistakes_of_one_warp(what):
 
 
 @nv.jit
+def ring_of_copies(x, y, *, stages=2):
+    """Two warps fill a ring's slots by cp.async, and arrive when their copies are done; two others read them. That a
+    warp has waited for a slot is known by the arrival that comes after it."""
+
+    @nv.kernel(grid=1, block=128)
+    def body():
+        t, rounds = nv.thread_id.x, x.shape[0]
+        slots = nv.smem((stages, 64), x.dtype)
+        ring = nv.Ring(stages, bytes=0, consumers=64, producers=64)
+        if t < 64:
+            state = ring.producer_state()
+            for i in nv.range(rounds):
+                full = ring.acquire(state, expect=False)
+                nv.cp_async(slots.elements((state.stage, t), 1), 0, x, (i, t), 1)
+                nv.cp_async_arrive(full)
+                state = state.next()
+        else:
+            state, total = ring.consumer_state(), nv.f32(0)
+            for _ in nv.range(rounds):
+                ring.wait(state)
+                total += slots[state.stage, t % 64] + slots[state.stage, (t + 1) % 64]
+                ring.release(state, t < 128)
+                state = state.next()
+            y[t - 64] = total
+
+    body()
+
+
+@pytest.mark.parametrize("options", sample(SCHEDULES, 1), ids=str)
+@pytest.mark.parametrize("level", sim.options.LEVELS)
+def test_copies_fill_a_ring(options, level):
+    x, y = numbers((7, 64), nv.f32), zeros(64)
+    run(ring_of_copies, x, y, options=sim.Options(order=options.order, delivery=options.delivery, level=level))
+    np.testing.assert_array_equal(y, x.sum(0) + np.roll(x.sum(0), -1))
+
+
+@nv.jit
 def by_mbarrier(x, y, *, arrivals=64, wait=True, fence=True):
     """Threads 0 to 63 copy, and arrive when their copies are done; the others read."""
 

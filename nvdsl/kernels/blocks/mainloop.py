@@ -26,6 +26,8 @@ class Mainloop:
     count down the columns.
     """
 
+    fillers = 1
+    """Arrivals that fill a slot, beside the bytes that come."""
     first: tuple[Any, Any, Any]
     """Batch, row and column of the block's first tile, where its producer begins with that."""
 
@@ -48,7 +50,9 @@ class Mainloop:
         self._of_b: dict[str, Any] = {"part": self._row, "mask": in_col << self._col * b.parts}
         warps = 4 * readers
         slot = a.stored * a.each + b.stored * b.each
-        self.ring = nv.Ring(stages, bytes=slot, consumers=warps * self.writers, sync=False)
+        self.ring = nv.Ring(
+            stages, bytes=slot, consumers=warps * self.writers, producers=self.fillers, sync=False
+        )
 
     def clear(self) -> None:
         """Zero what no load writes. By the producer warpgroup's warps but the first, which loads meanwhile: so none of
@@ -125,7 +129,7 @@ class Mainloop:
         `finish` waits for the sums and releases the last slot.
         """
         # The first slice starts the sums (scale_d = 0): no registers are zeroed.
-        self.ring.wait(state)
+        self.wait(state)
         acc += self.product(state, *at, acc.m)
         return self.go_on(state, at, acc, self.steps if count is None else count)
 
@@ -138,7 +142,7 @@ class Mainloop:
         for _ in nv.range(1, count, unroll=False):
             if self.in_flight == 0:
                 self.finish(last)
-            self.ring.wait(state)
+            self.wait(state)
             acc += self.product(state, *at, acc.m)
             if self.in_flight == 1:
                 nv.wgmma_wait(1)  # the slice before this one is done
@@ -154,6 +158,10 @@ class Mainloop:
             self.release(state)
             state = state.next()
         return state
+
+    def wait(self, slot: nv.PipelineState) -> None:
+        """Until a slot's slice has come. By a consumer."""
+        self.ring.wait(slot)
 
     def product(self, slot: nv.PipelineState, top: Any, left: Any, rows: int | None = None) -> Any:
         """Of a slot's slice, what is added to the part of so many ``rows`` (default: a consumer's) that begins at row

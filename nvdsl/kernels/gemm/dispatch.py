@@ -66,6 +66,8 @@ def find(problem: GemmProblem, finish: LinearCombination, config: Config | None,
         return _small(given, finish, options, target)
     if config is None and any(packed) and _is_small(problem):
         return _simple(given, finish, options)
+    if config is None and any(packed) and (kernel := _gathered(given, finish, options, sms(target))):
+        return kernel
     k_major = a_axis == 1, b_axis == 0
     options |= {
         "a_major": "k" if k_major[0] else "mn",
@@ -77,9 +79,6 @@ def find(problem: GemmProblem, finish: LinearCombination, config: Config | None,
         check_config(config, problem, options["a_major" if config.swap_ab else "b_major"])
         options["config"] = config
     axes = {"a": "mk" if k_major[0] else "km", "b": "nk" if k_major[1] else "kn", "out": "mn"}
-    if config is None and any(packed) and gathered.pays(problem, options["sms"]):
-        arrays = {"a": a, "b": b, "out": problem.out}
-        return bind(problem, finish, gathered.matmul, options, arrays, axes, anyhow="ab", turned=turned)
     return bind(
         problem, finish, tuned_matmul, options, {"a": a, "b": b, "out": problem.out}, axes,
         packed=[name for name, copied in zip("ab", packed, strict=True) if copied], turned=turned,
@@ -158,6 +157,24 @@ def _small(
     )  # fmt: skip
 
 
+def _gathered(problem: GemmProblem, finish: LinearCombination, options: dict[str, Any], sms: int) -> BoundKernel | None:
+    """By threads that load, whatever strides are; None where copies are faster. The larger operand is A."""
+    m, n, _ = problem.sizes
+    turned = n > m
+    problem = problem.transposed if turned else problem
+    if not gathered.pays(problem, sms):
+        return None
+    a, a_axis = readable(problem.a, k_axis=1)
+    b, b_axis = readable(problem.b, k_axis=0)
+    pairs = gathered.in_pairs(a) and gathered.in_pairs(b)
+    arrays = {"a": a, "b": b, "out": problem.out}
+    gathers = dict.fromkeys(arrays, 1) | (dict.fromkeys("ab", gathered.PAIR) if pairs else {})
+    majors = {"a_major": "k" if a_axis == 1 else "mn", "b_major": "k" if b_axis == 0 else "mn"}
+    options = options | majors | {"config": gathered.config(min(m, n)), "sms": sms, "pairs": pairs}
+    axes = {"a": "mk" if a_axis == 1 else "km", "b": "nk" if b_axis == 0 else "kn", "out": "mn"}
+    return bind(problem, finish, gathered.matmul, options, arrays, axes, gathers=gathers, turned=turned)
+
+
 def _is_streamed(problem: GemmProblem) -> bool:
     """Whether TMA brings a large matrix beside one row of A faster than threads read it."""
     _, n, k = problem.sizes
@@ -207,7 +224,7 @@ def bind(
     axes: Mapping[str, str],
     *,
     packed: Sequence[str] = (),
-    anyhow: str = "",
+    gathers: Mapping[str, int] | None = None,
     vectors: Sequence[str] | None = None,
     with_batch: bool = False,
     turned: bool = False,
@@ -217,9 +234,10 @@ def bind(
 
     ``axes``: the names of each array's extents, a letter each. Where there is no batch, ``with_batch`` keeps an axis of
     one; what the epilogue reads has one always. A factor that serves all batches has none, or one of one. ``packed``:
-    the factors that are copied first; ``anyhow``: those that are read with any strides; ``vectors``: what alone is read
-    16 bytes at a time. ``unbatched``: what an epilogue
-    reads that has no axis of batches, though others have. ``turned``: ``a`` is the product's B, and ``b`` its A.
+    the factors that are copied first; ``gathers``: of those that threads read or write, the elements of which rows
+    start at multiples, 1 where strides are any; ``vectors``: what alone is read 16 bytes at a time. ``unbatched``: what an
+    epilogue reads that has no axis of batches, though others have. ``turned``: ``a`` is the product's B, and ``b`` its
+    A.
     """
     exchanged = {"a": "b", "b": "a"} if turned else {}
     others = {name: matrix for name, matrix in problem.others if name not in arrays}
@@ -247,12 +265,15 @@ def bind(
             packs[given], view = _packing(seen, first, letters)
         else:
             whole = name in "ab" or name in ("out", "c") and fits_tma(seen)
-            whole = whole and not with_batch and seen.aligned and name not in anyhow
-            # The simple kernel is for small products but for f64.
-            near = name not in anyhow and (not with_batch or seen.dtype == nv.f64)
+            whole = whole and not with_batch and seen.aligned
+            near = not with_batch or seen.dtype == nv.f64  # the simple kernel is for small products but for f64
             if vectors is not None:
                 whole = near = name in vectors
-            spec = dynamic(seen, letters, whole=whole, multiples=multiples, near=near)
+            grid = TMA_ALIGNMENT // seen.dtype.bytes if whole else 1
+            if gathers is not None and name in gathers:
+                grid = gathers[name]
+                near = grid > 1
+            spec = dynamic(seen, letters, grid=grid, multiples=multiples, near=near)
             view = ArgumentView.of(seen, first, spec)
         slots.append((given, view))
     return BoundKernel(problem, finish, function, options, tuple(slots), len(starts), sizes, packs)
@@ -266,8 +287,9 @@ def _packing(seen: Matrix, first: Sequence[int], letters: str) -> tuple[Packing,
     padded = (*outer, padded_cols(cols, seen.dtype))
     copy = replace(seen, shape=padded, strides=packed_strides(padded))
     anyhow = DynamicSpec(seen.dtype, tuple(map(Extent, names)), (Stride(1),) * len(seen.shape))
-    written = dynamic(copy, names, whole=True, multiples={})
+    grid = TMA_ALIGNMENT // seen.dtype.bytes
+    written = dynamic(copy, names, grid=grid, multiples={})
     turned = is_turned(seen.shape, seen.strides)
     source, target = ArgumentView.of(seen, first, anyhow), ArgumentView.of(copy, [0] * len(first), written)
-    view = replace(target, dynamic=dynamic(copy, letters, whole=True, multiples={}))
+    view = replace(target, dynamic=dynamic(copy, letters, grid=grid, multiples={}))
     return Packing(source, target, turned, sizes), view

@@ -27,14 +27,13 @@ def restrided(spec: DynamicSpec, strides: Sequence[int]) -> DynamicSpec:
 
 
 def dynamic(
-    matrix: Matrix, axes: Sequence[str], *, whole: bool, multiples: Mapping[str, int], near: bool = True
+    matrix: Matrix, axes: Sequence[str], *, grid: int, multiples: Mapping[str, int], near: bool = True
 ) -> DynamicSpec:
-    """``axes``: the names of the extents; ``whole``: rows start at multiples of 16 bytes; ``multiples``: promises;
-    ``near``: whether the kernel is told which axis is contiguous."""
+    """``axes``: the names of the extents; ``grid``: rows start at multiples of so many elements; ``multiples``:
+    promises; ``near``: whether the kernel is told which axis is contiguous."""
     contiguous = max((i for i, step in enumerate(matrix.strides) if step == 1 and near), default=None)
-    multiple = ALIGNMENT // matrix.dtype.bytes if whole else 1
     strides = [
-        1 if i == contiguous else 0 if step == 0 else Stride(multiple) for i, step in enumerate(matrix.strides)
+        1 if i == contiguous else 0 if step == 0 else Stride(grid) for i, step in enumerate(matrix.strides)
     ]
     return DynamicSpec(matrix.dtype, tuple(Extent(name, multiples.get(name, 1)) for name in axes), tuple(strides))
 

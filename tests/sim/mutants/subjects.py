@@ -81,10 +81,9 @@ def _product(m: int, n: int, k: int, direct_store: bool = False, **config: Any) 
 
 
 def _gathered(m: int, n: int, k: int) -> Case:
-    """A's rows start anywhere, B is stored (K, N)."""
-    memory, b, out = _integers(m, k + 2), _integers(k, n), np.full((m, n), np.nan, np.float32)
-    a = memory[:, 1 : k + 1]
-    options = {"sms": 2, "a_major": "k", "b_major": "mn"}
+    """A's rows start anywhere where K is odd, else at multiples of 4 bytes; so do those of B by N, stored (K, N)."""
+    a, b, out = _integers(m, k), _integers(k, n), np.full((m, n), np.nan, np.float32)
+    options = {"config": gathered.config(n), "sms": 2, "pairs": k % 2 == 0, "a_major": "k", "b_major": "mn"}
     return _exact(gathered.matmul, [a, b, out], out, a.astype(np.float32) @ b.astype(np.float32), **options)
 
 
@@ -391,9 +390,10 @@ SUBJECTS: dict[str, Callable[[], Case]] = {
     "cooperative, swapped": lambda: _matmul(
         cooperative, 64, 128, 320, 1, np.float16, swap_ab=True, **_TILE
     ),
-    "gathered": lambda: _gathered(20, 9, 1500),
     "small": lambda: _small(20, 9, 100, 1),
     "small, cluster": lambda: _small(9, 20, 520, 2),
+    "gathered": lambda: _gathered(20, 9, 1501),
+    "gathered, cp.async": lambda: _gathered(20, 18, 530),
     "GEMV, rows": lambda: _vector(gemv.rows, 2, 66000),
     "GEMV, columns": lambda: _vector(gemv.columns, 32, 2200, by_columns=True),
     "schedule, WMMA": lambda: _schedule(sc.wmma_steps((32, 64, 32), (32, 32)), 32, 64, 128),

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import nvdsl as nv
+from nvdsl.call.extents import Stride
 from nvdsl.call.launches import Launches
 from nvdsl.kernels.gemm import gathered, matmul, small
 from nvdsl.kernels.gemm.problem import GemmProblem, Matrix
@@ -40,10 +41,19 @@ def check(m, n, k, layout="nt", dtype=np.float16, batch=(), **options):
 
 
 @pytest.mark.parametrize("layout", sample(["nn", "nt", "tn", "tt"], 1))
-@given(extents, extents, st.integers(33, 300).map(lambda k: 2 * k + 1))
+@given(extents, extents, st.integers(67, 600).filter(lambda k: k % 8))
 @settings(max_examples=2)
 def test_any_size(layout, m, n, k):
     check(m, n, k, layout)
+
+
+@pytest.mark.parametrize(("m", "n", "layout"), [(66, 10, "nt"), (6, 130, "nn"), (70, 34, "tt")])
+def test_rows_at_multiples_of_four_bytes(m, n, layout):
+    """Asked for several slices ahead (cp.async), by slots that are used again."""
+    found = road(m, n, 530, layout)
+    strides = [spec.dynamic.strides for name, spec in found.slots if name in "ab"]
+    assert found.function is gathered.matmul and all(x in ((Stride(2), 1), (1, Stride(2))) for x in strides)
+    check(m, n, 530, layout)
 
 
 def test_batches_offsets_and_gaps():
@@ -78,6 +88,9 @@ def test_which_products():
     of = lambda k: {"a": Matrix(nv.f16, (64, k), (k, 1)), "b": Matrix(nv.f16, (k, 64), (64, 1))}  # noqa: E731
     few, many = (GemmProblem.of(of(k), None, None) for k in (301, 30001))
     assert gathered.pays(few, 132) and not gathered.pays(many, 132)
+    assert road(5000, 10, 3002, "nt").function is gathered.matmul, "few columns: a copy would be most of the time"
+    for m, n in ((10, 5000), (5000, 10)):
+        assert road(m, n, 302, "nt").options["config"] is gathered.NARROW, "the larger operand is A"
 
 
 @pytest.mark.parametrize("layout", sample(["nn", "nt", "tn", "tt"], 1))
