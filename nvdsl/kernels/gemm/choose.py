@@ -38,7 +38,7 @@ COMMON = (
 """What is good for many products: of so many, these lose the least on random shapes of all layouts in the model, 3 % in
 the mean (`benchmarks/common_configs.py`). Each configuration is compiled on its own, so products of many sizes share a
 few."""
-OTHERS = 6
+OTHERS = 4
 """How many more a process compiles for products of a type and layout: for the first that have no good one among these.
 """
 UNALIGNED = (

@@ -2,7 +2,7 @@
 
     GEMV            one column or one row, but for large matrices of 16-bit types
     small           16-bit types, so few multiplications that the way to the first one is most of the time
-    gathered        16-bit types that TMA can't read, as far as copies of them would take longer
+    gathered        16-bit types that TMA can't read, beside few rows or columns: copies would take longer
     tensor cores    f16, bf16, f32 (as tf32), 8-bit types; operands that TMA or wgmma can't read are copied first
     simple          f64, and small products that would need a copy
     empty sums      K is 0
@@ -38,6 +38,9 @@ SIMPLE_PRODUCTS = 1 << 21
 takes a few microseconds, no more than the copy and its memory would."""
 STREAMED = 1 << 24
 """Bytes of a matrix of 16-bit types from which on its product with a vector is one of few rows."""
+LARGE = 1 << 21
+"""Elements of a larger operand that TMA reads from which on it takes longer to read it otherwise than to copy the
+smaller one."""
 SIMPLE_K = 64
 """K up to which that is so of 16-bit types, which `gathered` computes without a copy, too."""
 
@@ -157,20 +160,25 @@ def _small(
     )  # fmt: skip
 
 
-def _gathered(problem: GemmProblem, finish: LinearCombination, options: dict[str, Any], sms: int) -> BoundKernel | None:
+def _gathered(
+    problem: GemmProblem, finish: LinearCombination, options: dict[str, Any], sms: int
+) -> BoundKernel | None:
     """By threads that load, whatever strides are; None where copies are faster. The larger operand is A."""
     m, n, _ = problem.sizes
     turned = n > m
     problem = problem.transposed if turned else problem
-    if not gathered.pays(problem, sms):
-        return None
     a, a_axis = readable(problem.a, k_axis=1)
     b, b_axis = readable(problem.b, k_axis=0)
     pairs = gathered.in_pairs(a) and gathered.in_pairs(b)
+    chosen = gathered.config(min(m, n), pairs)
+    if chosen is None or problem.a.dtype.bits != 16 or a.fits_tma(1) and math.prod(a.shape) >= LARGE:
+        return None
+    if not pairs and (a_axis, b_axis) != (1, 0):
+        return None  # a copy turns it faster
     arrays = {"a": a, "b": b, "out": problem.out}
     gathers = dict.fromkeys(arrays, 1) | (dict.fromkeys("ab", gathered.PAIR) if pairs else {})
     majors = {"a_major": "k" if a_axis == 1 else "mn", "b_major": "k" if b_axis == 0 else "mn"}
-    options = options | majors | {"config": gathered.config(min(m, n)), "sms": sms, "pairs": pairs}
+    options = options | majors | {"config": chosen, "sms": sms, "pairs": pairs}
     axes = {"a": "mk" if a_axis == 1 else "km", "b": "nk" if b_axis == 0 else "kn", "out": "mn"}
     return bind(problem, finish, gathered.matmul, options, arrays, axes, gathers=gathers, turned=turned)
 

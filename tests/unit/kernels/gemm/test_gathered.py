@@ -41,10 +41,10 @@ def check(m, n, k, layout="nt", dtype=np.float16, batch=(), **options):
 
 
 @pytest.mark.parametrize("layout", sample(["nn", "nt", "tn", "tt"], 1))
-@given(extents, extents, st.integers(67, 600).filter(lambda k: k % 8))
-@settings(max_examples=2)
-def test_any_size(layout, m, n, k):
-    check(m, n, k, layout)
+@given(extents, st.integers(1, 16), st.integers(67, 600).filter(lambda k: k % 8), st.booleans())
+@settings(max_examples=3)
+def test_any_size(layout, m, n, k, swap):
+    check(*((n, m) if swap else (m, n)), k, layout)
 
 
 @pytest.mark.parametrize(("m", "n", "layout"), [(66, 10, "nt"), (6, 130, "nn"), (70, 34, "tt")])
@@ -57,7 +57,7 @@ def test_rows_at_multiples_of_four_bytes(m, n, layout):
 
 
 def test_batches_offsets_and_gaps():
-    check(33, 20, 131, "nn", batch=(2,))
+    check(33, 9, 131, "nn", batch=(2,))
     x = np.arange(70 * 300, dtype=np.float16).reshape(70, 300) % 7
     a, b = x[1:60, 3:260:2], x[2:40, 5:134]  # gaps, and rows that start anywhere
     got = nv.matmul(a, b.T, out_dtype=nv.f32, target="sim")
@@ -81,22 +81,25 @@ def test_nothing_beyond_k_enters():
 
 
 def test_which_products():
-    assert road(100, 90, 301, "nt").function is gathered.matmul
-    assert road(100, 90, 304, "nt").function is not gathered.matmul, "TMA reads them"
-    assert road(4001, 4001, 4001, "nt").packs, "copies cost less than they save"
-    assert road(100, 90, 301, "nt", dtype=nv.e4m3).function is not gathered.matmul
-    of = lambda k: {"a": Matrix(nv.f16, (64, k), (k, 1)), "b": Matrix(nv.f16, (k, 64), (64, 1))}  # noqa: E731
-    few, many = (GemmProblem.of(of(k), None, None) for k in (301, 30001))
-    assert gathered.pays(few, 132) and not gathered.pays(many, 132)
-    assert road(5000, 10, 3002, "nt").function is gathered.matmul, "few columns: a copy would be most of the time"
+    of = lambda *shape, **more: road(*shape, "nt", **more)  # noqa: E731
+    assert of(5000, 16, 3001).function is of(5000, 64, 3002).function is gathered.matmul
+    assert of(5000, 64, 3001).packs and of(5000, 65, 3002).packs, "as much is loaded of few columns as of the rows"
+    assert not of(5000, 16, 3000).packs, "TMA reads them"
+    assert of(5000, 16, 3001, dtype=nv.e4m3).packs
     for m, n in ((10, 5000), (5000, 10)):
-        assert road(m, n, 302, "nt").options["config"] is gathered.NARROW, "the larger operand is A"
+        assert of(m, n, 3002).sizes["m"] == 5000, "the larger operand is A"
+    few, many = (road(m, 10, 4000, "nn") for m in (400, 4000))
+    assert few.function is gathered.matmul and set(many.packs) == {"b"}, "TMA reads the larger one"
 
 
-@pytest.mark.parametrize("layout", sample(["nn", "nt", "tn", "tt"], 1))
-def test_no_spill(layout):
+KERNELS = [(5001, 11, 3001, "nt")]
+KERNELS += [(5002, n, 3002, layout) for n in (10, 60) for layout in ("nt", "nn", "tn", "tt")]
+
+
+@pytest.mark.parametrize(("m", "n", "k", "layout"), sample(KERNELS, 2))
+def test_no_spill(m, n, k, layout):
     strict = nv.jit(gathered.matmul.__wrapped__, strict=True)
-    found = dataclasses.replace(road(500, 601, 301, layout), function=strict)
+    found = dataclasses.replace(road(m, n, k, layout), function=strict)
     slots = dict(found.slots)
     specs = [slots[name].spec for name in found.order]
     arguments = [nv.ShapeDtype(spec.shape, spec.dtype, spec.strides) for spec in specs]
