@@ -243,9 +243,9 @@ def bind(
     ``axes``: the names of each array's extents, a letter each. Where there is no batch, ``with_batch`` keeps an axis of
     one; what the epilogue reads has one always. A factor that serves all batches has none, or one of one. ``packed``:
     the factors that are copied first; ``gathers``: of those that threads read or write, the elements of which rows
-    start at multiples, 1 where strides are any; ``vectors``: what alone is read 16 bytes at a time. ``unbatched``: what an
-    epilogue reads that has no axis of batches, though others have. ``turned``: ``a`` is the product's B, and ``b`` its
-    A.
+    start at multiples, 1 where strides are any; ``vectors``: what alone is read 16 bytes at a time. ``unbatched``: what
+    an epilogue reads that has no axis of batches, though others have. ``turned``: ``a`` is the product's B, and ``b``
+    its A.
     """
     exchanged = {"a": "b", "b": "a"} if turned else {}
     others = {name: matrix for name, matrix in problem.others if name not in arrays}

@@ -3,7 +3,7 @@
 The split-K kernel, but its producer warpgroup loads by its threads into the same ring of swizzled tiles:
 
     cp.async      rows that start at multiples of 4 bytes: slices are asked for as far ahead as there are slots
-    elements      any strides and alignment: a thread asks for half of its elements of an operand's slice before it waits
+    elements      any strides and alignment: a thread asks for half of its elements of a slice before it waits
 
 Such results have few rows or columns: a matrix is read once, and what that takes is the time. Copies would read it,
 write it, and read it again.

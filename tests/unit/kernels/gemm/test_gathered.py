@@ -11,7 +11,6 @@ import nvdsl as nv
 from nvdsl.call.extents import Stride
 from nvdsl.call.launches import Launches
 from nvdsl.kernels.gemm import gathered, matmul, small
-from nvdsl.kernels.gemm.problem import GemmProblem, Matrix
 from tests.exhaustive import sample
 from tests.unit.kernels.gemm.test_dynamic import road
 
