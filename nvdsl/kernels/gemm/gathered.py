@@ -69,8 +69,8 @@ class ElementOperand(TmaOperand):
             nv.sync_warp()  # else all would be asked for at once, with more registers than there are
             places = [divmod(thread + i * THREADS, pairs) for i in range(turn, self.rows * pairs // THREADS, TURNS)]
             asked = [[self._element(batch, mn + row, k + x * PAIR + j) for j in range(PAIR)] for row, x in places]
-            for (row, x), pair in zip(places, asked, strict=True):
-                self.stack[stage].store_vector(pair_vector(*pair, self.dtype), (row, x * PAIR))
+            for (row, x), (low, high) in zip(places, asked, strict=True):
+                self.stack[stage].store_vector(pair_vector(low, high, self.dtype), (row, x * PAIR))
 
     def brought(self, full: nv.Mbarrier) -> None:
         """Arrive for what this thread has brought. The consumers order it before what wgmma reads."""
