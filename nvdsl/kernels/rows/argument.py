@@ -138,8 +138,11 @@ def check_apart(
 def configuration(read: Sequence[Rows | None], others: Sequence[Any], *, passes: int = 2) -> RowsConfig:
     """How threads share the rows of a call: those that it reads. ``others``: its further arrays; ``passes``: how often
     a thread takes what it read."""
-    given = [x for x in read if x is not None]
-    return choose(given[0].cols, *_access(given, others), arrays=len(given), smallest=_smallest(given), passes=passes)
+    given, beside = [x for x in read if x is not None], sum(isinstance(x, Vector) for x in others)
+    return choose(
+        given[0].cols, *_access(given, others), arrays=len(given), smallest=_smallest(given), passes=passes,
+        beside=beside,
+    )  # fmt: skip
 
 
 def persistent(read: Sequence[Rows | None], others: Sequence[Any]) -> RowsConfig:

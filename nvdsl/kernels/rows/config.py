@@ -33,6 +33,13 @@ _SM_THREADS = ((32, 1536), (64, 1024))
 """Of an SM, where rows lie in shared memory: by the elements of a thread, all of which it loads at once if registers
 last. With 1536, each has 40 registers, with 1024 it has 64."""
 
+_REGISTERS_AHEAD, _SHARED_AHEAD = 32, 96
+"""Bytes of each row for all rows that a thread loads ahead where registers hold the row, and of all of them where
+shared memory does."""
+
+_SUMS_AHEAD = 32
+"""The same where a thread also keeps sums."""
+
 _SUMS_BYTES = 64
 """Of a row, that a thread has which keeps two sums of each column, at most."""
 
@@ -55,7 +62,8 @@ class RowsConfig:
 
     ``keep``: where the elements of a row are between the passes over it. "registers": of the thread that needs them;
     "shared": in shared memory (`nvdsl.kernels.rows.staged`); "memory": nowhere, they are loaded again.
-    ``blocks_per_sm``: that ptxas leaves registers for. ``slots``: rows of a group that shared memory has room for."""
+    ``blocks_per_sm``: that ptxas leaves registers for. ``slots``: rows of a group that shared memory has room for.
+    ``ahead``: bytes of each row for all rows, a weight say, that a thread loads ahead of their use."""
 
     wide: int
     lanes: int
@@ -65,6 +73,7 @@ class RowsConfig:
     keep: Keep = "registers"
     blocks_per_sm: int = 1
     slots: int = 1
+    ahead: int = 0
 
     @property
     def threads(self) -> int:
@@ -97,11 +106,18 @@ class RowsConfig:
 
 
 def choose(
-    cols: int, itemsize: int, multiple: int, *, arrays: int = 1, smallest: int | None = None, passes: int = 2
+    cols: int,
+    itemsize: int,
+    multiple: int,
+    *,
+    arrays: int = 1,
+    smallest: int | None = None,
+    passes: int = 2,
+    beside: int = 0,
 ) -> RowsConfig:
     """For rows of ``cols`` elements of at most ``itemsize`` bytes and at least ``smallest``. ``multiple``: of elements,
     what all rows' starts are. ``arrays``: so many rows of that length belong together. ``passes``: how often a thread
-    takes its elements."""
+    takes its elements. ``beside``: so many rows for all rows are read."""
     wide = math.gcd(cols, multiple, ALIGNMENT // itemsize)
     size = cols * itemsize
     cluster = min(1 << max(nv.cdiv(size * arrays, _BLOCK_BYTES) - 1, 0).bit_length(), _MOST_BLOCKS)
@@ -115,11 +131,30 @@ def choose(
     steps = _steps(cols, wide, lanes, cluster)
     config = RowsConfig(wide, lanes, cluster, steps, _full(cols, wide, lanes, cluster, steps))
     if not shared:
-        return config if arrays * steps * wide <= _REGISTERS else replace(config, keep="memory")
+        ahead = _REGISTERS_AHEAD if beside else 0
+        return replace(config, ahead=ahead) if arrays * steps * wide <= _REGISTERS else replace(config, keep="memory")
     taken = arrays * config.groups * config.part * itemsize
-    threads = next((threads for most, threads in _SM_THREADS if arrays * steps * wide <= most), 512)
+    threads, ahead = _sm_threads(config, arrays, passes, beside)
     blocks = min(_SHARED_BYTES // (taken + _BESIDE), threads // config.threads)
-    return replace(config, keep="shared", blocks_per_sm=blocks) if blocks else replace(config, keep="memory")
+    if not blocks:
+        return replace(config, keep="memory")
+    return replace(config, keep="shared", blocks_per_sm=blocks, ahead=ahead)
+
+
+def _sm_threads(config: RowsConfig, arrays: int, passes: int, beside: int) -> tuple[int, int]:
+    """Threads on an SM, where rows lie in shared memory, and the bytes of each row for all rows that a thread loads
+    ahead. For that it needs the registers of one of 1024, which many blocks have to be, or have long rows. Blocks of a
+    cluster that wait for each other twice are better off if there are more of them."""
+    elements = arrays * config.steps * config.wide
+    threads = next((threads for most, threads in _SM_THREADS if elements <= most), 512)
+    if passes > 3:  # results are computed twice
+        return (512 if arrays > 1 and elements > _SM_THREADS[0][0] else min(threads, _SM_THREADS[1][1])), 0
+    if config.cluster > 1 and passes > 2:
+        return (_SM_THREADS[0][1] if arrays == 1 else threads), 0
+    few = elements <= _SM_THREADS[0][0] and config.lanes == _MOST_LANES
+    if not beside or few or arrays > 1 or config.lanes <= 32:
+        return threads, 0
+    return _SM_THREADS[1][1], _SHARED_AHEAD // beside
 
 
 def choose_persistent(
@@ -147,11 +182,11 @@ def choose_persistent(
         threads = min(threads, _SUMS_THREADS)
     blocks = max(threads // config.threads, 1)
     if not shared:
-        return replace(config, blocks_per_sm=blocks)
+        return replace(config, blocks_per_sm=blocks, ahead=_REGISTERS_AHEAD)
     slot = arrays * itemsize * config.groups * config.part
-    sums = 4 * config.groups * config.width if config.groups > 1 else 0
-    slots = (_SHARED_BYTES // blocks - _BESIDE - sums) // slot
-    return replace(config, keep="shared", blocks_per_sm=blocks, slots=min(slots, _MOST_SLOTS))
+    more = 4 * (config.groups * config.width + config.part) if config.groups > 1 else 0  # for sums and the weight
+    slots = (_SHARED_BYTES // blocks - _BESIDE - more) // slot
+    return replace(config, keep="shared", blocks_per_sm=blocks, slots=min(slots, _MOST_SLOTS), ahead=_SUMS_AHEAD)
 
 
 def _steps(cols: int, wide: int, lanes: int, cluster: int) -> int:

@@ -12,7 +12,7 @@ from nvdsl.kernels.rows.column_sums import add_up, column_gradients, put
 from nvdsl.kernels.rows.config import RowsConfig
 from nvdsl.kernels.rows.exchange import ClusterSums
 from nvdsl.kernels.rows.row import Beside, Matrix, Parts, PerRow, Row, Vector
-from nvdsl.kernels.rows.staged import Staged, group_of
+from nvdsl.kernels.rows.staged import Staged, for_groups, group_of
 
 
 @nv.jit
@@ -52,10 +52,16 @@ def norm_backward(
         if staged is not None:
             for slot in range(config.slots - 1):
                 staged.fetch(_ahead(x, config, start + group + slot * each), slot)
+        kept_weight = None
+        if weight is not None and config.groups > 1:
+            kept_weight = for_groups(weight, Row(x.shape, config, start + group))
         state, place = nv.PipelineState(config.slots), nv.PipelineState(2)
         for index in nv.range(start, rows, each, unroll=False):
             row = Row(x.shape, config, index + group)
-            factor = None if weight is None else Beside(weight, row).begin()
+            beside = Beside(weight, row) if weight is not None and kept_weight is None else None
+            factor = beside or kept_weight
+            if beside is not None:
+                beside.begin()
             inverse, centre = row.number(rstd), None if mean is None else row.number(mean)
             gradient, elements, *more = row.read(*given) if staged is None else staged.parts(state.stage)
             if staged is not None:  # the slot of the turn before
@@ -63,6 +69,8 @@ def norm_backward(
                 staged.fetch(_ahead(x, config, row.index + (config.slots - 1) * each), free)
             through, apart = _terms(gradient, elements, factor, centre)
             along, whole = _totals(row, through, apart)
+            if beside is not None:
+                beside.begin()  # once more: its elements are used in both passes
             mine = (along, whole) if centre is not None else (along,)
             found = row.sums(*mine) if cluster is None else cluster.of(mine, place)
             slope, offset = found[0] * share * inverse, found[1] * share if centre is not None else None
@@ -95,7 +103,7 @@ def _ahead(x: nv.Array, config: RowsConfig, index: nv.Int) -> Row:
     return row
 
 
-def _terms(gradient: Parts, elements: Parts, factor: Beside | None, centre: Any) -> tuple[Parts, Parts]:
+def _terms(gradient: Parts, elements: Parts, factor: Parts | None, centre: Any) -> tuple[Parts, Parts]:
     """``dy * weight`` and ``x - mean``"""
 
     def through(step: int) -> Any:

@@ -1,5 +1,6 @@
 """LayerNorm and RMSNorm. A row is read once, and stays in registers or in shared memory until its result is written."""
 
+from collections.abc import Callable
 from typing import Any
 
 import nvdsl as nv
@@ -31,8 +32,17 @@ def norm(
     @nv.kernel(grid=grid(x, config), block=config.threads, cluster=config.cluster, blocks_per_sm=config.blocks_per_sm)
     def kernel() -> None:
         row = Row.of_group(x, config)
-        factor = None if weight is None else Beside(weight, row).begin()
-        summand = None if bias is None else Beside(bias, row).begin()
+        factor = None if weight is None else Beside(weight, row)
+        summand = None if bias is None else Beside(bias, row)
+
+        def begin() -> None:
+            for each in (factor, summand):
+                if each is not None:
+                    each.begin()
+
+        late = not centered and config.keep == "shared"
+        if not late:
+            begin()
         given, *rest = row.read(*([x] if residual is None else [x, residual]))
         if rest:
             one, other = given, rest[0]
@@ -41,7 +51,7 @@ def norm(
             given = row.rounded(given, residual_out.dtype)
             row.write(residual_out, given)
         exact = x.dtype is nv.f32 or residual is not None and residual.dtype is nv.f32
-        apart, rstd, mean = _moments(row, given, eps, centered, exact)
+        apart, rstd, mean = _moments(row, given, eps, centered, exact, begin if late else lambda: None)
 
         def result(step: int) -> Any:
             value = apart(step) * rstd
@@ -69,16 +79,18 @@ def norm(
     kernel()
 
 
-def _moments(row: Row, given: Parts, eps: Any, centered: bool, exact: bool) -> tuple[Parts, Any, Any]:
+def _moments(
+    row: Row, given: Parts, eps: Any, centered: bool, exact: bool, meanwhile: Callable[[], None]
+) -> tuple[Parts, Any, Any]:
     """What the row's elements are apart from its mean (from 0 for RMSNorm), the inverse of their root mean square,
-    and the mean.
+    and the mean. ``meanwhile``: what begins before threads wait for RMSNorm's sum.
 
     The variance is that of deviations from the mean, so that it does not cancel where rows are far from zero. What
     the rounding of the mean left over, which f32 elements show (``exact``), comes out of the same pass.
     """
     share = 1.0 / nv.f32(row.cols)
     if not centered:
-        (squares,) = row.sum(lambda total, step: nv.math.fma(given(step), given(step), total))
+        (squares,) = row.sum(lambda total, step: nv.math.fma(given(step), given(step), total), meanwhile=meanwhile)
         return given, nv.math.rsqrt(squares * share + nv.f32(eps)), 0.0
     mean = row.sum(lambda total, step: total + given(step))[0] * share
 

@@ -10,10 +10,7 @@ import nvdsl as nv
 from nvdsl.kernels.arguments import ALIGNMENT
 from nvdsl.kernels.rows.config import RowsConfig
 from nvdsl.kernels.rows.exchange import Exchange
-from nvdsl.kernels.rows.staged import Staged, group_of, lane_of, widened
-
-_AHEAD = 32
-"""Bytes of a row for all rows that a thread has loaded ahead."""
+from nvdsl.kernels.rows.staged import Staged, group_of, joined, lane_of, widened
 
 _HELD = 32
 """Exponentials that a thread with twice as many registers holds."""
@@ -154,9 +151,11 @@ class Row:
             return nv.block.sum(mine, width=self.config.lanes)
         return self.exchange.sums(mine)
 
-    def sum(self, *terms: Term) -> tuple[Any, ...]:
-        """For each term its sum over the row."""
-        return self.sums(*(self.total(term) for term in terms))
+    def sum(self, *terms: Term, meanwhile: Callable[[], None] = lambda: None) -> tuple[Any, ...]:
+        """For each term its sum over the row. ``meanwhile``: what begins before threads wait for each other."""
+        mine = [self.total(term) for term in terms]
+        meanwhile()
+        return self.sums(*mine)
 
     def exponentials(self, parts: Parts, *more: Any) -> tuple[Any, ...]:
         """The exponentials of this thread's elements relative to a number of its own, that number, the greatest element
@@ -194,7 +193,7 @@ class Row:
 
     def _highest(self, parts: Parts) -> Any:
         self.read_anew()
-        return reduce(nv.maximum, [parts(step) for step in range(self.config.steps)]).max()
+        return reduce(nv.maximum, (parts(step) for step in range(self.config.steps))).max()
 
     def max(self, parts: Parts) -> Any:
         """The greatest element of the row."""
@@ -215,21 +214,20 @@ def _converted(parts: list[Any]) -> Parts:
 
 
 class Beside:
-    """A row for all rows, a weight say: what a thread takes of it. Where registers hold the row, it is loaded a little
-    ahead of its use."""
+    """A row for all rows, a weight say: what a thread takes of it. ``config.ahead`` bytes of it are loaded ahead of
+    their use: a load waits behind the store before it otherwise, at each access once more."""
 
     def __init__(self, array: nv.Array, row: Row) -> None:
         self.array, self.row = array, row
         self.wide = min(row.config.wide, ALIGNMENT // array.dtype.bytes)
         size = max(row.config.wide * array.dtype.bytes, 4)
-        self.ahead = min(max(_AHEAD // size, 1), row.config.steps) if row.config.keep == "registers" else 0
+        self.ahead = min(row.config.ahead // size, row.config.steps)
         self.loaded: dict[int, list[Any]] = {}
 
-    def begin(self) -> Beside:
+    def begin(self) -> None:
         """Load what the first accesses take."""
         for step in range(self.ahead):
             self.loaded[step] = self._load(step)
-        return self
 
     def _load(self, step: int) -> list[Any]:
         pieces = [nv.vector([0.0] * self.wide, self.array.dtype)] * (self.row.config.wide // self.wide)
@@ -245,5 +243,4 @@ class Beside:
         pieces = self.loaded.pop(step)
         if self.ahead and step + self.ahead < self.row.config.steps:
             self.loaded[step + self.ahead] = self._load(step + self.ahead)
-        pieces = [widened(piece) for piece in pieces]
-        return pieces[0] if len(pieces) == 1 else nv.vector([x for piece in pieces for x in piece])
+        return joined([widened(piece) for piece in pieces])

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import nvdsl as nv
+from nvdsl.kernels.arguments import ALIGNMENT
 from nvdsl.kernels.rows.config import RowsConfig
 from nvdsl.lang.packing import as_words
 
@@ -30,6 +31,31 @@ def group_of(config: RowsConfig) -> Any:
 def lane_of(config: RowsConfig) -> Any:
     """This thread's number in its group."""
     return nv.thread_id.x if config.groups == 1 else nv.thread_id.x % config.lanes
+
+
+def for_groups(array: nv.Array, row: Row) -> Parts:
+    """A row for all rows, a weight say, in shared memory for all groups of a block. Called by all threads."""
+    config = row.config
+    memory, each = nv.smem(config.part, array.dtype), min(config.wide, ALIGNMENT // array.dtype.bytes)
+
+    def places(step: int) -> list[Any]:
+        first = lane_of(config) * config.wide + step * config.width
+        return [first + i for i in range(0, config.wide, each)]
+
+    for step in range(config.steps):
+        for i, place in enumerate(places(step)):
+            piece = nv.vector([0.0] * each, array.dtype)
+            if row.inside(step):
+                piece = array.vector(row.column(step) + i * each, each)
+            if group_of(config) == 0:
+                memory.store_vector(piece, place)
+    nv.sync_threads()
+    return lambda step: joined([widened(memory.vector(place, each)) for place in places(step)])
+
+
+def joined(pieces: Sequence[Any]) -> Any:
+    """Vectors one behind the other, as one."""
+    return pieces[0] if len(pieces) == 1 else nv.vector([x for piece in pieces for x in piece])
 
 
 class Staged:
