@@ -114,3 +114,22 @@ def test_block_scales():
         wide = cols.repeat_interleave(128, 1)[:, :k].repeat_interleave(128, 2)[..., :n]
         expected = by_rows(a.double() * rows.repeat_interleave(128, 1)[:, :k], b.double() * wide, offsets)
         close(found, expected, k, 2e-3)
+
+
+@in_child(timeout=240)
+def test_gated_groups():
+    import torch
+
+    for i, counts in enumerate(COUNTS):
+        offsets, (n, k) = ends(counts), ((256, 256), (100, 136), (13, 24))[i % 3]
+        a = made((sum(counts) + 5, k), "bfloat16", i)
+        b = made((len(counts), 2 * n, k), "bfloat16", i + 1).mT / k**0.5
+        bias = made((len(counts), 2 * n), "bfloat16", 3)
+        for right in (b, b.contiguous()):
+            y = nv.grouped_matmul(a, right, offsets=offsets, bias=bias, activation="swiglu", out_dtype=nv.f32)
+            sums = by_rows(a, right, offsets)
+            for group, (start, end) in enumerate(parts(offsets)):
+                sums[start:end] += bias[group].double()
+            expected = torch.nn.functional.silu(sums[:, :n]) * sums[:, n:]
+            assert float((y - expected).abs().max()) < 1e-3 * float(expected.abs().max() + 1)
+            assert not y[sum(counts) :].any()
