@@ -55,7 +55,7 @@ def matmul(
     step = nv.min(tiles.most, blocks // config.cluster)
     cutting = step if config.tile_m in (2 * HIGH, 4 * HIGH) and config.cluster_m == 1 and config.along == "m" else None
 
-    @nv.kernel(grid=step * config.cluster, block=config.threads, cluster=config.cluster)
+    @nv.kernel(grid=step * config.cluster, block=config.threads, cluster=config.cluster, programmatic=True)
     def kernel() -> None:
         first = nv.block_id.x // config.cluster
         mainloop = gemm.prologue()

@@ -51,7 +51,7 @@ def matmul(
     pingpong = config.schedule == "pingpong"
     step = nv.min(tiles.count, blocks // config.cluster)
 
-    @nv.kernel(grid=step * config.cluster, block=config.threads, cluster=config.cluster)
+    @nv.kernel(grid=step * config.cluster, block=config.threads, cluster=config.cluster, programmatic=True)
     def kernel() -> None:
         first = nv.block_id.x // config.cluster
         mainloop: RaggedMainloop = gemm.prologue()  # type: ignore[assignment]
