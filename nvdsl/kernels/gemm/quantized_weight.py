@@ -9,7 +9,9 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
+from nvdsl.driver import arrays
 from nvdsl.errors import ArgumentError
+from nvdsl.kernels.arguments import Argument
 from nvdsl.kernels.blocks.dequantize import BITS
 from nvdsl.kernels.gemm.quantized_operands import COLUMNS, COLUMNS_OF_PART, SLICE, THREADS_OF_PART
 
@@ -21,7 +23,8 @@ PARTS = COLUMNS // COLUMNS_OF_PART
 class QuantizedWeight:
     """``w[k, n] = scales[k // group, n] * (values[k, n] - zeros[k // group, n])``: what `nvdsl.quantized_matmul` takes.
 
-    `pack` makes one of integers or e4m3, `quantize` of floats; both work in NumPy. `map` takes its arrays elsewhere, to
+    `pack` makes one of integers or e4m3, `quantize` of floats; both work in NumPy, on arrays of any library in the
+    host's memory. `map` takes its arrays elsewhere, to
     a GPU, say. ``kind``: what values are stored as, "u4", "u8" or "e4m3". ``group``: elements along K with one scale.
     ``data``: i32, a row for each 256 columns. ``scales``, ``zeros``: (groups, N rounded up to 256).
     """
@@ -51,7 +54,8 @@ class QuantizedWeight:
 
         Raises ArgumentError for values out of range, and for shapes that don't fit.
         """
-        values, scales = np.asarray(values), np.asarray(scales)
+        values, scales = _numbers("values", values), _numbers("scales", scales)
+        zeros = None if zeros is None else _numbers("zeros", zeros)
         if values.ndim != 2 or not values.size:
             raise ArgumentError(f"weights of shape {values.shape}", rule="a weight is (K, N), with one element or more")
         K, N = values.shape
@@ -66,10 +70,6 @@ class QuantizedWeight:
             raise ArgumentError(f"bits={bits} of {values.dtype}", rule="4 or 8; e4m3 has 8, and no zero points")
         kind = "e4m3" if is_float else f"u{bits}"
         scales = np.atleast_2d(scales)
-        if scales.dtype.kind not in "fiu" and scales.dtype not in (ml_dtypes.bfloat16, ml_dtypes.float8_e4m3fn):
-            raise ArgumentError(
-                f"scales of {scales.dtype}", rule="scales are real numbers", fix="scales.astype(np.float32)"
-            )
         if group is None:
             group = max(-(-K // SLICE), 1) * SLICE
         _check_group(group)
@@ -107,7 +107,7 @@ class QuantizedWeight:
         greatest integer, and there is a zero point.
         ``dtype``: of the scales; one that is too small for it becomes 0, and its weights with it. ``group`` None: one
         scale for a whole column. Raises ArgumentError as `pack` does."""
-        w = np.asarray(w).astype(np.float32)
+        w = _numbers("w", w).astype(np.float32)
         if w.ndim != 2 or not w.size or not np.isfinite(w).all():
             raise ArgumentError(
                 f"weights of shape {w.shape}" + ("" if w.ndim != 2 or not w.size else ", not all finite"),
@@ -173,6 +173,20 @@ class QuantizedWeight:
     def __repr__(self) -> str:
         zeros = "" if self.zeros is None else ", zeros"
         return f"QuantizedWeight({self.kind}, {self.shape}, group={self.group}{zeros})"
+
+
+def _numbers(name: str, x: Any) -> np.ndarray:
+    """An array of any library in the host's memory, or what NumPy makes of it. Raises ArgumentError for others, and
+    for what is no real number."""
+    known = not isinstance(x, np.ndarray) and arrays.describe(x) is not None
+    found = Argument.of(name, x).host if known else np.asarray(x)
+    if found is None:
+        raise ArgumentError(
+            f"{name} in a GPU's memory", rule="weights are packed by NumPy, in the host's memory", fix="x.cpu()"
+        )
+    if found.dtype.kind not in "biuf" and found.dtype not in (ml_dtypes.bfloat16, ml_dtypes.float8_e4m3fn):
+        raise ArgumentError(f"{name} of {found.dtype}", rule=f"{name} are real numbers", fix="x.astype(np.float32)")
+    return found
 
 
 def _check_group(group: Any) -> None:

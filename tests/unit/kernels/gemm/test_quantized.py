@@ -111,6 +111,20 @@ def test_quantizing_is_as_near_as_steps_are(bits, symmetric, group):
     assert found.map(lambda x: x.copy()).shape == (200, 70) and "QuantizedWeight(u" in repr(found)
 
 
+def test_weights_of_torch_are_packed_as_those_of_numpy():
+    torch = pytest.importorskip("torch")
+    integers = np.arange(-8, 8).repeat(6)[:, None]
+    w, one = torch.from_numpy(integers), torch.ones(1, 1)
+    packed = [
+        nv.QuantizedWeight.quantize(w.to(torch.bfloat16).requires_grad_(), bits=8, dtype=np.float32),
+        nv.QuantizedWeight.pack(w.to(torch.int8), one.to(torch.bfloat16), bits=4),
+        nv.QuantizedWeight.pack(w.to(torch.float8_e4m3fn), one),
+    ]
+    for found in packed:
+        np.testing.assert_allclose(found.dequantized(), integers, atol=0.04)
+    assert [found.kind for found in packed] == ["u8", "u4", "e4m3"] and packed[1].scales.dtype == ml_dtypes.bfloat16
+
+
 def test_what_is_packed_is_unpacked():
     values = np.random.default_rng(0).integers(-8, 8, (70, 300))
     for bits in (4, 8):
