@@ -102,8 +102,8 @@ class GroupTiles:
     first) to ``offsets[g] - 1``. Made in the host function; `first`, and a tile's `next`, are for whole warps.
 
     A group's last tiles may hang over into the next group's rows: who stores them stops at ``end``. Within a group,
-    tiles come in bands of ``band`` rows of tiles, each column by column. A number stands for neighbouring tiles, one
-    for each block of a ``cluster``. Offsets beyond the array's end count as its end.
+    tiles come in bands of ``band`` rows of tiles, each column by column, from another row on in each. A number stands
+    for neighbouring tiles, one for each block of a ``cluster``. Offsets beyond the array's end count as its end.
 
     ``most``: there are no more numbers, whatever the offsets.
     """
@@ -175,7 +175,9 @@ class GroupTiles:
         band, within = self._of_band.divmod(nv.select(found, number - first, 0))
         height = nv.max(nv.min(self._rows(start, end) - band * self.band, self.band), 1)
         col = nv.i32(nv.u32(within) // nv.u32(height))
-        row = band * self.band + within - col * height
+        # Each column begins one row further: else a block whose turns are a multiple of the height apart would get the
+        # last row of tiles each time, which has less to multiply, and run ahead of those that load the same columns.
+        row = band * self.band + nv.i32(nv.u32(within - col * height + col) % nv.u32(height))
         if self.cluster_m > 1:
             row = row * self.cluster_m + rank % self.cluster_m
         if self.cluster_n > 1:

@@ -108,7 +108,9 @@ def matmul(
     columns rounded up); ``more``: zero points like them, and a bias of (N,), where ``zeros`` and ``bias`` say so.
     """
     M, N = out.shape
-    steps = nv.cdiv(nv.cdiv(x.shape[1], SLICE), config.split)
+    # All products are waited for after two units or more: one is multiplied while the other's weights become floats.
+    together = 2 if config.parts == 1 and group >= SLICE and config.rows <= HIGH else 1  # ptxas spills of 128 rows
+    steps = nv.cdiv(nv.cdiv(x.shape[1], SLICE), config.split * together) * together
     tables = [scales, more[0]] if zeros else [scales]
     operands = Operands(x, weights, tables, kind, group, config.rows, config.cols, config.stages,
                         once=nv.cdiv(M, config.rows) == 1)  # fmt: skip
@@ -140,12 +142,8 @@ def matmul(
             left = consumer * config.parts * HIGH
             totals = [nv.accumulator(HIGH, config.rows, nv.f32) for _ in range(config.parts)]
             slices = Slices(operands, left, config.parts)
-            for _ in nv.range(steps, unroll=False):
-                ring.wait(state)
-                totals = slices.add(totals, state.stage)
-                nv.sync_warp()  # all lanes have read their weights
-                ring.release(state, nv.lane_id() == 0)
-                state = state.next()
+            for _ in nv.range(steps // together, unroll=False):
+                totals, state = slices.add(totals, state, ring, together)
             for part, total in enumerate(totals):
                 (values,) = total.registers()
                 for register, value in enumerate(values):
@@ -198,27 +196,37 @@ class Slices:
         top, _ = nv.layout.accumulator_element(nv.warpgroup_thread(), 0)
         return self.operands.of_columns(stage, number, column + top)
 
-    def add(self, totals: list[nv.Accumulator], stage: Any) -> list[nv.Accumulator]:
-        """``totals`` with the scaled products of a slot."""
+    def add(
+        self, totals: list[nv.Accumulator], state: nv.PipelineState, ring: nv.Ring, count: int
+    ) -> tuple[list[nv.Accumulator], nv.PipelineState]:
+        """``totals`` with the scaled products of the next ``count`` slots, which are released; and the ring's position
+        behind them."""
         operands, new = self.operands, list(totals)
-        issued: list[tuple[int, nv.Accumulator, list[Any]]] = []
-        for unit, (number, part, _) in enumerate(self.units):
-            scales, zeros = self._of_columns(stage, unit)
-            floats = dequantized(self.weights(stage, unit), operands.kind, operands.dtype, zeros)
-            product = nv.accumulator(HIGH, operands.rows, nv.f32)
-            columns = operands.X[stage].cols(number * operands.width, operands.width)
-            product += operand_of(floats, operands.dtype) @ columns.T
-            issued.append((part, product, scales))
-            if len(issued) > 1:
-                nv.wgmma_wait(1)
-                _add(new, *issued.pop(0))
+        issued: list[tuple[int, nv.Accumulator, list[Any], nv.PipelineState | None]] = []
+
+        def finish() -> None:
+            part, product, scales, read = issued.pop(0)
+            new[part] = _scaled_sum(new[part], product, scales)
+            if read is not None:
+                nv.sync_warp()  # all lanes have read their weights
+                ring.release(read, nv.lane_id() == 0)
+
+        for _ in range(count):
+            ring.wait(state)
+            for unit, (number, part, _) in enumerate(self.units):
+                scales, zeros = self._of_columns(state.stage, unit)
+                floats = dequantized(self.weights(state.stage, unit), operands.kind, operands.dtype, zeros)
+                product = nv.accumulator(HIGH, operands.rows, nv.f32)
+                columns = operands.X[state.stage].cols(number * operands.width, operands.width)
+                product += operand_of(floats, operands.dtype) @ columns.T
+                issued.append((part, product, scales, state if unit == len(self.units) - 1 else None))
+                if len(issued) > 1:
+                    nv.wgmma_wait(1)
+                    finish()
+            state = state.next()
         nv.wgmma_wait(0)
-        _add(new, *issued.pop())
-        return new
-
-
-def _add(totals: list[nv.Accumulator], part: int, product: nv.Accumulator, scales: list[Any]) -> None:
-    totals[part] = _scaled_sum(totals[part], product, scales)
+        finish()
+        return new, state
 
 
 def _scaled_sum(total: nv.Accumulator, part: nv.Accumulator, scales: list[Any]) -> nv.Accumulator:
