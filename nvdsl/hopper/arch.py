@@ -95,6 +95,9 @@ SMEM_ALIGNMENT = 1_024
 MAX_NANOSLEEP = 1_000_000
 """Nanoseconds that nanosleep suspends a thread at most (ptx, "nanosleep")."""
 
+MAX_PRINTED = 32
+"""Values that one call of the device's printf prints; further ones come out as garbage (guide, "Formatted Output")."""
+
 NAMED_BARRIERS = 16
 """Barriers 0 to 15 of a block; 0 is __syncthreads (ptx, "bar, barrier")."""
 

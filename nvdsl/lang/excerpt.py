@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from nvdsl.errors import trace_error
+from nvdsl.hopper import arch
 from nvdsl.ops.warp import WARP_SIZE, shuffle, warpgroup_thread
 from nvdsl.values import dtypes
 
@@ -12,10 +13,6 @@ if TYPE_CHECKING:
     from nvdsl.lang.axis import Axis
     from nvdsl.lang.matrix import Matrix
     from nvdsl.values.traced import Value
-
-
-_MOST = 32
-"""Values in one call of the device's printf."""
 
 
 class Excerpt:
@@ -34,7 +31,7 @@ class Excerpt:
     def __nv_lines__(self) -> list[tuple[Value, list[Any]]] | None:
         """For each row: whether this thread prints it, and what, text and values. They come to it by shuffles, which
         all threads execute. None where rows are too long for the device's printf."""
-        if len(self.cols) > _MOST:
+        if len(self.cols) > arch.MAX_PRINTED:
             return None
         rows, cols = self.fragment._both()
         grid = self.fragment.grid()

@@ -1,8 +1,8 @@
 """`print` in a kernel: traced arguments are printed on the device (gpu.printf, CUDA's printf).
 
 Integers print as ``%d``, unsigned ones as ``%u``, 64-bit ones and index with ``ll``, bools as 0 or 1,
-floats as ``%g``, vectors element by element. A part of a fragment is printed row by row, each by one thread. In
-an f-string a format after the colon is handed on:
+floats as ``%g``, vectors, lists, tuples and dicts element by element. A part of a fragment is printed
+row by row, each by one thread. In an f-string a format after the colon is handed on:
 ``print(f"{x:.3f} {i:4d} {mask:#x}")``. The rest of the text is fixed while the kernel is traced.
 """
 
@@ -14,6 +14,7 @@ from collections.abc import Callable
 from typing import Any
 
 from nvdsl.errors import trace_error
+from nvdsl.hopper import arch
 from nvdsl.mlir import ir
 from nvdsl.mlir.dialects import gpu, scf
 from nvdsl.trace.carry import describe, is_value
@@ -34,7 +35,7 @@ class Text:
 
 def text(*pieces: Any) -> Any:
     """An f-string that is printed: a ``str`` if it has no traced piece."""
-    if any(isinstance(piece, tuple) and is_value(piece[0]) for piece in pieces):
+    if any(isinstance(piece, tuple) and _is_traced(piece[0]) for piece in pieces):
         return Text(pieces)
     return "".join(map(_plain, pieces))
 
@@ -66,7 +67,7 @@ def print_(*arguments: Any, **options: Any) -> None:
                 rule="the device prints numbers: tiles and accumulators are loaded element by element",
                 fix=f"{type(x).__nv_unprintable__}; print(repr(x)) prints what it is, once, while the kernel is traced",
             )
-    if not any(is_value(x) or type(x) is Text for x in arguments):
+    if not any(_is_traced(x) or type(x) is Text for x in arguments):
         builtins.print(*arguments, **options)
         return
     separator, end = options.pop("sep", " "), options.pop("end", "\n")
@@ -76,16 +77,35 @@ def print_(*arguments: Any, **options: Any) -> None:
     values: list[Any] = []
     parts = []
     for x in arguments:
-        pieces = x.pieces if type(x) is Text else [(x, -1, "") if is_value(x) else str(x)]
+        pieces = x.pieces if type(x) is Text else [(x, -1, "") if _is_traced(x) else str(x)]
         parts.append("".join(_format(piece, values) for piece in pieces))
     separator, end = (escaped(default if x is None else x) for x, default in ((separator, " "), (end, "\n")))
+    _check_count(values)
     gpu.printf(separator.join(parts) + end, *values)
 
 
 def format_of(text: Text) -> tuple[str, list[Any]]:
     """The printf format of a text, and the values that it prints."""
     values: list[Any] = []
-    return "".join(_format(piece, values) for piece in text.pieces), values
+    form = "".join(_format(piece, values) for piece in text.pieces)
+    _check_count(values)
+    return form, values
+
+
+def _check_count(values: list[Any]) -> None:
+    if len(values) > arch.MAX_PRINTED:
+        raise trace_error(
+            f"{len(values)} traced values in one print",
+            rule=f"the device's printf takes {arch.MAX_PRINTED} values (CUDA programming guide, Formatted Output)",
+            fix="print them in several calls",
+        )
+
+
+def _is_traced(x: Any) -> bool:
+    """Whether ``x`` is a traced value, or a list, tuple or dict with one in it."""
+    if type(x) is dict:
+        return any(map(_is_traced, x.values()))
+    return any(map(_is_traced, x)) if type(x) in (list, tuple) else is_value(x)
 
 
 def escaped(fixed: str) -> str:
@@ -95,15 +115,29 @@ def escaped(fixed: str) -> str:
 
 def _format(piece: Any, values: list[Any]) -> str:
     """The piece's part of the format; what it prints is appended to ``values``."""
-    if isinstance(piece, str) or not is_value(piece[0]):
+    if isinstance(piece, str) or not _is_traced(piece[0]):
         return escaped(_plain(piece))
     value, _, spec = piece
+    if isinstance(value, list | tuple | dict):
+        return _of_container(value, values)
     if not isinstance(value, Value):
         raise trace_error(f"print of a value of type {describe(value)}", rule="the device prints numbers")
     if value.shape:
         parts = [_number(value[i], spec, values) for i in range(value.shape[0])]
         return f"[{', '.join(parts)}]"
     return _number(value, spec, values)
+
+
+def _of_container(found: Any, values: list[Any]) -> str:
+    """As Python writes it, with the numbers in the place of traced values."""
+
+    def one(x: Any) -> str:
+        return _format((x, -1, ""), values) if _is_traced(x) else escaped(repr(x))
+
+    if isinstance(found, dict):
+        return "{" + ", ".join(f"{escaped(repr(key))}: {one(x)}" for key, x in found.items()) + "}"
+    inside = ", ".join(map(one, found))
+    return f"[{inside}]" if isinstance(found, list) else f"({inside}{',' * (len(found) == 1)})"
 
 
 def _number(value: Value, spec: str, values: list[Any]) -> str:

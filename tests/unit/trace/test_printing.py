@@ -74,6 +74,16 @@ def test_vectors():
     assert len(traced.ops("gpu.printf")[0].operands) == 2
 
 
+def test_containers():
+    def f(a, x):
+        print([a, "50%", [x]], (a,), {"x": x, 1: 2})
+        print(f"{[a, x]} {(1, 2)}")
+
+    traced = trace(f, nv.i32, nv.f32)
+    assert formats(traced) == ["[%d, '50%%', [%g]] (%d,) {'x': %g, 1: 2}\n", "[%d, %g] (1, 2)\n"]
+    assert [len(op.operands) for op in traced.ops("gpu.printf")] == [4, 2]
+
+
 def test_plain_arguments_are_pythons(capsys):
     def f(a):
         print("plain", 3, sep="-", end="!")
@@ -118,3 +128,9 @@ def test_errors():
         print(llvm.mlir_zero(llvm.PointerType.get()))  # <-
 
     fails(k, nv.i32, match="print of a value of type !llvm.ptr")
+
+    def many(a):
+        print([a] * 32)
+        print(*[a] * 33)  # <-
+
+    fails(many, nv.i32, match="33 traced values in one print")
