@@ -144,13 +144,13 @@ def choose(
 def _sm_threads(config: RowsConfig, arrays: int, passes: int, beside: int) -> tuple[int, int]:
     """Threads on an SM, where rows lie in shared memory, and the bytes of each row for all rows that a thread loads
     ahead. For that it needs the registers of one of 1024, which many blocks have to be, or have long rows. Blocks of a
-    cluster that wait for each other twice are better off if there are more of them."""
+    cluster that wait for each other twice are better off with few registers, and more blocks."""
     elements = arrays * config.steps * config.wide
     threads = next((threads for most, threads in _SM_THREADS if elements <= most), 512)
     if passes > 3:  # results are computed twice
         return (512 if arrays > 1 and elements > _SM_THREADS[0][0] else min(threads, _SM_THREADS[1][1])), 0
     if config.cluster > 1 and passes > 2:
-        return (_SM_THREADS[0][1] if arrays == 1 else threads), 0
+        return threads, 0
     few = elements <= _SM_THREADS[0][0] and config.lanes == _MOST_LANES
     if not beside or few or arrays > 1 or config.lanes <= 32:
         return threads, 0

@@ -70,7 +70,7 @@ def cross_entropy(
     result = _Scalar(loss)
     apart = check_apart([result, gradient, logarithm], [classes], [rows])
     given = rows, classes, losses, None if losses else result, logarithm, gradient, *numbers
-    constants = {"smooth": rest[1], "mean": reduction == "mean", "config": configuration([rows], [gradient])}
+    constants = {"smooth": rest[1], "mean": reduction == "mean", "config": configuration([rows], [gradient], passes=3)}
     _FORWARD.run(kernels.cross_entropy, given, constants, arrays, rest, stream, target, apart)
     return results(result, gradient, logarithm)
 
