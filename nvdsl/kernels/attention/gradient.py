@@ -6,6 +6,8 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 import nvdsl as nv
 from nvdsl.driver.stream import Stream
 from nvdsl.errors import ArgumentError
@@ -48,7 +50,7 @@ def attention_backward(
     dq: ArrayLike | None = None,
     dk: ArrayLike | None = None,
     dv: ArrayLike | None = None,
-    dbias: ArrayLike | bool = False,
+    dbias: ArrayLike | bool | None = None,
     stream: Stream | None = None,
     target: str | None = None,
 ) -> tuple[Any, ...]:
@@ -80,7 +82,8 @@ def attention_backward(
     others = (True if x is None else x for x in (dk, dv))
     arrays = (dout, q, k, v, out, lse, dq, *others, bias, cu_seqlens_q, cu_seqlens_k)
     rest = (causal, window, scale, softcap, token(score), len(operands), deterministic, target)
-    found = _CALLS.again(arrays, rest, stream) if dbias is False else None
+    alone = dbias is None or isinstance(dbias, bool | np.bool_) and not dbias
+    found = _CALLS.again(arrays, rest, stream) if alone else None
     if found is not None:
         return found
     decorated.no_call("attention_backward")
@@ -101,8 +104,7 @@ def attention_backward(
     given = [of_out[0], *heads, of_out[1]]
     read = [*(x.argument for x in given), logarithms, *lengths.arguments, *([] if added is None else [added.argument])]
     wanted = [_output(*each) for each in zip(("dq", "dk", "dv"), (dq, dk, dv), heads, strict=True)]
-    of_bias = None if added is None or dbias is False else _of_bias(dbias, added)
-    _check_bias(dbias, added, cap, bool(deterministic), heads)
+    of_bias = None if alone else _of_bias(dbias, added, cap, bool(deterministic), heads)
     results = [x.argument for x in wanted] + ([] if of_bias is None else [of_bias.argument])
     apart = [(x, other, False) for i, x in enumerate(results) for other in (*read, *results[:i])]
     for one, other, _ in apart:
@@ -164,19 +166,8 @@ def _check_caches(**given: Any) -> None:
             )
 
 
-def _of_bias(given: Any, bias: Reshaped) -> Reshaped:
-    """Where its gradient goes."""
-    shape = bias.argument.spec.shape
-    found = Argument.output("dbias", None if given is True else given, bias.argument, shape, nv.f32)
-    if found.spec.dtype is not nv.f32:
-        raise ArgumentError(f"dbias is of {found.spec.dtype.name}", rule="the gradient of a bias is of f32")
-    return options.with_four_axes(found)
-
-
-def _check_bias(dbias: Any, bias: Reshaped | None, cap: float, ordered: bool, heads: Heads) -> None:
-    """Raises ArgumentError where a bias has no gradient."""
-    if dbias is False:
-        return
+def _of_bias(given: Any, bias: Reshaped | None, cap: float, ordered: bool, heads: Heads) -> Reshaped:
+    """Where the gradient of ``bias`` goes. Raises ArgumentError where it has none."""
     if bias is None:
         raise ArgumentError("dbias without bias", rule="it is the gradient of bias")
     if cap > 0.0:
@@ -185,13 +176,19 @@ def _check_bias(dbias: Any, bias: Reshaped | None, cap: float, ordered: bool, he
             rule="the gradient of a bias is computed without a softcap",
             fix="leave one of them out",
         )
+    shape = bias.argument.spec.shape
     every = heads.q.shape[0], heads.heads, heads.q.shape[1], heads.k.shape[1]
     if ordered and bias.shape != every:
         raise ArgumentError(
-            f"dbias of a bias of the shape {bias.argument.spec.shape} with deterministic=True",
+            f"dbias of a bias of the shape {shape} with deterministic=True",
             rule="sums over what a bias is added to are the same bits each time where none are taken",
             fix=f"broadcast the bias to {every}, and add its gradient up yourself",
         )
+    array = None if isinstance(given, bool | np.bool_) else given
+    found = Argument.output("dbias", array, bias.argument, shape, nv.f32)
+    if found.spec.dtype is not nv.f32:
+        raise ArgumentError(f"dbias is of {found.spec.dtype.name}", rule="the gradient of a bias is of f32")
+    return options.with_four_axes(found)
 
 
 def _like(name: str, array: Any, shape: tuple[int, ...], dtype: nv.DType) -> Argument:
