@@ -25,7 +25,7 @@ from nvdsl.kernels.gemm.tiles import legal  # noqa: E402
 
 SETS = {
     "random": (500, 0.6), "random-large": (250, 1.2), "random-squares": (80, 2.0), "layers": (120, 1.2),
-    "few-rows": (100, 1.2), "long-k": (25, 1.0),
+    "few-rows": (100, 2.0), "long-k": (25, 1.0),
 }  # fmt: skip
 """Of `drawn`: how many, and how much each of them counts."""
 NONE = 2.0

@@ -25,7 +25,7 @@ from nvdsl.kernels.gemm import model  # noqa: E402
 from nvdsl.kernels.gemm.config import Config  # noqa: E402
 
 CONSTANTS = (
-    "LOAD", "REQUEST", "OFF_GRID", "OFF_SECTOR", "LATENCY", "NORM", "TAIL", "DRAIN", "CUT", "FIXUP", "EXCHANGE",
+    "LOAD", "REQUEST", "OFF_GRID", "OFF_SECTOR", "RAGGED", "TURNED", "LATENCY", "NORM", "TAIL", "DRAIN", "CUT", "FIXUP", "EXCHANGE",
     "EXCHANGED", "PARTED", "GIVEN", "START", "TOGETHER", "COUPLED", "MEMORY", "FLUSHED", "OVERLAP",
 )  # fmt: skip
 FAR = 0.12
@@ -46,9 +46,9 @@ def read(path: Path) -> list[Times]:
         majors = "mn" if p["layout"][0] == "T" else "k", "k" if p["layout"][1] == "T" else "mn"
         tried = [x for x in row.get("tried", row.get("products")) if x.get("config") and "failed" not in x]
         times = [(Config(**x["config"]), x.get("coarse_ms", x.get("ms"))) for x in tried]
-        times = [(config, ms) for config, ms in times if ms is not None]
+        shape = model.Shape(p["m"], p["n"], p["k"], dtype, out, acc, 1, *majors)
+        times = [(config, ms) for config, ms in times if ms is not None and np.isfinite(model.cycles(config, shape))]
         if len(times) > 1:
-            shape = model.Shape(p["m"], p["n"], p["k"], dtype, out, acc, 1, *majors)
             found.append((shape, tuple(c for c, _ in times), np.array([ms for _, ms in times])))
     return found
 

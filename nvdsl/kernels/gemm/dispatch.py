@@ -65,10 +65,10 @@ def find(problem: GemmProblem, finish: LinearCombination, config: Config | None,
     a, a_axis = readable(problem.a, k_axis=1)
     b, b_axis = readable(problem.b, k_axis=0)
     packed = [not matrix.fits_tma(1) for matrix in (a, b)]
-    if config is None and small.pays(problem, not any(packed), target):
-        return _small(given, finish, options, target)
     if config is None and any(packed) and _is_small(problem):
         return _simple(given, finish, options)
+    if config is None and small.pays(problem, not any(packed), target):
+        return _small(given, finish, options, target)
     if config is None and any(packed) and (kernel := _gathered(given, finish, options, sms(target))):
         return kernel
     k_major = a_axis == 1, b_axis == 0

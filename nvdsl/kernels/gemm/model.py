@@ -30,34 +30,37 @@ from nvdsl.kernels.gemm.streamk_scheduler import LEAST as LEAST_PIECE
 from nvdsl.kernels.gemm.streamk_scheduler import UNEVEN, WORTH
 from nvdsl.kernels.gemm.tiles import slots
 
-LOAD, REQUEST = 76, 97.6
+LOAD, REQUEST = 74.7, 85.6
 """Bytes that an SM gets in a clock, and that it asks L2 for: blocks of a cluster ask once for what they share."""
-OFF_GRID, OFF_SECTOR = 1.55, 2.64
+OFF_GRID, OFF_SECTOR = 1.37, 2.31
 """How much more L2 is asked for where rows don't start at multiples of 128 bytes, so that a box's row lies in two
 lines; and where they don't start at multiples of 32, so that it also lies in five sectors."""
-LATENCY = 2305.0
+RAGGED, TURNED = 1.026, 1.17
+"""How much longer a slice takes where columns of a tile of an N-major B end within a panel; how much more L2 is asked
+for a tile with M or N contiguous that several blocks share."""
+LATENCY = 2091.0
 """Clocks from asking for a slice to having it, while all SMs ask."""
-NORM = 7.33
+NORM = 7.98
 """p of multiplying, loading and waiting."""
 TAIL, DRAIN = 839.0, 0.0327
 """Clocks of an epilogue, and of each element of 16 bits that one warpgroup stores."""
 CUT = 5.04
 """How much longer it takes to store tiles whose rows begin or end within a sector of 32 bytes."""
-FIXUP = 5105.0
+FIXUP = 5333.0
 """Clocks in which stream-K hands the sums of a piece to the block that owns the tile."""
 EXCHANGE, EXCHANGED = 205.0, 0.431
 """Clocks of split-K's reduction in a cluster, and of each element of a tile."""
-PARTED, GIVEN = 8000.0, 0.089
+PARTED, GIVEN = 7052.0, 0.0851
 """Clocks of handing over sums from cluster to cluster, and of each element that a block adds."""
 ADDED, SUMMED = 4500.0, 2500.0
 """Clocks of the kernel that adds up sums in memory, and bytes of these that are written and read in a clock."""
 START = 369.0
 """Clocks before the first slice."""
-TOGETHER, COUPLED = 4462.0, 0.998
+TOGETHER, COUPLED = 4043.0, 1.0014
 """Clocks more for a cluster's blocks to meet, and how much longer the slices of ping-pong take in one."""
-MEMORY, FLUSHED = 1907.0, 23e6
+MEMORY, FLUSHED = 1918.0, 22.2e6
 """Bytes of memory in a clock; bytes that L2 writes back meanwhile."""
-OVERLAP = 1.44
+OVERLAP = 1.445
 """p of computing and of memory."""
 
 
@@ -155,7 +158,8 @@ def times(configs: tuple[Config, ...], shape: Shape, sms: int = arch.SMS, rows: 
         given_over = np.where(parts > 1, PARTED + GIVEN * (parts - 1) * area / c.split, 0.0)
         handed = np.where(c.splitk, rounds * (EXCHANGE + EXCHANGED * area + given_over), handed)
     multiplying = sharing * _multiplying(c)
-    slice = _norm(NORM, multiplying, *_loading(c, shape, m, n, sharing), LATENCY / c.ring)
+    *loading, ragged = _loading(c, shape, m, n, sharing)
+    slice = ragged * _norm(NORM, multiplying, *loading, LATENCY / c.ring)
     slice = slice * np.where(c.pingpong & (c.cluster_m * c.cluster_n > 1), COUPLED, 1.0)
     along_n = np.where(c.swap, c.tile_m, c.tile_n)
     cut = np.gcd(along_n, shape.n) * shape.out.bytes % 32 != 0
@@ -169,6 +173,9 @@ def times(configs: tuple[Config, ...], shape: Shape, sms: int = arch.SMS, rows: 
     added = np.where(c.in_memory, ADDED + 8 * parts * given * shape.n / SUMMED, 0.0)
     if shape.batches > 1:
         added = np.where(c.in_memory, np.inf, 0.0)  # a batch has no parts
+    # With fewer tiles than SMs all blocks wait for each other's sums: never the fastest of 14 products that were timed,
+    # and up to 1.7 times as long.
+    added = np.where(c.streamk & (tiles < sms), np.inf, added)
     return _norm(OVERLAP, compute, (moved + FLUSHED) / MEMORY) + added
 
 
@@ -193,9 +200,12 @@ def _loading(c: Columns, shape: Shape, m: Any, n: Any, sharing: Any) -> tuple[An
         start = grid(pitch) if shape.grids is None else np.where(operand == 0, *shape.grids)
         start = np.where(by_k, start, np.gcd(start, tile * shape.dtype.bytes))  # of a panel in its row
         more = np.where(start == 128, 1.0, np.where(start < 32, OFF_SECTOR, OFF_GRID))
+        more = more * np.where(~by_k & (sharers > 1), TURNED, 1.0)
+        if which == 1:
+            ragged = np.where(~by_k & (tile % panel != 0), RAGGED, 1.0)
         loaded = loaded + 128 * rows
         asked = asked + 128 * rows / sharers * more
-    return sharing * loaded / LOAD, sharing * asked / REQUEST
+    return sharing * loaded / LOAD, sharing * asked / REQUEST, ragged
 
 
 def _cut(tiles: Any, steps: int, sms: int) -> tuple[Any, Any]:

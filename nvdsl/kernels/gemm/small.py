@@ -43,16 +43,19 @@ ROUNDS, SPLIT = 2, 8
 """Times that a block's warps may read, one after the other, before a cluster shares the tile; and its blocks."""
 FULL = 4
 """Blocks of an SM up to which it does."""
-ALIGNED, ODD, SIMULATED = 4, 32, 1
+ALIGNED, ODD, SIMULATED = 8, 32, 1
 """Slices of tiles that an SM may have, where TMA can read the operands, and where they would be copied. More take as
 long as it takes to set up another kernel, which reads faster. The simulator executes each thread's instructions, and
 multiplies the tiles of wgmma at once."""
+DEEP = 128
+"""K from which on so few are faster by this kernel where TMA can read the operands."""
 
 
 def pays(problem: GemmProblem, aligned: bool, target: str | None) -> bool:
     """Whether a product is small. ``aligned``: TMA can read its operands."""
     most = SIMULATED if sim.wanted(target) else ALIGNED if aligned else ODD
-    return problem.a.dtype.bits == 16 and problem.acc_dtype == nv.f32 and work(problem, sms(target)) <= most
+    suits = problem.a.dtype.bits == 16 and problem.acc_dtype == nv.f32 and (not aligned or problem.sizes[2] >= DEEP)
+    return suits and work(problem, sms(target)) <= most
 
 
 def blocks_of_tile(problem: GemmProblem, vectors: bool, target: str | None) -> int:
