@@ -25,8 +25,8 @@ from nvdsl.kernels.gemm import model  # noqa: E402
 from nvdsl.kernels.gemm.config import Config  # noqa: E402
 
 CONSTANTS = (
-    "LOAD", "REQUEST", "OFF_GRID", "OFF_SECTOR", "RAGGED", "TURNED", "LATENCY", "NORM", "TAIL", "DRAIN", "CUT", "FIXUP", "EXCHANGE",
-    "EXCHANGED", "PARTED", "GIVEN", "START", "TOGETHER", "COUPLED", "MEMORY", "FLUSHED", "OVERLAP",
+    "LOAD", "REQUEST", "OFF_GRID", "OFF_SECTOR", "RAGGED", "TURNED", "LATENCY", "NORM", "TAIL", "DRAIN", "CUT", "FIXUP",
+    "EXCHANGE", "EXCHANGED", "PARTED", "GIVEN", "START", "TOGETHER", "COUPLED", "MEMORY", "FLUSHED", "OVERLAP",
 )  # fmt: skip
 FAR = 0.12
 """A time so much above the best (its logarithm) counts 1/e."""
