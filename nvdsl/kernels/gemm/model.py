@@ -186,11 +186,13 @@ def _multiplying(c: Columns) -> Any:
     return 4 * groups * np.maximum(c.cols / 2, (64 + c.cols) / 4)
 
 
-def _loading(c: Columns, shape: Shape, m: Any, n: Any, sharing: Any) -> tuple[Any, Any]:
-    """Clocks in which an SM gets a slice of both operands for each of its blocks, and in which L2 is asked for them."""
+def _loading(c: Columns, shape: Shape, m: Any, n: Any, sharing: Any) -> tuple[Any, Any, Any]:
+    """Clocks in which an SM gets a slice of both operands for each of its blocks, and in which L2 is asked for them; and
+    how much longer than all of that a slice takes."""
     panel = 128 // shape.dtype.bytes
     loaded: Any = 0.0
     asked: Any = 0.0
+    ragged: Any = 1.0
     for which, tile, extent, sharers in ((0, c.tile_m, m, c.cluster_n), (1, c.tile_n, n, c.cluster_m)):
         operand = np.where(c.swap, 1 - which, which)
         by_k = np.where(operand == 0, shape.a_major == "k", shape.b_major == "k")
