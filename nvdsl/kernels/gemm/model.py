@@ -187,8 +187,8 @@ def _multiplying(c: Columns) -> Any:
 
 
 def _loading(c: Columns, shape: Shape, m: Any, n: Any, sharing: Any) -> tuple[Any, Any, Any]:
-    """Clocks in which an SM gets a slice of both operands for each of its blocks, and in which L2 is asked for them; and
-    how much longer than all of that a slice takes."""
+    """Clocks in which an SM gets a slice of both operands for each of its blocks, and in which L2 is asked for them;
+    and how much longer than all of that a slice takes."""
     panel = 128 // shape.dtype.bytes
     loaded: Any = 0.0
     asked: Any = 0.0
