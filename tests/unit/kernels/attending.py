@@ -84,6 +84,7 @@ CASES = (
     Case(128, 128, size=128, value_size=128, config={"stages": 3, "q_stages": 2, "blocks": 1}),
     Case(200, 200, group=2, window=(None, 7), size=128, config={"lazy": True, "q_registers": True, "k_stages": 3}),
     Case(200, 300, kv_heads=2, group=2, window=(None, 0), config={"blocks": 3, "queue": True}),
+    Case(200, 150, kv_heads=2, window=(None, 0), config={"blocks": 2, "queue": True, "o_columns": 32}),
     Case(128, 512, spread=30.0, dtype=np.float16, config={"lazy": True}),
     Case(70, 30, batch=2, group=3, window=(None, 0), config={"pack": 4}),
     Case(200, 230, window=(20, 10), value_size=96),

@@ -107,13 +107,17 @@ def overlapping(loop):
     return [text.split()[text.startswith("@")] for text in loop[scores:product]]
 
 
-@pytest.mark.parametrize(("bounded", "size"), sample(itertools.product((False, True), (64, 128, 256)), 2))
-def test_the_main_loop(disassembler, size, bounded):
+LOOPS = [*itertools.product((False, True), (64, 128, 256), (8192,)), (False, 256, 512), (True, 256, 512)]
+
+
+@pytest.mark.parametrize(("bounded", "size", "keys"), sample(LOOPS, 2))
+def test_the_main_loop(disassembler, size, bounded, keys):
     """Strictly compiled: a spill or a wgmma that is waited for is an error. All exponentials stand between the wait for
     the scores and that for the product before; none is behind it."""
     config, _ = choose(
-        size, size, 1, 8192, 16, 16, 8192, bounded=bounded, packed=False, page=0, told=False, splits=None, sms=132
+        size, size, 16, keys, 16, 16, keys, bounded=bounded, packed=False, page=0, told=False, splits=None, sms=132
     )
+    assert (config.o_columns > 0) == (keys == 512)
     kernel = nv.jit(forward.attention.__wrapped__, strict=True)
     compiled = kernel.compile(*signature(config.sizes), config=config, bounded=(False, bounded))
     (found,) = compiled.kernels.values()
