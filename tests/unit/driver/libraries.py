@@ -67,6 +67,9 @@ class TorchTensor:
     def detach(self):
         return self
 
+    def expand(self, shape):
+        return TorchTensor(self.dtype.name, shape, (0,) * len(shape), self._ordinal, self._address, self.device.type)
+
     def view(self, dtype):
         viewed = self._host.view(_numpy_dtype(dtype.name))
         return TorchTensor(dtype.name, self.shape, self._strides, -1, host=viewed)
@@ -82,7 +85,8 @@ def install_torch(monkeypatch: Any, streams: tuple[int, ...] = (0x51, 0x52), raw
     current = SimpleNamespace(**({"_cuda_getCurrentRawStream": streams.__getitem__} if raw else {}))
     cuda = SimpleNamespace(current_stream=lambda i: SimpleNamespace(cuda_stream=streams[i]))
     dtypes = {name: _TorchDtype.of(name) for name in ("int16", "uint8")}
-    return _install(monkeypatch, "torch", Tensor=TorchTensor, _C=current, cuda=cuda, **dtypes)
+    like = {"empty_like": lambda x: sys.modules["torch"].empty(x.shape, x.dtype.name, x.device)}
+    return _install(monkeypatch, "torch", Tensor=TorchTensor, _C=current, cuda=cuda, **like, **dtypes)
 
 
 class CuPyArray:

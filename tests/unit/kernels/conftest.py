@@ -13,6 +13,7 @@ import pytest
 
 from nvdsl.call import signature as signatures
 from nvdsl.call.launches import Launches
+from nvdsl.driver.array_spec import packed_strides
 from nvdsl.driver.device import devices
 from nvdsl.driver.launch import Launch
 from nvdsl.kernels.gemm import choose, simple
@@ -100,4 +101,4 @@ def torch(monkeypatch):
 
 
 def tensor(torch, address, shape=(64, 64), strides=None, device=0, dtype="float16"):
-    return torch.Tensor(dtype, shape, strides or (shape[1], 1), device, address)
+    return torch.Tensor(dtype, shape, strides or packed_strides(tuple(shape)), device, address)
