@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import nvdsl as nv
 from nvdsl.kernels.attention.gradient_tiles import GradientTiles
@@ -11,6 +12,8 @@ LOG2_E = math.log2(math.e)
 ACCESS = 8
 """16-bit elements of an access of 16 bytes."""
 THREADS = 128
+TOGETHER = 4
+"""Rows that a thread loads before it adds up the first one."""
 
 
 def sum_rows(dout: nv.Array, out: nv.Array, lse: nv.Array, tiles: GradientTiles, tile_m: int) -> nv.Array:
@@ -27,19 +30,29 @@ def sum_rows(dout: nv.Array, out: nv.Array, lse: nv.Array, tiles: GradientTiles,
         thread = nv.thread_id.x
         sequence, head, query = tiles.queries_of(nv.block_id.x)
         lane, column = thread % lanes, nv.min(thread % lanes * ACCESS, size - ACCESS)
-        for first in range(0, tile_m, THREADS // lanes):
-            row = thread // lanes + first
+
+        def place(row: Any) -> tuple[Any, Any]:
+            """Whether the tile has a row, and where it lies, or another one."""
             exists = (row < tile_m) & (query + row < sequence.queries)
             at = sequence.q_first + nv.select(exists, query + row, 0)
-            here = nv.select(sequence.queries > 0, at, 0)
-            o, do = (x.vector((sequence.q_batch, here, head, column), ACCESS).to(nv.f32) for x in (out, dout))
-            mine = nv.select(lane * ACCESS < size, (o * do).sum(), 0.0)
-            total = nv.warp.sum(mine, width=lanes)
-            if (lane == 0) & (row < tile_m):
-                logs = lse[sequence.q_batch, head, here]
-                sees = exists & (logs != -math.inf)
-                sums[nv.block_id.x, row] = nv.select(sees, logs * LOG2_E, math.inf)
-                sums[nv.block_id.x, tile_m + row] = nv.select(exists, total, 0.0)
+            return exists, nv.select(sequence.queries > 0, at, 0)
+
+        def loaded(row: Any) -> Any:
+            _, here = place(row)
+            o, do = (x.vector((sequence.q_batch, here, head, column), ACCESS) for x in (out, dout))
+            return o, do, lse[sequence.q_batch, head, here]
+
+        rows = [thread // lanes + first for first in range(0, tile_m, THREADS // lanes)]
+        for some in [rows[i : i + TOGETHER] for i in range(0, len(rows), TOGETHER)]:
+            found = [loaded(row) for row in some]  # all on their way before the first one is waited for
+            for row, (o, do, logs) in zip(some, found, strict=True):
+                exists, _ = place(row)
+                mine = nv.select(lane * ACCESS < size, (o.to(nv.f32) * do.to(nv.f32)).sum(), 0.0)
+                total = nv.warp.sum(mine, width=lanes)
+                if (lane == 0) & (row < tile_m):
+                    sees = exists & (logs != -math.inf)
+                    sums[nv.block_id.x, row] = nv.select(sees, logs * LOG2_E, math.inf)
+                    sums[nv.block_id.x, tile_m + row] = nv.select(exists, total, 0.0)
 
     sum_up()
     return sums
