@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import re
 from typing import Any
 
@@ -12,7 +11,7 @@ from nvdsl.ir.operands import has, string
 from nvdsl.ir.walk import walk
 from nvdsl.lower.kernels import Kernel
 from nvdsl.lower.prepare import Kernels, functions, parameter_count
-from nvdsl.mlir import ir, passmanager
+from nvdsl.mlir import ir
 
 _NOWHERE = (
     *("acos", "asin", "atan", "atan2", "cosh", "exp", "exp10", "log", "log10", "log2", "pow", "powi", "sinh", "tan"),
@@ -83,45 +82,6 @@ def _is_selectable(name: str, op: Any) -> bool:
     if name in _APPROXIMATE and "afn" not in flags and "fast>" not in flags:
         return False
     return name not in _NOWHERE
-
-
-def atomic_orders(device: Any, kernels: Kernels, _: Any) -> None:
-    """Raise LowerError for an ``llvm.atomicrmw`` that is more than relaxed at the GPU's scope, if the LLVM in use
-    writes no orders (LLVM 22 does so for compare-and-swap only)."""
-    for function, _kernel in functions(device, kernels):
-        for op in walk(function):
-            if op.name == "llvm.atomicrmw" and _is_ordered(op) and not _orders_are_written():
-                raise LowerError(
-                    "the NVPTX backend of the LLVM in use drops the order and the scope of llvm.atomicrmw",
-                    where=where(op),
-                    rule="LLVM 22 and older write atom without .sem and .scope, which is relaxed at the scope of the "
-                    "GPU (PTX ISA, atom)",
-                    fix="leave NVDSL_MLIR unset for bindings of LLVM 23; or use llvm.cmpxchg, or "
-                    'syncscope("device") monotonic between two llvm.fence',
-                )
-
-
-_MONOTONIC = 2  # LLVM's AtomicOrdering
-
-
-def _is_ordered(op: Any) -> bool:
-    scope = ir.StringAttr(op.attributes["syncscope"]).value if "syncscope" in op.attributes else ""
-    return scope != "device" or ir.IntegerAttr(op.attributes["ordering"]).value > _MONOTONIC
-
-
-@functools.cache
-def _orders_are_written() -> bool:
-    """Whether the backend writes the order of an ``llvm.atomicrmw``: bindings don't say of which LLVM they are."""
-    with ir.Context(), ir.Location.unknown():
-        module = ir.Module.parse("""gpu.module @m [#nvvm.target<chip = "sm_90a", features = "+ptx86">] {
-            llvm.func @k(%p: !llvm.ptr<1>, %x: i32) attributes {gpu.kernel, nvvm.kernel} {
-              %old = llvm.atomicrmw add %p, %x acq_rel : !llvm.ptr<1>, i32
-              llvm.store %old, %p : i32, !llvm.ptr<1>
-              llvm.return
-            }
-          }""")
-        passmanager.PassManager.parse("builtin.module(gpu-module-to-binary{format=isa})").run(module.operation)
-        return "acq_rel" in str(module)
 
 
 def inline_ptx(device: Any, kernels: Kernels, _: Any) -> None:

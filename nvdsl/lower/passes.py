@@ -24,6 +24,7 @@ from nvdsl.ir import tensor_copies
 from nvdsl.ir.arith import DIVISIONS
 from nvdsl.lower import (
     accumulators,
+    atomics,
     checks,
     cluster_waits,
     device_alignment,
@@ -129,7 +130,7 @@ DEVICE = (
     _pass("convert-nvgpu-to-nvvm", "mbarriers, TMA, warpgroup MMA"),
     _rewrite("hold-accumulators", "LLVM would write them behind the fence",
              accumulators.hold_accumulators, needs=("nvgpu.warpgroup.mma",)),
-    _rewrite("check-atomics", "an order that the backend would drop", checks.atomic_orders,
+    _rewrite("write-atomics", "an order that the backend would drop", atomics.write_orders,
              needs=("llvm.atomicrmw",)),
     _rewrite("instructions-as-intrinsics", "nvvm's ex2, log2, sin and cos, where the LLVM in use lacks them",
              legalize.instructions, needs=tuple(legalize.INSTRUCTIONS)),

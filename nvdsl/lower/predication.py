@@ -12,13 +12,12 @@ from collections.abc import Callable
 from typing import Any
 
 from nvdsl.ir.arith import DIVISIONS
-from nvdsl.ir.operands import has, integer, named, string, word
+from nvdsl.ir.operands import has, integer, named, word
 from nvdsl.ir.walk import constant, find
+from nvdsl.lower import atomics
 from nvdsl.lower.prepare import Kernels, functions, new
 from nvdsl.lower.watchdog import to_i32
 from nvdsl.mlir import ir
-from nvdsl.mlir.dialects import llvm
-from nvdsl.ops.memory import SCOPES
 from nvdsl.ops.pointer import PREDICATED
 
 Text = tuple[str, list[Any]]
@@ -64,7 +63,7 @@ def _predicate(branch: Any) -> None:
             operands,
             {
                 "asm_string": ir.StringAttr.get(f"@${len(operands) - 1} {text}"),
-                "constraints": ir.StringAttr.get(",".join([*map(_constraint, operands), "~{memory}"])),
+                "constraints": ir.StringAttr.get(",".join([*map(atomics.constraint, operands), "~{memory}"])),
                 "has_side_effects": ir.UnitAttr.get(),
                 "asm_dialect": ir.IntegerAttr.get(ir.IntegerType.get_signless(64), 0),
             },
@@ -74,10 +73,6 @@ def _predicate(branch: Any) -> None:
     for op in body:
         op.move_before(branch)
     branch.erase()
-
-
-def _constraint(value: Any) -> str:
-    return {**_REGISTERS, "i1": "b", "!llvm.ptr<3>": "r"}.get(str(value.type), "l")
 
 
 def _arrive(op: Any) -> Text:
@@ -119,45 +114,14 @@ def _tma_store(op: Any) -> Text | None:
     return f"{text} [$0, {{{places}}}], [$1]{hint};", operands
 
 
-_ORDERS = {2: "relaxed", 5: "release"}  # of LLVM's AtomicOrdering: a red acquires nothing
-_SCOPES = {name: ptx for ptx, name in SCOPES.items()} | {"": "sys"}
-_SPACES = {"!llvm.ptr<1>": "global", "!llvm.ptr<3>": "shared", "!llvm.ptr<7>": "shared::cluster"}
-_REDUCTIONS = {  # kind of LLVM's AtomicBinOp -> op, PTX's types by LLVM's
-    "add": ("add", {"i32": "u32", "i64": "u64"}),
-    "fadd": ("add", {"f32": "f32", "f64": "f64", "f16": "noftz.f16", "bf16": "noftz.bf16"}),
-    "max": ("max", {"i32": "s32", "i64": "s64"}),
-    "min": ("min", {"i32": "s32", "i64": "s64"}),
-    "umax": ("max", {"i32": "u32", "i64": "u64"}),
-    "umin": ("min", {"i32": "u32", "i64": "u64"}),
-    "_and": ("and", {"i32": "b32", "i64": "b64"}),
-    "_or": ("or", {"i32": "b32", "i64": "b64"}),
-    "_xor": ("xor", {"i32": "b32", "i64": "b64"}),
-    "uinc_wrap": ("inc", {"i32": "u32"}),
-    "udec_wrap": ("dec", {"i32": "u32"}),
-}
-
-
-def _reduction(op: Any) -> Text | None:
-    pointer, value = op.operands
-    kind, types = _REDUCTIONS.get(llvm.AtomicBinOp(integer(op, "bin_op")).name, ("", {}))
-    order, space = _ORDERS.get(integer(op, "ordering")), _SPACES.get(str(pointer.type))
-    type, scope = types.get(str(value.type)), _SCOPES.get(string(op, "syncscope"))
-    if None in (order, space, type, scope) or any(True for _ in op.results[0].uses):
-        return None
-    return f"red.{order}.{scope}.{space}.{kind}.{type} [$0], $1;", [pointer, value]
-
-
-_REGISTERS = {"f16": "h", "bf16": "h", "i16": "h", "f32": "f", "i32": "r", "f64": "d", "i64": "l"}
-
-
 def _store(op: Any) -> Text | None:
     """What is more than one element goes in words of 32 bits."""
     value, pointer = op.operands
-    space = _SPACES.get(str(pointer.type))
+    space = atomics.SPACES.get(str(pointer.type))
     if space is None or integer(op, "ordering", 0) or has(op, "volatile_"):
         return None
     if not isinstance(value.type, ir.VectorType):
-        known = str(value.type) in _REGISTERS
+        known = str(value.type) in atomics.REGISTERS
         return (f"st.{space}.b{value.type.width} [$0], $1;", [pointer, value]) if known else None
     bits = value.type.shape[0] * value.type.element_type.width
     if bits not in (32, 64, 128):
@@ -177,6 +141,6 @@ _TEXTS: dict[str, Callable[[Any], Text | None]] = {
     "nvvm.mbarrier.arrive": _arrive_at,
     "nvvm.mbarrier.arrive.expect_tx": _expect_cluster,
     "nvvm.cp.async.bulk.tensor.global.shared.cta": _tma_store,
-    "llvm.atomicrmw": _reduction,
+    "llvm.atomicrmw": atomics.reduction,
     "llvm.store": _store,
 }

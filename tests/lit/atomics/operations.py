@@ -43,10 +43,10 @@ def kernel(i, u, f, h):
 
 
 # CHECK-LABEL: .entry kernel
-# CHECK: atom.relaxed.gpu.global.add.u32
-# CHECK: atom.relaxed.gpu.global.min.s32
-# CHECK: atom.relaxed.gpu.global.max.u32
-# CHECK: atom.relaxed.gpu.global.inc.u32
-# CHECK: atom.relaxed.gpu.global.add.f32
-# CHECK: atom.relaxed.gpu.global.exch.b32
-# CHECK: atom.relaxed.gpu.global.add.noftz.bf16
+# CHECK: atom{{(.relaxed.gpu)?}}.global.add.u32
+# CHECK: atom{{(.relaxed.gpu)?}}.global.min.s32
+# CHECK: atom{{(.relaxed.gpu)?}}.global.max.u32
+# CHECK: atom{{(.relaxed.gpu)?}}.global.inc.u32
+# CHECK: atom{{(.relaxed.gpu)?}}.global.add.f32
+# CHECK: atom{{(.relaxed.gpu)?}}.global.exch.b32
+# CHECK: atom{{(.relaxed.gpu)?}}.global.add.noftz.bf16

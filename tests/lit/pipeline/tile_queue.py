@@ -36,7 +36,7 @@ def kernel(counter):
 
 
 # CHECK-LABEL: .entry kernel
-# CHECK-DAG: atom.relaxed.gpu.global.inc.u32
+# CHECK-DAG: atom{{(.relaxed.gpu)?}}.global.inc.u32
 # CHECK-DAG: @%p{{[0-9]+}} mbarrier.arrive.shared.b64
 
 

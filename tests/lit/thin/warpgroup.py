@@ -47,10 +47,10 @@ def roles():
 
 # CHECK-LABEL: .entry kernel
 # CHECK: setmaxnreg.dec.sync.aligned.u32 24;
-# CHECK: bar.sync 1, 128;
-# CHECK: setmaxnreg.inc.sync.aligned.u32 240;
-# CHECK: bar.sync 2, 128;
-# CHECK: bar.sync 0;
+# CHECK-DAG: bar.sync 1, 128;
+# CHECK-DAG: setmaxnreg.inc.sync.aligned.u32 240;
+# CHECK-DAG: bar.sync 2, 128;
+# CHECK-DAG: bar.sync 0;
 
 
 @refused()
