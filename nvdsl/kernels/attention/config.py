@@ -133,8 +133,11 @@ def choose(
             splits *= cluster
     alone = splits == config.cluster == config.blocks_per_sm == 1
     stays = tiles > sms and alone and not (packed or page)
-    if stays and sizes == (256, 256) and consumers == 2 and itemsize == 2 and keys <= SHORT and not told:
+    widest = sizes == (256, 256) and consumers == 2 and not told
+    if stays and widest and itemsize == 2 and keys <= SHORT:
         config = replace(config, tile_n=64, k_stages=2, o_columns=128, pingpong=True, blocks=sms, queue=bounded)
+    elif stays and widest and itemsize == 1 and not bounded:
+        config = replace(config, o_columns=64, blocks=sms)
     elif stays and (max(sizes) <= 128 or not bounded and itemsize == 2):
         config = replace(config, blocks=sms, queue=bounded)
     return config, splits
