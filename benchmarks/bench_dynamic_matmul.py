@@ -5,8 +5,9 @@ one size, and what the host pays for repeated calls.
 
 1. 60 random numbers of rows beside one weight, each for the first time, in a process that has compiled nothing and with
    an empty cache on disk: seconds of all, and compilations.
-2. 16 random products of f16: the same configuration, compiled for all sizes and for the product's own, paired. The
-   ratio is the dynamic kernel's time over that of its twin (above 1: constants help).
+2. 16 random products of f16: the same configuration, compiled for all sizes and for the product's own, in random order.
+   The ratio is the dynamic kernel's time over that of its twin (above 1: constants help). The twin is timed twice in
+   each round: the ratio of these two is what the method itself adds to a ratio.
 3. Microseconds of the host for a repeated call with `out` and without.
 """
 
@@ -32,6 +33,7 @@ from benchmarks import paired  # noqa: E402
 WEIGHT = 4096, 4096
 MOST_ROWS = 8192
 CALLS, PRODUCTS, BATCH = 60, 16, 20
+LEAST_ROUNDS, MOST_ROUNDS = 12, 400
 
 
 def first_calls(seed: int) -> dict[str, Any]:
@@ -93,12 +95,27 @@ def twins(seed: int, seconds: float) -> list[dict[str, Any]]:
         dynamic()
         constant()
         assert torch.equal(out, expected), f"{m} x {n} x {k}: the twins disagree"
-        found = paired.measure(constant, dynamic, seconds=seconds).summary()
+        times = _race({"static": constant, "dynamic": dynamic, "again": constant}, seconds)
+        found = paired.Paired(times["static"], times["dynamic"]).summary()
+        again = paired.Paired(times["static"], times["again"]).summary()["ratio"]
         tile = f"{config.schedule} {config.tile_m}x{config.tile_n}"
-        rows.append({"m": m, "n": n, "k": k, "config": tile, **found})
+        rows.append({"m": m, "n": n, "k": k, "config": tile, **found, "again": again})
         print(f"{m:>6}{n:>6}{k:>6}  {tile:<22}{found['b_ms']:9.4f} ms   ratio {found['ratio']:.4f} "
-              f"({found['ratio_low']:.4f}..{found['ratio_high']:.4f})", flush=True)  # fmt: skip
+              f"({found['ratio_low']:.4f}..{found['ratio_high']:.4f}), again {again:.4f}", flush=True)  # fmt: skip
     return rows
+
+
+def _race(calls: dict[str, Any], seconds: float) -> dict[str, list[float]]:
+    """Milliseconds of each, round by round, in an order that is drawn for each round: what comes behind what makes a
+    difference of some hundred nanoseconds."""
+    timer, draw = paired.Timer(), random.Random(1)
+    warm = [timer.once(call) for _ in range(3) for call in calls.values()]
+    each = len(calls) * (statistics.median(warm) / 1e3 + paired.CALL_SECONDS)
+    times: dict[str, list[float]] = {name: [] for name in calls}
+    for _ in range(max(LEAST_ROUNDS, min(MOST_ROUNDS, int(seconds / each)))):
+        for name in draw.sample(list(calls), len(calls)):
+            times[name].append(timer.once(calls[name]))
+    return times
 
 
 def host(rounds: int) -> dict[str, float]:
@@ -140,8 +157,9 @@ def main() -> None:
     print(f"{CALLS} first calls: {first['seconds']:.2f} s, {first['compilations']} compilations, "
           f"median {first['median_ms']:.2f} ms, slowest {first['slowest_ms']:.0f} ms")  # fmt: skip
     rows = twins(args.seed, args.seconds)
-    ratios = [row["ratio"] for row in rows]
-    print(f"dynamic over static: geometric mean {statistics.geometric_mean(ratios):.4f}, worst {max(ratios):.4f}")
+    for what, name in (("dynamic", "ratio"), ("static again", "again")):
+        ratios = [row[name] for row in rows]
+        print(f"{what} over static: geometric mean {statistics.geometric_mean(ratios):.4f}, worst {max(ratios):.4f}")
     repeated = host(args.rounds)
     for name, us in repeated.items():
         print(f"repeated call {name:<24}{us:8.2f} us")
