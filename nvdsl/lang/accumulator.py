@@ -145,6 +145,12 @@ class Accumulator(Matrix):
             )
         return self.mma(other.a, other.b) if isinstance(other, Product) else self + other
 
+    def undefined(self) -> Accumulator:
+        """The same of registers that nothing wrote, for a loop in which the first product starts the sums: that of
+        ``scale_d=False``. A product that adds to them is found by the simulator."""
+        undefined = llvm.mlir_undef(wgmma.accumulator_type(self.n, self.dtype))
+        return Accumulator(self.m, self.n, self.dtype, [undefined] * (self.m // wgmma.M))
+
     def mma(
         self, a: Tile | Matrix, b: Tile, *, scale_d: Bool = True, commit: bool = True
     ) -> Accumulator:
@@ -163,8 +169,7 @@ class Accumulator(Matrix):
         a_type, b_type = _operand_type(a.dtype), _operand_type(b.dtype)
         wgmma.check_types(a_type, b_type, self.dtype, self.n)
         if self._blocks is None and not self._is_computed and isinstance(scale_d, bool):
-            undefined = llvm.mlir_undef(wgmma.accumulator_type(self.n, self.dtype))
-            blocks, scale_d = [undefined] * (self.m // wgmma.M), False
+            blocks, scale_d = self.undefined().blocks, False
         else:
             blocks = [ptx.touch(block) for block in self.blocks] if self._touched else self.blocks
         b_operand = b.operand(mn_axis=1)

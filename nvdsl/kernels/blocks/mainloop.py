@@ -129,24 +129,30 @@ class Mainloop:
         `finish` waits for the sums and releases the last slot.
         """
         # The first slice starts the sums (scale_d = 0): no registers are zeroed.
-        self.wait(state)
-        acc += self.product(state, *at, acc.m)
-        return self.go_on(state, at, acc, self.steps if count is None else count)
+        return self._sum(state, state, at, acc.undefined(), 0, self.steps if count is None else count)
 
     def go_on(
         self, last: nv.PipelineState, at: tuple[Any, Any], acc: nv.Accumulator, count: Any
     ) -> tuple[Any, Any, Any]:
         """`multiply`, of whose ``count`` slices the first one's products are issued: it is in slot ``last``."""
-        state = last.next()
+        return self._sum(last, last.next(), at, acc, 1, count)
+
+    def _sum(
+        self, last: nv.PipelineState, state: nv.PipelineState, at: tuple[Any, Any], acc: nv.Accumulator, begin: int,
+        count: Any,
+    ) -> tuple[Any, Any, Any]:  # fmt: skip
         # LLVM would unroll a short loop: more code, and more registers than there are.
-        for _ in nv.range(1, count, unroll=False):
+        for number in nv.range(begin, count, unroll=False):
+            before: nv.Bool = True if begin else number > 0  # whether there is a slice before this one
             if self.in_flight == 0:
-                self.finish(last)
+                nv.wgmma_wait(0)
+                self.release(last, before)
             self.wait(state)
-            acc += self.product(state, *at, acc.m)
+            product = self.product(state, *at, acc.m)
+            acc = acc.mma(product.a, product.b, scale_d=before)
             if self.in_flight == 1:
                 nv.wgmma_wait(1)  # the slice before this one is done
-                self.release(last)
+                self.release(last, before)
             last = state
             state = state.next()
         return acc, last, state
@@ -173,13 +179,14 @@ class Mainloop:
         nv.wgmma_wait(0)
         self.release(last)
 
-    def release(self, slot: nv.PipelineState) -> None:
-        """This warp has read the slot: tell the producers that write into it, here and in the cluster."""
+    def release(self, slot: nv.PipelineState, predicate: nv.Bool = True) -> None:
+        """This warp has read the slot, if ``predicate``: tell the producers that write into it, here and in the
+        cluster."""
         lane = nv.lane_id()
         if self.writers == 1:
-            self.ring.release(slot, lane == 0)
+            self.ring.release(slot, (lane == 0) & predicate)
         else:
-            self.ring.release(slot, lane < self.writers, rank=self.writer(lane))
+            self.ring.release(slot, (lane < self.writers) & predicate, rank=self.writer(lane))
 
     def writer(self, number: Any) -> Any:
         """The rank of one of the blocks that write into this block's slots."""

@@ -109,7 +109,8 @@ def columns(
     each_thread = unit if unit > 1 else NARROW
     chunks = nv.cdiv(m, each_thread)
     few = nv.cdiv(batches * chunks, sms * RESIDENT)  # for as many blocks as run at once, or fewer
-    bits = exponent(2 * nv.max(few, LINE if unit > 1 else 32) - 1, THREADS // max(unit, 8))
+    line = LINE if unit > 1 else nv.min(nv.max(chunks, LINE), NARROW * LINE)
+    bits = exponent(2 * nv.max(few, line) - 1, THREADS // max(unit, 8))
     groups = THREADS.bit_length() - 1 - bits
     blocks = nv.cdiv(chunks, 1 << bits)
     most = nv.cdiv(sms * RESIDENT, nv.max(batches * blocks, 1))

@@ -50,7 +50,7 @@ def matmul(
     parts = splitk_parts.parts(tiles, slices, 1, blocks, config.parts, least)
     each = nv.cdiv(slices, parts)
     sums = nv.empty((parts, m, width), nv.i32 if acc_dtype == nv.i32 else nv.f32)
-    multiply(Gemm(a, b, sums, (), config, acc_dtype, a_major, b_major, None, False, defined=True), each)
+    multiply(Gemm(a, b, sums, (), config, acc_dtype, a_major, b_major, None, False), each)
     add_up(sums, out, operands, acc_dtype, epilogue_op)
 
 
