@@ -19,7 +19,8 @@ class Mainloop:
 
     ``stages``: slots. ``consumers``: warpgroups that multiply, each ``rows x cols``; ``readers`` of them read the same
     slot. ``in_flight``: groups of wgmma left in flight while the next slot is waited for, 0 or 1. ``leaves_gaps``:
-    whether some of a slot is never written by a load.
+    whether some of a slot is never written by a load. ``one_loop``: whether the first slice is summed as the others
+    are. That is less to compile, and takes a few registers.
 
     The blocks of a cluster that share a tile of B (a column of blocks) or of A (a row) load a part of it each and
     send it to all. So a slot is free when the consumers of all blocks of its row and its column have released it. Ranks
@@ -33,10 +34,10 @@ class Mainloop:
 
     def __init__(
         self, a: TmaOperand, b: TmaOperand, steps: nv.Int, *, stages: int, rows: int, cols: int, consumers: int,
-        readers: int, in_flight: int = 1, leaves_gaps: nv.Bool = False,
+        readers: int, in_flight: int = 1, leaves_gaps: nv.Bool = False, one_loop: bool = True,
     ) -> None:  # fmt: skip
         self.a, self.b, self.steps = a, b, steps
-        self.started, self.leaves_gaps = 0, leaves_gaps
+        self.started, self.leaves_gaps, self.one_loop = 0, leaves_gaps, one_loop
         self.stages, self.rows, self.cols, self.in_flight = stages, rows, cols, in_flight
         self.consumers, self.readers = consumers, readers
         a.allocate(stages)
@@ -129,7 +130,12 @@ class Mainloop:
         `finish` waits for the sums and releases the last slot.
         """
         # The first slice starts the sums (scale_d = 0): no registers are zeroed.
-        return self._sum(state, state, at, acc.undefined(), 0, self.steps if count is None else count)
+        count = self.steps if count is None else count
+        if self.one_loop:
+            return self._sum(state, state, at, acc.undefined(), 0, count)
+        self.ring.wait(state)
+        acc += self.product(state, *at, acc.m)
+        return self.go_on(state, at, acc, count)
 
     def go_on(
         self, last: nv.PipelineState, at: tuple[Any, Any], acc: nv.Accumulator, count: Any

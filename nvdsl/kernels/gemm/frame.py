@@ -104,6 +104,7 @@ class Gemm:
             self.a, self.b, self.steps, stages=config.stages, rows=config.rows, cols=config.cols,
             consumers=config.consumers, readers=config.consumers if config.shared_tile else 1,
             in_flight=config.in_flight, leaves_gaps=self.a.leaves_gaps | self.b.leaves_gaps,
+            one_loop=config.schedule in ("cooperative", "splitk"),
         )  # fmt: skip
         self.epilogue.allocate(config.consumers)
         # A kernel that may start early does what is above beside the end of the one before it, and lets the next one.
