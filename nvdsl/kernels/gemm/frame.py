@@ -18,6 +18,10 @@ from nvdsl.kernels.blocks.turned_epilogue import TurnedEpilogue
 from nvdsl.kernels.gemm.config import Config
 
 
+SPARE = 64
+"""Registers of a thread beside its sums with which ptxas never spilled in one loop over all slices, whatever epilogue."""
+
+
 class Gemm:
     """A, B and the result of one GEMM, and which tile comes when. Made in the host function.
 
@@ -104,7 +108,7 @@ class Gemm:
             self.a, self.b, self.steps, stages=config.stages, rows=config.rows, cols=config.cols,
             consumers=config.consumers, readers=config.consumers if config.shared_tile else 1,
             in_flight=config.in_flight, leaves_gaps=self.a.leaves_gaps | self.b.leaves_gaps,
-            one_loop=config.schedule in ("cooperative", "splitk"),
+            one_loop=self.one_loop,
         )  # fmt: skip
         self.epilogue.allocate(config.consumers)
         # A kernel that may start early does what is above beside the end of the one before it, and lets the next one.
@@ -132,6 +136,13 @@ class Gemm:
                 backwards, at = 1 - backwards, self.place(tile + step, mainloop)
         elif self.spare():
             mainloop.clear()
+
+    @property
+    def one_loop(self) -> bool:
+        """Whether a consumer's thread has the registers that `Mainloop` takes for one loop. With ping-pong it also keeps
+        whose turn it is."""
+        spare = self.config.registers[1] - self.config.accumulator_registers(self.acc_dtype)
+        return self.config.schedule in ("cooperative", "splitk") and spare >= SPARE
 
     def place(self, tile: Any, mainloop: Mainloop) -> tuple[Any, Any, Any]:
         """Batch, first row and column of this block's tile of a running number, found here and not before."""
