@@ -17,9 +17,8 @@ from nvdsl.kernels.blocks.tma_operand import TmaOperand
 from nvdsl.kernels.blocks.turned_epilogue import TurnedEpilogue
 from nvdsl.kernels.gemm.config import Config
 
-
 SPARE = 64
-"""Registers of a thread beside its sums with which ptxas never spilled in one loop over all slices, whatever epilogue."""
+"""Registers of a thread beside its sums with which one loop over all slices spilled none, whatever the epilogue."""
 
 
 class Gemm:
@@ -139,8 +138,8 @@ class Gemm:
 
     @property
     def one_loop(self) -> bool:
-        """Whether a consumer's thread has the registers that `Mainloop` takes for one loop. With ping-pong it also keeps
-        whose turn it is."""
+        """Whether a consumer's thread has registers for one loop, see `Mainloop`. With ping-pong it keeps whose turn it
+        is, too."""
         spare = self.config.registers[1] - self.config.accumulator_registers(self.acc_dtype)
         return self.config.schedule in ("cooperative", "splitk") and spare >= SPARE
 
