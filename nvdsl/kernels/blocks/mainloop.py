@@ -133,7 +133,7 @@ class Mainloop:
         count = self.steps if count is None else count
         if self.one_loop:
             return self._sum(state, state, at, acc.undefined(), 0, count)
-        self.ring.wait(state)
+        self.wait(state)
         acc += self.product(state, *at, acc.m)
         return self.go_on(state, at, acc, count)
 
