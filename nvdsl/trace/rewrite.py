@@ -112,7 +112,15 @@ def _rewritten(function: FunctionType) -> CodeType:
             if code.co_name != "<lambda>" and _has_jumps(code):
                 raise source.no_source(code, "is not available")
             return code
-        module = _compiled(node, code)
+        try:
+            module = _compiled(node, code)
+        except RecursionError:
+            raise TraceError(
+                f"an expression in `{code.co_qualname}` has too many parts",
+                where=Where(code.co_filename, code.co_firstlineno),
+                rule="a traced function is rewritten part by part, and each part of an expression lies in another one",
+                fix="divide it into several statements: `x = a + b`, `x = x + c`",
+            ) from None
     inner = _only_code(_only_code(module))
     if not inner.co_flags & inspect.CO_OPTIMIZED:  # a class's code is around the method's
         inner = _only_code(inner)

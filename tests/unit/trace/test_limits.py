@@ -127,6 +127,13 @@ def odd(n):
     return n != 0 and even(n - 1)
 
 
+def test_an_expression_of_too_many_parts():
+    body = define(f"def f(a):\n    return a{' + 1' * 900}\n")
+    with pytest.raises(TraceError, match="an expression in `f` has too many parts") as caught:
+        trace(body, nv.i32)
+    assert caught.value.where == nv.errors.Where(body.__code__.co_filename, 1)
+
+
 def test_recursion():
     def body(x):
         x[0] = factorial(x[1])
