@@ -35,8 +35,25 @@ class Exchange:
     def of_all(self, mine: Sequence[Any], neutral: Sequence[float]) -> list[list[Any]]:
         """Numbers of all warps: for each of ``mine``, in which the lanes of a warp agree, those that this lane takes,
         and ``neutral`` where there are no more."""
+        lane, came = nv.thread_id.x % 32, self.came[self.turn]
+        first, words = self.turn * self.parts * _WORDS, 1 << (len(mine) - 1).bit_length()
         self.turn += 1
-        return _of_all(self, mine, neutral, self.turn - 1, 0)
+        if nv.thread_id.x == 0:
+            came.arrive_expect_tx(self.parts * words * 4)
+        if lane < self.blocks:
+            warp = nv.cluster_rank() * self.warps + nv.thread_id.x // 32
+            values = nv.vector([*mine, *[nv.f32(0.0)] * (words - len(mine))])
+            self.memory.at(lane).store_async(values, first + warp * words, came)
+        came.wait(0)
+        taken: list[list[Any]] = [[] for _ in mine]
+        for start in range(0, self.parts, 32):
+            found = [nv.f32(x) for x in neutral]
+            if start + 32 <= self.parts or lane < self.parts - start:
+                line = self.memory.vector(first + (start + lane) * words, words)
+                found = [line[i] for i in range(len(mine))]
+            for into, one in zip(taken, found, strict=True):
+                into.append(one)
+        return taken
 
     def sums(self, mine: Sequence[Any]) -> tuple[Any, ...]:
         """Of the numbers of all threads."""
@@ -50,43 +67,30 @@ class Exchange:
 
 
 class ClusterSums:
-    """Sums over all threads of a cluster, once in each turn of a loop. What warps send goes to one of two places in
-    turn: who sends in a turn has the numbers of all warps of the turn before, and so each has read those before them.
+    """Sums over all threads of a cluster, once in each turn, with one barrier of the cluster. What a warp leaves for
+    the others goes to one of two places in turn: between two uses of a place there is the other turn's barrier.
     All threads make it."""
 
-    def __init__(self, config: RowsConfig) -> None:
+    def __init__(self, count: int, config: RowsConfig) -> None:
         self.warps, self.blocks = config.threads // 32, config.cluster
         self.parts = self.warps * self.blocks
-        self.memory = nv.smem(2 * self.parts * _WORDS, nv.f32)
-        self.came = nv.Mbarriers(2, arrivals=1, sync=False)
-        nv.cluster_arrive(relaxed=True)
-        nv.cluster_wait()
+        self.count, self.memory = count, nv.smem(2 * count * self.parts, nv.f32)
+        nv.cluster_sync()  # all blocks have begun
 
-    def of(self, mine: tuple[Any, ...], place: nv.PipelineState) -> tuple[Any, ...]:
-        """The sums of each of ``mine``. ``place``: this turn's."""
-        taken = _of_all(self, nv.warp.sum(mine), [0.0] * len(mine), place.stage, place.phase)
-        return nv.warp.sum(tuple(reduce(lambda a, b: a + b, one) for one in taken))
-
-
-def _of_all(
-    of: Exchange | ClusterSums, mine: Sequence[Any], neutral: Sequence[float], place: nv.Int, phase: nv.Int
-) -> list[list[Any]]:
-    """See `Exchange.of_all`. ``place``: where the numbers go, ``phase``: of the mbarrier there."""
-    lane, came = nv.thread_id.x % 32, of.came[place]
-    first, words = place * (of.parts * _WORDS), 1 << (len(mine) - 1).bit_length()
-    if nv.thread_id.x == 0:
-        came.arrive_expect_tx(of.parts * words * 4)
-    if lane < of.blocks:
-        warp = nv.cluster_rank() * of.warps + nv.thread_id.x // 32
-        values = nv.vector([*mine, *[nv.f32(0.0)] * (words - len(mine))])
-        of.memory.at(lane).store_async(values, first + warp * words, came)
-    came.wait(phase)
-    taken: list[list[Any]] = [[] for _ in mine]
-    for start in range(0, of.parts, 32):
-        found = [nv.f32(x) for x in neutral]
-        if start + 32 <= of.parts or lane < of.parts - start:
-            line = of.memory.vector(first + (start + lane) * words, words)
-            found = [line[i] for i in range(len(mine))]
-        for into, one in zip(taken, found, strict=True):
-            into.append(one)
-    return taken
+    def of(self, mine: tuple[Any, ...], place: nv.Int) -> tuple[Any, ...]:
+        """The sums of each of ``mine``. ``place``: 0 and 1 in turn."""
+        lane, place = nv.thread_id.x % 32, place * (self.count * self.parts)
+        warp = nv.cluster_rank() * self.warps + nv.thread_id.x // 32
+        given = nv.warp.sum(mine)
+        if lane < self.blocks:
+            for i, one in enumerate(given):
+                self.memory.at(lane)[place + i * self.parts + warp] = one
+        nv.cluster_sync()
+        found = []
+        for i in range(len(mine)):
+            total = nv.f32(0.0)
+            for first in range(0, self.parts, 32):
+                if first + 32 <= self.parts or lane < self.parts - first:
+                    total += self.memory[place + i * self.parts + first + lane]
+            found.append(total)
+        return nv.warp.sum(tuple(found))

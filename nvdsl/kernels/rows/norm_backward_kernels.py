@@ -48,7 +48,7 @@ def norm_backward(
         share, zero = 1.0 / nv.f32(cols), nv.vector([0.0] * config.wide, nv.f32)
         totals = [[zero for _ in range(config.steps)] for _ in kept]
         staged = Staged(given, config) if config.keep == "shared" else None
-        cluster = ClusterSums(config) if config.cluster > 1 else None
+        cluster = ClusterSums(1 if mean is None else 2, config) if config.cluster > 1 else None
         if staged is not None:
             for slot in range(config.slots - 1):
                 staged.fetch(_ahead(x, config, start + group + slot * each), slot)
@@ -72,7 +72,7 @@ def norm_backward(
             if beside is not None:
                 beside.begin()  # once more: its elements are used in both passes
             mine = (along, whole) if centre is not None else (along,)
-            found = row.sums(*mine) if cluster is None else cluster.of(mine, place)
+            found = row.sums(*mine) if cluster is None else cluster.of(mine, place.stage)
             slope, offset = found[0] * share * inverse, found[1] * share if centre is not None else None
             row.read_anew()
             for step in range(config.steps):
