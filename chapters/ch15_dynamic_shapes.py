@@ -31,10 +31,11 @@ Break it: let Python count the steps.
     -         for k in nv.range(steps):
     +         for k in range(steps):
 
-    TraceError: ch15_dynamic_shapes.py:83: a traced value used as a Python int is not known
+    TraceError: ch15_dynamic_shapes.py:84: a traced value used as a Python int is not known
       rule: the number exists only when the kernel runs
-      fix:  write nv.range(n) for a traced loop; range(), lists and slices need a Python int; the extent `k` is dynamic:
-            to make it a constant of the compiled kernel, annotate the axis `...` or with a number
+      fix:  write nv.range(n) for a traced loop, nv.vector(numbers)[i] for an element of a list; range() needs a Python
+            int; the extent `k` is dynamic: to make it a constant of the compiled kernel, annotate the axis `...` or
+            with a number
 
 Python's loop runs while the kernel is traced. By then nobody knows how many steps there are.
 """

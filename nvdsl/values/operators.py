@@ -247,7 +247,10 @@ class Operators(ir.Value):
         raise _not_known(self, "float() of a traced value", "write nv.f32(x), and nv.math for functions of floats")
 
     def __index__(self) -> int:
-        fix = "write nv.range(n) for a traced loop; range(), lists and slices need a Python int"
+        fix = (
+            "write nv.range(n) for a traced loop, nv.vector(numbers)[i] for an element of a list; "
+            "range() needs a Python int"
+        )
         raise _not_known(self, "a traced value used as a Python int", fix)
 
 

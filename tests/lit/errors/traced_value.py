@@ -20,4 +20,4 @@ scale.compile(nv.ShapeDtype((64,), nv.f32))
 
 # CHECK: nvdsl.errors.TraceError: {{.*}}traced_value.py:[[# @LINE - 7]]: a traced value used as a Python int is not known
 # CHECK-NEXT: rule: the number exists only when the kernel runs
-# CHECK-NEXT: fix: write nv.range(n) for a traced loop; range(), lists and slices need a Python int
+# CHECK-NEXT: fix: write nv.range(n) for a traced loop, nv.vector(numbers)[i] for an element of a list; range() needs a Python int

@@ -36,7 +36,7 @@ def list_index():
     [1, 2, 3][nv.thread_id.x]
     # CHECK: TraceError: plain_needed.py:[[# @LINE - 1]]: a traced value used as a Python int is not known
     # CHECK-NEXT: rule: the number exists only when the kernel runs
-    # CHECK-NEXT: fix: write nv.range(n) for a traced loop; range(), lists and slices need a Python int
+    # CHECK-NEXT: fix: write nv.range(n) for a traced loop, nv.vector(numbers)[i] for an element of a list; range() needs a Python int
 
 
 @refused()
