@@ -45,6 +45,13 @@ def _check_end(copy: TensorCopy) -> None:
     described = describe(op) if op is not None and op.name == "nvgpu.tma.create.descriptor" else None
     if described is None or _room(op) >= described.past_end:
         return
+    if _room(op) < 0:
+        raise VerifyError(
+            f"a {copy.what} through a tensor map of windows that reach over the array's end",
+            where=where(op),
+            rule="a store writes all rows of its box that are the tensor's, also those that the array does not have",
+            fix="make the map of the array itself: windows are for loads",
+        )
     cols, unit = described.shape[-1], arch.TMA_STORE_UNIT // ELEMENTS[described.element].bytes
     whole = cols // unit * unit
     dims = "x".join(map(str, described.shape))
