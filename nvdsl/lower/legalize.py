@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from nvdsl.ir.operands import integers
 from nvdsl.ir.walk import walk
 from nvdsl.lower.prepare import Kernels, functions, new
 from nvdsl.mlir import ir
+from nvdsl.mlir.dialects import llvm, nvvm
 
 FLOAT8_OPS = ("arith.extf", "arith.truncf")
 INSTRUCTIONS = {
@@ -50,6 +52,52 @@ def _call(intrinsic: str) -> Callable[[Any, Any], Any]:
     sizes = {"operandSegmentSizes": [1, 0], "op_bundle_sizes": []}
     arrays = {name: ir.DenseI32ArrayAttr.get(values) for name, values in sizes.items()}
     return lambda x, type: new("llvm.call_intrinsic", type, x, intrin=ir.StringAttr.get(intrinsic), **arrays)
+
+
+def bf16_products(device: Any, kernels: Kernels, _: Any) -> None:
+    """``nvgpu.mma.sync`` of bf16 becomes ``nvvm.mma.sync`` of i32 registers where these bindings' LLVM is older than
+    23: its pass hands on vectors of bf16, which that op does not take."""
+    if device.context.is_registered_operation("nvvm.ex2"):
+        return
+    for function, _kernel in functions(device, kernels):
+        for op in walk(function):
+            if op.name == "nvgpu.mma.sync" and isinstance(_element(op.operands[0].type), ir.BF16Type):
+                with ir.InsertionPoint(op), op.location:
+                    a, b, c = op.operands
+                    result = _bf16_product(a, b, c, integers(op, "mmaShape"))
+                op.results[0].replace_all_uses_with(result)
+                op.erase()
+
+
+def _bf16_product(a: Any, b: Any, c: Any, shape: list[int]) -> Any:
+    i32, (m, n, k) = ir.IntegerType.get_signless(32), shape
+    (left, right), sums = ([_words(x, i32) for x in (a, b)], _elements(c))
+    made = nvvm.MmaOp(
+        llvm.StructType.get_literal([x.type for x in sums]),
+        ir.Attribute.parse(f"#nvvm.shape<m = {m}, n = {n}, k = {k}>"),
+        nvvm.MMALayout.row,
+        nvvm.MMALayout.col,
+        left,
+        right,
+        sums,
+        **{f"multiplicand{x}PtxType": ir.Attribute.parse("#nvvm.mma_type<bf16>") for x in "AB"},
+    )
+    places = [ir.DenseI64ArrayAttr.get([i]) for i in range(len(sums))]
+    fields = [new("llvm.extractvalue", x.type, made.result, position=at) for x, at in zip(sums, places, strict=True)]
+    return new("vector.from_elements", c.type, *fields)
+
+
+def _words(x: Any, i32: Any) -> list[Any]:
+    """Each row of a vector of pairs as an i32."""
+    pair = ir.VectorType.get([2], x.type.element_type)
+    places = [ir.DenseI64ArrayAttr.get([i]) for i in range(x.type.shape[0])]
+    return [new("llvm.bitcast", i32, new("vector.extract", pair, x, static_position=at)) for at in places]
+
+
+def _elements(x: Any) -> list[Any]:
+    rows, columns = x.type.shape
+    at = [ir.DenseI64ArrayAttr.get([i, j]) for i in range(rows) for j in range(columns)]
+    return [new("vector.extract", x.type.element_type, x, static_position=place) for place in at]
 
 
 def float8_conversions(device: Any, kernels: Kernels, _: Any) -> None:

@@ -125,6 +125,8 @@ DEVICE = (
              needs=legalize.FLOAT8_OPS),
     _rewrite("count-bits", "math's, which no pass below takes", legalize.count_bits,
              needs=tuple(legalize.COUNT_BITS)),
+    _rewrite("bf16-products", "of mma.sync, where the next steps of the LLVM in use know none",
+             legalize.bf16_products, needs=("nvgpu.mma.sync",)),
     Step("loops-of-matrices", "the next step knows no loop that carries a !gpu.mma_matrix",
          pipeline="convert-scf-to-cf", needs=("gpu.subgroup_mma_compute",)),
     _pass("convert-nvgpu-to-nvvm", "mbarriers, TMA, warpgroup MMA"),
