@@ -31,6 +31,8 @@ import math as pymath
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol, overload
 
+import numpy as np
+
 from nvdsl.errors import trace_error
 from nvdsl.mlir import ir
 from nvdsl.values import arith, dtypes, promotion
@@ -40,8 +42,6 @@ from nvdsl.values.select import N, select
 from nvdsl.values.traced import Value, as_value, wrap
 
 if TYPE_CHECKING:
-    import numpy as np
-
     from nvdsl.values.typing import Number
 
 
@@ -72,7 +72,10 @@ def _function(
             if isinstance(x, Elementwise):
                 return of_each(take, x)
             if not isinstance(x, ir.Value):
-                return on_numbers(x)
+                try:
+                    return on_numbers(x)
+                except (ValueError, ArithmeticError):  # Python has no infinity or NaN for an answer
+                    return _at_the_edge(fn.__name__.removesuffix("_approx"), x)
             x = as_value(x)
             t = _float_type(fn.__name__, x, double)
             if t in (dtypes.f32, dtypes.f64):
@@ -83,6 +86,13 @@ def _function(
         return take
 
     return decorate
+
+
+def _at_the_edge(name: str, x: Any) -> float:
+    """What the function called ``name`` gives by IEEE 754: log(0) is -infinity, and sqrt(-1) is NaN."""
+    of: dict[str, Any] = {"rsqrt": lambda x: 1 / np.sqrt(x), "rcp": np.reciprocal, "round": np.rint}
+    with np.errstate(all="ignore"):
+        return float((of.get(name) or getattr(np, name))(np.float64(x)))
 
 
 def _float_type(name: str, x: Value, double: bool) -> DType:

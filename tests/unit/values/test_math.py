@@ -249,6 +249,14 @@ def test_errors(case: int) -> None:
     assert (error.where.file, error.where.line) == (__file__, fn.__code__.co_firstlineno)
 
 
+@pytest.mark.parametrize("name", [*(f for f in FUNCTIONS if f != "erf"), *APPROXIMATE])
+def test_numbers_at_the_edge_are_those_of_ieee(name: str) -> None:
+    edges = [0.0, -0.0, -1.0, 1e5, math.inf, -math.inf, math.nan]
+    with np.errstate(all="ignore"):
+        expected = reference(name)(np.array(edges))
+    np.testing.assert_allclose([getattr(m, name)(x) for x in edges], expected)
+
+
 def test_vectors_of_higher_rank() -> None:
     from nvdsl.values.traced import const
 
