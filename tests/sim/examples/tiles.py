@@ -53,6 +53,14 @@ def _products(k):
     return acc.registers()[0]
 
 
+@example("accumulator.Accumulator.undefined")
+def _undefined(k):
+    k.fill()
+    acc = nv.accumulator(64, 64, nv.f32).undefined().mma(k.A, k.B, scale_d=False)
+    nv.wgmma_wait(0)
+    return acc.registers()[0]
+
+
 @example("accumulator.Accumulator.registers", "matrix.Matrix.elements", "accumulator.Accumulator.map",
          "accumulator.Accumulator.with_registers")  # fmt: skip
 def _registers(k):
