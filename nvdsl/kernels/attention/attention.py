@@ -68,9 +68,10 @@ def attention(
 
     Packed sequences lie one behind the other, without padding: with ``cu_seqlens_q``, an i32 array of one entry more
     than there are sequences, q is (all queries, heads, size), and sequence i has its rows from entry i to entry i + 1;
-    ``cu_seqlens_k`` says the same of k and v. With ``seqused_k``, an i32 for each sequence, only so many of its keys
-    count. With ``page_table``, (sequences, pages) of i32, k and v are (pages, keys of a page, kv_heads, size), and page
-    ``page_table[i, p]`` has the keys of sequence i from ``p * keys of a page`` on; a page has a multiple of 8 keys.
+    ``cu_seqlens_k`` says the same of k and v. Rows of no sequence are left as they are. With ``seqused_k``, an i32 for
+    each sequence, only so many of its keys count. With ``page_table``, (sequences, pages) of i32, k and v are (pages,
+    keys of a page, kv_heads, size), and page ``page_table[i, p]`` has the keys of sequence i from ``p * keys of a
+    page`` on; a page has a multiple of 8 keys.
 
     Elements of e4m3 stand for themselves times a scale: ``q_scale``, ``k_scale`` and ``v_scale`` are arrays of f32 that
     broadcast to (batch, kv_heads), above 0, or numbers. The heads of q that share a head of keys have one. Weights are
@@ -175,7 +176,7 @@ class _Call:
         self.apart = [(self.result.argument, x, False) for x in read]
         for one, other, _ in self.apart:
             one.check_apart(other)
-        self.nothing = not math.prod(self.result.shape)
+        self.nothing = not (math.prod(self.result.shape) and lengths.batch)
         self.kernel: Any = None
         if self.nothing or not (heads.k.shape[1] and most and lengths.batch):
             return

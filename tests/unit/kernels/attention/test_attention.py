@@ -219,6 +219,14 @@ def test_any_sequences(lengths, page, causal, splits, left):
     check_sequences(list(queries), list(keys), used, page, causal=causal, splits=splits, window=(left, None))
 
 
+@pytest.mark.parametrize("starts", [[0], [2, 2]])
+def test_rows_of_no_sequence_are_left(starts):
+    q, k, v = (random(6, heads, 64) for heads in (2, 1, 1))
+    out, starts = np.full_like(q, 7.0), np.array(starts)
+    attention(q, k, v, out, cu_seqlens_q=starts, cu_seqlens_k=starts)
+    assert (out == 7.0).all()
+
+
 def test_pages_of_a_batch():
     q, k, v = random(2, 3, 4, 64), random(6, 32, 2, 64, seed=1), random(6, 32, 2, 64, seed=2)
     table, used = np.array([[3, 1, 0], [2, 5, 4]]), np.array([70, 96])
