@@ -122,14 +122,14 @@ def eight_bits(batch: int, heads: int, length: int, size: int, causal: bool) -> 
     }
 
 
-def timed(calls: dict[str, Callable[[], Any]], rounds: int) -> dict[str, tuple[float, float]]:
-    """Medians in ms: single calls; and call after call, the better of two turns."""
+def timed(calls: dict[str, Callable[[], Any]], rounds: int, ms: float) -> dict[str, tuple[float, float]]:
+    """Medians in ms: single calls; and call after call, for ``ms``, the better of two turns."""
     single = {name: statistics.median(times) for name, times in race(calls, rounds, warmup=2).items()}
     begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
     found: dict[str, list[float]] = {name: [] for name in calls}
     for turn in range(2):
         for name in list(calls)[:: -1 if turn else 1]:
-            count = max(3, int(30 / single[name]))
+            count = max(3, int(ms / single[name]))
             begin.record()
             for _ in range(count):
                 calls[name]()
@@ -159,7 +159,7 @@ def main() -> None:
             batch, heads, length, size, causal = shape
             work = 4 * batch * heads * length**2 * size * (0.5 if causal else 1) / 1e9
             named = dict(zip(("batch", "heads", "length", "head_size", "causal"), shape, strict=True))
-        found = timed(make(*shape), 7 if chosen.quick else 30)
+        found = timed(make(*shape), *((6, 12) if chosen.quick else (30, 30)))
         rates = {name: [work / ms for ms in times] for name, times in found.items()}
         ratios.append([min(mine / r[i] for name, r in rates.items() if name != "kernel")
                        for i, mine in enumerate(rates["kernel"])])  # fmt: skip
