@@ -219,7 +219,7 @@ def test_any_sequences(lengths, page, causal, splits, left):
     check_sequences(list(queries), list(keys), used, page, causal=causal, splits=splits, window=(left, None))
 
 
-@pytest.mark.parametrize("starts", [[0], [2, 2]])
+@pytest.mark.parametrize("starts", sample([[0], [2, 2]], 1))
 def test_rows_of_no_sequence_are_left(starts):
     q, k, v = (random(6, heads, 64) for heads in (2, 1, 1))
     out, starts = np.full_like(q, 7.0), np.array(starts)
