@@ -47,13 +47,16 @@ ALIGNED, ODD, SIMULATED = 8, 32, 1
 """Slices of tiles that an SM may have, where TMA can read the operands, and where they would be copied. More take as
 long as it takes to set up another kernel, which reads faster. The simulator executes each thread's instructions, and
 multiplies the tiles of wgmma at once."""
+SHORT, WIDE = 16, 48
+"""Slices of K up to which so many are faster still than loading each operand into shared memory by its elements."""
 DEEP = 128
 """K from which on so few are faster by this kernel where TMA can read the operands."""
 
 
 def pays(problem: GemmProblem, aligned: bool, target: str | None) -> bool:
     """Whether a product is small. ``aligned``: TMA can read its operands."""
-    most = SIMULATED if sim.wanted(target) else ALIGNED if aligned else ODD
+    short = nv.cdiv(problem.sizes[2], SLICE) <= SHORT
+    most = SIMULATED if sim.wanted(target) else ALIGNED if aligned else WIDE if short else ODD
     suits = problem.a.dtype.bits == 16 and problem.acc_dtype == nv.f32 and (not aligned or problem.sizes[2] >= DEEP)
     return suits and work(problem, sms(target)) <= most
 
