@@ -22,28 +22,13 @@ def group_end(offsets: nv.Array, group: nv.Int, extent: nv.Int) -> nv.Value:
     return nv.i32(nv.clamp(offsets[group], least, most))
 
 
-class Cut:
-    """Which numbers stand for half a tile: those from ``whole`` on, which not all blocks have, if ``halves`` holds:
-    they are so few that every half has a block."""
-
-    def __init__(self, count: nv.Value, blocks: nv.Int) -> None:
-        self.whole = nv.i32(nv.u32(count) // nv.u32(blocks)) * blocks
-        self.halves = (count - self.whole) * 2 <= blocks
-
-    def of(self, number: nv.Value) -> tuple[nv.Value, nv.Value, nv.Value]:
-        """Of a number: whether it stands for half a tile, the tile's number, and which half."""
-        beyond = number - self.whole
-        cut = (beyond >= 0) & self.halves
-        return cut, nv.select(cut, self.whole + beyond // 2, number), nv.select(cut, beyond % 2, 0)
-
-
 class GroupTile:
     """A tile: of group ``group``, from (``row``, ``col``) on, in elements of the result; rows from ``end`` on are not
     the group's. ``number``: of all tiles. ``valid``: whether there are so many. A traced loop carries it.
     """
 
-    def __init__(self, tiles: GroupTiles, rank: nv.Int, cut: Cut | None, values: Sequence[Any]) -> None:
-        self.tiles, self.rank, self.cut = tiles, rank, cut
+    def __init__(self, tiles: GroupTiles, rank: nv.Int, values: Sequence[Any]) -> None:
+        self.tiles, self.rank = tiles, rank
         self.number, self.group, self.row, self.col, self.end = values[:5]
         self.window = values[5:]  # the first of 32 groups, the tiles and the rows of all groups before it
 
@@ -53,13 +38,13 @@ class GroupTile:
 
     def next(self, step: nv.Int) -> GroupTile:
         """The tile ``step`` numbers further."""
-        return self.tiles.find(self.number + step, self.window, self.rank, self.cut)
+        return self.tiles.find(self.number + step, self.window, self.rank)
 
     def __nv_values__(self) -> list[Any]:
         return [self.number, self.group, self.row, self.col, self.end, *self.window]
 
     def __nv_rebuild__(self, values: Sequence[Any]) -> GroupTile:
-        return GroupTile(self.tiles, self.rank, self.cut, values)
+        return GroupTile(self.tiles, self.rank, values)
 
 
 class NumberedTile:
@@ -92,8 +77,8 @@ class AllTiles:
     def __init__(self, tiles: TileScheduler) -> None:
         self.tiles, self.most = tiles, tiles.count
 
-    def first(self, number: nv.Int, rank: nv.Int = 0, blocks: nv.Int | None = None) -> NumberedTile:
-        """The tile of block ``rank`` of a cluster in tile ``number``. None is cut."""
+    def first(self, number: nv.Int, rank: nv.Int = 0) -> NumberedTile:
+        """The tile of block ``rank`` of a cluster in tile ``number``."""
         return NumberedTile(self.tiles, number, rank)
 
 
@@ -102,8 +87,8 @@ class GroupTiles:
     first) to ``offsets[g] - 1``. Made in the host function; `first`, and a tile's `next`, are for whole warps.
 
     A group's last tiles may hang over into the next group's rows: who stores them stops at ``end``. Within a group,
-    tiles come in bands of ``band`` rows of tiles, each column by column, from another row on in each. A number stands
-    for neighbouring tiles, one for each block of a ``cluster``. Offsets beyond the array's end count as its end.
+    tiles come in bands of ``band`` rows of tiles, each column by column. A number stands for neighbouring
+    tiles, one for each block of a ``cluster``. Offsets beyond the array's end count as its end.
 
     ``most``: there are no more numbers, whatever the offsets.
     """
@@ -123,21 +108,9 @@ class GroupTiles:
         self.most = (nv.cdiv(self.m, self.tile_m * self.cluster_m) + self.groups) * self.cols
         self._of_band = Divisor.of(band * self.cols)
 
-    def first(self, number: nv.Int, rank: nv.Int = 0, blocks: nv.Int | None = None) -> GroupTile:
-        """The tile of block ``rank`` of a cluster in tile ``number``. ``blocks``: that take tiles in turn. Where the
-        last turn has tiles for half of them or fewer, each is cut into two, of half its rows."""
-        cut = None if blocks is None else Cut(self._count(), blocks)
-        return self.find(nv.i32(number), (nv.i32(0), nv.i32(0), nv.i32(0)), rank, cut)
-
-    def _count(self) -> nv.Value:
-        """All groups' tiles."""
-        total = nv.i32(0)
-        for base in nv.range(0, self.groups, WARP_SIZE, unroll=False):
-            group = base + nv.lane_id()
-            start = nv.select(group > 0, self._end(nv.clamp(group - 1, 0, self.groups - 1)), 0)
-            rows = self._rows(start, self._end(nv.min(group, self.groups - 1)))
-            total += nv.select(group < self.groups, rows, 0)
-        return nv.warp.sum(total) * self.cols
+    def first(self, number: nv.Int, rank: nv.Int = 0) -> GroupTile:
+        """The tile of block ``rank`` of a cluster in tile ``number``."""
+        return self.find(nv.i32(number), (nv.i32(0), nv.i32(0), nv.i32(0)), rank)
 
     @property
     def last(self) -> nv.Value:
@@ -160,10 +133,9 @@ class GroupTiles:
         """Rows of tiles."""
         return nv.cdiv(nv.max(end - start, 0), self.tile_m * self.cluster_m)
 
-    def find(self, given: nv.Value, window: Sequence[Any], rank: nv.Int, cut: Cut | None = None) -> GroupTile:
+    def find(self, number: nv.Value, window: Sequence[Any], rank: nv.Int) -> GroupTile:
         """A tile by its number, of these 32 groups or later ones."""
         base, before, top = window
-        halved, number, half = (None, given, 0) if cut is None else cut.of(given)
         start, end, tiles, up_to = self._counted((base, before, top))
         while (number >= nv.shuffle(up_to, WARP_SIZE - 1)) & (base + WARP_SIZE < self.groups):
             base = base + WARP_SIZE
@@ -175,16 +147,11 @@ class GroupTiles:
         band, within = self._of_band.divmod(nv.select(found, number - first, 0))
         height = nv.max(nv.min(self._rows(start, end) - band * self.band, self.band), 1)
         col = nv.i32(nv.u32(within) // nv.u32(height))
-        # Each column begins one row further: else a block whose turns are a multiple of the height apart would get the
-        # last row of tiles each time, which has less to multiply, and run ahead of those that load the same columns.
-        row = band * self.band + nv.i32(nv.u32(within - col * height + col) % nv.u32(height))
+        row = band * self.band + within - col * height
         if self.cluster_m > 1:
             row = row * self.cluster_m + rank % self.cluster_m
         if self.cluster_n > 1:
             col = col * self.cluster_n + rank // self.cluster_m
         group = nv.select(found, base + lane, self.groups)
-        row = start + row * self.tile_m
-        if halved is not None:
-            row += half * (self.tile_m // 2)
-            end = nv.select(halved, nv.min(end, row + self.tile_m // 2), end)
-        return GroupTile(self, rank, cut, [given, group, row, col * self.tile_n, end, base, before, top])
+        place = start + row * self.tile_m, col * self.tile_n
+        return GroupTile(self, rank, [number, group, *place, end, base, before, top])

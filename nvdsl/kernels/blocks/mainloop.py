@@ -124,7 +124,7 @@ class Mainloop:
         self, state: nv.PipelineState, at: tuple[Any, Any], acc: nv.Accumulator, count: Any = None
     ) -> tuple[Any, Any, Any]:
         """Issue the products of ``count`` slices (default: all; at least 1), of the part of the tile that begins ``at``
-        a row and a column, and has the accumulator's rows.
+        a row and a column.
 
         By one warpgroup. ``acc``: a new accumulator. Returns the sums, the last slot, and the ring's next position;
         `finish` waits for the sums and releases the last slot.
@@ -134,7 +134,7 @@ class Mainloop:
         if self.one_loop:
             return self._sum(state, state, at, acc.undefined(), 0, count)
         self.wait(state)
-        acc += self.product(state, *at, acc.m)
+        acc += self.product(state, *at)
         return self.go_on(state, at, acc, count)
 
     def go_on(
@@ -154,7 +154,7 @@ class Mainloop:
                 nv.wgmma_wait(0)
                 self.release(last, before)
             self.wait(state)
-            product = self.product(state, *at, acc.m)
+            product = self.product(state, *at)
             acc = acc.mma(product.a, product.b, scale_d=before)
             if self.in_flight == 1:
                 nv.wgmma_wait(1)  # the slice before this one is done
@@ -175,10 +175,9 @@ class Mainloop:
         """Until a slot's slice has come. By a consumer."""
         self.ring.wait(slot)
 
-    def product(self, slot: nv.PipelineState, top: Any, left: Any, rows: int | None = None) -> Any:
-        """Of a slot's slice, what is added to the part of so many ``rows`` (default: a consumer's) that begins at row
-        ``top`` and column ``left`` of the tile."""
-        return self.a.a(slot.stage, top, rows or self.rows) @ self.b.b(slot.stage, left, self.cols)
+    def product(self, slot: nv.PipelineState, top: Any, left: Any) -> Any:
+        """Of a slot's slice, what is added to the part that begins at row ``top`` and column ``left`` of the tile."""
+        return self.a.a(slot.stage, top, self.rows) @ self.b.b(slot.stage, left, self.cols)
 
     def finish(self, last: nv.PipelineState) -> None:
         """Wait for all products, and release the last slot."""

@@ -22,8 +22,6 @@ from nvdsl.kernels.gemm.config import Config
 from nvdsl.kernels.gemm.frame import Gemm
 
 SCHEDULES = ("cooperative", "pingpong")
-HIGH = 64
-"""Rows of a wgmma."""
 
 
 @nv.jit
@@ -53,7 +51,6 @@ def matmul(
     epilogue = gemm.epilogue
     pingpong = config.schedule == "pingpong"
     step = nv.min(tiles.most, blocks // config.cluster)
-    cutting = step if config.tile_m in (2 * HIGH, 4 * HIGH) and config.cluster_m == 1 and config.along == "m" else None
 
     @nv.kernel(grid=step * config.cluster, block=config.threads, cluster=config.cluster, programmatic=True)
     def kernel() -> None:
@@ -63,12 +60,12 @@ def matmul(
         turns = nv.Turns(2, barrier=TURNS)
 
         if nv.warpgroup_id() == 0:
-            gemm.load_groups(mainloop, tiles, first, step, cutting)
+            gemm.load_groups(mainloop, tiles, first, step)
         else:
             consumer = gemm.begin_consumer(mainloop)
             top, left = (0, 0) if pingpong else gemm.part(consumer)
             state = mainloop.ring.consumer_state()
-            tile = tiles.first(first, rank, cutting)
+            tile = tiles.first(first, rank)
             if pingpong and consumer == 1:
                 turns.pass_on(consumer, predicate=tile.valid)
                 tile = tile.next(step)
@@ -80,8 +77,11 @@ def matmul(
                     held = epilogue.prefetch(tile.group, row, col, config.rows)
                     if pingpong:
                         turns.wait(consumer)
-                    mine = turns, consumer, following.valid
-                    acc, state = gemm.sums(mainloop, state, (top, left), tile.end - row, *mine)
+                    acc, last, state = mainloop.multiply(state, (top, left), gemm.accumulator())
+                    if pingpong:  # the following tile is the other consumer's
+                        turns.pass_on(consumer, predicate=following.valid)
+                        state = state.advance(mainloop.steps)
+                    mainloop.finish(last)
                     epilogue.store(acc, tile.group, row, col, consumer, held, tile.end)
                 else:  # the other consumers' rows are the group's last
                     state = mainloop.pass_over(state)
@@ -127,42 +127,13 @@ def empty_sums(
 class GroupedGemm(Gemm):
     """`Gemm` whose tiles only the device knows."""
 
-    def sums(
-        self, mainloop: Mainloop, state: nv.PipelineState, at: tuple[Any, Any], rows: nv.Int, turns: nv.Turns,
-        consumer: Any, more: nv.Bool,
-    ) -> tuple[nv.Accumulator, nv.PipelineState]:  # fmt: skip
-        """A consumer's sums of a tile, and the ring's next position. ``rows``: that the group has yet; where they are
-        64 at most, only so many are multiplied. With ping-pong, the turn is passed on where there are ``more`` tiles.
-        """
-
-        def of(count: int) -> tuple[nv.Accumulator, nv.PipelineState]:
-            acc = nv.accumulator(count, self.config.cols, self.acc_dtype)
-            acc, last, following = mainloop.multiply(state, at, acc)
-            if self.config.schedule == "pingpong":  # the following tile is the other consumer's
-                turns.pass_on(consumer, predicate=more)
-                following = following.advance(mainloop.steps)
-            mainloop.finish(last)
-            return acc, following
-
-        if self.config.rows != 2 * HIGH:
-            return of(self.config.rows)
-        if rows > HIGH:
-            acc, following = of(2 * HIGH)
-        else:
-            upper, following = of(HIGH)
-            (values,) = upper.registers()
-            acc = self.accumulator().with_registers([values, [self.acc_dtype(0)] * len(values)])
-        return acc, following
-
-    def load_groups(
-        self, mainloop: Mainloop, tiles: GroupTiles | AllTiles, first: Any, step: Any, cutting: nv.Int | None = None
-    ) -> None:
+    def load_groups(self, mainloop: Mainloop, tiles: GroupTiles | AllTiles, first: Any, step: Any) -> None:
         """Load tiles ``first``, ``first + step``, ... By the producer warpgroup, of which one warp finds the tiles and
-        one thread loads. ``cutting``: the `blocks` of `GroupTiles.first`."""
+        one thread loads."""
         nv.setmaxnreg_dec(self.config.registers[0])
         if nv.warpgroup_thread() < 32:
             state = mainloop.ring.producer_state()
-            tile = tiles.first(first, mainloop.rank, cutting)
+            tile = tiles.first(first, mainloop.rank)
             while tile.valid:
                 if nv.lane_id() == 0:
                     mainloop.load(state, tile.group, tile.row, tile.col)

@@ -77,15 +77,6 @@ def test_what_one_group_has_says_nothing_of_the_next():
     assert np.isnan(dw[1]).all() and np.isfinite(dw[[0, 2]]).all()
 
 
-@pytest.mark.parametrize("config", [CONFIGS[1], *sample([Config(128, 32, stages=2, schedule="pingpong")], 0)], ids=name)
-def test_the_last_tiles_are_cut_where_half_the_blocks_have_none(config):
-    """Six tiles for five blocks: the last one is two halves, of which one has no row of the group."""
-    offsets = np.array([130, 130, 300, 470], np.int32)
-    a, b, out = integers(473, 24), integers(4, 24, 16), np.full((473, 16), np.nan, np.float32)
-    run(grouped.matmul, a, b, offsets, out, config=config, blocks=5)
-    np.testing.assert_array_equal(out, by_groups(a, b, offsets))
-
-
 @pytest.mark.parametrize("n", [40, *sample([33, 136], 0)])
 def test_gradients_that_are_added_up_in_tiles_wider_than_they_are(n):
     """Of columns beyond the edge nothing is read: the last ones are on their way out."""
