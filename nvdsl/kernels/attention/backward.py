@@ -102,7 +102,7 @@ def backward(
 
         def consume(me: Any) -> None:
             at, sight = place(True)
-            weights = Weights(scores, at, scale, softcap, bias, dbias, operands, config.by_fma)
+            weights = Weights(scores, at, scale, softcap, bias, dbias, operands)
             state = q_ring.consumer_state()
 
             def mine(tile: Any) -> Any:

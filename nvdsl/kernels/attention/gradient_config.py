@@ -9,15 +9,13 @@ from dataclasses import dataclass
 class Config:
     """``sizes``: of a head of q and k, and of v, in shared memory. ``tile_m``: rows of a tile of Q. ``stages``: tiles
     of Q, and of dO, in flight. ``wide``: `backward_wide` computes it, else `backward`. ``parts``: of dQ that a
-    consumer of `backward` has in shared memory. ``by_fma``: one of so many exponentials is computed without the
-    multi-function unit; 0 is none."""
+    consumer of `backward` has in shared memory."""
 
     sizes: tuple[int, int] = (128, 128)
     tile_m: int = 64
     stages: int = 2
     wide: bool = False
     parts: int = 2
-    by_fma: int = 0
 
     @property
     def tile_n(self) -> int:
@@ -47,7 +45,7 @@ def choose(size: int, value_size: int, more: bool, most: bool) -> Config:
     """
     largest = max(size, value_size)
     if largest <= 64:
-        return Config((64, 64), 64) if more or most else Config((64, 64), 128, parts=1, by_fma=4)
+        return Config((64, 64), 64) if more or most else Config((64, 64), 128, parts=1)
     if largest <= 128 and not most:
         return Config((narrow_size(size), narrow_size(value_size)), 64)
     return Config((wide_size(size), wide_size(value_size)), 128, 1, wide=True)

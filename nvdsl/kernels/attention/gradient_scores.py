@@ -15,8 +15,6 @@ from nvdsl.ops.order import recomputing
 Pairs = Callable[[Any, Any], tuple[Any, Any, Any]]
 """Of a row and a column of a tile of scores: head, query and key."""
 Hide = Callable[[Any], Any]
-ROUNDING = 1.5 * 2.0**23
-"""Added to an f32 it leaves the integer next to it in the lowest bits."""
 
 
 class Weights:
@@ -25,9 +23,9 @@ class Weights:
 
     def __init__(
         self, kind: ScoreKind, at: KeyTile, scale: Any, softcap: Any, bias: nv.Array | None, dbias: nv.Array | None,
-        operands: Sequence[Any], by_fma: int = 0,
+        operands: Sequence[Any],
     ) -> None:  # fmt: skip
-        self._dbias, self._by_fma = dbias, by_fma
+        self._dbias = dbias
         self._kind, self._at, self._scale, self._softcap = kind, at, scale, softcap
         self._factor, self._cap = scale * LOG2_E, softcap * LOG2_E
         self._scores = Scores(kind, scale, softcap, bias, operands)
@@ -39,7 +37,7 @@ class Weights:
             x = (self._told(s * self._scale, pairs) if self._kind.told else s * self._factor) - logs
             if partly:
                 x = hide(x)
-            p = self._powers(x)
+            p = nv.math.exp2_approx(x)
             return p, p
         tanh = self._tanh(s)
         x = self._told(tanh * self._softcap, pairs) if self._kind.told else tanh * self._cap
@@ -49,17 +47,6 @@ class Weights:
             tanh = nv.clamp(x * (1.0 / self._cap), -1.0, 1.0)
         p = nv.math.exp2_approx(x - logs)
         return p, p * (1.0 - tanh * tanh)
-
-    def _powers(self, x: Any) -> Any:
-        """2 to the power of each. The multi-function unit has 16 results a clock, and FMA 128: one of ``by_fma`` is
-        computed by it."""
-        if not self._by_fma:
-            return nv.math.exp2_approx(x)
-        (registers,) = x.registers()
-        found = [
-            nv.math.exp2_approx(one) if i % self._by_fma else _power_by_fma(one) for i, one in enumerate(registers)
-        ]
-        return x.with_registers([found])
 
     def pass_on(self, grad: Any, pairs: Pairs) -> None:
         """Add the gradients of scores to that of the bias, if it gets one. Those beyond the last query, or key, are
@@ -99,13 +86,3 @@ class Weights:
                 "not depend on it, or -infinity",
                 fix="write it with nv.where(seen, s, -math.inf) and s + ...; softcap= and scale= have gradients, too",
             )
-
-
-def _power_by_fma(x: Any) -> Any:
-    """2 to the power of an f32 below 128, to 1e-4 of it; 0 for -127 and less. The integer next to ``x`` is added to the
-    exponent of a polynomial of third degree of what is left."""
-    x = nv.max(x, -127.0)
-    shifted = x + ROUNDING
-    left = x - (shifted - ROUNDING)
-    power = nv.math.fma(nv.math.fma(nv.math.fma(left, 0.05500869, 0.24221063), left, 0.69328292), left, 1.0)
-    return nv.bitcast(nv.bitcast(power, nv.i32) + (nv.bitcast(shifted, nv.i32) << 23), nv.f32)
