@@ -66,6 +66,22 @@ def test_tiles_fill_the_gpu(n, tile):
     assert (config.schedule, config.tile_m, config.tile_n) == ("cooperative", *tile)
 
 
+@pytest.mark.parametrize("a_major", ["k", "mn"])
+@pytest.mark.parametrize("b_major", ["k", "mn"])
+def test_consumers_have_whole_panels_of_columns(a_major, b_major):
+    """No kernel divides columns inside of one: where such a tile was chosen the default configuration ran instead."""
+    for config in legal(nv.bf16, nv.bf16, nv.f32, False, a_major, b_major):
+        major = a_major if config.swap_ab else b_major
+        assert config.along == "m" or major == "k" or config.cols * 2 % 128 == 0, config
+
+
+def test_few_tiles_are_not_cut_by_stream_k():
+    shape = Shape(688, 1888, 6976, nv.f32, nv.f32, b_major="k")
+    assert choose(shape).schedule != "streamk"
+    every = [config for config in legal(nv.f32, nv.f32, nv.f32, False, "k", "k") if config.schedule == "streamk"]
+    assert all(cycles(config, shape) == float("inf") for config in every)
+
+
 def test_an_epilogue_has_registers():
     """With a bias and gelu 256 x 200 spilled."""
     for shape in ((5000, 5000, 5000), (2560, 2560, 2560), (4400, 4800, 4096)):

@@ -16,20 +16,20 @@ from tests.unit.kernels.gemm.test_gathered import check
 
 LAYOUTS = ["nn", "nt", "tn", "tt"]
 LEVELS = [sim.Options(), sim.Options(level="nvvm", delivery="random", order="random", seed=3)]
-extents = st.one_of(st.sampled_from([2, 8, 15, 16, 17, 32, 33]), st.integers(2, 70))
+extents = st.one_of(st.sampled_from([2, 8, 15, 16, 17, 32, 33]), st.integers(2, 40))
 
 
 @pytest.mark.parametrize("layout", sample(LAYOUTS, 1))
 @pytest.mark.parametrize("options", sample(LEVELS, 1), ids=lambda x: x.level)
 @given(extents, extents, st.one_of(st.integers(65, 300), st.integers(16, 40).map(lambda k: 8 * k)))
-@settings(max_examples=4)
+@settings(max_examples=2)
 def test_any_size(layout, options, m, n, k):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sim.Options, "from_environment", lambda: options)
         check(m, n, k, layout)
 
 
-@pytest.mark.parametrize("k", [2056, 2049])
+@pytest.mark.parametrize("k", sample([4104, 2049], 1))
 @pytest.mark.parametrize("options", sample(LEVELS, 1), ids=lambda x: x.level)
 def test_a_cluster_shares_a_long_k(k, options, monkeypatch):
     monkeypatch.setattr(sim.Options, "from_environment", lambda: options)
@@ -38,14 +38,14 @@ def test_a_cluster_shares_a_long_k(k, options, monkeypatch):
 
 
 def test_batches_gaps_and_an_epilogue():
-    check(33, 20, 136, "nt", dtype=np.float16, batch=(2,))
+    check(17, 9, 136, "nt", dtype=np.float16, batch=(2,))
     rng = np.random.default_rng(0)
-    x, w, bias = (rng.integers(-3, 4, shape).astype(np.float16) for shape in ((70, 300), (64, 300), (20, 1)))
-    a, b = x[1:21, 3:260:2], w[2:40, 5:134]  # gaps, and rows that start anywhere
+    x, w, bias = (rng.integers(-3, 4, shape).astype(np.float16) for shape in ((30, 300), (32, 300), (10, 1)))
+    a, b = x[1:11, 3:260:2], w[2:22, 5:134]  # gaps, and rows that start anywhere
     got = nv.matmul(a, b.T, bias=bias, activation="relu", alpha=0.5, out_dtype=nv.f32, target="sim")
     product = a.astype(np.float32) @ b.T.astype(np.float32)
     np.testing.assert_array_equal(got, np.maximum(0.5 * product + bias, 0))
-    out = np.zeros((38, 20), np.float32).T  # columns are contiguous
+    out = np.zeros((20, 10), np.float32).T  # columns are contiguous
     nv.matmul(a, b.T, out, target="sim")
     np.testing.assert_array_equal(out, product)
 
