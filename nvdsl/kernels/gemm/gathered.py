@@ -162,6 +162,12 @@ def matmul(
     neighbours are near, the last one of what is given: A as (M, K) or (K, M), B as (N, K) or (K, N). ``pairs``: that
     axis is contiguous and even, and rows start at multiples of 4 bytes; else strides are any, and the axis is K.
     Threads store the result."""
+    nv.require(
+        pairs or a_major == b_major == "k",
+        f"elements of operands with {a_major} and {b_major} last",
+        rule="elements are loaded along K",
+        fix='pass A as (M, K) and B as (N, K), or pairs=True',
+    )
     kind = PairGemm if pairs else ElementGemm
     gemm = kind(a, b, out, operands, config, acc_dtype, a_major, b_major, epilogue_op, True)
     gemm.blocks_per_sm = 2 if pairs else 3

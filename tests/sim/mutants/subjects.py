@@ -81,11 +81,13 @@ def _product(m: int, n: int, k: int, direct_store: bool = False, **config: Any) 
 
 
 def _gathered(m: int, n: int, k: int) -> Case:
-    """A's rows start anywhere where K is odd, else at multiples of 4 bytes; so do those of B by N, stored (K, N)."""
+    """Rows start anywhere where K is odd, else at multiples of 4 bytes; B is stored (K, N) then."""
     a, b, out = _integers(m, k), _integers(k, n), np.full((m, n), np.nan, np.float32)
     pairs = k % 2 == 0
-    options = {"config": gathered.config(n, pairs), "sms": 2, "pairs": pairs, "a_major": "k", "b_major": "mn"}
-    return _exact(gathered.matmul, [a, b, out], out, a.astype(np.float32) @ b.astype(np.float32), **options)
+    majors = {"a_major": "k", "b_major": "mn" if pairs else "k"}
+    options = {"config": gathered.config(n, pairs), "sms": 1, "pairs": pairs, **majors}
+    stored = b if pairs else np.ascontiguousarray(b.T)
+    return _exact(gathered.matmul, [a, stored, out], out, a.astype(np.float32) @ b.astype(np.float32), **options)
 
 
 def _small(m: int, n: int, k: int, split: int) -> Case:
