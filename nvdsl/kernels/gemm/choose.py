@@ -54,8 +54,8 @@ NEAR, LOST = 1.02, 1000
 """How much longer one that is compiled may take than another that is not: times, and clocks at most. Small products are
 not worth a compilation."""
 MENU, MOST_MENUS = 4, 1 << 12
-"""Configurations beside one B: 6 kernels are compiled, for one row has its own (`gemv`), and so have few rows of a small
-B (`small`). And how many B's are remembered."""
+"""Configurations beside one B: 6 kernels are compiled, for one row has its own (`gemv`), and so have few rows of a
+small B (`small`). And how many B's are remembered."""
 
 _used: dict[Any, list[Config]] = {}  # by all but the sizes
 _menus: dict[Any, list[Config]] = {}  # by B
