@@ -256,7 +256,7 @@ def test_parts_of_a_long_k():
 
     configs = [
         Config(64, 64, stages=6, schedule="splitk", split=8, consumers=1, parts=32),
-        Config(128, 256, stages=3, schedule="splitk", split=4, parts=32, store_buffers=1),
+        Config(128, 256, stages=4, schedule="splitk", split=4, parts=32, store_buffers=1),
         Config(128, 128, stages=4, parts=64), Config(256, 128, stages=4, parts=64, cluster_n=2),
     ]  # fmt: skip
     sizes = (1, 8, 64), (129, 264, 20000), (512, 512, 65536), (72, 301, 9001)
