@@ -47,7 +47,8 @@ _STRAIGHT = "ch[7-9]|(?!ch|compat).*"  # the first product of a tile starts the 
 _WGMMA_WAIT = "(without|one more group left in) nvvm.wgmma.wait.group.sync.aligned"
 
 ENTRIES = (
-    Entry("gathered.*", "tile index|slot of a tile", "one further in dimension 0|the next slot's tile .*",
+    Entry("gathered.*", "tile index|slot of a tile",
+          "one further in dimension 0|(32|64) further in dimension [01]|the next slot's tile .*",
           "reported at the product that reads the slot; or in a piece of the result that lies beyond its edge"),
     Entry("gathered.*", ".*", "the next barrier in nvgpu.mbarrier.try_wait.parity",
           "no bug here: the same threads fill one slot after the other, and the one behind is full later"),
@@ -143,6 +144,12 @@ ENTRIES = (
           "reported at the product that reads what the other consumer stores"),
     Entry("attention.* backward", ".*", "(without|one more group left in) nvvm.wgmma.wait.group.sync.aligned",
           "no bug here: the slot of dO that is freed is filled after that of Q, and Q is freed behind the next wait"),
+    Entry("attention, packed backward", ".*", "without nvvm.cp.async.bulk.wait_group|a phase that never flips",
+          "no bug here: no sequence takes a slot, or a buffer of dQ, for the second time"),
+    Entry("attention, packed backward", "tile index", "one further in dimension 0",
+          "in rows beyond the sequence's end, which nobody adds"),
+    Entry("attention, packed backward", ".*", "compared with 1, not 0",
+          "a deadlock, reported at the wait of the other side of the ring"),
     Entry("attention, packed backward", ".*", "compared with 3, not 2",
           "no bug here: no sequence takes a third slot before the first one is free again"),
     Entry("attention.* backward", ".*", "swizzle .*|half the stride", _STORES),
@@ -209,7 +216,7 @@ ENTRIES = (
           "no bug here: it keeps loads from moving up, and orders nothing"),
     Entry("split-K.*", "sync_warp deleted", ".*",
           "the cluster's barrier wants whole warps, and the simulator lets lanes meet where a branch ends"),
-    Entry("cooperative, (f16|epilogue|ragged|gated|swapped)|split-K.*|pingpong, cluster", "tile index",
+    Entry("cooperative, (f16|epilogue|ragged|gated|swapped|cluster of.*)|split-K.*|pingpong, cluster", "tile index",
           "one further in dimension 0",
           "no bug here: a consumer stores one piece, and its other buffer is as free"),
     Entry("turns", "named barrier", "another number in nvvm.barrier.arrive",
