@@ -42,7 +42,7 @@ LARGE = 1 << 21
 """Elements of a larger operand that TMA reads from which on it takes longer to read it otherwise than to copy the
 smaller one."""
 SIMPLE_K = 64
-"""K up to which that is so of 16-bit types, which `gathered` computes without a copy, too."""
+"""K up to which that is so of 16-bit types, which `small` computes without a copy, too."""
 
 
 def find(problem: GemmProblem, finish: LinearCombination, config: Config | None, target: str | None) -> BoundKernel:
