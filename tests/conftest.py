@@ -35,6 +35,13 @@ else:
 gc.disable()
 
 
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Refuse names with an address: each worker would have others, and pytest-xdist run nothing. Also of tests that are
+    left out by default."""
+    if " at 0x" in item.nodeid:
+        raise pytest.UsageError(f"{item.nodeid} is named by an address: pass ids to its parametrize")
+
+
 def pytest_collection_finish() -> None:
     """What was imported and collected stays; looking through it again and again took a tenth of the time."""
     gc.freeze()

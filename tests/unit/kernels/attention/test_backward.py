@@ -68,7 +68,9 @@ def slopes(s, batch, head, query, key):
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("ordered", [False, True])
 @pytest.mark.parametrize("bounded", [(False, False), (False, True), (True, True)])
-@pytest.mark.parametrize("told", [(False, None), (True, None), (True, slopes), (False, slopes)], ids=str)
+@pytest.mark.parametrize(
+    "told", [(False, None), (True, None), (True, slopes), (False, slopes)], ids=["no bias", "bias", "both", "score"]
+)
 @pytest.mark.parametrize("softcap", [False, True])
 @pytest.mark.parametrize("size", [64, 96, 128, 192, 256])
 def test_no_option_takes_registers_that_are_not_there(size, softcap, told, bounded, ordered):
