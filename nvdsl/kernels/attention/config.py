@@ -17,7 +17,7 @@ LARGE = 2.0**14
 """The sum of a thread's part of a row from which on new maxima are found: an f16 still holds each of its terms."""
 SHARED_MEMORY = 227 * 1024
 SHORT = 1024
-"""Keys up to which a tile's start and end are a large part of its time."""
+"""Keys up to which a tile's start and end, and its rows that are masked or behind the last, are a large part of it."""
 SIZES = (64, 96, 128, 192, 256)
 """Head sizes that a kernel is compiled for; TMA fills smaller ones up with zeros."""
 
@@ -113,7 +113,7 @@ def choose(
     ``itemsize``: bytes of an element. Raises ArgumentError for pages that no tile takes.
     """
     sizes, group = (padded(size), padded(value_size)), heads // kv_heads
-    most = 3 if max(sizes) == 64 and not told and itemsize == 2 else 2
+    most = 3 if max(sizes) == 64 and not told and itemsize == 2 and keys > SHORT else 2
     pack, consumers = _rows(queries, group, most)
     tiles = batch * kv_heads * -(-group // pack) * -(-queries // (64 * consumers // pack))
     config = (_sixteen_bits if itemsize == 2 else _eight_bits)(sizes, consumers, keys, page, told)

@@ -107,7 +107,12 @@ def overlapping(loop):
     return [text.split()[text.startswith("@")] for text in loop[scores:product]]
 
 
-LOOPS = [*itertools.product((False, True), (64, 128, 256), (8192,)), (False, 256, 512), (True, 256, 512)]
+LOOPS = [
+    *itertools.product((False, True), (64, 128, 256), (8192,)),
+    (False, 256, 512),
+    (True, 256, 512),
+    (True, 64, 512),
+]
 
 
 @pytest.mark.parametrize(("bounded", "size", "keys"), sample(LOOPS, 2))
@@ -117,7 +122,10 @@ def test_the_main_loop(disassembler, size, bounded, keys):
     config, _ = choose(
         size, size, 16, keys, 16, 16, keys, bounded=bounded, packed=False, page=0, told=False, splits=None, sms=132
     )
-    assert (config.o_columns > 0) == (keys == 512)
+    assert (config.o_columns > 0, config.consumers) == (
+        keys == 512 and size == 256,
+        3 if size == 64 and keys > 512 else 2,
+    )
     kernel = nv.jit(forward.attention.__wrapped__, strict=True)
     compiled = kernel.compile(*signature(config.sizes), config=config, bounded=(False, bounded))
     (found,) = compiled.kernels.values()
