@@ -149,14 +149,15 @@ class Child:
         row["repeats"] = True
         if others and config is not None and row["ratio"] < BEHIND:
             known = [config, *(c for c in dict.fromkeys(self.chosen.values()) if c and c != config)]
-            calls = {c: product(operands, c) for c in self._ranked(problem, known)[:others]}
-            for c in list(calls):
+            tried = self._ranked(problem, known)[:others]
+            calls = {str(n): product(operands, c) for n, c in enumerate(tried)}
+            for n in list(calls):
                 try:
-                    calls[c]()
+                    calls[n]()
                 except Exception:
-                    del calls[c]
-            times = race(calls, 5)
-            row["tried"] = [{"config": shorter(asdict(c)), "ms": statistics.median(t)} for c, t in times.items()]
+                    del calls[n]
+            times = {tried[int(n)]: statistics.median(t) for n, t in race(calls, 5).items()}
+            row["tried"] = [{"config": shorter(asdict(c)), "ms": ms} for c, ms in times.items()]
         torch.cuda.synchronize()
         if problem.bytes > 1 << 28:
             del operands, call, reference, result
