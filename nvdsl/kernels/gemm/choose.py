@@ -31,9 +31,12 @@ COMMON = (
 """What is good for many products: of so many, these lose the least on random shapes of all layouts in the model
 (`benchmarks/common_configs.py`). Each configuration is compiled on its own, so products of many sizes share a
 few."""
-OTHERS = 11
-"""How many more a process compiles for products of a type and layout: for the first that have no good one among these.
-"""
+OTHERS = {16: 17, 8: 24, 32: 24}
+"""How many more a process compiles for products of a type (of so many bits) and layout: for the first that have no good
+one among these. Results that TMA can't store count, too, so that a process of aligned products has more for these.
+With all that the other kernels of 16-bit types come to, 1,000 shapes take at most 40 compilations."""
+LEAST_OTHERS = 2
+"""Of these, what is left for results that TMA can't store, however many the others have taken."""
 UNALIGNED = (
     ("cooperative", 64, 64, 1, 1, False, 1, 1),
     ("cooperative", 64, 128, 1, 1, False, 1, 1),
@@ -51,8 +54,9 @@ OUTER = (("cooperative", 64, 112, 1, 1, False, 1, 1),)
 BESIDE = 40
 """Registers of a consumer's thread beside the sums that an epilogue of few operands needs, and a store without TMA."""
 NEAR, LOST = 1.02, 1000
-"""How much longer one that is compiled may take than another that is not: times, and clocks at most. Small products are
-not worth a compilation."""
+"""How much longer one that is compiled may take than the best of all: times, and clocks at most."""
+LATER, NEAR_LATER = 8, 1.03
+"""From so many others on one that is compiled may take so much longer, as few more will be."""
 MENU, MOST_MENUS = 4, 1 << 12
 """Configurations beside one B: 6 kernels are compiled, for one row has its own (`gemv`), and so have few rows of a
 small B (`small`). And how many B's are remembered."""
@@ -70,7 +74,6 @@ def choose(shape: Shape, crowded: bool = False, sms: int = arch.SMS) -> Config:
     """
     found = offered(shape, crowded)
     cycles = dict(zip(found, times(found, shape, sms)[:, 0].tolist(), strict=True))
-    enough = near(min(cycles.values()))
     keys = keys_of(COMMON, _turnable(shape))
     common = [config for config in found if key(config) in keys]
 
@@ -78,16 +81,23 @@ def choose(shape: Shape, crowded: bool = False, sms: int = arch.SMS) -> Config:
         return min((config for config in configs if config in cycles), key=cycles.__getitem__, default=None)
 
     grids = shape.grids and (0 if shape.a_major == "mn" else shape.grids[0], shape.grids[1])  # beside any rows of A
+    kind = replace(shape, m=0, n=0, k=0, batches=1, grids=None)
     with _choosing:
         if len(_menus) >= MOST_MENUS:
             _menus.clear()
-        used = _used.setdefault((replace(shape, m=0, n=0, k=0, batches=1, grids=None), crowded, sms), [])
+        used = _used.setdefault((kind, crowded, sms), [])
         menu = _menus.setdefault((replace(shape, m=0, grids=grids), crowded, sms), [])
+        others, beside = (
+            sum(key(config) not in keys for config in _used.get((replace(kind, unaligned=x), crowded, sms), ()))
+            for x in (shape.unaligned, not shape.unaligned)
+        )
+        enough = near(min(cycles.values()), others)
         known = least(menu)
         if known is not None and (len(menu) >= MENU or cycles[known] <= enough):
             return known
-        others = found if len(set(used).difference(common)) < OTHERS else ()
-        tried = [least(configs) for configs in (used, [*used, *common], others)]
+        most = OTHERS[shape.dtype.bits]
+        most = max(LEAST_OTHERS, most - beside) if shape.unaligned else most - max(LEAST_OTHERS, beside)
+        tried = [least(configs) for configs in (used, [*used, *common], found if others < most else ())]
         chosen = next((config for config in tried if config and cycles[config] <= enough), tried[1] or least(found))
         assert chosen is not None
         menu.append(chosen)
@@ -96,9 +106,9 @@ def choose(shape: Shape, crowded: bool = False, sms: int = arch.SMS) -> Config:
         return chosen
 
 
-def near(cycles: float) -> float:
-    """What is as good as so many."""
-    return min(NEAR * cycles, cycles + LOST)
+def near(cycles: float, others: int) -> float:
+    """What is as good as so many. ``others``: how many of the others are compiled."""
+    return NEAR_LATER * cycles if others >= LATER else min(NEAR * cycles, cycles + LOST)
 
 
 def offered(shape: Shape, crowded: bool) -> tuple[Config, ...]:
