@@ -108,9 +108,9 @@ class Reaches:
         both: list[Any] = []
         if op.name == "arith.andi":
             both = list(op.operands)
-        elif op.name == "arith.select" and self.threads.of(op.operands[2]) == 0:
+        elif op.name == "arith.select" and self.threads.never(op.operands[2]):
             both = list(op.operands)[:2]
         elif op.name == "scf.if" and len(op.results) == 1:
             then, otherwise = map(yielded, op.regions)
-            both = [op.operands[0], then[0]] if self.threads.of(otherwise[0]) == 0 else []
+            both = [op.operands[0], then[0]] if self.threads.never(otherwise[0]) else []
         return [part for one in both for part in self._conjuncts(one)] or [condition]

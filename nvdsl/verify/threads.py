@@ -60,7 +60,7 @@ class Threads:
         if name in ("arith.andi", "arith.ori"):
             (t0, f0), (t1, f1) = (self.truth(x) for x in op.operands)  # type: ignore[union-attr]
             return (t0 & t1, f0 | f1) if name == "arith.andi" else (t0 | t1, f0 & f1)
-        if name == "arith.xori" and self.of(op.operands[1]) == 1:  # type: ignore[union-attr]
+        if name == "arith.xori" and np.all(self.of(op.operands[1]) == 1):  # type: ignore[union-attr]
             return self.truth(op.operands[0])[::-1]  # type: ignore[union-attr]
         if name in ("arith.select", "scf.if"):  # what `and` and `or` are traced to
             branches = list(op.operands)[1:] if name == "arith.select" else _yielded(op, value)  # type: ignore[union-attr]
@@ -68,6 +68,10 @@ class Threads:
             (t0, f0), (t1, f1) = map(self.truth, branches)
             return taken & t0 | not_taken & t1, taken & f0 | not_taken & f1
         return np.ones(self.count, bool), np.ones(self.count, bool)
+
+    def never(self, condition: Any) -> bool:
+        """Whether ``condition`` is known to hold in no thread."""
+        return not self.truth(condition)[0].any()
 
     def _find(self, value: Any, first: bool) -> Known:
         op = defining(value)
