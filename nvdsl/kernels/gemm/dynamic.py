@@ -19,11 +19,14 @@ UNITS = (64, 16, 8)
 
 
 def restrided(spec: DynamicSpec, strides: Sequence[int]) -> DynamicSpec:
-    """The same with other strides."""
+    """The same with other strides. What repeats along an axis still does: its first element is read in place of others.
+    """
     whole = ALIGNMENT // spec.dtype.bytes
     last = max((i for i, step in enumerate(strides) if step == 1), default=None)
-    steps = tuple(1 if i == last else Stride(math.gcd(step, whole)) for i, step in enumerate(strides))
-    return DynamicSpec(spec.dtype, spec.axes, steps)
+    repeats = [step == 0 for step in spec.strides]
+    steps = [1 if i == last else Stride(math.gcd(step, whole)) for i, step in enumerate(strides)]
+    steps = [0 if repeated else step for repeated, step in zip(repeats, steps, strict=True)]
+    return DynamicSpec(spec.dtype, spec.axes, tuple(steps))
 
 
 def dynamic(

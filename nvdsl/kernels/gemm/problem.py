@@ -215,9 +215,13 @@ class GemmProblem:
             raise ArgumentError(f"out of shape {out.shape} for a result of {result}", fix="pass one of that shape")
         if 0 not in result and any(n > 1 and step == 0 for n, step in zip(out.shape, out.strides, strict=True)):
             raise ArgumentError("elements of out share memory (stride 0)", fix="pass an array of its own memory")
-        out = replace(out, shape=full, strides=_with_unit_axes(out.strides, vector_a, vector_b))
+        out = _with_unit_axes(out, vector_a, vector_b)
         names = [name for name in given if name not in ("a", "b", "out")]
-        others = [repeated(name, given[name], full) for name in names]
+        others = []
+        for name in names:
+            whole = name in ("c", "bias") and fits(given[name].shape, result)  # scales say which axis they are of
+            x = repeated(name, given[name], result if whole else full)
+            others.append(_with_unit_axes(x, vector_a, vector_b) if whole else x)
         stacks = collapse([a.expanded(batch), b.expanded(batch), out, *others])
         a, b, (out, *others) = fold(stacks[0], stacks[1], stacks[2:])
         return GemmProblem(a, b, out, tuple(zip(names, others, strict=True)), acc_dtype, result)
@@ -226,19 +230,27 @@ class GemmProblem:
 _BLOCKS = "; scales for blocks of 128 along K are two, (M, ceil(K / 128)) and (ceil(K / 128), ceil(N / 128))"
 
 
-def _with_unit_axes(strides: tuple[int, ...], row: bool, col: bool) -> tuple[int, ...]:
-    """A vector's strides as a matrix's: an axis of one row, of one column, or both put in."""
+def _with_unit_axes(x: Matrix, row: bool, col: bool) -> Matrix:
+    """What lies like a result that is one row, one column, or a number, as a matrix: with the axes that it lacks."""
+    shape, strides = x.shape, x.strides
     if col:
-        strides = (*strides, 1)
-    return (*strides[:-1], 0, strides[-1]) if row else strides
+        shape, strides = (*shape, 1), (*strides, 1)
+    if row:
+        shape, strides = (*shape[:-1], 1, shape[-1]), (*strides[:-1], 0, strides[-1])
+    return replace(x, shape=shape, strides=strides)
+
+
+def fits(shape: tuple[int, ...], full: tuple[int, ...]) -> bool:
+    """Whether an array of ``shape`` broadcasts to ``full``."""
+    last = full[len(full) - len(shape) :]
+    return len(shape) <= len(full) and all(n in (1, m) for n, m in zip(shape, last, strict=True))
 
 
 def repeated(name: str, matrix: Matrix, full: tuple[int, ...]) -> Matrix:
     """Broadcast to the result's shape by strides of 0. Raises ArgumentError where it doesn't fit."""
     shape = (1,) * (len(full) - len(matrix.shape)) + matrix.shape
-    fits = len(matrix.shape) <= len(full) and all(n in (1, m) for n, m in zip(shape, full, strict=True))
     one = {"scale_a": -1, "scale_b": -2}.get(name)
-    if not fits or (one is not None and shape[one] != 1 and full[one] != 1):
+    if not fits(matrix.shape, full) or (one is not None and shape[one] != 1 and full[one] != 1):
         want = {"scale_a": (*full[:-1], 1), "scale_b": (*full[:-2], 1, full[-1])}.get(name, full)
         raise ArgumentError(
             f"{name} of shape {matrix.shape} for a result of shape {full}",

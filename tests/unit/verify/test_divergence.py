@@ -38,6 +38,8 @@ EVERYONE = {
     "an argument": lambda n: n > 3,
     "always": lambda n: nv.thread_id.x < 128,
     "a vote": lambda n: nv.vote_any(nv.thread_id.x < 3),
+    "one of two": lambda n: n > 3 if n > 0 else nv.thread_id.x < 64,
+    "exclusive": lambda n: (n > 3) ^ (nv.thread_id.x < 64),
 }
 
 

@@ -96,6 +96,21 @@ def test_any_size_and_layout(shape, dtype, turned, chosen):
     check(a, b, config=SMALL if chosen else None)
 
 
+def test_one_factor_that_numpy_has_by_columns_serves_all_batches():
+    """Its staged copy is packed, and its batches are still one."""
+    a, b = made(2, 6, 3, dtype=np.int8), made(3, 4, dtype=np.int8, seed=1)
+    check(by_columns(a), by_columns(b), config=None)
+
+
+@pytest.mark.parametrize(("a", "b", "name"), [((5, 8), (8,), "bias"), ((8,), (3, 8, 6), "c"), ((8,), (8,), "c")])
+def test_what_is_added_to_a_vector_has_its_shape(a, b, name):
+    a, b = made(*a, dtype=np.float16), made(*b, dtype=np.float16, seed=1)
+    expected = product(a, b)
+    added = np.arange(expected.size, dtype=np.float32).reshape(expected.shape)
+    got = nv.matmul(a, b, target="sim", out_dtype=nv.f32, **{name: added})
+    np.testing.assert_array_equal(got, expected + added)
+
+
 @pytest.mark.parametrize("shape", [(0, 5, 7), (5, 0, 7), (5, 7, 0), (0, 0, 0)])
 def test_what_is_empty(shape):
     m, n, k = shape
