@@ -86,12 +86,16 @@ def _moments(
     and the mean. ``meanwhile``: what begins before threads wait for RMSNorm's sum.
 
     The variance is that of deviations from the mean, so that it does not cancel where rows are far from zero. What
-    the rounding of the mean left over, which f32 elements show (``exact``), comes out of the same pass.
+    the rounding of the mean left over, which f32 elements show (``exact``), comes out of the same pass. Otherwise the
+    blocks of a cluster merge their warps' moments, and wait for each other once.
     """
     share = 1.0 / nv.f32(row.cols)
     if not centered:
         (squares,) = row.sum(lambda total, step: nv.math.fma(given(step), given(step), total), meanwhile=meanwhile)
         return given, nv.math.rsqrt(squares * share + nv.f32(eps)), 0.0
+    if row.exchange is not None and not exact:
+        mean, squares = row.moments(given)
+        return lambda step: given(step) - mean, nv.math.rsqrt(squares * share + nv.f32(eps)), mean
     mean = row.sum(lambda total, step: total + given(step))[0] * share
 
     def deviation(step: int) -> Any:

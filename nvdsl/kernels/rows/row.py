@@ -157,6 +157,31 @@ class Row:
         meanwhile()
         return self.sums(*mine)
 
+    def moments(self, parts: Parts) -> tuple[Any, Any]:
+        """The mean of a row that a cluster shares, and the sum of squared deviations from it, with one exchange: each
+        warp finds its own, and they are merged (Chan, Golub and LeVeque, Updating formulae and a pairwise algorithm
+        for computing sample variances, 1979)."""
+        assert self.exchange is not None
+        config = self.config
+        count = nv.f32(32 * config.steps * config.wide)
+        if config.full < config.steps:
+            mine = sum((nv.where(self.inside(step), config.wide, 0) for step in range(config.steps)), start=nv.i32(0))
+            count = nv.warp.sum(nv.f32(mine))
+        total = nv.warp.sum(self.total(lambda total, step: total + parts(step)))
+        base = total / nv.max(count, 1.0)  # of a warp that has nothing
+
+        def square(total: Any, step: int) -> Any:
+            deviation = self.only(step, parts(step) - base)
+            return nv.math.fma(deviation, deviation, total)
+
+        totals, squares, counts = self.exchange.of_all((total, nv.warp.sum(self.total(square)), count), [0.0] * 3)
+        mean = nv.warp.sum(reduce(lambda a, b: a + b, totals)) / nv.f32(self.cols)
+        merged = nv.f32(0.0)
+        for given, more, size in zip(totals, squares, counts, strict=True):
+            apart = given / nv.max(size, 1.0) - mean
+            merged += nv.math.fma(apart * apart, size, more)
+        return mean, nv.warp.sum(merged)
+
     def exponentials(self, parts: Parts, *more: Any) -> tuple[Any, ...]:
         """The exponentials of this thread's elements relative to a number of its own, that number, the greatest element
         of the row, the sum of all exponentials relative to that one, and the sums of ``more``.
