@@ -116,7 +116,7 @@ class Autotuned(Jit[P]):
         if how == "always":
             if why := device.missing():
                 self._warn_no_gpu(why)
-            elif self._kept(call, problem) is None:
+            elif self._kept(self._question(problem), device.identity(call)) is None:
                 try:
                     found = self._tune(call, problem, BUDGET, False, None)
                     return found.source, found.config, *_constants(found.config)
@@ -139,12 +139,13 @@ class Autotuned(Jit[P]):
     def _candidates(self, call: Call, problem: Problem, how: str) -> Iterator[tuple[str, Config]]:
         """What to try, in order: (source, configuration)."""
         if how != "off":
+            question, gpu = self._question(problem), device.identity(call)
             if not device.missing():
-                record = self._kept(call, problem)
+                record = self._kept(question, gpu)
                 if record is not None and (kept := self.space.revive(record.config)):
                     yield "cache", kept
             if self._settings.table is not None:
-                entry = table.look_up(self._settings.table, self._question(problem), device.identity(call))
+                entry = table.look_up(self._settings.table, question, gpu)
                 if entry is not None and (shipped := self.space.revive(entry)):
                     yield "table", shipped
         defaults = self._defaults()
@@ -246,9 +247,8 @@ class Autotuned(Jit[P]):
     def _file_of(self, call: Call, problem: Problem) -> tuple[dict[str, Any], dict[str, str], dict[str, str]]:
         return self._question(problem), device.identity(call), self._valid_for()
 
-    def _kept(self, call: Call, problem: Problem) -> store.Record | None:
+    def _kept(self, question: dict[str, Any], gpu: dict[str, str]) -> store.Record | None:
         """The user's cache's answer. What it has to hold for takes milliseconds to find out: only if there is one."""
-        question, gpu = self._question(problem), device.identity(call)
         return store.load(question, gpu, self._valid_for()) if store.path(question, gpu).exists() else None
 
     def _defaults(self) -> dict[str, Any]:

@@ -22,7 +22,7 @@ def call(function: Callable[..., Any], known: Mapping[str, Any], what: str) -> A
     Raises ArgumentError at the function's line for a parameter that names nothing.
     """
     chosen: dict[str, Any] = {}
-    for parameter in inspect.signature(function).parameters.values():
+    for parameter in _parameters(function):
         if parameter.kind is parameter.VAR_KEYWORD:
             chosen = {**known, **chosen}
         elif parameter.name in known:
@@ -35,6 +35,11 @@ def call(function: Callable[..., Any], known: Mapping[str, Any], what: str) -> A
                 fix=f"the names are {', '.join(known)}",
             )
     return function(**chosen)
+
+
+@functools.lru_cache(maxsize=256)
+def _parameters(function: Callable[..., Any]) -> tuple[inspect.Parameter, ...]:
+    return tuple(inspect.signature(function).parameters.values())
 
 
 def fingerprint(function: Callable[..., Any]) -> str:

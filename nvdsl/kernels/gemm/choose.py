@@ -73,12 +73,12 @@ def choose(shape: Shape, crowded: bool = False, sms: int = arch.SMS) -> Config:
     So a choice can depend on those before it in the process. ``crowded``: beside an epilogue that needs many registers.
     """
     found = offered(shape, crowded)
-    cycles = dict(zip(found, times(found, shape, sms)[:, 0].tolist(), strict=True))
-    keys = keys_of(COMMON, _turnable(shape))
-    common = [config for config in found if key(config) in keys]
+    cycles, places = times(found, shape, sms)[:, 0], _places(found)
+    best = found[int(cycles.argmin())]
+    keys, common = keys_of(COMMON, _turnable(shape)), _of_keys(found, COMMON, _turnable(shape))
 
     def least(configs: Iterable[Config]) -> Config | None:
-        return min((config for config in configs if config in cycles), key=cycles.__getitem__, default=None)
+        return min((c for c in configs if c in places), key=lambda c: float(cycles[places[c]]), default=None)
 
     grids = shape.grids and (0 if shape.a_major == "mn" else shape.grids[0], shape.grids[1])  # beside any rows of A
     kind = replace(shape, m=0, n=0, k=0, batches=1, grids=None)
@@ -91,15 +91,14 @@ def choose(shape: Shape, crowded: bool = False, sms: int = arch.SMS) -> Config:
             sum(key(config) not in keys for config in _used.get((replace(kind, unaligned=x), crowded, sms), ()))
             for x in (shape.unaligned, not shape.unaligned)
         )
-        enough = near(min(cycles.values()), others)
+        enough = near(float(cycles.min()), others)
         known = least(menu)
-        if known is not None and (len(menu) >= MENU or cycles[known] <= enough):
+        if known is not None and (len(menu) >= MENU or cycles[places[known]] <= enough):
             return known
         most = OTHERS[shape.dtype.bits]
         most = max(LEAST_OTHERS, most - beside) if shape.unaligned else most - max(LEAST_OTHERS, beside)
-        tried = [least(configs) for configs in (used, [*used, *common], found if others < most else ())]
-        chosen = next((config for config in tried if config and cycles[config] <= enough), tried[1] or least(found))
-        assert chosen is not None
+        tried = [least(configs) for configs in (used, [*used, *common], [best] if others < most else ())]
+        chosen = next((config for config in tried if config and cycles[places[config]] <= enough), tried[1] or best)
         menu.append(chosen)
         if chosen not in used:
             used.append(chosen)
@@ -111,7 +110,26 @@ def near(cycles: float, others: int) -> float:
     return NEAR_LATER * cycles if others >= LATER else min(NEAR * cycles, cycles + LOST)
 
 
-def offered(shape: Shape, crowded: bool) -> tuple[Config, ...]:
+class Configs(tuple[Config, ...]):
+    """Configurations told apart by which object they are: to compare and hash hundreds takes as long as to weigh them.
+    """
+
+    __slots__ = ()
+    __hash__ = object.__hash__
+
+    def __eq__(self, other: object) -> bool:
+        return self is other
+
+    def __ne__(self, other: object) -> bool:
+        return self is not other
+
+
+@functools.lru_cache(maxsize=256)
+def _places(found: Configs) -> dict[Config, int]:
+    return {config: i for i, config in enumerate(found)}
+
+
+def offered(shape: Shape, crowded: bool) -> Configs:
     """What a product is computed by, where nothing was tuned."""
     found = allowed(shape, crowded)
     if shape.k == 1:
@@ -120,20 +138,25 @@ def offered(shape: Shape, crowded: bool) -> tuple[Config, ...]:
         few = UNALIGNED
     else:
         return found
-    keys = keys_of(few, _turnable(shape))
-    return tuple(config for config in found if key(config) in keys) or found
+    return _of_keys(found, few, _turnable(shape)) or found
+
+
+@functools.lru_cache(maxsize=256)
+def _of_keys(found: Configs, few: Sequence[Key], turnable: bool) -> Configs:
+    keys = keys_of(few, turnable)
+    return Configs(config for config in found if key(config) in keys)
 
 
 @functools.lru_cache(maxsize=256)
 def _allowed(
     dtype: Any, out: Any, acc: Any, crowded: bool, majors: tuple[str, str], turnable: bool, beside: int
-) -> tuple[Config, ...]:
+) -> Configs:
     spare = lambda config: config.registers[1] - config.accumulator_registers(acc)  # noqa: E731
     found = legal(dtype, out, acc, crowded, *majors)
-    return tuple(config for config in found if (turnable or not config.swap_ab) and spare(config) >= beside)
+    return Configs(config for config in found if (turnable or not config.swap_ab) and spare(config) >= beside)
 
 
-def allowed(weight: Shape, crowded: bool) -> tuple[Config, ...]:
+def allowed(weight: Shape, crowded: bool) -> Configs:
     """All that can compute it: a transposed result is stored by TMA, and an epilogue needs registers."""
     majors = weight.a_major, weight.b_major
     beside = BESIDE if weight.epilogue or weight.unaligned else 0
