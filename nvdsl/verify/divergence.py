@@ -78,7 +78,7 @@ def _described(context: Context, node: Node) -> list[tuple[int, Any, int]] | Non
     if number is None or not isinstance(count, int):
         return None
     numbers = threads.array(number)
-    return [(int(n), numbers == n, count) for n in np.unique(numbers)]
+    return [(n, numbers == n, count) for n in sorted(set(numbers.ravel().tolist()))]
 
 
 def _votes(node: Node) -> bool:

@@ -59,7 +59,7 @@ def _other_barriers(context: Context, init: Event, use: Event) -> bool:
 def _warps(context: Context, lanes: Any) -> Any:
     """All threads of the warps of ``lanes``: within a warp the init comes first by program order."""
     warps = context.threads.rank * (1 << 16) + context.threads.thread // WARP_SIZE
-    return np.isin(warps, np.unique(warps[lanes]))
+    return np.isin(warps, list(set(warps[lanes].tolist())))
 
 
 def _check_cluster(context: Context, init: Node, use: Event) -> None:

@@ -178,7 +178,8 @@ def parts(event: Event, threads: Threads, expressions: Expressions, reaches: Rea
         slots = [(expressions.key(event.index), reach.lanes)]
     else:
         indices = threads.array(index)
-        slots = [(expressions.constant(int(i)), reach.lanes & (indices == i)) for i in np.unique(indices[reach.lanes])]
+        used = sorted(set(indices[reach.lanes].tolist()))
+        slots = [(expressions.constant(i), reach.lanes & (indices == i)) for i in used]
     return [Part(event, reach, slot, lanes, _each(event, lanes, reach, threads)) for slot, lanes in slots]
 
 
