@@ -14,7 +14,7 @@ from nvdsl.mlir import ir
 
 ATTRIBUTE = "nvdsl.tiles"
 VIEW = "nvdsl.tile"
-"""Of a ``memref.view``, or an address, that a `Tile` made: its swizzle and its panels' distance, in bytes."""
+"""Of a ``memref.view``, a pointer or an address that a `Tile` made: its swizzle and its panels' distance, in bytes."""
 
 
 OVERLAP_RULE = "memory laid out by hand is none of a tile's, or another view of it, from its start on"

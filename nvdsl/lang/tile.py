@@ -135,7 +135,9 @@ class Tile:
                 fix="tile.layout.offset(row, col) is the byte of an element",
             )
         bounds.within(f"the {span} bytes of {self._described()}", (byte,), (span,))
-        return smem_pointer(self.offset + byte)
+        pointer = smem_pointer(self.offset + byte)
+        pointer.owner.attributes[declared.VIEW] = self._how()
+        return pointer
 
     def rows(self, start: Int, count: int) -> Tile:
         """``count`` rows of the stored tile from row ``start``, which may be traced; both multiples of 8 where the tile

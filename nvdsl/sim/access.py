@@ -11,6 +11,7 @@ from nvdsl.errors import Where
 from nvdsl.sim import atomics, memory, shadow
 from nvdsl.sim.atomics import RELAXED, Order
 from nvdsl.sim.clocks import ALL_LANES
+from nvdsl.sim.geometry import UNIT
 from nvdsl.sim.memory import Bytes
 from nvdsl.sim.records import COLLECTIVE, Touch
 from nvdsl.sim.report import Access, error
@@ -232,7 +233,9 @@ class Accessor:
         tracker.note(span, access, w.actor, w.epoch, touch, writes, needed)
         w.touched |= touch.lanes
         if writes:
-            block.layouts.stored(offsets, self.size, self.tile)
+            block.layouts.stored(offsets, self.size, self.tile, access)
+        elif self.tile is not None:
+            block.layouts.check_swizzle(np.atleast_1d(offsets) // UNIT, self.tile[0], access)
 
     def _compare_apart(self, w: Any, tracker: Any, offsets: Any, access: Access, what: str, writes: bool) -> None:
         """The active lanes know different things."""

@@ -6,6 +6,8 @@ import functools
 import math
 from typing import Any
 
+import numpy as np
+
 from nvdsl.hopper.tensor_maps import TensorMap
 from nvdsl.sim import geometry, shadow, tma
 from nvdsl.sim.report import Access, error
@@ -46,6 +48,14 @@ class Box:
 
     def lay(self, layouts: Any, address: int, who: Access) -> None:
         layouts.copied(self.tensor.tensor_map, address, who)
+
+    def check_swizzle(self, layouts: Any, address: int, who: Access) -> None:
+        """Raise where a store reads what was written by another swizzle."""
+        ranges = tma.footprint(self.tensor.tensor_map, self.coords, address, clipped=True)
+        units = [np.arange(low // geometry.UNIT, -(-high // geometry.UNIT)) for low, high in ranges]
+        if units:
+            swizzle = geometry.geometry(self.tensor.tensor_map).swizzle
+            layouts.check_swizzle(np.concatenate(units), swizzle, who)
 
     def extent(self, address: int) -> tuple[int, int]:
         return tma.extent(self.tensor.tensor_map, address)
@@ -146,6 +156,9 @@ class Line:
 
     def lay(self, layouts: Any, address: int, who: Access) -> None:
         layouts.stored(address, self.bytes)
+
+    def check_swizzle(self, layouts: Any, address: int, who: Access) -> None:
+        """A line of bytes has no swizzle of its own: its reader knows it."""
 
     def extent(self, address: int) -> tuple[int, int]:
         return address, address + self.bytes

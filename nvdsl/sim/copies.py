@@ -209,6 +209,7 @@ def store(w: Any, lane: int, source: Any, address: int, kind: str | None, at: Wh
         tracker = w.block.shadow
         span = source.read_span(address, tracker.shift)
         tracker.read(span, w.of_lane(lane), who, mine.channel, mine.count, Touch(0, 0, 1 << lane))
+        source.check_swizzle(w.block.layouts, address, who)
         found, region = source.region(w.machine, store=True)
         if found.shadow is not None and region is not None:
             writer = who if kind is None else Access(w.name, "bulk reduction", "reduction", at)

@@ -8,6 +8,9 @@ or into the next box.
 
 Elements that ordinary stores wrote through a `Tile` have their place in it; what they wrote in other ways has none, and
 is not checked.
+
+Each unit also remembers the swizzle by which it was written. What a copy takes out of shared memory, or a load reads
+through a `Tile`, is found only by that swizzle, or by another one that leaves the unit where it is.
 """
 
 from __future__ import annotations
@@ -19,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from nvdsl.errors import Where
-from nvdsl.hopper.tensor_maps import TensorMap
+from nvdsl.hopper.tensor_maps import SWIZZLE_BYTES, TensorMap
 from nvdsl.sim import geometry, matrix
 from nvdsl.sim.report import Access, error
 from nvdsl.sim.tiles import Tiles
@@ -27,6 +30,8 @@ from nvdsl.sim.tiles import Tiles
 UNIT = geometry.UNIT
 
 _RULE = "a descriptor's swizzle and strides are those with which the tile was written (PTX ISA, Matrix Descriptor)"
+_NOBODY = -1
+"""The swizzle of what was written in a way that says nothing of one."""
 
 
 @functools.lru_cache(maxsize=1 << 12)
@@ -51,6 +56,8 @@ class Layouts:
         self._boxes: list[Any] = [None]
         self._version = 0
         self._checked: dict[Any, int] = {}
+        self._swizzle = np.full_like(self._box, _NOBODY)
+        self._writers: dict[int, Access] = {}  # by swizzle: who wrote by it last
 
     def copied(self, tensor_map: TensorMap, address: int, who: Access) -> None:
         """A box was copied to ``address``."""
@@ -65,18 +72,49 @@ class Layouts:
                 return
         self._box[units] = number
         self._place[units] = np.arange(len(units))
+        self._wrote(units, SWIZZLE_BYTES.get(tensor_map.swizzle, 0), who)
         self._version += 1
 
-    def stored(self, offsets: Any, size: int, view: Any = None) -> None:
+    def stored(self, offsets: Any, size: int, view: Any = None, who: Access | None = None) -> None:
         """Ordinary stores of ``size`` bytes at each of ``offsets``. ``view``: the swizzle and panel stride of the
         `Tile` through which they went, None for another way."""
         if view is not None and self._tiles is not None:
             self._stored_in_tile(offsets, view)
-        elif self._version:
+            self._wrote(np.asarray(offsets) // UNIT, view[0], who)
+        elif self._version or self._writers:
             first = np.asarray(offsets) // UNIT
             for step in range(-(-size // UNIT)):
                 self._box[first + step] = 0
+                self._swizzle[first + step] = _NOBODY
             self._version += 1
+
+    def _wrote(self, units: Any, swizzle: int, who: Access | None) -> None:
+        self._swizzle[units] = swizzle
+        if who is not None:
+            self._writers[swizzle] = who
+
+    def check_swizzle(self, units: Any, swizzle: int, who: Access) -> None:
+        """Raise where one of the units was written by a swizzle that puts it elsewhere than the one by which it is
+        read. ``units``: of shared memory, in 16 bytes."""
+        if not self._writers.keys() - {swizzle}:
+            return
+        laid = self._swizzle[units]
+        for other in np.unique(laid[(laid != swizzle) & (laid != _NOBODY)]).tolist():
+            mine = units[laid == other] * UNIT
+            if (geometry.swizzled(mine, other) != geometry.swizzled(mine, swizzle)).any():
+                raise self._wrong_swizzle(swizzle, other, who)
+
+    def _wrong_swizzle(self, swizzle: int, other: int, who: Access) -> Any:
+        first = self._writers.get(other)
+        found = error(
+            "layout",
+            f"{who} reads with {_named(swizzle)} what was written with {_named(other)}",
+            who.where,
+            "elements are found where their tile's swizzle put them: whoever reads them uses the same one",
+            "give the tensor map and the tile one swizzle: nv.TMA(..., swizzle=tile.swizzle)",
+        )
+        found.details = (f"first:  {first}", f"second: {who}")
+        return found
 
     def _stored_in_tile(self, offsets: Any, view: Any) -> None:
         """Elements of a tile have their place in it, where the tile was allocated with that layout."""
@@ -163,7 +201,7 @@ class Layouts:
 
     def _error(self, descriptor: int, number: int, who: str, at: Where | None, made: Where | None) -> Any:
         d = matrix.decode(descriptor)
-        mine = "no swizzle" if d.swizzle == UNIT else f"a {d.swizzle}-byte swizzle"
+        mine = _named(d.swizzle)
         if number < 0:
             tile = self._tiles.places()[2][-number - 1]  # type: ignore[union-attr]
             laid, first = f"the elements lie that were stored, in a {tile}", "stores through the tile"
@@ -184,6 +222,10 @@ class Layouts:
         )
         found.details = (f"first:  {first}", f"second: {who}" + (f" at {at}" if at else ""))
         return found
+
+
+def _named(swizzle: int) -> str:
+    return f"a {swizzle}-byte swizzle" if swizzle > UNIT else "no swizzle"
 
 
 def _coordinates(places: Any, extents: tuple[int, ...]) -> list[Any]:

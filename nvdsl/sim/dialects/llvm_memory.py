@@ -15,7 +15,7 @@ from nvdsl.sim.access import GENERIC, SHARED, SHARED_CLUSTER, Accessor, each_blo
 from nvdsl.sim.atomics import order
 from nvdsl.sim.decode import Decoder, Frame, op, unknown
 from nvdsl.sim.dialects.arith import unary
-from nvdsl.sim.dialects.memref import atomic, tile_of
+from nvdsl.sim.dialects.memref import atomic, tile_behind
 from nvdsl.sim.dialects.vector_memory import used_elements
 from nvdsl.sim.polling import decided
 from nvdsl.sim.registers import Struct
@@ -82,6 +82,7 @@ def _offset(r: int, base: int, shift: int) -> Any:
 def _load(d: Decoder, op: Any) -> Any:
     (a,) = d.operands(op)
     access = _accessor(op, op.operands[0], op.results[0].type)
+    access.tile = tile_behind(op.operands[0])
     if access.order is not None:
         access.decided = decided(op.results[0])
     r = d.result(op)
@@ -104,7 +105,7 @@ def _load(d: Decoder, op: Any) -> Any:
 def _store(d: Decoder, op: Any) -> Any:
     value, a = d.operands(op)
     access = _accessor(op, op.operands[1], op.operands[0].type)
-    access.tile = _tile_behind(op.operands[1])
+    access.tile = tile_behind(op.operands[1])
     stored = Stored(d, op.operands[0], access.at)
 
     def step(v: Frame) -> None:
@@ -137,16 +138,6 @@ _RMW: dict[str, Any] = {
 _UNSIGNED = ("umax", "umin", "uinc_wrap", "udec_wrap")
 
 
-def _tile_behind(pointer: Any) -> tuple[int, ...] | None:
-    """`memref.tile_of` of the view that an address was taken of."""
-    made = defining(pointer)
-    while made is not None and made.name in ("llvm.inttoptr", "arith.index_cast", "nvvm.mapa"):
-        made = defining(made.operands[0])
-    if made is None or made.name != "memref.extract_aligned_pointer_as_index":
-        return None
-    return tile_of(made.operands[0])
-
-
 @op("llvm.atomicrmw")
 def _atomicrmw(d: Decoder, op: Any) -> Any:
     a, value = d.operands(op)
@@ -154,7 +145,7 @@ def _atomicrmw(d: Decoder, op: Any) -> Any:
     if kind not in _RMW:
         raise unknown(op, "this kind of atomic")
     access = _accessor(op, op.operands[0], op.operands[1].type)
-    access.tile = _tile_behind(op.operands[0])
+    access.tile = tile_behind(op.operands[0])
     return atomic(op, d.result(op), access, lambda v: v[a], value, _RMW[kind], kind in _UNSIGNED)
 
 
@@ -162,7 +153,7 @@ def _atomicrmw(d: Decoder, op: Any) -> Any:
 def _cmpxchg(d: Decoder, op: Any) -> Any:
     a, expected, value = d.operands(op)
     access = _accessor(op, op.operands[0], op.operands[1].type)
-    access.tile = _tile_behind(op.operands[0])
+    access.tile = tile_behind(op.operands[0])
     r = d.result(op)
 
     def step(v: Frame) -> None:

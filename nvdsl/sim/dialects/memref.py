@@ -30,6 +30,7 @@ _DYNAMIC = ir.ShapedType.get_dynamic_stride_or_offset()
 def _load(d: Decoder, op: Any) -> Any:
     index = Indexer(d, op, op.operands[0], d.operands(op)[1:])
     access = Accessor(index.layout.space, index.layout.element, None, 1, index.at)
+    access.tile = tile_of(op.operands[0])
     r = d.result(op)
 
     def step(v: Frame) -> None:
@@ -60,6 +61,20 @@ def tile_of(ref: Any) -> tuple[int, ...] | None:
     made = defining(ref)
     known = made is not None and made.name == "memref.view" and VIEW in made.attributes
     return tuple(integers(made, VIEW)) if known else None
+
+
+def tile_behind(pointer: Any) -> tuple[int, ...] | None:
+    """The same of a pointer that a `Tile` made, or of the view that an address was taken of."""
+    made = defining(pointer)
+    while made is not None and made.name in ("llvm.getelementptr", "llvm.inttoptr", "arith.index_cast", "nvvm.mapa"):
+        if VIEW in made.attributes:
+            return tuple(integers(made, VIEW))
+        if made.name == "llvm.getelementptr":
+            return None
+        made = defining(made.operands[0])
+    if made is None or made.name != "memref.extract_aligned_pointer_as_index":
+        return None
+    return tile_of(made.operands[0])
 
 
 @op("memref.view")

@@ -12,6 +12,7 @@ from nvdsl.sim import matrix, shadow, undefined
 from nvdsl.sim.access import SHARED, Accessor
 from nvdsl.sim.decode import Blocking, Decoder, Frame, op
 from nvdsl.sim.descriptors import Source
+from nvdsl.sim.dialects.memref import tile_behind
 from nvdsl.sim.registers import Struct
 from nvdsl.sim.uniform import one_value
 from nvdsl.sim.values import LANES, element, lanes
@@ -73,6 +74,7 @@ def _stmatrix(d: Decoder, op: Any) -> Any:
     pointer, sources = d.named(op, "ptr", "sources")
     at, transpose = where(op), word(op, "layout") == "col"
     access = Accessor(SHARED, element("i32"), 4, 16, at)
+    access.tile = tile_behind(named(op).ptr)
     stored = [undefined.Stored(d, register, at) for register in named(op).sources]
 
     def step(v: Frame) -> None:
@@ -105,6 +107,7 @@ def _ldmatrix(d: Decoder, op: Any) -> Any:
     at, transpose = where(op), word(op, "layout") == "col"
     count = integer(op, "num")
     access = Accessor(SHARED, element("i32"), 4, 16, at)
+    access.tile = tile_behind(op.operands[0])
 
     def step(v: Frame) -> None:
         w = v[0]

@@ -47,6 +47,7 @@ def used_elements(vector: Any) -> list[int] | None:
 @op("vector.load")
 def _load(d: Decoder, op: Any) -> Any:
     index, access = _vector_access(d, op, op.operands[0], d.operands(op)[1:], op.results[0].type)
+    access.tile = tile_of(op.operands[0])
     r = d.result(op)
 
     def step(v: Frame) -> None:

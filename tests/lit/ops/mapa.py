@@ -13,7 +13,7 @@ from nvdsl.mlir.dialects import llvm
 def kernel():
     tile = nv.smem((8, 8), nv.i32)
     there = nv.mapa(tile.pointer(64), nv.cluster_rank() ^ 1)
-    # CHECK: %[[HERE:\w+]] = llvm.getelementptr %{{.*}}[64] : (!llvm.ptr<3>) -> !llvm.ptr<3>, i8
+    # CHECK: %[[HERE:\w+]] = llvm.getelementptr %{{.*}}[64] {nvdsl.tile = array<i64: 0, 256>} : (!llvm.ptr<3>) -> !llvm.ptr<3>, i8
     # CHECK: %[[RANK:\w+]] = arith.xori
     # CHECK: %[[THERE:\w+]] = nvvm.mapa %[[HERE]], %[[RANK]] : !llvm.ptr<3> -> !llvm.ptr<7> (line [[# @LINE - 3]])
     llvm.store(nv.i32(1), there)

@@ -19,7 +19,7 @@ def kernel():
     # CHECK: arith.addi %[[BASE]], %[[OFFSET]]
     tile.pointer(64)
     # CHECK: %[[POINTER:\w+]] = llvm.inttoptr %{{.*}} : i64 to !llvm.ptr<3>
-    # CHECK: llvm.getelementptr %[[POINTER]][576] : (!llvm.ptr<3>) -> !llvm.ptr<3>, i8
+    # CHECK: llvm.getelementptr %[[POINTER]][576] {nvdsl.tile = array<i64: 64, 4096>} : (!llvm.ptr<3>) -> !llvm.ptr<3>, i8
     tile.panel(1)
     # CHECK: %[[PANEL:\w+]] = arith.constant 4608 : index
     # CHECK: memref.view %{{.*}}[%[[PANEL]]][] {nvdsl.tile = array<i64: 64, 4096>} : {{.*}} to memref<64x32xf16, #gpu.address_space<workgroup>>
