@@ -8,7 +8,6 @@ import numpy as np
 
 from nvdsl.ir.location import where
 from nvdsl.ir.operands import integer, integers
-from nvdsl.ir.walk import defining
 from nvdsl.mlir import ir
 from nvdsl.mlir.dialects import llvm
 from nvdsl.sim.access import GENERIC, SHARED, SHARED_CLUSTER, Accessor, each_block
