@@ -9,6 +9,7 @@ that the changed one synchronizes. Mechanically, in the correct kernel:
 - of a wgmma's fence, commit or wait: the wgmmas, what reads their accumulators, what touches their operands' bytes;
 - of a copy or a tensor map: what touches the bytes it writes or reads, and the edge of the barrier it completes on;
 - of a cp.async, its commit or its wait: all of these, and what touches the bytes that they write;
+- of any of these, and of an index: where sums are used that wgmmas make of these bytes;
 - of a fence.proxy or a bulk group: the accesses around it and what touches their bytes;
 - of an atomic access that acquires or releases: all of these, and the accesses around them and around the barriers
   next to them;
@@ -44,6 +45,11 @@ _RELEASES = (
 _ATOMICS = ("llvm.load", "llvm.store", "llvm.atomicrmw", "llvm.cmpxchg")
 _ORDERS = ("nvvm.bar.warp.sync", "nvvm.shfl.sync", "nvvm.vote.sync")
 _ORDINARY = ("memref.load", "memref.store", "vector.load", "vector.store", *_ATOMICS, "nvvm.setmaxregister")
+_ADDRESS = {
+    "memref.load": 0, "vector.load": 0, "llvm.load": 0, "nvvm.ldmatrix": 0, "nvvm.stmatrix": 0,
+    "nvgpu.device_async_copy": 0, "memref.store": 1, "vector.store": 1, "llvm.store": 1,
+}  # fmt: skip
+"""Accesses whose address is computed, and the first operand that belongs to it."""
 _PROXY = ("nvvm.fence.proxy",)
 _BULK = (
     "nvgpu.tma.async.store", "nvvm.cp.async.bulk.tensor.global.shared.cta", "nvvm.cp.async.bulk.tensor.reduce",
@@ -87,7 +93,7 @@ class Edges:
             return found | self._of_wgmma()
         if op.name in _COPIES:
             lines = {line_of(one) for one in self.ops if one.name in _COPIES}
-            return found | lines | self._overlapping(lines)
+            return found | lines | self._with_sums(self._overlapping(lines))
         if op.name in _BULK or op.name in _BULK_SYNC:
             return found | self._of_bulk()
         if op.name == "nvvm.memory.barrier" or (op.name in _ATOMICS and ordering(op)):
@@ -102,7 +108,9 @@ class Edges:
         if "nvdsl.bounds" in op.attributes:
             for one in filter(None, (address(op, i) for i in range(len(op.operands)))):
                 found |= self.lines(self._number[_key(one[0])]) | self._with(one[0])
-            return found | self._overlapping(found)
+            return found | self._with_sums(self._overlapping(found))
+        if op.name in _ADDRESS:
+            return found | self._with_sums(self._overlapping(found))
         if op.name in (*_ACQUIRES, *_RELEASES, *_PROXY, *_ORDERS) or "fence" in op.name:
             found |= self._around(op) | self._same(op) | self._initialized_before(op)
             atomics = [one for one in self.ops if one.name in _ATOMICS and ordering(one)]
@@ -177,6 +185,11 @@ class Edges:
             mask |= self._touched.get(line, 0)
         return {line for line, other in self._touched.items() if other & mask}
 
+    def _with_sums(self, lines: set[Line | None]) -> set[Line | None]:
+        """Lines that touch some bytes; where wgmmas are among them, those that read what these make of them, too."""
+        multiplies = any(line_of(op) in lines for op in self.ops if op.name in _WGMMA or is_wgmma_asm(op))
+        return lines | self._reads_of_wgmma(stored=True) if multiplies else lines
+
     def _around(self, op: Any) -> set[Line | None]:
         found: set[Line | None] = set()
         if op.name not in _RELEASES:
@@ -250,7 +263,7 @@ class Edges:
                     found += [o for o in walk(op) if self._number[_key(o)] in self._groups]
                 elif (
                     self._number[_key(op)] in self._groups or op.name in _WGMMA or is_wgmma_asm(op)
-                    or "nvdsl.bounds" in op.attributes
+                    or "nvdsl.bounds" in op.attributes or use.operand_number >= _ADDRESS.get(op.name, 99)
                 ):  # fmt: skip
                     found.append(op)
                 elif op.name not in _ENDS:
@@ -268,7 +281,8 @@ class Edges:
                         todo.append(user)
         return {line_of(one) for one in seen.values()}
 
-    def _reads_of_wgmma(self) -> set[Line | None]:
+    def _reads_of_wgmma(self, stored: bool = False) -> set[Line | None]:
+        """Lines that read accumulators. ``stored``: and of what is computed from them, to where it is stored."""
         found: set[Line | None] = set()
         seen: set[int] = set()
         todo = [r for op in self.ops if op.name in _WGMMA or is_wgmma_asm(op) for r in op.results]
@@ -282,7 +296,7 @@ class Edges:
                 found.add(line_of(op))
                 if op.name in ("scf.yield", "scf.for", "scf.while", "scf.condition"):
                     todo += carried(op, use.operand_number)
-                elif op.name in ("llvm.inline_asm", "llvm.extractvalue", "llvm.insertvalue"):
+                elif stored or op.name in ("llvm.inline_asm", "llvm.extractvalue", "llvm.insertvalue"):
                     todo += list(op.results)
         return found
 

@@ -44,7 +44,7 @@ def _waits(error: NvdslError) -> set[tuple[str, int]]:
     """Where the warps of a deadlock wait."""
     if getattr(error, "kind", "") != "deadlock":
         return set()
-    found = (re.search(r" waits? for .* at (\S+):(\d+)$", line) for line in error.details)  # type: ignore[attr-defined]
+    found = (re.search(r" waits? for .* at (.+):(\d+)$", line) for line in error.details)  # type: ignore[attr-defined]
     return {(match[1], int(match[2])) for match in found if match}
 
 

@@ -302,11 +302,11 @@ def _attended(case: attending.Case) -> Case:
 
 def _paged_attention() -> Case:
     """Packed queries beside pages of keys, which two blocks of a cluster share."""
-    q, k, v = (_floats(*shape).astype(np.float16) for shape in ((1, 9, 1, 2, 64), (7, 32, 1, 64), (7, 32, 1, 64)))
-    starts, used = np.array([0, 3, 9], np.int32), np.array([35, 180], np.int32)
-    table = np.array([[3, 0, 1, 1, 1, 1], [4, 2, 6, 1, 0, 5]], np.int32)
-    o, lse = np.full(q.shape, np.nan, np.float16), np.full((1, 1, 2, 9), np.nan, np.float32)
-    config = attending.Config((64, 64), 32, 1, pack=2, page=32, pingpong=False, cluster=2)
+    q, k, v = (_floats(*shape).astype(np.float16) for shape in ((1, 68, 1, 1, 64), (9, 32, 1, 64), (9, 32, 1, 64)))
+    starts, used = np.array([0, 3, 68], np.int32), np.array([35, 250], np.int32)
+    table = np.array([[3, 0, 1, 1, 1, 1, 1, 1], [4, 2, 6, 1, 0, 5, 8, 7]], np.int32)
+    o, lse = np.full(q.shape, np.nan, np.float16), np.full((1, 1, 1, 68), np.nan, np.float32)
+    config = attending.Config((64, 64), 32, 1, pack=1, page=32, pingpong=False, cluster=2)
     program = traced(
         attending.attention, q, k, v, o, None, lse, 0.125, 0, 0, 1, 0.0, starts, None, used, table, *[None] * 4,
         config=config, bounded=(False, True),
@@ -314,7 +314,7 @@ def _paged_attention() -> Case:
 
     def check() -> None:
         for i, (first, end) in enumerate(zip(starts[:-1], starts[1:], strict=True)):
-            own = [x[table[i]].reshape(1, 192, 1, 64)[:, : used[i]] for x in (k, v)]
+            own = [x[table[i]].reshape(1, 256, 1, 64)[:, : used[i]] for x in (k, v)]
             wanted = attending.expected(q[:, first:end, 0], *own, causal=True)
             attending.compare((o[:, first:end, 0], lse[:, 0, :, first:end]), wanted)
 
@@ -443,6 +443,7 @@ SUBJECTS: dict[str, Callable[[], Case]] = {
             group=3,
             window=(90, 0),
             dtype=np.float16,
+            spread=30.0,
             config={"pack": 4, "blocks": 1, "tile_n": 16, "lazy": True},
         )
     ),
