@@ -17,8 +17,9 @@ that the changed one synchronizes. Mechanically, in the correct kernel:
   is in it, with their edges; of griddepcontrol: the accesses of all launches; of an index: what touches the same bytes;
 - of a number that is computed: the edges of the ops that use it.
 
-"Right after" reaches to the next op that waits, round a loop's end once; "right before" to the one before. Which bytes
-a line touches is taken from a run of the correct kernel.
+"Right after" reaches to the next op that waits, round a loop's end once; "right before" to the one before. (Around a
+sync_warp that is one at which the warp's lanes meet again.) Which bytes a line touches is taken from a run of the
+correct kernel.
 """
 
 from __future__ import annotations
@@ -38,6 +39,7 @@ _ACQUIRES = (
     "nvvm.cp.async.bulk.wait_group", "nvvm.cp.async.wait.group", "nvvm.cluster.wait", "nvvm.mbarrier.test.wait",
     "nvvm.mbarrier.try_wait",
 )  # fmt: skip
+_MEETINGS = ("gpu.barrier", "nvvm.barrier", "nvvm.bar.warp.sync")
 _RELEASES = (
     "nvgpu.mbarrier.arrive", "nvgpu.mbarrier.arrive.expect_tx", "nvvm.mbarrier.arrive",
     "nvvm.mbarrier.arrive.expect_tx", "nvvm.cluster.arrive", "nvvm.barrier.arrive",
@@ -192,43 +194,44 @@ class Edges:
 
     def _around(self, op: Any) -> set[Line | None]:
         found: set[Line | None] = set()
+        ends = _MEETINGS if op.name == "nvvm.bar.warp.sync" else _ACQUIRES
         if op.name not in _RELEASES:
-            self._follow(op, found, forward=True)
+            self._follow(op, found, ends, forward=True)
         if op.name not in _ACQUIRES or "barrier" in op.name.partition(".")[2][:7]:
-            self._follow(op, found, forward=False)
+            self._follow(op, found, ends, forward=False)
         return found
 
-    def _follow(self, op: Any, found: set[Line | None], forward: bool) -> None:
-        """Lines of the ops that count from ``op`` on, out of its regions, up to one that waits."""
+    def _follow(self, op: Any, found: set[Line | None], ends: tuple[str, ...], forward: bool) -> None:
+        """Lines of the ops that count from ``op`` on, out of its regions, up to one of ``ends``."""
         turns = 0
         while op.name not in ("gpu.launch", "func.func", "builtin.module"):
             block = [o.operation for o in op.block.operations]
             at = next(i for i, o in enumerate(block) if o == op)
             rest = block[at + 1 :] if forward else block[:at][::-1]
-            if self._scan(rest, found, forward):
+            if self._scan(rest, found, ends, forward):
                 return
             parent = op.parent.operation
             if parent.name in ("scf.for", "scf.while") and turns < 2:
                 turns += 1
                 again = block[: at + 1] if forward else block[at:][::-1]
-                self._scan(again, found, forward)
+                self._scan(again, found, ends, forward)
             op = parent
 
-    def _scan(self, ops: list[Any], found: set[Line | None], forward: bool) -> bool:
-        """Whether an op that waits ended it, on all ways."""
+    def _scan(self, ops: list[Any], found: set[Line | None], ends: tuple[str, ...], forward: bool) -> bool:
+        """Whether one of ``ends`` ended it, on all ways."""
         for op in ops:
             if op.regions and len(op.regions) and op.name.startswith("scf."):
                 ended = []
                 for region in op.regions:
                     for block in region.blocks:
                         inner = [o.operation for o in block.operations]
-                        ended.append(self._scan(inner if forward else inner[::-1], found, forward))
+                        ended.append(self._scan(inner if forward else inner[::-1], found, ends, forward))
                 if len(ended) > 1 and all(ended):
                     return True
                 continue
             if self._counts(op):
                 found.add(line_of(op))
-            if op.name in _ACQUIRES:
+            if op.name in ends:
                 return True
         return False
 
@@ -263,7 +266,8 @@ class Edges:
                     found += [o for o in walk(op) if self._number[_key(o)] in self._groups]
                 elif (
                     self._number[_key(op)] in self._groups or op.name in _WGMMA or is_wgmma_asm(op)
-                    or "nvdsl.bounds" in op.attributes or use.operand_number >= _ADDRESS.get(op.name, 99)
+                    or op.name in _BULK or "nvdsl.bounds" in op.attributes
+                    or use.operand_number >= _ADDRESS.get(op.name, 99)
                 ):  # fmt: skip
                     found.append(op)
                 elif op.name not in _ENDS:
@@ -284,15 +288,15 @@ class Edges:
     def _reads_of_wgmma(self, stored: bool = False) -> set[Line | None]:
         """Lines that read accumulators. ``stored``: and of what is computed from them, to where it is stored."""
         found: set[Line | None] = set()
-        seen: set[int] = set()
+        seen: set[tuple[int, int]] = set()
         todo = [r for op in self.ops if op.name in _WGMMA or is_wgmma_asm(op) for r in op.results]
         while todo:
             value = todo.pop()
             for use in value.uses:
                 op = use.owner.operation
-                if _key(op) in seen:
+                if (_key(op), use.operand_number) in seen:
                     continue
-                seen.add(_key(op))
+                seen.add((_key(op), use.operand_number))
                 found.add(line_of(op))
                 if op.name in ("scf.yield", "scf.for", "scf.while", "scf.condition"):
                     todo += carried(op, use.operand_number)

@@ -63,8 +63,19 @@ def rate(rows: Sequence[Row]) -> float:
 
 
 def bugs(rows: Sequence[Row]) -> list[Row]:
-    """Without the mutants that are as right as the kernel."""
-    return [row for row in rows if row.entry is None or not row.entry.reason.startswith("no bug here")]
+    """Without the mutants that are as right as the kernel: nobody reports them, their numbers are right, and the reason
+    says so."""
+    return [row for row in rows if not _is_none(row)]
+
+
+def _is_none(row: Row) -> bool:
+    excused = row.entry is not None and row.entry.reason.startswith("no bug here")
+    return excused and row.verdict.place == "right numbers"
+
+
+def reported(rows: Sequence[Row]) -> float:
+    """Per cent of the mutants that are reported, at any line."""
+    return 100 * sum(bool(row.verdict.by) for row in rows) / len(rows)
 
 
 def text(rows: Sequence[Row], every: int = 1) -> str:
@@ -77,8 +88,8 @@ def text(rows: Sequence[Row], every: int = 1) -> str:
         "Written by `make mutants`; don't edit.",
         f"{len(rows)} mutants{which} of {len({r.subject for r in rows})} correct kernels: {rate(rows):.1f} % are "
         f"reported with the right line. {len(rows) - len(bugs(rows))} are no bugs, as right as the kernel itself; of "
-        f"the others **{rate(bugs(rows)):.1f} %** are reported. The verifier finds {by['verifier']}, the simulator "
-        f"{by['simulator']}"
+        f"the others **{reported(bugs(rows)):.1f} %** are reported, {rate(bugs(rows)):.1f} % with the right line. The "
+        f"verifier finds {by['verifier']}, the simulator {by['simulator']}"
         + (f", the lowering {by['lowering']}" if by["lowering"] else "")
         + f"; {by['']} are reported by nobody and {places['elsewhere']} at another line: these are listed below, each "
         "with the reason.",

@@ -154,3 +154,34 @@ def test_each_launch_has_its_own_budget():
 
     error = refused(lambda: nv.jit(body).trace(array(nv.f32, 4)), specialized)
     assert "66,560" in error.message
+
+
+@pytest.mark.parametrize(
+    ("first", "then", "since"),
+    [
+        (nv.setmaxnreg_inc, None, "the launch"),
+        (nv.setmaxnreg_dec, lambda: nv.setmaxnreg_inc(96), None),
+        (nv.setmaxnreg_dec, lambda: nv.setmaxnreg_inc(64), "the setmaxnreg at"),
+        (nv.setmaxnreg_dec, lambda: nv.setmaxnreg_dec(96), "the setmaxnreg at"),
+        (nv.setmaxnreg_dec, lambda: nv.setmaxnreg_dec(80), None),
+    ],
+)
+def test_inc_takes_and_dec_releases(first, then, since):
+    """Three warpgroups start with 168 registers a thread."""
+
+    def body():
+        if nv.warpgroup_id() == 0:
+            first(80)
+            nv.sync_warp()
+            if then is not None:
+                then()
+
+    if since is None:
+        check(body, 3)
+    else:
+        with pytest.raises(nv.VerifyError, match=rf"in a warpgroup that has (168|80) since {since}"):
+            check(body, 3)
+
+
+def test_blocks_of_two_warpgroups_ask_for_what_larger_ones_do():
+    check(specialized(40, 232), 2)
