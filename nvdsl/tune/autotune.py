@@ -130,6 +130,11 @@ class Autotuned(Jit[P]):
                     self._traced[extended.key] = super()._trace(extended)
                 except NvdslError as error:  # of its class, but not for these very shapes
                     refused = refused or error  # the preferred one's reason
+                    if source == "heuristic":  # it was asked for these shapes: what follows may be far slower
+                        self._warn(
+                            f"{self.__name__}: the heuristic chose {config}, which is refused for these arguments "
+                            f"({error.message}). Another configuration is used; the heuristic should not choose this one"
+                        )
                     continue
                 self._fitting.add(extended.key)
             return source, config, *_constants(config)

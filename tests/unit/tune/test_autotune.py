@@ -101,6 +101,15 @@ def test_the_order_explicit_cache_table_heuristic_defaults(gpu, folder):
     assert seen[-1] == 16
 
 
+def test_a_heuristic_that_chooses_what_is_refused_is_told_once(no_gpu):
+    """What is used instead may be far slower, and nobody would see it."""
+    function, _ = make(heuristic=lambda: {"block": 96})
+    with pytest.warns(nv.TuneWarning, match=r"the heuristic chose .*96.*, which is refused .*\(n = 512") as told:
+        assert function.choice(X, X, 2.0) == ("defaults", Config({"block": 32}))
+        assert function.choice(X, X, 2.0) == ("defaults", Config({"block": 32}))
+    assert len(told) == 1
+
+
 def test_off_asks_neither_cache_nor_table(gpu, folder, monkeypatch):
     function, _ = make(heuristic=lambda: {"block": 256}, table=folder / "table.json")
     ship(function, folder / "table.json", 128, X, X, 2.0)

@@ -2,18 +2,22 @@
 
 import itertools
 import random
+import warnings
 from dataclasses import replace
 
 import pytest
 
 import nvdsl as nv
 from nvdsl.hopper.occupancy import occupancy
+from nvdsl.kernels.blocks.linear_combination import ACTIVATIONS, LinearCombination
 from nvdsl.kernels.gemm import splitk
 from nvdsl.kernels.gemm.choose import COMMON, LEAST_OTHERS, MENU, OTHERS, UNALIGNED, choose, key, keys_of, near
 from nvdsl.kernels.gemm.config import Config
+from nvdsl.kernels.gemm.dispatch import find
 from nvdsl.kernels.gemm.model import Shape, blocks_of_an_sm, cycles, times
+from nvdsl.kernels.gemm.problem import GemmProblem, Matrix
 from nvdsl.kernels.gemm.tiles import legal, listed
-from nvdsl.kernels.gemm.tuned import SPACE, shape_class
+from nvdsl.kernels.gemm.tuned import SPACE, shape_class, tuned_matmul
 from tests.exhaustive import sample
 
 TYPES = [
@@ -73,6 +77,37 @@ def test_consumers_have_whole_panels_of_columns(a_major, b_major):
     for config in legal(nv.bf16, nv.bf16, nv.f32, False, a_major, b_major):
         major = a_major if config.swap_ab else b_major
         assert config.along == "m" or major == "k" or config.cols * 2 % 128 == 0, config
+
+
+def _drawn(seed):
+    """A product of any shape, types, layout and epilogue."""
+    rng = random.Random(seed)
+    m, n, k = (max(1, round(2 ** rng.uniform(0, 13))) for _ in range(3))
+    m, n, k = (x - x % 8 or 8 for x in (m, n, k)) if rng.random() < 0.5 else (m, n, k)
+    dtype, out, acc = rng.choice(TYPES)
+    strides = rng.choice(((k, 1), (1, m))), rng.choice(((n, 1), (1, k))), rng.choice(((n, 1), (1, m)))
+    shapes = dict(zip(("a", "b", "out"), ((m, k), (k, n), (m, n)), strict=True))
+    kinds = zip(shapes, (dtype, dtype, out), strides, strict=True)
+    given = {name: Matrix(kind, shapes[name], stride) for name, kind, stride in kinds}
+    finish = LinearCombination()
+    if acc is not nv.i32 and rng.random() < 0.4:
+        finish = LinearCombination(alpha=True, bias=True, c=rng.random() < 0.5, activation=ACTIVATIONS["gelu"])
+        given |= {"bias": Matrix(out, (n,), (1,))}
+        given |= {"c": Matrix(out, (m, n), (n, 1))} if finish.c else {}
+    return find(GemmProblem.of(given, acc, out), finish, None, "sim")
+
+
+@pytest.mark.parametrize("seed", sample(range(60), 4))
+def test_what_is_chosen_is_never_refused(seed):
+    """Else `Autotuned` would say so, and take the default configuration."""
+    road = _drawn(seed)
+    if road.function is tuned_matmul:
+        slots = dict(road.slots)
+        numbers = {name: nv.ShapeDtype(x.spec.shape, x.spec.dtype, x.spec.strides) for name, x in slots.items()}
+        described = tuned_matmul._described(tuple(numbers.get(name, 2.0) for name in road.order), {})
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", nv.TuneWarning)
+            road.call(described)
 
 
 def test_few_tiles_are_not_cut_by_stream_k():
