@@ -133,7 +133,7 @@ class Autotuned(Jit[P]):
                     if source == "heuristic":  # it was asked for these shapes: what follows may be far slower
                         self._warn(
                             f"{self.__name__}: the heuristic chose {config}, which is refused for these arguments "
-                            f"({error.message}). Another configuration is used; the heuristic should not choose this one"
+                            f"({error.message}). Another configuration is used"
                         )
                     continue
                 self._fitting.add(extended.key)
