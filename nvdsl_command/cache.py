@@ -11,7 +11,9 @@ from pathlib import Path
 from nvdsl.lower import binaries, cache
 from nvdsl_command.arguments import Refused
 
-_PARTS = {"kernels": ("kernels", binaries.SUFFIX), "tuned": ("tune", ".json")}
+_Part = tuple[str, tuple[str, ...]]
+
+_PARTS: dict[str, _Part] = {"kernels": ("kernels", binaries.SUFFIXES), "tuned": ("tune", (".json",))}
 """What the parts are called: the folder, and how its files end."""
 
 
@@ -48,7 +50,7 @@ def _times(times: list[float]) -> str:
     return f", used last {_ago(max(times))} ago, the oldest {_ago(min(times))} ago, {recent:,} within a day"
 
 
-def _clear(parts: dict[str, tuple[str, str]]) -> None:
+def _clear(parts: dict[str, _Part]) -> None:
     for folder, suffix in parts.values():
         for directory in _folders(folder):
             for path, _ in [*cache.files_of(directory, suffix), *cache.files_of(directory, ".part")]:
@@ -63,7 +65,7 @@ def _limit(text: str) -> None:
         raise Refused(f"--limit: {error}") from None
     if not cache.write(cache.folder("limit"), f"{text}\n".encode()):
         raise Refused(f"the limit can't be kept in {cache.folder()}")
-    cache.shrink(cache.folder("kernels"), most, binaries.SUFFIX)
+    cache.shrink(cache.folder("kernels"), most, binaries.SUFFIXES)
     if os.environ.get("NVDSL_CACHE_LIMIT"):
         print(f"NVDSL_CACHE_LIMIT={os.environ['NVDSL_CACHE_LIMIT']} goes before it here")
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
+from nvdsl.call.garbage import none_collected
 from nvdsl.mlir.threads import Once
 
 if TYPE_CHECKING:
@@ -27,17 +30,23 @@ class Compiled:
     """One specialization: the traced module, its kernels, and the seconds each stage took.
 
     ``module``: the traced ``ir.Module``. ``kernels``: name -> `lower.KernelBinary` (``ptx``, ``cubin``, ``resources``,
-    ``sass()``). ``seconds``: stage -> time. ``stages``: of a schedule, the module behind each of its steps.
+    ``sass()``). ``seconds``: stage -> time. ``stages``: of a schedule, the module behind each of its steps. ``trace``:
+    gives the module, which is traced when it is asked for where kernels were found without (`nvdsl.call.untraced`).
     """
 
     name: str
-    module: ir.Module
+    trace: Callable[[], ir.Module]
     lowered: Lowered
     written: frozenset[int]
     arguments: list[str] = field(default_factory=list)
     seconds: dict[str, float] = field(default_factory=dict)
     stages: tuple[Stage, ...] = ()
     _executable: Once[Executable] = field(default_factory=Once)
+
+    @functools.cached_property
+    def module(self) -> ir.Module:
+        """The traced module."""
+        return self.trace()
 
     @property
     def kernels(self) -> dict[str, KernelBinary]:
@@ -74,9 +83,11 @@ class Compiled:
         from nvdsl.driver import executable
 
         host, names = self.lowered.host, self.arguments or None
-        return self._executable.make(
-            "", lambda: executable.build(host, self.name, self.kernels, written=self.written, names=names)
-        )
+        def make() -> Executable:
+            with none_collected():
+                return executable.build(host, self.name, self.kernels, written=self.written, names=names)
+
+        return self._executable.make("", make)
 
 
 @dataclass

@@ -17,7 +17,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Unpack, overload
 
 from nvdsl import sim
-from nvdsl.call import absent, collect, extents
+from nvdsl.call import absent, collect, extents, untraced
 from nvdsl.call.compiled import Compiled, Simulated
 from nvdsl.call.extents import Bound, Extents, NamedSpec
 from nvdsl.call.garbage import none_collected
@@ -75,6 +75,7 @@ class Jit(Generic[P]):
         self._changes = 0  # times that launches were forgotten
         self._lock = threads.lock()
         self._reads = Reads(function, self._forget)
+        self._asked_last: tuple[Any, str | None] = (None, None)  # a tuner asks first whether a call is kept
         self._forms: dict[tuple[int, tuple[str, ...]], list[str]] = {}  # how arguments are given -> their parameters
 
     @overload  # what an editor shows first: the function's own parameters
@@ -139,7 +140,8 @@ class Jit(Generic[P]):
             self._find(call, debug)
             return None
         simulated = sim.wanted(target)
-        executable = self._find(call, sim.Options.from_environment() if simulated else debug).executable()
+        mode = sim.Options.from_environment() if simulated else debug
+        executable = self._find(call, mode, runs=not simulated).executable()
         if None in values:
             raise ArgumentError(
                 f"{self.__name__} was called with a ShapeDtype",
@@ -202,17 +204,18 @@ class Jit(Generic[P]):
                 raise ArgumentError(f"{self.__name__}(): {error}", where=frames.caller()) from None
         return self._extents.bind(parameters, specs)
 
-    def _find(self, call: Call, mode: Mode) -> Any:
+    def _find(self, call: Call, mode: Mode, runs: bool = False) -> Any:
+        """``runs``: it is wanted on the GPU now; so it may be what was kept, without a trace."""
         key = call.key, mode
         try:
             found = self._compiled.get(key)
         except TypeError:
             raise call.unhashable(self.__name__) from None
-        return found or self._compiled.make(key, lambda: self._make(call, mode))
+        return found or self._compiled.make(key, lambda: self._make(call, mode, runs))
 
-    def _make(self, call: Call, mode: Mode) -> Compiled | Simulated:
+    def _make(self, call: Call, mode: Mode, runs: bool) -> Compiled | Simulated:
         with none_collected():
-            return self._simulated(call, mode) if isinstance(mode, sim.Options) else self._lower(call, mode)
+            return self._simulated(call, mode) if isinstance(mode, sim.Options) else self._lower(call, mode, runs)
 
     def _simulated(self, call: Call, options: sim.Options) -> Simulated:
         module = self._trace(call)
@@ -241,20 +244,39 @@ class Jit(Generic[P]):
             self._repeatable.clear()
         self._launches.clear()
 
-    def _lower(self, call: Call, debug: bool | None) -> Compiled:
+    def _lower(self, call: Call, debug: bool | None, runs: bool) -> Compiled:
         from nvdsl.lower import compiler
-        from nvdsl.lower.options import Options
 
+        options, names = self._lowering(debug), call.run_time_names(self._signature)
+        found_by = self._kept_under(call, options) if runs else None
+        found = untraced.load(found_by, options) if found_by else None
+        if found is not None:
+            return Compiled(self.__name__, lambda: self._trace(call), *found, names, found.lowered.stages)
         start = time.perf_counter()
         module = self._trace(call)
         seconds = {"trace": time.perf_counter() - start}
-        options = self._options or Options.from_environment()
-        lowered = compiler.lower(module, options if debug is None else replace(options, debug=debug))
+        lowered = compiler.lower(module, options)
         written = effects.written_arguments(module.body.operations[0])
-        names = call.run_time_names(self._signature)
-        compiled = Compiled(self.__name__, module, lowered, written, names, seconds | lowered.stages)
+        if found_by and lowered.found_by:
+            untraced.save(found_by, untraced.Found(lowered, written))
+        compiled = Compiled(self.__name__, lambda: module, lowered, written, names, seconds | lowered.stages)
         collect.add(compiled)
         return compiled
+
+    def _kept_under(self, call: Call, options: Options) -> str | None:
+        """What the disk has for a call is found by this; None where it has to be traced."""
+        asked = call.key, options
+        known, found_by = self._asked_last
+        if known != asked:
+            found_by = untraced.key(self._function, call, options)
+            self._asked_last = asked, found_by
+        return found_by
+
+    def _lowering(self, debug: bool | None) -> Options:
+        from nvdsl.lower.options import Options
+
+        options = self._options or Options.from_environment()
+        return options if debug is None else replace(options, debug=debug)
 
     def _trace(self, call: Call) -> Any:
         body = convert(self._function)

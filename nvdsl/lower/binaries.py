@@ -1,4 +1,5 @@
-"""Compiled kernels kept on disk, so that the first call of a later process is a trace and a look-up.
+"""Compiled kernels kept on disk, so that the first call of a later process is a trace and a look-up; of nvdsl's own
+functions not even a trace (`nvdsl.call.untraced`).
 
 Found by everything that decides what is compiled: the traced module with its locations, the options, ptxas (its file),
 MLIR and nvdsl's lowering. Files that can't be used are thrown away with a warning; see `nvdsl.lower.cache`.
@@ -9,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import functools
 import hashlib
-import os
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
@@ -25,18 +25,28 @@ from nvdsl.mlir import ir, provider
 
 FORMAT = 2
 SUFFIX = ".kernel.zip"
+CALL_SUFFIX = ".call.json"
+SUFFIXES: tuple[str, ...] = (SUFFIX, CALL_SUFFIX)
+"""Of a compilation, and of what finds it for a call (`nvdsl.call.untraced`)."""
 PATIENCE = 60.0
 """Seconds to wait for another process that compiles the same: then it is compiled here, too."""
 
 
-def key(module: Any, options: Options) -> str | None:
-    """What a compilation is found by, a hex digest; None where it is not to be kept: the cache is off, something is
-    to be dumped, which only a compilation does, or it is one of debug mode."""
+def settings(options: Options) -> str | None:
+    """Everything but a module that decides what is compiled; None where it is not to be kept: the cache is off,
+    something is to be dumped, which only a compilation does, or it is one of debug mode."""
     if not cache.enabled() or options.dump or options.debug:
         return None
     same = replace(options, strict=False, dump_dir=None)  # these change what is said, not what is compiled
-    settings = (FORMAT, same, _file(toolchain.ptxas(options.ptxas)), _lowering())
-    digest = hashlib.sha256(repr(settings).encode())
+    return repr((FORMAT, same, _file(toolchain.ptxas(options.ptxas)), _lowering()))
+
+
+def key(module: Any, options: Options) -> str | None:
+    """What a compilation is found by, a hex digest; None where it is not to be kept (`settings`)."""
+    found = settings(options)
+    if found is None:
+        return None
+    digest = hashlib.sha256(found.encode())
     digest.update(stored.bytecode(module))
     return digest.hexdigest()
 
@@ -53,8 +63,7 @@ def load(found_by: str) -> tuple[dict[str, KernelBinary], list[Advisory]] | None
     except stored.Unreadable as error:
         cache.discard(path, str(error))
         return None
-    with contextlib.suppress(OSError):
-        os.utime(path)  # when it was last used
+    cache.touch(path)
     return found
 
 
@@ -62,7 +71,7 @@ def save(found_by: str, lowered: Lowered, advice: list[Advisory]) -> None:
     path = _path(found_by)
     data = stored.pack(lowered, advice, found_by, host=False)
     if cache.write(path, data):
-        cache.tidy(path.parent, len(data), SUFFIX)
+        cache.tidy(path.parent, len(data), SUFFIXES)
 
 
 def alone(found_by: str) -> AbstractContextManager[bool]:
@@ -73,6 +82,11 @@ def alone(found_by: str) -> AbstractContextManager[bool]:
 
 def _path(found_by: str) -> Path:
     return cache.folder("kernels") / (found_by[:32] + SUFFIX)
+
+
+def call_path(found_by: str) -> Path:
+    """The file that says what was compiled for a call."""
+    return cache.folder("kernels") / (found_by[:32] + CALL_SUFFIX)
 
 
 File = tuple[str, int, int]  # its path, its size, when it was changed

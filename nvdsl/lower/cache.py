@@ -183,6 +183,12 @@ def _unfit(state: os.stat_result) -> str | None:
     return f"it has {state.st_size:,} bytes" if state.st_size > MOST else shared(state)
 
 
+def touch(path: Path) -> None:
+    """Note that a file was used now."""
+    with contextlib.suppress(OSError):
+        os.utime(path)
+
+
 def discard(path: Path, why: str) -> None:
     """Throw away a file that can't be used, and say so."""
     warnings.warn(f"{path} is thrown away: {why}", CacheWarning, stacklevel=2)
@@ -236,7 +242,7 @@ def size(text: str) -> int:
     return int(float(found[1]) * _UNITS[found[2].upper()])
 
 
-def tidy(directory: Path, written: int, suffix: str) -> None:
+def tidy(directory: Path, written: int, suffix: str | tuple[str, ...]) -> None:
     """After ``written`` bytes were saved in a folder: `shrink` it, now and then. A look at all files takes some 25 us
     for each; so there is one a day, and one for each eighth of the limit that is written, on average."""
     most, stamp = limit(), directory / ".tidied"
@@ -251,7 +257,7 @@ def tidy(directory: Path, written: int, suffix: str) -> None:
     shrink(directory, most, suffix)
 
 
-def shrink(directory: Path, limit: int, suffix: str) -> None:
+def shrink(directory: Path, limit: int, suffix: str | tuple[str, ...]) -> None:
     """Keep a folder's files that end in ``suffix`` below ``limit`` bytes: the ones used longest ago go first, down to
     three quarters of it. What killed writers left goes, too."""
     remove_stale(directory)
@@ -276,7 +282,7 @@ def remove_stale(directory: Path) -> None:
                 os.unlink(path)
 
 
-def files_of(directory: Path, suffix: str) -> list[tuple[str, os.stat_result]]:
+def files_of(directory: Path, suffix: str | tuple[str, ...]) -> list[tuple[str, os.stat_result]]:
     """The files in a folder that end in ``suffix``, and what is known of each."""
     found = []
     with contextlib.suppress(OSError):

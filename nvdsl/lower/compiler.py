@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 from nvdsl.errors import VerifyError
@@ -40,8 +41,7 @@ def lower(module: Any, options: Options | None = None) -> Lowered:
 
 
 def _kept(found_by: str, module: Any, options: Options) -> tuple[Lowered, list[advisories.Advisory]] | None:
-    """What the disk has of a module. Only JSON, PTX and cubins come from there: the host module is made anew, so that
-    MLIR, which some wrong bytes would end the process in, parses nothing that others may have written."""
+    """What the disk has of a module. Only JSON, PTX and cubins come from there: the host module is made anew."""
     start = time.perf_counter()
     kept = binaries.load(found_by)
     if kept is None:
@@ -49,7 +49,7 @@ def _kept(found_by: str, module: Any, options: Options) -> tuple[Lowered, list[a
     made, advice = kept
     with threads.mlir, module.context, ir.Location.unknown():
         host = outline(module, options, Dump(options, module))
-    return Lowered(host, made, {"look-up": time.perf_counter() - start}), advice
+    return Lowered(host, made, {"look-up": time.perf_counter() - start}, found_by), advice
 
 
 def _compile_once(found_by: str, module: Any, options: Options) -> tuple[Lowered, list[advisories.Advisory]]:
@@ -57,7 +57,8 @@ def _compile_once(found_by: str, module: Any, options: Options) -> tuple[Lowered
     with binaries.alone(found_by) as waited_for:
         kept = _kept(found_by, module, options) if waited_for else None
         if kept is None:
-            kept = _compile(module, options)
+            lowered, advice = _compile(module, options)
+            kept = replace(lowered, found_by=found_by), advice
             binaries.save(found_by, *kept)
     return kept
 
@@ -104,6 +105,21 @@ def outline(module: Any, options: Options, dump: Dump) -> Any:
     prepare.restore_launch_attributes(host, attributes)
     dump.module("host", host)
     return host
+
+
+def host_text(host: Any) -> str:
+    """An outlined module as text, with its locations; of the kernels only what they are called with."""
+    with threads.mlir, host.context, ir.Location.unknown():
+        copy = _copy(host)
+        for _, kernel in kernels.kernels_of(copy):
+            for block in list(kernel.regions[0].blocks)[1:]:
+                block.erase()
+            body = kernel.regions[0].blocks[0]
+            for op in reversed(list(body.operations)):
+                op.operation.erase()
+            with ir.InsertionPoint(body):
+                ir.Operation.create("gpu.return")
+        return str(copy.operation.get_asm(enable_debug_info=True))
 
 
 @contextmanager

@@ -70,11 +70,13 @@ class KernelBinary:
 @dataclass(frozen=True)
 class Lowered:
     """``host``: the outlined module: host functions with ``gpu.launch_func``, and the kernels as they were traced.
-    ``kernels``: by symbol. ``stages``: seconds of ``passes``, ``ptx`` (LLVM) and ``ptxas``."""
+    ``kernels``: by symbol. ``stages``: seconds of ``passes``, ``ptx`` (LLVM) and ``ptxas``. ``found_by``: what the
+    kernels are kept under on disk; None where they are not."""
 
     host: Any
     kernels: dict[str, KernelBinary]
     stages: dict[str, float]
+    found_by: str | None = None
 
 
 def disassemble(cubin: bytes, kernel: str) -> str:

@@ -70,7 +70,7 @@ class HostFunction:
         if key not in self._cache:
             lowered = compiler.lower(module, Options.from_environment())
             written = effects.written_arguments(module.body.operations[0])
-            self._cache[key] = Compiled(self.__name__, module, lowered, written, seconds=dict(lowered.stages))
+            self._cache[key] = Compiled(self.__name__, lambda: module, lowered, written, seconds=dict(lowered.stages))
             collect.add(self._cache[key])
         return self._cache[key]
 

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Protocol, Unpack, overload
 
+from nvdsl.call import untraced
 from nvdsl.call.extents import Bound
 from nvdsl.call.jit import Jit, P
 from nvdsl.call.specialize import Call, Constant
@@ -127,7 +128,8 @@ class Autotuned(Jit[P]):
             extended = call.extended(*_constants(config))
             if extended.key not in self._fitting:
                 try:
-                    self._traced[extended.key] = super()._trace(extended)
+                    if not self._is_kept(extended):
+                        self._traced[extended.key] = super()._trace(extended)
                 except NvdslError as error:  # of its class, but not for these very shapes
                     refused = refused or error  # the preferred one's reason
                     if source == "heuristic":  # it was asked for these shapes: what follows may be far slower
@@ -140,6 +142,13 @@ class Autotuned(Jit[P]):
             return source, config, *_constants(config)
         assert refused is not None
         raise refused
+
+    def _is_kept(self, call: Call) -> bool:
+        """Whether the disk has what the call launches: then it was traced before."""
+        if device.missing():
+            return False
+        found_by = self._kept_under(call, self._lowering(None))
+        return found_by is not None and untraced.is_kept(found_by)
 
     def _candidates(self, call: Call, problem: Problem, how: str) -> Iterator[tuple[str, Config]]:
         """What to try, in order: (source, configuration)."""

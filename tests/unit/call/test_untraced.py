@@ -1,0 +1,147 @@
+"""Calls of nvdsl's own functions that a later process finds compiled without a trace."""
+
+import dataclasses
+import math
+import os
+
+import numpy as np
+import pytest
+
+import nvdsl as nv
+from nvdsl.call import untraced
+from nvdsl.call.jit import Jit
+from nvdsl.kernels.blocks.linear_combination import LinearCombination
+from nvdsl.kernels.rows import norm_kernels, row
+from nvdsl.kernels.rows.config import RowsConfig
+from nvdsl.lower import binaries
+from nvdsl.lower.cache import CacheWarning
+from nvdsl.lower.options import Options
+
+CONFIG = RowsConfig(8, 32, 1, 1, 1)
+X, W = nv.ShapeDtype((8, 256), nv.bf16), nv.ShapeDtype((256,), nv.bf16)
+
+
+@pytest.fixture(autouse=True)
+def _cache(tmp_path, monkeypatch):
+    for name in os.environ:
+        if name.startswith("NVDSL_"):
+            monkeypatch.delenv(name)
+    monkeypatch.setenv("NVDSL_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setattr(untraced, "_STARTED", math.inf)  # files of this tree may be edited while tests run
+
+
+def new():
+    """The function as another process has it."""
+    return Jit(norm_kernels.norm.__wrapped__)
+
+
+def call_of(function, x=X, w=W, **constants):
+    arrays = x, x, w, *[None] * 6, 1e-5
+    return function.describe(arrays, {"centered": False, "config": CONFIG, **constants})
+
+
+def key(function=None, options=None, **changed):
+    function = function or new()
+    return untraced.key(function.__wrapped__, call_of(function, **changed), options or Options())
+
+
+def run(function):
+    return function._find(call_of(function), None, runs=True)
+
+
+def test_a_later_process_traces_nothing(monkeypatch):
+    first = run(new())
+    later = new()
+    with monkeypatch.context() as patch:
+        patch.setattr(Jit, "_trace", lambda *_: pytest.fail("it was traced"))
+        found = run(later)
+        assert found.executable().count == first.executable().count
+    assert found.kernels == first.kernels and found.written == first.written == {1}
+    assert found.arguments == first.arguments and "trace" not in found.seconds
+    assert found.mlir == first.mlir  # traced when it is asked for
+    assert later.compile(X, X, W, *[None] * 6, 1e-5, centered=False, config=CONFIG) is found
+
+
+def test_what_only_compiles_is_traced(monkeypatch):
+    new().compile(X, X, W, *[None] * 6, 1e-5, centered=False, config=CONFIG)
+    assert not list(binaries.cache.folder("kernels").glob("*" + binaries.CALL_SUFFIX))
+
+
+def test_whatever_a_trace_depends_on_is_in_the_key(monkeypatch):
+    found = [key()]
+    assert found[0] is not None and key() == found[0]
+    found.append(key(centered=True))
+    found.append(key(config=dataclasses.replace(CONFIG, blocks_per_sm=2)))
+    found.append(key(x=nv.ShapeDtype((8, 256), nv.f16)))
+    found.append(key(w=None))
+    found.append(key(options=Options(opt_level=2)))
+    found.append(key(options=Options(lineinfo=True)))
+    for module, name, value in (
+        (norm_kernels, "_SMALLEST", 2e-30),
+        (norm_kernels, "_moments", lambda *_: 0),
+        (row, "_HELD", 16),
+        (row.Row, "total", lambda self, term: 0.0),
+    ):
+        with monkeypatch.context() as patch:
+            patch.setattr(module, name, value)
+            found.append(key())
+    assert None not in found and len(set(found)) == len(found)
+    assert key() == found[0]
+
+
+def test_files_of_nvdsl_are_in_the_key(monkeypatch, tmp_path):
+    before, source = key(), tmp_path / "package" / "room"
+    source.mkdir(parents=True)
+    (source / "one.py").write_text("A = 1\n")
+    monkeypatch.setattr(untraced, "_ROOT", tmp_path / "package")
+    keys = [before, untraced._files()]
+    (source / "one.py").write_text("A = 10\n")
+    keys.append(untraced._files())
+    os.utime(source / "one.py", (1, 1))
+    keys.append(untraced._files())
+    (source / "two.py").write_text("")
+    keys.append(untraced._files())
+    assert len(set(keys)) == len(keys)
+    monkeypatch.setattr(untraced, "_STARTED", 0.0)  # edited since: what was imported is not known
+    assert untraced._files() is None
+
+
+def _of_the_user(x: nv.Array, *, scale: float) -> None: ...
+
+
+@pytest.mark.parametrize("setting", ["NVDSL_VERIFY", "NVDSL_CACHE"])
+def test_what_is_always_traced(monkeypatch, setting):
+    function = nv.jit(_of_the_user)
+    assert untraced.key(_of_the_user, function.describe((X,), {"scale": 1.0}), Options()) is None
+    assert key(options=Options(debug=True)) is None
+    assert key(centered=LinearCombination(True, activation=lambda x: x + 1)) is None
+    assert key(centered=LinearCombination(True, activation="relu")) is not None
+    monkeypatch.setenv(setting, "off")
+    assert key() is None
+
+
+def test_texts_of_constants_are_those_of_their_types_and_bits():
+    values = [None, 0, False, 0.0, -0.0, "0", (), (0,), ((0,),), nv.f16, nv.bf16, CONFIG, int, RowsConfig]
+    assert len({untraced.text_of(x) for x in values}) == len(values)
+    assert untraced.text_of(float("nan")) == untraced.text_of(float("nan"))
+    for value in ([], {}, set(), np.ones(2), object(), lambda: 0, _of_the_user, np.float32(1)):
+        with pytest.raises(untraced.Keyless):
+            untraced.text_of(value)
+
+
+@pytest.mark.parametrize("damage", [b"", b"{}", b"\0" * 40, None])
+def test_a_damaged_file_is_thrown_away(damage):
+    first = run(new())
+    (path,) = binaries.cache.folder("kernels").glob("*" + binaries.CALL_SUFFIX)
+    data = path.read_bytes()
+    path.write_bytes(data[:-9] + b"x" + data[-8:] if damage is None else damage)
+    with pytest.warns(CacheWarning, match="thrown away"):
+        assert run(new()).kernels == first.kernels
+    assert path.read_bytes() == data  # written anew
+
+
+def test_kernels_that_are_gone_are_compiled_again():
+    run(new())
+    for path in binaries.cache.folder("kernels").glob("*" + binaries.SUFFIX):
+        path.unlink()
+    assert run(new()).kernels
