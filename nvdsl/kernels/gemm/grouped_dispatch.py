@@ -23,7 +23,7 @@ from nvdsl.kernels.gemm.config import Config
 from nvdsl.kernels.gemm.dispatch import AXES, bind, fits_tma, readable
 from nvdsl.kernels.gemm.launch import resident_blocks, sms
 from nvdsl.kernels.gemm.model import Shape, cycles
-from nvdsl.kernels.gemm.problem import GemmProblem, Matrix, blocks, repeated, types
+from nvdsl.kernels.gemm.problem import TMA_ALIGNMENT, GemmProblem, Matrix, blocks, repeated, types
 from nvdsl.kernels.gemm.tiles import has_registers, with_stages
 
 TILES = {
@@ -95,10 +95,15 @@ def find_grouped(
         "config": config, "blocks": resident_blocks(config, sms(target)), "direct_store": not fits_tma(problem.out)
     }  # fmt: skip
     arrays = {"a": a, "b": b, **arrays}
-    packed = [name for name, matrix in (("a", a), ("b", b)) if not matrix.fits_tma(1)]
+    packed = [name for name in "ab" if not arrays[name].fits_tma(1) or along_k and _is_odd_row(arrays[name])]
     unbatched = () if along_k else ("c", "scale_a")
     bound = bind(problem, finish, function, options, arrays, axes, packed=packed, unbatched=unbatched)
     return with_groups(bound, groups)
+
+
+def _is_odd_row(matrix: Matrix) -> bool:
+    """Whether it is one row that does not end at a multiple of 16 bytes. Windows of it have a step from row to row."""
+    return matrix.shape[0] == 1 and matrix.shape[1] * matrix.dtype.bytes % TMA_ALIGNMENT != 0
 
 
 def is_block_scaled(given: dict[str, Matrix]) -> bool:

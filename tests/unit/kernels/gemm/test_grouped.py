@@ -56,6 +56,13 @@ def test_groups_along_k(config, counts, behind, m, n):
     np.testing.assert_array_equal(out, expected)
 
 
+def test_one_row_along_k_that_ends_anywhere():
+    """There is no second row, but windows of the first one have a step, and tensor maps take multiples of 16 bytes."""
+    x, dy = integers(1, 3), integers(1, 9)
+    found = nv.grouped_matmul(x.T, dy, offsets=np.array([1], np.int32), config=SMALL, target="sim")
+    np.testing.assert_array_equal(found, (x.T @ dy)[None])
+
+
 def test_a_consumer_ahead_of_its_turn_leaves_the_slots_of_the_other():
     """A tile of more slices than the ring has slots, twice over, while the next tile's consumer waits."""
     config, offsets = Config(64, 32, stages=3, schedule="pingpong"), np.cumsum([650, 3, 460], dtype=np.int32)
