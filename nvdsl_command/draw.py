@@ -109,6 +109,8 @@ def _layout(chosen: Namespace) -> grid.Drawing:
         size = _size("--tile", chosen.tile)
         if drawn.is_coordinates or drawn.has_bits:
             raise Refused(f"--tile is for a thread-value layout that counts through a tile; {drawn} does not")
+        if drawn.cosize > size[0] * size[1]:
+            raise Refused(f"{drawn} counts to {drawn.cosize - 1}, beyond a tile of {chosen.tile}")
         try:
             drawn = layout.composition(layout.identity(*size), drawn)
         except LayoutError as error:

@@ -87,7 +87,8 @@ class Expressions(ast.NodeTransformer):
 
     def visit_Compare(self, node: ast.Compare) -> Any:
         self.generic_visit(node)
-        if len(node.ops) == 1 or not lazy(*node.comparators[1:]):
+        asks = any(isinstance(op, ast.In | ast.NotIn) for op in node.ops)  # an operand for its truth
+        if len(node.ops) == 1 and not asks or not lazy(*node.comparators[1:]):
             return node
         arguments = [node.left]
         for position, (op, right) in enumerate(zip(node.ops, node.comparators, strict=True)):

@@ -7,6 +7,7 @@ branch where that makes no difference.
 
 from __future__ import annotations
 
+import functools
 import operator
 from collections.abc import Callable
 from typing import Any
@@ -21,9 +22,29 @@ from nvdsl.trace.carry import Merge, describe, freeze
 from nvdsl.trace.printing import Text, escaped, format_of
 from nvdsl.trace.regions import Branching
 from nvdsl.trace.watch import of_thunk
-from nvdsl.values.traced import as_value
+from nvdsl.values.traced import Value, as_value
 
 Thunk = Callable[[], Any]  # a lambda, made by ``expressions``
+
+
+def _contains(x: Any, found: Any) -> Any:
+    """``x in found``. Where a number of either is traced, one comparison with each element, as Python makes them."""
+    if isinstance(found, range) and isinstance(x, Value) and not x.shape:
+        if not found:
+            return False
+        low, high = min(found[0], found[-1]), max(found[0], found[-1])
+        return (x >= low) & (x <= high) & ((x - low) % abs(found.step) == 0)
+    if not isinstance(found, (tuple, list, set, frozenset, dict)):
+        return x in found
+    elements = list(found)
+    if not all(map(_is_number, (x, *elements))) or not any(isinstance(one, ir.Value) for one in (x, *elements)):
+        return x in found
+    return functools.reduce(operator.or_, [x == one for one in elements], False)
+
+
+def _is_number(x: Any) -> bool:
+    return isinstance(x, (int, float, np.number, np.bool_)) or isinstance(x, Value) and not x.shape
+
 
 COMPARISONS: dict[str, Callable[[Any, Any], Any]] = {
     "Eq": operator.eq,
@@ -34,8 +55,8 @@ COMPARISONS: dict[str, Callable[[Any, Any], Any]] = {
     "GtE": operator.ge,
     "Is": operator.is_,
     "IsNot": operator.is_not,
-    "In": lambda a, b: a in b,
-    "NotIn": lambda a, b: a not in b,
+    "In": _contains,
+    "NotIn": lambda a, b: negate(_contains(a, b)),
 }
 
 

@@ -84,6 +84,8 @@ class Range:
             fix="write a `for` statement in such a function, or use range(n) over Python ints",
         )
 
+    __reversed__ = __iter__
+
 
 def _bound(x: PlainInt | Value) -> Int:
     if isinstance(x, Value):

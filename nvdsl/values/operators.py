@@ -237,7 +237,10 @@ class Operators(ir.Value):
         return f"<{extents.shown(self)}>"
 
     def __bool__(self) -> bool:
-        fix = "in a kernel write plain `if`, `while`, `and`, `or`, `not`; elsewhere nv.select(c, a, b), & | ~"
+        fix = (
+            "in a kernel write plain `if`, `while`, `and`, `or`, `not`, `in`; what Python itself runs (`match`, "
+            "comprehensions, sorted(), properties, operators of classes) takes nv.select(c, a, b), & | ~"
+        )
         raise _not_known(self, "the truth value of a traced value", fix)
 
     def __int__(self) -> int:

@@ -12,7 +12,7 @@ def truth(x):
     bool(x[0] > 0.0)
     # CHECK: TraceError: plain_needed.py:[[# @LINE - 1]]: the truth value of a traced value is not known
     # CHECK-NEXT: rule: the number exists only when the kernel runs
-    # CHECK-NEXT: fix: in a kernel write plain `if`, `while`, `and`, `or`, `not`; elsewhere nv.select(c, a, b), & | ~
+    # CHECK-NEXT: fix: in a kernel write plain `if`, `while`, `and`, `or`, `not`, `in`; what Python itself runs (`match`, comprehensions
 
 
 @refused(array(nv.f32, 64))

@@ -23,6 +23,7 @@ _BINARY = {
     "arith.minsi": min,
     "arith.maxsi": max,
     "arith.divsi": lambda a, b: int(a / b),
+    "arith.remsi": lambda a, b: a - int(a / b) * b,
 }
 
 

@@ -17,7 +17,7 @@ F32 = array(nv.f32, 128)
 STATEMENTS = {
     "x[t] = {0: 1.0}[t]": ("the hash of a traced value", "nv.select"),
     "x[t] = {0: 1.0}.get(t, 2.0)": ("the hash", "nv.select"),
-    "y = t in {0, 1}": ("the hash", "compare"),
+    "y = {0, 1} >= {t}": ("the hash", "compare"),
     "d = {t: 1}": ("the hash", "plain number"),
     "x[t] = [1.0, 2.0][t]": ("Python int", "nv.range"),
     "x[t] = np.arange(4.0)[t]": ("only integers", "nv.select"),

@@ -57,6 +57,25 @@ def test_a_division_is_guarded():
     assert traced.run(9, 0) is False and traced.run(9, 3) is True
 
 
+def test_membership():
+    def f(a, b):
+        return (
+            a in (1, 2, b), a not in [b, 7], a in {3, 4}, b in {1: "x"}, 3 in (a, b), 0 < a in range(-3, 9, 2),
+            a in range(7, -4, -3), a not in range(8),
+        )  # fmt: skip
+
+    traced = trace(f, nv.i32, nv.i32)
+    for a, b in [(1, 1), (2, 3), (3, 7), (7, 4), (-4, 0), (-2, 1), (9, 9)]:
+        assert traced.run(a, b) == f(a, b)
+
+
+def test_membership_that_python_knows():
+    def f(a):
+        return a in range(4, 4), a not in (), 3 in {3, 4}, "b" in "abc", [] in [a, []][1:]
+
+    assert trace(f, nv.i32).result == (False, True, True, True, True)
+
+
 def test_plain_operands_keep_pythons_rules():
     def f(a):
         c = a > 0
