@@ -22,7 +22,7 @@ from nvdsl.errors import ArgumentError
 from nvdsl.kernels.blocks.contiguous import is_turned, padded_cols
 from nvdsl.kernels.blocks.elementwise import Elementwise
 from nvdsl.kernels.blocks.linear_combination import LinearCombination
-from nvdsl.kernels.gemm import blockscaled, gathered, gemv, simple, small
+from nvdsl.kernels.gemm import blockscaled, gathered, gemv, short, simple, small
 from nvdsl.kernels.gemm.bound_kernel import ArgumentView, BoundKernel, Packing
 from nvdsl.kernels.gemm.config import Config
 from nvdsl.kernels.gemm.dynamic import dynamic, unit
@@ -69,6 +69,8 @@ def find(problem: GemmProblem, finish: LinearCombination, config: Config | None,
         return _simple(given, finish, options)
     if config is None and small.pays(problem, not any(packed), target):
         return _small(given, finish, options, target)
+    if config is None and short.pays(problem, not any(packed) and fits_tma(problem.out)):
+        return _short(problem, finish, options, turned)
     if config is None and any(packed) and (kernel := _gathered(given, finish, options, sms(target))):
         return kernel
     k_major = a_axis == 1, b_axis == 0
@@ -157,6 +159,25 @@ def _small(
     return bind(
         problem, finish, small.matmul, options, arrays, axes, vectors="ab" if aligned else "", with_batch=True,
         turned=turned,
+    )  # fmt: skip
+
+
+def _short(
+    problem: GemmProblem, finish: LinearCombination, options: dict[str, Any], turned: bool
+) -> BoundKernel:
+    """A product of a short K, by threads that load and store, whatever strides are."""
+    a, a_axis = readable(problem.a, k_axis=1)
+    b, b_axis = readable(problem.b, k_axis=0)
+    pairs = gathered.in_pairs(a) and gathered.in_pairs(b)
+    arrays = {"a": a, "b": b, "out": problem.out}
+    whole = TMA_ALIGNMENT // problem.out.dtype.bytes if fits_tma(problem.out) else 1
+    gathers = dict.fromkeys("ab", gathered.PAIR if pairs else 1) | {"out": whole}
+    options = options | {
+        "a_major": "k" if a_axis == 1 else "mn", "b_major": "k" if b_axis == 0 else "mn", "pairs": pairs,
+    }  # fmt: skip
+    axes = {"a": "mk" if a_axis == 1 else "km", "b": "nk" if b_axis == 0 else "kn", "out": "mn"}
+    return bind(
+        problem, finish, short.matmul, options, arrays, axes, gathers=gathers, with_batch=True, turned=turned,
     )  # fmt: skip
 
 
