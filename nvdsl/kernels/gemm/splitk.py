@@ -52,9 +52,11 @@ def launch(gemm: Gemm, clusters: int, least: int = LEAST) -> None:
     tiles, epilogue = gemm.tiles, gemm.epilogue
     split, width, count = config.split, config.tile_n // config.split, tiles.count
     parts: Any = 1
+    bits: Any = 0
     workspace: Any = None
     if config.parts > 1:
         parts = splitk_parts.parts(count, gemm.slices, split, clusters, config.parts, least)
+        bits = splitk_parts.group_bits(parts)
         gemm.steps = nv.cdiv(gemm.slices, split * parts)
         workspace = PartsWorkspace(clusters * split * config.consumers, config.rows, width, acc_dtype)
     steps, of_tiles = gemm.steps, Divisor.of(count)
@@ -108,11 +110,15 @@ def launch(gemm: Gemm, clusters: int, least: int = LEAST) -> None:
                 total = reduction.reduce(consumer)
             slot = (tile * split + rank) * config.consumers + consumer
             step = count * split * config.consumers  # from one part's slots to the next one's
+            group = part >> bits
+            first, last = group << bits, nv.min((group + 1) << bits, parts) - 1
+            if workspace is not None and part == last:
+                total = workspace.sum(total, slot + first * step, step, part - first, consumer + 1)
             if part + 1 < parts:
                 workspace.store(total, slot + part * step, consumer + 1)
             else:
                 if workspace is not None:
-                    total = workspace.sum(total, slot, step, part, consumer + 1)
+                    total = workspace.sum(total, slot + ((1 << bits) - 1) * step, step << bits, group, consumer + 1)
                 epilogue.store(total, *own, consumer, held)
                 epilogue.drain()
 

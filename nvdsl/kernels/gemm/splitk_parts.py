@@ -1,8 +1,12 @@
 """Split-K beyond a cluster: how many clusters share a tile, and how the sums of all come to one of them.
 
-A cluster has at most 8 blocks. Where K is long and tiles are few, several clusters have a part of each tile's K. All
-but the last hand their sums over in global memory; that one waits for them, adds them in the order of K, and stores. It
-has the highest number of them, so that all that it waits for has begun before it.
+A cluster has at most 8 blocks. Where K is long and tiles are few, several clusters have a part of each tile's K. Parts
+are in groups. The last one of a group waits for the sums of the others, in global memory, and adds them in a fixed
+order; the last one of all does so with the sums of groups, and stores:
+
+    parts  0 1 2 3   4 5 6 7   8 9 10 11        3 adds 0 1 2,  7 adds 4 5 6,  11 adds 8 9 10,  then 3 and 7
+
+Who waits has a higher number than those that it waits for, so all of these have begun before it.
 """
 
 from __future__ import annotations
@@ -17,6 +21,8 @@ AHEAD = 12
 """Vectors of sums that a thread asks for before it adds one: each takes as long as the way to L2."""
 LEAST = 8
 """Slices of a block's part, at least: for fewer, handing over takes as long as it saves."""
+ALONE = 6
+"""Parts up to which the last one adds up all others: another group's last one would have to wait for a third one."""
 
 
 def parts(tiles: nv.Int, slices: nv.Int, split: int, clusters: int, most: int, least: int = LEAST) -> nv.Int:
@@ -25,6 +31,11 @@ def parts(tiles: nv.Int, slices: nv.Int, split: int, clusters: int, most: int, l
     wanted = nv.max(nv.min(nv.min(clusters // tiles, slices // (split * least)), most), 1)
     each = nv.max(nv.cdiv(slices, wanted * split), 1) * split
     return nv.max(nv.cdiv(slices, each), 1)  # none without a slice
+
+
+def group_bits(parts: nv.Int) -> nv.Int:
+    """Of a group, the exponent: about as many parts as there are groups, and few parts are one group."""
+    return nv.select(parts <= ALONE, 7, nv.select(parts <= 16, 2, nv.select(parts <= 64, 3, 4)))
 
 
 class PartsWorkspace:
