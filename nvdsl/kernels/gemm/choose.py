@@ -38,18 +38,14 @@ With all that the other kernels of 16-bit types come to, 1,000 shapes take at mo
 LEAST_OTHERS = 2
 """Of these, what is left for results that TMA can't store, however many the others have taken."""
 UNALIGNED = (
-    ("cooperative", 64, 64, 1, 1, False, 1, 1),
-    ("cooperative", 64, 128, 1, 1, False, 1, 1),
-    ("cooperative", 128, 128, 1, 1, False, 1, 1),
-    ("cooperative", 192, 112, 1, 1, False, 1, 1),
+    ("cooperative", 64, 56, 1, 1, False, 1, 1),
+    ("cooperative", 192, 128, 1, 1, False, 1, MOST_PARTS),
+    ("pingpong", 128, 112, 1, 1, False, 1, 1),
     ("pingpong", 128, 192, 2, 1, False, 1, 1),
     ("splitk", 64, 64, 1, 1, False, 8, PARTS),
-    ("streamk", 128, 128, 1, 1, False, 1, 1),
 )
 """All that is chosen, whatever the size of B, where the result's rows are none that TMA can store. That takes other
 code, so they are few."""
-OUTER = (("cooperative", 64, 112, 1, 1, False, 1, 1),)
-"""The same for a K of 1: operands may then be read along the other axis, by other code."""
 
 BESIDE = 40
 """Registers of a consumer's thread beside the sums that an epilogue of few operands needs, and a store without TMA."""
@@ -132,13 +128,9 @@ def _places(found: Configs) -> dict[Config, int]:
 def offered(shape: Shape, crowded: bool) -> Configs:
     """What a product is computed by, where nothing was tuned."""
     found = allowed(shape, crowded)
-    if shape.k == 1:
-        few: Sequence[Key] = OUTER
-    elif shape.unaligned:
-        few = UNALIGNED
-    else:
+    if not shape.unaligned:
         return found
-    return _of_keys(found, few, _turnable(shape)) or found
+    return _of_keys(found, UNALIGNED, _turnable(shape)) or found
 
 
 @functools.lru_cache(maxsize=256)

@@ -2,6 +2,7 @@
 
     GEMV            one column or one row, but for large matrices of 16-bit types
     small           16-bit types, so few multiplications that the way to the first one is most of the time
+    short           16-bit types, of so short a K that the result takes longest to write
     gathered        16-bit types that TMA can't read, beside few rows or columns: copies would take longer
     tensor cores    f16, bf16, f32 (as tf32), 8-bit types; operands that TMA or wgmma can't read are copied first
     simple          f64, and small products that would need a copy
@@ -69,7 +70,7 @@ def find(problem: GemmProblem, finish: LinearCombination, config: Config | None,
         return _simple(given, finish, options)
     if config is None and small.pays(problem, not any(packed), target):
         return _small(given, finish, options, target)
-    if config is None and short.pays(problem, not any(packed) and fits_tma(problem.out)):
+    if config is None and short.pays(problem, not any(packed) and fits_tma(problem.out), target):
         return _short(problem, finish, options, turned)
     if config is None and any(packed) and (kernel := _gathered(given, finish, options, sms(target))):
         return kernel
@@ -166,8 +167,7 @@ def _short(
     problem: GemmProblem, finish: LinearCombination, options: dict[str, Any], turned: bool
 ) -> BoundKernel:
     """A product of a short K, by threads that load and store, whatever strides are."""
-    a, a_axis = readable(problem.a, k_axis=1)
-    b, b_axis = readable(problem.b, k_axis=0)
+    (a, a_axis), (b, b_axis) = nearer(problem.a, (1, 0)), nearer(problem.b, (0, 1))
     pairs = gathered.in_pairs(a) and gathered.in_pairs(b)
     arrays = {"a": a, "b": b, "out": problem.out}
     whole = TMA_ALIGNMENT // problem.out.dtype.bytes if fits_tma(problem.out) else 1
@@ -240,7 +240,12 @@ def readable(matrix: Matrix, k_axis: int) -> tuple[Matrix, int]:
 
 def nearest(matrix: Matrix, axes: Sequence[int]) -> tuple[Matrix, int]:
     """The matrix with that one of the axes last along which it is read best; and which one that is."""
-    near = min(axes, key=lambda axis: (not matrix.fits_tma(axis), abs(matrix.strides[axis - 2])))
+    return nearer(matrix, [axis for axis in axes if matrix.fits_tma(axis)] or axes)
+
+
+def nearer(matrix: Matrix, axes: Sequence[int]) -> tuple[Matrix, int]:
+    """The matrix with that one of the axes last along which neighbours are nearest, the first of equals; and which."""
+    near = min(axes, key=lambda axis: abs(matrix.strides[axis - 2]))
     return (matrix if near == 1 else matrix.transposed), near
 
 

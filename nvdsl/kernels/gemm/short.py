@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import nvdsl as nv
+from nvdsl import sim
 from nvdsl.hopper.arch import WARP_SIZE
 from nvdsl.kernels.blocks.epilogue_visitor import EpilogueOp
 from nvdsl.kernels.blocks.tile_scheduler import TileScheduler
@@ -34,14 +35,15 @@ BESIDE, BESIDE_SUMS = 8, 8
 PAIR = 2
 """Elements that cp.async brings."""
 
-ALIGNED, ODD = 64, 128
-"""K up to which it is the fastest: where TMA reads the operands and stores the result, and where it doesn't."""
+ALIGNED, ODD, SIMULATED = 64, 128, 16
+"""K up to which it is the fastest: where TMA reads the operands and stores the result, and where it doesn't. The
+simulator executes each thread's instructions, and multiplies the tiles of wgmma at once."""
 
 
-def pays(problem: GemmProblem, aligned: bool) -> bool:
+def pays(problem: GemmProblem, aligned: bool, target: str | None) -> bool:
     """Whether a product is one of these. ``aligned``: TMA can read the operands and store the result."""
-    suits = problem.a.dtype.bits == 16 and problem.acc_dtype == nv.f32
-    return suits and problem.sizes[2] <= (ALIGNED if aligned else ODD)
+    most = SIMULATED if sim.wanted(target) else ALIGNED if aligned else ODD
+    return problem.a.dtype.bits == 16 and problem.acc_dtype == nv.f32 and problem.sizes[2] <= most
 
 
 class Strip:

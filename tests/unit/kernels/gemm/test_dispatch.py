@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 import nvdsl as nv
 from nvdsl.kernels.blocks.linear_combination import LinearCombination
-from nvdsl.kernels.gemm import gemv, simple, small
+from nvdsl.kernels.gemm import gemv, short, simple, small
 from nvdsl.kernels.gemm.config import Config
 from nvdsl.kernels.gemm.dispatch import SIMPLE_PRODUCTS, find
 from nvdsl.kernels.gemm.problem import GemmProblem, Matrix
@@ -60,7 +60,7 @@ def by_numpy(road, sources):
             continue
         a = a[..., :k] if road.options.get("a_major", "k") == "k" else a[..., : out.shape[-2]]
         b = b[..., :k] if road.options.get("b_major", "mn") == "k" else b[..., : out.shape[-1]]
-        if road.function is tuned_matmul:
+        if road.function in (tuned_matmul, short.matmul):
             a = a if road.options["a_major"] == "k" else a.swapaxes(-1, -2)
             b = b if road.options["b_major"] == "mn" else b.swapaxes(-1, -2)
         out[...] = a @ b
@@ -97,7 +97,7 @@ def road(m, n, k, dtype=nv.f16, **strides):
 def test_small_products_are_not_copied_for():
     assert road(16, 16, 15).function is road(16, 16, 131, nv.i8).function is simple.matmul
     assert road(16, 16, 131).function is road(16, 16, 136).function is small.matmul
-    assert road(16, 16, 16).function is tuned_matmul
+    assert road(16, 16, 16).function is short.matmul and road(16, 16, 24).function is tuned_matmul
     assert SIMPLE_PRODUCTS < 1024 * 1024 * 1001 and road(1024, 1024, 1001).function is tuned_matmul
 
 

@@ -1,0 +1,82 @@
+"""Products of a short K, of 16-bit types."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import nvdsl as nv
+from nvdsl import sim
+from nvdsl.call.launches import Launches
+from nvdsl.kernels.gemm import matmul, short, small
+from tests.exhaustive import sample
+from tests.unit.kernels.gemm.test_dynamic import road
+from tests.unit.kernels.gemm.test_gathered import check
+
+LEVELS = [sim.Options(), sim.Options(level="nvvm", delivery="random", order="random", seed=3)]
+extents = st.one_of(st.sampled_from([1, 8, 63, 64, 65]), st.integers(1, 70))
+
+
+@pytest.fixture(autouse=True, scope="module")
+def every_k_is_short():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(small, "SIMULATED", -1)
+        patch.setattr(short, "SIMULATED", 1000)
+        patch.setattr(matmul, "_bound", {})
+        patch.setattr(matmul, "_launches", Launches())
+        yield
+
+
+@pytest.mark.parametrize("layout", sample(["nt", "nn", "tn", "tt"], 1))
+@pytest.mark.parametrize("options", sample(LEVELS, 1), ids=lambda x: x.level)
+@given(extents, extents, st.one_of(st.integers(1, 70), st.sampled_from([15, 16, 17, 32, 33, 48, 64, 65, 130])))
+@settings(max_examples=3)
+def test_any_size(layout, options, m, n, k):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sim.Options, "from_environment", lambda: options)
+        check(m, n, k, layout)
+
+
+@pytest.mark.parametrize(("m", "n", "k", "layout"), sample([(66, 130, 66, "nt"), (64, 8, 40, "tn"), (6, 130, 20, "nn")], 1))
+def test_rows_at_multiples_of_four_bytes(m, n, k, layout):
+    assert dict(road(m, n, k, layout).options)["pairs"]
+    check(m, n, k, layout)
+
+
+def test_batches_gaps_and_an_epilogue():
+    check(17, 9, 36, "nt", dtype=np.float16, batch=(2,))
+    rng = np.random.default_rng(0)
+    x, w, bias = (rng.integers(-3, 4, shape).astype(np.float16) for shape in ((30, 300), (32, 300), (10, 1)))
+    a, b = x[1:11, 3:60:2], w[2:22, 5:34]  # gaps, and rows that start anywhere
+    got = nv.matmul(a, b.T, bias=bias, activation="relu", alpha=0.5, out_dtype=nv.f32, target="sim")
+    product = a.astype(np.float32) @ b.astype(np.float32).T
+    np.testing.assert_array_equal(got, np.maximum(0.5 * product + bias, 0))
+    out = np.zeros((20, 10), np.float32).T  # columns are contiguous
+    nv.matmul(a, b.T, out, target="sim")
+    np.testing.assert_array_equal(out, product)
+
+
+@pytest.mark.parametrize("k", [36, 37])
+def test_nothing_beyond_k_enters(k):
+    rows = np.full((5, 160), np.nan, np.float16)
+    rows[:, :k] = 1
+    got = nv.matmul(rows[:, :k], rows[:3, :k].T, out_dtype=nv.f32, target="sim")
+    np.testing.assert_array_equal(got, np.full((5, 3), k, np.float32))
+
+
+KINDS = [(1000, 33, "nn"), (1000, 34, "nt"), (1001, 33, "tn"), (1001, 34, "tt"), (1000, 33, "nt")]
+
+
+@pytest.mark.parametrize(("n", "k", "layout"), sample(KINDS, 2))
+def test_no_spill(n, k, layout):
+    strict = nv.jit(short.matmul.__wrapped__, strict=True)
+    found = road(1000, n, k, layout)
+    assert found.function is short.matmul
+    found = dataclasses.replace(found, function=strict)
+    slots = dict(found.slots)
+    specs = [slots[name].spec for name in found.order]
+    arguments = [nv.ShapeDtype(spec.shape, spec.dtype, spec.strides) for spec in specs]
+    (kernel,) = strict._find(found.call(strict._described(tuple(arguments), {})), None).kernels.values()
+    assert (kernel.resources.stack, kernel.resources.spill_stores) == (0, 0)
