@@ -25,6 +25,7 @@ import nvdsl as nv
 from nvdsl.hopper import arch
 from nvdsl.kernels.gemm.config import Config
 from nvdsl.kernels.gemm.launch import blocks_of_an_sm, resident_clusters
+from nvdsl.kernels.gemm.splitk_parts import GROUPS
 from nvdsl.kernels.gemm.splitk_parts import LEAST as LEAST_PART
 from nvdsl.kernels.gemm.streamk_scheduler import LEAST as LEAST_PIECE
 from nvdsl.kernels.gemm.streamk_scheduler import UNEVEN, WORTH
@@ -155,7 +156,7 @@ def times(configs: tuple[Config, ...], shape: Shape, sms: int = arch.SMS, rows: 
         count, handed = np.where(c.streamk, cut, count), np.where(c.streamk, moved, 0.0)
     area = c.tile_m * c.tile_n
     if c.splitk.any():
-        given_over = np.where(parts > 1, PARTED + GIVEN * (parts - 1) * area / c.split, 0.0)
+        given_over = np.where(parts > 1, PARTED + GIVEN * _added(parts) * area / c.split, 0.0)
         handed = np.where(c.splitk, rounds * (EXCHANGE + EXCHANGED * area + given_over), handed)
     multiplying = sharing * _multiplying(c)
     *loading, ragged = _loading(c, shape, m, n, sharing)
@@ -221,6 +222,12 @@ def _cut(tiles: Any, steps: int, sms: int) -> tuple[Any, Any]:
     longest = np.where(saves, longest, np.where(cut > 0, steps, 0))
     handed = np.where(saves, FIXUP * (_cdiv(pieces, np.maximum(cut, 1)) - 1), 0.0)
     return whole * steps + longest, handed
+
+
+def _added(parts: Any) -> Any:
+    """Sums that split-K adds one after the other: of a group's parts, then of groups (`splitk_parts`)."""
+    group = np.select([parts <= most for most, _ in GROUPS], [1 << bits for _, bits in GROUPS])
+    return np.minimum(parts, group) + _cdiv(parts, group) - 2
 
 
 def _cdiv(a: Any, b: Any) -> Any:

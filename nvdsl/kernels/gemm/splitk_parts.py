@@ -21,8 +21,8 @@ AHEAD = 12
 """Vectors of sums that a thread asks for before it adds one: each takes as long as the way to L2."""
 LEAST = 8
 """Slices of a block's part, at least: for fewer, handing over takes as long as it saves."""
-ALONE = 6
-"""Parts up to which the last one adds up all others: another group's last one would have to wait for a third one."""
+GROUPS = ((6, 7), (16, 2), (64, 3), (128, 4))
+"""Up to so many parts, the exponent of the size of a group. Few parts are one group, as a second wait takes longer."""
 
 
 def parts(tiles: nv.Int, slices: nv.Int, split: int, clusters: int, most: int, least: int = LEAST) -> nv.Int:
@@ -34,8 +34,11 @@ def parts(tiles: nv.Int, slices: nv.Int, split: int, clusters: int, most: int, l
 
 
 def group_bits(parts: nv.Int) -> nv.Int:
-    """Of a group, the exponent: about as many parts as there are groups, and few parts are one group."""
-    return nv.select(parts <= ALONE, 7, nv.select(parts <= 16, 2, nv.select(parts <= 64, 3, 4)))
+    """Of the size of a group, the exponent: see `GROUPS`."""
+    *few, (_, bits) = GROUPS
+    for most, fewer in reversed(few):
+        bits = nv.select(parts <= most, fewer, bits)
+    return bits
 
 
 class PartsWorkspace:
