@@ -30,6 +30,7 @@ from nvdsl.kernels.gemm import (
     pingpong,
     quantized,
     quantized_few,
+    short,
     small,
     splitk,
     splitk_memory,
@@ -88,6 +89,13 @@ def _gathered(m: int, n: int, k: int) -> Case:
     options = {"config": gathered.config(n, pairs), "sms": 1, "pairs": pairs, **majors}
     stored = b if pairs else np.ascontiguousarray(b.T)
     return _exact(gathered.matmul, [a, stored, out], out, a.astype(np.float32) @ b.astype(np.float32), **options)
+
+
+def _short(m: int, n: int, k: int, pairs: bool) -> Case:
+    """By mma.sync, of operands that threads bring: by cp.async, or element by element."""
+    a, b, out = _integers(1, m, k), _integers(1, n, k), np.full((1, m, n), np.nan, np.float32)
+    expected = a.astype(np.float32) @ b.astype(np.float32).swapaxes(1, 2)
+    return _exact(short.matmul, [a, b, out], out, expected, a_major="k", b_major="k", pairs=pairs)
 
 
 def _small(m: int, n: int, k: int, split: int) -> Case:
@@ -387,12 +395,18 @@ SUBJECTS: dict[str, Callable[[], Case]] = {
         splitk.matmul, 64, 64, 1280, clusters=2, least=1,
         config=Config(64, 64, schedule="splitk", split=2, parts=2, stages=2, consumers=1, store_buffers=1),
     ),
+    "split-K, groups of parts": lambda: gemm_case(
+        splitk.matmul, 64, 64, 640, clusters=10, least=1,
+        config=Config(64, 64, schedule="splitk", parts=10, stages=2, consumers=1, store_buffers=1),
+    ),
     "split-K, memory": lambda: gemm_case(
         splitk_memory.matmul, 64, 64, 640, config=Config(64, 64, parts=2, stages=2, consumers=1), blocks=2, least=1
     ),
     "cooperative, swapped": lambda: _matmul(
         cooperative, 64, 128, 320, 1, np.float16, swap_ab=True, **_TILE
     ),
+    "short": lambda: _short(70, 130, 20, pairs=True),
+    "short, elements": lambda: _short(66, 9, 70, pairs=False),
     "small": lambda: _small(20, 9, 100, 1),
     "small, cluster": lambda: _small(9, 20, 520, 2),
     "gathered": lambda: _gathered(20, 9, 1501),
