@@ -149,8 +149,8 @@ def matmul(
         sums.store(shared, (top, left))
         nv.sync_threads()
         units = COLS // each
-        for number in nv.range(nv.thread_id.x, ROWS * units, THREADS, unroll=4):
-            r, c = number // units, number % units * each
+        c = nv.thread_id.x % units * each
+        for r in nv.range(nv.thread_id.x // units, ROWS, THREADS // units, unroll=4):
             if (row + r < m) & (col + c < n):
                 values = [shared[r, c + i] for i in range(each)]
                 if epilogue_op is not None:
