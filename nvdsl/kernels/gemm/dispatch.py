@@ -71,7 +71,7 @@ def find(problem: GemmProblem, finish: LinearCombination, config: Config | None,
     if config is None and small.pays(problem, not any(packed), target):
         return _small(given, finish, options, target)
     if config is None and short.pays(problem, not any(packed) and fits_tma(problem.out), target):
-        return _short(problem, finish, options, turned)
+        return _short(problem, finish, options | {"sms": sms(target)}, turned)
     if config is None and any(packed) and (kernel := _gathered(given, finish, options, sms(target))):
         return kernel
     k_major = a_axis == 1, b_axis == 0

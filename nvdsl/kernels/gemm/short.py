@@ -1,12 +1,12 @@
 """Products of a short K, of 16-bit types: as long as their results take to write.
 
-A block has one tile of the result, and stays no longer: an SM holds several, of which some read while others write.
+Blocks are persistent, several on an SM. All threads of one do the same:
 
-    read        the strips of A and B that the tile needs, of any strides, into shared memory
-    multiply    each warp a part of the tile, by mma.sync
-    write       sums through shared memory, so that neighbouring threads store neighbours of a row
+    read        the strips of A and B for the next slice, of any strides, into one of two slots
+    multiply    the slice in the other one by mma.sync, each warp a part of the tile
+    write       a whole tile's sums through shared memory, so that neighbouring threads store neighbours of a row
 
-A K of more than one slice is read slice by slice. Nothing is in flight meanwhile: other blocks are to fill the gap.
+So a tile is read while the one before it is multiplied and written.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from nvdsl.kernels.blocks.tile_scheduler import TileScheduler
 from nvdsl.kernels.gemm.gemv import batch_of, wide
 from nvdsl.kernels.gemm.problem import GemmProblem
 
-ROWS, COLS, SLICE = 64, 128, 64
+ROWS, COLS, SLICE = 64, 128, 32
 """Of a tile; and elements of K that are read at a time."""
 PART, STEP = 32, 16
 """Rows and columns of a warp's part; elements of K that mma.sync multiplies."""
@@ -30,6 +30,8 @@ WARPS = ROWS // PART * (COLS // PART)
 THREADS = WARPS * WARP_SIZE
 BLOCKS = 3
 """Of an SM."""
+SLOTS = 2
+"""Of which one is filled while the other is multiplied."""
 BESIDE, BESIDE_SUMS = 8, 8
 """Columns beside those of a strip, and of the sums, in shared memory: rows lie in different banks."""
 PAIR = 2
@@ -56,11 +58,16 @@ class Strip:
     def __init__(self, array: nv.Array, mn: int, major: str, unit: int) -> None:
         self.array, self.mn, self.major, self.unit = array, mn, major, unit
         rows, cols = (mn, SLICE) if major == "k" else (SLICE, mn)
-        self.tile = nv.smem((rows, cols + BESIDE), array.dtype)
+        self.stack = nv.smem((SLOTS, rows, cols + BESIDE), array.dtype)
 
-    def places(self, turn: Any, bits: Any) -> list[tuple[Any, Any]]:
-        """Rows and columns of the tile that this thread reads in a turn, where ``1 << bits`` elements of K are read."""
-        across = (bits if self.major == "k" else self.mn.bit_length() - 1) - (self.unit - 1)
+    @property
+    def extent(self) -> Any:
+        """K."""
+        return self.array.shape[2 if self.major == "k" else 1]
+
+    def places(self, turn: Any, turns: Any) -> list[tuple[Any, Any]]:
+        """Rows and columns of the tile that this thread reads in a turn, of 1 or 2 in all."""
+        across = (turns + 3 if self.major == "k" else self.mn.bit_length() - 1) - (self.unit - 1)
         row, col = nv.thread_id.x >> across, (nv.thread_id.x & ((1 << across) - 1)) * self.unit
         count, down = self.mn * STEP // (THREADS * self.unit), THREADS >> across
         return [(row + (turn * count + i) * down, col) for i in range(count)]
@@ -71,11 +78,11 @@ class Strip:
         value = self.array[batch, top, nv.min(left, self.array.shape[2] - 1)]
         return nv.select(inside, value, self.array.dtype(0))
 
-    def copy(self, batch: Any, mn: Any, k: Any, place: tuple[Any, Any]) -> None:
-        """Start to copy a pair of them; zeros beyond the array."""
+    def copy(self, slot: Any, batch: Any, mn: Any, k: Any, place: tuple[Any, Any]) -> None:
+        """Start to copy a pair of them into a slot; zeros beyond the array."""
         top, left, inside = self._found(mn, k, place)
         valid = nv.select(inside & (left < self.array.shape[2]), PAIR, 0)
-        nv.cp_async(self.tile.elements(place, PAIR), 0, self.array, (batch, top, left), PAIR, valid=valid)
+        nv.cp_async(self.stack[slot].elements(place, PAIR), 0, self.array, (batch, top, left), PAIR, valid=valid)
 
     def _found(self, mn: Any, k: Any, place: tuple[Any, Any]) -> tuple[Any, Any, Any]:
         """Row and column of the array, and whether they are inside of K."""
@@ -86,22 +93,20 @@ class Strip:
         return nv.min(k + row, rows - 1), mn + col, k + row < rows
 
 
-def bring(strips: Sequence[tuple[Strip, Any, Any]], k: Any, bits: Any) -> None:
+def bring(slot: Any, strips: Sequence[tuple[Strip, Any, Any]], k: Any) -> None:
     """Read a slice of both operands from ``k`` on: each a strip, its batch and its first row or column."""
-    for turn in nv.range(1 << (bits - 4), unroll=False):
-        found = [(strip, batch, mn, strip.places(turn, bits)) for strip, batch, mn in strips]
+    turns = nv.select(strips[0][0].extent - k > STEP, SLICE // STEP, 1)
+    for turn in nv.range(turns, unroll=False):
+        found = [(strip, batch, mn, strip.places(turn, turns)) for strip, batch, mn in strips]
         if strips[0][0].unit == PAIR:
             for strip, batch, mn, places in found:
                 for place in places:
-                    strip.copy(batch, mn, k, place)
+                    strip.copy(slot, batch, mn, k, place)
             continue
         asked = [[strip.element(batch, mn, k, place) for place in places] for strip, batch, mn, places in found]
         for (strip, _, _, places), values in zip(found, asked, strict=True):
             for place, value in zip(places, values, strict=True):
-                strip.tile[place] = value
-    if strips[0][0].unit == PAIR:
-        nv.cp_async_commit()
-        nv.cp_async_wait(0)
+                strip.stack[slot][place] = value
 
 
 @nv.jit
@@ -113,6 +118,7 @@ def matmul(
     a_major: str,
     b_major: str,
     pairs: bool,
+    sms: int,
     acc_dtype: nv.DType = nv.f32,
     epilogue_op: EpilogueOp | None = None,
 ) -> None:
@@ -123,43 +129,60 @@ def matmul(
     (batches, m, n), k = out.shape, a.shape[2 if a_major == "k" else 1]
     tiles = TileScheduler(m, n, ROWS, COLS, group=1, batches=batches)
     each = wide(out)
-    bits = nv.select(k > 32, 6, nv.select(k > 16, 5, 4))  # of the elements of K that are read at a time
+    blocks = nv.min(tiles.count, sms * BLOCKS)
 
-    @nv.kernel(grid=tiles.count, block=THREADS, blocks_per_sm=BLOCKS, programmatic=True)
+    @nv.kernel(grid=blocks, block=THREADS, blocks_per_sm=BLOCKS, programmatic=True)
     def kernel() -> None:
         nv.griddep_wait()
         nv.griddep_launch_dependents()
-        batch, row, col = tiles.start(nv.block_id.x)
         unit = PAIR if pairs else 1
         A, B = Strip(a, ROWS, a_major, unit), Strip(b, COLS, b_major, unit)
-        strips = (A, batch_of(a, batch), row), (B, batch_of(b, batch), col)
+        shared = nv.smem((ROWS, COLS + BESIDE_SUMS), nv.f32)
         top, left = nv.warp_id() // (COLS // PART) * PART, nv.warp_id() % (COLS // PART) * PART
 
-        sums = nv.warp_accumulator(PART, PART)
-        for first in nv.range(0, k, SLICE, unroll=False):
-            bring(strips, first, bits)
-            nv.sync_threads()
-            for step in nv.range(0, nv.min(k - first, SLICE), STEP, unroll=False):
-                x = nv.load_a(A.tile if a_major == "k" else A.tile.T, (top, step), (PART, STEP))
-                y = nv.load_b(B.tile.T if b_major == "k" else B.tile, (step, left), (STEP, PART))
-                sums += x @ y
-            nv.sync_threads()
+        def read(slot: Any, tile: Any, first: Any) -> None:
+            if tile < tiles.count:
+                batch, row, col = tiles.start(tile)
+                bring(slot, ((A, batch_of(a, batch), row), (B, batch_of(b, batch), col)), first)
+            if pairs:
+                nv.cp_async_commit()
 
-        shared = nv.smem((ROWS, COLS + BESIDE_SUMS), nv.f32)
-        sums.store(shared, (top, left))
-        nv.sync_threads()
-        units = COLS // each
-        c = nv.thread_id.x % units * each
-        for r in nv.range(nv.thread_id.x // units, ROWS, THREADS // units, unroll=4):
-            if (row + r < m) & (col + c < n):
-                values = [shared[r, c + i] for i in range(each)]
-                if epilogue_op is not None:
-                    values = [
-                        epilogue_op(acc_dtype(x), batch, row + r, col + c + i, *operands) for i, x in enumerate(values)
-                    ]
-                if each == 1:
-                    out[batch, row + r, col + c] = out.dtype(values[0])
-                else:
-                    out.store_vector(nv.vector([out.dtype(x) for x in values]), (batch, row + r, col + c))
+        slot = nv.i32(0)
+        read(slot, nv.block_id.x, nv.i32(0))
+        for tile in nv.range(nv.block_id.x, tiles.count, blocks):
+            sums = nv.warp_accumulator(PART, PART)
+            for first in nv.range(0, k, SLICE, unroll=False):
+                if pairs:
+                    nv.cp_async_wait(0)
+                nv.sync_threads()  # this slice is there, and the one before it, and the sums' memory, are done with
+                last = first + SLICE >= k
+                read(slot ^ 1, nv.select(last, tile + blocks, tile), nv.select(last, 0, first + SLICE))
+                of_a, of_b = A.stack[slot], B.stack[slot]
+                for step in nv.range(0, nv.min(k - first, SLICE), STEP, unroll=False):
+                    x = nv.load_a(of_a if a_major == "k" else of_a.T, (top, step), (PART, STEP))
+                    y = nv.load_b(of_b.T if b_major == "k" else of_b, (step, left), (STEP, PART))
+                    sums += x @ y
+                slot = slot ^ 1
+            sums.store(shared, (top, left))
+            nv.sync_threads()
+            batch, row, col = tiles.start(tile)
+            c = nv.thread_id.x % (COLS // each) * each
+            for r in nv.range(nv.thread_id.x // (COLS // each), ROWS, THREADS // (COLS // each), unroll=4):
+                if (row + r < m) & (col + c < n):
+                    values = read_sums(shared, r, c, each)
+                    if epilogue_op is not None:
+                        at = [(batch, row + r, col + c + i) for i in range(each)]
+                        values = [epilogue_op(acc_dtype(x), *y, *operands) for x, y in zip(values, at, strict=True)]
+                    if each == 1:
+                        out[batch, row + r, col + c] = out.dtype(values[0])
+                    else:
+                        out.store_vector(nv.vector([out.dtype(x) for x in values]), (batch, row + r, col + c))
 
     kernel()
+
+
+def read_sums(shared: nv.Tile, r: Any, c: Any, count: int) -> list[Any]:
+    """Neighbours of a row."""
+    if count == 1:
+        return [shared[r, c]]
+    return [x for i in range(0, count, 4) for x in shared.vector((r, c + i), 4)]

@@ -95,7 +95,7 @@ def _short(m: int, n: int, k: int, pairs: bool) -> Case:
     """By mma.sync, of operands that threads bring: by cp.async, or element by element."""
     a, b, out = _integers(1, m, k), _integers(1, n, k), np.full((1, m, n), np.nan, np.float32)
     expected = a.astype(np.float32) @ b.astype(np.float32).swapaxes(1, 2)
-    return _exact(short.matmul, [a, b, out], out, expected, a_major="k", b_major="k", pairs=pairs)
+    return _exact(short.matmul, [a, b, out], out, expected, a_major="k", b_major="k", pairs=pairs, sms=1)
 
 
 def _small(m: int, n: int, k: int, split: int) -> Case:
@@ -405,8 +405,8 @@ SUBJECTS: dict[str, Callable[[], Case]] = {
     "cooperative, swapped": lambda: _matmul(
         cooperative, 64, 128, 320, 1, np.float16, swap_ab=True, **_TILE
     ),
-    "short": lambda: _short(70, 130, 20, pairs=True),
-    "short, elements": lambda: _short(66, 9, 70, pairs=False),
+    "short": lambda: _short(70, 260, 20, pairs=True),
+    "short, elements": lambda: _short(130, 150, 37, pairs=False),
     "small": lambda: _small(20, 9, 100, 1),
     "small, cluster": lambda: _small(9, 20, 520, 2),
     "gathered": lambda: _gathered(20, 9, 1501),
