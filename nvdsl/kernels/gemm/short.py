@@ -37,7 +37,7 @@ BESIDE, BESIDE_SUMS = 8, 8
 PAIR = 2
 """Elements that cp.async brings."""
 
-ALIGNED, ODD, SIMULATED = 64, 128, 16
+ALIGNED, ODD, SIMULATED = 32, 128, 16
 """K up to which it is the fastest: where TMA reads the operands and stores the result, and where it doesn't. The
 simulator executes each thread's instructions, and multiplies the tiles of wgmma at once."""
 
