@@ -125,8 +125,9 @@ def matmul(
     """out[batch, M, N] = A[batch, M, K] @ B[batch, K, N] of f16 or bf16, with sums in f32.
 
     ``a_major``, ``b_major``: the axis along which neighbours are near, the last one of what is given: A as (M, K) or
-    (K, M), B as (N, K) or (K, N). ``pairs``: that axis is contiguous and even, and rows start at multiples of 4 bytes; else strides are any.
-    An operand of one batch serves all."""
+    (K, M), B as (N, K) or (K, N). ``pairs``: that axis is contiguous and even, and rows start at multiples of 4 bytes;
+    else strides are any. An operand of one batch serves all.
+    """
     (batches, m, n), k = out.shape, a.shape[2 if a_major == "k" else 1]
     tiles = TileScheduler(m, n, ROWS, COLS, group=1, batches=batches)
     each = wide(out)
