@@ -35,8 +35,8 @@ def parts(tiles: nv.Int, slices: nv.Int, split: int, clusters: int, most: int, l
 
 def group_bits(parts: nv.Int) -> nv.Int:
     """Of the size of a group, the exponent: see `GROUPS`."""
-    *few, (_, bits) = GROUPS
-    for most, fewer in reversed(few):
+    bits: nv.Int = GROUPS[-1][1]
+    for most, fewer in reversed(GROUPS[:-1]):
         bits = nv.select(parts <= most, fewer, bits)
     return bits
 
