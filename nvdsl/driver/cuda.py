@@ -7,6 +7,7 @@ bindings (and with them libcuda) are loaded when the first ``Cuda`` is made, nev
 from __future__ import annotations
 
 import ctypes
+import functools
 import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -96,12 +97,18 @@ class Cuda:
         """The calling thread's context as an int, 0 when there is none."""
         return int(self._call("cuCtxGetCurrent"))
 
+    @property
+    def asked_context(self) -> Callable[[], tuple[Any, Any]]:
+        """A function that gives a code and the calling thread's context: what `is_current` asks."""
+        asked: Callable[[], tuple[Any, Any]] = self._api.cuCtxGetCurrent
+        return asked
+
     def is_current(self, context: Any) -> bool:
         """Whether a context is the calling thread's."""
-        code, current = self._api.cuCtxGetCurrent()
+        code, current = self.asked_context()
         if code:
             raise self._error("cuCtxGetCurrent", code)
-        return current == context
+        return bool(current == context)
 
     def current_device(self) -> int | None:
         """Ordinal of the calling thread's current context, None when there is no context."""
@@ -270,11 +277,19 @@ class Cuda:
     def set_stream(self, config: Any, stream: int) -> None:
         config.hStream = self._api.CUstream(stream)
 
+    def prepared(self, config: Any, function: Any, parameters: int) -> Callable[[], tuple[Any, ...]]:
+        """`launch`, for one that comes again: what is returned launches, and gives the driver's code, for `check`."""
+        return functools.partial(self._api.cuLaunchKernelEx, config, function, parameters, 0)
+
+    def check(self, code: Any) -> None:
+        """Raise CudaError for what a launch gave."""
+        if code:
+            raise self._error("cuLaunchKernelEx", code)
+
     def launch(self, config: Any, function: Any, parameters: int) -> None:
         """cuLaunchKernelEx; ``parameters`` is the address of the array of pointers to the parameters."""
         (code,) = self._api.cuLaunchKernelEx(config, function, parameters, 0)
-        if code:
-            raise self._error("cuLaunchKernelEx", code)
+        self.check(code)
 
 
 _the_cuda: Cuda | None = None

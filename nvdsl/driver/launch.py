@@ -75,13 +75,17 @@ class _Record:
 
 
 class Recorded:
-    """A launch, or a fill, with its parameters written. ``again()`` puts it into the stream; where that raises a
-    CudaError, `failure` explains. ``record``: what lives as long."""
+    """A launch, or a fill, with its parameters written. ``again()`` puts it into the stream, and raises CudaError or
+    gives the driver's code for `Cuda.check`, in a tuple; `failure` explains the error. ``record``: what lives as long.
+    """
 
     __slots__ = ("_record", "again", "failure")
 
     def __init__(
-        self, again: Callable[[], None], failure: Callable[[CudaError], DeviceError], record: _Record | None = None
+        self,
+        again: Callable[[], tuple[Any, ...] | None],
+        failure: Callable[[CudaError], DeviceError],
+        record: _Record | None = None,
     ) -> None:
         self.again, self.failure, self._record = again, failure, record
 
@@ -148,7 +152,7 @@ class Launch:
         failure = functools.partial(self._not_launched, shape=shape)
         if run.sync or self._watch is not None:
             return Recorded(functools.partial(self.launch, run, record), failure, record)
-        launch = functools.partial(run.cuda.launch, record.config, run.functions[self.index], record.address)
+        launch = run.cuda.prepared(record.config, run.functions[self.index], record.address)
         return Recorded(launch, failure, record)
 
     def launch(self, run: Run, record: _Record) -> None:

@@ -55,6 +55,7 @@ class Launcher:
         self._executable, self._device, self._place = executable, device, place
         self._order, self._offsets, self._disjoint = order, offsets or [()], disjoint
         self._cuda, self._context = device.cuda, device.context
+        self._asked_context = device.cuda.asked_context
         self._current_stream = place.library.stream_of(place.device)
         self._aligned = [argument for argument in executable.arrays if argument.unaligned]
         given = executable.count - len(more)
@@ -77,7 +78,8 @@ class Launcher:
         """
         handle = self._current_stream() if stream is None else streams.resolve(stream)
         cuda = self._cuda
-        elsewhere = not cuda.is_current(self._context)
+        code, current = self._asked_context()
+        elsewhere = code or not current == self._context
         if elsewhere:
             cuda.push_context(self._context)
         memory = None
@@ -93,7 +95,9 @@ class Launcher:
                     key = (*key, math.copysign(1.0, values[i]))
             for launch in self._recorded.get(key) or self._unrecorded(key, handle, values, memory):
                 try:
-                    launch.again()
+                    done = launch.again()
+                    if done is not None and done[0]:
+                        cuda.check(done[0])
                 except CudaError as error:
                     raise launch.failure(error) from error
         finally:

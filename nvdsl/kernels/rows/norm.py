@@ -7,8 +7,8 @@ from typing import Any
 
 import nvdsl as nv
 from nvdsl.driver.stream import Stream
-from nvdsl.errors import ArgumentError
-from nvdsl.errors.tracebacks import at_call
+from nvdsl.errors import ArgumentError, NvdslError
+from nvdsl.errors.tracebacks import at_call, for_user
 from nvdsl.kernels.arguments import Argument
 from nvdsl.kernels.arraylike import ArrayLike
 from nvdsl.kernels.gemm.launch import resident_clusters, sms
@@ -37,7 +37,6 @@ _FORWARD = Repeated(
 _BACKWARD = Repeated("dy x mean rstd weight dx dresidual dweight dbias", outputs="dx dweight dbias")
 
 
-@at_call
 def layer_norm(
     x: ArrayLike,
     weight: ArrayLike | None = None,
@@ -73,11 +72,15 @@ def layer_norm(
     Returns ``out``, or a tuple of ``out`` and those of ``residual_out``, ``mean``, ``rstd``, ``scale`` that were asked
     for, in this order. Raises ArgumentError for arrays that don't fit.
     """
-    arrays = x, weight, bias, out, residual, residual_out, mean, rstd, scale
-    return _forward("layer_norm", arrays, eps, out_dtype, True, stream, target)
+    try:
+        arrays: tuple[Any, ...] = x, weight, bias, out
+        if not (residual is residual_out is mean is rstd is scale is None):
+            arrays += residual, residual_out, mean, rstd, scale
+        return _forward("layer_norm", arrays, eps, out_dtype, True, stream, target)
+    except NvdslError as error:
+        raise for_user(error) from error.__cause__  # as `at_call` does, which each repeated call would pay for
 
 
-@at_call
 def rms_norm(
     x: ArrayLike,
     weight: ArrayLike | None = None,
@@ -98,8 +101,13 @@ def rms_norm(
     It is computed in f32. ``rstd`` is ``1 / sqrt(mean(h**2) + eps)``; there is no ``mean``. For arrays, further outputs
     and what is returned see `layer_norm`. Raises ArgumentError for arrays that don't fit.
     """
-    arrays = x, weight, bias, out, residual, residual_out, None, rstd, scale
-    return _forward("rms_norm", arrays, eps, out_dtype, False, stream, target)
+    try:
+        arrays: tuple[Any, ...] = x, weight, bias, out
+        if not (residual is residual_out is rstd is scale is None):
+            arrays += residual, residual_out, None, rstd, scale
+        return _forward("rms_norm", arrays, eps, out_dtype, False, stream, target)
+    except NvdslError as error:
+        raise for_user(error) from error.__cause__
 
 
 @at_call
@@ -165,12 +173,12 @@ def _forward(
         raise ArgumentError(
             f"eps is a {type(eps).__qualname__}", rule="eps is a number", fix="pass arrays to write to by name: out=..."
         )
-    arrays, rest = asked(given), (centered, out_dtype, target)
+    arrays, rest = given if len(given) == 4 else asked(given), (centered, out_dtype, target)
     found = _FORWARD.again(arrays, rest, stream, (float(eps),))
     if found is not None:
         return found
     decorated.no_call(what)
-    x, weight, bias, out, residual, residual_out, mean, rstd, scale = arrays
+    x, weight, bias, out, residual, residual_out, mean, rstd, scale = (*arrays, *[None] * 5)[:9]
     rows = Rows.of("x", x)
     factor, summand = Vector.of("weight", weight, rows), Vector.of("bias", bias, rows)
     other = None if residual is None else rows.like("residual", residual)

@@ -93,6 +93,9 @@ class FakeCuda(Cuda):
     def current_context(self) -> int:
         return self.current
 
+    def asked_context(self) -> tuple[int, int]:
+        return 0, self.current
+
     def is_current(self, context: int) -> bool:
         return self.current == context
 
@@ -193,6 +196,9 @@ class FakeCuda(Cuda):
 
     def set_stream(self, config: Config, stream: int) -> None:
         config.stream = stream
+
+    def prepared(self, config: Config, function: str, parameters: int) -> Any:
+        return lambda: self.launch(config, function, parameters)
 
     def launch(self, config: Config, function: str, parameters: int) -> None:
         self._record("launch", function)

@@ -81,5 +81,5 @@ def test_a_repeated_call_is_short(gpu, torch):
         for _ in range(3):
             call()
         passed = way(call)
-        assert rooms(passed) == ["errors", "kernels", "call", "driver"], passed
-        assert len(passed) <= 9, passed
+        assert rooms(passed)[-3:] == ["kernels", "call", "driver"], passed
+        assert len(passed) <= 7, passed
