@@ -15,6 +15,7 @@ from nvdsl.kernels.blocks.mainloop import Mainloop
 from nvdsl.kernels.blocks.tile_scheduler import TileScheduler
 from nvdsl.kernels.blocks.tma_operand import TmaOperand
 from nvdsl.kernels.blocks.turned_epilogue import TurnedEpilogue
+from nvdsl.kernels.blocks.turned_operand import TurnedMainloop, TurnedOperand
 from nvdsl.kernels.gemm.config import Config
 
 SPARE = 64
@@ -82,8 +83,11 @@ class Gemm:
         self.steps = nv.cdiv(self.slices, config.split)
         self.tiles = TileScheduler(m, n, *tile, *cluster, config.group, *batches)
         sharers = config.sharers
-        self.a = self.operand(
-            a, config.tile_m, config.tile_k, major=a_major, parts=sharers[0], defined=defined
+        turned = a_major == "mn" and a.dtype.bits == 32
+        of_a = TurnedOperand if turned else self.operand
+        self.mainloop = TurnedMainloop if turned else self.mainloop
+        self.a = of_a(
+            a, config.tile_m, config.tile_k, major=a_major, parts=sharers[0], defined=defined or turned
         )
         of_b = self.operand if halves == 1 else GatedOperand
         self.b = of_b(b, config.tile_n, config.tile_k, major=b_major, parts=sharers[1], defined=defined)
