@@ -161,6 +161,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--others", type=int, default=0, help="configurations to time where nvdsl is not well ahead")
     parser.add_argument("--limit", type=float, default=600.0, help="seconds; nothing new is begun after")
     parser.add_argument("--compile", type=float, default=START, help="seconds; what is not compiled then is left out")
+    parser.add_argument("--warm", type=float, default=START, help="seconds of first calls, all processes at once")
     parser.add_argument("--prepare", action="store_true", help="compile only")
     parser.add_argument("--shown", type=int, default=25, help="of the lowest ratios")
     parser.add_argument("--results", type=Path, help="folder")
@@ -180,6 +181,10 @@ def main() -> None:
     print(f"compiled after {time.monotonic() - start:.1f} s: {list(compiled.values())}", flush=True)
     if args.prepare:
         return parent.close()
+    for kind in parent.children:
+        parent.ask(kind, "warm", min(args.warm, left()))
+    warmed = [parent.answer(kind, args.warm + DEADLINE) for kind in list(parent.children)]
+    print(f"warm after {time.monotonic() - start:.1f} s: {[round(x) for x in warmed if x is not None]}", flush=True)
     parent.ask(args.kinds[0], "machine")
     machine = parent.answer(args.kinds[0], DEADLINE)
     rows: list[dict[str, Any]] = []

@@ -38,13 +38,15 @@ Times = tuple[model.Shape, tuple[Config, ...], np.ndarray]
 
 
 def read(path: Path) -> list[Times]:
-    """What `search_matmul` tried."""
+    """What `search_matmul` tried, or `bench_kinds` of shapes that no operand is copied for."""
     found = []
     for row in json.loads(path.read_text())["rows"]:
-        p = row["problem"]
+        p = row.get("problem", row)
         dtype, out, acc = (getattr(nv, "f32" if p[x] == "tf32" else p[x]) for x in ("dtype", "out", "acc"))
         majors = "mn" if p["layout"][0] == "T" else "k", "k" if p["layout"][1] == "T" else "mn"
-        tried = [x for x in row.get("tried", row.get("products")) if x.get("config") and "failed" not in x]
+        if "copy" in row.get("road", ""):
+            continue
+        tried = [x for x in row.get("tried", row.get("products", ())) if x.get("config") and "failed" not in x]
         times = [(Config(**x["config"]), x.get("coarse_ms", x.get("ms"))) for x in tried]
         shape = model.Shape(p["m"], p["n"], p["k"], dtype, out, acc, 1, *majors)
         times = [(config, ms) for config, ms in times if ms is not None and np.isfinite(model.cycles(config, shape))]

@@ -76,6 +76,32 @@ class Child:
 
         return machine()
 
+    def warm(self, limit: float) -> float:
+        """Run and check each once, beside the other processes: what is loaded at a first call takes far longer than
+        all that is timed. Seconds."""
+        start = time.monotonic()
+        for i in range(len(self.todo)):
+            if time.monotonic() > start + limit:
+                break
+            if i not in self.failed:
+                try:
+                    self._run(i)
+                except Exception as error:
+                    self.failed[i] = f"{type(error).__name__}: {error}"[:300]
+        return time.monotonic() - start
+
+    def _run(self, i: int) -> tuple[str, Any, Any, Any]:
+        """Multiply once by cuBLAS, once by nvdsl, and check: cuBLAS's name, the operands, both calls."""
+        operands = filled(self.todo[i][1])
+        name, reference, result = library(operands)
+        reference()
+        operands.exact = result()
+        operands.poison()
+        call = product(operands)
+        call()
+        check(operands)
+        return name, operands, call, reference
+
     def time(self, i: int, others: int) -> dict[str, Any]:
         """One problem. ``others``: how many further configurations that this process has compiled are timed, where
         nvdsl is not well ahead."""
@@ -87,17 +113,11 @@ class Child:
         row = {"set": name, **problem.plain(), "kind": problem.kind, "size": problem.size}
         if i in self.failed:
             return row | {"failed": self.failed[i]}
-        operands = filled(problem)
-        row["library"], reference, result = library(operands)
-        reference()
-        operands.exact = result()
-        operands.poison()
-        call = product(operands)
+        start = time.monotonic()
+        row["library"], operands, call, reference = self._run(i)
         row["road"] = road(operands)
         config = self.chosen[i]
         row["config"] = shorter(asdict(config)) if config is not None else None
-        call()
-        check(operands)
         timed = measure(call, reference, PAIRS, 1)
         if timed.summary()["ratio"] < BEHIND:
             more = measure(call, reference, MORE_PAIRS, 0)
@@ -111,7 +131,6 @@ class Child:
         operands.poison()
         call()
         check(operands)
-        row["repeats"] = True
         if others and config is not None and row["ratio"] < CLOSE:
             known = [config, *(c for c in dict.fromkeys(self.chosen.values()) if c and c != config)]
             tried = self._ranked(problem, known)[:others]
@@ -123,11 +142,10 @@ class Child:
                     del calls[n]
             times = {tried[int(n)]: statistics.median(t) for n, t in race(calls, 5).items()}
             row["tried"] = [{"config": shorter(asdict(c)), "ms": ms} for c, ms in times.items()]
-        torch.cuda.synchronize()
         if problem.bytes > 1 << 28:
-            del operands, call, reference, result
+            del operands, call, reference
             torch.cuda.empty_cache()
-        return row
+        return row | {"seconds": round(time.monotonic() - start, 3)}
 
     def _ranked(self, problem: Workload, configs: list[Config]) -> list[Config]:
         """Those that can run, the best of the model first, and the chosen one ahead of all."""

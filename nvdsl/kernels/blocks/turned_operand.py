@@ -24,19 +24,17 @@ STEP = 8
 class TurnedOperand(TmaOperand):
     """The tiles of A, (k, mn) in memory, that threads read into registers."""
 
-    def a(self, stage: Any, first: Any, rows: int) -> nv.Fragment:
-        """Rows ``first .. first + rows - 1`` of the tile, ``rows x k``: 64 rows, each warp's lanes four by four."""
+    def a(self, stage: Any, first: Any, rows: int) -> Any:
+        """Rows ``first .. first + 63`` of the tile, ``64 x k``."""
         tile, thread = self.stack[stage], nv.warpgroup_thread()
         warp, lane = thread // WARP_SIZE, thread % WARP_SIZE
         row, k = first + warp * 16 + lane // 4, lane % 4
-        blocks = [
-            [
-                words_of([tile[step + k + right, row + block + down] for right in (0, 4) for down in (0, 8)], self.dtype)
-                for step in range(0, self.k, STEP)
-            ]
-            for block in range(0, rows, 64)
-        ]
-        return nv.Fragment(rows, self.k, self.dtype, blocks)
+
+        def of_step(step: int) -> list[Any]:
+            places = [(step + k + right, row + down) for right in (0, 4) for down in (0, 8)]
+            return words_of([tile[place] for place in places], self.dtype)
+
+        return nv.Fragment(rows, self.k, self.dtype, [[of_step(step) for step in range(0, self.k, STEP)]])
 
 
 class TurnedMainloop(Mainloop):

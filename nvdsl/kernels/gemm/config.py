@@ -135,10 +135,10 @@ class Config:
         return self.rows * self.cols * acc_dtype.bits // (128 * 32)
 
     def problems(
-        self, dtype: nv.DType, out_dtype: nv.DType, acc_dtype: nv.DType, b_major: str = "mn"
+        self, dtype: nv.DType, out_dtype: nv.DType, acc_dtype: nv.DType, b_major: str = "mn", a_major: str = "k"
     ) -> list[str]:
-        """Why the hardware or the kernels can't run it; empty where they can. ``b_major``: of what is B to the kernel,
-        where operands are swapped the product's A."""
+        """Why the hardware or the kernels can't run it; empty where they can. ``b_major``, ``a_major``: of what is B,
+        and A, to the kernel, where operands are swapped the product's A, and B."""
         registers = self.accumulator_registers(acc_dtype) + SPARE_REGISTERS
         smem = self.smem_bytes(dtype, b_major)
         # Of columns: what wgmma multiplies at a time (PTX ISA, wgmma.mma_async: shapes), and TMA stores.
@@ -158,6 +158,11 @@ class Config:
             (
                 self.along == "m" or b_major == "k" or self.cols * dtype.bytes % 128 == 0,
                 f"{self.cols} columns a consumer of a B with N contiguous: whole panels of 128 bytes with along 'n'",
+            ),
+            (
+                a_major == "k" or dtype.bits == 16 or self.shared_tile and (self.rows, self.cluster) == (64, 1),
+                f"{self.rows} rows a consumer of an A of {dtype.name} with M contiguous, which consumers read into "
+                "registers: they share a tile, 64 rows each, and blocks load alone",
             ),
             (not self.swap_ab or self.schedule in SCHEDULES[:2], f"{self.schedule} with swapped operands"),
             (not self.swap_ab or self.parts == 1, f"parts {self.parts} with swapped operands"),
@@ -202,10 +207,10 @@ class Config:
         return [message for holds, message in checks if not holds]
 
     def check(
-        self, dtype: nv.DType, out_dtype: nv.DType, acc_dtype: nv.DType, b_major: str = "mn"
+        self, dtype: nv.DType, out_dtype: nv.DType, acc_dtype: nv.DType, b_major: str = "mn", a_major: str = "k"
     ) -> None:
         """Raise ArgumentError that names everything that is wrong."""
-        problems = self.problems(dtype, out_dtype, acc_dtype, b_major)
+        problems = self.problems(dtype, out_dtype, acc_dtype, b_major, a_major)
         nv.require(
             not problems,
             f"{self} of {dtype.name}: " + "; ".join(problems),

@@ -63,8 +63,7 @@ def find(problem: GemmProblem, finish: LinearCombination, config: Config | None,
     rows, cols = problem.out.strides[-2:]
     turned = rows == 1 and (cols != 1 or column and not row)
     given, problem = problem, problem.transposed if turned else problem
-    a, a_axis = readable(problem.a, k_axis=1)
-    b, b_axis = readable(problem.b, k_axis=0)
+    (a, a_axis), (b, b_axis) = factors(problem, config)
     packed = [not matrix.fits_tma(1) for matrix in (a, b)]
     if config is None and any(packed) and _is_small(problem):
         return _simple(given, finish, options)
@@ -82,7 +81,8 @@ def find(problem: GemmProblem, finish: LinearCombination, config: Config | None,
         "sms": sms(target),
     }
     if config is not None:
-        check_config(config, problem, options["a_major" if config.swap_ab else "b_major"])
+        majors = options["a_major"], options["b_major"]
+        check_config(config, problem, *(majors if config.swap_ab else majors[::-1]))
         options["config"] = config
     axes = {"a": "mk" if k_major[0] else "km", "b": "nk" if k_major[1] else "kn", "out": "mn"}
     return bind(
@@ -108,14 +108,18 @@ def find_block_scaled(
     return bind(problem, LinearCombination(), blockscaled.gemm, options, arrays, axes, packed=packed)
 
 
-def check_config(config: Config, problem: GemmProblem, b_major: str = "mn") -> None:
-    """Raises ArgumentError for one that can't compute the problem. ``b_major``: as in `Config.problems`."""
-    sliced = replace(config, tile_k=128 // problem.a.dtype.bytes)
-    if reasons := sliced.problems(problem.a.dtype, problem.out_dtype, problem.acc_dtype, b_major):
+def check_config(config: Config, problem: GemmProblem, b_major: str = "mn", a_major: str = "k") -> None:
+    """Raises ArgumentError for one that can't compute the problem. The majors: as in `Config.problems`."""
+    if reasons := _problems(config, problem, b_major, a_major):
         raise ArgumentError(
             f"{config} for a product of {problem.a.dtype.name}: " + "; ".join(reasons),
             fix="choose another configuration",
         )
+
+
+def _problems(config: Config, problem: GemmProblem, b_major: str, a_major: str) -> list[str]:
+    sliced = replace(config, tile_k=128 // problem.a.dtype.bytes)
+    return sliced.problems(problem.a.dtype, problem.out_dtype, problem.acc_dtype, b_major, a_major)
 
 
 def fits_tma(out: Matrix) -> bool:
@@ -228,6 +232,32 @@ def _vector(problem: GemmProblem, finish: LinearCombination, options: dict[str, 
     return bind(
         problem, finish, function, options, arrays, axes, vectors=vectors, with_batch=True, turned=turned,
     )  # fmt: skip
+
+
+Factor = tuple[Matrix, int]
+"""A factor with the axis last along which it is read, or its copy is; and which axis that is."""
+
+
+def factors(problem: GemmProblem, config: Config | None) -> tuple[Factor, Factor]:
+    """A and B as a kernel reads them, see `readable`. One of two f32 factors may have another axis than K contiguous:
+    the kernel takes it from registers, as its A. B is that where the transpose of the result is computed. ``config``:
+    as the caller wants it, None where any is right."""
+    a, b = readable(problem.a, k_axis=1), readable(problem.b, k_axis=0)
+    turns = fits_tma(problem.out) and _turns(problem)
+
+    def suits(swap: bool) -> bool:
+        return config is None or config.swap_ab == swap and not _problems(config, problem, "k", "mn")
+
+    if problem.a.dtype != nv.f32:
+        return a, b
+    found = [
+        (matrix.shape[-1] * matrix.shape[-2], which)
+        for which, matrix, copied in ((0, problem.a, a[0]), (1, problem.b.transposed, b[0]))
+        if not copied.fits_tma(1) and matrix.fits_tma(0) and (which == 0 or turns) and suits(which == 1)
+    ]
+    if not found:
+        return a, b
+    return ((problem.a.transposed, 0), b) if max(found)[1] == 0 else (a, (problem.b, 1))
 
 
 def readable(matrix: Matrix, k_axis: int) -> tuple[Matrix, int]:

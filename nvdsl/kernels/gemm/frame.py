@@ -62,7 +62,7 @@ class Gemm:
                 fix="swap_ab=False",
             )
             a, b, a_major, b_major, m, n, store = b, a, b_major, a_major, n, m, TurnedEpilogue
-        config.check(a.dtype, out.dtype, acc_dtype, b_major)
+        config.check(a.dtype, out.dtype, acc_dtype, b_major, a_major)
         halves = getattr(epilogue_op, "halves", 1)
         nv.require(
             halves == 1 or config.along == "m" and config.schedule != "splitk",

@@ -39,7 +39,7 @@ def choose(shape: Shape, op: Gated, blocks: int) -> Config:
     spare = SPARE if op.alpha or op.bias or op.activation not in (silu, relu) else 0
     unit = 32 if shape.b_major == "k" else 256 // shape.dtype.bytes  # half of it is in whole panels of an N-major B
     fit = [
-        config for config in legal(shape.dtype, shape.out, shape.acc)
+        config for config in legal(shape.dtype, shape.out, shape.acc, False, shape.a_major, shape.b_major)
         if config.schedule in ("cooperative", "pingpong") and config.tile_n % unit == 0
         and config.along == "m" and not config.swap_ab
         and config.registers[1] - config.accumulator_registers(shape.acc) >= spare
@@ -109,7 +109,7 @@ def find(
                   majors["a_major"], majors["b_major"])  # fmt: skip
     options |= majors | {"direct_store": direct, "sms": sms(target), "epilogue_op": TileOp(op, halves=2, pieces=True)}
     options["config"] = config or choose(shape, op, sms(target))
-    check_config(options["config"], problem)
+    check_config(options["config"], problem, majors["b_major"])
     axes = {"a": "mk" if k_major[0] else "km", "b": "wk" if k_major[1] else "kw", "out": "mn", "bias": "uw"}
     packed = [name for name, matrix in (("a", a), ("b", b)) if not matrix.fits_tma(1)]
     arrays = {"a": a, "b": b, "out": problem.out, **others}

@@ -59,8 +59,10 @@ def legal(
     are contiguous. ``crowded``: beside an epilogue that needs many registers."""
 
     def fits(config: Config) -> bool:
-        major = a_major if config.swap_ab else b_major
-        return not config.problems(dtype, out, acc, major) and (not crowded or has_registers(config, acc))
+        a, b = (b_major, a_major) if config.swap_ab else (a_major, b_major)
+        if b == "mn" and dtype.bits != 16:
+            return False  # wgmma transposes 16 bits only, and takes A alone from registers
+        return not config.problems(dtype, out, acc, b, a) and (not crowded or has_registers(config, acc))
 
     return tuple(config for config in listed(dtype, a_major, b_major) if fits(config))
 

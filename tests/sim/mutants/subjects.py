@@ -98,6 +98,13 @@ def _short(m: int, n: int, k: int, pairs: bool) -> Case:
     return _exact(short.matmul, [a, b, out], out, expected, a_major="k", b_major="k", pairs=pairs, sms=1)
 
 
+def _turned(m: int, n: int, k: int, **config: Any) -> Case:
+    """A of 32 bits with M contiguous, in registers."""
+    a, b, out = (_integers(*shape, dtype=np.float32) for shape in ((k, m), (n, k), (m, n)))
+    options = {"blocks": 1, "a_major": "mn", "b_major": "k"}
+    return _exact(cooperative.matmul, [a, b, out], out, a.T @ b.T, config=Config(**config), **options)
+
+
 def _small(m: int, n: int, k: int, split: int) -> Case:
     """By mma.sync: of several warps, or of a cluster's."""
     a, b, out = _integers(1, m, k), _integers(1, n, k), np.full((1, m, n), np.nan, np.float32)
@@ -409,6 +416,9 @@ SUBJECTS: dict[str, Callable[[], Case]] = {
     "short, elements": lambda: _short(130, 150, 37, pairs=False),
     "small": lambda: _small(20, 9, 100, 1),
     "small, cluster": lambda: _small(9, 20, 520, 2),
+    "A of 32 bits in registers": lambda: _turned(
+        136, 68, 100, tile_m=128, tile_n=64, tile_k=32, stages=3, consumers=2
+    ),
     "gathered": lambda: _gathered(20, 9, 1501),
     "gathered, cp.async": lambda: _gathered(20, 18, 530),
     "GEMV, rows": lambda: _vector(gemv.rows, 2, 66000),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import hypothesis
 import numpy as np
 import pytest
@@ -112,6 +114,24 @@ def test_transposed_factors_are_copied_only_where_wgmma_needs_it():
     sixteen, eight = road(1024, 1024, 1024, **columns), road(1024, 1024, 1024, nv.i8, **columns)
     assert (sixteen.options["a_major"], sixteen.options["b_major"]) == ("mn", "k")
     assert list(sixteen.packs) == [] and list(eight.packs) == ["a"] and eight.packs["a"].turned
+
+
+def test_one_factor_of_32_bits_is_read_as_it_lies():
+    """By the kernel as its A. The larger one of two; B only where TMA can store the result's transpose."""
+
+    def found(layout, m=1024, n=512, k=256, config=None):
+        strides = {"a": (1, m) if layout[0] == "T" else (k, 1), "b": (1, k) if layout[1] == "T" else (n, 1)}
+        given = {name: Matrix(nv.f32, shape, strides[name]) for name, shape in (("a", (m, k)), ("b", (k, n)))}
+        one = find(GemmProblem.of(given, None, None), LinearCombination(), config, "sim")
+        return [*one.packs], one.options["a_major"], one.options["b_major"]
+
+    assert found("NN") == ([], "k", "mn") and found("TT") == ([], "mn", "k") and found("NT") == ([], "k", "k")
+    assert found("TN") == (["b"], "mn", "k") and found("TN", n=2048) == (["a"], "k", "mn")
+    assert found("NN", n=514) == (["b"], "k", "k")
+    shared, own = Config(128, 64, stages=4), Config(128, 64, stages=4, schedule="pingpong")
+    assert found("TT", config=shared) == ([], "mn", "k") and found("TT", config=own) == (["a"], "k", "k")
+    assert found("NN", config=shared) == (["b"], "k", "k")
+    assert found("NN", config=replace(shared, swap_ab=True)) == ([], "k", "mn")
 
 
 def test_a_configuration_that_does_not_fit_is_refused():

@@ -95,10 +95,20 @@ def test_row_scales_of_ragged_rows(config):
 )  # fmt: skip
 def test_what_is_chosen_for_each_type(dtype, out, acc):
     for size in (128, 2048, 8192):
-        config = choose(Shape(size, size, size, dtype, out, acc))
+        config = choose(Shape(size, size, size, dtype, out, acc, b_major="k"))
         assert_clean(compiled(config, None, 1536, dtype, out, acc))
-    config = choose(Shape(size, size, size, dtype, out, acc, unaligned=True))
+    config = choose(Shape(size, size, size, dtype, out, acc, b_major="k", unaligned=True))
     assert_clean(compiled(config, None, 1537, dtype, out, acc, direct_store=True))
+
+
+TURNED = [c for c in legal(nv.f32, nv.f32, nv.f32, False, "mn", "k") if c.accumulator_registers(nv.f32) >= 80]
+
+
+@pytest.mark.parametrize("config", sample(TURNED, 1), ids=name)
+def test_a_factor_of_32_bits_in_registers(config):
+    arrays = (nv.ShapeDtype(shape, nv.f32) for shape in ((K, M), (1536, K), (M, 1536)))
+    options = {"sms": 132, "a_major": "mn", "b_major": "k"}
+    assert_clean(nv.jit(tensor_core.matmul, strict=True).compile(*arrays, config=config, **options))
 
 
 def test_copies_and_the_simple_kernel():
