@@ -68,7 +68,7 @@ def matmul(
     taken as a row or a column. Both are NumPy, torch, CuPy or JAX arrays of one type: f16, bf16, f32 (multiplied as
     tf32, with 10 bits of mantissa), e4m3, e5m2 (these two also mixed), i8, or f64 (without tensor cores). Strides may
     be any. Operands that TMA and wgmma can read are used as they lie (K or the other axis contiguous, further strides
-    multiples of 16 bytes; 8-bit types with K contiguous, and one of two f32 ones). Others are copied first, on the device.
+    multiples of 16 bytes; 8-bit types with K contiguous, and one of two f32 ones). Others are copied first.
 
     ``out`` is (..., M, N) with any strides. None makes a new array of ``out_dtype``, by default the type of ``a`` for
     f16, bf16, f32 and f64, bf16 for 8-bit floats, and i32 for i8. ``acc_dtype`` is the type of the sums: f32 by
