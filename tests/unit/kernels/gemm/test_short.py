@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 import nvdsl as nv
 from nvdsl import sim
 from nvdsl.call.launches import Launches
-from nvdsl.kernels.gemm import matmul, short, small
+from nvdsl.kernels.gemm import dispatch, matmul, short, small
 from tests.exhaustive import sample
 from tests.unit.kernels.gemm.test_dynamic import road
 from tests.unit.kernels.gemm.test_gathered import check
@@ -24,6 +24,7 @@ def every_k_is_short():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(small, "SIMULATED", -1)
         patch.setattr(short, "SIMULATED", 1000)
+        patch.setattr(dispatch, "SIMPLE_K", -1)
         patch.setattr(matmul, "_bound", {})
         patch.setattr(matmul, "_launches", Launches())
         yield
