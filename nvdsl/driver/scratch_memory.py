@@ -46,7 +46,7 @@ class PackedLauncher:
     Called as a `Launcher` is.
 
     ``packs``: for each such array its position among a call's values, the bytes of its copy, and what makes the copy of
-    (array, copy). ``main`` runs then, with the copies in place of these arrays. ``disjoint``: see `Launcher`; of the
+    (array, copy, how many copies were launched before). ``main`` runs then, with the copies in place of these arrays. ``disjoint``: see `Launcher`; of the
     arrays themselves.
     """
 
@@ -68,8 +68,8 @@ class PackedLauncher:
             pair.check(values[first], values[second])
         handle, given = streams.resolve(stream, self._place), list(values)
         with self._memory(handle) as pointers:
-            for (position, _, launcher), pointer in zip(self._packs, pointers, strict=True):
-                launcher((values[position], pointer), handle)
+            for late, ((position, _, launcher), pointer) in enumerate(zip(self._packs, pointers, strict=True)):
+                launcher((values[position], pointer, late), handle)
                 given[position] = pointer
             self._main(tuple(given), handle)
 

@@ -26,8 +26,11 @@ def padded_cols(cols: int, dtype: nv.DType) -> int:
 
 
 @nv.jit
-def pack(source: nv.Array, packed: nv.Array, *, turned: bool) -> None:
+def pack(source: nv.Array, packed: nv.Array, late: nv.Int = 0, *, turned: bool) -> None:
     """Copy (rows, cols) or (batches, rows, cols), of any strides, to ``packed``, whose rows are contiguous.
+
+    ``late``: other than 0 where the launch before is a copy, too. Its blocks let this one begin when all before it was
+    over, so that both may copy at the same time. Who waits for this one waits for both.
 
     ``turned``: neighbours along the source's columns are nearer. Then tiles of 64 x 64 elements go through shared
     memory: it is read along columns, and written along rows.
@@ -38,7 +41,8 @@ def pack(source: nv.Array, packed: nv.Array, *, turned: bool) -> None:
     # Along x: there are at most 65,535 blocks along y and along z.
     @nv.kernel(grid=tiles.count, block=THREADS, programmatic=True)
     def pack_copy() -> None:
-        nv.griddep_wait()  # of what may have written the source, and may yet read what was packed before
+        if late == 0:
+            nv.griddep_wait()  # of what may have written the source, and may yet read what was packed before
         nv.griddep_launch_dependents()
         index, row0, col0 = tiles.start(nv.block_id.x)
         batch = (index,) * len(batches)
@@ -65,6 +69,8 @@ def pack(source: nv.Array, packed: nv.Array, *, turned: bool) -> None:
             row, col = row0 + y + i, col0 + x
             if row < rows and col < cols:
                 packed[(*batch, row, col)] = value
+        if late != 0:
+            nv.griddep_wait()
 
     pack_copy()
 

@@ -92,11 +92,14 @@ class Packing:
         return self.elements * self.target.spec.dtype.bytes
 
     def run(
-        self, source: np.ndarray | Memory, target: np.ndarray | Memory, launch: int, stream: Any, where: str | None
-    ) -> tuple[Call, Executable | None]:
-        described = [self.source.described(source, launch), self.target.described(target, 0)]
+        self, source: np.ndarray | Memory, target: np.ndarray | Memory, late: int, launch: int, stream: Any,
+        where: str | None,
+    ) -> tuple[Call, Executable | None]:  # fmt: skip
+        """``late``: see `pack`."""
+        described = [self.source.described(source, launch), self.target.described(target, 0), describe_argument(late)]
         constant = Constant(self.turned)
-        views = [(view, spec) for view, (spec, _) in zip((self.source, self.target), described, strict=True)]
+        seen = self.source, self.target, None
+        views = [(view, spec) for view, (spec, _) in zip(seen, described, strict=True)]
         call = pack.call([*described, (constant, None)], ("turned",), bound([*views, (None, constant)], self.sizes))
         return call, pack.run(call, [value for _, value in described], stream, where)
 
@@ -144,8 +147,8 @@ class BoundKernel:
         packings: dict[str, Any] = {}
         for i in range(self.launches):
             with self.packed(sources, stream) as given:
-                for name, packing in self.packs.items():
-                    packings[name] = packing.run(sources[name], given[name], i, stream, target)
+                for late, (name, packing) in enumerate(self.packs.items()):
+                    packings[name] = packing.run(sources[name], given[name], late, i, stream, target)
                 described = self.described(given, alpha, beta, i)
                 call = call or self.call(described)
                 executable = self.function.run(call, [value for _, value in described], stream, target)
