@@ -46,8 +46,8 @@ class PackedLauncher:
     Called as a `Launcher` is.
 
     ``packs``: for each such array its position among a call's values, the bytes of its copy, and what makes the copy of
-    (array, copy, how many copies were launched before). ``main`` runs then, with the copies in place of these arrays. ``disjoint``: see `Launcher`; of the
-    arrays themselves.
+    (array, copy, how many copies were launched before). ``main`` runs then, with the copies in place of these arrays.
+    ``disjoint``: see `Launcher`; of the arrays themselves.
     """
 
     def __init__(
