@@ -47,8 +47,9 @@ UNALIGNED = (
 """All that is chosen, whatever the size of B, where the result's rows are none that TMA can store. That takes other
 code, so they are few."""
 
-BESIDE = 40
-"""Registers of a consumer's thread beside the sums that an epilogue of few operands needs, and a store without TMA."""
+BESIDE = {"cooperative": 40, "splitk": 40, "pingpong": 40, "streamk": 48}
+"""Registers of a consumer's thread beside the sums that an epilogue of few operands needs, and a store without TMA. With
+stream-K it also keeps the part of a tile: ptxas spilled it beside 192 sums."""
 NEAR, LOST = 1.02, 1000
 """How much longer one that is compiled may take than the best of all: times, and clocks at most."""
 LATER, NEAR_LATER = 8, 1.03
@@ -141,17 +142,19 @@ def _of_keys(found: Configs, few: Sequence[Key], turnable: bool) -> Configs:
 
 @functools.lru_cache(maxsize=256)
 def _allowed(
-    dtype: Any, out: Any, acc: Any, crowded: bool, majors: tuple[str, str], turnable: bool, beside: int
+    dtype: Any, out: Any, acc: Any, crowded: bool, majors: tuple[str, str], turnable: bool, beside: bool
 ) -> Configs:
-    spare = lambda config: config.registers[1] - config.accumulator_registers(acc)  # noqa: E731
-    found = legal(dtype, out, acc, crowded, *majors)
-    return Configs(config for config in found if (turnable or not config.swap_ab) and spare(config) >= beside)
+    def fits(config: Config) -> bool:
+        spare = config.registers[1] - config.accumulator_registers(acc)
+        return (turnable or not config.swap_ab) and (not beside or spare >= BESIDE[config.schedule])
+
+    return Configs(filter(fits, legal(dtype, out, acc, crowded, *majors)))
 
 
 def allowed(weight: Shape, crowded: bool) -> Configs:
     """All that can compute it: a transposed result is stored by TMA, and an epilogue needs registers."""
     majors = weight.a_major, weight.b_major
-    beside = BESIDE if weight.epilogue or weight.unaligned else 0
+    beside = weight.epilogue or weight.unaligned
     return _allowed(weight.dtype, weight.out, weight.acc, crowded, majors, _turnable(weight), beside)
 
 
