@@ -48,8 +48,8 @@ UNALIGNED = (
 code, so they are few."""
 
 BESIDE = {"cooperative": 40, "splitk": 40, "pingpong": 40, "streamk": 48}
-"""Registers of a consumer's thread beside the sums that an epilogue of few operands needs, and a store without TMA. With
-stream-K it also keeps the part of a tile: ptxas spilled it beside 192 sums."""
+"""Registers of a consumer's thread beside the sums that an epilogue of few operands needs, and a store without TMA.
+With stream-K it also keeps the part of a tile: ptxas spilled it beside 192 sums."""
 NEAR, LOST = 1.02, 1000
 """How much longer one that is compiled may take than the best of all: times, and clocks at most."""
 LATER, NEAR_LATER = 8, 1.03

@@ -9,6 +9,7 @@ from nvdsl.kernels.blocks.linear_combination import ACTIVATIONS, LinearCombinati
 from nvdsl.kernels.gemm import simple, tensor_core
 from nvdsl.kernels.gemm.choose import choose, offered
 from nvdsl.kernels.gemm.model import Shape
+from nvdsl.kernels.gemm.tiles import legal
 from tests.exhaustive import sample
 
 M, K = 1000, 2048
