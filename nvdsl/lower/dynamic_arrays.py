@@ -14,7 +14,8 @@ _CONVERSIONS = ("arith.index_cast", "arith.index_castui")
 def sink(host: Any, _kernels: Any, _options: Any) -> None:
     """Make a kernel's uses of the host's dynamic arrays its own: a parameter is a bare pointer or a number."""
     ops = walk_outside(host, ("gpu.launch", "gpu.module"))
-    if not any(_is_dynamic(value) for op in ops for value in _defined(op)):
+    dynamic = {identity(value) for op in ops for value in _defined(op) if _is_dynamic(value)}
+    if not dynamic:
         return
     for launch in (op for op in ops if op.name == "gpu.launch"):
         block = launch.regions[0].blocks[0]
@@ -22,7 +23,7 @@ def sink(host: Any, _kernels: Any, _options: Any) -> None:
         made: dict[int, Any] = {}
         for op in walk(launch)[:-1]:
             for number, operand in enumerate(op.operands):
-                if _is_dynamic(operand) and not _is_within(operand, launch):
+                if identity(operand) in dynamic:
                     op.operands[number] = _sunk(operand, first, made)
 
 
@@ -46,18 +47,6 @@ def _sunk(value: Any, at: Any, made: dict[int, Any]) -> Any:
         clone.operands[number] = operand
     made[key] = clone.results[0]
     return made[key]
-
-
-def _is_within(value: Any, launch: Any) -> bool:
-    owner = value.owner
-    block = owner if isinstance(owner, ir.Block) else owner.operation.block
-    while True:
-        op = block.owner.operation
-        if op == launch:
-            return True
-        if op.name in ("func.func", "builtin.module"):
-            return False
-        block = op.block
 
 
 def _is_dynamic(value: Any) -> bool:
