@@ -11,7 +11,7 @@ from nvdsl.layout.algebra import Tiler, check_tiler, composition
 from nvdsl.layout.core import Layout
 from nvdsl.layout.inverses import complement, right_inverse
 from nvdsl.layout.make import make_layout
-from nvdsl.layout.nested import is_nested, product
+from nvdsl.layout.nested import is_nested, is_static, product
 
 ONE = Layout(1, 0)
 
@@ -89,7 +89,12 @@ def logical_product(a: Layout, grid: Tiler) -> Layout:
         modes = [logical_product(m, g) for m, g in zip(a, grid, strict=False)]
         return make_layout(*modes, *list(a)[len(grid) :])
     b = Layout(grid) if not isinstance(grid, Layout) else grid
-    return make_layout(a, composition(complement(a, a.size * b.cosize), b))
+    bound = a.size * b.cosize
+    copies = complement(a, bound)
+    while is_static((copies.size, b.cosize)) and copies.size < b.cosize:  # a's holes take places, too
+        bound *= 2
+        copies = complement(a, bound)
+    return make_layout(a, composition(copies, b))
 
 
 def blocked_product(a: Layout, grid: Layout) -> Layout:

@@ -108,7 +108,9 @@ def test_divide_and_product(a, b):
             right = [a(x) for x in table(Layout(b.shape, b.stride))] if function is logical_divide else table(a)
             assert table(mine[0]) == right
             if [their(i) for i in range(len(right))] == right and function is logical_product:
-                assert table(mine) == [their(i) for i in range(mine.size)]
+                # Where a's holes take places of the complement, the oracle's copies overlap.
+                if complement(a, a.size * b.cosize).size >= b.cosize:
+                    assert table(mine) == [their(i) for i in range(mine.size)]
 
 
 TILED = [(Layout((8, 16), (16, 1)), (4, 8)), (Layout((8, 16, 3), (16, 1, 128)), (2, 4)),

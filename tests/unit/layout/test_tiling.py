@@ -105,6 +105,7 @@ def test_published_zipped_divide():
         ("(2,2):(4,1)", "6:1", "((2,2),(2,3)):((4,1),(2,8))"),  # CUTLASS
         ("(2,2):(4,1)", "(4,2):(2,1)", "((2,2),(4,2)):((4,1),(8,2))"),
         ("(2,5):(5,1)", "4:1", "((2,5),4):((5,1),10)"),  # pycute's test_logical_product.py
+        ("(5,4):(12,2)", "2:2", "((5,4),2):((12,2),60)"),  # holes of a take places of the complement
     ],
 )
 def test_published_products(a, b, expected):
