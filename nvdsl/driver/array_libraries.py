@@ -19,6 +19,7 @@ from nvdsl.values import dtypes
 from nvdsl.values.dtypes import DType
 
 _MAX_KNOWN = 4096  # specs of one library, before the cache starts again: shapes may vary without end
+_HOST = 1  # kDLCPU of dlpack.h
 _BY_NAME = {dtype.numpy.name: dtype for dtype in reversed(dtypes.ALL)}  # float32 is f32, not tf32
 
 
@@ -179,7 +180,11 @@ class Interchange(ArrayLibrary):
     stream, and for its own kernels before it returns."""
 
     def describe(self, array: Any) -> Described:
-        view = self._view(array)
+        if self._of(array, _is_in_host_memory):
+            host = self._of(array, self.host_view)
+            place = Place(self, readonly=not host.flags.writeable)
+            return spec_of(host.shape, _numpy_dtype(host.dtype)), (0, place, array)
+        view = self._of(array, self._view)
         dtype, shape = _numpy_dtype(view.dtype), tuple(view.shape)
         if not view.is_device_accessible:
             return spec_of(shape, dtype), (0, Place(self, readonly=view.readonly), array)
@@ -187,21 +192,33 @@ class Interchange(ArrayLibrary):
         place = Place(self, view.device_id, view.readonly, stream_ordered=False)
         return ArraySpec(dtype, shape, canonical_strides(shape, strides)), (view.ptr, place, array)
 
-    def _view(self, array: Any) -> Any:
+    @staticmethod
+    def _view(array: Any) -> Any:
         from cuda.core.utils import StridedMemoryView  # type: ignore[import-untyped]
 
         from nvdsl.driver.cuda import LEGACY_STREAM
 
+        return StridedMemoryView.from_any_interface(array, stream_ptr=LEGACY_STREAM)
+
+    @staticmethod
+    def _of(array: Any, view: Callable[[Any], Any]) -> Any:
+        """``view(array)``. Raises ArgumentError for what its producer does not hand out."""
         try:
-            return StridedMemoryView.from_any_interface(array, stream_ptr=LEGACY_STREAM)
-        except (BufferError, NotImplementedError, RuntimeError, TypeError, ValueError) as error:
+            return view(array)
+        except Exception as error:  # whatever the producer raises
             raise ArgumentError(
-                f"a {type(array).__qualname__} whose memory can't be read: {error}",
+                f"a {type(array).__qualname__} whose memory can't be read: {error or type(error).__name__}",
                 fix="pass a NumPy, torch or CuPy array",
             ) from error
 
     def host_view(self, array: Any) -> numpy.ndarray:
         return numpy.from_dlpack(array)
+
+
+def _is_in_host_memory(array: Any) -> bool:
+    """As DLPack says. Such a producer has no streams: it is not asked for one."""
+    device = getattr(array, "__dlpack_device__", None)
+    return device is not None and not hasattr(array, "__cuda_array_interface__") and device()[0] == _HOST
 
 
 def _dtype(name: str) -> DType:

@@ -144,22 +144,30 @@ def test_jax_on_the_cpu_is_a_host_array(monkeypatch):
 class Exported:
     """An array of a library that nobody knows, with DLPack alone."""
 
-    def __init__(self, array):
-        self._array = array
+    def __init__(self, array, device=None):
+        self._array, self._device = array, device
 
     def __dlpack__(self, **options):
-        return self._array.__dlpack__(**{k: v for k, v in options.items() if k != "stream"})
+        return self._array.__dlpack__(**options)  # NumPy's refuses streams
 
     def __dlpack_device__(self):
-        return self._array.__dlpack_device__()
+        return self._device or self._array.__dlpack_device__()
 
 
-def test_dlpack_host_array():
+@pytest.mark.parametrize("writeable", [True, False])
+def test_dlpack_host_array(writeable):
     x = np.arange(6, dtype=np.float32).reshape(2, 3)
+    x.flags.writeable = writeable
     spec, (address, place, array) = arrays.describe(Exported(x))
     assert spec == spec_of((2, 3), dtypes.f32)
-    assert (address, place.device) == (0, -1)
+    assert (address, place.device, place.readonly) == (0, -1, not writeable)
     assert np.shares_memory(place.library.host_view(array), x)
+
+
+def test_what_dlpack_can_not_hand_out_is_said():
+    for array in (Exported(np.zeros(3, "M8[s]")), Exported(SimpleNamespace(__dlpack__=lambda **options: 3), (1, 0))):
+        with pytest.raises(ArgumentError, match="Exported whose memory can't be read: .*\\n *fix:.*NumPy"):
+            arrays.describe(array)
 
 
 def test_interchange_device_array(monkeypatch):
@@ -173,7 +181,7 @@ def test_interchange_device_array(monkeypatch):
         is_device_accessible=True,
     )
     monkeypatch.setattr(arrays._INTERCHANGE, "_view", lambda array: view)
-    spec, (address, place, _) = arrays.describe(Exported(np.zeros(1)))
+    spec, (address, place, _) = arrays.describe(Exported(np.zeros(1), device=(2, 1)))
     assert spec == spec_of((2, 4), dtypes.f16, (8, 1))
     assert (address, place.device, place.readonly, place.stream_ordered) == (0x8000, 1, True, False)
 
