@@ -58,6 +58,16 @@ def _long(draw: random.Random) -> Sizes:
     return _extent(draw, 64, 512), _extent(draw, 64, 512), 65536
 
 
+def _long_odd(draw: random.Random) -> Sizes:
+    """Off the grid of 16 bytes, so that TMA can't read what has K contiguous."""
+    return _extent(draw, 64, 512), _extent(draw, 64, 512), 65536 + draw.choice((-6, -3, -1, 1, 2, 5))
+
+
+def _few_cols(draw: random.Random) -> Sizes:
+    m, n, k = _few_rows(draw)
+    return n, m, k
+
+
 def _few_rows(draw: random.Random) -> Sizes:
     return _extent(draw, 1, 250, 1), _extent(draw, 1024, 16384), _extent(draw, 1024, 16384)
 
@@ -69,6 +79,8 @@ DRAWN: dict[str, tuple[str, Callable[[random.Random], Sizes]]] = {
     "random-squares": ("squares, log-uniform from 1,024 to 16,384, multiples of 8", _square),
     "layers": ("attention projections and MLPs of widths 2,048 to 16,384, 1 to 16,384 rows", _layer),
     "long-k": ("K of 65,536, M and N log-uniform from 64 to 512, multiples of 8", _long),
+    "long-odd-k": ("K of 65,530 to 65,541, no multiple of 8, M and N as for long-k", _long_odd),
+    "few-cols": ("1 to 250 columns, M and K log-uniform from 1,024 to 16,384, multiples of 8", _few_cols),
     "few-rows": ("1 to 250 rows, N and K log-uniform from 1,024 to 16,384, multiples of 8", _few_rows),
 }
 """name -> what it is, and how one is drawn."""
