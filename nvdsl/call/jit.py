@@ -252,13 +252,23 @@ class Jit(Generic[P]):
         found = untraced.load(found_by, options) if found_by else None
         if found is not None:
             return Compiled(self.__name__, lambda: self._trace(call), *found, names, found.lowered.stages)
+        text: str | None = None
+
+        def meanwhile(host: ir.Module) -> None:
+            """What a launch will need, while ptxas runs."""
+            nonlocal text
+            if runs:
+                import nvdsl.driver.executable  # noqa: F401
+            if found_by:
+                text = compiler.host_text(host)
+
         start = time.perf_counter()
         module = self._trace(call)
         seconds = {"trace": time.perf_counter() - start}
-        lowered = compiler.lower(module, options)
+        lowered = compiler.lower(module, options, meanwhile)
         written = effects.written_arguments(module.body.operations[0])
         if found_by and lowered.found_by:
-            untraced.save(found_by, untraced.Found(lowered, written))
+            untraced.save(found_by, untraced.Found(lowered, written), text)
         compiled = Compiled(self.__name__, lambda: module, lowered, written, names, seconds | lowered.stages)
         collect.add(compiled)
         return compiled

@@ -39,7 +39,7 @@ _STARTED = time.time()
 
 
 class Found(NamedTuple):
-    """What was compiled for a call before: see `nvdsl.call.compiled.Compiled`."""
+    """What was compiled for a call: see `nvdsl.call.compiled.Compiled`."""
 
     lowered: Lowered
     written: frozenset[int]
@@ -206,11 +206,11 @@ def load(found_by: str, options: Options) -> Found | None:
     return Found(Lowered(host, made, {"look-up": time.perf_counter() - start}, kept["kernels"]), written)
 
 
-def save(found_by: str, found: Found) -> None:
-    """Keep what was compiled for a call."""
+def save(found_by: str, found: Found, text: str | None = None) -> None:
+    """Keep what was compiled for a call. ``text``: of its host module, if it is known."""
     from nvdsl.lower import binaries, cache, compiler
 
-    text = compiler.host_text(found.lowered.host)
+    text = text or compiler.host_text(found.lowered.host)
     kept = {"key": found_by, "kernels": found.lowered.found_by, "written": sorted(found.written), "host": text}
     data = json.dumps(kept).encode()
     cache.write(binaries.call_path(found_by), hashlib.sha256(data).hexdigest().encode() + b"\n" + data)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
@@ -19,12 +19,18 @@ from nvdsl.lower.ptx import Ptx
 from nvdsl.lower.result import KernelBinary, Lowered, Resources
 from nvdsl.mlir import ir, threads
 
+Meanwhile = Callable[[Any], None]
+"""What is done with the outlined module while ptxas runs."""
 
-def lower(module: Any, options: Options | None = None) -> Lowered:
+
+def _nothing(host: Any) -> None: ...
+
+
+def lower(module: Any, options: Options | None = None, meanwhile: Meanwhile = _nothing) -> Lowered:
     """Compile the kernels of a traced module for sm_90a.
 
     ``module``: host functions with ``gpu.launch`` regions; it is left as it is. ``options``: default the environment's.
-    What was compiled before may come from the disk (`binaries`).
+    What was compiled before may come from the disk (`binaries`). ``meanwhile`` is called where something is compiled.
     Raises VerifyError (shared memory), LowerError (a pass, the backend or ptxas refuses it; in strict mode any
     advisory of ptxas), ToolchainError (ptxas or libdevice is missing), with the user's line where there is
     one. Warns AdvisoryWarning at the user's line.
@@ -32,9 +38,9 @@ def lower(module: Any, options: Options | None = None) -> Lowered:
     options = options or Options.from_environment()
     found_by = binaries.key(module, options)
     if found_by is None:
-        lowered, advice = _compile(module, options)
+        lowered, advice = _compile(module, options, meanwhile)
     else:
-        lowered, advice = _kept(found_by, module, options) or _compile_once(found_by, module, options)
+        lowered, advice = _kept(found_by, module, options) or _compile_once(found_by, module, options, meanwhile)
     if not options.debug:  # ptxas's advice is about what debug mode added, too
         advisories.report(advice, strict=options.strict)
     return lowered
@@ -52,24 +58,28 @@ def _kept(found_by: str, module: Any, options: Options) -> tuple[Lowered, list[a
     return Lowered(host, made, {"look-up": time.perf_counter() - start}, found_by), advice
 
 
-def _compile_once(found_by: str, module: Any, options: Options) -> tuple[Lowered, list[advisories.Advisory]]:
+def _compile_once(
+    found_by: str, module: Any, options: Options, meanwhile: Meanwhile
+) -> tuple[Lowered, list[advisories.Advisory]]:
     """Compile and keep it; or wait for a process that is doing that."""
     with binaries.alone(found_by) as waited_for:
         kept = _kept(found_by, module, options) if waited_for else None
         if kept is None:
-            lowered, advice = _compile(module, options)
+            lowered, advice = _compile(module, options, meanwhile)
             kept = replace(lowered, found_by=found_by), advice
             binaries.save(found_by, *kept)
     return kept
 
 
-def _compile(module: Any, options: Options) -> tuple[Lowered, list[advisories.Advisory]]:
+def _compile(
+    module: Any, options: Options, meanwhile: Meanwhile = _nothing
+) -> tuple[Lowered, list[advisories.Advisory]]:
     dump = Dump(options, module)
     stages: dict[str, float] = {}
     with threads.mlir, module.context, ir.Location.unknown():
         host, found, codes = to_ptx(module, options, dump, stages)
     with _timed(stages, "ptxas"):
-        assembled = ptxas.assemble(codes, options)
+        assembled = ptxas.assemble(codes, options, lambda: meanwhile(host))
     made = _binaries(found, codes, assembled, options)
     for symbol, binary in made.items():
         dump.binary(symbol, binary)

@@ -11,7 +11,7 @@ import re
 import signal
 import subprocess
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
@@ -43,13 +43,14 @@ class Assembled:
     resources: dict[str, Resources]
 
 
-def assemble(modules: Iterable[Ptx], options: Any) -> list[Assembled]:
-    """Assemble each module; all run at the same time. ``options``: `Options`.
+def assemble(modules: Iterable[Ptx], options: Any, meanwhile: Callable[[], None] = lambda: None) -> list[Assembled]:
+    """Assemble each module; all run at the same time, and beside them ``meanwhile``. ``options``: `Options`.
 
     Raises ToolchainError if ptxas is missing or too old, LowerError if it refuses a module.
     """
     modules = list(modules)
     if not modules:
+        meanwhile()
         return []
     program = toolchain.ptxas(options.ptxas)
     with tempfile.TemporaryDirectory(prefix="nvdsl-") as folder:
@@ -57,6 +58,7 @@ def assemble(modules: Iterable[Ptx], options: Any) -> list[Assembled]:
         try:
             for i, ptx in enumerate(modules):
                 running.append(_start(program, ptx, Path(folder, f"{i}.ptx"), options))
+            meanwhile()
             return [_finish(*started) for started in running]
         finally:  # after an error, or Ctrl-C, none goes on
             for _, _, process in running:

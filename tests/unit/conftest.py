@@ -11,7 +11,7 @@ def compiled(monkeypatch):
 
     modules = []
 
-    def record(module, options):
+    def record(module, options, *_):
         modules.append(module)
         return Lowered(module, {}, {})
 

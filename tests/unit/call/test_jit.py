@@ -34,7 +34,7 @@ def ignore(*values):
 def test_two_threads_compile_once(monkeypatch):
     count, gate = [], threading.Barrier(2)
 
-    def slow(module, options):
+    def slow(module, options, *_):
         count.append(module)
         time.sleep(0.05)
         return Lowered(module, {}, {})
@@ -156,7 +156,7 @@ def test_a_host_function_keeps_its_name_and_docs():
 def test_options_are_the_lowerings(monkeypatch):
     seen = []
 
-    def record(module, options):
+    def record(module, options, *_):
         seen.append(options)
         return Lowered(module, {}, {})
 
