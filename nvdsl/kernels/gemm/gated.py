@@ -6,7 +6,7 @@ columns of both (`GatedOperand`), and the epilogue makes one value of two sums (
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -36,15 +36,27 @@ SPARE = 100
 
 def choose(shape: Shape, op: Gated, blocks: int) -> Config:
     """The configuration of the fewest cycles. ``shape.n``: columns of B."""
-    spare = SPARE if op.alpha or op.bias or op.activation not in (silu, relu) else 0
-    unit = 32 if shape.b_major == "k" else 256 // shape.dtype.bytes  # half of it is in whole panels of an N-major B
     fit = [
         config for config in legal(shape.dtype, shape.out, shape.acc, False, shape.a_major, shape.b_major)
-        if config.schedule in ("cooperative", "pingpong") and config.tile_n % unit == 0
-        and config.along == "m" and not config.swap_ab
-        and config.registers[1] - config.accumulator_registers(shape.acc) >= spare
+        if config.schedule in ("cooperative", "pingpong") and config.along == "m" and not config.swap_ab
+        and fits(config, shape, op)
     ]  # fmt: skip
     return min(fit, key=lambda config: cycles(config, shape, blocks))
+
+
+def fits(config: Config, shape: Shape, op: Gated) -> bool:
+    """Whether a consumer has registers for the gate, and its tile holds as many columns of both halves."""
+    spare = SPARE if op.alpha or op.bias or op.activation not in (silu, relu) else 0
+    unit = 32 if shape.b_major == "k" else 256 // shape.dtype.bytes  # half of it is in whole panels of an N-major B
+    return config.tile_n % unit == 0 and config.registers[1] - config.accumulator_registers(shape.acc) >= spare
+
+
+def readable_halves(b: Matrix) -> tuple[Matrix, int]:
+    """`readable` of both halves of b."""
+    found, near = readable(b, k_axis=0)
+    if near == 1 and b.shape[-1] // 2 * b.dtype.bytes % 16:  # the second half starts where TMA can't
+        return b.transposed, 0
+    return found, near
 
 
 def check(activation: str, matrices: Mapping[str, Matrix]) -> None:
@@ -60,14 +72,17 @@ def check(activation: str, matrices: Mapping[str, Matrix]) -> None:
         (bias is not None and bias.shape not in ((wide,), (1, wide)),
          f"and bias of shape {bias and bias.shape}", f"pass one of shape ({wide},)"),
     ]  # fmt: skip
+    refuse(
+        activation, problems, "a gated product takes a matrix b of the gate's columns and as many others, (K, 2 N), "
+        "alpha, and a bias of 2 N elements",
+    )  # fmt: skip
+
+
+def refuse(activation: str, problems: Sequence[tuple[bool, str, str]], rule: str) -> None:
+    """Raise ArgumentError for the first of (whether it is one, what it is, the fix) that is a problem."""
     for wrong, message, fix in problems:
         if wrong:
-            raise ArgumentError(
-                f"activation={activation!r} {message}",
-                rule="a gated product takes a matrix b of the gate's columns and as many others, (K, 2 N), alpha, and "
-                "a bias of 2 N elements",
-                fix=fix,
-            )
+            raise ArgumentError(f"activation={activation!r} {message}", rule=rule, fix=fix)
 
 
 def find(
@@ -99,10 +114,7 @@ def find(
             problem, finish, simple.empty_sums, options | {"epilogue_op": op.of_nothing}, arrays, axes, with_batch=True
         )
     a, a_axis = readable(problem.a, k_axis=1)
-    wide = replace(problem.b, shape=(*batch, k, 2 * n))
-    b, b_axis = readable(wide, k_axis=0)
-    if b_axis == 1 and n * b.dtype.bytes % 16:  # the second half starts where TMA can't
-        b, b_axis = wide.transposed, 0
+    b, b_axis = readable_halves(replace(problem.b, shape=(*batch, k, 2 * n)))
     k_major, direct = (a_axis == 1, b_axis == 0), not fits_tma(problem.out)
     majors = {"a_major": "k" if k_major[0] else "mn", "b_major": "k" if k_major[1] else "mn"}
     shape = Shape(m, 2 * n, k, a.dtype, problem.out_dtype, problem.acc_dtype, problem.batches,

@@ -9,15 +9,13 @@ from dataclasses import replace
 from typing import Any
 
 import nvdsl as nv
-from nvdsl.errors import ArgumentError
-from nvdsl.kernels.blocks.linear_combination import LinearCombination, relu, silu
+from nvdsl.kernels.blocks.linear_combination import LinearCombination
 from nvdsl.kernels.blocks.tile_op import TileOp
 from nvdsl.kernels.blocks.tile_ops import Gated
-from nvdsl.kernels.gemm import grouped, grouped_dispatch
+from nvdsl.kernels.gemm import gated, grouped, grouped_dispatch
 from nvdsl.kernels.gemm.bound_kernel import BoundKernel
 from nvdsl.kernels.gemm.config import Config
-from nvdsl.kernels.gemm.dispatch import AXES, bind, fits_tma, readable
-from nvdsl.kernels.gemm.gated import GATES, SPARE
+from nvdsl.kernels.gemm.dispatch import AXES, bind, fits_tma
 from nvdsl.kernels.gemm.launch import resident_blocks, sms
 from nvdsl.kernels.gemm.model import Shape
 from nvdsl.kernels.gemm.problem import Matrix, types
@@ -45,7 +43,7 @@ def find(
     finish = LinearCombination(alpha=alpha)
     if 0 in problem.result:
         return BoundKernel(problem, finish, None, {}, (), 0, {}, {})
-    op = Gated(GATES[activation], alpha, bias is not None, groups=True)
+    op = Gated(gated.GATES[activation], alpha, bias is not None, groups=True)
     k, arrays = problem.a.shape[-1], {"offsets": offsets, "out": problem.out}
     if bias is not None:
         arrays["bias"] = _of_groups(bias, groups, wide)
@@ -57,9 +55,7 @@ def find(
     if k == 0:
         options["epilogue_op"] = op.of_nothing
         return grouped_dispatch.with_groups(bind(problem, finish, grouped.empty_sums, options, arrays, axes), groups)
-    b, near = readable(given["b"], k_axis=0)
-    if near == 1 and wide // 2 * b.dtype.bytes % 16:  # the second half starts where TMA can't
-        b, near = given["b"].transposed, 0
+    b, near = gated.readable_halves(given["b"])
     b_major = "k" if near == 0 else "mn"
     m = problem.result[0]
     shape = Shape(nv.cdiv(m, groups), wide, k, b.dtype, out_dtype, acc_dtype, groups, "k", b_major)
@@ -79,12 +75,9 @@ def find(
 
 def choose(shape: Shape, op: Gated, sms: int) -> Config:
     """The configuration of the fewest cycles. ``shape.n``: columns of a group's b."""
-    spare = SPARE if op.alpha or op.bias or op.activation not in (silu, relu) else 0
-    unit = 32 if shape.b_major == "k" else 256 // shape.dtype.bytes  # half of it is in whole panels of an N-major b
 
     def fits(config: Config) -> bool:
-        left = config.registers[1] - config.accumulator_registers(shape.acc)
-        return config.tile_n % unit == 0 and left >= spare and not config.problems(shape.dtype, shape.out, shape.acc)
+        return gated.fits(config, shape, op) and not config.problems(shape.dtype, shape.out, shape.acc)
 
     return grouped_dispatch.fastest(shape, fits, sms)
 
@@ -97,14 +90,10 @@ def _check(activation: str, given: dict[str, Matrix]) -> None:
         (len(b.shape) != 3 or b.shape[-1] % 2 == 1, f"and b of shape {b.shape}",
          "torch.cat((gate, up), -1) is such a b"),
     ]  # fmt: skip
-    for wrong, message, fix in problems:
-        if wrong:
-            raise ArgumentError(
-                f"activation={activation!r} {message}",
-                rule="a gated product of groups takes b of (groups, K, 2 N), the gate's columns and as many others, "
-                "alpha, and a bias of (2 N,) or (groups, 2 N)",
-                fix=fix,
-            )
+    gated.refuse(
+        activation, problems, "a gated product of groups takes b of (groups, K, 2 N), the gate's columns and as many "
+        "others, alpha, and a bias of (2 N,) or (groups, 2 N)",
+    )  # fmt: skip
 
 
 def _of_groups(bias: Matrix, groups: int, wide: int) -> Matrix:
