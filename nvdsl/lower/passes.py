@@ -12,7 +12,7 @@ Decisions that hold for all of them:
   nvcc's default. Who wants one writes an fma, or the op's own ``fastmath<contract>``.
 * ``vector.load`` and ``vector.store`` become one wide access only with their ``alignment`` attribute: MLIR
   promises no more than the alignment of an element without it.
-* No canonicalize and no cse: LLVM does the same work again, and the PTX is the same without them.
+* No canonicalize and no cse of kernels: LLVM does the same work again, and the PTX is the same without them.
 """
 
 from __future__ import annotations
@@ -87,6 +87,7 @@ HOST = (
     _rewrite("numbers-first", "a launch waits for each line of its parameters that it reads", parameters.numbers_first),
     _rewrite("known-sizes", "a kernel knows the block and the cluster that all its launches have",
              kernels.know_sizes),
+    _pass("cse", "a call computes each number once", nest="func.func"),
 )
 
 DEVICE = (
