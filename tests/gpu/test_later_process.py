@@ -52,7 +52,7 @@ def test_a_later_process_traces_only_what_is_the_user_s(tmp_path):
     path = tmp_path / "program.py"
     path.write_text(PROGRAM)
     root = os.pathsep.join([str(Path(nv.__file__).parents[1]), os.environ.get("PYTHONPATH", "")])
-    environment = {**os.environ, "NVDSL_CACHE_DIR": str(tmp_path / "cache"), "PYTHONPATH": root}
+    environment = {**os.environ, "NVDSL_CACHE": "on", "NVDSL_CACHE_DIR": str(tmp_path / "cache"), "PYTHONPATH": root}
     command = [sys.executable, path]
     counts = []
     for factor in ("2.0", "2.0", "3.0"):
