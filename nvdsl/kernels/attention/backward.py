@@ -1,10 +1,10 @@
-"""Attention backward: one producer warp, two warps that add up dQ, and two consumer warpgroups.
+"""Attention backward: one producer warp, two warps that add up dQ, one that draws tiles, and two consumer warpgroups.
 
-A block owns a tile of 128 keys. Its consumers hold dK and dV of 64 keys each in registers, and go over the tiles of
-rows that see these keys. All scores are transposed, S^T = K Q^T and dP^T = V dO^T, so that P^T and dS^T are operands in
-registers: dV += P^T dO and dK += dS^T Q. dS goes through shared memory, because dQ = dS K sums over the keys of both
-consumers; each computes a part of dQ. It is added up in f32 in global memory by bulk reductions (Dao,
-"FlashAttention-2", arXiv 2307.08691; Shah et al., "FlashAttention-3", arXiv 2407.08608).
+A block takes tiles of 128 keys, one after the other. Its consumers hold dK and dV of 64 keys each in registers, and go
+over the tiles of rows that see these keys. All scores are transposed, S^T = K Q^T and dP^T = V dO^T, so that P^T and
+dS^T are operands in registers: dV += P^T dO and dK += dS^T Q. dS goes through shared memory, because dQ = dS K sums
+over the keys of both consumers; each computes a part of dQ. It is added up in f32 in global memory by bulk reductions
+(Dao, "FlashAttention-2", arXiv 2307.08691; Shah et al., "FlashAttention-3", arXiv 2407.08608).
 
 A step keeps the tensor cores busy while it computes:
 
@@ -15,7 +15,8 @@ A step keeps the tensor cores busy while it computes:
     S = K Q        of the next tile of rows; while it runs: dQ to shared memory
 
 dQ comes a step late, so that no consumer waits in the middle of a step for the other's dS: one computes while the
-tensor cores are the other's.
+tensor cores are the other's. The last dQ of a tile of keys comes with the first step of the next one: K of both is in
+shared memory, and consumers do not meet between two tiles, either.
 """
 
 from __future__ import annotations
@@ -28,7 +29,8 @@ from nvdsl.kernels.attention.forward import AS_THEY_ARE, Bias
 from nvdsl.kernels.attention.gradient_bias import OfBias
 from nvdsl.kernels.attention.gradient_config import Config
 from nvdsl.kernels.attention.gradient_load import CONSUMERS, GradientLoads
-from nvdsl.kernels.attention.gradient_rows import sum_rows
+from nvdsl.kernels.attention.gradient_rounds import Rounds
+from nvdsl.kernels.attention.gradient_rows import Told, sum_rows
 from nvdsl.kernels.attention.gradient_scores import Weights
 from nvdsl.kernels.attention.gradient_sums import Parts, StagedSums
 from nvdsl.kernels.attention.gradient_tiles import GradientTiles, KeyTile, Logarithms, OfKeys, OfQueries, Seeing
@@ -37,8 +39,6 @@ from nvdsl.kernels.attention.sequences import KeyStarts, Starts
 from nvdsl.ops.order import recomputed, recomputing
 
 TILE_N = 64 * CONSUMERS
-MET, STORED = 1, 2
-"""Named barriers: both consumers have read all of K; a consumer's dK and dV are in shared memory (the first of two)."""
 
 
 @nv.jit
@@ -76,34 +76,45 @@ def backward(
     tiles = GradientTiles(q, k, q_starts, k_starts, tile_m, TILE_N, any(bounded))
     parts = Parts(tile_m, size, config.k_swizzle)
 
-    row_sums = sum_rows(dout, out, lse, tiles, tile_m)
-    sums = StagedSums(tiles, parts, ordered, config.parts)
+    sides = left if bounded[0] else None, right if bounded[1] else None
+    told = Told(q, k, scores, scale, softcap, *sides, bias, operands) if scores.told else None
+    sums = StagedSums(tiles, parts, ordered, dk, dv, config.sizes)
+    rounds = Rounds(tiles, config)
+    row_sums = sum_rows(dout, out, lse, tiles, tile_m, told, sums.clear)
     producer, consumer = config.registers(tiles.packed or tiles.packed_keys)
     loads = GradientLoads(dout, q, k, v, row_sums, tiles, config)
-    dk_tma = nv.TMA(dk, tile=(1, 64, 1, size), swizzle=config.k_swizzle)
-    dv_tma = nv.TMA(dv, tile=(1, 64, 1, value_size), swizzle=config.swizzle(value_size))
 
-    @nv.kernel(grid=tiles.blocks, block=128 * (1 + CONSUMERS))
+    @nv.kernel(grid=rounds.grid, block=128 * (1 + CONSUMERS), programmatic=True)
     def kernel() -> None:
         loads.allocate()
-        K, V, Q, dO, q_ring, do_ring = loads.K, loads.V, loads.Q, loads.dO, loads.q_ring, loads.do_ring
+        Q, dO, q_ring, do_ring = loads.Q, loads.dO, loads.q_ring, loads.do_ring
         dS = nv.smem((2, tile_m, TILE_N), q.dtype, swizzle=128)
         sums.allocate()
+        rounds.allocate()
         stepped = nv.Mbarriers(2, arrivals=4 * CONSUMERS, sync=False)  # a tile's dS are there, and those before it read
         nv.sync_threads()
+        nv.griddep_wait()
 
-        def place(whole_warp: bool) -> tuple[KeyTile, Seeing]:
-            """The block's keys; each time anew rather than in registers."""
-            at = tiles.keys_of(recomputed(nv.block_id.x), whole_warp)
-            sides = left if bounded[0] else None, right if bounded[1] else None
+        def place(number: Any, whole_warp: bool) -> tuple[KeyTile, Seeing]:
+            """The keys of a tile; each time anew rather than in registers."""
+            at = tiles.keys_of(recomputed(number), whole_warp)
             return at, Seeing(tiles, at, *sides, ordered or scores.told)
 
         leader = nv.lane_id() == 0
 
-        def consume(me: Any) -> None:
-            at, sight = place(True)
+        def dq_of(state: Any, keys: Any, me: Any) -> Any:
+            """A part of dQ of the tile of rows before, which is being computed. ``keys``: the stage of its K."""
+            part = nv.accumulator(*parts.shape)
+            part += parts.product(dS[1 - state.stage], loads.K[keys], recomputed(me))
+            return part
+
+        def consume(me: Any, state: Any) -> Any:
+            """All rows that see a tile of keys."""
+            work = rounds.kept()
+            at, sight = place(work.tile, True)
             weights = Weights(scores, at, scale, softcap, bias, dbias, operands)
-            state = q_ring.consumer_state()
+            here = work.keys.stage
+            K, V = loads.K[here], loads.V[work.values.stage]
 
             def mine(tile: Any) -> Any:
                 """This consumer's keys. Their descriptors would else fill registers through the whole loop."""
@@ -120,25 +131,20 @@ def backward(
                 """What stands beside the rows of Q."""
                 return nv.column_vector(loads.beside, first, tile_m)[None, :]
 
-            def dq_before(state: Any) -> Any:
-                """dQ of the tile of rows before, which is being computed."""
-                part = nv.accumulator(*parts.shape)
-                part += parts.product(dS[1 - state.stage], K, recomputed(me))
-                return part
-
-            def step(s: Any, dk: Any, dv: Any, state: Any, row: Any, head: Any, last: bool) -> Any:
-                """From the scores of a tile of rows to dV and dK, and to the scores of the next one."""
+            def step(s: Any, dk: Any, dv: Any, state: Any, before: Any, row: Any, head: Any, last: bool) -> Any:
+                """From the scores of a tile of rows to dV and dK, and to the scores of the next one. ``before``: the
+                stage of K whose dQ comes."""
                 do_ring.wait(state)
                 dp = nv.accumulator(64, tile_m)
                 dp += mine(V) @ dO[state.stage].T
-                logs, dots = loads.beside_rows(state.stage)
+                logs, dots, *lost = loads.beside_rows(state.stage)
                 own = at.key + recomputed(me) * 64
 
                 def pair(key: Any, query: Any) -> tuple[Any, Any, Any]:
                     return head, row + query, own + key
 
                 hide = functools.partial(sight.hide, key=own, row=row, transposed=True)
-                p, steep = weights.of(s, column(logs), pair, sight.partly(row), hide)
+                p, steep = weights.of(s, [column(x) for x in (logs, *lost)], pair, sight.partly(row), hide)
                 dv += p.to(q.dtype) @ dO[state.stage]
                 nv.wgmma_wait(1)
                 change = steep * (dp - column(dots))
@@ -149,7 +155,7 @@ def backward(
                 dk += grad @ Q[state.stage]
                 nv.fence_proxy_async()
                 nv.sync_warp()
-                part = dq_before(state)
+                part = dq_of(state, before, me)
                 nv.wgmma_wait(1)  # for dV and dK: their operands' registers are free for S
                 do_ring.release(state, leader)
                 q_ring.release(state, leader)
@@ -157,60 +163,87 @@ def backward(
                     s = begun(state.next())
                 nv.wgmma_wait(0 if last else 1)
                 stepped[state.stage].arrive(predicate=leader)
-                sums.hand_on(part, recomputed(me), state.stage)
+                with recomputing():
+                    over = (nv.warpgroup_thread() == 0) & (before != here)
+                loads.k_ring.release(nv.PipelineState(config.keys, before), over)
+                sums.hand_on(part, recomputed(me))
                 nv.wgmma_wait(0)
-                return s, dk, dv, state.next()
+                return s, dk, dv, state.next(), here
 
             grad_k, grad_v = nv.accumulator(64, size), nv.accumulator(64, value_size)
-            nothing = nv.accumulator(64, tile_m).to(q.dtype)  # dS of what is before the first tile
-            nothing.store(dS[1].cols(me * 64, 64).T)
-            nv.fence_proxy_async()
-            nv.sync_warp()
-            stepped[1].arrive(predicate=leader)
-            loads.wait_for_keys()
+            if sight.any:
+                loads.k_ring.wait(work.keys)
+                loads.v_ring.wait(work.values)
             first, end = sight.first, sight.end
+            before = nv.select(work.started, 1 - here, here)
             for g in nv.range(sight.heads(tiles.group), unroll=False):
                 head = at.kv_head * tiles.group + g
                 s = begun(state)
                 nv.wgmma_wait(0)
                 for tile in nv.range(first, end - 1, unroll=False):  # where their order is another, rows don't matter
-                    s, grad_k, grad_v, state = step(s, grad_k, grad_v, state, tile * tile_m, head, False)
-                s, grad_k, grad_v, state = step(s, grad_k, grad_v, state, (end - 1) * tile_m, head, True)
-            if sight.heads(tiles.group) > 0:
-                stepped[1 - state.stage].wait(state.phase)
-                part = dq_before(state)
-                nv.wgmma_wait(0)
-                sums.hand_on(part, recomputed(me), state.stage)
+                    row = tile * tile_m
+                    s, grad_k, grad_v, state, before = step(s, grad_k, grad_v, state, before, row, head, False)
+                row = (end - 1) * tile_m
+                s, grad_k, grad_v, state, before = step(s, grad_k, grad_v, state, before, row, head, True)
 
-            nv.named_barrier_sync(MET, 128 * CONSUMERS)  # both have read all of K
-            at, _ = place(True)
-            one, row = at.sequence, at.key + me * 64
+            with recomputing():
+                one_thread, me = nv.warpgroup_thread() == 0, nv.warpgroup_id() - 1
+            work = rounds.kept()
+            at, sight = place(work.tile, True)
+            loads.v_ring.release(work.values, one_thread & sight.any)
             if tiles.packed_keys:  # what is behind the sequence's last key is another one's
+                one, row = at.sequence, at.key + me * 64
                 for grad, out_of in ((grad_k * scale, dk), (grad_v, dv)):
                     clipped = tiles.clipped(out_of, one.k_batch, one.k_first, one.keys, at.kv_head)
                     grad.store(clipped, (row, 0), clip=True)
             else:
-                with recomputing():
-                    (grad_k * scale).store(mine(K))
-                    grad_v.store(mine(V))
-                nv.fence_proxy_async()
-                nv.named_barrier_sync(STORED + me, 128)
-                if nv.warpgroup_thread() == 0:
-                    dk_tma.store(mine(K), (one.k_batch, row, at.kv_head, 0))
-                    dv_tma.store(mine(V), (one.k_batch, row, at.kv_head, 0))
-                    nv.bulk_commit_group()
-                    nv.bulk_wait_group(0, read=True)
+                sums.leave(grad_k * scale, grad_v, q.dtype, me)
+            rounds.keep(rounds.next(work, sight.any))
+            return state
+
+        def begin(me: Any) -> None:
+            """Leave no dS of what is before the first tile."""
+            nothing = nv.accumulator(64, tile_m).to(q.dtype)
+            nothing.store(dS[1].cols(me * 64, 64).T)
+            nv.fence_proxy_async()
+            nv.sync_warp()
+            stepped[1].arrive(predicate=leader)
 
         if nv.warpgroup_id() == 0:
             nv.setmaxnreg_dec(producer)
             if nv.warp_id() == 0:
                 if nv.lane_id() == 0:
-                    loads.produce(*place(False))
+                    work, states = rounds.begin(), loads.begin()
+                    while work.valid:
+                        at, sight = place(work.tile, False)
+                        states = loads.produce(at, sight, states)
+                        work = rounds.ask(work, sight.any)
             elif nv.warp_id() <= CONSUMERS:
-                sums.add_up(*place(True), nv.warp_id() - 1)
+                me, pending, work = nv.warp_id() - 1, sums.nothing(), rounds.begin()
+                while work.valid:
+                    at, sight = place(work.tile, True)
+                    pending = sums.take(at, sight, me, pending, None if tiles.packed_keys else q.dtype)
+                    work = rounds.next(work, sight.any)
+                if pending.part >= 0:
+                    sums.take_part(me, pending)
+                if nv.lane_id() == 0:
+                    nv.bulk_wait_group(0)
+            elif nv.lane_id() == 0:
+                rounds.draw()
         else:
             nv.setmaxnreg_inc(consumer)
-            consume(nv.warpgroup_id() - 1)
+            me = nv.warpgroup_id() - 1
+            begin(me)
+            rounds.keep(rounds.begin())
+            state = q_ring.consumer_state()
+            while rounds.kept().valid:
+                state = consume(me, state)
+            work = rounds.kept()
+            if work.started:  # dQ of the last tile of rows
+                stepped[1 - state.stage].wait(state.phase)
+                part = dq_of(state, 1 - work.keys.stage, me)
+                nv.wgmma_wait(0)
+                sums.hand_on(part, me)
 
     kernel()
     sums.convert(dq, scale)

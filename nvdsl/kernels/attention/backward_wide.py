@@ -15,7 +15,7 @@ from nvdsl.kernels.attention.forward import AS_THEY_ARE, Bias
 from nvdsl.kernels.attention.gradient_bias import OfBias
 from nvdsl.kernels.attention.gradient_config import Config
 from nvdsl.kernels.attention.gradient_load import CONSUMERS, GradientLoads
-from nvdsl.kernels.attention.gradient_rows import sum_rows
+from nvdsl.kernels.attention.gradient_rows import Told, sum_rows
 from nvdsl.kernels.attention.gradient_scores import Weights
 from nvdsl.kernels.attention.gradient_sums import GradientSums, Parts
 from nvdsl.kernels.attention.gradient_tiles import GradientTiles, KeyTile, Logarithms, OfKeys, OfQueries, Seeing
@@ -58,30 +58,33 @@ def backward_wide(
     """The same as `backward.backward`, for heads of up to 256; their sizes in shared memory are multiples of 64, 128 at
     least."""
     size, value_size = config.sizes
+    sides = left if bounded[0] else None, right if bounded[1] else None
     tiles, parts = (
         GradientTiles(q, k, q_starts, k_starts, TILE_M, TILE_N, any(bounded)),
         Parts(TILE_M, size, config.swizzle(size), -(-size // 128)),
     )
 
-    row_sums = sum_rows(dout, out, lse, tiles, TILE_M)
+    told = Told(q, k, scores, scale, softcap, *sides, bias, operands) if scores.told else None
     sums = GradientSums(tiles, parts, ordered)
+    row_sums = sum_rows(dout, out, lse, tiles, TILE_M, told, sums.clear)
     producer, consumer = config.registers(tiles.packed or tiles.packed_keys)
     loads = GradientLoads(dout, q, k, v, row_sums, tiles, config)
     dk_tma = nv.TMA(dk, tile=(1, TILE_N, 1, size // 2), swizzle=config.swizzle(size))
     dv_tma = nv.TMA(dv, tile=(1, TILE_N, 1, value_size // 2), swizzle=config.swizzle(value_size))
 
-    @nv.kernel(grid=tiles.blocks, block=128 * (1 + CONSUMERS))
+    @nv.kernel(grid=tiles.blocks, block=128 * (1 + CONSUMERS), programmatic=True)
     def kernel() -> None:
         loads.allocate()
-        K, V, Q, dO, q_ring, do_ring = loads.K, loads.V, loads.Q[0], loads.dO[0], loads.q_ring, loads.do_ring
+        K, V, Q, dO, q_ring, do_ring = loads.K[0], loads.V[0], loads.Q[0], loads.dO[0], loads.q_ring, loads.do_ring
         P = nv.smem((TILE_M, TILE_N), q.dtype, swizzle=2 * TOLD if scores.told else 128)
         dS = nv.smem((TILE_M, TILE_N), q.dtype, swizzle=128)
         nv.sync_threads()
+        nv.griddep_wait()
 
         def place(whole_warp: bool) -> tuple[KeyTile, Seeing]:
             """The block's keys; each time anew rather than in registers."""
             at = tiles.keys_of(recomputed(nv.block_id.x), whole_warp)
-            return at, Seeing(tiles, at, left if bounded[0] else None, right if bounded[1] else None, ordered)
+            return at, Seeing(tiles, at, *sides, ordered)
 
         leader = nv.lane_id() == 0
 
@@ -123,7 +126,7 @@ def backward_wide(
                 """P and dS of this consumer's rows, in shared memory, and dS in registers."""
                 at, sight = where()
                 weights = Weights(scores, at, scale, softcap, bias, dbias, operands)
-                logs, dots = (row_of(first) for first in loads.beside_rows(0))
+                logs, dots, *lost = (row_of(first) for first in loads.beside_rows(0))
                 own = row + recomputed(me) * 64
 
                 def pair(first: Any, query: Any, key: Any) -> tuple[Any, Any, Any]:
@@ -132,7 +135,7 @@ def backward_wide(
                 def weighed(s: Any, first: Any) -> tuple[Any, Any]:
                     """Of the keys from ``first`` on."""
                     hide = functools.partial(sight.hide, key=at.key + first, row=own)
-                    return weights.of(s, logs, functools.partial(pair, first), sight.partly(row), hide)
+                    return weights.of(s, [logs, *lost], functools.partial(pair, first), sight.partly(row), hide)
 
                 if scores.told:  # of few keys at a time: it takes many registers
                     steep = s
@@ -174,7 +177,9 @@ def backward_wide(
                 return dk, dv
 
             grad_k, grad_v = nv.accumulator(64, size // 2), nv.accumulator(64, value_size // 2)
-            loads.wait_for_keys()
+            if sight.any:
+                loads.k_ring.wait(loads.k_ring.consumer_state())
+                loads.v_ring.wait(loads.v_ring.consumer_state())
             count = sight.count
             for g in nv.range(sight.heads(tiles.group), unroll=False):
                 head = at.kv_head * tiles.group + g
@@ -213,7 +218,7 @@ def backward_wide(
         if nv.warpgroup_id() == 0:
             nv.setmaxnreg_dec(producer)
             if nv.warpgroup_thread() == 0:
-                loads.produce(*place(False))
+                loads.produce(*place(False), loads.begin())
         else:
             nv.setmaxnreg_inc(consumer)
             consume(nv.warpgroup_id() - 1)

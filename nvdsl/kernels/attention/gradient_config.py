@@ -4,18 +4,30 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from nvdsl.hopper import arch
+
 
 @dataclass(frozen=True)
 class Config:
     """``sizes``: of a head of q and k, and of v, in shared memory. ``tile_m``: rows of a tile of Q. ``stages``: tiles
-    of Q, and of dO, in flight. ``wide``: `backward_wide` computes it, else `backward`. ``parts``: of dQ that a
-    consumer of `backward` has in shared memory."""
+    of Q, and of dO, in flight. ``wide``: `backward_wide` computes it, else `backward`, with at most ``blocks``
+    blocks."""
 
     sizes: tuple[int, int] = (128, 128)
     tile_m: int = 64
     stages: int = 2
     wide: bool = False
-    parts: int = 2
+    blocks: int = arch.SMS
+
+    @property
+    def keys(self) -> int:
+        """Tiles of K in flight: in `backward` a tile's last dQ is computed beside the next tile's first scores."""
+        return 1 if self.wide else 2
+
+    @property
+    def values(self) -> int:
+        """Tiles of V in flight."""
+        return 1 if self.wide or max(self.sizes) > 64 else 2
 
     @property
     def tile_n(self) -> int:
@@ -45,7 +57,7 @@ def choose(size: int, value_size: int, more: bool, most: bool) -> Config:
     """
     largest = max(size, value_size)
     if largest <= 64:
-        return Config((64, 64), 64) if more or most else Config((64, 64), 128, parts=1)
+        return Config((64, 64), 64) if more or most else Config((64, 64), 128)
     if largest <= 128 and not most:
         return Config((narrow_size(size), narrow_size(value_size)), 64)
     return Config((wide_size(size), wide_size(value_size)), 128, 1, wide=True)

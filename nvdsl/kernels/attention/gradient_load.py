@@ -24,6 +24,7 @@ class GradientLoads:
     ) -> None:  # fmt: skip
         size, value_size = config.sizes
         self._config, self._tiles, self._sums, self._dtype = config, tiles, sums, q.dtype
+        self._beside: int = sums.shape[1]
         self._swizzles = config.swizzle(size), config.swizzle(value_size), config.k_swizzle
         of_q, of_v, of_k = self._swizzles
         self._q, self._do = _map(q, config.tile_m, size, of_q), _map(dout, config.tile_m, value_size, of_v)
@@ -33,27 +34,34 @@ class GradientLoads:
         """Shared memory of K, V, Q and dO, and the rings of the last two. The block meets afterwards."""
         config, (size, value_size), dtype = self._config, self._config.sizes, self._dtype
         of_q, of_v, of_k = self._swizzles
-        self.K = nv.smem((config.tile_n, size), dtype, swizzle=of_k)
-        self.V = nv.smem((config.tile_n, value_size), dtype, swizzle=of_v)
+        self.K = nv.smem((config.keys, config.tile_n, size), dtype, swizzle=of_k)
+        self.V = nv.smem((config.values, config.tile_n, value_size), dtype, swizzle=of_v)
         self.Q = nv.smem((config.stages, config.tile_m, size), dtype, swizzle=of_q)
         self.dO = nv.smem((config.stages, config.tile_m, value_size), dtype, swizzle=of_v)
-        self.beside = nv.smem(config.stages * 2 * config.tile_m, nv.f32)
-        self._loaded = nv.Mbarriers(2, arrivals=1, sync=False)
-        warps, self._row_bytes = 4 * CONSUMERS, 8 * config.tile_m
+        self.beside = nv.smem(config.stages * self._beside, nv.f32)
+        self.k_ring = nv.Ring(config.keys, bytes=self.K.bytes, consumers=CONSUMERS, sync=False)
+        self.v_ring = nv.Ring(config.values, bytes=self.V.bytes, consumers=CONSUMERS, sync=False)
+        warps, self._row_bytes = 4 * CONSUMERS, 4 * self._beside
         self.q_ring = nv.Ring(config.stages, bytes=self.Q.bytes + self._row_bytes, consumers=warps, sync=False)
         self.do_ring = nv.Ring(config.stages, bytes=self.dO.bytes, consumers=warps, sync=False)
 
-    def wait_for_keys(self) -> None:
-        self._loaded[0].wait(0)
-        self._loaded[1].wait(0)
+    def begin(self) -> tuple[nv.PipelineState, nv.PipelineState, nv.PipelineState]:
+        """Where the producer begins: the states of the rings of K, of V, and of Q and dO."""
+        return self.k_ring.producer_state(), self.v_ring.producer_state(), self.q_ring.producer_state()
 
-    def produce(self, at: KeyTile, sight: Seeing) -> None:
-        """Load K and V, and Q and dO of the tiles of queries that see these keys. By one thread."""
-        one, state, sides = at.sequence, self.q_ring.producer_state(), [self._keys, self._values]
-        if self._config.wide:  # dP comes first there
-            sides.reverse()
-        for barrier, side in enumerate(sides):
-            side(self._loaded[barrier], (one.k_batch, one.k_first + at.key, at.kv_head, 0))
+    def produce(self, at: KeyTile, sight: Seeing, states: Any) -> Any:
+        """Load K and V, and Q and dO of the tiles of queries that see these keys. By one thread. Returns the states of
+        the rings afterwards."""
+        keys, values, state = states
+        one = at.sequence
+        if sight.any:
+            place = one.k_batch, one.k_first + at.key, at.kv_head, 0
+            if self._config.wide:  # dP comes first there
+                self._v.load(self.V[values.stage], self.v_ring.acquire(values), place)
+            self._k.load(self.K[keys.stage], self.k_ring.acquire(keys), place)
+            if not self._config.wide:
+                self._v.load(self.V[values.stage], self.v_ring.acquire(values), place)
+            keys, values = keys.next(), values.next()
         for g in nv.range(self._tiles.group, unroll=False):
             head = at.kv_head * self._tiles.group + g
             number = self._tiles.first(at.number, one, head)
@@ -66,25 +74,17 @@ class GradientLoads:
                 if not self._config.wide:
                     self._do.load(self.dO[state.stage], self.do_ring.acquire(state), place)
                 state = state.next()
-
-    def _keys(self, loaded: nv.Mbarrier, place: Any) -> None:
-        loaded.arrive_expect_tx(self.K.bytes)
-        self._k.load(self.K, loaded, place)
-
-    def _values(self, loaded: nv.Mbarrier, place: Any) -> None:
-        loaded.arrive_expect_tx(self.V.bytes)
-        self._v.load(self.V, loaded, place)
+        return keys, values, state
 
     def _queries(self, state: nv.PipelineState, place: Any, tile: Any) -> None:
-        full, rows = self.q_ring.acquire(state), 2 * self._config.tile_m
+        full, rows = self.q_ring.acquire(state), self._beside
         self._q.load(self.Q[state.stage], full, place)
         beside = self.beside.view((state.stage * rows,), (rows,))
         nv.bulk_load(beside, self._sums.view((tile, 0), (1, rows)), self._row_bytes, full)
 
-    def beside_rows(self, stage: Any) -> tuple[Any, Any]:
-        """Where the logarithms of a tile's rows, and their sums of O dO, start in ``beside``."""
-        first = stage * (2 * self._config.tile_m)
-        return first, first + self._config.tile_m
+    def beside_rows(self, stage: Any) -> list[Any]:
+        """Where the logarithms of a tile's rows start in ``beside``, their sums of O dO, and what else there is."""
+        return [stage * self._beside + first for first in range(0, self._beside, self._config.tile_m)]
 
 
 def _map(x: nv.Array, rows: int, size: int, swizzle: int) -> nv.TMA:

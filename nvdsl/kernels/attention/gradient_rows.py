@@ -3,32 +3,89 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from collections.abc import Sequence as Operands
+from dataclasses import dataclass
 from typing import Any
 
 import nvdsl as nv
-from nvdsl.kernels.attention.gradient_tiles import GradientTiles
+from nvdsl.kernels.attention.gradient_tiles import GradientTiles, QueryTile
+from nvdsl.kernels.attention.scores import LOG2_E, ScoreKind, Scores
 
-LOG2_E = math.log2(math.e)
 ACCESS = 8
 """16-bit elements of an access of 16 bytes."""
 THREADS = 128
 TOGETHER = 4
 """Rows that a thread loads before it adds up the first one."""
+FAR = 2.0**14
+"""From here on LSE, in f32, is too coarse for weights."""
 
 
-def sum_rows(dout: nv.Array, out: nv.Array, lse: nv.Array, tiles: GradientTiles, tile_m: int) -> nv.Array:
-    """A row for each tile of ``tile_m`` queries of each head: LSE to base 2, and behind them the sums of O dO.
+@dataclass(frozen=True)
+class Told:
+    """Scores to which something is added that depends on their query and key: a mask of -1e9, say, or of the least of
+    all numbers. If all that a query sees is hidden so, LSE is that number, and has lost the logarithm of how many keys
+    these are. Made in the host function."""
+
+    q: nv.Array
+    k: nv.Array
+    kind: ScoreKind
+    scale: nv.Number
+    softcap: nv.Number
+    left: nv.Int | None
+    right: nv.Int | None
+    bias: nv.Array | None
+    operands: Operands[Any]
+
+    def excess(self, at: QueryTile, query: nv.Int, group: nv.Int, logs: nv.Number) -> Any:
+        """The logarithm to base 2 of what ``exp(score - logs)`` adds up to for a query: 0, but for what LSE has lost.
+        By all threads of a block."""
+        one, size = at.sequence, self.q.shape[3]
+        own = query + (one.keys - one.queries)
+        scores = Scores(self.kind, self.scale, self.softcap, self.bias, self.operands)
+        total = nv.f32(0.0)
+        for key in nv.range(nv.thread_id.x, one.keys, THREADS, unroll=False):
+            s = nv.f32(0.0)
+            for column in nv.range(0, size, ACCESS, unroll=False):
+                q = self.q.vector((one.q_batch, one.q_first + query, at.head, column), ACCESS)
+                k = self.k.vector((one.k_batch, one.k_first + key, at.head // group, column), ACCESS)
+                s = s + (q.to(nv.f32) * k.to(nv.f32)).sum()
+            x = s * self.scale
+            if self.kind.softcap:
+                x = nv.math.tanh_approx(s * (self.scale / self.softcap)) * self.softcap
+            x = scores.told_of(x, at.number, at.head, query, key)
+            sees = x > -math.inf
+            if self.right is not None:
+                sees = sees & (key <= own + self.right)
+            if self.left is not None:
+                sees = sees & (key >= own - self.left)
+            total = total + nv.select(sees, nv.math.exp2_approx((x - logs) * LOG2_E), 0.0)
+        return nv.math.log2_approx(nv.block.sum(total))
+
+
+def sum_rows(
+    dout: nv.Array, out: nv.Array, lse: nv.Array, tiles: GradientTiles, tile_m: int, told: Told | None,
+    clear: Callable[[nv.Int], None],
+) -> nv.Array:  # fmt: skip
+    """A row for each tile of ``tile_m`` queries of each head: LSE to base 2, and behind them the sums of O dO. With
+    ``told`` LSE is as it was given, and behind all are `Told.excess`.
 
     LSE is infinity for queries that see nothing, and for those that fill up the last tile: all their weights become 0.
+    ``clear``: what the 128 threads of a tile do besides. Tiles come from the last to the first: of what this leaves in
+    L2, the kernel that follows reads the first ones first.
     """
     size = out.shape[3]
-    sums = nv.empty((tiles.count, 2 * tile_m), nv.f32)
+    sums = nv.empty((tiles.count, (2 if told is None else 3) * tile_m), nv.f32)
+    unit = LOG2_E if told is None else 1.0
     lanes = 1 << (-(-size // ACCESS) - 1).bit_length()
 
     @nv.kernel(grid=tiles.count, block=THREADS)
     def sum_up() -> None:
         thread = nv.thread_id.x
-        sequence, head, query = tiles.queries_of(nv.block_id.x)
+        number = tiles.count - 1 - nv.block_id.x
+        at = tiles.queries_of(number)
+        sequence, head, query = at.sequence, at.head, at.query
+        clear(number)
         lane, column = thread % lanes, nv.min(thread % lanes * ACCESS, size - ACCESS)
 
         def place(row: Any) -> tuple[Any, Any]:
@@ -51,8 +108,17 @@ def sum_rows(dout: nv.Array, out: nv.Array, lse: nv.Array, tiles: GradientTiles,
                 total = nv.warp.sum(mine, width=lanes)
                 if (lane == 0) & (row < tile_m):
                     sees = exists & (logs != -math.inf)
-                    sums[nv.block_id.x, row] = nv.select(sees, logs * LOG2_E, math.inf)
-                    sums[nv.block_id.x, tile_m + row] = nv.select(exists, total, 0.0)
+                    sums[number, row] = nv.select(sees, logs * unit, math.inf)
+                    sums[number, tile_m + row] = nv.select(exists, total, 0.0)
+        if told is not None:
+            for row in nv.range(tile_m, unroll=False):
+                exists, here = place(row)
+                logs = lse[sequence.q_batch, head, here]
+                excess = nv.f32(0.0)
+                if exists & (nv.abs(logs) >= FAR) & (nv.abs(logs) < math.inf):
+                    excess = told.excess(at, query + row, tiles.group, logs)
+                if thread == 0:
+                    sums[number, 2 * tile_m + row] = excess
 
     sum_up()
     return sums

@@ -30,22 +30,26 @@ class Weights:
         self._factor, self._cap = scale * LOG2_E, softcap * LOG2_E
         self._scores = Scores(kind, scale, softcap, bias, operands)
 
-    def of(self, s: Any, logs: Any, pairs: Pairs, partly: Any, hide: Hide) -> tuple[Any, Any]:
-        """P, and how steep it is. ``s``: q k^T. ``logs``: logarithms to base 2 of the rows' sums. ``partly``: whether
+    def of(self, s: Any, logs: Sequence[Any], pairs: Pairs, partly: Any, hide: Hide) -> tuple[Any, Any]:
+        """P, and how steep it is. ``s``: q k^T. ``logs``: logarithms of the rows' sums, to base 2; or natural ones
+        where scores are told where they are, and what these have lost (`gradient_rows.Told`), to base 2. ``partly``:
         some are hidden, by ``hide``, which makes them -infinity."""
-        if not self._kind.softcap:
-            x = (self._told(s * self._scale, pairs) if self._kind.told else s * self._factor) - logs
-            if partly:
-                x = hide(x)
-            p = nv.math.exp2_approx(x)
-            return p, p
-        tanh = self._tanh(s)
-        x = self._told(tanh * self._softcap, pairs) if self._kind.told else tanh * self._cap
+        kind, tanh = self._kind, None
+        if kind.softcap:
+            tanh = self._tanh(s)
+        if kind.told:
+            x = self._told(s * self._scale if tanh is None else tanh * self._softcap, logs, pairs)
+        else:
+            x = s * self._factor - logs[0] if tanh is None else tanh * self._cap
         if partly:
             x = hide(x)
-        if not self._kind.told:  # not kept while some are hidden: it would take registers
+        if tanh is None:
+            p = nv.math.exp2_approx(x)
+            return p, p
+        if not kind.told:  # not kept while some are hidden: it would take registers
             tanh = nv.clamp(x * (1.0 / self._cap), -1.0, 1.0)
-        p = nv.math.exp2_approx(x - logs)
+            x = x - logs[0]
+        p = nv.math.exp2_approx(x)
         return p, p * (1.0 - tanh * tanh)
 
     def pass_on(self, grad: Any, pairs: Pairs) -> None:
@@ -61,14 +65,14 @@ class Weights:
     def _tanh(self, s: Any) -> Any:
         return nv.math.tanh_approx(s * (self._scale / self._softcap))
 
-    def _told(self, scores: Any, pairs: Pairs) -> Any:
-        """Logarithms to base 2 of the weights, times the sums of their rows, where it matters of which query and key a
-        score is."""
+    def _told(self, scores: Any, logs: Sequence[Any], pairs: Pairs) -> Any:
+        """Logarithms to base 2 of the weights, where it matters of which query and key a score is. What was added is
+        subtracted before anything is multiplied: the least of all numbers has no product."""
         with recomputing():
             given = list(scores.elements())
             found = [self._told_of(x, *pairs(row, col)) for row, col, x in given]
         self._check(found[0], given[0][2])  # it is the same function for all elements
-        return scores.with_registers([found]) * LOG2_E
+        return (scores.with_registers([found]) - logs[0]) * LOG2_E - logs[1]
 
     def _told_of(self, x: Any, head: Any, query: Any, key: Any) -> Any:
         return self._scores.told_of(x, *self._places(head, query, key))

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import nvdsl as nv
 from nvdsl.kernels.attention.gradient_load import CONSUMERS
 from nvdsl.kernels.attention.gradient_tiles import GradientTiles, KeyTile, Seeing
+from nvdsl.lang.tile import Tile
+from nvdsl.layout.tile import TileLayout
 from nvdsl.ops.memory import load_acquire, store_release
+from nvdsl.ops.order import recomputing
 
 MEET, WRITTEN, FREE = 2, 4, 6
 """The first of two named barriers each, one for each consumer: it meets itself; its part is in shared memory; or may
@@ -66,9 +69,15 @@ class GradientSums:
 
     def __init__(self, tiles: GradientTiles, parts: Parts, ordered: bool) -> None:
         self._tiles, self._parts = tiles, parts
-        count = tiles.count * CONSUMERS
-        self._total = nv.zeros((count * (parts.slices * parts.rows), 256), nv.f32)
-        self._turns = nv.zeros(count, nv.i32) if ordered else None
+        self._rows = CONSUMERS * parts.slices * parts.rows  # of a tile
+        self._total = nv.empty((tiles.count * self._rows, 256), nv.f32)
+        self._turns = nv.zeros(tiles.count * CONSUMERS, nv.i32) if ordered else None
+
+    def clear(self, tile: nv.Int) -> None:
+        """Leave zeros for a tile, by 128 threads, before all."""
+        row, column = nv.thread_id.x // 64, nv.thread_id.x % 64 * 4
+        for i in range(0, self._rows, 2):
+            self._total.store((tile * self._rows + i + row, column), nv.vector([nv.f32(0.0)] * 4))
 
     def begin(self, tile: nv.Int, me: nv.Int, turn: nv.Int) -> None:
         """Wait until ``turn`` other blocks have added their parts of a tile, where that has an order."""
@@ -99,18 +108,20 @@ class GradientSums:
         return [(start + thread // 64 + 2 * i, thread % 64 * 4) for i in range(parts.rows // 2)]
 
     def convert(self, dq: nv.Array, scale: nv.Number) -> None:
-        """``dq``: the sums times ``scale``. A kernel of its own."""
+        """``dq``: the sums times ``scale``. A kernel of its own, from the last tile, which is in L2, to the first."""
         tiles, parts = self._tiles, self._parts
         dq_tma = nv.TMA(dq, tile=(1, parts.tile_m, 1, parts.size), swizzle=parts.swizzle)
 
-        @nv.kernel(grid=tiles.count, block=128 * CONSUMERS)
+        @nv.kernel(grid=tiles.count, block=128 * CONSUMERS, programmatic=True)
         def convert() -> None:
+            nv.griddep_wait()
+            number = tiles.count - 1 - nv.block_id.x
             tile = nv.smem((parts.tile_m, parts.size), dq.dtype, swizzle=parts.swizzle)
             me = nv.warpgroup_id()
-            sequence, head, query = tiles.queries_of(nv.block_id.x)
+            _, sequence, head, query = tiles.queries_of(number)
             for part in range(parts.slices):
                 registers: list[Any] = []
-                for place in self._places(nv.block_id.x, me, part):
+                for place in self._places(number, me, part):
                     registers += list(self._total.vector(place, 4))
                 found = nv.accumulator(64, parts.columns).with_registers([registers]) * scale
                 if tiles.packed:
@@ -130,60 +141,97 @@ class GradientSums:
         convert()
 
 
-class StagedSums(GradientSums):
-    """The same, where a warp for each consumer adds its parts by bulk reductions from shared memory, ``staged`` at a
-    time. The first part that a consumer hands on is none (`backward`)."""
+class Pending(NamedTuple):
+    """The part of a tile that is still to come, -1 if there is none, and how many blocks add theirs before."""
 
-    def __init__(self, tiles: GradientTiles, parts: Parts, ordered: bool, staged: int) -> None:
+    part: nv.Int
+    turn: nv.Int
+
+
+class StagedSums(GradientSums):
+    """The same, where a warp for each consumer adds its parts by bulk reductions from shared memory, and stores its dK
+    and dV. The part of a tile comes a step late: with the next one, or after the last. With the first one of a block
+    comes none."""
+
+    def __init__(
+        self, tiles: GradientTiles, parts: Parts, ordered: bool, dk: nv.Array, dv: nv.Array, sizes: tuple[int, int]
+    ) -> None:
         super().__init__(tiles, parts, ordered)
-        self._tma, self._count = nv.TMA(self._total, tile=(parts.rows, 256)), staged
+        self._tma = nv.TMA(self._total, tile=(parts.rows, 256))
+        self._part = TileLayout.of(parts.rows, 256, 4, 0)
+        self._layouts = [TileLayout.of(64, size, 2, 64 if size % 64 else 128) for size in sizes]
+        self._stores = [
+            nv.TMA(x, tile=(1, 64, 1, layout.cols), swizzle=layout.swizzle)
+            for x, layout in zip((dk, dv), self._layouts, strict=True)
+        ]
 
     def allocate(self) -> None:
-        """Shared memory of each consumer's parts. In the kernel."""
-        self._staged = nv.smem((self._count * CONSUMERS, self._parts.rows, 256), nv.f32)
+        """Shared memory of each consumer for a part, or its dK, or its dV. In the kernel."""
+        most = max(layout.bytes for layout in (self._part, *self._layouts))
+        self._staged = nv.smem((CONSUMERS, most // 128, 32), nv.f32, swizzle=128)
 
-    def hand_on(self, part: Any, me: nv.Int, number: nv.Int) -> None:
-        """Leave a consumer's part to its warp, which fences it. ``number``: of the part, or what is left of it divided
-        by ``staged``."""
+    def hand_on(self, part: Any, me: nv.Int) -> None:
+        """Leave a consumer's part to its warp, which fences it."""
         (registers,) = part.registers()
-        thread, staged = nv.warpgroup_thread(), self._place(number, me)
+        thread, staged = nv.warpgroup_thread(), self._tile(self._part, nv.f32, me)
         nv.named_barrier_sync(FREE + me, 160)
         for i in range(0, len(registers), 4):
             staged.store_vector(nv.vector(registers[i : i + 4]), (thread // 64 + i // 2, thread % 64 * 4))
         nv.named_barrier_arrive(WRITTEN + me, 160)
 
-    def add_up(self, at: KeyTile, sight: Seeing, me: nv.Int) -> None:
-        """Add a consumer's parts, each when it is there, to what other blocks have added. By its warp."""
-        leader, count = nv.lane_id() == 0, nv.i32(1)
-        if sight.heads(self._tiles.group) > 0:
-            self._meet(me)
+    def leave(self, dk: Any, dv: Any, dtype: nv.DType, me: nv.Int) -> None:
+        """Leave a consumer's dK and dV to its warp."""
+        for grad, layout in zip((dk, dv), self._layouts, strict=True):
+            nv.named_barrier_sync(FREE + me, 160)
+            with recomputing():
+                grad.store(self._tile(layout, dtype, me))
+            nv.named_barrier_arrive(WRITTEN + me, 160)
+
+    def nothing(self) -> Pending:
+        """Before the first part of a block."""
+        return Pending(nv.i32(-1), nv.i32(0))
+
+    def take(self, at: KeyTile, sight: Seeing, me: nv.Int, pending: Any, dtype: nv.DType | None) -> Any:
+        """Add a consumer's parts, each when it is there, to what other blocks have added. By its warp. Returns which
+        one is still to come. ``dtype``: of dK and dV, where they are left to it."""
         for g in nv.range(self._tiles.group, unroll=False):
             number = self._tiles.first(at.number, at.sequence, at.kv_head * self._tiles.group + g)
             for i in nv.range(sight.count, unroll=False):
-                if leader:
-                    nv.bulk_wait_group(self._count - 1, read=True)
-                nv.sync_warp()
+                self.take_part(me, pending)
+                tile = sight.tile(i)
+                pending = Pending((number + tile) * CONSUMERS + me, nv.i32(sight.turn(tile)))
+        if dtype is not None:
+            place = at.sequence.k_batch, at.key + me * 64, at.kv_head, 0
+            for store, layout in zip(self._stores, self._layouts, strict=True):
                 self._meet(me)
-                if leader:
-                    tile = sight.tile(i)
-                    mine, turn = (number + tile) * CONSUMERS + me, sight.turn(tile)
-                    if self._turns is not None:
-                        while load_acquire(self._turns, mine) != turn:
-                            pass
+                if nv.lane_id() == 0:
                     nv.fence_proxy_async()
-                    self._tma.reduce_add(self._place(count, me), (mine * self._parts.rows, 0))
+                    store.store(self._tile(layout, dtype, me), place)
                     nv.bulk_commit_group()
-                    if self._turns is not None:
-                        nv.bulk_wait_group(0)
-                        store_release(self._turns, mine, turn + 1)
-                count = count + 1
-        if leader:
-            nv.bulk_wait_group(0)
+        return pending
 
-    def _place(self, number: nv.Int, me: nv.Int) -> Any:
-        return self._staged[number % self._count * CONSUMERS + me]
+    def take_part(self, me: nv.Int, pending: Any) -> None:
+        """Add the part that comes next."""
+        self._meet(me)
+        part, turn = pending
+        if (nv.lane_id() == 0) & (part >= 0):
+            if self._turns is not None:
+                while load_acquire(self._turns, part) != turn:
+                    pass
+            nv.fence_proxy_async()
+            self._tma.reduce_add(self._tile(self._part, nv.f32, me), (part * self._parts.rows, 0))
+            nv.bulk_commit_group()
+            if self._turns is not None:
+                nv.bulk_wait_group(0)
+                store_release(self._turns, part, turn + 1)
+
+    def _tile(self, layout: TileLayout, dtype: nv.DType, me: nv.Int) -> Tile:
+        return Tile(layout, dtype, self._staged[me].offset)
 
     def _meet(self, me: nv.Int) -> None:
-        """A part's shared memory is free; now the part is there."""
+        """Shared memory is free; now something is there."""
+        if nv.lane_id() == 0:
+            nv.bulk_wait_group(0, read=True)
+        nv.sync_warp()
         nv.named_barrier_arrive(FREE + me, 160)
         nv.named_barrier_sync(WRITTEN + me, 160)

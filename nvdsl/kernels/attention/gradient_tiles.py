@@ -30,8 +30,9 @@ class KeyTile(NamedTuple):
 
 
 class QueryTile(NamedTuple):
-    """Queries of a sequence, from ``query`` on, of a head of q; there may be none."""
+    """Queries of sequence ``number``, from ``query`` on, of a head of q; there may be none."""
 
+    number: nv.Int
     sequence: Sequence
     head: nv.Int
     query: nv.Int
@@ -56,9 +57,14 @@ class Seeing:
         if left is None and right is None and not ordered and tiles.tile_m == tiles.tile_n:
             self._turned = nv.min(at.key // tiles.tile_m, self.count)
 
+    @property
+    def any(self) -> Any:
+        """Whether a query sees any of the keys; True where that is so for all tiles."""
+        return True if self._some else self.first < self.end
+
     def heads(self, group: nv.Int) -> nv.Int:
         """``group``, or 0 where no query sees any of the keys."""
-        return group if self._some else nv.select(self.first < self.end, group, 0)
+        return group if self._some else nv.select(self.any, group, 0)
 
     def tile(self, i: nv.Int) -> nv.Int:
         """The tile of queries that the block takes as number ``i``."""
@@ -179,7 +185,7 @@ class GradientTiles:
             number, query = self._sequences.find(row, self.tile_m, False)
         else:
             number, head, query = outer // self._heads, outer % self._heads, row * self.tile_m
-        return QueryTile(self._sequences.of(number, False), head, query)
+        return QueryTile(number, self._sequences.of(number, False), head, query)
 
     def clipped(self, x: nv.Array, batch: nv.Int, first: nv.Int, count: nv.Int, head: nv.Int) -> Any:
         """The rows of a sequence, (rows, size), of an array of packed ones."""

@@ -137,6 +137,7 @@ def called(call: Any, case: Case) -> tuple[list[Any], list[Any]]:
         config = choose(64, 64, False, False)
     if not case.tile_m:
         config = Config(tuple(map(wide_size, sizes)), 128, 1, wide=True)
+    config = replace(config, blocks=2)  # which take several tiles of keys each
     numbers = 1 / math.sqrt(case.size), left or 0, right or 0, case.softcap
     bounded, scores = (left is not None, right is not None), ScoreKind(case.softcap > 0.0)
     constants = {"config": config, "bounded": bounded, "scores": scores, "ordered": case.ordered}
