@@ -9,9 +9,10 @@ import pytest
 import nvdsl as nv
 from nvdsl import sim
 from nvdsl.lang.accumulator import pack_pair
-from nvdsl.mlir.dialects import gpu, nvvm
+from nvdsl.mlir.dialects import gpu, llvm, nvvm
+from nvdsl.values.traced import wrap
 from tests.exhaustive import sample
-from tests.sim.simulate import traced, verdict_of, zeros
+from tests.sim.simulate import run, traced, verdict, verdict_of, zeros
 
 LEVELS = sim.options.LEVELS
 
@@ -364,3 +365,35 @@ def test_undefined_sums_that_are_multiplied_again():
     a, b = np.ones((64, 64), np.float16), np.ones((64, 64), np.float16)
     for rows, kept, kind in ((64, 64, None), (48, 48, None), (48, 64, "uninitialized")):
         assert reported(chained, a, b, zeros(64, 64), rows=rows, kept=kept) == kind
+
+
+@nv.jit
+def nobodys(x, out, *, make):
+    @nv.kernel(grid=1, block=1)
+    def body():
+        out[0] = wrap(make(x.dtype.ir), x.dtype)
+
+    body()
+
+
+@pytest.mark.parametrize("make", [llvm.mlir_undef, llvm.mlir_poison], ids=["undef", "poison"])
+@pytest.mark.parametrize("dtype", [nv.f32, nv.bf16, nv.i32, nv.i8])
+def test_numbers_that_are_undefined_are_no_zeros(dtype, make):
+    """Zeros would often be the right ones."""
+    x, out = np.zeros(1, dtype.numpy), np.zeros(1, dtype.numpy)
+    run(nobodys, x, out, make=make)
+    assert out[0] != 0
+
+
+@nv.jit
+def at_an_undefined_index(out):
+    @nv.kernel(grid=1, block=1)
+    def body():
+        out[wrap(llvm.mlir_undef(nv.i32.ir), nv.i32)] = 1.0
+
+    body()
+
+
+def test_an_index_that_is_undefined():
+    error = verdict(at_an_undefined_index, np.zeros(64, np.float32))
+    assert error.kind == "out-of-bounds"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 import re
 from collections.abc import Callable
 from typing import Any
@@ -17,18 +18,24 @@ from nvdsl.sim.dialects.arith import binary, fma, unary
 from nvdsl.sim.dialects.math import FUNCTIONS, rounded
 from nvdsl.sim.dialects.ptx import only_touched
 from nvdsl.sim.registers import Struct
-from nvdsl.sim.values import element
+from nvdsl.sim.values import element, wrap
 from nvdsl.sim.wgmma import Accumulator, read_warp_registers
+
+_NOBODYS = 0x5B5B_5B5B_5B5B_5B5B
 
 
 @op("llvm.mlir.undef", "llvm.mlir.poison", "llvm.mlir.zero", "llvm.mlir.none", "ub.poison")
 def _undefined(d: Decoder, op: Any) -> Any:
-    """A struct is made anew each time, since insertvalue may write into it; registers are None until written."""
+    """A struct is made anew each time, since insertvalue may write into it; registers are None until written. A number
+    that is undefined is one that shows where it is used."""
     type = str(op.results[0].type)
     if not type.startswith(("!llvm.struct", "!llvm.array")):
         value = None
-        if op.name == "llvm.mlir.zero" or not type.startswith(("!", "vector")):
+        if op.name == "llvm.mlir.zero":
             value = element(op.results[0].type).dtype.type(0) if element(type).is_float else 0
+        elif not type.startswith(("!", "vector")):
+            kind = element(op.results[0].type)
+            value = kind.dtype.type(math.nan) if kind.is_float else wrap(_NOBODYS, kind.bits)
         d.define(op.results[0], value)
         return None
     r = d.result(op)
