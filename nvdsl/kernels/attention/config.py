@@ -15,7 +15,8 @@ LONG = 128 * 2**20
 """Bytes of keys and values from which on a second kernel costs less than it gains: it lets all SMs read."""
 LARGE = 2.0**14
 """The sum of a thread's part of a row from which on new maxima are found: an f16 still holds each of its terms."""
-SHARED_MEMORY = 227 * 1024
+SHARED_MEMORY = 226 * 1024
+"""Bytes of a block's tiles: what the hardware has, but for mbarriers and what a queue of tiles needs."""
 SHORT = 1024
 """Keys up to which a tile's start and end, and its rows that are masked or behind the last, are a large part of it."""
 SIZES = (64, 96, 128, 192, 256)
@@ -75,6 +76,14 @@ class Config:
     itemsize: int = 2
     lift: float = 0.0
     rescale_at: float = 8.0
+
+    @property
+    def fits(self) -> bool:
+        """Whether a block has the shared memory, where results that are not as wide as Q have some of their own."""
+        (size, value_size), rows = self.sizes, 64 * self.consumers
+        apart = 2 * rows * (self.o_columns or value_size) if size != value_size and self.itemsize == 2 else 0
+        tiles = self.tile_n * (self.k_stages * size + self.stages * value_size)
+        return self.itemsize * (rows * size * self.q_stages + tiles) + apart <= SHARED_MEMORY
 
     @property
     def room_for_sums(self) -> bool:
@@ -141,7 +150,7 @@ def choose(
         config = replace(config, o_columns=64, blocks=sms)
     elif stays and (max(sizes) <= 128 or not bounded and itemsize == 2):
         config = replace(config, blocks=sms, queue=bounded)
-    return config, splits
+    return config if config.fits or config.cluster > 1 else replace(config, o_columns=64), splits
 
 
 def _sixteen_bits(sizes: tuple[int, int], consumers: int, keys: int, page: int, told: bool) -> Config:

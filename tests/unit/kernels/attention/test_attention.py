@@ -1,6 +1,7 @@
 """``nv.attention`` in the simulator."""
 
 import functools
+import itertools
 import math
 
 import ml_dtypes
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 import nvdsl as nv
 from nvdsl.errors import ArgumentError
 from nvdsl.kernels.attention import tuned
-from nvdsl.kernels.attention.config import choose
+from nvdsl.kernels.attention.config import SIZES, choose
 from nvdsl.kernels.attention.scores import ScoreKind
 from nvdsl.tune import device
 from tests.exhaustive import sample
@@ -56,6 +57,23 @@ def check(q, k, v, **options):
 )
 def test_beside_numpy(shape, options):
     check(*heads(**shape), **options)
+
+
+@pytest.mark.parametrize(("size", "value_size"), [(136, 200), (256, 192)])
+def test_wide_heads_of_two_sizes(size, value_size):
+    """Their results have shared memory of their own, which takes more than was left."""
+    check(*heads(queries=70, keys=20, heads=1, size=size, value_size=value_size))
+
+
+@pytest.mark.parametrize("sizes", itertools.product(SIZES, SIZES))
+def test_what_is_chosen_fits(sizes):
+    shapes = itertools.product((1, 33, 100, 3000), (1, 2, 8), (1, 300, 5000), (False, True), (False, True), (1, 64))
+    for queries, group, keys, told, bounded, batch in shapes:
+        config, _ = choose(
+            *sizes, batch, queries, 2 * group, 2, keys, bounded=bounded, packed=False, page=0, told=told, splits=None,
+            sms=132,
+        )  # fmt: skip
+        assert config.fits or config.cluster > 1, config
 
 
 @pytest.mark.parametrize("shape", [{"keys": 0}, {"queries": 0}, {"batch": 0}])

@@ -130,7 +130,7 @@ def test_as_many_clusters_as_run_and_have_work(tiles, slices, split, clusters, m
             Config(320, 128, stages=3, along="n", store_buffers=1),
             Config(256, 200, stages=3, store_buffers=1, swap_ab=True), Config(192, 200, stages=3, consumers=3),
             Config(128, 200, stages=4, schedule="pingpong", store_buffers=1), LONG[1],
-            Config(128, 128, stages=3, schedule="splitk", split=8, store_buffers=1, parts=16),
+            Config(128, 128, stages=4, schedule="splitk", split=8, store_buffers=1, parts=16),
         ],
         1,
     ),
