@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
@@ -12,8 +13,8 @@ from nvdsl.hopper import arch
 from nvdsl.kernels.blocks.dequantize import BITS
 from nvdsl.kernels.gemm.launch import resident_clusters
 from nvdsl.kernels.gemm.quantized import QuantizedConfig
-from nvdsl.kernels.gemm.quantized_few import FewRowsConfig
-from nvdsl.kernels.gemm.quantized_operands import SLICE, SPLITS
+from nvdsl.kernels.gemm.quantized_few import BAND, FewRowsConfig
+from nvdsl.kernels.gemm.quantized_operands import COLUMNS, SLICE, SPLITS
 from nvdsl.kernels.gemm.quantized_weight import QuantizedWeight
 
 Chosen = QuantizedConfig | FewRowsConfig
@@ -24,6 +25,10 @@ BEGIN, EXCHANGE = 8, 2
 """Slices in the time of which a block begins, and of which each block of a cluster brings its sums."""
 SLOWER = 1.35
 """How much longer mma.sync takes for 32 rows of many columns than wgmma does, on an H200."""
+UNAHEAD = 1.5
+"""How much longer teams take that have no slot for the slice after the one that they multiply."""
+WIDEST, CROWDED = 112, 512
+"""Columns of a warp of few rows, at most; and sums of a warp up to which 16 of them have registers enough."""
 MOST_STAGES = 8
 """Slots of the ring."""
 
@@ -33,13 +38,15 @@ def choose(rows: int, weight: QuantizedWeight, scale_bytes: int, sms: int = arch
     K, N = weight.shape
     slices = nv.cdiv(K, SLICE)
 
-    def cost(config: Chosen) -> tuple[float, int, int]:
+    def cost(config: Chosen) -> tuple[float, ...]:
         clusters = nv.cdiv(N, config.cols) * nv.cdiv(rows, config.rows)
         at_once = config.blocks_per_sm * resident_clusters(config.split, sms)
         each = nv.cdiv(slices, config.split) + BEGIN + EXCHANGE * config.split * (config.split > 1)
-        factor = SLOWER if isinstance(config, FewRowsConfig) and config.rows > FEW else 1.0
+        factor = 1.0
+        if isinstance(config, FewRowsConfig):
+            factor = (SLOWER if config.rows > FEW else 1.0) * (1 if config.stages > config.teams else UNAHEAD)
         of_slice = config.cols * SLICE * BITS[weight.kind] // 8 + config.rows * SLICE  # x comes from L2: half its bytes
-        return factor * nv.cdiv(clusters, at_once) * each * of_slice, config.split, -config.cols
+        return factor * nv.cdiv(clusters, at_once) * each * of_slice, config.split, -config.cols, -config.threads
 
     made: list[Chosen] = [*few(rows)] if rows <= FEW else [*few(rows), *many(rows, weight.group)]
     found = [_with_stages(x, weight, scale_bytes) for x in made if x.split <= slices]
@@ -47,14 +54,18 @@ def choose(rows: int, weight: QuantizedWeight, scale_bytes: int, sms: int = arch
 
 
 def few(rows: int) -> Iterator[FewRowsConfig]:
-    """Configurations of few rows: eight warps, or more where there are registers for them."""
+    """Configurations of few rows: a team is 1, 2, 4 or 8 warps, alike on all schedulers, and eight warps or more are
+    there, where there are registers for them."""
     if rows <= 2 * FEW:
         tile = next(tile for tile in (8, 16, 32) if rows <= tile)
-        warps = {8: ((64, 4), (64, 8), (64, 8), (32, 8)), 16: ((32, 2), (64, 4), (64, 8), (32, 8)),
-                 32: ((32, 1), (32, 2), (32, 6), (32, 8))}[tile]  # columns of a warp, and teams
-        for cols, (part, teams) in zip((256, 128, 64, 32), warps, strict=True):
-            for split in SPLITS:
-                yield FewRowsConfig(tile, cols, teams, teams, split, part=part)
+        for cols in range(BAND, COLUMNS + 1, BAND):
+            most = 32 if tile == 32 or tile == 16 and cols == COLUMNS else WIDEST
+            part = next((cols // n for n in (1, 2, 4, 8) if cols % (n * BAND) == 0 and cols // n <= most), 0)
+            if part:
+                warps = 16 if tile * part <= CROWDED else 8
+                teams = min(max(warps * part // cols, 1), 8)
+                for split, some in itertools.product(SPLITS, {teams, max(teams // 2, 1)}):
+                    yield FewRowsConfig(tile, cols, some, some, split, part=part)
 
 
 def many(rows: int, group: int) -> Iterator[QuantizedConfig]:

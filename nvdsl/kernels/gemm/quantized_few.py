@@ -8,7 +8,7 @@ waits for it.
     team 1       slices 1, 4, 7, ...
     team 2       ...                              then the teams' totals are added, and those of the cluster's blocks
 
-A team is a warp for each 64 columns of the tile, or fewer. Each slice belongs to one team, and one lane of the team
+A team is a warp for each so many columns of the tile. Each slice belongs to one team, and one lane of the team
 loads it: teams meet only at the end.
 """
 
@@ -37,10 +37,9 @@ CHUNK = 64
 
 @dataclass(frozen=True)
 class FewRowsConfig:
-    """``rows``: of ``x`` in a tile, a multiple of 8 up to 32. ``cols``: its columns, 32, 64, 128 or 256.
+    """``rows``: of ``x`` in a tile, a multiple of 8 up to 32. ``cols``: its columns, a multiple of 16 up to 256.
     ``teams``: warps that take slices of K in turn. ``stages``: slots of the ring, a multiple of ``teams``. ``split``:
-    blocks of a cluster, each with a part of K. ``blocks_per_sm``: that share an SM. ``part``: columns of a warp, 32 or
-    64."""
+    blocks of a cluster, each with a part of K. ``blocks_per_sm``: that share an SM. ``part``: columns of a warp."""
 
     rows: int
     cols: int = 256
@@ -70,10 +69,14 @@ class FewRowsConfig:
         """What is wrong with it."""
         checks = (
             (self.rows in range(8, 33, 8), f"{self.rows} rows: a multiple of 8 up to 32"),
-            (self.cols in (32, 64, 128, 256), f"{self.cols} columns: 32, 64, 128 or 256, as they are packed by 256"),
+            (self.cols in range(BAND, 257, BAND), f"{self.cols} columns: a multiple of {BAND} up to 256"),
             (
-                self.part in (32, 64) and self.cols % self.part == 0 and self.rows * self.part <= 1024,
-                f"{self.part} columns of a warp: 32, or 64 that divide the columns, with 16 rows or fewer",
+                self.part in range(BAND, self.cols + 1, BAND) and self.cols % self.part == 0,
+                f"{self.part} columns of a warp: a multiple of {BAND} that divides the columns",
+            ),
+            (
+                self.rows * self.part <= 1024 or self.warps <= 8 and self.rows * self.part <= 1792,
+                f"{self.rows} rows and {self.part} columns of each of {self.warps} warps: 1,024 sums, 1,792 of 8 warps",
             ),
             (self.split in SPLITS, f"split {self.split}: 1, 2, 4 or 8"),
             (self.teams >= 1 and self.warps <= 16, f"{self.teams} teams: {self.warps} warps, of 16 at most"),
@@ -112,7 +115,8 @@ def matmul(
     )  # fmt: skip
     def kernel() -> None:
         rank = nv.cluster_rank() if config.split > 1 else 0
-        row0, col0 = nv.block_id.y * config.rows, nv.block_id.x // config.split * config.cols
+        row0, begin = nv.block_id.y * config.rows, nv.block_id.x // config.split * config.cols
+        col0 = operands.left(begin)
         operands.allocate()
         sums = nv.smem((config.teams * config.rows, config.cols + ROW), nv.f32)
         ring = nv.Ring(config.stages, bytes=operands.bytes, consumers=parts)
@@ -146,7 +150,7 @@ def matmul(
         each = config.cols // config.split
         for number in nv.range(nv.thread_id.x, config.rows * each, config.threads):
             r, c = number // each, rank * each + number % each
-            if (row0 + r < M) & (col0 + c < N):
+            if (row0 + r < M) & (begin <= col0 + c) & (col0 + c < N):
                 value = nv.f32(0)
                 for block in range(config.split):
                     of_block = sums if config.split == 1 else sums.at(block)
@@ -179,8 +183,7 @@ def add_slice(
             x = [_rows_of_x(operands.X[stage], row, k, count) for row in range(0, operands.rows, ROWS)]
             for band in range(bands):
                 first = left + band * BAND
-                thread = first % COLUMNS_OF_PART // BAND * WARP_SIZE + lane
-                words = operands.words_of(stage, first // COLUMNS_OF_PART, thread, k, count, nibbles)
+                words = operands.words_of(stage, first // COLUMNS_OF_PART, lane, k, count, nibbles)
                 a = dequantized(words, operands.kind, operands.dtype, tables[band][1])
                 for j, step in itertools.product(range(tall), range(count // STEP)):
                     of_w, of_x = a[4 * step : 4 * step + 4], x[j][2 * step : 2 * step + 2]

@@ -11,9 +11,8 @@ SLICE = 128
 """Elements of K in a slot of the ring."""
 COLUMNS = 256
 """Of w, whose weights of a slice lie side by side; what all columns are rounded up to."""
-COLUMNS_OF_PART, THREADS_OF_PART = 32, 64
-"""Of these, the columns that lie together, half of the A of a warpgroup's wgmma, and the threads whose registers they
-fill."""
+COLUMNS_OF_PART, THREADS_OF_PART = 16, 32
+"""Of these, the columns that lie together: the rows of A that a warp has in its registers, of mma.sync or wgmma."""
 BESIDE_SLOTS = 16
 """Bytes of shared memory for what all slices are unpacked with."""
 SPLITS = (1, 2, 4, 8)
@@ -43,7 +42,8 @@ class Operands:
         self.map = nv.TMA(x, tile=(rows, SLICE), swizzle=self.swizzle)
         self.words = SLICE * BITS[kind] // 64  # of a thread
         self.of_part = THREADS_OF_PART * self.words
-        self.each = self.of_part * cols // COLUMNS_OF_PART
+        self.parts = cols // COLUMNS_OF_PART
+        self.each = self.of_part * self.parts
         self.groups = max(1, SLICE // group)  # of a slice
         self.width = SLICE // self.groups
         self.bytes = self.slot_bytes(rows, cols, BITS[kind], group, sum(table.dtype.bytes for table in tables))
@@ -66,9 +66,14 @@ class Operands:
         """Load slice ``k`` of the tile at (``row``, ``col``). By one thread."""
         # Beyond the end of K, x is zero, and the weights of any slice do.
         inside = nv.min(k, self.slices - 1)
-        first = (inside * (COLUMNS // COLUMNS_OF_PART) + col % COLUMNS // COLUMNS_OF_PART) * self.of_part
-        source, start = self.weights.view((col // COLUMNS, first), (1, self.each)), stage * self.each
-        nv.bulk_load(self.W[start : start + self.each], source, 4 * self.each, full, l2_hint=self.hint)
+        packed, part = col // COLUMNS, col % COLUMNS // COLUMNS_OF_PART
+        if COLUMNS % self.cols == 0:
+            self._load_parts(stage, 0, full, inside, packed, part, self.parts)
+        else:
+            first = nv.min(self.parts, COLUMNS // COLUMNS_OF_PART - part)
+            self._load_parts(stage, 0, full, inside, packed, part, first)
+            if first < self.parts:
+                self._load_parts(stage, first, full, inside, packed + 1, 0, self.parts - first)
         for table, slots in zip(self.tables, self.S, strict=True):
             for number in nv.range(self.groups, unroll=False):
                 place = nv.min(inside * SLICE // self.group + number, table.shape[0] - 1), col
@@ -76,6 +81,16 @@ class Operands:
                 bytes = self.cols * table.dtype.bytes
                 nv.bulk_load(slots[start : start + self.cols], source, bytes, full, l2_hint=self.hint)
         self.map.load(self.X[stage], full, (row, k * SLICE))  # last: its tensor map is fetched first
+
+    def _load_parts(self, stage: Any, to: Any, full: nv.Mbarrier, k: Any, row: Any, part: Any, count: Any) -> None:
+        """``count`` parts of slice ``k`` of the 256 columns of a ``row``, to a slot's parts from ``to`` on."""
+        first = (k * (COLUMNS // COLUMNS_OF_PART) + part) * self.of_part
+        source, start = self.weights.view((row, first), (1, self.each)), stage * self.each + to * self.of_part
+        nv.bulk_load(self.W[start : start + self.each], source, count * (4 * self.of_part), full, l2_hint=self.hint)
+
+    def left(self, col: Any) -> Any:
+        """Where the tile that stores columns from ``col`` on begins: all of its columns have been packed."""
+        return col if COLUMNS % self.cols == 0 else nv.min(col, self.weights.shape[0] * COLUMNS - self.cols)
 
     def of_columns(self, stage: Any, number: int, column: Any) -> tuple[list[Any], list[Any]]:
         """Of ``column`` and the eighth one from it, in a slot's group ``number``: the scales, and what `dequantized`

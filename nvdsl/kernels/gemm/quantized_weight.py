@@ -200,9 +200,9 @@ _REGISTERS = np.array([[(r, c), (r, c + 1)] for c in (0, 8) for r in (0, 8)])
 
 
 def _places(bits: int) -> tuple[np.ndarray, np.ndarray]:
-    """Of 32 columns of w and a slice of K: the column and the k of each value, [vector][thread][word][part of it]."""
+    """Of 16 columns of w and a slice of K: the column and the k of each value, [vector][thread][word][part of it]."""
     thread = np.arange(THREADS_OF_PART)
-    column, k = thread // 32 * 16 + thread % 32 // 4, thread % 4 * 2
+    column, k = thread // 4, thread % 4 * 2
     each = _REGISTERS.reshape(8, 2)  # pair after pair
     if bits == 4:  # one word for 16 columns of A: a pair is nibbles i and i + 4
         each = np.concatenate([_REGISTERS[:, 0], _REGISTERS[:, 1]])
@@ -218,7 +218,7 @@ def _packed(values: np.ndarray, bits: int) -> np.ndarray:
     padded = np.pad(values, ((0, -K % SLICE), (0, -N % COLUMNS)))
     column, k = _places(bits)
     tiles = padded.reshape(padded.shape[0] // SLICE, SLICE, -1, PARTS, COLUMNS_OF_PART).transpose(2, 0, 3, 4, 1)
-    parts = tiles[..., column, k].astype(np.uint32)  # [256 columns][slice][32 columns][vector][thread][word][part]
+    parts = tiles[..., column, k].astype(np.uint32)  # [256 columns][slice][16 columns][vector][thread][word][part]
     shifts = (np.arange(32 // bits) * bits).astype(np.uint32)
     words = np.bitwise_or.reduce(parts << shifts, axis=-1)
     return np.ascontiguousarray(words.reshape(tiles.shape[0], -1)).view(np.int32)

@@ -65,6 +65,13 @@ def test_few_rows(kind, group, zeros, dtype, config):
     np.testing.assert_array_equal(found, expected(x, w))
 
 
+def test_tiles_that_no_packed_columns_are_a_multiple_of():
+    """Of 112 columns: the third begins in the first 256, the fifth earlier than the fourth ends."""
+    x, w = integers(3, 136), weight(136, 500, zeros=True)
+    found = nv.quantized_matmul(x, w, out_dtype=nv.f32, config=FewRowsConfig(8, 112, 1, 1, part=112), target="sim")
+    np.testing.assert_array_equal(found, expected(x, w))
+
+
 @exhaustive
 @hypothesis.settings(max_examples=12, derandomize=True, deadline=None)
 @hypothesis.given(
@@ -150,7 +157,7 @@ X = integers(4, 64)
         (lambda: nv.quantized_matmul(integers(4, 64), W, config=QuantizedConfig(20)), "a multiple of 8"),
         (lambda: nv.quantized_matmul(integers(4, 64), W, config=QuantizedConfig(64, stages=20)), "bytes of shared"),
         (lambda: nv.quantized_matmul(integers(4, 64), W, config=QuantizedConfig(64, 3)), "columns are packed by 256"),
-        (lambda: nv.quantized_matmul(integers(4, 64), W, config=FewRowsConfig(8, 100)), "32, 64, 128 or 256"),
+        (lambda: nv.quantized_matmul(integers(4, 64), W, config=FewRowsConfig(8, 100)), "a multiple of 16 up to 256"),
         (lambda: nv.quantized_matmul(integers(4, 64), W.map(lambda x: x[:, ::2])), "as the weight was packed"),
         (lambda: nv.QuantizedWeight.pack(V + 9, np.ones(16), bits=4), "integers of -8 to 7"),
         (lambda: nv.QuantizedWeight.pack(V - 1, np.ones(16), zeros=np.ones(16)), "without a sign"),
