@@ -9,8 +9,8 @@ from nvdsl.ir.location import where
 from nvdsl.ir.operands import named
 from nvdsl.ir.walk import walk
 from nvdsl.sim.decode import Decoder, Frame
-from nvdsl.sim.machine import Waiting
 from nvdsl.sim.moved import Moved
+from nvdsl.sim.polling import STRETCH, turning
 from nvdsl.sim.values import integer_type, select
 
 Copies = list[tuple[int, int, Any]]
@@ -37,7 +37,7 @@ class Graph:
         self._results = results
         for end in ends:
             self._ends.append(self._end(d, end, blocks, results))
-        self._polling = Waiting(lambda: False, "a condition that it polls", where(ends[0]), spins=True)
+        self._turning = turning(where(ends[0]), reads=False)
 
     def _end(self, d: Decoder, end: Any, blocks: list[Any], results: list[Any]) -> Any:
         """(condition's slot or None, edges): an edge is (number of the block, None for the region's end; copies; the
@@ -85,9 +85,9 @@ class Graph:
                 if target is not None:
                     waiting[target] = waiting[target] | lanes if target in waiting else lanes
                     turns += target <= number
-            if turns >= 64:
+            if turns >= STRETCH:
                 turns = 0
-                yield self._polling
+                yield self._turning
         w.set_mask(outer)
 
 

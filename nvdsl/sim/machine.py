@@ -29,7 +29,7 @@ Dim3 = tuple[int, int, int]
 class Waiting:
     """Why a warp waits. ``ready`` tells whether it may go on; ``barrier``: the mbarrier or named barrier that it waits
     for. ``spins``: it polls, and may go on when no other can: always, or (``seen`` is not None: it would do the
-    same again) once `Machine.changes` is not ``seen`` any more. ``turns``: of its loop since it waited last.
+    same again) once `Machine.changes` is not ``seen`` any more. ``turns``: as how many polls it counts.
     ``lanes``: the `parted.Meeting` of lanes of its own warp that it waits for."""
 
     __slots__ = ("_describe", "barrier", "hint", "lanes", "ready", "seen", "spins", "turns", "where")

@@ -34,7 +34,8 @@ class Options:
                                      slider where it ends in .html
     =========  ====================  =================================================================
 
-    ``steps``: turns of polling loops, of all warps together, without progress before it counts as a livelock.
+    ``steps``: polls of all warps together, without progress, before it counts as a livelock. Of the turns of a loop
+    that computes when it ends one in eight counts.
     Raises SimError for a value that does not exist.
     """
 

@@ -172,6 +172,12 @@ class LoadedKernel(_LoadedText):
                 fix=f"write {self.__name__}(..., grid=blocks, block=threads)",
             )
         info = describe_launch(self.__name__, grid, block, cluster)
+        if not isinstance(smem, int) or smem < 0:
+            raise ArgumentError(
+                f"kernel {self.__name__} with smem={smem!r}",
+                where=frames.caller(),
+                rule="it is how many bytes of shared memory the kernel lays out itself, 0 or more",
+            )
         parameters = launches.parameters(kernel)
         if len(parameters) != len(specs):
             raise ArgumentError(
@@ -273,6 +279,13 @@ def _text(source: Any, name: str | None) -> tuple[str, str]:
         return source.operation.get_asm(enable_debug_info=True), name or "the module"
     if isinstance(source, os.PathLike):
         return Path(source).read_text(), name or os.fspath(source)
+    if not isinstance(source, str):
+        raise ArgumentError(
+            f"load of {source!r}",
+            where=frames.caller(),
+            rule="what is loaded is the text of a module, a pathlib.Path of a file with one, or an ir.Module",
+            fix="text of bytes: source.decode()",
+        )
     if "\n" not in source and source.rstrip().endswith(".mlir"):
         raise TraceError(
             f"load of the text {source!r}",

@@ -144,7 +144,8 @@ class While(Construct):
         return trace_error(
             f"the test of this `while` was {first} at first, and is {now} after a pass",
             rule="a `while` runs either in Python or in the kernel",
-            fix="for a loop in the kernel, make what the test reads traced before the loop: `i = nv.i32(0)`",
+            fix="for a loop in the kernel, make what the test reads traced before the loop: `i = nv.i32(0)`, "
+            "`go = nv.bool_(True)`",
         )
 
     def begin(self, scope: Scope, carried: Any, last: Sequence[str], rereads: bool, getters: Getters) -> None:

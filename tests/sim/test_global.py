@@ -637,6 +637,29 @@ def test_turns_that_differ_are_counted():
 
 
 @nv.jit
+def turning(x, out, *, turns):
+    """A loop that computes when it ends, whatever it reads."""
+
+    @nv.kernel(grid=1, block=32)
+    def body():
+        n, total = nv.i32(0), nv.i32(0)
+        while nv.vote_any(n != turns):
+            total = total * 3 + x[0] if n > 1 else total + 1
+            n += 1
+        out[nv.thread_id.x] = total
+
+    body()
+
+
+def test_a_loop_that_computes_is_no_poll():
+    """And one that never ends is reported all the same."""
+    few = sim.Options(steps=200)
+    assert verdict(turning, ints(4), ints(32), turns=400, options=few) is None
+    error = verdict(turning, ints(4), ints(32), turns=-1, options=few)
+    assert error.kind == "deadlock" and "does it end?" in str(error)
+
+
+@nv.jit
 def until(flag, out, *, tries):
     """A loop that looks a number of times, and gives up."""
 

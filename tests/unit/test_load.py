@@ -227,6 +227,10 @@ def test_arguments_that_do_not_fit_are_errors():
         double.trace(x, x, x, grid=1)
     with pytest.raises(ArgumentError, match="elements f16"):
         double.trace(x.astype(np.float16), x, 1, grid=1)
+    with pytest.raises(ArgumentError, match="smem=-1"):
+        double.trace(x, x, 1, grid=1, smem=-1)
+    with pytest.raises(ArgumentError, match="load of None"):
+        thin.load(None)
     with pytest.raises(ArgumentError, match="unexpected threads"):
         double.trace(x, x, 1, grid=1, threads=32)
     with pytest.raises(ArgumentError, match="unexpected grid"):

@@ -15,7 +15,7 @@ from nvdsl.sim.graph import Graph
 from nvdsl.sim.moved import Moved
 from nvdsl.sim.operands import check_step
 from nvdsl.sim.parted import together
-from nvdsl.sim.polling import polling, unchanged
+from nvdsl.sim.polling import STRETCH, polling, reads, turning, unchanged
 from nvdsl.sim.progress import TURNS
 from nvdsl.sim.values import LANES, integer_type, select
 
@@ -197,6 +197,7 @@ def _while(d: Decoder, op: Any) -> Any:
     results = [d.define(result) for result in op.results]
     kinds = [integer_type(result.type) for result in op.results]
     at = where(op)
+    turn = turning(at, reads(op, condition.operands[0]))
     enter, onward = Moved(d, inputs, op.operands), Moved(d, inputs, terminator.operands)
     inside, leave = (Moved(d, to, named(condition).args) for to in (outputs, results))
 
@@ -239,8 +240,8 @@ def _while(d: Decoder, op: Any) -> Any:
             turns += 1
             if same:
                 yield polling(at, seen)
-            elif turns % 64 == 0:
-                yield polling(at, None, 64)
+            elif turns % STRETCH == 0:
+                yield turn
         w.set_mask(outer)
 
     return Blocking(run)
