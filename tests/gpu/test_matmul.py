@@ -6,6 +6,7 @@ Each test is one child process that goes through its cases; results start as NaN
 import itertools
 
 import nvdsl as nv
+from nvdsl.kernels import Config
 from nvdsl.testing import in_child
 
 TYPES = ("float16", "bfloat16", "float32", "float8_e4m3fn", "float8_e5m2", "int8")
@@ -55,6 +56,18 @@ def test_types_and_layouts():
     for name, layout in itertools.product(TYPES, ("nn", "nt", "tn", "tt")):
         a, b = made((264, 200), name, 1), made((200, 328), name, 2)
         check(stored(a, layout[0]), stored(b, layout[1]))
+
+
+@in_child(timeout=240)
+def test_factors_of_32_bits_in_registers():
+    sizes = [(132, 140, 96), (1000, 64, 516), (4, 2052, 260), (2048, 1028, 4100), (300, 8, 8192)]
+    for (m, n, k), layout in itertools.product(sizes, ("nn", "tn", "tt")):
+        a, b = made((m, k), "float32", 1), made((k, n), "float32", 2)
+        check(stored(a, layout[0]), stored(b, layout[1]))
+    halves = Config(64, 64, stages=4, schedule="splitk", split=2, consumers=1)
+    for config in (Config(192, 80, stages=3, consumers=3), halves):
+        a, b = made((700, 900), "float32", 1), made((900, 500), "float32", 2)
+        check(stored(a, "t"), stored(b, "t"), config=config)
 
 
 @in_child(timeout=240)
