@@ -25,7 +25,8 @@ from nvdsl.kernels.gemm import model  # noqa: E402
 from nvdsl.kernels.gemm.config import Config  # noqa: E402
 
 CONSTANTS = (
-    "LOAD", "REQUEST", "OFF_GRID", "OFF_SECTOR", "RAGGED", "TURNED", "LATENCY", "NORM", "TAIL", "DRAIN", "CUT", "FIXUP",
+    "LOAD", "REQUEST", "OFF_GRID", "OFF_SECTOR", "DELIVER", "PANELS",
+    "LINES_OFF_GRID", "LINES_OFF_SECTOR", "RAGGED", "TURNED", "LATENCY", "NORM", "TAIL", "DRAIN", "CUT", "FIXUP",
     "EXCHANGE", "EXCHANGED", "PARTED", "GIVEN", "START", "TOGETHER", "COUPLED", "MEMORY", "FLUSHED", "OVERLAP",
 )  # fmt: skip
 FAR = 0.12

@@ -3,7 +3,7 @@
 A GEMM takes as long as its fullest SM, which computes rounds of tiles, a slice of K (128 bytes) at a time:
 
     slice   = the longest of  multiplying: tile / 32, or what wgmma reads of shared memory;
-                              loading: what the SM gets from L2;  waiting: LATENCY / stages
+                              loading: what the SM gets from L2, and all SMs together;  waiting: LATENCY / stages
     rounds  = ceil(tiles / blocks that run at once)        (stream-K, split-K: the tiles are cut along K)
     compute = START + rounds * slices * slice + epilogues  (ping-pong hides all epilogues but the last)
     cycles  = the longer of  compute,  (bytes of A, B and the result + FLUSHED) / MEMORY
@@ -31,33 +31,37 @@ from nvdsl.kernels.gemm.streamk_scheduler import LEAST as LEAST_PIECE
 from nvdsl.kernels.gemm.streamk_scheduler import UNEVEN, WORTH
 from nvdsl.kernels.gemm.tiles import slots
 
-LOAD, REQUEST = 74.7, 85.6
+LOAD, REQUEST = 80.0, 84.4
 """Bytes that an SM gets in a clock, and that it asks L2 for: blocks of a cluster ask once for what they share."""
-OFF_GRID, OFF_SECTOR = 1.37, 2.31
+OFF_GRID, OFF_SECTOR = 1.25, 2.52
 """How much more L2 is asked for where rows don't start at multiples of 128 bytes, so that a box's row lies in two
 lines; and where they don't start at multiples of 32, so that it also lies in five sectors."""
-RAGGED, TURNED = 1.026, 1.17
+DELIVER, PANELS = 90.0, 1.21
+LINES_OFF_GRID, LINES_OFF_SECTOR = 1.45, 1.32
+"""Bytes for each SM that all SMs together get in a clock, whoever has asked for them, so that those of few SMs come
+faster; how many more these are where M or N is contiguous; and where rows lie in two lines."""
+RAGGED, TURNED = 1.034, 1.16
 """How much longer a slice takes where columns of a tile of an N-major B end within a panel; how much more L2 is asked
 for a tile with M or N contiguous that several blocks share."""
-LATENCY = 2091.0
+LATENCY = 2500.0
 """Clocks from asking for a slice to having it, while all SMs ask."""
-NORM = 7.98
+NORM = 10.0
 """p of multiplying, loading and waiting."""
-TAIL, DRAIN = 839.0, 0.0327
+TAIL, DRAIN = 837.0, 0.0543
 """Clocks of an epilogue, and of each element of 16 bits that one warpgroup stores."""
-CUT = 5.04
+CUT = 5.81
 """How much longer it takes to store tiles whose rows begin or end within a sector of 32 bytes."""
-FIXUP = 5333.0
+FIXUP = 14640.0
 """Clocks in which stream-K hands the sums of a piece to the block that owns the tile."""
-EXCHANGE, EXCHANGED = 205.0, 0.431
+EXCHANGE, EXCHANGED = 191.0, 0.266
 """Clocks of split-K's reduction in a cluster, and of each element of a tile."""
-PARTED, GIVEN = 7052.0, 0.0851
+PARTED, GIVEN = 9263.0, 0.0851
 """Clocks of handing over sums from cluster to cluster, and of each element that a block adds."""
 ADDED, SUMMED = 4500.0, 2500.0
 """Clocks of the kernel that adds up sums in memory, and bytes of these that are written and read in a clock."""
-START = 369.0
+START = 314.0
 """Clocks before the first slice."""
-TOGETHER, COUPLED = 4043.0, 1.0014
+TOGETHER, COUPLED = 5245.0, 1.006
 """Clocks more for a cluster's blocks to meet, and how much longer the slices of ping-pong take in one."""
 MEMORY, FLUSHED = 1918.0, 22.2e6
 """Bytes of memory in a clock; bytes that L2 writes back meanwhile."""
@@ -159,8 +163,10 @@ def times(configs: tuple[Config, ...], shape: Shape, sms: int = arch.SMS, rows: 
         given_over = np.where(parts > 1, PARTED + GIVEN * _added(parts) * area / c.split, 0.0)
         handed = np.where(c.splitk, rounds * (EXCHANGE + EXCHANGED * area + given_over), handed)
     multiplying = sharing * _multiplying(c)
-    *loading, ragged = _loading(c, shape, m, n, sharing)
-    slice = ragged * _norm(NORM, multiplying, *loading, LATENCY / c.ring)
+    *loading, delivered, ragged = _loading(c, shape, m, n, sharing)
+    blocks = np.minimum(units, at_once) * c.split * c.cluster_m * c.cluster_n
+    busy = np.where(c.streamk, 1.0, np.minimum(blocks / sms, 1.0))  # of the SMs
+    slice = ragged * _norm(NORM, multiplying, *loading, delivered * busy, LATENCY / c.ring)
     slice = slice * np.where(c.pingpong & (c.cluster_m * c.cluster_n > 1), COUPLED, 1.0)
     along_n = np.where(c.swap, c.tile_m, c.tile_n)
     cut = np.gcd(along_n, shape.n) * shape.out.bytes % 32 != 0
@@ -188,11 +194,12 @@ def _multiplying(c: Columns) -> Any:
 
 
 def _loading(c: Columns, shape: Shape, m: Any, n: Any, sharing: Any) -> tuple[Any, Any, Any]:
-    """Clocks in which an SM gets a slice of both operands for each of its blocks, and in which L2 is asked for them;
-    and how much longer than all of that a slice takes."""
+    """Clocks in which an SM gets a slice of both operands for each of its blocks, in which L2 is asked for them,
+    and in which it would deliver them to all SMs; and how much longer than all of that a slice takes."""
     panel = 128 // shape.dtype.bytes
     loaded: Any = 0.0
     asked: Any = 0.0
+    delivered: Any = 0.0
     ragged: Any = 1.0
     for which, tile, extent, sharers in ((0, c.tile_m, m, c.cluster_n), (1, c.tile_n, n, c.cluster_m)):
         operand = np.where(c.swap, 1 - which, which)
@@ -203,12 +210,14 @@ def _loading(c: Columns, shape: Shape, m: Any, n: Any, sharing: Any) -> tuple[An
         start = grid(pitch) if shape.grids is None else np.where(operand == 0, *shape.grids)
         start = np.where(by_k, start, np.gcd(start, tile * shape.dtype.bytes))  # of a panel in its row
         more = np.where(start == 128, 1.0, np.where(start < 32, OFF_SECTOR, OFF_GRID))
+        lines = np.where(start == 128, 1.0, np.where(start < 32, LINES_OFF_SECTOR, LINES_OFF_GRID))
+        delivered = delivered + 128 * rows * lines * np.where(by_k, 1.0, PANELS)
         more = more * np.where(~by_k & (sharers > 1), TURNED, 1.0)
         if which == 1:
             ragged = np.where(~by_k & (tile % panel != 0), RAGGED, 1.0)
         loaded = loaded + 128 * rows
         asked = asked + 128 * rows / sharers * more
-    return sharing * loaded / LOAD, sharing * asked / REQUEST, ragged
+    return sharing * loaded / LOAD, sharing * asked / REQUEST, sharing * delivered / DELIVER, ragged
 
 
 def _cut(tiles: Any, steps: int, sms: int) -> tuple[Any, Any]:
