@@ -193,7 +193,7 @@ def _multiplying(c: Columns) -> Any:
     return 4 * groups * np.maximum(c.cols / 2, (64 + c.cols) / 4)
 
 
-def _loading(c: Columns, shape: Shape, m: Any, n: Any, sharing: Any) -> tuple[Any, Any, Any]:
+def _loading(c: Columns, shape: Shape, m: Any, n: Any, sharing: Any) -> tuple[Any, Any, Any, Any]:
     """Clocks in which an SM gets a slice of both operands for each of its blocks, in which L2 is asked for them,
     and in which it would deliver them to all SMs; and how much longer than all of that a slice takes."""
     panel = 128 // shape.dtype.bytes
