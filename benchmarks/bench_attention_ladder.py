@@ -1,10 +1,12 @@
 """The rungs of chapters/attention/ladder.py beside FlashAttention-4 and cuDNN: TFLOPS, and a picture of them.
 
     python benchmarks/bench_attention_ladder.py [--out build/attention-ladder.json] [--svg build/attention-ladder.svg]
+    python benchmarks/bench_attention_ladder.py backward --out build/attention-backward-ladder.json
     python benchmarks/bench_attention_ladder.py --draw benchmarks/results/attention-ladder-h200.json --svg ladder.svg
 
 bf16, one GPU, single calls with the L2 flushed before each, each contender in turn, medians. Chapter 16 goes through
-the heads one by one, in as many launches. ``nv.attention`` is the finished kernel.
+the heads one by one, in as many launches. ``nv.attention`` is the finished kernel. ``backward``: the gradients of
+chapters/attention/backward.py, with the zeros that they begin with, beside ``nv.attention_backward``.
 """
 
 from __future__ import annotations
@@ -68,12 +70,46 @@ def contenders(heads: int, length: int, size: int, causal: bool) -> dict[str, Ca
     return calls
 
 
-def measured(rounds: int) -> list[dict[str, Any]]:
+def of_gradients(heads: int, length: int, size: int, causal: bool) -> dict[str, Callable[[], Any]]:
+    """The same of the gradients; a pass through autograd of the others."""
+    import torch
+
+    import nvdsl as nv
+    from benchmarks import bench_attention_backward
+    from chapters.attention.backward import gradients, sums
+
+    finished = bench_attention_backward.contenders(1, heads, length, size, causal)
+    q, k, v, do = (torch.randn((heads, length, size), device="cuda", dtype=torch.bfloat16) for _ in range(4))
+    rows = [x.transpose(0, 1).unsqueeze(0) for x in (do, q, k, v)]
+    out, lse = nv.attention(*rows[1:], causal=causal, return_lse=True)
+    o, logs, dots = out[0].transpose(0, 1).contiguous(), lse[0], torch.empty_like(lse[0])
+    dq, dk, dv = torch.empty_like(q, dtype=torch.float32), torch.empty_like(k), torch.empty_like(v)
+
+    def chapter() -> None:
+        sums(o, do, dots)
+        dq.zero_()
+        gradients(q, k, v, do, logs, dots, dq, dk, dv, causal=causal)
+
+    chapter()
+    wanted = nv.attention_backward(*rows, out, lse, causal=causal)
+    for found, its in zip((dq, dk, dv), wanted, strict=True):
+        its = its[0].transpose(0, 1).float()
+        assert ((found.float() - its).norm() / its.norm()).item() < 1e-2
+    names = {"nvdsl": "nv.attention_backward", "cudnn": "cuDNN", "fa4": "FlashAttention-4"}
+    return {"chapter": chapter} | {names[name]: call for name, call in finished.items()}
+
+
+KINDS: dict[str, tuple[Any, int]] = {"forward": (contenders, 4), "backward": (of_gradients, 10)}
+"""What is timed, and operations of a query, a key and an element of a head."""
+
+
+def measured(rounds: int, kind: str) -> list[dict[str, Any]]:
     found = []
+    make, operations = KINDS[kind]
     for heads, length, size in SHAPES:
         for causal in (False, True):
-            flops = 4 * heads * length * length * size * (0.5 if causal else 1)
-            times = race(contenders(heads, length, size, causal), rounds)
+            flops = operations * heads * length * length * size * (0.5 if causal else 1)
+            times = race(make(heads, length, size, causal), rounds)
             row = {name: flops / statistics.median(ms) / 1e9 for name, ms in times.items()}
             shown = "  ".join(f"{name} {speed:.0f}" for name, speed in row.items())
             print(f"{heads} x {length} x {size}{' causal' if causal else ''}: {shown}", flush=True)
@@ -81,7 +117,12 @@ def measured(rounds: int) -> list[dict[str, Any]]:
     return found
 
 
-COLORS = {"nv.attention": "#2a6f97", "cuDNN": "#999999", "FlashAttention-4": "#999999"}
+COLORS = {
+    "nv.attention": "#2a6f97",
+    "nv.attention_backward": "#2a6f97",
+    "cuDNN": "#999999",
+    "FlashAttention-4": "#999999",
+}
 
 
 def picture(rows: list[dict[str, Any]]) -> str:
@@ -109,12 +150,13 @@ def picture(rows: list[dict[str, Any]]) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("what", nargs="?", choices=tuple(KINDS), default="forward")
     parser.add_argument("--out", type=Path)
     parser.add_argument("--svg", type=Path)
     parser.add_argument("--draw", type=Path, help="draw what was measured before")
     parser.add_argument("--rounds", type=int, default=15)
     chosen = parser.parse_args()
-    rows = json.loads(chosen.draw.read_text())["rows"] if chosen.draw else measured(chosen.rounds)
+    rows = json.loads(chosen.draw.read_text())["rows"] if chosen.draw else measured(chosen.rounds, chosen.what)
     if chosen.out:
         write(chosen.out, "bench_attention_ladder.py", {"machine": machine(), "unit": "TFLOPS", "rows": rows})
     if chosen.svg:
