@@ -112,8 +112,11 @@ def _check_copies(block: Any) -> None:
 
 
 def _check_visits(block: Any) -> None:
-    """Who comes from another block must find this one there."""
-    for actor, (epoch, lanes, name, at) in block.visits.items():
+    """Who comes from another block must find this one there. An arrival has come when somebody here has waited for the
+    phase that it counts to."""
+    for (actor, _), (epoch, lanes, name, at, place) in block.visits.items():
+        if place is not None and any(clock.generic.upto[place[0]] > place[1] for clock in _clocks(block)):
+            continue
         if all(clock.generic.unknown(actor, epoch) & lanes for clock in _clocks(block)):
             raise error(
                 "exited-block",
@@ -121,7 +124,7 @@ def _check_visits(block: Any) -> None:
                 at,
                 "a block's shared memory is there until it returns; the others of its cluster may still come (CUDA "
                 "programming guide, Distributed shared memory)",
-                "nv.cluster_sync() at the kernel's end",
+                "nv.cluster_sync() at the kernel's end, or a wait here for the phase of what arrives",
             )
 
 

@@ -108,7 +108,7 @@ class Block:
         self.named: dict[int, NamedBarrier] = {}
         self.pool: RegisterPool = RegisterPool(self.machine.threads)
         self.warpgroups: dict[int, Any] = {}
-        self.visits: dict[int, Any] = {}  # by actor of another block: the last epoch in which it came, lanes, name, at
+        self.visits: dict[Any, Any] = {}  # by actor of another block, and barrier: its last epoch, lanes, name, at, phase
         self.in_flight = 0
         self.mixed: Any = None  # of `rounds`: the first arrival that may count to another phase
         self.record: Any = None  # a `recording.BlockRecord`
@@ -119,9 +119,10 @@ class Block:
     def name(self) -> str:
         return f"block {self.at}"
 
-    def visited(self, w: Any, at: Where | None, *, awaited: bool = False) -> None:
+    def visited(self, w: Any, at: Where | None, *, awaited: bool = False, barrier: Any = None) -> None:
         """A warp of another block arrives or accesses shared memory here. ``awaited``: what it brings completes on an
-        mbarrier, for which this block has to wait before it returns anyway (`exits`)."""
+        mbarrier, for which this block has to wait before it returns anyway (`exits`). ``barrier``: it arrives there,
+        which is over when the phase is."""
         if self.machine.checks and not any(w.clock.generic.upto[warp.actor] for warp in self.warps):
             raise report.error(
                 "unstarted-block",
@@ -133,7 +134,8 @@ class Block:
             )
         w.touched |= w.bits
         if not awaited:
-            self.visits[w.actor] = w.epoch, w.bits, w.name, at
+            place = None if barrier is None else (barrier.channel, barrier.phase)
+            self.visits[w.actor, place and place[0]] = w.epoch, w.bits, w.name, at, place
 
     def named_barrier(self, number: int) -> NamedBarrier:
         found = self.named.get(number)

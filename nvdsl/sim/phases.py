@@ -113,7 +113,7 @@ def arrive(w: Any, address: Any, size: Any, count: Any, at: Where | None, relaxe
         barrier = mbarrier(w, a, at)
         rank = a >> memory.CLUSTER_SHIFT
         if rank and rank - 1 != w.block.rank:
-            w.block.cluster.blocks[rank - 1].visited(w, at)
+            w.block.cluster.blocks[rank - 1].visited(w, at, barrier=barrier)
         more = 0 if size is None else lanes * uniform(size, w, lane)
         if count is not None:
             check_count(w, uniform(count, w, lane), "mbarrier.arrive", at)

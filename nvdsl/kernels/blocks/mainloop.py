@@ -108,6 +108,13 @@ class Mainloop:
             state = state.next()
         return state
 
+    def drain(self, state: nv.PipelineState) -> None:
+        """Wait until all slots are released, those of other blocks of the cluster too. By the thread that loads, with
+        the ring's position after its last slice."""
+        for _ in nv.range(self.stages, unroll=False):
+            self.ring.acquire(state, expect=False)
+            state = state.next()
+
     def _load_slice(
         self, state: nv.PipelineState, batch: Any, row: Any, col: Any, k: Any, new: Any, old: Any
     ) -> None:

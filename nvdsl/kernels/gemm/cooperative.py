@@ -59,6 +59,4 @@ def matmul(
                 batch, row, col = gemm.place(t + step, mainloop)
             epilogue.drain()
 
-        gemm.end()
-
     kernel()

@@ -69,6 +69,4 @@ def matmul(
                 batch, row, col = gemm.place(t + 2 * step, mainloop)
             epilogue.drain()
 
-        gemm.end()
-
     kernel()
