@@ -17,6 +17,7 @@ from dataclasses import replace
 from typing import Any
 
 import nvdsl as nv
+from nvdsl import sim
 from nvdsl.call.extents import DynamicSpec, Stride
 from nvdsl.driver.array_spec import packed_strides
 from nvdsl.errors import ArgumentError
@@ -42,8 +43,9 @@ STREAMED = 1 << 24
 LARGE = 1 << 21
 """Elements of a larger operand that TMA reads from which on it takes longer to read it otherwise than to copy the
 smaller one."""
-SIMPLE_K = 64
-"""K up to which that is so of 16-bit types, which `small` computes without a copy, too."""
+SIMPLE_K, FLAT_K = 64, 16
+"""K up to which that is so of 16-bit types, which `small` computes without a copy, too; and where there is nothing to
+copy, but in the simulator, which executes each thread's instructions."""
 
 
 def find(problem: GemmProblem, finish: LinearCombination, config: Config | None, target: str | None) -> BoundKernel:
@@ -65,11 +67,11 @@ def find(problem: GemmProblem, finish: LinearCombination, config: Config | None,
     given, problem = problem, problem.transposed if turned else problem
     (a, a_axis), (b, b_axis) = factors(problem, config)
     packed = [not matrix.fits_tma(1) for matrix in (a, b)]
-    if config is None and any(packed) and _is_small(problem):
+    if config is None and _is_small(problem, any(packed), target):
         return _simple(given, finish, options)
-    if config is None and small.pays(problem, not any(packed), target):
+    if config is None and small.pays(problem, not any(packed), fits_tma(problem.out), target):
         return _small(given, finish, options, target)
-    if config is None and short.pays(problem, not any(packed) and fits_tma(problem.out), target):
+    if config is None and short.pays(problem, not any(packed), target):
         return _short(problem, finish, options | {"sms": sms(target)}, turned)
     if config is None and any(packed) and (kernel := _gathered(given, finish, options, sms(target))):
         return kernel
@@ -139,11 +141,13 @@ def _turns(problem: GemmProblem) -> bool:
     return all(0 in matrix.strides[-2:] for _, matrix in problem.others)
 
 
-def _is_small(problem: GemmProblem) -> bool:
-    """Whether the simple kernel takes no longer than the launch of another one: a thread sums all of K."""
-    if problem.a.dtype.bits == 16 and problem.sizes[2] > SIMPLE_K:
-        return False
-    return problem.batches * math.prod(problem.sizes) <= SIMPLE_PRODUCTS
+def _is_small(problem: GemmProblem, copied: bool, target: str | None) -> bool:
+    """Whether the simple kernel takes no longer than the launch of another one: a thread sums all of K. ``copied``: an
+    operand would be copied otherwise."""
+    if problem.a.dtype.bits == 16:
+        most = SIMPLE_K if copied else 0 if sim.wanted(target) else FLAT_K
+        return problem.sizes[2] <= most and problem.batches * math.prod(problem.sizes) <= SIMPLE_PRODUCTS
+    return copied and problem.batches * math.prod(problem.sizes) <= SIMPLE_PRODUCTS
 
 
 def _simple(problem: GemmProblem, finish: LinearCombination, options: dict[str, Any]) -> BoundKernel:

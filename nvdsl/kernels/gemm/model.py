@@ -61,8 +61,8 @@ ADDED, SUMMED = 4500.0, 2500.0
 """Clocks of the kernel that adds up sums in memory, and bytes of these that are written and read in a clock."""
 START = 314.0
 """Clocks before the first slice."""
-TOGETHER, COUPLED = 5245.0, 1.006
-"""Clocks more for a cluster's blocks to meet, and how much longer the slices of ping-pong take in one."""
+TOGETHER, COUPLED = 343.0, 1.01
+"""Clocks more for a cluster's blocks to meet, and how much longer slices take in one."""
 MEMORY, FLUSHED = 1918.0, 22.2e6
 """Bytes of memory in a clock; bytes that L2 writes back meanwhile."""
 OVERLAP = 1.445
@@ -167,7 +167,7 @@ def times(configs: tuple[Config, ...], shape: Shape, sms: int = arch.SMS, rows: 
     blocks = np.minimum(units, at_once) * c.split * c.cluster_m * c.cluster_n
     busy = np.where(c.streamk, 1.0, np.minimum(blocks / sms, 1.0))  # of the SMs
     slice = ragged * _norm(NORM, multiplying, *loading, delivered * busy, LATENCY / c.ring)
-    slice = slice * np.where(c.pingpong & (c.cluster_m * c.cluster_n > 1), COUPLED, 1.0)
+    slice = slice * np.where(c.cluster_m * c.cluster_n > 1, COUPLED, 1.0)
     along_n = np.where(c.swap, c.tile_m, c.tile_n)
     cut = np.gcd(along_n, shape.n) * shape.out.bytes % 32 != 0
     stored = np.where(c.in_memory, 4, shape.out.bytes)

@@ -37,15 +37,20 @@ BESIDE, BESIDE_SUMS = 8, 8
 PAIR = 2
 """Elements that cp.async brings."""
 
-ALIGNED, ODD, SIMULATED = 32, 128, 16
-"""K up to which it is the fastest: where TMA reads the operands and stores the result, and where it doesn't. The
-simulator executes each thread's instructions, and multiplies the tiles of wgmma at once."""
+ALIGNED, ODD, NARROW, SIMULATED = 32, 64, 128, 16
+"""K up to which it is the fastest: where TMA reads the operands; where one would be copied; and where one would be that
+is beside few rows or columns. The simulator executes each thread's instructions, and multiplies the tiles of wgmma at
+once."""
+FEW = 256
+"""Rows or columns that are few."""
 
 
 def pays(problem: GemmProblem, aligned: bool, target: str | None) -> bool:
-    """Whether a product is one of these. ``aligned``: TMA can read the operands and store the result."""
-    most = SIMULATED if sim.wanted(target) else ALIGNED if aligned else ODD
-    return problem.a.dtype.bits == 16 and problem.acc_dtype == nv.f32 and problem.sizes[2] <= most
+    """Whether a product is one of these. ``aligned``: TMA can read the operands."""
+    m, n, k = problem.sizes
+    odd = NARROW if min(m, n) <= FEW else ODD
+    most = SIMULATED if sim.wanted(target) else ALIGNED if aligned else odd
+    return problem.a.dtype.bits == 16 and problem.acc_dtype == nv.f32 and k <= most
 
 
 class Strip:

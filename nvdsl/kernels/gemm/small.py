@@ -50,15 +50,23 @@ multiplies the tiles of wgmma at once."""
 SHORT, WIDE = 16, 48
 """Slices of K up to which so many are faster still than loading each operand into shared memory by its elements."""
 DEEP = 128
-"""K from which on so few are faster by this kernel where TMA can read the operands."""
+"""K from which on so few are faster by this kernel where TMA can read the operands and store the result."""
+FLAT, LONG = 128, 330
+"""K up to which it is faster than a kernel of a short K, and slices from which on parts of K are to have SMs of their
+own."""
+FEW = 3
+"""Slices of tiles that an SM may have with such a short K."""
 
 
-def pays(problem: GemmProblem, aligned: bool, target: str | None) -> bool:
-    """Whether a product is small. ``aligned``: TMA can read its operands."""
-    short = nv.cdiv(problem.sizes[2], SLICE) <= SHORT
-    most = SIMULATED if sim.wanted(target) else ALIGNED if aligned else WIDE if short else ODD
-    suits = problem.a.dtype.bits == 16 and problem.acc_dtype == nv.f32 and (not aligned or problem.sizes[2] >= DEEP)
-    return suits and work(problem, sms(target)) <= most
+def pays(problem: GemmProblem, aligned: bool, stored: bool, target: str | None) -> bool:
+    """Whether a product is small. ``aligned``: TMA can read its operands; ``stored``: and store the result."""
+    k = problem.sizes[2]
+    slices = nv.cdiv(k, SLICE)
+    most = SIMULATED if sim.wanted(target) else ALIGNED if aligned else WIDE if slices <= SHORT else ODD
+    if k <= FLAT:
+        most = min(most, FEW)
+    suits = problem.a.dtype.bits == 16 and problem.acc_dtype == nv.f32 and slices <= LONG
+    return suits and (not (aligned and stored) or k >= DEEP) and work(problem, sms(target)) <= most
 
 
 def blocks_of_tile(problem: GemmProblem, vectors: bool, target: str | None) -> int:
