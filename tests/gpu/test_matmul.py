@@ -182,6 +182,18 @@ def test_small_products():
 
 
 @in_child(timeout=240)
+def test_short_k():
+    for layout in ("nn", "nt", "tn", "tt"):
+        for m, n, k in ((3000, 3001, 7), (1105, 568, 25), (700, 900, 34), (9000, 66, 90), (4100, 1000, 8)):
+            a, b = made((m, k), "bfloat16", 1), made((k, n), "bfloat16", 2)
+            check(stored(a, layout[0]), stored(b, layout[1]))
+    a, b = made((3, 400, 21), "float16", 1), made((3, 21, 700), "float16", 2)
+    bias = made((700,), "float16", 3)
+    got = nv.matmul(a, b, bias=bias, activation="relu")
+    close(got, (a.double() @ b.double() + bias.double()).relu(), 21)
+
+
+@in_child(timeout=240)
 def test_block_scales():
     import torch
 

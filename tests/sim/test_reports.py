@@ -209,15 +209,17 @@ def test_a_copy_that_nobody_waited_for_is_found_also_when_it_is_over(delivery):
 
 
 @nv.jit
-def visit(out, *, stay=True):
-    """Each block arrives at the other's barrier."""
+def visit(out, *, stay=True, wait=False):
+    """Each block arrives at the other's barrier, relaxed."""
 
     @nv.kernel(grid=2, block=32, cluster=2)
     def kernel():
         bar = nv.Mbarriers(1, arrivals=1, sync=False)[0]
         nv.cluster_sync()
-        bar.arrive_cluster(nv.cluster_rank() ^ 1, nv.lane_id() == 0)
+        bar.arrive_cluster(nv.cluster_rank() ^ 1, nv.lane_id() == 0, relaxed=True)
         out[nv.block_id.x * 32 + nv.thread_id.x] = 1
+        if wait:
+            bar.wait(0)
         if stay:
             nv.cluster_sync()
 
@@ -227,6 +229,7 @@ def visit(out, *, stay=True):
 def test_a_block_that_may_have_returned():
     out = zeros(64, dtype=np.int32)
     assert verdict(visit, out) is None
+    assert verdict(visit, out, stay=False, wait=True) is None  # what it waited for has come
     error = verdict(visit, out, stay=False)
     assert error.kind == "exited-block" and error.where.line == line(visit, "bar.arrive_cluster")
 
