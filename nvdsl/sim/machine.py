@@ -108,7 +108,7 @@ class Block:
         self.named: dict[int, NamedBarrier] = {}
         self.pool: RegisterPool = RegisterPool(self.machine.threads)
         self.warpgroups: dict[int, Any] = {}
-        self.visits: dict[Any, Any] = {}  # by actor of another block, and barrier: its last epoch, lanes, name, at, phase
+        self.visits: dict[Any, Any] = {}  # by actor of another block, and barrier: last epoch, lanes, name, at, phase
         self.in_flight = 0
         self.mixed: Any = None  # of `rounds`: the first arrival that may count to another phase
         self.record: Any = None  # a `recording.BlockRecord`

@@ -132,8 +132,8 @@ class Gemm:
 
     def produce(self, mainloop: Mainloop, first: Any, step: Any, alternate: bool = True) -> None:
         """Load tiles ``first``, ``first + step``, ... By the producer warpgroup, of which one thread loads.
-        ``alternate``: every other tile runs along K from its end to its start, as what came last is in L2 yet. A block of a
-        cluster stays until the others have read what they share, and so arrive at its barriers no more."""
+        ``alternate``: every other tile runs along K from its end to its start, as what came last is in L2 yet. A
+        block of a cluster stays until the others have read what they share: they arrive at its barriers no more."""
         nv.setmaxnreg_dec(self.config.registers[0])
         if self.loads():
             state = mainloop.ring.producer_state().advance(mainloop.started)

@@ -142,7 +142,7 @@ def test_what_few_configurations_cost():
         for what, sizes in (("squares", (m, m, m)), ("sizes", (m, n, k)), ("few rows", (rows, wide, deep))):
             shape = Shape(*sizes, b_major="k")
             lost[what].append(cycles(choose(shape), shape) / times(every, shape).min())
-    for what, most in (("squares", 1.035), ("sizes", 1.065), ("few rows", 1.08)):
+    for what, most in (("squares", 1.035), ("sizes", 1.065), ("few rows", 1.09)):
         assert np.mean(lost[what]) < most, what
     assert len(every) > 10 * len(COMMON)
 
