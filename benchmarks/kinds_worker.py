@@ -19,8 +19,6 @@ from nvdsl.kernels.gemm.config import Config
 
 PAIRS, MORE_PAIRS, BEHIND = 6, 12, 0.97
 """Pairs of each problem, and more where the ratio of the first is below this."""
-CLOSE = 1.05
-"""Below this other configurations are timed, too, if any are asked for."""
 SUSTAINED = 0.006
 """Seconds of calls one after the other."""
 
@@ -103,8 +101,7 @@ class Child:
         return name, operands, call, reference
 
     def time(self, i: int, others: int) -> dict[str, Any]:
-        """One problem. ``others``: how many further configurations that this process has compiled are timed, where
-        nvdsl is not well ahead."""
+        """One problem. ``others``: how many further configurations that this process has compiled are timed."""
         import torch
 
         from benchmarks.paired import measure, race, sustained
@@ -131,7 +128,7 @@ class Child:
         operands.poison()
         call()
         check(operands)
-        if others and config is not None and row["ratio"] < CLOSE:
+        if others and config is not None:
             known = [config, *(c for c in dict.fromkeys(self.chosen.values()) if c and c != config)]
             tried = self._ranked(problem, known)[:others]
             calls = {str(n): product(operands, c) for n, c in enumerate(tried)}
