@@ -15,6 +15,8 @@ from nvdsl.kernels.blocks.elementwise import place
 from nvdsl.kernels.blocks.tile_scheduler import TileScheduler
 
 THREADS = (32, 8)  # columns, rows
+AT_ONCE = 8
+"""Elements of a row and of a column that a thread asks for at a time."""
 
 
 @nv.jit
@@ -34,8 +36,12 @@ def matmul(
 
     def dot(batch: Any, row: Any, col: Any) -> Any:
         of_a, of_b = place(a, batch, row, col)[0], place(b, batch, row, col)[0]
-        total = acc_dtype(0)
-        for k in nv.range(a.shape[2]):
+        total, whole = acc_dtype(0), a.shape[2] // AT_ONCE * AT_ONCE
+        for first in nv.range(0, whole, AT_ONCE, unroll=False):
+            loaded = [(a[of_a, row, first + i], b[of_b, first + i, col]) for i in range(AT_ONCE)]
+            for x, y in loaded:
+                total += acc_dtype(x) * acc_dtype(y)
+        for k in nv.range(whole, a.shape[2], unroll=False):
             total += acc_dtype(a[of_a, row, k]) * acc_dtype(b[of_b, k, col])
         return total
 
