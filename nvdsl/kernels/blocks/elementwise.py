@@ -260,8 +260,9 @@ class Elements(Source):
         rows = 1 if self.repeated else rows
         each = LINE // self.array.dtype.bytes
         beside = nv.cdiv(self.tile_n, each)
+        (thread,) = opaque(nv.warpgroup_thread())  # LLVM would keep its quotients from tile to tile
         for first in range(0, rows * beside, 128):
-            line = nv.min(nv.warpgroup_thread() + first, rows * beside - 1)
+            line = nv.min(thread + first, rows * beside - 1)
             r, c = nv.min(row + line // beside, self.rows - 1), nv.min(col + line % beside * each, self.cols - 1)
             memory.prefetch(self.array, self.place(self.array, batch, r, c))
 

@@ -13,6 +13,7 @@ from typing import Any
 import nvdsl as nv
 from nvdsl.kernels.blocks.epilogue_visitor import EpilogueOp, Place, visitor
 from nvdsl.lang.accumulator import pack_pair, pair_vector
+from nvdsl.ops.order import recomputing
 
 PIECE_ROWS = 64
 
@@ -167,7 +168,9 @@ class TmaEpilogue:
 
     def drain(self) -> None:
         """Before the block ends: its shared memory has been read."""
-        if nv.warpgroup_thread() == 0:
+        with recomputing():
+            leader = nv.warpgroup_thread() == 0
+        if leader:
             nv.bulk_wait_group(0, read=True)
 
     def _filler(self, acc: nv.Accumulator, at: Place, held: Any) -> Callable[[nv.Tile, int], None]:
