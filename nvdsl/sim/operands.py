@@ -17,12 +17,15 @@ def _first(w: Any, bad: Any, *values: Any) -> tuple[str, list[int]] | None:
     """The first active lane in which ``bad`` holds: its name for a message (none where all are alike), and the values
     there."""
     if bad.__class__ is not np.ndarray:
-        return (w.name, [int(x) for x in values]) if bad else None
-    found = np.flatnonzero(bad & w.mask)
+        if not bad:
+            return None
+        if not any(isinstance(x, np.ndarray) for x in values):
+            return w.name, [int(x) for x in values]
+    found = np.flatnonzero(w.mask & bad)
     if not len(found):
         return None
     lane = int(found[0])
-    return f"{w.name} lane {lane}", [int(x[lane]) if x.__class__ is np.ndarray else int(x) for x in values]
+    return f"{w.name} lane {lane}", [int(x[lane]) if isinstance(x, np.ndarray) else int(x) for x in values]
 
 
 def check_division(w: Any, x: Any, y: Any, e: Element, is_signed: bool, what: str, at: Where | None) -> None:

@@ -32,6 +32,10 @@ def remainder(n, out, t):
     out[t] = nv.i32(100) % n  # HERE
 
 
+def quotient_by_one_number(n, out, t):
+    out[t] = t // nv.warp.sum(n)  # HERE
+
+
 def overflow(n, out, t):
     out[t] = arith.divsi(nv.i32(-(2**31)), n)  # HERE
 
@@ -76,6 +80,7 @@ def barrier_threads(n, out, t):
 VALUES = [
     (quotient, 7, 0, "division"),
     (remainder, -7, 0, "division"),
+    (quotient_by_one_number, 2, 0, "division"),
     (overflow, 1, -1, "division"),
     (shift_left, 31, 32, "shift"),
     (shift_left, 0, -1, "shift"),
