@@ -50,7 +50,8 @@ copy, but in the simulator, which executes each thread's instructions."""
 
 def find(problem: GemmProblem, finish: LinearCombination, config: Config | None, target: str | None) -> BoundKernel:
     """The kernel of a problem. Raises ArgumentError where ``config`` can't compute it."""
-    epilogue_op = None if finish.does_nothing else Elementwise(finish, _aligned(problem), _turns(problem))
+    clips = config is not None  # chosen tiles are hardly larger than the result
+    epilogue_op = None if finish.does_nothing else Elementwise(finish, _aligned(problem), _turns(problem), clips)
     options: dict[str, Any] = {"acc_dtype": problem.acc_dtype, "epilogue_op": epilogue_op}
     if 0 in problem.result:
         return BoundKernel(problem, finish, None, {}, (), 0, {}, {})
