@@ -3,8 +3,9 @@
     python benchmarks/search_matmul.py squares-f16 --top 40 --out times.json
     python benchmarks/fit_model.py times.json [more.json ...] [--only LOAD REQUEST]
 
-Within a problem only ratios count: a chip's clock follows its power. What is far from a problem's best counts little.
-Levenberg and Marquardt's method on the logarithms of the constants (`nvdsl/kernels/gemm/model.py`), which it prints.
+What counts is the choice: the loss to be expected beside the best that was tried, where the model's times decide
+up to `DOUBT`. It is lowered one constant of `nvdsl/kernels/gemm/model.py` after the other. Within a problem only ratios
+count, as a chip's clock follows its power.
 """
 
 from __future__ import annotations
@@ -29,10 +30,13 @@ CONSTANTS = (
     "LINES_OFF_GRID", "LINES_OFF_SECTOR", "RAGGED", "TURNED", "LATENCY", "NORM", "TAIL", "DRAIN", "CUT", "FIXUP",
     "EXCHANGE", "EXCHANGED", "PARTED", "GIVEN", "START", "TOGETHER", "COUPLED", "MEMORY", "FLUSHED", "OVERLAP",
 )  # fmt: skip
-FAR = 0.12
-"""A time so much above the best (its logarithm) counts 1/e."""
-CLOCK = 1.75e9
-PRIOR = 0.02
+DOUBT = 0.02
+"""A time so much above the least (its logarithm) is chosen 1/e as often."""
+FAR, FITTED = 0.12, 0.08
+"""How well times are told counts a little, too: so much, and the less the farther they are above the best."""
+AWFUL, WORST = 0.05, 0.5
+"""From a loss of this on each more counts so much again."""
+PRIOR = 2e-3
 """How much a constant's own change counts."""
 
 Times = tuple[model.Shape, tuple[Config, ...], np.ndarray]
@@ -56,43 +60,41 @@ def read(path: Path) -> list[Times]:
     return found
 
 
-def residuals(data: list[Times]) -> np.ndarray:
+def expected(data: list[Times]) -> float:
+    """The mean loss of choices by the model."""
     found = []
     for shape, configs, ms in data:
-        error = np.log(ms * 1e-3 * CLOCK / model.times(configs, shape)[:, 0])
-        near = np.exp(-np.log(ms / ms.min()) / FAR)
-        scale = (error * near).sum() / near.sum()
-        weight = np.sqrt((near + 0.03) / (near + 0.03).sum())
-        found += [*(2 * (error - scale) * weight), 0.15 * scale]
-    return np.array(found)
+        cycles, loss = np.log(model.times(configs, shape)[:, 0]), np.log(ms / ms.min())
+        chosen, near = np.exp((cycles.min() - cycles) / DOUBT), np.exp(-loss / FAR)
+        error = loss - cycles
+        error = error - (error * near).sum() / near.sum()
+        told = np.sqrt((near * error**2).sum() / near.sum())
+        awful = WORST * max(0.0, loss[cycles.argmin()] - AWFUL)
+        found.append((chosen * np.minimum(loss, 0.5)).sum() / chosen.sum() + awful + FITTED * told)
+    return float(np.mean(found))
 
 
-def fit(data: list[Times], names: list[str], rounds: int = 30) -> float:
-    """Change the model's constants; returns what is left."""
-    start = np.log([getattr(model, name) for name in names])
+def fit(data: list[Times], names: list[str], sweeps: int = 6, step: float = 0.12) -> None:
+    """Change the model's constants, each by a factor."""
+    start = {name: getattr(model, name) for name in names}
+    steps = dict.fromkeys(names, step)
 
-    def errors(x: np.ndarray) -> np.ndarray:
-        for name, value in zip(names, x, strict=True):
-            setattr(model, name, float(np.exp(value)))
-        return np.concatenate([residuals(data), PRIOR * (x - start)])
+    def now() -> float:
+        changes = [np.log(getattr(model, name) / start[name]) ** 2 for name in names]
+        return expected(data) + PRIOR * float(np.mean(changes))
 
-    x, damping = start.copy(), 1.0
-    now = errors(x)
-    for _ in range(rounds):
-        slopes = np.stack([(errors(x + 1e-3 * step) - now) / 1e-3 for step in np.eye(len(x))], axis=1)
-        square, before = slopes.T @ slopes, now @ now
-        for _ in range(6):
-            damped = square + damping * np.diag(np.diag(square) + 1e-6)
-            change = np.clip(-np.linalg.solve(damped, slopes.T @ now), -0.7, 0.7)
-            then = errors(x + change)
-            if then @ then < before:
-                x, now, damping = x + change, then, damping / 3
-                break
-            damping *= 4
-        if before - now @ now < 1e-6 * before:
-            break
-    errors(x)
-    return float(now @ now)
+    best = now()
+    for _ in range(sweeps):
+        for name in names:
+            before = getattr(model, name)
+            for factor in (steps[name], -steps[name]):
+                setattr(model, name, before * float(np.exp(factor)))
+                if (then := now()) < best:
+                    best, steps[name] = then, steps[name] * 1.3
+                    break
+            else:
+                setattr(model, name, before)
+                steps[name] /= 2
 
 
 def losses(data: list[Times]) -> list[tuple[float, Times]]:
