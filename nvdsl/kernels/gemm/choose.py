@@ -37,6 +37,8 @@ OTHERS = {16: 14, 8: 24, 32: 21}
 """How many more a process compiles for products of a type (of so many bits) and layout: for the first that have no good
 one among these. Results that TMA can't store count, too, so that a process of aligned products has more for these.
 With all that the other kernels of 16-bit types come to, 1,000 shapes take at most 40 compilations."""
+ALONE = 24
+"""The same of a process that has had no result that TMA can't store: then there are hardly other kernels, either."""
 LEAST_OTHERS = 2
 """Of these, what is left for results that TMA can't store, however many the others have taken."""
 UNALIGNED = (
@@ -95,7 +97,10 @@ def choose(shape: Shape, crowded: bool = False, sms: int = arch.SMS) -> Config:
         if known is not None and (len(menu) >= MENU or cycles[places[known]] <= enough):
             return known
         most = OTHERS[shape.dtype.bits]
-        most = max(LEAST_OTHERS, most - beside) if shape.unaligned else most - max(LEAST_OTHERS, beside)
+        if shape.unaligned:
+            most = max(LEAST_OTHERS, most - beside)
+        else:
+            most = most - beside if beside else ALONE
         tried = [least(configs) for configs in (used, [*used, *common], [best] if others < most else ())]
         chosen = next((config for config in tried if config and cycles[places[config]] <= enough), tried[1] or best)
         menu.append(chosen)
