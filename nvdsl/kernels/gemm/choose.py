@@ -37,7 +37,7 @@ OTHERS = {16: 14, 8: 24, 32: 21}
 """How many more a process compiles for products of a type (of so many bits) and layout: for the first that have no good
 one among these. Results that TMA can't store count, too, so that a process of aligned products has more for these.
 With all that the other kernels of 16-bit types come to, 1,000 shapes take at most 40 compilations."""
-ALONE = 24
+ALONE = 28
 """The same of a process that has had no result that TMA can't store: then there are hardly other kernels, either."""
 LEAST_OTHERS = 2
 """Of these, what is left for results that TMA can't store, however many the others have taken."""
