@@ -36,10 +36,6 @@ class GroupTile:
     def valid(self) -> nv.Value:
         return self.group < self.tiles.groups
 
-    def slices(self, steps: nv.Int) -> tuple[nv.Int, nv.Int]:
-        """The first of the tile's slices of K, and the one behind the last: all ``steps``."""
-        return 0, steps
-
     def next(self, step: nv.Int) -> GroupTile:
         """The tile ``step`` numbers further."""
         return self.tiles.find(self.number + step, self.window, self.rank)
@@ -63,10 +59,6 @@ class NumberedTile:
     @property
     def valid(self) -> nv.Bool:
         return self.number < self.tiles.count
-
-    def slices(self, steps: nv.Int) -> tuple[nv.Int, nv.Int]:
-        """All ``steps`` of K."""
-        return 0, steps
 
     def next(self, step: nv.Int) -> NumberedTile:
         """The tile ``step`` numbers further."""

@@ -5,8 +5,6 @@ and added to the tile's sums with their scales. Tensor cores add 8-bit products 
 128 of them at most, and f32 registers the rest. While one consumer scales, the other multiplies.
 
     total[r, c] += scale_a[r, k] * scale_b[k, c // 128] * (A[r, slice k] @ B[slice k, c])
-
-Where tiles leave SMs idle in their last round, that round's are cut along K (`streamk_scheduler`).
 """
 
 from __future__ import annotations
@@ -22,8 +20,6 @@ from nvdsl.kernels.blocks.group_tiles import AllTiles, GroupTile, GroupTiles, Nu
 from nvdsl.kernels.blocks.tile_scheduler import TileScheduler
 from nvdsl.kernels.gemm.config import Config
 from nvdsl.kernels.gemm.grouped import GroupedGemm, zero_rows
-from nvdsl.kernels.gemm.streamk_scheduler import StreamKScheduler
-from nvdsl.kernels.gemm.streamk_tiles import CutTile, CutTiles
 from nvdsl.ops.warp import WARP_GROUP_SIZE
 
 BLOCK = 128
@@ -59,10 +55,7 @@ def matmul(
     """
     m, n = out.shape
     tile, cluster = (config.tile_m, config.tile_n), (config.cluster_m, config.cluster_n)
-    tiles: AllTiles | CutTiles = AllTiles(TileScheduler(m, n, *tile, *cluster, config.group))
-    if config.cluster == 1:
-        steps = nv.cdiv(a.shape[1], BLOCK)
-        tiles = CutTiles(tiles.tiles, steps, blocks, config.consumers, config.rows, config.tile_n)
+    tiles = AllTiles(TileScheduler(m, n, *tile, *cluster, config.group))
     _launch(a, b, out, scale_a, scale_b, tiles, config, blocks, direct_store)
 
 
@@ -87,8 +80,7 @@ def grouped(
 
 
 def _launch(
-    a: nv.Array, b: nv.Array, out: nv.Array, scale_a: nv.Array, scale_b: nv.Array,
-    tiles: AllTiles | CutTiles | GroupTiles,
+    a: nv.Array, b: nv.Array, out: nv.Array, scale_a: nv.Array, scale_b: nv.Array, tiles: AllTiles | GroupTiles,
     config: Config, blocks: int, direct_store: bool,
 ) -> None:  # fmt: skip
     config.check(a.dtype, out.dtype, nv.f32, "k")
@@ -106,8 +98,7 @@ def _launch(
         "next one, no further",
         fix=f"stages={Scales.WARPS}",
     )
-    cut = isinstance(tiles, CutTiles) and tiles.workspace is not None
-    gemm = GroupedGemm(a, b, out, (), config, nv.f32, "k", "k", None, direct_store, defined=cut)
+    gemm = GroupedGemm(a, b, out, (), config, nv.f32, "k", "k", None, direct_store)
     epilogue = gemm.epilogue
     step = nv.min(tiles.most, blocks // config.cluster)
 
@@ -124,12 +115,10 @@ def _launch(
                 state = mainloop.ring.producer_state().advance(begin)
                 tile = tiles.first(first, mainloop.rank)
                 while tile.valid:
-                    start, last = tile.slices(gemm.steps)
-                    for k in nv.range(start + begin, last, scales.WARPS, unroll=False):
+                    for k in nv.range(begin, gemm.steps, scales.WARPS, unroll=False):
                         scales.load(state, tile, k)
                         state = state.advance(scales.WARPS)
-                    left = nv.max(last - start - begin, 0)
-                    begin += nv.cdiv(left, scales.WARPS) * scales.WARPS - (last - start)
+                    begin += nv.cdiv(nv.max(gemm.steps - begin, 0), scales.WARPS) * scales.WARPS - gemm.steps
                     tile = tile.next(step)
         else:
             consumer = gemm.begin_consumer(mainloop)
@@ -138,7 +127,7 @@ def _launch(
             tile = tiles.first(first, mainloop.rank)
             while tile.valid:
                 total = nv.accumulator(config.rows, config.tile_n, nv.f32)
-                for _ in nv.range(*tile.slices(gemm.steps), unroll=False):
+                for _ in nv.range(gemm.steps, unroll=False):
                     mainloop.ring.wait(state)
                     part = nv.accumulator(config.rows, config.tile_n, nv.f32)
                     part += mainloop.product(state, top, 0)
@@ -146,11 +135,7 @@ def _launch(
                     mainloop.finish(state)
                     total = scaled_sum(total, part, of_rows, of_cols)
                     state = state.next()
-                owned: nv.Bool = True
-                if isinstance(tiles, CutTiles):
-                    owned, total = tiles.owned(tile, total, consumer, consumer + 1)
-                if owned:
-                    epilogue.store(total, tile.group, tile.row + top, tile.col, consumer, end=tile.end)
+                epilogue.store(total, tile.group, tile.row + top, tile.col, consumer, end=tile.end)
                 tile = tile.next(step)
             epilogue.drain()
             if isinstance(tiles, GroupTiles):
@@ -182,7 +167,7 @@ class Scales:
         self.full = nv.Mbarriers(config.stages, arrivals=1, sync=False)
         self.empty = nv.Mbarriers(config.stages, arrivals=4 * config.consumers, sync=False)
 
-    def load(self, state: nv.PipelineState, tile: GroupTile | NumberedTile | CutTile, k: Any) -> None:
+    def load(self, state: nv.PipelineState, tile: GroupTile | NumberedTile, k: Any) -> None:
         """Bring those of slice ``k`` of a tile to a slot once it is free. By one warp."""
         row, col = tile.row, tile.col
         last_row, last_col = self.scale_a.shape[0] - 1, self.scale_b.shape[-1] - 1
@@ -213,17 +198,14 @@ class Scales:
         return of_rows, of_cols
 
 
-def choose(m: int, n: int, sms: int, batches: int = 1, steps: int = 0) -> Config:
-    """The one of `TILES` whose rounds over ``sms`` SMs take less time; one consumer where 64 rows are enough.
-    ``steps``: slices along K of tiles that may be cut; 0: they are not."""
+def choose(m: int, n: int, sms: int, batches: int = 1) -> Config:
+    """The one of `TILES` whose rounds over ``sms`` SMs take less time; one consumer where 64 rows are enough."""
     if m <= 64:
         return replace(TILES[1], tile_m=64, consumers=1)
 
     def rounds(config: Config) -> float:
         tiles = batches * nv.cdiv(m, config.tile_m) * nv.cdiv(n, config.tile_n)
-        full, left = divmod(tiles, sms)
-        last = int(StreamKScheduler(tiles, steps, sms).longest) / steps if steps else int(left > 0)
-        return (full + last) * config.tile_n * (NARROW if config is TILES[1] else 1.0)
+        return nv.cdiv(tiles, sms) * config.tile_n * (NARROW if config is TILES[1] else 1.0)
 
     return min(TILES, key=rounds)
 

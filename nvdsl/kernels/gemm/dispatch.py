@@ -103,9 +103,8 @@ def find_block_scaled(
         return find(problem, LinearCombination(), None, target)
     a, b = problem.a, problem.b.transposed
     options: dict[str, Any] = {"sms": sms(target), "direct_store": not fits_tma(problem.out)}
-    m, n, k = problem.sizes
-    chosen = config or blockscaled.choose(m, n, options["sms"], steps=nv.cdiv(k, blockscaled.BLOCK))
-    options["config"] = replace(chosen, tile_k=128)
+    m, n, _ = problem.sizes
+    options["config"] = replace(config or blockscaled.choose(m, n, options["sms"]), tile_k=128)
     arrays = {"a": a, "b": b, "out": problem.out, "scale_a": scale_a, "scale_b": scale_b}
     packed = [name for name, matrix in (("a", a), ("b", b)) if not matrix.fits_tma(1)]
     axes = {"a": "mk", "b": "nk", "out": "mn", "scale_a": "ms", "scale_b": "st"}

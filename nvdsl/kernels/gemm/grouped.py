@@ -20,7 +20,6 @@ from nvdsl.kernels.blocks.mainloop import TURNS, Mainloop
 from nvdsl.kernels.blocks.tile_scheduler import TileScheduler
 from nvdsl.kernels.gemm.config import Config
 from nvdsl.kernels.gemm.frame import Gemm
-from nvdsl.kernels.gemm.streamk_tiles import CutTiles
 
 SCHEDULES = ("cooperative", "pingpong")
 
@@ -128,7 +127,7 @@ def empty_sums(
 class GroupedGemm(Gemm):
     """`Gemm` whose tiles only the device knows."""
 
-    def load_groups(self, mainloop: Mainloop, tiles: GroupTiles | AllTiles | CutTiles, first: Any, step: Any) -> None:
+    def load_groups(self, mainloop: Mainloop, tiles: GroupTiles | AllTiles, first: Any, step: Any) -> None:
         """Load tiles ``first``, ``first + step``, ... By the producer warpgroup, of which one warp finds the tiles and
         one thread loads."""
         nv.setmaxnreg_dec(self.config.registers[0])
@@ -136,10 +135,9 @@ class GroupedGemm(Gemm):
             state = mainloop.ring.producer_state()
             tile = tiles.first(first, mainloop.rank)
             while tile.valid:
-                first, last = tile.slices(mainloop.steps)
                 if nv.lane_id() == 0:
-                    mainloop.load(state, tile.group, tile.row, tile.col, first, last)
-                state = state.advance(last - first)
+                    mainloop.load(state, tile.group, tile.row, tile.col)
+                state = state.advance(mainloop.steps)
                 tile = tile.next(step)
         else:
             mainloop.clear()

@@ -24,7 +24,6 @@ WIDE = Config(128, 192, 128, stages=3, store_buffers=1)
         *((64, 64, 128, SMALL), (70, 200, 400, SMALL), (1, 8, 16, SMALL), (130, 136, 272, SMALL)),
         (70, 456, 272, WIDE),
         (70, 200, 400, replace(SMALL, cluster_m=2)),
-        (170, 12, 2048, replace(SMALL, tile_n=16)),  # one of three tiles is cut: a block gives the other one 8 slices
     ],
 )
 def test_the_sum_of_scaled_slices(m, n, k, config):
@@ -110,7 +109,6 @@ def test_what_block_scales_can_not_do_is_said_at_the_callers_line(options, said)
 
 def test_rounds_decide_which_tile_is_taken():
     assert choose(4096, 4096, 132) == TILES[1]  # 8 rounds of 128 columns, not 6 of 192
-    assert choose(4096, 4096, 132, steps=32) == TILES[0]  # of 192 columns 5 rounds and a third
     assert choose(8192, 8192, 132) == TILES[0]
     assert choose(64, 8192, 132).tile_m == 64
 
