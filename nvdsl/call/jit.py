@@ -247,10 +247,11 @@ class Jit(Generic[P]):
     def _lower(self, call: Call, debug: bool | None, runs: bool) -> Compiled:
         from nvdsl.lower import compiler
 
-        options, names = self._lowering(debug), call.run_time_names(self._signature)
+        options = self._lowering(debug)
         found_by = self._kept_under(call, options) if runs else None
         found = untraced.load(found_by, options) if found_by else None
         if found is not None:
+            names = call.run_time_names(self._signature)
             return Compiled(self.__name__, lambda: self._trace(call), *found, names, found.lowered.stages)
         text: str | None = None
 
@@ -269,6 +270,7 @@ class Jit(Generic[P]):
         written = effects.written_arguments(module.body.operations[0])
         if found_by and lowered.found_by:
             untraced.save(found_by, untraced.Found(lowered, written), text)
+        names = call.run_time_names(self._signature)
         compiled = Compiled(self.__name__, lambda: module, lowered, written, names, seconds | lowered.stages)
         collect.add(compiled)
         return compiled
