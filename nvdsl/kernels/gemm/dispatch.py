@@ -46,6 +46,8 @@ smaller one."""
 SIMPLE_K, FLAT_K = 64, 16
 """K up to which that is so of 16-bit types, which `small` computes without a copy, too; and where there is nothing to
 copy, but in the simulator, which executes each thread's instructions."""
+SIMPLE_BLOCKS = 512
+"""Blocks up to which that is so of 16-bit types: those of narrow results have few threads that do anything."""
 
 
 def find(problem: GemmProblem, finish: LinearCombination, config: Config | None, target: str | None) -> BoundKernel:
@@ -72,7 +74,7 @@ def find(problem: GemmProblem, finish: LinearCombination, config: Config | None,
         return _simple(given, finish, options)
     if config is None and small.pays(problem, not any(packed), fits_tma(problem.out), target):
         return _small(given, finish, options, target)
-    if config is None and short.pays(problem, not any(packed), target):
+    if config is None and short.pays(problem, not any(packed), fits_tma(problem.out), target):
         return _short(problem, finish, options | {"sms": sms(target)}, turned)
     if config is None and any(packed) and (kernel := _gathered(given, finish, options, sms(target))):
         return kernel
@@ -146,7 +148,8 @@ def _is_small(problem: GemmProblem, copied: bool, target: str | None) -> bool:
     operand would be copied otherwise."""
     if problem.a.dtype.bits == 16:
         most = SIMPLE_K if copied else 0 if sim.wanted(target) else FLAT_K
-        return problem.sizes[2] <= most and problem.batches * math.prod(problem.sizes) <= SIMPLE_PRODUCTS
+        few = problem.batches * simple.blocks(*problem.sizes[:2]) <= SIMPLE_BLOCKS
+        return few and problem.sizes[2] <= most and problem.batches * math.prod(problem.sizes) <= SIMPLE_PRODUCTS
     return copied and problem.batches * math.prod(problem.sizes) <= SIMPLE_PRODUCTS
 
 

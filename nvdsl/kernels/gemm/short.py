@@ -37,19 +37,26 @@ BESIDE, BESIDE_SUMS = 8, 8
 PAIR = 2
 """Elements that cp.async brings."""
 
-ALIGNED, ODD, NARROW, SIMULATED = 32, 64, 128, 16
-"""K up to which it is the fastest: where TMA reads the operands; where one would be copied; and where one would be that
-is beside few rows or columns. The simulator executes each thread's instructions, and multiplies the tiles of wgmma at
-once."""
-FEW = 256
-"""Rows or columns that are few."""
+STORED, ALIGNED, ODD, NARROW, SIMULATED = 16, 32, 64, 128, 16
+"""K up to which it is the fastest: where TMA reads the operands and stores whole sectors of the result, or less well;
+where an operand would be copied; and where one would be that is beside few rows or columns. The simulator executes each
+thread's instructions, and multiplies the tiles of wgmma at once."""
+FEW, SECTOR = 256, 32
+"""Rows or columns that are few; and bytes of a sector."""
 
 
-def pays(problem: GemmProblem, aligned: bool, target: str | None) -> bool:
-    """Whether a product is one of these. ``aligned``: TMA can read the operands."""
+def pays(problem: GemmProblem, aligned: bool, stored: bool, target: str | None) -> bool:
+    """Whether a product is one of these. ``aligned``: TMA can read the operands; ``stored``: and store the result."""
     m, n, k = problem.sizes
-    odd = NARROW if min(m, n) <= FEW else ODD
-    most = SIMULATED if sim.wanted(target) else ALIGNED if aligned else odd
+    few = min(m, n) <= FEW
+    if sim.wanted(target):
+        most = SIMULATED
+    elif aligned and stored:
+        most = ALIGNED if n * problem.out.dtype.bytes % SECTOR else STORED
+    elif aligned:
+        most = ODD if few else ALIGNED
+    else:
+        most = NARROW if few else ODD
     return problem.a.dtype.bits == 16 and problem.acc_dtype == nv.f32 and k <= most
 
 

@@ -56,6 +56,11 @@ def empty_sums(
     _each_element(lambda batch, row, col: acc_dtype(0), out, operands, epilogue_op)
 
 
+def blocks(m: int, n: int) -> int:
+    """Of an m x n result."""
+    return nv.cdiv(m, THREADS[1]) * nv.cdiv(n, THREADS[0])
+
+
 def _each_element(
     total: Callable[..., Any], out: nv.Array, operands: tuple[Any, ...], epilogue_op: Callable[..., Any] | None
 ) -> None:
