@@ -403,7 +403,7 @@ SUBJECTS: dict[str, Callable[[], Case]] = {
         config=Config(64, 64, schedule="splitk", split=2, parts=2, stages=2, consumers=1, store_buffers=1),
     ),
     "split-K, groups of parts": lambda: gemm_case(
-        splitk.matmul, 64, 64, 640, clusters=10, least=1,
+        splitk.matmul, 64, 64, 1920, clusters=10, least=1,
         config=Config(64, 64, schedule="splitk", parts=10, stages=2, consumers=1, store_buffers=1),
     ),
     "split-K, memory": lambda: gemm_case(
