@@ -41,7 +41,16 @@ def cp_async(
             rule="it copies from global to shared memory, as it is (PTX ISA, cp.async)",
             fix="load, convert and store the elements: nv.copy(source, target)",
         )
-    if size not in arch.CP_ASYNC_BYTES or target.strides[-1] != 1 or source.strides[-1] != 1 and count > 1:
+    for array in (target, source):
+        step = array.strides[-1]
+        if not isinstance(step, int) or step != 1:
+            raise trace_error(
+                f"cp.async with {_shown(array)}, whose last axis has {'a' if isinstance(step, int) else 'an unknown'} "
+                f"stride{f' of {step}' if isinstance(step, int) else ''}",
+                rule="elements along the last axis lie side by side on both sides (nvgpu.device_async_copy)",
+                fix="load and store the elements: nv.copy(source, target) without asynchronous",
+            )
+    if size not in arch.CP_ASYNC_BYTES:
         raise trace_error(
             f"cp.async of {count} x {target.dtype.name} ({size} bytes)",
             rule="it copies 4, 8 or 16 contiguous bytes (PTX ISA, cp.async)",

@@ -41,6 +41,14 @@ def too_small(x):
     # CHECK-NEXT: rule: it copies 4, 8 or 16 contiguous bytes (PTX ISA, cp.async)
 
 
+@refused(array(nv.f32, 64, 64))
+def every_other_element(x):
+    nv.copy(x[0:4, 0:16:2], nv.smem((4, 8), nv.f32), asynchronous=True)
+    # CHECK: TraceError: cp_async.py:[[# @LINE - 1]]: cp.async with Array(shape=(4, 8), dtype=f32) in global memory, whose last axis has a stride of 2
+    # CHECK-NEXT: rule: elements along the last axis lie side by side on both sides
+    # CHECK-NEXT: fix: load and store the elements: nv.copy(source, target) without asynchronous
+
+
 @refused(array(nv.f16, 1024))
 def the_wrong_way(x):
     nv.cp_async(x, 0, nv.smem((64,), nv.f16), 0, 8)
