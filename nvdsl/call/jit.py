@@ -10,14 +10,13 @@ from __future__ import annotations
 
 import functools
 import inspect
-import time
 import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Unpack, overload
 
 from nvdsl import sim
-from nvdsl.call import absent, collect, extents, untraced
+from nvdsl.call import absent, collect, extents, lowering, untraced
 from nvdsl.call.compiled import Compiled, Simulated
 from nvdsl.call.extents import Bound, Extents, NamedSpec
 from nvdsl.call.garbage import none_collected
@@ -245,35 +244,10 @@ class Jit(Generic[P]):
         self._launches.clear()
 
     def _lower(self, call: Call, debug: bool | None, runs: bool) -> Compiled:
-        from nvdsl.lower import compiler
-
         options = self._lowering(debug)
         found_by = self._kept_under(call, options) if runs else None
-        found = untraced.load(found_by, options) if found_by else None
-        if found is not None:
-            names = call.run_time_names(self._signature)
-            return Compiled(self.__name__, lambda: self._trace(call), *found, names, found.lowered.stages)
-        text: str | None = None
-
-        def meanwhile(host: ir.Module) -> None:
-            """What a launch will need, while ptxas runs."""
-            nonlocal text
-            if runs:
-                import nvdsl.driver.executable  # noqa: F401
-            if found_by:
-                text = compiler.host_text(host)
-
-        start = time.perf_counter()
-        module = self._trace(call)
-        seconds = {"trace": time.perf_counter() - start}
-        lowered = compiler.lower(module, options, meanwhile)
-        written = effects.written_arguments(module.body.operations[0])
-        if found_by and lowered.found_by:
-            untraced.save(found_by, untraced.Found(lowered, written), text)
-        names = call.run_time_names(self._signature)
-        compiled = Compiled(self.__name__, lambda: module, lowered, written, names, seconds | lowered.stages)
-        collect.add(compiled)
-        return compiled
+        arguments = functools.partial(call.run_time_names, self._signature)
+        return lowering.lower(self.__name__, lambda: self._trace(call), arguments, options, runs, found_by)
 
     def _kept_under(self, call: Call, options: Options) -> str | None:
         """What the disk has for a call is found by this; None where it has to be traced."""
