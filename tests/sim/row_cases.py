@@ -6,15 +6,29 @@ from typing import Any
 
 import numpy as np
 
-from nvdsl.kernels.rows import cross_entropy_kernels, norm_backward_kernels
+from nvdsl.kernels.rows import cross_entropy_kernels, norm_backward_kernels, norm_kernels
 from nvdsl.kernels.rows.config import RowsConfig
 from tests.sim import row_references as reference
-from tests.sim.programs import Case
+from tests.sim.programs import Case, layer_norm_of
 from tests.sim.simulate import traced
 
 
 def _floats(*shape: int) -> Any:
     return np.random.default_rng(shape).standard_normal(shape).astype(np.float32)
+
+
+def moments() -> Case:
+    """LayerNorm of 16 bits, of rows of a cluster each, whose warps' moments are merged. Some warps have no elements."""
+    x, weight, y = _floats(3, 300).astype(np.float16) + np.float16(5), _floats(300), np.zeros((3, 300), np.float32)
+    config = RowsConfig(4, 128, 2, 1, 0, "shared")
+    arrays = x, y, weight, None, None, None, None, None, None
+    program = traced(norm_kernels.norm, *arrays, 1e-5, centered=True, config=config)
+    expected = layer_norm_of(x, weight, np.zeros(300))
+
+    def check() -> None:
+        np.testing.assert_allclose(y, expected, rtol=1e-4, atol=1e-4)
+
+    return Case(program, check, lambda: y.fill(np.nan))
 
 
 def gradients() -> Case:

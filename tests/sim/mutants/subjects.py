@@ -497,6 +497,7 @@ SUBJECTS: dict[str, Callable[[], Case]] = {
         activation=relu,
         output_activation=None,
     ),
+    "rows, moments of a cluster": row_cases.moments,
     "rows, backward": row_cases.gradients,
     "rows, cross entropy": row_cases.cross_entropy,
     "column sums": lambda: _told(kernels.column_sums, x := _floats(3, 64, 8), [], x.sum(1)),
