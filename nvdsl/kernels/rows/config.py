@@ -134,22 +134,22 @@ def choose(
         ahead = _REGISTERS_AHEAD if beside else 0
         return replace(config, ahead=ahead) if arrays * steps * wide <= _REGISTERS else replace(config, keep="memory")
     taken = arrays * config.groups * config.part * itemsize
-    threads, ahead = _sm_threads(config, arrays, passes, beside)
+    threads, ahead = _sm_threads(config, itemsize, arrays, passes, beside)
     blocks = min(_SHARED_BYTES // (taken + _BESIDE), threads // config.threads)
     if not blocks:
         return replace(config, keep="memory")
     return replace(config, keep="shared", blocks_per_sm=blocks, ahead=ahead)
 
 
-def _sm_threads(config: RowsConfig, arrays: int, passes: int, beside: int) -> tuple[int, int]:
+def _sm_threads(config: RowsConfig, itemsize: int, arrays: int, passes: int, beside: int) -> tuple[int, int]:
     """Threads on an SM, where rows lie in shared memory, and the bytes of each row for all rows that a thread loads
     ahead. For that it needs the registers of one of 1024, which many blocks have to be, or have long rows. Blocks of a
-    cluster that wait for each other twice are better off with few registers, and more blocks."""
+    large cluster that wait for each other, or of one that does so twice, are better off with few registers."""
     elements = arrays * config.steps * config.wide
     threads = next((threads for most, threads in _SM_THREADS if elements <= most), 512)
     if passes > 3:  # results are computed twice
         return (512 if arrays > 1 and elements > _SM_THREADS[0][0] else min(threads, _SM_THREADS[1][1])), 0
-    if config.cluster > 1 and passes > 2:
+    if passes > 2 and config.cluster > (2 if itemsize < 4 else 1):
         return threads, 0
     few = elements <= _SM_THREADS[0][0] and config.lanes == _MOST_LANES
     if not beside or few or arrays > 1 or config.lanes <= 32:
