@@ -13,6 +13,7 @@ import functools
 import json
 import os
 import platform
+import shlex
 import statistics
 import sys
 from collections.abc import Callable, Mapping
@@ -168,7 +169,7 @@ def write(path: Path, script: str, result: dict[str, Any]) -> None:
     """A result as JSON, with the command that repeats it."""
     arguments = [Path(a).name if Path(a).name == path.name else a for a in sys.argv[1:]]
     arguments = [f"benchmarks/results/{a}" if a == path.name else a for a in arguments]
-    command = " ".join(["python", f"benchmarks/{script}", *arguments])
+    command = shlex.join(["python", f"benchmarks/{script}", *arguments])
     path.write_text(dumps({"command": command, **result}))
 
 
