@@ -33,14 +33,14 @@ def every_k_is_short():
 @pytest.mark.parametrize("layout", sample(["nt", "nn", "tn", "tt"], 1))
 @pytest.mark.parametrize("options", sample(LEVELS, 1), ids=lambda x: x.level)
 @given(extents, extents, st.one_of(st.integers(1, 70), st.sampled_from([15, 16, 17, 32, 33, 48, 64, 65, 130])))
-@settings(max_examples=3)
+@settings(max_examples=2)
 def test_any_size(layout, options, m, n, k):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sim.Options, "from_environment", lambda: options)
         check(m, n, k, layout)
 
 
-PAIRED = [(66, 130, 66, "nt"), (64, 8, 40, "tn"), (6, 130, 20, "nn")]
+PAIRED = [(6, 70, 20, "nn"), (66, 130, 66, "nt"), (64, 8, 40, "tn")]
 
 
 @pytest.mark.parametrize(("m", "n", "k", "layout"), sample(PAIRED, 1))
@@ -73,7 +73,7 @@ def test_nothing_beyond_k_enters(k):
 KINDS = [(1000, 33, "nn"), (1000, 34, "nt"), (1001, 33, "tn"), (1001, 34, "tt"), (1000, 33, "nt")]
 
 
-@pytest.mark.parametrize(("n", "k", "layout"), sample(KINDS, 2))
+@pytest.mark.parametrize(("n", "k", "layout"), sample(KINDS, 1))
 def test_no_spill(n, k, layout):
     strict = nv.jit(short.matmul.__wrapped__, strict=True)
     found = road(1000, n, k, layout)
