@@ -233,7 +233,7 @@ ENTRIES = (
           "no bug here: no tile's end lies between the two"),
     Entry("A of 32 bits in registers", "tile index", "one further in dimension .",
           "no rule is broken: it is another element of the same tile; the numbers tell"),
-    Entry("cooperative, ragged", "copy deleted|slot of a barrier",
+    Entry("cooperative, ragged|A of 32 bits in registers", "copy deleted|slot of a barrier",
           "(without|the next barrier in) nvgpu.tma.async.load|the next barrier in nvgpu.mbarrier.get",
           "no bug here: before the block has met, a tile at the edge is loaded whole, not through the short box"),
 )  # fmt: skip
