@@ -18,6 +18,8 @@ SPARE_REGISTERS = 32
 BESIDE_ONE = 26
 """What a thread needs beside the accumulators of one wgmma, of the registers that it is launched with: ptxas takes no
 more into account for a single instruction (C7602)."""
+OF_A = 4
+"""Registers of A of one wgmma, where it comes from registers."""
 
 
 @dataclass(frozen=True)
@@ -141,6 +143,7 @@ class Config:
         and A, to the kernel, where operands are swapped the product's A, and B."""
         registers = self.accumulator_registers(acc_dtype) + SPARE_REGISTERS
         smem = self.smem_bytes(dtype, b_major)
+        turned = a_major == "mn" and dtype.bits != 16  # A comes from registers
         # Of columns: what wgmma multiplies at a time (PTX ISA, wgmma.mma_async: shapes), and TMA stores.
         unit = 16 if dtype.bits == 8 and not acc_dtype.is_float or out_dtype.bits == 8 else 8
         checks = [
@@ -160,7 +163,7 @@ class Config:
                 f"{self.cols} columns a consumer of a B with N contiguous: whole panels of 128 bytes with along 'n'",
             ),
             (
-                a_major == "k" or dtype.bits == 16 or self.shared_tile and (self.rows, self.cluster) == (64, 1),
+                not turned or self.shared_tile and (self.rows, self.cluster) == (64, 1),
                 f"{self.rows} rows a consumer of an A of {dtype.name} with M contiguous, which consumers read into "
                 "registers: they share a tile, 64 rows each, and blocks load alone",
             ),
@@ -199,7 +202,8 @@ class Config:
                 f"{registers} registers a consumer's thread",
             ),
             (
-                self.cols * acc_dtype.bits // 64 + BESIDE_ONE <= arch.launch_registers(self.threads),
+                self.cols * acc_dtype.bits // 64 + BESIDE_ONE + (OF_A if turned else 0)
+                <= arch.launch_registers(self.threads),
                 f"{self.cols} columns a consumer of {self.threads} threads: the sums of one wgmma don't fit into the "
                 f"{arch.launch_registers(self.threads)} registers that a thread is launched with",
             ),

@@ -44,10 +44,12 @@ LARGE = 1 << 21
 """Elements of a larger operand that TMA reads from which on it takes longer to read it otherwise than to copy the
 smaller one."""
 SIMPLE_K, FLAT_K = 64, 16
-"""K up to which that is so of 16-bit types, which `small` computes without a copy, too; and where there is nothing to
-copy, but in the simulator, which executes each thread's instructions."""
+"""K up to which that is so: a thread reads one element after the other, which takes 50 us for a K of 1,000. And K where
+there is nothing to copy, but in the simulator, which executes each thread's instructions."""
 SIMPLE_BLOCKS = 512
 """Blocks up to which that is so of 16-bit types: those of narrow results have few threads that do anything."""
+DEEP = 2048
+"""K from which on few tiles are cut along K, which kernels with swapped operands can't do."""
 
 
 def find(problem: GemmProblem, finish: LinearCombination, config: Config | None, target: str | None) -> BoundKernel:
@@ -68,7 +70,7 @@ def find(problem: GemmProblem, finish: LinearCombination, config: Config | None,
     rows, cols = problem.out.strides[-2:]
     turned = rows == 1 and (cols != 1 or column and not row)
     given, problem = problem, problem.transposed if turned else problem
-    (a, a_axis), (b, b_axis) = factors(problem, config)
+    (a, a_axis), (b, b_axis) = factors(problem, config, sms(target))
     packed = [not matrix.fits_tma(1) for matrix in (a, b)]
     if config is None and _is_small(problem, any(packed), target):
         return _simple(given, finish, options)
@@ -146,11 +148,11 @@ def _turns(problem: GemmProblem) -> bool:
 def _is_small(problem: GemmProblem, copied: bool, target: str | None) -> bool:
     """Whether the simple kernel takes no longer than the launch of another one: a thread sums all of K. ``copied``: an
     operand would be copied otherwise."""
-    if problem.a.dtype.bits == 16:
-        most = SIMPLE_K if copied else 0 if sim.wanted(target) else FLAT_K
-        few = problem.batches * simple.blocks(*problem.sizes[:2]) <= SIMPLE_BLOCKS
-        return few and problem.sizes[2] <= most and problem.batches * math.prod(problem.sizes) <= SIMPLE_PRODUCTS
-    return copied and problem.batches * math.prod(problem.sizes) <= SIMPLE_PRODUCTS
+    most = SIMPLE_K
+    if not copied:
+        most = 0 if problem.a.dtype.bits != 16 or sim.wanted(target) else FLAT_K
+    few = problem.a.dtype.bits != 16 or problem.batches * simple.blocks(*problem.sizes[:2]) <= SIMPLE_BLOCKS
+    return few and problem.sizes[2] <= most and problem.batches * math.prod(problem.sizes) <= SIMPLE_PRODUCTS
 
 
 def _simple(problem: GemmProblem, finish: LinearCombination, options: dict[str, Any]) -> BoundKernel:
@@ -246,12 +248,14 @@ Factor = tuple[Matrix, int]
 """A factor with the axis last along which it is read, or its copy is; and which axis that is."""
 
 
-def factors(problem: GemmProblem, config: Config | None) -> tuple[Factor, Factor]:
+def factors(problem: GemmProblem, config: Config | None, sms: int) -> tuple[Factor, Factor]:
     """A and B as a kernel reads them, see `readable`. One of two f32 factors may have another axis than K contiguous:
     the kernel takes it from registers, as its A. B is that where the transpose of the result is computed. ``config``:
     as the caller wants it, None where any is right."""
     a, b = readable(problem.a, k_axis=1), readable(problem.b, k_axis=0)
-    turns = fits_tma(problem.out) and _turns(problem)
+    m, n, k = problem.sizes
+    few = k > DEEP and problem.batches * nv.cdiv(m, 64) * nv.cdiv(n, 64) < sms and config is None
+    turns = fits_tma(problem.out) and _turns(problem) and not few
 
     def suits(swap: bool) -> bool:
         return config is None or config.swap_ab == swap and not _problems(config, problem, "k", "mn")

@@ -97,7 +97,7 @@ def road(m, n, k, dtype=nv.f16, **strides):
 
 
 def test_small_products_are_not_copied_for():
-    assert road(16, 16, 15).function is road(16, 16, 131, nv.i8).function is simple.matmul
+    assert road(16, 16, 15).function is road(16, 16, 61, nv.i8).function is simple.matmul
     assert road(16, 16, 131).function is road(16, 16, 136).function is small.matmul
     assert road(16, 16, 16).function is short.matmul and road(16, 16, 24).function is tuned_matmul
     assert SIMPLE_PRODUCTS < 1024 * 1024 * 1001 and road(1024, 1024, 1001).function is tuned_matmul
@@ -128,6 +128,7 @@ def test_one_factor_of_32_bits_is_read_as_it_lies():
     assert found("NN") == ([], "k", "mn") and found("TT") == ([], "mn", "k") and found("NT") == ([], "k", "k")
     assert found("TN") == (["b"], "mn", "k") and found("TN", n=2048) == (["a"], "k", "mn")
     assert found("NN", n=514) == (["b"], "k", "k")
+    assert found("NN", m=64, n=512, k=4096) == (["b"], "k", "k")  # few tiles are cut along K
     shared, own = Config(128, 64, stages=4), Config(128, 64, stages=4, schedule="pingpong")
     assert found("TT", config=shared) == ([], "mn", "k") and found("TT", config=own) == (["a"], "k", "k")
     assert found("NN", config=shared) == (["b"], "k", "k")
