@@ -15,6 +15,7 @@ CONFIGS = [
     None, QuantizedConfig(8, 2, 4, 8), QuantizedConfig(16, 2, 4, 4), QuantizedConfig(32, 2, 4, 2),
     QuantizedConfig(64, 2, 3, 2, 1, 2), QuantizedConfig(128, 2, 2), FewRowsConfig(8, 64, 8, 8, 2),
     FewRowsConfig(16, 256, 2, 4), FewRowsConfig(24, 128, 2, 4, 4), FewRowsConfig(32, 128, 2, 4, 1, 2),
+    FewRowsConfig(8, 112, 4, 8, part=112),
 ]  # fmt: skip
 
 
