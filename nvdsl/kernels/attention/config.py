@@ -13,8 +13,9 @@ CLUSTERS = (2, 4, 8, 16)
 """Blocks that may share the keys of a tile."""
 LONG = 128 * 2**20
 """Bytes of keys and values from which on a second kernel costs less than it gains: it lets all SMs read."""
-LARGE = 2.0**14
-"""The sum of a thread's part of a row from which on new maxima are found: an f16 still holds each of its terms."""
+LARGE = {1: 448.0, 2: 2.0**14}
+"""By an element's bytes: the sum of a thread's part of a row from which on new maxima are found. e4m3 and f16 hold each
+of its terms below."""
 SHARED_MEMORY = 226 * 1024
 """Bytes of a block's tiles: what the hardware has, but for mbarriers and what a queue of tiles needs."""
 SHORT = 1024
@@ -86,6 +87,17 @@ class Config:
         return self.itemsize * (rows * size * self.q_stages + tiles) + apart <= SHARED_MEMORY
 
     @property
+    def large(self) -> float:
+        """See ``LARGE``."""
+        return LARGE[self.itemsize]
+
+    @property
+    def more_maxima(self) -> bool:
+        """Whether maxima are also found of the tile behind the masked ones: some queries have seen few keys by then,
+        and weights of 8 bits soon are too large."""
+        return self.lazy and self.itemsize == 1
+
+    @property
     def room_for_sums(self) -> bool:
         """Whether a block's sums, in f32, fit where its tiles of keys and values are."""
         return self._room_for(4)
@@ -106,7 +118,7 @@ class Config:
         if self.blocks_per_sm == 2:
             return 40, 216
         if self.itemsize == 1:
-            return 56, {1: 240, 2: 224}[self.consumers]  # of threads that turn V, too
+            return {1: (56, 240), 2: (56, 224)}[self.consumers]  # of threads that turn V, too
         return {1: (56, 256 - 16), 2: (40, 232), 3: (32, 160)}[self.consumers]
 
 
@@ -194,7 +206,7 @@ def _eight_bits(sizes: tuple[int, int], consumers: int, keys: int, page: int, to
         q_registers=lazy,
         itemsize=1,
         lazy=lazy,
-        lift=5.0,
+        lift=3.0 if lazy else 5.0,  # 32 weights of a thread, if all are the greatest, are 256 then: below 448
         rescale_at=3.5,  # e4m3 ends at 448: between 2^8 and 2^9
     )
 

@@ -139,7 +139,8 @@ def attention(
                 """All keys that a tile of queries sees."""
                 qs, ks, vs = states
                 place, way, sight, steps = at(tile)
-                rows = Rows(place, place.first + me * (64 // pack), group, pack)
+                (my,) = opaque(me)  # found anew for each tile, so that no registers hold its place during the loops
+                rows = Rows(place, place.first + my * (64 // pack), group, pack)
                 factor = scales.of_scores(place)
                 scored = Scores(scores, scale if factor is None else scale * factor, softcap, bias, operands)
                 online = Online(config, loads, scored, turns, me)
@@ -157,11 +158,14 @@ def attention(
                 if ways.ragged and not loads.together:
                     loads.clear(loads.V[vs.stage], way.keys - key, me, 128 * consumers)
 
+                plain = steps.count - steps.masked - steps.masked_last
                 if bounded[1]:  # a loop of its own: an `if` would take the rings out of uniform registers
-                    for _ in nv.range(steps.masked - 1, unroll=False):
+                    more = nv.min(plain, 1) if config.more_maxima else 0
+                    plain = plain - more
+                    for _ in nv.range(steps.masked - 1 + more, unroll=False):
                         key = key - tile_n
                         sums = online.step(sums, tile_q, rows, key, True)
-                for _ in nv.range(steps.count - steps.masked - steps.masked_last, unroll=False):
+                for _ in nv.range(plain, unroll=False):
                     if scores.told:
                         key = key - tile_n
                     if config.lazy:
@@ -182,7 +186,7 @@ def attention(
                 nv.wgmma_wait(0)
                 v_ring.release(vs, lane == 0)
 
-                tile, my = opaque(tile, me)  # found anew, so that no registers hold its place during the loops
+                tile, my = opaque(tile, me)
                 place, way, _, _ = at(tile)
                 of_values = scales.of_values(place)
                 acc = acc if of_values is None else acc * of_values

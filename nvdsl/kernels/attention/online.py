@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import functools
 import math
+import operator
 from typing import Any, NamedTuple
 
 import nvdsl as nv
-from nvdsl.kernels.attention.config import LARGE, Config
+from nvdsl.kernels.attention.config import Config
 from nvdsl.kernels.attention.load import Loads
 from nvdsl.kernels.attention.scores import Rows, Scores
-from nvdsl.kernels.attention.turned import operand, saturated
+from nvdsl.kernels.attention.turned import operand
+from nvdsl.kernels.blocks.clamped_index import opaque
+from nvdsl.ops import smem
 
 
 class Sums(NamedTuple):
@@ -79,36 +83,65 @@ class Online:
             acc = acc * scaled[:, None]
         return Sums(acc, self._rounded(weights), grown, total, sums.ks.next(), sums.vs.next())
 
-    def lazy_step(self, sums: Sums, tile_q: Any, rows: Rows, key: Any) -> Sums:
+    def lazy_step(self, sums: Sums, tile_q: Any, rows: Any, key: Any) -> Sums:
         """A tile of keys that are all seen: the maxima of before are subtracted, unless sums grow large."""
-        loads, scores, me, m = self._loads, self._scores, self._me, sums.m
+        m = sums.m
         s, acc = self._products(sums, tile_q)
-        s = scores.of(s, rows, key, False)
+        s = self._scores.of(s, rows, key, False)
         weights = self._weights(s, m)  # -infinity gives infinite weights, which are large
         part = weights.sum(axis=1, partial=True)
         nv.sched_barrier(part)
-        if self._config.itemsize == 2:
-            large = nv.named_barrier_any(1 + me, 128, ~(sum(part.of_this_thread()) < LARGE))
-            self._values(sums)
-            p = self._rounded(weights)
-        else:  # their registers are those of the product that is waited for
-            self._values(sums)
-            p = self._rounded(weights)
-            large = nv.named_barrier_any(1 + me, 128, saturated(p))
-        total = sums.total + part
-        if nv.vote_any(large):  # ptxas knows then that a warp's lanes go the same way
-            s = nv.accumulator(64, self._config.tile_n)
-            s += tile_q @ loads.K[sums.ks.stage].T
-            nv.wgmma_wait(0)
-            s = scores.of(s, rows, key, False)
-            grown = nv.maximum(m, s.max(axis=1))
-            base = nv.where(grown == -math.inf, 0.0, grown)
-            scaled = self._scaled(m, base)
-            weights = self._weights(s, base)
-            p, total = self._rounded(weights), sums.total * scaled + weights.sum(axis=1, partial=True)
-            acc, m = acc * scaled[:, None], grown
-        loads.k_ring.release(sums.ks, nv.lane_id() == 0)
+        self._values(sums)
+        p, total = self._rounded(weights), sums.total + part
+        large = functools.reduce(operator.or_, [~(x < self._config.large) for x in part.of_this_thread()])
+        if nv.vote_any(large):
+            acc, p, m, total = self._again(acc, p, m, sums.total, tile_q, sums.ks, rows)
+        self._loads.k_ring.release(sums.ks, nv.lane_id() == 0)
         return Sums(acc, p, m, total, sums.ks.next(), sums.vs.next())
+
+    def _again(
+        self, acc: Any, p: Any, m: Any, total: Any, tile_q: Any, ks: Any, rows: Any
+    ) -> tuple[Any, Any, Any, Any]:
+        """A tile of keys once more, from new maxima. Its scores are found by mma.sync, each warp's by itself, so that
+        the four need not meet in each step; and a few keys at a time, since registers are scarce."""
+        some = 16 if self._config.consumers == 3 or self._config.tile_n % 32 else 32
+        grown = m
+        for key in nv.range(0, self._config.tile_n, some, unroll=False):
+            grown = nv.maximum(grown, self._scores_of(tile_q, ks, rows, key, some).max(axis=1))
+        base = nv.where(grown == -math.inf, 0.0, grown)
+        scaled = self._scaled(m, base)
+        total, words = total * scaled, _words(p)
+        for key in nv.range(0, self._config.tile_n, some, unroll=False):
+            weights = self._weights(self._scores_of(tile_q, ks, rows, key, some), base)
+            total = total + weights.sum(axis=1, partial=True)
+            new = _words(self._rounded(weights))
+            words = [nv.select(key == i // len(new) * some, new[i % len(new)], x) for i, x in enumerate(words)]
+        nv.sync_warp()  # lane 0 releases the tile for all
+        steps = [words[i : i + 4] for i in range(0, len(words), 4)]
+        return acc * scaled[:, None], nv.Fragment(64, self._config.tile_n, p.dtype, [steps]), grown, total
+
+    def _scores_of(self, tile_q: Any, ks: Any, rows: Any, key: Any, count: int) -> Any:
+        """Of ``count`` keys of a tile, from number ``key`` on."""
+
+        tile_k, width = self._loads.K[ks.stage], 32 // self._config.itemsize  # of a step along the head
+        # LLVM and ptxas would keep addresses during the main loop: they don't know that this adds 0.
+        lane = nv.lane_id() + (opaque(ks.stage)[0] >> 16)
+        row, col = key + lane % 8 + lane // 16 * 8, lane // 8 % 2 * (width // 2)
+        blocks = [nv.warp_accumulator(16, 8) for _ in range(0, count, 8)]
+        for step, at in enumerate(range(0, self._config.sizes[0], width)):
+            nv.sync_warp()
+            if isinstance(tile_q, nv.Fragment):  # wgmma's operand of 64 rows is four of mma.sync
+                a = tile_q.registers[0][step]
+            else:
+                q_row = nv.warpgroup_thread() // 32 * 16 + lane % 16
+                a = smem.ldmatrix(tile_q.pointer(tile_q.layout.offset(q_row, at + lane // 16 * (width // 2))), 4)
+            for i in range(0, len(blocks), 2):
+                b = smem.ldmatrix(tile_k.pointer(tile_k.layout.offset(i * 8 + row, at + col)), 4)
+                for j in range(2):
+                    left = nv.WarpFragment("a", (16, width), tile_q.dtype, a)
+                    blocks[i + j] += left @ nv.WarpFragment("b", (width, 8), tile_q.dtype, b[2 * j : 2 * j + 2])
+        s = nv.accumulator(64, count).with_registers([[x for block in blocks for x in block.registers()]])
+        return self._scores.of(s, rows, key, False)
 
     def _weights(self, s: Any, base: Any) -> Any:
         """Of scores, from which ``base`` is subtracted."""
@@ -126,7 +159,11 @@ class Online:
 
     def _rounded(self, weights: Any) -> Any:
         """As an operand."""
-        return weights.to(self._loads.dtype) if self._config.itemsize == 2 else operand(weights, self._loads.dtype)
+        return (
+            weights.to(self._loads.dtype).operand()
+            if self._config.itemsize == 2
+            else operand(weights, self._loads.dtype)
+        )
 
     def _values(self, sums: Sums) -> None:
         """Wait for the next values, which keeps the exponentials before it, and for the product of the last ones."""
@@ -134,3 +171,8 @@ class Online:
         v_ring.wait(sums.vs.next())
         nv.wgmma_wait(0)
         v_ring.release(sums.vs, nv.lane_id() == 0)
+
+
+def _words(operand: Any) -> list[Any]:
+    """The registers of 64 rows of an A operand."""
+    return [word for step in operand.registers[0] for word in step]

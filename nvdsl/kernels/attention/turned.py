@@ -14,8 +14,6 @@ stay where they are:
 
 from __future__ import annotations
 
-import functools
-import operator
 from typing import Any
 
 import numpy as np
@@ -25,6 +23,7 @@ from nvdsl.kernels.attention.config import swizzle
 from nvdsl.kernels.attention.load import Loads, States
 from nvdsl.kernels.attention.sequences import Sequence
 from nvdsl.kernels.attention.tiles import Place, Steps
+from nvdsl.kernels.blocks.clamped_index import opaque
 from nvdsl.lang.fragment import Fragment
 from nvdsl.lang.packing import as_words
 from nvdsl.lang.tile import Tile
@@ -116,8 +115,10 @@ class TurnedLoads(Loads):
 
 def held(tile: nv.Tile) -> Fragment:
     """64 rows of 8-bit elements in shared memory as an A operand in registers."""
-    row = nv.warpgroup_thread() // 32 * 16
-    return Fragment(*tile.shape, tile.dtype, [[tile.ldmatrix((row, col)) for col in range(0, tile.shape[1], 32)]])
+    lane, warp = opaque(nv.lane_id(), nv.warpgroup_thread() // 32)  # else LLVM keeps addresses from tile to tile
+    row, col = warp * 16 + lane % 16, lane // 16 * 16
+    places = [tile.pointer(tile.layout.offset(row, col + at)) for at in range(0, tile.shape[1], 32)]
+    return Fragment(*tile.shape, tile.dtype, [[smem.ldmatrix(place, 4) for place in places]])
 
 
 def operand(weights: Any, dtype: nv.DType) -> Fragment:
@@ -128,12 +129,6 @@ def operand(weights: Any, dtype: nv.DType) -> Fragment:
         pairs = [elements[at : at + 2] for at in range(first, first + 16, 2)]  # (block of 8 keys, row)
         steps.append([_packed(pairs[i] + pairs[i + 2], dtype) for i in (0, 1, 4, 5)])
     return Fragment(weights.m, weights.n, dtype, [steps])
-
-
-def saturated(weights: Fragment) -> Any:
-    """Whether one of this thread's weights, as e4m3, is the greatest number, 0x7e, or NaN, 0x7f."""
-    words = [word for (steps,) in [weights.registers] for step in steps for word in step]
-    return functools.reduce(operator.or_, [word + 0x02020202 for word in words]) & 0x80808080 - (1 << 32) != 0
 
 
 def _packed(elements: list[Any], dtype: nv.DType) -> Any:
