@@ -37,7 +37,7 @@ _FIRST = (
     "no bug here: a block stores one tile, and this comes before the first time that a piece of shared memory is "
     "written, which no store has read"
 )
-_STARTED = "cooperative.*|pingpong.*|split-K.*|stream-K"  # loads begin before the block has met
+_STARTED = "cooperative.*|pingpong.*|split-K.*|stream-K|A of 32 bits.*"  # loads begin before the block has met
 _STRAIGHT = "ch[7-9]|(?!ch|compat).*"  # the first product of a tile starts the sum
 _WGMMA_WAIT = "(without|one more group left in) nvvm.wgmma.wait.group.sync.aligned"
 
@@ -54,11 +54,12 @@ ENTRIES = (
     Entry("split-K, (clusters|groups of parts)|gathered.*|cooperative, cluster of rows and columns", "named barrier",
           "another number in nvvm.barrier",
           "no bug here: the only consumer stores, and all of it meets at the other number"),
-    Entry("cooperative.*|pingpong.*|stream-K|split-K.*|gathered.*|small.*|weights.*|groups.*|pack|block scales", ".*",
+    Entry("cooperative.*|pingpong.*|stream-K|split-K.*|gathered.*|small.*|weights.*|groups.*|pack|block scales|A of.*", ".*",
           "without nvvm.griddepcontrol wait",
           "no bug here: it waits for kernels before this one in the stream, and there is none"),
     Entry(_STARTED, ".*", "[+-]1 in arith.addi|compared with ., not .",
-          "no bug here: before the block has met one slice is loaded, and nobody asks for the place after it"),
+          "no bug here: before the block has met one slice is loaded, and nobody asks for the place after it (later "
+          "another tile is computed: the numbers tell)"),
     Entry("cooperative, ragged", ".*", "compared with 25, not 24",
           "no bug here: tiles at the edge are multiplied like any others, by products that are told their size"),
     Entry("attention.* backward", ".*", "without nvvm.wgmma.commit.group.sync.aligned",
