@@ -195,7 +195,7 @@ ENTRIES = (
           "no rule is broken: it is another element of the same tile; the numbers tell"),
     Entry("compat ch5", "lane predicate", "lane 0 alone in nvgpu.mbarrier.try_wait.parity",
           "no bug here: the producer's other lanes do nothing"),
-    Entry("cooperative, (epilogue|gated)", "sync_warp deleted", ".*",
+    Entry("cooperative, (epilogue|gated)|attention", "sync_warp deleted", ".*",
           "no bug here: it keeps loads from moving up, and orders nothing"),
     Entry("split-K.*", "sync_warp deleted", ".*",
           "the cluster's barrier wants whole warps, and the simulator lets lanes meet where a branch ends"),
