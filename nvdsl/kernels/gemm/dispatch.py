@@ -43,9 +43,12 @@ STREAMED = 1 << 24
 LARGE = 1 << 21
 """Elements of a larger operand that TMA reads from which on it takes longer to read it otherwise than to copy the
 smaller one."""
+FEW, LONG = 1 << 16, 64
+"""Elements of a result up to which threads of the simple kernel share one, half as many as a Hopper GPU runs; and the K
+from which on that is worth their adding up."""
 SIMPLE_K, FLAT_K = 64, 16
-"""K up to which that is so: a thread reads one element after the other, which takes 50 us for a K of 1,000. And K where
-there is nothing to copy, but in the simulator, which executes each thread's instructions."""
+"""K up to which that is so of 16-bit types, which other kernels read without a copy, too; and where there is nothing to
+copy, but in the simulator, which executes each thread's instructions."""
 SIMPLE_BLOCKS = 512
 """Blocks up to which that is so of 16-bit types: those of narrow results have few threads that do anything."""
 DEEP = 2048
@@ -66,14 +69,14 @@ def find(problem: GemmProblem, finish: LinearCombination, config: Config | None,
     if config is None and (row or column) and not streamed:
         return _vector(problem, finish, options, sms(target))
     if problem.a.dtype == nv.f64:
-        return _simple(problem, finish, options)
+        return _simple(problem, finish, options, target)
     rows, cols = problem.out.strides[-2:]
     turned = rows == 1 and (cols != 1 or column and not row)
     given, problem = problem, problem.transposed if turned else problem
     (a, a_axis), (b, b_axis) = factors(problem, config, sms(target))
     packed = [not matrix.fits_tma(1) for matrix in (a, b)]
     if config is None and _is_small(problem, any(packed), target):
-        return _simple(given, finish, options)
+        return _simple(given, finish, options, target)
     if config is None and small.pays(problem, not any(packed), fits_tma(problem.out), target):
         return _small(given, finish, options, target)
     if config is None and short.pays(problem, not any(packed), fits_tma(problem.out), target):
@@ -146,17 +149,23 @@ def _turns(problem: GemmProblem) -> bool:
 
 
 def _is_small(problem: GemmProblem, copied: bool, target: str | None) -> bool:
-    """Whether the simple kernel takes no longer than the launch of another one: a thread sums all of K. ``copied``: an
-    operand would be copied otherwise."""
-    most = SIMPLE_K
-    if not copied:
-        most = 0 if problem.a.dtype.bits != 16 or sim.wanted(target) else FLAT_K
-    few = problem.a.dtype.bits != 16 or problem.batches * simple.blocks(*problem.sizes[:2]) <= SIMPLE_BLOCKS
-    return few and problem.sizes[2] <= most and problem.batches * math.prod(problem.sizes) <= SIMPLE_PRODUCTS
+    """Whether the simple kernel takes no longer than the launch of another one. ``copied``: an operand would be copied
+    otherwise."""
+    if problem.batches * math.prod(problem.sizes) > SIMPLE_PRODUCTS:
+        return False
+    if problem.a.dtype.bits != 16:
+        return copied
+    most = SIMPLE_K if copied else 0 if sim.wanted(target) else FLAT_K
+    return problem.sizes[2] <= most and problem.batches * simple.blocks(*problem.sizes[:2]) <= SIMPLE_BLOCKS
 
 
-def _simple(problem: GemmProblem, finish: LinearCombination, options: dict[str, Any]) -> BoundKernel:
+def _simple(
+    problem: GemmProblem, finish: LinearCombination, options: dict[str, Any], target: str | None
+) -> BoundKernel:
     arrays = {"a": problem.a, "b": problem.b, "out": problem.out}
+    if math.prod(problem.result) <= FEW and problem.sizes[2] >= LONG:
+        options |= {"sms": 1 if sim.wanted(target) else sms(target)}  # it executes one block after the other
+        return bind(problem, finish, simple.few, options, arrays, AXES, with_batch=True)
     return bind(problem, finish, simple.matmul, options, arrays, AXES, with_batch=True)
 
 

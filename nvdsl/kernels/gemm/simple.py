@@ -3,6 +3,7 @@
 The slow way that is always open: where K is empty, where strides break TMA's rules and the product is too small to be
 worth a copy, and as the reference that the fast kernels are compared with. Neighbouring threads take neighbouring
 columns, so that reads of a row-major B and writes of the result are coalesced; A's element is one for a whole warp.
+Where the result has fewer elements than the GPU has threads, several of them share one (`few`).
 """
 
 from __future__ import annotations
@@ -11,8 +12,10 @@ from collections.abc import Callable
 from typing import Any
 
 import nvdsl as nv
+from nvdsl.kernels.blocks.divisor import Divisor
 from nvdsl.kernels.blocks.elementwise import place
 from nvdsl.kernels.blocks.tile_scheduler import TileScheduler
+from nvdsl.kernels.gemm import gemv
 
 THREADS = (32, 8)  # columns, rows
 AT_ONCE = 8
@@ -46,6 +49,51 @@ def matmul(
         return total
 
     _each_element(dot, out, operands, epilogue_op)
+
+
+@nv.jit
+def few(
+    a: nv.Array,
+    b: nv.Array,
+    out: nv.Array,
+    *operands: Any,
+    sms: int,
+    acc_dtype: nv.DType = nv.f32,
+    epilogue_op: Callable[..., Any] | None = None,
+) -> None:
+    """The same of a result of few elements: each is the sum of neighbouring threads, which take turns along K.
+
+    A power of two of threads share an element: as many as the GPU runs at once, while each has something to load. So
+    their sums are not in the order of K, but in one that depends on the sizes and on ``sms`` alone.
+    """
+    batches, M, N = out.shape
+    k, elements, dtype = a.shape[2], batches * M * N, gemv.sums_of(acc_dtype)
+    resident = sms * gemv.BLOCKS * gemv.THREADS
+    bits = gemv.exponent(nv.min(nv.cdiv(resident, nv.max(elements, 1)), nv.cdiv(k, gemv.AT_END)), gemv.THREADS)
+    of_matrix, of_row = Divisor.of(nv.max(M * N, 1)), Divisor.of(nv.max(N, 1))
+
+    @nv.kernel(grid=nv.cdiv(elements, gemv.THREADS >> bits), block=gemv.THREADS)
+    def kernel() -> None:
+        lane = nv.thread_id.x & ((1 << bits) - 1)
+        element = nv.block_id.x * (gemv.THREADS >> bits) + (nv.thread_id.x >> bits)
+        batch, within = of_matrix.divmod(nv.min(element, elements - 1))
+        row, col = of_row.divmod(within)
+        of_a, of_b = gemv.batch_of(a, batch), gemv.batch_of(b, batch)
+
+        def plus(total: Any, steps: list[Any], exist: list[Any]) -> Any:
+            loaded = [(a[of_a, row, x], b[of_b, x, col]) for x in steps]
+            for (x, y), here in zip(loaded, exist, strict=True):
+                total += gemv.only(here, dtype(x) * dtype(y), dtype)
+            return total
+
+        total = gemv.added_up(gemv.summed(plus, dtype(0), nv.i32(0), k, lane, bits), bits, dtype)
+        if (lane == 0) & (element < elements):
+            value = acc_dtype(total)
+            if epilogue_op is not None:
+                value = epilogue_op(value, batch, row, col, *operands)
+            out[batch, row, col] = out.dtype(value)
+
+    kernel()
 
 
 @nv.jit

@@ -254,6 +254,16 @@ def test_the_simple_kernel_takes_tile_after_tile_of_each_batch():
     np.testing.assert_array_equal(out, product(a, b))
 
 
+@pytest.mark.parametrize(("batches", "m", "n", "k"), [(1, 2, 3, 1000), (3, 5, 7, 66), (2, 1, 1, 3), (1, 1, 1, 2049)])
+@pytest.mark.parametrize("sms", [1, 3])
+def test_threads_share_elements_of_few(batches, m, n, k, sms):
+    """1 to 256 threads an element, more than one warp of them, too; elements that no block is filled by."""
+    a, b = made(batches, m, k, dtype=np.int8), made(1, n, k, dtype=np.int8).swapaxes(1, 2)
+    out = np.zeros((batches, m, n), np.int32)
+    simple.few(a, b, out, sms=sms, acc_dtype=nv.i32, target="sim")
+    np.testing.assert_array_equal(out, a.astype(np.int32) @ b.astype(np.int32))
+
+
 @pytest.mark.parametrize(
     ("batches", "m", "n", "blocks"),
     [(1, 524_281, 8, 65_536), (65_536, 1, 40, 2 * 65_536), (1, 1, 32 * 65_536, 65_536)],
