@@ -8,5 +8,5 @@
     blockscaled         8-bit floats with a scale for each 128 elements along K
     grouped_matmul      `nvdsl.grouped_matmul` -> `grouped_dispatch` -> `grouped` (rows), `grouped_k` (along K)
     quantized_matmul    `nvdsl.quantized_matmul`: `quantized_weight` packs 4 and 8 bits, `quantized` multiplies
-    simple              a thread for each element: any type, any strides
+    simple              a thread, or several, for each element: any type, any strides
 """

@@ -43,12 +43,11 @@ STREAMED = 1 << 24
 LARGE = 1 << 21
 """Elements of a larger operand that TMA reads from which on it takes longer to read it otherwise than to copy the
 smaller one."""
-FEW, LONG = 1 << 16, 64
-"""Elements of a result up to which threads of the simple kernel share one, half as many as a Hopper GPU runs; and the K
-from which on that is worth their adding up."""
+FEW = 1 << 16
+"""Elements of a result up to which threads of the simple kernel share one: half as many as a Hopper GPU runs."""
 SIMPLE_K, FLAT_K = 64, 16
 """K up to which that is so of 16-bit types, which other kernels read without a copy, too; and where there is nothing to
-copy, but in the simulator, which executes each thread's instructions."""
+copy, but in the simulator, which executes each thread's instructions. Beyond it threads share an element."""
 SIMPLE_BLOCKS = 512
 """Blocks up to which that is so of 16-bit types: those of narrow results have few threads that do anything."""
 DEEP = 2048
@@ -163,7 +162,7 @@ def _simple(
     problem: GemmProblem, finish: LinearCombination, options: dict[str, Any], target: str | None
 ) -> BoundKernel:
     arrays = {"a": problem.a, "b": problem.b, "out": problem.out}
-    if math.prod(problem.result) <= FEW and problem.sizes[2] >= LONG:
+    if math.prod(problem.result) <= FEW and problem.sizes[2] > SIMPLE_K:
         options |= {"sms": 1 if sim.wanted(target) else sms(target)}  # it executes one block after the other
         return bind(problem, finish, simple.few, options, arrays, AXES, with_batch=True)
     return bind(problem, finish, simple.matmul, options, arrays, AXES, with_batch=True)

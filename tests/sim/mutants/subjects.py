@@ -31,6 +31,7 @@ from nvdsl.kernels.gemm import (
     quantized,
     quantized_few,
     short,
+    simple,
     small,
     splitk,
     splitk_memory,
@@ -118,6 +119,12 @@ def _vector(function: Any, m: int, k: int, by_columns: bool = False) -> Case:
     expected = a.astype(np.float32) @ b.astype(np.float32).swapaxes(1, 2)
     stored = np.ascontiguousarray(a.swapaxes(1, 2)) if by_columns else a
     return _exact(function, [stored, b, out], out, expected, sms=2)
+
+
+def _few(m: int, n: int, k: int) -> Case:
+    """Elements whose threads are in several warps, and some threads beyond the last element."""
+    a, b, out = _integers(1, m, k), _integers(1, k, n), np.full((1, m, n), np.nan, np.float32)
+    return _exact(simple.few, [a, b, out], out, a.astype(np.float32) @ b.astype(np.float32), sms=2)
 
 
 def _epilogue(batches: int, m: int, n: int, k: int, **config: Any) -> Case:
@@ -421,6 +428,7 @@ SUBJECTS: dict[str, Callable[[], Case]] = {
     ),
     "gathered": lambda: _gathered(20, 9, 1501),
     "gathered, cp.async": lambda: _gathered(20, 18, 530),
+    "simple, threads share an element": lambda: _few(3, 5, 700),
     "GEMV, rows": lambda: _vector(gemv.rows, 2, 66000),
     "GEMV, columns": lambda: _vector(gemv.columns, 32, 2200, by_columns=True),
     "schedule, WMMA": lambda: _schedule(sc.wmma_steps((32, 64, 32), (32, 32)), 32, 64, 128),
