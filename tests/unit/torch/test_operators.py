@@ -93,7 +93,8 @@ def _gradients(call, module):
 @pytest.mark.parametrize("name", sample(CALLS, 6))
 def test_results_and_gradients_are_torch_s(name):
     call, _ = CALLS[name]
-    loose = 5e-3 if "linear" in name or "matmul" in name or "matrix" in name else 1e-5  # products of f32 are tf32's
+    # Products of f32 are tf32's: of 10 bits, of which sums that cancel lose some.
+    loose = 2e-2 if "linear" in name or "matmul" in name or "matrix" in name else 1e-5
     for found, expected in zip(_gradients(call, nt), _gradients(call, F), strict=True):
         assert (found is None) == (expected is None)
         if found is not None:
