@@ -35,11 +35,11 @@ Break it: let a block end when its own work is done.
 
     -         nv.cluster_sync()  # nobody leaves while others write here
 
-    SimError: ch8_cluster_gemm.py:125: warp 4 of block 1 comes to the shared memory of block 0, and nothing says that
+    SimError: ch8_cluster_gemm.py:121: warp 4 of block 1 comes to the shared memory of block 0, and nothing says that
           this one has not returned
       rule: a block's shared memory is there until it returns; the others of its cluster may still come (CUDA
             programming guide, Distributed shared memory)
-      fix:  nv.cluster_sync() at the kernel's end
+      fix:  nv.cluster_sync() at the kernel's end, or a wait here for the phase of what arrives
 
 A consumer's last releases go to both blocks. If the other one has returned, its shared memory is gone, or belongs to
 the next block on that SM.

@@ -237,8 +237,12 @@ EXAMPLES["ops.tma.TMA.tensormap_descriptor_ty"].runs = False
 @example("ops.tma.TMA.store", "ops.tma.TMA.reduce", "ops.tma.TMA.reduce_add", "ops.tma.bulk_commit_group",
          "ops.tma.bulk_wait_group")  # fmt: skip
 def _store(k):
-    k.fill()
-    dense = smem.get_dynamic_shared_memory((64, 64), dtypes.f16.ir, k.A.offset)
+    plain = nv.smem((64, 64), nv.f16)  # as the map, which has no swizzle
+    for i in nv.range(32):
+        plain[2 * i + k.t // 64, k.t % 64] = 0.0
+    nv.fence_proxy_async()
+    nv.sync_threads()
+    dense = smem.get_dynamic_shared_memory((64, 64), dtypes.f16.ir, plain.offset)
     k.raw.store(dense, (0, 64), k.first)
     k.raw.store(dense, (0, 64), k.t < 0, l2_hint=tma.L2_EVICT_FIRST)
     tma.bulk_commit_group()
