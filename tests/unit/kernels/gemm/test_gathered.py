@@ -39,6 +39,27 @@ def check(m, n, k, layout="nt", dtype=np.float16, batch=(), **options):
     np.testing.assert_array_equal(got, expected)
 
 
+def check_gaps_and_an_epilogue(k):
+    """Rows that start anywhere, every other element of one, and a result whose columns are contiguous."""
+    rng = np.random.default_rng(0)
+    x, w, bias = (rng.integers(-3, 4, shape).astype(np.float16) for shape in ((30, 300), (32, 300), (10, 1)))
+    a, b = x[1:11, 3 : 3 + 2 * k : 2], w[2:22, 5 : 5 + k]
+    got = nv.matmul(a, b.T, bias=bias, activation="relu", alpha=0.5, out_dtype=nv.f32, target="sim")
+    product = a.astype(np.float32) @ b.astype(np.float32).T
+    np.testing.assert_array_equal(got, np.maximum(0.5 * product + bias, 0))
+    out = np.zeros((20, 10), np.float32).T
+    nv.matmul(a, b.T, out, target="sim")
+    np.testing.assert_array_equal(out, product)
+
+
+def check_nothing_beyond(k):
+    """What lies behind a row's K elements is NaN."""
+    rows = np.full((5, 160), np.nan, np.float16)
+    rows[:, :k] = 1
+    got = nv.matmul(rows[:, :k], rows[:3, :k].T, out_dtype=nv.f32, target="sim")
+    np.testing.assert_array_equal(got, np.full((5, 3), k, np.float32))
+
+
 @pytest.mark.parametrize("layout", sample(["nn", "nt", "tn", "tt"], 1))
 @given(extents, st.integers(1, 16), st.integers(67, 600).filter(lambda k: k % 8), st.booleans())
 @settings(max_examples=3)

@@ -13,7 +13,7 @@ from nvdsl.call.launches import Launches
 from nvdsl.kernels.gemm import dispatch, matmul, short, small
 from tests.exhaustive import sample
 from tests.unit.kernels.gemm.test_dynamic import road
-from tests.unit.kernels.gemm.test_gathered import check
+from tests.unit.kernels.gemm.test_gathered import check, check_gaps_and_an_epilogue, check_nothing_beyond
 
 LEVELS = [sim.Options(), sim.Options(level="nvvm", delivery="random", order="random", seed=3)]
 extents = st.one_of(st.sampled_from([1, 8, 63, 64, 65]), st.integers(1, 70))
@@ -51,23 +51,12 @@ def test_rows_at_multiples_of_four_bytes(m, n, k, layout):
 
 def test_batches_gaps_and_an_epilogue():
     check(17, 9, 36, "nt", dtype=np.float16, batch=(2,))
-    rng = np.random.default_rng(0)
-    x, w, bias = (rng.integers(-3, 4, shape).astype(np.float16) for shape in ((30, 300), (32, 300), (10, 1)))
-    a, b = x[1:11, 3:60:2], w[2:22, 5:34]  # gaps, and rows that start anywhere
-    got = nv.matmul(a, b.T, bias=bias, activation="relu", alpha=0.5, out_dtype=nv.f32, target="sim")
-    product = a.astype(np.float32) @ b.astype(np.float32).T
-    np.testing.assert_array_equal(got, np.maximum(0.5 * product + bias, 0))
-    out = np.zeros((20, 10), np.float32).T  # columns are contiguous
-    nv.matmul(a, b.T, out, target="sim")
-    np.testing.assert_array_equal(out, product)
+    check_gaps_and_an_epilogue(29)
 
 
 @pytest.mark.parametrize("k", [36, 37])
 def test_nothing_beyond_k_enters(k):
-    rows = np.full((5, 160), np.nan, np.float16)
-    rows[:, :k] = 1
-    got = nv.matmul(rows[:, :k], rows[:3, :k].T, out_dtype=nv.f32, target="sim")
-    np.testing.assert_array_equal(got, np.full((5, 3), k, np.float32))
+    check_nothing_beyond(k)
 
 
 KINDS = [(1000, 33, "nn"), (1000, 34, "nt"), (1001, 33, "tn"), (1001, 34, "tt"), (1000, 33, "nt")]

@@ -12,7 +12,7 @@ from nvdsl import sim
 from nvdsl.kernels.gemm import small
 from tests.exhaustive import sample
 from tests.unit.kernels.gemm.test_dynamic import road
-from tests.unit.kernels.gemm.test_gathered import check
+from tests.unit.kernels.gemm.test_gathered import check, check_gaps_and_an_epilogue, check_nothing_beyond
 
 LAYOUTS = ["nn", "nt", "tn", "tt"]
 LEVELS = [sim.Options(), sim.Options(level="nvvm", delivery="random", order="random", seed=3)]
@@ -39,23 +39,12 @@ def test_a_cluster_shares_a_long_k(k, options, monkeypatch):
 
 def test_batches_gaps_and_an_epilogue():
     check(17, 9, 136, "nt", dtype=np.float16, batch=(2,))
-    rng = np.random.default_rng(0)
-    x, w, bias = (rng.integers(-3, 4, shape).astype(np.float16) for shape in ((30, 300), (32, 300), (10, 1)))
-    a, b = x[1:11, 3:260:2], w[2:22, 5:134]  # gaps, and rows that start anywhere
-    got = nv.matmul(a, b.T, bias=bias, activation="relu", alpha=0.5, out_dtype=nv.f32, target="sim")
-    product = a.astype(np.float32) @ b.T.astype(np.float32)
-    np.testing.assert_array_equal(got, np.maximum(0.5 * product + bias, 0))
-    out = np.zeros((20, 10), np.float32).T  # columns are contiguous
-    nv.matmul(a, b.T, out, target="sim")
-    np.testing.assert_array_equal(out, product)
+    check_gaps_and_an_epilogue(129)
 
 
 @pytest.mark.parametrize("k", [136, 137])
 def test_nothing_beyond_k_enters(k):
-    rows = np.full((5, 160), np.nan, np.float16)
-    rows[:, :k] = 1
-    got = nv.matmul(rows[:, :k], rows[:3, :k].T, out_dtype=nv.f32, target="sim")
-    np.testing.assert_array_equal(got, np.full((5, 3), k, np.float32))
+    check_nothing_beyond(k)
 
 
 def test_which_products():
