@@ -1,7 +1,13 @@
+import functools
+
+import numpy as np
 import pytest
+from cuda.bindings import driver as api
 
 import nvdsl as nv
 from nvdsl import sim
+from nvdsl.driver import cuda
+from nvdsl.driver.device import devices
 
 
 def test_no_gpu_is_none_or_one_sentence():
@@ -18,3 +24,22 @@ def test_without_a_gpu_synchronize_says_so(monkeypatch):
     assert error.message == nv.no_gpu()
     assert "compil" in error.rule, "what works without one"
     assert error.fix
+
+
+@pytest.mark.parametrize("code", [api.CUresult.CUDA_ERROR_NO_DEVICE, api.CUresult.CUDA_SUCCESS])
+def test_a_driver_that_sees_no_gpu_is_none(code, monkeypatch):
+    """As where CUDA_VISIBLE_DEVICES is empty: the driver does not start, or it counts no devices."""
+    success = api.CUresult.CUDA_SUCCESS
+    monkeypatch.setattr(api, "cuInit", lambda flags: (code,))
+    for name in ("cuDeviceGetCount", "cuCtxGetCurrent"):
+        monkeypatch.setattr(api, name, lambda: (success, 0))
+    for name, text in (("cuGetErrorName", b"CUDA_ERROR_NO_DEVICE"), ("cuGetErrorString", b"no device is detected")):
+        monkeypatch.setattr(api, name, lambda code, text=text: (success, text))
+    for owner, name, value in ((cuda, "_the_cuda", None), (devices, "_cuda", None), (devices, "_default", None)):
+        monkeypatch.setattr(owner, name, value)
+    monkeypatch.setattr(sim, "_default", functools.cache(sim._default.__wrapped__))
+    assert ("NO_DEVICE" in nv.no_gpu()) if code else (nv.no_gpu() == "the NVIDIA driver sees no GPU")
+    assert np.array_equal(nv.softmax(np.zeros((1, 8), np.float32)), np.full((1, 8), 0.125)), "it is simulated"
+    nv.synchronize()
+    with pytest.raises(nv.DeviceError, match="no usable NVIDIA GPU" if code else "sees no GPU"):
+        nv.softmax(np.zeros((1, 8), np.float32), target="gpu")

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 import nvdsl as nv
-from nvdsl import sim
 from nvdsl.driver.array_spec import packed_strides
 from nvdsl.kernels.recurrent import calls, cell_calls, gradients
 from tests.unit.driver import libraries
@@ -21,7 +20,6 @@ STEPS, BATCH, INPUTS, HIDDEN = 3, 70, 16, 24
 def afresh(gpu, torch, monkeypatch):
     for module in (calls, cell_calls, gradients):
         monkeypatch.setattr(module, "_calls", module.Calls())
-    monkeypatch.setattr(sim, "_default", lambda: False)  # what is asked without a target would be kept
     made = itertools.count(0x9000000, 0x100000)
     torch.float32, torch.float16 = "float32", "float16"
     torch.empty = lambda shape, dtype, device: _of(torch, next(made), *shape, dtype=dtype)
