@@ -111,10 +111,13 @@ def backward(
         def consume(me: Any, state: Any) -> Any:
             """All rows that see a tile of keys."""
             work = rounds.kept()
-            at, sight = place(work.tile, True)
-            weights = Weights(scores, at, scale, softcap, bias, dbias, operands)
+            at, sight = found = place(work.tile, True)
             here = work.keys.stage
             K, V = loads.K[here], loads.V[work.values.stage]
+
+            def where() -> tuple[KeyTile, Seeing]:
+                """The tile's keys, anew where what is told of scores leaves no registers for them."""
+                return place(rounds.kept().tile, True) if scores.told else found
 
             def mine(tile: Any) -> Any:
                 """This consumer's keys. Their descriptors would else fill registers through the whole loop."""
@@ -138,6 +141,8 @@ def backward(
                 dp = nv.accumulator(64, tile_m)
                 dp += mine(V) @ dO[state.stage].T
                 logs, dots, *lost = loads.beside_rows(state.stage)
+                at, sight = where()
+                weights = Weights(scores, at, scale, softcap, bias, dbias, operands)
                 own = at.key + recomputed(me) * 64
 
                 def pair(key: Any, query: Any) -> tuple[Any, Any, Any]:
