@@ -25,7 +25,7 @@ _OF_MATRICES = {
 
 def pull_out(work: Work) -> None:
     """Make one operation on whole arrays, behind the loop over blocks, of those on tiles of C."""
-    parts = [op for op in work.find("linalg.generic") if not is_shared(op.operands[len(op.operands) - 1])]
+    parts = _behind(work)
     if not parts:
         return
     one = parts[0]
@@ -46,11 +46,16 @@ def pull_out(work: Work) -> None:
     work.clean()
 
 
+def _behind(work: Work) -> list[Any]:
+    """The elementwise operations behind the product. Others fill tiles in shared memory."""
+    return [op for op in work.find("linalg.generic") if not is_shared(op.operands[len(op.operands) - 1])]
+
+
 @contextmanager
 def set_aside(work: Work) -> Iterator[None]:
     """Take it out of the module for a pass that would take its operations for some of the product's. It takes its
     constants along, of which nobody else may need them."""
-    found = work.find("linalg.generic")
+    found = _behind(work)
     for one in found:
         body = one.regions[0].blocks[0]
         inside = [op.operation for op in body.operations]
@@ -85,7 +90,8 @@ def _array(value: Any) -> Any:
 def finish_stores(work: Work) -> None:
     """Let each store of sums to C store what the elementwise operation makes of them, and drop the operation. Stores
     are of elements and of neighbours in a row, and name the whole array (`fold_views`)."""
-    for one in work.find("linalg.generic"):
+    work.run("cse")
+    for one in _behind(work):
         for store in _stores(work, one, _STORES):
             with ir.InsertionPoint(store), store.location:
                 store.operands[0] = _finished(one, store.operands[0], list(named(store).indices))
@@ -95,7 +101,9 @@ def finish_stores(work: Work) -> None:
 def _stores(work: Work, one: Any, names: tuple[str, ...]) -> list[Any]:
     c = one.operands[len(one.operands) - 1]
     found = [use.owner.operation for use in c.uses if use.owner.operation.name in names]
-    if any(store.parent.name == "scf.for" and TILE_LOOP not in store.parent.attributes for store in found):
+    in_loop = any(store.parent.name == "scf.for" and TILE_LOOP not in store.parent.attributes for store in found)
+    places = {tuple(map(key, named(store).indices)) for store in found}  # twice the same: each step of a K without a loop
+    if in_loop or len(places) < len(found):
         work.refuse("sums that are stored in each step of K", "elements are finished once", "hoist_sums() before")
     return found
 
@@ -133,7 +141,8 @@ def _element(one: Any, x: Any, indices: list[Any]) -> Any:
 
 def finish_matrices(work: Work) -> None:
     """The same for stores of matrices of a warp: rows and columns are loaded as matrices that repeat them."""
-    for one in work.find("linalg.generic"):
+    work.run("cse")
+    for one in _behind(work):
         for store in _stores(work, one, ("gpu.subgroup_mma_store_matrix",)):
             with ir.InsertionPoint(store), store.location:
                 store.operands[0] = _matrix(work, one, store.operands[0], list(named(store).indices))

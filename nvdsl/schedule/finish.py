@@ -40,7 +40,8 @@ def finish(work: Work) -> None:
     for op in work.find("vector.load", "vector.store"):
         type = ir.VectorType((op.results[0] if op.results else op.operands[0]).type)
         size = math.prod(type.shape) * type.element_type.width // 8
-        op.attributes["alignment"] = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), size)
+        aligned = min(size & -size, 16)  # no instruction accesses more bytes at once, and rows promise no more
+        op.attributes["alignment"] = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), aligned)
     work.run("lower-affine", "canonicalize", "cse")
     _move_in(work.one("gpu.launch", made_by=""))
 

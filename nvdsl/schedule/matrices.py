@@ -103,7 +103,13 @@ def _plain_copies(work: Work) -> Iterator[None]:
         store.operands[0] = load.results[0]
         for op in ops:
             op.detach_from_parent()
-    yield
+    try:
+        yield
+    except Exception:
+        for _, _, ops in aside:  # users first: Python would drop them in any order
+            for op in reversed(ops):
+                op.erase()
+        raise
     for store, value, ops in aside:
         for op in ops:
             ir.InsertionPoint(store).insert(op)

@@ -45,7 +45,8 @@ def payload(source: str | os.PathLike[str] | ir.Module) -> Payload:
     text = str(source)
     with threads.mlir, modules.context(), ir.Location.unknown():
         try:
-            functions = find(ir.Module.parse(text), "func.func")
+            module = ir.Module.parse(text)  # a name of its own: operations don't keep their module
+            functions = find(module, "func.func")
             names = [ir.StringAttr(op.attributes["sym_name"]).value for op in functions]
             kinds = [ir.FunctionType(ir.TypeAttr(op.attributes["function_type"]).value) for op in functions]
         except ir.MLIRError as error:

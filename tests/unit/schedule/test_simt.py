@@ -20,6 +20,11 @@ def test_f32_products(stages, size):
     assert product(sc.simt_steps(BLOCK, TILE, THREADS, stages=stages), *size, **F32) == 0
 
 
+def test_vectors_of_more_bytes_than_rows_are_padded_by():
+    steps = sc.simt_steps((16, 32, 8), (16, 32), (4, 4), stages=1)  # 8 elements of f32 a thread, rows longer by 4
+    assert product(steps, 16, 32, 8, **F32) == 0
+
+
 @pytest.mark.parametrize("what", [{"transpose_a": True}, {"transpose_b": True, "batch": 2}, {"add": True}])
 def test_other_payloads(what):
     def reference(a, b, c):
