@@ -102,8 +102,8 @@ def _stores(work: Work, one: Any, names: tuple[str, ...]) -> list[Any]:
     c = one.operands[len(one.operands) - 1]
     found = [use.owner.operation for use in c.uses if use.owner.operation.name in names]
     in_loop = any(store.parent.name == "scf.for" and TILE_LOOP not in store.parent.attributes for store in found)
-    places = {tuple(map(key, named(store).indices)) for store in found}  # twice the same: each step of a K without a loop
-    if in_loop or len(places) < len(found):
+    places = {tuple(map(key, named(store).indices)) for store in found}
+    if in_loop or len(places) < len(found):  # the same twice: steps of a K without a loop
         work.refuse("sums that are stored in each step of K", "elements are finished once", "hoist_sums() before")
     return found
 

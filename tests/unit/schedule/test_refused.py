@@ -71,7 +71,7 @@ def test_what_mma_sync_and_swizzles_do_not_take():
         sc.compile(sc.matmul(64, 64, 64, then=relu), unhoisted)
     with pytest.raises(ScheduleError, match=r"wmma\(\): sums that are stored in each step of K"):
         sc.compile(sc.matmul(64, 64, 64, then=relu), sc.wmma_steps(BLOCK, WARP, without=["hoist_sums", "hide_latency"]))
-    with pytest.raises(ScheduleError, match=r"wmma\(\): sums that are stored in each step of K"):  # the fill, then them
+    with pytest.raises(ScheduleError, match=r"wmma\(\): sums that are stored in each step of K"):
         sc.compile(sc.matmul(64, 64, 32, then=relu), sc.wmma_steps(BLOCK, WARP, without=["hoist_sums"]))
     steps = sc.mma_steps(BLOCK, WARP)
     with pytest.raises(ScheduleError, match=r"mma_sync\(\): products whose|swizzle\(\): linalg.copy of"):  # A's is not C's
