@@ -74,7 +74,7 @@ def test_what_mma_sync_and_swizzles_do_not_take():
     with pytest.raises(ScheduleError, match=r"wmma\(\): sums that are stored in each step of K"):
         sc.compile(sc.matmul(64, 64, 32, then=relu), sc.wmma_steps(BLOCK, WARP, without=["hoist_sums"]))
     steps = sc.mma_steps(BLOCK, WARP)
-    with pytest.raises(ScheduleError, match=r"mma_sync\(\): products whose|swizzle\(\): linalg.copy of"):  # A's is not C's
+    with pytest.raises(ScheduleError, match=r"mma_sync\(\): products whose|swizzle\(\): linalg.copy of"):
         without_copies = [step for step in steps if step.name != "copies"]
         sc.compile(sc.matmul(64, 64, 64, of_a=lambda x: x + 1.0, then=relu), without_copies)
     with pytest.raises(ScheduleError, match=r"mma_sync\(\): a product of bf16 beside f16"):
