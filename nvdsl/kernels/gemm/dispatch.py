@@ -192,7 +192,8 @@ def _short(
     (a, a_axis), (b, b_axis) = nearer(problem.a, (1, 0)), nearer(problem.b, (0, 1))
     pairs = gathered.in_pairs(a) and gathered.in_pairs(b)
     arrays = {"a": a, "b": b, "out": problem.out}
-    whole = TMA_ALIGNMENT // problem.out.dtype.bytes if fits_tma(problem.out) else 1
+    out = problem.out
+    whole = TMA_ALIGNMENT // out.dtype.bytes if fits_tma(out) else gathered.PAIR if gathered.in_pairs(out) else 1
     gathers = dict.fromkeys("ab", gathered.PAIR if pairs else 1) | {"out": whole}
     options = options | {
         "a_major": "k" if a_axis == 1 else "mn", "b_major": "k" if b_axis == 0 else "mn", "pairs": pairs,

@@ -13,6 +13,7 @@ K is divided among blocks, too: all but the last one hand their sums over in mem
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import nvdsl as nv
@@ -181,10 +182,15 @@ def sums_of(acc_dtype: nv.DType) -> nv.DType:
 
 
 def wide(x: nv.Array) -> int:
-    """Elements of a vector, where surely all rows begin at multiples of it; else 1."""
+    """Elements of 16 bytes, where surely all rows begin at multiples of them; else 1."""
     count = ACCESS // x.dtype.bytes
+    return count if unit_of(x) == count else 1
+
+
+def unit_of(x: nv.Array) -> int:
+    """The elements, up to 16 bytes, at multiples of which all rows surely begin."""
     *outer, last = [multiple(step) if isinstance(step, int) else -multiple(step) for step in x.strides]
-    return count if last == 1 and all(step % count == 0 for step in outer) else 1
+    return math.gcd(ACCESS // x.dtype.bytes, *outer) if last == 1 else 1
 
 
 def exponent(x: nv.Int, most: int) -> nv.Int:

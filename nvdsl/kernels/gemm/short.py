@@ -2,11 +2,11 @@
 
 Blocks are persistent, several on an SM. All threads of one do the same:
 
-    read        the strips of A and B for the next slice, of any strides, into one of two slots
-    multiply    the slice in the other one by mma.sync, each warp a part of the tile
+    read        the strips of A and B for the next slice but one, of any strides, into one of three slots
+    multiply    the slice that came first by mma.sync, each warp a part of the tile
     write       a whole tile's sums through shared memory, so that neighbouring threads store neighbours of a row
 
-So a tile is read while the one before it is multiplied and written.
+So a tile is read while the one before it is multiplied and written, and a K of two slices is asked for at once.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from nvdsl import sim
 from nvdsl.hopper.arch import WARP_SIZE
 from nvdsl.kernels.blocks.epilogue_visitor import EpilogueOp
 from nvdsl.kernels.blocks.tile_scheduler import TileScheduler
-from nvdsl.kernels.gemm.gemv import batch_of, wide
-from nvdsl.kernels.gemm.problem import GemmProblem
+from nvdsl.kernels.gemm.gemv import batch_of, unit_of
+from nvdsl.kernels.gemm.problem import TMA_ALIGNMENT, GemmProblem
 
 ROWS, COLS, SLICE = 64, 128, 32
 """Of a tile; and elements of K that are read at a time."""
@@ -30,8 +30,8 @@ WARPS = ROWS // PART * (COLS // PART)
 THREADS = WARPS * WARP_SIZE
 BLOCKS = 3
 """Of an SM."""
-SLOTS = 2
-"""Of which one is filled while the other is multiplied."""
+SLOTS = 3
+"""Of which all but one are filled while that one is multiplied."""
 BESIDE, BESIDE_SUMS = 8, 8
 """Columns beside those of a strip, and of the sums, in shared memory: rows lie in different banks."""
 PAIR = 2
@@ -60,6 +60,10 @@ def pays(problem: GemmProblem, aligned: bool, stored: bool, target: str | None) 
     return problem.a.dtype.bits == 16 and problem.acc_dtype == nv.f32 and k <= most
 
 
+Places = list[tuple[Any, Any]]
+"""Rows and columns of a strip."""
+
+
 class Strip:
     """What a tile needs of one operand: ``mn`` rows or columns. ``major``: "k" where neighbours along K are near, which
     are the array's last axis then. ``unit``: elements that a thread reads at a time.
@@ -77,18 +81,20 @@ class Strip:
         """K."""
         return self.array.shape[2 if self.major == "k" else 1]
 
-    def places(self, turn: Any, turns: Any) -> list[tuple[Any, Any]]:
+    def places(self, turn: Any, turns: Any) -> Places:
         """Rows and columns of the tile that this thread reads in a turn, of 1 or 2 in all."""
         across = (turns + 3 if self.major == "k" else self.mn.bit_length() - 1) - (self.unit - 1)
         row, col = nv.thread_id.x >> across, (nv.thread_id.x & ((1 << across) - 1)) * self.unit
         count, down = self.mn * STEP // (THREADS * self.unit), THREADS >> across
         return [(row + (turn * count + i) * down, col) for i in range(count)]
 
-    def element(self, batch: Any, mn: Any, k: Any, place: tuple[Any, Any]) -> Any:
-        """Read one; zero beyond K."""
-        top, left, inside = self._found(mn, k, place)
-        value = self.array[batch, top, nv.min(left, self.array.shape[2] - 1)]
-        return nv.select(inside, value, self.array.dtype(0))
+    def elements(self, batch: Any, mn: Any, k: Any, places: Places) -> list[Any]:
+        """Read some; zeros beyond K."""
+        found = []
+        for top, left, inside in (self._found(mn, k, place) for place in places):
+            value = self.array[batch, top, nv.min(left, self.array.shape[2] - 1)]
+            found.append(nv.select(inside, value, self.array.dtype(0)))
+        return found
 
     def copy(self, slot: Any, batch: Any, mn: Any, k: Any, place: tuple[Any, Any]) -> None:
         """Start to copy a pair of them into a slot; zeros beyond the array."""
@@ -105,20 +111,37 @@ class Strip:
         return nv.min(k + row, rows - 1), mn + col, k + row < rows
 
 
-def bring(slot: Any, strips: Sequence[tuple[Strip, Any, Any]], k: Any) -> None:
-    """Read a slice of both operands from ``k`` on: each a strip, its batch and its first row or column."""
-    turns = nv.select(strips[0][0].extent - k > STEP, SLICE // STEP, 1)
+Tiles = Sequence[tuple[Strip, Any, Any]]
+"""What a slice is read from: each operand's strip, its batch, and its first row or column."""
+
+
+def copy(slot: Any, strips: Tiles, k: Any) -> None:
+    """Start to copy a slice of both operands from ``k`` on into a slot, in pairs."""
+    turns = _turns(strips, k)
     for turn in nv.range(turns, unroll=False):
-        found = [(strip, batch, mn, strip.places(turn, turns)) for strip, batch, mn in strips]
-        if strips[0][0].unit == PAIR:
-            for strip, batch, mn, places in found:
-                for place in places:
-                    strip.copy(slot, batch, mn, k, place)
-            continue
-        asked = [[strip.element(batch, mn, k, place) for place in places] for strip, batch, mn, places in found]
-        for (strip, _, _, places), values in zip(found, asked, strict=True):
-            for place, value in zip(places, values, strict=True):
-                strip.stack[slot][place] = value
+        for strip, batch, mn in strips:
+            for place in strip.places(turn, turns):
+                strip.copy(slot, batch, mn, k, place)
+
+
+def carry(slot: Any, strips: Tiles, k: Any) -> None:
+    """Read a slice of both operands from ``k`` on, element by element, into a slot: all are asked for before any is
+    there."""
+    turns = _turns(strips, k)
+    asked = [strip.elements(*at, k, strip.places(0, turns)) for strip, *at in strips]
+    later = [[strip.array.dtype(0)] * len(values) for (strip, *_), values in zip(strips, asked, strict=True)]
+    if turns > 1:
+        later = [strip.elements(*at, k, strip.places(1, turns)) for strip, *at in strips]
+    for turn, found in enumerate((asked, later)):
+        if turns > turn:
+            for (strip, *_), values in zip(strips, found, strict=True):
+                for place, value in zip(strip.places(turn, turns), values, strict=True):
+                    strip.stack[slot][place] = value
+
+
+def _turns(strips: Tiles, k: Any) -> Any:
+    """In which a slice is read: as many as it has steps."""
+    return nv.select(strips[0][0].extent - k > STEP, SLICE // STEP, 1)
 
 
 @nv.jit
@@ -142,16 +165,17 @@ def matmul(
     """
     (batches, m, n), k = out.shape, a.shape[2 if a_major == "k" else 1]
     tiles = TileScheduler(m, n, ROWS, COLS, group=1, batches=batches)
-    each = wide(out)
+    each, staged = unit_of(out), out.dtype if epilogue_op is None else nv.f32
+    nv.require_multiples(N=(n, each))
     blocks = nv.min(tiles.count, sms * BLOCKS)
 
     @nv.kernel(grid=blocks, block=THREADS, blocks_per_sm=BLOCKS, programmatic=True)
     def kernel() -> None:
         nv.griddep_wait()
         nv.griddep_launch_dependents()
-        unit = PAIR if pairs else 1
+        unit, bring = (PAIR, copy) if pairs else (1, carry)
         A, B = Strip(a, ROWS, a_major, unit), Strip(b, COLS, b_major, unit)
-        shared = nv.smem((ROWS, COLS + BESIDE_SUMS), nv.f32)
+        shared = nv.smem((ROWS, COLS + BESIDE_SUMS), staged)
         top, left = nv.warp_id() // (COLS // PART) * PART, nv.warp_id() % (COLS // PART) * PART
 
         def read(slot: Any, tile: Any, first: Any) -> None:
@@ -161,22 +185,29 @@ def matmul(
             if pairs:
                 nv.cp_async_commit()
 
-        slot = nv.i32(0)
-        read(slot, nv.block_id.x, nv.i32(0))
+        def following(tile: Any, first: Any) -> tuple[Any, Any]:
+            """The tile and the place along K of the next slice."""
+            last = first + SLICE >= k
+            return nv.select(last, tile + blocks, tile), nv.select(last, 0, first + SLICE)
+
+        slot, ahead = nv.i32(0), (nv.block_id.x, nv.i32(0))  # `ahead`: the slice that is read next
+        for i in range(SLOTS - 1):
+            read(nv.i32(i), *ahead)
+            ahead = following(*ahead)
         for tile in nv.range(nv.block_id.x, tiles.count, blocks):
             sums = nv.warp_accumulator(PART, PART)
             for first in nv.range(0, k, SLICE, unroll=False):
                 if pairs:
-                    nv.cp_async_wait(0)
+                    nv.cp_async_wait(SLOTS - 2)
                 nv.sync_threads()  # this slice is there, and the one before it, and the sums' memory, are done with
-                last = first + SLICE >= k
-                read(slot ^ 1, nv.select(last, tile + blocks, tile), nv.select(last, 0, first + SLICE))
+                read(nv.select(slot == 0, SLOTS - 1, slot - 1), *ahead)
+                ahead = following(*ahead)
                 of_a, of_b = A.stack[slot], B.stack[slot]
                 for step in nv.range(0, nv.min(k - first, SLICE), STEP, unroll=False):
                     x = nv.load_a(of_a if a_major == "k" else of_a.T, (top, step), (PART, STEP))
                     y = nv.load_b(of_b.T if b_major == "k" else of_b, (step, left), (STEP, PART))
                     sums += x @ y
-                slot = slot ^ 1
+                slot = nv.select(slot == SLOTS - 1, 0, slot + 1)
             sums.store(shared, (top, left))
             nv.sync_threads()
             batch, row, col = tiles.start(tile)
@@ -199,4 +230,5 @@ def read_sums(shared: nv.Tile, r: Any, c: Any, count: int) -> list[Any]:
     """Neighbours of a row."""
     if count == 1:
         return [shared[r, c]]
-    return [x for i in range(0, count, 4) for x in shared.vector((r, c + i), 4)]
+    most = min(count, TMA_ALIGNMENT // shared.dtype.bytes)
+    return [x for i in range(0, count, most) for x in shared.vector((r, c + i), most)]
