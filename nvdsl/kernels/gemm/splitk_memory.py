@@ -69,7 +69,9 @@ def multiply(gemm: Gemm, steps: nv.Int) -> None:
             nv.setmaxnreg_dec(config.registers[0])
             if gemm.loads():
                 state = mainloop.ring.producer_state().advance(mainloop.started)
-                mainloop.load(state, *mainloop.first, begin, begin + steps, skip=mainloop.started)
+                state = mainloop.load(state, *mainloop.first, begin, begin + steps, skip=mainloop.started)
+                if config.cluster > 1:
+                    mainloop.drain(state)  # others still write into this block, and arrive at its barriers
             elif gemm.spare():
                 mainloop.clear()
         else:
@@ -80,8 +82,6 @@ def multiply(gemm: Gemm, steps: nv.Int) -> None:
             mainloop.finish(last)
             epilogue.store(sums, part, row + top, col + left, consumer)
             epilogue.drain()
-
-        gemm.end()
 
     multiply_parts()
 
