@@ -87,17 +87,19 @@ class PairOperand(ElementOperand):
     or (k, mn)."""
 
     def bring(self, stage: Any, batch: Any, mn: Any, k: Any) -> None:
-        """Start to copy the tile at (``mn``, ``k``) into a slot; zeros beyond the array."""
+        """Start to copy the tile at (``mn``, ``k``) into a slot: zeros beyond K; beyond the last row others of the
+        array."""
         rows, cols = self.array.shape[-2:]
-        top, left = (mn, k) if self.major == "k" else (k, mn)
         units = self.cols // PAIR
         row, unit = nv.warpgroup_thread() // units, nv.warpgroup_thread() % units
         col = unit * PAIR
-        width = nv.select(left + col < cols, PAIR, 0)
         for i in range(0, self.rows, THREADS // units):
-            at = top + row + i, left + col
-            valid = nv.select(at[0] < rows, width, 0)
+            if self.major == "k":
+                at, inside = (nv.min(mn + row + i, rows - 1), k + col), k + col < cols
+            else:
+                at, inside = (k + row + i, nv.min(mn + col, cols - PAIR)), k + row + i < rows
             place = self.stack[stage].elements((row + i, col), PAIR)
+            valid = nv.select(inside, PAIR, 0)
             nv.cp_async(place, 0, self.array, (batch, *at) if self.batched else at, PAIR, valid=valid)
 
     def brought(self, full: nv.Mbarrier) -> None:
