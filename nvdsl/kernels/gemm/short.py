@@ -128,10 +128,10 @@ def carry(slot: Any, strips: Tiles, k: Any) -> None:
     """Read a slice of both operands from ``k`` on, element by element, into a slot: all are asked for before any is
     there."""
     turns = _turns(strips, k)
-    asked = [strip.elements(*at, k, strip.places(0, turns)) for strip, *at in strips]
+    asked = [strip.elements(batch, mn, k, strip.places(0, turns)) for strip, batch, mn in strips]
     later = [[strip.array.dtype(0)] * len(values) for (strip, *_), values in zip(strips, asked, strict=True)]
     if turns > 1:
-        later = [strip.elements(*at, k, strip.places(1, turns)) for strip, *at in strips]
+        later = [strip.elements(batch, mn, k, strip.places(1, turns)) for strip, batch, mn in strips]
     for turn, found in enumerate((asked, later)):
         if turns > turn:
             for (strip, *_), values in zip(strips, found, strict=True):
