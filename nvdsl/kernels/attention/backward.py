@@ -78,8 +78,8 @@ def backward(
 
     sides = left if bounded[0] else None, right if bounded[1] else None
     told = Told(q, k, scores, scale, softcap, *sides, bias, operands) if scores.told else None
-    sums = StagedSums(tiles, parts, ordered, dk, dv, config.sizes)
-    rounds = Rounds(tiles, config)
+    sums = StagedSums(tiles, parts, ordered, dk, dv, config)
+    rounds, late = Rounds(tiles, config), config.keys > 1
     row_sums = sum_rows(dout, out, lse, tiles, tile_m, told, sums.clear)
     producer, consumer = config.registers(tiles.packed or tiles.packed_keys)
     loads = GradientLoads(dout, q, k, v, row_sums, tiles, config)
@@ -107,6 +107,13 @@ def backward(
             part = nv.accumulator(*parts.shape)
             part += parts.product(dS[1 - state.stage], loads.K[keys], recomputed(me))
             return part
+
+        def last_dq(state: Any, keys: Any, me: Any) -> None:
+            """Hand on dQ of the tile of rows before, after which there is none."""
+            stepped[1 - state.stage].wait(state.phase)
+            part = dq_of(state, keys, me)
+            nv.wgmma_wait(0)
+            sums.hand_on(part, me, state.stage)
 
         def consume(me: Any, state: Any) -> Any:
             """All rows that see a tile of keys."""
@@ -168,10 +175,11 @@ def backward(
                     s = begun(state.next())
                 nv.wgmma_wait(0 if last else 1)
                 stepped[state.stage].arrive(predicate=leader)
-                with recomputing():
-                    over = (nv.warpgroup_thread() == 0) & (before != here)
-                loads.k_ring.release(nv.PipelineState(config.keys, before), over)
-                sums.hand_on(part, recomputed(me))
+                if late:
+                    with recomputing():
+                        over = (nv.warpgroup_thread() == 0) & (before != here)
+                    loads.k_ring.release(nv.PipelineState(config.keys, before), over)
+                sums.hand_on(part, recomputed(me), state.stage)
                 nv.wgmma_wait(0)
                 return s, dk, dv, state.next(), here
 
@@ -180,7 +188,7 @@ def backward(
                 loads.k_ring.wait(work.keys)
                 loads.v_ring.wait(work.values)
             first, end = sight.first, sight.end
-            before = nv.select(work.started, 1 - here, here)
+            before = nv.select(work.started, 1 - here, here) if late else here
             for g in nv.range(sight.heads(tiles.group), unroll=False):
                 head = at.kv_head * tiles.group + g
                 s = begun(state)
@@ -196,13 +204,17 @@ def backward(
             work = rounds.kept()
             at, sight = place(work.tile, True)
             loads.v_ring.release(work.values, one_thread & sight.any)
+            if not late:
+                if sight.any:
+                    last_dq(state, here, me)
+                loads.k_ring.release(work.keys, one_thread & sight.any)
             if tiles.packed_keys:  # what is behind the sequence's last key is another one's
                 one, row = at.sequence, at.key + me * 64
                 for grad, out_of in ((grad_k * scale, dk), (grad_v, dv)):
                     clipped = tiles.clipped(out_of, one.k_batch, one.k_first, one.keys, at.kv_head)
                     grad.store(clipped, (row, 0), clip=True)
             else:
-                sums.leave(grad_k * scale, grad_v, q.dtype, me)
+                sums.leave(grad_k * scale, grad_v, q.dtype, me, state.stage)
             rounds.keep(rounds.next(work, sight.any))
             return state
 
@@ -243,12 +255,10 @@ def backward(
             state = q_ring.consumer_state()
             while rounds.kept().valid:
                 state = consume(me, state)
-            work = rounds.kept()
-            if work.started:  # dQ of the last tile of rows
-                stepped[1 - state.stage].wait(state.phase)
-                part = dq_of(state, 1 - work.keys.stage, me)
-                nv.wgmma_wait(0)
-                sums.hand_on(part, me)
+            if late:
+                work = rounds.kept()
+                if work.started:
+                    last_dq(state, 1 - work.keys.stage, me)
 
     kernel()
     sums.convert(dq, scale)

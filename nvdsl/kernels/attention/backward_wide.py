@@ -191,7 +191,7 @@ def backward_wide(
                     grad_k, grad_v = spread(grad, grad_k, grad_v, state, tile, number + tile)
                     state = state.next()
                     s, dp = begun(state)
-                tile = sight.tile(count - 1)
+                tile = sight.tile(recomputed(count) - 1)  # else it would take a register through the loop
                 grad = weigh(s, dp, tile * TILE_M, head)
                 grad_k, grad_v = spread(grad, grad_k, grad_v, state, tile, number + tile)
                 state = state.next()

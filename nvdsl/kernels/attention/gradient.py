@@ -18,7 +18,7 @@ from nvdsl.kernels.attention import copies, options
 from nvdsl.kernels.attention.backward import backward
 from nvdsl.kernels.attention.backward_wide import backward_wide
 from nvdsl.kernels.attention.gradient_bias import clear
-from nvdsl.kernels.attention.gradient_config import choose
+from nvdsl.kernels.attention.gradient_config import choose, rows_seen
 from nvdsl.kernels.attention.heads import Heads, Operand, Reshaped
 from nvdsl.kernels.attention.scores import ScoreFunction, ScoreKind
 from nvdsl.kernels.repeated import Repeated
@@ -118,7 +118,8 @@ def attention_backward(
         kind = ScoreKind(cap > 0.0, bias is not None, score)
         packed, capped = any(x is not None for x in starts), cap > 0.0
         more = all(bounded) or capped or packed or bool(deterministic)
-        config = choose(heads.size, heads.value_size, more, kind.told or packed and capped)
+        rows = heads.group * rows_seen(queries // max(lengths.batch if lengths.packed else 1, 1), left, right)
+        config = choose(heads.size, heads.value_size, more, kind.told or packed and capped, rows)
         constants = {"config": config, "bounded": bounded, "scores": kind, "ordered": bool(deterministic)}
         kernel: Any = backward_wide if config.wide else backward
         numbers = factor, left or 0, right or 0, cap

@@ -6,23 +6,25 @@ from dataclasses import dataclass
 
 from nvdsl.hopper import arch
 
+MANY = 25
+"""Steps of a tile of keys. With two parts of dQ instead of two tiles of K a step takes 2 % less, and the end of a tile
+half a step more."""
+
 
 @dataclass(frozen=True)
 class Config:
     """``sizes``: of a head of q and k, and of v, in shared memory. ``tile_m``: rows of a tile of Q. ``stages``: tiles
     of Q, and of dO, in flight. ``wide``: `backward_wide` computes it, else `backward`, with at most ``blocks``
-    blocks."""
+    blocks. ``keys``: tiles of K in flight. With two, a tile's last dQ is computed beside the next tile's first scores.
+    ``parts``: of dQ that a consumer of `backward` has in shared memory."""
 
     sizes: tuple[int, int] = (128, 128)
     tile_m: int = 64
     stages: int = 2
     wide: bool = False
     blocks: int = arch.SMS
-
-    @property
-    def keys(self) -> int:
-        """Tiles of K in flight: in `backward` a tile's last dQ is computed beside the next tile's first scores."""
-        return 1 if self.wide else 2
+    keys: int = 2
+    parts: int = 1
 
     @property
     def values(self) -> int:
@@ -50,17 +52,25 @@ class Config:
         return {64: 64, 96: 32, 128: 128}[self.sizes[0]]
 
 
-def choose(size: int, value_size: int, more: bool, most: bool) -> Config:
+def choose(size: int, value_size: int, more: bool, most: bool, rows: float = 0) -> Config:
     """For heads of these sizes. ``more``: there are two bounds, a softcap, packed sequences or an order of dQ's sums,
     for which registers suffice with fewer rows only. ``most``: there is what takes still more: a bias, a function of
-    scores, or a softcap of packed sequences.
+    scores, or a softcap of packed sequences. ``rows``: how many a tile of keys meets, of all heads of its group.
     """
     largest = max(size, value_size)
     if largest <= 64:
         return Config((64, 64), 64) if more or most else Config((64, 64), 128)
     if largest <= 128 and not most:
-        return Config((narrow_size(size), narrow_size(value_size)), 64)
-    return Config((wide_size(size), wide_size(value_size)), 128, 1, wide=True)
+        keys, parts = (1, 2) if rows >= 64 * MANY else (2, 1)
+        return Config((narrow_size(size), narrow_size(value_size)), 64, keys=keys, parts=parts)
+    return Config((wide_size(size), wide_size(value_size)), 128, 1, wide=True, keys=1)
+
+
+def rows_seen(queries: int, left: int | None, right: int | None) -> int:
+    """How many queries see a key, about, which see at most so many keys before and behind their own."""
+    if left is not None and right is not None:
+        return min(queries, left + right + 1)
+    return queries if left is None and right is None else queries // 2
 
 
 def narrow_size(size: int) -> int:

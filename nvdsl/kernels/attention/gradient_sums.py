@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import nvdsl as nv
+from nvdsl.kernels.attention.gradient_config import Config
 from nvdsl.kernels.attention.gradient_load import CONSUMERS
 from nvdsl.kernels.attention.gradient_tiles import GradientTiles, KeyTile, Seeing
 from nvdsl.lang.tile import Tile
@@ -142,54 +143,57 @@ class GradientSums:
 
 
 class Pending(NamedTuple):
-    """The part of a tile that is still to come, -1 if there is none, and how many blocks add theirs before."""
+    """The part of a tile that is still to come, -1 if there is none, how many blocks add theirs before, and the slot of
+    shared memory where it will be."""
 
     part: nv.Int
     turn: nv.Int
+    slot: nv.Int
 
 
 class StagedSums(GradientSums):
     """The same, where a warp for each consumer adds its parts by bulk reductions from shared memory, and stores its dK
     and dV. The part of a tile comes a step late: with the next one, or after the last. With the first one of a block
-    comes none."""
+    comes none; nor with the first one of a tile of keys, if shared memory holds one K alone (`Config`)."""
 
     def __init__(
-        self, tiles: GradientTiles, parts: Parts, ordered: bool, dk: nv.Array, dv: nv.Array, sizes: tuple[int, int]
+        self, tiles: GradientTiles, parts: Parts, ordered: bool, dk: nv.Array, dv: nv.Array, config: Config
     ) -> None:
         super().__init__(tiles, parts, ordered)
+        self._slots, self._late = config.parts, config.keys > 1
         self._tma = nv.TMA(self._total, tile=(parts.rows, 256))
         self._part = TileLayout.of(parts.rows, 256, 4, 0)
-        self._layouts = [TileLayout.of(64, size, 2, 64 if size % 64 else 128) for size in sizes]
+        self._layouts = [TileLayout.of(64, size, 2, 64 if size % 64 else 128) for size in config.sizes]
         self._stores = [
             nv.TMA(x, tile=(1, 64, 1, layout.cols), swizzle=layout.swizzle)
             for x, layout in zip((dk, dv), self._layouts, strict=True)
         ]
 
     def allocate(self) -> None:
-        """Shared memory of each consumer for a part, or its dK, or its dV. In the kernel."""
+        """Slots of shared memory of each consumer for a part, or its dK, or its dV. In the kernel."""
         most = max(layout.bytes for layout in (self._part, *self._layouts))
-        self._staged = nv.smem((CONSUMERS, most // 128, 32), nv.f32, swizzle=128)
+        self._staged = nv.smem((CONSUMERS * self._slots, most // 128, 32), nv.f32, swizzle=128)
 
-    def hand_on(self, part: Any, me: nv.Int) -> None:
-        """Leave a consumer's part to its warp, which fences it."""
+    def hand_on(self, part: Any, me: nv.Int, slot: nv.Int) -> None:
+        """Leave a consumer's part to its warp, which fences it. ``slot``: the other one each time, if there are two."""
         (registers,) = part.registers()
-        thread, staged = nv.warpgroup_thread(), self._tile(self._part, nv.f32, me)
+        thread, staged = nv.warpgroup_thread(), self._tile(self._part, nv.f32, me, slot)
         nv.named_barrier_sync(FREE + me, 160)
         for i in range(0, len(registers), 4):
             staged.store_vector(nv.vector(registers[i : i + 4]), (thread // 64 + i // 2, thread % 64 * 4))
         nv.named_barrier_arrive(WRITTEN + me, 160)
 
-    def leave(self, dk: Any, dv: Any, dtype: nv.DType, me: nv.Int) -> None:
-        """Leave a consumer's dK and dV to its warp."""
-        for grad, layout in zip((dk, dv), self._layouts, strict=True):
+    def leave(self, dk: Any, dv: Any, dtype: nv.DType, me: nv.Int, slot: nv.Int) -> None:
+        """Leave a consumer's dK and dV to its warp. ``slot``: of the next part."""
+        for grad, layout, its in zip((dk, dv), self._layouts, self._slots_of_results(slot), strict=True):
             nv.named_barrier_sync(FREE + me, 160)
             with recomputing():
-                grad.store(self._tile(layout, dtype, me))
+                grad.store(self._tile(layout, dtype, me, its))
             nv.named_barrier_arrive(WRITTEN + me, 160)
 
     def nothing(self) -> Pending:
         """Before the first part of a block."""
-        return Pending(nv.i32(-1), nv.i32(0))
+        return Pending(nv.i32(-1), nv.i32(0), nv.i32(0))
 
     def take(self, at: KeyTile, sight: Seeing, me: nv.Int, pending: Any, dtype: nv.DType | None) -> Any:
         """Add a consumer's parts, each when it is there, to what other blocks have added. By its warp. Returns which
@@ -199,39 +203,51 @@ class StagedSums(GradientSums):
             for i in nv.range(sight.count, unroll=False):
                 self.take_part(me, pending)
                 tile = sight.tile(i)
-                pending = Pending((number + tile) * CONSUMERS + me, nv.i32(sight.turn(tile)))
+                pending = Pending((number + tile) * CONSUMERS + me, nv.i32(sight.turn(tile)), 1 - pending.slot)
+        if not self._late:
+            if pending.part >= 0:
+                self.take_part(me, pending)
+            pending = pending._replace(part=nv.i32(-1))
         if dtype is not None:
             place = at.sequence.k_batch, at.key + me * 64, at.kv_head, 0
-            for store, layout in zip(self._stores, self._layouts, strict=True):
+            slots = self._slots_of_results(pending.slot)
+            for store, layout, slot in zip(self._stores, self._layouts, slots, strict=True):
                 self._meet(me)
                 if nv.lane_id() == 0:
                     nv.fence_proxy_async()
-                    store.store(self._tile(layout, dtype, me), place)
+                    store.store(self._tile(layout, dtype, me, slot), place)
                     nv.bulk_commit_group()
         return pending
 
     def take_part(self, me: nv.Int, pending: Any) -> None:
         """Add the part that comes next."""
-        self._meet(me)
-        part, turn = pending
+        part, turn, slot = pending
+        self._meet(me, part < 0)
         if (nv.lane_id() == 0) & (part >= 0):
             if self._turns is not None:
                 while load_acquire(self._turns, part) != turn:
                     pass
             nv.fence_proxy_async()
-            self._tma.reduce_add(self._tile(self._part, nv.f32, me), (part * self._parts.rows, 0))
+            self._tma.reduce_add(self._tile(self._part, nv.f32, me, slot), (part * self._parts.rows, 0))
             nv.bulk_commit_group()
             if self._turns is not None:
                 nv.bulk_wait_group(0)
                 store_release(self._turns, part, turn + 1)
 
-    def _tile(self, layout: TileLayout, dtype: nv.DType, me: nv.Int) -> Tile:
-        return Tile(layout, dtype, self._staged[me].offset)
+    def _slots_of_results(self, slot: nv.Int) -> tuple[nv.Int, nv.Int]:
+        """Where dK and dV are left: ``slot`` is the next part's, or was the tile's last part's."""
+        return (slot, 1 - slot) if self._late else (1 - slot, slot)
 
-    def _meet(self, me: nv.Int) -> None:
-        """Shared memory is free; now something is there."""
+    def _tile(self, layout: TileLayout, dtype: nv.DType, me: nv.Int, slot: nv.Int) -> Tile:
+        return Tile(layout, dtype, self._staged[me if self._slots == 1 else slot * CONSUMERS + me].offset)
+
+    def _meet(self, me: nv.Int, all: Any = False) -> None:
+        """A slot is free, or ``all`` are; now something is there."""
         if nv.lane_id() == 0:
-            nv.bulk_wait_group(0, read=True)
+            nv.bulk_wait_group(self._slots - 1, read=True)
+            if self._slots > 1:
+                if all:
+                    nv.bulk_wait_group(0, read=True)
         nv.sync_warp()
         nv.named_barrier_arrive(FREE + me, 160)
         nv.named_barrier_sync(WRITTEN + me, 160)

@@ -18,7 +18,8 @@ from nvdsl.kernels.attention.scores import ScoreKind
 @dataclass(frozen=True)
 class Case:
     """Lengths of q and of k; heads of q and of k. ``tile_m``: of `backward`; 0: `backward_wide` computes it.
-    ``packed``: lengths of q and k of each sequence, in place of the others."""
+    ``packed``: lengths of q and k of each sequence, in place of the others. ``parts``: of dQ that a consumer of
+    `backward` has; beside two there is one K."""
 
     rows: int
     keys: int
@@ -34,13 +35,14 @@ class Case:
     softcap: float = 0.0
     ordered: bool = False
     packed: tuple[tuple[int, int], ...] = ()
+    parts: int = 1
 
     def __str__(self) -> str:
         words = [f"{self.batch}x{self.rows}x{self.keys}x{self.heads}x{self.kv_heads}x{self.size}"]
         words += [f"values{self.value_size}"] * bool(self.value_size)
         words += [f"window{self.window}"] * (self.window != (None, None))
         words += [f"softcap{self.softcap}"] * bool(self.softcap) + ["ordered"] * self.ordered
-        words += [f"packed{self.packed}"] * bool(self.packed)
+        words += [f"packed{self.packed}"] * bool(self.packed) + [f"parts{self.parts}"] * (self.parts > 1)
         return "-".join([*words, np.dtype(self.dtype).name, f"tile{self.tile_m}"])
 
 
@@ -55,6 +57,9 @@ CASES = (
     Case(140, 70, size=200, value_size=64, tile_m=0, window=(None, 0)),
     Case(150, 70, size=136, tile_m=0, window=(30, None)),
     Case(130, 300, heads=2, window=(100, 0), softcap=2.0, ordered=True),
+    Case(200, 300, heads=4, kv_heads=2, size=128, tile_m=64, window=(None, 0), parts=2),
+    Case(130, 300, size=104, value_size=96, tile_m=64, window=(60, 0), softcap=2.0, ordered=True, parts=2),
+    Case(0, 0, size=96, tile_m=64, packed=((100, 300), (0, 50), (70, 0), (30, 129)), window=(None, 0), parts=2),
     Case(200, 150, size=136, tile_m=0, window=(20, 0), softcap=1.0, ordered=True, spread=3.0),
 )
 
@@ -132,11 +137,11 @@ def called(call: Any, case: Case) -> tuple[list[Any], list[Any]]:
     function: Any = backward if case.tile_m else backward_wide
     left, right = case.window
     sizes = case.size, case.value_size or case.size
-    config = Config(tuple(map(narrow_size, sizes)), case.tile_m)
+    config = Config(tuple(map(narrow_size, sizes)), case.tile_m, keys=3 - case.parts, parts=case.parts)
     if case.tile_m == 128:
         config = choose(64, 64, False, False)
     if not case.tile_m:
-        config = Config(tuple(map(wide_size, sizes)), 128, 1, wide=True)
+        config = Config(tuple(map(wide_size, sizes)), 128, 1, wide=True, keys=1)
     config = replace(config, blocks=2)  # which take several tiles of keys each
     numbers = 1 / math.sqrt(case.size), left or 0, right or 0, case.softcap
     bounded, scores = (left is not None, right is not None), ScoreKind(case.softcap > 0.0)

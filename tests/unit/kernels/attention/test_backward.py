@@ -7,7 +7,7 @@ from nvdsl import sim
 from nvdsl.errors import ToolchainError
 from nvdsl.kernels.attention.backward import backward
 from nvdsl.kernels.attention.backward_wide import backward_wide
-from nvdsl.kernels.attention.gradient_config import choose
+from nvdsl.kernels.attention.gradient_config import MANY, choose
 from nvdsl.kernels.attention.scores import ScoreKind
 from nvdsl.lower import toolchain
 from tests.exhaustive import sample
@@ -29,20 +29,20 @@ def disassembler():
         pytest.skip(str(error))
 
 
-SHIPPED = [(True, 64, 128), (False, 128, 64), (True, 128, 64), (False, 64, 128)]
-"""Causal, head size, rows of a tile."""
+SHIPPED = [(True, 64, 128, 1), (False, 128, 64, 2), (True, 128, 64, 1), (False, 64, 128, 1), (True, 128, 64, 2)]
+"""Causal, head size, rows of a tile, parts of dQ."""
 
 
-@pytest.mark.parametrize(("causal", "size", "tile_m"), sample(SHIPPED, 1))
-def test_the_machine_code(disassembler, causal, size, tile_m):
+@pytest.mark.parametrize(("causal", "size", "tile_m", "parts"), sample(SHIPPED, 1))
+def test_the_machine_code(disassembler, causal, size, tile_m, parts):
     """Nothing is kept in local memory, no wgmmas are serialized, exponentials run while dP = V dO^T is computed, and
     dQ is handed on while S is: no consumer meets the other in the loop."""
     of_q = nv.ShapeDtype(("batch", "queries", "heads", size), nv.bf16)
     of_k = nv.ShapeDtype(("key_batch", "keys", "kv_heads", size), nv.bf16)
     lse = nv.ShapeDtype(("batch", "heads", "queries"), nv.f32)
     arrays = of_q, of_q, of_k, of_k, of_q, lse, of_q, of_k, of_k
-    config = choose(size, size, tile_m == 64, False)
-    assert config.tile_m == tile_m
+    config = choose(size, size, tile_m == 64, False, MANY * 64 if parts > 1 else 0)
+    assert (config.tile_m, config.parts) == (tile_m, parts)
     compiled = nv.jit(backward.__wrapped__, strict=True).compile(
         *arrays, *[None] * 4, 1.0, 0, 0, 0.0, config=config, bounded=(False, causal)
     )
@@ -72,8 +72,8 @@ def slopes(s, batch, head, query, key):
     "told", [(False, None), (True, None), (True, slopes), (False, slopes)], ids=["no bias", "bias", "both", "score"]
 )
 @pytest.mark.parametrize("softcap", [False, True])
-@pytest.mark.parametrize("size", [64, 96, 128, 192, 256])
-def test_no_option_takes_registers_that_are_not_there(size, softcap, told, bounded, ordered):
+@pytest.mark.parametrize(("size", "rows"), [(64, 0), (96, 0), (128, 0), (128, MANY * 64), (192, 0), (256, 0)])
+def test_no_option_takes_registers_that_are_not_there(size, rows, softcap, told, bounded, ordered):
     """Packed sequences where there is no bias, its gradient where there is no softcap. Spills are errors here."""
     packed = not told[0]
     of_q = nv.ShapeDtype(("batch", "queries", "heads", size), nv.bf16)
@@ -84,7 +84,7 @@ def test_no_option_takes_registers_that_are_not_there(size, softcap, told, bound
     of_bias = nv.ShapeDtype(("of_batch", "of_heads", "of_queries", "of_keys"), nv.f32)
     more = *starts, bias, of_bias if bias and not softcap else None
     kind = ScoreKind(softcap, *told)
-    config = choose(size, size, all(bounded) or softcap or packed or ordered, kind.told or packed and softcap)
+    config = choose(size, size, all(bounded) or softcap or packed or ordered, kind.told or packed and softcap, rows)
     kernel = backward_wide if config.wide else backward
     nv.jit(kernel.__wrapped__, strict=True).compile(
         of_q, of_q, of_k, of_k, of_q, lse, of_q, of_k, of_k, *more, 1.0, 0, 0, 0.0,
