@@ -21,7 +21,7 @@ from nvdsl.call.compiled import Compiled, Simulated
 from nvdsl.call.extents import Bound, Extents, NamedSpec
 from nvdsl.call.garbage import none_collected
 from nvdsl.call.launches import Launch, Launches, Maker
-from nvdsl.call.module import trace_function
+from nvdsl.call.module import Traced, trace_function
 from nvdsl.call.reads import Reads
 from nvdsl.call.signature import constants
 from nvdsl.call.specialize import Call, Constant, describe_arguments, parameters_of
@@ -247,7 +247,7 @@ class Jit(Generic[P]):
         options = self._lowering(debug)
         found_by = self._kept_under(call, options) if runs else None
         arguments = functools.partial(call.run_time_names, self._signature)
-        return lowering.lower(self.__name__, lambda: self._trace(call), arguments, options, runs, found_by)
+        return lowering.lower(self.__name__, lambda: self._traced(call), arguments, options, runs, found_by)
 
     def _kept_under(self, call: Call, options: Options) -> str | None:
         """What the disk has for a call is found by this; None where it has to be traced."""
@@ -264,7 +264,10 @@ class Jit(Generic[P]):
         options = self._options or Options.from_environment()
         return options if debug is None else replace(options, debug=debug)
 
-    def _trace(self, call: Call) -> Any:
+    def _trace(self, call: Call) -> ir.Module:
+        return self._traced(call).verified()
+
+    def _traced(self, call: Call) -> Traced:
         body = convert(self._function)
 
         def trace_body(traced: list[Any]) -> None:

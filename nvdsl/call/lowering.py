@@ -8,16 +8,18 @@ from typing import TYPE_CHECKING
 
 from nvdsl.call import collect, untraced
 from nvdsl.call.compiled import Compiled
+from nvdsl.errors import NvdslError
 from nvdsl.trace import effects
 
 if TYPE_CHECKING:
+    from nvdsl.call.module import Traced
     from nvdsl.lower.options import Options
     from nvdsl.mlir import ir
 
 
 def lower(
     name: str,
-    trace: Callable[[], ir.Module],
+    trace: Callable[[], Traced],
     arguments: Callable[[], list[str]],
     options: Options,
     runs: bool,
@@ -26,12 +28,13 @@ def lower(
     """Compile a call of the function called ``name``. ``arguments``: what messages call its run-time arguments;
     asked after the trace, which names wrong ones.
 
-    ``runs``: it is launched at once. ``found_by``: what it is kept under without a trace (`untraced.key`)."""
+    ``runs``: it is launched at once. ``found_by``: what it is kept under without a trace (`untraced.key`). Such a
+    function is nvdsl's own, with constants of nvdsl's own: it is verified while ptxas runs."""
     from nvdsl.lower import compiler
 
     found = untraced.load(found_by, options) if found_by else None
     if found is not None:
-        return Compiled(name, trace, *found, arguments(), found.lowered.stages)
+        return Compiled(name, lambda: trace().verified(), *found, arguments(), found.lowered.stages)
     text: str | None = None
 
     def meanwhile(host: ir.Module) -> None:
@@ -41,11 +44,18 @@ def lower(
             import nvdsl.driver.executable  # noqa: F401
         if found_by:
             text = compiler.host_text(host)
+            traced.verified()
 
     start = time.perf_counter()
-    module = trace()
+    traced = trace()
+    module = traced.module if found_by else traced.verified()
     seconds = {"trace": time.perf_counter() - start}
-    lowered = compiler.lower(module, options, meanwhile)
+    try:
+        lowered = compiler.lower(module, options, meanwhile)
+    except NvdslError:
+        traced.verified()  # says more of what can't be lowered
+        raise
+    traced.verified()  # what was compiled before, too
     written = effects.written_arguments(module.body.operations[0])
     if found_by and lowered.found_by:
         untraced.save(found_by, untraced.Found(lowered, written), text)

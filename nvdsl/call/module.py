@@ -6,7 +6,7 @@ import collections
 from collections.abc import Callable
 from typing import Any
 
-from nvdsl.call.specialize import Traced
+from nvdsl.call.specialize import HostArguments
 from nvdsl.errors import TraceError
 from nvdsl.ir import location
 from nvdsl.mlir import ir, threads
@@ -23,7 +23,23 @@ from nvdsl.trace.watch import located
 _latest: collections.deque[Any] = collections.deque(maxlen=256)
 
 
-def trace_function(name: str, specs: list[Any], body: Callable[[list[Any]], None]) -> Any:
+class Traced:
+    """A traced ``module`` that MLIR finds valid, and whose sizes fit. `verified` checks the rest of Hopper's rules."""
+
+    def __init__(self, module: Any) -> None:
+        self.module = module
+        self._others: Callable[[], None] | None = _begin(module)
+
+    def verified(self) -> Any:
+        """The module, checked the first time. Raises VerifyError with the user's line."""
+        others, self._others = self._others, None
+        if others is not None:
+            with threads.mlir, context(), ir.Location.unknown():
+                others()
+        return self.module
+
+
+def trace_function(name: str, specs: list[Any], body: Callable[[list[Any]], None]) -> Traced:
     """A module with ``func.func @name`` whose arguments have ``specs`` and whose body ``body`` traces."""
     with threads.mlir:
         try:
@@ -36,25 +52,29 @@ def trace_function(name: str, specs: list[Any], body: Callable[[list[Any]], None
             raise explained.with_traceback(error.__traceback__) from error
 
 
-def _traced(name: str, specs: list[Any], body: Callable[[list[Any]], None]) -> Any:
+def _traced(name: str, specs: list[Any], body: Callable[[list[Any]], None]) -> Traced:
     with context(), location.tracebacks(), ir.Location.unknown():
         # Without the caller's line: a module does not depend on where it is called from, nor does its cubin.
         nowhere = ir.Location.unknown()
         module = ir.Module.create(nowhere)
         _latest.append(module)
-        arguments = Traced(specs)
+        arguments = HostArguments(specs)
         with ir.InsertionPoint(module.body):
             function = func.FuncOp(name, (arguments.types, []), loc=nowhere)
             arguments.describe(function)
             with ir.InsertionPoint(function.add_entry_block()):
                 body(arguments.values(function.arguments))
                 func.ReturnOp([], loc=nowhere)
-        verify_module(module)
-        return module
+        return Traced(module)
 
 
 def verify_module(module: Any) -> None:
     """MLIR's own verifier, then Hopper's rules. Raises VerifyError or TraceError with the user's line."""
+    Traced(module).verified()
+
+
+def _begin(module: Any) -> Callable[[], None]:
+    """MLIR's own verifier, then those of Hopper's rules that are about sizes. What is returned checks the others."""
     from nvdsl import verify
 
     try:
@@ -65,7 +85,7 @@ def verify_module(module: Any) -> None:
         for op in list(module.body.operations):
             op.operation.erase()  # it may use another module's values: freed after that one, it ends the process
         raise explained from None
-    verify.check(module)
+    return verify.begin(module)
 
 
 def _explain(error: Any) -> TraceError:

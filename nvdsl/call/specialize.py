@@ -247,7 +247,7 @@ def argument_type(spec: Any) -> Any:
     return ir.MemRefType.get(list(spec.shape), spec.dtype.ir, layout=layout)
 
 
-class Traced:
+class HostArguments:
     """The arguments of a host function that is being traced: those of the call, then extents (i32) and strides (index)
     of dynamic arrays."""
 

@@ -294,7 +294,7 @@ class ThinFunction(HostFunction):
             self.__name__,
             specs,
             lambda values: self._function(*values, **kwargs),
-        )
+        ).verified()
 
 
 __all__ = [

@@ -16,6 +16,7 @@ from typing import Any, Protocol, Unpack, overload
 from nvdsl.call import untraced
 from nvdsl.call.extents import Bound
 from nvdsl.call.jit import Jit, P
+from nvdsl.call.module import Traced
 from nvdsl.call.specialize import Call, Constant
 from nvdsl.errors import ArgumentError, NvdslError, TuneError, TuneWarning, Where, frames
 from nvdsl.errors.tracebacks import at_call
@@ -49,7 +50,7 @@ class Autotuned(Jit[P]):
         self._settings = Settings.of(settings)
         self._check_parameters()
         self._chosen: Once[tuple[str, Config, tuple[str, ...], list[Constant]]] = Once()
-        self._traced: dict[Any, Any] = {}  # modules that were traced to see whether a configuration fits
+        self._tried: dict[Any, Traced] = {}  # what was traced to see whether a configuration fits
         self._fitting: set[Any] = set()  # keys of what was traced so: a dynamic kernel is one for many shapes
         self.overrides: dict[str, Any] = {}  # of the tuner's `Job`: another bench, another compiler
 
@@ -128,8 +129,12 @@ class Autotuned(Jit[P]):
             extended = call.extended(*_constants(config))
             if extended.key not in self._fitting:
                 try:
-                    if not self._is_kept(extended):
-                        self._traced[extended.key] = super()._trace(extended)
+                    found_by = self._found_by(extended)
+                    if found_by is None or not untraced.is_kept(found_by):  # kept: it was traced before
+                        traced = super()._traced(extended)
+                        if found_by is None:
+                            traced.verified()
+                        self._tried[extended.key] = traced
                 except NvdslError as error:  # of its class, but not for these very shapes
                     refused = refused or error  # the preferred one's reason
                     if source == "heuristic":  # it was asked for these shapes: what follows may be far slower
@@ -143,12 +148,9 @@ class Autotuned(Jit[P]):
         assert refused is not None
         raise refused
 
-    def _is_kept(self, call: Call) -> bool:
-        """Whether the disk has what the call launches: then it was traced before."""
-        if device.missing():
-            return False
-        found_by = self._kept_under(call, self._lowering(None))
-        return found_by is not None and untraced.is_kept(found_by)
+    def _found_by(self, call: Call) -> str | None:
+        """What the disk has for a call that is launched is found by this: see `Jit._kept_under`."""
+        return None if device.missing() else self._kept_under(call, self._lowering(None))
 
     def _candidates(self, call: Call, problem: Problem, how: str) -> Iterator[tuple[str, Config]]:
         """What to try, in order: (source, configuration)."""
@@ -179,8 +181,8 @@ class Autotuned(Jit[P]):
         self._chosen.discard(lambda key: key[0] == state)
         self._fitting = {key for key in self._fitting if key[0] != state}
 
-    def _trace(self, call: Call) -> Any:
-        return self._traced.pop(call.key, None) or super()._trace(call)
+    def _traced(self, call: Call) -> Traced:
+        return self._tried.pop(call.key, None) or super()._traced(call)
 
     # --- a tuning
 

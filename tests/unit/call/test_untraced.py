@@ -10,12 +10,14 @@ import pytest
 import nvdsl as nv
 from nvdsl.call import untraced
 from nvdsl.call.jit import Jit
+from nvdsl.errors import VerifyError
 from nvdsl.kernels.blocks.linear_combination import LinearCombination
 from nvdsl.kernels.rows import norm_kernels, row
 from nvdsl.kernels.rows.config import RowsConfig
-from nvdsl.lower import binaries
+from nvdsl.lower import binaries, ptxas
 from nvdsl.lower.cache import CacheWarning
 from nvdsl.lower.options import Options
+from nvdsl.verify import checks
 
 CONFIG = RowsConfig(8, 32, 1, 1, 1)
 X, W = nv.ShapeDtype((8, 256), nv.bf16), nv.ShapeDtype((256,), nv.bf16)
@@ -53,13 +55,31 @@ def test_a_later_process_traces_nothing(monkeypatch):
     first = run(new())
     later = new()
     with monkeypatch.context() as patch:
-        patch.setattr(Jit, "_trace", lambda *_: pytest.fail("it was traced"))
+        patch.setattr(Jit, "_traced", lambda *_: pytest.fail("it was traced"))
         found = run(later)
         assert found.executable().count == first.executable().count
     assert found.kernels == first.kernels and found.written == first.written == {1}
     assert found.arguments == first.arguments and "trace" not in found.seconds
     assert found.mlir == first.mlir  # traced when it is asked for
     assert later.compile(X, X, W, *[None] * 6, 1e-5, centered=False, config=CONFIG) is found
+
+
+def test_it_is_verified_while_ptxas_runs(monkeypatch):
+    """And before, where nothing waits for it. What is refused is not kept."""
+    seen, start = [], ptxas._start
+
+    def refuse(program):
+        seen.append("verified")
+        raise VerifyError("no", rule="a test's")
+
+    monkeypatch.setattr(ptxas, "_start", lambda *given: seen.append("ptxas") or start(*given))
+    with monkeypatch.context() as patch:
+        patch.setattr(checks, "CHECKS", (refuse,))
+        for runs in (True, False):
+            with pytest.raises(VerifyError, match="no"):
+                new()._find(call_of(new()), None, runs)
+    assert seen == ["ptxas", "verified", "verified"]
+    assert not any(binaries.cache.folder("kernels").glob("*.*")) and run(new()) and seen[3:] == ["ptxas"]
 
 
 def test_what_only_compiles_is_traced(monkeypatch):
