@@ -91,13 +91,16 @@ def attention(
     """`nvdsl.attention` of f16 or bf16: ``q`` is (batch, queries, heads, size), ``k`` and ``v`` (batch, keys, kv_heads,
     size). For the options see there. The gradients of q and of ``bias`` are the same in every run where
     `torch.use_deterministic_algorithms` says so. In a region of `torch.autocast` q, k and v become its type. Raises
-    ValueError for other types, and for a ``bias`` that wants a gradient beside a softcap: it would get none.
+    ValueError for other types, for a ``window`` that is no pair, and for a ``bias`` that wants a gradient beside a
+    softcap: it would get none.
     """
     if bias is not None and softcap and bias.requires_grad and torch.is_grad_enabled():
         raise ValueError("the gradient of a bias is not computed beside a softcap: pass bias.detach()")
     q, k, v = _cast(q, k, v)
     if q.dtype not in (torch.float16, torch.bfloat16):
         raise ValueError(f"q is of {q.dtype}: attention in torch is of float16 or bfloat16")
+    if not isinstance(window, tuple | list) or len(window) != 2:
+        raise ValueError(f"window={window!r}: it is (left, right), keys before and behind its own that a query sees")
     starts = cu_seqlens_q, cu_seqlens_k
     out: Tensor = attention_heads(q, k, v, bias, *starts, causal, *window, scale, softcap)[0]
     return out
@@ -106,7 +109,7 @@ def attention(
 def _cast(*heads: Tensor) -> tuple[Tensor, ...]:
     """What `torch.autocast` makes of them."""
     device = heads[0].device.type
-    if not torch.is_autocast_enabled(device):
+    if not torch.amp.is_autocast_available(device) or not torch.is_autocast_enabled(device):
         return heads
     dtype = torch.get_autocast_dtype(device)
     return tuple(x.to(dtype) if x.dtype == torch.float32 else x for x in heads)
@@ -127,8 +130,8 @@ def scaled_dot_product_attention(
     ``query`` is (..., heads, queries, size), or (queries, size); ``key`` and ``value`` likewise, with fewer heads if
     ``enable_gqa``. The axes before the heads broadcast. With ``is_causal``, query i sees the keys 0 to i, also where
     there are more keys than queries, or fewer. ``attn_mask`` is of bools, True where a key is seen, or of numbers that
-    are added. Heads whose size is no multiple of 8 are filled up with zeros. Raises ValueError for dropout, and for a
-    mask beside ``is_causal``.
+    are added. Heads whose size is no multiple of 8 are filled up with zeros. Raises ValueError for dropout, for a mask
+    beside ``is_causal``, and for one of another shape or type.
     """
     if dropout_p:
         raise ValueError(f"dropout_p={dropout_p}: nvdsl's attention has no dropout")
@@ -143,17 +146,29 @@ def scaled_dot_product_attention(
     size, value_size = query.shape[-1], value.shape[-1]
     batch = torch.broadcast_shapes(*(x.shape[:-3] for x in (query, key, value)))
     q, k, v = (_filled_up(_in_one_batch(x, batch)).transpose(1, 2) for x in (query, key, value))
-    bias, queries, keys = attn_mask, q.shape[1], k.shape[1]
-    if bias is not None and bias.dtype == torch.bool:
-        bias = torch.zeros_like(bias, dtype=torch.bfloat16).masked_fill(~bias, -math.inf)
-    if bias is not None and bias.dim() > 3:
-        bias = _in_one_batch(bias, batch)
+    queries, keys = q.shape[1], k.shape[1]
+    bias = None if attn_mask is None else _bias(attn_mask, batch, (*batch, heads, queries, keys))
     seen = min(queries, keys) if is_causal else keys  # keys behind the last query are seen by none
     window = (None, queries - seen if is_causal else None)
     scale = size**-0.5 if scale is None else scale
     out = attention(q, k[:, :seen], v[:, :seen], window=window, scale=scale, bias=bias)[..., :value_size]
     out = out.transpose(1, 2).reshape(*batch, heads, queries, value_size)
     return out.squeeze(-3) if flat else out
+
+
+def _bias(mask: Tensor, batch: torch.Size, scores: tuple[int, ...]) -> Tensor:
+    """What is added to scores of this shape."""
+    try:
+        fits = torch.broadcast_shapes(mask.shape, scores) == torch.Size(scores)
+    except RuntimeError:
+        fits = False
+    if not fits:
+        raise ValueError(f"attn_mask has the shape {tuple(mask.shape)}: it broadcasts to {tuple(scores)}")
+    if mask.dtype == torch.bool:
+        mask = torch.zeros_like(mask, dtype=torch.bfloat16).masked_fill(~mask, -math.inf)
+    elif mask.dtype not in (torch.float16, torch.bfloat16, torch.float32):
+        raise ValueError(f"attn_mask is of {mask.dtype}: it is of bool, float16, bfloat16 or float32")
+    return _in_one_batch(mask, batch) if mask.dim() > 3 else mask
 
 
 def _in_one_batch(x: Tensor, batch: torch.Size) -> Tensor:

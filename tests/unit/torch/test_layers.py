@@ -93,6 +93,12 @@ def test_a_mask_of_attention():
         nt.scaled_dot_product_attention(q, k, v, mask, is_causal=True)
     with pytest.raises(ValueError, match="enable_gqa"):
         nt.scaled_dot_product_attention(q, k[:1], v[:1])
+    for other, says in ((mask[:, 1:], "attn_mask has the shape"), (mask.long(), "attn_mask is of torch.int64")):
+        with pytest.raises(ValueError, match=says):
+            nt.scaled_dot_product_attention(q, k, v, other)
+    assert nt.scaled_dot_product_attention(*(x.to("meta") for x in (q, k, v))).shape == q.shape
+    with pytest.raises(ValueError, match="window=.5,.: it is .left, right."):
+        nt.attention(*(x[None] for x in (q, k, v)), window=(5,))
 
 
 SHAPES = [
