@@ -67,6 +67,7 @@ class Warp(Lanes):
         super().__init__(block.cluster.clocks, actor, launched)
         self.lane = _LANE
         self.meetings: dict[Any, Any] = {}  # of `parted`
+        self.locals: dict[int, int] = {}  # of `memref.alloca`, by its result's slot: where all lanes' buffers start
         self.mma: Any = None
         self.undefined = False  # whether a wgmma of it read what nothing had written
         self.bulk: Any = None

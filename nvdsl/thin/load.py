@@ -19,6 +19,7 @@ from nvdsl.mlir import ir, threads
 from nvdsl.mlir.dialects import func
 from nvdsl.thin import launches
 from nvdsl.thin.host_function import HostFunction
+from nvdsl.thin.legal import legalize
 from nvdsl.trace.launch import describe_launch
 
 Size = int | Sequence[int]
@@ -46,7 +47,7 @@ def load(source: str | os.PathLike[str] | ir.Module, *, name: str | None = None)
         module = _parse(text, name)
         for op in find(module, "gpu.launch_func"):
             launches.kernel_of(op, module)  # or an error
-        if not isinstance(source, ir.Module):  # from now on each op has its line with the name of the text
+        if legalize(module, name) or not isinstance(source, ir.Module):  # each op has its line with the text's name
             text = module.operation.get_asm(enable_debug_info=True).replace('loc("-":', f"loc({json.dumps(name)}:")
         hosts = [_symbol(op) for op in module.body.operations if _is_host(op)]
         kernels = [launches.full_name(op) for op in launches.kernels(module)]

@@ -1,5 +1,7 @@
 """`nvdsl.thin.load`: kernels and host functions that are written as MLIR."""
 
+import re
+
 import numpy as np
 import pytest
 
@@ -183,6 +185,46 @@ def test_a_parse_error_shows_the_line():
     with pytest.raises(TraceError, match=message) as raised:
         thin.load(wrong, name="wrong.mlir")
     assert raised.value.where == nv.errors.Where("wrong.mlir", line)
+
+
+LOCAL = """
+gpu.module @m {
+  gpu.func @turned(%x: memref<?xf32>, %y: memref<?xf32>) kernel {
+    %t = gpu.thread_id x
+    %zero = arith.constant 0.0 : f32
+    %own = memref.alloca() : memref<2x4xf32>
+    affine.for %i = 0 to 4 {
+      %v = affine.load %x[%t + %i * 2 + 1] : memref<?xf32>
+      affine.store %v, %own[1, 3 - %i] : memref<2x4xf32>
+    }
+    %j = affine.apply affine_map<(d) -> (d mod 4)>(%t)
+    affine.if affine_set<(d) : (d - 2 >= 0)>(%t) {
+      %r = memref.load %own[%ROW, %j] : memref<2x4xf32>
+      memref.store %r, %y[%t] : memref<?xf32>
+    }
+    gpu.return
+  }
+}"""
+
+
+def test_threads_have_buffers_of_their_own_and_affine_arithmetic():
+    y = np.zeros(64, np.float32)
+    text = LOCAL.replace("%zero = arith.constant 0.0 : f32", "%one = arith.constant 1 : index")
+    thin.load(text.replace("%ROW", "%one"))["turned"](X[:64], y, grid=1, block=40, target="sim")
+    expected = [X[t + (3 - t % 4) * 2 + 1] if 2 <= t < 40 else 0 for t in range(64)]
+    np.testing.assert_array_equal(y, expected)
+    text = LOCAL.replace("%zero = arith.constant 0.0 : f32", "%never = arith.constant 0 : index")
+    thin.load(text.replace("%ROW", "%never"))["turned"](X[:64], y, grid=1, block=40, target="sim")
+    assert np.isnan(y[2:40]).all()
+
+
+@pytest.mark.parametrize("made", ["i128", "vector<[4]xf32>"])
+def test_types_that_would_end_the_process_are_errors_at_their_line(made):
+    op = "arith.fptosi %zero : f32 to i128" if made == "i128" else f"vector.broadcast %zero : f32 to {made}"
+    text = LOCAL.replace("affine.for", f"%wide = {op}\n    affine.for", 1)
+    with pytest.raises(TraceError, match=re.escape(f"makes a {made}")) as raised:
+        thin.load(text.replace("%ROW", "%t"), name="text.mlir")
+    assert raised.value.where == nv.errors.Where("text.mlir", line_of(text, "%wide"))
 
 
 GLOBAL = REVERSED.replace("memref<64xf32, 3>", "memref<64xf32>")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -230,6 +231,26 @@ def _dim(d: Decoder, op: Any) -> Any:
 
     def step(v: Frame) -> None:
         v[r] = v[a][2][axis]
+
+    return step
+
+
+@op("memref.alloca")
+def _local(d: Decoder, op: Any) -> Any:
+    """A buffer of each thread, full of NaNs. The same op gives a warp the same memory again."""
+    layout, r = Layout(op, op.results[0].type), d.result(op)
+    if not layout.is_static:
+        raise unknown(op, "its extents are not constants")
+    size = -(-math.prod(layout.shape) * layout.element.bytes // 16) * 16
+    lanes = np.arange(LANES) * size
+
+    def step(v: Frame) -> None:
+        w = v[0]
+        start = w.locals.get(r)
+        if start is None:
+            start = w.locals[r] = w.machine.gmem.alloc(LANES * size)
+        w.machine.gmem.span(start, LANES * size)[:] = 0xFF
+        v[r] = (start + lanes, start + lanes)
 
     return step
 
