@@ -9,6 +9,7 @@ them. What does not fit is thrown away with a warning, as if it had never been w
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import grp
 import os
 import pwd
@@ -201,20 +202,31 @@ def alone(name: str, patience: float) -> Iterator[bool]:
     """Let one thread of all processes that use the cache in at a time, by the name of what they do. False where the
     others took longer than ``patience`` seconds, or where there can be no lock: then it is done beside them. A process
     that ends, however it does, leaves no lock."""
-    from filelock import FileLock, Timeout
-
-    held = None
-    if obstacle(folder("locks")) is None:
-        with contextlib.suppress(OSError, NotImplementedError, Timeout):
-            make(folder("locks"))
-            held = FileLock(folder("locks", f"{name}.lock"), timeout=patience, mode=0o600, thread_local=False)
-            held.acquire()
-    got = held is not None and held.is_locked
+    handle, got = -1, False
     try:
+        with contextlib.suppress(OSError):
+            if obstacle(folder("locks")) is None:
+                make(folder("locks"))
+                handle = os.open(folder("locks", f"{name}.lock"), os.O_RDWR | os.O_CREAT, 0o600)
+                got = _locked(handle, time.monotonic() + patience)
         yield got
     finally:
-        if held is not None and got:
-            held.release()
+        if got:
+            fcntl.flock(handle, fcntl.LOCK_UN)  # a process that was forked meanwhile has the file open, too
+        if handle >= 0:
+            os.close(handle)
+
+
+def _locked(handle: int, until: float) -> bool:
+    while True:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() > until:
+                return False
+            time.sleep(0.02)
+        else:
+            return True
 
 
 # --- size

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import nvdsl as nv
 from nvdsl import sim
@@ -12,17 +12,10 @@ from nvdsl.driver.device import devices
 from nvdsl.driver.stream import Stream
 from nvdsl.hopper import arch
 from nvdsl.hopper.occupancy import occupancy
-from nvdsl.kernels.blocks.epilogue_visitor import EpilogueOp
-from nvdsl.kernels.gemm import cooperative, pingpong, splitk, streamk
 from nvdsl.kernels.gemm.config import BESIDE_ONE, Config
 
-KERNELS: dict[str, nv.Jit[...]] = {
-    "cooperative": cooperative.matmul,
-    "pingpong": pingpong.matmul,
-    "streamk": streamk.matmul,
-    "splitk": splitk.matmul,
-}
-"""The host function of each schedule."""
+if TYPE_CHECKING:
+    from nvdsl.kernels.blocks.epilogue_visitor import EpilogueOp
 
 
 def gemm(
@@ -46,12 +39,13 @@ def gemm(
     grid, at most; default: as many as the GPU can hold at once. There are no more than tiles, or parts of tiles;
     split-K has ``config.split`` for each.
     """
+    kernels = _kernels()
     a_spec, b_spec = (describe_argument(x)[0] for x in (a, b))
     config = config or Config()
     nv.require(
-        config.schedule in KERNELS,
+        config.schedule in kernels,
         f"gemm with schedule {config.schedule!r}",
-        rule=f"a schedule is one of {list(KERNELS)}",
+        rule=f"a schedule is one of {list(kernels)}",
         fix="choose one of these",
     )
     acc_dtype = acc_dtype or (nv.i32 if a_spec.dtype in (nv.i8, nv.u8) else nv.f32)
@@ -61,7 +55,7 @@ def gemm(
         persistent = {"clusters": resident_splits(config, a_spec.dtype, b_major, sms(target))}
     else:
         persistent = {"blocks": blocks or resident_blocks(config, sms(target))}
-    KERNELS[config.schedule](
+    kernels[config.schedule](
         a if a_major == "k" else a.T,
         b if b_major == "mn" else b.T,
         out,
@@ -75,6 +69,14 @@ def gemm(
         stream=stream,
         target=target,
     )
+
+
+@functools.cache
+def _kernels() -> dict[str, nv.Jit[...]]:
+    """The host function of each schedule. They are imported where they are used: most functions need none of them."""
+    from nvdsl.kernels.gemm import cooperative, pingpong, splitk, streamk
+
+    return {x.__name__.rpartition(".")[2]: x.matmul for x in (cooperative, pingpong, streamk, splitk)}
 
 
 def resident_blocks(config: Config, sms: int) -> int:

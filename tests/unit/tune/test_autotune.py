@@ -313,8 +313,9 @@ WAITING = """
 import sys
 import threading
 sys.path[:0] = {path!r}
-from filelock import FileLock
-with FileLock({lock!r}):
+import fcntl
+with open({lock!r}, "w") as lock:
+    fcntl.flock(lock, fcntl.LOCK_EX)
     print("locked", flush=True)
     sys.stdin.read(1)
     from nvdsl.tune import store
