@@ -21,13 +21,13 @@ torch.manual_seed(0)
 x, w = torch.randn(300, 512, device="cuda").bfloat16(), torch.randn(512, device="cuda").bfloat16()
 long = torch.randn(4, 65536, device="cuda").half()
 q = torch.randn(1, 200, 2, 64, device="cuda").bfloat16()
-traced, trace = [], Jit._trace
+traced, trace = [], Jit._traced
 
 def noted(self, call):
     traced.append(self.__name__)
     return trace(self, call)
 
-Jit._trace = noted
+Jit._traced = noted
 calls = [
     lambda: nv.matmul(x, x.T), lambda: nv.matmul(x[:100], x.T, bias=w[:300], activation="gelu"), lambda: nv.softmax(x),
     lambda: nv.layer_norm(x, w, w), lambda: nv.layer_norm(long), lambda: nv.attention(q, q, q, causal=True),
