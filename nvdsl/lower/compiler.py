@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Generator, Iterator
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -75,35 +75,48 @@ def _compile(
     module: Any, options: Options, meanwhile: Meanwhile = _nothing
 ) -> tuple[Lowered, list[advisories.Advisory]]:
     dump = Dump(options, module)
-    stages: dict[str, float] = {}
-    with threads.mlir, module.context, ir.Location.unknown():
-        host, found, codes = to_ptx(module, options, dump, stages)
-    with _timed(stages, "ptxas"):
-        assembled = ptxas.assemble(codes, options, lambda: meanwhile(host))
-    made = _binaries(found, codes, assembled, options)
-    for symbol, binary in made.items():
-        dump.binary(symbol, binary)
-    advice = [
-        advisory
-        for code, result in zip(codes, assembled, strict=True)
-        for advisory in advisories.read(result.log, code, _of(code, found))
-    ]
-    return Lowered(host, made, stages), advice
-
-
-def to_ptx(module: Any, options: Options, dump: Dump, stages: dict[str, float]) -> tuple[Any, list[Kernel], list[Ptx]]:
-    """The host module, its kernels, and their PTX. Needs ``module``'s context to be current."""
-    with _timed(stages, "passes"):
+    stages = {"passes": 0.0, "ptx": 0.0}
+    with threads.mlir, module.context, ir.Location.unknown(), _timed(stages, "passes"):
         host = outline(module, options, dump)
         found = kernels.read(host)
-        device = prepare.device_module(host)
-        steps.run_all(passes.DEVICE, device, found, options, dump)
-    with _timed(stages, "ptx"):
-        steps.generate_ptx(device)
-        codes = ptx.read(device, lineinfo=options.lineinfo)
-    for code in codes:
-        dump.text("ptx", code.module, "ptx", code.text)
-    return host, list(found.values()), codes
+    outlined = stages["passes"]
+    with closing(_current(host, to_ptx(host, found, options, dump, stages))) as codes, _timed(stages, "ptxas"):
+        assembled = ptxas.assemble(codes, options, lambda: meanwhile(host))
+    stages["ptxas"] -= stages["passes"] - outlined + stages["ptx"]
+    order = [kernel.module for kernel in found.values()]
+    assembled.sort(key=lambda one: order.index(one.ptx.module))
+    made = _binaries(found, assembled, options)
+    for symbol, binary in made.items():
+        dump.binary(symbol, binary)
+    return Lowered(host, made, stages), [
+        advisory for one in assembled for advisory in advisories.read(one.log, one.ptx, _of(one.ptx, found))
+    ]
+
+
+def _current(host: Any, codes: Iterator[Ptx]) -> Generator[Ptx, None, None]:
+    with threads.mlir, host.context, ir.Location.unknown():
+        yield from codes
+
+
+def to_ptx(
+    host: Any, found: dict[str, Kernel], options: Options, dump: Dump, stages: dict[str, float]
+) -> Iterator[Ptx]:
+    """The PTX of an outlined module's kernels, one ``gpu.module`` after the other: the largest first, so that its
+    ptxas runs beside all that follows. ``found``: `kernels.read`. Needs the context to be current."""
+    sizes = {kernel.module: 0 for kernel in found.values()}
+    for kernel in found.values():
+        sizes[kernel.module] += kernel.size
+    for name in sorted(sizes, key=lambda name: -sizes[name]):
+        with _timed(stages, "passes"):
+            device = prepare.device_module(host, name)
+            own = {symbol: kernel for symbol, kernel in found.items() if kernel.module == name}
+            steps.run_all(passes.DEVICE, device, own, options, dump)
+        with _timed(stages, "ptx"):
+            steps.generate_ptx(device)
+            codes = ptx.read(device, lineinfo=options.lineinfo)
+        for code in codes:
+            dump.text("ptx", code.module, "ptx", code.text)
+            yield code
 
 
 def outline(module: Any, options: Options, dump: Dump) -> Any:
@@ -136,7 +149,7 @@ def host_text(host: Any) -> str:
 def _timed(stages: dict[str, float], name: str) -> Iterator[None]:
     start = time.perf_counter()
     yield
-    stages[name] = time.perf_counter() - start
+    stages[name] = stages.get(name, 0.0) + time.perf_counter() - start
 
 
 def _copy(module: Any) -> Any:
@@ -148,19 +161,17 @@ def _copy(module: Any) -> Any:
     return copy
 
 
-def _of(code: Ptx, found: list[Kernel]) -> list[Kernel]:
-    return [kernel for kernel in found if kernel.module == code.module]
+def _of(code: Ptx, found: dict[str, Kernel]) -> list[Kernel]:
+    return [kernel for kernel in found.values() if kernel.module == code.module]
 
 
-def _binaries(
-    found: list[Kernel], codes: list[Ptx], assembled: list[ptxas.Assembled], options: Options
-) -> dict[str, KernelBinary]:
+def _binaries(found: dict[str, Kernel], assembled: list[ptxas.Assembled], options: Options) -> dict[str, KernelBinary]:
     made = {}
-    for code, result in zip(codes, assembled, strict=True):
-        for kernel in _of(code, found):
-            resources = result.resources.get(kernel.name, Resources())
+    for one in assembled:
+        for kernel in _of(one.ptx, found):
+            resources = one.resources.get(kernel.name, Resources())
             _check_smem(kernel, resources.static_smem)
-            made[kernel.symbol] = _binary(kernel, code, result.cubin, resources, options)
+            made[kernel.symbol] = _binary(kernel, one.ptx, one.cubin, resources, options)
     return made
 
 

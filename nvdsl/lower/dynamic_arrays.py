@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from nvdsl.ir.walk import defining, identity, walk, walk_outside
+from nvdsl.ir.walk import ancestors, defining, identity, walk_outside
 from nvdsl.mlir import ir
 
 _VIEWS = ("memref.reinterpret_cast", "memref.subview", "memref.cast")
@@ -14,17 +14,15 @@ _CONVERSIONS = ("arith.index_cast", "arith.index_castui")
 def sink(host: Any, _kernels: Any, _options: Any) -> None:
     """Make a kernel's uses of the host's dynamic arrays its own: a parameter is a bare pointer or a number."""
     ops = walk_outside(host, ("gpu.launch", "gpu.module"))
-    dynamic = {identity(value) for op in ops for value in _defined(op) if _is_dynamic(value)}
-    if not dynamic:
-        return
-    for launch in (op for op in ops if op.name == "gpu.launch"):
-        block = launch.regions[0].blocks[0]
-        first = ir.InsertionPoint.at_block_begin(block)
-        made: dict[int, Any] = {}
-        for op in walk(launch)[:-1]:
-            for number, operand in enumerate(op.operands):
-                if identity(operand) in dynamic:
-                    op.operands[number] = _sunk(operand, first, made)
+    kernels: dict[int, tuple[Any, dict[int, Any]]] = {}  # of a launch: where its own start, and what they are
+    for value in [value for op in ops for value in _defined(op) if _is_dynamic(value)]:
+        for use in list(value.uses):
+            launch = next((op for op, _ in ancestors(use.owner) if op.name == "gpu.launch"), None)
+            if launch is None:
+                continue
+            if hash(launch) not in kernels:
+                kernels[hash(launch)] = ir.InsertionPoint.at_block_begin(launch.regions[0].blocks[0]), {}
+            use.owner.operands[use.operand_number] = _sunk(value, *kernels[hash(launch)])
 
 
 def _defined(op: Any) -> list[Any]:

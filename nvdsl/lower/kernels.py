@@ -25,8 +25,8 @@ class Kernel:
 
     ``block`` and ``cluster``: threads and blocks; block is None where the host computes it. ``user_smem_bytes``:
     dynamic shared memory that the launch asks for. ``mbarriers``: how many the kernel creates.
-    ``tensor_maps``: positions of such arguments. ``op_names``: what it was traced with. ``wgmma`` and
-    ``setmaxnreg``: the first such op's line. ``blocks_per_sm``: what its registers shall leave room for.
+    ``tensor_maps``: positions of such arguments. ``op_names``: what it was traced with; ``size``: how many ops.
+    ``wgmma`` and ``setmaxnreg``: the first such op's line. ``blocks_per_sm``: what its registers shall leave room for.
     ``tiles``: what `nv.smem` made.
     ``sites``: what debug mode's steps put into it, by number.
     """
@@ -44,6 +44,7 @@ class Kernel:
     setmaxnreg: Where | None
     blocks_per_sm: int = 1
     tiles: tuple[Declared, ...] = ()
+    size: int = 0
     sites: list[Site] = field(default_factory=list, compare=False)
 
     @property
@@ -154,6 +155,7 @@ def _read_kernel(module: Any, function: Any, launches: list[Any]) -> Kernel:
         setmaxnreg=next((where(op) for op in ops if op.name == "nvvm.setmaxregister"), None),
         blocks_per_sm=max((_blocks_per_sm(launch) for launch in launches), default=1),
         tiles=declared.read(launches[0]) if len(launches) == 1 else (),
+        size=len(ops),
     )
     _check_smem(kernel, where(launches[0]) if launches else kernel.where)
     return kernel

@@ -20,12 +20,13 @@ _DYNAMIC_SMEM = "memref<?xi8, #gpu.address_space<workgroup>>"
 _KERNELS = ("gpu.launch", "gpu.module")
 
 
-def device_module(host: Any) -> Any:
-    """A module with copies of the host module's ``gpu.module``s: the passes work on these."""
+def device_module(host: Any, name: str | None = None) -> Any:
+    """A module with copies of the host module's ``gpu.module``s, or of the one called ``name``: the passes work on
+    these."""
     module = ir.Module.create(ir.Location.unknown())
     module.operation.attributes["gpu.container_module"] = ir.UnitAttr.get()
     for op in host.body.operations:
-        if op.operation.name == "gpu.module":
+        if op.operation.name == "gpu.module" and name in (None, symbol_name(op)):
             op.operation.clone(ip=ir.InsertionPoint(module.body))
     return module
 

@@ -38,26 +38,23 @@ _LINE = re.compile(r"\bline (\d+)")
 class Assembled:
     """``log``: what ptxas printed. ``resources``: by the kernel's name."""
 
+    ptx: Ptx
     cubin: bytes
     log: str
     resources: dict[str, Resources]
 
 
 def assemble(modules: Iterable[Ptx], options: Any, meanwhile: Callable[[], None] = lambda: None) -> list[Assembled]:
-    """Assemble each module; all run at the same time, and beside them ``meanwhile``. ``options``: `Options`.
+    """Assemble each module, from when ``modules`` gives it; all run at the same time, and beside them ``meanwhile``.
+    ``options``: `Options`.
 
     Raises ToolchainError if ptxas is missing or too old, LowerError if it refuses a module.
     """
-    modules = list(modules)
-    if not modules:
-        meanwhile()
-        return []
-    program = toolchain.ptxas(options.ptxas)
     with tempfile.TemporaryDirectory(prefix="nvdsl-") as folder:
         running: list[tuple[Ptx, Path, Any]] = []
         try:
             for i, ptx in enumerate(modules):
-                running.append(_start(program, ptx, Path(folder, f"{i}.ptx"), options))
+                running.append(_start(toolchain.ptxas(options.ptxas), ptx, Path(folder, f"{i}.ptx"), options))
             meanwhile()
             return [_finish(*started) for started in running]
         finally:  # after an error, or Ctrl-C, none goes on
@@ -124,7 +121,7 @@ def _finish(ptx: Ptx, cubin: Path, process: Any) -> Assembled:
             rule="ptxas assembles PTX to a cubin",
             fix="set NVDSL_PTXAS to a ptxas, or unset it",
         )
-    return Assembled(cubin.read_bytes(), log, read_resources(log))
+    return Assembled(ptx, cubin.read_bytes(), log, read_resources(log))
 
 
 def read_resources(log: str) -> dict[str, Resources]:

@@ -15,6 +15,7 @@ from typing import Any, Protocol, Unpack, overload
 
 from nvdsl.call import untraced
 from nvdsl.call.extents import Bound
+from nvdsl.call.garbage import none_collected
 from nvdsl.call.jit import Jit, P
 from nvdsl.call.module import Traced
 from nvdsl.call.specialize import Call, Constant
@@ -110,7 +111,11 @@ class Autotuned(Jit[P]):
             found = self._chosen.get(call.asked)
         except TypeError:
             raise call.unhashable(self.__name__) from None
-        return found or self._chosen.make(call.asked, lambda: self._choose(call, self._problem(call), mode()))
+        return found or self._chosen.make(call.asked, lambda: self._first_choice(call))
+
+    def _first_choice(self, call: Call) -> tuple[str, Config, tuple[str, ...], list[Constant]]:
+        with none_collected():
+            return self._choose(call, self._problem(call), mode())
 
     def _choose(
         self, call: Call, problem: Problem, how: str

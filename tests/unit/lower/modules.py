@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from nvdsl.lower.compiler import to_ptx
+from nvdsl.lower import kernels
+from nvdsl.lower.compiler import outline, to_ptx
 from nvdsl.lower.dump import Dump
 from nvdsl.lower.options import Options
 from nvdsl.lower.ptx import Ptx
@@ -146,4 +147,6 @@ def ptx(text: str, **options: Any) -> str:
 def ptx_modules(text: str, **chosen: Any) -> list[Ptx]:
     module, options = parse(text), Options(**chosen)
     with module.context, ir.Location.unknown():
-        return to_ptx(module, options, Dump(options, module), {})[2]
+        dump = Dump(options, module)
+        host = outline(module, options, dump)
+        return list(to_ptx(host, kernels.read(host), options, dump, {}))
