@@ -29,7 +29,7 @@ def some(name, mutants):
 
 def part(k):
     """The k-th part of all: the parts of a large kernel are judged side by side."""
-    return pytest.param(lambda name, mutants: mutants[k::PARTS], marks=exhaustive, id=f"part {k} of {PARTS}")
+    return pytest.param(lambda name, mutants: mutants[k::PARTS], marks=exhaustive, id=f"part{k}")
 
 
 @pytest.mark.parametrize("chosen", [pytest.param(some, id="some"), *map(part, range(PARTS))])
