@@ -1,5 +1,7 @@
 """Epilogues of whole tiles, in the simulator: gated products, reductions beside the result, dropout, scales of rows."""
 
+from dataclasses import replace
+
 import ml_dtypes
 import numpy as np
 import pytest
@@ -186,6 +188,16 @@ def test_what_an_epilogue_of_tiles_may_not_do(op, says):
     with pytest.raises(nv.errors.NvdslError) as caught:
         _gemm(a, b, out, *operands, op=op)
     assert says in caught.value.message and caught.value.rule and caught.value.fix
+
+
+def test_blocks_that_share_a_gated_operand_load_whole_rows_of_the_swizzle():
+    """Of 96 columns of B, half the gate's, four blocks would load 12 each."""
+    a, b, out = _random(256, 64), _random(192, 64), np.empty((256, 96), np.float16)
+    op, shared = TileOp(tile_ops.Gated(silu), halves=2, pieces=True), Config(64, 96, stages=2, consumers=1, cluster_m=4)
+    shape = Shape(256, 192, 64, nv.f16, nv.f16, nv.f32, 1, "k", "k")
+    assert not gated.fits(shared, shape, op.function) and gated.fits(replace(shared, tile_n=128), shape, op.function)
+    with pytest.raises(nv.errors.NvdslError, match="that 4 blocks share"):
+        cooperative.matmul(a, b, out, config=shared, blocks=4, b_major="k", epilogue_op=op)
 
 
 CHOSEN = [(name, bias, rows) for bias in (False, True) for rows in (8192, 100) for name in GATES]

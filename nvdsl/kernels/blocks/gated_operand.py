@@ -18,9 +18,9 @@ class GatedOperand(TmaOperand):
     ) -> None:
         super().__init__(array, mn // 2, k, major=major, parts=parts, defined=defined)
         nv.require(
-            mn % 16 == 0 and (major == "k" or self.cols % self.panel == 0),
-            f"a gated product with tiles of {mn} columns of B, {major}-major",
-            rule=f"half of a tile is a multiple of 8 columns; of {self.panel} where N is contiguous",
+            mn % (16 * parts) == 0 if major == "k" else self.cols % self.panel == 0,
+            f"a gated product with tiles of {mn} columns of B, {major}-major, that {parts} blocks share",
+            rule=f"half of a tile is a multiple of 8 columns for each block; of {self.panel} where N is contiguous",
             fix=f"choose a configuration with tile_n = {2 * self.panel} or {4 * self.panel}",
         )
         self.other = array.shape[-2 if major == "k" else -1] // 2

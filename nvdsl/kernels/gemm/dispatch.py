@@ -45,11 +45,13 @@ LARGE = 1 << 21
 smaller one."""
 FEW = 1 << 16
 """Elements of a result up to which threads of the simple kernel share one: half as many as a Hopper GPU runs."""
-SIMPLE_K, FLAT_K = 64, 16
-"""K up to which that is so of 16-bit types, which other kernels read without a copy, too; and where there is nothing to
-copy, but in the simulator, which executes each thread's instructions. Beyond it threads share an element."""
-SIMPLE_BLOCKS = 512
-"""Blocks up to which that is so of 16-bit types: those of narrow results have few threads that do anything."""
+FLAT_K = 32
+"""K beyond which they do. A short K takes a thread about as long as the launch of a kernel."""
+FLAT, FLAT_ALIGNED = 1 << 13, 1 << 12
+"""Blocks times K up to which a product of 16-bit types with such a K is computed without tensor cores; and where there
+is nothing to copy, and a K of half as much, but in the simulator, which executes each thread's instructions."""
+SHARED_PRODUCTS = 1 << 20
+"""Multiplications of 16-bit types up to which threads share elements beyond that K."""
 DEEP = 2048
 """K from which on few tiles are cut along K, which kernels with swapped operands can't do."""
 
@@ -74,11 +76,13 @@ def find(problem: GemmProblem, finish: LinearCombination, config: Config | None,
     given, problem = problem, problem.transposed if turned else problem
     (a, a_axis), (b, b_axis) = factors(problem, config, sms(target))
     packed = [not matrix.fits_tma(1) for matrix in (a, b)]
-    if config is None and _is_small(problem, any(packed), target):
+    aligned, stored = not any(packed), fits_tma(problem.out)
+    if config is None and _is_small(problem, aligned, stored, target):
         return _simple(given, finish, options, target)
-    if config is None and small.pays(problem, not any(packed), fits_tma(problem.out), target):
+    pairs = gathered.in_pairs(a) and gathered.in_pairs(b)
+    if config is None and small.pays(problem, aligned, stored, pairs, target):
         return _small(given, finish, options, target)
-    if config is None and short.pays(problem, not any(packed), fits_tma(problem.out), target):
+    if config is None and short.pays(problem, aligned, stored, target):
         return _short(problem, finish, options | {"sms": sms(target)}, turned)
     if config is None and any(packed) and (kernel := _gathered(given, finish, options, sms(target))):
         return kernel
@@ -86,7 +90,7 @@ def find(problem: GemmProblem, finish: LinearCombination, config: Config | None,
     options |= {
         "a_major": "k" if k_major[0] else "mn",
         "b_major": "k" if k_major[1] else "mn",
-        "direct_store": not fits_tma(problem.out),
+        "direct_store": not stored,
         "sms": sms(target),
     }
     if config is not None:
@@ -147,22 +151,26 @@ def _turns(problem: GemmProblem) -> bool:
     return all(0 in matrix.strides[-2:] for _, matrix in problem.others)
 
 
-def _is_small(problem: GemmProblem, copied: bool, target: str | None) -> bool:
-    """Whether the simple kernel takes no longer than the launch of another one. ``copied``: an operand would be copied
-    otherwise."""
-    if problem.batches * math.prod(problem.sizes) > SIMPLE_PRODUCTS:
-        return False
+def _is_small(problem: GemmProblem, aligned: bool, stored: bool, target: str | None) -> bool:
+    """Whether a kernel without tensor cores takes no longer than the launch of another one. ``aligned``: TMA can read
+    the operands; ``stored``: and store the result."""
+    m, n, k = problem.sizes
+    products = problem.batches * m * n * k
     if problem.a.dtype.bits != 16:
-        return copied
-    most = SIMPLE_K if copied else 0 if sim.wanted(target) else FLAT_K
-    return problem.sizes[2] <= most and problem.batches * simple.blocks(*problem.sizes[:2]) <= SIMPLE_BLOCKS
+        return not aligned and products <= SIMPLE_PRODUCTS
+    suits, simulated = aligned and stored, sim.wanted(target)
+    if k > FLAT_K:
+        return products <= SHARED_PRODUCTS and not simulated and (not suits or k >= small.DEEP)
+    if aligned and simulated or suits and k > FLAT_K // 2:
+        return False
+    return problem.batches * simple.blocks(m, n) * k <= (FLAT_ALIGNED if suits else FLAT)
 
 
 def _simple(
     problem: GemmProblem, finish: LinearCombination, options: dict[str, Any], target: str | None
 ) -> BoundKernel:
     arrays = {"a": problem.a, "b": problem.b, "out": problem.out}
-    if math.prod(problem.result) <= FEW and problem.sizes[2] > SIMPLE_K:
+    if math.prod(problem.result) <= FEW and problem.sizes[2] > FLAT_K:
         options |= {"sms": 1 if sim.wanted(target) else sms(target)}  # it executes one block after the other
         return bind(problem, finish, simple.few, options, arrays, AXES, with_batch=True)
     return bind(problem, finish, simple.matmul, options, arrays, AXES, with_batch=True)
@@ -193,7 +201,8 @@ def _short(
     pairs = gathered.in_pairs(a) and gathered.in_pairs(b)
     arrays = {"a": a, "b": b, "out": problem.out}
     out = problem.out
-    whole = TMA_ALIGNMENT // out.dtype.bytes if fits_tma(out) else gathered.PAIR if gathered.in_pairs(out) else 1
+    even = gathered.PAIR if pairs and gathered.in_pairs(out) else 1
+    whole = TMA_ALIGNMENT // out.dtype.bytes if fits_tma(out) else even
     gathers = dict.fromkeys("ab", gathered.PAIR if pairs else 1) | {"out": whole}
     options = options | {
         "a_major": "k" if a_axis == 1 else "mn", "b_major": "k" if b_axis == 0 else "mn", "pairs": pairs,

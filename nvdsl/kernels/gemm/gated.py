@@ -47,7 +47,8 @@ def choose(shape: Shape, op: Gated, blocks: int) -> Config:
 def fits(config: Config, shape: Shape, op: Gated) -> bool:
     """Whether a consumer has registers for the gate, and its tile holds as many columns of both halves."""
     spare = SPARE if op.alpha or op.bias or op.activation not in (silu, relu) else 0
-    unit = 32 if shape.b_major == "k" else 256 // shape.dtype.bytes  # half of it is in whole panels of an N-major B
+    # Half of it is in whole panels of an N-major B; of a K-major one, blocks that share it load 8 columns each.
+    unit = max(32, 16 * config.sharers[1]) if shape.b_major == "k" else 256 // shape.dtype.bytes
     return config.tile_n % unit == 0 and config.registers[1] - config.accumulator_registers(shape.acc) >= spare
 
 

@@ -25,12 +25,13 @@ from nvdsl.kernels.gemm.launch import resident_clusters
 from nvdsl.kernels.gemm.problem import Matrix
 from nvdsl.lang.packing import pair_vector
 
-PAIRS, FEW_PAIRS, FEW_ELEMENTS = (
-    Config(64, tile_n, stages=stages, schedule="splitk", consumers=1, split=1, parts=128, store_buffers=1)
-    for tile_n, stages in ((64, 4), (16, 8), (16, 6))
-)
-"""The tiles of results of up to ``tile_n`` columns. A slice's lines are touched again for the next one: rings that
-leave memory to L1 are faster than deeper ones."""
+def _tiles(cols: int, stages: int) -> Config:
+    return Config(64, cols, stages=stages, schedule="splitk", consumers=1, split=1, parts=128, store_buffers=1)
+
+
+PAIRS, ELEMENTS = (_tiles(16, 8), _tiles(32, 5), _tiles(64, 4)), (_tiles(16, 6),)
+"""The tiles of results of up to so many columns, by how operands are loaded. A slice's lines are touched again for the
+next one: rings that leave memory to L1 are faster than deeper ones."""
 THREADS = 128
 """That load."""
 TURNS = 2
@@ -44,8 +45,7 @@ PAIR = 2
 def config(n: int, pairs: bool) -> Config | None:
     """The tiles of a result of ``n`` columns and at least as many rows; None where copies are faster. Where tiles would
     have to be wider, a slice takes longer to load than to copy."""
-    few = FEW_PAIRS if pairs else FEW_ELEMENTS
-    return few if n <= few.tile_n else PAIRS if pairs and n <= PAIRS.tile_n else None
+    return next((tiles for tiles in (PAIRS if pairs else ELEMENTS) if n <= tiles.tile_n), None)
 
 
 class ElementOperand(TmaOperand):

@@ -41,8 +41,9 @@ STORED, ALIGNED, ODD, NARROW, SIMULATED = 16, 32, 64, 128, 16
 """K up to which it is the fastest: where TMA reads the operands and stores whole sectors of the result, or less well;
 where an operand would be copied; and where one would be that is beside few rows or columns. The simulator executes each
 thread's instructions, and multiplies the tiles of wgmma at once."""
-FEW, SECTOR = 256, 32
-"""Rows or columns that are few; and bytes of a sector."""
+FEW, SECTOR, LARGE = 256, 32, 16 << 20
+"""Rows or columns that are few; bytes of a sector; and of a result from which on copies of operands that are so much
+smaller cost less than what TMA gains when it stores."""
 
 
 def pays(problem: GemmProblem, aligned: bool, stored: bool, target: str | None) -> bool:
@@ -56,7 +57,8 @@ def pays(problem: GemmProblem, aligned: bool, stored: bool, target: str | None) 
     elif aligned:
         most = ODD if few else ALIGNED
     else:
-        most = NARROW if few else ODD
+        large = problem.batches * m * n * problem.out.dtype.bytes >= LARGE
+        most = NARROW if few else STORED if stored and large else ODD
     return problem.a.dtype.bits == 16 and problem.acc_dtype == nv.f32 and k <= most
 
 

@@ -43,29 +43,32 @@ ROUNDS, SPLIT = 2, 8
 """Times that a block's warps may read, one after the other, before a cluster shares the tile; and its blocks."""
 FULL = 4
 """Blocks of an SM up to which it does."""
-ALIGNED, ODD, SIMULATED = 8, 32, 1
-"""Slices of tiles that an SM may have, where TMA can read the operands, and where they would be copied. More take as
-long as it takes to set up another kernel, which reads faster. The simulator executes each thread's instructions, and
-multiplies the tiles of wgmma at once."""
+ALIGNED, PAIRS, ODD, SIMULATED = 12, 24, 64, 1
+"""Slices of tiles that an SM may have, where TMA can read the operands, where threads can copy them in pairs, and where
+they can't. More take as long as it takes to set up another kernel, which reads faster. The simulator executes each
+thread's instructions, and multiplies the tiles of wgmma at once."""
 SHORT, WIDE = 16, 48
 """Slices of K up to which so many are faster still than loading each operand into shared memory by its elements."""
-DEEP = 128
+DEEP = 256
 """K from which on so few are faster by this kernel where TMA can read the operands and store the result."""
-FLAT, LONG = 128, 330
-"""K up to which it is faster than a kernel of a short K, and slices from which on parts of K are to have SMs of their
-own."""
+FLAT, LONG = 128, 384
+"""K up to which a kernel of a short K is faster for larger results, and for all where there is one slice; and slices
+from which on parts of K are to have SMs of their own."""
 FEW = 3
 """Slices of tiles that an SM may have with such a short K."""
 
 
-def pays(problem: GemmProblem, aligned: bool, stored: bool, target: str | None) -> bool:
-    """Whether a product is small. ``aligned``: TMA can read its operands; ``stored``: and store the result."""
+def pays(problem: GemmProblem, aligned: bool, stored: bool, pairs: bool, target: str | None) -> bool:
+    """Whether a product is small. ``aligned``: TMA can read its operands; ``stored``: and store the result; ``pairs``:
+    threads can copy its operands in pairs."""
     k = problem.sizes[2]
     slices = nv.cdiv(k, SLICE)
-    most = SIMULATED if sim.wanted(target) else ALIGNED if aligned else WIDE if slices <= SHORT else ODD
+    most = ALIGNED if aligned else WIDE if slices <= SHORT else PAIRS if pairs else ODD
+    if sim.wanted(target):
+        most = SIMULATED
     if k <= FLAT:
         most = min(most, FEW)
-    suits = problem.a.dtype.bits == 16 and problem.acc_dtype == nv.f32 and slices <= LONG
+    suits = problem.a.dtype.bits == 16 and problem.acc_dtype == nv.f32 and 1 < slices <= LONG
     return suits and (not (aligned and stored) or k >= DEEP) and work(problem, sms(target)) <= most
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import hypothesis
 import numpy as np
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 
 import nvdsl as nv
 from nvdsl.kernels.blocks.linear_combination import LinearCombination
-from nvdsl.kernels.gemm import gemv, short, simple, small
+from nvdsl.kernels.gemm import dispatch, gathered, gemv, short, simple, small
 from nvdsl.kernels.gemm.config import Config
 from nvdsl.kernels.gemm.dispatch import SIMPLE_PRODUCTS, find
 from nvdsl.kernels.gemm.problem import GemmProblem, Matrix
@@ -97,11 +98,31 @@ def road(m, n, k, dtype=nv.f16, **strides):
 
 
 def test_small_products_are_not_copied_for():
-    assert road(16, 16, 15).function is road(16, 16, 33, nv.i8).function is simple.matmul
+    assert road(16, 16, 15).function is road(16, 16, 31, nv.i8).function is simple.matmul
     assert road(16, 16, 131, nv.i8).function is road(256, 256, 65, nv.f64).function is simple.few
-    assert road(16, 16, 131).function is road(16, 16, 136).function is small.matmul
+    assert road(16, 16, 131).function is road(16, 16, 264).function is small.matmul
     assert road(16, 16, 16).function is short.matmul and road(16, 16, 24).function is tuned_matmul
     assert SIMPLE_PRODUCTS < 1024 * 1024 * 1001 and road(1024, 1024, 1001).function is tuned_matmul
+
+
+ON_A_GPU = [
+    (simple.matmul, [(480, 332, 4), (106, 9, 32), (19, 3314, 25), (8, 1904, 8)]),
+    (simple.few, [(12, 93, 59), (2812, 2, 116), (8, 2, 4110), (8, 8, 968)]),
+    (short.matmul, [(2446, 54, 24), (8112, 12, 10), (566, 2008, 8), (4744, 280, 34), (1756, 13506, 50), (250, 40000, 35)]),
+    (small.matmul, [(3230, 8, 49), (104, 128, 122), (8, 7638, 1005), (56, 24, 11336)]),
+    (gathered.matmul, [(24, 952, 2076), (440, 34, 7372), (8, 20002, 22450)]),
+    (tuned_matmul, [(2, 16, 32), (64, 8, 200), (1183, 12280, 35), (1568, 1322, 228), (8, 21672, 216)]),
+]
+
+
+def test_what_is_fastest_on_a_gpu(monkeypatch):
+    for module in (dispatch, short, small):
+        monkeypatch.setattr(module, "sim", SimpleNamespace(wanted=lambda target: False))
+    for module in (dispatch, small):
+        monkeypatch.setattr(module, "sms", lambda target: 132)
+    for function, shapes in ON_A_GPU:
+        for m, n, k in shapes:
+            assert road(m, n, k, nv.bf16, b=(1, k)).function is function, (m, n, k)
 
 
 def test_doubles_and_empty_sums_go_the_simple_road():

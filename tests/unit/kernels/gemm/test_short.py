@@ -24,7 +24,7 @@ def every_k_is_short():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(small, "SIMULATED", -1)
         patch.setattr(short, "SIMULATED", 1000)
-        patch.setattr(dispatch, "SIMPLE_K", -1)
+        patch.setattr(dispatch, "FLAT", -1)
         patch.setattr(matmul, "_bound", {})
         patch.setattr(matmul, "_launches", Launches())
         yield
