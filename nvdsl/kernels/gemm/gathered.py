@@ -25,6 +25,7 @@ from nvdsl.kernels.gemm.launch import resident_clusters
 from nvdsl.kernels.gemm.problem import Matrix
 from nvdsl.lang.packing import pair_vector
 
+
 def _tiles(cols: int, stages: int) -> Config:
     return Config(64, cols, stages=stages, schedule="splitk", consumers=1, split=1, parts=128, store_buffers=1)
 
