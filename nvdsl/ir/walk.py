@@ -1,12 +1,8 @@
-"""Finding operations in a module, and what is known about their operands.
-
-The bindings' own ``Operation.walk`` isn't used: it turns whatever is raised in its callback, and so Ctrl-C, which
-Python raises wherever it is, into a RuntimeError.
-"""
+"""Finding operations in a module, and what is known about their operands."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from typing import Any
 
 from nvdsl.mlir import ir
@@ -15,15 +11,28 @@ from nvdsl.mlir import ir
 def walk(root: Any) -> list[Any]:
     """All operations in ``root``, itself included: inner ones before the one that holds them, else in program order."""
     found: list[Any] = []
-    waiting = [root.operation]
-    while waiting:  # outer before inner, last before first
-        op = waiting.pop()
-        found.append(op)
-        for region in op.regions:
-            for block in region.blocks:
-                waiting += [inner.operation for inner in block.operations]
-    found.reverse()
+    stopped: list[BaseException] = []
+    note = _note(found, stopped)
+    next(note)
+    if not stopped:
+        root.operation.walk(note.send)
+    if stopped:
+        raise stopped[0]
     return found
+
+
+def _note(found: list[Any], stopped: list[BaseException]) -> Generator[Any, Any, None]:
+    """Takes one operation after the other from the bindings' walk. That one turns whatever is raised in its callback
+    into a RuntimeError, and so Ctrl-C, which Python raises wherever it is: here it ends the walk."""
+    go_on = ir.WalkResult.ADVANCE
+    try:
+        while True:
+            found.append((yield go_on))
+    except GeneratorExit:
+        return
+    except BaseException as error:
+        stopped.append(error)
+        yield ir.WalkResult.INTERRUPT
 
 
 def find(root: Any, *names: str) -> list[Any]:

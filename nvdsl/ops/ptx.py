@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 from nvdsl.mlir import ir
 from nvdsl.mlir.dialects import llvm
+from nvdsl.values import arith
 from nvdsl.values.traced import Value
 
 ORDER = "order"
@@ -50,10 +51,9 @@ def emit(
 
 def unpack(struct: ir.Value) -> list[Value]:
     """The fields of an ``!llvm.struct`` value."""
+    places = ir.DenseI64ArrayAttr.get
     types = llvm.StructType(struct.type).body
-    return [
-        llvm.extractvalue(ty, struct, ir.DenseI64ArrayAttr.get([i])) for i, ty in enumerate(types)
-    ]
+    return [arith.emit("llvm.extractvalue", ty, struct, position=places([i])) for i, ty in enumerate(types)]
 
 
 def pack(values: Sequence[ir.Value]) -> ir.Value:

@@ -13,6 +13,7 @@ from nvdsl.errors import trace_error
 from nvdsl.mlir import ir
 from nvdsl.mlir.dialects import gpu, llvm, memref, nvvm
 from nvdsl.ops.pointer import address_of, i32, index
+from nvdsl.ops.ptx import unpack
 from nvdsl.values import scope
 from nvdsl.values.traced import Value, as_value
 from nvdsl.values.typing import Int, Pointer
@@ -94,9 +95,7 @@ def ldmatrix(pointer: Pointer, count: int, *, transpose: bool = False) -> list[V
     i32_ = ir.IntegerType.get_signless(32)
     result = i32_ if count == 1 else llvm.StructType.get_literal([i32_] * count)
     loaded = nvvm.LdMatrixOp(pointer, count, layout, shape, element, results=[result]).result
-    if count == 1:
-        return [loaded]
-    return [llvm.extractvalue(i32_, loaded, ir.DenseI64ArrayAttr.get([i])) for i in range(count)]
+    return [loaded] if count == 1 else unpack(loaded)
 
 
 def _check_count(count: int, name: str) -> None:

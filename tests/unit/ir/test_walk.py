@@ -1,3 +1,7 @@
+import sys
+
+import pytest
+
 import nvdsl as nv
 from nvdsl.ir.walk import ancestors, constant, defining, find, find_outside, walk
 from nvdsl.mlir import ir
@@ -59,3 +63,25 @@ def test_what_stands_in_a_closed_op_is_not_found():
     assert [op.name for op in find_outside(module, "gpu.launch", ("gpu.launch",))] == ["gpu.launch"]
     assert find_outside(module, "memref.store", ("gpu.launch",)) == []
     assert find_outside(module, "memref.store", ()) == find(module, "memref.store")
+
+
+@pytest.mark.parametrize("after", [3, 4, 9])
+def test_an_interrupt_in_the_middle_of_a_walk_is_one(after):
+    """And no RuntimeError, which the bindings' own walk makes of it."""
+    module, lines = trace(nested, array(nv.f32, 16)), []
+
+    def interrupt(frame, event, _):
+        if frame.f_code.co_name == "_note" and event == "line":
+            lines.append(event)
+            if len(lines) == after:
+                raise KeyboardInterrupt
+        return interrupt
+
+    before = sys.gettrace()
+    sys.settrace(interrupt)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            walk(module)
+    finally:
+        sys.settrace(before)
+    assert len(lines) <= after + 6 and walk(module)
