@@ -45,21 +45,22 @@ class PackedLauncher:
     """What a repeated call runs that copies some of its arrays first, into memory that is kept where that is possible.
     Called as a `Launcher` is.
 
-    ``packs``: for each such array its position among a call's values, the bytes of its copy, and what makes the copy of
-    (array, copy, how many copies were launched before). ``main`` runs then, with the copies in place of these arrays.
+    ``copies``: for each such array its position among a call's values, and the bytes of its copy; ``copy`` makes all of
+    them, of (array, copy, array, copy, ...). ``main`` runs then, with the copies in place of these arrays.
     ``disjoint``: see `Launcher`; of the arrays themselves.
     """
 
     def __init__(
         self,
         main: Launcher,
-        packs: Sequence[tuple[int, int, Launcher]],
+        copy: Launcher,
+        copies: Sequence[tuple[int, int]],
         disjoint: Sequence[tuple[int, int, Disjoint]],
         place: Place,
     ) -> None:
-        self._main, self._packs, self._disjoint, self._place = main, tuple(packs), tuple(disjoint), place
+        self._main, self._copy, self._disjoint, self._place = main, copy, tuple(disjoint), place
         self._device = devices.get(place.device)
-        self._sizes = [size for _, size, _ in packs]
+        self._copied, self._sizes = [position for position, _ in copies], [size for _, size in copies]
         self._starts = list(itertools.accumulate(map(padded, self._sizes), initial=0))
 
     def __call__(self, values: tuple[Any, ...], stream: Stream | None = None) -> None:
@@ -68,9 +69,11 @@ class PackedLauncher:
             pair.check(values[first], values[second])
         handle, given = streams.resolve(stream, self._place), list(values)
         with self._memory(handle) as pointers:
-            for late, ((position, _, launcher), pointer) in enumerate(zip(self._packs, pointers, strict=True)):
-                launcher((values[position], pointer, late), handle)
+            made: list[Any] = []
+            for position, pointer in zip(self._copied, pointers, strict=True):
+                made += (values[position], pointer)
                 given[position] = pointer
+            self._copy(tuple(made), handle)
             self._main(tuple(given), handle)
 
     @contextmanager

@@ -7,7 +7,6 @@ contiguous and it is not (tf32, fp8 and int8 have no transposed operands: PTX IS
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import nvdsl as nv
 from nvdsl.kernels.blocks.tile_scheduler import TileScheduler
@@ -26,53 +25,73 @@ def padded_cols(cols: int, dtype: nv.DType) -> int:
 
 
 @nv.jit
-def pack(source: nv.Array, packed: nv.Array, late: nv.Int = 0, *, turned: bool) -> None:
+def pack(source: nv.Array, packed: nv.Array, *, turned: bool) -> None:
     """Copy (rows, cols) or (batches, rows, cols), of any strides, to ``packed``, whose rows are contiguous.
-
-    ``late``: other than 0 where the launch before is a copy, too. Its blocks let this one begin when all before it was
-    over, so that both may copy at the same time. Who waits for this one waits for both.
 
     ``turned``: neighbours along the source's columns are nearer. Then tiles of 64 x 64 elements go through shared
     memory: it is read along columns, and written along rows.
     """
-    *batches, rows, cols = source.shape
-    tiles = TileScheduler(rows, cols, TILE, TILE, group=1, batches=(*batches, None)[0])
+    copy = Copy(source, packed, turned)
 
     # Along x: there are at most 65,535 blocks along y and along z.
-    @nv.kernel(grid=tiles.count, block=THREADS, programmatic=True)
+    @nv.kernel(grid=copy.tiles.count, block=THREADS, programmatic=True)
     def pack_copy() -> None:
-        if late == 0:
-            nv.griddep_wait()  # of what may have written the source, and may yet read what was packed before
+        nv.griddep_wait()  # of what may have written the source, and may yet read what was packed before
         nv.griddep_launch_dependents()
-        index, row0, col0 = tiles.start(nv.block_id.x)
-        batch = (index,) * len(batches)
-        x, y = nv.thread_id.x, nv.thread_id.y
-
-        def load(across: bool) -> list[Any]:
-            """This thread's elements of a tile, one of each ``THREADS[1]`` lines, all asked for before any is there.
-            Beyond the array's edge they are others of it."""
-            found = []
-            for i in range(0, TILE, THREADS[1]):
-                row, col = (row0 + x, col0 + y + i) if across else (row0 + y + i, col0 + x)
-                found.append(source[(*batch, nv.min(row, rows - 1), nv.min(col, cols - 1))])
-            return found
-
-        values = load(across=turned)
-        if turned:
-            # One column more than needed: the column that is read later lies in different banks.
-            tile = nv.smem((TILE, TILE + 1), source.dtype)
-            for i, value in zip(range(0, TILE, THREADS[1]), values, strict=True):
-                tile[y + i, x] = value
-            nv.sync_threads()
-            values = [tile[x, y + i] for i in range(0, TILE, THREADS[1])]
-        for i, value in zip(range(0, TILE, THREADS[1]), values, strict=True):
-            row, col = row0 + y + i, col0 + x
-            if row < rows and col < cols:
-                packed[(*batch, row, col)] = value
-        if late != 0:
-            nv.griddep_wait()
+        copy.tile(nv.block_id.x)
 
     pack_copy()
+
+
+@nv.jit
+def pack_both(
+    a: nv.Array, packed_a: nv.Array, b: nv.Array, packed_b: nv.Array, *, turned_a: bool, turned_b: bool
+) -> None:
+    """`pack` of two arrays by one kernel: a launch takes as long as a small copy."""
+    first, second = Copy(a, packed_a, turned_a), Copy(b, packed_b, turned_b)
+
+    @nv.kernel(grid=first.tiles.count + second.tiles.count, block=THREADS, programmatic=True)
+    def pack_copies() -> None:
+        nv.griddep_wait()
+        nv.griddep_launch_dependents()
+        if nv.block_id.x < first.tiles.count:
+            first.tile(nv.block_id.x)
+        else:
+            second.tile(nv.block_id.x - first.tiles.count)
+
+    pack_copies()
+
+
+class Copy:
+    """Of ``source`` to ``packed``, as `pack` says, in tiles. Made in the host function."""
+
+    def __init__(self, source: nv.Array, packed: nv.Array, turned: bool) -> None:
+        self.source, self.packed, self.turned = source, packed, turned
+        *self.batches, self.rows, self.cols = source.shape
+        self.tiles = TileScheduler(self.rows, self.cols, TILE, TILE, group=1, batches=(*self.batches, None)[0])
+
+    def tile(self, number: nv.Int) -> None:
+        """Copy tile ``number``. By all threads of a block."""
+        index, row0, col0 = self.tiles.start(number)
+        batch = (index,) * len(self.batches)
+        x, y, steps = nv.thread_id.x, nv.thread_id.y, range(0, TILE, THREADS[1])
+        # This thread's elements, one of each ``THREADS[1]`` lines, all asked for before any is there. Beyond the
+        # array's edge they are others of it.
+        values = []
+        for i in steps:
+            row, col = (row0 + x, col0 + y + i) if self.turned else (row0 + y + i, col0 + x)
+            values.append(self.source[(*batch, nv.min(row, self.rows - 1), nv.min(col, self.cols - 1))])
+        if self.turned:
+            # One column more than needed: the column that is read later lies in different banks.
+            tile = nv.smem((TILE, TILE + 1), self.source.dtype)
+            for i, value in zip(steps, values, strict=True):
+                tile[y + i, x] = value
+            nv.sync_threads()
+            values = [tile[x, y + i] for i in steps]
+        for i, value in zip(steps, values, strict=True):
+            row, col = row0 + y + i, col0 + x
+            if row < self.rows and col < self.cols:
+                self.packed[(*batch, row, col)] = value
 
 
 def contiguous(source: nv.Array) -> nv.Array:

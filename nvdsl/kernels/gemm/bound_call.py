@@ -47,13 +47,15 @@ class BoundCall:
     def sources(self) -> dict[str, Any]:
         return {name: argument.source for name, argument in self.arguments.items()}
 
-    def _repeatable(self, ran: tuple[Call, Executable | None, dict[str, Any]] | None) -> Launch | None:
+    def _repeatable(
+        self, ran: tuple[Call, Executable | None, tuple[Call, Executable | None] | None] | None
+    ) -> Launch | None:
         """What is launched again; None where each call needs the long way."""
         if ran is None or ran[1] is None or not all(x.memory[1].has_signature for x in self.arguments.values()):
             return None
-        call, executable, packings = ran
+        call, executable, packed = ran
         bound, out, place = self.bound, self.arguments["out"], self.positions["out"]
-        if packings and bound.launches > 1:
+        if packed and bound.launches > 1:
             return None
         make = out.maker() if self.out is None else None
         apart = {} if make else disjoint(self.arguments, self.in_place)  # a new array is
@@ -63,14 +65,15 @@ class BoundCall:
             call, executable,
             order=[self.positions[name] for name in bound.order],
             offsets=offsets if any(map(any, offsets)) else None,
-            disjoint=[] if packings else pairs,
+            disjoint=[] if packed else pairs,
             make=make,
             place=place,
         )  # fmt: skip
-        if launch is not None and packings:
-            copies = [
-                (self.positions[name], bound.packs[name].bytes, copying.launcher(how.values, how.more))
-                for name, (how, copying) in packings.items()
-            ]
-            launch.launcher = PackedLauncher(launch.launcher, copies, pairs, out.memory[1])
+        if launch is not None and packed:
+            how, copying = packed
+            copies = [(self.positions[name], packing.bytes) for name, packing in bound.packs.items()]
+            copy = None if copying is None else copying.launcher(how.values, how.more)
+            if copy is None:
+                return None
+            launch.launcher = PackedLauncher(launch.launcher, copy, copies, pairs, out.memory[1])
         return launch

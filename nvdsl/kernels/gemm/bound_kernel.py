@@ -19,7 +19,7 @@ from nvdsl.driver.array_spec import ArraySpec, Described, Memory, spec_of
 from nvdsl.driver.arrays import NUMPY
 from nvdsl.driver.executable import Executable
 from nvdsl.driver.stream import Stream
-from nvdsl.kernels.blocks.contiguous import pack
+from nvdsl.kernels.blocks.contiguous import pack, pack_both
 from nvdsl.kernels.blocks.linear_combination import LinearCombination
 from nvdsl.kernels.gemm.dynamic import restrided
 from nvdsl.kernels.gemm.problem import GemmProblem, Matrix
@@ -91,17 +91,25 @@ class Packing:
         """Of the copy."""
         return self.elements * self.target.spec.dtype.bytes
 
-    def run(
-        self, source: np.ndarray | Memory, target: np.ndarray | Memory, late: int, launch: int, stream: Any,
-        where: str | None,
-    ) -> tuple[Call, Executable | None]:  # fmt: skip
-        """``late``: see `pack`."""
-        described = [self.source.described(source, launch), self.target.described(target, 0), describe_argument(late)]
-        constant = Constant(self.turned)
-        seen = self.source, self.target, None
-        views = [(view, spec) for view, (spec, _) in zip(seen, described, strict=True)]
-        call = pack.call([*described, (constant, None)], ("turned",), bound([*views, (None, constant)], self.sizes))
-        return call, pack.run(call, [value for _, value in described], stream, where)
+
+def run_packings(
+    packings: Sequence[tuple[Packing, np.ndarray | Memory, np.ndarray | Memory]], launch: int, stream: Any,
+    where: str | None,
+) -> tuple[Call, Executable | None]:  # fmt: skip
+    """Copy one or two operands, each a packing, the source and the target, by one kernel."""
+    kernel, names = (pack, ("turned",)) if len(packings) == 1 else (pack_both, ("turned_a", "turned_b"))
+    views: list[ArgumentView | None] = []
+    described: list[tuple[Any, Any]] = []
+    sizes: dict[str, int] = {}
+    for packing, source, target in packings:
+        views += [packing.source, packing.target]
+        described += [packing.source.described(source, launch), packing.target.described(target, 0)]
+        sizes |= packing.sizes
+    constants = [Constant(packing.turned) for packing, _, _ in packings]
+    seen = [(view, spec) for view, (spec, _) in zip(views, described, strict=True)]
+    dynamic = bound([*seen, *((None, x) for x in constants)], sizes)
+    call = kernel.call([*described, *((x, None) for x in constants)], names, dynamic)
+    return call, kernel.run(call, [value for _, value in described], stream, where)
 
 
 @dataclass(frozen=True)
@@ -137,22 +145,22 @@ class BoundKernel:
 
     def run(
         self, sources: Sources, alpha: float, beta: float, stream: Stream | None, target: str | None
-    ) -> tuple[Call, Executable | None, dict[str, Any]] | None:
+    ) -> tuple[Call, Executable | None, tuple[Call, Executable | None] | None] | None:
         """Compute. ``sources``: name -> device memory, or a C-contiguous host array.
 
-        Returns the first launch's call, what ran on the GPU, and the same of what packed each operand; None where
-        nothing is launched.
+        Returns the first launch's call, what ran on the GPU, and the same of what packed operands, if any were; None
+        where nothing is launched.
         """
-        call = executable = None
-        packings: dict[str, Any] = {}
+        call = executable = packed = None
         for i in range(self.launches):
             with self.packed(sources, stream) as given:
-                for late, (name, packing) in enumerate(self.packs.items()):
-                    packings[name] = packing.run(sources[name], given[name], late, i, stream, target)
+                if self.packs:
+                    copies = [(packing, sources[name], given[name]) for name, packing in self.packs.items()]
+                    packed = run_packings(copies, i, stream, target)
                 described = self.described(given, alpha, beta, i)
                 call = call or self.call(described)
                 executable = self.function.run(call, [value for _, value in described], stream, target)
-        return None if call is None else (call, executable, packings)
+        return None if call is None else (call, executable, packed)
 
     def call(self, described: list[tuple[Any, Any]]) -> Call:
         """The call with these arguments."""

@@ -35,6 +35,8 @@ from nvdsl.lang.extents import Extent
 
 AXES = {"a": "mk", "b": "kn", "out": "mn"}
 """The names of the extents, where nothing is turned."""
+EXTENTS = "zrc", "yqd"
+"""The same of the first operand that is copied, and of the second one."""
 SIMPLE_PRODUCTS = 1 << 21
 """Multiplications up to which a product that would need a copy is computed without tensor cores: the simple kernel then
 takes a few microseconds, no more than the copy and its memory would."""
@@ -344,7 +346,8 @@ def bind(
     if len(arrays["out"].shape) > 2:
         sizes["z"] = arrays["out"].shape[-3]
     multiples = {"n": unit(sizes["n"])} if "c" in read else {}
-    slots, packs = [], {}
+    slots: list[tuple[str, ArgumentView]] = []
+    packs: dict[str, Packing] = {}
     for i, (name, matrix) in enumerate(named):
         shape, strides = (1, *matrix.shape)[-3:], (0, *matrix.strides)[-3:]
         if name in "ab" and strides[0] == 0:
@@ -356,7 +359,7 @@ def bind(
         first = [start[i] for start in starts]
         given = exchanged.get(name, name)
         if name in packed:
-            packs[given], view = _packing(seen, first, letters)
+            packs[given], view = _packing(seen, first, letters, EXTENTS[len(packs)])
         else:
             whole = name in "ab" or name in ("out", "c") and fits_tma(seen)
             whole = whole and not with_batch and seen.aligned
@@ -373,9 +376,9 @@ def bind(
     return BoundKernel(problem, finish, function, options, tuple(slots), len(starts), sizes, packs)
 
 
-def _packing(seen: Matrix, first: Sequence[int], letters: str) -> tuple[Packing, ArgumentView]:
-    """The copy of an operand, and how the kernel sees it."""
-    names = "zrc"[-len(seen.shape) :]  # of any operand
+def _packing(seen: Matrix, first: Sequence[int], letters: str, names: str) -> tuple[Packing, ArgumentView]:
+    """The copy of an operand, and how the kernel sees it. ``names``: of the extents for the copying kernel."""
+    names = names[-len(seen.shape) :]
     sizes = dict(zip(names, seen.shape, strict=True))
     *outer, cols = seen.shape
     padded = (*outer, padded_cols(cols, seen.dtype))

@@ -15,7 +15,7 @@ import numpy as np
 
 import nvdsl as nv
 from nvdsl import schedule as sc
-from nvdsl.kernels.blocks.contiguous import contiguous, pack
+from nvdsl.kernels.blocks.contiguous import contiguous, pack, pack_both
 from nvdsl.kernels.blocks.elementwise import Elementwise
 from nvdsl.kernels.blocks.linear_combination import LinearCombination, relu
 from nvdsl.kernels.blocks.tile_op import TileOp
@@ -147,6 +147,19 @@ def _packed(flat: nv.Array, out: nv.Array) -> None:
 def _pack(rows: int, cols: int) -> Case:
     flat, out = _integers(cols, rows), np.full((rows, cols), np.nan, np.float16)
     return _exact(_packed, [flat, out], out, flat.T)
+
+
+@nv.jit
+def _packed_both(a: nv.Array, b: nv.Array, out: nv.Array) -> None:
+    """A copy of one matrix, and of the transpose of another."""
+    half, cols = out.shape[0] // 2, out.shape[1]
+    parts = out.view((0, 0), (half, cols)), out.view((half, 0), (half, cols))
+    pack_both.__wrapped__(a, parts[0], strided(b, (half, cols), (1, half)), parts[1], turned_a=False, turned_b=True)
+
+
+def _pack_both(rows: int, cols: int) -> Case:
+    a, b, out = _integers(rows, cols), _integers(cols, rows), np.full((2 * rows, cols), np.nan, np.float16)
+    return _exact(_packed_both, [a, b.reshape(-1), out], out, np.concatenate((a, b.T)))
 
 
 def _blockscaled(m: int, n: int, k: int, **config: Any) -> Case:
@@ -437,6 +450,7 @@ SUBJECTS: dict[str, Callable[[], Case]] = {
         [sc.tile_blocks(128, 64, 64), sc.bufferize(), sc.stage(), sc.persistent(1), sc.wgmma(2)], 128, 128, 192
     ),
     "pack": lambda: _pack(66, 40),
+    "pack, two": lambda: _pack_both(66, 40),
     "warp exchange": lambda: _told(kernels.warp_exchange, x := _floats(2, 8, 32), [], x + 1),
     "warp sums": lambda: _told(kernels.warp_sums, x := _floats(64), [], x.sum(keepdims=True)),
     "released by a lane": lambda: _told(kernels.released_by_a_lane, x := _floats(5, 32), [], 2 * x),

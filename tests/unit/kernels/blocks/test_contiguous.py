@@ -5,7 +5,7 @@ import pytest
 
 import nvdsl as nv
 from nvdsl.ir.walk import constant, find
-from nvdsl.kernels.blocks.contiguous import contiguous, is_turned, pack, padded_cols
+from nvdsl.kernels.blocks.contiguous import contiguous, is_turned, pack, pack_both, padded_cols
 from tests.unit.kernels import array
 from tests.unit.kernels.strided import strided
 
@@ -47,6 +47,19 @@ def test_each_type_by_rows_and_by_columns(dtype, strides):
 )
 def test_shapes_and_strides(shape, strides, start):
     check(nv.f16, shape, strides, start)
+
+
+@pytest.mark.parametrize("turned", [(False, True), (True, True)])
+def test_two_by_one_kernel(turned):
+    """A matrix, and a stack of other sizes."""
+    rng = np.random.default_rng(0)
+    sources = [rng.integers(-9, 9, shape).astype(np.int8) for shape in ((70, 131), (2, 9, 65))]
+    given = [np.asfortranarray(x) if x.ndim == 2 and t else x for x, t in zip(sources, turned, strict=True)]
+    copies = [np.zeros_like(x) for x in sources]
+    (a, b), (c, d) = given, copies
+    pack_both(a, c, b, d, turned_a=turned[0], turned_b=turned[1], target="sim")
+    for copy, source in zip(copies, sources, strict=True):
+        np.testing.assert_array_equal(copy, source)
 
 
 def test_rows_are_padded_to_16_bytes():

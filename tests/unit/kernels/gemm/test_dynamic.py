@@ -17,7 +17,7 @@ import nvdsl as nv
 from nvdsl import sim
 from nvdsl.errors import ToolchainError
 from nvdsl.kernels import Config
-from nvdsl.kernels.blocks.contiguous import pack
+from nvdsl.kernels.blocks.contiguous import pack, pack_both
 from nvdsl.kernels.blocks.linear_combination import ACTIVATIONS, LinearCombination
 from nvdsl.kernels.gemm import simple, small, tensor_core
 from nvdsl.kernels.gemm.bound_kernel import bound
@@ -97,7 +97,8 @@ def compilations(m, n, k, layout, dtype=nv.f16):
     slots = dict(found.slots)
     specs = {name: slots[name].spec for name in found.order}
     compiled = bound([(slots[name], specs[name]) for name in found.order], found.sizes)
-    keys = [(pack, one.turned, one.source.dynamic, one.target.dynamic) for one in found.packs.values()]
+    copies = tuple((one.turned, one.source.dynamic, one.target.dynamic) for one in found.packs.values())
+    keys = [(pack_both if len(copies) > 1 else pack, *copies)] if copies else []
     if found.function is not tuned_matmul:
         return [*keys, (found.function, *compiled.specs, *found.options.values())]
     a, b, out = (specs[name] for name in found.order)

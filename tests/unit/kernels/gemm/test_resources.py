@@ -3,7 +3,7 @@
 import pytest
 
 import nvdsl as nv
-from nvdsl.kernels.blocks.contiguous import pack
+from nvdsl.kernels.blocks.contiguous import pack, pack_both
 from nvdsl.kernels.blocks.elementwise import Elementwise
 from nvdsl.kernels.blocks.linear_combination import ACTIVATIONS, LinearCombination
 from nvdsl.kernels.gemm import simple, tensor_core
@@ -115,9 +115,10 @@ def test_a_factor_of_32_bits_in_registers(config):
 
 
 def test_copies_and_the_simple_kernel():
-    for turned in (False, True):
-        source, copy = (nv.ShapeDtype(("rows", "cols"), nv.f16, (None, step)) for step in (None, 1))
-        assert_clean(nv.jit(pack.__wrapped__, strict=True).compile(source, copy, turned=turned))
+    source, copy = (nv.ShapeDtype(("rows", "cols"), nv.f16, (None, step)) for step in (None, 1))
+    assert_clean(nv.jit(pack.__wrapped__, strict=True).compile(source, copy, turned=False))
+    both = nv.jit(pack_both.__wrapped__, strict=True)
+    assert_clean(both.compile(source, copy, source, copy, turned_a=False, turned_b=True))
     arrays = [nv.ShapeDtype(shape, nv.f16) for shape in ((1, 70, 33), (1, 33, 40), (1, 70, 40))]
     assert_clean(nv.jit(simple.matmul.__wrapped__, strict=True).compile(*arrays))
     assert_clean(nv.jit(simple.few.__wrapped__, strict=True).compile(*arrays, sms=132))
