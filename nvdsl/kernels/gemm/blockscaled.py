@@ -102,7 +102,7 @@ def _launch(
     epilogue = gemm.epilogue
     step = nv.min(tiles.most, blocks // config.cluster)
 
-    @nv.kernel(grid=step * config.cluster, block=config.threads, cluster=config.cluster)
+    @nv.kernel(grid=step * config.cluster, block=config.threads, cluster=config.cluster, programmatic=True)
     def kernel() -> None:
         first = nv.block_id.x // config.cluster
         scales = Scales(scale_a, scale_b, config)
@@ -141,8 +141,6 @@ def _launch(
             if isinstance(tiles, GroupTiles):
                 thread = consumer * 128 + nv.warpgroup_thread()
                 zero_rows(out, tiles.last, thread, 128 * config.consumers, direct_store)
-
-        gemm.end()
 
     kernel()
 

@@ -182,8 +182,3 @@ class Gemm:
     def part(self, consumer: Any) -> tuple[Any, Any]:
         """First row and column of a consumer's part of a tile that they share."""
         return (consumer * self.config.rows, 0) if self.config.along == "m" else (0, consumer * self.config.cols)
-
-    def end(self) -> None:
-        """A block of a cluster stays while others still write into it; after `produce` it has stayed as long."""
-        if self.config.cluster > 1:
-            nv.cluster_sync()

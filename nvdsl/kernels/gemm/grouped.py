@@ -89,8 +89,6 @@ def matmul(
             epilogue.drain()
             zero_rows(out, tiles.last, consumer * 128 + nv.warpgroup_thread(), 128 * config.consumers, direct_store)
 
-        gemm.end()
-
     kernel()
 
 
@@ -139,6 +137,8 @@ class GroupedGemm(Gemm):
                     mainloop.load(state, tile.group, tile.row, tile.col)
                 state = state.advance(mainloop.steps)
                 tile = tile.next(step)
+            if self.config.cluster > 1 and nv.lane_id() == 0:
+                mainloop.drain(state)
         else:
             mainloop.clear()
 

@@ -86,8 +86,6 @@ def matmul(
                 part = following
             epilogue.drain()
 
-        gemm.end()
-
     kernel()
 
 
@@ -158,5 +156,7 @@ class GroupedGemm(Gemm):
             for tile in nv.range(first, self.tiles.count, step):
                 _, row, col = self.tiles.start(tile, mainloop.rank)
                 state = mainloop.load_part(state, self.along_k(tile), row, col)
+            if self.config.cluster > 1:
+                mainloop.drain(state)
         elif self.spare():
             mainloop.clear()
