@@ -109,7 +109,7 @@ def _is_odd_row(matrix: Matrix) -> bool:
 def is_block_scaled(given: dict[str, Matrix]) -> bool:
     """Whether scale_a and scale_b have an element for each 128 along K, and 128 columns of a group's b."""
     a, b, scale_a, scale_b = (given.get(name) for name in ("a", "b", "scale_a", "scale_b"))
-    if not (a and b and scale_a and scale_b) or len(b.shape) != 3 or 0 in (*a.shape, *b.shape):
+    if not (a and b and scale_a and scale_b) or len(b.shape) != 3:
         return False
     slices, columns = blocks(b.shape[-1], a.shape[-1])
     return (
@@ -139,6 +139,10 @@ def _find_block_scaled(
             f"scales for blocks of {given['a'].dtype.name}, with sums in {acc_dtype.name}",
             rule="e4m3 and e5m2 have scales for each 128 elements along K, and are summed in f32",
             fix="scale rows and columns: scale_a of (M, 1), scale_b of (groups, 1, N)",
+        )
+    if 0 in (*given["a"].shape, *given["b"].shape):  # nothing to scale
+        return find_grouped(
+            given | {"offsets": offsets}, LinearCombination(), acc_dtype, out_dtype, config, target
         )
     groups = offsets.shape[0]
     problem = problem_of(given, groups, acc_dtype, out_dtype)

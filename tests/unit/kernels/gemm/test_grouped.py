@@ -278,3 +278,12 @@ def test_registers(config, along_k):
     found = kernel.compile(a, b, nv.ShapeDtype(("g",), nv.i32), out, config=config, blocks=132, **more)
     for one in found.kernels.values():
         assert (one.resources.stack, one.resources.spill_stores, one.resources.spill_loads) == (0, 0, 0)
+
+
+@pytest.mark.parametrize(("m", "k", "groups"), [(0, 130, 2), (5, 0, 2), (5, 130, 0)])
+def test_block_scales_of_no_tokens_no_factors_and_no_groups(m, k, groups):
+    a, b = np.ones((m, k), ml_dtypes.float8_e4m3fn), np.ones((groups, k, 200), ml_dtypes.float8_e4m3fn)
+    slices = -(-k // 128)
+    scales = {"scale_a": np.ones((m, slices), np.float32), "scale_b": np.ones((groups, slices, 2), np.float32)}
+    found = nv.grouped_matmul(a, b, offsets=np.full(groups, m, np.int32), out_dtype=nv.f32, **scales, target="sim")
+    np.testing.assert_array_equal(found, np.zeros((m, 200), np.float32))
