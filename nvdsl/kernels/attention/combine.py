@@ -11,7 +11,7 @@ from nvdsl.kernels.attention.config import Config
 from nvdsl.kernels.attention.scores import LOG2_E, ScoreKind
 from nvdsl.kernels.blocks.divisor import Divisor
 
-WARPS, UNIT = 4, 4
+WARPS, UNIT = 8, 4
 """Of a block, which adds up one row; elements that a thread reads at once."""
 
 
@@ -58,13 +58,15 @@ def combine(parts: nv.Array, logs: nv.Array, o: nv.Array, lse: nv.Array | None) 
     splits = parts.shape[0]
     of_kv, of_query, of_batch = (Divisor.of(n) for n in (group, kv_heads, queries))
 
-    @nv.kernel(grid=batches * queries * kv_heads * group, block=(32, WARPS))
+    @nv.kernel(grid=batches * queries * kv_heads * group, block=(32, WARPS), programmatic=True)
     def combine_parts() -> None:
         rest, shared = of_kv.divmod(nv.block_id.x)
         rest, kv_head = of_query.divmod(rest)
         batch, query = of_batch.divmod(rest)
         lane, warp = nv.thread_id.x, nv.thread_id.y
         at, head = (batch, query, kv_head, shared), kv_head * group + shared
+        nv.griddep_wait()
+        nv.griddep_launch_dependents()
 
         highest = nv.f32(-math.inf)
         for i in nv.range(lane, splits, 32):
@@ -81,7 +83,7 @@ def combine(parts: nv.Array, logs: nv.Array, o: nv.Array, lse: nv.Array | None) 
         for start in range(0, size, 32 * UNIT):
             col = nv.min(start + lane * UNIT, size - UNIT)
             mine = nv.vector([nv.f32(0.0)] * UNIT)
-            for i in nv.range(warp, splits, WARPS):
+            for i in nv.range(warp, splits, WARPS, unroll=4):  # so many loads are in flight
                 weight = nv.math.exp2_approx((logs[i, batch, head, query] - base) * LOG2_E)
                 mine = mine + parts.vector((i, *at, col), UNIT) * weight
             sums.store_vector(mine, (warp, lane * UNIT))

@@ -92,7 +92,7 @@ def attention(
 
     @nv.kernel(
         grid=blocks, block=128 * (1 + consumers), cluster=config.cluster, non_portable=config.cluster > 8,
-        blocks_per_sm=config.blocks_per_sm,
+        blocks_per_sm=config.blocks_per_sm, programmatic=True,
     )  # fmt: skip
     def attention_forward() -> None:
         loads.allocate()
@@ -104,6 +104,8 @@ def attention(
         else:
             rounds = Rounds(nv.block_id.x, tiles.count, blocks)
         nv.sync_threads()
+        nv.griddep_wait()
+        nv.griddep_launch_dependents()
         turns = nv.Turns(consumers, barrier=1 + consumers) if config.pingpong else None
 
         def at(tile: Any, whole_warp: bool = True) -> Any:
@@ -111,8 +113,7 @@ def attention(
             place = tiles.place(tile, whole_warp)
             way = ways.of(place.batch, whole_warp)
             sight = Sight(way.queries, way.keys, left if bounded[0] else None, right if bounded[1] else None)
-            parted = {} if shares is None else {"split": place.split, "splits": shares}
-            return place, way, sight, sight.steps(place.first, tiles.positions, tile_n, **parted)
+            return place, way, sight, sight.steps(place.first, tiles.positions, tile_n, place.split, tiles.splits)
 
         def produce() -> None:
             """Load Q of each tile, and K and V of the tiles of keys, from the last to the first."""

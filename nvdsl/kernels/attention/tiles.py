@@ -54,13 +54,13 @@ class Tiles:
             last = parts * nv.min(together, nv.cdiv(LAST_TILES, nv.max(parts * self.rows, 1)))
         self._order = RowGroups(shared * parts, self.rows, parts, last)
         self._parts, self._kv_heads = Divisor.of(parts), Divisor.of(kv_heads)
-        self._splits = None if splits is None else Divisor.of(splits)
+        self.splits = None if splits is None else Divisor.of(splits)
 
     def place(self, t: nv.Int, whole_warp: bool = True) -> Place:
         """Of tile number ``t``. ``whole_warp``: see `Sequences.of`."""
         split: nv.Int = 0
-        if self._splits is not None:
-            t, split = self._splits.divmod(t)
+        if self.splits is not None:
+            t, split = self.splits.divmod(t)
         which, row = self._order.place(t)
         which, part = self._parts.divmod(which)
         if self.descending:
@@ -139,16 +139,18 @@ class Sight:
         assert self.left is not None
         return query + (self.keys - self.queries - self.left)
 
-    def steps(self, first: nv.Int, positions: int, tile: int, split: nv.Int = 0, splits: nv.Int = 1) -> Steps:
-        """Of ``positions`` queries from ``first`` on, with ``tile`` keys each; of part ``split`` of ``splits`` of them.
-        Where nothing is seen, one tile is shown, which is masked."""
+    def steps(
+        self, first: nv.Int, positions: int, tile: int, split: nv.Int = 0, splits: Divisor | None = None
+    ) -> Steps:
+        """Of ``positions`` queries from ``first`` on, with ``tile`` keys each; of part ``split`` of ``splits`` of them,
+        which differ by a tile at most. Where nothing is seen, one tile is shown, which is masked."""
         last = nv.min(first + positions, self.queries) - 1
         end = nv.cdiv(nv.max(self.end(last), 0), tile)
         begin: nv.Int = 0 if self.left is None else nv.max(self.begin(first), 0) // tile
-        if not (isinstance(splits, int) and splits == 1):
-            each = nv.cdiv(nv.max(end - begin, 0), splits)
-            begin = begin + split * each
-            end = nv.min(end, begin + each)
+        if splits is not None:
+            each, more = splits.divmod(nv.max(end - begin, 0))
+            begin = begin + split * each + nv.min(split, more)
+            end = begin + each + nv.select(split < more, 1, 0)
         count = nv.max(end - begin, 1)
         masked: nv.Int = 1
         if self.right is not None:

@@ -15,6 +15,7 @@ from nvdsl.errors import ToolchainError
 from nvdsl.kernels.attention import forward
 from nvdsl.kernels.attention.config import choose
 from nvdsl.kernels.attention.tiles import Sight, Tiles
+from nvdsl.kernels.blocks.divisor import Divisor
 from nvdsl.lower import toolchain
 from nvdsl.verify.evaluate import evaluate
 from tests.exhaustive import sample
@@ -73,15 +74,17 @@ def test_the_tiles_of_keys_that_are_seen(window, queries, keys):
         return [j for j in range(keys) if i + keys - queries - left <= j <= i + keys - queries + right]
 
     for first, splits in itertools.product(range(0, queries, 32), (1, 3)):
-        parts = []
+        parts, counts = [], []
         for split in range(splits):
-            steps = sight.steps(first, 32, tile, split, splits)
+            steps = sight.steps(first, 32, tile, split, Divisor(splits))
             numbers = [steps.top - step for step in range(steps.count)]
+            counts.append(max(steps.end // tile - numbers[-1], 0))
             parts += [number for number in numbers if number * tile < steps.end]
             for i in range(first, min(first + 32, queries)):
                 for number in numbers[steps.masked : steps.count - steps.masked_last]:
                     assert set(range(number * tile, (number + 1) * tile)) <= set(seen(i))
         assert len(set(parts)) == len(parts)
+        assert max(counts) - min(counts) <= 1
         for i in range(first, min(first + 32, queries)):
             assert {j // tile for j in seen(i)} <= set(parts)
 
