@@ -104,7 +104,7 @@ class Online:
     ) -> tuple[Any, Any, Any, Any]:
         """A tile of keys once more, from new maxima. Its scores are found by mma.sync, each warp's by itself, so that
         the four need not meet in each step; and a few keys at a time, since registers are scarce."""
-        some = 16 if self._config.consumers == 3 or self._config.tile_n % 32 else 32
+        some = 32 // self._config.itemsize  # of a step of the product with the values
         grown = m
         for key in nv.range(0, self._config.tile_n, some, unroll=False):
             grown = nv.maximum(grown, self._scores_of(tile_q, ks, rows, key, some).max(axis=1))
