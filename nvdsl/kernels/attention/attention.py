@@ -185,8 +185,9 @@ class _Call:
         keys = -(-most // batch) if lengths.k_starts is not None else most
         config, self.parts = choose(
             heads.size, heads.value_size, batch, queries, count, heads.kv_heads, keys,
-            bounded=right is not None, packed=lengths.packed, page=page, told=bias is not None or score is not None,
-            splits=splits, sms=sms(target), itemsize=heads.dtype.bytes,
+            bounded=right is not None, packed=lengths.packed, page=page,
+            told=bias is not None or score is not None or factor <= 0, splits=splits, sms=sms(target),
+            itemsize=heads.dtype.bytes,
         )  # fmt: skip
         alone: Any = tuned.attention if splits is None else forward.attention
         self.kernel = combine.attention if self.parts > 1 else alone

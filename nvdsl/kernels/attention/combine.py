@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import nvdsl as nv
@@ -11,8 +13,8 @@ from nvdsl.kernels.attention.config import Config
 from nvdsl.kernels.attention.scores import LOG2_E, ScoreKind
 from nvdsl.kernels.blocks.divisor import Divisor
 
-WARPS, UNIT = 8, 4
-"""Of a block, which adds up one row; elements that a thread reads at once."""
+WARPS, UNIT, AHEAD = 8, 4, 4
+"""Of a block, which adds up one row; elements that a thread reads at once; parts whose loads are on their way."""
 
 
 @nv.jit
@@ -53,10 +55,15 @@ def attention(
 
 def combine(parts: nv.Array, logs: nv.Array, o: nv.Array, lse: nv.Array | None) -> None:
     """``o``: the mean of ``parts``, of which each counts as the sum of its exponentials says; ``lse``: the logarithm of
-    all of them. In a host function."""
+    all of them. In a host function.
+
+    A block adds up one row. Each of its warps takes every eighth part, ``AHEAD`` of them at a time, so that a row waits
+    for memory once or twice.
+    """
     batches, queries, kv_heads, group, size = o.shape
     splits = parts.shape[0]
     of_kv, of_query, of_batch = (Divisor.of(n) for n in (group, kv_heads, queries))
+    width = 32 * UNIT
 
     @nv.kernel(grid=batches * queries * kv_heads * group, block=(32, WARPS), programmatic=True)
     def combine_parts() -> None:
@@ -65,38 +72,47 @@ def combine(parts: nv.Array, logs: nv.Array, o: nv.Array, lse: nv.Array | None) 
         batch, query = of_batch.divmod(rest)
         lane, warp = nv.thread_id.x, nv.thread_id.y
         at, head = (batch, query, kv_head, shared), kv_head * group + shared
+        firsts = range(0, size, width)
+        zeros = nv.vector([nv.f32(0.0)] * UNIT)
         nv.griddep_wait()
         nv.griddep_launch_dependents()
 
-        highest = nv.f32(-math.inf)
-        for i in nv.range(lane, splits, 32):
-            highest = nv.max(highest, logs[i, batch, head, query])
-        highest = nv.warp.max(highest)
-        base = nv.select(highest == -math.inf, 0.0, highest)
-        total = nv.f32(0.0)
-        for i in nv.range(lane, splits, 32):
-            total += nv.math.exp2_approx((logs[i, batch, head, query] - base) * LOG2_E)
-        total = nv.warp.sum(total)
+        mine: Any = nv.f32(-math.inf), nv.f32(0.0), [zeros for _ in firsts]
+        for start in nv.range(warp, splits, WARPS * AHEAD, unroll=False):
+            found = []
+            for ahead in range(AHEAD):
+                number = start + ahead * WARPS
+                there, part = number < splits, nv.min(number, splits - 1)
+                values = [parts.vector((part, *at, nv.min(col + lane * UNIT, size - UNIT)), UNIT) for col in firsts]
+                log = nv.select(there, logs[part, batch, head, query], -math.inf)
+                found.append((log, 1.0, [nv.select(there, x, zeros) for x in values]))
+            mine = _added(mine, found)
 
-        sums = nv.smem((WARPS, 32 * UNIT), nv.f32)
-        inverse = nv.select(total == 0.0, 0.0, 1.0 / total)
-        for start in range(0, size, 32 * UNIT):
-            col = nv.min(start + lane * UNIT, size - UNIT)
-            mine = nv.vector([nv.f32(0.0)] * UNIT)
-            for i in nv.range(warp, splits, WARPS, unroll=4):  # so many loads are in flight
-                weight = nv.math.exp2_approx((logs[i, batch, head, query] - base) * LOG2_E)
-                mine = mine + parts.vector((i, *at, col), UNIT) * weight
-            sums.store_vector(mine, (warp, lane * UNIT))
-            nv.sync_threads()
-            if (warp == 0) & (start + lane * UNIT < size):
-                whole = sums.vector((0, lane * UNIT), UNIT)
-                for other in range(1, WARPS):
-                    whole = whole + sums.vector((other, lane * UNIT), UNIT)
-                o.store_vector(whole * inverse, (*at, col))
-            if start + 32 * UNIT < size:
-                nv.sync_threads()
-        if lse is not None:
-            logarithm = base + nv.math.log2_approx(total) * (1 / LOG2_E)
-            lse.store((0, batch, head, query), logarithm, predicate=(warp == 0) & (lane == 0))
+        sums, scales = nv.smem((WARPS, len(firsts) * width), nv.f32), nv.smem((WARPS, 2), nv.f32)
+        for col, x in zip(firsts, mine[2], strict=True):
+            sums.store_vector(x, (warp, col + lane * UNIT))
+        scales.store_vector(nv.vector(mine[:2]), (warp, 0))
+        nv.sync_threads()
+        if warp < len(firsts):
+            col = warp * width + lane * UNIT
+            each = [(*scales.vector((i, 0), 2), [sums.vector((i, col), UNIT)]) for i in range(WARPS)]
+            highest, total, (whole,) = _added(each[0], each[1:])
+            o.store((*at, col), whole * nv.select(total == 0.0, 0.0, 1.0 / total), predicate=col < size)
+            if lse is not None:
+                logarithm = highest + nv.math.log2_approx(total) * (1 / LOG2_E)
+                lse.store((0, batch, head, query), logarithm, predicate=(warp == 0) & (lane == 0))
 
     combine_parts()
+
+
+def _added(mean: Any, others: Sequence[Any]) -> Any:
+    """The sum of several: the logarithm that is the scale of each, its sum of weights, and its weighted sums."""
+    logs = [log for log, _, _ in (mean, *others)]
+    highest = functools.reduce(nv.max, logs)
+    base = nv.select(highest == -math.inf, 0.0, highest)
+    factors = [nv.math.exp2_approx((log - base) * LOG2_E) for log in logs]
+    total, sums = mean[1] * factors[0], [x * factors[0] for x in mean[2]]
+    for factor, (_, weight, values) in zip(factors[1:], others, strict=True):
+        total = total + weight * factor
+        sums = [x + y * factor for x, y in zip(sums, values, strict=True)]
+    return highest, total, sums

@@ -130,8 +130,9 @@ def choose(
 
     ``bounded``: queries see a part of the keys on the right, so that tiles are unequal. ``packed``: the queries of all
     sequences lie one behind the other; ``queries`` and ``keys`` are what one has in the mean then. ``page``: keys of a
-    page, 0 without pages. ``told``: scores depend on their query and key. ``splits``: what the caller says, or None.
-    ``itemsize``: bytes of an element. Raises ArgumentError for pages that no tile takes.
+    page, 0 without pages. ``told``: a score takes more registers than others, since it depends on its query and key, or
+    since the scale is not above 0. ``splits``: what the caller says, or None. ``itemsize``: bytes of an element. Raises
+    ArgumentError for pages that no tile takes.
     """
     sizes, group = (padded(size), padded(value_size)), heads // kv_heads
     most = 3 if max(sizes) == 64 and not told and itemsize == 2 and keys > SHORT else 2

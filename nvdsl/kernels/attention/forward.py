@@ -92,7 +92,7 @@ def attention(
 
     @nv.kernel(
         grid=blocks, block=128 * (1 + consumers), cluster=config.cluster, non_portable=config.cluster > 8,
-        blocks_per_sm=config.blocks_per_sm, programmatic=True,
+        blocks_per_sm=config.blocks_per_sm, programmatic=parts is not None,
     )  # fmt: skip
     def attention_forward() -> None:
         loads.allocate()

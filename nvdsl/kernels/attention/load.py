@@ -8,6 +8,7 @@ import nvdsl as nv
 from nvdsl.kernels.attention.config import Config, swizzle
 from nvdsl.kernels.attention.sequences import Sequence, Sequences
 from nvdsl.kernels.attention.tiles import Place, Steps
+from nvdsl.kernels.blocks.clamped_index import opaque
 from nvdsl.values import dtypes
 
 CLEARED = 9
@@ -37,7 +38,9 @@ class Loads:
         self._v = nv.TMA(v, tile=(1, self._box, 1, dv), swizzle=self._swizzles[1])
 
     def allocate(self) -> None:
-        """Shared memory of Q, K and V, and their rings; the block meets afterwards."""
+        """Shared memory of Q, K and V, and their rings; the block meets afterwards. Fetches the tensor maps."""
+        for tma in (self._k, self._q, self._v):
+            tma.prefetch(nv.thread_id.x == 0)
         config, (d, dv) = self.config, self.config.sizes
         self.Q = nv.smem((config.q_stages, self._tile_m, d), self.dtype, swizzle=self._swizzles[0])
         self.K = nv.smem((config.k_stages, config.tile_n, d), self.dtype, swizzle=self._swizzles[0])
@@ -109,7 +112,8 @@ class Loads:
         units = cols // wide
         if keys < rows:
             zeros = nv.vector([dtypes.element(self.dtype)(0.0)] * wide)
-            for unit in nv.range(nv.max(keys, 0) * units + me * 128 + nv.warpgroup_thread(), rows * units, threads):
+            (thread,) = opaque(nv.warpgroup_thread())  # found anew: a register less during the loads
+            for unit in nv.range(nv.max(keys, 0) * units + me * 128 + thread, rows * units, threads):
                 tile.store_vector(zeros, (unit // units, unit % units * wide))
             nv.fence_proxy_async()
             nv.named_barrier_sync(CLEARED, threads)

@@ -12,6 +12,7 @@ from nvdsl.kernels.attention.parts import MET, ClusterParts
 from nvdsl.kernels.attention.scores import LOG2_E, Rows, Scores
 from nvdsl.kernels.attention.sequences import Sequence, Sequences
 from nvdsl.kernels.attention.tiles import Place
+from nvdsl.kernels.blocks.clamped_index import opaque
 from nvdsl.lang.tile import Tile, TileStack
 from nvdsl.layout.tile import TileLayout
 
@@ -101,9 +102,10 @@ class Results:
             nv.named_barrier_sync(MET, 128 * self._config.consumers)  # nobody reads K any more
         if self._tma is None:
             assert self._o is not None
-            out.store(tile_o)  # Q's rows of this warpgroup have been read
-            nv.fence_proxy_async()
-            store_rows(tile_o, self._o, placed)
+            for col in range(0, self._o.shape[-1], self._columns):
+                out[:, col : col + self._columns].store(tile_o)  # Q's rows of this warpgroup have been read
+                nv.fence_proxy_async()
+                store_rows(tile_o, self._o, placed, col)
             return
         for col in range(0, self._size, self._columns):
             if col or self.apart and self._config.blocks:  # what was there before is being stored, maybe
@@ -134,23 +136,28 @@ def _under(part: Any, placed: Any) -> Any:
     return (part, *at), inside
 
 
-def store_rows(tile: nv.Tile, out: nv.Array, placed: Placed) -> None:
-    """Store the rows of a tile in shared memory, 64 of 16-bit elements: each warp those that it wrote to the tile."""
+def store_rows(tile: nv.Tile, out: nv.Array, placed: Placed, begin: int = 0) -> None:
+    """Store the rows of a tile in shared memory, 64 of 16-bit elements: each warp those that it wrote to the tile.
+    ``begin``: the column of ``out`` that its first one is."""
     nv.sync_warp()
-    units = out.shape[-1] // UNIT  # of a row
+    units = min(tile.shape[1], out.shape[-1] - begin) // UNIT  # of a row
     first = nv.warpgroup_thread() // 32 * 16
     for step in range(nv.cdiv(16 * units, 32)):
         unit = nv.lane_id() + 32 * step
         row, col = unit // units, unit % units * UNIT
         at, inside = placed(first + row)
         vector = tile.vector((first + nv.min(row, 15), col), UNIT)
-        out.store((*at, col), vector, predicate=inside & (row < 16))
+        out.store((*at, begin + col), vector, predicate=inside & (row < 16))
     nv.sync_warp()
 
 
 def store_sums(sums: nv.Accumulator, out: nv.Array, placed: Placed) -> None:
     """Store 64 rows from registers, in f32."""
-    elements = list(sums.elements())
-    for (row, col, x), (_, _, y) in zip(elements[::2], elements[1::2], strict=True):
-        at, inside = placed(row)
-        out.store((*at, col), nv.vector([x, y]), predicate=inside & (col < out.shape[-1]))
+    elements = [(row, x) for row, _, x in sums.elements()]
+    pairs = list(zip(elements[::2], elements[1::2], strict=True))
+    first = nv.i64(opaque(nv.lane_id() % 4 * 2)[0])  # LLVM would know its bits, and keep an address for each column
+    for mine in (pairs[::2], pairs[1::2]):  # of a thread's two rows: two of each eight columns
+        at, inside = placed(mine[0][0][0])
+        if inside:
+            for block, ((_, x), (_, y)) in zip(range(0, out.shape[-1], 8), mine, strict=False):
+                out.store_vector(nv.vector([x, y]), (*at, first + block))

@@ -63,6 +63,12 @@ def test_beside_numpy(shape, options):
 def test_wide_heads_of_two_sizes(size, value_size):
     """Their results have shared memory of their own, which takes more than was left."""
     check(*heads(queries=70, keys=20, heads=1, size=size, value_size=value_size))
+    q, k, v = (x[0] for x in heads(queries=75, keys=20, heads=1, size=size, value_size=value_size))
+    starts = np.array([0, 5, 75], np.int32)
+    out, lse = attention(q, k, v, cu_seqlens_q=starts, cu_seqlens_k=starts // 4, return_lse=True)
+    for a, b in itertools.pairwise(starts):
+        wanted = expected(q[None, a:b], k[None, a // 4 : b // 4], v[None, a // 4 : b // 4])
+        compare((out[None, a:b], lse[None, :, a:b]), wanted)
 
 
 @pytest.mark.parametrize("sizes", itertools.product(SIZES, SIZES))
