@@ -94,10 +94,10 @@ def combine(parts: nv.Array, logs: nv.Array, o: nv.Array, lse: nv.Array | None) 
         scales.store_vector(nv.vector(mine[:2]), (warp, 0))
         nv.sync_threads()
         if warp < len(firsts):
-            col = warp * width + lane * UNIT
-            each = [(*scales.vector((i, 0), 2), [sums.vector((i, col), UNIT)]) for i in range(WARPS)]
+            place = warp * width + lane * UNIT
+            each = [(*scales.vector((i, 0), 2), [sums.vector((i, place), UNIT)]) for i in range(WARPS)]
             highest, total, (whole,) = _added(each[0], each[1:])
-            o.store((*at, col), whole * nv.select(total == 0.0, 0.0, 1.0 / total), predicate=col < size)
+            o.store((*at, place), whole * nv.select(total == 0.0, 0.0, 1.0 / total), predicate=place < size)
             if lse is not None:
                 logarithm = highest + nv.math.log2_approx(total) * (1 / LOG2_E)
                 lse.store((0, batch, head, query), logarithm, predicate=(warp == 0) & (lane == 0))
