@@ -51,13 +51,17 @@ def analyze(function: ast.FunctionDef) -> tuple[dict[ast.stmt, Branches | Loop],
     the names that it declares `global`."""
     scope = _Scope(function)
     flow = _Flow(scope, exit=scope.nonlocals)
-    flow.block(function.body, scope.nonlocals)
+    if scope.branches:
+        flow.block(function.body, scope.nonlocals)
     return flow.facts, scope.globals
 
 
 def _children(node: ast.AST) -> list[ast.AST]:
     """The parts of ``node`` that belong to the same scope: of a nested function or class, only what is
     evaluated where it is defined; of a comprehension, all but its own names."""
+    kind = type(node)
+    if kind is ast.Name or kind is ast.Constant:  # most of them
+        return []
     if isinstance(node, FUNCTIONS):
         arguments = node.args
         defaults = [d for d in (*arguments.defaults, *arguments.kw_defaults) if d is not None]
@@ -84,7 +88,7 @@ def children(node: ast.AST) -> list[ast.AST]:
 
 @functools.cache
 def _parts(kind: type[ast.AST]) -> tuple[str, ...]:
-    return tuple(name for name in kind._fields if name not in ("ctx", "op", "ops"))
+    return tuple(name for name in kind._fields if name not in ("ctx", "op", "ops", "id", "attr", "arg", "type_comment"))
 
 
 def walk(nodes: Iterable[ast.AST]) -> Iterator[ast.AST]:
@@ -97,15 +101,21 @@ def walk(nodes: Iterable[ast.AST]) -> Iterator[ast.AST]:
 
 
 class _Scope:
-    """What holds for the whole function: its globals, its nonlocals, and what nested functions share."""
+    """What holds for the whole function: its globals, its nonlocals, and what nested functions share; and whether it
+    has an `if` or a loop."""
 
     def __init__(self, function: ast.FunctionDef) -> None:
         self.globals: Names = frozenset()
         self.nonlocals: Names = frozenset()
+        self.branches = False
         captured: set[str] = set()
         shared: set[str] = set()  # assigned by nested functions
         for node in walk(function.body):
-            if isinstance(node, ast.Global):
+            if isinstance(node, ast.expr) and not isinstance(node, ast.Lambda):
+                continue
+            if isinstance(node, ast.If | ast.For | ast.While):
+                self.branches = True
+            elif isinstance(node, ast.Global):
                 self.globals |= set(node.names)
             elif isinstance(node, ast.Nonlocal):
                 self.nonlocals |= set(node.names)
@@ -147,15 +157,17 @@ def _wholes(found: dict[str, int], assigned: Collection[str]) -> dict[str, int]:
 
 def _bound(node: ast.AST) -> list[str]:
     """The places that this one node assigns."""
-    match node:
-        case ast.Name(id=name, ctx=ast.Store() | ast.Del()):
-            return [name]
-        case ast.Attribute(ctx=ast.Store() | ast.Del()):
+    if isinstance(node, ast.expr):
+        if isinstance(getattr(node, "ctx", None), ast.Store | ast.Del):
+            if isinstance(node, ast.Name):
+                return [node.id]
             path = dotted(node)
+            if isinstance(node, ast.Subscript):
+                path, _ = _container(node.value)
+                path += "[]" if path else ""
             return [path] if path else []
-        case ast.Subscript(value=base, ctx=ast.Store() | ast.Del()):
-            path, _ = _container(base)
-            return [f"{path}[]"] if path else []
+        return []
+    match node:
         case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
             return [name]
         case ast.ExceptHandler(name=str(name)) | ast.MatchAs(name=str(name)) | ast.MatchStar(name=str(name)):
