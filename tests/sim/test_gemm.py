@@ -210,11 +210,13 @@ def plus_row_and_bias(value, batch, row, col, bias):
     return value + nv.f32(row) + bias[col]
 
 
-@pytest.mark.parametrize("schedule", ["cooperative", "pingpong", "splitk"])
-def test_a_visit_sees_each_element_and_its_place(schedule):
+@pytest.mark.parametrize(("schedule", "tile_n", "n"), [
+    ("cooperative", 64, 72), ("pingpong", 64, 72), ("splitk", 64, 72), ("cooperative", 40, 80),
+])  # fmt: skip
+def test_a_visit_sees_each_element_and_its_place(schedule, tile_n, n):
     rng = np.random.default_rng(0)
-    a, b = (rng.integers(-3, 4, shape).astype(np.float16) for shape in ((136, 64), (64, 72)))
-    bias, d = rng.integers(-8, 9, 72).astype(np.float32), np.full((136, 72), np.nan, np.float16)
+    a, b = (rng.integers(-3, 4, shape).astype(np.float16) for shape in ((136, 64), (64, n)))
+    bias, d = rng.integers(-8, 9, n).astype(np.float32), np.full((136, n), np.nan, np.float16)
     blocks = {} if schedule == "splitk" else {"blocks": 1}
-    run(MATMUL[schedule], a, b, d, bias, config=small(schedule), epilogue_op=plus_row_and_bias, **blocks)
+    run(MATMUL[schedule], a, b, d, bias, config=small(schedule, tile_n=tile_n), epilogue_op=plus_row_and_bias, **blocks)
     np.testing.assert_array_equal(d, a.astype(np.float32) @ b.astype(np.float32) + np.arange(136)[:, None] + bias)

@@ -114,6 +114,14 @@ def test_reductions_beside_a_result(op, shape, expected, direct):
     np.testing.assert_allclose(found, expected(exact), rtol=1e-3)
 
 
+def test_a_cluster_writes_nothing_for_a_tile_beyond_the_edge():
+    a, b = _random(64, 32), _random(32, 72)
+    out, parts = np.full((64, 72), np.nan, np.float32), np.full((1, 64), np.nan, np.float32)
+    config = Config(64, 128, stages=2, consumers=1, cluster_n=2)
+    _gemm(a, b, out, parts, op=tile_ops.row_squares, config=config)
+    np.testing.assert_allclose(parts[0], (out**2).sum(1), rtol=1e-3)
+
+
 def test_a_scale_for_each_row_of_128_columns():
     a, b = _random(70, 32), _random(32, 304)
     b[:, 128:256] = 0  # a scale of nothing is 1

@@ -18,7 +18,7 @@ from typing import Any
 
 import nvdsl as nv
 from nvdsl.kernels.blocks.clamped_index import inside, multiple, opaque
-from nvdsl.kernels.blocks.epilogue_visitor import Part, Place, Visitor
+from nvdsl.kernels.blocks.epilogue_visitor import Part, Place, Visitor, returned
 from nvdsl.lang.accumulator import pack_pair
 from nvdsl.mlir import ir
 from nvdsl.mlir.dialects import llvm, vector
@@ -77,7 +77,7 @@ class ElementsVisitor(Visitor):
         for operand in operands:
             self.sources.append(source(operand, out, tile_n, op.aligned, room, turned, op.clips))
             room -= self.sources[-1].holds
-        self.reads_elements = any(isinstance(one, Elements) and not one.repeated for one in self.sources)
+        self.needs_place = any(isinstance(one, Elements) and not one.repeated for one in self.sources)
         self.each = sum(one.registers for one in self.sources)
         self.share = self.MOST // max(1, sum(isinstance(operand, nv.Array) for operand in operands))
 
@@ -97,7 +97,8 @@ class ElementsVisitor(Visitor):
             nv.sync_warp()  # nothing is read before: it would need registers of its own
         given = zip(self.sources, held, fetched, strict=True)
         found = [one.elements(before, now, part) for one, before, now in given]
-        return [self.function(value, *elements) for value, *elements in zip(values, *found, strict=True)]
+        each = zip(values, *found, strict=True)
+        return [returned(self.function, self.function(value, *elements), value) for value, *elements in each]
 
 
 def place(array: nv.Array, batch: Any, row: Any, col: Any) -> tuple[Any, ...]:

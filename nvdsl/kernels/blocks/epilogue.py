@@ -94,7 +94,7 @@ class TmaEpilogue:
         """Store ``acc``, whose first element is ``out[batch, row, col]``. ``consumer``: the warpgroup, 0, 1 ...;
         ``held``: see `prefetch`. ``end``: rows from this one on belong to somebody else (None: nobody). TMA clips only
         where the array ends, so that threads store the rows of a piece that reaches over it."""
-        if not self.visitor.reads_elements:
+        if not self.visitor.needs_place:
             self._store(acc, batch, row, col, consumer, held, end)
         # Beyond the edge the last elements are read, which others may be writing: the result may be its own operand.
         elif self._begins_inside(row, col):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -58,7 +59,17 @@ def visitor(
         return op.visitor(operands, out, tile_n, turned=True)  # type: ignore[attr-defined]
     if hasattr(op, "visitor"):
         return op.visitor(operands, out, tile_n)
-    return PlacesVisitor(op, operands, out)
+    return PlacesVisitor(op, operands, out, tile_n)
+
+
+def returned(op: Any, result: Any, value: Any) -> Any:
+    """What an op made of a sum: a value, or a number, which becomes one of the sum's type."""
+    if isinstance(result, int | float):
+        return value.dtype(result)
+    nv.require(isinstance(result, nv.Value), f"the epilogue {op!r} returned {result!r}",
+               rule="it returns what is stored in the place of a sum, a traced value or a number",
+               fix="return value, where nothing changes")  # fmt: skip
+    return result
 
 
 def turns(op: EpilogueOp | None) -> bool:
@@ -74,8 +85,9 @@ class Visitor:
         ``free``: waits until the memory through which they leave is free, and gives 8 KB of it as f32."""
         return acc
 
-    reads_elements = False
-    """Whether an operand has an element for each of the result's: it may be the result."""
+    needs_place = False
+    """Whether what begins beyond the result's edges is left out: an operand has an element for each of the result's,
+    and may be the result, or something is written for each tile."""
 
     def prefetch(self, at: Place, rows: int) -> Any:
         """Start to read what a tile of ``rows`` rows needs. Before the sums are there, best before the loop over K."""
@@ -107,8 +119,10 @@ class Visitor:
 class PlacesVisitor(Visitor):
     """Tells an op each value's place."""
 
-    def __init__(self, op: EpilogueOp, operands: Sequence[Any], out: nv.Array) -> None:
+    def __init__(self, op: EpilogueOp, operands: Sequence[Any], out: nv.Array, tile_n: int) -> None:
         self.op, self.operands, self.shape = op, operands, out.shape[-2:]
+        unit = math.gcd(16, tile_n, multiple(self.shape[1]))  # columns that are inside or outside as one
+        self.units = 64 if multiple(self.shape[0]) % 64 == 0 else 1, unit if unit >= 8 else 1
 
     def most(self, gone: int) -> int:
         """16 columns of 64 rows: what an op reads needs registers beside the sums."""
@@ -120,12 +134,12 @@ class PlacesVisitor(Visitor):
         row, col = opaque(row, col)
         row0, col0 = nv.layout.accumulator_element(nv.warpgroup_thread(), 0)
         rows, cols = self.shape
-        units = 64 if multiple(rows) % 64 == 0 else 1, next((unit for unit in (16, 8) if multiple(cols) % unit == 0), 1)
         found = []
         for register, value in enumerate(values, part.first):
             r, c = nv.layout.accumulator_element(0, register)
             (r, down), (c, right) = (
-                inside(row, row0, part.top + r, rows, units[0]), inside(col, col0, part.left + c, cols, units[1])
+                inside(row, row0, part.top + r, rows, self.units[0]),
+                inside(col, col0, part.left + c, cols, self.units[1]),
             )  # fmt: skip
-            found.append(self.op(value, batch, r + down, c + right, *self.operands))
+            found.append(returned(self.op, self.op(value, batch, r + down, c + right, *self.operands), value))
         return found

@@ -60,6 +60,13 @@ class Config:
     along: str = "m"
     swap_ab: bool = False
 
+    def check_counts(self) -> None:
+        """Raise ArgumentError for a size that is none: whatever else is asked computes with them."""
+        counts = {k: v for k, v in vars(self).items() if k not in ("schedule", "in_flight", "along", "swap_ab")}
+        for name, value in counts.items():
+            nv.require(type(value) is int and value >= 1, f"Config({name}={value!r})",
+                       rule=f"{name} is a whole number from 1 on", fix="leave it out")  # fmt: skip
+
     @property
     def threads(self) -> int:
         """Threads of a block: one producer warpgroup, and the consumers."""

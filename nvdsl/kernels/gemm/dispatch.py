@@ -29,7 +29,7 @@ from nvdsl.kernels.gemm.bound_kernel import ArgumentView, BoundKernel, Packing
 from nvdsl.kernels.gemm.config import Config
 from nvdsl.kernels.gemm.dynamic import dynamic, unit
 from nvdsl.kernels.gemm.launch import sms
-from nvdsl.kernels.gemm.problem import TMA_ALIGNMENT, GemmProblem, Matrix, check_block_scaled, offsets
+from nvdsl.kernels.gemm.problem import TMA_ALIGNMENT, GemmProblem, Matrix, check_block_scaled, fits_tma, offsets
 from nvdsl.kernels.gemm.tuned import tuned_matmul
 from nvdsl.lang.extents import Extent
 
@@ -135,11 +135,6 @@ def check_config(config: Config, problem: GemmProblem, b_major: str = "mn", a_ma
 def _problems(config: Config, problem: GemmProblem, b_major: str, a_major: str) -> list[str]:
     sliced = replace(config, tile_k=128 // problem.a.dtype.bytes)
     return sliced.problems(problem.a.dtype, problem.out_dtype, problem.acc_dtype, b_major, a_major)
-
-
-def fits_tma(out: Matrix) -> bool:
-    """Whether TMA can store a result: also, that it ends rows at whole 16 bytes."""
-    return out.fits_tma(1) and out.shape[-1] * out.dtype.bytes % 16 == 0
 
 
 def _aligned(problem: GemmProblem) -> bool:

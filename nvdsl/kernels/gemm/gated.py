@@ -18,10 +18,10 @@ from nvdsl.kernels.blocks.tile_ops import Gated
 from nvdsl.kernels.gemm import simple, tensor_core
 from nvdsl.kernels.gemm.bound_kernel import BoundKernel
 from nvdsl.kernels.gemm.config import Config
-from nvdsl.kernels.gemm.dispatch import AXES, bind, check_config, fits_tma, readable
+from nvdsl.kernels.gemm.dispatch import AXES, bind, check_config, readable
 from nvdsl.kernels.gemm.launch import sms
 from nvdsl.kernels.gemm.model import Shape, cycles
-from nvdsl.kernels.gemm.problem import GemmProblem, Matrix
+from nvdsl.kernels.gemm.problem import GemmProblem, Matrix, fits_tma
 from nvdsl.kernels.gemm.tiles import legal
 
 GATES: dict[str, Callable[[Any], Any]] = {"swiglu": silu, "geglu": gelu, "geglu_tanh": gelu_tanh, "reglu": relu}

@@ -15,10 +15,10 @@ from nvdsl.kernels.blocks.tile_ops import Gated
 from nvdsl.kernels.gemm import gated, grouped, grouped_dispatch
 from nvdsl.kernels.gemm.bound_kernel import BoundKernel
 from nvdsl.kernels.gemm.config import Config
-from nvdsl.kernels.gemm.dispatch import AXES, bind, fits_tma
+from nvdsl.kernels.gemm.dispatch import AXES, bind
 from nvdsl.kernels.gemm.launch import resident_blocks, sms
 from nvdsl.kernels.gemm.model import Shape
-from nvdsl.kernels.gemm.problem import Matrix, types
+from nvdsl.kernels.gemm.problem import Matrix, fits_tma, types
 
 
 def find(

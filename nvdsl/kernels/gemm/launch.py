@@ -7,17 +7,21 @@ from typing import TYPE_CHECKING, Any
 
 import nvdsl as nv
 from nvdsl import sim
-from nvdsl.call.specialize import describe_argument
 from nvdsl.driver.device import devices
 from nvdsl.driver.stream import Stream
+from nvdsl.errors.tracebacks import at_call
 from nvdsl.hopper import arch
 from nvdsl.hopper.occupancy import occupancy
+from nvdsl.kernels.arguments import Argument
+from nvdsl.kernels.gemm.arguments import check_disjoint, matrix, operand
 from nvdsl.kernels.gemm.config import BESIDE_ONE, Config
+from nvdsl.kernels.gemm.problem import Matrix, fits_tma, types
 
 if TYPE_CHECKING:
     from nvdsl.kernels.blocks.epilogue_visitor import EpilogueOp
 
 
+@at_call
 def gemm(
     a: Any,
     b: Any,
@@ -37,25 +41,27 @@ def gemm(
     stride is a multiple of 16 bytes. ``out``: rows contiguous. ``acc_dtype``: f32 (default), f16, or i32 (default for
     i8). ``epilogue_op``, ``operands``: see `nvdsl.kernels.blocks.epilogue_visitor.EpilogueOp`. ``blocks``: of the
     grid, at most; default: as many as the GPU can hold at once. There are no more than tiles, or parts of tiles;
-    split-K has ``config.split`` for each.
+    split-K has ``config.split`` for each. An ``out`` without elements is left as it is.
+
+    Raises ArgumentError for arrays that don't fit together or that TMA can't read, and for a configuration or an
+    epilogue that is none.
     """
-    kernels = _kernels()
-    a_spec, b_spec = (describe_argument(x)[0] for x in (a, b))
+    given = {"a": operand("a", a), "b": operand("b", b), "out": Argument.of("out", out, written=True)}
+    matrices = {name: matrix(x) for name, x in given.items()}
     config = config or Config()
-    nv.require(
-        config.schedule in kernels,
-        f"gemm with schedule {config.schedule!r}",
-        rule=f"a schedule is one of {list(kernels)}",
-        fix="choose one of these",
-    )
-    acc_dtype = acc_dtype or (nv.i32 if a_spec.dtype in (nv.i8, nv.u8) else nv.f32)
-    a_major = "k" if _rows_contiguous(a_spec) else "mn"
-    b_major = "mn" if _rows_contiguous(b_spec) else "k"
+    _check(matrices, config, blocks, epilogue_op, len(operands))
+    check_disjoint(given)
+    if 0 in matrices["out"].shape:
+        return
+    of_a, of_b = matrices["a"], matrices["b"]
+    acc_dtype = acc_dtype or (nv.i32 if of_a.dtype in (nv.i8, nv.u8) else nv.f32)
+    a_major = "k" if of_a.fits_tma(1) else "mn"
+    b_major = "mn" if of_b.fits_tma(1) else "k"
     if config.schedule == "splitk":
-        persistent = {"clusters": resident_splits(config, a_spec.dtype, b_major, sms(target))}
+        persistent = {"clusters": resident_splits(config, of_a.dtype, b_major, sms(target))}
     else:
         persistent = {"blocks": blocks or resident_blocks(config, sms(target))}
-    kernels[config.schedule](
+    _kernels()[config.schedule](
         a if a_major == "k" else a.T,
         b if b_major == "mn" else b.T,
         out,
@@ -66,6 +72,7 @@ def gemm(
         b_major=b_major,
         acc_dtype=acc_dtype,
         epilogue_op=epilogue_op,
+        direct_store=not fits_tma(matrices["out"]),
         stream=stream,
         target=target,
     )
@@ -77,6 +84,44 @@ def _kernels() -> dict[str, nv.Jit[...]]:
     from nvdsl.kernels.gemm import cooperative, pingpong, splitk, streamk
 
     return {x.__name__.rpartition(".")[2]: x.matmul for x in (cooperative, pingpong, streamk, splitk)}
+
+
+def _check(matrices: dict[str, Matrix], config: Config, blocks: Any, epilogue_op: Any, operands: int) -> None:
+    """Raises ArgumentError for what the kernels would not notice, or say at a line of their own."""
+    for name, x in matrices.items():
+        nv.require(len(x.shape) == 2, f"{name} is an array of shape {x.shape}",
+                   rule="it is a matrix, an array of two axes", fix="nv.matmul takes batches and vectors")  # fmt: skip
+    a, b, out = (matrices[name] for name in ("a", "b", "out"))
+    nv.require(
+        isinstance(config, Config) and config.schedule in _kernels(),
+        f"gemm with {config!r}",
+        rule=f"config is a Config, whose schedule is one of {list(_kernels())}",
+        fix="config=Config(128, 256), say",
+    )
+    config.check_counts()
+    nv.require(blocks is None or isinstance(blocks, int) and blocks >= 1, f"gemm with blocks={blocks!r}",
+               rule="a grid has one block or more", fix="leave it out: as many as run at once")  # fmt: skip
+    nv.require(epilogue_op is None or callable(epilogue_op) or hasattr(epilogue_op, "visitor"),
+               f"gemm with epilogue_op={epilogue_op!r}",
+               rule="it is a function of (value, batch, row, col, *operands), an Elementwise or a TileOp")  # fmt: skip
+    nv.require(epilogue_op is not None or not operands, f"gemm with {operands} more arrays",
+               rule="operands are what epilogue_op takes", fix="pass epilogue_op=")  # fmt: skip
+    halves = getattr(epilogue_op, "halves", 1)
+    wanted = (a.shape[0], b.shape[1] // halves)
+    nv.require(a.shape[1] == b.shape[0] and out.shape == wanted,
+               f"a of shape {a.shape} times b of shape {b.shape} into out of shape {out.shape}",
+               rule="(M, K) times (K, N) into (M, N)" + (", of a gated product (K, 2 N)" if halves > 1 else ""),
+               fix="transpose one of them: x.T costs nothing")  # fmt: skip
+    types(a.dtype, b.dtype, None, None, None)
+    nv.require(a.shape[1] > 0, f"a of shape {a.shape}", rule="K is 1 or more", fix="nv.matmul takes K = 0")
+    for name, x in (("a", a), ("b", b)):
+        nv.require(
+            x.fits_tma(0) or x.fits_tma(1) or 0 in out.shape,
+            f"{name} of shape {x.shape} {x.dtype.name} with strides of {x.strides} elements",
+            rule="TMA reads arrays with a contiguous axis, another stride of whole 16 bytes, from an address that is a "
+            "multiple of 16",
+            fix="nv.matmul takes any; or pad the rows: x = np.zeros((rows, more), dtype)[:, :columns]",
+        )
 
 
 def resident_blocks(config: Config, sms: int) -> int:
@@ -91,10 +136,6 @@ def resident_clusters(size: int, sms: int) -> int:
     4 and 8 use 120 (cuOccupancyMaxActiveClusters gave 66, 30 and 15).
     """
     return sms // size if size <= 2 else sms * 10 // 11 // size
-
-
-def _rows_contiguous(spec: Any) -> bool:
-    return spec.strides[1] == 1
 
 
 def resident_splits(config: Config, dtype: nv.DType, b_major: str, sms: int) -> int:

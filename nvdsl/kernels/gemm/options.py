@@ -60,7 +60,10 @@ def dtype(name: str, x: Any) -> nv.DType | None:
 
 def config(x: Any) -> Config | None:
     """Raises ArgumentError for what is none."""
-    if x is None or isinstance(x, Config):
+    if x is None:
+        return None
+    if isinstance(x, Config):
+        x.check_counts()
         return x
     raise ArgumentError(
         f"config={reprlib.repr(x)}",

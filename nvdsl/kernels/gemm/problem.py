@@ -53,6 +53,11 @@ class Matrix:
         return replace(self, shape=(*batch, *self.shape[-2:]), strides=(*strides, *self.strides[-2:]))
 
 
+def fits_tma(out: Matrix) -> bool:
+    """Whether TMA can store a result: also, that it ends rows at whole 16 bytes."""
+    return out.fits_tma(1) and out.shape[-1] * out.dtype.bytes % 16 == 0
+
+
 def broadcast(a: Sequence[int], b: Sequence[int]) -> tuple[int, ...]:
     """The batch axes of a product, by NumPy's rule. Raises ArgumentError where they don't fit."""
     batch = []
