@@ -54,7 +54,7 @@ def gemm(
     if 0 in matrices["out"].shape:
         return
     of_a, of_b = matrices["a"], matrices["b"]
-    acc_dtype = acc_dtype or (nv.i32 if of_a.dtype in (nv.i8, nv.u8) else nv.f32)
+    acc_dtype = acc_dtype or (nv.i32 if of_a.dtype is nv.i8 else nv.f32)
     a_major = "k" if of_a.fits_tma(1) else "mn"
     b_major = "mn" if of_b.fits_tma(1) else "k"
     if config.schedule == "splitk":
