@@ -13,6 +13,7 @@ from nvdsl.errors import layout_error
 from nvdsl.layout import core
 from nvdsl.layout.core import Layout, Tiler, from_modes
 from nvdsl.layout.fit import fit, fit_bits
+from nvdsl.layout.given import takes_layouts
 from nvdsl.layout.make import make_layout
 from nvdsl.layout.nested import is_nested, is_one, is_static
 from nvdsl.layout.strides import E, X, carryless, is_power, is_zero, plus, times, value
@@ -26,6 +27,7 @@ Modes = list[tuple[Any, Any]]
 # --- coalesce --------------------------------------------------------------------------------------------------------
 
 
+@takes_layouts
 def coalesce(a: Layout, profile: Tiler = None) -> Layout:
     """The same function of integers with as few modes as possible. ``profile``: a tuple, to coalesce mode by mode.
 
@@ -69,6 +71,7 @@ def _simplified(a: Layout) -> Modes:
 # --- composition -----------------------------------------------------------------------------------------------------
 
 
+@takes_layouts
 def composition(a: Layout, b: Tiler) -> Layout:
     """The layout R of b's shape with ``R(c) == a(b(c))`` for all c. ``a @ b`` is the same.
 

@@ -10,10 +10,12 @@ from typing import Any
 
 from nvdsl.errors import layout_error
 from nvdsl.layout.core import Layout, from_modes
+from nvdsl.layout.given import takes_layouts
 from nvdsl.layout.nested import compact, flatten
 from nvdsl.layout.strides import X, is_power, times, value
 
 
+@takes_layouts
 def rank_f2(layout: Layout, mask: int = -1) -> int:
     """The rank over F2 of a layout's addresses. The layout reaches 2 to the power of the rank different addresses.
 

@@ -12,6 +12,7 @@ from nvdsl.errors import layout_error
 from nvdsl.layout import bits
 from nvdsl.layout.algebra import coalesce
 from nvdsl.layout.core import Layout, from_modes
+from nvdsl.layout.given import takes_layouts
 from nvdsl.layout.make import make_layout
 from nvdsl.layout.nested import Shape, compact, flatten, is_one, is_static, over
 from nvdsl.layout.strides import E, is_zero, times
@@ -22,6 +23,7 @@ Indexed = Sequence[tuple[Any, Any, Any]]
 """(stride, size, how far apart in the domain) of modes."""
 
 
+@takes_layouts
 def complement(a: Layout, bound: Shape = 1) -> Layout:
     """The layout of what ``a`` leaves out. Its sums with ``a`` are all different, in increasing order, up to ``bound``.
 
@@ -70,6 +72,7 @@ def _overlap(a: Layout, why: str) -> Exception:
     )
 
 
+@takes_layouts
 def right_inverse(a: Layout) -> Layout:
     """The layout R with ``a(R(i)) == i`` for i from 0 on, as far as a's values have no gap.
 
@@ -102,6 +105,7 @@ def _prefix(modes: Indexed) -> Modes:
     return out
 
 
+@takes_layouts
 def left_inverse(a: Layout) -> Layout:
     """The layout L with ``L(a(i)) == i`` for all i: where in ``a`` an address, or a coordinate, lies.
 

@@ -6,6 +6,7 @@ from typing import Any
 
 from nvdsl.layout import nested
 from nvdsl.layout.core import Layout
+from nvdsl.layout.given import takes_layouts
 from nvdsl.layout.nested import Shape, is_nested
 from nvdsl.layout.strides import E, times
 
@@ -50,6 +51,7 @@ def identity(*shape: Shape) -> Layout:
     )
 
 
+@takes_layouts
 def make_layout(*layouts: Layout) -> Layout:
     """A layout whose modes are these layouts.
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from nvdsl.errors import layout_error
 from nvdsl.layout.core import Layout
+from nvdsl.layout.given import takes_layouts
 from nvdsl.layout.inverses import right_inverse
 from nvdsl.layout.nested import Stride, is_nested
 from nvdsl.layout.strides import X, is_power, times, value
@@ -14,6 +15,7 @@ BANKS, BANK_BYTES = 32, 4
 """Shared memory has 32 banks of 4 bytes (CUDA C++ Programming Guide, compute capability 5.x and later)."""
 
 
+@takes_layouts
 def max_common_vector(a: Layout, b: Layout) -> int:
     """How many elements, from the first on, lie in a row in both layouts, and so can be copied by one access.
 
@@ -36,6 +38,7 @@ def max_common_vector(a: Layout, b: Layout) -> int:
     return count
 
 
+@takes_layouts
 def upcast(a: Layout, count: int) -> Layout:
     """The layout in units of ``count`` of its addresses: bytes to elements of ``count`` bytes.
 
@@ -60,6 +63,7 @@ def upcast(a: Layout, count: int) -> Layout:
     return Layout(a.shape, smaller(a.stride))
 
 
+@takes_layouts
 def bank_conflicts(lanes: Layout, bytes: int = BANK_BYTES) -> int:
     """How many times longer an access to shared memory takes than it has to: 1 without conflicts.
 

@@ -9,6 +9,7 @@ from nvdsl.errors import layout_error
 from nvdsl.layout import core
 from nvdsl.layout.algebra import Tiler, check_tiler, composition
 from nvdsl.layout.core import Layout
+from nvdsl.layout.given import takes_layouts
 from nvdsl.layout.inverses import complement, right_inverse
 from nvdsl.layout.make import make_layout
 from nvdsl.layout.nested import is_nested, is_static, product
@@ -16,6 +17,7 @@ from nvdsl.layout.nested import is_nested, is_static, product
 ONE = Layout(1, 0)
 
 
+@takes_layouts
 def logical_divide(a: Layout, tiler: Tiler) -> Layout:
     """Split a layout into (the elements that the tiler selects, the tiles).
 
@@ -37,6 +39,7 @@ def logical_divide(a: Layout, tiler: Tiler) -> Layout:
     return composition(a, make_layout(b, complement(b, a.size)))
 
 
+@takes_layouts
 def zipped_divide(a: Layout, tiler: Tiler) -> Layout:
     """Divide into ((tile0, tile1, ...), (rest0, rest1, ...)): one mode walks in a tile, the other over the tiles.
 
@@ -54,6 +57,7 @@ def zipped_divide(a: Layout, tiler: Tiler) -> Layout:
     return make_layout(make_layout(*(p[0] for p in parts)), make_layout(*(p[1] for p in parts), *list(a)[len(tiler) :]))
 
 
+@takes_layouts
 def tiled_divide(a: Layout, tiler: Tiler) -> Layout:
     """Divide into ((tile0, tile1, ...), rest0, rest1, ...).
 
@@ -64,6 +68,7 @@ def tiled_divide(a: Layout, tiler: Tiler) -> Layout:
     return make_layout(tile, *rest)
 
 
+@takes_layouts
 def flat_divide(a: Layout, tiler: Tiler) -> Layout:
     """Divide into (tile0, tile1, ..., rest0, rest1, ...).
 
@@ -74,6 +79,7 @@ def flat_divide(a: Layout, tiler: Tiler) -> Layout:
     return make_layout(*tile, *rest)
 
 
+@takes_layouts
 def logical_product(a: Layout, grid: Tiler) -> Layout:
     """Repeat ``a`` where the grid says: (a, copies of a), that is ``(a, composition(complement(a), grid))``.
 
@@ -97,6 +103,7 @@ def logical_product(a: Layout, grid: Tiler) -> Layout:
     return make_layout(a, composition(copies, b))
 
 
+@takes_layouts
 def blocked_product(a: Layout, grid: Layout) -> Layout:
     """Make a grid of blocks. Mode i is (within the block, over the blocks).
 
@@ -107,6 +114,7 @@ def blocked_product(a: Layout, grid: Layout) -> Layout:
     return make_layout(*(make_layout(x, y) for x, y in zip(within, across, strict=True)))
 
 
+@takes_layouts
 def raked_product(a: Layout, grid: Layout) -> Layout:
     """Make a grid of interleaved blocks. Mode i is (over the blocks, within the block).
 
@@ -124,6 +132,7 @@ def _equal_ranks(a: Layout, b: Layout) -> tuple[Layout, Layout]:
     return make_layout(*a, *[ONE] * (rank - len(a))), make_layout(*b, *[ONE] * (rank - len(b)))
 
 
+@takes_layouts
 def make_layout_tv(threads: Layout, values: Layout) -> tuple[tuple[int, ...], Layout]:
     """Say who copies what: returns (the shape of a tile, the thread-value layout in it).
 

@@ -15,7 +15,7 @@ from nvdsl.errors.tracebacks import at_call
 from nvdsl.mlir import ir, threads
 from nvdsl.schedule.finish import finish
 from nvdsl.schedule.masking import mask
-from nvdsl.schedule.payload import Payload
+from nvdsl.schedule.payload import Payload, check_payload
 from nvdsl.schedule.ragged import real_shapes
 from nvdsl.schedule.step import Step
 from nvdsl.schedule.work import Work
@@ -79,7 +79,9 @@ def compile(payload: Payload, schedule: Iterable[Step]) -> Scheduled:
     Raises ScheduleError, which names the step and its line, where one does not fit; ArgumentError for what is no step.
     What it gives is verified and compiled at its first call.
     """
-    steps = tuple(schedule)
+    check_payload(payload)
+    listed = isinstance(schedule, Iterable) and not isinstance(schedule, str)
+    steps: tuple[Any, ...] = tuple(schedule) if listed else (schedule,)
     for one in steps:
         if not isinstance(one, Step):
             raise ArgumentError(

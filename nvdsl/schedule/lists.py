@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from nvdsl.errors import ArgumentError, frames
 from nvdsl.schedule.asynchronous import copy_async
@@ -18,7 +19,7 @@ from nvdsl.schedule.shared import copies, merge_barriers, pad, stage
 from nvdsl.schedule.step import Step
 from nvdsl.schedule.swizzling import swizzle
 from nvdsl.schedule.warps import permute, spread, tile_fragments, tile_threads, tile_warps, unroll, vectorize
-from nvdsl.values.dtypes import DType, f16, f32
+from nvdsl.values.dtypes import DType, element, f16, f32
 
 
 def fma_steps(
@@ -29,6 +30,7 @@ def fma_steps(
 ) -> list[Step]:
     """A schedule without tensor cores: ``block`` is a block's tile as m, n and k, of which each of ``threads`` (down,
     across) has a part. ``without``: names of steps to leave out (stage, merge_barriers, copies)."""
+    _check_tiles(block=(block, 3), threads=(threads, 2))
     steps = [
         tile_blocks(*block), bufferize(), stage(), merge_barriers(), tile_threads(*threads), copies(1), launch(),
     ]  # fmt: skip
@@ -51,7 +53,8 @@ def simt_steps(
     ``without``: names of steps to leave out: merge_barriers, pad, permute, hide_latency, and "wide" for
     copies of one element at a time.
     """
-    wide = 16 // dtype.bytes
+    without, wide = _names(without), 16 // element(dtype).bytes
+    _check_tiles(block=(block, 3), tile=(tile, 2), threads=(threads, 2))
     steps = [
         tile_blocks(*block), bufferize(), stage(), merge_barriers(), pad(wide), tile_fragments(*tile, 4),
         permute("kij"), spread(*threads), vectorize(), copies(1 if "wide" in without else wide), launch(), unroll(),
@@ -75,8 +78,9 @@ def wmma_steps(
     ``without``: names of steps to leave out: merge_barriers, pad, permute, unroll, hoist_sums, hide_latency, prefetch,
     and "wide" for copies of one element at a time.
     """
-    wide = 16 // dtype.bytes
+    without, wide = _names(without), 16 // element(dtype).bytes
     copied = 1 if "wide" in without else wide
+    _check_tiles(block=(block, 3), warp=(warp, 2))
     steps = [
         tile_blocks(*block), bufferize(), stage(), merge_barriers(), pad(wide), tile_warps(*warp),
         tile_fragments(16, 16, 32 // dtype.bytes), permute("kij"), vectorize(), copies(copied), launch(), unroll(),
@@ -99,7 +103,8 @@ def mma_steps(
 
     ``without``: names of steps to leave out: merge_barriers, permute, hide_latency, prefetch, swizzle.
     """
-    wide = 16 // dtype.bytes
+    without, wide = _names(without), 16 // element(dtype).bytes
+    _check_tiles(block=(block, 3), warp=(warp, 2))
     steps = [
         tile_blocks(*block), bufferize(), stage(), merge_barriers(), tile_warps(*warp),
         tile_fragments(16, 8, 32 // dtype.bytes), permute("kij"), vectorize(), copies(wide), launch(), unroll(),
@@ -117,11 +122,25 @@ def wgmma_steps(
 
     ``without``: names of steps to leave out: persistent.
     """
+    _check_tiles(block=(block, 3))
     steps = [tile_blocks(*block), bufferize(), stage(), persistent(), wgmma(stages, warpgroups)]
     return _without(steps, without, ("persistent",))
 
 
+def _names(without: Sequence[str]) -> Sequence[str]:
+    return [without] if isinstance(without, str) else without
+
+
+def _check_tiles(**tiles: tuple[Any, int]) -> None:
+    for name, (tile, axes) in tiles.items():
+        if not isinstance(tile, Sequence) or isinstance(tile, str) or len(tile) != axes:
+            raise ArgumentError(f"a schedule with {name}={tile!r}", where=frames.caller(),
+                                rule=f"{name} is {axes} whole numbers, {('m', 'n', 'k')[:axes]}",
+                                fix=f"{name}={(64, 64, 32)[:axes]}, say")  # fmt: skip
+
+
 def _without(steps: list[Step], without: Sequence[str], known: Sequence[str]) -> list[Step]:
+    without = _names(without)
     unknown = [name for name in without if name not in known]
     if unknown:
         raise ArgumentError(f"a schedule without {unknown[0]!r}", where=frames.caller(),

@@ -31,6 +31,14 @@ class Payload:
     name: str
 
 
+def check_payload(given: Any) -> None:
+    """Raises ArgumentError for what is no `Payload`."""
+    if not isinstance(given, Payload):
+        raise ArgumentError(f"{given if isinstance(given, str) else repr(given):.60} in the place of a payload",
+                            where=frames.caller(), rule="a schedule is applied to what matmul() or payload() made",
+                            fix="nvdsl.schedule.payload(text)")  # fmt: skip
+
+
 def payload(source: str | os.PathLike[str] | ir.Module) -> Payload:
     """The payload that a module is: its text, the path of a file with it, or an ``ir.Module``.
 

@@ -14,7 +14,7 @@ from nvdsl.ir.walk import find
 from nvdsl.lower.options import Options
 from nvdsl.mlir import ir, threads
 from nvdsl.schedule.compiled import Scheduled, compile
-from nvdsl.schedule.payload import Payload
+from nvdsl.schedule.payload import Payload, check_payload
 from nvdsl.schedule.step import Step
 from nvdsl.tune import device, tuner
 from nvdsl.tune.problem import Problem
@@ -43,6 +43,7 @@ def tune(
     and what gives other numbers than the others is not chosen. ``budget``: seconds, about. ``tolerance``: as in
     `nv.autotune`. Raises TuneError where nothing is left, or there is no GPU.
     """
+    check_payload(payload)
     why = device.missing()
     if why and "make_bench" not in overrides:
         raise TuneError(f"tuning {payload.name}: {why}", where=frames.caller(), rule="candidates are raced on a GPU",

@@ -93,6 +93,8 @@ def attention(
         if return_lse or not alone:
             lse = True if return_lse else None
             arrays += lse, bias, cu_seqlens_q, cu_seqlens_k, seqused_k, page_table, q_scale, k_scale, v_scale
+        if operands.__class__ is not tuple:
+            operands = options.operands(operands)
         told = (token(score), len(operands)) if score is not None or len(operands) else None
         rest = causal, window, scale, softcap, told, splits, target
         found = _CALLS.again(arrays, rest, stream)

@@ -81,6 +81,7 @@ def attention_backward(
     """
     others = (True if x is None else x for x in (dk, dv))
     arrays = (dout, q, k, v, out, lse, dq, *others, bias, cu_seqlens_q, cu_seqlens_k)
+    operands = options.operands(operands)
     rest = (causal, window, scale, softcap, token(score), len(operands), deterministic, target)
     alone = dbias is None or isinstance(dbias, bool | np.bool_) and not dbias
     found = _CALLS.again(arrays, rest, stream) if alone else None

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import nvdsl as nv
+from nvdsl.driver import arrays
 from nvdsl.errors import ArgumentError
 from nvdsl.kernels.arguments import Argument
 from nvdsl.kernels.attention.heads import Heads, Reshaped
@@ -163,6 +164,15 @@ def _check_used(lengths: Argument | None, pages: Argument | None, keys: int) -> 
             )
 
 
+def operands(given: Any) -> tuple[Any, ...]:
+    """Raises ArgumentError for what is neither a tuple nor a list."""
+    if not isinstance(given, tuple | list):
+        kind = type(given).__qualname__
+        raise ArgumentError(f"operands is a {kind}", rule="operands are a tuple of arrays that score reads",
+                            fix="operands=(x,), of one array")  # fmt: skip
+    return tuple(given)
+
+
 def check_score(score: Any, operands: Any) -> None:
     """Raises ArgumentError for what is no function, and for operands of none."""
     if score is not None and not callable(score):
@@ -171,6 +181,10 @@ def check_score(score: Any, operands: Any) -> None:
         raise ArgumentError("operands without score", rule="they are read by score(s, batch, head, query, key, ...)")
     if score is None:
         return
+    for x in operands:
+        if not isinstance(x, int | float | np.generic) and arrays.describe(x) is None:
+            kind = type(x).__qualname__
+            raise ArgumentError(f"{kind} among the operands", rule="an operand is an array, or a number")
     count = 5 + len(operands)
     try:
         inspect.signature(score).bind(*range(count))

@@ -11,6 +11,7 @@ import numpy as np
 
 from nvdsl.driver import arrays
 from nvdsl.errors import ArgumentError
+from nvdsl.errors.tracebacks import at_call
 from nvdsl.kernels.arguments import Argument
 from nvdsl.kernels.blocks.dequantize import BITS
 from nvdsl.kernels.gemm.quantized_operands import COLUMNS, COLUMNS_OF_PART, SLICE, THREADS_OF_PART
@@ -42,6 +43,7 @@ class QuantizedWeight:
         _check_group(self.group)
 
     @staticmethod
+    @at_call
     def pack(
         values: Any, scales: Any, *, zeros: Any = None, group: int | None = None, bits: int = 8
     ) -> QuantizedWeight:
@@ -99,6 +101,7 @@ class QuantizedWeight:
         return QuantizedWeight(kind, (K, N), group, _packed(values.view(np.uint8), BITS[kind]), pad(scales), zeros)
 
     @staticmethod
+    @at_call
     def quantize(
         w: Any, *, bits: int = 4, group: int | None = 128, symmetric: bool = True, dtype: Any = np.float16
     ) -> QuantizedWeight:

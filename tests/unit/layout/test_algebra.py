@@ -339,3 +339,16 @@ def test_bits_beside_integers_stay_bits():
     lanes = composition(tile, Layout((16, 2), (E(1, 0), E(0, 8))))
     assert [lanes(i, j) for i in range(16) for j in range(2)] == [tile(i, 8 * j) for i in range(16) for j in range(2)]
     assert lanes.has_bits
+
+
+@pytest.mark.parametrize(
+    ("function", "name"),
+    [
+        (lambda: composition((4, 8), Layout(4, 1)), r"composition\(\) of \(4, 8\)"),
+        (lambda: make_layout(Layout(4, 1), 3), r"make_layout\(\) of 3"),
+        (lambda: right_inverse("(4,8):(8,1)"), r"right_inverse\(\) of '"),
+    ],
+)
+def test_what_is_no_layout_is_named(function, name):
+    with pytest.raises(errors.LayoutError, match=name):
+        function()

@@ -197,3 +197,19 @@ def test_payloads_with_numbers_and_unknown_extents():
         product_with(arguments=", %s: f32")
     with pytest.raises(TraceError, match=r"argument 0 of a payload is tensor<\?x64xf16>"):
         sc.payload("func.func @f(%A: tensor<?x64xf16>) { return }")
+
+
+@pytest.mark.parametrize(
+    ("made", "says"),
+    [
+        (lambda: sc.compile("func.func ...", []), "func.func ... in the place of a payload"),
+        (lambda: sc.compile(sc.matmul(64, 64, 64), 4), "4 in a schedule"),
+        (lambda: sc.mma_steps((64, 64)), r"a schedule with block=\(64, 64\)"),
+        (lambda: sc.wmma_steps(warp=32), "a schedule with warp=32"),
+        (lambda: sc.wmma_steps(without="wid"), "a schedule without 'wid'"),
+    ],
+)
+def test_what_is_no_payload_no_schedule_or_no_tile(made, says):
+    with pytest.raises(ArgumentError, match=says):
+        made()
+    assert "pad" not in [step.name for step in sc.wmma_steps(without="pad")]

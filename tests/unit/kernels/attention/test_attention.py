@@ -296,6 +296,8 @@ def arguments(**changes):
         ({"score": lambda s, b, h, i, j: j <= i}, ["score returned a condition", "nv.where(condition"]),
         ({"score": lambda s, b, h, i, j: None}, ["score returned None"]),
         ({"operands": [random(3)]}, ["operands without score"]),
+        ({"score": lambda s, b, h, i, j, x: s, "operands": random(3)}, ["operands is a ndarray", "operands=(x,)"]),
+        ({"score": lambda s, b, h, i, j, x: s, "operands": ([1.0],)}, ["list among the operands"]),
         ({"bias": random(1, 3, 10, 20)}, ["(1, 3, 10, 20)", "(1, 2, 10, 20)"]),
         ({"cu_seqlens_q": np.array([0, 10])}, ["beside cu_seqlens_q"]),
         ({"q": random(10, 2, 64)} | {"cu_seqlens_q": np.array([0, 2**32])}, ["to 4294967296", "i32"]),
