@@ -25,19 +25,23 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from benchmarks import charts
 from benchmarks.paired import machine, race, write
 
-SIZES = ["32768x768", "65536x1024", "32768x4096", "16384x8192", "16384x16384", "8192x32768", "8192x65536"]
+SIZES = [
+    "32768x768", "65536x1024", "65536x2048", "65536x3000", "32768x4096", "16384x8192", "16384x12288", "16384x16384",
+    "8192x32768", "8192x50000", "8192x65536",
+]  # fmt: skip
 EPSILON = 1e-6
 F = torch.nn.functional
 
 
 @dataclass
 class Problem:
-    """Rows ``x``, the gradient ``dy`` of a result, a weight of the rows' type and of f32, labels, and where results
-    go: rows to ``out``, a number of each row to ``losses``."""
+    """Rows ``x``, the gradient ``dy`` of a result, a weight and a bias of the rows' type, a weight of f32, labels, and
+    where results go: rows to ``out``, a number of each row to ``losses``."""
 
     x: torch.Tensor
     dy: torch.Tensor
     w: torch.Tensor
+    b: torch.Tensor
     wide: torch.Tensor
     labels: torch.Tensor
     out: torch.Tensor
@@ -47,15 +51,16 @@ class Problem:
     def of(rows: int, cols: int, dtype: torch.dtype) -> Problem:
         torch.manual_seed(rows + cols)
         x, dy = (torch.randn(rows, cols, device="cuda", dtype=dtype) for _ in range(2))
-        wide = torch.randn(cols, device="cuda")
+        wide, b = (torch.randn(cols, device="cuda") for _ in range(2))
         labels, losses = torch.randint(0, cols, (rows,), device="cuda"), torch.empty(rows, device="cuda")
-        return Problem(x, dy, wide.to(dtype), wide.to(dtype).float(), labels, torch.empty_like(x), losses)
+        return Problem(x, dy, wide.to(dtype), b.to(dtype), wide.to(dtype).float(), labels, torch.empty_like(x), losses)
 
     @property
     def first(self) -> Problem:
         """The first rows, in f64."""
         x, dy, labels, out, losses = (t[:256] for t in (self.x, self.dy, self.labels, self.out, self.losses))
-        return Problem(x.double(), dy.double(), self.w.double(), self.wide.double(), labels, out, losses)
+        parameters = self.w.double(), self.b.double(), self.wide.double()
+        return Problem(x.double(), dy.double(), *parameters, labels, out, losses)
 
 
 def _softmax_backward(p: Problem) -> dict[str, Callable[[], Any]]:
@@ -126,7 +131,7 @@ KERNELS: dict[str, Callable[[Problem], dict[str, Callable[[], Any]]]] = {
         _quack("rmsnorm", "layernorm_fwd"), p.wide,
     ),
     "layer_norm, bias": lambda p: _forward(
-        p, lambda: nv.layer_norm(p.x, p.w, p.w, out=p.out), lambda: F.layer_norm(p.x, p.w.shape, p.w, p.w), None
+        p, lambda: nv.layer_norm(p.x, p.w, p.b, out=p.out), lambda: F.layer_norm(p.x, p.w.shape, p.w, p.b), None
     ),
     "rms_norm": lambda p: _forward(
         p, lambda: nv.rms_norm(p.x, p.w, out=p.out), lambda: F.rms_norm(p.x, p.w.shape, p.w, EPSILON),
@@ -144,7 +149,7 @@ ARRAYS = {"cross_entropy": 1, **{name: 3 for name in KERNELS if name.endswith("_
 EXPECTED: dict[str, Callable[[Problem], torch.Tensor]] = {
     "softmax": lambda p: torch.softmax(p.x, -1),
     "layer_norm": lambda p: F.layer_norm(p.x, p.w.shape, p.wide),
-    "layer_norm, bias": lambda p: F.layer_norm(p.x, p.w.shape, p.w, p.w),
+    "layer_norm, bias": lambda p: F.layer_norm(p.x, p.w.shape, p.w, p.b),
     "rms_norm": lambda p: F.rms_norm(p.x, p.w.shape, p.w, EPSILON),
     "softmax_backward": lambda p: _gradient(p, lambda x: torch.softmax(x, -1)),
     "rms_norm_backward": lambda p: _gradient(p, lambda x: F.rms_norm(x, p.w.shape, p.w, EPSILON)),

@@ -52,9 +52,11 @@ LEAST_OTHERS = len(UNALIGNED)
 """Of the others, what is left for such results, however many have been taken: all that is chosen for them. Without the
 right one of them, products of f32 took up to 6.8 times as long in the model."""
 
-BESIDE = {"cooperative": 40, "splitk": 40, "pingpong": 40, "streamk": 48}
-"""Registers of a consumer's thread beside the sums that an epilogue of few operands needs, and a store without TMA.
-With stream-K it also keeps the part of a tile: ptxas spilled it beside 192 sums."""
+BESIDE = {"cooperative": 32, "splitk": 40, "pingpong": 32, "streamk": 48}
+"""Registers of a consumer's thread beside the sums that an epilogue of few operands needs. With stream-K it also keeps
+the part of a tile: ptxas spilled it beside 192 sums."""
+WITHOUT_TMA = 40
+"""The same that a store without TMA needs, at least."""
 NEAR, LOST = 1.02, 1000
 """How much longer one that is compiled may take than the best of all: times, and clocks at most."""
 LATER, NEAR_LATER = 8, 1.03
@@ -158,11 +160,13 @@ def _of_keys(found: Configs, few: Sequence[Key], turnable: bool) -> Configs:
 
 @functools.lru_cache(maxsize=256)
 def _allowed(
-    dtype: Any, out: Any, acc: Any, crowded: bool, majors: tuple[str, str], turnable: bool, beside: bool
+    dtype: Any, out: Any, acc: Any, crowded: bool, majors: tuple[str, str], turnable: bool, epilogue: bool, tma: bool
 ) -> Configs:
     def fits(config: Config) -> bool:
-        spare = config.registers[1] - config.accumulator_registers(acc)
-        return (turnable or not config.swap_ab) and (not beside or spare >= BESIDE[config.schedule])
+        spare, needed = config.registers[1] - config.accumulator_registers(acc), 0
+        if epilogue or not tma:
+            needed = max(BESIDE[config.schedule], 0 if tma else WITHOUT_TMA)
+        return (turnable or not config.swap_ab) and spare >= needed
 
     return Configs(filter(fits, legal(dtype, out, acc, crowded, *majors)))
 
@@ -170,8 +174,8 @@ def _allowed(
 def allowed(weight: Shape, crowded: bool) -> Configs:
     """All that can compute it: a transposed result is stored by TMA, and an epilogue needs registers."""
     majors = weight.a_major, weight.b_major
-    beside = weight.epilogue or weight.unaligned
-    return _allowed(weight.dtype, weight.out, weight.acc, crowded, majors, _turnable(weight), beside)
+    turnable, tma = _turnable(weight), not weight.unaligned
+    return _allowed(weight.dtype, weight.out, weight.acc, crowded, majors, turnable, weight.epilogue, tma)
 
 
 def _turnable(weight: Shape) -> bool:

@@ -13,9 +13,13 @@ from nvdsl.kernels.arguments import ALIGNMENT
 MOST_COLUMNS = 262_144
 
 _LANES = ((512, 8), (1024, 16), (2048, 32), (4096, 64), (8192, 128), (16_384, 256))
-"""Bytes of a row up to which so many threads share it. A block then has 8 KB of rows, or it ends too soon."""
+"""Bytes of a row up to which so many threads share it."""
 
 _MOST_LANES, _SMALLEST_BLOCK = 512, 128
+
+_ALONE = 64
+"""Lanes from which on a row has a block of its own. Groups of a block's warps would meet at named barriers: blocks with
+all 16 of them fit on an SM four times."""
 
 _BLOCK_BYTES = 65_536
 """Of rows, that one block takes before a cluster shares it."""
@@ -63,7 +67,8 @@ class RowsConfig:
     ``keep``: where the elements of a row are between the passes over it. "registers": of the thread that needs them;
     "shared": in shared memory (`nvdsl.kernels.rows.staged`); "memory": nowhere, they are loaded again.
     ``blocks_per_sm``: that ptxas leaves registers for. ``slots``: rows of a group that shared memory has room for.
-    ``ahead``: bytes of each row for all rows, a weight say, that a thread loads ahead of their use."""
+    ``ahead``: bytes of each row for all rows, a weight say, that a thread loads ahead of their use. ``arrivals``: in so
+    many groups copies to shared memory are waited for."""
 
     wide: int
     lanes: int
@@ -74,10 +79,11 @@ class RowsConfig:
     blocks_per_sm: int = 1
     slots: int = 1
     ahead: int = 0
+    arrivals: int = 1
 
     @property
     def threads(self) -> int:
-        return max(self.lanes, _SMALLEST_BLOCK)
+        return self.lanes if self.lanes >= _ALONE else _SMALLEST_BLOCK
 
     @property
     def groups(self) -> int:
@@ -138,7 +144,8 @@ def choose(
     blocks = min(_SHARED_BYTES // (taken + _BESIDE), threads // config.threads)
     if not blocks:
         return replace(config, keep="memory")
-    return replace(config, keep="shared", blocks_per_sm=blocks, ahead=ahead)
+    arrivals = steps if beside and passes == 3 and cluster > 1 else 1
+    return replace(config, keep="shared", blocks_per_sm=blocks, ahead=ahead, arrivals=arrivals)
 
 
 def _sm_threads(config: RowsConfig, itemsize: int, arrays: int, passes: int, beside: int) -> tuple[int, int]:
@@ -193,7 +200,7 @@ def _steps(cols: int, wide: int, lanes: int, cluster: int) -> int:
     """Rows of similar lengths share a kernel: what is too much reads nothing."""
     unit = wide * 8
     steps = nv.cdiv(nv.cdiv(cols, cluster * unit) * unit, wide * lanes)
-    unit = 1 if steps <= 4 else 2 if steps <= 16 else 8
+    unit = 1 if steps <= 4 or cluster > 1 and steps <= 8 else 2 if steps <= 16 else 8
     return nv.cdiv(steps, unit) * unit
 
 

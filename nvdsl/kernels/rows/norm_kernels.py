@@ -40,7 +40,7 @@ def norm(
                 if each is not None:
                     each.begin()
 
-        late = not centered and config.keep == "shared"
+        late = config.keep == "shared" and (not centered or config.cluster > 1)
         if not late:
             begin()
         given, *rest = row.read(*([x] if residual is None else [x, residual]))
@@ -83,7 +83,7 @@ def _moments(
     row: Row, given: Parts, eps: Any, centered: bool, exact: bool, meanwhile: Callable[[], None]
 ) -> tuple[Parts, Any, Any]:
     """What the row's elements are apart from its mean (from 0 for RMSNorm), the inverse of their root mean square,
-    and the mean. ``meanwhile``: what begins before threads wait for RMSNorm's sum.
+    and the mean. ``meanwhile``: what begins before threads wait for each other.
 
     The variance is that of deviations from the mean, so that it does not cancel where rows are far from zero. What
     the rounding of the mean left over, which f32 elements show (``exact``), comes out of the same pass. Otherwise the
@@ -94,9 +94,9 @@ def _moments(
         (squares,) = row.sum(lambda total, step: nv.math.fma(given(step), given(step), total), meanwhile=meanwhile)
         return given, nv.math.rsqrt(squares * share + nv.f32(eps)), 0.0
     if row.exchange is not None and not exact:
-        mean, squares = row.moments(given)
+        mean, squares = row.moments(given, meanwhile)
         return lambda step: given(step) - mean, nv.math.rsqrt(squares * share + nv.f32(eps)), mean
-    mean = row.sum(lambda total, step: total + given(step))[0] * share
+    mean = row.sum(lambda total, step: total + given(step), meanwhile=meanwhile)[0] * share
 
     def deviation(step: int) -> Any:
         return row.only(step, given(step) - mean)

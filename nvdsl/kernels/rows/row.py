@@ -157,30 +157,42 @@ class Row:
         meanwhile()
         return self.sums(*mine)
 
-    def moments(self, parts: Parts) -> tuple[Any, Any]:
-        """The mean of a row that a cluster shares, and the sum of squared deviations from it, with one exchange: each
-        warp finds its own, and they are merged (Chan, Golub and LeVeque, Updating formulae and a pairwise algorithm
-        for computing sample variances, 1979)."""
+    def moments(self, parts: Parts, meanwhile: Callable[[], None] = lambda: None) -> tuple[Any, Any]:
+        """The mean of a row that a cluster shares, and the sum of squared deviations from it, with one pass and one
+        exchange. Each warp finds its own, and they are merged (Chan, Golub and LeVeque, Updating formulae and a
+        pairwise algorithm for computing sample variances, 1979).
+
+        A warp's are those of differences from the mean of its first access. If that mean is far from the warp's, the
+        first access itself deviates, so the sum of squares is at most ``steps`` times what is left of it.
+        """
         assert self.exchange is not None
-        config = self.config
-        count = nv.f32(32 * config.steps * config.wide)
-        if config.full < config.steps:
-            mine = sum((nv.where(self.inside(step), config.wide, 0) for step in range(config.steps)), start=nv.i32(0))
-            count = nv.warp.sum(nv.f32(mine))
-        total = nv.warp.sum(self.total(lambda total, step: total + parts(step)))
-        base = total / nv.max(count, 1.0)  # of a warp that has nothing
+        count, base = self._count(self.config.steps), nv.warp.sum(self.only(0, parts(0)).sum())
+        base = base / nv.max(self._count(1), 1.0)  # of a warp that has nothing
 
-        def square(total: Any, step: int) -> Any:
-            deviation = self.only(step, parts(step) - base)
-            return nv.math.fma(deviation, deviation, total)
-
-        totals, squares, counts = self.exchange.of_all((total, nv.warp.sum(self.total(square)), count), [0.0] * 3)
+        self.read_anew()
+        total: Any = nv.vector([0.0] * self.config.wide, nv.f32)
+        squares = total
+        for step in range(self.config.steps):
+            apart = self.only(step, parts(step) - base)
+            total, squares = total + apart, nv.math.fma(apart, apart, squares)
+        total, squares = nv.warp.sum((total.sum(), squares.sum()))
+        squares = squares - total * (total / nv.max(count, 1.0))
+        total = nv.math.fma(base, count, total)
+        meanwhile()
+        totals, squared, counts = self.exchange.of_all((total, squares, count), [0.0] * 3)
         mean = nv.warp.sum(reduce(lambda a, b: a + b, totals)) / nv.f32(self.cols)
         merged = nv.f32(0.0)
-        for given, more, size in zip(totals, squares, counts, strict=True):
-            apart = given / nv.max(size, 1.0) - mean
-            merged += nv.math.fma(apart * apart, size, more)
+        for given, more, size in zip(totals, squared, counts, strict=True):
+            off = given / nv.max(size, 1.0) - mean
+            merged += nv.math.fma(off * off, size, more)
         return mean, nv.warp.sum(merged)
+
+    def _count(self, steps: int) -> Any:
+        """Elements that the warp has in its first accesses."""
+        if steps <= self.config.full:
+            return nv.f32(32 * steps * self.config.wide)
+        mine = sum((nv.where(self.inside(step), self.config.wide, 0) for step in range(steps)), start=nv.i32(0))
+        return nv.warp.sum(nv.f32(mine))
 
     def exponentials(self, parts: Parts, *more: Any) -> tuple[Any, ...]:
         """The exponentials of this thread's elements relative to a number of its own, that number, the greatest element

@@ -74,7 +74,8 @@ class Staged:
         return first + step * self.config.width
 
     def fetch(self, row: Row, slot: nv.Int = 0, missing: float = 0.0) -> None:
-        """Start the copies of a row (PTX ISA, cp.async), as one group. ``missing`` goes behind its end."""
+        """Start the copies of a row (PTX ISA, cp.async), as ``config.arrivals`` groups. ``missing`` goes behind its
+        end."""
         for step in range(self.config.steps):
             place = self._place(slot, step)
             if row.everyone(step) or row.exists and row.inside(step):
@@ -83,12 +84,30 @@ class Staged:
             else:
                 for memory in self.memory:
                     memory.store_vector(nv.vector([missing] * self.config.wide, memory.dtype), place)
-        nv.cp_async_commit()
+            if self._ends_group(step):
+                nv.cp_async_commit()
+
+    def _ends_group(self, step: int) -> bool:
+        return step + 1 == self.config.steps or (step + 1) % nv.cdiv(self.config.steps, self.config.arrivals) == 0
 
     def parts(self, slot: nv.Int = 0) -> list[Parts]:
-        """This thread's elements of the arrays' rows in the slot that was fetched first, when they have come."""
-        nv.cp_async_wait(max(self.config.slots - 2, 0))
-        return [self._reader(memory, slot) for memory in self.memory]
+        """This thread's elements of the arrays' rows in the slot that was fetched first, when they have come: all of
+        them, or with several ``config.arrivals`` (and one slot), those of an access when they are first asked for."""
+        if self.config.arrivals == 1:
+            nv.cp_async_wait(max(self.config.slots - 2, 0))
+        pending = [sum(map(self._ends_group, range(step, self.config.steps))) - 1 for step in range(self.config.steps)]
+        come: set[int] = set() if self.config.arrivals > 1 else set(pending)
 
-    def _reader(self, memory: nv.Array, slot: nv.Int) -> Parts:
-        return lambda step: widened(memory.vector(self._place(slot, step), self.config.wide))
+        def arrived(step: int) -> None:
+            if pending[step] not in come:
+                nv.cp_async_wait(pending[step])
+                come.update(n for n in pending if n >= pending[step])
+
+        def reader(memory: nv.Array) -> Parts:
+            def read(step: int) -> Any:
+                arrived(step)
+                return widened(memory.vector(self._place(slot, step), self.config.wide))
+
+            return read
+
+        return [reader(memory) for memory in self.memory]

@@ -27,7 +27,7 @@ def test_the_accesses_cover_a_row_and_are_aligned(itemsize, multiple, arrays):
             covers(config, cols)
             assert config.wide * itemsize <= 16 and cols % config.wide == multiple % config.wide == 0
             assert config.threads % config.lanes == 0 and config.threads <= 512 and config.cluster in (1, 2, 4, 8)
-            assert config.cluster == 1 or config.lanes == config.threads
+            assert config.groups == 1 or config.lanes <= 32  # several warps would meet at a named barrier of their own
             assert config.keep != "registers" or arrays * config.steps * config.wide <= 64
             taken = arrays * itemsize * config.groups * config.part * config.blocks_per_sm
             assert config.keep != "shared" or config.wide * itemsize >= 4 and taken <= arch.MAX_SMEM_PER_BLOCK
