@@ -198,7 +198,8 @@ class _Call:
             "bounded": (left is not None, right is not None),
             "scores": ScoreKind(cap > 0, bias is not None, score, factor <= 0),
         }
-        self._numbers = factor, left or 0, right or 0, self.parts, cap
+        shares = Reshaped(self.heads.q.argument, (self.parts,), (0,)) if self.parts > 1 else self.parts
+        self._numbers = factor, left or 0, right or 0, shares, cap  # shares: see combine.attention
 
     @property
     def as_they_lie(self) -> bool:

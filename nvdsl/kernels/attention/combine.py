@@ -16,6 +16,8 @@ from nvdsl.kernels.blocks.divisor import Divisor
 WARPS, UNIT, AHEAD = 8, 4, 4
 """Of a block, which adds up one row; elements that a thread reads at once; parts whose loads are on their way."""
 
+Shares = nv.Shaped[nv.Array, "splits"]
+
 
 @nv.jit
 def attention(
@@ -27,7 +29,7 @@ def attention(
     scale: float,
     left: int,
     right: int,
-    splits: int,
+    shares: Shares,
     softcap: float,
     q_starts: sequences.Starts | None,
     k_starts: sequences.KeyStarts | None,
@@ -42,7 +44,9 @@ def attention(
     bounded: tuple[bool, bool],
     scores: ScoreKind,
 ) -> None:
-    """As `forward.attention`, in ``splits`` parts of the keys."""
+    """As `forward.attention`, in as many parts of the keys as ``shares`` has elements, which nobody reads: extents say
+    what memory a call needs, and one whose extents are known is launched without asking again."""
+    (splits,) = shares.shape
     batches, queries, kv_heads, group, size = o.shape
     parts = nv.empty((splits, batches, queries, kv_heads, group, size), nv.f32)
     logs = nv.empty((splits, batches, kv_heads * group, queries), nv.f32)

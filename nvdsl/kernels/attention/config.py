@@ -239,10 +239,11 @@ def _tile_of_keys(wanted: int, most: int, page: int, step: int) -> int:
 def _splits(tiles: int, steps: int, sms: int, clusters: Sequence[int], blocks: int) -> tuple[int, int]:
     """Blocks of a cluster that share the keys of a tile, and parts of the keys that another kernel adds up. Both are 1
     where the tiles fill four fifths of the SMs. One is what fills them otherwise: parts, where no cluster does.
-    ``blocks``: of each SM, where keys are many: a large cluster leaves SMs empty, since it lies in a GPC."""
+    ``blocks``: of each SM, where keys are many: a cluster of 16 leaves SMs empty, since it lies in a GPC. A few places
+    stay free, for the blocks that add up parts come before the last of the others end."""
     if tiles >= 0.8 * sms or steps < 2:
         return 1, 1
     cluster = next((n for n in clusters if tiles * n >= 0.8 * sms), clusters[-1])
-    if (tiles * cluster < 0.4 * sms or cluster >= 8 and blocks > 1) and steps > 4 * cluster:
-        return 1, min(MOST_SPLITS, steps // 2, blocks * sms // tiles)
+    if (tiles * cluster < 0.4 * sms or cluster > 8 and blocks > 1) and steps > 4 * cluster:
+        return 1, min(MOST_SPLITS, steps // 2, int(0.97 * blocks * sms) // tiles)
     return min(cluster, 1 << (steps.bit_length() - 1)), 1

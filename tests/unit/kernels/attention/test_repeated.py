@@ -8,6 +8,7 @@ import pytest
 
 import nvdsl as nv
 from nvdsl.driver.array_spec import packed_strides
+from nvdsl.driver.executable import Executable
 from nvdsl.errors import ArgumentError
 from nvdsl.kernels.attention import attention as module
 from tests.unit.driver import libraries
@@ -49,6 +50,16 @@ def test_a_call_that_comes_again_takes_the_short_way(gpu, torch, monkeypatch):
         if turn:
             with pytest.raises(ArgumentError, match="out and k overlap"):
                 call(torch, of(torch, K + 128))
+
+
+def test_parts_are_launched_as_they_were(gpu, torch, monkeypatch):
+    """With the memory of the stream: how much of it is known of the shapes. Else each call would take its own."""
+    for turn in range(4):
+        if turn == 3:
+            monkeypatch.setattr(Executable, "execute", libraries.raising(AssertionError("not recorded")))
+        call(torch, of(torch, OUT), splits=3)
+    first, second = gpu.launches[-2:]
+    assert len(gpu.launches) == 8 and first.given != second.given
 
 
 @pytest.mark.exhaustive
