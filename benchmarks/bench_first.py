@@ -139,7 +139,8 @@ def _forked(name: str, folder: str) -> dict[str, Any]:
 
 
 def _compiled_modules() -> None:
-    """Let Python write the .pyc files."""
+    """Let Python write the .pyc files, whatever the environment says."""
+    sys.dont_write_bytecode = False
     child = os.fork()
     if not child:
         import nvdsl

@@ -112,6 +112,8 @@ def read(function: Callable[..., Any], signature: inspect.Signature) -> dict[str
     return found
 
 
+_WITHOUT_AXES = frozenset(("Any", "nv.Array", "bool", "int", "float", "str", "tuple[bool, bool]", "nv.DType"))
+"""What most annotations are, which need no evaluation."""
 _ANNOTATED = re.compile(r"\b(Array|Shaped)\s*\[")
 
 
@@ -119,6 +121,8 @@ def _evaluated(function: Callable[..., Any], name: str, annotation: Any) -> Any:
     """An annotation that is a string as what it says; it may use what surrounds the function."""
     if not isinstance(annotation, str):
         return annotation
+    if annotation in _WITHOUT_AXES:
+        return None
     code = function.__code__
     cells = zip(code.co_freevars, function.__closure__ or (), strict=True)
     scope = {**_around(function), **{n: c.cell_contents for n, c in cells if _is_full(c)}}

@@ -111,8 +111,9 @@ def _is_ordered(op: Any) -> bool:
 
 @functools.cache
 def _orders_are_written() -> bool:
-    """Whether the backend writes the order of an ``llvm.atomicrmw``: bindings don't say of which LLVM they are."""
-    with ir.Context(), ir.Location.unknown():
+    """Whether the backend writes the order of an ``llvm.atomicrmw``: bindings don't say of which LLVM they are. A
+    context has to be current; to make one takes longer than all the rest."""
+    with ir.Location.unknown():
         module = ir.Module.parse("""gpu.module @m [#nvvm.target<chip = "sm_90a", features = "+ptx86">] {
             llvm.func @k(%p: !llvm.ptr<1>, %x: i32) attributes {gpu.kernel, nvvm.kernel} {
               %old = llvm.atomicrmw add %p, %x acq_rel : !llvm.ptr<1>, i32

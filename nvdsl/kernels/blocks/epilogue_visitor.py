@@ -64,6 +64,8 @@ def visitor(
 
 def returned(op: Any, result: Any, value: Any) -> Any:
     """What an op made of a sum: a value, or a number, which becomes one of the sum's type."""
+    if isinstance(result, nv.Value):  # of all elements: the message below takes a while to write
+        return result
     if isinstance(result, int | float):
         return value.dtype(result)
     nv.require(isinstance(result, nv.Value), f"the epilogue {op!r} returned {result!r}",
