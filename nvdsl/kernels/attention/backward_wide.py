@@ -26,8 +26,11 @@ from nvdsl.ops.order import recomputed, recomputing
 TILE_M, TILE_N = 128, 64
 TOLD = 16
 """Keys of which a bias or a function is told at a time."""
-MET, STORED = 1, 2
-"""Named barriers: both consumers' P and dS are in shared memory, or have been read."""
+SLICE = 64
+"""Columns of dQ that are computed at a time."""
+WEIGHED, SLOPED, READ, STORED = 1, 8, 9, 2
+"""Named barriers: both consumers' P, or dS, are in shared memory; the other consumer has read both, the first of two;
+dK and dV are in shared memory, the first of two."""
 
 
 @nv.jit
@@ -61,7 +64,7 @@ def backward_wide(
     sides = left if bounded[0] else None, right if bounded[1] else None
     tiles, parts = (
         GradientTiles(q, k, q_starts, k_starts, TILE_M, TILE_N, any(bounded)),
-        Parts(TILE_M, size, config.swizzle(size), -(-size // 128)),
+        Parts(TILE_M, size, config.swizzle(size), size // SLICE),
     )
 
     told = Told(q, k, scores, scale, softcap, *sides, bias, operands) if scores.told else None
@@ -72,10 +75,14 @@ def backward_wide(
     dk_tma = nv.TMA(dk, tile=(1, TILE_N, 1, size // 2), swizzle=config.swizzle(size))
     dv_tma = nv.TMA(dv, tile=(1, TILE_N, 1, value_size // 2), swizzle=config.swizzle(value_size))
 
+    at_once = max(  # slices of dQ: beside dK and dV, there are registers for so many
+        n for n in (1, 2, 3) if parts.slices % n == 0 and (size + value_size) // 4 + n * SLICE // 2 <= 192
+    )
+
     @nv.kernel(grid=tiles.blocks, block=128 * (1 + CONSUMERS), programmatic=True)
     def kernel() -> None:
         loads.allocate()
-        K, V, Q, dO, q_ring, do_ring = loads.K[0], loads.V[0], loads.Q[0], loads.dO[0], loads.q_ring, loads.do_ring
+        K, V, Q, dO, q_ring, do_ring = loads.K[0], loads.V[0], loads.Q, loads.dO[0], loads.q_ring, loads.do_ring
         P = nv.smem((TILE_M, TILE_N), q.dtype, swizzle=2 * TOLD if scores.told else 128)
         dS = nv.smem((TILE_M, TILE_N), q.dtype, swizzle=128)
         nv.sync_threads()
@@ -108,94 +115,105 @@ def backward_wide(
                 return tile.cols(recomputed(me) * columns, columns)
 
             def begun(state: Any) -> Any:
-                """S = Q K^T and dP = dO V^T of this consumer's rows."""
-                dp, s = nv.accumulator(64, TILE_N), nv.accumulator(64, TILE_N)
-                do_ring.wait(state)
-                dp += mine(dO) @ anew(V).T
+                """S = Q K^T of this consumer's rows, which is being computed."""
                 q_ring.wait(state)
-                s += mine(Q) @ anew(K).T
-                nv.named_barrier_sync(MET, 128 * CONSUMERS)  # both have read P and dS
-                nv.wgmma_wait(0)
-                return s, dp
+                s = nv.accumulator(64, TILE_N)
+                s += mine(Q[state.stage]) @ anew(K).T
+                return s
 
-            def row_of(first: Any) -> Any:
-                """What stands beside this consumer's rows."""
-                return nv.row_vector(loads.beside, first + me * 64, 64)[:, None]
-
-            def weigh(s: Any, dp: Any, row: Any, head: Any) -> Any:
-                """P and dS of this consumer's rows, in shared memory, and dS in registers."""
+            def step(s: Any, dk: Any, dv: Any, state: Any, tile: Any, head: Any, first: Any, last: bool) -> Any:
+                """From the scores of a tile of rows to dV, dK and dQ, and to the scores of the next one. ``first``: the
+                number of the head's first tile."""
+                outs = state if config.stages == 1 else nv.PipelineState(1, nv.i32(0), state.stage)
+                do_ring.wait(outs)
+                dp = nv.accumulator(64, TILE_N)
+                dp += mine(dO) @ anew(V).T
                 at, sight = where()
                 weights = Weights(scores, at, scale, softcap, bias, dbias, operands)
-                logs, dots, *lost = (row_of(first) for first in loads.beside_rows(0))
+                logs, dots, *lost = (
+                    nv.row_vector(loads.beside, x + me * 64, 64)[:, None] for x in loads.beside_rows(state.stage)
+                )
+                row = tile * TILE_M
                 own = row + recomputed(me) * 64
 
-                def pair(first: Any, query: Any, key: Any) -> tuple[Any, Any, Any]:
-                    return head, own + query, at.key + first + key
+                def pair(key: Any, query: Any, column: Any) -> tuple[Any, Any, Any]:
+                    return head, own + query, at.key + key + column
 
-                def weighed(s: Any, first: Any) -> tuple[Any, Any]:
-                    """Of the keys from ``first`` on."""
-                    hide = functools.partial(sight.hide, key=at.key + first, row=own)
-                    return weights.of(s, [logs, *lost], functools.partial(pair, first), sight.partly(row), hide)
+                def weighed(s: Any, key: Any) -> tuple[Any, Any]:
+                    """Of the block's keys from ``key`` on."""
+                    hide = functools.partial(sight.hide, key=at.key + key, row=own)
+                    return weights.of(s, [logs, *lost], functools.partial(pair, key), sight.partly(row), hide)
 
                 if scores.told:  # of few keys at a time: it takes many registers
+                    nv.named_barrier_sync(READ + me, 128 * CONSUMERS)
                     steep = s
-                    for first in nv.range(0, TILE_N, TOLD, unroll=False):
-                        p, its = weighed(_first_keys(steep), first)
-                        p.store(mine(P).cols(first, TOLD))
+                    for key in nv.range(0, TILE_N, TOLD, unroll=False):
+                        p, its = weighed(_first_keys(steep), key)
+                        p.store(mine(P).cols(key, TOLD))
                         steep = _moved_up(steep, its)
                 else:
                     p, steep = weighed(s, 0)
+                    nv.named_barrier_sync(READ + me, 128 * CONSUMERS)
                     p.store(mine(P))
+                nv.fence_proxy_async()
+                nv.named_barrier_sync(WEIGHED, 128 * CONSUMERS)
+                dv += anew(P).T @ half(dO)
+                nv.wgmma_wait(1)
                 change = steep * (dp - dots)
                 if dbias is not None:
-                    for first in nv.range(0, TILE_N, TOLD, unroll=False):
+                    for key in nv.range(0, TILE_N, TOLD, unroll=False):
                         its = _first_keys(change)
-                        weights.pass_on(its, functools.partial(pair, first))
+                        weights.pass_on(its, functools.partial(pair, key))
                         change = _moved_up(change, its)
                 grad = change.to(q.dtype)
                 grad.store(mine(dS))
                 nv.fence_proxy_async()
-                nv.named_barrier_sync(MET, 128 * CONSUMERS)
-                return grad
-
-            def spread(grad: Any, dk: Any, dv: Any, state: Any, tile: Any, number: Any) -> Any:
-                """dV += P^T dO, dK += dS^T Q and dQ += dS K."""
-                dv += anew(P).T @ half(dO)
-                dk += anew(dS).T @ half(Q)
+                nv.named_barrier_sync(SLOPED, 128 * CONSUMERS)
+                dk += anew(dS).T @ half(Q[state.stage])
                 nv.wgmma_wait(1)
-                do_ring.release(state, leader)
+                do_ring.release(outs, leader)
                 nv.wgmma_wait(0)
                 q_ring.release(state, leader)
-                _, sight = where()
-                sums.begin(number, me, sight.turn(tile))
-                for i in nv.range(parts.slices, unroll=False):
-                    part = nv.accumulator(64, parts.columns)
-                    part += grad @ anew(K).cols(i * parts.columns, parts.columns)
-                    nv.wgmma_wait(0)
-                    sums.add(part, number, me, i)
-                sums.end(number, me, sight.turn(tile))
-                return dk, dv
+                nv.named_barrier_arrive(READ + 1 - me, 128 * CONSUMERS)
+                number, turn = first + tile, where()[1].turn(tile)
+                ahead = config.stages > 1 and at_once == parts.slices and not last
+                sums.begin(number, me, turn)
+                for i in [0] if at_once == parts.slices else nv.range(0, parts.slices, at_once, unroll=False):
+                    part = None
+                    for j in range(at_once):  # a slice leaves while the next one is computed
+                        before, part = part, nv.accumulator(64, SLICE)
+                        part += grad @ anew(K).cols((i + j) * SLICE, SLICE)
+                        if before is not None:
+                            nv.wgmma_wait(1)
+                            sums.add(before, number, me, i + j - 1)
+                    if ahead:
+                        s = begun(state.next())
+                    nv.wgmma_wait(1 if ahead else 0)
+                    sums.add(part, number, me, i + at_once - 1)
+                sums.end(number, me, turn)
+                if not ahead and not last:
+                    s = begun(state.next())
+                nv.wgmma_wait(0)
+                return s, dk, dv, state.next()
 
             grad_k, grad_v = nv.accumulator(64, size // 2), nv.accumulator(64, value_size // 2)
             if sight.any:
                 loads.k_ring.wait(loads.k_ring.consumer_state())
                 loads.v_ring.wait(loads.v_ring.consumer_state())
             count = sight.count
+            nv.named_barrier_arrive(READ + 1 - me, 128 * CONSUMERS)
             for g in nv.range(sight.heads(tiles.group), unroll=False):
                 head = at.kv_head * tiles.group + g
                 number = tiles.first(at.number, at.sequence, head)
-                s, dp = begun(state)
+                s = begun(state)
+                nv.wgmma_wait(0)
                 for i in nv.range(count - 1, unroll=False):
                     tile = sight.tile(i)
-                    grad = weigh(s, dp, tile * TILE_M, head)
-                    grad_k, grad_v = spread(grad, grad_k, grad_v, state, tile, number + tile)
-                    state = state.next()
-                    s, dp = begun(state)
+                    s, grad_k, grad_v, state = step(s, grad_k, grad_v, state, tile, head, number, False)
                 tile = sight.tile(recomputed(count) - 1)  # else it would take a register through the loop
-                grad = weigh(s, dp, tile * TILE_M, head)
-                grad_k, grad_v = spread(grad, grad_k, grad_v, state, tile, number + tile)
-                state = state.next()
-                nv.named_barrier_sync(MET, 128 * CONSUMERS)
+                s, grad_k, grad_v, state = step(s, grad_k, grad_v, state, tile, head, number, True)
+            nv.named_barrier_sync(READ + me, 128 * CONSUMERS)
+            nv.named_barrier_sync(WEIGHED, 128 * CONSUMERS)  # K and V, too
 
             at, _ = place(True)
             one = at.sequence

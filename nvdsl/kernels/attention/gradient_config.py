@@ -6,15 +6,18 @@ from dataclasses import dataclass
 
 from nvdsl.hopper import arch
 
-MANY = 25
+MANY = 40
 """Steps of a tile of keys. With two parts of dQ instead of two tiles of K a step takes 2 % less, and the end of a tile
-half a step more."""
+half a step more, or a whole one where tiles are unequal."""
+
+BARRIERS = 256
+"""Bytes, at most, of a block's mbarriers."""
 
 
 @dataclass(frozen=True)
 class Config:
     """``sizes``: of a head of q and k, and of v, in shared memory. ``tile_m``: rows of a tile of Q. ``stages``: tiles
-    of Q, and of dO, in flight. ``wide``: `backward_wide` computes it, else `backward`, with at most ``blocks``
+    of Q in flight. ``wide``: `backward_wide` computes it, else `backward`, with at most ``blocks``
     blocks. ``keys``: tiles of K in flight. With two, a tile's last dQ is computed beside the next tile's first scores.
     ``parts``: of dQ that a consumer of `backward` has in shared memory."""
 
@@ -25,6 +28,11 @@ class Config:
     blocks: int = arch.SMS
     keys: int = 2
     parts: int = 1
+
+    @property
+    def do_stages(self) -> int:
+        """Tiles of dO in flight: `backward_wide` needs the next one in its next step alone."""
+        return 1 if self.wide else self.stages
 
     @property
     def values(self) -> int:
@@ -38,7 +46,7 @@ class Config:
 
     def registers(self, packed: bool) -> tuple[int, int]:
         """Of a thread of the producer, which searches for packed sequences, and of a consumer's."""
-        return (40, 232) if packed and max(self.sizes) < 256 else (24, 240)
+        return (40, 232) if packed and not self.wide else (24, 240)
 
     def swizzle(self, size: int) -> int:
         """Of a head's tiles, whose columns are whole panels of it; in `backward_wide`, half of them."""
@@ -63,7 +71,16 @@ def choose(size: int, value_size: int, more: bool, most: bool, rows: float = 0) 
     if largest <= 128 and not most:
         keys, parts = (1, 2) if rows >= 64 * MANY else (2, 1)
         return Config((narrow_size(size), narrow_size(value_size)), 64, keys=keys, parts=parts)
-    return Config((wide_size(size), wide_size(value_size)), 128, 1, wide=True, keys=1)
+    return wide(size, value_size, most)
+
+
+def wide(size: int, value_size: int, told: bool) -> Config:
+    """Of `backward_wide`: two tiles of Q where there is room."""
+    size, value_size = wide_size(size), wide_size(value_size)
+    columns = 2 * size + value_size + 128  # of two tiles of Q, of one of dO, and of P and dS
+    beside = 2 * 4 * 128 * (3 if told else 2) + BARRIERS
+    fits = 2 * (128 * columns + 64 * (size + value_size)) + beside <= arch.MAX_SMEM_PER_BLOCK
+    return Config((size, value_size), 128, 2 if fits else 1, wide=True, keys=1)
 
 
 def rows_seen(queries: int, left: int | None, right: int | None) -> int:

@@ -37,30 +37,27 @@ class GradientLoads:
         self.K = nv.smem((config.keys, config.tile_n, size), dtype, swizzle=of_k)
         self.V = nv.smem((config.values, config.tile_n, value_size), dtype, swizzle=of_v)
         self.Q = nv.smem((config.stages, config.tile_m, size), dtype, swizzle=of_q)
-        self.dO = nv.smem((config.stages, config.tile_m, value_size), dtype, swizzle=of_v)
+        self.dO = nv.smem((config.do_stages, config.tile_m, value_size), dtype, swizzle=of_v)
         self.beside = nv.smem(config.stages * self._beside, nv.f32)
         self.k_ring = nv.Ring(config.keys, bytes=self.K.bytes, consumers=CONSUMERS, sync=False)
         self.v_ring = nv.Ring(config.values, bytes=self.V.bytes, consumers=CONSUMERS, sync=False)
         warps, self._row_bytes = 4 * CONSUMERS, 4 * self._beside
         self.q_ring = nv.Ring(config.stages, bytes=self.Q.bytes + self._row_bytes, consumers=warps, sync=False)
-        self.do_ring = nv.Ring(config.stages, bytes=self.dO.bytes, consumers=warps, sync=False)
+        self.do_ring = nv.Ring(config.do_stages, bytes=self.dO.bytes, consumers=warps, sync=False)
 
-    def begin(self) -> tuple[nv.PipelineState, nv.PipelineState, nv.PipelineState]:
-        """Where the producer begins: the states of the rings of K, of V, and of Q and dO."""
-        return self.k_ring.producer_state(), self.v_ring.producer_state(), self.q_ring.producer_state()
+    def begin(self) -> tuple[nv.PipelineState, ...]:
+        """Where the producer begins: the states of the rings of K, V, Q and dO."""
+        return tuple(ring.producer_state() for ring in (self.k_ring, self.v_ring, self.q_ring, self.do_ring))
 
     def produce(self, at: KeyTile, sight: Seeing, states: Any) -> Any:
         """Load K and V, and Q and dO of the tiles of queries that see these keys. By one thread. Returns the states of
         the rings afterwards."""
-        keys, values, state = states
+        keys, values, state, outs = states
         one = at.sequence
         if sight.any:
             place = one.k_batch, one.k_first + at.key, at.kv_head, 0
-            if self._config.wide:  # dP comes first there
-                self._v.load(self.V[values.stage], self.v_ring.acquire(values), place)
             self._k.load(self.K[keys.stage], self.k_ring.acquire(keys), place)
-            if not self._config.wide:
-                self._v.load(self.V[values.stage], self.v_ring.acquire(values), place)
+            self._v.load(self.V[values.stage], self.v_ring.acquire(values), place)
             keys, values = keys.next(), values.next()
         for g in nv.range(self._tiles.group, unroll=False):
             head = at.kv_head * self._tiles.group + g
@@ -68,13 +65,10 @@ class GradientLoads:
             for i in nv.range(sight.count, unroll=False):
                 tile = sight.tile(i)
                 place = one.q_batch, one.q_first + tile * self._config.tile_m, head, 0
-                if self._config.wide:
-                    self._do.load(self.dO[state.stage], self.do_ring.acquire(state), place)
                 self._queries(state, place, number + tile)
-                if not self._config.wide:
-                    self._do.load(self.dO[state.stage], self.do_ring.acquire(state), place)
-                state = state.next()
-        return keys, values, state
+                self._do.load(self.dO[outs.stage], self.do_ring.acquire(outs), place)
+                state, outs = state.next(), outs.next()
+        return keys, values, state, outs
 
     def _queries(self, state: nv.PipelineState, place: Any, tile: Any) -> None:
         full, rows = self.q_ring.acquire(state), self._beside

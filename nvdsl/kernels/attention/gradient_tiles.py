@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import nvdsl as nv
 from nvdsl.kernels.attention.sequences import Sequence, Sequences
-from nvdsl.kernels.attention.tiles import L2_BYTES
+from nvdsl.kernels.attention.tiles import L2_BYTES, LAST_TILES
 from nvdsl.kernels.blocks.tile_scheduler import RowGroups
 from nvdsl.ops.order import recomputed, recomputing
 
@@ -117,7 +117,8 @@ class GradientTiles:
 
     Heads are taken in bands, and in a band the heads change fastest, from the first keys to the last: in causal
     attention those are first that the most queries see, and the blocks that come last are short. ``bounded``: whether
-    tiles are so unequal. Then a band has as many heads as fit into L2 with their queries and dQ; else it is one head.
+    tiles are so unequal. Then a band has as many heads as fit into L2 with their queries and dQ, and the last one as many
+    as keep all SMs busy to the end; else it is one head.
     """
 
     def __init__(
@@ -137,10 +138,12 @@ class GradientTiles:
         every = self._kv_heads * (1 if self.packed_keys else self._sequences.count)
         self.blocks = every * self._columns
         together: nv.Int = 1
+        last: nv.Int | None = None
         if bounded:
             head = self.group * q.shape[3] * BYTES
             together = nv.max(L2_BYTES // (head * nv.max(q.shape[1] if not self.packed else 1, 1)), 1)
-        self._order = RowGroups(every, self._columns, nv.min(together, nv.max(every, 1)))
+            last = nv.cdiv(LAST_TILES, nv.max(self._columns, 1))
+        self._order = RowGroups(every, self._columns, nv.min(together, nv.max(every, 1)), last)
 
     def keys_of(self, block: nv.Int, whole_warp: bool) -> KeyTile:
         """The keys of a block. ``whole_warp``: see `Sequences.of`."""

@@ -11,7 +11,7 @@ import numpy as np
 
 from nvdsl.kernels.attention.backward import backward
 from nvdsl.kernels.attention.backward_wide import backward_wide
-from nvdsl.kernels.attention.gradient_config import Config, choose, narrow_size, wide_size
+from nvdsl.kernels.attention.gradient_config import Config, choose, narrow_size, wide
 from nvdsl.kernels.attention.scores import ScoreKind
 
 
@@ -141,7 +141,7 @@ def called(call: Any, case: Case) -> tuple[list[Any], list[Any]]:
     if case.tile_m == 128:
         config = choose(64, 64, False, False)
     if not case.tile_m:
-        config = Config(tuple(map(wide_size, sizes)), 128, 1, wide=True, keys=1)
+        config = wide(*sizes, False)
     config = replace(config, blocks=2)  # which take several tiles of keys each
     numbers = 1 / math.sqrt(case.size), left or 0, right or 0, case.softcap
     bounded, scores = (left is not None, right is not None), ScoreKind(case.softcap > 0.0)
