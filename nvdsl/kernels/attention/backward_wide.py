@@ -24,8 +24,8 @@ from nvdsl.kernels.attention.sequences import KeyStarts, Starts
 from nvdsl.ops.order import recomputed, recomputing
 
 TILE_M, TILE_N = 128, 64
-TOLD = 16
-"""Keys of which a bias or a function is told at a time."""
+SOME = 16
+"""Keys whose weights are found at a time where that takes registers: with a softcap, a bias or a function."""
 SLICE = 64
 """Columns of dQ that are computed at a time."""
 WEIGHED, SLOPED, READ, STORED = 1, 8, 9, 2
@@ -83,7 +83,7 @@ def backward_wide(
     def kernel() -> None:
         loads.allocate()
         K, V, Q, dO, q_ring, do_ring = loads.K[0], loads.V[0], loads.Q, loads.dO[0], loads.q_ring, loads.do_ring
-        P = nv.smem((TILE_M, TILE_N), q.dtype, swizzle=2 * TOLD if scores.told else 128)
+        P = nv.smem((TILE_M, TILE_N), q.dtype, swizzle=2 * SOME if scores.changes else 128)
         dS = nv.smem((TILE_M, TILE_N), q.dtype, swizzle=128)
         nv.sync_threads()
         nv.griddep_wait()
@@ -144,12 +144,12 @@ def backward_wide(
                     hide = functools.partial(sight.hide, key=at.key + key, row=own)
                     return weights.of(s, [logs, *lost], functools.partial(pair, key), sight.partly(row), hide)
 
-                if scores.told:  # of few keys at a time: it takes many registers
+                if scores.changes:  # of few keys at a time: it takes many registers
                     nv.named_barrier_sync(READ + me, 128 * CONSUMERS)
                     steep = s
-                    for key in nv.range(0, TILE_N, TOLD, unroll=False):
+                    for key in nv.range(0, TILE_N, SOME, unroll=False):
                         p, its = weighed(_first_keys(steep), key)
-                        p.store(mine(P).cols(key, TOLD))
+                        p.store(mine(P).cols(key, SOME))
                         steep = _moved_up(steep, its)
                 else:
                     p, steep = weighed(s, 0)
@@ -161,7 +161,7 @@ def backward_wide(
                 nv.wgmma_wait(1)
                 change = steep * (dp - dots)
                 if dbias is not None:
-                    for key in nv.range(0, TILE_N, TOLD, unroll=False):
+                    for key in nv.range(0, TILE_N, SOME, unroll=False):
                         its = _first_keys(change)
                         weights.pass_on(its, functools.partial(pair, key))
                         change = _moved_up(change, its)
@@ -246,13 +246,13 @@ def backward_wide(
 
 
 def _first_keys(x: Any) -> Any:
-    """The first columns of a fragment, `TOLD` of them."""
+    """The first columns of a fragment, `SOME` of them."""
     (registers,) = x.registers()
-    return nv.accumulator(64, TOLD).with_registers([registers[: TOLD // 2]])
+    return nv.accumulator(64, SOME).with_registers([registers[: SOME // 2]])
 
 
 def _moved_up(x: Any, last: Any) -> Any:
     """A fragment without them, and with ``last`` behind its other columns: registers have no numbers that a run could
     know."""
     (registers,) = x.registers()
-    return x.with_registers([registers[TOLD // 2 :] + last.registers()[0]])
+    return x.with_registers([registers[SOME // 2 :] + last.registers()[0]])

@@ -52,15 +52,16 @@ CASES = (
     Case(70, 130, heads=2, kv_heads=2, size=128, tile_m=64, window=(None, 0)),
     Case(170, 20, size=104, value_size=72, tile_m=64, batch=2),
     Case(70, 140, size=80, value_size=128, tile_m=64, window=(None, 0), dtype=np.float16),
+    Case(70, 260, heads=2, size=128, tile_m=64, window=(None, 0), parts=2),
     Case(200, 70, size=128, tile_m=64, window=(None, 0), dtype=np.float16),
     Case(300, 260, window=(70, 20), tile_m=64),
     Case(140, 70, size=200, value_size=64, tile_m=0, window=(None, 0)),
-    Case(150, 70, size=136, tile_m=0, window=(30, None)),
-    Case(130, 300, heads=2, window=(100, 0), softcap=2.0, ordered=True),
-    Case(200, 300, heads=4, kv_heads=2, size=128, tile_m=64, window=(None, 0), parts=2),
     Case(130, 300, size=104, value_size=96, tile_m=64, window=(60, 0), softcap=2.0, ordered=True, parts=2),
+    Case(130, 300, heads=2, window=(100, 0), softcap=2.0, ordered=True),
+    Case(150, 70, size=136, tile_m=0, window=(30, None)),
     Case(0, 0, size=96, tile_m=64, packed=((100, 300), (0, 50), (70, 0), (30, 129)), window=(None, 0), parts=2),
     Case(200, 150, size=136, tile_m=0, window=(20, 0), softcap=1.0, ordered=True, spread=3.0),
+    Case(140, 130, size=256, value_size=160, tile_m=0, window=(20, 10)),
 )
 
 
