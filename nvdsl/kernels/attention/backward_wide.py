@@ -2,7 +2,13 @@
 
 A block owns a tile of 64 keys. Each of its two consumer warpgroups computes the scores of 64 rows of a tile of 128, and
 adds up half of the columns of dK and dV, for which P and dS go through shared memory. dS is an operand in registers
-where dQ = dS K; dQ is added up in f32 in global memory straight from registers.
+where dQ = dS K; dQ is added up in f32 in global memory straight from registers, 64 columns at a time.
+
+    dP = dO V      while it runs: P = exp(S - LSE), and P to shared memory
+    dV += P dO     while it runs: dS = P (dP - sum), and dS to shared memory
+    dK += dS Q
+    dQ = dS K      64 columns; while the next ones run, these are added up
+    S = Q K        of the next tile of rows, while the last columns are added up, if shared memory has its Q
 """
 
 from __future__ import annotations
@@ -29,8 +35,8 @@ SOME = 16
 SLICE = 64
 """Columns of dQ that are computed at a time."""
 WEIGHED, SLOPED, READ, STORED = 1, 8, 9, 2
-"""Named barriers: both consumers' P, or dS, are in shared memory; the other consumer has read both, the first of two;
-dK and dV are in shared memory, the first of two."""
+"""Named barriers: both consumers' P, or dS, are in shared memory; the other consumer has read both (the first of two);
+dK and dV are in shared memory (the first of two)."""
 
 
 @nv.jit
