@@ -7,21 +7,29 @@ there is no GPU), a fake one, which says what results look like, and a formula f
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
 import torch
+from torch.autograd import forward_ad
 
 Tensor: TypeAlias = torch.Tensor
 
 
 def operator(schema: str, fake: Callable[..., Any]) -> Callable[[Callable[..., Any]], Any]:
     """Makes a function the op ``nvdsl::name``. ``schema``: its arguments and results in torch's language. ``fake``:
-    what the results look like, for the same arguments."""
+    what the results look like, for the same arguments. In forward mode it raises NotImplementedError."""
 
     def decorate(function: Callable[..., Any]) -> Any:
+        @functools.wraps(function)
+        def reverse_alone(*arguments: Any) -> Any:
+            if forward_ad._current_level >= 0:  # torch would take the derivative of such an op for zero
+                raise NotImplementedError(f"{name} in forward mode (torch.func.jvp, dual numbers): it has gradients alone")
+            return function(*arguments)
+
         name = f"nvdsl::{function.__name__}"
-        op = torch.library.custom_op(name, function, mutates_args=(), schema=schema)
+        op = torch.library.custom_op(name, reverse_alone, mutates_args=(), schema=schema)
         op.register_fake(fake)
         return op
 

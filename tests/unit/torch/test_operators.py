@@ -147,6 +147,14 @@ def test_what_is_not_supported_is_said(call, says):
     assert says in str(caught.value)
 
 
+def test_forward_mode_is_an_error():
+    x = some(2, 8, grad=False)
+    with pytest.raises(NotImplementedError, match="forward mode"):
+        torch.func.jvp(nt.softmax, (x,), (x,))
+    with torch.autograd.forward_ad.dual_level(), pytest.raises(NotImplementedError, match="forward mode"):
+        nt.softmax(torch.autograd.forward_ad.make_dual(x, x))
+
+
 def test_a_type_of_torch_s_is_a_type():
     for dtype in (torch.float32, torch.bfloat16, torch.float8_e4m3fn):
         found = nv.rms_norm(some(2, 8, grad=False), out_dtype=dtype)
