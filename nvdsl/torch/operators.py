@@ -25,7 +25,7 @@ def operator(schema: str, fake: Callable[..., Any]) -> Callable[[Callable[..., A
         @functools.wraps(function)
         def reverse_alone(*arguments: Any) -> Any:
             if forward_ad._current_level >= 0:  # torch would take the derivative of such an op for zero
-                raise NotImplementedError(f"{name} in forward mode (torch.func.jvp, dual numbers): it has gradients alone")
+                raise NotImplementedError(f"{name} in forward mode (torch.func.jvp): it has gradients alone")
             return function(*arguments)
 
         name = f"nvdsl::{function.__name__}"

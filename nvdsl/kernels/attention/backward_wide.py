@@ -81,6 +81,7 @@ def backward_wide(
     dk_tma = nv.TMA(dk, tile=(1, TILE_N, 1, size // 2), swizzle=config.swizzle(size))
     dv_tma = nv.TMA(dv, tile=(1, TILE_N, 1, value_size // 2), swizzle=config.swizzle(value_size))
 
+    early = config.stages > 1  # shared memory has the next tile's Q: dP, and then dV, are computed beside the weights
     at_once = max(  # slices of dQ: beside dK and dV, there are registers for so many
         n for n in (1, 2, 3) if parts.slices % n == 0 and (size + value_size) // 4 + n * SLICE // 2 <= 192
     )
@@ -120,20 +121,30 @@ def backward_wide(
                 columns = tile.shape[1] // CONSUMERS
                 return tile.cols(recomputed(me) * columns, columns)
 
+            def of_outs(state: Any) -> Any:
+                """dP = dO V^T of this consumer's rows, which is being computed."""
+                do_ring.wait(outs(state))
+                dp = nv.accumulator(64, TILE_N)
+                dp += mine(dO) @ anew(V).T
+                return dp
+
+            def outs(state: Any) -> Any:
+                """Where dO is."""
+                return nv.PipelineState(1, nv.i32(0), state.stage) if early else state
+
             def begun(state: Any) -> Any:
-                """S = Q K^T of this consumer's rows, which is being computed."""
+                """What comes before the weights of this consumer's rows, which is being computed: S = Q K^T, and dP
+                before if it is not computed beside the weights."""
+                dp = [] if early else [of_outs(state)]
                 q_ring.wait(state)
                 s = nv.accumulator(64, TILE_N)
                 s += mine(Q[state.stage]) @ anew(K).T
-                return s
+                return [s, *dp]
 
-            def step(s: Any, dk: Any, dv: Any, state: Any, tile: Any, head: Any, first: Any, last: bool) -> Any:
-                """From the scores of a tile of rows to dV, dK and dQ, and to the scores of the next one. ``first``: the
-                number of the head's first tile."""
-                outs = state if config.stages == 1 else nv.PipelineState(1, nv.i32(0), state.stage)
-                do_ring.wait(outs)
-                dp = nv.accumulator(64, TILE_N)
-                dp += mine(dO) @ anew(V).T
+            def step(given: Any, dk: Any, dv: Any, state: Any, tile: Any, head: Any, first: Any, last: bool) -> Any:
+                """From what `begun` gave of a tile of rows to dV, dK and dQ, and to that of the next one. ``first``:
+                the number of the head's first tile."""
+                s, dp = (given[0], of_outs(state)) if early else given
                 at, sight = where()
                 weights = Weights(scores, at, scale, softcap, bias, dbias, operands)
                 logs, dots, *lost = (
@@ -161,10 +172,11 @@ def backward_wide(
                     p, steep = weighed(s, 0)
                     nv.named_barrier_sync(READ + me, 128 * CONSUMERS)
                     p.store(mine(P))
-                nv.fence_proxy_async()
-                nv.named_barrier_sync(WEIGHED, 128 * CONSUMERS)
-                dv += anew(P).T @ half(dO)
-                nv.wgmma_wait(1)
+                if early:
+                    nv.fence_proxy_async()
+                    nv.named_barrier_sync(WEIGHED, 128 * CONSUMERS)
+                    dv += anew(P).T @ half(dO)
+                    nv.wgmma_wait(1)
                 change = steep * (dp - dots)
                 if dbias is not None:
                     for key in nv.range(0, TILE_N, SOME, unroll=False):
@@ -175,17 +187,19 @@ def backward_wide(
                 grad.store(mine(dS))
                 nv.fence_proxy_async()
                 nv.named_barrier_sync(SLOPED, 128 * CONSUMERS)
+                if not early:
+                    dv += anew(P).T @ half(dO)
                 dk += anew(dS).T @ half(Q[state.stage])
                 nv.wgmma_wait(1)
-                do_ring.release(outs, leader)
+                do_ring.release(outs(state), leader)
                 nv.wgmma_wait(0)
                 q_ring.release(state, leader)
                 nv.named_barrier_arrive(READ + 1 - me, 128 * CONSUMERS)
                 number, turn = first + tile, where()[1].turn(tile)
-                ahead = config.stages > 1 and at_once == parts.slices and not last
+                ahead = early and at_once == parts.slices and not last
                 sums.begin(number, me, turn)
                 for i in [0] if at_once == parts.slices else nv.range(0, parts.slices, at_once, unroll=False):
-                    part = None
+                    part: Any = None
                     for j in range(at_once):  # a slice leaves while the next one is computed
                         before, part = part, nv.accumulator(64, SLICE)
                         part += grad @ anew(K).cols((i + j) * SLICE, SLICE)
@@ -193,14 +207,14 @@ def backward_wide(
                             nv.wgmma_wait(1)
                             sums.add(before, number, me, i + j - 1)
                     if ahead:
-                        s = begun(state.next())
+                        given = begun(state.next())
                     nv.wgmma_wait(1 if ahead else 0)
                     sums.add(part, number, me, i + at_once - 1)
                 sums.end(number, me, turn)
                 if not ahead and not last:
-                    s = begun(state.next())
+                    given = begun(state.next())
                 nv.wgmma_wait(0)
-                return s, dk, dv, state.next()
+                return given, dk, dv, state.next()
 
             grad_k, grad_v = nv.accumulator(64, size // 2), nv.accumulator(64, value_size // 2)
             if sight.any:
@@ -211,13 +225,13 @@ def backward_wide(
             for g in nv.range(sight.heads(tiles.group), unroll=False):
                 head = at.kv_head * tiles.group + g
                 number = tiles.first(at.number, at.sequence, head)
-                s = begun(state)
+                given = begun(state)
                 nv.wgmma_wait(0)
                 for i in nv.range(count - 1, unroll=False):
                     tile = sight.tile(i)
-                    s, grad_k, grad_v, state = step(s, grad_k, grad_v, state, tile, head, number, False)
+                    given, grad_k, grad_v, state = step(given, grad_k, grad_v, state, tile, head, number, False)
                 tile = sight.tile(recomputed(count) - 1)  # else it would take a register through the loop
-                s, grad_k, grad_v, state = step(s, grad_k, grad_v, state, tile, head, number, True)
+                given, grad_k, grad_v, state = step(given, grad_k, grad_v, state, tile, head, number, True)
             nv.named_barrier_sync(READ + me, 128 * CONSUMERS)
             nv.named_barrier_sync(WEIGHED, 128 * CONSUMERS)  # K and V, too
 

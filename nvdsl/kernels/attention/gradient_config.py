@@ -35,6 +35,11 @@ class Config:
         return 1 if self.wide else self.stages
 
     @property
+    def do_first(self) -> bool:
+        """Whether dO comes before Q: dP before S."""
+        return self.wide and self.stages == 1
+
+    @property
     def values(self) -> int:
         """Tiles of V in flight."""
         return 1 if self.wide or max(self.sizes) > 64 else 2

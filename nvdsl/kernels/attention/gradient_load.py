@@ -65,8 +65,11 @@ class GradientLoads:
             for i in nv.range(sight.count, unroll=False):
                 tile = sight.tile(i)
                 place = one.q_batch, one.q_first + tile * self._config.tile_m, head, 0
+                if self._config.do_first:
+                    self._do.load(self.dO[outs.stage], self.do_ring.acquire(outs), place)
                 self._queries(state, place, number + tile)
-                self._do.load(self.dO[outs.stage], self.do_ring.acquire(outs), place)
+                if not self._config.do_first:
+                    self._do.load(self.dO[outs.stage], self.do_ring.acquire(outs), place)
                 state, outs = state.next(), outs.next()
         return keys, values, state, outs
 

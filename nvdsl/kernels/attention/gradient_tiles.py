@@ -11,6 +11,8 @@ from nvdsl.kernels.attention.tiles import L2_BYTES, LAST_TILES
 from nvdsl.kernels.blocks.tile_scheduler import RowGroups
 from nvdsl.ops.order import recomputed, recomputing
 
+LONG = 128
+"""Tiles of keys of a head, whose blocks go over its queries so far apart that L2 serves it no better alone."""
 BYTES = 8
 """Of an element of a head: Q and dO in 16 bits, dQ in f32."""
 
@@ -117,8 +119,9 @@ class GradientTiles:
 
     Heads are taken in bands, and in a band the heads change fastest, from the first keys to the last: in causal
     attention those are first that the most queries see, and the blocks that come last are short. ``bounded``: whether
-    tiles are so unequal. Then a band has as many heads as fit into L2 with their queries and dQ, and the last one as many
-    as keep all SMs busy to the end; else it is one head.
+    tiles are so unequal. Then a band has as many heads as fit into L2 with their queries and dQ (of heads that share
+    one of k and v, one at a time), and of long heads the last one as many as keep all SMs busy to the end; else it is
+    one head.
     """
 
     def __init__(
@@ -140,9 +143,9 @@ class GradientTiles:
         together: nv.Int = 1
         last: nv.Int | None = None
         if bounded:
-            head = self.group * q.shape[3] * BYTES
+            head = q.shape[3] * BYTES
             together = nv.max(L2_BYTES // (head * nv.max(q.shape[1] if not self.packed else 1, 1)), 1)
-            last = nv.cdiv(LAST_TILES, nv.max(self._columns, 1))
+            last = nv.select(self._columns < LONG, 1, nv.cdiv(LAST_TILES, nv.max(self._columns, 1)))
         self._order = RowGroups(every, self._columns, nv.min(together, nv.max(every, 1)), last)
 
     def keys_of(self, block: nv.Int, whole_warp: bool) -> KeyTile:
