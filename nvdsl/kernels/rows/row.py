@@ -267,11 +267,11 @@ class Beside:
             self.loaded[step] = self._load(step)
 
     def _load(self, step: int) -> list[Any]:
-        pieces = [nv.vector([0.0] * self.wide, self.array.dtype)] * (self.row.config.wide // self.wide)
-        if self.row.inside(step):
-            col = self.row.column(step)
-            pieces = [self.array.vector(col + i * self.wide, self.wide) for i in range(len(pieces))]
-        return pieces
+        """Behind the end of the row its last elements, which nobody uses: a branch would keep loads behind it."""
+        config, col = self.row.config, self.row.column(step)
+        if step >= config.full:
+            col = nv.min(col, self.row.cols - config.wide)
+        return [self.array.vector(col + i, self.wide) for i in range(0, config.wide, self.wide)]
 
     def __call__(self, step: int) -> Any:
         """The elements beside access ``step``, in f32; and load what a later one takes."""
