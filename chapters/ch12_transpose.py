@@ -34,10 +34,10 @@ Break it: read the tile at once.
 
     -         nv.sync_threads()
 
-    SimError: ch12_transpose.py:65: load by warp 0 of block (0, 0) at ch12_transpose.py:65 touches bytes 512..527 of
-          shared memory (and more) of store by warp 1 of block (0, 0) at ch12_transpose.py:62: nothing orders the two
-      first:  store by warp 1 of block (0, 0) at ch12_transpose.py:62
-      second: load by warp 0 of block (0, 0) at ch12_transpose.py:65
+    SimError: ch12_transpose.py:66: load by warp 0 of block (0, 0) at ch12_transpose.py:66 touches bytes 512..527 of
+          shared memory (and more) of store by warp 1 of block (0, 0) at ch12_transpose.py:63: nothing orders the two
+      first:  store by warp 1 of block (0, 0) at ch12_transpose.py:63
+      second: load by warp 0 of block (0, 0) at ch12_transpose.py:66
       rule: a barrier must order another warp's store before this load
       fix:  nv.sync_threads(), a named barrier or an mbarrier between the two
 """
@@ -54,6 +54,7 @@ ROWS = 64
 def transpose(x, y, *, threads=256, swizzle=128):
     M, N = x.shape
     cols, per = 128 // x.dtype.bytes, 16 // x.dtype.bytes
+    nv.require(threads % ROWS == 0, f"{threads} threads", rule=f"{ROWS} threads read {ROWS} rows", fix="threads=256")
 
     @nv.kernel(grid=(nv.cdiv(N, cols), nv.cdiv(M, ROWS)), block=threads)
     def kernel():
