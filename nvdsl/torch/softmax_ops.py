@@ -48,6 +48,8 @@ def log_softmax(input: Tensor, dim: int = -1) -> Tensor:
 
 
 def _along(op: Any, x: Tensor, dim: int) -> Tensor:
+    if not x.numel():  # also where the axis has no elements, which `nvdsl.softmax` refuses
+        return x.clone()
     if dim in (-1, x.dim() - 1):
         found: Tensor = op(x)
         return found

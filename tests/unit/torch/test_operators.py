@@ -164,3 +164,11 @@ def test_a_type_of_torch_s_is_a_type():
 def test_importing_nvdsl_does_not_import_torch():
     program = "import sys, nvdsl; nvdsl.layer_norm; assert 'torch' not in sys.modules"
     subprocess.run([sys.executable, "-c", program], check=True, env=os.environ)
+
+
+@pytest.mark.parametrize(("shape", "dim"), [((0, 4), 0), ((4, 0), -1), ((0, 4), 1)])
+def test_softmax_of_nothing_is_nothing(shape, dim):
+    x = torch.zeros(shape, requires_grad=True)
+    for made in (nt.softmax(x, dim), nt.log_softmax(x, dim)):
+        made.sum().backward()
+        assert made.shape == shape and x.grad.shape == shape
