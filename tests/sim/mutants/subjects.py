@@ -432,8 +432,8 @@ SUBJECTS: dict[str, Callable[[], Case]] = {
     "cooperative, swapped": lambda: _matmul(
         cooperative, 64, 128, 320, 1, np.float16, swap_ab=True, **_TILE
     ),
-    "short": lambda: _short(70, 260, 20, pairs=True),
-    "short, elements": lambda: _short(130, 150, 37, pairs=False),
+    "short": lambda: _short(70, 130, 50, pairs=True),
+    "short, elements": lambda: _short(70, 130, 60, pairs=False),
     "small": lambda: _small(20, 9, 100, 1),
     "small, cluster": lambda: _small(9, 20, 520, 2),
     "A of 32 bits in registers": lambda: _turned(
