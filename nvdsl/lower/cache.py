@@ -207,7 +207,7 @@ def alone(name: str, patience: float) -> Iterator[bool]:
         with contextlib.suppress(OSError):
             if obstacle(folder("locks")) is None:
                 make(folder("locks"))
-                handle = os.open(folder("locks", f"{name}.lock"), os.O_RDWR | os.O_CREAT, 0o600)
+                handle = os.open(folder("locks", f"{name}.lock"), os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
                 got = _locked(handle, time.monotonic() + patience)
         yield got
     finally:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from nvdsl.mlir import ir
@@ -47,7 +48,11 @@ def multiple_of(value: Any) -> int:
 
 def arguments_behind(value: Any) -> list[Any]:
     """The named extents that ``value`` is computed from, in the order of the host function's arguments."""
-    found: dict[int, Any] = {}
+    found = {ir.BlockArgument(one).arg_number: one for one in _behind(value)}
+    return [found[number] for number in sorted(found)]
+
+
+def _behind(value: Any) -> Iterator[Any]:
     seen, waiting = set(), [value]
     while waiting:
         one = waiting.pop()
@@ -58,8 +63,7 @@ def arguments_behind(value: Any) -> list[Any]:
         if not isinstance(owner, ir.Block):
             waiting += [x for x in owner.operation.operands if not isinstance(x.type, ir.MemRefType)]
         elif name_of(one) is not None:
-            found[ir.BlockArgument(one).arg_number] = one
-    return [found[number] for number in sorted(found)]
+            yield one
 
 
 def is_computed_from_any(value: Any) -> bool:
@@ -71,7 +75,7 @@ def is_computed_from_any(value: Any) -> bool:
     attributes = owner.operation.attributes if owner is not None else {}
     if "arg_attrs" not in attributes or not any(NAME in entry for entry in ir.ArrayAttr(attributes["arg_attrs"])):
         return False
-    return bool(arguments_behind(value))
+    return any(True for _ in _behind(value))
 
 
 def names_behind(*things: Any) -> list[str]:
