@@ -34,7 +34,7 @@ def pack(source: nv.Array, packed: nv.Array, *, turned: bool) -> None:
     copy = Copy(source, packed, turned)
 
     # Along x: there are at most 65,535 blocks along y and along z.
-    @nv.kernel(grid=copy.tiles.count, block=THREADS, programmatic=True)
+    @nv.kernel(grid=copy.count, block=THREADS, programmatic=True)
     def pack_copy() -> None:
         nv.griddep_wait()  # of what may have written the source, and may yet read what was packed before
         nv.griddep_launch_dependents()
@@ -50,14 +50,14 @@ def pack_both(
     """`pack` of two arrays by one kernel: a launch takes as long as a small copy."""
     first, second = Copy(a, packed_a, turned_a), Copy(b, packed_b, turned_b)
 
-    @nv.kernel(grid=first.tiles.count + second.tiles.count, block=THREADS, programmatic=True)
+    @nv.kernel(grid=first.count + second.count, block=THREADS, programmatic=True)
     def pack_copies() -> None:
         nv.griddep_wait()
         nv.griddep_launch_dependents()
-        if nv.block_id.x < first.tiles.count:
+        if nv.block_id.x < first.count:
             first.tile(nv.block_id.x)
         else:
-            second.tile(nv.block_id.x - first.tiles.count)
+            second.tile(nv.block_id.x - first.count)
 
     pack_copies()
 
@@ -69,6 +69,7 @@ class Copy:
         self.source, self.packed, self.turned = source, packed, turned
         *self.batches, self.rows, self.cols = source.shape
         self.tiles = TileScheduler(self.rows, self.cols, TILE, TILE, group=1, batches=(*self.batches, None)[0])
+        self.count = self.tiles.count
 
     def tile(self, number: nv.Int) -> None:
         """Copy tile ``number``. By all threads of a block."""

@@ -6,8 +6,14 @@ from typing import Any
 
 import nvdsl as nv
 from nvdsl.kernels.blocks.epilogue import PIECE_ROWS, TmaEpilogue
+from nvdsl.kernels.blocks.realigned import as_vector, shifted_vector
+from nvdsl.lang.packing import as_words
 
 THREADS = 128
+VECTOR = 16
+"""Bytes of a store."""
+VECTORS = "vectors"
+"""What a kernel is told in place of True where `VectorEpilogue` can store."""
 
 
 def cut(out: nv.Array) -> bool:
@@ -53,3 +59,49 @@ class DirectEpilogue(TmaEpilogue):
             if row + r < rows and col + c < cols:
                 at = (row + r, col + c)
                 self.out[(batch, *at) if self._batched else at] = piece[r, c]
+
+
+class VectorEpilogue(DirectEpilogue):
+    """`DirectEpilogue` for contiguous rows of 16- or 32-bit elements, wherever these start, of an array that starts at
+    a multiple of 16 bytes: what of a piece's row lies in whole vectors of 16 bytes is stored as such.
+
+    A thread reads the two vectors of shared memory in which its one lies, and shifts them together. The elements
+    before the first vector and behind the last one, 16 bytes of a row, are stored one by one.
+    """
+
+    def _copy(self, piece: nv.Tile, batch: Any, row: Any, col: Any, rows: Any) -> None:
+        width, each = piece.layout.cols, VECTOR // self.dtype.bytes
+        if width <= each:
+            super()._copy(piece, batch, row, col, rows)
+        elif col + width > self.out.shape[-1]:
+            super()._copy(piece, batch, row, col, rows)
+        else:
+            self._copy_vectors(piece, batch, row, col, rows)
+
+    def _copy_vectors(self, piece: nv.Tile, batch: Any, row: Any, col: Any, rows: Any) -> None:
+        """The same of a piece that ends before the columns do."""
+        each, thread = VECTOR // self.dtype.bytes, nv.warpgroup_thread()
+        units = piece.layout.cols // each
+        for number in nv.range(thread, PIECE_ROWS * units, THREADS, unroll=4):
+            r, unit = number // units, number % units
+            head = self._head(batch, row + r, col)
+            if (row + r < rows) & ((unit + 1 < units) | (head == 0)):
+                sides = [piece.vector((r, nv.min(unit + i, units - 1) * each), each) for i in (0, 1)]
+                words = as_words(sides, self.dtype)
+                found = shifted_vector(words, head * (self.dtype.bytes * 8))
+                self.out.store_vector(as_vector(found, self.dtype), self._at(batch, row + r, col + unit * each + head))
+        for number in nv.range(thread, PIECE_ROWS * each, THREADS, unroll=2):
+            r, c = number // each, number % each
+            head = self._head(batch, row + r, col)
+            c = nv.select(c < head, c, c + (units - 1) * each)
+            if (row + r < rows) & (head > 0):
+                self.out[self._at(batch, row + r, col + c)] = piece[r, c]
+
+    def _head(self, batch: Any, row: Any, col: Any) -> Any:
+        """Elements of a row from ``col`` on before the first that starts at a multiple of 16 bytes."""
+        *of_batch, pitch, _ = self.out.strides
+        each = VECTOR // self.dtype.bytes
+        start = row * nv.i32(pitch) + col
+        for step in of_batch:
+            start = start + batch * nv.i32(step)
+        return -start & (each - 1)  # wrapped around, it is right yet

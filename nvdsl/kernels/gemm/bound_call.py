@@ -12,7 +12,7 @@ from nvdsl.driver.scratch_memory import PackedLauncher
 from nvdsl.driver.stream import Stream
 from nvdsl.kernels.arguments import Argument
 from nvdsl.kernels.gemm.arguments import check_disjoint, disjoint
-from nvdsl.kernels.gemm.bound_kernel import BoundKernel
+from nvdsl.kernels.gemm.bound_kernel import BoundKernel, array_of, copying_launcher
 
 
 class BoundCall:
@@ -63,7 +63,7 @@ class BoundCall:
         offsets = bound.offsets()
         launch = bound.function.repeatable(
             call, executable,
-            order=[self.positions[name] for name in bound.order],
+            order=[self.positions[array_of(name)] for name in bound.order],
             offsets=offsets if any(map(any, offsets)) else None,
             disjoint=[] if packed else pairs,
             make=make,
@@ -72,7 +72,7 @@ class BoundCall:
         if launch is not None and packed:
             how, copying = packed
             copies = [(self.positions[name], packing.bytes) for name, packing in bound.packs.items()]
-            copy = None if copying is None else copying.launcher(how.values, how.more)
+            copy = None if copying is None else copying_launcher([*bound.packs.values()], how, copying)
             if copy is None:
                 return None
             launch.launcher = PackedLauncher(launch.launcher, copy, copies, pairs, out.memory[1])

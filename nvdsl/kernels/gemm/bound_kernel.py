@@ -21,6 +21,7 @@ from nvdsl.driver.executable import Executable
 from nvdsl.driver.stream import Stream
 from nvdsl.kernels.blocks.contiguous import pack, pack_both
 from nvdsl.kernels.blocks.linear_combination import LinearCombination
+from nvdsl.kernels.blocks.realigned import copies
 from nvdsl.kernels.gemm.dynamic import restrided
 from nvdsl.kernels.gemm.problem import GemmProblem, Matrix
 
@@ -31,11 +32,13 @@ Sources = Mapping[str, np.ndarray | Memory]
 @dataclass(frozen=True)
 class ArgumentView:
     """How a kernel sees one array: its shape and strides, and where each launch's part of it starts (in elements).
-    ``dynamic``: what the kernel is compiled for, as `nvdsl.kernels.gemm.dynamic` says."""
+    ``dynamic``: what the kernel is compiled for, as `nvdsl.kernels.gemm.dynamic` says. ``retyped``: it sees elements of
+    another type."""
 
     spec: ArraySpec
     starts: tuple[int, ...]
     dynamic: DynamicSpec
+    retyped: bool = False
 
     @staticmethod
     def of(matrix: Matrix, starts: Sequence[int], dynamic: DynamicSpec) -> ArgumentView:
@@ -55,9 +58,10 @@ class ArgumentView:
         if isinstance(source, tuple):
             address, place, owner = source
             return spec, (address + self.offset(launch), place, owner)
-        strides = tuple(step * source.itemsize for step in spec.strides)
+        kind = np.dtype(spec.dtype.numpy) if self.retyped else source.dtype
+        strides = tuple(step * kind.itemsize for step in spec.strides)
         memory = source.reshape(-1).view(np.uint8)  # NumPy's as_strided knows no 8-bit floats
-        view = np.ndarray(spec.shape, source.dtype, memory, start * source.itemsize, strides)
+        view = np.ndarray(spec.shape, kind, memory, start * kind.itemsize, strides)
         return NUMPY.describe(view)
 
 
@@ -74,12 +78,15 @@ def bound(arguments: Sequence[tuple[ArgumentView | None, Any]], sizes: Mapping[s
 class Packing:
     """An operand that TMA can't read, and the copy that it can: made before each launch, gone after it.
 
-    ``source``, ``target``: how the copying kernel sees both. ``sizes``: of the extents, by name."""
+    ``source``, ``target``: how the copying kernel sees both. ``sizes``: of the extents, by name. ``words``: the same
+    memory as words, which are copied where the operand lies on a device; ``pitches``: see `WordCopy`."""
 
     source: ArgumentView
     target: ArgumentView
     turned: bool
     sizes: Mapping[str, int]
+    words: tuple[ArgumentView, ArgumentView] | None = None
+    pitches: tuple[int, int] = (0, 0)
 
     @property
     def elements(self) -> int:
@@ -92,24 +99,83 @@ class Packing:
         return self.elements * self.target.spec.dtype.bytes
 
 
+Given = tuple[Packing, np.ndarray | Memory, np.ndarray | Memory]
+"""A packing, the source and the target."""
+
+
 def run_packings(
-    packings: Sequence[tuple[Packing, np.ndarray | Memory, np.ndarray | Memory]], launch: int, stream: Any,
-    where: str | None,
-) -> tuple[Call, Executable | None]:  # fmt: skip
-    """Copy one or two operands, each a packing, the source and the target, by one kernel."""
+    packings: Sequence[Given], launch: int, stream: Any, where: str | None
+) -> tuple[Call, Executable | None]:
+    """Copy one or two operands by one kernel."""
+    if any(by_words(one) for one in packings):
+        return _run_by_words(packings, launch, stream, where)
     kernel, names = (pack, ("turned",)) if len(packings) == 1 else (pack_both, ("turned_a", "turned_b"))
     views: list[ArgumentView | None] = []
     described: list[tuple[Any, Any]] = []
-    sizes: dict[str, int] = {}
     for packing, source, target in packings:
         views += [packing.source, packing.target]
         described += [packing.source.described(source, launch), packing.target.described(target, 0)]
+    constants = {name: packing.turned for name, (packing, _, _) in zip(names, packings, strict=True)}
+    return _copied(kernel, views, described, constants, packings, stream, where)
+
+
+def by_words(given: Given) -> bool:
+    """Whether a copy is made by words: where the operand lies on a device. Host arrays are staged as other memory."""
+    packing, source, _ = given
+    return packing.words is not None and isinstance(source, tuple)
+
+
+def _run_by_words(
+    packings: Sequence[Given], launch: int, stream: Any, where: str | None
+) -> tuple[Call, Executable | None]:
+    """The same by `copies`."""
+    views: list[ArgumentView | None] = []
+    described: list[tuple[Any, Any]] = []
+    for packing, source, target in packings:
+        seen = [(packing.source, source, launch), (packing.target, target, 0)]
+        if packing.words is not None:
+            seen[1:] = [(packing.words[0], source, launch), (packing.words[1], target, 0)]
+        views += [view for view, _, _ in seen]
+        described += [view.described(memory, start) for view, memory, start in seen]
+    numbers = _pitches([packing for packing, _, _ in packings])
+    kinds = tuple("words" if x.words else "turned" if x.turned else "rows" for x, _, _ in packings)
+    described += [describe_argument(number) for number in numbers]
+    return _copied(copies, [*views, *(None,) * len(numbers)], described, {"kinds": kinds}, packings, stream, where)
+
+
+def _pitches(packings: Sequence[Packing]) -> list[int]:
+    return [pitch for packing in packings if packing.words is not None for pitch in packing.pitches]
+
+
+def _copied(
+    kernel: Any, views: Sequence[ArgumentView | None], described: Sequence[tuple[Any, Any]],
+    options: Mapping[str, Any], packings: Sequence[Given], stream: Any, where: str | None,
+) -> tuple[Call, Executable | None]:  # fmt: skip
+    sizes: dict[str, int] = {}
+    for packing, _, _ in packings:
         sizes |= packing.sizes
-    constants = [Constant(packing.turned) for packing, _, _ in packings]
+    constants = [Constant(x) for x in options.values()]
     seen = [(view, spec) for view, (spec, _) in zip(views, described, strict=True)]
     dynamic = bound([*seen, *((None, x) for x in constants)], sizes)
-    call = kernel.call([*described, *((x, None) for x in constants)], names, dynamic)
+    call = kernel.call([*described, *((x, None) for x in constants)], tuple(options), dynamic)
     return call, kernel.run(call, [value for _, value in described], stream, where)
+
+
+def copying_launcher(packings: Sequence[Packing], how: Call, copying: Executable) -> Any:
+    """What repeats the copies of operands on a device: of (array, copy, array, copy, ...)."""
+    numbers = _pitches(packings)
+    if not numbers:
+        return copying.launcher(how.values, how.more)
+    order: list[int] = []
+    for i, packing in enumerate(packings):
+        order += [2 * i, *((2 * i,) if packing.words is not None else ()), 2 * i + 1]
+    order += range(2 * len(packings), 2 * len(packings) + len(numbers))
+    return copying.launcher(how.values, how.more, order=order, numbers=tuple(numbers))
+
+
+def array_of(name: str) -> str:
+    """The array that a slot shows: "a words" is another view of "a"."""
+    return name.partition(" ")[0]
 
 
 @dataclass(frozen=True)
@@ -140,7 +206,7 @@ class BoundKernel:
         """The arguments of launch number ``launch``: what each is, and its value."""
         number = np.float64 if self.problem.a.dtype == nv.f64 else float
         given: dict[str, Any] = {"alpha": describe_argument(number(alpha)), "beta": describe_argument(number(beta))}
-        given |= {name: slot.described(sources[name], launch) for name, slot in self.slots}
+        given |= {name: slot.described(sources[array_of(name)], launch) for name, slot in self.slots}
         return [given[name] for name in self.order]
 
     def run(

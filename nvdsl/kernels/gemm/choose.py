@@ -26,7 +26,7 @@ COMMON = (
     ("cooperative", 128, 128, 1, 1, False, 1, MOST_PARTS),
     ("cooperative", 192, 112, 1, 2, False, 1, 1),
     ("cooperative", 192, 192, 2, 1, True, 1, 1),
-    ("pingpong", 64, 128, 1, 2, False, 1, 1),
+    ("cooperative", 64, 128, 1, 1, False, 1, 1),
     ("pingpong", 128, 192, 2, 1, False, 1, 1),
     ("splitk", 64, 64, 1, 1, False, 8, PARTS),
 )

@@ -22,9 +22,11 @@ from nvdsl.call.extents import DynamicSpec, Stride
 from nvdsl.driver.array_spec import packed_strides
 from nvdsl.errors import ArgumentError
 from nvdsl.kernels.blocks.contiguous import is_turned, padded_cols
+from nvdsl.kernels.blocks.direct_epilogue import VECTORS
 from nvdsl.kernels.blocks.elementwise import Elementwise
 from nvdsl.kernels.blocks.linear_combination import LinearCombination
-from nvdsl.kernels.gemm import blockscaled, gathered, gemv, short, simple, small
+from nvdsl.kernels.blocks.realigned import VECTOR, WORD, WORDS
+from nvdsl.kernels.gemm import blockscaled, gathered, gemv, realigned, short, simple, small
 from nvdsl.kernels.gemm.bound_kernel import ArgumentView, BoundKernel, Packing
 from nvdsl.kernels.gemm.config import Config
 from nvdsl.kernels.gemm.dynamic import dynamic, unit
@@ -45,6 +47,9 @@ STREAMED = 1 << 24
 LARGE = 1 << 21
 """Elements of a larger operand that TMA reads from which on it takes longer to read it otherwise than to copy the
 smaller one."""
+REALIGNED = {8: 1 << 18, 16: 1 << 60, 32: 1 << 22}
+"""Bytes of an operand off TMA's grid, by its elements' bits, from which on it is read as it lies beside few rows or
+columns."""
 FEW = 1 << 16
 """Elements of a result up to which threads of the simple kernel share one: half as many as a Hopper GPU runs."""
 FLAT_K = 32
@@ -54,8 +59,9 @@ FLAT, FLAT_ALIGNED = 1 << 13, 1 << 12
 is nothing to copy, and a K of half as much, but in the simulator, which executes each thread's instructions."""
 SHARED_PRODUCTS = 1 << 20
 """Multiplications of 16-bit types up to which threads share elements beyond that K."""
-DEEP = 2048
-"""K from which on few tiles are cut along K, which kernels with swapped operands can't do."""
+SLICE_TIME, COPY_TIME, COPY_RATE = 0.2, 3.0, 2.5e6
+"""Microseconds in which a block multiplies 128 bytes of K, and of a copy's launch; bytes that it reads and writes in
+one. Kernels with swapped operands don't cut K: where few blocks have a long one, a copy takes less."""
 
 
 def find(problem: GemmProblem, finish: LinearCombination, config: Config | None, target: str | None) -> BoundKernel:
@@ -86,13 +92,15 @@ def find(problem: GemmProblem, finish: LinearCombination, config: Config | None,
         return _small(given, finish, options, target)
     if config is None and short.pays(problem, aligned, stored, target):
         return _short(problem, finish, options | {"sms": sms(target)}, turned)
+    if config is None and any(packed) and (kernel := _realigned(given, finish, options, sms(target))):
+        return kernel
     if config is None and any(packed) and (kernel := _gathered(given, finish, options, sms(target))):
         return kernel
     k_major = a_axis == 1, b_axis == 0
     options |= {
         "a_major": "k" if k_major[0] else "mn",
         "b_major": "k" if k_major[1] else "mn",
-        "direct_store": not stored,
+        "direct_store": direct_store(problem.out),
         "sms": sms(target),
     }
     if config is not None:
@@ -135,6 +143,14 @@ def check_config(config: Config, problem: GemmProblem, b_major: str = "mn", a_ma
 def _problems(config: Config, problem: GemmProblem, b_major: str, a_major: str) -> list[str]:
     sliced = replace(config, tile_k=128 // problem.a.dtype.bytes)
     return sliced.problems(problem.a.dtype, problem.out_dtype, problem.acc_dtype, b_major, a_major)
+
+
+def direct_store(out: Matrix) -> bool | str:
+    """Whether threads store a result, and how: see `VectorEpilogue`."""
+    if fits_tma(out):
+        return False
+    whole = out.aligned and out.strides[-1] == 1 and len(out.shape) <= 3 and out.dtype.bits in (16, 32)
+    return VECTORS if whole else True
 
 
 def _aligned(problem: GemmProblem) -> bool:
@@ -233,6 +249,43 @@ def _gathered(
     return bind(problem, finish, gathered.matmul, options, arrays, axes, gathers=gathers, turned=turned)
 
 
+def _realigned(
+    problem: GemmProblem, finish: LinearCombination, options: dict[str, Any], sms: int
+) -> BoundKernel | None:
+    """By threads that load the larger operand, whose rows start anywhere; None where that is no gain."""
+    m, n, k = problem.sizes
+    turned = n > m
+    problem = problem.transposed if turned else problem
+    a, (b, b_axis) = problem.a, readable(problem.b, k_axis=0)
+    b_major = "k" if b_axis == 0 else "mn"
+    chosen = realigned.config(min(m, n), a.dtype, b_major)
+    little = math.prod(a.shape) * a.dtype.bytes < REALIGNED.get(a.dtype.bits, 0)
+    if chosen is None or not _without_gaps(a) or a.fits_tma(1) or little:
+        return None
+    both = not b.fits_tma(1) and b_axis == 0 and chosen.tile_n <= realigned.NARROW and _without_gaps(b)
+    arrays = {"a": a, "a words": _words(a), "b": b} | ({"b words": _words(b)} if both else {}) | {"out": problem.out}
+    options = options | {"config": chosen, "sms": sms, "both": both, "b_major": b_major}
+    axes = {"a": "mk", "a words": "vw", "b": "nk" if b_axis == 0 else "kn", "b words": "uw", "out": "mn"}
+    packed = () if both or b.fits_tma(1) else ("b",)
+    gathers = dict.fromkeys(arrays, 1) | dict.fromkeys(("a words", "b words"), WORDS)
+    if not both:
+        del gathers["b"]
+    return bind(problem, finish, realigned.matmul, options, arrays, axes, packed=packed, gathers=gathers, turned=turned)
+
+
+def _without_gaps(matrix: Matrix) -> bool:
+    """Whether a matrix is one piece of memory, row by row, and has a whole vector of `realigned` in each."""
+    rows, cols = matrix.shape[-2:]
+    whole = len(matrix.shape) == 2 and matrix.aligned and matrix.strides == (cols, 1)
+    return whole and cols * matrix.dtype.bytes >= VECTOR
+
+
+def _words(matrix: Matrix) -> Matrix:
+    """The same memory as vectors of words, as many whole ones as it has from the first element to the last."""
+    behind = 1 + sum((n - 1) * step for n, step in zip(matrix.shape, matrix.strides, strict=True))
+    return Matrix(nv.i32, (behind * matrix.dtype.bytes // VECTOR, WORDS), (WORDS, 1))
+
+
 def _is_streamed(problem: GemmProblem) -> bool:
     """Whether TMA brings a large matrix beside one row of A faster than threads read it."""
     _, n, k = problem.sizes
@@ -269,7 +322,9 @@ def factors(problem: GemmProblem, config: Config | None, sms: int) -> tuple[Fact
     as the caller wants it, None where any is right."""
     a, b = readable(problem.a, k_axis=1), readable(problem.b, k_axis=0)
     m, n, k = problem.sizes
-    few = k > DEEP and problem.batches * nv.cdiv(m, 64) * nv.cdiv(n, 64) < sms and config is None
+    tiles = problem.batches * nv.cdiv(m, 64) * nv.cdiv(n, 64)
+    copied = COPY_TIME + 2 * n * k * problem.b.dtype.bytes / COPY_RATE
+    few = config is None and tiles < sms and SLICE_TIME * k * problem.b.dtype.bytes / 128 > copied
     turns = fits_tma(problem.out) and _turns(problem) and not few
 
     def suits(swap: bool) -> bool:
@@ -352,7 +407,8 @@ def bind(
         seen = replace(matrix, shape=shape, strides=strides)
         letters = ("z" + axes.get(name, "mn"))[-len(shape) :]
         first = [start[i] for start in starts]
-        given = exchanged.get(name, name)
+        array, *rest = name.split()
+        given = " ".join([exchanged.get(array, array), *rest])
         if name in packed:
             packs[given], view = _packing(seen, first, letters, EXTENTS[len(packs)])
         else:
@@ -366,7 +422,7 @@ def bind(
                 grid = gathers[name]
                 near = grid > 1
             spec = dynamic(seen, letters, grid=grid, multiples=multiples, near=near)
-            view = ArgumentView.of(seen, first, spec)
+            view = replace(ArgumentView.of(seen, first, spec), retyped=bool(rest))
         slots.append((given, view))
     return BoundKernel(problem, finish, function, options, tuple(slots), len(starts), sizes, packs)
 
@@ -384,4 +440,34 @@ def _packing(seen: Matrix, first: Sequence[int], letters: str, names: str) -> tu
     turned = is_turned(seen.shape, seen.strides)
     source, target = ArgumentView.of(seen, first, anyhow), ArgumentView.of(copy, [0] * len(first), written)
     view = replace(target, dynamic=dynamic(copy, letters, grid=grid, multiples={}))
-    return Packing(source, target, turned, sizes), view
+    packing = Packing(source, target, turned, sizes)
+    if not turned and by_words(seen, first):
+        packing = _with_words(packing, seen, padded, names)
+    return packing, view
+
+
+def by_words(seen: Matrix, first: Sequence[int]) -> bool:
+    """Whether an operand may be copied by words, see `realign`: contiguous rows of elements of 8 or 16 bits, one after
+    the other, so that one row alone has what its memory ends with."""
+    bytes, (rows, cols) = seen.dtype.bytes, seen.shape[-2:]
+    whole = bytes < WORD and cols * bytes >= VECTOR and all(n * bytes % VECTOR == 0 for n in first)
+    (pitch, step), each = seen.strides[-2:], (rows - 1) * seen.strides[-2] + cols
+    apart = (rows == 1 or pitch >= cols) and all(n == 0 or n >= each for n in seen.strides[:-2])
+    return whole and seen.aligned and step == 1 and apart
+
+
+def _with_words(packing: Packing, seen: Matrix, padded: Sequence[int], names: str) -> Packing:
+    """A copy that is made by words."""
+    all_words, all_rows, vectors, last = (f"{x} of {names}" for x in ("words", "rows", "vectors", "four"))
+    *outer, cols = padded
+    source = _words(seen)
+    columns = cols * seen.dtype.bytes // VECTOR
+    shape = math.prod(outer), columns, WORDS
+    copy = Matrix(nv.i32, shape, packed_strides(shape))
+    starts = [n * seen.dtype.bytes // WORD for n in packing.source.starts]
+    sizes = {all_words: source.shape[0], vectors: columns, last: WORDS, all_rows: shape[0]}
+    seen_source = dynamic(source, (all_words, last), grid=WORDS, multiples={})
+    seen_copy = dynamic(copy, (all_rows, vectors, last), grid=WORDS, multiples={})
+    views = ArgumentView.of(source, starts, seen_source), ArgumentView.of(copy, packing.target.starts, seen_copy)
+    pitches = seen.strides[-2], seen.strides[0] if len(seen.shape) > 2 else 0
+    return replace(packing, sizes={**packing.sizes, **sizes}, words=views, pitches=pitches)

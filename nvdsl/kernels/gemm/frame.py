@@ -7,7 +7,7 @@ from typing import Any
 
 import nvdsl as nv
 from nvdsl.kernels.blocks.clamped_index import opaque
-from nvdsl.kernels.blocks.direct_epilogue import DirectEpilogue
+from nvdsl.kernels.blocks.direct_epilogue import VECTORS, DirectEpilogue, VectorEpilogue
 from nvdsl.kernels.blocks.epilogue import TmaEpilogue
 from nvdsl.kernels.blocks.epilogue_visitor import EpilogueOp
 from nvdsl.kernels.blocks.gated_operand import GatedOperand
@@ -34,9 +34,9 @@ class Gemm:
     operand: type[TmaOperand] = TmaOperand
     mainloop: type[Mainloop] = Mainloop
     tma_epilogue: type[TmaEpilogue] = TmaEpilogue
-    loaders = blocks_per_sm = 1
-    """What a kernel that differs in one of them puts in its place; the producer's threads that load;
-    and blocks that shall share an SM."""
+    loaders = producers = blocks_per_sm = 1
+    """What a kernel that differs in one of them puts in its place; the producer's threads that load; warpgroups that
+    produce; and blocks that shall share an SM."""
 
     def __init__(
         self,
@@ -49,11 +49,12 @@ class Gemm:
         a_major: str,
         b_major: str,
         epilogue_op: EpilogueOp | None,
-        direct_store: bool,
+        direct_store: bool | str,
         defined: bool = False,
     ) -> None:
         (*batches, m, n), k = out.shape, a.shape[-1 if a_major == "k" else -2]
-        store: type[TmaEpilogue] = DirectEpilogue if direct_store else self.tma_epilogue
+        direct = VectorEpilogue if direct_store == VECTORS else DirectEpilogue
+        store: type[TmaEpilogue] = direct if direct_store else self.tma_epilogue
         if config.swap_ab:
             nv.require(
                 not direct_store,

@@ -62,8 +62,8 @@ def launch(gemm: Gemm, clusters: int, least: int = LEAST) -> None:
     steps, of_tiles = gemm.steps, Divisor.of(count)
 
     @nv.kernel(
-        grid=count * parts * split, block=config.threads, cluster=split, blocks_per_sm=gemm.blocks_per_sm,
-        programmatic=True,
+        grid=count * parts * split, block=config.threads + 128 * (gemm.producers - 1), cluster=split,
+        blocks_per_sm=gemm.blocks_per_sm, programmatic=True,
     )  # fmt: skip
     def kernel() -> None:
         rank, tile = nv.cluster_rank(), nv.block_id.x // split
@@ -79,9 +79,9 @@ def launch(gemm: Gemm, clusters: int, least: int = LEAST) -> None:
             larger = gemm.a if config.tile_m >= config.tile_n else gemm.b
             slots = larger.stack.first.offset if config.sums_in_ring else None
             reduction = ClusterReduction(split, config.consumers, config.rows, config.tile_n, acc_dtype, slots)
-        consumer = nv.warpgroup_id() - 1
+        consumer = nv.warpgroup_id() - gemm.producers
 
-        if nv.warpgroup_id() == 0:  # producer
+        if nv.warpgroup_id() < gemm.producers:
             if gemm.loads():
                 state = mainloop.ring.producer_state().advance(mainloop.started)
                 mainloop.load(state, *mainloop.first, begin, begin + steps, skip=mainloop.started)

@@ -83,6 +83,8 @@ def listed(dtype: nv.DType, a_major: str = "k", b_major: str = "mn") -> Iterator
             clusters = [(1, 1)]
             if schedule != "streamk" and tile_m * tile_n >= CLUSTERED:
                 clusters += [(2, 1), (1, 2)]
+                if tile_m * tile_n <= SPREAD:
+                    clusters += [(1, 4), (4, 1)]
                 if tile_m * tile_n <= SPREAD and tile_n % 16 == 0:
                     clusters += [(2, 2), (4, 2), (2, 4)]
             for cluster_m, cluster_n in clusters:

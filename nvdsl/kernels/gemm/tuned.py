@@ -29,7 +29,7 @@ def _shape(
     k = a.shape[-1 if a_major == "k" else -2]
     of_a, of_b = (int(grid(x.strides[-2] * x.dtype.bytes)) for x in (a, b))
     return Shape(
-        m, n, k, a.dtype, out.dtype, acc_dtype, math.prod(batches), a_major, b_major, (of_a, of_b), direct_store,
+        m, n, k, a.dtype, out.dtype, acc_dtype, math.prod(batches), a_major, b_major, (of_a, of_b), bool(direct_store),
         epilogue_op is not None, turns(epilogue_op),
     )  # fmt: skip
 

@@ -8,7 +8,10 @@ import pytest
 
 import nvdsl as nv
 from nvdsl.kernels import Config
+from nvdsl.kernels.blocks.direct_epilogue import VECTORS
 from nvdsl.kernels.gemm import blockscaled
+from nvdsl.kernels.gemm.dispatch import direct_store
+from nvdsl.kernels.gemm.problem import Matrix
 from nvdsl.kernels.gemm.tensor_core import matmul as product
 from tests.exhaustive import sample
 from tests.unit.kernels.strided import strided
@@ -63,3 +66,23 @@ def test_one_row_with_block_scales_ends_where_it_ends():
     out = np.zeros((1, 100), np.float16)
     blockscaled.gemm(a, b.T.copy(), out, *scales, sms=2, target="sim")
     assert (out == 128 * 6).all()
+
+
+@pytest.mark.parametrize(("dtype", "pitch"), [(nv.f16, 205), (nv.f32, 134), (nv.bf16, 140)], ids=lambda x: str(x))
+def test_whole_vectors_of_rows_that_start_anywhere(dtype, pitch):
+    rng = np.random.default_rng(0)
+    a, b = rng.integers(-3, 4, (70, 72)).astype(np.float16), rng.integers(-3, 4, (72, 133)).astype(np.float16)
+    if dtype is nv.bf16:
+        a, b = a.astype(ml_dtypes.bfloat16), b.astype(ml_dtypes.bfloat16)
+    memory = np.full((70, pitch), -2000, dtype.numpy)
+    nv.matmul(a, b, memory[:, :133], config=CONFIGS[0], target="sim")
+    np.testing.assert_array_equal(memory[:, :133], a.astype(np.float32) @ b.astype(np.float32))
+    assert (memory[:, 133:] == -2000).all()
+
+
+def test_which_results_are_stored_by_vectors():
+    def stored(strides, dtype=nv.f16, **more):
+        return direct_store(Matrix(dtype, (70, 133), strides, **more))
+
+    assert stored((133, 1)) == stored((205, 1), nv.f32) == VECTORS
+    assert stored((133, 1), aligned=False) is stored((1, 70)) is stored((133, 1), nv.e4m3) is True

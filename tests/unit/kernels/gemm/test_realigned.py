@@ -1,0 +1,92 @@
+"""Products of a large operand whose rows start anywhere, read as it lies."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import nvdsl as nv
+from nvdsl.call.launches import Launches
+from nvdsl.kernels.gemm import dispatch, matmul, realigned, short, small
+from nvdsl.kernels.gemm.problem import Matrix
+from tests.unit.kernels.gemm.test_dynamic import road
+
+TYPES = {np.dtype(np.int8): nv.i32, np.dtype(np.float32): nv.f32, np.dtype(nv.e4m3.numpy): nv.f32}
+
+
+@pytest.fixture(scope="module")
+def any_size():
+    """Nothing is too small."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(dispatch, "REALIGNED", {})
+        patch.setattr(dispatch, "_is_small", lambda *_: False)
+        for module in (small, short):
+            patch.setattr(module, "pays", lambda *_: False)
+        patch.setattr(matmul, "_bound", {})
+        patch.setattr(matmul, "_launches", Launches())
+        yield
+
+
+def check(m, n, k, dtype, **options):
+    rng = np.random.default_rng((m, n, k))
+    a, b = (rng.integers(-3, 4, shape).astype(dtype) for shape in ((m, k), (n, k)))
+    expected = a.astype(np.float32) @ b.astype(np.float32).T
+    out_dtype = TYPES.get(np.dtype(dtype), nv.f32)
+    got = nv.matmul(a, b.T, out_dtype=out_dtype, target="sim", **options)
+    np.testing.assert_array_equal(got, expected + options.get("bias", 0))
+
+
+@pytest.mark.parametrize(
+    ("m", "n", "k", "dtype"),
+    [(140, 17, 335, np.int8), (17, 140, 261, nv.e4m3.numpy), (150, 30, 129, np.float16), (15, 130, 101, np.float32)],
+)
+def test_each_type_either_way_round(any_size, m, n, k, dtype):
+    check(m, n, k, dtype)
+
+
+@given(st.integers(100, 300), st.integers(1, 40), st.integers(128, 400).filter(lambda k: k % 16))
+@settings(max_examples=2)
+def test_any_size(any_size, m, n, k):
+    check(m, n, k, np.int8)
+
+
+def test_an_epilogue(any_size):
+    check(20, 130, 131, np.float16, bias=np.arange(130, dtype=np.float32))
+
+
+def test_nothing_beyond_k_enters(any_size):
+    """Behind a row's K elements is the next row's first one."""
+    a = np.ones((130, 257), np.float16)
+    a[1::2] = np.nan
+    got = nv.matmul(a, np.ones((3, 257), np.float16).T, out_dtype=nv.f32, target="sim")
+    np.testing.assert_array_equal(got[::2], np.full((65, 3), 257, np.float32))
+    assert np.isnan(got[1::2]).all()
+
+
+def test_which_products():
+    found = road(20_000, 100, 3001, "nt", dtype=nv.e4m3)
+    assert found.function is realigned.matmul and set(found.packs) == {"b"}, "the larger one is read as it lies"
+    assert road(100, 20_000, 3001, "nt", dtype=nv.e4m3).sizes["m"] == 20_000
+    assert road(20_000, 300, 3001, "nt", dtype=nv.e4m3).function is not realigned.matmul, "copies cost little there"
+    assert not road(20_000, 100, 3008, "nt", dtype=nv.e4m3).packs, "TMA reads both"
+
+
+def test_what_is_copied_by_words():
+    def by_words(shape, strides, dtype=nv.e4m3, first=(0,), **more):
+        return dispatch.by_words(Matrix(dtype, shape, strides, **more), first)
+
+    assert by_words((5, 33), (33, 1)) and by_words((2, 5, 33), (0, 40, 1)) and by_words((5, 33), (33, 1), nv.bf16)
+    assert not by_words((5, 33), (0, 1)), "all rows have the last elements"
+    assert not by_words((5, 33), (1, 5)) and not by_words((2, 5, 33), (1, 33, 1)) and not by_words((5, 7), (7, 1))
+    assert not by_words((5, 33), (33, 1), aligned=False) and not by_words((5, 33), (33, 1), first=(0, 40))
+
+
+@pytest.mark.parametrize("n", [30, 170])
+def test_no_spill(n):
+    strict = nv.jit(realigned.matmul.__wrapped__, strict=True)
+    found = dataclasses.replace(road(20_000, n, 3001, "nt", dtype=nv.e4m3), function=strict)
+    arguments = [nv.ShapeDtype(x.spec.shape, x.spec.dtype, x.spec.strides) for _, x in found.slots]
+    (kernel,) = strict._find(found.call(strict._described(tuple(arguments), {})), None).kernels.values()
+    assert (kernel.resources.stack, kernel.resources.spill_stores) == (0, 0)
