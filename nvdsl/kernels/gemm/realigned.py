@@ -61,11 +61,10 @@ class RealignedOperand(TmaOperand):
     def _map(self, array: nv.Array, present: nv.Int | None = None) -> Any:
         self.array = array
 
-    def allocate(self, stages: int) -> None:
-        """Shared memory for the ring; in the kernel. Also as words, without the swizzle."""
-        super().allocate(stages)
-        self.slot = self.stack.stride // WORD
-        self.slots = nv.get_dynamic_shared_memory((stages * self.slot,), nv.i32.ir, self.stack.first.offset)
+    def words_of(self, stage: Any) -> nv.Tile:
+        """A slot as words: (rows, 32)."""
+        layout = nv.layout.TileLayout.of(self.rows, LINE // WORD, WORD, LINE)
+        return nv.Tile(layout, nv.i32, self.stack[stage].offset)
 
 
 class Loader:
@@ -92,27 +91,22 @@ class Loader:
         """Store the slice at ``k`` into a slot, with zeros behind the row's end."""
         operand, right = self.operand, k * self.operand.dtype.bytes // VECTOR
         left = self.pitch - (right + self.vector) * VECTOR  # bytes of the row from here on
-        masks = [_mask(left - WORD * i) for i in range(WORDS)]
-        places = [stage * operand.slot + self._unit(self.line + i) * WORDS for i in self.lines]
+        masks, slot = [_mask(left - WORD * i) for i in range(WORDS)], operand.words_of(stage)
         pairs = zip(asked[::2], asked[1::2], strict=True)
-        for place, bits, (low, high) in zip(places, self.bits, pairs, strict=True):
+        for i, bits, (low, high) in zip(self.lines, self.bits, pairs, strict=True):
             found = [x & mask for x, mask in zip(shifted_vector([*low, *high], bits), masks, strict=True)]
-            operand.slots.store_vector(as_vector(found, nv.i32), (place,))
+            slot.store_vector(as_vector(found, nv.i32), (self.line + i, self.vector * WORDS))
         if (self.top + operand.rows >= self.rows) & (left + self.vector * VECTOR < LINE + VECTOR):
-            self._end(k, right, places)
+            self._end(slot, k, right)
 
-    def _end(self, k: Any, right: Any, places: list[Any]) -> None:
+    def _end(self, slot: nv.Tile, k: Any, right: Any) -> None:
         """What the array ends with may be less than a vector."""
         each = VECTOR // self.operand.dtype.bytes
         last = self.operand.words.shape[0] - 1
-        for i, at, place in zip(self.lines, self.places, places, strict=True):
+        for i, at in zip(self.lines, self.places, strict=True):
             if (self.top + self.line + i == self.rows - 1) & (at + right >= last):
-                ends = [self._element(k + self.vector * each + j) for j in range(each)]
-                self.operand.slots.store_vector(as_vector(words_of(ends, self.operand.dtype), nv.i32), (place,))
-
-    def _unit(self, line: Any) -> Any:
-        """Which 16 bytes of a slot this thread's are: those of a line are swizzled."""
-        return line * LANES + (self.vector ^ line % LANES)
+                ends = words_of([self._element(k + self.vector * each + j) for j in range(each)], self.operand.dtype)
+                slot.store_vector(as_vector(ends, nv.i32), (self.line + i, self.vector * WORDS))
 
     def prefetch(self, k: Any) -> None:
         """Ask for the slice at ``k`` in L2, a thread for each row."""

@@ -30,6 +30,7 @@ from nvdsl.kernels.gemm import (
     pingpong,
     quantized,
     quantized_few,
+    realigned,
     short,
     simple,
     small,
@@ -90,6 +91,15 @@ def _gathered(m: int, n: int, k: int) -> Case:
     options = {"config": gathered.config(n, pairs), "sms": 1, "pairs": pairs, **majors}
     stored = b if pairs else np.ascontiguousarray(b.T)
     return _exact(gathered.matmul, [a, stored, out], out, a.astype(np.float32) @ b.astype(np.float32), **options)
+
+
+def _realigned(m: int, n: int, k: int) -> Case:
+    """Rows that start anywhere, read as words."""
+    a, b, out = _integers(m, k), _integers(n, k), np.full((m, n), np.nan, np.float32)
+    words = [np.frombuffer(x.tobytes()[: x.nbytes // 16 * 16], np.int32).reshape(-1, 4) for x in (a, b)]
+    options = {"config": realigned.config(n, nv.f16), "sms": 1, "both": True, "b_major": "k"}
+    expected = a.astype(np.float32) @ b.astype(np.float32).T
+    return _exact(realigned.matmul, [a, words[0], b, words[1], out], out, expected, **options)
 
 
 def _short(m: int, n: int, k: int, pairs: bool) -> Case:
@@ -441,6 +451,7 @@ SUBJECTS: dict[str, Callable[[], Case]] = {
     ),
     "gathered": lambda: _gathered(20, 9, 1501),
     "gathered, cp.async": lambda: _gathered(20, 18, 530),
+    "gathered, by words": lambda: _realigned(20, 9, 653),
     "simple, threads share an element": lambda: _few(3, 5, 700),
     "GEMV, rows": lambda: _vector(gemv.rows, 2, 66000),
     "GEMV, columns": lambda: _vector(gemv.columns, 32, 2200, by_columns=True),
