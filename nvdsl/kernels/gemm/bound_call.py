@@ -11,8 +11,10 @@ from nvdsl.driver.executable import Executable
 from nvdsl.driver.scratch_memory import PackedLauncher
 from nvdsl.driver.stream import Stream
 from nvdsl.kernels.arguments import Argument
+from nvdsl.kernels.gemm.argument_view import array_of
 from nvdsl.kernels.gemm.arguments import check_disjoint, disjoint
-from nvdsl.kernels.gemm.bound_kernel import BoundKernel, array_of, copying_launcher
+from nvdsl.kernels.gemm.bound_kernel import BoundKernel
+from nvdsl.kernels.gemm.packing import copying_launcher
 
 
 class BoundCall:

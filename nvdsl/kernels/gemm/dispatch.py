@@ -18,22 +18,20 @@ from typing import Any
 
 import nvdsl as nv
 from nvdsl import sim
-from nvdsl.call.extents import DynamicSpec, Stride
-from nvdsl.driver.array_spec import packed_strides
 from nvdsl.errors import ArgumentError
-from nvdsl.kernels.blocks.contiguous import is_turned, padded_cols
 from nvdsl.kernels.blocks.direct_epilogue import VECTORS
 from nvdsl.kernels.blocks.elementwise import Elementwise
 from nvdsl.kernels.blocks.linear_combination import LinearCombination
-from nvdsl.kernels.blocks.realigned import VECTOR, WORD, WORDS
+from nvdsl.kernels.blocks.realigned import VECTOR, WORDS
 from nvdsl.kernels.gemm import blockscaled, gathered, gemv, realigned, short, simple, small
-from nvdsl.kernels.gemm.bound_kernel import ArgumentView, BoundKernel, Packing
+from nvdsl.kernels.gemm.argument_view import ArgumentView
+from nvdsl.kernels.gemm.bound_kernel import BoundKernel
 from nvdsl.kernels.gemm.config import Config
 from nvdsl.kernels.gemm.dynamic import dynamic, unit
 from nvdsl.kernels.gemm.launch import sms
+from nvdsl.kernels.gemm.packing import Packing, packing_of, words_of
 from nvdsl.kernels.gemm.problem import TMA_ALIGNMENT, GemmProblem, Matrix, check_block_scaled, fits_tma, offsets
 from nvdsl.kernels.gemm.tuned import tuned_matmul
-from nvdsl.lang.extents import Extent
 
 AXES = {"a": "mk", "b": "kn", "out": "mn"}
 """The names of the extents, where nothing is turned."""
@@ -263,7 +261,8 @@ def _realigned(
     if chosen is None or not _without_gaps(a) or a.fits_tma(1) or little:
         return None
     both = not b.fits_tma(1) and b_axis == 0 and chosen.tile_n <= realigned.NARROW and _without_gaps(b)
-    arrays = {"a": a, "a words": _words(a), "b": b} | ({"b words": _words(b)} if both else {}) | {"out": problem.out}
+    arrays = {"a": a, "a words": words_of(a), "b": b}
+    arrays |= ({"b words": words_of(b)} if both else {}) | {"out": problem.out}
     options = options | {"config": chosen, "sms": sms, "both": both, "b_major": b_major}
     axes = {"a": "mk", "a words": "vw", "b": "nk" if b_axis == 0 else "kn", "b words": "uw", "out": "mn"}
     packed = () if both or b.fits_tma(1) else ("b",)
@@ -278,12 +277,6 @@ def _without_gaps(matrix: Matrix) -> bool:
     rows, cols = matrix.shape[-2:]
     whole = len(matrix.shape) == 2 and matrix.aligned and matrix.strides == (cols, 1)
     return whole and cols * matrix.dtype.bytes >= VECTOR
-
-
-def _words(matrix: Matrix) -> Matrix:
-    """The same memory as vectors of words, as many whole ones as it has from the first element to the last."""
-    behind = 1 + sum((n - 1) * step for n, step in zip(matrix.shape, matrix.strides, strict=True))
-    return Matrix(nv.i32, (behind * matrix.dtype.bytes // VECTOR, WORDS), (WORDS, 1))
 
 
 def _is_streamed(problem: GemmProblem) -> bool:
@@ -410,7 +403,7 @@ def bind(
         array, *rest = name.split()
         given = " ".join([exchanged.get(array, array), *rest])
         if name in packed:
-            packs[given], view = _packing(seen, first, letters, EXTENTS[len(packs)])
+            packs[given], view = packing_of(seen, first, letters, EXTENTS[len(packs)])
         else:
             whole = name in "ab" or name in ("out", "c") and fits_tma(seen)
             whole = whole and not with_batch and seen.aligned
@@ -425,49 +418,3 @@ def bind(
             view = replace(ArgumentView.of(seen, first, spec), retyped=bool(rest))
         slots.append((given, view))
     return BoundKernel(problem, finish, function, options, tuple(slots), len(starts), sizes, packs)
-
-
-def _packing(seen: Matrix, first: Sequence[int], letters: str, names: str) -> tuple[Packing, ArgumentView]:
-    """The copy of an operand, and how the kernel sees it. ``names``: of the extents for the copying kernel."""
-    names = names[-len(seen.shape) :]
-    sizes = dict(zip(names, seen.shape, strict=True))
-    *outer, cols = seen.shape
-    padded = (*outer, padded_cols(cols, seen.dtype))
-    copy = replace(seen, shape=padded, strides=packed_strides(padded))
-    anyhow = DynamicSpec(seen.dtype, tuple(map(Extent, names)), (Stride(1),) * len(seen.shape))
-    grid = TMA_ALIGNMENT // seen.dtype.bytes
-    written = dynamic(copy, names, grid=grid, multiples={})
-    turned = is_turned(seen.shape, seen.strides)
-    source, target = ArgumentView.of(seen, first, anyhow), ArgumentView.of(copy, [0] * len(first), written)
-    view = replace(target, dynamic=dynamic(copy, letters, grid=grid, multiples={}))
-    packing = Packing(source, target, turned, sizes)
-    if not turned and by_words(seen, first):
-        packing = _with_words(packing, seen, padded, names)
-    return packing, view
-
-
-def by_words(seen: Matrix, first: Sequence[int]) -> bool:
-    """Whether an operand may be copied by words, see `realign`: contiguous rows of elements of 8 or 16 bits, one after
-    the other, so that one row alone has what its memory ends with."""
-    bytes, (rows, cols) = seen.dtype.bytes, seen.shape[-2:]
-    whole = bytes < WORD and cols * bytes >= VECTOR and all(n * bytes % VECTOR == 0 for n in first)
-    (pitch, step), each = seen.strides[-2:], (rows - 1) * seen.strides[-2] + cols
-    apart = (rows == 1 or pitch >= cols) and all(n == 0 or n >= each for n in seen.strides[:-2])
-    return whole and seen.aligned and step == 1 and apart
-
-
-def _with_words(packing: Packing, seen: Matrix, padded: Sequence[int], names: str) -> Packing:
-    """A copy that is made by words."""
-    all_words, all_rows, vectors, last = (f"{x} of {names}" for x in ("words", "rows", "vectors", "four"))
-    *outer, cols = padded
-    source = _words(seen)
-    columns = cols * seen.dtype.bytes // VECTOR
-    shape = math.prod(outer), columns, WORDS
-    copy = Matrix(nv.i32, shape, packed_strides(shape))
-    starts = [n * seen.dtype.bytes // WORD for n in packing.source.starts]
-    sizes = {all_words: source.shape[0], vectors: columns, last: WORDS, all_rows: shape[0]}
-    seen_source = dynamic(source, (all_words, last), grid=WORDS, multiples={})
-    seen_copy = dynamic(copy, (all_rows, vectors, last), grid=WORDS, multiples={})
-    views = ArgumentView.of(source, starts, seen_source), ArgumentView.of(copy, packing.target.starts, seen_copy)
-    pitches = seen.strides[-2], seen.strides[0] if len(seen.shape) > 2 else 0
-    return replace(packing, sizes={**packing.sizes, **sizes}, words=views, pitches=pitches)

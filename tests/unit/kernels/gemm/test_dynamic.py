@@ -20,7 +20,7 @@ from nvdsl.kernels import Config
 from nvdsl.kernels.blocks.contiguous import pack, pack_both
 from nvdsl.kernels.blocks.linear_combination import ACTIVATIONS, LinearCombination
 from nvdsl.kernels.gemm import simple, small, tensor_core
-from nvdsl.kernels.gemm.bound_kernel import bound
+from nvdsl.kernels.gemm.argument_view import bound
 from nvdsl.kernels.gemm.choose import COMMON, MENU, allowed, choose
 from nvdsl.kernels.gemm.dispatch import find
 from nvdsl.kernels.gemm.model import Shape, cycles, times

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 import nvdsl as nv
 from nvdsl.call.launches import Launches
-from nvdsl.kernels.gemm import dispatch, matmul, realigned, short, small
+from nvdsl.kernels.gemm import dispatch, matmul, packing, realigned, short, small
 from nvdsl.kernels.gemm.problem import Matrix
 from tests.unit.kernels.gemm.test_dynamic import road
 
@@ -75,7 +75,7 @@ def test_which_products():
 
 def test_what_is_copied_by_words():
     def by_words(shape, strides, dtype=nv.e4m3, first=(0,), **more):
-        return dispatch.by_words(Matrix(dtype, shape, strides, **more), first)
+        return packing.by_words(Matrix(dtype, shape, strides, **more), first)
 
     assert by_words((5, 33), (33, 1)) and by_words((2, 5, 33), (0, 40, 1)) and by_words((5, 33), (33, 1), nv.bf16)
     assert not by_words((5, 33), (0, 1)), "all rows have the last elements"
