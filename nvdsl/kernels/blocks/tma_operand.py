@@ -29,7 +29,7 @@ class TmaOperand:
 
     The last tile along M or N may hang over the array's edge. What lies beyond it enters only sums that nobody stores,
     so it isn't loaded: where all SMs asked for boxes beyond the edge, an H200 took twice as long as for boxes of
-    memory. Of the last tile only those rows (K-major) or panels (N-major) are loaded that are ``present``: rows by a
+    memory. Of the last tile, and of those behind it that a cluster has, only those rows (K-major) or panels (N-major) are loaded that are ``present``: rows by a
     tensor map of their own (``short``), panels one by one. The rest of a slot is what it was, and memory that nothing
     ever wrote at first.
 
@@ -93,7 +93,7 @@ class TmaOperand:
         was not, these are the ``usual`` ones, all, or where there is one tile those that are present."""
         if not self.may_miss or self.defined and old is False:
             return self.usual
-        last = (mn == self.last) & old if self.defined else mn == self.last
+        last = (mn >= self.last) & old if self.defined else mn >= self.last
         return nv.select(last, self.present, self.usual)
 
     def bytes(self, count: nv.Int) -> nv.Int:
@@ -155,7 +155,7 @@ class TmaOperand:
             boxes = list(range(self.parts * self.boxes)) if part is None else [part * self.boxes + i for i in boxes]
         if self.short is not None:
             at = self._at(batch, mn, k)
-            whole = mn != self.last if not self.defined else count is self.usual or count == self.usual
+            whole = mn < self.last if not self.defined else count is self.usual or count == self.usual
             if whole:
                 self.map.load(slot, full, at, l2_hint=self.hint)
             else:

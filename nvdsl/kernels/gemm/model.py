@@ -63,6 +63,9 @@ START = 314.0
 """Clocks before the first slice."""
 TOGETHER, COUPLED = 343.0, 1.01
 """Clocks more for a cluster's blocks to meet, and how much longer slices take in one."""
+HANGING = 0.5
+"""How much longer slices take in a pair of blocks, times the part of its tiles that lies beyond the result: what a block
+loads for others it loads whole, and boxes beyond the edge take longer."""
 MEMORY, FLUSHED = 1918.0, 22.2e6
 """Bytes of memory in a clock; bytes that L2 writes back meanwhile."""
 OVERLAP = 1.445
@@ -168,6 +171,8 @@ def times(configs: tuple[Config, ...], shape: Shape, sms: int = arch.SMS, rows: 
     busy = np.where(c.streamk, 1.0, np.minimum(blocks / sms, 1.0))  # of the SMs
     slice = ragged * _norm(NORM, multiplying, *loading, delivered * busy, LATENCY / c.ring)
     slice = slice * np.where(c.cluster_m * c.cluster_n > 1, COUPLED, 1.0)
+    beyond = 1 - m * n / (tiles / shape.batches * c.tile_m * c.cluster_m * c.tile_n * c.cluster_n)
+    slice = slice * np.where(c.cluster_m * c.cluster_n == 2, 1 + HANGING * beyond, 1.0)
     along_n = np.where(c.swap, c.tile_m, c.tile_n)
     cut = np.gcd(along_n, shape.n) * shape.out.bytes % 32 != 0
     stored = np.where(c.in_memory, 4, shape.out.bytes)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 import nvdsl as nv
 from nvdsl.call.launches import Launches
-from nvdsl.kernels.gemm import dispatch, matmul, packing, realigned, short, small
+from nvdsl.kernels.gemm import dispatch, gathered, matmul, packing, realigned, short, small
 from nvdsl.kernels.gemm.problem import Matrix
 from tests.unit.kernels.gemm.test_dynamic import road
 
@@ -20,7 +20,8 @@ TYPES = {np.dtype(np.int8): nv.i32, np.dtype(np.float32): nv.f32, np.dtype(nv.e4
 def any_size():
     """Nothing is too small."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(dispatch, "REALIGNED", {})
+        patch.setattr(dispatch, "REALIGNED", dict.fromkeys((8, 16, 32), 1))
+        patch.setattr(dispatch, "REALIGNED_K", 1)
         patch.setattr(dispatch, "_is_small", lambda *_: False)
         for module in (small, short):
             patch.setattr(module, "pays", lambda *_: False)
@@ -66,11 +67,15 @@ def test_nothing_beyond_k_enters(any_size):
 
 
 def test_which_products():
-    found = road(20_000, 100, 3001, "nt", dtype=nv.e4m3)
+    found = road(20_000, 100, 5001, "nt", dtype=nv.e4m3)
     assert found.function is realigned.matmul and set(found.packs) == {"b"}, "the larger one is read as it lies"
-    assert road(100, 20_000, 3001, "nt", dtype=nv.e4m3).sizes["m"] == 20_000
-    assert road(20_000, 300, 3001, "nt", dtype=nv.e4m3).function is not realigned.matmul, "copies cost little there"
-    assert not road(20_000, 100, 3008, "nt", dtype=nv.e4m3).packs, "TMA reads both"
+    assert road(100, 20_000, 5001, "nt", dtype=nv.e4m3).sizes["m"] == 20_000
+    assert not road(20_000, 60, 5001, "nt", dtype=nv.e4m3).packs, "and so is a narrow one"
+    for m, n, k in ((20_000, 300, 5001), (2000, 100, 5001), (50_000, 100, 1001)):
+        assert road(m, n, k, "nt", dtype=nv.e4m3).function is not realigned.matmul, "copies cost little there"
+    assert not road(20_000, 100, 5008, "nt", dtype=nv.e4m3).packs, "TMA reads both"
+    assert road(20_000, 10, 5001, "nt").function is realigned.matmul
+    assert road(20_000, 10, 5002, "nt").function is gathered.matmul, "cp.async brings pairs"
 
 
 def test_what_is_copied_by_words():
@@ -86,7 +91,7 @@ def test_what_is_copied_by_words():
 @pytest.mark.parametrize("n", [30, 170])
 def test_no_spill(n):
     strict = nv.jit(realigned.matmul.__wrapped__, strict=True)
-    found = dataclasses.replace(road(20_000, n, 3001, "nt", dtype=nv.e4m3), function=strict)
+    found = dataclasses.replace(road(20_000, n, 5001, "nt", dtype=nv.e4m3), function=strict)
     arguments = [nv.ShapeDtype(x.spec.shape, x.spec.dtype, x.spec.strides) for _, x in found.slots]
     (kernel,) = strict._find(found.call(strict._described(tuple(arguments), {})), None).kernels.values()
     assert (kernel.resources.stack, kernel.resources.spill_stores) == (0, 0)
