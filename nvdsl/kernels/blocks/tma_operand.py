@@ -29,9 +29,9 @@ class TmaOperand:
 
     The last tile along M or N may hang over the array's edge. What lies beyond it enters only sums that nobody stores,
     so it isn't loaded: where all SMs asked for boxes beyond the edge, an H200 took twice as long as for boxes of
-    memory. Of the last tile, and of those behind it that a cluster has, only those rows (K-major) or panels (N-major) are loaded that are ``present``: rows by a
-    tensor map of their own (``short``), panels one by one. The rest of a slot is what it was, and memory that nothing
-    ever wrote at first.
+    memory. Of the last tile, and of those behind it that a cluster has, only those rows (K-major) or panels (N-major)
+    are loaded that are ``present`` in the last one: rows by a tensor map of their own (``short``), panels one by one.
+    The rest of a slot is what it was, and memory that nothing ever wrote at first.
 
     ``defined``: no memory is multiplied that nothing ever wrote, as all sums go on to other blocks, who add them up.
     Then a block loads whole tiles until each slot was filled, and where there is only one tile the rest of the slots is

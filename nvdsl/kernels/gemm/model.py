@@ -64,8 +64,8 @@ START = 314.0
 TOGETHER, COUPLED = 343.0, 1.01
 """Clocks more for a cluster's blocks to meet, and how much longer slices take in one."""
 HANGING = 0.5
-"""How much longer slices take in a pair of blocks, times the part of its tiles that lies beyond the result: what a block
-loads for others it loads whole, and boxes beyond the edge take longer."""
+"""How much longer slices take in pairs of blocks, times the part of their tiles that lies beyond the result: what a
+block loads for another one it loads whole, and boxes beyond the edge take longer."""
 MEMORY, FLUSHED = 1918.0, 22.2e6
 """Bytes of memory in a clock; bytes that L2 writes back meanwhile."""
 OVERLAP = 1.445
