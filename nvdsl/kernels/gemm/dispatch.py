@@ -45,9 +45,9 @@ STREAMED = 1 << 24
 LARGE = 1 << 21
 """Elements of a larger operand that TMA reads from which on it takes longer to read it otherwise than to copy the
 smaller one."""
-REALIGNED, REALIGNED_K = {8: 3 << 24, 16: 1 << 25, 32: 3 << 24}, 4096
-"""Bytes of an operand off TMA's grid, by its elements' bits, from which on it is read as it lies beside few rows or
-columns; and bytes of its rows, at least. Copies take longer there, as memory is what they wait for."""
+REALIGNED, REALIGNED_K = 3 << 24, 4096
+"""Bytes of an operand of 8 or 32 bits off TMA's grid from which on it is read as it lies beside few rows or columns;
+and bytes of its rows, at least. Copies take longer there, as memory is what they wait for."""
 FEW = 1 << 16
 """Elements of a result up to which threads of the simple kernel share one: half as many as a Hopper GPU runs."""
 FLAT_K = 32
@@ -258,11 +258,9 @@ def _realigned(
     b_major = "k" if b_axis == 0 else "mn"
     chosen = realigned.config(min(m, n), a.dtype, b_major)
     bytes = a.dtype.bytes
-    little = math.prod(a.shape) * bytes < REALIGNED[a.dtype.bits] or k * bytes < REALIGNED_K
-    if chosen is None or not _without_gaps(a) or a.fits_tma(1) or little:
+    pays = bytes != 2 and math.prod(a.shape) * bytes >= REALIGNED and k * bytes >= REALIGNED_K
+    if chosen is None or not _without_gaps(a) or a.fits_tma(1) or not pays:
         return None
-    if a.dtype.bits == 16 and gathered.in_pairs(a):
-        return None  # cp.async brings pairs
     both = not b.fits_tma(1) and b_axis == 0 and chosen.tile_n <= realigned.NARROW and _without_gaps(b)
     arrays = {"a": a, "a words": words_of(a), "b": b}
     arrays |= ({"b words": words_of(b)} if both else {}) | {"out": problem.out}

@@ -161,8 +161,8 @@ def columns(
 
 def summed(plus: Any, total: Any, begin: Any, end: Any, mine: Any, bits: Any) -> Any:
     """``total`` plus what the places ``begin + mine``, and every ``1 << bits``-th one after it before ``end`` have.
-    ``plus``: of (total, places, whether each exists)."""
-    rounds = (end - begin) >> (bits + AHEAD.bit_length() - 1)
+    ``plus``: of (total, places, whether each exists). The last of several parts may begin behind its end."""
+    rounds = nv.max(end - begin, 0) >> (bits + AHEAD.bit_length() - 1)
     full = begin + (rounds << (bits + AHEAD.bit_length() - 1))
     for first in nv.range(begin + mine, full, AHEAD << bits, unroll=False):
         total = plus(total, [first + (i << bits) for i in range(AHEAD)], [True] * AHEAD)

@@ -64,3 +64,26 @@ def test_what_lies_beside_the_operands_does_not_count():
     memory[2, 69] = np.inf
     got = nv.matmul(memory[:, :70], memory[:1, :70].T, out_dtype=nv.f32, target="sim")
     np.testing.assert_array_equal(got, [[70], [70], [np.inf], [70], [70]])
+
+
+@nv.jit
+def counted(out: nv.Array) -> None:
+    """How many places each part of a range has."""
+
+    @nv.kernel(grid=out.shape[0], block=32)
+    def kernel() -> None:
+        begin, end = nv.block_id.x * 65, nv.min((nv.block_id.x + 1) * 65, 129)
+        plus = lambda total, steps, exist: total + sum(nv.i32(x) for x in exist)  # noqa: E731
+        lane = nv.thread_id.x & 7
+        total = gemv.added_up(gemv.summed(plus, nv.i32(0), begin, end, lane, 3), 3, nv.i32)
+        if nv.thread_id.x == 0:
+            out[nv.block_id.x] = total
+
+    kernel()
+
+
+def test_a_part_that_begins_behind_the_end_is_empty():
+    """K of 7,864 in 122 parts of 65 was such a case: what is before its begin was added once more."""
+    out = np.full(4, -1, np.int32)
+    counted(out, target="sim")
+    assert out.tolist() == [65, 64, 0, 0]

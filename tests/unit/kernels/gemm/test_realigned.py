@@ -4,7 +4,7 @@ import dataclasses
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import nvdsl as nv
@@ -16,11 +16,11 @@ from tests.unit.kernels.gemm.test_dynamic import road
 TYPES = {np.dtype(np.int8): nv.i32, np.dtype(np.float32): nv.f32, np.dtype(nv.e4m3.numpy): nv.f32}
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def any_size():
     """Nothing is too small."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(dispatch, "REALIGNED", dict.fromkeys((8, 16, 32), 1))
+        patch.setattr(dispatch, "REALIGNED", 1)
         patch.setattr(dispatch, "REALIGNED_K", 1)
         patch.setattr(dispatch, "_is_small", lambda *_: False)
         for module in (small, short):
@@ -41,27 +41,27 @@ def check(m, n, k, dtype, **options):
 
 @pytest.mark.parametrize(
     ("m", "n", "k", "dtype"),
-    [(140, 17, 335, np.int8), (17, 140, 261, nv.e4m3.numpy), (150, 30, 129, np.float16), (15, 130, 101, np.float32)],
+    [(140, 17, 335, np.int8), (17, 140, 261, nv.e4m3.numpy), (150, 30, 129, np.float32), (15, 130, 101, np.float32)],
 )
 def test_each_type_either_way_round(any_size, m, n, k, dtype):
     check(m, n, k, dtype)
 
 
 @given(st.integers(100, 300), st.integers(1, 40), st.integers(128, 400).filter(lambda k: k % 16))
-@settings(max_examples=2)
+@settings(max_examples=2, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_any_size(any_size, m, n, k):
     check(m, n, k, np.int8)
 
 
 def test_an_epilogue(any_size):
-    check(20, 130, 131, np.float16, bias=np.arange(130, dtype=np.float32))
+    check(20, 130, 131, np.float32, bias=np.arange(130, dtype=np.float32))
 
 
 def test_nothing_beyond_k_enters(any_size):
     """Behind a row's K elements is the next row's first one."""
-    a = np.ones((130, 257), np.float16)
+    a = np.ones((130, 257), np.float32)
     a[1::2] = np.nan
-    got = nv.matmul(a, np.ones((3, 257), np.float16).T, out_dtype=nv.f32, target="sim")
+    got = nv.matmul(a, np.ones((3, 257), np.float32).T, out_dtype=nv.f32, target="sim")
     np.testing.assert_array_equal(got[::2], np.full((65, 3), 257, np.float32))
     assert np.isnan(got[1::2]).all()
 
@@ -74,8 +74,7 @@ def test_which_products():
     for m, n, k in ((20_000, 300, 5001), (2000, 100, 5001), (50_000, 100, 1001)):
         assert road(m, n, k, "nt", dtype=nv.e4m3).function is not realigned.matmul, "copies cost little there"
     assert not road(20_000, 100, 5008, "nt", dtype=nv.e4m3).packs, "TMA reads both"
-    assert road(20_000, 10, 5001, "nt").function is realigned.matmul
-    assert road(20_000, 10, 5002, "nt").function is gathered.matmul, "cp.async brings pairs"
+    assert road(20_000, 10, 5001, "nt").function is gathered.matmul
 
 
 def test_what_is_copied_by_words():
