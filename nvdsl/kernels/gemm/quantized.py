@@ -5,11 +5,16 @@ A, 64 columns of ``w`` for each consumer warpgroup. They are packed in the order
 own, 16 bytes at a time, and computes the floats (`blocks.dequantize`), which nobody writes anywhere.
 
     producer     x (rows x 128), weights (128 x columns), scales: load | load | ...
-    consumers    weights -> registers -> floats | multiply | total += scale * sums
+    consumer 0   slice 0: weights -> registers -> floats | multiply | total += scale * sums
+    consumer 1   slice 0, other columns, or slice 1                 | multiply | ...
+    consumer 2   ...                                                           | multiply
 
-Integers are exact in 16 bits. The sums of a group along K are kept apart and added with the group's scale, in f32. Few
-rows are no work for all SMs unless they share K: the blocks of a cluster sum a part each, and add up through their
-shared memory, in the order of K.
+Integers are exact in 16 bits. The sums of a group along K are kept apart and added with the group's scale, in f32. All
+of that is a long chain of instructions in each warpgroup, so there are up to four, which multiply in turn.
+
+A team of warpgroups has the columns of a tile, and teams take slices in turn. Few rows are no work for all SMs unless
+they share K: the blocks of a cluster sum a part each. The sums of teams and blocks are added through shared memory, in
+the order of K.
 """
 
 from __future__ import annotations
@@ -34,56 +39,67 @@ from nvdsl.lang.fragment import operand_of
 
 HIGH = 64
 """Columns of w that a wgmma multiplies: rows of A."""
-FLOATS, SPARE = 32, 32
-"""Registers of a slice of 64 columns, of which there are two; and of a thread beside these and two sums of each row."""
+MOST_WARPGROUPS, WARPS = 4, 4
+"""Warpgroups that multiply, and warps of each."""
+FLOATS, SPARE = 32, 16
+"""Registers of 64 columns of a slice; and of a thread beside these and two sums of each row."""
 
 
 @dataclass(frozen=True)
 class QuantizedConfig:
-    """``rows``: of ``x`` in a tile, a multiple of 8 up to 128. ``warpgroups``: consumers. ``stages``: slots of the
-    ring. ``split``: blocks of a cluster, each with a part of K. ``blocks_per_sm``: that share an SM. ``parts``: of 64
-    columns that a consumer has, 1 or 2."""
+    """``rows``: of ``x`` in a tile, a multiple of 8 up to 128. ``cols``: its columns, 64, 128 or 256; a consumer
+    warpgroup has 64. ``teams``: of so many warpgroups, which take slices of K in turn. ``stages``: slots of the ring.
+    ``split``: blocks of a cluster, each with a part of K."""
 
     rows: int
-    warpgroups: int = 2
+    cols: int = 256
+    teams: int = 1
     stages: int = 4
     split: int = 1
-    blocks_per_sm: int = 1
-    parts: int = 1
+
+    @property
+    def parts(self) -> int:
+        """Warpgroups of a team."""
+        return self.cols // HIGH
+
+    @property
+    def warpgroups(self) -> int:
+        """Consumers, of all teams."""
+        return self.teams * self.parts
 
     @property
     def threads(self) -> int:
-        """Consumers, and a warpgroup that loads."""
-        return 128 * (1 + self.warpgroups)
+        """Consumers, and a warpgroup of which one thread loads."""
+        return arch.WARPGROUP_SIZE * (self.warpgroups + 1)
 
     @property
     def registers(self) -> tuple[int, int]:
         """Of a thread that loads, and of one that multiplies: what that leaves."""
-        all = arch.launch_registers(self.threads * self.blocks_per_sm) * (1 + self.warpgroups)
-        loader = 40 if self.warpgroups * self.blocks_per_sm > 3 else 56
+        all = arch.launch_registers(self.threads) * (1 + self.warpgroups)
+        loader = 32 if self.warpgroups == MOST_WARPGROUPS else 56
         return loader, min((all - loader) // self.warpgroups // 8 * 8, 240)
-
-    @property
-    def cols(self) -> int:
-        return HIGH * self.parts * self.warpgroups
 
     def smem_bytes(self, bits: int, group: int, scale_bytes: int, zeros: bool) -> int:
         """Shared memory of a block."""
         slot = Operands.slot_bytes(self.rows, self.cols, bits, group, scale_bytes * (1 + zeros))
-        sums = self.rows * (self.cols + ROW) * 4
-        return self.stages * (slot + 2 * arch.MBARRIER_BYTES) + BESIDE_SLOTS + sums
+        sums = self.teams * self.rows * (self.cols + ROW) * 4
+        turns, place = MOST_WARPGROUPS * arch.MBARRIER_BYTES, 16
+        return self.stages * (slot + 2 * arch.MBARRIER_BYTES) + BESIDE_SLOTS + turns + place + sums
 
     def problems(self) -> list[str]:
         """What is wrong with it."""
         checks = (
             (self.rows in range(8, 129, 8), f"{self.rows} rows: a multiple of 8 up to 128"),
-            (self.warpgroups in (1, 2), f"{self.warpgroups} warpgroups: 1 or 2, as columns are packed by 256"),
+            (self.cols in (64, 128, 256), f"{self.cols} columns: 64, 128 or 256, as columns are packed by 256"),
+            (
+                self.teams >= 1 and self.warpgroups <= MOST_WARPGROUPS,
+                f"{self.teams} teams: {self.warpgroups} warpgroups, of {MOST_WARPGROUPS} at most",
+            ),
             (self.split in SPLITS, f"split {self.split}: 1, 2, 4 or 8"),
             (self.stages >= 2, f"{self.stages} stages: 2 or more"),
-            (self.parts in (1, 2), f"{self.parts} parts: 1 or 2"),
         )
         found = [said for holds, said in checks if not holds]
-        if not found and self.rows * self.parts + 2 * FLOATS + SPARE > self.registers[1]:
+        if not found and self.rows + FLOATS + SPARE > self.registers[1]:
             found.append(f"{self.rows} rows of {self.warpgroups} warpgroups: {self.registers[1]} registers of a thread")
         return found
 
@@ -108,23 +124,25 @@ def matmul(
     columns rounded up); ``more``: zero points like them, and a bias of (N,), where ``zeros`` and ``bias`` say so.
     """
     M, N = out.shape
-    # All products are waited for after two units or more: one is multiplied while the other's weights become floats.
-    together = 2 if config.parts == 1 and group >= SLICE and config.rows <= HIGH else 1  # ptxas spills of 128 rows
-    steps = nv.cdiv(nv.cdiv(x.shape[1], SLICE), config.split * together) * together
+    steps = nv.cdiv(nv.cdiv(x.shape[1], SLICE), config.split * config.teams) * config.teams
     tables = [scales, more[0]] if zeros else [scales]
     operands = Operands(x, weights, tables, kind, group, config.rows, config.cols, config.stages,
                         once=nv.cdiv(M, config.rows) == 1)  # fmt: skip
 
     @nv.kernel(
         grid=(config.split * nv.cdiv(N, config.cols), nv.cdiv(M, config.rows)), block=config.threads,
-        cluster=config.split, blocks_per_sm=config.blocks_per_sm, programmatic=True,
+        cluster=config.split, programmatic=True,
     )  # fmt: skip
     def kernel() -> None:
         rank = nv.cluster_rank() if config.split > 1 else 0
         row0, col0 = nv.block_id.y * config.rows, nv.block_id.x // config.split * config.cols
         operands.allocate()
-        sums = nv.smem((config.rows, config.cols + ROW), nv.f32)
-        ring = nv.Ring(config.stages, bytes=operands.bytes, consumers=4 * config.warpgroups)
+        place = nv.smem(2, nv.i32)  # kept there, as registers are scarce meanwhile
+        if nv.thread_id.x == 0:
+            place[0], place[1] = row0, col0
+        sums = nv.smem((config.teams * config.rows, config.cols + ROW), nv.f32)
+        turns = Turns(config.warpgroups)
+        ring = nv.Ring(config.stages, bytes=operands.bytes, consumers=WARPS * config.parts)
 
         nv.griddep_wait()
         nv.griddep_launch_dependents()
@@ -137,31 +155,45 @@ def matmul(
                     state = state.next()
         else:
             nv.setmaxnreg_inc(config.registers[1])
-            consumer, thread = nv.warpgroup_id(), nv.warpgroup_thread()
-            state = ring.consumer_state()
-            left = consumer * config.parts * HIGH
-            totals = [nv.accumulator(HIGH, config.rows, nv.f32) for _ in range(config.parts)]
-            slices = Slices(operands, left, config.parts)
-            for _ in nv.range(steps // together, unroll=False):
-                totals, state = slices.add(totals, state, ring, together)
-            for part, total in enumerate(totals):
-                (values,) = total.registers()
-                for register, value in enumerate(values):
-                    right, down = nv.layout.accumulator_element(thread, register)
-                    sums[down, left + part * HIGH + right] = value
+            consumer = nv.warpgroup_id()
+            team, left = consumer // config.parts, consumer % config.parts * HIGH
+            state = ring.consumer_state().advance(team)
+            total, nibbles = nv.accumulator(HIGH, config.rows, nv.f32), operands.nibbles[0]
+            turn = turns.begin(consumer)
+            for _ in nv.range(steps // config.teams, unroll=False):
+                ring.wait(state)
+                for number in range(operands.groups):
+                    floats, of_columns = floats_of(operands, state.stage, number, left, nibbles)
+                    x_of_group = operands.X[state.stage].cols(number * operands.width, operands.width)
+                    product = nv.accumulator(HIGH, config.rows, nv.f32)
+                    turn = turns.wait(consumer, turn)
+                    product += operand_of(floats, x.dtype) @ x_of_group.T
+                    turns.pass_on(consumer)
+                    nv.wgmma_wait(0)
+                    total = scaled_sum(total, product, of_columns)
+                nv.sync_warp()  # all lanes have read their weights
+                ring.release(state, nv.lane_id() == 0)
+                state = state.advance(config.teams)
+            (values,) = total.registers()
+            for register, value in enumerate(values):
+                right, down = nv.layout.accumulator_element(nv.warpgroup_thread(), register)
+                sums[team * config.rows + down, left + right] = value
 
         if config.split > 1:
             nv.cluster_sync()
         else:
             nv.sync_threads()
         # Of the rows of the tile, each block of the cluster stores its part.
+        row0, col0 = place[0], place[1]
         each = nv.cdiv(config.rows, config.split)
-        for number in nv.range(nv.thread_id.x, each * config.cols, config.threads):
-            r, c = rank * each + number // config.cols, number % config.cols
+        for element in nv.range(nv.thread_id.x, each * config.cols, config.threads):
+            r, c = rank * each + element // config.cols, element % config.cols
             if (r < config.rows) & (row0 + r < M) & (col0 + c < N):
-                value = sums[r, c] if config.split == 1 else nv.f32(0)
-                for block in range(config.split if config.split > 1 else 0):
-                    value += sums.at(block)[r, c]
+                value = nv.f32(0)
+                for block in range(config.split):
+                    of_block = sums if config.split == 1 else sums.at(block)
+                    for i in range(config.teams):
+                        value += of_block[i * config.rows + r, c]
                 if bias:
                     value += nv.f32(more[-1][col0 + c])
                 out[row0 + r, col0 + c] = value if activation is None else activation(value)
@@ -171,65 +203,48 @@ def matmul(
     kernel()
 
 
-class Slices:
-    """The slices in a ring, and the sums of a warpgroup's columns from ``left`` on, ``parts`` times 64.
+class Turns:
+    """Whose turn it is to multiply, among ``count`` warpgroups: so the others convert meanwhile. All threads make it.
 
-    A slice has units: 64 columns of a group along K. While one unit is multiplied, the next one's weights become
-    floats.
+    As `nvdsl.Turns`, but of mbarriers: a wait for one is a loop, over which ptxas moves no conversions. Behind a named
+    barrier it does, and there the tensor cores wait for them.
     """
 
-    def __init__(self, operands: Operands, left: Any, parts: int) -> None:
-        self.operands, self.nibbles = operands, operands.nibbles[0]
-        self.units = [
-            (number, part, left + part * HIGH) for number in range(operands.groups) for part in range(parts)
-        ]
+    def __init__(self, count: int) -> None:
+        self.count = count
+        if count > 1:
+            self.barriers = nv.Mbarriers(count, arrivals=WARPS, sync=False)
 
-    def weights(self, stage: Any, unit: int) -> list[Any]:
-        """A unit's weights, unpacked: all but the last step, which writes the registers of A."""
-        operands, (number, _, column) = self.operands, self.units[unit]
-        thread, first = nv.warpgroup_thread(), number * operands.width
-        part = column // COLUMNS_OF_PART + thread // THREADS_OF_PART
-        return operands.words_of(stage, part, thread % THREADS_OF_PART, first, operands.width, self.nibbles)
+    def begin(self, me: Any) -> nv.PipelineState:
+        """Give the first turn to 0. Returns what `wait` is told first."""
+        if self.count > 1:
+            self.barriers[0].arrive(predicate=(me == self.count - 1) & (nv.lane_id() == 0))
+        return nv.PipelineState(1)
 
-    def _of_columns(self, stage: Any, unit: int) -> tuple[list[Any], list[Any]]:
-        number, _, column = self.units[unit]
-        top, _ = nv.layout.accumulator_element(nv.warpgroup_thread(), 0)
-        return self.operands.of_columns(stage, number, column + top)
+    def wait(self, me: Any, turn: nv.PipelineState) -> nv.PipelineState:
+        """Wait for one's turn. Returns the next one."""
+        if self.count > 1:
+            self.barriers[me].wait(turn.phase)
+        return turn.next()
 
-    def add(
-        self, totals: list[nv.Accumulator], state: nv.PipelineState, ring: nv.Ring, count: int
-    ) -> tuple[list[nv.Accumulator], nv.PipelineState]:
-        """``totals`` with the scaled products of the next ``count`` slots, which are released; and the ring's position
-        behind them."""
-        operands, new = self.operands, list(totals)
-        issued: list[tuple[int, nv.Accumulator, list[Any], nv.PipelineState | None]] = []
-
-        def finish() -> None:
-            part, product, scales, read = issued.pop(0)
-            new[part] = _scaled_sum(new[part], product, scales)
-            if read is not None:
-                nv.sync_warp()  # all lanes have read their weights
-                ring.release(read, nv.lane_id() == 0)
-
-        for _ in range(count):
-            ring.wait(state)
-            for unit, (number, part, _) in enumerate(self.units):
-                scales, zeros = self._of_columns(state.stage, unit)
-                floats = dequantized(self.weights(state.stage, unit), operands.kind, operands.dtype, zeros)
-                product = nv.accumulator(HIGH, operands.rows, nv.f32)
-                columns = operands.X[state.stage].cols(number * operands.width, operands.width)
-                product += operand_of(floats, operands.dtype) @ columns.T
-                issued.append((part, product, scales, state if unit == len(self.units) - 1 else None))
-                if len(issued) > 1:
-                    nv.wgmma_wait(1)
-                    finish()
-            state = state.next()
-        nv.wgmma_wait(0)
-        finish()
-        return new, state
+    def pass_on(self, me: Any) -> None:
+        """It is the next one's turn."""
+        if self.count > 1:
+            following = nv.select(me == self.count - 1, 0, me + 1)
+            self.barriers[following].arrive(predicate=nv.lane_id() == 0)
 
 
-def _scaled_sum(total: nv.Accumulator, part: nv.Accumulator, scales: list[Any]) -> nv.Accumulator:
+def floats_of(operands: Operands, stage: Any, number: int, left: Any, nibbles: Any) -> tuple[list[Any], list[Any]]:
+    """A slot's group ``number`` of the 64 columns from ``left`` on, as floats; and its scales."""
+    thread = nv.warpgroup_thread()
+    top, _ = nv.layout.accumulator_element(thread, 0)
+    scales, zeros = operands.of_columns(stage, number, left + top)
+    part, first = left // COLUMNS_OF_PART + thread // THREADS_OF_PART, number * operands.width
+    words = operands.words_of(stage, part, thread % THREADS_OF_PART, first, operands.width, nibbles)
+    return dequantized(words, operands.kind, operands.dtype, zeros), scales
+
+
+def scaled_sum(total: nv.Accumulator, part: nv.Accumulator, scales: list[Any]) -> nv.Accumulator:
     """``total + scale * part``; ``scales``: of a thread's two rows of the accumulator."""
     (sums,), (products,) = total.registers(), part.registers()
     new = []

@@ -40,7 +40,7 @@ def choose(rows: int, weight: QuantizedWeight, scale_bytes: int, sms: int = arch
 
     def cost(config: Chosen) -> tuple[float, ...]:
         clusters = nv.cdiv(N, config.cols) * nv.cdiv(rows, config.rows)
-        at_once = config.blocks_per_sm * resident_clusters(config.split, sms)
+        at_once = resident_clusters(config.split, sms) * _blocks_per_sm(config)
         each = nv.cdiv(slices, config.split) + BEGIN + EXCHANGE * config.split * (config.split > 1)
         factor = 1.0
         if isinstance(config, FewRowsConfig):
@@ -71,21 +71,24 @@ def few(rows: int) -> Iterator[FewRowsConfig]:
 def many(rows: int, group: int) -> Iterator[QuantizedConfig]:
     """Configurations of more rows than that."""
     tile = next(tile for tile in (32, 64, 128) if rows <= tile or tile == 128 or tile == 64 and group < SLICE)
-    wide = ((2, 2),) if group >= SLICE else ()  # scales of several groups take registers
-    for warpgroups, parts in ((1, 1), (2, 1), *wide) if tile < 128 else ((2, 1),):
+    for cols, teams in ((256, 1), (128, 2), (128, 1), (64, 4), (64, 2), (64, 1)) if tile < 128 else ((128, 1), (64, 2)):
         for split in SPLITS:
-            yield QuantizedConfig(tile, warpgroups, 2, split, parts=parts)
+            yield QuantizedConfig(tile, cols, teams, 2, split)
 
 
 def _with_stages(config: Chosen, weight: QuantizedWeight, scale_bytes: int) -> Chosen:
     """With as many slots as there is shared memory for."""
-    memory = arch.MAX_SMEM_PER_BLOCK
-    if config.blocks_per_sm > 1:
-        memory = arch.SMEM_PER_SM // config.blocks_per_sm - arch.RESERVED_SMEM_PER_BLOCK
+    memory, blocks = arch.MAX_SMEM_PER_BLOCK, _blocks_per_sm(config)
+    if blocks > 1:
+        memory = arch.SMEM_PER_SM // blocks - arch.RESERVED_SMEM_PER_BLOCK
     step = config.teams if isinstance(config, FewRowsConfig) else 1
     numbers = range(step, max(2 * step, MOST_STAGES) + 1, step)
     fits = [n for n in numbers if _smem(replace(config, stages=n), weight, scale_bytes) <= memory]
     return replace(config, stages=max(fits, default=step))
+
+
+def _blocks_per_sm(config: Chosen) -> int:
+    return config.blocks_per_sm if isinstance(config, FewRowsConfig) else 1
 
 
 def _smem(config: Chosen, weight: QuantizedWeight, scale_bytes: int) -> int:

@@ -16,7 +16,7 @@ from nvdsl.kernels.gemm.quantized_few import FewRowsConfig
 from tests.exhaustive import exhaustive, sample
 from tests.unit.kernels.sizes import integers
 
-SMALL = QuantizedConfig(16, warpgroups=1, stages=2)
+SMALL = QuantizedConfig(16, 64, stages=2)
 KINDS = ["u4", "u8", "e4m3"]
 
 
@@ -78,7 +78,7 @@ def test_tiles_that_no_packed_columns_are_a_multiple_of():
     st.sampled_from([1, 8, 17, 40]), st.sampled_from([8, 128, 520, 1000]), st.sampled_from([1, 64, 257]),
     st.sampled_from(KINDS), st.sampled_from([32, 128, 384]),
     st.sampled_from(
-        [SMALL, QuantizedConfig(8, 2, 2, 2), QuantizedConfig(32, 2, 3, 4), QuantizedConfig(128, 2, 2),
+        [SMALL, QuantizedConfig(8, 64, 2, 2, 2), QuantizedConfig(32, 128, 2, 3, 4), QuantizedConfig(128, 128, 1, 2),
          FewRowsConfig(8, 64, 2, 4, 2), FewRowsConfig(16, 256, 2, 2), FewRowsConfig(24, 128, 1, 3, 4)]
     ),
 )  # fmt: skip
@@ -91,7 +91,7 @@ def test_sizes(m, k, n, kind, group, config):
 def test_blocks_that_share_k_and_an_epilogue():
     x, w, bias = integers(20, 392), weight(392, 100), integers(100)
     out = np.full((20, 203), np.nan, np.float32)[:, 1:201:2]
-    config = QuantizedConfig(8, warpgroups=1, stages=2, split=4)  # two blocks have one slice, two have none
+    config = QuantizedConfig(8, 64, stages=2, split=4)  # two blocks have one slice, two have none
     assert nv.quantized_matmul(x, w, out, bias=bias, activation="relu", config=config, target="sim") is out
     np.testing.assert_array_equal(out, np.maximum(expected(x, w) + bias, 0))
 
@@ -156,7 +156,7 @@ X = integers(4, 64)
         (lambda: nv.quantized_matmul(integers(4, 64), W, out_dtype=nv.i32), "a result of i32"),
         (lambda: nv.quantized_matmul(integers(4, 64), W, config=QuantizedConfig(20)), "a multiple of 8"),
         (lambda: nv.quantized_matmul(integers(4, 64), W, config=QuantizedConfig(64, stages=20)), "bytes of shared"),
-        (lambda: nv.quantized_matmul(integers(4, 64), W, config=QuantizedConfig(64, 3)), "columns are packed by 256"),
+        (lambda: nv.quantized_matmul(integers(4, 64), W, config=QuantizedConfig(64, 192)), "columns are packed by 256"),
         (lambda: nv.quantized_matmul(integers(4, 64), W, config=FewRowsConfig(8, 100)), "a multiple of 16 up to 256"),
         (lambda: nv.quantized_matmul(integers(4, 64), W.map(lambda x: x[:, ::2])), "as the weight was packed"),
         (lambda: nv.QuantizedWeight.pack(V + 9, np.ones(16), bits=4), "integers of -8 to 7"),
