@@ -175,16 +175,27 @@ def choose(shape: Shape, crowded: bool, sms: int = arch.SMS) -> Config:
 
 def fastest(shape: Shape, fits: Callable[[Config], bool], sms: int) -> Config:
     """Of `TILES`, those that fit."""
+    rows = shape.a_major != "mn"
     tiles = [
-        with_stages(Config(*tile, 128 // shape.dtype.bytes, schedule=schedule, consumers=consumers), shape.dtype)
+        with_stages(
+            Config(
+                *tile, 128 // shape.dtype.bytes, schedule=schedule, consumers=consumers,
+                group=12 if rows and tile == (128, 192) else 8,
+            ),
+            shape.dtype,
+        )
         for (schedule, consumers), found in TILES.items()
         for tile in found
-    ]
+    ]  # fmt: skip
 
     def expected(config: Config) -> float:
-        """Cycles, where groups end anywhere: of each group's tiles the last one is half empty."""
-        rows = shape if shape.a_major == "mn" else replace(shape, m=shape.m + config.tile_m // 2)
-        return float(cycles(config, rows, sms))
+        """Cycles, where groups end anywhere: each group's last tile is a whole one, but consumers whose rows are
+        none of the group's leave them out."""
+        if not rows:
+            return float(cycles(config, shape, sms))
+        used = (1 + config.rows / config.tile_m) / 2
+        most, least = (replace(shape, m=shape.m + more) for more in (config.tile_m // 2, 0))
+        return float(used * cycles(config, most, sms) + (1 - used) * cycles(config, least, sms))
 
     return min(filter(fits, tiles), key=expected)
 

@@ -14,7 +14,7 @@ of that is a long chain of instructions in each warpgroup, so there are up to fo
 
 A team of warpgroups has the columns of a tile, and teams take slices in turn. Few rows are no work for all SMs unless
 they share K: the blocks of a cluster sum a part each. The sums of teams and blocks are added through shared memory, in
-the order of K.
+a fixed order.
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ from nvdsl.kernels.gemm.quantized_operands import (
     SPLITS,
     THREADS_OF_PART,
     Operands,
+    rotated,
 )
 from nvdsl.lang.fragment import operand_of
 
@@ -151,7 +152,8 @@ def matmul(
             if nv.warpgroup_thread() == 0:
                 state = ring.producer_state()
                 for step in nv.range(steps, unroll=False):
-                    operands.load(state.stage, ring.acquire(state), row0, col0, rank * steps + step)
+                    k = rank * steps + rotated(step, nv.block_id.x // config.split, steps)
+                    operands.load(state.stage, ring.acquire(state), row0, col0, k)
                     state = state.next()
         else:
             nv.setmaxnreg_inc(config.registers[1])
@@ -164,11 +166,17 @@ def matmul(
                 ring.wait(state)
                 for number in range(operands.groups):
                     floats, of_columns = floats_of(operands, state.stage, number, left, nibbles)
-                    x_of_group = operands.X[state.stage].cols(number * operands.width, operands.width)
+                    first, half = number * operands.width, operands.width // 2
+                    early = half if half == SLICE // 2 and config.rows >= HIGH else 0
                     product = nv.accumulator(HIGH, config.rows, nv.f32)
                     turn = turns.wait(consumer, turn)
-                    product += operand_of(floats, x.dtype) @ x_of_group.T
+                    slot = operands.X[state.stage]
+                    # The next one takes as long to wake as the other half to multiply; of few rows, as all.
+                    if early:
+                        product += operand_of(floats[: early // 4], x.dtype) @ slot.cols(first, early).T
                     turns.pass_on(consumer)
+                    rest = slot.cols(first + early, operands.width - early)
+                    product += operand_of(floats[early // 4 :], x.dtype) @ rest.T
                     nv.wgmma_wait(0)
                     total = scaled_sum(total, product, of_columns)
                 nv.sync_warp()  # all lanes have read their weights

@@ -12,7 +12,7 @@ from nvdsl.errors import ArgumentError
 from nvdsl.hopper import arch
 from nvdsl.kernels.blocks.dequantize import BITS
 from nvdsl.kernels.gemm.launch import resident_clusters
-from nvdsl.kernels.gemm.quantized import QuantizedConfig
+from nvdsl.kernels.gemm.quantized import HIGH, QuantizedConfig
 from nvdsl.kernels.gemm.quantized_few import BAND, FewRowsConfig
 from nvdsl.kernels.gemm.quantized_operands import COLUMNS, SLICE, SPLITS
 from nvdsl.kernels.gemm.quantized_weight import QuantizedWeight
@@ -48,7 +48,7 @@ def choose(rows: int, weight: QuantizedWeight, scale_bytes: int, sms: int = arch
         of_slice = config.cols * SLICE * BITS[weight.kind] // 8 + config.rows * SLICE  # x comes from L2: half its bytes
         return factor * nv.cdiv(clusters, at_once) * each * of_slice, config.split, -config.cols, -config.threads
 
-    made: list[Chosen] = [*few(rows)] if rows <= FEW else [*few(rows), *many(rows, weight.group)]
+    made: list[Chosen] = [*few(rows)] if rows <= FEW else [*few(rows), *many(rows, weight)]
     found = [_with_stages(x, weight, scale_bytes) for x in made if x.split <= slices]
     return min((x for x in found if not problems(x, weight, scale_bytes)), key=cost)
 
@@ -68,12 +68,15 @@ def few(rows: int) -> Iterator[FewRowsConfig]:
                     yield FewRowsConfig(tile, cols, some, some, split, part=part)
 
 
-def many(rows: int, group: int) -> Iterator[QuantizedConfig]:
+def many(rows: int, weight: QuantizedWeight) -> Iterator[QuantizedConfig]:
     """Configurations of more rows than that."""
-    tile = next(tile for tile in (32, 64, 128) if rows <= tile or tile == 128 or tile == 64 and group < SLICE)
-    for cols, teams in ((256, 1), (128, 2), (128, 1), (64, 4), (64, 2), (64, 1)) if tile < 128 else ((128, 1), (64, 2)):
-        for split in SPLITS:
-            yield QuantizedConfig(tile, cols, teams, 2, split)
+    whole = weight.group >= SLICE  # scales of several groups take registers
+    tile = next(tile for tile in (32, 64, 128) if rows <= tile or tile == 128 or tile == 64 and not whole)
+    shapes = [(128, 1), (64, 2), (64, 1)]
+    if tile < HIGH or tile == HIGH and weight.kind == "u4":
+        shapes += [(128, 2), (256, 1)] if tile < HIGH or whole else [(128, 2)]
+    for (cols, teams), split in itertools.product(shapes, SPLITS):
+        yield QuantizedConfig(tile, cols, teams, 2, split)
 
 
 def _with_stages(config: Chosen, weight: QuantizedWeight, scale_bytes: int) -> Chosen:

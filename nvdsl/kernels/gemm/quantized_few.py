@@ -23,7 +23,15 @@ import nvdsl as nv
 from nvdsl.hopper import arch
 from nvdsl.hopper.arch import WARP_SIZE
 from nvdsl.kernels.blocks.dequantize import dequantized
-from nvdsl.kernels.gemm.quantized_operands import BESIDE_SLOTS, COLUMNS_OF_PART, ROW, SLICE, SPLITS, Operands
+from nvdsl.kernels.gemm.quantized_operands import (
+    BESIDE_SLOTS,
+    COLUMNS_OF_PART,
+    ROW,
+    SLICE,
+    SPLITS,
+    Operands,
+    rotated,
+)
 from nvdsl.lang.pipeline import PipelineState
 from nvdsl.layout import E, Layout
 
@@ -115,7 +123,8 @@ def matmul(
     )  # fmt: skip
     def kernel() -> None:
         rank = nv.cluster_rank() if config.split > 1 else 0
-        row0, begin = nv.block_id.y * config.rows, nv.block_id.x // config.split * config.cols
+        tile = nv.block_id.x // config.split
+        row0, begin = nv.block_id.y * config.rows, tile * config.cols
         col0 = operands.left(begin)
         operands.allocate()
         sums = nv.smem((config.teams * config.rows, config.cols + ROW), nv.f32)
@@ -129,7 +138,7 @@ def matmul(
         if loads:
             for step in nv.range(team, nv.min(config.stages, steps), config.teams, unroll=False):
                 full = ring.acquire(PipelineState(config.stages, step), new=True)
-                operands.load(step, full, row0, col0, rank * steps + step)
+                operands.load(step, full, row0, col0, rank * steps + rotated(step, tile, steps))
         nibbles = operands.nibbles[0]
         totals = [nv.f32(0)] * (config.part // BAND * config.rows // ROWS * 4)
         for step in nv.range(team, steps, config.teams, unroll=False):
@@ -138,7 +147,8 @@ def matmul(
             nv.sync_warp()  # all lanes have read their operands
             ring.release(state, nv.lane_id() == 0)
             if loads & (step + config.stages < steps):
-                operands.load(state.stage, ring.acquire(state), row0, col0, rank * steps + step + config.stages)
+                k = rank * steps + rotated(step + config.stages, tile, steps)
+                operands.load(state.stage, ring.acquire(state), row0, col0, k)
             state = state.advance(config.teams)
         store(totals, sums, team * config.rows, left, config)
 

@@ -22,6 +22,13 @@ ROW = 4
 different banks."""
 
 
+def rotated(step: Any, tile: Any, steps: Any) -> Any:
+    """The slice that a tile sums as its ``step``-th one: each tile begins with another one. Otherwise all blocks would
+    ask L2 for the same part of x at the same time."""
+    first = tile % steps
+    return nv.select(step < steps - first, step + first, step + first - steps)
+
+
 class Operands:
     """A slice of x, of the weights of a tile's columns, and of their scales (and zero points) in each slot of a ring.
     Made in the host function; `allocate` is called in the kernel.
