@@ -287,3 +287,10 @@ def test_block_scales_of_no_tokens_no_factors_and_no_groups(m, k, groups):
     scales = {"scale_a": np.ones((m, slices), np.float32), "scale_b": np.ones((groups, slices, 2), np.float32)}
     found = nv.grouped_matmul(a, b, offsets=np.full(groups, m, np.int32), out_dtype=nv.f32, **scales, target="sim")
     np.testing.assert_array_equal(found, np.zeros((m, 200), np.float32))
+
+
+def test_consumers_that_leave_out_rows_count_in_the_choice():
+    """A last tile takes two consumers of 64 rows each less than one of 128 rows."""
+    of = {"dtype": nv.bf16, "out": nv.bf16, "acc": nv.f32, "batches": 8, "b_major": "k"}
+    assert choose(Shape(1024, 4096, 14336, **of), False).schedule == "cooperative"
+    assert choose(Shape(1024, 14336, 4096, **of), False).schedule == "pingpong"
