@@ -245,9 +245,10 @@ def backward_wide(
                 with recomputing():
                     (grad_k * scale).store(half(K))
                     grad_v.store(half(V))
+                    one_thread = nv.warpgroup_thread() == 0
                 nv.fence_proxy_async()
                 nv.named_barrier_sync(STORED + me, 128)
-                if nv.warpgroup_thread() == 0:
+                if one_thread:
                     dk_tma.store(half(K), (one.k_batch, at.key, at.kv_head, me * (size // 2)))
                     dv_tma.store(half(V), (one.k_batch, at.key, at.kv_head, me * (value_size // 2)))
                     nv.bulk_commit_group()

@@ -83,7 +83,9 @@ class GradientSums:
     def begin(self, tile: nv.Int, me: nv.Int, turn: nv.Int) -> None:
         """Wait until ``turn`` other blocks have added their parts of a tile, where that has an order."""
         if self._turns is not None:
-            if nv.warpgroup_thread() == 0:
+            with recomputing():
+                one_thread = nv.warpgroup_thread() == 0
+            if one_thread:
                 while load_acquire(self._turns, tile * CONSUMERS + me) != turn:
                     pass
             nv.named_barrier_sync(MEET + me, 128)
@@ -97,8 +99,10 @@ class GradientSums:
     def end(self, tile: nv.Int, me: nv.Int, turn: nv.Int) -> None:
         """This block has added all slices of its part."""
         if self._turns is not None:
+            with recomputing():
+                one_thread = nv.warpgroup_thread() == 0
             nv.named_barrier_sync(MEET + me, 128)
-            if nv.warpgroup_thread() == 0:
+            if one_thread:
                 nv.threadfence()
                 store_release(self._turns, tile * CONSUMERS + me, turn + 1)
 
