@@ -11,10 +11,11 @@ from typing import Any
 
 from nvdsl.call import module as modules
 from nvdsl.errors import ArgumentError, TraceError, Where, frames
-from nvdsl.ir.walk import find
+from nvdsl.ir.walk import find, walk
 from nvdsl.mlir import ir, threads
 from nvdsl.mlir.dialects import linalg
 from nvdsl.mlir.dialects import tensor as tensors
+from nvdsl.schedule.rewrite import key
 from nvdsl.values.dtypes import DType, bf16, element, f16, f32
 from nvdsl.values.traced import const
 
@@ -75,7 +76,24 @@ def payload(source: str | os.PathLike[str] | ir.Module) -> Payload:
                 rule="arguments are arrays, and their shapes are known",
                 fix="a constant in the payload for a number, or an array of one element a row",
             )
+    _check_results(functions[0])
     return Payload(text, names[0])
+
+
+def _check_results(function: Any) -> None:
+    """Each operation on tensors makes its result of the last argument: another one would be overwritten, in place."""
+    arguments = [key(one) for one in function.regions[0].blocks[0].arguments]
+    for op in walk(function):
+        if not (op.name.startswith("linalg.") and len(op.results) and len(op.operands)):
+            continue
+        made = key(op.operands[len(op.operands) - 1])
+        if made in arguments[:-1]:
+            raise TraceError(
+                f"{op.name} makes its result of argument {arguments.index(made)}",
+                where=frames.caller(),
+                rule="arguments are read, but for the last one, of which the result is made",
+                fix="outs(...) of the last argument; what starts a sum, or is added, is an operand of linalg.add",
+            )
 
 
 _OPERANDS = {"m": "(b, m, n) -> (m)", "n": "(b, m, n) -> (n)", "mn": "(b, m, n) -> (b, m, n)"}

@@ -213,3 +213,15 @@ def test_what_is_no_payload_no_schedule_or_no_tile(made, says):
     with pytest.raises(ArgumentError, match=says):
         made()
     assert "pad" not in [step.name for step in sc.wmma_steps(without="pad")]
+
+
+def test_a_payload_overwrites_no_argument_but_the_last():
+    text = """func.func @f(%a: tensor<64x64xf16>, %b: tensor<64x64xf16>, %d: tensor<64x64xf32>, %c: tensor<64x64xf32>)
+        -> tensor<64x64xf32> {
+      %p = linalg.matmul ins(%a, %b : tensor<64x64xf16>, tensor<64x64xf16>) outs(%d : tensor<64x64xf32>)
+        -> tensor<64x64xf32>
+      return %p : tensor<64x64xf32>
+    }"""
+    with pytest.raises(TraceError, match="linalg.matmul makes its result of argument 2"):
+        sc.payload(text)
+    sc.payload(text.replace("outs(%d", "outs(%c"))
