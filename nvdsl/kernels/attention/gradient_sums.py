@@ -131,6 +131,8 @@ class GradientSums:
                 found = nv.accumulator(64, parts.columns).with_registers([registers]) * scale
                 if tiles.packed:
                     row, column = parts.place(me, part)
+                    if parts.by_rows and column >= dq.shape[3]:  # all of it fills the head up
+                        continue
                     mine = tiles.clipped(dq, sequence.q_batch, sequence.q_first, sequence.queries, head)
                     found.store(mine, (query + row, column), clip=True)
                 else:

@@ -62,6 +62,7 @@ CASES = (
     Case(0, 0, size=96, tile_m=64, packed=((100, 300), (0, 50), (70, 0), (30, 129)), window=(None, 0), parts=2),
     Case(200, 150, size=136, tile_m=0, window=(20, 0), softcap=1.0, ordered=True, spread=3.0),
     Case(140, 130, size=256, value_size=160, tile_m=0, window=(20, 10)),
+    Case(0, 0, size=40, value_size=136, tile_m=0, packed=((70, 30), (0, 5), (20, 70))),
 )
 
 
