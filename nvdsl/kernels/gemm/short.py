@@ -39,8 +39,8 @@ PAIR = 2
 
 STORED, ALIGNED, ODD, NARROW, SIMULATED = 16, 32, 64, 128, 16
 """K up to which it is the fastest: where TMA reads the operands and stores whole sectors of the result, or less well;
-where an operand would be copied; and where one would be that is beside few rows or columns. The simulator executes each
-thread's instructions, and multiplies the tiles of wgmma at once."""
+where an operand would be copied; and where one would be, or TMA can't store the result, that is beside few rows or
+columns. The simulator executes each thread's instructions, and multiplies the tiles of wgmma at once."""
 FEW, SECTOR, LARGE = 256, 32, 16 << 20
 """Rows or columns that are few; bytes of a sector; and of a result from which on copies of operands that are so much
 smaller cost less than what TMA gains when it stores."""
@@ -55,7 +55,7 @@ def pays(problem: GemmProblem, aligned: bool, stored: bool, target: str | None) 
     elif aligned and stored:
         most = ALIGNED if n * problem.out.dtype.bytes % SECTOR else STORED
     elif aligned:
-        most = ODD if few else ALIGNED
+        most = NARROW if few else ALIGNED
     else:
         large = problem.batches * m * n * problem.out.dtype.bytes >= LARGE
         most = NARROW if few else STORED if stored and large else ODD
