@@ -23,7 +23,7 @@ from nvdsl.kernels.blocks.direct_epilogue import VECTORS
 from nvdsl.kernels.blocks.elementwise import Elementwise
 from nvdsl.kernels.blocks.linear_combination import LinearCombination
 from nvdsl.kernels.blocks.realigned import VECTOR, WORDS
-from nvdsl.kernels.gemm import blockscaled, gathered, gemv, realigned, short, simple, small
+from nvdsl.kernels.gemm import blockscaled, flat, gathered, gemv, realigned, short, simple, small
 from nvdsl.kernels.gemm.argument_view import ArgumentView
 from nvdsl.kernels.gemm.bound_kernel import BoundKernel
 from nvdsl.kernels.gemm.config import Config
@@ -208,13 +208,12 @@ def _short(
     problem: GemmProblem, finish: LinearCombination, options: dict[str, Any], turned: bool
 ) -> BoundKernel:
     """A product of a short K, by threads that load and store, whatever strides are."""
+    if problem.sizes[2] <= flat.MOST and flat.fits(problem.a, problem.b.transposed):
+        return _flat(problem, finish, options, turned)
     (a, a_axis), (b, b_axis) = nearer(problem.a, (1, 0)), nearer(problem.b, (0, 1))
     pairs = gathered.in_pairs(a) and gathered.in_pairs(b)
     arrays = {"a": a, "b": b, "out": problem.out}
-    out = problem.out
-    even = gathered.PAIR if pairs and gathered.in_pairs(out) else 1
-    whole = TMA_ALIGNMENT // out.dtype.bytes if fits_tma(out) else even
-    gathers = dict.fromkeys("ab", gathered.PAIR if pairs else 1) | {"out": whole}
+    gathers = dict.fromkeys("ab", gathered.PAIR if pairs else 1) | {"out": _whole(problem.out, pairs)}
     options = options | {
         "a_major": "k" if a_axis == 1 else "mn", "b_major": "k" if b_axis == 0 else "mn", "pairs": pairs,
     }  # fmt: skip
@@ -222,6 +221,30 @@ def _short(
     return bind(
         problem, finish, short.matmul, options, arrays, axes, gathers=gathers, with_batch=True, turned=turned,
     )  # fmt: skip
+
+
+def _flat(problem: GemmProblem, finish: LinearCombination, options: dict[str, Any], turned: bool) -> BoundKernel:
+    """The same of operands that are one run of memory each, which is what the kernel sees."""
+
+    def run(x: Matrix) -> Matrix:
+        shape = (*x.shape[:-2], 1, math.prod(x.shape[-2:]))
+        return replace(x, shape=shape, strides=(*x.strides[:-2], TMA_ALIGNMENT, 1))
+
+    arrays = {"a": run(problem.a), "b": run(problem.b.transposed), "out": problem.out}
+    even = problem.sizes[2] % gathered.PAIR == 0
+    eight = TMA_ALIGNMENT // problem.a.dtype.bytes
+    gathers = {"a": eight, "b": eight, "out": _whole(problem.out, even)}
+    options = options | {"unit": gathered.PAIR if even else 1}
+    axes = {"a": "up", "b": "vq", "out": "mn"}
+    return bind(problem, finish, flat.matmul, options, arrays, axes, gathers=gathers, with_batch=True, turned=turned)
+
+
+def _whole(out: Matrix, pairs: bool) -> int:
+    """Elements that a thread stores to a result at a time. ``pairs``: where TMA can't store it, whether to look for
+    two."""
+    if fits_tma(out):
+        return TMA_ALIGNMENT // out.dtype.bytes
+    return gathered.PAIR if pairs and gathered.in_pairs(out) else 1
 
 
 def _gathered(

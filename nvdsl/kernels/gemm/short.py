@@ -167,8 +167,8 @@ def matmul(
     """
     (batches, m, n), k = out.shape, a.shape[2 if a_major == "k" else 1]
     tiles = TileScheduler(m, n, ROWS, COLS, group=1, batches=batches)
-    each, staged = unit_of(out), out.dtype if epilogue_op is None else nv.f32
-    nv.require_multiples(N=(n, each))
+    staged = out.dtype if epilogue_op is None else nv.f32
+    nv.require_multiples(N=(n, unit_of(out)))
     blocks = nv.min(tiles.count, sms * BLOCKS)
 
     @nv.kernel(grid=blocks, block=THREADS, blocks_per_sm=BLOCKS, programmatic=True)
@@ -212,20 +212,28 @@ def matmul(
                 slot = nv.select(slot == SLOTS - 1, 0, slot + 1)
             sums.store(shared, (top, left))
             nv.sync_threads()
-            batch, row, col = tiles.start(tile)
-            c = nv.thread_id.x % (COLS // each) * each
-            for r in nv.range(nv.thread_id.x // (COLS // each), ROWS, THREADS // (COLS // each), unroll=4):
-                if (row + r < m) & (col + c < n):
-                    values = read_sums(shared, r, c, each)
-                    if epilogue_op is not None:
-                        at = [(batch, row + r, col + c + i) for i in range(each)]
-                        values = [epilogue_op(acc_dtype(x), *y, *operands) for x, y in zip(values, at, strict=True)]
-                    if each == 1:
-                        out[batch, row + r, col + c] = out.dtype(values[0])
-                    else:
-                        out.store_vector(nv.vector([out.dtype(x) for x in values]), (batch, row + r, col + c))
+            write(shared, out, tiles.start(tile), acc_dtype, epilogue_op, operands)
 
     kernel()
+
+
+def write(
+    shared: nv.Tile, out: nv.Array, at: tuple[Any, Any, Any], acc_dtype: nv.DType, epilogue_op: EpilogueOp | None,
+    operands: Sequence[Any],
+) -> None:  # fmt: skip
+    """Store a tile's sums, which is ``at`` a batch, a row and a column. By all threads."""
+    (batch, row, col), (_, m, n), each = at, out.shape, unit_of(out)
+    c = nv.thread_id.x % (COLS // each) * each
+    for r in nv.range(nv.thread_id.x // (COLS // each), ROWS, THREADS // (COLS // each), unroll=4):
+        if (row + r < m) & (col + c < n):
+            values = read_sums(shared, r, c, each)
+            if epilogue_op is not None:
+                places = [(batch, row + r, col + c + i) for i in range(each)]
+                values = [epilogue_op(acc_dtype(x), *y, *operands) for x, y in zip(values, places, strict=True)]
+            if each == 1:
+                out[batch, row + r, col + c] = out.dtype(values[0])
+            else:
+                out.store_vector(nv.vector([out.dtype(x) for x in values]), (batch, row + r, col + c))
 
 
 def read_sums(shared: nv.Tile, r: Any, c: Any, count: int) -> list[Any]:

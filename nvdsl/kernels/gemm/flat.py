@@ -1,0 +1,137 @@
+"""Products of a short K whose operands lie row behind row: both with K contiguous, and nothing between their rows.
+
+As `short`, but a strip of such an operand is one run of memory, wherever its rows start. So threads copy it as it is,
+16 bytes at a time, and find nothing out about rows. Lanes take the elements that mma.sync wants from where they are.
+
+    copy        the runs of A and B for the next tile, into one of two slots
+    multiply    the tile in the other one, each warp a part of it; elements beyond K, of the next row, become zeros
+    write       as `short` does
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import nvdsl as nv
+from nvdsl.kernels.blocks.epilogue_visitor import EpilogueOp
+from nvdsl.kernels.blocks.tile_scheduler import TileScheduler
+from nvdsl.kernels.gemm.gemv import batch_of, unit_of
+from nvdsl.kernels.gemm.problem import TMA_ALIGNMENT, Matrix
+from nvdsl.kernels.gemm.short import BESIDE_SUMS, BLOCKS, COLS, PAIR, PART, ROWS, STEP, THREADS, write
+from nvdsl.lang.packing import as_words, words_of
+from nvdsl.lang.warp_fragment import WarpFragment
+
+MOST = 64
+"""K that a slot has room for."""
+SLOTS = 2
+EIGHT = 8
+"""Rows or columns of an operand that a register of mma.sync is for; and elements that cp.async brings."""
+LARGEST = 1 << 31
+"""Elements whose numbers are no i32."""
+
+
+def fits(*operands: Matrix) -> bool:
+    """Whether both operands lie so, as (M, K) and (N, K)."""
+    return all(
+        x.aligned
+        and x.strides[-2:] == (x.shape[-1], 1)
+        and all(step * x.dtype.bytes % TMA_ALIGNMENT == 0 for step in x.strides[:-2])
+        and math.prod(x.shape[-2:]) < LARGEST
+        for x in operands
+    )
+
+
+class Run:
+    """``mn`` rows of an operand, in shared memory as in the array, (batch, 1, rows times ``k``). ``unit``: elements of
+    which K is a multiple, 1 or 2."""
+
+    def __init__(self, array: nv.Array, mn: int, k: Any, unit: int) -> None:
+        self.array, self.mn, self.k, self.unit = array, mn, k, unit
+        self.stack = nv.smem((SLOTS, 1, mn * MOST + STEP), array.dtype)
+
+    def copy(self, slot: Any, batch: Any, mn: Any) -> None:
+        """Start to copy the rows from ``mn`` on into a slot, and what lanes see beyond them; zeros beyond the last row.
+        """
+        first, of, extent = mn * self.k, self.stack[slot], self.array.shape[2]
+        for x in nv.range(nv.thread_id.x * EIGHT, self.mn * self.k + STEP, THREADS * EIGHT, unroll=False):
+            valid = nv.min(nv.max(extent - first - x, 0), EIGHT)
+            nv.cp_async(of.elements((0, x), EIGHT), 0, self.array, (batch_of(self.array, batch), 0, first + x), EIGHT,
+                        valid=valid)  # fmt: skip
+
+    def words(self, slot: Any, rows: list[Any], step: Any) -> list[tuple[Any, Any]]:
+        """Of each row this lane's registers of a step of K: elements 0, 1 and 8, 9 from its own place on."""
+        at = step + nv.lane_id() % 4 * PAIR
+        found = []
+        for row in rows:
+            low, high = (self._word(slot, row * self.k + at + i, at + i) for i in (0, EIGHT))
+            found.append((low, high))
+        return found
+
+    def _word(self, slot: Any, place: Any, k: Any) -> Any:
+        of, dtype = self.stack[slot], self.array.dtype
+        if self.unit == PAIR:
+            (word,) = as_words([of.vector((0, place), PAIR)], dtype)
+            return nv.select(k < self.k, word, nv.i32(0))
+        pair = [nv.select(k + i < self.k, of[0, place + i], dtype(0)) for i in range(PAIR)]
+        (word,) = words_of(pair, dtype)
+        return word
+
+
+@nv.jit
+def matmul(
+    a: nv.Array,
+    b: nv.Array,
+    out: nv.Array,
+    *operands: Any,
+    unit: int,
+    sms: int,
+    acc_dtype: nv.DType = nv.f32,
+    epilogue_op: EpilogueOp | None = None,
+) -> None:
+    """out[batch, M, N] = A[batch, M, K] @ B[batch, N, K] transposed of f16 or bf16, with sums in f32, of operands that
+    are given as (batch, 1, M K) and (batch, 1, N K). ``unit``: of which K is a multiple, 1 or 2; at most 64. An operand
+    of one batch serves all."""
+    batches, m, n = out.shape
+    k = a.shape[2] // m // unit * unit
+    tiles = TileScheduler(m, n, ROWS, COLS, group=1, batches=batches)
+    nv.require_multiples(N=(n, unit_of(out)))
+    blocks = nv.min(tiles.count, sms * BLOCKS)
+
+    @nv.kernel(grid=blocks, block=THREADS, blocks_per_sm=BLOCKS, programmatic=True)
+    def kernel() -> None:
+        nv.griddep_wait()
+        nv.griddep_launch_dependents()
+        A, B = Run(a, ROWS, k, unit), Run(b, COLS, k, unit)
+        shared = nv.smem((ROWS, COLS + BESIDE_SUMS), out.dtype if epilogue_op is None else nv.f32)
+        top, left = nv.warp_id() // (COLS // PART) * PART, nv.warp_id() % (COLS // PART) * PART
+        group = nv.lane_id() // 4
+        rows, cols = ([first + group + i for i in range(0, PART, EIGHT)] for first in (top, left))
+
+        def read(slot: Any, tile: Any) -> None:
+            if tile < tiles.count:
+                batch, row, col = tiles.start(tile)
+                A.copy(slot, batch, row)
+                B.copy(slot, batch, col)
+            nv.cp_async_commit()
+
+        slot = nv.i32(0)
+        read(slot, nv.block_id.x)
+        for tile in nv.range(nv.block_id.x, tiles.count, blocks):
+            nv.cp_async_wait(0)
+            nv.sync_threads()  # this tile is there, and the one before it, and the sums' memory, are done with
+            read(slot ^ 1, tile + blocks)
+            sums = nv.warp_accumulator(PART, PART)
+            for step in nv.range(0, k, STEP, unroll=False):
+                of_a, of_b = A.words(slot, rows, step), B.words(slot, cols, step)
+                upper, lower = of_a[::2], of_a[1::2]
+                words = [w for u, v in zip(upper, lower, strict=True) for w in (u[0], v[0], u[1], v[1])]
+                x = WarpFragment("a", (PART, STEP), a.dtype, words)
+                y = WarpFragment("b", (STEP, PART), a.dtype, [w for pair in of_b for w in pair])
+                sums += x @ y
+            slot = slot ^ 1
+            sums.store(shared, (top, left))
+            nv.sync_threads()
+            write(shared, out, tiles.start(tile), acc_dtype, epilogue_op, operands)
+
+    kernel()
