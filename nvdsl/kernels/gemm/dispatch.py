@@ -88,7 +88,7 @@ def find(problem: GemmProblem, finish: LinearCombination, config: Config | None,
     pairs = gathered.in_pairs(a) and gathered.in_pairs(b)
     if config is None and small.pays(problem, aligned, stored, pairs, target):
         return _small(given, finish, options, target)
-    if config is None and short.pays(problem, aligned, stored, target):
+    if config is None and short.pays(problem, aligned, stored, pairs, target):
         return _short(problem, finish, options | {"sms": sms(target)}, turned)
     if config is None and any(packed) and (kernel := _realigned(given, finish, options, sms(target))):
         return kernel
@@ -213,7 +213,7 @@ def _short(
     (a, a_axis), (b, b_axis) = nearer(problem.a, (1, 0)), nearer(problem.b, (0, 1))
     pairs = gathered.in_pairs(a) and gathered.in_pairs(b)
     arrays = {"a": a, "b": b, "out": problem.out}
-    gathers = dict.fromkeys("ab", gathered.PAIR if pairs else 1) | {"out": _whole(problem.out, pairs)}
+    gathers = dict.fromkeys("ab", gathered.PAIR if pairs else 1) | {"out": _whole(problem.out, False)}
     options = options | {
         "a_major": "k" if a_axis == 1 else "mn", "b_major": "k" if b_axis == 0 else "mn", "pairs": pairs,
     }  # fmt: skip

@@ -40,16 +40,18 @@ PAIR = 2
 STORED, ALIGNED, ODD, NARROW, SIMULATED = 16, 32, 64, 128, 16
 """K up to which it is the fastest: where TMA reads the operands and stores whole sectors of the result, or less well;
 where an operand would be copied; and where one would be, or TMA can't store the result, that is beside few rows or
-columns. The simulator executes each thread's instructions, and multiplies the tiles of wgmma at once."""
+columns, and they can be copied in pairs. The simulator executes each thread's instructions, and multiplies the tiles of
+wgmma at once."""
 FEW, SECTOR, LARGE = 256, 32, 16 << 20
 """Rows or columns that are few; bytes of a sector; and of a result from which on copies of operands that are so much
 smaller cost less than what TMA gains when it stores."""
 
 
-def pays(problem: GemmProblem, aligned: bool, stored: bool, target: str | None) -> bool:
-    """Whether a product is one of these. ``aligned``: TMA can read the operands; ``stored``: and store the result."""
+def pays(problem: GemmProblem, aligned: bool, stored: bool, pairs: bool, target: str | None) -> bool:
+    """Whether a product is one of these. ``aligned``: TMA can read the operands; ``stored``: and store the result;
+    ``pairs``: threads can copy its operands in pairs."""
     m, n, k = problem.sizes
-    few = min(m, n) <= FEW
+    few = min(m, n) <= FEW and pairs
     if sim.wanted(target):
         most = SIMULATED
     elif aligned and stored:

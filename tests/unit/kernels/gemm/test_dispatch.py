@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import nvdsl as nv
 from nvdsl.kernels.blocks.linear_combination import LinearCombination
-from nvdsl.kernels.gemm import dispatch, gathered, gemv, short, simple, small
+from nvdsl.kernels.gemm import dispatch, flat, gathered, gemv, short, simple, small
 from nvdsl.kernels.gemm.config import Config
 from nvdsl.kernels.gemm.dispatch import SIMPLE_PRODUCTS, find
 from nvdsl.kernels.gemm.problem import GemmProblem, Matrix
@@ -58,7 +58,9 @@ def by_numpy(road, sources):
                 copy[...] = packing.source.described(sources[name], launch)[1][2]
             a, b, out = (memory[2] for _, memory in road.described(given, 1.0, 0.0, launch))
         k = road.problem.sizes[2]
-        if road.function in (gemv.rows, gemv.columns, small.matmul):
+        if road.function is flat.matmul:
+            a, b = (x.reshape(*x.shape[:-2], -1, k) for x in (a, b))
+        if road.function in (gemv.rows, gemv.columns, small.matmul, flat.matmul):
             out[...] = (a.swapaxes(-1, -2) if road.function is gemv.columns else a) @ b.swapaxes(-1, -2)
             continue
         a = a[..., :k] if road.options.get("a_major", "k") == "k" else a[..., : out.shape[-2]]
@@ -108,7 +110,8 @@ def test_small_products_are_not_copied_for():
 ON_A_GPU = [
     (simple.matmul, [(480, 332, 4), (106, 9, 32), (19, 3314, 25), (8, 1904, 8)]),
     (simple.few, [(12, 93, 59), (2812, 2, 116), (8, 2, 4110), (8, 8, 968)]),
-    (short.matmul, [(2446, 54, 24), (8112, 12, 10), (566, 2008, 8), (4744, 280, 34), (250, 40000, 35)]),
+    (flat.matmul, [(2446, 54, 24), (8112, 12, 10), (566, 2008, 8), (4744, 280, 34), (250, 9000, 35)]),
+    (short.matmul, [(64, 14904, 74)]),
     (small.matmul, [(3230, 8, 49), (104, 128, 122), (8, 7638, 1005), (56, 24, 11336)]),
     (gathered.matmul, [(24, 952, 2076), (440, 34, 7372), (8, 20002, 22450)]),
     (tuned_matmul, [(2, 16, 32), (64, 8, 200), (1183, 12280, 35), (1568, 1322, 228), (8, 21672, 216)]),
