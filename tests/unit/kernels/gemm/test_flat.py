@@ -1,0 +1,80 @@
+"""Products of a short K whose operands lie row behind row."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import nvdsl as nv
+from nvdsl import sim
+from nvdsl.call.launches import Launches
+from nvdsl.kernels.gemm import dispatch, flat, matmul, short, small
+from tests.exhaustive import sample
+from tests.unit.kernels.gemm.test_dynamic import road
+from tests.unit.kernels.gemm.test_gathered import check
+
+LEVELS = [sim.Options(), sim.Options(level="nvvm", delivery="random", order="random", seed=3)]
+extents = st.one_of(st.sampled_from([2, 8, 63, 64, 65, 130]), st.integers(2, 70))
+
+
+@pytest.fixture(autouse=True, scope="module")
+def every_k_is_short():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(small, "SIMULATED", -1)
+        patch.setattr(short, "SIMULATED", 1000)
+        patch.setattr(dispatch, "FLAT", -1)
+        patch.setattr(matmul, "_bound", {})
+        patch.setattr(matmul, "_launches", Launches())
+        yield
+
+
+@pytest.mark.parametrize("options", sample(LEVELS, 1), ids=lambda x: x.level)
+@given(extents, extents, st.one_of(st.integers(2, 64), st.sampled_from([15, 16, 17, 31, 33, 64])))
+@settings(max_examples=2)
+def test_any_size(options, m, n, k):
+    assert road(m, n, k, "nt").function is flat.matmul
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sim.Options, "from_environment", lambda: options)
+        check(m, n, k, "nt")
+
+
+def test_batches_and_an_epilogue():
+    rng = np.random.default_rng(0)
+    a, b = (rng.integers(-3, 4, shape).astype(np.float16) for shape in ((3, 40, 24), (3, 50, 24)))
+    bias = rng.integers(-3, 4, 50).astype(np.float16)
+    got = nv.matmul(a, b.swapaxes(1, 2), bias=bias, out_dtype=nv.f32, target="sim")
+    np.testing.assert_array_equal(got, a.astype(np.float32) @ b.swapaxes(1, 2).astype(np.float32) + bias)
+
+
+@pytest.mark.parametrize("which", [0, 1])
+@pytest.mark.parametrize("k", [30, 33])
+def test_no_row_enters_another(k, which):
+    """The elements behind K are the next row's, whatever they are."""
+    operands = [np.ones((66, k), np.float16), np.ones((5, k), np.float16)]
+    operands[which][::2] = np.nan
+    got = nv.matmul(operands[0], operands[1].T, out_dtype=nv.f32, target="sim")
+    expected = np.full((66, 5), k, np.float32)
+    (expected if which == 0 else expected.T)[::2] = np.nan
+    np.testing.assert_array_equal(got, expected)
+
+
+def test_which_products():
+    given = {"a": (36, 1), "b": (1, 36)}
+    of = lambda **strides: flat.fits(*(  # noqa: E731
+        dispatch.Matrix(nv.f16, (40, 36), step, True) for step in (given | strides).values()
+    ))  # fmt: skip
+    assert not of(b=(1, 40)) and not of(a=(38, 1)) and of(b=(36, 1))
+    assert road(40, 50, 64, "nt").function is flat.matmul and road(40, 50, 65, "nt").function is short.matmul
+    assert road(40, 50, 36, "nn").function is road(40, 50, 36, "tt").function is short.matmul
+
+
+@pytest.mark.parametrize(("n", "k"), [(1000, 34), (1001, 33)])
+def test_no_spill(n, k):
+    strict = nv.jit(flat.matmul.__wrapped__, strict=True)
+    found = dataclasses.replace(road(1000, n, k, "nt"), function=strict)
+    slots = dict(found.slots)
+    arguments = [nv.ShapeDtype(x.shape, x.dtype, x.strides) for x in (slots[name].spec for name in found.order)]
+    (kernel,) = strict._find(found.call(strict._described(tuple(arguments), {})), None).kernels.values()
+    assert (kernel.resources.stack, kernel.resources.spill_stores) == (0, 0)
