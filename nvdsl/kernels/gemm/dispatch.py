@@ -50,13 +50,13 @@ REALIGNED, REALIGNED_K = 3 << 24, 4096
 and bytes of its rows, at least. Copies take longer there, as memory is what they wait for."""
 FEW = 1 << 16
 """Elements of a result up to which threads of the simple kernel share one: half as many as a Hopper GPU runs."""
-FLAT_K = 32
+FLAT_K = 16
 """K beyond which they do. A short K takes a thread about as long as the launch of a kernel."""
-FLAT, FLAT_ALIGNED = 1 << 13, 1 << 12
+FLAT, FLAT_ALIGNED = 1 << 13, 1 << 15
 """Blocks times K up to which a product of 16-bit types with such a K is computed without tensor cores; and where there
-is nothing to copy, and a K of half as much, but in the simulator, which executes each thread's instructions."""
+is nothing to copy, blocks times the square of K, but in the simulator, which executes each thread's instructions."""
 SHARED_PRODUCTS = 1 << 20
-"""Multiplications of 16-bit types up to which threads share elements beyond that K."""
+"""Multiplications of 16-bit types up to which threads share elements beyond that K; half as many up to a K of 32."""
 SLICE_TIME, COPY_TIME, COPY_RATE = 0.2, 3.0, 2.5e6
 """Microseconds in which a block multiplies 128 bytes of K, and of a copy's launch; bytes that it reads and writes in
 one. Kernels with swapped operands don't cut K: where few blocks have a long one, a copy takes less."""
@@ -88,8 +88,10 @@ def find(problem: GemmProblem, finish: LinearCombination, config: Config | None,
     pairs = gathered.in_pairs(a) and gathered.in_pairs(b)
     if config is None and small.pays(problem, aligned, stored, pairs, target):
         return _small(given, finish, options, target)
-    if config is None and short.pays(problem, aligned, stored, pairs, target):
-        return _short(problem, finish, options | {"sms": sms(target)}, turned)
+    runs = flat.fits(problem.a, problem.b.transposed)
+    if config is None and short.pays(problem, aligned, stored, pairs, runs, target):
+        by_run = _flat if runs else _short
+        return by_run(problem, finish, options | {"sms": sms(target)}, turned)
     if config is None and any(packed) and (kernel := _realigned(given, finish, options, sms(target))):
         return kernel
     if config is None and any(packed) and (kernel := _gathered(given, finish, options, sms(target))):
@@ -171,10 +173,12 @@ def _is_small(problem: GemmProblem, aligned: bool, stored: bool, target: str | N
         return not aligned and products <= SIMPLE_PRODUCTS
     suits, simulated = aligned and stored, sim.wanted(target)
     if k > FLAT_K:
-        return products <= SHARED_PRODUCTS and not simulated and (not suits or k >= small.DEEP)
-    if aligned and simulated or suits and k > FLAT_K // 2:
+        most = SHARED_PRODUCTS // (2 if k <= 2 * FLAT_K else 1)
+        return products <= most and not simulated and (not suits or k >= small.DEEP)
+    blocks = problem.batches * simple.blocks(m, n)
+    if aligned and simulated:
         return False
-    return problem.batches * simple.blocks(m, n) * k <= (FLAT_ALIGNED if suits else FLAT)
+    return blocks * k * k <= FLAT_ALIGNED if suits else blocks * k <= FLAT
 
 
 def _simple(
@@ -208,8 +212,6 @@ def _short(
     problem: GemmProblem, finish: LinearCombination, options: dict[str, Any], turned: bool
 ) -> BoundKernel:
     """A product of a short K, by threads that load and store, whatever strides are."""
-    if problem.sizes[2] <= flat.MOST and flat.fits(problem.a, problem.b.transposed):
-        return _flat(problem, finish, options, turned)
     (a, a_axis), (b, b_axis) = nearer(problem.a, (1, 0)), nearer(problem.b, (0, 1))
     pairs = gathered.in_pairs(a) and gathered.in_pairs(b)
     arrays = {"a": a, "b": b, "out": problem.out}

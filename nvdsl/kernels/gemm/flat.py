@@ -6,6 +6,8 @@ As `short`, but a strip of such an operand is one run of memory, wherever its ro
     copy        the runs of A and B for the next tile, into one of two slots
     multiply    the tile in the other one, each warp a part of it; elements beyond K, of the next row, become zeros
     write       as `short` does
+
+Where two slots would be too large there is one, and the next tile is copied while this one is written.
 """
 
 from __future__ import annotations
@@ -22,9 +24,10 @@ from nvdsl.kernels.gemm.short import BESIDE_SUMS, BLOCKS, COLS, PAIR, PART, ROWS
 from nvdsl.lang.packing import as_words, words_of
 from nvdsl.lang.warp_fragment import WarpFragment
 
-MOST = 64
-"""K that a slot has room for."""
-SLOTS = 2
+TWO, MOST = 64, 128
+"""K for which there is room for two slots, and for one."""
+BANKS = 64
+"""Elements that lie in all banks of shared memory: rows of a multiple of them would all begin in the same one."""
 EIGHT = 8
 """Rows or columns of an operand that a register of mma.sync is for; and elements that cp.async brings."""
 LARGEST = 1 << 31
@@ -38,6 +41,8 @@ def fits(*operands: Matrix) -> bool:
         and x.strides[-2:] == (x.shape[-1], 1)
         and all(step * x.dtype.bytes % TMA_ALIGNMENT == 0 for step in x.strides[:-2])
         and math.prod(x.shape[-2:]) < LARGEST
+        and x.shape[-1] <= MOST
+        and x.shape[-1] % BANKS
         for x in operands
     )
 
@@ -48,32 +53,32 @@ class Run:
 
     def __init__(self, array: nv.Array, mn: int, k: Any, unit: int) -> None:
         self.array, self.mn, self.k, self.unit = array, mn, k, unit
-        self.stack = nv.smem((SLOTS, 1, mn * MOST + STEP), array.dtype)
+        self.slots = nv.smem((1, mn * MOST + 2 * STEP), array.dtype)
+        self.size = mn * k + STEP  # of a slot: lanes look beyond the last row
 
     def copy(self, slot: Any, batch: Any, mn: Any) -> None:
         """Start to copy the rows from ``mn`` on into a slot, and what lanes see beyond them; zeros beyond the last row.
         """
-        first, of, extent = mn * self.k, self.stack[slot], self.array.shape[2]
-        for x in nv.range(nv.thread_id.x * EIGHT, self.mn * self.k + STEP, THREADS * EIGHT, unroll=False):
-            valid = nv.min(nv.max(extent - first - x, 0), EIGHT)
-            nv.cp_async(of.elements((0, x), EIGHT), 0, self.array, (batch_of(self.array, batch), 0, first + x), EIGHT,
-                        valid=valid)  # fmt: skip
+        first, of, extent = mn * self.k, slot * self.size, self.array.shape[2]
+        for x in nv.range(nv.thread_id.x * EIGHT, self.size, THREADS * EIGHT, unroll=False):
+            to, valid = self.slots.elements((0, of + x), EIGHT), nv.min(nv.max(extent - first - x, 0), EIGHT)
+            nv.cp_async(to, 0, self.array, (batch_of(self.array, batch), 0, first + x), EIGHT, valid=valid)
 
     def words(self, slot: Any, rows: list[Any], step: Any) -> list[tuple[Any, Any]]:
         """Of each row this lane's registers of a step of K: elements 0, 1 and 8, 9 from its own place on."""
         at = step + nv.lane_id() % 4 * PAIR
         found = []
         for row in rows:
-            low, high = (self._word(slot, row * self.k + at + i, at + i) for i in (0, EIGHT))
+            low, high = (self._word(slot * self.size + row * self.k + at + i, at + i) for i in (0, EIGHT))
             found.append((low, high))
         return found
 
-    def _word(self, slot: Any, place: Any, k: Any) -> Any:
-        of, dtype = self.stack[slot], self.array.dtype
+    def _word(self, place: Any, k: Any) -> Any:
+        dtype = self.array.dtype
         if self.unit == PAIR:
-            (word,) = as_words([of.vector((0, place), PAIR)], dtype)
+            (word,) = as_words([self.slots.vector((0, place), PAIR)], dtype)
             return nv.select(k < self.k, word, nv.i32(0))
-        pair = [nv.select(k + i < self.k, of[0, place + i], dtype(0)) for i in range(PAIR)]
+        pair = [nv.select(k + i < self.k, self.slots[0, place + i], dtype(0)) for i in range(PAIR)]
         (word,) = words_of(pair, dtype)
         return word
 
@@ -90,13 +95,13 @@ def matmul(
     epilogue_op: EpilogueOp | None = None,
 ) -> None:
     """out[batch, M, N] = A[batch, M, K] @ B[batch, N, K] transposed of f16 or bf16, with sums in f32, of operands that
-    are given as (batch, 1, M K) and (batch, 1, N K). ``unit``: of which K is a multiple, 1 or 2; at most 64. An operand
-    of one batch serves all."""
+    are given as (batch, 1, M K) and (batch, 1, N K). ``unit``: of which K is a multiple, 1 or 2; K is at most 128. An
+    operand of one batch serves all."""
     batches, m, n = out.shape
     k = a.shape[2] // m // unit * unit
     tiles = TileScheduler(m, n, ROWS, COLS, group=1, batches=batches)
     nv.require_multiples(N=(n, unit_of(out)))
-    blocks = nv.min(tiles.count, sms * BLOCKS)
+    blocks, two = nv.min(tiles.count, sms * BLOCKS), k <= TWO
 
     @nv.kernel(grid=blocks, block=THREADS, blocks_per_sm=BLOCKS, programmatic=True)
     def kernel() -> None:
@@ -120,7 +125,8 @@ def matmul(
         for tile in nv.range(nv.block_id.x, tiles.count, blocks):
             nv.cp_async_wait(0)
             nv.sync_threads()  # this tile is there, and the one before it, and the sums' memory, are done with
-            read(slot ^ 1, tile + blocks)
+            if two:
+                read(slot ^ 1, tile + blocks)
             sums = nv.warp_accumulator(PART, PART)
             for step in nv.range(0, k, STEP, unroll=False):
                 of_a, of_b = A.words(slot, rows, step), B.words(slot, cols, step)
@@ -129,9 +135,12 @@ def matmul(
                 x = WarpFragment("a", (PART, STEP), a.dtype, words)
                 y = WarpFragment("b", (STEP, PART), a.dtype, [w for pair in of_b for w in pair])
                 sums += x @ y
-            slot = slot ^ 1
             sums.store(shared, (top, left))
             nv.sync_threads()
+            if two:
+                slot = slot ^ 1
+            else:
+                read(slot, tile + blocks)
             write(shared, out, tiles.start(tile), acc_dtype, epilogue_op, operands)
 
     kernel()

@@ -30,7 +30,7 @@ def _tiles(cols: int, stages: int) -> Config:
     return Config(64, cols, stages=stages, schedule="splitk", consumers=1, split=1, parts=128, store_buffers=1)
 
 
-PAIRS, ELEMENTS = (_tiles(16, 8), _tiles(32, 5), _tiles(64, 4)), (_tiles(16, 6),)
+PAIRS, ELEMENTS = (_tiles(16, 8), _tiles(32, 5), _tiles(64, 4)), (_tiles(16, 6), _tiles(32, 4))
 """The tiles of results of up to so many columns, by how operands are loaded. A slice's lines are touched again for the
 next one: rings that leave memory to L1 are faster than deeper ones."""
 THREADS = 128

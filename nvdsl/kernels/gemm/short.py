@@ -19,7 +19,7 @@ from nvdsl import sim
 from nvdsl.hopper.arch import WARP_SIZE
 from nvdsl.kernels.blocks.epilogue_visitor import EpilogueOp
 from nvdsl.kernels.blocks.tile_scheduler import TileScheduler
-from nvdsl.kernels.gemm.gemv import batch_of, unit_of
+from nvdsl.kernels.gemm.gemv import batch_of, exponent, unit_of
 from nvdsl.kernels.gemm.problem import TMA_ALIGNMENT, GemmProblem
 
 ROWS, COLS, SLICE = 64, 128, 32
@@ -39,19 +39,21 @@ PAIR = 2
 
 STORED, ALIGNED, ODD, NARROW, SIMULATED = 16, 32, 64, 128, 16
 """K up to which it is the fastest: where TMA reads the operands and stores whole sectors of the result, or less well;
-where an operand would be copied; and where one would be, or TMA can't store the result, that is beside few rows or
-columns, and they can be copied in pairs. The simulator executes each thread's instructions, and multiplies the tiles of
-wgmma at once."""
+where an operand would be copied; and where operands lie row behind row (`flat`), or they can be copied in pairs, and
+one would be copied. Beside few rows or columns that is so if TMA can read them, but not store the result, too. The
+simulator executes each thread's instructions, and multiplies the tiles of wgmma at once."""
 FEW, SECTOR, LARGE = 256, 32, 16 << 20
 """Rows or columns that are few; bytes of a sector; and of a result from which on copies of operands that are so much
 smaller cost less than what TMA gains when it stores."""
 
 
-def pays(problem: GemmProblem, aligned: bool, stored: bool, pairs: bool, target: str | None) -> bool:
+def pays(
+    problem: GemmProblem, aligned: bool, stored: bool, pairs: bool, runs: bool, target: str | None
+) -> bool:
     """Whether a product is one of these. ``aligned``: TMA can read the operands; ``stored``: and store the result;
-    ``pairs``: threads can copy its operands in pairs."""
+    ``pairs``: threads can copy its operands in pairs; ``runs``: these lie row behind row."""
     m, n, k = problem.sizes
-    few = min(m, n) <= FEW and pairs
+    few = min(m, n) <= FEW and (pairs or runs)
     if sim.wanted(target):
         most = SIMULATED
     elif aligned and stored:
@@ -60,7 +62,7 @@ def pays(problem: GemmProblem, aligned: bool, stored: bool, pairs: bool, target:
         most = NARROW if few else ALIGNED
     else:
         large = problem.batches * m * n * problem.out.dtype.bytes >= LARGE
-        most = NARROW if few else STORED if stored and large else ODD
+        most = STORED if stored and large and not few else NARROW if runs or few else ODD
     return problem.a.dtype.bits == 16 and problem.acc_dtype == nv.f32 and k <= most
 
 
@@ -225,8 +227,9 @@ def write(
 ) -> None:  # fmt: skip
     """Store a tile's sums, which is ``at`` a batch, a row and a column. By all threads."""
     (batch, row, col), (_, m, n), each = at, out.shape, unit_of(out)
-    c = nv.thread_id.x % (COLS // each) * each
-    for r in nv.range(nv.thread_id.x // (COLS // each), ROWS, THREADS // (COLS // each), unroll=4):
+    bits = exponent(2 * nv.cdiv(nv.min(n, COLS), each) - 1, COLS // each)  # of threads that store a row
+    c = (nv.thread_id.x & ((1 << bits) - 1)) * each
+    for r in nv.range(nv.thread_id.x >> bits, ROWS, THREADS >> bits, unroll=4):
         if (row + r < m) & (col + c < n):
             values = read_sums(shared, r, c, each)
             if epilogue_op is not None:
