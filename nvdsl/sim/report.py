@@ -39,6 +39,11 @@ _UNSTORED = (
     "wait on the mbarrier in the block that they go to, before the access; check the byte count of its expect_tx",
 )  # fmt: skip
 
+_NEXT_ROUND = (
+    "; where it has waited, this is the next round's copy: a barrier, or an arrive on the slot's empty mbarrier, "
+    "between the access and that copy"
+)
+
 _CAUSES: dict[tuple[str, str, str], tuple[str, str, str]] = {
     # (earlier, later, hazard): kind, rule, fix. generic: ordinary loads and stores; copy: into shared memory;
     # store: a bulk copy out of it; wgmma: an operand; cp.async: into shared memory, not waited for.
@@ -48,13 +53,15 @@ _CAUSES: dict[tuple[str, str, str], tuple[str, str, str]] = {
        for hazard in ("raw", "waw")},
     ("copy", "generic", "raw"): (
         "undelivered", "a copy's bytes are there for those who waited on its mbarrier for that phase",
-        "wait on the mbarrier of this slot, for this round's phase, before the read; check the byte count"),
+        "wait on the mbarrier of this slot, for this round's phase, before the read; check the byte count"
+        + _NEXT_ROUND),
     ("copy", "wgmma", "raw"): (
         "undelivered", "a copy's bytes are there for those who waited on its mbarrier for that phase",
-        "wait on the mbarrier of this slot, for this round's phase, before the wgmma; check the byte count"),
+        "wait on the mbarrier of this slot, for this round's phase, before the wgmma; check the byte count"
+        + _NEXT_ROUND),
     ("copy", "store", "raw"): (
         "undelivered", "a copy's bytes are there for those who waited on its mbarrier for that phase",
-        "wait on the mbarrier of this slot before the bulk store"),
+        "wait on the mbarrier of this slot before the bulk store" + _NEXT_ROUND),
     ("copy", "copy", "waw"): (
         "waw", "two copies into the same bytes have no order",
         "wait for the first one's mbarrier before issuing the second; check the slot's offset"),

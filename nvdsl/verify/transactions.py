@@ -62,12 +62,15 @@ def _error(expects: list[Part], copies: list[Part], block: int, blocks: int) -> 
     others = [beside(p.event.node, node) for p in expects[1:]]
     more = f" (with {', '.join(others)})" if others else ""
     place = f" in block {block} of the cluster" if blocks > 1 else ""
+    fix = f"expect {get:,} bytes: the sum of the tiles' .bytes" if copies else "load onto this mbarrier, or arrive()"
+    if copies and not get:
+        fix = "name that block in the copy's multicast_mask, or expect no bytes there"
     return VerifyError(
         f"the mbarrier expects {want:,} bytes{more}, and "
         + (f"the copies that complete on it{place} bring {arrive}" if copies else "no copy completes on it"),
         where=where(node.op),
         rule=_RULE,
-        fix=f"expect {get:,} bytes: the sum of the tiles' .bytes" if copies else "load onto this mbarrier, or arrive()",
+        fix=fix,
     )
 
 

@@ -259,3 +259,28 @@ def test_warps_that_wait_alike_are_one_line():
     assert error.kind == "deadlock"
     (waiting,) = [detail for detail in error.details if "waits for" in detail or "wait for" in detail]
     assert waiting.startswith("warp 0, warp 1, warp 2, warp 3 ... (32 warps) wait for mbarrier")
+
+
+@nv.jit
+def refilled(x, y):
+    x_tma, y_tma = (nv.TMA(one, tile=(32, 64), swizzle=128) for one in (x, y))
+
+    @nv.kernel(grid=1, block=64)
+    def kernel():
+        tile, full = nv.smem((32, 64), x.dtype, swizzle=128), nv.Mbarriers(1, arrivals=1)[0]
+        for i in nv.range(2):
+            if nv.thread_id.x == 0:
+                full.arrive_expect_tx(tile.bytes)
+                x_tma.load(tile, full, (i * 32, 0))
+            full.wait(i & 1)
+            if nv.thread_id.x == 32:  # thread 0 goes on meanwhile, and loads again
+                y_tma.store(tile, (i * 32, 0))
+                nv.bulk_commit_group()
+                nv.bulk_wait_group(0)
+
+    kernel()
+
+
+def test_a_reader_that_has_waited_is_told_of_the_next_rounds_copy():
+    error = verdict(refilled, np.ones((64, 64), np.float16), np.zeros((64, 64), np.float16))
+    assert error is not None and "the next round's copy: a barrier" in error.fix

@@ -197,6 +197,7 @@ def test_multicast_brings_bytes_to_every_block_of_its_mask():
     assert "in block 0 of the cluster bring 8,192" in error.message
     error = check(multicast(4096, 0b01, leader_only=True), "full.arrive_expect_tx")
     assert "expects 4,096 bytes, and the copies that complete on it in block 1 of the cluster bring 0" in error.message
+    assert "multicast_mask" in error.fix
 
 
 def test_copies_without_a_tensor_map():
