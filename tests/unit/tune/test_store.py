@@ -104,16 +104,19 @@ def test_a_folder_that_cannot_be_written_is_a_warning(folder, monkeypatch):
     assert store.load(QUESTION, GPU, VALID) is None
 
 
-def write_often(number):
-    for i in range(150):
-        store.save(record(1000 * number + i))
+def write_often(number, enough):
+    for i in range(20_000):
+        store.save(record(100_000 * number + i))
+        if i >= 150 and enough.is_set():
+            return
 
 
 def test_two_processes_write_and_one_reads():
     """Readers see one whole record or another, never a mixture."""
     store.save(record())
     spawn = multiprocessing.get_context("fork")
-    writers = [spawn.Process(target=write_often, args=(n,)) for n in (1, 2)]
+    enough = spawn.Event()  # the reader may be slow, where the machine is busy
+    writers = [spawn.Process(target=write_often, args=(n, enough)) for n in (1, 2)]
     for writer in writers:
         writer.start()
     seen = set()
@@ -121,6 +124,8 @@ def test_two_processes_write_and_one_reads():
         warnings.simplefilter("error")
         while any(w.is_alive() for w in writers):
             seen.add(store.load(QUESTION, GPU, VALID).config["stages"])
+            if len(seen) > 2:
+                enough.set()
     for writer in writers:
         writer.join()
         assert writer.exitcode == 0
