@@ -109,9 +109,11 @@ class Loader:
                 slot.store_vector(as_vector(ends, nv.i32), (self.line + i, self.vector * WORDS))
 
     def prefetch(self, k: Any) -> None:
-        """Ask for the slice at ``k`` in L2, a thread for each row."""
-        if (self.thread < self.operand.rows) & (k < self.k):
-            memory.prefetch(self.operand.array, (nv.min(self.top + self.thread, self.rows - 1), k))
+        """Ask for the slice at ``k`` in L2, two threads for each row."""
+        rows, half = self.operand.rows, LINE // 2 // self.operand.dtype.bytes
+        line, right = self.thread % rows, self.thread // rows * half
+        if k + right < self.k:
+            memory.prefetch(self.operand.array, (nv.min(self.top + line, self.rows - 1), k + right))
 
     def _element(self, k: Any) -> Any:
         """Of the last row; zero beyond it."""
