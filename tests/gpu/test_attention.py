@@ -16,8 +16,15 @@ LARGE = (
     Case(1152, 1100, kv_heads=3, spread=8.0, config={"tile_n": 96, "consumers": 3, "blocks": 7}),
     Case(500, 1100, kv_heads=2, group=6, window=(300, 100), config={"tile_n": 128, "pack": 8}),
     *(
-        Case(1, 9000, kv_heads=8, group=8, size=128, value_size=128,
-             config={"pack": 8, "consumers": 1, "pingpong": False, "cluster": n, "lazy": True, "blocks_per_sm": 2})
+        Case(
+            1,
+            9000,
+            kv_heads=8,
+            group=8,
+            size=128,
+            value_size=128,
+            config={"pack": 8, "consumers": 1, "pingpong": False, "cluster": n, "lazy": True, "blocks_per_sm": 2},
+        )
         for n in (2, 8, 16)
     ),
 )
@@ -55,6 +62,7 @@ PUBLIC = (
     ((1, 300, 500, 2, 2, 256, 256), {"window": (None, 5)}),
     ((1, 1, 1, 1, 1, 8, 8), {"causal": True}),
     ((1, 5, 0, 2, 1, 64, 64), {}),
+    ((2, 2, 3000, 16, 2, 128, 200), {"splits": 33}),
 )
 
 
@@ -71,24 +79,25 @@ def test_the_same_bits_each_time():
     assert len({nv.attention(q, k, v, causal=True).tobytes() for _ in range(20)}) == 1
 
 
+@pytest.mark.parametrize(("queries", "options"), [(1500, {"causal": True}), (1, {"splits": 5})])
 @in_child(timeout=120)
-def test_a_queue_whose_counter_is_kept():
-    """Repeated calls of unequal tiles, in two streams and in a graph that runs between them."""
+def test_what_is_kept_for_a_stream(queries, options):
+    """A queue's counter, and parts: repeated calls in two streams, and in a graph that runs between them."""
     import torch
 
-    q, k, v = (torch.randn((4, 1500, 8, 64), device="cuda", dtype=torch.bfloat16) for _ in range(3))
+    q, k, v = (torch.randn((4, n, 8, 64), device="cuda", dtype=torch.bfloat16) for n in (queries, 1500, 1500))
     outs = [torch.full_like(q, float("nan")) for _ in range(3)]
-    wanted = nv.attention(q, k, v, causal=True)
+    wanted = nv.attention(q, k, v, **options)
     torch.cuda.synchronize()
     streams, graph = [torch.cuda.Stream() for _ in range(2)], torch.cuda.CUDAGraph()
     for _ in range(3):
-        nv.attention(q, k, v, outs[2], causal=True)
+        nv.attention(q, k, v, outs[2], **options)
     with torch.cuda.graph(graph, stream=streams[0]):
-        nv.attention(q, k, v, outs[2], causal=True)
+        nv.attention(q, k, v, outs[2], **options)
     for turn in range(40):
         for stream, out in zip(streams, outs, strict=False):
             with torch.cuda.stream(stream):
-                nv.attention(q, k, v, out, causal=True)
+                nv.attention(q, k, v, out, **options)
                 if turn % 3 == 0 and stream is streams[0]:
                     graph.replay()
         if turn % 10 == 9:
