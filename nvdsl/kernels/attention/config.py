@@ -11,7 +11,7 @@ from nvdsl.errors import ArgumentError
 MOST_SPLITS = 128
 CLUSTERS = (2, 4, 8, 16)
 """Blocks that may share the keys of a tile."""
-LONG = 128 * 2**20
+LONG = 48 * 2**20
 """Bytes of keys and values from which on a second kernel costs less than it gains: it lets all SMs read."""
 LARGE = {1: 448.0, 2: 2.0**14}
 """By an element's bytes: the sum of a thread's part of a row from which on new maxima are found. e4m3 and f16 hold each
