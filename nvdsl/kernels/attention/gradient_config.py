@@ -8,7 +8,7 @@ from nvdsl.hopper import arch
 
 MANY = 40
 """Steps of a tile of keys. With two parts of dQ instead of two tiles of K a step takes 2 % less, and the end of a tile
-half a step more, or a whole one where tiles are unequal."""
+half a step more, or a whole one where tiles are unequal. (Heads of 96 gain nothing.)"""
 
 BARRIERS = 256
 """Bytes, at most, of a block's mbarriers."""
@@ -74,7 +74,7 @@ def choose(size: int, value_size: int, more: bool, most: bool, rows: float = 0) 
     if largest <= 64:
         return Config((64, 64), 64) if more or most else Config((64, 64), 128)
     if largest <= 128 and not most:
-        keys, parts = (1, 2) if rows >= 64 * MANY else (2, 1)
+        keys, parts = (1, 2) if rows >= 64 * MANY and largest > 96 else (2, 1)
         return Config((narrow_size(size), narrow_size(value_size)), 64, keys=keys, parts=parts)
     return wide(size, value_size, most)
 
