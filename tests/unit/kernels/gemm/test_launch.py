@@ -38,8 +38,6 @@ def test_what_does_not_fit_is_refused_at_the_call(arrays, options, says):
 
 def test_rows_of_a_result_that_end_anywhere_and_numbers_from_an_epilogue():
     b, out = np.asfortranarray(B[:, :99]), np.full((64, 99), np.nan, np.float32)
-    gemm(A, b, out, config=SMALL, target="sim")
-    assert (out == 64).all()
     gemm(A, b, out, config=SMALL, epilogue_op=lambda value, batch, row, col: 3, target="sim")
     assert (out == 3).all()
     gemm(A[:, :1].copy(), B[:1], OUT, config=SMALL, target="sim")
