@@ -51,6 +51,8 @@ _SUMS_THREADS = 512
 """On an SM then, of which each has 128 registers. A warp with a row of its own has 168 in each thread, and threads
 with a half of the columns get along with 80."""
 
+_BLOCKS_OF_AN_SM = 32
+
 _MOST_SLOTS = 6
 
 _COPY_BYTES = 4
@@ -68,7 +70,7 @@ class RowsConfig:
     "shared": in shared memory (`nvdsl.kernels.rows.staged`); "memory": nowhere, they are loaded again.
     ``blocks_per_sm``: that ptxas leaves registers for. ``slots``: rows of a group that shared memory has room for.
     ``ahead``: bytes of each row for all rows, a weight say, that a thread loads ahead of their use. ``arrivals``: in so
-    many groups copies to shared memory are waited for."""
+    many groups copies to shared memory are waited for. ``alone``: a row that a warp has has a block of its own."""
 
     wide: int
     lanes: int
@@ -80,10 +82,11 @@ class RowsConfig:
     slots: int = 1
     ahead: int = 0
     arrivals: int = 1
+    alone: bool = False
 
     @property
     def threads(self) -> int:
-        return self.lanes if self.lanes >= _ALONE else _SMALLEST_BLOCK
+        return self.lanes if self.alone or self.lanes >= _ALONE else _SMALLEST_BLOCK
 
     @property
     def groups(self) -> int:
@@ -128,20 +131,21 @@ def choose(
     size = cols * itemsize
     cluster = min(1 << max(nv.cdiv(size * arrays, _BLOCK_BYTES) - 1, 0).bit_length(), _MOST_BLOCKS)
     lanes = next((lanes for most, lanes in _LANES if size <= most), _MOST_LANES)
-    if passes > 2 and lanes == 32 and arrays == 1:  # a warp waits for no other one: registers are as good
+    if (passes > 2 or beside) and lanes == 32 and arrays == 1:  # a warp waits for no other one: registers are as good
         shared = False
     else:
         shared = wide * (smallest or itemsize) >= _COPY_BYTES and lanes >= 32
     while not shared and arrays * nv.cdiv(cols, lanes * cluster) > _REGISTERS and lanes < _MOST_LANES:
         lanes *= 2
     steps = _steps(cols, wide, lanes, cluster)
-    config = RowsConfig(wide, lanes, cluster, steps, _full(cols, wide, lanes, cluster, steps))
+    alone = lanes == 32 and arrays == 1 and (passes == 2 or beside > 0 and passes == 3)
+    config = RowsConfig(wide, lanes, cluster, steps, _full(cols, wide, lanes, cluster, steps), alone=alone)
     if not shared:
         ahead = _REGISTERS_AHEAD if beside else 0
         return replace(config, ahead=ahead) if arrays * steps * wide <= _REGISTERS else replace(config, keep="memory")
     taken = arrays * config.groups * config.part * itemsize
     threads, ahead = _sm_threads(config, itemsize, arrays, passes, beside)
-    blocks = min(_SHARED_BYTES // (taken + _BESIDE), threads // config.threads)
+    blocks = min(_SHARED_BYTES // (taken + _BESIDE), threads // config.threads, _BLOCKS_OF_AN_SM)
     if not blocks:
         return replace(config, keep="memory")
     arrivals = steps if beside and passes == 3 and cluster > 1 else 1
