@@ -34,7 +34,6 @@ from nvdsl.kernels.gemm.quantized_operands import (
     SPLITS,
     THREADS_OF_PART,
     Operands,
-    rotated,
 )
 from nvdsl.lang.fragment import operand_of
 
@@ -152,8 +151,7 @@ def matmul(
             if nv.warpgroup_thread() == 0:
                 state = ring.producer_state()
                 for step in nv.range(steps, unroll=False):
-                    k = rank * steps + rotated(step, nv.block_id.x // config.split, steps)
-                    operands.load(state.stage, ring.acquire(state), row0, col0, k)
+                    operands.load(state.stage, ring.acquire(state), row0, col0, rank * steps + step)
                     state = state.next()
         else:
             nv.setmaxnreg_inc(config.registers[1])
