@@ -98,7 +98,7 @@ def _realigned(m: int, n: int, k: int) -> Case:
     """Rows that start anywhere, read as words."""
     a, b, out = _integers(m, k), _integers(n, k), np.full((m, n), np.nan, np.float32)
     words = [np.frombuffer(x.tobytes()[: x.nbytes // 16 * 16], np.int32).reshape(-1, 4) for x in (a, b)]
-    options = {"config": realigned.config(n, nv.f16), "sms": 1, "both": True, "b_major": "k"}
+    options = {"config": realigned.config(n, nv.f16), "sms": 2, "both": True, "b_major": "k"}
     expected = a.astype(np.float32) @ b.astype(np.float32).T
     return _exact(realigned.matmul, [a, words[0], b, words[1], out], out, expected, **options)
 
@@ -461,8 +461,8 @@ SUBJECTS: dict[str, Callable[[], Case]] = {
         136, 68, 100, tile_m=128, tile_n=64, tile_k=32, stages=3, consumers=2
     ),
     "gathered": lambda: _gathered(20, 9, 1501),
-    "gathered, cp.async": lambda: _gathered(20, 18, 530),
-    "gathered, by words": lambda: _realigned(20, 9, 653),
+    "gathered, cp.async": lambda: _gathered(20, 18, 1100),
+    "gathered, by words": lambda: _realigned(20, 9, 1163),
     "simple, threads share an element": lambda: _few(3, 5, 700),
     "GEMV, rows": lambda: _vector(gemv.rows, 2, 66000),
     "GEMV, columns": lambda: _vector(gemv.columns, 32, 2200, by_columns=True),

@@ -54,7 +54,7 @@ ENTRIES = (
     Entry("split-K, (clusters|groups of parts)|gathered.*|cooperative, cluster of rows and columns", "named barrier",
           "another number in nvvm.barrier",
           "no bug here: the only consumer stores, and all of it meets at the other number"),
-    Entry("cooperative.*|pingpong.*|stream-K|split-K.*|gathered.*|"
+    Entry("cooperative.*|pingpong.*|stream-K|split-K.*|gathered.*|attention(?!.*backward).*|"
           "(small|short|flat|weights|groups|pack).*|block sc.*|A .*", ".*", "without nvvm.griddepcontrol wait",
           "no bug here: it waits for kernels before this one in the stream, and there is none"),
     Entry(_STARTED, ".*", "[+-]1 in arith.addi|compared with ., not .",
