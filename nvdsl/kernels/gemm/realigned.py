@@ -15,12 +15,12 @@ from typing import Any
 
 import nvdsl as nv
 from nvdsl.kernels.blocks.epilogue_visitor import EpilogueOp
-from nvdsl.kernels.blocks.mainloop import Mainloop
 from nvdsl.kernels.blocks.realigned import VECTOR, WORD, WORDS, as_vector, shifted_vector
 from nvdsl.kernels.blocks.tma_operand import TmaOperand
 from nvdsl.kernels.gemm import splitk
 from nvdsl.kernels.gemm.config import Config
 from nvdsl.kernels.gemm.frame import Gemm
+from nvdsl.kernels.gemm.gathered import ThreadMainloop
 from nvdsl.kernels.gemm.launch import resident_clusters
 from nvdsl.kernels.gemm.tiles import with_stages
 from nvdsl.lang.packing import words_of
@@ -126,13 +126,10 @@ def _mask(bytes: Any) -> Any:
     return nv.select(bytes >= WORD, -1, (1 << nv.max(bytes, 0) * 8 % 32) - 1)
 
 
-class RealignedMainloop(Mainloop):
-    """`Mainloop` of which two warpgroups load A, and B where TMA doesn't."""
+class RealignedMainloop(ThreadMainloop):
+    """`ThreadMainloop` of which two warpgroups load A, and B where TMA doesn't."""
 
     fillers = THREADS
-
-    def start(self, *_: Any) -> None:
-        """Nothing is loaded before the block's threads have met."""
 
     def load(
         self, state: nv.PipelineState, batch: Any, row: Any, col: Any, first: Any = 0, last: Any = None, **_: Any
@@ -156,11 +153,6 @@ class RealignedMainloop(Mainloop):
             full.arrive()
             asked, state = following, state.next()
         return state
-
-    def wait(self, slot: nv.PipelineState) -> None:
-        """Until all threads have brought theirs."""
-        super().wait(slot)
-        nv.fence_proxy_async()
 
 
 class WholeOperand(TmaOperand):
