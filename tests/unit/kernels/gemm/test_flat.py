@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 
 import nvdsl as nv
 from nvdsl import sim
-from nvdsl.call.launches import Launches
-from nvdsl.kernels.gemm import dispatch, flat, matmul, short, small
+from nvdsl.kernels.gemm import dispatch, flat, short
 from tests.exhaustive import sample
 from tests.unit.kernels.gemm.test_dynamic import road
 from tests.unit.kernels.gemm.test_gathered import check
@@ -19,15 +18,7 @@ LEVELS = [sim.Options(), sim.Options(level="nvvm", delivery="random", order="ran
 extents = st.one_of(st.sampled_from([2, 8, 63, 64, 65, 130]), st.integers(2, 70))
 
 
-@pytest.fixture(autouse=True, scope="module")
-def every_k_is_short():
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(small, "SIMULATED", -1)
-        patch.setattr(short, "SIMULATED", 1000)
-        patch.setattr(dispatch, "FLAT", -1)
-        patch.setattr(matmul, "_bound", {})
-        patch.setattr(matmul, "_launches", Launches())
-        yield
+pytestmark = pytest.mark.usefixtures("every_k_is_short")
 
 
 @pytest.mark.parametrize("options", sample(LEVELS, 1), ids=lambda x: x.level)
