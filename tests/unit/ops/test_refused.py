@@ -66,6 +66,8 @@ REFUSED = {
     "stmatrix of 3": (lambda x: nv.stmatrix(words_pointer(), [nv.i32(0)] * 3), "1, 2 or 4"),
     "stmatrix of floats": (lambda x: nv.stmatrix(words_pointer(), [nv.f32(0.0)]), "i32"),
     "ldmatrix of 8": (lambda x: nv.ldmatrix(words_pointer(), 8), "1, 2 or 4"),
+    "cp.async into a tile": (lambda x: nv.cp_async(nv.smem((8, 64), nv.f32), (0, 0), x, 0, 4), "a tile is none"),
+    "a view of elements of no type": (lambda x: nv.get_dynamic_shared_memory((4,), "f32"), "an nvdsl type"),
     # integers
     "a float as a coordinate": (lambda x: x[1.5], "integers"),
     "a traced float as a subscript": (lambda x: x[x[0]], "integers"),
