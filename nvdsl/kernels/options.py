@@ -114,7 +114,7 @@ def called(name: str, function: Callable[..., Any], *values: Any) -> Any:
         ) from error
     if isinstance(result, bool) or not isinstance(result, int | float | nv.Value):
         raise ArgumentError(
-            f"{name} {getattr(function, '__qualname__', function)} returned {reprlib.repr(result)}",
+            f"{name} returned {reprlib.repr(result)}",
             rule=f"{name} is a function of traced numbers, and returns one",
             fix="return what it computes",
         )

@@ -292,7 +292,7 @@ def arguments(**changes):
         ({"splits": 10**9}, ["1 to 1024"]),
         ({"score": 3}, ["score=3"]),
         ({"score": lambda s, key: s}, ["score: too many", "5 arguments: s, batch"]),
-        ({"score": lambda s, b, h, i, j: s, "operands": [random(3)]}, ["6 arguments", "1 operands"]),
+        ({"score": lambda s, b, h, i, j: s, "operands": [random(3)]}, ["6 arguments", "operand0"]),
         ({"score": lambda s, b, h, i, j: j <= i}, ["score returned a condition", "nv.where(condition"]),
         ({"score": lambda s, b, h, i, j: None}, ["score returned None"]),
         ({"operands": [random(3)]}, ["operands without score"]),
