@@ -81,6 +81,7 @@ def stmatrix(pointer: Pointer, registers: Sequence[Value], *, transpose: bool = 
     ``registers``: i32 values; register ``i`` of lane ``l`` holds row ``l // 4``, columns ``l % 4 * 2`` and ``+1``.
     """
     _check_count(len(registers), "stmatrix")
+    _check_pointer(pointer, "stmatrix")
     for register in map(as_value, registers):
         if str(register.type) != "i32":
             raise trace_error(
@@ -99,12 +100,22 @@ def ldmatrix(pointer: Pointer, count: int, *, transpose: bool = False) -> list[V
     Addresses and registers as in `stmatrix`. Returns ``count`` i32 values.
     """
     _check_count(count, "ldmatrix")
+    _check_pointer(pointer, "ldmatrix")
     shape, element = _matrix_attributes()
     layout = nvvm.MMALayout.col if transpose else nvvm.MMALayout.row
     i32_ = ir.IntegerType.get_signless(32)
     result = i32_ if count == 1 else llvm.StructType.get_literal([i32_] * count)
     loaded = nvvm.LdMatrixOp(pointer, count, layout, shape, element, results=[result]).result
     return [loaded] if count == 1 else unpack(loaded)
+
+
+def _check_pointer(pointer: Pointer, name: str) -> None:
+    if str(getattr(pointer, "type", type(pointer).__name__)) != "!llvm.ptr<3>":
+        raise trace_error(
+            f"{name} at {pointer!r}",
+            rule=f"each lane passes the address of a row in shared memory, !llvm.ptr<3> (PTX ISA, {name})",
+            fix=f"tile.{name}(...) takes a row and a column of a tile; tile.pointer(byte) is an address in it",
+        )
 
 
 def _check_count(count: int, name: str) -> None:
