@@ -92,17 +92,21 @@ def attention(
         if return_lse is not False:
             return_lse = switch("return_lse", return_lse)
         arrays: tuple[Any, ...] = q, k, v, out
-        alone = bias is cu_seqlens_q is cu_seqlens_k is seqused_k is page_table is q_scale is k_scale is v_scale is None
-        if return_lse or not alone:
-            lse = True if return_lse else None
-            arrays += lse, bias, cu_seqlens_q, cu_seqlens_k, seqused_k, page_table, q_scale, k_scale, v_scale
         if operands.__class__ is not tuple:
             operands = options.operands(operands)
-        told = (token(score), len(operands)) if score is not None or len(operands) else None
+        told = (token(score), len(operands)) if operands or score is not None else None
         rest = causal, window, scale, softcap, told, splits, target
-        found = _CALLS.again(arrays, rest, stream)
-        if found is not None:
-            return found
+        alone = bias is cu_seqlens_q is cu_seqlens_k is seqused_k is page_table is q_scale is k_scale is v_scale is None
+        if alone and not return_lse:
+            found = _CALLS.launch(arrays, rest, stream)
+            if found is not None:
+                return found if out is None else out
+        else:
+            lse = True if return_lse else None
+            arrays += lse, bias, cu_seqlens_q, cu_seqlens_k, seqused_k, page_table, q_scale, k_scale, v_scale
+            found = _CALLS.again(arrays, rest, stream)
+            if found is not None:
+                return found
         decorated.no_call("attention")
         call = _Call(
             q, k, v, out, causal=causal, window=window, scale=scale, softcap=softcap, bias=bias, score=score,
