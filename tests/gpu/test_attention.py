@@ -70,7 +70,8 @@ PUBLIC = (
 def test_the_public_function():
     for shape, options in PUBLIC:
         q, k, v = heads(*shape)
-        compare(nv.attention(q, k, v, return_lse=True, **options), expected(q, k, v, **options))
+        found = nv.attention(q, k, v, return_lse=True, **options)
+        compare(found, expected(q, k, v, **{name: x for name, x in options.items() if name != "splits"}))
 
 
 @in_child(timeout=120)

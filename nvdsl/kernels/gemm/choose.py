@@ -33,7 +33,7 @@ COMMON = (
 """What is good for many products: of so many, these lose the least on random shapes of all layouts in the model
 (`benchmarks/common_configs.py`). Each configuration is compiled on its own, so products of many sizes share a
 few."""
-OTHERS = {16: 9, 8: 22, 32: 19}
+OTHERS = {16: 9, 8: 18, 32: 15}
 """How many more a process compiles for products of a type (of so many bits) and layout: for the first that have no good
 one among these. Results that TMA can't store count, too, so that a process of aligned products has more for these.
 With all that the other kernels of 16-bit types come to, 1,000 shapes take at most 40 compilations."""
@@ -52,9 +52,9 @@ LEAST_OTHERS = len(UNALIGNED)
 """Of the others, what is left for such results, however many have been taken: all that is chosen for them. Without the
 right one of them, products of f32 took up to 6.8 times as long in the model."""
 
-BESIDE = {"cooperative": 32, "splitk": 40, "pingpong": 32, "streamk": 48}
+BESIDE = {"cooperative": 32, "splitk": 40, "pingpong": 40, "streamk": 48}
 """Registers of a consumer's thread beside the sums that an epilogue of few operands needs. With stream-K it also keeps
-the part of a tile: ptxas spilled it beside 192 sums."""
+the part of a tile: ptxas spilled it beside 192 sums; and of two consumers in turn one beside 200."""
 WITHOUT_TMA = 40
 """The same that a store without TMA needs, at least."""
 NEAR, LOST = 1.02, 1000

@@ -64,8 +64,7 @@ one. Kernels with swapped operands don't cut K: where few blocks have a long one
 
 def find(problem: GemmProblem, finish: LinearCombination, config: Config | None, target: str | None) -> BoundKernel:
     """The kernel of a problem. Raises ArgumentError where ``config`` can't compute it."""
-    clips = config is not None  # chosen tiles are hardly larger than the result
-    epilogue_op = None if finish.does_nothing else Elementwise(finish, _aligned(problem), _turns(problem), clips)
+    epilogue_op = None if finish.does_nothing else Elementwise(finish, _aligned(problem), _turns(problem), clips=True)
     options: dict[str, Any] = {"acc_dtype": problem.acc_dtype, "epilogue_op": epilogue_op}
     if 0 in problem.result:
         return BoundKernel(problem, finish, None, {}, (), 0, {}, {})

@@ -163,3 +163,24 @@ def test_a_configuration_that_does_not_fit_is_refused():
     given = {"a": Matrix(nv.f16, (64, 64), (64, 1)), "b": Matrix(nv.f16, (64, 64), (64, 1))}
     with pytest.raises(nv.ArgumentError, match="bytes of shared memory"):
         find(GemmProblem.of(given, None, None), LinearCombination(), Config(stages=9), "sim")
+
+
+IN_PLACE = [
+    (10, 7, 31, "nn"),
+    (4, 74, 25, "tt"),
+    (39, 9, 32, "tt"),
+    (33, 24, 64, "nn"),
+    (70, 130, 8, "nt"),
+    (5, 9, 200, "tn"),
+]
+
+
+@pytest.mark.parametrize(("m", "n", "k", "layout"), IN_PLACE)
+def test_adding_to_c_in_place(m, n, k, layout):
+    """Threads of tiles that lie beyond the result's edge read nothing of what others store there."""
+    rng = np.random.default_rng((m, n, k))
+    a, b, c = (rng.integers(-3, 4, shape).astype(np.float16) for shape in ((m, k), (k, n), (m, n)))
+    a, b = (np.asfortranarray(x) if major == "t" else x for x, major in zip((a, b), layout, strict=True))
+    expected = c + a.astype(np.float32) @ b.astype(np.float32)
+    found = nv.matmul(a, b, c=c, out=c, target="sim")
+    np.testing.assert_array_equal(found, expected.astype(np.float16))

@@ -35,7 +35,7 @@ def compiled(config, finish=None, n=1536, dtype=nv.f16, out=nv.f16, acc=nv.f32, 
     strict = nv.jit(tensor_core.matmul, strict=True)
     arrays = nv.ShapeDtype((M, K), dtype), nv.ShapeDtype((n, K), dtype), nv.ShapeDtype((M, n), out)
     given = operands(finish, n) if finish else []
-    visit = Elementwise(finish, aligned=n % 8 == 0) if finish else None
+    visit = Elementwise(finish, aligned=n % 8 == 0, clips=True) if finish else None
     options = {"sms": 132, "a_major": "k", "b_major": "k", "acc_dtype": acc, "epilogue_op": visit, **options}
     return strict.compile(*arrays, *given, config=config, **options)
 
