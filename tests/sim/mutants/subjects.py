@@ -433,7 +433,7 @@ SUBJECTS: dict[str, Callable[[], Case]] = {
         192, 64, 192, [*[0] * 31, 64, 128, 140], schedule="pingpong", **{**_TILE, "tile_m": 64, "tile_n": 32}
     ),
     "groups along K": lambda: _grouped_k(128, 64, [100, 100, 230], **_TILE),
-    "groups along K, cluster": lambda: _grouped_k(256, 64, [100, 100, 230], **_TILE, cluster_m=2),
+    "groups along K, cluster": lambda: _grouped_k(256, 64, [100, 100, 300], **_TILE, cluster_m=2),
     "weights of 4 bits": lambda: _quantized(16, 64, 2048, quantized, QuantizedConfig(16, 64, 2, 3, 2)),
     "weights of 4 bits, few rows": lambda: _quantized(8, 64, 1536, quantized_few, FewRowsConfig(8, 64, 2, 2, 2)),
     "split-K": lambda: gemm_case(splitk.matmul, 128, 64, 640, config=Config(schedule="splitk", split=2, **_TILE)),
