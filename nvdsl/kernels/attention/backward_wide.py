@@ -1,4 +1,4 @@
-"""Attention backward for wide heads, whose dK and dV of 128 keys would not fit into registers.
+"""Attention backward for heads beyond 192, whose dK and dV of 96 keys would not fit into registers.
 
 A block owns a tile of 64 keys. Each of its two consumer warpgroups computes the scores of 64 rows of a tile of 128, and
 adds up half of the columns of dK and dV, for which P and dS go through shared memory. dS is an operand in registers
@@ -22,7 +22,7 @@ from nvdsl.kernels.attention.gradient_bias import OfBias
 from nvdsl.kernels.attention.gradient_config import Config
 from nvdsl.kernels.attention.gradient_load import CONSUMERS, GradientLoads
 from nvdsl.kernels.attention.gradient_rows import Told, sum_rows
-from nvdsl.kernels.attention.gradient_scores import Weights
+from nvdsl.kernels.attention.gradient_scores import SOME, Weights, first_columns, moved_up
 from nvdsl.kernels.attention.gradient_sums import GradientSums, Parts
 from nvdsl.kernels.attention.gradient_tiles import GradientTiles, KeyTile, Logarithms, OfKeys, OfQueries, Seeing
 from nvdsl.kernels.attention.scores import ScoreKind
@@ -30,8 +30,6 @@ from nvdsl.kernels.attention.sequences import KeyStarts, Starts
 from nvdsl.ops.order import recomputed, recomputing
 
 TILE_M, TILE_N = 128, 64
-SOME = 16
-"""Keys whose weights are found at a time where that takes registers: with a softcap, a bias or a function."""
 SLICE = 64
 """Columns of dQ that are computed at a time."""
 WEIGHED, SLOPED, READ, STORED = 1, 8, 9, 2
@@ -165,9 +163,9 @@ def backward_wide(
                     nv.named_barrier_sync(READ + me, 128 * CONSUMERS)
                     steep = s
                     for key in nv.range(0, TILE_N, SOME, unroll=False):
-                        p, its = weighed(_first_keys(steep), key)
+                        p, its = weighed(first_columns(steep, SOME), key)
                         p.store(mine(P).cols(key, SOME))
-                        steep = _moved_up(steep, its)
+                        steep = moved_up(steep, its)
                 else:
                     p, steep = weighed(s, 0)
                     nv.named_barrier_sync(READ + me, 128 * CONSUMERS)
@@ -180,9 +178,9 @@ def backward_wide(
                 change = steep * (dp - dots)
                 if dbias is not None:
                     for key in nv.range(0, TILE_N, SOME, unroll=False):
-                        its = _first_keys(change)
+                        its = first_columns(change, SOME)
                         weights.pass_on(its, functools.partial(pair, key))
-                        change = _moved_up(change, its)
+                        change = moved_up(change, its)
                 grad = change.to(q.dtype)
                 grad.store(mine(dS))
                 nv.fence_proxy_async()
@@ -264,16 +262,3 @@ def backward_wide(
 
     kernel()
     sums.convert(dq, scale)
-
-
-def _first_keys(x: Any) -> Any:
-    """The first columns of a fragment, `SOME` of them."""
-    (registers,) = x.registers()
-    return nv.accumulator(64, SOME).with_registers([registers[: SOME // 2]])
-
-
-def _moved_up(x: Any, last: Any) -> Any:
-    """A fragment without them, and with ``last`` behind its other columns: registers have no numbers that a run could
-    know."""
-    (registers,) = x.registers()
-    return x.with_registers([registers[SOME // 2 :] + last.registers()[0]])

@@ -17,17 +17,27 @@ BARRIERS = 256
 @dataclass(frozen=True)
 class Config:
     """``sizes``: of a head of q and k, and of v, in shared memory. ``tile_m``: rows of a tile of Q. ``stages``: tiles
-    of Q in flight. ``wide``: `backward_wide` computes it, else `backward`, with at most ``blocks``
-    blocks. ``keys``: tiles of K in flight. With two, a tile's last dQ is computed beside the next tile's first scores.
-    ``parts``: of dQ that a consumer of `backward` has in shared memory."""
+    of Q in flight. ``tile_n``: keys of a tile, 64 of `backward_wide`, 96 of `backward_apart`, 128 of `backward`, which
+    has at most ``blocks`` blocks. ``keys``: tiles of K in flight. With two, a tile's last dQ is computed beside the
+    next tile's first scores. ``parts``: of dQ that a consumer of `backward` has in shared memory."""
 
     sizes: tuple[int, int] = (128, 128)
     tile_m: int = 64
     stages: int = 2
-    wide: bool = False
+    tile_n: int = 128
     blocks: int = arch.SMS
     keys: int = 2
     parts: int = 1
+
+    @property
+    def wide(self) -> bool:
+        """Whether `backward_wide` computes it."""
+        return self.tile_n == 64
+
+    @property
+    def apart(self) -> bool:
+        """Whether `backward_apart` does."""
+        return self.tile_n == 96
 
     @property
     def do_stages(self) -> int:
@@ -44,14 +54,9 @@ class Config:
         """Tiles of V in flight."""
         return 1 if self.wide or max(self.sizes) > 64 else 2
 
-    @property
-    def tile_n(self) -> int:
-        """Keys of a tile."""
-        return 64 if self.wide else 128
-
     def registers(self, packed: bool) -> tuple[int, int]:
         """Of a thread of the producer, which searches for packed sequences, and of a consumer's."""
-        return (40, 232) if packed and not self.wide else (24, 240)
+        return (40, 232) if packed and self.tile_n == 128 else (24, 240)
 
     def swizzle(self, size: int) -> int:
         """Of a head's tiles, whose columns are whole panels of it; in `backward_wide`, half of them."""
@@ -60,6 +65,8 @@ class Config:
     @property
     def k_swizzle(self) -> int:
         """Of K: a consumer's part of dQ has whole panels of it, too."""
+        if self.apart:
+            return 64 if self.sizes[0] // 2 % 64 else 128
         if self.wide or self.tile_m == 128:
             return self.swizzle(self.sizes[0])
         return {64: 64, 96: 32, 128: 128}[self.sizes[0]]
@@ -76,6 +83,8 @@ def choose(size: int, value_size: int, more: bool, most: bool, rows: float = 0) 
     if largest <= 128 and not most:
         keys, parts = (1, 2) if rows >= 64 * MANY and largest > 96 else (2, 1)
         return Config((narrow_size(size), narrow_size(value_size)), 64, keys=keys, parts=parts)
+    if largest <= 192:
+        return apart(size, value_size)
     return wide(size, value_size, most)
 
 
@@ -85,7 +94,12 @@ def wide(size: int, value_size: int, told: bool) -> Config:
     columns = 2 * size + value_size + 128  # of two tiles of Q, of one of dO, and of P and dS
     beside = 2 * 4 * 128 * (3 if told else 2) + BARRIERS
     fits = 2 * (128 * columns + 64 * (size + value_size)) + beside <= arch.MAX_SMEM_PER_BLOCK
-    return Config((size, value_size), 128, 2 if fits else 1, wide=True, keys=1)
+    return Config((size, value_size), 128, 2 if fits else 1, tile_n=64, keys=1)
+
+
+def apart(size: int, value_size: int) -> Config:
+    """Of `backward_apart`: multiples of 64 columns."""
+    return Config((-(-size // 64) * 64, -(-value_size // 64) * 64), 64, tile_n=96, keys=1)
 
 
 def rows_seen(queries: int, left: int | None, right: int | None) -> int:

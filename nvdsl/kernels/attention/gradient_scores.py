@@ -15,6 +15,8 @@ from nvdsl.ops.order import recomputing
 Pairs = Callable[[Any, Any], tuple[Any, Any, Any]]
 """Of a row and a column of a tile of scores: head, query and key."""
 Hide = Callable[[Any], Any]
+SOME = 16
+"""Keys whose weights are found at a time where that takes registers: with a softcap, a bias or a function."""
 
 
 class Weights:
@@ -90,3 +92,16 @@ class Weights:
                 "not depend on it, or -infinity",
                 fix="write it with nv.where(seen, s, -math.inf) and s + ...; softcap= and scale= have gradients, too",
             )
+
+
+def first_columns(x: Any, count: int) -> Any:
+    """The first columns of a fragment."""
+    (registers,) = x.registers()
+    return nv.accumulator(64, count).with_registers([registers[: count // 2]])
+
+
+def moved_up(x: Any, last: Any) -> Any:
+    """A fragment without as many of its first columns as ``last`` has, which come behind its other ones: registers have
+    no numbers that a run could know."""
+    (registers,), (more,) = x.registers(), last.registers()
+    return x.with_registers([registers[len(more) :] + more])

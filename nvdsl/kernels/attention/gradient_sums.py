@@ -90,10 +90,11 @@ class GradientSums:
                     pass
             nv.named_barrier_sync(MEET + me, 128)
 
-    def add(self, part: Any, tile: nv.Int, me: nv.Int, slice: nv.Int = 0) -> None:
-        """Add a consumer's part of the tile of that number."""
+    def add(self, part: Any, tile: nv.Int, me: nv.Int, slice: nv.Int = 0, first: int = 0) -> None:
+        """Add a consumer's part of the tile of that number, or the piece of it from column ``first`` on."""
         (registers,) = part.registers()
-        for i, place in enumerate(self._places(tile, me, slice)):
+        places = self._places(tile, me, slice)[first // 8 :]  # four registers for each 8 columns
+        for i, place in enumerate(places[: len(registers) // 4]):
             self._total.atomic_add(place, nv.vector(registers[4 * i : 4 * i + 4]))
 
     def end(self, tile: nv.Int, me: nv.Int, turn: nv.Int) -> None:

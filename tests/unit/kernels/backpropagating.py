@@ -10,14 +10,16 @@ import ml_dtypes
 import numpy as np
 
 from nvdsl.kernels.attention.backward import backward
+from nvdsl.kernels.attention.backward_apart import backward_apart
 from nvdsl.kernels.attention.backward_wide import backward_wide
-from nvdsl.kernels.attention.gradient_config import Config, choose, narrow_size, wide
+from nvdsl.kernels.attention.gradient_config import Config, apart, choose, narrow_size, wide
 from nvdsl.kernels.attention.scores import ScoreKind
 
 
 @dataclass(frozen=True)
 class Case:
-    """Lengths of q and of k; heads of q and of k. ``tile_m``: of `backward`; 0: `backward_wide` computes it.
+    """Lengths of q and of k; heads of q and of k. ``tile_m``: of `backward`; 0: `backward_wide` computes it, 96:
+    `backward_apart`.
     ``packed``: lengths of q and k of each sequence, in place of the others. ``parts``: of dQ that a consumer of
     `backward` has; beside two there is one K."""
 
@@ -63,6 +65,10 @@ CASES = (
     Case(200, 150, size=136, tile_m=0, window=(20, 0), softcap=1.0, ordered=True, spread=3.0),
     Case(140, 130, size=256, value_size=160, tile_m=0, window=(20, 10)),
     Case(0, 0, size=40, value_size=136, tile_m=0, packed=((70, 30), (0, 5), (20, 70))),
+    Case(140, 200, heads=2, size=192, tile_m=96, window=(None, 0)),
+    Case(200, 130, size=136, value_size=72, tile_m=96, window=(30, 10), batch=2, dtype=np.float16),
+    Case(70, 300, heads=2, size=192, value_size=128, tile_m=96, softcap=1.0, ordered=True),
+    Case(0, 0, size=40, value_size=136, tile_m=96, packed=((70, 130), (0, 5), (20, 0), (130, 97)), window=(60, 0)),
 )
 
 
@@ -136,7 +142,7 @@ def called(call: Any, case: Case) -> tuple[list[Any], list[Any]]:
     """``call(backward, *arrays, **constants)``; the arrays of its results, and what they should hold."""
     arrays, gradients = given_and_expected(case)
     found = [np.full(x.shape, np.nan, np.float32).astype(case.dtype) for x in arrays[1:4]]
-    function: Any = backward if case.tile_m else backward_wide
+    function: Any = {0: backward_wide, 96: backward_apart}.get(case.tile_m, backward)
     left, right = case.window
     sizes = case.size, case.value_size or case.size
     config = Config(tuple(map(narrow_size, sizes)), case.tile_m, keys=3 - case.parts, parts=case.parts)
@@ -144,6 +150,8 @@ def called(call: Any, case: Case) -> tuple[list[Any], list[Any]]:
         config = choose(64, 64, False, False)
     if not case.tile_m:
         config = wide(*sizes, False)
+    if case.tile_m == 96:
+        config = apart(*sizes)
     config = replace(config, blocks=2)  # which take several tiles of keys each
     numbers = 1 / math.sqrt(case.size), left or 0, right or 0, case.softcap
     bounded, scores = (left is not None, right is not None), ScoreKind(case.softcap > 0.0)

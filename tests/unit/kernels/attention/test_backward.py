@@ -6,6 +6,7 @@ import nvdsl as nv
 from nvdsl import sim
 from nvdsl.errors import ToolchainError
 from nvdsl.kernels.attention.backward import backward
+from nvdsl.kernels.attention.backward_apart import backward_apart
 from nvdsl.kernels.attention.backward_wide import backward_wide
 from nvdsl.kernels.attention.gradient_config import MANY, choose
 from nvdsl.kernels.attention.scores import ScoreKind
@@ -61,6 +62,29 @@ def test_the_machine_code(disassembler, causal, size, tile_m, parts):
     assert len(powers) == tile_m // 2 and not any("LDL" in line or "STL" in line for line in loop)
 
 
+@pytest.mark.parametrize(("value_size", "causal"), sample([(192, False), (128, True)], 1))
+def test_the_machine_code_of_heads_of_192(disassembler, value_size, causal):
+    """The same, and the exponentials run beside dP; dQ is added up beside dK, or dV, and S."""
+    of_q, of_out = (nv.ShapeDtype(("batch", "queries", "heads", n), nv.bf16) for n in (192, value_size))
+    of_k, of_v = (nv.ShapeDtype(("key_batch", "keys", "kv_heads", n), nv.bf16) for n in (192, value_size))
+    lse = nv.ShapeDtype(("batch", "heads", "queries"), nv.f32)
+    compiled = nv.jit(backward_apart.__wrapped__, strict=True).compile(
+        of_out, of_q, of_k, of_v, of_out, lse, of_q, of_k, of_v, *[None] * 4, 1.0, 0, 0, 0.0,
+        config=choose(192, value_size, False, False), bounded=(False, causal),
+    )  # fmt: skip
+    (text,) = [text for kernel in compiled.kernels.values() if "HGMMA" in (text := kernel.sass())]
+    assert not any(word in text for word in ("LDL", "STL"))
+    loop = main_loop(text)
+    waits, powers, products, sums = (
+        [i for i, line in enumerate(loop) if word in line] for word in ("DEPBAR", "MUFU.EX2", "HGMMA", "RED")
+    )
+    assert len(powers) == 24 and powers[-1] < waits[0]
+    assert sum(i < powers[0] for i in products) == value_size // 16, "dP"
+    groups = [int(loop[i].split("0x")[-1].split()[0], 16) for i in waits]
+    assert groups[0] == 0 and groups[1] > 2 and groups[-1] == 0, "dK, or dV, is in flight behind the first of dQ"
+    assert len(sums) == 12 and waits[1] < sums[0] and sums[-1] < waits[-1]
+
+
 def slopes(s, batch, head, query, key):
     return s - nv.math.exp2(-nv.f32(head + 1)) * nv.f32(nv.abs(query - key))
 
@@ -85,7 +109,7 @@ def test_no_option_takes_registers_that_are_not_there(size, rows, softcap, told,
     more = *starts, bias, of_bias if bias and not softcap else None
     kind = ScoreKind(softcap, *told)
     config = choose(size, size, all(bounded) or softcap or packed or ordered, kind.told or packed and softcap, rows)
-    kernel = backward_wide if config.wide else backward
+    kernel = backward_wide if config.wide else backward_apart if config.apart else backward
     nv.jit(kernel.__wrapped__, strict=True).compile(
         of_q, of_q, of_k, of_k, of_q, lse, of_q, of_k, of_k, *more, 1.0, 0, 0, 0.0,
         config=config, bounded=bounded, scores=kind, ordered=ordered,
