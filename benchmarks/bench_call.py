@@ -41,7 +41,11 @@ def calls() -> dict[str, Call]:
     sums, bias = torch.empty(N, N, device="cuda"), torch.randn(N, device="cuda").half()
     x, y = torch.randn(2, N, device="cuda")
     q, k, v, o = ([torch.randn(1, 64, 2, 64, device="cuda").bfloat16() for _ in range(BATCH)] for _ in range(4))
+    rows, weight, ends = torch.randn(N, N, device="cuda").half(), torch.randn(N, device="cuda").half(), [64, 64, 128, N]
+    offsets, groups = torch.tensor(ends, dtype=torch.int32, device="cuda"), torch.randn(4, N, N, device="cuda").half()
+    layers, biases = ([torch.randn(*shape, device="cuda").half() for _ in range(4)] for shape in ((128, 128), (128,)))
     one, *cached = (torch.randn(1, n, h, 128, device="cuda").half() for n, h in ((1, 64), (1024, 8), (1024, 8)))
+    heads = [x[0].transpose(1, 2) for x in (q, k, v)]
     found: dict[str, Call] = {
         "nv.matmul(a, b, out)": lambda i: nv.matmul(a[0], b[0], out[0]),
         "nv.matmul(a, b, out), other arrays": lambda i: nv.matmul(a[i], b[i], out[i]),
@@ -55,6 +59,13 @@ def calls() -> dict[str, Call]:
         "nv.attention(q, k, v, out)": lambda i: nv.attention(q[0], k[0], v[0], o[0]),
         "nv.attention(q, k, v, out), other arrays": lambda i: nv.attention(q[i], k[i], v[i], o[i]),
         "nv.attention(q, k, v, causal=True), 1 query": lambda i: nv.attention(one, *cached, causal=True),
+        "nv.softmax(x, out)": lambda i: nv.softmax(rows, out[0]),
+        "nv.layer_norm(x, w, w, out=)": lambda i: nv.layer_norm(rows, weight, weight, out=out[0]),
+        "nv.grouped_matmul(a, b, out, offsets=), 4 groups": lambda i: nv.grouped_matmul(
+            a[0], groups, out[0], offsets=offsets
+        ),
+        "nv.mlp(x, w, b), 4 layers": lambda i: nv.mlp(a[0][:, :128], layers, biases, activation="relu"),
+        "scaled_dot_product_attention(q, k, v)": lambda i: torch.nn.functional.scaled_dot_product_attention(*heads),
         "torch.mm(a, b, out=)": lambda i: torch.mm(a[0], b[0], out=out[0]),
         "torch.mm(a, b)": lambda i: torch.mm(a[0], b[0]),
         "torch.add(x, y, alpha=, out=)": lambda i: torch.add(y, x, alpha=2.0, out=y),

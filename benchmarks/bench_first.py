@@ -66,6 +66,7 @@ def rows(nv: Any) -> dict[str, Callable[[], object]]:
     mean, rstd = _normal(4096, dtype=torch.float32), _normal(4096, dtype=torch.float32).abs()
     long, steps = _normal(64, 65_536), _normal(16, 64, 256)
     weights = [_normal(1024, 256), _normal(1024, 256), _normal(1024), _normal(1024)]
+    gates = [_normal(768, 256), _normal(768, 256), _normal(768), _normal(768)]
     layers, biases = [_normal(128, 128) for _ in range(8)], [_normal(128) for _ in range(8)]
     return {
         "softmax": lambda: nv.softmax(x, y),
@@ -84,12 +85,14 @@ def rows(nv: Any) -> dict[str, Callable[[], object]]:
         "mlp": lambda: nv.mlp(long[0, : 4096 * 8].view(-1, 128), layers, biases, activation="relu"),
         "lstm": lambda: nv.lstm(steps, weights),
         "lstm, saved": lambda: nv.lstm(steps, weights, save=True),
+        "gru": lambda: nv.gru(steps, gates),
+        "gru, saved": lambda: nv.gru(steps, gates, save=True),
     }
 
 
 ROWS = ["softmax", "softmax_backward", "layer_norm", "layer_norm, residual and moments", "layer_norm of 65,536 columns",
         "layer_norm_backward", "rms_norm", "rms_norm to e4m3", "rms_norm_backward", "cross_entropy",
-        "cross_entropy, gradient", "mlp", "lstm", "lstm, saved"]  # fmt: skip
+        "cross_entropy, gradient", "mlp", "lstm", "lstm, saved", "gru", "gru, saved"]  # fmt: skip
 CASES: dict[str, Callable[[Any], Calls]] = {
     "60 sizes": lambda nv: sizes(nv, 1),
     "attention": attention,

@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+from collections.abc import Sequence
+from pathlib import Path
 
 DELIVERIES, ORDERS, LEVELS = ("late", "eager", "random"), ("forward", "reverse", "random"), ("traced", "nvvm")
 VIEWS = ("mlir", "ptx", "sass", "resources", "passes", "steps")
@@ -13,6 +15,22 @@ DTYPES = ("f32", "tf32", "f16", "bf16", "e4m3", "e5m2", "i8", "u8", "i32")
 
 class Refused(ValueError):
     """Input of the command that makes no sense. The message is one line for the user."""
+
+
+SVG, PICTURES = (".svg",), (".svg", ".html")
+
+
+def check_file(path: str, kinds: Sequence[str] = ()) -> None:
+    """Raises Refused where no file can be written at ``path``, or its name says that it is of none of ``kinds``; one
+    without an ending says nothing."""
+    suffix = Path(path).suffix.lower()
+    if kinds and suffix not in ("", *kinds):
+        raise Refused(f"{path} can't be written: what is drawn is {' or '.join(_KINDS[kind] for kind in kinds)}")
+    if not Path(path).parent.is_dir():
+        raise Refused(f"{path} can't be written: there is no folder {Path(path).parent}")
+
+
+_KINDS = {".svg": "an SVG (.svg)", ".html": "a page (.html)"}
 
 
 class _Version(argparse.Action):

@@ -16,10 +16,12 @@ from nvdsl.errors import LayoutError, SimError
 from nvdsl.layout.draw import fragment, swizzle
 from nvdsl.layout.draw import layout as grid
 from nvdsl_command import script
-from nvdsl_command.arguments import Refused
+from nvdsl_command.arguments import PICTURES, SVG, Refused, check_file
 
 
 def run(chosen: Namespace) -> int:
+    if chosen.out:
+        check_file(chosen.out, PICTURES if chosen.kind == "swizzle" else SVG)
     if chosen.kind in ("phases", "cluster"):
         _write(chosen, _simulated(chosen))
         return 0
@@ -37,8 +39,6 @@ def _write(chosen: Namespace, document: str) -> None:
     if not chosen.out:
         sys.stdout.write(document)
         return
-    if not Path(chosen.out).parent.is_dir():
-        raise Refused(f"{chosen.out} can't be written: there is no folder {Path(chosen.out).parent}")
     Path(chosen.out).write_text(document, encoding="utf-8")
 
 
@@ -59,11 +59,7 @@ def _simulated(chosen: Namespace) -> str:
 
 
 def _document(chosen: Namespace, drawing: Any) -> str:
-    if Path(chosen.out or "").suffix != ".html":
-        return drawing.svg()
-    if chosen.kind != "swizzle":
-        raise Refused(f"{chosen.out}: there are pages of `draw swizzle` only; a {chosen.kind} is drawn as SVG")
-    return drawing.html()
+    return drawing.html() if Path(chosen.out or "").suffix.lower() == ".html" else drawing.svg()
 
 
 def _print(drawing: Any) -> None:

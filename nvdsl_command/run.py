@@ -7,14 +7,15 @@ import sys
 from argparse import Namespace
 from pathlib import Path
 
+from nvdsl_command.arguments import PICTURES, check_file
+
 
 def run(chosen: Namespace) -> int:
     """Become the script's own Python process: its output, its traceback and its exit code are the script's."""
     found = environment(chosen.delivery, chosen.order, chosen.seed, chosen.level)
     for name, path in (("NVDSL_SIM_TRACE", chosen.trace), ("NVDSL_SIM_PICTURE", chosen.picture)):
         if path:
-            if not Path(path).parent.is_dir():
-                raise ValueError(f"{path} can't be written: there is no folder {Path(path).parent}")
+            check_file(path, PICTURES if path is chosen.picture else ())
             found[name] = path
     sys.stdout.flush()
     os.execve(sys.executable, [sys.executable, chosen.script, *chosen.arguments], found)

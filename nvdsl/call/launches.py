@@ -48,6 +48,7 @@ class Launches:
     def __init__(self) -> None:
         self._known: dict[Hashable, Launch] = {}
         self._look: Look = nothing  # of the last call
+        self._last: tuple[Hashable, Hashable, Launch | None] = (None, None, None)  # found last: its key, `rest`, itself
 
     def launch(
         self, arguments: Sequence[Any], rest: Hashable, stream: Stream | None, numbers: tuple[float, ...] = ()
@@ -69,10 +70,13 @@ class Launches:
         except (RuntimeError, ArgumentError):  # the long way says what
             return None
         key, values = seen
-        try:
-            known = self._known.get((key, rest))
-        except TypeError:  # something can't be hashed: so does it here
-            return None
+        last_key, last_rest, known = self._last
+        if key != last_key or rest != last_rest:  # to compare them takes half as long as to look them up
+            try:
+                known = self._known.get((key, rest))
+            except TypeError:  # something can't be hashed: so does it here
+                return None
+            self._last = key, rest, known
         if known is None or not known.holds():
             return None
         made: Any = True
@@ -98,9 +102,11 @@ class Launches:
                 self._known.clear()
             with contextlib.suppress(TypeError):  # something can't be hashed
                 self._known[seen[0], rest] = launch
+                self._last = seen[0], rest, launch
 
     def clear(self) -> None:
         self._known.clear()
+        self._last = None, None, None
 
     def __len__(self) -> int:
         return len(self._known)

@@ -28,12 +28,6 @@ ALIGNMENT = 16
 """Bytes of the widest access; also what TMA's addresses are multiples of."""
 
 
-def check_switch(name: str, given: Any) -> None:
-    """Raises ArgumentError for what is neither True nor False."""
-    if not isinstance(given, bool | np.bool_) and not (isinstance(given, int | np.integer) and given in (0, 1)):
-        raise ArgumentError(f"{name}={given!r}", rule=f"{name} is True or False")
-
-
 class Argument:
     """An array of NumPy, torch, CuPy, JAX or DLPack.
 

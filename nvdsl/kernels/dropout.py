@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import reprlib
 from typing import TypeVar
 
 import nvdsl as nv
@@ -11,6 +12,7 @@ from nvdsl.errors.tracebacks import at_call
 from nvdsl.kernels.arraylike import ArrayLike
 from nvdsl.kernels.blocks.divisor import Divisor
 from nvdsl.kernels.blocks.philox import kept, key_of, threshold
+from nvdsl.kernels.options import is_whole, real
 from nvdsl.kernels.repeated import Repeated
 from nvdsl.kernels.rows.argument import Rows
 from nvdsl.trace import decorated
@@ -56,10 +58,11 @@ def dropout(
     one of these types, and may be ``x`` itself; None makes a new array of the type of ``x``. ``p`` is 0 or more, and
     less than 1; another one compiles anew. Raises ArgumentError for arguments that don't fit.
     """
-    if not isinstance(seed, int):
-        raise ArgumentError(f"seed={seed!r}", rule="a seed is an int, of which 64 bits count")
+    if not is_whole(seed):
+        raise ArgumentError(f"seed={reprlib.repr(seed)}", rule="a seed is an integer, of which 64 bits count")
+    p = real("p", p)
     threshold(p)
-    numbers, arrays, rest = key_of(seed), (x, out), (float(p), target)
+    numbers, arrays, rest = key_of(int(seed)), (x, out), (p, target)
     found = _calls.again(arrays, rest, stream, numbers)
     if found is not None:
         return found
@@ -69,5 +72,5 @@ def dropout(
     into.argument.check_apart(rows.argument, or_same=True)
     if rows.rows:
         apart = [(into.argument, rows.argument, True)]
-        _calls.run(apply, (rows, into, *numbers), {"p": float(p)}, arrays, rest, stream, target, apart)
+        _calls.run(apply, (rows, into, *numbers), {"p": p}, arrays, rest, stream, target, apart)
     return into.argument.result()

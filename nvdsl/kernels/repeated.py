@@ -46,6 +46,8 @@ class Repeated:
         self._outputs = [self._places[name] for name in outputs.split()]
         self._first, self._second = (*self._outputs, len(self._places))[:2]
         self._launches = Launches()
+        self.launch = self._launches.launch
+        """`again` for a call of one output: it returns the new array, True where there is none, and None as `again`."""
 
     def again(
         self, arrays: Sequence[Any], rest: Hashable, stream: Stream | None, numbers: tuple[float, ...] = ()
@@ -55,7 +57,7 @@ class Repeated:
         ``arrays``: as the caller gave them, None for none; the last ones may be left out where they are None. ``rest``:
         whatever else decides; ``numbers``: further arguments of the kernel, always of the same types.
         """
-        made = self._launches.launch(arrays, rest, stream, numbers)
+        made = self.launch(arrays, rest, stream, numbers)
         if made is None:
             return None
         out = arrays[self._first]

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Annotated, Any, NoReturn, overload
 
+import numpy as np
+
 from nvdsl.errors import trace_error
 from nvdsl.lang import atomics, predicated, vector_access
 from nvdsl.lang.extents import Axes, is_static, known, memref_type, shaped, shown
@@ -19,6 +21,8 @@ from nvdsl.values.extents import constant_fix
 from nvdsl.values.traced import Value, as_value, const, stored, wrap
 from nvdsl.values.typing import Coords, Index, Int, Number, Pointer, Slices
 
+_INDICES = ir.Value | int | float | np.generic | slice
+"""What may be one, floats with an error of their own (`index`)."""
 _DYNAMIC = ir.ShapedType.get_dynamic_stride_or_offset()
 
 
@@ -137,7 +141,7 @@ class Array(ir.Value):
                 rule="a kernel's store writes one element",
                 fix="nv.copy(source, a[i:j]), or .store_vector for a few contiguous ones",
             )
-        memref.store(stored(value, self.dtype), self, [index(k) for k in keys])
+        memref.store(_element(value, self.dtype), self, [index(k) for k in keys])
 
     def view(self, start: Coords, shape: Coords) -> Array:
         """The ``shape`` block at ``start`` (ints or traced integers), without a copy."""
@@ -286,6 +290,12 @@ class Array(ir.Value):
                 fix=f"write {self.ndim} indices",
             )
         for k, extent in zip(keys, self.shape, strict=True):
+            if not isinstance(k, _INDICES):
+                raise trace_error(
+                    f"{k!r} as an index of {self!r}",
+                    rule="an index is an integer, traced or not, or a slice",
+                    fix="x[i] is one element, x[i:j] a view of some",
+                )
             if isinstance(k, int) and (k < 0 or isinstance(extent, int) and k >= extent):
                 raise trace_error(
                     f"index {k} on an axis of {extent} elements",
@@ -296,6 +306,17 @@ class Array(ir.Value):
 
     def __repr__(self) -> str:
         return f"Array(shape={shown(self.shape)}, dtype={self.dtype.name})"
+
+
+def _element(value: Number, dtype: DType) -> Value:
+    found = stored(value, dtype)
+    if found.shape:
+        raise trace_error(
+            f"{found.shape[0]} numbers stored into one element",
+            rule="a store writes one element, and store_vector as many neighbours as a vector has elements",
+            fix="x.store_vector(values, i)",
+        )
+    return found
 
 
 def _within(start: Int, size: Int, extent: Int) -> bool:

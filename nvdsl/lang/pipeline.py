@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from nvdsl.errors import trace_error
-from nvdsl.ops.mbarrier import Mbarrier, Mbarriers
+from nvdsl.ops.mbarrier import Mbarrier, Mbarriers, check_tx
 from nvdsl.values import dtypes
 from nvdsl.values.select import select
 from nvdsl.values.traced import Value, as_value
@@ -89,6 +89,7 @@ class Ring:
         self, stages: int, *, bytes: int, consumers: int | Sequence[int] = 1, producers: int = 1, sync: bool = True
     ) -> None:
         _check_stages(stages)
+        check_tx(bytes)
         consumers = sum(consumers) if isinstance(consumers, Sequence) else consumers
         self.stages, self.bytes, self.consumers = stages, bytes, consumers
         self.full = Mbarriers(stages, arrivals=producers, sync=False)
@@ -103,6 +104,14 @@ class Ring:
         """The consumer's start: the first slot, phase 0."""
         return PipelineState(self.stages, 0, 0)
 
+    def _check(self, state: PipelineState) -> None:
+        if not isinstance(state, PipelineState) or state.stages != self.stages:
+            raise trace_error(
+                f"a position in a ring of {state.stages} slots" if isinstance(state, PipelineState) else f"{state!r}",
+                rule=f"a ring of {self.stages} slots takes a position in it, a stage and a phase",
+                fix="state = ring.consumer_state(), or ring.producer_state(); then state = state.next()",
+            )
+
     def acquire(self, state: PipelineState, *, expect: bool = True, new: bool = False) -> Mbarrier:
         """Wait until the slot is free, expect its bytes, and return the barrier that the loads complete on.
 
@@ -110,6 +119,7 @@ class Ring:
         (`Mbarrier.expect_tx`) before the loads, and arrives. With ``new=True`` nothing was in the slot yet, and nobody
         waits.
         """
+        self._check(state)
         if not new:
             self.empty[state.stage].wait(state.phase)
         full = self.full[state.stage]
@@ -119,6 +129,7 @@ class Ring:
 
     def wait(self, state: PipelineState) -> None:
         """Wait until the slot's bytes have arrived."""
+        self._check(state)
         self.full[state.stage].wait(state.phase)
 
     def release(
@@ -135,6 +146,7 @@ class Ring:
         ``rank``: arrive at the empty barrier of that block of the cluster, whose producer writes into the slot, too.
         This arrival is relaxed. It says that the slot was read, and orders no writes of this thread.
         """
+        self._check(state)
         empty = self.empty[state.stage]
         if rank is None:
             empty.arrive(predicate=predicate, count=count)

@@ -194,6 +194,12 @@ class Tile:
                 rule="an element of a tile has a row and a column",
                 fix="tile[row, col]; a stack of tiles is indexed first: stack[stage][row, col]",
             )
+        if any(isinstance(k, slice) for k in key):
+            raise trace_error(
+                "assignment to a part of a tile",
+                rule="a kernel's store writes one element",
+                fix="nv.copy(source, tile[r0:r1, c0:c1]), or .store_vector for a few neighbouring columns",
+            )
         row, col = key
         if self.transposed:
             row, col = col, row
@@ -335,14 +341,13 @@ class TileStack:
     def __repr__(self) -> str:
         return f"TileStack({self.shape}, {self.dtype.name}, swizzle={self.first.swizzle})"
 
+    def __setitem__(self, key: Any, value: Any) -> NoReturn:
+        _refuse(key if isinstance(key, tuple) else (key,))
+
     def __getitem__(self, stage: Int) -> Tile:
         """The tile of a stage, a Python int or a traced integer."""
         if isinstance(stage, tuple):
-            raise trace_error(
-                f"{len(stage)} indices for a stack of tiles",
-                rule="a stack is indexed by its stage and gives a tile",
-                fix="stack[stage][row, col]",
-            )
+            _refuse(stage)
         if isinstance(stage, int) and not 0 <= stage < self.stages:
             raise trace_error(
                 f"stage {stage} of {self.stages}",
@@ -354,6 +359,14 @@ class TileStack:
         return Tile(
             first.layout, first.dtype, first.offset + stage * self.stride, transposed=first.transposed
         )
+
+
+def _refuse(keys: tuple[Any, ...]) -> NoReturn:
+    raise trace_error(
+        f"{len(keys)} {'index' if len(keys) == 1 else 'indices'} for an element of a stack of tiles",
+        rule="a stack is indexed by its stage and gives a tile",
+        fix="stack[stage][row, col]",
+    )
 
 
 class Product:

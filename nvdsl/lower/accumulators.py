@@ -52,15 +52,12 @@ def _hold(wgmma: Any, fence: Any) -> None:
 
 def _tie(struct: Any) -> Any:
     types = list(llvm.StructType(struct.type).body)
-    fields = [
-        new("llvm.extractvalue", type, struct, position=ir.DenseI64ArrayAttr.get([i])) for i, type in enumerate(types)
-    ]
     outputs = [f"={_REGISTER[str(type)]}" for type in types]
     constraints = ",".join([*outputs, *(str(i) for i in range(len(types)))])
     return new(
         "llvm.inline_asm",
         struct.type,
-        *fields,
+        struct,
         asm_string=ir.StringAttr.get(""),
         constraints=ir.StringAttr.get(constraints),
         has_side_effects=ir.UnitAttr.get(),

@@ -38,6 +38,7 @@ from nvdsl.lower import (
     parameters,
     predication,
     prepare,
+    structs,
     watchdog,
 )
 
@@ -145,6 +146,10 @@ DEVICE = (
     _pass("convert-gpu-to-nvvm", "everything that is left but nvvm: arith, math, memref, vector, cf, gpu",
           options="use-bare-ptr-memref-call-conv=1", nest="gpu.module"),
     _pass("convert-nvvm-to-llvm", "nvvm ops that are inline PTX"),
+    _rewrite("join-wgmmas", "LLVM would take an accumulator apart and put it together between two",
+             structs.join_wgmmas, needs=structs.WGMMAS),
+    _rewrite("spread-structs", "LLVM's inline assembly takes registers one by one", structs.spread,
+             needs=structs.INLINE_ASM),
     _rewrite("check-inline-ptx", "what LLVM can't print ends the process", checks.inline_ptx,
              needs=checks.INLINE_PTX),
     _pass("reconcile-unrealized-casts", "the passes' casts cancel out"),

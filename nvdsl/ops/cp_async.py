@@ -33,6 +33,13 @@ def cp_async(
     Nothing may touch the target until the thread has waited: `cp_async_commit`, then `cp_async_wait`, then a barrier
     for others. Raises TraceError for other sizes, types and memories.
     """
+    for array in (target, source):
+        if not isinstance(array, ir.Value):
+            raise trace_error(
+                f"cp.async with {array!r}",
+                rule="both sides are arrays; a tile is none: a swizzle lies between its indices and its addresses",
+                fix="nv.copy(source, tile, asynchronous=True); or tile.elements((row, col), count), an array of them",
+            )
     size = count * target.dtype.bytes
     shared = [_is_shared(array) for array in (target, source)]
     if shared != [True, False] or target.dtype is not source.dtype:

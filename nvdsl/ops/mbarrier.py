@@ -7,13 +7,15 @@ next phase, whose parity is the other one. The first phase has parity 0.
 
 from __future__ import annotations
 
+from typing import NoReturn
+
 from nvdsl.errors import trace_error
 from nvdsl.hopper import arch
 from nvdsl.mlir import ir
 from nvdsl.mlir.dialects import arith, llvm, nvgpu, nvvm, scf
 from nvdsl.ops.cluster import mapa
 from nvdsl.ops.fence import fence_mbarrier_init
-from nvdsl.ops.pointer import SHARED, i32, index, pointer_type, predicate, under
+from nvdsl.ops.pointer import SHARED, i32, index, pointer_type, predicate, require_integer, under
 from nvdsl.ops.warp import linear_thread_id, sync_threads
 from nvdsl.values import scope
 from nvdsl.values.extents import constant_fix
@@ -72,6 +74,15 @@ class Mbarriers:
 
     def __len__(self) -> int:
         return self.number_of_barriers
+
+    def __getattr__(self, name: str) -> NoReturn:
+        if name.startswith("_") or not hasattr(Mbarrier, name):
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        raise trace_error(
+            f"{name} of {self.number_of_barriers} mbarriers",
+            rule="threads arrive and wait at one of them",
+            fix=f"barriers[stage].{name}(...), and barriers[0] of a single one",
+        )
 
     def __getitem__(self, key: Int) -> Mbarrier:
         if isinstance(key, int) and not 0 <= key < self.number_of_barriers:
@@ -133,14 +144,14 @@ class Mbarrier:
 
     def arrive_expect_tx(self, bytes: Int, predicate: Bool | None = None) -> None:
         """Expect ``bytes`` more bytes in this phase and arrive once (``mbarrier.arrive.expect_tx``)."""
-        _check_tx(bytes)
+        check_tx(bytes)
         nvgpu.mbarrier_arrive_expect_tx(
             self.mbar_group_op, index(bytes), self.id_op, predicate=_i1(predicate)
         )
 
     def expect_tx(self, bytes: Int) -> None:
         """Expect ``bytes`` more bytes in this phase without arriving (``mbarrier.expect_tx``)."""
-        _check_tx(bytes)
+        check_tx(bytes)
         nvvm.mbarrier_expect_tx(self.pointer, i32(bytes))
 
     def arrive_cluster(
@@ -154,7 +165,7 @@ class Mbarrier:
         which takes some thousand cycles under load. ``relaxed=True`` leaves that out. It is right if the arrival only
         says that reads are done, above all those of a wgmma after `wgmma_wait`.
         """
-        _check_tx(txcount)
+        check_tx(txcount)
         _check_count(count, txcount)
         several = None if isinstance(count, int) and count == 1 else i32(count)
         cluster = nvvm.MemScopeKind.CLUSTER
@@ -195,7 +206,9 @@ class Mbarrier:
         nvvm.mbarrier_inval(self.pointer)
 
 
-def _check_tx(bytes: Int) -> None:
+def check_tx(bytes: Int) -> None:
+    """Raises TraceError for a number of bytes that no mbarrier can expect."""
+    require_integer(bytes)
     if isinstance(bytes, int) and not 0 <= bytes <= arch.MBARRIER_MAX_TX:
         raise trace_error(
             f"an mbarrier that expects {bytes} bytes",

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
+import numpy as np
+
 from nvdsl.errors import trace_error
 from nvdsl.mlir import ir
 from nvdsl.mlir.dialects import arith, llvm, memref, scf
@@ -23,21 +25,22 @@ def pointer_type(space: int) -> ir.Type:
 
 def i32(value: Int) -> Value:
     """``value`` (int or traced integer of any width) as an i32 value."""
-    _require_integer(value)
+    require_integer(value)
     return dtypes.i32(value)
 
 
 def index(value: Int) -> Value:
     """``value`` (int or traced integer of any width) as an index value."""
-    _require_integer(value)
+    require_integer(value)
     return dtypes.index(value)
 
 
-def _require_integer(value: object) -> None:
-    """A conversion would cut a float silently, where an index, a count or a number of bytes stands."""
-    if isinstance(value, float) or isinstance(value, Value) and value.dtype.is_float:
+def require_integer(value: object) -> None:
+    """Raises TraceError for a float. A conversion would cut a float silently, where an index, a count or a number of
+    bytes stands."""
+    if isinstance(value, float | np.floating) or isinstance(value, Value) and value.dtype.is_float:
         raise trace_error(
-            f"{value if isinstance(value, float) else f'a traced {value.dtype.name}'} where an integer belongs",
+            f"{f'a traced {value.dtype.name}' if isinstance(value, Value) else value} where an integer belongs",
             rule="indices, coordinates, counts and numbers of bytes are integers",
             fix="divide integers with //, or convert with nv.i32(x), which rounds toward zero",
         )

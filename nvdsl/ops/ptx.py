@@ -35,7 +35,10 @@ def emit(
     operands: Sequence[ir.Value],
     result: ir.Type,
 ) -> ir.Value:
-    """One ``llvm.inline_asm`` of the registry. ``result``: its type, a struct for several outputs."""
+    """One ``llvm.inline_asm`` of the registry. ``result``: its type, a struct for several outputs.
+
+    The last of ``operands`` may be a struct: its fields in a row, each with a constraint of its own. Lowering takes it
+    apart (`nvdsl.lower.structs`)."""
     assert name in REGISTRY, name
     op = llvm.InlineAsmOp(
         result,
@@ -81,4 +84,4 @@ def touch(struct: ir.Value) -> ir.Value:
     constraints = [f"={c}" for c in classes] + [str(i) for i in range(len(types))]
     if len(types) == 1:  # LLVM's inline assembly returns a struct for several outputs only
         return pack([emit("touch", "", constraints, unpack(struct), types[0])])
-    return emit("touch", "", constraints, unpack(struct), struct.type)
+    return emit("touch", "", constraints, [struct], struct.type)

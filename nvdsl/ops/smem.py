@@ -15,6 +15,7 @@ from nvdsl.mlir.dialects import gpu, llvm, memref, nvvm
 from nvdsl.ops.pointer import address_of, i32, index
 from nvdsl.ops.ptx import unpack
 from nvdsl.values import scope
+from nvdsl.values.dtypes import DType
 from nvdsl.values.traced import Value, as_value
 from nvdsl.values.typing import Int, Pointer
 
@@ -30,12 +31,13 @@ def smem_space() -> ir.Attribute:
 
 
 def get_dynamic_shared_memory(
-    shape: Sequence[int] | None = None, ty: ir.Type | None = None, offset: Int = 0
+    shape: Sequence[int] | None = None, ty: ir.Type | DType | None = None, offset: Int = 0
 ) -> Array:
     """The block's dynamic shared memory as bytes, or a dense view of it.
 
-    ``shape`` and ``ty`` (an ir.Type): the view's elements; ``offset``: its start in bytes, an int or a traced
-    integer.
+    ``shape`` and ``ty`` (an `nvdsl.DType`, or an ir.Type): the view's elements; ``offset``: its start in bytes, an int
+    or a traced integer. A view of a DType without a sign reads its elements without one. Raises TraceError for another
+    type.
     """
     scope.current("get_dynamic_shared_memory")
     i8 = ir.IntegerType.get_signless(8)
@@ -44,8 +46,15 @@ def get_dynamic_shared_memory(
     )
     if shape is None:
         return dynamic
-    view = ir.MemRefType.get(list(shape), ty, memory_space=smem_space())
-    return memref.view(view, dynamic, index(offset), [])
+    dtype, element = (ty, ty.ir) if isinstance(ty, DType) else (None, ty)
+    if not isinstance(element, ir.Type):
+        raise trace_error(
+            f"a view of {ty!r} of shared memory",
+            rule="its elements are of an nvdsl type, or of an ir.Type",
+            fix="get_dynamic_shared_memory((n,), nv.f32, offset)",
+        )
+    found = memref.view(ir.MemRefType.get(list(shape), element, memory_space=smem_space()), dynamic, index(offset), [])
+    return found if dtype is None else found.remember_dtype(dtype)
 
 
 def smem_pointer(offset: Int = 0) -> Pointer:
@@ -72,6 +81,7 @@ def stmatrix(pointer: Pointer, registers: Sequence[Value], *, transpose: bool = 
     ``registers``: i32 values; register ``i`` of lane ``l`` holds row ``l // 4``, columns ``l % 4 * 2`` and ``+1``.
     """
     _check_count(len(registers), "stmatrix")
+    _check_pointer(pointer, "stmatrix")
     for register in map(as_value, registers):
         if str(register.type) != "i32":
             raise trace_error(
@@ -90,12 +100,22 @@ def ldmatrix(pointer: Pointer, count: int, *, transpose: bool = False) -> list[V
     Addresses and registers as in `stmatrix`. Returns ``count`` i32 values.
     """
     _check_count(count, "ldmatrix")
+    _check_pointer(pointer, "ldmatrix")
     shape, element = _matrix_attributes()
     layout = nvvm.MMALayout.col if transpose else nvvm.MMALayout.row
     i32_ = ir.IntegerType.get_signless(32)
     result = i32_ if count == 1 else llvm.StructType.get_literal([i32_] * count)
     loaded = nvvm.LdMatrixOp(pointer, count, layout, shape, element, results=[result]).result
     return [loaded] if count == 1 else unpack(loaded)
+
+
+def _check_pointer(pointer: Pointer, name: str) -> None:
+    if str(getattr(pointer, "type", type(pointer).__name__)) != "!llvm.ptr<3>":
+        raise trace_error(
+            f"{name} at {pointer!r}",
+            rule=f"each lane passes the address of a row in shared memory, !llvm.ptr<3> (PTX ISA, {name})",
+            fix=f"tile.{name}(...) takes a row and a column of a tile; tile.pointer(byte) is an address in it",
+        )
 
 
 def _check_count(count: int, name: str) -> None:

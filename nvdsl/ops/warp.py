@@ -6,7 +6,7 @@ PTX ISA, "Special Registers", ``elect.sync``, ``setmaxnreg``, ``bar``/``barrier`
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NoReturn
 
 from nvdsl.errors import trace_error
 from nvdsl.hopper import arch
@@ -49,6 +49,13 @@ class Dim3:
     @property
     def z(self) -> Value:
         return self._read("z")
+
+    def __getitem__(self, key: object) -> NoReturn:
+        raise trace_error(
+            f"index {key!r} of a thread or block id",
+            rule="ids have axes with names",
+            fix="nv.thread_id.x, .y and .z; a thread's number in its block is nv.linear_thread_id()",
+        )
 
 
 thread_id = Dim3(gpu.ThreadIdOp, "Index of this thread in its block (``%tid``).")
@@ -236,6 +243,12 @@ def shuffle_down(value: Number, delta: Int, mask: int = ALL_LANES) -> Value:
 def _shuffle(value: Number, offset: Int, kind: nvvm.ShflKind, clamp: int, mask: int) -> Value:
     value = as_value(value)
     width = value.dtype.bits
+    if isinstance(offset, int) and not 0 <= offset < WARP_SIZE:
+        raise trace_error(
+            f"a shuffle with {offset} for a lane or a distance",
+            rule="a warp has lanes 0 to 31, and shfl.sync takes the lower five bits of a lane (PTX ISA, shfl.sync)",
+            fix="pass 0 to 31; `lane % 32` where that was meant",
+        )
     if width != 32:
         raise trace_error(
             f"shuffle of a {value.dtype.name} value",

@@ -186,9 +186,9 @@ def _mma_ptx(
     """The forms that nvvm.wgmma.mma_async lacks: A in registers, scale-d in a register."""
     a_dtype, b_dtype, d_dtype = types
     k = WGMMA_K_BYTES * 8 // a_dtype.bits
-    outputs = ptx.unpack(accumulator)
     a_registers = a if isinstance(a, (list, tuple)) else [a]
     scale = i32(scale_d) if not isinstance(scale_d, bool) else const(int(scale_d), dtypes.i32.ir)
+    outputs = list(llvm.StructType(accumulator.type).body)
     count = len(outputs)
     d_text = "{" + ", ".join(f"${i}" for i in range(count)) + "}"
     a_text = ", ".join(f"${count + i}" for i in range(len(a_registers)))
@@ -209,8 +209,8 @@ def _mma_ptx(
         + ", ".join(["p", *immediates])
         + "; }"
     )
-    register = ptx.register_constraint(outputs[0].type)
+    register = ptx.register_constraint(outputs[0])
     constraints = [f"={register}"] * count
     constraints += ["r" if isinstance(a, (list, tuple)) else "l"] * len(a_registers) + ["l", "r"]
     constraints += [str(i) for i in range(count)]
-    return ptx.emit("wgmma", text, constraints, [*a_registers, b, scale, *outputs], accumulator.type)
+    return ptx.emit("wgmma", text, constraints, [*a_registers, b, scale, accumulator], accumulator.type)

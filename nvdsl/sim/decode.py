@@ -94,7 +94,6 @@ class Decoder:
         self.template: Frame = [None]
         self.mbarrier_at = mbarrier_at
         self.names: dict[int, str] = {}
-        self.structs: dict[int, Any] = {}  # of `dialects.ptx`
         self.places: dict[tuple[int, bool], bool] = {}  # of `nvdsl.sim.wrapped`
         self.fragments: dict[int, list[Any]] = {}  # of `dialects.fragments`: the wgmmas that read a register
 

@@ -127,12 +127,24 @@ class Recording:
     def write_picture(self, path: str | Path, launch: int = 0, block: int = 0) -> None:
         """Write a block's ring slots over time: a page with a slider where ``path`` ends in ``.html``, else an SVG.
 
-        Raises SimError where no TMA load completed on an mbarrier.
+        Raises SimError where no TMA load completed on an mbarrier, and for a file of another kind.
         """
         from nvdsl.sim import picture, timeline
 
-        draw = timeline.html if Path(path).suffix == ".html" else picture.picture
+        draw = timeline.html if _is_page(path) else picture.picture
         Path(path).write_text(draw(self, launch, block), encoding="utf-8")
+
+
+def _is_page(picture: str | Path) -> bool:
+    suffix = Path(picture).suffix.lower()
+    if suffix not in ("", ".svg", ".html"):
+        raise SimError(
+            f"a picture in {picture}",
+            kind="option",
+            rule="a picture is an SVG, in a file.svg, or a page, in a file.html",
+            fix="name another file (NVDSL_SIM_PICTURE)",
+        )
+    return suffix == ".html"
 
 
 _active: ContextVar[Recording | None] = ContextVar("nvdsl_recording", default=None)
@@ -170,6 +182,7 @@ def _of_program(trace: str, picture: str) -> Recording:
                 kind="option",
                 fix="make the folder, or name another file (NVDSL_SIM_TRACE, NVDSL_SIM_PICTURE)",
             )
+    _is_page(picture)
     recording = Recording()
     atexit.register(_write, recording, trace, picture)
     return recording

@@ -19,6 +19,7 @@ from nvdsl.errors import Where
 from nvdsl.ir.operands import integers, string
 from nvdsl.ir.walk import defining, identity
 from nvdsl.mlir import ir
+from nvdsl.mlir.dialects import llvm
 from nvdsl.sim import matrix, shadow
 from nvdsl.sim.registers import ROWS, d_fragment
 from nvdsl.sim.report import Access, error
@@ -145,7 +146,8 @@ class Values:
             struct = at.operands[0]
             slot, at = self.decoder.find(struct), defining(struct)
         if at is not None and at.name == "llvm.inline_asm" and not string(at, "asm_string"):
-            otherwise = self.of(at.operands[register])  # inline PTX that changes nothing
+            whole = isinstance(at.operands[0].type, llvm.StructType)  # inline PTX that changes nothing
+            otherwise = self.register(at.operands[0], register) if whole else self.of(at.operands[register])
         elif at is not None and at.name == "scf.if":
             otherwise = self._either(at.operands[0], *(self.register(x, register) for x in _yielded(at, struct)))
         else:
@@ -283,10 +285,8 @@ def of_struct(values: Values, struct: Any, kind: Any) -> Given:
     return Given(values, lambda: [values.register(struct, i) for i in range(len(each))], each)
 
 
-def of_values(values: Values, registers: list[Any], kind: Any, is_a: bool) -> Given:
-    """The same, or A's four registers, as values of their own."""
+def of_fragment(values: Values, registers: list[Any]) -> Given:
+    """A's four registers."""
     lane = np.arange(LANES)
-    rows = [lane // 4 + 8 * (i % 2) for i in range(4)] if is_a else d_fragment(kind.n)[0]
-    if not is_a and kind.d_type == "f16":
-        rows = rows[::2]
+    rows = [lane // 4 + 8 * (i % 2) for i in range(4)]
     return Given(values, lambda: [values.of(x) for x in registers], rows)

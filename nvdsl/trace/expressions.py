@@ -8,9 +8,10 @@ traced condition in it is an error.
 from __future__ import annotations
 
 import ast
+import functools
 from typing import Any
 
-from nvdsl.trace.liveness import children, walk
+from nvdsl.trace.liveness import children, parts, walk
 
 RUNTIME = "__nv__"  # the free variable that holds the run-time side
 # They look at the frame that calls them, or take only names: no helper to rewrite.
@@ -63,8 +64,34 @@ def lazy(*operands: ast.expr) -> bool:
     return not any(isinstance(node, _BINDS) for node in walk(operands))
 
 
-class Expressions(ast.NodeTransformer):
-    """Rewrites expressions, in any kind of statement."""
+class Expressions:
+    """Rewrites expressions, in any kind of statement. (As an `ast.NodeTransformer`, in half the time.)"""
+
+    def visit(self, node: ast.AST) -> Any:
+        """What ``node`` becomes: a node, or of a statement a list of them."""
+        kind: Any = node.__class__
+        if kind is ast.Name or kind is ast.Constant:
+            return node
+        owner: Any = self.__class__
+        method = _method(owner, kind)
+        return self.generic_visit(node) if method is None else method(self, node)
+
+    def generic_visit(self, node: Any) -> Any:
+        """``node``, with what its parts become."""
+        for name in parts(node.__class__):
+            value = getattr(node, name, None)
+            if value.__class__ is list:
+                found: list[Any] = []
+                for one in value:
+                    new = self.visit(one) if isinstance(one, ast.AST) else one
+                    if new.__class__ is list:
+                        found += new
+                    else:
+                        found.append(new)
+                value[:] = found
+            elif isinstance(value, ast.AST):
+                setattr(node, name, self.visit(value))
+        return node
 
     def _expression(self, node: ast.expr, function: str, *arguments: ast.expr) -> ast.expr:
         return place(call(RUNTIME, function, *arguments), node)
@@ -113,6 +140,11 @@ class Expressions(ast.NodeTransformer):
                 node.col_offset = (node.func.end_col_offset or 0) - len(node.func.attr)
             node.func = self._expression(node.func, "call", node.func)
         return node
+
+
+@functools.cache
+def _method(owner: Any, kind: Any) -> Any:
+    return getattr(owner, f"visit_{kind.__name__}", None)
 
 
 def pieces(text: ast.JoinedStr) -> ast.expr:

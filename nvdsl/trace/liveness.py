@@ -17,7 +17,7 @@ from __future__ import annotations
 import ast
 import functools
 import re
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -59,9 +59,9 @@ def analyze(function: ast.FunctionDef) -> tuple[dict[ast.stmt, Branches | Loop],
 def _children(node: ast.AST) -> list[ast.AST]:
     """The parts of ``node`` that belong to the same scope: of a nested function or class, only what is
     evaluated where it is defined; of a comprehension, all but its own names."""
-    kind = type(node)
-    if kind is ast.Name or kind is ast.Constant:  # most of them
-        return []
+    usual = _USUAL.get(node.__class__)
+    if usual is not None:
+        return usual(node)
     if isinstance(node, FUNCTIONS):
         arguments = node.args
         defaults = [d for d in (*arguments.defaults, *arguments.kw_defaults) if d is not None]
@@ -75,9 +75,12 @@ def _children(node: ast.AST) -> list[ast.AST]:
 
 def children(node: ast.AST) -> list[ast.AST]:
     """The nodes right below ``node`` but for operators and contexts, which hold nothing."""
-    kind: Any = type(node)
+    kind: Any = node.__class__
+    usual = _USUAL.get(kind)
+    if usual is not None:
+        return usual(node)
     found: list[ast.AST] = []
-    for name in _parts(kind):
+    for name in parts(kind):
         value = getattr(node, name, None)
         if value.__class__ is list:
             found += [x for x in value if isinstance(x, ast.AST)]
@@ -87,8 +90,35 @@ def children(node: ast.AST) -> list[ast.AST]:
 
 
 @functools.cache
-def _parts(kind: type[ast.AST]) -> tuple[str, ...]:
+def parts(kind: Any) -> tuple[str, ...]:
+    """The fields that may hold nodes, operators and contexts aside."""
     return tuple(name for name in kind._fields if name not in ("ctx", "op", "ops", "id", "attr", "arg", "type_comment"))
+
+
+# Nine of ten nodes are one of these.
+_USUAL: dict[type[ast.AST], Callable[[Any], list[ast.AST]]] = {
+    ast.Name: lambda node: [],
+    ast.Constant: lambda node: [],
+    ast.Attribute: lambda node: [node.value],
+    ast.Call: lambda node: [node.func, *node.args, *node.keywords],
+    ast.keyword: lambda node: [node.value],
+    ast.Expr: lambda node: [node.value],
+    ast.Assign: lambda node: [*node.targets, node.value],
+    ast.BinOp: lambda node: [node.left, node.right],
+    ast.Subscript: lambda node: [node.value, node.slice],
+    ast.Tuple: lambda node: node.elts,
+    ast.If: lambda node: [node.test, *node.body, *node.orelse],
+    ast.Compare: lambda node: [node.left, *node.comparators],
+}
+
+
+def everything(node: ast.AST) -> Iterator[ast.AST]:
+    """``node`` and all nodes below it, of other scopes, too."""
+    stack = [node]
+    while stack:
+        node = stack.pop()
+        yield node
+        stack += children(node)
 
 
 def walk(nodes: Iterable[ast.AST]) -> Iterator[ast.AST]:
@@ -97,7 +127,9 @@ def walk(nodes: Iterable[ast.AST]) -> Iterator[ast.AST]:
     while stack:
         node = stack.pop()
         yield node
-        stack += _children(node)[::-1]
+        below = _children(node)
+        if below:
+            stack += below[::-1]
 
 
 class _Scope:
@@ -120,7 +152,7 @@ class _Scope:
             elif isinstance(node, ast.Nonlocal):
                 self.nonlocals |= set(node.names)
             elif isinstance(node, (*FUNCTIONS, ast.ClassDef)):
-                for inner in ast.walk(node):
+                for inner in everything(node):
                     if isinstance(inner, ast.Name):
                         captured.add(inner.id)
                     elif isinstance(inner, ast.Nonlocal):

@@ -170,8 +170,8 @@ def _strip(node: ast.FunctionDef | ast.Lambda) -> None:
         if hasattr(node, "type_params"):
             node.type_params = []
     arguments = node.args
-    for part in ast.walk(arguments):
-        if isinstance(part, ast.arg):
+    for part in (*arguments.posonlyargs, *arguments.args, arguments.vararg, *arguments.kwonlyargs, arguments.kwarg):
+        if part is not None:
             part.annotation = None
     arguments.defaults = [place(ast.Constant(None), node) for _ in arguments.defaults]
     arguments.kw_defaults = [default and place(ast.Constant(None), default) for default in arguments.kw_defaults]

@@ -127,19 +127,20 @@ class _Walk:
         return state
 
     def inline(self, node: Node, state: _State) -> _State:
-        """wgmma with A in registers, or with scale-d in one: its accumulator's fields are operands."""
-        if is_inline_wgmma(node.op):
+        """wgmma with A in registers, or with scale-d in one: its accumulator is the last operand."""
+        if not is_inline_wgmma(node.op):
+            _check_read(node, state)
+        else:
             if not state.fenced:
                 raise _unfenced(node)
             state.flying[hash(node.op.results[0])] = (_OPEN, node)
             text = string(node.op, "asm_string")
             match = _INLINE.search(text)
             if match is not None:
-                taken = defining(list(node.op.operands)[-1])
-                before = taken.operands[0] if taken is not None and taken.name == "llvm.extractvalue" else None
+                *given, before = node.op.operands
                 _same_shape(node, before, node.op.results[0], match[1], state)
                 if match[2]:
-                    state.fragments |= {hash(x): (_OPEN, node) for x in list(node.op.operands)[:4]}
+                    state.fragments |= {hash(x): (_OPEN, node) for x in given[:4]}
         return state
 
     def fence(self, node: Node, state: _State) -> _State:
@@ -200,16 +201,8 @@ def _both(one: _State, other: _State) -> _State:
 def _check_read(node: Node, state: _State) -> None:
     for operand in node.op.operands:
         flying = state.flying.get(hash(operand))
-        if flying is not None and not _goes_to_wgmma(node):
+        if flying is not None:
             raise _read_in_flight(node, *flying, state.waited)
-
-
-def _goes_to_wgmma(node: Node) -> bool:
-    """The fields of an accumulator, taken for a wgmma that goes on with it."""
-    if node.name != "llvm.extractvalue":
-        return False
-    users = [use.owner.operation for use in node.op.results[0].uses]
-    return bool(users) and all(u.name == "llvm.inline_asm" and is_inline_wgmma(u) for u in users)
 
 
 def _read_in_flight(node: Node, age: int, wgmma: Node, waited: Node | None) -> VerifyError:
@@ -277,7 +270,7 @@ def _undefined(node: Node) -> VerifyError:
 
 
 def _same_shape(node: Node, accumulator: Any, result: Any, shape: str, state: _State) -> None:
-    before = None if accumulator is None else state.shapes.get(hash(accumulator))
+    before = state.shapes.get(hash(accumulator))
     if before is not None and before[0] != shape and hash(accumulator) in state.flying:
         raise VerifyError(
             f"a wgmma of shape {shape} adds to the accumulator of the one of shape {before[0]} at "

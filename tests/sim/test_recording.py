@@ -271,6 +271,12 @@ def test_a_folder_that_is_not_there_is_refused(tmp_path):
         run(load("chapters/ch2_tma_saxpy.py").saxpy, x, x.copy(), 2.0, options=options)
 
 
+def test_a_picture_in_a_file_of_another_kind_is_refused(tmp_path, chapter4):
+    with pytest.raises(SimError, match="a picture in .*slots.png") as caught:
+        chapter4.write_picture(tmp_path / "slots.png")
+    assert "file.svg" in caught.value.rule and not list(tmp_path.iterdir())
+
+
 @pytest.mark.parametrize("name", sample(CASES, 16))
 def test_every_kernel_of_the_repository_can_be_recorded(name):
     """Clusters, multicast, bulk stores, named barriers, setmaxnreg: nothing is left open, no span is upside down."""

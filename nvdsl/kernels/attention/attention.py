@@ -10,7 +10,7 @@ import nvdsl as nv
 from nvdsl.driver.stream import Stream
 from nvdsl.errors import ArgumentError, NvdslError
 from nvdsl.errors.tracebacks import at_call, for_user
-from nvdsl.kernels.arguments import Argument, check_switch
+from nvdsl.kernels.arguments import Argument
 from nvdsl.kernels.arraylike import ArrayLike
 from nvdsl.kernels.attention import combine, copies, forward, options, tuned
 from nvdsl.kernels.attention.config import choose
@@ -18,6 +18,7 @@ from nvdsl.kernels.attention.heads import Grouped, Heads, Operand, Reshaped
 from nvdsl.kernels.attention.options import Lengths
 from nvdsl.kernels.attention.scores import ScoreKind
 from nvdsl.kernels.gemm.launch import sms
+from nvdsl.kernels.options import finite, switch
 from nvdsl.kernels.repeated import Repeated
 from nvdsl.trace import decorated
 from nvdsl.trace.tokens import token
@@ -88,18 +89,24 @@ def attention(
     al., "FlashAttention-3", arXiv 2407.08608.)
     """
     try:
+        if return_lse is not False:
+            return_lse = switch("return_lse", return_lse)
         arrays: tuple[Any, ...] = q, k, v, out
-        alone = bias is cu_seqlens_q is cu_seqlens_k is seqused_k is page_table is q_scale is k_scale is v_scale is None
-        if return_lse or not alone:
-            lse = True if return_lse else None
-            arrays += lse, bias, cu_seqlens_q, cu_seqlens_k, seqused_k, page_table, q_scale, k_scale, v_scale
         if operands.__class__ is not tuple:
             operands = options.operands(operands)
-        told = (token(score), len(operands)) if score is not None or len(operands) else None
+        told = (token(score), len(operands)) if operands or score is not None else None
         rest = causal, window, scale, softcap, told, splits, target
-        found = _CALLS.again(arrays, rest, stream)
-        if found is not None:
-            return found
+        alone = bias is cu_seqlens_q is cu_seqlens_k is seqused_k is page_table is q_scale is k_scale is v_scale is None
+        if alone and not return_lse:
+            found = _CALLS.launch(arrays, rest, stream)
+            if found is not None:
+                return found if out is None else out
+        else:
+            lse = True if return_lse else None
+            arrays += lse, bias, cu_seqlens_q, cu_seqlens_k, seqused_k, page_table, q_scale, k_scale, v_scale
+            found = _CALLS.again(arrays, rest, stream)
+            if found is not None:
+                return found
         decorated.no_call("attention")
         call = _Call(
             q, k, v, out, causal=causal, window=window, scale=scale, softcap=softcap, bias=bias, score=score,
@@ -163,14 +170,12 @@ class _Call:
         page = heads.k.shape[1] if page_table is not None else 0
         most = page * lengths.table.spec.shape[1] if lengths.table is not None else heads.k.shape[1]
         left, right = options.window(window, causal, heads.q.shape[1] + most)
-        factor = options.number("scale", heads.size**-0.5 if scale is None else scale, -math.inf, "leave it out")
-        cap = options.number("softcap", softcap, 0.0, "0 is no softcap")
+        factor = finite("scale", heads.size**-0.5 if scale is None else scale, fix="leave it out")
+        cap = finite("softcap", softcap, 0.0, "0 is no softcap")
         scales = {"q_scale": q_scale, "k_scale": k_scale, "v_scale": v_scale}
         self.added = [options.bias(bias, heads, lengths)]
         self.added += [options.head_scale(name, x, heads, lengths) for name, x in scales.items()]
         options.check_score(score, operands)
-        check_switch("causal", causal)
-        check_switch("return_lse", return_lse)
         splits = options.splits(splits)
         self.operands = operands
         self.result, self.lse = _results(heads, lengths, out, return_lse)

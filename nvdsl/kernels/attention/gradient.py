@@ -12,7 +12,7 @@ import nvdsl as nv
 from nvdsl.driver.stream import Stream
 from nvdsl.errors import ArgumentError
 from nvdsl.errors.tracebacks import at_call
-from nvdsl.kernels.arguments import Argument, check_switch
+from nvdsl.kernels.arguments import Argument
 from nvdsl.kernels.arraylike import ArrayLike
 from nvdsl.kernels.attention import copies, options
 from nvdsl.kernels.attention.backward import backward
@@ -22,6 +22,7 @@ from nvdsl.kernels.attention.gradient_bias import clear
 from nvdsl.kernels.attention.gradient_config import choose, rows_seen
 from nvdsl.kernels.attention.heads import Heads, Operand, Reshaped
 from nvdsl.kernels.attention.scores import ScoreFunction, ScoreKind
+from nvdsl.kernels.options import finite, switch
 from nvdsl.kernels.repeated import Repeated
 from nvdsl.trace import decorated
 from nvdsl.trace.tokens import token
@@ -93,11 +94,11 @@ def attention_backward(
     heads = Heads.of(q, k, v, cu_seqlens_q is not None, cu_seqlens_k is not None)
     lengths = options.Lengths.of(heads, cu_seqlens_q, cu_seqlens_k, None, None)
     left, right = options.window(window, causal, heads.q.shape[1] + heads.k.shape[1])
-    factor = options.number("scale", heads.size**-0.5 if scale is None else scale, -math.inf, "leave it out")
-    cap = options.number("softcap", softcap, 0.0, "0 is no softcap")
+    factor = finite("scale", heads.size**-0.5 if scale is None else scale, fix="leave it out")
+    cap = finite("softcap", softcap, 0.0, "0 is no softcap")
     added = options.bias(bias, heads, lengths)
     options.check_score(score, operands)
-    check_switch("causal", causal)
+    ordered = switch("deterministic", deterministic)
     of_q = heads.q.argument
     *outer, queries, many, _ = of_q.spec.shape
     shape = (*of_q.spec.shape[:-1], heads.value_size)
@@ -106,7 +107,7 @@ def attention_backward(
     given = [of_out[0], *heads, of_out[1]]
     read = [*(x.argument for x in given), logarithms, *lengths.arguments, *([] if added is None else [added.argument])]
     wanted = [_output(*each) for each in zip(("dq", "dk", "dv"), (dq, dk, dv), heads, strict=True)]
-    of_bias = None if alone else _of_bias(dbias, added, cap, bool(deterministic), heads)
+    of_bias = None if alone else _of_bias(dbias, added, cap, ordered, heads)
     results = [x.argument for x in wanted] + ([] if of_bias is None else [of_bias.argument])
     apart = [(x, other, False) for i, x in enumerate(results) for other in (*read, *results[:i])]
     for one, other, _ in apart:
@@ -119,10 +120,10 @@ def attention_backward(
         bounded, starts = (left is not None, right is not None), lengths.views[:2]
         kind = ScoreKind(cap > 0.0, bias is not None, score)
         packed, capped = any(x is not None for x in starts), cap > 0.0
-        more = all(bounded) or capped or packed or bool(deterministic)
+        more = all(bounded) or capped or packed or ordered
         rows = heads.group * rows_seen(queries // max(lengths.batch if lengths.packed else 1, 1), left, right)
         config = choose(heads.size, heads.value_size, more, kind.told or packed and capped, rows)
-        constants = {"config": config, "bounded": bounded, "scores": kind, "ordered": bool(deterministic)}
+        constants = {"config": config, "bounded": bounded, "scores": kind, "ordered": ordered}
         kernel: Any = backward_wide if config.wide else backward_apart if config.apart else backward
         numbers = factor, left or 0, right or 0, cap
         arguments: list[Any] = [*seen, _batched(logarithms), *there, *starts, added, of_bias, *numbers]

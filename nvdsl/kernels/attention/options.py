@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
-import math
 import numbers
 from typing import Any, NamedTuple
 
@@ -14,6 +12,7 @@ from nvdsl.driver import arrays
 from nvdsl.errors import ArgumentError
 from nvdsl.kernels.arguments import Argument
 from nvdsl.kernels.attention.heads import Heads, Reshaped
+from nvdsl.kernels.options import is_whole, switch, takes
 
 MOST_PARTS = 1024
 """Parts of the keys; more than this are no faster for any number of keys."""
@@ -22,7 +21,7 @@ MOST_PARTS = 1024
 def window(given: Any, causal: bool, everything: int) -> tuple[int | None, int | None]:
     """Bounds on the left and on the right; None where there is none. More than ``everything`` is that."""
     pair = tuple(given) if isinstance(given, tuple | list) else ()
-    fits = len(pair) == 2 and all(x is None or _is_whole(x) and x >= 0 for x in pair)
+    fits = len(pair) == 2 and all(x is None or is_whole(x) and x >= 0 for x in pair)
     if not fits:
         raise ArgumentError(
             f"window={given!r}",
@@ -30,20 +29,7 @@ def window(given: Any, causal: bool, everything: int) -> tuple[int | None, int |
             fix="window=(128, 0) shows each query 128 keys before its own, and that one; None is no bound",
         )
     left, right = (None if x is None else min(int(x), everything) for x in pair)
-    return left, 0 if causal else right
-
-
-def _is_whole(x: Any) -> bool:
-    return isinstance(x, int | np.integer) and not isinstance(x, bool)
-
-
-def number(name: str, given: Any, least: float, fix: str) -> float:
-    """A finite number, ``least`` or more."""
-    value = float(given) if isinstance(given, numbers.Real) and not isinstance(given, bool) else math.nan
-    if not least <= value < math.inf or value == -math.inf:
-        bound = "" if least == -math.inf else f", {least:g} or more"
-        raise ArgumentError(f"{name}={given!r}", rule=f"{name} is a finite number{bound}", fix=fix)
-    return value
+    return left, 0 if switch("causal", causal) else right
 
 
 class Lengths(NamedTuple):
@@ -185,23 +171,12 @@ def check_score(score: Any, operands: Any) -> None:
         if not isinstance(x, int | float | np.generic) and arrays.describe(x) is None:
             kind = type(x).__qualname__
             raise ArgumentError(f"{kind} among the operands", rule="an operand is an array, or a number")
-    count = 5 + len(operands)
-    try:
-        inspect.signature(score).bind(*range(count))
-    except ValueError:  # it doesn't say what it takes
-        return
-    except TypeError as error:
-        raise ArgumentError(
-            f"score: {error}",
-            rule=f"it is called with {count} arguments: the score, batch, head, query, key"
-            + (f", and {len(operands)} operands" if operands else ""),
-            fix="score=lambda s, batch, head, query, key: ..." if count == 5 else "",
-        ) from None
+    takes("score", score, ["s", "batch", "head", "query", "key", *(f"operand{i}" for i in range(len(operands)))])
 
 
 def splits(given: Any) -> int | None:
     """A count, or None. Raises ArgumentError for what is none."""
-    if given is not None and not (_is_whole(given) and 1 <= given <= MOST_PARTS):
+    if given is not None and not (is_whole(given) and 1 <= given <= MOST_PARTS):
         raise ArgumentError(f"splits={given!r}", rule=f"splits is 1 to {MOST_PARTS}, or None")
     return None if given is None else int(given)
 

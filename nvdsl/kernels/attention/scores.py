@@ -12,6 +12,7 @@ from typing import Any
 import nvdsl as nv
 from nvdsl.errors import ArgumentError
 from nvdsl.kernels.attention.tiles import Place, Sight
+from nvdsl.kernels.options import called
 
 LOG2_E = math.log2(math.e)
 LEAST = 2.0**-100
@@ -133,15 +134,16 @@ class Scores:
             places = zip((batch, head, query, key), self._bias.shape, strict=True)
             x = x + nv.f32(self._bias[tuple(nv.min(place, extent - 1) for place, extent in places)])
         if self._kind.function is not None:
-            x = _score(self._kind.function(x, batch, head, query, key, *self._operands))
+            told = x, batch, head, query, key, *self._operands
+            x = _score(called("score", self._kind.function, *told))
         return x
 
 
 def _score(found: Any) -> Any:
     """What a caller's function returned, as f32."""
-    if found is None or isinstance(found, bool) or getattr(found, "dtype", None) is nv.bool_:
+    if getattr(found, "dtype", None) is nv.bool_:
         raise ArgumentError(
-            f"score returned {'a condition' if found is not None else 'None'}",
+            "score returned a condition",
             rule="a function of scores returns what the score becomes",
             fix="return nv.where(condition, s, -math.inf)",
         )

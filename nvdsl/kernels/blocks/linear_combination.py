@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import nvdsl as nv
-from nvdsl.errors import ArgumentError
+from nvdsl.kernels.options import called
 from nvdsl.mlir.dialects import arith
 from nvdsl.values import dtypes
 
@@ -111,16 +111,9 @@ class LinearCombination:
             result = result + beta * wide(c)
         if self.bias:
             result = result + wide(next(given))
-        return result if self.activation is None else _activated(self.activation, result)
+        return result if self.activation is None else activated(self.activation, result)
 
 
-def _activated(activation: Callable[[Any], Any], x: Any) -> Any:
+def activated(activation: Callable[[Any], Any], x: Any) -> Any:
     """Of x's type. Raises ArgumentError where an activation returns no number."""
-    result = activation(x)
-    if not isinstance(result, int | float | nv.Value):
-        raise ArgumentError(
-            f"activation {getattr(activation, '__qualname__', activation)} returned {result!r}",
-            rule="an activation is a function of a traced number, and returns one",
-            fix="return what it computes",
-        )
-    return dtypes.of(x)(result)
+    return dtypes.of(x)(called("activation", activation, x))

@@ -29,6 +29,7 @@ from nvdsl.kernels.gemm.dispatch import find, find_block_scaled
 from nvdsl.kernels.gemm.gated import GATES
 from nvdsl.kernels.gemm.gated import find as find_gated
 from nvdsl.kernels.gemm.problem import GemmProblem, is_block_scaled
+from nvdsl.kernels.options import dtype
 from nvdsl.trace import decorated
 from nvdsl.trace.tokens import Same, token
 
@@ -167,7 +168,7 @@ class ProductCall(BoundCall):
         """``more``: further arrays of products that are like `matmul`."""
         self.out, self.target = out, target
         self.alpha, self.beta = given.numbers(alpha, beta, c, scale_a, scale_b)
-        acc_dtype, out_dtype = given.dtype("acc_dtype", acc_dtype), given.dtype("out_dtype", out_dtype)
+        acc_dtype, out_dtype = dtype("acc_dtype", acc_dtype), dtype("out_dtype", out_dtype)
         activation, config = given.activation(activation, gates=GATES), given.config(config)
         if c is None and self.beta != 0.0:
             raise ArgumentError(f"beta = {beta} without c", fix="pass c=, the matrix that beta multiplies (out, say)")

@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 
-import nvdsl as nv
 from nvdsl.errors import ArgumentError
 from nvdsl.kernels.blocks.linear_combination import ACTIVATIONS
 from nvdsl.kernels.gemm.config import Config
-from nvdsl.values import dtypes
+from nvdsl.kernels.options import real, takes
 
 _NUMBERS = (int, float, np.number)
+_FACTORS = "pass a float; factors for rows and columns are scale_a, (M, 1), and scale_b, (N,)"
 
 
 def array(scale: Any) -> Any:
@@ -24,38 +24,14 @@ def array(scale: Any) -> Any:
 
 def numbers(alpha: Any, beta: Any, c: Any, scale_a: Any, scale_b: Any) -> tuple[float, float]:
     """alpha with the scales that are numbers, and beta with its default. Raises ArgumentError for what is no number."""
-    factor = alpha if alpha.__class__ is float else _number("alpha", alpha)
+    factor = alpha if alpha.__class__ is float else real("alpha", alpha, _FACTORS)
     if not (scale_a is scale_b is None):
         for name, scale in (("scale_a", scale_a), ("scale_b", scale_b)):
             if isinstance(scale, _NUMBERS):
-                factor *= _number(name, scale)
+                factor *= real(name, scale, _FACTORS)
     if beta is None:
         return factor, 0.0 if c is None else 1.0
-    return factor, beta if beta.__class__ is float else _number("beta", beta)
-
-
-def _number(name: str, x: Any) -> float:
-    if not isinstance(x, _NUMBERS) or isinstance(x, np.complexfloating):
-        raise ArgumentError(
-            f"{name}={reprlib.repr(x)}",
-            rule=f"{name} is a real number: int, float or a NumPy scalar",
-            fix="pass a float; factors for rows and columns are scale_a, (M, 1), and scale_b, (N,)",
-        )
-    return float(x)
-
-
-def dtype(name: str, x: Any) -> nv.DType | None:
-    """A type, one of torch's, or what NumPy takes for one. Raises ArgumentError for what is none."""
-    if x is None or isinstance(x, nv.DType):
-        return x
-    try:
-        return dtypes.from_numpy(str(x).removeprefix("torch.") if type(x).__module__ == "torch" else x)
-    except (TypeError, ValueError):
-        raise ArgumentError(
-            f"{name}={reprlib.repr(x)}",
-            rule="a type is one of nvdsl's, of NumPy's or of torch's",
-            fix=f"{name}=nv.f32, say",
-        ) from None
+    return factor, beta if beta.__class__ is float else real("beta", beta, _FACTORS)
 
 
 def config(x: Any) -> Config | None:
@@ -77,7 +53,10 @@ def activation(x: Any, name: str = "activation", gates: Iterable[str] = ()) -> C
     ``name``: of the argument."""
     if isinstance(x, str) and x in ACTIVATIONS:
         return ACTIVATIONS[x]
-    if x is None or (callable(x) and _is_hashable(x)) or isinstance(x, str) and x in gates:
+    if x is None or isinstance(x, str) and x in gates:
+        return x
+    if callable(x) and _is_hashable(x):
+        takes(name, x, ["x"])
         return x
     raise ArgumentError(
         f"{name}={reprlib.repr(x)}",

@@ -122,7 +122,9 @@ def is_block_scaled(given: dict[str, Matrix]) -> bool:
     if not (a and b and scale_a and scale_b) or min(len(a.shape), len(b.shape)) < 2:
         return False
     slices, columns = blocks(b.shape[-1], a.shape[-1])
-    return scale_a.shape[-1:] == (slices,) and scale_b.shape[-2:] == (slices, columns) and slices * columns != 1
+    if (slices, columns) in ((1, 0), (1, 1)):
+        return False
+    return scale_a.shape[-1:] == (slices,) and scale_b.shape[-2:] == (slices, columns)
 
 
 def blocks(n: int, k: int) -> tuple[int, int]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import reprlib
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
@@ -107,12 +108,17 @@ def problems(config: Chosen, weight: QuantizedWeight, scale_bytes: int) -> list[
     return found
 
 
-def check(config: Any, weight: QuantizedWeight, scale_bytes: int) -> None:
+def given(config: Any) -> QuantizedConfig | FewRowsConfig | None:
+    """Raises ArgumentError for what is no configuration."""
+    if config is None or isinstance(config, QuantizedConfig | FewRowsConfig):
+        return config
+    raise ArgumentError(
+        f"config={reprlib.repr(config)}", rule="it is a QuantizedConfig or a FewRowsConfig", fix="leave it out"
+    )
+
+
+def check(config: QuantizedConfig | FewRowsConfig, weight: QuantizedWeight, scale_bytes: int) -> None:
     """Raise ArgumentError for a configuration that cannot run."""
-    if not isinstance(config, QuantizedConfig | FewRowsConfig):
-        raise ArgumentError(
-            f"config={config!r}", rule="it is a QuantizedConfig or a FewRowsConfig", fix="leave it out"
-        )
     reasons = problems(config, weight, scale_bytes)
     if reasons:
         raise ArgumentError(f"{config}: " + "; ".join(reasons), fix="leave it out: the best known one is taken")

@@ -23,6 +23,7 @@ import nvdsl as nv
 from nvdsl.hopper import arch
 from nvdsl.hopper.arch import WARP_SIZE
 from nvdsl.kernels.blocks.dequantize import dequantized
+from nvdsl.kernels.blocks.linear_combination import activated
 from nvdsl.kernels.gemm.quantized_operands import (
     BESIDE_SLOTS,
     COLUMNS_OF_PART,
@@ -169,7 +170,7 @@ def matmul(
                         value += of_block[i * config.rows + r, c]
                 if bias:
                     value += nv.f32(more[-1][col0 + c])
-                out[row0 + r, col0 + c] = value if activation is None else activation(value)
+                out[row0 + r, col0 + c] = value if activation is None else activated(activation, value)
         if config.split > 1:
             nv.cluster_sync()
 

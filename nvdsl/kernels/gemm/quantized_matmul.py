@@ -25,8 +25,10 @@ from nvdsl.kernels.gemm.launch import sms
 from nvdsl.kernels.gemm.problem import GemmProblem, Matrix
 from nvdsl.kernels.gemm.quantized import QuantizedConfig
 from nvdsl.kernels.gemm.quantized_choose import check, choose
+from nvdsl.kernels.gemm.quantized_choose import given as given_config
 from nvdsl.kernels.gemm.quantized_few import FewRowsConfig
 from nvdsl.kernels.gemm.quantized_weight import QuantizedWeight
+from nvdsl.kernels.options import dtype
 from nvdsl.trace import decorated
 from nvdsl.trace.tokens import Same, token
 
@@ -101,7 +103,8 @@ class _QuantizedCall(BoundCall):
             for name, array in arrays.items()
             if array is not None or name == "a"
         }
-        activation, out_dtype = given.activation(activation), given.dtype("out_dtype", out_dtype)
+        activation, config = given.activation(activation), given_config(config)
+        out_dtype = dtype("out_dtype", out_dtype)
         specs = tuple([(name, argument.spec, argument.aligned) for name, argument in self.arguments.items()])
         about = weight.kind, weight.shape, weight.group, Same(activation), token(activation), out_dtype, token(config)
         key = specs, about, sim.wanted(target)

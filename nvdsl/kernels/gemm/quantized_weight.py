@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import reprlib
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
@@ -9,12 +10,15 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
+import nvdsl as nv
 from nvdsl.driver import arrays
 from nvdsl.errors import ArgumentError
 from nvdsl.errors.tracebacks import at_call
 from nvdsl.kernels.arguments import Argument
 from nvdsl.kernels.blocks.dequantize import BITS
 from nvdsl.kernels.gemm.quantized_operands import COLUMNS, COLUMNS_OF_PART, SLICE, THREADS_OF_PART
+from nvdsl.kernels.options import dtype as element_type
+from nvdsl.kernels.options import is_whole, switch
 
 GROUPS = (32, 64, 128)
 PARTS = COLUMNS // COLUMNS_OF_PART
@@ -68,7 +72,8 @@ class QuantizedWeight:
                 rule="packed weights are integers, or e4m3",
                 fix="QuantizedWeight.quantize(w)",
             )
-        if bits not in (4, 8) or is_float and (bits != 8 or zeros is not None):
+        _check_bits(bits)
+        if is_float and (bits != 8 or zeros is not None):
             raise ArgumentError(f"bits={bits} of {values.dtype}", rule="4 or 8; e4m3 has 8, and no zero points")
         kind = "e4m3" if is_float else f"u{bits}"
         scales = np.atleast_2d(scales)
@@ -116,12 +121,14 @@ class QuantizedWeight:
                 f"weights of shape {w.shape}" + ("" if w.ndim != 2 or not w.size else ", not all finite"),
                 rule="a weight is (K, N), with one element or more, all of them finite",
             )
-        if bits not in (4, 8):
-            raise ArgumentError(f"bits={bits!r}", rule="weights are quantized to 4 or 8 bits")
+        _check_bits(bits)
+        symmetric, kind = switch("symmetric", symmetric), element_type("dtype", dtype)
+        if kind not in (nv.f16, nv.bf16, nv.f32):
+            raise ArgumentError(f"dtype={dtype!r}", rule="scales are f16, bf16 or f32")
         K, N = w.shape
         if group is not None:
             _check_group(group)
-        size = group or K
+        size = min(group or K, -(-K // SLICE) * SLICE)
         padded = np.pad(w, ((0, -K % size), (0, 0)), mode="edge").reshape(-1, size, N)
         if symmetric:
             most = 2 ** (bits - 1) - 1
@@ -132,7 +139,7 @@ class QuantizedWeight:
             least, greatest = np.minimum(padded.min(1), 0), np.maximum(padded.max(1), 0)
             exact = (greatest - least) / high
         with np.errstate(over="ignore"):
-            scales = exact.astype(dtype)
+            scales = exact.astype(kind.numpy)
         if not np.isfinite(scales.astype(np.float32)).all():
             raise ArgumentError(
                 f"a scale of {exact.max():.3g} in {scales.dtype}",
@@ -181,6 +188,8 @@ class QuantizedWeight:
 def _numbers(name: str, x: Any) -> np.ndarray:
     """An array of any library in the host's memory, or what NumPy makes of it. Raises ArgumentError for others, and
     for what is no real number."""
+    if isinstance(x, np.ma.MaskedArray):
+        raise ArgumentError(f"{name} is a masked array", rule="its mask would be lost", fix="x.filled(0)")
     known = not isinstance(x, np.ndarray) and arrays.describe(x) is not None
     found = Argument.of(name, x).host if known else np.asarray(x)
     if found is None:
@@ -193,9 +202,16 @@ def _numbers(name: str, x: Any) -> np.ndarray:
 
 
 def _check_group(group: Any) -> None:
-    whole = isinstance(group, int | np.integer) and group > 0
-    if not whole or group not in GROUPS and group % SLICE:
-        raise ArgumentError(f"group={group!r}", rule=f"a group is 32, 64, 128 or a multiple of {SLICE}, along K")
+    fits = is_whole(group) and 0 < group < 2**31
+    if not fits or group not in GROUPS and group % SLICE:
+        raise ArgumentError(
+            f"group={reprlib.repr(group)}", rule=f"a group is 32, 64, 128 or a multiple of {SLICE}, along K"
+        )
+
+
+def _check_bits(bits: Any) -> None:
+    if not is_whole(bits) or bits not in (4, 8):
+        raise ArgumentError(f"bits={reprlib.repr(bits)}", rule="weights are quantized to 4 or 8 bits")
 
 
 _REGISTERS = np.array([[(r, c), (r, c + 1)] for c in (0, 8) for r in (0, 8)])

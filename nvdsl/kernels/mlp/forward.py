@@ -10,11 +10,13 @@ read the same weights at about the same time, from L2. While one consumer activa
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import nvdsl as nv
 from nvdsl.kernels.blocks.contiguous import pack
+from nvdsl.kernels.blocks.linear_combination import activated
 from nvdsl.kernels.blocks.tma_operand import TmaOperand
 from nvdsl.kernels.mlp.config import SLICE, WGMMA_ROWS, MlpConfig
 
@@ -176,7 +178,7 @@ def _forward(
             """A layer's values, as A of the next one."""
             if bias is not None:
                 sums = sums + nv.column_vector(bias, number * width, width)[None, :]
-            return (sums if activation is None else sums.map(activation)).to(dtype)
+            return (sums if activation is None else sums.map(functools.partial(activated, activation))).to(dtype)
 
         def layer(
             xs: list[Any], number: nv.Int, state: nv.PipelineState, me: nv.Int, activation: Activation, last: bool

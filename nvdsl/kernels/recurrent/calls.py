@@ -9,8 +9,9 @@ import nvdsl as nv
 from nvdsl.driver.stream import Stream
 from nvdsl.errors import ArgumentError
 from nvdsl.errors.tracebacks import at_call
-from nvdsl.kernels.arguments import Argument, check_switch
+from nvdsl.kernels.arguments import Argument
 from nvdsl.kernels.arraylike import ArrayLike
+from nvdsl.kernels.options import choice, switch
 from nvdsl.kernels.recurrent import arguments, sequence
 from nvdsl.kernels.recurrent.cells import GRU, LSTM, RNN, Cell
 from nvdsl.kernels.recurrent.part import Part, Saved
@@ -107,17 +108,15 @@ def rnn(
 
 def simple_cell(nonlinearity: str) -> RNN:
     """Raises ArgumentError for another name than "tanh" and "relu"."""
-    if nonlinearity not in ("tanh", "relu"):
-        raise ArgumentError(f"nonlinearity={nonlinearity!r}", rule="it is \"tanh\" or \"relu\"")
-    return RNN(nonlinearity == "relu")
+    return RNN(choice("nonlinearity", nonlinearity, ("tanh", "relu")) == "relu")
 
 
 class Layers:
     """What the calls of all kinds have in common: the shapes, and the parts of each layer and direction."""
 
     def __init__(self, cell: Cell, x: Any, weights: Sequence[Any], bidirectional: bool, batch_first: bool) -> None:
-        check_switch("bidirectional", bidirectional)
-        check_switch("batch_first", batch_first)
+        switch("bidirectional", bidirectional)
+        switch("batch_first", batch_first)
         self.cell, self.batch_first = cell, batch_first
         self.directions = 2 if bidirectional else 1
         self.x, (self.steps, self.batch, width) = arguments.inputs(x, batch_first)
@@ -178,7 +177,8 @@ class Layers:
 
 def given_arrays(x: Any, weights: Any, *states: Any) -> tuple[Any, ...]:
     """All arrays of a call, one after the other. Raises ArgumentError for weights that are no sequence."""
-    if not hasattr(weights, "__len__") or isinstance(weights, dict | str | bytes):
+    counted = hasattr(weights, "__len__") and getattr(weights, "shape", None) != ()
+    if not counted or isinstance(weights, dict | str | bytes):
         raise ArgumentError(
             f"weights is a {type(weights).__name__}",
             rule="the weights of all layers and directions are a list, one array after the other",
@@ -214,7 +214,7 @@ def _run(
     results = _calls.again(arrays, rest, stream)
     if results is None:
         decorated.no_call(what)
-        check_switch("save", save)
+        switch("save", save)
         layers = Layers(cell, x, weights, bidirectional, batch_first)
         start = layers.states(state, ("h_0", "c_0"))
         run = Run([layers.x, *layers.weights, *([None] if state is None else start)], stream, target)

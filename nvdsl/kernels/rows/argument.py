@@ -167,11 +167,12 @@ def results(out: Any, *others: Any) -> Any:
     return found[0] if len(found) == 1 else found
 
 
-def asked(arrays: tuple[Any, ...]) -> tuple[Any, ...]:
-    """A call's arrays, with None for each output that it doesn't want."""
+def asked(arrays: tuple[Any, ...], outputs: int) -> tuple[Any, ...]:
+    """A call's arrays, of which the last ones are ``outputs``: None for each of these that it doesn't want."""
     for array in arrays:
         if array is False:
-            return tuple([None if each is False else each for each in arrays])
+            wanted = [None if each is False else each for each in arrays[-outputs:]]
+            return (*arrays[:-outputs], *wanted)
     return arrays
 
 

@@ -10,6 +10,7 @@ from nvdsl.errors import ArgumentError
 from nvdsl.errors.tracebacks import at_call
 from nvdsl.kernels.arguments import Argument
 from nvdsl.kernels.arraylike import ArrayLike
+from nvdsl.kernels.options import choice, real, whole
 from nvdsl.kernels.repeated import Repeated
 from nvdsl.kernels.rows import cross_entropy_kernels as kernels
 from nvdsl.kernels.rows.argument import PerRow, Rows, asked, check_apart, configuration, results
@@ -53,7 +54,7 @@ def cross_entropy(
     itself. ``lse``: (...), f32, for `cross_entropy_backward`. Returns ``out``, or a tuple of ``out`` and those of
     ``grad`` and ``lse`` that were asked for. Raises ArgumentError for arrays and numbers that don't fit.
     """
-    arrays, numbers = asked((x, labels, out, grad, lse)), _numbers(ignore_index, label_smoothing, z_loss)
+    arrays, numbers = asked((x, labels, out, grad, lse), 2), _numbers(ignore_index, label_smoothing, z_loss)
     rest = (reduction, label_smoothing != 0, numbers[0].bit_length() < 32, target)
     found = _FORWARD.again(arrays, rest, stream, numbers)
     if found is not None:
@@ -132,19 +133,12 @@ class _Scalar:
 
 
 def _numbers(ignore_index: int, label_smoothing: float, z_loss: float) -> tuple[int, float, float]:
-    try:
-        return int(ignore_index), float(label_smoothing), float(z_loss)
-    except (TypeError, ValueError):
-        raise ArgumentError(
-            f"ignore_index={ignore_index!r}, label_smoothing={label_smoothing!r}, z_loss={z_loss!r}",
-            rule="these are plain numbers, the first one whole",
-        ) from None
+    return whole("ignore_index", ignore_index), real("label_smoothing", label_smoothing), real("z_loss", z_loss)
 
 
 def _logits(x: Any, labels: Any, smoothing: float, reduction: str) -> tuple[Rows, PerRow]:
     rows = Rows.of("x", x)
-    if reduction not in _REDUCTIONS:
-        raise ArgumentError(f"reduction={reduction!r}", rule=f"it is one of {', '.join(_REDUCTIONS)}")
+    choice("reduction", reduction, _REDUCTIONS)
     if not 0.0 <= smoothing <= 1.0:
         raise ArgumentError(f"label_smoothing={smoothing}", rule="it is a part of 1: from 0 to 1")
     return rows, PerRow(Argument.of("labels", labels), rows, _LABELS)

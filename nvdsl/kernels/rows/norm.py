@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from numbers import Real
 from typing import Any
 
 import nvdsl as nv
@@ -12,7 +11,8 @@ from nvdsl.errors.tracebacks import at_call, for_user
 from nvdsl.kernels.arguments import Argument
 from nvdsl.kernels.arraylike import ArrayLike
 from nvdsl.kernels.gemm.launch import resident_clusters, sms
-from nvdsl.kernels.gemm.options import dtype as element_type
+from nvdsl.kernels.options import dtype as element_type
+from nvdsl.kernels.options import real
 from nvdsl.kernels.repeated import Repeated
 from nvdsl.kernels.rows import norm_backward_kernels, norm_kernels
 from nvdsl.kernels.rows.argument import (
@@ -137,7 +137,7 @@ def layer_norm_backward(
     these are left out of what is returned. Raises ArgumentError for arrays that don't fit.
     """
     arrays = dy, x, mean, rstd, weight, dx, dresidual, dweight, dbias
-    return _backward("layer_norm_backward", arrays, stream, target)
+    return _backward("layer_norm_backward", arrays, True, stream, target)
 
 
 @at_call
@@ -157,7 +157,7 @@ def rms_norm_backward(
     """The gradients of `rms_norm`; returns ``(dx, dweight)``, with ``dbias`` also that one, without both ``dx`` alone.
     For the arguments see `layer_norm_backward`."""
     arrays = dy, x, None, rstd, weight, dx, dresidual, dweight, dbias
-    return _backward("rms_norm_backward", arrays, stream, target)
+    return _backward("rms_norm_backward", arrays, False, stream, target)
 
 
 def _forward(
@@ -169,12 +169,10 @@ def _forward(
     stream: Stream | None,
     target: str | None,
 ) -> Any:
-    if eps.__class__ is not float and not isinstance(eps, Real):
-        raise ArgumentError(
-            f"eps is a {type(eps).__qualname__}", rule="eps is a number", fix="pass arrays to write to by name: out=..."
-        )
-    arrays, rest = given if len(given) == 4 else asked(given), (centered, out_dtype, target)
-    found = _FORWARD.again(arrays, rest, stream, (float(eps),))
+    if eps.__class__ is not float:
+        eps = real("eps", eps, "pass arrays to write to by name: out=...")
+    arrays, rest = given if len(given) == 4 else asked(given, 4), (centered, out_dtype, target)
+    found = _FORWARD.again(arrays, rest, stream, (eps,))
     if found is not None:
         return found
     decorated.no_call(what)
@@ -201,14 +199,14 @@ def _forward(
     if rows.rows:
         passes = 2 + centered + 2 * (into.dtype is nv.e4m3)  # e4m3: once for the greatest, once more for results
         config = configuration([rows, other], [into, factor, summand, total], passes=passes)
-        values = rows, into, factor, summand, other, total, *numbers, float(eps)
+        values = rows, into, factor, summand, other, total, *numbers, eps
         constants = {"centered": centered, "config": config}
         _FORWARD.run(norm_kernels.norm, values, constants, arrays, rest, stream, target, apart)
     return results(into, total, *numbers)
 
 
-def _backward(what: str, given: tuple[Any, ...], stream: Stream | None, target: str | None) -> Any:
-    arrays, rest = asked(given), target
+def _backward(what: str, given: tuple[Any, ...], centered: bool, stream: Stream | None, target: str | None) -> Any:
+    arrays, rest = asked(given, 2), (centered, target)
     found = _BACKWARD.again(arrays, rest, stream)
     if found is not None:
         return found
@@ -216,8 +214,7 @@ def _backward(what: str, given: tuple[Any, ...], stream: Stream | None, target: 
     dy, x, mean, rstd, weight, dx, dresidual, dweight, dbias = arrays
     rows = Rows.of("x", x)
     gradient = rows.like("dy", dy)
-    moments = (("mean", mean), ("rstd", rstd))
-    numbers = [None if each is None else PerRow(Argument.of(name, each), rows) for name, each in moments]
+    numbers = [PerRow(Argument.of("mean", mean), rows) if centered else None, PerRow(Argument.of("rstd", rstd), rows)]
     factor = Vector.of("weight", weight, rows)
     beyond = None if dresidual is None else rows.like("dresidual", dresidual)
     into = rows.result("dx", dx, rows.dtype)

@@ -16,7 +16,6 @@ from nvdsl.ir.walk import defining
 from nvdsl.sim.decode import Decoder, Frame, op, unknown
 from nvdsl.sim.dialects.arith import binary, fma, unary
 from nvdsl.sim.dialects.math import FUNCTIONS, rounded
-from nvdsl.sim.dialects.ptx import only_touched
 from nvdsl.sim.registers import Struct
 from nvdsl.sim.values import element, wrap
 from nvdsl.sim.wgmma import Accumulator, read_warp_registers
@@ -98,9 +97,6 @@ def _copied(s: Any, depth: int, at: Any) -> Any:
 
 @op("llvm.extractvalue")
 def _extractvalue(d: Decoder, op: Any) -> Any:
-    if only_touched(d, op):
-        d.define(op.results[0])
-        return None
     (a,) = d.operands(op)
     r = d.result(op)
     at = where(op)

@@ -10,9 +10,7 @@ from typing import Any
 import numpy as np
 
 from nvdsl.ir.location import where
-from nvdsl.ir.operands import integers, string
-from nvdsl.ir.walk import defining, identity
-from nvdsl.mlir.dialects import llvm
+from nvdsl.ir.operands import string
 from nvdsl.ops import inline_ptx
 from nvdsl.ops.ptx import ORDER
 from nvdsl.sim import async_stores, phases, undefined
@@ -28,48 +26,6 @@ from nvdsl.sim.values import LANES
 from nvdsl.sim.wgmma import Kind, state
 
 _U64 = (1 << 64) - 1
-
-
-def _is_asm(op: Any) -> bool:
-    return op.name == "llvm.inline_asm"
-
-
-def only_touched(d: Decoder, op: Any) -> bool:
-    """Whether a register is taken out of a struct only to go through inline PTX that takes the whole struct."""
-    struct = identity(op.operands[0])
-    users = [use.owner.operation for use in op.results[0].uses]
-    found = [_whole_struct(d, user) if _is_asm(user) else None for user in users]
-    return bool(found) and all(whole is not None and identity(whole) == struct for whole in found)
-
-
-def _whole_struct(d: Decoder, asm: Any) -> Any:
-    """The struct of which an inline_asm's tied operands, its last ones, are all the registers in order."""
-    if not len(asm.results):
-        return None
-    key = identity(asm.results[0])
-    if key not in d.structs:
-        d.structs[key] = _find_struct(asm)
-    return d.structs[key]
-
-
-def _find_struct(asm: Any) -> Any:
-    if not isinstance(asm.results[0].type, llvm.StructType):
-        return None
-    tied = re.findall(r"(?:^|,)(\d+)(?=,|$)", string(asm, "constraints"))
-    operands = list(asm.operands)
-    if not tied or len(tied) > len(operands):
-        return None
-    source = None
-    for i, value in enumerate(operands[len(operands) - len(tied) :]):
-        owner = defining(value)
-        if owner is None or owner.name != "llvm.extractvalue":
-            return None
-        if integers(owner, "position") != [i]:
-            return None
-        if source is not None and identity(owner.operands[0]) != identity(source):
-            return None
-        source = owner.operands[0]
-    return source
 
 
 @op("llvm.inline_asm")
@@ -130,13 +86,9 @@ def _st_async(d: Decoder, op: Any) -> Any:
 
 def _touch(d: Decoder, op: Any) -> Any:
     """No instruction: the same registers."""
-    source = _whole_struct(d, op)
-    if source is not None:
-        d.alias(op.results[0], source)
-        return None
     if not len(op.results):
         return None
-    if not isinstance(op.results[0].type, llvm.StructType):
+    if len(op.operands) == 1:  # a register, or a struct of several
         d.alias(op.results[0], op.operands[0])
         return None
     slots, r = d.operands(op), d.result(op)
@@ -169,28 +121,23 @@ def _wgmma(d: Decoder, op: Any, text: str) -> Any:
     b_major = majors[-1] if majors else "k"
     types = {"s32": "i32"}
     kind = Kind(int(n), a_type, b_type, types.get(d_type, d_type), (a_major, b_major), scales, where(op))
-    operands: list[Any] = [d.find(x) for x in op.operands]
+    *registers, source = op.operands
+    operands: list[Any] = [d.find(x) for x in registers]
     count = 4 if in_registers else 1
-    fenced = not in_registers or fragments.is_fenced(op, list(op.operands)[:4])
-    remade = in_registers and fragments.is_remade(op, list(op.operands)[:4])
+    fenced = not in_registers or fragments.is_fenced(op, registers[:4])
+    remade = in_registers and fragments.is_remade(op, registers[:4])
     if in_registers:
-        fragments.belong(d, list(op.operands)[:4], kind)
+        fragments.belong(d, registers[:4], kind)
     a_slots, b_slot, scale = operands[:count], operands[count], operands[count + 1]
-    source = _whole_struct(d, op)
-    whole = d.slot(source) if source is not None else None
-    rest_slots = operands[count + 2 :]
-    registers = list(op.operands)
+    whole = d.slot(source)
     kind.sources = None if in_registers else Source(d, registers[0]), Source(d, registers[count])
-    of_a = undefined.of_values(d.undefined, registers[:4], kind, True) if in_registers else None
-    if source is not None:
-        given = undefined.of_struct(d.undefined, source, kind)
-    else:
-        given = undefined.of_values(d.undefined, registers[count + 2 :], kind, False)
+    of_a = undefined.of_fragment(d.undefined, registers[:4]) if in_registers else None
+    given = undefined.of_struct(d.undefined, source, kind)
     r = d.result(op)
 
     def step(v: Frame) -> None:
         w = v[0]
-        before = v[whole] if whole is not None else Struct([v[s] for s in rest_slots], state(w).fences)
+        before = v[whole]
         if not one_value(v[scale], w, kind.at, "scale-d"):
             before = None
         b = one_value(v[b_slot], w, kind.at, "the descriptor of B")

@@ -22,7 +22,7 @@ def kernel(d, steps):
     # CHECK-NEXT: } (line [[# @LINE - 7]])
     nv.wgmma_wait(0)
     acc.store(d, (0, 0))
-    # CHECK: llvm.extractvalue %[[LAST]]#0[0]
+    # CHECK: {nvdsl.ptx = "touch"} "", "=f,=f,=f,=f,0,1,2,3" %[[LAST]]#0 :
 
 
 # CHECK-LABEL: .entry kernel

@@ -18,11 +18,10 @@ def kernel(d):
     for row, col, x in acc.elements():
         # Thread t, register r: row t // 32 * 16 + t % 32 // 4 (+ 8 for r of 2 and 3), column t % 4 * 2 (+ r % 2).
         d[row, col] = x
-    # CHECK: %[[R0:\w+]] = llvm.extractvalue %[[D]][0]
-    # CHECK: %[[TIED:\w+]] = llvm.inline_asm has_side_effects {{.*}}{nvdsl.ptx = "touch"} "", "=f,=f,=f,=f,0,1,2,3" %[[R0]],
+    # CHECK: %[[TIED:\w+]] = llvm.inline_asm has_side_effects {{.*}}{nvdsl.ptx = "touch"} "", "=f,=f,=f,=f,0,1,2,3" %[[D]] :
     # CHECK: %[[X0:\w+]] = llvm.extractvalue %[[TIED]][0]
     # CHECK: %[[X3:\w+]] = llvm.extractvalue %[[TIED]][3]
-    # CHECK: memref.store %[[X0]], %{{.*}}(line [[# @LINE - 5]])
+    # CHECK: memref.store %[[X0]], %{{.*}}(line [[# @LINE - 4]])
     # CHECK: memref.store %[[X3]],
     # CHECK-NOT: touch
     ((a, b, c, e),) = acc.registers()

@@ -136,14 +136,12 @@ def test_a_carried_sum_starts_with_zeros():
 
 def touched_fields(touch):
     """What was packed into the struct that an opaque copy was made of."""
-    fields = []
-    for extract in map(defining, touch.operands):
-        position = list(extract.attributes["position"])
-        insert = defining(extract.operands[0])
-        while list(insert.attributes["position"]) != position:
-            insert = defining(insert.operands[0])
+    (struct,), fields = touch.operands, []
+    while (insert := defining(struct)).name == "llvm.insertvalue":
+        assert list(insert.attributes["position"]) == [len(llvm.StructType(struct.type).body) - 1 - len(fields)]
         fields.append(insert.operands[1])
-    return fields
+        struct = insert.operands[0]
+    return fields[::-1]
 
 
 def test_scale_d_may_be_known_on_the_device_only():

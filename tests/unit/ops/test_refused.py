@@ -1,5 +1,6 @@
 """Instructions with operands that no hardware takes: an error at the user's line, with the rule and what to do."""
 
+import numpy as np
 import pytest
 
 import nvdsl as nv
@@ -66,10 +67,34 @@ REFUSED = {
     "stmatrix of 3": (lambda x: nv.stmatrix(words_pointer(), [nv.i32(0)] * 3), "1, 2 or 4"),
     "stmatrix of floats": (lambda x: nv.stmatrix(words_pointer(), [nv.f32(0.0)]), "i32"),
     "ldmatrix of 8": (lambda x: nv.ldmatrix(words_pointer(), 8), "1, 2 or 4"),
+    "cp.async into a tile": (lambda x: nv.cp_async(nv.smem((8, 64), nv.f32), (0, 0), x, 0, 4), "a tile is none"),
+    "a view of elements of no type": (lambda x: nv.get_dynamic_shared_memory((4,), "f32"), "an nvdsl type"),
+    "ldmatrix at an array": (lambda x: nv.ldmatrix(x, 4), "shared memory"),
+    "stmatrix at a number": (lambda x: nv.stmatrix(3, [nv.i32(0)]), "shared memory"),
+    "a shuffle from lane 40": (lambda x: nv.shuffle(x[0], 40), "lanes 0 to 31"),
+    "a shuffle over -1 lanes": (lambda x: nv.shuffle_xor(x[0], -1), "lanes 0 to 31"),
+    "an id by number": (lambda x: nv.thread_id[0], "axes with names"),
+    "a wait at a group of barriers": (lambda x: nv.Mbarriers(2).wait(0), "one of them"),
+    "a ring of -4 bytes": (lambda x: nv.Ring(2, bytes=-4), "transaction count"),
+    "a ring of too many bytes": (lambda x: nv.Ring(2, bytes=2**30), "transaction count"),
+    "a ring of half a byte": (lambda x: nv.Ring(2, bytes=0.5), "integers"),
+    "a number as a position in a ring": (lambda x: nv.Ring(2, bytes=64).wait(0), "a position in it"),
+    "a position in another ring": (lambda x: nv.Ring(2, bytes=64).acquire(nv.PipelineState(3)), "a ring of 2 slots"),
+    "an ellipsis as an index": (lambda x: x[...], "an index is an integer"),
+    "a string as an index": (lambda x: x["a"], "an index is an integer"),
+    "a list as an index": (lambda x: x[[1, 2]], "an index is an integer"),
+    "a vector into an element": (lambda x: put(x, 0, x.vector(0, 4)), "writes one element"),
+    "a column of a tile": (lambda x: put(nv.smem((8, 8), nv.f32), (slice(8), 0), x[0]), "writes one element"),
+    "an element of a stack": (lambda x: put(nv.smem((2, 8, 8), nv.f32), (0, 0, 0), x[0]), "by its stage"),
     # integers
+    "a float of NumPy's as a subscript": (lambda x: x[np.float32(1.5)], "integers"),
     "a float as a coordinate": (lambda x: x[1.5], "integers"),
     "a traced float as a subscript": (lambda x: x[x[0]], "integers"),
 }
+
+
+def put(x, key, value):
+    x[key] = value
 
 
 def words_pointer():

@@ -117,6 +117,14 @@ def test_what_is_empty(shape):
     check(made(m, k), made(k, n), config=None)
 
 
+@pytest.mark.parametrize("rows", [0, 3])
+def test_scales_of_columns_where_there_are_none(rows):
+    """(1, 0) is also the shape of block scales for no columns."""
+    scales = {"scale_a": np.ones((rows, 1), np.float32), "scale_b": np.ones((1, 0), np.float32)}
+    result = nv.matmul(made(rows, 7), made(7, 0), bias=np.zeros(0, np.float32), target="sim", **scales)
+    assert result.shape == (rows, 0)
+
+
 def test_empty_sums_have_an_epilogue():
     bias = made(7)
     np.testing.assert_array_equal(nv.matmul(made(5, 0), made(0, 7), bias=bias, target="sim"), np.tile(bias, (5, 1)))
