@@ -168,7 +168,7 @@ def _is_small(problem: GemmProblem, aligned: bool, stored: bool, target: str | N
     the operands; ``stored``: and store the result."""
     m, n, k = problem.sizes
     products = problem.batches * m * n * k
-    if problem.a.dtype.bits != 16:
+    if problem.a.dtype.bits > 16:
         return not aligned and products <= SIMPLE_PRODUCTS
     suits, simulated = aligned and stored, sim.wanted(target)
     if k > FLAT_K:
@@ -232,10 +232,9 @@ def _flat(problem: GemmProblem, finish: LinearCombination, options: dict[str, An
         return replace(x, shape=shape, strides=(*x.strides[:-2], TMA_ALIGNMENT, 1))
 
     arrays = {"a": run(problem.a), "b": run(problem.b.transposed), "out": problem.out}
-    even = problem.sizes[2] % gathered.PAIR == 0
-    eight = TMA_ALIGNMENT // problem.a.dtype.bytes
-    gathers = {"a": eight, "b": eight, "out": _whole(problem.out, even)}
-    options = options | {"unit": gathered.PAIR if even else 1}
+    unit = math.gcd(problem.sizes[2], flat.WORD // problem.a.dtype.bytes)
+    gathers = dict.fromkeys("ab", TMA_ALIGNMENT // problem.a.dtype.bytes) | {"out": _whole(problem.out, unit > 1)}
+    options = options | {"unit": unit}
     axes = {"a": "up", "b": "vq", "out": "mn"}
     return bind(problem, finish, flat.matmul, options, arrays, axes, gathers=gathers, with_batch=True, turned=turned)
 

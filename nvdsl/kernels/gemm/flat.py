@@ -1,7 +1,8 @@
 """Products of a short K whose operands lie row behind row: both with K contiguous, and nothing between their rows.
 
-As `short`, but a strip of such an operand is one run of memory, wherever its rows start. So threads copy it as it is,
-16 bytes at a time, and find nothing out about rows. Lanes take the elements that mma.sync wants from where they are.
+As `short`, and of 8 bits, too. But a strip of such an operand is one run of memory, wherever its rows start. So threads
+copy it as it is, 16 bytes at a time, and find nothing out about rows. Lanes take the elements that mma.sync wants from
+where they are.
 
     copy        the runs of A and B for the next tile, into one of two slots
     multiply    the tile in the other one, each warp a part of it; elements beyond K, of the next row, become zeros
@@ -20,16 +21,18 @@ from nvdsl.kernels.blocks.epilogue_visitor import EpilogueOp
 from nvdsl.kernels.blocks.tile_scheduler import TileScheduler
 from nvdsl.kernels.gemm.gemv import batch_of, unit_of
 from nvdsl.kernels.gemm.problem import TMA_ALIGNMENT, Matrix
-from nvdsl.kernels.gemm.short import BESIDE_SUMS, BLOCKS, COLS, PAIR, PART, ROWS, STEP, THREADS, write
-from nvdsl.lang.packing import as_words, words_of
+from nvdsl.kernels.gemm.short import BESIDE_SUMS, BLOCKS, COLS, PART, ROWS, STEP, THREADS, write
+from nvdsl.lang.packing import as_words, elements_of, words_of
 from nvdsl.lang.warp_fragment import WarpFragment
 
-TWO, MOST = 64, 128
-"""K for which there is room for two slots, and for one."""
-BANKS = 64
-"""Elements that lie in all banks of shared memory: rows of a multiple of them would all begin in the same one."""
-EIGHT = 8
-"""Rows or columns of an operand that a register of mma.sync is for; and elements that cp.async brings."""
+TWO, MOST = 128, 128
+"""Bytes along K for which there is room for two slots, and elements for which there is room for one."""
+BANKS = 128
+"""Bytes in all banks of shared memory: rows of a multiple of them would all begin in the same one."""
+BLOCKS_OF_BYTES = 2
+"""Of an SM, of elements of 8 bits: tensor cores take floats of 8 bits as pairs of f16, which need registers."""
+EIGHT, WORD = 8, 4
+"""Rows or columns of an operand that a register of mma.sync is for; and its bytes along K."""
 LARGEST = 1 << 31
 """Elements whose numbers are no i32."""
 
@@ -42,45 +45,58 @@ def fits(*operands: Matrix) -> bool:
         and all(step * x.dtype.bytes % TMA_ALIGNMENT == 0 for step in x.strides[:-2])
         and math.prod(x.shape[-2:]) < LARGEST
         and x.shape[-1] <= MOST
-        and x.shape[-1] % BANKS
+        and x.shape[-1] * x.dtype.bytes % BANKS
         for x in operands
     )
 
 
 class Run:
     """``mn`` rows of an operand, in shared memory as in the array, (batch, 1, rows times ``k``). ``unit``: elements of
-    which K is a multiple, 1 or 2."""
+    which K is a multiple, 1, 2 or 4."""
 
     def __init__(self, array: nv.Array, mn: int, k: Any, unit: int) -> None:
-        self.array, self.mn, self.k, self.unit = array, mn, k, unit
-        self.slots = nv.smem((1, mn * MOST + 2 * STEP), array.dtype)
-        self.size = mn * k + STEP  # of a slot: lanes look beyond the last row
+        self.array, self.mn, self.k = array, mn, k
+        self.word, self.step = WORD // array.dtype.bytes, step_of(array)
+        self.unit = min(unit, self.word)
+        self.slots = nv.smem((1, mn * MOST + 2 * self.step), array.dtype)
+        self.size = mn * k + self.step  # of a slot: lanes look beyond the last row
 
     def copy(self, slot: Any, batch: Any, mn: Any) -> None:
         """Start to copy the rows from ``mn`` on into a slot, and what lanes see beyond them; zeros beyond the last row.
         """
         first, of, extent = mn * self.k, slot * self.size, self.array.shape[2]
-        for x in nv.range(nv.thread_id.x * EIGHT, self.size, THREADS * EIGHT, unroll=False):
-            to, valid = self.slots.elements((0, of + x), EIGHT), nv.min(nv.max(extent - first - x, 0), EIGHT)
-            nv.cp_async(to, 0, self.array, (batch_of(self.array, batch), 0, first + x), EIGHT, valid=valid)
+        each = TMA_ALIGNMENT // self.array.dtype.bytes
+        for x in nv.range(nv.thread_id.x * each, self.size, THREADS * each, unroll=False):
+            to, valid = self.slots.elements((0, of + x), each), nv.min(nv.max(extent - first - x, 0), each)
+            nv.cp_async(to, 0, self.array, (batch_of(self.array, batch), 0, first + x), each, valid=valid)
 
     def words(self, slot: Any, rows: list[Any], step: Any) -> list[tuple[Any, Any]]:
-        """Of each row this lane's registers of a step of K: elements 0, 1 and 8, 9 from its own place on."""
-        at = step + nv.lane_id() % 4 * PAIR
+        """Of each row this lane's registers of a step of K: of 16 bits elements 0, 1 and 8, 9 from its own place on."""
+        at = step + nv.lane_id() % 4 * self.word
         found = []
         for row in rows:
-            low, high = (self._word(slot * self.size + row * self.k + at + i, at + i) for i in (0, EIGHT))
+            low, high = (self._word(slot * self.size + row * self.k + at + i, at + i) for i in (0, self.step // 2))
             found.append((low, high))
         return found
 
     def _word(self, place: Any, k: Any) -> Any:
-        dtype = self.array.dtype
-        if self.unit == PAIR:
-            (word,) = as_words([self.slots.vector((0, place), PAIR)], dtype)
+        dtype, unit = self.array.dtype, self.unit
+        if unit == self.word:
+            (word,) = as_words([self.slots.vector((0, place), unit)], dtype)
             return nv.select(k < self.k, word, nv.i32(0))
-        pair = [nv.select(k + i < self.k, self.slots[0, place + i], dtype(0)) for i in range(PAIR)]
-        (word,) = words_of(pair, dtype)
+        dtype = dtype if dtype.bits == 16 else nv.i8  # nothing else is done with floats of 8 bits
+        elements = []
+        for i in range(0, self.word, unit):
+            found = self.slots.vector((0, place + i), unit) if unit > 1 else self.slots[0, place + i]
+            some = elements_of([nv.bitcast(found, dtype)])
+            elements += [nv.select(k + i < self.k, x, dtype(0)) for x in some]
+        (word,) = words_of(elements, dtype)
         return word
+
+
+def step_of(array: nv.Array) -> int:
+    """Elements of K that mma.sync multiplies."""
+    return STEP * 2 // array.dtype.bytes
 
 
 @nv.jit
@@ -94,21 +110,23 @@ def matmul(
     acc_dtype: nv.DType = nv.f32,
     epilogue_op: EpilogueOp | None = None,
 ) -> None:
-    """out[batch, M, N] = A[batch, M, K] @ B[batch, N, K] transposed of f16 or bf16, with sums in f32, of operands that
-    are given as (batch, 1, M K) and (batch, 1, N K). ``unit``: of which K is a multiple, 1 or 2; K is at most 128. An
-    operand of one batch serves all."""
+    """out[batch, M, N] = A[batch, M, K] @ B[batch, N, K] transposed of 8 or 16 bits, with sums of 32, of operands that
+    are given as (batch, 1, M K) and (batch, 1, N K). ``unit``: of which K is a multiple, 1, 2 or 4; K is at most 128.
+    An operand of one batch serves all."""
     batches, m, n = out.shape
     k = a.shape[2] // m // unit * unit
     tiles = TileScheduler(m, n, ROWS, COLS, group=1, batches=batches)
     nv.require_multiples(N=(n, unit_of(out)))
-    blocks, two = nv.min(tiles.count, sms * BLOCKS), k <= TWO
+    two, depth, resident = k * a.dtype.bytes <= TWO, step_of(a), BLOCKS if a.dtype.bits == 16 else BLOCKS_OF_BYTES
+    blocks = nv.min(tiles.count, sms * resident)
+    staged = out.dtype if epilogue_op is None and acc_dtype.is_float else acc_dtype
 
-    @nv.kernel(grid=blocks, block=THREADS, blocks_per_sm=BLOCKS, programmatic=True)
+    @nv.kernel(grid=blocks, block=THREADS, blocks_per_sm=resident, programmatic=True)
     def kernel() -> None:
         nv.griddep_wait()
         nv.griddep_launch_dependents()
         A, B = Run(a, ROWS, k, unit), Run(b, COLS, k, unit)
-        shared = nv.smem((ROWS, COLS + BESIDE_SUMS), out.dtype if epilogue_op is None else nv.f32)
+        shared = nv.smem((ROWS, COLS + BESIDE_SUMS), staged)
         top, left = nv.warp_id() // (COLS // PART) * PART, nv.warp_id() % (COLS // PART) * PART
         group = nv.lane_id() // 4
         rows, cols = ([first + group + i for i in range(0, PART, EIGHT)] for first in (top, left))
@@ -127,13 +145,13 @@ def matmul(
             nv.sync_threads()  # this tile is there, and the one before it, and the sums' memory, are done with
             if two:
                 read(slot ^ 1, tile + blocks)
-            sums = nv.warp_accumulator(PART, PART)
-            for step in nv.range(0, k, STEP, unroll=False):
+            sums = nv.warp_accumulator(PART, PART, acc_dtype)
+            for step in nv.range(0, k, depth, unroll=False):
                 of_a, of_b = A.words(slot, rows, step), B.words(slot, cols, step)
                 upper, lower = of_a[::2], of_a[1::2]
                 words = [w for u, v in zip(upper, lower, strict=True) for w in (u[0], v[0], u[1], v[1])]
-                x = WarpFragment("a", (PART, STEP), a.dtype, words)
-                y = WarpFragment("b", (STEP, PART), a.dtype, [w for pair in of_b for w in pair])
+                x = WarpFragment("a", (PART, depth), a.dtype, words)
+                y = WarpFragment("b", (depth, PART), b.dtype, [w for pair in of_b for w in pair])
                 sums += x @ y
             sums.store(shared, (top, left))
             nv.sync_threads()

@@ -19,6 +19,7 @@ from nvdsl import sim
 from nvdsl.hopper.arch import WARP_SIZE
 from nvdsl.kernels.blocks.epilogue_visitor import EpilogueOp
 from nvdsl.kernels.blocks.tile_scheduler import TileScheduler
+from nvdsl.kernels.gemm import small
 from nvdsl.kernels.gemm.gemv import batch_of, exponent, unit_of
 from nvdsl.kernels.gemm.problem import TMA_ALIGNMENT, GemmProblem
 
@@ -63,7 +64,7 @@ def pays(
     else:
         large = problem.batches * m * n * problem.out.dtype.bytes >= LARGE
         most = STORED if stored and large and not few else NARROW if runs or few else ODD
-    return problem.a.dtype.bits == 16 and problem.acc_dtype == nv.f32 and k <= most
+    return (problem.a.dtype.bits == 16 or runs) and small.takes(problem) and k <= most
 
 
 Places = list[tuple[Any, Any]]

@@ -1,4 +1,4 @@
-"""Small products of 16-bit types, by mma.sync: what takes few microseconds is mostly the way to the first product.
+"""Small products of 8 and 16 bits, by mma.sync: what takes few microseconds is mostly the way to the first product.
 
 So nothing is set up: no barriers, no tensor maps, no copies. A warp has a tile of the result. Its lanes read operands
 of any strides from memory into registers, as mma.sync takes them, and multiply. Warps share K, and so do the blocks of
@@ -9,7 +9,7 @@ a cluster where K is long; their sums meet in shared memory.
     ...
 
 Which element of K is which in a product does not matter, as long as A and B agree. Where K is contiguous in both and
-rows are aligned, a lane takes eight neighbours, 16 bytes; else neighbouring lanes take neighbours.
+rows are aligned, a lane takes eight neighbours; else neighbouring lanes take neighbours.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from nvdsl import sim
 from nvdsl.hopper.arch import WARP_SIZE
 from nvdsl.kernels.blocks.epilogue_visitor import EpilogueOp
 from nvdsl.kernels.blocks.tile_scheduler import TileScheduler
-from nvdsl.kernels.gemm.gemv import batch_of, exponent, wide
+from nvdsl.kernels.gemm.gemv import batch_of, exponent, unit_of
 from nvdsl.kernels.gemm.launch import sms
 from nvdsl.kernels.gemm.problem import GemmProblem
 from nvdsl.lang.packing import as_words, words_of
 
 ROWS, COLS, WARPS = 16, 32, 8
 """Of a warp's tile; and warps of a block."""
-SLICE, STEP, N = 32, 16, 8
-"""Elements of K that a warp reads at a time, and of K and columns of one mma.sync."""
+SLICE, STEP, N = 32, 32, 8
+"""Elements of K that a warp reads at a time; bytes of K, and columns, of one mma.sync."""
 EACH = SLICE // 4
 """Elements along K of a lane: four lanes have those of a row."""
 AHEAD, ALONE = 2, 1
@@ -68,8 +68,13 @@ def pays(problem: GemmProblem, aligned: bool, stored: bool, pairs: bool, target:
         most = SIMULATED
     if k <= FLAT:
         most = min(most, FEW)
-    suits = problem.a.dtype.bits == 16 and problem.acc_dtype == nv.f32 and 1 < slices <= LONG
+    suits = takes(problem) and 1 < slices <= LONG
     return suits and (not (aligned and stored) or k >= DEEP) and work(problem, sms(target)) <= most
+
+
+def takes(problem: GemmProblem) -> bool:
+    """Whether mma.sync multiplies these types as they are, into sums of 32 bits."""
+    return problem.a.dtype.bits <= 16 and problem.acc_dtype.bits == 32
 
 
 def blocks_of_tile(problem: GemmProblem, vectors: bool, target: str | None) -> int:
@@ -101,10 +106,10 @@ def matmul(
     acc_dtype: nv.DType = nv.f32,
     epilogue_op: EpilogueOp | None = None,
 ) -> None:
-    """out[batch, M, N] = a[batch, M, K] @ b[batch, N, K] transposed, of f16 or bf16, with any strides and sums in f32.
+    """out[batch, M, N] = a[batch, M, K] @ b[batch, N, K] transposed, of 8 or 16 bits, with any strides and sums of 32.
     An operand of one batch serves all. ``split``: blocks of a cluster, each with a part of K."""
     (batches, m, n), k = out.shape, a.shape[2]
-    vectors = wide(a) == wide(b) == EACH
+    vectors = min(unit_of(a), unit_of(b)) >= EACH
     nv.require_multiples(K=(k, EACH if vectors else 1))
     each = nv.cdiv(nv.cdiv(k, SLICE), split)  # slices of a block
     ahead = AHEAD if vectors else ALONE
@@ -128,7 +133,7 @@ def matmul(
         rows = [(batch_of(a, batch), nv.min(row + group + i, m - 1)) for i in range(0, ROWS, 8)]
         cols = [(batch_of(b, batch), nv.min(col + group + i, n - 1)) for i in range(0, COLS, N)]
 
-        sums = [nv.f32(0)] * (COLS // N * 4)
+        sums = [acc_dtype(0)] * (COLS // N * 4)
         end = nv.min((rank + 1) * each, nv.cdiv(k, SLICE))
         for first in nv.range(rank * each + part, end, ahead << bits, unroll=False):
             starts = [first + (i << bits) for i in range(ahead)]
@@ -136,9 +141,9 @@ def matmul(
             places = [(a, at) for at in rows] + [(b, at) for at in cols]
             found = [read(places, start * SLICE, nv.select(start < end, k, 0), lane) for start in starts]
             for words in found:
-                sums = multiplied(words, sums, a.dtype)
+                sums = multiplied(words, sums, (a.dtype, b.dtype, acc_dtype))
 
-        shared = nv.smem((WARPS * ROWS, COLS + PADDING), nv.f32)
+        shared = nv.smem((WARPS * ROWS, COLS + PADDING), acc_dtype)
         for register, value in enumerate(sums):
             r, c = nv.layout.mma_c(ROWS, COLS)(nv.lane_id(), register)
             shared[nv.warp_id() * ROWS + r, c] = value
@@ -167,7 +172,7 @@ def matmul(
             for i, ((r, c), total) in enumerate(zip(spots, totals, strict=True)):
                 new = (tile < scheduler.count) & (first + i * threads < height * COLS)
                 if new & (row + r < m) & (col + c < n):
-                    value = acc_dtype(total)
+                    value = total
                     if epilogue_op is not None:
                         value = epilogue_op(value, batch, row + r, col + c, *operands)
                     out[batch, row + r, col + c] = out.dtype(value)
@@ -191,25 +196,28 @@ def by_vectors(places: Places, first: Any, end: Any, lane: Any) -> list[list[Any
 
 def by_elements(places: Places, first: Any, end: Any, lane: Any) -> list[list[Any]]:
     """The same: every fourth element. Those that no lane has are not asked for."""
-    dtype = places[0][0].dtype
+    dtype = places[0][0].dtype if places[0][0].dtype.bits == 16 else nv.i8  # nothing else is done with floats of 8 bits
     found: list[list[Any]] = [[] for _ in places]
     for i in range(0, SLICE, 4):
         values = [dtype(0)] * len(places)
         if first + i < end:
-            values = [x[(*at, nv.min(first + i + lane, x.shape[2] - 1))] for x, at in places]
+            values = [nv.bitcast(x[(*at, nv.min(first + i + lane, x.shape[2] - 1))], dtype) for x, at in places]
         for row, value in zip(found, values, strict=True):
             row.append(value)
     exist = [first + i + lane < end for i in range(0, SLICE, 4)]
     return [words_of([nv.select(x, y, dtype(0)) for x, y in zip(exist, row, strict=True)], dtype) for row in found]
 
 
-def multiplied(words: list[list[Any]], sums: list[Any], dtype: nv.DType) -> list[Any]:
-    """``sums`` and the product of a slice."""
+def multiplied(words: list[list[Any]], sums: list[Any], dtypes: tuple[nv.DType, nv.DType, nv.DType]) -> list[Any]:
+    """``sums`` and the product of a slice. ``dtypes``: of A, B and the sums."""
     new = list(sums)
     (upper, lower), right = words[:2], words[2:]
-    for step, j in itertools.product(range(0, EACH // 2, 2), range(COLS // N)):
+    a, b, acc = dtypes
+    for step, j in itertools.product(range(0, len(upper), 2), range(COLS // N)):
         of_a, of_b = [upper[step], lower[step], upper[step + 1], lower[step + 1]], right[j][step : step + 2]
-        new[4 * j : 4 * j + 4] = nv.mma_sync(of_a, of_b, new[4 * j : 4 * j + 4], k=STEP, a_dtype=dtype)
+        new[4 * j : 4 * j + 4] = nv.mma_sync(
+            of_a, of_b, new[4 * j : 4 * j + 4], k=STEP // a.bytes, a_dtype=a, b_dtype=b, d_dtype=acc
+        )
     return new
 
 
@@ -220,7 +228,7 @@ def several(first: Any, step: Any, count: int) -> list[Any]:
 
 def added_up(shared: nv.Tile, top: Any, spots: list[tuple[Any, Any]], warps: Any) -> list[Any]:
     """The sums of what the warps that share a tile have at some places, in their order."""
-    totals = [nv.f32(0)] * len(spots)
+    totals = [shared.dtype(0)] * len(spots)
     for i in nv.range(warps, unroll=False):
         totals = [total + shared[top + i * ROWS + r, c] for total, (r, c) in zip(totals, spots, strict=True)]
     return totals

@@ -101,8 +101,8 @@ def road(m, n, k, dtype=nv.f16, **strides):
 
 def test_small_products_are_not_copied_for():
     assert road(16, 16, 15).function is road(16, 16, 13, nv.i8).function is simple.matmul
-    assert road(16, 16, 131, nv.i8).function is road(256, 256, 65, nv.f64).function is simple.few
-    assert road(16, 16, 131).function is road(16, 16, 264).function is small.matmul
+    assert road(16, 16, 131, nv.f32).function is road(256, 256, 65, nv.f64).function is simple.few
+    assert road(16, 16, 131).function is road(16, 16, 131, nv.i8).function is road(16, 16, 264).function is small.matmul
     assert road(16, 16, 16).function is short.matmul and road(16, 16, 24).function is tuned_matmul
     assert SIMPLE_PRODUCTS < 1024 * 1024 * 1001 and road(1024, 1024, 1001).function is tuned_matmul
 

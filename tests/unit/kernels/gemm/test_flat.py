@@ -12,7 +12,7 @@ from nvdsl import sim
 from nvdsl.kernels.gemm import dispatch, flat, short
 from tests.exhaustive import sample
 from tests.unit.kernels.gemm.test_dynamic import road
-from tests.unit.kernels.gemm.test_gathered import check
+from tests.unit.kernels.gemm.test_gathered import check, check_bytes
 
 LEVELS = [sim.Options(), sim.Options(level="nvvm", delivery="random", order="random", seed=3)]
 extents = st.one_of(st.sampled_from([2, 8, 63, 64, 65, 130]), st.integers(2, 70))
@@ -39,6 +39,12 @@ def test_batches_and_an_epilogue():
     np.testing.assert_array_equal(got, a.astype(np.float32) @ b.swapaxes(1, 2).astype(np.float32) + bias)
 
 
+@pytest.mark.parametrize(("dtype", "k"), [("e4m3", 36), ("e4m3", 33), ("e5m2", 62), ("i8", 127), ("i8", 20)])
+def test_bytes(dtype, k):
+    assert road(70, 130, k, "nt", dtype=getattr(nv, dtype)).function is flat.matmul
+    check_bytes(70, 130, k, dtype)
+
+
 @pytest.mark.parametrize("which", [0, 1])
 @pytest.mark.parametrize("k", [30, 33, 75])
 def test_no_row_enters_another(k, which):
@@ -62,10 +68,11 @@ def test_which_products():
     assert road(40, 50, 36, "nn").function is road(40, 50, 36, "tt").function is short.matmul
 
 
+@pytest.mark.parametrize("dtype", ["f16", "e4m3", "i8"])
 @pytest.mark.parametrize(("n", "k"), [(1000, 34), (1001, 33)])
-def test_no_spill(n, k):
+def test_no_spill(n, k, dtype):
     strict = nv.jit(flat.matmul.__wrapped__, strict=True)
-    found = dataclasses.replace(road(1000, n, k, "nt"), function=strict)
+    found = dataclasses.replace(road(1000, n, k, "nt", dtype=getattr(nv, dtype)), function=strict)
     slots = dict(found.slots)
     arguments = [nv.ShapeDtype(x.shape, x.dtype, x.strides) for x in (slots[name].spec for name in found.order)]
     (kernel,) = strict._find(found.call(strict._described(tuple(arguments), {})), None).kernels.values()

@@ -39,6 +39,20 @@ def check(m, n, k, layout="nt", dtype=np.float16, batch=(), **options):
     np.testing.assert_array_equal(got, expected)
 
 
+def check_bytes(m, n, k, dtype):
+    """Sums of integers beyond what a float has, and an epilogue."""
+    rng, kind = np.random.default_rng((m, n, k)), getattr(nv, dtype)
+    most, sums = (128, np.int32) if dtype == "i8" else (4, np.float32)
+    a, b = (rng.integers(-most, most, shape).astype(kind.numpy) for shape in ((m, k), (n, k)))
+    product = a.astype(sums) @ b.astype(sums).T
+    out = np.zeros((m, n), sums)
+    nv.matmul(a, b.T, out, target="sim")
+    np.testing.assert_array_equal(out, product)
+    bias = rng.integers(-3, 4, n).astype(np.float32)
+    got = nv.matmul(a, b.T, bias=bias, activation="relu", out_dtype=nv.f32, target="sim")
+    np.testing.assert_array_equal(got, np.maximum(product.astype(np.float32) + bias, 0))
+
+
 def check_gaps_and_an_epilogue(k):
     """Rows that start anywhere, every other element of one, and a result whose columns are contiguous."""
     rng = np.random.default_rng(0)

@@ -1,4 +1,4 @@
-"""Small products of 16-bit types, by mma.sync."""
+"""Small products of 8- and 16-bit types, by mma.sync."""
 
 import dataclasses
 
@@ -12,7 +12,7 @@ from nvdsl import sim
 from nvdsl.kernels.gemm import small
 from tests.exhaustive import sample
 from tests.unit.kernels.gemm.test_dynamic import road
-from tests.unit.kernels.gemm.test_gathered import check, check_gaps_and_an_epilogue, check_nothing_beyond
+from tests.unit.kernels.gemm.test_gathered import check, check_bytes, check_gaps_and_an_epilogue, check_nothing_beyond
 
 LAYOUTS = ["nn", "nt", "tn", "tt"]
 LEVELS = [sim.Options(), sim.Options(level="nvvm", delivery="random", order="random", seed=3)]
@@ -42,6 +42,12 @@ def test_batches_gaps_and_an_epilogue():
     check_gaps_and_an_epilogue(129)
 
 
+@pytest.mark.parametrize(("dtype", "k"), [("e4m3", 304), ("e4m3", 301), ("e5m2", 2049), ("i8", 2056), ("i8", 301)])
+def test_bytes(dtype, k):
+    assert road(20, 9, k, "nt", dtype=getattr(nv, dtype)).function is small.matmul
+    check_bytes(20, 9, k, dtype)
+
+
 @pytest.mark.parametrize("k", [136, 137])
 def test_nothing_beyond_k_enters(k):
     check_nothing_beyond(k)
@@ -50,7 +56,8 @@ def test_nothing_beyond_k_enters(k):
 def test_which_products():
     assert road(20, 90, 301, "nt").function is road(20, 90, 304, "nn").function is small.matmul
     assert road(200, 190, 304, "nt").function is not small.matmul
-    assert road(20, 90, 304, "nt", dtype=nv.e4m3).function is not small.matmul
+    assert road(20, 90, 304, "nt", dtype=nv.e4m3).function is small.matmul
+    assert road(20, 90, 304, "nt", dtype=nv.f32).function is not small.matmul
     aligned, odd = (dict(road(20, 90, k, "nt").slots)["a"].dynamic.strides[1] for k in (304, 301))
     assert aligned != odd, "rows of 16 bytes are read as vectors"
 
