@@ -131,7 +131,7 @@ class Config:
     @property
     def sum_bytes(self) -> int:
         """Of the sums (of 32 bits) that the blocks of a cluster give each other."""
-        return self.tile_m * self.tile_n * 4 if self.split > 1 else 0
+        return self.tile_m * self.tile_n * 4 * (self.split - 1) // self.split
 
     @property
     def sums_in_ring(self) -> bool:

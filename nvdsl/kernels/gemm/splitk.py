@@ -6,7 +6,7 @@
 
 A result of few rows has few tiles, and the time is that of reading B: all SMs have to read, and keep much in flight. So
 a block has one tile and leaves; where two fit on an SM, one loads while the other begins or ends. The sums are added
-in the order of K: the same bits in every run.
+in a fixed order: the same bits in every run.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ def launch(gemm: Gemm, clusters: int, least: int = LEAST) -> None:
                 nv.cluster_wait()
                 reduction.scatter(total, rank, consumer)
                 nv.cluster_sync()
-                total = reduction.reduce(consumer)
+                total = reduction.reduce(total, rank, consumer)
             slot = (tile * split + rank) * config.consumers + consumer
             step = count * split * config.consumers  # from one part's slots to the next one's
             group = part >> bits
