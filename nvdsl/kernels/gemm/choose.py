@@ -55,8 +55,8 @@ right one of them, products of f32 took up to 6.8 times as long in the model."""
 BESIDE = {"cooperative": 32, "splitk": 40, "pingpong": 40, "streamk": 48}
 """Registers of a consumer's thread beside the sums that an epilogue of few operands needs. With stream-K it also keeps
 the part of a tile: ptxas spilled it beside 192 sums; and of two consumers in turn one beside 200."""
-WITHOUT_TMA = 40
-"""The same that a store without TMA needs, at least."""
+WITHOUT_TMA, TURNED_WORDS = 40, 48
+"""The same that a store without TMA needs, at least; and that of the transpose of a result of 32 bits."""
 NEAR, LOST = 1.02, 1000
 """How much longer one that is compiled may take than the best of all: times, and clocks at most."""
 LATER, NEAR_LATER = 8, 1.03
@@ -166,6 +166,8 @@ def _allowed(
         spare, needed = config.registers[1] - config.accumulator_registers(acc), 0
         if epilogue or not tma:
             needed = max(BESIDE[config.schedule], 0 if tma else WITHOUT_TMA)
+        if config.swap_ab and out.bits == 32:
+            needed = max(needed, TURNED_WORDS)
         return (turnable or not config.swap_ab) and spare >= needed
 
     return Configs(filter(fits, legal(dtype, out, acc, crowded, *majors)))

@@ -38,10 +38,11 @@ BESIDE, BESIDE_SUMS = 8, 8
 PAIR = 2
 """Elements that cp.async brings."""
 
-STORED, ALIGNED, ODD, NARROW, SIMULATED = 16, 32, 64, 128, 16
+STORED, ALIGNED, ODD, NARROW, BYTES, SIMULATED = 16, 32, 64, 128, 32, 16
 """K up to which it is the fastest: where TMA reads the operands and stores whole sectors of the result, or less well;
 where an operand would be copied; and where operands lie row behind row (`flat`), or they can be copied in pairs, and
-one would be copied. Beside few rows or columns that is so if TMA can read them, but not store the result, too. The
+one would be copied. Beside few rows or columns that is so if TMA can read them, but not store the result, too. Of 8
+bits it is up to 32, and for results that are not large: tensor cores want words, which bytes are put together to. The
 simulator executes each thread's instructions, and multiplies the tiles of wgmma at once."""
 FEW, SECTOR, LARGE = 256, 32, 16 << 20
 """Rows or columns that are few; bytes of a sector; and of a result from which on copies of operands that are so much
@@ -55,6 +56,7 @@ def pays(
     ``pairs``: threads can copy its operands in pairs; ``runs``: these lie row behind row."""
     m, n, k = problem.sizes
     few = min(m, n) <= FEW and (pairs or runs)
+    large = problem.batches * m * n * problem.out.dtype.bytes >= LARGE
     if sim.wanted(target):
         most = SIMULATED
     elif aligned and stored:
@@ -62,8 +64,9 @@ def pays(
     elif aligned:
         most = NARROW if few else ALIGNED
     else:
-        large = problem.batches * m * n * problem.out.dtype.bytes >= LARGE
         most = STORED if stored and large and not few else NARROW if runs or few else ODD
+    if problem.a.dtype.bits == 8 and not sim.wanted(target):
+        most = 0 if large else min(most, BYTES)
     return (problem.a.dtype.bits == 16 or runs) and small.takes(problem) and k <= most
 
 

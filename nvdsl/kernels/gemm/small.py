@@ -43,10 +43,10 @@ ROUNDS, SPLIT = 2, 8
 """Times that a block's warps may read, one after the other, before a cluster shares the tile; and its blocks."""
 FULL = 4
 """Blocks of an SM up to which it does."""
-ALIGNED, PAIRS, ODD, SIMULATED = 12, 24, 64, 1
-"""Slices of tiles that an SM may have, where TMA can read the operands, where threads can copy them in pairs, and where
-they can't. More take as long as it takes to set up another kernel, which reads faster. The simulator executes each
-thread's instructions, and multiplies the tiles of wgmma at once."""
+ALIGNED, PAIRS, ODD, BYTES, SIMULATED = 12, 24, 64, 4, 1
+"""Slices of tiles that an SM may have, where TMA can read the operands, where threads can copy them in pairs, where
+they can't, and where they are read byte by byte. More take as long as it takes to set up another kernel, which reads
+faster. The simulator executes each thread's instructions, and multiplies the tiles of wgmma at once."""
 SHORT, WIDE = 16, 48
 """Slices of K up to which so many are faster still than loading each operand into shared memory by its elements."""
 DEEP = 256
@@ -63,7 +63,8 @@ def pays(problem: GemmProblem, aligned: bool, stored: bool, pairs: bool, target:
     threads can copy its operands in pairs."""
     k = problem.sizes[2]
     slices = nv.cdiv(k, SLICE)
-    most = ALIGNED if aligned else WIDE if slices <= SHORT else PAIRS if pairs else ODD
+    bytes = problem.a.dtype.bits == 8
+    most = ALIGNED if aligned else BYTES if bytes else WIDE if slices <= SHORT else PAIRS if pairs else ODD
     if sim.wanted(target):
         most = SIMULATED
     if k <= FLAT:

@@ -107,24 +107,29 @@ def test_small_products_are_not_copied_for():
     assert SIMPLE_PRODUCTS < 1024 * 1024 * 1001 and road(1024, 1024, 1001).function is tuned_matmul
 
 
-ON_A_GPU = [
+ON_A_GPU = {nv.bf16: [
     (simple.matmul, [(480, 332, 4), (224, 352, 2), (8, 1904, 8)]),
     (simple.few, [(106, 9, 32), (12, 93, 59), (2812, 2, 116), (8, 2, 4110), (8, 8, 968)]),
     (flat.matmul, [(2446, 54, 24), (100, 400, 16), (8112, 12, 10), (1756, 13506, 50), (1024, 10266, 68)]),
     (small.matmul, [(3230, 8, 49), (104, 128, 122), (8, 7638, 1005), (56, 24, 11336)]),
     (gathered.matmul, [(24, 952, 2076), (440, 34, 7372), (8, 20002, 22450), (1808, 19, 29071)]),
     (tuned_matmul, [(6, 656, 40), (64, 8, 200), (1183, 12280, 35), (1568, 1322, 228), (8, 21672, 216)]),
-]
+], nv.e4m3: [
+    (flat.matmul, [(136, 2758, 22), (13124, 8, 8), (98, 8153, 24)]),
+    (small.matmul, [(120, 73, 294), (11, 3762, 77), (80, 22, 1384)]),
+    (tuned_matmul, [(72, 1552, 109), (32338, 9300, 26), (104, 8, 10939), (8198, 2, 987)]),
+]}  # fmt: skip
 
 
-def test_what_is_fastest_on_a_gpu(monkeypatch):
+@pytest.mark.parametrize("dtype", ON_A_GPU, ids=str)
+def test_what_is_fastest_on_a_gpu(monkeypatch, dtype):
     for module in (dispatch, short, small):
         monkeypatch.setattr(module, "sim", SimpleNamespace(wanted=lambda target: False))
     for module in (dispatch, small):
         monkeypatch.setattr(module, "sms", lambda target: 132)
-    for function, shapes in ON_A_GPU:
+    for function, shapes in ON_A_GPU[dtype]:
         for m, n, k in shapes:
-            assert road(m, n, k, nv.bf16, b=(1, k)).function is function, (m, n, k)
+            assert road(m, n, k, dtype, b=(1, k)).function is function, (m, n, k)
 
 
 def test_doubles_and_empty_sums_go_the_simple_road():
