@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from typing import Any
 
+import numpy as np
+
 from nvdsl import sim
 from nvdsl.call import collect
 from nvdsl.call.compiled import Compiled
@@ -78,7 +80,9 @@ class HostFunction:
 def describe(argument: Any, position: int) -> tuple[Any, Any]:
     """(value, or memory of an array; what it is specialized by) of a call's argument. Raises ArgumentError.
 
-    An int is an index and a float an f32; arrays are described by shape, strides and dtype."""
+    An int is an index and a float an f32, also as a NumPy scalar; arrays are described by shape, strides and dtype."""
+    if isinstance(argument, np.generic):
+        argument = argument.item()
     if isinstance(argument, bool):
         return ScalarSpec(dtypes.bool_), argument
     if isinstance(argument, int):

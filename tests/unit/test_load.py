@@ -44,6 +44,13 @@ def test_a_kernel_is_launched_without_a_host_function():
     assert kernel.cluster == (4, 1, 1) and kernel.smem_bytes == 1024 + 64 * 4, "behind the 1000 bytes, aligned"
 
 
+@pytest.mark.parametrize("three", [np.float32(3), np.float16(3), np.int8(3), np.uint64(3)])
+def test_numbers_of_numpy_are_numbers(three):
+    y = np.zeros_like(X)
+    thin.load(REVERSED).reverse(X, y, three, grid=4, block=64, target="sim")
+    np.testing.assert_array_equal(y, reversed_by_64(3))
+
+
 @pytest.mark.parametrize("count", [1, 32, 70])
 def test_parameters_that_are_open_take_the_arrays_shapes(count):
     x, y = np.arange(count, dtype=np.float32), np.zeros(count, np.float32)
