@@ -8,29 +8,33 @@ from nvdsl.errors import TraceError, Where
 from nvdsl.ir.location import where
 from nvdsl.ir.walk import walk
 from nvdsl.mlir import ir, passmanager
+from nvdsl.thin import reductions
 
 _TO_INTEGERS = ("arith.fptosi", "arith.fptoui", "llvm.fptosi", "llvm.fptoui")
 
 
 def legalize(module: Any, name: str) -> bool:
-    """Lower the affine dialect to arith, memref and scf, which everything behind knows; whether there was any.
+    """Lower the affine dialect, and reductions over a block or a warp, to arith, memref, scf and shuffles, which
+    everything behind knows; whether there was any.
 
     Raises TraceError for types that end the process in LLVM's backend, at a line of the text called ``name``.
     """
     ops = walk(module)
     for op in ops:
         _check_types(op, name)
-    if not any(op.name.startswith("affine.") for op in ops):
-        return False
-    passmanager.PassManager.parse("builtin.module(lower-affine)").run(module.operation)
-    return True
+    found = [op for op in ops if op.name in reductions.NAMES]
+    is_affine = any(op.name.startswith("affine.") for op in ops)
+    for number, op in enumerate(found):
+        reductions.expand(op, number, _place(op, name))
+    if is_affine:
+        passmanager.PassManager.parse("builtin.module(lower-affine)").run(module.operation)
+        return True
+    return bool(found)
 
 
 def _check_types(op: Any, name: str) -> None:
     def refuse(rule: str, fix: str) -> TraceError:
-        place = where(op)
-        at = place if place is None or place.file != "-" else Where(name, place.line)
-        return TraceError(f"{op.name} makes a {op.results[0].type}", where=at, rule=rule, fix=fix)
+        return TraceError(f"{op.name} makes a {op.results[0].type}", where=_place(op, name), rule=rule, fix=fix)
 
     for value in op.results:
         type = value.type
@@ -41,3 +45,8 @@ def _check_types(op: Any, name: str) -> None:
             if isinstance(element, ir.IntegerType) and element.width > 64:
                 raise refuse("a float becomes an integer of up to 64 bits (PTX ISA, cvt)",
                              "convert to i64, and extend that")  # fmt: skip
+
+
+def _place(op: Any, name: str) -> Where | None:
+    place = where(op)
+    return place if place is None or place.file != "-" else Where(name, place.line)
