@@ -111,7 +111,7 @@ def test_arguments_are_traced_as_llvms_are():
     assert "@main(%arg0: memref<4x8xf16>, %arg1: index, %arg2: f32, %arg3: i1)" in text
 
 
-@pytest.mark.parametrize("argument", ["text", None, [1], np.float32(1)])
+@pytest.mark.parametrize("argument", ["text", None, [1], np.complex64(1)])
 def test_other_arguments_go_by_keyword(argument):
     @NVDSL.mlir_func
     def main(x):
