@@ -215,7 +215,7 @@ class Accessor:
             return
         if block is None:
             order = (self.order or RELAXED) if what.startswith("atomic") else None
-            tracker.access(w, offsets, self.size, what, writes, self.at, order)
+            tracker.access(w, offsets, self.size, what, writes, self.at, order, same)
             return
         span, touch = self.touch(w, offsets, tracker.shift, what)
         if block is not w.block:

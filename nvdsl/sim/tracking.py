@@ -52,6 +52,8 @@ class GlobalShadow:
         self._after: dict[tuple[int, int], int] = {}
         self._most = _MANY
         self._waited = False
+        self._same: Any = None
+        self._is_settled = True
 
     # --- launches
 
@@ -106,8 +108,11 @@ class GlobalShadow:
 
     # --- ordinary and atomic accesses
 
-    def access(self, w: Any, offsets: Any, size: int, what: str, writes: bool, at: Where | None, order: Any) -> None:
-        """``what``: "load", "store", or with an ``order`` (see `atomics`) "atomic load", "atomic store", "atomic"."""
+    def access(
+        self, w: Any, offsets: Any, size: int, what: str, writes: bool, at: Where | None, order: Any, same: Any = None
+    ) -> None:
+        """``what``: "load", "store", or with an ``order`` (see `atomics`) "atomic load", "atomic store", "atomic".
+        ``same``: whether a store leaves all as it is, so that it doesn't matter which of two comes last."""
         units = self._units(offsets, size)
         key = (w.block.cluster.number, w.actor, w.epoch, what, writes, at)
         number = self._known.get(key)
@@ -120,7 +125,9 @@ class GlobalShadow:
             w.noted.append(self._histories.touches[number])
         now = Part(offsets, size, w.bits, what in COLLECTIVE)
         w.touched |= w.bits
+        self._same = same
         self._note(w, self.numbers, units, number, now)
+        self._same = None
         parts = self._histories.touches[number].parts
         if parts is not None and len(parts) < _PARTS:
             parts.append(now)
@@ -166,9 +173,12 @@ class GlobalShadow:
     def _following(self, w: Any, history: int, number: int, now: Part | None) -> int:
         found = self._after.get((history, number))
         if found is None:
+            self._is_settled = True
             if now is not None:
                 self._check(w, history, number, now)
-            found = self._after[history, number] = self._histories.after(history, number)
+            found = self._histories.after(history, number)
+            if self._is_settled:
+                self._after[history, number] = found
         return found
 
     def _collect(self) -> None:
@@ -267,6 +277,9 @@ class GlobalShadow:
             wrong = self._between_lanes(other, touch, now, unknown)
         else:
             wrong = self._touch_the_same(other, touch, now, unknown)
+        if wrong and hazard == "waw" and self._same is not None and not other.is_async and self._same():
+            self._is_settled = False  # of these values alone
+            return
         if wrong and not own:
             if other.is_atomic and touch.is_atomic:
                 raise scopes(other.access, touch.access)
