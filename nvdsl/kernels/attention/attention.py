@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeVar, cast
 
 import nvdsl as nv
 from nvdsl.driver.stream import Stream
@@ -23,7 +24,30 @@ from nvdsl.kernels.repeated import Repeated
 from nvdsl.trace import decorated
 from nvdsl.trace.tokens import token
 
+F = TypeVar("F", bound=Callable[..., Any])
 
+
+def _plain_first(function: F) -> F:
+    """Look first for a call like one before that has no options but ``causal``. To fill in the defaults of all others,
+    and to look at them, is a tenth of what such a call takes Python."""
+
+    @functools.wraps(function)
+    def attention(q: Any, k: Any, v: Any, out: Any = None, *, causal: Any = False, **options: Any) -> Any:
+        if not options:
+            rest = _CAUSAL if causal is True else _FULL if causal is False else None
+            if rest is not None:
+                try:
+                    found = _CALLS.launch((q, k, v, out), rest, None)
+                except NvdslError as error:
+                    raise for_user(error) from error.__cause__
+                if found is not None:
+                    return found if out is None else out
+        return function(q, k, v, out, causal=causal, **options)
+
+    return cast(F, attention)
+
+
+@_plain_first
 def attention(
     q: ArrayLike,
     k: ArrayLike,
@@ -129,6 +153,8 @@ _CALLS = Repeated(
     "q k v out lse bias cu_seqlens_q cu_seqlens_k seqused_k page_table q_scale k_scale v_scale", outputs="out lse",
     settled=True,
 )  # fmt: skip
+_FULL, _CAUSAL = ((causal, (None, None), None, 0.0, None, None, None) for causal in (False, True))
+"""What else decides a call of arrays alone: ``rest`` of `attention`."""
 
 
 @at_call

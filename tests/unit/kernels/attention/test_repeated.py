@@ -19,7 +19,7 @@ Q, K, V, OUT = (0x100000 * (i + 1) for i in range(4))
 
 @pytest.fixture(autouse=True)
 def afresh(gpu, torch, monkeypatch):
-    monkeypatch.setattr(module._CALLS._launches, "_known", {})
+    module._CALLS._launches.clear()
     made = itertools.count(0x9000000, 0x10000)
     torch.empty = lambda shape, dtype, device: of(torch, next(made), shape, dtype)
     torch.float32 = "float32"
@@ -50,6 +50,38 @@ def test_a_call_that_comes_again_takes_the_short_way(gpu, torch, monkeypatch):
         if turn:
             with pytest.raises(ArgumentError, match="out and k overlap"):
                 call(torch, of(torch, K + 128))
+
+
+@pytest.mark.parametrize("causal", [{}, {"causal": False}, {"causal": True}])
+def test_arrays_alone_are_found_first(gpu, torch, monkeypatch, causal):
+    """Without a target, which no one gives: the very launch of the long way, and its errors."""
+    monkeypatch.setenv("NVDSL_TARGET", "gpu")
+    for turn in range(4):
+        if turn == 2:
+            monkeypatch.setattr(module, "_Call", libraries.raising(AssertionError("the long way")))
+        for out in (None, of(torch, OUT)):
+            q, k, v = (of(torch, address + 0x1000 * turn) for address in (Q, K, V))
+            result = nv.attention(q, k, v, out, **causal)
+            assert out is None or result is out
+            launched = set(gpu.launches[-1].given)
+            assert {x.data_ptr() for x in (result, q, k, v)} <= launched
+        if turn:
+            with pytest.raises(ArgumentError, match="out and k overlap"):
+                nv.attention(q, k, v, of(torch, k.data_ptr() + 128), **causal)
+
+
+def test_the_last_launch_is_no_other_calls(gpu, torch):
+    """Calls in turn, which differ in one thing: the shape, the mask, the library's type."""
+    kinds = [{}, {"causal": True}, {"shape": (1, 64, 4, 64)}, {"dtype": "bfloat16"}]
+    parameters = []
+    for _ in range(3):
+        for kind in kinds:
+            options = {k: v for k, v in kind.items() if k == "causal"}
+            given = {k: v for k, v in kind.items() if k != "causal"}
+            nv.attention(*(of(torch, x, **given) for x in (Q, K, V, OUT)), target="gpu", **options)
+            parameters.append(vars(gpu.launches[-1]).copy())
+    assert parameters[:4] == parameters[4:8] == parameters[8:]
+    assert all(one not in parameters[:i] for i, one in enumerate(parameters[:4]))
 
 
 def test_parts_are_launched_as_they_were(gpu, torch, monkeypatch):
