@@ -43,6 +43,8 @@ class PipelineState:
         """The slot ``count`` further: what `next` gives after so many calls.
 
         ``count`` is 0 or more, a Python int or a traced integer. It serves a consumer that leaves slots to another one.
+        Before it waits for a slot's next phase it has to know that the one it left is over (from `Turns`, say, or as it
+        waits for that one, too): bytes may arrive in another order, and a parity names one of two phases only.
         """
         count = dtypes.u32(self.stage) + dtypes.u32(count)
         rounds = count // self.stages

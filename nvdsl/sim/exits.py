@@ -73,8 +73,9 @@ def check(block: Any) -> None:
         )
     block.pool.check_exit(block)
     _check_visits(block)
-    if block.mixed is not None:
-        raise block.mixed
+    for wrong in (block.mixed, block.early):
+        if wrong is not None:
+            raise wrong
     if block.shadow.between_lanes is not None:
         raise block.shadow.between_lanes
     for warp in block.warps:

@@ -112,6 +112,7 @@ class Block:
         self.visits: dict[Any, Any] = {}  # by actor of another block, and barrier: last epoch, lanes, name, at, phase
         self.in_flight = 0
         self.mixed: Any = None  # of `rounds`: the first arrival that may count to another phase
+        self.early: Any = None  # of `rounds`: the first wait that may be over before its phase
         self.record: Any = None  # a `recording.BlockRecord`
         warps = -(-self.machine.threads // LANES)
         self.warps = [Warp(self, i, rank * warps + i, self.machine.code) for i in range(warps)]

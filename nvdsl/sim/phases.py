@@ -155,6 +155,8 @@ def _learn(w: Any, barrier: Mbarrier, lanes: Any, at: Where | None) -> None:
     outer = w.mask
     if lanes is not outer:
         w.set_mask(lanes)
+    if barrier.rounds is not None:
+        barrier.rounds.waits(barrier, w, at)
     w.acquire(barrier.done)
     barrier.used(w, at)
     if barrier.rounds is not None:

@@ -3,8 +3,9 @@
 A wait names a phase by its parity. Once the phase after it has completed, too, that parity means one that is still to
 come. So the phase after the one that a thread waits for must not complete before the thread has seen it: somebody who
 comes after the wait arrives in it. And an arrival counts to whatever phase is under way: who arrives in a phase must
-know that the one before is over, else its arrival might have counted to that. Both are asked of what is known, not of
-what happened, so that one order of events tells of all.
+know that the one before is over, else its arrival might have counted to that. Who waits must know that, too: while
+that phase is under way, the parity is that of the one before it, and the wait returns at once. All three are asked of
+what is known, not of what happened, so that one order of events tells of all.
 
 In a cluster bytes tell of what happened before, too: who waits for a multicast knows what its issuer had waited for
 (`Clock.after`). Where arrivals are relaxed nothing is asked.
@@ -42,6 +43,15 @@ class Rounds:
         self._mixed: Exception | None = None
         self._seen = False
 
+    def waits(self, barrier: Any, warp: Any, at: Where | None) -> None:
+        """The active lanes are about to see the last phase complete. Who can't know that the one before it is over may
+        come while that one is under way, and then the wait names the one before that. Who arrived in the last phase
+        knows it. Said at the block's end: a race that comes of it says more."""
+        if barrier.phase > 1 and warp.block.early is None and warp not in self._before:
+            for _ in warp.apart():
+                if not _over(barrier, warp.clock, barrier.phase - 1):
+                    warp.block.early = _early(barrier, warp, at)
+
     def waited(self, warp: Any, at: Where | None) -> None:
         """The active lanes of a warp have seen the last phase complete."""
         self._waits[warp] = Use(warp, warp.epoch, warp.bits, at)
@@ -56,7 +66,7 @@ class Rounds:
         """The active lanes of a warp arrive. That they may do so in the phase before is said at the block's end: a race
         that comes of it says more."""
         clock, block = warp.clock, warp.block
-        if barrier.phase and self._mixed is None and not _over(barrier, clock):
+        if barrier.phase and self._mixed is None and not _over(barrier, clock, barrier.phase):
             for use in self._before.values():
                 if use.warp is not warp and _unknown(clock, use):
                     self._mixed = _mixed(barrier, warp, at, f"{use.warp.name} at {use.at} may be still to come in")
@@ -91,10 +101,10 @@ def _unknown(knowledge: Any, use: Use) -> int:
     return knowledge.generic.unknown(actor, use.epoch) & use.lanes
 
 
-def _over(barrier: Any, clock: Any) -> bool:
-    """Whether a clock knows that the phase before is over."""
+def _over(barrier: Any, clock: Any, phases: int) -> bool:
+    """Whether a clock knows that so many phases are over."""
     at = barrier.channel
-    return clock.generic.upto[at] >= barrier.phase or clock.after is not None and clock.after[at] >= barrier.phase
+    return clock.generic.upto[at] >= phases or clock.after is not None and clock.after[at] >= phases
 
 
 def _lapped(barrier: Any, use: Use) -> Exception:
@@ -118,4 +128,18 @@ def _mixed(barrier: Any, warp: Any, at: Where | None, why: str) -> Exception:
         at,
         "an arrival counts to the phase under way (PTX ISA, mbarrier.arrive)",
         "wait for the phase before, or for who waited for it, before arriving again; or a barrier for each round",
+    )
+
+
+def _early(barrier: Any, warp: Any, at: Where | None) -> Exception:
+    last = barrier.phase - 1
+    return error(
+        "early-wait",
+        f"{warp.name} waits for phase {last} of mbarrier {barrier.name}, and does not know that phase {last - 1} is "
+        f"over: while it is under way, a wait for the parity of phase {last} returns at once, as that of "
+        + (f"phase {last - 2}" if last > 1 else "the phase before the first one"),
+        at,
+        "a wait names the phase under way or the one before by its parity (PTX ISA, mbarrier.test_wait)",
+        "wait for every phase of the barrier in turn, also for those whose data is another one's; or let those who "
+        "wait for them say so first, at a barrier or an mbarrier",
     )

@@ -378,8 +378,9 @@ def test_the_scope_is_in_the_ptx(debug):
 
 
 @nv.jit
-def left_to_one(x, out, *, count):
-    """Two warps read every slot but the last, which warp 1 reads and releases for both."""
+def left_to_one(x, out, *, count, known=True):
+    """Two warps read every slot but the last, which warp 1 reads and releases for both. Before warp 2 waits for this
+    slot's next phase, it has to know that this one is over: rows may arrive in another order."""
     tma = nv.TMA(x, tile=(1, 32))
 
     @nv.kernel(grid=1, block=96)
@@ -402,8 +403,11 @@ def left_to_one(x, out, *, count):
                     nv.sync_warp()
                     ring.release(state, lane == 0)
                     state = state.next()
-                if warp == 1:
+                if known:
                     ring.wait(state)
+                if warp == 1:
+                    if not known:
+                        ring.wait(state)
                     out[round, 0, last, lane] = rows[state.stage][0, lane]
                     nv.sync_warp()
                     ring.release(state, lane == 0, count=count)
@@ -419,6 +423,16 @@ def test_one_arrives_for_two(level):
         out.fill(0)
         run(left_to_one, x, out, count=2, options=sim.Options(order=order, level=level))
         assert (out[:, 0] == x).all() and (out[:, 1, :2] == x[:2]).all()
+
+
+def test_who_leaves_a_phase_out_may_wait_for_the_one_before():
+    x, out = np.arange(96, dtype=np.float32).reshape(3, 32), zeros(2, 2, 3, 32)
+    program = traced(left_to_one, x, out, count=2, known=False)
+    for options in SCHEDULES[:10]:
+        error = verdict_of(program, options)
+        assert error is not None and error.kind in ("early-wait", "undelivered", "over-arrival"), f"{options}: {error}"
+    error = verdict(left_to_one, x, out, count=2, known=False)
+    assert error.kind == "early-wait" and error.where.line == _at(left_to_one, "ring.wait(state)"), error
 
 
 def test_one_arrives_for_itself_alone():
