@@ -215,7 +215,9 @@ class Accessor:
             return
         if block is None:
             order = (self.order or RELAXED) if what.startswith("atomic") else None
-            tracker.access(w, offsets, self.size, what, writes, self.at, order, same)
+            # All may tell the same at one place; blocks that all store the same row forgot what tells them apart.
+            at_one_place = same if offsets.__class__ is int else None
+            tracker.access(w, offsets, self.size, what, writes, self.at, order, at_one_place)
             return
         span, touch = self.touch(w, offsets, tracker.shift, what)
         if block is not w.block:

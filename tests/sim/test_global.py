@@ -687,21 +687,24 @@ def test_a_loop_that_gives_up_is_no_deadlock():
 @nv.jit
 def told_by_all(x, out, *, wrong):
     """Every thread of a block stores the block's sum, and every block that there was one; a second store in the same
-    line, of other values, has no excuse."""
+    line, of other values, has no excuse, and none has a row that every block stores."""
 
     @nv.kernel(grid=2, block=64)
     def body():
         total = nv.block.sum(x[nv.thread_id.x])
         out[1 + nv.block_id.x] = total
         for i in nv.range(2):
-            out[3 * i] = nv.select(wrong and i == 1, nv.block_id.x, 7)  # WRITE
+            out[3 * i] = nv.select(wrong == "other" and i == 1, nv.block_id.x, 7)  # WRITE
+        if wrong == "row":
+            out[4 + nv.thread_id.x] = x[nv.thread_id.x]  # WRITE
 
     body()
 
 
 def test_the_same_value_by_all():
-    clean(told_by_all, ints(64), ints(4), wrong=False)
-    out = ints(4)
-    run(told_by_all, np.ones(64, np.int32), out, wrong=False)
-    assert out.tolist() == [7, 64, 64, 7]
-    reported(told_by_all, ["WRITE"], ["waw"], ints(64), ints(4), wrong=True)
+    clean(told_by_all, ints(64), ints(68), wrong="")
+    out = ints(68)
+    run(told_by_all, np.ones(64, np.int32), out, wrong="")
+    assert out[:4].tolist() == [7, 64, 64, 7]
+    for wrong in ("other", "row"):
+        reported(told_by_all, ["WRITE"], ["waw"], ints(64), ints(68), wrong=wrong)
