@@ -242,7 +242,7 @@ def argument_type(spec: Any) -> Any:
     if isinstance(spec, DynamicSpec):
         return ir.MemRefType.get([], spec.dtype.ir)
     layout = None
-    if spec.strides != packed_strides(spec.shape):
+    if spec.strides != packed_strides(spec.shape) or 0 in spec.shape[1:]:  # MLIR takes a step over nothing for unknown
         layout = ir.StridedLayoutAttr.get(0, list(spec.strides))
     return ir.MemRefType.get(list(spec.shape), spec.dtype.ir, layout=layout)
 
