@@ -56,17 +56,13 @@ def producer_first(device: Any, kernels: Kernels, _: Any) -> None:
     """
     weights = ir.DenseI32ArrayAttr.get([1, 100]), ir.DenseI32ArrayAttr.get([100, 1])
     for function, _kernel in functions(device, kernels):
-        for block in function.regions[0].blocks:
-            branch = block.operations[len(block.operations) - 1].operation
+        found = [op for op in walk(function) if op.name in ("llvm.cond_br", "nvvm.setmaxregister")]
+        giving = [op.block for op in found if op.name == "nvvm.setmaxregister" and word(op, "action") == "decrease"]
+        for branch in found:
             if branch.name == "llvm.cond_br":
-                gives = [_gives_registers(successor) for successor in branch.successors]
+                gives = [successor in giving for successor in branch.successors]
                 if gives[0] != gives[1]:
                     branch.attributes["branch_weights"] = weights[gives[0]]
-
-
-def _gives_registers(block: Any) -> bool:
-    ops = (op.operation for op in block.operations)
-    return any(op.name == "nvvm.setmaxregister" and word(op, "action") == "decrease" for op in ops)
 
 
 def external_shared_memory(device: Any, _kernels: Kernels, _: Any) -> None:
