@@ -52,9 +52,9 @@ LEAST_OTHERS = len(UNALIGNED)
 """Of the others, what is left for such results, however many have been taken: all that is chosen for them. Without the
 right one of them, products of f32 took up to 6.8 times as long in the model."""
 
-BESIDE = {"cooperative": 32, "splitk": 40, "pingpong": 40, "streamk": 48}
+BESIDE = {"cooperative": 40, "splitk": 40, "pingpong": 40, "streamk": 48}
 """Registers of a consumer's thread beside the sums that an epilogue of few operands needs. With stream-K it also keeps
-the part of a tile: ptxas spilled it beside 192 sums; and of two consumers in turn one beside 200."""
+the part of a tile: ptxas spilled it beside 192 sums, and scales of rows and columns beside 200."""
 WITHOUT_TMA, TURNED_WORDS = 40, 48
 """The same that a store without TMA needs, at least; and that of the transpose of a result of 32 bits."""
 NEAR, LOST = 1.02, 1000
