@@ -36,6 +36,6 @@ def out_of_range():
 @refused()
 def element_of_a_stack():
     nv.smem((4, 64, 64), nv.f16)[0, 1, 2]
-    # CHECK: TraceError: stack.py:[[# @LINE - 1]]: 3 indices for a stack of tiles
+    # CHECK: TraceError: stack.py:[[# @LINE - 1]]: 3 indices for an element of a stack of tiles
     # CHECK-NEXT: rule: a stack is indexed by its stage and gives a tile
     # CHECK-NEXT: fix: stack[stage][row, col]
