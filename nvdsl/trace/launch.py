@@ -8,6 +8,8 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any, ParamSpec, TypeAlias
 
+import numpy as np
+
 from nvdsl.errors import TraceError, trace_error
 from nvdsl.hopper import arch
 from nvdsl.ir import declared
@@ -129,6 +131,7 @@ def _known(size: Block, what: str) -> tuple[int, int, int]:
 
 
 def _three(size: Grid, what: str) -> tuple[Int, Int, Int]:
+    size = size.tolist() if isinstance(size, np.ndarray) else size
     sizes = tuple(map(_plain, size if isinstance(size, Sequence) else (size,)))
     if not 1 <= len(sizes) <= 3:
         raise trace_error(
