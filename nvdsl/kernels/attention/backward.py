@@ -241,10 +241,7 @@ def backward(
                     at, sight = place(work.tile, True)
                     pending = sums.take(at, sight, me, pending, None if tiles.packed_keys else q.dtype)
                     work = rounds.next(work, sight.any)
-                if pending.part >= 0:
-                    sums.take_part(me, pending)
-                if nv.lane_id() == 0:
-                    nv.bulk_wait_group(0)
+                sums.finish(me, pending)
             elif nv.lane_id() == 0:
                 rounds.draw()
         else:

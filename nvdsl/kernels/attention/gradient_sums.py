@@ -151,11 +151,18 @@ class GradientSums:
 
 class Pending(NamedTuple):
     """The part of a tile that is still to come, -1 if there is none, how many blocks add theirs before, and the slot of
-    shared memory where it will be."""
+    shared memory where it will be. ``added``, ``turns``: where parts have an order, the one that was added last, of
+    which the next block has not been told, or -1, and how many have been added to it."""
 
     part: nv.Int
     turn: nv.Int
     slot: nv.Int
+    added: nv.Int
+    turns: nv.Int
+
+    def then(self, part: nv.Int, turn: nv.Int) -> Pending:
+        """What is to come when this part has been added."""
+        return Pending(part, turn, 1 - self.slot, self.part, self.turn + 1)
 
 
 class StagedSums(GradientSums):
@@ -200,7 +207,7 @@ class StagedSums(GradientSums):
 
     def nothing(self) -> Pending:
         """Before the first part of a block."""
-        return Pending(nv.i32(-1), nv.i32(0), nv.i32(0))
+        return Pending(nv.i32(-1), nv.i32(0), nv.i32(0), nv.i32(-1), nv.i32(0))
 
     def take(self, at: KeyTile, sight: Seeing, me: nv.Int, pending: Any, dtype: nv.DType | None) -> Any:
         """Add a consumer's parts, each when it is there, to what other blocks have added. By its warp. Returns which
@@ -210,16 +217,17 @@ class StagedSums(GradientSums):
             for i in nv.range(sight.count, unroll=False):
                 self.take_part(me, pending)
                 tile = sight.tile(i)
-                pending = Pending((number + tile) * CONSUMERS + me, nv.i32(sight.turn(tile)), 1 - pending.slot)
+                pending = pending.then((number + tile) * CONSUMERS + me, nv.i32(sight.turn(tile)))
         if not self._late:
             if pending.part >= 0:
                 self.take_part(me, pending)
-            pending = pending._replace(part=nv.i32(-1))
+                pending = pending.then(nv.i32(-1), nv.i32(0))._replace(slot=pending.slot)
         if dtype is not None:
             place = at.sequence.k_batch, at.key + me * 64, at.kv_head, 0
             slots = self._slots_of_results(pending.slot)
             for store, layout, slot in zip(self._stores, self._layouts, slots, strict=True):
-                self._meet(me)
+                self._meet(me, pending)
+                pending = pending._replace(added=nv.i32(-1))
                 if nv.lane_id() == 0:
                     nv.fence_proxy_async()
                     store.store(self._tile(layout, dtype, me, slot), place)
@@ -228,18 +236,31 @@ class StagedSums(GradientSums):
 
     def take_part(self, me: nv.Int, pending: Any) -> None:
         """Add the part that comes next."""
-        part, turn, slot = pending
-        self._meet(me, part < 0)
-        if (nv.lane_id() == 0) & (part >= 0):
+        self._meet(me, pending, pending.part < 0)
+        if (nv.lane_id() == 0) & (pending.part >= 0):
             if self._turns is not None:
-                while load_acquire(self._turns, part) != turn:
+                while load_acquire(self._turns, pending.part) != pending.turn:
                     pass
             nv.fence_proxy_async()
-            self._tma.reduce_add(self._tile(self._part, nv.f32, me, slot), (part * self._parts.rows, 0))
+            part = self._tile(self._part, nv.f32, me, pending.slot)
+            self._tma.reduce_add(part, (pending.part * self._parts.rows, 0))
             nv.bulk_commit_group()
-            if self._turns is not None:
+
+    def finish(self, me: nv.Int, pending: Any) -> None:
+        """Add the last part, if there is one, and wait until all has been written."""
+        if pending.part >= 0:
+            self.take_part(me, pending)
+            pending = pending.then(nv.i32(-1), nv.i32(0))
+        if nv.lane_id() == 0:
+            nv.bulk_wait_group(0)
+            self._tell(pending)
+
+    def _tell(self, pending: Any) -> None:
+        """The next block may add its part to what was added last, which has been written. By one thread."""
+        if self._turns is not None:
+            if pending.added >= 0:
                 nv.bulk_wait_group(0)
-                store_release(self._turns, part, turn + 1)
+                store_release(self._turns, pending.added, pending.turns)
 
     def _slots_of_results(self, slot: nv.Int) -> tuple[nv.Int, nv.Int]:
         """Where dK and dV are left: ``slot`` is the next part's, or was the tile's last part's."""
@@ -248,7 +269,7 @@ class StagedSums(GradientSums):
     def _tile(self, layout: TileLayout, dtype: nv.DType, me: nv.Int, slot: nv.Int) -> Tile:
         return Tile(layout, dtype, self._staged[me if self._slots == 1 else slot * CONSUMERS + me].offset)
 
-    def _meet(self, me: nv.Int, all: Any = False) -> None:
+    def _meet(self, me: nv.Int, pending: Any, all: Any = False) -> None:
         """A slot is free, or ``all`` are; now something is there."""
         if nv.lane_id() == 0:
             nv.bulk_wait_group(self._slots - 1, read=True)
@@ -257,4 +278,8 @@ class StagedSums(GradientSums):
                     nv.bulk_wait_group(0, read=True)
         nv.sync_warp()
         nv.named_barrier_arrive(FREE + me, 160)
+        if self._turns is not None:  # what has been read need not have been written
+            if nv.lane_id() == 0:
+                self._tell(pending)
+            nv.sync_warp()
         nv.named_barrier_sync(WRITTEN + me, 160)
