@@ -518,7 +518,7 @@ SUBJECTS: dict[str, Callable[[], Case]] = {
     "attention, paged": _paged_attention,
     "attention, e4m3": _attention_of_8_bits,
     "attention, backward": lambda: _gradients(
-        backpropagating.Case(200, 530, window=(None, 0), tile_m=64, dtype=np.float16)  # 2 or 3 tiles of keys a block
+        backpropagating.Case(130, 300, window=(None, 0), tile_m=64, dtype=np.float16, blocks=1)  # three tiles of keys
     ),
     "attention, packed backward": lambda: _gradients(
         backpropagating.Case(

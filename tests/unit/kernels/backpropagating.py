@@ -21,7 +21,7 @@ class Case:
     """Lengths of q and of k; heads of q and of k. ``tile_m``: of `backward`; 0: `backward_wide` computes it, 96:
     `backward_apart`.
     ``packed``: lengths of q and k of each sequence, in place of the others. ``parts``: of dQ that a consumer of
-    `backward` has; beside two there is one K."""
+    `backward` has; beside two there is one K. ``blocks``: of `backward`, which take several tiles of keys each."""
 
     rows: int
     keys: int
@@ -38,6 +38,7 @@ class Case:
     ordered: bool = False
     packed: tuple[tuple[int, int], ...] = ()
     parts: int = 1
+    blocks: int = 2
 
     def __str__(self) -> str:
         words = [f"{self.batch}x{self.rows}x{self.keys}x{self.heads}x{self.kv_heads}x{self.size}"]
@@ -152,7 +153,7 @@ def called(call: Any, case: Case) -> tuple[list[Any], list[Any]]:
         config = wide(*sizes, False)
     if case.tile_m == 96:
         config = apart(*sizes)
-    config = replace(config, blocks=2)  # which take several tiles of keys each
+    config = replace(config, blocks=case.blocks)
     numbers = 1 / math.sqrt(case.size), left or 0, right or 0, case.softcap
     bounded, scores = (left is not None, right is not None), ScoreKind(case.softcap > 0.0)
     constants = {"config": config, "bounded": bounded, "scores": scores, "ordered": case.ordered}
