@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Hashable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from nvdsl.call import collect
 from nvdsl.call.signature import Look, look_at, nothing
@@ -42,13 +42,18 @@ class Launch:
         self.launcher, self.holds, self.make, self.place = launcher, holds, make, place
 
 
+_Last: TypeAlias = tuple[Hashable, Hashable, int, Launch | None]
+"""A signature, ``rest``, its hash, and what they launch."""
+_NONE: _Last = (None, None, hash(None), None)
+
+
 class Launches:
     """What calls of one function launch, by signature and by what else decides (``rest``, hashable)."""
 
     def __init__(self) -> None:
         self._known: dict[Hashable, Launch] = {}
         self._look: Look = nothing  # of the last call
-        self._last: tuple[Hashable, Hashable, Launch | None] = (None, None, None)  # found last: its key, `rest`, itself
+        self._last = _NONE  # what was found last
 
     def launch(
         self, arguments: Sequence[Any], rest: Hashable, stream: Stream | None, numbers: tuple[float, ...] = ()
@@ -70,13 +75,14 @@ class Launches:
         except (RuntimeError, ArgumentError):  # the long way says what
             return None
         key, values = seen
-        last_key, last_rest, known = self._last
-        if key != last_key or rest != last_rest:  # to compare them takes half as long as to look them up
-            try:
+        last_key, last_rest, last_hash, known = self._last
+        try:
+            # To compare takes half as long as to look up. What has another hash isn't compared: it may be an array.
+            if key != last_key or rest is not last_rest and (hash(rest) != last_hash or rest != last_rest):
                 known = self._known.get((key, rest))
-            except TypeError:  # something can't be hashed: so does it here
-                return None
-            self._last = key, rest, known
+                self._last = key, rest, hash(rest), known
+        except TypeError:  # something can't be hashed: so does it here
+            return None
         if known is None or not known.holds():
             return None
         made: Any = True
@@ -102,11 +108,11 @@ class Launches:
                 self._known.clear()
             with contextlib.suppress(TypeError):  # something can't be hashed
                 self._known[seen[0], rest] = launch
-                self._last = seen[0], rest, launch
+                self._last = seen[0], rest, hash(rest), launch
 
     def clear(self) -> None:
         self._known.clear()
-        self._last = None, None, None
+        self._last = _NONE
 
     def __len__(self) -> int:
         return len(self._known)

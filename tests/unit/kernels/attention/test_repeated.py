@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 
+import numpy as np
 import pytest
 
 import nvdsl as nv
@@ -82,6 +83,15 @@ def test_the_last_launch_is_no_other_calls(gpu, torch):
             parameters.append(vars(gpu.launches[-1]).copy())
     assert parameters[:4] == parameters[4:8] == parameters[8:]
     assert all(one not in parameters[:i] for i, one in enumerate(parameters[:4]))
+
+
+@pytest.mark.parametrize("scale", [np.array([0.5, 0.5]), np.array(0.5), [0.5]])
+def test_an_option_that_is_an_array_is_refused_each_time(gpu, torch, scale):
+    """It is not compared with that of the call before, which would be element by element."""
+    for _ in range(3):
+        call(torch, of(torch, OUT), scale=0.5)
+        with pytest.raises(ArgumentError, match="scale"):
+            call(torch, of(torch, OUT), scale=scale)
 
 
 def test_parts_are_launched_as_they_were(gpu, torch, monkeypatch):
