@@ -141,7 +141,7 @@ def configuration(read: Sequence[Rows | None], others: Sequence[Any], *, passes:
     given, beside = [x for x in read if x is not None], sum(isinstance(x, Vector) for x in others)
     return choose(
         given[0].cols, *_access(given, others), arrays=len(given), smallest=_smallest(given), passes=passes,
-        beside=beside,
+        beside=beside, alike=_alike([*given, *others]),
     )  # fmt: skip
 
 
@@ -155,6 +155,14 @@ def _access(read: Sequence[Rows], others: Sequence[Any]) -> tuple[int, int]:
     """Bytes of the largest elements, and of how many elements all rows' starts are a multiple."""
     arrays = [*read, *(x for x in others if isinstance(x, Rows | Vector))]
     return max(x.dtype.bytes for x in arrays if isinstance(x, Rows)), math.gcd(*(x.multiple for x in arrays))
+
+
+def _alike(arrays: Sequence[Any]) -> bool:
+    """Whether each row begins as far behind a multiple of 16 bytes in all arrays of rows, in elements, and the first
+    ones at one."""
+    rows = [x for x in arrays if isinstance(x, Rows)]
+    starts = {x.step % ALIGNMENT if x.rows > 1 else 0 for x in rows}
+    return len(starts) == 1 and all(x.argument.aligned for x in rows)
 
 
 def _smallest(read: Sequence[Rows]) -> int:

@@ -55,6 +55,9 @@ _BLOCKS_OF_AN_SM = 32
 
 _MOST_SLOTS = 6
 
+_FRAMED = 256
+"""Bytes of a row from which on it is taken by accesses that begin before it."""
+
 _COPY_BYTES = 4
 """Of cp.async, at least."""
 
@@ -83,6 +86,18 @@ class RowsConfig:
     ahead: int = 0
     arrivals: int = 1
     alone: bool = False
+    frame: int = 0
+    grain: int = 0
+
+    @property
+    def slack(self) -> int:
+        """Elements that lie between the first access of a row and its first element, at most."""
+        return self.frame - self.grain if self.frame else 0
+
+    @property
+    def ragged(self) -> bool:
+        """Whether an access may lie in a row in part."""
+        return self.frame > 0 and self.grain < self.wide
 
     @property
     def threads(self) -> int:
@@ -123,12 +138,18 @@ def choose(
     smallest: int | None = None,
     passes: int = 2,
     beside: int = 0,
+    alike: bool = False,
 ) -> RowsConfig:
     """For rows of ``cols`` elements of at most ``itemsize`` bytes and at least ``smallest``. ``multiple``: of elements,
     what all rows' starts are. ``arrays``: so many rows of that length belong together. ``passes``: how often a thread
-    takes its elements. ``beside``: so many rows for all rows are read."""
-    wide = math.gcd(cols, multiple, ALIGNMENT // itemsize)
+    takes its elements. ``beside``: so many rows for all rows are read. ``alike``: each row begins as far behind a
+    multiple of 16 bytes in all arrays of rows, and the first ones at one."""
+    most = ALIGNMENT // itemsize
+    wide = grain = math.gcd(cols, multiple, most)
     size = cols * itemsize
+    frame = 0
+    if alike and grain < most and size >= _FRAMED:
+        wide = frame = most
     cluster = min(1 << max(nv.cdiv(size * arrays, _BLOCK_BYTES) - 1, 0).bit_length(), _MOST_BLOCKS)
     lanes = next((lanes for most, lanes in _LANES if size <= most), _MOST_LANES)
     if (passes > 2 or beside) and lanes == 32 and arrays == 1:  # a warp waits for no other one: registers are as good
@@ -137,18 +158,18 @@ def choose(
         shared = wide * (smallest or itemsize) >= _COPY_BYTES and lanes >= 32
     while not shared and arrays * nv.cdiv(cols, lanes * cluster) > _REGISTERS and lanes < _MOST_LANES:
         lanes *= 2
-    steps = _steps(cols, wide, lanes, cluster)
     alone = lanes == 32 and arrays == 1 and (passes == 2 or beside > 0 and passes == 3)
-    config = RowsConfig(wide, lanes, cluster, steps, _full(cols, wide, lanes, cluster, steps), alone=alone)
+    config = shared_by(cols, RowsConfig(wide, lanes, cluster, 0, 0, alone=alone, frame=frame, grain=grain))
     if not shared:
         ahead = _REGISTERS_AHEAD if beside else 0
-        return replace(config, ahead=ahead) if arrays * steps * wide <= _REGISTERS else replace(config, keep="memory")
+        few = arrays * config.steps * wide <= _REGISTERS
+        return replace(config, ahead=ahead) if few else replace(config, keep="memory")
     taken = arrays * config.groups * config.part * itemsize
     threads, ahead = _sm_threads(config, itemsize, arrays, passes, beside)
     blocks = min(_SHARED_BYTES // (taken + _BESIDE), threads // config.threads, _BLOCKS_OF_AN_SM)
     if not blocks:
         return replace(config, keep="memory")
-    arrivals = steps if beside and passes == 3 and cluster > 1 else 1
+    arrivals = config.steps if beside and passes == 3 and cluster > 1 else 1
     return replace(config, keep="shared", blocks_per_sm=blocks, ahead=ahead, arrivals=arrivals)
 
 
@@ -182,8 +203,8 @@ def choose_persistent(
         lanes = next((lanes for lanes in (8, 16, 32, 64, 128, 256) if cols <= half * lanes), _MOST_LANES)
         threads = _SUMS_THREADS * 3 // 2 if shared and cols <= half * lanes else threads
     for cluster in (1, 2, 4, _MOST_BLOCKS):
-        steps = _steps(cols, wide, lanes, cluster)
-        config = RowsConfig(wide, lanes, cluster, steps, _full(cols, wide, lanes, cluster, steps))
+        config = shared_by(cols, RowsConfig(wide, lanes, cluster, 0, 0))
+        steps = config.steps
         ragged = config.full < steps
         if steps * wide < most or steps * wide == most and not ragged or lanes < _SMALLEST_BLOCK:
             break
@@ -200,16 +221,13 @@ def choose_persistent(
     return replace(config, keep="shared", blocks_per_sm=blocks, slots=min(slots, _MOST_SLOTS), ahead=_SUMS_AHEAD)
 
 
-def _steps(cols: int, wide: int, lanes: int, cluster: int) -> int:
-    """Rows of similar lengths share a kernel: what is too much reads nothing."""
-    unit = wide * 8
-    steps = nv.cdiv(nv.cdiv(cols, cluster * unit) * unit, wide * lanes)
-    unit = 1 if steps <= 4 or cluster > 1 and steps <= 8 else 2 if steps <= 16 else 8
-    return nv.cdiv(steps, unit) * unit
-
-
-def _full(cols: int, wide: int, lanes: int, cluster: int, steps: int) -> int:
-    """Accesses that lie within the columns of the last block, which has the fewest."""
-    unit = wide * 8
-    last = cols - (cluster - 1) * (nv.cdiv(cols, cluster * unit) * unit)
-    return min(max(last, 0) // (wide * lanes), steps)
+def shared_by(cols: int, config: RowsConfig) -> RowsConfig:
+    """With the accesses that ``cols`` columns take."""
+    unit, extent = config.unit, cols + config.slack
+    each = nv.cdiv(extent, config.cluster * unit) * unit
+    steps = nv.cdiv(each, config.width)
+    # rows of similar lengths share a kernel: what is too much reads nothing
+    several = 1 if steps <= 4 or config.cluster > 1 and steps <= 8 else 2 if steps <= 16 else 8
+    steps = nv.cdiv(steps, several) * several
+    last = cols - (config.cluster - 1) * each  # the columns of the last block, which has the fewest
+    return replace(config, steps=steps, full=min(max(last, 0) // config.width, steps))

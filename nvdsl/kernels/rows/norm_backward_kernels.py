@@ -54,10 +54,10 @@ def norm_backward(
                 staged.fetch(_ahead(x, config, start + group + slot * each), slot)
         kept_weight = None
         if weight is not None and config.groups > 1:
-            kept_weight = for_groups(weight, Row(x.shape, config, start + group))
+            kept_weight = for_groups(weight, Row(x, config, start + group))
         state, place = nv.PipelineState(config.slots), nv.PipelineState(2)
         for index in nv.range(start, rows, each, unroll=False):
-            row = Row(x.shape, config, index + group)
+            row = Row(x, config, index + group)
             beside = Beside(weight, row) if weight is not None and kept_weight is None else None
             factor = beside or kept_weight
             if beside is not None:
@@ -87,7 +87,7 @@ def norm_backward(
                         totals[i][step] = totals[i][step] + gradient(step)
             state, place = state.next(), place.next()
         for total, into in zip(totals, partial, strict=False):
-            _store(Row(x.shape, config, group), total, into, block)
+            _store(Row(x, config, group), total, into, block)
 
     if sums and not kept:
         column_gradients(dy, x, mean, rstd, dweight, partial, count, config)  # before dx takes the place of one
@@ -98,7 +98,7 @@ def norm_backward(
 
 def _ahead(x: nv.Array, config: RowsConfig, index: nv.Int) -> Row:
     """A row of a later turn."""
-    row = Row(x.shape, config, index)
+    row = Row(x, config, index)
     row.exists = index < x.shape[0]
     return row
 
@@ -132,7 +132,7 @@ def _store(row: Row, total: list[Any], into: nv.Array, block: nv.Int) -> None:
     config = row.config
     if config.groups == 1:
         for step in range(config.steps):
-            if row.inside(step):
+            if row.whole(step):
                 put(into, block * row.cols + row.column(step), total[step])
         return
     shared = nv.smem(config.groups * config.width, nv.f32)

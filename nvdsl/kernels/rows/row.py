@@ -32,49 +32,70 @@ def grid(x: nv.Array, config: RowsConfig) -> nv.Int:
 
 
 class Row:
-    """This thread's share of row ``index`` of arrays of ``shape``: ``config.steps`` accesses of ``config.wide``
-    elements. The columns of its block are those from ``begin`` to ``end``. Threads beyond the last row load and store
-    nothing."""
+    """This thread's share of row ``index`` of arrays like ``x``: ``config.steps`` accesses of ``config.wide`` elements.
+    The columns of its block are those from ``first`` of its first thread to ``end``. Threads beyond the last row load
+    and store nothing."""
 
-    def __init__(self, shape: tuple[nv.Int, nv.Int], config: RowsConfig, index: nv.Int) -> None:
-        self.config, self.index, self.cols = config, index, nv.i32(shape[1])
+    def __init__(self, x: nv.Array, config: RowsConfig, index: nv.Int) -> None:
+        self.config, self.index, self.cols = config, index, nv.i32(x.shape[1])
         self.exchange: Exchange | None = None
-        self.exists = config.groups == 1 or index < shape[0]
-        self.begin, self.end = nv.i32(0), self.cols
+        self.exists = config.groups == 1 or index < x.shape[0]
+        begin, self.end = nv.i32(0), self.cols
+        before = nv.i32(0)
+        if config.frame:  # a power of two: what the row's start is behind a multiple of it
+            before = nv.i32(index) % config.frame * (nv.i32(x.strides[0]) % config.frame) % config.frame
         if config.cluster > 1:
-            each = nv.cdiv(self.cols, config.cluster * config.unit) * config.unit
-            self.begin = nv.min(nv.cluster_rank() * each, self.cols)
-            self.end = nv.min(self.begin + each, self.cols)
-        self.first = self.begin + lane_of(config) * config.wide
-        self.leads = self.first == 0
+            each = nv.cdiv(self.cols + config.slack, config.cluster * config.unit) * config.unit
+            begin = nv.min(nv.cluster_rank() * each, self.cols + config.slack)
+            self.end = nv.min(begin + each - before, self.cols)
+        self.first = begin + lane_of(config) * config.wide - before
+        self.leads = begin + lane_of(config) * config.wide == 0
 
     @staticmethod
     def of_group(x: nv.Array, config: RowsConfig) -> Row:
         """The row of this thread's group, where each group has one."""
-        row = Row(x.shape, config, nv.block_id.x // config.cluster * config.groups + group_of(config))
+        row = Row(x, config, nv.block_id.x // config.cluster * config.groups + group_of(config))
         if config.cluster > 1:
             row.exchange = Exchange(config)
         return row
 
     def column(self, step: int) -> nv.Int:
-        """The first column of access number ``step``."""
+        """The first column of access number ``step``: before the row, perhaps, where ``config.frame`` is given."""
         return self.first + step * self.config.width
 
     def at(self, step: int) -> tuple[nv.Int, nv.Int]:
         """Where access number ``step`` begins in a matrix."""
         return self.index, self.column(step)
 
-    def everyone(self, step: int) -> bool:
-        """Whether it is known that each thread has elements there."""
-        return self.exists is True and step < self.config.full
+    def full(self, step: int) -> bool:
+        """Whether it is known that the row has all elements of the access, in each thread."""
+        return step < self.config.full and (step > 0 or not self.config.frame)
 
-    def inside(self, step: int) -> nv.Bool:
-        """Whether the row has elements there: known for all but the last accesses."""
-        return step < self.config.full or self.column(step) < self.end
+    def everyone(self, step: int) -> bool:
+        """The same, where it is known that there is a row, too."""
+        return self.exists is True and self.full(step)
+
+    def whole(self, step: int) -> nv.Bool:
+        """Whether the row has all elements of the access."""
+        if self.full(step):
+            return True
+        col = self.column(step)
+        if not self.config.frame:
+            return col < self.end
+        return (col >= 0) & (col + self.config.wide <= self.end)
+
+    def has(self, column: nv.Int) -> nv.Bool:
+        """Whether the block has that column of the row, which may lie before it."""
+        return (column >= 0) & (column < self.end)
 
     def only(self, step: int, values: Any, other: float = 0.0) -> Any:
-        """``values`` within the row, ``other`` behind its end."""
-        return values if step < self.config.full else nv.where(self.inside(step), values, other)
+        """``values`` within the row, ``other`` elsewhere."""
+        if self.full(step):
+            return values
+        if not self.config.ragged:
+            return nv.where(self.whole(step), values, other)
+        col = self.column(step)
+        return nv.vector([nv.where(self.has(col + i), values[i], other) for i in range(self.config.wide)])
 
     def read(self, *arrays: nv.Array, missing: float = 0.0) -> list[Parts]:
         """This thread's elements of arrays, with ``missing`` behind the end of the row. Once for each row."""
@@ -95,9 +116,21 @@ class Row:
 
     def _load(self, x: nv.Array, step: int, missing: float) -> Any:
         part = nv.vector([missing] * self.config.wide, x.dtype)
-        if self.exists and self.inside(step):
+        if self.exists and self.whole(step):
             part = x.vector(self.at(step), self.config.wide)
+        elif self.config.ragged and not self.full(step):
+            part = self.pieces(x, self.column(step), missing)
         return part
+
+    def pieces(self, x: nv.Array, column: nv.Int, missing: float) -> Any:
+        """Of an access that the row has a part of: what it has, ``config.grain`` elements at a time."""
+        grain, found = self.config.grain, []
+        for i in range(0, self.config.wide, grain):
+            piece = nv.vector([missing] * grain, x.dtype)
+            if self.exists and self.has(column + i):
+                piece = x.vector((self.index, column + i), grain) if grain > 1 else nv.vector([x[self.index, column + i]])
+            found.append(piece)
+        return joined(found)
 
     def hold(self, parts: Parts) -> Parts:
         """The same, computed once where registers hold a thread's part."""
@@ -119,11 +152,19 @@ class Row:
     def store(self, y: nv.Array, step: int, values: Any) -> None:
         """Those of one access."""
         values = values.to(y.dtype)
-        if self.exists and self.inside(step):
-            if self.config.wide * y.dtype.bytes == 1:
-                y[self.at(step)] = values[0]
-            else:
-                y.store_vector(values, self.at(step))
+        if self.exists and self.whole(step):
+            self._store(y, self.column(step), values)
+        elif self.config.ragged and not self.full(step):
+            grain = self.config.grain
+            for i in range(0, self.config.wide, grain):
+                if self.exists and self.has(self.column(step) + i):
+                    self._store(y, self.column(step) + i, nv.vector([values[k] for k in range(i, i + grain)]))
+
+    def _store(self, y: nv.Array, column: nv.Int, values: Any) -> None:
+        if values.shape[0] * y.dtype.bytes == 1:
+            y[self.index, column] = values[0]
+        else:
+            y.store_vector(values, (self.index, column))
 
     def put(self, y: nv.Array, value: nv.Value) -> None:
         """Store a number of the row."""
@@ -189,10 +230,15 @@ class Row:
 
     def _count(self, steps: int) -> Any:
         """Elements that the warp has in its first accesses."""
-        if steps <= self.config.full:
-            return nv.f32(32 * steps * self.config.wide)
-        mine = sum((nv.where(self.inside(step), self.config.wide, 0) for step in range(steps)), start=nv.i32(0))
-        return nv.warp.sum(nv.f32(mine))
+        wide, known = self.config.wide, sum(map(self.full, range(steps)))
+        if known == steps:
+            return nv.f32(32 * steps * wide)
+        mine = nv.i32(0)
+        for step in range(steps):
+            if not self.full(step):
+                col = self.column(step)
+                mine += nv.max(nv.min(col + wide, self.end) - nv.max(col, 0), 0)
+        return nv.warp.sum(nv.f32(mine)) + 32.0 * known * wide
 
     def exponentials(self, parts: Parts, *more: Any) -> tuple[Any, ...]:
         """The exponentials of this thread's elements relative to a number of its own, that number, the greatest element
@@ -255,10 +301,10 @@ class Beside:
     their use: a load waits behind the store before it otherwise, at each access once more."""
 
     def __init__(self, array: nv.Array, row: Row) -> None:
-        self.array, self.row = array, row
-        self.wide = min(row.config.wide, ALIGNMENT // array.dtype.bytes)
-        size = max(row.config.wide * array.dtype.bytes, 4)
-        self.ahead = min(row.config.ahead // size, row.config.steps)
+        self.array, self.row, config = array, row, row.config
+        self.wide = min(config.grain if config.ragged else config.wide, ALIGNMENT // array.dtype.bytes)
+        size = max(config.wide * array.dtype.bytes, 4)
+        self.ahead = min(config.ahead // size, config.steps)
         self.loaded: dict[int, list[Any]] = {}
 
     def begin(self) -> None:
@@ -267,11 +313,16 @@ class Beside:
             self.loaded[step] = self._load(step)
 
     def _load(self, step: int) -> list[Any]:
-        """Behind the end of the row its last elements, which nobody uses: a branch would keep loads behind it."""
-        config, col = self.row.config, self.row.column(step)
-        if step >= config.full:
-            col = nv.min(col, self.row.cols - config.wide)
-        return [self.array.vector(col + i, self.wide) for i in range(0, config.wide, self.wide)]
+        """Beyond the row its last elements, or its first ones, which nobody uses: a branch would keep loads behind it.
+        """
+        row, found = self.row, []
+        for i in range(0, row.config.wide, self.wide):
+            col = row.column(step) + i
+            if not row.full(step):
+                col = nv.min(col, row.cols - self.wide)
+                col = nv.max(col, 0) if row.config.frame else col
+            found.append(self.array.vector(col, self.wide) if self.wide > 1 else nv.vector([self.array[col]]))
+        return found
 
     def __call__(self, step: int) -> Any:
         """The elements beside access ``step``, in f32; and load what a later one takes."""

@@ -45,7 +45,7 @@ def for_groups(array: nv.Array, row: Row) -> Parts:
     for step in range(config.steps):
         for i, place in enumerate(places(step)):
             piece = nv.vector([0.0] * each, array.dtype)
-            if row.inside(step):
+            if row.whole(step):
                 piece = array.vector(row.column(step) + i * each, each)
             if group_of(config) == 0:
                 memory.store_vector(piece, place)
@@ -78,7 +78,7 @@ class Staged:
         end."""
         for step in range(self.config.steps):
             place = self._place(slot, step)
-            if row.everyone(step) or row.exists and row.inside(step):
+            if row.everyone(step) or row.exists and row.whole(step):
                 for x, memory in zip(self.arrays, self.memory, strict=True):
                     nv.cp_async(memory, place, x, row.at(step), self.config.wide)
             else:
@@ -86,6 +86,18 @@ class Staged:
                     memory.store_vector(nv.vector([missing] * self.config.wide, memory.dtype), place)
             if self._ends_group(step):
                 nv.cp_async_commit()
+        if self.config.ragged:
+            self._fetch_ends(row, slot, missing)
+
+    def _fetch_ends(self, row: Row, slot: nv.Int, missing: float) -> None:
+        """Of accesses that the row has a part of, its first and its last one, what it has."""
+        config = self.config
+        last = nv.max(row.end - 1 - row.first, 0) // config.width * config.width
+        for behind in (nv.i32(0), last):
+            col = row.first + behind
+            if row.exists and (col < 0) & (col + config.wide > 0) | (col < row.cols) & (col + config.wide > row.cols):
+                for x, memory in zip(self.arrays, self.memory, strict=True):
+                    memory.store_vector(row.pieces(x, col, missing), self._place(slot, 0) + behind)
 
     def _ends_group(self, step: int) -> bool:
         return step + 1 == self.config.steps or (step + 1) % nv.cdiv(self.config.steps, self.config.arrivals) == 0
