@@ -303,7 +303,7 @@ class Beside:
     def __init__(self, array: nv.Array, row: Row) -> None:
         self.array, self.row, config = array, row, row.config
         self.wide = min(config.grain if config.ragged else config.wide, ALIGNMENT // array.dtype.bytes)
-        size = max(config.wide * array.dtype.bytes, 4)
+        size = nv.cdiv(config.wide, self.wide) * max(self.wide * array.dtype.bytes, 4)  # of registers
         self.ahead = min(config.ahead // size, config.steps)
         self.loaded: dict[int, list[Any]] = {}
 
