@@ -66,31 +66,71 @@ class Exchange:
         return nv.warp.max(reduce(nv.max, taken))
 
 
-class ClusterSums:
-    """Sums over all threads of a cluster, once in each turn, with one barrier of the cluster. What a warp leaves for
-    the others goes to one of two places in turn: between two uses of a place there is the other turn's barrier.
-    All threads make it."""
+TURNS = 3
+"""Places for the numbers of as many turns."""
+
+
+class TurnSums:
+    """Sums over all threads of a row, turn after turn: what is given in one turn is taken in the next, and what a warp
+    gives is on its way meanwhile. All threads make it.
+
+        give(mine, place 0)
+        each turn: wait(place), give(the next, place + 1), take(place)
+        wait
+
+    Who gives in turn j + 1 has waited for what all gave in turn j, which they did after they had taken in turn j - 2:
+    so three places are enough."""
 
     def __init__(self, count: int, config: RowsConfig) -> None:
+        self.count, self.config = count, config
         self.warps, self.blocks = config.threads // 32, config.cluster
         self.parts = self.warps * self.blocks
-        self.count, self.memory = count, nv.smem(2 * count * self.parts, nv.f32)
-        nv.cluster_sync()  # all blocks have begun
+        if config.lanes <= 32:
+            return
+        self.memory = nv.smem(TURNS * count * self.parts, nv.f32)
+        if self.blocks > 1:
+            nv.cluster_sync()  # all blocks have begun
+        else:
+            self.came = nv.Mbarriers(TURNS, arrivals=self.warps)
 
-    def of(self, mine: tuple[Any, ...], place: nv.Int) -> tuple[Any, ...]:
-        """The sums of each of ``mine``. ``place``: 0 and 1 in turn."""
-        lane, place = nv.thread_id.x % 32, place * (self.count * self.parts)
-        warp = nv.cluster_rank() * self.warps + nv.thread_id.x // 32
-        given = nv.warp.sum(mine)
-        if lane < self.blocks:
-            for i, one in enumerate(given):
-                self.memory.at(lane)[place + i * self.parts + warp] = one
-        nv.cluster_sync()
+    def give(self, mine: Sequence[Any], place: nv.PipelineState) -> tuple[Any, ...]:
+        """Tell all others, and don't wait for them. `take` wants what this returns."""
+        if self.config.lanes <= 32:
+            return tuple(nv.block.sum(tuple(mine), width=self.config.lanes))
+        lane, warp = nv.thread_id.x % 32, nv.thread_id.x // 32
+        first, sums = place.stage * (self.count * self.parts), nv.warp.sum(tuple(mine))
+        if self.blocks > 1:
+            if lane < self.blocks:
+                for i, one in enumerate(sums):
+                    self.memory.at(lane)[first + i * self.parts + nv.cluster_rank() * self.warps + warp] = one
+            nv.cluster_arrive()
+        else:
+            nv.sync_warp()
+            if lane == 0:
+                for i, one in enumerate(sums):
+                    self.memory[first + i * self.parts + warp] = one
+                self.came[place.stage].arrive()
+        return ()
+
+    def wait(self, place: nv.PipelineState) -> None:
+        """Until all have given."""
+        if self.config.lanes <= 32:
+            return
+        if self.blocks > 1:
+            nv.cluster_wait()
+        else:
+            self.came[place.stage].wait(place.phase)
+
+    def take(self, given: tuple[Any, ...], place: nv.PipelineState) -> tuple[Any, ...]:
+        """The sums. ``given``: what `give` returned."""
+        if self.config.lanes <= 32:
+            return given
+        lane, start = nv.thread_id.x % 32, place.stage * (self.count * self.parts)
         found = []
-        for i in range(len(mine)):
+        for i in range(self.count):
             total = nv.f32(0.0)
             for first in range(0, self.parts, 32):
                 if first + 32 <= self.parts or lane < self.parts - first:
-                    total += self.memory[place + i * self.parts + first + lane]
+                    total += self.memory[start + i * self.parts + first + lane]
             found.append(total)
-        return nv.warp.sum(tuple(found))
+        return tuple(nv.warp.sum(tuple(found)))

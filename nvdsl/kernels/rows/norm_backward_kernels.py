@@ -10,7 +10,7 @@ from typing import Any
 import nvdsl as nv
 from nvdsl.kernels.rows.column_sums import add_up, column_gradients, put
 from nvdsl.kernels.rows.config import RowsConfig
-from nvdsl.kernels.rows.exchange import ClusterSums
+from nvdsl.kernels.rows.exchange import TURNS, TurnSums
 from nvdsl.kernels.rows.row import Beside, Matrix, Parts, PerRow, Row, Vector
 from nvdsl.kernels.rows.staged import Staged, for_groups, group_of
 
@@ -48,44 +48,79 @@ def norm_backward(
         share, zero = 1.0 / nv.f32(cols), nv.vector([0.0] * config.wide, nv.f32)
         totals = [[zero for _ in range(config.steps)] for _ in kept]
         staged = Staged(given, config) if config.keep == "shared" else None
-        cluster = ClusterSums(1 if mean is None else 2, config) if config.cluster > 1 else None
-        if staged is not None:
-            for slot in range(config.slots - 1):
-                staged.fetch(_ahead(x, config, start + group + slot * each), slot)
+        exchange = TurnSums(1 if mean is None else 2, config)
         kept_weight = None
         if weight is not None and config.groups > 1:
             kept_weight = for_groups(weight, Row(x, config, start + group))
-        state, place = nv.PipelineState(config.slots), nv.PipelineState(2)
-        for index in nv.range(start, rows, each, unroll=False):
-            row = Row(x, config, index + group)
-            beside = Beside(weight, row) if weight is not None and kept_weight is None else None
-            factor = beside or kept_weight
-            if beside is not None:
-                beside.begin()
-            inverse, centre = row.number(rstd), None if mean is None else row.number(mean)
-            gradient, elements, *more = row.read(*given) if staged is None else staged.parts(state.stage)
-            if staged is not None:  # the slot of the turn before
-                free = (state.stage + config.slots - 1) % config.slots
-                staged.fetch(_ahead(x, config, row.index + (config.slots - 1) * each), free)
-            through, apart = _terms(gradient, elements, factor, centre)
-            along, whole = _totals(row, through, apart)
-            if beside is not None:
-                beside.begin()  # once more: its elements are used in both passes
-            mine = (along, whole) if centre is not None else (along,)
-            found = row.sums(*mine) if cluster is None else cluster.of(mine, place.stage)
-            slope, offset = found[0] * share * inverse, found[1] * share if centre is not None else None
+
+        def mean_of(row: Row) -> Any:
+            return nv.f32(0.0) if mean is None else row.number(mean)
+
+        def factor(row: Row) -> Parts | None:
+            """The weight, some of it on its way."""
+            if weight is None or kept_weight is not None:
+                return kept_weight
+            beside = Beside(weight, row)
+            beside.begin()
+            return beside
+
+        def given_to(row: Row, parts: list[Parts], weight: Parts | None, centre: Any) -> tuple[Any, ...]:
+            """What this thread adds to the sums of the row."""
+            found = _totals(row, *_terms(parts, weight, None if mean is None else centre))
+            return found if mean is not None else found[:1]
+
+        def finish(
+            row: Row, parts: list[Parts], weight: Parts | None, inverse: Any, centre: Any, found: Any, totals: Any
+        ) -> Any:
+            through, apart = _terms(parts, weight, None if mean is None else centre)
+            slope, offset = found[0] * share * inverse, found[1] * share if mean is not None else None
             row.read_anew()
+            more: list[list[Any]] = [[] for _ in totals]
             for step in range(config.steps):
                 normalized = apart(step) * inverse
                 value = nv.math.fma(normalized, -slope, through(step))
                 value = (value if offset is None else value - offset) * inverse  # 0 where they are equal
-                row.store(dx, step, value + more[0](step) if more else value)
+                row.store(dx, step, value + parts[2](step) if dresidual is not None else value)
                 for i, out in enumerate(kept):
                     if out is dweight:
-                        totals[i][step] = nv.math.fma(gradient(step), normalized, totals[i][step])
+                        more[i].append(nv.math.fma(parts[0](step), normalized, totals[i][step]))
                     else:
-                        totals[i][step] = totals[i][step] + gradient(step)
-            state, place = state.next(), place.next()
+                        more[i].append(totals[i][step] + parts[0](step))
+            return more
+
+        place = nv.PipelineState(TURNS)
+        if staged is None:
+            for index in nv.range(start, rows, each, unroll=False):
+                row = Row(x, config, index + group)
+                inverse, centre = row.number(rstd), mean_of(row)
+                beside = factor(row)
+                parts = row.read(*given)
+                pending = exchange.give(given_to(row, parts, beside, centre), place)
+                again = factor(row)
+                exchange.wait(place)
+                totals = finish(row, parts, again, inverse, centre, exchange.take(pending, place), totals)
+                place = place.next()
+        else:
+            for slot in range(config.slots - 1):
+                staged.fetch(_ahead(x, config, start + group + slot * each), slot)
+            first, state = _ahead(x, config, start + group), nv.PipelineState(config.slots)
+            centre, next_centre = mean_of(first), mean_of(_ahead(x, config, first.index + each))
+            pending = exchange.give(given_to(first, staged.parts(0), factor(first), centre), place)
+            for index in nv.range(start, rows, each, unroll=False):
+                row, following = Row(x, config, index + group), _ahead(x, config, index + group + each)
+                free = (state.stage + config.slots - 1) % config.slots  # of the turn before
+                staged.fetch(_ahead(x, config, row.index + (config.slots - 1) * each), free)
+                inverse, later = row.number(rstd), mean_of(_ahead(x, config, row.index + 2 * each))
+                beside = factor(following)
+                mine = given_to(following, staged.parts(state.next().stage), beside, next_centre)
+                again = factor(row)
+                exchange.wait(place)  # for what was given a turn ago
+                given_now = exchange.give(mine, place.next())
+                found = exchange.take(pending, place)
+                totals = finish(row, staged.parts(state.stage, come=True), again, inverse, centre, found, totals)
+                centre, next_centre, pending = next_centre, later, given_now
+                state, place = state.next(), place.next()
+            exchange.wait(place)
         for total, into in zip(totals, partial, strict=False):
             _store(Row(x, config, group), total, into, block)
 
@@ -103,8 +138,9 @@ def _ahead(x: nv.Array, config: RowsConfig, index: nv.Int) -> Row:
     return row
 
 
-def _terms(gradient: Parts, elements: Parts, factor: Parts | None, centre: Any) -> tuple[Parts, Parts]:
+def _terms(parts: list[Parts], factor: Parts | None, centre: Any) -> tuple[Parts, Parts]:
     """``dy * weight`` and ``x - mean``"""
+    gradient, elements = parts[:2]
 
     def through(step: int) -> Any:
         return gradient(step) if factor is None else gradient(step) * factor(step)
