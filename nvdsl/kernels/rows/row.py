@@ -152,19 +152,22 @@ class Row:
     def store(self, y: nv.Array, step: int, values: Any) -> None:
         """Those of one access."""
         values = values.to(y.dtype)
-        if self.exists and self.whole(step):
+        if self.full(step) or not self.config.ragged:
+            predicate = None if self.everyone(step) else self.exists & self.whole(step)
+            self._store(y, self.column(step), values, predicate)
+        elif self.exists and self.whole(step):
             self._store(y, self.column(step), values)
-        elif self.config.ragged and not self.full(step):
+        else:
             grain = self.config.grain
             for i in range(0, self.config.wide, grain):
                 if self.exists and self.has(self.column(step) + i):
                     self._store(y, self.column(step) + i, nv.vector([values[k] for k in range(i, i + grain)]))
 
-    def _store(self, y: nv.Array, column: nv.Int, values: Any) -> None:
+    def _store(self, y: nv.Array, column: nv.Int, values: Any, predicate: Any = None) -> None:
+        """One instruction: a branch in a loop that keeps sums takes 30 registers."""
         if values.shape[0] * y.dtype.bytes == 1:
-            y[self.index, column] = values[0]
-        else:
-            y.store_vector(values, (self.index, column))
+            values = values[0]
+        y.store((self.index, column), values, predicate=predicate)
 
     def put(self, y: nv.Array, value: nv.Value) -> None:
         """Store a number of the row."""
