@@ -58,7 +58,7 @@ _MOST_SLOTS = 6
 _FRAMED = 256
 """Bytes of a row from which on it is taken by accesses that begin before it."""
 
-_COPY_BYTES = 4
+COPY_BYTES = 4
 """Of cp.async, at least."""
 
 Keep = Literal["registers", "shared", "memory"]
@@ -155,7 +155,7 @@ def choose(
     if (passes > 2 or beside) and lanes == 32 and arrays == 1:  # a warp waits for no other one: registers are as good
         shared = False
     else:
-        shared = wide * (smallest or itemsize) >= _COPY_BYTES and lanes >= 32
+        shared = wide * (smallest or itemsize) >= COPY_BYTES and lanes >= 32
     while not shared and arrays * nv.cdiv(cols, lanes * cluster) > _REGISTERS and lanes < _MOST_LANES:
         lanes *= 2
     alone = lanes == 32 and arrays == 1 and (passes == 2 or beside > 0 and passes == 3)
@@ -194,7 +194,7 @@ def choose_persistent(
 ) -> RowsConfig:
     """The same for a persistent grid whose threads keep two sums for each of their columns."""
     wide = math.gcd(cols, multiple, ALIGNMENT // itemsize)
-    shared = wide * (smallest or itemsize) >= _COPY_BYTES
+    shared = wide * (smallest or itemsize) >= COPY_BYTES
     most, threads = _SUMS_BYTES // itemsize if shared else _SUMS_BYTES // 4, _SUMS_THREADS
     half = most // 2
     if shared and cols <= most * 32:

@@ -8,6 +8,7 @@ from typing import Any, TypeAlias
 
 import nvdsl as nv
 from nvdsl.kernels.arguments import ALIGNMENT
+from nvdsl.kernels.rows import ends
 from nvdsl.kernels.rows.config import RowsConfig
 from nvdsl.kernels.rows.exchange import Exchange
 from nvdsl.kernels.rows.staged import Staged, group_of, joined, lane_of, widened
@@ -84,6 +85,13 @@ class Row:
             return col < self.end
         return (col >= 0) & (col + self.config.wide <= self.end)
 
+    def part(self, step: int) -> nv.Int:
+        """How many elements of the access the row has: the last ones of its first access, the first ones of others."""
+        wide, col = self.config.wide, self.column(step)
+        if step == 0 and self.config.frame:
+            return nv.max(nv.min(col + wide, wide), 0)
+        return nv.max(nv.min(self.end - col, wide), 0)
+
     def has(self, column: nv.Int) -> nv.Bool:
         """Whether the block has that column of the row, which may lie before it."""
         return (column >= 0) & (column < self.end)
@@ -94,8 +102,9 @@ class Row:
             return values
         if not self.config.ragged:
             return nv.where(self.whole(step), values, other)
-        col = self.column(step)
-        return nv.vector([nv.where(self.has(col + i), values[i], other) for i in range(self.config.wide)])
+        count, wide = self.part(step), self.config.wide
+        there = [wide - i <= count if step == 0 else i < count for i in range(wide)]
+        return nv.vector([nv.where(one, values[i], other) for i, one in enumerate(there)])
 
     def read(self, *arrays: nv.Array, missing: float = 0.0) -> list[Parts]:
         """This thread's elements of arrays, with ``missing`` behind the end of the row. Once for each row."""
@@ -119,16 +128,16 @@ class Row:
         if self.exists and self.whole(step):
             part = x.vector(self.at(step), self.config.wide)
         elif self.config.ragged and not self.full(step):
-            part = self.pieces(x, self.column(step), missing)
+            part = self._gathered(x, step, missing)
         return part
 
-    def pieces(self, x: nv.Array, column: nv.Int, missing: float) -> Any:
+    def _gathered(self, x: nv.Array, step: int, missing: float) -> Any:
         """Of an access that the row has a part of: what it has, ``config.grain`` elements at a time."""
         grain, found = self.config.grain, []
         for i in range(0, self.config.wide, grain):
-            piece = nv.vector([missing] * grain, x.dtype)
-            if self.exists and self.has(column + i):
-                piece = x.vector((self.index, column + i), grain) if grain > 1 else nv.vector([x[self.index, column + i]])
+            piece, col = nv.vector([missing] * grain, x.dtype), self.column(step) + i
+            if self.exists and self.has(col):
+                piece = x.vector((self.index, col), grain) if grain > 1 else nv.vector([x[self.index, col]])
             found.append(piece)
         return joined(found)
 
@@ -152,16 +161,11 @@ class Row:
     def store(self, y: nv.Array, step: int, values: Any) -> None:
         """Those of one access."""
         values = values.to(y.dtype)
-        if self.full(step) or not self.config.ragged:
-            predicate = None if self.everyone(step) else self.exists & self.whole(step)
-            self._store(y, self.column(step), values, predicate)
-        elif self.exists and self.whole(step):
-            self._store(y, self.column(step), values)
-        else:
-            grain = self.config.grain
-            for i in range(0, self.config.wide, grain):
-                if self.exists and self.has(self.column(step) + i):
-                    self._store(y, self.column(step) + i, nv.vector([values[k] for k in range(i, i + grain)]))
+        predicate = None if self.everyone(step) else self.exists & self.whole(step)
+        self._store(y, self.column(step), values, predicate)
+        if self.config.ragged and not self.full(step):
+            for piece, at, there in ends.of_vector(values, self.part(step), self.config.grain, front=step == 0):
+                self._store(y, self.column(step) + at, piece, self.exists & there)
 
     def _store(self, y: nv.Array, column: nv.Int, values: Any, predicate: Any = None) -> None:
         """One instruction: a branch in a loop that keeps sums takes 30 registers."""

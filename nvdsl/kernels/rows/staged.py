@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import nvdsl as nv
 from nvdsl.kernels.arguments import ALIGNMENT
-from nvdsl.kernels.rows.config import RowsConfig
+from nvdsl.kernels.rows import ends
+from nvdsl.kernels.rows.config import COPY_BYTES, RowsConfig
 from nvdsl.lang.packing import as_words
 
 if TYPE_CHECKING:
@@ -84,22 +85,30 @@ class Staged:
             else:
                 for memory in self.memory:
                     memory.store_vector(nv.vector([missing] * self.config.wide, memory.dtype), place)
+            if self.config.ragged and step == 0:
+                self._fetch_end(row, slot, nv.i32(0), row.part(0), front=True)
+            if self.config.ragged and step + 1 == self.config.steps:
+                last = nv.max(row.end - 1 - row.first, 0) // self.config.width * self.config.width
+                count = nv.max(nv.min(row.end - row.first - last, self.config.wide), 0)
+                self._fetch_end(row, slot, last, count, front=False)
             if self._ends_group(step):
                 nv.cp_async_commit()
-        if self.config.ragged:
-            self._fetch_ends(row, slot, missing)
 
-    def _fetch_ends(self, row: Row, slot: nv.Int, missing: float) -> None:
-        """Of accesses that the row has a part of, its first and its last one, what it has."""
-        config = self.config
-        last = nv.max(row.end - 1 - row.first, 0) // config.width * config.width
-        for behind in (nv.i32(0), last):
-            col = row.first + behind
-            if row.exists and (col < 0) & (col + config.wide > 0) | (col < row.cols) & (col + config.wide > row.cols):
+    def _fetch_end(self, row: Row, slot: nv.Int, begin: nv.Int, count: nv.Int, *, front: bool) -> None:
+        """What the row has of an access, ``begin`` elements from this thread's first one, if that is a part."""
+        for size, at, there in ends.pieces(count, self.config.wide, self.config.grain, front):
+            if row.exists and there:
                 for x, memory in zip(self.arrays, self.memory, strict=True):
-                    memory.store_vector(row.pieces(x, col, missing), self._place(slot, 0) + behind)
+                    place, key = self._place(slot, 0) + begin + at, (row.index, row.first + begin + at)
+                    if size * x.dtype.bytes < COPY_BYTES:
+                        memory[place] = x[key]
+                    else:
+                        nv.cp_async(memory, place, x, key, size)
 
     def _ends_group(self, step: int) -> bool:
+        """Where rows end anywhere, the last accesses of all threads are one group."""
+        if self.config.ragged and self.config.full <= step < self.config.steps - 1:
+            return False
         return step + 1 == self.config.steps or (step + 1) % nv.cdiv(self.config.steps, self.config.arrivals) == 0
 
     def parts(self, slot: nv.Int = 0, come: bool = False) -> list[Parts]:
