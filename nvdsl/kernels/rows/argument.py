@@ -145,10 +145,13 @@ def configuration(read: Sequence[Rows | None], others: Sequence[Any], *, passes:
     )  # fmt: skip
 
 
-def persistent(read: Sequence[Rows | None], others: Sequence[Any]) -> RowsConfig:
-    """The same for a persistent grid, to which rows come ahead of their turns."""
+def persistent(read: Sequence[Rows | None], others: Sequence[Any], weight: Vector | None) -> RowsConfig:
+    """The same for a persistent grid, to which rows come ahead of their turns. ``weight``: one of ``others``."""
     given = [x for x in read if x is not None]
-    return choose_persistent(given[0].cols, *_access(given, others), arrays=len(given), smallest=_smallest(given))
+    return choose_persistent(
+        given[0].cols, *_access(given, others), arrays=len(given), smallest=_smallest(given),
+        beside=0 if weight is None else weight.dtype.bytes, alike=_alike([*given, *others]),
+    )  # fmt: skip
 
 
 def _access(read: Sequence[Rows], others: Sequence[Any]) -> tuple[int, int]:

@@ -18,7 +18,7 @@ def add_up(partial: Sequence[nv.Array], outs: Sequence[nv.Array], count: nv.Int,
     behind the other. A lane has a column, or four where rows are long and blocks are many. Each warp of a block adds
     up every 32nd row, some at a time."""
     cols = outs[0].shape[0]
-    wide = math.gcd(config.wide, 4) if config.cluster > 1 else 1
+    wide = math.gcd(config.grain, 4) if config.cluster > 1 else 1
     at_once = _AT_ONCE // wide
 
     @nv.kernel(grid=(nv.cdiv(cols, _LANES * wide), len(outs)), block=_LANES * _WARPS, programmatic=True)
@@ -83,9 +83,9 @@ def column_gradients(
     columns()
 
 
-def put(into: nv.Array, start: nv.Int, values: Any) -> None:
-    """Store a vector of f32, 16 bytes at a time."""
-    wide = values.shape[0]
-    for i in range(0, wide, 4):
-        piece = nv.vector([values[k] for k in range(i, min(i + 4, wide))])
+def put(into: nv.Array, start: nv.Int, values: Any, most: int = 4) -> None:
+    """Store a vector of f32, ``most`` at a time, four or less."""
+    wide, most = values.shape[0], min(most, 4)
+    for i in range(0, wide, most):
+        piece = nv.vector([values[k] for k in range(i, min(i + most, wide))])
         into.store_vector(piece, start + i)

@@ -51,6 +51,9 @@ _SUMS_THREADS = 512
 """On an SM then, of which each has 128 registers. A warp with a row of its own has 168 in each thread, and threads
 with a half of the columns get along with 80."""
 
+_FIT = 64
+"""Lanes, of which those of a block are a multiple where rows are no powers of two."""
+
 _BLOCKS_OF_AN_SM = 32
 
 _MOST_SLOTS = 6
@@ -88,6 +91,7 @@ class RowsConfig:
     alone: bool = False
     frame: int = 0
     grain: int = 0
+    weights: bool = False
 
     @property
     def slack(self) -> int:
@@ -190,35 +194,57 @@ def _sm_threads(config: RowsConfig, itemsize: int, arrays: int, passes: int, bes
 
 
 def choose_persistent(
-    cols: int, itemsize: int, multiple: int, *, arrays: int = 2, smallest: int | None = None
+    cols: int,
+    itemsize: int,
+    multiple: int,
+    *,
+    arrays: int = 2,
+    smallest: int | None = None,
+    beside: int = 0,
+    alike: bool = False,
 ) -> RowsConfig:
-    """The same for a persistent grid whose threads keep two sums for each of their columns."""
-    wide = math.gcd(cols, multiple, ALIGNMENT // itemsize)
+    """The same for a persistent grid whose threads keep two sums for each of their columns. ``beside``: bytes of an
+    element of a row for all rows, 0 without one."""
+    widest = ALIGNMENT // itemsize
+    wide = grain = math.gcd(cols, multiple, widest)
+    frame = 0
+    if alike and grain < widest and cols > widest * _ALONE:
+        wide = frame = widest
+    extent = cols + max(frame - grain, 0)
     shared = wide * (smallest or itemsize) >= COPY_BYTES
     most, threads = _SUMS_BYTES // itemsize if shared else _SUMS_BYTES // 4, _SUMS_THREADS
     half = most // 2
-    if shared and cols <= most * 32:
+    if shared and extent <= most * 32 and not frame:
         lanes, threads = next(lanes for lanes in (8, 16, 32) if cols <= most * lanes), _SUMS_THREADS * 3 // 4
     else:
-        lanes = next((lanes for lanes in (8, 16, 32, 64, 128, 256) if cols <= half * lanes), _MOST_LANES)
-        threads = _SUMS_THREADS * 3 // 2 if shared and cols <= half * lanes else threads
+        lanes = next((lanes for lanes in (8, 16, 32, 64, 128, 256) if extent <= half * lanes), _MOST_LANES)
+        lanes = max(lanes, _ALONE) if frame else lanes
+        threads = _SUMS_THREADS * 3 // 2 if shared and extent <= half * lanes else threads
     for cluster in (1, 2, 4, _MOST_BLOCKS):
-        config = shared_by(cols, RowsConfig(wide, lanes, cluster, 0, 0))
-        steps = config.steps
-        ragged = config.full < steps
-        if steps * wide < most or steps * wide == most and not ragged or lanes < _SMALLEST_BLOCK:
+        config = shared_by(cols, RowsConfig(wide, lanes, cluster, 0, 0, frame=frame, grain=grain))
+        if config.steps * wide <= most or lanes < _SMALLEST_BLOCK:
             break
     else:
         return replace(config, keep="memory")
-    if ragged:  # comparisons take registers, too
-        threads = min(threads, _SUMS_THREADS)
+    if lanes >= _SMALLEST_BLOCK:
+        config = _fitted(cols, config)
     blocks = max(threads // config.threads, 1)
     if not shared:
         return replace(config, blocks_per_sm=blocks, ahead=_REGISTERS_AHEAD)
     slot = arrays * itemsize * config.groups * config.part
-    more = 4 * (config.groups * config.width + config.part) if config.groups > 1 else 0  # for sums and the weight
-    slots = (_SHARED_BYTES // blocks - _BESIDE - more) // slot
-    return replace(config, keep="shared", blocks_per_sm=blocks, slots=min(slots, _MOST_SLOTS), ahead=_SUMS_AHEAD)
+    more = 4 * config.groups * config.width if config.groups > 1 else 0  # for sums
+    room = _SHARED_BYTES // blocks - _BESIDE - 2048 - more
+    weights = beside > 0 and (config.groups > 1 or config.ragged or room >= beside * config.part + 3 * slot)
+    slots = (room - beside * config.part * weights) // slot
+    slots, ahead = min(slots, _MOST_SLOTS), 0 if weights else _SUMS_AHEAD
+    return replace(config, keep="shared", blocks_per_sm=blocks, slots=slots, ahead=ahead, weights=weights)
+
+
+def _fitted(cols: int, config: RowsConfig) -> RowsConfig:
+    """With as few threads as take the same number of accesses."""
+    each = nv.cdiv(cols + config.slack, config.cluster * config.unit) * config.unit
+    lanes = nv.cdiv(each, config.wide * config.steps * _FIT) * _FIT
+    return shared_by(cols, replace(config, lanes=min(lanes, config.lanes)))
 
 
 def shared_by(cols: int, config: RowsConfig) -> RowsConfig:

@@ -221,8 +221,10 @@ def _backward(what: str, given: tuple[Any, ...], centered: bool, stream: Stream 
     kind = nv.f32 if factor is None else factor.dtype
     sums = [Vector.output(name, each, rows, kind) for name, each in (("dweight", dweight), ("dbias", dbias))]
     apart = check_apart([into, *sums], [factor, *numbers], [rows, gradient, beyond])
-    config = persistent([rows, gradient, beyond], [into, factor, *sums])
+    config = persistent([rows, gradient, beyond], [into, factor, *sums], factor)
     blocks = resident_clusters(config.cluster, sms(target)) * config.blocks_per_sm
+    if config.frame:  # all rows of a block begin alike
+        blocks = blocks // config.frame * config.frame
     values = gradient, rows, into, *numbers, factor, beyond, *sums
     constants = {"blocks": blocks, "config": config}
     _BACKWARD.run(norm_backward_kernels.norm_backward, values, constants, arrays, rest, stream, target, apart)

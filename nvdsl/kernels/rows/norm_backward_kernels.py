@@ -50,7 +50,7 @@ def norm_backward(
         staged = Staged(given, config) if config.keep == "shared" else None
         exchange = TurnSums(1 if mean is None else 2, config)
         kept_weight = None
-        if weight is not None and config.groups > 1:
+        if weight is not None and config.weights:
             kept_weight = for_groups(weight, Row(x, config, start + group))
 
         def mean_of(row: Row) -> Any:
@@ -122,7 +122,7 @@ def norm_backward(
                 state, place = state.next(), place.next()
             exchange.wait(place)
         for total, into in zip(totals, partial, strict=False):
-            _store(Row(x, config, group), total, into, block)
+            _store(Row(x, config, start + group), total, into, block)
 
     if sums and not kept:
         column_gradients(dy, x, mean, rstd, dweight, partial, count, config)  # before dx takes the place of one
@@ -169,7 +169,11 @@ def _store(row: Row, total: list[Any], into: nv.Array, block: nv.Int) -> None:
     if config.groups == 1:
         for step in range(config.steps):
             if row.whole(step):
-                put(into, block * row.cols + row.column(step), total[step])
+                put(into, block * row.cols + row.column(step), total[step], config.grain if config.ragged else 4)
+            elif config.ragged:
+                for i in range(config.wide):
+                    if row.has(row.column(step) + i):
+                        into[block * row.cols + row.column(step) + i] = total[step][i]
         return
     shared = nv.smem(config.groups * config.width, nv.f32)
     group, first = nv.thread_id.x // config.lanes, nv.thread_id.x % config.lanes * config.wide

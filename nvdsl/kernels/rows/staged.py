@@ -38,20 +38,21 @@ def for_groups(array: nv.Array, row: Row) -> Parts:
     """A row for all rows, a weight say, in shared memory for all groups of a block. Called by all threads."""
     config = row.config
     memory, each = nv.smem(config.part, array.dtype), min(config.wide, ALIGNMENT // array.dtype.bytes)
+    piece = min(each, config.grain) if config.ragged else each
 
-    def places(step: int) -> list[Any]:
+    def places(step: int, each: int) -> list[Any]:
         first = lane_of(config) * config.wide + step * config.width
         return [first + i for i in range(0, config.wide, each)]
 
     for step in range(config.steps):
-        for i, place in enumerate(places(step)):
-            piece = nv.vector([0.0] * each, array.dtype)
-            if row.whole(step):
-                piece = array.vector(row.column(step) + i * each, each)
+        for i, place in enumerate(places(step, piece)):
+            found, col = nv.vector([0.0] * piece, array.dtype), row.column(step) + i * piece
+            if row.has(col):
+                found = array.vector(col, piece) if piece > 1 else nv.vector([array[col]])
             if group_of(config) == 0:
-                memory.store_vector(piece, place)
+                memory.store_vector(found, place)
     nv.sync_threads()
-    return lambda step: joined([widened(memory.vector(place, each)) for place in places(step)])
+    return lambda step: joined([widened(memory.vector(place, each)) for place in places(step, each)])
 
 
 def joined(pieces: Sequence[Any]) -> Any:
