@@ -51,7 +51,7 @@ _SUMS_THREADS = 512
 """On an SM then, of which each has 128 registers. A warp with a row of its own has 168 in each thread, and threads
 with a half of the columns get along with 80."""
 
-_FIT = 64
+_FIT = 32
 """Lanes, of which those of a block are a multiple where rows are no powers of two."""
 
 _BLOCKS_OF_AN_SM = 32

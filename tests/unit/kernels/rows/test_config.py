@@ -10,22 +10,27 @@ LENGTHS = [*range(1, 300), *(2**k + d for k in range(9, 19) for d in (-1, 0, 8) 
 
 def covers(config, cols):
     """Whether the accesses of all blocks cover a row, none of them twice, and the last block has the fewest columns."""
-    each = -(-cols // (config.cluster * config.unit)) * config.unit if config.cluster > 1 else cols
+    extent = cols + config.slack
+    each = -(-extent // (config.cluster * config.unit)) * config.unit if config.cluster > 1 else extent
     last = cols - (config.cluster - 1) * each
     assert 0 < last <= each <= config.part and config.part - each < 8 * config.width + config.unit
     assert config.full * config.width <= last and config.full <= config.steps
     assert config.full == config.steps or last < (config.full + 1) * config.width
+    assert not config.ragged or config.full and cols % config.grain == 0
+    assert config.frame % config.wide == 0 and config.frame <= config.width  # so that one access is before the row
 
 
 @pytest.mark.parametrize("itemsize", [2, 4])
 @pytest.mark.parametrize("multiple", [1, 2, 16])
 @pytest.mark.parametrize("arrays", [1, 2])
-def test_the_accesses_cover_a_row_and_are_aligned(itemsize, multiple, arrays):
+@pytest.mark.parametrize("alike", [False, True])
+def test_the_accesses_cover_a_row_and_are_aligned(itemsize, multiple, arrays, alike):
     for cols in LENGTHS:
         for passes in (2, 3):
-            config = choose(cols, itemsize, multiple, arrays=arrays, passes=passes)
+            config = choose(cols, itemsize, multiple, arrays=arrays, passes=passes, alike=alike)
             covers(config, cols)
-            assert config.wide * itemsize <= 16 and cols % config.wide == multiple % config.wide == 0
+            assert config.wide * itemsize <= 16 and cols % config.grain == multiple % config.grain == 0
+            assert config.wide == config.grain or alike and config.wide * itemsize == 16
             assert config.threads % config.lanes == 0 and config.threads <= 512 and config.cluster in (1, 2, 4, 8)
             assert config.groups == 1 or config.lanes <= 32  # several warps would meet at a named barrier of their own
             assert config.keep != "registers" or arrays * config.steps * config.wide <= 64
@@ -40,14 +45,15 @@ def test_long_rows_of_two_arrays_of_f32_are_loaded_again():
 
 @pytest.mark.parametrize("arrays", [2, 3])
 @pytest.mark.parametrize("itemsize", [2, 4])
-def test_the_ring_of_a_gradient_fits_into_shared_memory(itemsize, arrays):
+@pytest.mark.parametrize("beside", [0, 2, 4])
+def test_the_ring_of_a_gradient_fits_into_shared_memory(itemsize, arrays, beside):
     for cols in LENGTHS:
-        config = choose_persistent(cols, itemsize, 16, arrays=arrays)
+        config = choose_persistent(cols, itemsize, 16, arrays=arrays, beside=beside, alike=True)
         covers(config, cols)
         slot = arrays * itemsize * config.part * config.groups
-        sums = 4 * config.groups * config.width * (config.groups > 1)
+        more = 4 * config.groups * config.width * (config.groups > 1) + beside * config.part * config.weights
         assert config.keep != "shared" or 2 <= config.slots
-        assert config.keep != "shared" or config.blocks_per_sm * (config.slots * slot + sums + 1280) <= 228 * 1024
+        assert config.keep != "shared" or config.blocks_per_sm * (config.slots * slot + more + 1280) <= 228 * 1024
         most = 64 // (itemsize if config.wide * itemsize >= 4 else 4)
         assert config.keep == "memory" or config.steps * config.wide <= most
         assert config.keep != "memory" or cols > 8 * 512 * most // 2
