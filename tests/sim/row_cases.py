@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from nvdsl.kernels.rows import cross_entropy_kernels, norm_backward_kernels, norm_kernels
-from nvdsl.kernels.rows.config import RowsConfig
+from nvdsl.kernels.rows.config import RowsConfig, shared_by
 from tests.sim import row_references as reference
 from tests.sim.programs import Case, layer_norm_of
 from tests.sim.simulate import traced
@@ -31,13 +31,35 @@ def moments() -> Case:
     return Case(program, check, lambda: y.fill(np.nan))
 
 
+def ends() -> Case:
+    """LayerNorm of rows that begin at any address, whose first and last accesses have a part of the row."""
+    x, weight, y = _floats(9, 301).astype(np.float16), _floats(301), np.zeros((9, 301), np.float16)
+    config = shared_by(301, RowsConfig(8, 32, 1, 0, 0, "shared", frame=8, grain=1, alone=True))
+    arrays = x, y, weight, None, None, None, None, None, None
+    program = traced(norm_kernels.norm, *arrays, 1e-5, centered=True, config=config)
+    expected = layer_norm_of(x, weight, np.zeros(301))
+
+    def check() -> None:
+        np.testing.assert_allclose(y.astype(np.float64), expected, rtol=2e-3, atol=2e-3)
+
+    return Case(program, check, lambda: y.fill(np.nan))
+
+
 def gradients() -> Case:
     """Of RMSNorm, by two blocks to whose rings rows come ahead of their turns."""
-    dy, x, weight = _floats(9, 140), _floats(9, 140)[::-1].copy(), _floats(140)
+    return _gradients(9, 140, RowsConfig(4, 128, 1, 1, 0, "shared", slots=3))
+
+
+def gradients_of_clusters() -> Case:
+    """The same by clusters of two blocks, with the weight in shared memory."""
+    return _gradients(11, 300, RowsConfig(4, 64, 2, 1, 0, "shared", slots=3, grain=4, weights=True))
+
+
+def _gradients(rows: int, cols: int, config: RowsConfig) -> Case:
+    dy, x, weight = _floats(rows, cols), _floats(rows, cols)[::-1].copy(), _floats(cols)
     *_, rstd = reference.norm(x, centered=False, eps=1e-6)
-    dx, dweight = np.zeros_like(x), np.zeros(140, np.float32)
+    dx, dweight = np.zeros_like(x), np.zeros(cols, np.float32)
     arrays = dy, x, dx, None, rstd.astype(np.float32), weight, None, dweight, None
-    config = RowsConfig(4, 128, 1, 1, 0, "shared", slots=3)
     program = traced(norm_backward_kernels.norm_backward, *arrays, blocks=2, config=config)
     expected = reference.norm_backward(dy, x, weight, centered=False, eps=1e-6)
 

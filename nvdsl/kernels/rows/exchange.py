@@ -76,7 +76,7 @@ class TurnSums:
 
         give(mine, place 0)
         each turn: wait(place), give(the next, place + 1), take(place)
-        wait
+        end
 
     Who gives in turn j + 1 has waited for what all gave in turn j, which they did after they had taken in turn j - 2:
     so three places are enough."""
@@ -120,6 +120,11 @@ class TurnSums:
             nv.cluster_wait()
         else:
             self.came[place.stage].wait(place.phase)
+
+    def end(self) -> None:
+        """Where the last of what was given is not taken: no block returns before the others have given it."""
+        if self.blocks > 1:
+            nv.cluster_wait()
 
     def take(self, given: tuple[Any, ...], place: nv.PipelineState) -> tuple[Any, ...]:
         """The sums. ``given``: what `give` returned."""

@@ -120,7 +120,7 @@ def norm_backward(
                 totals = finish(row, staged.parts(state.stage, come=True), again, inverse, centre, found, totals)
                 centre, next_centre, pending = next_centre, later, given_now
                 state, place = state.next(), place.next()
-            exchange.wait(place)
+            exchange.end()
         for total, into in zip(totals, partial, strict=False):
             _store(Row(x, config, start + group), total, into, block)
 

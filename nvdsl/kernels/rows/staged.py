@@ -51,7 +51,8 @@ def for_groups(array: nv.Array, row: Row) -> Parts:
                 found = array.vector(col, piece) if piece > 1 else nv.vector([array[col]])
             if group_of(config) == 0:
                 memory.store_vector(found, place)
-    nv.sync_threads()
+    if config.groups > 1:
+        nv.sync_threads()
     return lambda step: joined([widened(memory.vector(place, each)) for place in places(step, each)])
 
 
