@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import nvdsl as nv
@@ -12,6 +13,9 @@ from nvdsl.kernels.arguments import ALIGNMENT, Argument
 from nvdsl.kernels.rows.config import MOST_COLUMNS, RowsConfig, choose, choose_persistent
 
 FLOATS = (nv.f16, nv.bf16, nv.f32)
+
+_MANY = 1 << 22
+"""Elements of rows for which it pays to copy weights before, at 2 us."""
 
 
 class Rows:
@@ -139,10 +143,12 @@ def configuration(read: Sequence[Rows | None], others: Sequence[Any], *, passes:
     """How threads share the rows of a call: those that it reads. ``others``: its further arrays; ``passes``: how often
     a thread takes what it read."""
     given, beside = [x for x in read if x is not None], sum(isinstance(x, Vector) for x in others)
-    return choose(
+    config = choose(
         given[0].cols, *_access(given, others), arrays=len(given), smallest=_smallest(given), passes=passes,
-        beside=beside, alike=_alike([*given, *others]),
+        beside=beside, written=any(isinstance(x, Rows) for x in others), alike=_alike([*given, *others]),
     )  # fmt: skip
+    many = config.ragged and beside > 0 and given[0].rows * given[0].cols >= _MANY
+    return replace(config, copies=True) if many else config
 
 
 def persistent(read: Sequence[Rows | None], others: Sequence[Any], weight: Vector | None) -> RowsConfig:

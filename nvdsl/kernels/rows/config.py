@@ -61,6 +61,13 @@ _MOST_SLOTS = 6
 _FRAMED = 256
 """Bytes of a row from which on it is taken by accesses that begin before it."""
 
+_LINE, _SECTOR = 128, 32
+"""Bytes that L1 has a tag for, and that L2 moves."""
+
+_READ_BYTES = 96
+"""Of a row, that a thread has at least where nothing is written: a block that adds up reads nothing, so that more of
+the other blocks' has to be on its way."""
+
 COPY_BYTES = 4
 """Of cp.async, at least."""
 
@@ -92,6 +99,7 @@ class RowsConfig:
     frame: int = 0
     grain: int = 0
     weights: bool = False
+    copies: bool = False
 
     @property
     def slack(self) -> int:
@@ -142,34 +150,38 @@ def choose(
     smallest: int | None = None,
     passes: int = 2,
     beside: int = 0,
+    written: bool = True,
     alike: bool = False,
 ) -> RowsConfig:
     """For rows of ``cols`` elements of at most ``itemsize`` bytes and at least ``smallest``. ``multiple``: of elements,
     what all rows' starts are. ``arrays``: so many rows of that length belong together. ``passes``: how often a thread
-    takes its elements. ``beside``: so many rows for all rows are read. ``alike``: each row begins as far behind a
-    multiple of 16 bytes in all arrays of rows, and the first ones at one."""
-    most = ALIGNMENT // itemsize
-    wide = grain = math.gcd(cols, multiple, most)
+    takes its elements. ``beside``: so many rows for all rows are read. ``written``: rows are, too. ``alike``: each
+    row begins as far behind a multiple of 16 bytes in all arrays of rows, and the first ones at one."""
+    widest = ALIGNMENT // itemsize
+    grain = math.gcd(cols, multiple, widest)
     size = cols * itemsize
-    frame = 0
-    if alike and grain < most and size >= _FRAMED:
-        wide = frame = most
+    framed = alike and size >= _FRAMED
+    wide = widest if framed else grain
     cluster = min(1 << max(nv.cdiv(size * arrays, _BLOCK_BYTES) - 1, 0).bit_length(), _MOST_BLOCKS)
     lanes = next((lanes for most, lanes in _LANES if size <= most), _MOST_LANES)
+    if not written and lanes > 32:
+        lanes = min(max(nv.cdiv(nv.cdiv(size, cluster), _READ_BYTES * 32) * 32, _ALONE), _MOST_LANES)
     if (passes > 2 or beside) and lanes == 32 and arrays == 1:  # a warp waits for no other one: registers are as good
-        shared = False
+        shared = wide > grain
     else:
         shared = wide * (smallest or itemsize) >= COPY_BYTES and lanes >= 32
     while not shared and arrays * nv.cdiv(cols, lanes * cluster) > _REGISTERS and lanes < _MOST_LANES:
         lanes *= 2
     alone = lanes == 32 and arrays == 1 and (passes == 2 or beside > 0 and passes == 3)
-    config = shared_by(cols, RowsConfig(wide, lanes, cluster, 0, 0, alone=alone, frame=frame, grain=grain))
+    config = shared_by(cols, RowsConfig(wide, lanes, cluster, 0, 0, alone=alone, grain=grain))
+    if framed:
+        config = _framed(cols, config, itemsize, multiple)
     if not shared:
         ahead = _REGISTERS_AHEAD if beside else 0
         few = arrays * config.steps * wide <= _REGISTERS
         return replace(config, ahead=ahead) if few else replace(config, keep="memory")
     taken = arrays * config.groups * config.part * itemsize
-    threads, ahead = _sm_threads(config, itemsize, arrays, passes, beside)
+    threads, ahead = _sm_threads(config, itemsize, arrays, passes, beside, written)
     blocks = min(_SHARED_BYTES // (taken + _BESIDE), threads // config.threads, _BLOCKS_OF_AN_SM)
     if not blocks:
         return replace(config, keep="memory")
@@ -177,11 +189,27 @@ def choose(
     return replace(config, keep="shared", blocks_per_sm=blocks, ahead=ahead, arrivals=arrivals)
 
 
-def _sm_threads(config: RowsConfig, itemsize: int, arrays: int, passes: int, beside: int) -> tuple[int, int]:
+def _framed(cols: int, config: RowsConfig, itemsize: int, multiple: int) -> RowsConfig:
+    """With accesses that begin before the row, at a line if that takes no more of them, where rows begin off sectors:
+    a warp's accesses are whole sectors then. ``multiple``: of elements, what rows' starts are."""
+    if config.grain == config.wide and multiple * itemsize % _SECTOR == 0:
+        return config
+    for size in (_LINE, _SECTOR, ALIGNMENT):
+        found = shared_by(cols, replace(config, frame=size // itemsize))
+        if found.steps <= config.steps:
+            break
+    return found if found.slack else config
+
+
+def _sm_threads(
+    config: RowsConfig, itemsize: int, arrays: int, passes: int, beside: int, written: bool
+) -> tuple[int, int]:
     """Threads on an SM, where rows lie in shared memory, and the bytes of each row for all rows that a thread loads
     ahead. For that it needs the registers of one of 1024, which many blocks have to be, or have long rows. Blocks of a
     large cluster that wait for each other, or of one that does so twice, are better off with few registers."""
     elements = arrays * config.steps * config.wide
+    if not written:
+        return _SM_THREADS[0][1], 0
     threads = next((threads for most, threads in _SM_THREADS if elements <= most), 512)
     if passes > 3:  # results are computed twice
         return (512 if arrays > 1 and elements > _SM_THREADS[0][0] else min(threads, _SM_THREADS[1][1])), 0

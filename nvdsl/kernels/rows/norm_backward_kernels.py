@@ -88,28 +88,36 @@ def norm_backward(
                         more[i].append(totals[i][step] + parts[0](step))
             return more
 
-        place = nv.PipelineState(TURNS)
-        if staged is None:
+        place, state = nv.PipelineState(TURNS), nv.PipelineState(config.slots)
+        if staged is not None:
+            for slot in range(config.slots - 1):
+                staged.fetch(_ahead(x, config, start + group + slot * each), slot)
+
+        def fetch(row: Row, slot: Any) -> None:
+            """A row of a later turn, to where that of the turn before was."""
+            if staged is not None:
+                last = _ahead(x, config, row.index + (config.slots - 1) * each)
+                staged.fetch(last, (slot + config.slots - 1) % config.slots)
+
+        if staged is None or config.lanes <= 32:  # a warp waits for nobody
             for index in nv.range(start, rows, each, unroll=False):
                 row = Row(x, config, index + group)
                 inverse, centre = row.number(rstd), mean_of(row)
                 beside = factor(row)
-                parts = row.read(*given)
+                parts = row.read(*given) if staged is None else staged.parts(state.stage)
+                fetch(row, state.stage)
                 pending = exchange.give(given_to(row, parts, beside, centre), place)
                 again = factor(row)
                 exchange.wait(place)
                 totals = finish(row, parts, again, inverse, centre, exchange.take(pending, place), totals)
-                place = place.next()
+                state, place = state.next(), place.next()
         else:
-            for slot in range(config.slots - 1):
-                staged.fetch(_ahead(x, config, start + group + slot * each), slot)
-            first, state = _ahead(x, config, start + group), nv.PipelineState(config.slots)
+            first = _ahead(x, config, start + group)
             centre, next_centre = mean_of(first), mean_of(_ahead(x, config, first.index + each))
             pending = exchange.give(given_to(first, staged.parts(0), factor(first), centre), place)
             for index in nv.range(start, rows, each, unroll=False):
                 row, following = Row(x, config, index + group), _ahead(x, config, index + group + each)
-                free = (state.stage + config.slots - 1) % config.slots  # of the turn before
-                staged.fetch(_ahead(x, config, row.index + (config.slots - 1) * each), free)
+                fetch(row, state.stage)
                 inverse, later = row.number(rstd), mean_of(_ahead(x, config, row.index + 2 * each))
                 beside = factor(following)
                 mine = given_to(following, staged.parts(state.next().stage), beside, next_centre)

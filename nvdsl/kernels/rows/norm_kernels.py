@@ -6,6 +6,7 @@ from typing import Any
 import nvdsl as nv
 from nvdsl.kernels.rows.config import RowsConfig
 from nvdsl.kernels.rows.row import Beside, Matrix, Parts, PerRow, Row, Vector, grid
+from nvdsl.kernels.rows.shifted import copies
 
 _SMALLEST = 1e-30
 """Of a row's greatest magnitude that is scaled: 448 divided by less is no f32."""
@@ -29,18 +30,25 @@ def norm(
 ) -> None:
     """``centered``: LayerNorm, else RMSNorm. ``scale_out``: ``y`` is e4m3, the result divided by these."""
 
-    @nv.kernel(grid=grid(x, config), block=config.threads, cluster=config.cluster, blocks_per_sm=config.blocks_per_sm)
+    factors, summands = copies([weight, bias], config) if config.copies else [weight, bias]
+
+    @nv.kernel(
+        grid=grid(x, config), block=config.threads, cluster=config.cluster, blocks_per_sm=config.blocks_per_sm,
+        programmatic=config.copies,
+    )  # fmt: skip
     def kernel() -> None:
         row = Row.of_group(x, config)
-        factor = None if weight is None else Beside(weight, row)
-        summand = None if bias is None else Beside(bias, row)
+        factor = None if factors is None else Beside(factors, row)
+        summand = None if summands is None else Beside(summands, row)
 
         def begin() -> None:
+            if config.copies:
+                nv.griddep_wait()
             for each in (factor, summand):
                 if each is not None:
                     each.begin()
 
-        late = config.keep == "shared" and (not centered or config.cluster > 1)
+        late = config.copies or config.keep == "shared" and (not centered or config.cluster > 1)
         if not late:
             begin()
         given, *rest = row.read(*([x] if residual is None else [x, residual]))

@@ -11,6 +11,7 @@ from nvdsl.kernels.arguments import ALIGNMENT
 from nvdsl.kernels.rows import ends
 from nvdsl.kernels.rows.config import RowsConfig
 from nvdsl.kernels.rows.exchange import Exchange
+from nvdsl.kernels.rows.shifted import size_of
 from nvdsl.kernels.rows.staged import Staged, group_of, joined, lane_of, widened
 
 _HELD = 32
@@ -42,9 +43,9 @@ class Row:
         self.exchange: Exchange | None = None
         self.exists = config.groups == 1 or index < x.shape[0]
         begin, self.end = nv.i32(0), self.cols
-        before = nv.i32(0)
+        self.before = before = nv.i32(0)
         if config.frame:  # a power of two: what the row's start is behind a multiple of it
-            before = nv.i32(index) % config.frame * (nv.i32(x.strides[0]) % config.frame) % config.frame
+            self.before = before = nv.i32(index) % config.frame * (nv.i32(x.strides[0]) % config.frame) % config.frame
         if config.cluster > 1:
             each = nv.cdiv(self.cols + config.slack, config.cluster * config.unit) * config.unit
             begin = nv.min(nv.cluster_rank() * each, self.cols + config.slack)
@@ -304,15 +305,20 @@ def _converted(parts: list[Any]) -> Parts:
 
 
 class Beside:
-    """A row for all rows, a weight say: what a thread takes of it. ``config.ahead`` bytes of it are loaded ahead of
+    """A row for all rows, a weight say, or with ``config.copies`` its copies: what a thread takes of it. ``config.ahead`` bytes of it are loaded ahead of
     their use: a load waits behind the store before it otherwise, at each access once more."""
 
     def __init__(self, array: nv.Array, row: Row) -> None:
         self.array, self.row, config = array, row, row.config
-        self.wide = min(config.grain if config.ragged else config.wide, ALIGNMENT // array.dtype.bytes)
+        self.wide = min(config.grain if config.ragged and not config.copies else config.wide, ALIGNMENT // array.dtype.bytes)
         size = nv.cdiv(config.wide, self.wide) * max(self.wide * array.dtype.bytes, 4)  # of registers
         self.ahead = min(config.ahead // size, config.steps)
         self.loaded: dict[int, list[Any]] = {}
+        self.shift, self.start, self.last = nv.i32(0), nv.i32(0), row.cols - self.wide
+        if config.copies:
+            self.shift = row.before % config.wide
+            self.start = self.shift // config.grain * size_of(row.cols, config)
+            self.last = size_of(row.cols, config) - self.wide
 
     def begin(self) -> None:
         """Load what the first accesses take."""
@@ -324,10 +330,11 @@ class Beside:
         """
         row, found = self.row, []
         for i in range(0, row.config.wide, self.wide):
-            col = row.column(step) + i
+            col = row.column(step) + self.shift + i
             if not row.full(step):
-                col = nv.min(col, row.cols - self.wide)
+                col = nv.min(col, self.last)
                 col = nv.max(col, 0) if row.config.frame else col
+            col = col + self.start
             found.append(self.array.vector(col, self.wide) if self.wide > 1 else nv.vector([self.array[col]]))
         return found
 
