@@ -198,6 +198,8 @@ def _framed(cols: int, config: RowsConfig, itemsize: int, multiple: int) -> Rows
         found = shared_by(cols, replace(config, frame=size // itemsize))
         if found.steps <= config.steps:
             break
+    if found.ragged and found.lanes >= _SMALLEST_BLOCK:
+        return _fitted(cols, found)
     return found if found.slack else config
 
 
@@ -208,9 +210,13 @@ def _sm_threads(
     ahead. For that it needs the registers of one of 1024, which many blocks have to be, or have long rows. Blocks of a
     large cluster that wait for each other, or of one that does so twice, are better off with few registers."""
     elements = arrays * config.steps * config.wide
-    if not written:
-        return _SM_THREADS[0][1], 0
     threads = next((threads for most, threads in _SM_THREADS if elements <= most), 512)
+    if not written:
+        threads = _SM_THREADS[0][1]
+    if config.ragged:  # the ends of rows take registers
+        threads = min(threads, _SM_THREADS[1][1])
+    if not written:
+        return threads, 0
     if passes > 3:  # results are computed twice
         return (512 if arrays > 1 and elements > _SM_THREADS[0][0] else min(threads, _SM_THREADS[1][1])), 0
     if passes > 2 and config.cluster > (2 if itemsize < 4 else 1):
@@ -218,7 +224,7 @@ def _sm_threads(
     few = elements <= _SM_THREADS[0][0] and config.lanes == _MOST_LANES
     if not beside or few or arrays > 1 or config.lanes <= 32:
         return threads, 0
-    return _SM_THREADS[1][1], _SHARED_AHEAD // beside
+    return _SM_THREADS[1][1], (_REGISTERS_AHEAD if config.ragged else _SHARED_AHEAD) // beside
 
 
 def choose_persistent(
