@@ -189,12 +189,13 @@ def choose(
     return replace(config, keep="shared", blocks_per_sm=blocks, ahead=ahead, arrivals=arrivals)
 
 
-def _framed(cols: int, config: RowsConfig, itemsize: int, multiple: int) -> RowsConfig:
+def _framed(cols: int, config: RowsConfig, itemsize: int, multiple: int, most: int = _LINE) -> RowsConfig:
     """With accesses that begin before the row, at a line if that takes no more of them, where rows begin off sectors:
-    a warp's accesses are whole sectors then. ``multiple``: of elements, what rows' starts are."""
+    a warp's accesses are whole sectors then. ``multiple``: of elements, what rows' starts are. ``most``: bytes of the
+    frame."""
     if config.grain == config.wide and multiple * itemsize % _SECTOR == 0:
         return config
-    for size in (_LINE, _SECTOR, ALIGNMENT):
+    for size in sorted({most, _SECTOR, ALIGNMENT}, reverse=True):
         found = shared_by(cols, replace(config, frame=size // itemsize))
         if found.steps <= config.steps:
             break
@@ -240,28 +241,31 @@ def choose_persistent(
     """The same for a persistent grid whose threads keep two sums for each of their columns. ``beside``: bytes of an
     element of a row for all rows, 0 without one."""
     widest = ALIGNMENT // itemsize
-    wide = grain = math.gcd(cols, multiple, widest)
-    frame = 0
-    if alike and grain < widest and cols > widest * _ALONE:
-        wide = frame = widest
-    extent = cols + max(frame - grain, 0)
+    grain = math.gcd(cols, multiple, widest)
+    framed = alike and cols > widest * _ALONE
+    wide = widest if framed else grain
     shared = wide * (smallest or itemsize) >= COPY_BYTES
     most, threads = _SUMS_BYTES // itemsize if shared else _SUMS_BYTES // 4, _SUMS_THREADS
     half = most // 2
-    if shared and extent <= most * 32 and not frame:
+    if shared and cols <= most * 32 and wide == grain:
         lanes, threads = next(lanes for lanes in (8, 16, 32) if cols <= most * lanes), _SUMS_THREADS * 3 // 4
     else:
+        extent = cols + wide - grain
         lanes = next((lanes for lanes in (8, 16, 32, 64, 128, 256) if extent <= half * lanes), _MOST_LANES)
-        lanes = max(lanes, _ALONE) if frame else lanes
+        lanes = max(lanes, _ALONE) if framed else lanes
         threads = _SUMS_THREADS * 3 // 2 if shared and extent <= half * lanes else threads
     for cluster in (1, 2, 4, _MOST_BLOCKS):
-        config = shared_by(cols, RowsConfig(wide, lanes, cluster, 0, 0, frame=frame, grain=grain))
-        if config.steps * wide <= most or lanes < _SMALLEST_BLOCK:
+        config = shared_by(cols, RowsConfig(wide, lanes, cluster, 0, 0, grain=grain))
+        if framed and config.groups == 1:
+            config = _framed(cols, config, itemsize, multiple, _LINE if wide == grain else _SECTOR)
+        if config.steps * wide <= most - half // 2 * config.ragged or lanes < _SMALLEST_BLOCK:
             break
     else:
         return replace(config, keep="memory")
     if lanes >= _SMALLEST_BLOCK:
         config = _fitted(cols, config)
+    if config.ragged:  # the ends of rows take registers, too
+        threads = min(threads, _SUMS_THREADS)
     blocks = max(threads // config.threads, 1)
     if not shared:
         return replace(config, blocks_per_sm=blocks, ahead=_REGISTERS_AHEAD)
