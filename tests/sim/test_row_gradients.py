@@ -126,6 +126,27 @@ def test_gradients_of_weights_do_not_depend_on_how_rows_are_shared():
     np.testing.assert_array_equal(dweight, again)
 
 
+@pytest.mark.parametrize(
+    ("cols", "lanes", "frame", "grain", "cluster"),
+    [(301, 32, 8, 1, 1), (600, 64, 64, 8, 1), (602, 64, 16, 2, 1), (1301, 64, 8, 1, 2)],
+)
+def test_rows_of_a_block_begin_as_far_behind_a_multiple_of_the_frame(cols, lanes, frame, grain, cluster):
+    """So each thread has the same columns of all of them, whose sums it keeps."""
+    made = RowsConfig(8, lanes, cluster, 0, 0, "shared", slots=3, alone=True, frame=frame, grain=grain, weights=True)
+    made = config.shared_by(cols, made)
+    blocks = frame // grain
+    dy, x = some((2 * blocks + 3, cols), np.float16, np.float16)
+    (weight,) = some((cols,), np.float16)
+    *_, mean, rstd = reference.norm(x, centered=True, eps=1e-5)
+    dx, sums = np.full_like(x, np.nan), [np.full(cols, np.nan, np.float32) for _ in range(2)]
+    numbers = [one.astype(np.float32) for one in (mean, rstd)]
+    program = traced(norm_backward, dy, x, dx, *numbers, weight, None, *sums, blocks=blocks, config=made)
+    program.run()
+    expected = reference.norm_backward(dy, x, weight, centered=True, eps=1e-5)
+    for found, other in zip((dx, *sums), expected, strict=True):
+        close(found, other, np.float16, scale=10)
+
+
 def test_rows_too_long_for_sums_in_registers(monkeypatch):
     monkeypatch.setattr(config, "_SUMS_BYTES", 8)
     monkeypatch.setattr(config, "_MOST_BLOCKS", 1)
