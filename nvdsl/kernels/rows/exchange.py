@@ -66,20 +66,22 @@ class Exchange:
         return nv.warp.max(reduce(nv.max, taken))
 
 
-TURNS = 3
-"""Places for the numbers of as many turns."""
+TURNS = 4
+"""Places for the numbers of as many turns; three would be enough, and take more registers to count."""
 
 
 class TurnSums:
     """Sums over all threads of a row, turn after turn: what is given in one turn is taken in the next, and what a warp
     gives is on its way meanwhile. All threads make it.
 
-        give(mine, place 0)
-        each turn: wait(place), give(the next, place + 1), take(place)
-        end
+        give(mine, 0)
+        each turn: wait(turn), give(the next, turn + 1), take(turn)
+        end(behind the last turn)
 
-    Who gives in turn j + 1 has waited for what all gave in turn j, which they did after they had taken in turn j - 2:
-    so three places are enough."""
+    In a block, who gives in turn j + 1 has waited for what all gave in turn j, which they did after they had taken in
+    turn j - 2, before it writes where those of turn j - 2 were. In a cluster numbers come by st.async, and one warp tells the other blocks
+    which places have been read. Who tells others of that waits for all that it has written anywhere (MEMBAR.ALL.GPU):
+    at a barrier of the cluster all warps would."""
 
     def __init__(self, count: int, config: RowsConfig) -> None:
         self.count, self.config = count, config
@@ -89,53 +91,64 @@ class TurnSums:
             return
         self.memory = nv.smem(TURNS * count * self.parts, nv.f32)
         if self.blocks > 1:
-            nv.cluster_sync()  # all blocks have begun
+            self.came = nv.Mbarriers(TURNS, arrivals=1, sync=False)
+            self.done = nv.Mbarriers(TURNS, arrivals=self.warps, sync=False)
+            self.free = nv.Mbarriers(TURNS, arrivals=self.blocks, sync=False)
+            nv.cluster_sync()
         else:
             self.came = nv.Mbarriers(TURNS, arrivals=self.warps)
 
-    def give(self, mine: Sequence[Any], place: nv.PipelineState) -> tuple[Any, ...]:
+    def give(self, mine: Sequence[Any], turn: nv.Int) -> tuple[Any, ...]:
         """Tell all others, and don't wait for them. `take` wants what this returns."""
         if self.config.lanes <= 32:
             return tuple(nv.block.sum(tuple(mine), width=self.config.lanes))
         lane, warp = nv.thread_id.x % 32, nv.thread_id.x // 32
-        first, sums = place.stage * (self.count * self.parts), nv.warp.sum(tuple(mine))
+        first, sums = turn % TURNS * (self.count * self.parts), nv.warp.sum(tuple(mine))
         if self.blocks > 1:
+            if nv.thread_id.x == 0:
+                self.came[turn % TURNS].arrive_expect_tx(self.parts * self.count * 4)
+            self.free[turn % TURNS].wait(_phase(turn) ^ 1, scope="cluster")
             if lane < self.blocks:
-                for i, one in enumerate(sums):
-                    self.memory.at(lane)[first + i * self.parts + nv.cluster_rank() * self.warps + warp] = one
-            nv.cluster_arrive()
+                part = nv.cluster_rank() * self.warps + warp
+                self.memory.at(lane).store_async(nv.vector(sums), first + part * self.count, self.came[turn % TURNS])
         else:
             nv.sync_warp()
             if lane == 0:
-                for i, one in enumerate(sums):
-                    self.memory[first + i * self.parts + warp] = one
-                self.came[place.stage].arrive()
+                self.memory.store_vector(nv.vector(sums), first + warp * self.count)
+                self.came[turn % TURNS].arrive()
         return ()
 
-    def wait(self, place: nv.PipelineState) -> None:
+    def wait(self, turn: nv.Int) -> None:
         """Until all have given."""
-        if self.config.lanes <= 32:
-            return
-        if self.blocks > 1:
-            nv.cluster_wait()
-        else:
-            self.came[place.stage].wait(place.phase)
+        if self.config.lanes > 32:
+            self.came[turn % TURNS].wait(_phase(turn))
 
-    def end(self) -> None:
-        """Where the last of what was given is not taken: no block returns before the others have given it."""
+    def end(self, turn: nv.Int) -> None:
+        """No block returns before the others have told it all. ``turn``: of what was given last, and not taken."""
         if self.blocks > 1:
-            nv.cluster_wait()
+            self.wait(turn)
+            nv.cluster_sync()
 
-    def take(self, given: tuple[Any, ...], place: nv.PipelineState) -> tuple[Any, ...]:
+    def take(self, given: tuple[Any, ...], turn: nv.Int) -> tuple[Any, ...]:
         """The sums. ``given``: what `give` returned."""
         if self.config.lanes <= 32:
             return given
-        lane, start = nv.thread_id.x % 32, place.stage * (self.count * self.parts)
-        found = []
-        for i in range(self.count):
-            total = nv.f32(0.0)
-            for first in range(0, self.parts, 32):
-                if first + 32 <= self.parts or lane < self.parts - first:
-                    total += self.memory[start + i * self.parts + first + lane]
-            found.append(total)
+        lane, start = nv.thread_id.x % 32, turn % TURNS * (self.count * self.parts)
+        found = [nv.f32(0.0) for _ in range(self.count)]
+        for first in range(0, self.parts, 32):
+            if first + 32 <= self.parts or lane < self.parts - first:
+                line = self.memory.vector(start + (first + lane) * self.count, self.count)
+                found = [one + line[i] for i, one in enumerate(found)]
+        if self.blocks > 1:
+            nv.sync_warp()
+            if lane == 0:
+                self.done[turn % TURNS].arrive()
+            if nv.thread_id.x < 32:
+                self.done[turn % TURNS].wait(_phase(turn))
+                if lane < self.blocks:
+                    self.free[turn % TURNS].arrive_cluster(lane)
         return tuple(nv.warp.sum(tuple(found)))
+
+
+def _phase(turn: nv.Int) -> nv.Int:
+    return turn // TURNS % 2

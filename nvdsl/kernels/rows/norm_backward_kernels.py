@@ -10,7 +10,7 @@ from typing import Any
 import nvdsl as nv
 from nvdsl.kernels.rows.column_sums import add_up, column_gradients, put
 from nvdsl.kernels.rows.config import RowsConfig
-from nvdsl.kernels.rows.exchange import TURNS, TurnSums
+from nvdsl.kernels.rows.exchange import TurnSums
 from nvdsl.kernels.rows.row import Beside, Matrix, Parts, PerRow, Row, Vector
 from nvdsl.kernels.rows.staged import Staged, for_groups, group_of
 
@@ -88,7 +88,7 @@ def norm_backward(
                         more[i].append(totals[i][step] + parts[0](step))
             return more
 
-        place, state = nv.PipelineState(TURNS), nv.PipelineState(config.slots)
+        turn, state = nv.u32(0), nv.PipelineState(config.slots)
         if staged is not None:
             for slot in range(config.slots - 1):
                 staged.fetch(_ahead(x, config, start + group + slot * each), slot)
@@ -106,15 +106,15 @@ def norm_backward(
                 beside = factor(row)
                 parts = row.read(*given) if staged is None else staged.parts(state.stage)
                 fetch(row, state.stage)
-                pending = exchange.give(given_to(row, parts, beside, centre), place)
+                pending = exchange.give(given_to(row, parts, beside, centre), turn)
                 again = factor(row)
-                exchange.wait(place)
-                totals = finish(row, parts, again, inverse, centre, exchange.take(pending, place), totals)
-                state, place = state.next(), place.next()
+                exchange.wait(turn)
+                totals = finish(row, parts, again, inverse, centre, exchange.take(pending, turn), totals)
+                state, turn = state.next(), turn + 1
         else:
             first = _ahead(x, config, start + group)
             centre, next_centre = mean_of(first), mean_of(_ahead(x, config, first.index + each))
-            pending = exchange.give(given_to(first, staged.parts(0), factor(first), centre), place)
+            pending = exchange.give(given_to(first, staged.parts(0), factor(first), centre), turn)
             for index in nv.range(start, rows, each, unroll=False):
                 row, following = Row(x, config, index + group), _ahead(x, config, index + group + each)
                 fetch(row, state.stage)
@@ -122,13 +122,13 @@ def norm_backward(
                 beside = factor(following)
                 mine = given_to(following, staged.parts(state.next().stage), beside, next_centre)
                 again = factor(row)
-                exchange.wait(place)  # for what was given a turn ago
-                given_now = exchange.give(mine, place.next())
-                found = exchange.take(pending, place)
+                exchange.wait(turn)  # for what was given a turn ago
+                given_now = exchange.give(mine, turn + 1)
+                found = exchange.take(pending, turn)
                 totals = finish(row, staged.parts(state.stage, come=True), again, inverse, centre, found, totals)
                 centre, next_centre, pending = next_centre, later, given_now
-                state, place = state.next(), place.next()
-            exchange.end()
+                state, turn = state.next(), turn + 1
+            exchange.end(turn)
         for total, into in zip(totals, partial, strict=False):
             _store(Row(x, config, start + group), total, into, block)
 
