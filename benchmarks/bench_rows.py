@@ -1,6 +1,9 @@
 """Functions over rows, and their gradients, beside torch, QuACK where it is there, and a copy: GB/s, read and written.
 
-python benchmarks/bench_rows.py [--sizes 32768x4096 ...] [--kernels softmax ...] [--out FILE.json]
+python benchmarks/bench_rows.py [--sizes 32768x4096 ...] [--drawn 8 --seed 7] [--kernels softmax ...] [--out FILE.json]
+
+``--drawn``: so many numbers of columns besides, from 768 to 65,536, evenly spread by their logarithm. Every other one
+is a multiple of 8, as QuACK wants them to be.
 
 Weights are of the type that QuACK takes: that of x for RMSNorm, f32 for LayerNorm, which has no bias there.
 "layer_norm, bias" has a weight and a bias of the type of x, as torch takes them. A gradient of softmax or of a norm
@@ -10,6 +13,8 @@ reads two arrays of rows and writes one; cross entropy reads one, and writes one
 from __future__ import annotations
 
 import argparse
+import math
+import random
 import statistics
 import sys
 from collections.abc import Callable
@@ -30,6 +35,11 @@ SIZES = [
     "8192x32768", "8192x50000", "8192x65536",
 ]  # fmt: skip
 EPSILON = 1e-6
+FEWEST, MOST = 768, 65_536
+"""Columns that are drawn."""
+ELEMENTS = 1 << 28
+"""Of the rows of a drawn size."""
+QUACK_MULTIPLE = 8
 F = torch.nn.functional
 
 
@@ -167,6 +177,8 @@ def _gradient(p: Problem, function: Callable[[torch.Tensor], torch.Tensor]) -> t
 def run(what: str, rows: int, cols: int, dtype: torch.dtype, rounds: int) -> dict[str, Any]:
     problem = Problem.of(rows, cols, dtype)
     calls = KERNELS[what](problem)
+    if cols % QUACK_MULTIPLE:
+        calls.pop("quack", None)
     found = problem.losses if what == "cross_entropy" else problem.out
     found.fill_(float("nan"))
     calls["nvdsl"]()
@@ -187,9 +199,20 @@ def run(what: str, rows: int, cols: int, dtype: torch.dtype, rounds: int) -> dic
     return row
 
 
+def drawn(count: int, seed: int) -> list[str]:
+    generator, found = random.Random(seed), []
+    for i in range(count):
+        columns = round(math.exp(generator.uniform(math.log(FEWEST), math.log(MOST))))
+        columns -= columns % QUACK_MULTIPLE * (i % 2 == 0)
+        found.append(f"{ELEMENTS // columns}x{columns}")
+    return found
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--sizes", nargs="+", default=SIZES, metavar="ROWSxCOLUMNS")
+    parser.add_argument("--sizes", nargs="*", default=SIZES, metavar="ROWSxCOLUMNS")
+    parser.add_argument("--drawn", type=int, default=0, metavar="COUNT")
+    parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--kernels", nargs="+", default=list(KERNELS), choices=list(KERNELS))
     parser.add_argument("--dtype", default="bfloat16", choices=["bfloat16", "float16", "float32"])
     parser.add_argument("--rounds", type=int, default=16)
@@ -197,7 +220,7 @@ def main() -> None:
     args = parser.parse_args()
     found = []
     for what in args.kernels:
-        for size in args.sizes:
+        for size in [*args.sizes, *drawn(args.drawn, args.seed)]:
             row = run(what, *map(int, size.split("x")), getattr(torch, args.dtype), args.rounds)
             found.append(row)
             shown = {name: f"{value:.3f}" if "ratio" in name else f"{value:.0f}"

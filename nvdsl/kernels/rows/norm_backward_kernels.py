@@ -125,7 +125,7 @@ def norm_backward(
                 exchange.wait(turn)  # for what was given a turn ago
                 given_now = exchange.give(mine, turn + 1)
                 found = exchange.take(pending, turn)
-                totals = finish(row, staged.parts(state.stage, come=True), again, inverse, centre, found, totals)
+                totals = finish(row, staged.parts(state.stage, waited=True), again, inverse, centre, found, totals)
                 centre, next_centre, pending = next_centre, later, given_now
                 state, turn = state.next(), turn + 1
             exchange.end(turn)

@@ -305,12 +305,13 @@ def _converted(parts: list[Any]) -> Parts:
 
 
 class Beside:
-    """A row for all rows, a weight say, or with ``config.copies`` its copies: what a thread takes of it. ``config.ahead`` bytes of it are loaded ahead of
-    their use: a load waits behind the store before it otherwise, at each access once more."""
+    """A row for all rows, a weight say, or with ``config.copies`` its copies: what a thread takes of it.
+    ``config.ahead`` bytes of it are loaded ahead of their use: a load waits behind the store before it otherwise, at each access once more."""
 
     def __init__(self, array: nv.Array, row: Row) -> None:
         self.array, self.row, config = array, row, row.config
-        self.wide = min(config.grain if config.ragged and not config.copies else config.wide, ALIGNMENT // array.dtype.bytes)
+        aligned = config.copies or not config.ragged
+        self.wide = min(config.wide if aligned else config.grain, ALIGNMENT // array.dtype.bytes)
         size = nv.cdiv(config.wide, self.wide) * max(self.wide * array.dtype.bytes, 4)  # of registers
         self.ahead = min(config.ahead // size, config.steps)
         self.loaded: dict[int, list[Any]] = {}

@@ -113,11 +113,11 @@ class Staged:
             return False
         return step + 1 == self.config.steps or (step + 1) % nv.cdiv(self.config.steps, self.config.arrivals) == 0
 
-    def parts(self, slot: nv.Int = 0, come: bool = False) -> list[Parts]:
+    def parts(self, slot: nv.Int = 0, waited: bool = False) -> list[Parts]:
         """This thread's elements of the arrays' rows in the slot that was fetched first, when they have come: all of
         them, or with several ``config.arrivals`` (and one slot), those of an access when they are first asked for.
-        ``come``: they were waited for before."""
-        if self.config.arrivals == 1 and not come:
+        ``waited``: they were waited for before."""
+        if self.config.arrivals == 1 and not waited:
             nv.cp_async_wait(max(self.config.slots - 2, 0))
         pending = [sum(map(self._ends_group, range(step, self.config.steps))) - 1 for step in range(self.config.steps)]
         come: set[int] = set() if self.config.arrivals > 1 else set(pending)
