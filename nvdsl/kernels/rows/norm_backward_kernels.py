@@ -8,10 +8,11 @@ in every run.
 from typing import Any
 
 import nvdsl as nv
+from nvdsl.kernels.rows.beside import Beside
 from nvdsl.kernels.rows.column_sums import add_up, column_gradients, put
 from nvdsl.kernels.rows.config import RowsConfig
 from nvdsl.kernels.rows.exchange import TurnSums
-from nvdsl.kernels.rows.row import Beside, Matrix, Parts, PerRow, Row, Vector
+from nvdsl.kernels.rows.row import Matrix, Parts, PerRow, Row, Vector
 from nvdsl.kernels.rows.staged import Staged, for_groups, group_of
 
 

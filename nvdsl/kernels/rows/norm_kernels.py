@@ -4,9 +4,9 @@ from collections.abc import Callable
 from typing import Any
 
 import nvdsl as nv
+from nvdsl.kernels.rows.beside import Beside, copies
 from nvdsl.kernels.rows.config import RowsConfig
-from nvdsl.kernels.rows.row import Beside, Matrix, Parts, PerRow, Row, Vector, grid
-from nvdsl.kernels.rows.shifted import copies
+from nvdsl.kernels.rows.row import Matrix, Parts, PerRow, Row, Vector, grid
 
 _SMALLEST = 1e-30
 """Of a row's greatest magnitude that is scaled: 448 divided by less is no f32."""

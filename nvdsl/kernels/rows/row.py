@@ -7,11 +7,9 @@ from functools import reduce
 from typing import Any, TypeAlias
 
 import nvdsl as nv
-from nvdsl.kernels.arguments import ALIGNMENT
 from nvdsl.kernels.rows import ends
 from nvdsl.kernels.rows.config import RowsConfig
 from nvdsl.kernels.rows.exchange import Exchange
-from nvdsl.kernels.rows.shifted import size_of
 from nvdsl.kernels.rows.staged import Staged, group_of, joined, lane_of, widened
 
 _HELD = 32
@@ -302,48 +300,3 @@ class Row:
 
 def _converted(parts: list[Any]) -> Parts:
     return lambda step: widened(parts[step])
-
-
-class Beside:
-    """A row for all rows, a weight say, or with ``config.copies`` its copies: what a thread takes of it.
-    ``config.ahead`` bytes of it are loaded ahead of their use: a load waits behind the store before it otherwise, at each access once more."""
-
-    def __init__(self, array: nv.Array, row: Row) -> None:
-        self.array, self.row, config = array, row, row.config
-        aligned = config.copies or not config.ragged
-        self.wide = min(config.wide if aligned else config.grain, ALIGNMENT // array.dtype.bytes)
-        size = nv.cdiv(config.wide, self.wide) * max(self.wide * array.dtype.bytes, 4)  # of registers
-        self.ahead = min(config.ahead // size, config.steps)
-        self.loaded: dict[int, list[Any]] = {}
-        self.shift, self.start, self.last = nv.i32(0), nv.i32(0), row.cols - self.wide
-        if config.copies:
-            self.shift = row.before % config.wide
-            self.start = self.shift // config.grain * size_of(row.cols, config)
-            self.last = size_of(row.cols, config) - self.wide
-
-    def begin(self) -> None:
-        """Load what the first accesses take."""
-        for step in range(self.ahead):
-            self.loaded[step] = self._load(step)
-
-    def _load(self, step: int) -> list[Any]:
-        """Beyond the row its last elements, or its first ones, which nobody uses: a branch would keep loads behind it.
-        """
-        row, found = self.row, []
-        for i in range(0, row.config.wide, self.wide):
-            col = row.column(step) + self.shift + i
-            if not row.full(step):
-                col = nv.min(col, self.last)
-                col = nv.max(col, 0) if row.config.frame else col
-            col = col + self.start
-            found.append(self.array.vector(col, self.wide) if self.wide > 1 else nv.vector([self.array[col]]))
-        return found
-
-    def __call__(self, step: int) -> Any:
-        """The elements beside access ``step``, in f32; and load what a later one takes."""
-        if step not in self.loaded:
-            self.loaded[step] = self._load(step)
-        pieces = self.loaded.pop(step)
-        if self.ahead and step + self.ahead < self.row.config.steps:
-            self.loaded[step + self.ahead] = self._load(step + self.ahead)
-        return joined([widened(piece) for piece in pieces])

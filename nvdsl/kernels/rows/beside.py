@@ -1,0 +1,98 @@
+"""Rows for all rows, weights say, and what a thread takes of them.
+
+Where rows begin anywhere in memory, an access of a row begins at any column. For each way in which rows begin there is
+a copy of the weight then, so far behind that what belongs to an access is one aligned access, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import nvdsl as nv
+from nvdsl.kernels.arguments import ALIGNMENT
+from nvdsl.kernels.rows.config import RowsConfig
+from nvdsl.kernels.rows.row import Row
+from nvdsl.kernels.rows.staged import joined, widened
+
+_THREADS = 128
+
+
+def _size(cols: Any, config: RowsConfig) -> Any:
+    """Elements of a copy."""
+    return nv.cdiv(cols, config.wide) * config.wide + config.wide
+
+
+def copies(arrays: Sequence[nv.Array | None], config: RowsConfig) -> list[nv.Array | None]:
+    """In a host function: of each array the copies, one behind the other. Number s has element i of the array at
+    ``i + s * config.grain``. The kernel behind it may begin at once."""
+    given = [x for x in arrays if x is not None]
+    cols, count = given[0].shape[0], config.wide // config.grain
+    size = _size(cols, config)
+    outs = [nv.empty((count * size,), x.dtype) for x in given]
+
+    @nv.kernel(grid=(nv.cdiv(size, _THREADS * config.wide), count, len(given)), block=_THREADS)
+    def shift() -> None:
+        nv.griddep_launch_dependents()
+        first = (nv.block_id.x * _THREADS + nv.thread_id.x) * config.wide
+        for number, (x, out) in enumerate(zip(given, outs, strict=True)):
+            if nv.block_id.z == number and first < size:
+                values = []
+                for i in range(config.wide):
+                    col, value = first + i - nv.block_id.y * config.grain, x.dtype(0)
+                    if (col >= 0) & (col < cols):
+                        value = x[col]
+                    values.append(value)
+                each = min(config.wide, ALIGNMENT // x.dtype.bytes)
+                for i in range(0, config.wide, each):
+                    out.store_vector(nv.vector(values[i : i + each]), nv.block_id.y * size + first + i)
+
+    shift()
+    made = iter(outs)
+    return [None if x is None else next(made) for x in arrays]
+
+
+class Beside:
+    """A row for all rows, a weight say, or with ``config.copies`` its copies: what a thread takes of it.
+    ``config.ahead`` bytes of it are loaded ahead of their use: a load waits behind the store before it otherwise, at each
+    access once more."""
+
+    def __init__(self, array: nv.Array, row: Row) -> None:
+        self.array, self.row, config = array, row, row.config
+        aligned = config.copies or not config.ragged
+        self.wide = min(config.wide if aligned else config.grain, ALIGNMENT // array.dtype.bytes)
+        size = nv.cdiv(config.wide, self.wide) * max(self.wide * array.dtype.bytes, 4)  # of registers
+        self.ahead = min(config.ahead // size, config.steps)
+        self.loaded: dict[int, list[Any]] = {}
+        self.shift, self.start, self.last = nv.i32(0), nv.i32(0), row.cols - self.wide
+        if config.copies:
+            self.shift = row.before % config.wide
+            self.start = self.shift // config.grain * _size(row.cols, config)
+            self.last = _size(row.cols, config) - self.wide
+
+    def begin(self) -> None:
+        """Load what the first accesses take."""
+        for step in range(self.ahead):
+            self.loaded[step] = self._load(step)
+
+    def _load(self, step: int) -> list[Any]:
+        """Beyond the row its last elements, or its first ones, which nobody uses: a branch would keep loads behind it.
+        """
+        row, found = self.row, []
+        for i in range(0, row.config.wide, self.wide):
+            col = row.column(step) + self.shift + i
+            if not row.full(step):
+                col = nv.min(col, self.last)
+                col = nv.max(col, 0) if row.config.frame else col
+            col = col + self.start
+            found.append(self.array.vector(col, self.wide) if self.wide > 1 else nv.vector([self.array[col]]))
+        return found
+
+    def __call__(self, step: int) -> Any:
+        """The elements beside access ``step``, in f32; and load what a later one takes."""
+        if step not in self.loaded:
+            self.loaded[step] = self._load(step)
+        pieces = self.loaded.pop(step)
+        if self.ahead and step + self.ahead < self.row.config.steps:
+            self.loaded[step + self.ahead] = self._load(step + self.ahead)
+        return joined([widened(piece) for piece in pieces])
