@@ -54,8 +54,8 @@ def copies(arrays: Sequence[nv.Array | None], config: RowsConfig) -> list[nv.Arr
 
 class Beside:
     """A row for all rows, a weight say, or with ``config.copies`` its copies: what a thread takes of it.
-    ``config.ahead`` bytes of it are loaded ahead of their use: a load waits behind the store before it otherwise, at each
-    access once more."""
+    ``config.ahead`` bytes of it are loaded ahead of their use: a load waits behind the store before it otherwise, at
+    each access once more."""
 
     def __init__(self, array: nv.Array, row: Row) -> None:
         self.array, self.row, config = array, row, row.config
