@@ -12,8 +12,12 @@ from nvdsl.kernels.arguments import ALIGNMENT
 
 MOST_COLUMNS = 262_144
 
-_LANES = ((512, 8), (1024, 16), (2048, 32), (4096, 64), (8192, 128), (16_384, 256))
+_LANES = ((512, 8), (1024, 16), (2048, 32), (4096, 64))
 """Bytes of a row up to which so many threads share it."""
+
+_LANE_BYTES, _READ_BYTES, _LONG_READ_BYTES = 64, 96, 160
+"""Of a longer row, that a thread has. More where nothing is written: a block that adds up reads nothing, so that more of
+the other blocks' has to be on its way; and the more of a long row, the less is its last access, which few threads have."""
 
 _MOST_LANES, _SMALLEST_BLOCK = 512, 128
 
@@ -63,10 +67,6 @@ _FRAMED = 256
 
 _LINE, _SECTOR = 128, 32
 """Bytes that L1 has a tag for, and that L2 moves."""
-
-_READ_BYTES = 96
-"""Of a row, that a thread has at least where nothing is written: a block that adds up reads nothing, so that more of
-the other blocks' has to be on its way."""
 
 COPY_BYTES = 4
 """Of cp.async, at least."""
@@ -163,9 +163,9 @@ def choose(
     framed = alike and size >= _FRAMED
     wide = widest if framed else grain
     cluster = min(1 << max(nv.cdiv(size * arrays, _BLOCK_BYTES) - 1, 0).bit_length(), _MOST_BLOCKS)
-    lanes = next((lanes for most, lanes in _LANES if size <= most), _MOST_LANES)
-    if not written and lanes > 32:
-        lanes = min(max(nv.cdiv(nv.cdiv(size, cluster), _READ_BYTES * 32) * 32, _ALONE), _MOST_LANES)
+    lanes = _lanes(size, nv.cdiv(size, cluster), ALIGNMENT, written, ragged=framed and wide > grain)
+    if passes == 2 and (beside or arrays > 1) and lanes > _ALONE:  # threads without a part wait once alone
+        lanes = 1 << (lanes - 1).bit_length()
     if (passes > 2 or beside) and lanes == 32 and arrays == 1:  # a warp waits for no other one: registers are as good
         shared = wide > grain
     else:
@@ -174,7 +174,7 @@ def choose(
         lanes *= 2
     alone = lanes == 32 and arrays == 1 and (passes == 2 or beside > 0 and passes == 3)
     config = shared_by(cols, RowsConfig(wide, lanes, cluster, 0, 0, alone=alone, grain=grain))
-    if framed:
+    if framed and (shared or wide > grain):
         config = _framed(cols, config, itemsize, multiple)
     if not shared:
         ahead = _REGISTERS_AHEAD if beside else 0
@@ -187,6 +187,23 @@ def choose(
         return replace(config, keep="memory")
     arrivals = config.steps if beside and passes == 3 and cluster > 1 else 1
     return replace(config, keep="shared", blocks_per_sm=blocks, ahead=ahead, arrivals=arrivals)
+
+
+def _lanes(size: int, each: int, access: int, written: bool, ragged: bool) -> int:
+    """For rows of ``size`` bytes, of which a block has ``each``: a multiple of a warp, so that rows of no power of two
+    leave few threads without a part of them."""
+    for most, lanes in _LANES:
+        if size <= most:
+            return lanes
+    part = _LANE_BYTES
+    if not written and each & (each - 1):
+        lanes = 1 << (min(each // part, _MOST_LANES).bit_length() - 1)
+        if each % (lanes * access) == 0:
+            return lanes
+        part = _READ_BYTES if each <= _READ_BYTES * _MOST_LANES else _LONG_READ_BYTES
+    elif ragged and each > _LANE_BYTES * _MOST_LANES // 2:
+        part = _READ_BYTES
+    return min(max(nv.cdiv(each, part * 32) * 32, _ALONE), _MOST_LANES)
 
 
 def _framed(cols: int, config: RowsConfig, itemsize: int, multiple: int, most: int = _LINE) -> RowsConfig:
@@ -224,6 +241,9 @@ def _sm_threads(
         return threads, 0
     few = elements <= _SM_THREADS[0][0] and config.lanes == _MOST_LANES
     if not beside or few or arrays > 1 or config.lanes <= 32:
+        return threads, 0
+    whole = config.lanes <= _SMALLEST_BLOCK or _SM_THREADS[1][1] % config.lanes == 0
+    if passes > 2 and not whole and not config.ragged:  # blocks of so many threads would leave some of 1024 out
         return threads, 0
     return _SM_THREADS[1][1], (_REGISTERS_AHEAD if config.ragged else _SHARED_AHEAD) // beside
 

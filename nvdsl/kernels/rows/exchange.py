@@ -79,9 +79,9 @@ class TurnSums:
         end(behind the last turn)
 
     In a block, who gives in turn j + 1 has waited for what all gave in turn j, which they did after they had taken in
-    turn j - 2, before it writes where those of turn j - 2 were. In a cluster numbers come by st.async, and one warp
-    tells the other blocks which places have been read. Who tells others of that waits for all that it has written
-    anywhere (MEMBAR.ALL.GPU): at a barrier of the cluster all warps would."""
+    turn j - 2, before it writes where those of turn j - 2 were. In a cluster numbers come by st.async, and one warp,
+    another one in each turn, tells the other blocks which places have been read. Who tells others of that waits for all
+    that it has written anywhere (MEMBAR.ALL.GPU): at a barrier of the cluster all warps would."""
 
     def __init__(self, count: int, config: RowsConfig) -> None:
         self.count, self.config = count, config
@@ -143,7 +143,7 @@ class TurnSums:
             nv.sync_warp()
             if lane == 0:
                 self.done[turn % TURNS].arrive()
-            if nv.thread_id.x < 32:
+            if nv.thread_id.x // 32 == nv.i32(turn % self.warps):
                 self.done[turn % TURNS].wait(_phase(turn))
                 if lane < self.blocks:
                     self.free[turn % TURNS].arrive_cluster(lane)

@@ -5,6 +5,7 @@ it reads comes to shared memory some turns ahead. What the blocks have is added 
 in every run.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 import nvdsl as nv
@@ -92,13 +93,14 @@ def norm_backward(
         turn, state = nv.u32(0), nv.PipelineState(config.slots)
         if staged is not None:
             for slot in range(config.slots - 1):
-                staged.fetch(_ahead(x, config, start + group + slot * each), slot)
+                staged.fetch(_ahead(x, config, start + group + slot * each), slot)()
 
-        def fetch(row: Row, slot: Any) -> None:
-            """A row of a later turn, to where that of the turn before was."""
-            if staged is not None:
-                last = _ahead(x, config, row.index + (config.slots - 1) * each)
-                staged.fetch(last, (slot + config.slots - 1) % config.slots)
+        def fetch(row: Row, slot: Any) -> Callable[[], None]:
+            """A row of a later turn, to where that of the turn before was. To be called at the end of this one."""
+            if staged is None:
+                return lambda: None
+            last = _ahead(x, config, row.index + (config.slots - 1) * each)
+            return staged.fetch(last, (slot + config.slots - 1) % config.slots)
 
         if staged is None or config.lanes <= 32:  # a warp waits for nobody
             for index in nv.range(start, rows, each, unroll=False):
@@ -106,11 +108,12 @@ def norm_backward(
                 inverse, centre = row.number(rstd), mean_of(row)
                 beside = factor(row)
                 parts = row.read(*given) if staged is None else staged.parts(state.stage)
-                fetch(row, state.stage)
+                settle = fetch(row, state.stage)
                 pending = exchange.give(given_to(row, parts, beside, centre), turn)
                 again = factor(row)
                 exchange.wait(turn)
                 totals = finish(row, parts, again, inverse, centre, exchange.take(pending, turn), totals)
+                settle()
                 state, turn = state.next(), turn + 1
         else:
             first = _ahead(x, config, start + group)
@@ -118,7 +121,9 @@ def norm_backward(
             pending = exchange.give(given_to(first, staged.parts(0), factor(first), centre), turn)
             for index in nv.range(start, rows, each, unroll=False):
                 row, following = Row(x, config, index + group), _ahead(x, config, index + group + each)
-                fetch(row, state.stage)
+                settle = fetch(row, state.stage)
+                if config.slots == 2:  # that is the following row
+                    settle()
                 inverse, later = row.number(rstd), mean_of(_ahead(x, config, row.index + 2 * each))
                 beside = factor(following)
                 mine = given_to(following, staged.parts(state.next().stage), beside, next_centre)
@@ -127,6 +132,7 @@ def norm_backward(
                 given_now = exchange.give(mine, turn + 1)
                 found = exchange.take(pending, turn)
                 totals = finish(row, staged.parts(state.stage, waited=True), again, inverse, centre, found, totals)
+                settle()
                 centre, next_centre, pending = next_centre, later, given_now
                 state, turn = state.next(), turn + 1
             exchange.end(turn)

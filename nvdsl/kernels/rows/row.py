@@ -110,7 +110,7 @@ class Row:
         staged = Staged(arrays, self.config) if self.config.keep == "shared" else None
         held: list[list[Any]] = []
         if staged is not None:
-            staged.fetch(self, missing=missing)
+            staged.fetch(self, missing=missing)()
         elif self.config.keep == "registers":
             held = [[self._load(x, step, missing) for step in range(self.config.steps)] for x in arrays]
         if self.exchange is not None:
@@ -214,7 +214,7 @@ class Row:
         """
         assert self.exchange is not None
         count, base = self._count(self.config.steps), nv.warp.sum(self.only(0, parts(0)).sum())
-        base = base / nv.max(self._count(1), 1.0)  # of a warp that has nothing
+        base = base * nv.math.rcp_approx(nv.max(self._count(1), 1.0))  # of a warp that has nothing
 
         self.read_anew()
         total: Any = nv.vector([0.0] * self.config.wide, nv.f32)
@@ -223,28 +223,28 @@ class Row:
             apart = self.only(step, parts(step) - base)
             total, squares = total + apart, nv.math.fma(apart, apart, squares)
         total, squares = nv.warp.sum((total.sum(), squares.sum()))
-        squares = squares - total * (total / nv.max(count, 1.0))
+        squares = squares - total * (total * nv.math.rcp_approx(nv.max(count, 1.0)))
         total = nv.math.fma(base, count, total)
         meanwhile()
         totals, squared, counts = self.exchange.of_all((total, squares, count), [0.0] * 3)
         mean = nv.warp.sum(reduce(lambda a, b: a + b, totals)) / nv.f32(self.cols)
         merged = nv.f32(0.0)
         for given, more, size in zip(totals, squared, counts, strict=True):
-            off = given / nv.max(size, 1.0) - mean
+            off = given * nv.math.rcp_approx(nv.max(size, 1.0)) - mean
             merged += nv.math.fma(off * off, size, more)
         return mean, nv.warp.sum(merged)
 
     def _count(self, steps: int) -> Any:
         """Elements that the warp has in its first accesses."""
-        wide, known = self.config.wide, sum(map(self.full, range(steps)))
+        some, known = 32 * self.config.wide, sum(map(self.full, range(steps)))
         if known == steps:
-            return nv.f32(32 * steps * wide)
-        mine = nv.i32(0)
+            return nv.f32(some * steps)
+        mine = nv.i32(some * known)
         for step in range(steps):
             if not self.full(step):
-                col = self.column(step)
-                mine += nv.max(nv.min(col + wide, self.end) - nv.max(col, 0), 0)
-        return nv.warp.sum(nv.f32(mine)) + 32.0 * known * wide
+                col = self.column(step) - nv.thread_id.x % 32 * self.config.wide  # the warp's first one
+                mine += nv.max(nv.min(col + some, self.end) - nv.max(col, 0), 0)
+        return nv.f32(mine)
 
     def exponentials(self, parts: Parts, *more: Any) -> tuple[Any, ...]:
         """The exponentials of this thread's elements relative to a number of its own, that number, the greatest element

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import nvdsl as nv
@@ -76,9 +76,10 @@ class Staged:
         first = slot * self.config.part + lane_of(self.config) * self.config.wide
         return first + step * self.config.width
 
-    def fetch(self, row: Row, slot: nv.Int = 0, missing: float = 0.0) -> None:
+    def fetch(self, row: Row, slot: nv.Int = 0, missing: float = 0.0) -> Callable[[], None]:
         """Start the copies of a row (PTX ISA, cp.async), as ``config.arrivals`` groups. ``missing`` goes behind its
-        end."""
+        end. Returns what is to be called before the row is read: there are single elements, which no copy moves."""
+        single: list[tuple[Any, nv.Array, Any, Any]] = []
         for step in range(self.config.steps):
             place = self._place(slot, step)
             if row.everyone(step) or row.exists and row.whole(step):
@@ -88,24 +89,38 @@ class Staged:
                 for memory in self.memory:
                     memory.store_vector(nv.vector([missing] * self.config.wide, memory.dtype), place)
             if self.config.ragged and step == 0:
-                self._fetch_end(row, slot, nv.i32(0), row.part(0), front=True)
+                single += self._fetch_end(row, slot, nv.i32(0), row.part(0), front=True)
             if self.config.ragged and step + 1 == self.config.steps:
                 last = nv.max(row.end - 1 - row.first, 0) // self.config.width * self.config.width
                 count = nv.max(nv.min(row.end - row.first - last, self.config.wide), 0)
-                self._fetch_end(row, slot, last, count, front=False)
+                single += self._fetch_end(row, slot, last, count, front=False)
             if self._ends_group(step):
                 nv.cp_async_commit()
 
-    def _fetch_end(self, row: Row, slot: nv.Int, begin: nv.Int, count: nv.Int, *, front: bool) -> None:
-        """What the row has of an access, ``begin`` elements from this thread's first one, if that is a part."""
+        def settle() -> None:
+            for there, memory, place, value in single:
+                memory.store(place, value, predicate=there)
+
+        return settle
+
+    def _fetch_end(
+        self, row: Row, slot: nv.Int, begin: nv.Int, count: nv.Int, *, front: bool
+    ) -> list[tuple[Any, nv.Array, Any, Any]]:
+        """What the row has of an access, ``begin`` elements from this thread's first one, if that is a part. Returns
+        the single elements: whether they are there, and what goes where."""
+        single: list[tuple[Any, nv.Array, Any, Any]] = []
         for size, at, there in ends.pieces(count, self.config.wide, self.config.grain, front):
-            if row.exists and there:
-                for x, memory in zip(self.arrays, self.memory, strict=True):
-                    place, key = self._place(slot, 0) + begin + at, (row.index, row.first + begin + at)
-                    if size * x.dtype.bytes < COPY_BYTES:
-                        memory[place] = x[key]
-                    else:
-                        nv.cp_async(memory, place, x, key, size)
+            there = there & row.exists
+            place, key = self._place(slot, 0) + begin + at, (row.index, row.first + begin + at)
+            for x, memory in zip(self.arrays, self.memory, strict=True):
+                if size * x.dtype.bytes < COPY_BYTES:
+                    value = x.dtype(0)
+                    if there:
+                        value = x[key]
+                    single.append((there, memory, place, value))
+                elif there:
+                    nv.cp_async(memory, place, x, key, size)
+        return single
 
     def _ends_group(self, step: int) -> bool:
         """Where rows end anywhere, the last accesses of all threads are one group."""
