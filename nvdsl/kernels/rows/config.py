@@ -16,8 +16,8 @@ _LANES = ((512, 8), (1024, 16), (2048, 32), (4096, 64))
 """Bytes of a row up to which so many threads share it."""
 
 _LANE_BYTES, _READ_BYTES, _LONG_READ_BYTES = 64, 96, 160
-"""Of a longer row, that a thread has. More where nothing is written: a block that adds up reads nothing, so that more of
-the other blocks' has to be on its way; and the more of a long row, the less is its last access, which few threads have."""
+"""Of a longer row, that a thread has. More where nothing is written: a block that adds up reads nothing, so that more
+of the other blocks' has to be on its way. And the more of a long row, the less is its last access, which few have."""
 
 _MOST_LANES, _SMALLEST_BLOCK = 512, 128
 
@@ -41,9 +41,9 @@ _SM_THREADS = ((32, 1536), (64, 1024))
 """Of an SM, where rows lie in shared memory: by the elements of a thread, all of which it loads at once if registers
 last. With 1536, each has 40 registers, with 1024 it has 64."""
 
-_REGISTERS_AHEAD, _SHARED_AHEAD = 32, 96
-"""Bytes of each row for all rows that a thread loads ahead where registers hold the row, and of all of them where
-shared memory does."""
+_REGISTERS_AHEAD, _SHARED_AHEAD, _CLUSTER_AHEAD = 32, 96, 64
+"""Bytes of each row for all rows that a thread loads ahead where registers hold the row, of all of them where shared
+memory does, and where a cluster shares the longest rows."""
 
 _SUMS_AHEAD = 32
 """The same where a thread also keeps sums."""
@@ -245,7 +245,10 @@ def _sm_threads(
     whole = config.lanes <= _SMALLEST_BLOCK or _SM_THREADS[1][1] % config.lanes == 0
     if passes > 2 and not whole and not config.ragged:  # blocks of so many threads would leave some of 1024 out
         return threads, 0
-    return _SM_THREADS[1][1], (_REGISTERS_AHEAD if config.ragged else _SHARED_AHEAD) // beside
+    ahead = _REGISTERS_AHEAD if config.ragged else _SHARED_AHEAD
+    if passes > 2 and config.cluster > 1 and elements == _SM_THREADS[1][0]:  # what merges moments takes registers
+        ahead = min(ahead, _CLUSTER_AHEAD)
+    return _SM_THREADS[1][1], ahead // beside
 
 
 def choose_persistent(
