@@ -7,7 +7,7 @@ import pytest
 
 import nvdsl as nv
 from nvdsl import sim
-from nvdsl.kernels.rows import norm_kernels, softmax_kernels
+from nvdsl.kernels.rows import argument, norm_kernels, softmax_kernels
 from nvdsl.kernels.rows.config import RowsConfig
 from tests.exhaustive import sample
 from tests.sim.programs import layer_norm_of, softmax_of
@@ -27,6 +27,12 @@ def in_the_simulator(monkeypatch):
 @pytest.mark.parametrize(("shape", "dtype"), sample(CASES, 5))
 def test_rows_of_any_length(shape, dtype):
     check(shape, dtype, parameters=np.float32 if sum(shape) % 2 else dtype)
+
+
+@pytest.mark.parametrize(("shape", "dtype"), [((5, 777), np.float16), ((3, 514), np.float32)])
+def test_weights_that_are_copied_for_rows_that_begin_anywhere(shape, dtype, monkeypatch):
+    monkeypatch.setattr(argument, "_MANY", 1)
+    check(shape, dtype, parameters=np.float32 if dtype is np.float16 else dtype)
 
 
 @pytest.mark.parametrize("pad", [1, 4])
