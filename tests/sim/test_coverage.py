@@ -31,7 +31,9 @@ MODULES = [f"ops.{found.name}" for found in pkgutil.iter_modules(nvdsl.ops.__pat
 # Names that emit nothing: facts, types, checks, and what is called by others with all that they emit.
 SILENT = {
     "bounds.stated", "traced.stored",
-    "ops.mbarrier.i32_type", "ops.pointer.pointer_type", "ops.ptx.register_constraint", "ops.smem.smem_space",
+    "ops.mbarrier.check_tx", "ops.mbarrier.i32_type", "ops.pointer.pointer_type", "ops.pointer.require_integer",
+    "ops.warp.Dim3.__getitem__", "tile.TileStack.__setitem__",
+    "ops.ptx.register_constraint", "ops.smem.smem_space",
     "ops.mma.check_types", "ops.mma.registers",
     "ops.atomics.address_space", "ops.atomics.check_order", "ops.atomics.scope_of",
     "atomics.HasElements.dtype",

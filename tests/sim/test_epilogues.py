@@ -72,18 +72,12 @@ def test_ping_pong():
         ({"fence": False}, {"proxy-fence"}),
         ({"read": False}, {"war-store"}),
         ({"meet": False}, {"raw"}),
+        ({"turns": False}, {"early-wait"}),  # a slot's phase before may be under way, and copies end in any order
     ],
 )
 def test_ping_pong_without(switches, expected):
     found = kinds(epilogues.pingpong, halves(128, 64), halves(64, 256), zeros(128, 256, dtype=np.float16), **switches)
     assert found == expected
-
-
-def test_consumers_may_multiply_at_the_same_time():
-    """The order barriers are for speed, not for the result."""
-    a, b = halves(128, 64), halves(64, 256, seed=1)
-    d = zeros(128, 256, dtype=np.float16)
-    everywhere(epilogues.pingpong, [a, b, d], d, product(a, b).astype(np.float16), turns=False)
 
 
 @pytest.mark.parametrize("relaxed", [True, False])
