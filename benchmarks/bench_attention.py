@@ -2,6 +2,11 @@
 call after call.
 
     python benchmarks/bench_attention.py [forward | decode | e4m3] [--out build/attention.json] [--quick]
+        [--part 1/4] [--keep]
+    python benchmarks/bench_attention.py drawn --seed 7 --count 40
+
+``--part 1/4 --keep``: every fourth problem, from the first on; of the others the file keeps what it has. ``drawn``:
+problems of `attention_drawn`, beside FlashAttention-4.
 
 bf16, one GPU. Each contender of a line is called in turn, and the median is taken. The results are compared with
 torch's before anything is timed. ``kernel`` is `nv.attention`, ``cudnn`` torch's scaled_dot_product_attention with that
@@ -14,6 +19,7 @@ from __future__ import annotations
 import argparse
 import statistics
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -25,8 +31,8 @@ import torch  # noqa: E402
 from torch.nn.attention import SDPBackend, sdpa_kernel  # noqa: E402
 
 import nvdsl as nv  # noqa: E402
-from benchmarks import charts  # noqa: E402
-from benchmarks.paired import machine, race, write  # noqa: E402
+from benchmarks import attention_drawn, charts, partial  # noqa: E402
+from benchmarks.paired import race  # noqa: E402
 
 ROWS = 262_144
 """batch x heads x length of the sweep over lengths."""
@@ -46,17 +52,27 @@ DECODE = [
     (1, 32768, 0), (2, 16384, 0), (2, 65536, 0), (4, 4096, 0), (4, 16384, 0), (4, 65536, 0), (16, 4096, 0),
     (64, 2048, 0), (2, 65536, 64), (4, 16384, 64),
 ]  # fmt: skip
+MOST_CLOCKS = 200_000_000
+"""That the GPU waits for the host: a tenth of a second."""
 # batch, heads, length, head size, causal
 EIGHT_BITS = [(ROWS // n // 16, 16, n, size, causal) for size in (128, 256) for causal in (False, True)
               for n in (2048, 8192, 16384)]  # fmt: skip
 
 
-def _fa4() -> Callable[..., Any] | None:
+SHAPE = "batch", "heads", "length", "head_size", "causal"
+NAMES = {
+    "forward": SHAPE, "e4m3": SHAPE, "decode": ("batch", "keys", "page"), "drawn": attention_drawn.Problem._fields
+}  # fmt: skip
+"""Of what a problem is, by the kind."""
+
+
+def _fa4(packed: bool = False) -> Callable[..., Any] | None:
+    """``packed``: its function that takes the lengths of sequences, too."""
     try:
-        from flash_attn.cute.interface import flash_attn_func
+        from flash_attn.cute.interface import flash_attn_func, flash_attn_varlen_func
     except ImportError:
         return None
-    return flash_attn_func  # type: ignore[no-any-return]
+    return flash_attn_varlen_func if packed else flash_attn_func  # type: ignore[no-any-return]
 
 
 def torchs(q: Any, k: Any, v: Any, causal: bool, backend: Any = None) -> Any:
@@ -124,78 +140,143 @@ def eight_bits(batch: int, heads: int, length: int, size: int, causal: bool) -> 
     }
 
 
-def timed(calls: dict[str, Callable[[], Any]], rounds: int, ms: float) -> dict[str, tuple[float, float]]:
-    """Medians in ms: single calls; and call after call, for ``ms``, the better of two turns."""
+def any_options(*problem: Any) -> dict[str, Callable[[], Any]]:
+    """nv.attention and FlashAttention-4, compared with each other; nothing where it refuses the problem."""
+    calls = attention_drawn.calls(attention_drawn.Problem(*problem), nv.attention, _fa4)
+    try:
+        found = calls["fa4"]()
+    except Exception as error:  # assertions, and errors of its compiler
+        print(*problem, f"FlashAttention-4: {type(error).__name__}: {str(error)[:200]}", flush=True)
+        return {}
+    _compare(calls["kernel"](), found[0] if isinstance(found, tuple) else found)
+    return calls
+
+
+def timed(
+    calls: dict[str, Callable[[], Any]], rounds: int, ms: float, ahead: bool = False
+) -> dict[str, tuple[float, float]]:
+    """Medians in ms: single calls; and call after call, for ``ms``, the better of two turns. ``ahead``: the GPU begins
+    these when the host has launched all, so that its time is not in them."""
     single = {name: statistics.median(times) for name, times in race(calls, rounds, warmup=2).items()}
-    begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
     found: dict[str, list[float]] = {name: [] for name in calls}
     for turn in range(2):
         for name in list(calls)[:: -1 if turn else 1]:
-            count = max(3, int(ms / single[name]))
-            begin.record()
-            for _ in range(count):
-                calls[name]()
-            end.record()
-            end.synchronize()
-            found[name].append(begin.elapsed_time(end) / count)
+            found[name].append(_in_a_row(calls[name], max(3, int(ms / single[name])), ahead))
     return {name: (single[name], min(found[name])) for name in calls}
+
+
+def _in_a_row(call: Callable[[], Any], count: int, ahead: bool) -> float:
+    """Milliseconds of each."""
+    begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    clocks = 0
+    while True:
+        if ahead:
+            torch.cuda._sleep(clocks)  # type: ignore[no-untyped-call]
+        start = time.perf_counter()
+        begin.record()
+        for _ in range(count):
+            call()
+        late, host = begin.query(), time.perf_counter() - start
+        end.record()
+        end.synchronize()
+        if not (ahead and late) or clocks >= MOST_CLOCKS:
+            return begin.elapsed_time(end) / count
+        clocks = min(max(2 * clocks, int(4e9 * host)), MOST_CLOCKS)  # a GPU has up to 2e9 a second
+
+
+def ratios(row: dict[str, Any]) -> list[float]:
+    """The kernel over the faster of the others: single calls, and call after call."""
+    others = [name.removesuffix("_sustained") for name in row if name.endswith("_sustained")]
+    others.remove("kernel")
+    return [min(row["kernel" + end] / row[name + end] for name in others) for end in ("", "_sustained")]
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("what", nargs="?", choices=("forward", "decode", "e4m3"), default="forward")
+    parser.add_argument("what", nargs="?", choices=("forward", "decode", "e4m3", "drawn"), default="forward")
     parser.add_argument("--out", type=Path)
     parser.add_argument("--quick", action="store_true", help="fewer rounds")
+    parser.add_argument("--part", default="1/1", metavar="I/N", help="every N-th problem, from number I on")
+    parser.add_argument("--head-size", type=int, nargs="+", help="of forward and e4m3: these alone")
+    parser.add_argument("--seed", type=int, default=7, help="of what is drawn")
+    parser.add_argument("--count", type=int, default=40, help="problems drawn")
+    parser.add_argument("--prepare", action="store_true", help="compile and compare, and time nothing")
+    parser.add_argument("--keep", action="store_true", help="keep the rows of other problems that --out has")
     chosen = parser.parse_args()
     print(torch.cuda.get_device_name(), "torch", torch.__version__)
     rows: list[dict[str, Any]] = []
-    ratios: list[list[float]] = []
-    kinds: dict[str, Any] = {"forward": (forward, SHAPES), "decode": (decode, DECODE), "e4m3": (eight_bits, EIGHT_BITS)}
+    kinds: dict[str, Any] = {
+        "forward": (forward, SHAPES), "decode": (decode, DECODE), "e4m3": (eight_bits, EIGHT_BITS),
+        "drawn": (any_options, attention_drawn.drawn(chosen.seed, chosen.count)),
+    }  # fmt: skip
     make, shapes = kinds[chosen.what]
-    for shape in shapes:
+    names = NAMES[chosen.what]
+    if chosen.head_size:
+        shapes = [shape for shape in shapes if shape[names.index("head_size")] in chosen.head_size]
+    before = partial.read(chosen.out) if chosen.keep else {}
+    for shape in partial.part(shapes, chosen.part):
+        problem = dict(zip(names, shape, strict=True))
         if chosen.what == "decode":
-            batch, keys, page = shape
-            work = 2 * batch * keys * 8 * 128 * 2 / 1e6
-            named = {"batch": batch, "keys": keys, "page": page}
+            work = 2 * problem["batch"] * problem["keys"] * 8 * 128 * 2 / 1e6
+        elif chosen.what == "drawn":
+            work = shape.work / 1e9
         else:
             batch, heads, length, size, causal = shape
             work = 4 * batch * heads * length**2 * size * (0.5 if causal else 1) / 1e9
-            named = dict(zip(("batch", "heads", "length", "head_size", "causal"), shape, strict=True))
-        found = timed(make(*shape), *((6, 12) if chosen.quick else (30, 30)))
+        calls = make(*shape)
+        if chosen.prepare:
+            for call in calls.values():
+                call()
+        if chosen.prepare or not calls:
+            continue
+        found = timed(calls, *((6, 12) if chosen.quick else (30, 30)), ahead=chosen.what != "decode")
         rates = {name: [work / ms for ms in times] for name, times in found.items()}
-        ratios.append([min(mine / r[i] for name, r in rates.items() if name != "kernel")
-                       for i, mine in enumerate(rates["kernel"])])  # fmt: skip
-        text = "  ".join(f"{name} {one:.0f}/{more:.0f}" for name, (one, more) in rates.items())
-        print(*named.values(), text, "over the faster {:.3f}/{:.3f}".format(*ratios[-1]), flush=True)
-        rows.append(named | {name: one for name, (one, _) in rates.items()}
+        rows.append(problem | {name: one for name, (one, _) in rates.items()}
                     | {f"{name}_sustained": more for name, (_, more) in rates.items()})  # fmt: skip
+        text = "  ".join(f"{name} {one:.0f}/{more:.0f}" for name, (one, more) in rates.items())
+        print(*shape, text, "over the faster {:.3f}/{:.3f}".format(*ratios(rows[-1])), flush=True)
         if chosen.out:
             unit = "GB/s of keys and values" if chosen.what == "decode" else "TFLOPS"
-            write(chosen.out, "bench_attention.py", {"machine": machine(), "unit": unit, "rows": rows})
-    means = [statistics.geometric_mean(x) for x in zip(*ratios, strict=True)]
-    least = [min(x) for x in zip(*ratios, strict=True)]
-    print("over the faster one: geometric mean {:.3f} single, {:.3f} call after call; least {:.3f}, {:.3f}".format(
-        *means, *least))  # fmt: skip
-    if chosen.out:
-        chosen.out.with_suffix(".svg").write_text(str(_picture(chosen.what, rows, ratios)))
+            every = partial.write(chosen.out, "bench_attention.py", rows, names, before, unit=unit)
+            chosen.out.with_suffix(".svg").write_text(str(_picture(chosen.what, every)))
+    if not rows:
+        return
+    _summarize(rows)
+    if chosen.out and len(every) > len(rows):
+        print("with what was kept,", end=" ")
+        _summarize(every)
 
 
-def _picture(what: str, rows: list[dict[str, Any]], ratios: list[list[float]]) -> Any:
+def _summarize(rows: list[dict[str, Any]]) -> None:
+    each = list(zip(*map(ratios, rows), strict=True))
+    print("{} problems over the faster one: geometric mean {:.3f} single, {:.3f} call after call; least {:.3f}, {:.3f}"
+          .format(len(rows), *map(statistics.geometric_mean, each), *map(min, each)))  # fmt: skip
+
+
+def _picture(what: str, rows: list[dict[str, Any]]) -> Any:
     """A bar for each problem: over the faster of the others, single calls."""
     title = {
         "forward": "Attention over the faster of FlashAttention-4 and cuDNN",
         "decode": "Decoding over the faster of FlashAttention-4 and torch, 64 heads of q on 8 of keys",
         "e4m3": "Attention of e4m3 over that of bf16",
+        "drawn": "Attention over FlashAttention-4, problems drawn at random",
     }[what]
-    labels = [
-        f"{r['batch']} x {r['keys']}" + (f", pages of {r['page']}" if r["page"] else "") if what == "decode"
-        else f"{r['batch']} x {r['heads']} x {r['length']} x {r['head_size']}" + (", causal" if r["causal"] else "")
-        for r in rows
-    ]  # fmt: skip
+    labels = [_label(what, r) for r in rows]
     unit = "GB/s" if what == "decode" else "TFLOPS"
-    entries = [(label, ratio, f"{r['kernel']:.0f} {unit}")
-               for label, r, (ratio, _) in zip(labels, rows, ratios, strict=True)]  # fmt: skip
+    entries = [(label, ratios(r)[0], f"{r['kernel']:.0f} {unit}") for label, r in zip(labels, rows, strict=True)]
     return charts.bars(title, entries, "ratio of single calls (above 1: nvdsl is faster)")
+
+
+def _label(what: str, row: dict[str, Any]) -> str:
+    if what == "decode":
+        return f"{row['batch']} x {row['keys']}" + (f", pages of {row['page']}" if row["page"] else "")
+    if what == "drawn":
+        batch = f"{len(row['lengths'])} lengths" if row["lengths"] else row["batch"]
+        size = row["size"] if row["size"] == row["value_size"] else f"{row['size']}, {row['value_size']}"
+        heads = f"{row['heads']} on {row['kv_heads']}"
+        return f"{row['kind']}: {batch} x {heads} x {row['queries']}, {row['keys']} x {size}"
+    shape = " x ".join(str(row[name]) for name in ("batch", "heads", "length", "head_size"))
+    return shape + (", causal" if row["causal"] else "")
 
 
 if __name__ == "__main__":

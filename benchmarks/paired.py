@@ -24,6 +24,7 @@ from typing import Any
 Call = Callable[[], object]
 FLUSH_BYTES = 128 << 20  # twice an H200's L2 and more
 WAIT_CLOCKS = 200_000  # about 0.1 ms
+MOST_CLOCKS = 32 * WAIT_CLOCKS  # where the host is slow
 CALL_SECONDS = 250e-6  # what one costs beside its own time: the wait, the flush, the host
 MOST_PAIRS = 60
 BATCHES = 5
@@ -96,24 +97,31 @@ def sustained(a: Call, b: Call, seconds: float) -> float:
 
 
 class Timer:
-    """One call between two events, after a wait and a flush. Needs torch."""
+    """One call between two events, after a wait and a flush. Needs torch.
+
+    The wait grows until the host has launched all before it ends, or is `MOST_CLOCKS` long: a host with other work must
+    not be timed in place of the GPU."""
 
     def __init__(self) -> None:
         import torch
 
-        self._wait = torch.cuda._sleep
+        self._wait, self._clocks = torch.cuda._sleep, WAIT_CLOCKS
         self._flush = _flush_memory()
         self._start, self._end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
 
     def once(self, call: Call) -> float:
         """Milliseconds."""
-        self._wait(WAIT_CLOCKS)
-        self._flush.zero_()
-        self._start.record()
-        call()
-        self._end.record()
-        self._end.synchronize()
-        return self._start.elapsed_time(self._end)
+        while True:
+            self._wait(self._clocks)
+            self._flush.zero_()
+            self._start.record()
+            call()
+            late = self._start.query()
+            self._end.record()
+            self._end.synchronize()
+            if not late or self._clocks >= MOST_CLOCKS:
+                return self._start.elapsed_time(self._end)
+            self._clocks *= 2
 
     def together(self, calls: Call) -> float:
         """Milliseconds of several calls, whatever is in L2."""
@@ -165,12 +173,16 @@ def machine() -> dict[str, str]:
     }
 
 
-def write(path: Path, script: str, result: dict[str, Any]) -> None:
-    """A result as JSON, with the command that repeats it."""
+def command(path: Path, script: str) -> str:
+    """What repeats this run, which writes ``path``."""
     arguments = [Path(a).name if Path(a).name == path.name else a for a in sys.argv[1:]]
     arguments = [f"benchmarks/results/{a}" if a == path.name else a for a in arguments]
-    command = shlex.join(["python", f"benchmarks/{script}", *arguments])
-    path.write_text(dumps({"command": command, **result}))
+    return shlex.join(["python", f"benchmarks/{script}", *arguments])
+
+
+def write(path: Path, script: str, result: dict[str, Any]) -> None:
+    """A result as JSON, with the command that repeats it."""
+    path.write_text(dumps({"command": command(path, script), **result}))
 
 
 def dumps(result: dict[str, Any]) -> str:
