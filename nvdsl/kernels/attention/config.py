@@ -20,13 +20,15 @@ SHARED_MEMORY = 226 * 1024
 """Bytes of a block's tiles: what the hardware has, but for mbarriers and what a queue of tiles needs."""
 SHORT = 1024
 """Keys up to which a tile's start and end, and its rows that are masked or behind the last, are a large part of it."""
-SIZES = (64, 96, 128, 192, 256)
-"""Head sizes that a kernel is compiled for; TMA fills smaller ones up with zeros."""
+SIZES = {2: (32, 64, 80, 96, 112, 128, 160, 192, 224, 256), 1: (64, 96, 128, 192, 256)}
+"""By an element's bytes: head sizes that a kernel is compiled for; TMA fills smaller ones up with zeros."""
+SUMS_AND_SCORES = 188
+"""Registers of a thread that a consumer of two has for its sums, the scores of a tile and its weights."""
 
 
-def padded(size: int) -> int:
-    """The head size of the kernel that takes heads of ``size``."""
-    return next(n for n in SIZES if n >= size)
+def padded(size: int, itemsize: int = 2) -> int:
+    """The head size of the kernel that takes heads of ``size``, of elements of ``itemsize`` bytes."""
+    return next(n for n in SIZES[itemsize] if n >= size)
 
 
 def swizzle(row: int) -> int:
@@ -41,9 +43,9 @@ class Config:
 
     ``blocks``: of a persistent grid; 0: a block for each tile. ``queue``: a persistent grid draws its tiles.
     ``pingpong``: consumers take turns at issuing.
-    ``q_registers``: a consumer holds its rows of Q in registers, where shared memory would be read again for each tile
-    of keys. ``pack``: heads in a tile that share a head of keys, a power of two. ``page``: rows of a box of paged keys;
-    0: they aren't paged.
+    ``q_columns``: so many of its rows of Q a consumer holds in registers, where shared memory would be read again for
+    each tile of keys. ``pack``: heads in a tile that share a head of keys, a power of two. ``page``: rows of a box of
+    paged keys; 0: they aren't paged.
 
     ``lazy``: of a tile of keys that are all seen, no maxima are found: those of before are subtracted, unless a sum
     grows beyond ``LARGE``. Elsewhere O is scaled where a row's maximum has grown by more than ``rescale_at``, as a
@@ -67,7 +69,7 @@ class Config:
     blocks: int = 0
     queue: bool = False
     pingpong: bool = True
-    q_registers: bool = False
+    q_columns: int = 0
     pack: int = 1
     page: int = 0
     lazy: bool = False
@@ -82,9 +84,21 @@ class Config:
     def fits(self) -> bool:
         """Whether a block has the shared memory, where results that are not as wide as Q have some of their own."""
         (size, value_size), rows = self.sizes, 64 * self.consumers
-        apart = 2 * rows * (self.o_columns or value_size) if size != value_size and self.itemsize == 2 else 0
+        apart = 2 * rows * (self.o_columns or value_size) if self.o_apart and self.itemsize == 2 else 0
         tiles = self.tile_n * (self.k_stages * size + self.stages * value_size)
         return self.itemsize * (rows * size * self.q_stages + tiles) + apart <= SHARED_MEMORY
+
+    @property
+    def q_registers(self) -> bool:
+        """Whether all of Q is in registers, so that its shared memory is free before the products."""
+        return self.q_columns == self.sizes[0]
+
+    @property
+    def o_apart(self) -> bool:
+        """Whether results have shared memory of their own, since they don't fit where their rows of Q were."""
+        size, value_size = self.sizes
+        over_q = value_size <= size and swizzle(2 * value_size) == swizzle(2 * size)
+        return not over_q or self.q_registers or self.itemsize == 1 or self.o_columns > 0
 
     @property
     def large(self) -> float:
@@ -124,29 +138,31 @@ class Config:
 
 def choose(
     size: int, value_size: int, batch: int, queries: int, heads: int, kv_heads: int, keys: int, *, bounded: bool,
-    packed: bool, page: int, told: bool, splits: int | None, sms: int, itemsize: int = 2,
+    packed: bool, page: int, told: bool, splits: int | None, sms: int, itemsize: int = 2, seen: int | None = None,
 ) -> tuple[Config, int]:  # fmt: skip
     """The configuration for a call, and into how many parts the keys are split.
 
     ``bounded``: queries see a part of the keys on the right, so that tiles are unequal. ``packed``: the queries of all
     sequences lie one behind the other; ``queries`` and ``keys`` are what one has in the mean then. ``page``: keys of a
     page, 0 without pages. ``told``: a score takes more registers than others, since it depends on its query and key, or
-    since the scale is not above 0. ``splits``: what the caller says, or None. ``itemsize``: bytes of an element. Raises
-    ArgumentError for pages that no tile takes.
+    since the scale is not above 0. ``splits``: what the caller says, or None. ``itemsize``: bytes of an element.
+    ``seen``: keys that a window shows to a query, None for all. Raises ArgumentError for pages that no tile takes.
     """
-    sizes, group = (padded(size), padded(value_size)), heads // kv_heads
-    most = 3 if max(sizes) == 64 and not told and itemsize == 2 and keys > SHORT else 2
+    seen = keys if seen is None else min(seen, keys)
+    sizes, group = (padded(size, itemsize), padded(value_size, itemsize)), heads // kv_heads
+    most = 3 if max(sizes) <= 64 and not told and itemsize == 2 and seen > SHORT else 2
     pack, consumers = _rows(queries, group, most)
     tiles = batch * kv_heads * -(-group // pack) * -(-queries // (64 * consumers // pack))
-    config = (_sixteen_bits if itemsize == 2 else _eight_bits)(sizes, consumers, keys, page, told)
+    config = (_sixteen_bits if itemsize == 2 else _eight_bits)(sizes, consumers, seen, page, told)
     config = replace(config, pack=pack, page=math.gcd(page, config.tile_n) if page else 0)
+    if packed and not config.q_registers:  # where sequences begin takes registers, too
+        config = replace(config, q_columns=0)
     clusters = CLUSTERS if config.blocks_per_sm == 2 else CLUSTERS[:-1]  # few GPCs have 16 empty SMs
     if splits is None or splits in clusters:
         if splits is None:
             bytes_ = batch * kv_heads * keys * (size + value_size) * itemsize
-            cluster, splits = _splits(
-                tiles, -(-keys // config.tile_n), sms, clusters, config.blocks_per_sm if bytes_ > LONG else 1
-            )
+            many = bytes_ > LONG and config.blocks_per_sm == 2
+            cluster, splits = _splits(tiles, -(-keys // config.tile_n), sms, clusters, many)
         else:
             cluster, splits = splits, 1
         if config.room_for_sums:
@@ -157,38 +173,49 @@ def choose(
     stays = tiles > sms and alone and not (packed or page)
     widest = sizes == (256, 256) and consumers == 2 and not told
     # At 2,048 and 4,096 keys this gains 3 and 2 % without a bound, and nothing with one.
-    if stays and widest and itemsize == 2 and keys <= (SHORT if bounded else 4 * SHORT):
-        config = replace(config, tile_n=64, k_stages=2, o_columns=128, pingpong=True, blocks=sms, queue=bounded)
+    if stays and widest and itemsize == 2 and seen <= (SHORT if bounded else 4 * SHORT):
+        config = replace(config, tile_n=64, k_stages=2, q_columns=0, o_columns=128, pingpong=True)
+        config = replace(config, blocks=sms, queue=bounded)
     elif stays and widest and itemsize == 1 and not bounded:
         config = replace(config, o_columns=64, blocks=sms)
     elif stays and (max(sizes) <= 128 or not bounded and itemsize == 2):
         config = replace(config, blocks=sms, queue=bounded)
-    return config if config.fits or config.cluster > 1 else replace(config, o_columns=64), splits
+    return config if config.fits or config.cluster > 1 else replace(config, o_columns=math.gcd(64, sizes[1])), splits
 
 
-def _sixteen_bits(sizes: tuple[int, int], consumers: int, keys: int, page: int, told: bool) -> Config:
-    widest = max(sizes)
+def _sixteen_bits(sizes: tuple[int, int], consumers: int, seen: int, page: int, told: bool) -> Config:
+    widest, narrow = max(sizes), max(sizes) <= 64
     few = consumers == 1 and widest <= 128 and not told
-    tile_n = {64: 128, 96: 128, 128: 128, 192: 112, 256: 80}[widest]
+    whole = _keys_that_fit(sizes, 2)
     if told:  # each score takes registers for its place, too
-        tile_n = 64 if widest <= 128 else 32
-    short = few or widest == 256 and keys <= 512
-    tile_n = _tile_of_keys(min(tile_n, 64) if short else tile_n, tile_n, page, 16)
-    return Config(
+        whole = 64 if widest <= 128 else 32
+    short = few or widest == 256 and seen <= 512
+    config = Config(
         sizes,
-        tile_n,
+        _tile_of_keys(min(whole, 64) if short else whole, whole, page, 16),
         consumers,
-        stages=3 if few else 4 if widest == 64 else 2,
-        k_stages=4 if widest == 64 and not few else 3 if widest <= 128 or tile_n <= 64 else 2,
-        q_stages=2 if widest == 64 and not few else 1,
+        stages=3 if few else 4 if narrow else 2,
+        k_stages=4 if narrow and not few else 3,
+        q_stages=2 if narrow and not few else 1,
         pingpong=consumers == 2 and widest <= 128,
-        q_registers=64 < widest <= 128 and not (told or few),
+        q_columns=0 if told or few or narrow else sizes[0] if widest <= 128 else 64 if sizes == (256, 256) else 0,
         lazy=widest <= 128 and not told,
         blocks_per_sm=2 if few else 1,
     )
+    return config if config.fits else replace(config, k_stages=2)
 
 
-def _eight_bits(sizes: tuple[int, int], consumers: int, keys: int, page: int, told: bool) -> Config:
+def _keys_that_fit(sizes: tuple[int, int], stages: int) -> int:
+    """Keys of the largest tile, up to 128, whose scores (f32) and weights (16 bits) have registers beside the sums of
+    64 rows, and of which shared memory holds ``stages`` for K and V each, beside Q and a part of the results."""
+    size, value_size = sizes
+    registers = (SUMS_AND_SCORES - value_size // 2) * 4 // 3
+    rows = 2 * 128 * (size if value_size == size else size + 64)  # results may leave in parts of 64 columns
+    memory = (SHARED_MEMORY - rows) // (2 * stages * (size + value_size))
+    return min(128, registers, memory) // 16 * 16
+
+
+def _eight_bits(sizes: tuple[int, int], consumers: int, seen: int, page: int, told: bool) -> Config:
     widest = max(sizes)
     narrow = widest <= 128
     lazy = narrow and not told
@@ -204,7 +231,7 @@ def _eight_bits(sizes: tuple[int, int], consumers: int, keys: int, page: int, to
         stages=3 if narrow else 2,
         k_stages=3 if narrow or widest == 256 else 2,
         pingpong=False,
-        q_registers=lazy,
+        q_columns=sizes[0] if lazy else 0,
         itemsize=1,
         lazy=lazy,
         lift=3.0 if lazy else 5.0,  # 32 weights of a thread, if all are the greatest, are 256 then: below 448
@@ -236,14 +263,15 @@ def _tile_of_keys(wanted: int, most: int, page: int, step: int) -> int:
     return min(whole or fitting, key=lambda n: (0 if whole else -math.gcd(page, n), abs(n - wanted)))
 
 
-def _splits(tiles: int, steps: int, sms: int, clusters: Sequence[int], blocks: int) -> tuple[int, int]:
+def _splits(tiles: int, steps: int, sms: int, clusters: Sequence[int], many: bool) -> tuple[int, int]:
     """Blocks of a cluster that share the keys of a tile, and parts of the keys that another kernel adds up. Both are 1
-    where the tiles fill four fifths of the SMs. One is what fills them otherwise: parts, where no cluster does.
-    ``blocks``: of each SM, where keys are many: a cluster of 16 leaves SMs empty, since it lies in a GPC. A few places
-    stay free, for the blocks that add up parts come before the last of the others end."""
+    where the tiles fill four fifths of the SMs. One is what fills them otherwise: parts, where no cluster does, or
+    where keys are ``many``, and more than two blocks share them: those of a cluster lie in a GPC, and meet at the end.
+    A few SMs stay free, for the blocks that add up parts come before the last of the others end."""
     if tiles >= 0.8 * sms or steps < 2:
         return 1, 1
     cluster = next((n for n in clusters if tiles * n >= 0.8 * sms), clusters[-1])
-    if (tiles * cluster < 0.4 * sms or cluster > 8 and blocks > 1) and steps > 4 * cluster:
-        return 1, min(MOST_SPLITS, steps // 2, int(0.97 * blocks * sms) // tiles)
+    parts = min(MOST_SPLITS, steps // 2, int(0.97 * sms) // tiles)
+    if (tiles * cluster < 0.4 * sms or many and cluster > 2 and parts > 2) and steps > 4 * cluster:
+        return 1, parts
     return min(cluster, 1 << (steps.bit_length() - 1)), 1

@@ -15,11 +15,12 @@ from nvdsl.kernels.attention import sequences
 from nvdsl.kernels.attention.config import Config
 from nvdsl.kernels.attention.load import Loads
 from nvdsl.kernels.attention.online import Online
+from nvdsl.kernels.attention.query_rows import QueryRows
 from nvdsl.kernels.attention.results import Results
 from nvdsl.kernels.attention.scores import Rows, Scales, ScoreKind, Scores
 from nvdsl.kernels.attention.sequences import Sequences
 from nvdsl.kernels.attention.tiles import Rounds, Sight, Tiles
-from nvdsl.kernels.attention.turned import TurnedLoads, held
+from nvdsl.kernels.attention.turned import TurnedLoads
 from nvdsl.kernels.blocks.clamped_index import opaque
 
 Queries = nv.Shaped[nv.Array, "q_batch", "queries", "kv_heads", "group", ...]
@@ -149,12 +150,11 @@ def attention(
                 (key,) = opaque(steps.top * tile_n)  # LLVM would keep the mask of the first tile for the next one
 
                 q_ring.wait(qs)
-                tile_q: Any = loads.Q[qs.stage].rows(me * 64, 64)
+                mine = QueryRows(loads.Q[qs.stage].rows(me * 64, 64), config.q_columns)
                 if config.q_registers:
-                    tile_q = held(tile_q) if loads.together else nv.fragment(tile_q).operand()
                     nv.sync_warp()
                     q_ring.release(qs, lane == 0)
-                sums = online.first(tile_q, ks, vs, rows, key)
+                sums = online.first(mine, ks, vs, rows, key)
                 v_ring.wait(vs)
                 if ways.ragged and not loads.together:
                     loads.clear(loads.V[vs.stage], way.keys - key, me, 128 * consumers)
@@ -165,19 +165,19 @@ def attention(
                     plain = plain - more
                     for _ in nv.range(steps.masked - 1 + more, unroll=False):
                         key = key - tile_n
-                        sums = online.step(sums, tile_q, rows, key, True)
+                        sums = online.step(sums, mine, rows, key, True)
                 for _ in nv.range(plain, unroll=False):
                     if scores.told:
                         key = key - tile_n
                     if config.lazy:
-                        sums = online.lazy_step(sums, tile_q, rows, key)
+                        sums = online.lazy_step(sums, mine, rows, key)
                     else:
-                        sums = online.step(sums, tile_q, rows, key, False)
+                        sums = online.step(sums, mine, rows, key, False)
                 if bounded[0]:
                     key = (steps.top - steps.count + 1 + steps.masked_last) * tile_n
                     for _ in nv.range(steps.masked_last, unroll=False):
                         key = key - tile_n
-                        sums = online.step(sums, tile_q, rows, key, True)
+                        sums = online.step(sums, mine, rows, key, True)
                 if not config.q_registers and config.o_columns:
                     q_ring.release(qs, lane == 0)
                 acc, p, m, total, ks, vs = sums

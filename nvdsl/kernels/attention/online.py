@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import nvdsl as nv
 from nvdsl.kernels.attention.config import Config
 from nvdsl.kernels.attention.load import Loads
+from nvdsl.kernels.attention.query_rows import QueryRows
 from nvdsl.kernels.attention.scores import Rows, Scores
 from nvdsl.kernels.attention.turned import operand
 from nvdsl.kernels.blocks.clamped_index import opaque
@@ -29,19 +30,18 @@ class Sums(NamedTuple):
 
 
 class Online:
-    """The steps of consumer ``me``. ``tile_q``: its rows of Q. Made in the kernel."""
+    """The steps of consumer ``me``. Made in the kernel."""
 
     def __init__(self, config: Config, loads: Loads, scores: Scores, turns: nv.Turns | None, me: Any) -> None:
         self._config, self._loads, self._scores, self._turns, self._me = config, loads, scores, turns, me
 
-    def _products(self, sums: Sums, tile_q: Any) -> tuple[Any, Any]:
+    def _products(self, sums: Sums, queries: QueryRows) -> tuple[Any, Any]:
         """Issue the scores of a tile of keys, and then the product of the weights before; wait for the scores."""
         loads, turns = self._loads, self._turns
         loads.k_ring.wait(sums.ks)
         if turns is not None:
             turns.wait(self._me)
-        s = nv.accumulator(64, self._config.tile_n)
-        s += tile_q @ loads.K[sums.ks.stage].T
+        s = queries.scores(loads.K[sums.ks.stage])
         acc = sums.acc
         acc += sums.p @ loads.values(sums.vs.stage)
         if turns is not None:
@@ -49,12 +49,11 @@ class Online:
         nv.wgmma_wait(1)
         return s, acc
 
-    def first(self, tile_q: Any, ks: Any, vs: Any, rows: Rows, key: Any) -> Sums:
+    def first(self, queries: QueryRows, ks: Any, vs: Any, rows: Rows, key: Any) -> Sums:
         """The first tile of keys, from ``key`` on, of which some may not be seen."""
         loads = self._loads
         loads.k_ring.wait(ks)
-        s = nv.accumulator(64, self._config.tile_n)
-        s += tile_q @ loads.K[ks.stage].T
+        s = queries.scores(loads.K[ks.stage])
         nv.wgmma_wait(0)
         loads.k_ring.release(ks, nv.lane_id() == 0)
         s = self._scores.of(s, rows, key, True)
@@ -63,11 +62,11 @@ class Online:
         acc = nv.accumulator(64, self._config.sizes[1])
         return Sums(acc, self._rounded(weights), m, weights.sum(axis=1, partial=True), ks.next(), vs)
 
-    def step(self, sums: Sums, tile_q: Any, rows: Rows, key: Any, masked: bool) -> Sums:
+    def step(self, sums: Sums, queries: QueryRows, rows: Rows, key: Any, masked: bool) -> Sums:
         """A tile of keys, of which the first one is ``key``. ``masked``: some are not to be seen."""
         loads, scores, config, lane = self._loads, self._scores, self._config, nv.lane_id()
         m, factor = sums.m, scores.factor
-        s, acc = self._products(sums, tile_q)
+        s, acc = self._products(sums, queries)
         loads.k_ring.release(sums.ks, lane == 0)
         s = scores.of(s, rows, key, masked)
         grown = nv.maximum(m, s.max(axis=1))
@@ -83,10 +82,10 @@ class Online:
             acc = acc * scaled[:, None]
         return Sums(acc, self._rounded(weights), grown, total, sums.ks.next(), sums.vs.next())
 
-    def lazy_step(self, sums: Sums, tile_q: Any, rows: Any, key: Any) -> Sums:
+    def lazy_step(self, sums: Sums, queries: QueryRows, rows: Any, key: Any) -> Sums:
         """A tile of keys that are all seen: the maxima of before are subtracted, unless sums grow large."""
         m = sums.m
-        s, acc = self._products(sums, tile_q)
+        s, acc = self._products(sums, queries)
         s = self._scores.of(s, rows, key, False)
         weights = self._weights(s, m)  # -infinity gives infinite weights, which are large
         part = weights.sum(axis=1, partial=True)
@@ -95,24 +94,24 @@ class Online:
         p, total = self._rounded(weights), sums.total + part
         large = functools.reduce(operator.or_, [~(x < self._config.large) for x in part.of_this_thread()])
         if nv.vote_any(large):
-            acc, p, m, total = self._again(acc, p, m, sums.total, tile_q, sums.ks, rows)
+            acc, p, m, total = self._again(acc, p, m, sums.total, queries, sums.ks, rows)
         self._loads.k_ring.release(sums.ks, nv.lane_id() == 0)
         return Sums(acc, p, m, total, sums.ks.next(), sums.vs.next())
 
     def _again(
-        self, acc: Any, p: Any, m: Any, total: Any, tile_q: Any, ks: Any, rows: Any
+        self, acc: Any, p: Any, m: Any, total: Any, queries: QueryRows, ks: Any, rows: Any
     ) -> tuple[Any, Any, Any, Any]:
         """A tile of keys once more, from new maxima. Its scores are found by mma.sync, each warp's by itself, so that
         the four need not meet in each step; and a few keys at a time, since registers are scarce."""
         some = 32 // self._config.itemsize  # of a step of the product with the values
         grown = m
         for key in nv.range(0, self._config.tile_n, some, unroll=False):
-            grown = nv.maximum(grown, self._scores_of(tile_q, ks, rows, key, some).max(axis=1))
+            grown = nv.maximum(grown, self._scores_of(queries, ks, rows, key, some).max(axis=1))
         base = nv.where(grown == -math.inf, 0.0, grown)
         scaled = self._scaled(m, base)
         total, words = total * scaled, _words(p)
         for key in nv.range(0, self._config.tile_n, some, unroll=False):
-            weights = self._weights(self._scores_of(tile_q, ks, rows, key, some), base)
+            weights = self._weights(self._scores_of(queries, ks, rows, key, some), base)
             total = total + weights.sum(axis=1, partial=True)
             new = _words(self._rounded(weights))
             words = [nv.select(key == i // len(new) * some, new[i % len(new)], x) for i, x in enumerate(words)]
@@ -120,7 +119,7 @@ class Online:
         steps = [words[i : i + 4] for i in range(0, len(words), 4)]
         return acc * scaled[:, None], nv.Fragment(64, self._config.tile_n, p.dtype, [steps]), grown, total
 
-    def _scores_of(self, tile_q: Any, ks: Any, rows: Any, key: Any, count: int) -> Any:
+    def _scores_of(self, queries: QueryRows, ks: Any, rows: Any, key: Any, count: int) -> Any:
         """Of ``count`` keys of a tile, from number ``key`` on."""
 
         tile_k, width = self._loads.K[ks.stage], 32 // self._config.itemsize  # of a step along the head
@@ -128,18 +127,13 @@ class Online:
         lane = nv.lane_id() + (opaque(ks.stage)[0] >> 16)
         row, col = key + lane % 8 + lane // 16 * 8, lane // 8 % 2 * (width // 2)
         blocks = [nv.warp_accumulator(16, 8) for _ in range(0, count, 8)]
-        for step, at in enumerate(range(0, self._config.sizes[0], width)):
+        for at in range(0, self._config.sizes[0], width):
             nv.sync_warp()
-            if isinstance(tile_q, nv.Fragment):  # wgmma's operand of 64 rows is four of mma.sync
-                a = tile_q.registers[0][step]
-            else:
-                q_row = nv.warpgroup_thread() // 32 * 16 + lane % 16
-                a = smem.ldmatrix(tile_q.pointer(tile_q.layout.offset(q_row, at + lane // 16 * (width // 2))), 4)
+            a = queries.of_warp(at, lane)
             for i in range(0, len(blocks), 2):
                 b = smem.ldmatrix(tile_k.pointer(tile_k.layout.offset(i * 8 + row, at + col)), 4)
                 for j in range(2):
-                    left = nv.WarpFragment("a", (16, width), tile_q.dtype, a)
-                    blocks[i + j] += left @ nv.WarpFragment("b", (width, 8), tile_q.dtype, b[2 * j : 2 * j + 2])
+                    blocks[i + j] += a @ nv.WarpFragment("b", (width, 8), queries.dtype, b[2 * j : 2 * j + 2])
         s = nv.accumulator(64, count).with_registers([[x for block in blocks for x in block.registers()]])
         return self._scores.of(s, rows, key, False)
 

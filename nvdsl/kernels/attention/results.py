@@ -37,7 +37,7 @@ class Results:
         self._o, self._parts, self._lse, self._config, self._group = o, parts, lse, config, group
         self._size = config.sizes[1]
         self._columns = config.o_columns or self._size
-        self.apart = config.sizes[0] != self._size or config.q_registers or config.itemsize == 1 or config.o_columns > 0
+        self.apart = config.o_apart
         """Whether results have shared memory of their own, not that of Q."""
         self._tma = None
         if o is not None and config.cluster == 1 and not ways.packed:
@@ -98,6 +98,8 @@ class Results:
 
     def _store_tile(self, out: Any, placed: Placed, place: Place, query: Any, me: Any, stage: Any) -> None:
         tile_o = self._staged[0 if self.apart else stage].rows(me * 64, 64)
+        if not self.apart:
+            tile_o = tile_o.cols(0, self._size)
         if self._config.over_keys:
             nv.named_barrier_sync(MET, 128 * self._config.consumers)  # nobody reads K any more
         if self._tma is None:

@@ -12,16 +12,17 @@ from typing import Any
 import nvdsl as nv
 from nvdsl.hopper import arch
 from nvdsl.kernels.attention import forward
-from nvdsl.kernels.attention.config import CLUSTERS, Config
+from nvdsl.kernels.attention.config import CLUSTERS, Config, swizzle
 
 _ORDERS = tuple((("blocks", n), ("queue", queue)) for n, queue in ((0, False), (arch.SMS, False), (arch.SMS, True)))
 _TILES = tuple((("tile_n", n),) for n in (48, 64, 80, 96, 112, 128, 144, 160, 176))
-_SWITCHES = tuple(((name, value),) for name in ("pingpong", "lazy", "q_registers") for value in (False, True))
+_SWITCHES = tuple(((name, value),) for name in ("pingpong", "lazy") for value in (False, True))
+_HELD = tuple((("q_columns", n),) for n in (0, 64, 96, 128))
 _RINGS = tuple(((name, n),) for name in ("k_stages", "stages", "q_stages") for n in (1, 2, 3, 4))
 _CLUSTERS = tuple((("cluster", n),) for n in (1, *CLUSTERS))
 
 CHANGES: tuple[forward.Changes, ...] = (
-    (), *_TILES, *_SWITCHES, *_ORDERS, *_RINGS, *_CLUSTERS,
+    (), *_TILES, *_SWITCHES, *_HELD, *_ORDERS, *_RINGS, *_CLUSTERS,
     *(a + b for a, b in itertools.product(_TILES, (*_SWITCHES[:2], *_ORDERS))),
 )  # fmt: skip
 
@@ -36,7 +37,9 @@ def _fits(changes: forward.Changes, config: Config, scores: Any, table: Any, q_s
         return False
     if new.blocks and (table is not None or q_starts is not None) or new.pingpong and new.consumers == 1:
         return False
-    if new.itemsize == 1 and (new.tile_n % 32 or new.q_registers):
+    if new.itemsize == 1 and (new.tile_n % 32 or new.q_columns):
+        return False
+    if new.q_columns % (swizzle(2 * new.sizes[0]) // 2) or new.q_columns > new.sizes[0]:
         return False
     if new.lazy and scores.told:
         return False

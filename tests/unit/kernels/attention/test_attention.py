@@ -51,8 +51,12 @@ def check(q, k, v, **options):
             ({"batch": 2, "queries": 5, "heads": 6, "kv_heads": 2, "size": 72, "value_size": 16}, {"causal": True}),
             ({"size": 256, "value_size": 8}, {"window": (5, None)}),
             ({"size": 96, "value_size": 192}, {"window": (5, 3)}),
+            ({"size": 24, "value_size": 32, "queries": 140, "keys": 140}, {"causal": True}),
+            ({"size": 112, "value_size": 104}, {"causal": True}),
+            ({"size": 160, "value_size": 152, "queries": 70}, {}),
+            ({"size": 216, "value_size": 216}, {"causal": True}),
         ],
-        4,
+        6,
     ),
 )
 def test_beside_numpy(shape, options):
@@ -71,15 +75,37 @@ def test_wide_heads_of_two_sizes(size, value_size):
         compare((out[None, a:b], lse[None, :, a:b]), wanted)
 
 
-@pytest.mark.parametrize("sizes", itertools.product(SIZES, SIZES))
-def test_what_is_chosen_fits(sizes):
+@pytest.mark.parametrize(("size", "value_size"), sample([*itertools.product(SIZES[2], SIZES[2])], 30))
+def test_what_is_chosen_fits(size, value_size):
     shapes = itertools.product((1, 33, 100, 3000), (1, 2, 8), (1, 300, 5000), (False, True), (False, True), (1, 64))
     for queries, group, keys, told, bounded, batch in shapes:
         config, _ = choose(
-            *sizes, batch, queries, 2 * group, 2, keys, bounded=bounded, packed=False, page=0, told=told, splits=None,
-            sms=132,
+            size, value_size, batch, queries, 2 * group, 2, keys, bounded=bounded, packed=False, page=0, told=told,
+            splits=None, sms=132,
         )  # fmt: skip
         assert config.fits or config.cluster > 1, config
+
+
+def chosen(batch, queries, heads, kv_heads, keys, size=128, **options):
+    options = {"bounded": False, "packed": False, "page": 0, "told": False, "splits": None, "sms": 132, **options}
+    return choose(size, size, batch, queries, heads, kv_heads, keys, **options)
+
+
+@pytest.mark.parametrize(
+    ("batch", "keys", "cluster", "parts"),
+    [(4, 65536, 1, 4), (2, 8192, 1, 8), (1, 65536, 1, 16), (8, 8192, 2, 1), (1, 8192, 16, 1), (32, 8192, 1, 1)],
+)
+def test_how_decoding_shares_keys(batch, keys, cluster, parts):
+    """64 heads of q on 8: parts for all SMs where keys are many, but for two blocks; else a cluster."""
+    config, found = chosen(batch, 1, 64, 8, keys)
+    assert (config.cluster, found) == (cluster, parts)
+
+
+def test_a_window_is_taken_as_the_keys_that_it_shows():
+    for size, windowed, whole in ((256, (64, 128), (80, 0)), (64, 2, 3)):
+        short, long = (chosen(2, 8192, 16, 16, 8192, size, bounded=True, seen=n)[0] for n in (513, None))
+        told = [(x.tile_n, x.o_columns) if size == 256 else x.consumers for x in (short, long)]
+        assert told == [windowed, whole]
 
 
 @pytest.mark.parametrize("shape", [{"keys": 0}, {"queries": 0}, {"batch": 0}])
