@@ -1,8 +1,9 @@
 """Weights of 4 and 8 bits in packed registers, as f16 or bf16 registers of an A operand.
 
 Integers become floats without conversions: put into the mantissa of 128 (bf16) or 1024 (f16), whose last bit counts 1,
-``v`` is the float ``128 + v``, and a subtraction leaves ``v``, exactly. bf16 has no room for 8 bits; they go by way of
-f32 (8388608 + v). e4m3 has an instruction. All of it is exact: scales are applied to sums.
+``v`` is the float ``128 + v``, and a subtraction leaves ``v``, exactly. f16 has room for 4 bits more to the left, where
+``v`` is ``1024 + 16 v``: a multiply-add takes the place of a shift. bf16 has no room for 8 bits; they go by way of f32
+(8388608 + v). e4m3 has an instruction. All of it is exact: scales are applied to sums.
 
 A word holds eight weights of 4 bits: the pair of register ``i`` is its nibbles ``i`` and ``i + 4``. Or it holds four of
 8 bits: the pairs of two registers, one after the other.
@@ -26,12 +27,19 @@ _MAGIC = {nv.f16: (0x64006400, 1024.0), nv.bf16: (0x43004300, 128.0)}
 _NUMPY = {nv.f16: np.float16, nv.bf16: ml_dtypes.bfloat16}
 
 
-def zero_pair(kind: str, dtype: nv.DType, zero: Any) -> Any:
-    """What `dequantized` subtracts for the weights of a row, of its zero point (f32)."""
+def zero_pair(kind: str, dtype: nv.DType, zero: Any, row: int) -> Any:
+    """What `dequantized` subtracts for the weights of a thread's row 0 or 1, of its zero point (f32)."""
     if kind == "u8" and dtype is nv.bf16:
         return zero + 8388608.0
+    if _is_shifted(kind, dtype, row):
+        return pack_pair(-64.0 - zero, -64.0 - zero, dtype)
     base = _MAGIC[dtype][1]
     return pack_pair(zero + base, zero + base, dtype)
+
+
+def _is_shifted(kind: str, dtype: nv.DType, row: int) -> bool:
+    """Whether the weights of a thread's row lie 4 bits to the left."""
+    return kind == "u4" and dtype is nv.f16 and row == 1
 
 
 NIBBLES = 0x000F000F
@@ -44,15 +52,20 @@ def unpacked(words: Sequence[Any], kind: str, dtype: nv.DType, nibbles: Any) -> 
     each use."""
     if kind != "u4":
         return list(words)
-    magic = _MAGIC[dtype][0]
-    return [nv.u32(word) >> 4 * i & nv.u32(nibbles) | magic for word in words for i in range(4)]
+    magic, low = _MAGIC[dtype][0], nv.u32(nibbles)
+    left = [4 if _is_shifted(kind, dtype, i % 2) else 0 for i in range(4)]
+    return [nv.u32(word) >> 4 * i - left[i] & low << left[i] | magic for word in words for i in range(4)]
 
 
 def dequantized(words: Sequence[Any], kind: str, dtype: nv.DType, zeros: Sequence[Any]) -> list[Any]:
     """The registers of an A operand: eight weights for each 16 columns, of two rows. ``words``: `unpacked` ones.
     ``zeros``: what `zero_pair` gives for both rows; not read for e4m3."""
     if kind == "u4":
-        return [_difference(pair, zeros[i % 2], dtype) for i, pair in enumerate(words)]
+        shifted = [_is_shifted(kind, dtype, row) for row in (0, 1)]
+        return [
+            _sixteenth_and(pair, zeros[i % 2]) if shifted[i % 2] else _difference(pair, zeros[i % 2], dtype)
+            for i, pair in enumerate(words)
+        ]
     if kind == "e4m3":
         halves = [_floats(nv.u32(word) >> 16 * i) for word in words for i in (0, 1)]
         return halves if dtype is nv.f16 else [_as_bf16(pair) for pair in halves]
@@ -75,6 +88,17 @@ def _difference(pair: Any, zero: Any, dtype: nv.DType) -> Any:
         return (_halves(x, kind) - _halves(y, kind)).astype(kind).view(np.int32)[..., 0]
 
     return _instruction(f"sub.rn.{dtype.name}x2 $0, $1, $2;", meaning, nv.i32(pair), nv.i32(zero))
+
+
+def _sixteenth_and(pair: Any, other: Any) -> Any:
+    """``pair / 16 + other``, of two f16 and two others."""
+
+    def meaning(x: Any, y: Any) -> Any:
+        wide = _halves(x, np.float16).astype(np.float64) / 16 + _halves(y, np.float16)
+        return wide.astype(np.float16).view(np.int32)[..., 0]
+
+    text = "{ .reg .b32 part; mov.b32 part, 0x2C002C00; fma.rn.f16x2 $0, $1, part, $2; }"
+    return _instruction(text, meaning, nv.i32(pair), nv.i32(other))
 
 
 def _floats(pair: Any) -> Any:

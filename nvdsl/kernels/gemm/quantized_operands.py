@@ -105,7 +105,9 @@ class Operands:
         first = (stage * self.groups + number) * self.cols + column
         found = [[nv.f32(slots[first + i]) for i in (0, 8)] for slots in self.S]
         zeros = found[1] if len(found) > 1 else [nv.f32(2.0 ** (BITS[self.kind] - 1))] * 2
-        return found[0], [] if self.kind == "e4m3" else [zero_pair(self.kind, self.dtype, zero) for zero in zeros]
+        if self.kind == "e4m3":
+            return found[0], []
+        return found[0], [zero_pair(self.kind, self.dtype, zero, row) for row, zero in enumerate(zeros)]
 
     def words_of(self, stage: Any, part: Any, thread: Any, left: int, count: int, nibbles: Any) -> list[Any]:
         """The weights of one of the 64 threads of a part, `unpacked`: ``count`` elements of K from ``left`` on.
