@@ -26,16 +26,15 @@ from typing import Any
 import nvdsl as nv
 from nvdsl.hopper import arch
 from nvdsl.kernels.blocks.dequantize import dequantized
-from nvdsl.kernels.blocks.linear_combination import activated
 from nvdsl.kernels.gemm.quantized_operands import (
     BESIDE_SLOTS,
     COLUMNS_OF_PART,
-    ROW,
     SLICE,
     SPLITS,
     THREADS_OF_PART,
     Operands,
 )
+from nvdsl.kernels.gemm.quantized_sums import TileSums
 from nvdsl.lang.fragment import operand_of
 
 HIGH = 64
@@ -80,10 +79,16 @@ class QuantizedConfig:
         loader = 32 if self.warpgroups == MOST_WARPGROUPS else 56
         return loader, min((all - loader) // self.warpgroups // 8 * 8, 240)
 
+    @property
+    def in_flight(self) -> int:
+        """Products of groups, smaller than a slice, that a thread has registers for beside the tile's sums."""
+        of_each = self.rows // 2 + FLOATS // 2
+        return 2 if self.rows // 2 + 2 * of_each + SPARE <= self.registers[1] else 1
+
     def smem_bytes(self, bits: int, group: int, scale_bytes: int, zeros: bool) -> int:
         """Shared memory of a block."""
         slot = Operands.slot_bytes(self.rows, self.cols, bits, group, scale_bytes * (1 + zeros))
-        sums = self.teams * self.rows * (self.cols + ROW) * 4
+        sums = TileSums.bytes(self.rows, self.cols, self.teams)
         turns, place = MOST_WARPGROUPS * arch.MBARRIER_BYTES, 16
         return self.stages * (slot + 2 * arch.MBARRIER_BYTES) + BESIDE_SLOTS + turns + place + sums
 
@@ -118,11 +123,13 @@ def matmul(
     zeros: bool = False,
     bias: bool = False,
     activation: Callable[[Any], Any] | None = None,
+    vectors: bool = False,
 ) -> None:
     """out[M, N] = activation(x[M, K] @ w[K, N] + bias).
 
     ``weights``: i32, as `nvdsl.QuantizedWeight` packs them: a row for each 256 columns of w. ``scales``: (groups,
     columns rounded up); ``more``: zero points like them, and a bias of (N,), where ``zeros`` and ``bias`` say so.
+    ``vectors``: whether rows of ``out`` are whole 16 bytes.
     """
     M, N = out.shape
     steps = nv.cdiv(nv.cdiv(x.shape[1], SLICE), config.split * config.teams) * config.teams
@@ -141,8 +148,9 @@ def matmul(
         place = nv.smem(2, nv.i32)  # kept there, as registers are scarce meanwhile
         if nv.thread_id.x == 0:
             place[0], place[1] = row0, col0
-        sums = nv.smem((config.teams * config.rows, config.cols + ROW), nv.f32)
-        turns = Turns(config.warpgroups)
+        sums = TileSums(out, config.rows, config.cols, config.teams, config.split,
+                        bias=more[-1] if bias else None, activation=activation, vectors=vectors)  # fmt: skip
+        turns = Turns(config.warpgroups if operands.groups == 1 else 1)
         ring = nv.Ring(config.stages, bytes=operands.bytes, consumers=WARPS * config.parts)
 
         nv.griddep_wait()
@@ -163,51 +171,53 @@ def matmul(
             turn = turns.begin(consumer)
             for _ in nv.range(steps // config.teams, unroll=False):
                 ring.wait(state)
-                for number in range(operands.groups):
-                    floats, of_columns = floats_of(operands, state.stage, number, left, nibbles)
-                    first, half = number * operands.width, operands.width // 2
-                    early = half if half == SLICE // 2 and config.rows >= HIGH else 0
-                    product = nv.accumulator(HIGH, config.rows, nv.f32)
+                if operands.groups > 1:
+                    total = add_groups(total, operands, state.stage, left, nibbles, config.in_flight)
+                else:
+                    floats, scales = floats_of(operands, state.stage, 0, left, nibbles)
+                    early = SLICE // 2 if config.rows >= HIGH else 0
                     turn = turns.wait(consumer, turn)
-                    slot = operands.X[state.stage]
                     # The next one takes as long to wake as the other half to multiply; of few rows, as all.
+                    product = nv.accumulator(HIGH, config.rows, nv.f32)
+                    slot = operands.X[state.stage]
                     if early:
-                        product += operand_of(floats[: early // 4], x.dtype) @ slot.cols(first, early).T
+                        product += operand_of(floats[: early // 4], x.dtype) @ slot.cols(0, early).T
                     turns.pass_on(consumer)
-                    rest = slot.cols(first + early, operands.width - early)
-                    product += operand_of(floats[early // 4 :], x.dtype) @ rest.T
+                    product += operand_of(floats[early // 4 :], x.dtype) @ slot.cols(early, SLICE - early).T
                     nv.wgmma_wait(0)
-                    total = scaled_sum(total, product, of_columns)
+                    total = scaled_sum(total, product, scales)
                 nv.sync_warp()  # all lanes have read their weights
                 ring.release(state, nv.lane_id() == 0)
                 state = state.advance(config.teams)
             (values,) = total.registers()
             for register, value in enumerate(values):
                 right, down = nv.layout.accumulator_element(nv.warpgroup_thread(), register)
-                sums[team * config.rows + down, left + right] = value
+                sums.memory[team * config.rows + down, left + right] = value
 
-        if config.split > 1:
-            nv.cluster_sync()
-        else:
-            nv.sync_threads()
-        # Of the rows of the tile, each block of the cluster stores its part.
-        row0, col0 = place[0], place[1]
-        each = nv.cdiv(config.rows, config.split)
-        for element in nv.range(nv.thread_id.x, each * config.cols, config.threads):
-            r, c = rank * each + element // config.cols, element % config.cols
-            if (r < config.rows) & (row0 + r < M) & (col0 + c < N):
-                value = nv.f32(0)
-                for block in range(config.split):
-                    of_block = sums if config.split == 1 else sums.at(block)
-                    for i in range(config.teams):
-                        value += of_block[i * config.rows + r, c]
-                if bias:
-                    value += nv.f32(more[-1][col0 + c])
-                out[row0 + r, col0 + c] = value if activation is None else activated(activation, value)
-        if config.split > 1:
-            nv.cluster_sync()
+        sums.store(place[0], place[1], rank, config.threads)
 
     kernel()
+
+
+def add_groups(
+    total: nv.Accumulator, operands: Operands, stage: Any, left: Any, nibbles: Any, most: int
+) -> nv.Accumulator:
+    """``total`` and the products of a slot's groups, each with its scales: the weights of a group become floats while
+    the one before is multiplied, with ``most`` in flight."""
+    pending: list[tuple[nv.Accumulator, list[Any]]] = []
+    for number in range(operands.groups):
+        floats, scales = floats_of(operands, stage, number, left, nibbles)
+        product = nv.accumulator(HIGH, operands.rows, nv.f32)
+        x = operands.X[stage].cols(number * operands.width, operands.width)
+        product += operand_of(floats, operands.dtype) @ x.T
+        pending.append((product, scales))
+        if len(pending) == most:
+            nv.wgmma_wait(most - 1)
+            total = scaled_sum(total, *pending.pop(0))
+    nv.wgmma_wait(0)
+    for each in pending:
+        total = scaled_sum(total, *each)
+    return total
 
 
 class Turns:

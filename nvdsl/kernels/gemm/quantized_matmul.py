@@ -22,7 +22,7 @@ from nvdsl.kernels.gemm.bound_call import BoundCall
 from nvdsl.kernels.gemm.bound_kernel import BoundKernel
 from nvdsl.kernels.gemm.dispatch import bind
 from nvdsl.kernels.gemm.launch import sms
-from nvdsl.kernels.gemm.problem import GemmProblem, Matrix
+from nvdsl.kernels.gemm.problem import GemmProblem, Matrix, fits_tma
 from nvdsl.kernels.gemm.quantized import QuantizedConfig
 from nvdsl.kernels.gemm.quantized_choose import check, choose
 from nvdsl.kernels.gemm.quantized_choose import given as given_config
@@ -156,7 +156,7 @@ class _QuantizedCall(BoundCall):
         check(config, weight, table.bytes)
         options = {
             "kind": weight.kind, "group": weight.group, "config": config, "zeros": zeros, "bias": "bias" in arrays,
-            "activation": activation,
+            "activation": activation, "vectors": fits_tma(seen),
         }  # fmt: skip
         packed = [] if arrays["a"].fits_tma(1) else ["a"]
         function = quantized_few.matmul if isinstance(config, FewRowsConfig) else quantized.matmul

@@ -17,9 +17,6 @@ BESIDE_SLOTS = 16
 """Bytes of shared memory for what all slices are unpacked with."""
 SPLITS = (1, 2, 4, 8)
 """Blocks of a cluster that share K."""
-ROW = 4
-"""Elements between rows of sums in shared memory: threads that write neighbouring columns of several rows meet
-different banks."""
 
 
 def rotated(step: Any, tile: Any, steps: Any) -> Any:
