@@ -102,7 +102,11 @@ class QuantizedConfig:
                 f"{self.teams} teams: {self.warpgroups} warpgroups, of {MOST_WARPGROUPS} at most",
             ),
             (self.split in SPLITS, f"split {self.split}: 1, 2, 4 or 8"),
-            (self.stages >= 2, f"{self.stages} stages: 2 or more"),
+            (
+                self.teams >= 1 and self.stages >= 2 and self.stages % self.teams == 0,
+                f"{self.stages} stages: 2 or more, a multiple of {self.teams} teams, so that a slot is always the same "
+                "team's: who waits for a slot's next round has waited for the one before",
+            ),
         )
         found = [said for holds, said in checks if not holds]
         if not found and self.rows + FLOATS + SPARE > self.registers[1]:

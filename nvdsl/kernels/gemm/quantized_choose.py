@@ -85,10 +85,9 @@ def _with_stages(config: Chosen, weight: QuantizedWeight, scale_bytes: int) -> C
     memory, blocks = arch.MAX_SMEM_PER_BLOCK, _blocks_per_sm(config)
     if blocks > 1:
         memory = arch.SMEM_PER_SM // blocks - arch.RESERVED_SMEM_PER_BLOCK
-    step = config.teams if isinstance(config, FewRowsConfig) else 1
-    numbers = range(step, max(2 * step, MOST_STAGES) + 1, step)
+    numbers = range(config.teams, max(2 * config.teams, MOST_STAGES) + 1, config.teams)
     fits = [n for n in numbers if _smem(replace(config, stages=n), weight, scale_bytes) <= memory]
-    return replace(config, stages=max(fits, default=step))
+    return replace(config, stages=max(fits, default=config.teams))
 
 
 def _blocks_per_sm(config: Chosen) -> int:

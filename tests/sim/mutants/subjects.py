@@ -213,17 +213,18 @@ def _grouped_k(m: int, n: int, ends: list[int], **config: Any) -> Case:
     return _exact(grouped_k.matmul, arguments, out, expected, config=chosen, blocks=chosen.cluster)
 
 
-def _quantized(m: int, n: int, k: int, module: Any, config: Any) -> Case:
-    """Groups are half a slice, with zero points."""
+def _quantized(m: int, n: int, k: int, module: Any, config: Any, group: int = 64) -> Case:
+    """Groups of half a slice, or of another size, with zero points."""
     rng = np.random.default_rng(0)
-    groups = k // 64
+    groups = k // group
     scales, zeros = 2.0 ** rng.integers(-1, 2, (groups, n)), rng.integers(0, 16, (groups, n))
     values = rng.integers(0, 16, (k, n))
-    weight = nv.QuantizedWeight.pack(values, scales, zeros=zeros, group=64, bits=4)
+    weight = nv.QuantizedWeight.pack(values, scales, zeros=zeros, group=group, bits=4)
     x, out = _integers(m, k), np.full((m, n), np.nan, np.float32)
-    arguments, options = [x, weight.data, weight.scales, out, weight.zeros], {"kind": "u4", "group": 64, "zeros": True}
+    arguments = [x, weight.data, weight.scales, out, weight.zeros]
     expected = x.astype(np.float32) @ weight.dequantized()
-    return _exact(module.matmul, arguments, out, expected, config=config, **options)
+    options = {"kind": "u4", "group": group, "zeros": True, "config": config}
+    return _exact(module.matmul, arguments, out, expected, **options)
 
 
 def _floats(*shape: int) -> np.ndarray:
@@ -434,7 +435,8 @@ SUBJECTS: dict[str, Callable[[], Case]] = {
     ),
     "groups along K": lambda: _grouped_k(128, 64, [100, 100, 230], **_TILE),
     "groups along K, cluster": lambda: _grouped_k(256, 64, [100, 100, 300], **_TILE, cluster_m=2),
-    "weights of 4 bits": lambda: _quantized(16, 64, 2048, quantized, QuantizedConfig(16, 64, 2, 3, 2)),
+    "weights of 4 bits": lambda: _quantized(16, 64, 2048, quantized, QuantizedConfig(16, 64, 2, 2, 2)),
+    "weights of 4 bits, in turns": lambda: _quantized(16, 64, 1024, quantized, QuantizedConfig(16, 64, 2, 2), 128),
     "weights of 4 bits, few rows": lambda: _quantized(8, 64, 1536, quantized_few, FewRowsConfig(8, 64, 2, 2, 2)),
     "split-K": lambda: gemm_case(splitk.matmul, 128, 64, 640, config=Config(schedule="splitk", split=2, **_TILE)),
     "split-K, clusters": lambda: gemm_case(

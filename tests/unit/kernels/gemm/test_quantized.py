@@ -78,7 +78,7 @@ def test_tiles_that_no_packed_columns_are_a_multiple_of():
     st.sampled_from([1, 8, 17, 40]), st.sampled_from([8, 128, 520, 1000]), st.sampled_from([1, 64, 257]),
     st.sampled_from(KINDS), st.sampled_from([32, 128, 384]),
     st.sampled_from(
-        [SMALL, QuantizedConfig(8, 64, 2, 2, 2), QuantizedConfig(32, 128, 2, 3, 4), QuantizedConfig(128, 128, 1, 2),
+        [SMALL, QuantizedConfig(8, 64, 2, 2, 2), QuantizedConfig(32, 128, 2, 4, 4), QuantizedConfig(128, 128, 1, 2),
          FewRowsConfig(8, 64, 2, 4, 2), FewRowsConfig(16, 256, 2, 2), FewRowsConfig(24, 128, 1, 3, 4)]
     ),
 )  # fmt: skip
