@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import asdict, fields
 from typing import Any
 
@@ -10,9 +11,10 @@ from benchmarks.problems import Workload
 from nvdsl.kernels.gemm.config import Config
 
 
-def ranked(problem: Workload, top: int | None = None) -> list[dict[str, Any]]:
+def ranked(problem: Workload, top: int | None = None, alike: int | None = None) -> list[dict[str, Any]]:
     """The configurations that nvdsl chooses from, the most promising first: fields of `nvdsl.kernels.Config` that
-    differ from its defaults. ``top``: how many."""
+    differ from its defaults. ``top``: how many; ``alike``: and how many of one schedule, cluster and number of rows.
+    """
     from nvdsl.kernels.gemm.model import Shape, cycles
     from nvdsl.kernels.gemm.tiles import legal
 
@@ -20,7 +22,14 @@ def ranked(problem: Workload, top: int | None = None) -> list[dict[str, Any]]:
     majors = _majors(problem)
     shape = Shape(problem.m, problem.n, problem.k, dtype, out, acc, 1, *majors)
     found = sorted(legal(dtype, out, acc, False, *majors), key=lambda config: cycles(config, shape))
-    return [shorter(asdict(config)) for config in found][:top]
+    families: Counter[Any] = Counter()
+    kept = []
+    for config in found:
+        family = config.schedule, config.tile_m, config.cluster_m, config.cluster_n, config.parts > 1
+        families[family] += 1
+        if alike is None or families[family] <= alike:
+            kept.append(shorter(asdict(config)))
+    return kept[:top]
 
 
 def can_run(config: dict[str, Any], problem: Workload) -> bool:

@@ -17,7 +17,8 @@ class Product:
     """One way to multiply. ``name``: unique among those timed together.
 
     ``road``: "matmul" (`nv.matmul`, which also knows scales), "gemm" (`nvdsl.kernels.gemm`, a configuration and nothing
-    else), "function" (a jit function called with a, b, out), "naive" (`nvdsl.kernels.gemm.simple`).
+    else), "function" (a jit function called with a, b, out), "naive" (`nvdsl.kernels.gemm.simple`), "kernel"
+    (`nv.matmul`, but by the one of `nvdsl.kernels.gemm.roads` that ``options`` name as ``by``).
     ``config``: fields of `nvdsl.kernels.Config` that differ from its defaults; None: nv.matmul chooses.
     ``options``: further keyword arguments; of "function" also ``function``, "module:name".
     """
@@ -70,8 +71,35 @@ def _function(product: Product, operands: Any) -> Call:
     return lambda: function(operands.a, operands.b, operands.out, **options)
 
 
+def _kernel(product: Product, operands: Any) -> Call:
+    from nvdsl.call.launches import Launches
+    from nvdsl.kernels.blocks.linear_combination import LinearCombination
+    from nvdsl.kernels.gemm.arguments import matrix
+    from nvdsl.kernels.gemm.dispatch import shared
+    from nvdsl.kernels.gemm.matmul import ProductCall
+    from nvdsl.kernels.gemm.problem import GemmProblem
+    from nvdsl.kernels.gemm.roads import ROADS
+
+    arrays = operands.a, operands.b, operands.out
+    call, launches = ProductCall(*arrays, acc_dtype=_acc(operands.problem)), Launches()
+    given = {name: matrix(argument) for name, argument in call.arguments.items()}
+    problem, finish = GemmProblem.of(given, call.bound.problem.acc_dtype, None), LinearCombination()
+    bound = ROADS[product.options["by"]](problem, finish, shared(problem, finish), None)
+    if bound is None:
+        raise ValueError(f"{product.name} has no kernel for {operands.problem.key}")
+    call.bound = bound
+
+    def run() -> None:
+        if launches.launch(arrays, (), None) is None:
+            _, launch = call.run(None)
+            if launch is not None:
+                launches.keep(arrays, (), launch)
+
+    return run
+
+
 ROADS: dict[str, Callable[[Product, Any], Call]] = {
-    "matmul": _matmul, "gemm": _gemm, "naive": _naive, "function": _function
+    "matmul": _matmul, "gemm": _gemm, "naive": _naive, "function": _function, "kernel": _kernel
 }  # fmt: skip
 
 

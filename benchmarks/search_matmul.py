@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import random
 import sys
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ sys.path.insert(0, str(ROOT))
 
 from benchmarks.bench_matmul import geometric_mean  # noqa: E402
 from benchmarks.candidates import can_run, ranked, shorter, words  # noqa: E402
+from benchmarks.drawn import DRAWN, KIND, drawn  # noqa: E402
 from benchmarks.paired import write  # noqa: E402
 from benchmarks.problems import SETS, Workload, problems  # noqa: E402
 from benchmarks.products import Product  # noqa: E402
@@ -28,10 +30,12 @@ from benchmarks.runner import Report, Runner, Task  # noqa: E402
 from benchmarks.worker import Settings  # noqa: E402
 
 
-def products(problem: Workload, road: str, given: list[dict[str, Any]] | None, top: int) -> list[Product]:
+def products(
+    problem: Workload, road: str, given: list[dict[str, Any]] | None, top: int, alike: int
+) -> list[Product]:
     """The candidates of a problem (of the given ones those that the hardware can run for these types), and what
     nv.matmul chooses by itself: what a table shall be better than."""
-    configs = ranked(problem, top) if given is None else [shorter(c) for c in given if can_run(c, problem)]
+    configs = ranked(problem, top, alike) if given is None else [shorter(c) for c in given if can_run(c, problem)]
     unique = {words(config): config for config in configs}
     own = [Product(words(None), road)] if road == "matmul" else []
     return own + [Product(name, road, config) for name, config in unique.items()]
@@ -54,11 +58,16 @@ def _order(product: dict[str, Any]) -> tuple[int, float]:
 
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("sets", nargs="+", choices=tuple(SETS), metavar="SET", help=f"of {', '.join(SETS)}")
+    known = (*SETS, *DRAWN)
+    parser.add_argument("sets", nargs="+", choices=known, metavar="SET", help=f"of {', '.join(known)}")
     parser.add_argument("--out", type=Path, required=True, help="JSON, written after every problem")
     parser.add_argument("--sizes", type=int, nargs="+", help="others than the sets' own")
+    parser.add_argument("--seed", type=int, default=random.randrange(10**6), help="of drawn sets; default: any")
+    parser.add_argument("--count", type=int, default=24, help="problems of a set that is drawn")
+    parser.add_argument("--kind", default=KIND, help=f"types and layout of sets that are drawn; default: {KIND}")
     parser.add_argument("--candidates", type=Path, help="a JSON list of configurations")
     parser.add_argument("--top", type=int, default=14, help="how many of the built-in candidates a problem gets")
+    parser.add_argument("--alike", type=int, default=99, help="... and how many with one schedule, rows and cluster")
     parser.add_argument("--road", choices=("matmul", "gemm"), default="matmul", help="what runs a configuration")
     parser.add_argument("--finalists", type=int, default=4, help="how many are paired with cuBLAS, of those ...")
     parser.add_argument("--near", type=float, default=1.04, help="... at most so much slower than the fastest")
@@ -76,9 +85,12 @@ def main() -> None:
     kept = json.loads(args.out.read_text())["rows"] if args.append and args.out.exists() else []
     rows = {_key(r["problem"]): r for r in kept if "config" in r}
     tasks: list[Task] = []
-    for problem in [p for name in args.sets for p in problems(name, args.sizes)]:
+    made = lambda name: (  # noqa: E731
+        problems(name, args.sizes) if name in SETS else drawn(name, args.seed, args.count, args.kind)
+    )
+    for problem in [p for name in args.sets for p in made(name)]:
         if problem.key not in rows and problem not in dict(tasks):
-            tasks.append((problem, products(problem, args.road, given, args.top)))
+            tasks.append((problem, products(problem, args.road, given, args.top, args.alike)))
     tasks.sort(key=lambda task: -task[0].flops)  # the long ones first: the short ones fill the gaps
     settings = Settings(args.seconds, args.pairs, args.finalists, args.near)
 

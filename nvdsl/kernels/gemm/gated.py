@@ -16,9 +16,10 @@ from nvdsl.kernels.blocks.linear_combination import LinearCombination, gelu, gel
 from nvdsl.kernels.blocks.tile_op import TileOp
 from nvdsl.kernels.blocks.tile_ops import Gated
 from nvdsl.kernels.gemm import simple, tensor_core
+from nvdsl.kernels.gemm.binding import AXES, bind
 from nvdsl.kernels.gemm.bound_kernel import BoundKernel
 from nvdsl.kernels.gemm.config import Config
-from nvdsl.kernels.gemm.dispatch import AXES, bind, check_config, readable
+from nvdsl.kernels.gemm.factors import check_config, readable
 from nvdsl.kernels.gemm.launch import sms
 from nvdsl.kernels.gemm.model import Shape, cycles
 from nvdsl.kernels.gemm.problem import GemmProblem, Matrix, fits_tma

@@ -18,9 +18,10 @@ from nvdsl.hopper import arch
 from nvdsl.kernels.blocks.elementwise import Elementwise
 from nvdsl.kernels.blocks.linear_combination import LinearCombination
 from nvdsl.kernels.gemm import blockscaled, grouped, grouped_k, simple
+from nvdsl.kernels.gemm.binding import AXES, bind
 from nvdsl.kernels.gemm.bound_kernel import BoundKernel
 from nvdsl.kernels.gemm.config import Config
-from nvdsl.kernels.gemm.dispatch import AXES, bind, readable
+from nvdsl.kernels.gemm.factors import readable
 from nvdsl.kernels.gemm.launch import resident_blocks, sms
 from nvdsl.kernels.gemm.model import Shape, cycles
 from nvdsl.kernels.gemm.problem import TMA_ALIGNMENT, GemmProblem, Matrix, blocks, fits_tma, repeated, types

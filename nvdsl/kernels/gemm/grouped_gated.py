@@ -13,9 +13,9 @@ from nvdsl.kernels.blocks.linear_combination import LinearCombination
 from nvdsl.kernels.blocks.tile_op import TileOp
 from nvdsl.kernels.blocks.tile_ops import Gated
 from nvdsl.kernels.gemm import gated, grouped, grouped_dispatch
+from nvdsl.kernels.gemm.binding import AXES, bind
 from nvdsl.kernels.gemm.bound_kernel import BoundKernel
 from nvdsl.kernels.gemm.config import Config
-from nvdsl.kernels.gemm.dispatch import AXES, bind
 from nvdsl.kernels.gemm.launch import resident_blocks, sms
 from nvdsl.kernels.gemm.model import Shape
 from nvdsl.kernels.gemm.problem import Matrix, fits_tma, types

@@ -18,9 +18,9 @@ from nvdsl.kernels.arraylike import ArrayLike
 from nvdsl.kernels.blocks.linear_combination import LinearCombination
 from nvdsl.kernels.gemm import options as given
 from nvdsl.kernels.gemm import quantized, quantized_few
+from nvdsl.kernels.gemm.binding import bind
 from nvdsl.kernels.gemm.bound_call import BoundCall
 from nvdsl.kernels.gemm.bound_kernel import BoundKernel
-from nvdsl.kernels.gemm.dispatch import bind
 from nvdsl.kernels.gemm.launch import sms
 from nvdsl.kernels.gemm.problem import GemmProblem, Matrix, fits_tma
 from nvdsl.kernels.gemm.quantized import QuantizedConfig

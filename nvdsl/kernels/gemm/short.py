@@ -15,20 +15,19 @@ from collections.abc import Sequence
 from typing import Any
 
 import nvdsl as nv
-from nvdsl import sim
 from nvdsl.hopper.arch import WARP_SIZE
 from nvdsl.kernels.blocks.epilogue_visitor import EpilogueOp
 from nvdsl.kernels.blocks.tile_scheduler import TileScheduler
-from nvdsl.kernels.gemm import small
 from nvdsl.kernels.gemm.gemv import batch_of, exponent, unit_of
-from nvdsl.kernels.gemm.problem import TMA_ALIGNMENT, GemmProblem
+from nvdsl.kernels.gemm.problem import TMA_ALIGNMENT
 
-ROWS, COLS, SLICE = 64, 128, 32
-"""Of a tile; and elements of K that are read at a time."""
-PART, STEP = 32, 16
-"""Rows and columns of a warp's part; elements of K that mma.sync multiplies."""
-WARPS = ROWS // PART * (COLS // PART)
-THREADS = WARPS * WARP_SIZE
+DOWN, ACROSS = 2, 4
+"""Warps that share a tile's rows, and its columns."""
+PART, SMALL_PART = 32, 16
+"""Rows and columns of a warp's part of a tile; and of a smaller tile, of which a thread reads and stores less."""
+SLICE, STEP = 32, 16
+"""Elements of K that are read at a time, and that mma.sync multiplies."""
+THREADS = DOWN * ACROSS * WARP_SIZE
 BLOCKS = 3
 """Of an SM."""
 SLOTS = 3
@@ -37,37 +36,6 @@ BESIDE, BESIDE_SUMS = 8, 8
 """Columns beside those of a strip, and of the sums, in shared memory: rows lie in different banks."""
 PAIR = 2
 """Elements that cp.async brings."""
-
-STORED, ALIGNED, ODD, NARROW, BYTES, SIMULATED = 16, 32, 64, 128, 32, 16
-"""K up to which it is the fastest: where TMA reads the operands and stores whole sectors of the result, or less well;
-where an operand would be copied; and where operands lie row behind row (`flat`), or they can be copied in pairs, and
-one would be copied. Beside few rows or columns that is so if TMA can read them, but not store the result, too. Of 8
-bits it is up to 32, and for results that are not large: tensor cores want words, which bytes are put together to. The
-simulator executes each thread's instructions, and multiplies the tiles of wgmma at once."""
-FEW, SECTOR, LARGE = 256, 32, 16 << 20
-"""Rows or columns that are few; bytes of a sector; and of a result from which on copies of operands that are so much
-smaller cost less than what TMA gains when it stores."""
-
-
-def pays(
-    problem: GemmProblem, aligned: bool, stored: bool, pairs: bool, runs: bool, target: str | None
-) -> bool:
-    """Whether a product is one of these. ``aligned``: TMA can read the operands; ``stored``: and store the result;
-    ``pairs``: threads can copy its operands in pairs; ``runs``: these lie row behind row."""
-    m, n, k = problem.sizes
-    few = min(m, n) <= FEW and (pairs or runs)
-    large = problem.batches * m * n * problem.out.dtype.bytes >= LARGE
-    if sim.wanted(target):
-        most = SIMULATED
-    elif aligned and stored:
-        most = ALIGNED if n * problem.out.dtype.bytes % SECTOR else STORED
-    elif aligned:
-        most = NARROW if few else ALIGNED
-    else:
-        most = STORED if stored and large and not few else NARROW if runs or few else ODD
-    if problem.a.dtype.bits == 8 and not sim.wanted(target):
-        most = 0 if large else min(most, BYTES)
-    return (problem.a.dtype.bits == 16 or runs) and small.takes(problem) and k <= most
 
 
 Places = list[tuple[Any, Any]]
@@ -163,6 +131,7 @@ def matmul(
     a_major: str,
     b_major: str,
     pairs: bool,
+    part: int,
     sms: int,
     acc_dtype: nv.DType = nv.f32,
     epilogue_op: EpilogueOp | None = None,
@@ -171,10 +140,11 @@ def matmul(
 
     ``a_major``, ``b_major``: the axis along which neighbours are near, the last one of what is given: A as (M, K) or
     (K, M), B as (N, K) or (K, N). ``pairs``: that axis is contiguous and even, and rows start at multiples of 4 bytes;
-    else strides are any. An operand of one batch serves all.
+    else strides are any. An operand of one batch serves all. ``part``: rows and columns of a warp's part of a tile.
     """
     (batches, m, n), k = out.shape, a.shape[2 if a_major == "k" else 1]
-    tiles = TileScheduler(m, n, ROWS, COLS, group=1, batches=batches)
+    rows, cols = DOWN * part, ACROSS * part
+    tiles = TileScheduler(m, n, rows, cols, group=1, batches=batches)
     staged = out.dtype if epilogue_op is None else nv.f32
     nv.require_multiples(N=(n, unit_of(out)))
     blocks = nv.min(tiles.count, sms * BLOCKS)
@@ -184,9 +154,9 @@ def matmul(
         nv.griddep_wait()
         nv.griddep_launch_dependents()
         unit, bring = (PAIR, copy) if pairs else (1, carry)
-        A, B = Strip(a, ROWS, a_major, unit), Strip(b, COLS, b_major, unit)
-        shared = nv.smem((ROWS, COLS + BESIDE_SUMS), staged)
-        top, left = nv.warp_id() // (COLS // PART) * PART, nv.warp_id() % (COLS // PART) * PART
+        A, B = Strip(a, rows, a_major, unit), Strip(b, cols, b_major, unit)
+        shared = nv.smem((rows, cols + BESIDE_SUMS), staged)
+        top, left = nv.warp_id() // ACROSS * part, nv.warp_id() % ACROSS * part
 
         def read(slot: Any, tile: Any, first: Any) -> None:
             if tile < tiles.count:
@@ -205,7 +175,7 @@ def matmul(
             read(nv.i32(i), *ahead)
             ahead = following(*ahead)
         for tile in nv.range(nv.block_id.x, tiles.count, blocks):
-            sums = nv.warp_accumulator(PART, PART)
+            sums = nv.warp_accumulator(part, part)
             for first in nv.range(0, k, SLICE, unroll=False):
                 if pairs:
                     nv.cp_async_wait(SLOTS - 2)
@@ -214,8 +184,8 @@ def matmul(
                 ahead = following(*ahead)
                 of_a, of_b = A.stack[slot], B.stack[slot]
                 for step in nv.range(0, nv.min(k - first, SLICE), STEP, unroll=False):
-                    x = nv.load_a(of_a if a_major == "k" else of_a.T, (top, step), (PART, STEP))
-                    y = nv.load_b(of_b.T if b_major == "k" else of_b, (step, left), (STEP, PART))
+                    x = nv.load_a(of_a if a_major == "k" else of_a.T, (top, step), (part, STEP))
+                    y = nv.load_b(of_b.T if b_major == "k" else of_b, (step, left), (STEP, part))
                     sums += x @ y
                 slot = nv.select(slot == SLOTS - 1, 0, slot + 1)
             sums.store(shared, (top, left))
@@ -231,9 +201,10 @@ def write(
 ) -> None:  # fmt: skip
     """Store a tile's sums, which is ``at`` a batch, a row and a column. By all threads."""
     (batch, row, col), (_, m, n), each = at, out.shape, unit_of(out)
-    bits = exponent(2 * nv.cdiv(nv.min(n, COLS), each) - 1, COLS // each)  # of threads that store a row
+    rows, cols = shared.shape[0], shared.shape[1] - BESIDE_SUMS
+    bits = exponent(2 * nv.cdiv(nv.min(n, cols), each) - 1, cols // each)  # of threads that store a row
     c = (nv.thread_id.x & ((1 << bits) - 1)) * each
-    for r in nv.range(nv.thread_id.x >> bits, ROWS, THREADS >> bits, unroll=4):
+    for r in nv.range(nv.thread_id.x >> bits, rows, THREADS >> bits, unroll=4):
         if (row + r < m) & (col + c < n):
             values = read_sums(shared, r, c, each)
             if epilogue_op is not None:

@@ -18,7 +18,6 @@ import itertools
 from typing import Any
 
 import nvdsl as nv
-from nvdsl import sim
 from nvdsl.hopper.arch import WARP_SIZE
 from nvdsl.kernels.blocks.epilogue_visitor import EpilogueOp
 from nvdsl.kernels.blocks.tile_scheduler import TileScheduler
@@ -43,35 +42,6 @@ ROUNDS, SPLIT = 2, 8
 """Times that a block's warps may read, one after the other, before a cluster shares the tile; and its blocks."""
 FULL = 4
 """Blocks of an SM up to which it does."""
-ALIGNED, PAIRS, ODD, BYTES, SIMULATED = 12, 24, 64, 4, 1
-"""Slices of tiles that an SM may have, where TMA can read the operands, where threads can copy them in pairs, where
-they can't, and where they are read byte by byte. More take as long as it takes to set up another kernel, which reads
-faster. The simulator executes each thread's instructions, and multiplies the tiles of wgmma at once."""
-SHORT, WIDE = 16, 48
-"""Slices of K up to which so many are faster still than loading each operand into shared memory by its elements."""
-DEEP = 256
-"""K from which on so few are faster by this kernel where TMA can read the operands and store the result."""
-FLAT, LONG = 128, 384
-"""K up to which a kernel of a short K is faster for larger results, and for all where there is one slice; and slices
-from which on parts of K are to have SMs of their own."""
-FEW = 3
-"""Slices of tiles that an SM may have with such a short K."""
-
-
-def pays(problem: GemmProblem, aligned: bool, stored: bool, pairs: bool, target: str | None) -> bool:
-    """Whether a product is small. ``aligned``: TMA can read its operands; ``stored``: and store the result; ``pairs``:
-    threads can copy its operands in pairs."""
-    k = problem.sizes[2]
-    slices = nv.cdiv(k, SLICE)
-    bytes = problem.a.dtype.bits == 8
-    most = ALIGNED if aligned else BYTES if bytes else WIDE if slices <= SHORT else PAIRS if pairs else ODD
-    if sim.wanted(target):
-        most = SIMULATED
-    if k <= FLAT:
-        most = min(most, FEW)
-    suits = takes(problem) and 1 < slices <= LONG
-    return suits and (not (aligned and stored) or k >= DEEP) and work(problem, sms(target)) <= most
-
 
 def takes(problem: GemmProblem) -> bool:
     """Whether mma.sync multiplies these types as they are, into sums of 32 bits."""
@@ -84,12 +54,6 @@ def blocks_of_tile(problem: GemmProblem, vectors: bool, target: str | None) -> i
     rounds = nv.cdiv(k, SLICE * WARPS * (AHEAD if vectors else ALONE))
     few = problem.batches * tiles(m, n) * SPLIT <= FULL * sms(target)
     return SPLIT if rounds > ROUNDS and few else 1
-
-
-def work(problem: GemmProblem, count: int) -> float:
-    """Slices of tiles that each of ``count`` SMs has."""
-    m, n, k = problem.sizes
-    return problem.batches * min(tiles(m, n), tiles(n, m)) * nv.cdiv(k, SLICE) / count
 
 
 def tiles(m: int, n: int) -> int:

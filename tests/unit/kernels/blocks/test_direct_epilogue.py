@@ -10,7 +10,7 @@ import nvdsl as nv
 from nvdsl.kernels import Config
 from nvdsl.kernels.blocks.direct_epilogue import VECTORS
 from nvdsl.kernels.gemm import blockscaled
-from nvdsl.kernels.gemm.dispatch import direct_store
+from nvdsl.kernels.gemm.factors import direct_store
 from nvdsl.kernels.gemm.problem import Matrix
 from nvdsl.kernels.gemm.tensor_core import matmul as product
 from tests.exhaustive import sample

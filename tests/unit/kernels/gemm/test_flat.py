@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 import nvdsl as nv
 from nvdsl import sim
 from nvdsl.kernels.gemm import dispatch, flat, short
+from nvdsl.kernels.gemm.problem import Matrix
 from tests.exhaustive import sample
 from tests.unit.kernels.gemm.test_dynamic import road
 from tests.unit.kernels.gemm.test_gathered import check, check_bytes
@@ -22,13 +23,22 @@ pytestmark = pytest.mark.usefixtures("every_k_is_short")
 
 
 @pytest.mark.parametrize("options", sample(LEVELS, 1), ids=lambda x: x.level)
+@pytest.mark.parametrize("part", [short.PART, short.SMALL_PART])
 @given(extents, extents, st.sampled_from([2, 9, 15, 16, 17, 31, 33, 62, 65, 126, 127]))
 @settings(max_examples=2)
-def test_any_size(options, m, n, k):
-    assert road(m, n, k, "nt").function is flat.matmul
+def test_any_size(part, options, m, n, k):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sim.Options, "from_environment", lambda: options)
+        patch.setattr(dispatch, "SIMULATED_PART", part)
+        assert road(m, n, k, "nt").function is flat.matmul
         check(m, n, k, "nt")
+
+
+@pytest.mark.parametrize("k", sample([64, 129, 256, 287], 2))
+def test_a_longer_k(k):
+    """Small tiles have room for it, and gaps among banks."""
+    assert road(35, 70, k, "nt").function is flat.matmul
+    check(35, 70, k, "nt")
 
 
 def test_batches_and_an_epilogue():
@@ -60,11 +70,11 @@ def test_no_row_enters_another(k, which):
 def test_which_products():
     given = {"a": (36, 1), "b": (1, 36)}
     of = lambda **strides: flat.fits(*(  # noqa: E731
-        dispatch.Matrix(nv.f16, (40, 36), step, True) for step in (given | strides).values()
+        Matrix(nv.f16, (40, 36), step, True) for step in (given | strides).values()
     ))  # fmt: skip
     assert not of(b=(1, 40)) and not of(a=(38, 1)) and of(b=(36, 1))
     assert road(40, 50, 127, "nt").function is flat.matmul
-    assert road(40, 50, 129, "nt").function is road(40, 50, 64, "nt").function is short.matmul
+    assert road(40, 50, 289, "nt").function is short.matmul
     assert road(40, 50, 36, "nn").function is road(40, 50, 36, "tt").function is short.matmul
 
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 import nvdsl as nv
 from nvdsl.call.extents import Stride
 from nvdsl.call.launches import Launches
-from nvdsl.kernels.gemm import gathered, matmul, small
+from nvdsl.kernels.gemm import dispatch, gathered, matmul
 from tests.exhaustive import sample
 from tests.unit.kernels.gemm.test_dynamic import road
 
@@ -21,7 +21,7 @@ extents = st.one_of(st.sampled_from([1, 2, 63, 64, 65, 129]), st.integers(1, 150
 def nothing_is_small():
     """What is would have a kernel of its own."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(small, "SIMULATED", -1)
+        patch.setattr(dispatch, "SIMULATED_WORK", -1)
         patch.setattr(matmul, "_bound", {})
         patch.setattr(matmul, "_launches", Launches())
         yield

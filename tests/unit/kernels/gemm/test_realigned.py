@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 import nvdsl as nv
 from nvdsl.call.launches import Launches
-from nvdsl.kernels.gemm import dispatch, gathered, matmul, packing, realigned, short, small
+from nvdsl.kernels.gemm import dispatch, gathered, matmul, packing, realigned
 from nvdsl.kernels.gemm.problem import Matrix
 from tests.exhaustive import exhaustive, sample
 from tests.unit.kernels.gemm.test_dynamic import road
@@ -23,9 +23,8 @@ def any_size():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(dispatch, "REALIGNED", 1)
         patch.setattr(dispatch, "REALIGNED_K", 1)
-        patch.setattr(dispatch, "_is_small", lambda *_: False)
-        for module in (small, short):
-            patch.setattr(module, "pays", lambda *_: False)
+        patch.setattr(dispatch, "SIMPLE_PRODUCTS", -1)
+        patch.setattr(dispatch, "_simulated", lambda *_: ())
         patch.setattr(matmul, "_bound", {})
         patch.setattr(matmul, "_launches", Launches())
         yield

@@ -1,0 +1,153 @@
+"""How long each road to a product of 16-bit types takes: what `dispatch` compares where several kernels can compute it.
+
+Microseconds are a sum of a few terms. How much each counts was fitted to single calls of random products on an H200
+(`benchmarks/fit_roads.py`, from what `benchmarks/bench_roads.py` timed).
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import nvdsl as nv
+from nvdsl.kernels.gemm import gathered, short, simple, small
+from nvdsl.kernels.gemm.choose import COMMON, allowed, key
+from nvdsl.kernels.gemm.factors import factors
+from nvdsl.kernels.gemm.model import Shape, grid, times
+from nvdsl.kernels.gemm.problem import TMA_ALIGNMENT, GemmProblem, fits_tma
+from nvdsl.kernels.gemm.splitk_parts import parts as parts_of
+
+THOUSAND, MILLION = 1e3, 1e6
+CACHED = 24.0
+"""Megabytes of copies that are in L2 yet when they are read."""
+
+
+@dataclass(frozen=True)
+class Seen:
+    """A product whose result has contiguous rows, on so many ``sms``. ``aligned``: TMA can read its operands;
+    ``pairs``: threads can copy these in pairs; ``stored``: TMA can store the result; ``copied``: megabytes that are
+    copied for the tensor cores; ``clocks``: of these, in thousands, once they begin."""
+
+    m: int
+    n: int
+    k: int
+    batches: int
+    sms: int
+    aligned: bool
+    pairs: bool
+    stored: bool
+    copied: float
+    clocks: Callable[[], float]
+
+    @staticmethod
+    def of(problem: GemmProblem, sms: int) -> Seen:
+        m, n, k = problem.sizes
+        (a, a_axis), (b, b_axis) = factors(problem, None, sms)
+        stored, copied = fits_tma(problem.out), [x for x in (a, b) if not x.fits_tma(1)]
+        megabytes = sum(x.shape[-1] * x.shape[-2] * x.dtype.bytes for x in copied) * problem.batches / MILLION
+        majors = "k" if a_axis == 1 else "mn", "k" if b_axis == 0 else "mn"
+
+        @functools.cache
+        def clocks() -> float:
+            grids = [int(grid(-(-x.strides[-2] * x.dtype.bytes // TMA_ALIGNMENT) * TMA_ALIGNMENT)) for x in (a, b)]
+            of_all = problem.a.dtype, problem.out_dtype, problem.acc_dtype, problem.batches, *majors
+            shape = Shape(m, n, k, *of_all, (grids[0], grids[1]), not stored)
+            return float(times(_common(shape), shape, sms).min()) / THOUSAND
+
+        pairs = gathered.in_pairs(a) and gathered.in_pairs(b)
+        return Seen(m, n, k, problem.batches, sms, not copied, pairs, stored, megabytes, clocks)
+
+    @property
+    def written(self) -> float:
+        """Megabytes of the result."""
+        return 2 * self.batches * self.m * self.n / MILLION
+
+
+def _common(shape: Shape) -> tuple:
+    return _of_kind(allowed(shape, False))
+
+
+@functools.lru_cache(maxsize=64)
+def _of_kind(found: tuple) -> tuple:
+    return tuple(config for config in found if key(config) in COMMON)
+
+
+Terms = tuple[float, ...]
+
+
+def _simple(x: Seen) -> Terms:
+    blocks = x.batches * simple.blocks(x.m, x.n) / x.sms
+    return 1, x.k, blocks, blocks * x.k
+
+
+def _few(x: Seen) -> Terms:
+    elements = x.batches * x.m * x.n / x.sms / THOUSAND
+    return 1, x.k / THOUSAND, elements, elements * x.k
+
+
+def _by_warps(x: Seen) -> Terms:
+    tiles, slices = x.batches * min(small.tiles(x.m, x.n), small.tiles(x.n, x.m)) / x.sms, nv.cdiv(x.k, small.SLICE)
+    shared = small.WARPS * (small.SPLIT if tiles * small.SPLIT <= small.FULL else 1)
+    return 1, slices / shared, tiles, tiles * slices * x.aligned, tiles * slices * (not x.aligned)
+
+
+def _by_tiles(part: int, fast: Callable[[Seen], bool]) -> Callable[[Seen], Terms]:
+    """Of kernels whose tiles have warps of ``part`` rows and columns. ``fast``: whether more than one element is read
+    at a time."""
+
+    def terms(x: Seen) -> Terms:
+        tiles = x.batches * nv.cdiv(x.m, short.DOWN * part) * nv.cdiv(x.n, short.ACROSS * part) / x.sms
+        rounds = max(tiles, 1.0)
+        odd = not fast(x)
+        return 1, x.k * odd, rounds, rounds * x.k * (not odd), rounds * x.k * odd, x.written * (not x.stored), x.written
+
+    return terms
+
+
+def _by_threads(x: Seen) -> Terms:
+    """The longer side is read by 64 rows, beside all of the other one. Parts of K are summed in memory."""
+    rows, slices = x.batches * nv.cdiv(max(x.m, x.n), 64), nv.cdiv(x.k, 64)
+    loaded = rows * (64 + nv.cdiv(min(x.m, x.n), 16) * 16) * slices / x.sms
+    parts = int(parts_of(rows, slices, 1, 2 * x.sms, gathered.PAIRS[0].parts, gathered.LEAST))
+    own, odd = nv.cdiv(slices, parts) * max(rows * parts / x.sms, 1.0), not x.pairs
+    turned = x.written * (x.n > x.m)  # neighbours of a column are stored
+    return 1, turned, math.log2(parts), rows / x.sms, own * x.pairs, own * odd, loaded * x.pairs, loaded * odd
+
+
+def _tensor_cores(x: Seen) -> Terms:
+    beyond = max(x.copied - CACHED, 0.0)
+    direct, tiles = not x.stored, min(x.batches * nv.cdiv(x.m, 64) * nv.cdiv(x.n, 64) / x.sms, 1.0)
+    parted = math.log2(max(x.k / 64 * (1 - tiles), 1))
+    return 1, x.clocks(), tiles, parted, x.copied > 0, x.copied, beyond, x.written * direct, direct
+
+
+TERMS: Mapping[str, Callable[[Seen], Terms]] = {
+    "simple": _simple,
+    "few": _few,
+    "by_warps": _by_warps,
+    "by_strips 16": _by_tiles(16, lambda x: x.pairs),
+    "by_strips 32": _by_tiles(32, lambda x: x.pairs),
+    "by_runs 16": _by_tiles(16, lambda x: x.k % 2 == 0),
+    "by_runs 32": _by_tiles(32, lambda x: x.k % 2 == 0),
+    "by_threads": _by_threads,
+    "tensor_cores": _tensor_cores,
+}
+MICROSECONDS: Mapping[str, Terms] = {
+    "simple": (5.209, 0.03917, 0.1572, 0.01364),
+    "few": (5.689, 0.2608, 0.4753, 0.153),
+    "by_warps": (6.857, 0.4523, 0.05288, 0.09679, 0.1693),
+    "by_strips 16": (5.643, 0.01922, 0.1414, 0.01267, 0.01843, 0.5669, 0.1289),
+    "by_strips 32": (6.105, 0.02289, 0.02046, 0.02153, 0.03165, 0.5416, 0.2271),
+    "by_runs 16": (5.978, 0.0003817, 0.08205, 0.008059, 0.01573, 0.3353, 0.4067),
+    "by_runs 32": (6.084, 0.0, 0.2476, 0.01202, 0.0275, 0.2775, 0.1573),
+    "by_threads": (6.468, 6.584, 0.6665, 0.4471, 0.2049, 0.853, 0.003152, 0.0),
+    "tensor_cores": (0.2463, 0.4731, 1.128, 0.1318, 1.283, 0.3248, 0.1409, 0.4151, 0.3974),
+}
+"""What each term of a road counts. Median errors are 3 to 8 %."""
+
+
+def microseconds(road: str, x: Seen) -> float:
+    """Of a single call."""
+    return sum(constant * term for constant, term in zip(MICROSECONDS[road], TERMS[road](x), strict=True))
