@@ -107,15 +107,16 @@ def _short(m: int, n: int, k: int, pairs: bool) -> Case:
     """By mma.sync, of operands that threads bring: by cp.async, or element by element."""
     a, b, out = _integers(1, m, k), _integers(1, n, k), np.full((1, m, n), np.nan, np.float32)
     expected = a.astype(np.float32) @ b.astype(np.float32).swapaxes(1, 2)
-    return _exact(short.matmul, [a, b, out], out, expected, a_major="k", b_major="k", pairs=pairs, sms=1)
+    options = {"a_major": "k", "b_major": "k", "pairs": pairs, "part": short.PART, "sms": 1}
+    return _exact(short.matmul, [a, b, out], out, expected, **options)
 
 
-def _flat(m: int, n: int, k: int) -> Case:
+def _flat(m: int, n: int, k: int, part: int) -> Case:
     """The same of operands that lie row behind row."""
     a, b, out = _integers(1, m, k), _integers(1, n, k), np.full((1, m, n), np.nan, np.float32)
     expected = a.astype(np.float32) @ b.astype(np.float32).swapaxes(1, 2)
     runs = a.reshape(1, 1, -1), b.reshape(1, 1, -1)
-    return _exact(flat.matmul, [*runs, out], out, expected, unit=1 + (k % 2 == 0), sms=1)
+    return _exact(flat.matmul, [*runs, out], out, expected, unit=1 + (k % 2 == 0), part=part, sms=1)
 
 
 def _turned(m: int, n: int, k: int, **config: Any) -> Case:
@@ -455,8 +456,8 @@ SUBJECTS: dict[str, Callable[[], Case]] = {
     ),
     "short": lambda: _short(70, 130, 50, pairs=True),
     "short, elements": lambda: _short(70, 130, 60, pairs=False),
-    "flat": lambda: _flat(130, 150, 20),
-    "flat, odd": lambda: _flat(130, 150, 9),
+    "flat": lambda: _flat(130, 150, 20, short.PART),
+    "flat, odd": lambda: _flat(65, 75, 9, short.SMALL_PART),
     "small": lambda: _small(20, 9, 100, 1),
     "small, cluster": lambda: _small(9, 20, 520, 2),
     "A of 32 bits in registers": lambda: _turned(
