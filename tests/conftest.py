@@ -45,10 +45,9 @@ def pytest_itemcollected(item: pytest.Item) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """What was imported and collected stays; looking through it again and again took a tenth of the time. Most of what
-    a test makes lives as long as the test: with ten times fewer looks another twentieth is saved."""
+    """What was imported and collected stays; looking through it again and again took a tenth of the time."""
     gc.freeze()
-    gc.set_threshold(200_000, 20, 50)
+    gc.set_threshold(20_000, 20, 50)
     gc.enable()
 
 
