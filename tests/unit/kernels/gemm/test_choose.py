@@ -11,7 +11,7 @@ import nvdsl as nv
 from nvdsl.hopper.occupancy import occupancy
 from nvdsl.kernels.blocks.linear_combination import ACTIVATIONS, LinearCombination
 from nvdsl.kernels.gemm import splitk
-from nvdsl.kernels.gemm.choose import ALONE, COMMON, MENU, OTHERS, choose, key, keys_of, near, offered
+from nvdsl.kernels.gemm.choose import ALONE, BESIDE, COMMON, MENU, OTHERS, choose, key, keys_of, near, offered
 from nvdsl.kernels.gemm.config import Config
 from nvdsl.kernels.gemm.dispatch import find
 from nvdsl.kernels.gemm.model import Shape, blocks_of_an_sm, cycles, times
@@ -135,12 +135,14 @@ def test_few_tiles_are_not_cut_by_stream_k():
 
 
 def test_an_epilogue_has_registers():
-    """An epilogue of few operands gets along with 32 beside the sums, a store without TMA with 40."""
+    """An epilogue of few operands gets along with 40 beside the sums, as does a store without TMA."""
     for shape in ((5000, 5000, 5000), (2560, 2560, 2560), (4400, 4800, 4096)):
         assert not choose(Shape(*shape, b_major="k", epilogue=True, turns=False)).swap_ab
         assert choose(Shape(*shape, b_major="k", unaligned=True)).accumulator_registers(nv.f32) <= 192
     for epilogue in (False, True):
-        assert choose(Shape(2560, 2560, 2560, b_major="k", epilogue=epilogue)).accumulator_registers(nv.f32) == 200
+        chosen = choose(Shape(2560, 2560, 2560, b_major="k", epilogue=epilogue))
+        spare = chosen.registers[1] - chosen.accumulator_registers(nv.f32)
+        assert spare >= BESIDE[chosen.schedule] if epilogue else spare == 32
 
 
 def test_a_turned_result_of_words_has_registers():
