@@ -221,6 +221,7 @@ class _Call:
             bounded=right is not None, packed=lengths.packed, page=page,
             told=bias is not None or score is not None or factor <= 0, splits=splits, sms=sms(target),
             itemsize=heads.dtype.bytes, seen=None if left is None or right is None else left + right + 1,
+            left=left is not None, ragged=lengths.k_starts is not None or lengths.used is not None,
         )  # fmt: skip
         alone: Any = tuned.attention if splits is None else forward.attention
         self.kernel = combine.attention if self.parts > 1 else alone

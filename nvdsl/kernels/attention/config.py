@@ -139,6 +139,7 @@ class Config:
 def choose(
     size: int, value_size: int, batch: int, queries: int, heads: int, kv_heads: int, keys: int, *, bounded: bool,
     packed: bool, page: int, told: bool, splits: int | None, sms: int, itemsize: int = 2, seen: int | None = None,
+    left: bool = False, ragged: bool = False,
 ) -> tuple[Config, int]:  # fmt: skip
     """The configuration for a call, and into how many parts the keys are split.
 
@@ -146,16 +147,17 @@ def choose(
     sequences lie one behind the other; ``queries`` and ``keys`` are what one has in the mean then. ``page``: keys of a
     page, 0 without pages. ``told``: a score takes more registers than others, since it depends on its query and key, or
     since the scale is not above 0. ``splits``: what the caller says, or None. ``itemsize``: bytes of an element.
-    ``seen``: keys that a window shows to a query, None for all. Raises ArgumentError for pages that no tile takes.
+    ``seen``: keys that a window shows to a query, None for all. ``left``: whether a window has a bound on the left.
+    ``ragged``: arrays say how many keys a sequence has. Raises ArgumentError for pages that no tile takes.
     """
-    seen = keys if seen is None else min(seen, keys)
+    seen = keys if seen is None or ragged else min(seen, keys)
     sizes, group = (padded(size, itemsize), padded(value_size, itemsize)), heads // kv_heads
     most = 3 if max(sizes) <= 64 and not told and itemsize == 2 and seen > SHORT else 2
     pack, consumers = _rows(queries, group, most)
     tiles = batch * kv_heads * -(-group // pack) * -(-queries // (64 * consumers // pack))
     config = (_sixteen_bits if itemsize == 2 else _eight_bits)(sizes, consumers, seen, page, told)
     config = replace(config, pack=pack, page=math.gcd(page, config.tile_n) if page else 0)
-    if packed and not config.q_registers:  # where sequences begin takes registers, too
+    if (packed or ragged or left) and not config.q_registers:  # bounds take registers, too
         config = replace(config, q_columns=0)
     clusters = CLUSTERS if config.blocks_per_sm == 2 else CLUSTERS[:-1]  # few GPCs have 16 empty SMs
     if splits is None or splits in clusters:

@@ -31,8 +31,11 @@ FOUND = (
     (256, 256, 1, (False, False), "used", "signed", "short", None, True),
     (256, 256, 1, (True, False), "whole", "signed", "short", 3, True),
     (256, 192, 2, (True, False), "packed", "plain", "short", None, True),
+    (256, 256, 2, (False, True), "packed", "plain", "long", None, True),
+    (256, 256, 2, (True, True), "used", "plain", "long", None, True),
+    (256, 256, 2, (True, True), "keys", "softcap", "long", 3, True),
 )
-"""What has failed: all but the last one spilled, and that one had no place for its results."""
+"""What has failed: all but the fifth spilled, and that one had no place for its results."""
 
 
 def drawn(count):
@@ -61,7 +64,8 @@ def test_no_option_spills(size, value_size, itemsize, bounded, sequences, score,
     config, parts = choose(
         size, value_size, 1 if splits else 16, queries, heads, kv_heads, keys, bounded=bounded[1], splits=splits,
         packed=sequences == "packed", page=64 * (sequences == "paged"), told=score in ("bias", "score", "signed"),
-        sms=132, itemsize=itemsize,
+        sms=132, itemsize=itemsize, seen=513 if all(bounded) and lengths == "long" else None, left=bounded[0],
+        ragged=sequences not in ("whole",),
     )  # fmt: skip
 
     def given(names, last, dtype=dtype):
