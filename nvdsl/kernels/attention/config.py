@@ -155,9 +155,13 @@ def choose(
     most = 3 if max(sizes) <= 64 and not told and itemsize == 2 and seen > SHORT else 2
     pack, consumers = _rows(queries, group, most)
     tiles = batch * kv_heads * -(-group // pack) * -(-queries // (64 * consumers // pack))
-    config = (_sixteen_bits if itemsize == 2 else _eight_bits)(sizes, consumers, seen, page, told)
+    if itemsize == 2:
+        bounds = left and bounded and (packed or ragged)
+        config = _sixteen_bits(sizes, consumers, 0 if bounds else seen, page, told)  # bounds take registers, too
+    else:
+        config = _eight_bits(sizes, consumers, seen, page, told)
     config = replace(config, pack=pack, page=math.gcd(page, config.tile_n) if page else 0)
-    if (packed or ragged or left) and not config.q_registers:  # bounds take registers, too
+    if (packed or ragged or left) and not config.q_registers:
         config = replace(config, q_columns=0)
     clusters = CLUSTERS if config.blocks_per_sm == 2 else CLUSTERS[:-1]  # few GPCs have 16 empty SMs
     if splits is None or splits in clusters:
