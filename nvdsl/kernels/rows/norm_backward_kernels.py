@@ -90,10 +90,13 @@ def norm_backward(
                         more[i].append(totals[i][step] + parts[0](step))
             return more
 
-        turn, state = nv.u32(0), nv.PipelineState(config.slots)
+        turn = nv.u32(0)
         if staged is not None:
             for slot in range(config.slots - 1):
                 staged.fetch(_ahead(x, config, start + group + slot * each), slot)()
+
+        def slot_of(turn: nv.Int) -> nv.Int:
+            return nv.i32(turn % config.slots)
 
         def fetch(row: Row, slot: Any) -> Callable[[], None]:
             """A row of a later turn, to where that of the turn before was. To be called at the end of this one."""
@@ -107,34 +110,34 @@ def norm_backward(
                 row = Row(x, config, index + group)
                 inverse, centre = row.number(rstd), mean_of(row)
                 beside = factor(row)
-                parts = row.read(*given) if staged is None else staged.parts(state.stage)
-                settle = fetch(row, state.stage)
+                parts = row.read(*given) if staged is None else staged.parts(slot_of(turn))
+                settle = fetch(row, slot_of(turn))
                 pending = exchange.give(given_to(row, parts, beside, centre), turn)
                 again = factor(row)
                 exchange.wait(turn)
                 totals = finish(row, parts, again, inverse, centre, exchange.take(pending, turn), totals)
                 settle()
-                state, turn = state.next(), turn + 1
+                turn += 1
         else:
             first = _ahead(x, config, start + group)
             centre, next_centre = mean_of(first), mean_of(_ahead(x, config, first.index + each))
             pending = exchange.give(given_to(first, staged.parts(0), factor(first), centre), turn)
             for index in nv.range(start, rows, each, unroll=False):
                 row, following = Row(x, config, index + group), _ahead(x, config, index + group + each)
-                settle = fetch(row, state.stage)
+                settle = fetch(row, slot_of(turn))
                 if config.slots == 2:  # that is the following row
                     settle()
                 inverse, later = row.number(rstd), mean_of(_ahead(x, config, row.index + 2 * each))
                 beside = factor(following)
-                mine = given_to(following, staged.parts(state.next().stage), beside, next_centre)
+                mine = given_to(following, staged.parts(slot_of(turn + 1)), beside, next_centre)
                 again = factor(row)
                 exchange.wait(turn)  # for what was given a turn ago
                 given_now = exchange.give(mine, turn + 1)
                 found = exchange.take(pending, turn)
-                totals = finish(row, staged.parts(state.stage, waited=True), again, inverse, centre, found, totals)
+                totals = finish(row, staged.parts(slot_of(turn), waited=True), again, inverse, centre, found, totals)
                 settle()
                 centre, next_centre, pending = next_centre, later, given_now
-                state, turn = state.next(), turn + 1
+                turn += 1
             exchange.end(turn)
         for total, into in zip(totals, partial, strict=False):
             _store(Row(x, config, start + group), total, into, block)
