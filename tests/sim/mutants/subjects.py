@@ -15,6 +15,7 @@ import numpy as np
 
 import nvdsl as nv
 from nvdsl import schedule as sc
+from nvdsl.kernels.attention.combine import combine
 from nvdsl.kernels.blocks.contiguous import contiguous, pack, pack_both
 from nvdsl.kernels.blocks.elementwise import Elementwise
 from nvdsl.kernels.blocks.linear_combination import LinearCombination, relu
@@ -342,6 +343,27 @@ def _gradients(case: backpropagating.Case) -> Case:
     return Case(program[0], lambda: backpropagating.compare(found, gradients, case.dtype), reset)
 
 
+@nv.jit
+def _added_up(parts: nv.Array, logs: nv.Array, o: nv.Array, lse: nv.Array) -> None:
+    combine(parts, logs, o, lse)
+
+
+def _parts_of_attention() -> Case:
+    """More parts than a block loads at once, of heads of more than a warp does; one of them saw nothing."""
+    splits, queries, group, size = 37, 2, 2, 136
+    parts, logs = _floats(splits, 1, queries, 1, group, size), _floats(splits, 1, group, queries)
+    logs[5] = -np.inf
+    o, lse = np.full(parts.shape[1:], np.nan, np.float32), np.full((1, *logs.shape[1:]), np.nan, np.float32)
+    weights = np.exp(logs.astype(np.float64))
+    each = (weights / weights.sum(0)).transpose(0, 1, 3, 2)[:, :, :, None, :, None]
+
+    def check() -> None:
+        np.testing.assert_allclose(o, (each * parts).sum(0), rtol=1e-5, atol=1e-5)
+        np.testing.assert_allclose(lse[0], np.log(weights.sum(0)), rtol=1e-5)
+
+    return Case(traced(_added_up, parts, logs, o, lse), check, lambda: [x.fill(np.nan) for x in (o, lse)] and None)
+
+
 def _attended(case: attending.Case) -> Case:
     """Attention of nvdsl/kernels."""
     q, k, v, o, lse = attending.arrays(case)
@@ -528,6 +550,7 @@ SUBJECTS: dict[str, Callable[[], Case]] = {
             0, 0, window=(None, 0), tile_m=64, dtype=np.float16, packed=((70, 140), (0, 3), (9, 0), (66, 30))
         )
     ),
+    "attention, parts": _parts_of_attention,
     "rnn": recurrent_cases.sequence,
     "lstm, backward": recurrent_cases.gradients,
     "lstm cell": recurrent_cases.cell,
