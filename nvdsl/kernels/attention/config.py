@@ -156,7 +156,7 @@ def choose(
     pack, consumers = _rows(queries, group, most)
     tiles = batch * kv_heads * -(-group // pack) * -(-queries // (64 * consumers // pack))
     if itemsize == 2:
-        bounds = left and bounded and (packed or ragged)
+        bounds = left and (packed or ragged or splits is not None)
         config = _sixteen_bits(sizes, consumers, 0 if bounds else seen, page, told)  # bounds take registers, too
     else:
         config = _eight_bits(sizes, consumers, seen, page, told)

@@ -34,8 +34,10 @@ FOUND = (
     (256, 256, 2, (False, True), "packed", "plain", "long", None, True),
     (256, 256, 2, (True, True), "used", "plain", "long", None, True),
     (256, 256, 2, (True, True), "keys", "softcap", "long", 3, True),
+    (256, 256, 2, (True, False), "packed", "plain", "long", 3, True),
+    (256, 256, 2, (True, True), "whole", "softcap", "long", 3, True),
 )
-"""What has failed: all but the fifth spilled, and that one had no place for its results."""
+"""What has failed: all but the fifth one spilled, and that one had no place for its results."""
 
 
 def drawn(count):
