@@ -57,7 +57,7 @@ def holds(k: int, dtype: nv.DType, part: int) -> bool:
 
 class Run:
     """``mn`` rows of an operand, in shared memory as in the array, (batch, 1, rows times ``k``). ``unit``: elements of
-    which K is a multiple, 1, 2 or 4. ``part``: rows of a warp's part."""
+    which K is a multiple, 1 or 2. ``part``: rows of a warp's part."""
 
     def __init__(self, array: nv.Array, mn: int, k: Any, unit: int, part: int) -> None:
         self.array, self.k, self.bytes, self.gaps = array, k, array.dtype.bytes, part == SMALL_PART
@@ -127,7 +127,7 @@ def matmul(
     epilogue_op: EpilogueOp | None = None,
 ) -> None:
     """out[batch, M, N] = A[batch, M, K] @ B[batch, N, K] transposed of 8 or 16 bits, with sums of 32, of operands that
-    are given as (batch, 1, M K) and (batch, 1, N K). ``unit``: of which K is a multiple, 1, 2 or 4; K is at most
+    are given as (batch, 1, M K) and (batch, 1, N K). ``unit``: of which K is a multiple, 1 or 2; K is at most
     what `MOST` says. An operand of one batch serves all. ``part``: rows and columns of a warp's part of a tile."""
     batches, m, n = out.shape
     k = a.shape[2] // m // unit * unit

@@ -120,8 +120,8 @@ def by_runs(
     if not (flat.fits(problem.a, problem.b.transposed) and flat.holds(problem.sizes[2], problem.a.dtype, part)):
         return None
     arrays = {"a": run(problem.a), "b": run(problem.b.transposed), "out": problem.out}
-    unit = math.gcd(problem.sizes[2], flat.WORD // problem.a.dtype.bytes)
-    gathers = dict.fromkeys("ab", TMA_ALIGNMENT // problem.a.dtype.bytes) | {"out": _whole(problem.out, unit > 1)}
+    unit, bytes = math.gcd(problem.sizes[2], gathered.PAIR), problem.a.dtype.bytes
+    gathers = dict.fromkeys("ab", TMA_ALIGNMENT // bytes) | {"out": _whole(problem.out, unit > 1 and bytes > 1)}
     options = options | {"unit": unit, "part": part, "sms": sms(target)}
     axes = {"a": "up", "b": "vq", "out": "mn"}
     return bind(problem, finish, flat.matmul, options, arrays, axes, gathers=gathers, with_batch=True, turned=turned)
