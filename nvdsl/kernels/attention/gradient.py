@@ -122,7 +122,8 @@ def attention_backward(
         packed, capped = any(x is not None for x in starts), cap > 0.0
         more = all(bounded) or capped or packed or ordered
         rows = heads.group * rows_seen(queries // max(lengths.batch if lengths.packed else 1, 1), left, right)
-        config = choose(heads.size, heads.value_size, more, kind.told or packed and capped, rows)
+        tight = all(bounded) or kind.told and any(bounded)
+        config = choose(heads.size, heads.value_size, more, kind.told or packed and capped, rows, tight)
         constants = {"config": config, "bounded": bounded, "scores": kind, "ordered": ordered}
         kernel: Any = backward_wide if config.wide else backward_apart if config.apart else backward
         numbers = factor, left or 0, right or 0, cap

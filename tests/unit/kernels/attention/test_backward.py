@@ -106,11 +106,13 @@ def test_no_option_takes_registers_that_are_not_there(size, rows, softcap, told,
     starts = [nv.ShapeDtype((name,), nv.i32) if packed else None for name in ("starts", "key_starts")]
     bias = nv.ShapeDtype(("bias_batch", "bias_heads", "bias_queries", "bias_keys"), nv.bf16) if told[0] else None
     of_bias = nv.ShapeDtype(("of_batch", "of_heads", "of_queries", "of_keys"), nv.f32)
-    more = *starts, bias, of_bias if bias and not softcap else None
+    given = *starts, bias, of_bias if bias and not softcap else None
     kind = ScoreKind(softcap, *told)
-    config = choose(size, size, all(bounded) or softcap or packed or ordered, kind.told or packed and softcap, rows)
+    tight = all(bounded) or kind.told and any(bounded)
+    more = all(bounded) or softcap or packed or ordered
+    config = choose(size, size, more, kind.told or packed and softcap, rows, tight)
     kernel = backward_wide if config.wide else backward_apart if config.apart else backward
     nv.jit(kernel.__wrapped__, strict=True).compile(
-        of_q, of_q, of_k, of_k, of_q, lse, of_q, of_k, of_k, *more, 1.0, 0, 0, 0.0,
+        of_q, of_q, of_k, of_k, of_q, lse, of_q, of_k, of_k, *given, 1.0, 0, 0, 0.0,
         config=config, bounded=bounded, scores=kind, ordered=ordered,
     )  # fmt: skip
