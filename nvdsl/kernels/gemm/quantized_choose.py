@@ -74,8 +74,8 @@ def many(rows: int, weight: QuantizedWeight) -> Iterator[QuantizedConfig]:
     whole = weight.group >= SLICE  # scales of several groups take registers
     tile = next(tile for tile in (32, 64, 128) if rows <= tile or tile == 128 or tile == 64 and not whole)
     shapes = [(128, 1), (64, 2), (64, 1)]
-    if tile < HIGH or tile == HIGH and weight.kind == "u4" and weight.group > 32:
-        shapes += [(128, 2), (256, 1)] if tile < HIGH or whole else [(128, 2)]
+    if tile < HIGH or tile == HIGH and weight.kind == "u4" and whole:
+        shapes += [(128, 2), (256, 1)]
     for (cols, teams), split in itertools.product(shapes, SPLITS):
         yield QuantizedConfig(tile, cols, teams, 2, split)
 
