@@ -88,7 +88,9 @@ def text_of(value: Any) -> str:
     if isinstance(value, enum.Enum):
         return f"{_name(kind)}.{value.name}"
     if dataclasses.is_dataclass(value) and kind.__dataclass_params__.frozen:
-        parts = [f"{field.name}={text_of(getattr(value, field.name))}" for field in dataclasses.fields(value)]
+        # What is not compared says nothing: an `ArraySpec` keeps its hash, which no other process has.
+        fields = [field.name for field in dataclasses.fields(value) if field.compare]
+        parts = [f"{name}={text_of(getattr(value, name))}" for name in fields]
         return f"{_name(kind)}({', '.join(parts)})"
     raise Keyless
 
