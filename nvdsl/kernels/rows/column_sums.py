@@ -18,7 +18,7 @@ def add_up(partial: Sequence[nv.Array], outs: Sequence[nv.Array], count: nv.Int,
     behind the other. A lane has a column, or four where rows are long and blocks are many. Each warp of a block adds
     up every 32nd row, some at a time."""
     cols = outs[0].shape[0]
-    wide = math.gcd(config.grain, 4) if config.cluster > 1 else 1
+    wide = math.gcd(config.grain or config.wide, 4) if config.cluster > 1 else 1
     at_once = _AT_ONCE // wide
 
     @nv.kernel(grid=(nv.cdiv(cols, _LANES * wide), len(outs)), block=_LANES * _WARPS, programmatic=True)

@@ -294,7 +294,8 @@ def choose_persistent(
         return replace(config, blocks_per_sm=blocks, ahead=_REGISTERS_AHEAD)
     slot = arrays * itemsize * config.groups * config.part
     more = 4 * config.groups * config.width if config.groups > 1 else 0  # for sums
-    room = _SHARED_BYTES // blocks - _BESIDE - 2048 - more
+    exchanged = config.threads * config.cluster  # two numbers of each warp of the cluster, of four turns
+    room = _SHARED_BYTES // blocks - _BESIDE - exchanged - more
     weights = beside > 0 and (config.groups > 1 or config.ragged or room >= beside * config.part + 3 * slot)
     slots = (room - beside * config.part * weights) // slot
     slots, ahead = min(slots, _MOST_SLOTS), 0 if weights else _SUMS_AHEAD

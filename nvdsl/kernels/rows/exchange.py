@@ -123,10 +123,11 @@ class TurnSums:
         if self.config.lanes > 32:
             self.came[turn % TURNS].wait(_phase(turn))
 
-    def end(self, turn: nv.Int) -> None:
-        """No block returns before the others have told it all. ``turn``: of what was given last, and not taken."""
+    def end(self, turn: nv.Int | None = None) -> None:
+        """No block returns before the others have told it all. ``turn``: of what was given, and is not taken."""
         if self.blocks > 1:
-            self.wait(turn)
+            if turn is not None:
+                self.wait(turn)
             nv.cluster_sync()
 
     def take(self, given: tuple[Any, ...], turn: nv.Int) -> tuple[Any, ...]:

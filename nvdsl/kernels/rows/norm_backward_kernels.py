@@ -118,6 +118,7 @@ def norm_backward(
                 totals = finish(row, parts, again, inverse, centre, exchange.take(pending, turn), totals)
                 settle()
                 turn += 1
+            exchange.end()
         else:
             first = _ahead(x, config, start + group)
             centre, next_centre = mean_of(first), mean_of(_ahead(x, config, first.index + each))

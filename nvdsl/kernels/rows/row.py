@@ -7,6 +7,7 @@ from functools import reduce
 from typing import Any, TypeAlias
 
 import nvdsl as nv
+from nvdsl.kernels.arguments import ALIGNMENT
 from nvdsl.kernels.rows import ends
 from nvdsl.kernels.rows.config import RowsConfig
 from nvdsl.kernels.rows.exchange import Exchange
@@ -160,17 +161,26 @@ class Row:
     def store(self, y: nv.Array, step: int, values: Any) -> None:
         """Those of one access."""
         values = values.to(y.dtype)
-        predicate = None if self.everyone(step) else self.exists & self.whole(step)
-        self._store(y, self.column(step), values, predicate)
+        if self.everyone(step):
+            self._store(y, self.column(step), values)
+        elif self.config.wide * y.dtype.bytes < ALIGNMENT:  # of many small ones the predicates take registers
+            if self.exists and self.whole(step):
+                self._store(y, self.column(step), values)
+        else:
+            self._store(y, self.column(step), values, self.exists & self.whole(step))
         if self.config.ragged and not self.full(step):
             for piece, at, there in ends.of_vector(values, self.part(step), self.config.grain, front=step == 0):
                 self._store(y, self.column(step) + at, piece, self.exists & there)
 
     def _store(self, y: nv.Array, column: nv.Int, values: Any, predicate: Any = None) -> None:
-        """One instruction: a branch in a loop that keeps sums takes 30 registers."""
-        if values.shape[0] * y.dtype.bytes == 1:
-            values = values[0]
-        y.store((self.index, column), values, predicate=predicate)
+        """With ``predicate`` one instruction: a branch in a loop that keeps sums takes 30 registers."""
+        one = values.shape[0] * y.dtype.bytes == 1
+        if predicate is not None:
+            y.store((self.index, column), values[0] if one else values, predicate=predicate)
+        elif one:
+            y[self.index, column] = values[0]
+        else:
+            y.store_vector(values, (self.index, column))
 
     def put(self, y: nv.Array, value: nv.Value) -> None:
         """Store a number of the row."""

@@ -52,6 +52,7 @@ def test_the_ring_of_a_gradient_fits_into_shared_memory(itemsize, arrays, beside
         covers(config, cols)
         slot = arrays * itemsize * config.part * config.groups
         more = 4 * config.groups * config.width * (config.groups > 1) + beside * config.part * config.weights
+        more += config.threads * config.cluster  # what warps tell each other
         assert config.keep != "shared" or 2 <= config.slots
         assert config.keep != "shared" or config.blocks_per_sm * (config.slots * slot + more + 1280) <= 228 * 1024
         most = 64 // (itemsize if config.wide * itemsize >= 4 else 4)
