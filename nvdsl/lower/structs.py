@@ -26,6 +26,10 @@ _ARITHMETIC = frozenset(
 )  # fmt: skip
 """What may stand between two wgmmas of a product: they are carried out behind it."""
 
+TOGETHER = 4
+"""Of a product, at most: each one's descriptors are there before the first one, and take registers. With all of them
+joined, gradients of attention spilled."""
+
 
 def join_wgmmas(device: Any, kernels: Kernels, _: Any) -> None:
     """Each wgmma that goes on with the result of the one before it, with nothing but arithmetic between the two,
@@ -34,7 +38,7 @@ def join_wgmmas(device: Any, kernels: Kernels, _: Any) -> None:
         run: list[Any] = []
         for op in [op.operation for op in block.operations]:
             if op.name == "llvm.inline_asm" and "wgmma.mma_async" in string(op, "asm_string"):
-                if not (run and _goes_on(op, run[-1])):
+                if not (run and len(run) < TOGETHER and _goes_on(op, run[-1])):
                     _join(run)
                     run = []
                 run.append(op)
