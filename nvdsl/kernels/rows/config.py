@@ -232,7 +232,7 @@ def _sm_threads(
     if not written:
         threads = _SM_THREADS[0][1]
     if config.ragged:  # the ends of rows take registers
-        threads = min(threads, _SM_THREADS[1][1])
+        threads = min(threads, _SM_THREADS[1][1] if arrays == 1 else _SUMS_THREADS * 3 // 2)
     if not written:
         return threads, 0
     if passes > 3:  # results are computed twice
@@ -298,7 +298,7 @@ def choose_persistent(
     room = _SHARED_BYTES // blocks - _BESIDE - exchanged - more
     weights = beside > 0 and (config.groups > 1 or config.ragged or room >= beside * config.part + 3 * slot)
     slots = (room - beside * config.part * weights) // slot
-    slots, ahead = min(slots, _MOST_SLOTS), 0 if weights else _SUMS_AHEAD
+    slots, ahead = min(slots, _MOST_SLOTS), 0 if weights or beside > itemsize else _SUMS_AHEAD
     return replace(config, keep="shared", blocks_per_sm=blocks, slots=slots, ahead=ahead, weights=weights)
 
 
