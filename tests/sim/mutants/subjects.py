@@ -479,7 +479,7 @@ SUBJECTS: dict[str, Callable[[], Case]] = {
     "short": lambda: _short(70, 130, 50, pairs=True),
     "short, elements": lambda: _short(70, 130, 60, pairs=False),
     "flat": lambda: _flat(130, 150, 20, short.PART),
-    "flat, odd": lambda: _flat(65, 75, 9, short.SMALL_PART),
+    "flat, odd": lambda: _flat(65, 75, 25, short.SMALL_PART),
     "small": lambda: _small(20, 9, 100, 1),
     "small, cluster": lambda: _small(9, 20, 520, 2),
     "A of 32 bits in registers": lambda: _turned(
