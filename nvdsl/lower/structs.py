@@ -26,9 +26,9 @@ _ARITHMETIC = frozenset(
 )  # fmt: skip
 """What may stand between two wgmmas of a product: they are carried out behind it."""
 
-TOGETHER = 4
-"""Of a product, at most: each one's descriptors are there before the first one, and take registers. With all of them
-joined, gradients of attention spilled."""
+TOGETHER = 2
+"""Of a product, at most: each one's descriptors are there before the first one, and take registers. With three or
+more joined, gradients of attention spilled."""
 
 
 def join_wgmmas(device: Any, kernels: Kernels, _: Any) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 import nvdsl as nv
+from nvdsl.lower.structs import TOGETHER
 from tests.unit.lower.modules import launch, ptx, wgmma
 
 BLOCK = re.compile(r"begin inline asm(.*?)end inline asm", re.DOTALL)
@@ -57,7 +58,9 @@ def test_descriptors_and_fragments_stay_those_of_their_step():
 
         kernel()
 
-    registers, shared = products(host.compile(nv.ShapeDtype((64, 16), nv.f32), 1).ptx)
+    found = products(host.compile(nv.ShapeDtype((64, 16), nv.f32), 1).ptx)
+    assert [len(one) for one in found] == [TOGETHER] * 4
+    registers, shared = found[0] + found[1], found[2] + found[3]
     assert len(registers) == len(shared) == 4
     of_a, of_b = zip(*(one.split("},") for one in registers), strict=True)
     assert len(set(of_a)) == 4
