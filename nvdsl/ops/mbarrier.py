@@ -7,7 +7,7 @@ next phase, whose parity is the other one. The first phase has parity 0.
 
 from __future__ import annotations
 
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 from nvdsl.errors import trace_error
 from nvdsl.hopper import arch
@@ -75,14 +75,16 @@ class Mbarriers:
     def __len__(self) -> int:
         return self.number_of_barriers
 
-    def __getattr__(self, name: str) -> NoReturn:
-        if name.startswith("_") or not hasattr(Mbarrier, name):
-            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-        raise trace_error(
-            f"{name} of {self.number_of_barriers} mbarriers",
-            rule="threads arrive and wait at one of them",
-            fix=f"barriers[stage].{name}(...), and barriers[0] of a single one",
-        )
+    if not TYPE_CHECKING:  # a type checker says that there is none
+
+        def __getattr__(self, name: str) -> NoReturn:
+            if name.startswith("_") or not hasattr(Mbarrier, name):
+                raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+            raise trace_error(
+                f"{name} of {self.number_of_barriers} mbarriers",
+                rule="threads arrive and wait at one of them",
+                fix=f"barriers[stage].{name}(...), and barriers[0] of a single one",
+            )
 
     def __getitem__(self, key: Int) -> Mbarrier:
         if isinstance(key, int) and not 0 <= key < self.number_of_barriers:

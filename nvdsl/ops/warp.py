@@ -6,7 +6,7 @@ PTX ISA, "Special Registers", ``elect.sync``, ``setmaxnreg``, ``bar``/``barrier`
 
 from __future__ import annotations
 
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from nvdsl.errors import trace_error
 from nvdsl.hopper import arch
@@ -50,12 +50,14 @@ class Dim3:
     def z(self) -> Value:
         return self._read("z")
 
-    def __getitem__(self, key: object) -> NoReturn:
-        raise trace_error(
-            f"index {key!r} of a thread or block id",
-            rule="ids have axes with names",
-            fix="nv.thread_id.x, .y and .z; a thread's number in its block is nv.linear_thread_id()",
-        )
+    if not TYPE_CHECKING:  # a type checker says that there is none
+
+        def __getitem__(self, key: object) -> NoReturn:
+            raise trace_error(
+                f"index {key!r} of a thread or block id",
+                rule="ids have axes with names",
+                fix="nv.thread_id.x, .y and .z; a thread's number in its block is nv.linear_thread_id()",
+            )
 
 
 thread_id = Dim3(gpu.ThreadIdOp, "Index of this thread in its block (``%tid``).")
