@@ -90,7 +90,7 @@ class Parameters:
 
 
 def read(function: Callable[..., Any], signature: inspect.Signature) -> dict[str, Axes]:
-    """What a function's annotations say, by parameter: of those that name or number an axis.
+    """What a function's annotations say of axes, by parameter.
 
     Raises ArgumentError for one that can't be understood.
     """
@@ -107,8 +107,7 @@ def read(function: Callable[..., Any], signature: inspect.Signature) -> dict[str
                 rule="keyword-only parameters are compile-time constants",
                 fix=f"write {name} before the `*`",
             )
-        if any(one is not None for one in axes.axes):
-            found[name] = axes
+        found[name] = axes
     return found
 
 

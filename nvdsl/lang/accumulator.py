@@ -60,11 +60,11 @@ def accumulator(m: int, n: int, dtype: ElementType = dtypes.f32) -> Accumulator:
             fix="accumulate in nv.f32 and convert in the epilogue",
         )
     threads = scope.current("nv.accumulator").threads
-    if threads % WARP_GROUP_SIZE:
+    if threads < WARP_GROUP_SIZE:
         raise trace_error(
             f"an accumulator in a block of {threads} threads",
             rule="an accumulator is spread over the 128 threads of a warpgroup (PTX ISA, wgmma)",
-            fix="use a block of 128, 256, 384 ... threads",
+            fix="use a block of 128 threads or more; warps behind the last whole warpgroup can load, not multiply",
         )
     return Accumulator(m, n, dtype, None)
 

@@ -19,7 +19,7 @@ from nvdsl.call.garbage import none_collected
 from nvdsl.call.jit import Jit, P
 from nvdsl.call.module import Traced
 from nvdsl.call.specialize import Call, Constant
-from nvdsl.errors import ArgumentError, NvdslError, TuneError, TuneWarning, Where, frames
+from nvdsl.errors import ArgumentError, NvdslError, TraceError, TuneError, TuneWarning, Where, frames
 from nvdsl.errors.tracebacks import at_call
 from nvdsl.lower import cache
 from nvdsl.lower.version import __version__
@@ -141,6 +141,8 @@ class Autotuned(Jit[P]):
                             traced.verified()
                         self._tried[extended.key] = traced
                 except NvdslError as error:  # of its class, but not for these very shapes
+                    if self._is_of_callers(error):
+                        raise
                     refused = refused or error  # the preferred one's reason
                     if source == "heuristic":  # it was asked for these shapes: what follows may be far slower
                         self._warn(
@@ -152,6 +154,13 @@ class Autotuned(Jit[P]):
             return source, config, *_constants(config)
         assert refused is not None
         raise refused
+
+    def _is_of_callers(self, error: NvdslError) -> bool:
+        """Whether what can't be traced is a function that the caller of a finished kernel passed."""
+        if not isinstance(error, TraceError) or error.where is None:
+            return False
+        own = self.__wrapped__.__code__.co_filename.startswith(frames.KERNELS)
+        return own and not error.where.file.startswith(frames.KERNELS)
 
     def _found_by(self, call: Call) -> str | None:
         """What the disk has for a call that is launched is found by this: see `Jit._kept_under`."""

@@ -5,6 +5,7 @@ import pytest
 
 import nvdsl as nv
 from nvdsl.testing import assert_close, in_child, matmul, random
+from tests.sim.programs import load
 
 
 @nv.jit
@@ -114,6 +115,14 @@ def test_swizzled_tile_elements():
         y = np.zeros_like(x)
         transpose(x, y, swizzle=swizzle)
         np.testing.assert_array_equal(y, x.T)
+
+
+@in_child(timeout=60)
+def test_a_fifth_warp_loads():
+    a, b = random((256, 640), nv.f16, 1, integers=True), random((128, 640), nv.f16, 2, integers=True)
+    d = np.full((256, 128), np.nan, np.float32)
+    load("tests/programs/loading_warp.py").loading_warp(a, b, d)
+    assert_close(d, matmul(a, b.T), nv.f16, 640, exact=True)
 
 
 @in_child(timeout=60)

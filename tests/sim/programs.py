@@ -142,6 +142,13 @@ def gemm_case(function: Any, m: int, n: int, k: int, out: Any = np.float32, **co
     return _case(function, [a, b, d], [], a.astype(np.float32) @ b.astype(np.float32), **constants)
 
 
+def _product_of_rows(function: Any, m: int, n: int, k: int) -> Case:
+    rng = np.random.default_rng(0)
+    a, b = (rng.integers(-3, 4, s).astype(np.float16) for s in ((m, k), (n, k)))
+    expected = a.astype(np.float32) @ b.astype(np.float32).T
+    return _case(function, [a, b, np.full((m, n), np.nan, np.float32)], [], expected)
+
+
 def _thin(path: str, **constants: int) -> ThinFunction:
     return next(x for x in vars(load(path, **constants)).values() if isinstance(x, ThinFunction))
 
@@ -191,6 +198,7 @@ CASES: dict[str, Callable[[], Case]] = {
     "cluster sum": lambda: _cluster_sum(load("tests/programs/cluster_sum.py").cluster_sum, (2, 16, 64)),
     "column sums": lambda: _column_sums(load("tests/programs/cp_async_rows.py").column_sums, (37, 64)),
     "layer norm": lambda: _layer_norm(load("tests/programs/layer_norm.py").layer_norm, (3, 300), threads=64),
+    "loading warp": lambda: _product_of_rows(load("tests/programs/loading_warp.py").loading_warp, 128, 64, 320),
     "cluster softmax": lambda: _softmax(
         load("tests/programs/cluster_softmax.py").cluster_softmax, (2, 600), threads=64, cluster=2
     ),

@@ -103,6 +103,15 @@ def test_promises_and_numbers():
     empty(f32(12, 64), f32(12, 1), target="sim")
 
 
+def test_axes_that_are_all_constants_are_counted():
+    @nv.jit
+    def function(x: nv.Array[..., ...]):
+        pass
+
+    function(f32(3, 5), target="sim")
+    refused(lambda: function(f32(3), target="sim"), "x has shape (3,), and is annotated (..., ...)", "of 2 axes")
+
+
 def test_an_extent_is_an_i32():
     @nv.jit
     def function(x: nv.Array["n"]):
@@ -140,6 +149,7 @@ def test_forms_of_annotations():
     m, k, n = Extent("m"), Extent("k", 8), Extent("n")
     assert found == {
         "a": Axes((m, k)), "b": Axes((m, k)), "c": Axes((m, 64)), "d": Axes((None, n)), "e": Axes((n,)),
+        "h": Axes((None, None)),
     }  # fmt: skip
 
 

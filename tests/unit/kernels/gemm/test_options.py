@@ -56,6 +56,16 @@ def test_what_is_wrong_is_said_with_a_fix_at_the_callers_line(name):
     assert error.where.file == __file__ and error.rule and re.search(fix, error.fix)
 
 
+def test_an_activation_that_fails_is_tried_with_one_configuration(recwarn):
+    def wrong(x):
+        return x.nothing
+
+    a = np.ones((256, 256), np.float16)
+    with pytest.raises(nv.TraceError, match="no attribute 'nothing'") as caught:
+        nv.matmul(a, a, activation=wrong, target="sim")
+    assert caught.value.where.file == __file__ and not list(recwarn)
+
+
 @pytest.mark.parametrize("name", sample([name for name in WRONG if not name.startswith("activation returns")], 9))
 def test_a_repeated_call_says_the_same(name, gpu, torch):
     given, said, _ = WRONG[name]
