@@ -25,80 +25,32 @@ import functools
 from typing import Any
 
 import nvdsl as nv
-from nvdsl.kernels.attention.forward import AS_THEY_ARE, Bias
-from nvdsl.kernels.attention.gradient_bias import OfBias
-from nvdsl.kernels.attention.gradient_config import Config
-from nvdsl.kernels.attention.gradient_load import CONSUMERS, GradientLoads
+from nvdsl.kernels.attention.gradient_frame import GradientFrame
+from nvdsl.kernels.attention.gradient_load import CONSUMERS
 from nvdsl.kernels.attention.gradient_rounds import Rounds
-from nvdsl.kernels.attention.gradient_rows import Told, sum_rows
-from nvdsl.kernels.attention.gradient_scores import Weights
-from nvdsl.kernels.attention.gradient_sums import Parts, StagedSums
-from nvdsl.kernels.attention.gradient_tiles import GradientTiles, KeyTile, Logarithms, OfKeys, OfQueries, Seeing
-from nvdsl.kernels.attention.scores import ScoreKind
-from nvdsl.kernels.attention.sequences import KeyStarts, Starts
+from nvdsl.kernels.attention.gradient_staged import StagedSums
+from nvdsl.kernels.attention.gradient_tiles import KeyTile, Seeing
 from nvdsl.ops.order import recomputed, recomputing
 
-TILE_N = 64 * CONSUMERS
 
-
-@nv.jit
-def backward(
-    dout: OfQueries,
-    q: OfQueries,
-    k: OfKeys,
-    v: OfKeys,
-    out: OfQueries,
-    lse: Logarithms,
-    dq: OfQueries,
-    dk: OfKeys,
-    dv: OfKeys,
-    q_starts: Starts | None,
-    k_starts: KeyStarts | None,
-    bias: Bias | None,
-    dbias: OfBias | None,
-    scale: float,
-    left: int,
-    right: int,
-    softcap: float,
-    *operands: Any,
-    config: Config,
-    bounded: tuple[bool, bool] = (False, False),
-    scores: ScoreKind = AS_THEY_ARE,
-    ordered: bool = False,
-) -> None:
-    """dQ, dK and dV of ``out = softmax(scale * q k^T) v``, whose logarithms of the sums are ``lse``.
-
-    ``bounded``: whether a row sees at most ``left`` keys before its own, and ``right`` keys behind it. For ``scores``,
-    ``softcap``, ``bias``, ``dbias`` and ``operands`` see `Weights`. ``ordered``: whether dQ is added up in the order of
-    the keys.
-    """
-    tile_m, (size, value_size) = config.tile_m, config.sizes
-    tiles = GradientTiles(q, k, q_starts, k_starts, tile_m, TILE_N, any(bounded))
-    parts = Parts(tile_m, size, config.k_swizzle)
-
-    sides = left if bounded[0] else None, right if bounded[1] else None
-    told = Told(q, k, scores, scale, softcap, *sides, bias, operands) if scores.told else None
-    sums = StagedSums(tiles, parts, ordered, dk, dv, config)
+def backward(frame: GradientFrame) -> None:
+    """For heads of up to 128."""
+    config, tiles, loads, scoring, dtype = frame.config, frame.tiles, frame.loads, frame.scoring, frame.dtype
+    tile_m, tile_n, (size, value_size) = config.tile_m, config.tile_n, config.sizes
+    sums, parts = StagedSums(frame.sums, frame.dk, frame.dv, config), frame.sums.parts
     rounds, late = Rounds(tiles, config), config.keys > 1
-    row_sums = sum_rows(dout, out, lse, tiles, tile_m, told, sums.clear)
-    producer, consumer = config.registers(tiles.packed or tiles.packed_keys)
-    loads = GradientLoads(dout, q, k, v, row_sums, tiles, config)
+    producer, consumer = frame.registers
 
     @nv.kernel(grid=rounds.grid, block=128 * (1 + CONSUMERS), programmatic=True)
     def kernel() -> None:
         loads.allocate()
         Q, dO, q_ring, do_ring = loads.Q, loads.dO, loads.q_ring, loads.do_ring
-        dS = nv.smem((2, tile_m, TILE_N), q.dtype, swizzle=128)
+        dS = nv.smem((2, tile_m, tile_n), dtype, swizzle=128)
         sums.allocate()
         rounds.allocate()
         stepped = nv.Mbarriers(2, arrivals=4 * CONSUMERS, sync=False)  # a tile's dS are there, and those before it read
         nv.sync_threads()
         nv.griddep_wait()
-
-        def place(number: Any, whole_warp: bool) -> tuple[KeyTile, Seeing]:
-            """The keys of a tile; each time anew rather than in registers."""
-            at = tiles.keys_of(recomputed(number), whole_warp)
-            return at, Seeing(tiles, at, *sides, ordered or scores.told)
 
         leader = nv.lane_id() == 0
 
@@ -118,13 +70,13 @@ def backward(
         def consume(me: Any, state: Any) -> Any:
             """All rows that see a tile of keys."""
             work = rounds.kept()
-            at, sight = found = place(work.tile, True)
+            at, sight = found = frame.place(work.tile, True)
             here = work.keys.stage
             K, V = loads.K[here], loads.V[work.values.stage]
 
             def where() -> tuple[KeyTile, Seeing]:
                 """The tile's keys, anew where what is told of scores leaves no registers for them."""
-                return place(rounds.kept().tile, True) if scores.told else found
+                return frame.place(rounds.kept().tile, True) if scoring.kind.told else found
 
             def mine(tile: Any) -> Any:
                 """This consumer's keys. Their descriptors would else fill registers through the whole loop."""
@@ -149,7 +101,7 @@ def backward(
                 dp += mine(V) @ dO[state.stage].T
                 logs, dots, *lost = loads.beside_rows(state.stage)
                 at, sight = where()
-                weights = Weights(scores, at, scale, softcap, bias, dbias, operands)
+                weights = frame.weights(at)
                 own = at.key + recomputed(me) * 64
 
                 def pair(key: Any, query: Any) -> tuple[Any, Any, Any]:
@@ -157,11 +109,11 @@ def backward(
 
                 hide = functools.partial(sight.hide, key=own, row=row, transposed=True)
                 p, steep = weights.of(s, [column(x) for x in (logs, *lost)], pair, sight.partly(row), hide)
-                dv += p.to(q.dtype) @ dO[state.stage]
+                dv += p.to(dtype) @ dO[state.stage]
                 nv.wgmma_wait(1)
                 change = steep * (dp - column(dots))
                 weights.pass_on(change, pair)
-                grad = change.to(q.dtype)
+                grad = change.to(dtype)
                 stepped[1 - state.stage].wait(state.phase)
                 grad.store(dS[state.stage].cols(recomputed(me) * 64, 64).T)
                 dk += grad @ Q[state.stage]
@@ -202,7 +154,7 @@ def backward(
             with recomputing():
                 one_thread, me = nv.warpgroup_thread() == 0, nv.warpgroup_id() - 1
             work = rounds.kept()
-            at, sight = place(work.tile, True)
+            at, sight = frame.place(work.tile, True)
             loads.v_ring.release(work.values, one_thread & sight.any)
             if not late:
                 if sight.any:
@@ -210,17 +162,17 @@ def backward(
                 loads.k_ring.release(work.keys, one_thread & sight.any)
             if tiles.packed_keys:  # what is behind the sequence's last key is another one's
                 one, row = at.sequence, at.key + me * 64
-                for grad, out_of in ((grad_k * scale, dk), (grad_v, dv)):
+                for grad, out_of in ((grad_k * scoring.scale, frame.dk), (grad_v, frame.dv)):
                     clipped = tiles.clipped(out_of, one.k_batch, one.k_first, one.keys, at.kv_head)
                     grad.store(clipped, (row, 0), clip=True)
             else:
-                sums.leave(grad_k * scale, grad_v, q.dtype, me, state.stage)
+                sums.leave(grad_k * scoring.scale, grad_v, dtype, me, state.stage)
             rounds.keep(rounds.next(work, sight.any))
             return state
 
         def begin(me: Any) -> None:
             """Leave no dS of what is before the first tile."""
-            nothing = nv.accumulator(64, tile_m).to(q.dtype)
+            nothing = nv.accumulator(64, tile_m).to(dtype)
             nothing.store(dS[1].cols(me * 64, 64).T)
             nv.fence_proxy_async()
             nv.sync_warp()
@@ -232,14 +184,14 @@ def backward(
                 if nv.lane_id() == 0:
                     work, states = rounds.begin(), loads.begin()
                     while work.valid:
-                        at, sight = place(work.tile, False)
+                        at, sight = frame.place(work.tile, False)
                         states = loads.produce(at, sight, states)
                         work = rounds.ask(work, sight.any)
             elif nv.warp_id() <= CONSUMERS:
                 me, pending, work = nv.warp_id() - 1, sums.nothing(), rounds.begin()
                 while work.valid:
-                    at, sight = place(work.tile, True)
-                    pending = sums.take(at, sight, me, pending, None if tiles.packed_keys else q.dtype)
+                    at, sight = frame.place(work.tile, True)
+                    pending = sums.take(at, sight, me, pending, None if tiles.packed_keys else dtype)
                     work = rounds.next(work, sight.any)
                 sums.finish(me, pending)
             elif nv.lane_id() == 0:
@@ -258,4 +210,3 @@ def backward(
                     last_dq(state, 1 - work.keys.stage, me)
 
     kernel()
-    sums.convert(dq, scale)

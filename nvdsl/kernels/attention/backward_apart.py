@@ -18,20 +18,12 @@ import functools
 from typing import Any
 
 import nvdsl as nv
-from nvdsl.kernels.attention.forward import AS_THEY_ARE, Bias
-from nvdsl.kernels.attention.gradient_bias import OfBias
-from nvdsl.kernels.attention.gradient_config import Config
-from nvdsl.kernels.attention.gradient_load import CONSUMERS, GradientLoads
-from nvdsl.kernels.attention.gradient_rows import Told, sum_rows
-from nvdsl.kernels.attention.gradient_scores import SOME, Weights, first_columns, moved_up
-from nvdsl.kernels.attention.gradient_sums import GradientSums, Parts
-from nvdsl.kernels.attention.gradient_tiles import GradientTiles, KeyTile, Logarithms, OfKeys, OfQueries, Seeing
-from nvdsl.kernels.attention.scores import ScoreKind
-from nvdsl.kernels.attention.sequences import KeyStarts, Starts
+from nvdsl.kernels.attention.gradient_frame import GradientFrame
+from nvdsl.kernels.attention.gradient_load import CONSUMERS
+from nvdsl.kernels.attention.gradient_scores import SOME, first_columns, moved_up
+from nvdsl.kernels.attention.gradient_tiles import KeyTile, Seeing
 from nvdsl.ops.order import recomputed, recomputing
 
-TILE_M, TILE_N = 64, 96
-KEYS = TILE_N // CONSUMERS
 PIECE = 64
 """Columns of a head in a product, at most."""
 WEIGHED, STORED = 1, 4
@@ -40,64 +32,33 @@ ACCESS = 8
 """16-bit elements of an access of 16 bytes."""
 
 
-@nv.jit
-def backward_apart(
-    dout: OfQueries,
-    q: OfQueries,
-    k: OfKeys,
-    v: OfKeys,
-    out: OfQueries,
-    lse: Logarithms,
-    dq: OfQueries,
-    dk: OfKeys,
-    dv: OfKeys,
-    q_starts: Starts | None,
-    k_starts: KeyStarts | None,
-    bias: Bias | None,
-    dbias: OfBias | None,
-    scale: float,
-    left: int,
-    right: int,
-    softcap: float,
-    *operands: Any,
-    config: Config,
-    bounded: tuple[bool, bool] = (False, False),
-    scores: ScoreKind = AS_THEY_ARE,
-    ordered: bool = False,
-) -> None:
-    """The same as `backward.backward`, for heads of up to 192; their sizes in shared memory are multiples of 64."""
-    size, _ = config.sizes
-    sides = left if bounded[0] else None, right if bounded[1] else None
-    tiles = GradientTiles(q, k, q_starts, k_starts, TILE_M, TILE_N, any(bounded))
-    parts = Parts(TILE_M, size, config.k_swizzle)
+def backward_apart(frame: GradientFrame) -> None:
+    """For heads of up to 192; their sizes in shared memory are multiples of 64."""
+    config, tiles, loads, sums, scoring = frame.config, frame.tiles, frame.loads, frame.sums, frame.scoring
+    scores, dtype, tile_m, tile_n = scoring.kind, frame.dtype, config.tile_m, config.tile_n
+    parts, own_keys = sums.parts, tile_n // CONSUMERS
     pieces = [(first, min(PIECE, parts.columns - first)) for first in range(0, parts.columns, PIECE)]
-
-    told = Told(q, k, scores, scale, softcap, *sides, bias, operands) if scores.told else None
-    sums = GradientSums(tiles, parts, ordered)
-    row_sums = sum_rows(dout, out, lse, tiles, TILE_M, told, sums.clear)
-    producer, consumer = config.registers(tiles.packed or tiles.packed_keys)
-    loads = GradientLoads(dout, q, k, v, row_sums, tiles, config)
+    producer, consumer = frame.registers
 
     @nv.kernel(grid=tiles.blocks, block=128 * (1 + CONSUMERS), programmatic=True)
     def kernel() -> None:
         loads.allocate()
         K, V, Q, dO, q_ring, do_ring = loads.K[0], loads.V[0], loads.Q, loads.dO, loads.q_ring, loads.do_ring
-        P = nv.smem((2, TILE_M, TILE_N), q.dtype, swizzle=32)
-        dS = nv.smem((2, TILE_M, TILE_N), q.dtype, swizzle=32)
+        P = nv.smem((2, tile_m, tile_n), dtype, swizzle=32)
+        dS = nv.smem((2, tile_m, tile_n), dtype, swizzle=32)
         nv.sync_threads()
         nv.griddep_wait()
 
         def place(whole_warp: bool) -> tuple[KeyTile, Seeing]:
-            """The block's keys; each time anew rather than in registers."""
-            at = tiles.keys_of(recomputed(nv.block_id.x), whole_warp)
-            return at, Seeing(tiles, at, *sides, ordered)
+            return frame.place(nv.block_id.x, whole_warp)
 
         leader = nv.lane_id() == 0
 
         def consume(me: int) -> None:
             """``me``: 0 holds dV, 1 dK."""
             at, sight = here = place(True)
-            operand, weights_of, array, room, factor = [(dO, P, dv, V, 1.0), (Q, dS, dk, K, scale)][me]
+            of_v, of_k = (dO, P, frame.dv, V, 1.0), (Q, dS, frame.dk, K, scoring.scale)
+            operand, weights_of, array, room, factor = [of_v, of_k][me]
             blocks = config.sizes[1 - me] // PIECE
 
             def where() -> tuple[KeyTile, Seeing]:
@@ -106,32 +67,32 @@ def backward_apart(
 
             def mine(tile: Any) -> Any:
                 """This consumer's keys. Their descriptors would else fill registers through the whole loop."""
-                return tile.rows(recomputed(me * KEYS), KEYS)
+                return tile.rows(recomputed(me * own_keys), own_keys)
 
             def begun(state: Any) -> Any:
                 """S = Q K^T, which is being computed."""
                 q_ring.wait(state)
-                s = nv.accumulator(64, KEYS)
+                s = nv.accumulator(64, own_keys)
                 s += Q[state.stage] @ mine(K).T
                 return s
 
             def of_outs(state: Any) -> Any:
                 """dP = dO V^T, which is being computed."""
                 do_ring.wait(state)
-                dp = nv.accumulator(64, KEYS)
+                dp = nv.accumulator(64, own_keys)
                 dp += dO[state.stage] @ mine(V).T
                 return dp
 
             def step(s: Any, grad: Any, state: Any, tile: Any, head: Any, first: Any, last: bool) -> Any:
                 """From the scores of a tile of rows to ``grad`` and dQ, and to the scores of the next one. ``first``:
                 the number of the head's first tile."""
-                dp = None if bias is not None else of_outs(state)  # registers suffice for one of them
+                dp = None if scores.bias else of_outs(state)  # registers suffice for one of them
                 at, sight = where()
-                weights = Weights(scores, at, scale, softcap, bias, dbias, operands)
+                weights = frame.weights(at)
                 logs, dots, *lost = (
                     nv.row_vector(loads.beside, x, 64)[:, None] for x in loads.beside_rows(state.stage)
                 )
-                row, own = tile * TILE_M, at.key + me * KEYS
+                row, own = tile * tile_m, at.key + me * own_keys
 
                 def pair(begin: Any, query: Any, key: Any) -> tuple[Any, Any, Any]:
                     return head, row + query, own + begin + key
@@ -143,22 +104,22 @@ def backward_apart(
 
                 if scores.changes:  # of few keys at a time: it takes many registers
                     steep = s
-                    for key in nv.range(0, KEYS, SOME, unroll=False):
+                    for key in nv.range(0, own_keys, SOME, unroll=False):
                         p, its = weighed(first_columns(steep, SOME), key)
-                        p.store(P[state.stage].cols(me * KEYS + key, SOME))
+                        p.store(P[state.stage].cols(me * own_keys + key, SOME))
                         steep = moved_up(steep, its)
                 else:
                     p, steep = weighed(s, 0)
-                    p.store(P[state.stage].cols(me * KEYS, KEYS))
+                    p.store(P[state.stage].cols(me * own_keys, own_keys))
                 dp = of_outs(state) if dp is None else dp
                 nv.wgmma_wait(0)
                 change = steep * (dp - dots)
-                if dbias is not None:
-                    for key in nv.range(0, KEYS, SOME, unroll=False):
+                if scoring.dbias is not None:
+                    for key in nv.range(0, own_keys, SOME, unroll=False):
                         its = first_columns(change, SOME)
                         weights.pass_on(its, functools.partial(pair, key))
                         change = moved_up(change, its)
-                change.store(dS[state.stage].cols(me * KEYS, KEYS))
+                change.store(dS[state.stage].cols(me * own_keys, own_keys))
                 nv.fence_proxy_async()
                 nv.named_barrier_sync(WEIGHED, 128 * CONSUMERS)
                 found = []
@@ -183,7 +144,7 @@ def backward_apart(
                 return s, grad, state.next()
 
             state, count = q_ring.consumer_state(), sight.count
-            grad = [nv.accumulator(PIECE, TILE_N) for _ in range(blocks)]
+            grad = [nv.accumulator(PIECE, tile_n) for _ in range(blocks)]
             if sight.any:
                 loads.k_ring.wait(loads.k_ring.consumer_state())
                 loads.v_ring.wait(loads.v_ring.consumer_state())
@@ -204,7 +165,7 @@ def backward_apart(
             nv.named_barrier_sync(STORED + me, 128)
             at, _ = place(True)
             one, columns = at.sequence, array.shape[3] // ACCESS
-            for access in nv.range(nv.warpgroup_thread(), TILE_N * columns, 128, unroll=False):
+            for access in nv.range(nv.warpgroup_thread(), tile_n * columns, 128, unroll=False):
                 key, column = access // columns, access % columns * ACCESS
                 its = one.k_batch, one.k_first + at.key + key, at.kv_head, column
                 array.store(its, room.vector((key, column), ACCESS), predicate=at.key + key < one.keys)
@@ -221,4 +182,3 @@ def backward_apart(
                 consume(1)
 
     kernel()
-    sums.convert(dq, scale)

@@ -17,67 +17,26 @@ import functools
 from typing import Any
 
 import nvdsl as nv
-from nvdsl.kernels.attention.forward import AS_THEY_ARE, Bias
-from nvdsl.kernels.attention.gradient_bias import OfBias
-from nvdsl.kernels.attention.gradient_config import Config
-from nvdsl.kernels.attention.gradient_load import CONSUMERS, GradientLoads
-from nvdsl.kernels.attention.gradient_rows import Told, sum_rows
-from nvdsl.kernels.attention.gradient_scores import SOME, Weights, first_columns, moved_up
-from nvdsl.kernels.attention.gradient_sums import GradientSums, Parts
-from nvdsl.kernels.attention.gradient_tiles import GradientTiles, KeyTile, Logarithms, OfKeys, OfQueries, Seeing
-from nvdsl.kernels.attention.scores import ScoreKind
-from nvdsl.kernels.attention.sequences import KeyStarts, Starts
+from nvdsl.kernels.attention.gradient_config import SLICE
+from nvdsl.kernels.attention.gradient_frame import GradientFrame
+from nvdsl.kernels.attention.gradient_load import CONSUMERS
+from nvdsl.kernels.attention.gradient_scores import SOME, first_columns, moved_up
+from nvdsl.kernels.attention.gradient_tiles import KeyTile, Seeing
 from nvdsl.ops.order import recomputed, recomputing
 
-TILE_M, TILE_N = 128, 64
-SLICE = 64
-"""Columns of dQ that are computed at a time."""
 WEIGHED, SLOPED, READ, STORED = 1, 8, 9, 2
 """Named barriers: both consumers' P, or dS, are in shared memory; the other consumer has read both (the first of two);
 dK and dV are in shared memory (the first of two)."""
 
 
-@nv.jit
-def backward_wide(
-    dout: OfQueries,
-    q: OfQueries,
-    k: OfKeys,
-    v: OfKeys,
-    out: OfQueries,
-    lse: Logarithms,
-    dq: OfQueries,
-    dk: OfKeys,
-    dv: OfKeys,
-    q_starts: Starts | None,
-    k_starts: KeyStarts | None,
-    bias: Bias | None,
-    dbias: OfBias | None,
-    scale: float,
-    left: int,
-    right: int,
-    softcap: float,
-    *operands: Any,
-    config: Config,
-    bounded: tuple[bool, bool] = (False, False),
-    scores: ScoreKind = AS_THEY_ARE,
-    ordered: bool = False,
-) -> None:
-    """The same as `backward.backward`, for heads of up to 256; their sizes in shared memory are multiples of 64, 128 at
-    least."""
-    size, value_size = config.sizes
-    sides = left if bounded[0] else None, right if bounded[1] else None
-    tiles, parts = (
-        GradientTiles(q, k, q_starts, k_starts, TILE_M, TILE_N, any(bounded)),
-        Parts(TILE_M, size, config.swizzle(size), size // SLICE),
-    )
-
-    told = Told(q, k, scores, scale, softcap, *sides, bias, operands) if scores.told else None
-    sums = GradientSums(tiles, parts, ordered)
-    row_sums = sum_rows(dout, out, lse, tiles, TILE_M, told, sums.clear)
-    producer, consumer = config.registers(tiles.packed or tiles.packed_keys)
-    loads = GradientLoads(dout, q, k, v, row_sums, tiles, config)
-    dk_tma = nv.TMA(dk, tile=(1, TILE_N, 1, size // 2), swizzle=config.swizzle(size))
-    dv_tma = nv.TMA(dv, tile=(1, TILE_N, 1, value_size // 2), swizzle=config.swizzle(value_size))
+def backward_wide(frame: GradientFrame) -> None:
+    """For heads of up to 256; their sizes in shared memory are multiples of 64, 128 at least."""
+    config, tiles, loads, sums, scoring = frame.config, frame.tiles, frame.loads, frame.sums, frame.scoring
+    scores, dk, dv, dtype, parts = scoring.kind, frame.dk, frame.dv, frame.dtype, sums.parts
+    tile_m, tile_n, (size, value_size) = config.tile_m, config.tile_n, config.sizes
+    producer, consumer = frame.registers
+    dk_tma = nv.TMA(dk, tile=(1, tile_n, 1, size // 2), swizzle=config.swizzle(size))
+    dv_tma = nv.TMA(dv, tile=(1, tile_n, 1, value_size // 2), swizzle=config.swizzle(value_size))
 
     early = config.stages > 1  # shared memory has the next tile's Q: dP, and then dV, are computed beside the weights
     at_once = max(  # slices of dQ: beside dK and dV, there are registers for so many
@@ -88,15 +47,13 @@ def backward_wide(
     def kernel() -> None:
         loads.allocate()
         K, V, Q, dO, q_ring, do_ring = loads.K[0], loads.V[0], loads.Q, loads.dO[0], loads.q_ring, loads.do_ring
-        P = nv.smem((TILE_M, TILE_N), q.dtype, swizzle=2 * SOME if scores.changes else 128)
-        dS = nv.smem((TILE_M, TILE_N), q.dtype, swizzle=128)
+        P = nv.smem((tile_m, tile_n), dtype, swizzle=2 * SOME if scores.changes else 128)
+        dS = nv.smem((tile_m, tile_n), dtype, swizzle=128)
         nv.sync_threads()
         nv.griddep_wait()
 
         def place(whole_warp: bool) -> tuple[KeyTile, Seeing]:
-            """The block's keys; each time anew rather than in registers."""
-            at = tiles.keys_of(recomputed(nv.block_id.x), whole_warp)
-            return at, Seeing(tiles, at, *sides, ordered)
+            return frame.place(nv.block_id.x, whole_warp)
 
         leader = nv.lane_id() == 0
 
@@ -122,7 +79,7 @@ def backward_wide(
             def of_outs(state: Any) -> Any:
                 """dP = dO V^T of this consumer's rows, which is being computed."""
                 do_ring.wait(outs(state))
-                dp = nv.accumulator(64, TILE_N)
+                dp = nv.accumulator(64, tile_n)
                 dp += mine(dO) @ anew(V).T
                 return dp
 
@@ -135,7 +92,7 @@ def backward_wide(
                 before if it is not computed beside the weights."""
                 dp = [] if early else [of_outs(state)]
                 q_ring.wait(state)
-                s = nv.accumulator(64, TILE_N)
+                s = nv.accumulator(64, tile_n)
                 s += mine(Q[state.stage]) @ anew(K).T
                 return [s, *dp]
 
@@ -144,11 +101,11 @@ def backward_wide(
                 the number of the head's first tile."""
                 s, dp = (given[0], of_outs(state)) if early else given
                 at, sight = where()
-                weights = Weights(scores, at, scale, softcap, bias, dbias, operands)
+                weights = frame.weights(at)
                 logs, dots, *lost = (
                     nv.row_vector(loads.beside, x + me * 64, 64)[:, None] for x in loads.beside_rows(state.stage)
                 )
-                row = tile * TILE_M
+                row = tile * tile_m
                 own = row + recomputed(me) * 64
 
                 def pair(key: Any, query: Any, column: Any) -> tuple[Any, Any, Any]:
@@ -162,7 +119,7 @@ def backward_wide(
                 if scores.changes:  # of few keys at a time: it takes many registers
                     nv.named_barrier_sync(READ + me, 128 * CONSUMERS)
                     steep = s
-                    for key in nv.range(0, TILE_N, SOME, unroll=False):
+                    for key in nv.range(0, tile_n, SOME, unroll=False):
                         p, its = weighed(first_columns(steep, SOME), key)
                         p.store(mine(P).cols(key, SOME))
                         steep = moved_up(steep, its)
@@ -176,12 +133,12 @@ def backward_wide(
                     dv += anew(P).T @ half(dO)
                     nv.wgmma_wait(1)
                 change = steep * (dp - dots)
-                if dbias is not None:
-                    for key in nv.range(0, TILE_N, SOME, unroll=False):
+                if scoring.dbias is not None:
+                    for key in nv.range(0, tile_n, SOME, unroll=False):
                         its = first_columns(change, SOME)
                         weights.pass_on(its, functools.partial(pair, key))
                         change = moved_up(change, its)
-                grad = change.to(q.dtype)
+                grad = change.to(dtype)
                 grad.store(mine(dS))
                 nv.fence_proxy_async()
                 nv.named_barrier_sync(SLOPED, 128 * CONSUMERS)
@@ -236,12 +193,12 @@ def backward_wide(
             at, _ = place(True)
             one = at.sequence
             if tiles.packed_keys:  # what is behind the sequence's last key is another one's
-                for grad, out_of in ((grad_k * scale, dk), (grad_v, dv)):
+                for grad, out_of in ((grad_k * scoring.scale, dk), (grad_v, dv)):
                     clipped = tiles.clipped(out_of, one.k_batch, one.k_first, one.keys, at.kv_head)
                     grad.store(clipped, (at.key, me * grad.shape[1]), clip=True)
             else:
                 with recomputing():
-                    (grad_k * scale).store(half(K))
+                    (grad_k * scoring.scale).store(half(K))
                     grad_v.store(half(V))
                     one_thread = nv.warpgroup_thread() == 0
                 nv.fence_proxy_async()
@@ -261,4 +218,3 @@ def backward_wide(
             consume(nv.warpgroup_id() - 1)
 
     kernel()
-    sums.convert(dq, scale)

@@ -15,11 +15,9 @@ from nvdsl.errors.tracebacks import at_call
 from nvdsl.kernels.arguments import Argument
 from nvdsl.kernels.arraylike import ArrayLike
 from nvdsl.kernels.attention import copies, options
-from nvdsl.kernels.attention.backward import backward
-from nvdsl.kernels.attention.backward_apart import backward_apart
-from nvdsl.kernels.attention.backward_wide import backward_wide
 from nvdsl.kernels.attention.gradient_bias import clear
 from nvdsl.kernels.attention.gradient_config import choose, rows_seen
+from nvdsl.kernels.attention.gradient_kernels import gradients
 from nvdsl.kernels.attention.heads import Heads, Operand, Reshaped
 from nvdsl.kernels.attention.scores import ScoreFunction, ScoreKind
 from nvdsl.kernels.options import finite, switch
@@ -124,15 +122,14 @@ def attention_backward(
         rows = heads.group * rows_seen(queries // max(lengths.batch if lengths.packed else 1, 1), left, right)
         tight = all(bounded) or kind.told and any(bounded)
         config = choose(heads.size, heads.value_size, more, kind.told or packed and capped, rows, tight)
-        constants = {"config": config, "bounded": bounded, "scores": kind, "ordered": ordered}
-        kernel: Any = backward_wide if config.wide else backward_apart if config.apart else backward
+        constants: dict[str, Any] = {"config": config, "bounded": bounded, "scores": kind, "ordered": ordered}
         numbers = factor, left or 0, right or 0, cap
         arguments: list[Any] = [*seen, _batched(logarithms), *there, *starts, added, of_bias, *numbers]
         if seen == given and there == wanted and not operands and of_bias is None:
-            _CALLS.run(kernel, arguments, constants, arrays, rest, stream, target, apart)
+            _CALLS.run(gradients, arguments, constants, arrays, rest, stream, target, apart)
         else:
             views = [x.view() if hasattr(x, "view") else x for x in arguments]
-            kernel(*views, *operands, **constants, **run)
+            gradients(*views, *operands, **constants, **run)
         for x, source in zip(wanted, there, strict=True):
             if x is not source:
                 copies.copy(source.view(), x.view(), **run)

@@ -10,6 +10,9 @@ MANY = 40
 """Steps of a tile of keys. With two parts of dQ instead of two tiles of K a step takes 2 % less, and the end of a tile
 half a step more, or a whole one where tiles are unequal. (Heads of 96 gain nothing.)"""
 
+SLICE = 64
+"""Columns of dQ that `backward_wide` computes at a time."""
+
 BARRIERS = 256
 """Bytes, at most, of a block's mbarriers."""
 
@@ -38,6 +41,11 @@ class Config:
     def apart(self) -> bool:
         """Whether `backward_apart` does."""
         return self.tile_n == 96
+
+    @property
+    def slices(self) -> int:
+        """Into how many a consumer's part of dQ is cut."""
+        return self.sizes[0] // SLICE if self.wide else 1
 
     @property
     def do_stages(self) -> int:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from collections.abc import Sequence as Operands
 from dataclasses import dataclass
 from typing import Any
 
 import nvdsl as nv
+from nvdsl.kernels.attention.gradient_scores import Scoring
 from nvdsl.kernels.attention.gradient_tiles import GradientTiles, QueryTile
-from nvdsl.kernels.attention.scores import LOG2_E, ScoreKind, Scores
+from nvdsl.kernels.attention.scores import LOG2_E
 
 ACCESS = 8
 """16-bit elements of an access of 16 bytes."""
@@ -29,20 +29,13 @@ class Told:
 
     q: nv.Array
     k: nv.Array
-    kind: ScoreKind
-    scale: nv.Number
-    softcap: nv.Number
-    left: nv.Int | None
-    right: nv.Int | None
-    bias: nv.Array | None
-    operands: Operands[Any]
+    scoring: Scoring
 
     def excess(self, at: QueryTile, query: nv.Int, group: nv.Int, logs: nv.Number) -> Any:
         """The logarithm to base 2 of what ``exp(score - logs)`` adds up to for a query: 0, but for what LSE has lost.
         By all threads of a block."""
-        one, size = at.sequence, self.q.shape[3]
-        own = query + (one.keys - one.queries)
-        scores = Scores(self.kind, self.scale, self.softcap, self.bias, self.operands)
+        one, size, scoring = at.sequence, self.q.shape[3], self.scoring
+        own, scores = query + (one.keys - one.queries), scoring.scores
         total = nv.f32(0.0)
         for key in nv.range(nv.thread_id.x, one.keys, THREADS, unroll=False):
             s = nv.f32(0.0)
@@ -50,15 +43,15 @@ class Told:
                 q = self.q.vector((one.q_batch, one.q_first + query, at.head, column), ACCESS)
                 k = self.k.vector((one.k_batch, one.k_first + key, at.head // group, column), ACCESS)
                 s = s + (q.to(nv.f32) * k.to(nv.f32)).sum()
-            x = s * self.scale
-            if self.kind.softcap:
-                x = nv.math.tanh_approx(s * (self.scale / self.softcap)) * self.softcap
+            x = s * scoring.scale
+            if scoring.kind.softcap:
+                x = nv.math.tanh_approx(s * (scoring.scale / scoring.softcap)) * scoring.softcap
             x = scores.told_of(x, at.number, at.head, query, key)
             sees = x > -math.inf
-            if self.right is not None:
-                sees = sees & (key <= own + self.right)
-            if self.left is not None:
-                sees = sees & (key >= own - self.left)
+            if scoring.right is not None:
+                sees = sees & (key <= own + scoring.right)
+            if scoring.left is not None:
+                sees = sees & (key >= own - scoring.left)
             total = total + nv.select(sees, nv.math.exp2_approx((x - logs) * LOG2_E), 0.0)
         return nv.math.log2_approx(nv.block.sum(total))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import nvdsl as nv
 from nvdsl.errors import ArgumentError
@@ -19,18 +19,34 @@ SOME = 16
 """Keys whose weights are found at a time where that takes registers: with a softcap, a bias or a function."""
 
 
+class Scoring(NamedTuple):
+    """What makes a weight of ``q k^T`` of a query and a key: see `Scores` and `ScoreKind`. ``dbias``: to what the
+    gradient of ``bias`` is added, if it is wanted. ``left``, ``right``: how many keys before and behind its own a query
+    sees, None for all."""
+
+    kind: ScoreKind
+    scale: nv.Number
+    softcap: nv.Number
+    bias: nv.Array | None
+    dbias: nv.Array | None
+    operands: Sequence[Any]
+    left: nv.Int | None
+    right: nv.Int | None
+
+    @property
+    def scores(self) -> Scores:
+        """Made anew in the kernel."""
+        return Scores(self.kind, self.scale, self.softcap, self.bias, self.operands)
+
+
 class Weights:
     """Made in the kernel. Of a tile of scores it finds the weights P, and how steep they are: the gradients of the
     products ``q k^T`` (without the scale) are that times the gradients of P less the rows' sums."""
 
-    def __init__(
-        self, kind: ScoreKind, at: KeyTile, scale: Any, softcap: Any, bias: nv.Array | None, dbias: nv.Array | None,
-        operands: Sequence[Any],
-    ) -> None:  # fmt: skip
-        self._dbias = dbias
-        self._kind, self._at, self._scale, self._softcap = kind, at, scale, softcap
-        self._factor, self._cap = scale * LOG2_E, softcap * LOG2_E
-        self._scores = Scores(kind, scale, softcap, bias, operands)
+    def __init__(self, scoring: Scoring, at: KeyTile) -> None:
+        self._kind, self._scale, self._softcap, _, self._dbias, *_ = scoring
+        self._factor, self._cap = self._scale * LOG2_E, self._softcap * LOG2_E
+        self._at, self._scores = at, scoring.scores
 
     def of(self, s: Any, logs: Sequence[Any], pairs: Pairs, partly: Any, hide: Hide) -> tuple[Any, Any]:
         """P, and how steep it is. ``s``: q k^T. ``logs``: logarithms of the rows' sums, to base 2; or natural ones

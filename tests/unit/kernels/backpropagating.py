@@ -9,9 +9,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from nvdsl.kernels.attention.backward import backward
-from nvdsl.kernels.attention.backward_apart import backward_apart
-from nvdsl.kernels.attention.backward_wide import backward_wide
+from nvdsl.kernels.attention import gradient_kernels
 from nvdsl.kernels.attention.gradient_config import Config, apart, choose, narrow_size, wide
 from nvdsl.kernels.attention.scores import ScoreKind
 
@@ -140,10 +138,9 @@ def starts(case: Case) -> list[Any]:
 
 
 def called(call: Any, case: Case) -> tuple[list[Any], list[Any]]:
-    """``call(backward, *arrays, **constants)``; the arrays of its results, and what they should hold."""
+    """``call(gradients, *arrays, **constants)``; the arrays of its results, and what they should hold."""
     arrays, gradients = given_and_expected(case)
     found = [np.full(x.shape, np.nan, np.float32).astype(case.dtype) for x in arrays[1:4]]
-    function: Any = {0: backward_wide, 96: backward_apart}.get(case.tile_m, backward)
     left, right = case.window
     sizes = case.size, case.value_size or case.size
     config = Config(tuple(map(narrow_size, sizes)), case.tile_m, keys=3 - case.parts, parts=case.parts)
@@ -157,7 +154,7 @@ def called(call: Any, case: Case) -> tuple[list[Any], list[Any]]:
     numbers = 1 / math.sqrt(case.size), left or 0, right or 0, case.softcap
     bounded, scores = (left is not None, right is not None), ScoreKind(case.softcap > 0.0)
     constants = {"config": config, "bounded": bounded, "scores": scores, "ordered": case.ordered}
-    call(function, *arrays, *found, *starts(case), None, None, *numbers, **constants)
+    call(gradient_kernels.gradients, *arrays, *found, *starts(case), None, None, *numbers, **constants)
     return found, gradients
 
 

@@ -5,10 +5,8 @@ import pytest
 import nvdsl as nv
 from nvdsl import sim
 from nvdsl.errors import ToolchainError
-from nvdsl.kernels.attention.backward import backward
-from nvdsl.kernels.attention.backward_apart import backward_apart
-from nvdsl.kernels.attention.backward_wide import backward_wide
 from nvdsl.kernels.attention.gradient_config import MANY, choose
+from nvdsl.kernels.attention.gradient_kernels import gradients
 from nvdsl.kernels.attention.scores import ScoreKind
 from nvdsl.lower import toolchain
 from tests.exhaustive import sample
@@ -44,7 +42,7 @@ def test_the_machine_code(disassembler, causal, size, tile_m, parts):
     arrays = of_q, of_q, of_k, of_k, of_q, lse, of_q, of_k, of_k
     config = choose(size, size, tile_m == 64, False, MANY * 64 if parts > 1 else 0)
     assert (config.tile_m, config.parts) == (tile_m, parts)
-    compiled = nv.jit(backward.__wrapped__, strict=True).compile(
+    compiled = nv.jit(gradients.__wrapped__, strict=True).compile(
         *arrays, *[None] * 4, 1.0, 0, 0, 0.0, config=config, bounded=(False, causal)
     )
     assert all(kernel.resources.spill_stores == 0 for kernel in compiled.kernels.values())
@@ -68,7 +66,7 @@ def test_the_machine_code_of_heads_of_192(disassembler, value_size, causal):
     of_q, of_out = (nv.ShapeDtype(("batch", "queries", "heads", n), nv.bf16) for n in (192, value_size))
     of_k, of_v = (nv.ShapeDtype(("key_batch", "keys", "kv_heads", n), nv.bf16) for n in (192, value_size))
     lse = nv.ShapeDtype(("batch", "heads", "queries"), nv.f32)
-    compiled = nv.jit(backward_apart.__wrapped__, strict=True).compile(
+    compiled = nv.jit(gradients.__wrapped__, strict=True).compile(
         of_out, of_q, of_k, of_v, of_out, lse, of_q, of_k, of_v, *[None] * 4, 1.0, 0, 0, 0.0,
         config=choose(192, value_size, False, False), bounded=(False, causal),
     )  # fmt: skip
@@ -111,8 +109,7 @@ def test_no_option_takes_registers_that_are_not_there(size, rows, softcap, told,
     tight = all(bounded) or kind.told and any(bounded)
     more = all(bounded) or softcap or packed or ordered
     config = choose(size, size, more, kind.told or packed and softcap, rows, tight)
-    kernel = backward_wide if config.wide else backward_apart if config.apart else backward
-    nv.jit(kernel.__wrapped__, strict=True).compile(
+    nv.jit(gradients.__wrapped__, strict=True).compile(
         of_q, of_q, of_k, of_k, of_q, lse, of_q, of_k, of_k, *given, 1.0, 0, 0, 0.0,
         config=config, bounded=bounded, scores=kind, ordered=ordered,
     )  # fmt: skip

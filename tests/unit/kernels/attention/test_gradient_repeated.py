@@ -19,7 +19,7 @@ GIVEN = [0x100000 * (i + 1) for i in range(6)]
 @pytest.fixture(autouse=True)
 def afresh(gpu, torch, monkeypatch):
     gradient._CALLS._launches.clear()
-    monkeypatch.setattr(gradient.backward, "_compiled", type(gradient.backward._compiled)())
+    monkeypatch.setattr(gradient.gradients, "_compiled", type(gradient.gradients._compiled)())
     made = itertools.count(0x9000000, 0x10000)
     torch.empty = lambda shape, dtype, device: of(torch, next(made), shape, dtype)
 
