@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Annotated, Any, NoReturn, overload
 
@@ -89,6 +90,11 @@ class Array(ir.Value):
     def ndim(self) -> int:
         """How many axes the array has."""
         return len(self._ty.shape)
+
+    @property
+    def bytes(self) -> Any:
+        """Bytes of its elements: an int, or a traced i32 where an extent is dynamic."""
+        return math.prod(self.shape, start=self.dtype.bytes)
 
     @property
     def dtype(self) -> DType:

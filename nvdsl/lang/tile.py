@@ -97,6 +97,18 @@ class Tile:
     ) -> None:
         self.layout, self.dtype, self.offset, self.transposed = layout, dtype, offset, transposed
 
+    def __eq__(self, other: object) -> bool:
+        """Whether both are one object: elements are compared one by one, ``tile[i, j] == x``."""
+        if isinstance(other, int | float | ir.Value):
+            raise trace_error(
+                f"a tile == {other!r}",
+                rule="a tile lies in shared memory: its elements are compared one by one",
+                fix="tile[i, j] == value",
+            )
+        return self is other
+
+    __hash__ = object.__hash__
+
     @property
     def shape(self) -> tuple[int, int]:
         """Rows and columns, in elements; of the transposed view, exchanged."""

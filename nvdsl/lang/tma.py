@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from nvdsl.errors import trace_error
 from nvdsl.hopper import arch
 from nvdsl.ir import tensor_copies
@@ -202,6 +204,12 @@ class TMA:
 
     def _coords(self, coords: Coords, panel: int) -> list[Int]:
         """Innermost first, as the instructions take them, with the panel's column added."""
+        if not isinstance(coords, Sequence):
+            raise trace_error(
+                f"{coords!r} as the coordinates of a tile of shape {self.shape}",
+                rule="a TMA copy takes a coordinate for each axis: load(tile, mbarrier, coords), store(tile, coords)",
+                fix=f"pass a tuple of {len(self.shape)}",
+            )
         if len(coords) != len(self.shape):
             raise trace_error(
                 f"{len(coords)} coordinates for a tile of shape {self.shape}",

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from nvdsl.errors import trace_error
+from nvdsl.errors import TraceError, trace_error
 from nvdsl.hopper import arch
 from nvdsl.mlir import ir
 from nvdsl.mlir.dialects import gpu, nvvm
@@ -51,6 +51,22 @@ class Dim3:
         return self._read("z")
 
     if not TYPE_CHECKING:  # a type checker says that there is none
+        __hash__ = object.__hash__
+
+        def __eq__(self, other: object) -> bool:
+            if isinstance(other, Dim3):
+                return self is other
+            raise self._is_no_number(f"== {other!r}")
+
+        def __bool__(self) -> NoReturn:
+            raise self._is_no_number("as a condition")
+
+        def _is_no_number(self, use: str) -> TraceError:
+            return trace_error(
+                f"a thread or block id {use}",
+                rule="ids have axes with names, and a number for each",
+                fix="nv.thread_id.x, .y or .z; a thread's number in its block is nv.linear_thread_id()",
+            )
 
         def __getitem__(self, key: object) -> NoReturn:
             raise trace_error(

@@ -4,7 +4,7 @@ from builtins import locals
 
 from nvdsl.trace.branches import if_, leave, plain
 from nvdsl.trace.carry import part
-from nvdsl.trace.logic import both, check, choose, compare, either, negate
+from nvdsl.trace.logic import both, called, check, choose, compare, either, mistaken, negate
 from nvdsl.trace.loops import For, While, for_
 from nvdsl.trace.loops import While as while_
 from nvdsl.trace.printing import text
@@ -15,6 +15,7 @@ __all__: list[str] = [
     "Range",
     "While",
     "both",
+    "called",
     "check",
     "choose",
     "compare",
@@ -23,6 +24,7 @@ __all__: list[str] = [
     "if_",
     "leave",
     "locals",
+    "mistaken",
     "negate",
     "part",
     "plain",

@@ -11,12 +11,15 @@ import difflib
 import dis
 import os
 import re
-from types import FrameType, TracebackType
+import sys
+from inspect import signature
+from types import FrameType, FunctionType, ModuleType, TracebackType
 from typing import Any
 
 from nvdsl.errors import TraceError, frames
 from nvdsl.mlir import ir
 from nvdsl.trace.carry import Undefined
+from nvdsl.values import math
 
 _VALUE = (
     "a traced value is a number that exists when the kernel runs; Python and NumPy can't compute with it",
@@ -47,6 +50,7 @@ _KINDS = {
     ),
     "Tile": _TILE,
     "TileStack": _TILE,
+    "Mbarriers": ("a group of mbarriers has one for each stage", "index it: bars[stage].wait(phase)"),
     "Product": (
         "the product of two tiles goes into an accumulator (PTX ISA, wgmma.mma_async)",
         "acc = nv.accumulator(m, n); acc += a @ b",
@@ -78,10 +82,10 @@ def explain(error: Exception) -> TraceError | None:
         return None
     where = frames.Where(frame.tb_frame.f_code.co_filename, frame.tb_lineno)
     text = str(error)
-    if isinstance(error, AttributeError) and getattr(error.obj, "__name__", None) == "nvdsl":
-        names = [f"`nv.{name}`" for name in difflib.get_close_matches(str(error.name), dir(error.obj), 3)]
-        fix = f"{' or '.join(names)}?" if names else "help(nvdsl) lists what there is"
-        return TraceError(f"`nv.{error.name}` does not exist", where=where, rule="nvdsl has no such name", fix=fix)
+    if isinstance(error, AttributeError) and (found := _missing(error, where)) is not None:
+        return found
+    if isinstance(error, TypeError) and last is frame and (found := _unbound(text, frame.tb_frame, where)) is not None:
+        return found
     named = next((_KINDS[word] for word in re.findall(r"\w+", text) if word in _KINDS), None)
     if named is None and _holds_values(frame.tb_frame):
         named = next((said for start, said in _NUMPY.items() if text.startswith(start)), None)
@@ -89,15 +93,60 @@ def explain(error: Exception) -> TraceError | None:
         named = _ARGUMENT
     if named is None and isinstance(error, AttributeError) and _holds_values(frame.tb_frame) and text.startswith("__"):
         named = _KINDS["Array"]  # MLIR's objects say no more
-    signature = re.match(r"([\w.<>]+)\(\) (missing|takes|got)", text)
-    if named is None and signature and isinstance(error, TypeError) and _called(frame):
-        named = f"the arguments do not fit the parameters of `{signature[1]}`", "pass what its `def` takes"
+    taken = re.match(r"([\w.<>]+)\(\) (missing|takes|got)", text)
+    if named is None and taken and isinstance(error, TypeError) and _called(frame):
+        named = f"the arguments do not fit the parameters of `{taken[1]}`", "pass what its `def` takes"
     if named is None and (name := _called(frame)):
         named = f"`{name}` of nvdsl was given something that it does not take", _HELP
     if named is None:
         return None
     rule, fix = named
     return TraceError(f"{type(error).__name__}: {text.strip()}", where=where, rule=rule, fix=fix)
+
+
+def _missing(error: AttributeError, where: frames.Where) -> TraceError | None:
+    """Of a name that one of nvdsl's modules or objects does not have."""
+    owner, name = error.obj, str(error.name)
+    kind = type(owner)
+    if isinstance(owner, ModuleType):
+        path = _PUBLIC.get(owner.__name__, owner.__name__.replace("nvdsl", "nv", 1))
+        if owner.__name__.partition(".")[0] != "nvdsl":
+            return None
+    elif kind.__module__.startswith("nvdsl.") and not kind.__module__.startswith("nvdsl.kernels."):
+        path = kind.__name__
+    else:
+        return None
+    there = [one for one in dir(owner) if not one.startswith("_") and one not in _OF_MLIR]
+    close = [_ELSEWHERE[name]] if _ELSEWHERE.get(name, "").partition(".")[0] in there else []
+    if not close and isinstance(owner, ModuleType) and name in dir(math):
+        close = [f"math.{name}"]
+    close = close or difflib.get_close_matches(name, there, 3, 0.75 if kind.__name__ in _KINDS else 0.6)
+    fix = " or ".join([f"`{path if isinstance(owner, ModuleType) else ''}.{one}`" for one in close]) + "?"
+    if isinstance(owner, ModuleType):
+        fix = fix if close else f"help({owner.__name__}) lists what there is"
+        return TraceError(f"`{path}.{name}` does not exist", where=where, rule=f"{path} has no such name", fix=fix)
+    if kind.__name__ in _KINDS and not close:
+        return None
+    rule, all_ = _KINDS.get(kind.__name__, (f"a {path} has {', '.join(there)}", "one of these"))
+    return TraceError(f"{type(error).__name__}: {error}", where=where, rule=rule, fix=fix if close else all_)
+
+
+def _unbound(text: str, frame: FrameType, where: frames.Where) -> TraceError | None:
+    """Of a call whose arguments are not what a function of nvdsl takes, so that it was not entered."""
+    said = re.match(r"([\w.]+)\(\) (missing|takes|got)", text)
+    if said is None:
+        return None
+    for module in [m for name, m in sys.modules.items() if name.partition(".")[0] == "nvdsl"]:
+        found: Any = module
+        for name in said[1].split("."):
+            found = getattr(found, name, None)
+        if isinstance(found, FunctionType) and found.__module__.startswith("nvdsl.") and said[1] not in frame.f_globals:
+            parameters = [one.replace(annotation=one.empty) for one in signature(found).parameters.values()]
+            shown = ", ".join(str(one) for one in parameters if one.name != "self")
+            name = said[1] if "." in said[1] else f"nv.{said[1]}"
+            rule = f"it takes {found.__name__}({shown})"
+            return TraceError(f"TypeError: {text}", where=where, rule=rule, fix=f"help({name}) says more")
+    return None
 
 
 def _called(frame: TracebackType) -> str:
@@ -112,6 +161,14 @@ def _called(frame: TracebackType) -> str:
     return ""
 
 
+_PUBLIC = {"nvdsl": "nv", "nvdsl.values.math": "nv.math", "nvdsl.lang.specs": "nv.spec"}
+"""What users call a module, where it is not its place."""
+_ELSEWHERE = {
+    "astype": "to", "transpose": "T", "nbytes": "bytes", "program_id": "block_id.x", "num_programs": "grid_dim.x",
+    "shared": "smem", "shared_memory": "smem", "barrier": "sync_threads", "arange": "thread_id.x", "dot": "accumulator",
+}  # fmt: skip
+"""What NumPy, Triton and CUDA call otherwise."""
+_OF_MLIR = frozenset(dir(ir.Value))
 _HELP = "help(nv) says what it takes; NVDSL_TRACEBACK=full shows where it stopped"
 _PACKAGE = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "")
 _DISPATCH = tuple(os.path.join(_PACKAGE, room, "") for room in ("trace", "call", "errors"))

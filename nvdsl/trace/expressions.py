@@ -16,6 +16,11 @@ from nvdsl.trace.liveness import children, parts, walk
 RUNTIME = "__nv__"  # the free variable that holds the run-time side
 # They look at the frame that calls them, or take only names: no helper to rewrite.
 _UNWRAPPED = frozenset(("super", "locals", "globals", "vars", "dir", "eval", "exec"))
+IDS = frozenset(
+    "cluster_rank elect lane_id linear_thread_id warp_id warpgroup_id warpgroup_thread".split()
+)
+"""Functions without arguments whose results are compared and tested. Without its parentheses such a one is a function,
+which Python compares and tests without a word."""
 _BINDS = (ast.NamedExpr, ast.Yield, ast.YieldFrom, ast.Await)
 
 
@@ -64,6 +69,19 @@ def lazy(*operands: ast.expr) -> bool:
     return not any(isinstance(node, _BINDS) for node in walk(operands))
 
 
+def _binds_closer(node: ast.Compare) -> bool:
+    """Is it ``a == 0 & b == 0``, which is ``a == (0 & b) == 0``? ``0 <= i & 7 < 4`` may be meant."""
+    middle = node.comparators[:-1]
+    masks = [x for x in middle if isinstance(x, ast.BinOp) and isinstance(x.op, ast.BitAnd | ast.BitOr)]
+    equal = all(isinstance(op, ast.Eq | ast.NotEq) for op in node.ops)
+    return any(equal or isinstance(x.left, ast.Constant) for x in masks)
+
+
+def _named(node: ast.AST) -> str:
+    """The last name of ``x``, ``nv.x``; "" of anything else."""
+    return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
+
+
 class Expressions:
     """Rewrites expressions, in any kind of statement. (As an `ast.NodeTransformer`, in half the time.)"""
 
@@ -96,11 +114,16 @@ class Expressions:
     def _expression(self, node: ast.expr, function: str, *arguments: ast.expr) -> ast.expr:
         return place(call(RUNTIME, function, *arguments), node)
 
+    def tested(self, node: ast.expr) -> ast.expr:
+        """What an operand of a comparison, or a condition, becomes, whose parts are rewritten."""
+        return self._expression(node, "called", node) if _named(node) in IDS else node
+
     def _plain(self, test: ast.expr) -> ast.expr:
         return self._expression(test, "plain", test, constant("binds"))
 
     def visit_BoolOp(self, node: ast.BoolOp) -> Any:
         self.generic_visit(node)
+        node.values = [self.tested(x) for x in node.values]
         first, *rest = node.values
         if not lazy(*rest):
             node.values = [*map(self._plain, node.values[:-1]), rest[-1]]
@@ -110,20 +133,25 @@ class Expressions:
 
     def visit_UnaryOp(self, node: ast.UnaryOp) -> Any:
         self.generic_visit(node)
-        return self._expression(node, "negate", node.operand) if isinstance(node.op, ast.Not) else node
+        if not isinstance(node.op, ast.Not):
+            return node
+        return self._expression(node, "negate", self.tested(node.operand))
 
     def visit_Compare(self, node: ast.Compare) -> Any:
+        function = "mistaken" if _binds_closer(node) else "compare"
         self.generic_visit(node)
+        node.left, node.comparators = self.tested(node.left), [self.tested(x) for x in node.comparators]
         asks = any(isinstance(op, ast.In | ast.NotIn) for op in node.ops)  # an operand for its truth
         if len(node.ops) == 1 and not asks or not lazy(*node.comparators[1:]):
             return node
         arguments = [node.left]
         for position, (op, right) in enumerate(zip(node.ops, node.comparators, strict=True)):
             arguments += [ast.Constant(type(op).__name__), thunk(right) if position else right]
-        return self._expression(node, "compare", *arguments)
+        return self._expression(node, function, *arguments)
 
     def visit_IfExp(self, node: ast.IfExp) -> Any:
         self.generic_visit(node)
+        node.test = self.tested(node.test)
         if not lazy(node.body, node.orelse):
             node.test = self._plain(node.test)
             return node

@@ -10,6 +10,7 @@ from __future__ import annotations
 import functools
 import operator
 from collections.abc import Callable
+from types import FunctionType
 from typing import Any
 
 import numpy as np
@@ -145,6 +146,28 @@ def compare(left: Any, name: str, right: Any, *more: Any) -> Any:
         return result
     following, third, *rest = more
     return both(result, lambda: compare(right, following, third(), *rest))
+
+
+def mistaken(left: Any, name: str, right: Any, *more: Any) -> Any:
+    """`compare` of what is written like ``a == 0 & b == 0``."""
+    if isinstance(left, Value) or isinstance(right, Value):
+        raise trace_error(
+            "a chain of comparisons around `&` or `|`",
+            rule="`&` and `|` bind closer than comparisons: a == 0 & b == 0 is a == (0 & b) == 0",
+            fix="write (a == 0) & (b == 0), or a == 0 and b == 0",
+        )
+    return compare(left, name, right, *more)
+
+
+def called(x: Any) -> Any:
+    """``x``, which is compared or tested, and has the name of one of `expressions.IDS`."""
+    if isinstance(x, FunctionType) and x.__module__.startswith("nvdsl.ops."):
+        raise trace_error(
+            f"`{x.__name__}` without parentheses in a condition",
+            rule="a function is no number: Python compares the function itself, and takes it for true",
+            fix=f"call it: nv.{x.__name__}()",
+        )
+    return x
 
 
 def choose(test: Any, then: Thunk, other: Thunk) -> Any:

@@ -121,7 +121,11 @@ def _format(piece: Any, values: list[Any]) -> str:
     if isinstance(value, list | tuple | dict):
         return _of_container(value, values)
     if not isinstance(value, Value):
-        raise trace_error(f"print of a value of type {describe(value)}", rule="the device prints numbers")
+        raise trace_error(
+            f"print of a value of type {describe(value)}",
+            rule="the device prints numbers",
+            fix="print elements, x[i]; print(repr(x)) prints what it is, once, while the kernel is traced",
+        )
     if value.shape:
         parts = [_number(value[i], spec, values) for i in range(value.shape[0])]
         return f"[{', '.join(parts)}]"

@@ -154,7 +154,7 @@ class _Function(Expressions):
     def visit_If(self, node: ast.If) -> Any:
         facts = self.facts[node]
         assert isinstance(facts, Branches)
-        test = self.visit(node.test)
+        test = self.tested(self.visit(node.test))
         if self.depth >= _DEPTH:
             node.test = place(call(RUNTIME, "plain", test, constant("deep")), node.test)
             node.body, node.orelse = self.block(node.body), self.block(node.orelse)
@@ -203,7 +203,7 @@ class _Function(Expressions):
         assert isinstance(facts, Loop)
         true = isinstance(node.test, ast.Constant) and bool(node.test.value)
         endless = true and not (self.tries or _leaves(node.body))
-        test = self.visit(node.test)
+        test = self.tested(self.visit(node.test))
         if self.depth >= _DEPTH:
             node.test = test
             return self.plain_loop(node)
@@ -276,7 +276,7 @@ class _Function(Expressions):
     visit_Assign = visit_AugAssign = visit_AnnAssign = _store
 
     def visit_Assert(self, node: ast.Assert) -> Any:
-        arguments = [self.visit(node.test)]
+        arguments = [self.tested(self.visit(node.test))]
         if node.msg is not None:
             node.msg = self.visit(node.msg)
             if lazy(node.msg):

@@ -37,7 +37,7 @@ from nvdsl.values.elementwise import Elementwise, of_each
 from nvdsl.values.operators import Operators
 
 if TYPE_CHECKING:
-    from nvdsl.values.typing import Number, TypeLike
+    from nvdsl.values.typing import ElementType, Number, TypeLike
 
 _UNSIGNED = {dtypes.i8: dtypes.u8, dtypes.i16: dtypes.u16, dtypes.i32: dtypes.u32, dtypes.i64: dtypes.u64}
 
@@ -85,9 +85,9 @@ class Value(Operators):
         raw = promotion.compare(op, self, other)
         return raw if raw is NotImplemented else wrap(raw, dtypes.bool_)
 
-    def to(self, dtype: DType) -> Value:
+    def to(self, dtype: ElementType) -> Value:
         """The number, or each element, converted to ``dtype``: short for ``dtype(x)``, see `cast`."""
-        return cast(self, dtype)
+        return cast(self, dtypes.element(dtype))
 
     def sum(self) -> Value:
         """The sum of a vector's elements, in their type: 16-bit floats round at every step, narrow integers wrap.
@@ -335,4 +335,5 @@ def _is_numeric(x: Any) -> bool:
 
 
 def _no_number(x: Any) -> TraceError:
-    return trace_error(f"{x!r} is not a number", fix="pass a Python or NumPy number, or a traced value")
+    fix = "call it" if callable(x) else "pass a Python or NumPy number, or a traced value"
+    return trace_error(f"{x!r} is not a number", fix=fix)

@@ -56,6 +56,18 @@ class Group(Generic[P]):
         self._name, self._threads = name, threads
         setattr(threads, "__qualname__", name)  # noqa: B010  (what Python calls it where an argument is unknown)
 
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, Group):
+            return self is other
+        number = {"nv.warp": "warp_id", "nv.warpgroup": "warpgroup_id", "nv.cluster": "cluster_rank"}.get(self._name)
+        raise trace_error(
+            f"{self._name} == {other!r}",
+            rule=f"{self._name} is a group of threads that compute together, and no number",
+            fix=f"nv.{number}() == ..." if number else "nv.block_id.x == ...",
+        )
+
+    __hash__ = object.__hash__
+
     @overload
     def sum(self, x: Many, *args: P.args, **kwargs: P.kwargs) -> tuple[Value, ...]: ...
     @overload

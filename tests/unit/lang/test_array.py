@@ -11,6 +11,7 @@ from tests.unit.kernels import array, refused_body, trace
 
 def test_what_an_array_knows():
     def body(x, y):
+        assert x.bytes == 4 * 6 * 2 and nv.smem(96, nv.f32).bytes == 384 and x[1:3, ::2].bytes == 2 * 3 * 2
         assert (x.shape, x.strides, x.ndim, len(x), x.dtype) == ((4, 6), (6, 1), 2, 4, nv.f16)
         assert (y.shape, y.strides, y.dtype) == ((4, 6), (10, 1), nv.u8)
         assert repr(x) == "Array(shape=(4, 6), dtype=f16)"

@@ -79,6 +79,33 @@ STATEMENTS = {
     "y = nv.ops.memory.load_acquire(t, 0)": ("ValueError", "help(nv)"),
     "y = nv.clamp(x, 0, 1)": ("MLIRError", "help(nv)"),
     "nv.cp_async_arrive(3)": ("'int' object has no attribute", "help(nv)"),
+    "y = nv.sqrt(x[t])": ("`nv.sqrt` does not exist", "`nv.math.sqrt`"),
+    "y = nv.program_id(0)": ("`nv.program_id` does not exist", "`nv.block_id.x`"),
+    "y = nv.math.rqsrt(x[t])": ("`nv.math.rqsrt` does not exist", "`nv.math.rsqrt`"),
+    "y = nv.warp.summ(t)": ("'Group' object has no attribute 'summ'", "`.sum`"),
+    "y = nv.thread_id.w": ("'Dim3' object has no attribute 'w'", "one of these"),
+    "y = x[t].astype(nv.f16)": ("no attribute 'astype'", "`.to`"),
+    "y = s.transpose()": ("no attribute 'transpose'", "`.T`"),
+    "y = x.nbytes": ("no attribute 'nbytes'", "`.bytes`"),
+    "y = nv.Mbarriers(1, arrivals=1).arrive_expect(8)": ("no attribute 'arrive_expect'", "bars[stage]"),
+    "y = nv.smem((4,))": ("missing 1 required positional argument: 'dtype'", "help(nv.smem)"),
+    "y = acc.sum()": ("missing 1 required positional argument: 'axis'", "help(Matrix.sum)"),
+    "y = x[t].to('f16')": ("'f16' as the type of elements", "nv.f16"),
+    "y = nv.thread_id == 0": ("a thread or block id == 0", "nv.thread_id.x"),
+    "y = nv.block_id != 0": ("a thread or block id == 0", "nv.thread_id.x"),
+    "y = 1 if nv.thread_id else 2": ("a thread or block id as a condition", "nv.thread_id.x"),
+    "y = nv.lane_id == 0": ("`lane_id` without parentheses", "nv.lane_id()"),
+    "y = 0 != nv.warp_id": ("`warp_id` without parentheses", "nv.warp_id()"),
+    "y = nv.warpgroup_id in (0, 1)": ("`warpgroup_id` without parentheses", "nv.warpgroup_id()"),
+    "y = not nv.elect": ("`elect` without parentheses", "nv.elect()"),
+    "y = t == 0 and nv.elect": ("`elect` without parentheses", "nv.elect()"),
+    "y = 1 if nv.elect else 2": ("`elect` without parentheses", "nv.elect()"),
+    "assert nv.elect": ("`elect` without parentheses", "nv.elect()"),
+    "x.store(0, 1.0, predicate=nv.elect)": ("is not a number", "call it"),
+    "y = nv.warpgroup == 0": ("nv.warpgroup == 0", "nv.warpgroup_id()"),
+    "y = s == 0": ("a tile == 0", "tile[i, j]"),
+    "y = t == 0 & t == 0": ("a chain of comparisons around `&`", "(a == 0) & (b == 0)"),
+    "y = t < 4 | t < 0": ("a chain of comparisons around `&`", "(a == 0) & (b == 0)"),
     "nv.sync_thread()": ("`nv.sync_thread` does not exist", "`nv.sync_threads`"),
     "y = None; y[0] = 1.0": ("'NoneType' object does not support item assignment", "pass the array"),
     "with t: pass": ("'Value'", "operators"),
@@ -105,6 +132,31 @@ def test_a_statement(statement):
     assert message in error.message and fix in error.fix, error
 
 
+CONDITIONS = ("if nv.lane_id == 0:", "if nv.elect:", "if nv.thread_id:", "while nv.lane_id < 4:", "if t == 0 & t == 0:")
+
+
+@pytest.mark.parametrize("head", CONDITIONS)
+def test_a_condition_that_python_would_decide(head):
+    """Without a word, and the kernel would not do what stands there."""
+    body = define(f"def body(x):\n    t = nv.thread_id.x\n    {head}\n        x[t] = 1.0\n", nv=nv)
+    with pytest.raises(nv.TraceError) as caught:
+        host(body).trace(F32)
+    assert caught.value.where.line == 3 and caught.value.fix
+
+
+def test_conditions_that_look_like_mistakes():
+    def body(x):
+        t = nv.thread_id.x
+        lane_id, elect = nv.lane_id(), nv.elect()
+        if lane_id == 0 and not elect:  # variables of these names
+            x[t] = 1.0
+        if 0 <= t & 7 < 4:
+            x[t] = 2.0
+        assert nv.warp == nv.warp and nv.thread_id != nv.block_id and nv.smem((8, 8), nv.f16) is not None
+
+    host(body).trace(F32)
+
+
 def parts():
     return nv.thread_id.x, nv.smem((8, 8), nv.f16), nv.accumulator(64, 64)
 
@@ -114,6 +166,7 @@ def test_types_of_numpy_are_types():
         assert nv.accumulator(64, 64, np.float32).dtype is nv.f32
         assert nv.accumulator(64, 64, np.dtype("float16")).dtype is nv.f16
         assert nv.smem((8, 8), np.float16).dtype is nv.f16
+        assert nv.f32(nv.thread_id.x).to(np.float16).dtype is nv.f16
 
     host(body, block=128).trace(F32)
     assert nv.ShapeDtype((4,), np.float16) == nv.ShapeDtype((4,), nv.f16)
