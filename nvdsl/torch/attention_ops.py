@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 import nvdsl as nv
-from nvdsl.torch.operators import Tensor, gradient, like, nothing, operator
+from nvdsl.torch.operators import Tensor, autocast, gradient, like, nothing, operator
 
 _ARRAYS = "Tensor? bias, Tensor? cu_seqlens_q, Tensor? cu_seqlens_k"
 _OPTIONS = "bool causal, SymInt? left, SymInt? right, float? scale, float softcap"
@@ -96,7 +96,7 @@ def attention(
     """
     if bias is not None and softcap and bias.requires_grad and torch.is_grad_enabled():
         raise ValueError("the gradient of a bias is not computed beside a softcap: pass bias.detach()")
-    q, k, v = _cast(q, k, v)
+    q, k, v = autocast(q, k, v)
     if q.dtype not in (torch.float16, torch.bfloat16):
         raise ValueError(f"q is of {q.dtype}: attention in torch is of float16 or bfloat16")
     if not isinstance(window, tuple | list) or len(window) != 2:
@@ -104,15 +104,6 @@ def attention(
     starts = cu_seqlens_q, cu_seqlens_k
     out: Tensor = attention_heads(q, k, v, bias, *starts, causal, *window, scale, softcap)[0]
     return out
-
-
-def _cast(*heads: Tensor) -> tuple[Tensor, ...]:
-    """What `torch.autocast` makes of them."""
-    device = heads[0].device.type
-    if device not in ("cpu", "cuda") or not torch.is_autocast_enabled(device):  # it raises for those without autocast
-        return heads
-    dtype = torch.get_autocast_dtype(device)
-    return tuple(x.to(dtype) if x.dtype == torch.float32 else x for x in heads)
 
 
 def scaled_dot_product_attention(

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 import nvdsl as nv
-from nvdsl.torch.operators import Tensor, gradient, like, operator
+from nvdsl.torch.operators import Tensor, autocast, gradient, like, operator
 from nvdsl.torch.product_ops import matrix_product
 
 F, aten = torch.nn.functional, torch.ops.aten
@@ -89,5 +89,6 @@ def mlp(
     for name in names:
         if name not in ACTIVATIONS:
             raise ValueError(f"activation {name!r}: it is one of {', '.join(filter(None, ACTIVATIONS))}, or None")
+    input, *weights = autocast(input, *weights)
     y: Tensor = mlp_layers(input, list(weights), list(biases or []), *names)
     return y

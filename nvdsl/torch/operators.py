@@ -58,3 +58,15 @@ def like(x: Tensor, *shape: Any, dtype: torch.dtype | None = None) -> Tensor:
 def nothing(x: Tensor) -> Tensor:
     """What an op returns for a gradient that is not asked for."""
     return x.new_empty(0)
+
+
+_CAST = (torch.float32, torch.float16, torch.bfloat16)
+
+
+def autocast(*tensors: Tensor) -> tuple[Tensor, ...]:
+    """What a region of `torch.autocast` makes of the operands of products."""
+    device = tensors[0].device.type
+    if device not in ("cpu", "cuda") or not torch.is_autocast_enabled(device):  # it raises for those without autocast
+        return tensors
+    dtype = torch.get_autocast_dtype(device)
+    return tuple([x.to(dtype) if x.dtype in _CAST else x for x in tensors])

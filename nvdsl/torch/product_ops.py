@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 import nvdsl as nv
-from nvdsl.torch.operators import Tensor, gradient, like, operator
+from nvdsl.torch.operators import Tensor, autocast, gradient, like, operator
 
 
 def _product_shape(a: Tensor, b: Tensor) -> list[Any]:
@@ -53,15 +53,19 @@ gradient(matrix_product_and_bias, _backward, _keep)
 
 def matmul(input: Tensor, other: Tensor) -> Tensor:
     """`torch.matmul` by `nvdsl.matmul`: any layouts, batches broadcast; the gradients are products, too."""
-    found: Tensor = matrix_product(input, other)
+    found: Tensor = matrix_product(*autocast(input, other))
     return found
 
 
 def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """`torch.nn.functional.linear` by `nvdsl.matmul`: ``input @ weight.T + bias``, the bias added in f32 before the
     result is rounded."""
+    input, weight = autocast(input, weight)
+    if weight.dim() == 1:
+        y = matrix_product(input, weight)
+        return y if bias is None else y + bias
     rows = input.reshape(-1, input.shape[-1])
-    y: Tensor = matrix_product(rows, weight.mT) if bias is None else matrix_product_and_bias(rows, weight.mT, bias)
+    y = matrix_product(rows, weight.mT) if bias is None else matrix_product_and_bias(rows, weight.mT, bias)
     return y.reshape(*input.shape[:-1], weight.shape[0])
 
 
@@ -94,5 +98,5 @@ def grouped_matmul(input: Tensor, weights: Tensor, offsets: Tensor) -> Tensor:
     offsets are read on the device. The gradients are grouped products, too."""
     if weights.dim() != 3:
         raise ValueError(f"weights of the shape {tuple(weights.shape)}: they are (groups, K, N)")
-    found: Tensor = grouped_product(input, weights, offsets)
+    found: Tensor = grouped_product(*autocast(input, weights), offsets)
     return found

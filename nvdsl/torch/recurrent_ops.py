@@ -10,7 +10,7 @@ import torch
 
 import nvdsl as nv
 from nvdsl.kernels.recurrent.cells import GRU, LSTM, Cell
-from nvdsl.torch.operators import Tensor, gradient, like, operator
+from nvdsl.torch.operators import Tensor, autocast, gradient, like, operator
 
 _GIVEN = "Tensor x, Tensor[] weights, Tensor? h, Tensor? c, bool bidirectional, bool batch_first, bool save"
 _SLOPES = (
@@ -148,7 +148,8 @@ def lstm(
 ) -> tuple[Tensor, tuple[Tensor, Tensor]]:
     """The layers of a `torch.nn.LSTM` of f16 or bf16, by `nvdsl.lstm`: ``weights`` are its ``_flat_weights``. Returns
     ``y, (h_n, c_n)``."""
-    h, c = (None, None) if state is None else state
+    input, *weights = autocast(input, *weights)
+    h, c = (None, None) if state is None else autocast(*state)
     save = _save(input, *weights, h, c)
     y, h_n, c_n, _ = lstm_layers(input, list(weights), h, c, bidirectional, batch_first, save)
     return y, (h_n, c_n)
@@ -164,6 +165,9 @@ def gru(
 ) -> tuple[Tensor, Tensor]:
     """The layers of a `torch.nn.GRU` of f16 or bf16, by `nvdsl.gru`: ``weights`` are its ``_flat_weights``. Returns
     ``y, h_n``."""
+    input, *weights = autocast(input, *weights)
+    if state is not None:
+        state, = autocast(state)
     y, h_n, _, _ = gru_layers(input, list(weights), state, None, bidirectional, batch_first, _save(
         input, *weights, state
     ))  # fmt: skip

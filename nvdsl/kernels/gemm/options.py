@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import reprlib
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -13,6 +14,7 @@ from nvdsl.kernels.blocks.linear_combination import ACTIVATIONS
 from nvdsl.kernels.gemm.config import Config
 from nvdsl.kernels.options import real, takes
 
+_MOST = float(np.finfo(np.float32).max)
 _NUMBERS = (int, float, np.number)
 _FACTORS = "pass a float; factors for rows and columns are scale_a, (M, 1), and scale_b, (N,)"
 
@@ -30,8 +32,19 @@ def numbers(alpha: Any, beta: Any, c: Any, scale_a: Any, scale_b: Any) -> tuple[
             if isinstance(scale, _NUMBERS):
                 factor *= real(name, scale, _FACTORS)
     if beta is None:
-        return factor, 0.0 if c is None else 1.0
-    return factor, beta if beta.__class__ is float else real("beta", beta, _FACTORS)
+        added = 0.0 if c is None else 1.0
+    else:
+        added = beta if beta.__class__ is float else real("beta", beta, _FACTORS)
+    if not -_MOST <= factor <= _MOST or not -_MOST <= added <= _MOST:
+        _check_range(factor, added)
+    return factor, added
+
+
+def _check_range(factor: float, added: float) -> None:
+    """Raises ArgumentError for finite numbers beyond f32, which the kernels compute with."""
+    for name, x in (("alpha (times the scales that are numbers)", factor), ("beta", added)):
+        if math.isfinite(x) and abs(x) > _MOST:
+            raise ArgumentError(f"{name} = {x}", rule=f"it is an f32: {_MOST} at most", fix="scale the operands before")
 
 
 def config(x: Any) -> Config | None:

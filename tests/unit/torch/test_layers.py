@@ -209,3 +209,48 @@ def test_in_torch_compile_nothing_is_left_out():
     found = torch.autograd.grad(compiled(*arguments), arguments)
     for one, other in zip(found, torch.autograd.grad(step(*arguments), arguments), strict=True):
         close(one, other)
+
+
+def test_products_take_the_type_of_autocast():
+    """Weights are f32, and what comes from an op before may be of the type already."""
+    torch.manual_seed(0)
+    x, bias = some(5, 64, dtype=torch.bfloat16), some(64, dtype=torch.float32)
+    weights = [some(64, 64, scale=0.1, dtype=torch.float32) for _ in range(2)]
+    cells = [w.detach().float().requires_grad_() for w in _weights(64, 16, 4)]
+    gates = [w.detach().float().requires_grad_() for w in _weights(64, 16, 3)]
+    ends = torch.tensor([2, 5], dtype=torch.int32)
+    calls = {
+        "matmul": (lambda: nt.matmul(x, weights[0]), lambda: x.float() @ weights[0]),
+        "linear": (lambda: nt.linear(x, weights[0], bias), lambda: F.linear(x.float(), weights[0], bias)),
+        "grouped": (
+            lambda: nt.grouped_matmul(x, torch.stack(weights), ends),
+            lambda: torch.cat([x[:2].float() @ weights[0], x[2:].float() @ weights[1]])),
+        "mlp": (
+            lambda: nt.mlp(x, weights, activation="relu"),
+            lambda: F.relu(x.float() @ weights[0].mT) @ weights[1].mT),
+        "lstm": (
+            lambda: nt.lstm(x[:, None], cells, (torch.zeros(1, 1, 16), torch.zeros(1, 1, 16)))[0],
+            lambda: torch.lstm(
+                x[:, None].float(), (torch.zeros(1, 1, 16), torch.zeros(1, 1, 16)), cells, True, 1, 0.0, False, False,
+                False)[0]),
+        "gru": (
+            lambda: nt.gru(x[:, None], gates, torch.zeros(1, 1, 16))[0],
+            lambda: torch.gru(x[:, None].float(), torch.zeros(1, 1, 16), gates, True, 1, 0.0, False, False, False)[0]),
+    }  # fmt: skip
+    for name, (ours, torchs) in calls.items():
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            found = ours()
+        assert found.dtype == torch.bfloat16, name
+        expected, wanted = torchs(), cells if name == "lstm" else gates if name == "gru" else weights[:1]
+        close(found, expected, 4e-2)
+        for one, two in zip(slopes(found, wanted), slopes(expected, wanted), strict=True):
+            assert one.dtype == torch.float32, name
+            close(one, two, 6e-2)
+
+
+def test_linear_of_one_unit():
+    x, w = some(3, 64), some(64)
+    expected = F.linear(x.float(), w.float())
+    assert nt.linear(x, w).shape == expected.shape
+    close(nt.linear(x, w), expected)
+    close(nt.linear(x, w, torch.ones(())), expected + 1)
