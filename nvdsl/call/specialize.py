@@ -155,7 +155,8 @@ class Call:
             f"{name} was given a constant that can't be hashed, among {', '.join(constants)}",
             where=frames.caller(),
             rule="compile-time arguments are part of what a compilation is found by",
-            fix="pass a tuple instead of a list, a frozen dataclass instead of a dict",
+            fix="pass a tuple instead of a list, a frozen dataclass instead of a dict; what a kernel reads element by "
+            "element is an array, and a positional argument",
         )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import reprlib
 from collections.abc import Sequence
 
 from nvdsl.errors import trace_error
@@ -63,7 +64,7 @@ class TMA:
         self.shape: tuple[int, ...] = (tile,) if isinstance(tile, int) else tuple(tile)
         if not isinstance(array, Array) or not all(isinstance(extent, int) for extent in self.shape):
             raise trace_error(
-                f"nv.TMA({array!r}, tile={tile!r})",
+                f"nv.TMA({reprlib.repr(array)}, tile={tile!r})",
                 rule="a tensor map is made of an array argument and a tile of Python ints",
     fix=constant_fix("nv.TMA(a, tile=(rows, cols)) for an argument a of the host function", tile),
             )

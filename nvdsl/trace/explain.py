@@ -64,6 +64,10 @@ _ELEMENT = (
     "a NumPy array and NumPy's numbers hold plain numbers",
     "keep traced values in a list; nv.f32(x) converts, and nv.smem holds an array of them",
 )
+_BRACKETS = (
+    "a function is called; a kernel's grid and block are given where it is made",
+    "@nv.kernel(grid=blocks, block=threads), and kernel() launches it",
+)
 _ARGUMENT = (
     "an array argument is a NumPy, torch, CuPy or JAX array; anything else is a number or a compile-time constant",
     "pass the array",
@@ -89,6 +93,8 @@ def explain(error: Exception) -> TraceError | None:
     named = next((_KINDS[word] for word in re.findall(r"\w+", text) if word in _KINDS), None)
     if named is None and _holds_values(frame.tb_frame):
         named = next((said for start, said in _NUMPY.items() if text.startswith(start)), None)
+    if named is None and text == "'function' object is not subscriptable":
+        named = _BRACKETS
     if named is None and re.match(r"'(NoneType|str)' object (is not subscriptable|does not support item)", text):
         named = _ARGUMENT
     if named is None and isinstance(error, AttributeError) and _holds_values(frame.tb_frame) and text.startswith("__"):

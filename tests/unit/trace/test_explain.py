@@ -157,6 +157,14 @@ def test_conditions_that_look_like_mistakes():
     host(body).trace(F32)
 
 
+def test_a_kernel_is_not_launched_with_brackets():
+    kernel = "    @nv.kernel(grid=1, block=32)\n    def k():\n        x[0] = 1.0\n"
+    body = define(f"def body(x):\n{kernel}    k[(1,)]()\n", nv=nv)
+    with pytest.raises(nv.TraceError, match="not subscriptable") as caught:
+        nv.jit(body).trace(F32)
+    assert caught.value.where.line == 5 and "@nv.kernel(grid=" in caught.value.fix
+
+
 def parts():
     return nv.thread_id.x, nv.smem((8, 8), nv.f16), nv.accumulator(64, 64)
 
