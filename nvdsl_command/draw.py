@@ -140,12 +140,12 @@ def _named(text: str) -> layout.Layout:
         raise Refused(f"{text} is none of Hopper's layouts: wgmma_accumulator(64), wgmma_a(2), mma_a(2), mma_b(2), "
                       "MMA_C, matrix_values(), FRAGMENT_ROWS (docs/layouts.md)")  # fmt: skip
     number = [int(call[2])] if call[2] else []
-    sizes = {layout.wgmma_a: (1, 2, 4), layout.mma_a: (1, 2, 4, 8), layout.mma_b: (1, 2, 4, 8)}.get(named, number)
-    if not set(number) <= set(sizes):
-        raise Refused(f"{text}: elements of {', '.join(map(str, sizes[:-1]))} or {sizes[-1]} bytes")
-    if named is layout.wgmma_accumulator and (number[0] % 8 or not 8 <= number[0] <= 256):
+    if named is layout.wgmma_accumulator and number[0] > 256:
         raise Refused(f"{text}: wgmma has multiples of 8 from 8 to 256")
-    return named(*number)
+    try:
+        return named(*number)
+    except LayoutError as error:
+        raise Refused(f"{text}: {error.rule}") from None
 
 
 NAMED = ("wgmma_accumulator", "wgmma_a", "mma_a", "mma_b", "MMA_C", "matrix_values", "FRAGMENT_ROWS")

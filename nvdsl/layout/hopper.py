@@ -9,6 +9,7 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING, overload
 
+from nvdsl.errors import layout_error
 from nvdsl.layout.algebra import composition
 from nvdsl.layout.core import Layout
 from nvdsl.layout.inverses import right_inverse
@@ -25,20 +26,43 @@ QUAD = ((4, 8), (E(0, 1), E(1, 0)))
 """Lanes as 8 rows of 4: lane l has row l / 4 and the (l % 4)-th part of it. All fragments begin so."""
 
 
+def _whole(said: str, extent: int, unit: int, also: int = 0) -> None:
+    """Raise LayoutError unless an extent is a multiple of ``unit``, or ``also``: else a fragment would be smaller."""
+    if not isinstance(extent, int) or extent <= 0 or extent % unit and extent != also:
+        raise layout_error(
+            f"{said} = {extent!r} of a fragment",
+            rule=f"{said} is {f'{also}, or ' if also else ''}a multiple of {unit} (PTX ISA, matrix fragments)",
+            fix="round it up, and pad the matrix",
+        )
+
+
+def _of_bytes(itemsize: int, sizes: tuple[int, ...]) -> None:
+    if itemsize not in sizes:
+        *most, last = map(str, sizes)
+        raise layout_error(
+            f"elements of {itemsize!r} bytes in a fragment",
+            rule=f"elements of {', '.join(most)} or {last} bytes (PTX ISA, matrix fragments)",
+            fix="dtype.bytes",
+        )
+
+
 def wgmma_accumulator(n: int) -> Layout:
     """Map (thread of the warpgroup, value) to (row, column) of D, 64 x n. A thread has n / 2 values.
 
     PTX ISA, "Register Fragments for wgmma.mma_async": four values repeat every 8 columns. Values are in
-    the order of the registers.
+    the order of the registers. Raises LayoutError unless ``n`` is a multiple of 8.
     """
+    _whole("n", n, 8)
     return Layout(((4, 8, 4), (2, 2, n // 8)), ((E(0, 2), E(1, 0), E(16, 0)), (E(0, 1), E(8, 0), E(0, 8))))
 
 
 def wgmma_a(itemsize: int) -> Layout:
     """Map (thread of the warpgroup, (element of a register, register)) to (row, column) of A, 64 rows of 32 bytes.
 
-    A register holds ``4 // itemsize`` elements (PTX ISA, register fragments of A for .f16, .tf32, .e4m3 ...).
+    A register holds ``4 // itemsize`` elements (PTX ISA, register fragments of A for .f16, .tf32, .e4m3 ...). Raises
+    LayoutError for other elements.
     """
+    _of_bytes(itemsize, (1, 2, 4))
     lanes, values = mma_a(itemsize)
     return Layout(((*lanes.shape, 4), values.shape), ((*lanes.stride, E(16, 0)), values.stride))
 
@@ -48,8 +72,9 @@ def mma_a(itemsize: int, k: int = 0, m: int = 16) -> Layout:
 
     A register holds ``4 // itemsize`` elements, or one f64. ``k``: 32 bytes unless given; ``m``: 8, or a multiple of
     16, which come after each other. PTX ISA, "Matrix Fragments for mma.m16n8k16" (2 bytes), "m16n8k8" (.tf32),
-    "m16n8k32" (1 byte), "mma.m16n8k4" (.f64) and kin.
+    "m16n8k32" (1 byte), "mma.m16n8k4" (.f64) and kin. Raises LayoutError for extents that are no whole fragments.
     """
+    _whole("m", m, 16, 8)
     per, groups = _per_register(itemsize, k)
     shape, stride = (min(m, 16) // 8, groups, m // 16)[: 3 if m > 16 else 2], (E(8, 0), E(0, 4 * per), E(16, 0))
     return Layout(((4, 8), (per, shape)), ((E(0, per), E(1, 0)), (E(0, 1), stride[: len(shape)])))
@@ -57,7 +82,8 @@ def mma_a(itemsize: int, k: int = 0, m: int = 16) -> Layout:
 
 def mma_b(itemsize: int, k: int = 0, n: int = 8) -> Layout:
     """Map (lane, (element of a register, register)) to (k, column) of B of mma.sync: ``k`` rows (32 bytes unless given)
-    of ``n`` columns, 8 after the other."""
+    of ``n`` columns, 8 after the other. Raises LayoutError for extents that are no whole fragments."""
+    _whole("n", n, 8)
     per, groups = _per_register(itemsize, k)
     lanes = (4, 8), (E(per, 0), E(0, 1))
     if n == 8:
@@ -67,16 +93,22 @@ def mma_b(itemsize: int, k: int = 0, n: int = 8) -> Layout:
 
 def _per_register(itemsize: int, k: int) -> tuple[int, int]:
     """Elements of a register, and registers along K."""
+    _of_bytes(itemsize, (1, 2, 4, 8))
     per = max(4 // itemsize, 1)
-    return per, (k or 32 // itemsize) // (4 * per)
+    k = k or 32 // itemsize
+    _whole("k", k, 4 * per)
+    return per, k // (4 * per)
 
 
 def mma_c(m: int = 16, n: int = 8) -> Layout:
     """Map (lane, value) to (row, column) of C and D of mma.sync, ``m x n`` of one warp.
 
     16 rows come after the other, and in each of them 8 columns after the other: where m is 16 it is a warp's part of
-    `wgmma_accumulator`. PTX ISA, "Matrix Fragments for mma".
+    `wgmma_accumulator`. PTX ISA, "Matrix Fragments for mma". Raises LayoutError unless ``m`` is 8 or a multiple of 16,
+    and ``n`` of 8.
     """
+    _whole("m", m, 16, 8)
+    _whole("n", n, 8)
     return Layout(
         ((4, 8), (2, min(m, 16) // 8, n // 8, max(m // 16, 1))),
         ((E(0, 2), E(1, 0)), (E(0, 1), E(8, 0), E(0, 8), E(16, 0))),
@@ -101,7 +133,12 @@ def matrix_rows(count: int) -> Layout:
     """Map a lane to the (row, matrix) whose address it gives to an ldmatrix or stmatrix of ``count`` matrices.
 
     The addresses of lanes ``8 * count`` and later are not read (PTX ISA, "ldmatrix", table of threads and rows).
+    Raises LayoutError for other counts than 1, 2 and 4.
     """
+    if count not in (1, 2, 4):
+        raise layout_error(
+            f"{count!r} matrices", rule="ldmatrix and stmatrix have 1, 2 or 4 (PTX ISA, ldmatrix)", fix="one of these"
+        )
     return identity(8, count)
 
 

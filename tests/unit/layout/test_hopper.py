@@ -5,6 +5,7 @@ import itertools
 import numpy as np
 import pytest
 
+import nvdsl as nv
 from nvdsl import errors
 from nvdsl.layout import (
     FRAGMENT_ROWS,
@@ -19,6 +20,8 @@ from nvdsl.layout import (
     matrix_rows,
     matrix_values,
     mma_a,
+    mma_b,
+    mma_c,
     right_inverse,
     tma_boxes,
     wgmma_a,
@@ -194,3 +197,25 @@ def test_boxes_of_tma(rows, cols, swizzle):
     # what TMA writes next lies next, before it permutes the units
     panel, within = col // tile.panel_cols, col % tile.panel_cols
     assert (2 * every == panel * tile.panel_stride + row * tile.panel_bytes + 2 * within).all()
+
+
+@pytest.mark.parametrize(
+    ("make", "said"),
+    [
+        (lambda: wgmma_accumulator(12), "n is a multiple of 8"),
+        (lambda: wgmma_a(8), "1, 2 or 4 bytes"),
+        (lambda: mma_a(0), "1, 2, 4 or 8 bytes"),
+        (lambda: mma_a(2, 20), "k is a multiple of 8"),
+        (lambda: mma_a(2, 16, 24), "m is 8, or a multiple of 16"),
+        (lambda: mma_b(1, 32, 12), "n is a multiple of 8"),
+        (lambda: mma_c(20, 8), "m is 8, or a multiple of 16"),
+        (lambda: mma_c(16, 12), "n is a multiple of 8"),
+        (lambda: mma_c(16, 8.0), "n is a multiple of 8"),
+        (lambda: matrix_rows(3), "1, 2 or 4"),
+    ],
+)
+def test_extents_that_are_no_whole_fragments(make, said):
+    """They were rounded down without a word."""
+    with pytest.raises(nv.LayoutError) as caught:
+        make()
+    assert said in caught.value.rule and caught.value.where.file == __file__

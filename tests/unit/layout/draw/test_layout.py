@@ -82,7 +82,8 @@ def test_command(capsys, tmp_path):
     ("arguments", "says"),
     [
         (["(4,4):(1,"], "is no layout"),
-        (["wgmma_accumulator(7)"], "multiples of 8"),
+        (["wgmma_accumulator(7)"], "multiple of 8"),
+        (["wgmma_accumulator(264)"], "multiples of 8 from 8 to 256"),
         (["mma_a(3)"], "1, 2, 4 or 8 bytes"),
         (["nothing"], "none of Hopper's"),
         (["wgmma_accumulator"], "none of Hopper's"),
