@@ -145,10 +145,13 @@ def backward(frame: GradientFrame) -> None:
                 head = at.kv_head * tiles.group + g
                 s = begun(state)
                 nv.wgmma_wait(0)
-                for tile in nv.range(first, end - 1, unroll=False):  # where their order is another, rows don't matter
+                order = nv.range(first, end - 1, unroll=False)  # where it is another, rows don't matter
+                if frame.ordered:
+                    order = nv.range(end - 1, first, -1, unroll=False)
+                for tile in order:
                     row = tile * tile_m
                     s, grad_k, grad_v, state, before = step(s, grad_k, grad_v, state, before, row, head, False)
-                row = (end - 1) * tile_m
+                row = (first if frame.ordered else end - 1) * tile_m
                 s, grad_k, grad_v, state, before = step(s, grad_k, grad_v, state, before, row, head, True)
 
             with recomputing():

@@ -118,7 +118,7 @@ def attention_backward(
         bounded, starts = (left is not None, right is not None), lengths.views[:2]
         kind = ScoreKind(cap > 0.0, bias is not None, score)
         packed, capped = any(x is not None for x in starts), cap > 0.0
-        more = all(bounded) or capped or packed or ordered
+        more = all(bounded) or capped or packed
         rows = heads.group * rows_seen(queries // max(lengths.batch if lengths.packed else 1, 1), left, right)
         tight = all(bounded) or kind.told and any(bounded)
         config = choose(heads.size, heads.value_size, more, kind.told or packed and capped, rows, tight)

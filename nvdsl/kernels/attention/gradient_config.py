@@ -81,8 +81,8 @@ class Config:
 
 
 def choose(size: int, value_size: int, more: bool, most: bool, rows: float = 0, tight: bool = False) -> Config:
-    """For heads of these sizes. ``more``: there are two bounds, a softcap, packed sequences or an order of dQ's sums,
-    for which registers suffice with fewer rows only. ``most``: there is what takes still more: a bias, a function of
+    """For heads of these sizes. ``more``: there are two bounds, a softcap or packed sequences, for which
+    registers suffice with fewer rows only. ``most``: there is what takes still more: a bias, a function of
     scores, or a softcap of packed sequences. ``rows``: how many a tile of keys meets, of all heads of its group.
     ``tight``: there are two bounds, or one beside a bias or a function, for which `backward_apart` has no registers.
     """

@@ -42,7 +42,7 @@ class GradientFrame:
         """The keys of a tile, and which queries see them; in the kernel, each time anew rather than in registers.
         Functions of scores are told of queries in the order of a loop. ``whole_warp``: see `Sequences.of`."""
         at, scoring = self.tiles.keys_of(recomputed(number), whole_warp), self.scoring
-        return at, Seeing(self.tiles, at, scoring.left, scoring.right, self.ordered or scoring.kind.told)
+        return at, Seeing(self.tiles, at, scoring.left, scoring.right, self.ordered, scoring.kind.told)
 
     def weights(self, at: KeyTile) -> Weights:
         """Of these keys, in the kernel."""

@@ -54,7 +54,8 @@ def gradients(
     """
     sides = left if bounded[0] else None, right if bounded[1] else None
     scoring = Scoring(scores, scale, softcap, bias, dbias, operands, *sides)
-    tiles = GradientTiles(q, k, q_starts, k_starts, config.tile_m, config.tile_n, any(bounded))
+    bands = any(bounded) or ordered and not config.wide  # of heads of 256 two are more than L2 serves well
+    tiles = GradientTiles(q, k, q_starts, k_starts, config.tile_m, config.tile_n, bands)
     parts = Parts(config.tile_m, config.sizes[0], config.k_swizzle, config.slices)
     sums = GradientSums(tiles, parts, ordered)
     told = Told(q, k, scoring) if scores.told else None

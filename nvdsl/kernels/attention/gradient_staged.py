@@ -104,11 +104,8 @@ class StagedSums:
 
     def take_part(self, me: nv.Int, pending: Any) -> None:
         """Add the part that comes next."""
-        self._meet(me, pending, pending.part < 0)
+        self._meet(me, pending, pending.part < 0, pending.part)
         if (nv.lane_id() == 0) & (pending.part >= 0):
-            if self._turns is not None:
-                while load_acquire(self._turns, pending.part) != pending.turn:
-                    pass
             nv.fence_proxy_async()
             part = self._tile(self._part, nv.f32, me, pending.slot)
             self._tma.reduce_add(part, (pending.part * self._rows, 0))
@@ -137,8 +134,9 @@ class StagedSums:
     def _tile(self, layout: TileLayout, dtype: nv.DType, me: nv.Int, slot: nv.Int) -> Tile:
         return Tile(layout, dtype, self._staged[me if self._slots == 1 else slot * CONSUMERS + me].offset)
 
-    def _meet(self, me: nv.Int, pending: Any, all: Any = False) -> None:
-        """A slot is free, or ``all`` are; now something is there."""
+    def _meet(self, me: nv.Int, pending: Any, all: Any = False, part: nv.Int | None = None) -> None:
+        """A slot is free, or ``all`` are; now something is there, and if it is ``part``, of dQ, it is its turn: that is
+        looked for before it is there, and while what was added last is being written."""
         if nv.lane_id() == 0:
             nv.bulk_wait_group(self._slots - 1, read=True)
             if self._slots > 1:
@@ -148,6 +146,12 @@ class StagedSums:
         nv.named_barrier_arrive(FREE + me, 160)
         if self._turns is not None:  # what has been read need not have been written
             if nv.lane_id() == 0:
-                self._tell(pending)
+                if part is None:
+                    self._tell(pending)
+                else:
+                    added = load_acquire(self._turns, nv.max(part, 0))
+                    self._tell(pending)
+                    while (part >= 0) & (added != pending.turn):
+                        added = load_acquire(self._turns, part)
             nv.sync_warp()
         nv.named_barrier_sync(WRITTEN + me, 160)

@@ -43,20 +43,23 @@ class QueryTile(NamedTuple):
 class Seeing:
     """Which queries see which keys of a block. Made in the kernel. ``left``, ``right``: how many keys before and behind
     its own a query sees, None for all. ``first``, ``end``: the tiles of queries that see any, ``count`` of them.
-    ``ordered``: whether all blocks take the tiles in their order. Else, where all queries see all keys, each block
-    starts at another tile: else all would add to dQ of the same one at the same time.
+    ``ordered``: whether dQ is added up in the order of the keys. Then blocks take the tiles from the last to the first:
+    in causal attention a block would else wait until the one with the first keys has come to the last tiles. ``told``:
+    whether all blocks take the tiles in their order. Else, where all queries see all keys, each block starts at another
+    tile: else all would add to dQ of the same one at the same time.
     """
 
     def __init__(
-        self, tiles: GradientTiles, at: KeyTile, left: nv.Int | None, right: nv.Int | None, ordered: bool
+        self, tiles: GradientTiles, at: KeyTile, left: nv.Int | None, right: nv.Int | None, ordered: bool, told: bool
     ) -> None:
         self._key, self._keys, self._left, self._right = at.key, at.sequence.keys, left, right
         self._tile_m, self._tile_n = tiles.tile_m, tiles.tile_n
         self.offset, self.first, self.end = tiles.seeing(at, left, right)
         self.count = nv.max(self.end - self.first, 0)
         self._some = left is None and right is None and not (tiles.packed or tiles.packed_keys)
+        self._backwards = ordered
         self._turned: nv.Int | None = None
-        if left is None and right is None and not ordered and tiles.tile_m == tiles.tile_n:
+        if left is None and right is None and not (ordered or told) and tiles.tile_m == tiles.tile_n:
             self._turned = nv.min(at.key // tiles.tile_m, self.count)
 
     @property
@@ -70,6 +73,8 @@ class Seeing:
 
     def tile(self, i: nv.Int) -> nv.Int:
         """The tile of queries that the block takes as number ``i``."""
+        if self._backwards:
+            return self.end - 1 - i
         if self._turned is None:
             return self.first + i
         turned = i + self._turned
@@ -118,15 +123,15 @@ class GradientTiles:
     function.
 
     Heads are taken in bands, and in a band the heads change fastest, from the first keys to the last: in causal
-    attention those are first that the most queries see, and the blocks that come last are short. ``bounded``: whether
-    tiles are so unequal. Then a band has as many heads as fit into L2 with their queries and dQ (of heads that share
-    one of k and v, one at a time), and of long heads the last one as many as keep all SMs busy to the end; else it is
-    one head.
+    attention those are first that the most queries see, and the blocks that come last are short. ``bands``: whether
+    tiles are so unequal, or wait for those with the keys before them, which shall have begun earlier. Then a band has
+    as many heads as fit into L2 with their queries and dQ (of heads that share one of k and v, one at a time), and of
+    long heads the last one as many as keep all SMs busy to the end; else it is one head.
     """
 
     def __init__(
         self, q: nv.Array, k: nv.Array, q_starts: nv.Array | None, k_starts: nv.Array | None, tile_m: int, tile_n: int,
-        bounded: bool,
+        bands: bool,
     ) -> None:  # fmt: skip
         self._sequences = Sequences(q, k, q_starts, k_starts, None, None)
         self._by_keys = Sequences(k, q, k_starts, q_starts, None, None)
@@ -142,7 +147,7 @@ class GradientTiles:
         self.blocks = every * self._columns
         together: nv.Int = 1
         last: nv.Int | None = None
-        if bounded:
+        if bands:
             head = q.shape[3] * BYTES
             together = nv.max(L2_BYTES // (head * nv.max(q.shape[1] if not self.packed else 1, 1)), 1)
             last = nv.select(self._columns < LONG, 1, nv.cdiv(LAST_TILES, nv.max(self._columns, 1)))

@@ -28,6 +28,13 @@ def disassembler():
         pytest.skip(str(error))
 
 
+def of_heads(size):
+    """dout, q, k, v, out, lse, dq, dk and dv."""
+    of_q = nv.ShapeDtype(("batch", "queries", "heads", size), nv.bf16)
+    of_k = nv.ShapeDtype(("key_batch", "keys", "kv_heads", size), nv.bf16)
+    return of_q, of_q, of_k, of_k, of_q, nv.ShapeDtype(("batch", "heads", "queries"), nv.f32), of_q, of_k, of_k
+
+
 SHIPPED = [(True, 64, 128, 1), (False, 128, 64, 2), (True, 128, 64, 1), (False, 64, 128, 1), (True, 128, 64, 2)]
 """Causal, head size, rows of a tile, parts of dQ."""
 
@@ -36,10 +43,7 @@ SHIPPED = [(True, 64, 128, 1), (False, 128, 64, 2), (True, 128, 64, 1), (False, 
 def test_the_machine_code(disassembler, causal, size, tile_m, parts):
     """Nothing is kept in local memory, no wgmmas are serialized, exponentials run while dP = V dO^T is computed, and
     dQ is handed on while S is: no consumer meets the other in the loop."""
-    of_q = nv.ShapeDtype(("batch", "queries", "heads", size), nv.bf16)
-    of_k = nv.ShapeDtype(("key_batch", "keys", "kv_heads", size), nv.bf16)
-    lse = nv.ShapeDtype(("batch", "heads", "queries"), nv.f32)
-    arrays = of_q, of_q, of_k, of_k, of_q, lse, of_q, of_k, of_k
+    arrays = of_heads(size)
     config = choose(size, size, tile_m == 64, False, MANY * 64 if parts > 1 else 0)
     assert (config.tile_m, config.parts) == (tile_m, parts)
     compiled = nv.jit(gradients.__wrapped__, strict=True).compile(
@@ -83,6 +87,17 @@ def test_the_machine_code_of_heads_of_192(disassembler, value_size, causal):
     assert len(sums) == 12 and waits[1] < sums[0] and sums[-1] < waits[-1]
 
 
+@pytest.mark.parametrize(
+    ("size", "causal"), sample([(64, True), (64, False), (128, True), (128, False), (192, True)], 1)
+)
+def test_sums_in_order_take_no_more_registers(size, causal):
+    """Heads of 64 keep their tiles of 128 rows. Spills are errors here."""
+    config = choose(size, size, False, False, MANY * 64)
+    nv.jit(gradients.__wrapped__, strict=True).compile(
+        *of_heads(size), *[None] * 4, 1.0, 0, 0, 0.0, config=config, bounded=(False, causal), ordered=True
+    )
+
+
 def slopes(s, batch, head, query, key):
     return s - nv.math.exp2(-nv.f32(head + 1)) * nv.f32(nv.abs(query - key))
 
@@ -98,18 +113,16 @@ def slopes(s, batch, head, query, key):
 def test_no_option_takes_registers_that_are_not_there(size, rows, softcap, told, bounded, ordered):
     """Packed sequences where there is no bias, its gradient where there is no softcap. Spills are errors here."""
     packed = not told[0]
-    of_q = nv.ShapeDtype(("batch", "queries", "heads", size), nv.bf16)
-    of_k = nv.ShapeDtype(("key_batch", "keys", "kv_heads", size), nv.bf16)
-    lse = nv.ShapeDtype(("batch", "heads", "queries"), nv.f32)
+    arrays = of_heads(size)
     starts = [nv.ShapeDtype((name,), nv.i32) if packed else None for name in ("starts", "key_starts")]
     bias = nv.ShapeDtype(("bias_batch", "bias_heads", "bias_queries", "bias_keys"), nv.bf16) if told[0] else None
     of_bias = nv.ShapeDtype(("of_batch", "of_heads", "of_queries", "of_keys"), nv.f32)
     given = *starts, bias, of_bias if bias and not softcap else None
     kind = ScoreKind(softcap, *told)
     tight = all(bounded) or kind.told and any(bounded)
-    more = all(bounded) or softcap or packed or ordered
+    more = all(bounded) or softcap or packed
     config = choose(size, size, more, kind.told or packed and softcap, rows, tight)
     nv.jit(gradients.__wrapped__, strict=True).compile(
-        of_q, of_q, of_k, of_k, of_q, lse, of_q, of_k, of_k, *given, 1.0, 0, 0, 0.0,
+        *arrays, *given, 1.0, 0, 0, 0.0,
         config=config, bounded=bounded, scores=kind, ordered=ordered,
     )  # fmt: skip
