@@ -19,7 +19,6 @@ from __future__ import annotations
 import argparse
 import statistics
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -32,7 +31,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel  # noqa: E402
 
 import nvdsl as nv  # noqa: E402
 from benchmarks import attention_drawn, charts, partial  # noqa: E402
-from benchmarks.paired import race  # noqa: E402
+from benchmarks.paired import in_turn, race  # noqa: E402
 
 ROWS = 262_144
 """batch x heads x length of the sweep over lengths."""
@@ -52,8 +51,6 @@ DECODE = [
     (1, 32768, 0), (2, 16384, 0), (2, 65536, 0), (4, 4096, 0), (4, 16384, 0), (4, 65536, 0), (16, 4096, 0),
     (64, 2048, 0), (2, 65536, 64), (4, 16384, 64),
 ]  # fmt: skip
-MOST_CLOCKS = 200_000_000
-"""That the GPU waits for the host: a tenth of a second."""
 # batch, heads, length, head size, causal
 EIGHT_BITS = [(ROWS // n // 16, 16, n, size, causal) for size in (128, 256) for causal in (False, True)
               for n in (2048, 8192, 16384)]  # fmt: skip
@@ -153,35 +150,14 @@ def any_options(*problem: Any) -> dict[str, Callable[[], Any]]:
 
 
 def timed(
-    calls: dict[str, Callable[[], Any]], rounds: int, ms: float, ahead: bool = False
+    calls: dict[str, Callable[[], Any]], rounds: int, ms: float, ahead: bool = False, turns: int = 2
 ) -> dict[str, tuple[float, float]]:
-    """Medians in ms: single calls; and call after call, for ``ms``, the better of two turns. ``ahead``: the GPU begins
+    """Medians in ms: single calls; and call after call, of ``turns`` turns of ``ms`` each. ``ahead``: the GPU begins
     these when the host has launched all, so that its time is not in them."""
     single = {name: statistics.median(times) for name, times in race(calls, rounds, warmup=2).items()}
-    found: dict[str, list[float]] = {name: [] for name in calls}
-    for turn in range(2):
-        for name in list(calls)[:: -1 if turn else 1]:
-            found[name].append(_in_a_row(calls[name], max(3, int(ms / single[name])), ahead))
-    return {name: (single[name], min(found[name])) for name in calls}
-
-
-def _in_a_row(call: Callable[[], Any], count: int, ahead: bool) -> float:
-    """Milliseconds of each."""
-    begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-    clocks = 0
-    while True:
-        if ahead:
-            torch.cuda._sleep(clocks)  # type: ignore[no-untyped-call]
-        start = time.perf_counter()
-        begin.record()
-        for _ in range(count):
-            call()
-        late, host = begin.query(), time.perf_counter() - start
-        end.record()
-        end.synchronize()
-        if not (ahead and late) or clocks >= MOST_CLOCKS:
-            return begin.elapsed_time(end) / count
-        clocks = min(max(2 * clocks, int(4e9 * host)), MOST_CLOCKS)  # a GPU has up to 2e9 a second
+    counts = {name: max(3, int(ms / one)) for name, one in single.items()}
+    more = in_turn(calls, counts, ahead, turns)
+    return {name: (single[name], statistics.median_low(more[name])) for name in calls}
 
 
 def ratios(row: dict[str, Any]) -> list[float]:
@@ -229,7 +205,9 @@ def main() -> None:
                 call()
         if chosen.prepare or not calls:
             continue
-        found = timed(calls, *((6, 12) if chosen.quick else (30, 30)), ahead=chosen.what != "decode")
+        ahead = chosen.what != "decode"
+        rounds, ms, turns = (6, 12, 2) if chosen.quick else (30, 15, 6) if ahead else (30, 30, 2)
+        found = timed(calls, rounds, ms, ahead, turns)
         rates = {name: [work / ms for ms in times] for name, times in found.items()}
         rows.append(problem | {name: one for name, (one, _) in rates.items()}
                     | {f"{name}_sustained": more for name, (_, more) in rates.items()})  # fmt: skip

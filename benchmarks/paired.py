@@ -10,12 +10,14 @@ from __future__ import annotations
 
 import datetime
 import functools
+import itertools
 import json
 import os
 import platform
 import shlex
 import statistics
 import sys
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,6 +29,8 @@ WAIT_CLOCKS = 200_000  # about 0.1 ms
 MOST_CLOCKS = 32 * WAIT_CLOCKS  # where the host is slow
 CALL_SECONDS = 250e-6  # what one costs beside its own time: the wait, the flush, the host
 MOST_PAIRS = 60
+LONGEST_WAIT = 200_000_000
+"""For many calls in a row: a tenth of a second."""
 BATCHES = 5
 """Of each side, call after call."""
 
@@ -94,6 +98,42 @@ def sustained(a: Call, b: Call, seconds: float) -> float:
             times[name].append(timer.together(call))
     torch.cuda.synchronize()
     return statistics.median(y / x for x, y in zip(times["a"], times["b"], strict=True))
+
+
+def in_turn(calls: Mapping[str, Call], counts: Mapping[str, int], ahead: bool, turns: int) -> dict[str, list[float]]:
+    """Milliseconds of each, call after call, in each turn. Who comes first, and behind whom, changes from turn to turn;
+    and the GPU waits equally long for all hosts, as long as for the slowest: its clock follows what it did before."""
+    orders = [order for one in itertools.permutations(calls) for order in (one, one[::-1])]
+    found: dict[str, list[float]] = {name: [] for name in calls}
+    clocks = 0
+    for turn in range(-1 if ahead else 0, turns):  # the first one only finds out how long that is
+        for name in orders[turn % len(orders)]:
+            while True:
+                each, late = _in_a_row(calls[name], counts[name], clocks)
+                if not (ahead and late) or clocks >= LONGEST_WAIT:
+                    break
+                clocks = min(max(2 * clocks, int(4e9 * late)), LONGEST_WAIT)  # a GPU has up to 2e9 a second
+            if turn >= 0:
+                found[name].append(each)
+    return found
+
+
+def _in_a_row(call: Call, count: int, clocks: int) -> tuple[float, float]:
+    """Milliseconds of each, the GPU having waited for so many clocks before; and the seconds that the host took, if
+    these were more, else 0."""
+    import torch
+
+    begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    if clocks:
+        torch.cuda._sleep(clocks)  # type: ignore[no-untyped-call]
+    start = time.perf_counter()
+    begin.record()
+    for _ in range(count):
+        call()
+    late, host = begin.query(), time.perf_counter() - start
+    end.record()
+    end.synchronize()
+    return begin.elapsed_time(end) / count, host if late else 0.0
 
 
 class Timer:

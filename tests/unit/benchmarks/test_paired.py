@@ -60,3 +60,25 @@ def test_the_wait_ends(monkeypatch):
     gpu = Gpu(100 * paired.WAIT_CLOCKS)
     assert timer(gpu, monkeypatch).once(gpu.call) > 1000
     assert max(gpu.waits) == paired.MOST_CLOCKS
+
+
+def test_calls_in_a_row_wait_equally_long(monkeypatch):
+    """In each turn all of them, in another order; behind what the slowest host needs."""
+    gpu, order = Gpu(0), []
+    timer(gpu, monkeypatch)
+    monkeypatch.setattr(paired.time, "perf_counter", lambda: gpu.now / 2e9)
+
+    def call(name, host, work):
+        def one():
+            order.append(name)
+            gpu.now += host
+            gpu.done = max(gpu.now, gpu.done) + work
+
+        return one
+
+    calls = {"a": call("a", 10, 500), "b": call("b", 4000, 700), "c": call("c", 100, 600)}
+    found = paired.in_turn(calls, dict.fromkeys(calls, 3), True, 6)
+    assert found == {"a": [500] * 6, "b": [700] * 6, "c": [600] * 6}
+    assert len(set(gpu.waits[-18:])) == 1
+    turns = ["".join(order[i : i + 9 : 3]) for i in range(len(order) - 54, len(order), 9)]
+    assert sorted(turns) == ["abc", "acb", "bac", "bca", "cab", "cba"]
