@@ -22,6 +22,7 @@ from nvdsl.kernels.attention.sequences import Sequences
 from nvdsl.kernels.attention.tiles import Rounds, Sight, Tiles
 from nvdsl.kernels.attention.turned import TurnedLoads
 from nvdsl.kernels.blocks.clamped_index import opaque
+from nvdsl.ops.order import recomputing
 
 Queries = nv.Shaped[nv.Array, "q_batch", "queries", "kv_heads", "group", ...]
 Keys = nv.Shaped[nv.Array, "k_batch", "keys", "kv_heads", ...]
@@ -191,7 +192,8 @@ def attention(
                 place, way, _, _ = at(tile)
                 of_values = scales.of_values(place)
                 acc = acc if of_values is None else acc * of_values
-                results.store(acc, m, total, inverse, scored, place, way, place.first, my, qs.stage)
+                with recomputing():  # no addresses of results are kept during the loops
+                    results.store(acc, m, total, inverse, scored, place, way, place.first, my, qs.stage)
                 if not (config.q_registers or config.o_columns):
                     q_ring.release(qs, lane == 0)
                 return qs.next(), ks, vs.next()

@@ -23,7 +23,10 @@ SCORES = {
     "score": ScoreKind(function=alibi),
     "signed": ScoreKind(signed=True),
 }
-LENGTHS = {"decoding": (1, 8192, 64, 8), "short": (512, 512, 16, 16), "long": (4096, 4096, 16, 16)}
+LENGTHS = {
+    "decoding": (1, 8192, 64, 8), "short": (512, 512, 16, 16), "long": (4096, 4096, 16, 16),
+    "longer": (8192, 8192, 16, 16),
+}  # fmt: skip
 """Queries, keys, heads of q and of k."""
 FOUND = (
     (256, 256, 1, (False, False), "paged", "plain", "long", 4, False),
@@ -36,6 +39,7 @@ FOUND = (
     (256, 256, 2, (True, True), "keys", "softcap", "long", 3, True),
     (256, 256, 2, (True, False), "packed", "plain", "long", 3, True),
     (256, 256, 2, (True, True), "whole", "softcap", "long", 3, True),
+    (256, 256, 2, (False, False), "whole", "plain", "longer", None, False),
 )
 """What has failed: all but the fifth one spilled, and that one had no place for its results."""
 
@@ -66,7 +70,7 @@ def test_no_option_spills(size, value_size, itemsize, bounded, sequences, score,
     config, parts = choose(
         size, value_size, 1 if splits else 16, queries, heads, kv_heads, keys, bounded=bounded[1], splits=splits,
         packed=sequences == "packed", page=64 * (sequences == "paged"), told=score in ("bias", "score", "signed"),
-        sms=132, itemsize=itemsize, seen=513 if all(bounded) and lengths == "long" else None, left=bounded[0],
+        sms=132, itemsize=itemsize, seen=513 if all(bounded) and lengths.startswith("long") else None, left=bounded[0],
         ragged=sequences not in ("whole",),
     )  # fmt: skip
 
