@@ -14,7 +14,6 @@ What it does not model:
   writes before it seen, which is more than it says.
 - Registers, where it counts how many blocks an SM holds: only threads, shared memory and setmaxnreg do; nor GPUs other
   than an H200 (`schedule`).
-- Whether arrivals and waits keep step with an mbarrier (`rounds`), where a kernel's arrivals are relaxed.
 - Undefined sums of a wgmma in vectors that a loop carries, and in what is decided by them (`undefined`); where operands
   end in memory that is laid out by hand, which belongs to no tile (`tiles`).
 - Lanes that run on past the end of an ``if`` or a loop while others are still in it: they wait there (`parted`).

@@ -27,8 +27,7 @@ class Mbarrier:
         self._seen: set[int] = set()
         self._users: dict[Any, Use] = {}  # where something is invalidated
         self._may_end = warp.machine.code.invalidates
-        in_step = warp.machine.checks and not warp.machine.code.relaxes
-        self.rounds = Rounds() if in_step else None  # None: who uses it need not be known to keep step
+        self.rounds = Rounds() if warp.machine.checks else None  # None: who uses it need not be known to keep step
         self.copied: tuple[int, Any] | None = None  # the last copy that completed on it: by the end of which phase, who
         self.record: Any = None  # a `flights.MbarrierRecorder`
 
@@ -102,6 +101,8 @@ class Mbarrier:
         if relaxed:
             for _ in warp.apart():
                 self._arrived.add_async(warp.clock)
+                self._arrived.happened(warp.clock.before(warp.epoch))
+            warp.epoch += 1
         else:
             warp.release(self._arrived, "mbarrier.arrive", where)
         self.complete()

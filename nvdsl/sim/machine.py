@@ -153,7 +153,7 @@ class Cluster:
     def __init__(self, machine: Machine, number: int, blocks: list[Dim3]) -> None:
         self.machine, self.number = machine, number
         warps = len(blocks) * -(-machine.threads // LANES)
-        unordered = len(blocks) > 1 or machine.code.copies_arrive
+        unordered = len(blocks) > 1 or machine.code.copies_arrive or machine.code.relaxes
         self.clocks = Clocks(warps, len(blocks) * machine.code.mbarriers + 1, number, len(blocks), unordered)
         self.barrier = ClusterBarrier(warps, self.clocks)
         self.blocks = [Block(self, rank, at) for rank, at in enumerate(blocks)]

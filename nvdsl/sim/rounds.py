@@ -7,8 +7,8 @@ know that the one before is over, else its arrival might have counted to that. W
 that phase is under way, the parity is that of the one before it, and the wait returns at once. All three are asked of
 what is known, not of what happened, so that one order of events tells of all.
 
-In a cluster bytes tell of what happened before, too: who waits for a multicast knows what its issuer had waited for
-(`Clock.after`). Where arrivals are relaxed nothing is asked.
+Bytes and relaxed arrivals order no access, but tell of what happened before, too: who waits for a multicast knows what
+its issuer had waited for (`Clock.after`).
 """
 
 from __future__ import annotations

@@ -240,7 +240,44 @@ def test_arrivals_of_two_rounds():
 
 
 @nv.jit
-def gathered_in_a_cluster(out, *, wait, rounds=6):
+def followed_in_a_cluster(out, *, counted, rounds=6):
+    """A warp hands over to both blocks by relaxed arrivals; the second warp of each only watches."""
+
+    @nv.kernel(grid=2, block=64, cluster=2)
+    def body():
+        full = nv.Mbarriers(1, arrivals=32, sync=False)[0]
+        empty = nv.Mbarriers(1, arrivals=128 if counted else 64, sync=False)[0]
+        nv.cluster_sync()
+        t, warp, rank = nv.thread_id.x, nv.warp_id(), nv.cluster_rank()
+        if warp == 0:
+            for k in nv.range(rounds):
+                if rank == 0:
+                    empty.wait(1 - k % 2, scope="cluster")
+                    full.arrive_cluster(0, relaxed=True)
+                    full.arrive_cluster(1, relaxed=True)
+                full.wait(k % 2, scope="cluster")
+                empty.arrive_cluster(0, relaxed=True)
+        else:
+            for k in nv.range(rounds):
+                full.wait(k % 2, scope="cluster")  # WATCH
+                if counted:
+                    empty.arrive_cluster(0, relaxed=True)
+        nv.cluster_sync()
+        out[rank, t] = t
+
+    body()
+
+
+def test_a_waiter_that_nobody_waits_for_beside_relaxed_arrivals():
+    out = zeros(2, 64, dtype=np.int32)
+    program = traced(followed_in_a_cluster, out, counted=True)
+    for options in SCHEDULES[:10]:
+        assert verdict_of(program, options) is None
+    _reported(followed_in_a_cluster, "# WATCH", ["lapped-wait"], out, counted=False)
+
+
+@nv.jit
+def gathered_in_a_cluster(out, *, wait, rounds=6, relaxed=False):
     """The warps of two blocks arrive once a round at the first one's barrier; a warp there takes what they bring."""
 
     @nv.kernel(grid=2, block=64, cluster=2)
@@ -253,24 +290,25 @@ def gathered_in_a_cluster(out, *, wait, rounds=6):
             for k in nv.range(rounds):
                 if wait:
                     empty.wait(1 - k % 2, scope="cluster")
-                full.arrive_cluster(0)  # ARRIVE
+                full.arrive_cluster(0, relaxed=relaxed)  # ARRIVE
         elif rank == 0:
             for k in nv.range(rounds):
                 full.wait(k % 2, scope="cluster")
-                empty.arrive_cluster(0)
-                empty.arrive_cluster(1)
+                empty.arrive_cluster(0, relaxed=relaxed)
+                empty.arrive_cluster(1, relaxed=relaxed)
         nv.cluster_sync()
         out[rank, t] = t
 
     body()
 
 
-def test_arrivals_of_two_rounds_from_another_block():
+@pytest.mark.parametrize("relaxed", [False, True])
+def test_arrivals_of_two_rounds_from_another_block(relaxed):
     out = zeros(2, 64, dtype=np.int32)
-    program = traced(gathered_in_a_cluster, out, wait=True)
+    program = traced(gathered_in_a_cluster, out, wait=True, relaxed=relaxed)
     for options in SCHEDULES[:10]:
         assert verdict_of(program, options) is None
-    error = verdict(gathered_in_a_cluster, out, wait=False)
+    error = verdict(gathered_in_a_cluster, out, wait=False, relaxed=relaxed)
     assert error.kind in ("mixed-rounds", "over-arrival"), error
     assert error.where.line == _at(gathered_in_a_cluster, "# ARRIVE")
 
