@@ -17,7 +17,7 @@ from nvdsl.lang.packing import words_of
 from nvdsl.mlir import ir
 from nvdsl.mlir.dialects import llvm
 from nvdsl.values import arith
-from nvdsl.values.traced import wrap
+from nvdsl.values.traced import bitcast, wrap
 
 WORD, VECTOR = 4, 16
 """Bytes."""
@@ -133,6 +133,9 @@ def shifted_vector(words: list[Any], bits: Any) -> list[Any]:
 def as_vector(words: list[Any], dtype: nv.DType) -> Any:
     """Words of 32 bits as a vector of the elements that lie there."""
     packed = arith.pack(list(words))
-    if dtype is not nv.i32:
-        packed = llvm.bitcast(ir.VectorType.get([len(words) * 32 // dtype.bits], dtype.ir), packed)
-    return wrap(packed, dtype)
+    if dtype is nv.i32:
+        return wrap(packed, dtype)
+    small = dtype.is_float and dtype.bits == 8  # LLVM has no vectors of them
+    kind = nv.i8 if small else dtype
+    found = wrap(llvm.bitcast(ir.VectorType.get([len(words) * 32 // dtype.bits], kind.ir), packed), kind)
+    return bitcast(found, dtype) if small else found

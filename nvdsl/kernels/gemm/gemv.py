@@ -58,10 +58,7 @@ def rows(
     (batches, m, _), k = out.shape, a.shape[2]
     dtype, unit = sums_of(acc_dtype), wide(a)
     chunks = k // unit
-    wanted = nv.cdiv(sms * BLOCKS * THREADS, nv.max(batches * m, 1))
-    bits = exponent(nv.min(wanted, nv.cdiv(chunks, AT_END)), THREADS)
-    pays = (batches * m < RESIDENT * sms) & (k > WORTH // a.dtype.bytes)
-    parts = nv.select(pays, nv.max(nv.min(nv.min(wanted, chunks) // THREADS, THREADS), 1), 1)
+    bits, parts = divided(batches * m, chunks, k * a.dtype.bytes, sms)
     each = nv.cdiv(chunks, parts)
     grid = Grid(batches, nv.cdiv(m, THREADS >> bits), parts)
     partial = Partial(grid, 1, dtype)
@@ -86,7 +83,7 @@ def rows(
                 total += dtype(a[of_a, at, x]) * dtype(b[of_b, 0, x])
         total = added_up(total, bits, dtype)
         if parts > 1:
-            total = partial.sum_of_block(total)
+            total = partial.sums_of_block(nv.vector([total]))[0]
         if (lane == 0) & (row < m) & (part == parts - 1):
             store(total, out, (batch, row), acc_dtype, epilogue_op, operands)
 
@@ -159,13 +156,21 @@ def columns(
     kernel()
 
 
-def summed(plus: Any, total: Any, begin: Any, end: Any, mine: Any, bits: Any) -> Any:
+def divided(rows: nv.Int, chunks: nv.Int, bytes: nv.Int, sms: int) -> tuple[nv.Int, nv.Int]:
+    """Of rows of ``chunks`` loads and so many ``bytes``: the exponent of the threads that share one, and parts of K."""
+    wanted = nv.cdiv(sms * BLOCKS * THREADS, nv.max(rows, 1))
+    bits = exponent(nv.min(wanted, nv.cdiv(chunks, AT_END)), THREADS)
+    pays = (rows < RESIDENT * sms) & (bytes > WORTH)
+    return bits, nv.select(pays, nv.max(nv.min(nv.min(wanted, chunks) // THREADS, THREADS), 1), 1)
+
+
+def summed(plus: Any, total: Any, begin: Any, end: Any, mine: Any, bits: Any, ahead: int = AHEAD) -> Any:
     """``total`` plus what the places ``begin + mine``, and every ``1 << bits``-th one after it before ``end`` have.
     ``plus``: of (total, places, whether each exists). The last of several parts may begin behind its end."""
-    rounds = nv.max(end - begin, 0) >> (bits + AHEAD.bit_length() - 1)
-    full = begin + (rounds << (bits + AHEAD.bit_length() - 1))
-    for first in nv.range(begin + mine, full, AHEAD << bits, unroll=False):
-        total = plus(total, [first + (i << bits) for i in range(AHEAD)], [True] * AHEAD)
+    rounds = nv.max(end - begin, 0) >> (bits + ahead.bit_length() - 1)
+    full = begin + (rounds << (bits + ahead.bit_length() - 1))
+    for first in nv.range(begin + mine, full, ahead << bits, unroll=False):
+        total = plus(total, [first + (i << bits) for i in range(ahead)], [True] * ahead)
     for first in nv.range(full + mine, end, AT_END << bits, unroll=False):
         places = [first + (i << bits) for i in range(AT_END)]
         total = plus(total, [nv.min(place, end - 1) for place in places], [place < end for place in places])
@@ -269,22 +274,24 @@ class Partial:
         self.flags = nv.empty(count, nv.i64, arbitrary=True)
         self._of_parts = Divisor.of(grid.parts)
 
-    def sum_of_block(self, total: Any) -> Any:
-        """Of one sum a block, which all its threads have. Thread by thread: who stores raises the flag, and who has
-        waited reads."""
-        thread = nv.thread_id.x
+    def sums_of_block(self, totals: Any) -> Any:
+        """Of ``width`` sums a block, a vector that all its threads have. Thread by thread: who stores raises the flag,
+        and who has waited reads."""
+        thread, width = nv.thread_id.x, len(totals)
         first, part = self._place()
         if part < self.parts - 1:
             if thread == 0:
-                self.sums[nv.block_id.x, 0] = total
+                for i in range(width):
+                    self.sums[nv.block_id.x, i] = totals[i]
                 memory.store_release(self.flags, nv.block_id.x, GIVEN)
         else:
             self._wait(first, part)
-            mine = nv.select(thread == part, total, self.dtype(0))
+            mine = nv.where(thread == part, totals, nv.vector([self.dtype(0)] * width))
             if thread < part:
-                mine = self.sums[first + thread, 0]
-            total = added_up(mine, nv.i32(THREADS.bit_length() - 1), self.dtype)
-        return total
+                mine = nv.vector([self.sums[first + thread, i] for i in range(width)])
+            bits = nv.i32(THREADS.bit_length() - 1)
+            totals = nv.vector([added_up(mine[i], bits, self.dtype) for i in range(width)])
+        return totals
 
     def sum_of_each(self, total: Any, bits: Any, shared: nv.Tile) -> Any:
         """Of a sum of each of the first ``1 << bits`` threads, beside those of the same thread in the other blocks: as

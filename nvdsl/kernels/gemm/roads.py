@@ -15,7 +15,7 @@ from typing import Any
 from nvdsl import sim
 from nvdsl.kernels.blocks.linear_combination import LinearCombination
 from nvdsl.kernels.blocks.realigned import VECTOR, WORDS
-from nvdsl.kernels.gemm import flat, gathered, gemv, realigned, short, small
+from nvdsl.kernels.gemm import flat, gathered, gemv, gemv_words, realigned, short, small
 from nvdsl.kernels.gemm import simple as by_elements
 from nvdsl.kernels.gemm.binding import AXES, bind
 from nvdsl.kernels.gemm.bound_kernel import BoundKernel
@@ -64,6 +64,14 @@ def vector(problem: GemmProblem, finish: LinearCombination, options: Options, ta
     m, _, _ = problem.sizes
     a, near = nearest(problem.a, (1, 0))
     b = problem.b.transposed
+    if near == 1 and _in_words(a, b):
+        arrays = {"a": a, "a words": _run(words_of(a)), "b": b, "b words": _run(words_of(b)), "out": problem.out}
+        axes = {"a": "mk", "a words": "vw", "b": "nk", "b words": "ux", "out": "mn"}
+        vectors = ["a words", "b words"]
+        return bind(
+            problem, finish, gemv_words.rows, options | {"sms": sms(target)}, arrays, axes, vectors=vectors,
+            with_batch=True, turned=turned,
+        )  # fmt: skip
     arrays = {"a": a, "b": b, "out": problem.out}
     whole = near == 1 or m % (TMA_ALIGNMENT // a.dtype.bytes) == 0
     vectors = [name for name, x, fits in (("a", a, whole), ("b", b, True)) if fits and x.fits_tma(1)]
@@ -73,6 +81,19 @@ def vector(problem: GemmProblem, finish: LinearCombination, options: Options, ta
         problem, finish, function, options | {"sms": sms(target)}, arrays, axes, vectors=vectors, with_batch=True,
         turned=turned,
     )  # fmt: skip
+
+
+def _in_words(a: Matrix, b: Matrix) -> bool:
+    """Whether a matrix off the grid of 16 bytes is read by whole vectors, beside a vector."""
+    bytes = a.shape[-1] * a.dtype.bytes
+    suits = bytes >= gemv_words.LEAST * VECTOR and a.shape[-2] * bytes < gemv_words.MOST
+    return suits and not a.fits_tma(1) and _without_gaps(a) and _without_gaps(b)
+
+
+def _run(words: Matrix) -> Matrix:
+    """One row of them all."""
+    count = math.prod(words.shape)
+    return replace(words, shape=(1, count), strides=(count, 1))
 
 
 def by_warps(problem: GemmProblem, finish: LinearCombination, options: Options, target: str | None) -> BoundKernel:
@@ -185,8 +206,8 @@ def by_words(
 def _without_gaps(matrix: Matrix) -> bool:
     """Whether a matrix is one piece of memory, row by row, and has a whole vector of `realigned` in each."""
     rows, cols = matrix.shape[-2:]
-    whole = len(matrix.shape) == 2 and matrix.aligned and matrix.strides == (cols, 1)
-    return whole and cols * matrix.dtype.bytes >= VECTOR
+    whole = len(matrix.shape) == 2 and matrix.aligned and (rows == 1 or matrix.strides[0] == cols)
+    return whole and matrix.strides[1] == 1 and cols * matrix.dtype.bytes >= VECTOR
 
 
 def tensor_cores(

@@ -27,6 +27,7 @@ from nvdsl.kernels.gemm import (
     flat,
     gathered,
     gemv,
+    gemv_words,
     grouped,
     grouped_k,
     pingpong,
@@ -140,6 +141,14 @@ def _vector(function: Any, m: int, k: int, by_columns: bool = False) -> Case:
     expected = a.astype(np.float32) @ b.astype(np.float32).swapaxes(1, 2)
     stored = np.ascontiguousarray(a.swapaxes(1, 2)) if by_columns else a
     return _exact(function, [stored, b, out], out, expected, sms=2)
+
+
+def _vector_by_words(m: int, k: int) -> Case:
+    """The same of f64 whose rows start anywhere."""
+    a, b, out = (x.astype(np.float64) for x in (_integers(1, m, k), _integers(1, 1, k), np.full((1, m, 1), np.nan)))
+    words = [x.reshape(-1)[: x.size // 2 * 2].view(np.int32)[None, None] for x in (a, b)]
+    arguments = [a, words[0], b, words[1], out]
+    return _exact(gemv_words.rows, arguments, out, a @ b.swapaxes(1, 2), sms=3, acc_dtype=nv.f64)
 
 
 def _few(m: int, n: int, k: int) -> Case:
@@ -490,6 +499,7 @@ SUBJECTS: dict[str, Callable[[], Case]] = {
     "gathered, by words": lambda: _realigned(20, 9, 1163),
     "simple, threads share an element": lambda: _few(3, 5, 700),
     "GEMV, rows": lambda: _vector(gemv.rows, 2, 66000),
+    "GEMV, rows off the grid": lambda: _vector_by_words(3, 16387),
     "GEMV, columns": lambda: _vector(gemv.columns, 32, 2200, by_columns=True),
     "schedule, WMMA": lambda: _schedule(sc.wmma_steps((32, 64, 32), (32, 32)), 32, 64, 128),
     "schedule, wgmma": lambda: _schedule(sc.wgmma_steps((128, 64, 64), 2, without=["persistent"]), 128, 64, 256),

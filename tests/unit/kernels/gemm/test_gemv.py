@@ -7,7 +7,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import nvdsl as nv
-from nvdsl.kernels.gemm import gemv
+from nvdsl.kernels.blocks.linear_combination import LinearCombination
+from nvdsl.kernels.gemm import gemv, gemv_words
+from nvdsl.kernels.gemm.dispatch import find
+from nvdsl.kernels.gemm.problem import GemmProblem, Matrix
 from tests.exhaustive import sample
 from tests.unit.kernels.gemm.test_dynamic import road
 from tests.unit.kernels.gemm.test_gathered import check
@@ -20,7 +23,7 @@ extents = st.one_of(st.sampled_from([1, 2, 7, 8, 256, 257]), st.integers(1, 600)
 @given(extents, extents, st.booleans())
 @settings(max_examples=2)
 def test_any_size(layout, m, k, is_row):
-    assert road(*((1, m) if is_row else (m, 1)), k, layout).function in (gemv.rows, gemv.columns)
+    assert road(*((1, m) if is_row else (m, 1)), k, layout).function in (gemv.rows, gemv.columns, gemv_words.rows)
     check(*((1, m) if is_row else (m, 1)), k, layout)
 
 
@@ -35,6 +38,50 @@ def test_blocks_share_k(m, layout):
     check(m, 1, 70000 if layout[0] == "n" else 5000, layout)
 
 
+WORDS = [(nv.bf16, 257), (nv.f16, 262), (nv.f32, 99), (nv.i8, 403), (nv.e4m3, 262), (nv.f64, 37)]
+
+
+@pytest.mark.parametrize(("dtype", "k"), sample(WORDS, 3))
+@given(m=st.integers(2, 40))
+@settings(max_examples=2)
+def test_rows_off_the_grid_are_read_by_vectors(dtype, k, m):
+    assert road(m, 1, k, "nt", dtype=dtype).function is gemv_words.rows
+    check(m, 1, k, "nt", dtype.numpy)
+    check(1, m, k, "nt", dtype.numpy)
+
+
+@pytest.mark.parametrize("k", sample([16387, 16401, 17409], 1))
+def test_blocks_share_k_of_rows_off_the_grid(k):
+    rng = np.random.default_rng(k)
+    a, b, out = rng.integers(-3, 4, (1, 3, k)) / 1.0, rng.integers(-3, 4, (1, 1, k)) / 1.0, np.zeros((1, 3, 1))
+    words = [x.reshape(-1)[: x.size // 2 * 2].view(np.int32)[None, None] for x in (a, b)]
+    gemv_words.rows(a, words[0], b, words[1], out, sms=3, acc_dtype=nv.f64, target="sim")
+    np.testing.assert_array_equal(out[0], a[0] @ b[0].T)
+
+
+def test_which_rows_are_read_by_vectors():
+    def kernel(k, pitch=None, step=1, aligned=True):
+        given = {"a": Matrix(nv.f16, (70, k), (pitch or k, 1), aligned), "b": Matrix(nv.f16, (k, 1), (step, 1))}
+        return find(GemmProblem.of(given, None, None), LinearCombination(), None, "sim").function
+
+    assert kernel(301) is kernel(298) is gemv_words.rows
+    assert kernel(296) is gemv.rows, "whole vectors"
+    assert kernel(99) is gemv.rows, "most of a row would be its ends"
+    assert kernel(301, aligned=False) is kernel(301, step=2) is gemv.rows
+    assert kernel(301, pitch=303) is gemv.rows, "what lies between rows may be anybody's"
+
+
+def test_neighbours_of_rows_off_the_grid_do_not_count():
+    """A row's first and last vectors have elements of other rows."""
+    a = np.ones((40, 261), np.float16)
+    a[::3] = np.nan
+    a[1, 260] = np.inf
+    got = nv.matmul(a, np.ones((261, 1), np.float16), out_dtype=nv.f32, target="sim")[:, 0]
+    expected = np.full(40, 261, np.float32)
+    expected[::3], expected[1] = np.nan, np.inf
+    np.testing.assert_array_equal(got, expected)
+
+
 def test_batches_gaps_and_repeated_operands():
     check(33, 1, 65, "nn", batch=(3,))
     x = np.arange(70 * 300, dtype=np.float16).reshape(70, 300) % 7
@@ -47,9 +94,10 @@ def test_batches_gaps_and_repeated_operands():
     np.testing.assert_array_equal(nv.matmul(*vectors, out_dtype=nv.f32, target="sim"), [x[0, :64] @ x[1, :64]] * 4)
 
 
-def test_an_epilogue_reads_the_place_of_each_element():
+@pytest.mark.parametrize("k", [72, 261])
+def test_an_epilogue_reads_the_place_of_each_element(k):
     rng = np.random.default_rng(0)
-    a, b = (rng.integers(-3, 4, shape).astype(np.float16) for shape in ((40, 72), (72, 1)))
+    a, b = (rng.integers(-3, 4, shape).astype(np.float16) for shape in ((40, k), (k, 1)))
     c, bias = rng.integers(-3, 4, (40, 1)).astype(np.float16), rng.integers(-3, 4, (40, 1)).astype(np.float16)
     expected = np.maximum(2 * (a.astype(np.float32) @ b) - c + bias, 0)
     options = {"alpha": 2.0, "beta": -1.0, "activation": "relu", "out_dtype": nv.f32, "target": "sim"}
