@@ -72,6 +72,11 @@ def _few_rows(draw: random.Random) -> Sizes:
     return _extent(draw, 1, 250, 1), _extent(draw, 1024, 16384), _extent(draw, 1024, 16384)
 
 
+def _vector(draw: random.Random) -> Sizes:
+    m, n, k = _any(draw)
+    return (m, 1, k) if draw.random() < 0.5 else (1, n, k)
+
+
 DRAWN: dict[str, tuple[str, Callable[[random.Random], Sizes]]] = {
     "random": ("M, N, K log-uniform from 1 to 32,768, each a multiple of 8, of 2, or any, as often", _any),
     "random-large": ("M, N, K log-uniform from 512 to 8,192, multiples of 8", _large),
@@ -80,6 +85,7 @@ DRAWN: dict[str, tuple[str, Callable[[random.Random], Sizes]]] = {
     "layers": ("attention projections and MLPs of widths 2,048 to 16,384, 1 to 16,384 rows", _layer),
     "long-k": ("K of 65,536, M and N log-uniform from 64 to 512, multiples of 8", _long),
     "long-odd-k": ("K of 65,530 to 65,541, no multiple of 8, M and N as for long-k", _long_odd),
+    "vectors": ("one row or one column, the other extents as of random", _vector),
     "few-cols": ("1 to 250 columns, M and K log-uniform from 1,024 to 16,384, multiples of 8", _few_cols),
     "few-rows": ("1 to 250 rows, N and K log-uniform from 1,024 to 16,384, multiples of 8", _few_rows),
 }
