@@ -60,8 +60,8 @@ class WordCopy:
     """Of (rows, cols) or (batches, rows, cols), of contiguous rows of elements of 8 or 16 bits, to ``packed``. Made in
     the host function.
 
-    ``words``: the same memory from the first element on, as (vectors, 4) of i32, as many whole ones as it has; a row
-    has one at least. ``pitch``, ``batch_pitch``: elements from row to row, and from batch to batch. ``packed``: (all
+    ``words``: the same memory from the first element on, as (vectors, 4) of i32, as many whole ones as it has; one at
+    least. ``pitch``, ``batch_pitch``: elements from row to row, and from batch to batch. ``packed``: (all
     rows, vectors, 4). What is behind a row's last element in its last vector is undefined. ``count``: of blocks."""
 
     def __init__(

@@ -39,10 +39,10 @@ def rows(
     many whole vectors as it has; a row has two at least."""
     (_, m, _), k = out.shape, a.shape[2]
     dtype, unit = gemv.sums_of(acc_dtype), VECTOR // a.dtype.bytes
-    vectors = k // unit - 1  # that surely lie in a row, and whose place in B ends in a whole vector
+    vectors = nv.max(k // unit - 1, 0)  # that surely lie in a row, and whose place in B ends in a whole vector
     group = unit * ROWS
     slots = m // group * unit + nv.min(m % group, unit)  # of threads that share rows
-    bits, parts = gemv.divided(slots, vectors, k * a.dtype.bytes, sms)
+    bits, parts = gemv.divided(slots, vectors + unit, k * a.dtype.bytes, sms)  # the ends are as many loads, about
     each, pitch = nv.cdiv(vectors, parts), a.strides[1]
     grid = gemv.Grid(1, nv.cdiv(slots, gemv.THREADS >> bits), parts)
     partial = gemv.Partial(grid, ROWS, dtype)

@@ -67,11 +67,11 @@ def packing_of(seen: Matrix, first: Sequence[int], letters: str, names: str) -> 
 
 
 def by_words(seen: Matrix, first: Sequence[int]) -> bool:
-    """Whether an operand may be copied by words, see `realign`: contiguous rows of elements of 8 or 16 bits, one after
-    the other, so that one row alone has what its memory ends with."""
+    """Whether an operand may be copied by words, see `WordCopy`: contiguous rows of elements of 8 or 16 bits, one after
+    the other."""
     bytes, (rows, cols) = seen.dtype.bytes, seen.shape[-2:]
-    whole = bytes < WORD and cols * bytes >= VECTOR and all(n * bytes % VECTOR == 0 for n in first)
     (pitch, step), each = seen.strides[-2:], (rows - 1) * seen.strides[-2] + cols
+    whole = bytes < WORD and each * bytes >= VECTOR and all(n * bytes % VECTOR == 0 for n in first)
     apart = (rows == 1 or pitch >= cols) and all(n == 0 or n >= each for n in seen.strides[:-2])
     return whole and seen.aligned and step == 1 and apart
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from types import SimpleNamespace
 
 import hypothesis
 import numpy as np
@@ -12,7 +11,7 @@ from hypothesis import strategies as st
 
 import nvdsl as nv
 from nvdsl.kernels.blocks.linear_combination import LinearCombination
-from nvdsl.kernels.gemm import dispatch, flat, gathered, gemv, roads, short, simple, small
+from nvdsl.kernels.gemm import flat, gathered, gemv, short, simple, small
 from nvdsl.kernels.gemm.config import Config
 from nvdsl.kernels.gemm.dispatch import SIMPLE_PRODUCTS, find
 from nvdsl.kernels.gemm.problem import GemmProblem, Matrix
@@ -124,11 +123,7 @@ ON_A_GPU = {nv.bf16: [
 
 
 @pytest.mark.parametrize("dtype", ON_A_GPU, ids=str)
-def test_what_is_fastest_on_a_gpu(monkeypatch, dtype):
-    for module in (dispatch, roads):
-        monkeypatch.setattr(module, "sim", SimpleNamespace(wanted=lambda target: False))
-    for module in (dispatch, roads, small):
-        monkeypatch.setattr(module, "sms", lambda target: 132)
+def test_what_is_fastest_on_a_gpu(decided_for_a_gpu, dtype):
     for function, shapes in ON_A_GPU[dtype]:
         for m, n, k in shapes:
             assert road(m, n, k, dtype, b=(1, k)).function is function, (m, n, k)
