@@ -1,5 +1,7 @@
 """Results of one column, and of one row."""
 
+from dataclasses import replace
+
 import ml_dtypes
 import numpy as np
 import pytest
@@ -135,3 +137,15 @@ def test_a_part_that_begins_behind_the_end_is_empty():
     out = np.full(4, -1, np.int32)
     counted(out, target="sim")
     assert out.tolist() == [65, 64, 0, 0]
+
+
+@pytest.mark.parametrize("dtype", sample([nv.bf16, nv.f16, nv.f32, nv.f64, nv.i8, nv.e4m3], 1), ids=str)
+def test_rows_off_the_grid_spill_nothing(dtype):
+    strict = nv.jit(gemv_words.rows.__wrapped__, strict=True)
+    found = replace(road(5286, 1, 16671, "nt", dtype=dtype), function=strict)
+    specs = {name: view.spec for name, view in found.slots}
+    arrays = [nv.ShapeDtype(specs[name].shape, specs[name].dtype, specs[name].strides) for name in found.order]
+    compiled = strict._find(found.call(strict._described(tuple(arrays), {})), None)
+    (kernel,) = compiled.kernels.values()
+    used = kernel.resources
+    assert (used.stack, used.spill_stores, used.spill_loads) == (0, 0, 0) and used.registers <= 128
