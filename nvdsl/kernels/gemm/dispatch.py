@@ -135,7 +135,7 @@ def fastest(problem: GemmProblem, seen: Seen, threads: bool) -> list[str]:
         "by_runs 32": of_f32 and runs and flat.holds(k, problem.a.dtype, short.PART),
     }
     took = {name: microseconds(name, seen) for name, may in possible.items() if may}
-    if not took or min(took.values()) > WITHOUT_TENSOR_MAPS:
+    if not took or k > 1 and min(took.values()) > WITHOUT_TENSOR_MAPS:
         took["tensor_cores"] = microseconds("tensor_cores", seen)
     return sorted(took, key=took.__getitem__)
 

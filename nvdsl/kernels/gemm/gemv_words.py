@@ -17,8 +17,6 @@ from nvdsl.values.math import fma
 
 ROWS, AHEAD = 2, 4
 """Rows of a thread, and vectors of each that it asks for before it multiplies."""
-LEAST = 16
-"""Vectors of a row from which on its ends are the smaller part."""
 MOST = 1 << 33
 """Bytes of a matrix below which its words are counted in 31 bits."""
 

@@ -85,15 +85,14 @@ def vector(problem: GemmProblem, finish: LinearCombination, options: Options, ta
 
 def _in_words(a: Matrix, b: Matrix) -> bool:
     """Whether a matrix off the grid of 16 bytes is read by whole vectors, beside a vector."""
-    bytes = a.shape[-1] * a.dtype.bytes
-    suits = bytes >= gemv_words.LEAST * VECTOR and a.shape[-2] * bytes < gemv_words.MOST
-    return suits and not a.fits_tma(1) and _without_gaps(a) and _without_gaps(b)
+    small = math.prod(a.shape) * a.dtype.bytes < gemv_words.MOST
+    return small and not a.fits_tma(1) and _without_gaps(a) and _without_gaps(b)
 
 
 def _run(words: Matrix) -> Matrix:
     """One row of them all."""
     count = math.prod(words.shape)
-    return replace(words, shape=(1, count), strides=(count, 1))
+    return replace(words, shape=(1, count), strides=(WORDS, 1))
 
 
 def by_warps(problem: GemmProblem, finish: LinearCombination, options: Options, target: str | None) -> BoundKernel:
@@ -189,9 +188,11 @@ def by_words(
     a, (b, b_axis) = problem.a, readable(problem.b, k_axis=0)
     b_major = "k" if b_axis == 0 else "mn"
     chosen = realigned.config(min(m, n), a.dtype, b_major)
-    if chosen is None or not _without_gaps(a) or a.fits_tma(1):
+    least = VECTOR // a.dtype.bytes  # of `realigned`, in each row
+    if chosen is None or not _without_gaps(a) or a.shape[-1] < least or a.fits_tma(1):
         return None
     both = not b.fits_tma(1) and b_axis == 0 and chosen.tile_n <= realigned.NARROW and _without_gaps(b)
+    both = both and b.shape[-1] >= least
     arrays = {"a": a, "a words": words_of(a), "b": b}
     arrays |= ({"b words": words_of(b)} if both else {}) | {"out": problem.out}
     options = options | {"config": chosen, "sms": sms(target), "both": both, "b_major": b_major}
@@ -204,10 +205,10 @@ def by_words(
 
 
 def _without_gaps(matrix: Matrix) -> bool:
-    """Whether a matrix is one piece of memory, row by row, and has a whole vector of `realigned` in each."""
+    """Whether a matrix is one piece of memory, row by row, from a multiple of 16 bytes on."""
     rows, cols = matrix.shape[-2:]
     whole = len(matrix.shape) == 2 and matrix.aligned and (rows == 1 or matrix.strides[0] == cols)
-    return whole and matrix.strides[1] == 1 and cols * matrix.dtype.bytes >= VECTOR
+    return whole and matrix.strides[1] == 1
 
 
 def tensor_cores(

@@ -26,6 +26,10 @@ def check(dtype, shape, pitch, batch_pitch=0):
         (np.int8, (5, 33), 35, 0),  # gaps
         (np.int8, (3, 5, 33), 33, 200),
         (np.int8, (2, 17), 17, 0),  # a row is hardly more than a vector
+        (np.int8, (40, 3), 3, 0),  # a vector has several rows
+        (np.int8, (4, 5), 5, 0),  # and the last ones lie behind all whole vectors
+        (np.float16, (21, 1), 1, 0),
+        (np.float16, (2, 3, 5), 7, 25),
         (np.float16, (34, 131), 131, 0),
         (np.float16, (2, 3, 9), 9, 0),  # one batch for all
     ],

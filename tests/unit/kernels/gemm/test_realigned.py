@@ -84,7 +84,8 @@ def test_what_is_copied_by_words():
 
     assert by_words((5, 33), (33, 1)) and by_words((2, 5, 33), (0, 40, 1)) and by_words((5, 33), (33, 1), nv.bf16)
     assert not by_words((5, 33), (0, 1)), "all rows have the last elements"
-    assert not by_words((5, 33), (1, 5)) and not by_words((2, 5, 33), (1, 33, 1)) and not by_words((5, 7), (7, 1))
+    assert not by_words((5, 33), (1, 5)) and not by_words((2, 5, 33), (1, 33, 1))
+    assert by_words((5, 7), (7, 1)) and not by_words((5, 3), (3, 1)), "one vector is there"
     assert not by_words((5, 33), (33, 1), aligned=False) and not by_words((5, 33), (33, 1), first=(0, 40))
 
 
