@@ -126,16 +126,18 @@ def fastest(problem: GemmProblem, seen: Seen, threads: bool) -> list[str]:
         "by_threads": threads,
     }
     # Each of these is a kernel that takes time to compile. Small tiles of pairs come by strips as fast as by runs.
-    runs = flat.fits(problem.a, problem.b.transposed)
+    # Of columns beside a row all the time goes into large tiles' stores, and each layout would have tensor cores' own.
+    outer = k == 1 and of_f32
+    runs = not outer and flat.fits(problem.a, problem.b.transposed)
     strips, odd = of_f32 and k <= BY_STRIPS, k % gathered.PAIR > 0
     possible |= {
-        "by_strips 16": strips and (seen.pairs or not runs),
-        "by_strips 32": strips and seen.pairs and not runs,
+        "by_strips 16": strips and not outer and (seen.pairs or not runs),
+        "by_strips 32": strips and (outer or seen.pairs and not runs),
         "by_runs 16": of_f32 and runs and odd and flat.holds(k, problem.a.dtype, short.SMALL_PART),
         "by_runs 32": of_f32 and runs and flat.holds(k, problem.a.dtype, short.PART),
     }
     took = {name: microseconds(name, seen) for name, may in possible.items() if may}
-    if not took or k > 1 and min(took.values()) > WITHOUT_TENSOR_MAPS:
+    if not took or not outer and min(took.values()) > WITHOUT_TENSOR_MAPS:
         took["tensor_cores"] = microseconds("tensor_cores", seen)
     return sorted(took, key=took.__getitem__)
 

@@ -88,8 +88,8 @@ def _few(x: Seen) -> Terms:
 
 
 def _by_warps(x: Seen) -> Terms:
-    tiles, slices = x.batches * min(small.tiles(x.m, x.n), small.tiles(x.n, x.m)) / x.sms, nv.cdiv(x.k, small.SLICE)
-    shared = small.WARPS * (small.SPLIT if tiles * small.SPLIT <= small.FULL else 1)
+    count, slices = x.batches * min(small.tiles(x.m, x.n), small.tiles(x.n, x.m)), nv.cdiv(x.k, small.SLICE)
+    shared, tiles = small.WARPS * (small.SPLIT if small.at_once(count, x.sms) else 1), count / x.sms
     return 1, slices / shared, tiles, tiles * slices * x.aligned, tiles * slices * (not x.aligned)
 
 

@@ -164,13 +164,13 @@ def divided(rows: nv.Int, chunks: nv.Int, bytes: nv.Int, sms: int) -> tuple[nv.I
     return bits, nv.select(pays, nv.max(nv.min(nv.min(wanted, chunks) // THREADS, THREADS), 1), 1)
 
 
-def summed(plus: Any, total: Any, begin: Any, end: Any, mine: Any, bits: Any, ahead: int = AHEAD) -> Any:
+def summed(plus: Any, total: Any, begin: Any, end: Any, mine: Any, bits: Any) -> Any:
     """``total`` plus what the places ``begin + mine``, and every ``1 << bits``-th one after it before ``end`` have.
     ``plus``: of (total, places, whether each exists). The last of several parts may begin behind its end."""
-    rounds = nv.max(end - begin, 0) >> (bits + ahead.bit_length() - 1)
-    full = begin + (rounds << (bits + ahead.bit_length() - 1))
-    for first in nv.range(begin + mine, full, ahead << bits, unroll=False):
-        total = plus(total, [first + (i << bits) for i in range(ahead)], [True] * ahead)
+    rounds = nv.max(end - begin, 0) >> (bits + AHEAD.bit_length() - 1)
+    full = begin + (rounds << (bits + AHEAD.bit_length() - 1))
+    for first in nv.range(begin + mine, full, AHEAD << bits, unroll=False):
+        total = plus(total, [first + (i << bits) for i in range(AHEAD)], [True] * AHEAD)
     for first in nv.range(full + mine, end, AT_END << bits, unroll=False):
         places = [first + (i << bits) for i in range(AT_END)]
         total = plus(total, [nv.min(place, end - 1) for place in places], [place < end for place in places])

@@ -17,6 +17,8 @@ from nvdsl.values.math import fma
 
 ROWS, AHEAD = 2, 4
 """Rows of a thread, and vectors of each that it asks for before it multiplies."""
+LANES = 8
+"""Threads that share a row, at least: a few loads of each are all of its ends."""
 MOST = 1 << 33
 """Bytes of a matrix below which its words are counted in 31 bits."""
 
@@ -40,7 +42,8 @@ def rows(
     vectors = nv.max(k // unit - 1, 0)  # that surely lie in a row, and whose place in B ends in a whole vector
     group = unit * ROWS
     slots = m // group * unit + nv.min(m % group, unit)  # of threads that share rows
-    bits, parts = gemv.divided(slots, vectors + unit, k * a.dtype.bytes, sms)  # the ends are as many loads, about
+    bits, parts = gemv.divided(slots, vectors, k * a.dtype.bytes, sms)
+    bits = nv.max(bits, LANES.bit_length() - 1)
     each, pitch = nv.cdiv(vectors, parts), a.strides[1]
     grid = gemv.Grid(1, nv.cdiv(slots, gemv.THREADS >> bits), parts)
     partial = gemv.Partial(grid, ROWS, dtype)
@@ -58,28 +61,44 @@ def rows(
         firsts = [nv.i32((x + (VECTOR - 1)) >> 4) for x in begins]
         bit = head * a.dtype.bits
 
-        def plus(totals: Any, steps: list[Any], exist: list[Any]) -> Any:
-            loaded = [[a_words.vector((0, 0, (first + x) * WORDS), WORDS) for first in firsts] for x in steps]
-            beside = [[b_words.vector((0, 0, (x + i) * WORDS), WORDS) for i in range(2)] for x in steps]
+        def loaded(places: list[Any]) -> list[Any]:
+            rows_of_a = [[a_words.vector((0, 0, (first + x) * WORDS), WORDS) for first in firsts] for x in places]
+            beside = [[b_words.vector((0, 0, (x + i) * WORDS), WORDS) for i in range(2)] for x in places]
+            return list(zip(rows_of_a, beside, strict=True))
+
+        def plus(totals: Any, found: list[Any], exist: list[Any]) -> Any:
             sums = [*totals]
-            for of_a, (low, high), here in zip(loaded, beside, exist, strict=True):
+            for (rows_of_a, (low, high)), here in zip(found, exist, strict=True):
                 y = as_vector(shifted_vector([*low, *high], bit), b.dtype).to(dtype)
-                for i, x in enumerate(of_a):
+                for i, x in enumerate(rows_of_a):
                     more = _plus_product(sums[i], as_vector([*x], a.dtype).to(dtype), y)
                     sums[i] = more if here is True else nv.where(here, more, sums[i])
             return nv.vector(sums)
 
-        def ends(totals: Any, steps: list[Any], exist: list[Any]) -> Any:
-            places = [nv.select(x < head, x, x + vectors * unit) for x in steps]
-            loaded = [([a[0, at, x] for at in found], b[0, 0, x]) for x in places]
-            for (elements, y), here in zip(loaded, exist, strict=True):
-                products = [gemv.only(here, dtype(x) * dtype(y), dtype) for x in elements]
-                totals = totals + nv.vector(products)
+        def ends() -> list[Any]:
+            """A lane's elements, and whether they exist."""
+            numbers = [lane + i * (1 << bits) for i in range(nv.cdiv(2 * unit, LANES))]
+            places = [nv.min(nv.select(x < head, x, x + vectors * unit), k - 1) for x in numbers]
+            exist = [(x < k - vectors * unit) & (part == 0) for x in numbers]
+            return [([a[0, at, x] for at in found], b[0, 0, x], here) for x, here in zip(places, exist, strict=True)]
+
+        def plus_ends(totals: Any, elements: list[Any]) -> Any:
+            for mine, y, here in elements:
+                totals = totals + nv.vector([gemv.only(here, dtype(x) * dtype(y), dtype) for x in mine])
             return totals
 
         begin, end = part * each, nv.min((part + 1) * each, vectors)
-        totals = gemv.summed(plus, nv.vector([dtype(0)] * ROWS), begin, end, lane, bits, AHEAD)
-        totals = gemv.summed(ends, totals, 0, nv.select(part == 0, k - vectors * unit, 0), lane, bits, AHEAD)
+        rounds = nv.max(end - begin, 0) >> (bits + AHEAD.bit_length() - 1)
+        full = begin + (rounds << (bits + AHEAD.bit_length() - 1))
+        totals = nv.vector([dtype(0)] * ROWS)
+        for first in nv.range(begin + lane, full, AHEAD << bits, unroll=False):
+            totals = plus(totals, loaded([first + (i << bits) for i in range(AHEAD)]), [True] * AHEAD)
+        if begin < end:  # what is left, and the ends, are asked for together
+            places = [full + lane + (i << bits) for i in range(AHEAD)]
+            left, elements = loaded([nv.min(x, end - 1) for x in places]), ends()
+            totals = plus_ends(plus(totals, left, [x < end for x in places]), elements)
+        else:
+            totals = plus_ends(totals, ends())
         totals = nv.vector([gemv.added_up(totals[i], bits, dtype) for i in range(ROWS)])
         if parts > 1:
             totals = partial.sums_of_block(totals)
