@@ -87,6 +87,7 @@ CASES = (
     Case(150, 200, size=128, spread=8.0, window=(None, 0), config={"lazy": True, "q_columns": 64, "pingpong": False}),
     Case(200, 300, kv_heads=2, group=2, window=(None, 0), config={"blocks": 3, "queue": True}),
     Case(200, 150, kv_heads=2, window=(None, 0), config={"blocks": 2, "queue": True, "o_columns": 32}),
+    Case(300, 100, kv_heads=2, size=128, config={"blocks": 3, "queue": True, "q_columns": 64, "pingpong": False}),
     Case(128, 512, spread=30.0, dtype=np.float16, config={"lazy": True}),
     Case(70, 30, batch=2, group=3, window=(None, 0), config={"pack": 4}),
     Case(200, 230, window=(20, 10), value_size=96),
