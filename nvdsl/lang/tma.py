@@ -64,7 +64,7 @@ class TMA:
         self.shape: tuple[int, ...] = (tile,) if isinstance(tile, int) else tuple(tile)
         if not isinstance(array, Array) or not all(isinstance(extent, int) for extent in self.shape):
             raise trace_error(
-                f"nv.TMA({array if isinstance(array, Array) else reprlib.repr(array)}, tile={tile!r})",
+                f"nv.TMA({repr(array) if isinstance(array, Array) else reprlib.repr(array)}, tile={tile!r})",
                 rule="a tensor map is made of an array argument and a tile of Python ints",
     fix=constant_fix("nv.TMA(a, tile=(rows, cols)) for an argument a of the host function", tile),
             )
