@@ -127,7 +127,7 @@ def table(sweep: Sweep) -> str:
 
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("sets", nargs="*", metavar="SET", help=f"of {', '.join([*SETS, *DRAWN])}")
+    parser.add_argument("sets", nargs="*", metavar="SET[:COUNT]", help=f"of {', '.join([*SETS, *DRAWN])}")
     parser.add_argument("--list", action="store_true", help="the sets, and how many problems each has")
     parser.add_argument("--sizes", type=int, nargs="+", help="others than the sets' own")
     parser.add_argument("--seed", type=int, default=random.randrange(10**6), help="of drawn sets; default: any")
@@ -141,14 +141,15 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--limit", type=float, default=float("inf"), help="seconds; nothing new is begun after")
     parser.add_argument("--results", type=Path, default=RESULTS, help="folder; default: benchmarks/results")
     args = parser.parse_args()
-    unknown = [name for name in args.sets if name not in SETS and name not in DRAWN]
+    counts = {name: int(count or args.count) for name, _, count in (x.partition(":") for x in args.sets)}
+    unknown = [name for name in counts if name not in SETS and name not in DRAWN]
     if unknown or not (args.sets or args.list):
         known = ", ".join([*SETS, *DRAWN])
         parser.error(f"name one or more of {known}" + (f", not {', '.join(unknown)}" if unknown else ""))
     try:
         args.problems = {
-            name: problems(name, args.sizes) if name in SETS else drawn(name, args.seed, args.count, args.kind)
-            for name in args.sets
+            name: problems(name, args.sizes) if name in SETS else drawn(name, args.seed, count, args.kind)
+            for name, count in counts.items()
         }
     except ValueError as error:
         parser.error(str(error))
