@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from typing import Any
 
@@ -89,7 +90,7 @@ def inline_ptx(device: Any, kernels: Kernels, _: Any) -> None:
     for function, _kernel in functions(device, kernels):
         for op in walk(function):
             if op.name == "llvm.inline_asm":
-                problem = _asm_problem(op)
+                problem = _asm_problem(string(op, "asm_string"), string(op, "constraints"), len(op.operands))
                 if problem:
                     raise LowerError(
                         f"inline PTX {string(op, 'asm_string')!r}: {problem}",
@@ -103,16 +104,15 @@ _NUMBER = re.compile(r"\$(\d+)")
 _DOLLAR = re.compile(r"\$(?:\$|(\d+)|\{(\d+)\}|\{:uid\}|[(|)]|(\{?[\w:]*))")
 
 
-def _asm_problem(op: Any) -> str:
-    constraints = string(op, "constraints")
+@functools.lru_cache(maxsize=256)  # a wgmma has hundreds of operands, and a kernel many of these
+def _asm_problem(text: str, constraints: str, operands: int) -> str:
     kinds = [c for c in constraints.split(",") if c and not c.startswith("~")]
     inputs = sum(not c.startswith("=") for c in kinds)
-    if inputs != len(op.operands):
-        return f"{len(op.operands)} operands for {inputs} input constraints ({constraints})"
-    text = string(op, "asm_string")
+    if inputs != operands:
+        return f"{operands} operands for {inputs} input constraints ({constraints})"
     numbers = _NUMBER.findall(text)
     if len(numbers) == text.count("$") and all(int(number) < len(kinds) for number in numbers):
-        return ""  # a wgmma has hundreds
+        return ""
     for match in _DOLLAR.finditer(text):
         number = match[1] or match[2]
         if match[3] is not None:

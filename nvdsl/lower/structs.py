@@ -10,7 +10,7 @@ import re
 from typing import Any
 
 from nvdsl.ir.location import where
-from nvdsl.ir.operands import integers, string
+from nvdsl.ir.operands import string
 from nvdsl.ir.walk import defining
 from nvdsl.lower.prepare import Kernels, functions, new
 from nvdsl.mlir import ir
@@ -42,7 +42,7 @@ def join_wgmmas(device: Any, kernels: Kernels, _: Any) -> None:
                     _join(run)
                     run = []
                 run.append(op)
-            elif op.name not in _ARITHMETIC:
+            elif run and op.name not in _ARITHMETIC:
                 _join(run)
                 run = []
         _join(run)
@@ -66,9 +66,15 @@ def _blocks(device: Any, kernels: Kernels) -> list[Any]:
 
 
 def _fields(struct: Any) -> list[Any]:
-    types = llvm.StructType(struct.type).body
-    at = ir.DenseI64ArrayAttr.get
-    return [new("llvm.extractvalue", type, struct, position=at([i])) for i, type in enumerate(types)]
+    types = list(llvm.StructType(struct.type).body)
+    return [
+        new("llvm.extractvalue", type, struct, position=at) for type, at in zip(types, _places(len(types)), strict=True)
+    ]
+
+
+def _places(count: int) -> list[Any]:
+    """Of the fields of a struct, as attributes of `llvm.extractvalue`."""
+    return [ir.DenseI64ArrayAttr.get([i]) for i in range(count)]
 
 
 def _asm(like: Any, operands: list[Any], **changed: str) -> Any:
@@ -97,9 +103,10 @@ def _accumulator(op: Any) -> Any:
     if operands and isinstance(operands[-1].type, llvm.StructType):
         return operands[-1]
     found = None
-    for i, value in enumerate(operand for operand, kind in _given(op) if kind.isdigit()):
+    tied = [operand for operand, kind in _given(op) if kind.isdigit()]
+    for value, place in zip(tied, _places(len(tied)), strict=True):
         made = defining(value)
-        if made is None or made.name != "llvm.extractvalue" or integers(made, "position") != [i]:
+        if made is None or made.name != "llvm.extractvalue" or made.attributes["position"] != place:
             return None
         if found is not None and made.operands[0] != found:
             return None
