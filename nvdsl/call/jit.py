@@ -247,7 +247,11 @@ class Jit(Generic[P]):
         options = self._lowering(debug)
         found_by = self._kept_under(call, options) if runs else None
         arguments = functools.partial(call.run_time_names, self._signature)
-        return lowering.lower(self.__name__, lambda: self._traced(call), arguments, options, runs, found_by)
+
+        def trace() -> Traced:
+            return self._traced(call, found_by is not None)
+
+        return lowering.lower(self.__name__, trace, arguments, options, runs, found_by)
 
     def _kept_under(self, call: Call, options: Options) -> str | None:
         """What the disk has for a call is found by this; None where it has to be traced."""
@@ -267,7 +271,8 @@ class Jit(Generic[P]):
     def _trace(self, call: Call) -> ir.Module:
         return self._traced(call).verified()
 
-    def _traced(self, call: Call) -> Traced:
+    def _traced(self, call: Call, later: bool = False) -> Traced:
+        """``later``: see `Traced`."""
         body = convert(self._function)
 
         def trace_body(traced: list[Any]) -> None:
@@ -285,7 +290,7 @@ class Jit(Generic[P]):
 
         with threads.mlir:  # until what the trace changed is settled
             try:
-                return trace_function(self.__name__, call.traced_specs, trace_body)
+                return trace_function(self.__name__, call.traced_specs, trace_body, later)
             except (TypeError, AttributeError, TraceError) as error:
                 explained = absent.explain(error, self._function.__code__, absent.parameters(self._signature, call))
                 if explained is None:

@@ -24,11 +24,12 @@ _latest: collections.deque[Any] = collections.deque(maxlen=256)
 
 
 class Traced:
-    """A traced ``module`` that MLIR finds valid, and whose sizes fit. `verified` checks the rest of Hopper's rules."""
+    """A traced ``module`` that MLIR finds valid, and whose sizes fit, unless all is checked ``later``. `verified` does
+    the rest of Hopper's rules."""
 
-    def __init__(self, module: Any) -> None:
+    def __init__(self, module: Any, later: bool = False) -> None:
         self.module = module
-        self._others: Callable[[], None] | None = _begin(module)
+        self._others: Callable[[], None] | None = (lambda: _begin(module)()) if later else _begin(module)
 
     def verified(self) -> Any:
         """The module, checked the first time. Raises VerifyError with the user's line."""
@@ -39,11 +40,12 @@ class Traced:
         return self.module
 
 
-def trace_function(name: str, specs: list[Any], body: Callable[[list[Any]], None]) -> Traced:
-    """A module with ``func.func @name`` whose arguments have ``specs`` and whose body ``body`` traces."""
+def trace_function(name: str, specs: list[Any], body: Callable[[list[Any]], None], later: bool = False) -> Traced:
+    """A module with ``func.func @name`` whose arguments have ``specs`` and whose body ``body`` traces. ``later``: see
+    `Traced`."""
     with threads.mlir:
         try:
-            return located(lambda: _traced(name, specs, body))
+            return located(lambda: _traced(name, specs, body, later))
         except RecursionError as error:
             raise limits.recursion(error) or error from None
         except (TypeError, AttributeError, LookupError, ValueError, ArithmeticError, ir.MLIRError) as error:
@@ -52,7 +54,7 @@ def trace_function(name: str, specs: list[Any], body: Callable[[list[Any]], None
             raise explained.with_traceback(error.__traceback__) from error
 
 
-def _traced(name: str, specs: list[Any], body: Callable[[list[Any]], None]) -> Traced:
+def _traced(name: str, specs: list[Any], body: Callable[[list[Any]], None], later: bool) -> Traced:
     with context(), location.tracebacks(), ir.Location.unknown():
         # Without the caller's line: a module does not depend on where it is called from, nor does its cubin.
         nowhere = ir.Location.unknown()
@@ -65,7 +67,7 @@ def _traced(name: str, specs: list[Any], body: Callable[[list[Any]], None]) -> T
             with ir.InsertionPoint(function.add_entry_block()):
                 body(arguments.values(function.arguments))
                 func.ReturnOp([], loc=nowhere)
-        return Traced(module)
+        return Traced(module, later)
 
 
 def verify_module(module: Any) -> None:

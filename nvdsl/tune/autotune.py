@@ -195,8 +195,8 @@ class Autotuned(Jit[P]):
         self._chosen.discard(lambda key: key[0] == state)
         self._fitting = {key for key in self._fitting if key[0] != state}
 
-    def _traced(self, call: Call) -> Traced:
-        return self._tried.pop(call.key, None) or super()._traced(call)
+    def _traced(self, call: Call, later: bool = False) -> Traced:
+        return self._tried.pop(call.key, None) or super()._traced(call, later)
 
     # --- a tuning
 
