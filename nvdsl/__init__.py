@@ -230,7 +230,10 @@ _KERNELS = {
 def __getattr__(name: str) -> Any:
     """Finished kernels are imported where they are first used: importing nvdsl stays fast."""
     if name in _KERNELS:
-        globals()[name] = found = getattr(importlib.import_module(_KERNELS[name]), name)
+        from nvdsl.call.garbage import none_collected
+
+        with none_collected():
+            globals()[name] = found = getattr(importlib.import_module(_KERNELS[name]), name)
         return found
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 

@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from typing import Any, Protocol
 
+from nvdsl.call.garbage import none_collected
 from nvdsl.call.launches import Launches
 from nvdsl.driver.stream import Stream
 from nvdsl.kernels.arguments import Argument
@@ -87,8 +88,9 @@ class Repeated:
         ``given``: its positional arguments, numbers in the order in which `again` gets them. ``arrays``, ``rest``: as
         for `again`. ``apart``: an output, what it may share no memory with, and whether they may be one array.
         """
-        call = kernel.describe([_view(x) for x in given], constants)
-        executable = kernel.run(call, call.values, stream, target)
+        with none_collected():
+            call = kernel.describe([_view(x) for x in given], constants)
+            executable = kernel.run(call, call.values, stream, target)
         seen = [x.argument for x in given if x is not None and not isinstance(x, int | float)]
         if executable is None or not all(x.memory[1].has_signature for x in seen):
             return
