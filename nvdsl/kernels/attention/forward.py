@@ -161,25 +161,22 @@ def attention(
                 if ways.ragged and not loads.together:
                     loads.clear(loads.V[vs.stage], way.keys - key, me, 128 * consumers)
 
-                plain = steps.count - steps.masked - steps.masked_last
-                if bounded[1]:  # a loop of its own: an `if` would take the rings out of uniform registers
-                    more = nv.min(plain, 1) if config.more_maxima else 0
-                    plain = plain - more
-                    for _ in nv.range(steps.masked - 1 + more, unroll=False):
-                        key = key - tile_n
-                        sums = online.step(sums, mine, rows, key, True)
-                for _ in nv.range(plain, unroll=False):
-                    if scores.told:
-                        key = key - tile_n
-                    if config.lazy:
-                        sums = online.lazy_step(sums, mine, rows, key)
-                    else:
-                        sums = online.step(sums, mine, rows, key, False)
-                if bounded[0]:
-                    key = (steps.top - steps.count + 1 + steps.masked_last) * tile_n
-                    for _ in nv.range(steps.masked_last, unroll=False):
-                        key = key - tile_n
-                        sums = online.step(sums, mine, rows, key, True)
+                step, last = online.lazy_step if config.lazy else online.step, steps.count - steps.masked_last
+
+                def masked(i: Any) -> Any:
+                    """Whether some queries don't see all keys of step ``i``."""
+                    found = i < steps.masked if bounded[1] else False
+                    return found | (i >= last) if bounded[0] else found
+
+                ranges: Any = [(1, steps.count, step, masked)]
+                if config.itemsize == 1 and any(bounded):  # with a loop for each kind this takes 5 % less time
+                    middle = nv.min(steps.masked + config.more_maxima, last) if bounded[1] else 1
+                    ranges = [(1, middle, online.step, lambda _: True)] if bounded[1] else []
+                    ranges += [(middle, last, step, lambda _: False)]
+                    ranges += [(last, steps.count, online.step, lambda _: True)] if bounded[0] else []
+                for begin, end, take, hides in ranges:
+                    for i in nv.range(begin, end, unroll=False):
+                        sums = take(sums, mine, rows, (steps.top - i) * tile_n, hides(i))
                 if not config.q_registers and config.o_columns:
                     q_ring.release(qs, lane == 0)
                 acc, p, m, total, ks, vs = sums

@@ -56,23 +56,26 @@ class Online:
         s = queries.scores(loads.K[ks.stage])
         nv.wgmma_wait(0)
         loads.k_ring.release(ks, nv.lane_id() == 0)
-        s = self._scores.of(s, rows, key, True)
+        s = self._scores.seen(self._scores.of(s, rows, key), rows, key)
         m = s.max(axis=1)
         weights = self._weights(s, nv.where(m == -math.inf, 0.0, m))
         acc = nv.accumulator(64, self._config.sizes[1])
         return Sums(acc, self._rounded(weights), m, weights.sum(axis=1, partial=True), ks.next(), vs)
 
-    def step(self, sums: Sums, queries: QueryRows, rows: Rows, key: Any, masked: bool) -> Sums:
-        """A tile of keys, of which the first one is ``key``. ``masked``: some are not to be seen."""
+    def step(self, sums: Sums, queries: QueryRows, rows: Rows, key: Any, masked: Any) -> Sums:
+        """A tile of keys, of which the first one is ``key``. ``masked``: whether some are not to be seen, False or
+        traced."""
         loads, scores, config, lane = self._loads, self._scores, self._config, nv.lane_id()
         m, factor = sums.m, scores.factor
         s, acc = self._products(sums, queries)
         loads.k_ring.release(sums.ks, lane == 0)
-        s = scores.of(s, rows, key, masked)
+        s = scores.of(s, rows, key)
+        if masked:
+            s = scores.seen(s, rows, key)
         grown = nv.maximum(m, s.max(axis=1))
         needed = nv.vote_any((grown - m) * factor > config.rescale_at)
         grown = nv.where(needed, grown, m)
-        base = nv.where(grown == -math.inf, 0.0, grown) if masked or scores.told else grown
+        base = grown if masked is False and not scores.told else nv.where(grown == -math.inf, 0.0, grown)
         scaled = self._scaled(m, base)
         weights = self._weights(s, base)
         total = sums.total * scaled + weights.sum(axis=1, partial=True)
@@ -82,21 +85,31 @@ class Online:
             acc = acc * scaled[:, None]
         return Sums(acc, self._rounded(weights), grown, total, sums.ks.next(), sums.vs.next())
 
-    def lazy_step(self, sums: Sums, queries: QueryRows, rows: Any, key: Any) -> Sums:
-        """A tile of keys that are all seen: the maxima of before are subtracted, unless sums grow large."""
-        m = sums.m
+    def lazy_step(self, sums: Sums, queries: QueryRows, rows: Any, key: Any, masked: Any) -> Sums:
+        """A tile of keys, of which the first one is ``key``. The maxima of before are subtracted, unless sums grow
+        large, or ``masked``, a bool or traced: some keys are not to be seen then, and rows have seen few before."""
+        m, total = sums.m, sums.total
         s, acc = self._products(sums, queries)
-        s = self._scores.of(s, rows, key, False)
-        weights = self._weights(s, m)  # -infinity gives infinite weights, which are large
+        s = self._scores.of(s, rows, key)
+        scaled = base = self._subtracted(m)  # -infinity gives infinite weights, which are large
+        if masked:  # what is assigned here has registers of its own beside it, and few are free
+            s = self._scores.seen(s, rows, key)
+            before, m = m, nv.maximum(m, s.max(axis=1))
+            seen = nv.where(m == -math.inf, 0.0, m)
+            scaled, base = self._scaled(before, seen), self._subtracted(seen)
+            total = total * scaled
+        weights = nv.math.exp2_approx(s * self._scores.factor - base[:, None])
         part = weights.sum(axis=1, partial=True)
         nv.sched_barrier(part)
         self._values(sums)
-        p, total = self._rounded(weights), sums.total + part
+        p, after = self._rounded(weights), total + part
         large = functools.reduce(operator.or_, [~(x < self._config.large) for x in part.of_this_thread()])
-        if nv.vote_any(large):
-            acc, p, m, total = self._again(acc, p, m, sums.total, queries, sums.ks, rows)
+        if masked:
+            acc = acc * scaled[:, None]
+        elif nv.vote_any(large):
+            acc, p, m, after = self._again(acc, p, m, total, queries, sums.ks, rows)
         self._loads.k_ring.release(sums.ks, nv.lane_id() == 0)
-        return Sums(acc, p, m, total, sums.ks.next(), sums.vs.next())
+        return Sums(acc, p, m, after, sums.ks.next(), sums.vs.next())
 
     def _again(
         self, acc: Any, p: Any, m: Any, total: Any, queries: QueryRows, ks: Any, rows: Any
@@ -135,7 +148,7 @@ class Online:
                 for j in range(2):
                     blocks[i + j] += a @ nv.WarpFragment("b", (width, 8), queries.dtype, b[2 * j : 2 * j + 2])
         s = nv.accumulator(64, count).with_registers([[x for block in blocks for x in block.registers()]])
-        return self._scores.of(s, rows, key, False)
+        return self._scores.of(s, rows, key)
 
     def _weights(self, s: Any, base: Any) -> Any:
         """Of scores, from which ``base`` is subtracted."""
@@ -143,8 +156,12 @@ class Online:
         if self._scores.told:  # a mask may be of the least of all numbers: its product would be rounded by more than 1
             powers = (s - base[:, None]) * factor + lift
         else:
-            powers = s * factor - (base * factor - lift)[:, None]
+            powers = s * factor - self._subtracted(base)[:, None]
         return nv.math.exp2_approx(powers)
+
+    def _subtracted(self, base: Any) -> Any:
+        """From scores in logarithms to base 2, where ``base`` is from scores."""
+        return base * self._scores.factor - self._config.lift
 
     def _scaled(self, m: Any, base: Any) -> Any:
         """What sums are multiplied with from which ``m`` was subtracted, and ``base`` is now."""

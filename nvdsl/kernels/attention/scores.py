@@ -108,8 +108,8 @@ class Scores:
         self.unit = nv.f32(1.0) if kind.changes else scale
         self.factor = self.unit * LOG2_E
 
-    def of(self, s: Any, rows: Rows, key: Any, masked: bool) -> Any:
-        """``s``: 64 rows of q k^T, beside the keys from ``key`` on. ``masked``: -infinity where they are not seen."""
+    def of(self, s: Any, rows: Rows, key: Any) -> Any:
+        """``s``: 64 rows of q k^T, beside the keys from ``key`` on, which all rows see."""
         kind = self._kind
         if kind.changes:
             s = s * self._scale
@@ -117,8 +117,10 @@ class Scores:
             s = nv.math.tanh_approx(s * (1.0 / self._softcap)) * self._softcap
         if kind.told:
             s = s.with_registers([[self._told(x, rows, row, key + col) for row, col, x in s.elements()]])
-        if not masked:
-            return s
+        return s
+
+    def seen(self, s: Any, rows: Rows, key: Any) -> Any:
+        """``s``, what `of` gave, with -infinity for keys that are not seen."""
         s = nv.where(s.cols + key < rows.end, s, -math.inf)
         return s if rows.begin is None else nv.where(s.cols + key >= rows.begin, s, -math.inf)
 

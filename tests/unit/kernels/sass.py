@@ -14,7 +14,8 @@ def main_loop(text: str) -> list[str]:
 
 
 def loops(text: str) -> list[list[str]]:
-    """The loops with wgmmas and exponentials."""
+    """The loops with wgmmas and exponentials. A jump forward within one ends in ``+`` and how many instructions it is
+    to its target."""
     code: list[str] = []
     labels: dict[str, int] = {}
     for line in text.splitlines():
@@ -22,10 +23,11 @@ def loops(text: str) -> list[list[str]]:
             labels[label[1]] = len(code)
         elif instruction := _INSTRUCTION.match(line):
             code.append(instruction[2])
+    jumps = {i: labels.get(jump[1], i) for i, x in enumerate(code) if (jump := re.search(r"BRA.*`\((\.L\w+)\)", x))}
     found = []
-    for end, text in enumerate(code):
-        jump = re.search(r"BRA.*`\((\.L\w+)\)", text)
-        if jump and labels.get(jump[1], end) < end:
-            found.append(code[labels[jump[1]] : end + 1])
+    for end, start in jumps.items():
+        if start < end:
+            inside = {i: target for i, target in jumps.items() if start <= i < target <= end}
+            found.append([f"{code[i]} +{inside[i] - i}" if i in inside else code[i] for i in range(start, end + 1)])
     wgmma = re.compile("[HQ]GMMA")
     return [loop for loop in found if sum("MUFU.EX2" in x for x in loop) > 8 and any(map(wgmma.search, loop))]

@@ -103,11 +103,17 @@ def disassembler():
 
 
 def overlapping(loop):
-    """The opcodes between the waits for the scores and for the product before; none where there are no such waits."""
+    """The opcodes between the waits for the scores and for the product before, for a tile whose keys are all seen: what
+    a jump may leave out is left out. None where there are no such waits."""
     waits = [re.search(r"WARPGROUP.DEPBAR.LE gsb0, 0x([01])", text) for text in loop]
     scores = next((i for i, wait in enumerate(waits) if wait and wait[1] == "1"), len(loop))
     product = next((i for i, wait in enumerate(waits) if i > scores and wait and wait[1] == "0"), scores)
-    return [text.split()[text.startswith("@")] for text in loop[scores:product]]
+    found, at = [], scores
+    while at < product:
+        found.append(loop[at].split()[loop[at].startswith("@")])
+        ahead = re.search(r"BRA.*\+(\d+)$", loop[at])
+        at += int(ahead[1]) if ahead else 1
+    return found
 
 
 LOOPS = [
