@@ -30,6 +30,7 @@ from nvdsl.ops.warp import WARP_GROUP_SIZE
 from nvdsl.values import dtypes, scope
 from nvdsl.values.dtypes import DType
 from nvdsl.values.extents import constant_fix
+from nvdsl.values.results import kept
 from nvdsl.values.traced import Value, const
 from nvdsl.values.typing import Bool, ElementType, Number
 
@@ -151,6 +152,7 @@ class Accumulator(Matrix):
         undefined = llvm.mlir_undef(wgmma.accumulator_type(self.n, self.dtype))
         return Accumulator(self.m, self.n, self.dtype, [undefined] * (self.m // wgmma.M))
 
+    @kept("acc = acc.mma(a, b), or acc += a @ b")
     def mma(
         self, a: Tile | Matrix, b: Tile, *, scale_d: Bool = True, commit: bool = True
     ) -> Accumulator:
@@ -265,6 +267,7 @@ class Accumulator(Matrix):
         """A new accumulator of ``function(x)`` for each element x (traced once for each register), of this type."""
         return self.with_registers([[function(v) for v in values] for values in self.registers()])
 
+    @kept("acc = acc.with_registers(...)")
     def with_registers(self, registers: Sequence[Sequence[Number]]) -> Accumulator:
         """An accumulator of this shape with other elements, in the order of `registers`."""
         elements = [self.dtype(v) for values in registers for v in values]

@@ -13,6 +13,7 @@ from nvdsl.lang.distributed import Distributed, Grid, Where, made, make_with, su
 from nvdsl.values import dtypes
 from nvdsl.values.dtypes import DType
 from nvdsl.values.elementwise import OPERATORS
+from nvdsl.values.results import kept
 from nvdsl.values.traced import Value, as_value
 from nvdsl.values.typing import Coords, ElementType, Int, Number
 
@@ -88,6 +89,7 @@ class FragmentVector(Distributed):
         self._anchor = other._anchor
         return self
 
+    @kept("y = x.to(dtype)")
     def to(self, dtype: ElementType) -> FragmentVector:
         """The values converted to ``dtype``."""
         return self._with([dtypes.element(dtype)(x) for x in self.values()])

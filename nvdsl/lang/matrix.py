@@ -18,6 +18,7 @@ from nvdsl.lang.tile import Product, Tile
 from nvdsl.mlir.dialects import llvm
 from nvdsl.values import dtypes
 from nvdsl.values.dtypes import DType
+from nvdsl.values.results import kept
 from nvdsl.values.traced import Value
 from nvdsl.values.typing import Coords, ElementType, Int
 
@@ -71,6 +72,7 @@ class Matrix(Distributed):
         rows, cols = self._both()
         return [(r, c) for r in range(len(rows.offsets)) for c in range(len(cols.offsets))]
 
+    @kept("y = x.to(dtype)")
     def to(self, dtype: ElementType) -> Any:
         """The elements converted to ``dtype``, as ``dtype(x)`` does; f32 to f16 and bf16 two at a time.
 

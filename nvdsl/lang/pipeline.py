@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from nvdsl.errors import trace_error
 from nvdsl.ops.mbarrier import Mbarrier, Mbarriers, check_tx
 from nvdsl.values import dtypes
+from nvdsl.values.results import kept
 from nvdsl.values.select import select
 from nvdsl.values.traced import Value, as_value
 from nvdsl.values.typing import Bool, Int
@@ -29,6 +30,7 @@ class PipelineState:
         self.stage = dtypes.i32(stage)
         self.phase = dtypes.i32(phase)
 
+    @kept("state = state.next()")
     def next(self) -> PipelineState:
         """The next slot; the phase flips where the ring wraps."""
         if self.stages == 1:
@@ -39,6 +41,7 @@ class PipelineState:
             self.stages, select(wraps, as_value(0), following), select(wraps, self.phase ^ 1, self.phase)
         )
 
+    @kept("state = state.advance(count)")
     def advance(self, count: Int) -> PipelineState:
         """The slot ``count`` further: what `next` gives after so many calls.
 

@@ -26,6 +26,7 @@ from nvdsl.ops import mma
 from nvdsl.ops.warp import WARP_SIZE
 from nvdsl.values import dtypes
 from nvdsl.values.dtypes import DType
+from nvdsl.values.results import kept
 from nvdsl.values.traced import Value, const
 from nvdsl.values.typing import Coords, ElementType, Number
 
@@ -134,6 +135,7 @@ class WarpAccumulator(Matrix):
         """The product of these elements as an A operand, to be added: ``o += p.to(nv.f16) @ b``."""
         return WarpProduct(self.fragment(self.dtype), other)
 
+    @kept("acc = acc.mma(a, b), or acc += a @ b")
     def mma(self, a: WarpFragment | WarpAccumulator | Tile, b: WarpFragment | Tile) -> WarpAccumulator:
         """``self + a @ b``, by one mma.sync for each 16 rows, 8 columns and step of K. All lanes of the warp take part.
 
@@ -190,6 +192,7 @@ class WarpAccumulator(Matrix):
         """A new accumulator of ``function(x)`` for each element x (traced once for each register), of this type."""
         return self.with_registers([function(x) for x in self.registers()])
 
+    @kept("acc = acc.with_registers(...)")
     def with_registers(self, registers: Sequence[Number]) -> WarpAccumulator:
         """An accumulator of this shape with other elements, in the order of `registers`."""
         elements = [self.dtype(x) for x in registers]

@@ -9,6 +9,7 @@ from nvdsl.trace.loops import For, While, for_
 from nvdsl.trace.loops import While as while_
 from nvdsl.trace.printing import text
 from nvdsl.trace.range import Range
+from nvdsl.trace.statements import for_effect, unused
 
 __all__: list[str] = [
     "For",
@@ -21,6 +22,7 @@ __all__: list[str] = [
     "compare",
     "either",
     "for_",
+    "for_effect",
     "if_",
     "leave",
     "locals",
@@ -29,5 +31,6 @@ __all__: list[str] = [
     "part",
     "plain",
     "text",
+    "unused",
     "while_",
 ]

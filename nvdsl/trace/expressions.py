@@ -149,6 +149,18 @@ class Expressions:
             arguments += [ast.Constant(type(op).__name__), thunk(right) if position else right]
         return self._expression(node, function, *arguments)
 
+    def visit_Expr(self, node: ast.Expr) -> Any:
+        """A statement that is an expression: a result that is dropped, or a function that is not called."""
+        value = node.value
+        self.generic_visit(node)
+        if isinstance(value, ast.Call):
+            found = value.func
+            if isinstance(found, ast.Call) and found.args and isinstance(found.args[0], ast.Attribute):
+                found.args[0] = self._expression(found.args[0], "for_effect", found.args[0])
+        elif isinstance(value, (ast.Attribute, ast.Compare, ast.BinOp, ast.UnaryOp)):
+            node.value = self._expression(value, "unused", node.value)
+        return node
+
     def visit_IfExp(self, node: ast.IfExp) -> Any:
         self.generic_visit(node)
         node.test = self.tested(node.test)

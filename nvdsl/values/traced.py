@@ -35,6 +35,7 @@ from nvdsl.values import arith, bounds, casts, dtypes, promotion, python_numbers
 from nvdsl.values.dtypes import DType
 from nvdsl.values.elementwise import Elementwise, of_each
 from nvdsl.values.operators import Operators
+from nvdsl.values.results import kept
 
 if TYPE_CHECKING:
     from nvdsl.values.typing import ElementType, Number, TypeLike
@@ -85,6 +86,7 @@ class Value(Operators):
         raw = promotion.compare(op, self, other)
         return raw if raw is NotImplemented else wrap(raw, dtypes.bool_)
 
+    @kept("y = x.to(dtype)")
     def to(self, dtype: ElementType) -> Value:
         """The number, or each element, converted to ``dtype``: short for ``dtype(x)``, see `cast`."""
         return cast(self, dtypes.element(dtype))

@@ -38,7 +38,7 @@ def kernel():
 # CHECK-LABEL: gpu.launch
 @show()
 def one_stage():
-    nv.PipelineState(1).next()
+    _ = nv.PipelineState(1).next()
     # CHECK-NOT: arith.addi
     # CHECK: arith.xori
     # CHECK-NOT: arith.select

@@ -11,44 +11,44 @@ import nvdsl as nv
 # CHECK-SAME: %[[I:\w+]]: i32, %[[J:\w+]]: i32, %[[F:\w+]]: f32
 @show(3, 4, 1.5)
 def kernel(i, j, f):
-    i + j
+    _ = i + j
     # CHECK: arith.addi %[[I]], %[[J]] : i32 (line [[# @LINE - 1]])
-    2 - i
+    _ = 2 - i
     # CHECK: arith.subi %{{\w+}}, %[[I]]
-    f * i
+    _ = f * i
     # CHECK: %[[AS_FLOAT:\w+]] = arith.sitofp %[[I]] : i32 to f32
     # CHECK: arith.mulf %[[F]], %[[AS_FLOAT]]
-    f / 2
+    _ = f / 2
     # CHECK: arith.divf
-    i // 8
+    _ = i // 8
     # CHECK: arith.shrsi
-    i % 8
+    _ = i % 8
     # CHECK: %[[SEVEN:\w+]] = arith.constant 7 : i32
     # CHECK: arith.andi %[[I]], %[[SEVEN]]
-    i // j
+    _ = i // j
     # CHECK: %[[CUT:\w+]] = arith.divsi %[[I]], %[[J]]
     # CHECK: %[[LESS:\w+]] = arith.extui %{{\w+}} : i1 to i32
     # CHECK: arith.subi %[[CUT]], %[[LESS]]
     u = nv.u32(i)
-    u // nv.u32(j)
+    _ = u // nv.u32(j)
     # CHECK: arith.divui %[[I]], %[[J]]
-    u >> 3
+    _ = u >> 3
     # CHECK: arith.shrui
-    i >> 3
+    _ = i >> 3
     # CHECK: arith.shrsi
-    ~i & j | 5 ^ i
+    _ = ~i & j | 5 ^ i
     # CHECK: arith.andi
     # CHECK: arith.xori
     # CHECK: arith.ori
-    -f
+    _ = -f
     # CHECK: arith.negf %[[F]]
-    f**3
+    _ = f**3
     # CHECK-COUNT-2: arith.mulf
 
 
 @refused(3, 1.5)
 def slash_on_integers(i, f):
-    i / 2
+    _ = i / 2
     # CHECK: TraceError: arithmetic.py:[[# @LINE - 1]]: / on i32
     # CHECK-NEXT: rule: / divides floats (and index, as signed numbers, rounding down; LLVM's examples divide unsigned)
     # CHECK-NEXT: fix: write x // y, nv.u32(x) // y for an unsigned division, or nv.f32(x) / y
@@ -56,13 +56,13 @@ def slash_on_integers(i, f):
 
 @refused(3, 1.5)
 def bits_of_a_float(i, f):
-    f & 1
+    _ = f & 1
     # CHECK: TraceError: arithmetic.py:[[# @LINE - 1]]: & on f32
 
 
 @refused(3, 1.5)
 def literal_that_does_not_fit(i, f):
-    i + (1 << 40)
+    _ = i + (1 << 40)
     # CHECK: TraceError: arithmetic.py:[[# @LINE - 1]]: 1099511627776 does not fit i32
     # CHECK-NEXT: rule: i32 holds -2147483648 .. 2147483647
     # CHECK-NEXT: fix: use a wider type
@@ -70,33 +70,33 @@ def literal_that_does_not_fit(i, f):
 
 @refused(3, 1.5)
 def by_zero(i, f):
-    i // 0
+    _ = i // 0
     # CHECK: TraceError: arithmetic.py:[[# @LINE - 1]]: // by zero
 
 
 @refused(3, 1.5)
 def power_of_a_traced_exponent(i, f):
-    2**i
+    _ = 2**i
     # CHECK: TraceError: arithmetic.py:[[# @LINE - 1]]: ** with a traced exponent
     # CHECK-NEXT: rule: ** takes a traced value to the power of a Python int
 
 
 @refused(3, 1.5)
 def negative_power_of_an_integer(i, f):
-    i**-1
+    _ = i**-1
     # CHECK: TraceError: arithmetic.py:[[# @LINE - 1]]: i32 ** -1
     # CHECK-NEXT: rule: a power of an integer has an exponent >= 0
 
 
 @refused(3, 1.5)
 def shift_by_more_than_there_is(i, f):
-    i << 32
+    _ = i << 32
     # CHECK: TraceError: arithmetic.py:[[# @LINE - 1]]: << by 32 on i32
     # CHECK-NEXT: rule: the count is 0 .. 31
 
 
 @refused(array(nv.e4m3, 8))
 def fp8(x):
-    x[0] + x[1]
+    _ = x[0] + x[1]
     # CHECK: TraceError: arithmetic.py:[[# @LINE - 1]]: + on e4m3
     # CHECK-NEXT: rule: only tensor cores compute with e4m3

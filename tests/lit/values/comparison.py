@@ -11,18 +11,18 @@ import nvdsl as nv
 # CHECK-SAME: %[[I:\w+]]: i32, %[[F:\w+]]: f32
 @show(3, 1.5)
 def kernel(i, f):
-    i < 5
+    _ = i < 5
     # CHECK: arith.cmpi slt, %[[I]], %{{\w+}} : i32 (line [[# @LINE - 1]])
-    nv.u32(i) < 5
+    _ = nv.u32(i) < 5
     # CHECK: arith.cmpi ult, %[[I]],
-    5 >= i
+    _ = 5 >= i
     # CHECK: arith.cmpi sle, %[[I]],
-    i == 5
+    _ = i == 5
     # CHECK: arith.cmpi eq
-    f > 1
+    _ = f > 1
     # CHECK: arith.cmpf ogt, %[[F]],
-    f != 1.0
+    _ = f != 1.0
     # CHECK: arith.cmpf une, %[[F]],
-    f == i
+    _ = f == i
     # CHECK: arith.sitofp %[[I]]
     # CHECK: arith.cmpf oeq

@@ -74,7 +74,7 @@ def test_groups_can_be_left_open():
     def body():
         A, B = nv.smem((64, 16), nv.f16, swizzle=32), nv.smem((8, 16), nv.f16, swizzle=32)
         acc = nv.accumulator(64, 8)
-        acc.mma(A, B.T, commit=False)
+        acc = acc.mma(A, B.T, commit=False)
 
     module = trace(body)
     assert len(find(module, WGMMA)) == 1

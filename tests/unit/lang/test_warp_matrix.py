@@ -199,7 +199,7 @@ def test_fragments_of_two_shapes_are_no_choice():
         held = nv.load_a(tile, (0, 0), (16, 32))
         if x[0] > 0:
             held = nv.load_a(tile, (0, 0), (32, 16))
-        nv.warp_accumulator(16, 8).mma(held, nv.load_b(tile.T, (0, 0), (32, 8)))
+        _ = nv.warp_accumulator(16, 8).mma(held, nv.load_b(tile.T, (0, 0), (32, 8)))
 
     with pytest.raises(nv.TraceError, match="`held` is used, but the `if`"):
         trace(body, array(nv.i32, 1), block=32)

@@ -106,6 +106,14 @@ STATEMENTS = {
     "y = s == 0": ("a tile == 0", "tile[i, j]"),
     "y = t == 0 & t == 0": ("a chain of comparisons around `&`", "(a == 0) & (b == 0)"),
     "y = t < 4 | t < 0": ("a chain of comparisons around `&`", "(a == 0) & (b == 0)"),
+    "nv.sync_threads": ("`sync_threads` without parentheses", "call it"),
+    "acc.store": ("`store` without parentheses", "call it"),
+    "x[t] == 1.0": ("the value of an expression is not used", "assign it"),
+    "t + 1": ("the value of an expression is not used", "assign it"),
+    "nv.PipelineState(2).next()": ("the result of `next` is not used", "state = state.next()"),
+    "acc.mma(s, s)": ("the result of `mma` is not used", "acc += a @ b"),
+    "acc.to(nv.f16)": ("the result of `to` is not used", "x.to(dtype)"),
+    "x[t].to(nv.f16)": ("the result of `to` is not used", "x.to(dtype)"),
     "nv.sync_thread()": ("`nv.sync_thread` does not exist", "`nv.sync_threads`"),
     "y = None; y[0] = 1.0": ("'NoneType' object does not support item assignment", "pass the array"),
     "with t: pass": ("'Value'", "operators"),
@@ -152,6 +160,7 @@ def test_conditions_that_look_like_mistakes():
             x[t] = 1.0
         if 0 <= t & 7 < 4:
             x[t] = 2.0
+        x.atomic_add(t, 1.0)  # what was there before is not needed
         assert nv.warp == nv.warp and nv.thread_id != nv.block_id and nv.smem((8, 8), nv.f16) is not None
 
     host(body).trace(F32)

@@ -1,0 +1,38 @@
+"""Run-time side of a statement that is an expression: Python drops its value without a word."""
+
+from __future__ import annotations
+
+from types import FunctionType, MethodType
+from typing import Any
+
+from nvdsl.errors import trace_error
+from nvdsl.values.traced import Value
+
+
+def for_effect(function: Any) -> Any:
+    """``function``, which is called for what it does: its result is dropped."""
+    usage = getattr(function, "__nv_kept__", None)
+    if usage is not None:
+        raise trace_error(
+            f"the result of `{function.__name__}` is not used",
+            rule="it returns something new, and changes nothing",
+            fix=usage,
+        )
+    return function
+
+
+def unused(x: Any) -> Any:
+    """``x``, the value of a statement that calls nothing."""
+    if isinstance(x, FunctionType | MethodType) and str(x.__module__).startswith("nvdsl."):
+        raise trace_error(
+            f"`{x.__name__}` without parentheses",
+            rule="a function that is not called does nothing",
+            fix=f"call it: {x.__name__}(...)",
+        )
+    if isinstance(x, Value):
+        raise trace_error(
+            "the value of an expression is not used",
+            rule="a statement that computes a value and keeps it nowhere does nothing",
+            fix="assign it: `x = ...`; `==` compares",
+        )
+    return x
