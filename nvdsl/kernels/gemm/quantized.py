@@ -33,6 +33,7 @@ from nvdsl.kernels.gemm.quantized_operands import (
     SPLITS,
     THREADS_OF_PART,
     Operands,
+    OwnRing,
 )
 from nvdsl.kernels.gemm.quantized_sums import TileSums
 from nvdsl.lang.fragment import operand_of
@@ -155,15 +156,21 @@ def matmul(
         sums = TileSums(out, config.rows, config.cols, config.teams, config.split,
                         bias=more[-1] if bias else None, activation=activation, vectors=vectors)  # fmt: skip
         turns = Turns(config.warpgroups if operands.groups == 1 else 1)
-        ring = nv.Ring(config.stages, bytes=operands.bytes, consumers=WARPS * config.parts)
+        ring = OwnRing(config.stages, bytes=operands.bytes, consumers=WARPS * config.parts)
+        loader = nv.warp_id() == WARPS * config.warpgroups
+        if loader & nv.elect():
+            ring.begin()
 
         nv.griddep_wait()
         nv.griddep_launch_dependents()
+        if loader & nv.elect():  # before the threads meet
+            operands.load(0, ring.acquire(ring.producer_state(), new=True), row0, col0, rank * steps)
+        nv.sync_threads()
         if nv.warpgroup_id() == config.warpgroups:
             nv.setmaxnreg_dec(config.registers[0])
-            if nv.warpgroup_thread() == 0:
-                state = ring.producer_state()
-                for step in nv.range(steps, unroll=False):
+            if loader & nv.elect():
+                state = ring.producer_state().next()
+                for step in nv.range(1, steps, unroll=False):
                     operands.load(state.stage, ring.acquire(state), row0, col0, rank * steps + step)
                     state = state.next()
         else:

@@ -6,6 +6,7 @@ from typing import Any
 
 import nvdsl as nv
 from nvdsl.kernels.blocks.dequantize import BITS, NIBBLES, unpacked, zero_pair
+from nvdsl.ops.fence import fence_mbarrier_init
 
 SLICE = 128
 """Elements of K in a slot of the ring."""
@@ -19,11 +20,26 @@ SPLITS = (1, 2, 4, 8)
 """Blocks of a cluster that share K."""
 
 
-def rotated(step: Any, tile: Any, steps: Any) -> Any:
-    """The slice that a tile sums as its ``step``-th one: each tile begins with another one. Otherwise all blocks would
-    ask L2 for the same part of x at the same time."""
-    first = tile % steps
+def rotated(step: Any, first: Any, steps: Any) -> Any:
+    """The slice that a tile sums as its ``step``-th one: each tile begins with another one, ``first``. Otherwise all
+    blocks would ask L2 for the same part of x at the same time."""
     return nv.select(step < steps - first, step + first, step + first - steps)
+
+
+class OwnRing(nv.Ring):
+    """A `nvdsl.Ring` of which those who load a slot make its barriers, by `begin`. They need not wait for the block's
+    threads, which meet before they wait for a slot, to load what comes first."""
+
+    def __init__(self, stages: int, *, bytes: Any, consumers: int) -> None:
+        self.stages, self.bytes, self.consumers = stages, bytes, consumers
+        self.full, self.empty = nv.Mbarriers(stages), nv.Mbarriers(stages)
+
+    def begin(self, first: Any = 0, step: int = 1) -> None:
+        """Make the barriers of slots ``first``, ``first + step``, ... By one thread, which loads these."""
+        for slot in range(0, self.stages, step):
+            self.full[first + slot].init(1)
+            self.empty[first + slot].init(self.consumers)
+        fence_mbarrier_init()
 
 
 class Operands:
@@ -43,14 +59,16 @@ class Operands:
         self.hint = nv.select(once, nv.i64(nv.L2_EVICT_FIRST), nv.i64(nv.L2_EVICT_NORMAL))
         self.dtype, self.slices = x.dtype, nv.cdiv(x.shape[1], SLICE)
         self.swizzle = min(2 * group, 128)  # the bytes of a panel: a group is made of whole ones
-        self.map = nv.TMA(x, tile=(rows, SLICE), swizzle=self.swizzle)
+        self.present = nv.min(rows, x.shape[0])  # rows beyond the array take TMA as long as others
+        self.map = nv.TMA(x, tile=(rows, SLICE), swizzle=self.swizzle, rows=self.present)
         self.words = SLICE * BITS[kind] // 64  # of a thread
         self.of_part = THREADS_OF_PART * self.words
         self.parts = cols // COLUMNS_OF_PART
         self.each = self.of_part * self.parts
         self.groups = max(1, SLICE // group)  # of a slice
         self.width = SLICE // self.groups
-        self.bytes = self.slot_bytes(rows, cols, BITS[kind], group, sum(table.dtype.bytes for table in tables))
+        whole = self.slot_bytes(rows, cols, BITS[kind], group, sum(table.dtype.bytes for table in tables))
+        self.bytes = whole - (rows - self.present) * SLICE * self.dtype.bytes
 
     @staticmethod
     def slot_bytes(rows: int, cols: int, bits: int, group: int, scale_bytes: int) -> int:
@@ -65,6 +83,15 @@ class Operands:
         self.nibbles = nv.smem(BESIDE_SLOTS // 4, nv.i32)
         if nv.thread_id.x == 0:
             self.nibbles[0] = NIBBLES
+
+    def clear(self, thread: Any, threads: int) -> None:
+        """Zero the rows of x that no load writes, in all slots: a warp reads eight whole rows. By all threads, which
+        meet before they read."""
+        each = 16 // self.dtype.bytes
+        units, zeros = SLICE // each, nv.vector([self.dtype(0)] * each)
+        for unit in nv.range(thread, (self.rows - self.present) * units, threads, unroll=False):
+            for stage in range(self.stages):
+                self.X[stage].store_vector(zeros, (self.present + unit // units, unit % units * each))
 
     def load(self, stage: Any, full: nv.Mbarrier, row: Any, col: Any, k: Any) -> None:
         """Load slice ``k`` of the tile at (``row``, ``col``). By one thread."""

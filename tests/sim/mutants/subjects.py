@@ -469,7 +469,7 @@ SUBJECTS: dict[str, Callable[[], Case]] = {
     "groups along K, cluster": lambda: _grouped_k(256, 64, [100, 100, 300], **_TILE, cluster_m=2),
     "weights of 4 bits": lambda: _quantized(16, 64, 2048, quantized, QuantizedConfig(16, 64, 2, 2, 2)),
     "weights of 4 bits, in turns": lambda: _quantized(16, 64, 1024, quantized, QuantizedConfig(16, 64, 2, 2), 128),
-    "weights of 4 bits, few rows": lambda: _quantized(8, 64, 1536, quantized_few, FewRowsConfig(8, 64, 2, 2, 2)),
+    "weights of 4 bits, few rows": lambda: _quantized(5, 64, 1536, quantized_few, FewRowsConfig(8, 64, 2, 2, 2)),
     "split-K": lambda: gemm_case(splitk.matmul, 128, 64, 640, config=Config(schedule="splitk", split=2, **_TILE)),
     "split-K, clusters": lambda: gemm_case(
         splitk.matmul, 64, 64, 1280, clusters=2, least=1,
