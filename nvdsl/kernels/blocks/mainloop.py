@@ -140,7 +140,7 @@ class Mainloop:
         count = self.steps if count is None else count
         if self.one_loop:
             return self._sum(state, state, at, acc.undefined(), 0, count)
-        self.wait(state)
+        self.reach(state, at, 0)
         acc += self.product(state, *at)
         return self.go_on(state, at, acc, count)
 
@@ -160,7 +160,7 @@ class Mainloop:
             if self.in_flight == 0:
                 nv.wgmma_wait(0)
                 self.release(last, before)
-            self.wait(state)
+            self.reach(state, at, number)
             product = self.product(state, *at)
             acc = acc.mma(product.a, product.b, scale_d=before)
             if self.in_flight == 1:
@@ -177,6 +177,10 @@ class Mainloop:
             self.release(state)
             state = state.next()
         return state
+
+    def reach(self, slot: nv.PipelineState, at: tuple[Any, Any], number: Any) -> None:
+        """Wait until slice ``number`` of a tile may be multiplied, in ``slot``. By a consumer, whose part is ``at``."""
+        self.wait(slot)
 
     def wait(self, slot: nv.PipelineState) -> None:
         """Until a slot's slice has come. By a consumer."""

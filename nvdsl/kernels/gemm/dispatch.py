@@ -27,7 +27,7 @@ from nvdsl.kernels.gemm.config import Config
 from nvdsl.kernels.gemm.estimates import Seen, microseconds
 from nvdsl.kernels.gemm.factors import readable, repeats
 from nvdsl.kernels.gemm.launch import sms
-from nvdsl.kernels.gemm.problem import GemmProblem, Matrix, check_block_scaled, fits_tma
+from nvdsl.kernels.gemm.problem import TMA_ALIGNMENT, GemmProblem, Matrix, check_block_scaled, fits_tma
 
 SIMPLE_PRODUCTS = 1 << 21
 """Multiplications up to which a product that would need a copy is computed without tensor cores: the simple kernel then
@@ -37,9 +37,11 @@ STREAMED = 1 << 24
 LARGE = 1 << 21
 """Elements of a larger operand that TMA reads from which on it takes longer to read it otherwise than to copy the
 smaller one."""
+RESIDUES, RESIDUES_K = 1 << 25, 2048
+"""Bytes of an operand off TMA's grid from which on it is read by TMA as it lies, beside few rows or columns; and bytes
+of its rows, at least."""
 REALIGNED, REALIGNED_K = 3 << 24, 4096
-"""Bytes of an operand of 8 or 32 bits off TMA's grid from which on it is read as it lies beside few rows or columns;
-and bytes of its rows, at least. Copies take longer there, as memory is what they wait for."""
+"""The same for operands of 8 or 32 bits of which TMA can't: threads load them, where copies take longer."""
 FEW = 1 << 16
 """Elements of a result up to which threads of the simple kernel share one: half as many as a Hopper GPU runs."""
 FLAT_K = 16
@@ -95,6 +97,9 @@ def wanted(problem: GemmProblem, config: Config | None, target: str | None) -> I
         yield by_elements
     if config is not None:
         return
+    if _is_large_off_grid(problem, RESIDUES, RESIDUES_K):
+        yield roads.by_residues
+    words = _is_large_off_grid(problem, REALIGNED, REALIGNED_K)
     given, (problem, _) = problem, roads.upright(problem)
     seen, bits = Seen.of(problem, sms(target)), problem.a.dtype.bits
     larger = readable(given.a if m >= n else given.b.transposed, k_axis=1)[0]
@@ -108,7 +113,7 @@ def wanted(problem: GemmProblem, config: Config | None, target: str | None) -> I
         yield from (roads.ROADS[name] for name in fastest(problem, seen, threads))
     elif bits == 8:
         yield from _of_bytes(problem, seen, by_elements)
-    if bits != 16 and not seen.aligned and size * bits // 8 >= REALIGNED and k * bits // 8 >= REALIGNED_K:
+    if bits != 16 and words:
         yield roads.by_words
     if threads:
         yield roads.by_threads
@@ -207,6 +212,15 @@ def find_block_scaled(
 def _aligned(problem: GemmProblem) -> bool:
     """Whether two neighbours of C can be read together, see `Elementwise`. No other array is read so."""
     return all(matrix.fits_tma(1) for name, matrix in problem.others if name == "c")
+
+
+def _is_large_off_grid(problem: GemmProblem, bytes: int, pitch: int) -> bool:
+    """Whether the larger operand of tensor cores has so many bytes, so many along K, and rows off TMA's grid."""
+    m, n, k = problem.sizes
+    larger = problem.a if m >= n else problem.b.transposed
+    rows = k * larger.dtype.bytes
+    large = rows >= pitch and max(m, n) * rows >= bytes and larger.dtype != nv.f64
+    return large and rows % TMA_ALIGNMENT > 0 and larger.strides[-1] == 1
 
 
 def _is_streamed(problem: GemmProblem) -> bool:

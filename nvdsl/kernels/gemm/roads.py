@@ -15,7 +15,7 @@ from typing import Any
 from nvdsl import sim
 from nvdsl.kernels.blocks.linear_combination import LinearCombination
 from nvdsl.kernels.blocks.realigned import VECTOR, WORDS
-from nvdsl.kernels.gemm import flat, gathered, gemv, gemv_words, realigned, short, small
+from nvdsl.kernels.gemm import flat, gathered, gemv, gemv_words, realigned, residues, short, small
 from nvdsl.kernels.gemm import simple as by_elements
 from nvdsl.kernels.gemm.binding import AXES, bind
 from nvdsl.kernels.gemm.bound_kernel import BoundKernel
@@ -27,6 +27,8 @@ from nvdsl.kernels.gemm.problem import TMA_ALIGNMENT, GemmProblem, Matrix, fits_
 from nvdsl.kernels.gemm.tuned import tuned_matmul
 
 Options = dict[str, Any]
+COPIED = 4
+"""Elements of a large operand for each one of the copies that `residues` makes of the other one, at least."""
 Road = Callable[..., BoundKernel | None]
 
 
@@ -131,20 +133,21 @@ def by_runs(
     problem: GemmProblem, finish: LinearCombination, options: Options, target: str | None, *, part: int
 ) -> BoundKernel | None:
     """The same of operands that are one run of memory each, which is what the kernel sees."""
-
-    def run(x: Matrix) -> Matrix:
-        shape = (*x.shape[:-2], 1, math.prod(x.shape[-2:]))
-        return replace(x, shape=shape, strides=(*x.strides[:-2], TMA_ALIGNMENT, 1))
-
     problem, turned = upright(problem)
     if not (flat.fits(problem.a, problem.b.transposed) and flat.holds(problem.sizes[2], problem.a.dtype, part)):
         return None
-    arrays = {"a": run(problem.a), "b": run(problem.b.transposed), "out": problem.out}
+    arrays = {"a": _one_row(problem.a), "b": _one_row(problem.b.transposed), "out": problem.out}
     unit, bytes = math.gcd(problem.sizes[2], gathered.PAIR), problem.a.dtype.bytes
     gathers = dict.fromkeys("ab", TMA_ALIGNMENT // bytes) | {"out": _whole(problem.out, unit > 1 and bytes > 1)}
     options = options | {"unit": unit, "part": part, "sms": sms(target)}
     axes = {"a": "up", "b": "vq", "out": "mn"}
     return bind(problem, finish, flat.matmul, options, arrays, axes, gathers=gathers, with_batch=True, turned=turned)
+
+
+def _one_row(x: Matrix) -> Matrix:
+    """An operand without gaps as one row."""
+    shape = (*x.shape[:-2], 1, math.prod(x.shape[-2:]))
+    return replace(x, shape=shape, strides=(*x.strides[:-2], TMA_ALIGNMENT, 1))
 
 
 def _whole(out: Matrix, pairs: bool) -> int:
@@ -202,6 +205,27 @@ def by_words(
     if not both:
         del gathers["b"]
     return bind(problem, finish, realigned.matmul, options, arrays, axes, packed=packed, gathers=gathers, turned=turned)
+
+
+def by_residues(
+    problem: GemmProblem, finish: LinearCombination, options: Options, target: str | None
+) -> BoundKernel | None:
+    """By TMA, which loads the rows of the larger operand in turns of those that start at one residue of its grid."""
+    m, n, k = problem.sizes
+    turned = n > m
+    problem = problem.transposed if turned else problem
+    a, b, (m, n) = problem.a, problem.b.transposed, (max(m, n), min(m, n))
+    chosen, turns = residues.config(n, a.dtype), residues.period(k, a.dtype.bytes)
+    fits = _without_gaps(a) and len(b.shape) == 2 and m >= turns and m * k < flat.LARGEST
+    if chosen is None or not fits or turns == 1 or problem.others:
+        return None
+    if turns * n * COPIED > m:
+        return None
+    arrays = {"a": _one_row(a), "b": b, "out": problem.out}
+    gathers = {"a": TMA_ALIGNMENT // a.dtype.bytes, "b": 1, "out": 1}
+    options = options | {"config": chosen, "sms": sms(target)}
+    axes = {"a": "up", "b": "nk", "out": "mn"}
+    return bind(problem, finish, residues.matmul, options, arrays, axes, gathers=gathers, turned=turned)
 
 
 def _without_gaps(matrix: Matrix) -> bool:

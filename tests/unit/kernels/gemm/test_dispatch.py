@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import nvdsl as nv
 from nvdsl.kernels.blocks.linear_combination import LinearCombination
-from nvdsl.kernels.gemm import flat, gathered, gemv, short, simple, small
+from nvdsl.kernels.gemm import flat, gathered, gemv, residues, short, simple, small
 from nvdsl.kernels.gemm.config import Config
 from nvdsl.kernels.gemm.dispatch import SIMPLE_PRODUCTS, find
 from nvdsl.kernels.gemm.problem import GemmProblem, Matrix
@@ -112,12 +112,14 @@ ON_A_GPU = {nv.bf16: [
     (flat.matmul, [(7476, 4, 65), (14879, 808, 14)]),
     (short.matmul, [(2446, 54, 24), (688, 182, 44), (42, 1876, 50)]),
     (small.matmul, [(56, 24, 11336), (40, 38, 3890)]),
-    (gathered.matmul, [(440, 34, 7372), (8, 20002, 22450)]),
+    (gathered.matmul, [(440, 34, 7372)]),
+    (residues.matmul, [(8, 20002, 22450), (42, 6358, 22726), (7576, 8, 26837)]),
     (tuned_matmul, [(1568, 1322, 228), (28578, 2572, 98), (28054, 8, 403), (512, 512, 512)]),
 ], nv.e4m3: [
     (flat.matmul, [(136, 2758, 22), (13124, 8, 8), (98, 8153, 24)]),
     (small.matmul, [(120, 73, 294), (11, 3762, 77), (80, 22, 1384)]),
-    (tuned_matmul, [(72, 1552, 109), (32338, 9300, 26), (104, 8, 10939), (8198, 2, 987)]),
+    (residues.matmul, [(31676, 24, 17247), (12000, 60, 4001)]),
+    (tuned_matmul, [(72, 1552, 109), (32338, 9300, 26), (104, 8, 10939), (8198, 2, 987), (83, 24539, 1134)]),
 ]}  # fmt: skip
 """What races of all these showed."""
 

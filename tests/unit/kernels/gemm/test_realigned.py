@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 
 import nvdsl as nv
 from nvdsl.call.launches import Launches
-from nvdsl.kernels.gemm import dispatch, gathered, matmul, packing, realigned
-from nvdsl.kernels.gemm.problem import Matrix
+from nvdsl.kernels.blocks.linear_combination import LinearCombination
+from nvdsl.kernels.gemm import dispatch, gathered, matmul, packing, realigned, roads
+from nvdsl.kernels.gemm.problem import GemmProblem, Matrix
 from tests.exhaustive import exhaustive, sample
 from tests.unit.kernels.gemm.test_dynamic import road
 
@@ -21,6 +22,7 @@ TYPES = {np.dtype(np.int8): nv.i32, np.dtype(np.float32): nv.f32, np.dtype(nv.e4
 def any_size():
     """Nothing is too small."""
     with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(dispatch, "RESIDUES", 1 << 40)
         patch.setattr(dispatch, "REALIGNED", 1)
         patch.setattr(dispatch, "REALIGNED_K", 1)
         patch.setattr(dispatch, "SIMPLE_PRODUCTS", -1)
@@ -68,14 +70,15 @@ def test_nothing_beyond_k_enters(any_size):
 
 
 def test_which_products():
-    found = road(20_000, 100, 5001, "nt", dtype=nv.e4m3)
+    found = road(10_100, 170, 5001, "nt", dtype=nv.e4m3)
     assert found.function is realigned.matmul and set(found.packs) == {"b"}, "the larger one is read as it lies"
-    assert road(100, 20_000, 5001, "nt", dtype=nv.e4m3).sizes["m"] == 20_000
-    assert not road(20_000, 60, 5001, "nt", dtype=nv.e4m3).packs, "and so is a narrow one"
+    assert road(170, 10_100, 5001, "nt", dtype=nv.e4m3).sizes["m"] == 10_100
+    biased = LinearCombination(bias=True)
+    assert not road(20_000, 60, 5001, "nt", biased, dtype=nv.e4m3).packs, "and so is a narrow one"
     for m, n, k in ((20_000, 300, 5001), (2000, 100, 5001), (50_000, 100, 1001)):
         assert road(m, n, k, "nt", dtype=nv.e4m3).function is not realigned.matmul, "copies cost little there"
     assert not road(20_000, 100, 5008, "nt", dtype=nv.e4m3).packs, "TMA reads both"
-    assert road(20_000, 10, 5001, "nt").function is gathered.matmul
+    assert road(10_000, 10, 1001, "nt").function is gathered.matmul
 
 
 def test_what_is_copied_by_words():
@@ -92,7 +95,10 @@ def test_what_is_copied_by_words():
 @pytest.mark.parametrize("n", sample([30, 170], 1))
 def test_no_spill(n):
     strict = nv.jit(realigned.matmul.__wrapped__, strict=True)
-    found = dataclasses.replace(road(20_000, n, 5001, "nt", dtype=nv.e4m3), function=strict)
+    product = {"a": Matrix(nv.e4m3, (20_000, 5001), (5001, 1)), "b": Matrix(nv.e4m3, (5001, n), (1, 5001))}
+    product = GemmProblem.of(product, None, None)
+    given = roads.by_words(product, LinearCombination(), dispatch.shared(product, LinearCombination()), "sim")
+    found = dataclasses.replace(given, function=strict)
     arguments = [nv.ShapeDtype(x.spec.shape, x.spec.dtype, x.spec.strides) for _, x in found.slots]
     (kernel,) = strict._find(found.call(strict._described(tuple(arguments), {})), None).kernels.values()
     assert (kernel.resources.stack, kernel.resources.spill_stores) == (0, 0)
