@@ -277,29 +277,37 @@ def choose_persistent(
         lanes = next((lanes for lanes in (8, 16, 32, 64, 128, 256) if extent <= half * lanes), _MOST_LANES)
         lanes = max(lanes, _ALONE) if framed else lanes
         threads = _SUMS_THREADS * 3 // 2 if shared and extent <= half * lanes else threads
+    found: RowsConfig | None = None
     for cluster in (1, 2, 4, _MOST_BLOCKS):
         config = shared_by(cols, RowsConfig(wide, lanes, cluster, 0, 0, grain=grain))
         if framed and config.groups == 1:
             config = _framed(cols, config, itemsize, multiple, _LINE if wide == grain else _SECTOR)
-        if config.steps * wide <= most - half // 2 * config.ragged or lanes < _SMALLEST_BLOCK:
+        if config.steps * wide > most - half // 2 * config.ragged and lanes >= _SMALLEST_BLOCK:
+            continue
+        config = _fitted(cols, config) if lanes >= _SMALLEST_BLOCK else config
+        blocks = max((min(threads, _SUMS_THREADS) if config.ragged else threads) // config.threads, 1)  # ends take more
+        found = replace(config, blocks_per_sm=blocks, ahead=_REGISTERS_AHEAD)
+        if not shared:
+            return found
+        found = _with_ring(found, arrays * itemsize, itemsize, beside)
+        if found.weights or not beside:
             break
-    else:
-        return replace(config, keep="memory")
-    if lanes >= _SMALLEST_BLOCK:
-        config = _fitted(cols, config)
-    if config.ragged:  # the ends of rows take registers, too
-        threads = min(threads, _SUMS_THREADS)
-    blocks = max(threads // config.threads, 1)
-    if not shared:
-        return replace(config, blocks_per_sm=blocks, ahead=_REGISTERS_AHEAD)
-    slot = arrays * itemsize * config.groups * config.part
+    return found or replace(config, keep="memory")
+
+
+def _with_ring(config: RowsConfig, each: int, itemsize: int, beside: int) -> RowsConfig:
+    """With as many slots as shared memory has room for, and the weight where three of them leave room for it: or two,
+    where no larger cluster could share the row. ``each``: bytes of the arrays' elements of a column."""
+    slot = each * config.groups * config.part
     more = 4 * config.groups * config.width if config.groups > 1 else 0  # for sums
     exchanged = config.threads * config.cluster  # two numbers of each warp of the cluster, of four turns
-    room = _SHARED_BYTES // blocks - _BESIDE - exchanged - more
-    weights = beside > 0 and (config.groups > 1 or config.ragged or room >= beside * config.part + 3 * slot)
+    room = _SHARED_BYTES // config.blocks_per_sm - _BESIDE - exchanged - more
+    fewest = 2 if config.cluster == _MOST_BLOCKS else 3
+    fits = room >= beside * config.part + fewest * slot
+    weights = beside > 0 and (config.groups > 1 or config.ragged or fits)
     slots = (room - beside * config.part * weights) // slot
-    slots, ahead = min(slots, _MOST_SLOTS), 0 if weights or beside > itemsize else _SUMS_AHEAD
-    return replace(config, keep="shared", blocks_per_sm=blocks, slots=slots, ahead=ahead, weights=weights)
+    ahead = 0 if weights or beside > itemsize else _SUMS_AHEAD
+    return replace(config, keep="shared", slots=min(slots, _MOST_SLOTS), ahead=ahead, weights=weights)
 
 
 def _fitted(cols: int, config: RowsConfig) -> RowsConfig:

@@ -68,26 +68,28 @@ def norm_backward(
 
         def given_to(row: Row, parts: list[Parts], weight: Parts | None, centre: Any) -> tuple[Any, ...]:
             """What this thread adds to the sums of the row."""
-            found = _totals(row, *_terms(parts, weight, None if mean is None else centre))
+            found = _shares(row, parts, weight, None if mean is None else centre)
             return found if mean is not None else found[:1]
 
         def finish(
             row: Row, parts: list[Parts], weight: Parts | None, inverse: Any, centre: Any, found: Any, totals: Any
         ) -> Any:
-            through, apart = _terms(parts, weight, None if mean is None else centre)
-            slope, offset = found[0] * share * inverse, found[1] * share if mean is not None else None
+            mine, elements = parts[:2]
+            slope = -(found[0] * share * inverse * inverse * inverse)
+            offset = None if mean is None else -(found[1] * share * inverse)
             row.read_anew()
             more: list[list[Any]] = [[] for _ in totals]
             for step in range(config.steps):
-                normalized = apart(step) * inverse
-                value = nv.math.fma(normalized, -slope, through(step))
-                value = (value if offset is None else value - offset) * inverse  # 0 where they are equal
-                row.store(dx, step, value + parts[2](step) if dresidual is not None else value)
+                apart = elements(step) if mean is None else elements(step) - centre
+                scaled = mine(step) * inverse
                 for i, out in enumerate(kept):
                     if out is dweight:
-                        more[i].append(nv.math.fma(parts[0](step), normalized, totals[i][step]))
+                        more[i].append(nv.math.fma(scaled, apart, totals[i][step]))
                     else:
-                        more[i].append(totals[i][step] + parts[0](step))
+                        more[i].append(totals[i][step] + mine(step))
+                value = apart * slope if offset is None else nv.math.fma(apart, slope, offset)
+                value = scaled + value if weight is None else nv.math.fma(scaled, weight(step), value)
+                row.store(dx, step, value + parts[2](step) if dresidual is not None else value)
             return more
 
         turn = nv.u32(0)
@@ -157,29 +159,26 @@ def _ahead(x: nv.Array, config: RowsConfig, index: nv.Int) -> Row:
     return row
 
 
-def _terms(parts: list[Parts], factor: Parts | None, centre: Any) -> tuple[Parts, Parts]:
-    """``dy * weight`` and ``x - mean``"""
-    gradient, elements = parts[:2]
-
-    def through(step: int) -> Any:
-        return gradient(step) if factor is None else gradient(step) * factor(step)
-
-    def apart(step: int) -> Any:
-        return elements(step) if centre is None else elements(step) - centre
-
-    return through, apart
-
-
-def _totals(row: Row, through: Parts, apart: Parts) -> tuple[Any, Any]:
-    """With g and d as `_terms` gives them, and ``z = d * rstd``, it is ``dx = rstd * (g - mean(g) - z * mean(g * z))``,
-    for RMSNorm without ``mean(g)``: this thread's share of the sums of ``g * d``, and of g."""
+def _shares(row: Row, parts: list[Parts], factor: Parts | None, centre: Any) -> tuple[Any, Any]:
+    """With ``g = dy * weight`` and ``d = x - mean`` it is ``dx = rstd * g - rstd**3 * mean(g * d) * d - rstd * mean(g)``,
+    for RMSNorm without the last part: this thread's share of the sums of ``g * d``, and of g."""
     row.read_anew()
-    along = whole = nv.vector([0.0] * row.config.wide, nv.f32)
+    along: Any = None
+    whole: Any = None
     for step in range(row.config.steps):
-        part = through(step)
-        along = nv.math.fma(part, apart(step), along)
-        whole = whole + part
+        through, apart = parts[0](step), parts[1](step)
+        through = through if factor is None else through * factor(step)
+        apart = apart if centre is None else apart - centre
+        for g, d in zip(_pieces(through), _pieces(apart), strict=True):
+            along = g * d if along is None else nv.math.fma(g, d, along)
+            whole = g if whole is None else whole + g
     return along.sum(), whole.sum()
+
+
+def _pieces(values: Any) -> list[Any]:
+    """Of a vector, 4 elements at a time: sums of as many take few registers."""
+    wide = values.shape[0]
+    return [nv.vector([values[k] for k in range(i, min(i + 4, wide))]) for i in range(0, wide, 4)]
 
 
 def _store(row: Row, total: list[Any], into: nv.Array, block: nv.Int) -> None:

@@ -169,8 +169,10 @@ class Row:
         else:
             self._store(y, self.column(step), values, self.exists & self.whole(step))
         if self.config.ragged and not self.full(step):
-            for piece, at, there in ends.of_vector(values, self.part(step), self.config.grain, front=step == 0):
-                self._store(y, self.column(step) + at, piece, self.exists & there)
+            count = self.part(step)
+            if self.exists & (count > 0) & (count < self.config.wide):  # of a thread or two: the other warps go on
+                for piece, at, there in ends.of_vector(values, count, self.config.grain, front=step == 0):
+                    self._store(y, self.column(step) + at, piece, there)
 
     def _store(self, y: nv.Array, column: nv.Int, values: Any, predicate: Any = None) -> None:
         """With ``predicate`` one instruction: a branch in a loop that keeps sums takes 30 registers."""

@@ -80,14 +80,13 @@ class Staged:
         """Start the copies of a row (PTX ISA, cp.async), as ``config.arrivals`` groups. ``missing`` goes behind its
         end. Returns what is to be called before the row is read: there are single elements, which no copy moves."""
         single: list[tuple[Any, nv.Array, Any, Any]] = []
+        known = [step for step in range(self.config.steps) if self.config.arrivals == 1 and row.full(step)]
+        if known:  # in one branch
+            for i in range(0, len(known), 2):
+                self._copy(row, slot, known[i : i + 2], row.exists, missing)
         for step in range(self.config.steps):
-            place = self._place(slot, step)
-            if row.everyone(step) or row.exists and row.whole(step):
-                for x, memory in zip(self.arrays, self.memory, strict=True):
-                    nv.cp_async(memory, place, x, row.at(step), self.config.wide)
-            else:
-                for memory in self.memory:
-                    memory.store_vector(nv.vector([missing] * self.config.wide, memory.dtype), place)
+            if step not in known:
+                self._copy(row, slot, [step], row.everyone(step) or row.exists & row.whole(step), missing)
             if self.config.ragged and step == 0:
                 single += self._fetch_end(row, slot, nv.i32(0), row.part(0), front=True)
             if self.config.ragged and step + 1 == self.config.steps:
@@ -103,24 +102,46 @@ class Staged:
 
         return settle
 
+    def _copy(self, row: Row, slot: nv.Int, steps: Sequence[int], there: Any, missing: float) -> None:
+        """Of the arrays what these accesses have; ``missing`` where they are not ``there``."""
+        if there:
+            for step in steps:
+                for x, memory in zip(self.arrays, self.memory, strict=True):
+                    nv.cp_async(memory, self._place(slot, step), x, row.at(step), self.config.wide)
+        else:
+            for step in steps:
+                for memory in self.memory:
+                    memory.store_vector(nv.vector([missing] * self.config.wide, memory.dtype), self._place(slot, step))
+
     def _fetch_end(
         self, row: Row, slot: nv.Int, begin: nv.Int, count: nv.Int, *, front: bool
     ) -> list[tuple[Any, nv.Array, Any, Any]]:
         """What the row has of an access, ``begin`` elements from this thread's first one, if that is a part. Returns
         the single elements: whether they are there, and what goes where."""
-        single: list[tuple[Any, nv.Array, Any, Any]] = []
-        for size, at, there in ends.pieces(count, self.config.wide, self.config.grain, front):
-            there = there & row.exists
-            place, key = self._place(slot, 0) + begin + at, (row.index, row.first + begin + at)
-            for x, memory in zip(self.arrays, self.memory, strict=True):
-                if size * x.dtype.bytes < COPY_BYTES:
-                    value = x.dtype(0)
-                    if there:
-                        value = x[key]
-                    single.append((there, memory, place, value))
-                elif there:
-                    nv.cp_async(memory, place, x, key, size)
-        return single
+        found = list(ends.pieces(count, self.config.wide, self.config.grain, front))
+        values = [x.dtype(0) for x in self.arrays]
+
+        def sides(at: Any) -> tuple[Any, Any]:
+            return self._place(slot, 0) + begin + at, (row.index, row.first + begin + at)
+
+        if row.exists & (count > 0) & (count < self.config.wide):  # of a thread or two: the other warps go on
+            for size, at, there in found:
+                place, key = sides(at)
+                if there:
+                    for x, memory in zip(self.arrays, self.memory, strict=True):
+                        if size * x.dtype.bytes >= COPY_BYTES:
+                            nv.cp_async(memory, place, x, key, size)
+                    if size == 1:
+                        values = [
+                            x[key] if x.dtype.bytes < COPY_BYTES else value
+                            for x, value in zip(self.arrays, values, strict=True)
+                        ]
+        size, at, there = found[-1]
+        return [
+            (row.exists & there, memory, sides(at)[0], value)
+            for x, memory, value in zip(self.arrays, self.memory, values, strict=True)
+            if size * x.dtype.bytes < COPY_BYTES
+        ]
 
     def _ends_group(self, step: int) -> bool:
         """Where rows end anywhere, the last accesses of all threads are one group."""
