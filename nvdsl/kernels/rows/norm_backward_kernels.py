@@ -160,7 +160,7 @@ def _ahead(x: nv.Array, config: RowsConfig, index: nv.Int) -> Row:
 
 
 def _shares(row: Row, parts: list[Parts], factor: Parts | None, centre: Any) -> tuple[Any, Any]:
-    """With ``g = dy * weight`` and ``d = x - mean`` it is ``dx = rstd * g - rstd**3 * mean(g * d) * d - rstd * mean(g)``,
+    """With ``g = dy * weight`` and ``d = x - mean``, ``dx = rstd * g - rstd**3 * mean(g * d) * d - rstd * mean(g)``,
     for RMSNorm without the last part: this thread's share of the sums of ``g * d``, and of g."""
     row.read_anew()
     along: Any = None
