@@ -133,12 +133,13 @@ def norm_backward(
                 inverse, later = row.number(rstd), mean_of(_ahead(x, config, row.index + 2 * each))
                 beside = factor(following)
                 mine = given_to(following, staged.parts(slot_of(turn + 1)), beside, next_centre)
+                if config.slots > 2:
+                    settle()
                 again = factor(row)
                 exchange.wait(turn)  # for what was given a turn ago
                 given_now = exchange.give(mine, turn + 1)
                 found = exchange.take(pending, turn)
                 totals = finish(row, staged.parts(slot_of(turn), waited=True), again, inverse, centre, found, totals)
-                settle()
                 centre, next_centre, pending = next_centre, later, given_now
                 turn += 1
             exchange.end(turn)
