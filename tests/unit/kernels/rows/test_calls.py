@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import nvdsl as nv
-from nvdsl.kernels.rows import norm_kernels, softmax_kernels
-from nvdsl.kernels.rows.config import choose
+from nvdsl.kernels.rows import norm_backward_kernels, norm_kernels, softmax_kernels
+from nvdsl.kernels.rows.config import choose, choose_persistent
 from tests.exhaustive import sample
 from tests.unit.kernels import array
 
@@ -57,6 +57,25 @@ def test_a_row_fits_into_registers(kernel, dtype, cols):
     assert (used.stack, used.spill_stores, used.spill_loads) == (0, 0, 0)
     copied = re.search(r"cp.async.cg.shared.global \[.*\], \[.*\], 16", compiled.ptx)
     assert bool(copied or "ld.global.v4.b32" in compiled.ptx) == (cols * dtype.bytes % 16 == 0)
+
+
+GRADIENTS = [(dtype, weight, residual, cols)
+             for cols in (1328, 3200, 4955, 16_384, 33_515, 50_000, 65_536, 100_000, 131_072)
+             for dtype, weight in ((nv.bf16, nv.f32), (nv.bf16, nv.bf16), (nv.f16, None), (nv.f32, nv.f32))
+             for residual in (False, True)]  # fmt: skip
+
+
+@pytest.mark.parametrize(("dtype", "weight", "residual", "cols"), sample(GRADIENTS, 6))
+def test_sums_of_a_gradient_fit_into_registers(dtype, weight, residual, cols):
+    x, number, arrays = array(dtype, 64, cols), array(nv.f32, 64), 2 + residual
+    beside, factor = (weight.bytes, array(weight, cols)) if weight else (0, None)
+    config = choose_persistent(cols, dtype.bytes, cols, arrays=arrays, beside=beside, alike=True)
+    function = nv.jit(norm_backward_kernels.norm_backward.__wrapped__, strict=True)
+    beyond, into = x if residual else None, array(weight or nv.f32, cols)
+    made = function.compile(x, x, x, number, number, factor, beyond, into, into, blocks=64, config=config)
+    for compiled in made.kernels.values():
+        used = compiled.resources
+        assert (used.stack, used.spill_stores, used.spill_loads) == (0, 0, 0)
 
 
 def _softmax_of(x):
