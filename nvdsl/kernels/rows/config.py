@@ -19,6 +19,12 @@ _LANE_BYTES, _READ_BYTES, _LONG_READ_BYTES = 64, 96, 160
 """Of a longer row, that a thread has. More where nothing is written: a block that adds up reads nothing, so that more
 of the other blocks' has to be on its way. And the more of a long row, the less is its last access, which few have."""
 
+_LONG_PART, _ENOUGH_BYTES = 16_384, 120
+"""Of a row, that a block has from which on threads have more, and that a thread has where an SM has three blocks."""
+
+_FEW_STEPS = 5
+"""Accesses of a thread, besides which it has registers for the ends of rows and for what is loaded ahead."""
+
 _MOST_LANES, _SMALLEST_BLOCK = 512, 128
 
 _ALONE = 64
@@ -163,9 +169,17 @@ def choose(
     framed = alike and size >= _FRAMED
     wide = widest if framed else grain
     cluster = min(1 << max(nv.cdiv(size * arrays, _BLOCK_BYTES) - 1, 0).bit_length(), _MOST_BLOCKS)
-    lanes = _lanes(size, nv.cdiv(size, cluster), ALIGNMENT, written, ragged=framed and wide > grain)
+    ragged = framed and wide > grain
+    moments = passes == 3 and beside > 0 and arrays == 1 and written and itemsize < 4
+    if moments and cluster == 1 and _BLOCK_BYTES // 2 < size < _BLOCK_BYTES:
+        cluster = 2  # they are merged, and its blocks wait once
+    each = nv.cdiv(size, cluster)
+    lanes = _lanes(size, each, ALIGNMENT, written, ragged)
     if passes == 2 and (beside or arrays > 1) and lanes > _ALONE:  # threads without a part wait once alone
         lanes = 1 << (lanes - 1).bit_length()
+    several = cluster == 2 and (moments or ragged and written and arrays == 1)
+    if several:
+        lanes = _of_several(each)
     if (passes > 2 or beside) and lanes == 32 and arrays == 1:  # a warp waits for no other one: registers are as good
         shared = wide > grain
     else:
@@ -182,6 +196,8 @@ def choose(
         return replace(config, ahead=ahead) if few else replace(config, keep="memory")
     taken = arrays * config.groups * config.part * itemsize
     threads, ahead = _sm_threads(config, itemsize, arrays, passes, beside, written)
+    if several and passes < 4:
+        threads, ahead = _SM_THREADS[1][1], _SHARED_AHEAD // beside if beside else 0
     blocks = min(_SHARED_BYTES // (taken + _BESIDE), threads // config.threads, _BLOCKS_OF_AN_SM)
     if not blocks:
         return replace(config, keep="memory")
@@ -201,9 +217,21 @@ def _lanes(size: int, each: int, access: int, written: bool, ragged: bool) -> in
         if each % (lanes * access) == 0:
             return lanes
         part = _READ_BYTES if each <= _READ_BYTES * _MOST_LANES else _LONG_READ_BYTES
-    elif ragged and each > _LANE_BYTES * _MOST_LANES // 2:
+    elif ragged and each > _LONG_PART:
         part = _READ_BYTES
+    elif ragged:  # whose ends take registers, so that threads are few
+        return max(each // (part * 32) * 32, _ALONE)
     return min(max(nv.cdiv(each, part * 32) * 32, _ALONE), _MOST_LANES)
+
+
+def _of_several(each: int) -> int:
+    """Lanes of a block that has ``each`` bytes of a row, where an SM has three blocks or more: as few as have enough on
+    their way with registers for what is loaded ahead. While two wait, nothing comes."""
+    for blocks in range(3, 9):
+        lanes = _SM_THREADS[1][1] // (blocks * 32) * 32
+        if each >= lanes * _ENOUGH_BYTES:
+            break
+    return lanes
 
 
 def _framed(cols: int, config: RowsConfig, itemsize: int, multiple: int, most: int = _LINE) -> RowsConfig:
@@ -245,7 +273,7 @@ def _sm_threads(
     whole = config.lanes <= _SMALLEST_BLOCK or _SM_THREADS[1][1] % config.lanes == 0
     if passes > 2 and not whole and not config.ragged:  # blocks of so many threads would leave some of 1024 out
         return threads, 0
-    ahead = _REGISTERS_AHEAD if config.ragged else _SHARED_AHEAD
+    ahead = _REGISTERS_AHEAD if config.ragged and config.steps > _FEW_STEPS else _SHARED_AHEAD
     if passes > 2 and config.cluster > 1 and elements == _SM_THREADS[1][0]:  # what merges moments takes registers
         ahead = min(ahead, _CLUSTER_AHEAD)
     return _SM_THREADS[1][1], ahead // beside
@@ -282,10 +310,13 @@ def choose_persistent(
         config = shared_by(cols, RowsConfig(wide, lanes, cluster, 0, 0, grain=grain))
         if framed and config.groups == 1:
             config = _framed(cols, config, itemsize, multiple, _LINE if wide == grain else _SECTOR)
-        if config.steps * wide > most - half // 2 * config.ragged and lanes >= _SMALLEST_BLOCK:
-            continue
         config = _fitted(cols, config) if lanes >= _SMALLEST_BLOCK else config
-        blocks = max((min(threads, _SUMS_THREADS) if config.ragged else threads) // config.threads, 1)  # ends take more
+        elements = config.steps * wide
+        if lanes >= _SMALLEST_BLOCK and elements > (_ragged_sums(config, half) if config.ragged else most):
+            continue
+        if config.ragged:  # the ends of rows take registers, too
+            threads = _SUMS_THREADS * 5 // 4 if elements <= half else _SUMS_THREADS
+        blocks = max(threads // config.threads, 1)
         found = replace(config, blocks_per_sm=blocks, ahead=_REGISTERS_AHEAD)
         if not shared:
             return found
@@ -293,6 +324,11 @@ def choose_persistent(
         if found.weights or not beside:
             break
     return found or replace(config, keep="memory")
+
+
+def _ragged_sums(config: RowsConfig, half: int) -> int:
+    """Columns whose sums a thread keeps, where the ends of rows take registers, too."""
+    return half * 3 // 2 if config.lanes <= _SUMS_THREADS * 3 // 4 else half
 
 
 def _with_ring(config: RowsConfig, each: int, itemsize: int, beside: int) -> RowsConfig:
@@ -323,7 +359,7 @@ def shared_by(cols: int, config: RowsConfig) -> RowsConfig:
     each = nv.cdiv(extent, config.cluster * unit) * unit
     steps = nv.cdiv(each, config.width)
     # rows of similar lengths share a kernel: what is too much reads nothing
-    several = 1 if steps <= 4 or config.cluster > 1 and steps <= 8 else 2 if steps <= 16 else 8
+    several = 1 if steps <= 4 or (config.cluster > 1 or config.ragged) and steps <= 8 else 2 if steps <= 16 else 8
     steps = nv.cdiv(steps, several) * several
     last = cols - (config.cluster - 1) * each  # the columns of the last block, which has the fewest
     return replace(config, steps=steps, full=min(max(last, 0) // config.width, steps))

@@ -143,8 +143,10 @@ def norm_backward(
                 centre, next_centre, pending = next_centre, later, given_now
                 turn += 1
             exchange.end(turn)
+        if staged is not None:
+            nv.cp_async_wait(0)  # for zeros, which come in place of rows beyond the last one
         for total, into in zip(totals, partial, strict=False):
-            _store(Row(x, config, start + group), total, into, block)
+            _store(Row(x, config, start + group + nv.i32(turn) * each), total, into, block)
 
     if sums and not kept:
         column_gradients(dy, x, mean, rstd, dweight, partial, count, config)  # before dx takes the place of one

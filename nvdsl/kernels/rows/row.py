@@ -92,6 +92,13 @@ class Row:
             return nv.max(nv.min(col + wide, wide), 0)
         return nv.max(nv.min(self.end - col, wide), 0)
 
+    def present(self, step: int) -> nv.Int:
+        """How many elements of the access are the row's, if the first one is."""
+        wide, col = self.config.wide, self.column(step)
+        count = nv.i32(wide) if self.full(step) else nv.max(nv.min(self.end - col, wide), 0)
+        there = self.exists if self.full(step) or not self.config.frame else self.exists & (col >= 0)
+        return count if there is True else nv.where(there, count, 0)
+
     def has(self, column: nv.Int) -> nv.Bool:
         """Whether the block has that column of the row, which may lie before it."""
         return (column >= 0) & (column < self.end)

@@ -80,16 +80,21 @@ class Staged:
         """Start the copies of a row (PTX ISA, cp.async), as ``config.arrivals`` groups. ``missing`` goes behind its
         end. Returns what is to be called before the row is read: there are single elements, which no copy moves."""
         single: list[tuple[Any, nv.Array, Any, Any]] = []
-        known = [step for step in range(self.config.steps) if self.config.arrivals == 1 and row.full(step)]
-        if known:  # in one branch
-            for i in range(0, len(known), 2):
-                self._copy(row, slot, known[i : i + 2], row.exists, missing)
+        zeros = missing == 0.0  # what cp.async writes behind the elements that it is to read
         for step in range(self.config.steps):
-            if step not in known:
-                self._copy(row, slot, [step], row.everyone(step) or row.exists & row.whole(step), missing)
+            place = self._place(slot, step)
+            if zeros and not row.everyone(step):
+                for x, memory in zip(self.arrays, self.memory, strict=True):
+                    nv.cp_async(memory, place, x, row.at(step), self.config.wide, valid=row.present(step))
+            elif row.everyone(step) or row.exists and row.whole(step):
+                for x, memory in zip(self.arrays, self.memory, strict=True):
+                    nv.cp_async(memory, place, x, row.at(step), self.config.wide)
+            else:
+                for memory in self.memory:
+                    memory.store_vector(nv.vector([missing] * self.config.wide, memory.dtype), place)
             if self.config.ragged and step == 0:
                 single += self._fetch_end(row, slot, nv.i32(0), row.part(0), front=True)
-            if self.config.ragged and step + 1 == self.config.steps:
+            if self.config.ragged and not zeros and step + 1 == self.config.steps:
                 last = nv.max(row.end - 1 - row.first, 0) // self.config.width * self.config.width
                 count = nv.max(nv.min(row.end - row.first - last, self.config.wide), 0)
                 single += self._fetch_end(row, slot, last, count, front=False)
@@ -101,17 +106,6 @@ class Staged:
                 memory.store(place, value, predicate=there)
 
         return settle
-
-    def _copy(self, row: Row, slot: nv.Int, steps: Sequence[int], there: Any, missing: float) -> None:
-        """Of the arrays what these accesses have; ``missing`` where they are not ``there``."""
-        if there:
-            for step in steps:
-                for x, memory in zip(self.arrays, self.memory, strict=True):
-                    nv.cp_async(memory, self._place(slot, step), x, row.at(step), self.config.wide)
-        else:
-            for step in steps:
-                for memory in self.memory:
-                    memory.store_vector(nv.vector([missing] * self.config.wide, memory.dtype), self._place(slot, step))
 
     def _fetch_end(
         self, row: Row, slot: nv.Int, begin: nv.Int, count: nv.Int, *, front: bool
