@@ -315,7 +315,7 @@ def choose_persistent(
         if lanes >= _SMALLEST_BLOCK and elements > (_ragged_sums(config, half) if config.ragged else most):
             continue
         if config.ragged:  # the ends of rows take registers, too
-            threads = _SUMS_THREADS * 5 // 4 if elements <= half else _SUMS_THREADS
+            threads = min(threads, _SUMS_THREADS)
         blocks = max(threads // config.threads, 1)
         found = replace(config, blocks_per_sm=blocks, ahead=_REGISTERS_AHEAD)
         if not shared:

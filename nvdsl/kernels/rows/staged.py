@@ -83,7 +83,8 @@ class Staged:
         zeros = missing == 0.0  # what cp.async writes behind the elements that it is to read
         for step in range(self.config.steps):
             place = self._place(slot, step)
-            if zeros and not row.everyone(step):
+            front = self.config.ragged and step == 0  # its pieces go where zeros are, and no copy waits for another one
+            if zeros and not front and not row.everyone(step):
                 for x, memory in zip(self.arrays, self.memory, strict=True):
                     nv.cp_async(memory, place, x, row.at(step), self.config.wide, valid=row.present(step))
             elif row.everyone(step) or row.exists and row.whole(step):
@@ -92,7 +93,7 @@ class Staged:
             else:
                 for memory in self.memory:
                     memory.store_vector(nv.vector([missing] * self.config.wide, memory.dtype), place)
-            if self.config.ragged and step == 0:
+            if front:
                 single += self._fetch_end(row, slot, nv.i32(0), row.part(0), front=True)
             if self.config.ragged and not zeros and step + 1 == self.config.steps:
                 last = nv.max(row.end - 1 - row.first, 0) // self.config.width * self.config.width
