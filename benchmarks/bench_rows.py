@@ -2,8 +2,8 @@
 
 python benchmarks/bench_rows.py [--sizes 32768x4096 ...] [--drawn 8 --seed 7] [--kernels softmax ...] [--out FILE.json]
 
-``--drawn``: so many numbers of columns besides, from 768 to 65,536, evenly spread by their logarithm: multiples of 8, as
-QuACK wants them to be, of 2, and any, in turn.
+``--drawn``: so many numbers of columns besides, from 768 to 65,536, evenly spread by their logarithm: multiples of 8,
+as QuACK wants them to be, of 2, and any, in turn.
 
 Weights are of the type that QuACK takes: that of x for RMSNorm, f32 for LayerNorm, which has no bias there.
 "layer_norm, bias" has a weight and a bias of the type of x, as torch takes them. A gradient of softmax or of a norm
