@@ -273,7 +273,8 @@ def _sm_threads(
     whole = config.lanes <= _SMALLEST_BLOCK or _SM_THREADS[1][1] % config.lanes == 0
     if passes > 2 and not whole and not config.ragged:  # blocks of so many threads would leave some of 1024 out
         return threads, 0
-    ahead = _REGISTERS_AHEAD if config.ragged and config.steps > _FEW_STEPS else _SHARED_AHEAD
+    ends = config.ragged and (passes == 2 or config.steps > _FEW_STEPS)
+    ahead = _REGISTERS_AHEAD if ends else _SHARED_AHEAD
     if passes > 2 and config.cluster > 1 and elements == _SM_THREADS[1][0]:  # what merges moments takes registers
         ahead = min(ahead, _CLUSTER_AHEAD)
     return _SM_THREADS[1][1], ahead // beside
