@@ -15,7 +15,7 @@ from typing import Any
 from nvdsl.hopper import arch
 from nvdsl.kernels.gemm.config import Config
 from nvdsl.kernels.gemm.model import Shape, times
-from nvdsl.kernels.gemm.tiles import MOST_PARTS, PARTS, legal
+from nvdsl.kernels.gemm.tiles import MOST_PARTS, PARTS, Tile, legal
 
 MAJORS = "k", "mn"
 Key = tuple[str, int, int, int, int, bool, int, int]
@@ -160,8 +160,9 @@ def _of_keys(found: Configs, few: Sequence[Key], turnable: bool) -> Configs:
 
 @functools.lru_cache(maxsize=256)
 def _allowed(
-    dtype: Any, out: Any, acc: Any, crowded: bool, majors: tuple[str, str], turnable: bool, epilogue: bool, tma: bool
-) -> Configs:
+    dtype: Any, out: Any, acc: Any, crowded: bool, majors: tuple[str, str], turnable: bool, epilogue: bool, tma: bool,
+    tiles: frozenset[Tile] | None,
+) -> Configs:  # fmt: skip
     def fits(config: Config) -> bool:
         spare, needed = config.registers[1] - config.accumulator_registers(acc), 0
         if epilogue or not tma:
@@ -170,14 +171,15 @@ def _allowed(
             needed = max(needed, TURNED_WORDS)
         return (turnable or not config.swap_ab) and spare >= needed
 
-    return Configs(filter(fits, legal(dtype, out, acc, crowded, *majors)))
+    return Configs(filter(fits, legal(dtype, out, acc, crowded, *majors, tiles)))
 
 
-def allowed(weight: Shape, crowded: bool) -> Configs:
-    """All that can compute it: a transposed result is stored by TMA, and an epilogue needs registers."""
+def allowed(weight: Shape, crowded: bool, tiles: frozenset[Tile] | None = None) -> Configs:
+    """All that can compute it, or of these tiles: a transposed result is stored by TMA, and an epilogue needs
+    registers."""
     majors = weight.a_major, weight.b_major
     turnable, tma = _turnable(weight), not weight.unaligned
-    return _allowed(weight.dtype, weight.out, weight.acc, crowded, majors, turnable, weight.epilogue, tma)
+    return _allowed(weight.dtype, weight.out, weight.acc, crowded, majors, turnable, weight.epilogue, tma, tiles)
 
 
 def _turnable(weight: Shape) -> bool:

@@ -65,8 +65,11 @@ class Seen:
         return 2 * self.batches * self.m * self.n / MILLION
 
 
+_TILES = frozenset(key[:3] for key in COMMON)
+
+
 def _common(shape: Shape) -> tuple:
-    return _of_kind(allowed(shape, False))
+    return _of_kind(allowed(shape, False, _TILES))
 
 
 @functools.lru_cache(maxsize=64)
