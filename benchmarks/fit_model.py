@@ -1,17 +1,18 @@
 """Fit the constants of nv.matmul's model to measured times, and say what its choice loses.
 
     python benchmarks/search_matmul.py squares-f16 --top 40 --out times.json
-    python benchmarks/fit_model.py times.json [more.json ...] [--only LOAD REQUEST]
+    python benchmarks/fit_model.py times.json [more.json ...] [--held 120] [--only LOAD REQUEST]
 
-What counts is the choice: the loss to be expected beside the best that was tried, where the model's times decide
-up to `DOUBT`. It is lowered one constant of `nvdsl/kernels/gemm/model.py` after the other. Within a problem only ratios
-count, as a chip's clock follows its power.
+Gauss-Newton on the logarithms of times. Within a product only ratios count, as a chip's clock follows its power, and
+what is near the best counts most. ``--held``: beside so many random products the model stays what it was, in scale,
+too, as times of every kind are hardly ever at hand.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import random
 import sys
 from pathlib import Path
 from typing import Any
@@ -22,22 +23,29 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
 import nvdsl as nv  # noqa: E402
+from benchmarks.drawn import DRAWN  # noqa: E402
 from nvdsl.kernels.gemm import model  # noqa: E402
+from nvdsl.kernels.gemm.choose import offered  # noqa: E402
 from nvdsl.kernels.gemm.config import Config  # noqa: E402
 
 CONSTANTS = (
-    "LOAD", "REQUEST", "OFF_GRID", "OFF_SECTOR", "DELIVER", "PANELS",
-    "LINES_OFF_GRID", "LINES_OFF_SECTOR", "RAGGED", "TURNED", "LATENCY", "NORM", "TAIL", "DRAIN", "CUT", "FIXUP",
-    "EXCHANGE", "EXCHANGED", "PARTED", "GIVEN", "START", "TOGETHER", "COUPLED", "MEMORY", "FLUSHED", "OVERLAP",
+    "LOAD", "REQUEST", "OFF_GRID", "OFF_SECTOR", "DELIVER", "PANELS", "LINES_OFF_GRID", "LINES_OFF_SECTOR",
+    "APART", "RAGGED", "TURNED", "LATENCY", "CALM", "LEAST", "NORM", "TAIL", "DRAIN", "WRITTEN", "CUT", "FIXUP",
+    "EXCHANGE", "EXCHANGED", "PARTED", "GIVEN", "ADDED", "SUMMED", "START", "TOGETHER", "COUPLED", "HANGING", "LOCKED",
+    "MEMORY", "FLUSHED", "OVERLAP",
 )  # fmt: skip
-DOUBT = 0.02
-"""A time so much above the least (its logarithm) is chosen 1/e as often."""
-FAR, FITTED = 0.12, 0.08
-"""How well times are told counts a little, too: so much, and the less the farther they are above the best."""
-AWFUL, WORST = 0.05, 0.5
-"""From a loss of this on each more counts so much again."""
-PRIOR = 2e-3
+FAR = 0.07
+"""How far from the best (a logarithm) a time counts 1/e as much."""
+CLIPPED = 0.12
+"""From an error of so much on, more hardly counts."""
+FEW = 2.0
+"""How much products of few rows or columns count: where memory is what they wait for, constants of their own matter."""
+HELD, SCALE = 0.35, 0.25
+"""How much a product counts whose times are the model's own, and how much their common factor."""
+PRIOR = 2e-4
 """How much a constant's own change counts."""
+LONGEST, STEP = 0.3, 0.02
+"""Of a constant's logarithm: a step of the fit, and what derivatives are taken over."""
 
 Times = tuple[model.Shape, tuple[Config, ...], np.ndarray]
 
@@ -60,41 +68,71 @@ def read(path: Path) -> list[Times]:
     return found
 
 
-def expected(data: list[Times]) -> float:
-    """The mean loss of choices by the model."""
-    found = []
-    for shape, configs, ms in data:
-        cycles, loss = np.log(model.times(configs, shape)[:, 0]), np.log(ms / ms.min())
-        chosen, near = np.exp((cycles.min() - cycles) / DOUBT), np.exp(-loss / FAR)
-        error = loss - cycles
-        error = error - (error * near).sum() / near.sum()
-        told = np.sqrt((near * error**2).sum() / near.sum())
-        awful = WORST * max(0.0, loss[cycles.argmin()] - AWFUL)
-        found.append((chosen * np.minimum(loss, 0.5)).sum() / chosen.sum() + awful + FITTED * told)
-    return float(np.mean(found))
+def held(count: int) -> list[Times]:
+    """Random products of several types and layouts, with what the model says they take."""
+    draw, found = random.Random(7), []
+    for which in range(count):
+        name, kinds = HELD_SETS[which % len(HELD_SETS)]
+        dtype, acc, out, layout = draw.choice(kinds.split()).split(".")
+        types = (getattr(nv, "f32" if x == "tf32" else x) for x in (dtype, out, acc))
+        sizes = (max(8, nv.cdiv(x, 8) * 8) for x in DRAWN[name][1](draw))
+        shape = model.Shape(*sizes, *types, 1, "mn" if layout[0] == "T" else "k", "k" if layout[1] == "T" else "mn")
+        found_here = offered(shape, False)
+        times = model.times(found_here, shape)[:, 0]
+        near = [i for i in range(len(times)) if times[i] < 1.2 * times.min()]
+        some = sorted({*draw.sample(near, min(45, len(near))), int(times.argmin())})
+        found.append((shape, tuple(found_here[i] for i in some), times[some]))
+    return found
 
 
-def fit(data: list[Times], names: list[str], sweeps: int = 6, step: float = 0.12) -> None:
-    """Change the model's constants, each by a factor."""
-    start = {name: getattr(model, name) for name in names}
-    steps = dict.fromkeys(names, step)
+HELD_SETS = (
+    ("random-squares", "bf16.f32.bf16.NN bf16.f32.bf16.NT"), ("layers", "bf16.f32.bf16.NT"),
+    ("long-k", "bf16.f32.bf16.NT"),
+    ("random-types", "e4m3.f32.bf16.NT i8.i32.i32.NT tf32.f32.f32.NT tf32.f32.f32.NN"),
+    ("random", "bf16.f32.bf16.NN bf16.f32.bf16.NT bf16.f32.bf16.TN"),
+)  # fmt: skip
 
-    def now() -> float:
-        changes = [np.log(getattr(model, name) / start[name]) ** 2 for name in names]
-        return expected(data) + PRIOR * float(np.mean(changes))
 
-    best = now()
-    for _ in range(sweeps):
-        for name in names:
-            before = getattr(model, name)
-            for factor in (steps[name], -steps[name]):
-                setattr(model, name, before * float(np.exp(factor)))
-                if (then := now()) < best:
-                    best, steps[name] = then, steps[name] * 1.3
-                    break
-            else:
-                setattr(model, name, before)
-                steps[name] /= 2
+def weights(each: Times) -> np.ndarray:
+    """A time counts as it is near the best, or as the model thinks it is: what looks good and is not matters, too."""
+    shape, configs, ms = each
+    cycles = model.times(configs, shape)[:, 0]
+    near = np.exp(-np.minimum(np.log(ms / ms.min()), np.log(cycles / cycles.min())) / FAR)
+    return near / near.sum() * (FEW if min(shape.m, shape.n) < 256 else 1)
+
+
+def fit(data: list[Times], kept: list[Times], names: list[str], steps: int = 8) -> None:
+    """Change the model's constants by Gauss-Newton: each by a factor, so that within a product the ratios of times are
+    told well, and those of ``kept`` stay what they are."""
+    start = x = np.log([getattr(model, name) for name in names])
+    prior = np.sqrt(PRIOR * (len(data) + len(kept)) / len(names))
+
+    def errors(x: np.ndarray, weighted: list[np.ndarray]) -> np.ndarray:
+        for name, value in zip(names, x, strict=True):
+            setattr(model, name, float(np.exp(value)))
+        found = []
+        for n, ((shape, configs, ms), w) in enumerate(zip([*data, *kept], weighted, strict=True)):
+            error = np.log(ms / model.times(configs, shape)[:, 0])
+            if n >= len(data):
+                found.append(np.array([SCALE * np.median(error)]))
+            error = error - (w * error).sum() / w.sum()
+            found.append(np.sqrt(w) * error / (1 + (error / CLIPPED) ** 2) ** 0.25)
+        return np.concatenate([*found, prior * (x - start)])
+
+    damping = 1e-3
+    for _ in range(steps):
+        weighted = [w * (HELD if n >= len(data) else 1) for n, w in enumerate(map(weights, [*data, *kept]))]
+        now = errors(x, weighted)
+        slopes = np.stack([(errors(x + STEP * one, weighted) - now) / STEP for one in np.eye(len(x))], axis=1)
+        curved, downhill = slopes.T @ slopes, slopes.T @ now
+        for _ in range(6):
+            step = -np.linalg.solve(curved + damping * np.diag(np.diag(curved) + 1e-9), downhill)
+            then = x + np.clip(step, -LONGEST, LONGEST)
+            if (errors(then, weighted) ** 2).sum() < (now**2).sum():
+                x, damping = then, damping / 3
+                break
+            damping *= 4
+    errors(x, weighted)
 
 
 def losses(data: list[Times]) -> list[tuple[float, Times]]:
@@ -107,11 +145,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("times", nargs="+", type=Path, help="what search_matmul.py has written")
     parser.add_argument("--only", nargs="+", choices=CONSTANTS, default=CONSTANTS, metavar="NAME", help="fit these")
+    parser.add_argument("--held", type=int, default=120, help="random products beside which it stays what it was")
     args = parser.parse_args()
     data: list[Any] = [each for path in args.times for each in read(path)]
     print(f"{len(data)} problems, {sum(len(configs) for _, configs, _ in data)} times")
     print(f"before: the choice loses {np.mean([loss for loss, _ in losses(data)]):.2%}")
-    fit(data, list(args.only))
+    fit(data, held(args.held), list(args.only))
     print({name: round(getattr(model, name), 4) for name in args.only})
     after = losses(data)
     print(f"after: {np.mean([loss for loss, _ in after]):.2%}; the worst:")

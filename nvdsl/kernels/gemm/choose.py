@@ -21,14 +21,14 @@ MAJORS = "k", "mn"
 Key = tuple[str, int, int, int, int, bool, int, int]
 
 COMMON = (
-    ("cooperative", 64, 24, 1, 1, True, 1, 1),
-    ("cooperative", 128, 112, 2, 2, True, 1, 1),
-    ("cooperative", 128, 128, 1, 1, False, 1, MOST_PARTS),
-    ("cooperative", 192, 112, 1, 2, False, 1, 1),
+    ("cooperative", 64, 48, 1, 1, True, 1, 1),
+    ("cooperative", 192, 160, 1, 1, False, 1, 1),
     ("cooperative", 192, 192, 2, 1, True, 1, 1),
-    ("cooperative", 64, 128, 1, 1, False, 1, 1),
+    ("pingpong", 128, 112, 2, 2, True, 1, 1),
     ("pingpong", 128, 192, 2, 1, False, 1, 1),
     ("splitk", 64, 64, 1, 1, False, 8, PARTS),
+    ("splitk", 64, 128, 1, 1, False, 1, PARTS),
+    ("splitk", 128, 128, 1, 1, False, 1, PARTS),
 )
 """What is good for many products: of so many, these lose the least on random shapes of all layouts in the model
 (`benchmarks/common_configs.py`). Each configuration is compiled on its own, so products of many sizes share a

@@ -174,8 +174,11 @@ class Config:
                 f"{self.rows} rows a consumer of an A of {dtype.name} with M contiguous, which consumers read into "
                 "registers: they share a tile, 64 rows each, and blocks load alone",
             ),
-            (not self.swap_ab or self.schedule in SCHEDULES[:2], f"{self.schedule} with swapped operands"),
-            (not self.swap_ab or self.parts == 1, f"parts {self.parts} with swapped operands"),
+            (not self.swap_ab or self.schedule != "streamk", f"{self.schedule} with swapped operands"),
+            (
+                not self.swap_ab or self.parts == 1 or self.schedule == "splitk",
+                f"{self.schedule} with parts {self.parts} with swapped operands",
+            ),
             (not self.swap_ab or out_dtype.bits > 8, f"a result of {out_dtype.name} with swapped operands"),
             (
                 self.cols % (unit * self.split) == 0,

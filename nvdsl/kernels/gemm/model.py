@@ -5,8 +5,9 @@ A GEMM takes as long as its fullest SM, which computes rounds of tiles, a slice 
     slice   = the longest of  multiplying: tile / 32, or what wgmma reads of shared memory;
                               loading: what the SM gets from L2, and all SMs together;  waiting: LATENCY / stages
     rounds  = ceil(tiles / blocks that run at once)        (stream-K, split-K: the tiles are cut along K)
-    compute = START + rounds * slices * slice + epilogues  (ping-pong hides all epilogues but the last)
-    cycles  = the longer of  compute,  (bytes of A, B and the result + FLUSHED) / MEMORY
+    compute = rounds * slices * slice + all epilogues but the last      (ping-pong hides these)
+    memory  = (bytes of A, B and the result + FLUSHED) / MEMORY
+    cycles  = START + the longer of compute and memory + the last epilogue + sums that other blocks add
 
 "The longest" is a p-norm: what takes nearly as long disturbs, too. The constants were fitted to times on an H200
 (`benchmarks/fit_model.py`).
@@ -31,44 +32,54 @@ from nvdsl.kernels.gemm.streamk_scheduler import LEAST as LEAST_PIECE
 from nvdsl.kernels.gemm.streamk_scheduler import UNEVEN, WORTH
 from nvdsl.kernels.gemm.tiles import slots
 
-LOAD, REQUEST = 80.0, 84.4
+LOAD, REQUEST = 87.2, 400.0
 """Bytes that an SM gets in a clock, and that it asks L2 for: blocks of a cluster ask once for what they share."""
-OFF_GRID, OFF_SECTOR = 1.25, 2.52
+OFF_GRID, OFF_SECTOR = 6.9, 11.3
 """How much more L2 is asked for where rows don't start at multiples of 128 bytes, so that a box's row lies in two
 lines; and where they don't start at multiples of 32, so that it also lies in five sectors."""
-DELIVER, PANELS = 90.0, 1.21
-LINES_OFF_GRID, LINES_OFF_SECTOR = 1.45, 1.32
+DELIVER, PANELS = 80.6, 1.22
+LINES_OFF_GRID, LINES_OFF_SECTOR = 1.05, 1.14
 """Bytes for each SM that all SMs together get in a clock, whoever has asked for them, so that those of few SMs come
 faster; how many more these are where M or N is contiguous; and where rows lie in two lines."""
-RAGGED, TURNED = 1.034, 1.16
+APART = 1.05
+"""How much longer a slice takes where consumers divide columns: each reads all rows of A."""
+RAGGED, TURNED = 1.034, 1.22
 """How much longer a slice takes where columns of a tile of an N-major B end within a panel; how much more L2 is asked
 for a tile with M or N contiguous that several blocks share."""
-LATENCY = 2500.0
+LATENCY = 2520.0
 """Clocks from asking for a slice to having it, while all SMs ask."""
-NORM = 10.0
+CALM = 0.586
+"""What part of waiting for L2 an SM is spared where all others are idle."""
+LEAST = 168.0
+"""Clocks of a slice at least: a consumer waits for it, multiplies it, and gives its slot back."""
+NORM = 7.88
 """p of multiplying, loading and waiting."""
-TAIL, DRAIN = 837.0, 0.0543
+TAIL, DRAIN = 380.0, 0.0318
 """Clocks of an epilogue, and of each element of 16 bits that one warpgroup stores."""
+WRITTEN = 6580.0
+"""Bytes of their tiles that all SMs together write in a clock, when they end at the same time."""
 CUT = 5.81
 """How much longer it takes to store tiles whose rows begin or end within a sector of 32 bytes."""
 FIXUP = 14640.0
 """Clocks in which stream-K hands the sums of a piece to the block that owns the tile."""
-EXCHANGE, EXCHANGED = 191.0, 0.266
+EXCHANGE, EXCHANGED = 164.0, 0.499
 """Clocks of split-K's reduction in a cluster, and of each element of a tile."""
-PARTED, GIVEN = 9263.0, 0.0851
+PARTED, GIVEN = 2500.0, 0.0936
 """Clocks of handing over sums from cluster to cluster, and of each element that a block adds."""
-ADDED, SUMMED = 4500.0, 2500.0
+ADDED, SUMMED = 3760.0, 3100.0
 """Clocks of the kernel that adds up sums in memory, and bytes of these that are written and read in a clock."""
-START = 314.0
+START = 805.0
 """Clocks before the first slice."""
-TOGETHER, COUPLED = 343.0, 1.01
+TOGETHER, COUPLED = 155.0, 1.01
 """Clocks more for a cluster's blocks to meet, and how much longer slices take in one."""
-HANGING = 0.5
+HANGING = 0.425
 """How much longer slices take in pairs of blocks, times the part of their tiles that lies beyond the result: what a
 block loads for another one it loads whole, and boxes beyond the edge take longer."""
-MEMORY, FLUSHED = 1918.0, 22.2e6
+LOCKED = 1.02
+"""How much longer memory takes where clusters of four and eight wait for it together."""
+MEMORY, FLUSHED = 1860.0, 19.8e6
 """Bytes of memory in a clock; bytes that L2 writes back meanwhile."""
-OVERLAP = 1.445
+OVERLAP = 1.46
 """p of computing and of memory."""
 
 
@@ -129,7 +140,7 @@ class Columns:
         self.hidden = self.streamk | self.pingpong
         most = lambda c: slots(c, dtype, b_major=majors[not c.swap_ab])  # noqa: E731
         self.ring = column(lambda c: c.stages if c.schedule == "splitk" else most(c))
-        self.together = column(lambda c: blocks_of_an_sm(c, dtype, b_major))
+        self.together = column(lambda c: blocks_of_an_sm(c, dtype, majors[not c.swap_ab]))
         self.clusters = column(lambda c: resident_clusters(c.cluster * c.split, sms))
 
 
@@ -164,22 +175,25 @@ def times(configs: tuple[Config, ...], shape: Shape, sms: int = arch.SMS, rows: 
     area = c.tile_m * c.tile_n
     if c.splitk.any():
         given_over = np.where(parts > 1, PARTED + GIVEN * _added(parts) * area / c.split, 0.0)
-        handed = np.where(c.splitk, rounds * (EXCHANGE + EXCHANGED * area + given_over), handed)
+        exchanged = np.where(c.split > 1, EXCHANGE + EXCHANGED * area * (c.split - 1) / c.split, 0.0)
+        handed = np.where(c.splitk, rounds * (exchanged + given_over), handed)
     multiplying = sharing * _multiplying(c)
-    *loading, delivered, ragged = _loading(c, shape, m, n, sharing)
+    loading, asked, delivered, ragged = _loading(c, shape, m, n, sharing)
     blocks = np.minimum(units, at_once) * c.split * c.cluster_m * c.cluster_n
     busy = np.where(c.streamk, 1.0, np.minimum(blocks / sms, 1.0))  # of the SMs
-    slice = ragged * _norm(NORM, multiplying, *loading, delivered * busy, LATENCY / c.ring)
-    slice = slice * np.where(c.cluster_m * c.cluster_n > 1, COUPLED, 1.0)
+    crowd = 1 - CALM * (1 - busy)
+    waiting = LATENCY / c.ring * crowd
+    slice = ragged * _norm(NORM, multiplying, loading, asked * crowd, delivered * busy, waiting, LEAST * sharing)
+    slice = slice * np.where(c.cols < c.tile_n, APART, 1.0) * np.where(c.cluster_m * c.cluster_n > 1, COUPLED, 1.0)
     beyond = 1 - m * n / (tiles / shape.batches * c.tile_m * c.cluster_m * c.tile_n * c.cluster_n)
     slice = slice * np.where(c.cluster_m * c.cluster_n == 2, 1 + HANGING * beyond, 1.0)
     along_n = np.where(c.swap, c.tile_m, c.tile_n)
     cut = np.gcd(along_n, shape.n) * shape.out.bytes % 32 != 0
     stored = np.where(c.in_memory, 4, shape.out.bytes)
     epilogue = TAIL + DRAIN * c.rows * c.cols * stored / 2 * np.where(cut, CUT, 1.0)
+    epilogue = epilogue + blocks * area / c.split * stored / WRITTEN
     epilogues = np.where(c.hidden, 1, rounds)
     meeting = np.where(c.cluster_m * c.cluster_n > 1, TOGETHER, 0.0)
-    compute = START + meeting + count * slice + epilogues * epilogue + handed
     operands = (given + shape.n) * shape.k * size
     moved = shape.batches * (operands + given * shape.n * shape.out.bytes)
     added = np.where(c.in_memory, ADDED + 8 * parts * given * shape.n / SUMMED, 0.0)
@@ -188,7 +202,10 @@ def times(configs: tuple[Config, ...], shape: Shape, sms: int = arch.SMS, rows: 
     # With fewer tiles than SMs all blocks wait for each other's sums: never the fastest of 14 products that were timed,
     # and up to 1.7 times as long.
     added = np.where(c.streamk & (tiles < sms), np.inf, added)
-    return _norm(OVERLAP, compute, (moved + FLUSHED) / MEMORY) + added
+    compute = count * slice + (epilogues - 1) * epilogue
+    locked = np.where(c.cluster_m * c.cluster_n > 2, LOCKED, 1.0)
+    beside = START + meeting + epilogue + handed + added
+    return _norm(OVERLAP, compute, (moved + FLUSHED) / MEMORY * locked) + beside
 
 
 def _multiplying(c: Columns) -> Any:

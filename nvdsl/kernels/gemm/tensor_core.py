@@ -36,7 +36,7 @@ def matmul(
     if config.schedule == "streamk":
         streamk.matmul.__wrapped__(a, b, out, *operands, blocks=sms, **options)
     elif config.schedule == "splitk":
-        clusters = resident_splits(config, a.dtype, b_major, sms)
+        clusters = resident_splits(config, a.dtype, a_major if config.swap_ab else b_major, sms)
         splitk.matmul.__wrapped__(a, b, out, *operands, clusters=clusters, **options)
     else:
         by_schedule = cooperative.matmul if config.schedule == "cooperative" else pingpong.matmul

@@ -32,8 +32,11 @@ PARTS = 32
 SPLITS = (
     (64, 32, 2, 1), (64, 32, 4, 1), (64, 64, 2, 1), (64, 64, 4, 1), (64, 64, 8, PARTS), (64, 128, 2, 1),
     (64, 128, 4, 1), (128, 64, 2, PARTS), (128, 64, 4, 1), (128, 128, 2, PARTS), (128, 128, 4, 1),
+    (192, 128, 2, PARTS),
 )  # fmt: skip
 """tile_m, tile_n, split and parts of split-K. Parts need memory of the call's own, so they are few."""
+SPLITS_EITHER_WAY = (64, 128, 1, PARTS), (128, 128, 1, PARTS), (128, 192, 2, PARTS)
+"""The same of those that are listed with swapped operands, too: for results of one to two rounds of such tiles."""
 
 IN_MEMORY, MOST_PARTS = ((64, 128), (128, 96), (128, 128), (192, 128)), 128
 """Tiles of products with parts of K whose sums meet in memory, and how many parts there may be. Larger tiles, and
@@ -99,9 +102,12 @@ def listed(
                 yield with_stages(one, dtype, b_major)
                 if schedule != "streamk":
                     yield with_stages(replace(one, swap_ab=True), dtype, a_major)
-    for tile_m, tile_n, split, parts in SPLITS:
+    for tile_m, tile_n, split, parts in (*SPLITS, *SPLITS_EITHER_WAY):
         tile = Config(tile_m, tile_n, 128 // dtype.bytes, schedule="splitk", split=split, parts=parts)
-        yield with_stages(replace(tile, consumers=tile_m // 64), dtype, b_major)
+        tile = replace(tile, consumers=tile_m // 64)
+        yield with_stages(tile, dtype, b_major)
+        if (tile_m, tile_n, split, parts) in SPLITS_EITHER_WAY:
+            yield with_stages(replace(tile, swap_ab=True), dtype, a_major)
     for tile_m, tile_n in IN_MEMORY:
         tile = Config(tile_m, tile_n, 128 // dtype.bytes, consumers=tile_m // 64, parts=MOST_PARTS)
         yield with_stages(tile, dtype, b_major)
