@@ -30,7 +30,7 @@ from nvdsl.kernels.gemm.config import Config  # noqa: E402
 
 CONSTANTS = (
     "LOAD", "REQUEST", "OFF_GRID", "OFF_SECTOR", "DELIVER", "PANELS", "LINES_OFF_GRID", "LINES_OFF_SECTOR",
-    "APART", "RAGGED", "TURNED", "LATENCY", "CALM", "LEAST", "NORM", "TAIL", "DRAIN", "WRITTEN", "CUT", "FIXUP",
+    "APART", "RAGGED", "TURNED", "LATENCY", "CALM", "READ", "LEAST", "NORM", "TAIL", "DRAIN", "WRITTEN", "CUT", "FIXUP",
     "EXCHANGE", "EXCHANGED", "PARTED", "GIVEN", "ADDED", "SUMMED", "START", "TOGETHER", "COUPLED", "HANGING", "LOCKED",
     "MEMORY", "FLUSHED", "OVERLAP",
 )  # fmt: skip

@@ -50,6 +50,8 @@ LATENCY = 2520.0
 """Clocks from asking for a slice to having it, while all SMs ask."""
 CALM = 0.586
 """What part of waiting for L2 an SM is spared where all others are idle."""
+READ = 300.0
+"""Clocks in which a consumer reads 64 rows of a slice of a turned A of 32 bits into registers, before it multiplies."""
 LEAST = 168.0
 """Clocks of a slice at least: a consumer waits for it, multiplies it, and gives its slot back."""
 NORM = 7.88
@@ -177,7 +179,8 @@ def times(configs: tuple[Config, ...], shape: Shape, sms: int = arch.SMS, rows: 
         given_over = np.where(parts > 1, PARTED + GIVEN * _added(parts) * area / c.split, 0.0)
         exchanged = np.where(c.split > 1, EXCHANGE + EXCHANGED * area * (c.split - 1) / c.split, 0.0)
         handed = np.where(c.splitk, rounds * (exchanged + given_over), handed)
-    multiplying = sharing * _multiplying(c)
+    turned = np.where(c.swap, shape.b_major != "k", shape.a_major != "k") & (size == 4)
+    multiplying = sharing * (_multiplying(c) + np.where(turned, READ * c.rows // 64, 0.0))
     loading, asked, delivered, ragged = _loading(c, shape, m, n, sharing)
     blocks = np.minimum(units, at_once) * c.split * c.cluster_m * c.cluster_n
     busy = np.where(c.streamk, 1.0, np.minimum(blocks / sms, 1.0))  # of the SMs
