@@ -66,8 +66,9 @@ FIXUP = 14640.0
 """Clocks in which stream-K hands the sums of a piece to the block that owns the tile."""
 EXCHANGE, EXCHANGED = 164.0, 0.499
 """Clocks of split-K's reduction in a cluster, and of each element of a tile."""
-PARTED, GIVEN = 2500.0, 0.0936
-"""Clocks of handing over sums from cluster to cluster, and of each element that a block adds."""
+PARTED, GIVEN = 1600.0, 0.0936
+"""Clocks of handing over sums from cluster to cluster, once and each time that their number doubles, and of each
+element that a block adds."""
 ADDED, SUMMED = 3760.0, 3100.0
 """Clocks of the kernel that adds up sums in memory, and bytes of these that are written and read in a clock."""
 START = 805.0
@@ -176,7 +177,7 @@ def times(configs: tuple[Config, ...], shape: Shape, sms: int = arch.SMS, rows: 
         count, handed = np.where(c.streamk, cut, count), np.where(c.streamk, moved, 0.0)
     area = c.tile_m * c.tile_n
     if c.splitk.any():
-        given_over = np.where(parts > 1, PARTED + GIVEN * _added(parts) * area / c.split, 0.0)
+        given_over = np.where(parts > 1, PARTED * np.log2(2 * parts) + GIVEN * _added(parts) * area / c.split, 0.0)
         exchanged = np.where(c.split > 1, EXCHANGE + EXCHANGED * area * (c.split - 1) / c.split, 0.0)
         handed = np.where(c.splitk, rounds * (exchanged + given_over), handed)
     turned = np.where(c.swap, shape.b_major != "k", shape.a_major != "k") & (size == 4)
