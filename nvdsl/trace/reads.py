@@ -10,6 +10,7 @@ everything. A function that is named counts as called. Python's own library and 
 from __future__ import annotations
 
 import array
+import contextlib
 import dataclasses
 import enum
 import sys
@@ -208,9 +209,9 @@ class _Walk:
             self.read("items", value, None, items(value), f"an element of {name}")
         elif isinstance(value, tuple | frozenset):
             self.waiting += ((part, name) for part in value)
-        inner = getattr(value, "__wrapped__", None) if callable(value) else None
-        if inner is not None:
-            self.waiting.append((inner, name))
+        if callable(value):
+            with contextlib.suppress(Exception):  # what a `__getattr__` of the user's raises
+                self.waiting += [(inner, name) for inner in [value.__wrapped__] if inner is not None]
         kind = type(value)
         if kind.__module__.partition(".")[0] in LIBRARIES and not self.follow(kind.__module__):
             if dataclasses.is_dataclass(value):  # an epilogue of nvdsl's around a function of the user's

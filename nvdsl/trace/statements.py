@@ -11,10 +11,10 @@ from nvdsl.values.traced import Value
 
 def for_effect(function: Any) -> Any:
     """``function``, which is called for what it does: its result is dropped."""
-    usage = getattr(function, "__nv_kept__", None)
+    usage = getattr(function, "__nv_kept__", None) if isinstance(function, MethodType) else None
     if usage is not None:
         raise trace_error(
-            f"the result of `{function.__name__}` is not used",
+            f"the result of `{function.__func__.__name__}` is not used",
             rule="it returns something new, and changes nothing",
             fix=usage,
         )

@@ -152,7 +152,19 @@ def test_a_condition_that_python_would_decide(head):
     assert caught.value.where.line == 3 and caught.value.fix
 
 
+class Odd(dict):
+    """An object that answers what it does not have in a way of its own."""
+
+    __getattr__ = dict.__getitem__
+
+    def __call__(self, t):
+        pass
+
+
 def test_conditions_that_look_like_mistakes():
+    odd = Odd()
+    odd["act"] = odd
+
     def body(x):
         t = nv.thread_id.x
         lane_id, elect = nv.lane_id(), nv.elect()
@@ -161,6 +173,7 @@ def test_conditions_that_look_like_mistakes():
         if 0 <= t & 7 < 4:
             x[t] = 2.0
         x.atomic_add(t, 1.0)  # what was there before is not needed
+        odd.act(t)
         assert nv.warp == nv.warp and nv.thread_id != nv.block_id and nv.smem((8, 8), nv.f16) is not None
 
     host(body).trace(F32)
