@@ -45,7 +45,7 @@ SILENT = {
     "fragment_vector.FragmentVector.shape", "matrix.Matrix.shape", "matrix.Matrix.operand", "matrix.Matrix.words",
     "matrix.pack_with",
     "tma.TMA.bytes", "array.Array.shape", "array.Array.strides", "array.Array.ndim", "array.Array.dtype",
-    "array.Array.remember_dtype", "operators.Operators.__setitem__",
+    "array.Array.bytes", "array.Array.remember_dtype", "operators.Operators.__setitem__",
     "remote.Remote.shape", "remote.Remote.dtype", "ops.cluster.check_rank",
 }  # fmt: skip
 _OPERATORS = ("__getitem__", "__setitem__", "__matmul__", "__iadd__")
