@@ -146,12 +146,12 @@ def backward(frame: GradientFrame) -> None:
                 s = begun(state)
                 nv.wgmma_wait(0)
                 order = nv.range(first, end - 1, unroll=False)  # where it is another, rows don't matter
-                if frame.ordered:
+                if frame.backwards:
                     order = nv.range(end - 1, first, -1, unroll=False)
                 for tile in order:
                     row = tile * tile_m
                     s, grad_k, grad_v, state, before = step(s, grad_k, grad_v, state, before, row, head, False)
-                row = (first if frame.ordered else end - 1) * tile_m
+                row = (first if frame.backwards else end - 1) * tile_m
                 s, grad_k, grad_v, state, before = step(s, grad_k, grad_v, state, before, row, head, True)
 
             with recomputing():

@@ -17,7 +17,7 @@ from nvdsl.ops.order import recomputed
 @dataclass(frozen=True)
 class GradientFrame:
     """Made in the host function. ``dk`` and ``dv`` are what a kernel writes; dQ becomes what ``sums`` adds up.
-    ``ordered``: whether dQ is added up in the order of the keys."""
+    ``ordered``: whether dQ is added up in the order of the tiles of keys."""
 
     config: Config
     tiles: GradientTiles
@@ -38,11 +38,18 @@ class GradientFrame:
         """Of a thread of the producer, and of a consumer's."""
         return self.config.registers(self.tiles.packed or self.tiles.packed_keys)
 
+    @property
+    def backwards(self) -> bool:
+        """Whether blocks take queries from the last to the first. Where dQ has an order, blocks that see the same last
+        queries would else wait until the one with the first keys has come there. In causal attention the last keys come
+        first: the block before has always been at a tile of queries when the next one comes to it."""
+        return self.ordered and not self.tiles.descending
+
     def place(self, number: nv.Int, whole_warp: bool) -> tuple[KeyTile, Seeing]:
         """The keys of a tile, and which queries see them; in the kernel, each time anew rather than in registers.
         Functions of scores are told of queries in the order of a loop. ``whole_warp``: see `Sequences.of`."""
         at, scoring = self.tiles.keys_of(recomputed(number), whole_warp), self.scoring
-        return at, Seeing(self.tiles, at, scoring.left, scoring.right, self.ordered, scoring.kind.told)
+        return at, Seeing(self.tiles, at, scoring.left, scoring.right, self.backwards, scoring.kind.told)
 
     def weights(self, at: KeyTile) -> Weights:
         """Of these keys, in the kernel."""

@@ -43,23 +43,22 @@ class QueryTile(NamedTuple):
 class Seeing:
     """Which queries see which keys of a block. Made in the kernel. ``left``, ``right``: how many keys before and behind
     its own a query sees, None for all. ``first``, ``end``: the tiles of queries that see any, ``count`` of them.
-    ``ordered``: whether dQ is added up in the order of the keys. Then blocks take the tiles from the last to the first:
-    in causal attention a block would else wait until the one with the first keys has come to the last tiles. ``told``:
-    whether all blocks take the tiles in their order. Else, where all queries see all keys, each block starts at another
-    tile: else all would add to dQ of the same one at the same time.
+    ``backwards``: whether the block takes the tiles from the last to the first. ``told``: whether all blocks take the
+    tiles in their order. Else, where all queries see all keys, each block starts at another tile: else all would add to
+    dQ of the same one at the same time.
     """
 
     def __init__(
-        self, tiles: GradientTiles, at: KeyTile, left: nv.Int | None, right: nv.Int | None, ordered: bool, told: bool
+        self, tiles: GradientTiles, at: KeyTile, left: nv.Int | None, right: nv.Int | None, backwards: bool, told: bool
     ) -> None:
         self._key, self._keys, self._left, self._right = at.key, at.sequence.keys, left, right
         self._tile_m, self._tile_n = tiles.tile_m, tiles.tile_n
         self.offset, self.first, self.end = tiles.seeing(at, left, right)
         self.count = nv.max(self.end - self.first, 0)
         self._some = left is None and right is None and not (tiles.packed or tiles.packed_keys)
-        self._backwards = ordered
+        self._backwards, self._descending = backwards, tiles.descending
         self._turned: nv.Int | None = None
-        if left is None and right is None and not (ordered or told) and tiles.tile_m == tiles.tile_n:
+        if left is None and right is None and not (backwards or told) and tiles.tile_m == tiles.tile_n:
             self._turned = nv.min(at.key // tiles.tile_m, self.count)
 
     @property
@@ -81,7 +80,10 @@ class Seeing:
         return self.first + nv.select(turned >= self.count, turned - self.count, turned)
 
     def turn(self, tile: nv.Int) -> nv.Int:
-        """How many tiles of keys before this one a tile of queries sees."""
+        """How many tiles of keys a tile of queries sees that come before this one."""
+        if self._descending and self._right is not None:
+            seen = (tile * self._tile_m + (self._tile_m - 1) + self.offset + self._right) // self._tile_n
+            return nv.min(seen, (self._keys - 1) // self._tile_n) - self._key // self._tile_n
         before: nv.Int = 0
         if self._left is not None:
             before = nv.max(tile * self._tile_m + self.offset - self._left, 0) // self._tile_n
@@ -126,16 +128,17 @@ class GradientTiles:
     attention those are first that the most queries see, and the blocks that come last are short. ``bands``: whether
     tiles are so unequal, or wait for those with the keys before them, which shall have begun earlier. Then a band has
     as many heads as fit into L2 with their queries and dQ (of heads that share one of k and v, one at a time), and of
-    long heads the last one as many as keep all SMs busy to the end; else it is one head.
+    long heads the last one as many as keep all SMs busy to the end; else it is one head. ``descending``: whether tiles
+    come from the last keys to the first.
     """
 
     def __init__(
         self, q: nv.Array, k: nv.Array, q_starts: nv.Array | None, k_starts: nv.Array | None, tile_m: int, tile_n: int,
-        bands: bool,
+        bands: bool, descending: bool = False,
     ) -> None:  # fmt: skip
         self._sequences = Sequences(q, k, q_starts, k_starts, None, None)
         self._by_keys = Sequences(k, q, k_starts, q_starts, None, None)
-        self.tile_m, self.tile_n = tile_m, tile_n
+        self.tile_m, self.tile_n, self.descending = tile_m, tile_n, descending
         self.packed, self.packed_keys = q_starts is not None, k_starts is not None
         self._heads, self._kv_heads = q.shape[2], k.shape[2]
         self.group = self._heads // self._kv_heads
@@ -158,6 +161,8 @@ class GradientTiles:
         number: nv.Int
         key: nv.Int
         outer, column = self._order.place(block)
+        if self.descending:
+            column = self._columns - 1 - column
         if self.packed_keys:
             kv_head = outer
             number, key = self._by_keys.find(column, self.tile_n, whole_warp)
