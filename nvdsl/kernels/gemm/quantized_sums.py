@@ -42,33 +42,19 @@ class TileSums:
             nv.cluster_sync()
         else:
             nv.sync_threads()
-        units = self.cols // self.width
+        units, N = self.cols // self.width, self.out.shape[-1]
         count = nv.min(self.rows, self.out.shape[-2] - row) * units
         start, step = rank * threads + nv.thread_id.x, self.split * threads
         most = min(nv.cdiv(self.rows * units, step), AT_ONCE)
-        shared = self.split > 1  # a block's memory is there until the others have read it
-        if most * step >= self.rows * units:
-            self._store_some([start + i * step for i in range(most)], count, row, col, first, arrive=shared)
-            if shared:
-                nv.cluster_wait()
-        else:
-            for number in nv.range(start, count, most * step, unroll=False):
-                self._store_some([number + i * step for i in range(most)], count, row, col, first)
-            if shared:
-                nv.cluster_sync()
-
-    def _store_some(
-        self, numbers: list[Any], count: Any, row: Any, col: Any, first: Any, arrive: bool = False
-    ) -> None:
-        """Add and store vectors of these numbers. ``arrive``: at the cluster's barrier, as soon as all are read: behind
-        the stores it would wait for these."""
-        places = [divided(nv.min(one, count - 1), self.cols // self.width, self.width) for one in numbers]
-        found = [self._sums(r, c) for r, c in places]  # before a branch, so that none waits for another one
-        if arrive:
-            nv.cluster_arrive()
-        for one, (r, c), values in zip(numbers, places, found, strict=True):
-            if (one < count) & (first <= col + c) & (col + c < self.out.shape[-1]):
-                self._store(values, row + r, col + c)
+        for number in nv.range(start, count, most * step, unroll=False):
+            numbers = [number + i * step for i in range(most)]
+            places = [divided(nv.min(one, count - 1), units, self.width) for one in numbers]
+            found = [self._sums(r, c) for r, c in places]  # before a branch, so that none waits for another one
+            for one, (r, c), values in zip(numbers, places, found, strict=True):
+                if (one < count) & (first <= col + c) & (col + c < N):
+                    self._store(values, row + r, col + c)
+        if self.split > 1:
+            nv.cluster_sync()  # a block's memory is there until the others have read it
 
     def _sums(self, r: Any, c: Any) -> list[Any]:
         found = [nv.f32(0)] * self.width
