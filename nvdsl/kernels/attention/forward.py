@@ -151,8 +151,7 @@ def attention(
                 (key,) = opaque(steps.top * tile_n)  # LLVM would keep the mask of the first tile for the next one
 
                 q_ring.wait(qs)
-                with recomputing():  # no addresses of queries and results are kept during the loops
-                    mine = QueryRows(loads.Q[qs.stage].rows(me * 64, 64), config.q_columns)
+                mine = QueryRows(loads.Q[qs.stage].rows(me * 64, 64), config.q_columns)
                 if config.q_registers:
                     nv.sync_warp()
                     q_ring.release(qs, lane == 0)
@@ -190,7 +189,7 @@ def attention(
                 place, way, _, _ = at(tile)
                 of_values = scales.of_values(place)
                 acc = acc if of_values is None else acc * of_values
-                with recomputing():
+                with recomputing():  # no addresses of results are kept during the loops
                     results.store(acc, m, total, inverse, scored, place, way, place.first, my, qs.stage)
                 if not (config.q_registers or config.o_columns):
                     q_ring.release(qs, lane == 0)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import Any
 
 import nvdsl as nv
 from nvdsl.kernels.attention.turned import held
 from nvdsl.ops import smem
+from nvdsl.ops.order import recomputing
 
 
 class QueryRows:
@@ -18,8 +20,10 @@ class QueryRows:
         self._tile = tile
         self._held: Any = None
         if columns:
-            part = tile if columns == size else tile.cols(0, columns)
-            self._held = held(part) if tile.dtype.bytes == 1 else nv.fragment(part).operand()
+            # Beside the others in shared memory no addresses of these are kept during the loops.
+            with nullcontext() if columns == size else recomputing():
+                part = tile if columns == size else tile.cols(0, columns)
+                self._held = held(part) if tile.dtype.bytes == 1 else nv.fragment(part).operand()
 
     def scores(self, tile_k: nv.Tile) -> Any:
         """The products with all rows of a tile of K, issued."""
