@@ -313,7 +313,8 @@ def choose_persistent(
             config = _framed(cols, config, itemsize, multiple, _LINE if wide == grain else _SECTOR)
         config = _fitted(cols, config) if lanes >= _SMALLEST_BLOCK else config
         elements = config.steps * wide
-        if lanes >= _SMALLEST_BLOCK and elements > (_ragged_sums(config, half) if config.ragged else most):
+        tight = config.ragged or config.frame > 0 and beside > itemsize
+        if lanes >= _SMALLEST_BLOCK and elements > (_tight_sums(config, half) if tight else most):
             continue
         if config.ragged:  # the ends of rows take registers, too
             threads = min(threads, _SUMS_THREADS)
@@ -322,13 +323,13 @@ def choose_persistent(
         if not shared:
             return found
         found = _with_ring(found, arrays * itemsize, itemsize, beside)
-        if found.weights or not beside:
+        if found.slots > 2 and (found.weights or not beside):
             break
     return found or replace(config, keep="memory")
 
 
-def _ragged_sums(config: RowsConfig, half: int) -> int:
-    """Columns whose sums a thread keeps, where the ends of rows take registers, too."""
+def _tight_sums(config: RowsConfig, half: int) -> int:
+    """Columns whose sums a thread keeps, where the ends of rows take registers, too, or a wide weight of theirs."""
     return half * 3 // 2 if config.lanes <= _SUMS_THREADS * 3 // 4 else half
 
 
