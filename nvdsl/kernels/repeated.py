@@ -90,7 +90,7 @@ class Repeated:
         """
         with none_collected():
             call = kernel.describe([_view(x) for x in given], constants)
-            executable = kernel.run(call, call.values, stream, target)
+        executable = kernel.run(call, call.values, stream, target)
         seen = [x.argument for x in given if x is not None and not isinstance(x, int | float)]
         if executable is None or not all(x.memory[1].has_signature for x in seen):
             return
