@@ -29,6 +29,7 @@ from typing import TYPE_CHECKING, Any
 from nvdsl import errors, layout
 from nvdsl.call.compiled import Compiled
 from nvdsl.call.device import no_gpu, synchronize
+from nvdsl.call.garbage import none_collected as _none_collected
 from nvdsl.call.jit import Jit, jit
 from nvdsl.call.specialize import ShapeDtype
 from nvdsl.errors import (
@@ -230,9 +231,7 @@ _KERNELS = {
 def __getattr__(name: str) -> Any:
     """Finished kernels are imported where they are first used: importing nvdsl stays fast."""
     if name in _KERNELS:
-        from nvdsl.call.garbage import none_collected
-
-        with none_collected():
+        with _none_collected():
             globals()[name] = found = getattr(importlib.import_module(_KERNELS[name]), name)
         return found
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
