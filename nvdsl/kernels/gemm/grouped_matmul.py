@@ -78,7 +78,7 @@ def grouped_matmul(
     try:
         scales = given.array(scale_a), given.array(scale_b)
         arrays = (a, b, out, offsets, c, bias, *scales)
-        factor, added = given.numbers(alpha, beta, c, scale_a, scale_b)
+        factor, added = given.numbers(a, alpha, beta, c, scale_a, scale_b)
         numbers = () if factor == 1.0 and added == 0.0 else (factor, added)
         rest = numbers and (factor != 1.0, added != 0.0), token(activation), acc_dtype, out_dtype, token(config), target
         made = _launches.launch(arrays, rest, stream, numbers)

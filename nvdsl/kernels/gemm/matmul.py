@@ -94,10 +94,10 @@ def matmul(
     try:
         alone = c is bias is scale_a is scale_b is None
         arrays = (a, b, out) if alone else (a, b, out, c, bias, given.array(scale_a), given.array(scale_b))
-        if alone and beta is None and alpha.__class__ is float:
+        if alone and beta is None and alpha.__class__ is float and -given.MOST <= alpha <= given.MOST:
             factor, added = alpha, 0.0
         else:
-            factor, added = given.numbers(alpha, beta, c, scale_a, scale_b)
+            factor, added = given.numbers(a, alpha, beta, c, scale_a, scale_b)
         numbers = () if factor == 1.0 and added == 0.0 else (factor, added)
         chosen = None
         if not (activation is acc_dtype is out_dtype is config is None):
@@ -167,7 +167,7 @@ class ProductCall(BoundCall):
     ) -> None:
         """``more``: further arrays of products that are like `matmul`."""
         self.out, self.target = out, target
-        self.alpha, self.beta = given.numbers(alpha, beta, c, scale_a, scale_b)
+        self.alpha, self.beta = given.numbers(a, alpha, beta, c, scale_a, scale_b)
         acc_dtype, out_dtype = dtype("acc_dtype", acc_dtype), dtype("out_dtype", out_dtype)
         activation, config = given.activation(activation, gates=GATES), given.config(config)
         if c is None and self.beta != 0.0:

@@ -14,7 +14,8 @@ from nvdsl.kernels.blocks.linear_combination import ACTIVATIONS
 from nvdsl.kernels.gemm.config import Config
 from nvdsl.kernels.options import real, takes
 
-_MOST = float(np.finfo(np.float32).max)
+MOST = float(np.finfo(np.float32).max)
+"""Of what kernels compute with, but for f64's."""
 _NUMBERS = (int, float, np.number)
 _FACTORS = "pass a float; factors for rows and columns are scale_a, (M, 1), and scale_b, (N,)"
 
@@ -24,8 +25,11 @@ def array(scale: Any) -> Any:
     return None if isinstance(scale, _NUMBERS) else scale
 
 
-def numbers(alpha: Any, beta: Any, c: Any, scale_a: Any, scale_b: Any) -> tuple[float, float]:
-    """alpha with the scales that are numbers, and beta with its default. Raises ArgumentError for what is no number."""
+def numbers(a: Any, alpha: Any, beta: Any, c: Any, scale_a: Any, scale_b: Any) -> tuple[float, float]:
+    """alpha with the scales that are numbers, and beta with its default.
+
+    Raises ArgumentError for what is no number, and for finite numbers beyond f32 where ``a`` isn't of f64.
+    """
     factor = alpha if alpha.__class__ is float else real("alpha", alpha, _FACTORS)
     if not (scale_a is scale_b is None):
         for name, scale in (("scale_a", scale_a), ("scale_b", scale_b)):
@@ -35,16 +39,17 @@ def numbers(alpha: Any, beta: Any, c: Any, scale_a: Any, scale_b: Any) -> tuple[
         added = 0.0 if c is None else 1.0
     else:
         added = beta if beta.__class__ is float else real("beta", beta, _FACTORS)
-    if not -_MOST <= factor <= _MOST or not -_MOST <= added <= _MOST:
-        _check_range(factor, added)
+    if not -MOST <= factor <= MOST or not -MOST <= added <= MOST:
+        _check_range(a, factor, added)
     return factor, added
 
 
-def _check_range(factor: float, added: float) -> None:
-    """Raises ArgumentError for finite numbers beyond f32, which the kernels compute with."""
+def _check_range(a: Any, factor: float, added: float) -> None:
+    if str(getattr(a, "dtype", "")).endswith("float64"):
+        return
     for name, x in (("alpha (times the scales that are numbers)", factor), ("beta", added)):
-        if math.isfinite(x) and abs(x) > _MOST:
-            raise ArgumentError(f"{name} = {x}", rule=f"it is an f32: {_MOST} at most", fix="scale the operands before")
+        if math.isfinite(x) and abs(x) > MOST:
+            raise ArgumentError(f"{name} = {x}", rule=f"it is an f32: {MOST} at most", fix="scale the operands before")
 
 
 def config(x: Any) -> Config | None:

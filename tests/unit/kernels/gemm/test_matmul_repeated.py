@@ -144,6 +144,13 @@ def test_numbers_of_doubles_are_doubles(gpu, torch):
         assert {struct.unpack("<Q", struct.pack("<d", x))[0] for x in (alpha, beta)} <= last(gpu)
 
 
+def test_a_number_beyond_f32_is_named_in_a_repeated_call_too(gpu, torch):
+    for _ in range(3):
+        multiply(torch, alpha=0.5)
+        with pytest.raises(ArgumentError, match=r"alpha .*= 1e\+39"):
+            multiply(torch, alpha=1e39)
+
+
 def test_a_scale_that_is_a_number_is_no_array_and_an_operand_is_none(gpu, torch):
     for _ in range(4):
         multiply(torch, scale_a=2.0)

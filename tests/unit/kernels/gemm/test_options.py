@@ -95,8 +95,8 @@ def test_numbers_are_pythons_or_numpys(two):
 
 
 def test_beta_is_one_where_c_is_given():
-    assert options.numbers(1.0, None, None, None, None) == (1.0, 0.0)
-    assert options.numbers(2, None, A, 3.0, A) == (6.0, 1.0)
+    assert options.numbers(A, 1.0, None, None, None, None) == (1.0, 0.0)
+    assert options.numbers(A, 2, None, A, 3.0, A) == (6.0, 1.0)
 
 
 def test_an_activation_may_be_a_number():
