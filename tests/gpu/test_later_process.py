@@ -23,9 +23,9 @@ long = torch.randn(4, 65536, device="cuda").half()
 q = torch.randn(1, 200, 2, 64, device="cuda").bfloat16()
 traced, trace = [], Jit._traced
 
-def noted(self, call):
+def noted(self, *args):
     traced.append(self.__name__)
-    return trace(self, call)
+    return trace(self, *args)
 
 Jit._traced = noted
 calls = [

@@ -113,6 +113,11 @@ class RowsConfig:
         return self.frame - self.grain if self.frame else 0
 
     @property
+    def period(self) -> int:
+        """Rows so many apart begin equally far behind a multiple of the frame."""
+        return self.frame // self.grain if self.frame else 1
+
+    @property
     def ragged(self) -> bool:
         """Whether an access may lie in a row in part."""
         return self.frame > 0 and self.grain < self.wide
@@ -323,7 +328,7 @@ def choose_persistent(
         if not shared:
             return found
         found = _with_ring(found, arrays * itemsize, itemsize, beside)
-        if found.slots > 2 and (found.weights or not beside):
+        if found.groups > 1 or found.slots > 2 and (found.weights or not beside):  # a cluster shares one row
             break
     return found or replace(config, keep="memory")
 

@@ -223,9 +223,7 @@ def _backward(what: str, given: tuple[Any, ...], centered: bool, stream: Stream 
     apart = check_apart([into, *sums], [factor, *numbers], [rows, gradient, beyond])
     config = persistent([rows, gradient, beyond], [into, factor, *sums], factor)
     blocks = resident_clusters(config.cluster, sms(target)) * config.blocks_per_sm
-    if config.frame:  # all rows of a block begin as far behind a multiple of it
-        period = config.frame // config.grain
-        blocks = max(blocks // period, 1) * period
+    blocks = max(blocks // config.period, 1) * config.period
     values = gradient, rows, into, *numbers, factor, beyond, *sums
     constants = {"blocks": blocks, "config": config}
     _BACKWARD.run(norm_backward_kernels.norm_backward, values, constants, arrays, rest, stream, target, apart)

@@ -33,9 +33,10 @@ def norm_backward(
     config: RowsConfig,
 ) -> None:
     """``mean`` is None: RMSNorm. ``blocks``: at most so many work on rows, clusters counted as one. Where a thread has
-    more columns than it has registers for sums (``config.keep`` is "memory"), these are made by columns."""
+    more columns than it has registers for sums (``config.keep`` is "memory"), these are made by columns. It is a
+    multiple of ``config.period``: each thread's columns are the same ones in all rows of a block."""
     rows, cols = x.shape
-    count = nv.min(nv.cdiv(rows, config.groups), blocks)
+    count = nv.min(nv.cdiv(nv.cdiv(rows, config.groups), config.period) * config.period, blocks)
     sums = [out for out in (dweight, dbias) if out is not None]
     partial = [nv.empty((nv.max(count, 1) * cols,), nv.f32) for _ in sums]
     kept = [] if config.keep == "memory" else sums

@@ -50,6 +50,7 @@ def test_the_ring_of_a_gradient_fits_into_shared_memory(itemsize, arrays, beside
     for cols in LENGTHS:
         config = choose_persistent(cols, itemsize, 16, arrays=arrays, beside=beside, alike=True)
         covers(config, cols)
+        assert config.groups == 1 or config.cluster == 1  # a cluster shares one row
         slot = arrays * itemsize * config.part * config.groups
         more = 4 * config.groups * config.width * (config.groups > 1) + beside * config.part * config.weights
         more += config.threads * config.cluster  # what warps tell each other
