@@ -16,7 +16,8 @@ from nvdsl.driver.array_spec import Memory, shares_elements
 from nvdsl.driver.run import Run
 from nvdsl.errors import ArgumentError
 
-_MAX_WORK = 100_000  # steps of NumPy's search for a common byte, before two arrays count as overlapping
+# Steps of NumPy's search for a common byte, before two arrays count as overlapping. Stubs before 2.5 know 0 and 1.
+_MAX_WORK: Any = 100_000
 
 Member = tuple[ArrayArgument, numpy.ndarray]
 
@@ -98,7 +99,7 @@ def share_memory(x: numpy.ndarray, y: numpy.ndarray) -> bool:
     if not numpy.may_share_memory(x, y):
         return False
     try:
-        return numpy.shares_memory(x, y, max_work=_MAX_WORK)  # type: ignore[arg-type]
+        return numpy.shares_memory(x, y, max_work=_MAX_WORK)
     except numpy.exceptions.TooHardError:
         return True
 

@@ -11,6 +11,7 @@ import __future__
 import ast
 import dis
 import inspect
+import sys
 import warnings
 import weakref
 from collections.abc import Callable
@@ -93,10 +94,10 @@ def _bound(function: FunctionType, code: CodeType) -> FunctionType:
     new.__module__ = function.__module__
     new.__doc__ = function.__doc__
     new.__dict__.update(function.__dict__)
-    if hasattr(function, "__type_params__"):  # from Python 3.12 on
-        new.__type_params__ = function.__type_params__  # type: ignore[attr-defined]
-    if hasattr(function, "__annotate__"):  # from Python 3.14 on annotations are evaluated when asked for
-        new.__annotate__ = function.__annotate__  # type: ignore[attr-defined]
+    if sys.version_info >= (3, 12):
+        new.__type_params__ = function.__type_params__
+    if sys.version_info >= (3, 14):  # annotations are evaluated when asked for
+        new.__annotate__ = function.__annotate__
     else:
         new.__annotations__ = function.__annotations__
     return new
