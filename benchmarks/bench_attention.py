@@ -92,6 +92,10 @@ def forward(batch: int, heads: int, length: int, size: int, causal: bool) -> dic
     q, k, v = (torch.randn((batch, length, heads, size), device="cuda", dtype=torch.bfloat16) for _ in range(3))
     out = torch.full_like(q, float("nan"))
     _compare(nv.attention(q, k, v, out, causal=causal), torchs(q, k, v, causal, SDPBackend.FLASH_ATTENTION))
+    return contenders(q, k, v, out, causal)
+
+
+def contenders(q: Any, k: Any, v: Any, out: Any, causal: bool) -> dict[str, Callable[[], Any]]:
     calls: dict[str, Callable[[], Any]] = {
         "kernel": lambda: nv.attention(q, k, v, out, causal=causal),
         "cudnn": lambda: torchs(q, k, v, causal, SDPBackend.CUDNN_ATTENTION),
