@@ -82,10 +82,11 @@ class Config:
 
     @property
     def fits(self) -> bool:
-        """Whether a block has the shared memory, where results that are not as wide as Q have some of their own."""
+        """Whether a block has the shared memory: for tiles, those of V of 8 bits twice, since they are turned; and for
+        results that take the place of no other."""
         (size, value_size), rows = self.sizes, 64 * self.consumers
-        apart = 2 * rows * (self.o_columns or value_size) if self.o_apart and self.itemsize == 2 else 0
-        tiles = self.tile_n * (self.k_stages * size + self.stages * value_size)
+        apart = 2 * rows * (self.o_columns or value_size) if self.o_apart and not self.over_keys else 0
+        tiles = self.tile_n * (self.k_stages * size + self.stages * value_size * (2 if self.itemsize == 1 else 1))
         return self.itemsize * (rows * size * self.q_stages + tiles) + apart <= SHARED_MEMORY
 
     @property
@@ -185,7 +186,8 @@ def choose(
     elif stays and widest and itemsize == 1 and not bounded:
         config = replace(config, o_columns=64, blocks=sms)
     elif stays and (max(sizes) <= 128 or not bounded and itemsize == 2):
-        # SMs are not equally fast: long tiles that are equal gain 1 to 3 % if they are drawn, too.
+        # SMs are not equally fast: long equal tiles of 8 bits gain 1 to 3 % if they are drawn, too. Of wide heads of 16
+        # bits they were as fast in any order.
         drawn = bounded or seen > SHORT and (itemsize == 1 or max(sizes) > 128)
         config = replace(config, blocks=sms, queue=drawn)
     return config if config.fits or config.cluster > 1 else replace(config, o_columns=math.gcd(64, sizes[1])), splits

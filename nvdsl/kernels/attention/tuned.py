@@ -33,13 +33,13 @@ def _changes(changes: forward.Changes, config: Config) -> bool:
 
 def _fits(changes: forward.Changes, config: Config, scores: Any, table: Any, q_starts: Any) -> bool:
     new = replace(config, **dict(changes))
-    if new.cluster > 1 and (new.blocks or not new.room_for_sums) or new.queue and not new.blocks:
+    if new.cluster == 1 and not new.fits or new.cluster > 1 and (new.blocks or not new.room_for_sums):
         return False
-    if new.blocks and (table is not None or q_starts is not None) or new.pingpong and new.consumers == 1:
+    if new.queue and not new.blocks or new.blocks and (table is not None or q_starts is not None):
         return False
-    if new.itemsize == 1 and (new.tile_n % 32 or new.q_columns):
+    if new.pingpong and new.consumers == 1 or new.itemsize == 1 and new.tile_n % 32:
         return False
-    if new.q_columns % (swizzle(2 * new.sizes[0]) // 2) or new.q_columns > new.sizes[0]:
+    if new.q_columns % (swizzle(new.itemsize * new.sizes[0]) // new.itemsize) or new.q_columns > new.sizes[0]:
         return False
     if new.lazy and scores.told:
         return False

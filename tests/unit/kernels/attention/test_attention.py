@@ -75,13 +75,16 @@ def test_wide_heads_of_two_sizes(size, value_size):
         compare((out[None, a:b], lse[None, :, a:b]), wanted)
 
 
-@pytest.mark.parametrize(("size", "value_size"), sample([*itertools.product(SIZES[2], SIZES[2])], 30))
-def test_what_is_chosen_fits(size, value_size):
+FITTING = {n: [*itertools.product([n], sizes, sizes)] for n, sizes in SIZES.items()}
+
+
+@pytest.mark.parametrize(("itemsize", "size", "value_size"), sample(FITTING[2], 25) + sample(FITTING[1], 5))
+def test_what_is_chosen_fits(itemsize, size, value_size):
     shapes = itertools.product((1, 33, 100, 3000), (1, 2, 8), (1, 300, 5000), (False, True), (False, True), (1, 64))
     for queries, group, keys, told, bounded, batch in shapes:
         config, _ = choose(
             size, value_size, batch, queries, 2 * group, 2, keys, bounded=bounded, packed=False, page=0, told=told,
-            splits=None, sms=132,
+            splits=None, sms=132, itemsize=itemsize,
         )  # fmt: skip
         assert config.fits or config.cluster > 1, config
 
@@ -361,6 +364,9 @@ def test_what_a_search_tries():
     assert {} in tried and {"tile_n": 96} in tried and {"pingpong": False} in tried and {"cluster": 2} not in tried
     tried = [dict(found["changes"]) for found, why in tuned.SPACE.sift(known | {"table": 1}) if why is None]
     assert {"blocks": 0, "queue": False} in tried and not any(changes.get("blocks") for changes in tried)
+    known["config"], _ = chosen(1, 8192, 16, 16, 8192, bounded=True, itemsize=1)
+    tried = [dict(found["changes"]) for found, broken in tuned.SPACE.sift(known) if broken is None]
+    assert {"pingpong": True} in tried and {"q_columns": 0} in tried and {"k_stages": 4} in tried
 
 
 def test_nothing_is_searched_without_a_gpu(monkeypatch):
