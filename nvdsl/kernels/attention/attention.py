@@ -100,7 +100,7 @@ def attention(
 
     Elements of e4m3 stand for themselves times a scale: ``q_scale``, ``k_scale`` and ``v_scale`` are arrays of f32 that
     broadcast to (batch, kv_heads), above 0, or numbers. The heads of q that share a head of keys have one. Weights are
-    rounded to e4m3, too, 32 times as large as they are.
+    rounded to e4m3, too.
 
     ``splits`` is the number of parts of the keys that are worked on side by side, and added up in f32; None chooses it.
 
