@@ -17,6 +17,8 @@ from nvdsl.kernels.blocks.philox import kept, threshold
 from nvdsl.kernels.blocks.tile_op import TileOp, TilePlace
 
 LARGEST_E4M3 = 448.0
+LEAST_SCALE = 2.0**-126
+"""The reciprocal of a lesser one may be no number of f32."""
 SLICE = 64
 
 
@@ -61,7 +63,7 @@ def column_squares(sums: Any, at: TilePlace, squares: nv.Array) -> Any:
 
 def _quantized(sums: Any, at: TilePlace, scales: nv.Array) -> Any:
     scale = at.inside(abs(sums), 0.0).max(axis=1) * (1 / LARGEST_E4M3)
-    scale = nv.where(scale == 0.0, 1.0, scale)
+    scale = nv.where(scale == 0.0, 1.0, nv.where(scale < LEAST_SCALE, LEAST_SCALE, scale))
     if at.col < at.shape[1]:  # a tile's last pieces may lie beyond the result
         scale.store(scales, (at.number, at.row), clip=True)
     return sums * (1.0 / scale)[:, None]
@@ -69,8 +71,8 @@ def _quantized(sums: Any, at: TilePlace, scales: nv.Array) -> Any:
 
 quantized = TileOp(_quantized, pieces=True)
 """For a result of e4m3: each 128 elements of a row are divided by ``scales[number, row]``, their greatest magnitude
-over 448. f32, (ceil(N / 128), M); tiles have 128 or 256 columns. `nvdsl.matmul` takes ``scales.T`` as ``scale_a``
-beside the result."""
+over 448 (at least 2**-126; 1 for zeros). f32, (ceil(N / 128), M); tiles have 128 or 256 columns. `nvdsl.matmul` takes
+``scales.T`` as ``scale_a`` beside the result."""
 
 
 @dataclass(frozen=True)
