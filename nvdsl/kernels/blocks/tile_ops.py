@@ -24,14 +24,15 @@ SLICE = 64
 
 @TileOp
 def row_maxima(sums: Any, at: TilePlace, maxima: nv.Array) -> Any:
-    """``maxima[tile, row]``: the greatest value of each row of a tile; f32, (tiles along N, M)."""
+    """``maxima[part, row]``: the greatest value of each row of a tile, of the columns of a consumer (`Config.cols`), or
+    with split-K of a block (``config.cols // config.split``); f32, (ceil(N / these), M)."""
     at.inside(sums, -math.inf).max(axis=1).store(maxima, (at.number, at.row), clip=True)
     return sums
 
 
 @TileOp
 def row_squares(sums: Any, at: TilePlace, squares: nv.Array) -> Any:
-    """``squares[tile, row]``: the sum of squares of each row of a tile, for RMSNorm; f32, (tiles along N, M)."""
+    """``squares[part, row]``: the same of sums of squares, for RMSNorm."""
     inside = at.inside(sums, 0.0)
     (inside * inside).sum(axis=1).store(squares, (at.number, at.row), clip=True)
     return sums
