@@ -10,6 +10,10 @@ from typing import Any
 from nvdsl.hopper.arch import WARP_SIZE, WARPGROUP_SIZE
 from nvdsl.ir.operands import string
 
+OF_COLLECTIVE = "nvdsl.collective"
+"""The attribute of the barriers of nvdsl's collectives: the group, with " before" or " shared" where it stands before
+the stores. All threads of the group execute the same one."""
+
 ALIGNED = {
     "gpu.barrier": ("barrier.sync.aligned", WARP_SIZE),
     "gpu.subgroup_mma_load_matrix": ("wmma.load.sync.aligned", WARP_SIZE),

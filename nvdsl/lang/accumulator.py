@@ -30,6 +30,7 @@ from nvdsl.ops.warp import WARP_GROUP_SIZE
 from nvdsl.values import dtypes, scope
 from nvdsl.values.dtypes import DType
 from nvdsl.values.extents import constant_fix
+from nvdsl.values.python_numbers import plain
 from nvdsl.values.results import kept
 from nvdsl.values.traced import Value, const
 from nvdsl.values.typing import Bool, ElementType, Number
@@ -47,6 +48,7 @@ def accumulator(m: int, n: int, dtype: ElementType = dtypes.f32) -> Accumulator:
     written only where something needs them (a traced loop that carries the accumulator): the first product
     added to a zero accumulator in straight-line code starts the sum instead (``scale_d = 0``).
     """
+    m, n = plain(m), plain(n)
     if not (isinstance(m, int) and isinstance(n, int)) or m <= 0 or m % wgmma.M or not 8 <= n <= 256 or n % 8:
         raise trace_error(
             f"an accumulator of {m!r} x {n!r}",

@@ -50,7 +50,7 @@ class Array(ir.Value):
 
     def __eq__(self, other: object) -> bool:
         """Whether both are one array: the elements are compared one by one, ``x[i] == y[i]``."""
-        if other is not None and not isinstance(other, ir.Value):
+        if other is not None and (isinstance(other, Value) or not isinstance(other, ir.Value)):
             raise trace_error(
                 f"an array == {other!r}",
                 rule="an array lies in memory: its elements are compared one by one",
@@ -293,7 +293,7 @@ class Array(ir.Value):
             raise trace_error(
                 f"{len(keys)} indices for an array of shape {self.shape}",
                 rule="a kernel indexes every axis",
-                fix=f"write {self.ndim} indices",
+                fix="write one index" if self.ndim == 1 else f"write {self.ndim} indices",
             )
         for k, extent in zip(keys, self.shape, strict=True):
             if not isinstance(k, _INDICES):

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from nvdsl.errors import trace_error
 from nvdsl.ops.mbarrier import Mbarrier, Mbarriers, check_tx
 from nvdsl.values import dtypes
+from nvdsl.values.python_numbers import plain
 from nvdsl.values.results import kept
 from nvdsl.values.select import select
 from nvdsl.values.traced import Value, as_value
@@ -25,8 +26,7 @@ class PipelineState:
     """
 
     def __init__(self, stages: int, stage: Int = 0, phase: Int = 0) -> None:
-        _check_stages(stages)
-        self.stages = stages
+        self.stages = _checked(stages)
         self.stage = dtypes.i32(stage)
         self.phase = dtypes.i32(phase)
 
@@ -62,13 +62,15 @@ class PipelineState:
         return PipelineState(self.stages, *values)
 
 
-def _check_stages(stages: int) -> None:
+def _checked(stages: int) -> int:
+    stages = plain(stages)
     if not isinstance(stages, int) or stages < 1:
         raise trace_error(
             f"a ring of {stages!r} stages",
             rule="the number of stages is a Python int of at least 1",
             fix="pass stages as a keyword argument of the host function",
         )
+    return stages
 
 
 class Ring:
@@ -93,7 +95,7 @@ class Ring:
     def __init__(
         self, stages: int, *, bytes: int, consumers: int | Sequence[int] = 1, producers: int = 1, sync: bool = True
     ) -> None:
-        _check_stages(stages)
+        stages = _checked(stages)
         check_tx(bytes)
         consumers = sum(consumers) if isinstance(consumers, Sequence) else consumers
         self.stages, self.bytes, self.consumers = stages, bytes, consumers

@@ -17,6 +17,7 @@ from nvdsl.ops.smem import get_dynamic_shared_memory, smem_address, smem_pointer
 from nvdsl.values import bounds, dtypes, scope
 from nvdsl.values.dtypes import DType
 from nvdsl.values.extents import constant_fix
+from nvdsl.values.python_numbers import plain
 from nvdsl.values.traced import Value
 from nvdsl.values.typing import ElementType, Int, Number, Pointer, Shape, Slices
 
@@ -42,13 +43,15 @@ def smem(shape: Shape, dtype: ElementType, *, swizzle: int = 0) -> Array | Tile 
     `TileStack` with one tile for each stage. ``swizzle`` is 0 (dense), 16 (wgmma's form without a swizzle), 32, 64 or
     128 bytes; an `Array` has none. Raises TraceError if a row doesn't fill the width of the swizzle.
     """
-    shape = tuple(shape) if isinstance(shape, Sequence) else (shape,)
+    shape = tuple(plain(extent) for extent in (shape if isinstance(shape, Sequence) else (shape,)))
     kernel = scope.current("nv.smem")
     if not 1 <= len(shape) <= 3 or not all(isinstance(s, int) and s > 0 for s in shape):
         raise trace_error(
             f"nv.smem of shape {shape}",
             rule="a shape is 1 to 3 positive Python ints: (n,), (rows, cols) or (stages, rows, cols)",
-            fix=constant_fix("take sizes from array shapes or keyword arguments of the host function", shape),
+            fix=constant_fix("take sizes from array shapes or keyword arguments of the host function", shape)
+            if len(shape) <= 3
+            else "one axis of stages: nv.smem((a * b, rows, cols), dtype), whose tile (i, j) is [i * b + j]",
         )
     dtype = dtypes.element(dtype)
     allowed = SWIZZLES if len(shape) > 1 else (0,)

@@ -16,6 +16,7 @@ from nvdsl.ops import tma
 from nvdsl.ops.mbarrier import Mbarrier
 from nvdsl.values import dtypes
 from nvdsl.values.extents import constant_fix
+from nvdsl.values.python_numbers import plain
 from nvdsl.values.typing import Bool, Coords, Int, Shape
 
 _SWIZZLE = {
@@ -61,12 +62,12 @@ class TMA:
         fill: str = "zero",
         rows: Int | None = None,
     ) -> None:
-        self.shape: tuple[int, ...] = (tile,) if isinstance(tile, int) else tuple(tile)
+        self.shape: tuple[int, ...] = tuple(map(plain, tile if isinstance(tile, Sequence) else (tile,)))
         if not isinstance(array, Array) or not all(isinstance(extent, int) for extent in self.shape):
             raise trace_error(
                 f"nv.TMA({repr(array) if isinstance(array, Array) else reprlib.repr(array)}, tile={tile!r})",
                 rule="a tensor map is made of an array argument and a tile of Python ints",
-    fix=constant_fix("nv.TMA(a, tile=(rows, cols)) for an argument a of the host function", tile),
+                fix=constant_fix("nv.TMA(a, tile=(rows, cols)) for an argument a of the host function", tile),
             )
         self.dtype, self.swizzle = array.dtype, swizzle
         if self.dtype is dtypes.bool_:
@@ -193,10 +194,11 @@ class TMA:
             rows *= extent
         expected = (rows, self.shape[-1])
         fits = isinstance(tile, Tile) and (tile.layout.rows, tile.layout.cols) == expected
-        if not fits or tile.swizzle != self.swizzle or tile.dtype.bits != self.dtype.bits:
+        if not fits or tile.swizzle != self.swizzle or not _same_elements(tile.dtype, self.dtype):
             raise trace_error(
                 f"TMA of {expected} {self.dtype.name}, swizzle {self.swizzle}, with {tile!r}",
-                rule="the tensor map's tile and the tile in shared memory have one shape, dtype and swizzle",
+                rule="the tensor map's tile and the tile in shared memory have one shape, dtype and swizzle: TMA "
+                "converts nothing (integers of the same width hold the bits)",
                 fix=f"nv.smem({expected}, nv.{self.dtype.name}, swizzle={self.swizzle}); of a stack, one stage",
             )
         panels = self.shape[-1] // self.box[-1]
@@ -219,6 +221,13 @@ class TMA:
             )
         *outer, col = coords
         return [col + panel * self.box[-1] if panel else col, *reversed(outer)]
+
+
+def _same_elements(tile: dtypes.DType, array: dtypes.DType) -> bool:
+    """Whether a tile may hold what TMA copies of an array, bit by bit. One of them an integer: the bits are meant."""
+    if tile is array or {tile, array} == {dtypes.f32, dtypes.tf32}:
+        return True
+    return tile.bits == array.bits and not (tile.is_float and array.is_float)
 
 
 def _check_alignment(tile: Tile, panels: int) -> None:

@@ -26,6 +26,7 @@ from nvdsl.ops import mma
 from nvdsl.ops.warp import WARP_SIZE
 from nvdsl.values import dtypes
 from nvdsl.values.dtypes import DType
+from nvdsl.values.python_numbers import plain
 from nvdsl.values.results import kept
 from nvdsl.values.traced import Value, const
 from nvdsl.values.typing import Coords, ElementType, Number
@@ -39,7 +40,7 @@ def warp_accumulator(m: int, n: int, dtype: ElementType = dtypes.f32) -> WarpAcc
     ``m``: a multiple of 16 (8 for f64, and for i32 of 8-bit integers); ``n``: a multiple of 8; ``dtype``: f32, f16, i32
     or f64. 64 x 64 f32 take 128 registers of a lane.
     """
-    dtype = dtypes.element(dtype)
+    m, n, dtype = plain(m), plain(n), dtypes.element(dtype)
     if dtype.name not in _SUMS:
         raise trace_error(
             f"a warp's accumulator of {dtype.name}",

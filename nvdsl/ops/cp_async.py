@@ -15,6 +15,7 @@ from nvdsl.mlir import ir
 from nvdsl.mlir.dialects import nvgpu, nvvm
 from nvdsl.ops.mbarrier import Mbarrier
 from nvdsl.ops.pointer import index
+from nvdsl.values.python_numbers import plain
 from nvdsl.values.typing import Index, Int
 
 if TYPE_CHECKING:
@@ -85,6 +86,7 @@ def cp_async_wait(pending: int = 0) -> None:
 
     Each thread waits for its own copies alone: a barrier tells the others. Raises TraceError for a traced number.
     """
+    pending = plain(pending)
     if not isinstance(pending, int) or pending < 0:
         raise trace_error(
             f"cp_async_wait({pending if isinstance(pending, int) else '...'})",

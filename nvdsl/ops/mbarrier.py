@@ -19,6 +19,7 @@ from nvdsl.ops.pointer import SHARED, i32, index, pointer_type, predicate, requi
 from nvdsl.ops.warp import linear_thread_id, sync_threads
 from nvdsl.values import scope
 from nvdsl.values.extents import constant_fix
+from nvdsl.values.python_numbers import plain
 from nvdsl.values.traced import Value, as_value, const
 from nvdsl.values.typing import Bool, Int, Pointer
 
@@ -47,6 +48,7 @@ class Mbarriers:
         self, number_of_barriers: int = 1, *, arrivals: int | None = None, sync: bool = True
     ) -> None:
         scope.current("Mbarriers")
+        number_of_barriers = plain(number_of_barriers)
         if not isinstance(number_of_barriers, int) or number_of_barriers < 1:
             raise trace_error(
                 f"Mbarriers of {number_of_barriers!r}",

@@ -28,6 +28,7 @@ from nvdsl.ops.pointer import (
     under,
 )
 from nvdsl.values import scope
+from nvdsl.values.python_numbers import plain
 from nvdsl.values.traced import Value, const
 from nvdsl.values.typing import Bool, Coords, Int, Pointer
 
@@ -233,6 +234,7 @@ def bulk_wait_group(pending: int = 0, *, read: bool = False) -> None:
 
     ``read=True`` waits only until their sources in shared memory have been read.
     """
+    pending = plain(pending)
     if not isinstance(pending, int) or pending < 0:
         raise trace_error(
             f"bulk_wait_group({pending!r})",

@@ -18,6 +18,7 @@ from nvdsl.ops.pointer import condition as as_condition
 from nvdsl.ops.pointer import i32
 from nvdsl.values import dtypes, scope
 from nvdsl.values.elementwise import Elementwise
+from nvdsl.values.python_numbers import plain
 from nvdsl.values.traced import Value, as_value, wrap
 from nvdsl.values.typing import Bool, Int, Number
 
@@ -31,7 +32,10 @@ class Dim3:
     """Three ids, ``.x``, ``.y`` and ``.z``, each an i32 value that is read where it is written."""
 
     def __init__(self, op: type, doc: str) -> None:
-        self._op, self.__doc__ = op, doc
+        self._op, self._what, self.__doc__ = op, doc.partition(" (")[0], doc
+
+    def __repr__(self) -> str:
+        return f"a triple, of which .x, .y and .z are numbers ({self._what})"
 
     def _read(self, axis: str) -> Value:
         kernel = scope.current("a thread or block id")
@@ -148,6 +152,7 @@ def setmaxnreg_dec(registers: int) -> None:
 
 
 def _setmaxnreg(registers: int, action: Any) -> None:
+    registers = plain(registers)
     low, high, step = arch.SETMAXNREG_MIN, arch.SETMAXNREG_MAX, arch.SETMAXNREG_STEP
     if not isinstance(registers, int) or not low <= registers <= high or registers % step:
         raise trace_error(

@@ -18,6 +18,7 @@ from nvdsl.ops import ptx
 from nvdsl.ops.pointer import i32
 from nvdsl.values import dtypes
 from nvdsl.values.dtypes import DType
+from nvdsl.values.python_numbers import plain
 from nvdsl.values.traced import Value, as_value, const
 from nvdsl.values.typing import Bool, Int
 
@@ -54,6 +55,7 @@ def wgmma_commit() -> None:
 
 def wgmma_wait(pending: int = 0) -> None:
     """Wait until at most ``pending`` wgmma groups are in flight (``wgmma.wait_group.sync.aligned``)."""
+    pending = plain(pending)
     if not isinstance(pending, int) or not 0 <= pending <= 7:
         raise trace_error(
             f"wgmma_wait({pending!r})",

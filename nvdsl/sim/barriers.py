@@ -1,4 +1,4 @@
-"""What warps wait for: mbarriers, named barriers, the cluster's barrier, the block's registers."""
+"""What warps wait for: mbarriers, the block's registers. (Where they meet: `meetings`.)"""
 
 from __future__ import annotations
 
@@ -187,111 +187,6 @@ class Mbarrier:
                 "a missing arrive, or an init count that is too high, or a wait for a phase that is not the next one"
             )
         return f"{self.tx} bytes that {self.name} expects are in no copy: expect_tx says more than the boxes hold"
-
-
-class NamedBarrier:
-    """``barrier.sync id, n``: completes when ``n`` threads have arrived."""
-
-    def __init__(self, name: str, clocks: Clocks) -> None:
-        self.name, self._clocks = name, clocks
-        self.generation, self.arrived, self.threads = 0, 0, 0
-        self._edge, self.done = Edge(clocks), Edge(clocks)
-        self._first = ""
-        self.last: Where | None = None  # the line of the last arrival
-        self._lines: dict[Where | None, int] = {}
-        self._before: list[tuple[int, int, str]] = []  # who came to the generation before: actor, epoch, name
-        self._now: list[tuple[int, int, str]] = []
-        self.votes: dict[int, bool] = {}  # of the generations that vote: this one, and the one before
-
-    def vote(self, condition: bool) -> int:
-        """A warp that is about to arrive votes. Returns the generation, whose result ``votes`` has when it is over."""
-        self.votes = {g: v for g, v in self.votes.items() if g >= self.generation - 1}
-        self.votes[self.generation] = self.votes.get(self.generation, False) or condition
-        return self.generation
-
-    def history(self) -> str:
-        """Which lines arrived at it."""
-        parts = [f"{count} times at {where}" for where, count in self._lines.items()]
-        return f"{self.name}: warps arrived {', '.join(parts)}"
-
-    def _check_order(self, warp: Any, where: Where | None) -> None:
-        """The generation before must be known to be over: else another schedule counts this arrival to that one."""
-        for actor, epoch, name in self._before:
-            if actor != warp.actor and warp.clock.generic.upto[actor] < epoch:
-                raise error(
-                    "barrier-reuse",
-                    f"{warp.name} arrives at {self.name}, and nothing says that it is not still that which {name} and "
-                    f"others used before ({self.threads} threads)",
-                    where,
-                    "a barrier is used again by those who know that its last use is over (PTX ISA, barrier)",
-                    "count all threads that come to it, or use another number (1 to 15)",
-                )
-
-    def arrive(self, warp: Any, threads: int, where: Where | None) -> int:
-        """One warp arrives; returns the generation to wait for."""
-        if warp.machine.checks:
-            self._check_order(warp, where)
-        self.last = where
-        self._lines[where] = self._lines.get(where, 0) + 1
-        if self.arrived and threads != self.threads:
-            raise error(
-                "barrier-count",
-                f"{warp.name} names {threads} threads at {self.name}, {self._first} named {self.threads}",
-                where,
-                "all threads of one barrier name the same number (PTX ISA, barrier)",
-                "pass the same count everywhere",
-            )
-        self.threads = threads
-        self._first = self._first if self.arrived else warp.name
-        self.arrived += 32 if threads % 32 == 0 else warp.count
-        self._now.append((warp.actor, warp.epoch, warp.name))
-        warp.release(self._edge, "barrier.arrive", where)
-        mine = self.generation
-        if self.arrived > threads:
-            raise error("over-arrival", f"{self.arrived} threads at {self.name} of {threads}", where,
-                        "a barrier completes when exactly its threads have arrived (PTX ISA, barrier)")  # fmt: skip
-        if self.arrived == threads:
-            self.generation += 1
-            self.arrived = 0
-            self.done, self._edge = self._edge, Edge(self._clocks)
-            self._before, self._now = self._now, []
-        return mine
-
-
-class ClusterBarrier:
-    """``barrier.cluster``: all warps of the cluster arrive, then may wait. Even a relaxed arrival tells of mbarriers
-    whose init was fenced (``inits``: up to which epoch, by warp)."""
-
-    def __init__(self, warps: int, clocks: Clocks) -> None:
-        self.warps, self._clocks = warps, clocks
-        self.phase, self.arrived = 0, 0
-        self._edge, self.done = Edge(clocks), Edge(clocks)
-        self.inits: dict[int, int] = {}
-
-    def arrive(self, warp: Any, relaxed: bool, where: Where | None) -> None:
-        if warp.cluster_phase is not None:
-            raise error(
-                "cluster-barrier",
-                f"{warp.name} arrives at the cluster's barrier again, without having waited",
-                where,
-                "a thread arrives once until the barrier completes: when those who arrived have waited (PTX ISA, "
-                "barrier.cluster)",
-                "a wait for each arrival: nv.cluster_wait()",
-            )
-        warp.cluster_phase = self.phase
-        self.arrived += 1
-        if warp.init_fence:
-            self.inits[warp.actor] = warp.init_fence
-        if relaxed:
-            self._edge.add_beginning(warp.clock)
-            self._edge.happened(warp.clock.before(warp.epoch))
-        else:
-            warp.meet(warp.bits)
-            warp.release(self._edge, "barrier.cluster.arrive", where)
-        if self.arrived == self.warps:
-            self.phase += 1
-            self.arrived = 0
-            self.done.merge(self._edge)
 
 
 class RegisterPool:

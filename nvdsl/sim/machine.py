@@ -14,10 +14,11 @@ import numpy as np
 
 from nvdsl.errors import Where
 from nvdsl.sim import memory, report
-from nvdsl.sim.barriers import ClusterBarrier, Mbarrier, NamedBarrier, RegisterPool
+from nvdsl.sim.barriers import Mbarrier, RegisterPool
 from nvdsl.sim.clocks import Clocks
 from nvdsl.sim.lanes import Lanes
 from nvdsl.sim.layouts import Layouts
+from nvdsl.sim.meetings import ClusterBarrier, NamedBarrier
 from nvdsl.sim.memory import Bytes, GlobalMemory
 from nvdsl.sim.options import Options
 from nvdsl.sim.shadow import Shadow

@@ -13,10 +13,17 @@ from typing import Any
 
 import numpy as np
 
+from nvdsl.errors import SimError
 from nvdsl.hopper import arch
 from nvdsl.hopper.occupancy import occupancy, resident_clusters
 from nvdsl.sim import report
 from nvdsl.sim.machine import Cluster, Machine
+
+_DECIDED_BY_VALUES = frozenset(
+    ("assert barrier-count barrier-number cluster-rank deadlock division lanes-store loop-step mbarrier-count "
+     "misaligned multicast-mask nanosleep not-uniform out-of-bounds overflow overlap shift waw").split()
+)  # fmt: skip
+"""Kinds of errors for which an index, an address or a condition that is garbage is enough."""
 
 
 def run(machine: Machine) -> None:
@@ -39,6 +46,22 @@ class Schedule:
         self._spun = 0
 
     def run(self) -> None:
+        try:
+            self._run()
+        except SimError as error:
+            if error.kind in _DECIDED_BY_VALUES:
+                error.details += self._garbage()
+            raise
+
+    def _garbage(self) -> tuple[str, ...]:
+        """What was read so far that nothing had written: a value that is made of it may be what is wrong."""
+        for shadow in (block.shadow for cluster in self._resident for block in cluster.blocks):
+            if shadow.uninitialized is not None:
+                fresh, access = shadow.uninitialized
+                return (f"likely: {access} read {shadow.describe(fresh)}, which nothing had written",)
+        return ()
+
+    def _run(self) -> None:
         machine = self._machine
         self._start()
         while self._resident:

@@ -64,6 +64,21 @@ class DType:
     arithmetic: bool
     _mlir: Callable[[], MlirType]
 
+    __hash__ = object.__hash__
+
+    def __eq__(self, other: object) -> bool:
+        """Whether ``other`` is this type, as nvdsl or as NumPy has it. Of anything else that may be meant for a type
+        (``"f32"``, ``float``, torch's) Python would say that it differs: that is a TraceError."""
+        if isinstance(other, (DType, np.dtype)) or isinstance(other, type) and issubclass(other, np.generic):
+            return self is other or not isinstance(other, DType) and self is _BY_NUMPY.get(np.dtype(other))
+        if isinstance(other, (str, type)) or type(other).__name__ == "dtype":
+            raise trace_error(
+                f"nv.{self.name} == {other!r}",
+                rule="a type of elements is compared with nvdsl's, or with a NumPy dtype that is one of them",
+                fix=f"x.dtype == nv.{self.name}",
+            )
+        return NotImplemented
+
     @property
     def bytes(self) -> int:
         """Bytes of one element in memory."""

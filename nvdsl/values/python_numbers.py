@@ -19,6 +19,11 @@ def is_number(x: Any) -> TypeGuard[int | float]:
     return isinstance(x, (int, float))
 
 
+def plain(x: Any) -> Any:
+    """NumPy's integers as Python's; anything else as it is. What must be known while tracing may be either."""
+    return int(x) if isinstance(x, np.integer) else x
+
+
 def type_beside(x: int | float, other: DType) -> DType:
     """The type that a literal takes in an operator beside a value of type ``other``: that type, but
     f32 for a float beside an integer, and i32 for an int beside a bool."""
@@ -70,7 +75,7 @@ def _out_of_range(x: int | float, t: DType) -> Exception:
     return trace_error(
         f"{x} does not fit {t.name}",
         rule=f"{t.name} holds {t.min} .. {t.max}",
-        fix="use a wider type, for example nv.i64(x), nv.u32(x) or nv.f32(x)",
+        fix="use a wider type, for example " + ("nv.f64(x)" if t.is_float else "nv.i64(x), nv.u32(x) or nv.f32(x)"),
     )
 
 

@@ -13,6 +13,8 @@ import builtins
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
+import numpy as np
+
 from nvdsl.errors import TraceError, trace_error
 from nvdsl.mlir import ir
 from nvdsl.values import arith, dtypes, promotion
@@ -157,6 +159,12 @@ def select(condition: Any, a: Any, b: Any) -> Any:
     if (many := of_each(select, condition, a, b)) is not NotImplemented:
         return many
     if not isinstance(condition, ir.Value):
+        if not isinstance(condition, (bool, np.bool_, int, np.integer)):
+            raise trace_error(
+                f"select by {condition!r}",
+                rule="the condition is a bool: traced, or Python's, which picks while tracing",
+                fix="call it" if callable(condition) else "compare it: `x != 0`, `x is not None`",
+            )
         return a if condition else b
     condition = cast(condition, dtypes.bool_)
     if isinstance(a, Value) or isinstance(b, Value):

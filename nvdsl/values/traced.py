@@ -43,6 +43,14 @@ if TYPE_CHECKING:
 _UNSIGNED = {dtypes.i8: dtypes.u8, dtypes.i16: dtypes.u16, dtypes.i32: dtypes.u32, dtypes.i64: dtypes.u64}
 
 
+def _is_never_equal(x: object) -> bool:
+    """Whether Python would say of ``x``, which is no number, that a number is not equal to it."""
+    kind = type(x)
+    unaware = kind.__module__ == "builtins" or kind.__eq__ is object.__eq__
+    return x is not None and (unaware or kind is DType)
+
+
+
 class Value(Operators):
     """A number, or a vector of numbers, that exists when the kernel runs. Integers are signed."""
 
@@ -84,7 +92,16 @@ class Value(Operators):
 
     def _compare(self, op: str, other: Any) -> Any:
         raw = promotion.compare(op, self, other)
-        return raw if raw is NotImplemented else wrap(raw, dtypes.bool_)
+        if raw is not NotImplemented:
+            return wrap(raw, dtypes.bool_)
+        if op in ("==", "!=") and _is_never_equal(other):
+            raise trace_error(
+                f"{op} of a traced number and {other!r}",
+                rule="a number is compared with numbers; beside anything else Python would say that it differs, while "
+                "tracing",
+                fix="compare the elements of a tuple or list; `x.dtype == nv.f32` asks for the type",
+            )
+        return NotImplemented
 
     @kept("y = x.to(dtype)")
     def to(self, dtype: ElementType) -> Value:

@@ -13,7 +13,7 @@ import numpy as np
 
 from nvdsl.errors import VerifyError
 from nvdsl.hopper.arch import WARP_SIZE, WARPGROUP_SIZE
-from nvdsl.ir.collectives import ALIGNED, MASKED, MASKED_RULE, aligned
+from nvdsl.ir.collectives import ALIGNED, MASKED, MASKED_RULE, OF_COLLECTIVE, aligned
 from nvdsl.ir.location import where
 from nvdsl.ir.operands import named, optional, string, word
 from nvdsl.verify.context import Context, beside, contexts
@@ -92,18 +92,31 @@ def _check_barrier(context: Context, number: int, places: list[tuple[Node, Reach
         part = slice(block * threads.per_block, (block + 1) * threads.per_block)
         come = [(node, reach, count, reach.lanes[part]) for node, reach, count in places if reach.lanes[part].any()]
         for node, reach, count, lanes in come:
-            # Whoever isn't here may be at another place with this number, unless those here go there as well.
+            # Whoever isn't here may be at another place with this number, unless those here go there as well. Nobody
+            # is elsewhere who should be at a collective.
             all_lanes = lanes.copy()
             for other, _, _, more in come:
-                if other is not node and not (more & lanes).any():
+                if other is not node and not (more & lanes).any() and not _of_collective(node, other):
                     all_lanes |= more
             if int(all_lanes.sum()) < count:
                 raise _too_few(context, node, reach, number, count, all_lanes)
 
 
+def _of_collective(*nodes: Node) -> bool:
+    return any(OF_COLLECTIVE in node.op.attributes for node in nodes)
+
+
 def _too_few(context: Context, node: Node, reach: Reach, number: int, count: int, lanes: Any) -> VerifyError:
     what = "the block's barrier" if number == 0 else f"named barrier {number}"
     found = int(lanes.sum())
+    if _of_collective(node):
+        return VerifyError(
+            f"a collective of {count} threads, and {found} come: {ranges(lanes)}{_because(reach, node)}",
+            where=where(node.op),
+            rule="all threads of a group call its collectives together",
+            fix="call it outside of the `if`, with what each branch has computed; or of a smaller group: nv.warp, or "
+            "width= of nv.block's",
+        )
     if number == 0:
         fix = f"call it outside of the `if`, or nv.named_barrier_sync(1, {found}) for these threads alone"
     else:

@@ -284,3 +284,55 @@ def refilled(x, y):
 def test_a_reader_that_has_waited_is_told_of_the_next_rounds_copy():
     error = verdict(refilled, np.ones((64, 64), np.float16), np.zeros((64, 64), np.float16))
     assert error is not None and "the next round's copy: a barrier" in error.fix
+
+
+@nv.jit
+def by_table(x, out, *, filled=True):
+    @nv.kernel(grid=1, block=32)
+    def kernel():
+        t, places = nv.thread_id.x, nv.smem(32, nv.i32)
+        if filled or t < 16:
+            places[t] = 31 - t
+        nv.sync_warp()
+        out[places[t]] = x[t]
+
+    kernel()
+
+
+def test_an_index_that_was_read_from_memory_nobody_wrote():
+    """It is out of bounds, or the same for several lanes: the report says where it comes from."""
+    x = np.arange(32, dtype=np.float32)
+    assert verdict(by_table, x, zeros(32)) is None
+    error = verdict(by_table, x, zeros(32), filled=False)
+    at = line(by_table, "out[places[t]]")
+    assert error.kind in ("out-of-bounds", "lanes-store") and error.where.line == at, error
+    assert re.search(rf"likely: load by warp 0 at .*:{at} read bytes 64..127 .*nothing had written", str(error)), error
+
+
+@nv.jit
+def collectives(x, out, *, group):
+    """The verifier does not know which way a warp goes."""
+
+    @nv.kernel(grid=2, block=64, cluster=2)
+    def kernel():
+        t, scratch = nv.thread_id.x, nv.smem(8, nv.f32)
+        total = nv.f32(0)
+        if x[nv.warp_id()] > 0:
+            total += group.sum(x[t], scratch=scratch)
+        else:
+            total += group.max(x[t], scratch=scratch)
+        if nv.cluster_rank() == 0:
+            out[t] = total
+
+    kernel()
+
+
+@pytest.mark.parametrize("group", [nv.block, nv.cluster])
+@pytest.mark.parametrize("level", ["traced", "nvvm"])
+def test_warps_that_meet_in_two_collectives(group, level):
+    together, apart = np.ones(64, np.float32), np.arange(64, dtype=np.float32)
+    options = sim.Options(level=level)
+    assert verdict(collectives, together, zeros(64), options=options, group=group) is None
+    error = verdict(collectives, apart, zeros(64), options=options, group=group)
+    assert error.kind == "divergent-collective" and "another one" in str(error), error
+    assert error.where.line in (line(collectives, "group.sum"), line(collectives, "group.max"))

@@ -36,6 +36,7 @@ from nvdsl.ops.cluster import cluster_arrive, cluster_sync, cluster_wait
 from nvdsl.ops.pointer import condition
 from nvdsl.ops.warp import ALL_LANES, named_barrier_sync, sync_threads, warp_id
 from nvdsl.values import scope, select
+from nvdsl.values.python_numbers import plain
 from nvdsl.values.traced import Value, as_value
 from nvdsl.values.typing import Bool, Int, Number
 
@@ -237,7 +238,7 @@ class Group(Generic[P]):
 
 
 def _warp(*, width: int = WARP_SIZE, mask: int = ALL_LANES) -> Lanes:
-    threads = scope.current("nv.warp").threads
+    threads, mask = scope.current("nv.warp").threads, plain(mask)
     powers = (1, 2, 4, 8, 16, 32)
     if width not in powers or threads % width:
         raise trace_error(

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from nvdsl.errors import trace_error
+from nvdsl.ir.collectives import OF_COLLECTIVE
 from nvdsl.lang.array import Array
 from nvdsl.lang.collectives.words import as_type
 from nvdsl.mlir import ir
@@ -21,9 +22,6 @@ from nvdsl.ops.smem import get_dynamic_shared_memory
 from nvdsl.values import dtypes, scope
 from nvdsl.values.traced import Value
 from nvdsl.values.typing import Int
-
-BARRIER = "nvdsl.collective"
-"""The attribute of a collective's barrier: its group, with " before" or " shared" where it stands before the stores."""
 
 _ACCESS = 4
 """Words of one access, 128 bits."""
@@ -54,7 +52,8 @@ class Barrier:
     def _here(self, suffix: str) -> list[ir.Operation]:
         """The group's barriers in the block of ops that is being traced."""
         found = [op.operation for op in ir.InsertionPoint.current.block.operations]
-        return [op for op in found if BARRIER in op.attributes and self._mark(suffix) == op.attributes[BARRIER]]
+        marked = [op for op in found if OF_COLLECTIVE in op.attributes]
+        return [op for op in marked if op.attributes[OF_COLLECTIVE] == self._mark(suffix)]
 
     def _mark(self, suffix: str) -> ir.Attribute:
         return ir.StringAttr.get(self.name + suffix)
@@ -65,7 +64,7 @@ class Barrier:
         self.sync()
         for op in (operations[i].operation for i in range(count, len(operations))):
             if not len(op.results):  # not the barrier's number
-                op.attributes[BARRIER] = self._mark(suffix)
+                op.attributes[OF_COLLECTIVE] = self._mark(suffix)
 
 
 def _in_a_loop() -> bool:

@@ -11,7 +11,7 @@ import numpy as np
 from nvdsl.driver.printf import formatted
 from nvdsl.ir.location import where
 from nvdsl.ir.operands import has, named, string, word
-from nvdsl.sim import indices, memory
+from nvdsl.sim import indices, meetings, memory
 from nvdsl.sim.decode import Blocking, Decoder, Frame, op
 from nvdsl.sim.dialects.masked import masked
 from nvdsl.sim.machine import Waiting
@@ -73,17 +73,19 @@ def _dynamic(d: Decoder, op: Any) -> None:
 
 @op("gpu.barrier")
 def _barrier(d: Decoder, op: Any) -> Any:
-    at = where(op)
-    return Blocking(lambda v: block_barrier(v[0], 0, None, at))
+    at, call = where(op), meetings.call(op)
+    return Blocking(lambda v: block_barrier(v[0], 0, None, at, call))
 
 
-def block_barrier(w: Any, number: int, threads: int | None, at: Any) -> Iterator[Any]:
+def block_barrier(
+    w: Any, number: int, threads: int | None, at: Any, call: meetings.Call | None = None
+) -> Iterator[Any]:
     """bar.sync: arrive, wait, and know what the others knew."""
     if w.machine.checks:
         check_barrier(w, number, threads, at)
     barrier = w.block.named_barrier(number)
     total = w.machine.threads if threads is None else threads
-    mine = barrier.arrive(w, total if threads is not None else -(-total // LANES) * LANES, at)
+    mine = barrier.arrive(w, total if threads is not None else -(-total // LANES) * LANES, at, call)
     if w.record is not None:
         w.record.meet(barrier, mine)
     if barrier.generation == mine:

@@ -10,7 +10,7 @@ import numpy as np
 from nvdsl.hopper import arch
 from nvdsl.ir.location import where
 from nvdsl.ir.operands import flag, has, integer, optional, word
-from nvdsl.sim import atomics, memory, operands, phases
+from nvdsl.sim import atomics, meetings, memory, operands, phases
 from nvdsl.sim.clocks import Known
 from nvdsl.sim.decode import Blocking, Decoder, Frame, op, unknown
 from nvdsl.sim.dialects.gpu import block_barrier
@@ -89,21 +89,21 @@ def _barrier(d: Decoder, op: Any) -> Any:
     number, threads = d.named(op, "barrierId", "numberOfThreads")
     if op.results or optional(op, "reductionPredicate") is not None:
         raise unknown(op, "a reduction")
-    at = where(op)
+    at, call = where(op), meetings.call(op)
 
     def run(v: Frame) -> Iterator[Any]:
         w = v[0]
         which = 0 if number is None else one_value(v[number], w, at, "the barrier's number")
         count = None if threads is None else one_value(v[threads], w, at, "the barrier's thread count")
-        yield from block_barrier(w, which, count, at)
+        yield from block_barrier(w, which, count, at, call)
 
     return Blocking(run)
 
 
 @op("nvvm.barrier0")
 def _barrier0(d: Decoder, op: Any) -> Any:
-    at = where(op)
-    return Blocking(lambda v: block_barrier(v[0], 0, None, at))
+    at, call = where(op), meetings.call(op)
+    return Blocking(lambda v: block_barrier(v[0], 0, None, at, call))
 
 
 @op("nvvm.barrier.arrive")
@@ -128,14 +128,14 @@ def _barrier_arrive(d: Decoder, op: Any) -> Any:
 
 @op("nvvm.cluster.arrive", "nvvm.cluster.arrive.relaxed")
 def _cluster_arrive(d: Decoder, op: Any) -> Any:
-    relaxed, at = op.name.endswith("relaxed"), where(op)
+    relaxed, at, call = op.name.endswith("relaxed"), where(op), meetings.call(op)
 
     def step(v: Frame) -> None:
         w = v[0]
         barrier = w.block.cluster.barrier
         if w.record is not None:
             w.record.meet(barrier, barrier.phase)
-        barrier.arrive(w, relaxed, at)
+        barrier.arrive(w, relaxed, at, call)
 
     return step
 

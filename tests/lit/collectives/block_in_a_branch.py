@@ -12,7 +12,7 @@ def half(x):
     t = nv.thread_id.x
     if t < 64:
         x[t] = nv.block.sum(x[t])
-        # CHECK: VerifyError: block_in_a_branch.py:[[# @LINE - 1]]: the block's barrier waits for 128 threads, and 64 come
+        # CHECK: VerifyError: block_in_a_branch.py:[[# @LINE - 1]]: a collective of 128 threads, and 64 come
         # CHECK-SAME: the others are kept out at line [[# @LINE - 3]]
 
 

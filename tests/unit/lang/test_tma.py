@@ -244,13 +244,13 @@ def other_tile(dtype, swizzle):
     return nv.jit(host).trace(array(nv.f16, 64, 64))
 
 
-@pytest.mark.parametrize(("dtype", "swizzle"), [(nv.f16, 64), (nv.f32, 128)])
-def test_a_tile_of_another_swizzle_or_size_of_elements_is_refused(dtype, swizzle):
+@pytest.mark.parametrize(("dtype", "swizzle"), [(nv.f16, 64), (nv.f32, 128), (nv.bf16, 128)])
+def test_a_tile_of_another_swizzle_or_type_is_refused(dtype, swizzle):
     assert "swizzle=128" in refused(lambda: other_tile(dtype, swizzle), other_tile).fix
 
 
-@pytest.mark.parametrize("dtype", [nv.i16, nv.bf16])
-def test_the_bits_may_be_read_as_another_type(dtype):
+@pytest.mark.parametrize("dtype", [nv.i16, nv.u16])
+def test_the_bits_may_be_read_as_integers(dtype):
     assert len(find(other_tile(dtype, 128), LOAD)) == 1
 
 

@@ -7,6 +7,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+from nvdsl.errors import TraceError
 from nvdsl.mlir import ir
 from nvdsl.values import dtypes as nv
 
@@ -45,6 +46,21 @@ def test_table(row) -> None:
     assert nv.by_name(t.name) is t and repr(t) == f"nv.{t.name}"
     with ir.Context():
         assert str(t.ir) == mlir
+
+
+def test_numpys_types_are_equal() -> None:
+    for t, *_, numpy, _ in (row for row in TABLE if row[0] not in (nv.tf32, nv.index)):
+        dtype = np.dtype(numpy)
+        assert t == dtype and dtype == t and t == dtype.type and not t != dtype
+        assert [other for other in nv.ALL if other == dtype] == [t]
+    assert nv.f32 != np.complex64 and nv.tf32 != np.float32 and nv.f32 is not None and nv.f32 != 3
+
+
+def test_what_is_no_type_is_not_compared() -> None:
+    """Python would say that it differs, and a branch on a type would go the other way."""
+    for other in ("f32", "float32", float, int):
+        with pytest.raises(TraceError, match="NumPy dtype"):
+            nv.f32 == other  # noqa: B015
 
 
 @pytest.mark.parametrize("t", [t for t in nv.ALL if t not in (nv.tf32, nv.bool_)], ids=repr)
