@@ -250,6 +250,7 @@ class Tile:
                 rule="one access takes neighbouring columns of a stored row",
                 fix="take the vector from the tile itself, or element by element",
             )
+        count = plain(count)
         size = vector_access.size(count, self.dtype, 1)
         found = self._element(key, count)
         what = f"a vector access of {count} x {self.dtype.name} ({size} bytes)"

@@ -312,6 +312,7 @@ def nanosleep(nanoseconds: Int) -> None:
 
 def membermask(mask: int) -> Value:
     """The lanes in ``mask`` as the operand of an instruction, i32 (PTX ISA, membermask)."""
+    mask = plain(mask)
     if not 0 < mask < 1 << WARP_SIZE:
         raise trace_error(
             f"a warp's mask of {mask:#x}",

@@ -13,6 +13,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from nvdsl.mlir import ir
 from nvdsl.mlir.dialects import gpu
 from nvdsl.values import arith, casts, dtypes
@@ -42,8 +44,8 @@ def within(of: str, indices: Sequence[Any], extents: Sequence[Any], *, multiple:
 
 def _operand(value: Any) -> Any:
     """The value as it is, where the host and the device can compare it with an extent."""
-    if isinstance(value, int):
-        return arith.constant(ir.IndexType.get(), value)
+    if isinstance(value, (int, np.integer)):
+        return arith.constant(ir.IndexType.get(), int(value))
     wide = isinstance(value.type, ir.IndexType) or value.dtype.bits >= 32
     return value if wide and not value.dtype.is_float else casts.convert(value, value.dtype, dtypes.i32)
 

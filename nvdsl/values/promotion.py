@@ -167,6 +167,7 @@ def unary(op: str, x: Any) -> tuple[Any, DType]:
 
 
 def _power(x: Any, exponent: Any) -> tuple[Any, DType]:
+    exponent = python_numbers.plain(exponent)
     if not isinstance(x, Operators) or not isinstance(exponent, int):
         raise trace_error(
             f"** with {'a traced' if isinstance(exponent, Operators) else 'the'} exponent"

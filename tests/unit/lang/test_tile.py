@@ -1,5 +1,6 @@
 """Tiles: where they are, how many bytes, and the traced address of every element."""
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -317,3 +318,29 @@ def test_a_tile_says_what_it_is():
         assert repr(nv.smem((16, 64), nv.f16, swizzle=128).T) == "Tile((64, 16), f16, swizzle=128)"
 
     trace(body)
+
+
+def test_numpys_integers_are_as_good_as_pythons():
+    """Where a number must be known while tracing, and as indices."""
+    one, two, rows, cols = (np.int64(n) for n in (1, 2, 64, 32))
+
+    def host(x):
+        x_tma = nv.TMA(x, tile=(rows, cols), swizzle=64)
+
+        @nv.kernel(grid=two, block=np.int32(128))
+        def kernel():
+            tiles, ring = nv.smem((two, rows, cols), x.dtype, swizzle=64), nv.Ring(two, bytes=64)
+            full, state = nv.Mbarriers(two, arrivals=one)[one], nv.PipelineState(two)
+            nv.setmaxnreg_dec(np.uint8(40))
+            if nv.thread_id.x == 0:
+                full.arrive_expect_tx(np.int64(tiles[one].bytes))
+                x_tma.load(tiles[one], full, (one, rows))
+            full.wait(np.int64(0))
+            nv.accumulator(rows, cols), nv.warp_accumulator(rows, cols)
+            nv.cp_async_wait(one), nv.wgmma_wait(one), nv.bulk_wait_group(one)
+            tiles[0][one, two] = nv.warp.sum(x[one, one] ** two, width=np.int64(16), mask=np.uint32(0xFFFFFFFF))
+            assert len(tiles) == ring.stages == state.stages == 2 and type(tiles.shape[0]) is int
+
+        kernel()
+
+    nv.jit(host).trace(nv.ShapeDtype((64, 64), nv.f16))
