@@ -37,7 +37,7 @@ def test_every_problem_is_reported_once(compile_first):
 @pytest.mark.parametrize(("bad", "why"), [("hanger", "hung"), ("crasher", "exit code 7"), ("spiller", "spills")])
 def test_a_bad_product_costs_only_itself(bad, why):
     problem = square(256)
-    reports, _ = run([(problem, [Product("good"), Product(bad), Product("fine")])], deadline=2.0)
+    reports, _ = run([(problem, [Product("good"), Product(bad), Product("fine")])], deadline=1.0)
     rows = {row["name"]: row for row in reports[problem].result["products"]}
     assert why in rows[bad]["failed"]
     assert all("failed" not in rows[name] for name in ("good", "fine"))

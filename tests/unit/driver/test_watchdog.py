@@ -30,6 +30,23 @@ SIZES = "".join(f"%{name} = arith.constant {n} : index\n" for name, n in (("one"
 PROGRAM = function("", SIZES + launch("", grid="%two, %two, %one", block="%threads, %one, %one") + "\nreturn")
 
 
+class Clock:
+    """Time that passes by sleeping only."""
+
+    now = 0.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+
+
+@pytest.fixture(autouse=True)
+def clock(monkeypatch):
+    monkeypatch.setattr(watchdog, "time", Clock())
+
+
 def word(state: State) -> int:
     return 1 << 63 | state.parity << 52 | state.pending << 32 | state.bytes & 0xFFFFFFFF
 
