@@ -54,10 +54,13 @@ setup: $(setup)  ## make .venv and install nvdsl with its test tools into it
 demo: $(setup)  ## chapter 4's GEMM: on a Hopper GPU if there is one, else in the simulator
 	@$(PY) chapters/ch4_multistage_gemm.py
 
+# mypy has one process, and lit's longest tests come first: beside each other they leave no core idle.
 test: $(setup)  ## everything that needs no GPU: ruff, mypy, lit, pytest
 	$(call step,ruff,$(PY) -m ruff check --output-format=concise .)
-	$(call step,mypy,$(PY) -m mypy)
-	$(call step,lit,$(LIT) -v $(LIT_ARGS) tests/lit tests/compat chapters)
+	@mkdir -p build; $(PY) -m mypy >build/mypy.log 2>&1 & mypy=$$!; \
+	echo '== lit'; $(LIT) -v $(LIT_ARGS) tests/lit tests/compat chapters; lit=$$?; \
+	wait $$mypy; mypy=$$?; echo '== mypy'; cat build/mypy.log; \
+	[ $$lit$$mypy = 00 ] || { echo; echo "FAILED: lit (exit status $$lit) or mypy ($$mypy), beside each other"; exit 1; }
 	@echo '== pytest'; $(PY) -m pytest $(PARALLEL) $(ARGS)
 
 test-all: override ARGS := -m '' $(ARGS)
