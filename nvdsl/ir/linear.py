@@ -86,6 +86,26 @@ def greatest_divisor(value: Any) -> int:
     return gcd(*_parts(value))
 
 
+def known_divisor(value: Any) -> int:
+    """A number that an int or a traced integer is a multiple of, found in a tenth of the time: what two terms have in
+    common is not seen, as in ``3 * x + 5 * x``."""
+    if not isinstance(value, ir.Value):
+        return int(value)
+    op = defining(value)
+    name = op.name if op is not None else ""
+    if name == "arith.constant":
+        return constant(value) or 0
+    if name in _SAME:
+        return known_divisor(op.operands[0])  # type: ignore[union-attr]
+    if name in ("arith.addi", "arith.subi", "arith.muli"):
+        left, right = map(known_divisor, op.operands)  # type: ignore[union-attr]
+        return left * right if name == "arith.muli" else gcd(left, right)
+    if name == "arith.shli":
+        shift = constant(op.operands[1])  # type: ignore[union-attr]
+        return known_divisor(op.operands[0]) << shift if shift is not None and 0 <= shift < 64 else 1  # type: ignore[union-attr]
+    return multiple_of(value)
+
+
 def _parts(value: Any) -> tuple[int, int]:
     known = linear(value)
     return known.constant, known.step()
@@ -96,5 +116,5 @@ def _name(value: Any, depth: int) -> Any:
     op = defining(value)
     if op is None or not depth or not op.name.startswith(_PURE):
         return identity(value)
-    attributes = *(f"{name}={op.attributes[name]}" for name in op.attributes),
-    return op.name, attributes, *(_name(x, depth - 1) for x in op.operands)
+    attributes = op.attributes
+    return op.name, *((name, attributes[name]) for name in attributes), *(_name(x, depth - 1) for x in op.operands)

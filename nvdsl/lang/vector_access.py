@@ -8,7 +8,7 @@ from math import gcd
 from typing import TYPE_CHECKING, Any
 
 from nvdsl.errors import trace_error
-from nvdsl.ir.linear import Linear, greatest_divisor, linear
+from nvdsl.ir.linear import Linear, greatest_divisor, known_divisor, linear
 from nvdsl.mlir import ir
 from nvdsl.values import dtypes
 from nvdsl.values.dtypes import DType
@@ -74,6 +74,8 @@ def check_aligned(
         if isinstance(step, ir.Value) and greatest_divisor(index) * greatest_divisor(step) * itemsize % size:
             return
     axes = [one for one in axes if not isinstance(one[1], ir.Value)]
+    if gcd(known_divisor(base), *(known_divisor(i) * step for i, step, extent in axes if extent != 1)) % size == 0:
+        return
     terms = [linear(index).times(step) for index, step, extent in axes if extent != 1]
     total = reduce(Linear.plus, terms, linear(base))
     step = gcd(total.step(), size)
