@@ -128,7 +128,7 @@ def test_gradients_of_weights_do_not_depend_on_how_rows_are_shared():
 
 @pytest.mark.parametrize(
     ("cols", "lanes", "frame", "grain", "cluster"),
-    [(301, 32, 8, 1, 1), (600, 64, 64, 8, 1), (602, 64, 16, 2, 1), (1301, 64, 8, 1, 2)],
+    sample([(301, 32, 8, 1, 1), (600, 64, 64, 8, 1), (602, 64, 16, 2, 1), (1301, 64, 8, 1, 2)], 2),
 )
 def test_rows_of_a_block_begin_as_far_behind_a_multiple_of_the_frame(cols, lanes, frame, grain, cluster):
     """So each thread has the same columns of all of them, whose sums it keeps."""

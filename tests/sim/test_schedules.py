@@ -60,7 +60,7 @@ def difference(end, call):
 
 @pytest.mark.parametrize(
     ("end", "options", "level"),
-    sample(itertools.product(ENDS, SCHEDULES, ("traced", "nvvm")), 6),
+    sample(itertools.product(ENDS, SCHEDULES, ("traced", "nvvm")), 4),
     ids=lambda x: f"{x.delivery} {x.order} {x.seed}" if isinstance(x, sim.Options) else x,
 )
 def test_every_end_under_all_schedules(end, options, level, monkeypatch):

@@ -14,6 +14,7 @@ from nvdsl import sim
 from nvdsl.errors import SimError, TraceError
 from nvdsl.trace import rewrite
 from nvdsl.trace.dependencies import Dependencies
+from tests.exhaustive import sample
 from tests.sim import threads
 
 THREADS = 8
@@ -35,9 +36,10 @@ def together(work, arguments):
         return list(pool.map(work, arguments))
 
 
-def test_mixed_calls():
+@pytest.mark.parametrize("calls", sample([80, 160], 1))
+def test_mixed_calls(calls):
     work = threads.Work()
-    wrong = [message for message in together(work.one, range(160)) if message]
+    wrong = [message for message in together(work.one, range(calls)) if message]
     assert not wrong
 
 

@@ -4,6 +4,7 @@ import pytest
 
 import nvdsl as nv
 from nvdsl.errors import SimError
+from tests.exhaustive import sample
 from tests.sim.programs import ROOT
 
 TURNS = (
@@ -62,7 +63,7 @@ def test_what_is_reported(run, tmp_path, chapter, changes, options, error, said)
 
 @pytest.mark.parametrize(
     ("chapter", "changes", "options"),
-    [
+    sample([
         ("ch1", NO_IF, {"n": 1024}),
         ("ch2", SWIZZLE, {}),
         ("ch3", [], {"K": 192}),
@@ -73,9 +74,9 @@ def test_what_is_reported(run, tmp_path, chapter, changes, options, error, said)
         ("ch7", [], {"K": 64, "group": 64, "blocks": 131}),
         ("ch8", [], {"M": 1024, "N": 256, "K": 64, "cluster": 4, "blocks": 120}),
         ("ch9", [], {"N": 256, "K": 128, "tile": (128, 128, 64), "stages": 6}),
-    ],
+    ], 5),
     ids=lambda x: " ".join(f"{k}={v}" for k, v in x.items()) if isinstance(x, dict) else None,
-)
+)  # fmt: skip
 def test_what_is_right(run, chapter, changes, options):
     run(chapter, changes, **options)
 

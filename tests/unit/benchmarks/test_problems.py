@@ -7,6 +7,7 @@ import pytest
 from benchmarks.candidates import can_run, ranked, shorter, words
 from benchmarks.problems import FP8, INT8, SETS, TF32, Workload, problems, square
 from benchmarks.products import Product, chosen
+from tests.exhaustive import sample
 
 
 def test_the_squares_are_the_61_sizes():
@@ -32,8 +33,8 @@ def test_sizes_replace_a_sets_own():
 
 @pytest.mark.parametrize(
     "problem",
-    [square(1024), square(8192), square(3072, acc="f16"), square(4096, **FP8), square(2048, **TF32),
-     square(2048, **INT8), Workload(16, 4096, 4096, layout="NT")],
+    sample([square(1024), square(8192), square(3072, acc="f16"), square(4096, **FP8), square(2048, **TF32),
+            square(2048, **INT8), Workload(16, 4096, 4096, layout="NT")], 3),
     ids=lambda p: p.key,
 )  # fmt: skip
 def test_candidates_can_run_and_differ(problem):

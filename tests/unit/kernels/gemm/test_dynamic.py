@@ -44,7 +44,7 @@ aligned = st.integers(1, 20).map(lambda n: 8 * n)
 
 @pytest.mark.parametrize(
     ("config", "options"),
-    sample([(c, o) for c in CONFIGS for o in LEVELS], 4),
+    sample([(c, o) for c in CONFIGS for o in LEVELS], 3),
     ids=lambda x: x.schedule if isinstance(x, Config) else x.level,
 )
 @given(st.lists(st.tuples(extents, aligned, aligned), min_size=3, max_size=3), st.sampled_from(["nn", "nt"]))

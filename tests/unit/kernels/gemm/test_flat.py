@@ -49,7 +49,9 @@ def test_batches_and_an_epilogue():
     np.testing.assert_array_equal(got, a.astype(np.float32) @ b.swapaxes(1, 2).astype(np.float32) + bias)
 
 
-@pytest.mark.parametrize(("dtype", "k"), [("e4m3", 36), ("e4m3", 33), ("e5m2", 62), ("i8", 127), ("i8", 20)])
+@pytest.mark.parametrize(
+    ("dtype", "k"), sample([("e4m3", 33), ("e4m3", 36), ("e5m2", 62), ("i8", 20), ("i8", 127)], 2)
+)
 def test_bytes(dtype, k):
     assert road(70, 130, k, "nt", dtype=getattr(nv, dtype)).function is flat.matmul
     check_bytes(70, 130, k, dtype)
@@ -78,7 +80,7 @@ def test_which_products():
     assert road(40, 50, 36, "nn").function is road(40, 50, 36, "tt").function is short.matmul
 
 
-@pytest.mark.parametrize("dtype", ["f16", "e4m3", "i8"])
+@pytest.mark.parametrize("dtype", sample(["f16", "e4m3", "i8"], 2))
 @pytest.mark.parametrize(("n", "k"), [(1000, 34), (1001, 33)])
 def test_no_spill(n, k, dtype):
     strict = nv.jit(flat.matmul.__wrapped__, strict=True)

@@ -29,13 +29,15 @@ def test_any_size(layout, m, k, is_row):
     check(*((1, m) if is_row else (m, 1)), k, layout)
 
 
-@pytest.mark.parametrize("dtype", [ml_dtypes.bfloat16, np.float32, np.int8, ml_dtypes.float8_e4m3fn, np.float64])
+@pytest.mark.parametrize(
+    "dtype", sample([ml_dtypes.bfloat16, np.float32, np.float64, ml_dtypes.float8_e4m3fn, np.int8], 3)
+)
 def test_types(dtype):
     for layout in ("nt", "tn"):
         check(32, 1, 70, layout, dtype)
 
 
-@pytest.mark.parametrize(("m", "layout"), sample([(1, "nt"), (3, "nn"), (8, "tn"), (72, "tn"), (5, "tt")], 2))
+@pytest.mark.parametrize(("m", "layout"), sample([(1, "nt"), (3, "nn"), (8, "tn"), (72, "tn"), (5, "tt")], 1))
 def test_blocks_share_k(m, layout):
     check(m, 1, 70000 if layout[0] == "n" else 5000, layout)
 

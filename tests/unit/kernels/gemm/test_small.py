@@ -42,7 +42,9 @@ def test_batches_gaps_and_an_epilogue():
     check_gaps_and_an_epilogue(129)
 
 
-@pytest.mark.parametrize(("dtype", "k"), [("e4m3", 304), ("e4m3", 301), ("e5m2", 2049), ("i8", 2056), ("i8", 301)])
+@pytest.mark.parametrize(
+    ("dtype", "k"), sample([("e4m3", 304), ("e4m3", 301), ("i8", 301), ("e5m2", 2049), ("i8", 2056)], 2)
+)
 def test_bytes(dtype, k):
     assert road(20, 9, k, "nt", dtype=getattr(nv, dtype)).function is small.matmul
     check_bytes(20, 9, k, dtype)
