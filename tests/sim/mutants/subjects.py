@@ -34,6 +34,7 @@ from nvdsl.kernels.gemm import (
     quantized,
     quantized_few,
     realigned,
+    residues,
     short,
     simple,
     small,
@@ -103,6 +104,14 @@ def _realigned(m: int, n: int, k: int) -> Case:
     options = {"config": realigned.config(n, nv.f16), "sms": 2, "both": True, "b_major": "k"}
     expected = a.astype(np.float32) @ b.astype(np.float32).T
     return _exact(realigned.matmul, [a, words[0], b, words[1], out], out, expected, **options)
+
+
+def _residues(m: int, n: int, k: int) -> Case:
+    """Rows that TMA can't read together, read in turns of those that start at the same residue."""
+    a, b, out = _integers(m, k), _integers(n, k), np.full((m, n), np.nan, np.float32)
+    config = Config(64, 16, schedule="splitk", consumers=1, parts=2, stages=2, store_buffers=1)
+    expected = a.astype(np.float32) @ b.astype(np.float32).T
+    return _exact(residues.matmul, [a.reshape(1, -1), b, out], out, expected, config=config, sms=2)
 
 
 def _short(m: int, n: int, k: int, pairs: bool) -> Case:
@@ -497,6 +506,7 @@ SUBJECTS: dict[str, Callable[[], Case]] = {
     "gathered": lambda: _gathered(20, 9, 1501),
     "gathered, cp.async": lambda: _gathered(20, 18, 1100),
     "gathered, by words": lambda: _realigned(20, 9, 1163),
+    "gathered, by residues": lambda: _residues(9, 13, 524),
     "simple, threads share an element": lambda: _few(3, 5, 700),
     "GEMV, rows": lambda: _vector(gemv.rows, 2, 66000),
     "GEMV, rows off the grid": lambda: _vector_by_words(3, 16387),
