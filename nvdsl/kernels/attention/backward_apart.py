@@ -46,6 +46,7 @@ def backward_apart(frame: GradientFrame) -> None:
         K, V, Q, dO, q_ring, do_ring = loads.K[0], loads.V[0], loads.Q, loads.dO, loads.q_ring, loads.do_ring
         P = nv.smem((2, tile_m, tile_n), dtype, swizzle=32)
         dS = nv.smem((2, tile_m, tile_n), dtype, swizzle=32)
+        sums.allocate()
         nv.sync_threads()
         nv.griddep_wait()
 
@@ -129,6 +130,7 @@ def backward_apart(frame: GradientFrame) -> None:
                     found.append(part)
                 for i in range(blocks):
                     grad[i] += operand[state.stage].cols(recomputed(i * PIECE), PIECE).T @ weights_of[state.stage]
+                sums.tell(me)
                 number, turn = first + tile, where()[1].turn(tile)
                 sums.begin(number, me, turn)
                 for i, ((begin, _), part) in enumerate(zip(pieces, found, strict=True)):
@@ -158,6 +160,7 @@ def backward_apart(frame: GradientFrame) -> None:
                 last = sight.tile(recomputed(count) - 1)  # else it would take a register through the loop
                 s, grad, state = step(s, grad, state, last, head, number, True)
             nv.named_barrier_sync(WEIGHED, 128 * CONSUMERS)  # nobody reads K and V any more
+            sums.tell(me)
 
             with recomputing():
                 for number, block in enumerate(grad):

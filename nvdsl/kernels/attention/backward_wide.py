@@ -49,6 +49,7 @@ def backward_wide(frame: GradientFrame) -> None:
         K, V, Q, dO, q_ring, do_ring = loads.K[0], loads.V[0], loads.Q, loads.dO[0], loads.q_ring, loads.do_ring
         P = nv.smem((tile_m, tile_n), dtype, swizzle=2 * SOME if scores.changes else 128)
         dS = nv.smem((tile_m, tile_n), dtype, swizzle=128)
+        sums.allocate()
         nv.sync_threads()
         nv.griddep_wait()
 
@@ -142,6 +143,7 @@ def backward_wide(frame: GradientFrame) -> None:
                 grad.store(mine(dS))
                 nv.fence_proxy_async()
                 nv.named_barrier_sync(SLOPED, 128 * CONSUMERS)
+                sums.tell(me)
                 if not early:
                     dv += anew(P).T @ half(dO)
                 dk += anew(dS).T @ half(Q[state.stage])
@@ -189,6 +191,7 @@ def backward_wide(frame: GradientFrame) -> None:
                 given, grad_k, grad_v, state = step(given, grad_k, grad_v, state, tile, head, number, True)
             nv.named_barrier_sync(READ + me, 128 * CONSUMERS)
             nv.named_barrier_sync(WEIGHED, 128 * CONSUMERS)  # K and V, too
+            sums.tell(me)
 
             at, _ = place(True)
             one = at.sequence

@@ -13,6 +13,8 @@ from nvdsl.ops.order import recomputing
 
 MEET = 2
 """The first of two named barriers, at each of which a consumer meets itself."""
+TELLS = 32
+"""The thread of a consumer that tells other blocks what has been added: another warp than the one that waits."""
 
 
 @dataclass(frozen=True)
@@ -76,6 +78,14 @@ class GradientSums:
         for i in range(0, self._rows, 2):
             self.total.store((tile * self._rows + i + row, column), nv.vector([nv.f32(0.0)] * 4))
 
+    def allocate(self) -> None:
+        """Shared memory for what a consumer has added to last: nothing yet. In the kernel; the block meets afterwards.
+        """
+        if self.turns is not None:
+            self._added = nv.smem((CONSUMERS, 2), nv.i32)
+            if nv.thread_id.x < CONSUMERS:
+                self._added[nv.thread_id.x, 0] = -1
+
     def begin(self, tile: nv.Int, me: nv.Int, turn: nv.Int) -> None:
         """Wait until ``turn`` other blocks have added their parts of a tile, where that has an order."""
         if self.turns is not None:
@@ -94,14 +104,23 @@ class GradientSums:
             self.total.atomic_add(place, nv.vector(registers[4 * i : 4 * i + 4]))
 
     def end(self, tile: nv.Int, me: nv.Int, turn: nv.Int) -> None:
-        """This block has added all slices of its part."""
+        """This block has added all slices of its part. The next one is told of it later, by `tell`."""
         if self.turns is not None:
             with recomputing():
-                one_thread = nv.warpgroup_thread() == 0
-            nv.named_barrier_sync(MEET + me, 128)
+                one_thread = nv.warpgroup_thread() == TELLS
             if one_thread:
-                nv.threadfence()
-                store_release(self.turns, tile * CONSUMERS + me, turn + 1)
+                self._added[me, 0] = tile * CONSUMERS + me
+                self._added[me, 1] = turn + 1
+
+    def tell(self, me: nv.Int) -> None:
+        """The next block may add its part to what this consumer has added to last, all of whose threads have met since:
+        a step later the additions are done, and nobody waits for them here."""
+        if self.turns is not None:
+            with recomputing():
+                one_thread = nv.warpgroup_thread() == TELLS
+            if one_thread:
+                if self._added[me, 0] >= 0:
+                    store_release(self.turns, self._added[me, 0], self._added[me, 1])
 
     def _places(self, tile: nv.Int, me: nv.Int, slice: nv.Int) -> list[tuple[nv.Int, nv.Int]]:
         """Where each four registers of this thread lie."""

@@ -125,9 +125,10 @@ class Scores:
         return s if rows.begin is None else nv.where(s.cols + key >= rows.begin, s, -math.inf)
 
     def _told(self, x: Any, rows: Rows, row: Any, key: Any) -> Any:
-        """``key``, and the row's query, may be beyond the last one: what is told is the last one then."""
-        head, query = rows.of(row)
-        query, key = nv.min(query, rows.sight.queries - 1), nv.min(key, rows.sight.keys - 1)
+        """``key``, and the row's query, may be beyond the last one: what is told is the last one then, or 0 where a
+        sequence has none."""
+        (head, query), sight = rows.of(row), rows.sight
+        query, key = (nv.min(x, nv.max(n - 1, 0)) for x, n in ((query, sight.queries), (key, sight.keys)))
         return self.told_of(x, rows.batch, head, query, key)
 
     def told_of(self, x: Any, batch: Any, head: Any, query: Any, key: Any) -> Any:
