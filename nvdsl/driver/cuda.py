@@ -151,6 +151,9 @@ class Cuda:
     def leave_arbitrary(self, pointer: int, size: int) -> None:
         """What this memory holds is read before it is written: nothing to do but for a simulator."""
 
+    def expect_turns(self, pointer: int) -> None:
+        """Additions to this memory come in one order: nothing to do but for a simulator."""
+
     def check_zeros(self, pointer: int, size: int, line: Where | None) -> None:
         """The kernels left zeros here, says ``line``: nothing to do but for a simulator."""
 

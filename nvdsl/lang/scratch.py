@@ -20,15 +20,21 @@ from nvdsl.values.typing import Int
 
 ARBITRARY = "nvdsl.arbitrary"
 """The attribute of a gpu.alloc whose contents are read before they are written."""
+IN_TURN = "nvdsl.in_turn"
+"""The attribute of a gpu.alloc to which threads add in an order that does not depend on the schedule."""
 RESTORED = "nvdsl.restored"
 """The attribute of a gpu.memset of what is zero again at the end of the call."""
 
 
-def empty(shape: Int | Sequence[Int], dtype: DType, *, arbitrary: bool = False) -> Array:
+def empty(
+    shape: Int | Sequence[Int], dtype: DType, *, arbitrary: bool = False, in_turn: bool = False
+) -> Array:  # fmt: skip
     """A new array in device memory, in a host function: ``shape`` in elements, C-contiguous, not initialized.
 
     Reading an element that no kernel wrote, or adding to it, is an error in the simulator. ``arbitrary``: the kernels
-    are right whatever the memory holds; the simulator then fills it with random bytes.
+    are right whatever the memory holds; the simulator then fills it with random bytes. ``in_turn``: sums of floats in
+    it are the same bits each time, since a release and an acquire stand between two atomics, or bulk reductions, on one
+    element; the simulator reports where none do.
 
     It is taken and given back in the order of the call's stream (``cuMemAllocAsync``), so there is no synchronization.
     It ends with the call. A call of torch or CuPy arrays like one before uses memory that is kept for its stream, up to
@@ -38,7 +44,11 @@ def empty(shape: Int | Sequence[Int], dtype: DType, *, arbitrary: bool = False) 
     Extents may be traced values of the host function, named extents say. Raises TraceError in a kernel, and for a
     shape that is not of ints above 0 and traced integers.
     """
-    return _empty("nv.empty", shape, dtype, arbitrary)[0]
+    array, memory = _empty("nv.empty", shape, dtype)
+    for wanted, attribute in ((arbitrary, ARBITRARY), (in_turn, IN_TURN)):
+        if wanted:
+            memory.owner.attributes[attribute] = ir.UnitAttr.get()
+    return array
 
 
 def zeros(shape: Int | Sequence[Int], dtype: DType, *, restored: bool = False) -> Array:
@@ -60,7 +70,7 @@ def zeros(shape: Int | Sequence[Int], dtype: DType, *, restored: bool = False) -
     return array
 
 
-def _empty(what: str, shape: Any, dtype: DType, arbitrary: bool = False) -> tuple[Array, ir.Value]:
+def _empty(what: str, shape: Any, dtype: DType) -> tuple[Array, ir.Value]:
     """A new array, and its memory as the allocation gives it."""
     extents = tuple(shape) if isinstance(shape, tuple | list) else (shape,)
     _check(what, extents)
@@ -75,8 +85,6 @@ def _empty(what: str, shape: Any, dtype: DType, arbitrary: bool = False) -> tupl
         memory = gpu.alloc(kind, None, [], [_product(wide)], [])
         first = memref.ReinterpretCastOp(ir.MemRefType.get([], dtype.ir), memory, [], [], [], [0], [], []).result
         array = shaped(first, dtype, extents, steps)
-    if arbitrary:
-        memory.owner.attributes[ARBITRARY] = ir.UnitAttr.get()
     return array, memory
 
 

@@ -143,6 +143,11 @@ class SimCuda(Cuda):
         self.gmem.span(pointer, size)[:] = np.random.default_rng(self.options.seed).integers(0, 256, size, np.uint8)
         self.gmem.define(pointer, size)
 
+    def expect_turns(self, pointer: int) -> None:
+        memory = self.gmem.find(pointer)
+        assert memory is not None
+        memory.in_turn = True
+
     def check_zeros(self, pointer: int, size: int, line: Where | None) -> None:
         if self.gmem.span(pointer, size).any():
             raise SimError(

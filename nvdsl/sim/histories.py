@@ -39,10 +39,13 @@ class Touch:
         self.is_async = access.kind in ("copy", "store", "reduction")
         self.parts: list[Any] | None = None if self.is_async else []
 
-    def conflicts(self, later: Touch) -> bool:
-        """Whether the two need an order: two reads don't, nor two atomics whose scopes hold both."""
+    def conflicts(self, later: Touch, in_turn: bool = False) -> bool:
+        """Whether the two need an order: two reads don't, nor two atomics whose scopes hold both, but for two writes of
+        memory to which is added ``in_turn``."""
         if not (self.writes or later.writes):
             return False
+        if in_turn and self.writes and later.writes:
+            return True
         return not (self.is_atomic and later.is_atomic and self._holds(later) and later._holds(self))
 
     def _holds(self, other: Touch) -> bool:

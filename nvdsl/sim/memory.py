@@ -26,12 +26,12 @@ class Bytes:
 
     ``view(dtype)`` indexes them by element. ``shadow``: see `shadow`, `tracking`; ``past``: that of the launch before.
     ``version`` changes with the contents. ``cells``: of `atomics`, by address. ``undefined``: for each byte whether it
-    was never written; None: all are defined.
+    was never written; None: all are defined. ``in_turn``: whether atomics on one element need an order (`nv.empty`).
     """
 
     __slots__ = (
-        "_views", "base", "cells", "data", "is_global", "name", "past", "reserved", "shadow", "size", "undefined",
-        "version",
+        "_views", "base", "cells", "data", "in_turn", "is_global", "name", "past", "reserved", "shadow", "size",
+        "undefined", "version",
     )  # fmt: skip
 
     def __init__(self, base: int, size: int, name: str, reserved: int = 0, fill: int | None = None) -> None:
@@ -41,7 +41,7 @@ class Bytes:
         self.shadow: Any = None
         self.past: Any = None
         self.cells: dict[int, Any] = {}
-        self.is_global = reserved == 0
+        self.is_global, self.in_turn = reserved == 0, False
         self.undefined: Any = None
         self.version = 0
         self._views: dict[Any, Any] = {}

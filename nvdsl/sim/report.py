@@ -254,6 +254,19 @@ def scopes(earlier: Access, later: Access, span: str = "elements of global memor
     )
 
 
+def out_of_turn(earlier: Access, later: Access) -> SimError:
+    """Two atomics on one element of memory that says that they come in one order."""
+    return SimError(
+        f"{later} touches elements of global memory of {earlier}: nothing orders the two",
+        kind="out-of-turn",
+        where=later.where,
+        rule="what is added to an array of nv.empty(..., in_turn=True) comes in one order, on which sums of floats depend",
+        fix="release that the first one is done (nv.ops.memory.store_release; of a bulk reduction behind "
+        "bulk_wait_group(0)), and acquire it before the second one; or leave out in_turn",
+        details=(f"first:  {earlier}", f"second: {later}"),
+    )
+
+
 def stale_flag(reader: str, at: Where | None, decided: Where | None, name: str, earlier: Access) -> SimError:
     """``reader`` went on at ``decided`` with what the load at ``at`` found in ``name``: it was there before the release
     that comes after ``earlier``."""

@@ -18,7 +18,7 @@ from nvdsl.sim.histories import UNDEFINED, Histories, Touch
 from nvdsl.sim.memory import GlobalMemory
 from nvdsl.sim.records import COLLECTIVE
 from nvdsl.sim.records import Touch as Part
-from nvdsl.sim.report import Access, global_race, lane_race, never_written, scopes
+from nvdsl.sim.report import Access, global_race, lane_race, never_written, out_of_turn, scopes
 
 IN_FLIGHT = 1 << 62
 """The epoch of a copy that has not completed."""
@@ -248,7 +248,7 @@ class GlobalShadow:
             self._require_written(w, since, touch)
         if since and (touch.writes or mine.has_writes_since(history)):
             for n in since:
-                if n != number and mine.touches[n].conflicts(touch):
+                if n != number and mine.touches[n].conflicts(touch, self._memory.in_turn):
                     self._require_order(w, mine.touches[n], touch, now)
 
     def _require_written(self, w: Any, since: tuple[int, ...], touch: Touch) -> None:
@@ -282,7 +282,7 @@ class GlobalShadow:
             return
         if wrong and not own:
             if other.is_atomic and touch.is_atomic:
-                raise scopes(other.access, touch.access)
+                raise (scopes if other.conflicts(touch) else out_of_turn)(other.access, touch.access)
             atomics.check_stale(w, other)
             part = None if known is None else known.part(other.actor)
             raise global_race(hazard, other.access, touch.access, False, other.cluster, part)

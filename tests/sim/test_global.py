@@ -317,6 +317,75 @@ def test_memory_that_may_hold_anything():
     clean(marked, ints(4), value=0x5CE1_B0A7_3D92_F64B)
 
 
+@nv.jit
+def in_turns(out, *, acquire, scope="gpu", alone=False):
+    """Three blocks, which add to one float after the other. ``alone``: in any order."""
+    total, turn = nv.empty(1, nv.f32, in_turn=not alone), nv.zeros(1, nv.i32)
+
+    @nv.kernel(grid=1, block=32)
+    def begin():
+        total[0] = 0.0
+
+    @nv.kernel(grid=3, block=32)
+    def body():
+        if nv.thread_id.x == 0:
+            if not alone:
+                while turn.atomic_or(0, 0, order="acquire" if acquire else "relaxed") != nv.block_id.x:
+                    pass
+            total.atomic_add(0, 1.0, scope=scope)  # SUM
+            memory.store_release(turn, 0, nv.block_id.x + 1)
+
+    @nv.kernel(grid=1, block=32)
+    def end():
+        out[0] = nv.i32(total[0])
+
+    begin(), body(), end()
+
+
+def test_sums_in_turn():
+    """Two atomics are no race, and yet the second one may come first."""
+    clean(in_turns, ints(1), acquire=True)
+    reported(in_turns, ["SUM"], ["out-of-turn"], ints(1), acquire=False)
+    reported(in_turns, ["SUM"], ["scope"], ints(1), acquire=False, scope="cta")
+    clean(in_turns, ints(1), acquire=False, alone=True)
+
+
+@nv.jit
+def reduced_in_turns(out, *, done):
+    """The same by bulk reductions; ``done``: told of when they are."""
+    total, turn = nv.empty((1, 32), nv.f32, in_turn=True), nv.zeros(1, nv.i32)
+    tma = nv.TMA(total, tile=(1, 32))
+
+    @nv.kernel(grid=1, block=32)
+    def begin():
+        total[0, nv.thread_id.x] = 0.0
+
+    @nv.kernel(grid=2, block=32)
+    def body():
+        ones = nv.smem((1, 32), nv.f32)
+        ones[0, nv.thread_id.x] = 1.0
+        nv.fence_proxy_async()
+        nv.sync_threads()
+        if nv.thread_id.x == 0:
+            while memory.load_acquire(turn, 0) != nv.block_id.x:
+                pass
+            tma.reduce_add(ones, (0, 0))  # SUM
+            nv.bulk_commit_group()
+            nv.bulk_wait_group(0, read=not done)
+            memory.store_release(turn, 0, nv.block_id.x + 1)
+
+    @nv.kernel(grid=1, block=32)
+    def end():
+        out[nv.thread_id.x] = nv.i32(total[0, nv.thread_id.x])
+
+    begin(), body(), end()
+
+
+def test_bulk_reductions_in_turn():
+    clean(reduced_in_turns, ints(32), done=True)
+    reported(reduced_in_turns, ["SUM"], ["out-of-turn"], ints(32), done=False)
+
+
 # --- flags
 
 

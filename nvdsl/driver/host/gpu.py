@@ -15,7 +15,7 @@ from nvdsl.driver.launch import KernelBinary, Launch, Parameter, Recorded
 from nvdsl.errors import ArgumentError, DeviceError, LowerError, Where
 from nvdsl.ir.location import where
 from nvdsl.ir.operands import has, launch_sizes, named
-from nvdsl.lang.scratch import ARBITRARY, RESTORED
+from nvdsl.lang.scratch import ARBITRARY, IN_TURN, RESTORED
 from nvdsl.mlir import ir
 from nvdsl.values.elements import ELEMENTS, bit_pattern
 
@@ -76,12 +76,16 @@ def _alloc(builder: Builder, op: Any) -> Step:
     def step(frame: Frame) -> None:
         frame[result] = frame[RUN].alloc(size(frame))
 
-    def step_arbitrary(frame: Frame) -> None:
+    def step_declared(frame: Frame) -> None:
         run = frame[RUN]
         frame[result] = run.alloc(size(frame))
-        run.cuda.leave_arbitrary(frame[result], size(frame))
+        if arbitrary:
+            run.cuda.leave_arbitrary(frame[result], size(frame))
+        if in_turn:
+            run.cuda.expect_turns(frame[result])
 
-    return step_arbitrary if has(op, ARBITRARY) else step
+    arbitrary, in_turn = has(op, ARBITRARY), has(op, IN_TURN)
+    return step_declared if arbitrary or in_turn else step
 
 
 def _dealloc(builder: Builder, op: Any) -> Step:

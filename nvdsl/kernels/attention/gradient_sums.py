@@ -69,7 +69,7 @@ class GradientSums:
     def __init__(self, tiles: GradientTiles, parts: Parts, ordered: bool) -> None:
         self.tiles, self.parts = tiles, parts
         self._rows = CONSUMERS * parts.slices * parts.rows  # of a tile
-        self.total = nv.empty((tiles.count * self._rows, 256), nv.f32)
+        self.total = nv.empty((tiles.count * self._rows, 256), nv.f32, in_turn=ordered)
         self.turns = nv.zeros(tiles.count * CONSUMERS, nv.i32) if ordered else None
 
     def clear(self, tile: nv.Int) -> None:

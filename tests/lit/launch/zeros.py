@@ -1,6 +1,6 @@
 # RUN: %python %s | FileCheck %s
 
-"""nv.zeros in a host function; what its kernels leave as zeros says so."""
+"""nv.zeros in a host function; what its kernels leave as zeros says so, and to what they add in turn."""
 
 from show import array, show
 
@@ -18,9 +18,13 @@ def host(x):
     # CHECK: %[[COUNTER:.*]] = gpu.alloc () : memref<1xi32>
     # CHECK: gpu.memset %[[COUNTER]], %{{.*}} {nvdsl.restored}
 
+    total = nv.empty(1, nv.f32, in_turn=True)
+    # CHECK: gpu.alloc () {nvdsl.in_turn} : memref<1xf32>
+
     @nv.kernel(grid=1, block=64)
     def add():
         sums[nv.thread_id.x] = counter.atomic_inc(0, 63)
+        total.atomic_add(0, 1.0)
         x[nv.thread_id.x] = sums[nv.thread_id.x]
 
     add()

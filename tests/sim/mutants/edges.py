@@ -11,8 +11,8 @@ that the changed one synchronizes. Mechanically, in the correct kernel:
 - of a cp.async, its commit or its wait: all of these, and what touches the bytes that they write;
 - of any of these, and of an index: where sums are used that wgmmas make of these bytes;
 - of a fence.proxy or a bulk group: the accesses around it and what touches their bytes;
-- of an atomic access that acquires or releases: all of these, and the accesses around them and around the barriers
-  next to them;
+- of an atomic access that acquires or releases: all of these, the accesses around them and around the barriers next to
+  them, and additions, which come in turn;
 - of a sync_warp, a shuffle or a memory barrier: the accesses around it; of a branch that one thread takes: all that
   is in it, with their edges; of griddepcontrol: the accesses of all launches; of an index: what touches the same bytes;
 - of a number that is computed: the edges of the ops that use it.
@@ -27,6 +27,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from nvdsl.ir.operands import string
 from nvdsl.ir.walk import walk
 from nvdsl.mlir import ir
 from tests.sim.mutants.module import carried, is_wgmma_asm, line_of, segments
@@ -144,9 +145,12 @@ class Edges:
         return lines | self._accumulators | self._overlapping(lines)
 
     def _of_atomics(self) -> set[Line | None]:
-        """Loads that acquire and stores that release, and the accesses around them and the barriers next to them."""
+        """Loads that acquire and stores that release, and the accesses around them and the barriers next to them; and
+        what adds in turn."""
         found: set[Line | None] = set()
         for one in self.ops:
+            if one.name == "nvvm.cp.async.bulk.tensor.reduce" or string(one, "nvdsl.ptx") == "atom":
+                found.add(line_of(one))
             if one.name == "nvvm.memory.barrier" or (one.name in _ATOMICS and ordering(one)):
                 found |= self._around(one) | {line_of(one)}
         barriers = [one for one in self.ops if one.name in ("nvvm.barrier", "gpu.barrier") and line_of(one) in found]
