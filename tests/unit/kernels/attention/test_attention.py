@@ -259,6 +259,16 @@ def test_sequences(queries, keys, options):
     check_sequences(queries, keys, **options)
 
 
+def test_functions_are_asked_of_no_row_before_the_first():
+    """A sequence without keys has a tile all the same, whose keys are all hidden."""
+    q, k, v = random(7, 2, 64), random(5, 2, 64, seed=1), random(5, 2, 64, seed=2)
+    documents = np.zeros(60, np.int32)
+    starts = {"cu_seqlens_q": np.array([0, 4, 7], np.int32), "cu_seqlens_k": np.array([0, 0, 5], np.int32)}
+    out, lse = attention(q, k, v, score=same_document, operands=[documents], return_lse=True, **starts)
+    assert not out[:4].any()
+    compare((out[None, 4:], lse[None, :, 4:]), expected(q[None, 4:], k[None], v[None]))
+
+
 @pytest.mark.exhaustive
 @settings(max_examples=40, deadline=None)
 @given(
