@@ -54,9 +54,8 @@ def gradients(
     """
     sides = left if bounded[0] else None, right if bounded[1] else None
     scoring = Scoring(scores, scale, softcap, bias, dbias, operands, *sides)
-    bands = any(bounded) or ordered and not config.wide  # of heads of 256 two are more than L2 serves well
-    descending = ordered and bounded == (False, True) and config.tile_n == 128  # not measured of larger heads
-    tiles = GradientTiles(q, k, q_starts, k_starts, config.tile_m, config.tile_n, bands, descending)
+    descending = ordered and bounded == (False, True)
+    tiles = GradientTiles(q, k, q_starts, k_starts, config.tile_m, config.tile_n, any(bounded) or ordered, descending)
     parts = Parts(config.tile_m, config.sizes[0], config.k_swizzle, config.slices)
     sums = GradientSums(tiles, parts, ordered)
     told = Told(q, k, scoring) if scores.told else None
