@@ -69,7 +69,7 @@ CASES = (
     Case(70, 300, heads=2, size=192, value_size=128, tile_m=96, softcap=1.0, ordered=True),
     Case(0, 0, size=40, value_size=136, tile_m=96, packed=((70, 130), (0, 5), (20, 0), (130, 97)), window=(60, 0)),
     Case(140, 300, heads=2, tile_m=64, window=(None, 0), ordered=True),
-    Case(300, 200, heads=3, kv_heads=3, tile_m=0, window=(None, 0), ordered=True),
+    Case(140, 200, heads=2, kv_heads=2, tile_m=0, window=(None, 0), ordered=True),
     Case(0, 0, size=40, tile_m=96, packed=((70, 130), (0, 5), (20, 0), (130, 97)), window=(None, 3), ordered=True),
 )
 
