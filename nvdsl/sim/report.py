@@ -260,7 +260,7 @@ def out_of_turn(earlier: Access, later: Access) -> SimError:
         f"{later} touches elements of global memory of {earlier}: nothing orders the two",
         kind="out-of-turn",
         where=later.where,
-        rule="what is added to an array of nv.empty(..., in_turn=True) comes in one order, on which sums of floats depend",
+        rule="additions to an array of nv.empty(..., in_turn=True) have an order, on which sums of floats depend",
         fix="release that the first one is done (nv.ops.memory.store_release; of a bulk reduction behind "
         "bulk_wait_group(0)), and acquire it before the second one; or leave out in_turn",
         details=(f"first:  {earlier}", f"second: {later}"),
