@@ -50,7 +50,7 @@ def _check(
             rule=bounds.RULE,
             fix=bounds.FIX,
         )
-    between = certain.first(found, lambda x: x % multiple != 0, reach)
+    between = certain.first(found, lambda x: x % multiple != 0, reach) if multiple > 1 else None
     if between is not None:
         raise VerifyError(
             f"{what.format(between)}: no multiple of {multiple}",

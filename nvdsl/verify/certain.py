@@ -20,11 +20,13 @@ def first(found: list[Any], wrong: Callable[[Any], Any], reach: Reach) -> int | 
     """The first of ``found`` (each an int, an array by threads, or None) that a thread surely has, and that is
     wrong."""
     for value in found:
-        if value is not None:
-            here = np.broadcast_to(value, reach.lanes.shape)[reach.lanes]
-            bad = here[wrong(here)]
-            if len(bad) == len(here) or len(bad) and not reach.conditions:
-                return int(bad[0])
+        if value is None or not np.any(is_wrong := wrong(value)):
+            continue
+        if not isinstance(value, np.ndarray):  # the same in all threads
+            return int(value)
+        bad = reach.lanes & is_wrong
+        if bad.any() and (not reach.conditions or np.array_equal(bad, reach.lanes)):
+            return int(value[bad][0])
     return None
 
 
