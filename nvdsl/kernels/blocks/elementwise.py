@@ -11,6 +11,7 @@ What such an epilogue reads is known before the sums are, so none of it is waite
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -282,10 +283,12 @@ class Elements(Source):
         row0, col0 = nv.layout.accumulator_element(nv.warpgroup_thread(), 0)
         down, right = self.units
         each = 2 if self.paired else 1
+        row_of = functools.cache(lambda i: inside(row, row0, part.top + i, self.rows, down))
+        col_of = functools.cache(lambda j: inside(col, col0, part.left + j, self.cols, right))
         fetched = []
         for register in range(part.first, part.first + part.count, each):
             i, j = nv.layout.accumulator_element(0, register)
-            r, c = inside(row, row0, part.top + i, self.rows, down), inside(col, col0, part.left + j, self.cols, right)
+            r, c = row_of(i), col_of(j)
             key = self.place(self.array, batch, index(r[0]) + r[1], index(c[0]) + c[1])
             fetched.append(self.array.load_vector(key, 2) if self.paired else self.array[key])
         return fetched

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -136,12 +137,11 @@ class PlacesVisitor(Visitor):
         row, col = opaque(row, col)
         row0, col0 = nv.layout.accumulator_element(nv.warpgroup_thread(), 0)
         rows, cols = self.shape
+        row_of = functools.cache(lambda r: inside(row, row0, part.top + r, rows, self.units[0]))
+        col_of = functools.cache(lambda c: inside(col, col0, part.left + c, cols, self.units[1]))
         found = []
         for register, value in enumerate(values, part.first):
             r, c = nv.layout.accumulator_element(0, register)
-            (r, down), (c, right) = (
-                inside(row, row0, part.top + r, rows, self.units[0]),
-                inside(col, col0, part.left + c, cols, self.units[1]),
-            )  # fmt: skip
+            (r, down), (c, right) = row_of(r), col_of(c)
             found.append(returned(self.op, self.op(value, batch, r + down, c + right, *self.operands), value))
         return found

@@ -110,15 +110,18 @@ def launch(gemm: Gemm, clusters: int, least: int = LEAST) -> None:
                 total = reduction.reduce(total, rank, consumer)
             slot = (tile * split + rank) * config.consumers + consumer
             step = count * split * config.consumers  # from one part's slots to the next one's
-            group = part >> bits
-            first, last = group << bits, nv.min((group + 1) << bits, parts) - 1
-            if workspace is not None and part == last:
-                total = workspace.sum(total, slot + first * step, step, part - first, consumer + 1)
+            if workspace is not None:
+                group = part >> bits
+                first, last = group << bits, nv.min((group + 1) << bits, parts) - 1
+                for of_groups in nv.range(2, unroll=False):  # a loop, for the code of a sum takes long to compile
+                    begin = slot + nv.select(of_groups == 0, first, (1 << bits) - 1) * step
+                    within, beyond = nv.select(part == last, part - first, 0), nv.select(part + 1 == parts, group, 0)
+                    given = nv.select(of_groups == 0, within, beyond)
+                    if given > 0:
+                        total = workspace.sum(total, begin, step << (of_groups * bits), given, consumer + 1)
             if part + 1 < parts:
                 workspace.store(total, slot + part * step, consumer + 1)
             else:
-                if workspace is not None:
-                    total = workspace.sum(total, slot + ((1 << bits) - 1) * step, step << bits, group, consumer + 1)
                 epilogue.store(total, *own, consumer, held)
                 epilogue.drain()
 
