@@ -171,6 +171,10 @@ class Jit(Generic[P]):
             self._repeatable.add(launch)
         return launch
 
+    def prepare(self, call: Call) -> None:
+        """Compile what `run` will want of a call on the GPU."""
+        self._find(call, None, runs=not collect.active())
+
     @at_call
     def compile(self, *args: Any, debug: bool | None = None, **kwargs: Any) -> Compiled:
         """Trace, verify and lower for these arguments (arrays or `ShapeDtype`), without a GPU."""

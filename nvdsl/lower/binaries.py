@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from nvdsl.errors import ToolchainError
-from nvdsl.lower import cache, stored, toolchain
+from nvdsl.lower import ahead, cache, stored, toolchain
 from nvdsl.lower.advisories import Advisory
 from nvdsl.lower.options import Options
 from nvdsl.lower.result import KernelBinary, Lowered
@@ -76,8 +76,8 @@ def save(found_by: str, lowered: Lowered, advice: list[Advisory]) -> None:
 
 def alone(found_by: str) -> AbstractContextManager[bool]:
     """While one process compiles something, others that need the same wait for it. The locks are few, whatever is
-    compiled: now and then something else is waited for."""
-    return cache.alone(f"kernel-{found_by[:2]}", PATIENCE)
+    compiled: now and then something else is waited for. Who has one already does not wait for a second."""
+    return cache.alone(f"kernel-{found_by[:2]}", 0.0 if ahead.is_inside() else PATIENCE)
 
 
 def _path(found_by: str) -> Path:

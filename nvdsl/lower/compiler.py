@@ -10,7 +10,7 @@ from typing import Any
 
 from nvdsl.errors import VerifyError
 from nvdsl.hopper import arch
-from nvdsl.lower import advisories, binaries, kernels, passes, prepare, ptx, ptxas, steps
+from nvdsl.lower import advisories, ahead, binaries, kernels, passes, prepare, ptx, ptxas, steps
 from nvdsl.lower.device_log import Watch
 from nvdsl.lower.dump import Dump
 from nvdsl.lower.kernels import Kernel
@@ -81,7 +81,7 @@ def _compile(
         found = kernels.read(host)
     outlined = stages["passes"]
     with closing(_current(host, to_ptx(host, found, options, dump, stages))) as codes, _timed(stages, "ptxas"):
-        assembled = ptxas.assemble(codes, options, lambda: meanwhile(host))
+        assembled = ptxas.assemble(codes, options, lambda: ahead.beside_ptxas(lambda: meanwhile(host)))
     stages["ptxas"] -= stages["passes"] - outlined + stages["ptx"]
     order = [kernel.module for kernel in found.values()]
     assembled.sort(key=lambda one: order.index(one.ptx.module))

@@ -7,8 +7,8 @@ each array. Later ones, found by their signature as those of a jit function are,
 from __future__ import annotations
 
 import sys
-from collections.abc import Hashable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Hashable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 import nvdsl as nv
@@ -19,6 +19,7 @@ from nvdsl.kernels.arguments import Argument
 from nvdsl.kernels.gemm.launch import sms
 from nvdsl.kernels.gemm.matmul import ProductCall
 from nvdsl.kernels.recurrent.part import Part
+from nvdsl.lower import ahead
 
 Source = tuple[int, int] | float
 """Where a launch has an argument from: the number of an array and bytes from its start, or the number itself."""
@@ -52,6 +53,13 @@ class Run:
         executable = kernel.run(call, call.values, self.stream, self.target)
         launch = None if executable is None else kernel.repeatable(call, executable)
         self._remember(launch, [part for part in parts if part is not None])
+
+    @contextmanager
+    def ahead(self, kernel: Any, *parts: Part | None, **constants: Any) -> Iterator[None]:
+        """Have a jit function compiled, which `launch` will call, while ptxas works for what is called before."""
+        views = [None if part is None else part.view() for part in parts]
+        with ahead.compiling(lambda: kernel.prepare(kernel.describe(views, constants))):
+            yield
 
     def product(self, a: Part, b: Part, out: Part, bias: Part | None = None, added: bool = False) -> None:
         """``out = a @ b + bias``; ``added``: to what is in ``out``."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import nvdsl as nv
 from nvdsl.kernels.recurrent.arguments import Weights
@@ -33,23 +33,29 @@ def run_forward(
     (_, batch, _), hidden = x.shape, weights.units
     if batch == 0:
         return
-    gates = inputs_part(run, cell, x, weights).split(2, cell.gates).swap(1, 2)
+    inputs, multiply = inputs_part(run, cell, x, weights)
+    gates = inputs.split(2, cell.gates).swap(1, 2)
     config = choose(hidden, hidden, cell.gates, batch, run.sms)
     if config is None:
+        multiply()
         forward_steps(run, cell, gates, weights, start, y, end, saved, reverse=reverse)
         return
     recurrent, bias = (weights.of_kinds(x, cell.gates) for x in (weights.hidden, weights.hidden_bias))
-    for first, count in chunks(batch, config.rows(hidden, run.sms)):
-        run.launch(
-            forward, gates.take(2, first, count), recurrent, bias, *_rows(pair(start), first, count),
-            y.take(1, first, count), *_rows(pair(end), first, count), *saved.rows(first, count), cell=cell,
-            config=config, wide=weights.wide, reverse=reverse,
-        )  # fmt: skip
+    constants = {"cell": cell, "config": config, "wide": weights.wide, "reverse": reverse}
+    parts = [
+        (gates.take(2, first, count), recurrent, bias, *_rows(pair(start), first, count), y.take(1, first, count),
+         *_rows(pair(end), first, count), *saved.rows(first, count))
+        for first, count in chunks(batch, config.rows(hidden, run.sms))
+    ]  # fmt: skip
+    with run.ahead(forward, *parts[0], **constants):
+        multiply()
+    for some in parts:
+        run.launch(forward, *some, **constants)
 
 
-def inputs_part(run: Run, cell: Cell, x: Part, weights: Weights) -> Part:
-    """The inputs' part of the gates of all steps: [steps, batch, gates * hidden]. In f16 where gates are squashed,
-    which holds all of a gate that matters."""
+def inputs_part(run: Run, cell: Cell, x: Part, weights: Weights) -> tuple[Part, Callable[[], None]]:
+    """The inputs' part of the gates of all steps: [steps, batch, gates * hidden], and what computes it. In f16 where
+    gates are squashed, which holds all of a gate that matters."""
     steps, batch, _ = x.shape
     columns = cell.gates * weights.units
     matrix, by_row = flat(x)
@@ -58,8 +64,11 @@ def inputs_part(run: Run, cell: Cell, x: Part, weights: Weights) -> Part:
     out = gates.joined(0) if len(matrix.shape) == 2 else gates
     assert out is not None
     bias = None if weights.input_bias is None else Part.of(weights.input_bias)
-    run.product(matrix, Part.of(weights.inputs).swap(0, 1), out, bias)
-    return gates.swap(0, 1) if by_row else gates
+
+    def multiply() -> None:
+        run.product(matrix, Part.of(weights.inputs).swap(0, 1), out, bias)
+
+    return gates.swap(0, 1) if by_row else gates, multiply
 
 
 def run_backward(
