@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterator
-from dataclasses import replace
 
 import nvdsl as nv
 from nvdsl.hopper import arch
@@ -89,7 +88,7 @@ def listed(
             group = 12 if tile_m == 128 and tile_n >= 128 else 8
             tile = Config(tile_m, tile_n, 128 // dtype.bytes, schedule=schedule, consumers=consumers, group=group)
             if schedule == "cooperative" and tile_m % (64 * consumers):
-                tile = replace(tile, along="n")
+                tile = tile.changed(along="n")
             clusters = [(1, 1)]
             if schedule != "streamk" and tile_m * tile_n >= CLUSTERED:
                 clusters += [(2, 1), (1, 2)]
@@ -98,16 +97,16 @@ def listed(
                 if tile_m * tile_n <= SPREAD and tile_n % 16 == 0:
                     clusters += [(2, 2), (4, 2), (2, 4)]
             for cluster_m, cluster_n in clusters:
-                one = replace(tile, cluster_m=cluster_m, cluster_n=cluster_n, group=max(group // cluster_m, 1))
+                one = tile.changed(cluster_m=cluster_m, cluster_n=cluster_n, group=max(group // cluster_m, 1))
                 yield with_stages(one, dtype, b_major)
                 if schedule != "streamk":
-                    yield with_stages(replace(one, swap_ab=True), dtype, a_major)
+                    yield with_stages(one.changed(swap_ab=True), dtype, a_major)
     for tile_m, tile_n, split, parts in (*SPLITS, *SPLITS_EITHER_WAY):
         tile = Config(tile_m, tile_n, 128 // dtype.bytes, schedule="splitk", split=split, parts=parts)
-        tile = replace(tile, consumers=tile_m // 64)
+        tile = tile.changed(consumers=tile_m // 64)
         yield with_stages(tile, dtype, b_major)
         if (tile_m, tile_n, split, parts) in SPLITS_EITHER_WAY:
-            yield with_stages(replace(tile, swap_ab=True), dtype, a_major)
+            yield with_stages(tile.changed(swap_ab=True), dtype, a_major)
     for tile_m, tile_n in IN_MEMORY:
         tile = Config(tile_m, tile_n, 128 // dtype.bytes, consumers=tile_m // 64, parts=MOST_PARTS)
         yield with_stages(tile, dtype, b_major)
@@ -118,11 +117,11 @@ def with_stages(config: Config, dtype: nv.DType, b_major: str = "mn") -> Config:
     most = slots(config, dtype, b_major=b_major)
     if config.schedule == "splitk":
         half = slots(config, dtype, memory=arch.SMEM_PER_SM // 2 - arch.RESERVED_SMEM_PER_BLOCK, b_major="k")
-        return replace(config, stages=half if half >= LEAST_STAGES else most, store_buffers=1)
+        return config.changed(stages=half if half >= LEAST_STAGES else most, store_buffers=1)
     second = slots(config, dtype, buffers=2, b_major=b_major)
     if second == most or config.tile_m <= 128 and config.tile_n <= TWO_BUFFERS:
-        return replace(config, stages=second, store_buffers=2)
-    return replace(config, stages=most, store_buffers=1)
+        return config.changed(stages=second, store_buffers=2)
+    return config.changed(stages=most, store_buffers=1)
 
 
 def slots(
