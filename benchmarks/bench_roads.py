@@ -33,13 +33,11 @@ def possible(problem: Workload) -> list[Product]:
     tiles = -(-problem.m // 16) * -(-problem.n // 32)
     large = products >= 1 << 28
     found = {
-        "simple": products <= 1 << 24 and problem.k <= 256,
-        "few": products <= 1 << 24,
+        "simple": products <= 1 << 24,
         "by_warps": tiles * slices <= 1 << 14,
         "by_strips 16": problem.k <= 1024 and not large,
         "by_strips 32": problem.k <= 512 and not large,
-        "by_runs 16": problem.k <= flat.MOST[16],
-        "by_runs 32": problem.k <= flat.MOST[32],
+        "by_runs": problem.k <= flat.MOST,
         "by_threads": not large,
         "tensor_cores": True,
     }

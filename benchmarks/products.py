@@ -58,10 +58,11 @@ def _gemm(product: Product, operands: Any) -> Call:
 
 
 def _naive(product: Product, operands: Any) -> Call:
+    from nvdsl.kernels.gemm.launch import sms
     from nvdsl.kernels.gemm.simple import matmul
 
     a, b, out = (x[None] for x in (operands.a, operands.b, operands.out))
-    return lambda: matmul(a, b, out)
+    return lambda: matmul(a, b, out, sms=sms(None))
 
 
 def _function(product: Product, operands: Any) -> Call:

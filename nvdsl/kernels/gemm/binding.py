@@ -40,7 +40,7 @@ def bind(
     ``axes``: the names of each array's extents, a letter each. Where there is no batch, ``with_batch`` keeps an axis of
     one; what the epilogue reads has one always. A factor that serves all batches has none, or one of one. ``packed``:
     the factors that are copied first; ``gathers``: of those that threads read or write, the elements of which rows
-    start at multiples, 1 where strides are any; ``vectors``: what alone is read 16 bytes at a time. ``unbatched``: what
+    start at multiples, 0 where strides are any; ``vectors``: what alone is read 16 bytes at a time. ``unbatched``: what
     an epilogue reads that has no axis of batches, though others have. ``turned``: ``a`` is the product's B, and ``b``
     its A.
     """
@@ -78,8 +78,7 @@ def bind(
                 whole = near = name in vectors
             grid = TMA_ALIGNMENT // seen.dtype.bytes if whole else 1
             if gathers is not None and name in gathers:
-                grid = gathers[name]
-                near = grid > 1
+                grid, near = max(gathers[name], 1), gathers[name] > 0
             spec = dynamic(seen, letters, grid=grid, multiples=multiples, near=near)
             view = replace(ArgumentView.of(seen, first, spec), retyped=bool(rest))
         slots.append((given, view))

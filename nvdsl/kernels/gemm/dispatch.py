@@ -20,7 +20,7 @@ import nvdsl as nv
 from nvdsl import sim
 from nvdsl.kernels.blocks.elementwise import Elementwise
 from nvdsl.kernels.blocks.linear_combination import LinearCombination
-from nvdsl.kernels.gemm import blockscaled, flat, gathered, roads, short, simple, small
+from nvdsl.kernels.gemm import blockscaled, flat, roads, short, simple, small
 from nvdsl.kernels.gemm.binding import bind
 from nvdsl.kernels.gemm.bound_kernel import BoundKernel
 from nvdsl.kernels.gemm.config import Config
@@ -42,17 +42,13 @@ RESIDUES, RESIDUES_K = 1 << 25, 2048
 of its rows, at least."""
 REALIGNED, REALIGNED_K = 3 << 24, 4096
 """The same for operands of 8 or 32 bits of which TMA can't: threads load them, where copies take longer."""
-FEW = 1 << 16
-"""Elements of a result up to which threads of the simple kernel share one: half as many as a Hopper GPU runs."""
-FLAT_K = 16
-"""K beyond which they do. A short K takes a thread about as long as the launch of a kernel."""
 WITHOUT_TENSOR_MAPS = 6.0
 """Microseconds that tensor cores take at least, with tensor maps: a road that takes less isn't compared with them."""
 BY_ELEMENTS, BY_STRIPS, BY_WARPS = 1 << 24, 512, 1 << 14
 """Up to which roads are compared at all: multiplications by single elements; K of strips; slices of tiles of warps."""
 FLAT, FLAT_ALIGNED = 1 << 13, 1 << 15
-"""Blocks times K up to which a product of 8 bits with a K of up to `FLAT_K` is computed without tensor cores; and where
-there is nothing to copy, blocks times the square of K."""
+"""Blocks times K up to which a product of 8 bits with a K of up to `simple.FLAT_K` takes no tensor cores; and
+where there is nothing to copy, blocks times the square of K."""
 SHARED_PRODUCTS, DEEP = 1 << 20, 256
 """Multiplications of 8 bits up to which threads share elements beyond that K; half as many up to a K of 32. And from
 which K on products are computed so, or by warps, if TMA can read the operands and store the result."""
@@ -88,13 +84,12 @@ def shared(problem: GemmProblem, finish: LinearCombination) -> dict[str, Any]:
 def wanted(problem: GemmProblem, config: Config | None, target: str | None) -> Iterator[roads.Road]:
     """The roads that are faster than tensor cores with TMA, or the only ones, the best first."""
     m, n, k = problem.sizes
-    by_elements = roads.few if math.prod(problem.result) <= FEW and k > FLAT_K else roads.simple
     if k == 0:
         yield roads.empty_sums
     if config is None and 1 in (m, n) and not _is_streamed(problem if m == 1 else problem.transposed):
         yield roads.vector
     if problem.a.dtype == nv.f64:
-        yield by_elements
+        yield roads.simple
     if config is not None:
         return
     if _is_large_off_grid(problem, RESIDUES, RESIDUES_K):
@@ -106,13 +101,13 @@ def wanted(problem: GemmProblem, config: Config | None, target: str | None) -> I
     size = math.prod(larger.shape)
     threads = not seen.aligned and not (larger.fits_tma(1) and size >= LARGE)
     if bits > 16 and not seen.aligned and problem.batches * m * n * k <= SIMPLE_PRODUCTS:
-        yield by_elements
+        yield roads.simple
     elif bits <= 16 and sim.wanted(target):
         yield from _simulated(problem, seen)
     elif bits == 16:
         yield from (roads.ROADS[name] for name in fastest(problem, seen, threads))
     elif bits == 8:
-        yield from _of_bytes(problem, seen, by_elements)
+        yield from _of_bytes(problem, seen)
     if bits != 16 and words:
         yield roads.by_words
     if threads:
@@ -124,22 +119,17 @@ def fastest(problem: GemmProblem, seen: Seen, threads: bool) -> list[str]:
     m, n, k = problem.sizes
     products, of_f32 = problem.batches * m * n * k, problem.acc_dtype == nv.f32
     work = problem.batches * small.tiles(m, n) * nv.cdiv(k, small.SLICE)
+    # Each of these is a kernel that takes time to compile, so runs of memory have no other large tiles. Of columns
+    # beside a row all the time goes into stores, and each layout would have tensor cores' own.
+    outer, runs = k == 1 and of_f32, flat.fits(problem.a, problem.b.transposed)
+    strips = of_f32 and k <= BY_STRIPS
     possible = {
         "simple": products <= BY_ELEMENTS,
-        "few": products <= BY_ELEMENTS,
         "by_warps": of_f32 and work <= BY_WARPS,
         "by_threads": threads,
-    }
-    # Each of these is a kernel that takes time to compile. Small tiles of pairs come by strips as fast as by runs.
-    # Of columns beside a row all the time goes into large tiles' stores, and each layout would have tensor cores' own.
-    outer = k == 1 and of_f32
-    runs = not outer and flat.fits(problem.a, problem.b.transposed)
-    strips, odd = of_f32 and k <= BY_STRIPS, k % gathered.PAIR > 0
-    possible |= {
-        "by_strips 16": strips and not outer and (seen.pairs or not runs),
-        "by_strips 32": strips and (outer or seen.pairs and not runs),
-        "by_runs 16": of_f32 and runs and odd and flat.holds(k, problem.a.dtype, short.SMALL_PART),
-        "by_runs 32": of_f32 and runs and flat.holds(k, problem.a.dtype, short.PART),
+        "by_strips 16": strips,
+        "by_strips 32": strips and not runs,
+        "by_runs": of_f32 and runs and flat.holds(k, problem.a.dtype),
     }
     took = {name: microseconds(name, seen) for name, may in possible.items() if may}
     if not took or not outer and min(took.values()) > WITHOUT_TENSOR_MAPS:
@@ -147,17 +137,17 @@ def fastest(problem: GemmProblem, seen: Seen, threads: bool) -> list[str]:
     return sorted(took, key=took.__getitem__)
 
 
-def _of_bytes(problem: GemmProblem, seen: Seen, by_elements: roads.Road) -> Iterator[roads.Road]:
+def _of_bytes(problem: GemmProblem, seen: Seen) -> Iterator[roads.Road]:
     """The roads of products of 8 bits that are faster than tensor cores with TMA."""
     m, n, k = problem.sizes
     suits, blocks = seen.aligned and seen.stored, problem.batches * simple.blocks(m, n)
-    if k <= FLAT_K:
+    if k <= simple.FLAT_K:
         few = blocks * k * k <= FLAT_ALIGNED if suits else blocks * k <= FLAT
     else:
-        most = SHARED_PRODUCTS // (2 if k <= 2 * FLAT_K else 1)
+        most = SHARED_PRODUCTS // (2 if k <= 2 * simple.FLAT_K else 1)
         few = problem.batches * m * n * k <= most and (not suits or k >= DEEP)
     if few:
-        yield by_elements
+        yield roads.simple
     if not small.takes(problem):
         return
     slices, tiles = _work(problem)
@@ -167,7 +157,7 @@ def _of_bytes(problem: GemmProblem, seen: Seen, by_elements: roads.Road) -> Iter
     written = problem.batches * m * n * problem.out.dtype.bytes
     whole = suits and n * problem.out.dtype.bytes % SECTOR == 0
     if written < WRITTEN and k <= SHORT[whole] and flat.fits(problem.a, problem.b.transposed):
-        yield roads.ROADS[f"by_runs {short.PART}"]
+        yield roads.by_runs
 
 
 def _work(problem: GemmProblem) -> tuple[int, int]:
@@ -187,9 +177,10 @@ def _simulated(problem: GemmProblem, seen: Seen) -> Iterator[roads.Road]:
     if slices > 1 and not (seen.aligned and seen.stored and k < DEEP) and tiles * slices <= SIMULATED_WORK:
         yield roads.by_warps
     runs, of_16 = flat.fits(problem.a, problem.b.transposed), problem.a.dtype.bits == 16
-    runs = runs and flat.holds(k, problem.a.dtype, SIMULATED_PART)
-    if k <= SIMULATED_K and (runs or of_16):
-        yield roads.ROADS[f"{'by_runs' if runs else 'by_strips'} {SIMULATED_PART}"]
+    if k <= SIMULATED_K and runs and flat.holds(k, problem.a.dtype):
+        yield roads.by_runs
+    elif k <= SIMULATED_K and of_16:
+        yield roads.ROADS[f"by_strips {SIMULATED_PART}"]
 
 
 def find_block_scaled(

@@ -81,13 +81,12 @@ Terms = tuple[float, ...]
 
 
 def _simple(x: Seen) -> Terms:
-    blocks = x.batches * simple.blocks(x.m, x.n) / x.sms
-    return 1, x.k, blocks, blocks * x.k
-
-
-def _few(x: Seen) -> Terms:
-    elements = x.batches * x.m * x.n / x.sms / THOUSAND
-    return 1, x.k / THOUSAND, elements, elements * x.k
+    """A thread for each element; or several, which add up."""
+    blocks, elements = x.batches * simple.blocks(x.m, x.n) / x.sms, x.batches * x.m * x.n
+    if elements <= simple.FEW and x.k > simple.FLAT_K:
+        rounds = elements / x.sms / THOUSAND
+        return 1, 0, 0, 0, 1, x.k / THOUSAND, rounds, rounds * x.k
+    return 1, x.k, blocks, blocks * x.k, 0, 0, 0, 0
 
 
 def _by_warps(x: Seen) -> Terms:
@@ -128,23 +127,19 @@ def _tensor_cores(x: Seen) -> Terms:
 
 TERMS: Mapping[str, Callable[[Seen], Terms]] = {
     "simple": _simple,
-    "few": _few,
     "by_warps": _by_warps,
-    "by_strips 16": _by_tiles(16, lambda x: x.pairs),
-    "by_strips 32": _by_tiles(32, lambda x: x.pairs),
-    "by_runs 16": _by_tiles(16, lambda x: x.k % 2 == 0),
-    "by_runs 32": _by_tiles(32, lambda x: x.k % 2 == 0),
+    "by_strips 16": _by_tiles(short.SMALL_PART, lambda x: x.pairs),
+    "by_strips 32": _by_tiles(short.PART, lambda x: x.pairs),
+    "by_runs": _by_tiles(short.PART, lambda x: x.k % short.PAIR == 0),
     "by_threads": _by_threads,
     "tensor_cores": _tensor_cores,
 }
 MICROSECONDS: Mapping[str, Terms] = {
-    "simple": (5.209, 0.03917, 0.1572, 0.01364),
-    "few": (5.689, 0.2608, 0.4753, 0.153),
+    "simple": (5.209, 0.03917, 0.1572, 0.01364, 0.48, 0.2608, 0.4753, 0.153),
     "by_warps": (6.857, 0.4523, 0.05288, 0.09679, 0.1693),
     "by_strips 16": (5.643, 0.01922, 0.1414, 0.01267, 0.01843, 0.5669, 0.1289),
     "by_strips 32": (6.105, 0.02289, 0.02046, 0.02153, 0.03165, 0.5416, 0.2271),
-    "by_runs 16": (5.978, 0.0003817, 0.08205, 0.008059, 0.01573, 0.3353, 0.4067),
-    "by_runs 32": (6.084, 0.0, 0.2476, 0.01202, 0.0275, 0.2775, 0.1573),
+    "by_runs": (6.084, 0.0, 0.2476, 0.01202, 0.0275, 0.2775, 0.1573),
     "by_threads": (6.468, 6.584, 0.6665, 0.4471, 0.2049, 0.853, 0.003152, 0.0),
     "tensor_cores": (0.2463, 0.4731, 1.128, 0.1318, 1.283, 0.3248, 0.1409, 0.4151, 0.3974),
 }

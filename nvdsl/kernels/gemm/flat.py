@@ -2,11 +2,10 @@
 
 As `short`, and of 8 bits, too. But a strip of such an operand is one run of memory, wherever its rows start. So threads
 copy it as it is, 16 bytes at a time, and find nothing out about rows. Lanes take the elements that mma.sync wants from
-where they are.
+where they are, in pairs where K is even.
 
     copy        the runs of A and B for the next tile, into one of two slots
     multiply    the tile in the other one, each warp a part of it; elements beyond K, of the next row, become zeros
-                in the last step
     write       as `short` does
 
 Where two slots would be too large there is one, and the next tile is copied while this one is written.
@@ -20,19 +19,19 @@ from typing import Any
 import nvdsl as nv
 from nvdsl.kernels.blocks.epilogue_visitor import EpilogueOp
 from nvdsl.kernels.blocks.tile_scheduler import TileScheduler
-from nvdsl.kernels.gemm.gemv import batch_of, unit_of
+from nvdsl.kernels.gemm.gemv import batch_of
 from nvdsl.kernels.gemm.problem import TMA_ALIGNMENT, Matrix
-from nvdsl.kernels.gemm.short import ACROSS, BESIDE_SUMS, BLOCKS, DOWN, PART, SMALL_PART, STEP, THREADS, write
+from nvdsl.kernels.gemm.short import ACROSS, BESIDE_SUMS, BLOCKS, DOWN, PAIR, PART, STEP, THREADS, write
 from nvdsl.lang.packing import as_words, elements_of, words_of
 from nvdsl.lang.warp_fragment import WarpFragment
 
-MOST = {SMALL_PART: 288, PART: 128}
-"""K for which there is room in a tile whose warps have so many rows; for half of it there are two slots."""
-BANKS, GAP = 128, 16
-"""Bytes in all banks of shared memory, and of the gap behind them. Without gaps rows of a multiple of so many bytes, or
-nearly, would all begin in the same bank. Large tiles have no registers for finding places among gaps."""
+MOST, BANKS = 128, 128
+"""K for which there is room in a tile; for half of it there are two slots. And bytes in all banks of shared memory:
+rows of a multiple of so many would all begin in the same bank."""
 BLOCKS_OF_BYTES = 2
 """Of an SM, of elements of 8 bits: tensor cores take floats of 8 bits as pairs of f16, which need registers."""
+ROWS, COLS = DOWN * PART, ACROSS * PART
+"""Of a tile."""
 EIGHT, WORD = 8, 4
 """Rows or columns of an operand that a register of mma.sync is for; and its bytes along K."""
 LARGEST = 1 << 31
@@ -43,27 +42,26 @@ def fits(*operands: Matrix) -> bool:
     """Whether both operands lie so, as (M, K) and (N, K)."""
     return all(
         x.aligned
-        and x.strides[-2:] == (x.shape[-1], 1)
+        and (x.strides[-1] == 1 or x.shape[-1] == 1)
+        and x.strides[-2] == x.shape[-1]
         and all(step * x.dtype.bytes % TMA_ALIGNMENT == 0 for step in x.strides[:-2])
         and math.prod(x.shape[-2:]) < LARGEST
         for x in operands
     )
 
 
-def holds(k: int, dtype: nv.DType, part: int) -> bool:
-    """Whether there is room for K in tiles whose warps have ``part`` rows."""
-    return k <= MOST[part] and (part == SMALL_PART or k * dtype.bytes % BANKS > 0)
+def holds(k: int, dtype: nv.DType) -> bool:
+    """Whether there is room for K, and rows begin in different banks."""
+    return k <= MOST and k * dtype.bytes % BANKS > 0
 
 
 class Run:
-    """``mn`` rows of an operand, in shared memory as in the array, (batch, 1, rows times ``k``). ``unit``: elements of
-    which K is a multiple, 1 or 2. ``part``: rows of a warp's part."""
+    """``mn`` rows of an operand, in shared memory as in the array, (batch, 1, rows times ``k``)."""
 
-    def __init__(self, array: nv.Array, mn: int, k: Any, unit: int, part: int) -> None:
-        self.array, self.k, self.bytes, self.gaps = array, k, array.dtype.bytes, part == SMALL_PART
+    def __init__(self, array: nv.Array, mn: int, k: Any) -> None:
+        self.array, self.k = array, k
         self.word, self.step = WORD // array.dtype.bytes, step_of(array)
-        self.unit = min(unit, self.word)
-        self.slots = nv.smem((1, self._place(mn * MOST[part] + 2 * self.step)), array.dtype)
+        self.slots = nv.smem((1, mn * MOST + 2 * self.step), array.dtype)
         self.size = mn * k + self.step  # of a slot: lanes look beyond the last row
 
     def copy(self, slot: Any, batch: Any, mn: Any) -> None:
@@ -72,41 +70,33 @@ class Run:
         first, of, each = mn * self.k, slot * self.size, TMA_ALIGNMENT // self.array.dtype.bytes
         left = self.array.shape[2] - first
         for x in nv.range(nv.thread_id.x * each, nv.min(self.size, left + self.step), THREADS * each, unroll=False):
-            to, valid = self.slots.elements((0, self._place(of + x)), each), nv.min(nv.max(left - x, 0), each)
+            to, valid = self.slots.elements((0, of + x), each), nv.min(nv.max(left - x, 0), each)
             nv.cp_async(to, 0, self.array, (batch_of(self.array, batch), 0, first + x), each, valid=valid)
 
-    def words(self, slot: Any, rows: list[Any], step: Any, whole: bool) -> list[tuple[Any, Any]]:
+    def words(self, slot: Any, rows: list[Any], step: Any, unit: int) -> list[tuple[Any, Any]]:
         """Of each row this lane's registers of a step of K: of 16 bits elements 0, 1 and 8, 9 from its own place on.
-        ``whole``: all of them are within K."""
+        ``unit``: elements of which K is a multiple, 1 or 2."""
         at = step + nv.lane_id() % 4 * self.word
         found = []
         for row in rows:
             start, behind = slot * self.size + row * self.k + at, (0, self.step // 2)
-            low, high = (self._word(start + i, at + i, whole) for i in behind)
+            low, high = (self._word(start + i, at + i, unit) for i in behind)
             found.append((low, high))
         return found
 
-    def _word(self, x: Any, k: Any, whole: bool) -> Any:
-        dtype, unit = self.array.dtype, self.unit
+    def _word(self, x: Any, k: Any, unit: int) -> Any:
+        dtype = self.array.dtype
         if unit == self.word:
-            (word,) = as_words([self.slots.vector((0, self._place(x)), unit)], dtype)
-            return word if whole else nv.select(k < self.k, word, nv.i32(0))
+            (word,) = as_words([self.slots.vector((0, x), unit)], dtype)
+            return nv.select(k < self.k, word, nv.i32(0))
         dtype = dtype if dtype.bits == 16 else nv.i8  # nothing else is done with floats of 8 bits
         elements: list[Any] = []
         for i in range(0, self.word, unit):
-            place = self._place(x + i)
-            found = self.slots.vector((0, place), unit) if unit > 1 else self.slots[0, place]
+            found = self.slots.vector((0, x + i), unit) if unit > 1 else self.slots[0, x + i]
             some = elements_of([nv.bitcast(found, dtype)])
-            elements += some if whole else [nv.select(k + i < self.k, y, dtype(0)) for y in some]
+            elements += [nv.select(k + i < self.k, y, dtype(0)) for y in some]
         (word,) = words_of(elements, dtype)
         return word
-
-    def _place(self, x: Any) -> Any:
-        """Where element ``x`` of the slots lies."""
-        if not self.gaps:
-            return x
-        line, gap = (int(math.log2(n // self.bytes)) for n in (BANKS, GAP))
-        return x + ((x >> line) << gap)
 
 
 def step_of(array: nv.Array) -> int:
@@ -120,20 +110,16 @@ def matmul(
     b: nv.Array,
     out: nv.Array,
     *operands: Any,
-    unit: int,
-    part: int,
     sms: int,
     acc_dtype: nv.DType = nv.f32,
     epilogue_op: EpilogueOp | None = None,
 ) -> None:
     """out[batch, M, N] = A[batch, M, K] @ B[batch, N, K] transposed of 8 or 16 bits, with sums of 32, of operands that
-    are given as (batch, 1, M K) and (batch, 1, N K). ``unit``: of which K is a multiple, 1 or 2; K is at most
-    what `MOST` says. An operand of one batch serves all. ``part``: rows and columns of a warp's part of a tile."""
+    are given as (batch, 1, M K) and (batch, 1, N K). K is at most `MOST`. An operand of one batch serves all."""
     batches, m, n = out.shape
-    k = a.shape[2] // m // unit * unit
-    tiles = TileScheduler(m, n, DOWN * part, ACROSS * part, group=1, batches=batches)
-    nv.require_multiples(N=(n, unit_of(out)))
-    two, depth, resident = 2 * k <= MOST[part], step_of(a), BLOCKS if a.dtype.bits == 16 else BLOCKS_OF_BYTES
+    k = a.shape[2] // m
+    tiles = TileScheduler(m, n, ROWS, COLS, group=1, batches=batches)
+    two, depth, resident = 2 * k <= MOST, step_of(a), BLOCKS if a.dtype.bits == 16 else BLOCKS_OF_BYTES
     blocks = nv.min(tiles.count, sms * resident)
     staged = out.dtype if epilogue_op is None and acc_dtype.is_float else acc_dtype
 
@@ -141,11 +127,11 @@ def matmul(
     def kernel() -> None:
         nv.griddep_wait()
         nv.griddep_launch_dependents()
-        A, B = (Run(x, mn, k, unit, part) for x, mn in ((a, DOWN * part), (b, ACROSS * part)))
-        shared = nv.smem((DOWN * part, ACROSS * part + BESIDE_SUMS), staged)
-        top, left = nv.warp_id() // ACROSS * part, nv.warp_id() % ACROSS * part
+        A, B = Run(a, ROWS, k), Run(b, COLS, k)
+        shared = nv.smem((ROWS, COLS + BESIDE_SUMS), staged)
+        top, left = nv.warp_id() // ACROSS * PART, nv.warp_id() % ACROSS * PART
         group = nv.lane_id() // 4
-        down, across = ([first + group + i for i in range(0, part, EIGHT)] for first in (top, left))
+        down, across = ([first + group + i for i in range(0, PART, EIGHT)] for first in (top, left))
 
         def read(slot: Any, tile: Any) -> None:
             if tile < tiles.count:
@@ -154,7 +140,17 @@ def matmul(
                 B.copy(slot, batch, col)
             nv.cp_async_commit()
 
-        slot, full = nv.i32(0), k // depth * depth
+        def plus(sums: Any, slot: Any, rows: list[Any], cols: list[Any], unit: int) -> Any:
+            for step in nv.range(0, k, depth, unroll=False):
+                of_a, of_b = A.words(slot, rows, step, unit), B.words(slot, cols, step, unit)
+                upper, lower = of_a[::2], of_a[1::2]
+                words = [w for u, v in zip(upper, lower, strict=True) for w in (u[0], v[0], u[1], v[1])]
+                x = WarpFragment("a", (PART, depth), a.dtype, words)
+                y = WarpFragment("b", (depth, PART), b.dtype, [w for pair in of_b for w in pair])
+                sums += x @ y
+            return sums
+
+        slot = nv.i32(0)
         read(slot, nv.block_id.x)
         for tile in nv.range(nv.block_id.x, tiles.count, blocks):
             nv.cp_async_wait(0)
@@ -163,15 +159,11 @@ def matmul(
                 read(slot ^ 1, tile + blocks)
             _, row, col = tiles.start(tile)
             rows, cols = [nv.min(x, m - 1 - row) for x in down], [nv.min(x, n - 1 - col) for x in across]
-            sums = nv.warp_accumulator(part, part, acc_dtype)
-            for begin, end in ((0, full), (full, k)) if part == SMALL_PART else ((0, k),):
-                for step in nv.range(begin, end, depth, unroll=False):
-                    of_a, of_b = (x.words(slot, at, step, end is full) for x, at in ((A, rows), (B, cols)))
-                    upper, lower = of_a[::2], of_a[1::2]
-                    words = [w for u, v in zip(upper, lower, strict=True) for w in (u[0], v[0], u[1], v[1])]
-                    x = WarpFragment("a", (part, depth), a.dtype, words)
-                    y = WarpFragment("b", (depth, part), b.dtype, [w for pair in of_b for w in pair])
-                    sums += x @ y
+            sums = nv.warp_accumulator(PART, PART, acc_dtype)
+            if k % PAIR == 0:
+                sums = plus(sums, slot, rows, cols, PAIR)
+            else:
+                sums = plus(sums, slot, rows, cols, 1)
             sums.store(shared, (top, left))
             nv.sync_threads()
             if two:

@@ -23,7 +23,7 @@ from nvdsl.kernels.gemm.config import Config
 from nvdsl.kernels.gemm.factors import check_config, direct_store, factors, nearer, nearest, readable
 from nvdsl.kernels.gemm.launch import sms
 from nvdsl.kernels.gemm.packing import words_of
-from nvdsl.kernels.gemm.problem import TMA_ALIGNMENT, GemmProblem, Matrix, fits_tma
+from nvdsl.kernels.gemm.problem import TMA_ALIGNMENT, GemmProblem, Matrix
 from nvdsl.kernels.gemm.tuned import tuned_matmul
 
 Options = dict[str, Any]
@@ -47,16 +47,10 @@ def empty_sums(problem: GemmProblem, finish: LinearCombination, options: Options
 
 
 def simple(problem: GemmProblem, finish: LinearCombination, options: Options, target: str | None) -> BoundKernel:
-    """A thread for each element."""
-    arrays = {"a": problem.a, "b": problem.b, "out": problem.out}
-    return bind(problem, finish, by_elements.matmul, options, arrays, AXES, with_batch=True)
-
-
-def few(problem: GemmProblem, finish: LinearCombination, options: Options, target: str | None) -> BoundKernel:
-    """Several threads for each element."""
+    """A thread for each element, or several of them."""
     arrays = {"a": problem.a, "b": problem.b, "out": problem.out}
     options = options | {"sms": 1 if sim.wanted(target) else sms(target)}  # it executes one block after the other
-    return bind(problem, finish, by_elements.few, options, arrays, AXES, with_batch=True)
+    return bind(problem, finish, by_elements.matmul, options, arrays, AXES, with_batch=True)
 
 
 def vector(problem: GemmProblem, finish: LinearCombination, options: Options, target: str | None) -> BoundKernel:
@@ -105,11 +99,15 @@ def by_warps(problem: GemmProblem, finish: LinearCombination, options: Options, 
     arrays = {"a": problem.a, "b": problem.b.transposed, "out": problem.out}
     aligned = k % small.EACH == 0 and all(arrays[name].fits_tma(1) for name in "ab")
     options = options | {"split": small.blocks_of_tile(problem, aligned, target)}
-    axes = {"a": "mk", "b": "nk", "out": "mn"}
+    axes, gathers = {"a": "mk", "b": "nk", "out": "mn"}, dict.fromkeys("ab", int(all(_near(arrays[x]) for x in "ab")))
     return bind(
-        problem, finish, small.matmul, options, arrays, axes, vectors="ab" if aligned else "", with_batch=True,
-        turned=turned,
+        problem, finish, small.matmul, options, arrays, axes, gathers=gathers, with_batch=True, turned=turned,
     )  # fmt: skip
+
+
+def _near(x: Matrix) -> bool:
+    """Whether a kernel may ask where an array's rows start, to access several elements at a time."""
+    return x.aligned and x.strides[-1] == 1
 
 
 def by_strips(
@@ -118,11 +116,10 @@ def by_strips(
     """A product of a short K, by threads that load and store, whatever strides are. ``part``: see `short.matmul`."""
     problem, turned = upright(problem)
     (a, a_axis), (b, b_axis) = nearer(problem.a, (1, 0)), nearer(problem.b, (0, 1))
-    pairs = gathered.in_pairs(a) and gathered.in_pairs(b)
     arrays = {"a": a, "b": b, "out": problem.out}
-    gathers = dict.fromkeys("ab", gathered.PAIR if pairs else 1) | {"out": _whole(problem.out, False)}
+    gathers = {name: int(_near(x)) for name, x in arrays.items()}
     majors = {"a_major": "k" if a_axis == 1 else "mn", "b_major": "k" if b_axis == 0 else "mn"}
-    options = options | majors | {"pairs": pairs, "part": part, "sms": sms(target)}
+    options = options | majors | {"part": part, "sms": sms(target)}
     axes = {"a": "mk" if a_axis == 1 else "km", "b": "nk" if b_axis == 0 else "kn", "out": "mn"}
     return bind(
         problem, finish, short.matmul, options, arrays, axes, gathers=gathers, with_batch=True, turned=turned,
@@ -130,16 +127,15 @@ def by_strips(
 
 
 def by_runs(
-    problem: GemmProblem, finish: LinearCombination, options: Options, target: str | None, *, part: int
+    problem: GemmProblem, finish: LinearCombination, options: Options, target: str | None
 ) -> BoundKernel | None:
     """The same of operands that are one run of memory each, which is what the kernel sees."""
     problem, turned = upright(problem)
-    if not (flat.fits(problem.a, problem.b.transposed) and flat.holds(problem.sizes[2], problem.a.dtype, part)):
+    if not (flat.fits(problem.a, problem.b.transposed) and flat.holds(problem.sizes[2], problem.a.dtype)):
         return None
     arrays = {"a": _one_row(problem.a), "b": _one_row(problem.b.transposed), "out": problem.out}
-    unit, bytes = math.gcd(problem.sizes[2], gathered.PAIR), problem.a.dtype.bytes
-    gathers = dict.fromkeys("ab", TMA_ALIGNMENT // bytes) | {"out": _whole(problem.out, unit > 1 and bytes > 1)}
-    options = options | {"unit": unit, "part": part, "sms": sms(target)}
+    gathers = dict.fromkeys("ab", TMA_ALIGNMENT // problem.a.dtype.bytes) | {"out": int(_near(problem.out))}
+    options = options | {"sms": sms(target)}
     axes = {"a": "up", "b": "vq", "out": "mn"}
     return bind(problem, finish, flat.matmul, options, arrays, axes, gathers=gathers, with_batch=True, turned=turned)
 
@@ -150,31 +146,27 @@ def _one_row(x: Matrix) -> Matrix:
     return replace(x, shape=shape, strides=(*x.strides[:-2], TMA_ALIGNMENT, 1))
 
 
-def _whole(out: Matrix, pairs: bool) -> int:
-    """Elements that a thread stores to a result at a time. ``pairs``: where TMA can't store it, whether to look for
-    two."""
-    if fits_tma(out):
-        return TMA_ALIGNMENT // out.dtype.bytes
-    return gathered.PAIR if pairs and gathered.in_pairs(out) else 1
+def larger_first(problem: GemmProblem) -> tuple[GemmProblem, bool]:
+    """The product, or its transpose where B has more columns than A has rows; and whether it is the transpose."""
+    m, n, _ = problem.sizes
+    return problem.transposed if n > m else problem, n > m
 
 
 def by_threads(
     problem: GemmProblem, finish: LinearCombination, options: Options, target: str | None
 ) -> BoundKernel | None:
     """By threads that load, whatever strides are. The larger operand is A."""
-    m, n, _ = problem.sizes
-    turned = n > m
-    problem = problem.transposed if turned else problem
+    problem, turned = larger_first(problem)
     a, a_axis = readable(problem.a, k_axis=1)
     b, b_axis = readable(problem.b, k_axis=0)
     pairs = gathered.in_pairs(a) and gathered.in_pairs(b)
-    chosen = gathered.config(min(m, n), pairs)
+    chosen = gathered.config(problem.sizes[1], pairs)
     if chosen is None or problem.a.dtype.bits != 16:
         return None
     if not pairs and (a_axis, b_axis) != (1, 0):
         return None  # a copy turns it faster
     arrays = {"a": a, "b": b, "out": problem.out}
-    gathers = dict.fromkeys(arrays, 1) | (dict.fromkeys("ab", gathered.PAIR) if pairs else {})
+    gathers = dict.fromkeys(arrays, 0) | (dict.fromkeys("ab", gathered.PAIR) if pairs else {})
     majors = {"a_major": "k" if a_axis == 1 else "mn", "b_major": "k" if b_axis == 0 else "mn"}
     options = options | majors | {"config": chosen, "sms": sms(target), "pairs": pairs}
     axes = {"a": "mk" if a_axis == 1 else "km", "b": "nk" if b_axis == 0 else "kn", "out": "mn"}
@@ -185,12 +177,10 @@ def by_words(
     problem: GemmProblem, finish: LinearCombination, options: Options, target: str | None
 ) -> BoundKernel | None:
     """By threads that load the larger operand, whose rows start anywhere."""
-    m, n, _ = problem.sizes
-    turned = n > m
-    problem = problem.transposed if turned else problem
+    problem, turned = larger_first(problem)
     a, (b, b_axis) = problem.a, readable(problem.b, k_axis=0)
     b_major = "k" if b_axis == 0 else "mn"
-    chosen = realigned.config(min(m, n), a.dtype, b_major)
+    chosen = realigned.config(problem.sizes[1], a.dtype, b_major)
     least = VECTOR // a.dtype.bytes  # of `realigned`, in each row
     if chosen is None or not _without_gaps(a) or a.shape[-1] < least or a.fits_tma(1):
         return None
@@ -201,7 +191,7 @@ def by_words(
     options = options | {"config": chosen, "sms": sms(target), "both": both, "b_major": b_major}
     axes = {"a": "mk", "a words": "vw", "b": "nk" if b_axis == 0 else "kn", "b words": "uw", "out": "mn"}
     packed = () if both or b.fits_tma(1) else ("b",)
-    gathers = dict.fromkeys(arrays, 1) | dict.fromkeys(("a words", "b words"), WORDS)
+    gathers = dict.fromkeys(arrays, 0) | dict.fromkeys(("a words", "b words"), WORDS)
     if not both:
         del gathers["b"]
     return bind(problem, finish, realigned.matmul, options, arrays, axes, packed=packed, gathers=gathers, turned=turned)
@@ -211,10 +201,8 @@ def by_residues(
     problem: GemmProblem, finish: LinearCombination, options: Options, target: str | None
 ) -> BoundKernel | None:
     """By TMA, which loads the rows of the larger operand in turns of those that start at one residue of its grid."""
-    m, n, k = problem.sizes
-    turned = n > m
-    problem = problem.transposed if turned else problem
-    a, b, (m, n) = problem.a, problem.b.transposed, (max(m, n), min(m, n))
+    problem, turned = larger_first(problem)
+    a, b, (m, n, k) = problem.a, problem.b.transposed, problem.sizes
     chosen, turns = residues.config(n, a.dtype), residues.period(k, a.dtype.bytes)
     fits = _without_gaps(a) and len(b.shape) == 2 and m >= turns and m * k < flat.LARGEST
     if chosen is None or not fits or turns == 1 or problem.others:
@@ -222,7 +210,7 @@ def by_residues(
     if turns * n * COPIED > m:
         return None
     arrays = {"a": _one_row(a), "b": b, "out": problem.out}
-    gathers = {"a": TMA_ALIGNMENT // a.dtype.bytes, "b": 1, "out": 1}
+    gathers = {"a": TMA_ALIGNMENT // a.dtype.bytes, "b": 0, "out": 0}
     options = options | {"config": chosen, "sms": sms(target)}
     axes = {"a": "up", "b": "nk", "out": "mn"}
     return bind(problem, finish, residues.matmul, options, arrays, axes, gathers=gathers, turned=turned)
@@ -261,10 +249,9 @@ def tensor_cores(
 
 ROADS: Mapping[str, Road] = {
     "simple": simple,
-    "few": few,
     "by_warps": by_warps,
     **{f"by_strips {part}": functools.partial(by_strips, part=part) for part in (short.SMALL_PART, short.PART)},
-    **{f"by_runs {part}": functools.partial(by_runs, part=part) for part in (short.SMALL_PART, short.PART)},
+    "by_runs": by_runs,
     "by_threads": by_threads,
     "tensor_cores": tensor_cores,
 }

@@ -18,7 +18,7 @@ import nvdsl as nv
 from nvdsl.hopper.arch import WARP_SIZE
 from nvdsl.kernels.blocks.epilogue_visitor import EpilogueOp
 from nvdsl.kernels.blocks.tile_scheduler import TileScheduler
-from nvdsl.kernels.gemm.gemv import batch_of, exponent, unit_of
+from nvdsl.kernels.gemm.gemv import batch_of, exponent
 from nvdsl.kernels.gemm.problem import TMA_ALIGNMENT
 
 DOWN, ACROSS = 2, 4
@@ -44,13 +44,13 @@ Places = list[tuple[Any, Any]]
 
 class Strip:
     """What a tile needs of one operand: ``mn`` rows or columns. ``major``: "k" where neighbours along K are near, which
-    are the array's last axis then. ``unit``: elements that a thread reads at a time.
+    are the array's last axis then.
 
-    A slice is read in turns, each as many elements as `STEP` of K has.
+    A slice is read in turns, each as many elements as `STEP` of K has. ``unit``: those that a thread reads at a time.
     """
 
-    def __init__(self, array: nv.Array, mn: int, major: str, unit: int) -> None:
-        self.array, self.mn, self.major, self.unit = array, mn, major, unit
+    def __init__(self, array: nv.Array, mn: int, major: str) -> None:
+        self.array, self.mn, self.major = array, mn, major
         rows, cols = (mn, SLICE) if major == "k" else (SLICE, mn)
         self.stack = nv.smem((SLOTS, rows, cols + BESIDE), array.dtype)
 
@@ -59,11 +59,11 @@ class Strip:
         """K."""
         return self.array.shape[2 if self.major == "k" else 1]
 
-    def places(self, turn: Any, turns: Any) -> Places:
+    def places(self, turn: Any, turns: Any, unit: int) -> Places:
         """Rows and columns of the tile that this thread reads in a turn, of 1 or 2 in all."""
-        across = (turns + 3 if self.major == "k" else self.mn.bit_length() - 1) - (self.unit - 1)
-        row, col = nv.thread_id.x >> across, (nv.thread_id.x & ((1 << across) - 1)) * self.unit
-        count, down = self.mn * STEP // (THREADS * self.unit), THREADS >> across
+        across = (turns + 3 if self.major == "k" else self.mn.bit_length() - 1) - (unit - 1)
+        row, col = nv.thread_id.x >> across, (nv.thread_id.x & ((1 << across) - 1)) * unit
+        count, down = self.mn * STEP // (THREADS * unit), THREADS >> across
         return [(row + (turn * count + i) * down, col) for i in range(count)]
 
     def elements(self, batch: Any, mn: Any, k: Any, places: Places) -> list[Any]:
@@ -98,7 +98,7 @@ def copy(slot: Any, strips: Tiles, k: Any) -> None:
     turns = _turns(strips, k)
     for turn in nv.range(turns, unroll=False):
         for strip, batch, mn in strips:
-            for place in strip.places(turn, turns):
+            for place in strip.places(turn, turns, PAIR):
                 strip.copy(slot, batch, mn, k, place)
 
 
@@ -106,14 +106,14 @@ def carry(slot: Any, strips: Tiles, k: Any) -> None:
     """Read a slice of both operands from ``k`` on, element by element, into a slot: all are asked for before any is
     there."""
     turns = _turns(strips, k)
-    asked = [strip.elements(batch, mn, k, strip.places(0, turns)) for strip, batch, mn in strips]
+    asked = [strip.elements(batch, mn, k, strip.places(0, turns, 1)) for strip, batch, mn in strips]
     later = [[strip.array.dtype(0)] * len(values) for (strip, *_), values in zip(strips, asked, strict=True)]
     if turns > 1:
-        later = [strip.elements(batch, mn, k, strip.places(1, turns)) for strip, batch, mn in strips]
+        later = [strip.elements(batch, mn, k, strip.places(1, turns, 1)) for strip, batch, mn in strips]
     for turn, found in enumerate((asked, later)):
         if turns > turn:
             for (strip, *_), values in zip(strips, found, strict=True):
-                for place, value in zip(strip.places(turn, turns), values, strict=True):
+                for place, value in zip(strip.places(turn, turns, 1), values, strict=True):
                     strip.stack[slot][place] = value
 
 
@@ -130,7 +130,6 @@ def matmul(
     *operands: Any,
     a_major: str,
     b_major: str,
-    pairs: bool,
     part: int,
     sms: int,
     acc_dtype: nv.DType = nv.f32,
@@ -139,31 +138,32 @@ def matmul(
     """out[batch, M, N] = A[batch, M, K] @ B[batch, K, N] of f16 or bf16, with sums in f32.
 
     ``a_major``, ``b_major``: the axis along which neighbours are near, the last one of what is given: A as (M, K) or
-    (K, M), B as (N, K) or (K, N). ``pairs``: that axis is contiguous and even, and rows start at multiples of 4 bytes;
-    else strides are any. An operand of one batch serves all. ``part``: rows and columns of a warp's part of a tile.
-    """
+    (K, M), B as (N, K) or (K, N). An operand of one batch serves all. ``part``: rows and columns of a warp's part of a
+    tile."""
     (batches, m, n), k = out.shape, a.shape[2 if a_major == "k" else 1]
     rows, cols = DOWN * part, ACROSS * part
     tiles = TileScheduler(m, n, rows, cols, group=1, batches=batches)
     staged = out.dtype if epilogue_op is None else nv.f32
-    nv.require_multiples(N=(n, unit_of(out)))
+    pairs = lie_at(PAIR, a, b)
     blocks = nv.min(tiles.count, sms * BLOCKS)
 
     @nv.kernel(grid=blocks, block=THREADS, blocks_per_sm=BLOCKS, programmatic=True)
     def kernel() -> None:
         nv.griddep_wait()
         nv.griddep_launch_dependents()
-        unit, bring = (PAIR, copy) if pairs else (1, carry)
-        A, B = Strip(a, rows, a_major, unit), Strip(b, cols, b_major, unit)
+        A, B = Strip(a, rows, a_major), Strip(b, cols, b_major)
         shared = nv.smem((rows, cols + BESIDE_SUMS), staged)
         top, left = nv.warp_id() // ACROSS * part, nv.warp_id() % ACROSS * part
 
         def read(slot: Any, tile: Any, first: Any) -> None:
             if tile < tiles.count:
                 batch, row, col = tiles.start(tile)
-                bring(slot, ((A, batch_of(a, batch), row), (B, batch_of(b, batch), col)), first)
-            if pairs:
-                nv.cp_async_commit()
+                strips = (A, batch_of(a, batch), row), (B, batch_of(b, batch), col)
+                if pairs:
+                    copy(slot, strips, first)
+                else:
+                    carry(slot, strips, first)
+            nv.cp_async_commit()
 
         def following(tile: Any, first: Any) -> tuple[Any, Any]:
             """The tile and the place along K of the next slice."""
@@ -177,8 +177,7 @@ def matmul(
         for tile in nv.range(nv.block_id.x, tiles.count, blocks):
             sums = nv.warp_accumulator(part, part)
             for first in nv.range(0, k, SLICE, unroll=False):
-                if pairs:
-                    nv.cp_async_wait(SLOTS - 2)
+                nv.cp_async_wait(SLOTS - 2)
                 nv.sync_threads()  # this slice is there, and the one before it, and the sums' memory, are done with
                 read(nv.select(slot == 0, SLOTS - 1, slot - 1), *ahead)
                 ahead = following(*ahead)
@@ -195,12 +194,36 @@ def matmul(
     kernel()
 
 
+def lie_at(unit: int, *arrays: nv.Array) -> Any:
+    """Whether so many neighbours along the last axis of all these lie together, at a multiple of themselves."""
+    if any(not isinstance(x.strides[-1], int) or x.strides[-1] != 1 for x in arrays):
+        return False
+    whole: Any = True
+    for step in (step for x in arrays for step in (x.shape[-1], *x.strides[:-1])):
+        whole = (step % unit == 0) & whole
+    return whole
+
+
 def write(
     shared: nv.Tile, out: nv.Array, at: tuple[Any, Any, Any], acc_dtype: nv.DType, epilogue_op: EpilogueOp | None,
     operands: Sequence[Any],
 ) -> None:  # fmt: skip
-    """Store a tile's sums, which is ``at`` a batch, a row and a column. By all threads."""
-    (batch, row, col), (_, m, n), each = at, out.shape, unit_of(out)
+    """Store a tile's sums, which is ``at`` a batch, a row and a column: 16 bytes at a time, in pairs, or one by one, as
+    rows lie. By all threads."""
+    given, most = (shared, out, at, acc_dtype, epilogue_op, operands), TMA_ALIGNMENT // out.dtype.bytes
+    if lie_at(most, out):
+        _write(*given, most)
+    elif lie_at(PAIR, out):
+        _write(*given, PAIR)
+    else:
+        _write(*given, 1)
+
+
+def _write(
+    shared: nv.Tile, out: nv.Array, at: tuple[Any, Any, Any], acc_dtype: nv.DType, epilogue_op: EpilogueOp | None,
+    operands: Sequence[Any], each: int,
+) -> None:  # fmt: skip
+    (batch, row, col), (_, m, n) = at, out.shape
     rows, cols = shared.shape[0], shared.shape[1] - BESIDE_SUMS
     bits = exponent(2 * nv.cdiv(nv.min(n, cols), each) - 1, cols // each)  # of threads that store a row
     c = (nv.thread_id.x & ((1 << bits) - 1)) * each

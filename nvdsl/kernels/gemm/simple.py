@@ -3,7 +3,7 @@
 The slow way that is always open: where K is empty, where strides break TMA's rules and the product is too small to be
 worth a copy, and as the reference that the fast kernels are compared with. Neighbouring threads take neighbouring
 columns, so that reads of a row-major B and writes of the result are coalesced; A's element is one for a whole warp.
-Where the result has fewer elements than the GPU has threads, several of them share one (`few`).
+Where the result has fewer elements than the GPU has threads, several of them share one.
 """
 
 from __future__ import annotations
@@ -13,13 +13,15 @@ from typing import Any
 
 import nvdsl as nv
 from nvdsl.kernels.blocks.divisor import Divisor
-from nvdsl.kernels.blocks.elementwise import place
 from nvdsl.kernels.blocks.tile_scheduler import TileScheduler
 from nvdsl.kernels.gemm import gemv
 
-THREADS = (32, 8)  # columns, rows
-AT_ONCE = 8
-"""Elements of a row and of a column that a thread asks for at a time."""
+ROWS, COLS = 8, 32
+"""Of a block's elements, where each thread has one."""
+FEW = 1 << 16
+"""Elements of a result up to which threads share one: half as many as a Hopper GPU runs."""
+FLAT_K = 16
+"""K beyond which they do. A short K takes a thread about as long as the launch of a kernel."""
 
 
 @nv.jit
@@ -28,66 +30,46 @@ def matmul(
     b: nv.Array,
     out: nv.Array,
     *operands: Any,
+    sms: int,
     acc_dtype: nv.DType = nv.f32,
     epilogue_op: Callable[..., Any] | None = None,
 ) -> None:
     """out[batch, M, N] = a[batch, M, K] @ b[batch, K, N]; all three of three axes, with any strides.
 
-    An operand of one batch serves all. Products are summed in the order of K in ``acc_dtype``, each factor converted
-    to it first. ``epilogue_op``: see `nvdsl.kernels.blocks.epilogue_visitor.EpilogueOp`; ``operands`` are handed to it.
+    An operand of one batch serves all. Of a result of few elements each is the sum of neighbouring threads, which take
+    turns along K: a power of two of them, as many as the GPU runs at once, while each has something to load. So sums
+    are in an order that depends on the sizes and on ``sms`` alone, in f32, f64 or i32. ``epilogue_op``: see
+    `nvdsl.kernels.blocks.epilogue_visitor.EpilogueOp`; ``operands`` are handed to it.
     """
+    (batches, m, n), k, dtype = out.shape, a.shape[2], gemv.sums_of(acc_dtype)
+    elements, tiles = batches * m * n, _tiles(out)
+    wanted = nv.min(nv.cdiv(sms * gemv.BLOCKS * gemv.THREADS, nv.max(elements, 1)), nv.cdiv(k, gemv.AT_END))
+    bits = nv.select((elements <= FEW) & (k > FLAT_K), gemv.exponent(wanted, gemv.THREADS), 0)
+    of_matrix, of_row = Divisor.of(nv.max(m * n, 1)), Divisor.of(nv.max(n, 1))
+    blocks = nv.select(bits > 0, nv.cdiv(elements, gemv.THREADS >> bits), tiles.count)
 
-    def dot(batch: Any, row: Any, col: Any) -> Any:
-        of_a, of_b = place(a, batch, row, col)[0], place(b, batch, row, col)[0]
-        total, whole = acc_dtype(0), a.shape[2] // AT_ONCE * AT_ONCE
-        for first in nv.range(0, whole, AT_ONCE, unroll=False):
-            loaded = [(a[of_a, row, first + i], b[of_b, first + i, col]) for i in range(AT_ONCE)]
-            for x, y in loaded:
-                total += acc_dtype(x) * acc_dtype(y)
-        for k in nv.range(whole, a.shape[2], unroll=False):
-            total += acc_dtype(a[of_a, row, k]) * acc_dtype(b[of_b, k, col])
-        return total
-
-    _each_element(dot, out, operands, epilogue_op)
-
-
-@nv.jit
-def few(
-    a: nv.Array,
-    b: nv.Array,
-    out: nv.Array,
-    *operands: Any,
-    sms: int,
-    acc_dtype: nv.DType = nv.f32,
-    epilogue_op: Callable[..., Any] | None = None,
-) -> None:
-    """The same of a result of few elements: each is the sum of neighbouring threads, which take turns along K.
-
-    A power of two of threads share an element: as many as the GPU runs at once, while each has something to load. So
-    their sums are not in the order of K, but in one that depends on the sizes and on ``sms`` alone.
-    """
-    batches, M, N = out.shape
-    k, elements, dtype = a.shape[2], batches * M * N, gemv.sums_of(acc_dtype)
-    resident = sms * gemv.BLOCKS * gemv.THREADS
-    bits = gemv.exponent(nv.min(nv.cdiv(resident, nv.max(elements, 1)), nv.cdiv(k, gemv.AT_END)), gemv.THREADS)
-    of_matrix, of_row = Divisor.of(nv.max(M * N, 1)), Divisor.of(nv.max(N, 1))
-
-    @nv.kernel(grid=nv.cdiv(elements, gemv.THREADS >> bits), block=gemv.THREADS)
+    @nv.kernel(grid=blocks, block=gemv.THREADS)
     def kernel() -> None:
         lane = nv.thread_id.x & ((1 << bits) - 1)
-        element = nv.block_id.x * (gemv.THREADS >> bits) + (nv.thread_id.x >> bits)
-        batch, within = of_matrix.divmod(nv.min(element, elements - 1))
-        row, col = of_row.divmod(within)
-        of_a, of_b = gemv.batch_of(a, batch), gemv.batch_of(b, batch)
+        batch, row, col = _place(tiles)
+        exists = (row < m) & (col < n)
+        if bits > 0:
+            element = nv.block_id.x * (gemv.THREADS >> bits) + (nv.thread_id.x >> bits)
+            batch, within = of_matrix.divmod(nv.min(element, elements - 1))
+            row, col = of_row.divmod(within)
+            exists = (element < elements) & (lane == 0)
+        of_a, of_b, top, left = gemv.batch_of(a, batch), gemv.batch_of(b, batch), nv.min(row, m - 1), nv.min(col, n - 1)
 
         def plus(total: Any, steps: list[Any], exist: list[Any]) -> Any:
-            loaded = [(a[of_a, row, x], b[of_b, x, col]) for x in steps]
+            loaded = [(a[of_a, top, x], b[of_b, x, left]) for x in steps]
             for (x, y), here in zip(loaded, exist, strict=True):
                 total += gemv.only(here, dtype(x) * dtype(y), dtype)
             return total
 
-        total = gemv.added_up(gemv.summed(plus, dtype(0), nv.i32(0), k, lane, bits), bits, dtype)
-        if (lane == 0) & (element < elements):
+        total = gemv.summed(plus, dtype(0), nv.i32(0), k, lane, bits)
+        if bits > 0:
+            total = gemv.added_up(total, bits, dtype)
+        if exists:
             value = acc_dtype(total)
             if epilogue_op is not None:
                 value = epilogue_op(value, batch, row, col, *operands)
@@ -101,29 +83,32 @@ def empty_sums(
     out: nv.Array, *operands: Any, acc_dtype: nv.DType = nv.f32, epilogue_op: Callable[..., Any] | None = None
 ) -> None:
     """What `matmul` stores where K is 0: every sum is zero, and visited."""
-    _each_element(lambda batch, row, col: acc_dtype(0), out, operands, epilogue_op)
+    (_, m, n), tiles = out.shape, _tiles(out)
 
-
-def blocks(m: int, n: int) -> int:
-    """Of an m x n result."""
-    return nv.cdiv(m, THREADS[1]) * nv.cdiv(n, THREADS[0])
-
-
-def _each_element(
-    total: Callable[..., Any], out: nv.Array, operands: tuple[Any, ...], epilogue_op: Callable[..., Any] | None
-) -> None:
-    """Launch the kernel that stores ``epilogue_op(total(batch, row, col))`` to each element of ``out``."""
-    batches, M, N = out.shape
-    tiles = TileScheduler(M, N, THREADS[1], THREADS[0], group=1, batches=batches)
-
-    @nv.kernel(grid=tiles.count, block=THREADS)  # along x: there are at most 65,535 blocks along y and along z
+    @nv.kernel(grid=tiles.count, block=gemv.THREADS)
     def kernel() -> None:
-        batch, row, col = tiles.start(nv.block_id.x)
-        row, col = row + nv.thread_id.y, col + nv.thread_id.x
-        if row < M and col < N:
-            value = total(batch, row, col)
+        batch, row, col = _place(tiles)
+        if (row < m) & (col < n):
+            value = acc_dtype(0)
             if epilogue_op is not None:
                 value = epilogue_op(value, batch, row, col, *operands)
             out[batch, row, col] = out.dtype(value)
 
     kernel()
+
+
+def blocks(m: int, n: int) -> int:
+    """Of an m x n result."""
+    return nv.cdiv(m, ROWS) * nv.cdiv(n, COLS)
+
+
+def _tiles(out: nv.Array) -> TileScheduler:
+    """Along x: there are at most 65,535 blocks along y and along z."""
+    batches, m, n = out.shape
+    return TileScheduler(m, n, ROWS, COLS, group=1, batches=batches)
+
+
+def _place(tiles: TileScheduler) -> tuple[Any, Any, Any]:
+    """A thread's batch, row and column, which may be beyond the edge."""
+    batch, row, col = tiles.start(nv.block_id.x)
+    return batch, row + nv.thread_id.x // COLS, col + nv.thread_id.x % COLS

@@ -21,9 +21,10 @@ import nvdsl as nv
 from nvdsl.hopper.arch import WARP_SIZE
 from nvdsl.kernels.blocks.epilogue_visitor import EpilogueOp
 from nvdsl.kernels.blocks.tile_scheduler import TileScheduler
-from nvdsl.kernels.gemm.gemv import batch_of, exponent, unit_of
+from nvdsl.kernels.gemm.gemv import batch_of, exponent
 from nvdsl.kernels.gemm.launch import resident_clusters, sms
 from nvdsl.kernels.gemm.problem import GemmProblem
+from nvdsl.kernels.gemm.short import lie_at
 from nvdsl.lang.packing import as_words, words_of
 
 ROWS, COLS, WARPS = 16, 32, 8
@@ -80,10 +81,8 @@ def matmul(
     """out[batch, M, N] = a[batch, M, K] @ b[batch, N, K] transposed, of 8 or 16 bits, with any strides and sums of 32.
     An operand of one batch serves all. ``split``: blocks of a cluster, each with a part of K."""
     (batches, m, n), k = out.shape, a.shape[2]
-    vectors = min(unit_of(a), unit_of(b)) >= EACH
-    nv.require_multiples(K=(k, EACH if vectors else 1))
+    vectors = lie_at(EACH, a, b)
     each = nv.cdiv(nv.cdiv(k, SLICE), split)  # slices of a block
-    ahead = AHEAD if vectors else ALONE
     bits = exponent(2 * each - 1, WARPS)  # of warps that share a tile
     scheduler = TileScheduler(m, n, ROWS, COLS, group=1, batches=batches)
 
@@ -104,16 +103,22 @@ def matmul(
         rows = [(batch_of(a, batch), nv.min(row + group + i, m - 1)) for i in range(0, ROWS, 8)]
         cols = [(batch_of(b, batch), nv.min(col + group + i, n - 1)) for i in range(0, COLS, N)]
 
-        sums = [acc_dtype(0)] * (COLS // N * 4)
-        end = nv.min((rank + 1) * each, nv.cdiv(k, SLICE))
-        for first in nv.range(rank * each + part, end, ahead << bits, unroll=False):
-            starts = [first + (i << bits) for i in range(ahead)]
-            read = by_vectors if vectors else by_elements
+        def multiplied_by(read: Any, ahead: int) -> list[Any]:
+            """The sums of this warp's slices, so many of them read at a time."""
+            sums = [acc_dtype(0)] * (COLS // N * 4)
+            end = nv.min((rank + 1) * each, nv.cdiv(k, SLICE))
             places = [(a, at) for at in rows] + [(b, at) for at in cols]
-            found = [read(places, start * SLICE, nv.select(start < end, k, 0), lane) for start in starts]
-            for words in found:
-                sums = multiplied(words, sums, (a.dtype, b.dtype, acc_dtype))
+            for first in nv.range(rank * each + part, end, ahead << bits, unroll=False):
+                starts = [first + (i << bits) for i in range(ahead)]
+                found = [read(places, start * SLICE, nv.select(start < end, k, 0), lane) for start in starts]
+                for words in found:
+                    sums = multiplied(words, sums, (a.dtype, b.dtype, acc_dtype))
+            return sums
 
+        if vectors:
+            sums = multiplied_by(by_vectors, AHEAD)
+        else:
+            sums = multiplied_by(by_elements, ALONE)
         shared = nv.smem((WARPS * ROWS, COLS + PADDING), acc_dtype)
         for register, value in enumerate(sums):
             r, c = nv.layout.mma_c(ROWS, COLS)(nv.lane_id(), register)

@@ -114,20 +114,20 @@ def _residues(m: int, n: int, k: int) -> Case:
     return _exact(residues.matmul, [a.reshape(1, -1), b, out], out, expected, config=config, sms=2)
 
 
-def _short(m: int, n: int, k: int, pairs: bool) -> Case:
-    """By mma.sync, of operands that threads bring: by cp.async, or element by element."""
+def _short(m: int, n: int, k: int) -> Case:
+    """By mma.sync, of operands that threads bring: by cp.async, or element by element where K is odd."""
     a, b, out = _integers(1, m, k), _integers(1, n, k), np.full((1, m, n), np.nan, np.float32)
     expected = a.astype(np.float32) @ b.astype(np.float32).swapaxes(1, 2)
-    options = {"a_major": "k", "b_major": "k", "pairs": pairs, "part": short.PART, "sms": 1}
+    options = {"a_major": "k", "b_major": "k", "part": short.PART, "sms": 1}
     return _exact(short.matmul, [a, b, out], out, expected, **options)
 
 
-def _flat(m: int, n: int, k: int, part: int) -> Case:
+def _flat(m: int, n: int, k: int) -> Case:
     """The same of operands that lie row behind row."""
     a, b, out = _integers(1, m, k), _integers(1, n, k), np.full((1, m, n), np.nan, np.float32)
     expected = a.astype(np.float32) @ b.astype(np.float32).swapaxes(1, 2)
     runs = a.reshape(1, 1, -1), b.reshape(1, 1, -1)
-    return _exact(flat.matmul, [*runs, out], out, expected, unit=1 + (k % 2 == 0), part=part, sms=1)
+    return _exact(flat.matmul, [*runs, out], out, expected, sms=1)
 
 
 def _turned(m: int, n: int, k: int, **config: Any) -> Case:
@@ -163,7 +163,7 @@ def _vector_by_words(m: int, k: int) -> Case:
 def _few(m: int, n: int, k: int) -> Case:
     """Elements whose threads are in several warps, and some threads beyond the last element."""
     a, b, out = _integers(1, m, k), _integers(1, k, n), np.full((1, m, n), np.nan, np.float32)
-    return _exact(simple.few, [a, b, out], out, a.astype(np.float32) @ b.astype(np.float32), sms=2)
+    return _exact(simple.matmul, [a, b, out], out, a.astype(np.float32) @ b.astype(np.float32), sms=2)
 
 
 def _epilogue(batches: int, m: int, n: int, k: int, **config: Any) -> Case:
@@ -494,10 +494,10 @@ SUBJECTS: dict[str, Callable[[], Case]] = {
     "cooperative, swapped": lambda: _matmul(
         cooperative, 64, 128, 320, 1, np.float16, swap_ab=True, **_TILE
     ),
-    "short": lambda: _short(70, 130, 50, pairs=True),
-    "short, elements": lambda: _short(70, 130, 60, pairs=False),
-    "flat": lambda: _flat(130, 150, 20, short.PART),
-    "flat, odd": lambda: _flat(65, 75, 25, short.SMALL_PART),
+    "short": lambda: _short(70, 130, 50),
+    "short, elements": lambda: _short(70, 130, 61),
+    "flat": lambda: _flat(130, 150, 20),
+    "flat, odd": lambda: _flat(65, 75, 25),
     "small": lambda: _small(20, 9, 100, 1),
     "small, cluster": lambda: _small(9, 20, 520, 2),
     "A of 32 bits in registers": lambda: _turned(

@@ -19,7 +19,7 @@ def test_each_road_is_the_product(sizes, monkeypatch):
     a, b = (rng.integers(-3, 4, (x, k)).astype(np.float16) for x in (m, n))
     workload = Workload(m, n, k, layout="NT")
     ways = possible(workload)
-    assert {"by_warps", "by_runs 16", "tensor_cores"} <= {way.name for way in ways}
+    assert {"by_warps", "by_strips 16", "tensor_cores"} <= {way.name for way in ways}
     for way in ways:
         out = np.full((m, n), np.nan, np.float16)
         operands = SimpleNamespace(problem=workload, a=a, b=b.T, out=out, scale_a=None)

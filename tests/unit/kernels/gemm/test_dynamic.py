@@ -18,7 +18,7 @@ from nvdsl import sim
 from nvdsl.errors import ToolchainError
 from nvdsl.kernels import Config
 from nvdsl.kernels.blocks.linear_combination import ACTIVATIONS, LinearCombination
-from nvdsl.kernels.gemm import simple, small, tensor_core
+from nvdsl.kernels.gemm import flat, short, simple, small, tensor_core
 from nvdsl.kernels.gemm.argument_view import bound
 from nvdsl.kernels.gemm.choose import COMMON, MENU, allowed, choose
 from nvdsl.kernels.gemm.dispatch import find
@@ -231,7 +231,14 @@ def test_the_main_loop_is_as_short_as_that_of_one_size(config):
 
 
 def test_small_products_share_one_kernel():
-    for function, more in ((simple.matmul, 0), (small.matmul, 128)):
-        found = [road(m, n, k + more) for m, n, k in ((3, 5, 7), (4, 2, 9), (20, 9, 11), (7, 2, 3))]
+    """Whether rows start at whole vectors or anywhere, and whether threads share elements, a run knows."""
+    by = {
+        simple.matmul: ("nn", [(3, 5, 7), (4, 2, 9), (20, 9, 11), (7, 2, 3), (3, 3, 30)]),
+        small.matmul: ("nt", [(3, 5, 135), (4, 2, 137), (20, 9, 256), (7, 3, 131)]),
+        short.matmul: ("nn", [(300, 320, 15), (300, 321, 14), (300, 322, 13), (300, 323, 16)]),
+        flat.matmul: ("nt", [(300, 320, 15), (300, 321, 14), (300, 322, 13), (300, 323, 7)]),
+    }
+    for function, (layout, shapes) in by.items():
+        found = [road(*shape, layout) for shape in shapes]
         assert {x.function for x in found} == {function}
-        assert len({tuple(view.dynamic for _, view in x.slots) for x in found}) == 1
+        assert len({(*(view.dynamic for _, view in x.slots), *x.options.values()) for x in found}) == 1

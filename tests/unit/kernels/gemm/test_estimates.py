@@ -65,8 +65,8 @@ def test_what_is_never_compared(monkeypatch):
     )
     assert names(8000, 8000, 8000) == ["tensor_cores"]
     assert "by_threads" in names(300, 20, 333, threads=True) and "by_threads" not in names(300, 20, 333)
-    assert {"by_runs 16", "by_runs 32"} <= {*names(300, 200, 91)} and "by_strips 16" not in names(300, 200, 91)
-    assert {"by_strips 16", "by_runs 32"} <= {*names(300, 200, 90)} and "by_runs 16" not in names(300, 200, 90)
-    assert "by_strips 16" in names(300, 200, 91, layout="nn") and "by_runs 32" not in names(300, 200, 91, layout="nn")
-    monkeypatch.setattr(estimates, "MICROSECONDS", dict(MICROSECONDS, few=(0.0,) * 4))
+    assert {"by_runs", "by_strips 16"} <= {*names(300, 200, 91)} and "by_strips 32" not in names(300, 200, 91)
+    assert {"by_strips 16", "by_strips 32"} <= {*names(300, 200, 91, layout="nn")}
+    assert "by_runs" not in names(300, 200, 91, layout="nn") and "by_runs" not in names(300, 200, 129)
+    monkeypatch.setattr(estimates, "MICROSECONDS", dict(MICROSECONDS, simple=(0.0,) * 8))
     assert "tensor_cores" not in names(300, 200, 90)  # that is not even asked for

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 import nvdsl as nv
 from nvdsl import sim
-from nvdsl.kernels.gemm import dispatch, flat, short
+from nvdsl.kernels.gemm import flat, short
 from nvdsl.kernels.gemm.problem import Matrix
 from tests.exhaustive import sample
 from tests.unit.kernels.gemm.test_dynamic import road
@@ -23,22 +23,20 @@ pytestmark = pytest.mark.usefixtures("every_k_is_short")
 
 
 @pytest.mark.parametrize("options", sample(LEVELS, 1), ids=lambda x: x.level)
-@pytest.mark.parametrize("part", [short.PART, short.SMALL_PART])
-@given(extents, extents, st.sampled_from([2, 9, 15, 16, 17, 31, 33, 62, 65, 126, 127]))
-@settings(max_examples=2)
-def test_any_size(part, options, m, n, k):
+@given(extents, extents, st.sampled_from([1, 2, 9, 15, 16, 17, 31, 33, 62, 65, 126, 127]))
+@settings(max_examples=4)
+def test_any_size(options, m, n, k):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sim.Options, "from_environment", lambda: options)
-        patch.setattr(dispatch, "SIMULATED_PART", part)
         assert road(m, n, k, "nt").function is flat.matmul
         check(m, n, k, "nt")
 
 
-@pytest.mark.parametrize("k", sample([64, 129, 256, 287], 2))
-def test_a_longer_k(k):
-    """Small tiles have room for it, and gaps among banks."""
-    assert road(35, 70, k, "nt").function is flat.matmul
-    check(35, 70, k, "nt")
+@pytest.mark.parametrize("layout", ["nn", "tt"])
+def test_a_column_beside_a_row(layout):
+    """Of every layout."""
+    assert road(65, 131, 1, layout).function is flat.matmul
+    check(65, 131, 1, layout)
 
 
 def test_batches_and_an_epilogue():
@@ -76,7 +74,7 @@ def test_which_products():
     ))  # fmt: skip
     assert not of(b=(1, 40)) and not of(a=(38, 1)) and of(b=(36, 1))
     assert road(40, 50, 127, "nt").function is flat.matmul
-    assert road(40, 50, 289, "nt").function is short.matmul
+    assert road(40, 50, 129, "nt").function is road(40, 50, 64, "nt").function is short.matmul
     assert road(40, 50, 36, "nn").function is road(40, 50, 36, "tt").function is short.matmul
 
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 import nvdsl as nv
 from nvdsl import sim
-from nvdsl.kernels.gemm import dispatch, short
+from nvdsl.kernels.gemm import short
 from tests.exhaustive import sample
 from tests.unit.kernels.gemm.test_dynamic import road
 from tests.unit.kernels.gemm.test_gathered import check, check_gaps_and_an_epilogue, check_nothing_beyond
@@ -36,7 +36,7 @@ PAIRED = [(6, 70, 20, "nn"), (66, 130, 66, "nn"), (64, 8, 40, "tn")]
 
 @pytest.mark.parametrize(("m", "n", "k", "layout"), sample(PAIRED, 1))
 def test_rows_at_multiples_of_four_bytes(m, n, k, layout):
-    assert dict(road(m, n, k, layout).options)["pairs"]
+    assert road(m, n, k, layout).function is short.matmul
     check(m, n, k, layout)
 
 
@@ -48,22 +48,6 @@ def test_batches_gaps_and_an_epilogue():
 @pytest.mark.parametrize("k", [36, 37])
 def test_nothing_beyond_k_enters(k):
     check_nothing_beyond(k)
-
-
-@pytest.mark.parametrize("layout", sample(["nt", "nn", "tn", "tt"], 1))
-@pytest.mark.parametrize(("m", "n"), [(70, 136), (65, 131)])
-def test_a_column_beside_a_row(decided_for_a_gpu, monkeypatch, layout, m, n):
-    """By large tiles on a GPU, and never by tensor cores."""
-    for name in ("BY_ELEMENTS", "BY_WARPS"):
-        monkeypatch.setattr(dispatch, name, 0)
-    found = road(m, n, 1, layout)
-    assert found.function is short.matmul and found.options["part"] == short.PART
-    check(m, n, 1, layout)
-
-
-@pytest.mark.parametrize("n", sample([1000, 1001], 1))
-def test_a_column_beside_a_row_spills_nothing(decided_for_a_gpu, n):
-    assert_no_spill(road(9000, n, 1, "nt"))
 
 
 KINDS = [(1000, 33, "nn"), (1001, 33, "tn"), (1001, 34, "tt")]
