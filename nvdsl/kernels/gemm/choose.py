@@ -21,36 +21,37 @@ MAJORS = "k", "mn"
 Key = tuple[str, int, int, int, int, bool, int, int]
 
 COMMON = (
-    ("cooperative", 64, 48, 1, 1, True, 1, 1),
+    ("cooperative", 64, 64, 1, 1, False, 1, 1),
+    ("cooperative", 64, 128, 1, 1, False, 1, MOST_PARTS),
+    ("cooperative", 128, 64, 1, 1, True, 1, 1),
     ("cooperative", 192, 160, 1, 1, False, 1, 1),
-    ("cooperative", 192, 192, 2, 1, True, 1, 1),
+    ("cooperative", 192, 192, 1, 2, False, 1, 1),
     ("pingpong", 128, 112, 2, 2, True, 1, 1),
+    ("pingpong", 128, 176, 1, 1, False, 1, 1),
     ("pingpong", 128, 192, 2, 1, False, 1, 1),
-    ("splitk", 64, 64, 1, 1, False, 8, PARTS),
-    ("splitk", 64, 128, 1, 1, False, 1, PARTS),
+    ("splitk", 64, 64, 1, 1, False, 4, 1),
     ("splitk", 128, 128, 1, 1, False, 1, PARTS),
 )
 """What is good for many products: of so many, these lose the least on random shapes of all layouts in the model
 (`benchmarks/common_configs.py`). Each configuration is compiled on its own, so products of many sizes share a
 few."""
-OTHERS = {16: 3, 8: 13, 32: 14}
+UNALIGNED = (
+    ("cooperative", 64, 128, 1, 1, False, 1, MOST_PARTS),
+    ("cooperative", 128, 32, 1, 1, False, 1, 1),
+    ("pingpong", 64, 128, 1, 1, False, 1, 1),
+    ("pingpong", 128, 112, 2, 2, False, 1, 1),
+    ("pingpong", 128, 192, 1, 1, False, 1, 1),
+    ("splitk", 64, 32, 1, 1, False, 4, 1),
+    ("splitk", 128, 128, 1, 1, False, 1, PARTS),
+)
+"""The same of results whose rows TMA can't store, which take other code: all that is chosen for them, whatever the size
+of B."""
+OTHERS = {16: 3, 8: 8, 32: 8}
 """How many more a process compiles for products of a type (of so many bits) and layout: for the first that have no good
-one among these. Results that TMA can't store count, too, so that a process of aligned products has more for these.
-With all that the other kernels of 8- and 16-bit types come to, 1,000 shapes take at most 40 compilations."""
+one among the common ones. With all that other kernels of 8- and 16-bit types come to, 1,000 shapes take at most 40
+compilations."""
 ALONE = 28
 """The same of a process that has had no result that TMA can't store: then there are hardly other kernels, either."""
-UNALIGNED = (
-    ("cooperative", 64, 56, 1, 1, False, 1, 1),
-    ("cooperative", 192, 128, 1, 1, False, 1, MOST_PARTS),
-    ("pingpong", 128, 112, 1, 1, False, 1, 1),
-    ("pingpong", 128, 192, 2, 1, False, 1, 1),
-    ("splitk", 64, 64, 1, 1, False, 8, PARTS),
-)
-"""All that is chosen, whatever the size of B, where the result's rows are none that TMA can store. That takes other
-code, so they are few."""
-LEAST_OTHERS = len(UNALIGNED)
-"""Of the others, what is left for such results, however many have been taken: all that is chosen for them. Without the
-right one of them, products of f32 took up to 6.8 times as long in the model."""
 
 BESIDE = {"cooperative": 40, "splitk": 40, "pingpong": 40, "streamk": 48}
 """Registers of a consumer's thread beside the sums that an epilogue of few operands needs. With stream-K it also keeps
@@ -99,11 +100,7 @@ def choose(shape: Shape, crowded: bool = False, sms: int = arch.SMS) -> Config:
         known = least(menu)
         if known is not None and (len(menu) >= MENU or cycles[places[known]] <= enough):
             return known
-        most = OTHERS[shape.dtype.bits]
-        if shape.unaligned:
-            most = max(LEAST_OTHERS, most - beside)
-        else:
-            most = most - beside if beside else ALONE
+        most = OTHERS[shape.dtype.bits] if beside and not shape.unaligned else ALONE
         tried = [least(configs) for configs in (used, [*used, *common], [best] if others < most else ())]
         chosen = next((config for config in tried if config and cycles[places[config]] <= enough), tried[1] or best)
         menu.append(chosen)

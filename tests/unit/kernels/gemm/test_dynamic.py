@@ -18,7 +18,7 @@ from nvdsl import sim
 from nvdsl.errors import ToolchainError
 from nvdsl.kernels import Config
 from nvdsl.kernels.blocks.linear_combination import ACTIVATIONS, LinearCombination
-from nvdsl.kernels.gemm import flat, short, simple, small, tensor_core
+from nvdsl.kernels.gemm import flat, roads, short, simple, small, tensor_core
 from nvdsl.kernels.gemm.argument_view import bound
 from nvdsl.kernels.gemm.choose import COMMON, MENU, allowed, choose
 from nvdsl.kernels.gemm.dispatch import find
@@ -230,15 +230,18 @@ def test_the_main_loop_is_as_short_as_that_of_one_size(config):
     assert mine <= 1.05 * twin + 2
 
 
-def test_small_products_share_one_kernel():
-    """Whether rows start at whole vectors or anywhere, and whether threads share elements, a run knows."""
-    by = {
-        simple.matmul: ("nn", [(3, 5, 7), (4, 2, 9), (20, 9, 11), (7, 2, 3), (3, 3, 30)]),
-        small.matmul: ("nt", [(3, 5, 135), (4, 2, 137), (20, 9, 256), (7, 3, 131)]),
-        short.matmul: ("nn", [(300, 320, 15), (300, 321, 14), (300, 322, 13), (300, 323, 16)]),
-        flat.matmul: ("nt", [(300, 320, 15), (300, 321, 14), (300, 322, 13), (300, 323, 7)]),
-    }
-    for function, (layout, shapes) in by.items():
-        found = [road(*shape, layout) for shape in shapes]
-        assert {x.function for x in found} == {function}
-        assert len({(*(view.dynamic for _, view in x.slots), *x.options.values()) for x in found}) == 1
+SHARED = [
+    (simple.matmul, "simple", "nn", [(3, 5, 7), (20, 9, 11), (3, 3, 30)]),
+    (small.matmul, "by_warps", "nt", [(3, 5, 135), (4, 2, 137), (20, 9, 256)]),
+    (short.matmul, "by_strips 32", "nn", [(30, 40, 24), (31, 40, 23), (32, 42, 24), (33, 41, 23)]),
+    (flat.matmul, "by_runs", "nt", [(30, 40, 24), (31, 40, 23), (32, 42, 22), (33, 41, 1)]),
+]
+
+
+@pytest.mark.parametrize(("function", "name", "layout", "shapes"), SHARED, ids=[name for _, name, *_ in SHARED])
+def test_small_products_share_one_kernel(function, name, layout, shapes):
+    """Whether rows start at whole vectors, in pairs or anywhere, and whether threads share elements, a run knows."""
+    problems = [road(*shape, layout).problem for shape in shapes]
+    found = [roads.ROADS[name](one, LinearCombination(), {"acc_dtype": nv.f32}, "sim") for one in problems]
+    assert {x.function for x in found} == {function}
+    assert len({(*(view.dynamic for _, view in x.slots), *x.options.values()) for x in found}) == 1
