@@ -21,15 +21,13 @@ from nvdsl.kernels.blocks.epilogue_visitor import EpilogueOp
 from nvdsl.kernels.blocks.tile_scheduler import TileScheduler
 from nvdsl.kernels.gemm.gemv import batch_of
 from nvdsl.kernels.gemm.problem import TMA_ALIGNMENT, Matrix
-from nvdsl.kernels.gemm.short import ACROSS, BESIDE_SUMS, BLOCKS, DOWN, PAIR, PART, STEP, THREADS, write
+from nvdsl.kernels.gemm.short import ACROSS, BESIDE_SUMS, DOWN, PAIR, PART, STEP, THREADS, resident, write
 from nvdsl.lang.packing import as_words, elements_of, words_of
 from nvdsl.lang.warp_fragment import WarpFragment
 
 MOST, BANKS = 128, 128
 """K for which there is room in a tile; for half of it there are two slots. And bytes in all banks of shared memory:
 rows of a multiple of so many would all begin in the same bank."""
-BLOCKS_OF_BYTES = 2
-"""Of an SM, of elements of 8 bits: tensor cores take floats of 8 bits as pairs of f16, which need registers."""
 ROWS, COLS = DOWN * PART, ACROSS * PART
 """Of a tile."""
 EIGHT, WORD = 8, 4
@@ -119,11 +117,13 @@ def matmul(
     batches, m, n = out.shape
     k = a.shape[2] // m
     tiles = TileScheduler(m, n, ROWS, COLS, group=1, batches=batches)
-    two, depth, resident = 2 * k <= MOST, step_of(a), BLOCKS if a.dtype.bits == 16 else BLOCKS_OF_BYTES
-    blocks = nv.min(tiles.count, sms * resident)
+    two, depth = 2 * k <= MOST, step_of(a)
+    # Tensor cores take floats of 8 bits as pairs of f16, which need registers, too.
+    of_sm = resident(epilogue_op is not None or a.dtype.bits == 8)
+    blocks = nv.min(tiles.count, sms * of_sm)
     staged = out.dtype if epilogue_op is None and acc_dtype.is_float else acc_dtype
 
-    @nv.kernel(grid=blocks, block=THREADS, blocks_per_sm=resident, programmatic=True)
+    @nv.kernel(grid=blocks, block=THREADS, blocks_per_sm=of_sm, programmatic=True)
     def kernel() -> None:
         nv.griddep_wait()
         nv.griddep_launch_dependents()

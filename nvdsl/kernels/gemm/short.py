@@ -28,8 +28,6 @@ PART, SMALL_PART = 32, 16
 SLICE, STEP = 32, 16
 """Elements of K that are read at a time, and that mma.sync multiplies."""
 THREADS = DOWN * ACROSS * WARP_SIZE
-BLOCKS = 3
-"""Of an SM."""
 SLOTS = 3
 """Of which all but one are filled while that one is multiplied."""
 BESIDE, BESIDE_SUMS = 8, 8
@@ -145,9 +143,10 @@ def matmul(
     tiles = TileScheduler(m, n, rows, cols, group=1, batches=batches)
     staged = out.dtype if epilogue_op is None else nv.f32
     pairs = lie_at(PAIR, a, b)
-    blocks = nv.min(tiles.count, sms * BLOCKS)
+    of_sm = resident(epilogue_op is not None and part == PART)
+    blocks = nv.min(tiles.count, sms * of_sm)
 
-    @nv.kernel(grid=blocks, block=THREADS, blocks_per_sm=BLOCKS, programmatic=True)
+    @nv.kernel(grid=blocks, block=THREADS, blocks_per_sm=of_sm, programmatic=True)
     def kernel() -> None:
         nv.griddep_wait()
         nv.griddep_launch_dependents()
@@ -192,6 +191,11 @@ def matmul(
             write(shared, out, tiles.start(tile), acc_dtype, epilogue_op, operands)
 
     kernel()
+
+
+def resident(crowded: bool) -> int:
+    """Blocks of an SM. ``crowded``: large tiles beside an epilogue, which needs registers."""
+    return 2 if crowded else 3
 
 
 def lie_at(unit: int, *arrays: nv.Array) -> Any:
