@@ -162,7 +162,8 @@ def matmul(
                     copy(slot, strips, first)
                 else:
                     carry(slot, strips, first)
-            nv.cp_async_commit()
+            if pairs:
+                nv.cp_async_commit()
 
         def following(tile: Any, first: Any) -> tuple[Any, Any]:
             """The tile and the place along K of the next slice."""
@@ -176,7 +177,8 @@ def matmul(
         for tile in nv.range(nv.block_id.x, tiles.count, blocks):
             sums = nv.warp_accumulator(part, part)
             for first in nv.range(0, k, SLICE, unroll=False):
-                nv.cp_async_wait(SLOTS - 2)
+                if pairs:
+                    nv.cp_async_wait(SLOTS - 2)
                 nv.sync_threads()  # this slice is there, and the one before it, and the sums' memory, are done with
                 read(nv.select(slot == 0, SLOTS - 1, slot - 1), *ahead)
                 ahead = following(*ahead)
@@ -231,7 +233,7 @@ def _write(
     rows, cols = shared.shape[0], shared.shape[1] - BESIDE_SUMS
     bits = exponent(2 * nv.cdiv(nv.min(n, cols), each) - 1, cols // each)  # of threads that store a row
     c = (nv.thread_id.x & ((1 << bits) - 1)) * each
-    for r in nv.range(nv.thread_id.x >> bits, rows, THREADS >> bits, unroll=4):
+    for r in nv.range(nv.thread_id.x >> bits, rows, THREADS >> bits, unroll=4 if epilogue_op is None else 2):
         if (row + r < m) & (col + c < n):
             values = read_sums(shared, r, c, each)
             if epilogue_op is not None:

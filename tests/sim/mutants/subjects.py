@@ -497,7 +497,7 @@ SUBJECTS: dict[str, Callable[[], Case]] = {
     "short": lambda: _short(70, 130, 50),
     "short, elements": lambda: _short(70, 130, 61),
     "flat": lambda: _flat(130, 150, 20),
-    "flat, odd": lambda: _flat(65, 75, 25),
+    "flat, odd": lambda: _flat(130, 140, 25),
     "small": lambda: _small(20, 9, 100, 1),
     "small, cluster": lambda: _small(9, 20, 520, 2),
     "A of 32 bits in registers": lambda: _turned(
