@@ -46,10 +46,13 @@ UNALIGNED = (
 )
 """The same of results whose rows TMA can't store, which take other code: all that is chosen for them, whatever the size
 of B."""
-OTHERS = {16: 3, 8: 8, 32: 8}
-"""How many more a process compiles for products of a type (of so many bits) and layout: for the first that have no good
-one among the common ones. With all that other kernels of 8- and 16-bit types come to, 1,000 shapes take at most 40
-compilations."""
+OTHERS, OTHERS_ALONG_K = {16: 1, 8: 7, 32: 8}, 6
+"""How many more a process compiles for products of a type (of so many bits) and layout that have no good one among the
+common ones; and so many more where K is contiguous in both operands, as then there are fewer other kernels. With all
+these, 1,000 shapes take at most 40 compilations."""
+SCARCE = 1.05, 1.15
+"""How much longer the best of these may take than the best of all before such a one is compiled: the first, and the
+last."""
 ALONE = 28
 """The same of a process that has had no result that TMA can't store: then there are hardly other kernels, either."""
 
@@ -92,29 +95,39 @@ def choose(shape: Shape, crowded: bool = False, sms: int = arch.SMS) -> Config:
             _menus.clear()
         used = _used.setdefault((kind, crowded, sms), [])
         menu = _menus.setdefault((replace(shape, m=0, grids=grids), crowded, sms), [])
-        others, beside = (
-            sum(_uncommon(replace(kind, unaligned=x), crowded, sms, keys))
-            for x in (shape.unaligned, not shape.unaligned)
-        )
-        enough = near(float(cycles.min()), others)
+        others = sum(_uncommon(kind, crowded, sms, keys))
+        beside = (_used.get((x, crowded, sms)) for x in _layouts(replace(kind, unaligned=True)))
+        scarce, alone = not shape.unaligned and any(beside), shape.m == 1  # a row is of another layout than the rest
+        enough = SCARCE[1] * float(cycles.min()) if scarce and alone else near(float(cycles.min()), others)
         known = least(menu)
         if known is not None and (len(menu) >= MENU or cycles[places[known]] <= enough):
             return known
-        most = OTHERS[shape.dtype.bits] if beside and not shape.unaligned else ALONE
-        tried = [least(configs) for configs in (used, [*used, *common], [best] if others < most else ())]
-        chosen = next((config for config in tried if config and cycles[places[config]] <= enough), tried[1] or best)
+        chosen = least(used)
+        if chosen is None or cycles[places[chosen]] > enough:
+            most, worth = ALONE, enough
+            if scarce:
+                more = OTHERS_ALONG_K * (shape.a_major == shape.b_major == "k")
+                most = 0 if alone else OTHERS[shape.dtype.bits] + more
+                worth = float(cycles.min()) * (SCARCE[0] + (SCARCE[1] - SCARCE[0]) * others / max(most, 1))
+            chosen = least([*used, *common])
+            if chosen is None or others < most and cycles[places[chosen]] > worth:
+                chosen = best
         menu.append(chosen)
         if chosen not in used:
             used.append(chosen)
         return chosen
 
 
+def _layouts(kind: Shape) -> Iterator[Shape]:
+    """The same of operands with any axis contiguous."""
+    return (replace(kind, a_major=a_major, b_major=b_major) for a_major, b_major in itertools.product(MAJORS, MAJORS))
+
+
 def _uncommon(kind: Shape, crowded: bool, sms: int, keys: frozenset[Key]) -> Iterator[bool]:
     """Whether each configuration that was chosen is one of the others: for results that TMA can't store all are.
     Factors of 32 bits are read one way or another, as it suits their sizes: what was chosen for arrays that are read
     otherwise are others, too."""
-    for majors in itertools.product(MAJORS, MAJORS) if kind.dtype.bits == 32 else [(kind.a_major, kind.b_major)]:
-        one = replace(kind, a_major=majors[0], b_major=majors[1])
+    for one in _layouts(kind) if kind.dtype.bits == 32 else [kind]:
         found = _used.get((one, crowded, sms), ())
         yield from (one != kind or kind.unaligned or key(config) not in keys for config in found)
 

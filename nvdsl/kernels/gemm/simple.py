@@ -51,13 +51,14 @@ def matmul(
     @nv.kernel(grid=blocks, block=gemv.THREADS)
     def kernel() -> None:
         lane = nv.thread_id.x & ((1 << bits) - 1)
-        batch, row, col = _place(tiles)
-        exists = (row < m) & (col < n)
         if bits > 0:
             element = nv.block_id.x * (gemv.THREADS >> bits) + (nv.thread_id.x >> bits)
             batch, within = of_matrix.divmod(nv.min(element, elements - 1))
             row, col = of_row.divmod(within)
             exists = (element < elements) & (lane == 0)
+        else:
+            batch, row, col = _place(tiles)
+            exists = (row < m) & (col < n)
         of_a, of_b, top, left = gemv.batch_of(a, batch), gemv.batch_of(b, batch), nv.min(row, m - 1), nv.min(col, n - 1)
 
         def plus(total: Any, steps: list[Any], exist: list[Any]) -> Any:

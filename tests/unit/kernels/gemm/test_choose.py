@@ -227,7 +227,7 @@ def test_few_others_beside_results_that_tma_cant_store(first):
             assert not unaligned or cycles(found, shape) <= near(times(offered(shape, False), shape).min(), ALONE)
     assert {key(config) for config in chosen[True]} <= keys_of(UNALIGNED, False)
     others = sum(key(config) not in keys_of(COMMON, True) for config in chosen[False])
-    assert others == (OTHERS[16] if first else ALONE)
+    assert others == (OTHERS[16] if first else ALONE), "with M of A contiguous"
 
 
 def test_few_are_compiled_beside_one_b():
