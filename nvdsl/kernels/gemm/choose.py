@@ -39,14 +39,13 @@ UNALIGNED = (
     ("cooperative", 64, 128, 1, 1, False, 1, MOST_PARTS),
     ("cooperative", 128, 32, 1, 1, False, 1, 1),
     ("pingpong", 64, 128, 1, 1, False, 1, 1),
-    ("pingpong", 128, 112, 2, 2, False, 1, 1),
     ("pingpong", 128, 192, 1, 1, False, 1, 1),
     ("splitk", 64, 32, 1, 1, False, 4, 1),
     ("splitk", 128, 128, 1, 1, False, 1, PARTS),
 )
 """The same of results whose rows TMA can't store, which take other code: all that is chosen for them, whatever the size
 of B."""
-OTHERS, OTHERS_ALONG_K = {16: 1, 8: 7, 32: 8}, 6
+OTHERS, OTHERS_ALONG_K = {16: 1, 8: 8, 32: 5}, 6
 """How many more a process compiles for products of a type (of so many bits) and layout that have no good one among the
 common ones; and so many more where K is contiguous in both operands, as then there are fewer other kernels. With all
 these, 1,000 shapes take at most 40 compilations."""
