@@ -1,6 +1,7 @@
-"""Which few configurations lose the least on random shapes, in nv.matmul's model: `choose.COMMON`.
+"""Which few configurations lose the least on random shapes, in nv.matmul's model: `choose.COMMON` and `UNALIGNED`.
 
-    python benchmarks/common_configs.py --count 8 [--seed 5]
+    python benchmarks/common_configs.py --count 10 [--seed 5]
+    python benchmarks/common_configs.py --count 6 --unaligned
 
 One after the other, each that lowers the mean loss the most; then each is exchanged for a better one, if there is one.
 """
@@ -19,15 +20,22 @@ sys.path.insert(0, str(ROOT))
 
 import nvdsl as nv  # noqa: E402
 from benchmarks.drawn import drawn  # noqa: E402
-from nvdsl.kernels.gemm.choose import Key, key  # noqa: E402
-from nvdsl.kernels.gemm.model import Shape, times  # noqa: E402
-from nvdsl.kernels.gemm.tiles import legal  # noqa: E402
+from benchmarks.fit_roads import product  # noqa: E402
+from nvdsl.hopper import arch  # noqa: E402
+from nvdsl.kernels.gemm.choose import Key, allowed, key  # noqa: E402
+from nvdsl.kernels.gemm.dispatch import fastest  # noqa: E402
+from nvdsl.kernels.gemm.estimates import Seen  # noqa: E402
+from nvdsl.kernels.gemm.factors import factors  # noqa: E402
+from nvdsl.kernels.gemm.model import Shape, grid, times  # noqa: E402
+from nvdsl.kernels.gemm.problem import TMA_ALIGNMENT, GemmProblem, fits_tma  # noqa: E402
 
-SETS = {
-    "random": (500, 0.6), "random-large": (250, 1.2), "random-squares": (80, 2.0), "layers": (120, 1.2),
-    "few-rows": (100, 2.0), "long-k": (25, 1.0),
-}  # fmt: skip
-"""Of `drawn`: how many, and how much each of them counts."""
+SETS = {"random": (1000, 0.5), "random-large": (250, 1.2), "random-squares": (80, 2.0), "layers": (120, 1.2),
+        "few-rows": (100, 2.0), "long-k": (25, 1.0)}  # fmt: skip
+"""Of `drawn`: how many, and how much each of them counts. Of random ones those that tensor cores compute; about half of
+these have results that TMA can't store."""
+KINDS = [*("bf16.f32.bf16." + layout for layout in ("NN", "NT", "TN", "TT")), "f32.f32.f32.NT", "f32.f32.f32.NN",
+         "e4m3.f32.bf16.NT", "i8.i32.i32.NT"]  # fmt: skip
+"""Of random ones, in turn; of results that TMA can store the first four."""
 NONE = 2.0
 """The loss where there is no such configuration."""
 POWER = 1.3
@@ -38,14 +46,27 @@ LAYOUTS = ("k", "k"), ("k", "mn"), ("k", "k"), ("mn", "mn"), ("k", "k"), ("mn", 
 """Which axes of A and B are contiguous, in turn: mostly K of both."""
 
 
-def shapes(seed: int) -> list[tuple[str, Shape]]:
-    """Of bf16; extents as TMA reads them, multiples of 8."""
-    found = []
-    for name, (count, _) in SETS.items():
-        for w, (a_major, b_major) in zip(drawn(name, seed, count), itertools.cycle(LAYOUTS), strict=False):
-            m, n, k = (max(8, -(-x // 8) * 8) if name == "random" else x for x in (w.m, w.n, w.k))
-            found.append((name, Shape(m, n, k, nv.bf16, nv.bf16, a_major=a_major, b_major=b_major)))
+def shapes(seed: int, unaligned: bool) -> list[tuple[str, Shape]]:
+    """``unaligned``: of results that TMA can't store, which random ones have; else of bf16, and of those it can."""
+    found, kinds = [], itertools.cycle(KINDS if unaligned else KINDS[:4])
+    for w in drawn("random", seed, SETS["random"][0]):
+        given = product({"m": w.m, "n": w.n, "k": w.k, "kind": next(kinds)})
+        seen = Seen.of(given, arch.SMS)
+        large = given.a.dtype.bits != 16 or fastest(given, seen, not seen.aligned)[0] == "tensor_cores"
+        if 1 not in (w.m, w.n) and large and seen.stored != unaligned:
+            found.append(("random", shape_of(given)))
+    for name in [] if unaligned else list(SETS)[1:]:
+        for w, (a_major, b_major) in zip(drawn(name, seed, SETS[name][0]), itertools.cycle(LAYOUTS), strict=False):
+            found.append((name, Shape(w.m, w.n, w.k, nv.bf16, nv.bf16, a_major=a_major, b_major=b_major)))
     return found
+
+
+def shape_of(given: GemmProblem) -> Shape:
+    (a, a_axis), (b, b_axis) = factors(given, None, arch.SMS)
+    grids = [int(grid(-(-x.strides[-2] * x.dtype.bytes // TMA_ALIGNMENT) * TMA_ALIGNMENT)) for x in (a, b)]
+    majors = "k" if a_axis == 1 else "mn", "k" if b_axis == 0 else "mn"
+    kind = given.a.dtype, given.out_dtype, given.acc_dtype, 1, *majors, (grids[0], grids[1])
+    return Shape(*given.sizes, *kind, not fits_tma(given.out))
 
 
 def losses_of(wanted: list[Shape]) -> tuple[list[Key], np.ndarray]:
@@ -53,10 +74,10 @@ def losses_of(wanted: list[Shape]) -> tuple[list[Key], np.ndarray]:
     lacks, as long as anything."""
     found: dict[Key, np.ndarray] = {}
     for i, shape in enumerate(wanted):
-        every = legal(nv.bf16, nv.bf16, nv.f32, False, shape.a_major, shape.b_major)
+        every = allowed(shape, False)
         cycles = times(every, shape)[:, 0]
         for config, loss in zip(every, np.log(cycles / cycles.min()), strict=True):
-            found.setdefault(key(config), np.full(len(wanted), NONE))[i] = loss
+            found.setdefault(key(config), np.full(len(wanted), NONE))[i] = min(loss, NONE)
     return list(found), np.stack(list(found.values()))
 
 
@@ -80,15 +101,16 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--count", type=int, default=8)
     parser.add_argument("--seed", type=int, default=5)
+    parser.add_argument("--unaligned", action="store_true", help="of results that TMA can't store")
     args = parser.parse_args()
-    wanted = shapes(args.seed)
+    wanted = shapes(args.seed, args.unaligned)
     keys, losses = losses_of([shape for _, shape in wanted])
     weights = np.array([SETS[name][1] for name, _ in wanted])
     chosen = few(losses, weights, args.count)
     for each in sorted(keys[i] for i in chosen):
         print(f"    {each},")
     left = losses[chosen].min(axis=0)
-    for name in SETS:
+    for name in dict.fromkeys(name for name, _ in wanted):
         mine = left[[each == name for each, _ in wanted]]
         print(f"{name}: loses {mine.mean():.2%}, at most {mine.max():.1%}")
 
