@@ -77,7 +77,7 @@ class QuantizedConfig:
     def registers(self) -> tuple[int, int]:
         """Of a thread that loads, and of one that multiplies: what that leaves."""
         all = arch.launch_registers(self.threads) * (1 + self.warpgroups)
-        loader = 32 if self.warpgroups == MOST_WARPGROUPS else 56
+        loader = 32 if self.warpgroups == MOST_WARPGROUPS and self.rows >= HIGH else 56
         return loader, min((all - loader) // self.warpgroups // 8 * 8, 240)
 
     @property

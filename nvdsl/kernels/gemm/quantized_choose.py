@@ -24,6 +24,8 @@ FEW = 16
 """Rows up to which mma.sync takes no longer than the weights do, whatever their number."""
 BEGIN, EXCHANGE = 8, 2
 """Slices in the time of which a block begins, and of which each block of a cluster brings its sums."""
+TILES = (32, 40, 48, 56, 64, 80, 96, 112, 128)
+"""Rows of x that wgmma multiplies at a time. Each is compiled on its own."""
 SLOWER = 1.35
 """How much longer mma.sync takes for 32 rows of many columns than wgmma does, on an H200."""
 UNAHEAD = 1.5
@@ -72,9 +74,11 @@ def few(rows: int) -> Iterator[FewRowsConfig]:
 def many(rows: int, weight: QuantizedWeight) -> Iterator[QuantizedConfig]:
     """Configurations of more rows than that."""
     whole = weight.group >= SLICE  # scales of several groups take registers
-    tile = next(tile for tile in (32, 64, 128) if rows <= tile or tile == 128 or tile == 64 and not whole)
+    tiles = [tile for tile in TILES if whole or tile <= HIGH]
+    each = nv.cdiv(rows, nv.cdiv(rows, tiles[-1]))
+    tile = next(tile for tile in tiles if each <= tile)
     shapes = [(128, 1), (64, 2), (64, 1)]
-    if tile < HIGH or tile == HIGH and weight.kind == "u4" and whole:
+    if tile == TILES[0] or tile <= HIGH and weight.kind == "u4" and whole:
         shapes += [(128, 2), (256, 1)]
     for (cols, teams), split in itertools.product(shapes, SPLITS):
         yield QuantizedConfig(tile, cols, teams, 2, split)
