@@ -24,7 +24,7 @@ FEW = 16
 """Rows up to which mma.sync takes no longer than the weights do, whatever their number."""
 BEGIN, EXCHANGE = 8, 2
 """Slices in the time of which a block begins, and of which each block of a cluster brings its sums."""
-TILES = (32, 40, 48, 56, 64, 80, 96, 112, 128)
+TILES = (24, 32, 40, 48, 56, 64, 80, 96, 112, 128)
 """Rows of x that wgmma multiplies at a time. Each is compiled on its own."""
 SLOWER = 1.35
 """How much longer mma.sync takes for 32 rows of many columns than wgmma does, on an H200."""
@@ -78,7 +78,7 @@ def many(rows: int, weight: QuantizedWeight) -> Iterator[QuantizedConfig]:
     each = nv.cdiv(rows, nv.cdiv(rows, tiles[-1]))
     tile = next(tile for tile in tiles if each <= tile)
     shapes = [(128, 1), (64, 2), (64, 1)]
-    if tile == TILES[0] or tile <= HIGH and weight.kind == "u4" and whole:
+    if tile <= HIGH // 2 or tile <= HIGH and weight.kind == "u4" and whole:
         shapes += [(128, 2), (256, 1)]
     for (cols, teams), split in itertools.product(shapes, SPLITS):
         yield QuantizedConfig(tile, cols, teams, 2, split)
