@@ -203,7 +203,8 @@ def by_residues(
     """By TMA, which loads the rows of the larger operand in turns of those that start at one residue of its grid."""
     problem, turned = larger_first(problem)
     a, b, (m, n, k) = problem.a, problem.b.transposed, problem.sizes
-    chosen, turns = residues.config(n, a.dtype), residues.period(k, a.dtype.bytes)
+    turns = residues.period(k, a.dtype.bytes)
+    chosen = residues.config(m, n, a.dtype, turns, sms(target))
     fits = _without_gaps(a) and len(b.shape) == 2 and m >= turns and m * k < flat.LARGEST
     if chosen is None or not fits or turns == 1 or problem.others:
         return None

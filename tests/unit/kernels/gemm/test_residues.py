@@ -56,6 +56,13 @@ def test_each_type_either_way_round(any_size, m, n, k, dtype):
 
 
 @exhaustive
+@pytest.mark.parametrize("dtype", [E4M3, np.float32])
+def test_higher_tiles(any_size, monkeypatch, dtype):
+    monkeypatch.setattr(residues, "HIGH", (192,))
+    check(420, 70, 261, dtype)
+
+
+@exhaustive
 @given(st.integers(16, 700), st.integers(2, 60), st.integers(16, 700).filter(lambda k: k % 16))
 @settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_any_size(any_size, m, n, k):
@@ -99,10 +106,18 @@ def test_which_products():
     assert residues.period(5001, 1) == 16 and residues.period(5002, 2) == 4 and residues.period(5008, 1) == 1
 
 
-@pytest.mark.parametrize("n", sample([24, 60, 100, 170], 1))
-def test_no_spill(n):
+def test_tiles_that_take_fewer_rounds():
+    high = lambda m, n, turns: residues.config(m, n, nv.e4m3, turns, 132).tile_m  # noqa: E731
+    assert high(19041, 140, 2) == high(22376, 176, 16) == 192, "150 and 176 tiles of 128 rows, 100 and 128 of 192"
+    assert high(29321, 100, 16) == 128, "240 and 160: two rounds either way"
+    assert high(14141, 150, 16) == 128, "112: one round"
+    assert high(31676, 24, 16) == 128, "narrow ones have two blocks on an SM"
+
+
+@pytest.mark.parametrize(("m", "n"), sample([(22_376, 170), (20_000, 24), (20_000, 60), (20_000, 100), (20_000, 170)], 1))
+def test_no_spill(m, n):
     strict = nv.jit(residues.matmul.__wrapped__, strict=True)
-    found = dataclasses.replace(road(20_000, n, 5001, "nt", dtype=nv.e4m3), function=strict)
+    found = dataclasses.replace(road(m, n, 5001, "nt", dtype=nv.e4m3), function=strict)
     arguments = [nv.ShapeDtype(x.spec.shape, x.spec.dtype, x.spec.strides) for _, x in found.slots]
     for kernel in strict._find(found.call(strict._described(tuple(arguments), {})), None).kernels.values():
         assert (kernel.resources.stack, kernel.resources.spill_stores) == (0, 0)
