@@ -184,7 +184,7 @@ WEIGHTS = ((4096, 4096), (8192, 8192), (14336, 4096), (4096, 14336), (8192, 5734
 CHOSEN = sorted(
     {
         (kind, group, choose(m, nv.QuantizedWeight(kind, size, group, None, None), 2))
-        for m in (1, 16, 40, 64, 500) for size in WEIGHTS for kind in KINDS for group in (32, 128)
+        for m in (1, 16, 20, 40, 50, 64, 100, 500) for size in WEIGHTS for kind in KINDS for group in (32, 128)
     },
     key=repr,
 )  # fmt: skip
