@@ -14,7 +14,8 @@ from tests.gpu.test_matmul import close, made
 CONFIGS = [
     None, QuantizedConfig(8, 128, 2, 4, 8), QuantizedConfig(16, 64, 4, 4, 4), QuantizedConfig(32, 64, 1, 4, 2),
     QuantizedConfig(64, 256, 1, 3, 2), QuantizedConfig(128, 128, 1, 2), QuantizedConfig(40, 256, 1, 4),
-    QuantizedConfig(24, 128, 2, 4, 2), QuantizedConfig(56, 128, 2, 4, 2), QuantizedConfig(96, 128, 1, 2), FewRowsConfig(8, 64, 8, 8, 2),
+    QuantizedConfig(24, 128, 2, 4, 2), QuantizedConfig(56, 128, 2, 4, 2), QuantizedConfig(96, 128, 1, 2),
+    FewRowsConfig(8, 64, 8, 8, 2),
     FewRowsConfig(16, 256, 2, 4), FewRowsConfig(24, 128, 2, 4, 4), FewRowsConfig(32, 128, 2, 4, 1, 2),
     FewRowsConfig(8, 112, 4, 8, part=112),
 ]  # fmt: skip

@@ -43,8 +43,8 @@ NARROW, WIDE = 64, 176
 """Tiles' columns: narrow ones have two blocks on an SM. Of 16 bits there are only these, as a process shall compile few
 kernels, and other ways are nearer to it."""
 HIGH = (128, 192)
-"""Wide tiles' rows. Those that take fewer rounds: 19041 x 140 x 30328 of e4m3, 150 tiles of 128 rows, took an H200's 132
-SMs 227 us, and 100 of 192 rows 192 us."""
+"""Wide tiles' rows. Those that take fewer rounds: 19041 x 140 x 30328 of e4m3, 150 tiles of 128 rows, took an H200's
+132 SMs 227 us, and 100 of 192 rows 192 us."""
 LEAST = 4
 """Slices of a block's part, at least, where several blocks share a tile."""
 THREADS, PIECE, MOST_BEFORE = 256, 2048, 256

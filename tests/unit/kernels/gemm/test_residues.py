@@ -114,7 +114,9 @@ def test_tiles_that_take_fewer_rounds():
     assert high(31676, 24, 16) == 128, "narrow ones have two blocks on an SM"
 
 
-@pytest.mark.parametrize(("m", "n"), sample([(22_376, 170), (20_000, 24), (20_000, 60), (20_000, 100), (20_000, 170)], 1))
+@pytest.mark.parametrize(
+    ("m", "n"), sample([(22_376, 170), (20_000, 24), (20_000, 60), (20_000, 100), (20_000, 170)], 1)
+)
 def test_no_spill(m, n):
     strict = nv.jit(residues.matmul.__wrapped__, strict=True)
     found = dataclasses.replace(road(m, n, 5001, "nt", dtype=nv.e4m3), function=strict)
