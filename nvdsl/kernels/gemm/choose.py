@@ -45,7 +45,7 @@ UNALIGNED = (
 )
 """The same of results whose rows TMA can't store, which take other code: all that is chosen for them, whatever the size
 of B."""
-OTHERS, OTHERS_ALONG_K = {16: 1, 8: 8, 32: 5}, 6
+OTHERS, OTHERS_ALONG_K = {16: 1, 8: 8, 32: 3}, 6
 """How many more a process compiles for products of a type (of so many bits) and layout that have no good one among the
 common ones; and so many more where K is contiguous in both operands, as then there are fewer other kernels. With all
 these, 1,000 shapes take at most 40 compilations."""
