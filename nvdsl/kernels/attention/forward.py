@@ -160,22 +160,7 @@ def attention(
                 if ways.ragged and not loads.together:
                     loads.clear(loads.V[vs.stage], way.keys - key, me, 128 * consumers)
 
-                step, last = online.lazy_step if config.lazy else online.step, steps.count - steps.masked_last
-
-                def masked(i: Any) -> Any:
-                    """Whether some queries don't see all keys of step ``i``."""
-                    found = i < steps.masked if bounded[1] else False
-                    return found | (i >= last) if bounded[0] else found
-
-                ranges: Any = [(1, steps.count, step, masked)]
-                if config.itemsize == 1 and any(bounded):  # with a loop for each kind this takes 5 % less time
-                    middle = nv.min(steps.masked + config.more_maxima, last) if bounded[1] else 1
-                    ranges = [(1, middle, online.step, lambda _: True)] if bounded[1] else []
-                    ranges += [(middle, last, step, lambda _: False)]
-                    ranges += [(last, steps.count, online.step, lambda _: True)] if bounded[0] else []
-                for begin, end, take, hides in ranges:
-                    for i in nv.range(begin, end, unroll=False):
-                        sums = take(sums, mine, rows, (steps.top - i) * tile_n, hides(i))
+                sums = online.others(sums, mine, rows, steps, bounded)
                 if not config.q_registers and config.o_columns:
                     q_ring.release(qs, lane == 0)
                 acc, p, m, total, ks, vs = sums

@@ -14,6 +14,7 @@ from nvdsl.kernels.attention.forward import attention as kernel
 from tests.exhaustive import sample
 from tests.unit.kernels.attending import compare, expected, signature
 from tests.unit.kernels.attention import test_attention as sixteen
+from tests.unit.kernels.attention.test_forward import overlapping
 from tests.unit.kernels.sass import loops
 
 E4M3 = ml_dtypes.float8_e4m3fn
@@ -148,7 +149,8 @@ def test_weights_that_would_be_infinite(dtype):
 
 @pytest.mark.parametrize(("bounded", "size"), sample(itertools.product((False, True), (64, 96, 128, 192, 256)), 1))
 def test_the_main_loop(bounded, size):
-    """Strictly compiled: a spill or a wgmma that is waited for is an error."""
+    """Strictly compiled: a spill or a wgmma that is waited for is an error. The exponentials stand before the wait for
+    the product before."""
     config, _ = choose(
         size, size, 1, 8192, 16, 16, 8192, bounded=bounded, packed=False, page=0, told=False, splits=None, sms=132,
         itemsize=1,
@@ -160,7 +162,10 @@ def test_the_main_loop(bounded, size):
         .compile(*given, config=config, bounded=(False, bounded))
         .kernels.values()
     )
-    loop = min(loops(found.sass()), key=len)
+    every = loops(found.sass())
+    while_multiplying = min((part for loop in every if (part := overlapping(loop))), key=len)
+    assert while_multiplying.count("MUFU.EX2") == config.tile_n // 2 + 2 * (not config.lazy)
+    loop = min(every, key=len)
     again = 32 if config.lazy and not bounded else 0  # keys that large sums are found of; of a mask's loop, none
     assert sum("QGMMA" in x for x in loop) == size // 32 + config.tile_n // 32
     assert sum("F2FP.SATFINITE" in x for x in loop) == (config.tile_n + again) // 4
