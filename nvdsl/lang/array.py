@@ -291,7 +291,7 @@ class Array(ir.Value):
             )
         if len(keys) != self.ndim:
             raise trace_error(
-                f"{len(keys)} indices for an array of shape {self.shape}",
+                f"{len(keys)} {'index' if len(keys) == 1 else 'indices'} for an array of shape {self.shape}",
                 rule="a kernel indexes every axis",
                 fix="write one index" if self.ndim == 1 else f"write {self.ndim} indices",
             )

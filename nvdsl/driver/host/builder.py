@@ -186,7 +186,7 @@ class Builder:
     def op(self, op: Any) -> Step | None:
         handler = self.handlers.get(op.name)
         if handler is None:
-            raise unsupported(op)
+            raise _element(op) if op.name in _ELEMENTS else unsupported(op)
         step = handler(self, op)
         if step is not None and op.name in self.foldable and self.known(self.slots(op.operands)):
             return self._fold(op, step)
@@ -203,6 +203,21 @@ class Builder:
             return step
         self.constant.update(self.slots(op.results))
         return None
+
+
+_ELEMENTS = {
+    "memref.load": "read", "vector.load": "read", "memref.store": "written", "vector.store": "written",
+}  # fmt: skip
+
+
+def _element(op: Any) -> LowerError:
+    return LowerError(
+        f"an element of an array is {_ELEMENTS[op.name]} in a host function ({op.name})",
+        where=where(op),
+        rule="a host function runs once, while it is traced, and launches kernels: what a call computes of elements, "
+        "its kernels compute",
+        fix="move it into a kernel; a number that decides about a launch is an argument: f(x, n=int(x[0]))",
+    )
 
 
 def unsupported(op: Any, detail: str = "") -> LowerError:

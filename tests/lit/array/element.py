@@ -42,7 +42,7 @@ def kernel(a, u, s):
 @refused(array(nv.f32, 8, 4))
 def too_few_indices(a):
     a[0]
-    # CHECK: TraceError: element.py:[[# @LINE - 1]]: 1 indices for an array of shape (8, 4)
+    # CHECK: TraceError: element.py:[[# @LINE - 1]]: 1 index for an array of shape (8, 4)
     # CHECK-NEXT: rule: a kernel indexes every axis
     # CHECK-NEXT: fix: write 2 indices
 

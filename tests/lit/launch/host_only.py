@@ -22,7 +22,7 @@ def instruction():
 
 def store(a):
     a[0] = 1.0
-    # CHECK: LowerError: {{.*}}host_only.py:[[# @LINE - 1]]: memref.store in a host function can't be executed
+    # CHECK: LowerError: {{.*}}host_only.py:[[# @LINE - 1]]: an element of an array is written in a host function
 
 
 planned(instruction)
