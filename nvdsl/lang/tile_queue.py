@@ -18,6 +18,7 @@ from nvdsl.ops.mbarrier import Mbarriers
 from nvdsl.ops.warp import block_id, grid_dim, lane_id, shuffle
 from nvdsl.values import dtypes
 from nvdsl.values import scope as kernels
+from nvdsl.values.results import kept
 from nvdsl.values.traced import Value
 from nvdsl.values.typing import Bool, Int
 
@@ -99,6 +100,7 @@ class TileQueue:
         """The block's first tile: its own number, if there are so many."""
         return Drawn(self, dtypes.i32(block_id.x), self._first)
 
+    @kept("work = queue.draw(work)")
     def draw(self, work: Drawn) -> Drawn:
         """Take the next tile, and tell the readers. By one thread, once for each tile that is valid.
 
@@ -113,6 +115,7 @@ class TileQueue:
         self._full[stage].arrive()
         return Drawn(self, tile, work.state.next())
 
+    @kept("work = queue.next(work)")
     def next(self, work: Drawn, *, release: Bool | None = None) -> Drawn:
         """The tile that was drawn after ``work``; waits until it is. By whole warps, whose first lanes free the slot.
 

@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from nvdsl.errors import Where
+from nvdsl.errors import SimError, Where
 from nvdsl.ir.location import where
-from nvdsl.ir.walk import identity
-from nvdsl.mlir import ir
 from nvdsl.sim.machine import Waiting
+from nvdsl.sim.report import error
+from nvdsl.sim.values import LANES
 
 STRETCH = 64
 """Turns of a loop, each unlike the one before, after which others may run. They are as many polls where what the loop
@@ -27,58 +27,32 @@ def polling(at: Where | None, seen: int | None) -> Waiting:
 
 
 def turning(at: Where | None, reads: bool) -> Waiting:
-    """What a loop waits for after `STRETCH`. ``reads``: see `reads`."""
+    """What a loop waits for after `STRETCH`. ``reads``: whether what decides when it ends may come from memory."""
     if reads:
         return Waiting(lambda: False, "a condition that it polls", at, spins=True, turns=STRETCH)
     hint = "a loop has made hundreds of thousands of turns, and nothing else can go on: does it end?"
     return Waiting(lambda: False, "the end of its loop", at, lambda: hint, spins=True, turns=COMPUTED)
 
 
-_COMPUTING = ("arith.", "math.", "index.", "gpu.", "nvvm.shfl", "nvvm.vote", "nvvm.redux", "nvvm.read.ptx.sreg")
+def endless(name: str, turns: int, at: Where | None) -> SimError:
+    """What decides when a loop ends is what it was ``turns`` before, and nobody else can change it."""
+    return error(
+        "endless-loop",
+        f"the loop of {name} does not end: what its condition is made of is what it was {turns} "
+        f"turn{'s' if turns > 1 else ''} before",
+        at,
+        "a loop ends when its condition is false; what is computed of the same values stays the same",
+        "assign in the body what the condition reads: `i += 1`, `work = queue.next(work)`",
+    )
 
 
-def reads(loop: Any, condition: Any) -> bool:
-    """Whether what decides when ``loop`` ends may come from memory, or from what else others change, in it."""
-    pending, seen = [condition], set()
-    while pending:
-        value = pending.pop()
-        if identity(value) in seen:
-            continue
-        seen.add(identity(value))
-        is_argument = isinstance(value.owner, ir.Block)
-        op = value.owner.owner.operation if is_argument else value.owner.operation
-        if not _is_in(op, loop):
-            continue
-        if len(op.regions):
-            number = ir.BlockArgument(value).arg_number if is_argument else ir.OpResult(value).result_number
-            pending += _handed_over(op, number, is_argument)
-        elif op.name.startswith(_COMPUTING):
-            pending += list(op.operands)
-        else:
-            return True
-    return False
+def repeats(now: list[Any], earlier: list[Any], active: Any) -> bool:
+    """Whether the values have the bits that they had earlier, in the active lanes (None: in all)."""
 
+    def those(x: Any) -> Any:
+        return x if active is None or not isinstance(x, np.ndarray) or x.shape[:1] != (LANES,) else x[active]
 
-def _handed_over(op: Any, number: int, is_argument: bool) -> list[Any]:
-    """What becomes an argument of a block in ``op``, or a result of it."""
-    ends = [list(list(block.operations)[-1].operands) for region in op.regions for block in region.blocks]
-    if op.name == "scf.if":
-        return [op.operands[0], *(operands[number] for operands in ends)]
-    if op.name == "scf.while":  # its condition hands on all but the first operand
-        (test, *onward), again = ends
-        return [test, *(x for values in (onward, again, list(op.operands)) for x in values[number : number + 1])]
-    if op.name == "scf.for":
-        carried = number - is_argument  # the first argument is the loop's variable
-        bounds = list(op.operands)[:3]
-        return bounds if carried < 0 else [*bounds, ends[0][carried], op.operands[3 + carried]]
-    return [*op.operands, *(x for operands in ends for x in operands)]
-
-
-def _is_in(op: Any, loop: Any) -> bool:
-    """Whether ``op`` is ``loop``, or in it."""
-    while op is not None and op != loop:
-        op = op.parent
-    return op is not None
+    return all(unchanged(those(x), those(y)) for x, y in zip(now, earlier, strict=True))
 
 
 def unchanged(new: Any, old: Any) -> bool:

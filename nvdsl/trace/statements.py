@@ -6,18 +6,24 @@ from types import FunctionType, MethodType
 from typing import Any
 
 from nvdsl.errors import trace_error
+from nvdsl.values.dtypes import DType
 from nvdsl.values.traced import Value
+
+_COMPUTING = ("nvdsl.values.math", "nvdsl.values.select", "nvdsl.values.dtypes", "nvdsl.lang.collectives.groups")
+"""Modules whose functions and methods compute something, and do nothing else."""
 
 
 def for_effect(function: Any) -> Any:
     """``function``, which is called for what it does: its result is dropped."""
-    usage = getattr(function, "__nv_kept__", None) if isinstance(function, MethodType) else None
-    if usage is not None:
-        raise trace_error(
-            f"the result of `{function.__func__.__name__}` is not used",
-            rule="it returns something new, and changes nothing",
-            fix=usage,
-        )
+    if isinstance(function, FunctionType | MethodType | DType):
+        name = getattr(function, "__name__", repr(function))
+        usage = getattr(function, "__nv_kept__", f"y = {name}(...)" if function.__module__ in _COMPUTING else None)
+        if usage is not None:
+            raise trace_error(
+                f"the result of `{name}` is not used",
+                rule="it returns something new: what it was given stays as it was",
+                fix=usage,
+            )
     return function
 
 

@@ -1,4 +1,5 @@
-"""Operands that an instruction does not take, of values that surely are so: divisors, shift counts, steps, numbers."""
+"""Operands that an instruction does not take, of values that surely are so: divisors, shift counts, steps, numbers. And
+loops that surely never end."""
 
 from __future__ import annotations
 
@@ -9,6 +10,7 @@ from nvdsl.errors import VerifyError
 from nvdsl.hopper import arch
 from nvdsl.ir.arith import DIVISIONS, SHIFTS, is_too_far
 from nvdsl.ir.location import where
+from nvdsl.ir.loops import is_endless
 from nvdsl.mlir import ir
 from nvdsl.verify import certain
 from nvdsl.verify.context import Context, contexts
@@ -34,6 +36,14 @@ def check(program: Program) -> None:
                 "a loop counts up: with a step of 0 it never ends (MLIR, scf.for)",
                 "a step above 0; to count down, a negative int as a literal",
             )  # fmt: skip
+        for node in context.kernel.find("scf.while"):
+            if is_endless(node.op) and context.reaches.of(node).lanes.any():
+                raise VerifyError(
+                    "a loop that never ends: nothing in it changes what its condition is made of",
+                    where=where(node.op),
+                    rule="a loop ends when its condition is false; what is computed of the same values stays the same",
+                    fix="assign in the body what the condition reads: `i += 1`, `work = queue.next(work)`",
+                )
         for node in context.kernel.find("nvvm.nanosleep"):
             _refuse(
                 context, node, node.op.operands[0], lambda x: (x < 0) | (x > arch.MAX_NANOSLEEP),

@@ -336,3 +336,48 @@ def test_warps_that_meet_in_two_collectives(group, level):
     error = verdict(collectives, apart, zeros(64), options=options, group=group)
     assert error.kind == "divergent-collective" and "another one" in str(error), error
     assert error.where.line in (line(collectives, "group.sum"), line(collectives, "group.max"))
+
+
+ENDLESS = {
+    "nothing changes": lambda n: nv.max(n, 0),
+    "a bound that is never passed": lambda n: nv.min(n + 1, 9),
+    "a cycle": lambda n: (n + 1) % 10,
+    "one lane": lambda n: nv.select(nv.lane_id() == 3, n, n + 1),
+    "all lanes together": lambda n: nv.i32(nv.vote_all(n < 10)),
+}
+
+
+@nv.jit
+def counting(out, *, following=lambda n: n + 1):
+    @nv.kernel(grid=1, block=64)
+    def kernel():
+        n, others = nv.i32(0), nv.i32(0)
+        while n < 10:
+            n, others = following(n), others + 1
+        out[nv.thread_id.x] = others
+
+    kernel()
+
+
+@pytest.mark.parametrize("what", ENDLESS)
+def test_a_loop_that_does_not_end(what):
+    """It computes all that decides when it ends: what comes back comes back for ever."""
+    out = zeros(64, dtype=np.int32)
+    assert verdict(counting, out) is None and (out == 10).all()
+    error = verdict(counting, out, following=ENDLESS[what])
+    assert error.kind == "endless-loop" and error.where.line == line(counting, "while n < 10"), error
+
+
+def test_a_loop_that_waits_for_a_clock_ends():
+    @nv.jit
+    def waiting(out):
+        @nv.kernel(grid=1, block=32)
+        def kernel():
+            start = nv.clock()
+            while nv.clock() - start < 20:
+                pass
+            out[nv.thread_id.x] = 1
+
+        kernel()
+
+    assert verdict(waiting, zeros(32, dtype=np.int32)) is None

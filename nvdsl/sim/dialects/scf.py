@@ -9,13 +9,14 @@ from typing import Any
 import numpy as np
 
 from nvdsl.ir.location import where
+from nvdsl.ir.loops import deciding
 from nvdsl.ir.operands import integers, named
 from nvdsl.sim.decode import Blocking, Body, Decoder, Frame, op
 from nvdsl.sim.graph import Graph
 from nvdsl.sim.moved import Moved
 from nvdsl.sim.operands import check_step
 from nvdsl.sim.parted import together
-from nvdsl.sim.polling import STRETCH, polling, reads, turning, unchanged
+from nvdsl.sim.polling import STRETCH, endless, polling, repeats, turning, unchanged
 from nvdsl.sim.progress import TURNS
 from nvdsl.sim.values import LANES, integer_type, select
 
@@ -197,7 +198,8 @@ def _while(d: Decoder, op: Any) -> Any:
     results = [d.define(result) for result in op.results]
     kinds = [integer_type(result.type) for result in op.results]
     at = where(op)
-    turn = turning(at, reads(op, condition.operands[0]))
+    decided_by = deciding(op)
+    turn = turning(at, decided_by is None)
     enter, onward = Moved(d, inputs, op.operands), Moved(d, inputs, terminator.operands)
     inside, leave = (Moved(d, to, named(condition).args) for to in (outputs, results))
 
@@ -209,7 +211,8 @@ def _while(d: Decoder, op: Any) -> Any:
             enter(v)
         for i, s in zip(inputs, starts, strict=True):
             v[i] = v[s]
-        turns = 0
+        turns, then = 0, 0
+        earlier: tuple[int, list[Any]] = (0, [])
         while True:
             seen = machine.changes
             yield from before_body.run(v)
@@ -234,6 +237,12 @@ def _while(d: Decoder, op: Any) -> Any:
             if w.undefined:
                 onward(v)
             given = [v[y] for y in yields]
+            if decided_by is not None:
+                now = w.bits, [given[i] for i in decided_by]
+                if turns & (turns - 1) == 0:  # Brent's way to find a cycle
+                    earlier, then = now, turns
+                elif now[0] == earlier[0] and repeats(now[1], earlier[1], w.active):
+                    raise endless(w.name, turns - then, at)
             same = seen == machine.changes and all(map(unchanged, given, [v[i] for i in inputs]))
             for i, x in zip(inputs, given, strict=True):
                 v[i] = x

@@ -24,7 +24,7 @@ def kernel(x):
 
 @refused(array(nv.f32, 128), block=1024)
 def too_many(x):
-    nv.block.sum(x[0], width=64)
+    _ = nv.block.sum(x[0], width=64)
     # CHECK: TraceError: block_parts.py:[[# @LINE - 1]]: 16 groups of 64 threads need named barriers 0 to 15
     # CHECK-NEXT: rule: a block has 16 barriers (PTX ISA, barrier): 0 is sync_threads
 
@@ -32,26 +32,26 @@ def too_many(x):
 @refused(array(nv.f32, 128), block=256)
 def taken(x):
     nv.named_barrier_sync(15, 256)
-    nv.warpgroup.sum(x[0])
+    _ = nv.warpgroup.sum(x[0])
     # CHECK: TraceError: block_parts.py:[[# @LINE - 1]]: 2 groups of 128 threads need named barriers 14 to 15: the kernel
     # CHECK-SAME: uses number 15 itself
 
 
 @refused(array(nv.f32, 128), block=256)
 def taken_later(x):
-    nv.warpgroup.sum(x[0])
+    _ = nv.warpgroup.sum(x[0])
     nv.named_barrier_sync(15, 256)
     # CHECK: TraceError: block_parts.py:[[# @LINE - 1]]: named barrier 15, which a collective of a part of the block
 
 
 @refused(array(nv.f32, 128), block=96)
 def no_warpgroup(x):
-    nv.warpgroup.sum(x[0])
+    _ = nv.warpgroup.sum(x[0])
     # CHECK: TraceError: block_parts.py:[[# @LINE - 1]]: nv.warpgroup in a block of 96 threads
 
 
 @refused(array(nv.f32, 128), block=256)
 def small_scratch(x):
-    nv.block.sum((x[0], x[1]), scratch=nv.smem(8, nv.i32))
+    _ = nv.block.sum((x[0], x[1]), scratch=nv.smem(8, nv.i32))
     # CHECK: TraceError: block_parts.py:[[# @LINE - 1]]: nv.block with scratch=Array(shape=(8{{,?}}), dtype=i32)
     # CHECK-NEXT: rule: this use needs an array of 16 x 32 bits in shared memory

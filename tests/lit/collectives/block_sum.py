@@ -53,6 +53,6 @@ def many_warps(x):
 
 @refused(array(nv.f32, 128), block=48)
 def half_a_warp(x):
-    nv.block.sum(x[0])
+    _ = nv.block.sum(x[0])
     # CHECK: TraceError: block_sum.py:[[# @LINE - 1]]: nv.block with 48 threads
     # CHECK-NEXT: rule: the threads of a group are whole warps of 32, or a power of two below

@@ -24,6 +24,6 @@ def kernel(x, out):
 
 @refused(array(nv.f32, 32), block=32)
 def three(x):
-    nv.warp.argmax((x[0], x[1], x[2]))
+    _ = nv.warp.argmax((x[0], x[1], x[2]))
     # CHECK: TraceError: warp_argmax.py:[[# @LINE - 1]]: nv.warp.argmax of
     # CHECK-NEXT: rule: it takes a number, or a pair of a number and an integer

@@ -38,27 +38,27 @@ def another_type(x):
 
 @refused(array(nv.f32, 32), block=32)
 def a_keyword(x):
-    nv.block.sum(x[0], mask=3)
+    _ = nv.block.sum(x[0], mask=3)
     # CHECK: TraceError: warp_reduce.py:[[# @LINE - 1]]: TypeError: nv.block() got an unexpected keyword argument 'mask'
 
 
 @refused(array(nv.f32, 32), block=32)
 def a_tile(x):
-    nv.warp.sum(nv.smem((8, 8), nv.f32))
+    _ = nv.warp.sum(nv.smem((8, 8), nv.f32))
     # CHECK: TraceError: warp_reduce.py:[[# @LINE - 1]]: nv.warp.sum of Tile(
     # CHECK-NEXT: rule: a collective takes a number, a vector of numbers, or a tuple of these
 
 
 @refused(array(nv.f32, 32), block=32)
 def two_initial_values(x):
-    nv.warp.exclusive_scan(x[0], lambda a, b: a * b, (1.0, 2.0))
+    _ = nv.warp.exclusive_scan(x[0], lambda a, b: a * b, (1.0, 2.0))
     # CHECK: TraceError: warp_reduce.py:[[# @LINE - 1]]: nv.warp.exclusive_scan with 2 initial values for 1
     # CHECK-NEXT: rule: the first thread gets the initial value
 
 
 @refused(array(nv.f32, 32), block=32)
 def an_array(x):
-    nv.warp.sum(x)
+    _ = nv.warp.sum(x)
     # CHECK: TraceError: warp_reduce.py:[[# @LINE - 1]]: nv.warp.sum of
     # CHECK-NEXT: rule: a collective takes a number, a vector of numbers, or a tuple of these
     # CHECK-NEXT: fix: load the thread's element first: x[i]

@@ -11,27 +11,27 @@ import nvdsl as nv
 # CHECK-SAME: %[[I:\w+]]: i32, %[[F:\w+]]: f32
 @show(3, 1.5, ptx=True)
 def kernel(i, f):
-    nv.f16(2)
+    _ = nv.f16(2)
     # CHECK: arith.constant 2.000000e+00 : f16 (line [[# @LINE - 1]])
-    nv.i64(i)
+    _ = nv.i64(i)
     # CHECK: arith.extsi %[[I]] : i32 to i64
-    nv.u64(nv.u32(i))
+    _ = nv.u64(nv.u32(i))
     # CHECK: arith.extui %[[I]] : i32 to i64
-    nv.i8(i)
+    _ = nv.i8(i)
     # CHECK: arith.trunci %[[I]] : i32 to i8
-    nv.index(i)
+    _ = nv.index(i)
     # CHECK: arith.index_cast %[[I]] : i32 to index
-    nv.f32(nv.u32(i))
+    _ = nv.f32(nv.u32(i))
     # CHECK: arith.uitofp %[[I]] : i32 to f32
-    nv.i32(f)
+    _ = nv.i32(f)
     # CHECK: arith.fptosi %[[F]] : f32 to i32
-    nv.bf16(f)
+    _ = nv.bf16(f)
     # CHECK: arith.truncf %[[F]] : f32 to bf16
-    nv.bool_(i)
+    _ = nv.bool_(i)
     # CHECK: arith.cmpi ne, %[[I]],
-    nv.e4m3(f)
+    _ = nv.e4m3(f)
     # CHECK: nvvm.convert.f32x2.to.f8x2
-    nv.tf32(f)
+    _ = nv.tf32(f)
     # CHECK: nvvm.convert.float.to.tf32
     nv.bitcast(f, nv.u32)
     # CHECK: arith.bitcast %[[F]] : f32 to i32
@@ -43,21 +43,21 @@ def kernel(i, f):
 
 @refused(3, 1.5)
 def too_large(i, f):
-    nv.u8(256)
+    _ = nv.u8(256)
     # CHECK: TraceError: casts.py:[[# @LINE - 1]]: 256 does not fit u8
     # CHECK-NEXT: rule: u8 holds 0 .. 255
 
 
 @refused(3, 1.5)
 def infinite_integer(i, f):
-    nv.i32(float("inf"))
+    _ = nv.i32(float("inf"))
     # CHECK: TraceError: casts.py:[[# @LINE - 1]]: inf as i32
     # CHECK-NEXT: rule: integers have no NaN and no infinity
 
 
 @refused(3, 1.5)
 def infinite_e4m3(i, f):
-    nv.e4m3(float("inf"))
+    _ = nv.e4m3(float("inf"))
     # CHECK: TraceError: casts.py:[[# @LINE - 1]]: e4m3 has no infinity
 
 
@@ -71,7 +71,7 @@ def bits_of_a_number(i, f):
 
 @refused(3, 1.5)
 def no_number(i, f):
-    nv.f32("1")
+    _ = nv.f32("1")
     # CHECK: TraceError: casts.py:[[# @LINE - 1]]: '1' is not a number
 
 
@@ -84,5 +84,5 @@ def widths_differ(i, f):
 
 @refused(array(nv.f32, 4))
 def array_for_a_number(a):
-    nv.f16(a)
+    _ = nv.f16(a)
     # CHECK: TraceError: casts.py:[[# @LINE - 1]]: Array(shape=(4,), dtype=f32) is not a number

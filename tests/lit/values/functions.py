@@ -33,7 +33,7 @@ def kernel(x):
 
 @refused(3)
 def of_an_integer(i):
-    nv.math.exp2(i)
+    _ = nv.math.exp2(i)
     # CHECK: TraceError: functions.py:[[# @LINE - 1]]: exp2 of i32
     # CHECK-NEXT: rule: exp2 takes f32, f16 and bf16
     # CHECK-NEXT: fix: write nv.f32(x)
@@ -41,7 +41,7 @@ def of_an_integer(i):
 
 @refused(3)
 def least_of_text(i):
-    nv.min(i, "zero")
+    _ = nv.min(i, "zero")
     # CHECK: TraceError: functions.py:[[# @LINE - 1]]: min of
     # CHECK-NEXT: rule: min takes numbers
 
@@ -62,6 +62,6 @@ def most_by_a_key(i):
 
 @refused(3)
 def select_of_text(i):
-    nv.select(i > 0, i, "zero")
+    _ = nv.select(i > 0, i, "zero")
     # CHECK: TraceError: functions.py:[[# @LINE - 1]]: select between
     # CHECK-NEXT: rule: both are numbers, or values of one type

@@ -198,7 +198,7 @@ def test_elements_keep_their_dtype(transposed):
         tile = tile.T if transposed else tile
         assert tile[0, 0].dtype is nv.u16
         tile[1, 1] = nv.i32(3)
-        nv.f32(tile[1, 1])
+        assert nv.f32(tile[1, 1]).dtype is nv.f32
 
     module = trace(body)
     assert find(module, "arith.trunci") and find(module, "arith.uitofp")
