@@ -46,7 +46,6 @@ def backward_apart(frame: GradientFrame) -> None:
         K, V, Q, dO, q_ring, do_ring = loads.K[0], loads.V[0], loads.Q, loads.dO, loads.q_ring, loads.do_ring
         P = nv.smem((2, tile_m, tile_n), dtype, swizzle=32)
         dS = nv.smem((2, tile_m, tile_n), dtype, swizzle=32)
-        sums.allocate()
         nv.sync_threads()
         nv.griddep_wait()
 
@@ -130,15 +129,14 @@ def backward_apart(frame: GradientFrame) -> None:
                     found.append(part)
                 for i in range(blocks):
                     grad[i] += operand[state.stage].cols(recomputed(i * PIECE), PIECE).T @ weights_of[state.stage]
-                sums.tell(me)
-                number, turn = first + tile, where()[1].turn(tile)
-                sums.begin(number, me, turn)
+                number = first + tile
+                sums.begin(me)
                 for i, ((begin, _), part) in enumerate(zip(pieces, found, strict=True)):
                     nv.wgmma_wait(blocks + len(pieces) - 1 - i + (i > 0 and not last))
                     sums.add(part, number, me, first=begin)
                     if i == 0 and not last:
                         s = begun(state.next())
-                sums.end(number, me, turn)
+                sums.end(me)
                 nv.wgmma_wait(0 if last else 1)
                 q_ring.release(state, leader)
                 do_ring.release(state, leader)
@@ -160,7 +158,6 @@ def backward_apart(frame: GradientFrame) -> None:
                 last = sight.tile(recomputed(count) - 1)  # else it would take a register through the loop
                 s, grad, state = step(s, grad, state, last, head, number, True)
             nv.named_barrier_sync(WEIGHED, 128 * CONSUMERS)  # nobody reads K and V any more
-            sums.tell(me)
 
             with recomputing():
                 for number, block in enumerate(grad):
@@ -175,8 +172,11 @@ def backward_apart(frame: GradientFrame) -> None:
 
         if nv.warpgroup_id() == 0:
             nv.setmaxnreg_dec(producer)
-            if nv.warpgroup_thread() == 0:
-                loads.produce(*place(False), loads.begin())
+            if nv.warp_id() == 0:
+                if nv.lane_id() == 0:
+                    loads.produce(*place(False), loads.begin())
+            elif frame.ordered and nv.warp_id() <= CONSUMERS:
+                sums.watch(*place(True), nv.warp_id() - 1)
         else:
             nv.setmaxnreg_inc(consumer)
             if nv.warpgroup_id() == 1:

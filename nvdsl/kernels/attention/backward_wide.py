@@ -24,9 +24,9 @@ from nvdsl.kernels.attention.gradient_scores import SOME, first_columns, moved_u
 from nvdsl.kernels.attention.gradient_tiles import KeyTile, Seeing
 from nvdsl.ops.order import recomputed, recomputing
 
-WEIGHED, SLOPED, READ, STORED = 1, 8, 9, 2
-"""Named barriers: both consumers' P, or dS, are in shared memory; the other consumer has read both (the first of two);
-dK and dV are in shared memory (the first of two)."""
+WEIGHED, SLOPED, STORED = 1, 8, 4
+"""Named barriers: both consumers' P, or dS, are in shared memory; dK and dV are (the first of two). That the other one
+has read the P and dS before, a consumer knows by the next dO and Q, whose places are free then."""
 
 
 def backward_wide(frame: GradientFrame) -> None:
@@ -49,7 +49,6 @@ def backward_wide(frame: GradientFrame) -> None:
         K, V, Q, dO, q_ring, do_ring = loads.K[0], loads.V[0], loads.Q, loads.dO[0], loads.q_ring, loads.do_ring
         P = nv.smem((tile_m, tile_n), dtype, swizzle=2 * SOME if scores.changes else 128)
         dS = nv.smem((tile_m, tile_n), dtype, swizzle=128)
-        sums.allocate()
         nv.sync_threads()
         nv.griddep_wait()
 
@@ -118,7 +117,6 @@ def backward_wide(frame: GradientFrame) -> None:
                     return weights.of(s, [logs, *lost], functools.partial(pair, key), sight.partly(row), hide)
 
                 if scores.changes:  # of few keys at a time: it takes many registers
-                    nv.named_barrier_sync(READ + me, 128 * CONSUMERS)
                     steep = s
                     for key in nv.range(0, tile_n, SOME, unroll=False):
                         p, its = weighed(first_columns(steep, SOME), key)
@@ -126,7 +124,6 @@ def backward_wide(frame: GradientFrame) -> None:
                         steep = moved_up(steep, its)
                 else:
                     p, steep = weighed(s, 0)
-                    nv.named_barrier_sync(READ + me, 128 * CONSUMERS)
                     p.store(mine(P))
                 if early:
                     nv.fence_proxy_async()
@@ -143,7 +140,6 @@ def backward_wide(frame: GradientFrame) -> None:
                 grad.store(mine(dS))
                 nv.fence_proxy_async()
                 nv.named_barrier_sync(SLOPED, 128 * CONSUMERS)
-                sums.tell(me)
                 if not early:
                     dv += anew(P).T @ half(dO)
                 dk += anew(dS).T @ half(Q[state.stage])
@@ -151,10 +147,9 @@ def backward_wide(frame: GradientFrame) -> None:
                 do_ring.release(outs(state), leader)
                 nv.wgmma_wait(0)
                 q_ring.release(state, leader)
-                nv.named_barrier_arrive(READ + 1 - me, 128 * CONSUMERS)
-                number, turn = first + tile, where()[1].turn(tile)
+                number = first + tile
                 ahead = early and at_once == parts.slices and not last
-                sums.begin(number, me, turn)
+                sums.begin(me)
                 for i in [0] if at_once == parts.slices else nv.range(0, parts.slices, at_once, unroll=False):
                     part: Any = None
                     for j in range(at_once):  # a slice leaves while the next one is computed
@@ -167,7 +162,7 @@ def backward_wide(frame: GradientFrame) -> None:
                         given = begun(state.next())
                     nv.wgmma_wait(1 if ahead else 0)
                     sums.add(part, number, me, i + at_once - 1)
-                sums.end(number, me, turn)
+                sums.end(me)
                 if not ahead and not last:
                     given = begun(state.next())
                 nv.wgmma_wait(0)
@@ -178,7 +173,6 @@ def backward_wide(frame: GradientFrame) -> None:
                 loads.k_ring.wait(loads.k_ring.consumer_state())
                 loads.v_ring.wait(loads.v_ring.consumer_state())
             count = sight.count
-            nv.named_barrier_arrive(READ + 1 - me, 128 * CONSUMERS)
             for g in nv.range(sight.heads(tiles.group), unroll=False):
                 head = at.kv_head * tiles.group + g
                 number = tiles.first(at.number, at.sequence, head)
@@ -189,9 +183,7 @@ def backward_wide(frame: GradientFrame) -> None:
                     given, grad_k, grad_v, state = step(given, grad_k, grad_v, state, tile, head, number, False)
                 tile = sight.tile(recomputed(count) - 1)  # else it would take a register through the loop
                 given, grad_k, grad_v, state = step(given, grad_k, grad_v, state, tile, head, number, True)
-            nv.named_barrier_sync(READ + me, 128 * CONSUMERS)
             nv.named_barrier_sync(WEIGHED, 128 * CONSUMERS)  # K and V, too
-            sums.tell(me)
 
             at, _ = place(True)
             one = at.sequence
@@ -214,8 +206,11 @@ def backward_wide(frame: GradientFrame) -> None:
 
         if nv.warpgroup_id() == 0:
             nv.setmaxnreg_dec(producer)
-            if nv.warpgroup_thread() == 0:
-                loads.produce(*place(False), loads.begin())
+            if nv.warp_id() == 0:
+                if nv.lane_id() == 0:
+                    loads.produce(*place(False), loads.begin())
+            elif frame.ordered and nv.warp_id() <= CONSUMERS:
+                sums.watch(*place(True), nv.warp_id() - 1)
         else:
             nv.setmaxnreg_inc(consumer)
             consume(nv.warpgroup_id() - 1)

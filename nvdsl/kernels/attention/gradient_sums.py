@@ -7,14 +7,13 @@ from typing import Any
 
 import nvdsl as nv
 from nvdsl.kernels.attention.gradient_load import CONSUMERS
-from nvdsl.kernels.attention.gradient_tiles import GradientTiles
+from nvdsl.kernels.attention.gradient_tiles import GradientTiles, KeyTile, Seeing
 from nvdsl.ops.memory import load_acquire, store_release
 from nvdsl.ops.order import recomputing
 
-MEET = 2
-"""The first of two named barriers, at each of which a consumer meets itself."""
-TELLS = 32
-"""The thread of a consumer that tells other blocks what has been added: another warp than the one that waits."""
+TURN, ADDED = 2, 6
+"""The first of two named barriers each, at which a consumer meets the warp that waits for its turns: it may add its
+part; or has."""
 
 
 @dataclass(frozen=True)
@@ -78,23 +77,29 @@ class GradientSums:
         for i in range(0, self._rows, 2):
             self.total.store((tile * self._rows + i + row, column), nv.vector([nv.f32(0.0)] * 4))
 
-    def allocate(self) -> None:
-        """Shared memory for what a consumer has added to last: nothing yet. In the kernel; the block meets afterwards.
-        """
-        if self.turns is not None:
-            self._added = nv.smem((CONSUMERS, 2), nv.i32)
-            if nv.thread_id.x < CONSUMERS:
-                self._added[nv.thread_id.x, 0] = -1
+    def watch(self, at: KeyTile, sight: Seeing, me: nv.Int) -> None:
+        """Wait for the turn of each of a consumer's parts, let it `begin` then, and tell the next block when the part
+        has been added: the consumer waits for neither. By a warp of the producer's, where parts have an order."""
+        assert self.turns is not None
+        for g in nv.range(self.tiles.group, unroll=False):
+            number = self.tiles.first(at.number, at.sequence, at.kv_head * self.tiles.group + g)
+            for i in nv.range(sight.count, unroll=False):
+                with recomputing():  # the producer's warps have few registers
+                    tile = sight.tile(i)
+                    part, turn = (number + tile) * CONSUMERS + me, sight.turn(tile)
+                    leader = nv.lane_id() == 0
+                if leader:
+                    while load_acquire(self.turns, part) != turn:
+                        pass
+                nv.named_barrier_sync(TURN + me, 160)
+                nv.named_barrier_sync(ADDED + me, 160)
+                if leader:
+                    store_release(self.turns, part, turn + 1)
 
-    def begin(self, tile: nv.Int, me: nv.Int, turn: nv.Int) -> None:
-        """Wait until ``turn`` other blocks have added their parts of a tile, where that has an order."""
+    def begin(self, me: nv.Int) -> None:
+        """Wait until this block may add a consumer's part of a tile, where that has an order."""
         if self.turns is not None:
-            with recomputing():
-                one_thread = nv.warpgroup_thread() == 0
-            if one_thread:
-                while load_acquire(self.turns, tile * CONSUMERS + me) != turn:
-                    pass
-            nv.named_barrier_sync(MEET + me, 128)
+            nv.named_barrier_sync(TURN + me, 160)
 
     def add(self, part: Any, tile: nv.Int, me: nv.Int, slice: nv.Int = 0, first: int = 0) -> None:
         """Add a consumer's part of the tile of that number, or the piece of it from column ``first`` on."""
@@ -103,24 +108,10 @@ class GradientSums:
         for i, place in enumerate(places[: len(registers) // 4]):
             self.total.atomic_add(place, nv.vector(registers[4 * i : 4 * i + 4]))
 
-    def end(self, tile: nv.Int, me: nv.Int, turn: nv.Int) -> None:
-        """This block has added all slices of its part. The next one is told of it later, by `tell`."""
+    def end(self, me: nv.Int) -> None:
+        """A consumer has added all slices of its part."""
         if self.turns is not None:
-            with recomputing():
-                one_thread = nv.warpgroup_thread() == TELLS
-            if one_thread:
-                self._added[me, 0] = tile * CONSUMERS + me
-                self._added[me, 1] = turn + 1
-
-    def tell(self, me: nv.Int) -> None:
-        """The next block may add its part to what this consumer has added to last, all of whose threads have met since:
-        a step later the additions are done, and nobody waits for them here."""
-        if self.turns is not None:
-            with recomputing():
-                one_thread = nv.warpgroup_thread() == TELLS
-            if one_thread:
-                if self._added[me, 0] >= 0:
-                    store_release(self.turns, self._added[me, 0], self._added[me, 1])
+            nv.named_barrier_arrive(ADDED + me, 160)
 
     def _places(self, tile: nv.Int, me: nv.Int, slice: nv.Int) -> list[tuple[nv.Int, nv.Int]]:
         """Where each four registers of this thread lie."""
