@@ -60,7 +60,7 @@ class Config:
     @property
     def values(self) -> int:
         """Tiles of V in flight."""
-        return 1 if self.wide or max(self.sizes) > 64 else 2
+        return 2 if self.tile_n == 128 and max(self.sizes) <= 64 else 1
 
     def registers(self, packed: bool) -> tuple[int, int]:
         """Of a thread of the producer, which searches for packed sequences, and of a consumer's."""
