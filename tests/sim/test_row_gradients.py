@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 import nvdsl as nv
 from nvdsl import sim
-from nvdsl.kernels.rows import config, cross_entropy_kernels, norm_kernels
-from nvdsl.kernels.rows.config import RowsConfig
+from nvdsl.kernels.rows import choose_persistent, cross_entropy_kernels, norm_kernels
+from nvdsl.kernels.rows.config import RowsConfig, shared_by
 from nvdsl.kernels.rows.norm_backward_kernels import norm_backward
 from tests.exhaustive import exhaustive, sample
 from tests.sim import row_references as reference
@@ -128,12 +128,14 @@ def test_gradients_of_weights_do_not_depend_on_how_rows_are_shared():
 
 @pytest.mark.parametrize(
     ("cols", "lanes", "frame", "grain", "cluster"),
-    sample([(301, 32, 8, 1, 1), (600, 64, 64, 8, 1), (602, 64, 16, 2, 1), (1301, 64, 8, 1, 2)], 2),
+    sample(
+        [(301, 32, 8, 1, 1), (600, 64, 64, 8, 1), (602, 64, 16, 2, 1), (1301, 64, 8, 1, 2), (1801, 64, 8, 1, 3)], 2
+    ),
 )
 def test_rows_of_a_block_begin_as_far_behind_a_multiple_of_the_frame(cols, lanes, frame, grain, cluster):
     """So each thread has the same columns of all of them, whose sums it keeps."""
     made = RowsConfig(8, lanes, cluster, 0, 0, "shared", slots=3, alone=True, frame=frame, grain=grain, weights=True)
-    made = config.shared_by(cols, made)
+    made = shared_by(cols, made)
     blocks = frame // grain
     dy, x = some((2 * blocks + 3, cols), np.float16, np.float16)
     (weight,) = some((cols,), np.float16)
@@ -147,10 +149,12 @@ def test_rows_of_a_block_begin_as_far_behind_a_multiple_of_the_frame(cols, lanes
         close(found, other, np.float16, scale=10)
 
 
-def test_rows_too_long_for_sums_in_registers(monkeypatch):
-    monkeypatch.setattr(config, "_SUMS_BYTES", 8)
-    monkeypatch.setattr(config, "_MOST_BLOCKS", 1)
-    dy, x = some((5, 2056), np.float32, np.float32)
+@pytest.mark.parametrize("cols", [600, 601])
+def test_rows_too_long_for_sums_in_registers(cols, monkeypatch):
+    monkeypatch.setattr(choose_persistent, "_SUMS_BYTES", 8)
+    monkeypatch.setattr(choose_persistent, "_CLUSTERS", (1,))
+    monkeypatch.setattr(choose_persistent, "MOST_LANES", 128)
+    dy, x = some((5, cols), np.float32, np.float32)
     *_, mean, rstd = nv.layer_norm(x, mean=True, rstd=True)
     expected = reference.norm_backward(dy, x, centered=True, eps=1e-5)
     _, dweight, dbias = nv.layer_norm_backward(dy, x, mean, rstd, dx=dy)

@@ -10,7 +10,9 @@ from typing import Any
 import nvdsl as nv
 from nvdsl.errors import ArgumentError
 from nvdsl.kernels.arguments import ALIGNMENT, Argument
-from nvdsl.kernels.rows.config import MOST_COLUMNS, RowsConfig, choose, choose_persistent
+from nvdsl.kernels.rows.choose import choose
+from nvdsl.kernels.rows.choose_persistent import choose_persistent
+from nvdsl.kernels.rows.config import MOST_COLUMNS, RowsConfig
 
 FLOATS = (nv.f16, nv.bf16, nv.f32)
 

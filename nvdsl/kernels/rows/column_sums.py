@@ -60,10 +60,10 @@ def column_gradients(
     config: RowsConfig,
 ) -> None:
     """In a host function, for rows of which a thread has too much to keep sums: each of ``partial`` gets ``count`` rows
-    of sums, for ``dweight`` first if there is one, then for dbias. A thread has ``config.wide`` columns of every
-    ``count``-th row."""
+    of sums, for ``dweight`` first if there is one, then for dbias. A thread has the columns of an access of every
+    ``count``-th row: a column where rows begin anywhere."""
     rows, cols = x.shape
-    wide = config.wide
+    wide = config.grain or config.wide
 
     @nv.kernel(grid=(nv.cdiv(cols, _THREADS * wide), count), block=_THREADS)
     def columns() -> None:

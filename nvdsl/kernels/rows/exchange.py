@@ -24,6 +24,7 @@ class Exchange:
     def __init__(self, config: RowsConfig) -> None:
         self.warps, self.blocks = config.threads // 32, config.cluster
         self.parts, self.turn = self.warps * self.blocks, 0
+        self.lanes = min(1 << (self.parts - 1).bit_length(), 32)
         self.memory = nv.smem(_TURNS * self.parts * _WORDS, nv.f32)
         self.came = nv.Mbarriers(_TURNS, arrivals=1, sync=False)
         nv.cluster_arrive(relaxed=True)
@@ -35,35 +36,51 @@ class Exchange:
     def of_all(self, mine: Sequence[Any], neutral: Sequence[float]) -> list[list[Any]]:
         """Numbers of all warps: for each of ``mine``, in which the lanes of a warp agree, those that this lane takes,
         and ``neutral`` where there are no more."""
-        lane, came = nv.thread_id.x % 32, self.came[self.turn]
         first, words = self.turn * self.parts * _WORDS, 1 << (len(mine) - 1).bit_length()
+        values = nv.vector([*mine, *[nv.f32(0.0)] * (words - len(mine))])
+        self._tell(values, first)
         self.turn += 1
-        if nv.thread_id.x == 0:
-            came.arrive_expect_tx(self.parts * words * 4)
-        if lane < self.blocks:
-            warp = nv.cluster_rank() * self.warps + nv.thread_id.x // 32
-            values = nv.vector([*mine, *[nv.f32(0.0)] * (words - len(mine))])
-            self.memory.at(lane).store_async(values, first + warp * words, came)
-        came.wait(0)
+        lane = nv.thread_id.x % self.lanes
         taken: list[list[Any]] = [[] for _ in mine]
-        for start in range(0, self.parts, 32):
+        for start in range(0, self.parts, self.lanes):
             found = [nv.f32(x) for x in neutral]
-            if start + 32 <= self.parts or lane < self.parts - start:
+            if start + self.lanes <= self.parts or lane < self.parts - start:
                 line = self.memory.vector(first + (start + lane) * words, words)
                 found = [line[i] for i in range(len(mine))]
             for into, one in zip(taken, found, strict=True):
                 into.append(one)
         return taken
 
+    def first(self) -> Any:
+        """The first number of the first warp, in the last turn."""
+        return self.memory[(self.turn - 1) * self.parts * _WORDS]
+
+    def _tell(self, values: Any, first: int) -> None:
+        """Leave what a warp has in all blocks, and wait for what all have left."""
+        lane, warp = nv.thread_id.x % 32, nv.thread_id.x // 32
+        words, came = values.shape[0], self.came[self.turn]
+        if nv.thread_id.x == 0:
+            came.arrive_expect_tx(self.parts * words * 4)
+        if lane < self.blocks:
+            part = nv.cluster_rank() * self.warps + warp
+            self.memory.at(lane).store_async(values, first + part * words, came)
+        came.wait(0)
+
+    def sum(self, *taken: Sequence[Any]) -> tuple[Any, ...]:
+        """Of all that the lanes took."""
+        return nv.warp.sum(tuple(reduce(lambda a, b: a + b, one) for one in taken), width=self.lanes)
+
+    def greatest(self, taken: Sequence[Any]) -> Any:
+        return nv.warp.max(reduce(nv.max, taken), width=self.lanes)
+
     def sums(self, mine: Sequence[Any]) -> tuple[Any, ...]:
         """Of the numbers of all threads."""
-        taken = self.of_all(nv.warp.sum(tuple(mine)), [0.0] * len(mine))
-        return nv.warp.sum(tuple(reduce(lambda a, b: a + b, one) for one in taken))
+        return self.sum(*self.of_all(nv.warp.sum(tuple(mine)), [0.0] * len(mine)))
 
     def max(self, mine: Any) -> Any:
         """The greatest number of all threads."""
         (taken,) = self.of_all([nv.warp.max(mine)], [float("-inf")])
-        return nv.warp.max(reduce(nv.max, taken))
+        return self.greatest(taken)
 
 
 TURNS = 4

@@ -5,7 +5,6 @@ it reads comes to shared memory some turns ahead. What the blocks have is added 
 in every run.
 """
 
-from collections.abc import Callable
 from typing import Any
 
 import nvdsl as nv
@@ -94,32 +93,49 @@ def norm_backward(
             return more
 
         turn = nv.u32(0)
-        if staged is not None:
-            for slot in range(config.slots - 1):
-                staged.fetch(_ahead(x, config, start + group + slot * each), slot)()
 
         def slot_of(turn: nv.Int) -> nv.Int:
             return nv.i32(turn % config.slots)
 
-        def fetch(row: Row, slot: Any) -> Callable[[], None]:
-            """A row of a later turn, to where that of the turn before was. To be called at the end of this one."""
+        def fetch(row: Row, slot: Any, loaded: list[Any]) -> list[Any]:
+            """A row of a later turn, to where that of the turn before was. What that needs besides copies is ``loaded``
+            and returned to be put there a turn later, if it isn't wanted before."""
             if staged is None:
-                return lambda: None
+                return []
             last = _ahead(x, config, row.index + (config.slots - 1) * each)
-            return staged.fetch(last, (slot + config.slots - 1) % config.slots)
+            into = (slot + config.slots - 1) % config.slots
+            if config.slots > 2:
+                before = _ahead(x, config, row.index + (config.slots - 2) * each)
+                staged.settle(before, loaded, (slot + config.slots - 2) % config.slots)
+            loaded = staged.fetch(last, into)
+            if config.slots == 2:
+                staged.settle(last, loaded, into)
+            return loaded
 
+        def fetch_first() -> list[Any]:
+            """The rows before that one."""
+            loaded: list[Any] = []
+            if staged is None:
+                return loaded
+            for slot in range(config.slots - 1):
+                ahead = _ahead(x, config, start + group + slot * each)
+                loaded = staged.fetch(ahead, slot)
+                if slot < config.slots - 2 or config.slots == 2:
+                    staged.settle(ahead, loaded, slot)
+            return loaded
+
+        loaded = fetch_first()
         if staged is None or config.lanes <= 32:  # a warp waits for nobody
             for index in nv.range(start, rows, each, unroll=False):
                 row = Row(x, config, index + group)
                 inverse, centre = row.number(rstd), mean_of(row)
                 beside = factor(row)
                 parts = row.read(*given) if staged is None else staged.parts(slot_of(turn))
-                settle = fetch(row, slot_of(turn))
+                loaded = fetch(row, slot_of(turn), loaded)
                 pending = exchange.give(given_to(row, parts, beside, centre), turn)
                 again = factor(row)
                 exchange.wait(turn)
                 totals = finish(row, parts, again, inverse, centre, exchange.take(pending, turn), totals)
-                settle()
                 turn += 1
             exchange.end()
         else:
@@ -128,14 +144,10 @@ def norm_backward(
             pending = exchange.give(given_to(first, staged.parts(0), factor(first), centre), turn)
             for index in nv.range(start, rows, each, unroll=False):
                 row, following = Row(x, config, index + group), _ahead(x, config, index + group + each)
-                settle = fetch(row, slot_of(turn))
-                if config.slots == 2:  # that is the following row
-                    settle()
+                loaded = fetch(row, slot_of(turn), loaded)
                 inverse, later = row.number(rstd), mean_of(_ahead(x, config, row.index + 2 * each))
                 beside = factor(following)
                 mine = given_to(following, staged.parts(slot_of(turn + 1)), beside, next_centre)
-                if config.slots > 2:
-                    settle()
                 again = factor(row)
                 exchange.wait(turn)  # for what was given a turn ago
                 given_now = exchange.give(mine, turn + 1)

@@ -48,10 +48,11 @@ def norm(
                 if each is not None:
                     each.begin()
 
-        late = config.copies or config.keep == "shared" and (not centered or config.cluster > 1)
-        if not late:
+        late = config.keep == "shared" and (not centered or config.cluster > 1)
+        if not late and not config.copies:
             begin()
-        given, *rest = row.read(*([x] if residual is None else [x, residual]))
+        rows = [x] if residual is None else [x, residual]
+        given, *rest = row.read(*rows, meanwhile=begin if not late and config.copies else lambda: None)
         if rest:
             one, other = given, rest[0]
             given = row.hold(lambda step: one(step) + other(step))

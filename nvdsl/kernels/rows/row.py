@@ -34,8 +34,8 @@ def grid(x: nv.Array, config: RowsConfig) -> nv.Int:
 
 class Row:
     """This thread's share of row ``index`` of arrays like ``x``: ``config.steps`` accesses of ``config.wide`` elements.
-    The columns of its block are those from ``first`` of its first thread to ``end``. Threads beyond the last row load
-    and store nothing."""
+    The columns of its block are those from ``origin``, ``first`` of its first thread, to ``end``. Threads beyond the
+    last row load and store nothing."""
 
     def __init__(self, x: nv.Array, config: RowsConfig, index: nv.Int) -> None:
         self.config, self.index, self.cols = config, index, nv.i32(x.shape[1])
@@ -49,7 +49,8 @@ class Row:
             each = nv.cdiv(self.cols + config.slack, config.cluster * config.unit) * config.unit
             begin = nv.min(nv.cluster_rank() * each, self.cols + config.slack)
             self.end = nv.min(begin + each - before, self.cols)
-        self.first = begin + lane_of(config) * config.wide - before
+        self.origin = begin - before
+        self.first = self.origin + lane_of(config) * config.wide
         self.leads = begin + lane_of(config) * config.wide == 0
 
     @staticmethod
@@ -113,14 +114,21 @@ class Row:
         there = [wide - i <= count if step == 0 else i < count for i in range(wide)]
         return nv.vector([nv.where(one, values[i], other) for i, one in enumerate(there)])
 
-    def read(self, *arrays: nv.Array, missing: float = 0.0) -> list[Parts]:
-        """This thread's elements of arrays, with ``missing`` behind the end of the row. Once for each row."""
+    def read(
+        self, *arrays: nv.Array, missing: float = 0.0, meanwhile: Callable[[], None] = lambda: None
+    ) -> list[Parts]:
+        """This thread's elements of arrays, with ``missing`` behind the end of the row. Once for each row.
+        ``meanwhile``: what begins while they are on their way."""
         staged = Staged(arrays, self.config) if self.config.keep == "shared" else None
         held: list[list[Any]] = []
+        loaded: list[Any] = []
         if staged is not None:
-            staged.fetch(self, missing=missing)()
+            loaded = staged.fetch(self, missing=missing)
         elif self.config.keep == "registers":
             held = [[self._load(x, step, missing) for step in range(self.config.steps)] for x in arrays]
+        meanwhile()
+        if staged is not None:
+            staged.settle(self, loaded, missing=missing)
         if self.exchange is not None:
             self.exchange.meet()
         if staged is not None:
@@ -224,12 +232,11 @@ class Row:
         return self.sums(*mine)
 
     def moments(self, parts: Parts, meanwhile: Callable[[], None] = lambda: None) -> tuple[Any, Any]:
-        """The mean of a row that a cluster shares, and the sum of squared deviations from it, with one pass and one
-        exchange. Each warp finds its own, and they are merged (Chan, Golub and LeVeque, Updating formulae and a
-        pairwise algorithm for computing sample variances, 1979).
+        """The mean of a row and the sum of squared deviations from it, with one pass and one exchange.
 
-        A warp's are those of differences from the mean of its first access. If that mean is far from the warp's, the
-        first access itself deviates, so the sum of squares is at most ``steps`` times what is left of it.
+        A warp adds up differences from the mean of its first access. If that mean is far from the warp's, the first
+        access itself deviates, so the sum of squares is at most ``steps`` times what is left of it. In the same way
+        the row's are those of differences from the first warp's mean of its first access.
         """
         assert self.exchange is not None
         count, base = self._count(self.config.steps), nv.warp.sum(self.only(0, parts(0)).sum())
@@ -242,16 +249,18 @@ class Row:
             apart = self.only(step, parts(step) - base)
             total, squares = total + apart, nv.math.fma(apart, apart, squares)
         total, squares = nv.warp.sum((total.sum(), squares.sum()))
-        squares = squares - total * (total * nv.math.rcp_approx(nv.max(count, 1.0)))
-        total = nv.math.fma(base, count, total)
         meanwhile()
-        totals, squared, counts = self.exchange.of_all((total, squares, count), [0.0] * 3)
-        mean = nv.warp.sum(reduce(lambda a, b: a + b, totals)) / nv.f32(self.cols)
-        merged = nv.f32(0.0)
-        for given, more, size in zip(totals, squared, counts, strict=True):
-            off = given * nv.math.rcp_approx(nv.max(size, 1.0)) - mean
-            merged += nv.math.fma(off * off, size, more)
-        return mean, nv.warp.sum(merged)
+        taken = self.exchange.of_all((base, total, squares, count), [0.0] * 4)
+        centre = self.exchange.first()
+        totals, squared = [], []
+        for other, sum_, square, size in zip(*taken, strict=True):
+            off = other - centre
+            totals.append(nv.math.fma(off, size, sum_))
+            squared.append(nv.math.fma(off, totals[-1] + sum_, square))
+        total, squares = self.exchange.sum(totals, squared)
+        apart = total * (1.0 / nv.f32(self.cols))
+        squares = squares - total * apart
+        return centre + apart, nv.where(squares < 0.0, 0.0, squares)  # NaN stays
 
     def _count(self, steps: int) -> Any:
         """Elements that the warp has in its first accesses."""
@@ -278,10 +287,10 @@ class Row:
         made = self._exponentials(parts, base)
         given = nv.warp.sum((self.total(lambda total, step: total + made(step)), *more))
         bases, *sums = self.exchange.of_all((base, *given), [nv.f32.min, 0.0, *[0.0] * len(more)])
-        highest = nv.warp.max(reduce(nv.max, bases))
+        highest = self.exchange.greatest(bases)
         factors = [nv.math.exp_approx(one - highest) for one in bases]
         sums[0] = [one * factor for one, factor in zip(sums[0], factors, strict=True)]
-        return made, base, highest, *nv.warp.sum(tuple(reduce(lambda a, b: a + b, one) for one in sums))
+        return made, base, highest, *self.exchange.sum(*sums)
 
     def _exponentials(self, parts: Parts, base: Any) -> Parts:
         """Held where a thread has registers for them."""

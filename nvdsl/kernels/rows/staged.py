@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import nvdsl as nv
 from nvdsl.kernels.arguments import ALIGNMENT
-from nvdsl.kernels.rows import ends
-from nvdsl.kernels.rows.config import COPY_BYTES, RowsConfig
+from nvdsl.kernels.rows.config import RowsConfig
 from nvdsl.lang.packing import as_words
 
 if TYPE_CHECKING:
@@ -61,6 +61,37 @@ def joined(pieces: Sequence[Any]) -> Any:
     return pieces[0] if len(pieces) == 1 else nv.vector([x for piece in pieces for x in piece])
 
 
+@dataclass(frozen=True)
+class _Edge:
+    """Of an access that a row has a part of: the piece that this lane takes, ``grain`` elements from ``column`` on.
+    ``mine``: whether it takes one, with the other lanes of the warp whose thread has the access."""
+
+    column: Any
+    mine: Any
+
+    @staticmethod
+    def at(row: Row, end: Any) -> _Edge:
+        """``end``: a column at which the row begins, or that is behind its last one."""
+        config, wide = row.config, row.config.wide
+        lane, behind = lane_of(config), (end + row.before) % wide
+        first = end - behind
+        lanes = min(config.lanes, 32)
+        owner = (first - row.origin) // wide % config.lanes
+        column = first + lane % lanes * config.grain
+        mine = (behind != 0) & (first >= row.origin) & (column < first + wide)
+        if config.lanes > 32:
+            mine = mine & (owner // 32 == lane // 32)
+        return _Edge(column, mine)
+
+    def load(self, arrays: Sequence[nv.Array], row: Row, missing: float) -> list[Any]:
+        grain = row.config.grain
+        values = [nv.vector([missing] * grain, x.dtype) for x in arrays]
+        if row.exists & self.mine & row.has(self.column):
+            key = row.index, self.column
+            values = [x.vector(key, grain) if grain > 1 else nv.vector([x[key]]) for x in arrays]
+        return values
+
+
 class Staged:
     """``config.slots`` slots for each group of threads. A slot has room for what the group's block has of a row of each
     of ``arrays``. A thread reads there what it copied itself, so it waits for nobody else."""
@@ -70,20 +101,22 @@ class Staged:
         slots = config.groups * config.slots
         self.memory = [nv.smem(slots * config.part, x.dtype) for x in arrays]
 
+    def _slot(self, slot: nv.Int) -> Any:
+        """Where a slot of this thread's group begins."""
+        return (group_of(self.config) * self.config.slots + slot) * self.config.part
+
     def _place(self, slot: nv.Int, step: int) -> Any:
         """The first element of this thread's access in a slot of its group."""
-        slot = group_of(self.config) * self.config.slots + slot
-        first = slot * self.config.part + lane_of(self.config) * self.config.wide
-        return first + step * self.config.width
+        return self._slot(slot) + lane_of(self.config) * self.config.wide + step * self.config.width
 
-    def fetch(self, row: Row, slot: nv.Int = 0, missing: float = 0.0) -> Callable[[], None]:
+    def fetch(self, row: Row, slot: nv.Int = 0, missing: float = 0.0) -> list[Any]:
         """Start the copies of a row (PTX ISA, cp.async), as ``config.arrivals`` groups. ``missing`` goes behind its
-        end. Returns what is to be called before the row is read: there are single elements, which no copy moves."""
-        single: list[tuple[Any, nv.Array, Any, Any]] = []
+        end. Returns what `settle` wants before the row is read: of accesses that the row has a part of, their elements,
+        which no copy moves."""
         zeros = missing == 0.0  # what cp.async writes behind the elements that it is to read
         for step in range(self.config.steps):
             place = self._place(slot, step)
-            front = self.config.ragged and step == 0  # its pieces go where zeros are, and no copy waits for another one
+            front = self.config.ragged and step == 0  # its part goes where zeros are, and no copy waits for another one
             if zeros and not front and not row.everyone(step):
                 for x, memory in zip(self.arrays, self.memory, strict=True):
                     nv.cp_async(memory, place, x, row.at(step), self.config.wide, valid=row.present(step))
@@ -93,50 +126,28 @@ class Staged:
             else:
                 for memory in self.memory:
                     memory.store_vector(nv.vector([missing] * self.config.wide, memory.dtype), place)
-            if front:
-                single += self._fetch_end(row, slot, nv.i32(0), row.part(0), front=True)
-            if self.config.ragged and not zeros and step + 1 == self.config.steps:
-                last = nv.max(row.end - 1 - row.first, 0) // self.config.width * self.config.width
-                count = nv.max(nv.min(row.end - row.first - last, self.config.wide), 0)
-                single += self._fetch_end(row, slot, last, count, front=False)
             if self._ends_group(step):
                 nv.cp_async_commit()
+        return [value for edge in self._edges(row, zeros) for value in edge.load(self.arrays, row, missing)]
 
-        def settle() -> None:
-            for there, memory, place, value in single:
-                memory.store(place, value, predicate=there)
+    def settle(self, row: Row, loaded: list[Any], slot: nv.Int = 0, missing: float = 0.0) -> None:
+        """Put what `fetch` returned where the row is."""
+        edges, count = self._edges(row, missing == 0.0), len(self.arrays)
+        if edges:
+            nv.sync_warp()
+        for i, edge in enumerate(edges):
+            for memory, value in zip(self.memory, loaded[i * count :], strict=False):
+                place = self._slot(slot) + edge.column - row.origin
+                memory.store(place, value[0] if value.shape == (1,) else value, predicate=edge.mine)
+        if edges:
+            nv.sync_warp()
 
-        return settle
-
-    def _fetch_end(
-        self, row: Row, slot: nv.Int, begin: nv.Int, count: nv.Int, *, front: bool
-    ) -> list[tuple[Any, nv.Array, Any, Any]]:
-        """What the row has of an access, ``begin`` elements from this thread's first one, if that is a part. Returns
-        the single elements: whether they are there, and what goes where."""
-        found = list(ends.pieces(count, self.config.wide, self.config.grain, front))
-        values = [x.dtype(0) for x in self.arrays]
-
-        def sides(at: Any) -> tuple[Any, Any]:
-            return self._place(slot, 0) + begin + at, (row.index, row.first + begin + at)
-
-        if row.exists & (count > 0) & (count < self.config.wide):  # of a thread or two: the other warps go on
-            for size, at, there in found:
-                place, key = sides(at)
-                if there:
-                    for x, memory in zip(self.arrays, self.memory, strict=True):
-                        if size * x.dtype.bytes >= COPY_BYTES:
-                            nv.cp_async(memory, place, x, key, size)
-                    if size == 1:
-                        values = [
-                            x[key] if x.dtype.bytes < COPY_BYTES else value
-                            for x, value in zip(self.arrays, values, strict=True)
-                        ]
-        size, at, there = found[-1]
-        return [
-            (row.exists & there, memory, sides(at)[0], value)
-            for x, memory, value in zip(self.arrays, self.memory, values, strict=True)
-            if size * x.dtype.bytes < COPY_BYTES
-        ]
+    def _edges(self, row: Row, zeros: bool) -> list[_Edge]:
+        """The accesses that a row may have a part of: the first one, and the last one where no copy fills it up."""
+        if not self.config.ragged:
+            return []
+        ends = [nv.i32(0)] if zeros else [nv.i32(0), row.end]
+        return [_Edge.at(row, end) for end in ends]
 
     def _ends_group(self, step: int) -> bool:
         """Where rows end anywhere, the last accesses of all threads are one group."""

@@ -7,7 +7,8 @@ import pytest
 
 import nvdsl as nv
 from nvdsl.kernels.rows import norm_backward_kernels, norm_kernels, softmax_kernels
-from nvdsl.kernels.rows.config import choose, choose_persistent
+from nvdsl.kernels.rows.choose import choose
+from nvdsl.kernels.rows.choose_persistent import choose_persistent
 from tests.exhaustive import sample
 from tests.unit.kernels import array
 
@@ -60,7 +61,8 @@ def test_a_row_fits_into_registers(kernel, dtype, cols):
 
 
 GRADIENTS = [(dtype, weight, residual, cols)
-             for cols in (1328, 3200, 4955, 12_680, 16_384, 33_515, 50_000, 65_536, 100_000, 131_072)
+             for cols in (1328, 2189, 3200, 4955, 11_505, 12_680, 16_384, 20_001, 29_418, 33_515, 40_000, 50_000,
+                          50_001, 65_536, 65_537, 100_000, 131_072)
              for dtype, weight in ((nv.bf16, nv.f32), (nv.bf16, nv.bf16), (nv.f16, None), (nv.f32, nv.f32))
              for residual in (False, True)]  # fmt: skip
 

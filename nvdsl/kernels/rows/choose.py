@@ -1,0 +1,191 @@
+"""How threads share rows that are read once: chosen by their length and by what their addresses are multiples of."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import nvdsl as nv
+from nvdsl.kernels.arguments import ALIGNMENT
+from nvdsl.kernels.rows.config import (
+    ALONE,
+    BESIDE,
+    COPY_BYTES,
+    MOST_BLOCKS,
+    MOST_LANES,
+    SHARED_BYTES,
+    SMALLEST_BLOCK,
+    RowsConfig,
+    framed_by,
+    shared_by,
+)
+
+_LANES = ((512, 8), (1024, 16), (2048, 32), (4096, 64))
+"""Bytes of a row up to which so many threads share it."""
+
+_LANE_BYTES, _READ_BYTES, _LONG_READ_BYTES = 64, 96, 160
+"""Of a longer row, that a thread has. More where nothing is written: a block that adds up reads nothing, so that more
+of the other blocks' has to be on its way. And the more of a long row, the less is its last access, which few have."""
+
+_LONG_PART, _ENOUGH_BYTES, _ENOUGH_OF_SOFTMAX, _LONGEST_OF_SOFTMAX = 16_384, 120, 100, 51_200
+"""Of a row, that a block has from which on threads have more, that a thread has where an SM has three blocks, and that
+one of three blocks of softmax has at most."""
+
+_LAST_BYTES, _WHOLE_LANES = 122_880, 256
+"""Of a row, from which on four blocks of so many threads share it where they wait once: it fills their accesses."""
+
+_FEW_ARRIVALS = 8
+"""Accesses of a thread that are waited for one by one where a cluster shares a row of softmax."""
+
+_FEW_STEPS = 5
+"""Accesses of a thread, besides which it has registers for the ends of rows and for what is loaded ahead."""
+
+_BLOCK_BYTES = 65_536
+"""Of rows, that one block takes before a cluster shares it."""
+
+_REGISTERS = 64
+"""Elements that registers of a thread hold; they may be f32 then."""
+
+_SM_THREADS = ((32, 1536), (64, 1024))
+"""Of an SM, where rows lie in shared memory: by the elements of a thread, all of which it loads at once if registers
+last. With 1536, each has 40 registers, with 1024 it has 64."""
+
+_REGISTERS_AHEAD, _SHARED_AHEAD, _CLUSTER_AHEAD = 32, 96, 64
+"""Bytes of each row for all rows that a thread loads ahead where registers hold the row, of all of them where shared
+memory does, and where a cluster shares the longest rows."""
+
+_BLOCKS_OF_AN_SM = 32
+
+_FRAMED = 256
+"""Bytes of a row from which on it is taken by accesses that begin before it."""
+
+
+def choose(
+    cols: int,
+    itemsize: int,
+    multiple: int,
+    *,
+    arrays: int = 1,
+    smallest: int | None = None,
+    passes: int = 2,
+    beside: int = 0,
+    written: bool = True,
+    alike: bool = False,
+) -> RowsConfig:
+    """For rows of ``cols`` elements of at most ``itemsize`` bytes and at least ``smallest``. ``multiple``: of elements,
+    what all rows' starts are. ``arrays``: so many rows of that length belong together. ``passes``: how often a thread
+    takes its elements. ``beside``: so many rows for all rows are read. ``written``: rows are, too. ``alike``: each
+    row begins as far behind a multiple of 16 bytes in all arrays of rows, and the first ones at one."""
+    widest = ALIGNMENT // itemsize
+    grain = math.gcd(cols, multiple, widest)
+    size = cols * itemsize
+    framed = alike and size >= _FRAMED
+    wide = widest if framed else grain
+    cluster = min(1 << max(nv.cdiv(size * arrays, _BLOCK_BYTES) - 1, 0).bit_length(), MOST_BLOCKS)
+    ragged = framed and wide > grain
+    moments = passes == 3 and beside > 0 and arrays == 1 and written and itemsize < 4
+    if moments and cluster == 1 and _BLOCK_BYTES // 2 < size < _BLOCK_BYTES:
+        cluster = 2  # they are merged, and its blocks wait once
+    once = moments or passes == 2 and beside == 0 and arrays == 1 and written  # softmax: so are its sums
+    if once and not moments and size == _BLOCK_BYTES:
+        cluster = 2
+    whole = once and _LAST_BYTES < size <= 2 * _BLOCK_BYTES
+    if whole:
+        cluster = 4
+    each = nv.cdiv(size, cluster)
+    lanes = _lanes(size, each, ALIGNMENT, written, ragged)
+    if passes == 2 and (beside or arrays > 1) and lanes > ALONE:  # threads without a part wait once alone
+        lanes = 1 << (lanes - 1).bit_length()
+    long = not moments and each > _LONGEST_OF_SOFTMAX
+    several = cluster == 2 and (once and not long or ragged and written and arrays == 1)
+    if whole:
+        lanes = _WHOLE_LANES
+    elif several:
+        lanes = _of_several(each, _ENOUGH_BYTES if moments or ragged else _ENOUGH_OF_SOFTMAX)
+    if (passes > 2 or beside) and lanes == 32 and arrays == 1:  # a warp waits for no other one: registers are as good
+        shared = wide > grain
+    else:
+        shared = wide * (smallest or itemsize) >= COPY_BYTES and lanes >= 32
+    while not shared and arrays * nv.cdiv(cols, lanes * cluster) > _REGISTERS and lanes < MOST_LANES:
+        lanes *= 2
+    alone = lanes == 32 and arrays == 1 and (passes == 2 or beside > 0 and passes == 3)
+    config = shared_by(cols, RowsConfig(wide, lanes, cluster, 0, 0, alone=alone, grain=grain))
+    if framed and (shared or wide > grain):
+        config = framed_by(cols, config, itemsize, multiple)
+    if not shared:
+        ahead = _REGISTERS_AHEAD if beside else 0
+        few = arrays * config.steps * wide <= _REGISTERS
+        return replace(config, ahead=ahead) if few else replace(config, keep="memory")
+    taken = arrays * config.groups * config.part * itemsize
+    threads, ahead = _sm_threads(config, itemsize, arrays, passes, beside, written)
+    if (several or whole) and passes < 4:
+        threads, ahead = _SM_THREADS[1][1], _SHARED_AHEAD // beside if beside else 0
+    if whole:
+        threads = 3 * _WHOLE_LANES
+    blocks = min(SHARED_BYTES // (taken + BESIDE), threads // config.threads, _BLOCKS_OF_AN_SM)
+    if not blocks:
+        return replace(config, keep="memory")
+    piecewise = beside and passes == 3 or once and config.steps <= _FEW_ARRIVALS
+    arrivals = config.steps if piecewise and cluster > 1 else 1
+    return replace(config, keep="shared", blocks_per_sm=blocks, ahead=ahead, arrivals=arrivals)
+
+
+def _lanes(size: int, each: int, access: int, written: bool, ragged: bool) -> int:
+    """For rows of ``size`` bytes, of which a block has ``each``: a multiple of a warp, so that rows of no power of two
+    leave few threads without a part of them."""
+    for most, lanes in _LANES:
+        if size <= most:
+            return lanes
+    part = _LANE_BYTES
+    if not written and each & (each - 1):
+        lanes = 1 << (min(each // part, MOST_LANES).bit_length() - 1)
+        if each % (lanes * access) == 0:
+            return lanes
+        part = _READ_BYTES if each <= _READ_BYTES * MOST_LANES else _LONG_READ_BYTES
+    elif ragged and each > _LONG_PART:
+        part = _READ_BYTES
+    elif ragged:  # whose ends take registers, so that threads are few
+        return max(each // (part * 32) * 32, ALONE)
+    return min(max(nv.cdiv(each, part * 32) * 32, ALONE), MOST_LANES)
+
+
+def _of_several(each: int, enough: int) -> int:
+    """Lanes of a block that has ``each`` bytes of a row, where an SM has three blocks or more: as few as have enough on
+    their way with registers for what is loaded ahead. While two wait, nothing comes."""
+    for blocks in range(3, 9):
+        lanes = _SM_THREADS[1][1] // (blocks * 32) * 32
+        if each >= lanes * enough:
+            break
+    return lanes
+
+
+def _sm_threads(
+    config: RowsConfig, itemsize: int, arrays: int, passes: int, beside: int, written: bool
+) -> tuple[int, int]:
+    """Threads on an SM, where rows lie in shared memory, and the bytes of each row for all rows that a thread loads
+    ahead. For that it needs the registers of one of 1024, which many blocks have to be, or have long rows. Blocks of a
+    large cluster that wait for each other, or of one that does so twice, are better off with few registers."""
+    elements = arrays * config.steps * config.wide
+    threads = next((threads for most, threads in _SM_THREADS if elements <= most), 512)
+    if not written:
+        threads = _SM_THREADS[0][1]
+    if config.ragged:  # the ends of rows take registers
+        threads = min(threads, _SM_THREADS[1][1] if arrays == 1 else _SM_THREADS[1][1] * 3 // 4)
+    if not written:
+        return threads, 0
+    if passes > 3:  # results are computed twice
+        return (512 if arrays > 1 and elements > _SM_THREADS[0][0] else min(threads, _SM_THREADS[1][1])), 0
+    if passes > 2 and config.cluster > (2 if itemsize < 4 else 1):
+        return threads, 0
+    few = elements <= _SM_THREADS[0][0] and config.lanes == MOST_LANES
+    if not beside or few or arrays > 1 or config.lanes <= 32:
+        return threads, 0
+    whole = config.lanes <= SMALLEST_BLOCK or _SM_THREADS[1][1] % config.lanes == 0
+    if passes > 2 and not whole and not config.ragged:  # blocks of so many threads would leave some of 1024 out
+        return threads, 0
+    ahead = _SHARED_AHEAD
+    if config.ragged and (passes == 2 or config.steps > _FEW_STEPS):
+        ahead = _REGISTERS_AHEAD if passes == 2 else _CLUSTER_AHEAD
+    if passes > 2 and config.cluster > 1 and elements == _SM_THREADS[1][0]:  # what merges moments takes registers
+        ahead = min(ahead, _CLUSTER_AHEAD)
+    return _SM_THREADS[1][1], ahead // beside
