@@ -47,6 +47,9 @@ TWO_BUFFERS = 176
 CLUSTERED, SPREAD = 64 * 64, 128 * 256
 """Elements of the smallest tile for which pairs of blocks are listed that load together, and of the largest for which
 four and eight are."""
+WHOLE_SECTORS, SECTOR = 64, 32
+"""Columns of a tile of an N-major B beyond which these are whole sectors (of so many bytes), as tiles else begin within
+one. 256 x 104 was chosen for 4 of 192 such products, and took up to 1.25 times as long as cuBLAS."""
 LEAST_STAGES = 6
 """Slots of a ring that keep memory busy: where half an SM has room for as many, two split-K blocks share it."""
 CROWDED = {"cooperative": 60, "splitk": 60, "pingpong": 68, "streamk": 76}
@@ -66,6 +69,8 @@ def legal(
         a, b = (b_major, a_major) if config.swap_ab else (a_major, b_major)
         if b == "mn" and dtype.bits != 16:
             return False  # wgmma transposes 16 bits only, and takes A alone from registers
+        if b == "mn" and config.tile_n > WHOLE_SECTORS and config.tile_n * dtype.bytes % SECTOR:
+            return False
         return not config.problems(dtype, out, acc, b, a) and (not crowded or has_registers(config, acc))
 
     return tuple(config for config in listed(dtype, a_major, b_major, tiles) if fits(config))
