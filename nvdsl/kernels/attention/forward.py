@@ -126,7 +126,7 @@ def attention(
                     if not loads.together:
                         following = rounds.draw(work)
                     elif nv.warpgroup_thread() == 0:
-                        rounds.draw(work)
+                        _ = rounds.draw(work)  # all find it by `next`
                     place, way, _, steps = at(work.tile, loads.together)
                     states = loads.load(states, place, way, steps)
                     work = rounds.next(work) if loads.together else following
