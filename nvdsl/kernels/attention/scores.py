@@ -50,12 +50,18 @@ class Rows:
     def __init__(self, place: Place, query: Any, group: Any, pack: int) -> None:
         self.batch, self._query, self._pack = place.batch, query, pack
         self._first_head = place.kv_head * group + place.shared
+        self._last_head = place.kv_head * group + group - 1
 
     def of(self, row: Any) -> tuple[Any, Any]:
         """The head of q, and the query, of a row, or of a vector of rows."""
         if self._pack == 1:
             return self._first_head, row + self._query
         return row % self._pack + self._first_head, row // self._pack + self._query
+
+    def told(self, row: Any) -> tuple[Any, Any]:
+        """The same for a function of scores: rows behind a group's last head have that one."""
+        head, query = self.of(row)
+        return head if self._pack == 1 else nv.min(head, self._last_head), query
 
     def see(self, sight: Sight, most: Any) -> None:
         """Find which keys each row sees, but none from ``most`` on, if that is not None."""
@@ -125,9 +131,9 @@ class Scores:
         return s if rows.begin is None else nv.where(s.cols + key >= rows.begin, s, -math.inf)
 
     def _told(self, x: Any, rows: Rows, row: Any, key: Any) -> Any:
-        """``key``, and the row's query, may be beyond the last one: what is told is the last one then, or 0 where a
-        sequence has none."""
-        (head, query), sight = rows.of(row), rows.sight
+        """``key``, and the row's query and head, may be beyond the last one: what is told is the last one then, or 0
+        where a sequence has none."""
+        (head, query), sight = rows.told(row), rows.sight
         query, key = (nv.min(x, nv.max(n - 1, 0)) for x, n in ((query, sight.queries), (key, sight.keys)))
         return self.told_of(x, rows.batch, head, query, key)
 

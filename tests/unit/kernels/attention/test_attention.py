@@ -193,6 +193,17 @@ def test_scores(what):
         compare(found, expected(q, k, v, bias=added))
 
 
+@pytest.mark.parametrize("group", sample([3, 5, 6], 1))
+def test_scores_of_heads_that_fill_no_tile(group):
+    """Rows of a tile that belong to no head are told the last one: the caller's array has no more."""
+    q, k, v = heads(1, 7, 30, 2 * group, 2)
+    slopes = random(2 * group, dtype=np.float32)
+    _, head, i, j = np.indices((1, 2 * group, 7, 30))
+    score = lambda s, batch, head, query, key, slopes: s + slopes[head] * nv.f32(key - query)  # noqa: E731
+    found = attention(q, k, v, score=score, operands=[slopes], return_lse=True)
+    compare(found, expected(q, k, v, bias=slopes[head] * (j - i)))
+
+
 @pytest.mark.parametrize("splits", sample([3, None, 2, 7], 1))
 def test_parts_of_the_keys(splits):
     q, k, v = heads(1, 1, 400, 4, 1, value_size=72)
