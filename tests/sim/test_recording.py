@@ -277,7 +277,7 @@ def test_a_picture_in_a_file_of_another_kind_is_refused(tmp_path, chapter4):
     assert "file.svg" in caught.value.rule and not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize("name", sample(CASES, 16))
+@pytest.mark.parametrize("name", sample(CASES, 9))
 def test_every_kernel_of_the_repository_can_be_recorded(name):
     """Clusters, multicast, bulk stores, named barriers, setmaxnreg: nothing is left open, no span is upside down."""
     one = case(name)
