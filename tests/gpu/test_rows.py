@@ -46,10 +46,14 @@ def test_many_rows_in_place():
 LENGTHS = (1, 64, 777, 1024, 4096, 8192, 20_000, 65_536, 131_080, 262_144)
 
 
+ODD_LENGTHS = (2189, 4955, 11_505, 20_001, 33_019, 50_001)
+"""Of rows that begin anywhere, each of which a gradient shares in another way."""
+
+
 @in_child(timeout=250)
 def test_norms_with_options_and_their_gradients():
     torch = pytest.importorskip("torch")
-    for columns in LENGTHS:
+    for columns in (*LENGTHS, *ODD_LENGTHS):
         for dtype in (torch.bfloat16, torch.float32):
             rows = max(3, 40_000 // columns)
             x, residual, dy = (torch.randn(rows, columns, device="cuda", dtype=dtype) + 2 for _ in range(3))
