@@ -570,6 +570,12 @@ SUBJECTS: dict[str, Callable[[], Case]] = {
             0, 0, window=(None, 0), tile_m=64, dtype=np.float16, packed=((70, 140), (0, 3), (9, 0), (66, 30))
         )
     ),
+    "attention, backward of 192": lambda: _gradients(
+        backpropagating.Case(130, 100, tile_m=96, dtype=np.float16, ordered=True)  # three tiles of rows, two of keys
+    ),
+    "attention, backward of 256": lambda: _gradients(
+        backpropagating.Case(260, 70, tile_m=0, dtype=np.float16, ordered=True)
+    ),
     "attention, parts": _parts_of_attention,
     "rnn": recurrent_cases.sequence,
     "lstm, backward": recurrent_cases.gradients,
