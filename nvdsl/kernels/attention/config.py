@@ -49,7 +49,8 @@ class Config:
 
     ``lazy``: of a tile of keys that are all seen, no maxima are found: those of before are subtracted, unless a sum
     grows beyond ``LARGE``. Elsewhere O is scaled where a row's maximum has grown by more than ``rescale_at``, as a
-    logarithm to base 2. Either changes nothing but the scale of P and O.
+    logarithm to base 2. Either changes nothing but the scale of P and O, and that a row's largest weight is rounded,
+    too, which 1 need not be: up to 6 % of the error with 16-bit weights.
 
     ``o_columns``: of a tile of O that are stored at a time, from shared memory of their own; a persistent grid then
     loads the next tile of Q while this one's last products run. 0: all, from where Q was, if that fits.
