@@ -53,7 +53,8 @@ SCARCE = 1.05, 1.15
 """How much longer the best of these may take than the best of all before such a one is compiled: the first, and the
 last."""
 ALONE = 28
-"""The same of a process that has had no result that TMA can't store: then there are hardly other kernels, either."""
+"""How many more it is in a process that has had no result that TMA can't store: then there are hardly other kernels,
+either."""
 
 BESIDE = {"cooperative": 40, "splitk": 40, "pingpong": 40, "streamk": 48}
 """Registers of a consumer's thread beside the sums that an epilogue of few operands needs. With stream-K it also keeps
