@@ -290,10 +290,13 @@ class Array(ir.Value):
                 "nv.row_vector(x, start, m)[:, None] one for each row",
             )
         if len(keys) != self.ndim:
+            part = ", ".join("i" if axis < len(keys) else ":" for axis in range(self.ndim))
             raise trace_error(
                 f"{len(keys)} {'index' if len(keys) == 1 else 'indices'} for an array of shape {self.shape}",
                 rule="a kernel indexes every axis",
-                fix="write one index" if self.ndim == 1 else f"write {self.ndim} indices",
+                fix="write one index"
+                if self.ndim == 1
+                else f"write {self.ndim} indices" + (f"; x[{part}] is a part of x" if len(keys) < self.ndim else ""),
             )
         for k, extent in zip(keys, self.shape, strict=True):
             if not isinstance(k, _INDICES):

@@ -278,7 +278,7 @@ def _check_bulk(bytes: Int, shared: ir.Value, device: ir.Value) -> None:
                 f"bulk copy with {ref!r} in the place of {space} memory",
                 rule="a bulk copy has one array in shared and one in global memory (PTX ISA, cp.async.bulk)",
                 fix="bulk_load(shared, global, ...), bulk_store(global, shared, ...); nv.smem((n,), dtype) is such "
-                "an array, and nv.TMA copies tiles",
+                "an array, so is tile.panel(0) of a dense tile, and nv.TMA copies tiles",
             )
     if isinstance(bytes, int) and (bytes <= 0 or bytes % 16):
         raise trace_error(

@@ -45,19 +45,6 @@ def resolve(w: Any, space: int, address: int, at: Where | None, what: str) -> tu
     )
 
 
-def each_block(w: Any, address: Any) -> Iterator[None]:
-    """Once for each block of the cluster that active lanes have addresses in, with these lanes active."""
-    whole = w.mask
-    ranks = address >> memory.CLUSTER_SHIFT if address.__class__ is np.ndarray else None
-    if ranks is None or (ranks[whole] == ranks[whole][0]).all():
-        yield
-        return
-    for rank in np.unique(ranks[whole]).tolist():
-        w.set_mask(whole & (ranks == rank))
-        yield
-    w.set_mask(whole)
-
-
 def offset_list(offsets: Any) -> list[int]:
     return [offsets] if offsets.__class__ is int else list(dict.fromkeys(offsets.tolist()))
 
@@ -92,6 +79,35 @@ class Accessor:
         self.reads = True  # a read-modify-write whose old value matters
         self._touches: dict[Any, Any] = {}
         self._clashes: dict[Any, Any] = {}
+
+    def each_block(self, w: Any, address: Any) -> Iterator[None]:
+        """Once for each block of the cluster that active lanes have addresses in, with these lanes active."""
+        whole = w.mask
+        ranks = None
+        if self.space == SHARED_CLUSTER and address.__class__ is np.ndarray:
+            ranks = address >> memory.CLUSTER_SHIFT
+        if ranks is None or (ranks[whole] == ranks[whole][0]).all():
+            yield
+            return
+        for rank in np.unique(ranks[whole]).tolist():
+            w.set_mask(whole & (ranks == rank))
+            yield
+        w.set_mask(whole)
+
+    def load_each(self, w: Any, address: Any) -> Any:
+        """`load` for lanes whose addresses may be in several blocks of the cluster."""
+        if self.space != SHARED_CLUSTER:
+            return self.load(w, address)
+        found = None
+        for _ in self.each_block(w, address):
+            part = self.load(w, address)
+            found = part if found is None else np.where(w.mask, part, found)
+        return found
+
+    def store_each(self, w: Any, address: Any, value: Any) -> None:
+        """`store`, in the same way."""
+        for _ in self.each_block(w, address):
+            self.store(w, address, value)
 
     def locate(self, w: Any, address: Any, what: str) -> tuple[Bytes, Any, Any]:
         """(memory, block or None, offsets): offsets of the active lanes, checked; an int when all lanes agree."""
@@ -294,16 +310,18 @@ class Accessor:
         """A load that the lanes of a warp do together: ``offsets`` are those of its parts, in any number."""
         self._check(w, found, block, offsets, what, False)
 
-    def modify(self, w: Any, address: Any, what: str = "atomic") -> tuple[Bytes, list[int]]:
-        """The memory and the offsets, one for each active lane, of a read-modify-write."""
-        found, block, offsets = self.locate(w, address, what)
-        order = self.order or RELAXED
-        if w.machine.checks:
-            self._check(w, found, block, offsets, "atomic" if self.reads else "atomic store", True)
-        atomics.read(w, found, offset_list(offsets), order)
-        atomics.write(w, found, offset_list(offsets), order, True, self.size, self.at)
-        found.version += 1
-        return found, [offsets] * len(w.active_lanes()) if offsets.__class__ is int else offsets.tolist()
+    def modify(self, w: Any, address: Any, what: str = "atomic") -> Iterator[tuple[Bytes, list[int]]]:
+        """The memory and the offsets, one for each active lane, of a read-modify-write: once for each block, as
+        `each_block` has it."""
+        for _ in self.each_block(w, address):
+            found, block, offsets = self.locate(w, address, what)
+            order = self.order or RELAXED
+            if w.machine.checks:
+                self._check(w, found, block, offsets, "atomic" if self.reads else "atomic store", True)
+            atomics.read(w, found, offset_list(offsets), order)
+            atomics.write(w, found, offset_list(offsets), order, True, self.size, self.at)
+            found.version += 1
+            yield found, [offsets] * len(w.active_lanes()) if offsets.__class__ is int else offsets.tolist()
 
     def touch(self, w: Any, offsets: Any, shift: int, what: str) -> tuple[Any, Touch]:
         """What the active lanes touch: as a span, and by lane."""

@@ -98,6 +98,43 @@ def test_elements_flags_and_atomics():
 
 
 @nv.jit
+def lanes_elsewhere(x, y):
+    """Each lane names a block of its own, by all atomics there are, and by inline PTX."""
+
+    @nv.kernel(grid=4, block=32, cluster=4)
+    def body():
+        t, rank = nv.thread_id.x, nv.cluster_rank()
+        counts, halves, owners = nv.smem((32,), nv.i32), nv.smem((64,), nv.f16), nv.smem((32,), nv.i32)
+        counts[t], halves[t], halves[t + 32], owners[t] = 0, 0, 0, -1
+        nv.cluster_sync()
+        to = x[rank, t]
+        counts.at(to).atomic_add(t, 1)
+        halves.at(to).atomic_add(2 * t, nv.vector([nv.f16(1), nv.f16(rank)]))
+        first = owners.at(to).atomic_cas(t, -1, rank)
+        nv.cluster_sync()
+        read = "ld.shared::cluster.b32 $0, [$1];"
+        theirs = nv.mapa(nv.ops.smem.smem_pointer(4 * t), to)  # counts begin at byte 0
+        found = nv.ptx(read, theirs, result=nv.i32, meaning=lambda p: p.load(nv.i32))
+        y[rank, 0, t], y[rank, 1, t] = counts[t], nv.i32(halves[2 * t])
+        y[rank, 2, t], y[rank, 3, t] = nv.i32(halves[2 * t + 1]), found
+        y[rank, 4, t] = nv.i32(first == -1)
+        nv.cluster_sync()
+
+    body()
+
+
+def test_each_lane_names_a_block_of_its_own():
+    x, y = np.random.default_rng(2).integers(0, 4, (4, 32)).astype(np.int32), zeros(4, 5, 32, dtype=np.int32)
+    run(lanes_elsewhere, x, y)
+    came = x[None] == np.arange(4)[:, None, None]  # to, from, lane
+    np.testing.assert_array_equal(y[:, 0], came.sum(1))
+    np.testing.assert_array_equal(y[:, 1], came.sum(1))
+    np.testing.assert_array_equal(y[:, 2], (came * np.arange(4)[:, None]).sum(1))
+    np.testing.assert_array_equal(y[:, 3], came.sum(1)[x, np.arange(32)])
+    assert (y[:, 4].sum(0) == came.any(1).sum(0)).all()  # of those who came to one place, one was first
+
+
+@nv.jit
 def sent(x, y, *, count=4, expected=1, wait=True, init=True, end=True):
     """Each thread sends a vector to the next block, which waits for the bytes."""
 

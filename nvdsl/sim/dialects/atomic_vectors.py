@@ -40,14 +40,15 @@ def atomic_vector(d: Decoder, op: Any) -> Any:
 
     def step(v: Frame) -> None:
         w = v[0]
-        found, offsets = access.modify(w, v[pointer])
-        view, given = found.view(e.dtype), v[values[0]] if pair else [v[s] for s in values]
+        given = v[values[0]] if pair else [v[s] for s in values]
         each = np.stack([np.broadcast_to(np.asarray(x, e.dtype), (LANES,)) for x in given])
         old = np.zeros((width, LANES), e.dtype)
-        for lane, offset in zip(w.active_lanes(), offsets, strict=True):
-            at = slice(offset >> access.shift, (offset >> access.shift) + width)
-            old[:, lane] = view[at]
-            view[at] = f(view[at], each[:, lane])
+        for found, offsets in access.modify(w, v[pointer]):
+            view = found.view(e.dtype)
+            for lane, offset in zip(w.active_lanes(), offsets, strict=True):
+                at = slice(offset >> access.shift, (offset >> access.shift) + width)
+                old[:, lane] = view[at]
+                view[at] = f(view[at], each[:, lane])
         w.machine.changes += 1
         v[r] = old if pair else Struct(list(old))
 

@@ -33,12 +33,12 @@ class Memory:
     def load(self, dtype: DType, offset: Any = 0) -> Any:
         """What the active lanes find there."""
         access, address = self._access(dtype, offset)
-        return _active(self._warp, access.load(self._warp, address), dtype)
+        return _active(self._warp, access.load_each(self._warp, address), dtype)
 
     def store(self, values: Any, dtype: DType, offset: Any = 0) -> None:
         """Store the active lanes' ``values``."""
         access, address = self._access(dtype, offset)
-        access.store(self._warp, address, _whole(self._warp, np.asarray(values), dtype, self._at))
+        access.store_each(self._warp, address, _whole(self._warp, np.asarray(values), dtype, self._at))
 
     def _access(self, dtype: DType, offset: Any) -> tuple[Accessor, Any]:
         name = dtype.name if dtype.is_float else f"i{dtype.bits}"

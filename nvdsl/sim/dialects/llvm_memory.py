@@ -10,7 +10,7 @@ from nvdsl.ir.location import where
 from nvdsl.ir.operands import integer, integers
 from nvdsl.mlir import ir
 from nvdsl.mlir.dialects import llvm
-from nvdsl.sim.access import GENERIC, SHARED, SHARED_CLUSTER, Accessor, each_block
+from nvdsl.sim.access import GENERIC, SHARED, SHARED_CLUSTER, Accessor
 from nvdsl.sim.atomics import order
 from nvdsl.sim.decode import Decoder, Frame, op, unknown
 from nvdsl.sim.dialects.arith import unary
@@ -87,15 +87,7 @@ def _load(d: Decoder, op: Any) -> Any:
     r = d.result(op)
 
     def step(v: Frame) -> None:
-        w, address = v[0], v[a]
-        if access.space != SHARED_CLUSTER:
-            v[r] = access.load(w, address)
-            return
-        found = None
-        for _ in each_block(w, address):
-            part = access.load(w, address)
-            found = part if found is None else np.where(w.mask, part, found)
-        v[r] = found
+        v[r] = access.load_each(v[0], v[a])
 
     return step
 
@@ -109,8 +101,7 @@ def _store(d: Decoder, op: Any) -> Any:
 
     def step(v: Frame) -> None:
         w = v[0]
-        for _ in each_block(w, v[a]) if access.space == SHARED_CLUSTER else (None,):
-            access.store(w, v[a], v[value])
+        access.store_each(w, v[a], v[value])
         if w.undefined:
             stored.check(v, access, v[a])
 
@@ -157,17 +148,17 @@ def _cmpxchg(d: Decoder, op: Any) -> Any:
 
     def step(v: Frame) -> None:
         w = v[0]
-        found, offsets = access.modify(w, v[a])
-        view = found.view(access.dtype)
         wanted, given = (np.broadcast_to(np.asarray(v[s], access.dtype), (LANES,)) for s in (expected, value))
         old, hit = np.zeros(LANES, access.dtype), np.zeros(LANES, np.bool_)
-        for lane, offset in zip(w.active_lanes(), offsets, strict=True):
-            at = offset >> access.shift
-            old[lane] = view[at]
-            hit[lane] = old[lane] == wanted[lane]
-            if hit[lane]:
-                view[at] = given[lane]
-                w.machine.changes += bool(given[lane] != old[lane])
+        for found, offsets in access.modify(w, v[a]):
+            view = found.view(access.dtype)
+            for lane, offset in zip(w.active_lanes(), offsets, strict=True):
+                at = offset >> access.shift
+                old[lane] = view[at]
+                hit[lane] = old[lane] == wanted[lane]
+                if hit[lane]:
+                    view[at] = given[lane]
+                    w.machine.changes += bool(given[lane] != old[lane])
         v[r] = Struct([old, hit])
 
     return step

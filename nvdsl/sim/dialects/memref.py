@@ -287,16 +287,16 @@ def atomic(op: Any, r: int, access: Accessor, index: Any, value: int, f: Any, is
 
     def step(v: Frame) -> None:
         w = v[0]
-        found, offsets = access.modify(w, index(v))
-        view = found.view(e.unsigned if is_unsigned else e.dtype)
         given = np.broadcast_to(np.asarray(v[value], e.dtype), (LANES,))
         given = given.view(e.unsigned) if is_unsigned else given
         old = np.zeros(LANES, given.dtype)
-        for lane, offset in zip(w.active_lanes(), offsets, strict=True):
-            at = offset >> access.shift
-            old[lane] = view[at]
-            view[at] = given[lane] if f is None else f(view[at], given[lane])
-            w.machine.changes += bool(view[at] != old[lane])
+        for found, offsets in access.modify(w, index(v)):
+            view = found.view(given.dtype)
+            for lane, offset in zip(w.active_lanes(), offsets, strict=True):
+                at = offset >> access.shift
+                old[lane] = view[at]
+                view[at] = given[lane] if f is None else f(view[at], given[lane])
+                w.machine.changes += bool(view[at] != old[lane])
         v[r] = old.view(e.dtype)
 
     def drawn(v: Frame) -> Iterator[Any]:
@@ -324,7 +324,7 @@ def _generic_atomic(d: Decoder, op: Any) -> Any:
     def step(v: Frame) -> None:
         w = v[0]
         outer, lanes = w.mask, list(w.active_lanes())
-        found, offsets = access.modify(w, index(v))
+        ((found, offsets),) = access.modify(w, index(v))  # a memref is in one memory
         view, old = found.view(e.dtype), np.zeros(LANES, e.dtype)
         for lane, offset in zip(lanes, offsets, strict=True):
             old[lane] = view[offset >> access.shift]
