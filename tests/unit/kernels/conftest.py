@@ -1,7 +1,8 @@
-"""A GPU's road without a GPU: a driver that records what is launched, and torch on it."""
+"""A GPU's road without a GPU: a driver that records what is launched; torch, CuPy and JAX on it, stand-ins."""
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import functools
 import importlib
@@ -9,6 +10,7 @@ import itertools
 import struct
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
 from nvdsl import sim
@@ -100,6 +102,40 @@ def torch(monkeypatch):
     torch.float16 = "float16"
     torch.empty = lambda shape, dtype, device: tensor(torch, next(made), shape, dtype=dtype)
     return torch
+
+
+@pytest.fixture
+def cupy(monkeypatch):
+    """``on``: the devices that were made current, the last one last; new arrays lie there."""
+    cupy, addresses = libraries.install_cupy(monkeypatch), itertools.count(0x900000, 0x10000)
+    cupy.on = [0]
+
+    @contextlib.contextmanager
+    def device(ordinal):
+        cupy.on.append(ordinal)
+        yield
+        cupy.on.pop()
+
+    def empty(shape, dtype):
+        strides = np.empty(shape, dtype).strides
+        return cupy.ndarray(dtype, shape, strides, device=cupy.on[-1], address=next(addresses))
+
+    cupy.cuda.Device, cupy.empty = device, empty
+    return cupy
+
+
+@pytest.fixture
+def jax(monkeypatch):
+    """Arrays on the CPU lie in NumPy arrays; those of a GPU at addresses."""
+    jax, addresses = libraries.install_jax(monkeypatch), itertools.count(0x900000, 0x10000)
+
+    def device_put(host, device):
+        made = jax.Array(host.dtype.name, host.shape, next(addresses), platform=device.platform, host=host)
+        made._devices = {device}
+        return made
+
+    jax.device_put = device_put
+    return jax
 
 
 def tensor(torch, address, shape=(64, 64), strides=None, device=0, dtype="float16"):

@@ -12,6 +12,7 @@ from nvdsl.errors import ArgumentError
 from nvdsl.kernels.attention.config import choose
 from nvdsl.kernels.attention.forward import attention as kernel
 from tests.exhaustive import sample
+from tests.sim.simulate import run
 from tests.unit.kernels.attending import compare, expected, signature
 from tests.unit.kernels.attention import test_attention as sixteen
 from tests.unit.kernels.attention.test_forward import overlapping
@@ -94,6 +95,19 @@ def test_options(what):
         "clusters": ({"splits": 4}, {}),
     }[what]
     compare(attention(q, k, v, return_lse=True, **given), expected(q, k, v, **wanted), spread=200, tolerance=0.04)
+
+
+def test_tiles_that_are_drawn():
+    """By the blocks of a grid that stays: where tiles are more than SMs, which no call here has."""
+    q, k, v = heads(queries=140, keys=70, heads=3, kv_heads=1)
+    config, _ = choose(
+        64, 64, 1, 140, 3, 1, 70, bounded=True, packed=False, page=0, told=False, splits=None, sms=2, itemsize=1
+    )
+    assert config.queue and config.blocks == 2
+    o, lse = np.full((1, 140, 1, 3, 64), np.nan, ml_dtypes.bfloat16), np.full((1, 1, 3, 140), np.nan, np.float32)
+    run(kernel, q[:, :, None], k, v, o, None, lse, 0.125, 0, 0, 1, 0.0, *[None] * 8, config=config,
+        bounded=(False, True))  # fmt: skip
+    compare((o[:, :, 0], lse[0]), expected(q, k, v, causal=True), SUMS, tolerance=0.04)
 
 
 SEQUENCES = [

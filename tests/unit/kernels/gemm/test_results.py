@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import itertools
 from types import SimpleNamespace
 
 import ml_dtypes
@@ -14,44 +12,9 @@ import nvdsl as nv
 from nvdsl.driver.array_spec import Place
 from nvdsl.driver.new_arrays import empty_like
 from nvdsl.kernels import Config
-from tests.unit.driver import libraries
 
 SMALL = Config(64, 64, stages=2, consumers=1)
 A, B = 0x10000, 0x20000
-
-
-@pytest.fixture
-def cupy(monkeypatch):
-    """``on``: the devices that were made current, the last one last; new arrays lie there."""
-    cupy, addresses = libraries.install_cupy(monkeypatch), itertools.count(0x900000, 0x10000)
-    cupy.on = [0]
-
-    @contextlib.contextmanager
-    def device(ordinal):
-        cupy.on.append(ordinal)
-        yield
-        cupy.on.pop()
-
-    def empty(shape, dtype):
-        strides = np.empty(shape, dtype).strides
-        return cupy.ndarray(dtype, shape, strides, device=cupy.on[-1], address=next(addresses))
-
-    cupy.cuda.Device, cupy.empty = device, empty
-    return cupy
-
-
-@pytest.fixture
-def jax(monkeypatch):
-    """Arrays on the CPU lie in NumPy arrays; those of a GPU at addresses."""
-    jax, addresses = libraries.install_jax(monkeypatch), itertools.count(0x900000, 0x10000)
-
-    def device_put(host, device):
-        made = jax.Array(host.dtype.name, host.shape, next(addresses), platform=device.platform, host=host)
-        made._devices = {device}
-        return made
-
-    jax.device_put = device_put
-    return jax
 
 
 def on_cupy(cupy, address, device, dtype="float16"):
