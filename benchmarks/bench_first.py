@@ -1,5 +1,7 @@
-"""First calls of nvdsl's functions in a process, with nothing on disk, and the same in a later process: seconds until
-the GPU is done.
+"""First calls of nvdsl's functions in a process: seconds until the GPU is done.
+
+`first` with nothing of nvdsl's on disk; `converted` in a later process with an empty cache, for which the first one has
+left what it converted Python to (`nvdsl.trace.kept`); `later` in one more, which finds the kernels, too.
 
     python benchmarks/bench_first.py [NAME ...] [--seconds 60] [--out FILE.json]
 
@@ -155,13 +157,23 @@ def _compiled_modules() -> None:
     os.waitpid(child, 0)
 
 
+KINDS = "first", "converted", "later"
+
+
+def _drop_conversions() -> None:
+    for path in Path(__file__).parents[1].joinpath("nvdsl").rglob("*.nvdsl.pyc"):
+        path.unlink()
+
+
 def measured(name: str) -> dict[str, Any]:
-    folder = tempfile.mkdtemp()
+    caches = [tempfile.mkdtemp() for _ in range(2)]
+    _drop_conversions()
     try:
-        first, later = _forked(name, folder), _forked(name, folder)
+        first, converted, later = (_forked(name, folder) for folder in (caches[0], caches[1], caches[1]))
     finally:
-        shutil.rmtree(folder, ignore_errors=True)
-    return {"what": name, "first": first, "later": later}
+        for folder in caches:
+            shutil.rmtree(folder, ignore_errors=True)
+    return {"what": name, "first": first, "converted": converted, "later": later}
 
 
 def main() -> None:
@@ -178,12 +190,9 @@ def main() -> None:
             continue
         row = measured(name)
         found.append(row)
-        first, later = row["first"], row["later"]
-        if "error" in first or "error" in later:
-            print(f"{name:34} {first.get('error', '')} {later.get('error', '')}", flush=True)
-        else:
-            times = f"first {first['s']:.3f} s, later {later['s']:.3f} s, import {later['import_s']:.2f} s"
-            print(f"{name:34} {times}", flush=True)
+        errors = [row[kind]["error"] for kind in KINDS if "error" in row[kind]]
+        times = [f"{kind} {row[kind]['s']:.3f} s" for kind in KINDS if not errors]
+        print(f"{name:34} {', '.join(errors or times)}", flush=True)
     if args.out:
         write(args.out, "bench_first.py", {"machine": machine(), "rows": found})
 

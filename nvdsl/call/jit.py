@@ -30,7 +30,7 @@ from nvdsl.errors import ArgumentError, NvdslError, TraceError, frames
 from nvdsl.errors.tracebacks import at_call, for_user
 from nvdsl.mlir import threads
 from nvdsl.mlir.threads import Once
-from nvdsl.trace import decorated, effects, source
+from nvdsl.trace import decorated, effects, kept, source
 from nvdsl.trace.dependencies import compiled, never
 from nvdsl.trace.rewrite import convert
 
@@ -222,6 +222,7 @@ class Jit(Generic[P]):
 
     def _simulated(self, call: Call, options: sim.Options) -> Simulated:
         module = self._trace(call)
+        kept.write()
         written = effects.written_arguments(module.body.operations[0])
         names = call.run_time_names(self._signature) or None
         return Simulated(sim.executable(module, self.__name__, written=written, names=names, options=options))

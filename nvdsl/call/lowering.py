@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from nvdsl.call import collect, untraced
 from nvdsl.call.compiled import Compiled
 from nvdsl.errors import NvdslError
-from nvdsl.trace import effects
+from nvdsl.trace import effects, kept
 
 if TYPE_CHECKING:
     from nvdsl.call.module import Traced
@@ -45,6 +45,7 @@ def lower(
         if found_by:
             text = compiler.host_text(host)
             traced.verified()
+        kept.write()
 
     start = time.perf_counter()
     traced = trace()
@@ -56,6 +57,7 @@ def lower(
         traced.verified()  # says more of what can't be lowered
         raise
     traced.verified()  # what was compiled before, too
+    kept.write()
     written = effects.written_arguments(module.body.operations[0])
     if found_by and lowered.found_by:
         untraced.save(found_by, untraced.Found(lowered, written), text)

@@ -12,20 +12,20 @@ from __future__ import annotations
 
 import dataclasses
 import enum
-import functools
 import hashlib
 import json
 import os
 import sys
 import time
 from pathlib import Path
-from types import CodeType, FunctionType, ModuleType
+from types import FunctionType, ModuleType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from nvdsl.call.module import context
 from nvdsl.call.specialize import Call, Constant
 from nvdsl.errors.settings import is_on
 from nvdsl.mlir import ir, threads
+from nvdsl.trace.kept import digest
 from nvdsl.values.dtypes import DType
 
 if TYPE_CHECKING:
@@ -107,21 +107,7 @@ def _code_of(function: FunctionType) -> str:
     if function.__closure__ or not function.__code__.co_filename.startswith(str(_ROOT)):
         raise Keyless
     defaults = function.__defaults__ or (), tuple((function.__kwdefaults__ or {}).items())
-    return f"{function.__module__}:{function.__qualname__} {_digest(function.__code__)} {text_of(defaults)}"
-
-
-@functools.lru_cache(maxsize=4096)
-def _digest(code: CodeType) -> str:
-    digest = hashlib.sha256(code.co_code + code.co_linetable)
-    constants = [_constant(x) for x in code.co_consts]
-    digest.update(repr((code.co_names, code.co_varnames, code.co_freevars, constants)).encode())
-    return digest.hexdigest()
-
-
-def _constant(value: Any) -> str:
-    if isinstance(value, CodeType):
-        return _digest(value)
-    return repr(sorted(map(repr, value)) if isinstance(value, frozenset) else value)  # its order is no process's own
+    return f"{function.__module__}:{function.__qualname__} {digest(function.__code__)} {text_of(defaults)}"
 
 
 def _modules(name: str) -> str:
@@ -144,7 +130,7 @@ def _modules(name: str) -> str:
 def _held(value: Any) -> Any:
     """What tells whether a global was changed."""
     if isinstance(value, FunctionType):
-        return _digest(value.__code__)
+        return digest(value.__code__)
     if isinstance(value, type):
         members = vars(value).items() if value.__module__.startswith(_KERNELS) else ()
         return value.__qualname__, [(k, _held(x)) for k, x in members if isinstance(x, _PLAIN)]

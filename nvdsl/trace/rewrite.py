@@ -2,7 +2,8 @@
 
 The source of the function is parsed, transformed and compiled again, with the user's file name and line
 numbers. The new function shares the globals and the closure's cells with the old one. It finds the
-run-time side in one more free variable. The work is done once for each code object.
+run-time side in one more free variable. The work is done once for each code object, and of a module once for all
+processes (`kept`).
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from typing import Any
 
 from nvdsl.errors import TraceError, Where, frames
 from nvdsl.mlir import threads
-from nvdsl.trace import calls, control, source
+from nvdsl.trace import calls, control, kept, source
 from nvdsl.trace.expressions import RUNTIME, place
 from nvdsl.trace.transform import transform
 
@@ -53,7 +54,11 @@ def convert(function: Callable[..., Any]) -> Callable[..., Any]:
     if known is None or known[0]() is not code:
         _check_path(code)
         frames.adopt(function)
-        new = _rewritten(function)
+        new = kept.find(function)
+        if new is None:
+            new = _rewritten(function)
+            if new is not code:
+                kept.add(function, new)
         known = _converted[id(code)] = _weak(code), None if new is code else new
     return function if known[1] is None else _bound(function, known[1])
 
