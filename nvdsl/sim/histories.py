@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from nvdsl.sim.records import Touches
 from nvdsl.sim.report import Access
 
 NOTHING, UNDEFINED = 0, 1
@@ -19,8 +20,8 @@ class Touch:
     """One access: by ``actor`` of ``cluster``, in its ``epoch``.
 
     ``modifies``: a read-modify-write. ``place``: (cluster, rank of the block); ``domain``: as much of it as those have
-    in common who are in an atomic's scope. ``parts``: which lanes accessed what (`records.Touch`), as long as that
-    matters; None then, and for what is asynchronous.
+    in common who are in an atomic's scope. ``parts``: which lanes accessed what, as long as that matters; then None, as
+    for what is asynchronous.
     """
 
     __slots__ = (
@@ -37,7 +38,7 @@ class Touch:
         self.writes, self.modifies, self.domain = writes, modifies, domain
         self.is_atomic = access.kind in ("atomic", "reduction")
         self.is_async = access.kind in ("copy", "store", "reduction")
-        self.parts: list[Any] | None = None if self.is_async else []
+        self.parts: Touches | None = None if self.is_async else Touches()
 
     def conflicts(self, later: Touch, in_turn: bool = False) -> bool:
         """Whether the two need an order: two reads don't, nor two atomics whose scopes hold both, but for two writes of

@@ -66,11 +66,6 @@ class Touch:
         units, masks = self.units(shift)
         return _set(units[masks & lanes != 0])
 
-    def meets(self, later: Touch, lanes: int, shift: int) -> bool:
-        """Whether one of ``lanes`` touches here what any touches in ``later``."""
-        (units, masks), (more, _) = self.units(shift), later.units(shift)
-        return bool(np.isin(units[masks & lanes != 0], more).any())
-
     def others(self, lanes: int, later: Touch, writes: bool, shift: int) -> Any:
         """The units that one of ``lanes`` touches here, and another lane of the warp in ``later``.
 
@@ -94,6 +89,76 @@ class Touch:
         if self.size != later.size or (self.offsets != later.offsets).any():
             return False
         return bool((self.offsets[1:] - self.offsets[:-1] >= max(self.size, 1 << shift)).all())
+
+
+class Touches:
+    """Which lanes of a warp touched which units, in many ops. ``lanes``: all of them.
+
+    They are told apart only when somebody asks: most ops come to places where their warp has not been.
+    """
+
+    __slots__ = ("_alike", "_apart", "_coming", "_masks", "_seen", "lanes")
+
+    def __init__(self) -> None:
+        self.lanes = 0
+        self._seen: set[Touch] = set()
+        self._coming: list[Touch] = []
+        self._masks: dict[int, int] = {}
+        self._alike: dict[int, set[int]] = {}
+        self._apart: set[tuple[Touch, int, bool]] = set()  # what `others` found nothing for
+
+    def add(self, touch: Touch, shift: int) -> None:
+        self.lanes |= touch.lanes
+        if touch in self._seen or len(self._masks) > _MOST_UNITS:
+            return
+        self._seen.add(touch)
+        self._coming.append(touch)
+        if len(self._coming) > _MOST_COMING:
+            self._tell_apart(shift)
+
+    def _tell_apart(self, shift: int) -> None:
+        if not self._coming:
+            return
+        self._apart.clear()
+        for touch in self._coming:
+            units, masks = touch.units(shift)
+            for unit, mask in zip(units.tolist(), masks.tolist(), strict=True):
+                if touch.alike:
+                    self._alike.setdefault(unit, set()).add(mask)
+                else:
+                    self._masks[unit] = self._masks.get(unit, 0) | mask
+        self._coming.clear()
+
+    def meet(self, later: Touch, lanes: int, shift: int) -> bool:
+        """Whether one of ``lanes`` touched what any touches in ``later``."""
+        self._tell_apart(shift)
+        units = later.units(shift)[0].tolist()
+        return any(self._masks.get(unit, 0) & lanes for unit in units) or any(
+            mask & lanes for unit in units for mask in self._alike.get(unit, ())
+        )
+
+    def others(self, lanes: int, later: Touch, writes: bool, shift: int) -> bool:
+        """Whether there is anything that `Touch.others` gives of one of these."""
+        self._tell_apart(shift)
+        if (later, lanes, writes) in self._apart:
+            return False
+        units, masks = later.units(shift)
+        for unit, those in zip(units.tolist(), masks.tolist(), strict=True):
+            earlier = self._masks.get(unit, 0) & lanes
+            if earlier and (earlier | those) & (earlier | those) - 1:
+                return True
+            for mask in self._alike.get(unit, ()):
+                earlier = mask & lanes
+                same = writes and not later.lanes & ~mask and (not later.alike or later.lanes == mask)
+                if earlier and not same and (earlier | those) & (earlier | those) - 1:
+                    return True
+        self._apart.add((later, lanes, writes))
+        return False
+
+
+_MOST_COMING = 1 << 10
+_MOST_UNITS = 1 << 18
+"""Of one access; of what lies beyond nothing is said of single lanes."""
 
 
 def _set(units: Any) -> int:

@@ -29,9 +29,6 @@ BEFORE, LONG_BEFORE = -1, -2
 _MANY = 1 << 16
 """Reads that wait for a write, histories of an allocation: more are settled, or looked through for those in use."""
 
-_PARTS = 1 << 10
-"""Ops of one access whose lanes are told apart; of one that has more, nothing is said of single lanes."""
-
 
 class GlobalShadow:
     """One allocation's accesses. ``numbers``: the history of each unit (see `Histories`).
@@ -50,6 +47,7 @@ class GlobalShadow:
         self._histories = Histories()
         self._known: dict[Any, int] = {}
         self._after: dict[tuple[int, int], int] = {}
+        self._parts: dict[Any, Part] = {}
         self._most = _MANY
         self._waited = False
         self._same: Any = None
@@ -105,6 +103,7 @@ class GlobalShadow:
         if shift < self.shift:
             self.numbers = self.numbers.repeat(1 << (self.shift - shift))
             self.shift = shift
+            self._parts.clear()
 
     # --- ordinary and atomic accesses
 
@@ -123,14 +122,24 @@ class GlobalShadow:
                 Touch(w.block, w.actor, w.epoch, access, writes, what == "atomic", domain)
             )
             w.noted.append(self._histories.touches[number])
-        now = Part(offsets, size, w.bits, what in COLLECTIVE)
+        now = self._part(offsets, size, w.bits, what in COLLECTIVE)
         w.touched |= w.bits
         self._same = same
         self._note(w, self.numbers, units, number, now)
         self._same = None
         parts = self._histories.touches[number].parts
-        if parts is not None and len(parts) < _PARTS:
-            parts.append(now)
+        if parts is not None:
+            parts.add(now, self.shift)
+
+    def _part(self, offsets: Any, size: int, lanes: int, collective: bool) -> Part:
+        """The same one for the same lanes at the same places."""
+        key = offsets if offsets.__class__ is int else offsets.tobytes(), size, lanes, collective
+        found = self._parts.get(key)
+        if found is None:
+            if len(self._parts) > 4096:
+                self._parts.clear()
+            found = self._parts[key] = Part(offsets, size, lanes, collective)
+        return found
 
     def _units(self, offsets: Any, size: int) -> Any:
         first, count = offsets >> self.shift, max(size >> self.shift, 1)
@@ -277,6 +286,8 @@ class GlobalShadow:
             wrong = self._between_lanes(other, touch, now, unknown)
         else:
             wrong = self._touch_the_same(other, touch, now, unknown)
+        if not wrong and unknown:
+            self._is_settled = False  # of these lanes at these places alone
         if wrong and hazard == "waw" and self._same is not None and not other.is_async and self._same():
             self._is_settled = False  # of these values alone
             return
@@ -297,21 +308,21 @@ class GlobalShadow:
 
     def _touch_the_same(self, other: Touch, touch: Touch, now: Part, unknown: int) -> bool:
         """Whether one of these lanes made the other access where the new one is."""
-        if not unknown or unknown == ALL_LANES or other.parts is None or len(other.parts) == _PARTS:
+        if not unknown or unknown == ALL_LANES or other.parts is None:
             return unknown == ALL_LANES
         if touch.is_async:
-            return any(part.lanes & unknown for part in other.parts)
-        return any(part.meets(now, unknown, self.shift) for part in other.parts)
+            return bool(other.parts.lanes & unknown)
+        return other.parts.meet(now, unknown, self.shift)
 
     def _between_lanes(self, other: Touch, touch: Touch, now: Part, unknown: int) -> bool:
         """Whether one of these lanes made the other access where another lane of its warp now is."""
-        if not unknown or other.parts is None or len(other.parts) == _PARTS:
+        if not unknown or other.parts is None:
             return False
         if other.is_atomic and touch.is_atomic:
             return False
         if touch.is_async:
-            return any(part.lanes & unknown & ~now.lanes for part in other.parts)
-        return any(len(part.others(unknown, now, other.writes, self.shift)) for part in other.parts)
+            return bool(other.parts.lanes & unknown & ~now.lanes)
+        return other.parts.others(unknown, now, other.writes, self.shift)
 
 
 def _is_known(w: Any, other: Touch) -> bool:

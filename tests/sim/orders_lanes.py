@@ -196,6 +196,22 @@ def half(x, out, *, mask):
 
 
 @nv.jit
+def one_line(out, *, meet, shared):
+    """One line stores to many places in turn: to those of its own lane first, to those of others later."""
+
+    @nv.kernel(grid=1, block=32)
+    def kernel():
+        s = nv.smem((64, 32), nv.i32) if shared else out
+        t = nv.thread_id.x
+        for row, column in ((1, t), (t + 32, t), (t, 1), (2, t)):
+            s[row, column] = row + column + t
+            if meet and row is t:
+                nv.sync_warp()
+
+    kernel()
+
+
+@nv.jit
 def flag_set_by_two(x, out, *, same):
     """Two warps set a flag in shared memory, to the ``same`` value or each to its own."""
 

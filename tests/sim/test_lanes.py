@@ -52,6 +52,8 @@ TABLE = [
      lambda hazard, mask: "" if mask == 0xFFFFFFFF else "warp-sync"),
     (kernels.half, lambda: [X[:32].copy(), zeros(32)], {"mask": [0, 0xFFFF]},
      lambda mask: "" if mask else "warp-sync"),
+    (kernels.one_line, lambda: [zeros(64, 32, dtype=np.int32)], {"meet": [False, True], "shared": [False, True]},
+     lambda meet, shared: "" if meet else "warp-sync"),
     (kernels.flag_set_by_two, lambda: [X[:32].copy(), zeros(32)], {"same": [True, False]},
      lambda same: "" if same else "waw"),
 ]  # fmt: skip
