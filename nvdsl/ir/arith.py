@@ -174,7 +174,7 @@ def comparison(number: int) -> Comparison:
 
 def _either_zero(picked: Number, zero: Callable[[], Number], x: Number, y: Number) -> Number:
     """``picked``, and ``zero()`` where both are zeros, of which NumPy takes the first."""
-    if np.all(picked):
+    if np.count_nonzero(picked) == np.size(picked):  # (in a third of the time of np.all)
         return picked
     found: Any = np.where((x == 0) & (y == 0), zero(), picked)
     return found if found.ndim else found[()]
@@ -193,7 +193,7 @@ def _number(f: Binary) -> Binary:
 
     def apply(x: Number, y: Number) -> Number:
         picked = f(x, y)
-        if not np.any(np.isnan(picked)):
+        if not np.count_nonzero(np.isnan(picked)):
             return picked
         found: Any = np.where(np.isnan(x), y, np.where(np.isnan(y), x, picked))
         return found if found.ndim else found[()]

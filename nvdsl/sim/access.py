@@ -78,6 +78,7 @@ class Accessor:
         self.decided: Where | None = None  # of an atomic load: see `polling.decided`
         self.reads = True  # a read-modify-write whose old value matters
         self._touches: dict[Any, Any] = {}
+        self._ranges: dict[bytes, tuple[int, int, int]] = {}
         self._clashes: dict[Any, Any] = {}
 
     def each_block(self, w: Any, address: Any) -> Iterator[None]:
@@ -120,13 +121,20 @@ class Accessor:
         active = address if w.active is None else address[w.active]
         found, block, base = resolve(w, self.space, int(active[0]), self.at, what)
         offsets = active - base if base else active
-        if (
-            int(_least(offsets)) < found.reserved
-            or int(_most(offsets)) + self.size > found.size
-            or int(_all_bits(offsets)) & (self.alignment - 1)
-        ):
+        low, high, bits = self._range(offsets)
+        if low < found.reserved or high + self.size > found.size or bits & (self.alignment - 1):
             self._fail(w, found, block, offsets, what)
         return found, block, offsets
+
+    def _range(self, offsets: Any) -> tuple[int, int, int]:
+        """The least and the most of offsets, and the bits that any of them has: blocks and warps have the same ones."""
+        key = offsets.tobytes()
+        found = self._ranges.get(key)
+        if found is None:
+            if len(self._ranges) > 4096:
+                self._ranges.clear()
+            found = self._ranges[key] = int(_least(offsets)), int(_most(offsets)), int(_all_bits(offsets))
+        return found
 
     def _fail(self, w: Any, found: Bytes, block: Any, offsets: Any, what: str) -> None:
         lanes = list(w.active_lanes())

@@ -99,7 +99,8 @@ class Layouts:
         if not self._writers.keys() - {swizzle}:
             return
         laid = self._swizzle[units]
-        for other in np.unique(laid[(laid != swizzle) & (laid != _NOBODY)]).tolist():
+        others = (laid != swizzle) & (laid != _NOBODY)
+        for other in np.unique(laid[others]).tolist() if np.count_nonzero(others) else ():
             mine = units[laid == other] * UNIT
             if (geometry.swizzled(mine, other) != geometry.swizzled(mine, swizzle)).any():
                 raise self._wrong_swizzle(swizzle, other, who)
@@ -118,14 +119,10 @@ class Layouts:
 
     def _stored_in_tile(self, offsets: Any, view: Any) -> None:
         """Elements of a tile have their place in it, where the tile was allocated with that layout."""
-        numbers, where, known = self._tiles.places()  # type: ignore[union-attr]
+        numbers, where = self._tiles.laid_by(view)  # type: ignore[union-attr]
         units = np.asarray(offsets).reshape(-1) // UNIT
-        found = numbers[units]
-        for i, tile in enumerate(known, 1):
-            if (found == i).any() and tuple(view) != (tile.swizzle, tile.layout.panel_stride):
-                found = np.where(found == i, 0, found)
-        box = -found
-        if (self._box[units] != box).any():
+        box = -numbers[units]
+        if np.count_nonzero(self._box[units] != box):
             self._box[units], self._place[units] = box, where[units]
             self._version += 1
 

@@ -4,6 +4,8 @@ Pure functions over NumPy arrays; bf16 and the 8-bit floats are ml_dtypes' types
 the PTX ISA leaves open (NaN bits, the width of a tensor core's adder) was measured on an H200; the tests
 hold the measured numbers.
 
+Whoever calls them has NumPy's warnings off, as `schedule.run` has: infinities and NaNs are results like others.
+
 Sources: PTX ISA, ``cvt``, "Alternate floating-point data formats", ``wgmma.mma_async``.
 """
 
@@ -53,19 +55,18 @@ def convert(x: np.ndarray, target: DType | str) -> np.ndarray:
     the hardware's bits, all ones but the sign. (i64 and u64 to bf16 round twice, first to f64.)
     """
     kind, x = dtype(target), np.asarray(x)
-    with np.errstate(over="ignore", invalid="ignore"):
-        if kind in _FLOAT8:
-            return _to_float8(x, kind)
-        if kind is dtypes.tf32:
-            return round_tf32(to_f32(x))
-        if kind is dtypes.f32:
-            return _canonical_nan(to_f32(x)) if x.dtype == np.float16 else to_f32(x)
-        if not kind.is_float:
-            integer = kind is not dtypes.bool_ and _is_float(x)
-            return _to_integer(x, kind) if integer else x.astype(kind.numpy)
-        if kind is dtypes.bf16 and x.dtype not in (BF16, np.float32):
-            x = to_f32(x) if x.dtype.itemsize < 4 else _to_odd_f32(x)
-        narrow = x.astype(kind.numpy)
+    if kind in _FLOAT8:
+        return _to_float8(x, kind)
+    if kind is dtypes.tf32:
+        return round_tf32(to_f32(x))
+    if kind is dtypes.f32:
+        return _canonical_nan(to_f32(x)) if x.dtype == np.float16 else to_f32(x)
+    if not kind.is_float:
+        integer = kind is not dtypes.bool_ and _is_float(x)
+        return _to_integer(x, kind) if integer else x.astype(kind.numpy)
+    if kind is dtypes.bf16 and x.dtype not in (BF16, np.float32):
+        x = to_f32(x) if x.dtype.itemsize < 4 else _to_odd_f32(x)
+    narrow = x.astype(kind.numpy)
     return _canonical_nan(narrow) if x.dtype != narrow.dtype and kind.bits == 16 else narrow
 
 
@@ -119,7 +120,7 @@ def _to_integer(x: np.ndarray, kind: DType) -> np.ndarray:
 
 def _canonical_nan(x: np.ndarray) -> np.ndarray:
     nan = np.isnan(x)
-    if nan.any():
+    if np.count_nonzero(nan):
         x.view(f"u{x.itemsize}")[nan] = _NAN_BITS[x.itemsize]
     return x
 
@@ -139,20 +140,19 @@ def _to_odd_f32(x: np.ndarray) -> np.ndarray:
 
 def fma(x: np.ndarray, y: np.ndarray, z: np.ndarray) -> np.ndarray:
     """``x * y + z`` rounded once, of one float type; arrays, which are broadcast."""
-    with np.errstate(over="ignore", invalid="ignore", under="ignore"):
-        if z.dtype == np.float64:
-            return _fma_f64(*np.broadcast_arrays(x, y, z))
-        a, b = x.astype(np.float64) * y.astype(np.float64), z.astype(np.float64)  # the product is exact
-        total = a + b
-        bits = total.view(np.int64)
-        if not (bits & _BELOW_A_TIE).all():  # else none is half way between two numbers of the type: round it again
-            back = total - a
-            lost = (a - (total - back)) + (b - back)
-            if lost.any():  # else all sums are exact, as those of small integers
-                inexact = np.isfinite(total) & (lost != 0) & (bits & 1 == 0)
-                odd = bits + np.where((lost > 0) == (total > 0), 1, -1)  # rounded to odd: rounding again does no harm
-                total = np.where(inexact, odd, bits).view(np.float64)
-        return convert(total, dtypes.from_numpy(z.dtype))
+    if z.dtype == np.float64:
+        return _fma_f64(*np.broadcast_arrays(x, y, z))
+    a, b = x.astype(np.float64) * y.astype(np.float64), z.astype(np.float64)  # the product is exact
+    total = a + b
+    bits = total.view(np.int64)
+    if np.count_nonzero(bits & _BELOW_A_TIE) < bits.size:  # else none is half way between two numbers of the type
+        back = total - a
+        lost = (a - (total - back)) + (b - back)
+        if np.count_nonzero(lost):  # else all sums are exact, as those of small integers
+            inexact = np.isfinite(total) & (lost != 0) & (bits & 1 == 0)
+            odd = bits + np.where((lost > 0) == (total > 0), 1, -1)  # rounded to odd: rounding again does no harm
+            total = np.where(inexact, odd, bits).view(np.float64)
+    return total.astype(np.float32) if z.dtype == np.float32 else convert(total, dtypes.from_numpy(z.dtype))
 
 
 def _fma_f64(x: np.ndarray, y: np.ndarray, z: np.ndarray) -> np.ndarray:
@@ -181,14 +181,13 @@ def reduction(kind: str, old: np.ndarray, new: np.ndarray) -> np.ndarray:
     """
     if kind in ("and", "or", "xor"):
         return getattr(np, f"bitwise_{kind}")(old, new)
-    with np.errstate(over="ignore", invalid="ignore"):
-        if kind == "add":
-            total = old + new
-            return _canonical_nan(total) if _is_float(total) and total.itemsize < 8 else total
-        if not _is_float(old):
-            return np.minimum(old, new) if kind == "min" else np.maximum(old, new)
-        picked = np.asarray(FLOATS[f"arith.{kind}numf"](old, new))
-        return _canonical_nan(picked) if picked.itemsize < 8 else picked
+    if kind == "add":
+        total = old + new
+        return _canonical_nan(total) if _is_float(total) and total.itemsize < 8 else total
+    if not _is_float(old):
+        return np.minimum(old, new) if kind == "min" else np.maximum(old, new)
+    picked = np.asarray(FLOATS[f"arith.{kind}numf"](old, new))
+    return _canonical_nan(picked) if picked.itemsize < 8 else picked
 
 
 # --- a tensor core's sum -------------------------------------------------------------------------
@@ -204,14 +203,13 @@ def dot_accumulate(
     number with its format's least exponent: ``least`` of A, B and the accumulator. Measured on an H200: 25
     bits for f16, bf16 and tf32, 13 for the 8-bit floats. Infinities and NaNs go as in IEEE 754.
     """
-    with np.errstate(invalid="ignore", over="ignore"):
-        products = a[:, None, :] * b[None, :, :]
-        exponents = _exponent(a, least[0])[:, None, :] + _exponent(b, least[1])[None, :, :]
-        top = np.maximum(np.maximum(exponents.max(-1), _exponent(acc, least[2])), _LEAST_SUM)
-        unit = np.ldexp(1.0, top - fraction)
-        cut = np.trunc(products / unit[:, :, None]).sum(-1) + np.trunc(acc / unit)
-        total = products.sum(-1) + acc
-        return np.where(np.isfinite(total), cut * unit, total)
+    products = a[:, None, :] * b[None, :, :]
+    exponents = _exponent(a, least[0])[:, None, :] + _exponent(b, least[1])[None, :, :]
+    top = np.maximum(np.maximum(exponents.max(-1), _exponent(acc, least[2])), _LEAST_SUM)
+    unit = np.ldexp(1.0, top - fraction)
+    cut = np.trunc(products / unit[:, :, None]).sum(-1) + np.trunc(acc / unit)
+    total = products.sum(-1) + acc
+    return np.where(np.isfinite(total), cut * unit, total)
 
 
 _NO_EXPONENT = -(2**20)
@@ -224,7 +222,6 @@ def _exponent(x: np.ndarray, least: int) -> np.ndarray:
 
 def truncate(x: np.ndarray, fraction: int) -> np.ndarray:
     """float64 ``x`` cut off after ``fraction`` bits of its mantissa, as float32 (the hardware's NaN)."""
-    with np.errstate(invalid="ignore", over="ignore"):
-        unit = np.ldexp(1.0, np.maximum(_exponent(x, -126), -126) - fraction)
-        cut = np.where(np.isfinite(x), np.trunc(x / unit) * unit, x)
-        return _canonical_nan(cut.astype(np.float32))
+    unit = np.ldexp(1.0, np.maximum(_exponent(x, -126), -126) - fraction)
+    cut = np.where(np.isfinite(x), np.trunc(x / unit) * unit, x)
+    return _canonical_nan(cut.astype(np.float32))

@@ -170,7 +170,7 @@ def _set(units: Any) -> int:
 
 class Record:
     """Bytes that one actor read or wrote in one epoch. ``parts``: which access touched which, for the report.
-    ``touches``: which lanes did, of an ordinary access."""
+    ``touches``: which lanes did, of an ordinary access, and what each touched."""
 
     __slots__ = ("actor", "epoch", "fresh", "hi", "is_atomic", "is_generic", "lo", "mask", "parts", "touches")
 
@@ -180,7 +180,7 @@ class Record:
         self.is_atomic = access.kind == "atomic"
         self.is_generic = self.is_atomic or access.kind == "generic"
         self.parts = [(self.mask, access)]
-        self.touches = None if touch is None else {touch: None}
+        self.touches = None if touch is None else {touch: self.mask}
         self.fresh = 0  # what was read before anything was written there
 
     def extend(self, span: Span, access: Access, touch: Touch | None) -> None:
@@ -188,7 +188,7 @@ class Record:
         self.mask |= mask
         self.lo, self.hi = min(self.lo, lo), max(self.hi, hi)
         if touch is not None and self.touches is not None:
-            self.touches[touch] = None
+            self.touches[touch] = mask
         if self.parts[-1][1].where != access.where or self.parts[-1][1].what != access.what:
             self.parts.append((mask, access))
         else:
@@ -206,9 +206,10 @@ class Record:
             found |= touch.by(lanes, shift)
         return found & self.mask
 
-    def others(self, lanes: int, later: Touch, writes: bool, shift: int) -> int:
-        """See `Touch.others`."""
+    def others(self, lanes: int, later: Touch, writes: bool, shift: int, common: int) -> int:
+        """See `Touch.others`; of the units in ``common``."""
         found = 0
-        for touch in self.touches or ():
-            found |= _set(touch.others(lanes, later, writes, shift))
-        return found & self.mask
+        for touch, mask in (self.touches or {}).items():
+            if mask & common:
+                found |= _set(touch.others(lanes, later, writes, shift))
+        return found & common

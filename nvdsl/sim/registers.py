@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from nvdsl.sim import matrix
-from nvdsl.sim.values import LANES
+from nvdsl.sim.values import LANES, spread
 from nvdsl.sim.values import registers as registers_of
 
 ROWS = 16
@@ -47,6 +47,12 @@ def pack_halves(values: Any) -> Any:
     return np.ascontiguousarray(np.moveaxis(pairs, 1, -1)).view(np.int32)[..., 0]
 
 
+def _in_lanes(x: Any, dtype: Any = None) -> Any:
+    """A register in each lane."""
+    found = np.asarray(x, dtype)
+    return found if found.shape == (LANES,) else spread(found, (LANES,))
+
+
 class Given:
     """An accumulator that ordinary registers hold."""
 
@@ -55,12 +61,12 @@ class Given:
     def __init__(self, values: Any, kind: Any) -> None:
         given = [0 if x is None else x for x in values]
         if kind.d_type == "f16":
-            words = np.array([np.broadcast_to(np.asarray(x, np.int32), (LANES,)) for x in given])
+            words = np.array([_in_lanes(x, np.int32) for x in given])
             halves = np.ascontiguousarray(words).view(np.float16).reshape(len(given), LANES, 2)
             flat = np.moveaxis(halves, -1, 1).reshape(-1, LANES)
         else:
             dtype = np.int32 if kind.d_type == "i32" else np.float32
-            flat = np.array([np.broadcast_to(np.asarray(x, dtype), (LANES,)) for x in given])
+            flat = np.array([_in_lanes(x, dtype) for x in given])
         rows, columns = d_fragment(kind.n)
         self.value = np.zeros((ROWS, kind.n), flat.dtype)
         self.value[rows, columns] = flat
@@ -68,7 +74,7 @@ class Given:
 
 def fragment(values: Any, dtype: str) -> Any:
     """Four registers of A as this warp's [16, k]."""
-    words = np.array([np.broadcast_to(np.asarray(x), (LANES,)) for x in registers_of(values)])
+    words = np.array([_in_lanes(x) for x in registers_of(values)])
     if words.dtype.itemsize != 4:  # a number that all lanes share is Python's
         words = words.astype(np.uint32)
     parts = np.ascontiguousarray(words).view(matrix.ELEMENTS[dtype]).reshape(4, LANES, -1)

@@ -135,7 +135,7 @@ class Shadow:
         if not own or access.kind not in ("generic", "atomic"):
             wrong = common & record.by(unknown & ~touch.lanes if own else unknown, self.shift)
         else:
-            wrong = common & record.others(unknown, touch, hazard != "war", self.shift) if unknown else 0
+            wrong = record.others(unknown, touch, hazard != "war", self.shift, common) if unknown else 0
         if wrong and not own:
             self._raise(record, wrong, access, hazard, clock.generic.part(actor))
         fence = self.fences + actor

@@ -24,6 +24,7 @@ class Tiles:
     def __init__(self, size: int, tiles: Iterable[Declared]) -> None:
         self._tiles, self._size = tuple(tiles), size
         self._places: Any = None
+        self._laid_by: dict[Any, Any] = {}
         self._checked: set[Any] = set()
 
     def at(self, address: int) -> tuple[Declared, int] | None:
@@ -86,6 +87,15 @@ class Tiles:
                         numbers[mine], where[mine] = len(known), np.arange(len(mine))
             self._places = numbers, where, known
         return self._places
+
+    def laid_by(self, view: Any) -> Any:
+        """The first two of `places`, but only of tiles that were allocated with a view's swizzle and panel stride."""
+        key = tuple(view)
+        if key not in self._laid_by:
+            numbers, where, known = self.places()
+            fits = [0, *(i if key == (t.swizzle, t.layout.panel_stride) else 0 for i, t in enumerate(known, 1))]
+            self._laid_by[key] = np.array(fits, np.int32)[numbers], where
+        return self._laid_by[key]
 
 
 def _units(layout: TileLayout) -> Any:

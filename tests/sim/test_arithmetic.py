@@ -12,6 +12,8 @@ from nvdsl.ops.pointer import index
 from nvdsl.sim import numbers
 from tests.sim.simulate import run
 
+pytestmark = pytest.mark.usefixtures("warnings_off")
+
 NAN = float("nan")
 # MLIR, arith.cmpf: the predicates in order; each holds for (1, 2), (2, 2), (2, 1), (1, NaN).
 PREDICATES = {

@@ -10,6 +10,8 @@ import pytest
 import nvdsl as nv
 from nvdsl.sim import numbers
 
+pytestmark = pytest.mark.usefixtures("warnings_off")
+
 F16, BF16 = np.dtype(np.float16), np.dtype(ml_dtypes.bfloat16)
 E4M3, E5M2 = np.dtype(ml_dtypes.float8_e4m3fn), np.dtype(ml_dtypes.float8_e5m2)
 FORMATS = {"f16": (11, -14), "bf16": (8, -126), "e4m3": (4, -6), "e5m2": (3, -14)}

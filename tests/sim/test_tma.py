@@ -9,6 +9,8 @@ from nvdsl.hopper.tensor_maps import TensorMap
 from nvdsl.layout import TileLayout
 from nvdsl.sim import geometry, numbers, tma
 
+pytestmark = pytest.mark.usefixtures("warnings_off")
+
 WIDTHS = {"none": 0, "swizzle_32b": 32, "swizzle_64b": 64, "swizzle_128b": 128}
 NAMES = {width: name for name, width in WIDTHS.items()}
 

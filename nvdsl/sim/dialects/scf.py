@@ -54,7 +54,7 @@ def _if(d: Decoder, op: Any) -> Any:
         w = v[0]
         if c.__class__ is not bool:
             yes, no = w.mask & c, w.mask & ~c
-            any_yes, any_no = yes.any(), no.any()
+            any_yes, any_no = bool(np.count_nonzero(yes)), bool(np.count_nonzero(no))
         else:
             any_yes, any_no = c, not c
         if any_yes and any_no:
@@ -86,7 +86,7 @@ def _plain_if(
         else:
             w = v[0]
             yes, no = w.mask & c, w.mask & ~c
-            any_yes, any_no = yes.any(), no.any()
+            any_yes, any_no = bool(np.count_nonzero(yes)), bool(np.count_nonzero(no))
             if any_yes and any_no:
                 outer = w.mask
                 w.set_mask(yes)

@@ -11,7 +11,7 @@ from nvdsl.mlir import ir
 from nvdsl.sim.decode import Decoder, Frame, op, unknown
 from nvdsl.sim.dialects.arith import unary
 from nvdsl.sim.dialects.conversions import bitcast
-from nvdsl.sim.values import LANES, Element, column, element, is_uniform, scalar
+from nvdsl.sim.values import LANES, Element, column, element, is_uniform, scalar, spread
 
 _DYNAMIC = ir.ShapedType.get_dynamic_size()
 
@@ -115,7 +115,7 @@ def _insert(d: Decoder, op: Any) -> Any:
         part = np.asarray(v[value])
         at = tuple(v[p.slot] if p.__class__ is Slot else p for p in position)
         lanes = max(x.shape[-1], part.shape[-1] if part.ndim else 1, 32 if any(np.ndim(p) for p in at) else 1)
-        x = np.broadcast_to(x, (*shape, lanes)).copy()
+        x = spread(x, (*shape, lanes))
         if any(np.ndim(p) for p in at):
             x[(*at, np.arange(LANES))] = part
         else:
@@ -131,7 +131,7 @@ def _broadcast(d: Decoder, op: Any) -> Any:
 
     def f(x: Any) -> Any:
         x = column(x, e)
-        return np.broadcast_to(x, (*shape, x.shape[-1])).copy()
+        return spread(x, (*shape, x.shape[-1]))
 
     return unary(d, op, f)
 
@@ -166,7 +166,7 @@ def _shuffle(d: Decoder, op: Any) -> Any:
     def step(v: Frame) -> None:
         x, y = (np.zeros((*n, 1), e.dtype) if v[s] is None else v[s] for s, n in zip((a, b), shapes, strict=True))
         lanes = max(x.shape[-1], y.shape[-1])
-        both = np.concatenate([np.broadcast_to(z, (*z.shape[:-1], lanes)) for z in (x, y)])
+        both = np.concatenate([z if z.shape[-1] == lanes else spread(z, (*z.shape[:-1], lanes)) for z in (x, y)])
         v[r] = both[[max(m, 0) for m in mask]]
 
     return step
