@@ -12,6 +12,7 @@ from typing import Any
 
 from nvdsl.errors import SimError, Where
 from nvdsl.ir import collectives
+from nvdsl.ir.indices import Found
 from nvdsl.ir.location import where
 from nvdsl.ir.operands import named
 from nvdsl.ir.walk import identity
@@ -94,7 +95,7 @@ class Decoder:
         self.template: Frame = [None]
         self.mbarrier_at = mbarrier_at
         self.names: dict[int, str] = {}
-        self.places: dict[tuple[int, bool], bool] = {}  # of `nvdsl.sim.wrapped`
+        self.places: Found = {}  # of `nvdsl.ir.indices`
         self.fragments: dict[int, list[Any]] = {}  # of `dialects.fragments`: the wgmmas that read a register
 
     def slot(self, value: Any) -> int:

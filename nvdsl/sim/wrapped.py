@@ -1,8 +1,4 @@
-"""Index arithmetic that wraps around: sums and products of i32 that are no i32.
-
-Arithmetic of integers wraps, and hashes and random numbers are made of that. What becomes an index, a coordinate or a
-bound of a loop, by sums and products alone, or is compared with an index, is not meant to.
-"""
+"""Index arithmetic that wraps around: sums and products of i32 that are no i32 (see `nvdsl.ir.indices`)."""
 
 from __future__ import annotations
 
@@ -13,48 +9,20 @@ from typing import Any
 import numpy as np
 
 from nvdsl.ir.arith import Binary
+from nvdsl.ir.indices import SIGNS
 from nvdsl.ir.location import where
-from nvdsl.ir.walk import identity
 from nvdsl.sim.decode import Decoder, Frame
 from nvdsl.sim.report import error
 
-_SIGNS = {"arith.addi": "+", "arith.subi": "-", "arith.muli": "*"}
 _EXACT: dict[str, Callable[[Any, Any], Any]] = {
     "arith.addi": operator.add, "arith.subi": operator.sub, "arith.muli": operator.mul,
 }  # fmt: skip
-_LINEAR = (*_SIGNS, "arith.extsi")
-_COMPARED = (*_LINEAR, "arith.floordivsi", "arith.divsi", "arith.remsi", "arith.andi", "arith.shrsi", "arith.select")
-_PLACES = ("arith.index_cast", "llvm.getelementptr", "nvvm.cp.async.bulk.tensor", "nvvm.cp.async.bulk.prefetch.tensor")
-_SIGNED = (2, 3, 4, 5)  # arith.cmpi's slt, sle, sgt, sge
-
-
-def is_place(d: Decoder, op: Any) -> bool:
-    """Whether the sum or product that ``op`` makes of i32 is meant as a place."""
-    return op.name in _SIGNS and str(op.results[0].type) == "i32" and _leads(d, op.results[0], _LINEAR)
-
-
-def _leads(d: Decoder, value: Any, through: tuple[str, ...]) -> bool:
-    """Whether ``value`` becomes an index through operations called ``through``."""
-    key = identity(value), through is _LINEAR
-    found = d.places.get(key)
-    if found is None:
-        found = d.places[key] = any(_is_use(d, use.owner, value, through) for use in value.uses)
-    return found
-
-
-def _is_use(d: Decoder, user: Any, value: Any, through: tuple[str, ...]) -> bool:
-    if user.name in through:
-        return _leads(d, user.results[0], through)
-    if user.name == "arith.cmpi" and through is _LINEAR and int(user.attributes["predicate"]) in _SIGNED:
-        return any(_leads(d, x, _COMPARED) for x in user.operands if identity(x) != identity(value))
-    if user.name == "scf.for":
-        return identity(value) in map(identity, list(user.operands)[:3])  # a bound or the step
-    return user.name.startswith(_PLACES)
 
 
 def checked(d: Decoder, op: Any, f: Binary) -> Any:
-    """The step of an op that `is_place`. Of lanes that differ it looks at products alone, for what comes near the end
-    of i32 by sums was no place before, and only where the first lane or the last wraps: indices rise with the lane."""
+    """The step of an op that makes a place. Of lanes that differ it looks at products alone, for what comes near the
+    end of i32 by sums was no place before, and only where the first lane or the last wraps: indices rise with the
+    lane."""
     a, b = d.operands(op)
     r, at, name = d.result(op), where(op), op.name
     exactly, is_product = _EXACT[name], name == "arith.muli"
@@ -80,10 +48,10 @@ def checked(d: Decoder, op: Any, f: Binary) -> Any:
         first, second = int(x[lane]), int(y[lane])
         return error(
             "overflow",
-            f"{w.name} lane {lane}: {first:,} {_SIGNS[name]} {second:,} is {exactly(first, second):,}, beyond i32",
+            f"{w.name} lane {lane}: {first:,} {SIGNS[name]} {second:,} is {exactly(first, second):,}, beyond i32",
             at,
             "arithmetic of i32 wraps around, and this becomes an index, or is compared with one",
-            f"compute in 64 bits: nv.i64(x) {_SIGNS[name]} y",
+            f"compute in 64 bits: nv.i64(x) {SIGNS[name]} y",
         )
 
     return step

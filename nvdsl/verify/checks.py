@@ -13,6 +13,7 @@ from nvdsl.verify import (
     initialization,
     matrices,
     operands,
+    overflow,
     proxies,
     registers,
     scalars,
@@ -23,6 +24,6 @@ from nvdsl.verify import (
 CHECKS = (
     bounds.check, registers.check, transactions.check, arrivals.check, waits.check, async_copies.check,
     initialization.check, divergence.check, accumulators.check, proxies.check, operands.check, coordinates.check,
-    matrices.check, clusters.check, scalars.check,
+    matrices.check, clusters.check, scalars.check, overflow.check,
 )  # fmt: skip
 """Behind those of `nvdsl.verify.SIZES`."""

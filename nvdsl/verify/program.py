@@ -24,7 +24,7 @@ _UNIMPORTANT = (
     "memref.extract_aligned",
 )  # fmt: skip
 
-_ASKED = frozenset((*DIVISIONS, *SHIFTS))
+_ASKED = frozenset((*DIVISIONS, *SHIFTS, "gpu.block_id"))
 
 _RUN = "llvm.extractvalue"  # a struct's fields are taken one after the other: the first stands for all
 
