@@ -113,8 +113,9 @@ class QuantizedWeight:
         """Round floats, (K, N), to integers of 4 or 8 bits. For each group of a column, the largest magnitude becomes
         the largest integer; with ``symmetric=False`` the least and the greatest element become the least and the
         greatest integer, and there is a zero point.
-        ``dtype``: of the scales; one that is too small for it becomes 0, and its weights with it. ``group`` None: one
-        scale for a whole column. Raises ArgumentError as `pack` does."""
+        ``dtype``: of the scales, of which the nearest are taken, or where weights would be cut off the next larger ones:
+        weights are off by half a scale at most (with zero points, by one). ``group`` None: one scale for a whole column.
+        Raises ArgumentError as `pack` does."""
         w = _numbers("w", w).astype(np.float32)
         if w.ndim != 2 or not w.size or not np.isfinite(w).all():
             raise ArgumentError(
@@ -132,14 +133,16 @@ class QuantizedWeight:
         padded = np.pad(w, ((0, -K % size), (0, 0)), mode="edge").reshape(-1, size, N)
         if symmetric:
             most = 2 ** (bits - 1) - 1
-            exact = np.abs(padded).max(1) / most
+            exact = np.abs(padded).max(1) / np.float64(most)
             zeros, low, high = None, -most, most
         else:
             low, high = 0, 2**bits - 1
             least, greatest = np.minimum(padded.min(1), 0), np.maximum(padded.max(1), 0)
-            exact = (greatest - least) / high
+            exact = (greatest.astype(np.float64) - least) / high
         with np.errstate(over="ignore"):
             scales = exact.astype(kind.numpy)
+        # Subnormal ones are rounded by up to a half, or to 0. The next number has the next bits.
+        scales.view(f"u{kind.bytes}")[:] += exact * high > scales.astype(np.float64) * (high + 0.5)
         if not np.isfinite(scales.astype(np.float32)).all():
             raise ArgumentError(
                 f"a scale of {exact.max():.3g} in {scales.dtype}",

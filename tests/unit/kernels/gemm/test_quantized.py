@@ -118,6 +118,18 @@ def test_quantizing_is_as_near_as_steps_are(bits, symmetric, group):
     assert found.map(lambda x: x.copy()).shape == (200, 70) and "QuantizedWeight(u" in repr(found)
 
 
+@pytest.mark.parametrize(
+    ("dtype", "least"), [(np.float16, 2.0**-24), (ml_dtypes.bfloat16, 2.0**-133), (np.float32, 2.0**-149)]
+)
+@pytest.mark.parametrize("symmetric", [True, False])
+def test_weights_whose_scales_are_subnormal_are_not_cut_off(dtype, least, symmetric):
+    """Columns whose scales are 0.1, 0.2 ... of the least number that the scales' type has."""
+    w = np.random.default_rng(0).uniform(-7, 7, (64, 70)) * np.arange(1, 71) * 0.1 * least
+    found = nv.QuantizedWeight.quantize(w, group=64, symmetric=symmetric, dtype=dtype)
+    off = np.abs(found.dequantized().astype(float) - w.astype(np.float32))
+    assert (off <= (0.5001 if symmetric else 1.0001) * found.scales[:, :70].astype(float)).all()
+
+
 def test_weights_of_torch_are_packed_as_those_of_numpy():
     torch = pytest.importorskip("torch")
     integers = np.arange(-8, 8).repeat(6)[:, None]
