@@ -34,6 +34,7 @@ from nvdsl.kernels.gemm.quantized_operands import (
     THREADS_OF_PART,
     Operands,
     OwnRing,
+    Slot,
 )
 from nvdsl.kernels.gemm.quantized_sums import TileSums
 from nvdsl.lang.fragment import operand_of
@@ -42,6 +43,8 @@ HIGH = 64
 """Columns of w that a wgmma multiplies: rows of A."""
 MOST_WARPGROUPS, WARPS = 4, 4
 """Warpgroups that multiply, and warps of each."""
+MOST_UNROLLED = 4
+"""Slots of a team whose loop is unrolled."""
 FLOATS, SPARE = 32, 16
 """Registers of 64 columns of a slice; and of a thread beside these and two sums of each row."""
 
@@ -85,6 +88,12 @@ class QuantizedConfig:
         """Whether the first slice is loaded before the block's threads meet. With four warpgroups, which have few
         registers, it took up to 4 % longer on an H200."""
         return self.warpgroups < MOST_WARPGROUPS
+
+    @property
+    def unrolled(self) -> bool:
+        """Whether the loop over the ring's slots is unrolled, so that most of what finds them is known. 40 rows and more
+        of four warpgroups spilled then."""
+        return self.rows <= HIGH // 2 and self.stages <= MOST_UNROLLED * self.teams
 
     @property
     def in_flight(self) -> int:
@@ -184,28 +193,41 @@ def matmul(
             nv.setmaxnreg_inc(config.registers[1])
             consumer = nv.warpgroup_id()
             team, left = consumer // config.parts, consumer % config.parts * HIGH
-            state = ring.consumer_state().advance(team)
             total, nibbles = nv.accumulator(HIGH, config.rows, nv.f32), operands.nibbles[0]
             turn = turns.begin(consumer)
-            for _ in nv.range(steps // config.teams, unroll=False):
+
+            def add_slice(total: Any, turn: Any, state: nv.PipelineState, slot: Slot) -> tuple[Any, Any]:
                 ring.wait(state)
                 if operands.groups > 1:
-                    total = add_groups(total, operands, state.stage, left, nibbles, config.in_flight)
+                    total = add_groups(total, operands, slot, left, nibbles, config.in_flight)
                 else:
-                    floats, scales = floats_of(operands, state.stage, 0, left, nibbles)
+                    floats, scales = floats_of(operands, slot, 0, left, nibbles)
                     early = SLICE // 2 if config.rows >= HIGH else 0
                     turn = turns.wait(consumer, turn)
                     # The next one takes as long to wake as the other half to multiply; of few rows, as all.
-                    product = nv.accumulator(HIGH, config.rows, nv.f32)
-                    slot = operands.X[state.stage]
+                    product, slice = nv.accumulator(HIGH, config.rows, nv.f32), operands.X[slot.number]
                     if early:
-                        product += operand_of(floats[: early // 4], x.dtype) @ slot.cols(0, early).T
+                        product += operand_of(floats[: early // 4], x.dtype) @ slice.cols(0, early).T
                     turns.pass_on(consumer)
-                    product += operand_of(floats[early // 4 :], x.dtype) @ slot.cols(early, SLICE - early).T
+                    product += operand_of(floats[early // 4 :], x.dtype) @ slice.cols(early, SLICE - early).T
                     nv.wgmma_wait(0)
                     total = scaled_sum(total, product, scales)
                 nv.sync_warp()  # all lanes have read their weights
                 ring.release(state, nv.lane_id() == 0)
+                return total, turn
+
+            count, slots, phase = steps // config.teams, config.stages // config.teams, nv.i32(0)
+            if config.unrolled:
+                for _ in nv.range(count // slots, unroll=False):
+                    for first in range(0, config.stages, config.teams):
+                        slot = Slot(first, team if config.teams > 1 else 0)
+                        state = nv.PipelineState(config.stages, slot.number, phase)
+                        total, turn = add_slice(total, turn, state, slot)
+                    phase = phase ^ 1
+                count = count % slots
+            state = nv.PipelineState(config.stages, team, phase)
+            for _ in nv.range(count, unroll=False):
+                total, turn = add_slice(total, turn, state, Slot(0, state.stage))
                 state = state.advance(config.teams)
             (values,) = total.registers()
             for register, value in enumerate(values):
@@ -218,15 +240,15 @@ def matmul(
 
 
 def add_groups(
-    total: nv.Accumulator, operands: Operands, stage: Any, left: Any, nibbles: Any, most: int
+    total: nv.Accumulator, operands: Operands, slot: Slot, left: Any, nibbles: Any, most: int
 ) -> nv.Accumulator:
     """``total`` and the products of a slot's groups, each with its scales: the weights of a group become floats while
     the one before is multiplied, with ``most`` in flight."""
     pending: list[tuple[nv.Accumulator, list[Any]]] = []
     for number in range(operands.groups):
-        floats, scales = floats_of(operands, stage, number, left, nibbles)
+        floats, scales = floats_of(operands, slot, number, left, nibbles)
         product = nv.accumulator(HIGH, operands.rows, nv.f32)
-        x = operands.X[stage].cols(number * operands.width, operands.width)
+        x = operands.X[slot.number].cols(number * operands.width, operands.width)
         product += operand_of(floats, operands.dtype) @ x.T
         pending.append((product, scales))
         if len(pending) == most:
@@ -269,13 +291,13 @@ class Turns:
             self.barriers[following].arrive(predicate=nv.lane_id() == 0)
 
 
-def floats_of(operands: Operands, stage: Any, number: int, left: Any, nibbles: Any) -> tuple[list[Any], list[Any]]:
+def floats_of(operands: Operands, slot: Slot, number: int, left: Any, nibbles: Any) -> tuple[list[Any], list[Any]]:
     """A slot's group ``number`` of the 64 columns from ``left`` on, as floats; and its scales."""
     thread = nv.warpgroup_thread()
     top, _ = nv.layout.accumulator_element(thread, 0)
-    scales, zeros = operands.of_columns(stage, number, left + top)
+    scales, zeros = operands.of_columns(slot, number, left + top)
     part, first = left // COLUMNS_OF_PART + thread // THREADS_OF_PART, number * operands.width
-    words = operands.words_of(stage, part, thread % THREADS_OF_PART, first, operands.width, nibbles)
+    words = operands.words_of(slot, part, thread % THREADS_OF_PART, first, operands.width, nibbles)
     return dequantized(words, operands.kind, operands.dtype, zeros), scales
 
 

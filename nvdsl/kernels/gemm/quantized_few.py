@@ -31,6 +31,7 @@ from nvdsl.kernels.gemm.quantized_operands import (
     SPLITS,
     Operands,
     OwnRing,
+    Slot,
     rotated,
 )
 from nvdsl.kernels.gemm.quantized_sums import TileSums
@@ -160,7 +161,7 @@ def matmul(
         totals = [nv.f32(0)] * (config.part // BAND * config.rows // ROWS * 4)
         for step in nv.range(team, steps, config.teams, unroll=False):
             ring.wait(state)
-            totals = add_slice(totals, operands, state.stage, left, config.part // BAND, nibbles)
+            totals = add_slice(totals, operands, Slot(0, state.stage), left, config.part // BAND, nibbles)
             nv.sync_warp()  # all lanes have read their operands
             ring.release(state, nv.lane_id() == 0)
             if (left == 0) & nv.elect() & (step + config.stages < steps):
@@ -174,23 +175,23 @@ def matmul(
     kernel()
 
 
-def add_slice(totals: list[Any], operands: Operands, stage: Any, left: Any, bands: int, nibbles: Any) -> list[Any]:
+def add_slice(totals: list[Any], operands: Operands, slot: Slot, left: Any, bands: int, nibbles: Any) -> list[Any]:
     """``totals`` and the scaled products of a slot's slice with ``bands`` times 16 columns of the tile, from ``left``
     on. By a warp, whose lanes hold sums as mma.sync has them: of 16 columns and 8 rows of x, after the rows before."""
     new = list(totals)
     tall, lane = operands.rows // ROWS, nv.lane_id()
     column, _ = nv.layout.mma_c(BAND, ROWS)(lane, 0)
     for number in range(operands.groups):
-        tables = [operands.of_columns(stage, number, left + band * BAND + column) for band in range(bands)]
+        tables = [operands.of_columns(slot, number, left + band * BAND + column) for band in range(bands)]
         # A chain of products waits for itself: where there are few, each is two.
         ways = 2 if bands * tall <= 2 else 1
         sums: list[list[list[Any]]] = [[[nv.f32(0)] * 4 for _ in range(ways)] for _ in range(bands * tall)]
         count = min(operands.width, CHUNK)
         for k in range(number * operands.width, (number + 1) * operands.width, count):
-            x = [_rows_of_x(operands.X[stage], row, k, count) for row in range(0, operands.rows, ROWS)]
+            x = [_rows_of_x(operands.X[slot.number], row, k, count) for row in range(0, operands.rows, ROWS)]
             for band in range(bands):
                 first = left + band * BAND
-                words = operands.words_of(stage, first // COLUMNS_OF_PART, lane, k, count, nibbles)
+                words = operands.words_of(slot, first // COLUMNS_OF_PART, lane, k, count, nibbles)
                 a = dequantized(words, operands.kind, operands.dtype, tables[band][1])
                 for j, step in itertools.product(range(tall), range(count // STEP)):
                     of_w, of_x = a[4 * step : 4 * step + 4], x[j][2 * step : 2 * step + 2]

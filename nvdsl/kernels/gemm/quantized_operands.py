@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import nvdsl as nv
@@ -40,6 +41,24 @@ class OwnRing(nv.Ring):
             self.full[first + slot].init(1)
             self.empty[first + slot].init(self.consumers)
         fence_mbarrier_init()
+
+
+@dataclass(frozen=True)
+class Slot:
+    """The slot of a ring that is ``more`` ones behind the ``first``, which is known when the kernel is traced: so much of
+    its addresses are offsets of instructions."""
+
+    first: int
+    more: nv.Int = 0
+
+    @property
+    def number(self) -> nv.Int:
+        """Of the ring's slots."""
+        return self.first + self.more
+
+    def of(self, memory: nv.Array, each: int) -> tuple[nv.Array, nv.Int]:
+        """``memory`` of ``each`` element of all slots from the first one on, and where this one begins there."""
+        return memory[self.first * each :] if self.first else memory, self.more * each
 
 
 class Operands:
@@ -123,24 +142,26 @@ class Operands:
         """Where the tile that stores columns from ``col`` on begins: all of its columns have been packed."""
         return col if COLUMNS % self.cols == 0 else nv.min(col, self.weights.shape[0] * COLUMNS - self.cols)
 
-    def of_columns(self, stage: Any, number: int, column: Any) -> tuple[list[Any], list[Any]]:
+    def of_columns(self, slot: Slot, number: int, column: Any) -> tuple[list[Any], list[Any]]:
         """Of ``column`` and the eighth one from it, in a slot's group ``number``: the scales, and what `dequantized`
         subtracts."""
-        first = (stage * self.groups + number) * self.cols + column
-        found = [[nv.f32(slots[first + i]) for i in (0, 8)] for slots in self.S]
+        tables = [slot.of(table, self.groups * self.cols) for table in self.S]
+        place = number * self.cols + column
+        found = [[nv.f32(table[first + place + i]) for i in (0, 8)] for table, first in tables]
         zeros = found[1] if len(found) > 1 else [nv.f32(2.0 ** (BITS[self.kind] - 1))] * 2
         if self.kind == "e4m3":
             return found[0], []
         return found[0], [zero_pair(self.kind, self.dtype, zero, row) for row, zero in enumerate(zeros)]
 
-    def words_of(self, stage: Any, part: Any, thread: Any, left: int, count: int, nibbles: Any) -> list[Any]:
+    def words_of(self, slot: Slot, part: Any, thread: Any, left: int, count: int, nibbles: Any) -> list[Any]:
         """The weights of one of the 64 threads of a part, `unpacked`: ``count`` elements of K from ``left`` on.
         Vectors of 16 bytes, thread beside thread."""
-        start = stage * self.each + part * self.of_part
+        memory, start = slot.of(self.W, self.each)
+        start += part * self.of_part
         first, count = (x * self.words // SLICE for x in (left, count))
         found: list[Any] = []
         for i in range(first, first + count):
             if i == first or i % 4 == 0:
                 vectors = start + i // 4 * 4 * THREADS_OF_PART
-                found += list(self.W.vector(vectors + thread * 4 + i % 4, min(4 - i % 4, count)))
+                found += list(memory.vector(vectors + thread * 4 + i % 4, min(4 - i % 4, count)))
         return unpacked(found[:count], self.kind, self.dtype, nibbles)
