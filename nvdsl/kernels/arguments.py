@@ -53,7 +53,8 @@ class Argument:
         described = arrays.describe(array)
         if described is None:
             raise ArgumentError(
-                f"{name} is a {type(array).__qualname__}", rule="arrays are those of NumPy, torch, CuPy or JAX"
+                f"{name} is a {type(array).__qualname__}", rule="arrays are those of NumPy, torch, CuPy or JAX",
+                fix=f"np.asarray({name})" if isinstance(array, list | tuple) else "",
             )
         spec, memory = described
         address, place, owner = memory

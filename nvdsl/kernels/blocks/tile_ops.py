@@ -42,9 +42,9 @@ def row_squares(sums: Any, at: TilePlace, squares: nv.Array) -> Any:
 def column_maxima(sums: Any, at: TilePlace, maxima: nv.Array) -> Any:
     """``maxima[rows, col]``: the greatest value of each column, of the rows of a consumer (`Config.rows`); f32,
     (ceil(M / config.rows), N)."""
-    inside, scratch = at.inside(sums, -math.inf), at.scratch()
-    for left in range(0, sums.shape[1], SLICE):  # a slice holds few registers
-        found = inside[:, left : left + SLICE].max(axis=0, scratch=scratch, barrier=at.barrier)
+    scratch = at.scratch()
+    for left, part in _slices(at.inside(sums, -math.inf)):
+        found = part.max(axis=0, scratch=scratch, barrier=at.barrier)
         if at.row < at.shape[0]:
             found.store(maxima, (at.row // sums.shape[0], at.col + left), clip=True)
     return sums
@@ -53,13 +53,18 @@ def column_maxima(sums: Any, at: TilePlace, maxima: nv.Array) -> Any:
 @TileOp
 def column_squares(sums: Any, at: TilePlace, squares: nv.Array) -> Any:
     """The same of sums of squares."""
-    inside, scratch = at.inside(sums, 0.0), at.scratch()
-    for left in range(0, sums.shape[1], SLICE):
-        part = inside[:, left : left + SLICE]
+    scratch = at.scratch()
+    for left, part in _slices(at.inside(sums, 0.0)):
         found = (part * part).sum(axis=0, scratch=scratch, barrier=at.barrier)
         if at.row < at.shape[0]:
             found.store(squares, (at.row // sums.shape[0], at.col + left), clip=True)
     return sums
+
+
+def _slices(x: Any) -> list[tuple[int, Any]]:
+    """Up to 64 columns of ``x`` at a time, which hold few registers, and the first one's number."""
+    cols = x.shape[1]
+    return [(left, x[:, left : min(left + SLICE, cols)]) for left in range(0, cols, SLICE)]
 
 
 def _quantized(sums: Any, at: TilePlace, scales: nv.Array) -> Any:

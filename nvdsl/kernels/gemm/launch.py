@@ -49,7 +49,7 @@ def gemm(
     given = {"a": operand("a", a), "b": operand("b", b), "out": Argument.of("out", out, written=True)}
     matrices = {name: matrix(x) for name, x in given.items()}
     config = config or Config()
-    _check(matrices, config, blocks, epilogue_op, len(operands))
+    _check(matrices, config, blocks, epilogue_op, len(operands), on_host=given["a"].host is not None)
     check_disjoint(given)
     if 0 in matrices["out"].shape:
         return
@@ -86,7 +86,9 @@ def _kernels() -> dict[str, nv.Jit[...]]:
     return {x.__name__.rpartition(".")[2]: x.matmul for x in (cooperative, pingpong, streamk, splitk)}
 
 
-def _check(matrices: dict[str, Matrix], config: Config, blocks: Any, epilogue_op: Any, operands: int) -> None:
+def _check(
+    matrices: dict[str, Matrix], config: Config, blocks: Any, epilogue_op: Any, operands: int, on_host: bool
+) -> None:
     """Raises ArgumentError for what the kernels would not notice, or say at a line of their own."""
     for name, x in matrices.items():
         nv.require(len(x.shape) == 2, f"{name} is an array of shape {x.shape}",
@@ -120,7 +122,9 @@ def _check(matrices: dict[str, Matrix], config: Config, blocks: Any, epilogue_op
             f"{name} of shape {x.shape} {x.dtype.name} with strides of {x.strides} elements",
             rule="TMA reads arrays with a contiguous axis, another stride of whole 16 bytes, from an address that is a "
             "multiple of 16",
-            fix="nv.matmul takes any; or pad the rows: x = np.zeros((rows, more), dtype)[:, :columns]",
+            fix="nv.matmul takes any; or "
+            + ("pad the contiguous axis: a host's arrays are copied without what lies between rows" if on_host
+               else "pad the rows: x = torch.zeros((rows, more), dtype=dtype, device='cuda')[:, :columns]"),
         )
 
 

@@ -234,7 +234,10 @@ class GemmProblem:
         return GemmProblem(a, b, out, tuple(zip(names, others, strict=True)), acc_dtype, result)
 
 
-_BLOCKS = "; scales for blocks of 128 along K are two, (M, ceil(K / 128)) and (ceil(K / 128), ceil(N / 128))"
+_BLOCKS = (
+    "; scales for blocks of 128 along K are two, (M, ceil(K / 128)) and (ceil(K / 128), ceil(N / 128)), and the latter "
+    "once more for each group of rows"
+)
 
 
 def _with_unit_axes(x: Matrix, row: bool, col: bool) -> Matrix:
