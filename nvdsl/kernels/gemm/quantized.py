@@ -216,16 +216,16 @@ def matmul(
                 ring.release(state, nv.lane_id() == 0)
                 return total, turn
 
-            count, slots, phase = steps // config.teams, config.stages // config.teams, nv.i32(0)
+            state, count = ring.consumer_state().advance(team), steps // config.teams
             if config.unrolled:
+                slots, phase = config.stages // config.teams, nv.i32(0)
                 for _ in nv.range(count // slots, unroll=False):
                     for first in range(0, config.stages, config.teams):
                         slot = Slot(first, team if config.teams > 1 else 0)
                         state = nv.PipelineState(config.stages, slot.number, phase)
                         total, turn = add_slice(total, turn, state, slot)
                     phase = phase ^ 1
-                count = count % slots
-            state = nv.PipelineState(config.stages, team, phase)
+                count, state = count % slots, nv.PipelineState(config.stages, team, phase)
             for _ in nv.range(count, unroll=False):
                 total, turn = add_slice(total, turn, state, Slot(0, state.stage))
                 state = state.advance(config.teams)

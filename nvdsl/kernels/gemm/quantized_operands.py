@@ -54,11 +54,11 @@ class Slot:
     @property
     def number(self) -> nv.Int:
         """Of the ring's slots."""
-        return self.first + self.more
+        return self.first + self.more if self.first else self.more
 
-    def of(self, memory: nv.Array, each: int) -> tuple[nv.Array, nv.Int]:
-        """``memory`` of ``each`` element of all slots from the first one on, and where this one begins there."""
-        return memory[self.first * each :] if self.first else memory, self.more * each
+    def behind(self, memory: nv.Array, each: int) -> nv.Array:
+        """``memory``, which has ``each`` elements for a slot, from the first one on."""
+        return memory[self.first * each :] if self.first else memory
 
 
 class Operands:
@@ -145,9 +145,9 @@ class Operands:
     def of_columns(self, slot: Slot, number: int, column: Any) -> tuple[list[Any], list[Any]]:
         """Of ``column`` and the eighth one from it, in a slot's group ``number``: the scales, and what `dequantized`
         subtracts."""
-        tables = [slot.of(table, self.groups * self.cols) for table in self.S]
-        place = number * self.cols + column
-        found = [[nv.f32(table[first + place + i]) for i in (0, 8)] for table, first in tables]
+        first = (slot.more * self.groups + number) * self.cols + column
+        tables = [slot.behind(table, self.groups * self.cols) for table in self.S]
+        found = [[nv.f32(table[first + i]) for i in (0, 8)] for table in tables]
         zeros = found[1] if len(found) > 1 else [nv.f32(2.0 ** (BITS[self.kind] - 1))] * 2
         if self.kind == "e4m3":
             return found[0], []
@@ -156,8 +156,7 @@ class Operands:
     def words_of(self, slot: Slot, part: Any, thread: Any, left: int, count: int, nibbles: Any) -> list[Any]:
         """The weights of one of the 64 threads of a part, `unpacked`: ``count`` elements of K from ``left`` on.
         Vectors of 16 bytes, thread beside thread."""
-        memory, start = slot.of(self.W, self.each)
-        start += part * self.of_part
+        memory, start = slot.behind(self.W, self.each), slot.more * self.each + part * self.of_part
         first, count = (x * self.words // SLICE for x in (left, count))
         found: list[Any] = []
         for i in range(first, first + count):
