@@ -225,7 +225,11 @@ def check(given: dict[str, Matrix], offsets: Matrix) -> None:
             fix="nv.matmul multiplies batches of equal size",
         )
     if a.dtype == nv.f64:
-        raise ArgumentError("groups of f64", rule="groups are multiplied as tf32 or by types of 8 and 16 bits", fix="convert to f32, or call nv.matmul")
+        raise ArgumentError(
+            "groups of f64",
+            rule="tensor cores compute groups, of f32 (as tf32) and types of 8 and 16 bits",
+            fix="convert to f32, or call nv.matmul",
+        )
     if a.shape[1] != b.shape[-2]:
         raise ArgumentError(
             f"a of shape {a.shape} times b of shape {b.shape}",

@@ -91,7 +91,7 @@ class QuantizedConfig:
 
     @property
     def unrolled(self) -> bool:
-        """Whether the loop over the ring's slots is unrolled, so that most of what finds them is known. 40 rows and more
+        """Whether the loop over a team's slots is unrolled, so that most of what finds them is known. 40 rows and more
         of four warpgroups spilled then."""
         return self.rows <= HIGH // 2 and self.stages <= MOST_UNROLLED * self.teams
 

@@ -45,8 +45,8 @@ class OwnRing(nv.Ring):
 
 @dataclass(frozen=True)
 class Slot:
-    """The slot of a ring that is ``more`` ones behind the ``first``, which is known when the kernel is traced: so much of
-    its addresses are offsets of instructions."""
+    """The slot of a ring that is ``more`` ones behind the ``first``. That one is known when the kernel is traced, so
+    that much of an address is an instruction's offset."""
 
     first: int
     more: nv.Int = 0

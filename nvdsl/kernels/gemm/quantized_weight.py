@@ -113,9 +113,9 @@ class QuantizedWeight:
         """Round floats, (K, N), to integers of 4 or 8 bits. For each group of a column, the largest magnitude becomes
         the largest integer; with ``symmetric=False`` the least and the greatest element become the least and the
         greatest integer, and there is a zero point.
-        ``dtype``: of the scales, of which the nearest are taken, or where weights would be cut off the next larger ones:
-        weights are off by half a scale at most (with zero points, by one). ``group`` None: one scale for a whole column.
-        Raises ArgumentError as `pack` does."""
+        ``dtype``: of the scales. The nearest ones are taken, or the next larger ones where weights would be cut off, so
+        that a weight is off by half a scale at most (with zero points, by one). ``group`` None: one scale for a whole
+        column. Raises ArgumentError as `pack` does."""
         w = _numbers("w", w).astype(np.float32)
         if w.ndim != 2 or not w.size or not np.isfinite(w).all():
             raise ArgumentError(
