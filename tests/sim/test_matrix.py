@@ -10,6 +10,8 @@ import pytest
 from nvdsl.layout import Operand, TileLayout, a_fragment_element, accumulator_element
 from nvdsl.sim import matrix
 
+pytestmark = pytest.mark.usefixtures("warnings_off")
+
 KINDS = ("f16", "bf16", "tf32", "e4m3", "e5m2", "i8", "u8")
 BASE = 5 * 1024
 """Where tiles start: aligned for every swizzle, and not 0."""
