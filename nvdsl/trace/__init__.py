@@ -16,6 +16,7 @@ state      what a traced loop carries
 logic      run-time side of `and`, `or`, `not`, comparisons, `x if c else y`, `assert`
 branches, loops
            run-time side of `if`; of `for` and `while`
+handlers   run-time side of `try`
 explain    Python's and NumPy's own exceptions, said as ours
 printing   run-time side of `print`
 control    all of the run-time side that a rewritten function calls

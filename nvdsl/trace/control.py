@@ -4,6 +4,7 @@ from builtins import locals
 
 from nvdsl.trace.branches import if_, leave, plain
 from nvdsl.trace.carry import part
+from nvdsl.trace.handlers import try_
 from nvdsl.trace.logic import both, called, check, choose, compare, either, mistaken, negate
 from nvdsl.trace.loops import For, While, for_
 from nvdsl.trace.loops import While as while_
@@ -31,6 +32,7 @@ __all__: list[str] = [
     "part",
     "plain",
     "text",
+    "try_",
     "unused",
     "while_",
 ]

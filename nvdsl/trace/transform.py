@@ -18,6 +18,13 @@
                               else:
                                   if n2.traced: (s, i) = n2.objects
 
+    try:                  with rt.try_(lambda: (E,)) as n4:
+        x = f(y)              try:
+    except E:                     x = f(y)
+        x = 1                 except E:
+                                  n4.caught()
+                                  x = 1
+
     while c:              with rt.while_() as n3:
         x -= 1                while n3.more() and n3.test(c):
                                   if n3.traced:
@@ -291,10 +298,18 @@ class _Function(Expressions):
 
     def visit_Try(self, node: ast.Try) -> Any:
         self.tries += 1
-        with self.nested(2):
+        with self.nested(3):
             self.generic_visit(node)
         self.tries -= 1
-        return node
+        if not node.handlers or self.depth + 3 > _DEPTH:
+            return node
+        self.count += 1
+        name = f"__nv{self.count}__"
+        for handler in node.handlers:
+            handler.body.insert(0, place(ast.Expr(call(name, "caught")), handler))
+        kinds = [handler.type or constant(None) for handler in node.handlers]
+        named = place(thunk(ast.Tuple(kinds, ast.Load())), node)
+        return self._with(name, call(RUNTIME, "try_", named), [node], node)
 
     def visit_Raise(self, node: ast.Raise) -> Any:
         """Under a traced `if` it would always be raised, while tracing. Under a plain one it is Python's own."""
