@@ -120,6 +120,7 @@ def tracing(function: FunctionType) -> Iterator[None]:
         yield
     finally:
         current_host.set(before)
+    _check_hidden(function)
     left = [made for made in host.kernels if not made.launched]
     for made in left:
         if made.code is not None and not _mentions(made.code, made.function.__name__):
@@ -135,6 +136,29 @@ def tracing(function: FunctionType) -> Iterator[None]:
         text = f"{host.where}: `{host.name}` makes {names} and launches nothing: this call does nothing"
         file, line = (host.where.file, host.where.line) if host.where is not None else ("", 0)
         warnings.warn_explicit(AdvisoryWarning(text), None, file, line)
+
+
+def _check_hidden(function: FunctionType) -> None:
+    """Raise a ``TraceError`` for a parameter of a host function that nobody uses, but whose name a kernel assigns to."""
+    code = function.__code__
+    names = {*code.co_varnames[: code.co_argcount]} - {*code.co_cellvars}
+    inner = [one for one in code.co_consts if isinstance(one, CodeType)]
+    while inner:
+        one = inner.pop()
+        inner += [deeper for deeper in one.co_consts if isinstance(deeper, CodeType)]
+        taken = one.co_argcount + one.co_kwonlyargcount
+        for name in names.intersection(one.co_varnames[taken:]) if one.co_name[0] != "<" else ():
+            if not _mentions(code, name):
+                at = next((i.positions.lineno for i in dis.get_instructions(one)
+                           if i.opname.startswith("STORE") and i.positions is not None
+                           and name in (i.argval if isinstance(i.argval, tuple) else (i.argval,))), None)  # fmt: skip
+                raise TraceError(
+                    f"`{name} = ...` in `{one.co_name}` makes a new variable: `{_name(function)}` gets a `{name}` that "
+                    "nobody uses",
+                    where=Where(one.co_filename, at or one.co_firstlineno),
+                    rule="an assignment to a name makes a variable of the function that it is in",
+                    fix=f"{name}[i] = ... stores into an array; give the variable another name",
+                )
 
 
 def no_call(name: str) -> None:

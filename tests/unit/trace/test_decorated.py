@@ -32,6 +32,15 @@ def f(x):
         x[0] = 1.0
     second
 """,
+    "a variable in the place of an array": """
+@nv.jit
+def f(x):
+    @nv.kernel(grid=1, block=32)
+    def k():
+        if nv.thread_id.x < 3:
+            x = nv.thread_id.x * 2  # <-
+    k()
+""",
     "a kernel's result": """
 @nv.jit
 def f(x):
