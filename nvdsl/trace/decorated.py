@@ -139,7 +139,7 @@ def tracing(function: FunctionType) -> Iterator[None]:
 
 
 def _check_hidden(function: FunctionType) -> None:
-    """Raise a ``TraceError`` for a parameter of a host function that nobody uses, but whose name a kernel assigns to."""
+    """Raise a ``TraceError`` for a parameter of a host function that nobody uses, if a kernel assigns to its name."""
     code = function.__code__
     names = {*code.co_varnames[: code.co_argcount]} - {*code.co_cellvars}
     inner = [one for one in code.co_consts if isinstance(one, CodeType)]

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import difflib
 import dis
+import linecache
 import os
 import re
 import sys
@@ -90,6 +91,8 @@ def explain(error: Exception) -> TraceError | None:
         return found
     if isinstance(error, TypeError) and last is frame and (found := _unbound(text, frame.tb_frame, where)) is not None:
         return found
+    if isinstance(error, ValueError) and last is frame and "values to unpack" in text:
+        return _unpacked(text, frame.tb_frame, where)
     named = next((_KINDS[word] for word in re.findall(r"\w+", text) if word in _KINDS), None)
     if named is None and _holds_values(frame.tb_frame):
         named = next((said for start, said in _NUMPY.items() if text.startswith(start)), None)
@@ -153,6 +156,17 @@ def _unbound(text: str, frame: FrameType, where: frames.Where) -> TraceError | N
             rule = f"it takes {found.__name__}({shown})"
             return TraceError(f"TypeError: {text}", where=where, rule=rule, fix=f"help({name}) says more")
     return None
+
+
+def _unpacked(text: str, frame: FrameType, where: frames.Where) -> TraceError | None:
+    """Of a shape that has other axes than the names it is given to."""
+    line = linecache.getline(where.file, where.line)
+    arrays = {name: x for name, x in frame.f_locals.items() if hasattr(x, "shape") and f"{name}.s" in line}
+    if not arrays:
+        return None
+    shapes = ", ".join(f"{name} has the shape {tuple(x.shape)}" for name, x in arrays.items())
+    rule = "a shape has one extent for each axis, and so have strides"
+    return TraceError(f"{text}: {shapes}", where=where, rule=rule, fix="pass arrays with as many axes")
 
 
 def _called(frame: TracebackType) -> str:

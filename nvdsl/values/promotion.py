@@ -194,7 +194,11 @@ def _shift(op: str, a: Any, b: Any) -> Any:
     if s is dtypes.bool_:
         s, x = dtypes.i32, casts.convert(x, s, dtypes.i32)
     if isinstance(b, int) and not 0 <= b < s.bits:
-        raise trace_error(f"{op} by {b} on {s.name}", rule=f"the count is 0 .. {s.bits - 1}")
+        raise trace_error(
+            f"{op} by {b} on {s.name}",
+            rule=f"the count is 0 .. {s.bits - 1}",
+            fix=f"{'>>' if op == '<<' else '<<'} {-b} shifts the other way" if b < 0 else "nv.u64(x), for more bits",
+        )
     x, count = _same_shape(op, x, casts.convert(count, t, s))
     return arith.binary(op, s, x, count), s
 
