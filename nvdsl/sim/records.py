@@ -189,7 +189,8 @@ class Record:
         self.lo, self.hi = min(self.lo, lo), max(self.hi, hi)
         if touch is not None and self.touches is not None:
             self.touches[touch] = mask
-        if self.parts[-1][1].where != access.where or self.parts[-1][1].what != access.what:
+        last = self.parts[-1][1]
+        if (last.where, last.what, last.domain) != (access.where, access.what, access.domain):
             self.parts.append((mask, access))
         else:
             self.parts[-1] = (self.parts[-1][0] | mask, self.parts[-1][1])

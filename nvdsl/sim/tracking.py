@@ -113,7 +113,7 @@ class GlobalShadow:
         """``what``: "load", "store", or with an ``order`` (see `atomics`) "atomic load", "atomic store", "atomic".
         ``same``: whether a store leaves all as it is, so that it doesn't matter which of two comes last."""
         units = self._units(offsets, size)
-        key = (w.block.cluster.number, w.actor, w.epoch, what, writes, at)
+        key = (w.block.cluster.number, w.actor, w.epoch, what, writes, at, order and order.scope)
         number = self._known.get(key)
         if number is None:
             access = Access(w.name, what, "generic" if order is None else "atomic", at)

@@ -174,6 +174,35 @@ def test_a_scope_too_narrow(shared):
     assert reported(host, np.zeros(1, np.int32)).kind == "scope"
 
 
+@pytest.mark.parametrize("shared", [True, False])
+def test_two_scopes_on_one_line(shared):
+    """Block 0 adds to two elements at one line, to the second, which block 1 adds to as well, in a scope too narrow."""
+
+    @nv.jit
+    def host(x):
+        def add(counts, i, scope):
+            counts.atomic_add(i, 1, scope=scope)
+
+        @nv.kernel(grid=2, block=32, cluster=2)
+        def kernel():
+            s = nv.smem((2,), nv.i32)
+            if nv.thread_id.x < 2:
+                s[nv.thread_id.x] = 0
+            nv.cluster_sync()
+            counts = s.at(0) if shared else x
+            if nv.thread_id.x == 0:
+                if nv.cluster_rank() == 0:
+                    add(counts, 0, "cluster")
+                    add(counts, 1, "cta")
+                else:
+                    add(counts, 1, "cluster")
+            nv.cluster_sync()
+
+        kernel()
+
+    assert reported(host, np.zeros(2, np.int32)).kind == "scope"
+
+
 def test_the_default_scope_holds_a_cluster():
     x = np.zeros(32, np.int32)
     run(kernels.counted_in_a_cluster, x)
