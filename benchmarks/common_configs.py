@@ -1,7 +1,6 @@
-"""Which few configurations lose the least on random shapes, in nv.matmul's model: `choose.COMMON` and `UNALIGNED`.
+"""Which few configurations lose the least on random shapes, in nv.matmul's model: `choose.COMMON`.
 
-    python benchmarks/common_configs.py --count 10 [--seed 5]
-    python benchmarks/common_configs.py --count 6 --unaligned
+    python benchmarks/common_configs.py --count 16 [--seed 5]
 
 One after the other, each that lowers the mean loss the most; then each is exchanged for a better one, if there is one.
 """
@@ -35,7 +34,7 @@ SETS = {"random": (1000, 0.5), "random-large": (250, 1.2), "random-squares": (80
 these have results that TMA can't store."""
 KINDS = [*("bf16.f32.bf16." + layout for layout in ("NN", "NT", "TN", "TT")), "f32.f32.f32.NT", "f32.f32.f32.NN",
          "e4m3.f32.bf16.NT", "i8.i32.i32.NT"]  # fmt: skip
-"""Of random ones, in turn; of results that TMA can store the first four."""
+"""Of random ones, in turn."""
 NONE = 2.0
 """The loss where there is no such configuration."""
 POWER = 1.3
@@ -46,16 +45,15 @@ LAYOUTS = ("k", "k"), ("k", "mn"), ("k", "k"), ("mn", "mn"), ("k", "k"), ("mn", 
 """Which axes of A and B are contiguous, in turn: mostly K of both."""
 
 
-def shapes(seed: int, unaligned: bool) -> list[tuple[str, Shape]]:
-    """``unaligned``: of results that TMA can't store, which random ones have; else of bf16, and of those it can."""
-    found, kinds = [], itertools.cycle(KINDS if unaligned else KINDS[:4])
+def shapes(seed: int) -> list[tuple[str, Shape]]:
+    found, kinds = [], itertools.cycle(KINDS)
     for w in drawn("random", seed, SETS["random"][0]):
         given = product({"m": w.m, "n": w.n, "k": w.k, "kind": next(kinds)})
         seen = Seen.of(given, arch.SMS)
         large = given.a.dtype.bits != 16 or fastest(given, seen, not seen.aligned)[0] == "tensor_cores"
-        if 1 not in (w.m, w.n) and large and seen.stored != unaligned:
+        if 1 not in (w.m, w.n) and large:
             found.append(("random", shape_of(given)))
-    for name in [] if unaligned else list(SETS)[1:]:
+    for name in list(SETS)[1:]:
         for w, (a_major, b_major) in zip(drawn(name, seed, SETS[name][0]), itertools.cycle(LAYOUTS), strict=False):
             found.append((name, Shape(w.m, w.n, w.k, nv.bf16, nv.bf16, a_major=a_major, b_major=b_major)))
     return found
@@ -99,11 +97,10 @@ def few(losses: np.ndarray, weights: np.ndarray, count: int) -> list[int]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--count", type=int, default=8)
+    parser.add_argument("--count", type=int, default=16)
     parser.add_argument("--seed", type=int, default=5)
-    parser.add_argument("--unaligned", action="store_true", help="of results that TMA can't store")
     args = parser.parse_args()
-    wanted = shapes(args.seed, args.unaligned)
+    wanted = shapes(args.seed)
     keys, losses = losses_of([shape for _, shape in wanted])
     weights = np.array([SETS[name][1] for name, _ in wanted])
     chosen = few(losses, weights, args.count)

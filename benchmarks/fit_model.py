@@ -25,7 +25,7 @@ sys.path.insert(0, str(ROOT))
 import nvdsl as nv  # noqa: E402
 from benchmarks.drawn import DRAWN  # noqa: E402
 from nvdsl.kernels.gemm import model  # noqa: E402
-from nvdsl.kernels.gemm.choose import offered  # noqa: E402
+from nvdsl.kernels.gemm.choose import allowed  # noqa: E402
 from nvdsl.kernels.gemm.config import Config  # noqa: E402
 
 CONSTANTS = (
@@ -77,7 +77,7 @@ def held(count: int) -> list[Times]:
         types = (getattr(nv, "f32" if x == "tf32" else x) for x in (dtype, out, acc))
         sizes = (max(8, nv.cdiv(x, 8) * 8) for x in DRAWN[name][1](draw))
         shape = model.Shape(*sizes, *types, 1, "mn" if layout[0] == "T" else "k", "k" if layout[1] == "T" else "mn")
-        found_here = offered(shape, False)
+        found_here = allowed(shape, False)
         times = model.times(found_here, shape)[:, 0]
         near = [i for i in range(len(times)) if times[i] < 1.2 * times.min()]
         some = sorted({*draw.sample(near, min(45, len(near))), int(times.argmin())})

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import nvdsl as nv
-from nvdsl.kernels.blocks.epilogue import PIECE_ROWS, TmaEpilogue
+from nvdsl.kernels.blocks.epilogue import TmaEpilogue
 from nvdsl.kernels.blocks.realigned import as_vector, shifted_vector
 from nvdsl.lang.packing import as_words
 
@@ -54,11 +54,13 @@ class DirectEpilogue(TmaEpilogue):
         """Store a piece whose first element is ``out[batch, row, col]``, but no rows from ``rows`` on."""
         width, cols = piece.layout.cols, self.out.shape[-1]
         thread = nv.warpgroup_thread()
-        for number in nv.range(thread, PIECE_ROWS * width, THREADS, unroll=4):
+        for number in nv.range(thread, piece.layout.rows * width, THREADS, unroll=4):
             r, c = number // width, number % width
             if row + r < rows and col + c < cols:
-                at = (row + r, col + c)
-                self.out[(batch, *at) if self._batched else at] = piece[r, c]
+                self.out[self._index(batch, row + r, col + c)] = piece[r, c]
+
+    def _index(self, batch: Any, row: Any, col: Any) -> tuple[Any, ...]:
+        return (batch, row, col) if self._batched else (row, col)
 
 
 class VectorEpilogue(DirectEpilogue):
@@ -66,36 +68,29 @@ class VectorEpilogue(DirectEpilogue):
     a multiple of 16 bytes: what of a piece's row lies in whole vectors of 16 bytes is stored as such.
 
     A thread reads the two vectors of shared memory in which its one lies, and shifts them together. The elements
-    before the first vector and behind the last one, 16 bytes of a row, are stored one by one.
+    before the first vector and behind the last one, fewer than 16 bytes each, are stored one by one.
     """
 
     def _copy(self, piece: nv.Tile, batch: Any, row: Any, col: Any, rows: Any) -> None:
-        width, each = piece.layout.cols, VECTOR // self.dtype.bytes
-        if width <= each:
-            super()._copy(piece, batch, row, col, rows)
-        elif col + width > self.out.shape[-1]:
-            super()._copy(piece, batch, row, col, rows)
-        else:
-            self._copy_vectors(piece, batch, row, col, rows)
-
-    def _copy_vectors(self, piece: nv.Tile, batch: Any, row: Any, col: Any, rows: Any) -> None:
-        """The same of a piece that ends before the columns do."""
         each, thread = VECTOR // self.dtype.bytes, nv.warpgroup_thread()
-        units = piece.layout.cols // each
-        for number in nv.range(thread, PIECE_ROWS * units, THREADS, unroll=4):
+        height, units = piece.layout.rows, piece.layout.cols // each
+        width = nv.min(piece.layout.cols, self.out.shape[-1] - col)
+        for number in nv.range(thread, height * units, THREADS, unroll=2):
             r, unit = number // units, number % units
             head = self._head(batch, row + r, col)
-            if (row + r < rows) & ((unit + 1 < units) | (head == 0)):
+            c = unit * each + head
+            if (row + r < rows) & (c + each <= width):
                 sides = [piece.vector((r, nv.min(unit + i, units - 1) * each), each) for i in (0, 1)]
-                words = as_words(sides, self.dtype)
-                found = shifted_vector(words, head * (self.dtype.bytes * 8))
-                self.out.store_vector(as_vector(found, self.dtype), self._at(batch, row + r, col + unit * each + head))
-        for number in nv.range(thread, PIECE_ROWS * each, THREADS, unroll=2):
-            r, c = number // each, number % each
+                found = shifted_vector(as_words(sides, self.dtype), head * (self.dtype.bytes * 8))
+                self.out.store_vector(as_vector(found, self.dtype), self._index(batch, row + r, col + c))
+        # Inside of a row both ends together are a vector. Where the result ends, each may be one but for an element.
+        bits = each.bit_length() - nv.select(width == piece.layout.cols, 1, 0)
+        for number in nv.range(thread, height << bits, THREADS, unroll=2):
+            r, c = number >> bits, number & (1 << bits) - 1
             head = self._head(batch, row + r, col)
-            c = nv.select(c < head, c, c + (units - 1) * each)
-            if (row + r < rows) & (head > 0):
-                self.out[self._at(batch, row + r, col + c)] = piece[r, c]
+            c = nv.select(c < head, c, c + nv.max(width - head, 0) // each * each)
+            if (row + r < rows) & (c < width):
+                self.out[self._index(batch, row + r, col + c)] = piece[r, c]
 
     def _head(self, batch: Any, row: Any, col: Any) -> Any:
         """Elements of a row from ``col`` on before the first that starts at a multiple of 16 bytes."""

@@ -56,9 +56,13 @@ class TmaEpilogue:
 
     def _tensor_maps(self) -> dict[int, nv.TMA]:
         """By the width of a piece."""
-        one = (1,) * self._batched
+        one, out = (1,) * self._batched, self._described()
         size = self.dtype.bytes
-        return {w: nv.TMA(self.out, tile=(*one, PIECE_ROWS, w), swizzle=w * size) for w in set(self.widths)}
+        return {w: nv.TMA(out, tile=(*one, PIECE_ROWS, w), swizzle=w * size) for w in set(self.widths)}
+
+    def _described(self) -> nv.Array:
+        """What the tensor maps are made of."""
+        return self.out
 
     def allocate(self, consumers: int, stack: nv.TileStack | None = None) -> None:
         """Shared memory; in the kernel. ``stack``: one's own, that nobody else uses while a tile is stored, such as
@@ -121,20 +125,28 @@ class TmaEpilogue:
                 if leader:
                     nv.bulk_wait_group(self.buffers - 2, read=True)  # the next piece's buffer is free
             nv.named_barrier_sync(barrier, 128)
-            ragged = None if end is None else row + top + PIECE_ROWS > end
-            if leader:
-                whole = None if ragged is None else ~ragged
-                self._maps[width].store(piece, self._at(batch, row + top, col + left), predicate=whole)
-                nv.bulk_commit_group()
-                if self.buffers == 1 and i + 1 < len(pieces):
-                    nv.bulk_wait_group(0, read=True)
-            if ragged is not None and ragged:
-                self._copy_rows(piece, batch, row + top, col + left, end)
-            if self.buffers == 1 and i + 1 < len(pieces):
+            waits = self.buffers == 1 and i + 1 < len(pieces)
+            self._send(piece, self._maps.get(width), batch, row + top, col + left, end, leader, waits)
+            if waits:
                 nv.named_barrier_sync(barrier, 128)
 
+    def _send(
+        self, piece: nv.Tile, by: nv.TMA | None, batch: Any, row: Any, col: Any, end: Any, leader: Any, waits: bool
+    ) -> None:
+        """Store a piece whose first element is the sum at (``row``, ``col``), through the tensor map ``by``: the leader
+        of the warpgroup. ``waits``: until it has been read."""
+        assert by is not None
+        ragged = None if end is None else row + PIECE_ROWS > end
+        if leader:
+            by.store(piece, self._at(batch, row, col), predicate=None if ragged is None else ~ragged)
+            nv.bulk_commit_group()
+            if waits:
+                nv.bulk_wait_group(0, read=True)
+        if ragged is not None and ragged:
+            self._copy_rows(piece, batch, row, col, end)
+
     def _at(self, batch: Any, row: Any, col: Any) -> tuple[Any, ...]:
-        """TMA's coordinates."""
+        """The place in ``out`` of a sum: TMA's coordinates."""
         return (batch, row, col) if self._batched else (row, col)
 
     def _copy_rows(self, piece: nv.Tile, batch: Any, row: Any, col: Any, end: Any) -> None:

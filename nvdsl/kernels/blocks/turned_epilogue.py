@@ -20,8 +20,8 @@ class TurnedEpilogue(TmaEpilogue):
     turned = True
 
     def _tensor_maps(self) -> dict[int, nv.TMA]:
-        one = (1,) * self._batched
-        return {w: nv.TMA(self.out, tile=(*one, w, PIECE_ROWS), swizzle=128) for w in set(self.widths)}
+        one, out = (1,) * self._batched, self._described()
+        return {w: nv.TMA(out, tile=(*one, w, PIECE_ROWS), swizzle=128) for w in set(self.widths)}
 
     def _piece_widths(self, tile_n: int) -> list[int]:
         most = 128 // self.dtype.bytes

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -34,6 +35,7 @@ def bind(
     with_batch: bool = False,
     turned: bool = False,
     unbatched: Sequence[str] = (),
+    either: bool | None = None,
 ) -> BoundKernel:
     """A kernel that sees the innermost batch axis, rows, columns: the others are launches.
 
@@ -41,7 +43,8 @@ def bind(
     one; what the epilogue reads has one always. A factor that serves all batches has none, or one of one. ``packed``:
     the factors that are copied first; ``gathers``: of those that threads read or write, the elements of which rows
     start at multiples, 0 where strides are any; ``vectors``: what alone is read 16 bytes at a time. ``unbatched``: what
-    an epilogue reads that has no axis of batches, though others have. ``turned``: ``a`` is the product's B, and ``b``
+    an epilogue reads that has no axis of batches, though others have. ``either``: of a kernel with an
+    `EitherEpilogue`, whether it is to store without TMA, too. ``turned``: ``a`` is the product's B, and ``b``
     its A.
     """
     exchanged = {"a": "b", "b": "a"} if turned else {}
@@ -55,6 +58,8 @@ def bind(
     if len(arrays["out"].shape) > 2:
         sizes["z"] = arrays["out"].shape[-3]
     multiples = {"n": unit(sizes["n"])} if "c" in read else {}
+    if either is False:
+        multiples["n"] = math.lcm(multiples.get("n", 1), TMA_ALIGNMENT // arrays["out"].dtype.bytes)
     slots: list[tuple[str, ArgumentView]] = []
     packs: dict[str, Packing] = {}
     for i, (name, matrix) in enumerate(named):
@@ -71,7 +76,7 @@ def bind(
         if name in packed:
             packs[given], view = packing_of(seen, first, letters, EXTENTS[len(packs)])
         else:
-            whole = name in "ab" or name in ("out", "c") and fits_tma(seen)
+            whole = name in "ab" or name in ("out", "c") and fits_tma(seen) and not (either and name == "out")
             whole = whole and not with_batch and seen.aligned
             near = not with_batch or seen.dtype == nv.f64  # the simple kernel is for small products but for f64
             if vectors is not None:

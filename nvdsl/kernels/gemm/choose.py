@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import Any
 
 from nvdsl.hopper import arch
-from nvdsl.kernels.gemm.config import Config
+from nvdsl.kernels.gemm.config import WITHOUT_TMA, Config
 from nvdsl.kernels.gemm.model import Shape, times
 from nvdsl.kernels.gemm.tiles import MOST_PARTS, PARTS, Tile, legal
 
@@ -21,31 +21,23 @@ MAJORS = "k", "mn"
 Key = tuple[str, int, int, int, int, bool, int, int]
 
 COMMON = (
-    ("cooperative", 64, 64, 1, 1, False, 1, 1),
+    ("cooperative", 64, 16, 1, 1, True, 1, 1),
     ("cooperative", 64, 128, 1, 1, False, 1, MOST_PARTS),
     ("cooperative", 128, 64, 1, 1, True, 1, 1),
-    ("cooperative", 192, 160, 1, 1, False, 1, 1),
-    ("cooperative", 192, 192, 1, 2, False, 1, 1),
+    ("cooperative", 192, 160, 1, 1, True, 1, 1),
+    ("cooperative", 192, 192, 2, 1, True, 1, 1),
+    ("pingpong", 64, 128, 4, 1, False, 1, 1),
     ("pingpong", 128, 112, 2, 2, True, 1, 1),
     ("pingpong", 128, 176, 1, 1, False, 1, 1),
-    ("pingpong", 128, 192, 2, 1, False, 1, 1),
+    ("pingpong", 128, 192, 2, 2, False, 1, 1),
+    ("pingpong", 192, 128, 1, 2, False, 1, 1),
     ("splitk", 64, 64, 1, 1, False, 4, 1),
     ("splitk", 128, 128, 1, 1, False, 1, PARTS),
 )
 """What is good for many products: of so many, these lose the least on random shapes of all layouts in the model
 (`benchmarks/common_configs.py`). Each configuration is compiled on its own, so products of many sizes share a
 few."""
-UNALIGNED = (
-    ("cooperative", 64, 128, 1, 1, False, 1, MOST_PARTS),
-    ("cooperative", 128, 32, 1, 1, False, 1, 1),
-    ("pingpong", 64, 128, 1, 1, False, 1, 1),
-    ("pingpong", 128, 192, 1, 1, False, 1, 1),
-    ("splitk", 64, 32, 1, 1, False, 4, 1),
-    ("splitk", 128, 128, 1, 1, False, 1, PARTS),
-)
-"""The same of results whose rows TMA can't store, which take other code: all that is chosen for them, whatever the size
-of B."""
-OTHERS, OTHERS_ALONG_K = {16: 1, 8: 8, 32: 3}, 6
+OTHERS, OTHERS_ALONG_K = {16: 5, 8: 12, 32: 7}, 6
 """How many more a process compiles for products of a type (of so many bits) and layout that have no good one among the
 common ones; and so many more where K is contiguous in both operands, as then there are fewer other kernels. With all
 these, 1,000 shapes take at most 40 compilations."""
@@ -54,13 +46,13 @@ SCARCE = 1.05, 1.15
 last."""
 ALONE = 28
 """How many more it is in a process that has had no result that TMA can't store: then there are hardly other kernels,
-either."""
+either, and these that there are don't serve both."""
 
 BESIDE = {"cooperative": 40, "splitk": 40, "pingpong": 40, "streamk": 48}
 """Registers of a consumer's thread beside the sums that an epilogue of few operands needs. With stream-K it also keeps
 the part of a tile: ptxas spilled it beside 192 sums, and scales of rows and columns beside 200."""
-WITHOUT_TMA, TURNED_WORDS = 40, 48
-"""The same that a store without TMA needs, at least; and that of the transpose of a result of 32 bits."""
+TURNED_WORDS = 48
+"""The same that a store of the transpose of a result of 32 bits needs."""
 NEAR, LOST = 1.02, 1000
 """How much longer one that is compiled may take than the best of all: times, and clocks at most."""
 LATER, NEAR_LATER = 8, 1.03
@@ -71,6 +63,7 @@ small B (`small`). And how many B's are remembered."""
 
 _used: dict[Any, list[Config]] = {}  # by all but the sizes
 _menus: dict[Any, list[Config]] = {}  # by B
+_mixed: set[tuple[Any, Any]] = set()  # types of operands and of results, some of which TMA can't store
 _choosing = threading.Lock()
 
 
@@ -80,24 +73,25 @@ def choose(shape: Shape, crowded: bool = False, sms: int = arch.SMS) -> Config:
 
     So a choice can depend on those before it in the process. ``crowded``: beside an epilogue that needs many registers.
     """
-    found = offered(shape, crowded)
+    found = allowed(shape, crowded)
     cycles, places = times(found, shape, sms)[:, 0], _places(found)
     best = found[int(cycles.argmin())]
-    keys, common = keys_of(COMMON, _turnable(shape)), _of_keys(found, COMMON, _turnable(shape))
+    keys, common = keys_of(COMMON, shape.turns), _of_keys(found, COMMON, shape.turns)
 
     def least(configs: Iterable[Config]) -> Config | None:
         return min((c for c in configs if c in places), key=lambda c: float(cycles[places[c]]), default=None)
 
     grids = shape.grids and (0 if shape.a_major == "mn" else shape.grids[0], shape.grids[1])  # beside any rows of A
-    kind = replace(shape, m=0, n=0, k=0, batches=1, grids=None)
+    kind = replace(shape, m=0, n=0, k=0, batches=1, grids=None, unaligned=False)
     with _choosing:
         if len(_menus) >= MOST_MENUS:
             _menus.clear()
         used = _used.setdefault((kind, crowded, sms), [])
         menu = _menus.setdefault((replace(shape, m=0, grids=grids), crowded, sms), [])
         others = sum(_uncommon(kind, crowded, sms, keys))
-        beside = (_used.get((x, crowded, sms)) for x in _layouts(replace(kind, unaligned=True)))
-        scarce, alone = not shape.unaligned and any(beside), shape.m == 1  # a row is of another layout than the rest
+        if shape.unaligned:
+            _mixed.add((shape.dtype, shape.out))
+        scarce, alone = mixed(shape.dtype, shape.out), shape.m == 1  # a row is of another layout than the rest
         enough = SCARCE[1] * float(cycles.min()) if scarce and alone else near(float(cycles.min()), others)
         known = least(menu)
         if known is not None and (len(menu) >= MENU or cycles[places[known]] <= enough):
@@ -118,18 +112,22 @@ def choose(shape: Shape, crowded: bool = False, sms: int = arch.SMS) -> Config:
         return chosen
 
 
+def mixed(dtype: Any, out: Any) -> bool:
+    """Whether there have been products of these types whose results TMA can't store."""
+    return (dtype, out) in _mixed
+
+
 def _layouts(kind: Shape) -> Iterator[Shape]:
     """The same of operands with any axis contiguous."""
     return (replace(kind, a_major=a_major, b_major=b_major) for a_major, b_major in itertools.product(MAJORS, MAJORS))
 
 
 def _uncommon(kind: Shape, crowded: bool, sms: int, keys: frozenset[Key]) -> Iterator[bool]:
-    """Whether each configuration that was chosen is one of the others: for results that TMA can't store all are.
-    Factors of 32 bits are read one way or another, as it suits their sizes: what was chosen for arrays that are read
-    otherwise are others, too."""
+    """Whether each configuration that was chosen is one of the others. Factors of 32 bits are read one way or another,
+    as it suits their sizes: what was chosen for arrays that are read otherwise are others, too."""
     for one in _layouts(kind) if kind.dtype.bits == 32 else [kind]:
         found = _used.get((one, crowded, sms), ())
-        yield from (one != kind or kind.unaligned or key(config) not in keys for config in found)
+        yield from (one != kind or key(config) not in keys for config in found)
 
 
 def near(cycles: float, others: int) -> float:
@@ -156,14 +154,6 @@ def _places(found: Configs) -> dict[Config, int]:
     return {config: i for i, config in enumerate(found)}
 
 
-def offered(shape: Shape, crowded: bool) -> Configs:
-    """What a product is computed by, where nothing was tuned."""
-    found = allowed(shape, crowded)
-    if not shape.unaligned:
-        return found
-    return _of_keys(found, UNALIGNED, _turnable(shape)) or found
-
-
 @functools.lru_cache(maxsize=256)
 def _of_keys(found: Configs, few: Sequence[Key], turnable: bool) -> Configs:
     keys = keys_of(few, turnable)
@@ -187,15 +177,9 @@ def _allowed(
 
 
 def allowed(weight: Shape, crowded: bool, tiles: frozenset[Tile] | None = None) -> Configs:
-    """All that can compute it, or of these tiles: a transposed result is stored by TMA, and an epilogue needs
-    registers."""
-    majors = weight.a_major, weight.b_major
-    turnable, tma = _turnable(weight), not weight.unaligned
-    return _allowed(weight.dtype, weight.out, weight.acc, crowded, majors, turnable, weight.epilogue, tma, tiles)
-
-
-def _turnable(weight: Shape) -> bool:
-    return weight.turns and not weight.unaligned
+    """All that can compute it, or of these tiles: an epilogue needs registers."""
+    majors, tma = (weight.a_major, weight.b_major), not weight.unaligned
+    return _allowed(weight.dtype, weight.out, weight.acc, crowded, majors, weight.turns, weight.epilogue, tma, tiles)
 
 
 def key(config: Config) -> Key:

@@ -10,7 +10,8 @@ from dataclasses import replace
 
 import nvdsl as nv
 from nvdsl.errors import ArgumentError
-from nvdsl.kernels.blocks.direct_epilogue import VECTORS
+from nvdsl.kernels.blocks.direct_epilogue import VECTOR, VECTORS
+from nvdsl.kernels.blocks.either_epilogue import EITHER
 from nvdsl.kernels.gemm.config import Config
 from nvdsl.kernels.gemm.problem import GemmProblem, Matrix, fits_tma
 
@@ -73,12 +74,14 @@ def repeats(problem: GemmProblem) -> bool:
     return all(0 in matrix.strides[-2:] for _, matrix in problem.others)
 
 
-def direct_store(out: Matrix) -> bool | str:
-    """Whether threads store a result, and how: see `VectorEpilogue`."""
-    if fits_tma(out):
-        return False
-    whole = out.aligned and out.strides[-1] == 1 and len(out.shape) <= 3 and out.dtype.bits in (16, 32)
-    return VECTORS if whole else True
+def direct_store(out: Matrix, chosen: bool = True) -> bool | str:
+    """Whether threads store a result, and how: see `VectorEpilogue` and `EitherEpilogue`, which is for configurations
+    that are ``chosen``: the caller's may leave a thread few registers."""
+    stored, (m, n), pitch = fits_tma(out), out.shape[-2:], out.strides[-2]
+    near = out.aligned and out.strides[-1] == 1 and len(out.shape) <= 3 and out.dtype.bits in (16, 32)
+    if chosen and near and (stored or ((m - 1) * pitch + n) * out.dtype.bytes >= VECTOR):
+        return EITHER
+    return not stored and (VECTORS if near else True)
 
 
 def check_config(config: Config, problem: GemmProblem, b_major: str = "mn", a_major: str = "k") -> None:

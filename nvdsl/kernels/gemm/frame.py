@@ -8,6 +8,7 @@ from typing import Any
 import nvdsl as nv
 from nvdsl.kernels.blocks.clamped_index import opaque
 from nvdsl.kernels.blocks.direct_epilogue import VECTORS, DirectEpilogue, VectorEpilogue
+from nvdsl.kernels.blocks.either_epilogue import EITHER, EitherEpilogue, TurnedEitherEpilogue
 from nvdsl.kernels.blocks.epilogue import TmaEpilogue
 from nvdsl.kernels.blocks.epilogue_visitor import EpilogueOp
 from nvdsl.kernels.blocks.gated_operand import GatedOperand
@@ -16,7 +17,7 @@ from nvdsl.kernels.blocks.tile_scheduler import TileScheduler
 from nvdsl.kernels.blocks.tma_operand import TmaOperand
 from nvdsl.kernels.blocks.turned_epilogue import TurnedEpilogue
 from nvdsl.kernels.blocks.turned_operand import TurnedMainloop, TurnedOperand
-from nvdsl.kernels.gemm.config import Config
+from nvdsl.kernels.gemm.config import WITHOUT_TMA, Config
 
 SPARE = 64
 """Registers of a thread beside its sums with which one loop over all slices spilled none, whatever the epilogue."""
@@ -28,7 +29,7 @@ class Gemm:
     ``a`` is stored (M, K), or (K, M) where ``a_major`` is "mn"; ``b`` (K, N), or (N, K) where ``b_major`` is "k";
     ``out``, and each of them that differs from batch to batch, with an axis of batches before these. ``epilogue_op``:
     see `EpilogueOp`; ``operands``: what it is handed. ``direct_store``: ``out`` has any strides, and is stored to
-    without TMA. ``defined``: all sums go on to other blocks, so that no memory is multiplied that nothing ever wrote.
+    without TMA (`VECTORS` or `EITHER`: as these say). ``defined``: all sums go on to other blocks, so that no memory is multiplied that nothing ever wrote.
     """
 
     operand: type[TmaOperand] = TmaOperand
@@ -53,16 +54,19 @@ class Gemm:
         defined: bool = False,
     ) -> None:
         (*batches, m, n), k = out.shape, a.shape[-1 if a_major == "k" else -2]
-        direct = VectorEpilogue if direct_store == VECTORS else DirectEpilogue
-        store: type[TmaEpilogue] = direct if direct_store else self.tma_epilogue
+        if direct_store == EITHER and config.registers[1] - config.accumulator_registers(acc_dtype) < WITHOUT_TMA:
+            direct_store = False  # `choose` takes none of these for what TMA can't store
+        by_threads = {VECTORS: VectorEpilogue, EITHER: EitherEpilogue, True: DirectEpilogue}
+        store: type[TmaEpilogue] = by_threads[direct_store] if direct_store else self.tma_epilogue
         if config.swap_ab:
             nv.require(
-                not direct_store,
+                direct_store in (False, EITHER),
                 "swapped operands with a result that TMA can't store",
                 rule="the transpose of what is computed is stored as it is, by TMA",
                 fix="swap_ab=False",
             )
-            a, b, a_major, b_major, m, n, store = b, a, b_major, a_major, n, m, TurnedEpilogue
+            a, b, a_major, b_major, m, n = b, a, b_major, a_major, n, m
+            store = TurnedEitherEpilogue if direct_store else TurnedEpilogue
         config.check(a.dtype, out.dtype, acc_dtype, b_major, a_major)
         halves = getattr(epilogue_op, "halves", 1)
         nv.require(

@@ -13,17 +13,19 @@ from dataclasses import replace
 from typing import Any
 
 from nvdsl import sim
+from nvdsl.kernels.blocks.either_epilogue import EITHER
 from nvdsl.kernels.blocks.linear_combination import LinearCombination
 from nvdsl.kernels.blocks.realigned import VECTOR, WORDS
 from nvdsl.kernels.gemm import flat, gathered, gemv, gemv_words, realigned, residues, short, small
 from nvdsl.kernels.gemm import simple as by_elements
 from nvdsl.kernels.gemm.binding import AXES, bind
 from nvdsl.kernels.gemm.bound_kernel import BoundKernel
+from nvdsl.kernels.gemm.choose import mixed
 from nvdsl.kernels.gemm.config import Config
 from nvdsl.kernels.gemm.factors import check_config, direct_store, factors, nearer, nearest, readable
 from nvdsl.kernels.gemm.launch import sms
 from nvdsl.kernels.gemm.packing import words_of
-from nvdsl.kernels.gemm.problem import TMA_ALIGNMENT, GemmProblem, Matrix
+from nvdsl.kernels.gemm.problem import TMA_ALIGNMENT, GemmProblem, Matrix, fits_tma
 from nvdsl.kernels.gemm.tuned import tuned_matmul
 
 Options = dict[str, Any]
@@ -235,7 +237,7 @@ def tensor_cores(
     options = options | {
         "a_major": "k" if k_major[0] else "mn",
         "b_major": "k" if k_major[1] else "mn",
-        "direct_store": direct_store(problem.out),
+        "direct_store": direct_store(problem.out, config is None),
         "sms": sms(target),
     }
     if config is not None:
@@ -245,7 +247,10 @@ def tensor_cores(
     axes = {"a": "mk" if k_major[0] else "km", "b": "nk" if k_major[1] else "kn", "out": "mn"}
     packed = [name for name, matrix in (("a", a), ("b", b)) if not matrix.fits_tma(1)]
     arrays = {"a": a, "b": b, "out": problem.out}
-    return bind(problem, finish, tuned_matmul, options, arrays, axes, packed=packed, turned=turned)
+    either = None
+    if options["direct_store"] == EITHER:
+        either = mixed(a.dtype, problem.out_dtype) or not fits_tma(problem.out)
+    return bind(problem, finish, tuned_matmul, options, arrays, axes, packed=packed, turned=turned, either=either)
 
 
 ROADS: Mapping[str, Road] = {

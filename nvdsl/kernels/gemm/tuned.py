@@ -6,37 +6,51 @@ from __future__ import annotations
 import functools
 import itertools
 import math
+from dataclasses import replace
 from typing import Any
 
 import nvdsl as nv
+from nvdsl.driver.array_spec import packed_strides
+from nvdsl.kernels.blocks.either_epilogue import EITHER
 from nvdsl.kernels.blocks.epilogue_visitor import turns
 from nvdsl.kernels.blocks.linear_combination import LinearCombination
 from nvdsl.kernels.gemm import tensor_core
-from nvdsl.kernels.gemm.choose import choose
+from nvdsl.kernels.gemm.choose import allowed, choose
 from nvdsl.kernels.gemm.config import Config
 from nvdsl.kernels.gemm.model import Shape, cycles, grid
-from nvdsl.kernels.gemm.tiles import legal, listed
+from nvdsl.kernels.gemm.problem import TMA_ALIGNMENT
+from nvdsl.kernels.gemm.tiles import listed
 
 WORTH_TRYING = 1.25
 """Times the fewest cycles: what the model thinks slower is not tried by a search."""
 
 
 def _shape(
-    a: Any, b: Any, out: Any, a_major: str, b_major: str, acc_dtype: nv.DType, epilogue_op: Any, direct_store: bool
-) -> Shape:
+    a: Any, b: Any, out: Any, a_major: str, b_major: str, acc_dtype: nv.DType, epilogue_op: Any,
+    direct_store: bool | str,
+) -> Shape:  # fmt: skip
     """Of the arguments of `tensor_core.matmul`."""
     *batches, m, n = out.shape
     k = a.shape[-1 if a_major == "k" else -2]
     of_a, of_b = (int(grid(x.strides[-2] * x.dtype.bytes)) for x in (a, b))
     return Shape(
-        m, n, k, a.dtype, out.dtype, acc_dtype, math.prod(batches), a_major, b_major, (of_a, of_b), bool(direct_store),
-        epilogue_op is not None, turns(epilogue_op),
+        m, n, k, a.dtype, out.dtype, acc_dtype, math.prod(batches), a_major, b_major, (of_a, of_b),
+        not (direct_store in (False, EITHER) and whole(out)), epilogue_op is not None,
+        direct_store in (False, EITHER) and turns(epilogue_op),
     )  # fmt: skip
+
+
+def whole(out: Any) -> bool:
+    """Whether rows start and end at multiples of 16 bytes."""
+    *outer, cols = out.shape
+    strides = out.strides or packed_strides(out.shape)
+    steps = [step for extent, step in zip(outer, strides, strict=False) if extent > 1]
+    return all(x * out.dtype.bytes % TMA_ALIGNMENT == 0 for x in (cols, *steps))
 
 
 def heuristic(
     a: Any, b: Any, out: Any, a_major: str, b_major: str, acc_dtype: nv.DType, epilogue_op: Any, sms: int,
-    direct_store: bool,
+    direct_store: bool | str,
 ) -> dict[str, Any]:  # fmt: skip
     """The model's choice."""
     shape = _shape(a, b, out, a_major, b_major, acc_dtype, epilogue_op, direct_store)
@@ -45,12 +59,12 @@ def heuristic(
 
 def shape_class(a: Any, out: Any, a_major: str) -> list[int]:
     """Batches, M, N, K, such that all of a class have as many tiles: M and N rounded up to tiles of 128, up to 256 of
-    64, up to 64 to a power of two; K to the nearest power of two. And whether rows of N start on the grid of 128 bytes,
-    which decides as much as sizes do."""
+    64, up to 64 to a power of two; K to the nearest power of two. Whether rows of N start on the grid of 128 bytes,
+    which decides as much as sizes do; and whether TMA can store these."""
     *batches, m, n = out.shape
     k = a.shape[-1 if a_major == "k" else -2]
     on_grid = n * out.dtype.bytes % 128 == 0
-    return [math.prod(batches), _tiles(m), _tiles(n), 1 << round(math.log2(k)), int(on_grid)]
+    return [math.prod(batches), _tiles(m), _tiles(n), 1 << round(math.log2(k)), int(on_grid), int(whole(out))]
 
 
 def _tiles(extent: int) -> int:
@@ -61,21 +75,21 @@ def _tiles(extent: int) -> int:
 
 
 def _can_run(
-    config: Any, a: Any, out: Any, a_major: str, b_major: str, acc_dtype: nv.DType, epilogue_op: Any, direct_store: bool
-) -> bool:
-    if config.swap_ab and (direct_store or not turns(epilogue_op)):
-        return False
-    return config in _all(a.dtype, out.dtype, acc_dtype, _crowded(out, epilogue_op), a_major, b_major)
+    config: Any, a: Any, b: Any, out: Any, a_major: str, b_major: str, acc_dtype: nv.DType, epilogue_op: Any,
+    direct_store: bool | str,
+) -> bool:  # fmt: skip
+    shape = _shape(a, b, out, a_major, b_major, acc_dtype, epilogue_op, direct_store)
+    return config in _all(replace(shape, m=0, n=0, k=0, batches=1, grids=None), _crowded(out, epilogue_op))
 
 
 @functools.cache
-def _all(*key: Any) -> frozenset[Config]:
-    return frozenset(legal(*key))
+def _all(shape: Shape, crowded: bool) -> frozenset[Config]:
+    return frozenset(allowed(shape, crowded))
 
 
 def _is_near(
     config: Any, a: Any, b: Any, out: Any, a_major: str, b_major: str, acc_dtype: nv.DType, epilogue_op: Any, sms: int,
-    direct_store: bool,
+    direct_store: bool | str,
 ) -> bool:  # fmt: skip
     shape = _shape(a, b, out, a_major, b_major, acc_dtype, epilogue_op, direct_store)
     best = choose(shape, _crowded(out, epilogue_op), sms)

@@ -47,7 +47,7 @@ class Recorder(FakeCuda):
 @pytest.fixture(autouse=True)
 def nothing_chosen():
     """As if no product had been computed before, see `choose`."""
-    for store in (choose._used, choose._menus):
+    for store in (choose._used, choose._menus, choose._mixed):
         store.clear()
     choose.choose.cache_clear()
 

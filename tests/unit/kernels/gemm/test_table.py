@@ -28,9 +28,9 @@ def entry(m, n, k, on_grid=1, **fields):
     """An entry for products of f16 as `nvdsl.tune.table` describes it."""
     arguments = {"a": "f16 row", "b": "f16 row", "out": "f16 row", "acc_dtype": "f32", "epilogue_op": "None"}
     arguments |= {"a_major": "'k'", "b_major": "'mn'"}
-    arguments |= {"direct_store": "False", "sms": "132"}
+    arguments |= {"direct_store": "'either'", "sms": "132"}
     config = {"config": nv.tune.Config({"config": Config(**fields)}).plain()["config"]}
-    return {"gpu": GPU, "arguments": arguments, "shapes": [1, m, n, k, on_grid], "config": config, "measured": {}}
+    return {"gpu": GPU, "arguments": arguments, "shapes": [1, m, n, k, on_grid, 1], "config": config, "measured": {}}
 
 
 EXCEPTION = entry(1152, 640, 2048, tile_m=64, tile_n=64, stages=6, consumers=1)
@@ -44,7 +44,7 @@ def config_of(entry):
 def call_of(entry):
     """The arrays and constants with which `nvdsl.matmul` calls `tuned_matmul` for the product of an entry."""
     said = entry["arguments"]
-    _, m, n, k, on_grid = entry["shapes"]
+    _, m, n, k, on_grid, _ = entry["shapes"]
     n -= 0 if on_grid else 8  # others of the same class
     types = {name: DTYPES[said[name].split()[0]] for name in ("a", "b", "out")}
     given = {
