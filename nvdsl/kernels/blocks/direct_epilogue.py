@@ -80,7 +80,7 @@ class VectorEpilogue(DirectEpilogue):
             head = self._head(batch, row + r, col)
             c = unit * each + head
             if (row + r < rows) & (c + each <= width):
-                sides = [piece.vector((r, nv.min(unit + i, units - 1) * each), each) for i in (0, 1)]
+                sides = [piece.vector((r, nv.min(unit + i, (width - 1) // each) * each), each) for i in (0, 1)]
                 found = shifted_vector(as_words(sides, self.dtype), head * (self.dtype.bytes * 8))
                 self.out.store_vector(as_vector(found, self.dtype), self._index(batch, row + r, col + c))
         # Inside of a row both ends together are a vector. Where the result ends, each may be one but for an element.

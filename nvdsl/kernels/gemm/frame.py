@@ -29,7 +29,8 @@ class Gemm:
     ``a`` is stored (M, K), or (K, M) where ``a_major`` is "mn"; ``b`` (K, N), or (N, K) where ``b_major`` is "k";
     ``out``, and each of them that differs from batch to batch, with an axis of batches before these. ``epilogue_op``:
     see `EpilogueOp`; ``operands``: what it is handed. ``direct_store``: ``out`` has any strides, and is stored to
-    without TMA (`VECTORS` or `EITHER`: as these say). ``defined``: all sums go on to other blocks, so that no memory is multiplied that nothing ever wrote.
+    without TMA; or `VECTORS` or `EITHER`. ``defined``: all sums go on to other blocks, so that no memory is multiplied
+    that nothing ever wrote.
     """
 
     operand: type[TmaOperand] = TmaOperand

@@ -9,10 +9,12 @@ import pytest
 import nvdsl as nv
 from nvdsl.kernels import Config
 from nvdsl.kernels.blocks.direct_epilogue import VECTORS
+from nvdsl.kernels.blocks.either_epilogue import EITHER
 from nvdsl.kernels.gemm import blockscaled
 from nvdsl.kernels.gemm.factors import direct_store
 from nvdsl.kernels.gemm.problem import Matrix
 from nvdsl.kernels.gemm.tensor_core import matmul as product
+from nvdsl.lang.extents import shaped
 from tests.exhaustive import sample
 from tests.unit.kernels.strided import strided
 
@@ -80,9 +82,42 @@ def test_whole_vectors_of_rows_that_start_anywhere(dtype, pitch):
     assert (memory[:, 133:] == -2000).all()
 
 
+EITHER_WAY = [
+    *CONFIGS,
+    Config(64, 64, stages=2, consumers=1, store_buffers=1, swap_ab=True),
+    Config(64, 48, stages=2, schedule="pingpong", swap_ab=True),
+    Config(64, 32, stages=2, schedule="splitk", consumers=1, split=2, store_buffers=1),
+]
+
+
+@pytest.mark.parametrize(
+    ("config", "dtype"),
+    sample(itertools.product(EITHER_WAY, (nv.f16, nv.f32)), 2),
+    ids=lambda x: f"{x.schedule}{'-swapped' * x.swap_ab}" if isinstance(x, Config) else str(x),
+)
+def test_one_kernel_stores_by_tma_or_by_threads(config, dtype):
+    """As N and where rows start say: TMA stores the second and the fourth of these."""
+
+    @nv.jit
+    def into_rows(a: nv.Array["m", "k"], b: nv.Array["n", "k"], rows: nv.Array["m", "pitch"]):  # noqa: F821
+        out = shaped(rows, rows.dtype, (a.shape[0], b.shape[0]), (rows.shape[1], 1))
+        product(a, b, out, a_major="k", b_major="k", sms=2, direct_store=EITHER, config=config)
+
+    rng = np.random.default_rng(0)
+    for m, n, pitch in ((70, 65, 65), (70, 72, 72), (70, 72, 74), (2, 8, 16), (3, 5, 8), (70, 133, 141)):
+        a, b = (rng.integers(-3, 4, shape).astype(np.float16) for shape in ((m, 136), (n, 136)))
+        memory = np.full((m, pitch), -2000, dtype.numpy)
+        into_rows(a, b, memory, target="sim")
+        np.testing.assert_array_equal(memory[:, :n], a.astype(np.float32) @ b.T.astype(np.float32))
+        assert (memory[:, n:] == -2000).all(), "an element outside of the result was written"
+    assert len(into_rows._compiled) == 1
+
+
 def test_which_results_are_stored_by_vectors():
     def stored(strides, dtype=nv.f16, **more):
         return direct_store(Matrix(dtype, (70, 133), strides, **more), chosen=False)
 
     assert stored((133, 1)) == stored((205, 1), nv.f32) == VECTORS
+    assert {direct_store(Matrix(nv.f16, (70, n), (n, 1))) for n in (64, 133)} == {EITHER}
+    assert direct_store(Matrix(nv.f16, (1, 5), (5, 1))) == VECTORS, "less than a vector of memory"
     assert stored((133, 1), aligned=False) is stored((1, 70)) is stored((133, 1), nv.e4m3) is True
