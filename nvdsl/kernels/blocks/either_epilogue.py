@@ -47,8 +47,8 @@ class EitherEpilogue(VectorEpilogue):
         if self.by_tma:
             super()._send(piece, by, batch, row, col, end, leader, waits)
         else:
-            *of_batch, first, left = self._at(batch, row, col)
-            self._copy(piece, *(of_batch or [batch]), first, left, self.out.shape[-2] if end is None else end)
+            *_, first, left = self._at(batch, row, col)
+            self._copy(piece, batch, first, left, self.out.shape[-2] if end is None else end)
 
 
 class TurnedEitherEpilogue(TurnedEpilogue, EitherEpilogue):

@@ -24,7 +24,6 @@ from nvdsl.kernels.gemm.problem import TMA_ALIGNMENT, Matrix
 from nvdsl.kernels.gemm.short import ACROSS, BESIDE_SUMS, DOWN, PAIR, PART, STEP, THREADS, resident, write
 from nvdsl.lang.packing import as_words, elements_of, words_of
 from nvdsl.lang.warp_fragment import WarpFragment
-from nvdsl.values.traced import Value
 
 MOST, BANKS = 128, 128
 """K for which there is room in a tile; for half of it there are two slots. And bytes in all banks of shared memory:
@@ -61,12 +60,13 @@ def holds(k: int, dtype: nv.DType) -> bool:
 def across(m: nv.Int, n: nv.Int, k: nv.Int, batches: nv.Int, sms: int) -> nv.Int:
     """Of how many of a tile's parts lie side by side, the exponent of two; the others lie one below the other. What
     reads the least where there are more tiles than SMs: a result of few rows or columns has long tiles."""
-    least, found = NONE, nv.i32(0) if isinstance(m, Value) else 0
+    least: nv.Int = NONE
+    found: nv.Int = 2
     for bits in (2, 1, 0, 3):
         rows, cols = PART * WARPS >> bits, PART << bits
         reads = nv.max(batches * nv.cdiv(m, rows) * nv.cdiv(n, cols), sms) * ((rows + cols) // PART)
         better = (reads < least) & ((rows + cols) * k <= ROOM)
-        least, found = nv.select(better, reads, least), nv.select(better, bits, found)
+        found, least = nv.select(better, bits, found), nv.select(better, reads, least)
     return found
 
 
