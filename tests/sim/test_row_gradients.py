@@ -115,6 +115,13 @@ def test_gradients_of_norms(shape, dtype, centered):
         close(plain, reference.norm_backward(dy, x, centered=False, eps=eps)[0], np.float32, scale=10)
 
 
+def test_an_only_column_has_no_gradient_but_its_bias():
+    (dy,), (weight,) = some((40, 1), np.float32), some((1,), np.float32)
+    x = np.full((40, 1), 7.3, np.float32)
+    dx, dweight, dbias = nv.layer_norm_backward(dy, x, x[:, 0], np.full(40, 316.2, np.float32), weight)
+    assert not dx.any() and not dweight.any() and abs(dbias - dy.sum()) < 1e-4
+
+
 def test_gradients_of_weights_do_not_depend_on_how_rows_are_shared():
     dy, x = some((300, 8), np.float32, np.float32)  # more rows than groups of threads
     _, rstd = nv.rms_norm(x, rstd=True)

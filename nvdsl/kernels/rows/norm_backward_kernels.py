@@ -75,6 +75,8 @@ def norm_backward(
             row: Row, parts: list[Parts], weight: Parts | None, inverse: Any, centre: Any, found: Any, totals: Any
         ) -> Any:
             mine, elements = parts[:2]
+            if mean is not None and not config.full:  # what rounding leaves of an only column, which is its own mean
+                inverse = nv.where(cols == 1, 0.0, inverse)
             slope = -(found[0] * share * inverse * inverse * inverse)
             offset = None if mean is None else -(found[1] * share * inverse)
             row.read_anew()
