@@ -10,6 +10,7 @@ from typing import Any
 import nvdsl as nv
 from nvdsl.errors import ArgumentError
 from nvdsl.kernels.arguments import ALIGNMENT, Argument
+from nvdsl.kernels.rows.beside import access_to_copies
 from nvdsl.kernels.rows.choose import choose
 from nvdsl.kernels.rows.choose_persistent import choose_persistent
 from nvdsl.kernels.rows.config import MOST_COLUMNS, RowsConfig
@@ -150,7 +151,10 @@ def configuration(read: Sequence[Rows | None], others: Sequence[Any], *, passes:
         beside=beside, written=any(isinstance(x, Rows) for x in others), alike=_alike([*given, *others]),
     )  # fmt: skip
     many = config.ragged and beside > 0 and given[0].rows * given[0].cols >= _MANY
-    return replace(config, copies=True) if many else config
+    if not many:
+        return config
+    copied = [x.dtype for x in others if isinstance(x, Vector)]
+    return replace(config, copies=access_to_copies(given[0].cols, copied, config))
 
 
 def persistent(read: Sequence[Rows | None], others: Sequence[Any], weight: Vector | None) -> RowsConfig:

@@ -17,26 +17,45 @@ from nvdsl.kernels.rows.staged import joined, widened
 
 _THREADS = 128
 
+_SHARED_BY_BLOCKS = 96 * 1024
+"""Bytes of L1 beside what blocks have of rows in shared memory, or about so many."""
+
 
 def _size(cols: Any, config: RowsConfig) -> Any:
     """Elements of a copy."""
     return nv.cdiv(cols, config.wide) * config.wide + config.wide
 
 
+def access_to_copies(cols: int, dtypes: Sequence[nv.DType], config: RowsConfig) -> int:
+    """Bytes. There is a copy for each element of an access at which the row may begin: half as many where all of them
+    don't stay in L1, but those would."""
+    whole, half = (
+        sum(cols * dtype.bytes * nv.cdiv(_each(dtype, config, size), config.grain) for dtype in dtypes)
+        for size in (ALIGNMENT, ALIGNMENT // 2)
+    )
+    return ALIGNMENT // 2 if half <= _SHARED_BY_BLOCKS < whole else ALIGNMENT
+
+
+def _each(dtype: nv.DType, config: RowsConfig, size: int) -> int:
+    """Elements of an access of so many bytes."""
+    return min(config.wide, size // dtype.bytes)
+
+
 def copies(arrays: Sequence[nv.Array | None], config: RowsConfig) -> list[nv.Array | None]:
     """In a host function: of each array the copies, one behind the other. Number s has element i of the array at
     ``i + s * config.grain``. The kernel behind it may begin at once."""
     given = [x for x in arrays if x is not None]
-    cols, count = given[0].shape[0], config.wide // config.grain
+    counts = [nv.cdiv(_each(x.dtype, config, config.copies), config.grain) for x in given]
+    cols = given[0].shape[0]
     size = _size(cols, config)
-    outs = [nv.empty((count * size,), x.dtype) for x in given]
+    outs = [nv.empty((count * size,), x.dtype) for x, count in zip(given, counts, strict=True)]
 
-    @nv.kernel(grid=(nv.cdiv(size, _THREADS * config.wide), count, len(given)), block=_THREADS)
+    @nv.kernel(grid=(nv.cdiv(size, _THREADS * config.wide), max(counts), len(given)), block=_THREADS)
     def shift() -> None:
         nv.griddep_launch_dependents()
         first = (nv.block_id.x * _THREADS + nv.thread_id.x) * config.wide
         for number, (x, out) in enumerate(zip(given, outs, strict=True)):
-            if nv.block_id.z == number and first < size:
+            if nv.block_id.z == number and nv.block_id.y < counts[number] and first < size:
                 values = []
                 for i in range(config.wide):
                     col, value = first + i - nv.block_id.y * config.grain, x.dtype(0)
@@ -59,14 +78,15 @@ class Beside:
 
     def __init__(self, array: nv.Array, row: Row) -> None:
         self.array, self.row, config = array, row, row.config
-        aligned = config.copies or not config.ragged
-        self.wide = min(config.wide if aligned else config.grain, ALIGNMENT // array.dtype.bytes)
+        self.wide = _each(array.dtype, config, config.copies or ALIGNMENT)
+        if config.ragged and not config.copies:
+            self.wide = min(self.wide, config.grain)
         size = nv.cdiv(config.wide, self.wide) * max(self.wide * array.dtype.bytes, 4)  # of registers
         self.ahead = min(config.ahead // size, config.steps)
         self.loaded: dict[int, list[Any]] = {}
         self.shift, self.start, self.last = nv.i32(0), nv.i32(0), row.cols - self.wide
         if config.copies:
-            self.shift = row.before % config.wide
+            self.shift = row.before % self.wide
             self.start = self.shift // config.grain * _size(row.cols, config)
             self.last = _size(row.cols, config) - self.wide
 

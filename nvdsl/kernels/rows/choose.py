@@ -94,6 +94,8 @@ def choose(
         cluster = 4
     each = nv.cdiv(size, cluster)
     lanes = _lanes(size, each, ALIGNMENT, written, ragged)
+    if lanes == _LANES[0][1]:  # at most as many as have an access
+        lanes = min(lanes, 1 << (nv.cdiv(cols, wide) - 1).bit_length())
     if passes == 2 and (beside or arrays > 1) and lanes > ALONE:  # threads without a part wait once alone
         lanes = 1 << (lanes - 1).bit_length()
     long = not moments and each > _LONGEST_OF_SOFTMAX

@@ -44,7 +44,8 @@ class RowsConfig:
     "shared": in shared memory (`nvdsl.kernels.rows.staged`); "memory": nowhere, they are loaded again.
     ``blocks_per_sm``: that ptxas leaves registers for. ``slots``: rows of a group that shared memory has room for.
     ``ahead``: bytes of each row for all rows, a weight say, that a thread loads ahead of their use. ``arrivals``: in so
-    many groups copies to shared memory are waited for. ``alone``: a row that a warp has has a block of its own."""
+    many groups copies to shared memory are waited for. ``alone``: a row that a warp has has a block of its own.
+    ``copies``: bytes of an access to copies of rows for all rows; 0 where there are none."""
 
     wide: int
     lanes: int
@@ -60,7 +61,7 @@ class RowsConfig:
     frame: int = 0
     grain: int = 0
     weights: bool = False
-    copies: bool = False
+    copies: int = 0
 
     @property
     def slack(self) -> int:
@@ -104,7 +105,7 @@ class RowsConfig:
     @property
     def unit(self) -> int:
         """The columns of each block of a cluster, but the last, are a multiple of it."""
-        return self.wide * 8
+        return self.wide * min(self.lanes, 8)
 
 
 def framed_by(cols: int, config: RowsConfig, itemsize: int, multiple: int, most: int = LINE) -> RowsConfig:

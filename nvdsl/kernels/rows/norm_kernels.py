@@ -34,7 +34,7 @@ def norm(
 
     @nv.kernel(
         grid=grid(x, config), block=config.threads, cluster=config.cluster, blocks_per_sm=config.blocks_per_sm,
-        programmatic=config.copies,
+        programmatic=config.copies > 0,
     )  # fmt: skip
     def kernel() -> None:
         row = Row.of_group(x, config)
