@@ -2,12 +2,13 @@
 
 import dataclasses
 
+import ml_dtypes
 import numpy as np
 import pytest
 
 import nvdsl as nv
 from nvdsl import sim
-from nvdsl.kernels.rows import argument, norm_kernels, softmax_kernels
+from nvdsl.kernels.rows import argument, beside, choose, norm_kernels, softmax_kernels
 from nvdsl.kernels.rows.config import RowsConfig
 from tests.exhaustive import sample
 from tests.sim.programs import layer_norm_of, softmax_of
@@ -29,9 +30,13 @@ def test_rows_of_any_length(shape, dtype):
     check(shape, dtype, parameters=np.float32 if sum(shape) % 2 else dtype)
 
 
-@pytest.mark.parametrize(("shape", "dtype"), [((5, 777), np.float16), ((3, 514), np.float32)])
-def test_weights_that_are_copied_for_rows_that_begin_anywhere(shape, dtype, monkeypatch):
+@pytest.mark.parametrize(
+    ("shape", "dtype", "room"),
+    [((5, 777), np.float16, 96_000), ((3, 514), np.float32, 96_000), ((5, 779), np.float16, 13_000)],
+)
+def test_weights_that_are_copied_for_rows_that_begin_anywhere(shape, dtype, room, monkeypatch):
     monkeypatch.setattr(argument, "_MANY", 1)
+    monkeypatch.setattr(beside, "_SHARED_BY_BLOCKS", room)  # of L1: beside a bias, half of the last case's copies fit
     check(shape, dtype, parameters=np.float32 if dtype is np.float16 else dtype)
 
 
@@ -52,6 +57,23 @@ def test_special_values():
     assert (np.abs(constant) < 1).all()  # epsilon is all that there is to divide by
     assert (nv.rms_norm(np.zeros((2, 40), np.float16)) == 0).all()
     assert nv.softmax(np.zeros((0, 7), np.float32)).shape == (0, 7)
+
+
+@pytest.mark.parametrize(("cols", "of_block"), [(70, 65_536), (1000, 1024)])
+def test_exponentials_of_two_bytes_far_from_zero(cols, of_block, monkeypatch):
+    """One multiply-add makes them; what its product's rounding leaves is taken off logarithms."""
+    monkeypatch.setattr(choose, "_BLOCK_BYTES", of_block)  # a cluster shares a longer row
+    lowest = ml_dtypes.finfo(ml_dtypes.bfloat16).min
+    x = np.full((3, cols), lowest, ml_dtypes.bfloat16)
+    x[1, 7:], x[2] = 3e38, 1e20
+    np.testing.assert_allclose(nv.softmax(x)[[0, 2]].astype(float), 1 / cols, rtol=4e-3)
+    np.testing.assert_allclose(nv.softmax(x)[1, 7:].astype(float), 1 / (cols - 7), rtol=4e-3)
+    assert not nv.softmax(x)[1, :7].any()
+    x = np.full((2, cols), 60_000, np.float16)
+    x[1, ::3] = -np.inf
+    expected = -np.log(np.isfinite(x).sum(1))
+    found = nv.log_softmax(x, np.empty(x.shape, np.float32))
+    np.testing.assert_allclose(found.max(1), expected, rtol=1e-6)
 
 
 def test_one_kernel_serves_many_numbers_of_rows_and_columns(monkeypatch):

@@ -6,6 +6,7 @@ from typing import Any
 
 import nvdsl as nv
 from nvdsl.kernels.rows.config import RowsConfig
+from nvdsl.kernels.rows.exponentials import Exponentials
 from nvdsl.kernels.rows.row import Matrix, Parts, PerRow, Row, grid
 
 Number = nv.Shaped[nv.Array, "one"]
@@ -48,11 +49,11 @@ def cross_entropy(
         (given,) = row.read(x, missing=float("-inf"))
         label = Label.of(row, x, number, ignored)
         whole = [row.total(lambda total, step: total + row.only(step, given(step)))] if smooth else []
-        exponentials, base, highest, total, *rest = row.exponentials(given, *whole)
-        lse = highest + nv.math.log(total)
+        found = Exponentials.of(row, given, *whole)
+        lse = found.highest + found.logarithm
         loss = lse - label.logit
         if smooth:
-            loss = (1.0 - smoothing) * loss + smoothing * (lse - rest[0] / nv.f32(cols))
+            loss = (1.0 - smoothing) * loss + smoothing * (lse - found.sums[0] / nv.f32(cols))
         loss = loss + z_loss * lse * lse
         if label.tells:
             each[row.index] = label.valid(loss)
@@ -63,8 +64,7 @@ def cross_entropy(
             if counted is not None:
                 nv.griddep_wait()
                 share = 1.0 / counted[0]
-            scale = nv.math.exp_approx(base - highest) / total
-            probabilities = lambda step: exponentials(step) * scale  # noqa: E731
+            probabilities = lambda step: found.made(step) * found.scale  # noqa: E731
             _write_gradient(row, gradient, probabilities, label, lse, share, smoothing if smooth else None, z_loss)
 
     kernel()

@@ -11,10 +11,7 @@ from nvdsl.kernels.arguments import ALIGNMENT
 from nvdsl.kernels.rows import ends
 from nvdsl.kernels.rows.config import RowsConfig
 from nvdsl.kernels.rows.exchange import Exchange
-from nvdsl.kernels.rows.staged import Staged, group_of, joined, lane_of, widened
-
-_HELD = 32
-"""Exponentials that a thread with twice as many registers holds."""
+from nvdsl.kernels.rows.staged import Elements, Staged, group_of, joined, lane_of, widened
 
 Parts: TypeAlias = Callable[[int], Any]
 """Of the number of an access: a vector of f32."""
@@ -133,10 +130,9 @@ class Row:
             self.exchange.meet()
         if staged is not None:
             return staged.parts()
-        return [_converted(parts) for parts in held] or [self._again(x, missing) for x in arrays]
-
-    def _again(self, x: nv.Array, missing: float) -> Parts:
-        return lambda step: widened(self._load(x, step, missing))
+        if held:
+            return [Elements(parts.__getitem__, x.dtype) for x, parts in zip(arrays, held, strict=True)]
+        return [Elements(lambda step, x=x: self._load(x, step, missing), x.dtype) for x in arrays]
 
     def _load(self, x: nv.Array, step: int, missing: float) -> Any:
         part = nv.vector([missing] * self.config.wide, x.dtype)
@@ -214,7 +210,7 @@ class Row:
     def total(self, term: Term) -> Any:
         """This thread's share of a sum."""
         self.read_anew()
-        total: Any = nv.vector([0.0] * self.config.wide, nv.f32)
+        total: Any = nv.vector([-0.0] * self.config.wide, nv.f32)  # x + -0.0 is x, so that nothing is added to it
         for step in range(self.config.steps):
             total = term(total, step)
         return total.sum()
@@ -274,47 +270,19 @@ class Row:
                 mine += nv.max(nv.min(col + some, self.end) - nv.max(col, 0), 0)
         return nv.f32(mine)
 
-    def exponentials(self, parts: Parts, *more: Any) -> tuple[Any, ...]:
-        """The exponentials of this thread's elements relative to a number of its own, that number, the greatest element
-        of the row, the sum of all exponentials relative to that one, and the sums of ``more``.
-
-        Blocks of a cluster exchange numbers once: each warp takes its own greatest element at first."""
-        if self.exchange is None:
-            highest = self.max(parts)
-            made = self._exponentials(parts, highest)
-            return made, highest, highest, *self.sums(self.total(lambda total, step: total + made(step)), *more)
-        base = nv.max(nv.warp.max(self._highest(parts)), nv.f32.min)  # of a warp that has nothing
-        made = self._exponentials(parts, base)
-        given = nv.warp.sum((self.total(lambda total, step: total + made(step)), *more))
-        bases, *sums = self.exchange.of_all((base, *given), [nv.f32.min, 0.0, *[0.0] * len(more)])
-        highest = self.exchange.greatest(bases)
-        factors = [nv.math.exp_approx(one - highest) for one in bases]
-        sums[0] = [one * factor for one, factor in zip(sums[0], factors, strict=True)]
-        return made, base, highest, *self.exchange.sum(*sums)
-
-    def _exponentials(self, parts: Parts, base: Any) -> Parts:
-        """Held where a thread has registers for them."""
-        config = self.config
-        held = config.keep == "registers" or config.steps * config.wide <= _HELD and config.registers >= 2 * _HELD
-        made: dict[int, Any] = {}
-
-        def of(step: int) -> Any:
-            if step in made:
-                return made[step]
-            found = nv.math.exp_approx(parts(step) - base)
-            if held:
-                made[step] = found
-            return found
-
-        return of
-
-    def _highest(self, parts: Parts) -> Any:
+    def highest(self, parts: Parts) -> Any:
+        """The greatest of this thread's elements. Those of 16 bits are compared two at a time, as memory has them."""
         self.read_anew()
-        return reduce(nv.maximum, (parts(step) for step in range(self.config.steps))).max()
+        each = parts.stored if isinstance(parts, Elements) else parts
+        values = reduce(nv.maximum, (each(step) for step in range(self.config.steps)))
+        while (half := values.shape[0] // 2) > 1:
+            low, high = (nv.vector([values[i] for i in range(first, first + half)]) for first in (0, half))
+            values = nv.maximum(low, high)
+        return widened(values).max()
 
     def max(self, parts: Parts) -> Any:
         """The greatest element of the row."""
-        mine = self._highest(parts)
+        mine = self.highest(parts)
         if self.exchange is None:
             return nv.block.max(mine, width=self.config.lanes)
         return self.exchange.max(mine)
@@ -324,7 +292,3 @@ class Row:
         passes, the compiler would keep them in registers instead, converted to f32."""
         if self.config.keep == "shared" and (self.config.lanes <= 32 or self.config.cluster > 1):
             nv.sync_warp()
-
-
-def _converted(parts: list[Any]) -> Parts:
-    return lambda step: widened(parts[step])

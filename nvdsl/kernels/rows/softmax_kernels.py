@@ -3,6 +3,7 @@ its result is written."""
 
 import nvdsl as nv
 from nvdsl.kernels.rows.config import RowsConfig
+from nvdsl.kernels.rows.exponentials import Exponentials
 from nvdsl.kernels.rows.row import Matrix, Row, grid
 
 
@@ -14,11 +15,8 @@ def softmax(x: Matrix, y: Matrix, *, config: RowsConfig) -> None:
     def kernel() -> None:
         row = Row.of_group(x, config)
         (given,) = row.read(x, missing=float("-inf"))
-        exponentials, base, highest, total = row.exponentials(given)
-        scale = nv.math.rcp_approx(total)  # of 1 or more
-        if base is not highest:
-            scale = scale * nv.math.exp_approx(base - highest)
-        row.write(y, lambda step: exponentials(step) * scale)
+        found = Exponentials.of(row, given)
+        row.write(y, lambda step: found.made(step) * found.scale)
 
     kernel()
 
@@ -29,9 +27,8 @@ def log_softmax(x: Matrix, y: Matrix, *, config: RowsConfig) -> None:
     def kernel() -> None:
         row = Row.of_group(x, config)
         (given,) = row.read(x, missing=float("-inf"))
-        _, _, highest, total = row.exponentials(given)
-        logarithm = nv.math.log(total)
-        row.write(y, lambda step: given(step) - highest - logarithm)
+        found = Exponentials.of(row, given)
+        row.write(y, lambda step: given(step) - found.highest - found.logarithm)
 
     kernel()
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +22,17 @@ def widened(part: Any) -> Any:
         return part.to(nv.f32)
     words = as_words([part], nv.bf16)
     return nv.vector([nv.bitcast(x, nv.f32) for word in words for x in (word << 16, word & -65536)])
+
+
+@dataclass(frozen=True)
+class Elements:
+    """This thread's elements of a row in f32, access by access. ``stored``: as memory has them."""
+
+    stored: Callable[[int], Any]
+    dtype: nv.DType
+
+    def __call__(self, step: int) -> Any:
+        return widened(self.stored(step))
 
 
 def group_of(config: RowsConfig) -> Any:
@@ -172,8 +183,8 @@ class Staged:
         def reader(memory: nv.Array) -> Parts:
             def read(step: int) -> Any:
                 arrived(step)
-                return widened(memory.vector(self._place(slot, step), self.config.wide))
+                return memory.vector(self._place(slot, step), self.config.wide)
 
-            return read
+            return Elements(read, memory.dtype)
 
         return [reader(memory) for memory in self.memory]
