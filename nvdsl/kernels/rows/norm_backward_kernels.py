@@ -5,6 +5,7 @@ it reads comes to shared memory some turns ahead. What the blocks have is added 
 in every run.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 import nvdsl as nv
@@ -66,13 +67,13 @@ def norm_backward(
             beside.begin()
             return beside
 
-        def given_to(row: Row, parts: list[Parts], weight: Parts | None, centre: Any) -> tuple[Any, ...]:
+        def given_to(row: Row, parts: Sequence[Parts], weight: Parts | None, centre: Any) -> tuple[Any, ...]:
             """What this thread adds to the sums of the row."""
             found = _shares(row, parts, weight, None if mean is None else centre)
             return found if mean is not None else found[:1]
 
         def finish(
-            row: Row, parts: list[Parts], weight: Parts | None, inverse: Any, centre: Any, found: Any, totals: Any
+            row: Row, parts: Sequence[Parts], weight: Parts | None, inverse: Any, centre: Any, found: Any, totals: Any
         ) -> Any:
             mine, elements = parts[:2]
             if mean is not None and not config.full:  # what rounding leaves of an only column, which is its own mean
@@ -177,7 +178,7 @@ def _ahead(x: nv.Array, config: RowsConfig, index: nv.Int) -> Row:
     return row
 
 
-def _shares(row: Row, parts: list[Parts], factor: Parts | None, centre: Any) -> tuple[Any, Any]:
+def _shares(row: Row, parts: Sequence[Parts], factor: Parts | None, centre: Any) -> tuple[Any, Any]:
     """With ``g = dy * weight`` and ``d = x - mean``, ``dx = rstd * g - rstd**3 * mean(g * d) * d - rstd * mean(g)``,
     for RMSNorm without the last part: this thread's share of the sums of ``g * d``, and of g."""
     row.read_anew()

@@ -52,6 +52,7 @@ def norm(
         if not late and not config.copies:
             begin()
         rows = [x] if residual is None else [x, residual]
+        given: Parts
         given, *rest = row.read(*rows, meanwhile=begin if not late and config.copies else lambda: None)
         if rest:
             one, other = given, rest[0]

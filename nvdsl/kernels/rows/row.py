@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import reduce
+from functools import partial, reduce
 from typing import Any, TypeAlias
 
 import nvdsl as nv
@@ -113,7 +113,7 @@ class Row:
 
     def read(
         self, *arrays: nv.Array, missing: float = 0.0, meanwhile: Callable[[], None] = lambda: None
-    ) -> list[Parts]:
+    ) -> list[Elements]:
         """This thread's elements of arrays, with ``missing`` behind the end of the row. Once for each row.
         ``meanwhile``: what begins while they are on their way."""
         staged = Staged(arrays, self.config) if self.config.keep == "shared" else None
@@ -122,7 +122,7 @@ class Row:
         if staged is not None:
             loaded = staged.fetch(self, missing=missing)
         elif self.config.keep == "registers":
-            held = [[self._load(x, step, missing) for step in range(self.config.steps)] for x in arrays]
+            held = [[self._load(x, missing, step) for step in range(self.config.steps)] for x in arrays]
         meanwhile()
         if staged is not None:
             staged.settle(self, loaded, missing=missing)
@@ -132,9 +132,9 @@ class Row:
             return staged.parts()
         if held:
             return [Elements(parts.__getitem__, x.dtype) for x, parts in zip(arrays, held, strict=True)]
-        return [Elements(lambda step, x=x: self._load(x, step, missing), x.dtype) for x in arrays]
+        return [Elements(partial(self._load, x, missing), x.dtype) for x in arrays]
 
-    def _load(self, x: nv.Array, step: int, missing: float) -> Any:
+    def _load(self, x: nv.Array, missing: float, step: int) -> Any:
         part = nv.vector([missing] * self.config.wide, x.dtype)
         if self.exists and self.whole(step):
             part = x.vector(self.at(step), self.config.wide)

@@ -166,7 +166,7 @@ class Staged:
             return False
         return step + 1 == self.config.steps or (step + 1) % nv.cdiv(self.config.steps, self.config.arrivals) == 0
 
-    def parts(self, slot: nv.Int = 0, waited: bool = False) -> list[Parts]:
+    def parts(self, slot: nv.Int = 0, waited: bool = False) -> list[Elements]:
         """This thread's elements of the arrays' rows in the slot that was fetched first, when they have come: all of
         them, or with several ``config.arrivals`` (and one slot), those of an access when they are first asked for.
         ``waited``: they were waited for before."""
@@ -180,7 +180,7 @@ class Staged:
                 nv.cp_async_wait(pending[step])
                 come.update(n for n in pending if n >= pending[step])
 
-        def reader(memory: nv.Array) -> Parts:
+        def reader(memory: nv.Array) -> Elements:
             def read(step: int) -> Any:
                 arrived(step)
                 return memory.vector(self._place(slot, step), self.config.wide)
