@@ -20,7 +20,7 @@ from typing import Any
 
 from nvdsl.errors import AdvisoryWarning, TraceError, Where, frames
 from nvdsl.trace import source
-from nvdsl.trace.liveness import walk
+from nvdsl.trace.syntax import walk
 
 # Keyword arguments of a call that are for nvdsl itself.
 _OPTIONS = ("stream", "target", "debug")

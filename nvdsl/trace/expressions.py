@@ -11,7 +11,7 @@ import ast
 import functools
 from typing import Any
 
-from nvdsl.trace.liveness import children, parts, walk
+from nvdsl.trace.syntax import children, parts, walk
 
 RUNTIME = "__nv__"  # the free variable that holds the run-time side
 # They look at the frame that calls them, or take only names: no helper to rewrite.

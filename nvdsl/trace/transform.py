@@ -62,7 +62,9 @@ from nvdsl.trace.expressions import (
     place,
     thunk,
 )
-from nvdsl.trace.liveness import Branches, Loop, Names, analyze, walk
+from nvdsl.trace.liveness import Branches, Loop, analyze
+from nvdsl.trace.places import Names
+from nvdsl.trace.syntax import walk
 
 # Python nests at most 20 blocks; `with` and loops count. Deeper ones stay plain.
 _DEPTH = 14
