@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from nvdsl.driver import watchdog_report
+from nvdsl.driver import watchdog_log, watchdog_report
 from nvdsl.driver.cuda import Cuda, CudaError, Dim3
 from nvdsl.errors import WatchdogError
 from nvdsl.hopper.arch import WARP_SIZE
@@ -101,8 +101,8 @@ class Log:
             return _STOPS
         return patience if states.any() else _BEGINS
 
-    def _read(self, watch: Watch) -> watchdog_report.Launch:
-        return watchdog_report.read(self._slots[: self._used].copy(), *self._shape, watch)
+    def _read(self, watch: Watch) -> watchdog_log.Launch:
+        return watchdog_log.read(self._slots[: self._used].copy(), *self._shape, watch)
 
 
 _lock = threads.lock()

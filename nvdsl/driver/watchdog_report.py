@@ -1,230 +1,31 @@
-"""What a launch's log says, in the words of the simulator's reports."""
+"""Why a kernel stopped itself or does not end, as its launch's log says, in the words of the simulator's reports."""
 
 from __future__ import annotations
 
 import itertools
-import math
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from typing import Any
 
-from nvdsl.driver.mbarrier_word import State, decode, hint
-from nvdsl.driver.printf import formatted
+from nvdsl.driver.mbarrier_word import hint
+from nvdsl.driver.watchdog_faults import ELSEWHERE, FAULTS, LOST
+from nvdsl.driver.watchdog_log import Launch, Warp
 from nvdsl.errors import WatchdogError
-from nvdsl.hopper import arch
-from nvdsl.hopper.arch import WARP_SIZE
-from nvdsl.lower.device_log import BEFORE, FAULT, MAX_VALUES, PAST, Site, Watch, number
-from nvdsl.values.elements import ELEMENTS
+from nvdsl.lower.device_log import BEFORE, FAULT, PAST, Watch
 
 _LINES = 24
 """Of a report that lists warps."""
 
-_ELSEWHERE = "nv.debug.run(f, ...) calls f in a process of its own"
-_LOST = f"the kernel was stopped, and this process can use the GPU no more: {_ELSEWHERE}"
-_RUNS = f"the kernel still runs, and ends with this process: {_ELSEWHERE}"
-
-
-@dataclass(frozen=True)
-class Warp:
-    """One warp's slot. ``at``: its block's index as it is shown; ``thread``: the lane's that wrote, x counted first."""
-
-    order: int
-    number: int
-    at: str
-    thread: int
-    state: int
-    site: Site
-    index: int
-    parity: int
-    barrier: State | None
-    values: tuple[int, ...]
-    returned: bool
-
-    @property
-    def name(self) -> str:
-        return f"warp {self.number}{self.at}"
-
-
-@dataclass(frozen=True)
-class Launch:
-    """``warps``: those that have begun. ``count``: all of the launch."""
-
-    warps: list[Warp]
-    count: int
-
-
-def read(slots: Any, grid: tuple[int, int, int], block: tuple[int, int, int], watch: Watch) -> Launch:
-    threads = math.prod(block)
-    per_block = -(-threads // WARP_SIZE)
-    dimensions = 3 if grid[2] > 1 else 2 if grid[1] > 1 else 1
-    read = {_mbarrier_key(slot): state for slot in slots if (state := decode(int(slot["barrier"])))}
-    warps = []
-    for slot in slots[slots["state"] != 0]:
-        x, y, z = (int(i) for i in slot["block"])
-        n = int(slot["thread"]) // WARP_SIZE
-        index = (x, y, z)[:dimensions]
-        at = "" if math.prod(grid) == 1 else f" of block {x if dimensions == 1 else index}"
-        lanes = min(WARP_SIZE, threads - WARP_SIZE * n)
-        warps.append(
-            Warp(
-                order=((z * grid[1] + y) * grid[0] + x) * per_block + n,
-                number=n,
-                at=at,
-                thread=int(slot["thread"]),
-                state=int(slot["state"]),
-                site=watch.sites[int(slot["site"])],
-                index=int(slot["index"]),
-                parity=int(slot["parity"]),
-                barrier=_barrier(slot, read),
-                values=tuple(int(v) for v in slot["values"]),
-                returned=bool(slot["returned"][:lanes].all()),
-            )
-        )
-    return Launch(sorted(warps, key=lambda w: w.order), math.prod(grid) * per_block)
-
-
-def _mbarrier_key(slot: Any) -> tuple[Any, ...]:
-    return (*map(int, slot["block"]), int(slot["site"]), int(slot["index"]))
-
-
-def _barrier(slot: Any, read: dict[Any, State]) -> State | None:
-    """One warp reads an mbarrier's state for all that wait there."""
-    return read.get(_mbarrier_key(slot)) if slot["state"] == FAULT else None
-
-
-# --- a kernel that stopped itself
+_RUNS = f"the kernel still runs, and ends with this process: {ELSEWHERE}"
 
 
 def stopped(kernel: str, launch: Launch, watch: Watch) -> WatchdogError | None:
     """The error of a kernel that stopped itself; None where none of its warps says so."""
     faults = [w for w in launch.warps if w.state == FAULT]
-    for kind, make in _FAULTS.items():
+    for kind, make in FAULTS.items():
         of_kind = [w for w in faults if w.site.kind == kind]
         if of_kind:
             return make(of_kind[0], len(of_kind) - 1)
     return _deadlock(kernel, faults, launch, watch) if faults else None
-
-
-def _assert(warp: Warp, others: int) -> WatchdogError:
-    site = warp.site
-    values = [number(bits, type) for bits, type in zip(warp.values, site.types, strict=False)]
-    text = formatted(site.what, values + [0] * MAX_VALUES).removeprefix(f"{site.where}: ")
-    return WatchdogError(
-        f"device assert failed in {warp.name}, thread {warp.thread}: {text}",
-        kind="assert",
-        where=site.where,
-        details=(*_more(others, "failed it, too"), _LOST),
-    )
-
-
-def _out_of_bounds(warp: Warp, others: int) -> WatchdogError:
-    site = warp.site
-    values = [number(bits, type) for bits, type in zip(warp.values, site.types, strict=False)]
-    indices, logged = values[: len(site.extents)], iter(values[len(site.extents) :])
-    extents = [next(logged, None) if extent is None else extent for extent in site.extents]
-    shown = str(indices[0]) if len(indices) == 1 else str(tuple(indices))
-    pairs = enumerate(zip(indices, extents, strict=True))
-    axis = next((i for i, (n, below) in pairs if n < 0 or below is not None and n >= below), 0)
-    what = "byte" if site.of.endswith("shared memory") and len(indices) == 1 else "index"
-    axis_ = f"on axis {axis} " if len(indices) > 1 else ""
-    below = extents[axis]
-    largest = f"{axis_}the largest legal {what} is {'unknown' if below is None else below - 1}"
-    if site.count > 1:
-        largest += f", and it is a multiple of {site.count}"
-    return WatchdogError(
-        f"{site.what} out of bounds by {warp.name}, thread {warp.thread}: {what} {shown} of {site.of}",
-        kind="out-of-bounds",
-        where=site.where,
-        details=(
-            largest,
-            *_more(others, "made such an access, too"),
-            _LOST,
-        ),
-        rule="an access stays inside of its allocation; negative indices don't wrap in a kernel",
-        fix="check the index, and the condition that guards the last block",
-    )
-
-
-def _misaligned(warp: Warp, others: int) -> WatchdogError:
-    site = warp.site
-    return WatchdogError(
-        f"misaligned {site.what} of {site.count} bytes by {warp.name}, thread {warp.thread}: its address is "
-        f"{number(warp.values[0], 'index')} past a multiple of {site.count}",
-        kind="misaligned",
-        where=site.where,
-        details=(*_more(others, "made such an access, too"), _LOST),
-        rule="an access is aligned to its size (PTX ISA, Addresses as operands)",
-        fix="align the start of the array and the index, or take fewer elements",
-    )
-
-
-def _illegal_copy(warp: Warp, others: int) -> WatchdogError:
-    site, dtype = warp.site, ELEMENTS[warp.site.of]
-    at = tuple(number(bits, type) for bits, type in zip(warp.values, site.types, strict=False))
-    if at[0] % site.count:
-        found = f"innermost coordinate {at[0]} is {at[0] * dtype.bytes:,} bytes of {dtype.name}"
-        rule = f"it is a multiple of {arch.TMA_COORDINATE_MULTIPLE} bytes"
-        fix = f"start the box at {at[0] // site.count * site.count}, or use ordinary loads and stores"
-    else:
-        found = f"coordinates {at}, innermost first"
-        rule, fix = "what goes to global memory has no negative coordinate", "start the box inside of the array"
-    return WatchdogError(
-        f"{site.what} by {warp.name}, thread {warp.thread}: {found}",
-        kind="illegal-copy",
-        where=site.where,
-        details=(*_more(others, "made such a copy, too"), _LOST),
-        rule=f"{rule}, else it is an illegal instruction (measured on an H200: docs/hardware.md)",
-        fix=fix,
-    )
-
-
-def _division(warp: Warp, others: int) -> WatchdogError:
-    site = warp.site
-    dividend, divisor = (number(bits, site.of) for bits in warp.values[:2])
-    overflows = divisor != 0
-    return WatchdogError(
-        f"{warp.name}, thread {warp.thread}, divides {dividend} by {divisor} ({site.what})"
-        + (f": the quotient has no {site.of}" if overflows else ""),
-        kind="division",
-        where=site.where,
-        details=(*_more(others, "did so, too"), _LOST),
-        rule="a signed division that overflows is undefined (LLVM)"
-        if overflows
-        else "an integer division or remainder by 0 is undefined (LLVM), its value unspecified (PTX ISA, div)",
-        fix="guard it with an `if`, or compute in a wider type"
-        if overflows
-        else "guard it with an `if`, or divide by nv.max(y, 1)",
-    )
-
-
-def _loop_step(warp: Warp, others: int) -> WatchdogError:
-    site = warp.site
-    return WatchdogError(
-        f"{warp.name}, thread {warp.thread}, is at a loop with a step of {number(warp.values[0], site.of)}",
-        kind="loop-step",
-        where=site.where,
-        details=(*_more(others, "came to it, too"), _LOST),
-        rule="a loop counts up: with a step of 0 it never ends, with a negative one it is not entered or never ends "
-        "(MLIR, scf.for)",
-        fix="nv.range with a step above 0; to count down, a negative int as a literal",
-    )
-
-
-_FAULTS: dict[str, Callable[[Warp, int], WatchdogError]] = {
-    "assert": _assert,
-    "out-of-bounds": _out_of_bounds,
-    "misaligned": _misaligned,
-    "illegal-copy": _illegal_copy,
-    "division": _division,
-    "loop-step": _loop_step,
-}
-
-
-def _more(others: int, did: str) -> tuple[str, ...]:
-    return (f"{others} more warp{'s' if others > 1 else ''} {did}",) if others else ()
-
-
-# --- a kernel whose warps wait
 
 
 def _deadlock(kernel: str, faults: list[Warp], launch: Launch, watch: Watch) -> WatchdogError:
@@ -234,7 +35,7 @@ def _deadlock(kernel: str, faults: list[Warp], launch: Launch, watch: Watch) -> 
         "phase did not complete",
         kind="deadlock",
         where=faults[0].site.where,
-        details=(*_waits(launch), _LOST, *_likely(launch)),
+        details=(*_waits(launch), LOST, *_likely(launch)),
         rule="a phase completes when its arrivals and its bytes have all come; a barrier when all its threads have",
         fix="compare the arrival count, the bytes and the phase of the barriers above with who arrives on them "
         "(a wait that is meant to be long: NVDSL_DEBUG_TIMEOUT=seconds)",
@@ -263,7 +64,7 @@ def _not_begun(kernel: str, launch: Launch) -> WatchdogError:
     return WatchdogError(
         f"hang: kernel {kernel} has been launched, and none of its {launch.count} warps has begun",
         kind="hang",
-        details=(f"the launch ends with this process: {_ELSEWHERE}",),
+        details=(f"the launch ends with this process: {ELSEWHERE}",),
         rule="a kernel begins when the GPU has room for one of its blocks",
         fix="look for a kernel of another stream or process that has the GPU and does not end (nvidia-smi)",
         running=True,
