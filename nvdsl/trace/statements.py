@@ -9,7 +9,7 @@ from nvdsl.errors import trace_error
 from nvdsl.values.dtypes import DType
 from nvdsl.values.traced import Value
 
-_COMPUTING = ("nvdsl.values.math", "nvdsl.values.select", "nvdsl.values.dtypes", "nvdsl.lang.collectives.groups")
+_COMPUTING = ("nvdsl.values.math", "nvdsl.values.select", "nvdsl.values.dtypes", "nvdsl.lang.collectives.group")
 """Modules whose functions and methods compute something, and do nothing else."""
 
 
