@@ -26,18 +26,16 @@ taken for zero. All take fragments and their vectors, too, element by element.
 from __future__ import annotations
 
 import builtins
-import functools
 import math as pymath
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Protocol, overload
+from typing import TYPE_CHECKING, Any, overload
 
-import numpy as np
-
-from nvdsl.errors import trace_error
 from nvdsl.mlir import ir
 from nvdsl.values import arith, dtypes, promotion
-from nvdsl.values.dtypes import DType
 from nvdsl.values.elementwise import Elementwise, Many, of_each
+from nvdsl.values.float_functions import llvm as _llvm
+from nvdsl.values.float_functions import nvvm as _nvvm
+from nvdsl.values.float_functions import of_floats as _of_floats
+from nvdsl.values.float_functions import op as _op
 from nvdsl.values.select import N, select
 from nvdsl.values.traced import Value, as_value, wrap
 
@@ -50,83 +48,6 @@ _LN_2 = 0.6931471805599453
 _TWO_PI = (6.2831854820251465, -1.7484555314695172e-07, -5.1984e-15)  # their sum: 2 pi to 72 bits
 
 
-class _Function(Protocol):
-    """A function of a float: of a traced value when the kernel runs, of a Python number at once."""
-
-    @overload
-    def __call__(self, x: Value) -> Value: ...
-    @overload
-    def __call__(self, x: Many) -> Many: ...
-    @overload
-    def __call__(self, x: float | np.integer | np.floating) -> float: ...
-
-
-def _function(
-    on_numbers: Callable[[float], float], double: bool = False
-) -> Callable[[Callable[[Value], Value]], _Function]:
-    """Make ``fn``, written for f32 values (and f64 if ``double``), take every float type and numbers."""
-
-    def decorate(fn: Callable[[Value], Value]) -> _Function:
-        @functools.wraps(fn)
-        def take(x: Any) -> Any:
-            if isinstance(x, Elementwise):
-                return of_each(take, x)
-            if not isinstance(x, ir.Value):
-                try:
-                    return on_numbers(x)
-                except (ValueError, ArithmeticError):  # Python has no infinity or NaN for an answer
-                    return _at_the_edge(fn.__name__.removesuffix("_approx"), x)
-            x = as_value(x)
-            t = _float_type(fn.__name__, x, double)
-            if t in (dtypes.f32, dtypes.f64):
-                return fn(x)
-            result = fn(dtypes.f32(x))
-            return result if result.dtype is dtypes.bool_ else t(result)
-
-        return take
-
-    return decorate
-
-
-def _at_the_edge(name: str, x: Any) -> float:
-    """What the function called ``name`` gives by IEEE 754: log(0) is -infinity, and sqrt(-1) is NaN."""
-    of: dict[str, Any] = {"rsqrt": lambda x: 1 / np.sqrt(x), "rcp": np.reciprocal, "round": np.rint}
-    with np.errstate(all="ignore"):
-        return float((of.get(name) or getattr(np, name))(np.float64(x)))
-
-
-def _float_type(name: str, x: Value, double: bool) -> DType:
-    t = x.dtype
-    if not t.arithmetic:
-        raise promotion.no_arithmetic(name, t)
-    if not t.is_float or (t is dtypes.f64 and not double):
-        allowed = "f64, f32, f16 and bf16" if double else "f32, f16 and bf16"
-        raise trace_error(f"{name} of {t.name}", rule=f"{name} takes {allowed}", fix="write nv.f32(x)")
-    return t
-
-
-def _op(name: str, x: Value, ftz: bool = False) -> Value:
-    """An nvvm op that knows f32 scalars only; ``ftz``: flush subnormal numbers to zero."""
-
-    def one(scalar: Any) -> Any:
-        return arith.emit(name, scalar.type, scalar, **({"ftz": ir.BoolAttr.get(True)} if ftz else {}))
-
-    return wrap(arith.per_element(one, x) if x.shape else one(x), dtypes.f32)
-
-
-def _llvm(name: str, x: Value, approximate: bool = False) -> Value:
-    return wrap(arith.intrinsic(name, x.type, x, approximate=approximate), x.dtype)
-
-
-def _nvvm(name: str, x: Value) -> Value:
-    """An NVVM intrinsic on f32 scalars, for each element."""
-
-    def one(scalar: Any) -> Any:
-        return arith.intrinsic(name, scalar.type, scalar)
-
-    return wrap(arith.per_element(one, x) if x.shape else one(x), dtypes.f32)
-
-
 def _polynomial(x: Value, *coefficients: float) -> Value:
     """``c0 + c1 x + c2 x**2 ...`` by Horner's rule, one fma a step."""
     result = as_value(coefficients[-1], x)
@@ -135,50 +56,50 @@ def _polynomial(x: Value, *coefficients: float) -> Value:
     return result
 
 
-@_function(lambda x: 2.0**x)
+@_of_floats(lambda x: 2.0**x)
 def exp2(x: Value) -> Value:
     """2 to the power of ``x`` (``nvvm.ex2``)."""
     return _op("nvvm.ex2", x)
 
 
-@_function(pymath.exp)
+@_of_floats(pymath.exp)
 def exp(x: Value) -> Value:
     """e to the power of ``x``, computed as ``2**(x * log2(e))``. The product's rounding makes the relative error grow
     with the magnitude of ``x``."""
     return exp2(x * _LOG2_E)
 
 
-@_function(pymath.log2)
+@_of_floats(pymath.log2)
 def log2(x: Value) -> Value:
     """The logarithm to base 2 (``nvvm.log2``): NaN below 0, -infinity at 0."""
     return _op("nvvm.log2", x)
 
 
-@_function(pymath.log)
+@_of_floats(pymath.log)
 def log(x: Value) -> Value:
     """The natural logarithm: NaN below 0, -infinity at 0."""
     return log2(x) * _LN_2
 
 
-@_function(pymath.sqrt, double=True)
+@_of_floats(pymath.sqrt, double=True)
 def sqrt(x: Value) -> Value:
     """The square root, rounded correctly."""
     return _llvm("llvm.sqrt", x)
 
 
-@_function(lambda x: 1 / pymath.sqrt(x), double=True)
+@_of_floats(lambda x: 1 / pymath.sqrt(x), double=True)
 def rsqrt(x: Value) -> Value:
     """``1 / sqrt(x)``."""
     return 1.0 / sqrt(x) if x.dtype is dtypes.f64 else _nvvm("llvm.nvvm.rsqrt.approx.f", x)
 
 
-@_function(pymath.sin)
+@_of_floats(pymath.sin)
 def sin(x: Value) -> Value:
     """The sine of ``x`` in radians (``nvvm.sin``)."""
     return _op("nvvm.sin", _reduced(x))
 
 
-@_function(pymath.cos)
+@_of_floats(pymath.cos)
 def cos(x: Value) -> Value:
     """The cosine of ``x`` in radians (``nvvm.cos``)."""
     return _op("nvvm.cos", _reduced(x))
@@ -192,7 +113,7 @@ def _reduced(x: Value) -> Value:
     return x
 
 
-@_function(pymath.tanh)
+@_of_floats(pymath.tanh)
 def tanh(x: Value) -> Value:
     """The hyperbolic tangent. Near 0, where ``1 - 2 / (e**(2*x) + 1)`` cancels, it is ``x * p(x**2)``."""
     size = builtins.abs(x)
@@ -201,7 +122,7 @@ def tanh(x: Value) -> Value:
     return select(size < 0.625, near, select(x < 0.0, -far, far))
 
 
-@_function(pymath.erf)
+@_of_floats(pymath.erf)
 def erf(x: Value) -> Value:
     """The error function. Near 0 it is ``x * p(x**2)``, beyond 1 ``1 - 2**q(abs(x))``, which is 1 from 4 on."""
     size = builtins.abs(x)
@@ -239,43 +160,43 @@ _LOG2_ERFC = (
 )
 
 
-@_function(pymath.floor, double=True)
+@_of_floats(pymath.floor, double=True)
 def floor(x: Value) -> Value:
     """The largest whole number that is not above ``x``, as a float."""
     return _llvm("llvm.floor", x)
 
 
-@_function(pymath.ceil, double=True)
+@_of_floats(pymath.ceil, double=True)
 def ceil(x: Value) -> Value:
     """The least whole number that is not below ``x``, as a float."""
     return _llvm("llvm.ceil", x)
 
 
-@_function(pymath.trunc, double=True)
+@_of_floats(pymath.trunc, double=True)
 def trunc(x: Value) -> Value:
     """``x`` without its fraction, as a float."""
     return _llvm("llvm.trunc", x)
 
 
-@_function(builtins.round, double=True)
+@_of_floats(builtins.round, double=True)
 def round(x: Value) -> Value:
     """The nearest whole number, halves to the even one, as a float."""
     return _llvm("llvm.roundeven", x)
 
 
-@_function(pymath.isnan, double=True)
+@_of_floats(pymath.isnan, double=True)
 def isnan(x: Value) -> Value:
     """Whether ``x`` is NaN; a bool."""
     return wrap(arith.compare("unordered", x.dtype, x, x), dtypes.bool_)
 
 
-@_function(pymath.isinf, double=True)
+@_of_floats(pymath.isinf, double=True)
 def isinf(x: Value) -> Value:
     """Whether ``x`` is an infinity; a bool."""
     return builtins.abs(x) == pymath.inf
 
 
-@_function(pymath.isfinite, double=True)
+@_of_floats(pymath.isfinite, double=True)
 def isfinite(x: Value) -> Value:
     """Whether ``x`` is neither NaN nor an infinity; a bool."""
     return builtins.abs(x) < pymath.inf
@@ -312,55 +233,55 @@ def _meet(a: Value, b: Value) -> tuple[Value, Value]:
     return wrap(x, t), wrap(y, t)
 
 
-@_function(lambda x: 2.0**x)
+@_of_floats(lambda x: 2.0**x)
 def exp2_approx(x: Value) -> Value:
     """2 to the power of ``x`` by ``ex2.approx.ftz.f32``: results below ``2**-126`` are 0."""
     return _op("nvvm.ex2", x, ftz=True)
 
 
-@_function(pymath.exp)
+@_of_floats(pymath.exp)
 def exp_approx(x: Value) -> Value:
     """e to the power of ``x``, as ``ex2.approx.ftz.f32`` of ``x * log2(e)``."""
     return exp2_approx(x * _LOG2_E)
 
 
-@_function(pymath.log2)
+@_of_floats(pymath.log2)
 def log2_approx(x: Value) -> Value:
     """The logarithm to base 2 by ``lg2.approx.ftz.f32``. A subnormal ``x`` counts as 0."""
     return _op("nvvm.log2", x, ftz=True)
 
 
-@_function(lambda x: 1 / x)
+@_of_floats(lambda x: 1 / x)
 def rcp_approx(x: Value) -> Value:
     """``1 / x`` by ``rcp.approx.ftz.f32`` (``nvvm.rcp.approx.ftz.f``), to 1 ulp. The operator is rounded correctly."""
     return _op("nvvm.rcp.approx.ftz.f", x)
 
 
-@_function(pymath.sqrt)
+@_of_floats(pymath.sqrt)
 def sqrt_approx(x: Value) -> Value:
     """The square root by ``sqrt.approx.ftz.f32``."""
     return _nvvm("llvm.nvvm.sqrt.approx.ftz.f", x)
 
 
-@_function(lambda x: 1 / pymath.sqrt(x))
+@_of_floats(lambda x: 1 / pymath.sqrt(x))
 def rsqrt_approx(x: Value) -> Value:
     """``1 / sqrt(x)`` by ``rsqrt.approx.ftz.f32``."""
     return _nvvm("llvm.nvvm.rsqrt.approx.ftz.f", x)
 
 
-@_function(pymath.sin)
+@_of_floats(pymath.sin)
 def sin_approx(x: Value) -> Value:
     """The sine by ``sin.approx.ftz.f32``: absolute error ``2**-21`` in -pi .. pi, ``1e-7 * abs(x)`` beyond."""
     return _op("nvvm.sin", x, ftz=True)
 
 
-@_function(pymath.cos)
+@_of_floats(pymath.cos)
 def cos_approx(x: Value) -> Value:
     """The cosine by ``cos.approx.ftz.f32``: absolute error ``2**-21`` in -pi .. pi, ``1e-7 * abs(x)`` beyond."""
     return _op("nvvm.cos", x, ftz=True)
 
 
-@_function(pymath.tanh)
+@_of_floats(pymath.tanh)
 def tanh_approx(x: Value) -> Value:
     """The hyperbolic tangent by ``tanh.approx.f32``: relative error ``2**-11`` (PTX ISA; measured: ``2**-16``)."""
     return _llvm("llvm.tanh", x, approximate=True)
