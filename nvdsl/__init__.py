@@ -71,8 +71,10 @@ from nvdsl.lang.fragment_vector import FragmentVector, column_vector, row_vector
 from nvdsl.lang.pipeline import PipelineState, Ring
 from nvdsl.lang.requirements import cdiv, require, require_multiples
 from nvdsl.lang.scratch import empty, zeros
-from nvdsl.lang.tile import Tile, TileStack, smem
+from nvdsl.lang.smem import smem
+from nvdsl.lang.tile import Tile
 from nvdsl.lang.tile_queue import TileQueue
+from nvdsl.lang.tile_stack import TileStack
 from nvdsl.lang.tma import TMA
 from nvdsl.lang.turns import Turns
 from nvdsl.lang.warp_accumulator import WarpAccumulator, warp_accumulator
@@ -240,6 +242,6 @@ def __getattr__(name: str) -> Any:
 # Programs written for 0.1 import some modules by these names.
 for _name, _now in {
     "accumulator": "lang.accumulator", "array": "lang.array", "debug": "testing.debug", "dtypes": "values.dtypes",
-    "math": "values.math", "pipeline": "lang.pipeline", "tile": "lang.tile", "tma": "lang.tma",
+    "math": "values.math", "pipeline": "lang.pipeline", "tile": "lang.smem", "tma": "lang.tma",
 }.items():  # fmt: skip
     sys.modules[f"nvdsl.{_name}"] = sys.modules[f"nvdsl.{_now}"]

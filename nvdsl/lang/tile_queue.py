@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from nvdsl.errors import trace_error
 from nvdsl.lang.pipeline import PipelineState
-from nvdsl.lang.tile import smem
+from nvdsl.lang.smem import smem
 from nvdsl.ops.mbarrier import Mbarriers
 from nvdsl.ops.warp import block_id, grid_dim, lane_id, shuffle
 from nvdsl.values import dtypes

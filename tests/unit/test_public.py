@@ -13,12 +13,13 @@ from nvdsl.dtypes import f16
 from nvdsl.lower import Options, lower
 from nvdsl.ops.pointer import GLOBAL, address_of, byte_offset
 from nvdsl.pipeline import Ring
-from nvdsl.tile import Tile
+from nvdsl.tile import Tile, TileStack, smem
 from nvdsl.tma import TMA
 from nvdsl.values import const, wrap
 
 assert nvdsl.math.exp2
 assert (Array, Ring, TMA, Tile) == (nvdsl.Array, nvdsl.Ring, nvdsl.TMA, nvdsl.Tile)
+assert (TileStack, smem) == (nvdsl.TileStack, nvdsl.smem)
 assert f16 is nvdsl.f16 and pack_pair is nvdsl.pack_pair and run is nvdsl.debug.run
 """
 

@@ -13,7 +13,8 @@ from nvdsl.kernels.attention.scores import LOG2_E, Rows, Scores
 from nvdsl.kernels.attention.sequences import Sequence, Sequences
 from nvdsl.kernels.attention.tiles import Place
 from nvdsl.kernels.blocks.clamped_index import opaque
-from nvdsl.lang.tile import Tile, TileStack
+from nvdsl.lang.tile import Tile
+from nvdsl.lang.tile_stack import TileStack
 from nvdsl.layout.tile import TileLayout
 
 Placed = Callable[[Any], tuple[tuple[Any, ...], Any]]

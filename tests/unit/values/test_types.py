@@ -230,7 +230,7 @@ EXPECTED = {
     "float": '"float"',
     "int or value": '"int | nvdsl.values.traced.Value"',
     "tile": '"nvdsl.lang.tile.Tile"',
-    "stack": '"nvdsl.lang.tile.TileStack"',
+    "stack": '"nvdsl.lang.tile_stack.TileStack"',
     "kernels": "dict[str, nvdsl.lower.result.KernelBinary]",
     "shape": "tuple[int | str, ...]",
 }
