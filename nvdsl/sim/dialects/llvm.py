@@ -18,7 +18,7 @@ from nvdsl.sim.dialects.arith import binary, fma, unary
 from nvdsl.sim.dialects.math import FUNCTIONS, rounded
 from nvdsl.sim.registers import Struct
 from nvdsl.sim.values import element, wrap
-from nvdsl.sim.wgmma import Accumulator, read_warp_registers
+from nvdsl.sim.wgmma_registers import Accumulator, read_warp_registers
 
 _NOBODYS = 0x5B5B_5B5B_5B5B_5B5B
 

@@ -16,7 +16,8 @@ from nvdsl.sim.dialects.memref import tile_behind
 from nvdsl.sim.registers import Struct
 from nvdsl.sim.uniform import one_value
 from nvdsl.sim.values import LANES, element, lanes
-from nvdsl.sim.wgmma import Kind, state
+from nvdsl.sim.wgmma import state
+from nvdsl.sim.wgmma_registers import Kind
 
 _U64 = (1 << 64) - 1
 
