@@ -21,8 +21,8 @@ from tests.sim.simulate import traced, zeros
 LAYERS = {
     **{name: f"values.{name}" for name in ("arith", "bounds", "casts", "math", "operators", "select", "vector")},
     **{name: f"lang.{name}" for name in (
-        "accumulator", "array", "atomics", "copies", "fragment", "fragment_vector", "matrix", "pipeline", "tile", "tma",
-        "remote", "matrices", "warp_accumulator", "warp_fragment",
+        "accumulator", "array", "atomics", "copies", "fragment", "fragment_vector", "matrix", "pipeline", "smem",
+        "tile", "tile_stack", "tma", "remote", "matrices", "warp_accumulator", "warp_fragment",
     )},  # fmt: skip
     "traced": "values.traced",
 }
@@ -32,15 +32,15 @@ MODULES = [f"ops.{found.name}" for found in pkgutil.iter_modules(nvdsl.ops.__pat
 SILENT = {
     "bounds.stated", "traced.stored",
     "ops.mbarrier.check_tx", "ops.mbarrier.i32_type", "ops.pointer.pointer_type", "ops.pointer.require_integer",
-    "ops.warp.Dim3.__getitem__", "tile.TileStack.__setitem__",
+    "ops.warp.Dim3.__getitem__", "tile_stack.TileStack.__setitem__",
     "ops.ptx.register_constraint", "ops.smem.smem_space",
     "ops.mma.check_types", "ops.mma.registers",
     "ops.atomics.address_space", "ops.atomics.check_order", "ops.atomics.scope_of",
     "atomics.HasElements.dtype",
     "ops.wgmma.check_types", "ops.wgmma.accumulator_type", "arith.exists", "arith.element", "arith.like",
     "arith.length", "traced.Value.dtype", "traced.Value.shape", "operators.Operators.dtype",
-    "operators.Operators.shape", "tile.Tile.shape", "tile.Tile.bytes", "tile.Tile.swizzle", "tile.TileStack.shape",
-    "tile.TileStack.dtype", "tile.TileStack.bytes",
+    "operators.Operators.shape", "tile.Tile.shape", "tile.Tile.bytes", "tile.Tile.swizzle",
+    "tile_stack.TileStack.shape", "tile_stack.TileStack.dtype", "tile_stack.TileStack.bytes",
     "fragment.Fragment.m", "fragment.Fragment.k", "fragment.not_an_operand", "fragment.by_row",
     "fragment_vector.FragmentVector.shape", "matrix.Matrix.shape", "matrix.Matrix.operand", "matrix.Matrix.words",
     "matrix.pack_with",

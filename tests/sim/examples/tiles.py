@@ -12,7 +12,7 @@ from tests.sim.examples import address, example
 # --- tiles, accumulators, pipelines, arrays
 
 
-@example("tile.smem")
+@example("smem.smem")
 def _tiles(k):
     found = []
     for dtype, swizzle in itertools.product((nv.f16, nv.f32, nv.i8), (0, 16, 32, 64, 128)):
@@ -24,7 +24,7 @@ def _tiles(k):
 
 
 @example("tile.Tile.__getitem__", "tile.Tile.__setitem__", "tile.Tile.T", "tile.Tile.rows", "tile.Tile.cols",
-         "tile.TileStack.__getitem__")  # fmt: skip
+         "tile_stack.TileStack.__getitem__")  # fmt: skip
 def _elements(k):
     stack = nv.smem((2, 64, 64), nv.f16, swizzle=128)
     row = k.t // 128 * 8  # 0, which only the kernel knows
