@@ -77,7 +77,7 @@ def _check_too_many(counts: _Counts, part: Part) -> None:
     """One instruction of more threads than a phase has arrivals ends several phases at once."""
     known = counts.of(part.event, max)
     arrive = int(part.each.max())
-    if known and arrive > known[0]:
+    if known and arrive > known[0] and not (_of_a_warp(part) <= known[0] and _come_apart(counts.context, part)):
         count, init = known
         node = part.event.node
         raise VerifyError(
@@ -87,6 +87,24 @@ def _check_too_many(counts: _Counts, part: Part) -> None:
             fix=f"initialize with {arrive}, or let one thread arrive: under `if nv.thread_id.x == 0:`, or with a "
             "predicate",
         )
+
+
+def _of_a_warp(part: Part) -> int:
+    """The most arrivals of one warp: its lanes come together."""
+    lanes = part.lanes.reshape(-1, 32).sum(1) if part.lanes.size % 32 == 0 else part.lanes.sum()
+    return int(lanes.max() * part.each.max() / max(int(part.lanes.sum()) // len(part.each), 1))
+
+
+def _come_apart(context: Context, part: Part) -> bool:
+    """Whether the warps may arrive in different phases: before it they wait at different mbarriers, or for different
+    phases of one (warpgroups that take turns)."""
+    waits = [event for group in context.groups for event in group.of("wait")]
+    before = [event for event in waits if event.node.order < part.event.node.order]
+    for value in [x for event in before for x in (event.index, event.parity)]:
+        first = context.threads.of(value, first=True)
+        if first is None or len(set(context.threads.array(first)[part.lanes].tolist())) > 1:
+            return True
+    return False
 
 
 def _check_too_few(context: Context, group: Group, counts: _Counts, arrivals: list[Part], wait: Part) -> None:

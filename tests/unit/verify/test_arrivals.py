@@ -214,3 +214,29 @@ def test_arrivals_at_another_block_of_the_cluster():
     assert "waits for 3 arrivals, and 2 arrive" in error.message
     error = verdict(body(1), "arrive_cluster", source=body, grid=2, cluster=2)
     assert "2 threads arrive at an mbarrier of 1 arrival" in error.message
+
+
+def turns(apart):
+    """Two warpgroups use one slot, one after the other where ``apart``: each waits for a phase of its own."""
+
+    def body(x):
+        data = nv.smem((64,), nv.f32)
+        full, empty = nv.Mbarriers(1, arrivals=1)[0], nv.Mbarriers(1, arrivals=4)[0]
+        if nv.warpgroup_id() == 2:
+            if nv.warpgroup_thread() == 0:
+                for k in nv.range(2):
+                    empty.wait(1 - k % 2)
+                    full.arrive_expect_tx(256)
+                    tma.bulk_load(data, x, 256, full)
+        else:
+            full.wait(nv.warpgroup_id() if apart else 0)
+            nv.sync_warp()
+            empty.arrive(predicate=nv.lane_id() == 0)
+
+    return body
+
+
+def test_warpgroups_that_take_turns_arrive_in_phases_of_their_own():
+    accepted(turns(apart=True), X, block=384)
+    error = verdict(turns(apart=False), "empty.arrive", X, block=384)
+    assert "8 threads arrive at an mbarrier of 4 arrivals" in error.message
