@@ -20,12 +20,13 @@ from nvdsl.sim.report import error
 
 
 class Use(NamedTuple):
-    """A wait or an arrival by lanes (bit by bit) of a warp."""
+    """A wait or an arrival by lanes (bit by bit) of a warp. ``issued``: how many wgmmas before it."""
 
     warp: Any
     epoch: int
     lanes: int
     at: Where | None
+    issued: int = 0
 
 
 class Rounds:
@@ -54,7 +55,7 @@ class Rounds:
 
     def waited(self, warp: Any, at: Where | None) -> None:
         """The active lanes of a warp have seen the last phase complete."""
-        self._waits[warp] = Use(warp, warp.epoch, warp.bits, at)
+        self._waits[warp] = Use(warp, warp.epoch, warp.bits, at, _issued(warp))
         if not self._seen:
             self._seen = True
             warp.block.mixed = warp.block.mixed or self._mixed
@@ -87,10 +88,14 @@ class Rounds:
         self._tx = [self._tx[1], False]
 
     def _by_mates(self, use: Use, told: Any) -> bool:
-        """Whether another warp of the warpgroup, at the same line, is known to have seen it: often all four wait, and
-        one thread of them goes on; they are taken to keep together."""
+        """Whether another warp of the warpgroup, at the same line, is known to have seen it and to have gone on to a
+        wgmma, which is done when all four have come to it."""
         group = [u for u in self._waits.values() if u.at == use.at and u.warp.index // 4 == use.warp.index // 4]
-        return any(_unknown(told, u) != u.lanes for u in group)
+        return any(_issued(u.warp) > u.issued and _unknown(told, u) != u.lanes for u in group)
+
+
+def _issued(warp: Any) -> int:
+    return 0 if warp.mma is None else warp.mma.issued
 
 
 def _unknown(knowledge: Any, use: Use) -> int:
@@ -110,8 +115,9 @@ def _over(barrier: Any, clock: Any, phases: int) -> bool:
 def _lapped(barrier: Any, use: Use) -> Exception:
     return error(
         "lapped-wait",
-        f"{use.warp.name} waits for phase {barrier.phase - 1} of mbarrier {barrier.name}, and phase {barrier.phase} "
-        "can complete before it has seen that",
+        f"{use.warp.name} waits for "
+        + (f"phase {barrier.phase - 1}" if barrier.phase else "the phase before the first one")
+        + f" of mbarrier {barrier.name}, and phase {barrier.phase} can complete before it has seen that",
         use.at,
         "a wait names the phase under way or the one before by its parity (PTX ISA, mbarrier.test_wait): who falls two "
         "phases behind waits for one that is to come",
