@@ -12,6 +12,7 @@ from nvdsl.sim.dialects import (
     llvm_memory,
     math,
     memref,
+    memref_memory,
     nvgpu,
     nvgpu_mma,
     nvvm,
@@ -27,6 +28,6 @@ from nvdsl.sim.dialects import (
 
 __all__ = [
     "arith", "async_copies", "builtin", "cf", "conversions", "gpu", "gpu_matrix", "llvm", "llvm_memory", "math",
-    "memref", "nvgpu", "nvgpu_mma", "nvvm", "nvvm_copies", "nvvm_lanes", "nvvm_mma", "nvvm_wgmma", "ptx", "scf",
-    "vector", "vector_memory",
+    "memref", "memref_memory", "nvgpu", "nvgpu_mma", "nvvm", "nvvm_copies", "nvvm_lanes", "nvvm_mma", "nvvm_wgmma",
+    "ptx", "scf", "vector", "vector_memory",
 ]  # fmt: skip

@@ -14,7 +14,8 @@ from nvdsl.sim.access import GENERIC, SHARED, SHARED_CLUSTER, Accessor
 from nvdsl.sim.atomics import order
 from nvdsl.sim.decode import Decoder, Frame, op, unknown
 from nvdsl.sim.dialects.arith import unary
-from nvdsl.sim.dialects.memref import atomic, tile_behind
+from nvdsl.sim.dialects.memref import tile_behind
+from nvdsl.sim.dialects.memref_memory import atomic
 from nvdsl.sim.dialects.vector_memory import used_elements
 from nvdsl.sim.polling import decided
 from nvdsl.sim.registers import Struct
