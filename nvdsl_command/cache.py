@@ -8,7 +8,7 @@ import time
 from argparse import Namespace
 from pathlib import Path
 
-from nvdsl.lower import binaries, cache
+from nvdsl.lower import binaries, cache, cache_size
 from nvdsl_command.arguments import Refused
 
 _Part = tuple[str, tuple[str, ...]]
@@ -38,7 +38,7 @@ def _show() -> None:
     for name in _PARTS:
         files = _files(name)
         total = sum(state.st_size for _, state in files)
-        of = f" of {_bytes(cache.limit())}" if name == "kernels" else ""
+        of = f" of {_bytes(cache_size.limit())}" if name == "kernels" else ""
         print(f"  {name:8} {len(files):7,} files  {_bytes(total)}{of}{_times([s.st_mtime for _, s in files])}")
 
 
@@ -53,26 +53,26 @@ def _times(times: list[float]) -> str:
 def _clear(parts: dict[str, _Part]) -> None:
     for folder, suffix in parts.values():
         for directory in _folders(folder):
-            for path, _ in [*cache.files_of(directory, suffix), *cache.files_of(directory, ".part")]:
+            for path, _ in [*cache_size.files_of(directory, suffix), *cache_size.files_of(directory, ".part")]:
                 with contextlib.suppress(OSError):
                     os.unlink(path)
 
 
 def _limit(text: str) -> None:
     try:
-        most = cache.size(text)
+        most = cache_size.size(text)
     except ValueError as error:
         raise Refused(f"--limit: {error}") from None
     if not cache.write(cache.folder("limit"), f"{text}\n".encode()):
         raise Refused(f"the limit can't be kept in {cache.folder()}")
-    cache.shrink(cache.folder("kernels"), most, binaries.SUFFIXES)
+    cache_size.shrink(cache.folder("kernels"), most, binaries.SUFFIXES)
     if os.environ.get("NVDSL_CACHE_LIMIT"):
         print(f"NVDSL_CACHE_LIMIT={os.environ['NVDSL_CACHE_LIMIT']} goes before it here")
 
 
 def _files(name: str) -> list[tuple[str, os.stat_result]]:
     folder, suffix = _PARTS[name]
-    return [file for directory in _folders(folder) for file in cache.files_of(directory, suffix)]
+    return [file for directory in _folders(folder) for file in cache_size.files_of(directory, suffix)]
 
 
 def _folders(name: str) -> list[Path]:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from nvdsl.errors import ToolchainError
-from nvdsl.lower import ahead, cache, stored, toolchain
+from nvdsl.lower import ahead, cache, cache_size, stored, toolchain
 from nvdsl.lower.advisories import Advisory
 from nvdsl.lower.options import Options
 from nvdsl.lower.result import KernelBinary, Lowered
@@ -71,7 +71,7 @@ def save(found_by: str, lowered: Lowered, advice: list[Advisory]) -> None:
     path = _path(found_by)
     data = stored.pack(lowered, advice, found_by, host=False)
     if cache.write(path, data):
-        cache.tidy(path.parent, len(data), SUFFIXES)
+        cache_size.tidy(path.parent, len(data), SUFFIXES)
 
 
 def alone(found_by: str) -> AbstractContextManager[bool]:

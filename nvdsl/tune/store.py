@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from nvdsl.lower import cache
+from nvdsl.lower import cache, cache_size
 
 FORMAT = 1
 
@@ -62,7 +62,7 @@ def load(question: dict[str, Any], gpu: dict[str, str], valid_for: dict[str, str
 
 def save(record: Record) -> bool:
     file = path(record.question, record.gpu)
-    cache.remove_stale(file.parent)
+    cache_size.remove_stale(file.parent)
     return cache.write(file, serialize(record))
 
 

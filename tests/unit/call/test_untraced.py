@@ -15,7 +15,7 @@ from nvdsl.call.jit import Jit
 from nvdsl.driver.array_spec import spec_of
 from nvdsl.errors import VerifyError
 from nvdsl.kernels.blocks.linear_combination import LinearCombination
-from nvdsl.kernels.rows import norm_kernels, row
+from nvdsl.kernels.rows import exchange, norm_kernels, row
 from nvdsl.kernels.rows.config import RowsConfig
 from nvdsl.lower import binaries, ptxas
 from nvdsl.lower.cache import CacheWarning
@@ -102,7 +102,7 @@ def test_whatever_a_trace_depends_on_is_in_the_key(monkeypatch):
     for module, name, value in (
         (norm_kernels, "_SMALLEST", 2e-30),
         (norm_kernels, "_moments", lambda *_: 0),
-        (row, "_HELD", 16),
+        (exchange, "_TURNS", 4),
         (row.Row, "total", lambda self, term: 0.0),
     ):
         with monkeypatch.context() as patch:

@@ -6,7 +6,7 @@ import time
 import pytest
 
 import nvdsl_command
-from nvdsl.lower import binaries, cache
+from nvdsl.lower import binaries, cache, cache_size
 
 
 @pytest.fixture
@@ -57,7 +57,7 @@ def test_it_clears(filled, capsys, what, left):
 def test_it_limits_and_keeps_the_limit(filled, capsys):
     assert "5 files  500.0 kB of 700.0 kB" in said(capsys, "--limit", "700kB")
     assert {path.name[0] for path in filled.glob("kernels/*.zip")} == set("01234")
-    assert cache.limit() == 700_000
+    assert cache_size.limit() == 700_000
     assert "of 700.0 kB" in said(capsys)
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from nvdsl.errors import ToolchainError
-from nvdsl.lower import cache
+from nvdsl.lower import cache, cache_size
 
 
 @pytest.fixture
@@ -94,9 +94,9 @@ def test_what_was_used_longest_ago_goes_first(tmp_path):
         (tmp_path / f"{i}.zip").write_bytes(bytes(100))
         os.utime(tmp_path / f"{i}.zip", (i, i))
     (tmp_path / "other").write_bytes(bytes(100_000))
-    cache.shrink(tmp_path, 1000, ".zip")
+    cache_size.shrink(tmp_path, 1000, ".zip")
     assert len(list(tmp_path.glob("*.zip"))) == 10
-    cache.shrink(tmp_path, 800, ".zip")
+    cache_size.shrink(tmp_path, 800, ".zip")
     assert sorted(p.name for p in tmp_path.iterdir()) == ["4.zip", "5.zip", "6.zip", "7.zip", "8.zip", "9.zip", "other"]
 
 
@@ -234,37 +234,37 @@ def test_parts_of_killed_writers_go(root):
     old, young = root / "kernels" / ".old.part", root / "kernels" / ".young.part"
     old.write_bytes(b"half")
     young.write_bytes(b"half")
-    os.utime(old, (1, time.time() - 2 * cache.STALE))
-    cache.shrink(root / "kernels", 1000, ".zip")
+    os.utime(old, (1, time.time() - 2 * cache_size.STALE))
+    cache_size.shrink(root / "kernels", 1000, ".zip")
     assert sorted(path.name for path in (root / "kernels").iterdir()) == [".young.part", "a.zip"]
 
 
 def test_a_save_does_not_look_at_every_file(root, monkeypatch):
     looked, real = [], os.scandir
     monkeypatch.setattr(os, "scandir", lambda path: looked.append(path) or real(path))
-    monkeypatch.setattr(cache, "_random", cache.random.Random(0))
+    monkeypatch.setattr(cache_size, "_random", cache_size.random.Random(0))
     monkeypatch.setenv("NVDSL_CACHE_LIMIT", "1MB")
     for i in range(1000):
         path = root / "kernels" / f"{i % 100}.zip"
         cache.write(path, bytes(1000))
-        cache.tidy(path.parent, 1000, ".zip")
+        cache_size.tidy(path.parent, 1000, ".zip")
     assert 2 <= len(looked) <= 30  # twice each time; eight times a megabyte, and at the first save
 
 
 def test_what_is_saved_stays_near_the_limit(root, monkeypatch):
-    monkeypatch.setattr(cache, "_random", cache.random.Random(0))
+    monkeypatch.setattr(cache_size, "_random", cache_size.random.Random(0))
     monkeypatch.setenv("NVDSL_CACHE_LIMIT", "100kB")
     most = 0
     for i in range(1000):
         path = root / "kernels" / f"{i}.zip"
         cache.write(path, bytes(1000))
-        cache.tidy(path.parent, 1000, ".zip")
+        cache_size.tidy(path.parent, 1000, ".zip")
         most = max(most, sum(file.stat().st_size for file in path.parent.glob("*.zip")))
     assert 75_000 <= most <= 160_000
 
 
 def test_a_folder_is_tidied_once_a_day(root, monkeypatch):
-    monkeypatch.setattr(cache, "_random", type("Never", (), {"random": lambda self: 1.0})())
+    monkeypatch.setattr(cache_size, "_random", type("Never", (), {"random": lambda self: 1.0})())
     cache.write(root / "kernels" / "a.zip", b"one")
     part = root / "kernels" / ".old.part"
     for age, left in ((0, False), (3600, True), (2 * 86400, False), (-2 * 86400, False)):
@@ -272,7 +272,7 @@ def test_a_folder_is_tidied_once_a_day(root, monkeypatch):
         os.utime(part, (1, 1))
         if age:
             os.utime(root / "kernels" / ".tidied", (1, time.time() - age))
-        cache.tidy(root / "kernels", 3, ".zip")
+        cache_size.tidy(root / "kernels", 3, ".zip")
         assert part.exists() is left
 
 
@@ -280,24 +280,24 @@ def test_a_folder_is_tidied_once_a_day(root, monkeypatch):
     ("text", "bytes"), [("1000", 1000), ("500MB", 500 * 10**6), ("1.5 GiB", 3 << 29), ("2kib", 2048), ("0", 0)]
 )
 def test_sizes(text, bytes):
-    assert cache.size(text) == bytes
+    assert cache_size.size(text) == bytes
 
 
 @pytest.mark.parametrize("text", ["", "-1", "big", "5 apples", "1e9", "MB"])
 def test_what_is_no_size(text):
     with pytest.raises(ValueError, match="500MB"):
-        cache.size(text)
+        cache_size.size(text)
 
 
 def test_the_limit_is_of_the_environment_or_kept(root, monkeypatch):
-    assert cache.limit() == cache.LIMIT
+    assert cache_size.limit() == cache_size.LIMIT
     cache.write(root / "limit", b"2GB\n")
-    assert cache.limit() == 2 * 10**9
+    assert cache_size.limit() == 2 * 10**9
     monkeypatch.setenv("NVDSL_CACHE_LIMIT", "1MB")
-    assert cache.limit() == 10**6
+    assert cache_size.limit() == 10**6
     monkeypatch.setenv("NVDSL_CACHE_LIMIT", "much")
     with pytest.warns(cache.CacheWarning, match="'much' is no size"):
-        assert cache.limit() == cache.LIMIT
+        assert cache_size.limit() == cache_size.LIMIT
 
 
 # --- one at a time
