@@ -27,13 +27,14 @@ def _size(cols: Any, config: RowsConfig) -> Any:
 
 
 def access_to_copies(cols: int, dtypes: Sequence[nv.DType], config: RowsConfig) -> int:
-    """Bytes. There is a copy for each element of an access at which the row may begin: half as many where all of them
-    don't stay in L1, but those would."""
+    """Bytes. There is a copy for each element of an access at which the row may begin: half as many of 16 bits where
+    all of them don't stay in L1, but those would. f32 would take four accesses then."""
     whole, half = (
         sum(cols * dtype.bytes * nv.cdiv(_each(dtype, config, size), config.grain) for dtype in dtypes)
         for size in (ALIGNMENT, ALIGNMENT // 2)
     )
-    return ALIGNMENT // 2 if half <= _SHARED_BY_BLOCKS < whole else ALIGNMENT
+    fewer = half <= _SHARED_BY_BLOCKS < whole and all(dtype.bytes == 2 for dtype in dtypes)
+    return ALIGNMENT // 2 if fewer else ALIGNMENT
 
 
 def _each(dtype: nv.DType, config: RowsConfig, size: int) -> int:

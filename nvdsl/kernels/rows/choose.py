@@ -104,7 +104,7 @@ def choose(
         lanes = _WHOLE_LANES
     elif several:
         lanes = _of_several(each, _ENOUGH_BYTES if moments or ragged else _ENOUGH_OF_SOFTMAX)
-    if (passes > 2 or beside) and lanes == 32 and arrays == 1:  # a warp waits for no other one: registers are as good
+    if lanes == 32 and arrays == 1:  # a warp waits for no other one: registers are as good
         shared = wide > grain
     else:
         shared = wide * (smallest or itemsize) >= COPY_BYTES and lanes >= 32
