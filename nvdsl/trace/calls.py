@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import builtins
 import functools
+import sys
 from collections.abc import Callable
-from types import BuiltinFunctionType, FunctionType, MethodType
+from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
 from typing import Any
 
 import nvdsl.values.math
@@ -18,6 +19,8 @@ from nvdsl.mlir import ir
 from nvdsl.trace import logic
 from nvdsl.trace.carry import is_value
 from nvdsl.trace.printing import print_
+from nvdsl.trace.regions import is_tracing
+from nvdsl.values import scope
 from nvdsl.values.select import max as select_max
 from nvdsl.values.select import min as select_min
 
@@ -29,6 +32,8 @@ def resolve(f: Any, convert: Convert) -> Any:
     kind = type(f)
     if kind is FunctionType:
         return convert(f) if frames.is_helper(f) else f
+    if kind is MethodType or kind is BuiltinFunctionType:
+        _refuse_once(f)
     if kind is MethodType:
         function = f.__func__
         helper = type(function) is FunctionType and frames.is_helper(function)
@@ -41,6 +46,29 @@ def resolve(f: Any, convert: Convert) -> Any:
     if type(method) is FunctionType and not isinstance(f, type) and frames.is_helper(method):
         return MethodType(convert(method), f)
     return f
+
+
+def _refuse_once(f: Any) -> None:
+    """Raise a ``TraceError`` for what gives another number at each call: a trace would keep the first one."""
+    owner = f.__self__
+    kind = type(owner)
+    if kind is ModuleType:
+        is_once = owner.__name__ == "time" and not scope.is_host()
+        fix = "nv.clock() and nv.globaltimer() count in a kernel, nv.nanosleep(n) waits"
+    else:
+        shared = _SHARED.get(kind.__module__)
+        is_once = shared is not None and owner is getattr(sys.modules.get(shared[0]), shared[1], None) and is_tracing()
+        fix = "pass random numbers, or a seed: of this and an index a kernel computes them (a hash, Philox)"
+    if is_once:
+        raise trace_error(
+            f"`{f.__name__}` of {getattr(owner, '__name__', kind.__module__)} in a function that is traced",
+            rule="Python calls it once, while tracing: all threads of all launches would have that number",
+            fix=fix,
+        )
+
+
+_SHARED = {"random": ("random", "_inst"), "numpy.random.mtrand": ("numpy.random.mtrand", "_rand")}
+"""Where the generators are that functions of a module share, by the module of their class."""
 
 
 def _extreme(builtin: Callable[..., Any], on_values: Callable[..., Any]) -> Callable[..., Any]:

@@ -140,7 +140,11 @@ def _divisor(op: str, b: Any) -> int | None:
     if not isinstance(b, (int, np.integer)) or isinstance(b, bool):
         return None
     if b == 0:
-        raise trace_error(f"{op} by zero")
+        raise trace_error(
+            f"{op} by zero",
+            rule="an integer division or remainder by 0 is undefined (LLVM), its value unspecified (PTX ISA, div)",
+            fix="a divisor of 1 or more",
+        )
     return int(b)
 
 

@@ -1,5 +1,7 @@
 """What a newcomer writes and Python or NumPy refuses: our own error, at the line, with the rule and the mend."""
 
+import random
+import time
 import traceback
 
 import numpy as np
@@ -115,6 +117,11 @@ STATEMENTS = {
     "y = nv.where(None, 1.0, 2.0)": ("select by None", "compare it"),
     "x[nv.block_id] = 1.0": ("a triple, of which .x", "x[i]"),
     "m, n = x.shape": ("x has the shape (", "as many axes"),
+    "y = random.random()": ("`random` of random in a function that is traced", "a seed"),
+    "y = random.randint(1, 6)": ("`randint` of random in a function that is traced", "a seed"),
+    "y = np.random.rand()": ("`rand` of numpy.random.mtrand in a function that is traced", "a seed"),
+    "time.sleep(1)": ("`sleep` of time in a function that is traced", "nv.nanosleep"),
+    "y = t // 0": ("// by zero", "1 or more"),
     "y = t << -1": ("<< by -1", ">> 1"),
     "x[0, 1] = 1.0": ("2 indices", "write one index"),
     "y = nv.smem((2, 2, 8, 8), nv.f32)": ("nv.smem of shape (2, 2, 8, 8)", "[i * b + j]"),
@@ -151,7 +158,8 @@ STATEMENTS = {
 @pytest.mark.parametrize("statement", STATEMENTS)
 def test_a_statement(statement):
     message, fix = STATEMENTS[statement]
-    body = define(f"def body(x):\n    t, s, acc = parts()\n    {statement}\n", nv=nv, np=np, parts=parts)
+    names = {"nv": nv, "np": np, "random": random, "time": time, "parts": parts}
+    body = define(f"def body(x):\n    t, s, acc = parts()\n    {statement}\n", **names)
     with pytest.raises(nv.TraceError) as caught:
         host(body, block=128).trace(F32)
     error = caught.value
