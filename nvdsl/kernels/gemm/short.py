@@ -17,7 +17,6 @@ from typing import Any
 import nvdsl as nv
 from nvdsl.hopper.arch import WARP_SIZE
 from nvdsl.kernels.blocks.epilogue_visitor import EpilogueOp
-from nvdsl.kernels.blocks.rows_anywhere import store_rows
 from nvdsl.kernels.blocks.tile_scheduler import TileScheduler
 from nvdsl.kernels.gemm.gemv import batch_of, exponent
 from nvdsl.kernels.gemm.problem import TMA_ALIGNMENT
@@ -216,19 +215,13 @@ def write(
     shared: nv.Tile, out: nv.Array, at: tuple[Any, Any, Any], acc_dtype: nv.DType, epilogue_op: EpilogueOp | None,
     operands: Sequence[Any], sides: Sides | None = None,
 ) -> None:  # fmt: skip
-    """Store a tile's sums, which is ``at`` a batch, a row and a column: 16 bytes at a time, or as an epilogue needs
-    registers in pairs or one by one. By all threads. ``sides``: None of a tile that lies in ``shared`` as it is."""
+    """Store a tile's sums, which is ``at`` a batch, a row and a column: 16 bytes at a time, in pairs, or one by one, as
+    rows lie. By all threads. ``sides``: None of a tile that lies in ``shared`` as it is."""
     rows, cols = shared.shape[0], shared.shape[1] - BESIDE_SUMS
     sides = sides or (rows, cols, lambda r, c: (r, c))
     given, most = (shared, out, at, acc_dtype, epilogue_op, operands, sides), TMA_ALIGNMENT // out.dtype.bytes
     if lie_at(most, out):
         _write(*given, most)
-    elif epilogue_op is None and isinstance(out.strides[-1], int) and out.dtype.bits in (16, 32):
-        height, width, lies = sides
-        store_rows(
-            out, at, out.shape[1], (height, width), _vectors(out, width, most), nv.thread_id.x, THREADS,
-            lambda r, c: shared.vector(lies(r, c), most), lambda r, c: shared[lies(r, c)],
-        )  # fmt: skip
     elif lie_at(PAIR, out):
         _write(*given, PAIR)
     else:
@@ -240,7 +233,7 @@ def _write(
     operands: Sequence[Any], sides: Sides, each: int,
 ) -> None:  # fmt: skip
     (batch, row, col), (_, m, n), (rows, cols, lies) = at, out.shape, sides
-    bits = _vectors(out, cols, each)
+    bits = exponent(2 * nv.cdiv(nv.min(n, cols), each) - 1, THREADS // each)  # of threads that store a row
     c = (nv.thread_id.x & ((1 << bits) - 1)) * each
     for r in nv.range(nv.thread_id.x >> bits, rows, THREADS >> bits, unroll=4 if epilogue_op is None else 2):
         if (row + r < m) & (col + c < n):
@@ -252,11 +245,6 @@ def _write(
                 out[batch, row + r, col + c] = out.dtype(values[0])
             else:
                 out.store_vector(nv.vector([out.dtype(x) for x in values]), (batch, row + r, col + c))
-
-
-def _vectors(out: nv.Array, cols: Any, each: int) -> Any:
-    """The exponent of two of the threads that store a row, so many elements each."""
-    return exponent(2 * nv.cdiv(nv.min(out.shape[2], cols), each) - 1, THREADS // each)
 
 
 def read_sums(shared: nv.Tile, r: Any, c: Any, count: int) -> list[Any]:
