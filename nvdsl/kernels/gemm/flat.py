@@ -36,6 +36,8 @@ EIGHT, WORD = 8, 4
 """Rows or columns of an operand that a register of mma.sync is for; and its bytes along K."""
 LARGEST = 1 << 31
 """Elements whose numbers are no i32."""
+TOGETHER = 2
+"""Tiles of an SM that take hardly longer than one: with no more than these none are made longer."""
 NONE = LARGEST - 1
 """More than any tiles read."""
 
@@ -59,13 +61,14 @@ def holds(k: int, dtype: nv.DType) -> bool:
 
 def across(m: nv.Int, n: nv.Int, k: nv.Int, batches: nv.Int, sms: int) -> nv.Int:
     """Of how many of a tile's parts lie side by side, the exponent of two; the others lie one below the other. What
-    reads the least where there are more tiles than SMs: a result of few rows or columns has long tiles."""
+    reads the least where an SM has several tiles: a result of few rows or columns has long ones."""
     least: nv.Int = NONE
     found: nv.Int = 2
+    several = batches * nv.cdiv(m, ROWS) * nv.cdiv(n, COLS) > TOGETHER * sms
     for bits in (2, 1, 0, 3):
         rows, cols = PART * WARPS >> bits, PART << bits
         reads = nv.max(batches * nv.cdiv(m, rows) * nv.cdiv(n, cols), sms) * ((rows + cols) // PART)
-        better = (reads < least) & ((rows + cols) * k <= ROOM)
+        better = (reads < least) & ((rows + cols) * k <= ROOM) & (several | (bits == 2))
         found, least = nv.select(better, bits, found), nv.select(better, reads, least)
     return found
 

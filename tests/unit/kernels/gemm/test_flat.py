@@ -69,10 +69,10 @@ def test_tiles_of_any_shape(bits, monkeypatch):
 
 
 def test_few_rows_or_columns_have_long_tiles():
-    long = (25376, 20), (25376, 60), (20, 25376), (9000, 9000)
+    long = (30000, 12), (25376, 60), (12, 50000), (9000, 9000)
     assert [flat.across(m, n, 60, 1, 132) for m, n in long] == [0, 1, 3, 2]
     assert flat.across(25376, 20, 90, 1, 132) == 1, "there is no room for 288 rows of 90"
-    assert flat.across(2000, 20, 60, 1, 132) == 2, "on fewer SMs nothing is saved"
+    assert flat.across(16001, 33, 75, 1, 132) == 2, "an SM has no more than two tiles"
 
 
 @pytest.mark.parametrize("which", [0, 1])
