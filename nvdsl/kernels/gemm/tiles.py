@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Iterator
 
 import nvdsl as nv
@@ -50,6 +51,10 @@ four and eight are."""
 WHOLE_SECTORS, SECTOR = 64, 32
 """Columns of a tile of an N-major B beyond which these are whole sectors (of so many bytes), as tiles else begin within
 one. 256 x 104 was chosen for 4 of 192 such products, and took up to 1.25 times as long as cuBLAS."""
+NEIGHBOURS = 16
+"""Consecutive tiles of cooperative kernels that make a square patch. Blocks without clusters fill one GPC after the
+other, 16 or 18 of consecutive numbers, and what several of a GPC ask L2 for at the same time comes once for all.
+Clusters are dealt to the GPCs in turn, and with ping-pong a block is at two tiles."""
 LEAST_STAGES = 6
 """Slots of a ring that keep memory busy: where half an SM has room for as many, two split-K blocks share it."""
 CROWDED = {"cooperative": 60, "splitk": 60, "pingpong": 68, "streamk": 76}
@@ -103,6 +108,8 @@ def listed(
                     clusters += [(2, 2), (4, 2), (2, 4)]
             for cluster_m, cluster_n in clusters:
                 one = tile.changed(cluster_m=cluster_m, cluster_n=cluster_n, group=max(group // cluster_m, 1))
+                if schedule == "cooperative" and one.cluster == 1:
+                    one = one.changed(group=1 << round(math.log2(NEIGHBOURS * tile_n / tile_m) / 2))
                 yield with_stages(one, dtype, b_major)
                 if schedule != "streamk":
                     yield with_stages(one.changed(swap_ab=True), dtype, a_major)

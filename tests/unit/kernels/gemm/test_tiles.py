@@ -8,6 +8,7 @@ from nvdsl import sim
 from nvdsl.kernels import Config, gemm
 from nvdsl.kernels.blocks.elementwise import Elementwise
 from nvdsl.kernels.blocks.linear_combination import LinearCombination
+from nvdsl.kernels.blocks.tile_scheduler import RowGroups
 from nvdsl.kernels.gemm import splitk, splitk_memory, tensor_core
 from nvdsl.kernels.gemm.splitk_parts import parts
 from nvdsl.kernels.gemm.tiles import legal
@@ -171,3 +172,22 @@ def test_wide_tiles_begin_with_a_sector_where_n_is_contiguous(a_major):
         b_major = a_major if config.swap_ab else "mn"
         assert b_major == "k" or config.tile_n <= 64 or config.tile_n % 16 == 0, config
     assert any(config.tile_n == 104 for config in legal(nv.bf16, nv.bf16, nv.f32, False, "k", "k"))
+
+
+def test_neighbouring_blocks_share_rows_and_columns():
+    """16 blocks of a GPC ask for little more than the squarest patch of their tiles has."""
+    for config in legal(nv.f16, nv.f16, nv.f32)[::5]:
+        if config.cluster == 1 and config.schedule == "cooperative" and config.parts == 1:
+            least = min(asked(config.changed(group=group)) for group in range(1, 17))
+            assert asked(config) <= 1.1 * least, config
+
+
+def asked(config, blocks=16, size=48):
+    """Rows and columns of the tiles of neighbouring blocks, in elements: of a result of so many tiles each way."""
+    order = RowGroups(size, size, config.group)
+    places = [order.place(t) for t in range(config.group * blocks)]
+    patches = [set(places[t : t + blocks]) for t in range(0, len(places), blocks)]
+    return sum(
+        len({row for row, _ in patch}) * config.tile_m + len({col for _, col in patch}) * config.tile_n
+        for patch in patches
+    ) / len(patches)
