@@ -32,57 +32,62 @@ from nvdsl.kernels.gemm.streamk_scheduler import LEAST as LEAST_PIECE
 from nvdsl.kernels.gemm.streamk_scheduler import UNEVEN, WORTH
 from nvdsl.kernels.gemm.tiles import slots
 
-LOAD, REQUEST = 87.2, 400.0
+LOAD, REQUEST = 91.4, 402.0
 """Bytes that an SM gets in a clock, and that it asks L2 for: blocks of a cluster ask once for what they share."""
-OFF_GRID, OFF_SECTOR = 6.9, 11.3
+OFF_GRID, OFF_SECTOR = 6.61, 11.9
 """How much more L2 is asked for where rows don't start at multiples of 128 bytes, so that a box's row lies in two
 lines; and where they don't start at multiples of 32, so that it also lies in five sectors."""
-DELIVER, PANELS = 80.6, 1.22
-LINES_OFF_GRID, LINES_OFF_SECTOR = 1.05, 1.14
+DELIVER, PANELS = 90.7, 1.39
+LINES_OFF_GRID, LINES_OFF_SECTOR = 1.2, 1.16
 """Bytes for each SM that all SMs together get in a clock, whoever has asked for them, so that those of few SMs come
-faster; how many more these are where M or N is contiguous; and where rows lie in two lines."""
-APART = 1.05
+faster; how many more these are where M or N is contiguous, divided by the blocks that share them; and where rows lie in
+two lines."""
+APART = 1.03
 """How much longer a slice takes where consumers divide columns: each reads all rows of A."""
-RAGGED, TURNED = 1.034, 1.22
+RAGGED, TURNED = 1.034, 1.53
 """How much longer a slice takes where columns of a tile of an N-major B end within a panel; how much more L2 is asked
 for a tile with M or N contiguous that several blocks share."""
-LATENCY = 2520.0
+LATENCY = 2430.0
 """Clocks from asking for a slice to having it, while all SMs ask."""
-CALM = 0.586
+CALM = 0.638
 """What part of waiting for L2 an SM is spared where all others are idle."""
 READ = 300.0
 """Clocks in which a consumer reads 64 rows of a slice of a turned A of 32 bits into registers, before it multiplies."""
-LEAST = 168.0
+LEAST = 165.0
 """Clocks of a slice at least: a consumer waits for it, multiplies it, and gives its slot back."""
-NORM = 7.88
+NORM = 8.28
 """p of multiplying, loading and waiting."""
-TAIL, DRAIN = 380.0, 0.0318
+TAIL, DRAIN = 265.0, 0.0262
 """Clocks of an epilogue, and of each element of 16 bits that one warpgroup stores."""
-WRITTEN = 6580.0
+WRITTEN = 6890.0
 """Bytes of their tiles that all SMs together write in a clock, when they end at the same time."""
 CUT = 5.81
 """How much longer it takes to store tiles whose rows begin or end within a sector of 32 bytes."""
 FIXUP = 14640.0
 """Clocks in which stream-K hands the sums of a piece to the block that owns the tile."""
-EXCHANGE, EXCHANGED = 164.0, 0.499
+EXCHANGE, EXCHANGED = 164.0, 0.402
 """Clocks of split-K's reduction in a cluster, and of each element of a tile."""
-PARTED, GIVEN = 1600.0, 0.0936
+PARTED, GIVEN = 1150.0, 0.0636
 """Clocks of handing over sums from cluster to cluster, once and each time that their number doubles, and of each
 element that a block adds."""
 ADDED, SUMMED = 3760.0, 3100.0
 """Clocks of the kernel that adds up sums in memory, and bytes of these that are written and read in a clock."""
-START = 805.0
+START = 742.0
 """Clocks before the first slice."""
 TOGETHER, COUPLED = 155.0, 1.01
 """Clocks more for a cluster's blocks to meet, and how much longer slices take in one."""
-HANGING = 0.425
-"""How much longer slices take in pairs of blocks, times the part of their tiles that lies beyond the result: what a
-block loads for another one it loads whole, and boxes beyond the edge take longer."""
-LOCKED = 1.02
-"""How much longer memory takes where clusters of four and eight wait for it together."""
-MEMORY, FLUSHED = 1860.0, 19.8e6
+HANGING, HANGING_MORE = 0.469, 0.172
+"""How much longer slices take in pairs of blocks, and in clusters of four and eight, times the part of their tiles that
+lies beyond the result: what a block loads for another one it loads whole, and boxes beyond the edge take longer."""
+EMPTY = 0.132
+"""The same, times the part of a cluster's blocks that have nothing of the result."""
+SPLIT = 1.06
+"""How much longer slices take with split-K, whose warpgroups share out no registers."""
+SHALLOW = 0.1
+"""How much longer they take in a ring of few slots, over the square of their number."""
+MEMORY, FLUSHED = 1760.0, 19.8e6
 """Bytes of memory in a clock; bytes that L2 writes back meanwhile."""
-OVERLAP = 1.46
+OVERLAP = 1.45
 """p of computing and of memory."""
 
 
@@ -188,16 +193,20 @@ def times(configs: tuple[Config, ...], shape: Shape, sms: int = arch.SMS, rows: 
     crowd = 1 - CALM * (1 - busy)
     waiting = LATENCY / c.ring * crowd
     slice = ragged * _norm(NORM, multiplying, loading, asked * crowd, delivered * busy, waiting, LEAST * sharing)
-    slice = slice * np.where(c.cols < c.tile_n, APART, 1.0) * np.where(c.cluster_m * c.cluster_n > 1, COUPLED, 1.0)
-    beyond = 1 - m * n / (tiles / shape.batches * c.tile_m * c.cluster_m * c.tile_n * c.cluster_n)
-    slice = slice * np.where(c.cluster_m * c.cluster_n == 2, 1 + HANGING * beyond, 1.0)
+    slice = slice * np.where(c.cols < c.tile_n, APART, 1.0) * np.where(c.splitk, SPLIT, 1.0)
+    cluster, whole = c.cluster_m * c.cluster_n, tiles / shape.batches * c.cluster_m * c.cluster_n
+    beyond = 1 - m * n / (whole * c.tile_m * c.tile_n)
+    empty = 1 - _cdiv(m, c.tile_m) * _cdiv(n, c.tile_n) / whole
+    hanging = np.where(cluster == 2, HANGING, np.where(cluster > 2, HANGING_MORE, 0.0))
+    slice = slice * (1 + hanging * beyond) * (1 + EMPTY * empty) * np.where(cluster > 1, COUPLED, 1.0)
+    slice = slice * (1 + SHALLOW / c.ring**2)
     along_n = np.where(c.swap, c.tile_m, c.tile_n)
     cut = np.gcd(along_n, shape.n) * shape.out.bytes % 32 != 0
     stored = np.where(c.in_memory, 4, shape.out.bytes)
     epilogue = TAIL + DRAIN * c.rows * c.cols * stored / 2 * np.where(cut, CUT, 1.0)
     epilogue = epilogue + blocks * area / c.split * stored / WRITTEN
     epilogues = np.where(c.hidden, 1, rounds)
-    meeting = np.where(c.cluster_m * c.cluster_n > 1, TOGETHER, 0.0)
+    meeting = np.where(cluster > 1, TOGETHER, 0.0)
     operands = (given + shape.n) * shape.k * size
     moved = shape.batches * (operands + given * shape.n * shape.out.bytes)
     added = np.where(c.in_memory, ADDED + 8 * parts * given * shape.n / SUMMED, 0.0)
@@ -207,9 +216,8 @@ def times(configs: tuple[Config, ...], shape: Shape, sms: int = arch.SMS, rows: 
     # and up to 1.7 times as long.
     added = np.where(c.streamk & (tiles < sms), np.inf, added)
     compute = count * slice + (epilogues - 1) * epilogue
-    locked = np.where(c.cluster_m * c.cluster_n > 2, LOCKED, 1.0)
     beside = START + meeting + epilogue + handed + added
-    return _norm(OVERLAP, compute, (moved + FLUSHED) / MEMORY * locked) + beside
+    return _norm(OVERLAP, compute, (moved + FLUSHED) / MEMORY) + beside
 
 
 def _multiplying(c: Columns) -> Any:
@@ -237,7 +245,7 @@ def _loading(c: Columns, shape: Shape, m: Any, n: Any, sharing: Any) -> tuple[An
         start = np.where(by_k, start, np.gcd(start, tile * shape.dtype.bytes))  # of a panel in its row
         more = np.where(start == 128, 1.0, np.where(start < 32, OFF_SECTOR, OFF_GRID))
         lines = np.where(start == 128, 1.0, np.where(start < 32, LINES_OFF_SECTOR, LINES_OFF_GRID))
-        delivered = delivered + 128 * rows * lines * np.where(by_k, 1.0, PANELS)
+        delivered = delivered + 128 * rows * lines * np.where(by_k, 1.0, 1 + (PANELS - 1) / sharers)
         more = more * np.where(~by_k & (sharers > 1), TURNED, 1.0)
         if which == 1:
             ragged = np.where(~by_k & (tile % panel != 0), RAGGED, 1.0)
