@@ -96,6 +96,13 @@ class LinearCombination:
         parts = arrays + (self.activation is not None)
         return parts > 2 or self.activation is gelu or self.c and (arrays > 1 or cols % 16 != 0)
 
+    @property
+    def is_slight(self) -> bool:
+        """Whether it reads one array that is a row or a column, and computes little: with swapped operands the largest
+        tiles leave registers for that."""
+        one = self.scale_a + self.scale_b + self.bias == 1 and not self.c
+        return one and self.activation in (None, relu, gelu_tanh)
+
     def __call__(self, value: Any, *elements: Any) -> Any:
         wide = nv.f64 if dtypes.of(value) == nv.f64 else nv.f32
         given = iter(elements)

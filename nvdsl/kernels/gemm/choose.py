@@ -162,12 +162,12 @@ def _of_keys(found: Configs, few: Sequence[Key], turnable: bool) -> Configs:
 
 @functools.lru_cache(maxsize=256)
 def _allowed(
-    dtype: Any, out: Any, acc: Any, crowded: bool, majors: tuple[str, str], turnable: bool, epilogue: bool, tma: bool,
-    tiles: frozenset[Tile] | None,
+    dtype: Any, out: Any, acc: Any, crowded: bool, majors: tuple[str, str], turnable: bool, epilogue: bool, slight: bool,
+    tma: bool, tiles: frozenset[Tile] | None,
 ) -> Configs:  # fmt: skip
     def fits(config: Config) -> bool:
         spare, needed = config.registers[1] - config.accumulator_registers(acc), 0
-        if epilogue or not tma:
+        if epilogue and not (slight and config.swap_ab) or not tma:
             needed = max(BESIDE[config.schedule], 0 if tma else WITHOUT_TMA)
         if config.swap_ab and out.bits == 32:
             needed = max(needed, TURNED_WORDS)
@@ -179,7 +179,8 @@ def _allowed(
 def allowed(weight: Shape, crowded: bool, tiles: frozenset[Tile] | None = None) -> Configs:
     """All that can compute it, or of these tiles: an epilogue needs registers."""
     majors, tma = (weight.a_major, weight.b_major), not weight.unaligned
-    return _allowed(weight.dtype, weight.out, weight.acc, crowded, majors, weight.turns, weight.epilogue, tma, tiles)
+    kind = weight.dtype, weight.out, weight.acc, crowded, majors, weight.turns, weight.epilogue, weight.slight
+    return _allowed(*kind, tma, tiles)
 
 
 def key(config: Config) -> Key:

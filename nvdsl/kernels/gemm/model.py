@@ -97,7 +97,7 @@ class Shape:
     contiguous ("k" or "mn"), and how many bytes the rows of A and B start at multiples of, see `grid` (None: as packed
     ones do).
     ``unaligned``: TMA can't store the result. ``epilogue``: something is done with each sum; ``turns``: as well where
-    the result's transpose is computed.
+    the result's transpose is computed; ``slight``: which takes few registers then.
     """
 
     m: int
@@ -113,6 +113,7 @@ class Shape:
     unaligned: bool = False
     epilogue: bool = False
     turns: bool = True
+    slight: bool = False
 
 
 def grid(pitch: Any) -> Any:

@@ -36,7 +36,7 @@ def _shape(
     return Shape(
         m, n, k, a.dtype, out.dtype, acc_dtype, math.prod(batches), a_major, b_major, (of_a, of_b),
         not (direct_store in (False, EITHER) and whole(out)), epilogue_op is not None,
-        direct_store in (False, EITHER) and turns(epilogue_op),
+        direct_store in (False, EITHER) and turns(epilogue_op), _is_slight(epilogue_op),
     )  # fmt: skip
 
 
@@ -102,6 +102,11 @@ def _crowded(out: Any, epilogue_op: Any) -> bool:
     if isinstance(function, LinearCombination):
         return function.is_crowded(out.shape[-1])
     return epilogue_op is not None
+
+
+def _is_slight(epilogue_op: Any) -> bool:
+    function = getattr(epilogue_op, "function", None)
+    return isinstance(function, LinearCombination) and function.is_slight
 
 
 _MAJORS = "k", "mn"

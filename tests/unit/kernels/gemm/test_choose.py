@@ -169,6 +169,16 @@ def test_an_epilogue_has_registers():
         assert choose(Shape(*shape, b_major="k", unaligned=True)).accumulator_registers(nv.f32) <= 192
 
 
+def test_a_bias_takes_the_tiles_of_plain_products_where_operands_are_swapped():
+    plain = Shape(8192, 8192, 8192, b_major="k")
+    assert choose(plain).accumulator_registers(nv.f32) == 200 and choose(plain).swap_ab
+    assert choose(replace(plain, epilogue=True, slight=True)) == choose(plain)
+    found = allowed(replace(plain, epilogue=True, slight=True), False)
+    assert all(c.swap_ab for c in found if c.registers[1] - c.accumulator_registers(nv.f32) < BESIDE[c.schedule])
+    whole = allowed(replace(plain, epilogue=True, slight=True, unaligned=True), False)
+    assert max(c.accumulator_registers(nv.f32) for c in whole) <= 192
+
+
 def test_a_turned_result_of_words_has_registers():
     """Beside 192 sums ptxas 13.0 spilled two registers of the transpose of a result of i32."""
     found = allowed(Shape(1504, 4576, 2048, nv.i8, nv.i32, nv.i32, b_major="k"), False)

@@ -88,6 +88,30 @@ def test_usual_epilogues_leave_the_choice_among_all(finish, config):
         assert_clean(compiled(config, finish, 1544))
 
 
+SLIGHT = [
+    LinearCombination(bias=True), BIAS, USUAL[1], LinearCombination(True, bias=True), LinearCombination(scale_a=True),
+    LinearCombination(scale_b=True),
+]  # fmt: skip
+LARGEST = [
+    c for c in allowed(Shape(M, 1536, K, b_major="k", epilogue=True, slight=True), False)
+    if c.registers[1] - c.accumulator_registers(nv.f32) < 40
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("config", sample(LARGEST, 0), ids=name)
+@pytest.mark.parametrize("finish", SLIGHT, ids=repr)
+def test_a_slight_epilogue_of_the_largest_tiles(finish, config):
+    assert finish.is_slight and config.swap_ab
+    assert_clean(compiled(config, finish))
+    assert_clean(compiled(config, finish, None, direct_store=EITHER))
+
+
+def test_what_is_not_slight():
+    others = [LinearCombination(), FULL, USUAL[0], USUAL[2], LinearCombination(bias=True, activation=lambda x: x)]
+    others += [LinearCombination(bias=True, activation=ACTIVATIONS["gelu"]), LinearCombination(c=True)]
+    assert not any(finish.is_slight for finish in others)
+
+
 @pytest.mark.parametrize("config", sample(large(crowded=False, ragged=True), 1), ids=name)
 def test_row_scales_of_ragged_rows(config):
     assert_clean(compiled(config, USUAL[0], None, direct_store=EITHER))
