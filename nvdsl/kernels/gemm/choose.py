@@ -162,8 +162,8 @@ def _of_keys(found: Configs, few: Sequence[Key], turnable: bool) -> Configs:
 
 @functools.lru_cache(maxsize=256)
 def _allowed(
-    dtype: Any, out: Any, acc: Any, crowded: bool, majors: tuple[str, str], turnable: bool, epilogue: bool, slight: bool,
-    tma: bool, tiles: frozenset[Tile] | None,
+    dtype: Any, out: Any, acc: Any, crowded: bool, majors: tuple[str, str], turnable: bool, epilogue: bool,
+    slight: bool, tma: bool, tiles: frozenset[Tile] | None,
 ) -> Configs:  # fmt: skip
     def fits(config: Config) -> bool:
         spare, needed = config.registers[1] - config.accumulator_registers(acc), 0
