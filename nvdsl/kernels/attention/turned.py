@@ -96,6 +96,8 @@ class TurnedLoads(Loads):
         # The eight rows of a matrix that is stored lie in eight banks: they are the even columns of V, and from the
         # ninth column on the odd ones; or the odd ones, and then the even ones.
         row, col = 2 * (lane % 8) + (lane // 8 % 2 ^ lane % 8 // 4), lane // 16 * 16
+        if self.config.queue and size > 128:
+            (col,) = opaque(col)  # no addresses are kept from tile to tile: beside the queue's numbers they spilled
         some = nv.select(lane < 16, EVEN, ODD)
         others = EVEN + ODD - some
         own_columns = size % (16 * WARPS) == 0

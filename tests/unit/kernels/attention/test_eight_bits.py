@@ -97,15 +97,16 @@ def test_options(what):
     compare(attention(q, k, v, return_lse=True, **given), expected(q, k, v, **wanted), spread=200, tolerance=0.04)
 
 
-def test_tiles_that_are_drawn():
+@pytest.mark.parametrize("size", sample([64, 256], 1))
+def test_tiles_that_are_drawn(size):
     """By the blocks of a grid that stays: where tiles are more than SMs, which no call here has."""
-    q, k, v = heads(queries=140, keys=70, heads=3, kv_heads=1)
+    q, k, v = heads(queries=140, keys=70, heads=3, kv_heads=1, size=size, value_size=size)
     config, _ = choose(
-        64, 64, 1, 140, 3, 1, 70, bounded=True, packed=False, page=0, told=False, splits=None, sms=2, itemsize=1
+        size, size, 1, 140, 3, 1, 70, bounded=True, packed=False, page=0, told=False, splits=None, sms=2, itemsize=1
     )
     assert config.queue and config.blocks == 2
-    o, lse = np.full((1, 140, 1, 3, 64), np.nan, ml_dtypes.bfloat16), np.full((1, 1, 3, 140), np.nan, np.float32)
-    run(kernel, q[:, :, None], k, v, o, None, lse, 0.125, 0, 0, 1, 0.0, *[None] * 8, config=config,
+    o, lse = np.full((1, 140, 1, 3, size), np.nan, ml_dtypes.bfloat16), np.full((1, 1, 3, 140), np.nan, np.float32)
+    run(kernel, q[:, :, None], k, v, o, None, lse, size**-0.5, 0, 0, 1, 0.0, *[None] * 8, config=config,
         bounded=(False, True))  # fmt: skip
     compare((o[:, :, 0], lse[0]), expected(q, k, v, causal=True), SUMS, tolerance=0.04)
 
