@@ -121,7 +121,8 @@ def choose(
     taken = arrays * config.groups * config.part * itemsize
     threads, ahead = _sm_threads(config, itemsize, arrays, passes, beside, written)
     if (several or whole) and passes < 4:
-        threads, ahead = _SM_THREADS[1][1], _SHARED_AHEAD // beside if beside else 0
+        most = _REGISTERS_AHEAD if ragged and passes == 2 and itemsize > 2 else _SHARED_AHEAD
+        threads, ahead = _SM_THREADS[1][1], most // beside if beside else 0
     if whole:
         threads = 3 * _WHOLE_LANES
     blocks = min(SHARED_BYTES // (taken + BESIDE), threads // config.threads, _BLOCKS_OF_AN_SM)

@@ -1,6 +1,7 @@
 """What nv.softmax and the norms refuse, and that their kernels fit the hardware."""
 
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -58,6 +59,24 @@ def test_a_row_fits_into_registers(kernel, dtype, cols):
     assert (used.stack, used.spill_stores, used.spill_loads) == (0, 0, 0)
     copied = re.search(r"cp.async.cg.shared.global \[.*\], \[.*\], 16", compiled.ptx)
     assert bool(copied or "ld.global.v4.b32" in compiled.ptx) == (cols * dtype.bytes % 16 == 0)
+
+
+ODD = [(kernel, dtype, cols) for cols in (131, 777, 3001, 4955, 8054, 11_506, 16_389, 29_418, 33_019, 50_001, 65_537)
+       for kernel in ("layer_norm", "rms_norm") for dtype in (nv.f32, nv.bf16)]  # fmt: skip
+
+
+@pytest.mark.parametrize(("kernel", "dtype", "cols"), sample(ODD, 1))
+@pytest.mark.parametrize("bias", sample([False, True], 1))
+def test_a_row_that_begins_anywhere_fits_into_registers(kernel, dtype, cols, bias):
+    x, weight, centered, none = array(dtype, 64, cols), array(nv.f32, cols), kernel == "layer_norm", (None,) * 5
+    config = choose(cols, dtype.bytes, cols, passes=2 + centered, beside=1 + bias, alike=True)
+    config = replace(config, copies=16 if config.ragged else 0)
+    arrays = x, x, weight, weight if bias else None, *none
+    compiled = nv.jit(norm_kernels.norm.__wrapped__, strict=True).compile(
+        *arrays, 1e-5, centered=centered, config=config
+    )
+    for each in compiled.kernels.values():
+        assert (each.resources.stack, each.resources.spill_stores, each.resources.spill_loads) == (0, 0, 0)
 
 
 GRADIENTS = [(dtype, weight, residual, cols)
