@@ -144,8 +144,8 @@ class Ring:
     ) -> None:
         """Arrive once at the slot's empty barrier (each thread where ``predicate`` holds does).
 
-        ``count``: for so many consumers, where others leave the slot to this one; the counts of all add up to the
-        ring's ``consumers``.
+        ``count``: for so many consumers, where others leave the slot to this one, but have waited for it, too; the
+        counts of all add up to the ring's ``consumers``.
 
         An arrival speaks for the thread that arrives. After `wgmma_wait` one lane may release for its whole warp. After
         ordinary loads (ldmatrix, too) the lanes must meet first: with `sync_warp`, or a barrier for several warps.
