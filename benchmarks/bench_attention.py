@@ -3,10 +3,9 @@ call after call.
 
     python benchmarks/bench_attention.py [forward | decode | e4m3] [--out build/attention.json] [--quick]
         [--part 1/4] [--keep]
-    python benchmarks/bench_attention.py drawn --seed 7 --count 40
 
-``--part 1/4 --keep``: every fourth problem, from the first on; of the others the file keeps what it has. ``drawn``:
-problems of `attention_drawn`, beside FlashAttention-4.
+``--part 1/4 --keep``: every fourth problem, from the first on; of the others the file keeps what it has.
+(`bench_attention_drawn.py` times problems drawn at random.)
 
 bf16, one GPU. Each contender of a line is called in turn, and the median is taken. The results are compared with
 torch's before anything is timed. ``kernel`` is `nv.attention`, ``cudnn`` torch's scaled_dot_product_attention with that
@@ -30,7 +29,7 @@ import torch  # noqa: E402
 from torch.nn.attention import SDPBackend, sdpa_kernel  # noqa: E402
 
 import nvdsl as nv  # noqa: E402
-from benchmarks import attention_drawn, charts, partial  # noqa: E402
+from benchmarks import charts, partial  # noqa: E402
 from benchmarks.paired import in_turn, race  # noqa: E402
 
 ROWS = 262_144
@@ -57,19 +56,16 @@ EIGHT_BITS = [(ROWS // n // 16, 16, n, size, causal) for size in (128, 256) for 
 
 
 SHAPE = "batch", "heads", "length", "head_size", "causal"
-NAMES = {
-    "forward": SHAPE, "e4m3": SHAPE, "decode": ("batch", "keys", "page"), "drawn": attention_drawn.Problem._fields
-}  # fmt: skip
+NAMES = {"forward": SHAPE, "e4m3": SHAPE, "decode": ("batch", "keys", "page")}
 """Of what a problem is, by the kind."""
 
 
-def _fa4(packed: bool = False) -> Callable[..., Any] | None:
-    """``packed``: its function that takes the lengths of sequences, too."""
+def _fa4() -> Callable[..., Any] | None:
     try:
-        from flash_attn.cute.interface import flash_attn_func, flash_attn_varlen_func
+        from flash_attn.cute.interface import flash_attn_func
     except ImportError:
         return None
-    return flash_attn_varlen_func if packed else flash_attn_func  # type: ignore[no-any-return]
+    return flash_attn_func  # type: ignore[no-any-return]
 
 
 def torchs(q: Any, k: Any, v: Any, causal: bool, backend: Any = None) -> Any:
@@ -141,18 +137,6 @@ def eight_bits(batch: int, heads: int, length: int, size: int, causal: bool) -> 
     }
 
 
-def any_options(*problem: Any) -> dict[str, Callable[[], Any]]:
-    """nv.attention and FlashAttention-4, compared with each other; nothing where it refuses the problem."""
-    calls = attention_drawn.calls(attention_drawn.Problem(*problem), nv.attention, _fa4)
-    try:
-        found = calls["fa4"]()
-    except Exception as error:  # assertions, and errors of its compiler
-        print(*problem, f"FlashAttention-4: {type(error).__name__}: {str(error)[:200]}", flush=True)
-        return {}
-    _compare(calls["kernel"](), found[0] if isinstance(found, tuple) else found)
-    return calls
-
-
 def timed(
     calls: dict[str, Callable[[], Any]], rounds: int, ms: float, ahead: bool = False, turns: int = 2
 ) -> dict[str, tuple[float, float]]:
@@ -173,13 +157,11 @@ def ratios(row: dict[str, Any]) -> list[float]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("what", nargs="?", choices=("forward", "decode", "e4m3", "drawn"), default="forward")
+    parser.add_argument("what", nargs="?", choices=("forward", "decode", "e4m3"), default="forward")
     parser.add_argument("--out", type=Path)
     parser.add_argument("--quick", action="store_true", help="fewer rounds")
     parser.add_argument("--part", default="1/1", metavar="I/N", help="every N-th problem, from number I on")
     parser.add_argument("--head-size", type=int, nargs="+", help="of forward and e4m3: these alone")
-    parser.add_argument("--seed", type=int, default=7, help="of what is drawn")
-    parser.add_argument("--count", type=int, default=40, help="problems drawn")
     parser.add_argument("--prepare", action="store_true", help="compile and compare, and time nothing")
     parser.add_argument("--keep", action="store_true", help="keep the rows of other problems that --out has")
     chosen = parser.parse_args()
@@ -187,7 +169,6 @@ def main() -> None:
     rows: list[dict[str, Any]] = []
     kinds: dict[str, Any] = {
         "forward": (forward, SHAPES), "decode": (decode, DECODE), "e4m3": (eight_bits, EIGHT_BITS),
-        "drawn": (any_options, attention_drawn.drawn(chosen.seed, chosen.count)),
     }  # fmt: skip
     make, shapes = kinds[chosen.what]
     names = NAMES[chosen.what]
@@ -198,8 +179,6 @@ def main() -> None:
         problem = dict(zip(names, shape, strict=True))
         if chosen.what == "decode":
             work = 2 * problem["batch"] * problem["keys"] * 8 * 128 * 2 / 1e6
-        elif chosen.what == "drawn":
-            work = shape.work / 1e9
         else:
             batch, heads, length, size, causal = shape
             work = 4 * batch * heads * length**2 * size * (0.5 if causal else 1) / 1e9
@@ -207,7 +186,7 @@ def main() -> None:
         if chosen.prepare:
             for call in calls.values():
                 call()
-        if chosen.prepare or not calls:
+        if chosen.prepare:
             continue
         ahead = chosen.what != "decode"
         rounds, ms, turns = (6, 12, 2) if chosen.quick else (30, 15, 6) if ahead else (30, 30, 2)
@@ -241,7 +220,6 @@ def _picture(what: str, rows: list[dict[str, Any]]) -> Any:
         "forward": "Attention over the faster of FlashAttention-4 and cuDNN",
         "decode": "Decoding over the faster of FlashAttention-4 and torch, 64 heads of q on 8 of keys",
         "e4m3": "Attention of e4m3 over that of bf16",
-        "drawn": "Attention over FlashAttention-4, problems drawn at random",
     }[what]
     labels = [_label(what, r) for r in rows]
     unit = "GB/s" if what == "decode" else "TFLOPS"
@@ -252,11 +230,6 @@ def _picture(what: str, rows: list[dict[str, Any]]) -> Any:
 def _label(what: str, row: dict[str, Any]) -> str:
     if what == "decode":
         return f"{row['batch']} x {row['keys']}" + (f", pages of {row['page']}" if row["page"] else "")
-    if what == "drawn":
-        batch = f"{len(row['lengths'])} lengths" if row["lengths"] else row["batch"]
-        size = row["size"] if row["size"] == row["value_size"] else f"{row['size']}, {row['value_size']}"
-        heads = f"{row['heads']} on {row['kv_heads']}"
-        return f"{row['kind']}: {batch} x {heads} x {row['queries']}, {row['keys']} x {size}"
     shape = " x ".join(str(row[name]) for name in ("batch", "heads", "length", "head_size"))
     return shape + (", causal" if row["causal"] else "")
 

@@ -40,6 +40,7 @@ def backward(frame: GradientFrame) -> None:
     sums, parts = StagedSums(frame.sums, frame.dk, frame.dv, config), frame.sums.parts
     rounds, late = Rounds(tiles, config), config.keys > 1
     producer, consumer = frame.registers
+    apart = tiles.packed_keys or frame.shares is not None  # dK and dV leave from registers
 
     @nv.kernel(grid=rounds.grid, block=128 * (1 + CONSUMERS), programmatic=True)
     def kernel() -> None:
@@ -163,7 +164,9 @@ def backward(frame: GradientFrame) -> None:
                 if sight.any:
                     last_dq(state, here, me)
                 loads.k_ring.release(work.keys, one_thread & sight.any)
-            if tiles.packed_keys:  # what is behind the sequence's last key is another one's
+            if frame.shares is not None:
+                frame.shares.leave((grad_k, grad_v), at, me)
+            elif tiles.packed_keys:  # what is behind the sequence's last key is another one's
                 one, row = at.sequence, at.key + me * 64
                 for grad, out_of in ((grad_k * scoring.scale, frame.dk), (grad_v, frame.dv)):
                     clipped = tiles.clipped(out_of, one.k_batch, one.k_first, one.keys, at.kv_head)
@@ -194,7 +197,7 @@ def backward(frame: GradientFrame) -> None:
                 me, pending, work = nv.warp_id() - 1, sums.nothing(), rounds.begin()
                 while work.valid:
                     at, sight = frame.place(work.tile, True)
-                    pending = sums.take(at, sight, me, pending, None if tiles.packed_keys else dtype)
+                    pending = sums.take(at, sight, me, pending, None if apart else dtype)
                     work = rounds.next(work, sight.any)
                 sums.finish(me, pending)
             elif nv.lane_id() == 0:

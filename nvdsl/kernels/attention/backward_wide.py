@@ -187,7 +187,9 @@ def backward_wide(frame: GradientFrame) -> None:
 
             at, _ = place(True)
             one = at.sequence
-            if tiles.packed_keys:  # what is behind the sequence's last key is another one's
+            if frame.shares is not None:
+                frame.shares.leave((grad_k, grad_v), at, me)
+            elif tiles.packed_keys:  # what is behind the sequence's last key is another one's
                 for grad, out_of in ((grad_k * scoring.scale, dk), (grad_v, dv)):
                     clipped = tiles.clipped(out_of, one.k_batch, one.k_first, one.keys, at.kv_head)
                     grad.store(clipped, (at.key, me * grad.shape[1]), clip=True)

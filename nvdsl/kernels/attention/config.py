@@ -168,9 +168,10 @@ def choose(
     clusters = CLUSTERS if config.blocks_per_sm == 2 else CLUSTERS[:-1]  # few GPCs have 16 empty SMs
     if splits is None or splits in clusters:
         if splits is None:
-            bytes_ = batch * kv_heads * keys * (size + value_size) * itemsize
+            shown = min(keys, seen + 64 * consumers // pack)  # to a tile of queries
+            bytes_ = batch * kv_heads * shown * (size + value_size) * itemsize
             many = bytes_ > LONG and config.blocks_per_sm == 2
-            cluster, splits = _splits(tiles, -(-keys // config.tile_n), sms, clusters, many)
+            cluster, splits = _splits(tiles, -(-shown // config.tile_n), sms, clusters, many)
         else:
             cluster, splits = splits, 1
         if config.room_for_sums:

@@ -16,10 +16,11 @@ from nvdsl.kernels.arguments import Argument
 from nvdsl.kernels.arraylike import ArrayLike
 from nvdsl.kernels.attention import copies, options
 from nvdsl.kernels.attention.gradient_bias import clear
-from nvdsl.kernels.attention.gradient_config import choose, rows_seen
+from nvdsl.kernels.attention.gradient_config import choose, rows_seen, shares
 from nvdsl.kernels.attention.gradient_kernels import gradients
 from nvdsl.kernels.attention.heads import Heads, Operand, Reshaped
 from nvdsl.kernels.attention.scores import ScoreFunction, ScoreKind
+from nvdsl.kernels.gemm.launch import sms
 from nvdsl.kernels.options import finite, switch
 from nvdsl.kernels.repeated import Repeated
 from nvdsl.trace import decorated
@@ -119,12 +120,17 @@ def attention_backward(
         kind = ScoreKind(cap > 0.0, bias is not None, score)
         packed, capped = any(x is not None for x in starts), cap > 0.0
         more = all(bounded) or capped or packed
-        rows = heads.group * rows_seen(queries // max(lengths.batch if lengths.packed else 1, 1), left, right)
+        each = -(-queries // (max(lengths.batch, 1) if lengths.packed else 1))
+        rows = rows_seen(each, left, right)
         tight = all(bounded) or kind.told and any(bounded)
-        config = choose(heads.size, heads.value_size, more, kind.told or packed and capped, rows, tight)
+        config = choose(heads.size, heads.value_size, more, kind.told or packed and capped, heads.group * rows, tight)
         constants: dict[str, Any] = {"config": config, "bounded": bounded, "scores": kind, "ordered": ordered}
+        columns = -(-heads.k.shape[1] // config.tile_n) + (lengths.batch if lengths.k_starts is not None else 0)
+        key_tiles = columns * heads.kv_heads * heads.k.shape[0]
+        count = shares(config, key_tiles, heads.group, rows, each if not all(bounded) else rows, sms(target))
+        shared = Reshaped(of_q, (count,), (0,)) if count > 1 else None
         numbers = factor, left or 0, right or 0, cap
-        arguments: list[Any] = [*seen, _batched(logarithms), *there, *starts, added, of_bias, *numbers]
+        arguments: list[Any] = [*seen, _batched(logarithms), *there, *starts, added, of_bias, shared, *numbers]
         if seen == given and there == wanted and not operands and of_bias is None:
             _CALLS.run(gradients, arguments, constants, arrays, rest, stream, target, apart)
         else:

@@ -9,6 +9,7 @@ import nvdsl as nv
 from nvdsl.kernels.attention.gradient_config import Config
 from nvdsl.kernels.attention.gradient_load import GradientLoads
 from nvdsl.kernels.attention.gradient_scores import Scoring, Weights
+from nvdsl.kernels.attention.gradient_shares import GradientShares
 from nvdsl.kernels.attention.gradient_sums import GradientSums
 from nvdsl.kernels.attention.gradient_tiles import GradientTiles, KeyTile, Seeing
 from nvdsl.ops.order import recomputed
@@ -17,7 +18,8 @@ from nvdsl.ops.order import recomputed
 @dataclass(frozen=True)
 class GradientFrame:
     """Made in the host function. ``dk`` and ``dv`` are what a kernel writes; dQ becomes what ``sums`` adds up.
-    ``ordered``: whether dQ is added up in the order of the tiles of keys."""
+    ``ordered``: whether dQ is added up in the order of the tiles of keys. ``shares``: where dK and dV go instead if
+    several blocks have the same keys."""
 
     config: Config
     tiles: GradientTiles
@@ -27,6 +29,7 @@ class GradientFrame:
     dk: nv.Array
     dv: nv.Array
     ordered: bool
+    shares: GradientShares | None = None
 
     @property
     def dtype(self) -> nv.DType:

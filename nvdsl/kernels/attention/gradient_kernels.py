@@ -15,10 +15,13 @@ from nvdsl.kernels.attention.gradient_frame import GradientFrame
 from nvdsl.kernels.attention.gradient_load import GradientLoads
 from nvdsl.kernels.attention.gradient_rows import Told, sum_rows
 from nvdsl.kernels.attention.gradient_scores import Scoring
+from nvdsl.kernels.attention.gradient_shares import GradientShares
 from nvdsl.kernels.attention.gradient_sums import GradientSums, Parts
 from nvdsl.kernels.attention.gradient_tiles import GradientTiles, Logarithms, OfKeys, OfQueries
 from nvdsl.kernels.attention.scores import ScoreKind
 from nvdsl.kernels.attention.sequences import KeyStarts, Starts
+
+Shares = nv.Shaped[nv.Array, "shares"]
 
 
 @nv.jit
@@ -36,6 +39,7 @@ def gradients(
     k_starts: KeyStarts | None,
     bias: Bias | None,
     dbias: OfBias | None,
+    shares: Shares | None,
     scale: float,
     left: int,
     right: int,
@@ -50,17 +54,22 @@ def gradients(
 
     ``bounded``: whether a row sees at most ``left`` keys before its own, and ``right`` keys behind it. For ``scores``,
     ``softcap``, ``bias``, ``dbias`` and ``operands`` see `Scoring`. ``ordered``: whether dQ is added up in the order of
-    the keys, or in causal attention from the last keys to the first.
+    the keys, or in causal attention from the last keys to the first. ``shares``: nobody reads it; as many blocks as it
+    has elements have the same keys (extents say what memory a call needs, see `combine.attention`).
     """
     sides = left if bounded[0] else None, right if bounded[1] else None
     scoring = Scoring(scores, scale, softcap, bias, dbias, operands, *sides)
     descending = ordered and bounded == (False, True)
-    tiles = GradientTiles(q, k, q_starts, k_starts, config.tile_m, config.tile_n, any(bounded) or ordered, descending)
+    tiles = GradientTiles(q, k, q_starts, k_starts, config.tile_m, config.tile_n, any(bounded) or ordered, descending,
+                          None if shares is None else shares.shape[0])  # fmt: skip
     parts = Parts(config.tile_m, config.sizes[0], config.k_swizzle, config.slices)
     sums = GradientSums(tiles, parts, ordered)
     told = Told(q, k, scoring) if scores.told else None
     row_sums = sum_rows(dout, out, lse, tiles, config.tile_m, told, sums.clear)
     loads = GradientLoads(dout, q, k, v, row_sums, tiles, config)
     kernel = backward_wide if config.wide else backward_apart if config.apart else backward
-    kernel(GradientFrame(config, tiles, scoring, loads, sums, dk, dv, ordered))
+    shared = None if shares is None else GradientShares(tiles, config)
+    kernel(GradientFrame(config, tiles, scoring, loads, sums, dk, dv, ordered, shared))
+    if shared is not None:
+        shared.add(dk, dv, scale)
     sums.convert(dq, scale)

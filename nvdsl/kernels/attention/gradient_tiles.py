@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import nvdsl as nv
 from nvdsl.kernels.attention.sequences import Sequence, Sequences
 from nvdsl.kernels.attention.tiles import L2_BYTES, LAST_TILES
+from nvdsl.kernels.blocks.divisor import Divisor
 from nvdsl.kernels.blocks.tile_scheduler import RowGroups
 from nvdsl.ops.order import recomputed, recomputing
 
@@ -23,12 +24,14 @@ Logarithms = nv.Shaped[nv.Array, "batch", "heads", "queries"]
 
 class KeyTile(NamedTuple):
     """Keys of a sequence, from ``key`` on, of a head of k and v. There are none where ``key`` is not below the
-    sequence's keys."""
+    sequence's keys. ``block``: its number among all, and ``share``: which part of the queries that see these keys."""
 
     number: nv.Int
     sequence: Sequence
     kv_head: nv.Int
     key: nv.Int
+    block: nv.Int
+    share: nv.Int
 
 
 class QueryTile(NamedTuple):
@@ -53,9 +56,11 @@ class Seeing:
     ) -> None:
         self._key, self._keys, self._left, self._right = at.key, at.sequence.keys, left, right
         self._tile_m, self._tile_n = tiles.tile_m, tiles.tile_n
-        self.offset, self.first, self.end = tiles.seeing(at, left, right)
+        self.offset, first, end = tiles.seeing(at, left, right)
+        self.first, self.end = tiles.share(at, first, end)
         self.count = nv.max(self.end - self.first, 0)
-        self._some = left is None and right is None and not (tiles.packed or tiles.packed_keys)
+        whole = not (tiles.packed or tiles.packed_keys) and tiles.shares is None
+        self._some = left is None and right is None and whole
         self._backwards, self._descending = backwards, tiles.descending
         self._turned: nv.Int | None = None
         if left is None and right is None and not (backwards or told) and tiles.tile_m == tiles.tile_n:
@@ -129,12 +134,13 @@ class GradientTiles:
     tiles are so unequal, or wait for those with the keys before them, which shall have begun earlier. Then a band has
     as many heads as fit into L2 with their queries and dQ (of heads that share one of k and v, one at a time), and of
     long heads the last one as many as keep all SMs busy to the end; else it is one head. ``descending``: whether tiles
-    come from the last keys to the first.
+    come from the last keys to the first. ``shares``: so many blocks, one after the other, have the same keys, and each
+    a part of the queries that see them.
     """
 
     def __init__(
         self, q: nv.Array, k: nv.Array, q_starts: nv.Array | None, k_starts: nv.Array | None, tile_m: int, tile_n: int,
-        bands: bool, descending: bool = False,
+        bands: bool, descending: bool = False, shares: nv.Int | None = None,
     ) -> None:  # fmt: skip
         self._sequences = Sequences(q, k, q_starts, k_starts, None, None)
         self._by_keys = Sequences(k, q, k_starts, q_starts, None, None)
@@ -147,7 +153,9 @@ class GradientTiles:
         self.count = self._heads * self._rows * (1 if self.packed else self._sequences.count)
         """Numbers of tiles of queries of all heads."""
         every = self._kv_heads * (1 if self.packed_keys else self._sequences.count)
-        self.blocks = every * self._columns
+        self.key_tiles = every * self._columns
+        self.shares = None if shares is None else Divisor.of(shares)
+        self.blocks = self.key_tiles if shares is None else self.key_tiles * shares
         together: nv.Int = 1
         last: nv.Int | None = None
         if bands:
@@ -160,7 +168,9 @@ class GradientTiles:
         """The keys of a block. ``whole_warp``: see `Sequences.of`."""
         number: nv.Int
         key: nv.Int
-        outer, column = self._order.place(block)
+        share: nv.Int
+        tile, share = (block, 0) if self.shares is None else self.shares.divmod(block)
+        outer, column = self._order.place(tile)
         if self.descending:
             column = self._columns - 1 - column
         if self.packed_keys:
@@ -169,7 +179,7 @@ class GradientTiles:
         else:
             number, kv_head, key = outer // self._kv_heads, outer % self._kv_heads, column * self.tile_n
         sequence = self._sequences.of(number, whole_warp)
-        return KeyTile(number, sequence, kv_head, key)
+        return KeyTile(number, sequence, kv_head, key, block, share)
 
     def seeing(self, at: KeyTile, left: nv.Int | None, right: nv.Int | None) -> tuple[Any, Any, Any]:
         """How far keys are ahead of queries, the first tile of queries that see the keys of ``at``, and the one behind
@@ -184,6 +194,14 @@ class GradientTiles:
         if self.packed_keys:
             end = nv.select(at.key < at.sequence.keys, end, first)
         return offset, first, end
+
+    def share(self, at: KeyTile, first: nv.Int, end: nv.Int) -> tuple[Any, Any]:
+        """Of these tiles of queries, the block's part: they differ by a tile at most."""
+        if self.shares is None:
+            return first, end
+        each, more = self.shares.divmod(nv.max(end - first, 0))
+        first = first + at.share * each + nv.min(at.share, more)
+        return first, first + each + nv.select(at.share < more, 1, 0)
 
     def first(self, number: nv.Int, sequence: Sequence, head: nv.Int) -> nv.Int:
         """The number of the first tile of queries of a sequence, of a head of q."""

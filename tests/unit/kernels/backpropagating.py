@@ -19,7 +19,8 @@ class Case:
     """Lengths of q and of k; heads of q and of k. ``tile_m``: of `backward`; 0: `backward_wide` computes it, 96:
     `backward_apart`.
     ``packed``: lengths of q and k of each sequence, in place of the others. ``parts``: of dQ that a consumer of
-    `backward` has; beside two there is one K. ``blocks``: of `backward`, which take several tiles of keys each."""
+    `backward` has; beside two there is one K. ``blocks``: of `backward`, which take several tiles of keys each.
+    ``shares``: blocks of a tile of keys."""
 
     rows: int
     keys: int
@@ -37,6 +38,7 @@ class Case:
     packed: tuple[tuple[int, int], ...] = ()
     parts: int = 1
     blocks: int = 2
+    shares: int = 1
 
     def __str__(self) -> str:
         words = [f"{self.batch}x{self.rows}x{self.keys}x{self.heads}x{self.kv_heads}x{self.size}"]
@@ -44,6 +46,7 @@ class Case:
         words += [f"window{self.window}"] * (self.window != (None, None))
         words += [f"softcap{self.softcap}"] * bool(self.softcap) + ["ordered"] * self.ordered
         words += [f"packed{self.packed}"] * bool(self.packed) + [f"parts{self.parts}"] * (self.parts > 1)
+        words += [f"shares{self.shares}"] * (self.shares > 1)
         return "-".join([*words, np.dtype(self.dtype).name, f"tile{self.tile_m}"])
 
 
@@ -71,6 +74,11 @@ CASES = (
     Case(140, 300, heads=2, tile_m=64, window=(None, 0), ordered=True),
     Case(140, 200, heads=2, kv_heads=2, tile_m=0, window=(None, 0), ordered=True),
     Case(0, 0, size=40, tile_m=96, packed=((70, 130), (0, 5), (20, 0), (130, 97)), window=(None, 3), ordered=True),
+    Case(300, 200, heads=4, kv_heads=2, size=96, tile_m=64, batch=2, shares=3, blocks=4),
+    Case(300, 200, heads=2, size=72, value_size=56, tile_m=64, window=(None, 0), ordered=True, shares=2, parts=2),
+    Case(200, 200, size=136, value_size=64, tile_m=96, window=(70, 10), shares=2, ordered=True),
+    Case(270, 130, heads=2, size=200, value_size=136, tile_m=0, shares=3, dtype=np.float16),
+    Case(0, 0, size=40, packed=((300, 130), (0, 5), (20, 0), (130, 97)), window=(None, 0), shares=2, dtype=np.float16),
 )
 
 
@@ -157,7 +165,8 @@ def called(call: Any, case: Case) -> tuple[list[Any], list[Any]]:
     numbers = 1 / math.sqrt(case.size), left or 0, right or 0, case.softcap
     bounded, scores = (left is not None, right is not None), ScoreKind(case.softcap > 0.0)
     constants = {"config": config, "bounded": bounded, "scores": scores, "ordered": case.ordered}
-    call(gradient_kernels.gradients, *arrays, *found, *starts(case), None, None, *numbers, **constants)
+    shares = np.zeros(case.shares, np.float32) if case.shares > 1 else None
+    call(gradient_kernels.gradients, *arrays, *found, *starts(case), None, None, shares, *numbers, **constants)
     return found, gradients
 
 

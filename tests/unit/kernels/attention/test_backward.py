@@ -47,7 +47,7 @@ def test_the_machine_code(disassembler, causal, size, tile_m, parts):
     config = choose(size, size, tile_m == 64, False, MANY * 64 if parts > 1 else 0)
     assert (config.tile_m, config.parts) == (tile_m, parts)
     compiled = nv.jit(gradients.__wrapped__, strict=True).compile(
-        *arrays, *[None] * 4, 1.0, 0, 0, 0.0, config=config, bounded=(False, causal)
+        *arrays, *[None] * 5, 1.0, 0, 0, 0.0, config=config, bounded=(False, causal)
     )
     assert all(kernel.resources.spill_stores == 0 for kernel in compiled.kernels.values())
     (text,) = [text for kernel in compiled.kernels.values() if "HGMMA" in (text := kernel.sass())]
@@ -72,7 +72,7 @@ def test_the_machine_code_of_heads_of_192(disassembler, value_size, causal):
     of_k, of_v = (nv.ShapeDtype(("key_batch", "keys", "kv_heads", n), nv.bf16) for n in (192, value_size))
     lse = nv.ShapeDtype(("batch", "heads", "queries"), nv.f32)
     compiled = nv.jit(gradients.__wrapped__, strict=True).compile(
-        of_out, of_q, of_k, of_v, of_out, lse, of_q, of_k, of_v, *[None] * 4, 1.0, 0, 0, 0.0,
+        of_out, of_q, of_k, of_v, of_out, lse, of_q, of_k, of_v, *[None] * 5, 1.0, 0, 0, 0.0,
         config=choose(192, value_size, False, False), bounded=(False, causal),
     )  # fmt: skip
     (text,) = [text for kernel in compiled.kernels.values() if "HGMMA" in (text := kernel.sass())]
@@ -95,7 +95,7 @@ def test_sums_in_order_take_no_more_registers(size, causal):
     """Heads of 64 keep their tiles of 128 rows. Spills are errors here."""
     config = choose(size, size, False, False, MANY * 64)
     nv.jit(gradients.__wrapped__, strict=True).compile(
-        *of_heads(size), *[None] * 4, 1.0, 0, 0, 0.0, config=config, bounded=(False, causal), ordered=True
+        *of_heads(size), *[None] * 5, 1.0, 0, 0, 0.0, config=config, bounded=(False, causal), ordered=True
     )
 
 
@@ -111,14 +111,16 @@ def slopes(s, batch, head, query, key):
 )
 @pytest.mark.parametrize("softcap", [False, True])
 @pytest.mark.parametrize(("size", "rows"), [(64, 0), (96, 0), (128, 0), (128, MANY * 64), (192, 0), (256, 0)])
-def test_no_option_takes_registers_that_are_not_there(size, rows, softcap, told, bounded, ordered):
+@pytest.mark.parametrize("shared", [False, True])
+def test_no_option_takes_registers_that_are_not_there(size, rows, softcap, told, bounded, ordered, shared):
     """Packed sequences where there is no bias, its gradient where there is no softcap. Spills are errors here."""
     packed = not told[0]
     arrays = of_heads(size)
     starts = [nv.ShapeDtype((name,), nv.i32) if packed else None for name in ("starts", "key_starts")]
     bias = nv.ShapeDtype(("bias_batch", "bias_heads", "bias_queries", "bias_keys"), nv.bf16) if told[0] else None
     of_bias = nv.ShapeDtype(("of_batch", "of_heads", "of_queries", "of_keys"), nv.f32)
-    given = *starts, bias, of_bias if bias and not softcap else None
+    shares = nv.ShapeDtype(("shares",), nv.bf16) if shared else None
+    given = *starts, bias, of_bias if bias and not softcap else None, shares
     kind = ScoreKind(softcap, *told)
     tight = all(bounded) or kind.told and any(bounded)
     more = all(bounded) or softcap or packed

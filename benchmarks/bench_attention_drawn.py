@@ -1,0 +1,161 @@
+"""Attention and its gradients beside FlashAttention-4, of problems drawn at random (`attention_drawn`): TFLOPS of
+single calls with the L2 flushed before each, and call after call.
+
+    python benchmarks/bench_attention_drawn.py --seed 7 --count 40 [--kinds full packed] [--passes forward]
+        [--out build/drawn.json] [--jobs 8] [--seconds 60]
+
+bf16, one GPU. The results are compared with FlashAttention-4's before anything is timed; where it refuses a problem,
+that is printed. ``--jobs``: processes that compile side by side, and take turns at the GPU. ``--seconds``: what is not
+timed by then is left out.
+"""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import multiprocessing
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))
+
+from benchmarks import attention_drawn, paired  # noqa: E402
+from benchmarks.attention_drawn import PASSES, Arrays, Problem  # noqa: E402
+
+ROUNDS, MS, TURNS = 8, 10, 4
+TOLERANCE = 1e-2
+Row = dict[str, Any]
+_lock: Any = None
+
+
+def _begin(lock: Any) -> None:
+    global _lock
+    _lock = lock
+    import nvdsl  # noqa: F401
+    from benchmarks import bench_attention  # noqa: F401
+
+
+def measured(task: tuple[Problem, str]) -> Row | str:
+    """A row; or why there is none."""
+    problem, name = task
+    try:
+        import torch
+
+        torch.manual_seed(time.time_ns() % 2**31)
+        arrays = Arrays(problem)
+        calls = PASSES[name](arrays)
+        try:
+            expected = calls["fa4"]()
+            torch.cuda.synchronize()
+        except Exception as error:  # assertions, and errors of its compiler
+            return f"FlashAttention-4: {type(error).__name__}: {str(error)[:200]}"
+        found = attention_drawn.differences(calls["kernel"](), expected)
+        if not all(x < TOLERANCE for x in found):
+            return f"WRONG: {found}"
+        del expected
+        row = {**problem._asdict(), "pass": name, **_timed(problem.work * (1 if name == "forward" else 2.5), calls)}
+        del arrays, calls
+        torch.cuda.empty_cache()
+        return row
+    except Exception as error:
+        return f"{type(error).__name__}: {str(error)[:300]}"
+
+
+def _timed(work: float, calls: dict[str, Callable[[], Any]]) -> Row:
+    from benchmarks.bench_attention import timed
+
+    with _lock:
+        found = timed(calls, ROUNDS, MS, True, TURNS)
+    rates = {name: [work / 1e9 / ms for ms in times] for name, times in found.items()}
+    return {name: one for name, (one, _) in rates.items()} | {f"{n}_sustained": more for n, (_, more) in rates.items()}
+
+
+def ratios(row: Row) -> tuple[float, float]:
+    return row["kernel"] / row["fa4"], row["kernel_sustained"] / row["fa4_sustained"]
+
+
+def label(p: Problem, name: str) -> str:
+    size = f"{p.size}" if p.size == p.value_size else f"{p.size}/{p.value_size}"
+    heads = f"{p.heads}" if p.heads == p.kv_heads else f"{p.heads} on {p.kv_heads}"
+    rows = f"{p.queries}" if p.queries == p.keys else f"{p.queries}, {p.keys}"
+    more = [f"{len(p.lengths)} lengths up to {max(p.lengths)}"] if p.lengths else []
+    more += [f"window {p.left}, {p.right}"] if p.left is not None else []
+    more += ["causal"] if p.causal else []
+    more += ["in order"] if p.ordered and name == "gradients" else []
+    return f"{name} {p.kind}: {p.batch} x {heads} x {rows} x {size}" + "".join(f", {x}" for x in more)
+
+
+def summary(rows: list[Row]) -> list[Row]:
+    """By pass and kind, and by pass and head size: how many, geometric means, the least of single calls."""
+    groups: dict[tuple[str, str], list[Row]] = {}
+    for row in rows:
+        kind = row["kind"] + (", in order" if row["ordered"] and row["pass"] == "gradients" else "")
+        for other in (kind, f"sizes {band(max(row['size'], row['value_size']))}", "all"):
+            groups.setdefault((row["pass"], other), []).append(row)
+    found = []
+    for (name, kind), those in sorted(groups.items()):
+        one, more = zip(*map(ratios, those), strict=True)
+        found.append({"pass": name, "kind": kind, "problems": len(those), "single": statistics.geometric_mean(one),
+                      "sustained": statistics.geometric_mean(more), "least": min(one)})  # fmt: skip
+    return found
+
+
+def band(size: int) -> str:
+    ends = (64, 96, 128, 192, 256)
+    end = next(n for n in ends if size <= n)
+    return f"{([24, *ends][ends.index(end)]) + 8}-{end}"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--seed", type=int, default=7)
+    parser.add_argument("--count", type=int, default=40, help="problems")
+    parser.add_argument("--kinds", nargs="+", choices=attention_drawn.KINDS, default=list(attention_drawn.KINDS))
+    parser.add_argument("--passes", nargs="+", choices=PASSES, default=list(PASSES))
+    parser.add_argument("--jobs", type=int, default=1)
+    parser.add_argument("--seconds", type=float, default=1e9)
+    parser.add_argument("--out", type=Path)
+    chosen = parser.parse_args()
+    problems = attention_drawn.drawn(chosen.seed, chosen.count, tuple(chosen.kinds))
+    tasks = [(p, name) for p in problems for name in chosen.passes if name == "forward" or p.kind != "pages"]
+    rows: list[Row] = []
+    machine = paired.machine()
+    for (problem, name), found in _each(tasks, chosen.jobs, chosen.seconds):
+        if isinstance(found, str):
+            print(label(problem, name), found, flush=True)
+            continue
+        rows.append(found)
+        rates = "  ".join(f"{x} {found[x]:.0f}/{found[x + '_sustained']:.0f}" for x in ("kernel", "fa4"))
+        print(label(problem, name), rates, "{:.3f}/{:.3f}".format(*ratios(found)), flush=True)
+        if chosen.out:
+            result = {"machine": machine, "unit": "TFLOPS", "summary": summary(rows), "rows": rows}
+            paired.write(chosen.out, "bench_attention_drawn.py", result)
+    print(f"{len(rows)} of {len(tasks)} timed")
+    for row in summary(rows):
+        print("{pass} {kind}: {problems}, {single:.3f}/{sustained:.3f}, least {least:.3f}".format(**row))
+
+
+def _each(tasks: list[Any], jobs: int, seconds: float) -> Any:
+    """What is measured of each, as it is there."""
+    start = time.time()
+    context = multiprocessing.get_context("spawn")
+    with context.Pool(jobs, _begin, (context.Lock(),)) as pool:
+        waiting = pool.imap_unordered(functools.partial(_with_task, time.time() + seconds), tasks)
+        try:
+            for _ in tasks:
+                yield waiting.next(max(start + seconds + 5 - time.time(), 0.1))
+        except multiprocessing.TimeoutError:
+            print(f"{seconds:.0f} s are over", flush=True)
+
+
+def _with_task(deadline: float, task: Any) -> Any:
+    return task, measured(task) if time.time() < deadline else "not timed: no time left"
+
+
+if __name__ == "__main__":
+    main()
