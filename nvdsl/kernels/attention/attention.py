@@ -93,7 +93,8 @@ def attention(
 
     Packed sequences lie one behind the other, without padding: with ``cu_seqlens_q``, an i32 array of one entry more
     than there are sequences, q is (all queries, heads, size), and sequence i has its rows from entry i to entry i + 1;
-    ``cu_seqlens_k`` says the same of k and v. Rows of no sequence are left as they are. With ``seqused_k``, an i32 for
+    ``cu_seqlens_k`` says the same of k and v. Rows of no sequence, before the first entry or behind the last one, are
+    left in a given ``out``, and zeros in a new one; their logarithms are -infinity. With ``seqused_k``, an i32 for
     each sequence, only so many of its keys count. With ``page_table``, (sequences, pages) of i32, k and v are (pages,
     keys of a page, kv_heads, size), and page ``page_table[i, p]`` has the keys of sequence i from ``p * keys of a
     page`` on; a page has a multiple of 8 keys.
@@ -209,7 +210,7 @@ class _Call:
         self.apart = [(self.result.argument, x, False) for x in read]
         for one, other, _ in self.apart:
             one.check_apart(other)
-        self.nothing = not (math.prod(self.result.shape) and lengths.batch)
+        self.nothing, self.new = not math.prod(self.result.shape), out is None
         self.kernel: Any = None
         if self.nothing or not (heads.k.shape[1] and most and lengths.batch):
             return
@@ -231,7 +232,7 @@ class _Call:
             "scores": ScoreKind(cap > 0, bias is not None, score, factor <= 0),
         }
         shares = Reshaped(self.heads.q.argument, (self.parts,), (0,)) if self.parts > 1 else self.parts
-        self._numbers = factor, left or 0, right or 0, shares, cap  # shares: see combine.attention
+        self._numbers = factor, left or 0, right or 0, shares, cap, int(self.new)  # shares: see combine.attention
 
     @property
     def as_they_lie(self) -> bool:
@@ -249,13 +250,16 @@ class _Call:
         lse = None if self.lse is None else self.lse.view()
         if self.kernel is not None:
             there = self.result if self.result.fits_tma else self.result.beside()
+            if there is not self.result and self.lengths.packed:  # for rows of no sequence
+                copies.copy(self.result.view(), there.view(), **run)
             given = self.given([x.readable(run) for x in self.heads], there)
             views = [x if x is None or isinstance(x, int | float) else x.view() for x in given]
             self.kernel(*views, *self.operands, **self.constants, **run)
             if there is not self.result:
                 copies.copy(there.view(), self.result.view(), **run)
         elif not self.nothing:
-            copies.nothing_seen(self.result.view(), lse, **run)
+            there = self.result if self.lengths.batch or self.new else self.result.beside()  # no sequences: left
+            copies.nothing_seen(there.view(), lse, **run)
 
 
 def _results(heads: Heads, lengths: Lengths, out: Any, return_lse: bool) -> tuple[Operand, Reshaped | None]:

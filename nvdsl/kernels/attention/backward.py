@@ -37,10 +37,10 @@ def backward(frame: GradientFrame) -> None:
     """For heads of up to 128."""
     config, tiles, loads, scoring, dtype = frame.config, frame.tiles, frame.loads, frame.scoring, frame.dtype
     tile_m, tile_n, (size, value_size) = config.tile_m, config.tile_n, config.sizes
-    sums, parts = StagedSums(frame.sums, frame.dk, frame.dv, config), frame.sums.parts
     rounds, late = Rounds(tiles, config), config.keys > 1
     producer, consumer = frame.registers
     apart = tiles.packed_keys or frame.shares is not None  # dK and dV leave from registers
+    sums, parts = StagedSums(frame.sums, () if apart else (frame.dk, frame.dv), config), frame.sums.parts
 
     @nv.kernel(grid=rounds.grid, block=128 * (1 + CONSUMERS), programmatic=True)
     def kernel() -> None:

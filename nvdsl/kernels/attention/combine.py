@@ -11,6 +11,7 @@ import nvdsl as nv
 from nvdsl.kernels.attention import forward, sequences
 from nvdsl.kernels.attention.config import Config
 from nvdsl.kernels.attention.scores import LOG2_E, ScoreKind
+from nvdsl.kernels.attention.sequences import Sequences
 from nvdsl.kernels.blocks.divisor import Divisor
 
 WARPS, UNIT, AHEAD = 8, 4, 4
@@ -31,6 +32,7 @@ def attention(
     right: int,
     shares: Shares,
     softcap: float,
+    new: int,
     q_starts: sequences.Starts | None,
     k_starts: sequences.KeyStarts | None,
     used: sequences.Lengths | None,
@@ -51,15 +53,17 @@ def attention(
     parts = nv.empty((splits, batches, queries, kv_heads, group, size), nv.f32)
     logs = nv.empty((splits, batches, kv_heads * group, queries), nv.f32)
     forward.attention.__wrapped__(
-        q, k, v, None, parts, logs, scale, left, right, splits, softcap, q_starts, k_starts, used, table, bias,
+        q, k, v, None, parts, logs, scale, left, right, splits, softcap, 0, q_starts, k_starts, used, table, bias,
         q_scale, k_scale, v_scale, *operands, config=config, bounded=bounded, scores=scores,
     )  # fmt: skip
-    combine(parts, logs, o, lse)
+    combine(parts, logs, o, lse, Sequences(q, k, q_starts, k_starts, used, table), new == 1)
 
 
-def combine(parts: nv.Array, logs: nv.Array, o: nv.Array, lse: nv.Array | None) -> None:
+def combine(
+    parts: nv.Array, logs: nv.Array, o: nv.Array, lse: nv.Array | None, ways: Sequences | None = None, new: Any = True
+) -> None:  # fmt: skip
     """``o``: the mean of ``parts``, of which each counts as the sum of its exponentials says; ``lse``: the logarithm of
-    all of them. In a host function.
+    all of them; of rows of no sequence in ``ways`` zeros, if ``o`` is ``new``, and -infinity. In a host function.
 
     A block adds up one row. Each of its warps takes every eighth part, ``AHEAD`` of them at a time, so that a row waits
     for memory once or twice.
@@ -81,8 +85,10 @@ def combine(parts: nv.Array, logs: nv.Array, o: nv.Array, lse: nv.Array | None) 
         nv.griddep_wait()
         nv.griddep_launch_dependents()
 
+        outside = False if ways is None else ways.outside(query)
+        count = splits if outside is False else nv.select(outside, 0, splits)
         mine: Any = nv.f32(-math.inf), nv.f32(0.0), [zeros for _ in firsts]
-        for start in nv.range(warp, splits, WARPS * AHEAD, unroll=False):
+        for start in nv.range(warp, count, WARPS * AHEAD, unroll=False):
             found = []
             for ahead in range(AHEAD):
                 number = start + ahead * WARPS
@@ -101,7 +107,8 @@ def combine(parts: nv.Array, logs: nv.Array, o: nv.Array, lse: nv.Array | None) 
             place = warp * width + lane * UNIT
             each = [(*scales.vector((i, 0), 2), [sums.vector((i, place), UNIT)]) for i in range(WARPS)]
             highest, total, (whole,) = _added(each[0], each[1:])
-            o.store((*at, place), whole * nv.select(total == 0.0, 0.0, 1.0 / total), predicate=place < size)
+            written = place < size if outside is False else (place < size) & (new | ~outside)
+            o.store((*at, place), whole * nv.select(total == 0.0, 0.0, 1.0 / total), predicate=written)
             if lse is not None:
                 logarithm = highest + nv.math.log2_approx(total) * (1 / LOG2_E)
                 lse.store((0, batch, head, query), logarithm, predicate=(warp == 0) & (lane == 0))

@@ -50,6 +50,7 @@ def attention(
     right: int,
     splits: int,
     softcap: float,
+    new: int,
     q_starts: sequences.Starts | None,
     k_starts: sequences.KeyStarts | None,
     used: sequences.Lengths | None,
@@ -73,7 +74,8 @@ def attention(
     query that sees nothing gets zeros, and -infinity.
 
     In place of ``o`` there may be ``parts``, f32, of ``splits`` parts of the keys each: what `combine` adds up. ``lse``
-    is (parts, batch, heads, queries), f32; parts is 1 beside ``o``. ``changes``: to ``config``, as `tuned` finds them.
+    is (parts, batch, heads, queries), f32; parts is 1 beside ``o``. ``new``: 1 where ``o`` is
+    a new array, whose rows of no sequence become zeros. ``changes``: to ``config``, as `tuned` finds them.
     """
     config = replace(config, **dict(changes))
     (_, _, kv_heads, group, _), (d, dv) = q.shape, config.sizes
@@ -199,6 +201,9 @@ def attention(
             nv.setmaxnreg_dec(config.registers[0])
             if loads.together or nv.warpgroup_thread() == 0:
                 produce()
+            if ways.packed and o is not None:
+                if nv.warp_id() == 3:  # which has little to do
+                    ways.clear(o, new == 1, lse, nv.block_id.x, nv.grid_dim.x)
             if config.cluster > 1:
                 nv.sync_warp()
                 results.meet()

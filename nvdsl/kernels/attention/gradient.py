@@ -73,7 +73,8 @@ def attention_backward(
     A softcap beside it is refused.
 
     With ``cu_seqlens_q`` and ``cu_seqlens_k`` sequences are packed as `attention` takes them: the arrays have no axis
-    of batches, and ``lse`` is (heads, queries). ``seqused_k`` and ``page_table`` are refused: caches of keys have no
+    of batches, and ``lse`` is (heads, queries). Rows of no sequence are left in given arrays, and zeros in new ones.
+    ``seqused_k`` and ``page_table`` are refused: caches of keys have no
     gradients.
 
     It takes memory for ``dq`` in f32, and for two f32 each query and head, for the time of the call.
@@ -114,7 +115,7 @@ def attention_backward(
     run: dict[str, Any] = {"stream": stream, "target": target}
     if of_bias is not None and 0 not in of_bias.shape:
         clear(of_bias.view(), **run)
-    if all(math.prod(x.shape) for x in wanted):
+    if all(math.prod(x.shape) for x in wanted) and lengths.batch:
         seen, there = [x.readable(run) for x in given], [x if x.fits_tma else x.beside() for x in wanted]
         bounded, starts = (left is not None, right is not None), lengths.views[:2]
         kind = ScoreKind(cap > 0.0, bias is not None, score)
@@ -129,19 +130,23 @@ def attention_backward(
         key_tiles = columns * heads.kv_heads * heads.k.shape[0]
         count = shares(config, key_tiles, heads.group, rows, each if not all(bounded) else rows, sms(target))
         shared = Reshaped(of_q, (count,), (0,)) if count > 1 else None
+        new = sum((x is None) << i for i, x in enumerate((dq, dk, dv)))
         numbers = factor, left or 0, right or 0, cap
-        arguments: list[Any] = [*seen, _batched(logarithms), *there, *starts, added, of_bias, shared, *numbers]
+        arguments: list[Any] = [*seen, _batched(logarithms), *there, *starts, added, of_bias, shared, new, *numbers]
         if seen == given and there == wanted and not operands and of_bias is None:
             _CALLS.run(gradients, arguments, constants, arrays, rest, stream, target, apart)
         else:
+            for x, source in zip(wanted, there, strict=True):
+                if x is not source and packed:  # for rows of no sequence
+                    copies.copy(x.view(), source.view(), **run)
             views = [x.view() if hasattr(x, "view") else x for x in arguments]
             gradients(*views, *operands, **constants, **run)
         for x, source in zip(wanted, there, strict=True):
             if x is not source:
                 copies.copy(source.view(), x.view(), **run)
     else:
-        for x in wanted:
-            if math.prod(x.shape):
+        for x, array in zip(wanted, (dq, dk, dv), strict=True):
+            if math.prod(x.shape) and (lengths.batch or array is None):
                 copies.nothing_seen(x.view(), None, **run)
     return tuple(x.result() for x in results)
 

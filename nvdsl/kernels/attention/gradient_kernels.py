@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import nvdsl as nv
@@ -40,6 +41,7 @@ def gradients(
     bias: Bias | None,
     dbias: OfBias | None,
     shares: Shares | None,
+    new: int,
     scale: float,
     left: int,
     right: int,
@@ -55,7 +57,8 @@ def gradients(
     ``bounded``: whether a row sees at most ``left`` keys before its own, and ``right`` keys behind it. For ``scores``,
     ``softcap``, ``bias``, ``dbias`` and ``operands`` see `Scoring`. ``ordered``: whether dQ is added up in the order of
     the keys, or in causal attention from the last keys to the first. ``shares``: nobody reads it; as many blocks as it
-    has elements have the same keys (extents say what memory a call needs, see `combine.attention`).
+    has elements have the same keys (extents say what memory a call needs, see `combine.attention`). ``new``: which of
+    dq (1), dk (2) and dv (4) are new arrays, whose rows of no sequence become zeros.
     """
     sides = left if bounded[0] else None, right if bounded[1] else None
     scoring = Scoring(scores, scale, softcap, bias, dbias, operands, *sides)
@@ -72,4 +75,4 @@ def gradients(
     kernel(GradientFrame(config, tiles, scoring, loads, sums, dk, dv, ordered, shared))
     if shared is not None:
         shared.add(dk, dv, scale)
-    sums.convert(dq, scale)
+    sums.convert(dq, scale, functools.partial(tiles.clear, dq, dk, dv, new))

@@ -36,19 +36,20 @@ class Pending(NamedTuple):
 
 class StagedSums:
     """`GradientSums` to which a warp for each consumer adds its parts by bulk reductions from shared memory; it stores
-    its dK and dV, too. The part of a tile comes a step late: with the next one, or after the last. With the first one
+    its dK and dV, too, if these are the ``results``. The part of a tile comes a step late: with the next one, or after the last. With the first one
     of a block comes none; nor with the first one of a tile of keys, if shared memory holds one K alone (`Config`). Made
     in the host function."""
 
-    def __init__(self, sums: GradientSums, dk: nv.Array, dv: nv.Array, config: Config) -> None:
+    def __init__(self, sums: GradientSums, results: tuple[nv.Array, ...], config: Config) -> None:
         self._tiles, self._rows, self._turns = sums.tiles, sums.parts.rows, sums.turns
         self._slots, self._late = config.parts, config.keys > 1
         self._tma = nv.TMA(sums.total, tile=(self._rows, 256))
         self._part = TileLayout.of(self._rows, 256, 4, 0)
-        self._layouts = [TileLayout.of(64, size, 2, 64 if size % 64 else 128) for size in config.sizes]
+        sizes = config.sizes if results else ()
+        self._layouts = [TileLayout.of(64, size, 2, 64 if size % 64 else 128) for size in sizes]
         self._stores = [
             nv.TMA(x, tile=(1, 64, 1, layout.cols), swizzle=layout.swizzle)
-            for x, layout in zip((dk, dv), self._layouts, strict=True)
+            for x, layout in zip(results, self._layouts, strict=True)
         ]
 
     def allocate(self) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -119,14 +120,17 @@ class GradientSums:
         start = ((tile * CONSUMERS + me) * parts.slices + slice) * parts.rows
         return [(start + thread // 64 + 2 * i, thread % 64 * 4) for i in range(parts.rows // 2)]
 
-    def convert(self, dq: nv.Array, scale: nv.Number) -> None:
-        """``dq``: the sums times ``scale``. A kernel of its own, from the last tile, which is in L2, to the first."""
+    def convert(self, dq: nv.Array, scale: nv.Number, clear: Callable[[nv.Int, nv.Int], None]) -> None:
+        """``dq``: the sums times ``scale``. A kernel of its own, from the last tile, which is in L2, to the first.
+        ``clear``: what a warp of each block does besides; it takes the block's number, and how many there are."""
         tiles, parts = self.tiles, self.parts
         dq_tma = nv.TMA(dq, tile=(1, parts.tile_m, 1, parts.size), swizzle=parts.swizzle)
 
         @nv.kernel(grid=tiles.count, block=128 * CONSUMERS, programmatic=True)
         def convert() -> None:
             nv.griddep_wait()
+            if nv.warp_id() == 0:
+                clear(nv.block_id.x, tiles.count)
             number = tiles.count - 1 - nv.block_id.x
             tile = nv.smem((parts.tile_m, parts.size), dq.dtype, swizzle=parts.swizzle)
             me = nv.warpgroup_id()

@@ -221,6 +221,13 @@ class GradientTiles:
             number, head, query = outer // self._heads, outer % self._heads, row * self.tile_m
         return QueryTile(number, self._sequences.of(number, False), head, query)
 
+    def clear(self, dq: nv.Array, dk: nv.Array, dv: nv.Array, new: nv.Int, worker: nv.Int, workers: nv.Int) -> None:
+        """Zeros in the rows of no sequence of those that are ``new``: of dq (1), dk (2) and dv (4). By a warp, one of
+        so many."""
+        for i, (x, ways) in enumerate(((dq, self._sequences), (dk, self._by_keys), (dv, self._by_keys))):
+            if ways.packed:
+                ways.clear(x, new >> i & 1 == 1, None, worker, workers)
+
     def clipped(self, x: nv.Array, batch: nv.Int, first: nv.Int, count: nv.Int, head: nv.Int) -> Any:
         """The rows of a sequence, (rows, size), of an array of packed ones."""
         return x.view((batch, first, head, 0), (1, count, 1, x.shape[3]))[0, :, 0, :]

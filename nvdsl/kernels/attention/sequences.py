@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import functools
+import math
+import operator
 from typing import Any, NamedTuple
 
 import nvdsl as nv
 from nvdsl.kernels.blocks.divisor import Divisor
+from nvdsl.values import dtypes
+
+UNIT = 8
+"""16-bit elements of an access of 16 bytes."""
 
 Starts = nv.Shaped[nv.Array, "starts"]
 KeyStarts = nv.Shaped[nv.Array, "key_starts"]
@@ -69,7 +76,8 @@ class Sequences:
         return self.rows // positions + self.count
 
     def find(self, number: nv.Int, positions: int, whole_warp: bool) -> tuple[nv.Value, nv.Value]:
-        """The sequence of such a number, and the first query of its tile; there may be none."""
+        """The sequence of such a number, and the first query of its tile. There is none where that is not below the
+        sequence's queries: at its end, and in front of the first sequence."""
         starts = self._q_starts
         assert starts is not None
         low, high = nv.i32(0), nv.i32(self.count)
@@ -79,7 +87,33 @@ class Sequences:
             inside = start // positions + middle <= number
             low, high = nv.select(inside, middle, low), nv.select(inside, high, middle)
         start = nv.shuffle(starts[low], 0) if whole_warp else starts[low]
-        return low, (number - start // positions - low) * positions
+        tile = number - start // positions - low
+        return low, nv.select(tile < 0, self.rows, tile * positions)
+
+    def outside(self, row: nv.Int) -> Any:
+        """Whether a row of packed sequences lies before the first one, or behind the last one."""
+        starts = self._q_starts
+        if starts is None:
+            return False
+        return (row < starts[0]) | (row >= starts[starts.shape[0] - 1])
+
+    def clear(self, x: nv.Array, new: Any, lse: nv.Array | None, worker: nv.Int, workers: nv.Int) -> None:
+        """In the rows of no sequence: zeros in ``x``, (1, rows, ..., size), if it is ``new``, and -infinity in ``lse``,
+        (1, 1, heads, rows). By a warp, one of so many."""
+        starts = self._q_starts
+        assert starts is not None
+        units, first, end = x.shape[-1] // UNIT, starts[0], starts[starts.shape[0] - 1]
+        heads: nv.Int = functools.reduce(operator.mul, x.shape[2:-1])
+        zeros = nv.vector([dtypes.element(x.dtype)(0.0)] * UNIT)
+        for number in nv.range(worker, first + x.shape[1] - end, workers, unroll=False):
+            row = nv.select(number < first, number, number - first + end)
+            for i in nv.range(nv.lane_id(), heads * units, 32, unroll=False):
+                head, column = i // units, i % units * UNIT
+                of_heads = (head,) if len(x.shape) == 4 else (head // x.shape[3], head % x.shape[3])
+                x.store((0, row, *of_heads, column), zeros, predicate=new)
+            if lse is not None:
+                for head in nv.range(nv.lane_id(), heads, 32, unroll=False):
+                    lse[0, 0, head, row] = -math.inf
 
     def place(self, sequence: Sequence, batch: nv.Int, key: nv.Int) -> tuple[nv.Int, nv.Int]:
         """Where the keys from ``key`` on lie in k and v: batch or page, and row."""

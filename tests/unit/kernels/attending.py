@@ -126,7 +126,7 @@ def call(run: Any, case: Case, given: Sequence[Any]) -> None:
     left, right = case.window
     run(
         attention, next(grouped), k, v, next(grouped), None, lse[None], case.size**-0.5, left or 0, right or 0, 1, 0.0,
-        *[None] * 8,
+        0, *[None] * 8,
         config=Config((padded(case.size), padded(case.value_size)), **{"tile_n": 64, **case.config}),
         bounded=(left is not None, right is not None),
     )  # fmt: skip
@@ -145,4 +145,4 @@ def signature(sizes: tuple[int, int], dtype: nv.DType = nv.bf16, lse: bool = Tru
     q, o = (nv.ShapeDtype((*queries, n), dtype) for n in sizes)
     k, v = (nv.ShapeDtype((*keys, n), dtype) for n in sizes)
     logs = nv.ShapeDtype(("parts", "q_batch", "heads", "queries"), nv.f32) if lse else None
-    return [q, k, v, o, None, logs, 1.0, 0, 0, 1, 0.0, *[None] * 8]
+    return [q, k, v, o, None, logs, 1.0, 0, 0, 1, 0.0, 0, *[None] * 8]

@@ -166,7 +166,7 @@ def called(call: Any, case: Case) -> tuple[list[Any], list[Any]]:
     bounded, scores = (left is not None, right is not None), ScoreKind(case.softcap > 0.0)
     constants = {"config": config, "bounded": bounded, "scores": scores, "ordered": case.ordered}
     shares = np.zeros(case.shares, np.float32) if case.shares > 1 else None
-    call(gradient_kernels.gradients, *arrays, *found, *starts(case), None, None, shares, *numbers, **constants)
+    call(gradient_kernels.gradients, *arrays, *found, *starts(case), None, None, shares, 0, *numbers, **constants)
     return found, gradients
 
 

@@ -293,12 +293,26 @@ def test_any_sequences(lengths, page, causal, splits, left):
     check_sequences(list(queries), list(keys), used, page, causal=causal, splits=splits, window=(left, None))
 
 
-@pytest.mark.parametrize("starts", sample([[0], [2, 2]], 1))
-def test_rows_of_no_sequence_are_left(starts):
-    q, k, v = (random(6, heads, 64) for heads in (2, 1, 1))
-    out, starts = np.full_like(q, 7.0), np.array(starts)
-    attention(q, k, v, out, cu_seqlens_q=starts, cu_seqlens_k=starts)
-    assert (out == 7.0).all()
+@pytest.mark.parametrize(
+    ("first", "lengths", "splits", "turned"),
+    sample([(9, [4, 2], 3, False), (150, [3, 70], None, False), (0, [], None, False), (2, [0], 2, False),
+            (0, [5], None, True)], 2),
+)  # fmt: skip
+def test_rows_of_no_sequence(first, lengths, splits, turned):
+    """Those before the first sequence and behind the last one are left in a given array, and zeros in a new one."""
+    starts = np.cumsum([first, *lengths])
+    rows = starts[-1] + 3
+    q, k, v = (random(rows, heads, 64) for heads in (2, 1, 1))
+    out = np.full(q.shape[::-1], 7.0, q.dtype).T if turned else np.full_like(q, 7.0)
+    outside = np.r_[0:first, starts[-1] : rows]
+    for result, wanted in ((out, 7.0), (None, 0.0)):
+        options = {"cu_seqlens_q": starts, "cu_seqlens_k": starts, "splits": splits, "return_lse": True}
+        found, lse = attention(q, k, v, result, **options)
+        assert (found[outside] == wanted).all() and (lse[:, outside] == -np.inf).all()
+        for a, b in zip(starts[:-1], starts[1:], strict=True):
+            if b > a:
+                own = (x[None, a:b] for x in (q, k, v))
+                compare((found[None, a:b], lse[None, :, a:b]), expected(*own))
 
 
 def test_pages_of_a_batch():

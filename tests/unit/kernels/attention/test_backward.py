@@ -47,7 +47,7 @@ def test_the_machine_code(disassembler, causal, size, tile_m, parts):
     config = choose(size, size, tile_m == 64, False, MANY * 64 if parts > 1 else 0)
     assert (config.tile_m, config.parts) == (tile_m, parts)
     compiled = nv.jit(gradients.__wrapped__, strict=True).compile(
-        *arrays, *[None] * 5, 1.0, 0, 0, 0.0, config=config, bounded=(False, causal)
+        *arrays, *[None] * 5, 0, 1.0, 0, 0, 0.0, config=config, bounded=(False, causal)
     )
     assert all(kernel.resources.spill_stores == 0 for kernel in compiled.kernels.values())
     (text,) = [text for kernel in compiled.kernels.values() if "HGMMA" in (text := kernel.sass())]
@@ -72,7 +72,7 @@ def test_the_machine_code_of_heads_of_192(disassembler, value_size, causal):
     of_k, of_v = (nv.ShapeDtype(("key_batch", "keys", "kv_heads", n), nv.bf16) for n in (192, value_size))
     lse = nv.ShapeDtype(("batch", "heads", "queries"), nv.f32)
     compiled = nv.jit(gradients.__wrapped__, strict=True).compile(
-        of_out, of_q, of_k, of_v, of_out, lse, of_q, of_k, of_v, *[None] * 5, 1.0, 0, 0, 0.0,
+        of_out, of_q, of_k, of_v, of_out, lse, of_q, of_k, of_v, *[None] * 5, 0, 1.0, 0, 0, 0.0,
         config=choose(192, value_size, False, False), bounded=(False, causal),
     )  # fmt: skip
     (text,) = [text for kernel in compiled.kernels.values() if "HGMMA" in (text := kernel.sass())]
@@ -95,7 +95,7 @@ def test_sums_in_order_take_no_more_registers(size, causal):
     """Heads of 64 keep their tiles of 128 rows. Spills are errors here."""
     config = choose(size, size, False, False, MANY * 64)
     nv.jit(gradients.__wrapped__, strict=True).compile(
-        *of_heads(size), *[None] * 5, 1.0, 0, 0, 0.0, config=config, bounded=(False, causal), ordered=True
+        *of_heads(size), *[None] * 5, 0, 1.0, 0, 0, 0.0, config=config, bounded=(False, causal), ordered=True
     )
 
 
@@ -126,6 +126,6 @@ def test_no_option_takes_registers_that_are_not_there(size, rows, softcap, told,
     more = all(bounded) or softcap or packed
     config = choose(size, size, more, kind.told or packed and softcap, rows, tight)
     nv.jit(gradients.__wrapped__, strict=True).compile(
-        *arrays, *given, 1.0, 0, 0, 0.0,
+        *arrays, *given, 0, 1.0, 0, 0, 0.0,
         config=config, bounded=bounded, scores=kind, ordered=ordered,
     )  # fmt: skip

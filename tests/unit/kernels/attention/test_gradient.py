@@ -143,6 +143,24 @@ def test_packed_sequences(size, window):
     compare(found, [x[0] for x in gradients], np.float16)
 
 
+@pytest.mark.parametrize(("first", "lengths"), sample([(150, [3, 70]), (0, []), (2, [0])], 1))
+def test_rows_of_no_sequence(first, lengths):
+    """They are left in given arrays, and zeros in new ones."""
+    starts = np.cumsum([first, *lengths], dtype=np.int32)
+    case = Case(starts[-1] + 3, starts[-1] + 3, dtype=np.float16)
+    (dout, q, k, v, *_), _ = given_and_expected(case)
+    packed = {"cu_seqlens_q": starts, "cu_seqlens_k": starts, "target": "sim"}
+    arrays = [x[0] for x in (dout, q, k, v)]
+    arrays += nv.attention(*arrays[1:], **packed, return_lse=True)
+    given = [np.full_like(x, 7.0) for x in arrays[1:4]]
+    nv.attention_backward(*arrays, **packed, **dict(zip(("dq", "dk", "dv"), given, strict=True)))
+    inside = slice(first, starts[-1])
+    for old, new in zip(given, nv.attention_backward(*arrays, **packed), strict=True):
+        assert (old[inside] == new[inside]).all()
+        old[inside] = new[inside] = 0.0
+        assert (old[:first] == 7.0).all() and (old[starts[-1] :] == 7.0).all() and not new.any()
+
+
 def biased(size, seed=1):
     """Arrays of a call with a bias for each head and query, and the gradients."""
     case = Case(30, 70, heads=2, kv_heads=1, size=size, dtype=np.float16)

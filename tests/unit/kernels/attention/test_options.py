@@ -86,7 +86,7 @@ def test_no_option_spills(size, value_size, itemsize, bounded, sequences, score,
         .compile(
             given(of_q, [size]), given(of_k, [size]), given(of_k, [value_size]), given(of_q, [value_size], nv.bf16),
             *([] if parts > 1 else [None]), where(logarithms, "parts q_batch heads queries", nv.f32),
-            1.0, 0, 0, where(parts > 1, "splits") or parts, 2.0 * (score == "softcap"),
+            1.0, 0, 0, where(parts > 1, "splits") or parts, 2.0 * (score == "softcap"), 1,
             where(sequences == "packed", "starts"), where(sequences in ("packed", "keys"), "key_starts"),
             where(sequences in ("used", "paged"), "sequences"), where(sequences == "paged", "sequences pages"),
             where(score == "bias", "bias_batch bias_heads bias_queries bias_keys", nv.f32),
