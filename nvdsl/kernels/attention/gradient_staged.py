@@ -36,9 +36,9 @@ class Pending(NamedTuple):
 
 class StagedSums:
     """`GradientSums` to which a warp for each consumer adds its parts by bulk reductions from shared memory; it stores
-    its dK and dV, too, if these are the ``results``. The part of a tile comes a step late: with the next one, or after the last. With the first one
-    of a block comes none; nor with the first one of a tile of keys, if shared memory holds one K alone (`Config`). Made
-    in the host function."""
+    its dK and dV, too, if these are the ``results``. The part of a tile comes a step late: with the next one, or after
+    the last. With the first one of a block comes none; nor with the first one of a tile of keys, if shared memory holds
+    one K alone (`Config`). Made in the host function."""
 
     def __init__(self, sums: GradientSums, results: tuple[nv.Array, ...], config: Config) -> None:
         self._tiles, self._rows, self._turns = sums.tiles, sums.parts.rows, sums.turns
