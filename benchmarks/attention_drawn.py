@@ -175,8 +175,29 @@ class Arrays:
         return {**self.options, **self.longest, **masks}
 
 
-def forward(a: Arrays) -> Calls:
-    """``kernel``, and ``fa4``."""
+def in_f32(a: Arrays, dout: Any = None) -> list[Any]:
+    """The result of the first sequence of a batch; or with ``dout`` its gradients."""
+    import torch
+
+    p = a.problem
+    q, k, v = (x[:1].float().requires_grad_() for x in (a.q, a.k, a.v))
+    many_k, many_v = (x.repeat_interleave(p.heads // p.kv_heads, 2) for x in (k, v))
+    s = torch.einsum("bqhd,bkhd->bhqk", q, many_k) * p.size**-0.5
+    s = p.softcap * torch.tanh(s / p.softcap) if p.softcap else s
+    at = torch.arange(p.queries, device="cuda")[:, None] + (p.keys - p.queries)
+    key = torch.arange(p.keys, device="cuda")[None]
+    hidden = (key > at + (0 if p.causal else p.keys if p.right is None else p.right)) | (
+        key < at - (p.queries + p.keys if p.left is None else p.left)
+    )
+    if a.documents is not None:
+        hidden = hidden | (a.documents[:, None] != a.documents[None])
+    weights = s.masked_fill(hidden, -math.inf).softmax(-1).nan_to_num(0)
+    out = torch.einsum("bhqk,bkhd->bqhd", weights, many_v)
+    return [out] if dout is None else list(torch.autograd.grad(out, (q, k, v), dout[:1].float()))
+
+
+def forward(a: Arrays) -> tuple[Calls, Callable[[], Any]]:
+    """``kernel``, and ``fa4``; and `in_f32`."""
     from flash_attn.cute.interface import flash_attn_func, flash_attn_varlen_func
 
     import nvdsl as nv
@@ -189,10 +210,10 @@ def forward(a: Arrays) -> Calls:
         found = function(a.q, a.k, a.v, window_size=window, **a.theirs)
         return found[0] if isinstance(found, tuple) else found
 
-    return {"kernel": lambda: nv.attention(a.q, a.k, a.v, out, **ours), "fa4": theirs}
+    return {"kernel": lambda: nv.attention(a.q, a.k, a.v, out, **ours), "fa4": theirs}, lambda: in_f32(a)
 
 
-def gradients(a: Arrays) -> Calls:
+def gradients(a: Arrays) -> tuple[Calls, Callable[[], Any]]:
     """The same of the gradients; FlashAttention-4's without autograd."""
     import torch
     from flash_attn.cute.interface import _flash_attn_bwd
@@ -209,13 +230,14 @@ def gradients(a: Arrays) -> Calls:
         sides = {"window_size_left": p.left, "window_size_right": p.right}
         return _flash_attn_bwd(a.q, a.k, a.v, out, dout, lse, **sides, **a.theirs, **ordered)[:3]
 
-    return {
+    calls = {
         "kernel": lambda: nv.attention_backward(dout, a.q, a.k, a.v, out, lse, **ours, **into, **ordered),
         "fa4": theirs,
     }
+    return calls, lambda: in_f32(a, dout)
 
 
-PASSES: dict[str, Callable[[Arrays], Calls]] = {"forward": forward, "gradients": gradients}
+PASSES: dict[str, Callable[[Arrays], tuple[Calls, Callable[[], Any]]]] = {"forward": forward, "gradients": gradients}
 
 
 def differences(found: Any, expected: Any) -> list[float]:

@@ -12,10 +12,13 @@ timed by then is left out.
 from __future__ import annotations
 
 import argparse
-import functools
+import concurrent.futures
 import multiprocessing
+import os
+import queue
 import statistics
 import sys
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -48,7 +51,7 @@ def measured(task: tuple[Problem, str]) -> Row | str:
 
         torch.manual_seed(time.time_ns() % 2**31)
         arrays = Arrays(problem)
-        calls = PASSES[name](arrays)
+        calls, reference = PASSES[name](arrays)
         try:
             expected = calls["fa4"]()
             torch.cuda.synchronize()
@@ -56,7 +59,7 @@ def measured(task: tuple[Problem, str]) -> Row | str:
             return f"FlashAttention-4: {type(error).__name__}: {str(error)[:200]}"
         found = attention_drawn.differences(calls["kernel"](), expected)
         if not all(x < TOLERANCE for x in found):
-            return f"WRONG: {found}"
+            return f"WRONG: {found}; beside f32 {_beside_f32(problem, calls, reference)}"
         del expected
         row = {**problem._asdict(), "pass": name, **_timed(problem.work * (1 if name == "forward" else 2.5), calls)}
         del arrays, calls
@@ -64,6 +67,18 @@ def measured(task: tuple[Problem, str]) -> Row | str:
         return row
     except Exception as error:
         return f"{type(error).__name__}: {str(error)[:300]}"
+
+
+def _beside_f32(problem: Problem, calls: attention_drawn.Calls, reference: Callable[[], Any]) -> dict[str, Any]:
+    """Whose error it is: of the first sequence of a batch, without pages."""
+    if problem.page or problem.kind == "packed":
+        return {}
+    wanted, found = reference(), {}
+    for who, call in calls.items():
+        results = call()
+        results = results if isinstance(results, tuple | list) else [results]
+        found[who] = attention_drawn.differences([x[:1] for x in results], wanted)
+    return found
 
 
 def _timed(work: float, calls: dict[str, Callable[[], Any]]) -> Row:
@@ -141,21 +156,39 @@ def main() -> None:
 
 
 def _each(tasks: list[Any], jobs: int, seconds: float) -> Any:
-    """What is measured of each, as it is there."""
-    start = time.time()
-    context = multiprocessing.get_context("spawn")
-    with context.Pool(jobs, _begin, (context.Lock(),)) as pool:
-        waiting = pool.imap_unordered(functools.partial(_with_task, time.time() + seconds), tasks)
-        try:
-            for _ in tasks:
-                yield waiting.next(max(start + seconds + 5 - time.time(), 0.1))
-        except multiprocessing.TimeoutError:
-            print(f"{seconds:.0f} s are over", flush=True)
+    """What is measured of each, as it is there. A process in which a kernel failed can't use the GPU any more, and
+    another one takes its place."""
+    context, deadline = multiprocessing.get_context("spawn"), time.time() + seconds
+    manager = context.Manager()
+    lock, left, found = manager.Lock(), queue.SimpleQueue[Any](), queue.SimpleQueue[Any]()
+    for task in tasks:
+        left.put(task)
 
+    def work() -> None:
+        worker: Any = None
+        while not left.empty() and time.time() < deadline:
+            task = left.get()
+            worker = worker or concurrent.futures.ProcessPoolExecutor(1, context, _begin, (lock,))
+            try:
+                row = worker.submit(measured, task).result(max(deadline + 5 - time.time(), 0.1))
+            except Exception as error:
+                row = f"{type(error).__name__}: {error}"
+            found.put((task, row))
+            if isinstance(row, str):
+                worker.shutdown(wait=False, cancel_futures=True)
+                worker = None
+        found.put(None)
 
-def _with_task(deadline: float, task: Any) -> Any:
-    return task, measured(task) if time.time() < deadline else "not timed: no time left"
+    for _ in range(jobs):
+        threading.Thread(target=work, daemon=True).start()
+    while jobs:
+        one = found.get()
+        jobs -= one is None
+        if one is not None:
+            yield one
 
 
 if __name__ == "__main__":
     main()
+    sys.stdout.flush()
+    os._exit(0)  # a process whose kernel hangs is not waited for

@@ -157,10 +157,10 @@ def backward_apart(frame: GradientFrame) -> None:
                     s, grad, state = step(s, grad, state, sight.tile(i), head, number, False)
                 last = sight.tile(recomputed(count) - 1)  # else it would take a register through the loop
                 s, grad, state = step(s, grad, state, last, head, number, True)
+            nv.named_barrier_sync(WEIGHED, 128 * CONSUMERS)  # nobody reads K and V any more
             if frame.shares is not None:
                 frame.shares.leave(grad, place(True)[0], me)
                 return
-            nv.named_barrier_sync(WEIGHED, 128 * CONSUMERS)  # nobody reads K and V any more
 
             with recomputing():
                 for number, block in enumerate(grad):

@@ -18,6 +18,8 @@ LARGE = {1: 448.0, 2: 2.0**14}
 of its terms below."""
 SHARED_MEMORY = 226 * 1024
 """Bytes of a block's tiles: what the hardware has, but for mbarriers and what a queue of tiles needs."""
+MORE = 6.0, 1.0
+"""What a tile of queries takes beside its steps, in steps: with a cluster's blocks on its keys, and without."""
 SHORT = 1024
 """Keys up to which a tile's start and end, and its rows that are masked or behind the last, are a large part of it."""
 SIZES = {2: (32, 64, 80, 96, 112, 128, 160, 192, 224, 256), 1: (64, 96, 128, 192, 256)}
@@ -166,6 +168,7 @@ def choose(
     if (packed or ragged or left) and not config.q_registers:
         config = replace(config, q_columns=0)
     clusters = CLUSTERS if config.blocks_per_sm == 2 else CLUSTERS[:-1]  # few GPCs have 16 empty SMs
+    unsplit, alike = splits is None, not (packed or ragged)
     if splits is None or splits in clusters:
         if splits is None:
             shown = min(keys, seen + 64 * consumers // pack)  # to a tile of queries
@@ -178,6 +181,10 @@ def choose(
             config = replace(config, cluster=cluster)
         else:
             splits *= cluster
+    equal = seen == keys and not bounded
+    if unsplit and alike and config.room_for_sums and splits == config.cluster == 1 and config.blocks_per_sm == 1:
+        longest = -(-min(keys, seen + 64 * consumers // pack) // config.tile_n)
+        config = replace(config, cluster=_shared(tiles, longest, equal, sms))
     alone = splits == config.cluster == config.blocks_per_sm == 1
     stays = tiles > sms and alone and not (packed or page)
     widest = sizes == (256, 256) and consumers == 2 and not told
@@ -288,3 +295,19 @@ def _splits(tiles: int, steps: int, sms: int, clusters: Sequence[int], many: boo
     if (tiles * cluster < 0.4 * sms or many and cluster > 2 and parts > 2) and steps > 4 * cluster:
         return 1, parts
     return min(cluster, 1 << (steps.bit_length() - 1)), 1
+
+
+def _shared(tiles: int, steps: int, equal: bool, sms: int) -> int:
+    """How many blocks of a cluster share the keys of each of ``tiles``, which fill the SMs: 1, unless that saves a
+    tenth of the time. ``steps``: of the longest tile; ``equal``: of all, which come in waves then. Others have half as
+    many in the mean, and the last ones end while a part of the SMs has no more work."""
+
+    def time(count: int) -> float:
+        clusters, each = sms // count, steps / count + MORE[count == 1]
+        if equal:
+            return -(-tiles // clusters) * each
+        mean = steps / 2 / count + MORE[count == 1]
+        return max(tiles / clusters * mean + 0.6 * each / count, each)
+
+    best = min((1, 2, 4), key=time)
+    return best if time(best) < 0.9 * time(1) else 1

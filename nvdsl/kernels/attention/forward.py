@@ -133,9 +133,10 @@ def attention(
                     states = loads.load(states, place, way, steps)
                     work = rounds.next(work) if loads.together else following
             else:
-                place, way, _, steps = at(work.tile, loads.together)
+                place, way, _, steps = at(work.tile, loads.together or ways.packed)
                 if not skips or place.first < way.queries:
-                    loads.load(states, place, way, steps)
+                    if loads.together or nv.lane_id() == 0:
+                        loads.load(states, place, way, steps)
 
         def consume(me: Any) -> None:
             lane = nv.lane_id()
@@ -199,7 +200,7 @@ def attention(
 
         if nv.warpgroup_id() == 0:
             nv.setmaxnreg_dec(config.registers[0])
-            if loads.together or nv.warpgroup_thread() == 0:
+            if loads.together or (nv.warp_id() == 0 if ways.packed else nv.warpgroup_thread() == 0):
                 produce()
             if ways.packed and o is not None:
                 if nv.warp_id() == 3:  # which has little to do

@@ -124,12 +124,15 @@ def attention_backward(
         each = -(-queries // (max(lengths.batch, 1) if lengths.packed else 1))
         rows = rows_seen(each, left, right)
         tight = all(bounded) or kind.told and any(bounded)
-        config = choose(heads.size, heads.value_size, more, kind.told or packed and capped, heads.group * rows, tight)
-        constants: dict[str, Any] = {"config": config, "bounded": bounded, "scores": kind, "ordered": ordered}
+        sizes, most = (heads.size, heads.value_size), kind.told or packed and capped
+        config = choose(*sizes, more, most, heads.group * rows, tight)
         columns = -(-heads.k.shape[1] // config.tile_n) + (lengths.batch if lengths.k_starts is not None else 0)
         key_tiles = columns * heads.kv_heads * heads.k.shape[0]
         count = shares(config, key_tiles, heads.group, rows, each if not all(bounded) else rows, sms(target))
         shared = Reshaped(of_q, (count,), (0,)) if count > 1 else None
+        if count > 1:
+            config = choose(*sizes, more, most, heads.group * rows / count, tight, shared=True)
+        constants: dict[str, Any] = {"config": config, "bounded": bounded, "scores": kind, "ordered": ordered}
         new = sum((x is None) << i for i, x in enumerate((dq, dk, dv)))
         numbers = factor, left or 0, right or 0, cap
         arguments: list[Any] = [*seen, _batched(logarithms), *there, *starts, added, of_bias, shared, new, *numbers]

@@ -86,11 +86,13 @@ class Config:
         return {64: 64, 96: 32, 128: 128}[self.sizes[0]]
 
 
-def choose(size: int, value_size: int, more: bool, most: bool, rows: float = 0, tight: bool = False) -> Config:
+def choose(size: int, value_size: int, more: bool, most: bool, rows: float = 0, tight: bool = False,
+           shared: bool = False) -> Config:  # fmt: skip
     """For heads of these sizes. ``more``: there are two bounds, a softcap or packed sequences, for which
     registers suffice with fewer rows only. ``most``: there is what takes still more: a bias, a function of
     scores, or a softcap of packed sequences. ``rows``: how many a tile of keys meets, of all heads of its group.
     ``tight``: there are two bounds, or one beside a bias or a function, for which `backward_apart` has no registers.
+    ``shared``: `GradientShares` takes dK and dV; of two sizes ptxas then has no registers for `backward_apart`.
     """
     largest = max(size, value_size)
     if largest <= 64:
@@ -99,7 +101,7 @@ def choose(size: int, value_size: int, more: bool, most: bool, rows: float = 0, 
         keys, parts = (1, 2) if rows >= 64 * MANY and largest > 96 else (2, 1)
         return Config((narrow_size(size), narrow_size(value_size)), 64, keys=keys, parts=parts)
     if largest <= 192 and not tight:
-        return apart(size, value_size)
+        return apart(largest, largest) if shared else apart(size, value_size)
     return wide(size, value_size, most)
 
 

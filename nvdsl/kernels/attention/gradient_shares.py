@@ -8,6 +8,7 @@ import nvdsl as nv
 from nvdsl.kernels.attention.gradient_config import Config
 from nvdsl.kernels.attention.gradient_load import CONSUMERS
 from nvdsl.kernels.attention.gradient_tiles import GradientTiles, KeyTile
+from nvdsl.ops.order import recomputing
 
 PIECE = 32
 """Columns of an accumulator that a block adds up; of 64 rows."""
@@ -35,8 +36,9 @@ class GradientShares:
     def leave(self, grads: Any, at: KeyTile, me: nv.Int) -> None:
         """A consumer's accumulators, as they are."""
         registers = [x for grad in grads for of_rows in grad.registers() for x in of_rows]
-        for place, i in self._places(at.block, me, 0, len(registers)):
-            self._parts.store(place, nv.vector(registers[i : i + 4]))
+        with recomputing():  # no addresses are kept during the loop
+            for place, i in self._places(at.block, me, 0, len(registers)):
+                self._parts.store(place, nv.vector(registers[i : i + 4]))
 
     def _places(self, block: nv.Int, me: nv.Int, first: nv.Int, count: int) -> list[tuple[tuple[nv.Int, nv.Int], int]]:
         """Where each four of this thread's registers from ``first`` on lie, and their number from there."""

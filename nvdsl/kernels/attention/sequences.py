@@ -82,10 +82,18 @@ class Sequences:
         assert starts is not None
         low, high = nv.i32(0), nv.i32(self.count)
         while high - low > 1:
-            middle = (low + high) >> 1
-            start = nv.shuffle(starts[middle], 0) if whole_warp else starts[middle]
-            inside = start // positions + middle <= number
-            low, high = nv.select(inside, middle, low), nv.select(inside, high, middle)
+            if whole_warp:  # each lane asks for one of 32 between these: each turn waits for memory
+                step = nv.cdiv(high - low, 32)
+                mine = low + nv.lane_id() * step
+                inside = mine < high
+                if inside:
+                    inside = starts[mine] // positions + mine <= number
+                low = low + nv.max(nv.warp.sum(nv.select(inside, 1, 0)) - 1, 0) * step
+                high = nv.min(low + step, high)
+            else:
+                middle = (low + high) >> 1
+                inside = starts[middle] // positions + middle <= number
+                low, high = nv.select(inside, middle, low), nv.select(inside, high, middle)
         start = nv.shuffle(starts[low], 0) if whole_warp else starts[low]
         tile = number - start // positions - low
         return low, nv.select(tile < 0, self.rows, tile * positions)

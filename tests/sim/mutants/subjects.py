@@ -576,8 +576,8 @@ SUBJECTS: dict[str, Callable[[], Case]] = {
     "attention, backward of 256": lambda: _gradients(
         backpropagating.Case(260, 70, tile_m=0, dtype=np.float16, ordered=True)
     ),
-    "attention, backward in order": lambda: _gradients(  # by two blocks; two share each of three tiles of keys
-        backpropagating.Case(200, 260, tile_m=64, dtype=np.float16, ordered=True, shares=2)
+    "attention, ordered backward": lambda: _gradients(  # by two blocks; two share each of two tiles of keys
+        backpropagating.Case(130, 140, tile_m=64, dtype=np.float16, ordered=True, shares=2)
     ),
     "attention, parts": _parts_of_attention,
     "rnn": recurrent_cases.sequence,
