@@ -3,23 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from nvdsl.errors import ArgumentError
+from nvdsl.kernels.attention.splits import CLUSTERS, LONG, in_clusters, splits_of
 
-MOST_SPLITS = 128
-CLUSTERS = (2, 4, 8, 16)
-"""Blocks that may share the keys of a tile."""
-LONG = 48 * 2**20
-"""Bytes of keys and values from which on a second kernel costs less than it gains: it lets all SMs read."""
 LARGE = {1: 448.0, 2: 2.0**14}
 """By an element's bytes: the sum of a thread's part of a row from which on new maxima are found. e4m3 and f16 hold each
 of its terms below."""
 SHARED_MEMORY = 226 * 1024
 """Bytes of a block's tiles: what the hardware has, but for mbarriers and what a queue of tiles needs."""
-MORE = 6.0, 1.0
-"""What a tile of queries takes beside its steps, in steps: with a cluster's blocks on its keys, and without."""
 SHORT = 1024
 """Keys up to which a tile's start and end, and its rows that are masked or behind the last, are a large part of it."""
 SIZES = {2: (32, 64, 80, 96, 112, 128, 160, 192, 224, 256), 1: (64, 96, 128, 192, 256)}
@@ -173,8 +166,8 @@ def choose(
         if splits is None:
             shown = min(keys, seen + 64 * consumers // pack)  # to a tile of queries
             bytes_ = batch * kv_heads * shown * (size + value_size) * itemsize
-            many = bytes_ > LONG and config.blocks_per_sm == 2
-            cluster, splits = _splits(tiles, -(-shown // config.tile_n), sms, clusters, many)
+            two, steps = config.blocks_per_sm == 2, -(-shown // config.tile_n)
+            cluster, splits = splits_of(tiles, steps, sms, clusters, two and bytes_ > LONG, 1 if two else 2)
         else:
             cluster, splits = splits, 1
         if config.room_for_sums:
@@ -184,7 +177,7 @@ def choose(
     equal = seen == keys and not bounded
     if unsplit and alike and config.room_for_sums and splits == config.cluster == 1 and config.blocks_per_sm == 1:
         longest = -(-min(keys, seen + 64 * consumers // pack) // config.tile_n)
-        config = replace(config, cluster=_shared(tiles, longest, equal, sms))
+        config = replace(config, cluster=in_clusters(tiles, longest, equal, sms))
     alone = splits == config.cluster == config.blocks_per_sm == 1
     stays = tiles > sms and alone and not (packed or page)
     widest = sizes == (256, 256) and consumers == 2 and not told
@@ -281,33 +274,3 @@ def _tile_of_keys(wanted: int, most: int, page: int, step: int) -> int:
     fitting = range(step, most + 1, step)
     whole = [n for n in fitting if page % n == 0 or n % page == 0]
     return min(whole or fitting, key=lambda n: (0 if whole else -math.gcd(page, n), abs(n - wanted)))
-
-
-def _splits(tiles: int, steps: int, sms: int, clusters: Sequence[int], many: bool) -> tuple[int, int]:
-    """Blocks of a cluster that share the keys of a tile, and parts of the keys that another kernel adds up. Both are 1
-    where the tiles fill four fifths of the SMs. One is what fills them otherwise: parts, where no cluster does, or
-    where keys are ``many``, and more than two blocks share them: those of a cluster lie in a GPC, and meet at the end.
-    A few SMs stay free, for the blocks that add up parts come before the last of the others end."""
-    if tiles >= 0.8 * sms or steps < 2:
-        return 1, 1
-    cluster = next((n for n in clusters if tiles * n >= 0.8 * sms), clusters[-1])
-    parts = min(MOST_SPLITS, steps // 2, int(0.97 * sms) // tiles)
-    if (tiles * cluster < 0.4 * sms or many and cluster > 2 and parts > 2) and steps > 4 * cluster:
-        return 1, parts
-    return min(cluster, 1 << (steps.bit_length() - 1)), 1
-
-
-def _shared(tiles: int, steps: int, equal: bool, sms: int) -> int:
-    """How many blocks of a cluster share the keys of each of ``tiles``, which fill the SMs: 1, unless that saves a
-    tenth of the time. ``steps``: of the longest tile; ``equal``: of all, which come in waves then. Others have half as
-    many in the mean, and the last ones end while a part of the SMs has no more work."""
-
-    def time(count: int) -> float:
-        clusters, each = sms // count, steps / count + MORE[count == 1]
-        if equal:
-            return -(-tiles // clusters) * each
-        mean = steps / 2 / count + MORE[count == 1]
-        return max(tiles / clusters * mean + 0.6 * each / count, each)
-
-    best = min((1, 2, 4), key=time)
-    return best if time(best) < 0.9 * time(1) else 1

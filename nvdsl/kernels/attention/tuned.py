@@ -12,7 +12,8 @@ from typing import Any
 import nvdsl as nv
 from nvdsl.hopper import arch
 from nvdsl.kernels.attention import forward
-from nvdsl.kernels.attention.config import CLUSTERS, Config, swizzle
+from nvdsl.kernels.attention.config import Config, swizzle
+from nvdsl.kernels.attention.splits import CLUSTERS
 
 _ORDERS = tuple((("blocks", n), ("queue", queue)) for n, queue in ((0, False), (arch.SMS, False), (arch.SMS, True)))
 _TILES = tuple((("tile_n", n),) for n in (48, 64, 80, 96, 112, 128, 144, 160, 176))
