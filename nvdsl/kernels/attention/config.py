@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass, replace
 
 from nvdsl.errors import ArgumentError
-from nvdsl.kernels.attention.splits import CLUSTERS, LONG, in_clusters, splits_of
+from nvdsl.kernels.attention.splits import CLUSTERS, FEW, LONG, in_clusters, splits_of
 
 LARGE = {1: 448.0, 2: 2.0**14}
 """By an element's bytes: the sum of a thread's part of a row from which on new maxima are found. e4m3 and f16 hold each
@@ -157,27 +157,29 @@ def choose(
         config = _sixteen_bits(sizes, consumers, 0 if bounds else seen, page, told)  # bounds take registers, too
     else:
         config = _eight_bits(sizes, consumers, seen, page, told)
+    if seen < keys and seen <= SHORT and 128 < max(sizes) <= 192 and itemsize == 2:  # a tile sees little more
+        config = replace(config, tile_n=min(config.tile_n, 96))
     config = replace(config, pack=pack, page=math.gcd(page, config.tile_n) if page else 0)
     if (packed or ragged or left) and not config.q_registers:
         config = replace(config, q_columns=0)
-    clusters = CLUSTERS if config.blocks_per_sm == 2 else CLUSTERS[:-1]  # few GPCs have 16 empty SMs
-    unsplit, alike = splits is None, not (packed or ragged)
+    two = config.blocks_per_sm == 2
+    clusters = CLUSTERS if two else CLUSTERS[:-1]  # few GPCs have 16 empty SMs
     if splits is None or splits in clusters:
         if splits is None:
             shown = min(keys, seen + 64 * consumers // pack)  # to a tile of queries
-            bytes_ = batch * kv_heads * shown * (size + value_size) * itemsize
-            two, steps = config.blocks_per_sm == 2, -(-shown // config.tile_n)
-            cluster, splits = splits_of(tiles, steps, sms, clusters, two and bytes_ > LONG, 1 if two else 2)
+            bytes_, steps = batch * kv_heads * shown * (size + value_size) * itemsize, -(-shown // config.tile_n)
+            counted = itemsize == 2 and config.room_for_sums and not (two or packed or ragged)
+            if not counted or tiles * clusters[-1] < FEW * sms:
+                cluster, splits = splits_of(tiles, steps, sms, clusters, two and bytes_ > LONG)
+            else:
+                mean = 1 - min(queries, keys) / (2 * keys) if bounded and seen == keys else 1.0
+                cluster, splits = in_clusters(tiles, steps, mean, sms), 1
         else:
             cluster, splits = splits, 1
         if config.room_for_sums:
             config = replace(config, cluster=cluster)
         else:
             splits *= cluster
-    equal = seen == keys and not bounded
-    if unsplit and alike and config.room_for_sums and splits == config.cluster == 1 and config.blocks_per_sm == 1:
-        longest = -(-min(keys, seen + 64 * consumers // pack) // config.tile_n)
-        config = replace(config, cluster=in_clusters(tiles, longest, equal, sms))
     alone = splits == config.cluster == config.blocks_per_sm == 1
     stays = tiles > sms and alone and not (packed or page)
     widest = sizes == (256, 256) and consumers == 2 and not told
@@ -201,7 +203,7 @@ def _sixteen_bits(sizes: tuple[int, int], consumers: int, seen: int, page: int, 
     few = consumers == 1 and widest <= 128 and not told
     whole = _keys_that_fit(sizes, 2)
     if told:  # each score takes registers for its place, too
-        whole = 64 if widest <= 128 else 32
+        whole = min(whole, 96 if narrow else 128 if widest <= 128 else 80 if widest <= 192 else 64)
     short = few or widest == 256 and seen <= 512
     config = Config(
         sizes,

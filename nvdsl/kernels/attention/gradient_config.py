@@ -13,7 +13,7 @@ half a step more, or a whole one where tiles are unequal. (Heads of 96 gain noth
 SLICE = 64
 """Columns of dQ that `backward_wide` computes at a time."""
 
-MOST_SHARES = 16
+MOST_SHARES = 8
 """Blocks that share a tile of keys."""
 ENDS = 2, 6
 """What a tile of keys takes beside its steps, in steps: its start and its end; those of a part, with the kernel that
@@ -109,7 +109,7 @@ def shares(config: Config, tiles: int, group: int, seen: int, most: int, sms: in
     """How many blocks share a tile of keys: 1, unless that saves a tenth of the time of ``tiles`` of them.
 
     A tile of keys is seen by ``seen`` queries in the mean, and by ``most``, of ``group`` heads each. Equal tiles come
-    in waves; of others those that are left at the end take half of the longest one's time."""
+    in waves; of others those that are left at the end take a third of the longest one's time."""
     mean, longest = (group * max(rows / config.tile_m, 1) for rows in (seen, most))
 
     def steps(count: int) -> float:
@@ -117,7 +117,7 @@ def shares(config: Config, tiles: int, group: int, seen: int, most: int, sms: in
         if seen == most:
             return -(-tiles * count // sms) * (mean / count + end)
         last = longest / count + end
-        return max(tiles * count / sms * (mean / count + end) + last / 2, last)
+        return max(tiles * count / sms * (mean / count + end) + last / 3, last)
 
     fitting = range(1, 1 + max(1, min(MOST_SHARES, most // config.tile_m)))
     best = min(fitting, key=steps)

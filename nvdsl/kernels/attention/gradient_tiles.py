@@ -132,10 +132,10 @@ class GradientTiles:
     Heads are taken in bands, and in a band the heads change fastest, from the first keys to the last: in causal
     attention those are first that the most queries see, and the blocks that come last are short. ``bands``: whether
     tiles are so unequal, or wait for those with the keys before them, which shall have begun earlier. Then a band has
-    as many heads as fit into L2 with their queries and dQ (of heads that share one of k and v, one at a time), and of
-    long heads the last one as many as keep all SMs busy to the end; else it is one head. ``descending``: whether tiles
-    come from the last keys to the first. ``shares``: so many blocks, one after the other, have the same keys, and each
-    a part of the queries that see them.
+    as many heads as fit into L2 with their queries and dQ (of heads that share one of k and v, one at a time), and the
+    last one more: the long tiles of a few heads would end last. Of long heads it has as many as keep all SMs busy to
+    the end. Else a band is one head. ``descending``: whether tiles come from the last keys to the first. ``shares``: so
+    many blocks, one after the other, have the same keys, and each a part of the queries that see them.
     """
 
     def __init__(
@@ -161,7 +161,7 @@ class GradientTiles:
         if bands:
             head = q.shape[3] * BYTES
             together = nv.max(L2_BYTES // (head * nv.max(q.shape[1] if not self.packed else 1, 1)), 1)
-            last = nv.select(self._columns < LONG, 1, nv.cdiv(LAST_TILES, nv.max(self._columns, 1)))
+            last = nv.select(self._columns < LONG, together, nv.cdiv(LAST_TILES, nv.max(self._columns, 1)))
         self._order = RowGroups(every, self._columns, nv.min(together, nv.max(every, 1)), last)
 
     def keys_of(self, block: nv.Int, whole_warp: bool) -> KeyTile:

@@ -11,8 +11,8 @@ that the changed one synchronizes. Mechanically, in the correct kernel:
 - of a cp.async, its commit or its wait: all of these, and what touches the bytes that they write;
 - of any of these, and of an index: where sums are used that wgmmas make of these bytes;
 - of a fence.proxy or a bulk group: the accesses around it and what touches their bytes;
-- of an atomic access that acquires or releases: all of these, the accesses around them and around the barriers next to
-  them, and additions, which come in turn;
+- of an atomic access that acquires or releases: all of these, the loops that ask for them, the accesses around them and
+  around the barriers next to them, and additions, which come in turn;
 - of a sync_warp, a shuffle or a memory barrier: the accesses around it; of a branch that one thread takes: all that
   is in it, with their edges; of griddepcontrol: the accesses of all launches; of an index: what touches the same bytes;
 - of a number that is computed: the edges of the ops that use it.
@@ -153,6 +153,9 @@ class Edges:
                 found.add(line_of(one))
             if one.name == "nvvm.memory.barrier" or (one.name in _ATOMICS and ordering(one)):
                 found |= self._around(one) | {line_of(one)}
+                around = one.parent.operation
+                if around.name == "scf.while":  # it asks again and again: where a deadlock is
+                    found.add(line_of(around))
         barriers = [one for one in self.ops if one.name in ("nvvm.barrier", "gpu.barrier") and line_of(one) in found]
         return found.union(*(self._around(one) for one in barriers))
 
