@@ -17,6 +17,8 @@ SHORT = 1024
 """Keys up to which a tile's start and end, and its rows that are masked or behind the last, are a large part of it."""
 SIZES = {2: (32, 64, 80, 96, 112, 128, 160, 192, 224, 256), 1: (64, 96, 128, 192, 256)}
 """By an element's bytes: head sizes that a kernel is compiled for; TMA fills smaller ones up with zeros."""
+TOLD = (64, 96), (128, 128), (192, 80), (224, 64), (256, 48)
+"""Keys of a tile of heads up to a size, where it matters of which query and which key a score is."""
 SUMS_AND_SCORES = 188
 """Registers of a thread that a consumer of two has for its sums, the scores of a tile and its weights."""
 
@@ -203,7 +205,7 @@ def _sixteen_bits(sizes: tuple[int, int], consumers: int, seen: int, page: int, 
     few = consumers == 1 and widest <= 128 and not told
     whole = _keys_that_fit(sizes, 2)
     if told:  # each score takes registers for its place, too
-        whole = min(whole, 96 if narrow else 128 if widest <= 128 else 80 if widest <= 192 else 64)
+        whole = min(whole, next(keys for end, keys in TOLD if widest <= end))
     short = few or widest == 256 and seen <= 512
     config = Config(
         sizes,
