@@ -404,7 +404,7 @@ def _paged_attention() -> Case:
     o, lse = np.full(q.shape, np.nan, np.float16), np.full((1, 1, 1, 68), np.nan, np.float32)
     config = attending.Config((64, 64), 32, 1, pack=1, page=32, pingpong=False, cluster=2)
     program = traced(
-        attending.attention, q, k, v, o, None, lse, 0.125, 0, 0, 1, 0.0, starts, None, used, table, *[None] * 4,
+        attending.attention, q, k, v, o, None, lse, 0.125, 0, 0, 1, 0.0, 0, starts, None, used, table, *[None] * 4,
         config=config, bounded=(False, True),
     )  # fmt: skip
 
@@ -422,7 +422,7 @@ def _attention_of_8_bits() -> Case:
     o, lse = np.full((1, 40, 1, 1, 64), np.nan, np.float16), np.full((1, 1, 1, 40), np.nan, np.float32)
     config = attending.Config((64, 64), 32, 1, pingpong=False, itemsize=1, lift=5.0, rescale_at=3.5)
     program = traced(
-        attending.attention, q[:, :, None], k, v, o, None, lse, 0.125, 0, 0, 1, 0.0, *[None] * 8, config=config,
+        attending.attention, q[:, :, None], k, v, o, None, lse, 0.125, 0, 0, 1, 0.0, 0, *[None] * 8, config=config,
         bounded=(False, False),
     )  # fmt: skip
     wanted = attending.expected(q, k, v)

@@ -106,7 +106,7 @@ def test_tiles_that_are_drawn(size):
     )
     assert config.queue and config.blocks == 2
     o, lse = np.full((1, 140, 1, 3, size), np.nan, ml_dtypes.bfloat16), np.full((1, 1, 3, 140), np.nan, np.float32)
-    run(kernel, q[:, :, None], k, v, o, None, lse, size**-0.5, 0, 0, 1, 0.0, *[None] * 8, config=config,
+    run(kernel, q[:, :, None], k, v, o, None, lse, size**-0.5, 0, 0, 1, 0.0, 0, *[None] * 8, config=config,
         bounded=(False, True))  # fmt: skip
     compare((o[:, :, 0], lse[0]), expected(q, k, v, causal=True), SUMS, tolerance=0.04)
 
