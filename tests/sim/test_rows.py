@@ -32,7 +32,7 @@ def test_rows_of_any_length(shape, dtype):
 
 @pytest.mark.parametrize(
     ("shape", "dtype", "room"),
-    [((5, 777), np.float16, 96_000), ((3, 514), np.float32, 96_000), ((5, 779), ml_dtypes.bfloat16, 13_000)],
+    sample([((5, 777), np.float16, 96_000), ((3, 514), np.float32, 96_000), ((5, 779), ml_dtypes.bfloat16, 13_000)], 2),
 )
 def test_weights_that_are_copied_for_rows_that_begin_anywhere(shape, dtype, room, monkeypatch):
     monkeypatch.setattr(argument, "_MANY", 1)
