@@ -168,7 +168,7 @@ def _allowed(
     def fits(config: Config) -> bool:
         spare, needed = config.registers[1] - config.accumulator_registers(acc), 0
         if epilogue and not (slight and config.swap_ab) or not tma:
-            needed = max(BESIDE[config.schedule], 0 if tma else WITHOUT_TMA)
+            needed = max(BESIDE[config.schedule], 0 if tma else WITHOUT_TMA[epilogue])
         if config.swap_ab and out.bits == 32:
             needed = max(needed, TURNED_WORDS)
         return (turnable or not config.swap_ab) and spare >= needed

@@ -19,8 +19,9 @@ SPARE_REGISTERS = 32
 BESIDE_ONE = 26
 """What a thread needs beside the accumulators of one wgmma, of the registers that it is launched with: ptxas takes no
 more into account for a single instruction (C7602)."""
-WITHOUT_TMA = 40
-"""What a consumer's thread needs beside its accumulators to store a result that TMA can't, at least."""
+WITHOUT_TMA = {False: 40, True: 88}
+"""What a consumer's thread needs beside its accumulators to store a result that TMA can't; and beside an epilogue:
+ptxas spilled a few registers of scales of rows with 40, and of the largest epilogue with 64."""
 OF_A = 4
 """Registers of A of one wgmma, where it comes from registers."""
 

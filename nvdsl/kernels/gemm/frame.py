@@ -55,7 +55,8 @@ class Gemm:
         defined: bool = False,
     ) -> None:
         (*batches, m, n), k = out.shape, a.shape[-1 if a_major == "k" else -2]
-        if direct_store == EITHER and config.registers[1] - config.accumulator_registers(acc_dtype) < WITHOUT_TMA:
+        spare = config.registers[1] - config.accumulator_registers(acc_dtype)
+        if direct_store == EITHER and spare < WITHOUT_TMA[epilogue_op is not None]:
             direct_store = False  # `choose` takes none of these for what TMA can't store
         by_threads = {VECTORS: VectorEpilogue, EITHER: EitherEpilogue, True: DirectEpilogue}
         store: type[TmaEpilogue] = by_threads[direct_store] if direct_store else self.tma_epilogue

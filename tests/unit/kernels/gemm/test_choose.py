@@ -236,7 +236,7 @@ def test_few_others_beside_results_that_tma_cant_store(first):
             sizes = (8 * round(8 * 128 ** draw.random()) for _ in range(3))
             kind = {"dtype": nv.bf16, "a_major": "mn", "epilogue": first}  # each time one that nobody has used
             found = choose(Shape(*sizes, **kind, unaligned=unaligned))
-            assert not unaligned or found.registers[1] - found.accumulator_registers(nv.f32) >= WITHOUT_TMA
+            assert not unaligned or found.registers[1] - found.accumulator_registers(nv.f32) >= WITHOUT_TMA[first]
             chosen.append(found)
     others = len({config for config in chosen if key(config) not in keys_of(COMMON, True)})
     assert others == (OTHERS[16] if first else ALONE), "with M of A contiguous"

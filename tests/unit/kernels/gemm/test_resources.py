@@ -59,7 +59,7 @@ def large(crowded, ragged=False):
     result."""
     found = allowed(Shape(M, 1537 if ragged else 1536, K, b_major="k", unaligned=ragged, epilogue=True), crowded)
     found = [config for config in found if not config.swap_ab]
-    least = 128 if crowded else 176
+    least = 128 if crowded or ragged else 176
     return [config for config in found if config.accumulator_registers(nv.f32) >= least]
 
 
