@@ -20,13 +20,12 @@ from nvdsl.sim.report import error
 
 
 class Use(NamedTuple):
-    """A wait or an arrival by lanes (bit by bit) of a warp. ``issued``: how many wgmmas before it."""
+    """A wait or an arrival by lanes (bit by bit) of a warp."""
 
     warp: Any
     epoch: int
     lanes: int
     at: Where | None
-    issued: int = 0
 
 
 class Rounds:
@@ -55,7 +54,7 @@ class Rounds:
 
     def waited(self, warp: Any, at: Where | None) -> None:
         """The active lanes of a warp have seen the last phase complete."""
-        self._waits[warp] = Use(warp, warp.epoch, warp.bits, at, _issued(warp))
+        self._waits[warp] = Use(warp, warp.epoch, warp.bits, at)
         if not self._seen:
             self._seen = True
             warp.block.mixed = warp.block.mixed or self._mixed
@@ -88,14 +87,10 @@ class Rounds:
         self._tx = [self._tx[1], False]
 
     def _by_mates(self, use: Use, told: Any) -> bool:
-        """Whether another warp of the warpgroup, at the same line, is known to have seen it and to have gone on to a
-        wgmma, which is done when all four have come to it."""
+        """Whether another warp of the warpgroup, at the same line, is known to have seen it: often all four wait, and
+        one thread of them goes on (LLVM's example of roles is written so); they are taken to keep together."""
         group = [u for u in self._waits.values() if u.at == use.at and u.warp.index // 4 == use.warp.index // 4]
-        return any(_issued(u.warp) > u.issued and _unknown(told, u) != u.lanes for u in group)
-
-
-def _issued(warp: Any) -> int:
-    return 0 if warp.mma is None else warp.mma.issued
+        return any(_unknown(told, u) != u.lanes for u in group)
 
 
 def _unknown(knowledge: Any, use: Use) -> int:

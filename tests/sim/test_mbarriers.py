@@ -208,34 +208,6 @@ def test_a_waiter_that_nobody_waits_for():
 
 
 @nv.jit
-def watched(out, *, counted):
-    """Two warps wait at one line, and go on when one of them has seen it: nothing keeps the two together."""
-
-    @nv.kernel(grid=1, block=96)
-    def body():
-        full, empty = nv.Mbarriers(1, arrivals=32)[0], nv.Mbarriers(1, arrivals=2 if counted else 1)[0]
-        t, warp = nv.thread_id.x, nv.warp_id()
-        if warp == 0:
-            for k in nv.range(6):
-                empty.wait(1 - k % 2)
-                full.arrive()
-        else:
-            for k in nv.range(6):
-                full.wait(k % 2)  # MATES
-                if counted or warp == 1:
-                    empty.arrive(predicate=nv.lane_id() == 0)
-        out[t] = t
-
-    body()
-
-
-def test_a_warp_that_its_mate_does_not_wait_for():
-    out = zeros(96, dtype=np.int32)
-    assert verdict(watched, out, counted=True) is None
-    _reported(watched, "# MATES", ["lapped-wait"], out, counted=False)
-
-
-@nv.jit
 def gathered(out, *, wait, rounds=6):
     """Two warps arrive once a round, a third one takes what they bring."""
 
@@ -471,7 +443,6 @@ def left_to_one(x, out, *, count, known=True):
                     state = state.next()
                 if known:
                     ring.wait(state)
-                    nv.named_barrier_sync(1, 64)
                 if warp == 1:
                     if not known:
                         ring.wait(state)
