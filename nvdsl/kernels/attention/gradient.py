@@ -129,6 +129,8 @@ def attention_backward(
         columns = -(-heads.k.shape[1] // config.tile_n) + (lengths.batch if lengths.k_starts is not None else 0)
         key_tiles = columns * heads.kv_heads * heads.k.shape[0]
         count = shares(config, key_tiles, heads.group, rows, each if not all(bounded) else rows, sms(target))
+        if kind.told and config.wide:  # which leaves no registers for parts
+            count = 1
         shared = Reshaped(of_q, (count,), (0,)) if count > 1 else None
         if count > 1:
             config = choose(*sizes, more, most, heads.group * rows / count, tight, shared=True)
