@@ -173,7 +173,7 @@ def test_eight_bits():
         patch.setattr(sixteen, "attention", nv.attention)
         for queries, keys, count, kv_heads, size, causal in (
             (700, 1300, 4, 2, 128, True), (1000, 1000, 2, 2, 256, False), (1, 5000, 16, 2, 128, False),
-            (300, 300, 2, 1, 64, True), (100, 900, 1, 1, 192, False),
+            (300, 300, 2, 1, 64, True), (100, 900, 1, 1, 192, False), (1100, 1100, 16, 4, 256, True),
         ):  # fmt: skip
             shape = {"queries": queries, "keys": keys, "heads": count, "kv_heads": kv_heads}
             cases.test_no_worse_than_rounded_weights(shape | {"size": size, "value_size": size}, {"causal": causal})

@@ -3,6 +3,7 @@
 import functools
 import itertools
 import math
+from unittest import mock
 
 import ml_dtypes
 import numpy as np
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 
 import nvdsl as nv
 from nvdsl.errors import ArgumentError
+from nvdsl.kernels.attention import attention as module
 from nvdsl.kernels.attention import tuned
 from nvdsl.kernels.attention.config import SIZES, choose
 from nvdsl.kernels.attention.scores import ScoreKind
@@ -121,10 +123,19 @@ def test_nothing_to_do(shape):
 @given(
     st.integers(0, 3), st.integers(0, 200), st.integers(0, 300), st.integers(1, 3), st.integers(1, 5),
     st.integers(1, 32), st.integers(1, 32), st.booleans(), *[st.none() | st.integers(0, 300)] * 2,
+    st.sampled_from([3, 132]), st.booleans(),
 )  # fmt: skip
-def test_any_shape(batch, queries, keys, kv_heads, group, size, value_size, causal, left, right):
-    q, k, v = heads(batch, queries, keys, kv_heads * group, kv_heads, 8 * size, 8 * value_size)
-    check(q, k, v, causal=causal, window=(left, right))
+def test_any_shape(
+    batch, queries, keys, kv_heads, group, size, value_size, causal, left, right, sms, eight_bits
+):  # fmt: skip
+    """With few SMs blocks stay, and draw their tiles; no call here has more tiles than an H200 has SMs."""
+    dtype, unit = (ml_dtypes.float8_e4m3fn, 16) if eight_bits else (F16, 8)
+    sizes = (unit * -(-8 * n // unit) for n in (size, value_size))
+    q, k, v = heads(batch, queries, keys, kv_heads * group, kv_heads, *sizes, dtype=dtype)
+    options = {"causal": causal, "window": (left, right)}
+    with mock.patch.object(module, "sms", lambda target=None: sms):
+        found = attention(q, k, v, return_lse=True, **options)
+    compare(found, expected(q, k, v, **options), *((100.0, 0.04) if eight_bits else ()))
 
 
 def test_strides_and_a_given_result():
