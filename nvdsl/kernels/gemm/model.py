@@ -59,7 +59,7 @@ NORM = 8.28
 """p of multiplying, loading and waiting."""
 TAIL, DRAIN = 265.0, 0.0262
 """Clocks of an epilogue, and of each element of 16 bits that one warpgroup stores."""
-WRITTEN = 6890.0
+WRITTEN = 9000.0
 """Bytes of their tiles that all SMs together write in a clock, when they end at the same time."""
 CUT = 5.81
 """How much longer it takes to store tiles whose rows begin or end within a sector of 32 bytes."""
@@ -83,8 +83,6 @@ EMPTY = 0.132
 """The same, times the part of a cluster's blocks that have nothing of the result."""
 SPLIT = 1.06
 """How much longer slices take with split-K, whose warpgroups share out no registers."""
-SHALLOW = 0.1
-"""How much longer they take in a ring of few slots, over the square of their number."""
 MEMORY, FLUSHED = 1760.0, 19.8e6
 """Bytes of memory in a clock; bytes that L2 writes back meanwhile."""
 OVERLAP = 1.45
@@ -200,7 +198,6 @@ def times(configs: tuple[Config, ...], shape: Shape, sms: int = arch.SMS, rows: 
     empty = 1 - _cdiv(m, c.tile_m) * _cdiv(n, c.tile_n) / whole
     hanging = np.where(cluster == 2, HANGING, np.where(cluster > 2, HANGING_MORE, 0.0))
     slice = slice * (1 + hanging * beyond) * (1 + EMPTY * empty) * np.where(cluster > 1, COUPLED, 1.0)
-    slice = slice * (1 + SHALLOW / c.ring**2)
     along_n = np.where(c.swap, c.tile_m, c.tile_n)
     cut = np.gcd(along_n, shape.n) * shape.out.bytes % 32 != 0
     stored = np.where(c.in_memory, 4, shape.out.bytes)
