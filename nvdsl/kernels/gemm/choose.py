@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import Any
 
 from nvdsl.hopper import arch
-from nvdsl.kernels.gemm.config import WITHOUT_TMA, Config
+from nvdsl.kernels.gemm.config import Config
 from nvdsl.kernels.gemm.model import Shape, times
 from nvdsl.kernels.gemm.tiles import MOST_PARTS, PARTS, Tile, legal
 
@@ -167,8 +167,10 @@ def _allowed(
 ) -> Configs:  # fmt: skip
     def fits(config: Config) -> bool:
         spare, needed = config.registers[1] - config.accumulator_registers(acc), 0
-        if epilogue and not (slight and config.swap_ab) or not tma:
-            needed = max(BESIDE[config.schedule], 0 if tma else WITHOUT_TMA[epilogue])
+        if not (tma or config.stores_without_tma(out, acc, epilogue)):
+            return False
+        if epilogue and not (slight and config.swap_ab):
+            needed = BESIDE[config.schedule]
         if config.swap_ab and out.bits == 32:
             needed = max(needed, TURNED_WORDS)
         return (turnable or not config.swap_ab) and spare >= needed

@@ -19,9 +19,10 @@ SPARE_REGISTERS = 32
 BESIDE_ONE = 26
 """What a thread needs beside the accumulators of one wgmma, of the registers that it is launched with: ptxas takes no
 more into account for a single instruction (C7602)."""
-WITHOUT_TMA = {False: 40, True: 88}
-"""What a consumer's thread needs beside its accumulators to store a result that TMA can't; and beside an epilogue:
-ptxas spilled a few registers of scales of rows with 40, and of the largest epilogue with 64."""
+WITHOUT_TMA, WITHOUT_TMA_BESIDE, WITHOUT_TMA_TURNED = {"streamk": 48}, 88, 64
+"""What a consumer's thread needs beside its accumulators to store a result that TMA can't, by the schedule, 40 if
+nothing is said; beside an epilogue (ptxas spilled a few registers of scales of rows with 40, and of the largest
+epilogue with 64); and the transpose of a result of 32 bits (with 52)."""
 OF_A = 4
 """Registers of A of one wgmma, where it comes from registers."""
 
@@ -152,6 +153,13 @@ class Config:
     def accumulator_registers(self, acc_dtype: nv.DType) -> int:
         """Registers of a consumer's thread that hold sums."""
         return self.rows * self.cols * acc_dtype.bits // (128 * 32)
+
+    def stores_without_tma(self, out_dtype: nv.DType, acc_dtype: nv.DType, epilogue: bool) -> bool:
+        """Whether a consumer's thread has the registers for it."""
+        needed = WITHOUT_TMA_BESIDE if epilogue else WITHOUT_TMA.get(self.schedule, 40)
+        if self.swap_ab and out_dtype.bits == 32:
+            needed = max(needed, WITHOUT_TMA_TURNED)
+        return self.registers[1] - self.accumulator_registers(acc_dtype) >= needed
 
     def problems(
         self, dtype: nv.DType, out_dtype: nv.DType, acc_dtype: nv.DType, b_major: str = "mn", a_major: str = "k"

@@ -17,7 +17,7 @@ from nvdsl.kernels.blocks.tile_scheduler import TileScheduler
 from nvdsl.kernels.blocks.tma_operand import TmaOperand
 from nvdsl.kernels.blocks.turned_epilogue import TurnedEpilogue
 from nvdsl.kernels.blocks.turned_operand import TurnedMainloop, TurnedOperand
-from nvdsl.kernels.gemm.config import WITHOUT_TMA, Config
+from nvdsl.kernels.gemm.config import Config
 
 SPARE = 64
 """Registers of a thread beside its sums with which one loop over all slices spilled none, whatever the epilogue."""
@@ -55,8 +55,7 @@ class Gemm:
         defined: bool = False,
     ) -> None:
         (*batches, m, n), k = out.shape, a.shape[-1 if a_major == "k" else -2]
-        spare = config.registers[1] - config.accumulator_registers(acc_dtype)
-        if direct_store == EITHER and spare < WITHOUT_TMA[epilogue_op is not None]:
+        if direct_store == EITHER and not config.stores_without_tma(out.dtype, acc_dtype, epilogue_op is not None):
             direct_store = False  # `choose` takes none of these for what TMA can't store
         by_threads = {VECTORS: VectorEpilogue, EITHER: EitherEpilogue, True: DirectEpilogue}
         store: type[TmaEpilogue] = by_threads[direct_store] if direct_store else self.tma_epilogue

@@ -24,7 +24,7 @@ from nvdsl.kernels.gemm.choose import (
     keys_of,
     near,
 )
-from nvdsl.kernels.gemm.config import WITHOUT_TMA, Config
+from nvdsl.kernels.gemm.config import Config
 from nvdsl.kernels.gemm.dispatch import find
 from nvdsl.kernels.gemm.model import Shape, blocks_of_an_sm, cycles, times
 from nvdsl.kernels.gemm.problem import GemmProblem, Matrix
@@ -236,7 +236,7 @@ def test_few_others_beside_results_that_tma_cant_store(first):
             sizes = (8 * round(8 * 128 ** draw.random()) for _ in range(3))
             kind = {"dtype": nv.bf16, "a_major": "mn", "epilogue": first}  # each time one that nobody has used
             found = choose(Shape(*sizes, **kind, unaligned=unaligned))
-            assert not unaligned or found.registers[1] - found.accumulator_registers(nv.f32) >= WITHOUT_TMA[first]
+            assert not unaligned or found.stores_without_tma(nv.bf16, nv.f32, first)
             chosen.append(found)
     others = len({config for config in chosen if key(config) not in keys_of(COMMON, True)})
     assert others == (OTHERS[16] if first else ALONE), "with M of A contiguous"
