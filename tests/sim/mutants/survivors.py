@@ -157,7 +157,7 @@ ENTRIES = (
           "no bug here: all lanes of the warp store the same number"),
     Entry("attention, packed backward", "arrival count", "[+-]1 arrivals in nvgpu.mbarrier.init",
           "no bug here: no block takes a slot of K for the second time"),
-    Entry("attention, packed backward", ".*", "other parity in nvgpu.mbarrier.try_wait.parity",
+    Entry("attention, (packed|ordered) backward", ".*", "other parity in nvgpu.mbarrier.try_wait.parity",
           "reported at a wait of the warp that draws tiles, which is lapped then"),
     Entry("attention, packed backward", ".*", "a phase of 128 steps, not 64",
           "no bug here: a tile of keys begins with rows that see none of it, which the mask makes zeros"),
