@@ -185,6 +185,17 @@ def test_a_turned_result_of_words_has_registers():
     assert max(c.accumulator_registers(nv.i32) for c in found if c.swap_ab) < 192
 
 
+def test_threads_store_where_registers_are_left():
+    """ptxas spilled four registers of 192 x 240 with swapped operands and a result of f32, which leaves 52, some of
+    192 x 256 with scales of rows (40), and of 192 x 224 with the largest epilogue (64)."""
+    shape = Shape(1000, 1001, 1000, nv.bf16, nv.f32, a_major="k", b_major="k", unaligned=True)
+    spare = lambda c: c.registers[1] - c.accumulator_registers(nv.f32)  # noqa: E731
+    assert min(spare(c) for c in allowed(shape, False) if c.swap_ab) == 64
+    assert min(spare(c) for c in allowed(replace(shape, out=nv.bf16), False)) == 40
+    assert min(spare(c) for c in allowed(replace(shape, out=nv.bf16, epilogue=True), False)) == 88
+    assert min(spare(c) for c in allowed(replace(shape, out=nv.bf16, unaligned=False), False)) == 32
+
+
 def test_k_is_split_where_tiles_are_few():
     config = choose(Shape(128, 128, 65536, b_major="k"))
     assert config.parts > 1
