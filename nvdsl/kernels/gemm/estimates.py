@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import nvdsl as nv
-from nvdsl.kernels.gemm import flat, gathered, short, simple, small
+from nvdsl.kernels.gemm import gathered, short, simple, small
 from nvdsl.kernels.gemm.choose import COMMON, allowed, key
 from nvdsl.kernels.gemm.factors import factors
 from nvdsl.kernels.gemm.model import Shape, grid, times
@@ -95,14 +95,13 @@ def _by_warps(x: Seen) -> Terms:
     return 1, slices / shared, tiles, tiles * slices * x.aligned, tiles * slices * (not x.aligned)
 
 
-def _by_tiles(part: int, fast: Callable[[Seen], bool], of_runs: bool = False) -> Callable[[Seen], Terms]:
+def _by_tiles(part: int, fast: Callable[[Seen], bool]) -> Callable[[Seen], Terms]:
     """Of kernels whose tiles have warps of ``part`` rows and columns. ``fast``: whether more than one element is read
     at a time."""
 
     def terms(x: Seen) -> Terms:
-        across = flat.across(x.m, x.n, x.k, x.batches, x.sms) if of_runs else 2
-        down, right = short.DOWN * short.ACROSS * part >> across, part << across
-        rounds = max(x.batches * nv.cdiv(x.m, down) * nv.cdiv(x.n, right) / x.sms, 1.0)
+        tiles = x.batches * nv.cdiv(x.m, short.DOWN * part) * nv.cdiv(x.n, short.ACROSS * part) / x.sms
+        rounds = max(tiles, 1.0)
         odd = not fast(x)
         return 1, x.k * odd, rounds, rounds * x.k * (not odd), rounds * x.k * odd, x.written * (not x.stored), x.written
 
@@ -131,7 +130,7 @@ TERMS: Mapping[str, Callable[[Seen], Terms]] = {
     "by_warps": _by_warps,
     "by_strips 16": _by_tiles(short.SMALL_PART, lambda x: x.pairs),
     "by_strips 32": _by_tiles(short.PART, lambda x: x.pairs),
-    "by_runs": _by_tiles(short.PART, lambda x: x.k % short.PAIR == 0, of_runs=True),
+    "by_runs": _by_tiles(short.PART, lambda x: x.k % short.PAIR == 0),
     "by_threads": _by_threads,
     "tensor_cores": _tensor_cores,
 }

@@ -28,18 +28,12 @@ from nvdsl.lang.warp_fragment import WarpFragment
 MOST, BANKS = 128, 128
 """K for which there is room in a tile; for half of it there are two slots. And bytes in all banks of shared memory:
 rows of a multiple of so many would all begin in the same bank."""
-ROWS, COLS, WARPS = DOWN * PART, ACROSS * PART, DOWN * ACROSS
-"""Of a tile as its sums lie in shared memory; and who has a part of it."""
-ROOM = (ROWS + COLS) * MOST
-"""Elements of the runs in shared memory."""
+ROWS, COLS = DOWN * PART, ACROSS * PART
+"""Of a tile."""
 EIGHT, WORD = 8, 4
 """Rows or columns of an operand that a register of mma.sync is for; and its bytes along K."""
 LARGEST = 1 << 31
 """Elements whose numbers are no i32."""
-TOGETHER = 2
-"""Tiles of an SM that take hardly longer than one: with no more than these none are made longer."""
-NONE = LARGEST - 1
-"""More than any tiles read."""
 
 
 def fits(*operands: Matrix) -> bool:
@@ -59,34 +53,19 @@ def holds(k: int, dtype: nv.DType) -> bool:
     return k <= MOST and k * dtype.bytes % BANKS > 0
 
 
-def across(m: nv.Int, n: nv.Int, k: nv.Int, batches: nv.Int, sms: int) -> nv.Int:
-    """Of how many of a tile's parts lie side by side, the exponent of two; the others lie one below the other. What
-    reads the least where an SM has several tiles: a result of few rows or columns has long ones."""
-    least: nv.Int = NONE
-    found: nv.Int = 2
-    several = batches * nv.cdiv(m, ROWS) * nv.cdiv(n, COLS) > TOGETHER * sms
-    for bits in (2, 1, 0, 3):
-        rows, cols = PART * WARPS >> bits, PART << bits
-        reads = nv.max(batches * nv.cdiv(m, rows) * nv.cdiv(n, cols), sms) * ((rows + cols) // PART)
-        better = (reads < least) & ((rows + cols) * k <= ROOM) & (several | (bits == 2))
-        found, least = nv.select(better, bits, found), nv.select(better, reads, least)
-    return found
-
-
 class Run:
-    """``mn`` rows of an operand, in ``memory`` as in the array, (batch, 1, rows times ``k``), from element ``base`` on.
-    """
+    """``mn`` rows of an operand, in shared memory as in the array, (batch, 1, rows times ``k``)."""
 
-    def __init__(self, array: nv.Array, memory: nv.Tile, base: Any, mn: Any, k: Any) -> None:
-        self.array, self.base, self.k = array, base, k
+    def __init__(self, array: nv.Array, mn: int, k: Any) -> None:
+        self.array, self.k = array, k
         self.word, self.step = WORD // array.dtype.bytes, step_of(array)
-        self.slots = nv.Tile(memory.layout, array.dtype, memory.offset)
+        self.slots = nv.smem((1, mn * MOST + 2 * self.step), array.dtype)
         self.size = mn * k + self.step  # of a slot: lanes look beyond the last row
 
     def copy(self, slot: Any, batch: Any, mn: Any) -> None:
         """Start to copy the rows from ``mn`` on into a slot, as many as there are, and what lanes see beyond them,
         zeros beyond the last row."""
-        first, of, each = mn * self.k, self.base + slot * self.size, TMA_ALIGNMENT // self.array.dtype.bytes
+        first, of, each = mn * self.k, slot * self.size, TMA_ALIGNMENT // self.array.dtype.bytes
         left = self.array.shape[2] - first
         for x in nv.range(nv.thread_id.x * each, nv.min(self.size, left + self.step), THREADS * each, unroll=False):
             to, valid = self.slots.elements((0, of + x), each), nv.min(nv.max(left - x, 0), each)
@@ -98,7 +77,7 @@ class Run:
         at = step + nv.lane_id() % 4 * self.word
         found = []
         for row in rows:
-            start, behind = self.base + slot * self.size + row * self.k + at, (0, self.step // 2)
+            start, behind = slot * self.size + row * self.k + at, (0, self.step // 2)
             low, high = (self._word(start + i, at + i, unit) for i in behind)
             found.append((low, high))
         return found
@@ -137,10 +116,8 @@ def matmul(
     are given as (batch, 1, M K) and (batch, 1, N K). K is at most `MOST`. An operand of one batch serves all."""
     batches, m, n = out.shape
     k = a.shape[2] // m
-    bits = across(m, n, k, batches, sms)
-    height, width = PART * WARPS >> bits, PART << bits
-    tiles = TileScheduler(m, n, height, width, group=1, batches=batches)
-    two, depth = 2 * (height + width) * k <= ROOM, step_of(a)
+    tiles = TileScheduler(m, n, ROWS, COLS, group=1, batches=batches)
+    two, depth = 2 * k <= MOST, step_of(a)
     # Tensor cores take floats of 8 bits as pairs of f16, which need registers, too.
     of_sm = resident(epilogue_op is not None or a.dtype.bits == 8)
     blocks = nv.min(tiles.count, sms * of_sm)
@@ -150,18 +127,11 @@ def matmul(
     def kernel() -> None:
         nv.griddep_wait()
         nv.griddep_launch_dependents()
-        memory = nv.smem((1, ROOM + 4 * depth), a.dtype)
-        A = Run(a, memory, 0, height, k)
-        B = Run(b, memory, A.size * nv.select(two, 2, 1), width, k)
+        A, B = Run(a, ROWS, k), Run(b, COLS, k)
         shared = nv.smem((ROWS, COLS + BESIDE_SUMS), staged)
-        warp, group = nv.warp_id(), nv.lane_id() // 4
-        top, left = warp >> bits, warp & (1 << bits) - 1
-        down, right = ([first * PART + group + i for i in range(0, PART, EIGHT)] for first in (top, left))
-
-        def lies(r: Any, c: Any) -> tuple[Any, Any]:
-            """Where a sum of the tile is in shared memory: parts lie there as in a tile of `ROWS`."""
-            number = (r // PART << bits) + c // PART
-            return number // ACROSS * PART + r % PART, number % ACROSS * PART + c % PART
+        top, left = nv.warp_id() // ACROSS * PART, nv.warp_id() % ACROSS * PART
+        group = nv.lane_id() // 4
+        down, across = ([first + group + i for i in range(0, PART, EIGHT)] for first in (top, left))
 
         def read(slot: Any, tile: Any) -> None:
             if tile < tiles.count:
@@ -188,19 +158,18 @@ def matmul(
             if two:
                 read(slot ^ 1, tile + blocks)
             _, row, col = tiles.start(tile)
-            rows, cols = [nv.min(x, m - 1 - row) for x in down], [nv.min(x, n - 1 - col) for x in right]
+            rows, cols = [nv.min(x, m - 1 - row) for x in down], [nv.min(x, n - 1 - col) for x in across]
             sums = nv.warp_accumulator(PART, PART, acc_dtype)
             if k % PAIR == 0:
                 sums = plus(sums, slot, rows, cols, PAIR)
             else:
                 sums = plus(sums, slot, rows, cols, 1)
-            sums.store(shared, (warp // ACROSS * PART, warp % ACROSS * PART))
+            sums.store(shared, (top, left))
             nv.sync_threads()
             if two:
                 slot = slot ^ 1
             else:
                 read(slot, tile + blocks)
-            sides = height, width, lies
-            write(shared, out, tiles.start(tile), acc_dtype, epilogue_op, operands, sides)
+            write(shared, out, tiles.start(tile), acc_dtype, epilogue_op, operands)
 
     kernel()

@@ -11,7 +11,7 @@ So a tile is read while the one before it is multiplied and written, and a K of 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import nvdsl as nv
@@ -35,8 +35,7 @@ BESIDE, BESIDE_SUMS = 8, 8
 PAIR = 2
 """Elements that cp.async brings."""
 
-Sides = tuple[Any, Any, Callable[[Any, Any], tuple[Any, Any]]]
-"""Rows and columns of a tile, and where its elements are in shared memory."""
+
 Places = list[tuple[Any, Any]]
 """Rows and columns of a strip."""
 
@@ -213,13 +212,11 @@ def lie_at(unit: int, *arrays: nv.Array) -> Any:
 
 def write(
     shared: nv.Tile, out: nv.Array, at: tuple[Any, Any, Any], acc_dtype: nv.DType, epilogue_op: EpilogueOp | None,
-    operands: Sequence[Any], sides: Sides | None = None,
+    operands: Sequence[Any],
 ) -> None:  # fmt: skip
     """Store a tile's sums, which is ``at`` a batch, a row and a column: 16 bytes at a time, in pairs, or one by one, as
-    rows lie. By all threads. ``sides``: None of a tile that lies in ``shared`` as it is."""
-    rows, cols = shared.shape[0], shared.shape[1] - BESIDE_SUMS
-    sides = sides or (rows, cols, lambda r, c: (r, c))
-    given, most = (shared, out, at, acc_dtype, epilogue_op, operands, sides), TMA_ALIGNMENT // out.dtype.bytes
+    rows lie. By all threads."""
+    given, most = (shared, out, at, acc_dtype, epilogue_op, operands), TMA_ALIGNMENT // out.dtype.bytes
     if lie_at(most, out):
         _write(*given, most)
     elif lie_at(PAIR, out):
@@ -230,14 +227,15 @@ def write(
 
 def _write(
     shared: nv.Tile, out: nv.Array, at: tuple[Any, Any, Any], acc_dtype: nv.DType, epilogue_op: EpilogueOp | None,
-    operands: Sequence[Any], sides: Sides, each: int,
+    operands: Sequence[Any], each: int,
 ) -> None:  # fmt: skip
-    (batch, row, col), (_, m, n), (rows, cols, lies) = at, out.shape, sides
-    bits = exponent(2 * nv.cdiv(nv.min(n, cols), each) - 1, THREADS // each)  # of threads that store a row
+    (batch, row, col), (_, m, n) = at, out.shape
+    rows, cols = shared.shape[0], shared.shape[1] - BESIDE_SUMS
+    bits = exponent(2 * nv.cdiv(nv.min(n, cols), each) - 1, cols // each)  # of threads that store a row
     c = (nv.thread_id.x & ((1 << bits) - 1)) * each
     for r in nv.range(nv.thread_id.x >> bits, rows, THREADS >> bits, unroll=4 if epilogue_op is None else 2):
         if (row + r < m) & (col + c < n):
-            values = read_sums(shared, *lies(r, c), each)
+            values = read_sums(shared, r, c, each)
             if epilogue_op is not None:
                 places = [(batch, row + r, col + c + i) for i in range(each)]
                 values = [epilogue_op(acc_dtype(x), *y, *operands) for x, y in zip(values, places, strict=True)]

@@ -55,26 +55,6 @@ def test_bytes(dtype, k):
     check_bytes(70, 130, k, dtype)
 
 
-@pytest.mark.parametrize("bits", range(4))
-def test_tiles_of_any_shape(bits, monkeypatch):
-    """Of long ones, too, which are for more tiles than SMs."""
-    monkeypatch.setattr(flat, "across", lambda m, n, k, batches, sms: nv.i32(bits))
-    product = nv.jit(flat.matmul.__wrapped__)
-    rng = np.random.default_rng(0)
-    for k, (m, n) in zip((40, 33, 85), ((300, 20), (20, 300), (130, 70)), strict=True):
-        a, b = (rng.integers(-3, 4, (1, rows, k)).astype(np.float16) for rows in (m, n))
-        out = np.full((1, m, n), np.nan, np.float32)
-        product(a.reshape(1, 1, -1), b.reshape(1, 1, -1), out, sms=2, target="sim")
-        np.testing.assert_array_equal(out, a.astype(np.float32) @ b.swapaxes(1, 2).astype(np.float32))
-
-
-def test_few_rows_or_columns_have_long_tiles():
-    long = (30000, 12), (25376, 60), (12, 50000), (9000, 9000)
-    assert [flat.across(m, n, 60, 1, 132) for m, n in long] == [0, 1, 3, 2]
-    assert flat.across(25376, 20, 90, 1, 132) == 1, "there is no room for 288 rows of 90"
-    assert flat.across(16001, 33, 75, 1, 132) == 2, "an SM has no more than two tiles"
-
-
 @pytest.mark.parametrize("which", [0, 1])
 @pytest.mark.parametrize("k", [30, 33, 75])
 def test_no_row_enters_another(k, which):
