@@ -41,5 +41,5 @@ def in_clusters(tiles: int, steps: int, mean: float, sms: int) -> int:
             return -(-tiles // clusters) * each
         return max(tiles / clusters * (steps * mean / count + more) + (0.6 if count == 1 else 0.3) * each, each)
 
-    best = min((1, 2, 4, 8), key=time)
+    best = min((count for count in (1, 2, 4, 8) if count <= sms), key=time)
     return best if time(best) < 0.9 * time(1) else 1

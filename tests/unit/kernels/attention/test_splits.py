@@ -26,6 +26,11 @@ def test_clusters_share_keys_where_waves_are_badly_filled(tiles, steps, mean, bl
     assert in_clusters(tiles, steps, mean, SMS) == blocks
 
 
+@pytest.mark.parametrize("sms", [1, 2, 3, 7])
+def test_a_cluster_has_no_more_blocks_than_there_are_sms(sms):
+    assert in_clusters(2 * sms + 1, 500, 1.0, sms) <= sms
+
+
 def of(queries, keys, heads, seen=None, **options):
     common = {"packed": False, "page": 0, "told": False, "splits": None, "sms": SMS, "left": seen is not None}
     given = {"bounded": True, "seen": seen} | common | options
