@@ -112,7 +112,7 @@ def extent(draw):
     return max(multiple, round(math.exp(draw.uniform(0, math.log(32768)))) // multiple * multiple)
 
 
-THOUSANDS = list(itertools.product(("nn", "nt", "tn", "tt"), (nv.f16, nv.e4m3, nv.i8, nv.f32), (1, 5)))
+THOUSANDS = list(itertools.product(("nn", "nt", "tn", "tt"), (nv.f16, nv.e4m3, nv.i8, nv.f32), (1, 5, 7, 8, 9)))
 
 
 @pytest.mark.parametrize(("layout", "dtype", "seed"), sample(THOUSANDS, 1))
