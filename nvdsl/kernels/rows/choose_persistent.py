@@ -51,7 +51,6 @@ _WARPS = ((16, 16), (24, 12), (48, 8))
 """Of an SM then, by the columns of a thread: registers are given to four of them at once."""
 
 
-
 def choose_persistent(
     cols: int,
     itemsize: int,

@@ -21,8 +21,21 @@ from nvdsl.sim.values import LANES, scalar
 
 @op("memref.load")
 def _load(d: Decoder, op: Any) -> Any:
-    index = Indexer(d, op, op.operands[0], d.operands(op)[1:])
-    access = Accessor(index.layout.space, index.layout.element, None, 1, index.at)
+    return loads(d, op, *_element_access(d, op, op.operands[0], d.operands(op)[1:]))
+
+
+@op("memref.store")
+def _store(d: Decoder, op: Any) -> Any:
+    return stores(d, op, *_element_access(d, op, op.operands[1], d.operands(op)[2:]))
+
+
+def _element_access(d: Decoder, op: Any, ref: Any, indices: list[int]) -> tuple[Indexer, Accessor]:
+    index = Indexer(d, op, ref, indices)
+    return index, Accessor(index.layout.space, index.layout.element, None, 1, index.at)
+
+
+def loads(d: Decoder, op: Any, index: Indexer, access: Accessor) -> Any:
+    """The step of a load from the memref that is its first operand."""
     access.tile = tile_of(op.operands[0])
     r = d.result(op)
 
@@ -32,11 +45,9 @@ def _load(d: Decoder, op: Any) -> Any:
     return step
 
 
-@op("memref.store")
-def _store(d: Decoder, op: Any) -> Any:
-    value, _, *indices = d.operands(op)
-    index = Indexer(d, op, op.operands[1], indices)
-    access = Accessor(index.layout.space, index.layout.element, None, 1, index.at)
+def stores(d: Decoder, op: Any, index: Indexer, access: Accessor) -> Any:
+    """The step of a store of the first operand to the memref that is the second one."""
+    value, *_ = d.operands(op)
     stored = Stored(d, op.operands[0], index.at)
     access.tile = tile_of(op.operands[1])
 

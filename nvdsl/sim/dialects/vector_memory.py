@@ -11,10 +11,9 @@ from nvdsl.ir.operands import integer, integers, named
 from nvdsl.mlir import ir
 from nvdsl.sim.access import Accessor
 from nvdsl.sim.decode import Decoder, Frame, op, unknown
-from nvdsl.sim.dialects.memref import tile_of
+from nvdsl.sim.dialects.memref_memory import loads, stores
 from nvdsl.sim.dialects.vector import stack
 from nvdsl.sim.indexer import Indexer
-from nvdsl.sim.undefined import Stored
 from nvdsl.sim.values import LANES
 
 
@@ -46,30 +45,12 @@ def used_elements(vector: Any) -> list[int] | None:
 
 @op("vector.load")
 def _load(d: Decoder, op: Any) -> Any:
-    index, access = _vector_access(d, op, op.operands[0], d.operands(op)[1:], op.results[0].type)
-    access.tile = tile_of(op.operands[0])
-    r = d.result(op)
-
-    def step(v: Frame) -> None:
-        v[r] = access.load(v[0], index(v))
-
-    return step
+    return loads(d, op, *_vector_access(d, op, op.operands[0], d.operands(op)[1:], op.results[0].type))
 
 
 @op("vector.store")
 def _store(d: Decoder, op: Any) -> Any:
-    value, _, *indices = d.operands(op)
-    index, access = _vector_access(d, op, op.operands[1], indices, op.operands[0].type)
-    stored = Stored(d, op.operands[0], index.at)
-    access.tile = tile_of(op.operands[1])
-
-    def step(v: Frame) -> None:
-        w, address = v[0], index(v)
-        access.store(w, address, v[value])
-        if w.undefined:
-            stored.check(v, access, address)
-
-    return step
+    return stores(d, op, *_vector_access(d, op, op.operands[1], d.operands(op)[2:], op.operands[0].type))
 
 
 class _Transfer:
