@@ -75,7 +75,7 @@ def main() -> None:
     print(torch.cuda.get_device_name(), "torch", torch.__version__)
     rows, ratios = [], []
     for shape in SHAPES:
-        row = measured(*shape, *((5, 12) if chosen.quick else (15, 30)))
+        row = measured(*shape, *((7, 14) if chosen.quick else (15, 30)))
         rows.append(row)
         ratios.append([row["over_faster"], row["over_faster_sustained"]])
         if chosen.out:

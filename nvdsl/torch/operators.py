@@ -17,11 +17,44 @@ from torch.autograd import forward_ad
 Tensor: TypeAlias = torch.Tensor
 
 
-def operator(schema: str, fake: Callable[..., Any]) -> Callable[[Callable[..., Any]], Any]:
+class Operator:
+    """An op, to be called. `torch.func.grad` and its like refuse ops that have a gradient (torch 2.13): for these it is
+    an `autograd.Function`, but for one that takes lists, in which that looks for no tensors."""
+
+    def __init__(self, op: Any) -> None:
+        self.op = op
+        self._function = _function(op, _keep_nothing, _no_gradient)
+
+    def __call__(self, *arguments: Any) -> Any:
+        transformed = not torch.compiler.is_compiling() and torch._C._are_functorch_transforms_active()
+        if transformed and not any(isinstance(x, list) for x in arguments):
+            return self._function.apply(*arguments)
+        return self.op(*arguments)
+
+    def with_gradient(self, backward: Callable[..., Any], keep: Callable[..., None]) -> None:
+        self.op.register_autograd(backward, setup_context=keep)
+        self._function = _function(self.op, keep, backward)
+
+
+def _function(op: Any, keep: Callable[..., None], backward: Callable[..., Any]) -> Any:
+    methods = {"forward": lambda *arguments: op(*arguments), "setup_context": keep, "backward": backward}
+    static = {name: staticmethod(method) for name, method in methods.items()}
+    return type("Transformed", (torch.autograd.Function,), {**static, "generate_vmap_rule": True})
+
+
+def _keep_nothing(ctx: Any, inputs: Any, output: Any) -> None:
+    pass
+
+
+def _no_gradient(ctx: Any, *slopes: Any) -> Any:
+    raise NotImplementedError("the gradient of a gradient of nvdsl")
+
+
+def operator(schema: str, fake: Callable[..., Any]) -> Callable[[Callable[..., Any]], Operator]:
     """Makes a function the op ``nvdsl::name``. ``schema``: its arguments and results in torch's language. ``fake``:
     what the results look like, for the same arguments. In forward mode it raises NotImplementedError."""
 
-    def decorate(function: Callable[..., Any]) -> Any:
+    def decorate(function: Callable[..., Any]) -> Operator:
         @functools.wraps(function)
         def reverse_alone(*arguments: Any) -> Any:
             if forward_ad._current_level >= 0:  # torch would take the derivative of such an op for zero
@@ -31,14 +64,14 @@ def operator(schema: str, fake: Callable[..., Any]) -> Callable[[Callable[..., A
         name = f"nvdsl::{function.__name__}"
         op = torch.library.custom_op(name, reverse_alone, mutates_args=(), schema=schema)
         op.register_fake(fake)
-        return op
+        return Operator(op)
 
     return decorate
 
 
-def gradient(op: Any, backward: Callable[..., Any], keep: Callable[..., None]) -> None:
+def gradient(op: Operator, backward: Callable[..., Any], keep: Callable[..., None]) -> None:
     """Give an op its gradient. ``keep(ctx, inputs, output)`` saves what ``backward(ctx, *gradients)`` needs."""
-    op.register_autograd(backward, setup_context=keep)
+    op.with_gradient(backward, keep)
 
 
 def rows(x: Tensor) -> Tensor:

@@ -63,7 +63,7 @@ def _weights(inputs, hidden, gates, bias=True, layers=1):
 @pytest.mark.parametrize("name", sample(OPS, 2))
 def test_torch_s_own_checks_of_an_op(name):
     op, arguments = OPS[name]()
-    torch.library.opcheck(op, arguments, test_utils=CHECKS)
+    torch.library.opcheck(op.op, arguments, test_utils=CHECKS)
 
 
 @pytest.mark.parametrize(("queries", "keys"), sample([(20, 20), (12, 20), (20, 12)], 1))

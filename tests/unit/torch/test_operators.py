@@ -51,7 +51,7 @@ OPS = {
 @pytest.mark.parametrize("name", sample(OPS, 2))
 def test_torch_s_own_checks_of_an_op(name):
     op, arguments = OPS[name]()
-    torch.library.opcheck(op, arguments, test_utils=CHECKS)
+    torch.library.opcheck(op.op, arguments, test_utils=CHECKS)
 
 
 def _columns(x):
@@ -153,6 +153,29 @@ def test_forward_mode_is_an_error():
         torch.func.jvp(nt.softmax, (x,), (x,))
     with torch.autograd.forward_ad.dual_level(), pytest.raises(NotImplementedError, match="forward mode"):
         nt.softmax(torch.autograd.forward_ad.make_dual(x, x))
+
+
+def test_gradients_by_torch_func():
+    """Of each sample, as torch's own functions have them."""
+
+    def loss(m):
+        def of(weight, x):
+            q = m.linear(m.layer_norm(x, (64,), weight), torch.eye(64)).bfloat16()[None]
+            out = m.scaled_dot_product_attention(q, q, q, is_causal=True)[0].float()
+            return m.cross_entropy(m.softmax(out, -1), LABELS[0]).sin()
+
+        return of
+
+    weight, x = some(64, grad=False), some(2, 6, 64, grad=False)
+    found, expected = (
+        torch.vmap(torch.func.grad(loss(m), (0, 1)), (None, 0))(weight, x) for m in (nt, F)
+    )
+    for one, two in zip(found, expected, strict=True):
+        torch.testing.assert_close(one, two, rtol=3e-2, atol=3e-2 * two.abs().max().item())
+    with pytest.raises(NotImplementedError, match="gradient of a gradient"):
+        torch.func.jacrev(torch.func.grad(lambda x: nt.softmax(x).square().sum()))(x)
+    with pytest.raises(RuntimeError):  # and not a gradient of 0
+        torch.func.grad(lambda w: nt.mlp(x[0].half(), [w]).sum())(torch.eye(64).half())
 
 
 def test_a_type_of_torch_s_is_a_type():
