@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import torch
@@ -9,20 +10,23 @@ import torch
 import nvdsl as nv
 from nvdsl.torch.operators import Tensor, autocast, gradient, like, operator
 
+RESULTS = {torch.int8: torch.int32, torch.float8_e4m3fn: torch.bfloat16, torch.float8_e5m2: torch.bfloat16}
+"""Types of products that are not their operands'."""
 
-def _product_shape(a: Tensor, b: Tensor) -> list[Any]:
+
+def _product(a: Tensor, b: Tensor, *bias: Tensor) -> Tensor:
+    """What a product looks like."""
     batch = torch.broadcast_shapes(a.shape[:-2], b.shape[:-2])
-    return [*batch, *([] if a.dim() == 1 else [a.shape[-2]]), *([] if b.dim() == 1 else [b.shape[-1]])]
+    rows, cols = a.shape[-2:-1] if a.dim() > 1 else (), b.shape[-1:] if b.dim() > 1 else ()
+    return like(a, [*batch, *rows, *cols], dtype=RESULTS.get(a.dtype))
 
 
-@operator("(Tensor a, Tensor b) -> Tensor", lambda a, b: like(a, _product_shape(a, b)))
+@operator("(Tensor a, Tensor b) -> Tensor", _product)
 def matrix_product(a: Tensor, b: Tensor) -> Tensor:
     return nv.matmul(a, b)
 
 
-@operator(
-    "(Tensor a, Tensor b, Tensor bias) -> Tensor", lambda a, b, bias: like(a, _product_shape(a, b))
-)
+@operator("(Tensor a, Tensor b, Tensor bias) -> Tensor", _product)
 def matrix_product_and_bias(a: Tensor, b: Tensor, bias: Tensor) -> Tensor:
     return nv.matmul(a, b, bias=bias)
 
@@ -37,7 +41,7 @@ def _backward(ctx: Any, dy: Tensor) -> tuple[Any, ...]:
     wanted, bias = ctx.needs_input_grad, [None for _ in ctx.bias]
     if ctx.bias and wanted[2]:
         (shape, kind), = ctx.bias
-        bias = [dy.float().sum_to_size(shape).to(kind)]
+        bias = [_sum_to(dy, shape, kind)]
     row, column = a.dim() == 1, b.dim() == 1
     a, b = a[None] if row else a, b[:, None] if column else b
     dy = dy[..., None] if column else dy
@@ -51,9 +55,25 @@ gradient(matrix_product, _backward, _keep)
 gradient(matrix_product_and_bias, _backward, _keep)
 
 
+def _sum_to(x: Tensor, shape: Any, dtype: Any) -> Tensor:
+    """`x` summed over what an array of this shape was broadcast along."""
+    more = x.dim() - len(shape)
+    axes = [i for i in range(x.dim()) if i < more or shape[i - more] == 1]
+    return (x.sum(axes, dtype=dtype) if axes else x.to(dtype)).reshape(shape)
+
+
+def _folded(x: Tensor) -> Tensor:
+    """All axes but the last made one."""
+    return x.reshape(math.prod(x.shape[:-1]), x.shape[-1])
+
+
 def matmul(input: Tensor, other: Tensor) -> Tensor:
     """`torch.matmul` by `nvdsl.matmul`: any layouts, batches broadcast; the gradients are products, too."""
-    found: Tensor = matrix_product(*autocast(input, other))
+    input, other = autocast(input, other)
+    if input.dim() > 2 and 1 <= other.dim() <= 2:  # one product: its gradients need no sum over the batch
+        found: Tensor = matrix_product(_folded(input), other)
+        return found.reshape(*input.shape[:-1], *other.shape[1:])
+    found = matrix_product(input, other)
     return found
 
 
@@ -64,16 +84,17 @@ def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     if weight.dim() == 1:
         y = matrix_product(input, weight)
         return y if bias is None else y + bias
-    rows = input.reshape(-1, input.shape[-1])
+    rows = _folded(input)
     y = matrix_product(rows, weight.mT) if bias is None else matrix_product_and_bias(rows, weight.mT, bias)
     return y.reshape(*input.shape[:-1], weight.shape[0])
 
 
-def _grouped_shape(a: Tensor, b: Tensor, offsets: Tensor) -> list[Any]:
-    return [a.shape[0], b.shape[-1]] if b.dim() == 3 else [offsets.shape[0], a.shape[0], b.shape[1]]
+def _grouped(a: Tensor, b: Tensor, offsets: Tensor) -> Tensor:
+    shape = [a.shape[0], b.shape[-1]] if b.dim() == 3 else [offsets.shape[0], a.shape[0], b.shape[1]]
+    return like(a, shape, dtype=RESULTS.get(a.dtype))
 
 
-@operator("(Tensor a, Tensor b, Tensor offsets) -> Tensor", lambda a, b, o: like(a, _grouped_shape(a, b, o)))
+@operator("(Tensor a, Tensor b, Tensor offsets) -> Tensor", _grouped)
 def grouped_product(a: Tensor, b: Tensor, offsets: Tensor) -> Tensor:
     return nv.grouped_matmul(a, b, offsets=offsets)
 
@@ -85,8 +106,12 @@ def _keep_grouped(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
 def _grouped_backward(ctx: Any, dy: Tensor) -> tuple[Any, ...]:
     a, b, offsets = ctx.saved_tensors
     wanted = ctx.needs_input_grad
-    da = grouped_product(dy, b.mT, offsets) if wanted[0] else None
-    return da, grouped_product(a.mT, dy, offsets) if wanted[1] else None, None
+    da = db = None
+    if wanted[0]:
+        da = grouped_product(dy, b.mT, offsets) if b.dim() == 3 else grouped_product(b, dy.mT, offsets).mT
+    if wanted[1]:
+        db = grouped_product(a.mT, dy, offsets)
+    return da, db, None
 
 
 gradient(grouped_product, _grouped_backward, _keep_grouped)

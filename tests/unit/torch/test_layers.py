@@ -162,6 +162,18 @@ def test_groups_of_rows():
         close(one, two)
 
 
+def test_gradients_of_groups_have_gradients():
+    given, ends = (some(12, 16, scale=0.3), some(2, 16, 8, scale=0.3)), torch.tensor([5, 12], dtype=torch.int32)
+    wide = [t.detach().float().requires_grad_() for t in given]
+    y, expected = nt.grouped_matmul(*given, ends), torch.cat([wide[0][:5] @ wide[1][0], wide[0][5:] @ wide[1][1]])
+    found = []
+    for result, of in ((y, given), (expected, wide)):
+        first = torch.autograd.grad(result.float().square().sum(), of, create_graph=True)
+        found.append(torch.autograd.grad(sum(x.float().square().sum() for x in first) / 100, of))
+    for one, two in zip(*found, strict=True):
+        close(one, two)
+
+
 @pytest.mark.parametrize("activation", sample(list(mlp_ops.ACTIVATIONS), 1))
 def test_layers_of_one_width(activation):
     x, weights, biases = some(2, 5, 64), [some(64, 64, scale=0.15) for _ in range(3)], [some(64) for _ in range(3)]

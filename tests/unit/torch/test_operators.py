@@ -44,6 +44,8 @@ OPS = {
     "losses": lambda: (
         cross_entropy_ops.cross_entropy_rows, (some(2, 2, 9), torch.tensor([[1, 2], [-1, 8]]), -1, 0.0, 0.1, "none")),
     "product": lambda: (product_ops.matrix_product, (some(2, 3, 8), some(8, 4))),
+    "product of bytes": lambda: (
+        product_ops.matrix_product, (torch.ones(3, 16, dtype=torch.int8), torch.ones(16, 4, dtype=torch.int8))),
     "product and bias": lambda: (product_ops.matrix_product_and_bias, (some(3, 8), some(8, 4), some(4))),
 }  # fmt: skip
 
@@ -52,6 +54,33 @@ OPS = {
 def test_torch_s_own_checks_of_an_op(name):
     op, arguments = OPS[name]()
     torch.library.opcheck(op.op, arguments, test_utils=CHECKS)
+
+
+SHAPES = {"layer": [(2, 3, 4), (5, 4), (5,)], "batches": [(2, 1, 3, 4), (3, 4, 2)], "vector": [(4,), (2, 4, 3)]}
+
+
+@pytest.mark.parametrize("name", sample(SHAPES, 1))
+def test_gradients_of_products_have_gradients(name):
+    given = [some(*shape, dtype=torch.float64) for shape in SHAPES[name]]
+    call = nt.linear if name == "layer" else nt.matmul
+    assert torch.autograd.gradcheck(call, given) and torch.autograd.gradgradcheck(call, given)
+
+
+def test_a_batch_beside_one_matrix_is_one_product_and_so_is_its_gradient():
+    """Products of a batch would be rounded before they are summed: here to f16, which leaves nothing."""
+    x = torch.tensor([1 + 2**-10, 1]).half()[:, None, None]
+    dy = torch.tensor([1 + 2**-10, -1 - 2**-9]).half()[:, None, None]
+    w = some(1, 1, dtype=torch.float16)
+    (found,) = torch.autograd.grad(nt.matmul(x, w), w, dy)
+    assert found.item() == 2**-20
+
+
+def test_a_layer_without_inputs_is_its_bias():
+    x, w, b = some(2, 3, 0), some(5, 0), some(5)
+    y = nt.linear(x, w, b)
+    torch.testing.assert_close(y, b.expand(2, 3, 5))
+    found = torch.autograd.grad(y, (x, w, b), torch.ones(()).expand(y.shape))
+    assert [g.shape for g in found] == [x.shape, w.shape, b.shape] and found[2].tolist() == [6] * 5
 
 
 def _columns(x):
