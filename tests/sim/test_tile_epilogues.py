@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import nvdsl as nv
-from nvdsl.kernels import Config
+from nvdsl.kernels import Config, gemm
 from nvdsl.kernels.blocks import tile_ops
 from nvdsl.kernels.blocks.linear_combination import silu
 from nvdsl.kernels.blocks.philox import philox
@@ -237,3 +237,35 @@ def test_a_gated_kernel_does_not_spill(name, bias, rows):
     )
     (found,) = compiled.kernels.values()
     assert (found.resources.stack, found.resources.spill_stores) == (0, 0)
+
+
+PARTS = np.zeros((1, 70), np.float32)
+WIDE, DROPOUT = Config(64, 128, stages=2, consumers=1), TileOp(tile_ops.Dropout(0.5), pieces=True)
+
+
+@pytest.mark.parametrize(
+    ("op", "operands", "config", "says"),
+    [
+        (tile_ops.row_maxima, [PARTS], Config(64, 64, stages=2, consumers=1), "it is (2, 70), f32"),
+        (tile_ops.row_squares, [PARTS[:, 1:]], WIDE, "it is (1, 70), f32"),
+        (tile_ops.row_maxima, [PARTS.astype(np.float16)], WIDE, "maxima of shape (1, 70), f16"),
+        (tile_ops.column_squares, [PARTS], WIDE, "it is (2, 90), f32"),
+        (tile_ops.column_maxima, [], WIDE, "it takes maxima"),
+        (tile_ops.quantized, [PARTS], WIDE, "a result of f16 in tiles of 128"),
+        (DROPOUT, [1.5], WIDE, "seed=1.5"),
+        (DROPOUT, [1, np.zeros((60, 90), np.float16)], WIDE, "residual of shape (60, 90)"),
+        (DROPOUT, [1, PARTS, PARTS], WIDE, "it takes seed, residual"),
+    ],
+)
+def test_operands_that_have_no_room_for_all_are_refused(op, operands, config, says):
+    """What lies beyond an array's rows would be left out, and parts beyond it would lie in other memory."""
+    out = np.zeros((70, 90), np.float16)
+    with pytest.raises(nv.ArgumentError) as caught:
+        gemm(_random(70, 64), _random(90, 64).T, out, *operands, config=config, epilogue_op=op)
+    assert says in str(caught.value)
+
+
+@pytest.mark.parametrize("p", [1.0, -0.1, np.nan, "a", True, None])
+def test_what_is_no_probability(p):
+    with pytest.raises(nv.ArgumentError, match="p=|p is"):
+        tile_ops.Dropout(p)

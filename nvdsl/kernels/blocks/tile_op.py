@@ -54,13 +54,26 @@ class TilePlace:
         return self.free()
 
 
+@dataclass(frozen=True)
+class Operand:
+    """What a function of tiles takes: an array of this shape, of ``dtype`` (None: of any), or an integer where it has
+    no shape."""
+
+    name: str
+    shape: tuple[int, ...] | None = None
+    dtype: nv.DType | None = None
+    optional: bool = False
+
+
 @dataclass(frozen=True, repr=False)
 class TileOp:
     """``function(sums, at, *operands) -> values``, of all sums of a tile that a warpgroup has. An `EpilogueOp`.
 
     ``sums``: an f32 fragment of the warpgroup's rows and the tile's columns; ``at``: its `TilePlace`; ``operands``: the
     further arguments of the GEMM, to which it may also write. What it returns, of the shape of ``sums``, is converted
-    and stored. What it reads it waits for.
+    and stored. What it reads it waits for. If it has an attribute ``expects``, `nvdsl.kernels.gemm` calls it on the
+    host: ``expects(config, out)``, of the `Config` and the result's shape and type, lists its `Operand`s, and others
+    are refused.
 
     ``pieces``: instead of the whole tile the function gets 64 rows of 128 bytes of the result at a time, each when it
     is about to leave. So it has more registers for what it reads.

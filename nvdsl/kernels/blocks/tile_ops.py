@@ -13,8 +13,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import nvdsl as nv
+from nvdsl.errors import ArgumentError
 from nvdsl.kernels.blocks.philox import kept, threshold
-from nvdsl.kernels.blocks.tile_op import TileOp, TilePlace
+from nvdsl.kernels.blocks.tile_op import Operand, TileOp, TilePlace
+from nvdsl.kernels.options import real
 
 LARGEST_E4M3 = 448.0
 LEAST_SCALE = 2.0**-126
@@ -22,7 +24,25 @@ LEAST_SCALE = 2.0**-126
 SLICE = 64
 
 
-@TileOp
+def _parts(name: str, shape: Callable[[Any, int, int], tuple[int, int]]) -> Callable[[Any], TileOp]:
+    """A `TileOp` with an array of parts beside the result, whose ``shape`` is that of (config, M, N)."""
+
+    def decorate(function: Any) -> TileOp:
+        function.expects = lambda config, out: [Operand(name, shape(config, *out.shape), nv.f32)]
+        return TileOp(function)
+
+    return decorate
+
+
+def _of_rows(config: Any, m: int, n: int) -> tuple[int, int]:
+    return nv.cdiv(n, config.cols // config.split), m
+
+
+def _of_columns(config: Any, m: int, n: int) -> tuple[int, int]:
+    return nv.cdiv(m, config.rows), n
+
+
+@_parts("maxima", _of_rows)
 def row_maxima(sums: Any, at: TilePlace, maxima: nv.Array) -> Any:
     """``maxima[part, row]``: the greatest value of each row of a tile, of the columns of a consumer (`Config.cols`), or
     with split-K of a block (``config.cols // config.split``); f32, (ceil(N / these), M)."""
@@ -30,7 +50,7 @@ def row_maxima(sums: Any, at: TilePlace, maxima: nv.Array) -> Any:
     return sums
 
 
-@TileOp
+@_parts("squares", _of_rows)
 def row_squares(sums: Any, at: TilePlace, squares: nv.Array) -> Any:
     """``squares[part, row]``: the same of sums of squares, for RMSNorm."""
     inside = at.inside(sums, 0.0)
@@ -38,7 +58,7 @@ def row_squares(sums: Any, at: TilePlace, squares: nv.Array) -> Any:
     return sums
 
 
-@TileOp
+@_parts("maxima", _of_columns)
 def column_maxima(sums: Any, at: TilePlace, maxima: nv.Array) -> Any:
     """``maxima[rows, col]``: the greatest value of each column, of the rows of a consumer (`Config.rows`); f32,
     (ceil(M / config.rows), N)."""
@@ -50,7 +70,7 @@ def column_maxima(sums: Any, at: TilePlace, maxima: nv.Array) -> Any:
     return sums
 
 
-@TileOp
+@_parts("squares", _of_columns)
 def column_squares(sums: Any, at: TilePlace, squares: nv.Array) -> Any:
     """The same of sums of squares."""
     scratch = at.scratch()
@@ -75,6 +95,17 @@ def _quantized(sums: Any, at: TilePlace, scales: nv.Array) -> Any:
     return sums * (1.0 / scale)[:, None]
 
 
+def _scales(config: Any, out: Any) -> list[Operand]:
+    if out.dtype is not nv.e4m3 or config.cols % 128:
+        raise ArgumentError(
+            f"quantized: a result of {out.dtype.name} in tiles of {config.cols} columns",
+            rule="each 128 columns of an e4m3 result have a scale, in tiles of 128 or 256",
+            fix="Config(128, 128)",
+        )
+    return [Operand("scales", (nv.cdiv(out.shape[1], 128), out.shape[0]), nv.f32)]
+
+
+_quantized.expects = _scales  # type: ignore[attr-defined]
 quantized = TileOp(_quantized, pieces=True)
 """For a result of e4m3: each 128 elements of a row are divided by ``scales[number, row]``, their greatest magnitude
 over 448 (at least 2**-126; 1 for zeros). f32, (ceil(N / 128), M); tiles have 128 or 256 columns. `nvdsl.matmul` takes
@@ -88,6 +119,14 @@ class Dropout:
     Operands: ``seed``, an integer of 64 bits, and, if wanted, a residual of the result's shape that is added then."""
 
     p: float
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "p", real("p", self.p))
+        threshold(self.p)
+
+    @staticmethod
+    def expects(config: Any, out: Any) -> list[Operand]:
+        return [Operand("seed"), Operand("residual", out.shape, optional=True)]
 
     def __call__(self, sums: Any, at: TilePlace, seed: nv.Int, residual: nv.Array | None = None) -> Any:
         row0, col0 = nv.layout.accumulator_element(nv.warpgroup_thread(), 0)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import functools
+import reprlib
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import nvdsl as nv
@@ -16,6 +18,7 @@ from nvdsl.kernels.arguments import Argument
 from nvdsl.kernels.gemm.arguments import check_disjoint, matrix, operand
 from nvdsl.kernels.gemm.config import BESIDE_ONE, Config
 from nvdsl.kernels.gemm.problem import Matrix, fits_tma, types
+from nvdsl.kernels.options import is_whole
 
 if TYPE_CHECKING:
     from nvdsl.kernels.blocks.epilogue_visitor import EpilogueOp
@@ -51,6 +54,7 @@ def gemm(
     config = config or Config()
     _check(matrices, config, blocks, epilogue_op, len(operands), on_host=given["a"].host is not None)
     check_disjoint(given)
+    check_operands(epilogue_op, operands, config, matrices["out"])
     if 0 in matrices["out"].shape:
         return
     of_a, of_b = matrices["a"], matrices["b"]
@@ -125,6 +129,31 @@ def _check(
             fix="nv.matmul takes any; or "
             + ("pad the contiguous axis: a host's arrays are copied without what lies between rows" if on_host
                else "pad the rows: x = torch.zeros((rows, more), dtype=dtype, device='cuda')[:, :columns]"),
+        )
+
+
+def check_operands(op: Any, operands: Sequence[Any], config: Config, out: Matrix) -> None:
+    """Raises ArgumentError where ``op`` is one of whole tiles that says what it takes, and these are others: what has
+    no place in an array would be left out."""
+    expects = getattr(getattr(op, "function", None), "expects", None)
+    if expects is None:
+        return
+    expected = expects(config, out)
+    least = len([x for x in expected if not x.optional])
+    names = [x.name for x in expected]
+    nv.require(least <= len(operands) <= len(names), f"{op} with {len(operands)} operands",
+               rule=f"it takes {', '.join(names)}", fix=f"pass {names[0]} behind out")  # fmt: skip
+    for one, x in zip(expected, operands, strict=False):
+        if one.shape is None:
+            nv.require(is_whole(x), f"{op} with {one.name}={reprlib.repr(x)}", rule=f"{one.name} is an integer")
+            continue
+        spec = Argument.of(one.name, x).spec
+        nv.require(
+            spec.shape == one.shape and one.dtype in (None, spec.dtype),
+            f"{one.name} of shape {spec.shape}, {spec.dtype.name}, for {op}",
+            rule=f"for a result of {out.shape} in this configuration it is {one.shape}"
+            + (f", {one.dtype.name}" if one.dtype else ""),
+            fix="make it anew where the configuration changes",
         )
 
 

@@ -199,6 +199,8 @@ def _numbers(name: str, x: Any) -> np.ndarray:
         raise ArgumentError(
             f"{name} in a GPU's memory", rule="weights are packed by NumPy, in the host's memory", fix="x.cpu()"
         )
+    if found.dtype in (ml_dtypes.int4, ml_dtypes.uint4):  # a byte each in NumPy, which compares and shifts none
+        found = found.astype(np.int8)
     if found.dtype.kind not in "biuf" and found.dtype not in (ml_dtypes.bfloat16, ml_dtypes.float8_e4m3fn):
         raise ArgumentError(f"{name} of {found.dtype}", rule=f"{name} are real numbers", fix="x.astype(np.float32)")
     return found

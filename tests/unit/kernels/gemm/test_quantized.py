@@ -144,6 +144,16 @@ def test_weights_of_torch_are_packed_as_those_of_numpy():
     assert [found.kind for found in packed] == ["u8", "u4", "e4m3"] and packed[1].scales.dtype == ml_dtypes.bfloat16
 
 
+def test_integers_of_four_bits_are_packed_as_those_of_more():
+    signed, scales = np.arange(-8, 8).repeat(4).reshape(8, 8), np.ones(8, np.float32)
+    small = nv.QuantizedWeight.pack(signed.astype(ml_dtypes.int4), scales, bits=4)
+    np.testing.assert_array_equal(small.dequantized(), signed)
+    zeros = np.full((1, 8), 15)
+    shifted = (signed + 8).astype(ml_dtypes.uint4), scales
+    found = nv.QuantizedWeight.pack(*shifted, zeros=zeros.astype(ml_dtypes.uint4), bits=4)
+    np.testing.assert_array_equal(found.dequantized(), signed - 7)
+
+
 def test_what_is_packed_is_unpacked():
     values = np.random.default_rng(0).integers(-8, 8, (70, 300))
     for bits in (4, 8):
