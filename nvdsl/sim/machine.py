@@ -70,7 +70,9 @@ class Warp(Lanes):
         self.meetings: dict[Any, Any] = {}  # of `parted`
         self.locals: dict[int, int] = {}  # of `memref.alloca`, by its result's slot: where all lanes' buffers start
         self.mma: Any = None
-        self.undefined = False  # whether a wgmma of it read what nothing had written
+        self.undefined: Any = None  # what made undefined values last: `undefined.Undefined`, `undefined.Absent`
+        self.moved: dict[Any, Any] = {}  # of `undefined`
+        self.now: dict[int, Any] = {}
         self.bulk: Any = None
         self.copying: Any = None  # its cp.async copies: `async_copies.Copying`
         self.record: Any = None  # a `recorders.WarpRecorder` where somebody records
@@ -78,6 +80,7 @@ class Warp(Lanes):
         self.inits: dict[int, int] = {}  # the same of others, as the cluster's barrier told
         self.cluster_phase: int | None = None  # of the cluster's barrier: at which it has arrived and not waited
         self.fence_time = 0  # of its last fence of the threads' accesses: see `atomics`
+        self.last_wait: tuple[Any, int] | None = None  # of `rounds`: for which mbarrier, its accesses until then
         self.registers = block.pool.start
         self.waiting: Waiting | None = None
         self.done = False

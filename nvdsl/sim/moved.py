@@ -34,26 +34,28 @@ class Moved:
 
     def __call__(self, v: Frame, lanes: Any = None) -> None:
         """``lanes``: those whose values move; None: all."""
-        noted = v[0].mma.moved
+        noted = v[0].moved
         for key, mask in self._now(v):
             if lanes is not None and (mask is not None or key in noted):
                 mask = np.where(lanes, False if mask is None else mask, noted.get(key, False))
             _note(noted, key, mask)
 
-    def between_lanes(self, v: Frame, source: Any) -> None:
-        """Each lane gets the value of lane ``source[lane]``; of a lane that is not here, a defined one."""
+    def between_lanes(self, v: Frame, source: Any, absent: Any = None) -> None:
+        """Each lane gets the value of lane ``source[lane]``; of a lane that is not here, a defined one. ``absent``: the
+        lanes that read one which does not execute it."""
         w = v[0]
         for key, mask in self._now(v):
-            _note(w.mma.moved, key, None if mask is None else (mask & w.mask)[source])
+            given = None if mask is None else (mask & w.mask)[source]
+            _note(w.moved, key, absent if given is None else given if absent is None else given | absent)
 
     def into_all(self, v: Frame) -> None:
         """Each lane gets what is made of the values of all."""
         for key, mask in self._now(v):
-            _note(v[0].mma.moved, key, None if mask is None else np.full(LANES, (mask & v[0].mask).any()))
+            _note(v[0].moved, key, None if mask is None else np.full(LANES, (mask & v[0].mask).any()))
 
     def _now(self, v: Frame) -> Masks:
         """Of all of them, before any is noted: one may be made of another."""
-        v[0].mma.now.clear()
+        v[0].now.clear()
         found: Masks = []
         for i, (target, _, slot) in enumerate(self._pairs):
             if slot is None:

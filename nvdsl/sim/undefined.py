@@ -1,4 +1,5 @@
-"""Sums that a wgmma made of shared memory that nothing had written.
+"""Values that are undefined: sums that a wgmma made of shared memory that nothing had written, and what a shuffle
+reads from a lane that does not execute it.
 
 Rows of A that nothing wrote make undefined rows of D, columns of B undefined columns; the others are as they should be.
 Tiles with such rows are in order as long as nothing becomes of them. So an accumulator knows which of its rows and
@@ -15,7 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from nvdsl.errors import Where
+from nvdsl.errors import SimError, Where
 from nvdsl.ir.operands import integers, string
 from nvdsl.ir.walk import defining, identity
 from nvdsl.mlir import ir
@@ -47,6 +48,37 @@ class Undefined(NamedTuple):
         if other is None:
             return self
         return Undefined(self.rows | other.rows, self.columns | other.columns, self.reader, self.what)
+
+    def reported(self, w: Any, lanes: Any, at: Where | None) -> SimError:
+        """The error where these lanes store what is made of it."""
+        return error(
+            "uninitialized",
+            f"{w.name} lane {int(np.flatnonzero(lanes)[0])} stores a sum that is made of what the {self.reader} read "
+            f"from {self.what}, which nothing had written",
+            at,
+            "shared memory holds arbitrary bytes when a block starts; an unwritten row of A makes a row of D "
+            "undefined, an unwritten column of B a column",
+            "load or zero the whole tile, or store only the rows and columns that were loaded",
+        )
+
+
+class Absent(NamedTuple):
+    """A shuffle by which ``lane`` reads another one that does not execute it: lane ``source``."""
+
+    lane: int
+    source: int
+    at: Where | None
+
+    def reported(self, w: Any, lanes: Any, at: Where | None) -> SimError:
+        """The error where these lanes store what is made of it."""
+        return error(
+            "divergent-collective",
+            f"shfl.sync in {w.name}: lane {self.lane} reads lane {self.source}, which does not execute it, and what "
+            f"becomes of that is stored by lane {int(np.flatnonzero(lanes)[0])} at {at}",
+            self.at,
+            "the value of a lane that is inactive or not in the mask is undefined (PTX ISA, shfl.sync)",
+            "read lanes of the mask: nv.shuffle_xor within a power of two, or use the result in the lower lanes alone",
+        )
 
 
 def of_operands(w: Any, kind: Any, a: Any, b: int, readers: tuple[Access, Access]) -> Undefined | None:
@@ -86,7 +118,7 @@ def _bits(mask: int, count: int) -> Any:
 
 
 class Values:
-    """The undefined lanes of the values of one decoded kernel. Before masks are asked for, the warp's ``mma.now`` is
+    """The undefined lanes of the values of one decoded kernel. Before masks are asked for, the warp's ``now`` is
     cleared: values have changed."""
 
     def __init__(self, decoder: Any) -> None:
@@ -110,7 +142,7 @@ class Values:
         """A value that is used several times is looked at once."""
 
         def remembered(v: list[Any]) -> Any:
-            now = v[0].mma.now
+            now = v[0].now
             if key not in now:
                 now[key] = mask(v)
             return now[key]
@@ -165,7 +197,7 @@ class Values:
 
     def _noted(self, key: Any) -> Mask:
         """What `moved` noted."""
-        return lambda v: v[0].mma.moved.get(key)
+        return lambda v: v[0].moved.get(key)
 
     def _either(self, condition: Any, one: Mask | None, other: Mask | None) -> Mask | None:
         slot = self.decoder.find(condition)
@@ -217,9 +249,9 @@ class Stored:
         self._mask: Any = _UNKNOWN
 
     def lanes(self, v: list[Any]) -> Any:
-        if self._mask is _UNKNOWN:  # the first time that a warp has such sums
+        if self._mask is _UNKNOWN:  # the first time that a warp has such values
             self._mask = self.decoder.undefined.of(self.value)
-        v[0].mma.now.clear()
+        v[0].now.clear()
         mask = None if self._mask is None else self._mask(v)
         found = None if mask is None else mask & v[0].mask
         return found if found is not None and found.any() else None
@@ -234,26 +266,13 @@ class Stored:
         w.set_mask(lanes)
         _, block, offsets = access.locate(w, address, "store")
         if block is None:
-            raise reported(w, lanes, self.at)
+            raise w.undefined.reported(w, lanes, self.at)
         tracker = block.shadow
         tracker.written &= ~access.touch(w, offsets, tracker.shift, "store")[0][0]
         w.set_mask(outer)
 
 
 _UNKNOWN = object()
-
-
-def reported(w: Any, lanes: Any, at: Where | None) -> Any:
-    undefined = w.mma.undefined
-    return error(
-        "uninitialized",
-        f"{w.name} lane {int(np.flatnonzero(lanes)[0])} stores a sum that is made of what the {undefined.reader} read "
-        f"from {undefined.what}, which nothing had written",
-        at,
-        "shared memory holds arbitrary bytes when a block starts; an unwritten row of A makes a row of D undefined, an "
-        "unwritten column of B a column",
-        "load or zero the whole tile, or store only the rows and columns that were loaded",
-    )
 
 
 class Given:
@@ -268,7 +287,7 @@ class Given:
         """The rows of them that are undefined, None where none are."""
         if self._masks is None:
             self._masks = self._make()
-        v[0].mma.now.clear()
+        v[0].now.clear()
         bad = np.zeros(ROWS, bool)
         for mask, rows in zip(self._masks, self._rows, strict=False):
             lanes = None if mask is None else mask(v)

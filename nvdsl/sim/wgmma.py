@@ -60,8 +60,6 @@ class State:
         self.warpgroup: Warpgroup = groups[warp.index // 4]
         self.warpgroup.members[warp.index % 4] = self
         self.undefined: Undefined | None = None  # what the last wgmma made so that read what nothing had written
-        self.moved: dict[Any, Any] = {}  # of `undefined`
-        self.now: dict[int, Any] = {}
         self.channel = self.warpgroup.channel
 
     def issue(self, kind: Kind, a: Any, b: int, before: Any, rows: Any = None) -> Accumulator:
@@ -159,7 +157,7 @@ class State:
             found = self.undefined._replace(rows=rows, columns=np.zeros(made.kind.n, bool)).joined(found)
         made.undefined = found
         if found is not None:
-            self.undefined, self.warp.undefined = found, True
+            self.undefined = self.warp.undefined = found
 
     def _read(self, kind: Kind, a: Any, b: int) -> Undefined | None:
         w = self.warp

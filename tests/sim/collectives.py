@@ -214,3 +214,21 @@ def released_by_a_warpgroup(a, b, d, *, reads):
                 d[0, 0] = other
 
     kernel()
+
+
+@nv.jit
+def folded(x, out, *, mask, by, add):
+    @nv.kernel(grid=1, block=32)
+    def body():
+        lane = nv.lane_id()
+        if lane < 16:
+            value = x[lane]
+            for d in by:
+                value = value + nv.shuffle_xor(value, d, mask=mask)  # SHUFFLE
+            if lane == 0:
+                if add:
+                    out.atomic_add(0, value)
+                else:
+                    out[0] = value
+
+    body()

@@ -1,6 +1,7 @@
 """Every instruction that threads execute together: by a part of them it is reported, by all of them it is not."""
 
 import importlib
+import inspect
 
 import numpy as np
 import pytest
@@ -9,7 +10,7 @@ from nvdsl import sim
 from nvdsl.ir import collectives as table
 from nvdsl.sim.decode import HANDLERS
 from tests.sim import collectives as kernels
-from tests.sim.simulate import traced, verdict_of
+from tests.sim.simulate import traced, verdict, verdict_of
 
 SCHEDULES = [sim.Options(), sim.Options(order="reverse"), sim.Options(delivery="random", order="random", seed=1),
              sim.Options(level="nvvm")]  # fmt: skip
@@ -70,6 +71,16 @@ def test_what_an_inactive_lane_has_is_undefined():
     x, out = np.arange(32, dtype=np.float32), zeros(1, np.float32)
     assert kind(kernels.reduced, ints(16), x, out) is None
     assert out[0] == x[:16].sum()
+
+
+@pytest.mark.parametrize("add", [False, True])
+def test_what_an_inactive_lane_has_stays_undefined_on_its_way_to_a_store(add):
+    x, out = np.arange(32, dtype=np.int32), zeros(1)
+    assert kind(kernels.folded, x, out, mask=0xFFFF, by=(8, 4, 2, 1), add=add) is None
+    error = verdict(kernels.folded, x, out, mask=0xFFFF, by=(16, 8), add=add)
+    assert error.kind == "divergent-collective" and "lane 0 reads lane 16" in str(error), error
+    lines, first = inspect.getsourcelines(kernels.folded._function)
+    assert "# SHUFFLE" in lines[error.where.line - first]
 
 
 @pytest.mark.parametrize("first", [0, 20])

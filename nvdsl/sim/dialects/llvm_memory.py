@@ -131,13 +131,13 @@ _UNSIGNED = ("umax", "umin", "uinc_wrap", "udec_wrap")
 
 @op("llvm.atomicrmw")
 def _atomicrmw(d: Decoder, op: Any) -> Any:
-    a, value = d.operands(op)
+    a, _ = d.operands(op)
     kind = llvm.AtomicBinOp(integer(op, "bin_op")).name
     if kind not in _RMW:
         raise unknown(op, "this kind of atomic")
     access = _accessor(op, op.operands[0], op.operands[1].type)
     access.tile = tile_behind(op.operands[0])
-    return atomic(op, d.result(op), access, lambda v: v[a], value, _RMW[kind], kind in _UNSIGNED)
+    return atomic(d, op, access, lambda v: v[a], op.operands[1], _RMW[kind], kind in _UNSIGNED)
 
 
 @op("llvm.cmpxchg")

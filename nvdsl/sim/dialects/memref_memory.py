@@ -71,20 +71,22 @@ _RMW: dict[str, Any] = {
 @op("memref.atomic_rmw")
 def _atomic(d: Decoder, op: Any) -> Any:
     """One lane after the other. Relaxed, as the lowering makes it."""
-    value, _, *indices = d.operands(op)
+    _, _, *indices = d.operands(op)
     index = Indexer(d, op, op.operands[1], indices)
     access = Accessor(index.layout.space, index.layout.element, None, 1, index.at, RELAXED)
     kind = arith.AtomicRMWKind(integer(op, "kind")).name
-    return atomic(op, d.result(op), access, index, value, _RMW[kind], kind in ("maxu", "minu"))
+    return atomic(d, op, access, index, op.operands[0], _RMW[kind], kind in ("maxu", "minu"))
 
 
-def atomic(op: Any, r: int, access: Accessor, index: Any, value: int, f: Any, is_unsigned: bool = False) -> Any:
+def atomic(d: Decoder, op: Any, access: Accessor, index: Any, operand: Any, f: Any, is_unsigned: bool = False) -> Any:
     """old = memory; memory = f(old, value), lane by lane. ``f`` None: assignment.
 
     What a warp does with a number that it drew may come before or after what others do with theirs. So it goes on at
     once in the order "reverse"; in "forward" only when no other warp can; in "random" this way or that.
     """
+    r, value = d.result(op), d.slot(operand)
     is_used = any(True for _ in op.results[0].uses)
+    stored = Stored(d, operand, access.at)
     e = access.e
     access.reads = f is not None or is_used
     if f is np.add and e.name == "f32" and access.space == GLOBAL:
@@ -95,7 +97,8 @@ def atomic(op: Any, r: int, access: Accessor, index: Any, value: int, f: Any, is
         given = np.broadcast_to(np.asarray(v[value], e.dtype), (LANES,))
         given = given.view(e.unsigned) if is_unsigned else given
         old = np.zeros(LANES, given.dtype)
-        for found, offsets in access.modify(w, index(v)):
+        address = index(v)
+        for found, offsets in access.modify(w, address):
             view = found.view(given.dtype)
             for lane, offset in zip(w.active_lanes(), offsets, strict=True):
                 at = offset >> access.shift
@@ -103,6 +106,8 @@ def atomic(op: Any, r: int, access: Accessor, index: Any, value: int, f: Any, is
                 view[at] = given[lane] if f is None else f(view[at], given[lane])
                 w.machine.changes += bool(view[at] != old[lane])
         v[r] = old.view(e.dtype)
+        if w.undefined:
+            stored.check(v, access, address)
 
     def drawn(v: Frame) -> Iterator[Any]:
         step(v)

@@ -21,6 +21,7 @@ from nvdsl.sim.lanes import indices, mask_of
 from nvdsl.sim.moved import Moved
 from nvdsl.sim.registers import Struct
 from nvdsl.sim.report import error
+from nvdsl.sim.undefined import Absent
 from nvdsl.sim.values import LANES, element, lanes
 
 _U64 = (1 << 64) - 1
@@ -40,7 +41,6 @@ def _shfl(d: Decoder, op: Any) -> Any:
     r, at = d.result(op), where(op)
     kind = {"bfly": "xor", "idx": "idx", "up": "up", "down": "down"}[word(op, "kind")]
     with_predicate = str(op.results[0].type).startswith("!llvm.struct")
-    used = _used_here(op)
     moved = Moved(d, [(r, 0) if with_predicate else r], [named(op).val])
 
     def finish(v: Frame, named: int, values: list[Any]) -> None:
@@ -50,10 +50,12 @@ def _shfl(d: Decoder, op: Any) -> Any:
         source = shuffle_source(w, kind, by, LANES)
         inside = (source >= 0) & (source < LANES)
         source = np.where(inside, source, w.lane)
-        if named != ALL_LANES and used and w.machine.checks:
-            _check_sources(w, source, named, at)
+        absent = w.mask & ~(mask_of(named) & w.launched)[source] if named != ALL_LANES and w.machine.checks else None
+        if absent is not None and absent.any():
+            lane = int(np.flatnonzero(absent)[0])
+            w.undefined = Absent(lane, int(source[lane]), at)
         if w.undefined:
-            moved.between_lanes(v, source)
+            moved.between_lanes(v, source, absent)
         if not isinstance(x, np.ndarray):
             y = x
         elif kind == "idx" and by.__class__ is int:
@@ -64,41 +66,6 @@ def _shfl(d: Decoder, op: Any) -> Any:
         v[r] = Struct([y, inside]) if with_predicate else y
 
     return masked(d, op, mask, [value, offset], finish, "." + word(op, "kind"))
-
-
-def _check_sources(w: Any, source: Any, named: int, at: Any) -> None:
-    """What an inactive lane has is undefined."""
-    absent = w.mask & ~(mask_of(named) & w.launched)[source]
-    if absent.any():
-        lane = int(np.flatnonzero(absent)[0])
-        raise error(
-            "divergent-collective",
-            f"shfl.sync in {w.name}: lane {lane} reads lane {int(source[lane])}, which does not execute it",
-            at,
-            "the value of a lane that is inactive or not in the mask is undefined (PTX ISA, shfl.sync)",
-            "read lanes of the mask: nv.shuffle_xor within a power of two, or use the result in the lower lanes alone",
-        )
-
-
-_MOVES = ("arith.", "math.", "llvm.bitcast", "llvm.extractvalue", "vector.")
-_KEEPS = ("memref.store", "llvm.store", "vector.store", "memref.atomic_rmw", "llvm.atomicrmw")
-
-
-def _used_here(op: Any) -> bool:
-    """Whether each lane that executes it stores the result: lanes whose result is undefined may do without it."""
-    todo: list[Any] = [op]
-    seen: set[int] = set()
-    while todo:
-        for use in (use for result in todo.pop().results for use in result.uses):
-            user = use.owner.operation
-            if hash(user) in seen or user.block != op.block:
-                continue
-            seen.add(hash(user))
-            if user.name in _KEEPS:
-                return True
-            if user.name.startswith(_MOVES) and user.name != "arith.select":
-                todo.append(user)
-    return False
 
 
 @op("nvvm.vote.sync")
