@@ -126,23 +126,30 @@ def fence(w: Any, scope: str, at: Where | None) -> None:
 
 class Cell:
     """A location that atomics wrote. ``released`` with its value; ``old``: the value before that with what was released
-    with it, ``writer`` and ``time``: of the write between the two; ``readers``: those who have seen it."""
+    with it, ``writer`` and ``time``: of the write between the two, ``is_first``: in this launch; ``readers``: those who
+    have seen it."""
 
-    __slots__ = ("old", "readers", "released", "time", "writer")
+    __slots__ = ("is_first", "old", "readers", "released", "time", "writer")
 
     def __init__(self) -> None:
         self.released = Released()
         self.old: tuple[bytes, Released] | None = None
         self.readers: dict[tuple[int, int], int] = {}
+        self.is_first = False
         self.time = 0
         self.writer = (0, 0, 0)
 
     def written(self, w: Any, value: bytes) -> None:
         """``value``: what is there before the write."""
+        self.is_first = self.old is None
         self.old = value, Released(self.released)
         self.writer = w.clock.cluster, w.actor, w.epoch
         self.time = next(w.machine.stamps)
         self.readers.clear()
+
+    def is_up(self, value: bytes) -> bool:
+        """Whether the old value may stand for the last write: it is that of a launch before, or the same ``value``."""
+        return self.old is not None and (self.is_first or self.old[0] == value)
 
     def may_be_old(self, w: Any) -> bool:
         """Whether nothing that ``w`` knows comes after the last write. (A fence since then might: fence.sc is one.)"""
@@ -185,10 +192,11 @@ def load(
         w.machine.stale.pop((cell, reader), None)
         if is_old:
             w.machine.changes += 1  # the next one sees more
-            found[address] = cell.old[0]
-            w.machine.stale[cell, reader] = Stale(
-                w.clock.cluster, w.name, at, decided, memory.name, Released(cell.released)
-            )
+            found[address] = value = cell.old[0]
+            if cell.is_up(memory.data[address : address + len(value)].tobytes()):
+                w.machine.stale[cell, reader] = Stale(
+                    w.clock.cluster, w.name, at, decided, memory.name, Released(cell.released)
+                )
         _observe(w, cell.old[1] if is_old else cell.released, order)
     return found
 

@@ -480,6 +480,32 @@ def test_a_flag_that_is_up_from_the_call_before():
     assert error.kind == "stale-flag"
 
 
+@nv.jit
+def averaged(x, most, counter, *, wait):
+    """Both blocks see what is the greatest; one of them changes what it was made of."""
+
+    @nv.kernel(grid=2, block=32)
+    def body():
+        b, t = nv.block_id.x, nv.thread_id.x
+        for step in range(3):
+            most.atomic_max(step, x[t] + b)  # LOOK
+            nv.grid_sync(counter)
+            if b == 0:
+                x[t] = most[step]  # CHANGE
+            if wait:
+                nv.grid_sync(counter)
+
+    body()
+
+
+def test_a_race_beside_a_barrier_of_the_grid_is_no_stale_flag():
+    clean(averaged, ints(32), ints(3), ints(1), wait=True)
+    error = verdict(averaged, ints(32), ints(3), ints(1), wait=False)
+    assert error.kind in ("raw", "war"), error
+    lines, first = inspect.getsourcelines(averaged._function)
+    assert any(mark in lines[error.where.line - first] for mark in ("# LOOK", "# CHANGE")), error
+
+
 # --- scopes
 
 
