@@ -45,6 +45,23 @@ def resolve(w: Any, space: int, address: int, at: Where | None, what: str) -> tu
     )
 
 
+class _InSeveral(Exception):
+    """The active lanes have addresses in several arrays of global memory: a choice among arrays may depend on the
+    lane."""
+
+
+def _each(w: Any, places: Any) -> Iterator[None]:
+    """Once for each place that active lanes have, with these lanes active."""
+    whole = w.mask
+    if (places[whole] == places[whole][0]).all():
+        yield
+        return
+    for place in np.unique(places[whole]).tolist():
+        w.set_mask(whole & (places == place))
+        yield
+    w.set_mask(whole)
+
+
 def offset_list(offsets: Any) -> list[int]:
     return [offsets] if offsets.__class__ is int else list(dict.fromkeys(offsets.tolist()))
 
@@ -83,24 +100,20 @@ class Accessor:
 
     def each_block(self, w: Any, address: Any) -> Iterator[None]:
         """Once for each block of the cluster that active lanes have addresses in, with these lanes active."""
-        whole = w.mask
-        ranks = None
         if self.space == SHARED_CLUSTER and address.__class__ is np.ndarray:
-            ranks = address >> memory.CLUSTER_SHIFT
-        if ranks is None or (ranks[whole] == ranks[whole][0]).all():
+            yield from _each(w, address >> memory.CLUSTER_SHIFT)
+        else:
             yield
-            return
-        for rank in np.unique(ranks[whole]).tolist():
-            w.set_mask(whole & (ranks == rank))
-            yield
-        w.set_mask(whole)
 
     def load_each(self, w: Any, address: Any) -> Any:
         """`load` for lanes whose addresses may be in several blocks of the cluster."""
         if self.space != SHARED_CLUSTER:
             return self.load(w, address)
+        return self._loaded(w, address, self.each_block(w, address))
+
+    def _loaded(self, w: Any, address: Any, each: Iterator[None]) -> Any:
         found = None
-        for _ in self.each_block(w, address):
+        for _ in each:
             part = self.load(w, address)
             found = part if found is None else np.where(w.mask, part, found)
         return found
@@ -123,6 +136,8 @@ class Accessor:
         offsets = active - base if base else active
         low, high, bits = self._range(offsets)
         if low < found.reserved or high + self.size > found.size or bits & (self.alignment - 1):
+            if block is None and (active >> memory.SLOT_BITS != active[0] >> memory.SLOT_BITS).any():
+                raise _InSeveral
             self._fail(w, found, block, offsets, what)
         return found, block, offsets
 
@@ -159,7 +174,10 @@ class Accessor:
                 )
 
     def load(self, w: Any, address: Any) -> Any:
-        found, block, offsets = self.locate(w, address, "load")
+        try:
+            found, block, offsets = self.locate(w, address, "load")
+        except _InSeveral:
+            return self._loaded(w, address, _each(w, address >> memory.SLOT_BITS))
         if w.machine.checks:
             self._check(w, found, block, offsets, "load" if self.order is None else "atomic load", False)
         if self.order is not None:
@@ -195,7 +213,12 @@ class Accessor:
         return whole
 
     def store(self, w: Any, address: Any, value: Any) -> None:
-        found, block, offsets = self.locate(w, address, "store")
+        try:
+            found, block, offsets = self.locate(w, address, "store")
+        except _InSeveral:
+            for _ in _each(w, address >> memory.SLOT_BITS):
+                self.store(w, address, value)
+            return
         if w.machine.checks:
             what = "store" if self.order is None else "atomic store"
             self._check(w, found, block, offsets, what, True, lambda: self._holds(w, found, offsets, value))
@@ -258,6 +281,7 @@ class Accessor:
         needed = None if self.used is None else self._needed(offsets, tracker.shift)
         tracker.note(span, access, w.actor, w.epoch, touch, writes, needed)
         w.touched |= touch.lanes
+        w.accesses += 1
         if writes:
             block.layouts.stored(offsets, self.size, self.tile, access)
         elif self.tile is not None:
@@ -322,7 +346,12 @@ class Accessor:
         """The memory and the offsets, one for each active lane, of a read-modify-write: once for each block, as
         `each_block` has it."""
         for _ in self.each_block(w, address):
-            found, block, offsets = self.locate(w, address, what)
+            try:
+                found, block, offsets = self.locate(w, address, what)
+            except _InSeveral:
+                for _ in _each(w, address >> memory.SLOT_BITS):
+                    yield from self.modify(w, address, what)
+                continue
             order = self.order or RELAXED
             if w.machine.checks:
                 self._check(w, found, block, offsets, "atomic" if self.reads else "atomic store", True)

@@ -65,7 +65,7 @@ def start(w: Any, address: Any, data: Any, barrier_address: Any, at: Where | Non
             _note(w, block.shadow, offsets, size, who)
             block.layouts.stored(offsets, size)
         block.in_flight += 1
-        barrier.note("bytes stored", at, size * len(offsets))
+        barrier.sent("bytes stored", w, next(iter(w.active_lanes())), size * len(offsets), at)
         w.machine.issue(AsyncStore(w, block, barrier, offsets, data[w.mask], who))
         w.set_mask(outer)
 

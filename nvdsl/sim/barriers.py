@@ -136,6 +136,12 @@ class Mbarrier:
         """Remember for a report which lines brought how much of what, all phases together."""
         self._uses[what, where] = self._uses.get((what, where), 0) + count
 
+    def sent(self, what: str, warp: Any, lane: int, size: int, where: Where | None) -> None:
+        """A lane sends for bytes that complete here."""
+        self.note(what, where, size)
+        if self.rounds is not None:
+            self.rounds.sent(warp, lane, size)
+
     @property
     def partial(self) -> bool:
         """Whether a part came of what the phase under way needs."""

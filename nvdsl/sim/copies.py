@@ -88,7 +88,7 @@ def load(
             if lost is not None:
                 raise _lost(who, lost, target.shadow.describe(span[0]))
         target.in_flight += 1
-        barrier.note("bytes copied", at, source.bytes)
+        barrier.sent("bytes copied", w, lane, source.bytes, at)
         targets.append((target, local, barrier, record))
     touch = undefined = None
     if w.machine.checks:

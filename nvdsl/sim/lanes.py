@@ -7,6 +7,7 @@ lanes meet: at bar.warp.sync or a barrier, which order the accesses of those who
 
 ``epoch`` numbers the accesses of the warp. ``touched``: lanes that made one since all met last. A release by lanes
 that are not all of those tells of theirs alone. ``noted``: accesses of global memory since then (`histories.Touch`).
+``accesses``: how many instructions accessed memory.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ class Lanes:
     def __init__(self, clocks: Clocks, actor: int, launched: Any) -> None:
         self.launched = launched
         self.everyone = indices(launched)[1]
-        self.actor, self.epoch, self.touched = actor, 2, 0
+        self.actor, self.epoch, self.touched, self.accesses = actor, 2, 0, 0
         self.noted: list[Any] = []
         self._told_alone = False
         self.clock = Clock(clocks, actor, self.everyone)

@@ -14,7 +14,7 @@ SHARED_BASE = 1024
 """Where the dynamic block starts in the shared window: aligned as the lowering aligns it, and not 0."""
 
 _GLOBAL = 1 << 59
-_SLOT_BITS = 38
+SLOT_BITS = 38
 _START = 1 << 20
 
 CLUSTER_SHIFT = 24
@@ -62,18 +62,18 @@ class GlobalMemory:
 
     def alloc(self, size: int) -> int:
         """An allocation that nobody has written yet."""
-        base = _GLOBAL + (self._next << _SLOT_BITS) + _START
-        made = self._slots[base >> _SLOT_BITS] = Bytes(base, size, f"global allocation {self._next}")
+        base = _GLOBAL + (self._next << SLOT_BITS) + _START
+        made = self._slots[base >> SLOT_BITS] = Bytes(base, size, f"global allocation {self._next}")
         made.undefined = np.ones(len(made.data), np.bool_)
         self._next += 1
         return base
 
     def free(self, address: int) -> None:
-        del self._slots[address >> _SLOT_BITS]
+        del self._slots[address >> SLOT_BITS]
 
     def find(self, address: int) -> Bytes | None:
         """The allocation in whose range an address is (it may still be out of its bounds)."""
-        return self._slots.get(address >> _SLOT_BITS)
+        return self._slots.get(address >> SLOT_BITS)
 
     def define(self, address: int, size: int, source: int | None = None) -> None:
         """The bytes are written: from ``source`` in this memory, where they may be undefined themselves."""

@@ -101,6 +101,8 @@ def expect(w: Any, address: Any, size: Any, at: Where | None) -> None:
         barrier, more = mbarrier(w, a, at), count * uniform(size, w, lane)
         if w.record is not None:
             w.record.expect(barrier, more, at)
+        if barrier.rounds is not None:
+            barrier.rounds.announced(w, more, at)
         barrier.expect(more, at)
 
     _each(w, address, one)
@@ -160,7 +162,7 @@ def _learn(w: Any, barrier: Mbarrier, lanes: Any, at: Where | None) -> None:
     w.acquire(barrier.done)
     barrier.used(w, at)
     if barrier.rounds is not None:
-        barrier.rounds.waited(w, at)
+        barrier.rounds.waited(barrier, w, at)
     if lanes is not outer:
         w.set_mask(outer)
 

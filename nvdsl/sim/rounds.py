@@ -7,6 +7,8 @@ know that the one before is over, else its arrival might have counted to that. W
 that phase is under way, the parity is that of the one before it, and the wait returns at once. All three are asked of
 what is known, not of what happened, so that one order of events tells of all.
 
+Who announces bytes without an arrival does so before one of that phase's arrivals, or the phase may complete before it.
+
 Bytes and relaxed arrivals order no access, but tell of what happened before, too: who waits for a multicast knows what
 its issuer had waited for (`Clock.after`).
 """
@@ -20,26 +22,45 @@ from nvdsl.sim.report import error
 
 
 class Use(NamedTuple):
-    """A wait or an arrival by lanes (bit by bit) of a warp."""
+    """A wait or an arrival by lanes (bit by bit) of a warp. ``lags``: whether it may well be late for a wait: it has
+    accessed memory since the wait before, or that was for the phase before."""
 
     warp: Any
     epoch: int
     lanes: int
     at: Where | None
+    lags: bool = False
+
+
+class Announced:
+    """Bytes expected by ``use``, which is no arrival: ``size``; ``later``: those of copies that were sent after it."""
+
+    __slots__ = ("later", "size", "use")
+
+    def __init__(self, use: Use, size: int) -> None:
+        self.use, self.size, self.later = use, size, 0
+
+    def before(self, warp: Any, clock: Any, lanes: int) -> bool:
+        """Whether it comes before what lanes of a warp, which have this clock, do now."""
+        if self.use.warp is warp and not self.use.lanes & ~lanes:
+            return True
+        return not clock.generic.unknown(self.use.warp.actor, self.use.epoch) & self.use.lanes
 
 
 class Rounds:
     """The waits for the last phase that completed, and the arrivals in the one under way and in the one before.
-    ``tx``: whether bytes were expected in the phase under way, and in the one before. ``mixed``: the first arrival that
+    ``tx``: whether bytes were expected in the phase under way, and in the one before. ``announced``: those of which no
+    arrival of the phase under way is known to come after. ``mixed``: the first arrival that
     may count to another phase; it means something once anybody has waited (``seen``)."""
 
-    __slots__ = ("_before", "_mixed", "_now", "_seen", "_tx", "_waits")
+    __slots__ = ("_announced", "_before", "_mixed", "_now", "_seen", "_tx", "_waits")
 
     def __init__(self) -> None:
         self._waits: dict[Any, Use] = {}
         self._now: dict[Any, Use] = {}
         self._before: dict[Any, Use] = {}
         self._tx = [False, False]
+        self._announced: list[Announced] = []
         self._mixed: Exception | None = None
         self._seen = False
 
@@ -52,15 +73,28 @@ class Rounds:
                 if not _over(barrier, warp.clock, barrier.phase - 1):
                     warp.block.early = _early(barrier, warp, at)
 
-    def waited(self, warp: Any, at: Where | None) -> None:
+    def waited(self, barrier: Any, warp: Any, at: Where | None) -> None:
         """The active lanes of a warp have seen the last phase complete."""
-        self._waits[warp] = Use(warp, warp.epoch, warp.bits, at)
+        last, accesses = warp.last_wait or (None, warp.accesses)
+        self._waits[warp] = Use(warp, warp.epoch, warp.bits, at, last is barrier or accesses < warp.accesses)
+        warp.last_wait = barrier, warp.accesses
         if not self._seen:
             self._seen = True
             warp.block.mixed = warp.block.mixed or self._mixed
 
     def expected(self) -> None:
         self._tx[1] = True
+
+    def announced(self, warp: Any, size: int, at: Where | None) -> None:
+        """The active lanes expect bytes, and do not arrive."""
+        self._announced.append(Announced(Use(warp, warp.epoch, warp.bits, at), size))
+        warp.touched |= warp.bits
+
+    def sent(self, warp: Any, lane: int, size: int) -> None:
+        """A lane sends for bytes that complete here."""
+        for one in self._announced:
+            if one.before(warp, warp.of_lane(lane), 1 << lane):
+                one.later += size
 
     def arrived(self, barrier: Any, warp: Any, at: Where | None) -> None:
         """The active lanes of a warp arrive. That they may do so in the phase before is said at the block's end: a race
@@ -75,6 +109,7 @@ class Rounds:
             if self._seen:
                 block.mixed = block.mixed or self._mixed
         self._now[warp] = Use(warp, warp.epoch, warp.bits, at)
+        self._announced = [one for one in self._announced if not one.before(warp, clock, warp.bits)]
 
     def completed(self, barrier: Any, told: Any) -> None:
         """A phase completes; ``told``: what those know who arrived. Raises where one who waits for the phase before may
@@ -82,13 +117,21 @@ class Rounds:
         for use in self._waits.values():
             if _unknown(told, use) == use.lanes and not self._by_mates(use, told):
                 raise use.warp.block.mixed or self._mixed or _lapped(barrier, use)
+        for one in self._announced:
+            if one.later <= one.size:  # else bytes are pending that come after it
+                block = one.use.warp.block
+                block.mixed = block.mixed or _announced_late(barrier, one)
+        self._announced.clear()
         self._waits.clear()
         self._before, self._now = self._now, {}
         self._tx = [self._tx[1], False]
 
     def _by_mates(self, use: Use, told: Any) -> bool:
         """Whether another warp of the warpgroup, at the same line, is known to have seen it: often all four wait, and
-        one thread of them goes on (LLVM's example of roles is written so); they are taken to keep together."""
+        one thread of them goes on (LLVM's example of roles is written so). A warp that does nothing but wait for one
+        slot after the other is taken to keep up with it."""
+        if use.lags:
+            return False
         group = [u for u in self._waits.values() if u.at == use.at and u.warp.index // 4 == use.warp.index // 4]
         return any(_unknown(told, u) != u.lanes for u in group)
 
@@ -129,6 +172,19 @@ def _mixed(barrier: Any, warp: Any, at: Where | None, why: str) -> Exception:
         at,
         "an arrival counts to the phase under way (PTX ISA, mbarrier.arrive)",
         "wait for the phase before, or for who waited for it, before arriving again; or a barrier for each round",
+    )
+
+
+def _announced_late(barrier: Any, late: Announced) -> Exception:
+    return error(
+        "late-expect",
+        f"{late.use.warp.name} expects {late.size} bytes at mbarrier {barrier.name}, and all arrivals of phase "
+        f"{barrier.phase} may have come before: then that phase completes without these bytes, and they count to the "
+        "next one",
+        late.use.at,
+        "a phase completes when no arrival and no byte is pending (PTX ISA, mbarrier): who announces bytes does so "
+        "while an arrival is to come",
+        "arrive_expect_tx(bytes), or expect_tx(bytes) before the thread's own arrive()",
     )
 
 

@@ -124,6 +124,7 @@ class GlobalShadow:
             w.noted.append(self._histories.touches[number])
         now = self._part(offsets, size, w.bits, what in COLLECTIVE)
         w.touched |= w.bits
+        w.accesses += 1
         self._same = same
         self._note(w, self.numbers, units, number, now)
         self._same = None

@@ -375,6 +375,43 @@ def test_one_who_arrives_alone_need_not_wait():
     assert verdict(alone, zeros(32, dtype=np.int32)) is None
 
 
+@nv.jit
+def followed_by_a_warpgroup(out, *, work, stages=1, rounds=6):
+    """One thread of a warpgroup releases each slot; all four warps wait for it."""
+
+    @nv.kernel(grid=1, block=160)
+    def body():
+        full, empty = nv.Mbarriers(stages, arrivals=1), nv.Mbarriers(stages, arrivals=1)
+        t, warp = nv.thread_id.x, nv.warp_id()
+        if warp == 4:
+            for k in nv.range(rounds):
+                empty[k % stages].wait(1 - k // stages % 2)
+                full[k % stages].arrive(predicate=nv.lane_id() == 0)
+        else:
+            for k in nv.range(rounds):
+                full[k % stages].wait(k // stages % 2)  # WATCH
+                if work:
+                    out[k, t] = k
+                if work == "together":
+                    nv.named_barrier_sync(1, 128)
+                if t == 0:
+                    empty[k % stages].arrive()
+
+    body()
+
+
+def test_a_warp_that_works_between_waits_may_be_lapped_by_one_of_its_warpgroup():
+    out = zeros(6, 128)
+    for stages, work in ((1, None), (1, "alone"), (2, "alone")):
+        program = traced(followed_by_a_warpgroup, out, work=work, stages=stages)
+        for options in SCHEDULES[:6]:
+            error = verdict_of(program, options)
+            assert error is not None and error.kind == "lapped-wait", error
+    _reported(followed_by_a_warpgroup, "# WATCH", ["lapped-wait"], out, work="alone", stages=2)
+    for stages, work in ((1, "together"), (2, "together"), (2, None)):
+        assert verdict(followed_by_a_warpgroup, out, work=work, stages=stages) is None
+
+
 # --- scope
 
 
@@ -443,6 +480,7 @@ def left_to_one(x, out, *, count, known=True):
                     state = state.next()
                 if known:
                     ring.wait(state)
+                    nv.named_barrier_sync(1, 64)  # warp 2 has seen it before the slot is released for both
                 if warp == 1:
                     if not known:
                         ring.wait(state)

@@ -212,6 +212,30 @@ def test_a_line_stays_in_its_array():
 
 
 @nv.jit
+def chosen(x, y, out):
+    @nv.kernel(grid=1, block=32)
+    def kernel():
+        t = nv.thread_id.x
+        z = x if t % 8 < 4 else y
+        z[t] = z[t] + 1
+        z.atomic_add(t, 1)
+        nv.sync_warp()
+        out.store_vector((x if t % 2 == 0 else y).vector((t // 4 * 4,), 4), (t, 0))
+
+    kernel()
+
+
+def test_lanes_may_choose_among_arrays():
+    for options in LEVELS:
+        x, y, out = np.arange(32, dtype=np.int32), np.arange(100, 132, dtype=np.int32), zeros(32, 4)
+        run(chosen, x, y, out, options=options)
+        first, t = np.arange(32) % 8 < 4, np.arange(32)
+        assert (x == t + 2 * first).all() and (y == 100 + t + 2 * ~first).all()
+        assert (out == np.where(t[:, None] % 2 == 0, x.reshape(-1, 4)[t // 4], y.reshape(-1, 4)[t // 4])).all()
+
+
+
+@nv.jit
 def twice_stored(out, *, apart):
     """Two blocks store tiles in bulk that overlap, or not."""
     out_tma = nv.TMA(out, tile=(16, 64))
