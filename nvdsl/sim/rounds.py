@@ -23,13 +23,14 @@ from nvdsl.sim.report import error
 
 class Use(NamedTuple):
     """A wait or an arrival by lanes (bit by bit) of a warp. ``lags``: whether it may well be late for a wait: it has
-    accessed memory since the wait before, or that was for the phase before."""
+    accessed memory since the wait before, or that was for the phase before. ``issued``: how many wgmmas before it."""
 
     warp: Any
     epoch: int
     lanes: int
     at: Where | None
     lags: bool = False
+    issued: int = 0
 
 
 class Announced:
@@ -76,7 +77,8 @@ class Rounds:
     def waited(self, barrier: Any, warp: Any, at: Where | None) -> None:
         """The active lanes of a warp have seen the last phase complete."""
         last, accesses = warp.last_wait or (None, warp.accesses)
-        self._waits[warp] = Use(warp, warp.epoch, warp.bits, at, last is barrier or accesses < warp.accesses)
+        lags = last is barrier or accesses < warp.accesses
+        self._waits[warp] = Use(warp, warp.epoch, warp.bits, at, lags, _issued(warp))
         warp.last_wait = barrier, warp.accesses
         if not self._seen:
             self._seen = True
@@ -127,13 +129,17 @@ class Rounds:
         self._tx = [self._tx[1], False]
 
     def _by_mates(self, use: Use, told: Any) -> bool:
-        """Whether another warp of the warpgroup, at the same line, is known to have seen it: often all four wait, and
-        one thread of them goes on (LLVM's example of roles is written so). A warp that does nothing but wait for one
-        slot after the other is taken to keep up with it."""
-        if use.lags:
-            return False
+        """Whether another warp of the warpgroup, at the same line, is known to have seen it and to have gone on to a
+        wgmma, which is done when all four have come to it. A warp that does nothing but wait for one slot after the
+        other need not: it is taken to keep up with those that go on (LLVM's example of roles is written so)."""
         group = [u for u in self._waits.values() if u.at == use.at and u.warp.index // 4 == use.warp.index // 4]
-        return any(_unknown(told, u) != u.lanes for u in group)
+        return any(
+            (_issued(u.warp) > u.issued or not use.lags) and _unknown(told, u) != u.lanes for u in group
+        )
+
+
+def _issued(warp: Any) -> int:
+    return 0 if warp.mma is None else warp.mma.issued
 
 
 def _unknown(knowledge: Any, use: Use) -> int:
