@@ -191,6 +191,12 @@ def test_b_has_two_halves():
         _gemm(_random(64, 32), _random(32, 128), np.empty((64, 128), np.float32), op=op)
 
 
+def test_parts_of_k_have_no_whole_tiles():
+    a, b = np.zeros((4, 16), np.float16), np.zeros((16, 16), np.float16)
+    with pytest.raises(nv.errors.NvdslError, match="with a TileOp"):
+        nv.matmul(a, b, activation="swiglu", config=Config(64, 64, consumers=1, parts=4))
+
+
 def _two_rows(sums, at):
     return sums[:, :64]
 

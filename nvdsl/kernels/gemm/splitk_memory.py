@@ -44,6 +44,10 @@ def matmul(
     """out[M, N] = A[M, K] @ B[K, N], as `nvdsl.kernels.gemm.cooperative.matmul`, but of ``config.parts`` parts of K at
     most, as many as run at the same time. ``direct_store`` makes no difference: threads store the result."""
     nv.require(out.ndim == 2, "parts of K beside an axis of batches", rule="parts are batches", fix="parts=1")
+    nv.require(
+        epilogue_op is None or callable(epilogue_op), f"{config} with a TileOp, as a gated product has",
+        rule="a TileOp gets all sums of a tile from one consumer; parts of K are added up one by one", fix="parts=1",
+    )  # fmt: skip
     (m, n), k = out.shape, a.shape[1 if a_major == "k" else 0]
     width = nv.cdiv(n, VECTOR) * VECTOR
     slices, tiles = nv.cdiv(k, config.tile_k), config.cluster * config.tiles(m, n)
@@ -123,6 +127,6 @@ def add_up(
                 value = acc_dtype(whole)
                 if epilogue_op is not None:
                     value = epilogue_op(value, nv.i32(0), row, col, *operands)
-                out[row, col] = value
+                out[row, col] = out.dtype(value)
 
     add_parts()

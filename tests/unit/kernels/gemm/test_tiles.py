@@ -1,5 +1,7 @@
 """Tiles of any multiple of 8 columns, divided along either side, of swapped operands; and split-K by many clusters."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -108,6 +110,13 @@ def test_sums_of_parts_in_memory(config, k, layout, options, monkeypatch):
     how = {"config": config, "blocks": 16, "least": 1, "epilogue_op": Elementwise(LinearCombination(bias=True))}
     splitk_memory.matmul(*at, got, bias[None], **how, **majors, target="sim")
     np.testing.assert_array_equal(got, a.astype(np.float32) @ b.astype(np.float32) + bias)
+
+
+def test_parts_in_memory_cut_what_an_epilogue_makes_of_integers():
+    rng = np.random.default_rng(0)
+    a, b = rng.integers(-128, 128, (9, 1040)).astype(np.int8), rng.integers(-128, 128, (1040, 16)).astype(np.int8)
+    got = nv.matmul(a, b, alpha=0.25, activation="relu", config=replace(IN_MEMORY[0], tile_k=128), target="sim")
+    np.testing.assert_array_equal(got, np.maximum(a.astype(np.int32) @ b.astype(np.int32), 0) // 4)
 
 
 @pytest.mark.parametrize(
