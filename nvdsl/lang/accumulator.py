@@ -10,7 +10,7 @@ What operators on accumulators give is an accumulator again where wgmma can add 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from nvdsl.errors import trace_error
@@ -264,10 +264,6 @@ class Accumulator(Matrix):
             [pack_pair(a, b, self.dtype) for a, b in zip(block[::2], block[1::2], strict=True)]
             for block in self._by_register()
         ]
-
-    def map(self, function: Callable[[Value], Number]) -> Accumulator:
-        """A new accumulator of ``function(x)`` for each element x (traced once for each register), of this type."""
-        return self.with_registers([[function(v) for v in values] for values in self.registers()])
 
     @kept("acc = acc.with_registers(...)")
     def with_registers(self, registers: Sequence[Sequence[Number]]) -> Accumulator:

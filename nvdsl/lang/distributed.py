@@ -22,7 +22,7 @@ from nvdsl.mlir import ir
 from nvdsl.values import math, python_numbers
 from nvdsl.values.dtypes import DType
 from nvdsl.values.elementwise import OPERATORS, Elementwise
-from nvdsl.values.traced import Value
+from nvdsl.values.traced import Value, as_value
 
 Grid: TypeAlias = list[list[Value]]
 """This thread's elements: a list for each of its rows."""
@@ -74,6 +74,11 @@ class Distributed(Elementwise):
     def of_thread(self, function: Callable[[Any, Any], Any]) -> Value:
         """What ``function`` of two makes of all elements that this thread holds."""
         return functools.reduce(function, self.of_this_thread())
+
+    def map(self, function: Callable[[Value], Any]) -> Any:
+        """``function`` of each element, traced once for each register, with the type that it gives:
+        ``x.map(lambda x: nv.max(x, 0.0))``, ``acc.map(lambda x: nv.bitcast(x, nv.i32))``."""
+        return self._each(lambda x: as_value(function(x), x), (self,))
 
     def _each(self, function: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
         return _result(function, arguments, met(arguments))

@@ -212,10 +212,6 @@ class Matrix(Distributed):
         """16-bit elements packed in pairs: a list for each 64 rows, in the order of an accumulator's registers."""
         raise NotImplementedError
 
-    def map(self, function: Callable[[Value], Any]) -> Any:
-        """``function`` of each element, traced once for each register: ``x.map(lambda x: nv.max(x, 0.0))``."""
-        return self._each(function, (self,))
-
     def __nv_lines__(self) -> list[tuple[Value, list[Any]]] | None:
         """What `print` prints, row by row; None where rows are too long."""
         return Excerpt(self, *map(range, self.shape)).__nv_lines__()

@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from nvdsl.errors import trace_error
@@ -188,10 +188,6 @@ class WarpAccumulator(Matrix):
         """This lane's elements, in the order of `layout`."""
         grid = self.grid()
         return [grid[r][c] for r, c in self._places.of_register]
-
-    def map(self, function: Callable[[Value], Number]) -> WarpAccumulator:
-        """A new accumulator of ``function(x)`` for each element x (traced once for each register), of this type."""
-        return self.with_registers([function(x) for x in self.registers()])
 
     @kept("acc = acc.with_registers(...)")
     def with_registers(self, registers: Sequence[Number]) -> WarpAccumulator:
