@@ -7,7 +7,8 @@ longer overlaps with the wgmmas in flight.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import functools
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from nvdsl.errors import trace_error
@@ -21,6 +22,10 @@ from nvdsl.values.typing import Int, Number
 
 _UNLIKELY = 0x5F3A96C1
 """What the values' bits are compared with. If they are equal, an event is counted that nobody looks at."""
+
+_ODD = 0x01000193
+"""What the bits joined so far are multiplied by before the next ones are added. An exclusive or of a value with itself,
+or with its negative, would be a constant."""
 
 
 def sched_barrier(*values: Number | Elementwise) -> None:
@@ -47,13 +52,10 @@ def sched_barrier(*values: Number | Elementwise) -> None:
             rule="it keeps the computation of values in front of what follows",
             fix="nv.sched_barrier(total), of what depends on all that is to be done before",
         )
-    joined = bits[0]
-    for other in bits[1:]:
-        joined = joined ^ other
     text = f"{{ .reg .pred p; setp.eq.b32 p, $0, {_UNLIKELY}; @p pmevent 0; }}"
     op = llvm.InlineAsmOp(
         None,
-        [joined],
+        [_joined(bits)],
         text,
         "r",
         has_side_effects=True,
@@ -69,19 +71,20 @@ def _numbers(value: Number | Elementwise) -> list[Value]:
 def _bits(x: Value) -> Value:
     """32 bits that depend on all of ``x``'s."""
     if x.shape:
-        parts = [_bits(part) for part in x]
-        joined = parts[0]
-        for part in parts[1:]:
-            joined = joined ^ part
-        return joined
+        return _joined([_bits(part) for part in x])
     t = x.dtype
     if t.is_float:
         same = {64: dtypes.u64, 32: dtypes.i32, 16: dtypes.u16, 8: dtypes.u8}[t.bits]
         x = bitcast(x, same)
         t = same
     if t.bits == 64:
-        return dtypes.i32(dtypes.u64(x)) ^ dtypes.i32(dtypes.u64(x) >> 32)
+        return _joined([dtypes.i32(dtypes.u64(x)), dtypes.i32(dtypes.u64(x) >> 32)])
     return dtypes.i32(x)
+
+
+def _joined(bits: Sequence[Value]) -> Value:
+    """32 bits that depend on each of these."""
+    return functools.reduce(lambda joined, other: joined * _ODD + other, bits)
 
 
 def recomputed(value: Int) -> Value:

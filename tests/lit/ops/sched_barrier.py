@@ -14,8 +14,9 @@ def kernel():
     nv.sched_barrier(x, nv.row_vector(x * 2.0, 0, 64))
     # CHECK: %[[A:\w+]] = arith.bitcast %{{.*}} : f32 to i32
     # CHECK: arith.bitcast
-    # CHECK: arith.xori
-    # CHECK: %[[BITS:\w+]] = arith.xori
+    # CHECK: arith.muli
+    # CHECK: %[[NEXT:\w+]] = arith.muli
+    # CHECK: %[[BITS:\w+]] = arith.addi %[[NEXT]],
     # CHECK: llvm.inline_asm has_side_effects {{.*}}{nvdsl.ptx = "order"} "{ .reg .pred p; setp.eq.b32 p, $0, 1597675201; @p pmevent 0; }", "r" %[[BITS]]
 
 
