@@ -61,7 +61,7 @@ def _undefined(k):
     return acc.registers()[0]
 
 
-@example("accumulator.Accumulator.registers", "matrix.Matrix.elements", "accumulator.Accumulator.map",
+@example("accumulator.Accumulator.registers", "matrix.Matrix.elements",
          "accumulator.Accumulator.with_registers")  # fmt: skip
 def _registers(k):
     found = []
@@ -82,7 +82,7 @@ def _stores(k):
         nv.sync_threads()
 
 
-@example("matrix.Matrix.__getitem__", "matrix.Matrix.rows", "matrix.Matrix.cols", "matrix.Matrix.map",
+@example("matrix.Matrix.__getitem__", "matrix.Matrix.rows", "matrix.Matrix.cols",
          "matrix.Matrix.to", "matrix.packed", "fragment.packed_fragment", "fragment.fragment",
          "fragment_vector.row_vector",
          "fragment_vector.column_vector", "fragment_vector.FragmentVector.__getitem__",
@@ -238,7 +238,6 @@ def _vectors(k):
          "warp_accumulator.WarpAccumulator.layout", "warp_accumulator.WarpAccumulator.__iadd__",
          "warp_accumulator.WarpAccumulator.mma", "warp_accumulator.WarpAccumulator.registers",
          "warp_accumulator.WarpAccumulator.__matmul__",
-         "warp_accumulator.WarpAccumulator.map",
          "warp_accumulator.WarpAccumulator.with_registers", "warp_accumulator.WarpAccumulator.fragment",
          "warp_accumulator.WarpAccumulator.store")  # fmt: skip
 def _of_a_warp(k):
