@@ -11,7 +11,7 @@ The public names, nothing else. ``import nvdsl as nv`` is the usual form.
 * recurrent layers over sequences: `lstm`, `gru`, `rnn`, their ``_backward`` and ``_cell``
 * choosing a kernel's constants by trying them: `autotune`, `Space`
 * control flow: `range` (traced loops); plain ``if``, ``while``, ``and``, ``or``, ``not`` on traced values
-* types and values: `f16` ... `u64`, `const`, `vector`, `select`, `min`, `max`, `abs`, `clamp`, `bitcast`;
+* types and values: `f16` ... `u64`, `const`, `vector`, `select`, `min`, `max`, `abs`, `clamp`, `bitcast`, `popc`;
   `nvdsl.math`
 * annotations of a program's own helpers: `Int`, `Bool`, `Number`, beside `Value`, `Array`, `Tile` ...
 * what threads compute together: `warp`, `warpgroup`, `block`, `cluster`
@@ -152,6 +152,7 @@ from nvdsl.trace.launch import kernel
 from nvdsl.trace.range import Range as range
 from nvdsl.tune import Autotuned, Space, Tuning, autotune
 from nvdsl.values import math as math
+from nvdsl.values.bits import brev, clz, popc
 from nvdsl.values.dtypes import (
     DType,
     bf16,

@@ -7,7 +7,6 @@ stays as it is.
 
 from __future__ import annotations
 
-import difflib
 import dis
 import linecache
 import os
@@ -19,8 +18,8 @@ from typing import Any
 
 from nvdsl.errors import TraceError, frames
 from nvdsl.mlir import ir
+from nvdsl.trace import elsewhere
 from nvdsl.trace.carry import Undefined
-from nvdsl.values import math
 
 _VALUE = (
     "a traced value is a number that exists when the kernel runs; Python and NumPy can't compute with it",
@@ -126,18 +125,14 @@ def _missing(error: AttributeError, where: frames.Where) -> TraceError | None:
     else:
         return None
     there = [one for one in dir(owner) if not one.startswith("_") and one not in _OF_MLIR]
-    close = [_ELSEWHERE[name]] if _ELSEWHERE.get(name, "").partition(".")[0] in there else []
-    if not close and isinstance(owner, ModuleType) and name in dir(math):
-        close = [f"math.{name}"]
-    close = close or difflib.get_close_matches(name, there, 3, 0.75 if kind.__name__ in _KINDS else 0.6)
-    fix = " or ".join([f"`{path if isinstance(owner, ModuleType) else ''}.{one}`" for one in close]) + "?"
     if isinstance(owner, ModuleType):
-        fix = fix if close else f"help({owner.__name__}) lists what there is"
+        fix = elsewhere.instead_of_public(name, owner, path)
         return TraceError(f"`{path}.{name}` does not exist", where=where, rule=f"{path} has no such name", fix=fix)
+    close = elsewhere.instead(name, there, 0.75 if kind.__name__ in _KINDS else 0.6)
     if kind.__name__ in _KINDS and not close:
         return None
     rule, all_ = _KINDS.get(kind.__name__, (f"a {path} has {', '.join(there)}", "one of these"))
-    return TraceError(f"{type(error).__name__}: {error}", where=where, rule=rule, fix=fix if close else all_)
+    return TraceError(f"{type(error).__name__}: {error}", where=where, rule=rule, fix=close or all_)
 
 
 def _unbound(text: str, frame: FrameType, where: frames.Where) -> TraceError | None:
@@ -183,11 +178,6 @@ def _called(frame: TracebackType) -> str:
 
 _PUBLIC = {"nvdsl": "nv", "nvdsl.values.math": "nv.math", "nvdsl.lang.specs": "nv.spec"}
 """What users call a module, where it is not its place."""
-_ELSEWHERE = {
-    "astype": "to", "transpose": "T", "nbytes": "bytes", "program_id": "block_id.x", "num_programs": "grid_dim.x",
-    "shared": "smem", "shared_memory": "smem", "barrier": "sync_threads", "arange": "thread_id.x", "dot": "accumulator",
-}  # fmt: skip
-"""What NumPy, Triton and CUDA call otherwise."""
 _OF_MLIR = frozenset(dir(ir.Value))
 _HELP = "help(nv) says what it takes; NVDSL_TRACEBACK=full shows where it stopped"
 _PACKAGE = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "")

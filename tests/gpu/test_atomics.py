@@ -1,10 +1,11 @@
-"""Atomics, stores under a predicate, a queue of tiles, turns and inline PTX on the device."""
+"""Atomics, stores under a predicate, a queue of tiles, turns, bits of integers and inline PTX on the device."""
 
 import numpy as np
 
 import nvdsl as nv
 from nvdsl.testing import in_child
 from tests.sim import atomic_kernels as kernels
+from tests.sim import test_bits
 from tests.sim.programs import load
 from tests.unit.lang.test_predicated import stored
 from tests.unit.ops.test_grid import arrays, passed_around
@@ -168,3 +169,9 @@ def test_histogram():
         x, counts = np.random.default_rng(0).integers(0, bins, n).astype(np.uint8), np.zeros(bins, np.int32)
         histogram(x, counts, **options)
         np.testing.assert_array_equal(counts, np.bincount(x, minlength=bins))
+
+
+@in_child(timeout=120)
+def test_bits_are_counted_as_python_counts_them():
+    for dtype in test_bits.TYPES:
+        test_bits.check(lambda function, *given: function(*given), dtype)

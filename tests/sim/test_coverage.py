@@ -19,7 +19,9 @@ from tests.sim.examples import EXAMPLES, arena
 from tests.sim.simulate import traced, zeros
 
 LAYERS = {
-    **{name: f"values.{name}" for name in ("arith", "bounds", "casts", "math", "operators", "select", "vector")},
+    **{name: f"values.{name}" for name in (
+        "arith", "bits", "bounds", "casts", "math", "operators", "select", "vector",
+    )},  # fmt: skip
     **{name: f"lang.{name}" for name in (
         "accumulator", "array", "atomics", "copies", "fragment", "fragment_vector", "matrix", "pipeline", "smem",
         "tile", "tile_stack", "tma", "remote", "matrices", "warp_accumulator", "warp_fragment",

@@ -25,7 +25,8 @@ from nvdsl.ops.warp import (
     vote_all,
     vote_any,
 )
-from nvdsl.values import arith, dtypes
+from nvdsl.values import dtypes
+from nvdsl.values.bits import popc
 from nvdsl.values.select import select
 from nvdsl.values.traced import Value, wrap
 from nvdsl.values.typing import Int
@@ -110,7 +111,7 @@ class Lanes:
         """Of how many lanes of the group, up to this one, ``x`` is not 0."""
         place = self.position()
         mine = ((i32(2) << place) - 1) << (lane_id() - place)
-        return wrap(arith.emit("math.ctpop", dtypes.i32.ir, ballot(x != 0, self.mask) & mine), dtypes.i32)
+        return popc(ballot(x != 0, self.mask) & mine)
 
     def shifted(self, x: Leaves, distance: int = 1) -> Leaves:
         """The leaves of the lane ``distance`` before this one; anything in the group's first lanes."""

@@ -15,7 +15,7 @@ from nvdsl.ir.operands import integers, string
 from nvdsl.ir.walk import defining
 from nvdsl.sim.decode import Decoder, Frame, op, unknown
 from nvdsl.sim.dialects.arith import binary, fma, unary
-from nvdsl.sim.dialects.math import FUNCTIONS, rounded
+from nvdsl.sim.dialects.math import FUNCTIONS, of_bits, rounded
 from nvdsl.sim.registers import Struct
 from nvdsl.sim.values import element, wrap
 from nvdsl.sim.wgmma_registers import Accumulator, read_warp_registers
@@ -137,6 +137,8 @@ def _call_intrinsic(d: Decoder, op: Any) -> Any:
     short = name if name in _INTRINSICS else re.sub(r"\.(v\d+)?(bf|f|i)\d+$", "", name)
     if short in _INTRINSICS:
         return unary(d, op, rounded(_INTRINSICS[short]))
+    if short == "llvm.bitreverse":
+        return of_bits(lambda n, bits: int(f"{n:0{bits}b}"[::-1], 2))(d, op)
     if short == "llvm.fma":
         a, b, c = d.operands(op)
         r = d.result(op)

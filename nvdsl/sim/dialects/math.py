@@ -10,7 +10,7 @@ import numpy as np
 
 from nvdsl.sim.decode import Decoder, op
 from nvdsl.sim.dialects.arith import binary, unary
-from nvdsl.sim.values import element
+from nvdsl.sim.values import element, wrap
 
 
 def _erf(x: Any) -> Any:
@@ -52,21 +52,23 @@ def _two(d: Decoder, op: Any) -> Any:
     return binary(d, op, f)
 
 
-def _bits(f: Callable[[int, int], int]) -> Any:
+def of_bits(f: Callable[[int, int], int]) -> Any:
+    """The handler of an op on an integer: ``f`` of its bits, as an unsigned number, and of how many they are."""
+
     def handler(d: Decoder, op: Any) -> Any:
         e = element(op.results[0].type)
         full = (1 << e.bits) - 1
 
         def apply(x: Any) -> Any:
             if x.__class__ is int:
-                return f(x & full, e.bits)
-            return np.array([f(int(n) & full, e.bits) for n in x.reshape(-1)], e.dtype).reshape(x.shape)
+                return wrap(f(x & full, e.bits), e.bits)
+            return np.array([wrap(f(int(n) & full, e.bits), e.bits) for n in x.reshape(-1)], e.dtype).reshape(x.shape)
 
         return unary(d, op, apply)
 
     return handler
 
 
-op("math.ctpop")(_bits(lambda n, bits: n.bit_count()))
-op("math.ctlz")(_bits(lambda n, bits: bits - n.bit_length()))
-op("math.cttz")(_bits(lambda n, bits: (n & -n).bit_length() - 1 if n else bits))
+op("math.ctpop", "llvm.intr.ctpop")(of_bits(lambda n, bits: n.bit_count()))
+op("math.ctlz", "llvm.intr.ctlz")(of_bits(lambda n, bits: bits - n.bit_length()))
+op("math.cttz", "llvm.intr.cttz")(of_bits(lambda n, bits: (n & -n).bit_length() - 1 if n else bits))

@@ -65,3 +65,24 @@ def select_of_text(i):
     _ = nv.select(i > 0, i, "zero")
     # CHECK: TraceError: functions.py:[[# @LINE - 1]]: select between
     # CHECK-NEXT: rule: both are numbers, or values of one type
+
+
+# CHECK-LABEL: gpu.launch
+@show(3)
+def bits(i):
+    x = nv.popc(i)
+    # CHECK: math.ctpop %{{.*}} : i32
+    y = nv.clz(nv.i64(i))
+    # CHECK: %[[ZEROS:.*]] = math.ctlz %{{.*}} : i64
+    # CHECK: arith.trunci %[[ZEROS]] : i64 to i32
+    z = nv.brev(i)
+    # CHECK: llvm.call_intrinsic "llvm.bitreverse.i32"
+    print(x, y, z)
+
+
+@refused(3.5)
+def bits_of_a_float(x):
+    nv.popc(x)
+    # CHECK: TraceError: functions.py:[[# @LINE - 1]]: nv.popc of f32
+    # CHECK-NEXT: rule: popc takes a traced integer of 8 to 64 bits
+    # CHECK-NEXT: fix: write nv.u32(x); nv.bitcast(x, nv.u32) has the bits of a float

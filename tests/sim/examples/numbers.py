@@ -59,6 +59,12 @@ def _bits(k):
     return [x for x in made if "f8" not in str(x.type)]
 
 
+@example("bits.popc", "bits.clz", "bits.brev")
+def _counts(k):
+    integers = [t for t in dtypes.ALL if t.kind == "int"]
+    return [f(t(k.i)) for f, t in itertools.product((nv.popc, nv.clz, nv.brev), integers)]
+
+
 @example("traced.const")
 def _constants(k):
     return [traced.const(x) for x in (1, 2.0, True)] + [traced.const(3, t) for t in dtypes.ALL if t.arithmetic]

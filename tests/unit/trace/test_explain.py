@@ -1,6 +1,8 @@
 """What a newcomer writes and Python or NumPy refuses: our own error, at the line, with the rule and the mend."""
 
+import operator
 import random
+import re
 import time
 import traceback
 
@@ -9,6 +11,7 @@ import pytest
 
 import nvdsl as nv
 from nvdsl.errors import SimError
+from nvdsl.trace import elsewhere
 from tests.unit.kernels import array, host
 from tests.unit.trace.tracing import define
 
@@ -83,6 +86,15 @@ STATEMENTS = {
     "nv.cp_async_arrive(3)": ("'int' object has no attribute", "help(nv)"),
     "y = nv.sqrt(x[t])": ("`nv.sqrt` does not exist", "`nv.math.sqrt`"),
     "y = nv.program_id(0)": ("`nv.program_id` does not exist", "`nv.block_id.x`"),
+    "y = nv.threadIdx.x": ("`nv.threadIdx` does not exist", "`nv.thread_id`"),
+    "y = nv.atomicCAS(x, 0, 1, 2)": ("`nv.atomicCAS` does not exist", "`nv.atomic_cas`?"),
+    "y = nv.sum(x)": ("`nv.sum` does not exist", "`nv.block.sum`, `nv.warp.sum` over threads"),
+    "y = nv.fmaxf(x[t], 0.0)": ("`nv.fmaxf` does not exist", "`nv.max`"),
+    "y = nv.__expf(x[t])": ("`nv.__expf` does not exist", "`nv.math.exp`?"),
+    "y = nv.float32(x[t])": ("`nv.float32` does not exist", "`nv.f32`?"),
+    "y = nv.math.pow(x[t], 2)": ("`nv.math.pow` does not exist", "`x ** 2`"),
+    "y = nv.sigmoid(x[t])": ("`nv.sigmoid` does not exist", "1 / (1 + nv.math.exp(-x))"),
+    "y = nv.mesh": ("`nv.mesh` does not exist", "help(nvdsl) lists what there is"),
     "y = nv.math.rqsrt(x[t])": ("`nv.math.rqsrt` does not exist", "`nv.math.rsqrt`"),
     "y = nv.warp.summ(t)": ("'Group' object has no attribute 'summ'", "`.sum`"),
     "y = nv.thread_id.w": ("'Dim3' object has no attribute 'w'", "one of these"),
@@ -294,3 +306,9 @@ def test_a_seed_that_is_no_number(monkeypatch):
     with pytest.raises(SimError, match="NVDSL_SIM_SEED=x") as caught:
         host(body)(np.zeros(128, np.float32), target="sim")
     assert caught.value.where.file == __file__
+
+
+def test_what_is_said_instead_of_foreign_names_exists():
+    for said in elsewhere._SAID.values():
+        for path in re.findall(r"nv\.((?:math\.|block\.|warp\.)?\w+)", said):
+            operator.attrgetter(path)(nv)
