@@ -18,28 +18,51 @@ Tensor: TypeAlias = torch.Tensor
 
 
 class Operator:
-    """An op, to be called. `torch.func.grad` and its like refuse ops that have a gradient (torch 2.13): for these it is
-    an `autograd.Function`, but for one that takes lists, in which that looks for no tensors."""
+    """An op, to be called. Who looks at ops sees one: torch.compile, modes, subclasses of tensors. Elsewhere a call is
+    an `autograd.Function`, since the dispatcher's Python takes longer than nvdsl's. `torch.func.grad` and its like
+    refuse ops that have a gradient (torch 2.13), and take a Function of another form, but for lists, in which that
+    looks for no tensors."""
 
-    def __init__(self, op: Any) -> None:
-        self.op = op
-        self._function = _function(op, _keep_nothing, _no_gradient)
+    def __init__(self, op: Any, function: Callable[..., Any]) -> None:
+        self.op, self._of_all = op, function
+        self._set_gradient(_no_gradient, _keep_nothing)
 
     def __call__(self, *arguments: Any) -> Any:
-        transformed = not torch.compiler.is_compiling() and torch._C._are_functorch_transforms_active()
-        if transformed and not any(isinstance(x, list) for x in arguments):
-            return self._function.apply(*arguments)
+        if not torch.compiler.is_compiling():
+            if torch._C._are_functorch_transforms_active():
+                if not any(isinstance(x, list) for x in arguments):
+                    return self._transformed.apply(*arguments)
+            elif torch._C._len_torch_dispatch_stack() == 0 and all(map(_is_plain, arguments)):
+                return self._eager.apply(*arguments)
         return self.op(*arguments)
 
     def with_gradient(self, backward: Callable[..., Any], keep: Callable[..., None]) -> None:
         self.op.register_autograd(backward, setup_context=keep)
-        self._function = _function(self.op, keep, backward)
+        self._set_gradient(backward, keep)
+
+    def _set_gradient(self, backward: Callable[..., Any], keep: Callable[..., None]) -> None:
+        def forward(ctx: Any, *arguments: Any) -> Any:
+            output = self._of_all(*arguments)
+            keep(ctx, arguments, output)
+            return output
+
+        name = self._of_all.__name__
+        self._eager = _function(name, forward=forward, backward=backward)
+        self._transformed = _function(
+            name, forward=lambda *arguments: self.op(*arguments), setup_context=keep, backward=backward
+        )
+        self._transformed.generate_vmap_rule = True
 
 
-def _function(op: Any, keep: Callable[..., None], backward: Callable[..., Any]) -> Any:
-    methods = {"forward": lambda *arguments: op(*arguments), "setup_context": keep, "backward": backward}
-    static = {name: staticmethod(method) for name, method in methods.items()}
-    return type("Transformed", (torch.autograd.Function,), {**static, "generate_vmap_rule": True})
+def _function(name: str, **methods: Callable[..., Any]) -> Any:
+    return type(name, (torch.autograd.Function,), {name: staticmethod(method) for name, method in methods.items()})
+
+
+def _is_plain(x: Any) -> bool:
+    """Whether it hides no tensor that has an opinion of its own about ops."""
+    if isinstance(x, torch.Tensor):
+        return type(x) in (torch.Tensor, torch.nn.Parameter) and x.device.type in ("cpu", "cuda")
+    return not isinstance(x, list)
 
 
 def _keep_nothing(ctx: Any, inputs: Any, output: Any) -> None:
@@ -64,7 +87,7 @@ def operator(schema: str, fake: Callable[..., Any]) -> Callable[[Callable[..., A
         name = f"nvdsl::{function.__name__}"
         op = torch.library.custom_op(name, reverse_alone, mutates_args=(), schema=schema)
         op.register_fake(fake)
-        return Operator(op)
+        return Operator(op, reverse_alone)
 
     return decorate
 

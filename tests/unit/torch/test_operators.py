@@ -207,6 +207,27 @@ def test_gradients_by_torch_func():
         torch.func.grad(lambda w: nt.mlp(x[0].half(), [w]).sum())(torch.eye(64).half())
 
 
+def test_who_looks_at_ops_sees_one():
+    class Seen(torch.utils._python_dispatch.TorchDispatchMode):
+        def __torch_dispatch__(self, op, types, args=(), kwargs=None):
+            names.append(str(op))
+            return op(*args, **(kwargs or {}))
+
+    names, x = [], some(3, 8)
+    with Seen():
+        nt.softmax(x).sum().backward()
+    assert "nvdsl.softmax_rows.default" in names and "nvdsl.softmax_rows_backward.default" in names
+    assert nt.matmul(x.to("meta"), some(8, 5, grad=False).to("meta")).shape == (3, 5)
+    assert type(nt.softmax(torch.nn.Buffer(x.detach()))) is torch.Tensor
+
+
+def test_what_has_no_second_gradient_says_so():
+    x = some(3, 8)
+    (slope,) = torch.autograd.grad(nt.softmax(x).square().sum(), x, create_graph=True)
+    with pytest.raises(NotImplementedError, match="gradient of a gradient"):
+        slope.sum().backward()
+
+
 def test_a_type_of_torch_s_is_a_type():
     for dtype in (torch.float32, torch.bfloat16, torch.float8_e4m3fn):
         found = nv.rms_norm(some(2, 8, grad=False), out_dtype=dtype)
