@@ -8,7 +8,9 @@ Rules: CUDA driver API, cuTensorMapEncodeTiled; PTX ISA 9.0, "Tensors", 5.5.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from nvdsl.hopper import arch
 from nvdsl.values.elements import ELEMENTS
@@ -35,6 +37,18 @@ DATA_TYPES = {
     "bf16": 9,
     "tf32": 11,
 }
+
+
+class Problem(NamedTuple):
+    """A rule that is broken, with the value, and what to do about it."""
+
+    what: str
+    fix: str
+
+
+def listed(problems: Sequence[Problem], between: str) -> tuple[str, str]:
+    """What is wrong, and the fixes, each once."""
+    return between.join(p.what for p in problems), "; ".join(dict.fromkeys(p.fix for p in problems))
 
 
 @dataclass(frozen=True)
@@ -101,25 +115,25 @@ class TensorMap:
             OOB_FILLS.index(self.oob),
         )
 
-    def check(self, address: int | None = None) -> list[str]:
-        """Every rule that this tensor map breaks, one sentence each, with the value; [] when it is legal.
+    def check(self, address: int | None = None) -> list[Problem]:
+        """Every rule that this tensor map breaks, with the value; [] when it is legal.
 
         ``address``: the tensor's global address, checked too when it is known."""
         if self.element not in DATA_TYPES:
-            return [f"element type {self.element}: TMA copies {', '.join(DATA_TYPES)}"]
+            what = f"element type {self.element}: TMA copies {', '.join(DATA_TYPES)}"
+            return [Problem(what, "make the map of integers of the same width")]
         problems = self._check_modes()
         if not 1 <= len(self.shape) <= arch.TMA_MAX_RANK:
-            return [*problems, f"rank {len(self.shape)}: 1 to {arch.TMA_MAX_RANK} dimensions are possible"]
+            what = f"rank {len(self.shape)}: 1 to {arch.TMA_MAX_RANK} dimensions are possible"
+            return [*problems, Problem(what, "reshape the array")]
         if len(self.strides) != len(self.shape) or len(self.box) != len(self.shape):
-            return [
-                *problems,
-                f"{len(self.box)} box sizes and {len(self.strides)} strides for {len(self.shape)} dimensions",
-            ]
+            what = f"{len(self.box)} box sizes and {len(self.strides)} strides for {len(self.shape)} dimensions"
+            return [*problems, Problem(what, "give a size for each axis")]
         return problems + self._check_tensor(address) + self._check_box()
 
-    def _check_modes(self) -> list[str]:
+    def _check_modes(self) -> list[Problem]:
         problems = [
-            f"{what} {value!r}: one of {', '.join(known)}"
+            Problem(f"{what} {value!r}: one of {', '.join(known)}", "choose one of these")
             for what, value, known in (
                 ("swizzle", self.swizzle, SWIZZLES),
                 ("l2promo", self.l2promo, L2_PROMOTIONS),
@@ -130,79 +144,74 @@ class TensorMap:
         ]
         element = ELEMENTS[self.element]
         if self.oob == "nan" and (not element.is_float or element.bytes == 1):
-            problems.append(
-                f"oob nan with {self.element}: NaN fill needs f16, bf16, tf32, f32 or f64 (fp8 travels as u8)"
-            )
+            what = f"oob nan with {self.element}: NaN fill needs f16, bf16, tf32, f32 or f64 (fp8 travels as u8)"
+            problems.append(Problem(what, "fill with zeros"))
         if self.interleave != "none" and len(self.shape) < 3:
-            problems.append(f"rank {len(self.shape)} with {self.interleave}: it needs rank 3 to 5")
+            what = f"rank {len(self.shape)} with {self.interleave}: it needs rank 3 to 5"
+            problems.append(Problem(what, "leave the interleaving out"))
         if self.interleave == "interleave_32b" and self.swizzle != "swizzle_32b":
-            problems.append(f"swizzle {self.swizzle} with interleave_32b: it needs swizzle_32b")
+            what = f"swizzle {self.swizzle} with interleave_32b: it needs swizzle_32b"
+            problems.append(Problem(what, "take swizzle_32b"))
         return problems
 
-    def _check_tensor(self, address: int | None) -> list[str]:
+    def _check_tensor(self, address: int | None) -> list[Problem]:
         problems = []
-        unit, last = _stride_unit(self.interleave), len(self.shape) - 1
+        unit, last, size = _stride_unit(self.interleave), len(self.shape) - 1, ELEMENTS[self.element].bytes
         if address is not None and address % unit:
-            problems.append(
+            what = (
                 f"address {address:#x} is {address % unit} bytes past a multiple of {unit}: "
                 f"the global address must be {unit}-byte aligned"
             )
+            problems.append(Problem(what, f"pass an array, or a part, that starts at a multiple of {unit} bytes"))
         problems += [
-            f"dimension {i} has {dim} elements: 1 to 2^32 are allowed"
+            Problem(
+                f"axis {i} has {dim} elements: 1 to 2^32 are allowed",
+                "ask before the call whether there is anything to do" if dim < 1 else "pass parts of the array",
+            )
             for i, dim in enumerate(self.shape)
             if not 1 <= dim <= arch.TMA_MAX_DIM
         ]
         if self.shape[last] > 1 and self.strides[last] != 1:
-            problems.append(
-                f"dimension {last} (the innermost) has a stride of {self.strides[last]} elements: "
-                "TMA needs it contiguous, stride 1"
-            )
+            what = f"axis {last} (the innermost) has a stride of {self.strides[last]} elements: "
+            turned = 1 in self.strides
+            fix = "pass the transpose, whose rows are contiguous, and multiply by tile.T" if turned else "pass a copy"
+            problems.append(Problem(what + "TMA needs it contiguous, stride 1", fix))
         for i, stride in zip(range(last - 1, -1, -1), self.stride_bytes, strict=True):
             if stride % unit:
-                problems.append(
-                    f"dimension {i} has a stride of {stride} bytes ({self.strides[i]} elements of "
+                what = (
+                    f"axis {i} has a stride of {stride} bytes ({self.strides[i]} elements of "
                     f"{self.element}): it must be a multiple of {unit} bytes"
                 )
+                padded, part = -(-stride // unit) * unit // size, f"x[..., :{self.shape[-1]}]"
+                fix = f"let it be {padded} elements: a part {part} of a wider array; or use nv.copy"
+                problems.append(Problem(what, fix))
             if not 0 <= stride < arch.TMA_MAX_STRIDE:
-                problems.append(f"dimension {i} has a stride of {stride} bytes: 0 to 2^40 - 1 are allowed")
+                what = f"axis {i} has a stride of {stride} bytes: 0 to 2^40 - 1 are allowed"
+                problems.append(Problem(what, "pass a copy"))
         return problems
 
-    def _check_box(self) -> list[str]:
+    def _check_box(self) -> list[Problem]:
         problems = [
-            f"box dimension {i} is {size} elements: 1 to {arch.TMA_MAX_BOX} are allowed"
+            Problem(
+                f"axis {i} of the box has {size} elements: 1 to {arch.TMA_MAX_BOX} are allowed",
+                f"take at most {arch.TMA_MAX_BOX} along axis {i}, and a copy for each part",
+            )
             for i, size in enumerate(self.box)
             if not 1 <= size <= arch.TMA_MAX_BOX
         ]
         if self.interleave != "none":
             return problems
-        row = self.box[-1] * ELEMENTS[self.element].bytes
+        size = ELEMENTS[self.element].bytes
+        row = self.box[-1] * size
         what = f"the box row is {row} bytes ({self.box[-1]} elements of {self.element})"
         if row % arch.TMA_BOX_ROW_MULTIPLE:
-            problems.append(f"{what}: it must be a multiple of {arch.TMA_BOX_ROW_MULTIPLE} bytes")
+            fix = f"take a multiple of {arch.TMA_BOX_ROW_MULTIPLE // size} elements along the last axis"
+            problems.append(Problem(f"{what}: it must be a multiple of {arch.TMA_BOX_ROW_MULTIPLE} bytes", fix))
         limit = SWIZZLE_BYTES.get(self.swizzle)
         if limit is not None and row > limit:
-            problems.append(
-                f"{what}: {self.swizzle} allows at most {limit} bytes "
-                f"({limit // ELEMENTS[self.element].bytes} elements)"
-            )
+            rule = f"{what}: {self.swizzle} allows at most {limit} bytes ({limit // size} elements)"
+            problems.append(Problem(rule, f"make boxes of {limit // size} columns, a copy for each"))
         return problems
-
-
-def check(
-    element: str,
-    shape: tuple[int, ...],
-    strides: tuple[int, ...],
-    box: tuple[int, ...],
-    *,
-    swizzle: str = "none",
-    l2promo: str = "none",
-    oob: str = "zero",
-    interleave: str = "none",
-    address: int | None = None,
-) -> list[str]:
-    """Every violated rule of a tensor map, as ``TensorMap.check`` lists them."""
-    tensor_map = TensorMap(element, tuple(shape), tuple(strides), tuple(box), swizzle, l2promo, oob, interleave)
-    return tensor_map.check(address)
 
 
 def _stride_unit(interleave: str) -> int:

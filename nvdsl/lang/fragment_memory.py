@@ -73,24 +73,24 @@ def load(rows: Axis, cols: Axis, x: Array, start: Coords, clip: bool, other: Num
     """This thread's elements of the last two axes of ``x``, from ``start`` on."""
     *before, top, left = _places(x, start, (rows.extent, cols.extent), clip)
     row0, col0 = rows.first() + top, cols.first() + left
-    pairs = not clip and _in_pairs(x, cols, left)
+    even = not clip or greatest_divisor(_extent(x, -1)) % 2 == greatest_divisor(left) % 2 == 0
+    together = 2 if even and _in_pairs(x, cols, left) else 1
+
+    def elements(row: Value, col: Value) -> list[Value]:
+        if together == 1:
+            return [x[(*before, row, col)]]
+        pair = x.load_vector((*before, index(row), index(col)), 2)
+        return [wrap(pair[i], x.dtype) for i in (0, 1)]
+
+    def clipped(row: Value, col: Value) -> list[Value]:
+        r, c = select.min(row, _extent(x, -2) - 1), select.min(col, _extent(x, -1) - together)
+        inside = (row < _extent(x, -2)) & (col < _extent(x, -1))
+        return [select.select(inside, found, cast(other, x.dtype)) for found in elements(r, c)]
+
+    one = clipped if clip else elements
     grid = []
-    for down in rows.offsets:
-        row = row0 + down
-        line: list[Value] = []
-        if pairs:
-            for right in cols.offsets[::2]:
-                pair = x.load_vector((*before, index(row), index(col0 + right)), 2)
-                line += [wrap(pair[i], x.dtype) for i in (0, 1)]
-        for right in cols.offsets if not pairs else ():
-            col = col0 + right
-            if not clip:
-                line.append(x[(*before, row, col)])
-                continue
-            r, c = select.min(row, _extent(x, -2) - 1), select.min(col, _extent(x, -1) - 1)
-            inside = (row < _extent(x, -2)) & (col < _extent(x, -1))
-            line.append(select.select(inside, x[(*before, r, c)], cast(other, x.dtype)))
-        grid.append(line)
+    for row in (row0 + down for down in rows.offsets):
+        grid.append([found for right in cols.offsets[::together] for found in one(row, col0 + right)])
     return grid
 
 

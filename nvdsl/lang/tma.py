@@ -195,11 +195,14 @@ class TMA:
         expected = (rows, self.shape[-1])
         fits = isinstance(tile, Tile) and (tile.layout.rows, tile.layout.cols) == expected
         if not fits or tile.swizzle != self.swizzle or not _same_elements(tile.dtype, self.dtype):
+            other = ""
+            if isinstance(tile, Tile) and len(self.shape) == 2 and _same_elements(tile.dtype, self.dtype):
+                other = f", or nv.TMA(array, {(tile.layout.rows, tile.layout.cols)}, swizzle={tile.swizzle})"
             raise trace_error(
                 f"TMA of {expected} {self.dtype.name}, swizzle {self.swizzle}, with {tile!r}",
                 rule="the tensor map's tile and the tile in shared memory have one shape, dtype and swizzle: TMA "
                 "converts nothing (integers of the same width hold the bits)",
-                fix=f"nv.smem({expected}, nv.{self.dtype.name}, swizzle={self.swizzle}); of a stack, one stage",
+                fix=f"nv.smem({expected}, nv.{self.dtype.name}, swizzle={self.swizzle}){other}; of a stack, one stage",
             )
         panels = self.shape[-1] // self.box[-1]
         _check_alignment(tile, panels)

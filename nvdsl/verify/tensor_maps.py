@@ -8,7 +8,7 @@ from typing import Any
 
 from nvdsl.errors import VerifyError
 from nvdsl.hopper import arch
-from nvdsl.hopper.tensor_maps import TensorMap
+from nvdsl.hopper.tensor_maps import TensorMap, listed
 from nvdsl.ir import tensor_copies
 from nvdsl.ir.location import where
 from nvdsl.ir.tensor_copies import TensorCopy
@@ -27,11 +27,12 @@ def check(program: Program) -> None:
         described = describe(op) or describe(op, dynamic=True)
         problems = described.check() if described else []
         if problems:
+            what, fix = listed(problems, "; ")
             raise VerifyError(
-                "this tensor map is not possible: " + "; ".join(problems),
+                f"this tensor map is not possible: {what}",
                 where=where(op),
                 rule="CUDA driver API, cuTensorMapEncodeTiled; PTX ISA, Tensors",
-                fix="choose a box and a swizzle that fit the array, or pad the array's rows",
+                fix=fix,
             )
     for kernel in program.kernels:
         for node in kernel.find(*tensor_copies.COPIES):

@@ -7,8 +7,9 @@ import pytest
 
 import nvdsl as nv
 from nvdsl import sim
+from nvdsl.ir.walk import find
 from tests.exhaustive import sample
-from tests.sim.simulate import run
+from tests.sim.simulate import run, traced
 
 LEVELS = [sim.Options(level=level) for level in sim.options.LEVELS]
 
@@ -185,6 +186,8 @@ def test_bounds(cols):
     np.testing.assert_array_equal(out, expected)
     np.testing.assert_array_equal(sums[64:], part.sum(1) - (48 - cols))
     assert (sums[:64] == 77).all()
+    loads = len(find(traced(clipped, x, bias, out, sums, top=64, left=16).module, "vector.load"))
+    assert loads == (32 * 64 // 128 // 2 if cols == 40 else 0)  # pairs, where they are wholly inside or outside
 
 
 @nv.jit

@@ -10,7 +10,7 @@ from nvdsl.driver.cuda import Cuda, EncodedMap
 from nvdsl.driver.host.builder import RUN, Builder, Frame, Handler, Layout, Slot, Step, sequence
 from nvdsl.errors import ArgumentError, Where
 from nvdsl.hopper import arch
-from nvdsl.hopper.tensor_maps import TensorMap
+from nvdsl.hopper.tensor_maps import TensorMap, listed
 from nvdsl.ir.location import where
 from nvdsl.ir.operands import has, named
 from nvdsl.ir.tensor_copies import PROMOTED_BY_ROWS
@@ -156,13 +156,12 @@ def _require_legal(tensor_map: TensorMap, address: int | None, what: str, line: 
     if problems:
         dims = "x".join(map(str, tensor_map.shape))
         box = "x".join(map(str, tensor_map.box))
+        wrong, fix = listed(problems, "\n    ")
         raise ArgumentError(
-            f"no tensor map of {what} ({dims} {tensor_map.element}, box {box}) is possible:\n    "
-            + "\n    ".join(problems),
+            f"no tensor map of {what} ({dims} {tensor_map.element}, box {box}) is possible:\n    {wrong}",
             where=line,
             rule="CUDA driver API, cuTensorMapEncodeTiled",
-            fix="pass a contiguous, 16-byte aligned array whose rows are a multiple of 16 bytes, or change "
-            "the box or the swizzle",
+            fix=fix,
         )
 
 

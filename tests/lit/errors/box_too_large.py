@@ -17,6 +17,6 @@ gemm(np.zeros((1024, 64), np.float16))
 
 # The user's line is the last one of the traceback, and the message's.
 # CHECK: File "{{.*}}box_too_large.py", line [[# @LINE - 3]], in <module>
-# CHECK: nvdsl.errors.VerifyError: {{.*}}box_too_large.py:[[# @LINE - 7]]: this tensor map is not possible: box dimension 0 is 512 elements: 1 to 256 are allowed
+# CHECK: nvdsl.errors.VerifyError: {{.*}}box_too_large.py:[[# @LINE - 7]]: this tensor map is not possible: axis 0 of the box has 512 elements: 1 to 256 are allowed
 # CHECK-NEXT: rule: CUDA driver API, cuTensorMapEncodeTiled
-# CHECK-NEXT: fix: choose a box and a swizzle that fit the array
+# CHECK-NEXT: fix: take at most 256 along axis 0, and a copy for each part

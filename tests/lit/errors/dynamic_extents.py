@@ -55,7 +55,7 @@ def box(a: nv.Array["m", "k"]):
 @nv.jit
 def large_box(a: nv.Array["m", "k"]):
     nv.TMA(a, tile=(512, 64))
-    # CHECK: VerifyError: dynamic_extents.py:[[# @LINE - 1]]: this tensor map is not possible: box dimension 0 is 512 elements: 1 to 256 are allowed
+    # CHECK: VerifyError: dynamic_extents.py:[[# @LINE - 1]]: this tensor map is not possible: axis 0 of the box has 512 elements: 1 to 256 are allowed
 
 
 @refused(array(nv.f16, 128, 64))

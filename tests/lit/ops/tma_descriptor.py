@@ -71,4 +71,4 @@ def row_wider_than_swizzle(a):
     # CHECK: VerifyError: tma_descriptor.py:[[# @LINE - 1]]: this tensor map is not possible: the box row is 256 bytes
     # CHECK-SAME: (128 elements of f16): swizzle_128b allows at most 128 bytes (64 elements)
     # CHECK-NEXT: rule: CUDA driver API, cuTensorMapEncodeTiled
-    # CHECK-NEXT: fix: choose a box and a swizzle that fit the array
+    # CHECK-NEXT: fix: make boxes of 64 columns, a copy for each

@@ -11,30 +11,30 @@ import nvdsl as nv
 @nv.jit
 def box_over_256(a):
     nv.TMA(a, tile=(512, 64), swizzle=128)
-    # CHECK: VerifyError: limits.py:[[# @LINE - 1]]: this tensor map is not possible: box dimension 0 is 512 elements: 1 to 256 are allowed
+    # CHECK: VerifyError: limits.py:[[# @LINE - 1]]: this tensor map is not possible: axis 0 of the box has 512 elements: 1 to 256 are allowed
     # CHECK-NEXT: rule: CUDA driver API, cuTensorMapEncodeTiled; PTX ISA, Tensors
-    # CHECK-NEXT: fix: choose a box and a swizzle that fit the array, or pad the array's rows
+    # CHECK-NEXT: fix: take at most 256 along axis 0, and a copy for each part
 
 
 @refused(array(nv.f16, 64, 64))
 @nv.jit
 def empty_box(a):
     nv.TMA(a, tile=(0, 64))
-    # CHECK: VerifyError: limits.py:[[# @LINE - 1]]: this tensor map is not possible: box dimension 0 is 0 elements
+    # CHECK: VerifyError: limits.py:[[# @LINE - 1]]: this tensor map is not possible: axis 0 of the box has 0 elements
 
 
 @refused(array(nv.f16, 64, 100))
 @nv.jit
 def stride_no_multiple_of_16_bytes(a):
     nv.TMA(a, tile=(64, 64), swizzle=128)
-    # CHECK: VerifyError: limits.py:[[# @LINE - 1]]: this tensor map is not possible: dimension 0 has a stride of 200 bytes (100 elements of f16): it must be a multiple of 16 bytes
+    # CHECK: VerifyError: limits.py:[[# @LINE - 1]]: this tensor map is not possible: axis 0 has a stride of 200 bytes (100 elements of f16): it must be a multiple of 16 bytes
 
 
 @refused(array(nv.f16, 64, 64, strides=(1, 64)))
 @nv.jit
 def rows_not_contiguous(a):
     nv.TMA(a, tile=(64, 64), swizzle=128)
-    # CHECK: VerifyError: limits.py:[[# @LINE - 1]]: this tensor map is not possible: dimension 1 (the innermost) has a stride of 64 elements: TMA needs it contiguous, stride 1; dimension 0 has a stride of 2 bytes
+    # CHECK: VerifyError: limits.py:[[# @LINE - 1]]: this tensor map is not possible: axis 1 (the innermost) has a stride of 64 elements: TMA needs it contiguous, stride 1; axis 0 has a stride of 2 bytes
 
 
 @refused(array(nv.f16, 64, 64))
@@ -55,6 +55,6 @@ def six_axes(a):
 @nv.jit
 def three_rules_at_once(a):
     nv.TMA(a, tile=(300, 7))
-    # CHECK: VerifyError: limits.py:[[# @LINE - 1]]: {{.*}}dimension 0 has a stride of 260 bytes
-    # CHECK-SAME: box dimension 0 is 300 elements
+    # CHECK: VerifyError: limits.py:[[# @LINE - 1]]: {{.*}}axis 0 has a stride of 260 bytes
+    # CHECK-SAME: axis 0 of the box has 300 elements
     # CHECK-SAME: the box row is 28 bytes

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from nvdsl.hopper.tensor_maps import TensorMap, check
+from nvdsl.hopper.tensor_maps import TensorMap
 
 
 def gemm_operand(**changes):
@@ -84,18 +84,18 @@ VIOLATIONS = {
     "rank 6": (TensorMap("f16", (8,) * 6, (8,) * 6, (8,) * 6), None, "rank 6: 1 to 5"),
     "box rank": (gemm_operand(box=(64,)), None, "1 box sizes and 2 strides for 2 dimensions"),
     "address": (gemm_operand(), 0x1008, "0x1008 is 8 bytes past a multiple of 16"),
-    "empty": (gemm_operand(shape=(0, 256)), None, "dimension 0 has 0 elements: 1 to 2^32"),
-    "huge": (gemm_operand(shape=(2**32 + 1, 256)), None, "dimension 0 has 4294967297 elements"),
+    "empty": (gemm_operand(shape=(0, 256)), None, "axis 0 has 0 elements: 1 to 2^32"),
+    "huge": (gemm_operand(shape=(2**32 + 1, 256)), None, "axis 0 has 4294967297 elements"),
     "transposed": (gemm_operand(strides=(1, 512)), None, "the innermost) has a stride of 512 elements"),
     "odd row": (
         gemm_operand(strides=(257, 1)),
         None,
-        "dimension 0 has a stride of 514 bytes (257 elements of f16)",
+        "axis 0 has a stride of 514 bytes (257 elements of f16)",
     ),
     "long stride": (gemm_operand(strides=(2**40, 1)), None, "0 to 2^40 - 1"),
-    "negative": (gemm_operand(strides=(-256, 1)), None, "dimension 0 has a stride of -512 bytes: 0 to 2^40"),
-    "box 257": (gemm_operand(box=(257, 64)), None, "box dimension 0 is 257 elements: 1 to 256"),
-    "box 0": (gemm_operand(box=(0, 64)), None, "box dimension 0 is 0 elements"),
+    "negative": (gemm_operand(strides=(-256, 1)), None, "axis 0 has a stride of -512 bytes: 0 to 2^40"),
+    "box 257": (gemm_operand(box=(257, 64)), None, "axis 0 of the box has 257 elements: 1 to 256"),
+    "box 0": (gemm_operand(box=(0, 64)), None, "axis 0 of the box has 0 elements"),
     "box row": (
         gemm_operand(box=(64, 60)),
         None,
@@ -132,11 +132,12 @@ VIOLATIONS = {
 @pytest.mark.parametrize("name", VIOLATIONS)
 def test_each_rule(name):
     tensor_map, address, text = VIOLATIONS[name]
-    assert any(text in problem for problem in tensor_map.check(address)), tensor_map.check(address)
+    assert any(text in problem.what for problem in tensor_map.check(address)), tensor_map.check(address)
+    assert all(problem.fix for problem in tensor_map.check(address))
 
 
 def test_every_violated_rule_is_listed():
-    problems = check("f16", (512, 100), (100, 1), (300, 100), swizzle="swizzle_128b", address=8)
+    problems = TensorMap("f16", (512, 100), (100, 1), (300, 100), "swizzle_128b").check(address=8)
     assert len(problems) == 5  # address, row stride, box dimension, box row multiple, box row of the swizzle
 
 
