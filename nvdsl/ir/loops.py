@@ -1,21 +1,43 @@
-"""What decides when an ``scf.while`` ends."""
+"""What decides when an ``scf.while`` ends, and what it does until then."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from nvdsl.ir.walk import identity
+from nvdsl.ir.walk import identity, walk
 from nvdsl.mlir import ir
 
 _COMPUTING = ("arith.", "math.", "index.", "gpu.", "nvvm.shfl", "nvvm.vote", "nvvm.redux", "nvvm.read.ptx.sreg")
+_HANDING_ON = ("scf.yield", "scf.condition")
 _TIMERS = ("clock", "timer")
 
 
 def deciding(loop: Any) -> frozenset[int] | None:
     """The numbers of the carried values that the loop's condition is made of, in this turn or in later ones. None where
     it may be made of memory, too, or of what else others change: the loop may wait for them."""
-    before = loop.regions[0].blocks[0]
-    pending, seen, found = [list(before.operations)[-1].operands[0]], set(), set()
+    numbers, reads = _made_of(loop, [_condition(loop)])
+    return None if reads else numbers
+
+
+def acting(loop: Any) -> frozenset[int]:
+    """The numbers of the carried values on which it depends what the loop does: when it ends, which branches it takes,
+    what it reads and writes. The others it only computes."""
+    roots = [_condition(loop)]
+    for op in walk(loop):
+        if op != loop and (op.name == "gpu.printf" or not op.name.startswith((*_COMPUTING, *_HANDING_ON))):
+            roots += list(op.operands)
+    return _made_of(loop, roots)[0]
+
+
+def _condition(loop: Any) -> Any:
+    return list(loop.regions[0].blocks[0].operations)[-1].operands[0]
+
+
+def _made_of(loop: Any, values: list[Any]) -> tuple[frozenset[int], bool]:
+    """The numbers of the carried values that values are made of; whether of memory, too, or of what else others
+    change."""
+    before, reads = loop.regions[0].blocks[0], False
+    pending, seen, found = values, set(), set()
     while pending:
         value = pending.pop()
         if identity(value) in seen:
@@ -30,11 +52,10 @@ def deciding(loop: Any) -> frozenset[int] | None:
             if op == loop and is_argument and value.owner == before:
                 found.add(number)
             pending += _handed_over(op, number, is_argument)
-        elif op.name.startswith(_COMPUTING) and not any(word in op.name for word in _TIMERS):
-            pending += list(op.operands)
         else:
-            return None
-    return frozenset(found)
+            reads = reads or not op.name.startswith(_COMPUTING) or any(word in op.name for word in _TIMERS)
+            pending += list(op.operands)
+    return frozenset(found), reads
 
 
 def is_endless(loop: Any) -> bool:

@@ -8,11 +8,13 @@ import pytest
 
 import nvdsl as nv
 from nvdsl import sim
+from nvdsl.ir.loops import acting
+from nvdsl.ir.walk import walk
 from nvdsl.mlir.dialects import llvm
 from nvdsl.ops import mbarrier
 from nvdsl.ops.pointer import address_of
 from tests.sim import kernels
-from tests.sim.simulate import verdict, zeros
+from tests.sim.simulate import traced, verdict, verdict_of, zeros
 
 
 def line(function, text):
@@ -366,6 +368,32 @@ def test_a_loop_that_does_not_end(what):
     assert verdict(counting, out) is None and (out == 10).all()
     error = verdict(counting, out, following=ENDLESS[what])
     assert error.kind == "endless-loop" and error.where.line == line(counting, "while n < 10"), error
+
+
+@nv.jit
+def counting_polls(out, *, bytes):
+    @nv.kernel(grid=1, block=64)
+    def kernel():
+        tile, full = nv.smem((64,), nv.f32), nv.Mbarriers(1, arrivals=1)[0]
+        if nv.thread_id.x == 0:
+            full.arrive_expect_tx(bytes)
+            nv.bulk_load(tile, out, 256, full)
+        polls = nv.i32(0)
+        while not full.test_wait(0):  # POLL
+            polls += 1
+        out[nv.thread_id.x] = tile[nv.thread_id.x] + nv.select(polls < 0, 1, 0)
+
+    kernel()
+
+
+def test_what_a_loop_counts_while_it_polls_does_not_keep_it_going():
+    out = zeros(64)
+    assert verdict(counting_polls, out, bytes=256) is None
+    program = traced(counting_polls, out, bytes=272)
+    (loop,) = (op for op in walk(program.module.operation) if op.name == "scf.while")
+    assert len(loop.operands) == 1 and not acting(loop)
+    error = verdict_of(program)
+    assert error.kind == "deadlock" and error.where.line == line(counting_polls, "# POLL"), error
 
 
 def test_a_loop_that_waits_for_a_clock_ends():

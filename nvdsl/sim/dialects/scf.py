@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from nvdsl.ir.location import where
-from nvdsl.ir.loops import deciding
+from nvdsl.ir.loops import acting, deciding
 from nvdsl.ir.operands import integers, named
 from nvdsl.sim.decode import Blocking, Body, Decoder, Frame, op
 from nvdsl.sim.graph import Graph
@@ -199,6 +199,7 @@ def _while(d: Decoder, op: Any) -> Any:
     kinds = [integer_type(result.type) for result in op.results]
     at = where(op)
     decided_by = deciding(op)
+    acts_by = acting(op) if decided_by is None else range(len(inputs))
     turn = turning(at, decided_by is None)
     enter, onward = Moved(d, inputs, op.operands), Moved(d, inputs, terminator.operands)
     inside, leave = (Moved(d, to, named(condition).args) for to in (outputs, results))
@@ -243,7 +244,7 @@ def _while(d: Decoder, op: Any) -> Any:
                     earlier, then = now, turns
                 elif now[0] == earlier[0] and repeats(now[1], earlier[1], w.active):
                     raise endless(w.name, turns - then, at)
-            same = seen == machine.changes and all(map(unchanged, given, [v[i] for i in inputs]))
+            same = seen == machine.changes and all(unchanged(given[i], v[inputs[i]]) for i in acts_by)
             for i, x in zip(inputs, given, strict=True):
                 v[i] = x
             turns += 1
