@@ -229,7 +229,7 @@ def write(
     if memory.is_global:
         for address, cell in zip(addresses, cells, strict=True):
             cell.written(w, memory.data[address : address + size].tobytes())
-    released = snapshot(w, order.scope, "release", at) if order.releases else _fenced(w)
+    released = snapshot(w, order.scope, "release", at) if order.releases else _fenced(w, at)
     for cell in cells:
         if not modifies:
             cell.released = Released()
@@ -237,13 +237,23 @@ def write(
             cell.released.take_all(released)
 
 
-def _fenced(w: Any) -> Released | None:
+def _fenced(w: Any, at: Where | None) -> Released | None:
     """What the fences before it released."""
     found: Released | None = None
     for _ in w.apart():
         more = w.clock.fenced
+        if more is not None and w.touched & ~w.bits:
+            more = _by_these(w, more, at)
         found = more if found is None else found if more is None else found.with_all(more)
     return found
+
+
+def _by_these(w: Any, fenced: Released, at: Where | None) -> Released:
+    """The part of the active lanes: a fence covers what its own thread did."""
+    return Released({
+        key: told if key[1] != w.clock.cluster or told[0] is None else (w.own_part(told[0], "an atomic", at), *told[1:])
+        for key, told in fenced.items()
+    })
 
 
 def add_f32(x: Any, y: Any) -> Any:

@@ -153,6 +153,16 @@ class Lanes:
         else:
             known.know(self.actor, self.epoch)
 
+    def own_part(self, known: Known, what: str, where: Where | None) -> Known:
+        """What was known after an access of the warp, without what others than the active lanes did since all met."""
+        epoch, met = known.upto[self.actor], self.clock.generic.upto[self.actor]
+        if epoch <= met:
+            return known
+        made, self._told_alone = known.copy(), True
+        made.upto[self.actor] = met
+        made.join_lanes(self.actor, Part(np.where(self.mask, epoch, 0), what, where))
+        return made
+
     def known(self, what: str, where: Where | None) -> Known:
         """What the active lanes, which have one clock, know, with what they did."""
         made = self.clock.generic.copy()

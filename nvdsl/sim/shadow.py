@@ -58,8 +58,9 @@ class Shadow:
         """``needed``: the bits of what is used of the bytes that are read (None: all)."""
         by = touch if access.kind in ("generic", "atomic") else None
         if writes:
-            _remove(self.writes, span, access.kind == "atomic")
-            _remove(self.reads, span)
+            if access.kind != "atomic":  # who comes after an atomic need not come after what was there before it
+                _remove(self.writes, span)
+                _remove(self.reads, span)
             fresh = span[0] & ~self.written if access.what == "atomic" else 0
             if fresh and self.uninitialized is None:
                 self.uninitialized = fresh, access
@@ -188,13 +189,13 @@ def _add(
     return record
 
 
-def _remove(records: list[Record], span: Span, keep_atomics: bool = False) -> None:
-    """What a write replaces is ordered before it, so that whoever is ordered after the write needs no more. Atomics
-    have no order among each other."""
+def _remove(records: list[Record], span: Span) -> None:
+    """What an ordinary write replaces is ordered before it, so that whoever is ordered after the write needs no more.
+    """
     mask, lo, hi = span
     emptied = False
     for record in records:
-        if record.lo < hi and lo < record.hi and not (keep_atomics and record.is_atomic):
+        if record.lo < hi and lo < record.hi:
             common = record.mask & mask
             if common:
                 record.mask ^= common
@@ -204,15 +205,17 @@ def _remove(records: list[Record], span: Span, keep_atomics: bool = False) -> No
 
 
 def _prune(records: list[Record]) -> None:
-    """A later access by the same actor to the same bytes says all that an earlier one does."""
-    seen: dict[int, int] = {}
+    """A later access by the same actor to the same bytes says all that an earlier one does; an atomic, only all that an
+    atomic does."""
+    seen: dict[tuple[int, bool], int] = {}
     for record in reversed(records):
         if record.epoch == IN_FLIGHT:
             continue
-        before = seen.get(record.actor, 0)
-        if before:
-            record.mask &= ~before
-        seen[record.actor] = before | record.mask
+        before = seen.get((record.actor, False), 0)
+        if record.is_atomic:
+            before |= seen.get((record.actor, True), 0)
+        record.mask &= ~before
+        seen[record.actor, record.is_atomic] = before | record.mask
     records[:] = [record for record in records if record.mask]
 
 

@@ -150,6 +150,29 @@ def test_an_atomic_of_ones_own_does_not_order_those_of_others(shared, order):
     assert reported(host, np.zeros(1, np.int32), np.zeros(64, np.int32), order=order).kind in ("raw", "war")
 
 
+@nv.jit
+def zeroed_and_counted(y: nv.Array, *, meet):
+    @nv.kernel(grid=1, block=64)
+    def kernel():
+        counter = nv.smem(1, nv.i32)
+        if nv.thread_id.x == 0:
+            counter[0] = 0
+        if meet:
+            nv.sync_threads()
+        y[nv.thread_id.x] = counter.atomic_add(0, 1)
+
+    kernel()
+
+
+@pytest.mark.parametrize("order", sim.options.ORDERS)
+def test_an_atomic_of_the_warp_that_stored_does_not_order_those_of_others(order):
+    y = np.zeros(64, np.int32)
+    simulate(zeroed_and_counted, y, meet=True, options=sim.Options(order=order))
+    assert sorted(y.tolist()) == list(range(64))
+    error = verdict(zeroed_and_counted, y, meet=False, options=sim.Options(order=order))
+    assert error is not None and error.kind in ("waw", "raw"), error
+
+
 @pytest.mark.parametrize("shared", [True, False])
 def test_a_scope_too_narrow(shared):
     """Blocks that share memory, by atomics of which each is one step in its own block alone."""

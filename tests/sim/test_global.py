@@ -506,6 +506,31 @@ def test_a_race_beside_a_barrier_of_the_grid_is_no_stale_flag():
     assert any(mark in lines[error.where.line - first] for mark in ("# LOOK", "# CHANGE")), error
 
 
+@nv.jit
+def passed_on(y, flag, *, meet):
+    """Each lane fences what it added; one of them tells the next block."""
+
+    @nv.kernel(grid=3, block=32)
+    def body():
+        b, t = nv.block_id.x, nv.thread_id.x
+        while flag.atomic_add(0, 0) != b:
+            nv.nanosleep(20)
+        nv.threadfence()
+        y[t] = y[t] + b
+        nv.threadfence()
+        if meet:
+            nv.sync_warp()
+        if t == 0:
+            flag.atomic_add(0, 1)  # TELL
+
+    body()
+
+
+def test_a_fence_of_every_lane_is_not_told_by_one_of_them():
+    clean(passed_on, ints(32), ints(1), meet=True)
+    reported(passed_on, ["TELL"], ["warp-sync"], ints(32), ints(1), meet=False)
+
+
 # --- scopes
 
 
