@@ -19,7 +19,7 @@ def pair_vector(low: Value, high: Value, dtype: DType) -> Value:
     if str(low.type) == "f32" and dtype.name in ("f16", "bf16"):
         convert = nvvm.convert_f32x2_to_f16x2 if dtype.name == "f16" else nvvm.convert_f32x2_to_bf16x2
         return convert(pair, high, low, rnd=ir.Attribute.parse("#nvvm.fp_rnd_mode<rn>"))
-    return vector.from_elements(pair, [dtype(low), dtype(high)])
+    return vector.from_elements(pair, [stored(low, dtype), stored(high, dtype)])
 
 
 def pack_pair(low: Value, high: Value, dtype: DType) -> Value:

@@ -307,13 +307,20 @@ dtypes.convert_with(cast)
 def stored(x: Number, dtype: DType) -> Value:
     """``x`` as an element of an array of ``dtype``: converted as `cast` does, except that no float becomes an integer
     unasked. NumPy calls this casting "same_kind": a store rounds to a narrower float and keeps the low bits of a wider
-    integer. Raises ``TraceError`` for a traced float, and for a number with a fraction, where elements are integers.
+    integer. Raises ``TraceError`` for a traced float, and for a number with a fraction, where elements are integers,
+    and where they are tf32.
     """
     if dtype.kind in ("int", "index") and _is_cut(x):
         raise trace_error(
             f"{'a traced ' + x.dtype.name if isinstance(x, Value) else x} stored into an array of {dtype.name}",
             rule="a store does not cut a float to an integer unasked",
             fix=f"write nv.{dtype.name}(x), which cuts toward zero, or nv.{dtype.name}(nv.math.round(x))",
+        )
+    if dtype is dtypes.tf32:
+        raise trace_error(
+            "a number stored into memory of tf32",
+            rule="no register holds a tf32: copies bring it to memory, and tensor cores read it there",
+            fix="make the memory nv.f32, which wgmma and mma.sync read as tf32, and store nv.tf32(x), which rounds",
         )
     return cast(x, dtype)
 
