@@ -10,12 +10,14 @@ and added to the tile's sums with their scales. Tensor cores add 8-bit products 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 import nvdsl as nv
 from nvdsl.hopper.arch import WARP_SIZE
 from nvdsl.kernels.blocks.direct_epilogue import cut
+from nvdsl.kernels.blocks.epilogue_visitor import EpilogueOp
 from nvdsl.kernels.blocks.group_tiles import AllTiles, GroupTile, GroupTiles, NumberedTile
 from nvdsl.kernels.blocks.tile_scheduler import TileScheduler
 from nvdsl.kernels.gemm.config import Config
@@ -39,24 +41,26 @@ for scales more often."""
 def matmul(
     a: nv.Array,
     b: nv.Array,
-    out: nv.Array,
     scale_a: nv.Array,
     scale_b: nv.Array,
-    *,
+    out: nv.Array,
+    *operands: Any,
     config: Config = DEFAULT,
     blocks: int,
     direct_store: bool = False,
+    epilogue_op: EpilogueOp | None = None,
 ) -> None:
     """out[M, N]: ``a`` (M, K) and ``b`` stored (N, K), e4m3 or e5m2, each with K contiguous.
 
     ``scale_a``: f32, (M, ceil(K / 128)). ``scale_b``: f32, (ceil(K / 128), ceil(N / 128)); both with any strides.
     ``blocks``: of the grid at most. ``config``: cooperative, 64 rows for each consumer, whose registers hold the sums
-    of a slice beside the tile's. ``direct_store``: ``out`` has any strides.
+    of a slice beside the tile's. ``direct_store``: ``out`` has any strides. ``epilogue_op``, ``operands``: see
+    `nvdsl.kernels.blocks.epilogue_visitor.EpilogueOp`.
     """
     m, n = out.shape
     tile, cluster = (config.tile_m, config.tile_n), (config.cluster_m, config.cluster_n)
     tiles = AllTiles(TileScheduler(m, n, *tile, *cluster, config.group))
-    _launch(a, b, out, scale_a, scale_b, tiles, config, blocks, direct_store)
+    _launch(a, b, scale_a, scale_b, out, operands, tiles, config, blocks, direct_store, epilogue_op)
 
 
 @nv.jit
@@ -64,24 +68,25 @@ def grouped(
     a: nv.Array,
     b: nv.Array,
     offsets: nv.Array,
-    out: nv.Array,
     scale_a: nv.Array,
     scale_b: nv.Array,
-    *,
+    out: nv.Array,
+    *operands: Any,
     config: Config = DEFAULT,
     blocks: int,
     direct_store: bool = False,
+    epilogue_op: EpilogueOp | None = None,
 ) -> None:
     """The same of groups of rows, as `nvdsl.kernels.gemm.grouped.matmul`: ``b`` and ``scale_b`` have an axis of groups
     before theirs. Rows of ``out`` behind the last group are zeroed."""
     tile, cluster = (config.tile_m, config.tile_n), (config.cluster_m, config.cluster_n)
     tiles = GroupTiles(offsets, out.shape, tile, cluster, config.group)
-    _launch(a, b, out, scale_a, scale_b, tiles, config, blocks, direct_store or cut(out))
+    _launch(a, b, scale_a, scale_b, out, operands, tiles, config, blocks, direct_store or cut(out), epilogue_op)
 
 
 def _launch(
-    a: nv.Array, b: nv.Array, out: nv.Array, scale_a: nv.Array, scale_b: nv.Array, tiles: AllTiles | GroupTiles,
-    config: Config, blocks: int, direct_store: bool,
+    a: nv.Array, b: nv.Array, scale_a: nv.Array, scale_b: nv.Array, out: nv.Array, operands: Sequence[Any],
+    tiles: AllTiles | GroupTiles, config: Config, blocks: int, direct_store: bool, epilogue_op: EpilogueOp | None,
 ) -> None:  # fmt: skip
     config.check(a.dtype, out.dtype, nv.f32, "k")
     nv.require(
@@ -98,7 +103,7 @@ def _launch(
         "next one, no further",
         fix=f"stages={Scales.WARPS}",
     )
-    gemm = GroupedGemm(a, b, out, (), config, nv.f32, "k", "k", None, direct_store)
+    gemm = GroupedGemm(a, b, out, operands, config, nv.f32, "k", "k", epilogue_op, direct_store)
     epilogue = gemm.epilogue
     step = nv.min(tiles.most, blocks // config.cluster)
 
@@ -135,7 +140,9 @@ def _launch(
                     mainloop.finish(state)
                     total = scaled_sum(total, part, of_rows, of_cols)
                     state = state.next()
-                epilogue.store(total, tile.group, tile.row + top, tile.col, consumer, end=tile.end)
+                at = tile.group, tile.row + top, tile.col
+                held = epilogue.prefetch(*at, config.rows)  # now that there are registers for it
+                epilogue.store(total, *at, consumer, held, tile.end)
                 tile = tile.next(step)
             epilogue.drain()
             if isinstance(tiles, GroupTiles):
@@ -212,16 +219,21 @@ def choose(m: int, n: int, sms: int, batches: int = 1) -> Config:
 def gemm(
     a: nv.Array,
     b: nv.Array,
-    out: nv.Array,
     scale_a: nv.Array,
     scale_b: nv.Array,
-    *,
+    out: nv.Array,
+    *operands: Any,
     sms: int,
     direct_store: bool = False,
     config: Config = DEFAULT,
+    epilogue_op: EpilogueOp | None = None,
 ) -> None:
     """`matmul` on all of ``sms`` SMs."""
-    matmul.__wrapped__(a, b, out, scale_a, scale_b, config=config, blocks=sms, direct_store=direct_store or cut(out))
+    direct_store = direct_store or cut(out)
+    matmul.__wrapped__(
+        a, b, scale_a, scale_b, out, *operands,
+        config=config, blocks=sms, direct_store=direct_store, epilogue_op=epilogue_op,
+    )  # fmt: skip
 
 
 def scaled_sum(total: nv.Accumulator, part: nv.Accumulator, of_rows: list[Any], of_cols: list[Any]) -> nv.Accumulator:

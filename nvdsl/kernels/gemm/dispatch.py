@@ -184,20 +184,22 @@ def _simulated(problem: GemmProblem, seen: Seen) -> Iterator[roads.Road]:
 
 
 def find_block_scaled(
-    problem: GemmProblem, scale_a: Matrix, scale_b: Matrix, config: Config | None, target: Any
+    problem: GemmProblem, finish: LinearCombination, scale_a: Matrix, scale_b: Matrix, config: Config | None,
+    target: Any,
 ) -> BoundKernel:
     """The kernel of one product of 8-bit floats with a scale for each 128 elements along K. Raises ArgumentError."""
     check_block_scaled(problem, scale_a, scale_b)
     if 0 in problem.sizes:
-        return find(problem, LinearCombination(), None, target)
+        return find(problem, finish, None, target)
     a, b = problem.a, problem.b.transposed
-    options: dict[str, Any] = {"sms": sms(target), "direct_store": not fits_tma(problem.out)}
+    op = None if finish.does_nothing else Elementwise(finish, _aligned(problem))
+    options: dict[str, Any] = {"sms": sms(target), "direct_store": not fits_tma(problem.out), "epilogue_op": op}
     m, n, _ = problem.sizes
     options["config"] = replace(config or blockscaled.choose(m, n, options["sms"]), tile_k=128)
-    arrays = {"a": a, "b": b, "out": problem.out, "scale_a": scale_a, "scale_b": scale_b}
+    arrays = {"a": a, "b": b, "scale_a": scale_a, "scale_b": scale_b, "out": problem.out}
     packed = [name for name, matrix in (("a", a), ("b", b)) if not matrix.fits_tma(1)]
     axes = {"a": "mk", "b": "nk", "out": "mn", "scale_a": "ms", "scale_b": "st"}
-    return bind(problem, LinearCombination(), blockscaled.gemm, options, arrays, axes, packed=packed)
+    return bind(problem, finish, blockscaled.gemm, options, arrays, axes, packed=packed)
 
 
 def _aligned(problem: GemmProblem) -> bool:

@@ -68,9 +68,7 @@ def find_grouped(
         return BoundKernel(problem, finish, None, {}, (), 0, {}, {})
     if groups == 0:
         problem, finish = replace(problem, others=()), LinearCombination()
-    aligned = all(x.fits_tma(1) for name, x in problem.others if name == "c")
-    op = None if finish.does_nothing else Elementwise(finish, aligned, clips=along_k)
-    options: dict[str, Any] = {"acc_dtype": acc_dtype, "epilogue_op": op}
+    options: dict[str, Any] = {"acc_dtype": acc_dtype, "epilogue_op": _epilogue(problem, finish, clips=along_k)}
     arrays, axes = {"out": problem.out}, {**AXES, "offsets": "g"}
     if problem.a.shape[-1] == 0 and along_k:
         return bind(problem, finish, simple.empty_sums, options, arrays, axes, with_batch=True)
@@ -107,6 +105,11 @@ def find_grouped(
     return with_groups(bound, groups)
 
 
+def _epilogue(problem: GemmProblem, finish: LinearCombination, clips: bool = False) -> Elementwise | None:
+    aligned = all(x.fits_tma(1) for name, x in problem.others if name == "c")
+    return None if finish.does_nothing else Elementwise(finish, aligned, clips=clips)
+
+
 def _is_odd_row(matrix: Matrix) -> bool:
     """Whether it is one row that does not end at a multiple of 16 bytes. Windows of it have a step from row to row."""
     return matrix.shape[0] == 1 and matrix.shape[1] * matrix.dtype.bytes % TMA_ALIGNMENT != 0
@@ -134,8 +137,7 @@ def _find_block_scaled(
     config: Config | None,
     target: str | None,
 ) -> BoundKernel:
-    if finish != LinearCombination(scale_a=True, scale_b=True):
-        raise ArgumentError("alpha, c, bias or activation beside block scales", fix="apply them afterwards")
+    finish = replace(finish, scale_a=False, scale_b=False)
     given, scales = dict(given), {name: given[name] for name in ("scale_a", "scale_b")}
     for name in scales:
         del given[name]
@@ -147,21 +149,20 @@ def _find_block_scaled(
             fix="scale rows and columns: scale_a of (M, 1), scale_b of (groups, 1, N)",
         )
     if 0 in (*given["a"].shape, *given["b"].shape):  # nothing to scale
-        return find_grouped(
-            given | {"offsets": offsets}, LinearCombination(), acc_dtype, out_dtype, config, target
-        )
+        return find_grouped(given | {"offsets": offsets}, finish, acc_dtype, out_dtype, config, target)
     groups = offsets.shape[0]
     problem = problem_of(given, groups, acc_dtype, out_dtype)
     a, b = problem.a, problem.b.transposed
     m, n = problem.result
     config = replace(config or blockscaled.choose(nv.cdiv(m, groups), n, sms(target), groups), tile_k=128)
     options = {
-        "config": config, "blocks": resident_blocks(config, sms(target)), "direct_store": not fits_tma(problem.out)
+        "config": config, "blocks": resident_blocks(config, sms(target)), "direct_store": not fits_tma(problem.out),
+        "epilogue_op": _epilogue(problem, finish),
     }  # fmt: skip
-    arrays = {"a": a, "b": b, "offsets": offsets, "out": problem.out, **scales}
+    arrays = {"a": a, "b": b, "offsets": offsets, **scales, "out": problem.out}
     axes = {"a": "mk", "b": "nk", "offsets": "g", "out": "mn", "scale_a": "ms", "scale_b": "st"}
     packed = [name for name, matrix in (("a", a), ("b", b)) if not matrix.fits_tma(1)]
-    bound = bind(problem, LinearCombination(), blockscaled.grouped, options, arrays, axes, packed=packed)
+    bound = bind(problem, finish, blockscaled.grouped, options, arrays, axes, packed=packed, unbatched=("c",))
     return with_groups(bound, groups)
 
 

@@ -86,7 +86,7 @@ def matmul(
     ``scale_a`` and ``scale_b`` are numbers, or arrays that broadcast to (..., M, 1) and (..., 1, N): a scale for the
     whole tensor, for each row of ``a``, for each column of ``b``. For 8-bit floats they may also be scales of blocks
     of 128 along K: f32 arrays of (M, ceil(K / 128)) and (ceil(K / 128), ceil(N / 128)). These take one product
-    without batches, with f32 sums and no other epilogue.
+    without batches, with f32 sums.
 
     ``acc_dtype`` and ``out_dtype`` are an `nvdsl.DType`, or what NumPy takes for one. ``config`` chooses a kernel;
     None takes the best one known. Raises ArgumentError for arguments that don't fit together.
@@ -198,10 +198,10 @@ class ProductCall(BoundCall):
         if isinstance(activation, str):
             return find_gated(matrices, activation, finish.alpha, acc_dtype, out_dtype, config, self.target)
         if is_block_scaled(matrices):
-            if finish != LinearCombination(scale_a=True, scale_b=True):
-                raise ArgumentError("alpha, c, bias or activation beside block scales", fix="apply them afterwards")
             scales = matrices.pop("scale_a"), matrices.pop("scale_b")
-            return find_block_scaled(GemmProblem.of(matrices, acc_dtype, out_dtype), *scales, config, self.target)
+            finish = replace(finish, scale_a=False, scale_b=False)
+            problem = GemmProblem.of(matrices, acc_dtype, out_dtype)
+            return find_block_scaled(problem, finish, *scales, config, self.target)
         return find(GemmProblem.of(matrices, acc_dtype, out_dtype), finish, config, self.target)
 
     def tune(self, **how: Any) -> nv.Tuning:

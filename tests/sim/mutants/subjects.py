@@ -210,7 +210,7 @@ def _blockscaled(m: int, n: int, k: int, **config: Any) -> Case:
     out = np.full((m, n), np.nan, np.float32)
     scaled_a = a.astype(np.float32) * np.repeat(scale_a, 128, axis=1)
     expected = scaled_a @ (b.astype(np.float32) * np.repeat(scale_b[:, 0], 128)).T
-    arguments, chosen = [a, b, out, scale_a, scale_b], Config(tile_k=128, **config)
+    arguments, chosen = [a, b, scale_a, scale_b, out], Config(tile_k=128, **config)
     return _exact(blockscaled.matmul, arguments, out, expected, config=chosen, blocks=1)
 
 

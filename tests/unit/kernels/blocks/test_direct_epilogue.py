@@ -66,7 +66,7 @@ def test_one_row_with_block_scales_ends_where_it_ends():
     a, b = np.ones((1, 128), ml_dtypes.float8_e4m3fn), np.ones((128, 100), ml_dtypes.float8_e4m3fn)
     scales = np.full((1, 1), 2, np.float32), np.full((1, 1), 3, np.float32)
     out = np.zeros((1, 100), np.float16)
-    blockscaled.gemm(a, b.T.copy(), out, *scales, sms=2, target="sim")
+    blockscaled.gemm(a, b.T.copy(), *scales, out, sms=2, target="sim")
     assert (out == 128 * 6).all()
 
 

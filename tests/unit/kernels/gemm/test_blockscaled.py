@@ -35,7 +35,7 @@ def test_the_sum_of_scaled_slices(m, n, k, config):
         part = a[:, i * 128 : (i + 1) * 128].astype(float) @ b[:, i * 128 : (i + 1) * 128].astype(float).T
         expected += sa[:, i : i + 1] * np.repeat(sb[i], 128)[:n] * part
     out = np.full((m, n), np.nan, np.float32)
-    matmul(a, b, out, *(s.astype(np.float32) for s in (sa, sb)), config=config, blocks=2, target="sim")
+    matmul(a, b, *(s.astype(np.float32) for s in (sa, sb)), out, config=config, blocks=2, target="sim")
     np.testing.assert_array_equal(out, expected)
 
 
@@ -68,8 +68,11 @@ def test_matmul_knows_them_by_their_shapes(shape):
     x, y = a.astype(ml_dtypes.float8_e4m3fn), np.asfortranarray(b.astype(ml_dtypes.float8_e4m3fn))
     got = nv.matmul(x, y, **scales, out_dtype=nv.f32, config=SMALL, target="sim")
     np.testing.assert_array_equal(got, exact)
-    with pytest.raises(nv.ArgumentError, match="beside block scales"):
-        nv.matmul(x, y, **scales, alpha=2.0, target="sim")
+    c, bias = rng.integers(-3, 4, (m, n)).astype(np.float32), rng.integers(-3, 4, n).astype(np.float16)
+    options = {"alpha": 2.0, "c": c, "beta": 0.5, "bias": bias, "activation": "relu", "out_dtype": nv.f32}
+    np.testing.assert_array_equal(
+        nv.matmul(x, y, **scales, **options, target="sim"), np.maximum(2 * exact + 0.5 * c + bias, 0)
+    )
 
 
 def scaled(m, n, k, dtype=ml_dtypes.float8_e4m3fn, batch=(), **options):
@@ -96,7 +99,6 @@ def test_sizes_of_zero_and_of_one_block_along_k(m, n, k):
         ({"config": Config(128, 64, stages=2)}, "three|third"),
         ({"config": Config(256, 64)}, "64 rows and up to 192 columns"),
         ({"config": Config(128, 128, schedule="pingpong")}, "64 rows and up to 192 columns"),
-        ({"alpha": 2.0}, "apply them afterwards"),
     ],
     ids=lambda x: x if isinstance(x, str) else "",
 )
@@ -117,7 +119,7 @@ def test_its_registers(config):
     arrays = [nv.ShapeDtype(shape, nv.e4m3) for shape in ((4096, 2048), (1024, 2048))]
     scales = [nv.ShapeDtype(shape, nv.f32) for shape in ((4096, 16), (16, 8))]
     strict = nv.jit(matmul.__wrapped__, strict=True)
-    compiled = strict.compile(*arrays, nv.ShapeDtype((4096, 1024), nv.bf16), *scales, blocks=132, config=config)
+    compiled = strict.compile(*arrays, *scales, nv.ShapeDtype((4096, 1024), nv.bf16), blocks=132, config=config)
     (kernel,) = compiled.kernels.values()
     assert (kernel.resources.stack, kernel.resources.spill_stores) == (0, 0)
     assert config.problems(nv.e4m3, nv.bf16, nv.f32) == []

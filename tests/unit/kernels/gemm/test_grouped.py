@@ -193,8 +193,13 @@ def test_block_scales():
     config = Config(128, 64, stages=3, store_buffers=1)
     found = nv.grouped_matmul(a, b, out_dtype=nv.f32, config=config, **options)
     np.testing.assert_array_equal(found, expected)
-    with pytest.raises(nv.ArgumentError, match="beside block scales"):
-        nv.grouped_matmul(a, b, bias=np.ones(n, np.float32), **options)
+    bias, c = integers(3, n, dtype=np.float32), integers(m, n)
+    found = nv.grouped_matmul(a, b, bias=bias, c=c, alpha=2.0, activation="relu", out_dtype=nv.f32, **options)
+    expected = 2 * expected + c
+    for group, (start, end) in enumerate(parts(offsets)):
+        expected[start:end] += bias[group]
+    np.testing.assert_array_equal(found[:133], np.maximum(expected, 0)[:133])
+    assert not found[133:].any()
     with pytest.raises(nv.ArgumentError, match="scales for blocks of f16"):
         nv.grouped_matmul(a.astype(np.float16), b.astype(np.float16), **options)
 
