@@ -8,15 +8,15 @@ from nvdsl.ir.walk import defining, walk, yielded
 from nvdsl.mlir import ir
 
 
-def has_slope_one(result: ir.Value, of: ir.Value) -> bool:
-    """Whether ``result`` is ``of``, plus or minus what does not depend on it, or -infinity: however it is chosen, as
-    long as the choice does not depend on it, either."""
+def has_slope_one(result: ir.Value, of: ir.Value, *, shifted: bool = True) -> bool:
+    """Whether ``result`` is ``of``, plus or minus what does not depend on it if it may be ``shifted``, or -infinity:
+    however it is chosen, as long as the choice does not depend on it, either."""
     if _same(result, of):
         return True
     op = defining(result)
     if op is None:
         return False
-    if op.name in ("arith.addf", "arith.subf"):
+    if shifted and op.name in ("arith.addf", "arith.subf"):
         one, other = op.operands
         if op.name == "arith.addf" and _depends(other, of):
             one, other = other, one
@@ -28,7 +28,9 @@ def has_slope_one(result: ir.Value, of: ir.Value) -> bool:
         branches = [yielded(region)[number] for region in op.regions]
     else:
         return False
-    return not _depends(condition, of) and all(_is_minus_infinity(x) or has_slope_one(x, of) for x in branches)
+    return not _depends(condition, of) and all(
+        _is_minus_infinity(x) or has_slope_one(x, of, shifted=shifted) for x in branches
+    )
 
 
 def _same(one: ir.Value, other: ir.Value) -> bool:

@@ -152,6 +152,7 @@ def attention(
                 online = Online(config, loads, scored, turns, me)
                 rows.see(sight, None if shares is None else steps.end)
                 (key,) = opaque(steps.top * tile_n)  # LLVM would keep the mask of the first tile for the next one
+                scored.settle(rows, key)
 
                 q_ring.wait(qs)
                 mine = QueryRows(loads.Q[qs.stage].rows(me * 64, 64), config.q_columns)

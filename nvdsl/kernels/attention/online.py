@@ -91,13 +91,13 @@ class Online:
         m, factor = sums.m, scores.factor
         s, acc = self._products(sums, queries)
         loads.k_ring.release(sums.ks, lane == 0)
-        s = scores.of(s, rows, key)
+        s = scores.of(s, rows, key, whole=True)  # the last key is in the first tile
         if masked:
             s = scores.seen(s, rows, key)
         grown = nv.maximum(m, s.max(axis=1))
         needed = nv.vote_any((grown - m) * factor > config.rescale_at)
         grown = nv.where(needed, grown, m)
-        base = grown if masked is False and not scores.told else nv.where(grown == -math.inf, 0.0, grown)
+        base = grown if masked is False and not scores.hides else nv.where(grown == -math.inf, 0.0, grown)
         scaled = self._scaled(m, base)
         weights = self._weights(s, base)
         total = sums.total * scaled + weights.sum(axis=1, partial=True)

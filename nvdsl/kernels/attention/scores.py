@@ -11,6 +11,7 @@ from typing import Any
 
 import nvdsl as nv
 from nvdsl.errors import ArgumentError
+from nvdsl.ir.derivative import has_slope_one
 from nvdsl.kernels.attention.tiles import Place, Sight
 from nvdsl.kernels.options import called
 
@@ -103,26 +104,39 @@ def _product(factors: list[Any]) -> Any:
 class Scores:
     """``softcap * tanh(scale * q k^T / softcap) + bias``, and then the caller's function. Made in the kernel.
 
-    ``factor``: what turns its results into logarithms to base 2; ``unit``: into natural ones.
+    ``factor``: what turns its results into logarithms to base 2; ``unit``: into natural ones. ``told``: whether they
+    may be of any size; ``hides``: whether some may be -infinity.
     """
 
     def __init__(
         self, kind: ScoreKind, scale: Any, softcap: Any, bias: nv.Array | None, operands: Sequence[Any]
     ) -> None:
-        self._kind, self._scale, self._softcap, self._bias, self._operands = kind, scale, softcap, bias, operands
-        self.told = kind.told
+        self._kind, self._softcap, self._bias, self._operands = kind, softcap, bias, operands
+        self._scale: Any = scale if kind.changes else None
+        self.told = self.hides = kind.told
         self.unit = nv.f32(1.0) if kind.changes else scale
         self.factor = self.unit * LOG2_E
 
-    def of(self, s: Any, rows: Rows, key: Any) -> Any:
-        """``s``: 64 rows of q k^T, beside the keys from ``key`` on, which all rows see."""
+    def settle(self, rows: Rows, key: Any) -> None:
+        """Look at what the caller's function does to a score. Where it only hides some, they need no scale before, and
+        exponentials are found as they are without a function: it adds no number that may be large."""
+        kind, scale = self._kind, self._scale
+        if kind.function is None or kind.bias or kind.softcap or kind.signed:
+            return
+        if has_slope_one(self._told(scale, rows, 0, key, False), scale, shifted=False):
+            self.told, self._scale, self.unit = False, None, scale
+            self.factor = scale * LOG2_E
+
+    def of(self, s: Any, rows: Rows, key: Any, *, whole: bool = False) -> Any:
+        """``s``: 64 rows of q k^T, beside the keys from ``key`` on, which all rows see. ``whole``: none of them is
+        beyond the last key."""
         kind = self._kind
-        if kind.changes:
+        if self._scale is not None:
             s = s * self._scale
         if kind.softcap:
             s = nv.math.tanh_approx(s * (1.0 / self._softcap)) * self._softcap
         if kind.told:
-            s = s.with_registers([[self._told(x, rows, row, key + col) for row, col, x in s.elements()]])
+            s = s.with_registers([[self._told(x, rows, row, key + col, whole) for row, col, x in s.elements()]])
         return s
 
     def seen(self, s: Any, rows: Rows, key: Any) -> Any:
@@ -130,11 +144,13 @@ class Scores:
         s = nv.where(s.cols + key < rows.end, s, -math.inf)
         return s if rows.begin is None else nv.where(s.cols + key >= rows.begin, s, -math.inf)
 
-    def _told(self, x: Any, rows: Rows, row: Any, key: Any) -> Any:
-        """``key``, and the row's query and head, may be beyond the last one: what is told is the last one then, or 0
-        where a sequence has none."""
+    def _told(self, x: Any, rows: Rows, row: Any, key: Any, whole: bool) -> Any:
+        """``key``, unless its tile is ``whole``, and the row's query and head, may be beyond the last one: what is told
+        is the last one then, or 0 where a sequence has none."""
         (head, query), sight = rows.told(row), rows.sight
-        query, key = (nv.min(x, nv.max(n - 1, 0)) for x, n in ((query, sight.queries), (key, sight.keys)))
+        query = nv.min(query, nv.max(sight.queries - 1, 0))
+        if not whole:
+            key = nv.min(key, nv.max(sight.keys - 1, 0))
         return self.told_of(x, rows.batch, head, query, key)
 
     def told_of(self, x: Any, batch: Any, head: Any, query: Any, key: Any) -> Any:

@@ -2,6 +2,7 @@
 
 import inspect
 import itertools
+import math
 import re
 import textwrap
 from collections import Counter
@@ -14,7 +15,8 @@ from nvdsl import sim
 from nvdsl.errors import ToolchainError
 from nvdsl.kernels.attention import forward
 from nvdsl.kernels.attention.config import choose
-from nvdsl.kernels.attention.tiles import Sight, Tiles
+from nvdsl.kernels.attention.scores import Rows, ScoreKind, Scores
+from nvdsl.kernels.attention.tiles import Place, Sight, Tiles
 from nvdsl.kernels.blocks.divisor import Divisor
 from nvdsl.lower import toolchain
 from nvdsl.verify.evaluate import evaluate
@@ -61,6 +63,36 @@ def test_every_tile_comes_once(shape, descending, splits):
     trace(body, block=128)
     axes = range(batches), range(kv_heads), range(0, group, pack), range(0, queries, positions), range(splits or 1)
     assert found == dict.fromkeys(itertools.product(*axes), 1)
+
+
+def _branching(s, batch, head, query, key):
+    if key > 7:
+        s = -math.inf if query < key else s
+    return s
+
+
+@pytest.mark.parametrize(
+    ("function", "hides"),
+    [
+        (lambda s, batch, head, query, key: nv.where(query >= key, s, -math.inf), True),
+        (_branching, True),
+        (lambda s, *_: s, True),
+        (lambda s, batch, head, query, key: nv.where(query >= key, s, -1e9), False),
+        (lambda s, batch, head, query, key: s - nv.f32(query - key), False),
+        (lambda s, *_: nv.where(s > 0.0, s, -math.inf), False),
+        (lambda s, *_: s * 2.0, False),
+    ],
+)
+def test_a_function_that_only_hides_needs_no_scale_before(function, hides):
+    def body():
+        scale = nv.f32(nv.thread_id.x)
+        scores = Scores(ScoreKind(function=function), scale, 0.0, None, ())
+        rows = Rows(Place(*(nv.i32(0) for _ in range(5))), nv.i32(0), 1, 1)
+        rows.see(Sight(nv.i32(9), nv.i32(9), None, None), None)
+        scores.settle(rows, nv.i32(0))
+        assert (not scores.told, scores.unit is scale, scores.hides) == (hides, hides, True)
+
+    trace(body)
 
 
 @pytest.mark.parametrize("window", [(None, None), (None, 0), (None, 37), (20, 0), (100, 100), (0, 0), (5, None)])
