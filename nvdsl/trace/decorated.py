@@ -123,19 +123,31 @@ def tracing(function: FunctionType) -> Iterator[None]:
     _check_hidden(function)
     left = [made for made in host.kernels if not made.launched]
     for made in left:
-        if made.code is not None and not _mentions(made.code, made.function.__name__):
-            name = made.function.__name__
+        name, heir = made.function.__name__, _heir(made, host.kernels)
+        if made.code is not None and (heir is not None or not _mentions(made.code, name)):
             raise TraceError(
-                f"the kernel `{name}` is made and never launched",
+                f"the kernel `{name}` is made and never launched"
+                + ("" if heir is None else f": its name is another kernel's from {place(heir.function)} on"),
                 where=place(made.function),
                 rule="@nv.kernel makes a kernel; a call launches it",
-                fix=f"write `{name}()` after it, in the host function",
+                fix=f"write `{name}()` after it, in the host function"
+                + ("" if heir is None else ", or give the other one another name"),
             )
     if left and len(left) == len(host.kernels):
         names = ", ".join(f"`{made.function.__name__}`" for made in left)
         text = f"{host.where}: `{host.name}` makes {names} and launches nothing: this call does nothing"
         file, line = (host.where.file, host.where.line) if host.where is not None else ("", 0)
         warnings.warn_explicit(AdvisoryWarning(text), None, file, line)
+
+
+def _heir(made: _Made, kernels: list[_Made]) -> _Made | None:
+    """Another kernel that takes the name of one in the same function."""
+    later = kernels[kernels.index(made) + 1 :]
+    name, code = made.function.__name__, made.function.__code__
+    return next(
+        (k for k in later if k.code is made.code and k.function.__name__ == name and k.function.__code__ is not code),
+        None,
+    )
 
 
 def _check_hidden(function: FunctionType) -> None:
