@@ -67,7 +67,9 @@ def part(key: Int | slice, axis: int, extent: Int, fix: str) -> Part:
             f"a slice {shown} of axis {axis}, which has {extent if isinstance(extent, int) else 'a dynamic number of'} "
             "elements",
             rule="a view is not empty and lies within its array; negative indices don't wrap in a kernel",
-            fix="check the slice's start and stop",
+            fix=f"start at {extent + start}"
+            if isinstance(start, int) and isinstance(extent, int) and start < 0
+            else "check the slice's start and stop",
         )
     return Part(start, int(count), int(step))
 

@@ -166,8 +166,8 @@ class Tile:
             if isinstance(value, int) and not 0 <= value < extent:
                 raise trace_error(
                     f"tile index {key} outside of {self.shape}",
-                    rule="indices are 0 to extent - 1",
-                    fix="check the loop's bounds",
+                    rule="indices are 0 to extent - 1; negative indices don't wrap in a kernel",
+                    fix="check the loop's bounds" if value >= 0 else "use shape[axis] - 1 for the last row or column",
                 )
         bounds.within(self._described(), (row, col), (self.layout.rows, self.layout.cols - count + 1))
         return self._view((count,), self.dtype, self.offset + self.layout.offset(row, col))
