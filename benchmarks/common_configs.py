@@ -60,7 +60,7 @@ def shapes(seed: int) -> list[tuple[str, Shape]]:
 
 
 def shape_of(given: GemmProblem) -> Shape:
-    (a, a_axis), (b, b_axis) = factors(given, None, arch.SMS)
+    (a, a_axis), (b, b_axis) = factors(given, None)
     grids = [int(grid(-(-x.strides[-2] * x.dtype.bytes // TMA_ALIGNMENT) * TMA_ALIGNMENT)) for x in (a, b)]
     majors = "k" if a_axis == 1 else "mn", "k" if b_axis == 0 else "mn"
     kind = given.a.dtype, given.out_dtype, given.acc_dtype, 1, *majors, (grids[0], grids[1])

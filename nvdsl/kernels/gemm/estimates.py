@@ -44,7 +44,7 @@ class Seen:
     @staticmethod
     def of(problem: GemmProblem, sms: int) -> Seen:
         m, n, k = problem.sizes
-        (a, a_axis), (b, b_axis) = factors(problem, None, sms)
+        (a, a_axis), (b, b_axis) = factors(problem, None)
         stored, copied = fits_tma(problem.out), [x for x in (a, b) if not x.fits_tma(1)]
         megabytes = sum(x.shape[-1] * x.shape[-2] * x.dtype.bytes for x in copied) * problem.batches / MILLION
         majors = "k" if a_axis == 1 else "mn", "k" if b_axis == 0 else "mn"

@@ -15,24 +15,16 @@ from nvdsl.kernels.blocks.either_epilogue import EITHER
 from nvdsl.kernels.gemm.config import Config
 from nvdsl.kernels.gemm.problem import GemmProblem, Matrix, fits_tma
 
-SLICE_TIME, COPY_TIME, COPY_RATE = 0.2, 3.0, 2.5e6
-"""Microseconds in which a block multiplies 128 bytes of K, and of a copy's launch; bytes that it reads and writes in
-one. Kernels with swapped operands don't cut K: where few blocks have a long one, a copy takes less."""
-
 Factor = tuple[Matrix, int]
 """A factor with the axis last along which it is read, or its copy is; and which axis that is."""
 
 
-def factors(problem: GemmProblem, config: Config | None, sms: int) -> tuple[Factor, Factor]:
+def factors(problem: GemmProblem, config: Config | None) -> tuple[Factor, Factor]:
     """A and B as a kernel reads them, see `readable`. One of two f32 factors may have another axis than K contiguous:
     the kernel takes it from registers, as its A. B is that where the transpose of the result is computed. ``config``:
     as the caller wants it, None where any is right."""
     a, b = readable(problem.a, k_axis=1), readable(problem.b, k_axis=0)
-    m, n, k = problem.sizes
-    tiles = problem.batches * nv.cdiv(m, 64) * nv.cdiv(n, 64)
-    copied = COPY_TIME + 2 * n * k * problem.b.dtype.bytes / COPY_RATE
-    few = config is None and tiles < sms and SLICE_TIME * k * problem.b.dtype.bytes / 128 > copied
-    turns = fits_tma(problem.out) and repeats(problem) and not few
+    turns = fits_tma(problem.out) and repeats(problem)
 
     def suits(swap: bool) -> bool:
         return config is None or config.swap_ab == swap and not _problems(config, problem, "k", "mn")

@@ -232,7 +232,7 @@ def tensor_cores(
     """By wgmma; what TMA or wgmma can't read is copied first. Raises ArgumentError where ``config`` can't compute it.
     """
     problem, turned = upright(problem)
-    (a, a_axis), (b, b_axis) = factors(problem, config, sms(target))
+    (a, a_axis), (b, b_axis) = factors(problem, config)
     k_major = a_axis == 1, b_axis == 0
     options = options | {
         "a_major": "k" if k_major[0] else "mn",
