@@ -37,9 +37,9 @@ STREAMED = 1 << 24
 LARGE = 1 << 21
 """Elements of a larger operand that TMA reads from which on it takes longer to read it otherwise than to copy the
 smaller one."""
-RESIDUES, RESIDUES_K = 1 << 25, 2048
+RESIDUES, RESIDUES_K, RESIDUES_PAIRS = 1 << 25, 640, 1536
 """Bytes of an operand off TMA's grid from which on it is read by TMA as it lies, beside few rows or columns; and bytes
-of its rows, at least."""
+of its rows, at least, and where threads would load it by pairs of elements."""
 REALIGNED, REALIGNED_K = 3 << 24, 4096
 """The same for operands of 8 or 32 bits of which TMA can't: threads load them, where copies take longer."""
 WITHOUT_TENSOR_MAPS = 6.0
@@ -92,7 +92,8 @@ def wanted(problem: GemmProblem, config: Config | None, target: str | None) -> I
         yield roads.simple
     if config is not None:
         return
-    if _is_large_off_grid(problem, RESIDUES, RESIDUES_K):
+    pairs = problem.a.dtype.bits == 16 and k % 2 == 0
+    if _is_large_off_grid(problem, RESIDUES, RESIDUES_PAIRS if pairs else RESIDUES_K):
         yield roads.by_residues
     words = _is_large_off_grid(problem, REALIGNED, REALIGNED_K)
     given, (problem, _) = problem, roads.upright(problem)

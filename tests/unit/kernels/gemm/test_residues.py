@@ -25,6 +25,7 @@ def any_size():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(dispatch, "RESIDUES", 1)
         patch.setattr(dispatch, "RESIDUES_K", 1)
+        patch.setattr(dispatch, "RESIDUES_PAIRS", 1)
         patch.setattr(roads, "COPIED", 0)
         patch.setattr(matmul, "_bound", {})
         patch.setattr(matmul, "_launches", Launches())
