@@ -54,18 +54,6 @@ def strided(array: Any, shape: Sequence[int], strides: Sequence[int], start: int
     )
 
 
-def host_strides(array: Any) -> tuple[int, ...] | None:
-    """Strides in elements of a host array as it lies in memory (a call stages a packed copy); None on a device."""
-    described = arrays.describe(array)
-    if described is None:
-        return None
-    _, (address, place, owner) = described
-    if address or place.device >= 0:
-        return None
-    host = place.library.host_view(owner)
-    return tuple(stride // host.dtype.itemsize for stride in host.strides)
-
-
 def _from(host: numpy.ndarray, start: int) -> numpy.ndarray:
     """A one-element array whose element is ``start`` elements behind the first of ``host``."""
     at = numpy.lib.stride_tricks.as_strided(host, (start + 1,), (host.dtype.itemsize,))

@@ -46,9 +46,6 @@ MAX_CLUSTER_SIZE_NON_PORTABLE = 16
 """Blocks of a cluster with CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED (tuning, "Thread Block
 Clusters"); whether one fits must be asked of the device."""
 
-MAX_PARAMETER_BYTES = 32_764
-"""Bytes of a kernel's parameters, tensor maps included (guide, "__global__ Function Parameters")."""
-
 SMS = 132
 """SMs of an H100 SXM and an H200 (H100 datasheet); the device at hand is asked where there is one."""
 
@@ -126,9 +123,6 @@ TMA_MAX_BOX = 256
 TMA_BOX_ROW_MULTIPLE = 16
 """The innermost box dimension is a multiple of so many bytes (driver, cuTensorMapEncodeTiled, boxDim)."""
 
-TMA_GLOBAL_ALIGNMENT = 16
-"""Bytes: alignment of the array's address (driver, cuTensorMapEncodeTiled, globalAddress)."""
-
 TMA_STRIDE_MULTIPLE = 16
 """Bytes: every outer stride is a multiple of it (driver, cuTensorMapEncodeTiled, globalStrides)."""
 
@@ -137,9 +131,6 @@ TMA_MAX_STRIDE = 2**40
 
 TMA_MAX_DIM = 2**32
 """Elements of the array along one dimension: at most this (driver, cuTensorMapEncodeTiled, globalDim)."""
-
-TMA_MAX_ELEMENT_STRIDE = 8
-"""Elements (driver, cuTensorMapEncodeTiled, elementStrides)."""
 
 TMA_SMEM_ALIGNMENT = 128
 """Bytes: alignment of the box in shared memory (ptx, "cp.async.bulk.tensor")."""
@@ -162,13 +153,7 @@ SWIZZLE_ROWS = 8
 BULK_COPY_MULTIPLE = 16
 """Bytes: size and alignment of a cp.async.bulk (ptx, "cp.async.bulk")."""
 
-MAX_ACCESS_BYTES = 16
-"""Bytes that one thread's load or store moves at most (ptx, "ld", ".v4.b32", ".v2.b64")."""
-
 # --- wgmma --------------------------------------------------------------------------------------
-
-WGMMA_M = 64
-"""Rows of D of one wgmma (ptx, "Asynchronous Warpgroup Level Matrix Instructions", shapes)."""
 
 WGMMA_N_STEP, WGMMA_MAX_N = 8, 256
 """Columns of D: a multiple of 8 up to 256; integer types skip some (the same section)."""

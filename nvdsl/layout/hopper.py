@@ -22,9 +22,6 @@ if TYPE_CHECKING:
     from nvdsl.values.traced import Value
     from nvdsl.values.typing import Int
 
-QUAD = ((4, 8), (E(0, 1), E(1, 0)))
-"""Lanes as 8 rows of 4: lane l has row l / 4 and the (l % 4)-th part of it. All fragments begin so."""
-
 
 def _whole(said: str, extent: int, unit: int, also: int = 0) -> None:
     """Raise LayoutError unless an extent is a multiple of ``unit``, or ``also``: else a fragment would be smaller."""

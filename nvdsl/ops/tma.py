@@ -280,11 +280,11 @@ def _check_bulk(bytes: Int, shared: ir.Value, device: ir.Value) -> None:
                 fix="bulk_load(shared, global, ...), bulk_store(global, shared, ...); nv.smem((n,), dtype) is such "
                 "an array, so is tile.panel(0) of a dense tile, and nv.TMA copies tiles",
             )
-    if isinstance(bytes, int) and (bytes <= 0 or bytes % 16):
+    if isinstance(bytes, int) and (bytes <= 0 or bytes % arch.BULK_COPY_MULTIPLE):
         raise trace_error(
             f"bulk copy of {bytes} bytes",
-            rule="the size is a positive multiple of 16 bytes (PTX ISA, cp.async.bulk)",
-            fix="pad the copy to 16 bytes",
+            rule=f"the size is a positive multiple of {arch.BULK_COPY_MULTIPLE} bytes (PTX ISA, cp.async.bulk)",
+            fix=f"pad the copy to {arch.BULK_COPY_MULTIPLE} bytes",
         )
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from nvdsl.hopper import arch
 from nvdsl.hopper.tensor_maps import TensorMap
 from nvdsl.sim import geometry, shadow, tma
 from nvdsl.sim.report import Access, error
@@ -196,11 +197,12 @@ class Line:
                 "a bulk copy stays inside of its array",
                 "check the start and the number of bytes",
             )
+        unit = arch.BULK_COPY_MULTIPLE
         for name, value in (("shared address", address), ("global address", self.address), ("size", self.bytes)):
-            if value % 16:
+            if value % unit:
                 raise error(
                     "misaligned",
-                    f"{who}: the {name} {value} is no multiple of 16",
+                    f"{who}: the {name} {value} is no multiple of {unit}",
                     who.where,
-                    "a bulk copy moves multiples of 16 bytes, 16-byte aligned (PTX ISA, cp.async.bulk)",
+                    f"a bulk copy moves multiples of {unit} bytes, {unit}-byte aligned (PTX ISA, cp.async.bulk)",
                 )

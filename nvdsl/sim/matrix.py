@@ -162,41 +162,6 @@ def _mma_exact(
     return rounded + d.numpy.type(0)  # no -0: the sum is 0 or rounds to it with sign 0
 
 
-# --- register fragments --------------------------------------------------------------------------
-
-# A thread's register holds elements of row `warp * 16 + half * 8 + group` and column
-# `block * (4 * per) + quad * per + element`: thread = warp * 32 + group * 4 + quad, half and block from the register.
-
-
-def accumulator_to_matrix(registers: np.ndarray, n: int, dtype: DType | str) -> np.ndarray:
-    """``[64, n]`` from an accumulator's registers ``[n/2, 128]``, or ``[n/4, 128]`` for f16 (packed in pairs)."""
-    element = numbers.dtype(dtype)
-    if element.name == "f16":
-        parts = np.ascontiguousarray(registers).view(np.float16).reshape(n // 8, 2, 4, 8, 4, 2)
-        return parts.transpose(2, 1, 3, 0, 4, 5).reshape(64, n)
-    parts = registers.view(element.numpy).reshape(n // 8, 2, 2, 4, 8, 4)
-    return parts.transpose(3, 1, 4, 0, 5, 2).reshape(64, n)
-
-
-def matrix_to_accumulator(matrix: np.ndarray, dtype: DType | str) -> np.ndarray:
-    """The registers of an accumulator ``[64, n]``: ``[n/2, 128]`` f32 or i32, or ``[n/4, 128]`` uint32 of f16."""
-    n = matrix.shape[1]
-    element = numbers.dtype(dtype)
-    parts = matrix.astype(element.numpy, copy=False).reshape(4, 2, 8, n // 8, 4, 2)
-    if element.name == "f16":
-        pairs = np.ascontiguousarray(parts.transpose(3, 1, 0, 2, 4, 5))
-        return pairs.view(np.uint32).reshape(n // 4, 128)
-    return parts.transpose(3, 1, 5, 0, 2, 4).reshape(n // 2, 128)
-
-
-def a_fragment_to_matrix(registers: np.ndarray, dtype: DType | str) -> np.ndarray:
-    """``[64, k]``, as `widen` gives it, from the four registers ``[4, 128]`` of an A operand, k = 32 bytes."""
-    element = numbers.dtype(dtype)
-    per = 4 // element.bytes
-    parts = np.ascontiguousarray(registers).view(element.numpy).reshape(2, 2, 4, 8, 4, per)
-    return widen(parts.transpose(2, 1, 3, 0, 4, 5).reshape(64, 8 * per), element)
-
-
 # --- stmatrix and ldmatrix -----------------------------------------------------------------------
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -269,12 +269,3 @@ class _Search:
 
 def chosen(candidates: list[Candidate]) -> Candidate:
     return next(c for c in candidates if c.state == CHOSEN)
-
-
-def in_order(*choices: tuple[str, Config | None]) -> Iterator[tuple[str, Config]]:
-    """(source, configuration) of those that there are, each configuration once."""
-    seen = set()
-    for source, config in choices:
-        if config is not None and config not in seen:
-            seen.add(config)
-            yield source, config

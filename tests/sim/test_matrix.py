@@ -7,7 +7,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from nvdsl.layout import Operand, TileLayout, a_fragment_element, accumulator_element
+from nvdsl.layout import Operand, TileLayout
 from nvdsl.sim import matrix
 
 pytestmark = pytest.mark.usefixtures("warnings_off")
@@ -328,46 +328,6 @@ def test_infinities_and_nans_pass_through():
     for exact in (None, ("f16", "f16")):
         found = matrix.mma(a, b, np.zeros((64, 8), np.float32), exact=exact)[:4, 0]
         assert np.isposinf(found[0]) and np.isnan(found[1]) and np.isnan(found[2]) and found[3] == 0
-
-
-# --- register fragments --------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("n", [8, 24, 128, 256])
-@pytest.mark.parametrize("kind", ["f32", "i32"])
-def test_accumulators_in_registers(kind, n):
-    registers = np.arange(64 * n, dtype=kind.replace("f", "float").replace("i", "int")).reshape(n // 2, 128)
-    found = matrix.accumulator_to_matrix(registers, n, kind)
-    for thread, register in itertools.product((0, 1, 5, 31, 32, 77, 127), range(n // 2)):
-        assert found[accumulator_element(thread, register)] == registers[register, thread]
-    assert np.array_equal(matrix.matrix_to_accumulator(found, kind), registers)
-    assert np.array_equal(matrix.accumulator_to_matrix(registers.view(np.uint32), n, kind), found)  # raw bits
-
-
-@pytest.mark.parametrize("n", [8, 64, 256])
-def test_f16_accumulators_are_packed_in_pairs(n):
-    # PTX ISA: register i holds columns c and c + 1, c in the low half, where an f32 accumulator has 2i and 2i + 1
-    matrix_ = np.arange(64 * n).astype(np.uint16).reshape(64, n).view(np.float16)
-    registers = matrix.matrix_to_accumulator(matrix_, "f16")
-    assert registers.shape == (n // 4, 128) and registers.dtype == np.uint32
-    for thread, register in itertools.product((0, 3, 31, 32, 127), range(n // 4)):
-        low, high = accumulator_element(thread, 2 * register), accumulator_element(thread, 2 * register + 1)
-        bits = matrix_.view(np.uint16)
-        assert registers[register, thread] == int(bits[low]) | int(bits[high]) << 16
-    assert np.array_equal(
-        matrix.accumulator_to_matrix(registers, n, "f16").view(np.uint16), matrix_.view(np.uint16)
-    )
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_operands_in_registers(kind):
-    per = 4 // matrix.ELEMENTS[kind].itemsize
-    values = random((4, 128, per), kind)
-    found = matrix.a_fragment_to_matrix(values.view(np.uint32)[..., 0], kind)
-    wide = matrix.widen(values, kind)
-    for thread, register in itertools.product(range(128), range(4)):
-        row, col = a_fragment_element(thread, register, 4 // per)
-        assert np.array_equal(found[row, col : col + per], wide[register, thread])
 
 
 # --- stmatrix and ldmatrix -----------------------------------------------------------------------

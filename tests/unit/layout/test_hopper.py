@@ -1,4 +1,4 @@
-"""Hopper's layouts as the algebra states them, against the simulator, which has formulas of its own."""
+"""Hopper's layouts as the algebra states them, against formulas of their own, in the simulator and here."""
 
 import itertools
 
@@ -28,13 +28,14 @@ from nvdsl.layout import (
     wgmma_accumulator,
 )
 from nvdsl.sim import geometry, matrix
+from tests.unit.layout.registers import a_fragment_to_matrix, accumulator_to_matrix
 
 
 @pytest.mark.parametrize("n", [8, 24, 96, 256])
 def test_accumulator(n):
     layout = wgmma_accumulator(n)
     numbers = np.arange(128 * (n // 2), dtype=np.int32).reshape(n // 2, 128)  # [register, thread]
-    found = matrix.accumulator_to_matrix(numbers, n, "i32")
+    found = accumulator_to_matrix(numbers, n, "i32")
     row, col = layout(np.arange(128), np.arange(n // 2)[:, None])
     assert (found[row, col] == numbers).all()
     assert right_inverse(layout)(17, 9 % n) == found[17, 9 % n] // 128 * 128 + found[17, 9 % n] % 128
@@ -44,7 +45,7 @@ def test_accumulator(n):
 def test_accumulator_of_f16_has_two_values_in_a_register(n):
     layout = wgmma_accumulator(n)
     pairs = np.arange(64 * n, dtype=np.uint16).reshape(n // 4, 128, 2)  # [register, thread, half]
-    found = matrix.accumulator_to_matrix(pairs.view(np.uint32)[..., 0], n, "f16").view(np.uint16)
+    found = accumulator_to_matrix(pairs.view(np.uint32)[..., 0], n, "f16").view(np.uint16)
     register, thread, half = np.ogrid[: n // 4, :128, :2]
     row, col = layout(thread, 2 * register + half)
     assert (found[row, col] == pairs).all()
@@ -62,7 +63,7 @@ def test_a_in_registers(itemsize):
     ]
     if itemsize > 1:
         numbers = (raw % 512).astype(np.float16 if itemsize == 2 else np.float32)
-        found = matrix.a_fragment_to_matrix(numbers.view(np.uint32)[..., 0], "f16" if itemsize == 2 else "f32")
+        found = a_fragment_to_matrix(numbers.view(np.uint32)[..., 0], "f16" if itemsize == 2 else "f32")
         assert (found[row, col] == numbers).all()
 
 
