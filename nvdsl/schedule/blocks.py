@@ -38,7 +38,7 @@ def tile_blocks(work: Work, m: int, n: int, k: int) -> None:
         work.refuse(f"tiles of {m} x {n} x {k}", "a tile has one element or more", "tile_blocks(128, 128, 64)")
     whole = [-(-extent // tile) * tile for extent, tile in zip(extents, (m, n, k), strict=True)]
     if whole != extents:
-        round_up(work, product, whole)
+        round_up(work, whole)
     if _is_tensor(product):
         work.run("linalg-fuse-elementwise-ops")
     batch = [1] * (product.name == "linalg.batch_matmul")

@@ -18,7 +18,7 @@ EXTENTS = "nvdsl.extents"
 _KNOWN = (*CONTRACTIONS, "linalg.fill", "linalg.generic", "tensor.empty", "func.return")
 
 
-def round_up(work: Work, product: Any, extents: Sequence[int]) -> None:
+def round_up(work: Work, extents: Sequence[int]) -> None:
     """Make ``extents`` (of m, n and k) those of the product, and of all that is computed with it."""
     (function,) = work.find("func.func")
     arguments = list(function.regions[0].blocks[0].arguments)

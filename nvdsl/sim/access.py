@@ -129,7 +129,7 @@ class Accessor:
             found, block, base = resolve(w, self.space, address, self.at, what)
             offset = address - base
             if offset < found.reserved or offset + self.size > found.size or offset % self.alignment:
-                self._fail(w, found, block, np.array([offset]), what)
+                self._fail(w, found, np.array([offset]), what)
             return found, block, offset
         active = address if w.active is None else address[w.active]
         found, block, base = resolve(w, self.space, int(active[0]), self.at, what)
@@ -138,7 +138,7 @@ class Accessor:
         if low < found.reserved or high + self.size > found.size or bits & (self.alignment - 1):
             if block is None and (active >> memory.SLOT_BITS != active[0] >> memory.SLOT_BITS).any():
                 raise _InSeveral
-            self._fail(w, found, block, offsets, what)
+            self._fail(w, found, offsets, what)
         return found, block, offsets
 
     def _range(self, offsets: Any) -> tuple[int, int, int]:
@@ -151,7 +151,7 @@ class Accessor:
             found = self._ranges[key] = int(_least(offsets)), int(_most(offsets)), int(_all_bits(offsets))
         return found
 
-    def _fail(self, w: Any, found: Bytes, block: Any, offsets: Any, what: str) -> None:
+    def _fail(self, w: Any, found: Bytes, offsets: Any, what: str) -> None:
         lanes = list(w.active_lanes())
         for i, offset in enumerate(offsets.tolist()):
             lane = lanes[i] if len(offsets) > 1 else lanes[0]

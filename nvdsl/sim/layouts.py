@@ -134,7 +134,7 @@ class Layouts:
         key = descriptor, rows, major
         if not self._version or self._checked.get(key) == self._version:
             return
-        units = matrix._units(descriptor, rows, major, matrix.K_BYTES)
+        units = matrix._units(descriptor, rows, major)
         if int(units.max()) < len(self._box):
             boxes = self._box[units]
             if boxes.any():

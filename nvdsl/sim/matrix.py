@@ -56,18 +56,18 @@ def decode(descriptor: int) -> Descriptor:
 
 
 @lru_cache(maxsize=4096)
-def _units(descriptor: int, rows: int, major: str, k_bytes: int) -> np.ndarray:
+def _units(descriptor: int, rows: int, major: str) -> np.ndarray:
     """Index of each 16-byte unit of an operand in shared memory.
 
     K-major: ``[rows, units along K]``. MN-major, 16-bit elements: ``[k, units along M or N]``.
     """
     d = decode(descriptor)
     if major == "k":
-        row, unit = np.arange(rows)[:, None], np.arange(k_bytes // UNIT)
+        row, unit = np.arange(rows)[:, None], np.arange(K_BYTES // UNIT)
         step = d.leading if d.swizzle == UNIT else UNIT
         linear = row % 8 * d.swizzle + row // 8 * d.stride + unit * step
     elif major == "mn":
-        k, unit = np.arange(k_bytes // 2)[:, None], np.arange(-(-rows // 8))
+        k, unit = np.arange(K_BYTES // 2)[:, None], np.arange(-(-rows // 8))
         wide = d.swizzle // UNIT  # units of a row of the pattern
         along_k, along_mn = (d.leading, d.stride) if d.swizzle == UNIT else (d.stride, d.leading)
         linear = k % 8 * d.swizzle + k // 8 * along_k + unit % wide * UNIT + unit // wide * along_mn
@@ -76,9 +76,7 @@ def _units(descriptor: int, rows: int, major: str, k_bytes: int) -> np.ndarray:
     return swizzled(d.start + linear, d.swizzle, d.base_offset) // UNIT
 
 
-def read_operand(
-    smem: np.ndarray, descriptor: int, rows: int, dtype: DType | str, major: str, k_bytes: int = K_BYTES
-) -> np.ndarray:
+def read_operand(smem: np.ndarray, descriptor: int, rows: int, dtype: DType | str, major: str) -> np.ndarray:
     """``[rows, k]``, what a wgmma reads through ``descriptor``, as `widen` gives it.
 
     ``rows``: 64 for A, N for B. ``major``: "k" or "mn" (16-bit types only). Raises IndexError where the
@@ -87,21 +85,19 @@ def read_operand(
     element = numbers.dtype(dtype)
     if major == "mn" and element.bytes != 2:
         raise ValueError(f"wgmma reads no MN-major operand of {element.name}")
-    units = smem[: len(smem) // UNIT * UNIT].view(_UNIT_DTYPE)[_units(descriptor, rows, major, k_bytes)]
+    units = smem[: len(smem) // UNIT * UNIT].view(_UNIT_DTYPE)[_units(descriptor, rows, major)]
     stored = units.view(element.numpy)
     return widen(stored if major == "k" else np.ascontiguousarray(stored[:, :rows].T), element)
 
 
 @lru_cache(maxsize=4096)
-def _footprint(descriptor: int, rows: int, major: str, k_bytes: int) -> list[tuple[int, int]]:
-    return ranges(_units(descriptor, rows, major, k_bytes) * UNIT, UNIT)
+def _footprint(descriptor: int, rows: int, major: str) -> list[tuple[int, int]]:
+    return ranges(_units(descriptor, rows, major) * UNIT, UNIT)
 
 
-def operand_footprint(
-    descriptor: int, rows: int, dtype: DType | str, major: str, k_bytes: int = K_BYTES
-) -> list[tuple[int, int]]:
+def operand_footprint(descriptor: int, rows: int, major: str) -> list[tuple[int, int]]:
     """Ranges of shared addresses that `read_operand` reads, in order."""
-    return list(_footprint(descriptor, rows, major, k_bytes))
+    return list(_footprint(descriptor, rows, major))
 
 
 # --- the product ---------------------------------------------------------------------------------

@@ -137,7 +137,7 @@ def lane_race(hazard: str, earlier: Access, later: Access, span: str) -> SimErro
     )
 
 
-def told_alone(hazard: str, earlier: Access, later: Access, span: str, part: Any) -> SimError:
+def told_alone(earlier: Access, later: Access, span: str, part: Any) -> SimError:
     """A race because single lanes of the warp released, or fenced, where all of them had accessed: ``part``, a
     `clocks.Part`."""
     fences = part.what == "fence.proxy.async"
@@ -161,7 +161,7 @@ def race(
     """``fence_only``: barriers order the two, only the proxy fence is missing. ``part``: what single lanes of the
     earlier one's warp told (`clocks.Part`)."""
     if part is not None:
-        return told_alone(hazard, earlier, later, span, part)
+        return told_alone(earlier, later, span, part)
     if fence_only:
         kind, rule, fix = (
             "proxy-fence",
@@ -198,7 +198,7 @@ def global_race(
     before that, for which it may not have waited either. ``part``: what single lanes of the earlier one's warp told
     (`clocks.Part`)."""
     if part is not None:
-        return told_alone(hazard, earlier, later, "elements of global memory", part)
+        return told_alone(earlier, later, "elements of global memory", part)
     kind, missing = hazard, "nothing orders the two"
     rule = "two accesses to the same element of which one writes need an order; blocks have none but by atomics"
     fix = (

@@ -45,7 +45,7 @@ class Tiles:
         found = self.at(first if key[3] is None else origin)
         if found is not None:
             tile, start = found
-            units = matrix._units(descriptor, rows, major, matrix.K_BYTES) * UNIT
+            units = matrix._units(descriptor, rows, major) * UNIT
             low, high = int(units.min()) - start, int(units.max()) + UNIT - start
             if low < 0 or high > tile.layout.bytes:
                 raise error(

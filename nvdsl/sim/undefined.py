@@ -90,15 +90,14 @@ def of_operands(w: Any, kind: Any, a: Any, b: int, readers: tuple[Access, Access
     if not rows.any() and not columns.any():
         return None
     descriptor, count, major = (b, kind.n, kind.b_major) if columns.any() else (a, 64, kind.a_major)
-    dtype = kind.b_type if columns.any() else kind.a_type
-    span = shadow.intervals(matrix.operand_footprint(descriptor, count, dtype, major), tracker.shift)
+    span = shadow.intervals(matrix.operand_footprint(descriptor, count, major), tracker.shift)
     return Undefined(rows, columns, readers[bool(columns.any())], tracker.describe(span[0] & ~tracker.written))
 
 
 def _unwritten(w: Any, descriptor: int, rows: int, major: str) -> Any:
     """Which rows of A, or columns of B, hold an element that nothing had written."""
     tracker = w.block.shadow
-    units = matrix._units(descriptor, rows, major, matrix.K_BYTES)
+    units = matrix._units(descriptor, rows, major)
     per = matrix.UNIT >> tracker.shift
     written = _bits(tracker.written, (w.block.smem.size >> tracker.shift) + per)
     there = written[units[..., None] * per + np.arange(per)]

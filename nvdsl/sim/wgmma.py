@@ -163,11 +163,11 @@ class State:
         w = self.warp
         tracker = w.block.shadow
         access = Access(w.name, "wgmma reads B", "wgmma", kind.at)
-        operands, complete = [(b, kind.n, kind.b_type, kind.b_major, access)], True
+        operands, complete = [(b, kind.n, kind.b_major, access)], True
         if a.__class__ is int:
-            operands.append((a, 64, kind.a_type, kind.a_major, Access(w.name, "wgmma reads A", "wgmma", kind.at)))
-        for descriptor, rows, dtype, major, who in operands:
-            span = _span(descriptor, rows, dtype, major, tracker.shift)
+            operands.append((a, 64, kind.a_major, Access(w.name, "wgmma reads A", "wgmma", kind.at)))
+        for descriptor, rows, major, who in operands:
+            span = _span(descriptor, rows, major, tracker.shift)
             _check_bounds(w, span, tracker.shift, who)
             source = kind.sources[who is access]
             tile = None if source.tile is None else w.frame[source.tile]
@@ -182,9 +182,9 @@ class State:
         w = self.warp
         reads = []
         if w.index % 4 == 0:  # the four read the same
-            reads = [_span(b, kind.n, kind.b_type, kind.b_major, 4)[1:3]]
+            reads = [_span(b, kind.n, kind.b_major, 4)[1:3]]
             if a.__class__ is int:
-                reads.append(_span(a, 64, kind.a_type, kind.a_major, 4)[1:3])
+                reads.append(_span(a, 64, kind.a_major, 4)[1:3])
         ranges = [(low << 4, high << 4) for low, high in reads]
         w.record.wgmma(self.committed + 1, f"{kind.shape} {kind.a_type}", ranges, kind.at)
 
@@ -249,8 +249,8 @@ def state(w: Any) -> State:
 
 
 @functools.lru_cache(maxsize=1 << 14)
-def _span(descriptor: int, rows: int, dtype: str, major: str, shift: int) -> Any:
-    return shadow.intervals(matrix.operand_footprint(descriptor, rows, dtype, major), shift)
+def _span(descriptor: int, rows: int, major: str, shift: int) -> Any:
+    return shadow.intervals(matrix.operand_footprint(descriptor, rows, major), shift)
 
 
 def _check_bounds(w: Any, span: Any, shift: int, who: Access) -> None:

@@ -80,7 +80,7 @@ def inline(module: Any) -> None:
     for op in find(module, "gpu.launch_func"):
         _inline(op, module)
     for op in find(module, "gpu.launch"):
-        _place_globals(op, module)
+        _place_globals(op)
 
 
 def launch(kernel: Any, info: scope.Kernel, arguments: list[Any], smem: int) -> None:
@@ -179,7 +179,7 @@ def _attribution(number: int, type: Any, kernel: Any) -> Any:
     return ir.Operation.create("memref.get_global", [type], attributes={"name": name}).result
 
 
-def _place_globals(launch: Any, module: Any) -> None:
+def _place_globals(launch: Any) -> None:
     """Each ``memref.get_global`` of shared memory in a launch becomes a view of the dynamic block, behind the bytes
     that the launch asks for."""
     gets = find(launch, "memref.get_global")

@@ -151,7 +151,7 @@ def test_footprints_are_the_bytes_that_matter():
     layout = TileLayout.of(64, 64, 2, 128)
     smem, operand = stored(random((64, 64), "f16"), layout), Operand(layout, "k")
     bits = descriptor(operand, operand.k_offset(1))
-    ranges = matrix.operand_footprint(bits, 64, "f16", "k")
+    ranges = matrix.operand_footprint(bits, 64, "k")
     assert sum(stop - start for start, stop in ranges) == 64 * 32
     before = matrix.read_operand(smem, bits, 64, "f16", "k")
     inside = np.zeros(len(smem), bool)
@@ -166,9 +166,9 @@ def test_footprints_are_the_bytes_that_matter():
 
 def test_adjacent_bytes_of_a_footprint_are_one_range():
     operand = Operand(TileLayout.of(64, 64, 2, 128), "mn")
-    assert matrix.operand_footprint(descriptor(operand, 0), 64, "f16", "mn") == [(BASE, BASE + 16 * 128)]
-    assert matrix.operand_footprint(descriptor(operand, 2048), 32, "f16", "mn")[0][0] >= BASE + 2048
-    assert sum(b - a for a, b in matrix.operand_footprint(descriptor(operand, 0), 32, "f16", "mn")) == 32 * 32
+    assert matrix.operand_footprint(descriptor(operand, 0), 64, "mn") == [(BASE, BASE + 16 * 128)]
+    assert matrix.operand_footprint(descriptor(operand, 2048), 32, "mn")[0][0] >= BASE + 2048
+    assert sum(b - a for a, b in matrix.operand_footprint(descriptor(operand, 0), 32, "mn")) == 32 * 32
 
 
 def test_an_operand_out_of_shared_memory_is_an_error():
