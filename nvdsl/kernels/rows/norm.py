@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import nvdsl as nv
@@ -27,6 +28,9 @@ from nvdsl.kernels.rows.argument import (
     results,
 )
 from nvdsl.trace import decorated
+
+_AHEAD = 64
+"""Bytes at most that a thread loads ahead beside a sum that it stores."""
 
 Asked = ArrayLike | bool | None
 """An output beside the first one: an array to write to, True for a new one, None or False for none."""
@@ -199,6 +203,8 @@ def _forward(
     if rows.rows:
         passes = 2 + centered + 2 * (into.dtype is nv.e4m3)  # e4m3: once for the greatest, once more for results
         config = configuration([rows, other], [into, factor, summand, total], passes=passes)
+        if total is not None:  # its address takes registers
+            config = replace(config, ahead=min(config.ahead, _AHEAD))
         values = rows, into, factor, summand, other, total, *numbers, eps
         constants = {"centered": centered, "config": config}
         _FORWARD.run(norm_kernels.norm, values, constants, arrays, rest, stream, target, apart)

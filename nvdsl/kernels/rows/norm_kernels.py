@@ -48,7 +48,7 @@ def norm(
                 if each is not None:
                     each.begin()
 
-        late = config.keep == "shared" and (not centered or config.cluster > 1)
+        late = config.keep == "shared" and (not centered or config.cluster > 1 or residual_out is not None)
         if not late and not config.copies:
             begin()
         rows = [x] if residual is None else [x, residual]
@@ -60,8 +60,13 @@ def norm(
         if residual_out is not None:
             given = row.rounded(given, residual_out.dtype)
             row.write(residual_out, given)
+            row.read_anew(True)
         exact = x.dtype is nv.f32 or residual is not None and residual.dtype is nv.f32
         apart, rstd, mean = _moments(row, given, eps, centered, exact, begin if late else lambda: None)
+        if mean_out is not None:
+            row.put(mean_out, mean)
+        if rstd_out is not None:
+            row.put(rstd_out, rstd)
 
         def result(step: int) -> Any:
             value = apart(step) * rstd
@@ -81,10 +86,6 @@ def norm(
             inverse = nv.where(scaled, nv.e4m3.max / highest, 1.0)
             row.write(y, lambda step: made(step) * inverse)
             row.put(scale_out, scale)
-        if mean_out is not None:
-            row.put(mean_out, mean)
-        if rstd_out is not None:
-            row.put(rstd_out, rstd)
 
     kernel()
 

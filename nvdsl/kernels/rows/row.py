@@ -161,6 +161,8 @@ class Row:
 
     def rounded(self, parts: Parts, dtype: nv.DType) -> Parts:
         """The same, as an array of ``dtype`` holds it."""
+        if isinstance(parts, Elements) and parts.dtype is dtype:
+            return parts
         return self.hold(lambda step: parts(step).to(dtype).to(nv.f32))
 
     def write(self, y: nv.Array, parts: Parts) -> None:
@@ -287,8 +289,9 @@ class Row:
             return nv.block.max(mine, width=self.config.lanes)
         return self.exchange.max(mine)
 
-    def read_anew(self) -> None:
+    def read_anew(self, again: bool = False) -> None:
         """A pass over the row begins, which reads its elements in shared memory. Where there is no barrier between two
-        passes, the compiler would keep them in registers instead, converted to f32."""
-        if self.config.keep == "shared" and (self.config.lanes <= 32 or self.config.cluster > 1):
+        passes, as in a block of several warps ``again`` says, the compiler would keep them in registers instead,
+        converted to f32."""
+        if self.config.keep == "shared" and (again or self.config.lanes <= 32 or self.config.cluster > 1):
             nv.sync_warp()
