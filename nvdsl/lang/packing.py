@@ -88,6 +88,12 @@ def as_elements(words: Sequence[Value], dtype: DType) -> list[Value]:
     return [x for word in words for x in unpacked(word, dtype)]
 
 
+def as_vector(words: Sequence[Value], dtype: DType) -> Value:
+    """The same as a vector, of elements of 16 or 32 bits."""
+    together = ir.VectorType.get([len(words) * 32 // dtype.bits], dtype.ir)
+    return wrap(llvm.bitcast(together, arith.pack(list(words))), dtype)
+
+
 def converted(elements: Sequence[Value], dtype: DType, *, together: bool = False) -> list[Value]:
     """The elements as ``dtype``; two f32 become two 16-bit floats in one instruction. ``together``: as one vector."""
     pairs = len(elements) % 2 == 0 and dtype.name in ("f16", "bf16") and elements[0].dtype is dtypes.f32

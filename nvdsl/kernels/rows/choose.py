@@ -23,9 +23,9 @@ from nvdsl.kernels.rows.config import (
 _LANES = ((512, 8), (1024, 16), (2048, 32), (4096, 64))
 """Bytes of a row up to which so many threads share it."""
 
-_LANE_BYTES, _READ_BYTES, _LONG_READ_BYTES = 64, 96, 160
+_LANE_BYTES, _READ_BYTES, _LONG_READ_BYTES = 64, 96, 128
 """Of a longer row, that a thread has. More where nothing is written: a block that adds up reads nothing, so that more
-of the other blocks' has to be on its way. And the more of a long row, the less is its last access, which few have."""
+of the other blocks' has to be on its way."""
 
 _LONG_PART, _ENOUGH_BYTES, _ENOUGH_OF_SOFTMAX, _LONGEST_OF_SOFTMAX = 16_384, 120, 100, 51_200
 """Of a row, that a block has from which on threads have more, that a thread has where an SM has three blocks, and that
@@ -40,8 +40,8 @@ _FEW_ARRIVALS = 8
 _FEW_STEPS = 5
 """Accesses of a thread, besides which it has registers for the ends of rows and for what is loaded ahead."""
 
-_BLOCK_BYTES = 65_536
-"""Of rows, that one block takes before a cluster shares it."""
+_BLOCK_BYTES, _READ_BLOCK_BYTES = 65_536, 32_768
+"""Of rows, that one block takes before a cluster shares it; and where nothing is written."""
 
 _REGISTERS = 64
 """Elements that registers of a thread hold; they may be f32 then."""
@@ -81,7 +81,8 @@ def choose(
     size = cols * itemsize
     framed = alike and size >= _FRAMED
     wide = widest if framed else grain
-    cluster = min(1 << max(nv.cdiv(size * arrays, _BLOCK_BYTES) - 1, 0).bit_length(), MOST_BLOCKS)
+    block = _BLOCK_BYTES if written else _READ_BLOCK_BYTES
+    cluster = min(1 << max(nv.cdiv(size * arrays, block) - 1, 0).bit_length(), MOST_BLOCKS)
     ragged = framed and wide > grain
     moments = passes == 3 and beside > 0 and arrays == 1 and written and itemsize < 4
     if moments and cluster == 1 and _BLOCK_BYTES // 2 < size < _BLOCK_BYTES:
@@ -93,7 +94,7 @@ def choose(
     if whole:
         cluster = 4
     each = nv.cdiv(size, cluster)
-    lanes = _lanes(size, each, ALIGNMENT, written, ragged)
+    lanes = _lanes(size, each, written, ragged)
     if lanes == _LANES[0][1]:  # at most as many as have an access
         lanes = min(lanes, 1 << (nv.cdiv(cols, wide) - 1).bit_length())
     if passes == 2 and (beside or arrays > 1) and lanes > ALONE:  # threads without a part wait once alone
@@ -104,13 +105,14 @@ def choose(
         lanes = _WHOLE_LANES
     elif several:
         lanes = _of_several(each, _ENOUGH_BYTES if moments or ragged else _ENOUGH_OF_SOFTMAX)
-    if lanes == 32 and arrays == 1:  # a warp waits for no other one: registers are as good
+    short = arrays == 1 and (lanes == 32 or not written and each <= _LONG_PART)
+    if short:  # a warp waits for no other one, or nothing is written: registers are as good
         shared = wide > grain
     else:
         shared = wide * (smallest or itemsize) >= COPY_BYTES and lanes >= 32
     while not shared and arrays * nv.cdiv(cols, lanes * cluster) > _REGISTERS and lanes < MOST_LANES:
         lanes *= 2
-    alone = lanes == 32 and arrays == 1 and (passes == 2 or beside > 0 and passes == 3)
+    alone = lanes == 32 and arrays == 1 and written and (passes == 2 or beside > 0 and passes == 3)
     config = shared_by(cols, RowsConfig(wide, lanes, cluster, 0, 0, alone=alone, grain=grain))
     if framed and (shared or wide > grain):
         config = framed_by(cols, config, itemsize, multiple)
@@ -133,18 +135,18 @@ def choose(
     return replace(config, keep="shared", blocks_per_sm=blocks, ahead=ahead, arrivals=arrivals)
 
 
-def _lanes(size: int, each: int, access: int, written: bool, ragged: bool) -> int:
+def _lanes(size: int, each: int, written: bool, ragged: bool) -> int:
     """For rows of ``size`` bytes, of which a block has ``each``: a multiple of a warp, so that rows of no power of two
     leave few threads without a part of them."""
     for most, lanes in _LANES:
         if size <= most:
             return lanes
     part = _LANE_BYTES
-    if not written and each & (each - 1):
-        lanes = 1 << (min(each // part, MOST_LANES).bit_length() - 1)
-        if each % (lanes * access) == 0:
-            return lanes
-        part = _READ_BYTES if each <= _READ_BYTES * MOST_LANES else _LONG_READ_BYTES
+    if not written:
+        if each > _LONG_PART:
+            part = _LONG_READ_BYTES
+        elif each & (each - 1):
+            part = _READ_BYTES
     elif ragged and each > _LONG_PART:
         part = _READ_BYTES
     elif ragged:  # whose ends take registers, so that threads are few
@@ -169,13 +171,11 @@ def _sm_threads(
     ahead. For that it needs the registers of one of 1024, which many blocks have to be, or have long rows. Blocks of a
     large cluster that wait for each other, or of one that does so twice, are better off with few registers."""
     elements = arrays * config.steps * config.wide
-    threads = next((threads for most, threads in _SM_THREADS if elements <= most), 512)
     if not written:
-        threads = _SM_THREADS[0][1]
+        return _SM_THREADS[1][1], 0
+    threads = next((threads for most, threads in _SM_THREADS if elements <= most), 512)
     if config.ragged:  # the ends of rows take registers
         threads = min(threads, _SM_THREADS[1][1] if arrays == 1 else _SM_THREADS[1][1] * 3 // 4)
-    if not written:
-        return threads, 0
     if passes > 3:  # results are computed twice
         return (512 if arrays > 1 and elements > _SM_THREADS[0][0] else min(threads, _SM_THREADS[1][1])), 0
     if passes > 2 and config.cluster > (2 if itemsize < 4 else 1):

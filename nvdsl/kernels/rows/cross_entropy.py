@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import nvdsl as nv
@@ -19,6 +20,9 @@ from nvdsl.trace import decorated
 
 _FORWARD = Repeated("x labels out grad lse", outputs="out grad lse")
 _BACKWARD = Repeated("dloss x labels lse dx", outputs="dx")
+
+_MOST_THREADS = 1024
+"""On an SM, that smooth labels."""
 
 _REDUCTIONS = ("mean", "sum", "none")
 _LABELS = (nv.i32, nv.i64)
@@ -71,7 +75,10 @@ def cross_entropy(
     result = _Scalar(loss)
     apart = check_apart([result, gradient, logarithm], [classes], [rows])
     given = rows, classes, losses, None if losses else result, logarithm, gradient, *numbers
-    constants = {"smooth": rest[1], "mean": reduction == "mean", "config": configuration([rows], [gradient], passes=3)}
+    config = configuration([rows], [gradient])
+    if rest[1] and config.keep == "shared":  # one more sum takes registers
+        config = replace(config, blocks_per_sm=min(config.blocks_per_sm, max(_MOST_THREADS // config.threads, 1)))
+    constants = {"smooth": rest[1], "mean": reduction == "mean", "config": config}
     _FORWARD.run(kernels.cross_entropy, given, constants, arrays, rest, stream, target, apart)
     return results(result, gradient, logarithm)
 

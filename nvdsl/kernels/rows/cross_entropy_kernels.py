@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import nvdsl as nv
+from nvdsl.kernels.rows import streams
 from nvdsl.kernels.rows.config import RowsConfig
 from nvdsl.kernels.rows.exponentials import Exponentials
 from nvdsl.kernels.rows.row import Matrix, Parts, PerRow, Row, grid
@@ -46,9 +47,9 @@ def cross_entropy(
     def kernel() -> None:
         row = Row.of_group(x, config)
         number = row.number(labels)  # it comes with the row
-        (given,) = row.read(x, missing=float("-inf"))
+        (given,) = row.read(x, missing=float("-inf"), policy=streams.policy(x) if gradient is None else None)
         label = Label.of(row, x, number, ignored)
-        whole = [row.total(lambda total, step: total + row.only(step, given(step)))] if smooth else []
+        whole = [lambda total, step: total + row.only(step, given(step))] if smooth else []
         found = Exponentials.of(row, given, *whole)
         lse = found.highest + found.logarithm
         loss = lse - label.logit
@@ -64,8 +65,9 @@ def cross_entropy(
             if counted is not None:
                 nv.griddep_wait()
                 share = 1.0 / counted[0]
-            probabilities = lambda step: found.made(step) * found.scale  # noqa: E731
-            _write_gradient(row, gradient, probabilities, label, lse, share, smoothing if smooth else None, z_loss)
+            _write_gradient(
+                row, gradient, found.made, found.scale, label, lse, share, smoothing if smooth else None, z_loss
+            )
 
     kernel()
     if result is not None:
@@ -104,8 +106,8 @@ def cross_entropy_backward(
         if counted is not None:
             nv.griddep_wait()
             factor = factor / counted[0]
-        probabilities = lambda step: nv.math.exp_approx(given(step) - highest)  # noqa: E731
-        _write_gradient(row, dx, probabilities, label, highest, factor, smoothing if smooth else None, z_loss)
+        made = lambda step: nv.math.exp_approx(given(step) - highest)  # noqa: E731
+        _write_gradient(row, dx, made, 1.0, label, highest, factor, smoothing if smooth else None, z_loss)
 
     kernel()
 
@@ -141,21 +143,27 @@ class Label:
 
 
 def _write_gradient(
-    row: Row, out: nv.Array, probabilities: Parts, label: Label, lse: Any, factor: Any, smoothing: Any, z_loss: Any
+    row: Row,
+    out: nv.Array,
+    made: Parts,
+    scale: Any,
+    label: Label,
+    lse: Any,
+    factor: Any,
+    smoothing: Any,
+    z_loss: Any,
 ) -> None:
     """``factor * (softmax(x) (1 + 2 z_loss lse) - (1 - smoothing) onehot(label) - smoothing / n)``; 0 where the row is
-    ignored, whatever its logits are."""
+    ignored, whatever its logits are. ``made`` times ``scale``: the softmax."""
     factor = label.valid(factor)
     more = nv.math.fma(2.0 * z_loss, lse, 1.0) * factor
     less = factor if smoothing is None else factor * (1.0 - smoothing)
     evenly = 0.0 if smoothing is None else factor * smoothing / nv.f32(row.cols)
-
-    def slope(probability: Any) -> Any:
-        return nv.where(label.kept, probability * more - evenly, 0.0)
-
-    row.write(out, lambda step: slope(probabilities(step)))
+    share = scale * more
+    row.write(out, lambda step: nv.where(label.kept, made(step) * share - evenly, 0.0))
     if label.is_mine:
-        out[row.index, label.column] = slope(nv.math.exp_approx(label.logit - lse)) - less
+        own = nv.math.exp_approx(label.logit - lse) * more - evenly
+        out[row.index, label.column] = nv.where(label.kept, own, 0.0) - less
 
 
 def _count(labels: nv.Array, counted: nv.Array, ignored: Any) -> None:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import nvdsl as nv
-from nvdsl.kernels.rows.row import Parts, Row
+from nvdsl.kernels.rows.row import Parts, Row, Term
 from nvdsl.kernels.rows.staged import Elements
 
 _LOG2_E, _LN_2 = math.log2(math.e), math.log(2.0)
@@ -29,8 +29,8 @@ _HELD = 32
 @dataclass(frozen=True)
 class Exponentials:
     """``made`` times ``scale`` is the softmax of the row: of an access, this thread's elements. ``highest``: the
-    greatest element; ``logarithm``: of the sum of all exponentials relative to it. ``sums``: of what was given besides.
-    """
+    greatest element; ``logarithm``: of the sum of all exponentials relative to it. ``sums``: of the terms that were
+    given besides."""
 
     made: Parts
     scale: Any
@@ -39,19 +39,19 @@ class Exponentials:
     sums: tuple[Any, ...]
 
     @staticmethod
-    def of(row: Row, given: Elements, *more: Any) -> Exponentials:
+    def of(row: Row, given: Elements, *more: Term) -> Exponentials:
         """Blocks of a cluster exchange numbers once: each warp takes its own greatest element at first."""
         about = functools.partial(_Base, narrow=given.dtype.bytes < 4)
         if row.exchange is None:
             highest = row.max(given)
             base = about(highest)
             made = _held(row, base.exponentials(given))
-            total, *sums = row.sums(_total(row, made), *more)
+            total, *sums = row.sums(_total(row, made), *(row.total(term, again=True) for term in more))
             logarithm = nv.math.fma(base.left, -_LN_2, nv.math.log(total))
             return Exponentials(made, nv.math.rcp_approx(total), highest, logarithm, tuple(sums))
         base = about(nv.max(nv.warp.max(row.highest(given)), nv.f32.min))  # of a warp that has nothing
         made = _held(row, base.exponentials(given))
-        mine = nv.warp.sum((_total(row, made), *more))
+        mine = nv.warp.sum((_total(row, made), *map(row.total, more)))
         bases, *taken = row.exchange.of_all((base.value, *mine), [nv.f32.min, 0.0, *[0.0] * len(more)])
         highest = row.exchange.greatest(bases)
         taken[0] = [one * about(other).relative(highest) for other, one in zip(bases, taken[0], strict=True)]

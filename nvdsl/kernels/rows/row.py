@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 
 import nvdsl as nv
 from nvdsl.kernels.arguments import ALIGNMENT
-from nvdsl.kernels.rows import ends
+from nvdsl.kernels.rows import ends, streams
 from nvdsl.kernels.rows.config import RowsConfig
 from nvdsl.kernels.rows.exchange import Exchange
 from nvdsl.kernels.rows.staged import Elements, Staged, group_of, joined, lane_of, widened
@@ -112,17 +112,22 @@ class Row:
         return nv.vector([nv.where(one, values[i], other) for i, one in enumerate(there)])
 
     def read(
-        self, *arrays: nv.Array, missing: float = 0.0, meanwhile: Callable[[], None] = lambda: None
+        self,
+        *arrays: nv.Array,
+        missing: float = 0.0,
+        meanwhile: Callable[[], None] = lambda: None,
+        policy: Any = None,
     ) -> list[Elements]:
         """This thread's elements of arrays, with ``missing`` behind the end of the row. Once for each row.
-        ``meanwhile``: what begins while they are on their way."""
+        ``meanwhile``: what begins while they are on their way. ``policy``: of L2, for rows that registers hold
+        (`streams`)."""
         staged = Staged(arrays, self.config) if self.config.keep == "shared" else None
         held: list[list[Any]] = []
         loaded: list[Any] = []
         if staged is not None:
             loaded = staged.fetch(self, missing=missing)
         elif self.config.keep == "registers":
-            held = [[self._load(x, missing, step) for step in range(self.config.steps)] for x in arrays]
+            held = [[self._load(x, missing, step, policy) for step in range(self.config.steps)] for x in arrays]
         meanwhile()
         if staged is not None:
             staged.settle(self, loaded, missing=missing)
@@ -134,10 +139,10 @@ class Row:
             return [Elements(parts.__getitem__, x.dtype) for x, parts in zip(arrays, held, strict=True)]
         return [Elements(partial(self._load, x, missing), x.dtype) for x in arrays]
 
-    def _load(self, x: nv.Array, missing: float, step: int) -> Any:
+    def _load(self, x: nv.Array, missing: float, step: int, policy: Any = None) -> Any:
         part = nv.vector([missing] * self.config.wide, x.dtype)
         if self.exists and self.whole(step):
-            part = x.vector(self.at(step), self.config.wide)
+            part = streams.vector(x, self.at(step), self.config.wide, policy)
         elif self.config.ragged and not self.full(step):
             part = self._gathered(x, step, missing)
         return part
@@ -209,9 +214,9 @@ class Row:
             found = x[self.index]
         return found
 
-    def total(self, term: Term) -> Any:
-        """This thread's share of a sum."""
-        self.read_anew()
+    def total(self, term: Term, again: bool = False) -> Any:
+        """This thread's share of a sum. ``again``: behind another pass, without a barrier between."""
+        self.read_anew(again)
         total: Any = nv.vector([-0.0] * self.config.wide, nv.f32)  # x + -0.0 is x, so that nothing is added to it
         for step in range(self.config.steps):
             total = term(total, step)
