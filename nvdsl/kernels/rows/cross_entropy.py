@@ -15,6 +15,7 @@ from nvdsl.kernels.options import choice, real, whole
 from nvdsl.kernels.repeated import Repeated
 from nvdsl.kernels.rows import cross_entropy_kernels as kernels
 from nvdsl.kernels.rows.argument import PerRow, Rows, asked, check_apart, configuration, results
+from nvdsl.kernels.rows.config import RowsConfig
 from nvdsl.kernels.rows.norm import Asked
 from nvdsl.trace import decorated
 
@@ -76,8 +77,7 @@ def cross_entropy(
     apart = check_apart([result, gradient, logarithm], [classes], [rows])
     given = rows, classes, losses, None if losses else result, logarithm, gradient, *numbers
     config = configuration([rows], [gradient])
-    if rest[1] and config.keep == "shared":  # one more sum takes registers
-        config = replace(config, blocks_per_sm=min(config.blocks_per_sm, max(_MOST_THREADS // config.threads, 1)))
+    config = smoothing(config) if rest[1] else config
     constants = {"smooth": rest[1], "mean": reduction == "mean", "config": config}
     _FORWARD.run(kernels.cross_entropy, given, constants, arrays, rest, stream, target, apart)
     return results(result, gradient, logarithm)
@@ -137,6 +137,13 @@ class _Scalar:
 
     def view(self) -> Any:
         return self.argument.view((1,)) if self.rows is None else self.argument.view((self.rows,), (0,))
+
+
+def smoothing(config: RowsConfig) -> RowsConfig:
+    """The configuration, with registers for one more sum."""
+    if config.keep != "shared":
+        return config
+    return replace(config, blocks_per_sm=min(config.blocks_per_sm, max(_MOST_THREADS // config.threads, 1)))
 
 
 def _numbers(ignore_index: int, label_smoothing: float, z_loss: float) -> tuple[int, float, float]:

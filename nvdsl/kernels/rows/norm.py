@@ -27,6 +27,7 @@ from nvdsl.kernels.rows.argument import (
     persistent,
     results,
 )
+from nvdsl.kernels.rows.config import RowsConfig
 from nvdsl.trace import decorated
 
 _AHEAD = 64
@@ -203,12 +204,16 @@ def _forward(
     if rows.rows:
         passes = 2 + centered + 2 * (into.dtype is nv.e4m3)  # e4m3: once for the greatest, once more for results
         config = configuration([rows, other], [into, factor, summand, total], passes=passes)
-        if total is not None:  # its address takes registers
-            config = replace(config, ahead=min(config.ahead, _AHEAD))
+        config = config if total is None else beside_a_sum(config)
         values = rows, into, factor, summand, other, total, *numbers, eps
         constants = {"centered": centered, "config": config}
         _FORWARD.run(norm_kernels.norm, values, constants, arrays, rest, stream, target, apart)
     return results(into, total, *numbers)
+
+
+def beside_a_sum(config: RowsConfig) -> RowsConfig:
+    """The configuration, with registers for the address of a sum that is stored, too."""
+    return replace(config, ahead=min(config.ahead, _AHEAD))
 
 
 def _backward(what: str, given: tuple[Any, ...], centered: bool, stream: Stream | None, target: str | None) -> Any:

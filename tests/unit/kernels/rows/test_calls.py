@@ -7,9 +7,11 @@ import numpy as np
 import pytest
 
 import nvdsl as nv
-from nvdsl.kernels.rows import norm_backward_kernels, norm_kernels, softmax_kernels
+from nvdsl.kernels.rows import cross_entropy_kernels, norm_backward_kernels, norm_kernels, softmax_kernels
 from nvdsl.kernels.rows.choose import choose
 from nvdsl.kernels.rows.choose_persistent import choose_persistent
+from nvdsl.kernels.rows.cross_entropy import smoothing
+from nvdsl.kernels.rows.norm import beside_a_sum
 from tests.exhaustive import sample
 from tests.unit.kernels import array
 
@@ -76,6 +78,42 @@ def test_a_row_that_begins_anywhere_fits_into_registers(kernel, dtype, cols, bia
         *arrays, 1e-5, centered=centered, config=config
     )
     for each in compiled.kernels.values():
+        assert (each.resources.stack, each.resources.spill_stores, each.resources.spill_loads) == (0, 0, 0)
+
+
+SUMS = [(kernel, dtype, cols, residual)
+        for cols in (2048, 12_288, 16_389, 32_768, 33_019, 50_000, 65_537, 262_143)
+        for kernel in ("layer_norm", "rms_norm") for dtype in (nv.bf16, nv.f32)
+        for residual in (False, True)]  # fmt: skip
+
+
+@pytest.mark.parametrize(("kernel", "dtype", "cols", "residual"), sample(SUMS, 1))
+def test_a_sum_that_is_stored_fits_into_registers(kernel, dtype, cols, residual):
+    x, weight, number, centered = array(dtype, 64, cols), array(nv.f32, cols), array(nv.f32, 64), kernel == "layer_norm"
+    config = choose(cols, dtype.bytes, cols, arrays=1 + residual, passes=2 + centered, beside=1, alike=True)
+    config = beside_a_sum(replace(config, copies=16 if config.ragged else 0))
+    arrays = x, x, weight, None, x if residual else None, x, number if centered else None, number, None
+    made = nv.jit(norm_kernels.norm.__wrapped__, strict=True).compile(*arrays, 1e-5, centered=centered, config=config)
+    for each in made.kernels.values():
+        assert (each.resources.stack, each.resources.spill_stores, each.resources.spill_loads) == (0, 0, 0)
+
+
+LOSSES = [(dtype, cols, gradient, smooth)
+          for cols in (131, 1500, 2048, 3001, 4096, 8192, 12_288, 16_384, 24_576, 32_768, 33_019, 50_000, 65_535,
+                       65_536, 131_072, 262_143)
+          for dtype in (nv.bf16, nv.f32) for gradient in (False, True) for smooth in (False, True)]  # fmt: skip
+
+
+@pytest.mark.parametrize(("dtype", "cols", "gradient", "smooth"), sample(LOSSES, 1))
+def test_logits_fit_into_registers(dtype, cols, gradient, smooth):
+    x, labels, number = array(dtype, 64, cols), array(nv.i64, 64), array(nv.f32, 64)
+    config = choose(cols, dtype.bytes, cols, written=gradient, alike=True)
+    config = smoothing(config) if smooth else config
+    made = nv.jit(cross_entropy_kernels.cross_entropy.__wrapped__, strict=True).compile(
+        x, labels, number, None, number, x if gradient else None, -100, 0.1, 0.1, smooth=smooth, mean=False,
+        config=config,
+    )  # fmt: skip
+    for each in made.kernels.values():
         assert (each.resources.stack, each.resources.spill_stores, each.resources.spill_loads) == (0, 0, 0)
 
 
