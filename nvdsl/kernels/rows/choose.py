@@ -23,11 +23,11 @@ from nvdsl.kernels.rows.config import (
 _LANES = ((512, 8), (1024, 16), (2048, 32), (4096, 64))
 """Bytes of a row up to which so many threads share it."""
 
-_LANE_BYTES, _READ_BYTES, _LONG_READ_BYTES = 64, 96, 128
+_LANE_BYTES, _READ_BYTES = 64, 96
 """Of a longer row, that a thread has. More where nothing is written: a block that adds up reads nothing, so that more
 of the other blocks' has to be on its way."""
 
-_LONG_PART, _ENOUGH_BYTES, _ENOUGH_OF_SOFTMAX, _LONGEST_OF_SOFTMAX = 16_384, 120, 100, 51_200
+_LONG_PART, _ENOUGH_BYTES, _ENOUGH_OF_SOFTMAX, _LONGEST_OF_SOFTMAX = 16_384, 120, 100, 40_960
 """Of a row, that a block has from which on threads have more, that a thread has where an SM has three blocks, and that
 one of three blocks of softmax has at most."""
 
@@ -40,8 +40,8 @@ _FEW_ARRIVALS = 8
 _FEW_STEPS = 5
 """Accesses of a thread, besides which it has registers for the ends of rows and for what is loaded ahead."""
 
-_BLOCK_BYTES, _READ_BLOCK_BYTES = 65_536, 32_768
-"""Of rows, that one block takes before a cluster shares it; and where nothing is written."""
+_BLOCK_BYTES = 65_536
+"""Of rows, that one block takes before a cluster shares it."""
 
 _REGISTERS = 64
 """Elements that registers of a thread hold; they may be f32 then."""
@@ -81,8 +81,7 @@ def choose(
     size = cols * itemsize
     framed = alike and size >= _FRAMED
     wide = widest if framed else grain
-    block = _BLOCK_BYTES if written else _READ_BLOCK_BYTES
-    cluster = min(1 << max(nv.cdiv(size * arrays, block) - 1, 0).bit_length(), MOST_BLOCKS)
+    cluster = min(1 << max(nv.cdiv(size * arrays, _BLOCK_BYTES) - 1, 0).bit_length(), MOST_BLOCKS)
     ragged = framed and wide > grain
     moments = passes == 3 and beside > 0 and arrays == 1 and written and itemsize < 4
     if moments and cluster == 1 and _BLOCK_BYTES // 2 < size < _BLOCK_BYTES:
@@ -130,7 +129,7 @@ def choose(
     blocks = min(SHARED_BYTES // (taken + BESIDE), threads // config.threads, _BLOCKS_OF_AN_SM)
     if not blocks:
         return replace(config, keep="memory")
-    piecewise = beside and passes == 3 or once and config.steps <= _FEW_ARRIVALS
+    piecewise = beside and passes == 3 or once and (several or cluster > 2) and config.steps <= _FEW_ARRIVALS
     arrivals = config.steps if piecewise and cluster > 1 else 1
     return replace(config, keep="shared", blocks_per_sm=blocks, ahead=ahead, arrivals=arrivals)
 
@@ -144,9 +143,8 @@ def _lanes(size: int, each: int, written: bool, ragged: bool) -> int:
     part = _LANE_BYTES
     if not written:
         if each > _LONG_PART:
-            part = _LONG_READ_BYTES
-        elif each & (each - 1):
-            part = _READ_BYTES
+            return _of_several(each, _ENOUGH_BYTES)
+        part = _READ_BYTES
     elif ragged and each > _LONG_PART:
         part = _READ_BYTES
     elif ragged:  # whose ends take registers, so that threads are few

@@ -30,8 +30,8 @@ from nvdsl.kernels.rows.argument import (
 from nvdsl.kernels.rows.config import RowsConfig
 from nvdsl.trace import decorated
 
-_AHEAD = 64
-"""Bytes at most that a thread loads ahead beside a sum that it stores."""
+_MOST_THREADS = 768
+"""On an SM, that store rows as they are beside the result."""
 
 Asked = ArrayLike | bool | None
 """An output beside the first one: an array to write to, True for a new one, None or False for none."""
@@ -204,16 +204,17 @@ def _forward(
     if rows.rows:
         passes = 2 + centered + 2 * (into.dtype is nv.e4m3)  # e4m3: once for the greatest, once more for results
         config = configuration([rows, other], [into, factor, summand, total], passes=passes)
-        config = config if total is None else beside_a_sum(config)
+        if total is not None and other is None:
+            config = beside_rows(config)
         values = rows, into, factor, summand, other, total, *numbers, eps
         constants = {"centered": centered, "config": config}
         _FORWARD.run(norm_kernels.norm, values, constants, arrays, rest, stream, target, apart)
     return results(into, total, *numbers)
 
 
-def beside_a_sum(config: RowsConfig) -> RowsConfig:
-    """The configuration, with registers for the address of a sum that is stored, too."""
-    return replace(config, ahead=min(config.ahead, _AHEAD))
+def beside_rows(config: RowsConfig) -> RowsConfig:
+    """The configuration, with registers for the address of rows that are stored, too; a residual's has them."""
+    return replace(config, blocks_per_sm=min(config.blocks_per_sm, max(_MOST_THREADS // config.threads, 1)))
 
 
 def _backward(what: str, given: tuple[Any, ...], centered: bool, stream: Stream | None, target: str | None) -> Any:
