@@ -147,9 +147,9 @@ class Cell:
         self.time = next(w.machine.stamps)
         self.readers.clear()
 
-    def is_up(self, value: bytes) -> bool:
-        """Whether the old value may stand for the last write: it is that of a launch before, or the same ``value``."""
-        return self.old is not None and (self.is_first or self.old[0] == value)
+    def is_same(self, memory: Any, address: int) -> bool:
+        """Whether the last write left the old value: nobody can tell by it which of the two was read."""
+        return self.old is not None and memory.data[address : address + len(self.old[0])].tobytes() == self.old[0]
 
     def may_be_old(self, w: Any) -> bool:
         """Whether nothing that ``w`` knows comes after the last write. (A fence since then might: fence.sc is one.)"""
@@ -186,14 +186,14 @@ def load(
         cell = memory.cells.get(address)
         if cell is None:
             continue
-        is_old = not order.total and w.machine.shows_old() and cell.may_be_old(w)
+        is_old = not order.total and cell.may_be_old(w) and (cell.is_same(memory, address) or w.machine.shows_old())
         reader = w.clock.cluster, w.actor
         cell.readers[reader] = w.epoch
         w.machine.stale.pop((cell, reader), None)
         if is_old:
             w.machine.changes += 1  # the next one sees more
-            found[address] = value = cell.old[0]
-            if cell.is_up(memory.data[address : address + len(value)].tobytes()):
+            found[address] = cell.old[0]
+            if cell.is_first or cell.is_same(memory, address):  # the old value may stand for the last write
                 w.machine.stale[cell, reader] = Stale(
                     w.clock.cluster, w.name, at, decided, memory.name, Released(cell.released)
                 )
