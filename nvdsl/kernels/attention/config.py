@@ -152,7 +152,7 @@ def choose(
     seen = keys if seen is None or ragged else min(seen, keys)
     sizes, group = (padded(size, itemsize), padded(value_size, itemsize)), heads // kv_heads
     most = 3 if max(sizes) <= 64 and not told and itemsize == 2 and seen > SHORT else 2
-    pack, consumers = _rows(queries, group, most)
+    pack, consumers = _rows(queries, group, most, packed)
     tiles = batch * kv_heads * -(-group // pack) * -(-queries // (64 * consumers // pack))
     if itemsize == 2:
         bounds = left and (packed or ragged or splits is not None)
@@ -256,13 +256,18 @@ def _eight_bits(sizes: tuple[int, int], consumers: int, seen: int, page: int, to
     )
 
 
-def _rows(queries: int, group: int, consumers: int) -> tuple[int, int]:
+def _rows(queries: int, group: int, consumers: int, packed: bool) -> tuple[int, int]:
     """How many heads of a group are packed into a tile, and its warpgroups of 64 rows. Heads are packed where that
-    saves a tenth of the tiles, and few rows take fewer warpgroups."""
+    saves a tenth of the tiles, and few rows take fewer warpgroups. Sequences of any lengths, ``packed``, end in the
+    middle of a tile."""
     tile = 64 * consumers
+
+    def tiles(pack: int) -> float:
+        positions = tile // pack
+        return (queries / positions + 0.5 if packed else -(-queries // positions)) * -(-group // pack)
+
     together = min(1 << (group - 1).bit_length(), 64)
-    alone, packed = (-(-queries // (tile // pack)) * -(-group // pack) for pack in (1, together))
-    pack = together if packed * 1.1 < alone else 1
+    pack = together if tiles(together) * 1.1 < tiles(1) else 1
     return pack, min(consumers, -(-queries * pack // 64))
 
 
