@@ -223,6 +223,7 @@ class _Call:
             told=bias is not None or score is not None or factor <= 0, splits=splits, sms=sms(target),
             itemsize=heads.dtype.bytes, seen=None if left is None or right is None else left + right + 1,
             left=left is not None, ragged=lengths.k_starts is not None or lengths.used is not None,
+            function=score is not None and bias is None and factor > 0,
         )  # fmt: skip
         alone: Any = tuned.attention if splits is None else forward.attention
         self.kernel = combine.attention if self.parts > 1 else alone

@@ -17,8 +17,9 @@ SHORT = 1024
 """Keys up to which a tile's start and end, and its rows that are masked or behind the last, are a large part of it."""
 SIZES = {2: (32, 64, 80, 96, 112, 128, 160, 192, 224, 256), 1: (64, 96, 128, 192, 256)}
 """By an element's bytes: head sizes that a kernel is compiled for; TMA fills smaller ones up with zeros."""
-TOLD = (64, 96), (128, 128), (192, 80), (224, 64), (256, 48)
-"""Keys of a tile of heads up to a size, where it matters of which query and which key a score is."""
+TOLD = (64, 96, 128), (128, 128, 128), (192, 80, 80), (224, 64, 64), (256, 48, 64)
+"""Of heads up to a size, keys of a tile where it matters of which query and which key a score is: with a bias, and with
+nothing but a function."""
 SUMS_AND_SCORES = 188
 """Registers of a thread that a consumer of two has for its sums, the scores of a tile and its weights."""
 
@@ -138,7 +139,7 @@ class Config:
 def choose(
     size: int, value_size: int, batch: int, queries: int, heads: int, kv_heads: int, keys: int, *, bounded: bool,
     packed: bool, page: int, told: bool, splits: int | None, sms: int, itemsize: int = 2, seen: int | None = None,
-    left: bool = False, ragged: bool = False,
+    left: bool = False, ragged: bool = False, function: bool = False,
 ) -> tuple[Config, int]:  # fmt: skip
     """The configuration for a call, and into how many parts the keys are split.
 
@@ -147,16 +148,18 @@ def choose(
     page, 0 without pages. ``told``: a score takes more registers than others, since it depends on its query and key, or
     since the scale is not above 0. ``splits``: what the caller says, or None. ``itemsize``: bytes of an element.
     ``seen``: keys that a window shows to a query, None for all. ``left``: whether a window has a bound on the left.
-    ``ragged``: arrays say how many keys a sequence has. Raises ArgumentError for pages that no tile takes.
+    ``ragged``: arrays say how many keys a sequence has. ``function``: scores are told for nothing but a caller's
+    function. Raises ArgumentError for pages that no tile takes.
     """
     seen = keys if seen is None or ragged else min(seen, keys)
     sizes, group = (padded(size, itemsize), padded(value_size, itemsize)), heads // kv_heads
-    most = 3 if max(sizes) <= 64 and not told and itemsize == 2 and seen > SHORT else 2
+    long = seen > SHORT or packed and not bounded  # some of packed ones are
+    most = 3 if max(sizes) <= 64 and not told and itemsize == 2 and long else 2
     pack, consumers = _rows(queries, group, most, packed)
     tiles = batch * kv_heads * -(-group // pack) * -(-queries // (64 * consumers // pack))
     if itemsize == 2:
         bounds = left and (packed or ragged or splits is not None)
-        config = _sixteen_bits(sizes, consumers, 0 if bounds else seen, page, told)  # bounds take registers, too
+        config = _sixteen_bits(sizes, consumers, 0 if bounds else seen, page, told, function)  # bounds take registers
     else:
         config = _eight_bits(sizes, consumers, seen, page, told)
     if seen < keys and seen <= SHORT and 128 < max(sizes) <= 192 and itemsize == 2:  # a tile sees little more
@@ -185,10 +188,15 @@ def choose(
     alone = splits == config.cluster == config.blocks_per_sm == 1
     stays = tiles > sms and alone and not (packed or page)
     widest = sizes == (256, 256) and consumers == 2 and not told
+    shortened = itemsize == 2 and 128 < max(sizes) < 256 and seen <= SHORT and (bounded or config.tile_n < 128)
     # At 2,048 and 4,096 keys this gains 3 and 2 % without a bound, and nothing with one.
     if stays and widest and itemsize == 2 and seen <= (SHORT if bounded else 4 * SHORT):
         config = replace(config, tile_n=64, k_stages=2, q_columns=0, o_columns=128, pingpong=True)
         config = replace(config, blocks=sms, queue=bounded)
+    elif stays and shortened and consumers == 2 and not told:
+        # Without a bound this gains less than tiles of 128 keys do.
+        config = replace(config, tile_n=96, k_stages=2, q_columns=0, o_columns=math.gcd(64, sizes[1]), pingpong=True)
+        config = replace(config, tile_n=96 if config.fits else 64, blocks=sms, queue=bounded)
     elif stays and widest and itemsize == 1 and (not bounded or not left and seen <= 4 * SHORT):
         # With two bounds a queue's numbers spill. It gains 5 % at 2,048 keys, and nothing at 8,192.
         config = replace(config, o_columns=64, blocks=sms, queue=bounded)
@@ -200,12 +208,12 @@ def choose(
     return config if config.fits or config.cluster > 1 else replace(config, o_columns=math.gcd(64, sizes[1])), splits
 
 
-def _sixteen_bits(sizes: tuple[int, int], consumers: int, seen: int, page: int, told: bool) -> Config:
+def _sixteen_bits(sizes: tuple[int, int], consumers: int, seen: int, page: int, told: bool, function: bool) -> Config:
     widest, narrow = max(sizes), max(sizes) <= 64
     few = consumers == 1 and widest <= 128 and not told
     whole = _keys_that_fit(sizes, 2)
     if told:  # each score takes registers for its place, too
-        whole = min(whole, next(keys for end, keys in TOLD if widest <= end))
+        whole = min(whole, next(keys[function] for end, *keys in TOLD if widest <= end))
     short = few or widest == 256 and seen <= 512
     config = Config(
         sizes,
@@ -259,7 +267,7 @@ def _eight_bits(sizes: tuple[int, int], consumers: int, seen: int, page: int, to
 def _rows(queries: int, group: int, consumers: int, packed: bool) -> tuple[int, int]:
     """How many heads of a group are packed into a tile, and its warpgroups of 64 rows. Heads are packed where that
     saves a tenth of the tiles, and few rows take fewer warpgroups. Sequences of any lengths, ``packed``, end in the
-    middle of a tile."""
+    middle of a tile, and 2 % are enough for them."""
     tile = 64 * consumers
 
     def tiles(pack: int) -> float:
@@ -267,7 +275,7 @@ def _rows(queries: int, group: int, consumers: int, packed: bool) -> tuple[int, 
         return (queries / positions + 0.5 if packed else -(-queries // positions)) * -(-group // pack)
 
     together = min(1 << (group - 1).bit_length(), 64)
-    pack = together if tiles(together) * 1.1 < tiles(1) else 1
+    pack = together if tiles(together) * (1.02 if packed else 1.1) < tiles(1) else 1
     return pack, min(consumers, -(-queries * pack // 64))
 
 

@@ -113,6 +113,22 @@ def test_a_window_is_taken_as_the_keys_that_it_shows():
         assert told == [windowed, whole]
 
 
+@pytest.mark.parametrize(
+    ("size", "length", "bounded", "seen", "keys"),
+    [(192, 512, False, None, 96), (224, 1000, True, None, 64), (160, 4000, True, 300, 96), (160, 512, False, None, 0),
+     (192, 2048, True, None, 0)],
+)  # fmt: skip
+def test_results_of_short_sequences_leave_by_themselves(size, length, bounded, seen, keys):
+    config, _ = chosen(16, length, 16, 16, length, size, bounded=bounded, left=seen is not None, seen=seen)
+    assert (config.tile_n if config.o_columns else 0) == keys
+
+
+def test_heads_of_packed_sequences_are_packed():
+    """Where that saves 2 % of the tiles: each sequence leaves half a tile empty."""
+    for queries, heads, kv_heads, packs in ((900, 8, 2, 4), (4000, 8, 2, 1), (400, 5, 1, 1)):
+        assert chosen(64, queries, heads, kv_heads, queries, bounded=True, packed=True, ragged=True)[0].pack == packs
+
+
 @pytest.mark.parametrize("shape", [{"keys": 0}, {"queries": 0}, {"batch": 0}])
 def test_nothing_to_do(shape):
     check(*heads(**shape))

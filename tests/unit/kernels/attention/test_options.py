@@ -71,7 +71,7 @@ def test_no_option_spills(size, value_size, itemsize, bounded, sequences, score,
         size, value_size, 1 if splits else 16, queries, heads, kv_heads, keys, bounded=bounded[1], splits=splits,
         packed=sequences == "packed", page=64 * (sequences == "paged"), told=score in ("bias", "score", "signed"),
         sms=132, itemsize=itemsize, seen=513 if all(bounded) and lengths.startswith("long") else None, left=bounded[0],
-        ragged=sequences not in ("whole",),
+        ragged=sequences not in ("whole",), function=score == "score",
     )  # fmt: skip
 
     def given(names, last, dtype=dtype):
