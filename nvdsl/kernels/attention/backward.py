@@ -142,8 +142,8 @@ def backward(frame: GradientFrame) -> None:
                 loads.v_ring.wait(work.values)
             first, end = sight.first, sight.end
             before = nv.select(work.started, 1 - here, here) if late else here
-            for g in nv.range(sight.heads(tiles.group), unroll=False):
-                head = at.kv_head * tiles.group + g
+            for g in nv.range(sight.heads(tiles.heads), unroll=False):
+                head = at.head + g
                 s = begun(state)
                 nv.wgmma_wait(0)
                 order = nv.range(first, end - 1, unroll=False)  # where it is another, rows don't matter

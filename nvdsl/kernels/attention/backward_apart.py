@@ -148,8 +148,8 @@ def backward_apart(frame: GradientFrame) -> None:
             if sight.any:
                 loads.k_ring.wait(loads.k_ring.consumer_state())
                 loads.v_ring.wait(loads.v_ring.consumer_state())
-            for g in nv.range(sight.heads(tiles.group), unroll=False):
-                head = at.kv_head * tiles.group + g
+            for g in nv.range(sight.heads(tiles.heads), unroll=False):
+                head = at.head + g
                 number = tiles.first(at.number, at.sequence, head)
                 s = begun(state)
                 nv.wgmma_wait(0)

@@ -150,7 +150,11 @@ def backward_wide(frame: GradientFrame) -> None:
                 number = first + tile
                 ahead = early and at_once == parts.slices and not last
                 sums.begin(me)
-                for i in [0] if at_once == parts.slices else nv.range(0, parts.slices, at_once, unroll=False):
+                rounds: Any = range(1)
+                if at_once < parts.slices:  # (what is told of scores leaves no registers to see)
+                    needed = parts.slices if scores.told else nv.select(sight.half(own), parts.slices, 0)
+                    rounds = nv.range(0, needed, at_once, unroll=False)
+                for i in rounds:
                     part: Any = None
                     for j in range(at_once):  # a slice leaves while the next one is computed
                         before, part = part, nv.accumulator(64, SLICE)
@@ -173,8 +177,8 @@ def backward_wide(frame: GradientFrame) -> None:
                 loads.k_ring.wait(loads.k_ring.consumer_state())
                 loads.v_ring.wait(loads.v_ring.consumer_state())
             count = sight.count
-            for g in nv.range(sight.heads(tiles.group), unroll=False):
-                head = at.kv_head * tiles.group + g
+            for g in nv.range(sight.heads(tiles.heads), unroll=False):
+                head = at.head + g
                 number = tiles.first(at.number, at.sequence, head)
                 given = begun(state)
                 nv.wgmma_wait(0)

@@ -16,7 +16,13 @@ from nvdsl.kernels.arguments import Argument
 from nvdsl.kernels.arraylike import ArrayLike
 from nvdsl.kernels.attention import copies, options
 from nvdsl.kernels.attention.gradient_bias import clear
-from nvdsl.kernels.attention.gradient_config import choose, rows_seen, shares
+from nvdsl.kernels.attention.gradient_config import (
+    MOST_DESCENDING,
+    MOST_SHARES,
+    choose,
+    rows_seen,
+    shares,
+)
 from nvdsl.kernels.attention.gradient_kernels import gradients
 from nvdsl.kernels.attention.heads import Heads, Operand, Reshaped
 from nvdsl.kernels.attention.scores import ScoreFunction, ScoreKind
@@ -123,16 +129,20 @@ def attention_backward(
         more = all(bounded) or capped or packed
         each = -(-queries // (max(lengths.batch, 1) if lengths.packed else 1))
         rows = rows_seen(each, left, right)
-        tight = all(bounded) or kind.told and any(bounded)
+        tight = all(bounded) and capped or kind.told and any(bounded)
         sizes, most = (heads.size, heads.value_size), kind.told or packed and capped
         config = choose(*sizes, more, most, heads.group * rows, tight)
         columns = -(-heads.k.shape[1] // config.tile_n) + (lengths.batch if lengths.k_starts is not None else 0)
         key_tiles = columns * heads.kv_heads * heads.k.shape[0]
-        count = shares(config, key_tiles, heads.group, rows, each if not all(bounded) else rows, sms(target))
+        longest = rows if all(bounded) else each
+        most_shares = MOST_DESCENDING if ordered and bounded == (False, True) else MOST_SHARES
+        cut = shares(config, key_tiles, heads.group, rows, longest, sms(target), most_shares)
         if kind.told and config.wide:  # which leaves no registers for parts
-            count = 1
-        shared = Reshaped(of_q, (count,), (0,)) if count > 1 else None
+            cut = 1, 1
+        count = math.prod(cut)
+        shared = Reshaped(of_q, cut, (0, 0)) if count > 1 else None
         if count > 1:
+            tight = tight or packed and all(bounded)
             config = choose(*sizes, more, most, heads.group * rows / count, tight, shared=True)
         constants: dict[str, Any] = {"config": config, "bounded": bounded, "scores": kind, "ordered": ordered}
         new = sum((x is None) << i for i, x in enumerate((dq, dk, dv)))

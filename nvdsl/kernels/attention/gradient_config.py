@@ -13,11 +13,15 @@ half a step more, or a whole one where tiles are unequal. (Heads of 96 gain noth
 SLICE = 64
 """Columns of dQ that `backward_wide` computes at a time."""
 
-MOST_SHARES = 8
-"""Blocks that share a tile of keys."""
-ENDS = 2, 6
-"""What a tile of keys takes beside its steps, in steps: its start and its end; those of a part, with the kernel that
-adds the parts up."""
+MOST_SHARES, MOST_DESCENDING = 8, 4
+"""Blocks that share a tile of keys; the latter where dQ is added up from the last keys to the first, and more blocks
+wait for each other."""
+ENDS = 2, 4, 6
+"""What a tile of keys takes beside its steps, in steps: its start and its end; those of a part of its heads, with the
+kernel that adds the parts up; those of a part of its queries, which is longer than its mean."""
+
+HEAD = 0.5
+"""What a head of q takes in a block beside its steps, in steps: its first scores, which nothing is computed beside."""
 
 BARRIERS = 256
 """Bytes, at most, of a block's mbarriers."""
@@ -105,23 +109,31 @@ def choose(size: int, value_size: int, more: bool, most: bool, rows: float = 0, 
     return wide(size, value_size, most)
 
 
-def shares(config: Config, tiles: int, group: int, seen: int, most: int, sms: int) -> int:
-    """How many blocks share a tile of keys: 1, unless that saves a tenth of the time of ``tiles`` of them.
+def shares(
+    config: Config, tiles: int, group: int, seen: int, most: int, sms: int, most_shares: int = MOST_SHARES
+) -> tuple[int, int]:
+    """Into how many parts the queries that see a tile of keys are cut, and into how many the heads of q that share it,
+    for a block each: 1 and 1, unless that saves a tenth of the time of ``tiles`` tiles of keys.
 
     A tile of keys is seen by ``seen`` queries in the mean, and by ``most``, of ``group`` heads each. Equal tiles come
     in waves; of others those that are left at the end take a third of the longest one's time."""
-    mean, longest = (group * max(rows / config.tile_m, 1) for rows in (seen, most))
+    mean, longest = (max(rows / config.tile_m, 1) for rows in (seen, most))
 
-    def steps(count: int) -> float:
-        end = ENDS[count > 1]
+    def steps(cut: tuple[int, int]) -> float:
+        parts, of_heads = cut
+        blocks, end = tiles * parts * of_heads, ENDS[2 if parts > 1 else of_heads > 1]
+        each, last = (group // of_heads * (rows / parts + HEAD) + end for rows in (mean, longest))
         if seen == most:
-            return -(-tiles * count // sms) * (mean / count + end)
-        last = longest / count + end
-        return max(tiles * count / sms * (mean / count + end) + last / 3, last)
+            return -(-blocks // sms) * each
+        return max(blocks / sms * each + last / 3, last)
 
-    fitting = range(1, 1 + max(1, min(MOST_SHARES, most // config.tile_m)))
-    best = min(fitting, key=steps)
-    return best if steps(best) < 0.9 * steps(1) else 1
+    counts = range(1, most_shares + 1)
+    cuts = [
+        (parts, n) for n in counts if group % n == 0
+        for parts in counts if parts * n <= most_shares and (parts == 1 or parts <= most // config.tile_m)
+    ]  # fmt: skip
+    best = min(cuts, key=steps)
+    return best if steps(best) < 0.9 * steps((1, 1)) else (1, 1)
 
 
 def wide(size: int, value_size: int, told: bool) -> Config:

@@ -22,7 +22,7 @@ from nvdsl.kernels.attention.gradient_tiles import GradientTiles, Logarithms, Of
 from nvdsl.kernels.attention.scores import ScoreKind
 from nvdsl.kernels.attention.sequences import KeyStarts, Starts
 
-Shares = nv.Shaped[nv.Array, "shares"]
+Shares = nv.Shaped[nv.Array, "parts", "head_parts"]
 
 
 @nv.jit
@@ -56,15 +56,15 @@ def gradients(
 
     ``bounded``: whether a row sees at most ``left`` keys before its own, and ``right`` keys behind it. For ``scores``,
     ``softcap``, ``bias``, ``dbias`` and ``operands`` see `Scoring`. ``ordered``: whether dQ is added up in the order of
-    the keys, or in causal attention from the last keys to the first. ``shares``: nobody reads it; as many blocks as it
-    has elements have the same keys (extents say what memory a call needs, see `combine.attention`). ``new``: which of
+    the keys, or in causal attention from the last keys to the first. ``shares``: nobody reads it; its two extents are
+    those of `GradientTiles` (extents say what memory a call needs, see `combine.attention`). ``new``: which of
     dq (1), dk (2) and dv (4) are new arrays, whose rows of no sequence become zeros.
     """
     sides = left if bounded[0] else None, right if bounded[1] else None
     scoring = Scoring(scores, scale, softcap, bias, dbias, operands, *sides)
     descending = ordered and bounded == (False, True)
     tiles = GradientTiles(q, k, q_starts, k_starts, config.tile_m, config.tile_n, any(bounded) or ordered, descending,
-                          None if shares is None else shares.shape[0])  # fmt: skip
+                          None if shares is None else (shares.shape[0], shares.shape[1]))  # fmt: skip
     parts = Parts(config.tile_m, config.sizes[0], config.k_swizzle, config.slices)
     sums = GradientSums(tiles, parts, ordered)
     told = Told(q, k, scoring) if scores.told else None

@@ -59,8 +59,8 @@ class GradientLoads:
             self._k.load(self.K[keys.stage], self.k_ring.acquire(keys), place)
             self._v.load(self.V[values.stage], self.v_ring.acquire(values), place)
             keys, values = keys.next(), values.next()
-        for g in nv.range(self._tiles.group, unroll=False):
-            head = at.kv_head * self._tiles.group + g
+        for g in nv.range(self._tiles.heads, unroll=False):
+            head = at.head + g
             number = self._tiles.first(at.number, one, head)
             for i in nv.range(sight.count, unroll=False):
                 tile = sight.tile(i)

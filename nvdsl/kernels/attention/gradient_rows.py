@@ -56,29 +56,36 @@ class Told:
         return nv.math.log2_approx(nv.block.sum(total))
 
 
+def pieces_of(tile_m: int, lanes: int) -> int:
+    """Blocks of a tile: each thread has the rows that it loads together."""
+    return max(tile_m * lanes // (THREADS * TOGETHER), 1)
+
+
 def sum_rows(
     dout: nv.Array, out: nv.Array, lse: nv.Array, tiles: GradientTiles, tile_m: int, told: Told | None,
-    clear: Callable[[nv.Int], None],
+    clear: Callable[[nv.Int, nv.Int, int], None],
 ) -> nv.Array:  # fmt: skip
     """A row for each tile of ``tile_m`` queries of each head: LSE to base 2, and behind them the sums of O dO. With
     ``told`` LSE is as it was given, and behind all are `Told.excess`.
 
     LSE is infinity for queries that see nothing, and for those that fill up the last tile: all their weights become 0.
-    ``clear``: what the 128 threads of a tile do besides. Tiles come from the last to the first: of what this leaves in
-    L2, the kernel that follows reads the first ones first.
+    ``clear``: what the 128 threads of a block do besides, for a piece of a tile, one of so many. Tiles come from the
+    last to the first: of what this leaves in L2, the kernel that follows reads the first ones first.
     """
     size = out.shape[3]
     sums = nv.empty((tiles.count, (2 if told is None else 3) * tile_m), nv.f32)
     unit = LOG2_E if told is None else 1.0
     lanes = 1 << (-(-size // ACCESS) - 1).bit_length()
+    pieces = pieces_of(tile_m, lanes)
+    each = tile_m // pieces
 
-    @nv.kernel(grid=tiles.count, block=THREADS)
+    @nv.kernel(grid=tiles.count * pieces, block=THREADS)
     def sum_up() -> None:
         thread = nv.thread_id.x
-        number = tiles.count - 1 - nv.block_id.x
+        number, piece = tiles.count - 1 - nv.block_id.x // pieces, nv.block_id.x % pieces
         at = tiles.queries_of(number)
         sequence, head, query = at.sequence, at.head, at.query
-        clear(number)
+        clear(number, piece, pieces)
         lane, column = thread % lanes, nv.min(thread % lanes * ACCESS, size - ACCESS)
 
         def place(row: Any) -> tuple[Any, Any]:
@@ -92,7 +99,7 @@ def sum_rows(
             o, do = (x.vector((sequence.q_batch, here, head, column), ACCESS) for x in (out, dout))
             return o, do, lse[sequence.q_batch, head, here]
 
-        rows = [thread // lanes + first for first in range(0, tile_m, THREADS // lanes)]
+        rows = [piece * each + thread // lanes + first for first in range(0, each, THREADS // lanes)]
         for some in [rows[i : i + TOGETHER] for i in range(0, len(rows), TOGETHER)]:
             found = [loaded(row) for row in some]  # all on their way before the first one is waited for
             for row, (o, do, logs) in zip(some, found, strict=True):
@@ -104,7 +111,7 @@ def sum_rows(
                     sums[number, row] = nv.select(sees, logs * unit, math.inf)
                     sums[number, tile_m + row] = nv.select(exists, total, 0.0)
         if told is not None:
-            for row in nv.range(tile_m, unroll=False):
+            for row in nv.range(piece * each, piece * each + each, unroll=False):
                 exists, here = place(row)
                 logs = lse[sequence.q_batch, head, here]
                 excess = nv.f32(0.0)

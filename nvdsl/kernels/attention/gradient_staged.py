@@ -81,8 +81,8 @@ class StagedSums:
     def take(self, at: KeyTile, sight: Seeing, me: nv.Int, pending: Any, dtype: nv.DType | None) -> Any:
         """Add a consumer's parts, each when it is there, to what other blocks have added. By its warp. Returns which
         one is still to come. ``dtype``: of dK and dV, where they are left to it."""
-        for g in nv.range(self._tiles.group, unroll=False):
-            number = self._tiles.first(at.number, at.sequence, at.kv_head * self._tiles.group + g)
+        for g in nv.range(self._tiles.heads, unroll=False):
+            number = self._tiles.first(at.number, at.sequence, at.head + g)
             for i in nv.range(sight.count, unroll=False):
                 self.take_part(me, pending)
                 tile = sight.tile(i)

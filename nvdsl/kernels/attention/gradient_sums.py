@@ -70,20 +70,22 @@ class GradientSums:
         self.tiles, self.parts = tiles, parts
         self._rows = CONSUMERS * parts.slices * parts.rows  # of a tile
         self.total = nv.empty((tiles.count * self._rows, 256), nv.f32, in_turn=ordered)
-        self.turns = nv.zeros(tiles.count * CONSUMERS, nv.i32) if ordered else None
+        self.turns = nv.empty(tiles.count * CONSUMERS, nv.i32) if ordered else None
 
-    def clear(self, tile: nv.Int) -> None:
-        """Leave zeros for a tile, by 128 threads, before all."""
-        row, column = nv.thread_id.x // 64, nv.thread_id.x % 64 * 4
-        for i in range(0, self._rows, 2):
-            self.total.store((tile * self._rows + i + row, column), nv.vector([nv.f32(0.0)] * 4))
+    def clear(self, tile: nv.Int, piece: nv.Int, pieces: int) -> None:
+        """Leave zeros for a piece of a tile, by 128 threads, before all."""
+        row, column, each = nv.thread_id.x // 64, nv.thread_id.x % 64 * 4, self._rows // pieces
+        for i in range(0, each, 2):
+            self.total.store((tile * self._rows + piece * each + i + row, column), nv.vector([nv.f32(0.0)] * 4))
+        if self.turns is not None:
+            self.turns.store(tile * CONSUMERS + row, nv.i32(0), predicate=(column == 0) & (piece == 0))
 
     def watch(self, at: KeyTile, sight: Seeing, me: nv.Int) -> None:
         """Wait for the turn of each of a consumer's parts, let it `begin` then, and tell the next block when the part
         has been added: the consumer waits for neither. By a warp of the producer's, where parts have an order."""
         assert self.turns is not None
-        for g in nv.range(self.tiles.group, unroll=False):
-            number = self.tiles.first(at.number, at.sequence, at.kv_head * self.tiles.group + g)
+        for g in nv.range(self.tiles.heads, unroll=False):
+            number = self.tiles.first(at.number, at.sequence, at.head + g)
             for i in nv.range(sight.count, unroll=False):
                 with recomputing():  # the producer's warps have few registers
                     tile = sight.tile(i)

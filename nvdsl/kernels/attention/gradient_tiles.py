@@ -24,13 +24,15 @@ Logarithms = nv.Shaped[nv.Array, "batch", "heads", "queries"]
 
 class KeyTile(NamedTuple):
     """Keys of a sequence, from ``key`` on, of a head of k and v. There are none where ``key`` is not below the
-    sequence's keys. ``block``: its number among all, and ``share``: which part of the queries that see these keys."""
+    sequence's keys. ``block``: its number among all. ``head``: the first head of q that the block takes, and ``share``:
+    which part of the queries that see these keys."""
 
     number: nv.Int
     sequence: Sequence
     kv_head: nv.Int
     key: nv.Int
     block: nv.Int
+    head: nv.Int
     share: nv.Int
 
 
@@ -55,13 +57,14 @@ class Seeing:
         self, tiles: GradientTiles, at: KeyTile, left: nv.Int | None, right: nv.Int | None, backwards: bool, told: bool
     ) -> None:
         self._key, self._keys, self._left, self._right = at.key, at.sequence.keys, left, right
+        self._queries = at.sequence.queries
         self._tile_m, self._tile_n = tiles.tile_m, tiles.tile_n
         self.offset, first, end = tiles.seeing(at, left, right)
         self.first, self.end = tiles.share(at, first, end)
         self.count = nv.max(self.end - self.first, 0)
         whole = not (tiles.packed or tiles.packed_keys) and tiles.shares is None
         self._some = left is None and right is None and whole
-        self._backwards, self._descending = backwards, tiles.descending
+        self._backwards, self._descending, self._told = backwards, tiles.descending, told
         self._turned: nv.Int | None = None
         if left is None and right is None and not (backwards or told) and tiles.tile_m == tiles.tile_n:
             self._turned = nv.min(at.key // tiles.tile_m, self.count)
@@ -71,9 +74,9 @@ class Seeing:
         """Whether a query sees any of the keys; True where that is so for all tiles."""
         return True if self._some else self.first < self.end
 
-    def heads(self, group: nv.Int) -> nv.Int:
-        """``group``, or 0 where no query sees any of the keys."""
-        return group if self._some else nv.select(self.any, group, 0)
+    def heads(self, count: nv.Int) -> nv.Int:
+        """``count``, or 0 where no query sees any of the keys."""
+        return count if self._some else nv.select(self.any, count, 0)
 
     def tile(self, i: nv.Int) -> nv.Int:
         """The tile of queries that the block takes as number ``i``."""
@@ -105,6 +108,16 @@ class Seeing:
             partly = partly | (row + (self.offset + self._tile_m - 1 - self._left) > key)
         return partly
 
+    def half(self, row: Any) -> Any:
+        """Whether one of the 64 queries from ``row`` on sees a key of the block."""
+        key = recomputed(self._key)
+        sees = row < self._queries
+        if self._right is not None:
+            sees = sees & (row + (self.offset + 63 + self._right) >= key)
+        if self._left is not None:
+            sees = sees & (row + (self.offset - self._left) < key + self._tile_n)
+        return sees
+
     def hide(self, x: Any, key: Any, row: Any, *, transposed: bool = False) -> Any:
         """-infinity where a query does not see a key: ``x`` has the queries from ``row`` on in its rows, the keys from
         ``key`` on in its columns; ``transposed``: the other way round. Where each element stands is found anew for
@@ -118,9 +131,12 @@ class Seeing:
 
         with recomputing():
             sees = keys() < self._keys
-            if self._right is not None:
+            if self._right is not None and self._left is not None and not self._told:  # at once: fewer registers
+                behind = queries() + (row + self.offset + self._right) - keys()
+                sees = sees & (behind.to(nv.u32) <= nv.u32(self._left + self._right))
+            elif self._right is not None:
                 sees = sees & (queries() + (row + self.offset + self._right) >= keys())
-            if self._left is not None:
+            elif self._left is not None:
                 sees = sees & (queries() + (row + self.offset - self._left) <= keys())
         return nv.where(sees, x, -math.inf)
 
@@ -134,13 +150,14 @@ class GradientTiles:
     tiles are so unequal, or wait for those with the keys before them, which shall have begun earlier. Then a band has
     as many heads as fit into L2 with their queries and dQ (of heads that share one of k and v, one at a time), and the
     last one more: the long tiles of a few heads would end last. Of long heads it has as many as keep all SMs busy to
-    the end. Else a band is one head. ``descending``: whether tiles come from the last keys to the first. ``shares``: so
-    many blocks, one after the other, have the same keys, and each a part of the queries that see them.
+    the end. Else a band is one head. ``descending``: whether tiles come from the last keys to the first. ``shares``:
+    several blocks, one after the other, have the same keys. The first number says into how many parts the queries are
+    cut that see them, the second one into how many the heads of q.
     """
 
     def __init__(
         self, q: nv.Array, k: nv.Array, q_starts: nv.Array | None, k_starts: nv.Array | None, tile_m: int, tile_n: int,
-        bands: bool, descending: bool = False, shares: nv.Int | None = None,
+        bands: bool, descending: bool = False, shares: tuple[nv.Int, nv.Int] | None = None,
     ) -> None:  # fmt: skip
         self._sequences = Sequences(q, k, q_starts, k_starts, None, None)
         self._by_keys = Sequences(k, q, k_starts, q_starts, None, None)
@@ -154,8 +171,10 @@ class GradientTiles:
         """Numbers of tiles of queries of all heads."""
         every = self._kv_heads * (1 if self.packed_keys else self._sequences.count)
         self.key_tiles = every * self._columns
-        self.shares = None if shares is None else Divisor.of(shares)
-        self.blocks = self.key_tiles if shares is None else self.key_tiles * shares
+        self.shares, self.heads, self.blocks = None, self.group, self.key_tiles
+        if shares is not None:
+            self.shares, self._parts = (Divisor.of(n) for n in (shares[0] * shares[1], shares[0]))
+            self.heads, self.blocks = self.group // shares[1], self.key_tiles * self.shares.value
         together: nv.Int = 1
         last: nv.Int | None = None
         if bands:
@@ -168,8 +187,12 @@ class GradientTiles:
         """The keys of a block. ``whole_warp``: see `Sequences.of`."""
         number: nv.Int
         key: nv.Int
+        of_heads: nv.Int
         share: nv.Int
-        tile, share = (block, 0) if self.shares is None else self.shares.divmod(block)
+        tile, of_heads, share = block, 0, 0
+        if self.shares is not None:
+            tile, share = self.shares.divmod(block)
+            of_heads, share = self._parts.divmod(share)
         outer, column = self._order.place(tile)
         if self.descending:
             column = self._columns - 1 - column
@@ -179,7 +202,8 @@ class GradientTiles:
         else:
             number, kv_head, key = outer // self._kv_heads, outer % self._kv_heads, column * self.tile_n
         sequence = self._sequences.of(number, whole_warp)
-        return KeyTile(number, sequence, kv_head, key, block, share)
+        head = kv_head * self.group + of_heads * self.heads
+        return KeyTile(number, sequence, kv_head, key, block, head, share)
 
     def seeing(self, at: KeyTile, left: nv.Int | None, right: nv.Int | None) -> tuple[Any, Any, Any]:
         """How far keys are ahead of queries, the first tile of queries that see the keys of ``at``, and the one behind
@@ -199,7 +223,7 @@ class GradientTiles:
         """Of these tiles of queries, the block's part: they differ by a tile at most."""
         if self.shares is None:
             return first, end
-        each, more = self.shares.divmod(nv.max(end - first, 0))
+        each, more = self._parts.divmod(nv.max(end - first, 0))
         first = first + at.share * each + nv.min(at.share, more)
         return first, first + each + nv.select(at.share < more, 1, 0)
 

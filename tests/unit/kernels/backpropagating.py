@@ -20,7 +20,7 @@ class Case:
     `backward_apart`.
     ``packed``: lengths of q and k of each sequence, in place of the others. ``parts``: of dQ that a consumer of
     `backward` has; beside two there is one K. ``blocks``: of `backward`, which take several tiles of keys each.
-    ``shares``: blocks of a tile of keys."""
+    ``shares``, ``of_heads``: into how many parts the queries that see a tile of keys are cut, and its heads of q."""
 
     rows: int
     keys: int
@@ -39,6 +39,7 @@ class Case:
     parts: int = 1
     blocks: int = 2
     shares: int = 1
+    of_heads: int = 1
 
     def __str__(self) -> str:
         words = [f"{self.batch}x{self.rows}x{self.keys}x{self.heads}x{self.kv_heads}x{self.size}"]
@@ -46,7 +47,7 @@ class Case:
         words += [f"window{self.window}"] * (self.window != (None, None))
         words += [f"softcap{self.softcap}"] * bool(self.softcap) + ["ordered"] * self.ordered
         words += [f"packed{self.packed}"] * bool(self.packed) + [f"parts{self.parts}"] * (self.parts > 1)
-        words += [f"shares{self.shares}"] * (self.shares > 1)
+        words += [f"shares{self.shares}"] * (self.shares > 1) + [f"of_heads{self.of_heads}"] * (self.of_heads > 1)
         return "-".join([*words, np.dtype(self.dtype).name, f"tile{self.tile_m}"])
 
 
@@ -75,6 +76,8 @@ CASES = (
     Case(140, 200, heads=2, kv_heads=2, tile_m=0, window=(None, 0), ordered=True),
     Case(0, 0, size=40, tile_m=96, packed=((70, 130), (0, 5), (20, 0), (130, 97)), window=(None, 3), ordered=True),
     Case(300, 200, heads=4, kv_heads=2, size=96, tile_m=64, batch=2, shares=3, blocks=4),
+    Case(200, 150, heads=6, kv_heads=1, tile_m=64, window=(None, 0), ordered=True, shares=2, of_heads=3),
+    Case(130, 100, heads=8, kv_heads=2, size=200, value_size=136, tile_m=0, of_heads=2),
     Case(300, 200, heads=2, size=72, value_size=56, tile_m=64, window=(None, 0), ordered=True, shares=2, parts=2),
     Case(200, 200, size=136, value_size=64, tile_m=96, window=(70, 10), shares=2, ordered=True),
     Case(270, 130, heads=2, size=200, value_size=136, tile_m=0, shares=3, dtype=np.float16),
@@ -165,7 +168,7 @@ def called(call: Any, case: Case) -> tuple[list[Any], list[Any]]:
     numbers = 1 / math.sqrt(case.size), left or 0, right or 0, case.softcap
     bounded, scores = (left is not None, right is not None), ScoreKind(case.softcap > 0.0)
     constants = {"config": config, "bounded": bounded, "scores": scores, "ordered": case.ordered}
-    shares = np.zeros(case.shares, np.float32) if case.shares > 1 else None
+    shares = np.zeros((case.shares, case.of_heads), np.float32) if case.shares * case.of_heads > 1 else None
     call(gradient_kernels.gradients, *arrays, *found, *starts(case), None, None, shares, 0, *numbers, **constants)
     return found, gradients
 

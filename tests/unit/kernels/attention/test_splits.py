@@ -44,19 +44,28 @@ def test_a_window_is_what_counts_of_many_keys():
 
 
 @pytest.mark.parametrize(
-    ("tiles", "group", "seen", "most", "blocks"),
+    ("tiles", "group", "seen", "most", "cut"),
     [
-        (32, 16, 2048, 4096, 8),  # 16 heads on one: four blocks for each SM's share
-        (64, 1, 4096, 4096, 2),
-        (SMS, 1, 4096, 4096, 1),
-        (140, 1, 4480, 4480, 3),  # little more than a wave
-        (250, 1, 8000, 16000, 1),
-        (20, 1, 60, 60, 1),  # a tile of queries is one block's
+        (32, 16, 2048, 4096, (1, 8)),  # 16 heads on one: two for a block
+        (64, 1, 4096, 4096, (2, 1)),
+        (64, 2, 4096, 4096, (1, 2)),  # heads rather than queries: loops as long as before
+        (16, 2, 2048, 4096, (4, 2)),
+        (176, 16, 393, 787, (1, 4)),  # short packed sequences
+        (SMS, 1, 4096, 4096, (1, 1)),
+        (140, 1, 4480, 4480, (3, 1)),  # little more than a wave
+        (250, 1, 8000, 16000, (1, 1)),
+        (20, 1, 60, 60, (1, 1)),  # a tile of queries is one block's
     ],
 )
-def test_blocks_share_keys_where_tiles_are_few(tiles, group, seen, most, blocks):
+def test_blocks_share_keys_where_tiles_are_few(tiles, group, seen, most, cut):
     chosen = gradient_config.choose(128, 128, False, False, group * seen)
-    assert gradient_config.shares(chosen, tiles, group, seen, most, SMS) == blocks
+    assert gradient_config.shares(chosen, tiles, group, seen, most, SMS) == cut
+
+
+def test_few_blocks_share_keys_where_they_wait_for_each_other():
+    chosen = gradient_config.choose(128, 128, False, False, 16 * 2048)
+    most = gradient_config.MOST_DESCENDING
+    assert gradient_config.shares(chosen, 32, 16, 2048, 4096, SMS, most) == (1, 4)
 
 
 def test_the_last_band_is_no_smaller_than_the_others():
